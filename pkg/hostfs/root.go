@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// Root is the directory from which all host paths are taken. The zero value is
+// the host's own root.
+type Root struct {
+	dir string // "" stands for "/"
+}
+
+// Host is the root of the machine itself.
+func Host() Root { return Root{} }
+
+// New makes dir the root of all host paths. It must be an existing directory;
+// symlinks in dir itself are resolved once, here.
+func New(dir string) (Root, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return Root{}, fmt.Errorf("open host root %q: %w", dir, err)
+	}
+	abs, err = filepath.EvalSymlinks(abs)
+	if err != nil {
+		return Root{}, fmt.Errorf("open host root %q: %w", dir, sentinel(err))
+	}
+	st, err := os.Stat(abs)
+	if err != nil {
+		return Root{}, fmt.Errorf("open host root %q: %w", dir, sentinel(err))
+	}
+	if !st.IsDir() {
+		return Root{}, fmt.Errorf("open host root %q: not a directory: %w", dir, errdefs.ErrInvalidArgument)
+	}
+	if abs == "/" {
+		return Root{}, nil
+	}
+	return Root{dir: abs}, nil
+}
+
+// Dir is the root's directory on the machine, "/" in production.
+func (r Root) Dir() string {
+	if r.dir == "" {
+		return "/"
+	}
+	return r.dir
+}
+
+// Path is where hostPath lies on the machine, by its text alone: no symlink is
+// looked at. It is for messages and for handing a path to another program.
+func (r Root) Path(hostPath string) string {
+	clean := filepath.Clean("/" + hostPath)
+	if r.dir == "" {
+		return clean
+	}
+	return filepath.Join(r.dir, clean)
+}
+
+// Open opens hostPath. Symlinks are followed, but stay inside the root; magic
+// links are refused. O_CLOEXEC and O_NONBLOCK are always set.
+func (r Root) Open(hostPath string, flags int) (*os.File, error) {
+	fd, err := r.open(hostPath, flags, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
+	}
+	return os.NewFile(uintptr(fd), hostPath), nil
+}
+
+func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
+	if err := CheckPath(hostPath); err != nil {
+		return -1, err
+	}
+	how := unix.OpenHow{
+		Flags:   uint64(flags | unix.O_CLOEXEC | nonblock(flags)),
+		Resolve: unix.RESOLVE_NO_MAGICLINKS | resolve,
+	}
+	if r.dir == "" {
+		return openat2(unix.AT_FDCWD, hostPath, &how)
+	}
+	dirfd, err := unix.Open(r.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(dirfd)
+	how.Resolve |= unix.RESOLVE_IN_ROOT
+	return openat2(dirfd, hostPath, &how)
+}
+
+// OpenBeneath opens rel below the directory dir. In dir symlinks are followed as
+// in [Root.Open]; in rel none is (RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS),
+// and ".." cannot leave dir. A symlink on the way is errdefs.ErrPermissionDenied.
+func (r Root) OpenBeneath(dir, rel string, flags int) (*os.File, error) {
+	d, err := r.open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: sentinel(err)}
+	}
+	defer unix.Close(d)
+	name := filepath.Join(dir, rel)
+	fd, err := OpenatBeneath(d, rel, flags)
+	if err != nil {
+		return nil, &os.PathError{Op: "open beneath " + dir, Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// OpenatBeneath is [Root.OpenBeneath] for a directory that is already open.
+func OpenatBeneath(dirfd int, rel string, flags int) (int, error) {
+	if strings.IndexByte(rel, 0) >= 0 {
+		return -1, fmt.Errorf("a NUL byte in %q: %w", rel, errdefs.ErrInvalidArgument)
+	}
+	if filepath.IsAbs(rel) {
+		return -1, fmt.Errorf("%q is not relative: %w", rel, errdefs.ErrInvalidArgument)
+	}
+	fd, err := openat2(dirfd, rel, &unix.OpenHow{
+		Flags:   uint64(flags | unix.O_CLOEXEC | nonblock(flags)),
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	switch {
+	case err == nil:
+		return fd, nil
+	case errors.Is(err, unix.ELOOP):
+		return -1, fmt.Errorf("a symlink is on the way, and none is followed there: %w", errdefs.ErrPermissionDenied)
+	case errors.Is(err, unix.EXDEV):
+		return -1, fmt.Errorf("it leads out of the directory: %w", errdefs.ErrPermissionDenied)
+	}
+	return -1, sentinel(err)
+}
+
+// ReadFile reads a regular file of at most max bytes. Anything else (a
+// directory, FIFO, socket, device, or a larger file) is
+// errdefs.ErrInvalidArgument, at once.
+func (r Root) ReadFile(hostPath string, max int64) ([]byte, error) {
+	f, err := r.Open(hostPath, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := ReadRegular(f, max)
+	if err != nil {
+		return nil, &os.PathError{Op: "read", Path: hostPath, Err: err}
+	}
+	return b, nil
+}
+
+// ReadRegular reads all of f under the rules of [Root.ReadFile].
+func ReadRegular(f *os.File, max int64) ([]byte, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("it is a %s, not a regular file: %w", TypeName(st.Mode), errdefs.ErrInvalidArgument)
+	}
+	if st.Size > max {
+		return nil, fmt.Errorf("it has %d bytes, more than the %d allowed: %w", st.Size, max, errdefs.ErrInvalidArgument)
+	}
+	// sysfs and procfs report sizes that are not those of the content; a file may
+	// also grow after the look at it. One byte more than allowed tells.
+	buf := make([]byte, 0, min(max, max0(st.Size))+1)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		end := min(int64(cap(buf)), max+1)
+		n, err := unix.Read(int(f.Fd()), buf[len(buf):end])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return buf, nil
+		}
+		buf = buf[:len(buf)+n]
+		if int64(len(buf)) > max {
+			return nil, fmt.Errorf("it has more than the %d bytes allowed: %w", max, errdefs.ErrInvalidArgument)
+		}
+	}
+}
+
+func max0(n int64) int64 {
+	if n <= 0 {
+		return 511
+	}
+	return n
+}
+
+// ReadDir lists the names in a directory, sorted, at most max of them; more is
+// errdefs.ErrResourceExhausted.
+func (r Root) ReadDir(hostPath string, max int) ([]string, error) {
+	f, err := r.Open(hostPath, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(max + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(names) > max {
+		return nil, fmt.Errorf("list %q: more than %d entries: %w", hostPath, max, errdefs.ErrResourceExhausted)
+	}
+	sort.Strings(names)
+	return names, nil
+}
+
+// Stat describes what hostPath leads to.
+func (r Root) Stat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPath, 0) }
+
+// Lstat describes hostPath itself when its last element is a symlink.
+func (r Root) Lstat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPath, unix.O_NOFOLLOW) }
+
+func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	if r.dir == "" {
+		err := CheckPath(hostPath)
+		if err == nil {
+			at := 0
+			if flags&unix.O_NOFOLLOW != 0 {
+				at = unix.AT_SYMLINK_NOFOLLOW
+			}
+			err = unix.Fstatat(unix.AT_FDCWD, hostPath, &st, at)
+		}
+		if err != nil {
+			return st, &os.PathError{Op: "stat", Path: hostPath, Err: sentinel(err)}
+		}
+		return st, nil
+	}
+	fd, err := r.open(hostPath, unix.O_PATH|flags, 0)
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+	}
+	if err != nil {
+		return st, &os.PathError{Op: "stat", Path: hostPath, Err: sentinel(err)}
+	}
+	return st, nil
+}
+
+// Readlink is the text of the symlink hostPath.
+func (r Root) Readlink(hostPath string) (string, error) {
+	fd, err := r.open(hostPath, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "readlink", Path: hostPath, Err: sentinel(err)}
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, unix.PathMax)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil {
+		return "", &os.PathError{Op: "readlink", Path: hostPath, Err: sentinel(err)}
+	}
+	return string(buf[:n]), nil
+}
+
+// Resolve is the canonical host path of what hostPath leads to, every symlink
+// followed inside the root.
+func (r Root) Resolve(hostPath string) (string, error) {
+	fd, err := r.open(hostPath, unix.O_PATH, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "resolve", Path: hostPath, Err: sentinel(err)}
+	}
+	defer unix.Close(fd)
+	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return "", &os.PathError{Op: "resolve", Path: hostPath, Err: err}
+	}
+	if r.dir == "" {
+		return real, nil
+	}
+	rel, ok := strings.CutPrefix(real, r.dir)
+	if !ok || rel != "" && rel[0] != '/' {
+		return "", &os.PathError{Op: "resolve", Path: hostPath,
+			Err: fmt.Errorf("it leads out of the host root %q: %w", r.dir, errdefs.ErrPermissionDenied)}
+	}
+	if rel == "" {
+		return "/", nil
+	}
+	return rel, nil
+}
+
+// CheckPath is nil for an absolute path without a NUL byte.
+func CheckPath(p string) error {
+	switch {
+	case p == "":
+		return fmt.Errorf("the path is empty: %w", errdefs.ErrInvalidArgument)
+	case p[0] != '/':
+		return fmt.Errorf("%q is not absolute: %w", p, errdefs.ErrInvalidArgument)
+	case strings.IndexByte(p, 0) >= 0:
+		return fmt.Errorf("a NUL byte in %q: %w", p, errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// TypeName names the file type in a mode, for messages.
+func TypeName(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		return "regular file"
+	case unix.S_IFDIR:
+		return "directory"
+	case unix.S_IFLNK:
+		return "symlink"
+	case unix.S_IFIFO:
+		return "FIFO"
+	case unix.S_IFSOCK:
+		return "socket"
+	case unix.S_IFCHR:
+		return "character device"
+	case unix.S_IFBLK:
+		return "block device"
+	}
+	return "file of unknown type"
+}
+
+// nonblock is O_NONBLOCK where the kernel accepts it beside the other flags.
+func nonblock(flags int) int {
+	if flags&unix.O_PATH != 0 {
+		return 0
+	}
+	return unix.O_NONBLOCK
+}
+
+// openat2 retries what the kernel asks to be retried: EAGAIN tells of a rename
+// that raced with the walk, EINTR of a signal.
+func openat2(dirfd int, path string, how *unix.OpenHow) (int, error) {
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(dirfd, path, how)
+		if (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)) && try < 64 {
+			continue
+		}
+		return fd, err
+	}
+}
+
+// sentinel joins the errno with the errdefs sentinel callers compare with.
+func sentinel(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
+		return &errnoError{err, errdefs.ErrNotFound}
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return &errnoError{err, errdefs.ErrPermissionDenied}
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
+		return &errnoError{err, errdefs.ErrPermissionDenied}
+	case errors.Is(err, unix.ENAMETOOLONG):
+		return &errnoError{err, errdefs.ErrInvalidArgument}
+	case errors.Is(err, unix.ENXIO):
+		return &errnoError{err, errdefs.ErrInvalidArgument}
+	}
+	return err
+}
+
+// errnoError reads like the errno and is both, the errno and the sentinel.
+type errnoError struct{ errno, sentinel error }
+
+func (e *errnoError) Error() string   { return e.errno.Error() }
+func (e *errnoError) Unwrap() []error { return []error{e.errno, e.sentinel} }

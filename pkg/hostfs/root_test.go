@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostfs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+func tree(t *testing.T) (Root, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, d := range []string{"etc", "run/vsw/pod", "sys/a/b"} {
+		must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "etc/f"), []byte("inside"), 0o644))
+	must(t, os.Symlink("/etc/f", filepath.Join(dir, "run/vsw/abs")))
+	must(t, os.Symlink("../../../../../../etc/f", filepath.Join(dir, "run/vsw/up")))
+	must(t, os.Symlink("/run", filepath.Join(dir, "varrun")))
+	must(t, os.Symlink("loop", filepath.Join(dir, "loop")))
+	r, err := New(dir)
+	must(t, err)
+	return r, dir
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSymlinksStayInsideTheRoot(t *testing.T) {
+	r, _ := tree(t)
+	for _, p := range []string{"/etc/f", "/run/vsw/abs", "/run/vsw/up", "/varrun/vsw/abs"} {
+		b, err := r.ReadFile(p, 100)
+		if err != nil || string(b) != "inside" {
+			t.Errorf("ReadFile(%q) = %q, %v; want the file inside the root", p, b, err)
+		}
+		if real, err := r.Resolve(p); err != nil || real != "/etc/f" {
+			t.Errorf("Resolve(%q) = %q, %v; want /etc/f", p, real, err)
+		}
+	}
+	if _, err := r.ReadFile("/loop", 100); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("a symlink loop gave %v", err)
+	}
+	if real, err := r.Resolve("/"); err != nil || real != "/" {
+		t.Errorf("Resolve(/) = %q, %v", real, err)
+	}
+}
+
+func TestOpenBeneathFollowsNoSymlink(t *testing.T) {
+	r, dir := tree(t)
+	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
+	f, err := r.OpenBeneath("/varrun/vsw", "pod/s", unix.O_PATH)
+	must(t, err)
+	f.Close()
+	for _, rel := range []string{"abs", "up", "../../etc/f", "/etc/f", "pod/../../../etc/f", "a\x00b"} {
+		f, err := r.OpenBeneath("/run/vsw", rel, unix.O_PATH)
+		if err == nil {
+			f.Close()
+			// O_PATH without O_NOFOLLOW on a symlink must not be had either.
+			t.Errorf("OpenBeneath(%q) worked", rel)
+			continue
+		}
+		if !errdefs.IsPermissionDenied(err) && !errdefs.IsInvalidArgument(err) {
+			t.Errorf("OpenBeneath(%q) = %v; want permission denied or invalid argument", rel, err)
+		}
+	}
+}
+
+func TestReadFileNeverBlocksAndIsBounded(t *testing.T) {
+	r, dir := tree(t)
+	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
+	big, err := os.Create(filepath.Join(dir, "big"))
+	must(t, err)
+	must(t, big.Truncate(1<<30))
+	big.Close()
+	must(t, os.WriteFile(filepath.Join(dir, "exact"), []byte(strings.Repeat("x", 4096)), 0o644))
+	start := time.Now()
+	for _, p := range []string{"/fifo", "/big", "/etc"} {
+		if _, err := r.ReadFile(p, 1<<20); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("ReadFile(%q) = %v; want invalid argument", p, err)
+		}
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("refusing took %v", d)
+	}
+	if b, err := r.ReadFile("/exact", 4096); err != nil || len(b) != 4096 {
+		t.Errorf("a file of exactly the limit: %d bytes, %v", len(b), err)
+	}
+	if _, err := r.ReadFile("/exact", 4095); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("a file over the limit: %v", err)
+	}
+	// procfs files say they have no bytes.
+	if b, err := Host().ReadFile("/proc/self/status", 1<<20); err != nil || len(b) == 0 {
+		t.Errorf("ReadFile(/proc/self/status) = %d bytes, %v", len(b), err)
+	}
+	if _, err := Host().ReadFile("/proc/kallsyms", 4096); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("an endless file whose size reads 0: %v", err)
+	}
+}
+
+func TestErrorsAreSentinelAndErrno(t *testing.T) {
+	r, _ := tree(t)
+	_, err := r.ReadFile("/nothing", 1)
+	if !errdefs.IsNotFound(err) || !errors.Is(err, unix.ENOENT) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a missing file gave %v", err)
+	}
+	if got, want := err.Error(), "open /nothing: no such file or directory"; got != want {
+		t.Errorf("the error reads %q, want %q", got, want)
+	}
+	for _, p := range []string{"", "relative", "/a\x00b"} {
+		if _, err := r.Stat(p); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("Stat(%q) = %v; want invalid argument", p, err)
+		}
+		if _, err := Host().Stat(p); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("Host().Stat(%q) = %v; want invalid argument", p, err)
+		}
+	}
+	if _, err := New(filepath.Join(r.Dir(), "etc/f")); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("a file as root gave %v", err)
+	}
+}
+
+func TestReadDirAndLinks(t *testing.T) {
+	r, dir := tree(t)
+	names, err := r.ReadDir("/run/vsw", 10)
+	must(t, err)
+	if got := strings.Join(names, " "); got != "abs pod up" {
+		t.Errorf("ReadDir = %q", got)
+	}
+	if _, err := r.ReadDir("/run/vsw", 2); !errdefs.IsResourceExhausted(err) {
+		t.Errorf("too many entries gave %v", err)
+	}
+	if to, err := r.Readlink("/run/vsw/abs"); err != nil || to != "/etc/f" {
+		t.Errorf("Readlink = %q, %v", to, err)
+	}
+	st, err := r.Lstat("/run/vsw/abs")
+	must(t, err)
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		t.Errorf("Lstat sees a %s", TypeName(st.Mode))
+	}
+	if got, want := r.Path("/../etc/f"), filepath.Join(dir, "etc/f"); got != want {
+		t.Errorf("Path = %q, want %q", got, want)
+	}
+}
