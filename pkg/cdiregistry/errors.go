@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdiregistry
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+// Reason is why a device could not be found.
+type Reason int
+
+const (
+	// NoSpec: no usable spec file declares the kind.
+	NoSpec Reason = iota
+	// NoDevice: the kind is there, the device is not.
+	NoDevice
+	// NoDevices: all devices of the kind were asked for, and none is usable.
+	NoDevices
+	// Refused: only files that are refused declare the device.
+	Refused
+)
+
+// NotFoundError is a device, or a kind, that the snapshot does not hold. It
+// unwraps to errdefs.ErrNotFound.
+type NotFoundError struct {
+	// Name is what was asked for: a qualified name or a kind.
+	Name   string
+	Kind   string
+	Reason Reason
+	// Dirs are the directories searched, in rising priority, DirErrors what was
+	// wrong with some of them.
+	Dirs      []string
+	DirErrors []error
+	// Mentions are the files that declare the kind, at most three; MentionCount
+	// is how many there are.
+	Mentions     []string
+	MentionCount int
+	// Failed are files that were refused, those that mention the kind first, at most
+	// three; FailedCount is how many there are.
+	Failed      []*SpecError
+	FailedCount int
+	// Nearest are existing names like the one asked for, nearest first, at most three.
+	Nearest []string
+}
+
+// Error tells what is missing, where it was searched, what failed there and
+// what to run.
+func (e *NotFoundError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "resolve CDI device %q: ", e.Name)
+	switch e.Reason {
+	case NoDevice:
+		fmt.Fprintf(&b, "kind %q has no such device", e.Kind)
+	case NoDevices:
+		fmt.Fprintf(&b, "kind %q has no usable device", e.Kind)
+	case Refused:
+		b.WriteString("only refused spec files declare it")
+	default:
+		fmt.Fprintf(&b, "no spec file for kind %q", e.Kind)
+	}
+	if len(e.Nearest) > 0 {
+		fmt.Fprintf(&b, "; nearest: %s", strings.Join(e.Nearest, ", "))
+	}
+	if len(e.Mentions) > 0 {
+		fmt.Fprintf(&b, "; files of this kind: %s", listed(e.Mentions, e.MentionCount))
+	}
+	fmt.Fprintf(&b, "; searched: %s", strings.Join(e.Dirs, ", "))
+	for _, err := range e.DirErrors {
+		fmt.Fprintf(&b, "; %v", err)
+	}
+	if len(e.Failed) > 0 {
+		texts := make([]string, len(e.Failed))
+		for i, f := range e.Failed {
+			texts[i] = f.Error()
+		}
+		fmt.Fprintf(&b, "; refused files: %s", strings.Join(texts, "; "))
+		if more := e.FailedCount - len(e.Failed); more > 0 {
+			fmt.Fprintf(&b, " (and %d more)", more)
+		}
+	}
+	b.WriteString("; run `jackfield devices` to list what there is")
+	if len(e.Dirs) > 0 {
+		fmt.Fprintf(&b, " and `jackfield validate %s` to check the files", e.Dirs[len(e.Dirs)-1])
+	}
+	fmt.Fprintf(&b, ": %v", errdefs.ErrNotFound)
+	return b.String()
+}
+
+// Unwrap is errdefs.ErrNotFound.
+func (e *NotFoundError) Unwrap() error { return errdefs.ErrNotFound }
+
+// ConflictError is a device that several files of one priority declare, so that
+// none of them is usable (CDI: no file of a directory precedes another). It
+// unwraps to errdefs.ErrConflict.
+type ConflictError struct {
+	// Name is the qualified name.
+	Name string
+	// Files declare it, sorted.
+	Files []string
+	// Shadowed tells that a directory of higher priority declares the device once,
+	// so that it is usable all the same.
+	Shadowed bool
+}
+
+// Error names the device and the files.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("resolve CDI device %q: declared at the same priority by %s; keep it in one of them: %v",
+		e.Name, listed(e.Files, len(e.Files)), errdefs.ErrConflict)
+}
+
+// Unwrap is errdefs.ErrConflict.
+func (e *ConflictError) Unwrap() error { return errdefs.ErrConflict }
+
+// NameError is a name that is not a qualified CDI device name or a kind. It
+// unwraps to errdefs.ErrInvalidArgument.
+type NameError struct {
+	Name string
+	// Rule is what is asked for.
+	Rule string
+}
+
+// Error names the name and the rule.
+func (e *NameError) Error() string {
+	return fmt.Sprintf("resolve CDI device %q: %s: %v", e.Name, e.Rule, errdefs.ErrInvalidArgument)
+}
+
+// Unwrap is errdefs.ErrInvalidArgument.
+func (e *NameError) Unwrap() error { return errdefs.ErrInvalidArgument }
+
+func listed(paths []string, count int) string {
+	if len(paths) > 3 {
+		paths = paths[:3]
+	}
+	s := strings.Join(paths, ", ")
+	if more := count - len(paths); more > 0 {
+		s += fmt.Sprintf(" (and %d more)", more)
+	}
+	return s
+}
