@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package annotation
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/containerd/errdefs"
+)
+
+// Error says what is wrong with an annotation. It unwraps to
+// errdefs.ErrInvalidArgument. Its text holds at most about 100 bytes of any
+// text that came from the pod, quoted and in ASCII.
+type Error struct {
+	// Key is the annotation's key as found; empty for a request that did not
+	// come from an annotation.
+	Key string
+	// Position is the item's place in the list, from 1; 0 where the key or
+	// the value as a whole is wrong.
+	Position int
+	// Item is the item as found; empty where Position is 0.
+	Item string
+	// Rule is what the grammar wants.
+	Rule string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Key == "" {
+		return fmt.Sprintf("parse request %s: %s", quote(e.Item), e.Rule)
+	}
+	if e.Position == 0 {
+		return fmt.Sprintf("parse annotation %s: %s", quote(e.Key), e.Rule)
+	}
+	return fmt.Sprintf("parse annotation %s: item %d, %s: %s", quote(e.Key), e.Position, quote(e.Item), e.Rule)
+}
+
+// Unwrap implements the errors package's protocol.
+func (e *Error) Unwrap() error { return errdefs.ErrInvalidArgument }
+
+// maxQuoted bounds the quoted form of foreign text in a message, in bytes. The
+// message ends in an event of a pod and in a log.
+const maxQuoted = 96
+
+// quote returns s quoted, in ASCII and of bounded length, so that a hostile
+// pod can neither flood a log nor draw on a terminal.
+func quote(s string) string {
+	cut := min(len(s), maxQuoted-2)
+	for {
+		q := strconv.QuoteToASCII(s[:cut])
+		if len(q) <= maxQuoted {
+			if cut < len(s) {
+				q += fmt.Sprintf("... (%d bytes)", len(s))
+			}
+			return q
+		}
+		cut -= (len(q) - maxQuoted + 9) / 10
+	}
+}

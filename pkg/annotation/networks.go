@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package annotation
+
+import "strings"
+
+const (
+	fieldNetwork   = "network"
+	fieldInterface = "interface"
+
+	// maxInterface is IFNAMSIZ without the NUL.
+	maxInterface = 15
+)
+
+func parseNetworks(key, value string) (Networks, error) {
+	value, err := checkValue(key, value)
+	switch {
+	case err != nil:
+		return Networks{}, err
+	case value == "":
+		return Networks{}, &Error{Key: key, Rule: "the value is empty; write auto, none or a list of networks, or take the annotation away"}
+	case value == keywordAuto:
+		return Networks{Mode: NetworksAuto, Key: key}, nil
+	case value == keywordNone:
+		return Networks{Mode: NetworksNone, Key: key}, nil
+	}
+	items, err := split(key, value, fieldNetwork, fieldInterface)
+	if err != nil {
+		return Networks{}, err
+	}
+	if len(items) == 0 {
+		return Networks{Mode: NetworksNone, Key: key}, nil
+	}
+	networks := make([]Network, 0, len(items))
+	index := make(map[Network]int, len(items))
+	for _, it := range items {
+		n, err := parseNetwork(it)
+		if err != nil {
+			return Networks{}, err
+		}
+		identity := n
+		identity.Request = Request{}
+		if at, ok := index[identity]; ok {
+			if networks[at].Optional && !n.Optional {
+				networks[at].Request = n.Request
+			}
+			continue
+		}
+		index[identity] = len(networks)
+		networks = append(networks, n)
+	}
+	return Networks{Mode: NetworksListed, Key: key, Items: networks}, nil
+}
+
+func parseNetwork(it item) (Network, error) {
+	n := Network{Request: it.Request}
+	text := it.Item
+	if it.field == "" && (text == keywordAuto || text == keywordNone) {
+		return Network{}, it.fail(text + " stands alone, not in a list; a network of that name is {network: " + text + "}")
+	}
+	if namespace, name, ok := strings.Cut(text, "/"); ok && it.field != fieldInterface {
+		if !isLabel(namespace) || !isSubdomain(name) {
+			return Network{}, it.fail("want NAMESPACE/NAME, both DNS names in lower case")
+		}
+		n.Namespace, n.Name = namespace, name
+		return n, nil
+	}
+	if it.field != fieldInterface && isSubdomain(text) {
+		n.Name = text
+	}
+	if it.field != fieldNetwork && isInterface(text) {
+		n.Interface = text
+	}
+	if n.Name != "" || n.Interface != "" {
+		return n, nil
+	}
+	switch it.field {
+	case fieldNetwork:
+		return Network{}, it.fail("want NAME or NAMESPACE/NAME of a network, DNS names in lower case")
+	case fieldInterface:
+		return Network{}, it.fail("want an interface name: 1 to 15 letters, digits, '_', '-', '.'")
+	default:
+		return Network{}, it.fail("want a network, NAME or NAMESPACE/NAME, or an interface such as net1")
+	}
+}
+
+// isInterface reports whether s can name a network interface. The kernel takes
+// more; nobody uses it, and the name becomes a directory and a variable.
+func isInterface(s string) bool {
+	if s == "" || len(s) > maxInterface || s == "." || s == ".." {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; !isAlnum(c) && c != '_' && c != '-' && c != '.' {
+			return false
+		}
+	}
+	return true
+}

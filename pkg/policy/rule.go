@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+// Rule grants some things to some subjects.
+type Rule struct {
+	// Name is unique among the rules; it is in every message and log line
+	// about the rule.
+	Name  string
+	For   Subjects
+	Allow Allow
+}
+
+// Subjects says whom a rule is for. Each part that is there must match; within
+// a list one match is enough, of the labels all must match. At least one part
+// must be there; a rule for everybody says so with the namespace "*".
+type Subjects struct {
+	// Namespaces are patterns of names.
+	Namespaces []string
+	// PodLabels are from label key to a pattern of its value.
+	PodLabels map[string]string
+	// RuntimeClasses are patterns of the runtime handler's name, which is
+	// empty for the runtime's default handler.
+	RuntimeClasses []string
+}
+
+// Allow is what a rule grants.
+type Allow struct {
+	// CDI are patterns of fully qualified CDI names, vendor.com/class=name.
+	CDI []string
+	// Sockets and Devices are patterns of host paths.
+	Sockets, Devices []string
+	// Networks are patterns of network names, namespace/name. They narrow
+	// Sockets and Devices to what these networks bring. Without them a rule
+	// that allows sockets or devices allows them from any network and from
+	// none.
+	Networks []string
+}
+
+// RuleError says what is wrong with a rule. It unwraps to
+// errdefs.ErrInvalidArgument.
+type RuleError struct {
+	// Source is where the rules are from, as given to New.
+	Source string
+	// Rule is the rule's name.
+	Rule string
+	// Field is the dotted field within the configuration, such as
+	// policy.rules[0].allow.sockets[1].
+	Field string
+	// Why is the value found and the rule it breaks.
+	Why string
+}
+
+// Error implements error.
+func (e *RuleError) Error() string {
+	return fmt.Sprintf("compile policy rule %s: %s in %s: %s", quote(e.Rule), e.Field, e.Source, e.Why)
+}
+
+// Unwrap implements the errors package's protocol.
+func (e *RuleError) Unwrap() error { return errdefs.ErrInvalidArgument }
+
+// rule is a compiled Rule.
+type rule struct {
+	name     string
+	subjects Subjects // for messages
+
+	namespaces []Glob
+	labels     []label
+	handlers   []Glob
+
+	allow    [kinds][]Glob
+	networks []Glob
+}
+
+type label struct {
+	key   string
+	value Glob
+}
+
+const maxRuleName = 63
+
+func compileRule(r Rule) (rule, *RuleError) {
+	c := rule{name: r.Name, subjects: r.For}
+	fail := func(field, why string) (rule, *RuleError) {
+		return rule{}, &RuleError{Rule: r.Name, Field: field, Why: why}
+	}
+	switch {
+	case r.Name == "":
+		return fail("name", "a rule needs a name")
+	case !validName(r.Name):
+		return fail("name", fmt.Sprintf("%s: want 1 to %d letters, digits, '_', '-', '.', the first a letter or digit", quote(r.Name), maxRuleName))
+	case len(r.For.Namespaces)+len(r.For.PodLabels)+len(r.For.RuntimeClasses) == 0:
+		return fail("for", `a rule is for somebody: give namespaces, podLabels or runtimeClasses; a rule for all has namespaces ["*"]`)
+	case len(r.Allow.CDI)+len(r.Allow.Sockets)+len(r.Allow.Devices) == 0:
+		return fail("allow", "a rule allows something: give cdi, sockets or devices")
+	case len(r.Allow.Networks) > 0 && len(r.Allow.Sockets)+len(r.Allow.Devices) == 0:
+		return fail("allow.networks", "networks narrow sockets and devices, of which the rule allows none")
+	}
+	for _, list := range []struct {
+		field    string
+		patterns []string
+		compile  func(string) (Glob, error)
+		into     *[]Glob
+	}{
+		{"for.namespaces", r.For.Namespaces, CompileName, &c.namespaces},
+		{"for.runtimeClasses", r.For.RuntimeClasses, CompileName, &c.handlers},
+		{"allow.cdi", r.Allow.CDI, compileCDI, &c.allow[kindCDI]},
+		{"allow.sockets", r.Allow.Sockets, CompilePath, &c.allow[kindSocket]},
+		{"allow.devices", r.Allow.Devices, CompilePath, &c.allow[kindDevice]},
+		{"allow.networks", r.Allow.Networks, CompileName, &c.networks},
+	} {
+		for i, pattern := range list.patterns {
+			g, err := list.compile(pattern)
+			if err != nil {
+				return fail(fmt.Sprintf("%s[%d]", list.field, i), err.Error())
+			}
+			*list.into = append(*list.into, g)
+		}
+	}
+	for key, pattern := range r.For.PodLabels {
+		g := Glob{}
+		if pattern != "" { // an empty value is a value of its own
+			var err error
+			if g, err = CompileName(pattern); err != nil {
+				return fail("for.podLabels."+key, err.Error())
+			}
+		}
+		c.labels = append(c.labels, label{key, g})
+	}
+	slices.SortFunc(c.labels, func(a, b label) int { return strings.Compare(a.key, b.key) })
+	return c, nil
+}
+
+// compileCDI compiles a pattern of CDI names, and refuses one that no name can
+// match.
+func compileCDI(pattern string) (Glob, error) {
+	if !strings.Contains(pattern, "*") {
+		kind, name, ok := strings.Cut(pattern, "=")
+		if vendor, class, slash := strings.Cut(kind, "/"); !ok || !slash || vendor == "" || class == "" || name == "" {
+			return Glob{}, fmt.Errorf("%s: want vendor.com/class=name, with * for any characters", quote(pattern))
+		}
+	}
+	return CompileName(pattern)
+}
+
+func validName(s string) bool {
+	if len(s) > maxRuleName {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		alnum := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alnum && (i == 0 || c != '_' && c != '-' && c != '.') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// matches reports whether the rule is for the subject.
+func (r *rule) matches(s *Subject) bool {
+	return r.mismatch(s) == ""
+}
+
+// mismatch returns the part of the rule's subjects that s does not match, ""
+// when all match.
+func (r *rule) mismatch(s *Subject) string {
+	if r.namespaces != nil && !matchAny(r.namespaces, s.Namespace) {
+		return "namespaces"
+	}
+	for i := range r.labels {
+		l := &r.labels[i]
+		if value, ok := s.Labels[l.key]; !ok || !l.value.Match(value) {
+			return "podLabels"
+		}
+	}
+	if r.handlers != nil && !matchAny(r.handlers, s.RuntimeHandler) {
+		return "runtimeClasses"
+	}
+	return ""
+}
+
+// speaksOf reports whether the rule, being for a subject, allows anything of
+// the kind from the network.
+func (r *rule) carries(network string) bool {
+	return r.networks == nil || matchAny(r.networks, network)
+}
+
+func matchAny(globs []Glob, s string) bool {
+	for i := range globs {
+		if globs[i].Match(s) {
+			return true
+		}
+	}
+	return false
+}
