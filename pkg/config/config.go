@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import "strconv"
+
+// DefaultPath is where the configuration file is looked for.
+const DefaultPath = "/etc/jackfield/config.yaml"
+
+// Config is the node's configuration. All paths are host paths.
+type Config struct {
+	CDI        CDI
+	Sockets    Sockets
+	DeviceInfo DeviceInfo
+	Multus     Multus
+	Kubelet    Kubelet
+	// StateDir is where Jackfield keeps what it makes for containers.
+	StateDir string
+	// Dialects are tried in order; the first that matches applies.
+	Dialects []Dialect
+	Policy   Policy
+
+	file      string
+	positions map[string]position
+}
+
+// CDI says where device specifications are.
+type CDI struct {
+	// SpecDirs in ascending priority.
+	SpecDirs []string
+	// Aliases are from alias to vendor.com/class.
+	Aliases map[string]string
+	// Extensions of the files that are read, with the dot.
+	Extensions []string
+}
+
+// Access is the way in which a container that does not run as root gets at a
+// socket.
+type Access string
+
+// The ways of access.
+const (
+	AccessACL   Access = "acl"
+	AccessGroup Access = "group"
+	AccessOwner Access = "owner"
+)
+
+// Sockets says where sockets may be and how containers get at them.
+type Sockets struct {
+	// Roots are the directories below which sockets are delivered from.
+	Roots  []string
+	Access Access
+}
+
+// DeviceInfo names the directories of device-info files (Device Information
+// Specification 1.1.0, section 4).
+type DeviceInfo struct {
+	// CNIDir holds the files of network attachments, DPDir those of device
+	// plugins.
+	CNIDir, DPDir string
+}
+
+// Multus names what Multus leaves on the node.
+type Multus struct {
+	CacheDir string
+}
+
+// Kubelet names the kubelet's interfaces.
+type Kubelet struct {
+	// PodResourcesSocket is the socket of the Pod Resources API.
+	PodResourcesSocket string
+}
+
+// Mode is the policy's mode.
+type Mode string
+
+// The policy's modes.
+const (
+	Enforce Mode = "enforce"
+	Audit   Mode = "audit"
+)
+
+// Policy is the node's policy, as written.
+type Policy struct {
+	Mode  Mode
+	Rules []Rule
+}
+
+// Rule is one policy rule, as written. See pkg/policy for what it means.
+type Rule struct {
+	Name  string
+	For   Subjects
+	Allow Allow
+}
+
+// Subjects says whom a rule is for. A list that is not in the file is nil.
+type Subjects struct {
+	Namespaces     []string
+	PodLabels      map[string]string
+	RuntimeClasses []string
+}
+
+// Allow says what a rule grants. A list that is not in the file is nil.
+type Allow struct {
+	CDI, Sockets, Devices, Networks []string
+}
+
+// Default returns the configuration that holds without a file: nothing is
+// allowed to anybody.
+func Default() *Config {
+	return &Config{
+		CDI: CDI{
+			SpecDirs: []string{"/etc/cdi", "/var/run/cdi"},
+			Aliases: map[string]string{
+				"amd":    "amd.com/gpu",
+				"intel":  "intel.com/gpu",
+				"nvidia": "nvidia.com/gpu",
+			},
+			Extensions: []string{".json", ".yaml"},
+		},
+		Sockets: Sockets{
+			Roots:  []string{"/var/run/jackfield/sockets"},
+			Access: AccessACL,
+		},
+		DeviceInfo: DeviceInfo{
+			CNIDir: "/var/run/k8s.cni.cncf.io/devinfo/cni",
+			DPDir:  "/var/run/k8s.cni.cncf.io/devinfo/dp",
+		},
+		Multus:   Multus{CacheDir: "/var/lib/cni/multus"},
+		Kubelet:  Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock"},
+		StateDir: "/run/jackfield",
+		Policy:   Policy{Mode: Enforce},
+	}
+}
+
+// File returns the path of the file that c was read from, empty for Default.
+func (c *Config) File() string { return c.file }
+
+type position struct{ line, column int }
+
+// Position returns where in the file a field stands, as file:line:column, for
+// a dotted field such as policy.rules[0].allow.sockets[1]. For a field that is
+// not in the file it is the place of the nearest field around it, and for
+// Default it is empty.
+func (c *Config) Position(field string) string {
+	for field != "" {
+		if p, ok := c.positions[field]; ok {
+			return place(c.file, p)
+		}
+		field = parent(field)
+	}
+	return c.file
+}
+
+func place(file string, p position) string {
+	return file + ":" + strconv.Itoa(p.line) + ":" + strconv.Itoa(p.column)
+}
+
+// parent returns the field around a field.
+func parent(field string) string {
+	for i := len(field) - 1; i >= 0; i-- {
+		if field[i] == '.' || field[i] == '[' {
+			return field[:i]
+		}
+	}
+	return ""
+}

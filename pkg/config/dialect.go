@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Side is a side of the boundary between the host and the container.
+type Side string
+
+// The sides. The application is what runs in the container.
+const (
+	SideHost        Side = "host"
+	SideApplication Side = "application"
+	SideContainer   Side = "container"
+)
+
+// Specification is the dialect of the Device Information Specification itself,
+// which holds where no other is configured.
+const Specification = "specification"
+
+// Dialect says how the device-info of some networks or resources is to be
+// read, where its author did not mean what the specification says.
+type Dialect struct {
+	Match DialectMatch
+	// Use is the name of a built-in dialect.
+	Use string
+	// Creator, where not empty, is who makes the socket, whatever mode or
+	// role says: SideHost or SideApplication.
+	Creator Side
+	// Path, where not empty, is whose path the device-info gives: SideHost
+	// or SideContainer.
+	Path Side
+}
+
+// DialectMatch says what a dialect is for. A part that is empty matches all;
+// at least one is not. "*" stands for any characters.
+type DialectMatch struct {
+	// Network is a pattern of namespace/name.
+	Network string
+	// Resource is a pattern of an extended resource's name.
+	Resource string
+}
+
+// builtin is what a built-in dialect does differently.
+type builtin struct {
+	// view is the side from which mode and role are told. The specification
+	// tells them from the application's.
+	view Side
+	path Side
+}
+
+// builtins are the dialects met in the field. It is a function because a
+// package variable could be changed.
+func builtins() map[string]builtin {
+	return map[string]builtin{
+		Specification: {view: SideApplication, path: SideHost},
+		// Both call the application's side by the name of the switch's.
+		"virtio-device-plugin": {view: SideHost, path: SideHost},
+		"ovs-cni":              {view: SideHost, path: SideHost},
+		// Wants "client" and lets libvirt, in the pod, be the server.
+		"kubevirt": {view: SideHost, path: SideHost},
+		// Gives the path as the container sees it.
+		"6wind": {view: SideApplication, path: SideContainer},
+	}
+}
+
+// DialectNames returns the names of the built-in dialects, sorted.
+func DialectNames() []string { return slices.Sorted(maps.Keys(builtins())) }
+
+// CreatedBy returns who makes the socket, SideHost or SideApplication, given
+// the device-info's mode (vhost-user: client, server) or role (memif: slave,
+// master). By the specification (2.3.3, 2.3.4) client and slave connect to a
+// socket that the host made, server and master make it. Any other word gives "".
+func (d Dialect) CreatedBy(modeOrRole string) Side {
+	var side, other Side
+	switch modeOrRole {
+	case "client", "slave":
+		side, other = SideHost, SideApplication
+	case "server", "master":
+		side, other = SideApplication, SideHost
+	default:
+		return ""
+	}
+	switch {
+	case d.Creator != "":
+		return d.Creator
+	case builtins()[d.Use].view == SideHost:
+		return other
+	}
+	return side
+}
+
+// PathSide returns whose path the device-info gives, SideHost or
+// SideContainer.
+func (d Dialect) PathSide() Side {
+	if d.Path != "" {
+		return d.Path
+	}
+	if b, ok := builtins()[d.Use]; ok {
+		return b.path
+	}
+	return SideHost
+}
+
+// Dialect returns the dialect for an attachment of the given network
+// (namespace/name) and resource, either of which may be empty: the first in
+// the file that matches, else that of the specification.
+func (c *Config) Dialect(network, resource string) Dialect {
+	for _, d := range c.Dialects {
+		if d.Match.matches(network, resource) {
+			return d
+		}
+	}
+	return Dialect{Use: Specification}
+}
+
+func (m DialectMatch) matches(network, resource string) bool {
+	return (m.Network == "" || match(m.Network, network)) &&
+		(m.Resource == "" || match(m.Resource, resource))
+}
+
+// match reports whether s as a whole is the pattern, in which "*" stands for
+// any characters. Each piece between stars is taken at its first occurrence,
+// which leaves the most to the pieces after it, so nothing is tried twice.
+func match(pattern, s string) bool {
+	pieces := strings.Split(pattern, "*")
+	rest, ok := strings.CutPrefix(s, pieces[0])
+	if !ok || len(pieces) == 1 {
+		return ok && rest == ""
+	}
+	last := len(pieces) - 1
+	for _, piece := range pieces[1:last] {
+		if _, rest, ok = strings.Cut(rest, piece); !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(rest, pieces[last])
+}

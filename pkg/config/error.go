@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"go.yaml.in/yaml/v3"
+)
+
+// Error is one fault of a configuration file. It unwraps to
+// errdefs.ErrInvalidArgument.
+type Error struct {
+	File string
+	// Line and Column count from 1; 0 where they are not known.
+	Line, Column int
+	// Field is the dotted field, empty for the file as a whole.
+	Field string
+	// Found is the value found, quoted and shortened, or its type.
+	Found string
+	// Rule is what the field wants.
+	Rule string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		b.WriteString(":" + strconv.Itoa(e.Line))
+	}
+	if e.Column > 0 {
+		b.WriteString(":" + strconv.Itoa(e.Column))
+	}
+	b.WriteString(": ")
+	if e.Field != "" {
+		b.WriteString(e.Field + ": ")
+	}
+	if e.Found != "" {
+		b.WriteString("found " + e.Found + ": ")
+	}
+	b.WriteString(e.Rule)
+	return b.String()
+}
+
+// Unwrap implements the errors package's protocol.
+func (e *Error) Unwrap() error { return errdefs.ErrInvalidArgument }
+
+// maxErrors bounds how many faults of a file are reported.
+const maxErrors = 20
+
+// join returns the faults as one error in the order of the file, nil for none.
+func join(faults []*Error) error {
+	slices.SortStableFunc(faults, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	more := len(faults) - maxErrors
+	errs := make([]error, 0, maxErrors+1)
+	for _, f := range faults[:min(len(faults), maxErrors)] {
+		errs = append(errs, f)
+	}
+	if more > 0 {
+		errs = append(errs, &Error{File: faults[0].File, Rule: "and " + strconv.Itoa(more) + " more"})
+	}
+	return errors.Join(errs...)
+}
+
+// found describes a node for a message.
+func found(node *yaml.Node) string {
+	switch {
+	case node.Kind == yaml.MappingNode:
+		return "an object"
+	case node.Kind == yaml.SequenceNode:
+		return "a list"
+	case node.Kind == yaml.AliasNode:
+		return "an alias"
+	case node.Tag == "!!null":
+		return "nothing"
+	case node.Tag == "!!bool", node.Tag == "!!int", node.Tag == "!!float", node.Tag == "!!timestamp":
+		return shorten(node.Value) + ", which YAML reads as " + map[string]string{
+			"!!bool": "a boolean", "!!int": "a number", "!!float": "a number", "!!timestamp": "a time",
+		}[node.Tag]
+	}
+	return quote(node.Value)
+}
+
+const maxQuoted = 96
+
+// quote returns s quoted, in ASCII and of bounded length.
+func quote(s string) string {
+	cut := min(len(s), maxQuoted-2)
+	for {
+		q := strconv.QuoteToASCII(s[:cut])
+		if len(q) <= maxQuoted {
+			if cut < len(s) {
+				q += "... (" + strconv.Itoa(len(s)) + " bytes)"
+			}
+			return q
+		}
+		cut -= (len(q) - maxQuoted + 9) / 10
+	}
+}
+
+// shorten is quote without the quotation marks.
+func shorten(s string) string { return strings.ReplaceAll(quote(s), `"`, "") }
+
+// nearest returns a hint at the candidate that word was probably meant to be,
+// or "".
+func nearest(word string, candidates []string) string {
+	best, at := "", 3
+	for _, c := range candidates {
+		if len(word) > len(c)+2 || len(c) > len(word)+2 {
+			continue
+		}
+		if strings.EqualFold(word, c) {
+			best = c
+			break
+		}
+		if d := distance(word, c); d < at && d < len(c)-1 {
+			best, at = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance is the number of single-byte insertions, deletions and
+// replacements between a and b, both short.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

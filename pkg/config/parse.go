@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/containerd/errdefs"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// MaxSize is the largest configuration file that is read, in bytes.
+const MaxSize = 1 << 20
+
+// Load reads the configuration file. A missing file is errdefs.ErrNotFound: it
+// is for the caller to say whether that means [Default]. A file that others
+// than its owner can write is errdefs.ErrPermissionDenied, since whoever
+// writes it grants devices; so is one that a group other than root's, or the
+// process's own, can write. Other faults are those of [Parse].
+func Load(host hostfs.Root, path string) (*Config, error) {
+	data, err := read(host, path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration %q: %w", path, err)
+	}
+	return Parse(data, path)
+}
+
+func read(host hostfs.Root, path string) ([]byte, error) {
+	f, err := host.Open(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	// The descriptor is looked at, not the path, so that what was checked is
+	// what is read.
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG {
+		othersGroup := st.Gid != 0 && int(st.Gid) != os.Getegid()
+		if st.Mode&unix.S_IWOTH != 0 || st.Mode&unix.S_IWGRP != 0 && othersGroup {
+			return nil, fmt.Errorf("its mode is %04o, and only its owner may be able to write it; chmod go-w: %w", st.Mode&0o7777, errdefs.ErrPermissionDenied)
+		}
+	}
+	return hostfs.ReadRegular(f, MaxSize)
+}
+
+// Parse reads a configuration file's content. The name file is for messages.
+// An empty file is [Default]. The error joins an *Error for each fault, in the
+// order of the file, and unwraps to errdefs.ErrInvalidArgument.
+func Parse(data []byte, file string) (*Config, error) {
+	d := &decoder{file: file, positions: make(map[string]position)}
+	c := Default()
+	c.file, c.positions = file, d.positions
+	root, fault := d.document(data)
+	if fault != nil {
+		return nil, fault
+	}
+	if root != nil {
+		d.plain(root)
+		if len(d.faults) == 0 {
+			d.config(c, root)
+		}
+	}
+	if len(d.faults) > 0 {
+		return nil, join(d.faults)
+	}
+	return c, nil
+}
+
+// document reads the one document of a file, nil for an empty one.
+func (d *decoder) document(data []byte) (*yaml.Node, error) {
+	whole := func(rule string) error { return &Error{File: d.file, Rule: rule} }
+	switch {
+	case len(data) > MaxSize:
+		return nil, whole(fmt.Sprintf("the file has %d bytes; at most %d are read", len(data), MaxSize))
+	case !utf8.Valid(data):
+		return nil, whole("the file is not UTF-8")
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var document, second yaml.Node
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, d.syntax(err)
+	}
+	switch err := decoder.Decode(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		return nil, d.syntax(err)
+	default:
+		return nil, &Error{File: d.file, Line: second.Line, Column: second.Column, Rule: "a second YAML document; want one"}
+	}
+	root := document.Content[0]
+	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
+		return nil, nil
+	}
+	return root, nil
+}
+
+// syntax makes an *Error of what the YAML parser says.
+func (d *decoder) syntax(err error) error {
+	e := &Error{File: d.file}
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(text); m != nil {
+		e.Line, _ = strconv.Atoi(m[1])
+		text = text[len(m[0]):]
+	}
+	e.Rule = "not YAML: " + shorten(text)
+	return e
+}
+
+func (d *decoder) config(c *Config, root *yaml.Node) {
+	d.object("", root,
+		member{"cdi", d.section(
+			member{"specDirs", d.texts(&c.CDI.SpecDirs, absolute)},
+			member{"aliases", d.aliases(c.CDI.Aliases)},
+			member{"extensions", d.texts(&c.CDI.Extensions, extension)},
+		)},
+		member{"sockets", d.section(
+			member{"roots", d.texts(&c.Sockets.Roots, socketRoot)},
+			member{"access", enum(d, &c.Sockets.Access, AccessACL, AccessGroup, AccessOwner)},
+		)},
+		member{"deviceInfo", d.section(
+			member{"cniDir", d.text(&c.DeviceInfo.CNIDir, absolute)},
+			member{"dpDir", d.text(&c.DeviceInfo.DPDir, absolute)},
+		)},
+		member{"multus", d.section(
+			member{"cacheDir", d.text(&c.Multus.CacheDir, absolute)},
+		)},
+		member{"kubelet", d.section(
+			member{"podResourcesSocket", d.text(&c.Kubelet.PodResourcesSocket, absolute)},
+		)},
+		member{"stateDir", d.text(&c.StateDir, stateDir)},
+		member{"dialects", d.dialects(&c.Dialects)},
+		member{"policy", d.section(
+			member{"mode", enum(d, &c.Policy.Mode, Enforce, Audit)},
+			member{"rules", d.rules(&c.Policy.Rules)},
+		)},
+	)
+	d.apart(c, root)
+}
+
+func (d *decoder) section(members ...member) reader {
+	return func(field string, node *yaml.Node) { d.object(field, node, members...) }
+}
+
+// apart keeps the directories in which pods' sockets are looked for away from
+// the one in which Jackfield makes what containers see.
+func (d *decoder) apart(c *Config, root *yaml.Node) {
+	for i, dir := range c.Sockets.Roots {
+		if !contains(dir, c.StateDir) && !contains(c.StateDir+"/containers", dir) {
+			continue
+		}
+		field := "sockets.roots[" + strconv.Itoa(i) + "]"
+		at := &yaml.Node{Line: root.Line, Column: root.Column}
+		if p, ok := d.positions[field]; ok {
+			at.Line, at.Column = p.line, p.column
+		}
+		d.fault(field, at, quote(dir), "the directory must not hold stateDir, "+quote(c.StateDir)+", nor lie in its containers/")
+	}
+}
+
+func (d *decoder) aliases(into map[string]string) reader {
+	return func(field string, node *yaml.Node) {
+		d.pairs(field, node, func(key, value *yaml.Node) {
+			at := join2(field, key.Value)
+			if broken := aliasName(key.Value); broken != "" {
+				d.fault(field, key, found(key), broken)
+				return
+			}
+			d.mark(at, value)
+			if kind, ok := d.str(at, value, cdiKind); ok {
+				into[key.Value] = kind
+			}
+		})
+	}
+}
+
+func (d *decoder) dialects(into *[]Dialect) reader {
+	return func(field string, node *yaml.Node) {
+		d.list(field, node, func(at string, element *yaml.Node) {
+			var one Dialect
+			before := len(d.faults)
+			d.object(at, element,
+				member{"match", d.section(
+					member{"network", d.text(&one.Match.Network, pattern)},
+					member{"resource", d.text(&one.Match.Resource, pattern)},
+				)},
+				member{"use", enum(d, &one.Use, DialectNames()...)},
+				member{"creator", enum(d, &one.Creator, SideHost, SideApplication)},
+				member{"path", enum(d, &one.Path, SideHost, SideContainer)},
+			)
+			switch {
+			case len(d.faults) > before:
+			case one.Match == DialectMatch{}:
+				d.fault(at+".match", element, "nothing", "say what the dialect is for: network, resource or both")
+			case one.Use == "" && one.Creator == "" && one.Path == "":
+				d.fault(at, element, "nothing but a match", "say what is different: use, creator or path")
+			}
+			if one.Use == "" {
+				one.Use = Specification
+			}
+			*into = append(*into, one)
+		})
+	}
+}
+
+func (d *decoder) rules(into *[]Rule) reader {
+	return func(field string, node *yaml.Node) {
+		d.list(field, node, func(at string, element *yaml.Node) {
+			var r Rule
+			before := len(d.faults)
+			d.object(at, element,
+				member{"name", d.text(&r.Name, notEmpty)},
+				member{"for", d.section(
+					member{"namespaces", d.texts(&r.For.Namespaces, notEmpty)},
+					member{"podLabels", d.labels(&r.For.PodLabels)},
+					member{"runtimeClasses", d.texts(&r.For.RuntimeClasses, notEmpty)},
+				)},
+				member{"allow", d.section(
+					member{"cdi", d.texts(&r.Allow.CDI, notEmpty)},
+					member{"sockets", d.texts(&r.Allow.Sockets, notEmpty)},
+					member{"devices", d.texts(&r.Allow.Devices, notEmpty)},
+					member{"networks", d.texts(&r.Allow.Networks, notEmpty)},
+				)},
+			)
+			if len(d.faults) == before {
+				for _, key := range []string{"name", "for", "allow"} {
+					if _, ok := d.positions[join2(at, key)]; !ok {
+						d.fault(join2(at, key), element, "nothing", "a rule has name, for and allow")
+					}
+				}
+			}
+			*into = append(*into, r)
+		})
+	}
+}
+
+func (d *decoder) labels(into *map[string]string) reader {
+	return func(field string, node *yaml.Node) {
+		labels := make(map[string]string)
+		d.pairs(field, node, func(key, value *yaml.Node) {
+			at := join2(field, key.Value)
+			d.mark(at, value)
+			if s, ok := d.str(at, value, anyText); ok {
+				labels[key.Value] = s
+			}
+		})
+		if node.Kind == yaml.MappingNode && len(node.Content) == 0 {
+			d.fault(field, node, "an empty object", "give at least one, or leave the key out")
+		}
+		*into = labels
+	}
+}
