@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package jail
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// CgroupMounts returns where cgroup hierarchies are mounted, of either version.
+func CgroupMounts() ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var mounts []string
+	s := bufio.NewScanner(f)
+	for s.Scan() {
+		before, after, ok := strings.Cut(s.Text(), " - ")
+		fields, kind := strings.Fields(before), strings.Fields(after)
+		if ok && len(fields) > 4 && len(kind) > 0 && strings.HasPrefix(kind[0], "cgroup") {
+			mounts = append(mounts, fields[4])
+		}
+	}
+	return mounts, s.Err()
+}
+
+// cgroupsUsable returns nil when device cgroups can be made.
+func cgroupsUsable() error {
+	mounts, err := CgroupMounts()
+	if err != nil {
+		return fmt.Errorf("cgroups cannot be used: %w", err)
+	}
+	for _, m := range mounts {
+		_, v1 := os.Stat(filepath.Join(m, "devices.allow"))
+		_, root := os.Stat(filepath.Join(m, "devices.list"))
+		_, v2 := os.Stat(filepath.Join(m, "cgroup.controllers"))
+		// In a hybrid set-up the version 2 hierarchy has no devices.
+		if v1 != nil && root != nil && (v2 != nil || len(mounts) > 1) {
+			continue
+		}
+		probe := filepath.Join(m, fmt.Sprintf("jackfield-probe-%d", os.Getpid()))
+		if err := os.Mkdir(probe, 0o755); err != nil {
+			return fmt.Errorf("cgroups cannot be made: %w", err)
+		}
+		return os.Remove(probe)
+	}
+	return fmt.Errorf("cgroups cannot be used: no hierarchy with devices is mounted")
+}
+
+// keep waits for the outer process to end, which closes the pipe, and removes
+// what it left behind.
+func keep(cgroup string, pipe io.Reader) error {
+	if _, err := io.Copy(io.Discard, pipe); err != nil {
+		return err
+	}
+	// The jail's processes die with the outer process, but not in the same instant.
+	var err error
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = removeCgroups(cgroup); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("remove cgroups %q: %w", cgroup, err)
+}
+
+// removeCgroups removes a cgroup from all hierarchies, with those below it. It
+// never ends a process.
+func removeCgroups(cgroup string) error {
+	mounts, err := CgroupMounts()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, m := range mounts {
+		errs = append(errs, removeTree(filepath.Join(m, cgroup)))
+	}
+	return errors.Join(errs...)
+}
+
+// removeTree removes the directories of a cgroup from the bottom up; their files
+// go with them.
+func removeTree(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := removeTree(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package jail
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// stageEnv tells a re-executed process what it is; its value is
+	// "STAGE CGROUP".
+	stageEnv = "JACKFIELD_JAIL"
+
+	stageKeeper = "keeper"
+	stageInit   = "init"
+	stageInside = "inside"
+
+	cloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+
+	// TempDir is what TMPDIR says inside: short, for the sake of socket paths.
+	TempDir = "/run/t"
+)
+
+// Inside reports whether this process runs in a jail.
+func Inside() bool {
+	stage, _ := stage()
+	return stage == stageInside
+}
+
+// CgroupParent returns the cgroup, "/jackfield-…", below which everything made
+// inside belongs; "" outside.
+func CgroupParent() string {
+	if stage, cgroup := stage(); stage == stageInside {
+		return "/" + cgroup
+	}
+	return ""
+}
+
+func stage() (stage, cgroup string) {
+	stage, cgroup, _ = strings.Cut(os.Getenv(stageEnv), " ")
+	return stage, cgroup
+}
+
+// Run runs inside in a jail and returns the status to exit with. It has to be
+// called at the start of main or TestMain, before goroutines: the jail is made by
+// running this executable again with the same arguments, so that the program
+// comes by here again, several times, and inside is called in the last of these
+// processes only.
+//
+// before, if it is not nil, is called once, outside, with the machine's network
+// still there. The variables it returns ("KEY=value") are set inside.
+func Run(before func() ([]string, error), inside func() int) int {
+	var err error
+	code := 1
+	switch stage, cgroup := stage(); stage {
+	case stageInside:
+		return inside()
+	case stageInit:
+		code, err = runInit(cgroup)
+	case stageKeeper:
+		err = keep(cgroup, os.Stdin)
+		code = 0
+	default:
+		var env []string
+		if before != nil {
+			env, err = before()
+		}
+		if err == nil {
+			code, err = runOuter(env)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "jail:", err)
+		return 1
+	}
+	return code
+}
+
+// self returns a command that runs this executable again, as another stage.
+func self(stage, cgroup string, env ...string) *exec.Cmd {
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(append(os.Environ(), env...), stageEnv+"="+stage+" "+cgroup)
+	return cmd
+}
+
+// runOuter starts the keeper and the jail's first process, and waits.
+func runOuter(env []string) (int, error) {
+	cgroup := fmt.Sprintf("jackfield-%d-%x", os.Getpid(), time.Now().UnixNano())
+	release, err := startKeeper(cgroup)
+	if err != nil {
+		return 1, err
+	}
+	defer release()
+
+	// The parent-death signal is sent when the thread ends that started the child.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := self(stageInit, cgroup, env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: cloneFlags, Pdeathsig: syscall.SIGKILL}
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		return 1, fmt.Errorf("make namespaces: %w", err)
+	}
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				cmd.Process.Signal(s)
+				// Whoever sends a signal wants an end, soon.
+				time.AfterFunc(5*time.Second, func() { cmd.Process.Kill() })
+			case <-done:
+				return
+			}
+		}
+	}()
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if ws, ok := exit.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			return 128 + int(ws.Signal()), nil
+		}
+		return exit.ExitCode(), nil
+	}
+	return cmd.ProcessState.ExitCode(), err
+}
+
+// startKeeper starts the process that cleans up after the outer process, and
+// returns a function that waits for it to do so.
+func startKeeper(cgroup string) (release func(), err error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start keeper: %w", err)
+	}
+	defer r.Close()
+	cmd := self(stageKeeper, cgroup)
+	cmd.Stdin = r
+	cmd.Dir = "/"
+	// A session of its own, so that Ctrl-C does not end it as well.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("start keeper: %w", err)
+	}
+	return func() {
+		w.Close()
+		if err := cmd.Wait(); err != nil {
+			fmt.Fprintln(os.Stderr, "jail: keeper:", err)
+		}
+	}, nil
+}
+
+// Possible returns nil when this process can make a jail, and the reason
+// otherwise.
+func Possible() error {
+	if Inside() {
+		return nil
+	}
+	if uid := os.Geteuid(); uid != 0 {
+		return fmt.Errorf("this needs root, and runs as uid %d", uid)
+	}
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: cloneFlags}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("this root may not make mount, PID and network namespaces: %w", err)
+	}
+	return cgroupsUsable()
+}
