@@ -167,8 +167,11 @@ func (d *decoder) apart(c *Config, root *yaml.Node) {
 		}
 		field := "sockets.roots[" + strconv.Itoa(i) + "]"
 		at := &yaml.Node{Line: root.Line, Column: root.Column}
-		if p, ok := d.positions[field]; ok {
-			at.Line, at.Column = p.line, p.column
+		// The roots may be the default ones; then the file said stateDir.
+		for _, name := range []string{"stateDir", field} {
+			if p, ok := d.positions[name]; ok {
+				at.Line, at.Column = p.line, p.column
+			}
 		}
 		d.fault(field, at, quote(dir), "the directory must not hold stateDir, "+quote(c.StateDir)+", nor lie in its containers/")
 	}

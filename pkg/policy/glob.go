@@ -26,8 +26,7 @@ type Glob struct {
 	// prefix are the literal bytes before the first star; most names differ
 	// there already.
 	prefix string
-	// literals is what is left of the pattern without its stars; nil with
-	// exact.
+	// rest is what follows; nil in a pattern without stars.
 	rest *automaton
 }
 

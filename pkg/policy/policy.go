@@ -31,26 +31,25 @@ type Subject struct {
 	Network string
 }
 
-// kind is a kind of thing that is granted by a list of its own.
+// kind is a kind of thing to decide on.
 type kind uint8
 
 const (
 	kindCDI kind = iota
 	kindSocket
 	kindDevice
+	kindNetwork // what a rule says of networks narrows the others
 	kinds
-
-	kindNetwork // has no list of its own
 )
 
 // String is the kind's name in messages.
 func (k kind) String() string {
-	return [...]string{"CDI device", "socket", "device node", "", "network"}[k]
+	return [kinds]string{"CDI device", "socket", "device node", "network"}[k]
 }
 
 // field is the kind's list in a rule's allow.
 func (k kind) field() string {
-	return [...]string{"cdi", "sockets", "devices", "", "networks"}[k]
+	return [kinds]string{"cdi", "sockets", "devices", "networks"}[k]
 }
 
 // Grant is a decision in favour.

@@ -27,11 +27,12 @@ type RefusedError struct {
 	Rule string
 	// Why says what did not match.
 	Why string
-	// Lines are the lines of YAML to add: to policy.rules where NewRule, and
-	// else to the allow of Rule. There are none where no pattern can name
+	// Lines are the lines of YAML to add, none where no pattern can name
 	// what was asked for.
-	Lines   []string
-	NewRule bool
+	Lines []string
+	// Under is where the lines go: "policy.rules", or "allow" or a list of it
+	// in Rule, such as "allow.sockets".
+	Under string
 }
 
 // Error implements error.
@@ -46,16 +47,21 @@ func (e *RefusedError) Error() string {
 	switch {
 	case len(e.Lines) == 0:
 		return b.String()
-	case e.NewRule:
-		fmt.Fprintf(&b, "; to allow it, add to policy.rules in %s:", e.Source)
+	case e.Under == underRules:
+		fmt.Fprintf(&b, "; to allow it, add to %s in %s:", e.Under, e.Source)
 	default:
-		fmt.Fprintf(&b, "; to allow it, add to allow of rule %s in %s:", quote(e.Rule), e.Source)
+		fmt.Fprintf(&b, "; to allow it, add to %s of rule %s in %s:", e.Under, quote(e.Rule), e.Source)
 	}
 	for _, line := range e.Lines {
 		b.WriteString("\n  " + line)
 	}
 	return b.String()
 }
+
+const (
+	underRules = "policy.rules"
+	underAllow = "allow"
+)
 
 // Unwrap implements the errors package's protocol.
 func (e *RefusedError) Unwrap() error { return errdefs.ErrPermissionDenied }
@@ -68,6 +74,7 @@ const (
 	unrelated      closeness = iota
 	otherSubject             // grants the thing, to others
 	partialSubject           // the same, and the namespace is right
+	otherBoth                // for the subject, but from other networks and not the name
 	otherKind                // for the subject, but nothing of the kind
 	otherName                // for the subject, but other names of the kind
 	otherNetwork             // the subject and the name, from other networks
@@ -109,10 +116,10 @@ func (p *Policy) refuse(k kind, s Subject, name string) *RefusedError {
 // closeness says how near the rule came, and for rules equally near how many
 // bytes of the name agreed.
 func (r *rule) closeness(k kind, s *Subject, name string) (closeness, int) {
-	list := r.allow[:][k%kinds]
+	list := r.list(k)
 	named := matchAny(list, name)
 	if k == kindNetwork {
-		list, named = r.networks, r.ofNetworks() && r.carries(name)
+		named = r.ofNetworks() && r.carries(name)
 	}
 	part := r.mismatch(s)
 	switch {
@@ -124,6 +131,8 @@ func (r *rule) closeness(k kind, s *Subject, name string) (closeness, int) {
 		return unrelated, 0
 	case named:
 		return otherNetwork, 0
+	case (k == kindSocket || k == kindDevice) && !r.carries(s.Network):
+		return otherBoth, 0
 	case len(list) == 0:
 		return otherKind, 0
 	}
@@ -132,6 +141,14 @@ func (r *rule) closeness(k kind, s *Subject, name string) (closeness, int) {
 		common = max(common, commonPrefix(g.prefix, name))
 	}
 	return otherName, common
+}
+
+// list is what the rule's allow has for the kind.
+func (r *rule) list(k kind) []Glob {
+	if k == kindNetwork {
+		return r.networks
+	}
+	return r.allow[k]
 }
 
 func commonPrefix(a, b string) int {
@@ -145,17 +162,17 @@ func commonPrefix(a, b string) int {
 // why puts into words what kept the rule from granting.
 func (r *rule) why(k kind, s *Subject, c closeness) string {
 	switch c {
-	case otherNetwork:
+	case otherNetwork, otherBoth:
+		verb := "allows it from the networks "
+		if c == otherBoth {
+			verb = "allows things from the networks "
+		}
 		if s.Network == "" {
-			return "allows it from the networks " + listed(patterns(r.networks)) + ", and no network brings it here"
+			return verb + listed(patterns(r.networks)) + ", and no network brings it here"
 		}
-		return fmt.Sprintf("allows it from the networks %s, not from %s", listed(patterns(r.networks)), quote(s.Network))
+		return verb + listed(patterns(r.networks)) + ", not from " + quote(s.Network)
 	case otherName:
-		globs := r.networks
-		if k != kindNetwork {
-			globs = r.allow[k]
-		}
-		return "its allow." + k.field() + " has " + listed(patterns(globs))
+		return "its allow." + k.field() + " has " + listed(patterns(r.list(k)))
 	case otherKind:
 		if k == kindNetwork {
 			return "it allows neither sockets nor devices, which is what networks bring"
@@ -180,31 +197,38 @@ func (r *rule) why(k kind, s *Subject, c closeness) string {
 	return fmt.Sprintf("is for the namespaces %s, not for %s", listed(r.subjects.Namespaces), quote(s.Namespace))
 }
 
+// pathUnknown stands in the remedy for the sockets of a network, which are
+// known only when the network brings one.
+const pathUnknown = "/DIRECTORY/OF/ITS/SOCKETS/**"
+
 // remedy writes the lines that would grant it.
 func (p *Policy) remedy(e *RefusedError, k kind, c closeness) {
-	name, field := e.Name, k.field()
-	if c == otherNetwork {
-		name, field = e.Subject.Network, kindNetwork.field()
+	if !nameable(k, e.Name) || !nameable(kindNetwork, e.Subject.Namespace) && c < otherKind {
+		e.Why += "; no pattern can name it, so no rule can allow it alone"
+		return
 	}
-	if !nameable(name) {
-		if name != "" {
-			e.Why += "; the name holds characters that no rule can allow"
+	item := func(name string) []string { return []string{"- " + strconv.Quote(name)} }
+	switch {
+	case c == otherNetwork && nameable(kindNetwork, e.Subject.Network):
+		e.Under, e.Lines = underAllow+"."+kindNetwork.field(), item(e.Subject.Network)
+	case c == otherName:
+		e.Under, e.Lines = underAllow+"."+k.field(), item(e.Name)
+	case c == otherKind:
+		field, name := k.field(), e.Name
+		if k == kindNetwork {
+			field, name = kindSocket.field(), pathUnknown
 		}
-		return
-	}
-	e.NewRule = c < otherKind || k == kindNetwork && c == otherKind
-	if !e.NewRule {
-		e.Lines = []string{field + ": [" + strconv.Quote(name) + "]"}
-		return
-	}
-	if k == kindNetwork || !nameable(e.Subject.Namespace) {
-		e.NewRule = false
-		return
-	}
-	e.Lines = []string{
-		"- name: " + p.freeName(e.Subject.Namespace+"-"+field),
-		"  for: {namespaces: [" + strconv.Quote(e.Subject.Namespace) + "]}",
-		"  allow: {" + field + ": [" + strconv.Quote(name) + "]}",
+		e.Under, e.Lines = underAllow, []string{field + ": [" + strconv.Quote(name) + "]"}
+	default:
+		allow := k.field() + ": [" + strconv.Quote(e.Name) + "]"
+		if k == kindNetwork {
+			allow = kindSocket.field() + ": [" + strconv.Quote(pathUnknown) + "], " + allow
+		}
+		e.Under, e.Lines = underRules, []string{
+			"- name: " + p.freeName(e.Subject.Namespace+"-"+k.field()),
+			"  for: {namespaces: [" + strconv.Quote(e.Subject.Namespace) + "]}",
+			"  allow: {" + allow + "}",
+		}
 	}
 }
 
@@ -234,16 +258,16 @@ func (p *Policy) hasRule(name string) bool {
 
 // nameable reports whether a pattern can stand for s and nothing else. A pod
 // that asks for a path with a star in it must not get a star suggested.
-func nameable(s string) bool {
-	if s == "" || len(s) > maxPattern {
-		return false
+func nameable(k kind, s string) bool {
+	compile := CompileName
+	switch k {
+	case kindCDI:
+		compile = compileCDI
+	case kindSocket, kindDevice:
+		compile = CompilePath
 	}
-	for i := range len(s) {
-		if c := s[i]; c <= ' ' || c >= 0x7f || c == '*' || isReserved(c) {
-			return false
-		}
-	}
-	return true
+	_, err := compile(s)
+	return err == nil && !strings.Contains(s, "*") && strconv.CanBackquote(s) && strconv.QuoteToASCII(s) == strconv.Quote(s)
 }
 
 func (p *Policy) refuseUnclean(k kind, s Subject, name string) *RefusedError {
@@ -263,19 +287,25 @@ func patterns(globs []Glob) []string {
 	return all
 }
 
-// maxListed bounds how many patterns of a rule a message shows.
-const maxListed = 4
+// maxListed bounds the bytes of a rule's patterns that a message shows.
+const maxListed = 160
 
+// listed shows patterns, at least the first and as many as fit.
 func listed(patterns []string) string {
-	more := ""
-	if n := len(patterns); n > maxListed {
-		patterns, more = patterns[:maxListed], fmt.Sprintf(", and %d more", n-maxListed)
-	}
-	quoted := make([]string, len(patterns))
+	var b strings.Builder
+	b.WriteByte('[')
 	for i, p := range patterns {
-		quoted[i] = quote(p)
+		q := quote(p)
+		if i > 0 {
+			if b.Len()+len(q) > maxListed {
+				fmt.Fprintf(&b, ", and %d more", len(patterns)-i)
+				break
+			}
+			b.WriteString(", ")
+		}
+		b.WriteString(q)
 	}
-	return "[" + strings.Join(quoted, ", ") + more + "]"
+	return b.String() + "]"
 }
 
 // maxQuoted bounds the quoted form of a foreign name in a message, in bytes.

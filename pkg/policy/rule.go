@@ -76,7 +76,7 @@ type rule struct {
 	labels     []label
 	handlers   []Glob
 
-	allow    [kinds][]Glob
+	allow    [kindNetwork][]Glob // by kind
 	networks []Glob
 }
 
@@ -188,8 +188,8 @@ func (r *rule) mismatch(s *Subject) string {
 	return ""
 }
 
-// speaksOf reports whether the rule, being for a subject, allows anything of
-// the kind from the network.
+// carries reports whether the rule is for what the network brings, or, for an
+// empty name, for what no network brings.
 func (r *rule) carries(network string) bool {
 	return r.networks == nil || matchAny(r.networks, network)
 }

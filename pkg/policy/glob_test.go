@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestGlobName(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"vendor.com/net=*", "vendor.com/net=a", true},
+		{"vendor.com/net=*", "vendor.com/net2=a", false},
+		{"vendor.com/net=*", "xvendor.com/net=a", false},
+		{"vendor.com/net=a", "vendor.com/net=a", true},
+		{"vendor.com/net=a", "vendor.com/net=ab", false},
+		{"*", "", true},
+		{"*", "a/b", true},
+		{"*/b", "a/b", true},
+		{"*/b", "a/c/b", true},
+		{"*/b", "a/bc", false},
+		{"a*b*c", "abc", true},
+		{"a*b*c", "abcbc", true},
+		{"a*b*c", "acb", false},
+		{"ab*ba", "aba", false},
+		{"dpdk-*", "dpdk-", true},
+		{"dpdk-*", "dpdk", false},
+	} {
+		check(t, CompileName, tc.pattern, tc.s, tc.want)
+	}
+}
+
+func TestGlobPath(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, s string
+		want       bool
+	}{
+		{"/var/run/vsw/**", "/var/run/vsw/a", true},
+		{"/var/run/vsw/**", "/var/run/vsw/a/b/c", true},
+		{"/var/run/vsw/**", "/var/run/vsw", false},
+		{"/var/run/vsw/**", "/var/run/vsw2/a", false},
+		{"/dev/vfio/*", "/dev/vfio/12", true},
+		{"/dev/vfio/*", "/dev/vfio/devices/vfio0", false},
+		{"/dev/vhost-vdpa-*", "/dev/vhost-vdpa-3", true},
+		{"/dev/vhost-vdpa-*", "/x/dev/vhost-vdpa-3", false},
+		{"/a/*/b", "/a/x/b", true},
+		{"/a/*/b", "/a/x/y/b", false},
+		{"/a/**/b", "/a/x/y/b", true},
+		{"/a/**/b", "/a/b", false},
+		{"/a/*.sock", "/a/x.sock", true},
+		{"/a/*.sock", "/a/x.sock/y", false},
+		{"/a/**x*", "/a/b/c/xd", true},
+		{"/a/**x*", "/a/b/xc/d", false},
+		{"/a/**x*", "/a/b/xc/dx", true},
+		{"/**", "/a", true},
+		{"/a", "/a", true},
+		{"/a", "/A", false},
+	} {
+		check(t, CompilePath, tc.pattern, tc.s, tc.want)
+	}
+}
+
+func check(t *testing.T, compile func(string) (Glob, error), pattern, s string, want bool) {
+	t.Helper()
+	g, err := compile(pattern)
+	if err != nil {
+		t.Errorf("%q: %v", pattern, err)
+		return
+	}
+	if got := g.Match(s); got != want {
+		t.Errorf("%q on %q: %v", pattern, s, got)
+	}
+	if g.String() != pattern {
+		t.Errorf("String() = %q, want %q", g, pattern)
+	}
+}
+
+func TestGlobRefused(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"":                        `"": a pattern must not be empty`,
+		"a**":                     `"a**": ** is for paths; in a name * stands for any characters`,
+		"a?":                      `"a?": a pattern holds no space`,
+		"a[b]":                    `"a[b]": a pattern holds no space`,
+		"a b":                     `"a b": a pattern holds no space`,
+		"a\x00":                   `"a\x00": a pattern holds no space`,
+		strings.Repeat("a", 256):  `a pattern has at most 255 bytes`,
+		strings.Repeat("*a", 128): `a pattern has at most 255 bytes`,
+	} {
+		if _, err := CompileName(pattern); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("name %q: got %v, want %s", pattern, err, want)
+		}
+	}
+	for _, pattern := range []string{"", "a", "./a", "/", "//a", "/a/", "/a//b", "/a/./b", "/a/../b", "/..", "/a/..", "/a\x00", "/a/***", "/a?", "/{a,b}"} {
+		if _, err := CompilePath(pattern); err == nil {
+			t.Errorf("path %q is taken", pattern)
+		}
+	}
+	if _, err := CompilePath("/" + strings.Repeat("a", 254)); err != nil {
+		t.Errorf("255 bytes: %v", err)
+	}
+}
+
+func TestCleanPath(t *testing.T) {
+	for s, want := range map[string]bool{
+		"": false, "/": true, "a": false, "/a": true, "/a/": false, "//": false, "/a//b": false,
+		"/.": false, "/..": false, "/a/.": false, "/a/..": false, "/a/../b": false, "/a/..b": true, "/...": true,
+		"/a\x00b": false, "/" + strings.Repeat("a", 4094): true, "/" + strings.Repeat("a", 4095): false,
+	} {
+		if got := cleanPath(s); got != want {
+			t.Errorf("cleanPath(%.20q) = %v", s, got)
+		}
+	}
+}
+
+// What makes a backtracking matcher explode must not cost more than its length.
+func TestGlobHostile(t *testing.T) {
+	g, err := CompilePath("/" + strings.Repeat("a**", 80) + "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := "/" + strings.Repeat("a", 4000)
+	start := time.Now()
+	for range 100 {
+		if g.Match(s) {
+			t.Fatal("matches")
+		}
+	}
+	if took := time.Since(start) / 100; took > 5*time.Millisecond {
+		t.Errorf("took %v for %d bytes", took, len(s))
+	}
+}
+
+// reference is the meaning of a pattern, as plainly as it can be said.
+func reference(pattern, s string, name bool) bool {
+	type at struct{ p, s int }
+	seen := make(map[at]bool)
+	var match func(p, i int) bool
+	match = func(p, i int) bool {
+		if p == len(pattern) {
+			return i == len(s)
+		}
+		if v, ok := seen[at{p, i}]; ok {
+			return v
+		}
+		var v bool
+		switch {
+		case strings.HasPrefix(pattern[p:], "**"):
+			v = match(p+2, i) || i < len(s) && match(p, i+1)
+		case pattern[p] == '*':
+			v = match(p+1, i) || i < len(s) && (name || s[i] != '/') && match(p, i+1)
+		default:
+			v = i < len(s) && s[i] == pattern[p] && match(p+1, i+1)
+		}
+		seen[at{p, i}] = v
+		return v
+	}
+	return match(0, 0)
+}
+
+func FuzzGlob(f *testing.F) {
+	f.Add("/var/run/vsw/**", "/var/run/vsw/a/b")
+	f.Add("/a/*b*/c**d", "/a/xbx/cxx/d")
+	f.Add("vendor.com/net=*", "vendor.com/net=a")
+	f.Add("*ab*ab*", "xabxxab")
+	f.Add("/"+strings.Repeat("ab*", 70), "/"+strings.Repeat("abx", 90))
+	f.Add("/"+strings.Repeat("a", 64)+"*"+strings.Repeat("b", 64)+"**c", "/"+strings.Repeat("a", 70)+strings.Repeat("b", 64)+"/c")
+	f.Fuzz(func(t *testing.T, pattern, s string) {
+		if len(s) > 2000 {
+			return
+		}
+		if g, err := CompilePath(pattern); err == nil {
+			if got, want := g.Match(s), reference(pattern, s, false); got != want {
+				t.Errorf("path %q on %q: %v, want %v", pattern, s, got, want)
+			}
+		}
+		if g, err := CompileName(pattern); err == nil {
+			if got, want := g.Match(s), reference(pattern, s, true); got != want {
+				t.Errorf("name %q on %q: %v, want %v", pattern, s, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+const source = "/etc/jackfield/config.yaml"
+
+func rules() []Rule {
+	return []Rule{
+		{
+			Name:  "dpdk-tenants",
+			For:   Subjects{Namespaces: []string{"dpdk-*"}},
+			Allow: Allow{CDI: []string{"vendor.com/net=*"}, Sockets: []string{"/var/run/vsw/**"}, Devices: []string{"/dev/vfio/*", "/dev/vhost-vdpa-*"}},
+		},
+		{
+			Name:  "gpu",
+			For:   Subjects{Namespaces: []string{"ml", "dpdk-a"}, PodLabels: map[string]string{"tier": "gold*"}, RuntimeClasses: []string{"kata", "nv*"}},
+			Allow: Allow{CDI: []string{"nvidia.com/gpu=*"}},
+		},
+		{
+			Name:  "memif",
+			For:   Subjects{Namespaces: []string{"telco"}},
+			Allow: Allow{Sockets: []string{"/run/vpp/*.sock"}, Networks: []string{"telco/*"}},
+		},
+	}
+}
+
+func mustNew(t *testing.T, mode Mode, rules ...Rule) *Policy {
+	t.Helper()
+	p, err := New(source, mode, rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestGrants(t *testing.T) {
+	p := mustNew(t, Enforce, rules()...)
+	dpdk := Subject{Namespace: "dpdk-a", Pod: "p", Container: "c"}
+	gold := Subject{Namespace: "dpdk-a", Labels: map[string]string{"tier": "gold-1", "x": "y"}, RuntimeHandler: "nvidia"}
+	telco := Subject{Namespace: "telco", Network: "telco/east"}
+	for _, tc := range []struct {
+		name string
+		rule string // empty for a refusal
+		ask  func() (Grant, error)
+	}{
+		{"cdi", "dpdk-tenants", func() (Grant, error) { return p.CDI(dpdk, "vendor.com/net=vf0") }},
+		{"cdi, another kind", "", func() (Grant, error) { return p.CDI(dpdk, "vendor.com/gpu=0") }},
+		{"cdi, another namespace", "", func() (Grant, error) { return p.CDI(Subject{Namespace: "default"}, "vendor.com/net=vf0") }},
+		{"cdi, labels and class", "gpu", func() (Grant, error) { return p.CDI(gold, "nvidia.com/gpu=0") }},
+		{"cdi, no label", "", func() (Grant, error) {
+			s := gold
+			s.Labels = nil
+			return p.CDI(s, "nvidia.com/gpu=0")
+		}},
+		{"cdi, default class", "", func() (Grant, error) {
+			s := gold
+			s.RuntimeHandler = ""
+			return p.CDI(s, "nvidia.com/gpu=0")
+		}},
+		{"socket", "dpdk-tenants", func() (Grant, error) { return p.Socket(dpdk, "/var/run/vsw/x/y.sock") }},
+		{"socket, from a network", "dpdk-tenants", func() (Grant, error) {
+			s := dpdk
+			s.Network = "any/net"
+			return p.Socket(s, "/var/run/vsw/x/y.sock")
+		}},
+		{"socket, outside", "", func() (Grant, error) { return p.Socket(dpdk, "/var/run/docker.sock") }},
+		{"socket, up", "", func() (Grant, error) { return p.Socket(dpdk, "/var/run/vsw/../docker.sock") }},
+		{"socket, double slash", "", func() (Grant, error) { return p.Socket(dpdk, "/var/run/vsw//x") }},
+		{"socket, relative", "", func() (Grant, error) { return p.Socket(dpdk, "var/run/vsw/x") }},
+		{"socket, empty", "", func() (Grant, error) { return p.Socket(dpdk, "") }},
+		{"device", "dpdk-tenants", func() (Grant, error) { return p.Device(dpdk, "/dev/vfio/3") }},
+		{"device as socket", "", func() (Grant, error) { return p.Socket(dpdk, "/dev/vfio/3") }},
+		{"its network's socket", "memif", func() (Grant, error) { return p.Socket(telco, "/run/vpp/a.sock") }},
+		{"another network's socket", "", func() (Grant, error) {
+			s := telco
+			s.Network = "other/east"
+			return p.Socket(s, "/run/vpp/a.sock")
+		}},
+		{"no network's socket", "", func() (Grant, error) {
+			s := telco
+			s.Network = ""
+			return p.Socket(s, "/run/vpp/a.sock")
+		}},
+		{"network", "memif", func() (Grant, error) { return p.Network(telco, "telco/west") }},
+		{"network, not listed", "", func() (Grant, error) { return p.Network(telco, "other/west") }},
+		{"network, no list", "dpdk-tenants", func() (Grant, error) { return p.Network(dpdk, "any/net") }},
+		{"network, rule of CDI only", "", func() (Grant, error) { return p.Network(Subject{Namespace: "ml"}, "any/net") }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g, err := tc.ask()
+			if g.Rule != tc.rule || g.Audited || (err == nil) != (tc.rule != "") {
+				t.Fatalf("got %+v, %v; want rule %q", g, err, tc.rule)
+			}
+			var refused *RefusedError
+			if err != nil && (!errors.As(err, &refused) || !errors.Is(err, errdefs.ErrPermissionDenied)) {
+				t.Errorf("not a refusal: %#v", err)
+			}
+		})
+	}
+}
+
+func TestFirstRuleInFileOrderGrants(t *testing.T) {
+	all := Rule{Name: "all", For: Subjects{Namespaces: []string{"*"}}, Allow: Allow{CDI: []string{"*"}}}
+	s := Subject{Namespace: "dpdk-a"}
+	for _, tc := range []struct {
+		rules []Rule
+		want  string
+	}{{append([]Rule{all}, rules()...), "all"}, {append(rules(), all), "dpdk-tenants"}} {
+		if g, err := mustNew(t, Enforce, tc.rules...).CDI(s, "vendor.com/net=a"); err != nil || g.Rule != tc.want {
+			t.Errorf("got %+v, %v; want %s", g, err, tc.want)
+		}
+	}
+}
+
+func TestDefaultDeny(t *testing.T) {
+	for name, p := range map[string]*Policy{"nil": nil, "zero": {}, "no rules": mustNew(t, Enforce)} {
+		for _, ask := range []func(Subject, string) (Grant, error){p.CDI, p.Socket, p.Device, p.Network} {
+			if g, err := ask(Subject{Namespace: "a"}, "/x"); !errors.Is(err, errdefs.ErrPermissionDenied) {
+				t.Errorf("%s: got %+v, %v", name, g, err)
+			}
+		}
+	}
+}
+
+func TestAllowAll(t *testing.T) {
+	p := AllowAll()
+	for _, ask := range []func(Subject, string) (Grant, error){p.CDI, p.Socket, p.Device, p.Network} {
+		if g, err := ask(Subject{}, "/x"); err != nil || g.Rule != Administrator || g.Audited {
+			t.Errorf("got %+v, %v", g, err)
+		}
+	}
+	if _, err := p.Socket(Subject{}, "/x/../y"); !errors.Is(err, errdefs.ErrPermissionDenied) {
+		t.Errorf("an unclean path: %v", err)
+	}
+}
+
+func TestAudit(t *testing.T) {
+	p := mustNew(t, Audit, rules()...)
+	s := Subject{Namespace: "default", Pod: "p", Container: "c"}
+	g, err := p.Socket(s, "/var/run/vsw/a")
+	if err != nil || !g.Audited || g.Rule != "" || g.Refusal == nil {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	_, want := mustNew(t, Enforce, rules()...).Socket(s, "/var/run/vsw/a")
+	if g.Refusal.Error() != want.Error() {
+		t.Errorf("audit says %q, enforce %q", g.Refusal, want)
+	}
+	if g, err := p.Socket(Subject{Namespace: "dpdk-a"}, "/var/run/vsw/a"); err != nil || g.Audited || g.Rule == "" {
+		t.Errorf("what a rule grants: %+v, %v", g, err)
+	}
+	if _, err := p.Socket(s, "/var/run/vsw/../a"); err == nil {
+		t.Error("an unclean path is let through")
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	ok := rules()[0]
+	with := func(change func(*Rule)) []Rule {
+		r := ok
+		change(&r)
+		return []Rule{ok, r}
+	}
+	other := func(change func(*Rule)) []Rule {
+		return with(func(r *Rule) { r.Name = "other"; change(r) })
+	}
+	for _, tc := range []struct {
+		name  string
+		rules []Rule
+		want  string
+	}{
+		{"same name", with(func(*Rule) {}), `rule "dpdk-tenants": policy.rules[1].name in FILE: policy.rules[0] has this name already`},
+		{"no name", with(func(r *Rule) { r.Name = "" }), `rule "": policy.rules[1].name in FILE: a rule needs a name`},
+		{"bad name", with(func(r *Rule) { r.Name = "a b" }), `rule "a b": policy.rules[1].name in FILE: "a b": want 1 to 63 letters, digits, '_', '-', '.', the first a letter or digit`},
+		{"for nobody", other(func(r *Rule) { r.For = Subjects{} }),
+			`rule "other": policy.rules[1].for in FILE: a rule is for somebody: give namespaces, podLabels or runtimeClasses; a rule for all has namespaces ["*"]`},
+		{"allows nothing", other(func(r *Rule) { r.Allow = Allow{} }), `rule "other": policy.rules[1].allow in FILE: a rule allows something: give cdi, sockets or devices`},
+		{"networks of nothing", other(func(r *Rule) { r.Allow = Allow{CDI: []string{"*"}, Networks: []string{"*"}} }),
+			`rule "other": policy.rules[1].allow.networks in FILE: networks narrow sockets and devices, of which the rule allows none`},
+		{"namespace", other(func(r *Rule) { r.For.Namespaces = []string{"a", "[b]"} }),
+			`rule "other": policy.rules[1].for.namespaces[1] in FILE: "[b]": a pattern holds no space, no control character and none of ? [ ] { } \ ; only * and ** are special`},
+		{"label", other(func(r *Rule) { r.For.PodLabels = map[string]string{"x": "a?"} }),
+			`rule "other": policy.rules[1].for.podLabels.x in FILE: "a?": a pattern holds no space, no control character and none of ? [ ] { } \ ; only * and ** are special`},
+		{"cdi kind", other(func(r *Rule) { r.Allow.CDI = []string{"vendor.com/net"} }),
+			`rule "other": policy.rules[1].allow.cdi[0] in FILE: "vendor.com/net": want vendor.com/class=name, with * for any characters`},
+		{"relative socket", other(func(r *Rule) { r.Allow.Sockets = []string{"run/*"} }),
+			`rule "other": policy.rules[1].allow.sockets[0] in FILE: "run/*": want an absolute path without //, /./, /../ and without / at the end`},
+		{"unclean device", other(func(r *Rule) { r.Allow.Devices = []string{"/dev/../etc/*"} }),
+			`rule "other": policy.rules[1].allow.devices[0] in FILE: "/dev/../etc/*": want an absolute path without //, /./, /../ and without / at the end`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, err := New("FILE", Enforce, tc.rules)
+			if err == nil || p != nil {
+				t.Fatalf("got %v, %v", p, err)
+			}
+			if d := cmp.Diff("compile policy "+tc.want, err.Error()); d != "" {
+				t.Errorf("-want +got\n%s", d)
+			}
+			var ruleError *RuleError
+			if !errors.As(err, &ruleError) || !errors.Is(err, errdefs.ErrInvalidArgument) {
+				t.Errorf("not a *RuleError: %#v", err)
+			}
+		})
+	}
+	if _, err := New("FILE", "maybe", nil); !errors.Is(err, errdefs.ErrInvalidArgument) || !strings.Contains(err.Error(), `"maybe"`) {
+		t.Errorf("mode: %v", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	p := mustNew(t, Enforce, rules()...)
+	pod := func(namespace string) Subject {
+		return Subject{Namespace: namespace, Pod: "fwd-0", Container: "app"}
+	}
+	for _, tc := range []struct {
+		name string
+		ask  func(*Policy) (Grant, error)
+		want string
+	}{
+		{"another name of the kind", func(p *Policy) (Grant, error) { return p.Socket(pod("dpdk-a"), "/var/run/ovs/x.sock") },
+			`refuse socket "/var/run/ovs/x.sock" to container "app" of pod "dpdk-a/fwd-0": closest rule "dpdk-tenants": its allow.sockets has ["/var/run/vsw/**"]; to allow it, add to allow.sockets of rule "dpdk-tenants" in /etc/jackfield/config.yaml:
+  - "/var/run/ovs/x.sock"`},
+		{"nothing of the kind", func(p *Policy) (Grant, error) {
+			s := pod("telco")
+			s.Network = "telco/east"
+			return p.Device(s, "/dev/vfio/3")
+		},
+			`refuse device node "/dev/vfio/3" to container "app" of pod "telco/fwd-0": closest rule "memif": it has no allow.devices; to allow it, add to allow of rule "memif" in /etc/jackfield/config.yaml:
+  devices: ["/dev/vfio/3"]`},
+		{"another namespace", func(p *Policy) (Grant, error) { return p.CDI(pod("default"), "vendor.com/net=vf0") },
+			`refuse CDI device "vendor.com/net=vf0" to container "app" of pod "default/fwd-0": closest rule "dpdk-tenants": is for the namespaces ["dpdk-*"], not for "default"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+  - name: default-cdi
+    for: {namespaces: ["default"]}
+    allow: {cdi: ["vendor.com/net=vf0"]}`},
+		{"another label", func(p *Policy) (Grant, error) { return p.CDI(pod("ml"), "nvidia.com/gpu=0") },
+			`refuse CDI device "nvidia.com/gpu=0" to container "app" of pod "ml/fwd-0": closest rule "gpu": is for pods labelled tier=gold*, and the pod has no such label; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+  - name: ml-cdi
+    for: {namespaces: ["ml"]}
+    allow: {cdi: ["nvidia.com/gpu=0"]}`},
+		{"another label value", func(p *Policy) (Grant, error) {
+			s := pod("ml")
+			s.Labels = map[string]string{"tier": "tin"}
+			return p.CDI(s, "nvidia.com/gpu=0")
+		},
+			`refuse CDI device "nvidia.com/gpu=0" to container "app" of pod "ml/fwd-0": closest rule "gpu": is for pods labelled tier=gold*, and the pod has "tin"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+  - name: ml-cdi
+    for: {namespaces: ["ml"]}
+    allow: {cdi: ["nvidia.com/gpu=0"]}`},
+		{"another class", func(p *Policy) (Grant, error) {
+			s := pod("ml")
+			s.Labels = map[string]string{"tier": "gold"}
+			return p.CDI(s, "nvidia.com/gpu=0")
+		},
+			`refuse CDI device "nvidia.com/gpu=0" to container "app" of pod "ml/fwd-0": closest rule "gpu": is for the runtime classes ["kata", "nv*"], and the pod has the default one; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+  - name: ml-cdi
+    for: {namespaces: ["ml"]}
+    allow: {cdi: ["nvidia.com/gpu=0"]}`},
+		{"another network", func(p *Policy) (Grant, error) {
+			s := pod("telco")
+			s.Network = "other/net"
+			return p.Socket(s, "/run/vpp/a.sock")
+		},
+			`refuse socket "/run/vpp/a.sock" to container "app" of pod "telco/fwd-0": closest rule "memif": allows it from the networks ["telco/*"], not from "other/net"; to allow it, add to allow.networks of rule "memif" in /etc/jackfield/config.yaml:
+  - "other/net"`},
+		{"no network", func(p *Policy) (Grant, error) { return p.Socket(pod("telco"), "/run/vpp/a.sock") },
+			`refuse socket "/run/vpp/a.sock" to container "app" of pod "telco/fwd-0": closest rule "memif": allows it from the networks ["telco/*"], and no network brings it here; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+  - name: telco-sockets
+    for: {namespaces: ["telco"]}
+    allow: {sockets: ["/run/vpp/a.sock"]}`},
+		{"another name and network", func(p *Policy) (Grant, error) {
+			s := pod("telco")
+			s.Network = "other/net"
+			return p.Socket(s, "/run/x.sock")
+		},
+			`refuse socket "/run/x.sock" to container "app" of pod "telco/fwd-0": closest rule "memif": allows things from the networks ["telco/*"], not from "other/net"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+  - name: telco-sockets
+    for: {namespaces: ["telco"]}
+    allow: {sockets: ["/run/x.sock"]}`},
+		{"nobody's", func(p *Policy) (Grant, error) { return p.Socket(pod("default"), "/run/x.sock") },
+			`refuse socket "/run/x.sock" to container "app" of pod "default/fwd-0": no rule is for this pod and none allows it to another; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+  - name: default-sockets
+    for: {namespaces: ["default"]}
+    allow: {sockets: ["/run/x.sock"]}`},
+		{"network", func(p *Policy) (Grant, error) { return p.Network(pod("default"), "default/east") },
+			`refuse network "default/east" to container "app" of pod "default/fwd-0": closest rule "dpdk-tenants": is for the namespaces ["dpdk-*"], not for "default"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+  - name: default-networks
+    for: {namespaces: ["default"]}
+    allow: {sockets: ["/DIRECTORY/OF/ITS/SOCKETS/**"], networks: ["default/east"]}`},
+		{"network, rule of others", func(p *Policy) (Grant, error) { return p.Network(pod("telco"), "default/east") },
+			`refuse network "default/east" to container "app" of pod "telco/fwd-0": closest rule "memif": its allow.networks has ["telco/*"]; to allow it, add to allow.networks of rule "memif" in /etc/jackfield/config.yaml:
+  - "default/east"`},
+		{"no rules", func(*Policy) (Grant, error) { return mustNew(t, Enforce).CDI(pod("default"), "a/b=c") },
+			`refuse CDI device "a/b=c" to container "app" of pod "default/fwd-0": there are no rules, and what no rule allows is refused; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+  - name: default-cdi
+    for: {namespaces: ["default"]}
+    allow: {cdi: ["a/b=c"]}`},
+		{"a star in the path", func(p *Policy) (Grant, error) { return p.Socket(pod("dpdk-a"), "/var/run/**") },
+			`refuse socket "/var/run/**" to container "app" of pod "dpdk-a/fwd-0": closest rule "dpdk-tenants": its allow.sockets has ["/var/run/vsw/**"]; no pattern can name it, so no rule can allow it alone`},
+		{"unclean", func(p *Policy) (Grant, error) { return p.Socket(pod("dpdk-a"), "/var/run/vsw/../x") },
+			`refuse socket "/var/run/vsw/../x" to container "app" of pod "dpdk-a/fwd-0": only an absolute path without //, /./, /../ and without / at the end is ever allowed`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := tc.ask(p)
+			if err == nil {
+				t.Fatal("granted")
+			}
+			if d := cmp.Diff(tc.want, err.Error()); d != "" {
+				t.Errorf("-want +got\n%s", d)
+			}
+			if n := len(err.Error()); n > 800 {
+				t.Errorf("%d bytes: an event is cut after 1024", n)
+			}
+		})
+	}
+}
+
+// The rule nearest to the name is the one shown.
+func TestClosestRuleByName(t *testing.T) {
+	p := mustNew(t, Enforce,
+		Rule{Name: "far", For: Subjects{Namespaces: []string{"*"}}, Allow: Allow{Sockets: []string{"/srv/a/*"}}},
+		Rule{Name: "near", For: Subjects{Namespaces: []string{"*"}}, Allow: Allow{Sockets: []string{"/run/vsw/*"}}},
+		Rule{Name: "also-near", For: Subjects{Namespaces: []string{"*"}}, Allow: Allow{Sockets: []string{"/run/vsw/*"}}},
+	)
+	_, err := p.Socket(Subject{}, "/run/vsw/a/b")
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.Rule != "near" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What a pod writes must not flood an event, nor draw on a terminal.
+func TestRefusalIsBounded(t *testing.T) {
+	var many []string
+	for range 100 {
+		many = append(many, "/"+strings.Repeat("z", 200)+"/**")
+	}
+	p := mustNew(t, Enforce, Rule{Name: "r", For: Subjects{Namespaces: []string{"*"}}, Allow: Allow{Sockets: many}})
+	_, err := p.Socket(Subject{
+		Namespace: strings.Repeat("n", 5000), Pod: strings.Repeat("\u202e", 5000), Container: strings.Repeat("\x1b", 5000),
+	}, "/"+strings.Repeat("\u202e", 1000))
+	if n := len(err.Error()); n > 1024 {
+		t.Errorf("%d bytes: %v", n, err)
+	}
+	if strings.ContainsAny(err.Error(), "\u202e\x1b") {
+		t.Error("control characters in the message")
+	}
+}
+
+// yamlRule is a rule as the configuration file has it, for reading the lines
+// of a refusal back.
+type yamlRule struct {
+	Name  string
+	For   struct{ Namespaces []string }
+	Allow struct{ CDI, Sockets, Devices, Networks []string }
+}
+
+// Adding the lines must grant what was refused, and nothing beside it.
+func FuzzRefusalLines(f *testing.F) {
+	f.Add(uint8(0), "dpdk-a", "vendor.com/gpu=0", "")
+	f.Add(uint8(1), "default", "/run/x.sock", "a/b")
+	f.Add(uint8(1), "telco", "/run/vpp/x.sock", "")
+	f.Add(uint8(2), "telco", "/dev/\"x", "telco/a")
+	f.Add(uint8(1), "a: b", "/run/vsw/*", "x")
+	f.Add(uint8(1), "telco", "/run/vpp/xs.ock", "other/x")
+	f.Fuzz(func(t *testing.T, which uint8, namespace, name, network string) {
+		all := rules()
+		p := mustNew(t, Enforce, all...)
+		ask := func(p *Policy, name string) (Grant, error) {
+			s := Subject{Namespace: namespace, Network: network}
+			return []func(Subject, string) (Grant, error){p.CDI, p.Socket, p.Device}[which%3](s, name)
+		}
+		_, err := ask(p, name)
+		var refused *RefusedError
+		if !errors.As(err, &refused) || len(refused.Lines) == 0 {
+			return
+		}
+		text := strings.Join(refused.Lines, "\n")
+		var items []string
+		switch under := refused.Under; under {
+		case underRules:
+			var added []yamlRule
+			if err := yaml.Unmarshal([]byte(text), &added); err != nil || len(added) != 1 {
+				t.Fatalf("%v:\n%s", err, text)
+			}
+			a := added[0]
+			all = append(all, Rule{Name: a.Name, For: Subjects{Namespaces: a.For.Namespaces}, Allow: Allow(a.Allow)})
+		case underAllow:
+			var added struct{ CDI, Sockets, Devices, Networks []string }
+			if err := yaml.Unmarshal([]byte(text), &added); err != nil {
+				t.Fatalf("%v:\n%s", err, text)
+			}
+			allow := &find(t, all, refused.Rule).Allow
+			allow.CDI = append(allow.CDI, added.CDI...)
+			allow.Sockets = append(allow.Sockets, added.Sockets...)
+			allow.Devices = append(allow.Devices, added.Devices...)
+		default:
+			if err := yaml.Unmarshal([]byte(text), &items); err != nil || len(items) != 1 {
+				t.Fatalf("%v:\n%s", err, text)
+			}
+			allow := &find(t, all, refused.Rule).Allow
+			list := map[string]*[]string{
+				"allow.cdi": &allow.CDI, "allow.sockets": &allow.Sockets, "allow.devices": &allow.Devices, "allow.networks": &allow.Networks,
+			}[under]
+			*list = append(*list, items...)
+		}
+		after, err := New(source, Enforce, all)
+		if err != nil {
+			t.Fatalf("the lines are refused: %v\n%s", err, text)
+		}
+		if _, err := ask(after, name); err != nil {
+			t.Fatalf("the lines do not help: %v", err)
+		}
+		if refused.Under != "allow.networks" {
+			if _, err := ask(after, name+"x"); err == nil {
+				if _, before := ask(p, name+"x"); before != nil {
+					t.Fatalf("the lines grant more than was asked for:\n%s", text)
+				}
+			}
+		}
+	})
+}
+
+func find(t *testing.T, rules []Rule, name string) *Rule {
+	t.Helper()
+	for i := range rules {
+		if rules[i].Name == name {
+			return &rules[i]
+		}
+	}
+	t.Fatalf("no rule %q", name)
+	return nil
+}
+
+func TestGrantAllocatesNothing(t *testing.T) {
+	p := mustNew(t, Enforce, rules()...)
+	s := Subject{Namespace: "dpdk-a", Labels: map[string]string{"tier": "gold"}, RuntimeHandler: "kata", Network: "a/b"}
+	for name, ask := range map[string]func() (Grant, error){
+		"cdi":     func() (Grant, error) { return p.CDI(s, "vendor.com/net=vf0") },
+		"labels":  func() (Grant, error) { return p.CDI(s, "nvidia.com/gpu=0") },
+		"socket":  func() (Grant, error) { return p.Socket(s, "/var/run/vsw/a/b.sock") },
+		"device":  func() (Grant, error) { return p.Device(s, "/dev/vhost-vdpa-1") },
+		"network": func() (Grant, error) { return p.Network(s, "a/b") },
+	} {
+		if n := testing.AllocsPerRun(100, func() {
+			if _, err := ask(); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+func BenchmarkGrant(b *testing.B) {
+	p, err := New(source, Enforce, rules())
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := Subject{Namespace: "dpdk-a", Network: "a/b"}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.Socket(s, "/var/run/vsw/a/b.sock"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkGlobGeneral(b *testing.B) {
+	g, err := CompilePath("/var/run/*/vsw/**/port-*.sock")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		g.Match("/var/run/abc/vsw/x/y/z/port-0001.sock")
+	}
+}
+
+func BenchmarkRefusal(b *testing.B) {
+	p, err := New(source, Enforce, rules())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := p.Socket(Subject{Namespace: "default"}, "/var/run/vsw/a/b.sock"); err == nil {
+			b.Fatal("granted")
+		}
+	}
+}
