@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package edits
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+// Existing is what the container has before any edit: given by the kubelet, the
+// runtime, a device plugin or another NRI plugin. It is never replaced silently.
+type Existing struct {
+	Devices []Device
+	Mounts  []Mount
+	Hooks   []Hook
+	Env     []string // NAME=value
+}
+
+// Builder merges edits into one Set. The zero value merges into a container that
+// has nothing; NewBuilder takes what it has.
+type Builder struct {
+	set     Set
+	have    Existing
+	changes int
+}
+
+// NewBuilder starts a Set for a container that has these things already.
+func NewBuilder(have Existing) *Builder { return &Builder{have: have} }
+
+// Set is the merged result. The Builder must not be used afterwards.
+func (b *Builder) Set() Set {
+	sortMounts(b.set.Mounts)
+	return b.set
+}
+
+// Changes counts the edits that made a difference to the set.
+func (b *Builder) Changes() int { return b.changes }
+
+// Clone is a Builder in the same state that shares nothing that changes.
+func (b *Builder) Clone() *Builder {
+	c := *b
+	c.set.Env = slices.Clone(b.set.Env)
+	c.set.Devices = slices.Clone(b.set.Devices)
+	c.set.Mounts = slices.Clone(b.set.Mounts)
+	c.set.Hooks = slices.Clone(b.set.Hooks)
+	c.set.NetDevices = slices.Clone(b.set.NetDevices)
+	c.set.GIDs = slices.Clone(b.set.GIDs)
+	return &c
+}
+
+// AddDevice adds a device node. A node the container has already is left as it
+// is; another device at the same path is a *ConflictError, but a later CDI
+// device replaces an earlier one, as CDI prescribes.
+func (b *Builder) AddDevice(d Device) error {
+	for i := range b.have.Devices {
+		if h := &b.have.Devices[i]; cleanPath(h.Path) == cleanPath(d.Path) {
+			if h.same(&d) {
+				return nil
+			}
+			return &ConflictError{What: "device path", Name: d.Path, First: existing, Second: d.Origin,
+				Detail: fmt.Sprintf("it is %s %d:%d there, and %s %d:%d is to be put there", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor)}
+		}
+	}
+	for i := range b.set.Devices {
+		have := &b.set.Devices[i]
+		if cleanPath(have.Path) != cleanPath(d.Path) {
+			continue
+		}
+		switch {
+		case d.Origin.Source == CDI && have.Origin.Source == CDI:
+			b.set.Devices = append(slices.Delete(b.set.Devices, i, i+1), d)
+			b.changes++
+			return nil
+		case have.same(&d):
+			have.Access = unionAccess(have.Access, d.Access)
+			return nil
+		}
+		return &ConflictError{What: "device path", Name: d.Path, First: have.Origin, Second: d.Origin,
+			Detail: fmt.Sprintf("%s %d:%d against %s %d:%d", have.Type, have.Major, have.Minor, d.Type, d.Major, d.Minor)}
+	}
+	b.set.Devices = append(b.set.Devices, d)
+	b.changes++
+	return nil
+}
+
+// AddMount adds a mount, under the rules of AddDevice with the destination as
+// the key. The same source at the same destination is the same mount.
+func (b *Builder) AddMount(m Mount) error {
+	for i := range b.have.Mounts {
+		if h := &b.have.Mounts[i]; cleanPath(h.Destination) == cleanPath(m.Destination) {
+			if h.Source == m.Source {
+				return nil
+			}
+			return &ConflictError{What: "mount destination", Name: m.Destination, First: existing, Second: m.Origin,
+				Detail: fmt.Sprintf("%q is mounted there, and %q is to be mounted there", h.Source, m.Source)}
+		}
+	}
+	for i := range b.set.Mounts {
+		have := &b.set.Mounts[i]
+		if cleanPath(have.Destination) != cleanPath(m.Destination) {
+			continue
+		}
+		switch {
+		case m.Origin.Source == CDI && have.Origin.Source == CDI:
+			b.set.Mounts = append(slices.Delete(b.set.Mounts, i, i+1), m)
+			b.changes++
+			return nil
+		case have.same(&m):
+			return nil
+		}
+		return &ConflictError{What: "mount destination", Name: m.Destination, First: have.Origin, Second: m.Origin,
+			Detail: fmt.Sprintf("%q against %q", have.Source, m.Source)}
+	}
+	b.set.Mounts = append(b.set.Mounts, m)
+	b.changes++
+	return nil
+}
+
+// MountAt returns the mount that has this destination, in the container as it is
+// or in the set so far, and whether there is one.
+func (b *Builder) MountAt(destination string) (Mount, bool) {
+	for _, m := range slices.Concat(b.have.Mounts, b.set.Mounts) {
+		if cleanPath(m.Destination) == cleanPath(destination) {
+			return m, true
+		}
+	}
+	return Mount{}, false
+}
+
+// Mounts calls yield with every mount destination of the container and the set.
+func (b *Builder) Mounts(yield func(Mount) bool) {
+	for _, m := range b.have.Mounts {
+		if !yield(m) {
+			return
+		}
+	}
+	for _, m := range b.set.Mounts {
+		if !yield(m) {
+			return
+		}
+	}
+}
+
+// AddEnv adds a variable. A later one of CDI replaces an earlier one in place;
+// a variable of another source that is there with another value is a
+// *ConflictError. A variable the container has with that value is left alone.
+func (b *Builder) AddEnv(e Env) error {
+	for i := range b.set.Env {
+		have := &b.set.Env[i]
+		if have.Name != e.Name {
+			continue
+		}
+		switch {
+		case have.Value == e.Value:
+			return nil
+		case e.Origin.Source == CDI && have.Origin.Source == CDI:
+			*have = e
+			b.changes++
+			return nil
+		}
+		return &ConflictError{What: "environment variable", Name: e.Name, First: have.Origin, Second: e.Origin}
+	}
+	if slices.Contains(b.have.Env, e.Name+"="+e.Value) {
+		return nil
+	}
+	b.set.Env = append(b.set.Env, e)
+	b.changes++
+	return nil
+}
+
+// AddHook adds a hook, unless the container has the very same hook already:
+// then the runtime injected the device itself. Hooks of the set accumulate.
+func (b *Builder) AddHook(h Hook) {
+	if slices.ContainsFunc(b.have.Hooks, func(have Hook) bool { return have.same(&h) }) {
+		return
+	}
+	b.set.Hooks = append(b.set.Hooks, h)
+	b.changes++
+}
+
+// AddNetDevice adds a network device. The same host device, or another one of
+// the same name in the container, is a *ConflictError.
+func (b *Builder) AddNetDevice(n NetDevice) error {
+	for _, have := range b.set.NetDevices {
+		if have.HostName == n.HostName && have.Name == n.Name {
+			return nil
+		}
+		if have.HostName == n.HostName || have.Name == n.Name {
+			return &ConflictError{What: "network device", Name: n.HostName, First: have.Origin, Second: n.Origin}
+		}
+	}
+	b.set.NetDevices = append(b.set.NetDevices, n)
+	b.changes++
+	return nil
+}
+
+// AddGID adds an additional group once. Group 0 is left out, as CDI prescribes.
+func (b *Builder) AddGID(g GID) {
+	if g.ID == 0 || slices.ContainsFunc(b.set.GIDs, func(h GID) bool { return h.ID == g.ID }) {
+		return
+	}
+	b.set.GIDs = append(b.set.GIDs, g)
+	b.changes++
+}
+
+// SetRDT sets the RDT configuration; the last one wins, as CDI prescribes.
+func (b *Builder) SetRDT(r RDT) {
+	b.set.RDT = &r
+	b.changes++
+}
+
+// existing is the origin of what the container had before.
+var existing = Origin{Request: "the container as the runtime made it"}
+
+// ConflictError is two edits that want the same place. It unwraps to
+// errdefs.ErrConflict.
+type ConflictError struct {
+	What, Name    string
+	First, Second Origin
+	Detail        string
+}
+
+func (e *ConflictError) Error() string {
+	s := fmt.Sprintf("%s %q is claimed twice: by %s and by %s", e.What, e.Name, e.First, e.Second)
+	if e.Detail != "" {
+		s += ": " + e.Detail
+	}
+	return s
+}
+
+// Unwrap makes the error an errdefs.ErrConflict.
+func (e *ConflictError) Unwrap() error { return errdefs.ErrConflict }
+
+// cleanPath makes two spellings of one container path equal: images have
+// /var/run as a symlink to /run.
+func cleanPath(p string) string {
+	p = path.Clean("/" + p)
+	if rest, ok := strings.CutPrefix(p, "/var/run"); ok && (rest == "" || rest[0] == '/') {
+		return "/run" + rest
+	}
+	return p
+}
+
+// SamePlace reports whether two container paths mean the same place under the
+// convention that /var/run is /run.
+func SamePlace(a, b string) bool { return cleanPath(a) == cleanPath(b) }
+
+// Within reports whether path p is dir or lies below it, under the convention
+// of [SamePlace].
+func Within(dir, p string) bool {
+	dir, p = cleanPath(dir), cleanPath(p)
+	return dir == p || dir == "/" || strings.HasPrefix(p, dir+"/")
+}
+
+// sortMounts orders by depth, stably, so that a mount never hides one that was
+// made below it before.
+func sortMounts(mounts []Mount) {
+	depth := func(m Mount) int { return strings.Count(cleanPath(m.Destination), "/") }
+	slices.SortStableFunc(mounts, func(a, b Mount) int { return depth(a) - depth(b) })
+}
+
+// unionAccess joins two access strings in the order r, w, m. An empty string
+// means the target's default and stays so.
+func unionAccess(a, b string) string {
+	if a == "" || b == "" {
+		return ""
+	}
+	var out []byte
+	for _, c := range []byte("rwm") {
+		if strings.IndexByte(a, c) >= 0 || strings.IndexByte(b, c) >= 0 {
+			out = append(out, c)
+		}
+	}
+	return string(out)
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package edits
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// Source says which kind of request an edit comes from. Edits of CDI override
+// each other as CDI prescribes; between sources a difference is a conflict.
+type Source int
+
+const (
+	// CDI marks edits of a Container Device Interface specification file.
+	CDI Source = iota
+	// Attachment marks edits made from a network attachment's device-info.
+	Attachment
+	// View marks what Jackfield adds itself: devices.json and its variables.
+	View
+)
+
+func (s Source) String() string {
+	switch s {
+	case CDI:
+		return "CDI"
+	case Attachment:
+		return "device-info"
+	default:
+		return "jackfield"
+	}
+}
+
+// Origin is where an edit comes from: request, file and field, policy rule.
+type Origin struct {
+	Source  Source `json:"-"`
+	Request string `json:"request"`         // as a person would name it: `CDI device "vendor.com/net=a"`
+	File    string `json:"file,omitempty"`  // the file that describes the edit
+	Field   string `json:"field,omitempty"` // dotted path in that file
+	Rule    string `json:"rule,omitempty"`  // the policy rule that granted the request
+}
+
+// String is the origin in one line, for messages.
+func (o Origin) String() string {
+	var b strings.Builder
+	b.WriteString(o.Request)
+	if o.File != "" {
+		b.WriteString(" (" + o.File)
+		if o.Field != "" {
+			b.WriteString(": " + o.Field)
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// NoAccess is the Access of a node that is made without any right to use it.
+const NoAccess = "none"
+
+// Device is one device node. Numbers are always the host's, read from the node
+// or given by an administrator's CDI file.
+type Device struct {
+	Path     string       `json:"path"`               // in the container
+	HostPath string       `json:"hostPath,omitempty"` // on the host
+	Type     string       `json:"type"`               // b, c, u or p
+	Major    int64        `json:"major"`
+	Minor    int64        `json:"minor"`
+	FileMode *os.FileMode `json:"fileMode,omitempty"` // permission bits
+	UID      *uint32      `json:"uid,omitempty"`
+	GID      *uint32      `json:"gid,omitempty"`
+	Access   string       `json:"access,omitempty"` // device cgroup: of r, w, m, or NoAccess; "" leaves it to the target's default
+	Origin   Origin       `json:"origin"`
+}
+
+// Mount is one mount, in the terms of the OCI runtime specification.
+type Mount struct {
+	Destination string   `json:"destination"`
+	Source      string   `json:"source"`
+	Type        string   `json:"type,omitempty"`
+	Options     []string `json:"options,omitempty"`
+	Origin      Origin   `json:"origin"`
+}
+
+// Env is one environment variable.
+type Env struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Origin Origin `json:"origin"`
+}
+
+// Stage is one of the OCI hook stages.
+type Stage string
+
+// The stages of the OCI runtime specification.
+const (
+	Prestart        Stage = "prestart"
+	CreateRuntime   Stage = "createRuntime"
+	CreateContainer Stage = "createContainer"
+	StartContainer  Stage = "startContainer"
+	Poststart       Stage = "poststart"
+	Poststop        Stage = "poststop"
+)
+
+// Stages lists every stage in the order in which a runtime reaches them.
+func Stages() []Stage {
+	return []Stage{Prestart, CreateRuntime, CreateContainer, StartContainer, Poststart, Poststop}
+}
+
+// Hook is one OCI hook.
+type Hook struct {
+	Stage   Stage    `json:"stage"`
+	Path    string   `json:"path"`
+	Args    []string `json:"args,omitempty"`
+	Env     []string `json:"env,omitempty"`
+	Timeout *int     `json:"timeout,omitempty"` // seconds
+	Origin  Origin   `json:"origin"`
+}
+
+// NetDevice moves a host network device into the container (CDI 1.1.0).
+type NetDevice struct {
+	HostName string `json:"hostName"`
+	Name     string `json:"name"`
+	Origin   Origin `json:"origin"`
+}
+
+// RDT is the container's Intel Resource Director Technology configuration.
+type RDT struct {
+	ClosID           string   `json:"closID,omitempty"`
+	L3CacheSchema    string   `json:"l3CacheSchema,omitempty"`
+	MemBwSchema      string   `json:"memBwSchema,omitempty"`
+	Schemata         []string `json:"schemata,omitempty"`
+	EnableMonitoring bool     `json:"enableMonitoring,omitempty"`
+	Origin           Origin   `json:"origin"`
+}
+
+// GID is one additional group of the container's process.
+type GID struct {
+	ID     uint32 `json:"id"`
+	Origin Origin `json:"origin"`
+}
+
+// Set is an ordered set of edits. Mounts are sorted so that one below another
+// comes after it; the other lists keep the order of the requests.
+type Set struct {
+	Env        []Env       `json:"env,omitempty"`
+	Devices    []Device    `json:"devices,omitempty"`
+	Mounts     []Mount     `json:"mounts,omitempty"`
+	Hooks      []Hook      `json:"hooks,omitempty"`
+	NetDevices []NetDevice `json:"netDevices,omitempty"`
+	GIDs       []GID       `json:"additionalGids,omitempty"`
+	RDT        *RDT        `json:"intelRdt,omitempty"`
+}
+
+// Empty reports whether the set changes nothing.
+func (s *Set) Empty() bool {
+	return len(s.Env) == 0 && len(s.Devices) == 0 && len(s.Mounts) == 0 && len(s.Hooks) == 0 &&
+		len(s.NetDevices) == 0 && len(s.GIDs) == 0 && s.RDT == nil
+}
+
+// same reports whether two devices are the same node with the same access.
+func (d *Device) same(o *Device) bool {
+	return d.Type == o.Type && d.Major == o.Major && d.Minor == o.Minor
+}
+
+func (m *Mount) same(o *Mount) bool {
+	return m.Source == o.Source && m.Type == o.Type && slices.Equal(m.Options, o.Options)
+}
+
+func (h *Hook) same(o *Hook) bool {
+	return h.Stage == o.Stage && h.Path == o.Path && slices.Equal(h.Args, o.Args) && slices.Equal(h.Env, o.Env)
+}
