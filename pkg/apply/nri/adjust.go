@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+)
+
+// Capabilities says what the runtime's NRI can carry beyond the raw fields that
+// every version has (annotations, mounts, env, hooks, devices).
+type Capabilities struct {
+	DeviceRules bool // device cgroup rules in linux.resources: NRI 0.10
+	NetDevices  bool // linux.net_devices: NRI 0.11
+	RDT         bool // linux.rdt: NRI 0.11
+}
+
+// CapabilitiesOf gives the capabilities of an NRI version such as "v0.8.0". An
+// unknown version has none.
+func CapabilitiesOf(version string) Capabilities {
+	var major, minor int
+	if n, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor); err != nil || n != 2 {
+		return Capabilities{}
+	}
+	atLeast := func(m int) bool { return major > 0 || minor >= m }
+	return Capabilities{DeviceRules: atLeast(10), NetDevices: atLeast(11), RDT: atLeast(11)}
+}
+
+// Adjustment is the set as an adjustment. An edit that this runtime cannot be
+// given is an *UnsupportedError; an empty set is nil.
+func Adjustment(set *edits.Set, can Capabilities) (*api.ContainerAdjustment, error) {
+	if set.Empty() {
+		return nil, nil
+	}
+	a := &api.ContainerAdjustment{}
+	for _, e := range set.Env {
+		a.AddEnv(e.Name, e.Value)
+	}
+	for i := range set.Devices {
+		if err := addDevice(a, &set.Devices[i], can); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range set.Mounts {
+		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: mountType(m), Options: append([]string(nil), m.Options...)})
+	}
+	for _, h := range set.Hooks {
+		addHook(a, h)
+	}
+	for _, n := range set.NetDevices {
+		if !can.NetDevices {
+			return nil, &UnsupportedError{Edit: fmt.Sprintf("network device %q", n.HostName), Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: n.Origin}
+		}
+		a.AddLinuxNetDevice(n.HostName, &api.LinuxNetDevice{Name: n.Name})
+	}
+	if len(set.GIDs) > 0 {
+		return nil, &UnsupportedError{Edit: fmt.Sprintf("additional group %d", set.GIDs[0].ID), Origin: set.GIDs[0].Origin,
+			Remedy: "NRI has no field for it: set supplementalGroups in the pod's securityContext and drop additionalGids from the file"}
+	}
+	if set.RDT != nil {
+		if err := setRDT(a, set.RDT, can); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// addDevice adds the node. NRI derives the cgroup rule itself: "rw" for a
+// character device, "rwm" for a block device. What is asked beyond that, or
+// less, is a rule of its own, where the runtime takes one.
+func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) error {
+	dev := &api.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor}
+	if d.FileMode != nil {
+		dev.FileMode = api.FileMode(*d.FileMode)
+	}
+	if d.UID != nil {
+		dev.Uid = api.UInt32(*d.UID)
+	}
+	if d.GID != nil {
+		dev.Gid = api.UInt32(*d.GID)
+	}
+	a.AddDevice(dev)
+	if d.Access == "" || d.Type == "p" {
+		return nil
+	}
+	access := d.Access
+	if access == edits.NoAccess {
+		access = ""
+	}
+	deny := ""
+	for _, c := range "rw" {
+		if !strings.ContainsRune(access, c) {
+			deny += string(c)
+		}
+	}
+	if d.Type == "b" && !strings.Contains(access, "m") {
+		deny += "m"
+	}
+	allow := ""
+	if d.Type != "b" && strings.Contains(access, "m") {
+		allow = "m"
+	}
+	switch {
+	case can.DeviceRules:
+		addRule(a, d, false, deny)
+		addRule(a, d, true, allow)
+	case strings.ContainsAny(deny, "rw"):
+		return &UnsupportedError{Edit: fmt.Sprintf("device %q with the permissions %q", d.Path, d.Access), Origin: d.Origin,
+			Needs: "NRI 0.10 (containerd 2.2, CRI-O 1.34); this runtime would grant \"rw\""}
+	}
+	// Before NRI 0.10 "m", the right to make the same node once more, is not
+	// added for a character device nor taken from a block device: the container
+	// has that very node either way.
+	return nil
+}
+
+func addRule(a *api.ContainerAdjustment, d *edits.Device, allow bool, access string) {
+	if access == "" {
+		return
+	}
+	if a.Linux.Resources == nil {
+		a.Linux.Resources = &api.LinuxResources{}
+	}
+	a.Linux.Resources.Devices = append(a.Linux.Resources.Devices, &api.LinuxDeviceCgroup{
+		Allow: allow, Type: d.Type, Major: api.Int64(d.Major), Minor: api.Int64(d.Minor), Access: access,
+	})
+}
+
+func addHook(a *api.ContainerAdjustment, h edits.Hook) {
+	hook := &api.Hook{Path: h.Path, Args: append([]string(nil), h.Args...), Env: append([]string(nil), h.Env...)}
+	if h.Timeout != nil {
+		hook.Timeout = api.Int(*h.Timeout)
+	}
+	hooks := &api.Hooks{}
+	switch h.Stage {
+	case edits.Prestart:
+		hooks.Prestart = []*api.Hook{hook}
+	case edits.CreateRuntime:
+		hooks.CreateRuntime = []*api.Hook{hook}
+	case edits.CreateContainer:
+		hooks.CreateContainer = []*api.Hook{hook}
+	case edits.StartContainer:
+		hooks.StartContainer = []*api.Hook{hook}
+	case edits.Poststart:
+		hooks.Poststart = []*api.Hook{hook}
+	case edits.Poststop:
+		hooks.Poststop = []*api.Hook{hook}
+	}
+	a.AddHooks(hooks)
+}
+
+func setRDT(a *api.ContainerAdjustment, r *edits.RDT, can Capabilities) error {
+	if !can.RDT {
+		return &UnsupportedError{Edit: "Intel RDT configuration", Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: r.Origin}
+	}
+	if r.ClosID != "" {
+		a.SetLinuxRDTClosID(r.ClosID)
+	}
+	schemata := append([]string(nil), r.Schemata...)
+	for _, s := range []string{r.L3CacheSchema, r.MemBwSchema} {
+		if s != "" {
+			schemata = append(schemata, s)
+		}
+	}
+	if len(schemata) > 0 {
+		a.SetLinuxRDTSchemata(schemata)
+	}
+	if r.EnableMonitoring {
+		a.SetLinuxRDTEnableMonitoring(true)
+	}
+	return nil
+}
+
+// mountType is never empty: runtimes take "bind" for what CDI leaves out.
+func mountType(m edits.Mount) string {
+	if m.Type == "" {
+		return "bind"
+	}
+	return m.Type
+}
+
+// UnsupportedError is an edit that the runtime's NRI cannot carry. It unwraps to
+// errdefs.ErrNotImplemented.
+type UnsupportedError struct {
+	Edit   string // what cannot be carried
+	Needs  string // the version that can
+	Remedy string
+	Origin edits.Origin
+}
+
+func (e *UnsupportedError) Error() string {
+	s := fmt.Sprintf("%s: %s cannot be delivered by this runtime's NRI", e.Origin, e.Edit)
+	if e.Needs != "" {
+		s += "; it needs " + e.Needs
+	}
+	if e.Remedy != "" {
+		s += "; " + e.Remedy
+	}
+	return s
+}
+
+// Unwrap makes the error an errdefs.ErrNotImplemented.
+func (e *UnsupportedError) Unwrap() error { return errdefs.ErrNotImplemented }
