@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+// networks delivers the pod's attachments. Those that the annotation lists are
+// asked for; under "auto" each that policy puts Jackfield in charge of is
+// delivered, and the others are left alone.
+func (p *planner) networks(want annotation.Networks, found []attachment.Attachment) {
+	if want.Mode == annotation.NetworksNone {
+		return
+	}
+	if want.Mode == annotation.NetworksAuto {
+		for i := range found {
+			p.attachment(&found[i], "", false)
+		}
+		return
+	}
+	taken := make([]bool, len(found))
+	for _, n := range want.Items {
+		matched := false
+		for i := range found {
+			if !n.Selects(p.req.Namespace, found[i].Network, found[i].IfName) {
+				continue
+			}
+			matched = true
+			if !taken[i] {
+				taken[i] = true
+				p.attachment(&found[i], n.Key, n.Optional)
+			}
+		}
+		if !matched {
+			p.attempt(Item{Request: fmt.Sprintf("network %q", n.Item), From: n.Key}, n.Optional, func(*Item) error {
+				return fmt.Errorf("annotation %s, item %d: network %q: no device-info of this pod in %s is of that network or interface (found: %s); "+
+					"check that the network's CNI plugin writes device-info: %w",
+					n.Key, n.Position, n.Item, p.cfg.DeviceInfo.CNIDir, listAttachments(found), errdefs.ErrNotFound)
+			})
+		}
+	}
+}
+
+func listAttachments(found []attachment.Attachment) string {
+	if len(found) == 0 {
+		return "none"
+	}
+	names := make([]string, len(found))
+	for i, a := range found {
+		names[i] = a.Network + " on " + a.IfName
+	}
+	return strings.Join(names, ", ")
+}
+
+// attachment delivers one attachment. key is the annotation that asks for it,
+// or "" where it was found without being asked for: then it is left alone
+// unless some rule lets its network bring this pod sockets or devices.
+func (p *planner) attachment(a *attachment.Attachment, key string, optional bool) {
+	item := Item{Request: requestOf(a), From: key, File: a.File}
+	if key == "" {
+		item.From = a.File
+		if reason := p.notInCharge(a); reason != "" {
+			item.Outcome, item.Reason = LeftAlone, reason
+			p.items = append(p.items, item)
+			return
+		}
+	}
+	p.attempt(item, optional, func(item *Item) error {
+		if a.Err != nil {
+			return fmt.Errorf("%s: %w", item.Request, a.Err)
+		}
+		item.Notes = append(item.Notes, a.Notes...)
+		origin := edits.Origin{Source: edits.Attachment, Request: item.Request, File: a.File}
+		var err error
+		if s, ok := p.socketOf(a); ok {
+			err = p.deliverSocket(s, origin, item)
+		} else {
+			err = p.deliverDevice(a, origin, item)
+		}
+		if err != nil && !isRefusal(err) {
+			return fmt.Errorf("%s: %w", item.Request, err)
+		}
+		return err
+	})
+}
+
+func requestOf(a *attachment.Attachment) string {
+	if a.IfName == "" {
+		return fmt.Sprintf("resource %q device %q", a.Resource, a.DeviceID)
+	}
+	return fmt.Sprintf("network %q on %s", a.Network, a.IfName)
+}
+
+// notInCharge says why an attachment that nobody asked for is left alone, or "".
+func (p *planner) notInCharge(a *attachment.Attachment) string {
+	grant, err := p.policy.Network(p.subject, a.Network)
+	if err != nil || grant.Audited {
+		return fmt.Sprintf("no rule lets network %q bring anything to namespace %q", a.Network, p.req.Namespace)
+	}
+	return ""
+}
+
+func (p *planner) deliverSocket(s socket, origin edits.Origin, item *Item) error {
+	v, err := p.addSocket(s, origin, item)
+	if err != nil {
+		return err
+	}
+	if v.note != "" {
+		item.Notes = append(item.Notes, v.note)
+	}
+	if item.Rule == "" {
+		// Nothing of the host is handed over: an abstract socket, or one whose
+		// directory the container has already.
+		item.Outcome = Injected
+	}
+	p.view = append(p.view, v)
+	return nil
+}
+
+// grantSocket asks policy for the socket under each spelling of its path. An
+// error names the one that device-info has.
+func (p *planner) grantSocket(a *attachment.Attachment, at place, item *Item) error {
+	subject := p.subject
+	subject.Network = a.Network
+	var first error
+	for _, name := range at.names() {
+		grant, err := p.policy.Socket(subject, name)
+		if err == nil && !grant.Audited {
+			item.Rule = grant.Rule
+			return nil
+		}
+		if err == nil {
+			noteAudit(item, grant)
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// grantDevice asks policy for one device node of the host.
+func (p *planner) grantDevice(a *attachment.Attachment, hostPath string, item *Item) (policy.Grant, error) {
+	subject := p.subject
+	subject.Network = a.Network
+	grant, err := p.policy.Device(subject, hostPath)
+	if err != nil {
+		return grant, err
+	}
+	noteAudit(item, grant)
+	if item.Rule == "" {
+		item.Rule = grant.Rule
+	}
+	return grant, nil
+}
+
+// deliverDevice adds the nodes of a PCI or vDPA device, when it was allocated to
+// this very container.
+func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, item *Item) error {
+	if reason := notAllocated(a); reason != "" {
+		item.Outcome, item.Reason = LeftAlone, reason
+		return nil
+	}
+	v := viewEntry{att: a}
+	nodes, err := p.nodes(a, &v)
+	if err != nil {
+		return fmt.Errorf("%s: %w", a.File, err)
+	}
+	for _, n := range nodes {
+		grant, err := p.grantDevice(a, n.HostPath, item)
+		if err != nil {
+			return err
+		}
+		origin.Rule, origin.Field = grant.Rule, n.From
+		mode := n.FileMode
+		d := edits.Device{Path: n.Path, HostPath: n.HostPath, Type: n.Type, Major: int64(n.Major), Minor: int64(n.Minor),
+			FileMode: &mode, Access: "rw", Origin: origin}
+		if u := p.req.User; u != nil {
+			d.UID, d.GID = &u.UID, &u.GID
+		}
+		if err := p.b.AddDevice(d); err != nil {
+			return err
+		}
+	}
+	item.Notes = append(item.Notes, v.notes...)
+	item.Outcome = Injected
+	p.view = append(p.view, v)
+	return nil
+}
+
+// notAllocated says why a device is not this container's, or "".
+func notAllocated(a *attachment.Attachment) string {
+	switch {
+	case a.Owner == attachment.OwnedHere:
+		return ""
+	case a.Owner == attachment.OwnedElsewhere:
+		return "the kubelet allocated the device to another container of the pod"
+	default:
+		return "nothing on the node says that the device was allocated to this container"
+	}
+}
+
+// resource delivers the devices of an extended resource that the kubelet
+// allocated to the container, as the device plugin's files describe them.
+func (p *planner) resource(d annotation.Device) {
+	found, err := p.attachments.Resource(p.ctx, query(p.req), d.Resource, d.ID)
+	if err != nil {
+		p.attempt(Item{Request: fmt.Sprintf("resource %q", d.Item), From: d.Key}, d.Optional, func(*Item) error {
+			return fmt.Errorf("annotation %s, item %d: %w", d.Key, d.Position, err)
+		})
+		return
+	}
+	for i := range found {
+		p.attachment(&found[i], d.Key, d.Optional)
+	}
+}
+
+func query(req *Request) attachment.Query {
+	return attachment.Query{
+		SandboxID: req.SandboxID, Namespace: req.Namespace, Pod: req.Pod, PodUID: req.PodUID, Container: req.Container,
+		Networks: req.Annotations[attachment.NetworksAnnotation], Env: req.Have.Env,
+	}
+}

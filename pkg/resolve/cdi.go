@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// cdiEdits adds the edits of one containerEdits map. field is its place in the
+// file, such as "devices[2].containerEdits".
+//
+// Device nodes get what the specification leaves out from the node on the host:
+// type, numbers and mode (CDI specification, "deviceNodes").
+func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin edits.Origin, field string) error {
+	if ce == nil {
+		return nil
+	}
+	at := func(list string, i int) edits.Origin {
+		o := origin
+		o.Field = fmt.Sprintf("%s.%s[%d]", field, list, i)
+		return o
+	}
+	for i, kv := range ce.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		if err := b.AddEnv(edits.Env{Name: name, Value: value, Origin: at("env", i)}); err != nil {
+			return err
+		}
+	}
+	for i, dn := range ce.DeviceNodes {
+		d, err := cdiDevice(p.host, dn, p.req.User)
+		if err != nil {
+			o := at("deviceNodes", i)
+			return fmt.Errorf("%s: %s: %w", o.File, o.Field, err)
+		}
+		d.Origin = at("deviceNodes", i)
+		if err := b.AddDevice(d); err != nil {
+			return err
+		}
+	}
+	for i, nd := range ce.NetDevices {
+		if err := b.AddNetDevice(edits.NetDevice{HostName: nd.HostInterfaceName, Name: nd.Name, Origin: at("netDevices", i)}); err != nil {
+			return err
+		}
+	}
+	for i, m := range ce.Mounts {
+		mount := edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: slices.Clone(m.Options), Origin: at("mounts", i)}
+		if err := b.AddMount(mount); err != nil {
+			return err
+		}
+	}
+	for i, h := range ce.Hooks {
+		b.AddHook(edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env), Timeout: h.Timeout, Origin: at("hooks", i)})
+	}
+	if r := ce.IntelRdt; r != nil {
+		o := origin
+		o.Field = field + ".intelRdt"
+		b.SetRDT(edits.RDT{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
+			Schemata: slices.Clone(r.Schemata), EnableMonitoring: r.EnableMonitoring, Origin: o})
+	}
+	for i, gid := range ce.AdditionalGIDs {
+		b.AddGID(edits.GID{ID: gid, Origin: at("additionalGids", i)})
+	}
+	return nil
+}
+
+// cdiDevice completes a device node from the host. A file that gives type and
+// numbers itself needs no node on the host.
+func cdiDevice(host hostfs.Root, dn *specs.DeviceNode, user *User) (edits.Device, error) {
+	d := edits.Device{Path: dn.Path, HostPath: dn.HostPath, Type: dn.Type, Major: dn.Major, Minor: dn.Minor,
+		FileMode: dn.FileMode, UID: dn.UID, GID: dn.GID, Access: dn.Permissions}
+	if d.HostPath == "" {
+		d.HostPath = d.Path
+	}
+	if user != nil && d.UID == nil && user.UID > 0 {
+		uid := user.UID
+		d.UID = &uid
+	}
+	if user != nil && d.GID == nil && user.GID > 0 {
+		gid := user.GID
+		d.GID = &gid
+	}
+	complete := d.Type != "" && (d.Major != 0 || d.Type == "p")
+	st, err := host.Stat(d.HostPath)
+	if err != nil {
+		if complete {
+			return d, nil
+		}
+		return d, fmt.Errorf("read host device node: %w; the file gives no type and numbers of its own", err)
+	}
+	typ := deviceType(st.Mode)
+	if typ == "" {
+		if complete {
+			return d, nil
+		}
+		return d, fmt.Errorf("host path %q is a %s, not a device node: %w", d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+	}
+	if d.FileMode == nil {
+		mode := os.FileMode(st.Mode & 0o7777)
+		d.FileMode = &mode
+	}
+	if complete {
+		return d, nil
+	}
+	if d.Type == "" {
+		d.Type = typ
+	}
+	if d.Type != typ && !(d.Type == "u" && typ == "c") {
+		return d, fmt.Errorf("type: found %q, but host path %q is a %s: %w", d.Type, d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+	}
+	if d.Type != "p" && d.Major == 0 {
+		d.Major, d.Minor = int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
+	}
+	return d, nil
+}
+
+func deviceType(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFCHR:
+		return "c"
+	case unix.S_IFBLK:
+		return "b"
+	case unix.S_IFIFO:
+		return "p"
+	}
+	return ""
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"errors"
+
+	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+// Options change how an Engine works. The zero value is what a node wants.
+type Options struct {
+	// AllowAll puts no policy in force: for what the administrator asks for in
+	// person, on a command line.
+	AllowAll bool
+	// Once is for a process that resolves one request and ends: nothing is
+	// watched.
+	Once bool
+	// TrustAnyone reads CDI files whoever may write them: for looking at a tree
+	// that is not in use.
+	TrustAnyone bool
+	// SpecDirs, when not nil, take the place of the configuration's.
+	SpecDirs []string
+}
+
+// Engine resolves requests over one host with one configuration. It is safe for
+// concurrent use.
+type Engine struct {
+	host        hostfs.Root
+	cfg         *config.Config
+	source      string // the configuration's name in messages
+	policy      *policy.Policy
+	registry    *cdiregistry.Registry
+	attachments *attachment.Finder
+	roots       []*socketRoot
+}
+
+// New makes an engine. Its errors are those of the configuration (the policy's
+// rules) and of the watches it needs.
+func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
+	e := &Engine{host: host, cfg: cfg, source: cfg.File()}
+	if e.source == "" {
+		e.source = config.DefaultPath
+	}
+	var err error
+	if e.policy, err = policyOf(cfg, e.source, opts); err != nil {
+		return nil, err
+	}
+	dirs := cfg.CDI.SpecDirs
+	if opts.SpecDirs != nil {
+		dirs = opts.SpecDirs
+	}
+	trust := cdiregistry.TrustOwner
+	if opts.TrustAnyone {
+		trust = cdiregistry.TrustAnyone
+	}
+	e.registry, err = cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, Trust: trust, DisableWatch: opts.Once})
+	if err != nil {
+		return nil, err
+	}
+	e.attachments, err = attachment.New(host, attachment.Options{
+		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir, Once: opts.Once,
+	})
+	if err != nil {
+		return nil, errors.Join(err, e.registry.Close())
+	}
+	e.roots = newSocketRoots(host, cfg.Sockets.Roots)
+	return e, nil
+}
+
+// Close frees what the engine watches.
+func (e *Engine) Close() error { return errors.Join(e.attachments.Close(), e.registry.Close()) }
+
+// Registry is the engine's CDI registry, for commands that show it.
+func (e *Engine) Registry() *cdiregistry.Registry { return e.registry }
+
+func policyOf(cfg *config.Config, source string, opts Options) (*policy.Policy, error) {
+	if opts.AllowAll {
+		return policy.AllowAll(), nil
+	}
+	rules := make([]policy.Rule, len(cfg.Policy.Rules))
+	for i, r := range cfg.Policy.Rules {
+		rules[i] = policy.Rule{
+			Name:  r.Name,
+			For:   policy.Subjects{Namespaces: r.For.Namespaces, PodLabels: r.For.PodLabels, RuntimeClasses: r.For.RuntimeClasses},
+			Allow: policy.Allow{CDI: r.Allow.CDI, Sockets: r.Allow.Sockets, Devices: r.Allow.Devices, Networks: r.Allow.Networks},
+		}
+	}
+	return policy.New(source, policy.Mode(cfg.Policy.Mode), rules)
+}

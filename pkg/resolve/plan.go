@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// Resolve works out what the container gets. A container that asks for nothing,
+// and for whose sandbox there is nothing on the node, is nil without an error.
+//
+// The error is an *Error with every request that failed; the sentinels below it
+// are those of the parts (not found, permission denied, conflict, ...).
+func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
+	p := e.plan(ctx, req)
+	if p == nil {
+		return nil, nil
+	}
+	if len(p.errs) > 0 {
+		return nil, &Error{Container: req.Name(), Errs: p.errs}
+	}
+	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items}, nil
+}
+
+// Explain is Resolve for a person: the items are there when it fails, too.
+func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
+	p := e.plan(ctx, req)
+	if p == nil {
+		return &Plan{}, nil
+	}
+	if len(p.errs) > 0 {
+		return &Plan{Items: p.items}, &Error{Container: req.Name(), Errs: p.errs}
+	}
+	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items}, nil
+}
+
+// planner is one resolution under way.
+type planner struct {
+	*Engine
+	ctx      context.Context
+	req      *Request
+	subject  policy.Subject
+	b        *edits.Builder
+	snapshot *cdiregistry.Snapshot
+	specs    map[string]bool // CDI files whose spec-level edits are in the set
+	devices  map[string]bool // CDI devices that are in the set
+	stage    *staging.Container
+	view     []viewEntry
+	items    []Item
+	errs     []error
+}
+
+func (e *Engine) plan(ctx context.Context, req *Request) *planner {
+	asks := annotation.HasAny(req.Annotations) || len(req.CDIDevices) > 0
+	found, err := e.attachments.Sandbox(ctx, query(req))
+	if !asks && len(found) == 0 && err == nil {
+		return nil
+	}
+	p := &planner{Engine: e, ctx: ctx, req: req, b: edits.NewBuilder(req.Have),
+		subject: policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}}
+	if err != nil {
+		p.errs = append(p.errs, err)
+		return p
+	}
+	wants, err := annotation.Parse(req.Annotations, req.Container)
+	if err == nil {
+		wants, err = wants.ExpandAliases(e.cfg.CDI.Aliases)
+	}
+	if err != nil {
+		p.errs = append(p.errs, err)
+		return p
+	}
+	p.doorDevices()
+	for _, d := range wants.Devices {
+		p.device(d)
+	}
+	p.networks(wants.Networks, found)
+	if len(p.errs) == 0 {
+		if err := p.addView(); err != nil {
+			p.errs = append(p.errs, err)
+		}
+	}
+	return p
+}
+
+// staging is what the plan needs on the host, made at first need.
+func (p *planner) staging() *staging.Container {
+	if p.stage == nil {
+		p.stage = &staging.Container{ID: p.req.ContainerID, SandboxID: p.req.SandboxID}
+	}
+	return p.stage
+}
+
+// attempt delivers one request and writes its item. An optional request that
+// fails leaves nothing behind.
+func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) error) {
+	if err := p.ctx.Err(); err != nil {
+		p.errs = append(p.errs, fmt.Errorf("%s: given up before the runtime's deadline: %w", item.Request, err))
+		return
+	}
+	var saved planner
+	if optional {
+		saved = p.save()
+	}
+	before := p.b.Changes()
+	err := deliver(&item)
+	switch {
+	case err == nil:
+		if item.Outcome == "" {
+			item.Outcome = Injected
+			if p.b.Changes() == before {
+				item.Outcome = Present
+			}
+		}
+	case optional:
+		p.restore(saved)
+		item.Outcome, item.Reason, item.Err = Skipped, err.Error(), err
+	default:
+		item.Outcome, item.Reason, item.Err = Failed, err.Error(), err
+		if errdefs.IsPermissionDenied(err) {
+			item.Outcome = Refused
+		}
+		p.errs = append(p.errs, err)
+	}
+	p.items = append(p.items, item)
+}
+
+func (p *planner) save() planner {
+	s := *p
+	s.b = p.b.Clone()
+	s.specs, s.devices = clone(p.specs), clone(p.devices)
+	if p.stage != nil {
+		stage := *p.stage
+		s.stage = &stage
+	}
+	return s
+}
+
+func (p *planner) restore(s planner) {
+	p.b, p.specs, p.devices, p.stage, p.view = s.b, s.specs, s.devices, s.stage, s.view
+}
+
+func clone(m map[string]bool) map[string]bool {
+	if m == nil {
+		return nil
+	}
+	c := make(map[string]bool, len(m))
+	for k, v := range m {
+		c[k] = v
+	}
+	return c
+}
+
+// doorDevices are the CDI devices the door was given itself.
+func (p *planner) doorDevices() {
+	for _, name := range p.req.CDIDevices {
+		p.attempt(Item{Request: cdiRequest(name), From: "the command line"}, false, func(item *Item) error {
+			return p.cdi(name, item)
+		})
+	}
+}
+
+// device is one device request of an annotation.
+func (p *planner) device(d annotation.Device) {
+	if d.Kind == annotation.Resource {
+		p.resource(d)
+		return
+	}
+	name := d.Name()
+	p.attempt(Item{Request: cdiRequest(name), From: d.Key}, d.Optional, func(item *Item) error {
+		if err := p.cdi(name, item); err != nil {
+			return fmt.Errorf("annotation %s, item %d: %w", d.Key, d.Position, err)
+		}
+		return nil
+	})
+}
+
+func cdiRequest(name string) string { return fmt.Sprintf("CDI device %q", name) }
+
+// cdi adds the edits of a CDI device, or of every device of a kind for the name
+// "all", after policy granted each. Spec-level edits come once for each file,
+// before those of its first device.
+func (p *planner) cdi(name string, item *Item) error {
+	if p.snapshot == nil {
+		p.snapshot = p.registry.Snapshot()
+	}
+	var (
+		devices []*cdiregistry.Device
+		err     error
+	)
+	if kind, ok := strings.CutSuffix(name, "=all"); ok {
+		devices, err = p.snapshot.Expand(kind)
+	} else {
+		var d *cdiregistry.Device
+		d, err = p.snapshot.Device(name)
+		devices = []*cdiregistry.Device{d}
+	}
+	if err != nil {
+		// Whether a name exists is not for everyone to know: a refusal comes first.
+		if _, refused := p.policy.CDI(p.subject, name); refused != nil {
+			return refused
+		}
+		return err
+	}
+	for _, d := range devices {
+		grant, err := p.policy.CDI(p.subject, d.Name)
+		if err != nil {
+			return err
+		}
+		item.File, item.Rule = d.File, grant.Rule
+		noteAudit(item, grant)
+		if p.devices[d.Name] {
+			continue
+		}
+		origin := edits.Origin{Source: edits.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
+		if !p.specs[d.File] {
+			if err := p.cdiEdits(p.b, d.SpecEdits, origin, "containerEdits"); err != nil {
+				return err
+			}
+			p.specs = with(p.specs, d.File)
+		}
+		if err := p.cdiEdits(p.b, d.Edits, origin, fmt.Sprintf("devices[%d].containerEdits", d.Index)); err != nil {
+			return err
+		}
+		p.devices = with(p.devices, d.Name)
+	}
+	return nil
+}
+
+func with(m map[string]bool, key string) map[string]bool {
+	if m == nil {
+		m = make(map[string]bool)
+	}
+	m[key] = true
+	return m
+}
+
+// noteAudit keeps what mode enforce would have said.
+func noteAudit(item *Item, g policy.Grant) {
+	if g.Audited && item.Audit == "" && g.Refusal != nil {
+		item.Audit = g.Refusal.Error()
+	}
+}
+
+// isRefusal reports whether a policy, and nothing else, stands in the way.
+func isRefusal(err error) bool {
+	var r *policy.RefusedError
+	return errors.As(err, &r)
+}

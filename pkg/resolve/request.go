@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// Request is one container about to be created, as an adapter sees it.
+type Request struct {
+	SandboxID, ContainerID string
+	Namespace, Pod, PodUID string
+	Container              string // its name in the pod
+	RuntimeHandler         string
+	Labels, Annotations    map[string]string // of the pod
+	User                   *User             // nil when the runtime does not say
+	Have                   edits.Existing    // what the container has without Jackfield
+	CDIDevices             []string          // qualified names the door itself was given
+}
+
+// User is the container's process user.
+type User struct{ UID, GID uint32 }
+
+// Name is the container's name for messages.
+func (r *Request) Name() string {
+	return strings.Trim(r.Namespace+"/"+r.Pod+"/"+r.Container, "/")
+}
+
+// Plan is what a container gets.
+type Plan struct {
+	Set     edits.Set          // the edits
+	Staging *staging.Container // what the edits need on the host; nil for nothing
+	Items   []Item             // one for each request, in order
+}
+
+// Outcome says what became of one request.
+type Outcome string
+
+// The outcomes. Refused and Failed make the plan an error.
+const (
+	Injected  Outcome = "injected"   // all of its edits are in the set
+	Present   Outcome = "present"    // the container has all of it already
+	LeftAlone Outcome = "left alone" // found, not asked for, and no rule is in charge
+	Skipped   Outcome = "skipped"    // optional, and could not be delivered
+	Refused   Outcome = "refused"    // by policy
+	Failed    Outcome = "failed"
+)
+
+// Item is one request and its outcome.
+type Item struct {
+	Request string   `json:"request"`          // as messages name it; the same as in its edits' origins
+	From    string   `json:"from"`             // annotation key, or device-info file
+	File    string   `json:"file,omitempty"`   // the file that describes it
+	Rule    string   `json:"rule,omitempty"`   // the policy rule that granted it
+	Outcome Outcome  `json:"outcome"`          //
+	Reason  string   `json:"reason,omitempty"` // why it was not injected
+	Audit   string   `json:"audit,omitempty"`  // what mode enforce would have refused
+	Notes   []string `json:"notes,omitempty"`  // what a person should know of it
+	Err     error    `json:"-"`
+}
+
+// Error is why a container's plan could not be made: every request that failed,
+// in order. It unwraps to each of their errors.
+type Error struct {
+	Container string // namespace/pod/container
+	Errs      []error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "container %q: ", e.Container)
+	if len(e.Errs) == 1 {
+		b.WriteString(e.Errs[0].Error())
+		return b.String()
+	}
+	fmt.Fprintf(&b, "%d problems:", len(e.Errs))
+	for i, err := range e.Errs {
+		fmt.Fprintf(&b, " (%d) %v", i+1, err)
+	}
+	return b.String()
+}
+
+// Unwrap gives the errors one by one.
+func (e *Error) Unwrap() []error { return e.Errs }

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+const (
+	// ContainerDir is where a container finds what Jackfield gave it.
+	ContainerDir = "/var/run/jackfield"
+	// sunPath is the longest path a UNIX socket address holds, without its NUL.
+	sunPath = 107
+)
+
+// socket is the socket of one attachment, on its way into a container.
+type socket struct {
+	att     *attachment.Attachment
+	path    string // as device-info has it
+	field   string // of the path, in device-info
+	dialect config.Dialect
+	creator config.Side // SideHost or SideApplication
+}
+
+// socketOf is the socket that an attachment's device-info describes, read in
+// the dialect that the configuration gives its network or resource.
+func (p *planner) socketOf(a *attachment.Attachment) (socket, bool) {
+	d := p.cfg.Dialect(a.Network, a.Resource)
+	switch a.Info.Type {
+	case deviceinfo.TypeVhostUser:
+		v := a.Info.VhostUser
+		return socket{att: a, path: v.Path, field: "vhost-user.path", dialect: d, creator: d.CreatedBy(string(v.Mode))}, true
+	case deviceinfo.TypeMemif:
+		m := a.Info.Memif
+		return socket{att: a, path: m.Path, field: "memif.path", dialect: d, creator: d.CreatedBy(string(m.Role))}, true
+	}
+	return socket{}, false
+}
+
+// addSocket adds the mounts of a socket: its directory at net/<ifName> below
+// ContainerDir, and at the device-info's own path where that is safe. The
+// directory of a host-created socket is read-only.
+func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntry, error) {
+	v := viewEntry{att: s.att, creator: s.creator}
+	origin.Field = s.field
+	if m := s.att.Info.Memif; s.att.Info.Type == deviceinfo.TypeMemif && m.Abstract() {
+		// It lives in the pod's network namespace: nothing to mount.
+		v.socket = s.path
+		return v, nil
+	}
+	if s.dialect.PathSide() == config.SideContainer {
+		return p.containerSocket(s, v, origin)
+	}
+	at, err := p.place(s.path)
+	if err != nil {
+		return v, fieldError(origin, err)
+	}
+	if err := p.grantSocket(s.att, at, item); err != nil {
+		return v, err
+	}
+	origin.Rule = item.Rule
+	inside := path.Join(ContainerDir, "net", s.att.IfName, path.Base(s.path))
+	if len(inside) > sunPath {
+		return v, fieldError(origin, fmt.Errorf("the path in the container, %q, has %d bytes; a UNIX socket's path has at most %d: %w",
+			inside, len(inside), sunPath, errdefs.ErrInvalidArgument))
+	}
+	dir := path.Dir(at.rel)
+	if dir == "." {
+		return v, fieldError(origin, fmt.Errorf("socket %q lies in the socket root %q itself, which all pods share; "+
+			"each attachment needs a directory of its own below it: %w", s.path, at.root, errdefs.ErrFailedPrecondition))
+	}
+	access := "ro"
+	if s.creator == config.SideHost {
+		if err := checkSocket(p.host, at.canonical, at.rel); err != nil {
+			return v, fieldError(origin, err)
+		}
+	} else {
+		access = "rw"
+		d := staging.SocketDir{Root: at.canonical, Rel: dir}
+		if u := p.req.User; u != nil {
+			d.UID, d.GID = int(u.UID), int(u.GID)
+		}
+		p.staging().SocketDirs = append(p.staging().SocketDirs, d)
+	}
+	source := p.host.Path(path.Join(at.canonical, dir))
+	mount := func(dst string) edits.Mount {
+		return edits.Mount{Destination: dst, Source: source, Type: "bind",
+			Options: []string{"bind", access, "rprivate", "nosuid", "nodev", "noexec"}, Origin: origin}
+	}
+	point := path.Join("net", s.att.IfName)
+	p.staging().MountPoints = append(p.staging().MountPoints, point)
+	if err := p.b.AddMount(mount(path.Join(ContainerDir, point))); err != nil {
+		return v, err
+	}
+	v.socket = inside
+	if own := mount(path.Dir(s.path)); p.ownPathReason(own) == "" {
+		if err := p.b.AddMount(own); err != nil {
+			return v, err
+		}
+		v.ownPath = s.path
+	} else {
+		v.note = "the socket is not at its own path " + s.path + ": " + p.ownPathReason(own)
+	}
+	return v, nil
+}
+
+// containerSocket is a socket whose device-info gives the path in the container:
+// whoever wrote it mounts the directory there too.
+func (p *planner) containerSocket(s socket, v viewEntry, origin edits.Origin) (viewEntry, error) {
+	covered := false
+	p.b.Mounts(func(m edits.Mount) bool {
+		covered = covered || m.Destination != "/" && edits.Within(m.Destination, s.path)
+		return !covered
+	})
+	if !covered {
+		return v, fieldError(origin, fmt.Errorf("dialect %q says %q is a path in the container, but the container has no mount there; "+
+			"mount its directory, or choose another dialect: %w", s.dialect.Use, s.path, errdefs.ErrFailedPrecondition))
+	}
+	v.socket, v.ownPath = s.path, s.path
+	return v, nil
+}
+
+// checkSocket opens the socket below its root, following no symlink, and looks
+// at the type on the descriptor.
+func checkSocket(host hostfs.Root, root, rel string) error {
+	f, err := host.OpenBeneath(root, rel, unix.O_PATH)
+	if err != nil {
+		if errdefs.IsNotFound(err) {
+			return fmt.Errorf("%w; the host side creates this socket, and has not yet: check the vswitch's port", err)
+		}
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("stat %q: %w", path.Join(root, rel), err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return fmt.Errorf("%q is a %s, want a socket: %w", path.Join(root, rel), hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// ownPathReason says why a mount at the socket's own directory would hide
+// something, or "".
+func (p *planner) ownPathReason(m edits.Mount) string {
+	if reserved := reservedDir(m.Destination); reserved != "" {
+		return "a mount at " + m.Destination + " could hide what the image or the system has in " + reserved
+	}
+	if edits.Within(ContainerDir, m.Destination) || edits.Within(m.Destination, ContainerDir) {
+		return m.Destination + " overlaps " + ContainerDir
+	}
+	reason := ""
+	p.b.Mounts(func(have edits.Mount) bool {
+		switch {
+		case edits.SamePlace(have.Destination, m.Destination) && have.Source == m.Source && have.Origin.Source == m.Origin.Source:
+			// The directory of another socket of this pod, at its own path already.
+			return true
+		case edits.Within(m.Destination, have.Destination), have.Destination != "/" && edits.Within(have.Destination, m.Destination):
+			reason = "the container has a mount at " + have.Destination
+			return false
+		}
+		return true
+	})
+	return reason
+}
+
+// reservedDir is the system directory in which dst may not be shadowed, or "".
+func reservedDir(dst string) string {
+	for _, d := range []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/boot", "/root"} {
+		if edits.Within(d, dst) {
+			return d
+		}
+	}
+	if first := strings.SplitN(strings.TrimPrefix(path.Clean(dst), "/"), "/", 2)[0]; strings.HasPrefix(first, "lib") {
+		return "/" + first
+	}
+	for _, d := range []string{"/", "/run", "/var", "/var/lib", "/var/log", "/var/cache", "/tmp", "/var/tmp", "/home", "/opt", "/srv", "/mnt", "/media"} {
+		if edits.SamePlace(d, dst) {
+			return d
+		}
+	}
+	return ""
+}
+
+// fieldError puts the file and field in front.
+func fieldError(o edits.Origin, err error) error {
+	return fmt.Errorf("%s: %s: %w", o.File, o.Field, err)
+}

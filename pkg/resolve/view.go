@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+const (
+	viewFile = "devices.json"
+	envFile  = "JACKFIELD_DEVICES_FILE"
+)
+
+// viewEntry is what the container is told of one attachment.
+type viewEntry struct {
+	att      *attachment.Attachment
+	creator  config.Side // of a socket
+	socket   string      // in the container
+	ownPath  string      // the device-info's own path, where it is there too
+	vdpaNode string      // in the container
+	note     string      // why the own path is not there
+	notes    []string
+}
+
+// viewElement is one element of devices.json. Its first keys are those of the
+// network-status annotation (Device Information Specification, §6), so that what
+// reads the one can read the other.
+type viewElement struct {
+	Name       string           `json:"name"`
+	Interface  string           `json:"interface,omitempty"`
+	DeviceInfo *deviceinfo.Info `json:"device-info"` // paths are those in the container
+	Jackfield  viewDetails      `json:"jackfield"`
+}
+
+type viewDetails struct {
+	Resource string   `json:"resource,omitempty"`
+	DeviceID string   `json:"device-id,omitempty"`
+	Creator  string   `json:"socket-created-by,omitempty"` // host or application
+	OwnPath  string   `json:"own-path,omitempty"`          // the socket is here too
+	Note     string   `json:"note,omitempty"`
+	EAL      []string `json:"eal,omitempty"` // arguments for DPDK's EAL
+}
+
+// addView adds devices.json, the mount that carries it, and the environment.
+// Without an attachment there is none of it.
+func (p *planner) addView() error {
+	if len(p.view) == 0 {
+		return nil
+	}
+	origin := edits.Origin{Source: edits.View, Request: "the container's view of its devices"}
+	elements := make([]viewElement, 0, len(p.view))
+	prefixes := map[string]string{}
+	vdevs := map[string]int{}
+	if err := p.env(envFile, path.Join(ContainerDir, viewFile), origin); err != nil {
+		return err
+	}
+	for i := range p.view {
+		v := &p.view[i]
+		el := v.element(vdevs)
+		elements = append(elements, el)
+		if v.att.IfName == "" {
+			continue
+		}
+		prefix := envPrefix(v.att.IfName)
+		if other, ok := prefixes[prefix]; ok {
+			return fmt.Errorf("interfaces %q and %q would have the same variables, %s_*; rename one of them: %w", other, v.att.IfName, prefix, errdefs.ErrConflict)
+		}
+		prefixes[prefix] = v.att.IfName
+		for _, kv := range []struct{ name, value string }{
+			{"_TYPE", string(v.att.Info.Type)}, {"_SOCKET", v.socket}, {"_PCI", pciAddress(v.att.Info)}, {"_EAL", strings.Join(el.Jackfield.EAL, " ")},
+		} {
+			if kv.value == "" {
+				continue
+			}
+			if err := p.env(prefix+kv.name, kv.value, origin); err != nil {
+				return err
+			}
+		}
+	}
+	data, err := json.MarshalIndent(elements, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", viewFile, err)
+	}
+	p.staging().Files = append(p.staging().Files, staging.File{Name: viewFile, Data: append(data, '\n')})
+	return p.b.AddMount(edits.Mount{
+		Destination: ContainerDir, Type: "bind", Origin: origin,
+		Source:  p.host.Path(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID)),
+		Options: []string{"bind", "ro", "rprivate", "nosuid", "nodev", "noexec"},
+	})
+}
+
+func (p *planner) env(name, value string, origin edits.Origin) error {
+	return p.b.AddEnv(edits.Env{Name: name, Value: value, Origin: origin})
+}
+
+// element is the entry for devices.json. vdevs counts DPDK's virtual devices of
+// each driver, which need a number of their own.
+func (v *viewEntry) element(vdevs map[string]int) viewElement {
+	info := v.att.Info.Clone()
+	switch info.Type {
+	case deviceinfo.TypeVhostUser:
+		info.VhostUser.Path = v.socket
+	case deviceinfo.TypeMemif:
+		info.Memif.Path = v.socket
+	case deviceinfo.TypeVDPA:
+		if v.vdpaNode != "" {
+			info.VDPA.Path = v.vdpaNode
+		}
+	}
+	return viewElement{Name: v.att.Network, Interface: v.att.IfName, DeviceInfo: info, Jackfield: viewDetails{
+		Resource: v.att.Resource, DeviceID: v.att.DeviceID, Creator: string(v.creator), OwnPath: v.ownPath, Note: v.note, EAL: v.eal(vdevs),
+	}}
+}
+
+// eal is the attachment as arguments of DPDK's EAL (DPDK Getting Started Guide,
+// "EAL parameters"; Network Interface Controller Drivers, virtio and memif). A
+// path with a comma cannot be written there.
+func (v *viewEntry) eal(vdevs map[string]int) []string {
+	vdev := func(driver, args string) []string {
+		n := vdevs[driver]
+		vdevs[driver]++
+		return []string{"--vdev=" + driver + strconv.Itoa(n) + "," + args}
+	}
+	switch info := v.att.Info; info.Type {
+	case deviceinfo.TypePCI:
+		return []string{"-a", info.PCI.PCIAddress}
+	case deviceinfo.TypeVDPA:
+		if v.vdpaNode != "" {
+			return vdev("net_virtio_user", "path="+v.vdpaNode)
+		}
+	case deviceinfo.TypeVhostUser:
+		if strings.Contains(v.socket, ",") {
+			return nil
+		}
+		if v.creator == config.SideApplication {
+			return vdev("net_virtio_user", "path="+v.socket+",server=1")
+		}
+		return vdev("net_virtio_user", "path="+v.socket)
+	case deviceinfo.TypeMemif:
+		if strings.Contains(v.socket, ",") || info.Memif.Mode != deviceinfo.MemifEthernet {
+			return nil
+		}
+		role := "client"
+		if v.creator == config.SideApplication {
+			role = "server"
+		}
+		socket, abstract := v.socket, "no"
+		if info.Memif.Abstract() {
+			socket, abstract = strings.TrimPrefix(v.socket, "@"), "yes"
+		}
+		return vdev("net_memif", "role="+role+",id=0,socket="+socket+",socket-abstract="+abstract)
+	}
+	return nil
+}
+
+func pciAddress(i *deviceinfo.Info) string {
+	switch {
+	case i.Type == deviceinfo.TypePCI:
+		return i.PCI.PCIAddress
+	case i.Type == deviceinfo.TypeVDPA:
+		return i.VDPA.PCIAddress
+	}
+	return ""
+}
+
+// envPrefix is JACKFIELD_<IFNAME>: upper case, and "_" for what no variable's
+// name can hold.
+func envPrefix(ifName string) string {
+	return "JACKFIELD_" + strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, ifName)
+}
