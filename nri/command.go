@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/version"
+)
+
+// specDirsEnv is CDI's variable for the directories of specification files.
+const specDirsEnv = "CDI_SPEC_DIRS"
+
+// Command is jackfield-nri, ready to be executed with a context that ends when
+// the plugin is to stop.
+func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
+	var (
+		configFile, root, level, format string
+		opts                            Options
+	)
+	cmd := &cobra.Command{
+		Use:   "jackfield-nri",
+		Short: "Give containers the devices and sockets they were granted, as an NRI plugin",
+		Long: "jackfield-nri connects to a container runtime's NRI socket and gives each container, at its creation, the CDI devices\n" +
+			"and the sockets of its network attachments that the node's policy grants it.\n\n" +
+			"Without --config it reads " + config.DefaultPath + ", when there is one. A runtime that starts the plugin itself (from\n" +
+			"its plugin directory) hands over the configuration.",
+		Args:          cobra.NoArgs,
+		Version:       version.String(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(stderr, level, format)
+			if err != nil {
+				return err
+			}
+			if opts.Host, err = hostfs.New(root); err != nil {
+				return err
+			}
+			opts.Inherited = getenv(api.PluginSocketEnvVar) != ""
+			if name := getenv(api.PluginNameEnvVar); opts.Inherited && name != "" {
+				opts.Name = name
+			}
+			opts.SpecDirs = cdiregistry.DirsFromEnv(getenv(specDirsEnv))
+			opts.ConfigGiven = configFile != ""
+			if opts.Config, err = loadConfig(opts.Host, configFile); err != nil {
+				return err
+			}
+			return run(cmd.Context(), opts, log)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
+	f.StringVar(&opts.Socket, "nri-socket", "", "NRI socket of the runtime (default "+api.DefaultSocketPath+")")
+	f.StringVar(&opts.Index, "index", "50", "two digits: the plugin's place in the order of plugins")
+	f.StringVar(&opts.Name, "name", "jackfield", "name to register under")
+	f.StringVar(&root, "root", "/", "take all host paths below this `directory`")
+	f.StringVar(&level, "log-level", "info", "error, warning, info or debug")
+	f.StringVar(&format, "log-format", "text", "text or json")
+	return cmd
+}
+
+func run(ctx context.Context, opts Options, log *logrus.Logger) error {
+	p, err := New(opts, log)
+	if err != nil {
+		return err
+	}
+	log.WithField("version", version.String()).Info("starting")
+	err = p.Run(ctx)
+	if cerr := p.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// loadConfig reads the file that was asked for, or the default one when there
+// is one.
+func loadConfig(host hostfs.Root, file string) (*config.Config, error) {
+	if file == "" {
+		cfg, err := config.Load(host, config.DefaultPath)
+		if errdefs.IsNotFound(err) {
+			return config.Default(), nil
+		}
+		return cfg, err
+	}
+	// A file named on the command line is the caller's own, not the host root's.
+	abs, err := filepath.Abs(file)
+	if err != nil {
+		return nil, err
+	}
+	return config.Load(hostfs.Host(), abs)
+}
+
+func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {
+	log := logrus.New()
+	log.SetOutput(w)
+	l, err := logrus.ParseLevel(level)
+	if err != nil || strings.ToLower(level) == "panic" || strings.ToLower(level) == "fatal" {
+		return nil, fmt.Errorf("--log-level: found %q, want error, warning, info or debug: %w", level, errdefs.ErrInvalidArgument)
+	}
+	log.SetLevel(l)
+	switch format {
+	case "json":
+		log.SetFormatter(&logrus.JSONFormatter{})
+	case "text":
+		log.SetFormatter(&logrus.TextFormatter{FullTimestamp: true, DisableColors: w != io.Writer(os.Stderr)})
+	default:
+		return nil, fmt.Errorf("--log-format: found %q, want text or json: %w", format, errdefs.ErrInvalidArgument)
+	}
+	return log, nil
+}

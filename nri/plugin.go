@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/sirupsen/logrus"
+
+	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
+	"github.com/jackfield/jackfield/pkg/telemetry"
+)
+
+// maxHanging bounds the requests that a hanging file system can hold.
+const maxHanging = 64
+
+// Options are what a Plugin needs to know. The zero value is a plugin on this
+// host with the default configuration.
+type Options struct {
+	Host        hostfs.Root
+	Config      *config.Config // nil stands for config.Default
+	ConfigGiven bool           // the configuration was asked for by name: the runtime's does not replace it
+	Socket      string         // NRI socket; "" stands for NRI's default
+	Index       string         // two digits: the plugin's place in the order
+	Name        string
+	// Inherited says that the runtime started the plugin and the connection is
+	// an inherited descriptor: there is no reconnecting.
+	Inherited bool
+	// SpecDirs, when not nil, take the place of the configuration's.
+	SpecDirs []string
+}
+
+// Plugin is the NRI plugin. Its handlers are called by the runtime.
+type Plugin struct {
+	opts     Options
+	log      *logrus.Entry
+	core     atomic.Pointer[core]
+	can      atomic.Pointer[capabilities]
+	counters telemetry.Counters
+	slots    chan struct{}
+
+	mu    sync.Mutex
+	stub  stub.Stub
+	ready chan struct{} // closed when the present connection is configured
+}
+
+// core is what a configuration makes: it is replaced as a whole.
+type core struct {
+	engine *resolve.Engine
+	store  *staging.Store
+}
+
+type capabilities struct{ nriapply.Capabilities }
+
+// New makes a plugin ready to run: configuration compiled, CDI files loaded,
+// state directory checked.
+func New(opts Options, log *logrus.Logger) (*Plugin, error) {
+	if opts.Config == nil {
+		opts.Config = config.Default()
+	}
+	if opts.Index == "" {
+		opts.Index = "50"
+	}
+	if opts.Name == "" {
+		opts.Name = "jackfield"
+	}
+	if err := errors.Join(api.CheckPluginIndex(opts.Index), api.CheckPluginName(opts.Name)); err != nil {
+		return nil, fmt.Errorf("make plugin %q: %w: %w", opts.Index+"-"+opts.Name, err, errdefs.ErrInvalidArgument)
+	}
+	p := &Plugin{opts: opts, log: logrus.NewEntry(log), slots: make(chan struct{}, maxHanging)}
+	p.can.Store(&capabilities{})
+	if err := p.use(opts.Config); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Close frees what the plugin holds. No handler may be running.
+func (p *Plugin) Close() error {
+	return p.core.Load().engine.Close()
+}
+
+// Counters are the plugin's counts.
+func (p *Plugin) Counters() *telemetry.Counters { return &p.counters }
+
+// use puts a configuration into force.
+func (p *Plugin) use(cfg *config.Config) error {
+	store, err := staging.Open(p.opts.Host, cfg.StateDir)
+	if err != nil {
+		return err
+	}
+	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs})
+	if err != nil {
+		return err
+	}
+	if old := p.core.Swap(&core{engine, store}); old != nil {
+		return old.engine.Close()
+	}
+	return nil
+}
+
+// configure puts the configuration that a runtime handed over into force.
+func (p *Plugin) configure(data []byte) error {
+	cfg, err := config.Parse(data, "the runtime's plugin configuration")
+	if err != nil {
+		return err
+	}
+	return p.use(cfg)
+}
+
+// Run serves the runtime until ctx ends. When the connection is lost it connects
+// again, at once first and then ever less often, up to every five seconds. A
+// plugin that the runtime started ends with its connection.
+func (p *Plugin) Run(ctx context.Context) error {
+	const first, last = 50 * time.Millisecond, 5 * time.Second
+	wait := first
+	for {
+		started := time.Now()
+		err := p.serve(ctx)
+		if ctx.Err() != nil {
+			p.logCounters()
+			return nil
+		}
+		if p.opts.Inherited {
+			p.logCounters()
+			return err
+		}
+		if time.Since(started) > last {
+			wait = first
+		}
+		p.log.WithField("retry", wait.String()).Warnf("no connection to the runtime: %v", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, last)
+	}
+}
+
+// serve is one connection, from registering to its end.
+func (p *Plugin) serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	options := []stub.Option{
+		stub.WithPluginName(p.opts.Name),
+		stub.WithLogger(stubLogger{p.log}),
+		// Without an answer there is no container: an attachment that was granted
+		// must not be missing silently.
+		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}),
+		// The stub calls back instead of leaving the process.
+		stub.WithOnClose(func() {}),
+	}
+	if os.Getenv(api.PluginIdxEnvVar) == "" {
+		options = append(options, stub.WithPluginIdx(p.opts.Index))
+	}
+	if p.opts.Socket != "" {
+		options = append(options, stub.WithSocketPath(p.opts.Socket))
+	}
+	s, err := stub.New(p, options...)
+	if err != nil {
+		return err
+	}
+	ready := make(chan struct{})
+	p.mu.Lock()
+	p.stub, p.ready = s, ready
+	p.mu.Unlock()
+
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	watchdog := time.NewTimer(2 * s.RegistrationTimeout())
+	defer watchdog.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ready:
+			ready = nil
+			watchdog.Stop()
+		case <-watchdog.C:
+			// The stub waits for the runtime's Configure without a limit, and holds
+			// its lock meanwhile: it is left behind.
+			return fmt.Errorf("register with the runtime: no answer within %v: %w", 2*s.RegistrationTimeout(), errdefs.ErrUnavailable)
+		}
+	}
+}
+
+// configured says that the present connection is up.
+func (p *Plugin) configured() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ready != nil {
+		close(p.ready)
+		p.ready = nil
+	}
+}
+
+func (p *Plugin) runtimeNRIVersion() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stub == nil {
+		return ""
+	}
+	return p.stub.RuntimeNRIVersion()
+}
+
+func (p *Plugin) requestTimeout() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stub == nil {
+		return stub.DefaultRequestTimeout
+	}
+	return p.stub.RequestTimeout()
+}
+
+func (p *Plugin) logCounters() {
+	fields := logrus.Fields{}
+	for name, value := range p.counters.Each {
+		fields[name] = value
+	}
+	p.log.WithFields(fields).Info("ended")
+}
+
+// stubLogger passes the NRI library's messages on as details.
+type stubLogger struct{ log *logrus.Entry }
+
+func (l stubLogger) Debugf(_ context.Context, format string, args ...any) {
+	l.log.Debugf(format, args...)
+}
+func (l stubLogger) Infof(_ context.Context, format string, args ...any) {
+	l.log.Debugf(format, args...)
+}
+func (l stubLogger) Warnf(_ context.Context, format string, args ...any) {
+	l.log.Warnf(format, args...)
+}
+func (l stubLogger) Errorf(_ context.Context, format string, args ...any) {
+	l.log.Errorf(format, args...)
+}

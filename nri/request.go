@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"errors"
+	"os"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// crioName is the label in which CRI-O keeps a container's name; other runtimes
+// fill the field.
+const crioName = "io.kubernetes.container.name"
+
+// request is the container as the runtime describes it.
+func request(pod *api.PodSandbox, c *api.Container) *resolve.Request {
+	r := &resolve.Request{
+		SandboxID: pod.GetId(), ContainerID: c.GetId(),
+		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: c.GetName(),
+		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(),
+		Have: edits.Existing{Env: c.GetEnv()},
+	}
+	if r.Container == "" {
+		r.Container = c.GetLabels()[crioName]
+	}
+	if u := c.GetUser(); u != nil {
+		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
+	}
+	for _, m := range c.GetMounts() {
+		r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
+	}
+	for _, d := range c.GetLinux().GetDevices() {
+		r.Have.Devices = append(r.Have.Devices, edits.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: fileMode(d)})
+	}
+	h := c.GetHooks()
+	for stage, hooks := range map[edits.Stage][]*api.Hook{
+		edits.Prestart: h.GetPrestart(), edits.CreateRuntime: h.GetCreateRuntime(), edits.CreateContainer: h.GetCreateContainer(),
+		edits.StartContainer: h.GetStartContainer(), edits.Poststart: h.GetPoststart(), edits.Poststop: h.GetPoststop(),
+	} {
+		for _, hook := range hooks {
+			r.Have.Hooks = append(r.Have.Hooks, edits.Hook{Stage: stage, Path: hook.GetPath(), Args: hook.GetArgs(), Env: hook.GetEnv()})
+		}
+	}
+	return r
+}
+
+func fileMode(d *api.LinuxDevice) *os.FileMode {
+	if m := d.GetFileMode(); m != nil {
+		mode := os.FileMode(m.GetValue())
+		return &mode
+	}
+	return nil
+}
+
+func (p *Plugin) podLog(pod *api.PodSandbox) *logrus.Entry {
+	return p.log.WithFields(logrus.Fields{"pod": pod.GetNamespace() + "/" + pod.GetName(), "sandbox": pod.GetId()})
+}
+
+func (p *Plugin) containerLog(pod *api.PodSandbox, c *api.Container) *logrus.Entry {
+	return p.podLog(pod).WithFields(logrus.Fields{"container": c.GetName(), "containerID": c.GetId()})
+}
+
+// report logs and counts what became of each request.
+func (p *Plugin) report(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
+	log := p.containerLog(pod, c)
+	for _, it := range plan.Items {
+		entry := log.WithField("request", it.Request).WithField("outcome", string(it.Outcome))
+		if it.Rule != "" {
+			entry = entry.WithField("rule", it.Rule)
+		}
+		if it.File != "" {
+			entry = entry.WithField("file", it.File)
+		}
+		if len(it.Notes) > 0 {
+			entry = entry.WithField("notes", it.Notes)
+		}
+		if it.Audit != "" {
+			p.counters.Audited.Add()
+			entry.WithField("refusal", it.Audit).Warn("mode enforce would refuse this")
+		}
+		switch it.Outcome {
+		case resolve.Injected:
+			p.counters.Injected.Add()
+			entry.Info("injected")
+		case resolve.Present:
+			p.counters.Present.Add()
+			entry.Debug("the container has it already")
+		case resolve.LeftAlone:
+			p.counters.LeftAlone.Add()
+			entry.WithField("reason", it.Reason).Info("left alone")
+		case resolve.Skipped:
+			p.counters.Skipped.Add()
+			entry.WithField("reason", it.Reason).Warn("optional request skipped")
+		}
+	}
+}
+
+// countErrors counts the requests that made a container impossible.
+func (p *Plugin) countErrors(err error) {
+	var all *resolve.Error
+	if !errors.As(err, &all) {
+		p.counters.Failed.Add()
+		return
+	}
+	for _, e := range all.Errs {
+		if errdefs.IsPermissionDenied(e) {
+			p.counters.Refused.Add()
+		} else {
+			p.counters.Failed.Add()
+		}
+	}
+}
