@@ -1,0 +1,49 @@
+# Jackfield. `make demo` shows it, `make test` runs every test; both do their own
+# set-up. `make help` lists the rest.
+
+GO      ?= go
+VERSION ?=
+BIN     := bin
+LDFLAGS := -s -w $(if $(VERSION),-X github.com/jackfield/jackfield/pkg/version.release=$(VERSION))
+
+# The race detector needs a C compiler.
+RACE := $(if $(shell command -v gcc || command -v cc),-race,)
+# How long each fuzz target runs under `make test` in CI, and under `make fuzz`.
+FUZZTIME ?= 5s
+
+.PHONY: help build test unit e2e fuzz bench lint demo clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
+
+build: ## static binaries in bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+
+test: lint unit e2e ## every test; in CI also the fuzz targets, for a short time
+	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory fuzz; fi
+
+unit: ## the tests of the packages and of everything in test/ but test/e2e
+	$(GO) test $(RACE) ./...
+	cd test && $(GO) test $(RACE) $$($(GO) list ./... | grep -v /test/e2e)
+
+e2e: ## the tests on real container runtimes (root)
+	cd test && $(GO) test -count=1 -timeout 20m ./e2e/...
+
+fuzz: ## each fuzz target for FUZZTIME
+	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' test/fuzz.sh . test
+
+bench: ## the benchmarks, beside their peers
+	cd test && $(GO) test -run '^$$' -bench . -benchmem ./bench/...
+
+lint: ## gofmt, vet, staticcheck
+	@fmt=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); if [ -n "$$fmt" ]; then echo "gofmt would change:"; echo "$$fmt"; exit 1; fi
+	$(GO) vet ./...
+	cd test && $(GO) vet ./...
+	$(GO) tool -modfile=test/tools/go.mod staticcheck ./...
+	cd test && $(GO) tool -modfile=tools/go.mod staticcheck ./...
+
+demo: ## a pod that uses what it was given, on a private containerd
+	cd test && $(GO) run ./demo
+
+clean: ## remove what was built and downloaded
+	rm -rf $(BIN) .cache
