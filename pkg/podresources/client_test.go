@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+var key = PodKey{Namespace: "ns", Name: "pod", UID: "uid-1"}
+
+func TestPod(t *testing.T) {
+	share := "share-1"
+	answer := pod("ns", "pod",
+		container("web"),
+		container("fwd", "intel.com/b=0000:03:00.4", "intel.com/a=id2", "intel.com/a=id1", "intel.com/a=id2"),
+		&v1.ContainerResources{Name: "gpu", DynamicResources: []*v1.DynamicResource{{
+			ClaimNamespace: "ns", ClaimName: "claim",
+			ClaimResources: []*v1.ClaimResource{
+				{DriverName: "net.example.com", PoolName: "node", DeviceName: "vf1", CdiDevices: []*v1.CDIDevice{{Name: "example.com/net=vf1"}}},
+				{DriverName: "gpu.example.com", PoolName: "node", DeviceName: "gpu0", ShareId: &share,
+					CdiDevices: []*v1.CDIDevice{{Name: "example.com/gpu=b"}, {Name: "example.com/gpu=a"}}},
+			},
+		}}},
+	)
+	want := Allocation{Namespace: "ns", Name: "pod", Socket: socket, Containers: []Container{
+		{Name: "fwd", Resources: []Resource{{Name: "intel.com/a", IDs: []string{"id1", "id2"}}, {Name: "intel.com/b", IDs: []string{"0000:03:00.4"}}}},
+		{Name: "gpu", Claims: []ClaimDevice{
+			{Namespace: "ns", Claim: "claim", Driver: "gpu.example.com", Pool: "node", Device: "gpu0", ShareID: "share-1",
+				CDI: []string{"example.com/gpu=a", "example.com/gpu=b"}},
+			{Namespace: "ns", Claim: "claim", Driver: "net.example.com", Pool: "node", Device: "vf1", CDI: []string{"example.com/net=vf1"}},
+		}},
+		{Name: "web"},
+	}}
+	for name, c := range map[string]struct {
+		getErr      func(*v1.GetPodResourcesRequest) error
+		gets, lists int32
+	}{
+		"Get":                        {nil, 2, 0},
+		"kubelet without Get":        {unimplemented, 1, 2},
+		"kubelet with Get off":       {disabled, 1, 2},
+		"kubelet whose Get is buggy": {func(*v1.GetPodResourcesRequest) error { return status.Error(codes.Internal, "oops") }, 1, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := newRoot(t)
+			f := &fake{pods: []*v1.PodResources{nil, pod("other", "pod"), answer, pod("ns", "pod2", container("x"))}, getErr: c.getErr}
+			if c.getErr == nil {
+				f.pods = f.pods[1:] // the fake's own loop
+			}
+			f.start(t, root)
+			client := newClient(t, root, Options{})
+			got, err := client.Pod(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			if fwd, ok := got.Container("fwd"); !ok || len(fwd.IDs("intel.com/a")) != 2 || fwd.IDs("none") != nil {
+				t.Errorf("container fwd: %+v, %v", fwd, ok)
+			}
+			if _, ok := got.Container("init"); ok {
+				t.Error("there is no container init")
+			}
+			// A second pod over the same connection: what was learned is remembered.
+			if _, err := client.Pod(t.Context(), PodKey{"ns", "pod2", "uid-2"}); err != nil {
+				t.Fatal(err)
+			}
+			if g, l := f.gets.Load(), f.lists.Load(); g != c.gets || l != c.lists {
+				t.Errorf("%d Get and %d List calls, want %d and %d", g, l, c.gets, c.lists)
+			}
+		})
+	}
+}
+
+func TestAnswersAreKeptForOnePod(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=old"))}}
+	f.start(t, root)
+	c := newClient(t, root, Options{Cache: 2})
+	ids := func(k PodKey) string {
+		t.Helper()
+		a, err := c.Pod(t.Context(), k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := a.Containers[0].IDs("r")
+		defer func() { ids[0] = "scribbled over" }() // must not reach the cache
+		return ids[0]
+	}
+	calls := func(want int32) {
+		t.Helper()
+		if got := f.gets.Load(); got != want {
+			t.Errorf("%d calls, want %d", got, want)
+		}
+	}
+	for range 3 {
+		if got := ids(key); got != "old" {
+			t.Fatal(got)
+		}
+	}
+	calls(1)
+	// The pod is made anew: the name is the same, the UID is not.
+	f.pods[0] = pod("ns", "pod", container("c", "r=new"))
+	again := key
+	again.UID = "uid-2"
+	if got := ids(again); got != "new" {
+		t.Errorf("the new pod got the device %q of its predecessor", got)
+	}
+	calls(2)
+	c.Forget(again)
+	ids(again)
+	calls(3)
+	c.Forget(key) // not known any more, must not drop its successor
+	ids(again)
+	calls(3)
+	// Without a UID nothing is kept.
+	for range 2 {
+		ids(PodKey{Namespace: "ns", Name: "pod"})
+	}
+	calls(5)
+	// The cache is bounded.
+	f.pods = append(f.pods, pod("ns", "p1", container("c", "r=1")), pod("ns", "p2", container("c", "r=2")))
+	ids(PodKey{"ns", "p1", "1"})
+	ids(again)
+	ids(PodKey{"ns", "p2", "2"})
+	calls(7)
+	ids(again)
+	calls(7)
+	ids(PodKey{"ns", "p1", "1"})
+	calls(8)
+	if n := c.cache.order.Len(); n != 2 || len(c.cache.byPod) != 2 {
+		t.Errorf("%d and %d cached, want 2", n, len(c.cache.byPod))
+	}
+}
+
+func TestMissIsNotBelievedForLong(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{}
+	f.start(t, root)
+	c := newClient(t, root, Options{MissTTL: 50 * time.Millisecond})
+	_, err := c.Pod(t.Context(), key)
+	wantErr(t, err, errdefs.ErrNotFound, `"ns/pod"`, socket, "List")
+	gets := f.gets.Load()
+	_, err = c.Pod(t.Context(), key)
+	wantErr(t, err, errdefs.ErrNotFound)
+	if f.gets.Load() != gets {
+		t.Error("asked again at once")
+	}
+	f.pods = []*v1.PodResources{pod("ns", "pod", container("c"))}
+	time.Sleep(60 * time.Millisecond)
+	if _, err := c.Pod(t.Context(), key); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAbsent(t *testing.T) {
+	root := newRoot(t)
+	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
+	c := newClient(t, root, Options{})
+	if n := runtime.NumGoroutine(); n != goroutines {
+		t.Errorf("a client that was not asked has %d goroutines", n-goroutines)
+	}
+	began := time.Now()
+	for range 100 {
+		_, err := c.Pod(t.Context(), key)
+		wantErr(t, err, errdefs.ErrUnavailable, socket, "no such file", "is the kubelet running")
+	}
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("100 questions took %v", d)
+	}
+	settle(t, goroutines)
+	if n := descriptors(t); n != fds {
+		t.Errorf("%d descriptors, %d before", n, fds)
+	}
+	// The kubelet comes up: nothing has to be told.
+	(&fake{pods: []*v1.PodResources{pod("ns", "pod")}}).start(t, root)
+	if _, err := c.Pod(t.Context(), key); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{}
+	f.start(t, root)
+	f.srv.Stop()
+	c := newClient(t, root, Options{})
+	began := time.Now()
+	for range 20 {
+		_, err := c.Pod(t.Context(), key)
+		wantErr(t, err, errdefs.ErrUnavailable, socket, "nobody listens", "connection refused")
+	}
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("20 questions took %v", d)
+	}
+}
+
+func TestNotASocket(t *testing.T) {
+	for name, make := range map[string]func(string) error{
+		"regular file": func(p string) error { return os.WriteFile(p, nil, 0o600) },
+		"directory":    func(p string) error { return os.Mkdir(p, 0o700) },
+		"FIFO":         func(p string) error { return mkfifo(p) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := newRoot(t)
+			p := root.Path(socket)
+			if err := os.MkdirAll(p[:strings.LastIndex(p, "/")], 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := make(p); err != nil {
+				t.Fatal(err)
+			}
+			_, err := newClient(t, root, Options{}).Pod(t.Context(), key)
+			wantErr(t, err, errdefs.ErrInvalidArgument, socket, name)
+		})
+	}
+}
+
+// A socket whose symlink leads out of the host root is not the kubelet's.
+func TestSymlinkStaysInside(t *testing.T) {
+	outside, root := newRoot(t), newRoot(t)
+	(&fake{pods: []*v1.PodResources{pod("ns", "pod")}}).start(t, outside)
+	p := root.Path(socket)
+	if err := os.MkdirAll(p[:strings.LastIndex(p, "/")], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside.Path(socket), p); err != nil {
+		t.Fatal(err)
+	}
+	_, err := newClient(t, root, Options{}).Pod(t.Context(), key)
+	wantErr(t, err, errdefs.ErrUnavailable)
+}
+
+func TestSlow(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, delay: 10 * time.Second}
+	f.start(t, root)
+	c := newClient(t, root, Options{Timeout: time.Second})
+	var wg sync.WaitGroup
+	ask := func(ctx context.Context, atLeast, atMost time.Duration, sentinel error) {
+		wg.Go(func() {
+			began := time.Now()
+			_, err := c.Pod(ctx, key)
+			if d := time.Since(began); d < atLeast || d > atMost {
+				t.Errorf("returned after %v, want %v to %v", d, atLeast, atMost)
+			}
+			if !errors.Is(err, sentinel) {
+				t.Errorf("error is %v, want %v", err, sentinel)
+			}
+		})
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	given, giveUp := context.WithCancel(t.Context())
+	for range 20 {
+		ask(t.Context(), 990*time.Millisecond, 3*time.Second, context.DeadlineExceeded)
+	}
+	ask(short, 0, 800*time.Millisecond, context.DeadlineExceeded)
+	ask(given, 90*time.Millisecond, 800*time.Millisecond, context.Canceled)
+	time.AfterFunc(100*time.Millisecond, giveUp)
+	wg.Wait()
+	if n := f.gets.Load(); n != 1 {
+		t.Errorf("%d requests for one pod", n)
+	}
+	_, err := c.Pod(t.Context(), key)
+	wantErr(t, err, context.DeadlineExceeded, `"ns/pod"`, socket, "within 1s")
+	began := time.Now()
+	c.Close()
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("Close took %v", d)
+	}
+}
+
+// The answer of a slow kubelet serves the next attempt.
+func TestLateAnswerIsKept(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, delay: 300 * time.Millisecond}
+	f.start(t, root)
+	c := newClient(t, root, Options{Timeout: 100 * time.Millisecond})
+	c.Prefetch(key)
+	_, err := c.Pod(t.Context(), key)
+	wantErr(t, err, context.DeadlineExceeded)
+	time.Sleep(350 * time.Millisecond)
+	began := time.Now()
+	if _, err := c.Pod(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(began); d > 50*time.Millisecond {
+		t.Errorf("took %v", d)
+	}
+	if n := f.gets.Load(); n != 1 {
+		t.Errorf("%d requests", n)
+	}
+}
+
+func TestForgottenInFlight(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod")}, delay: 100 * time.Millisecond}
+	f.start(t, root)
+	c := newClient(t, root, Options{})
+	c.Prefetch(key)
+	c.Forget(key)
+	if _, err := c.Pod(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.cache.order.Len(); n != 0 {
+		t.Errorf("%d answers kept", n)
+	}
+}
+
+func TestRestart(t *testing.T) {
+	root := newRoot(t)
+	first := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, getErr: unimplemented}
+	first.start(t, root)
+	c := newClient(t, root, Options{})
+	get := func(uid, want string) {
+		t.Helper()
+		a, err := c.Pod(t.Context(), PodKey{"ns", "pod", uid})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Containers[0].IDs("r")[0]; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	get("a", "1")
+	// The kubelet ends and another takes its place.
+	first.srv.Stop()
+	_, err := c.Pod(t.Context(), PodKey{"ns", "pod", "b"})
+	wantErr(t, err, errdefs.ErrUnavailable, socket)
+	second := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=2"))}}
+	second.start(t, root)
+	began := time.Now()
+	get("b", "2")
+	if d := time.Since(began); d > 500*time.Millisecond {
+		t.Errorf("took %v after the restart", d)
+	}
+	if second.gets.Load() != 1 {
+		t.Error("the new kubelet was not asked for Get")
+	}
+	// The socket is replaced while the old kubelet still serves.
+	third := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=3"))}}
+	third.start(t, root)
+	get("c", "3")
+	// The kubelet ends during the question.
+	third.delay = 200 * time.Millisecond
+	time.AfterFunc(100*time.Millisecond, func() { second.start(t, root); third.srv.Stop() })
+	get("d", "2")
+	// The socket goes away for good.
+	os.Remove(root.Path(socket))
+	_, err = c.Pod(t.Context(), PodKey{"ns", "pod", "e"})
+	wantErr(t, err, errdefs.ErrUnavailable, "no such file")
+	if c.conn != nil {
+		t.Error("the connection to the removed socket is kept")
+	}
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod")}}
+	f.start(t, root)
+	slow := newRoot(t)
+	(&fake{delay: 10 * time.Second}).start(t, slow)
+	time.Sleep(20 * time.Millisecond)
+	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
+	for range 5 {
+		c, err := New(root, "", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Pod(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		d, err := New(slow, "", Options{Timeout: 20 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Pod(t.Context(), key)
+		c.Close()
+		d.Close()
+		c.Close()
+		_, err = c.Pod(t.Context(), PodKey{"ns", "other", "uid"})
+		wantErr(t, err, errdefs.ErrUnavailable, "closed")
+	}
+	settle(t, goroutines)
+	if n := descriptors(t); n > fds {
+		t.Errorf("%d descriptors, %d before", n, fds)
+	}
+}
+
+func TestIdleConnectionGoes(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod")}}
+	f.start(t, root)
+	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
+	c := newClient(t, root, Options{IdleTimeout: 50 * time.Millisecond})
+	for i := range 3 {
+		if _, err := c.Pod(t.Context(), PodKey{"ns", "pod", fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+		settle(t, goroutines)
+		if n := descriptors(t); n > fds {
+			t.Errorf("%d descriptors, %d before", n, fds)
+		}
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	root := newRoot(t)
+	var refuse sync.Mutex
+	refused := 2
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod")}, getErr: func(*v1.GetPodResourcesRequest) error {
+		refuse.Lock()
+		defer refuse.Unlock()
+		if refused--; refused >= 0 {
+			return status.Error(codes.ResourceExhausted, "rejected by rate limit")
+		}
+		return nil
+	}}
+	f.start(t, root)
+	c := newClient(t, root, Options{QPS: 20, Burst: 2})
+	// The kubelet's own limit: the call is made again, later.
+	if _, err := c.Pod(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.gets.Load(); n != 3 {
+		t.Errorf("%d calls, want 3", n)
+	}
+	// The client's limit: 2 at once and 20 a second.
+	began := time.Now()
+	for i := range 8 {
+		if _, err := c.Pod(t.Context(), PodKey{"ns", "pod", fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := time.Since(began); d < 250*time.Millisecond || d > 5*time.Second {
+		t.Errorf("8 calls took %v", d)
+	}
+	// A turn that comes too late is told at once.
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	c.limit.full = time.Now().Add(time.Minute)
+	if err := c.limit.wait(ctx); !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		t.Errorf("%v, %v", err, ctx.Err())
+	}
+}
+
+func TestInFlightIsBounded(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{delay: 10 * time.Second}
+	f.start(t, root)
+	c := newClient(t, root, Options{InFlight: 3, Timeout: 50 * time.Millisecond})
+	for i := range 3 {
+		c.Prefetch(PodKey{"ns", "pod", fmt.Sprint(i)})
+	}
+	began := time.Now()
+	_, err := c.Pod(t.Context(), key)
+	wantErr(t, err, errdefs.ErrResourceExhausted, "3 requests")
+	if d := time.Since(began); d > 40*time.Millisecond {
+		t.Errorf("took %v", d)
+	}
+	_, err = c.Pod(t.Context(), PodKey{"ns", "pod", "0"}) // joins
+	wantErr(t, err, context.DeadlineExceeded)
+}
+
+func TestQuestionsAreChecked(t *testing.T) {
+	c := newClient(t, newRoot(t), Options{})
+	for _, k := range []PodKey{{}, {Namespace: "ns"}, {Name: "pod"}, {"ns", strings.Repeat("x", 2000), ""}, {"ns", "pod", strings.Repeat("x", 2000)}} {
+		_, err := c.Pod(t.Context(), k)
+		if !errors.Is(err, errdefs.ErrInvalidArgument) || len(err.Error()) > 1000 {
+			t.Errorf("%.80v: %v", k, err)
+		}
+		c.Prefetch(k)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := c.Pod(ctx, key)
+	wantErr(t, err, context.Canceled)
+	for _, o := range []Options{{Timeout: -1}, {CallTimeout: -1}, {IdleTimeout: -1}, {MissTTL: -1}, {Cache: -1}, {InFlight: -1}, {QPS: -1}, {Burst: -1}} {
+		if _, err := New(hostfs.Host(), "", o); !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	for _, s := range []string{"relative", "/a\x00b"} {
+		if _, err := New(hostfs.Host(), s, Options{}); !errors.Is(err, errdefs.ErrInvalidArgument) {
+			t.Errorf("%q: %v", s, err)
+		}
+	}
+}
+
+func TestManyPodsAtOnce(t *testing.T) {
+	root := newRoot(t)
+	f := &fake{}
+	for i := range 60 {
+		f.pods = append(f.pods, pod("ns", fmt.Sprint("p", i), container("c", fmt.Sprint("r=", i))))
+	}
+	f.start(t, root)
+	c := newClient(t, root, Options{Timeout: 10 * time.Second, QPS: 1000, IdleTimeout: time.Millisecond})
+	var wg sync.WaitGroup
+	for i := range 60 {
+		for range 3 {
+			wg.Go(func() {
+				a, err := c.Pod(t.Context(), PodKey{"ns", fmt.Sprint("p", i), "u"})
+				if err != nil || a.Containers[0].IDs("r")[0] != fmt.Sprint(i) {
+					t.Errorf("pod %d: %+v, %v", i, a, err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if n := f.gets.Load(); n != 60 {
+		t.Errorf("%d calls for 60 pods", n)
+	}
+}
+
+func wantErr(t *testing.T, err, sentinel error, parts ...string) {
+	t.Helper()
+	if !errors.Is(err, sentinel) {
+		t.Fatalf("error is %v, want %v", err, sentinel)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Errorf("error %q does not name %q", err, p)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podresources
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const socket = DefaultSocket
+
+// fake is a kubelet: a real gRPC server with the public API. Its fields are set
+// before it starts.
+type fake struct {
+	v1.UnimplementedPodResourcesListerServer
+	pods  []*v1.PodResources
+	delay time.Duration
+	// getErr is what Get answers; nil lets it work.
+	getErr func(*v1.GetPodResourcesRequest) error
+	// listErr is what List answers; nil lets it work.
+	listErr func() error
+	// raw replaces the message of any answer.
+	raw []byte
+
+	gets, lists atomic.Int32
+	srv         *grpc.Server
+}
+
+func unimplemented(*v1.GetPodResourcesRequest) error {
+	return status.Error(codes.Unimplemented, "no Get")
+}
+
+func disabled(*v1.GetPodResourcesRequest) error {
+	return errors.New("PodResources API Get method disabled")
+}
+
+func (f *fake) Get(ctx context.Context, req *v1.GetPodResourcesRequest) (*v1.GetPodResourcesResponse, error) {
+	f.gets.Add(1)
+	if sleep(ctx, f.delay); f.getErr != nil {
+		if err := f.getErr(req); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range f.pods {
+		if p.GetName() == req.GetPodName() && p.GetNamespace() == req.GetPodNamespace() {
+			return &v1.GetPodResourcesResponse{PodResources: p}, nil
+		}
+	}
+	if f.raw != nil {
+		return &v1.GetPodResourcesResponse{}, nil
+	}
+	return nil, errors.New("pod " + req.GetPodName() + " in namespace " + req.GetPodNamespace() + " not found")
+}
+
+func (f *fake) List(ctx context.Context, _ *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
+	f.lists.Add(1)
+	if sleep(ctx, f.delay); f.listErr != nil {
+		if err := f.listErr(); err != nil {
+			return nil, err
+		}
+	}
+	return &v1.ListPodResourcesResponse{PodResources: f.pods}, nil
+}
+
+// serverCodec lets an interceptor answer with bytes of its own.
+type serverCodec struct{}
+
+func (serverCodec) Name() string { return "proto" }
+
+func (serverCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if b, ok := v.([]byte); ok {
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	}
+	return codec{}.Marshal(v)
+}
+
+func (serverCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	return proto.Unmarshal(data.Materialize(), v.(proto.Message))
+}
+
+// start serves on the socket below root, in place of any that was there.
+func (f *fake) start(t testing.TB, root hostfs.Root) {
+	t.Helper()
+	p := root.Path(socket)
+	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(p)
+	// The tree of a test may lie deeper than a socket's address is long.
+	dir, err := os.Open(filepath.Dir(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	l, err := net.Listen("unix", "/proc/self/fd/"+strconv.Itoa(int(dir.Fd()))+"/"+filepath.Base(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	opts := []grpc.ServerOption{grpc.ForceServerCodecV2(serverCodec{}), grpc.MaxSendMsgSize(1 << 30)}
+	if f.raw != nil {
+		opts = append(opts, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+			if _, err := h(ctx, req); err != nil {
+				return nil, err
+			}
+			return f.raw, nil
+		}))
+	}
+	f.srv = grpc.NewServer(opts...)
+	v1.RegisterPodResourcesListerServer(f.srv, f)
+	go f.srv.Serve(l)
+	t.Cleanup(f.srv.Stop)
+}
+
+func newRoot(t testing.TB) hostfs.Root {
+	t.Helper()
+	root, err := hostfs.New(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func newClient(t testing.TB, root hostfs.Root, opts Options) *Client {
+	t.Helper()
+	c, err := New(root, "", opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func pod(namespace, name string, containers ...*v1.ContainerResources) *v1.PodResources {
+	return &v1.PodResources{Namespace: namespace, Name: name, Containers: containers}
+}
+
+func container(name string, idsOf ...string) *v1.ContainerResources {
+	c := &v1.ContainerResources{Name: name}
+	for _, s := range idsOf {
+		resource, id, _ := strings.Cut(s, "=")
+		c.Devices = append(c.Devices, &v1.ContainerDevices{ResourceName: resource, DeviceIds: []string{id}})
+	}
+	return c
+}
+
+// settle waits until no more goroutines than before are running. What is left is
+// the error.
+func settle(t testing.TB, before int) {
+	t.Helper()
+	for range 100 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	buf := make([]byte, 1<<16)
+	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+}
+
+func descriptors(t testing.TB) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
