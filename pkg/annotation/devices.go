@@ -159,7 +159,11 @@ func parseCDI(annotations map[string]string, set *deviceSet) error {
 		position := 0
 		for text := range strings.SplitSeq(value, ",") {
 			position++
-			d, err := parseQualified(Request{Key: key, Item: text, Position: position})
+			r := Request{Key: key, Item: text, Position: position}
+			if strings.ContainsAny(text, asciiSpace) {
+				return r.fail("want vendor.com/class=name, without spaces before or behind")
+			}
+			d, err := parseQualified(r)
 			if err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ package annotation
 import (
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
 )
@@ -19,7 +20,8 @@ type Error struct {
 	// Position is the item's place in the list, from 1; 0 where the key or
 	// the value as a whole is wrong.
 	Position int
-	// Item is the item as found; empty where Position is 0.
+	// Item is the item as found; empty where Position is 0, and where there
+	// is no text to show.
 	Item string
 	// Rule is what the grammar wants.
 	Rule string
@@ -32,6 +34,9 @@ func (e *Error) Error() string {
 	}
 	if e.Position == 0 {
 		return fmt.Sprintf("parse annotation %s: %s", quote(e.Key), e.Rule)
+	}
+	if e.Item == "" {
+		return fmt.Sprintf("parse annotation %s: item %d: %s", quote(e.Key), e.Position, e.Rule)
 	}
 	return fmt.Sprintf("parse annotation %s: item %d, %s: %s", quote(e.Key), e.Position, quote(e.Item), e.Rule)
 }
@@ -48,6 +53,9 @@ const maxQuoted = 96
 func quote(s string) string {
 	cut := min(len(s), maxQuoted-2)
 	for {
+		for cut < len(s) && cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
 		q := strconv.QuoteToASCII(s[:cut])
 		if len(q) <= maxQuoted {
 			if cut < len(s) {

@@ -78,7 +78,7 @@ func checkKeys(annotations map[string]string) error {
 	}
 	rule := "not a key of Jackfield's"
 	if near := nearestKey(unknown); near != "" {
-		rule += "; did you mean " + quote(near) + "?"
+		rule += " (did you mean " + quote(near) + "?)"
 	}
 	rule += "; the keys are " + DevicesKey + " and " + NetworksKey +
 		", each alone or with /pod or /container.NAME behind it"
@@ -97,6 +97,9 @@ func known(key string) bool {
 // be, or "".
 func nearestKey(key string) string {
 	base, scope, scoped := strings.Cut(strings.ToLower(key), "/")
+	if base == Domain {
+		return nearest(scope+"."+Domain, DevicesKey, NetworksKey)
+	}
 	base = nearest(base, DevicesKey, NetworksKey)
 	if base == "" {
 		return ""

@@ -42,11 +42,12 @@ func checkValue(key, value string) (string, error) {
 	return strings.Trim(value, asciiSpace), nil
 }
 
-// split takes a checked value apart. A value that begins with a letter or a
-// digit, as all names do, is a comma list; any other is YAML, of which JSON is
-// a part. fields are the object fields of which an object item has one.
+// split takes a checked value apart. A value that begins with one of YAML's
+// own characters, as no name does, is YAML, of which JSON is a part; any other
+// is a comma list. fields are the object fields of which an object item has
+// one.
 func split(key, value string, fields ...string) ([]item, error) {
-	if c := value[0]; 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' {
+	if !strings.ContainsRune("[{-#\"'&*!%?|>", rune(value[0])) {
 		return splitCommas(key, value)
 	}
 	list, err := parseList(key, value)
@@ -75,8 +76,11 @@ func splitCommas(key, value string) ([]item, error) {
 	for text := range strings.SplitSeq(value, ",") {
 		text = strings.Trim(text, asciiSpace)
 		it := item{Request: Request{Key: key, Item: text, Position: len(items) + 1}}
-		if text == "" {
+		switch {
+		case text == "":
 			return nil, it.fail("an item is empty; take out the comma too many")
+		case strings.ContainsAny(text, asciiSpace):
+			return nil, it.fail("an item holds no space; put a comma between items, or write a list in brackets or with dashes")
 		}
 		items = append(items, it)
 	}
@@ -99,21 +103,20 @@ func parseList(key, value string) (*yaml.Node, error) {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document yaml.Node
-	if err := decoder.Decode(&document); err != nil {
-		return nil, &Error{Key: key, Rule: "not a comma list, nor a list in YAML or JSON: " + quote(err.Error())}
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return nil, &Error{Key: key, Rule: "the value holds no list, only a comment"}
+	} else if err != nil {
+		return nil, &Error{Key: key, Rule: quote(value) + " is no comma list, and as YAML or JSON: " + quote(strings.TrimPrefix(err.Error(), "yaml: "))}
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, &Error{Key: key, Rule: "more than one YAML document"}
 	}
-	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 {
-		return nil, &Error{Key: key, Rule: "not a list"}
-	}
 	list := document.Content[0]
 	switch {
 	case list.Kind == yaml.MappingNode:
-		return nil, &Error{Key: key, Rule: "an object where a list is wanted; write it in brackets, [{...}]"}
+		return nil, &Error{Key: key, Rule: quote(value) + " is an object, and a list is wanted; write [{...}]"}
 	case list.Kind != yaml.SequenceNode:
-		return nil, &Error{Key: key, Rule: "not a list"}
+		return nil, &Error{Key: key, Rule: quote(value) + " is not a list; write names with commas between them, without quotes, or a list in YAML or JSON"}
 	case list.Anchor != "" || list.Style&yaml.TaggedStyle != 0:
 		return nil, &Error{Key: key, Rule: "YAML anchors, aliases and tags are not taken"}
 	}
@@ -157,7 +160,7 @@ func nodeItem(key string, position int, node *yaml.Node, fields []string) (item,
 		case isField(name.Value, fields):
 			return item{}, it.fail("an object has one of " + orList(fields) + ", not both")
 		default:
-			return item{}, it.fail("unknown key " + quote(name.Value) + "; the keys are " + orList(fields) + `, and "optional"`)
+			return item{}, it.fail("unknown key " + quote(name.Value) + `; the keys are "` + strings.Join(fields, `", "`) + `" and "optional"`)
 		}
 	}
 	if it.field == "" {
