@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func FuzzParse(f *testing.F) {
+	for _, dir := range []string{"good", "bad", "status"} {
+		for _, data := range sources(f, dir) {
+			f.Add(data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		_, statusErr := ParseNetworkStatus(data, "f")
+		if statusErr != nil {
+			findings(t, statusErr)
+		}
+		syntax(t, data)
+		info, err := Parse(data, "f")
+		if err != nil {
+			findings(t, err)
+			return
+		}
+		if !json.Valid(data) {
+			t.Fatalf("accepted what is no JSON: %q", data)
+		}
+		out, err := Marshal(info)
+		if err != nil {
+			// Room between the words can push a source over the limit.
+			if strings.Contains(err.Error(), "want at most 65536 bytes") {
+				return
+			}
+			t.Fatalf("%q cannot be written: %v", data, err)
+		}
+		again, err := Parse(out, "f")
+		if err != nil {
+			t.Fatalf("%q written as %q: %v", data, out, err)
+		}
+		if diff := cmp.Diff(info, again, ignoreWarnings); diff != "" {
+			t.Fatalf("%q -before +after:\n%s", data, diff)
+		}
+	})
+}
+
+// syntax compares the scanner with encoding/json: what one refuses, the other
+// does, but for the rules encoding/json does not have.
+func syntax(t *testing.T, data []byte) {
+	if len(data) > MaxSize {
+		return
+	}
+	c := &collector{}
+	root := scan(string(data), "4", kindMap, c)
+	if len(c.errs) == 0 {
+		if !json.Valid(data) || root.kind != kindMap {
+			t.Fatalf("the scanner accepts %q", data)
+		}
+		return
+	}
+	if !json.Valid(data) || !utf8.Valid(data) {
+		return
+	}
+	for _, f := range c.errs {
+		switch {
+		case strings.HasPrefix(f.rule, "a JSON map"), strings.Contains(f.rule, "surrogates"),
+			f.rule == "each key once", strings.Contains(f.found, "nesting deeper"):
+		default:
+			t.Fatalf("the scanner refuses %q: %+v", data, f)
+		}
+	}
+}
+
+func FuzzMatchCNIFileName(f *testing.F) {
+	f.Add("admin", "srv", "e061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276", "net1")
+	f.Add("a-b", "c.d", "ab_cd-ef", "net_1-ab_2")
+	f.Add("a-ab_x", "b", "ab", "x")
+	f.Add("a", "b", "-", "_")
+	f.Add("a/b", "c/d", "_", "net1")
+	f.Fuzz(func(t *testing.T, namespace, nad, sandboxID, ifName string) {
+		network, i, ok := MatchCNIFileName(namespace, sandboxID) // any name, any ID
+		if ok && network+"-"+sandboxID+"_"+i != namespace {
+			t.Fatalf("%q taken apart as %q, %q", namespace, network, i)
+		}
+		name, err := CNIFileName(namespace, nad, sandboxID, ifName)
+		if err != nil {
+			return
+		}
+		if CheckFileName(name) != nil {
+			t.Fatalf("unsafe name %q", name)
+		}
+		network, i, ok = MatchCNIFileName(name, sandboxID)
+		if want := strings.ReplaceAll(namespace+"-"+nad, "/", "-"); !ok || network != want || i != ifName {
+			t.Fatalf("%q taken apart as %q, %q, %v", name, network, i, ok)
+		}
+		found := false
+		for _, tail := range tails(name) {
+			found = found || tail == sandboxID[strings.LastIndexByte(sandboxID, '-')+1:]
+		}
+		if !found {
+			t.Fatalf("%q is not among the keys %q of %q", sandboxID, tails(name), name)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// sources are the test files of a directory below testdata.
+func sources(t testing.TB, dir string) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", dir, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("testdata/%s has no files: %v", dir, err)
+	}
+	all := map[string][]byte{}
+	for _, f := range files {
+		if filepath.Ext(f) == ".golden" {
+			continue
+		}
+		data, err := os.ReadFile(f)
+		must(t, err)
+		all[f] = data
+	}
+	return all
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	file += ".golden"
+	if *update {
+		must(t, os.WriteFile(file, []byte(got), 0o644))
+		return
+	}
+	want, err := os.ReadFile(file)
+	must(t, err)
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; -update accepts it):\n%s", file, diff)
+	}
+}
+
+// lines are the findings one a line, as a person sees them.
+func lines(ds Diagnostics) string {
+	var b strings.Builder
+	for i := range ds {
+		b.WriteString(ds[i].Error() + "\n")
+	}
+	return b.String()
+}
+
+func TestGoldenGood(t *testing.T) {
+	for file, data := range sources(t, "good") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			info, err := Parse(data, filepath.Base(file))
+			if err != nil {
+				t.Fatalf("refused: %v", err)
+			}
+			out, err := Marshal(info)
+			must(t, err)
+			golden(t, file, lines(info.Warnings)+string(out))
+
+			again, err := Parse(out, filepath.Base(file))
+			must(t, err)
+			info.Warnings, again.Warnings = nil, nil // they are elsewhere now
+			if diff := cmp.Diff(info, again); diff != "" {
+				t.Errorf("written and read again (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestGoldenBad(t *testing.T) {
+	for file, data := range sources(t, "bad") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			info, err := Parse(data, filepath.Base(file))
+			if err == nil {
+				t.Fatalf("accepted as %+v", info)
+			}
+			golden(t, file, lines(findings(t, err)))
+		})
+	}
+}
+
+// findings are the diagnostics in err, which must be sorted, complete and of one
+// line each.
+func findings(t testing.TB, err error) Diagnostics {
+	t.Helper()
+	var ds Diagnostics
+	if !errors.As(err, &ds) || len(ds) == 0 {
+		t.Fatalf("%T %v is no Diagnostics", err, err)
+	}
+	var one *Diagnostic
+	if !errdefs.IsInvalidArgument(err) || !errors.As(err, &one) {
+		t.Errorf("%v is no invalid argument, or no *Diagnostic", err)
+	}
+	for i, d := range ds {
+		if strings.ContainsFunc(d.Error(), unsafeRune) {
+			t.Errorf("a control character in %q", d.Error())
+		}
+		if len([]rune(d.Error())) > 1000 {
+			t.Errorf("a message of %d characters", len([]rune(d.Error())))
+		}
+		if d.Rule == "" {
+			t.Errorf("a finding without a rule: %+v", d)
+		}
+		if i > 0 && d.Line > 0 && (d.Line < ds[i-1].Line || d.Line == ds[i-1].Line && d.Column < ds[i-1].Column) {
+			t.Errorf("findings are not sorted: %v behind %v", &ds[i], &ds[i-1])
+		}
+	}
+	return ds
+}
+
+func TestGoldenNetworkStatus(t *testing.T) {
+	for file, data := range sources(t, "status") {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			list, err := ParseNetworkStatus(data, filepath.Base(file))
+			if err == nil {
+				t.Fatalf("accepted as %+v", list)
+			}
+			golden(t, file, lines(findings(t, err)))
+		})
+	}
+}
