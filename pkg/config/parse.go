@@ -232,7 +232,7 @@ func (d *decoder) rules(into *[]Rule) reader {
 				member{"for", d.section(
 					member{"namespaces", d.texts(&r.For.Namespaces, notEmpty)},
 					member{"podLabels", d.labels(&r.For.PodLabels)},
-					member{"runtimeClasses", d.texts(&r.For.RuntimeClasses, notEmpty)},
+					member{"runtimeClasses", d.texts(&r.For.RuntimeClasses, anyText)},
 				)},
 				member{"allow", d.section(
 					member{"cdi", d.texts(&r.Allow.CDI, notEmpty)},

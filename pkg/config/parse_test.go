@@ -4,8 +4,6 @@ package config
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,9 +12,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/sys/unix"
-
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func diff(want, got *Config) string {
@@ -281,109 +276,6 @@ func TestParseHostile(t *testing.T) {
 				t.Logf("%v", took)
 			}
 		})
-	}
-}
-
-func TestLoad(t *testing.T) {
-	dir := t.TempDir()
-	host, err := hostfs.New(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(name, content string, mode os.FileMode) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("good.yaml", "stateDir: /run/x\n", 0o644)
-	write("open.yaml", "stateDir: /run/x\n", 0o646)
-	write("large.yaml", strings.Repeat("#", MaxSize+1), 0o600)
-	if err := unix.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "dir.yaml"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	// A ConfigMap's files are symlinks.
-	if err := os.Symlink("good.yaml", filepath.Join(dir, "link.yaml")); err != nil {
-		t.Fatal(err)
-	}
-
-	for _, name := range []string{"/good.yaml", "/link.yaml"} {
-		c, err := Load(host, name)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		} else if c.StateDir != "/run/x" || c.File() != name {
-			t.Errorf("%s: got %q from %q", name, c.StateDir, c.File())
-		}
-	}
-	for name, want := range map[string]error{
-		"/none.yaml":  errdefs.ErrNotFound,
-		"/open.yaml":  errdefs.ErrPermissionDenied,
-		"/large.yaml": errdefs.ErrInvalidArgument,
-		"/fifo.yaml":  errdefs.ErrInvalidArgument,
-		"/dir.yaml":   errdefs.ErrInvalidArgument,
-	} {
-		c, err := Load(host, name)
-		if c != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: got %v, %v; want %v", name, c, err, want)
-		}
-	}
-}
-
-func TestDialect(t *testing.T) {
-	c, err := Parse([]byte(`
-dialects:
-  - {match: {resource: "example.com/vhost-*"}, use: virtio-device-plugin}
-  - {match: {network: "a/*", resource: "*"}, use: 6wind}
-  - {match: {network: "*/kv"}, use: kubevirt, creator: host}
-  - {match: {network: "*/own"}, creator: application}
-`), "c.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct {
-		network, resource, word string
-		use                     string
-		creator, path           Side
-	}{
-		{"x/y", "", "client", Specification, SideHost, SideHost},
-		{"x/y", "", "server", Specification, SideApplication, SideHost},
-		{"x/y", "", "slave", Specification, SideHost, SideHost},
-		{"x/y", "", "master", Specification, SideApplication, SideHost},
-		{"x/y", "", "Client", Specification, "", SideHost},
-		{"a/y", "example.com/vhost-1", "client", "virtio-device-plugin", SideApplication, SideHost},
-		{"a/y", "example.com/vhost-1", "server", "virtio-device-plugin", SideHost, SideHost},
-		{"a/y", "other.com/x", "server", "6wind", SideApplication, SideContainer},
-		{"b/kv", "", "client", "kubevirt", SideHost, SideHost},
-		{"b/own", "", "client", Specification, SideApplication, SideHost},
-	} {
-		d := c.Dialect(tc.network, tc.resource)
-		if d.Use != tc.use || d.CreatedBy(tc.word) != tc.creator || d.PathSide() != tc.path {
-			t.Errorf("%s %s %s: %s, created by %q, path of %q", tc.network, tc.resource, tc.word, d.Use, d.CreatedBy(tc.word), d.PathSide())
-		}
-	}
-	if got := (Dialect{}).CreatedBy("client"); got != SideHost {
-		t.Errorf("the zero Dialect: %q", got)
-	}
-}
-
-func TestMatch(t *testing.T) {
-	for _, tc := range []struct {
-		pattern, s string
-		want       bool
-	}{
-		{"a", "a", true}, {"a", "ab", false}, {"*", "", true}, {"*", "a/b", true},
-		{"a*b", "ab", true}, {"a*b", "aXb", true}, {"a*b", "aXbc", false}, {"ab*ba", "aba", false},
-		{"*ab*ab", "abab", true}, {"*ab*ab", "ab", false}, {"a**b", "ab", true},
-	} {
-		if got := match(tc.pattern, tc.s); got != tc.want {
-			t.Errorf("match(%q, %q) = %v", tc.pattern, tc.s, got)
-		}
 	}
 }
 

@@ -27,8 +27,8 @@ type Subjects struct {
 	Namespaces []string
 	// PodLabels are from label key to a pattern of its value.
 	PodLabels map[string]string
-	// RuntimeClasses are patterns of the runtime handler's name, which is
-	// empty for the runtime's default handler.
+	// RuntimeClasses are patterns of the runtime handler's name. The empty
+	// pattern is for the runtime's default handler.
 	RuntimeClasses []string
 }
 
@@ -111,7 +111,7 @@ func compileRule(r Rule) (rule, *RuleError) {
 		into     *[]Glob
 	}{
 		{"for.namespaces", r.For.Namespaces, CompileName, &c.namespaces},
-		{"for.runtimeClasses", r.For.RuntimeClasses, CompileName, &c.handlers},
+		{"for.runtimeClasses", r.For.RuntimeClasses, compileValue, &c.handlers},
 		{"allow.cdi", r.Allow.CDI, compileCDI, &c.allow[kindCDI]},
 		{"allow.sockets", r.Allow.Sockets, CompilePath, &c.allow[kindSocket]},
 		{"allow.devices", r.Allow.Devices, CompilePath, &c.allow[kindDevice]},
@@ -126,12 +126,9 @@ func compileRule(r Rule) (rule, *RuleError) {
 		}
 	}
 	for key, pattern := range r.For.PodLabels {
-		g := Glob{}
-		if pattern != "" { // an empty value is a value of its own
-			var err error
-			if g, err = CompileName(pattern); err != nil {
-				return fail("for.podLabels."+key, err.Error())
-			}
+		g, err := compileValue(pattern)
+		if err != nil {
+			return fail("for.podLabels."+key, err.Error())
 		}
 		c.labels = append(c.labels, label{key, g})
 	}
@@ -147,6 +144,15 @@ func compileCDI(pattern string) (Glob, error) {
 		if vendor, class, slash := strings.Cut(kind, "/"); !ok || !slash || vendor == "" || class == "" || name == "" {
 			return Glob{}, fmt.Errorf("%s: want vendor.com/class=name, with * for any characters", quote(pattern))
 		}
+	}
+	return CompileName(pattern)
+}
+
+// compileValue compiles a pattern of what may well be empty: a label's value,
+// or the default runtime handler.
+func compileValue(pattern string) (Glob, error) {
+	if pattern == "" {
+		return Glob{}, nil
 	}
 	return CompileName(pattern)
 }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	host, err := hostfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, content string, mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("good.yaml", "stateDir: /run/x\n", 0o644)
+	write("open.yaml", "stateDir: /run/x\n", 0o646)
+	write("group.yaml", "stateDir: /run/x\n", 0o664)
+	foreign := os.Geteuid() == 0 // only root can give a file to another group
+	if foreign {
+		write("foreign.yaml", "stateDir: /run/x\n", 0o664)
+		if err := os.Chown(filepath.Join(dir, "foreign.yaml"), -1, 12345); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		t.Log("not root: the file that another group can write is left out")
+	}
+	write("large.yaml", strings.Repeat("#", MaxSize+1), 0o600)
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "dir.yaml"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// A ConfigMap's files are symlinks.
+	if err := os.Symlink("good.yaml", filepath.Join(dir, "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, name := range []string{"/good.yaml", "/link.yaml", "/group.yaml"} {
+		c, err := Load(host, name)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if c.StateDir != "/run/x" || c.File() != name {
+			t.Errorf("%s: got %q from %q", name, c.StateDir, c.File())
+		}
+	}
+	refused := map[string]error{
+		"/none.yaml":  errdefs.ErrNotFound,
+		"/open.yaml":  errdefs.ErrPermissionDenied,
+		"/large.yaml": errdefs.ErrInvalidArgument,
+		"/fifo.yaml":  errdefs.ErrInvalidArgument,
+		"/dir.yaml":   errdefs.ErrInvalidArgument,
+	}
+	if foreign {
+		refused["/foreign.yaml"] = errdefs.ErrPermissionDenied
+	}
+	for name, want := range refused {
+		c, err := Load(host, name)
+		if c != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got %v, %v; want %v", name, c, err, want)
+		}
+	}
+}
