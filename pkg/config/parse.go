@@ -195,6 +195,9 @@ func (d *decoder) aliases(into map[string]string) reader {
 
 func (d *decoder) dialects(into *[]Dialect) reader {
 	return func(field string, node *yaml.Node) {
+		if none(node) {
+			return
+		}
 		d.list(field, node, func(at string, element *yaml.Node) {
 			var one Dialect
 			before := len(d.faults)
@@ -224,6 +227,9 @@ func (d *decoder) dialects(into *[]Dialect) reader {
 
 func (d *decoder) rules(into *[]Rule) reader {
 	return func(field string, node *yaml.Node) {
+		if none(node) {
+			return
+		}
 		d.list(field, node, func(at string, element *yaml.Node) {
 			var r Rule
 			before := len(d.faults)
@@ -251,6 +257,12 @@ func (d *decoder) rules(into *[]Rule) reader {
 			*into = append(*into, r)
 		})
 	}
+}
+
+// none reports an empty list. No rules and no dialects cannot be
+// misunderstood, and templates write them.
+func none(node *yaml.Node) bool {
+	return node.Kind == yaml.SequenceNode && len(node.Content) == 0
 }
 
 func (d *decoder) labels(into *map[string]string) reader {

@@ -106,7 +106,7 @@ func TestParseFull(t *testing.T) {
 }
 
 func TestParseEmptyIsDefault(t *testing.T) {
-	for _, content := range []string{"", "\n", "# nothing yet\n", "---\n", "{}", "null\n"} {
+	for _, content := range []string{"", "\n", "# nothing yet\n", "---\n", "{}", "null\n", "dialects: []\npolicy: {rules: []}\n"} {
 		got, err := Parse([]byte(content), "c.yaml")
 		if err != nil {
 			t.Errorf("%q: %v", content, err)
