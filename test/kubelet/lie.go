@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+// Lie is an answer that no kubelet gives.
+type Lie int
+
+// The lies. Each but Honest is told to every question, about the pod asked for
+// where the question names one, and about the pod given to [Server.SetLie] otherwise.
+const (
+	Honest             Lie = iota
+	Nothing                // an empty message
+	OtherPod               // Get: the devices of pod "victim/victim"
+	NilEntries             // a pod of which a container is empty
+	DuplicateContainer     // one container twice, with different devices
+	InvalidID              // a device ID with a newline
+	DuplicatePod           // List: the pod twice, with different devices
+	TooManyDevices         // 100,000 device IDs in one container
+	TooLarge               // 17 MiB
+	Garbage                // bytes that are no protobuf
+	EmptyPods              // 16 MiB of empty pods
+)
+
+// Lies is all of them.
+func Lies() []Lie {
+	var all []Lie
+	for l := Nothing; l <= EmptyPods; l++ {
+		all = append(all, l)
+	}
+	return all
+}
+
+func (l Lie) String() string {
+	names := []string{"Honest", "Nothing", "OtherPod", "NilEntries", "DuplicateContainer", "InvalidID", "DuplicatePod",
+		"TooManyDevices", "TooLarge", "Garbage", "EmptyPods"}
+	if l < 0 || int(l) >= len(names) {
+		return fmt.Sprintf("Lie(%d)", int(l))
+	}
+	return names[l]
+}
+
+// tell gives the message, or the bytes, of the lie.
+func (l Lie) tell(req any, pod [2]string) (any, error) {
+	get, isGet := req.(*v1.GetPodResourcesRequest)
+	if isGet {
+		pod = [2]string{get.GetPodNamespace(), get.GetPodName()}
+	}
+	p := &v1.PodResources{Namespace: pod[0], Name: pod[1]}
+	pods := []*v1.PodResources{p}
+	container := func(name string, ids ...string) *v1.ContainerResources {
+		return &v1.ContainerResources{Name: name, Devices: []*v1.ContainerDevices{{ResourceName: "example.com/lie", DeviceIds: ids}}}
+	}
+	p.Containers = []*v1.ContainerResources{container("lie", "1")}
+	switch l {
+	case Nothing:
+		return []byte{}, nil
+	case OtherPod:
+		p.Namespace, p.Name = "victim", "victim"
+	case NilEntries:
+		p.Containers = append(p.Containers, nil)
+	case DuplicateContainer:
+		p.Containers = append(p.Containers, container("lie", "2"))
+	case InvalidID:
+		p.Containers = []*v1.ContainerResources{container("lie", "1\n2")}
+	case DuplicatePod:
+		pods = append(pods, &v1.PodResources{Namespace: p.Namespace, Name: p.Name,
+			Containers: []*v1.ContainerResources{container("lie", "2")}})
+		if isGet { // Get has room for one: the message names two, as bytes can
+			a, err := codec{}.Marshal(&v1.ListPodResourcesResponse{PodResources: pods})
+			return a.Materialize(), err
+		}
+	case TooManyDevices:
+		p.Containers = []*v1.ContainerResources{container("lie", strings.Split(strings.Repeat("x,", 100_000)+"x", ",")...)}
+	case TooLarge:
+		return make([]byte, 17<<20), nil
+	case Garbage:
+		return []byte("\xff\xfe\xfdgarbage"), nil
+	case EmptyPods:
+		return bytes.Repeat([]byte{0x0a, 0x00}, 8<<20-16), nil
+	}
+	if isGet {
+		return &v1.GetPodResourcesResponse{PodResources: p}, nil
+	}
+	return &v1.ListPodResourcesResponse{PodResources: pods}, nil
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubelet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/podresources"
+	"github.com/jackfield/jackfield/test/kubelet"
+)
+
+// budget is what the tests allow a question; the server's delay is far longer.
+const budget = 300 * time.Millisecond
+
+func start(t *testing.T) (*kubelet.Server, *podresources.Client) {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := kubelet.StartUnder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	s.SetPods(
+		kubelet.Pod("other", "pod", kubelet.Container("c", kubelet.Device("example.com/vf", "9"))),
+		kubelet.Pod("ns", "pod",
+			kubelet.Container("a", kubelet.Device("example.com/vf", "2", "1")),
+			kubelet.Container("b", kubelet.Claim("ns", "claim", "example.com", "dev0", "example.com/net=dev0"))))
+	root, err := hostfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := podresources.New(root, "", podresources.Options{Timeout: budget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return s, c
+}
+
+// asker asks about the pod as one that was made anew each time.
+func asker(t *testing.T, c *podresources.Client) func() (podresources.Allocation, error) {
+	n := 0
+	return func() (podresources.Allocation, error) {
+		t.Helper()
+		n++
+		began := time.Now()
+		a, err := c.Pod(t.Context(), podresources.PodKey{Namespace: "ns", Name: "pod", UID: fmt.Sprint(n)})
+		if d := time.Since(began); d > budget+500*time.Millisecond {
+			t.Errorf("took %v, more than the budget of %v", d, budget)
+		}
+		return a, err
+	}
+}
+
+func check(t *testing.T, a podresources.Allocation, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	got := fmt.Sprint(a.Containers)
+	if want := "[{a [{example.com/vf [1 2]}] []} {b [] [{ns claim example.com node dev0  [example.com/net=dev0]}]}]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestGenerations(t *testing.T) {
+	s, c := start(t)
+	ask := asker(t, c)
+	for _, g := range []struct {
+		kubelet.Generation
+		want kubelet.Calls // of two questions
+	}{
+		{kubelet.WithGet, kubelet.Calls{Get: 2}},
+		{kubelet.GetDisabled, kubelet.Calls{Get: 1, List: 2}},
+		{kubelet.WithoutGet, kubelet.Calls{Get: 1, List: 2}},
+	} {
+		s.SetGeneration(g.Generation)
+		if err := s.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		before := s.Calls()
+		for range 2 {
+			a, err := ask()
+			check(t, a, err)
+		}
+		after := s.Calls()
+		if got := (kubelet.Calls{Get: after.Get - before.Get, List: after.List - before.List}); got != g.want {
+			t.Errorf("generation %d: %+v, want %+v", g.Generation, got, g.want)
+		}
+	}
+}
+
+// A kubelet that is absent, slow, refuses or lies costs no more than the budget,
+// and is right again as soon as it works.
+func TestTroubles(t *testing.T) {
+	s, c := start(t)
+	ask := asker(t, c)
+	works := func() { a, err := ask(); check(t, a, err) }
+	works()
+
+	s.Stop()
+	if _, err := ask(); !errors.Is(err, errdefs.ErrUnavailable) {
+		t.Errorf("absent: %v", err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err == nil {
+		t.Error("started twice")
+	}
+	works()
+
+	s.SetDelay(10 * time.Second)
+	if _, err := ask(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("slow: %v", err)
+	}
+	s.SetDelay(0)
+	works()
+
+	s.SetError(status.Error(codes.PermissionDenied, "no"))
+	if _, err := ask(); !errors.Is(err, errdefs.ErrPermissionDenied) {
+		t.Errorf("refusing: %v", err)
+	}
+	s.SetError(nil)
+	works()
+
+	for _, g := range []kubelet.Generation{kubelet.WithGet, kubelet.WithoutGet} {
+		s.SetGeneration(g)
+		if err := s.Restart(); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range kubelet.Lies() {
+			s.SetLie(l, "ns", "pod")
+			_, err := ask()
+			var e *podresources.Error
+			if !errors.As(err, &e) || e.Socket != kubelet.SocketPath {
+				t.Errorf("generation %d, %v: %v", g, l, err)
+			}
+		}
+		s.SetLie(kubelet.Honest, "", "")
+		works()
+	}
+}
