@@ -108,7 +108,7 @@ func (r Root) OpenBeneath(dir, rel string, flags int) (*os.File, error) {
 	name := filepath.Join(dir, rel)
 	fd, err := OpenatBeneath(d, rel, flags)
 	if err != nil {
-		return nil, &os.PathError{Op: "open beneath " + dir, Path: name, Err: err}
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }

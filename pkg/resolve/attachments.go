@@ -63,7 +63,8 @@ func listAttachments(found []attachment.Attachment) string {
 
 // attachment delivers one attachment. key is the annotation that asks for it,
 // or "" where it was found without being asked for: then it is left alone
-// unless some rule lets its network bring this pod sockets or devices.
+// unless some rule grants it. A rule that lets its network bring this pod sockets
+// or devices at all makes what is wrong with its device-info an error.
 func (p *planner) attachment(a *attachment.Attachment, key string, optional bool) {
 	item := Item{Request: requestOf(a), From: key, File: a.File}
 	if key == "" {
@@ -86,10 +87,18 @@ func (p *planner) attachment(a *attachment.Attachment, key string, optional bool
 		} else {
 			err = p.deliverDevice(a, origin, item)
 		}
-		if err != nil && !isRefusal(err) {
-			return fmt.Errorf("%s: %w", item.Request, err)
+		switch {
+		case err == nil:
+			return nil
+		case isRefusal(err) && key == "" && item.Rule == "":
+			// No rule grants any of it, so nobody put Jackfield in charge of it, and
+			// nothing of it is in the set.
+			item.Outcome, item.Reason = LeftAlone, err.Error()
+			return nil
+		case isRefusal(err):
+			return err
 		}
-		return err
+		return fmt.Errorf("%s: %w", item.Request, err)
 	})
 }
 

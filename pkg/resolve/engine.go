@@ -4,6 +4,7 @@ package resolve
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
@@ -90,5 +91,10 @@ func policyOf(cfg *config.Config, source string, opts Options) (*policy.Policy, 
 			Allow: policy.Allow{CDI: r.Allow.CDI, Sockets: r.Allow.Sockets, Devices: r.Allow.Devices, Networks: r.Allow.Networks},
 		}
 	}
-	return policy.New(source, policy.Mode(cfg.Policy.Mode), rules)
+	p, err := policy.New(source, policy.Mode(cfg.Policy.Mode), rules)
+	var fault *policy.RuleError
+	if errors.As(err, &fault) {
+		return nil, fmt.Errorf("%s: %w", cfg.Position(fault.Field), err)
+	}
+	return p, err
 }

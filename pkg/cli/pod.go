@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/containerd/errdefs"
+	"sigs.k8s.io/yaml"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// maxManifest bounds a pod manifest, in bytes: what the API server takes, and
+// more.
+const maxManifest = 4 << 20
+
+// pod is what a Pod manifest (core/v1) says that matters here.
+type pod struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name         string            `json:"name"`
+		Namespace    string            `json:"namespace"`
+		UID          string            `json:"uid"`
+		GenerateName string            `json:"generateName"`
+		Labels       map[string]string `json:"labels"`
+		Annotations  map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		RuntimeClassName string          `json:"runtimeClassName"`
+		SecurityContext  securityContext `json:"securityContext"`
+		InitContainers   []container     `json:"initContainers"`
+		Containers       []container     `json:"containers"`
+	} `json:"spec"`
+}
+
+type container struct {
+	Name string `json:"name"`
+	Env  []struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"env"`
+	VolumeMounts []struct {
+		Name      string `json:"name"`
+		MountPath string `json:"mountPath"`
+	} `json:"volumeMounts"`
+	SecurityContext securityContext `json:"securityContext"`
+}
+
+type securityContext struct {
+	RunAsUser  *uint32 `json:"runAsUser"`
+	RunAsGroup *uint32 `json:"runAsGroup"`
+}
+
+// readPod reads a manifest from a file, or from standard input for "-".
+func readPod(file string, stdin io.Reader) (*pod, error) {
+	r := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r = f
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
+	if err != nil {
+		return nil, fmt.Errorf("read pod manifest %q: %w", file, err)
+	}
+	if len(data) > maxManifest {
+		return nil, fmt.Errorf("read pod manifest %q: more than %d bytes: %w", file, maxManifest, errdefs.ErrInvalidArgument)
+	}
+	p := &pod{}
+	if err := yaml.Unmarshal(data, p); err != nil {
+		return nil, fmt.Errorf("read pod manifest %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
+	}
+	if p.Kind != "Pod" {
+		return nil, fmt.Errorf("read pod manifest %q: kind: found %q, want Pod: %w", file, p.Kind, errdefs.ErrInvalidArgument)
+	}
+	if len(p.Spec.Containers) == 0 {
+		return nil, fmt.Errorf("read pod manifest %q: spec.containers: want at least one: %w", file, errdefs.ErrInvalidArgument)
+	}
+	if p.Metadata.Namespace == "" {
+		p.Metadata.Namespace = "default"
+	}
+	if p.Metadata.Name == "" {
+		p.Metadata.Name = p.Metadata.GenerateName
+	}
+	return p, nil
+}
+
+// requests are the pod's containers as an adapter would see them: init
+// containers first, each as far as its manifest tells.
+func (p *pod) requests(sandboxID string) []*resolve.Request {
+	var out []*resolve.Request
+	for _, c := range append(append([]container(nil), p.Spec.InitContainers...), p.Spec.Containers...) {
+		r := &resolve.Request{
+			SandboxID: sandboxID, ContainerID: "CONTAINER-ID", Namespace: p.Metadata.Namespace, Pod: p.Metadata.Name, PodUID: p.Metadata.UID,
+			Container: c.Name, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
+			User: user(c.SecurityContext, p.Spec.SecurityContext),
+		}
+		for _, e := range c.Env {
+			r.Have.Env = append(r.Have.Env, e.Name+"="+e.Value)
+		}
+		for _, m := range c.VolumeMounts {
+			r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.MountPath, Source: "volume " + m.Name})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// user is the user that the manifest gives, the container's before the pod's;
+// nil when the image decides.
+func user(own, pods securityContext) *resolve.User {
+	if own.RunAsUser == nil {
+		own.RunAsUser = pods.RunAsUser
+	}
+	if own.RunAsGroup == nil {
+		own.RunAsGroup = pods.RunAsGroup
+	}
+	if own.RunAsUser == nil {
+		return nil
+	}
+	u := &resolve.User{UID: *own.RunAsUser}
+	if own.RunAsGroup != nil {
+		u.GID = *own.RunAsGroup
+	}
+	return u
+}
