@@ -17,7 +17,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
 build: ## static binaries in bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
+	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 
 test: lint unit e2e ## every test; in CI also the fuzz targets, for a short time
 	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory fuzz; fi

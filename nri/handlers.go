@@ -36,7 +36,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 			return 0, err
 		}
 	}
-	nriVersion := p.runtimeNRIVersion()
+	nriVersion := p.runtimeNRIVersion(runtime, version)
 	p.can.Store(&capabilities{nriapply.CapabilitiesOf(nriVersion)})
 	p.configured()
 	log.WithField("nri", nriVersion).Info("registered with the runtime")

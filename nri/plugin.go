@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -208,22 +209,40 @@ func (p *Plugin) configured() {
 	}
 }
 
-func (p *Plugin) runtimeNRIVersion() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stub == nil {
-		return ""
-	}
-	return p.stub.RuntimeNRIVersion()
-}
-
+// requestTimeout is the time the runtime gives for a request. Runtimes before
+// NRI 0.7 do not say; theirs is the default.
 func (p *Plugin) requestTimeout() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.stub == nil {
-		return stub.DefaultRequestTimeout
+	if p.stub != nil && p.stub.RequestTimeout() > 0 {
+		return p.stub.RequestTimeout()
 	}
-	return p.stub.RequestTimeout()
+	return stub.DefaultRequestTimeout
+}
+
+// runtimeNRIVersion is the runtime's NRI version. Runtimes before NRI 0.12 do not
+// tell theirs: it is known from the runtime's own version, of which
+// distributions change the end ("1.7.24~ds1", "2.1.9+unknown"). An unknown one is
+// "", which has no capabilities.
+func (p *Plugin) runtimeNRIVersion(runtime, version string) string {
+	p.mu.Lock()
+	told := ""
+	if p.stub != nil {
+		told = p.stub.RuntimeNRIVersion()
+	}
+	p.mu.Unlock()
+	if told != "" && told != api.UnknownVersion && told != api.DevelVersion && told != "unknown" {
+		return told
+	}
+	release := strings.TrimPrefix(version, "v")
+	if end := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); end >= 0 {
+		release = release[:end]
+	}
+	inferred, err := api.InferVersionFromRuntime(runtime, "v"+release)
+	if err != nil {
+		return ""
+	}
+	return inferred
 }
 
 func (p *Plugin) logCounters() {
