@@ -4,6 +4,7 @@ package deviceinfo
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -151,6 +152,9 @@ func (k *checker) memif(n *node, path *keyPath) *Memif {
 
 // enum is the value of a required key that has one of a few values.
 func (o object) enum(key, section string, values ...string) string {
+	if n := o.get(key); n != nil && n.kind == kindString && slices.Contains(values, n.text) {
+		return n.text
+	}
 	quoted := make([]string, len(values))
 	for i, v := range values {
 		quoted[i] = fmt.Sprintf("%q", v)
@@ -158,11 +162,6 @@ func (o object) enum(key, section string, values ...string) string {
 	last := len(quoted) - 1
 	rule := strings.Join(quoted[:last], ", ") + " or " + quoted[last]
 	return o.text(key, true, section, rule, func(s string) (string, bool) {
-		for _, v := range values {
-			if s == v {
-				return "", true
-			}
-		}
 		for i, v := range values {
 			if strings.EqualFold(strings.ReplaceAll(strings.TrimSpace(s), "_", "-"), v) {
 				return "write " + quoted[i], false
@@ -176,14 +175,12 @@ func (o object) enum(key, section string, values ...string) string {
 func (o object) bdf(key string, required bool, section string) string {
 	rule := "a PCI address dddd:BB:DD.f"
 	if n := o.get(key); n != nil && n.kind == kindString {
+		if s, ok := canonicalPCIAddress(n.text); ok {
+			return s
+		}
 		if better, ok := guessPCIAddress(n.text); ok {
 			rule += " such as " + better
 		}
 	}
-	s := o.text(key, required, section, rule, func(s string) (string, bool) {
-		_, ok := canonicalPCIAddress(s)
-		return explainPCIAddress(s), ok
-	})
-	s, _ = canonicalPCIAddress(s)
-	return s
+	return o.text(key, required, section, rule, func(s string) (string, bool) { return explainPCIAddress(s), false })
 }

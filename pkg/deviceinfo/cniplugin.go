@@ -52,7 +52,7 @@ func (f CNIFile) Update(change func(current *Info) (*Info, error)) error {
 	}
 	defer d.Close()
 	fd := int(d.Fd())
-	return locked(fd, dir, func() error {
+	return locked(fd, dir, lockWait, func() error {
 		current, err := ParseOptions{}.readInfo(fd, f.name, file)
 		if err != nil && !errdefs.IsNotFound(err) {
 			return err

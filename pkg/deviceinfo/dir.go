@@ -33,13 +33,18 @@ func cleanDir(dir, def string) (string, error) {
 // one is errdefs.ErrNotFound, and nothing else is.
 func openDir(host hostfs.Root, dir string) (*os.File, error) {
 	f, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if errors.Is(err, unix.ENOTDIR) {
-		return nil, fmt.Errorf("open device-info directory %q: it, or what leads to it, is not a directory: %w", dir, errdefs.ErrInvalidArgument)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("open device-info directory %q: %w", dir, err)
+		return nil, dirError("open", dir, err)
 	}
 	return f, nil
+}
+
+// dirError tells a directory that is missing from what is none.
+func dirError(verb, dir string, err error) error {
+	if errors.Is(err, unix.ENOTDIR) {
+		return fmt.Errorf("%s device-info directory %q: it, or what leads to it, is not a directory: %w", verb, dir, errdefs.ErrInvalidArgument)
+	}
+	return fmt.Errorf("%s device-info directory %q: %w", verb, dir, err)
 }
 
 // scanDir calls visit with every name in the open directory f, in no order. It

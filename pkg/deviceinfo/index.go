@@ -149,7 +149,7 @@ func (ix *Index) update() error {
 		return nil
 	case err != nil:
 		ix.forget()
-		return fmt.Errorf("look at device-info directory %q: %w", ix.dir, err)
+		return dirError("look at", ix.dir, err)
 	case ix.open != nil && st.Dev == ix.dev && st.Ino == ix.ino && ix.watch.active && ix.drain():
 		return nil
 	}
@@ -183,7 +183,7 @@ func (ix *Index) reload() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(dirfd, &st); err != nil {
 		f.Close()
-		return fmt.Errorf("look at device-info directory %q: %w", ix.dir, err)
+		return dirError("look at", ix.dir, err)
 	}
 	ix.open, ix.dirfd, ix.dev, ix.ino = f, dirfd, st.Dev, st.Ino
 	if ix.watch.add(dirfd) != nil {

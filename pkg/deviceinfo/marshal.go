@@ -65,7 +65,7 @@ func (i *Info) Validate() error {
 }
 
 // MarshalJSON is [Marshal] without white space.
-func (i *Info) MarshalJSON() ([]byte, error) { return ParseOptions{}.compact(i) }
+func (i Info) MarshalJSON() ([]byte, error) { return ParseOptions{}.compact(&i) }
 
 // UnmarshalJSON is [Parse].
 func (i *Info) UnmarshalJSON(data []byte) error {

@@ -69,7 +69,7 @@ func (d CNIDir) write(dir, name, file string, data []byte) error {
 		return err
 	}
 	defer f.Close()
-	return locked(int(f.Fd()), dir, func() error { return writeAt(int(f.Fd()), name, file, data) })
+	return locked(int(f.Fd()), dir, lockWait, func() error { return writeAt(int(f.Fd()), name, file, data) })
 }
 
 // Collect reads a file after the CNI plugins ran (§6.1.1); errdefs.ErrNotFound

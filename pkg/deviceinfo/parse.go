@@ -126,7 +126,6 @@ func (o object) get(key string) *node {
 // says what is wrong with it. "" is returned for a missing or wrong value.
 func (o object) text(key string, required bool, section, rule string, check func(string) (hint string, ok bool)) string {
 	n := o.get(key)
-	path := o.path.child(key)
 	if n == nil {
 		if required {
 			o.missing(key, o.node.start, section, rule)
@@ -134,7 +133,7 @@ func (o object) text(key string, required bool, section, rule string, check func
 		return ""
 	}
 	if n.kind != kindString {
-		o.wrongType(n, path, rule, section)
+		o.wrongType(n, o.path.child(key), rule, section)
 		return ""
 	}
 	hint, ok := check(n.text)
@@ -142,7 +141,7 @@ func (o object) text(key string, required bool, section, rule string, check func
 		if n.text == "" && !required {
 			hint = "omit the key where it does not apply"
 		}
-		o.add(finding{off: n.start, key: path.String(), found: o.source(n.start, n.end), rule: rule, section: section, hint: hint})
+		o.add(finding{off: n.start, key: o.path.child(key).String(), found: o.source(n.start, n.end), rule: rule, section: section, hint: hint})
 		return ""
 	}
 	return n.text

@@ -54,10 +54,11 @@ type member struct {
 type keyPath struct {
 	parent *keyPath
 	key    string
-	index  int // of a list item, when key is ""
+	named  bool
+	index  int // of a list item, which has no name
 }
 
-func (p *keyPath) child(key string) *keyPath { return &keyPath{parent: p, key: excerpt(key)} }
+func (p *keyPath) child(key string) *keyPath { return &keyPath{parent: p, key: key, named: true} }
 func (p *keyPath) item(i int) *keyPath       { return &keyPath{parent: p, index: i} }
 
 // maxParts keeps the path of a hostile nesting readable.
@@ -76,13 +77,13 @@ func (p *keyPath) String() string {
 		case i == maxParts:
 			b.WriteString(".…")
 			return b.String()
-		case p.key == "":
+		case !p.named:
 			fmt.Fprintf(&b, "[%d]", p.index)
 		default:
 			if i > 0 {
 				b.WriteByte('.')
 			}
-			b.WriteString(p.key)
+			b.WriteString(excerpt(p.key))
 		}
 	}
 	return b.String()

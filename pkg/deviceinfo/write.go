@@ -182,15 +182,18 @@ const lockWait = 5 * time.Second
 // locked runs fn while no other writer changes the directory by way of this
 // package. The lock lies on a file of its own that only its owner can open:
 // whoever may open a file may also lock it, and block everybody else.
-func locked(dirfd int, dir string, fn func() error) error {
+//
+// wait is how long another writer is waited for; behind it the error is
+// errdefs.ErrUnavailable.
+func locked(dirfd int, dir string, wait time.Duration, fn func() error) error {
 	file := path.Join(dir, lockName)
 	fd, err := unix.Openat(dirfd, lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fileError("lock", file, err)
 	}
 	defer unix.Close(fd)
-	deadline := time.Now().Add(lockWait)
-	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+	deadline := time.Now().Add(wait)
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return fn()
@@ -199,8 +202,8 @@ func locked(dirfd int, dir string, fn func() error) error {
 			return fileError("lock", file, err)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("lock device-info file %q: another writer holds the lock for more than %v: %w", file, lockWait, errdefs.ErrUnavailable)
+			return fmt.Errorf("lock device-info file %q: another writer holds the lock for more than %v: %w", file, wait, errdefs.ErrUnavailable)
 		}
-		time.Sleep(wait)
+		time.Sleep(pause)
 	}
 }

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// emptyNode is a host root in which nothing is, not even /var.
+func emptyNode(t testing.TB) hostfs.Root {
+	t.Helper()
+	root, err := hostfs.New(t.TempDir())
+	must(t, err)
+	return root
+}
+
+func pciInfo() *Info {
+	return &Info{Type: TypePCI, Version: Version, PCI: &PCI{PCIAddress: "0000:01:02.2"}}
+}
+
+// withUmask runs f under a umask that would spoil the modes.
+func withUmask(mask int, f func()) {
+	old := unix.Umask(mask)
+	defer unix.Umask(old)
+	f()
+}
+
+func mode(t testing.TB, p string) os.FileMode {
+	t.Helper()
+	st, err := os.Lstat(p)
+	must(t, err)
+	return st.Mode()
+}
+
+// names are what is in a directory, hidden files too.
+func names(t testing.TB, dir string) []string {
+	t.Helper()
+	es, err := os.ReadDir(dir)
+	must(t, err)
+	var s []string
+	for _, e := range es {
+		s = append(s, e.Name())
+	}
+	return s
+}
+
+func TestSymlinksAtTheTargetAreNotFollowed(t *testing.T) {
+	root := emptyNode(t)
+	dp, cni := DevicePluginDir{Root: root}, CNIDir{Root: root}
+	_, err := dp.Save("r", "1", pciInfo())
+	must(t, err)
+	must(t, os.MkdirAll(root.Path(DefaultCNIDir), 0o755))
+	victim := filepath.Join(root.Dir(), "victim")
+	must(t, os.WriteFile(victim, []byte("untouched"), 0o600))
+	plant := func(p string) {
+		must(t, os.RemoveAll(root.Path(p)))
+		must(t, os.Symlink("/victim", root.Path(p)))
+	}
+	dpFile, err := dp.Path("r", "1")
+	must(t, err)
+	plant(dpFile)
+	if _, err := dp.Load("r", "1"); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("a symlink was read: %v", err)
+	}
+	_, err = dp.Save("r", "1", pciInfo())
+	must(t, err)
+	cniFile, err := cni.Path("f")
+	must(t, err)
+	plant(cniFile)
+	_, _, err = cni.CopyFrom(dp, "r", "1", "f")
+	must(t, err)
+	plant(cniFile)
+	f, err := cni.File(cniFile)
+	must(t, err)
+	if err := f.Update(func(i *Info) (*Info, error) { return pciInfo(), nil }); err == nil {
+		t.Error("a symlink was read for an update")
+	}
+	must(t, f.Write(pciInfo()))
+	plant(cniFile)
+	must(t, f.Remove())
+	for _, p := range []string{dpFile} {
+		if m := mode(t, root.Path(p)); m != 0o644 {
+			t.Errorf("%s has mode %v, want a regular file in place of the symlink", p, m)
+		}
+	}
+	if b, err := os.ReadFile(victim); err != nil || string(b) != "untouched" || mode(t, victim) != 0o600 {
+		t.Errorf("the symlink's target: %q, %v", b, err)
+	}
+	// A directory in the way is an error, and leaves nothing behind.
+	must(t, os.Mkdir(root.Path(cniFile), 0o755))
+	if err := f.Write(pciInfo()); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("a directory in the way: %v", err)
+	}
+	if err := f.Remove(); !errdefs.IsFailedPrecondition(err) {
+		t.Errorf("a directory in the way: %v", err)
+	}
+	if got := names(t, root.Path(DefaultCNIDir)); !slices.Equal(got, []string{lockName, "f"}) {
+		t.Errorf("left: %v", got)
+	}
+}
+
+func TestConcurrentWritersLoseNothing(t *testing.T) {
+	root, dir := testNode(t)
+	cni := CNIDir{Root: root}
+	f, err := cni.File(DefaultCNIDir + "/f")
+	must(t, err)
+	must(t, f.Write(pciInfo()))
+	stop := make(chan struct{})
+	var readers, writers sync.WaitGroup
+	readers.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := f.Read(); err != nil {
+				t.Errorf("a reader saw %v", err)
+				return
+			}
+		}
+	})
+	const n, each = 4, 15
+	for w := range n {
+		writers.Go(func() {
+			for i := range each {
+				if err := f.Update(func(info *Info) (*Info, error) {
+					if info.Extra == nil {
+						info.Extra = map[string]json.RawMessage{}
+					}
+					info.Extra[fmt.Sprintf("%d-%d", w, i)] = json.RawMessage("1")
+					return info, nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(stop)
+	readers.Wait()
+	got, err := f.Read()
+	must(t, err)
+	if len(got.Extra) != n*each {
+		t.Errorf("%d of %d updates are there", len(got.Extra), n*each)
+	}
+	if got := names(t, dir); !slices.Equal(got, []string{lockName, "f"}) {
+		t.Errorf("left: %v", got)
+	}
+	if m := mode(t, filepath.Join(dir, lockName)); m != 0o600 {
+		t.Errorf("the lock has mode %v: others could hold it", m)
+	}
+}
+
+func TestAWriterThatHangsDoesNotHangOthers(t *testing.T) {
+	root, dir := testNode(t)
+	f, err := openDir(root, DefaultCNIDir)
+	must(t, err)
+	defer f.Close()
+	fd := int(f.Fd())
+	err = locked(fd, dir, time.Second, func() error {
+		return locked(fd, dir, 30*time.Millisecond, func() error { t.Error("two writers at once"); return nil })
+	})
+	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), lockName) {
+		t.Errorf("got %v, want unavailable with the name of the lock", err)
+	}
+	ran := false
+	if err := locked(fd, dir, 0, func() error { ran = true; return nil }); err != nil || !ran {
+		t.Errorf("a free lock: %v", err)
+	}
+}
+
+func TestTemporaryFilesAreNobodys(t *testing.T) {
+	root, dir := testNode(t)
+	ix := testIndex(t, root, IndexOptions{})
+	tmp := tmpPrefix + "n-" + testID + "_net1" + tmpSuffix
+	for _, name := range []string{tmp, lockName, tmpPrefix + "X-" + testID + "_a"} {
+		put(t, dir, name, "{")
+	}
+	has(t, ix, testID)
+	if es, err := ReadSandbox(root, "", testID); err != nil || es != nil {
+		t.Errorf("ReadSandbox = %+v, %v", es, err)
+	}
+	cni := CNIDir{Root: root}
+	if es, err := cni.List(); err != nil || len(es) != 0 {
+		t.Errorf("List = %+v, %v", es, err)
+	}
+	must(t, RemoveTemporary(root, "", time.Hour))
+	old := time.Now().Add(-2 * time.Hour)
+	must(t, os.Chtimes(filepath.Join(dir, tmp), old, old))
+	must(t, os.Chtimes(filepath.Join(dir, lockName), old, old))
+	must(t, RemoveTemporary(root, "", time.Hour))
+	must(t, RemoveTemporary(root, "/none", time.Hour))
+	if got := names(t, dir); slices.Contains(got, tmp) || len(got) != 2 {
+		t.Errorf("left: %v", got)
+	}
+}
