@@ -30,8 +30,8 @@ func (s Severity) String() string {
 // Diagnostic is one finding in a spec file.
 type Diagnostic struct {
 	Severity Severity
-	// Line and Column count from 1, Column in bytes; 0 when the finding has no place
-	// in the text (a file that cannot be read).
+	// Line and Column count from 1, Column in characters; 0 when they are not known
+	// (a file that cannot be read).
 	Line, Column int
 	// Field is the path of the field, such as
 	// "devices[2].containerEdits.mounts[0].containerPath"; "" for the whole file.
@@ -48,8 +48,11 @@ func (d Diagnostic) String() string {
 	if d.Severity == SeverityWarning {
 		b.WriteString("warning: ")
 	}
-	if d.Line > 0 {
+	switch {
+	case d.Line > 0 && d.Column > 0:
 		fmt.Fprintf(&b, "line %d, column %d: ", d.Line, d.Column)
+	case d.Line > 0:
+		fmt.Fprintf(&b, "line %d: ", d.Line)
 	}
 	if d.Field != "" {
 		b.WriteString(d.Field)

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdiregistry
+
+import (
+	"encoding/binary"
+	"maps"
+	"os"
+	"slices"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+)
+
+// A validated spec file is kept as one string, its "blob": about a third of
+// the text's size and a single object for the garbage collector. Strings that
+// occur again refer to their first place. A lookup decodes the spec-level edits
+// and one device, and so hands out values that nobody shares; the strings in
+// them are slices of the blob, which is safe because neither can change.
+//
+//	version  one byte, an index of knownVersions
+//	kind     string
+//	notes    annotations of the file
+//	edits    spec-level edits
+//	device*  name, annotations, edits
+//	offset*  four bytes a device: where it begins
+
+// Tags of the edits; tagEnd closes them.
+const (
+	tagEnd = iota
+	tagEnv
+	tagDeviceNodes
+	tagNetDevices
+	tagHooks
+	tagMounts
+	tagIntelRdt
+	tagGIDs
+)
+
+// Presence bits of a device node's optional fields.
+const (
+	nodeHostPath = 1 << iota
+	nodeType
+	nodeMajor
+	nodeMinor
+	nodeFileMode
+	nodePermissions
+	nodeUID
+	nodeGID
+)
+
+// Presence bits of intelRdt.
+const (
+	rdtMonitoring = 1 << iota
+	rdtSchemata
+)
+
+// blobWriter encodes. It is reused from file to file.
+type blobWriter struct {
+	b []byte
+	// seen maps a few bits of a string's hash to where it was last written, plus one.
+	seen    [256]uint32
+	offsets []uint32
+}
+
+func (w *blobWriter) reset() {
+	w.b = w.b[:0]
+	w.offsets = w.offsets[:0]
+	clear(w.seen[:])
+}
+
+func (w *blobWriter) byte(c byte)   { w.b = append(w.b, c) }
+func (w *blobWriter) uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
+
+// str writes s, or a reference to where s is already.
+func (w *blobWriter) str(s string) {
+	if len(s) < 3 {
+		w.uint(uint64(len(s)) << 1)
+		w.b = append(w.b, s...)
+		return
+	}
+	h := uint32(len(s))
+	for _, c := range [...]byte{s[0], s[len(s)/2], s[len(s)-2], s[len(s)-1]} {
+		h = (h ^ uint32(c)) * 0x01000193
+	}
+	slot := &w.seen[(h^h>>15)&255]
+	if *slot != 0 {
+		at := int(*slot - 1)
+		n, k := binary.Uvarint(w.b[at:])
+		if n>>1 == uint64(len(s)) && string(w.b[at+k:at+k+len(s)]) == s {
+			w.uint(uint64(at)<<1 | 1)
+			return
+		}
+	}
+	*slot = uint32(len(w.b)) + 1
+	w.uint(uint64(len(s)) << 1)
+	w.b = append(w.b, s...)
+}
+
+func (w *blobWriter) strs(list []string) {
+	w.uint(uint64(len(list)))
+	for _, s := range list {
+		w.str(s)
+	}
+}
+
+// device begins the next device.
+func (w *blobWriter) device(name string) {
+	w.offsets = append(w.offsets, uint32(len(w.b)))
+	w.str(name)
+}
+
+// finish is the blob.
+func (w *blobWriter) finish() string {
+	for _, o := range w.offsets {
+		w.b = binary.LittleEndian.AppendUint32(w.b, o)
+	}
+	return string(w.b)
+}
+
+// blobReader decodes what blobWriter wrote.
+type blobReader struct {
+	s string
+	i int
+}
+
+func (r *blobReader) byte() byte {
+	c := r.s[r.i]
+	r.i++
+	return c
+}
+
+func (r *blobReader) uint() uint64 {
+	var v uint64
+	for shift := 0; ; shift += 7 {
+		c := r.byte()
+		v |= uint64(c&0x7f) << shift
+		if c < 0x80 {
+			return v
+		}
+	}
+}
+
+func (r *blobReader) str() string {
+	v := r.uint()
+	if v&1 != 0 {
+		back := blobReader{s: r.s, i: int(v >> 1)}
+		return back.str()
+	}
+	n := int(v >> 1)
+	s := r.s[r.i : r.i+n]
+	r.i += n
+	return s
+}
+
+func (r *blobReader) strs() []string {
+	n := int(r.uint())
+	if n == 0 {
+		return nil
+	}
+	list := make([]string, n)
+	for i := range list {
+		list[i] = r.str()
+	}
+	return list
+}
+
+func (r *blobReader) notes() map[string]string {
+	n := int(r.uint())
+	if n == 0 {
+		return nil
+	}
+	m := make(map[string]string, n)
+	for range n {
+		k := r.str()
+		m[k] = r.str()
+	}
+	return m
+}
+
+func (r *blobReader) edits() *specs.ContainerEdits {
+	e := &specs.ContainerEdits{}
+	for {
+		switch r.byte() {
+		case tagEnd:
+			return e
+		case tagEnv:
+			e.Env = r.strs()
+		case tagDeviceNodes:
+			e.DeviceNodes = r.deviceNodes()
+		case tagNetDevices:
+			devs := make([]specs.LinuxNetDevice, r.uint())
+			e.NetDevices = make([]*specs.LinuxNetDevice, len(devs))
+			for i := range devs {
+				devs[i] = specs.LinuxNetDevice{HostInterfaceName: r.str(), Name: r.str()}
+				e.NetDevices[i] = &devs[i]
+			}
+		case tagHooks:
+			e.Hooks = r.hooks()
+		case tagMounts:
+			mounts := make([]specs.Mount, r.uint())
+			e.Mounts = make([]*specs.Mount, len(mounts))
+			for i := range mounts {
+				mounts[i] = specs.Mount{HostPath: r.str(), ContainerPath: r.str(), Type: r.str(), Options: r.strs()}
+				e.Mounts[i] = &mounts[i]
+			}
+		case tagIntelRdt:
+			flags := r.byte()
+			rdt := &specs.IntelRdt{ClosID: r.str(), L3CacheSchema: r.str(), MemBwSchema: r.str()}
+			rdt.EnableMonitoring = flags&rdtMonitoring != 0
+			if flags&rdtSchemata != 0 {
+				rdt.Schemata = append([]string{}, r.strs()...)
+			}
+			e.IntelRdt = rdt
+		case tagGIDs:
+			e.AdditionalGIDs = make([]uint32, r.uint())
+			for i := range e.AdditionalGIDs {
+				e.AdditionalGIDs[i] = uint32(r.uint())
+			}
+		}
+	}
+}
+
+func (r *blobReader) deviceNodes() []*specs.DeviceNode {
+	nodes := make([]specs.DeviceNode, r.uint())
+	list := make([]*specs.DeviceNode, len(nodes))
+	for i := range nodes {
+		n := &nodes[i]
+		list[i] = n
+		flags := r.byte()
+		n.Path = r.str()
+		if flags&nodeHostPath != 0 {
+			n.HostPath = r.str()
+		}
+		if flags&nodeType != 0 {
+			n.Type = r.str()
+		}
+		if flags&nodeMajor != 0 {
+			n.Major = int64(r.uint())
+		}
+		if flags&nodeMinor != 0 {
+			n.Minor = int64(r.uint())
+		}
+		if flags&nodeFileMode != 0 {
+			m := os.FileMode(r.uint())
+			n.FileMode = &m
+		}
+		if flags&nodePermissions != 0 {
+			n.Permissions = r.str()
+		}
+		if flags&nodeUID != 0 {
+			id := uint32(r.uint())
+			n.UID = &id
+		}
+		if flags&nodeGID != 0 {
+			id := uint32(r.uint())
+			n.GID = &id
+		}
+	}
+	return list
+}
+
+func (r *blobReader) hooks() []*specs.Hook {
+	hooks := make([]specs.Hook, r.uint())
+	list := make([]*specs.Hook, len(hooks))
+	for i := range hooks {
+		h := &hooks[i]
+		list[i] = h
+		h.HookName = r.str()
+		h.Path = r.str()
+		h.Args = r.strs()
+		h.Env = r.strs()
+		if t := r.uint(); t != 0 {
+			seconds := int(t)
+			h.Timeout = &seconds
+		}
+	}
+	return list
+}
+
+// blob is a finished blob with the number of its devices.
+type blob struct {
+	s string
+	n int
+}
+
+func (b blob) version() string { return knownVersions[b.s[0]] }
+
+func (b blob) kind() string {
+	r := blobReader{s: b.s, i: 1}
+	return r.str()
+}
+
+// at is a reader placed on device i.
+func (b blob) at(i int) blobReader {
+	t := b.s[len(b.s)-4*(b.n-i):]
+	off := uint32(t[0]) | uint32(t[1])<<8 | uint32(t[2])<<16 | uint32(t[3])<<24
+	return blobReader{s: b.s, i: int(off)}
+}
+
+func (b blob) deviceName(i int) string {
+	r := b.at(i)
+	return r.str()
+}
+
+// fill decodes device i and what belongs to the file.
+func (b blob) fill(i int, d *Device) {
+	r := blobReader{s: b.s, i: 1}
+	d.CDIVersion = b.version()
+	d.Kind = r.str()
+	d.SpecAnnotations = r.notes()
+	d.SpecEdits = r.edits()
+	r = b.at(i)
+	d.Name = d.Kind + "=" + r.str()
+	d.Index = i
+	d.Annotations = r.notes()
+	d.Edits = r.edits()
+}
+
+// spec decodes the whole file.
+func (b blob) spec() *specs.Spec {
+	r := blobReader{s: b.s, i: 1}
+	s := &specs.Spec{Version: b.version(), Kind: r.str(), Annotations: r.notes()}
+	s.ContainerEdits = *r.edits()
+	s.Devices = make([]specs.Device, b.n)
+	for i := range s.Devices {
+		s.Devices[i] = specs.Device{Name: r.str(), Annotations: r.notes(), ContainerEdits: *r.edits()}
+	}
+	return s
+}
+
+// sortedNotes writes annotations in the order of their keys.
+func (w *blobWriter) sortedNotes(m map[string]string) {
+	w.uint(uint64(len(m)))
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		w.str(k)
+		w.str(m[k])
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdiregistry
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// nodeKind is the type of a value in a document.
+type nodeKind uint8
+
+const (
+	kindNull nodeKind = iota
+	kindBool
+	kindNumber
+	kindString
+	kindArray
+	kindObject
+)
+
+// node is one value of a document. Children are a list through next.
+type node struct {
+	key   string // in the object that holds it
+	text  string // of a scalar: its value when a string, its literal otherwise
+	yaml  *yaml.Node
+	pos   uint32 // offset in JSON, line in YAML
+	col   uint32 // in YAML
+	first int32  // child; -1 without
+	next  int32  // sibling; -1 for the last
+	count int32  // of children
+	kind  nodeKind
+}
+
+// document is a parsed text, JSON or YAML, before any meaning is looked at: one
+// array of nodes, reused from file to file, in which the first is the root. It
+// is what both syntaxes are checked through, by one set of rules.
+type document struct {
+	nodes []node
+	text  string
+	yaml  bool
+}
+
+const (
+	// maxDepth bounds the nesting; CDI itself needs 6.
+	maxDepth = 32
+	none     = int32(-1)
+)
+
+func (d *document) reset(text string, isYAML bool) {
+	clear(d.nodes)
+	d.nodes = d.nodes[:0]
+	d.text, d.yaml = text, isYAML
+}
+
+// add appends a node and gives its index.
+func (d *document) add(n node) int32 {
+	n.first, n.next = none, none
+	d.nodes = append(d.nodes, n)
+	return int32(len(d.nodes) - 1)
+}
+
+// link makes child the last child of parent; last is the one before, or none.
+func (d *document) link(parent, last, child int32) {
+	if last == none {
+		d.nodes[parent].first = child
+	} else {
+		d.nodes[last].next = child
+	}
+	d.nodes[parent].count++
+}
+
+// place is the line and column, from 1, of a node.
+func (d *document) place(n *node) (line, col int) {
+	if d.yaml {
+		return int(n.pos), int(n.col)
+	}
+	return position(d.text, int(n.pos))
+}
+
+// position is the line and column, from 1 and in characters, of an offset.
+func position(text string, offset int) (line, col int) {
+	before := text[:min(offset, len(text))]
+	line = strings.Count(before, "\n") + 1
+	return line, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+}
+
+// syntaxError is where and why a text is not JSON, or not YAML.
+type syntaxError struct {
+	line, col int
+	found     string
+	rule      string
+}
+
+func (e *syntaxError) diagnostic() Diagnostic {
+	return Diagnostic{Line: e.line, Column: e.col, Found: e.found, Rule: e.rule}
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdiregistry
+
+import (
+	"errors"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// specDir is one directory of the registry, fixed for its life.
+type specDir struct {
+	path string
+	prio int
+}
+
+// check is what a snapshot must do about an entry that the kernel's announcements
+// do not cover.
+type check uint8
+
+const (
+	// checkNone: events of the directory tell all changes.
+	checkNone check = iota
+	// checkStat: the file can change from elsewhere, through a symlink's target or
+	// another hard link, so that its identity is compared at each snapshot.
+	checkStat
+	// checkReload: the file could not be read, or not to the end, for a reason that
+	// may pass.
+	checkReload
+)
+
+// entry is one spec file as it was read. It never changes.
+type entry struct {
+	dir   *specDir
+	name  string // in the directory
+	blob  blob
+	kind  string     // as far as known when err is set
+	names []string   // of devices; only when err is set
+	err   *SpecError // why the file is refused
+	id    identity
+	seq   uint64 // of the batch that loaded it
+	check check
+	// racy tells that the file was changed so shortly before it was read that a later
+	// change may carry the same time stamp.
+	racy bool
+}
+
+func (e *entry) key() string  { return e.name }
+func (e *entry) path() string { return path.Join(e.dir.path, e.name) }
+
+// devices is how many devices the entry declares.
+func (e *entry) devices() int {
+	if e.err != nil {
+		return len(e.names)
+	}
+	return e.blob.n
+}
+
+func (e *entry) deviceName(i int) string {
+	if e.err != nil {
+		return e.names[i]
+	}
+	return e.blob.deviceName(i)
+}
+
+// identity tells one state of a file from another without reading it.
+type identity struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime int64 // ns since the epoch
+	mode, uid    uint32
+	errno        unix.Errno // why the file could not be looked at
+}
+
+func identityOf(st *unix.Stat_t) identity {
+	return identity{
+		dev: uint64(st.Dev), ino: st.Ino, size: st.Size,
+		mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(),
+		mode: st.Mode, uid: st.Uid,
+	}
+}
+
+// racyAt tells whether a file of this identity, read at now, may be changed again
+// under the same time stamps. The kernel's clock for them advances every 1 to 10
+// ms, and some file systems keep whole seconds only.
+func (id identity) racyAt(now time.Time) bool {
+	window := 20 * time.Millisecond
+	if id.mtime%1e9 == 0 && id.ctime%1e9 == 0 {
+		window = 2 * time.Second
+	}
+	return max(id.mtime, id.ctime) > now.UnixNano()-int64(window)
+}
+
+// dirIdentity tells one state of a directory's own inode, or of its absence, from
+// another. The time stamps are left out: what happens in the directory is
+// announced.
+type dirIdentity struct {
+	dev, ino       uint64
+	mode, uid, gid uint32
+	errno          unix.Errno
+}
+
+func dirIdentityOf(st *unix.Stat_t) dirIdentity {
+	return dirIdentity{dev: uint64(st.Dev), ino: st.Ino, mode: st.Mode, uid: st.Uid, gid: st.Gid}
+}
+
+// errnoOf is the errno in an error; EIO when there is none.
+func errnoOf(err error) unix.Errno {
+	if err == nil {
+		return 0
+	}
+	var no unix.Errno
+	if errors.As(err, &no) {
+		return no
+	}
+	return unix.EIO
+}
