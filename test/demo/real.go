@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+// onContainerd is the demonstration on a containerd of its own. It runs in namespaces of
+// its own, with which everything made here goes.
+func onContainerd(ctx context.Context, w io.Writer) (err error) {
+	kit, err := node.KitFromEnv()
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	n, err := node.Start(ctx, kit, node.Options{Generation: node.V2})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		err = errors.Join(err, n.RemoveAllPods(ctx), n.Close(ctx))
+	}()
+	plugin, err := n.StartPlugin(ctx, node.PluginOptions{Config: configYAML})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plugin.Stop(5*time.Second)) }()
+	fmt.Fprintf(w, "A private containerd %s, unmodified, with the plugin jackfield-nri; both up in %d ms.\n",
+		kit.Versions[node.V2], time.Since(started).Milliseconds())
+
+	if err := write(cdiFile, fmt.Sprintf(cdiJSON, `"hostPath": "/run/acme/nic0"`)); err != nil {
+		return err
+	}
+	if err := mknod("/run/acme/nic0"); err != nil {
+		return err
+	}
+	for path, kind := range map[string]vswitch.Kind{vhostSocket: vswitch.VhostUser, memifSocket: vswitch.Memif} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		s, err := vswitch.Listen(kind, path, vswitch.Greeting("the vswitch's "+string(kind)+" port"))
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+	}
+	scene(w)
+
+	started = time.Now()
+	pod, err := n.RunPod(ctx, node.PodOptions{Name: podName, Namespace: namespace, Annotations: annotations()})
+	if err != nil {
+		return err
+	}
+	// What Multus and the CNI plugins write while the sandbox is made.
+	err = errors.Join(write(devinfoFile("vhost-net", pod.ID, "net1"), vhostInfo), write(devinfoFile("memif-net", pod.ID, "net2"), memifInfo))
+	if err != nil {
+		return err
+	}
+	ctr, err := pod.Create(ctx, node.ContainerOptions{})
+	if err != nil {
+		return err
+	}
+	if err := ctr.Start(ctx); err != nil {
+		return err
+	}
+	heading(w, "inside its container, %d ms later", time.Since(started).Milliseconds())
+	for _, cmd := range []struct{ line, want string }{
+		{"ls -l /dev/acme0", "1,   5"},
+		{"head -c 4 /dev/acme0 | xxd -p", "00000000"},
+		{"env | grep -E '^(ACME|JACKFIELD)' | sort", "JACKFIELD_NET2_SOCKET="},
+		{"cat $JACKFIELD_DEVICES_FILE", `"interface": "net2"`},
+		{"sockclient connect $JACKFIELD_NET1_SOCKET", vswitch.Greeting("the vswitch's vhost-user port")},
+		{"sockclient connect /var/run/vsw/port2/memif.sock", vswitch.Greeting("the vswitch's memif port")},
+	} {
+		stdout, stderr, code, err := ctr.Exec(ctx, "sh", "-c", cmd.line)
+		if err != nil {
+			return err
+		}
+		indent(w, "$ "+cmd.line+"\n"+stdout+stderr)
+		if code != 0 || !strings.Contains(stdout, cmd.want) {
+			return fmt.Errorf("%q in the container: exit status %d, want %q in its output", cmd.line, code, cmd.want)
+		}
+	}
+	return refused(ctx, w, n)
+}
+
+// refused shows what a pod without a rule reads.
+func refused(ctx context.Context, w io.Writer, n *node.Node) error {
+	heading(w, "the same device, asked for in a namespace without a rule")
+	pod, err := n.RunPod(ctx, node.PodOptions{Name: "stranger", Namespace: "web", Annotations: map[string]string{"devices.jackfield.dev": deviceRequest}})
+	if err != nil {
+		return err
+	}
+	_, err = pod.Create(ctx, node.ContainerOptions{})
+	if err == nil {
+		return errors.New("the container was created, and should have been refused")
+	}
+	_, message, _ := strings.Cut(err.Error(), "jackfield: ")
+	indent(w, message)
+	if message == "" {
+		return fmt.Errorf("the container was refused by something else: %w", err)
+	}
+	return nil
+}
+
+func write(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}
+
+// mknod makes the device that stands for a NIC: 1:5, the zero device, so that
+// reading it shows that the container's device cgroup lets it.
+func mknod(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil {
+		return fmt.Errorf("make device %q: %w", path, err)
+	}
+	return nil
+}
