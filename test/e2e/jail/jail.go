@@ -37,6 +37,13 @@ func Inside() bool {
 	return stage == stageInside
 }
 
+// Outside reports whether this process is none of a jail's: where it is false and
+// Inside too, the process is on its way to Run, which takes it over.
+func Outside() bool {
+	stage, _ := stage()
+	return stage == ""
+}
+
 // CgroupParent returns the cgroup, "/jackfield-…", below which everything made
 // inside belongs; "" outside.
 func CgroupParent() string {

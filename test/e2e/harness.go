@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/test/e2e/node"
+	nritest "github.com/jackfield/jackfield/test/nri"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+// H is a node in the hands of one test. Its methods fail the test where those of
+// the Node inside, which stay in reach as h.Node, return an error.
+type H struct {
+	*node.Node
+	t testing.TB
+}
+
+// Each runs f as a subtest for each generation, on the nodes that all tests of
+// the package share.
+func Each(t *testing.T, f func(t *testing.T, h *H)) {
+	t.Helper()
+	Require(t)
+	for _, g := range node.Generations() {
+		t.Run(string(g), func(t *testing.T) { f(t, Shared(t, g)) })
+	}
+}
+
+// EachFresh is Each on nodes of the test's own: for tests that restart or
+// configure containerd.
+func EachFresh(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {
+	t.Helper()
+	Require(t)
+	for _, g := range node.Generations() {
+		t.Run(string(g), func(t *testing.T) {
+			o := o
+			o.Generation = g
+			f(t, Fresh(t, o))
+		})
+	}
+}
+
+// Shared returns the package's node of a generation.
+func Shared(t testing.TB, g node.Generation) *H {
+	t.Helper()
+	Require(t)
+	n, err := sharedNode(t.Context(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &H{Node: n, t: t}
+	h.logOnFailure()
+	return h
+}
+
+// Fresh returns a node of the test's own, which ends with it. It starts in a
+// quarter of a second.
+func Fresh(t testing.TB, o node.Options) *H {
+	t.Helper()
+	Require(t)
+	kit, err := node.KitFromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := node.Start(t.Context(), kit, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &H{Node: n, t: t}
+	t.Cleanup(func() {
+		if err := n.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Errorf("close %s: %v", n.Generation(), err)
+		}
+	})
+	h.logOnFailure()
+	return h
+}
+
+// Kit returns where the programs are, for tests that need no node.
+func Kit(t testing.TB) *node.Kit {
+	t.Helper()
+	Require(t)
+	kit, err := node.KitFromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kit
+}
+
+func (h *H) logOnFailure() {
+	from := len(h.Log())
+	h.t.Cleanup(func() {
+		if h.t.Failed() {
+			h.t.Logf("%s logged:\n%s", h.Generation(), node.Tail(h.Log()[from:], 60))
+		}
+	})
+}
+
+// RestartContainerd restarts containerd in the orderly way; pods and plugins that
+// connected from outside run on. Only for Fresh nodes.
+func (h *H) RestartContainerd() {
+	h.t.Helper()
+	if err := h.Node.Restart(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// KillContainerd is RestartContainerd by SIGKILL.
+func (h *H) KillContainerd() {
+	h.t.Helper()
+	if err := h.Node.Kill(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Plugin is Jackfield's NRI plugin while a test runs.
+type Plugin struct {
+	*node.Plugin
+	h *H
+}
+
+// StartPlugin runs jackfield-nri of this checkout against the node, until the
+// test ends, and returns when containerd has it.
+func (h *H) StartPlugin(o node.PluginOptions) *Plugin {
+	h.t.Helper()
+	p, err := h.Node.StartPlugin(h.t.Context(), o)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		_ = p.Stop(5 * time.Second)
+		if h.t.Failed() {
+			h.t.Logf("plugin %s logged:\n%s", p.Name, node.Tail(p.Log(), 60))
+		}
+	})
+	return &Plugin{Plugin: p, h: h}
+}
+
+// Restart starts the plugin again, after Stop or Kill.
+func (p *Plugin) Restart() {
+	p.h.t.Helper()
+	if err := p.Start(p.h.t.Context()); err != nil {
+		p.h.t.Fatal(err)
+	}
+}
+
+// WaitLog waits until the plugin has logged one of the texts, from the byte
+// offset from of its log on.
+func (p *Plugin) WaitLog(from int, texts ...string) {
+	p.h.t.Helper()
+	ctx, cancel := context.WithTimeout(p.h.t.Context(), 10*time.Second)
+	defer cancel()
+	if err := p.Plugin.WaitLog(ctx, from, texts...); err != nil {
+		p.h.t.Fatal(err)
+	}
+}
+
+// WaitPlugin waits until a plugin, "10-jackfield" for example, has registered
+// since containerd was started last.
+func (h *H) WaitPlugin(name string) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 15*time.Second)
+	defer cancel()
+	if err := h.Node.WaitPlugin(ctx, name); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Connect runs a stub plugin in the test process until the test ends. The name
+// has to be new to this containerd.
+func (h *H) Connect(idx, name string, plugin any) (stop func()) {
+	h.t.Helper()
+	stop, err := nritest.StartPlugin(context.WithoutCancel(h.t.Context()), h.NRISocket(), idx, name, plugin)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(stop)
+	h.WaitPlugin(idx + "-" + name)
+	return stop
+}
+
+// Command returns a command, not started, that ends with the test. A path
+// without a slash that names a command of the checkout, "jackfield" for example,
+// is that.
+func (h *H) Command(name string, args ...string) *exec.Cmd {
+	h.t.Helper()
+	if !strings.Contains(name, "/") {
+		if path, err := h.Kit().Command(name); err == nil {
+			name = path
+		}
+	}
+	return exec.CommandContext(h.t.Context(), name, args...)
+}
+
+// WriteFile writes a file of the host, /etc/cdi/x.json for example, with the
+// directories it needs, and removes what it made when the test ends.
+func (h *H) WriteFile(path, text string) {
+	h.t.Helper()
+	h.MkdirAll(filepath.Dir(path))
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { os.Remove(path) })
+}
+
+// MkdirAll makes a directory of the host, and removes what it made when the test
+// ends, with whatever came to be in it.
+func (h *H) MkdirAll(dir string) {
+	h.t.Helper()
+	first := ""
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); err == nil {
+			break
+		}
+		first = d
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	if first != "" {
+		h.t.Cleanup(func() {
+			if err := os.RemoveAll(first); err != nil {
+				h.t.Errorf("clean up: %v", err)
+			}
+		})
+	}
+}
+
+// CharDevice makes a character device node on the host that goes with the test:
+// 1, 3 is the null device, 1, 5 the zero device.
+func (h *H) CharDevice(path string, major, minor uint32) {
+	h.t.Helper()
+	h.MkdirAll(filepath.Dir(path))
+	if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(major, minor))); err != nil {
+		h.t.Fatalf("make device %q: %v", path, err)
+	}
+	h.t.Cleanup(func() { os.Remove(path) })
+}
+
+// Vswitch serves a socket on the host, in a directory that is made if need be,
+// until the test ends. It answers vswitch.Greeting(name).
+func (h *H) Vswitch(kind vswitch.Kind, path, name string) *vswitch.Server {
+	h.t.Helper()
+	if !strings.HasPrefix(path, "@") {
+		h.MkdirAll(filepath.Dir(path))
+	}
+	s, err := vswitch.Listen(kind, path, vswitch.Greeting(name))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			h.t.Errorf("close vswitch %q: %v", name, err)
+		}
+	})
+	return s
+}
+
+// Eventually tries f until it returns nil, for five seconds.
+func (h *H) Eventually(f func() error) {
+	h.t.Helper()
+	err := f()
+	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = f() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// Look returns what is there of processes, mounts, interfaces, cgroups, and files
+// in the directories given. Compare with NothingLeft.
+func (h *H) Look(dirs ...string) []string {
+	h.t.Helper()
+	found, err := node.Look(dirs...)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return found
+}
+
+// NothingLeft fails the test when, after five seconds, there still is something
+// that Look did not see before. The directories are those given to Look.
+func (h *H) NothingLeft(before []string, dirs ...string) {
+	h.t.Helper()
+	var left []string
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if left = node.Left(before, h.Look(dirs...)); len(left) == 0 {
+			return
+		}
+	}
+	h.t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+}

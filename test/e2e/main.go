@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/jackfield/jackfield/test/e2e/jail"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/parts"
+)
+
+// Main takes over TestMain: it fetches and builds what is needed, moves the test
+// process into a jail, runs the tests, and exits. Where that is impossible it
+// runs the tests all the same, for them to say why they are skipped.
+func Main(m *testing.M) {
+	flag.Parse()
+	if jail.Outside() && impossible() != nil {
+		os.Exit(m.Run())
+	}
+	os.Exit(jail.Run(prepare, func() int {
+		code := m.Run()
+		if err := closeShared(); err != nil {
+			fmt.Fprintln(os.Stderr, "e2e: close:", err)
+			code = max(code, 1)
+		}
+		return code
+	}))
+}
+
+func prepare() ([]string, error) {
+	kit, err := node.Prepare(context.Background(), func(format string, args ...any) {
+		fmt.Fprintf(os.Stderr, "e2e: "+format+"\n", args...)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return kit.Env()
+}
+
+// impossible returns why the tests cannot run on this machine.
+func impossible() error {
+	if testing.Short() {
+		return errors.New("left out of short runs")
+	}
+	if ok, why := parts.Debian(); !ok {
+		return errors.New(why)
+	}
+	for _, tool := range []string{"apt-get", "dpkg-deb"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return fmt.Errorf("no %s to fetch containerd with", tool)
+		}
+	}
+	return jail.Possible()
+}
+
+// Require skips a test that needs a real runtime where there can be none, and
+// says why. In CI that is a failure.
+func Require(tb testing.TB) {
+	tb.Helper()
+	if jail.Inside() {
+		return
+	}
+	why := impossible()
+	if why == nil {
+		why = errors.New("the package's TestMain does not call e2e.Main")
+		tb.Fatal(why)
+	}
+	if os.Getenv("CI") == "true" {
+		tb.Fatalf("cannot run, and CI promises that it can: %v", why)
+	}
+	tb.Skipf("skipped: %v", why)
+}
+
+// shared has the nodes that tests share, one of each generation.
+var shared = struct {
+	sync.Mutex
+	nodes  map[node.Generation]*node.Node
+	broken map[node.Generation]error
+}{nodes: map[node.Generation]*node.Node{}, broken: map[node.Generation]error{}}
+
+// sharedNode starts a generation's node when it is first asked for. One that
+// failed to start, or died, is not tried again.
+func sharedNode(ctx context.Context, g node.Generation) (*node.Node, error) {
+	shared.Lock()
+	defer shared.Unlock()
+	if err := shared.broken[g]; err != nil {
+		return nil, err
+	}
+	n := shared.nodes[g]
+	if n == nil {
+		kit, err := node.KitFromEnv()
+		if err == nil {
+			n, err = node.Start(context.WithoutCancel(ctx), kit, node.Options{Generation: g})
+		}
+		if err != nil {
+			shared.broken[g] = fmt.Errorf("the shared node is broken: %w", err)
+			return nil, err
+		}
+		shared.nodes[g] = n
+	}
+	return n, nil
+}
+
+func closeShared() error {
+	shared.Lock()
+	defer shared.Unlock()
+	var errs []error
+	for _, n := range shared.nodes {
+		errs = append(errs, n.Close(context.Background()))
+	}
+	clear(shared.nodes)
+	return errors.Join(errs...)
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Options of a Node. The zero value is containerd 2 as a distribution ships it,
+// with NRI, and without CDI of its own.
+type Options struct {
+	// Generation of containerd; empty: V2.
+	Generation Generation
+	// Dir holds all that the node makes; empty: a new directory below /run/n.
+	// Keep it short: sockets are made below it.
+	Dir string
+	// CDI turns on containerd's own injection of CDI devices that come in the
+	// CRI's field or in container annotations. CDISpecDirs are its directories;
+	// nil: /etc/cdi and /var/run/cdi.
+	CDI         bool
+	CDISpecDirs []string
+	// NoNRI turns NRI off.
+	NoNRI bool
+	// PluginRequestTimeout and PluginRegistrationTimeout are NRI's; 0: 2 s, 5 s.
+	PluginRequestTimeout, PluginRegistrationTimeout time.Duration
+	// CNI is the configuration list of the pods' network; empty: ptp with
+	// addresses from host-local.
+	CNI string
+	// Plugins are pre-installed NRI plugins: they are there when containerd starts.
+	Plugins []Preinstalled
+}
+
+// Preinstalled is an NRI plugin that containerd starts by itself.
+type Preinstalled struct {
+	// Name is "NN-name".
+	Name string
+	// Binary is the program, which is copied.
+	Binary string
+	// Config is the text of its drop-in, conf.d/NN-name.conf; empty: none.
+	Config string
+}
+
+func (n *Node) path(names ...string) string {
+	return filepath.Join(append([]string{n.dir}, names...)...)
+}
+
+// config returns containerd's configuration file.
+func (n *Node) config() string {
+	if n.opts.Generation == V1 {
+		return n.configV1()
+	}
+	return n.configV2()
+}
+
+func (n *Node) configCommon(version int) string {
+	return fmt.Sprintf(`version = %d
+root = %q
+state = %q
+disabled_plugins = ["io.containerd.internal.v1.opt"]
+[grpc]
+  address = %q
+[debug]
+  level = "info"
+`, version, n.path("root"), n.path("state"), n.path("containerd.sock"))
+}
+
+func (n *Node) configV1() string {
+	return n.configCommon(2) + fmt.Sprintf(`[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = %q
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  tolerate_missing_hugetlb_controller = true
+  netns_mounts_under_state_dir = true
+  enable_cdi = %t
+  cdi_spec_dirs = %s
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "native"
+    default_runtime_name = "runc"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        BinaryName = %q
+        SystemdCgroup = false
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = %q
+    conf_dir = %q
+`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.kit.Runc, n.kit.CNI, n.path("cni", "conf")) + n.configNRI()
+}
+
+func (n *Node) configV2() string {
+	return n.configCommon(3) + fmt.Sprintf(`[plugins."io.containerd.cri.v1.images"]
+  snapshotter = "native"
+  [plugins."io.containerd.cri.v1.images".pinned_images]
+    sandbox = %q
+[plugins."io.containerd.cri.v1.runtime"]
+  disable_apparmor = true
+  restrict_oom_score_adj = true
+  tolerate_missing_hugetlb_controller = true
+  netns_mounts_under_state_dir = true
+  enable_cdi = %t
+  cdi_spec_dirs = %s
+  [plugins."io.containerd.cri.v1.runtime".containerd]
+    default_runtime_name = "runc"
+    [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+        BinaryName = %q
+        SystemdCgroup = false
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = [%q]
+    conf_dir = %q
+[plugins."io.containerd.grpc.v1.cri"]
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.kit.Runc, n.kit.CNI, n.path("cni", "conf")) + n.configNRI()
+}
+
+func (n *Node) configNRI() string {
+	request, registration := n.opts.PluginRequestTimeout, n.opts.PluginRegistrationTimeout
+	if request == 0 {
+		request = 2 * time.Second
+	}
+	if registration == 0 {
+		registration = 5 * time.Second
+	}
+	return fmt.Sprintf(`[plugins."io.containerd.nri.v1.nri"]
+  disable = %t
+  disable_connections = false
+  socket_path = %q
+  plugin_path = %q
+  plugin_config_path = %q
+  plugin_request_timeout = %q
+  plugin_registration_timeout = %q
+`, n.opts.NoNRI, n.NRISocket(), n.PluginDir(), n.PluginConfigDir(), request, registration)
+}
+
+func (n *Node) cdiDirs() []string {
+	if n.opts.CDISpecDirs == nil {
+		return []string{"/etc/cdi", "/var/run/cdi"}
+	}
+	return n.opts.CDISpecDirs
+}
+
+// cniConfig returns the pods' network: a pair of interfaces for each, which
+// needs nothing of the kernel but veth.
+func (n *Node) cniConfig() string {
+	if n.opts.CNI != "" {
+		return n.opts.CNI
+	}
+	return fmt.Sprintf(`{
+  "cniVersion": "1.0.0", "name": "pods",
+  "plugins": [{
+    "type": "ptp", "ipMasq": false,
+    "ipam": {"type": "host-local", "dataDir": %q, "ranges": [[{"subnet": "10.88.0.0/16"}]]}
+  }]
+}
+`, n.path("cni", "state"))
+}
+
+func tomlList(items []string) string {
+	quoted := make([]string, len(items))
+	for i, s := range items {
+		quoted[i] = fmt.Sprintf("%q", s)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/test/parts"
+)
+
+// Generation is a containerd that tests run against.
+type Generation string
+
+const (
+	// V1 is containerd 1.7 with NRI 0.6.
+	V1 Generation = "containerd-1.7"
+	// V2 is containerd 2.x with NRI 0.8 or later.
+	V2 Generation = "containerd-2"
+)
+
+// Generations returns all of them.
+func Generations() []Generation { return []Generation{V1, V2} }
+
+// Kit is where the programs are that a node consists of.
+type Kit struct {
+	// Containerd has containerd, its shim and ctr, by generation.
+	Containerd map[Generation]string
+	// Versions are the packages' versions, for people.
+	Versions map[Generation]string
+	// Runc and Busybox are programs, CNI is a directory of plugins.
+	Runc, Busybox, CNI string
+	// Commands are Jackfield's own commands, and sockclient, by name.
+	Commands map[string]string
+	// Broken says why a command could not be built.
+	Broken map[string]string
+}
+
+// kitEnv carries the kit into the jail.
+const kitEnv = "JACKFIELD_KIT"
+
+// Prepare downloads what is not in the cache and builds the commands of this
+// checkout. It needs a network the first time, and so belongs before the jail. A
+// command of Jackfield that does not build is not an error here, but one of
+// Command later.
+func Prepare(ctx context.Context, logf func(format string, args ...any)) (*Kit, error) {
+	store, err := parts.Open()
+	if err != nil {
+		return nil, err
+	}
+	store.Logf = logf
+	got, err := store.Ensure(ctx, parts.ContainerdV1(), parts.ContainerdV2(), parts.Runc(), parts.Busybox(), parts.CNIPlugins())
+	if err != nil {
+		return nil, err
+	}
+	k := &Kit{
+		Containerd: map[Generation]string{V1: got[0].Path("usr/bin"), V2: got[1].Path("usr/bin")},
+		Versions:   map[Generation]string{V1: got[0].FullVersion, V2: got[1].FullVersion},
+		Runc:       got[2].Path("usr/sbin/runc"),
+		CNI:        got[4].Path("usr/lib/cni"),
+		Commands:   map[string]string{},
+		Broken:     map[string]string{},
+	}
+	for _, name := range []string{"bin/busybox", "usr/bin/busybox"} {
+		if _, err := os.Stat(got[3].Path(name)); err == nil {
+			k.Busybox = got[3].Path(name)
+		}
+	}
+	if k.Busybox == "" {
+		return nil, fmt.Errorf("find busybox in %q: %w", got[3].Dir, errdefs.ErrNotFound)
+	}
+	return k, k.build(ctx)
+}
+
+// build makes static binaries of all commands of the checkout.
+func (k *Kit) build(ctx context.Context) error {
+	cache, err := parts.CacheDir()
+	if err != nil {
+		return err
+	}
+	root, err := parts.ModuleRoot(".")
+	if err != nil {
+		return err
+	}
+	bin := filepath.Join(cache, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return fmt.Errorf("build commands: %w", err)
+	}
+	if err := goBuild(ctx, filepath.Join(root, "test"), bin, "./vswitch/cmd/sockclient"); err != nil {
+		return err
+	}
+	k.Commands["sockclient"] = filepath.Join(bin, "sockclient")
+
+	dirs, err := filepath.Glob(filepath.Join(root, "cmd", "*", "main.go"))
+	if err != nil {
+		return fmt.Errorf("build commands: %w", err)
+	}
+	var pkgs []string
+	for _, d := range dirs {
+		name := filepath.Base(filepath.Dir(d))
+		pkgs = append(pkgs, "./cmd/"+name)
+		k.Commands[name] = filepath.Join(bin, name)
+	}
+	if len(pkgs) == 0 || goBuild(ctx, root, bin, pkgs...) == nil {
+		return nil
+	}
+	for _, pkg := range pkgs { // one of them is broken: which?
+		if err := goBuild(ctx, root, bin, pkg); err != nil {
+			name := filepath.Base(pkg)
+			k.Broken[name] = err.Error()
+			delete(k.Commands, name)
+		}
+	}
+	return ctx.Err()
+}
+
+func goBuild(ctx context.Context, dir, bin string, pkgs ...string) error {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-o", bin + "/"}, pkgs...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build %v: %w\n%s", pkgs, err, out)
+	}
+	return nil
+}
+
+// Env returns the variable that carries the kit into the jail.
+func (k *Kit) Env() ([]string, error) {
+	data, err := json.Marshal(k)
+	if err != nil {
+		return nil, err
+	}
+	return []string{kitEnv + "=" + string(data)}, nil
+}
+
+// KitFromEnv returns the kit that was prepared before the jail.
+func KitFromEnv() (*Kit, error) {
+	k := new(Kit)
+	if err := json.Unmarshal([]byte(os.Getenv(kitEnv)), k); err != nil {
+		return nil, fmt.Errorf("read %s: nothing was prepared before the jail: %w", kitEnv, errors.Join(err, errdefs.ErrFailedPrecondition))
+	}
+	return k, nil
+}
+
+// Command returns the path of one of the checkout's own commands, such as
+// "jackfield-nri".
+func (k *Kit) Command(name string) (string, error) {
+	if why, ok := k.Broken[name]; ok {
+		return "", fmt.Errorf("find command %q: %s: %w", name, why, errdefs.ErrFailedPrecondition)
+	}
+	path, ok := k.Commands[name]
+	if !ok {
+		return "", fmt.Errorf("find command %q: there is no cmd/%s: %w", name, name, errdefs.ErrNotFound)
+	}
+	return path, nil
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/jackfield/jackfield/test/e2e/jail"
+)
+
+// Node is a running containerd. Its methods may be called from several
+// goroutines, but for Restart, Kill and Close.
+type Node struct {
+	kit  *Kit
+	opts Options
+	dir  string
+
+	containerd *Process
+	conn       *grpc.ClientConn
+	runtime    cri.RuntimeServiceClient
+	images     cri.ImageServiceClient
+
+	mu      sync.Mutex
+	started int // bytes of containerd's log before its last start
+	plugins int // how many were started, for their names
+}
+
+// callTimeout ends every CRI call: nothing that works here takes seconds, and a
+// test must not hang where containerd does.
+const callTimeout = 30 * time.Second
+
+// nodesDir has the nodes' directories.
+const nodesDir = "/run/n"
+
+// Start starts containerd with its images and waits until it is ready for pods.
+// The caller has to Close it.
+func Start(ctx context.Context, kit *Kit, opts Options) (*Node, error) {
+	if !jail.Inside() {
+		return nil, fmt.Errorf("start containerd: not in a jail: %w", errdefs.ErrFailedPrecondition)
+	}
+	if opts.Generation == "" {
+		opts.Generation = V2
+	}
+	if kit.Containerd[opts.Generation] == "" {
+		return nil, fmt.Errorf("start containerd: generation %q: %w", opts.Generation, errdefs.ErrInvalidArgument)
+	}
+	if opts.Dir == "" {
+		if err := os.MkdirAll(nodesDir, 0o755); err != nil {
+			return nil, fmt.Errorf("start containerd: %w", err)
+		}
+		dir, err := os.MkdirTemp(nodesDir, "")
+		if err != nil {
+			return nil, fmt.Errorf("start containerd: %w", err)
+		}
+		opts.Dir = dir
+	}
+	n := &Node{kit: kit, opts: opts, dir: opts.Dir}
+	if err := n.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w\n%s", opts.Generation, err, Tail(n.Log(), 30)), n.Close(ctx))
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context) error {
+	for _, d := range []string{"cni/conf", "cni/state", "nri/plugins", "nri/conf.d", "logs", "root", "state"} {
+		if err := os.MkdirAll(n.path(d), 0o755); err != nil {
+			return err
+		}
+	}
+	for name, text := range map[string]string{"config.toml": n.config(), "cni/conf/10-pods.conflist": n.cniConfig()} {
+		if err := os.WriteFile(n.path(name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, p := range n.opts.Plugins {
+		if err := n.Preinstall(p); err != nil {
+			return err
+		}
+	}
+	conn, err := grpc.NewClient("unix://"+n.Socket(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
+			Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond}}),
+		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
+		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
+			cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			ctx, cancel := context.WithTimeout(ctx, callTimeout)
+			defer cancel()
+			p := n.containerd
+			go func() { // a dead containerd has no answer to wait for
+				select {
+				case <-p.Done():
+					cancel()
+				case <-ctx.Done():
+				}
+			}()
+			err := invoke(ctx, method, req, reply, cc, opts...)
+			select {
+			case <-p.Done():
+				if err != nil {
+					return fmt.Errorf("containerd has ended (%v): %w\n%s", p.err, err, Tail(n.Log(), 40))
+				}
+			default:
+			}
+			return err
+		}))
+	if err != nil {
+		return err
+	}
+	n.conn, n.runtime, n.images = conn, cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
+	if err := n.launch(ctx); err != nil {
+		return err
+	}
+	return n.loadImages(ctx)
+}
+
+// launch starts the daemon and waits until it is ready for pods.
+func (n *Node) launch(ctx context.Context) error {
+	bin := n.kit.Containerd[n.opts.Generation]
+	n.mu.Lock()
+	n.started = len(n.Log())
+	n.mu.Unlock()
+	cmd := exec.Command(filepath.Join(bin, "containerd"), "--config", n.path("config.toml"))
+	cmd.Dir = n.dir
+	cmd.Env = []string{"PATH=" + bin + ":/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + jail.TempDir, "LC_ALL=C"}
+	p, err := StartProcess(cmd, n.path("containerd.log"))
+	if err != nil {
+		return err
+	}
+	n.containerd = p
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	ready := make(chan error, 1)
+	go func() { ready <- n.waitReady(ctx) }()
+	select {
+	case err := <-ready:
+		return err
+	case <-p.Done():
+		return fmt.Errorf("it ended at once (%v): %w", p.err, errdefs.ErrUnavailable)
+	}
+}
+
+func (n *Node) waitReady(ctx context.Context) error {
+	for {
+		status, err := n.runtime.Status(ctx, &cri.StatusRequest{})
+		why := ""
+		if err == nil {
+			for _, c := range status.GetStatus().GetConditions() {
+				if !c.GetStatus() && (c.GetType() == "RuntimeReady" || c.GetType() == "NetworkReady") {
+					why = c.GetType() + ": " + c.GetReason() + " " + c.GetMessage()
+				}
+			}
+			if why == "" {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until it is ready: %w: %v %s", context.Cause(ctx), err, why)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// loadImages imports both images and waits until the CRI side knows them.
+func (n *Node) loadImages(ctx context.Context) error {
+	name := n.path("images.tar")
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(name)
+	defer f.Close()
+	if err := writeImages(f, n.kit); err != nil {
+		return err
+	}
+	if err := n.Ctr(ctx, "images", "import", "--local", "--snapshotter", "native", name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, ref := range []string{PauseImage, Image} {
+		for {
+			r, err := n.images.ImageStatus(ctx, &cri.ImageStatusRequest{Image: &cri.ImageSpec{Image: ref}})
+			if err != nil {
+				return fmt.Errorf("wait for image %q: %w", ref, err)
+			}
+			if r.GetImage() != nil {
+				break
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// Ctr runs containerd's own client in the namespace that CRI uses.
+func (n *Node) Ctr(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(n.kit.Containerd[n.opts.Generation], "ctr"),
+		append([]string{"--address", n.Socket(), "--namespace", "k8s.io"}, args...)...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// Kit returns where the programs are.
+func (n *Node) Kit() *Kit { return n.kit }
+
+// Generation returns which containerd this is.
+func (n *Node) Generation() Generation { return n.opts.Generation }
+
+// Dir returns the directory of all that the node made.
+func (n *Node) Dir() string { return n.dir }
+
+// Socket returns containerd's socket, which is the CRI's.
+func (n *Node) Socket() string { return n.path("containerd.sock") }
+
+// NRISocket returns where NRI plugins connect.
+func (n *Node) NRISocket() string { return n.path("nri", "nri.sock") }
+
+// PluginDir and PluginConfigDir are the places of pre-installed NRI plugins and
+// of their drop-ins.
+func (n *Node) PluginDir() string       { return n.path("nri", "plugins") }
+func (n *Node) PluginConfigDir() string { return n.path("nri", "conf.d") }
+
+// CRI returns the client of the runtime service, for calls that have no method
+// here.
+func (n *Node) CRI() cri.RuntimeServiceClient { return n.runtime }
+
+// Log returns containerd's log, of all its starts.
+func (n *Node) Log() string {
+	text, err := os.ReadFile(n.path("containerd.log"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// Restart stops containerd in the orderly way and starts it again. Pods run on.
+func (n *Node) Restart(ctx context.Context) error {
+	_ = n.containerd.Stop(10 * time.Second)
+	return n.relaunch(ctx)
+}
+
+// Kill ends containerd with SIGKILL and starts it again. Pods run on.
+func (n *Node) Kill(ctx context.Context) error {
+	n.containerd.Kill()
+	return n.relaunch(ctx)
+}
+
+func (n *Node) relaunch(ctx context.Context) error {
+	if err := n.launch(ctx); err != nil {
+		return fmt.Errorf("restart %s: %w\n%s", n.opts.Generation, err, Tail(n.Log(), 30))
+	}
+	return nil
+}
+
+// Close removes all pods, ends containerd and everything it started, and removes
+// the node's directory.
+func (n *Node) Close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	var errs []error
+	if n.containerd != nil {
+		select {
+		case <-n.containerd.Done():
+		default:
+			errs = append(errs, n.RemoveAllPods(ctx))
+		}
+		_ = n.containerd.Stop(10 * time.Second)
+	}
+	if n.conn != nil {
+		errs = append(errs, n.conn.Close())
+	}
+	errs = append(errs, n.killShims(ctx), unmountBelow(n.dir), os.RemoveAll(n.dir))
+	return errors.Join(errs...)
+}
+
+// killShims ends the shims of this containerd that are left, and waits for those
+// that are on their way out.
+func (n *Node) killShims(ctx context.Context) error {
+	for {
+		shims, err := processesWith(n.Socket())
+		if err != nil || len(shims) == 0 {
+			return err
+		}
+		for _, pid := range shims {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("end shims %v: %w", shims, context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package node
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackfield/jackfield/test/e2e/jail"
+	"github.com/jackfield/jackfield/test/parts"
+)
+
+// scenarioEnv makes a test binary that a test starts run nodes in a jail. The
+// tests themselves run outside of any, to see what is left on the machine.
+const scenarioEnv = "JACKFIELD_NODE_SCENARIO"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(scenarioEnv) == "" {
+		os.Exit(m.Run())
+	}
+	os.Exit(jail.Run(func() ([]string, error) {
+		k, err := Prepare(context.Background(), func(f string, args ...any) { fmt.Fprintf(os.Stderr, f+"\n", args...) })
+		if err != nil {
+			return nil, err
+		}
+		return k.Env()
+	}, scenario))
+}
+
+// scenario runs a node of each generation with a pod that a host process and a
+// hook could be part of, says so, and waits for its end on standard input.
+func scenario() int {
+	ctx := context.Background()
+	kit, err := KitFromEnv()
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	for _, g := range Generations() {
+		n, err := Start(ctx, kit, Options{Generation: g})
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		if os.Getenv(scenarioEnv) == "orderly" {
+			defer func() {
+				if err := n.Close(ctx); err != nil {
+					fmt.Println(err)
+				}
+				// Mount namespaces of processes that just ended may hold on a moment longer.
+				if _, err := os.Stat(n.Dir()); err == nil {
+					fmt.Println("left", n.Dir())
+				}
+			}()
+		}
+		pod, err := n.RunPod(ctx, PodOptions{})
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+		ctr, err := pod.Create(ctx, ContainerOptions{})
+		if err == nil {
+			err = ctr.Start(ctx)
+		}
+		if err != nil {
+			fmt.Println(err)
+			return 1
+		}
+	}
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	return 0
+}
+
+func require(t *testing.T) {
+	t.Helper()
+	err := jail.Possible()
+	if ok, why := parts.Debian(); err == nil && !ok {
+		err = fmt.Errorf("%s", why)
+	}
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+}
+
+// Whether the test process ends in the orderly way or is killed, the machine is
+// as it was before.
+func TestNothingIsLeft(t *testing.T) {
+	require(t)
+	for _, how := range []string{"orderly", "killed"} {
+		t.Run(how, func(t *testing.T) {
+			before := machine(t)
+			cmd := exec.Command("/proc/self/exe", "-test.v=false")
+			cmd.Env = append(os.Environ(), scenarioEnv+"="+how)
+			cmd.Stderr = os.Stderr
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			out := bufio.NewReader(stdout)
+			line, err := out.ReadString('\n')
+			if err != nil || line != "ready\n" {
+				t.Errorf("it said %q, %v", line, err)
+			}
+			if how == "killed" {
+				if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+					t.Error(err)
+				}
+			} else if err := stdin.Close(); err != nil {
+				t.Error(err)
+			}
+			if rest, err := out.ReadString(0); rest != "" {
+				t.Errorf("it said %q, %v", rest, err)
+			}
+			_ = cmd.Wait()
+			var left []string
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				if left = Left(before, machine(t)); len(left) == 0 {
+					return
+				}
+			}
+			t.Errorf("left on the machine: %s", strings.Join(left, "\n"))
+		})
+	}
+}
+
+// machine returns what nodes could leave behind outside of their jail.
+func machine(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	ifs, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range ifs {
+		found = append(found, "interface "+i.Name)
+	}
+	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range procs {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		args := strings.Split(string(text), "\x00")
+		if slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, nodesDir) || strings.Contains(a, "runc") }) {
+			found = append(found, "process "+filepath.Base(filepath.Dir(p))+" "+strings.Join(args, " "))
+		}
+	}
+	mounts, err := mountPoints()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mounts {
+		found = append(found, "mount "+m)
+	}
+	for _, pattern := range []string{"/run/n", "/run/containerd*", "/run/netns/*", "/etc/cni", "/var/lib/cni", "/var/lib/containerd*", "/opt/containerd"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, files...)
+	}
+	hierarchies, err := jail.CgroupMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hierarchies {
+		groups, err := os.ReadDir(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range groups {
+			// Other packages' tests, run beside these, have cgroups as well.
+			if g.IsDir() && !strings.HasPrefix(g.Name(), "jackfield-") {
+				found = append(found, "cgroup "+filepath.Join(h, g.Name()))
+			}
+		}
+	}
+	return found
+}
