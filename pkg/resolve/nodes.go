@@ -4,6 +4,7 @@ package resolve
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/containerd/errdefs"
 
@@ -12,6 +13,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/sysfs"
 )
 
+// vhostNet is the character device of the kernel's vhost-net.
+const vhostNet = "/dev/vhost-net"
+
 // nodes looks up the device nodes of a PCI or vDPA attachment, as sysfs has
 // them at this moment (design: "What each type becomes").
 func (p *planner) nodes(a *attachment.Attachment, v *viewEntry) ([]sysfs.Node, error) {
@@ -19,7 +23,7 @@ func (p *planner) nodes(a *attachment.Attachment, v *viewEntry) ([]sysfs.Node, e
 	case deviceinfo.TypePCI:
 		return p.pciNodes(a.Info.PCI, v)
 	case deviceinfo.TypeVDPA:
-		return p.vdpaNodes(a.Info.VDPA, v)
+		return p.vdpaNodes(a, v)
 	}
 	return nil, fmt.Errorf("type: found %q: %w", a.Info.Type, errdefs.ErrNotImplemented)
 }
@@ -30,6 +34,9 @@ func (p *planner) pciNodes(pci *deviceinfo.PCI, v *viewEntry) ([]sysfs.Node, err
 		return nil, fmt.Errorf("pci.pci-address: %w", err)
 	}
 	if pci.VhostNet != "" {
+		if pci.VhostNet != vhostNet {
+			return nil, fmt.Errorf("pci.vhost-net: found %q, want %s, the kernel's only such node: %w", pci.VhostNet, vhostNet, errdefs.ErrInvalidArgument)
+		}
 		vhost, err := sysfs.VhostNet(p.host)
 		if err != nil {
 			return nil, fmt.Errorf("pci.vhost-net: %w", err)
@@ -49,7 +56,11 @@ func (p *planner) pciNodes(pci *deviceinfo.PCI, v *viewEntry) ([]sysfs.Node, err
 	return nodes, nil
 }
 
-func (p *planner) vdpaNodes(vdpa *deviceinfo.VDPA, v *viewEntry) ([]sysfs.Node, error) {
+// vdpaNodes resolves a vDPA device from its parent-device; the path that
+// device-info gives can only agree. Device-info is untrusted: the device must be
+// the one that was allocated, by its name or by the PCI function below it.
+func (p *planner) vdpaNodes(a *attachment.Attachment, v *viewEntry) ([]sysfs.Node, error) {
+	vdpa := a.Info.VDPA
 	if vdpa.Driver == deviceinfo.VDPAVirtio {
 		v.notes = append(v.notes, "vdpa with the virtio driver is a network interface: it needs no device node")
 		return nil, nil
@@ -60,6 +71,10 @@ func (p *planner) vdpaNodes(vdpa *deviceinfo.VDPA, v *viewEntry) ([]sysfs.Node, 
 	}
 	if dev.Driver != string(vdpa.Driver) {
 		return nil, fmt.Errorf("vdpa.driver: found %q, but %s/driver says %q: %w", vdpa.Driver, dev.Dir, dev.Driver, errdefs.ErrConflict)
+	}
+	if !strings.EqualFold(a.DeviceID, dev.Name) && !strings.EqualFold(a.DeviceID, dev.Address) {
+		return nil, fmt.Errorf("vdpa.parent-device: found %q, which hangs below PCI function %q, but the kubelet allocated %q: %w",
+			vdpa.ParentDevice, dev.Address, a.DeviceID, errdefs.ErrConflict)
 	}
 	for _, n := range dev.Nodes {
 		v.vdpaNode = n.Path

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+)
+
+func TestEmptySetIsNoAdjustment(t *testing.T) {
+	a, err := Adjustment(&edits.Set{}, Capabilities{})
+	if a != nil || err != nil {
+		t.Errorf("got %v, %v", a, err)
+	}
+}
+
+func TestEveryEditIsCarried(t *testing.T) {
+	mode, uid, timeout := os.FileMode(0o640), uint32(7), 3
+	set := &edits.Set{
+		Env:     []edits.Env{{Name: "A", Value: "x=y"}},
+		Devices: []edits.Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, FileMode: &mode, UID: &uid, GID: &uid}},
+		Mounts:  []edits.Mount{{Destination: "/m", Source: "/s", Options: []string{"ro", "bind"}}},
+	}
+	for _, s := range edits.Stages() {
+		set.Hooks = append(set.Hooks, edits.Hook{Stage: s, Path: "/h", Args: []string{string(s)}, Env: []string{"E=1"}, Timeout: &timeout})
+	}
+	a, err := Adjustment(set, Capabilities{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Env) != 1 || a.Env[0].Key != "A" || a.Env[0].Value != "x=y" {
+		t.Errorf("env is %v", a.Env)
+	}
+	d := a.Linux.Devices[0]
+	if d.Path != "/dev/a" || d.Major != 1 || d.Minor != 3 || *d.FileMode.Get() != mode || *d.Uid.Get() != 7 || *d.Gid.Get() != 7 {
+		t.Errorf("device is %v", d)
+	}
+	if m := a.Mounts[0]; m.Type != "bind" || m.Source != "/s" || len(m.Options) != 2 {
+		t.Errorf("mount is %v", m)
+	}
+	for stage, hooks := range map[edits.Stage][]*api.Hook{
+		edits.Prestart: a.Hooks.Prestart, edits.CreateRuntime: a.Hooks.CreateRuntime, edits.CreateContainer: a.Hooks.CreateContainer,
+		edits.StartContainer: a.Hooks.StartContainer, edits.Poststart: a.Hooks.Poststart, edits.Poststop: a.Hooks.Poststop,
+	} {
+		if len(hooks) != 1 || hooks[0].Args[0] != string(stage) || *hooks[0].Timeout.Get() != 3 {
+			t.Errorf("%s hooks are %v", stage, hooks)
+		}
+	}
+}
+
+// rules gives the cgroup rules that the adjustment adds to those NRI derives.
+func rules(t *testing.T, typ, access string, can Capabilities) (string, error) {
+	t.Helper()
+	a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", Type: typ, Major: 1, Minor: 3, Access: access, Origin: edits.Origin{Request: "R", File: "/f"}}}}, can)
+	if err != nil {
+		return "", err
+	}
+	var out []string
+	for _, r := range a.Linux.GetResources().GetDevices() {
+		verb := "deny "
+		if r.Allow {
+			verb = "allow "
+		}
+		out = append(out, verb+r.Access)
+	}
+	return strings.Join(out, ", "), nil
+}
+
+func TestDeviceAccess(t *testing.T) {
+	new := Capabilities{DeviceRules: true}
+	for _, tc := range []struct {
+		typ, access string
+		can         Capabilities
+		want        string
+		refused     bool
+	}{
+		{typ: "c", access: "", want: ""},
+		{typ: "c", access: "rw", want: ""},
+		{typ: "c", access: "rwm", want: ""},
+		{typ: "b", access: "rw", want: ""},
+		{typ: "c", access: "r", refused: true},
+		{typ: "c", access: "none", refused: true},
+		{typ: "p", access: "r", want: ""},
+		{typ: "c", access: "", can: new, want: ""},
+		{typ: "c", access: "rw", can: new, want: ""},
+		{typ: "c", access: "rwm", can: new, want: "allow m"},
+		{typ: "c", access: "r", can: new, want: "deny w"},
+		{typ: "c", access: "none", can: new, want: "deny rw"},
+		{typ: "b", access: "rw", can: new, want: "deny m"},
+		{typ: "b", access: "rm", can: new, want: "deny w"},
+	} {
+		got, err := rules(t, tc.typ, tc.access, tc.can)
+		if tc.refused {
+			var u *UnsupportedError
+			if !errors.As(err, &u) || !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), "/f") || !strings.Contains(err.Error(), "0.10") {
+				t.Errorf("%s %q: %v, want a refusal that names the file and the version", tc.typ, tc.access, err)
+			}
+		} else if err != nil || got != tc.want {
+			t.Errorf("%s %q with %+v: %q, %v; want %q", tc.typ, tc.access, tc.can, got, err, tc.want)
+		}
+	}
+}
+
+func TestWhatTheRuntimeCannotTakeIsRefused(t *testing.T) {
+	o := edits.Origin{Request: "R", File: "/etc/cdi/f.json"}
+	for name, set := range map[string]*edits.Set{
+		"group":          {GIDs: []edits.GID{{ID: 7, Origin: o}}},
+		"network device": {NetDevices: []edits.NetDevice{{HostName: "eth1", Name: "n", Origin: o}}},
+		"RDT":            {RDT: &edits.RDT{ClosID: "c", Origin: o}},
+	} {
+		_, err := Adjustment(set, Capabilities{DeviceRules: true})
+		if !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), "/etc/cdi/f.json") || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	all := Capabilities{NetDevices: true, RDT: true}
+	a, err := Adjustment(&edits.Set{NetDevices: []edits.NetDevice{{HostName: "eth1", Name: "n"}}, RDT: &edits.RDT{ClosID: "c", L3CacheSchema: "L3:0=f", EnableMonitoring: true}}, all)
+	if err != nil || a.Linux.NetDevices["eth1"].Name != "n" || *a.Linux.Rdt.ClosId.Get() != "c" || a.Linux.Rdt.Schemata.GetValue()[0] != "L3:0=f" {
+		t.Errorf("got %v, %v", a, err)
+	}
+}
+
+func TestCapabilitiesOf(t *testing.T) {
+	for version, want := range map[string]Capabilities{
+		"": {}, "unknown": {}, "0.6.1": {}, "v0.9.0": {}, "v0.10.0": {DeviceRules: true}, "v0.11.1": {DeviceRules: true, NetDevices: true, RDT: true},
+		"v1.0.0": {DeviceRules: true, NetDevices: true, RDT: true}, "0.0.0-unknown": {},
+	} {
+		if got := CapabilitiesOf(version); got != want {
+			t.Errorf("CapabilitiesOf(%q) = %+v, want %+v", version, got, want)
+		}
+	}
+}

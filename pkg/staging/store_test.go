@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+func open(t *testing.T) (*Store, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "jf")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw"), 0o755))
+	host, err := hostfs.New(dir)
+	must(t, err)
+	s, err := Open(host, "/run/jackfield")
+	must(t, err)
+	return s, dir
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// left lists what the state directory and the socket root hold.
+func left(t *testing.T, dir string) []string {
+	t.Helper()
+	var out []string
+	for _, d := range []string{"run/jackfield/containers", "run/jackfield/sandboxes", "run/jackfield/claims", "run/vsw"} {
+		entries, err := os.ReadDir(filepath.Join(dir, d))
+		must(t, err)
+		for _, e := range entries {
+			out = append(out, d+"/"+e.Name())
+		}
+	}
+	return out
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+var sample = Container{ID: "c1", SandboxID: "s1", Files: []File{{"devices.json", []byte("[]")}}, MountPoints: []string{"net/net1"},
+	SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "a/b", UID: os.Geteuid(), GID: os.Getegid()}}}
+
+func TestPrepareAndRemove(t *testing.T) {
+	s, dir := open(t)
+	must(t, s.Prepare(sample))
+	must(t, s.Prepare(sample))
+	base := filepath.Join(dir, ContainerDir("/run/jackfield", "c1"))
+	for path, mode := range map[string]os.FileMode{"": 0o755, "devices.json": 0o644, "net": 0o755, "net/net1": 0o755} {
+		st, err := os.Stat(filepath.Join(base, path))
+		must(t, err)
+		if st.Mode().Perm() != mode {
+			t.Errorf("%q has mode %o, want %o", path, st.Mode().Perm(), mode)
+		}
+	}
+	// The application leaves a socket behind.
+	l, err := net.Listen("unix", filepath.Join(dir, "run/vsw/a/b/app.sock"))
+	must(t, err)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	l.Close()
+	must(t, s.RemoveContainer("s1", "c1"))
+	must(t, s.RemoveContainer("s1", "c1"))
+	if !exists(filepath.Join(dir, "run/vsw/a/b/app.sock")) {
+		t.Error("the sandbox's directory went with the container")
+	}
+	must(t, s.RemoveSandbox("s1"))
+	must(t, s.RemoveSandbox("s1"))
+	if l := left(t, dir); len(l) > 0 {
+		t.Errorf("left: %v", l)
+	}
+}
+
+func TestWhatWasThereBeforeStays(t *testing.T) {
+	s, dir := open(t)
+	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/a"), 0o700))
+	must(t, s.Prepare(sample))
+	// Somebody else puts something beside.
+	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/a/other"), nil, 0o600))
+	must(t, s.RemoveSandbox("s1"))
+	if exists(filepath.Join(dir, "run/vsw/a/b")) || !exists(filepath.Join(dir, "run/vsw/a/other")) {
+		t.Error("too little or too much was removed")
+	}
+	if st, _ := os.Stat(filepath.Join(dir, "run/vsw/a")); st.Mode().Perm() != 0o700 {
+		t.Errorf("the mode of a directory that was there is now %o", st.Mode().Perm())
+	}
+}
+
+func TestASocketDirectoryBelongsToOneSandbox(t *testing.T) {
+	s, _ := open(t)
+	must(t, s.Prepare(sample))
+	for _, rel := range []string{"a/b", "a", "a/b/c"} {
+		other := Container{ID: "c2", SandboxID: "s2", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: rel}}}
+		if err := s.Prepare(other); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "s1") {
+			t.Errorf("%s: %v, want a conflict that names the sandbox", rel, err)
+		}
+	}
+	must(t, s.RemoveSandbox("s2"))
+	must(t, s.RemoveSandbox("s1"))
+	other := sample
+	other.ID, other.SandboxID = "c2", "s2"
+	must(t, s.Prepare(other))
+}
+
+func TestSymlinksBelowARootAreNotFollowed(t *testing.T) {
+	s, dir := open(t)
+	must(t, os.MkdirAll(filepath.Join(dir, "outside"), 0o755))
+	must(t, os.Symlink("../../outside", filepath.Join(dir, "run/vsw/a")))
+	if err := s.Prepare(sample); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("got %v", err)
+	}
+	// A tenant swaps its directory for a link before it is removed.
+	must(t, os.Remove(filepath.Join(dir, "run/vsw/a")))
+	must(t, s.Prepare(sample))
+	must(t, os.WriteFile(filepath.Join(dir, "outside/precious"), nil, 0o600))
+	must(t, os.RemoveAll(filepath.Join(dir, "run/vsw/a/b")))
+	must(t, os.Symlink("../../../outside", filepath.Join(dir, "run/vsw/a/b")))
+	must(t, s.RemoveSandbox("s1"))
+	if !exists(filepath.Join(dir, "outside/precious")) {
+		t.Error("removing followed a link out of the root")
+	}
+}
+
+func TestPrepareIsAllOrNothing(t *testing.T) {
+	s, dir := open(t)
+	for name, c := range map[string]Container{
+		"mount point": {ID: "c1", SandboxID: "s1", MountPoints: []string{"net/../../x"}},
+		"file":        {ID: "c1", SandboxID: "s1", Files: []File{{"../x", nil}}},
+		"socket dir":  {ID: "c1", SandboxID: "s1", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "../x"}}},
+		"root":        {ID: "c1", SandboxID: "s1", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "."}}},
+		"ID":          {ID: "../c", SandboxID: "s1"},
+		"sandbox ID":  {ID: "c1", SandboxID: ".."},
+	} {
+		if err := s.Prepare(c); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if l := left(t, dir); len(l) > 0 {
+			t.Errorf("%s: left: %v", name, l)
+		}
+	}
+}
+
+func TestRetain(t *testing.T) {
+	s, dir := open(t)
+	for _, c := range []Container{sample, {ID: "c2", SandboxID: "s2"}, {ID: "c3", SandboxID: "s2"}} {
+		must(t, s.Prepare(c))
+	}
+	must(t, os.Mkdir(filepath.Join(dir, "run/jackfield/containers/orphan"), 0o755))
+	must(t, s.Retain(func(id string) bool { return id == "s2" }, func(id string) bool { return id == "c3" }))
+	got := strings.Join(left(t, dir), " ")
+	if want := "run/jackfield/containers/c3 run/jackfield/sandboxes/s2"; got != want {
+		t.Errorf("left are %q, want %q", got, want)
+	}
+}
+
+func TestAStateDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
+	s, dir := open(t)
+	must(t, os.Chmod(filepath.Join(dir, "run/jackfield"), 0o777))
+	if _, err := Open(s.host, "/run/jackfield"); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "0777") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNoDescriptorIsLeft(t *testing.T) {
+	s, _ := open(t)
+	count := func() int {
+		e, err := os.ReadDir("/proc/self/fd")
+		must(t, err)
+		return len(e)
+	}
+	before := count()
+	for range 20 {
+		must(t, s.Prepare(sample))
+		_ = s.Prepare(Container{ID: "c2", SandboxID: "s2", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "a/b/c/d"}}})
+		must(t, s.RemoveSandbox("s2"))
+		must(t, s.RemoveSandbox("s1"))
+	}
+	if after := count(); after > before {
+		t.Errorf("%d descriptors, %d before", after, before)
+	}
+}

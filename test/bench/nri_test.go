@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/nri"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	nritest "github.com/jackfield/jackfield/test/nri"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+// CreateContainer through a real NRI socket: the whole round trip as a runtime
+// sees it, of a no-op plugin and of Jackfield, in turn in the same run. The
+// figures x/noop are the ratios.
+func BenchmarkNRICreateContainer(b *testing.B) {
+	noop := newNRI(b)
+	noop.runtime.Connect(b, "50", "noop", nritest.Noop{})
+	plain, four := noop.container("dpdk-1", nil), newNRI(b)
+	four.jackfield(b)
+	nothing := four.container("dpdk-1", nil)
+	full := four.container("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=d0,vendor.com/net=d1,vendor.com/net=d2,vendor.com/net=d3"})
+	four.attach(b, full.pod)
+
+	b.Run("nothing-asked", func(b *testing.B) { compare(b, nothing.create, plain.create) })
+	b.Run("4-cdi-2-sockets", func(b *testing.B) { compare(b, full.create, plain.create) })
+}
+
+// compare runs the two in turn and reports ours, the peer's, and the ratio.
+func compare(b *testing.B, ours, peer func(testing.TB)) {
+	for range 50 {
+		ours(b)
+		peer(b)
+	}
+	var mine, theirs time.Duration
+	for b.Loop() {
+		start := time.Now()
+		ours(b)
+		middle := time.Now()
+		peer(b)
+		mine += middle.Sub(start)
+		theirs += time.Since(middle)
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(mine.Nanoseconds())/float64(b.N)/1e3, "µs")
+	b.ReportMetric(float64(theirs.Nanoseconds())/float64(b.N)/1e3, "noop-µs")
+	b.ReportMetric(float64(mine)/float64(theirs), "x/noop")
+}
+
+type nriNode struct {
+	dir     string
+	runtime *nritest.Runtime
+}
+
+func newNRI(b *testing.B) *nriNode {
+	dir, err := os.MkdirTemp("", "jf")
+	check(b, err)
+	b.Cleanup(func() { check(b, os.RemoveAll(dir)) })
+	return &nriNode{dir: dir, runtime: nritest.New(b, nritest.Options{})}
+}
+
+// jackfield connects the plugin, on a host of its own with ten CDI files.
+func (n *nriNode) jackfield(b *testing.B) {
+	for _, d := range []string{"etc/cdi", "run/cdi", "run/vsw", "run/k8s.cni.cncf.io/devinfo/cni", "var"} {
+		check(b, os.MkdirAll(filepath.Join(n.dir, d), 0o755))
+	}
+	check(b, os.Symlink("../run", filepath.Join(n.dir, "var/run")))
+	for i := range 10 {
+		check(b, os.WriteFile(filepath.Join(n.dir, fmt.Sprintf("etc/cdi/d%d.json", i)), fmt.Appendf(nil,
+			`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"d%d","containerEdits":{"env":["D%d=1"],
+			 "deviceNodes":[{"path":"/dev/d%d","type":"c","major":1,"minor":%d}],
+			 "mounts":[{"hostPath":"/run/vendor","containerPath":"/opt/vendor%d","options":["ro","bind"]}]}}]}`, i, i, i, i+3, i), 0o644))
+	}
+	host, err := hostfs.New(n.dir)
+	check(b, err)
+	cfg, err := config.Parse([]byte(`
+sockets: {roots: [/var/run/vsw]}
+policy:
+  rules:
+    - name: r
+      for: {namespaces: ["dpdk-*"]}
+      allow: {cdi: ["vendor.com/net=*"], sockets: ["/var/run/vsw/**"]}
+`), "/etc/jackfield/config.yaml")
+	check(b, err)
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	p, err := nri.New(nri.Options{Host: host, Config: cfg, ConfigGiven: true, Socket: n.runtime.SocketPath()}, log)
+	check(b, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	b.Cleanup(func() {
+		cancel()
+		check(b, <-done)
+		check(b, p.Close())
+	})
+	wait, stop := context.WithTimeout(ctx, 10*time.Second)
+	defer stop()
+	check(b, n.runtime.WaitPlugin(wait, "50-jackfield"))
+}
+
+// attach gives the pod a vhost-user and a memif socket.
+func (n *nriNode) attach(b *testing.B, pod *api.PodSandbox) {
+	for i, s := range []struct {
+		kind vswitch.Kind
+		info string
+	}{
+		{vswitch.VhostUser, `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p0/s"}}`},
+		{vswitch.Memif, `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"/var/run/vsw/p1/s"}}`},
+	} {
+		dir := filepath.Join(n.dir, fmt.Sprintf("run/vsw/p%d", i))
+		check(b, os.MkdirAll(dir, 0o755))
+		server, err := vswitch.Listen(s.kind, filepath.Join(dir, "s"), "bench")
+		check(b, err)
+		b.Cleanup(func() { check(b, server.Close()) })
+		name := fmt.Sprintf("%s-nad%d-%s_net%d", pod.Namespace, i, pod.Id, i)
+		check(b, os.WriteFile(filepath.Join(n.dir, "run/k8s.cni.cncf.io/devinfo/cni", name), []byte(s.info), 0o644))
+	}
+}
+
+// container is one creation that can be repeated.
+type container struct {
+	runtime *nritest.Runtime
+	pod     *api.PodSandbox
+	ctr     *api.Container
+}
+
+func (n *nriNode) container(namespace string, annotations map[string]string) *container {
+	pod := nritest.NewPod(namespace, "p", annotations)
+	ctr := &api.Container{Id: nritest.NewID(), PodSandboxId: pod.Id, Name: "c", Args: []string{"sleep"}, Env: []string{"PATH=/bin"}, Linux: &api.LinuxContainer{}}
+	return &container{n.runtime, pod, ctr}
+}
+
+func (c *container) create(tb testing.TB) {
+	if _, err := c.runtime.Adjust(context.Background(), c.pod, c.ctr); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
