@@ -70,7 +70,7 @@ func runEmbedded(ctx context.Context, w io.Writer, why error) (err error) {
 		if err := os.MkdirAll(filepath.Dir(at(path)), 0o755); err != nil {
 			return err
 		}
-		s, err := vswitch.Listen(kind, at(path), vswitch.Greeting("the vswitch's "+string(kind)+" port"))
+		s, err := vswitch.Listen(kind, at(path), greeting(path))
 		if err != nil {
 			return err
 		}

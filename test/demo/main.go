@@ -22,6 +22,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/parts"
+	"github.com/jackfield/jackfield/test/vswitch"
 )
 
 // limit is how long the demonstration itself may take, downloads apart.
@@ -115,6 +116,9 @@ policy:
 	vhostInfo          = `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": "/var/run/vsw/port1/vhost.sock"}}`
 	memifInfo          = `{"type": "memif", "version": "1.1.0", "memif": {"role": "slave", "mode": "ethernet", "path": "/var/run/vsw/port2/memif.sock"}}`
 )
+
+// greeting is what the vswitch answers on a port.
+func greeting(socket string) string { return vswitch.Greeting("the vswitch, port " + socket) }
 
 func devinfoFile(nad, sandbox, iface string) string {
 	return fmt.Sprintf("%s/%s-%s-%s_%s", devinfoDir, namespace, nad, sandbox, iface)

@@ -53,7 +53,7 @@ func onContainerd(ctx context.Context, w io.Writer) (err error) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		s, err := vswitch.Listen(kind, path, vswitch.Greeting("the vswitch's "+string(kind)+" port"))
+		s, err := vswitch.Listen(kind, path, greeting(path))
 		if err != nil {
 			return err
 		}
@@ -84,8 +84,8 @@ func onContainerd(ctx context.Context, w io.Writer) (err error) {
 		{"head -c 4 /dev/acme0 | xxd -p", "00000000"},
 		{"env | grep -E '^(ACME|JACKFIELD)' | sort", "JACKFIELD_NET2_SOCKET="},
 		{"cat $JACKFIELD_DEVICES_FILE", `"interface": "net2"`},
-		{"sockclient connect $JACKFIELD_NET1_SOCKET", vswitch.Greeting("the vswitch's vhost-user port")},
-		{"sockclient connect /var/run/vsw/port2/memif.sock", vswitch.Greeting("the vswitch's memif port")},
+		{"sockclient connect $JACKFIELD_NET1_SOCKET", greeting(vhostSocket)},
+		{"sockclient connect /var/run/vsw/port2/memif.sock", greeting(memifSocket)},
 	} {
 		stdout, stderr, code, err := ctr.Exec(ctx, "sh", "-c", cmd.line)
 		if err != nil {
@@ -134,5 +134,5 @@ func mknod(path string) error {
 	if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil {
 		return fmt.Errorf("make device %q: %w", path, err)
 	}
-	return nil
+	return os.Chmod(path, 0o666)
 }
