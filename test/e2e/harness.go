@@ -175,16 +175,21 @@ func (h *H) WaitPlugin(name string) {
 	}
 }
 
-// Connect runs a stub plugin in the test process until the test ends. The name
-// has to be new to this containerd.
+// Connect runs a stub plugin in the test process until the test ends, and returns
+// when containerd has it.
 func (h *H) Connect(idx, name string, plugin any) (stop func()) {
 	h.t.Helper()
+	from := len(h.Log())
 	stop, err := nritest.StartPlugin(context.WithoutCancel(h.t.Context()), h.NRISocket(), idx, name, plugin)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(stop)
-	h.WaitPlugin(idx + "-" + name)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 15*time.Second)
+	defer cancel()
+	if err := h.WaitPluginSince(ctx, idx+"-"+name, from); err != nil {
+		h.t.Fatal(err)
+	}
 	return stop
 }
 

@@ -210,7 +210,8 @@ func TestHarnessRestart(t *testing.T) {
 	})
 }
 
-// containerd's own CDI is off unless a test turns it on.
+// containerd's own CDI is off unless a test turns it on. With it on, a spec file
+// whose class is one letter long kills either generation at the next request.
 func TestHarnessCDIOption(t *testing.T) {
 	e2e.EachFresh(t, node.Options{CDI: true}, func(t *testing.T, h *e2e.H) {
 		h.WriteFile("/etc/cdi/v.json", `{"cdiVersion": "0.6.0", "kind": "vendor.com/class",

@@ -86,8 +86,9 @@ var shared = struct {
 	broken map[node.Generation]error
 }{nodes: map[node.Generation]*node.Node{}, broken: map[node.Generation]error{}}
 
-// sharedNode starts a generation's node when it is first asked for. One that
-// failed to start, or died, is not tried again.
+// sharedNode starts a generation's node when it is first asked for, and again when
+// containerd has died since, which failed the test that it died in. One that
+// failed to start is not tried again.
 func sharedNode(ctx context.Context, g node.Generation) (*node.Node, error) {
 	shared.Lock()
 	defer shared.Unlock()
@@ -95,6 +96,13 @@ func sharedNode(ctx context.Context, g node.Generation) (*node.Node, error) {
 		return nil, err
 	}
 	n := shared.nodes[g]
+	if n != nil && !n.Alive() {
+		delete(shared.nodes, g)
+		if err := n.Close(ctx); err != nil {
+			return nil, err
+		}
+		n = nil
+	}
 	if n == nil {
 		kit, err := node.KitFromEnv()
 		if err == nil {

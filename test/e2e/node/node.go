@@ -18,7 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/jackfield/jackfield/test/e2e/jail"
@@ -98,28 +100,7 @@ func (n *Node) start(ctx context.Context) error {
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second,
 			Backoff: backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond}}),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
-		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any,
-			cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-			ctx, cancel := context.WithTimeout(ctx, callTimeout)
-			defer cancel()
-			p := n.containerd
-			go func() { // a dead containerd has no answer to wait for
-				select {
-				case <-p.Done():
-					cancel()
-				case <-ctx.Done():
-				}
-			}()
-			err := invoke(ctx, method, req, reply, cc, opts...)
-			select {
-			case <-p.Done():
-				if err != nil {
-					return fmt.Errorf("containerd has ended (%v): %w\n%s", p.err, err, Tail(n.Log(), 40))
-				}
-			default:
-			}
-			return err
-		}))
+		grpc.WithUnaryInterceptor(n.call))
 	if err != nil {
 		return err
 	}
@@ -156,12 +137,38 @@ func (n *Node) launch(ctx context.Context) error {
 	}
 }
 
+// call makes a CRI call that ends, in time or with containerd, and tells when it
+// was with containerd.
+func (n *Node) call(ctx context.Context, method string, req, reply any,
+	cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	ended := n.containerd.Done()
+	go func() {
+		select {
+		case <-ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	if c := status.Code(err); c != codes.Unavailable && c != codes.Canceled {
+		return err
+	}
+	select {
+	case <-ended:
+		return fmt.Errorf("containerd has ended (%v): %w\n%s", n.containerd.err, err, Tail(n.Log(), 40))
+	case <-time.After(200 * time.Millisecond): // its connections end before it does
+		return err
+	}
+}
+
 func (n *Node) waitReady(ctx context.Context) error {
 	for {
-		status, err := n.runtime.Status(ctx, &cri.StatusRequest{})
+		reply, err := n.runtime.Status(ctx, &cri.StatusRequest{})
 		why := ""
 		if err == nil {
-			for _, c := range status.GetStatus().GetConditions() {
+			for _, c := range reply.GetStatus().GetConditions() {
 				if !c.GetStatus() && (c.GetType() == "RuntimeReady" || c.GetType() == "NetworkReady") {
 					why = c.GetType() + ": " + c.GetReason() + " " + c.GetMessage()
 				}
@@ -218,6 +225,16 @@ func (n *Node) Ctr(ctx context.Context, args ...string) error {
 		return fmt.Errorf("ctr %s: %w: %s", strings.Join(args, " "), err, out)
 	}
 	return nil
+}
+
+// Alive reports whether containerd runs.
+func (n *Node) Alive() bool {
+	select {
+	case <-n.containerd.Done():
+		return false
+	default:
+		return true
+	}
 }
 
 // Kit returns where the programs are.

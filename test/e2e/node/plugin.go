@@ -112,6 +112,12 @@ func (n *Node) WaitPlugin(ctx context.Context, name string) error {
 	return n.waitPlugin(ctx, name, from, nil)
 }
 
+// WaitPluginSince is WaitPlugin for what containerd has logged from the byte
+// offset from on: for a name that was registered before.
+func (n *Node) WaitPluginSince(ctx context.Context, name string, from int) error {
+	return n.waitPlugin(ctx, name, from, nil)
+}
+
 // waitPlugin looks for the line that containerd logs when a plugin was
 // configured and synchronized: it tells in no other way.
 func (n *Node) waitPlugin(ctx context.Context, name string, from int, ended <-chan struct{}) error {
