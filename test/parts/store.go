@@ -97,7 +97,7 @@ func (s *Store) Ensure(ctx context.Context, pkgs ...Package) ([]Unpacked, error)
 		return have, err
 	}
 	if err := os.MkdirAll(s.Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make cache %q: %w", s.Dir, err)
+		return nil, fmt.Errorf("make cache (set %s for another place): %w", CacheEnv, err)
 	}
 	unlock, err := lock(ctx, filepath.Join(s.Dir, ".lock"), s.logf)
 	if err != nil {
