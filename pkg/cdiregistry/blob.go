@@ -4,9 +4,7 @@ package cdiregistry
 
 import (
 	"encoding/binary"
-	"maps"
 	"os"
-	"slices"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
@@ -326,13 +324,4 @@ func (b blob) spec() *specs.Spec {
 		s.Devices[i] = specs.Device{Name: r.str(), Annotations: r.notes(), ContainerEdits: *r.edits()}
 	}
 	return s
-}
-
-// sortedNotes writes annotations in the order of their keys.
-func (w *blobWriter) sortedNotes(m map[string]string) {
-	w.uint(uint64(len(m)))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		w.str(k)
-		w.str(m[k])
-	}
 }

@@ -21,12 +21,16 @@ type checker struct {
 	path  []step
 	diags []Diagnostic
 
+	warnings []Diagnostic
+	early    bool // in a device that is not the last
+
 	version int // index of knownVersions; -1 while unknown
 	kind    string
 	names   []string
 	seen    nameSet // device names
 	nets    nameSet // of one edit: host interfaces
 	inside  nameSet // of one edit: names in the container
+	notes   []note  // of one object
 	refs    []hostRef
 	useRefs bool
 }
@@ -43,7 +47,8 @@ type step struct {
 // JSON is tried first. What is not JSON is read as YAML whatever the file is
 // called, as the CDI libraries do.
 func (c *checker) parse(text string) blob {
-	c.path, c.diags, c.names, c.refs = c.path[:0], nil, c.names[:0], nil
+	c.path, c.diags, c.warnings, c.names, c.refs = c.path[:0], nil, nil, c.names[:0], nil
+	c.early = false
 	c.version, c.kind = -1, ""
 	c.seen.reset()
 	c.w.reset()
@@ -67,14 +72,18 @@ func (c *checker) parse(text string) blob {
 func (c *checker) release() {
 	c.d.reset("", false)
 	clear(c.names[:cap(c.names)])
+	clear(c.notes[:cap(c.notes)])
 	c.seen, c.nets, c.inside = nameSet{}, nameSet{}, nameSet{}
-	c.names, c.diags, c.refs, c.kind = c.names[:0], nil, nil, ""
+	c.names, c.diags, c.warnings, c.refs, c.kind = c.names[:0], nil, nil, nil, ""
 }
 
 func (c *checker) push(key string)  { c.path = append(c.path, step{key: key}) }
 func (c *checker) pushIndex(i int)  { c.path = append(c.path, step{index: i}) }
 func (c *checker) pop()             { c.path = c.path[:len(c.path)-1] }
 func (c *checker) at(i int32) *node { return &c.d.nodes[i] }
+
+// text is the text of the scalar at node i.
+func (c *checker) text(i int32) string { return c.d.str(c.at(i).text) }
 
 // field is the path here, with one key more when it is not "".
 func (c *checker) field(key string) string {
@@ -122,13 +131,13 @@ func (c *checker) found(i int32) string {
 	case kindNull:
 		return "null"
 	case kindString:
-		return quote(n.text)
+		return quote(c.text(i))
 	case kindArray:
 		return fmt.Sprintf("an array of %d", n.count)
 	case kindObject:
 		return "an object"
 	default:
-		return strings.Trim(quote(n.text), `"`)
+		return strings.Trim(quote(c.text(i)), `"`)
 	}
 }
 
@@ -148,7 +157,7 @@ func (c *checker) object(i int32, names []string, out []int32) bool {
 	}
 next:
 	for j := n.first; j != none && !c.full(); j = c.at(j).next {
-		key := c.at(j).key
+		key := c.d.str(c.at(j).key)
 		for k, name := range names {
 			if key == name {
 				if out[k] != none {
@@ -211,11 +220,11 @@ func (c *checker) str(i int32, key string) string {
 		c.bad(i, key, "must be a string")
 		return ""
 	}
-	if strings.IndexByte(n.text, 0) >= 0 {
+	if strings.IndexByte(c.text(i), 0) >= 0 {
 		c.bad(i, key, "must not contain a NUL")
 		return ""
 	}
-	return n.text
+	return c.text(i)
 }
 
 // required is str for a field that must be there and not be empty; in is the
@@ -226,7 +235,7 @@ func (c *checker) required(in, i int32, key string) string {
 		switch {
 		case i == none:
 			c.missing(in, key, "is missing")
-		case c.at(i).kind == kindNull || c.at(i).text == "" && c.at(i).kind == kindString:
+		case c.at(i).kind == kindNull || c.text(i) == "" && c.at(i).kind == kindString:
 			c.bad(i, key, "must not be empty")
 		}
 	}
@@ -238,10 +247,8 @@ func (c *checker) number(i int32, key string, lo, hi int64, rule string) int64 {
 	n := c.at(i)
 	v, ok := int64(0), false
 	if n.kind == kindNumber {
-		if n.yaml != nil {
-			v, ok = yamlInt(n)
-		} else {
-			v, ok = jsonInt(n.text)
+		if v, ok = n.value, n.whole; !c.d.yaml {
+			v, ok = jsonInt(c.d.str(n.text))
 		}
 	}
 	if !ok || v < lo || v > hi {
@@ -265,22 +272,6 @@ func jsonInt(text string) (int64, bool) {
 	return wholeFloat(f)
 }
 
-func yamlInt(n *node) (int64, bool) {
-	var v any
-	if err := n.yaml.Decode(&v); err != nil {
-		return 0, false
-	}
-	switch v := v.(type) {
-	case int:
-		return int64(v), true
-	case int64:
-		return v, true
-	case float64:
-		return wholeFloat(v)
-	}
-	return 0, false
-}
-
 // wholeFloat refuses fractions, which upstream cuts off in silence.
 func wholeFloat(f float64) (int64, bool) {
 	if f != math.Trunc(f) || math.Abs(f) > 1<<53 {
@@ -298,9 +289,9 @@ func (c *checker) flag(i int32, key string) bool {
 	n := c.at(i)
 	switch n.kind {
 	case kindBool:
-		return strings.EqualFold(n.text, "true")
+		return strings.EqualFold(c.text(i), "true")
 	case kindString:
-		switch n.text {
+		switch c.text(i) {
 		case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON":
 			return true
 		case "n", "N", "no", "No", "NO", "off", "Off", "OFF":

@@ -5,8 +5,6 @@ package cdiregistry
 import (
 	"strings"
 	"unicode/utf8"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // nodeKind is the type of a value in a document.
@@ -21,18 +19,26 @@ const (
 	kindObject
 )
 
-// node is one value of a document. Children are a list through next.
+// node is one value of a document. Children are a list through next. It holds no
+// pointer, so that filling thousands of them costs the collector nothing.
 type node struct {
-	key   string // in the object that holds it
-	text  string // of a scalar: its value when a string, its literal otherwise
-	yaml  *yaml.Node
+	key   span   // in the object that holds it
+	text  span   // of a scalar: its value when a string, its literal otherwise
 	pos   uint32 // offset in JSON, line in YAML
 	col   uint32 // in YAML
 	first int32  // child; -1 without
 	next  int32  // sibling; -1 for the last
 	count int32  // of children
 	kind  nodeKind
+	whole bool // of a number in YAML: it is the integer value
+	value int64
 }
+
+// span is a string of a document: a part of its text, or, when n is elsewhere,
+// one of its other strings.
+type span struct{ off, n uint32 }
+
+const elsewhere = ^uint32(0)
 
 // document is a parsed text, JSON or YAML, before any meaning is looked at: one
 // array of nodes, reused from file to file, in which the first is the root. It
@@ -41,6 +47,7 @@ type document struct {
 	nodes []node
 	text  string
 	yaml  bool
+	other []string // what is not in the text as it is
 }
 
 const (
@@ -50,9 +57,22 @@ const (
 )
 
 func (d *document) reset(text string, isYAML bool) {
-	clear(d.nodes)
-	d.nodes = d.nodes[:0]
+	clear(d.other)
+	d.nodes, d.other = d.nodes[:0], d.other[:0]
 	d.text, d.yaml = text, isYAML
+}
+
+func (d *document) str(s span) string {
+	if s.n == elsewhere {
+		return d.other[s.off]
+	}
+	return d.text[s.off : s.off+s.n]
+}
+
+// keep is a span for a string that is not in the text.
+func (d *document) keep(s string) span {
+	d.other = append(d.other, s)
+	return span{uint32(len(d.other) - 1), elsewhere}
 }
 
 // add appends a node and gives its index.

@@ -36,9 +36,27 @@ const (
 // need records that what is at node i came with a later version than the file's.
 func (c *checker) need(v int, i int32, key, what string) {
 	if c.version >= 0 && c.version < v {
-		c.missing(i, key, fmt.Sprintf("%s needs cdiVersion %s or later, the file says %s",
-			what, knownVersions[v], knownVersions[c.version]))
+		c.missing(i, key, c.tooOld(v, what))
 	}
+}
+
+// needLax is need for the two fields that the CDI libraries look for in the last
+// device only (and in the edits of the file): files with them in another device
+// are in use, and are warned of.
+func (c *checker) needLax(v int, i int32, key, what string) {
+	switch {
+	case c.version < 0 || c.version >= v:
+	case !c.early:
+		c.need(v, i, key, what)
+	case len(c.warnings) < maxDiagnostics:
+		d := Diagnostic{Severity: SeverityWarning, Field: c.field(key), Rule: c.tooOld(v, what)}
+		d.Line, d.Column = c.d.place(c.at(i))
+		c.warnings = append(c.warnings, d)
+	}
+}
+
+func (c *checker) tooOld(v int, what string) string {
+	return fmt.Sprintf("%s needs cdiVersion %s or later, the file says %s", what, knownVersions[v], knownVersions[c.version])
 }
 
 func (c *checker) spec() {
@@ -63,7 +81,10 @@ func (c *checker) spec() {
 	c.w.str(c.kind)
 	c.annotations(f[2])
 	c.edits(f[4])
-	n := c.items(f[3], "devices", c.device)
+	n := c.items(f[3], "devices", func(i int32) {
+		c.early = c.at(i).next != none
+		c.device(i)
+	})
 	if n == 0 && (!c.present(f[3]) || c.at(f[3]).kind == kindArray) {
 		c.missing(max(f[3], 0), "devices", "must have at least one device")
 	}
@@ -93,27 +114,39 @@ func (c *checker) annotations(i int32) {
 		return
 	}
 	c.push("annotations")
-	notes := make(map[string]string, n.count)
+	c.notes = c.notes[:0]
 	size := 0
 	for j := n.first; j != none; j = c.at(j).next {
-		key := c.at(j).key
-		if _, twice := notes[key]; twice {
-			c.report(j, key, "", "the key is there twice")
-		}
+		key := c.d.str(c.at(j).key)
 		if err := checkAnnotationKey(key); err != nil {
 			c.report(j, "", quote(key), "an annotation's key: "+err.Error())
 		}
-		notes[key] = c.str(j, key)
-		size += len(key) + len(notes[key])
+		value := c.str(j, key)
+		c.notes = append(c.notes, note{key, value, j})
+		size += len(key) + len(value)
+	}
+	slices.SortStableFunc(c.notes, func(a, b note) int { return strings.Compare(a.key, b.key) })
+	c.w.uint(uint64(len(c.notes)))
+	for i, a := range c.notes {
+		if i > 0 && c.notes[i-1].key == a.key {
+			c.report(a.i, a.key, "", "the key is there twice")
+		}
+		c.w.str(a.key)
+		c.w.str(a.value)
 	}
 	c.pop()
 	if size > maxAnnotationBytes {
 		c.report(i, "annotations", fmt.Sprintf("%d bytes", size), fmt.Sprintf("at most %d are allowed", maxAnnotationBytes))
 	}
-	if len(notes) > 0 {
+	if len(c.notes) > 0 {
 		c.need(v060, i, "annotations", "it")
 	}
-	c.w.sortedNotes(notes)
+}
+
+// note is an annotation, at node i.
+type note struct {
+	key, value string
+	i          int32
 }
 
 func (c *checker) device(i int32) {

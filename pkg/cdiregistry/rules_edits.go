@@ -79,7 +79,7 @@ func (c *checker) strItem(i int32) { c.w.str(c.str(i, "")) }
 
 func (c *checker) envItem(i int32) {
 	s := c.str(i, "")
-	if strings.IndexByte(s, '=') <= 0 && c.at(i).kind < kindArray {
+	if strings.IndexByte(s, '=') <= 0 && c.at(i).kind < kindArray && strings.IndexByte(c.text(i), 0) < 0 {
 		c.bad(i, "", "must be NAME=VALUE")
 	}
 	c.w.str(s)
@@ -113,7 +113,7 @@ func (c *checker) deviceNode(i int32) {
 		if !path.IsAbs(s) {
 			c.bad(f[1], "hostPath", "must be an absolute path")
 		}
-		c.need(v050, f[1], "hostPath", "it")
+		c.needLax(v050, f[1], "hostPath", "it")
 		flags |= nodeHostPath
 		c.w.str(s)
 		ref.path, ref.i, ref.key = s, f[1], "hostPath"
@@ -196,7 +196,7 @@ func (c *checker) mount(i int32) {
 	}
 	kind := c.str(f[3], "type")
 	if kind != "" {
-		c.need(v040, f[3], "type", "it")
+		c.needLax(v040, f[3], "type", "it")
 	}
 	// The source of a mount that is not a bind may be no path at all: "tmpfs".
 	if kind != "" && kind != "bind" && kind != "rbind" && kind != "none" && !c.binds(f[2]) {
@@ -217,7 +217,7 @@ func (c *checker) binds(i int32) bool {
 		return false
 	}
 	for j := c.at(i).first; j != none; j = c.at(j).next {
-		if t := c.at(j).text; t == "bind" || t == "rbind" {
+		if t := c.text(j); t == "bind" || t == "rbind" {
 			return true
 		}
 	}

@@ -109,7 +109,7 @@ func (c *yamlConverter) value(y *yaml.Node, depth int) (int32, *syntaxError) {
 }
 
 func (c *yamlConverter) scalar(n *node, y *yaml.Node) *syntaxError {
-	n.text, n.yaml = y.Value, y
+	n.text = c.d.keep(y.Value)
 	switch y.ShortTag() {
 	case "!!null":
 		n.kind = kindNull
@@ -117,11 +117,14 @@ func (c *yamlConverter) scalar(n *node, y *yaml.Node) *syntaxError {
 		n.kind = kindBool
 	case "!!int", "!!float":
 		n.kind = kindNumber
+		n.value, n.whole = yamlInt(y)
 	case "!!binary":
 		n.kind = kindString
-		if err := y.Decode(&n.text); err != nil {
+		var plain string
+		if err := y.Decode(&plain); err != nil {
 			return c.fail(y, "not base64, which !!binary asks for")
 		}
+		n.text = c.d.keep(plain)
 	default:
 		n.kind = kindString
 	}
@@ -166,7 +169,7 @@ func (m *yamlMapping) fill(y *yaml.Node, depth int, own map[string]bool) *syntax
 			return err
 		}
 		n := &m.c.d.nodes[child]
-		n.key = k.Value
+		n.key = m.c.d.keep(k.Value)
 		m.c.d.link(m.self, m.last, child)
 		m.last = child
 	}
@@ -176,7 +179,7 @@ func (m *yamlMapping) fill(y *yaml.Node, depth int, own map[string]bool) *syntax
 	if !merged {
 		own = map[string]bool{}
 		for i := m.c.d.nodes[m.self].first; i != none; i = m.c.d.nodes[i].next {
-			own[m.c.d.nodes[i].key] = true
+			own[m.c.d.str(m.c.d.nodes[i].key)] = true
 		}
 	}
 	for _, v := range merges {
@@ -209,4 +212,21 @@ func (m *yamlMapping) merge(v *yaml.Node, depth int, own map[string]bool) *synta
 		return nil
 	}
 	return m.c.fail(v, "a merge key takes a mapping or a list of mappings")
+}
+
+// yamlInt is the integer a scalar stands for, in any of YAML's notations.
+func yamlInt(y *yaml.Node) (int64, bool) {
+	var v any
+	if err := y.Decode(&v); err != nil {
+		return 0, false
+	}
+	switch v := v.(type) {
+	case int:
+		return int64(v), true
+	case int64:
+		return v, true
+	case float64:
+		return wholeFloat(v)
+	}
+	return 0, false
 }
