@@ -66,39 +66,45 @@ func (p *Plugin) containerLog(pod *api.PodSandbox, c *api.Container) *logrus.Ent
 	return p.podLog(pod).WithFields(logrus.Fields{"container": c.GetName(), "containerID": c.GetId()})
 }
 
-// report logs and counts what became of each request.
+// report counts what became of each request, and logs it: one line for all that
+// was delivered, and a line for each that was not.
 func (p *Plugin) report(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
 	log := p.containerLog(pod, c)
+	var injected []string
 	for _, it := range plan.Items {
-		entry := log.WithField("request", it.Request).WithField("outcome", string(it.Outcome))
-		if it.Rule != "" {
-			entry = entry.WithField("rule", it.Rule)
-		}
-		if it.File != "" {
-			entry = entry.WithField("file", it.File)
-		}
-		if len(it.Notes) > 0 {
-			entry = entry.WithField("notes", it.Notes)
-		}
 		if it.Audit != "" {
 			p.counters.Audited.Add()
-			entry.WithField("refusal", it.Audit).Warn("mode enforce would refuse this")
+			log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).Warn("mode enforce would refuse this")
 		}
 		switch it.Outcome {
 		case resolve.Injected:
 			p.counters.Injected.Add()
-			entry.Info("injected")
+			injected = append(injected, it.Request+" from "+it.File+" by "+ruleName(it.Rule))
+			for _, n := range it.Notes {
+				log.WithField("request", it.Request).Info(n)
+			}
 		case resolve.Present:
 			p.counters.Present.Add()
-			entry.Debug("the container has it already")
+			log.WithField("request", it.Request).Debug("the container has it already")
 		case resolve.LeftAlone:
 			p.counters.LeftAlone.Add()
-			entry.WithField("reason", it.Reason).Info("left alone")
+			log.WithFields(logrus.Fields{"request": it.Request, "file": it.File, "reason": it.Reason}).Info("left alone")
 		case resolve.Skipped:
 			p.counters.Skipped.Add()
-			entry.WithField("reason", it.Reason).Warn("optional request skipped")
+			log.WithFields(logrus.Fields{"request": it.Request, "reason": it.Reason}).Warn("optional request skipped")
 		}
 	}
+	if len(injected) > 0 {
+		log.WithField("requests", injected).Info("injected")
+	}
+}
+
+// ruleName is a rule for the log; what hands over nothing of the host needs none.
+func ruleName(rule string) string {
+	if rule == "" {
+		return "no rule"
+	}
+	return "rule " + rule
 }
 
 // countErrors counts the requests that made a container impossible.

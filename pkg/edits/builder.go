@@ -120,27 +120,14 @@ func (b *Builder) AddMount(m Mount) error {
 	return nil
 }
 
-// MountAt returns the mount that has this destination, in the container as it is
-// or in the set so far, and whether there is one.
-func (b *Builder) MountAt(destination string) (Mount, bool) {
-	for _, m := range slices.Concat(b.have.Mounts, b.set.Mounts) {
-		if cleanPath(m.Destination) == cleanPath(destination) {
-			return m, true
-		}
-	}
-	return Mount{}, false
-}
-
-// Mounts calls yield with every mount destination of the container and the set.
-func (b *Builder) Mounts(yield func(Mount) bool) {
-	for _, m := range b.have.Mounts {
-		if !yield(m) {
-			return
-		}
-	}
-	for _, m := range b.set.Mounts {
-		if !yield(m) {
-			return
+// Mounts calls yield with every mount of the container and the set so far, which
+// must not be changed.
+func (b *Builder) Mounts(yield func(*Mount) bool) {
+	for _, list := range [][]Mount{b.have.Mounts, b.set.Mounts} {
+		for i := range list {
+			if !yield(&list[i]) {
+				return
+			}
 		}
 	}
 }
@@ -238,9 +225,12 @@ func (e *ConflictError) Unwrap() error { return errdefs.ErrConflict }
 // cleanPath makes two spellings of one container path equal: images have
 // /var/run as a symlink to /run.
 func cleanPath(p string) string {
-	p = path.Clean("/" + p)
-	if rest, ok := strings.CutPrefix(p, "/var/run"); ok && (rest == "" || rest[0] == '/') {
-		return "/run" + rest
+	if p == "" || p[0] != '/' {
+		p = "/" + p
+	}
+	p = path.Clean(p)
+	if len(p) >= len("/var/run") && p[:len("/var/run")] == "/var/run" && (len(p) == len("/var/run") || p[len("/var/run")] == '/') {
+		return p[len("/var"):]
 	}
 	return p
 }
@@ -253,14 +243,19 @@ func SamePlace(a, b string) bool { return cleanPath(a) == cleanPath(b) }
 // of [SamePlace].
 func Within(dir, p string) bool {
 	dir, p = cleanPath(dir), cleanPath(p)
-	return dir == p || dir == "/" || strings.HasPrefix(p, dir+"/")
+	return dir == p || dir == "/" || len(p) > len(dir) && p[:len(dir)] == dir && p[len(dir)] == '/'
 }
 
 // sortMounts orders by depth, stably, so that a mount never hides one that was
 // made below it before.
 func sortMounts(mounts []Mount) {
-	depth := func(m Mount) int { return strings.Count(cleanPath(m.Destination), "/") }
-	slices.SortStableFunc(mounts, func(a, b Mount) int { return depth(a) - depth(b) })
+	depth := func(m *Mount) int { return strings.Count(cleanPath(m.Destination), "/") }
+	// An insertion sort: sets are small and mostly sorted, and a mount is large.
+	for i := 1; i < len(mounts); i++ {
+		for j := i; j > 0 && depth(&mounts[j]) < depth(&mounts[j-1]); j-- {
+			mounts[j], mounts[j-1] = mounts[j-1], mounts[j]
+		}
+	}
 }
 
 // unionAccess joins two access strings in the order r, w, m. An empty string

@@ -96,6 +96,22 @@ func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
 	return openat2(dirfd, hostPath, &how)
 }
 
+// OpenNoSymlinks is Open for a canonical path (see [Root.Resolve]): a symlink
+// anywhere on it is errdefs.ErrPermissionDenied.
+func (r Root) OpenNoSymlinks(hostPath string, flags int) (*os.File, error) {
+	fd, err := r.open(hostPath, flags, unix.RESOLVE_NO_SYMLINKS)
+	if errors.Is(err, unix.ELOOP) {
+		err = fmt.Errorf("%w: %w", errSymlink, errdefs.ErrPermissionDenied)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
+	}
+	return os.NewFile(uintptr(fd), hostPath), nil
+}
+
+// errSymlink says why a path is refused.
+var errSymlink = errors.New("a symlink is on the way, and none is followed there")
+
 // OpenBeneath opens rel below the directory dir. In dir symlinks are followed as
 // in [Root.Open]; in rel none is (RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS),
 // and ".." cannot leave dir. A symlink on the way is errdefs.ErrPermissionDenied.
@@ -129,7 +145,7 @@ func OpenatBeneath(dirfd int, rel string, flags int) (int, error) {
 	case err == nil:
 		return fd, nil
 	case errors.Is(err, unix.ELOOP):
-		return -1, fmt.Errorf("a symlink is on the way, and none is followed there: %w", errdefs.ErrPermissionDenied)
+		return -1, fmt.Errorf("%w: %w", errSymlink, errdefs.ErrPermissionDenied)
 	case errors.Is(err, unix.EXDEV):
 		return -1, fmt.Errorf("it leads out of the directory: %w", errdefs.ErrPermissionDenied)
 	}

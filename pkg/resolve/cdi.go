@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -27,7 +28,7 @@ func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin ed
 	}
 	at := func(list string, i int) edits.Origin {
 		o := origin
-		o.Field = fmt.Sprintf("%s.%s[%d]", field, list, i)
+		o.Field = field + "." + list + "[" + strconv.Itoa(i) + "]"
 		return o
 	}
 	for i, kv := range ce.Env {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -186,7 +187,7 @@ func (p *planner) device(d annotation.Device) {
 	})
 }
 
-func cdiRequest(name string) string { return fmt.Sprintf("CDI device %q", name) }
+func cdiRequest(name string) string { return "CDI device " + strconv.Quote(name) }
 
 // cdi adds the edits of a CDI device, or of every device of a kind for the name
 // "all", after policy granted each. Spec-level edits come once for each file,
@@ -230,7 +231,7 @@ func (p *planner) cdi(name string, item *Item) error {
 			}
 			p.specs = with(p.specs, d.File)
 		}
-		if err := p.cdiEdits(p.b, d.Edits, origin, fmt.Sprintf("devices[%d].containerEdits", d.Index)); err != nil {
+		if err := p.cdiEdits(p.b, d.Edits, origin, "devices["+strconv.Itoa(d.Index)+"].containerEdits"); err != nil {
 			return err
 		}
 		p.devices = with(p.devices, d.Name)

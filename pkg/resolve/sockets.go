@@ -88,7 +88,7 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 		}
 	} else {
 		access = "rw"
-		d := staging.SocketDir{Root: at.canonical, Rel: dir}
+		d := staging.SocketDir{Root: at.canonical, Rel: dir, UID: -1, GID: -1}
 		if u := p.req.User; u != nil {
 			d.UID, d.GID = int(u.UID), int(u.GID)
 		}
@@ -105,22 +105,20 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 		return v, err
 	}
 	v.socket = inside
-	if own := mount(path.Dir(s.path)); p.ownPathReason(own) == "" {
-		if err := p.b.AddMount(own); err != nil {
-			return v, err
-		}
-		v.ownPath = s.path
-	} else {
-		v.note = "the socket is not at its own path " + s.path + ": " + p.ownPathReason(own)
+	own := mount(path.Dir(s.path))
+	if reason := p.ownPathReason(own); reason != "" {
+		v.note = "the socket is not at its own path " + s.path + ": " + reason
+		return v, nil
 	}
-	return v, nil
+	v.ownPath = s.path
+	return v, p.b.AddMount(own)
 }
 
 // containerSocket is a socket whose device-info gives the path in the container:
 // whoever wrote it mounts the directory there too.
 func (p *planner) containerSocket(s socket, v viewEntry, origin edits.Origin) (viewEntry, error) {
 	covered := false
-	p.b.Mounts(func(m edits.Mount) bool {
+	p.b.Mounts(func(m *edits.Mount) bool {
 		covered = covered || m.Destination != "/" && edits.Within(m.Destination, s.path)
 		return !covered
 	})
@@ -135,7 +133,7 @@ func (p *planner) containerSocket(s socket, v viewEntry, origin edits.Origin) (v
 // checkSocket opens the socket below its root, following no symlink, and looks
 // at the type on the descriptor.
 func checkSocket(host hostfs.Root, root, rel string) error {
-	f, err := host.OpenBeneath(root, rel, unix.O_PATH)
+	f, err := host.OpenNoSymlinks(path.Join(root, rel), unix.O_PATH)
 	if err != nil {
 		if errdefs.IsNotFound(err) {
 			return fmt.Errorf("%w; the host side creates this socket, and has not yet: check the vswitch's port", err)
@@ -163,7 +161,7 @@ func (p *planner) ownPathReason(m edits.Mount) string {
 		return m.Destination + " overlaps " + ContainerDir
 	}
 	reason := ""
-	p.b.Mounts(func(have edits.Mount) bool {
+	p.b.Mounts(func(have *edits.Mount) bool {
 		switch {
 		case edits.SamePlace(have.Destination, m.Destination) && have.Source == m.Source && have.Origin.Source == m.Origin.Source:
 			// The directory of another socket of this pod, at its own path already.
@@ -179,15 +177,15 @@ func (p *planner) ownPathReason(m edits.Mount) string {
 
 // reservedDir is the system directory in which dst may not be shadowed, or "".
 func reservedDir(dst string) string {
-	for _, d := range []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/boot", "/root"} {
+	for _, d := range [...]string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/boot", "/root"} {
 		if edits.Within(d, dst) {
 			return d
 		}
 	}
-	if first := strings.SplitN(strings.TrimPrefix(path.Clean(dst), "/"), "/", 2)[0]; strings.HasPrefix(first, "lib") {
+	if first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean(dst), "/"), "/"); strings.HasPrefix(first, "lib") {
 		return "/" + first
 	}
-	for _, d := range []string{"/", "/run", "/var", "/var/lib", "/var/log", "/var/cache", "/tmp", "/var/tmp", "/home", "/opt", "/srv", "/mnt", "/media"} {
+	for _, d := range [...]string{"/", "/run", "/var", "/var/lib", "/var/log", "/var/cache", "/tmp", "/var/tmp", "/home", "/opt", "/srv", "/mnt", "/media"} {
 		if edits.SamePlace(d, dst) {
 			return d
 		}

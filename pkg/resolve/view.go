@@ -34,16 +34,7 @@ type viewEntry struct {
 	notes    []string
 }
 
-// viewElement is one element of devices.json. Its first keys are those of the
-// network-status annotation (Device Information Specification, §6), so that what
-// reads the one can read the other.
-type viewElement struct {
-	Name       string           `json:"name"`
-	Interface  string           `json:"interface,omitempty"`
-	DeviceInfo *deviceinfo.Info `json:"device-info"` // paths are those in the container
-	Jackfield  viewDetails      `json:"jackfield"`
-}
-
+// viewDetails is what Jackfield adds to an element of devices.json.
 type viewDetails struct {
 	Resource string   `json:"resource,omitempty"`
 	DeviceID string   `json:"device-id,omitempty"`
@@ -60,7 +51,7 @@ func (p *planner) addView() error {
 		return nil
 	}
 	origin := edits.Origin{Source: edits.View, Request: "the container's view of its devices"}
-	elements := make([]viewElement, 0, len(p.view))
+	data := []byte{'['}
 	prefixes := map[string]string{}
 	vdevs := map[string]int{}
 	if err := p.env(envFile, path.Join(ContainerDir, viewFile), origin); err != nil {
@@ -68,8 +59,11 @@ func (p *planner) addView() error {
 	}
 	for i := range p.view {
 		v := &p.view[i]
-		el := v.element(vdevs)
-		elements = append(elements, el)
+		eal := v.eal(vdevs)
+		var err error
+		if data, err = v.appendElement(data, eal); err != nil {
+			return fmt.Errorf("write %s: %w", viewFile, err)
+		}
 		if v.att.IfName == "" {
 			continue
 		}
@@ -79,7 +73,7 @@ func (p *planner) addView() error {
 		}
 		prefixes[prefix] = v.att.IfName
 		for _, kv := range []struct{ name, value string }{
-			{"_TYPE", string(v.att.Info.Type)}, {"_SOCKET", v.socket}, {"_PCI", pciAddress(v.att.Info)}, {"_EAL", strings.Join(el.Jackfield.EAL, " ")},
+			{"_TYPE", string(v.att.Info.Type)}, {"_SOCKET", v.socket}, {"_PCI", pciAddress(v.att.Info)}, {"_EAL", strings.Join(eal, " ")},
 		} {
 			if kv.value == "" {
 				continue
@@ -89,11 +83,7 @@ func (p *planner) addView() error {
 			}
 		}
 	}
-	data, err := json.MarshalIndent(elements, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", viewFile, err)
-	}
-	p.staging().Files = append(p.staging().Files, staging.File{Name: viewFile, Data: append(data, '\n')})
+	p.staging().Files = append(p.staging().Files, staging.File{Name: viewFile, Data: append(data, "\n]\n"...)})
 	return p.b.AddMount(edits.Mount{
 		Destination: ContainerDir, Type: "bind", Origin: origin,
 		Source:  p.host.Path(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID)),
@@ -105,9 +95,11 @@ func (p *planner) env(name, value string, origin edits.Origin) error {
 	return p.b.AddEnv(edits.Env{Name: name, Value: value, Origin: origin})
 }
 
-// element is the entry for devices.json. vdevs counts DPDK's virtual devices of
-// each driver, which need a number of their own.
-func (v *viewEntry) element(vdevs map[string]int) viewElement {
+// appendElement appends the entry of devices.json, on a line of its own. Its first
+// keys are those of the network-status annotation (Device Information
+// Specification, §6), so that what reads the one can read the other; the paths in
+// device-info are those in the container.
+func (v *viewEntry) appendElement(data []byte, eal []string) ([]byte, error) {
 	info := v.att.Info.Clone()
 	switch info.Type {
 	case deviceinfo.TypeVhostUser:
@@ -119,9 +111,30 @@ func (v *viewEntry) element(vdevs map[string]int) viewElement {
 			info.VDPA.Path = v.vdpaNode
 		}
 	}
-	return viewElement{Name: v.att.Network, Interface: v.att.IfName, DeviceInfo: info, Jackfield: viewDetails{
-		Resource: v.att.Resource, DeviceID: v.att.DeviceID, Creator: string(v.creator), OwnPath: v.ownPath, Note: v.note, EAL: v.eal(vdevs),
-	}}
+	infoJSON, err := info.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	details, err := json.Marshal(viewDetails{Resource: v.att.Resource, DeviceID: v.att.DeviceID, Creator: string(v.creator), OwnPath: v.ownPath, Note: v.note, EAL: eal})
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > 1 {
+		data = append(data, ',')
+	}
+	data = appendString(append(data, "\n  {\"name\": "...), v.att.Network)
+	if v.att.IfName != "" {
+		data = appendString(append(data, ", \"interface\": "...), v.att.IfName)
+	}
+	data = append(append(data, ",\n   \"device-info\": "...), infoJSON...)
+	data = append(append(data, ",\n   \"jackfield\": "...), details...)
+	return append(data, '}'), nil
+}
+
+// appendString appends a JSON string. A string always has one.
+func appendString(data []byte, s string) []byte {
+	quoted, _ := json.Marshal(s)
+	return append(data, quoted...)
 }
 
 // eal is the attachment as arguments of DPDK's EAL (DPDK Getting Started Guide,

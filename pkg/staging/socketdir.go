@@ -24,8 +24,8 @@ import (
 type SocketDir struct {
 	Root string // canonical host path of the socket root
 	Rel  string // below it, at least one element
-	UID  int    // owner of what is made
-	GID  int
+	UID  int    // owner of what is made; -1 leaves it to the process that makes it
+	GID  int    // likewise
 }
 
 // made is one directory that was made, as a sandbox's record has it.
@@ -96,11 +96,18 @@ func mkdirat(dirfd int, name string, d SocketDir) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := errors.Join(unix.Fchmod(fd, containerDir), unix.Fchown(fd, d.UID, d.GID)); err != nil {
+	if err := errors.Join(unix.Fchmod(fd, containerDir), chown(fd, d)); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
+}
+
+func chown(fd int, d SocketDir) error {
+	if d.UID < 0 && d.GID < 0 {
+		return nil
+	}
+	return unix.Fchown(fd, d.UID, d.GID)
 }
 
 // claim notes that a directory belongs to a sandbox. A claim of a sandbox that
@@ -125,7 +132,7 @@ func (s *Store) claim(sandboxID, dir string) error {
 		return fmt.Errorf("directory %q belongs to sandbox %s; two pods cannot share one, give each attachment its own: %w",
 			other, owner, errdefs.ErrConflict)
 	}
-	return replace(s.claims(), escape(dir), []byte(sandboxID))
+	return s.replace(s.claims(), escape(dir), []byte(sandboxID))
 }
 
 // record adds a directory to what the sandbox's end removes.
@@ -139,7 +146,7 @@ func (s *Store) record(sandboxID string, m made) error {
 	if err != nil {
 		return err
 	}
-	return replace(sandbox, madeFile, data)
+	return s.replace(sandbox, madeFile, data)
 }
 
 // removeSocketDirs removes what makeSocketDirs made, the deepest first, with the

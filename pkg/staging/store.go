@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -29,6 +30,9 @@ const (
 type Store struct {
 	host hostfs.Root
 	dir  string
+	// masked says that the process's umask takes something from the modes above,
+	// so that each has to be set again.
+	masked bool
 }
 
 // Container is what one container needs on the host.
@@ -69,7 +73,25 @@ func Open(host hostfs.Root, dir string) (*Store, error) {
 				d, hostfs.TypeName(st.Mode), st.Uid, st.Mode&0o7777, os.Geteuid(), errdefs.ErrPermissionDenied)
 		}
 	}
+	s.masked = umask()&(containerDir|viewFile) != 0
 	return s, nil
+}
+
+// umask is the process's file mode creation mask. The kernel tells it without
+// changing it in /proc only; where that is not to be had everything is masked.
+func umask() uint32 {
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0o777
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, ok := strings.CutPrefix(line, "Umask:"); ok {
+			if n, err := strconv.ParseUint(strings.TrimSpace(value), 8, 32); err == nil {
+				return uint32(n)
+			}
+		}
+	}
+	return 0o777
 }
 
 func (s *Store) containers() string { return filepath.Join(s.dir, "containers") }
@@ -107,7 +129,8 @@ func (s *Store) Prepare(c Container) (err error) {
 
 func (s *Store) fill(c Container) error {
 	dir := filepath.Join(s.containers(), c.ID)
-	if err := mkdir(dir); err != nil {
+	fresh, err := s.mkdir(dir)
+	if err != nil {
 		return fmt.Errorf("make staging of container %q: %w", c.ID, err)
 	}
 	for _, p := range c.MountPoints {
@@ -117,7 +140,7 @@ func (s *Store) fill(c Container) error {
 				return fmt.Errorf("make staging of container %q: mount point %q: %w", c.ID, p, errdefs.ErrInvalidArgument)
 			}
 			at = filepath.Join(at, elem)
-			if err := mkdir(at); err != nil {
+			if _, err := s.mkdir(at); err != nil {
 				return fmt.Errorf("make staging of container %q: %w", c.ID, err)
 			}
 		}
@@ -126,38 +149,55 @@ func (s *Store) fill(c Container) error {
 		if f.Name == "" || f.Name[0] == '.' || strings.ContainsRune(f.Name, '/') {
 			return fmt.Errorf("make staging of container %q: file name %q: %w", c.ID, f.Name, errdefs.ErrInvalidArgument)
 		}
-		if err := replace(dir, f.Name, f.Data); err != nil {
+		// Nobody reads in a directory that was made a moment ago.
+		write := s.replace
+		if fresh {
+			write = s.write
+		}
+		if err := write(dir, f.Name, f.Data); err != nil {
 			return fmt.Errorf("make staging of container %q: %w", c.ID, err)
 		}
 	}
 	return nil
 }
 
-// mkdir makes a directory that a container sees, whatever the umask.
-func mkdir(dir string) error {
-	if err := os.Mkdir(dir, containerDir); err != nil {
-		if errors.Is(err, fs.ErrExist) {
-			return nil
+// mkdir makes a directory that a container sees, whatever the umask, and says
+// whether it was missing.
+func (s *Store) mkdir(dir string) (fresh bool, err error) {
+	if err := unix.Mkdir(dir, containerDir); err != nil {
+		if errors.Is(err, unix.EEXIST) {
+			return false, nil
 		}
-		return err
+		return false, &os.PathError{Op: "mkdir", Path: dir, Err: err}
 	}
-	return os.Chmod(dir, containerDir)
+	if s.masked {
+		return true, os.Chmod(dir, containerDir)
+	}
+	return true, nil
 }
 
-// replace writes a file so that a reader sees the old or the new content.
-func replace(dir, name string, data []byte) error {
-	tmp := filepath.Join(dir, "."+name+".new")
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, viewFile)
+// write writes a file that is not there yet.
+func (s *Store) write(dir, name string, data []byte) error {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, viewFile)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(viewFile), f.Close())
+	if s.masked {
+		err = errors.Join(err, f.Chmod(viewFile))
+	}
+	return errors.Join(err, f.Close())
+}
+
+// replace writes a file so that a reader sees the old or the new content.
+func (s *Store) replace(dir, name string, data []byte) error {
+	tmp := "." + name + ".new"
+	err := s.write(dir, tmp, data)
 	if err == nil {
-		err = os.Rename(tmp, filepath.Join(dir, name))
+		err = os.Rename(filepath.Join(dir, tmp), filepath.Join(dir, name))
 	}
 	if err != nil {
-		os.Remove(tmp)
+		os.Remove(filepath.Join(dir, tmp))
 	}
 	return err
 }
