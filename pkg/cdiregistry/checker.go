@@ -3,8 +3,10 @@
 package cdiregistry
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -63,6 +65,7 @@ func (c *checker) parse(text string) blob {
 	}
 	c.spec()
 	if len(c.diags) > 0 {
+		slices.SortStableFunc(c.diags, func(a, b Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 		return blob{}
 	}
 	return blob{s: c.w.finish(), n: len(c.w.offsets)}
@@ -102,9 +105,19 @@ func (c *checker) field(key string) string {
 		write(s)
 	}
 	if key != "" {
-		write(step{key: key})
+		write(step{key: plainKey(key)})
 	}
 	return b.String()
+}
+
+// plainKey is a key as it is shown in a path: quoted and shortened when it is odd.
+func plainKey(key string) string {
+	for i := 0; i < len(key); i++ {
+		if c := key[i]; !alphanumeric(c) && c != '_' && c != '-' && c != '.' && c != '/' || i > 64 {
+			return quote(key)
+		}
+	}
+	return key
 }
 
 // bad records that the value at node i breaks a rule; key names a field in it.

@@ -149,16 +149,29 @@ func (r *Registry) loadFrom(l *loader, e *entry, fd int, real string, now time.T
 	}
 	e.blob = l.parse(string(l.buf[:n]))
 	if len(l.diags) > 0 {
-		// Clones, so that an entry does not hold the text of its file.
-		e.kind = strings.Clone(l.kind)
-		for _, name := range l.names {
-			e.names = append(e.names, strings.Clone(name))
-		}
+		e.remember(l.kind, l.names)
 		e.refuse(l.diags...)
 		return e
 	}
 	e.kind = e.blob.kind()
 	return e
+}
+
+// remember keeps what a refused file would have declared, for messages: copies, so
+// that the text goes, and no more than a few, as the text may be anything.
+func (e *entry) remember(kind string, names []string) {
+	if checkKind(kind) != nil {
+		return
+	}
+	e.kind = strings.Clone(kind)
+	for _, name := range names {
+		if len(e.names) == 64 {
+			break
+		}
+		if len(name) <= 256 && checkName(name) == nil {
+			e.names = append(e.names, strings.Clone(name))
+		}
+	}
 }
 
 // read fills the buffer with the file and gives the length. One byte more than

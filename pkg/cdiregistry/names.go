@@ -22,11 +22,12 @@ func checkKind(kind string) error {
 	if vendor == "" {
 		return fmt.Errorf("must be a vendor and a class, such as vendor.com/gpu")
 	}
-	if err := parser.ValidateVendorName(vendor); err != nil {
-		return fmt.Errorf("must be a vendor and a class: %w", err)
+	const shape = "must be letters, digits, '-', '_' and '.', with a letter first and a letter or a digit last"
+	if parser.ValidateVendorName(vendor) != nil {
+		return fmt.Errorf("the vendor, before the /, %s", shape)
 	}
-	if err := parser.ValidateClassName(class); err != nil {
-		return fmt.Errorf("must be a vendor and a class: %w", err)
+	if parser.ValidateClassName(class) != nil {
+		return fmt.Errorf("the class, after the /, %s", shape)
 	}
 	if len(vendor) > maxVendor {
 		return fmt.Errorf("the vendor has %d characters, at most %d are allowed", len(vendor), maxVendor)
@@ -39,8 +40,8 @@ func checkKind(kind string) error {
 
 // checkName is nil for a device name, the part after the "=".
 func checkName(name string) error {
-	if err := parser.ValidateDeviceName(name); err != nil {
-		return fmt.Errorf("must be a device name: %w", err)
+	if parser.ValidateDeviceName(name) != nil {
+		return fmt.Errorf("must be letters, digits, '-', '_', '.' and ':', with a letter or a digit at both ends")
 	}
 	return nil
 }

@@ -33,29 +33,33 @@ const (
 	v110 = 7
 )
 
-// need records that what is at node i came with a later version than the file's.
+// need records that what is at node i came with a later version than the file's;
+// what is said of it when it is not the key.
 func (c *checker) need(v int, i int32, key, what string) {
 	if c.version >= 0 && c.version < v {
-		c.missing(i, key, c.tooOld(v, what))
+		c.missing(i, key, c.tooOld(v, key, what))
 	}
 }
 
 // needLax is need for the two fields that the CDI libraries look for in the last
 // device only (and in the edits of the file): files with them in another device
 // are in use, and are warned of.
-func (c *checker) needLax(v int, i int32, key, what string) {
+func (c *checker) needLax(v int, i int32, key string) {
 	switch {
 	case c.version < 0 || c.version >= v:
 	case !c.early:
-		c.need(v, i, key, what)
+		c.need(v, i, key, "")
 	case len(c.warnings) < maxDiagnostics:
-		d := Diagnostic{Severity: SeverityWarning, Field: c.field(key), Rule: c.tooOld(v, what)}
+		d := Diagnostic{Severity: SeverityWarning, Field: c.field(key), Rule: c.tooOld(v, key, "")}
 		d.Line, d.Column = c.d.place(c.at(i))
 		c.warnings = append(c.warnings, d)
 	}
 }
 
-func (c *checker) tooOld(v int, what string) string {
+func (c *checker) tooOld(v int, key, what string) string {
+	if what == "" {
+		what = key
+	}
 	return fmt.Sprintf("%s needs cdiVersion %s or later, the file says %s", what, knownVersions[v], knownVersions[c.version])
 }
 
@@ -139,7 +143,7 @@ func (c *checker) annotations(i int32) {
 		c.report(i, "annotations", fmt.Sprintf("%d bytes", size), fmt.Sprintf("at most %d are allowed", maxAnnotationBytes))
 	}
 	if len(c.notes) > 0 {
-		c.need(v060, i, "annotations", "it")
+		c.need(v060, i, "annotations", "")
 	}
 }
 

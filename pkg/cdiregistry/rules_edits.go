@@ -27,18 +27,18 @@ func (c *checker) edits(i int32) bool {
 	c.nets.reset()
 	c.inside.reset()
 	if k := c.list(f[2], "netDevices", tagNetDevices, c.netDevice); k > 0 {
-		c.need(v110, f[2], "netDevices", "it")
+		c.need(v110, f[2], "netDevices", "")
 		n += k
 	}
 	n += c.list(f[3], "hooks", tagHooks, c.hook)
 	n += c.list(f[4], "mounts", tagMounts, c.mount)
 	if c.present(f[5]) {
-		c.need(v070, f[5], "intelRdt", "it")
+		c.need(v070, f[5], "intelRdt", "")
 		c.intelRdt(f[5])
 		n++
 	}
 	if k := c.list(f[6], "additionalGids", tagGIDs, c.gid); k > 0 {
-		c.need(v070, f[6], "additionalGids", "it")
+		c.need(v070, f[6], "additionalGids", "")
 		n += k
 	}
 	c.w.byte(tagEnd)
@@ -113,7 +113,7 @@ func (c *checker) deviceNode(i int32) {
 		if !path.IsAbs(s) {
 			c.bad(f[1], "hostPath", "must be an absolute path")
 		}
-		c.needLax(v050, f[1], "hostPath", "it")
+		c.needLax(v050, f[1], "hostPath")
 		flags |= nodeHostPath
 		c.w.str(s)
 		ref.path, ref.i, ref.key = s, f[1], "hostPath"
@@ -196,7 +196,7 @@ func (c *checker) mount(i int32) {
 	}
 	kind := c.str(f[3], "type")
 	if kind != "" {
-		c.needLax(v040, f[3], "type", "it")
+		c.needLax(v040, f[3], "type")
 	}
 	// The source of a mount that is not a bind may be no path at all: "tmpfs".
 	if kind != "" && kind != "bind" && kind != "rbind" && kind != "none" && !c.binds(f[2]) {
@@ -239,11 +239,11 @@ func (c *checker) intelRdt(i int32) {
 	}
 	var flags byte
 	if c.flag(f[4], "enableMonitoring") {
-		c.need(v110, f[4], "enableMonitoring", "it")
+		c.need(v110, f[4], "enableMonitoring", "")
 		flags |= rdtMonitoring
 	}
 	if c.present(f[3]) {
-		c.need(v110, f[3], "schemata", "it")
+		c.need(v110, f[3], "schemata", "")
 		flags |= rdtSchemata
 	}
 	c.w.byte(tagIntelRdt)

@@ -51,6 +51,9 @@ func parseYAML(d *document, text string) *syntaxError {
 // yamlSyntax takes the line out of the decoder's message.
 func yamlSyntax(err error) *syntaxError {
 	rule := strings.TrimPrefix(err.Error(), "yaml: ")
+	if len(rule) > 200 {
+		rule = strings.ToValidUTF8(rule[:200], "") + "..."
+	}
 	e := &syntaxError{rule: "not YAML: " + rule}
 	if at, ok := strings.CutPrefix(rule, "line "); ok {
 		if n, text, ok := strings.Cut(at, ": "); ok {
