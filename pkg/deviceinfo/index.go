@@ -106,31 +106,30 @@ func (ix *Index) Lookup(sandboxID string) ([]Entry, error) {
 	return ix.opts.Parse.readEntries(dirfd, ix.dir, sandboxID, names), nil
 }
 
+// Has reports whether the sandbox has any file, without opening one.
+func (ix *Index) Has(sandboxID string) (bool, error) {
+	if _, err := sandboxDir(ix.dir, sandboxID); err != nil {
+		return false, err
+	}
+	ix.mu.Lock()
+	names, listed, err := ix.namesOf(sandboxID)
+	ix.mu.Unlock()
+	if err != nil || listed {
+		return len(names) > 0, err
+	}
+	entries, err := ix.opts.Parse.ReadSandbox(ix.host, ix.dir, sandboxID)
+	return len(entries) > 0, err
+}
+
 // find brings the index up to date and takes out the names of a sandbox, with a
 // descriptor of the directory for the caller, when there are any. listed is
 // false when the names are not in memory.
 func (ix *Index) find(sandboxID string) (names []string, dirfd int, listed bool, err error) {
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	if ix.closed {
-		return nil, -1, false, fmt.Errorf("look up sandbox %q: the index of %q is closed: %w", sandboxID, ix.dir, errdefs.ErrFailedPrecondition)
-	}
-	if err := ix.update(); err != nil {
-		return nil, -1, false, err
-	}
-	if ix.open == nil {
-		return nil, -1, true, nil
-	}
-	if ix.full || !ix.watch.active {
-		return nil, -1, false, nil
-	}
-	for _, name := range ix.byTail[sandboxID[strings.LastIndexByte(sandboxID, '-')+1:]] {
-		if _, _, ok := MatchCNIFileName(name, sandboxID); ok {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return nil, -1, true, nil
+	names, listed, err = ix.namesOf(sandboxID)
+	if err != nil || len(names) == 0 {
+		return nil, -1, listed, err
 	}
 	// A copy: another lookup may find the directory replaced, and close open.
 	dirfd, err = unix.FcntlInt(uintptr(ix.dirfd), unix.F_DUPFD_CLOEXEC, 0)
@@ -138,6 +137,29 @@ func (ix *Index) find(sandboxID string) (names []string, dirfd int, listed bool,
 		return nil, -1, false, fmt.Errorf("look up sandbox %q in %q: %w", sandboxID, ix.dir, err)
 	}
 	return names, dirfd, true, nil
+}
+
+// namesOf brings the index up to date and gives the names of a sandbox. listed is
+// false when the names are not in memory.
+func (ix *Index) namesOf(sandboxID string) (names []string, listed bool, err error) {
+	if ix.closed {
+		return nil, false, fmt.Errorf("look up sandbox %q: the index of %q is closed: %w", sandboxID, ix.dir, errdefs.ErrFailedPrecondition)
+	}
+	if err := ix.update(); err != nil {
+		return nil, false, err
+	}
+	if ix.open == nil {
+		return nil, true, nil
+	}
+	if ix.full || !ix.watch.active {
+		return nil, false, nil
+	}
+	for _, name := range ix.byTail[sandboxID[strings.LastIndexByte(sandboxID, '-')+1:]] {
+		if _, _, ok := MatchCNIFileName(name, sandboxID); ok {
+			names = append(names, name)
+		}
+	}
+	return names, true, nil
 }
 
 // update makes the index equal to the directory, at the cost of what changed.

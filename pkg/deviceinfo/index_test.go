@@ -28,8 +28,13 @@ func testIndex(t testing.TB, root hostfs.Root, opts IndexOptions) *Index {
 // has asserts which interfaces a lookup finds.
 func has(t testing.TB, ix *Index, id string, ifNames ...string) {
 	t.Helper()
+	any, err := ix.Has(id)
+	must(t, err)
 	es, err := ix.Lookup(id)
 	must(t, err)
+	if any != (len(es) > 0) {
+		t.Errorf("Has(%q) is %v, and Lookup finds %d files", id, any, len(es))
+	}
 	var got []string
 	for _, e := range es {
 		got = append(got, e.IfName)
