@@ -4,53 +4,300 @@ package cdiregistry_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-const gpuSpec = `{"cdiVersion":"0.6.0","kind":"vendor.com/gpu","containerEdits":{"env":["A=1"]},
-"devices":[{"name":"0","containerEdits":{"deviceNodes":[{"path":"/dev/null"}]}},
-{"name":"1","containerEdits":{"deviceNodes":[{"path":"/dev/zero"}]}}]}`
+// env is a registry of /etc/cdi and /run/cdi below some root.
+type env struct {
+	*testing.T
+	host hostfs.Root
+	top  string // the root's directory, or a part of the host's tree
+	dirs []string
+	r    *cdiregistry.Registry
+}
 
-func TestLookup(t *testing.T) {
-	root := t.TempDir()
-	write(t, filepath.Join(root, "etc/cdi/gpu.json"), gpuSpec)
-	host, err := hostfs.New(root)
+// mode is how a registry looks at the disk.
+type mode struct {
+	name    string
+	fixture bool
+	opts    cdiregistry.Options
+}
+
+var modes = []mode{
+	{name: "host"},
+	{name: "fixture", fixture: true},
+	{name: "unwatched", opts: cdiregistry.Options{DisableWatch: true}},
+}
+
+func newEnv(t *testing.T, m mode) *env {
+	t.Helper()
+	e := &env{T: t, host: hostfs.Host(), top: t.TempDir()}
+	e.dirs = []string{e.top + "/etc/cdi", e.top + "/run/cdi"}
+	if m.fixture {
+		host, err := hostfs.New(e.top)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.host, e.dirs = host, []string{"/etc/cdi", "/run/cdi"}
+	}
+	for _, d := range []string{"/etc/cdi", "/run/cdi"} {
+		e.must(os.MkdirAll(e.top+d, 0o755))
+	}
+	e.open(m.opts)
+	return e
+}
+
+func (e *env) open(opts cdiregistry.Options) {
+	e.Helper()
+	r, err := cdiregistry.New(e.host, e.dirs, opts)
+	e.must(err)
+	e.r = r
+	e.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			e.Error(err)
+		}
+	})
+}
+
+func (e *env) must(err error) {
+	e.Helper()
 	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := cdiregistry.New(host, cdiregistry.DefaultDirs(), cdiregistry.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	s := r.Snapshot()
-	d, err := s.Device("vendor.com/gpu=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.File != "/etc/cdi/gpu.json" || d.Index != 1 || d.Edits.DeviceNodes[0].Path != "/dev/zero" || d.SpecEdits.Env[0] != "A=1" {
-		t.Errorf("device is %+v", d)
-	}
-	_, err = s.Device("vendor.com/gpu=2")
-	var nf *cdiregistry.NotFoundError
-	if !errors.As(err, &nf) || nf.Reason != cdiregistry.NoDevice || !errors.Is(err, errdefs.ErrNotFound) {
-		t.Errorf("unknown device: %v", err)
+		e.Fatal(err)
 	}
 }
 
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
+// put writes a file in place, place renames one into place.
+func (e *env) put(file, text string) {
+	e.Helper()
+	e.must(os.WriteFile(e.top+file, []byte(text), 0o644))
+	e.must(os.Chmod(e.top+file, 0o644))
+}
+
+func (e *env) place(file, text string) {
+	e.Helper()
+	tmp := e.top + filepath.Dir(file) + "/.tmp"
+	e.must(os.WriteFile(tmp, []byte(text), 0o644))
+	e.must(os.Rename(tmp, e.top+file))
+}
+
+// spec is a spec file of kind v.com/c whose devices each set one variable.
+func spec(value string, devices ...string) string {
+	var list []string
+	for _, d := range devices {
+		list = append(list, fmt.Sprintf(`{"name":%q,"containerEdits":{"env":["FROM=%s"]}}`, d, value))
 	}
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+	return fmt.Sprintf(`{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[%s]}`, strings.Join(list, ","))
+}
+
+// want holds what device v.com/c=name is, by the value that spec gave it; "" is absent.
+func (e *env) want(name, value string) {
+	e.Helper()
+	d, err := e.r.Snapshot().Device("v.com/c=" + name)
+	switch {
+	case value == "" && err == nil:
+		e.Fatalf("device %s is there, from %s", name, d.File)
+	case value == "" && !errors.Is(err, errdefs.ErrNotFound):
+		e.Fatalf("device %s: %v", name, err)
+	case value != "" && err != nil:
+		e.Fatalf("device %s: %v", name, err)
+	case value != "" && d.Edits.Env[0] != "FROM="+value:
+		e.Fatalf("device %s has %q, want %q", name, d.Edits.Env[0], value)
 	}
+}
+
+// refused holds that a file carries an error with a text in it.
+func (e *env) refused(file, text string) {
+	e.Helper()
+	for _, f := range e.r.Snapshot().Files() {
+		if strings.HasSuffix(f.Path, file) {
+			if f.Err == nil || !strings.Contains(f.Err.Error(), text) || !strings.Contains(f.Err.Error(), file) {
+				e.Fatalf("%s: error %v, want one with %q", file, f.Err, text)
+			}
+			return
+		}
+	}
+	e.Fatalf("%s is not listed", file)
+}
+
+func (e *env) files() []string {
+	var out []string
+	for _, f := range e.r.Snapshot().Files() {
+		out = append(out, strings.TrimPrefix(f.Path, e.top))
+	}
+	return out
+}
+
+// eachMode runs a test for every way of looking.
+func eachMode(t *testing.T, f func(e *env)) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) { f(newEnv(t, m)) })
+	}
+}
+
+func TestLookup(t *testing.T) {
+	eachMode(t, func(e *env) {
+		e.place("/etc/cdi/a.json", `{"cdiVersion":"v0.6.0","kind":"v.com/c","annotations":{"a":"b"},"containerEdits":{"env":["ALL=1"]},
+			"devices":[{"name":"0","containerEdits":{"env":["A=0"]}},{"name":"1","annotations":{"c":"d"},"containerEdits":{"env":["A=1"]}}]}`)
+		s := e.r.Snapshot()
+		d, err := s.Device("v.com/c=1")
+		e.must(err)
+		if d.File != e.dirs[0]+"/a.json" || d.Index != 1 || d.Priority != 0 || d.CDIVersion != "0.6.0" || d.Kind != "v.com/c" || d.Name != "v.com/c=1" ||
+			d.Annotations["c"] != "d" || d.SpecAnnotations["a"] != "b" || d.Edits.Env[0] != "A=1" || d.SpecEdits.Env[0] != "ALL=1" {
+			e.Errorf("device is %+v", d)
+		}
+		// What is handed out is the caller's.
+		d.Edits.Env[0], d.SpecEdits.Env, d.Annotations["c"] = "changed", nil, "changed"
+		again, err := s.Device("v.com/c=1")
+		e.must(err)
+		if again.Edits.Env[0] != "A=1" || again.SpecEdits.Env[0] != "ALL=1" || again.Annotations["c"] != "d" {
+			e.Errorf("a caller's change is seen: %+v", again)
+		}
+		if diff := cmp.Diff([]string{"v.com/c=0", "v.com/c=1"}, s.Devices()); diff != "" {
+			e.Error(diff)
+		}
+		if diff := cmp.Diff([]string{"v.com/c"}, s.Kinds()); diff != "" {
+			e.Error(diff)
+		}
+		if e.dirs[0] == "/etc/cdi" || s.Dirs()[0].Watched {
+			if e.r.Snapshot() != e.r.Snapshot() {
+				e.Error("nothing changed, and the snapshot is another")
+			}
+		}
+	})
+}
+
+// TestPrecedence: a later directory wins, two of one priority are no device.
+func TestPrecedence(t *testing.T) {
+	eachMode(t, func(e *env) {
+		e.place("/etc/cdi/a.json", spec("low", "x", "y"))
+		e.place("/run/cdi/a.json", spec("high", "x"))
+		e.want("x", "high")
+		e.want("y", "low")
+		e.place("/run/cdi/b.json", spec("other", "x", "z"))
+		_, err := e.r.Snapshot().Device("v.com/c=x")
+		var conflict *cdiregistry.ConflictError
+		if !errors.As(err, &conflict) || !errors.Is(err, errdefs.ErrConflict) ||
+			!slices.Equal(conflict.Files, []string{e.dirs[1] + "/a.json", e.dirs[1] + "/b.json"}) {
+			e.Fatalf("conflict: %v", err)
+		}
+		e.refused("/run/cdi/a.json", "v.com/c=x")
+		e.refused("/run/cdi/b.json", "v.com/c=x")
+		e.want("z", "other") // the rest of the files is usable
+		if devices := e.r.Snapshot().Devices(); slices.Contains(devices, "v.com/c=x") {
+			e.Error("the device in conflict is listed")
+		}
+		e.must(os.Remove(e.top + "/run/cdi/b.json"))
+		e.want("x", "high")
+		e.want("z", "")
+		for _, f := range e.r.Snapshot().Files() {
+			if f.Err != nil {
+				e.Errorf("%s still has %v", f.Path, f.Err)
+			}
+		}
+		e.must(os.Remove(e.top + "/run/cdi/a.json"))
+		e.want("x", "low")
+	})
+}
+
+// TestShadowedConflict: two low files do not take a device of high priority away,
+// and are still told that they disagree.
+func TestShadowedConflict(t *testing.T) {
+	eachMode(t, func(e *env) {
+		e.place("/etc/cdi/a.json", spec("a", "x"))
+		e.place("/etc/cdi/b.json", spec("b", "x"))
+		e.place("/run/cdi/c.json", spec("high", "x"))
+		e.want("x", "high")
+		for _, f := range e.r.Snapshot().Files() {
+			var conflict *cdiregistry.ConflictError
+			if low := f.Priority == 0; errors.As(f.Err, &conflict) != low || low && !conflict.Shadowed {
+				e.Errorf("%s has %v", f.Path, f.Err)
+			}
+		}
+		e.must(os.Remove(e.top + "/run/cdi/c.json"))
+		if _, err := e.r.Snapshot().Device("v.com/c=x"); !errors.Is(err, errdefs.ErrConflict) {
+			e.Errorf("without the high file: %v", err)
+		}
+	})
+}
+
+// TestWhatCounts: extensions, no recursion, directories named like files.
+func TestWhatCounts(t *testing.T) {
+	eachMode(t, func(e *env) {
+		for i, name := range []string{"a.json", "b.yaml", "c.yml", "d.JSON", "e.json.bak", "f", ".hidden.json", ".json"} {
+			e.place("/etc/cdi/"+name, spec("x", fmt.Sprint("d", i)))
+		}
+		e.must(os.MkdirAll(e.top+"/etc/cdi/dir.json", 0o755))
+		e.must(os.MkdirAll(e.top+"/etc/cdi/sub", 0o755))
+		e.place("/etc/cdi/sub/g.json", spec("x", "sub"))
+		var got []string
+		for _, f := range e.r.Snapshot().Files() {
+			got = append(got, filepath.Base(f.Path))
+		}
+		if diff := cmp.Diff([]string{".hidden.json", ".json", "a.json", "b.yaml"}, got); diff != "" {
+			e.Error(diff)
+		}
+	})
+	t.Run("configured", func(t *testing.T) {
+		e := newEnv(t, mode{opts: cdiregistry.Options{Extensions: []string{".yml"}}})
+		e.place("/etc/cdi/a.json", spec("x", "a"))
+		e.place("/etc/cdi/b.yml", spec("x", "b"))
+		e.want("a", "")
+		e.want("b", "x")
+	})
+}
+
+// TestOneBadFile: what is broken is refused alone.
+func TestOneBadFile(t *testing.T) {
+	eachMode(t, func(e *env) {
+		e.place("/etc/cdi/good.json", spec("good", "x"))
+		e.place("/etc/cdi/bad.json", `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[{"name":"y","containerEdits":{"mounts":[{"hostPath":"/a","containerPath":"b"}]}}]}`)
+		e.want("x", "good")
+		e.refused("/etc/cdi/bad.json", `devices[0].containerEdits.mounts[0].containerPath: found "b": must be an absolute path`)
+		_, err := e.r.Snapshot().Device("v.com/c=y")
+		var nf *cdiregistry.NotFoundError
+		if !errors.As(err, &nf) || nf.Reason != cdiregistry.Refused {
+			e.Errorf("a device of a refused file: %v", err)
+		}
+		e.place("/etc/cdi/bad.json", spec("mended", "y"))
+		e.want("y", "mended")
+	})
+}
+
+func TestNewRefusesRelative(t *testing.T) {
+	if _, err := cdiregistry.New(hostfs.Host(), []string{"etc/cdi"}, cdiregistry.Options{}); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		t.Errorf("a relative directory: %v", err)
+	}
+}
+
+func TestDirsFromEnv(t *testing.T) {
+	for value, want := range map[string][]string{
+		"": nil, ":": nil, "/a": {"/a"}, "/a:/b/": {"/a", "/b"}, " /a : :/b": {"/a", "/b"},
+	} {
+		if diff := cmp.Diff(want, cdiregistry.DirsFromEnv(value)); diff != "" {
+			t.Errorf("%q: %s", value, diff)
+		}
+	}
+}
+
+// TestClose: the last view stays, nothing is read any more.
+func TestClose(t *testing.T) {
+	e := newEnv(t, modes[0])
+	e.place("/etc/cdi/a.json", spec("a", "a"))
+	e.want("a", "a")
+	e.must(e.r.Close())
+	e.must(e.r.Close())
+	e.place("/etc/cdi/b.json", spec("b", "b"))
+	e.want("a", "a")
+	e.want("b", "")
 }

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdiregistry
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// WriteSpec writes a spec file into dir, which is made when it is missing, and
+// gives its host path. The spec is validated first; the file appears under its
+// name with all of its content or not at all, replaces one that was there, and has
+// mode 0644. The name's extension, .json or .yaml, chooses the syntax; without
+// one of them ".json" is appended.
+func WriteSpec(host hostfs.Root, dir, name string, spec *specs.Spec) (string, error) {
+	name, err := specFileName(name)
+	if err != nil {
+		return "", fmt.Errorf("write CDI spec %q: %w", name, err)
+	}
+	file := path.Join(dir, name)
+	text, err := encode(spec, path.Ext(name))
+	if err != nil {
+		return "", fmt.Errorf("write CDI spec %q: %w", file, err)
+	}
+	if diags := new(Validator).Validate(text); len(diags) > 0 {
+		return "", fmt.Errorf("write CDI spec %q: %w", file, &SpecError{Path: file, Diagnostics: diags})
+	}
+	d, err := makeDir(host, path.Clean(dir))
+	if err != nil {
+		return "", fmt.Errorf("write CDI spec %q: make directory: %w", file, err)
+	}
+	defer d.Close()
+	if err := replace(int(d.Fd()), name, text); err != nil {
+		return "", fmt.Errorf("write CDI spec %q: %w", file, err)
+	}
+	return file, nil
+}
+
+// RemoveSpec removes a spec file that WriteSpec wrote. One that is not there is
+// no error.
+func RemoveSpec(host hostfs.Root, dir, name string) error {
+	name, err := specFileName(name)
+	if err != nil {
+		return fmt.Errorf("remove CDI spec %q: %w", name, err)
+	}
+	if err := removeFile(host, path.Join(dir, name)); err != nil && errnoOf(err) != unix.ENOENT {
+		return err
+	}
+	return nil
+}
+
+func specFileName(name string) (string, error) {
+	if ext := path.Ext(name); ext != ".json" && ext != ".yaml" {
+		name += ".json"
+	}
+	// Room for what the temporary name adds.
+	if strings.ContainsAny(name, "/\x00") || len(name) > unix.NAME_MAX-32 {
+		return name, fmt.Errorf("the name must be one of a file, at most %d bytes long: %w", unix.NAME_MAX-32, errdefs.ErrInvalidArgument)
+	}
+	return name, nil
+}
+
+func encode(spec *specs.Spec, ext string) ([]byte, error) {
+	if spec == nil {
+		return nil, fmt.Errorf("there is no spec: %w", errdefs.ErrInvalidArgument)
+	}
+	if ext == ".yaml" {
+		return yaml.Marshal(spec)
+	}
+	text, err := json.MarshalIndent(spec, "", "  ")
+	return append(text, '\n'), err
+}
+
+// replace puts text at name, below the open directory, in one step.
+func replace(dirfd int, name string, text []byte) (err error) {
+	tmp := "." + name + "." + rand.Text()[:12] + ".tmp"
+	fd, err := unix.Openat(dirfd, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), tmp)
+	defer func() {
+		if err != nil {
+			// The error tells what happened; a file left over has no spec's name.
+			_ = unix.Unlinkat(dirfd, tmp, 0)
+		}
+	}()
+	_, err = f.Write(text)
+	if err == nil {
+		err = f.Chmod(0o644) // whatever the umask says
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return unix.Renameat(dirfd, tmp, dirfd, name)
+}
+
+// makeDir opens dir, after making what is missing of it with mode 0755.
+func makeDir(host hostfs.Root, dir string) (*os.File, error) {
+	d, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == nil || errnoOf(err) != unix.ENOENT || dir == "/" {
+		return d, err
+	}
+	parent, err := makeDir(host, path.Dir(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	if err := unix.Mkdirat(int(parent.Fd()), path.Base(dir), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, err
+	}
+	if d, err = host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
+		return nil, err
+	}
+	if err := d.Chmod(0o755); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// TransientName is the name, without extension, of a spec file that lives as long
+// as something called id: "vendor.com-class_id", as the CDI libraries have it.
+func TransientName(kind, id string) (string, error) {
+	if err := checkKind(kind); err != nil {
+		return "", fmt.Errorf("name transient CDI spec of kind %q: %w: %w", kind, err, errdefs.ErrInvalidArgument)
+	}
+	if id == "" || strings.IndexByte(id, 0) >= 0 {
+		return "", fmt.Errorf("name transient CDI spec of kind %q: the ID %q is empty or has a NUL: %w", kind, id, errdefs.ErrInvalidArgument)
+	}
+	return transientPrefix(kind) + strings.ReplaceAll(id, "/", "_"), nil
+}
+
+func transientPrefix(kind string) string { return strings.Replace(kind, "/", "-", 1) + "_" }
+
+// Transient is a spec file whose name says that it lives as long as its owner.
+type Transient struct {
+	File File
+	// ID is the owner's, with "_" for each "/" in it.
+	ID string
+}
+
+// Transients are the spec files, of any directory, that are named by TransientName,
+// in the order of Files. Files that are refused are among them when their kind
+// could be read.
+func (s *Snapshot) Transients() []Transient {
+	var out []Transient
+	for _, f := range s.Files() {
+		base := path.Base(f.Path)
+		id, ok := strings.CutPrefix(strings.TrimSuffix(base, path.Ext(base)), transientPrefix(f.Kind))
+		if ok && f.Kind != "" && id != "" {
+			out = append(out, Transient{File: f, ID: id})
+		}
+	}
+	return out
+}
+
+// RemoveStale removes the transient specs whose owners are gone, and gives the
+// paths of those it removed. It goes on after an error; the errors are joined.
+func RemoveStale(host hostfs.Root, list []Transient, alive func(id string) bool) ([]string, error) {
+	var removed []string
+	var errs []error
+	for _, t := range list {
+		if alive(t.ID) {
+			continue
+		}
+		if err := removeFile(host, t.File.Path); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		removed = append(removed, t.File.Path)
+	}
+	return slices.Clip(removed), errors.Join(errs...)
+}
+
+func removeFile(host hostfs.Root, file string) error {
+	d, err := host.Open(path.Dir(file), unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return fmt.Errorf("remove CDI spec %q: %w", file, err)
+	}
+	defer d.Close()
+	if err := unix.Unlinkat(int(d.Fd()), path.Base(file), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove CDI spec %q: %w", file, err)
+	}
+	return nil
+}
