@@ -227,12 +227,12 @@ func (p *planner) cdi(name string, item *Item) error {
 		origin := edits.Origin{Source: edits.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
 		if !p.specs[d.File] {
 			if err := p.cdiEdits(p.b, d.SpecEdits, origin, "containerEdits"); err != nil {
-				return err
+				return fmt.Errorf("%s: %w", cdiRequest(d.Name), err)
 			}
 			p.specs = with(p.specs, d.File)
 		}
 		if err := p.cdiEdits(p.b, d.Edits, origin, "devices["+strconv.Itoa(d.Index)+"].containerEdits"); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", cdiRequest(d.Name), err)
 		}
 		p.devices = with(p.devices, d.Name)
 	}

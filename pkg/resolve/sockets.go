@@ -166,7 +166,9 @@ func (p *planner) ownPathReason(m edits.Mount) string {
 		case edits.SamePlace(have.Destination, m.Destination) && have.Source == m.Source && have.Origin.Source == m.Origin.Source:
 			// The directory of another socket of this pod, at its own path already.
 			return true
-		case edits.Within(m.Destination, have.Destination), have.Destination != "/" && edits.Within(have.Destination, m.Destination):
+		case edits.Within(m.Destination, have.Destination), have.Destination != "/" && edits.Within(have.Destination, m.Destination),
+			// A volume at /var has a /var/run of its own.
+			edits.SamePlace(have.Destination, "/var") && strings.HasPrefix(m.Destination, "/var/"):
 			reason = "the container has a mount at " + have.Destination
 			return false
 		}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const rules = `
+sockets: {roots: [/var/run/vsw]}
+cdi: {aliases: {v: vendor.com/net}}
+dialects:
+  - {match: {network: "ns/plugin-*"}, use: virtio-device-plugin}
+  - {match: {network: "ns/6wind"}, use: 6wind}
+policy:
+  mode: MODE
+  rules:
+    - name: r
+      for: {namespaces: [ns]}
+      allow: {cdi: ["vendor.com/net=*"], sockets: ["/var/run/vsw/**"]}
+`
+
+// host is a node of its own.
+type host struct {
+	t   *testing.T
+	dir string
+	e   *Engine
+}
+
+func newHost(t *testing.T, mode string) *host {
+	t.Helper()
+	// Sockets need a short path.
+	dir, err := os.MkdirTemp("", "jf")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	h := &host{t: t, dir: dir}
+	for _, d := range []string{"etc/cdi", "run/cdi", "run/vsw", "var", "dev"} {
+		must(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
+	}
+	must(t, os.Symlink("../run", filepath.Join(dir, "var/run")))
+	root, err := hostfs.New(dir)
+	must(t, err)
+	cfg, err := config.Parse([]byte(strings.ReplaceAll(rules, "MODE", mode)), "/etc/jackfield/config.yaml")
+	must(t, err)
+	h.e, err = New(root, cfg, Options{})
+	must(t, err)
+	t.Cleanup(func() { must(t, h.e.Close()) })
+	h.write("/etc/cdi/v.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","containerEdits":{"env":["SPEC=1"],"hooks":[{"hookName":"prestart","path":"/h"}]},
+ "devices":[
+  {"name":"a","containerEdits":{"env":["DEV=a"],"deviceNodes":[{"path":"/dev/a","type":"c","major":1,"minor":3}]}},
+  {"name":"b","containerEdits":{"env":["DEV=b"],"deviceNodes":[{"path":"/dev/b","type":"c","major":1,"minor":5,"permissions":"r"}]}},
+  {"name":"broken","containerEdits":{"env":["BROKEN=1"],"deviceNodes":[{"path":"/dev/missing"}]}}]}`)
+	return h
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) write(path, text string) {
+	h.t.Helper()
+	path = filepath.Join(h.dir, path)
+	must(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(h.t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+func (h *host) listen(path string) {
+	h.t.Helper()
+	path = filepath.Join(h.dir, path)
+	must(h.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	l, err := net.Listen("unix", path)
+	must(h.t, err)
+	h.t.Cleanup(func() { l.Close() })
+}
+
+func (h *host) info(nad, iface, text string) {
+	h.t.Helper()
+	h.write(fmt.Sprintf("/run/k8s.cni.cncf.io/devinfo/cni/ns-%s-sb_%s", nad, iface), text)
+}
+
+func vhost(mode, path string) string {
+	return fmt.Sprintf(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":%q,"path":%q}}`, mode, path)
+}
+
+func ask(devices string) *Request {
+	r := &Request{SandboxID: "sb", ContainerID: "ctr", Namespace: "ns", Pod: "p", Container: "c"}
+	if devices != "" {
+		r.Annotations = map[string]string{"devices.jackfield.dev": devices}
+	}
+	return r
+}
+
+func (h *host) resolve(r *Request) *Plan {
+	h.t.Helper()
+	p, err := h.e.Resolve(context.Background(), r)
+	must(h.t, err)
+	if p == nil {
+		h.t.Fatal("nothing was resolved")
+	}
+	return p
+}
+
+func (h *host) refuse(r *Request, is func(error) bool, words ...string) error {
+	h.t.Helper()
+	p, err := h.e.Resolve(context.Background(), r)
+	if err == nil || p != nil {
+		h.t.Fatalf("got %+v, %v; want an error and nothing else", p, err)
+	}
+	var all *Error
+	if !errors.As(err, &all) || !is(err) {
+		h.t.Errorf("%v is of the wrong kind", err)
+	}
+	for _, w := range append(words, "ns/p/c") {
+		if !strings.Contains(err.Error(), w) {
+			h.t.Errorf("the error does not name %q: %v", w, err)
+		}
+	}
+	return err
+}
+
+func env(p *Plan) map[string]string {
+	m := map[string]string{}
+	for _, e := range p.Set.Env {
+		m[e.Name] = e.Value
+	}
+	return m
+}
+
+func outcomes(p *Plan) map[string]Outcome {
+	m := map[string]Outcome{}
+	for _, it := range p.Items {
+		m[it.Request] = it.Outcome
+	}
+	return m
+}
+
+func TestNothingAskedIsNoPlan(t *testing.T) {
+	h := newHost(t, "enforce")
+	p, err := h.e.Resolve(context.Background(), ask(""))
+	if p != nil || err != nil {
+		t.Errorf("got %+v, %v", p, err)
+	}
+}
+
+func TestSpecLevelEditsComeOnceAndFirst(t *testing.T) {
+	h := newHost(t, "enforce")
+	for _, devices := range []string{"vendor.com/net=a,vendor.com/net=b", "v=a,vendor.com/net=a,v=b", "[vendor.com/net=a, vendor.com/net=b, vendor.com/net=a]"} {
+		p := h.resolve(ask(devices))
+		var got []string
+		for _, e := range p.Set.Env {
+			got = append(got, e.Name+"="+e.Value)
+		}
+		if diff := cmp.Diff([]string{"SPEC=1", "DEV=b"}, got); diff != "" {
+			t.Errorf("%s: %s", devices, diff)
+		}
+		if len(p.Set.Hooks) != 1 || len(p.Set.Devices) != 2 {
+			t.Errorf("%s: %+v", devices, p.Set)
+		}
+		if o := p.Set.Devices[1].Origin; o.File != "/etc/cdi/v.json" || o.Field != "devices[1].containerEdits.deviceNodes[0]" || o.Rule != "r" || o.Request != `CDI device "vendor.com/net=b"` {
+			t.Errorf("the origin is %+v", o)
+		}
+	}
+}
+
+func TestTheSameRequestGivesTheSameBytes(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.listen("/run/vsw/p1/s")
+	h.info("one", "net1", vhost("client", "/var/run/vsw/p1/s"))
+	h.info("two", "net2", vhost("server", "/var/run/vsw/p2/s"))
+	var first string
+	for range 20 {
+		data, err := json.Marshal(h.resolve(ask("vendor.com/net=b,vendor.com/net=a")))
+		must(t, err)
+		if first == "" {
+			first = string(data)
+		}
+		if string(data) != first {
+			t.Fatalf("two answers:\n%s\n%s", first, data)
+		}
+	}
+}
+
+func TestAPlanIsWholeOrNotThere(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.refuse(ask("vendor.com/net=a,vendor.com/net=broken"), errdefs.IsNotFound, "vendor.com/net", "/dev/missing", "devices[2].containerEdits.deviceNodes[0]")
+	err := h.refuse(ask("vendor.com/net=x,other.com/net=y"), errdefs.IsNotFound, "(1)", "(2)", "vendor.com/net=x", "other.com/net=y")
+	if !errdefs.IsPermissionDenied(err) {
+		t.Errorf("the second error is lost: %v", err)
+	}
+	p, err := h.e.Explain(context.Background(), ask("vendor.com/net=a,vendor.com/net=broken"))
+	if err == nil || !p.Set.Empty() || len(p.Items) != 2 || p.Items[0].Outcome != Injected || p.Items[1].Outcome != Failed {
+		t.Errorf("explain gives %+v, %v", p, err)
+	}
+}
+
+func TestOptionalRequestsLeaveNothingBehind(t *testing.T) {
+	h := newHost(t, "enforce")
+	p := h.resolve(ask("[{device: vendor.com/net=broken, optional: true}, vendor.com/net=a]"))
+	if _, there := env(p)["BROKEN"]; there || env(p)["SPEC"] != "1" || len(p.Set.Hooks) != 1 {
+		t.Errorf("the set is %+v", p.Set)
+	}
+	if o := outcomes(p); o[`CDI device "vendor.com/net=broken"`] != Skipped || o[`CDI device "vendor.com/net=a"`] != Injected {
+		t.Errorf("outcomes are %v", o)
+	}
+}
+
+func TestAuditModeGrantsAndTells(t *testing.T) {
+	h := newHost(t, "audit")
+	r := ask("vendor.com/net=a")
+	r.Namespace = "elsewhere"
+	p := h.resolve(r)
+	if len(p.Set.Devices) != 1 || !strings.Contains(p.Items[0].Audit, "elsewhere") {
+		t.Errorf("got %+v", p)
+	}
+	// But what nobody asked for is left alone there, as it will be under enforce.
+	h.info("one", "net1", vhost("client", "/var/run/vsw/none/s"))
+	r.Annotations = nil
+	if p := h.resolve(r); len(p.Items) != 1 || p.Items[0].Outcome != LeftAlone {
+		t.Errorf("got %+v", p.Items)
+	}
+}
+
+func TestNetworksAnnotation(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.listen("/run/vsw/p1/s")
+	h.listen("/run/vsw/p2/s")
+	h.info("one", "net1", vhost("client", "/var/run/vsw/p1/s"))
+	h.info("two", "net2", vhost("client", "/var/run/vsw/p2/s"))
+	for value, want := range map[string]string{"auto": "net1 net2", "none": "", "net2": "net2", "ns/one": "net1", "one,net2,one": "net1 net2"} {
+		r := ask("")
+		r.Annotations = map[string]string{"networks.jackfield.dev": value}
+		p := h.resolve(r)
+		var got []string
+		for _, name := range []string{"NET1", "NET2"} {
+			if env(p)["JACKFIELD_"+name+"_TYPE"] != "" {
+				got = append(got, strings.ToLower(name))
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s gives %v, want %s", value, got, want)
+		}
+		if len(got) == 0 && (p.Staging != nil || !p.Set.Empty()) {
+			t.Errorf("%s leaves %+v", value, p)
+		}
+	}
+}
+
+func TestDialects(t *testing.T) {
+	h := newHost(t, "enforce")
+	// virtio-device-plugin says client and means the host's view: the application
+	// makes the socket.
+	h.info("plugin-a", "net1", vhost("client", "/var/run/vsw/p1/s"))
+	p := h.resolve(ask(""))
+	if got := env(p)["JACKFIELD_NET1_EAL"]; !strings.HasSuffix(got, ",server=1") || len(p.Staging.SocketDirs) != 1 {
+		t.Errorf("EAL is %q, staging %+v", got, p.Staging)
+	}
+	// 6WIND gives the path in the container: its directory is mounted there already.
+	h.info("6wind", "net2", vhost("server", "/run/6wind/s"))
+	h.refuse(ask(""), errdefs.IsFailedPrecondition, "6wind", "/run/6wind/s")
+	r := ask("")
+	r.Have.Mounts = []edits.Mount{{Destination: "/run/6wind", Source: "/x"}}
+	if got := env(h.resolve(r))["JACKFIELD_NET2_SOCKET"]; got != "/run/6wind/s" {
+		t.Errorf("socket is %q", got)
+	}
+}
+
+func TestOwnPathOnlyWhereItHidesNothing(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.listen("/run/vsw/p1/s")
+	h.info("one", "net1", vhost("client", "/var/run/vsw/p1/s"))
+	for dst, want := range map[string]bool{"/data": true, "/run/vsw/p1": false, "/run/vsw": false, "/var/run/vsw/p1/x": false, "/var": false} {
+		r := ask("")
+		r.Have.Mounts = []edits.Mount{{Destination: dst, Source: "/volume"}}
+		p := h.resolve(r)
+		own := false
+		for _, m := range p.Set.Mounts {
+			own = own || m.Destination == "/var/run/vsw/p1"
+		}
+		if own != want {
+			t.Errorf("with a mount at %s the own path is there: %v", dst, own)
+		}
+		if !want && (len(p.Items[0].Notes) == 0 || !strings.Contains(string(p.Staging.Files[0].Data), "not at its own path")) {
+			t.Errorf("with a mount at %s nobody is told: %+v", dst, p.Items)
+		}
+	}
+}
+
+func TestReservedDirectories(t *testing.T) {
+	for _, d := range []string{"/", "/etc", "/etc/x", "/usr/lib/x", "/lib", "/lib64/x", "/libexec", "/proc/1", "/dev/vfio", "/run", "/var/run", "/tmp", "/home", "/var/lib", "/../etc"} {
+		if reservedDir(d) == "" {
+			t.Errorf("%s could be shadowed", d)
+		}
+	}
+	for _, d := range []string{"/run/x", "/var/run/vsw/p", "/opt/x", "/data", "/tmp/x", "/etcetera"} {
+		if r := reservedDir(d); r != "" {
+			t.Errorf("%s is held for %s", d, r)
+		}
+	}
+}
+
+func TestInterfacesWhoseVariablesClash(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.listen("/run/vsw/p1/s")
+	h.info("one", "net.1", vhost("client", "/var/run/vsw/p1/s"))
+	h.info("two", "net-1", vhost("client", "/var/run/vsw/p1/s"))
+	h.refuse(ask(""), errdefs.IsConflict, "net.1", "net-1", "JACKFIELD_NET_1")
+}
+
+func TestMemif(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.listen("/run/vsw/p1/s")
+	h.info("one", "net1", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"/var/run/vsw/p1/s"}}`)
+	h.info("two", "net2", `{"type":"memif","version":"1.1.0","memif":{"role":"master","mode":"ethernet","path":"/var/run/vsw/p2/s"}}`)
+	h.info("three", "net3", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"@abstract"}}`)
+	h.info("four", "net4", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ip","path":"@ip"}}`)
+	p := h.resolve(ask(""))
+	for name, want := range map[string]string{
+		"JACKFIELD_NET1_EAL":    "--vdev=net_memif0,role=client,id=0,socket=/var/run/jackfield/net/net1/s,socket-abstract=no",
+		"JACKFIELD_NET2_EAL":    "--vdev=net_memif1,role=server,id=0,socket=/var/run/jackfield/net/net2/s,socket-abstract=no",
+		"JACKFIELD_NET3_EAL":    "--vdev=net_memif2,role=client,id=0,socket=abstract,socket-abstract=yes",
+		"JACKFIELD_NET3_SOCKET": "@abstract",
+		"JACKFIELD_NET4_EAL":    "", // DPDK's memif carries Ethernet only
+	} {
+		if got := env(p)[name]; got != want {
+			t.Errorf("%s=%q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestACancelledContextEndsInAnError(t *testing.T) {
+	h := newHost(t, "enforce")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if p, err := h.e.Resolve(ctx, ask("vendor.com/net=a")); p != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %+v, %v", p, err)
+	}
+}
