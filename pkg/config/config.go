@@ -69,6 +69,9 @@ type Multus struct {
 type Kubelet struct {
 	// PodResourcesSocket is the socket of the Pod Resources API.
 	PodResourcesSocket string
+	// Required lets nothing but the kubelet say whose a device is: without its
+	// socket no container gets one.
+	Required bool
 }
 
 // Mode is the policy's mode.

@@ -129,6 +129,19 @@ func (d *decoder) str(field string, node *yaml.Node, rule func(string) string) (
 	return node.Value, true
 }
 
+// truth reads true or false. YAML's older words for them (yes, on) are strings
+// here, and so faults.
+func (d *decoder) truth(into *bool) reader {
+	return func(field string, node *yaml.Node) {
+		var b bool
+		if node.Kind != yaml.ScalarNode || node.Tag != "!!bool" || node.Decode(&b) != nil {
+			d.fault(field, node, found(node), "want true or false")
+			return
+		}
+		*into = b
+	}
+}
+
 // list calls read for each element of a list. An empty list is refused: it
 // cannot be told whether its author meant nothing or everything.
 func (d *decoder) list(field string, node *yaml.Node, read reader) {

@@ -143,6 +143,7 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 		)},
 		member{"kubelet", d.section(
 			member{"podResourcesSocket", d.text(&c.Kubelet.PodResourcesSocket, absolute)},
+			member{"required", d.truth(&c.Kubelet.Required)},
 		)},
 		member{"stateDir", d.text(&c.StateDir, stateDir)},
 		member{"dialects", d.dialects(&c.Dialects)},

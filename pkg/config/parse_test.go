@@ -28,7 +28,7 @@ sockets:
   access: group
 deviceInfo: {cniDir: /a/cni, dpDir: /a/dp}
 multus: {cacheDir: /a/multus}
-kubelet: {podResourcesSocket: /a/kubelet.sock}
+kubelet: {podResourcesSocket: /a/kubelet.sock, required: true}
 stateDir: /run/jf
 dialects:
   - match: {resource: "example.com/vhost-*"}
@@ -60,7 +60,7 @@ func TestParseFull(t *testing.T) {
 	want.Sockets = Sockets{Roots: []string{"/var/run/jackfield/sockets", "/var/run/vsw"}, Access: AccessGroup}
 	want.DeviceInfo = DeviceInfo{CNIDir: "/a/cni", DPDir: "/a/dp"}
 	want.Multus.CacheDir = "/a/multus"
-	want.Kubelet.PodResourcesSocket = "/a/kubelet.sock"
+	want.Kubelet = Kubelet{PodResourcesSocket: "/a/kubelet.sock", Required: true}
 	want.StateDir = "/run/jf"
 	want.Dialects = []Dialect{
 		{Match: DialectMatch{Resource: "example.com/vhost-*"}, Use: "virtio-device-plugin"},
@@ -172,6 +172,9 @@ func TestParseFaults(t *testing.T) {
 		{"alias kind", "cdi: {aliases: {a: v.com}}\n", `c.yaml:1:20: cdi.aliases.a: found "v.com": want vendor.com/class`},
 		{"enum", "sockets: {access: acls}\n", `c.yaml:1:19: sockets.access: found "acls": want one of acl, group, owner; did you mean acl?`},
 		{"mode", "policy: {mode: off}\n", `c.yaml:1:16: policy.mode: found "off": want one of enforce, audit`},
+		{"string for a boolean", "kubelet: {required: \"true\"}\n", `c.yaml:1:21: kubelet.required: found "true": want true or false`},
+		{"YAML 1.1's boolean", "kubelet: {required: yes}\n", `c.yaml:1:21: kubelet.required: found "yes": want true or false`},
+		{"nothing for a boolean", "kubelet:\n  required:\n", `c.yaml:2:12: kubelet.required: found nothing: want true or false`},
 		{"boolean mode", "policy: {mode: false}\n", `c.yaml:1:16: policy.mode: found false, which YAML reads as a boolean: want a string; put it in quotes`},
 		{"dialect without match", "dialects:\n  - use: ovs-cni\n", `c.yaml:2:5: dialects[0].match: found nothing: say what the dialect is for: network, resource or both`},
 		{"dialect without difference", "dialects:\n  - match: {network: a/b}\n", `c.yaml:2:5: dialects[0]: found nothing but a match: say what is different: use, creator or path`},
