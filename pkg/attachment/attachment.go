@@ -3,12 +3,13 @@
 package attachment
 
 import (
-	"context"
-	"slices"
-	"strings"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/podresources"
 )
 
 // NetworksAnnotation is the pod's choice of networks (Multi-Network CRD
@@ -18,7 +19,8 @@ const NetworksAnnotation = "k8s.v1.cni.cncf.io/networks"
 // Owner says whose a PCI or vDPA device is.
 type Owner string
 
-// The owners. A socket belongs to the network and so to every container.
+// The owners. A socket belongs to the network and so to every container: its
+// owner is unknown.
 const (
 	OwnerUnknown   Owner = "unknown"
 	OwnedHere      Owner = "this container"
@@ -26,17 +28,28 @@ const (
 )
 
 // Attachment is one network attachment of a pod, or one allocated device that no
-// network claims.
+// network claims. Of a network that has no device-info, and need not have any,
+// neither Info nor Err is set.
 type Attachment struct {
-	Network  string           // namespace/name where it is known, otherwise as the file's name has it
-	IfName   string           // in the pod; "" for a device without a network
-	Info     *deviceinfo.Info // nil where Err is set
-	File     string           // the device-info file
-	DeviceID string           // as the device plugin calls it, "" unless known
-	Resource string           // the extended resource it was allocated from, "" unless known
-	Owner    Owner
-	Notes    []string
-	Err      error
+	Network string           // namespace/name where it is known, otherwise as the file's name has it; "" for a device without a network
+	IfName  string           // in the pod; "" for a device without a network, and where only the annotation tells of the network
+	Info    *deviceinfo.Info // nil where Err is set
+	File    string           // host path of the device-info file; "" where there is none
+	// DeviceID is what the device plugin calls the device, "" unless known.
+	DeviceID string
+	// Device is what DeviceID stands for, where Owner is OwnedHere: a PCI address,
+	// or the name of a vDPA device. It is DeviceID itself, unless DeviceID says
+	// nothing to others and the device plugin's file says what it means.
+	Device    string
+	Resource  string // the extended resource it was allocated from, "" unless known
+	Owner     Owner
+	OwnerFrom string // which source said so: see [FromKubelet], [FromEnvironment]; "" where none did
+	// Announced are the paths of device nodes, in the container, that the device
+	// plugin announces for the device in PCIDEVICE_*_INFO, sorted: a hint, never
+	// what is delivered.
+	Announced []string
+	Notes     []string // what a person should know of it
+	Err       error    // why it cannot be used; a *ConflictError where sources disagree
 }
 
 // Query says which sandbox, and which of its containers, is asked about.
@@ -46,121 +59,95 @@ type Query struct {
 	Container              string   // its name in the pod
 	Networks               string   // value of NetworksAnnotation
 	Env                    []string // of the container, NAME=value
+	// Wanted reports whether anybody will use a PCI or vDPA attachment, by its
+	// network ("" for a device without one); nil stands for yes. The kubelet is not
+	// asked about the devices of others: their owner stays unknown.
+	Wanted func(network string) bool
 }
 
-// Options say where a Finder looks.
+// Options say where a Finder looks. All paths are host paths.
 type Options struct {
-	CNIDir, DPDir, MultusDir string
+	CNIDir, DPDir string // "" is the specification's
+	MultusDir     string // "" for a node without Multus
+	// PodResourcesSocket is the kubelet's; "" for a host without a kubelet.
+	PodResourcesSocket string
+	// Kubelet is asked in place of a client of its own; the caller closes it. With
+	// PodResourcesSocket set it is asked while there is such a file.
+	Kubelet Kubelet
+	// KubeletRequired lets nothing but the kubelet say whose a device is. Without
+	// it the container's environment is believed where there is no kubelet's
+	// socket: see docs/attachments.md for what that means.
+	KubeletRequired bool
+	// Budget is the longest wait for the kubelet in one call, which also takes no
+	// more than a third of the time that the caller's context leaves. 0 stands for
+	// DefaultBudget.
+	Budget time.Duration
 	// Once is for a process that asks once and ends: nothing is watched.
 	Once bool
 }
 
 // Finder looks attachments up. It is safe for concurrent use.
 type Finder struct {
-	host hostfs.Root
-	opts Options
+	host    hostfs.Root
+	opts    Options
+	dp      deviceinfo.DevicePluginDir
+	index   *deviceinfo.Index // nil with Options.Once
+	kubelet Kubelet           // nil without a kubelet
+	client  *podresources.Client
+	silence silence
 }
 
-// New makes a Finder.
+// New makes a Finder. It opens nothing yet; Close frees what calls open. A path
+// that is not absolute is errdefs.ErrInvalidArgument.
 func New(host hostfs.Root, opts Options) (*Finder, error) {
-	return &Finder{host: host, opts: opts}, nil
-}
-
-// Close frees what the Finder watches.
-func (f *Finder) Close() error { return nil }
-
-// Sandbox gives the attachments of a sandbox, sorted by interface. An error is
-// one of the directory; that of a file is in its attachment.
-func (f *Finder) Sandbox(ctx context.Context, q Query) ([]Attachment, error) {
-	if q.SandboxID == "" {
-		return nil, nil
-	}
-	entries, err := deviceinfo.ReadSandbox(f.host, f.opts.CNIDir, q.SandboxID)
-	if err != nil || len(entries) == 0 {
-		return nil, err
-	}
-	out := make([]Attachment, len(entries))
-	var names []string
-	if q.Networks != "" {
-		names = networkNames(q.Networks, q.Namespace)
-	}
-	alloc := allocation(q.Env)
-	for i, e := range entries {
-		a := Attachment{Network: fullName(e.Network, names, q.Namespace), IfName: e.IfName, Info: e.Info, File: e.File, Err: e.Err, Owner: OwnerUnknown}
-		if a.Err == nil {
-			a.Resource, a.DeviceID = alloc.find(a.Info)
-			if a.DeviceID != "" {
-				a.Owner = OwnedHere
-			}
-			for _, w := range a.Info.Warnings {
-				a.Notes = append(a.Notes, w.Error())
-			}
-		}
-		out[i] = a
-	}
-	return out, nil
-}
-
-// fullName finds the network whose name Multus would have written as text:
-// namespace and name with "-" between, which cannot be split without knowing.
-func fullName(text string, names []string, podNamespace string) string {
-	for _, n := range names {
-		if strings.ReplaceAll(n, "/", "-") == text {
-			return n
-		}
-	}
-	if rest, ok := strings.CutPrefix(text, podNamespace+"-"); ok && podNamespace != "" && rest != "" {
-		return podNamespace + "/" + rest
-	}
-	return text
-}
-
-// allocations are the device IDs that a device plugin wrote into the container's
-// environment, PCIDEVICE_<RESOURCE>=<id>[,<id>...].
-type allocations []allocated
-
-type allocated struct {
-	key string // what stands for the resource in the variable's name
-	ids []string
-}
-
-const (
-	pcideviceEnv = "PCIDEVICE_"
-	infoSuffix   = "_INFO"
-)
-
-func allocation(env []string) allocations {
-	var out allocations
-	for _, kv := range env {
-		key, ok := strings.CutPrefix(kv, pcideviceEnv)
-		if !ok {
+	for _, f := range []struct{ field, path string }{
+		{"CNIDir", opts.CNIDir}, {"DPDir", opts.DPDir}, {"MultusDir", opts.MultusDir}, {"PodResourcesSocket", opts.PodResourcesSocket},
+	} {
+		if f.path == "" {
 			continue
 		}
-		key, value, ok := strings.Cut(key, "=")
-		if !ok || value == "" || strings.HasSuffix(key, infoSuffix) {
-			continue
+		if err := hostfs.CheckPath(f.path); err != nil {
+			return nil, fmt.Errorf("make finder of attachments: %s: %w", f.field, err)
 		}
-		out = append(out, allocated{key: key, ids: strings.Split(value, ",")})
 	}
-	return out
+	if opts.Budget <= 0 {
+		opts.Budget = DefaultBudget
+	}
+	f := &Finder{host: host, opts: opts, kubelet: opts.Kubelet, dp: deviceinfo.DevicePluginDir{Root: host, Dir: opts.DPDir}}
+	var err error
+	if f.kubelet == nil && opts.PodResourcesSocket != "" {
+		if f.client, err = podresources.New(host, opts.PodResourcesSocket, podresources.Options{}); err != nil {
+			return nil, fmt.Errorf("make finder of attachments: %w", err)
+		}
+		f.kubelet = f.client
+	}
+	if !opts.Once {
+		if f.index, err = deviceinfo.NewIndex(host, opts.CNIDir, deviceinfo.IndexOptions{}); err != nil {
+			return nil, errors.Join(fmt.Errorf("make finder of attachments: %w", err), f.Close())
+		}
+	}
+	return f, nil
 }
 
-// find gives the resource's key and the device ID under which the device was
-// allocated, or nothing.
-func (as allocations) find(i *deviceinfo.Info) (resource, id string) {
-	var ids []string
+// Close frees what the Finder watches and keeps open. Calls fail from then on.
+func (f *Finder) Close() error {
+	var errs []error
+	if f.index != nil {
+		errs = append(errs, f.index.Close())
+	}
+	if f.client != nil {
+		errs = append(errs, f.client.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// entries reads the device-info files of a sandbox.
+func (f *Finder) entries(sandboxID string) ([]deviceinfo.Entry, error) {
 	switch {
-	case i.Type == deviceinfo.TypePCI:
-		ids = []string{i.PCI.PCIAddress}
-	case i.Type == deviceinfo.TypeVDPA:
-		ids = []string{i.VDPA.PCIAddress, i.VDPA.ParentDevice}
+	case sandboxID == "":
+		return nil, nil
+	case f.index == nil:
+		return deviceinfo.ReadSandbox(f.host, f.opts.CNIDir, sandboxID)
 	}
-	for _, a := range as {
-		for _, id := range ids {
-			if id != "" && slices.ContainsFunc(a.ids, func(have string) bool { return strings.EqualFold(have, id) }) {
-				return a.key, id
-			}
-		}
-	}
-	return "", ""
+	return f.index.Lookup(sandboxID)
 }

@@ -3,7 +3,9 @@
 package resolve
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -12,6 +14,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/sysfs"
 )
 
 // networks delivers the pod's attachments. Those that the annotation lists are
@@ -23,7 +26,9 @@ func (p *planner) networks(want annotation.Networks, found []attachment.Attachme
 	}
 	if want.Mode == annotation.NetworksAuto {
 		for i := range found {
-			p.attachment(&found[i], "", false)
+			if worthSaying(found[i]) {
+				p.attachment(&found[i], "", false)
+			}
 		}
 		return
 	}
@@ -50,6 +55,23 @@ func (p *planner) networks(want annotation.Networks, found []attachment.Attachme
 	}
 }
 
+// worthSaying reports whether an attachment is more than a network without
+// device-info, such as most networks are.
+func worthSaying(a attachment.Attachment) bool {
+	return a.Info != nil || a.Err != nil || a.DeviceID != ""
+}
+
+// allocated delivers the devices that a device plugin allocated to the container
+// and that no network claims. Nobody asks for them; a rule may grant them. What
+// the container has already, from the plugin or by an annotation, stays as it is.
+func (p *planner) allocated(found []attachment.Attachment) {
+	for i := range found {
+		if !p.shown(&found[i]) {
+			p.attachment(&found[i], "", false)
+		}
+	}
+}
+
 func listAttachments(found []attachment.Attachment) string {
 	if len(found) == 0 {
 		return "none"
@@ -68,9 +90,14 @@ func listAttachments(found []attachment.Attachment) string {
 func (p *planner) attachment(a *attachment.Attachment, key string, optional bool) {
 	item := Item{Request: requestOf(a), From: key, File: a.File}
 	if key == "" {
-		item.From = a.File
+		item.From = cmp.Or(a.File, a.OwnerFrom)
 		if reason := p.notInCharge(a); reason != "" {
 			item.Outcome, item.Reason = LeftAlone, reason
+			p.items = append(p.items, item)
+			return
+		}
+		if a.Info == nil && a.Err == nil {
+			item.Outcome, item.Reason = LeftAlone, strings.Join(a.Notes, "; ")
 			p.items = append(p.items, item)
 			return
 		}
@@ -78,6 +105,9 @@ func (p *planner) attachment(a *attachment.Attachment, key string, optional bool
 	p.attempt(item, optional, func(item *Item) error {
 		if a.Err != nil {
 			return fmt.Errorf("%s: %w", item.Request, a.Err)
+		}
+		if a.Info == nil {
+			return fmt.Errorf("annotation %s: %s: %s (looked in %s): %w", key, item.Request, strings.Join(a.Notes, "; "), p.cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound)
 		}
 		item.Notes = append(item.Notes, a.Notes...)
 		origin := edits.Origin{Source: edits.Attachment, Request: item.Request, File: a.File}
@@ -103,7 +133,13 @@ func (p *planner) attachment(a *attachment.Attachment, key string, optional bool
 }
 
 func requestOf(a *attachment.Attachment) string {
-	if a.IfName == "" {
+	switch {
+	case a.IfName != "":
+	case a.Network != "":
+		return fmt.Sprintf("network %q", a.Network)
+	case a.Resource == "":
+		return fmt.Sprintf("device %q", a.DeviceID)
+	default:
 		return fmt.Sprintf("resource %q device %q", a.Resource, a.DeviceID)
 	}
 	return fmt.Sprintf("network %q on %s", a.Network, a.IfName)
@@ -111,11 +147,20 @@ func requestOf(a *attachment.Attachment) string {
 
 // notInCharge says why an attachment that nobody asked for is left alone, or "".
 func (p *planner) notInCharge(a *attachment.Attachment) string {
-	grant, err := p.policy.Network(p.subject, a.Network)
-	if err != nil || grant.Audited {
-		return fmt.Sprintf("no rule lets network %q bring anything to namespace %q", a.Network, p.req.Namespace)
+	switch {
+	case p.inCharge(p.subject, a.Network):
+		return ""
+	case a.Network == "":
+		return fmt.Sprintf("no rule lets allocated devices come to namespace %q", p.req.Namespace)
 	}
-	return ""
+	return fmt.Sprintf("no rule lets network %q bring anything to namespace %q", a.Network, p.req.Namespace)
+}
+
+// inCharge reports whether some rule lets a network ("" for a device without one)
+// bring the container anything.
+func (e *Engine) inCharge(s policy.Subject, network string) bool {
+	grant, err := e.policy.Network(s, network)
+	return err == nil && !grant.Audited
 }
 
 func (p *planner) deliverSocket(s socket, origin edits.Origin, item *Item) error {
@@ -185,6 +230,9 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 		return fmt.Errorf("%s: %w", a.File, err)
 	}
 	for _, n := range nodes {
+		if p.has(n) {
+			continue // nothing is handed over
+		}
 		grant, err := p.grantDevice(a, n.HostPath, item)
 		if err != nil {
 			return err
@@ -200,10 +248,25 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 			return err
 		}
 	}
+	for _, path := range a.Announced {
+		if !slices.ContainsFunc(nodes, func(n sysfs.Node) bool { return n.Path == path }) {
+			v.notes = append(v.notes, fmt.Sprintf("the device plugin announced %s for the device, and sysfs gives the device no such node", path))
+		}
+	}
 	item.Notes = append(item.Notes, v.notes...)
-	item.Outcome = Injected
-	p.view = append(p.view, v)
+	if len(nodes) == 0 || slices.ContainsFunc(nodes, func(n sysfs.Node) bool { return !p.has(n) }) {
+		item.Outcome = Injected
+	}
+	p.show(v)
 	return nil
+}
+
+// has reports whether the container has the node already, from the device plugin
+// or the runtime.
+func (p *planner) has(n sysfs.Node) bool {
+	return slices.ContainsFunc(p.req.Have.Devices, func(d edits.Device) bool {
+		return edits.SamePlace(d.Path, n.Path) && d.Type == n.Type && d.Major == int64(n.Major) && d.Minor == int64(n.Minor)
+	})
 }
 
 // notAllocated says why a device is not this container's, or "".

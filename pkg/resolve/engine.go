@@ -65,6 +65,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	}
 	e.attachments, err = attachment.New(host, attachment.Options{
 		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir, Once: opts.Once,
+		PodResourcesSocket: cfg.Kubelet.PodResourcesSocket, KubeletRequired: cfg.Kubelet.Required,
 	})
 	if err != nil {
 		return nil, errors.Join(err, e.registry.Close())

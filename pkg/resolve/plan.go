@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,12 +65,14 @@ type planner struct {
 
 func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	asks := annotation.HasAny(req.Annotations) || len(req.CDIDevices) > 0
-	found, err := e.attachments.Sandbox(ctx, query(req))
-	if !asks && len(found) == 0 && err == nil {
+	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}
+	q := query(req)
+	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
+	found, allocated, err := e.attachments.Find(ctx, q)
+	if !asks && !slices.ContainsFunc(found, worthSaying) && len(allocated) == 0 && err == nil {
 		return nil
 	}
-	p := &planner{Engine: e, ctx: ctx, req: req, b: edits.NewBuilder(req.Have),
-		subject: policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}}
+	p := &planner{Engine: e, ctx: ctx, req: req, b: edits.NewBuilder(req.Have), subject: subject}
 	if err != nil {
 		p.errs = append(p.errs, err)
 		return p
@@ -87,6 +90,7 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 		p.device(d)
 	}
 	p.networks(wants.Networks, found)
+	p.allocated(allocated)
 	if len(p.errs) == 0 {
 		if err := p.addView(); err != nil {
 			p.errs = append(p.errs, err)

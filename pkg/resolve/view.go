@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,6 +43,40 @@ type viewDetails struct {
 	OwnPath  string   `json:"own-path,omitempty"`          // the socket is here too
 	Note     string   `json:"note,omitempty"`
 	EAL      []string `json:"eal,omitempty"` // arguments for DPDK's EAL
+}
+
+// show adds a device to the container's view, once: a device that a network and
+// an annotation bring is the network's.
+func (p *planner) show(v viewEntry) {
+	name := v.device()
+	for i := range p.view {
+		if have := &p.view[i]; have.device() == name {
+			if have.att.IfName == "" {
+				*have = v
+			}
+			return
+		}
+	}
+	p.view = append(p.view, v)
+}
+
+// shown reports whether the container's view has the device already.
+func (p *planner) shown(a *attachment.Attachment) bool {
+	v := viewEntry{att: a}
+	return v.device() != "" && slices.ContainsFunc(p.view, func(have viewEntry) bool { return have.device() == v.device() })
+}
+
+// device tells a PCI or vDPA device from another; it is "" for a socket.
+func (v *viewEntry) device() string {
+	switch info := v.att.Info; {
+	case info == nil:
+		return ""
+	case info.Type == deviceinfo.TypePCI:
+		return info.PCI.PCIAddress
+	case info.Type == deviceinfo.TypeVDPA:
+		return info.VDPA.ParentDevice
+	}
+	return ""
 }
 
 // addView adds devices.json, the mount that carries it, and the environment.

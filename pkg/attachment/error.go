@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"fmt"
+
+	"github.com/containerd/errdefs"
+)
+
+// Claim is what one source says.
+type Claim struct {
+	Source string // a file's host path, or what [FromKubelet] and [FromEnvironment] give
+	Says   string // `PCI device 0000:03:00.2`
+}
+
+// ConflictError is two sources that contradict each other on something that
+// matters. It unwraps to errdefs.ErrConflict.
+type ConflictError struct {
+	On            string // what they disagree on: `which device is "net1"`
+	First, Second Claim
+	Hint          string // what to do; may be ""
+}
+
+func (e *ConflictError) Error() string {
+	s := fmt.Sprintf("%s: %s says %s, but %s says %s", e.On, e.First.Source, e.First.Says, e.Second.Source, e.Second.Says)
+	if e.Hint != "" {
+		s += "; " + e.Hint
+	}
+	return s
+}
+
+// Unwrap makes the error an errdefs.ErrConflict.
+func (e *ConflictError) Unwrap() error { return errdefs.ErrConflict }
+
+// FromKubelet names the kubelet as a source; socket is the host path at which it
+// was asked.
+func FromKubelet(socket string) string { return "the kubelet (" + socket + ")" }
+
+// FromEnvironment names a variable of the container's environment as a source.
+func FromEnvironment(variable string) string { return "the container's environment (" + variable + ")" }

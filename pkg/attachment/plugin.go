@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+const (
+	// maxPluginFiles bounds the device plugin's files that one question reads.
+	maxPluginFiles = 256
+	// maxPluginNames bounds the names in their directory that are looked at where
+	// only the environment tells of a resource.
+	maxPluginNames = 1 << 16
+	pluginSuffix   = "-device.json"
+)
+
+// pluginFile is the device plugin's file of one device (Device Information
+// Specification, §4.1). Neither info nor err is set where there is none.
+type pluginFile struct {
+	path string
+	info *deviceinfo.Info
+	err  error
+}
+
+// pluginFile reads the device plugin's file of a device, once.
+func (s *search) pluginFile(resource, id string) pluginFile {
+	key := [2]string{resource, id}
+	if p, ok := s.files[key]; ok || len(s.files) >= maxPluginFiles {
+		return p
+	}
+	var p pluginFile
+	if p.path, p.err = s.dp.Path(resource, id); p.err == nil {
+		p.info, p.err = s.dp.Load(resource, id)
+	}
+	if errdefs.IsNotFound(p.err) {
+		p.err = nil
+	}
+	if s.files == nil {
+		s.files = map[[2]string]pluginFile{}
+	}
+	s.files[key] = p
+	return p
+}
+
+// allocated describes a device that a device plugin allocated: by the plugin's
+// file, or, without one, as a PCI function where its ID is an address. ok is
+// false when neither tells anything.
+func (s *search) allocated(resource, id string) (a Attachment, ok bool) {
+	a = Attachment{Resource: resource, DeviceID: id, Owner: OwnerUnknown}
+	var p pluginFile
+	if resource != "" {
+		p = s.pluginFile(resource, id)
+	}
+	switch {
+	case p.err != nil:
+		a.File, a.Err = p.path, p.err
+		return a, true
+	case p.info != nil:
+		a.File, a.Info = p.path, p.info.Clone()
+		for _, w := range a.Info.Warnings {
+			a.Notes = append(a.Notes, w.Error())
+		}
+		if d, isDevice := deviceOf(a.Info); isDevice && d.contradicts(id) {
+			a.refuse(&ConflictError{On: which(&a), First: Claim{p.path, d.String()}, Second: Claim{"its device ID", "PCI device " + normal(id)},
+				Hint: "restart the device plugin, so that it writes the file anew"})
+		}
+		return a, true
+	case isPCIAddress(id):
+		a.Info = &deviceinfo.Info{Type: deviceinfo.TypePCI, Version: deviceinfo.Version, PCI: &deviceinfo.PCI{PCIAddress: normal(id)}}
+		a.Notes = append(a.Notes, "there is no device-info of the device; its ID is taken for a PCI address")
+		return a, true
+	}
+	return a, false
+}
+
+// realName finds the resource that an environment variable stands for: among
+// those that the kubelet gave the container, or by the name of the device plugin's
+// file of one of its devices. It is "" where nothing tells.
+func (s *search) realName(key, id string) string {
+	if s.w != nil && s.w.answered {
+		for _, r := range s.w.own.Resources {
+			if envKey(r.Name) == key {
+				return r.Name
+			}
+		}
+		return ""
+	}
+	for _, a := range s.attached {
+		if a.Resource != "" && envKey(a.Resource) == key {
+			return a.Resource
+		}
+	}
+	dir := s.opts.DPDir
+	if dir == "" {
+		dir = deviceinfo.DefaultDPDir
+	}
+	if !s.listed {
+		s.listed = true
+		s.names, _ = s.host.ReadDir(dir, maxPluginNames)
+	}
+	suffix := "-" + dashed(id) + pluginSuffix
+	for _, name := range s.names {
+		resource, ok := strings.CutSuffix(name, suffix)
+		if !ok {
+			continue
+		}
+		// The "/" of the resource's name was written as "-".
+		for i := range len(resource) {
+			if resource[i] != '-' {
+				continue
+			}
+			if real := resource[:i] + "/" + resource[i+1:]; envKey(real) == key {
+				return real
+			}
+		}
+	}
+	return ""
+}
