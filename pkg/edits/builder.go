@@ -18,6 +18,10 @@ type Existing struct {
 	Mounts  []Mount
 	Hooks   []Hook
 	Env     []string // NAME=value
+	// CDIReplaces lets a CDI device node or mount take the place of what is there,
+	// as CDI's own library does: for an OCI spec that a person hands over. Without it
+	// something else at the same place is a conflict.
+	CDIReplaces bool
 }
 
 // Builder merges edits into one Set. The zero value merges into a container that
@@ -56,6 +60,10 @@ func (b *Builder) Clone() *Builder {
 // is; another device at the same path is a *ConflictError, but a later CDI
 // device replaces an earlier one, as CDI prescribes.
 func (b *Builder) AddDevice(d Device) error {
+	if b.replaces(d.Origin) {
+		at := path.Clean(d.Path)
+		b.have.Devices = without(b.have.Devices, func(h *Device) bool { return path.Clean(h.Path) == at })
+	}
 	for i := range b.have.Devices {
 		if h := &b.have.Devices[i]; cleanPath(h.Path) == cleanPath(d.Path) {
 			if h.same(&d) {
@@ -72,6 +80,10 @@ func (b *Builder) AddDevice(d Device) error {
 		}
 		switch {
 		case d.Origin.Source == CDI && have.Origin.Source == CDI:
+			if have.same(&d) {
+				// One node that two devices ask for: each needs its own right to it.
+				d.Access = unionAccess(have.Access, d.Access)
+			}
 			b.set.Devices = append(slices.Delete(b.set.Devices, i, i+1), d)
 			b.changes++
 			return nil
@@ -90,6 +102,10 @@ func (b *Builder) AddDevice(d Device) error {
 // AddMount adds a mount, under the rules of AddDevice with the destination as
 // the key. The same source at the same destination is the same mount.
 func (b *Builder) AddMount(m Mount) error {
+	if b.replaces(m.Origin) {
+		at := path.Clean(m.Destination)
+		b.have.Mounts = without(b.have.Mounts, func(h *Mount) bool { return path.Clean(h.Destination) == at })
+	}
 	for i := range b.have.Mounts {
 		if h := &b.have.Mounts[i]; cleanPath(h.Destination) == cleanPath(m.Destination) {
 			if h.Source == m.Source {
@@ -106,6 +122,10 @@ func (b *Builder) AddMount(m Mount) error {
 		}
 		switch {
 		case m.Origin.Source == CDI && have.Origin.Source == CDI:
+			if path.Clean(have.Destination) != path.Clean(m.Destination) {
+				// /run and /var/run: one place in most images, and not in all.
+				continue
+			}
 			b.set.Mounts = append(slices.Delete(b.set.Mounts, i, i+1), m)
 			b.changes++
 			return nil
@@ -118,6 +138,20 @@ func (b *Builder) AddMount(m Mount) error {
 	b.set.Mounts = append(b.set.Mounts, m)
 	b.changes++
 	return nil
+}
+
+// replaces reports whether an edit takes the place of what the container has.
+func (b *Builder) replaces(o Origin) bool { return b.have.CDIReplaces && o.Source == CDI }
+
+// without is list less what matches. The list itself, which a Clone may share, is
+// not changed.
+func without[T any](list []T, match func(*T) bool) []T {
+	for i := range list {
+		if match(&list[i]) {
+			return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return match(&x) })
+		}
+	}
+	return list
 }
 
 // Mounts calls yield with every mount of the container and the set so far, which
@@ -151,12 +185,23 @@ func (b *Builder) AddEnv(e Env) error {
 		}
 		return &ConflictError{What: "environment variable", Name: e.Name, First: have.Origin, Second: e.Origin}
 	}
-	if slices.Contains(b.have.Env, e.Name+"="+e.Value) {
+	if b.hasEnv(e.Name, e.Value) {
 		return nil
 	}
 	b.set.Env = append(b.set.Env, e)
 	b.changes++
 	return nil
+}
+
+// hasEnv reports whether the container has the variable with this value. Of two
+// with one name the last counts.
+func (b *Builder) hasEnv(name, value string) bool {
+	for _, kv := range slices.Backward(b.have.Env) {
+		if n, v, _ := strings.Cut(kv, "="); n == name {
+			return v == value
+		}
+	}
+	return false
 }
 
 // AddHook adds a hook, unless the container has the very same hook already:
@@ -261,6 +306,9 @@ func sortMounts(mounts []Mount) {
 // unionAccess joins two access strings in the order r, w, m. An empty string
 // means the target's default and stays so.
 func unionAccess(a, b string) string {
+	if a == b {
+		return a
+	}
 	if a == "" || b == "" {
 		return ""
 	}

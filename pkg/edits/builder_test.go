@@ -104,6 +104,78 @@ func TestWhatTheContainerHasIsLeftAsItIs(t *testing.T) {
 	}
 }
 
+func TestCDIReplacesWhereThePersonWantsIt(t *testing.T) {
+	have := Existing{
+		Devices:     []Device{{Path: "/dev//a", Type: "c", Major: 1, Minor: 3}, {Path: "/dev/b", Type: "c", Major: 1, Minor: 3}},
+		Mounts:      []Mount{{Destination: "/m/", Source: "/s"}, {Destination: "/n", Source: "/s"}, {Destination: "/var/run/x", Source: "/s"}},
+		CDIReplaces: true,
+	}
+	b := NewBuilder(have)
+	before := b.Clone()
+	must(t,
+		b.AddDevice(Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: cdi("one")}),
+		b.AddMount(Mount{Destination: "/m", Source: "/t", Origin: cdi("one")}))
+	if b.Changes() != 2 {
+		t.Errorf("%d changes", b.Changes())
+	}
+	// What was replaced is gone, and what came instead is claimed.
+	wantConflict(t, b.AddDevice(Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Origin: att("net1")}), "one", "net1")
+	wantConflict(t, b.AddMount(Mount{Destination: "/m", Source: "/s", Origin: att("net1")}), "one", "net1")
+	// Nobody else replaces anything.
+	wantConflict(t, b.AddDevice(Device{Path: "/dev/b", Type: "c", Major: 1, Minor: 5, Origin: att("net1")}), "as the runtime made it")
+	wantConflict(t, b.AddMount(Mount{Destination: "/n", Source: "/t", Origin: att("net1")}), "as the runtime made it")
+	// A copy made before still has everything.
+	wantConflict(t, before.AddDevice(Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: att("net1")}), "as the runtime made it")
+	if have.Devices[0].Path != "/dev//a" || have.Mounts[0].Destination != "/m/" {
+		t.Error("the caller's lists were changed")
+	}
+}
+
+func TestOneNodeForTwoCDIDevices(t *testing.T) {
+	for _, tc := range []struct{ first, second, want string }{
+		{"rw", "r", "rw"}, {"r", "w", "rw"}, {"mr", "mr", "mr"}, {"", "r", ""}, {"none", "r", "r"}, {"none", "none", "none"},
+	} {
+		b := NewBuilder(Existing{})
+		for _, access := range []string{tc.first, tc.second} {
+			must(t, b.AddDevice(Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: access, Origin: cdi("one")}))
+		}
+		if d := b.Set().Devices; len(d) != 1 || d[0].Access != tc.want {
+			t.Errorf("%q and %q: %+v, want %q", tc.first, tc.second, d, tc.want)
+		}
+	}
+	// Another node at that path: the rights of the first go with it.
+	b := NewBuilder(Existing{})
+	must(t,
+		b.AddDevice(Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "rwm", Origin: cdi("one")}),
+		b.AddDevice(Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Access: "r", Origin: cdi("two")}))
+	if d := b.Set().Devices; len(d) != 1 || d[0].Access != "r" {
+		t.Errorf("devices are %+v", d)
+	}
+}
+
+func TestCDIMountsAtRunAndVarRunAreTwo(t *testing.T) {
+	b := NewBuilder(Existing{})
+	must(t,
+		b.AddMount(Mount{Destination: "/run/x", Source: "/1", Origin: cdi("one")}),
+		b.AddMount(Mount{Destination: "/var/run/x", Source: "/1", Origin: cdi("one")}),
+		b.AddMount(Mount{Destination: "/run//x", Source: "/2", Origin: cdi("two")}))
+	if m := b.Set().Mounts; len(m) != 2 || m[0].Destination != "/var/run/x" || m[1].Source != "/2" {
+		t.Errorf("mounts are %+v", m)
+	}
+}
+
+func TestTheLastOfTwoVariablesCounts(t *testing.T) {
+	b := NewBuilder(Existing{Env: []string{"A=1", "A=2"}})
+	must(t, b.AddEnv(Env{Name: "A", Value: "2", Origin: cdi("one")}))
+	if b.Changes() != 0 {
+		t.Error("a variable that is there was added")
+	}
+	must(t, b.AddEnv(Env{Name: "A", Value: "1", Origin: cdi("one")}))
+	if s := b.Set(); len(s.Env) != 1 {
+		t.Errorf("env is %+v", s.Env)
+	}
+}
+
 func TestHooksAccumulate(t *testing.T) {
 	b := NewBuilder(Existing{})
 	for range 2 {
