@@ -3,10 +3,8 @@
 package cdiregistry
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -54,21 +52,29 @@ func (c *checker) parse(text string) blob {
 	c.version, c.kind = -1, ""
 	c.seen.reset()
 	c.w.reset()
-	if jsonErr := parseJSON(&c.d, text); jsonErr != nil {
-		if yamlErr := parseYAML(&c.d, text); yamlErr != nil {
-			if strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
-				yamlErr = jsonErr
-			}
-			c.diags = []Diagnostic{yamlErr.diagnostic()}
-			return blob{}
-		}
+	if err := c.read(text); err != nil {
+		c.diags = []Diagnostic{err.diagnostic()}
+		return blob{}
 	}
 	c.spec()
 	if len(c.diags) > 0 {
-		slices.SortStableFunc(c.diags, func(a, b Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+		sortDiagnostics(c.diags)
 		return blob{}
 	}
 	return blob{s: c.w.finish(), n: len(c.w.offsets)}
+}
+
+// read fills the document; the error is that of the syntax the text looks like.
+func (c *checker) read(text string) *syntaxError {
+	asJSON := parseJSON(&c.d, text)
+	if asJSON == nil || asJSON.deep {
+		return asJSON
+	}
+	asYAML := parseYAML(&c.d, text)
+	if asYAML != nil && strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
+		return asJSON
+	}
+	return asYAML
 }
 
 // release drops what the checker refers to, before it rests in a pool.

@@ -3,7 +3,9 @@
 package cdiregistry
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -65,6 +67,11 @@ func (d Diagnostic) String() string {
 	}
 	b.WriteString(d.Rule)
 	return b.String()
+}
+
+// sortDiagnostics brings findings into the order of the file.
+func sortDiagnostics(list []Diagnostic) {
+	slices.SortStableFunc(list, func(a, b Diagnostic) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 }
 
 // SpecError is why a spec file is refused. It unwraps to the sentinel of its

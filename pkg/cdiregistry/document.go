@@ -112,6 +112,7 @@ type syntaxError struct {
 	line, col int
 	found     string
 	rule      string
+	deep      bool // nested too deep, which another syntax does not change
 }
 
 func (e *syntaxError) diagnostic() Diagnostic {

@@ -61,7 +61,9 @@ func (p *jsonParser) space() {
 // value parses one value and gives its node.
 func (p *jsonParser) value(depth int) (int32, *syntaxError) {
 	if depth > maxDepth {
-		return none, p.fail("nested deeper than any CDI spec is")
+		err := p.fail("nested deeper than any CDI spec is")
+		err.deep = true
+		return none, err
 	}
 	if p.i == len(p.s) {
 		return none, p.fail("a value is missing")

@@ -82,6 +82,7 @@ func ValidateFile(host hostfs.Root, file string, opts ValidateOptions) ([]Diagno
 			out = append(out, d)
 		}
 	}
+	sortDiagnostics(out)
 	return slices.Compact(out), nil
 }
 

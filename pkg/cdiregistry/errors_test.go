@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdiregistry_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+)
+
+// TestErrorTexts holds what a person reads when a device cannot be had.
+func TestErrorTexts(t *testing.T) {
+	e := newEnv(t, mode{fixture: true})
+	e.place("/etc/cdi/gpu.json", strings.ReplaceAll(spec("x", "gpu0", "gpu1", "gpu10"), "v.com/c", "nvidia.com/gpu"))
+	e.place("/etc/cdi/broken.json", `{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"mig0","containerEdits":{"env":["A"]}}]}`)
+	e.place("/etc/cdi/twice-a.json", spec("a", "twice"))
+	e.place("/etc/cdi/twice-b.json", spec("b", "twice"))
+	for i := range 5 {
+		e.place(fmt.Sprintf("/run/cdi/junk%d.json", i), "{")
+	}
+	e.must(os.Chmod(e.top+"/run/cdi/junk1.json", 0o666))
+	const searched = "; searched: /etc/cdi, /run/cdi; refused files: "
+	const broken = `load CDI spec "/etc/cdi/broken.json": line 1, column 98: devices[0].containerEdits.env[0]: found "A": must be NAME=VALUE; `
+	const junk = `load CDI spec "/run/cdi/junk0.json": line 1, column 2: found the end of the file: a key in double quotes is wanted; ` +
+		`load CDI spec "/run/cdi/junk1.json": found file "/run/cdi/junk1.json" with mode 0666: a spec file must be writable by its owner alone; run ` + "`chmod go-w /run/cdi/junk1.json`"
+	const run = "; run `jackfield devices` to list what there is and `jackfield validate /run/cdi` to check the files: not found"
+	s := e.r.Snapshot()
+	for _, c := range []struct {
+		name   string
+		text   string
+		reason cdiregistry.Reason
+		is     error
+	}{
+		{"nvidia.com/gpu=gpu2", `resolve CDI device "nvidia.com/gpu=gpu2": kind "nvidia.com/gpu" has no such device; nearest: nvidia.com/gpu=gpu0, nvidia.com/gpu=gpu1, nvidia.com/gpu=gpu10` +
+			"; files of this kind: /etc/cdi/broken.json, /etc/cdi/gpu.json" + searched + broken + junk + " (and 3 more)" + run, cdiregistry.NoDevice, errdefs.ErrNotFound},
+		{"nvidia.com/gpu=mig0", `resolve CDI device "nvidia.com/gpu=mig0": only refused spec files declare it` +
+			"; files of this kind: /etc/cdi/broken.json, /etc/cdi/gpu.json" + searched + broken + junk + " (and 3 more)" + run, cdiregistry.Refused, errdefs.ErrNotFound},
+		{"nvidia.com/gpus=gpu1", `resolve CDI device "nvidia.com/gpus=gpu1": no spec file for kind "nvidia.com/gpus"; nearest: nvidia.com/gpu=gpu1` +
+			searched + broken + junk + " (and 3 more)" + run, cdiregistry.NoSpec, errdefs.ErrNotFound},
+		{"v.com/c=twice", `resolve CDI device "v.com/c=twice": declared at the same priority by /etc/cdi/twice-a.json, /etc/cdi/twice-b.json; keep it in one of them: conflict`, 0, errdefs.ErrConflict},
+		{"nvidia", `resolve CDI device "nvidia": unqualified device "nvidia", missing vendor: invalid argument`, 0, errdefs.ErrInvalidArgument},
+		{"", `resolve CDI device "": unqualified device "", missing vendor: invalid argument`, 0, errdefs.ErrInvalidArgument},
+		{"v.com/c=a/b", `resolve CDI device "v.com/c=a/b": invalid device "v.com/c=a/b": invalid character '/' in device name "a/b": invalid argument`, 0, errdefs.ErrInvalidArgument},
+	} {
+		_, err := s.Device(c.name)
+		if err == nil {
+			t.Errorf("%q is found", c.name)
+			continue
+		}
+		if diff := cmp.Diff(c.text, err.Error()); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", c.name, diff)
+		}
+		if !errors.Is(err, c.is) {
+			t.Errorf("%q: %v is no %v", c.name, err, c.is)
+		}
+		var nf *cdiregistry.NotFoundError
+		if errors.As(err, &nf) && (nf.Reason != c.reason || nf.Kind == "" || nf.FailedCount != 6 || len(nf.Failed) != 3) {
+			t.Errorf("%q: fields %+v", c.name, nf)
+		}
+	}
+	// All devices of a kind that has none to give.
+	for kind, reason := range map[string]cdiregistry.Reason{"v.com/c": cdiregistry.NoDevices, "v.com/none": cdiregistry.NoSpec} {
+		var nf *cdiregistry.NotFoundError
+		if _, err := s.Kind(kind); !errors.As(err, &nf) || nf.Reason != reason {
+			t.Errorf("kind %q: %v", kind, err)
+		}
+	}
+	if _, err := s.Kind("nokind"); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		t.Errorf("no kind: %v", err)
+	}
+}
+
+// TestDirErrorInText: what is wrong with a directory is told with the device.
+func TestDirErrorInText(t *testing.T) {
+	e := newEnv(t, mode{fixture: true})
+	e.must(os.RemoveAll(e.top + "/etc/cdi"))
+	e.put("/etc/cdi", "")
+	_, err := e.r.Snapshot().Device("v.com/c=x")
+	if err == nil || !strings.Contains(err.Error(), `read CDI spec directory "/etc/cdi": not a directory`) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestExpand(t *testing.T) {
+	const uuid = "GPU-6c1f2d1e-0000-4000-8000-00000000000a"
+	node := func(name, path, env string) string {
+		return fmt.Sprintf(`{"name":%q,"containerEdits":{"deviceNodes":[{"path":%q},{"path":"/dev/ctl"}],"env":["V=%s"]}}`, name, path, env)
+	}
+	turned := func(name, path, env string) string {
+		return fmt.Sprintf(`{"name":%q,"containerEdits":{"env":["V=%s"],"deviceNodes":[{"path":"/dev/ctl"},{"path":%q}]}}`, name, env, path)
+	}
+	file := func(devices ...string) string {
+		return `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[` + strings.Join(devices, ",") + `]}`
+	}
+	for _, c := range []struct {
+		what  string
+		files []string
+		want  []string
+	}{
+		{"every device, in natural order", []string{file(node("10", "/dev/a", "1"), node("2", "/dev/b", "2"))}, []string{"2", "10"}},
+		{"a device of that name", []string{file(node("0", "/dev/a", "1"), node("all", "/dev/x", "2"))}, []string{"all"}},
+		{"equal edits in another order", []string{file(node("0", "/dev/a", "x"), turned("b", "/dev/a", "x"), node("c", "/dev/c", "x"))}, []string{"0", "c"}},
+		{"index and UUID, env differs", []string{file(node("0", "/dev/a", "0"), node("1", "/dev/b", "1"), turned(uuid, "/dev/a", uuid))}, []string{"0", "1"}},
+		{"index and UUID in two files", []string{file(node("0", "/dev/a", "0")), file(turned(uuid, "/dev/a", uuid))}, []string{"0"}},
+		{"shared node, not the same device", []string{file(node("a", "/dev/net/tun", "a"), node("b", "/dev/net/tun", "b"))}, []string{"a", "b"}},
+		{"no nodes", []string{spec("x", "a"), spec("y", "b")}, []string{"a", "b"}},
+		{"one in conflict", []string{spec("x", "a", "b"), spec("y", "b")}, []string{"a"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			e := newEnv(t, modes[0])
+			for i, f := range c.files {
+				e.place(fmt.Sprintf("/etc/cdi/%d.json", i), f)
+			}
+			list, err := e.r.Snapshot().Expand("v.com/c")
+			e.must(err)
+			var got []string
+			for _, d := range list {
+				got = append(got, strings.TrimPrefix(d.Name, "v.com/c="))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	e := newEnv(t, modes[0])
+	e.place("/etc/cdi/a.json", spec("x", "all", "a"))
+	e.place("/etc/cdi/b.json", spec("y", "all", "b"))
+	if _, err := e.r.Snapshot().Expand("v.com/c"); !errors.Is(err, errdefs.ErrConflict) {
+		t.Errorf("a conflict about \"all\": %v", err)
+	}
+	if _, err := e.r.Snapshot().Expand("v.com/d"); !errors.Is(err, errdefs.ErrNotFound) {
+		t.Errorf("no kind: %v", err)
+	}
+}
