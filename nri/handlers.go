@@ -69,6 +69,11 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 
 // CreateContainer is where a container gets what it was granted.
 func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	p.counters.Containers.Add()
+	if p.core.Load().engine.Nothing(pod.GetId(), pod.GetAnnotations(), c.GetEnv()) {
+		p.counters.Untouched.Add()
+		return nil, nil, nil
+	}
 	ctx, cancel := p.budget(ctx)
 	defer cancel()
 	type result struct {
@@ -107,7 +112,6 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 }
 
 func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, error) {
-	p.counters.Containers.Add()
 	core := p.core.Load()
 	plan, err := core.engine.Resolve(ctx, request(pod, c))
 	if err != nil {

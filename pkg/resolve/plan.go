@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
@@ -61,6 +62,12 @@ type planner struct {
 	view     []viewEntry
 	items    []Item
 	errs     []error
+}
+
+// Nothing reports that Resolve would give nothing for the container, as cheaply as
+// that can be told; false is no answer. It reads no file.
+func (e *Engine) Nothing(sandboxID string, annotations map[string]string, env []string) bool {
+	return !annotation.HasAny(annotations) && e.attachments.Nothing(sandboxID, annotations[attachment.NetworksAnnotation], env)
 }
 
 func (e *Engine) plan(ctx context.Context, req *Request) *planner {
