@@ -195,7 +195,11 @@ func unknownField(key string, names []string) string {
 	if key == "enableCMT" || key == "enableMBM" {
 		return "unknown field: CDI 1.1.0 replaced it by enableMonitoring"
 	}
-	if near := nearest(key, names, 1); len(near) > 0 {
+	n := newNearest(key, 1)
+	for _, name := range names {
+		n.add(name)
+	}
+	if near := n.names(); len(near) > 0 {
 		return "unknown field; " + near[0] + " exists"
 	}
 	return "unknown field; there are " + strings.Join(names, ", ")

@@ -24,12 +24,20 @@ const (
 )
 
 // NotFoundError is a device, or a kind, that the snapshot does not hold. It
-// unwraps to errdefs.ErrNotFound.
+// unwraps to errdefs.ErrNotFound. Making one costs little; its text is worked out
+// when it is asked for.
 type NotFoundError struct {
 	// Name is what was asked for: a qualified name or a kind.
 	Name   string
 	Kind   string
 	Reason Reason
+
+	device   string // "" when all were asked for
+	snapshot *Snapshot
+}
+
+// Explanation is what there is to say about a device that was not found.
+type Explanation struct {
 	// Dirs are the directories searched, in rising priority, DirErrors what was
 	// wrong with some of them.
 	Dirs      []string
@@ -38,7 +46,7 @@ type NotFoundError struct {
 	// is how many there are.
 	Mentions     []string
 	MentionCount int
-	// Failed are files that were refused, those that mention the kind first, at most
+	// Failed are files that are refused, those that mention the kind first, at most
 	// three; FailedCount is how many there are.
 	Failed      []*SpecError
 	FailedCount int
@@ -49,6 +57,7 @@ type NotFoundError struct {
 // Error tells what is missing, where it was searched, what failed there and
 // what to run.
 func (e *NotFoundError) Error() string {
+	x := e.Explain()
 	var b strings.Builder
 	fmt.Fprintf(&b, "resolve CDI device %q: ", e.Name)
 	switch e.Reason {
@@ -61,29 +70,29 @@ func (e *NotFoundError) Error() string {
 	default:
 		fmt.Fprintf(&b, "no spec file for kind %q", e.Kind)
 	}
-	if len(e.Nearest) > 0 {
-		fmt.Fprintf(&b, "; nearest: %s", strings.Join(e.Nearest, ", "))
+	if len(x.Nearest) > 0 {
+		fmt.Fprintf(&b, "; nearest: %s", strings.Join(x.Nearest, ", "))
 	}
-	if len(e.Mentions) > 0 {
-		fmt.Fprintf(&b, "; files of this kind: %s", listed(e.Mentions, e.MentionCount))
+	if len(x.Mentions) > 0 {
+		fmt.Fprintf(&b, "; files of this kind: %s", listed(x.Mentions, x.MentionCount))
 	}
-	fmt.Fprintf(&b, "; searched: %s", strings.Join(e.Dirs, ", "))
-	for _, err := range e.DirErrors {
+	fmt.Fprintf(&b, "; searched: %s", strings.Join(x.Dirs, ", "))
+	for _, err := range x.DirErrors {
 		fmt.Fprintf(&b, "; %v", err)
 	}
-	if len(e.Failed) > 0 {
-		texts := make([]string, len(e.Failed))
-		for i, f := range e.Failed {
+	if len(x.Failed) > 0 {
+		texts := make([]string, len(x.Failed))
+		for i, f := range x.Failed {
 			texts[i] = f.Error()
 		}
 		fmt.Fprintf(&b, "; refused files: %s", strings.Join(texts, "; "))
-		if more := e.FailedCount - len(e.Failed); more > 0 {
+		if more := x.FailedCount - len(x.Failed); more > 0 {
 			fmt.Fprintf(&b, " (and %d more)", more)
 		}
 	}
 	b.WriteString("; run `jackfield devices` to list what there is")
-	if len(e.Dirs) > 0 {
-		fmt.Fprintf(&b, " and `jackfield validate %s` to check the files", e.Dirs[len(e.Dirs)-1])
+	if len(x.Dirs) > 0 {
+		fmt.Fprintf(&b, " and `jackfield validate %s` to check the files", x.Dirs[len(x.Dirs)-1])
 	}
 	fmt.Fprintf(&b, ": %v", errdefs.ErrNotFound)
 	return b.String()

@@ -61,8 +61,10 @@ func TestErrorTexts(t *testing.T) {
 			t.Errorf("%q: %v is no %v", c.name, err, c.is)
 		}
 		var nf *cdiregistry.NotFoundError
-		if errors.As(err, &nf) && (nf.Reason != c.reason || nf.Kind == "" || nf.FailedCount != 6 || len(nf.Failed) != 3) {
-			t.Errorf("%q: fields %+v", c.name, nf)
+		if errors.As(err, &nf) {
+			if x := nf.Explain(); nf.Reason != c.reason || nf.Kind == "" || x.FailedCount != 6 || len(x.Failed) != 3 {
+				t.Errorf("%q: %v, %+v", c.name, nf.Reason, x)
+			}
 		}
 	}
 	// All devices of a kind that has none to give.

@@ -3,33 +3,38 @@
 package cdiregistry
 
 import (
-	"slices"
+	"cmp"
 	"strings"
 )
 
-// nearest gives at most most names that word may have been meant for: those it
-// is part of or equal to but for case, then by edit distance, then by name.
-func nearest(word string, names []string, most int) []string {
-	type near struct {
-		name string
-		far  int
+// nearest collects the names that a word may have been meant for: by edit
+// distance, case aside, then in natural order.
+type nearest struct {
+	word  string
+	limit int
+	found first[near]
+}
+
+type near struct {
+	name string
+	far  int
+}
+
+func newNearest(word string, most int) *nearest {
+	return &nearest{word: strings.ToLower(word), limit: 1 + len(word)/4, found: first[near]{most: most, before: func(a, b near) int {
+		return cmp.Or(a.far-b.far, naturalCompare(a.name, b.name))
+	}}}
+}
+
+func (n *nearest) add(name string) {
+	if d := distance(n.word, strings.ToLower(name), n.limit); d <= n.limit {
+		n.found.add(near{name, d})
 	}
-	limit := 1 + len(word)/4
-	low := strings.ToLower(word)
-	var found []near
-	for _, n := range names {
-		if d := distance(low, strings.ToLower(n), limit); d <= limit {
-			found = append(found, near{n, d})
-		}
-	}
-	slices.SortFunc(found, func(a, b near) int {
-		if a.far != b.far {
-			return a.far - b.far
-		}
-		return naturalCompare(a.name, b.name)
-	})
+}
+
+func (n *nearest) names() []string {
 	var out []string
-	for _, f := range found[:min(most, len(found))] {
+	for _, f := range n.found.list {
 		out = append(out, f.name)
 	}
 	return out

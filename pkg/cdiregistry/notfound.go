@@ -3,6 +3,7 @@
 package cdiregistry
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -11,108 +12,118 @@ import (
 const (
 	toldFiles = 3
 	toldNames = 3
-	// lookedAt bounds the names that are compared with one that was not found.
-	lookedAt = 4096
 )
 
-// notFound explains why there is no device of a name; name is "" when all devices
-// of the kind were asked for.
-func (s *Snapshot) notFound(asked, kind, name string) *NotFoundError {
-	e := &NotFoundError{Name: asked, Kind: kind, Reason: NoSpec}
-	for _, d := range s.Dirs() {
-		e.Dirs = append(e.Dirs, d.Path)
-		if d.Err != nil {
-			e.DirErrors = append(e.DirErrors, d.Err)
-		}
-	}
-	k, ok := s.kinds.get(kind)
-	if ok {
+// notFound is the error for a name; device is "" when all of the kind were asked for.
+func (s *Snapshot) notFound(asked, kind, device string) *NotFoundError {
+	e := &NotFoundError{Name: asked, Kind: kind, Reason: NoSpec, device: device, snapshot: s}
+	if _, ok := s.kinds.get(kind); ok {
 		e.Reason = NoDevice
-		if name == "" {
+		if device == "" {
 			e.Reason = NoDevices
 		}
-		e.Mentions = k.filePaths()
 	}
-	s.tellFailed(e, kind, name)
-	e.MentionCount = len(e.Mentions)
-	slices.Sort(e.Mentions)
-	e.Mentions = e.Mentions[:min(toldFiles, len(e.Mentions))]
-	if ok {
-		e.Nearest = qualified(kind, nearest(name, k.names(), toldNames))
-	} else {
-		e.Nearest = s.nearestKinds(kind, name)
-	}
-	return e
-}
-
-// tellFailed adds the files that are refused, those of the kind first.
-func (s *Snapshot) tellFailed(e *NotFoundError, kind, name string) {
-	var same, other []*SpecError
 	for i := range s.dirs {
 		for f := range s.dirs[i].failed.all() {
-			if f.kind != kind {
-				other = append(other, f.err)
-				continue
-			}
-			same = append(same, f.err)
-			e.Mentions = append(e.Mentions, f.path())
-			if name == "" || slices.Contains(f.names, name) {
+			if f.kind == kind && (device == "" || slices.Contains(f.names, device)) {
 				e.Reason = Refused
 			}
 		}
 	}
-	for _, list := range [][]*SpecError{same, other} {
-		slices.SortFunc(list, func(a, b *SpecError) int { return strings.Compare(a.Path, b.Path) })
-		e.Failed = append(e.Failed, list...)
-	}
-	e.FailedCount = len(e.Failed)
-	e.Failed = slices.Clip(e.Failed[:min(toldFiles, len(e.Failed))])
+	return e
 }
 
-// filePaths are the files that declare the kind.
-func (k *kindSet) filePaths() []string {
-	seen := map[*entry]struct{}{}
-	var out []string
-	for sl := range k.devices.all() {
-		for ; sl != nil; sl = sl.rest {
-			if _, twice := seen[sl.e]; !twice {
-				seen[sl.e] = struct{}{}
-				out = append(out, sl.e.path())
+// Explain looks through the snapshot for what helps. It takes time in proportion
+// to the number of files and devices.
+func (e *NotFoundError) Explain() Explanation {
+	var x Explanation
+	s := e.snapshot
+	if s == nil {
+		return x
+	}
+	for _, d := range s.Dirs() {
+		x.Dirs = append(x.Dirs, d.Path)
+		if d.Err != nil {
+			x.DirErrors = append(x.DirErrors, d.Err)
+		}
+	}
+	mentions := first[*entry]{most: toldFiles, before: beforeEntry}
+	same, other := mentions, mentions
+	for i := range s.dirs {
+		for f := range s.dirs[i].files.all() {
+			switch {
+			case f.kind == e.Kind:
+				mentions.add(f)
+				if f.err != nil {
+					same.add(f)
+				}
+			case f.err != nil:
+				other.add(f)
 			}
 		}
 	}
-	return out
-}
-
-// names are device names of the kind, sorted, at most lookedAt.
-func (k *kindSet) names() []string {
-	out := make([]string, 0, min(k.devices.len, lookedAt))
-	for sl := range k.devices.all() {
-		if len(out) == lookedAt {
-			break
-		}
-		out = append(out, sl.key())
+	for _, f := range mentions.list {
+		x.Mentions = append(x.Mentions, f.path())
 	}
-	return out
+	x.MentionCount = mentions.count
+	for _, f := range append(same.list, other.list...) {
+		if len(x.Failed) < toldFiles {
+			x.Failed = append(x.Failed, f.err)
+		}
+	}
+	x.FailedCount = same.count + other.count
+	x.Nearest = e.nearest()
+	return x
 }
 
-// nearestKinds are names of kinds like this one, with the device when the kind has it.
-func (s *Snapshot) nearestKinds(kind, name string) []string {
-	kinds := s.Kinds()
-	out := nearest(kind, kinds[:min(len(kinds), lookedAt)], toldNames)
+// nearest are qualified names of the kind, or kinds, that may have been meant.
+func (e *NotFoundError) nearest() []string {
+	s := e.snapshot
+	if k, ok := s.kinds.get(e.Kind); ok {
+		n := newNearest(e.device, toldNames)
+		for sl := range k.devices.all() {
+			n.add(sl.key())
+		}
+		out := n.names()
+		for i := range out {
+			out[i] = e.Kind + "=" + out[i]
+		}
+		return out
+	}
+	n := newNearest(e.Kind, toldNames)
+	for k := range s.kinds.all() {
+		n.add(k.name)
+	}
+	out := n.names()
 	for i, near := range out {
-		if k, ok := s.kinds.get(near); ok && name != "" {
-			if _, ok := k.devices.get(name); ok {
-				out[i] = near + "=" + name
+		if k, ok := s.kinds.get(near); ok && e.device != "" {
+			if _, ok := k.devices.get(e.device); ok {
+				out[i] = near + "=" + e.device
 			}
 		}
 	}
 	return out
 }
 
-func qualified(kind string, names []string) []string {
-	for i, n := range names {
-		names[i] = kind + "=" + n
+// beforeEntry orders entries by path.
+func beforeEntry(a, b *entry) int {
+	return cmp.Or(strings.Compare(a.dir.path, b.dir.path), strings.Compare(a.name, b.name))
+}
+
+// first keeps the first few of many values, in order.
+type first[T any] struct {
+	most   int
+	before func(a, b T) int
+	list   []T
+	count  int
+}
+
+func (f *first[T]) add(v T) {
+	f.count++
+	if len(f.list) == f.most && f.before(v, f.list[f.most-1]) >= 0 {
+		return
 	}
-	return names
+	i, _ := slices.BinarySearchFunc(f.list, v, f.before)
+	f.list = slices.Insert(f.list, i, v)
+	f.list = f.list[:min(len(f.list), f.most)]
 }
