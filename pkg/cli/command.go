@@ -7,15 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
+	"slices"
+	"strings"
 
-	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/version"
 )
 
@@ -33,16 +29,27 @@ type Env struct {
 	Getenv         func(string) string
 }
 
-// specDirsEnv is CDI's variable for the directories of specification files.
-const specDirsEnv = "CDI_SPEC_DIRS"
-
 // errAnswerNo ends a command whose output says already why the answer is no.
 var errAnswerNo = errors.New("the answer is no")
 
-// usageError is a mistake in the command line.
-type usageError struct{ error }
+// hinted is an error, and what to do about it in a line of its own.
+type hinted struct {
+	err   error
+	hint  string
+	usage bool // a mistake in the command line
+}
 
-func (e usageError) Unwrap() error { return e.error }
+func (e *hinted) Error() string { return e.err.Error() }
+func (e *hinted) Unwrap() error { return e.err }
+
+// usagef is a mistake in the command line; the hint is the command's own help.
+func usagef(cmd *cobra.Command, format string, args ...any) error {
+	return &hinted{err: fmt.Errorf(format, args...), hint: seeHelp(cmd), usage: true}
+}
+
+func seeHelp(cmd *cobra.Command) string {
+	return fmt.Sprintf("run `%s --help`", cmd.CommandPath())
+}
 
 // Run executes the command line and gives the exit status.
 func Run(ctx context.Context, args []string, env Env) int {
@@ -52,86 +59,155 @@ func Run(ctx context.Context, args []string, env Env) int {
 	cmd.SetOut(env.Stdout)
 	cmd.SetErr(env.Stderr)
 	err := cmd.ExecuteContext(ctx)
-	var usage usageError
-	switch {
-	case err == nil:
+	if err == nil {
 		return ExitOK
-	case errors.Is(err, errAnswerNo):
+	}
+	if errors.Is(err, errAnswerNo) {
 		return ExitNo
-	case errors.As(err, &usage):
-		fmt.Fprintf(env.Stderr, "jackfield: %v\n", err)
+	}
+	env.say("%v", err)
+	var h *hinted
+	if !errors.As(err, &h) {
+		return ExitNo
+	}
+	env.say("hint: %s", h.hint)
+	if h.usage {
 		return ExitUsage
 	}
-	fmt.Fprintf(env.Stderr, "jackfield: %v\n", err)
 	return ExitNo
 }
 
+// say is a message for the person at the terminal. Further lines are indented.
+func (e Env) say(format string, args ...any) {
+	text := plainLines(fmt.Sprintf(format, args...))
+	fmt.Fprintf(e.Stderr, "jackfield: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
+}
+
+const rootLong = `Jackfield gives containers the devices and fast-path sockets that they were
+granted. This command explains what a pod would get on this node, checks the
+files that decide it, and shows what the node offers.
+
+Exit status: 0 for a good answer; 1 when the answer is no (refused, invalid,
+not found, or an error); 2 when the command line cannot be understood.`
+
 func command(env Env) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "jackfield",
-		Short:         "Devices and fast-path sockets for containers",
-		Version:       version.String(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:               "jackfield",
+		Short:             "Devices and fast-path sockets for containers",
+		Long:              rootLong,
+		Version:           version.String(),
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              cobra.ArbitraryArgs,
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(explainCommand(env))
+	root.SetVersionTemplate("jackfield {{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%w", err) })
+	root.AddCommand(
+		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
+	)
+	root.SetHelpCommand(helpCommand())
 	return root
 }
 
-// node is the host that a command looks at.
-type node struct {
-	configFile, root string
-}
-
-func (n *node) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&n.configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
-	cmd.Flags().StringVar(&n.root, "root", "/", "take all host paths below this `directory`")
-}
-
-// open reads the configuration and makes the engine. The caller closes it.
-func (n *node) open(env Env) (*resolve.Engine, *config.Config, error) {
-	host, err := hostfs.New(n.root)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg, err := n.config(host)
-	if err != nil {
-		return nil, nil, err
-	}
-	engine, err := resolve.New(host, cfg, resolve.Options{
-		Once: true, TrustAnyone: host.Dir() != "/", SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(specDirsEnv)),
-	})
-	return engine, cfg, err
-}
-
-// config reads the file that was asked for, a path of the caller's own, or the
-// node's when there is one.
-func (n *node) config(host hostfs.Root) (*config.Config, error) {
-	if n.configFile == "" {
-		cfg, err := config.Load(host, config.DefaultPath)
-		if errdefs.IsNotFound(err) {
-			return config.Default(), nil
+// group is a command that has only subcommands.
+func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(cmd, args[0])
 		}
-		return cfg, err
+		return usagef(cmd, "%swant one of %s", inCommand(cmd), strings.Join(verbs(cmd), ", "))
 	}
-	abs, err := filepath.Abs(n.configFile)
-	if err != nil {
-		return nil, err
-	}
-	return config.Load(hostfs.Host(), abs)
+	cmd.AddCommand(subs...)
+	return cmd
 }
 
-// outputFlag adds -o with text and json.
-func outputFlag(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", "text", "text or json")
+func verbs(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
-func checkOutput(format string) error {
-	if format != "text" && format != "json" {
-		return usageError{fmt.Errorf("--output: found %q, want text or json", format)}
+// unknownCommand names the commands that may have been meant.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	hint := fmt.Sprintf("the commands are %s", strings.Join(verbs(cmd), ", "))
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		slices.Sort(near)
+		hint = fmt.Sprintf("did you mean `%s %s`? %s", cmd.CommandPath(), near[0], hint)
+	}
+	return &hinted{err: fmt.Errorf("%sthere is no command %q", inCommand(cmd), name), hint: hint, usage: true}
+}
+
+// inCommand begins a message about a subcommand's own command line.
+func inCommand(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return ""
+	}
+	return strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ") + ": "
+}
+
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show the help of a command",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			at := cmd.Root()
+			for _, name := range args {
+				next := slices.IndexFunc(at.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
+				if next < 0 {
+					return unknownCommand(at, name)
+				}
+				at = at.Commands()[next]
+			}
+			at.InitDefaultHelpFlag()
+			at.InitDefaultVersionFlag()
+			return at.Help()
+		},
+	}
+}
+
+func versionCommand(env Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(env.Stdout, "jackfield %s\n", version.String())
+			return err
+		},
+	}
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef(cmd, "%sfound the argument %q, want none", inCommand(cmd), args[0])
 	}
 	return nil
+}
+
+// oneArg is for commands with one argument, called name in messages.
+func oneArg(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usagef(cmd, "%s%s is missing", inCommand(cmd), name)
+		case len(args) > 1:
+			return usagef(cmd, "%swant one %s; found %q beside it", inCommand(cmd), name, args[1])
+		}
+		return nil
+	}
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -12,7 +13,9 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
@@ -23,171 +26,191 @@ type explanation struct {
 	Error     string         `json:"error,omitempty"`
 	Requests  []resolve.Item `json:"requests"`
 	Edits     edits.Set      `json:"edits"`
+	// View is what the container would find in devices.json; absent where it has
+	// no attachment.
+	View json.RawMessage `json:"view,omitempty"`
+
+	problems []string // what Error joins, less what is the reason of a request
 }
+
+const explainLong = `explain resolves a pod's requests on this node as the NRI plugin would, changes
+nothing, and prints for each container what would be injected, from which file,
+by which policy rule, or why not. The exit status is 1 when a container would be
+refused. A refusal comes with the lines to add to the configuration.
+
+Network attachments are found by the ID of the pod's sandbox; without
+--sandbox-id there are none. A manifest does not tell what the kubelet adds to a
+container, such as a device plugin's variables.
+
+Without --pod, and with the ID of a sandbox or container of this node, explain
+shows what is on record: the device-info of the sandbox, and what its containers
+were given. It does not ask the container runtime.`
 
 func explainCommand(env Env) *cobra.Command {
 	var (
-		n                              node
-		podFile, only, sandbox, format string
+		n   node
+		out output
+		q   question
 	)
 	cmd := &cobra.Command{
-		Use:   "explain --pod FILE",
+		Use:   "explain {--pod FILE | --sandbox-id ID | --container-id ID}",
 		Short: "Tell what a pod's containers would get here, from which file, by which rule, or why not",
-		Long: "explain resolves a pod's requests on this node as the NRI plugin would, changes nothing, and prints for each container\n" +
-			"what would be injected, from which file, by which policy rule, or why not. The exit status is 1 when a container\n" +
-			"would be refused.\n\n" +
-			"Network attachments are found by the ID of the pod's sandbox; without --sandbox-id there are none.",
-		Args: cobra.NoArgs,
+		Long:  explainLong,
+		Example: "  jackfield explain --pod pod.yaml\n" +
+			"  kubectl get pod NAME -o yaml | jackfield explain --pod - --sandbox-id ID --container app\n" +
+			"  jackfield explain --sandbox-id ID",
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(format); err != nil {
+			if err := out.check(cmd); err != nil {
 				return err
 			}
-			if podFile == "" {
-				return usageError{fmt.Errorf("--pod: want a file with a Pod manifest, or - for standard input")}
-			}
-			p, err := readPod(podFile, env.Stdin)
-			if err != nil {
+			if err := q.check(cmd); err != nil {
 				return err
 			}
-			requests := p.requests(sandbox)
-			if only != "" {
-				requests = slices.DeleteFunc(requests, func(r *resolve.Request) bool { return r.Container != only })
-				if len(requests) == 0 {
-					return fmt.Errorf("pod %q has no container %q: %w", p.Metadata.Name, only, errdefs.ErrNotFound)
-				}
+			if q.podFile == "" {
+				return n.explainRunning(cmd, env, out, q)
 			}
-			engine, _, err := n.open(env)
-			if err != nil {
-				return err
-			}
-			defer engine.Close()
-			all := make([]explanation, 0, len(requests))
-			for _, r := range requests {
-				plan, err := engine.Explain(cmd.Context(), r)
-				x := explanation{Container: r.Name(), Created: err == nil, Requests: plan.Items, Edits: plan.Set}
-				if err != nil {
-					x.Error = err.Error()
-				}
-				all = append(all, x)
-			}
-			if err := printExplanations(env.Stdout, format, all); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(all, func(x explanation) bool { return !x.Created }) {
-				return errAnswerNo
-			}
-			return nil
+			return n.explainPod(cmd, env, out, q)
 		},
 	}
 	n.flags(cmd)
-	cmd.Flags().StringVar(&podFile, "pod", "", "`file` with the Pod manifest, - for standard input")
-	cmd.Flags().StringVar(&only, "container", "", "only the container of this `name`")
-	cmd.Flags().StringVar(&sandbox, "sandbox-id", "", "`ID` of the pod's sandbox, by which its network attachments are found")
-	outputFlag(cmd, &format)
+	cmd.Flags().StringVar(&q.podFile, "pod", "", "`file` with the Pod manifest, - for standard input")
+	cmd.Flags().StringVar(&q.container, "container", "", "only the container of this `name` in the manifest")
+	cmd.Flags().StringVar(&q.sandboxID, "sandbox-id", "", "`ID` of the pod's sandbox, by which its network attachments are found")
+	cmd.Flags().StringVar(&q.containerID, "container-id", "", "`ID` of a container of this node")
+	out.flag(cmd)
 	return cmd
 }
 
-func printExplanations(w io.Writer, format string, all []explanation) error {
-	if format == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		return enc.Encode(all)
+// question is whom explain is asked about.
+type question struct {
+	podFile, container, sandboxID, containerID string
+}
+
+func (q *question) check(cmd *cobra.Command) error {
+	switch {
+	case q.podFile == "" && q.sandboxID == "" && q.containerID == "":
+		return usagef(cmd, "want --pod with a manifest (- for standard input), --sandbox-id or --container-id")
+	case q.podFile != "" && q.containerID != "":
+		return usagef(cmd, "--pod and --container-id do not go together; --container names one of the manifest")
+	case q.podFile == "" && q.container != "":
+		return usagef(cmd, "--container names a container of a manifest, and goes with --pod")
 	}
+	return nil
+}
+
+func (n *node) explainPod(cmd *cobra.Command, env Env, out output, q question) error {
+	p, err := readPod(q.podFile, env.Stdin)
+	if err != nil {
+		return err
+	}
+	requests := p.requests(q.sandboxID)
+	if q.container != "" {
+		names := make([]string, len(requests))
+		for i, r := range requests {
+			names[i] = r.Container
+		}
+		requests = slices.DeleteFunc(requests, func(r *resolve.Request) bool { return r.Container != q.container })
+		if len(requests) == 0 {
+			return fmt.Errorf("pod %q has no container %q, but %s: %w", p.Metadata.Name, q.container, strings.Join(names, ", "), errdefs.ErrNotFound)
+		}
+	}
+	engine, host, cfg, err := n.engine(cmd, env)
+	if err != nil {
+		return err
+	}
+	if q.sandboxID != "" {
+		if found, err := dirsOf(host, cfg).networks(q.sandboxID); err == nil && len(found) == 0 {
+			env.say("no device-info of sandbox %s in %s; the ID must be whole", q.sandboxID, cfg.DeviceInfo.CNIDir)
+		}
+	}
+	all := make([]explanation, 0, len(requests))
+	for _, r := range requests {
+		plan, err := engine.Explain(cmd.Context(), r)
+		all = append(all, explain(host, r, plan, err))
+	}
+	if err := engine.Close(); err != nil {
+		return err
+	}
+	if out.json() {
+		err = writeJSON(env.Stdout, all)
+	} else {
+		err = printExplanations(env.Stdout, cfg, all)
+	}
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(x explanation) bool { return !x.Created }) {
+		return errAnswerNo
+	}
+	return nil
+}
+
+func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error) explanation {
+	x := explanation{Container: r.Name(), Created: err == nil, Requests: plan.Items, Edits: plan.Set}
+	if x.Requests == nil {
+		x.Requests = []resolve.Item{}
+	}
+	for i := range x.Edits.Mounts {
+		m := &x.Edits.Mounts[i]
+		if m.Origin.Source != edits.CDI {
+			m.Source = hostPathOf(host, m.Source)
+		}
+	}
+	if plan.Staging != nil {
+		for _, f := range plan.Staging.Files {
+			if f.Name == viewFile {
+				x.View = f.Data
+			}
+		}
+	}
+	if err == nil {
+		return x
+	}
+	x.Error = err.Error()
+	told := map[string]bool{}
+	for _, it := range x.Requests {
+		if it.Err != nil {
+			told[it.Err.Error()] = true
+		}
+	}
+	problems := []error{err}
+	var many *resolve.Error
+	if errors.As(err, &many) {
+		problems = many.Errs
+	}
+	for _, p := range problems {
+		if !told[p.Error()] {
+			x.problems = append(x.problems, p.Error())
+		}
+	}
+	return x
+}
+
+// viewFile is what a container's view of its attachments is called, in its
+// staging directory.
+const viewFile = "devices.json"
+
+// hostPathOf takes the directory of --root off a path: everything else that is
+// printed is a host path, too.
+func hostPathOf(host hostfs.Root, p string) string {
+	if dir := host.Dir(); dir != "/" {
+		if rest, ok := strings.CutPrefix(p, dir+"/"); ok {
+			return "/" + rest
+		}
+	}
+	return p
+}
+
+func printExplanations(w io.Writer, cfg *config.Config, all []explanation) error {
 	var b strings.Builder
-	for i, x := range all {
+	for i := range all {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		x.text(&b)
+		t := explainText{x: &all[i], cfg: cfg, b: &b}
+		t.write()
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func (x *explanation) text(b *strings.Builder) {
-	fmt.Fprintf(b, "container %s: ", x.Container)
-	switch {
-	case !x.Created:
-		b.WriteString("would be refused\n")
-	case len(x.Requests) == 0:
-		b.WriteString("asks for nothing, and is left as it is\n")
-		return
-	default:
-		b.WriteString("would be created\n")
-	}
-	shown := false
-	for _, it := range x.Requests {
-		shown = shown || it.Outcome == resolve.Failed || it.Outcome == resolve.Refused
-		fmt.Fprintf(b, "\n  %s: %s\n", it.Request, it.Outcome)
-		if it.Reason != "" {
-			line(b, "why", strings.ReplaceAll(it.Reason, "\n", "\n            "))
-		}
-		line(b, "from", it.From)
-		if it.File != it.From {
-			line(b, "file", it.File)
-		}
-		line(b, "rule", it.Rule)
-		line(b, "audit", it.Audit)
-		for _, n := range it.Notes {
-			line(b, "note", n)
-		}
-		for _, e := range describe(&x.Edits, func(o edits.Origin) bool { return o.Request == it.Request }) {
-			line(b, e.kind, e.text)
-		}
-	}
-	if !x.Created && !shown {
-		line(b, "why", x.Error)
-	}
-	if rest := describe(&x.Edits, func(o edits.Origin) bool { return o.Source == edits.View }); len(rest) > 0 {
-		b.WriteString("\n  and the container's view of them\n")
-		for _, e := range rest {
-			line(b, e.kind, e.text)
-		}
-	}
-}
-
-func line(b *strings.Builder, name, value string) {
-	if value != "" {
-		fmt.Fprintf(b, "    %-7s %s\n", name, value)
-	}
-}
-
-// described is one edit for a person.
-type described struct{ kind, text string }
-
-// describe lists the edits whose origin is wanted.
-func describe(s *edits.Set, want func(edits.Origin) bool) []described {
-	var out []described
-	add := func(o edits.Origin, kind, format string, args ...any) {
-		if want(o) {
-			out = append(out, described{kind, fmt.Sprintf(format, args...)})
-		}
-	}
-	for _, d := range s.Devices {
-		from := ""
-		if d.HostPath != "" && d.HostPath != d.Path {
-			from = " from " + d.HostPath
-		}
-		add(d.Origin, "device", "%s (%s %d:%d)%s", d.Path, d.Type, d.Major, d.Minor, from)
-	}
-	for _, m := range s.Mounts {
-		add(m.Origin, "mount", "%s from %s (%s)", m.Destination, m.Source, strings.Join(m.Options, ","))
-	}
-	for _, e := range s.Env {
-		add(e.Origin, "env", "%s=%s", e.Name, e.Value)
-	}
-	for _, h := range s.Hooks {
-		add(h.Origin, "hook", "%s %s", h.Stage, h.Path)
-	}
-	for _, n := range s.NetDevices {
-		add(n.Origin, "netdev", "%s as %s", n.HostName, n.Name)
-	}
-	for _, g := range s.GIDs {
-		add(g.Origin, "group", "%d", g.ID)
-	}
-	if s.RDT != nil {
-		add(s.RDT.Origin, "rdt", "class %q", s.RDT.ClosID)
-	}
-	return out
 }

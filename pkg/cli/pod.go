@@ -78,7 +78,10 @@ func readPod(file string, stdin io.Reader) (*pod, error) {
 		return nil, fmt.Errorf("read pod manifest %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
 	}
 	if p.Kind != "Pod" {
-		return nil, fmt.Errorf("read pod manifest %q: kind: found %q, want Pod: %w", file, p.Kind, errdefs.ErrInvalidArgument)
+		return nil, &hinted{
+			err:  fmt.Errorf("read pod manifest %q: kind: found %q, want Pod: %w", file, p.Kind, errdefs.ErrInvalidArgument),
+			hint: "of a workload, take one of its pods: kubectl get pod NAME -o yaml | jackfield explain --pod -",
+		}
 	}
 	if len(p.Spec.Containers) == 0 {
 		return nil, fmt.Errorf("read pod manifest %q: spec.containers: want at least one: %w", file, errdefs.ErrInvalidArgument)

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// device is a device as its plugin names it.
+type device struct{ resource, id string }
+
+func (d *device) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.resource, "resource", "", "`name` of the extended resource, such as intel.com/sriov")
+	cmd.Flags().StringVar(&d.id, "device", "", "`ID` of the device, as the device plugin names it")
+}
+
+func (d *device) check(cmd *cobra.Command) error {
+	switch {
+	case d.resource == "":
+		return usagef(cmd, "--resource is missing")
+	case d.id == "":
+		return usagef(cmd, "--device is missing")
+	}
+	return nil
+}
+
+func infoSaveCommand(env Env) *cobra.Command {
+	var (
+		n node
+		d device
+	)
+	cmd := &cobra.Command{
+		Use:   "save --resource NAME --device ID FILE",
+		Short: "Write the device-info file of a device, as a device plugin does",
+		Long: "save checks a device-info map (- for standard input) and writes it where the device plugin of the device would\n" +
+			"(Device Information Specification, §4.1): atomically, with mode 0644, making the directory when it is missing. It\n" +
+			"prints the path of the file.",
+		Example: "  jackfield deviceinfo save --resource intel.com/sriov --device 0000:03:00.3 info.json",
+		Args:    oneArg("FILE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := d.check(cmd); err != nil {
+				return err
+			}
+			dirs, err := n.infoDirs(cmd)
+			if err != nil {
+				return err
+			}
+			// FILE is the caller's own, also where --root names another host.
+			info, err := (&node{root: "/"}).readInfo(cmd, env, args[0])
+			if err != nil {
+				return err
+			}
+			file, err := dirs.dp.Save(d.resource, d.id, info)
+			if err != nil {
+				return sayFindings(env, args[0], err)
+			}
+			_, err = fmt.Fprintln(env.Stdout, plain(file))
+			return err
+		},
+	}
+	d.flags(cmd)
+	n.flags(cmd)
+	return cmd
+}
+
+// sayFindings says each finding in an error on a line of its own.
+func sayFindings(env Env, file string, err error) error {
+	var ds deviceinfo.Diagnostics
+	if !errors.As(err, &ds) {
+		return err
+	}
+	for _, f := range fromDeviceInfo(file, severityError, ds) {
+		env.say("%s", f)
+	}
+	return errAnswerNo
+}
+
+func infoCopyCommand(env Env) *cobra.Command {
+	var (
+		n  node
+		d  device
+		to cniTarget
+	)
+	cmd := &cobra.Command{
+		Use:   "copy --resource NAME --device ID {--to FILE | --namespace NS --nad NAD --sandbox-id ID --interface IF}",
+		Short: "Copy a device's file to a network attachment, as an NPWG implementation does",
+		Long: "copy copies the device-info file of an allocated device to that of a network attachment (Device Information\n" +
+			"Specification, §4.2.1). The target is a name, or a path, in the directory of such files, or it is named as Multus\n" +
+			"names it: NS-NAD-ID_IF. It prints the path of the file.",
+		Example: "  jackfield deviceinfo copy --resource intel.com/sriov --device 0000:03:00.3 \\\n" +
+			"      --namespace telco --nad east --sandbox-id ID --interface net1",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := d.check(cmd); err != nil {
+				return err
+			}
+			dirs, err := n.infoDirs(cmd)
+			if err != nil {
+				return err
+			}
+			name, err := to.name(cmd, dirs.cni)
+			if err != nil {
+				return err
+			}
+			_, file, err := dirs.cni.CopyFrom(dirs.dp, d.resource, d.id, name)
+			if err != nil {
+				source, pathErr := dirs.dp.Path(d.resource, d.id)
+				if pathErr != nil {
+					return err
+				}
+				return sayFindings(env, source, err)
+			}
+			_, err = fmt.Fprintln(env.Stdout, plain(file))
+			return err
+		},
+	}
+	d.flags(cmd)
+	cmd.Flags().StringVar(&to.file, "to", "", "target `file`: a name or path in the directory of network attachments")
+	cmd.Flags().StringVar(&to.namespace, "namespace", "", "`namespace` of the NetworkAttachmentDefinition")
+	cmd.Flags().StringVar(&to.nad, "nad", "", "`name` of the NetworkAttachmentDefinition")
+	cmd.Flags().StringVar(&to.sandbox, "sandbox-id", "", "`ID` of the pod's sandbox")
+	cmd.Flags().StringVar(&to.ifName, "interface", "", "`name` of the interface in the pod")
+	n.flags(cmd)
+	return cmd
+}
+
+// cniTarget names the file of a network attachment in one of two ways.
+type cniTarget struct {
+	file                            string
+	namespace, nad, sandbox, ifName string
+}
+
+func (t *cniTarget) name(cmd *cobra.Command, dir deviceinfo.CNIDir) (string, error) {
+	parts := []struct{ flag, value string }{
+		{"--namespace", t.namespace}, {"--nad", t.nad}, {"--sandbox-id", t.sandbox}, {"--interface", t.ifName},
+	}
+	var have, missing []string
+	for _, p := range parts {
+		if p.value == "" {
+			missing = append(missing, p.flag)
+		} else {
+			have = append(have, p.flag)
+		}
+	}
+	switch {
+	case t.file != "" && len(have) > 0:
+		return "", usagef(cmd, "--to names the file already; leave out %s", strings.Join(have, ", "))
+	case t.file == "" && len(missing) > 0:
+		return "", usagef(cmd, "no target: want --to, or %s as well", strings.Join(missing, ", "))
+	case t.file == "":
+		return deviceinfo.CNIFileName(t.namespace, t.nad, t.sandbox, t.ifName)
+	case !strings.Contains(t.file, "/"):
+		return t.file, deviceinfo.CheckFileName(t.file)
+	}
+	f, err := dir.File(t.file)
+	if err != nil {
+		return "", err
+	}
+	p, err := f.Path()
+	return path.Base(p), err
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// finding is one thing to say of a file.
+type finding struct {
+	File     string `json:"file"`
+	Line     int    `json:"line"`   // from 1; 0 for the file as a whole
+	Column   int    `json:"column"` // from 1, in characters; 0 where it is not known
+	Key      string `json:"key"`    // dotted path; "" for the file as a whole
+	Found    string `json:"found"`  // as the file has it; "" for what is missing
+	Rule     string `json:"rule"`
+	Section  string `json:"section,omitempty"` // of the Device Information Specification 1.1.0
+	Hint     string `json:"hint,omitempty"`
+	Severity string `json:"severity"` // error or warning
+
+	text string // what follows the place
+}
+
+const (
+	severityError   = "error"
+	severityWarning = "warning"
+)
+
+// String is one line: FILE:LINE:COLUMN: what is found, and what is wanted.
+func (f finding) String() string {
+	var b strings.Builder
+	b.WriteString(f.File)
+	if f.Line > 0 {
+		fmt.Fprintf(&b, ":%d", f.Line)
+	}
+	if f.Column > 0 {
+		fmt.Fprintf(&b, ":%d", f.Column)
+	}
+	b.WriteString(": ")
+	if f.Severity == severityWarning {
+		b.WriteString("warning: ")
+	}
+	b.WriteString(f.text)
+	return plain(b.String())
+}
+
+// fileFinding is about a file as a whole.
+func fileFinding(file, severity, found, rule string) finding {
+	return finding{File: file, Found: found, Rule: rule, Severity: severity, text: "found " + found + ", want " + rule}
+}
+
+// fromDeviceInfo are findings of pkg/deviceinfo.
+func fromDeviceInfo(file, severity string, ds deviceinfo.Diagnostics) []finding {
+	out := make([]finding, 0, len(ds))
+	for _, d := range ds {
+		rest := d
+		rest.File, rest.Line, rest.Column = "", 0, 0
+		out = append(out, finding{File: file, Line: d.Line, Column: d.Column, Key: d.Key, Found: d.Found, Rule: d.Rule,
+			Section: d.Section, Hint: d.Hint, Severity: severity, text: rest.Error()})
+	}
+	return out
+}
+
+// fromDeviceInfoError are the findings in an error of pkg/deviceinfo.
+func fromDeviceInfoError(file string, err error) []finding {
+	var ds deviceinfo.Diagnostics
+	if errors.As(err, &ds) {
+		return fromDeviceInfo(file, severityError, ds)
+	}
+	return []finding{cannotRead(file, err)}
+}
+
+// fromCDI are findings of pkg/cdiregistry.
+func fromCDI(file string, ds []cdiregistry.Diagnostic) []finding {
+	out := make([]finding, 0, len(ds))
+	for _, d := range ds {
+		rest := d
+		rest.Severity, rest.Line, rest.Column = cdiregistry.SeverityError, 0, 0
+		out = append(out, finding{File: file, Line: d.Line, Column: d.Column, Key: d.Field, Found: d.Found, Rule: d.Rule,
+			Severity: d.Severity.String(), text: rest.String()})
+	}
+	return out
+}
+
+// cannotRead is a file whose content cannot be had.
+func cannotRead(file string, err error) finding {
+	text := err.Error()
+	var no unix.Errno
+	if errors.As(err, &no) {
+		text = no.Error()
+	}
+	f := fileFinding(file, severityError, text, "a file that can be read")
+	f.text = "cannot be read: " + text
+	return f
+}

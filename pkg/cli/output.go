@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// output is the choice of -o.
+type output struct{ format string }
+
+// flag adds -o with text and json.
+func (o *output) flag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&o.format, "output", "o", "text", "`format`: text or json")
+}
+
+func (o *output) check(cmd *cobra.Command) error {
+	if o.format != "text" && o.format != "json" {
+		return usagef(cmd, "--output: found %q, want text or json", o.format)
+	}
+	return nil
+}
+
+func (o *output) json() bool { return o.format == "json" }
+
+// writeJSON writes v indented, with a newline at the end.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// plain is s in one line, without what a terminal might act on: control
+// characters, invisible ones, and what is not UTF-8 are shown as escapes.
+func plain(s string) string {
+	safe := func(r rune) bool { return r == ' ' || unicode.IsPrint(r) }
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n <= 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case safe(r):
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// plainLines is plain for text whose line ends are meant.
+func plainLines(s string) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	for i := range lines {
+		lines[i] = plain(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// table lays out rows in columns, two spaces apart. The last column is as wide
+// as it likes.
+type table struct {
+	rows [][]string
+}
+
+func (t *table) add(cells ...string) {
+	for i := range cells {
+		if cells[i] = plain(cells[i]); cells[i] == "" {
+			cells[i] = "-"
+		}
+	}
+	t.rows = append(t.rows, cells)
+}
+
+func (t *table) write(b *strings.Builder, indent string) {
+	var widths []int
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(c))
+		}
+	}
+	for _, row := range t.rows {
+		b.WriteString(indent)
+		for i, c := range row {
+			b.WriteString(c)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
+			}
+		}
+		b.WriteByte('\n')
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// format is what a file is meant to be.
+type format int
+
+const (
+	formatUnknown format = iota
+	formatEmpty
+	formatDeviceInfo
+	formatCDI
+)
+
+// recognise tells what a file is meant to be, by its content, also where that
+// is broken. Only YAML goes by its name: it is CDI.
+func recognise(name string, data []byte) format {
+	switch ext := path.Ext(name); {
+	case ext == ".yaml" || ext == ".yml":
+		return formatCDI
+	case len(bytes.TrimSpace(bytes.TrimPrefix(data, utf8BOM))) == 0:
+		return formatEmpty
+	}
+	data = bytes.TrimSpace(bytes.TrimPrefix(data, utf8BOM))
+	if data[0] == '{' {
+		if f := byKeys(data); f != formatUnknown {
+			return f
+		}
+	}
+	switch {
+	case cdiWords.Match(data):
+		return formatCDI
+	case (data[0] == '{' || path.Ext(name) == ".json") && infoWords.Match(data):
+		return formatDeviceInfo
+	}
+	return formatUnknown
+}
+
+var utf8BOM = []byte("\xef\xbb\xbf")
+
+// What is looked for in a file whose keys cannot be read, because it is broken
+// before the first one that tells, or is YAML under another name.
+var (
+	cdiWords  = regexp.MustCompile(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
+	infoWords = regexp.MustCompile(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
+)
+
+// byKeys goes by the first key of the outermost map that tells.
+func byKeys(data []byte) format {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	depth, key := 0, true // key: at depth 1, a key comes next
+	for {
+		tok, err := dec.Token()
+		if err != nil {
+			return formatUnknown
+		}
+		switch tok := tok.(type) {
+		case json.Delim:
+			if tok == '{' || tok == '[' {
+				depth++
+			} else {
+				depth--
+			}
+			if depth == 0 {
+				return formatUnknown
+			}
+			key = true // after the first {, and after a value that has ended
+			continue
+		case string:
+			if depth == 1 && key {
+				if f := byKey(tok); f != formatUnknown {
+					return f
+				}
+				key = false
+				continue
+			}
+		}
+		if depth == 1 {
+			key = true
+		}
+	}
+}
+
+func byKey(key string) format {
+	switch strings.ToLower(key) {
+	case "cdiversion", "kind", "devices", "containeredits":
+		return formatCDI
+	case "type", "version", "pci", "vdpa", "vhost-user", "memif":
+		return formatDeviceInfo
+	}
+	return formatUnknown
+}

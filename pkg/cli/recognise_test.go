@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRecognise(t *testing.T) {
+	for _, tt := range []struct {
+		name, file, data string
+		want             format
+	}{
+		{"device-info", "x", `{"type": "pci", "version": "1.1.0"}`, formatDeviceInfo},
+		{"device-info with a key of its own first", "x", `{"vendor": {"cdiVersion": [1, {"kind": "a"}]}, "type": "pci"}`, formatDeviceInfo},
+		{"device-info without type", "x", `{"pci": {}}`, formatDeviceInfo},
+		{"device-info in the wrong case", "x", `{"Type": "pci"}`, formatDeviceInfo},
+		{"device-info with curly quotes", "x", `{“type”: "pci"}`, formatDeviceInfo},
+		{"device-info without its brace", "x.json", `"type": "pci"`, formatDeviceInfo},
+		{"CDI", "x", `{"cdiVersion": "0.6.0"}`, formatCDI},
+		{"CDI with devices first", "x.json", `{"devices": [{"type": "pci"}], "kind": "a.b/c"}`, formatCDI},
+		{"CDI that is broken at once", "x", `{cdiVersion: "0.6.0"}`, formatCDI},
+		{"CDI broken before the key", "x", `{,"cdiVersion": "0.6.0", "kind": "a.b/c"}`, formatCDI},
+		{"CDI in YAML under another name", "x.json", "---\ncdiVersion: 0.6.0\n", formatCDI},
+		{"YAML", "x.yaml", `{"type": "pci"}`, formatCDI},
+		{"yml", "x.yml", ``, formatCDI},
+		{"a byte order mark", "x", "\ufeff{\"type\": \"pci\"}", formatDeviceInfo},
+		{"empty", "x", "", formatEmpty},
+		{"blank", "x.json", " \n\t", formatEmpty},
+		{"only a mark", "x", "\ufeff", formatEmpty},
+		{"an empty map", "x", "{}", formatUnknown},
+		{"another map", "x.json", `{"name": 1}`, formatUnknown},
+		{"a list", "x.json", `[]`, formatUnknown},
+		{"a page on device-info", "README", `The "type" and "version" of device-info.`, formatUnknown},
+		{"deep", "x", strings.Repeat("[", 100000), formatUnknown},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := recognise(tt.file, []byte(tt.data)); got != tt.want {
+				t.Errorf("recognise(%q, %.40q) = %d, want %d", tt.file, tt.data, got, tt.want)
+			}
+		})
+	}
+}
+
+func FuzzRecognise(f *testing.F) {
+	f.Add("x.json", []byte(`{"a": [{}, "b", {"type": 1}], "cdiVersion": ""}`))
+	f.Add("x", []byte(`{“type”`))
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		recognise(name, data)
+	})
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// maxNames bounds the names of a directory that are looked at.
+const maxNames = 1 << 20
+
+const validateLong = `validate checks device-info files against the Device Information Specification
+1.1.0 and CDI files against the CDI specification of their version. It tells the
+two apart by their content; files called .yaml or .yml are CDI.
+
+Each finding is one line, FILE:LINE:COLUMN: what is wrong and what is wanted.
+Nothing is printed of files that are right. Warnings are shown, and alone leave
+the exit status at 0. Of a directory, every file in it is read that is not
+hidden, in sorted order, and no directory below it.
+
+For CDI it is also checked that nobody but root and the caller can write a file,
+and that what it refers to exists on this host (below --root); --no-host leaves
+both out, for files that are made for other hosts.`
+
+func validateCommand(env Env) *cobra.Command {
+	var (
+		n      node
+		out    output
+		noHost bool
+	)
+	cmd := &cobra.Command{
+		Use:   "validate FILE|DIR...",
+		Short: "Check device-info and CDI files",
+		Long:  validateLong,
+		Example: "  jackfield validate /etc/cdi /var/run/cdi\n" +
+			"  jackfield validate --no-host vendor.json\n" +
+			"  jackfield validate /var/run/k8s.cni.cncf.io/devinfo/cni",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(cmd); err != nil {
+				return err
+			}
+			if len(args) == 0 {
+				return usagef(cmd, "nothing to read: name a file or a directory")
+			}
+			host, err := n.host(cmd)
+			if err != nil {
+				return err
+			}
+			v := validator{host: host, checkHost: !noHost, findings: []finding{}}
+			for _, arg := range args {
+				p, err := n.hostPath(cmd, arg)
+				if err != nil {
+					return err
+				}
+				v.path(p, arg)
+			}
+			if v.files == 0 {
+				return usagef(cmd, "nothing to read: no file in %s", strings.Join(args, ", "))
+			}
+			return v.print(env, out)
+		},
+	}
+	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not look at the owner of a CDI file, nor for what it refers to on the host")
+	n.rootFlag(cmd)
+	out.flag(cmd)
+	return cmd
+}
+
+// validator gathers the findings of a run.
+type validator struct {
+	host      hostfs.Root
+	checkHost bool
+	files     int // that were looked at
+	findings  []finding
+}
+
+func (v *validator) add(f ...finding) { v.findings = append(v.findings, f...) }
+
+// path checks a file, or the files in a directory; shown is the path in
+// messages, as the caller wrote it.
+func (v *validator) path(hostPath, shown string) {
+	st, err := v.host.Stat(hostPath)
+	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		v.file(hostPath, shown, true)
+		return
+	}
+	names, err := v.host.ReadDir(hostPath, maxNames)
+	if err != nil {
+		v.files++
+		v.add(cannotRead(shown, err))
+		return
+	}
+	for _, name := range names {
+		if name[0] == '.' {
+			continue
+		}
+		p := path.Join(hostPath, name)
+		if st, err := v.host.Stat(p); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			continue
+		}
+		v.file(p, path.Join(shown, name), false)
+	}
+}
+
+// file checks one file. named tells that the caller named it.
+func (v *validator) file(hostPath, shown string, named bool) {
+	v.files++
+	st, err := v.host.Stat(hostPath)
+	switch {
+	case err != nil:
+		v.add(cannotRead(shown, err))
+		return
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		v.add(fileFinding(shown, severityError, "a "+hostfs.TypeName(st.Mode), "a regular file"))
+		return
+	case st.Size > cdiregistry.DefaultMaxFileSize:
+		v.add(fileFinding(shown, severityError, fmt.Sprintf("%d bytes", st.Size), fmt.Sprintf("at most %d bytes", cdiregistry.DefaultMaxFileSize)))
+		return
+	}
+	data, err := v.host.ReadFile(hostPath, cdiregistry.DefaultMaxFileSize)
+	if err != nil {
+		v.add(cannotRead(shown, err))
+		return
+	}
+	switch recognise(shown, data) {
+	case formatDeviceInfo:
+		v.deviceInfo(hostPath, shown, data)
+	case formatCDI:
+		v.cdi(hostPath, shown)
+	case formatEmpty:
+		v.add(fileFinding(shown, severityError, "nothing", "a device-info map or a CDI spec"))
+	default:
+		severity := severityError
+		if !named && path.Ext(shown) != ".json" {
+			severity = severityWarning // a README beside the files is no mistake
+		}
+		f := fileFinding(shown, severity, "neither", `device-info ("type" and "version") or CDI ("cdiVersion" and "kind")`)
+		f.text = "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\"), and was not checked"
+		v.add(f)
+	}
+}
+
+func (v *validator) deviceInfo(hostPath, shown string, data []byte) {
+	if st, err := v.host.Lstat(hostPath); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		v.add(fileFinding(shown, severityWarning, "a symlink", "a regular file, for no symlink is followed where device-info is read"))
+	}
+	info, err := deviceinfo.Parse(data, shown)
+	if err != nil {
+		v.add(fromDeviceInfoError(shown, err)...)
+		return
+	}
+	v.add(fromDeviceInfo(shown, severityWarning, info.Warnings)...)
+}
+
+func (v *validator) print(env Env, out output) error {
+	bad := false
+	for _, f := range v.findings {
+		bad = bad || f.Severity == severityError
+	}
+	if out.json() {
+		if err := writeJSON(env.Stdout, v.findings); err != nil {
+			return err
+		}
+	} else {
+		for _, f := range v.findings {
+			if _, err := fmt.Fprintln(env.Stdout, f); err != nil {
+				return err
+			}
+		}
+	}
+	if bad {
+		return errAnswerNo
+	}
+	return nil
+}
+
+// cdi checks a CDI file, as a node would that reads it.
+func (v *validator) cdi(hostPath, shown string) {
+	opts := cdiregistry.ValidateOptions{CheckHost: v.checkHost}
+	if notInUse(v.host) || !v.checkHost {
+		opts.Trust = cdiregistry.TrustAnyone
+	}
+	diags, err := cdiregistry.ValidateFile(v.host, hostPath, opts)
+	if err != nil {
+		v.add(cannotRead(shown, err))
+		return
+	}
+	v.add(fromCDI(shown, diags)...)
+}

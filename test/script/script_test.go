@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/cli"
+)
+
+var update = flag.Bool("update", false, "write the output of the commands into the scripts")
+
+func TestMain(m *testing.M) {
+	// Files of the scripts have the modes of a node's files, whoever runs them.
+	unix.Umask(0o022)
+	testscript.Main(m, map[string]func(){"jackfield": jackfield})
+}
+
+// jackfield is cmd/jackfield.
+func jackfield() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	os.Exit(cli.Run(ctx, os.Args[1:], cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv}))
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(env *testscript.Env) error {
+			env.Values[testKey{}] = env.T()
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "aged": aged, "status": status,
+		},
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+	})
+}
+
+// testKey finds the test among the values of a script.
+type testKey struct{}
+
+// skip ends a script because the environment lacks something. CI has promised
+// everything, so there it is a failure.
+func skip(ts *testscript.TestScript, format string, args ...any) {
+	if ci, _ := strconv.ParseBool(os.Getenv("CI")); ci {
+		ts.Fatalf(format, args...)
+	}
+	ts.Value(testKey{}).(testscript.T).Skip(fmt.Sprintf(format, args...))
+}
+
+// mknod makes a device node: mknod FILE c|b MAJOR MINOR.
+func mknod(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: mknod FILE c|b MAJOR MINOR")
+	}
+	types := map[string]uint32{"c": unix.S_IFCHR, "b": unix.S_IFBLK}
+	major, err1 := strconv.ParseUint(args[2], 10, 32)
+	minor, err2 := strconv.ParseUint(args[3], 10, 32)
+	if err := errors.Join(err1, err2); err != nil || types[args[1]] == 0 {
+		ts.Fatalf("mknod: bad type or number: %v", err)
+	}
+	file := parent(ts, args[0])
+	err := unix.Mknod(file, types[args[1]]|0o666, int(unix.Mkdev(uint32(major), uint32(minor))))
+	if errors.Is(err, unix.EPERM) {
+		skip(ts, "mknod %s: %v; a device node wants CAP_MKNOD", args[0], err)
+	}
+	ts.Check(err)
+	ts.Check(os.Chmod(file, 0o666))
+}
+
+// mkfifo makes FIFOs: mkfifo FILE...
+func mkfifo(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: mkfifo FILE...")
+	}
+	for _, a := range args {
+		ts.Check(unix.Mkfifo(parent(ts, a), 0o644))
+	}
+}
+
+// mksock makes sockets that listen: mksock FILE...
+func mksock(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: mksock FILE...")
+	}
+	for _, a := range args {
+		file := parent(ts, a)
+		dir, err := os.Open(filepath.Dir(file))
+		ts.Check(err)
+		// The path of a socket is short; that of a script's directory need not be.
+		l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(file)))
+		ts.Check(errors.Join(err, dir.Close()))
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		ts.Defer(func() { l.Close() })
+	}
+}
+
+// aged sets the time of the last change back: aged DURATION FILE...
+func aged(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: aged DURATION FILE...")
+	}
+	age, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	at := time.Now().Add(-age)
+	for _, a := range args[1:] {
+		ts.Check(os.Chtimes(ts.MkAbs(a), at, at))
+	}
+}
+
+// status runs the jackfield command and wants its exit status:
+// status N ARG...
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: status N ARG...")
+	}
+	err := ts.Exec("jackfield", args[1:]...)
+	got := 0
+	if err != nil {
+		var exit interface{ ExitCode() int }
+		if !errors.As(err, &exit) {
+			ts.Fatalf("jackfield: %v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit status %d, want %s", got, args[0])
+	}
+}
+
+// parent makes the directory of a file.
+func parent(ts *testscript.TestScript, file string) string {
+	file = ts.MkAbs(file)
+	ts.Check(os.MkdirAll(filepath.Dir(file), 0o755))
+	return file
+}
