@@ -67,6 +67,10 @@ func (i *Info) Validate() error {
 // MarshalJSON is [Marshal] without white space.
 func (i Info) MarshalJSON() ([]byte, error) { return ParseOptions{}.compact(&i) }
 
+// AppendJSON appends what MarshalJSON gives, unchecked: it is for an Info that
+// [Parse] returned and of which only paths were changed, to valid ones.
+func (i *Info) AppendJSON(dst []byte) []byte { return append(dst, i.encode()...) }
+
 // UnmarshalJSON is [Parse].
 func (i *Info) UnmarshalJSON(data []byte) error {
 	parsed, err := Parse(data, "")

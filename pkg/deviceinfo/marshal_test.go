@@ -161,3 +161,18 @@ func TestMarshalIsCanonical(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
+
+func TestAppendJSONIsMarshalJSON(t *testing.T) {
+	for _, text := range []string{
+		`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.3","rdma-device":"mlx5_4","x":[1,"é"]},"y":null}`,
+		`{"type":"memif","version":"1.0.0","memif":{"role":"slave","mode":"ip","path":"@a"}}`,
+	} {
+		i, err := Parse([]byte(text), "")
+		must(t, err)
+		want, err := i.MarshalJSON()
+		must(t, err)
+		if got := string(i.AppendJSON([]byte("x"))); got != "x"+string(want) {
+			t.Errorf("got %s, want x%s", got, want)
+		}
+	}
+}

@@ -273,11 +273,18 @@ func cleanPath(p string) string {
 	if p == "" || p[0] != '/' {
 		p = "/" + p
 	}
-	p = path.Clean(p)
+	if !isClean(p) {
+		p = path.Clean(p)
+	}
 	if len(p) >= len("/var/run") && p[:len("/var/run")] == "/var/run" && (len(p) == len("/var/run") || p[len("/var/run")] == '/') {
 		return p[len("/var"):]
 	}
 	return p
+}
+
+// isClean reports that path.Clean would change nothing; false is no answer.
+func isClean(p string) bool {
+	return !strings.Contains(p, "//") && !strings.Contains(p, "/.") && (len(p) == 1 || p[len(p)-1] != '/')
 }
 
 // SamePlace reports whether two container paths mean the same place under the

@@ -146,10 +146,6 @@ func (v *viewEntry) appendElement(data []byte, eal []string) ([]byte, error) {
 			info.VDPA.Path = v.vdpaNode
 		}
 	}
-	infoJSON, err := info.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
 	details, err := json.Marshal(viewDetails{Resource: v.att.Resource, DeviceID: v.att.DeviceID, Creator: string(v.creator), OwnPath: v.ownPath, Note: v.note, EAL: eal})
 	if err != nil {
 		return nil, err
@@ -161,7 +157,7 @@ func (v *viewEntry) appendElement(data []byte, eal []string) ([]byte, error) {
 	if v.att.IfName != "" {
 		data = appendString(append(data, ", \"interface\": "...), v.att.IfName)
 	}
-	data = append(append(data, ",\n   \"device-info\": "...), infoJSON...)
+	data = info.AppendJSON(append(data, ",\n   \"device-info\": "...))
 	data = append(append(data, ",\n   \"jackfield\": "...), details...)
 	return append(data, '}'), nil
 }

@@ -7,26 +7,27 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
-	"github.com/sirupsen/logrus"
+	"google.golang.org/protobuf/proto"
 
-	"github.com/jackfield/jackfield/nri"
-	"github.com/jackfield/jackfield/pkg/config"
 	nritest "github.com/jackfield/jackfield/test/nri"
+	"github.com/jackfield/jackfield/test/parts"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
 // CreateContainer through a real NRI socket: the whole round trip as a runtime
-// sees it, of a no-op plugin and of Jackfield, in turn in the same run. The
-// figures x/noop are the ratios.
+// sees it, of a no-op plugin and of Jackfield, each a process of its own, in turn
+// in the same run. The figures x/noop are the ratios.
 func BenchmarkNRICreateContainer(b *testing.B) {
 	noop := newNRI(b)
-	noop.runtime.Connect(b, "50", "noop", nritest.Noop{})
+	noop.start(b, "50-noop", build(b, "./nri/cmd/noop"), noop.runtime.SocketPath(), "50", "noop")
 	node := newNRI(b)
 	node.jackfield(b)
 	asks := map[string]string{"devices.jackfield.dev": "vendor.com/net=d0,vendor.com/net=d1,vendor.com/net=d2,vendor.com/net=d3"}
@@ -41,23 +42,17 @@ func BenchmarkNRICreateContainer(b *testing.B) {
 	adjust, err := full.runtime.Adjust(context.Background(), full.pod, full.ctr)
 	check(b, err)
 	canned := newNRI(b)
-	canned.runtime.Connect(b, "50", "canned", &cannedPlugin{adjust: adjust})
+	data, err := proto.Marshal(adjust)
+	check(b, err)
+	file := filepath.Join(canned.dir, "adjustment")
+	check(b, os.WriteFile(file, data, 0o600))
+	canned.start(b, "50-canned", build(b, "./nri/cmd/noop"), canned.runtime.SocketPath(), "50", "canned", file)
 	b.Run("4-cdi-2-sockets-canned", func(b *testing.B) {
 		compare(b, canned.container("dpdk-1", asks).create, noop.container("dpdk-1", asks).create, "noop")
 	})
 	b.Run("4-cdi-2-sockets-over-canned", func(b *testing.B) {
 		compare(b, full.create, canned.container("dpdk-1", asks).create, "canned")
 	})
-}
-
-// cannedPlugin gives every container the same.
-type cannedPlugin struct {
-	nritest.Noop
-	adjust *api.ContainerAdjustment
-}
-
-func (p *cannedPlugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	return p.adjust, nil, nil
 }
 
 // compare runs the two in turn and reports ours, the peer's, and the ratio.
@@ -105,7 +100,8 @@ func (n *nriNode) jackfield(b *testing.B) {
 			 "deviceNodes":[{"path":"/dev/d%d","type":"c","major":1,"minor":%d}],
 			 "mounts":[{"hostPath":"/run/vendor","containerPath":"/opt/vendor%d","options":["ro","bind"]}]}}]}`, i, i, i, i+3, i), 0o644))
 	}
-	cfg, err := config.Parse([]byte(strings.ReplaceAll(`
+	file := filepath.Join(n.dir, "config.yaml")
+	check(b, os.WriteFile(file, []byte(strings.ReplaceAll(`
 cdi: {specDirs: [DIR/cdi]}
 sockets: {roots: [DIR/vsw]}
 deviceInfo: {cniDir: DIR/cni, dpDir: DIR/dp}
@@ -115,23 +111,41 @@ policy:
     - name: r
       for: {namespaces: ["dpdk-*"]}
       allow: {cdi: ["vendor.com/net=*"], sockets: ["DIR/vsw/**"]}
-`, "DIR", n.dir)), "/etc/jackfield/config.yaml")
+`, "DIR", n.dir)), 0o600))
+	n.start(b, "50-jackfield", build(b, "../cmd/jackfield-nri"), "--config", file, "--nri-socket", n.runtime.SocketPath())
+}
+
+// build makes a command of the test module, or of the product.
+func build(b *testing.B, pkg string) string {
+	b.Helper()
+	root, err := parts.ModuleRoot(".")
 	check(b, err)
-	log := logrus.New()
-	log.SetOutput(io.Discard)
-	p, err := nri.New(nri.Options{Config: cfg, ConfigGiven: true, Socket: n.runtime.SocketPath()}, log)
+	bin := filepath.Join(b.TempDir(), filepath.Base(pkg))
+	cmd := exec.Command("go", "build", "-tags", "grpcnotrace", "-buildvcs=false", "-o", bin, "./"+filepath.Base(pkg))
+	cmd.Dir = filepath.Join(root, "test", filepath.Dir(pkg))
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("build %s: %v\n%s", pkg, err, out)
+	}
+	return bin
+}
+
+// start runs a plugin until the benchmark ends.
+func (n *nriNode) start(b *testing.B, name, bin string, args ...string) {
+	b.Helper()
+	cmd := exec.Command(bin, args...)
+	cmd.Stderr = io.Discard
+	stdin, err := cmd.StdinPipe()
 	check(b, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	check(b, cmd.Start())
 	b.Cleanup(func() {
-		cancel()
-		check(b, <-done)
-		check(b, p.Close())
+		stdin.Close()
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
 	})
-	wait, stop := context.WithTimeout(ctx, 10*time.Second)
+	wait, stop := context.WithTimeout(context.Background(), 10*time.Second)
 	defer stop()
-	check(b, n.runtime.WaitPlugin(wait, "50-jackfield"))
+	check(b, n.runtime.WaitPlugin(wait, name))
 }
 
 // attach gives the pod a vhost-user and a memif socket.

@@ -3,7 +3,8 @@
 // Command noop is the plugin that does nothing, in a process of its own. As
 // "noop SOCKET INDEX NAME" it connects to a runtime and ends when its standard
 // input does; without arguments it is a pre-installed plugin, which the runtime
-// starts and ends.
+// starts and ends. A fourth argument is a file with an encoded adjustment, which
+// every container is given.
 package main
 
 import (
@@ -11,6 +12,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/containerd/nri/pkg/api"
+	"google.golang.org/protobuf/proto"
 
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
@@ -20,11 +24,16 @@ func main() {
 	if len(args) == 0 {
 		args = []string{"", "", ""}
 	}
-	if len(args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: noop [SOCKET INDEX NAME]")
+	if len(args) != 3 && len(args) != 4 {
+		fmt.Fprintln(os.Stderr, "usage: noop [SOCKET INDEX NAME [ADJUSTMENT-FILE]]")
 		os.Exit(2)
 	}
-	stop, err := nritest.StartPlugin(context.Background(), args[0], args[1], args[2], nritest.Noop{})
+	plugin, err := makePlugin(args[3:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "noop:", err)
+		os.Exit(1)
+	}
+	stop, err := nritest.StartPlugin(context.Background(), args[0], args[1], args[2], plugin)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "noop:", err)
 		os.Exit(1)
@@ -36,4 +45,27 @@ func main() {
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, "noop:", err)
 	}
+}
+
+func makePlugin(files []string) (any, error) {
+	if len(files) == 0 {
+		return nritest.Noop{}, nil
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		return nil, err
+	}
+	p := &canned{adjust: &api.ContainerAdjustment{}}
+	return p, proto.Unmarshal(data, p.adjust)
+}
+
+// canned gives every container the same.
+type canned struct {
+	nritest.Noop
+	adjust *api.ContainerAdjustment
+}
+
+// CreateContainer returns the adjustment.
+func (p *canned) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	return p.adjust, nil, nil
 }
