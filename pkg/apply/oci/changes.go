@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oci
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+)
+
+// list is a list of a spec after the edits: its items, and where each stood in the
+// list before, or added. A list that no edit reaches is not set.
+type list[T any] struct {
+	items []T
+	from  []int
+	set   bool
+}
+
+// added stands for an item that was not in the list before.
+const added = -1
+
+// listOf is a copy of have with room for n items more.
+func listOf[T any](have []T, n int) list[T] {
+	l := list[T]{items: make([]T, len(have), len(have)+n), from: make([]int, len(have), len(have)+n), set: true}
+	copy(l.items, have)
+	for i := range l.from {
+		l.from[i] = i
+	}
+	return l
+}
+
+func (l *list[T]) add(item T) {
+	l.items = append(l.items, item)
+	l.from = append(l.from, added)
+}
+
+func (l *list[T]) remove(i int) {
+	l.items = slices.Delete(l.items, i, i+1)
+	l.from = slices.Delete(l.from, i, i+1)
+}
+
+// changes are the parts of a spec that edits reach, as they will be.
+type changes struct {
+	env        list[string]
+	gids       list[uint32]
+	mounts     list[rspec.Mount]
+	hooks      [stages]list[rspec.Hook]
+	devices    list[rspec.LinuxDevice]
+	rules      list[rspec.LinuxDeviceCgroup]
+	netDevices []edits.NetDevice
+	rdt        *rspec.LinuxIntelRdt
+}
+
+// plan works out the changes, and changes nothing.
+func (c *changes) plan(spec *rspec.Spec, set *edits.Set) error {
+	process, linux := spec.Process, spec.Linux
+	if process == nil {
+		process = &rspec.Process{}
+	}
+	if linux == nil {
+		linux = &rspec.Linux{}
+	}
+	c.planEnv(process.Env, set.Env)
+	c.planGIDs(process.User.AdditionalGids, set.GIDs)
+	c.planMounts(spec.Mounts, set.Mounts, hasUserNamespace(spec))
+	c.planDevices(linux, set.Devices)
+	if r := set.RDT; r != nil {
+		c.rdt = &rspec.LinuxIntelRdt{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
+			Schemata: slices.Clone(r.Schemata), EnableMonitoring: r.EnableMonitoring}
+	}
+	if err := c.planHooks(spec, set.Hooks); err != nil {
+		return err
+	}
+	return c.planNetDevices(linux.NetDevices, set.NetDevices)
+}
+
+func (c *changes) planEnv(have []string, set []edits.Env) {
+	if len(set) == 0 {
+		return
+	}
+	l := listOf(have, len(set))
+	for i := range set {
+		kv := set[i].Name + "=" + set[i].Value
+		at := lastOf(l.items, set[i].Name)
+		switch {
+		case at < 0:
+			l.add(kv)
+		case l.items[at] != kv:
+			l.items[at], l.from[at] = kv, added
+		}
+	}
+	c.env = l
+}
+
+// lastOf is where the last variable of a name stands, or -1.
+func lastOf(env []string, name string) int {
+	for i, kv := range slices.Backward(env) {
+		if strings.HasPrefix(kv, name) && (len(kv) == len(name) || kv[len(name)] == '=') {
+			return i
+		}
+	}
+	return -1
+}
+
+func (c *changes) planGIDs(have []uint32, set []edits.GID) {
+	if len(set) == 0 {
+		return
+	}
+	l := listOf(have, len(set))
+	for _, g := range set {
+		if g.ID != 0 && !slices.Contains(l.items, g.ID) {
+			l.add(g.ID)
+		}
+	}
+	c.gids = l
+}
+
+func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespace bool) {
+	if len(set) == 0 {
+		return
+	}
+	l := listOf(have, len(set))
+	for i := range set {
+		m := &set[i]
+		if at := slices.IndexFunc(l.items, func(h rspec.Mount) bool { return samePath(h.Destination, m.Destination) }); at >= 0 {
+			l.remove(at)
+		}
+		options := slices.Clone(m.Options)
+		if userNamespace && m.Origin.Source == edits.CDI {
+			options = mapped(m.Type, options)
+		}
+		l.add(rspec.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: options})
+	}
+	sortByDepth(&l)
+	c.mounts = l
+}
+
+// mapped adds the option by which a bind mount in a user namespace shows the owners
+// that its files have, unless it is there.
+func mapped(mountType string, options []string) []string {
+	option := ""
+	if mountType == "bind" {
+		option = "idmap"
+	}
+	for _, o := range options {
+		switch o {
+		case "idmap", "ridmap":
+			return options
+		case "bind":
+			option = "idmap"
+		case "rbind":
+			option = "ridmap"
+		}
+	}
+	if option == "" {
+		return options
+	}
+	return append(options, option)
+}
+
+// byDepth sorts mounts by the number of elements in their destinations, the order
+// that CRI-O, Docker and CDI's library use.
+type byDepth struct {
+	*list[rspec.Mount]
+	depth []int
+}
+
+func (s byDepth) Len() int           { return len(s.depth) }
+func (s byDepth) Less(i, j int) bool { return s.depth[i] < s.depth[j] }
+func (s byDepth) Swap(i, j int) {
+	s.depth[i], s.depth[j] = s.depth[j], s.depth[i]
+	s.items[i], s.items[j] = s.items[j], s.items[i]
+	s.from[i], s.from[j] = s.from[j], s.from[i]
+}
+
+func sortByDepth(l *list[rspec.Mount]) {
+	s := byDepth{list: l, depth: make([]int, len(l.items))}
+	for i := range l.items {
+		s.depth[i] = strings.Count(path.Clean(l.items[i].Destination), "/")
+	}
+	if !slices.IsSorted(s.depth) {
+		sort.Stable(s)
+	}
+}
+
+func (c *changes) planDevices(have *rspec.Linux, set []edits.Device) {
+	if len(set) == 0 {
+		return
+	}
+	devices := listOf(have.Devices, len(set))
+	var rules list[rspec.LinuxDeviceCgroup]
+	var haveRules []rspec.LinuxDeviceCgroup
+	if have.Resources != nil {
+		haveRules = have.Resources.Devices
+	}
+	numbers := make([]struct{ major, minor int64 }, len(set))
+	for i := range set {
+		d := &set[i]
+		for j := len(devices.items) - 1; j >= 0; j-- {
+			if samePath(devices.items[j].Path, d.Path) {
+				devices.remove(j)
+			}
+		}
+		devices.add(rspec.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor,
+			FileMode: clone(d.FileMode), UID: clone(d.UID), GID: clone(d.GID)})
+		if d.Type != "b" && d.Type != "c" || d.Access == edits.NoAccess {
+			continue
+		}
+		if !rules.set {
+			rules = listOf(haveRules, len(set)-i)
+		}
+		n := &numbers[i]
+		n.major, n.minor = d.Major, d.Minor
+		rule := rspec.LinuxDeviceCgroup{Allow: true, Type: d.Type, Major: &n.major, Minor: &n.minor, Access: d.Access}
+		if rule.Access == "" {
+			rule.Access = "rwm"
+		}
+		if !granted(rules.items, &rule) {
+			rules.add(rule)
+		}
+	}
+	c.devices, c.rules = devices, rules
+}
+
+// granted reports whether a rule is there already and still holds.
+func granted(rules []rspec.LinuxDeviceCgroup, rule *rspec.LinuxDeviceCgroup) bool {
+	same := func(a, b *int64) bool { return a != nil && *a == *b }
+	for i := len(rules) - 1; i >= 0 && rules[i].Allow; i-- {
+		if r := &rules[i]; r.Type == rule.Type && r.Access == rule.Access && same(r.Major, rule.Major) && same(r.Minor, rule.Minor) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *changes) planHooks(spec *rspec.Spec, set []edits.Hook) error {
+	order := edits.Stages()
+	for i := range set {
+		h := &set[i]
+		at := slices.Index(order, h.Stage)
+		if at < 0 {
+			return fmt.Errorf("%s: hook %q: found stage %q, want one of %v: %w", h.Origin, h.Path, h.Stage, order, errdefs.ErrInvalidArgument)
+		}
+		l := &c.hooks[at]
+		if !l.set {
+			*l = listOf(hooksOf(spec, at), len(set)-i)
+		}
+		l.add(rspec.Hook{Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env), Timeout: clone(h.Timeout)})
+	}
+	return nil
+}
+
+// planNetDevices looks for two host devices that would have one name in the
+// container: no runtime can make that.
+func (c *changes) planNetDevices(have map[string]rspec.LinuxNetDevice, set []edits.NetDevice) error {
+	if len(set) == 0 {
+		return nil
+	}
+	hosts := make(map[string]edits.Origin, len(set))
+	for _, n := range set {
+		hosts[n.HostName] = n.Origin
+	}
+	names := make(map[string]edits.NetDevice, len(have)+len(set))
+	for _, host := range slices.Sorted(maps.Keys(have)) {
+		if _, replaced := hosts[host]; !replaced {
+			names[nameOr(have[host].Name, host)] = edits.NetDevice{HostName: host, Origin: edits.Origin{Request: "the spec as it was"}}
+		}
+	}
+	for _, n := range set {
+		name := nameOr(n.Name, n.HostName)
+		if other, taken := names[name]; taken && other.HostName != n.HostName {
+			return &edits.ConflictError{What: "network device", Name: name, First: other.Origin, Second: n.Origin,
+				Detail: fmt.Sprintf("host device %q against %q", other.HostName, n.HostName)}
+		}
+		names[name] = n
+	}
+	c.netDevices = set
+	return nil
+}
+
+// nameOr is a network device's name in the container.
+func nameOr(name, host string) string {
+	if name == "" {
+		return host
+	}
+	return name
+}
+
+// commit puts the changes into spec.
+func (c *changes) commit(spec *rspec.Spec) {
+	if (c.env.set || c.gids.set) && spec.Process == nil {
+		spec.Process = &rspec.Process{}
+	}
+	if c.env.set {
+		spec.Process.Env = c.env.items
+	}
+	if c.gids.set {
+		spec.Process.User.AdditionalGids = c.gids.items
+	}
+	if c.mounts.set {
+		spec.Mounts = c.mounts.items
+	}
+	for i := range c.hooks {
+		if !c.hooks[i].set {
+			continue
+		}
+		if spec.Hooks == nil {
+			spec.Hooks = &rspec.Hooks{}
+		}
+		*stageField(spec.Hooks, i) = c.hooks[i].items
+	}
+	c.commitLinux(spec)
+}
+
+func (c *changes) commitLinux(spec *rspec.Spec) {
+	if !c.devices.set && len(c.netDevices) == 0 && c.rdt == nil {
+		return
+	}
+	if spec.Linux == nil {
+		spec.Linux = &rspec.Linux{}
+	}
+	if c.devices.set {
+		spec.Linux.Devices = c.devices.items
+	}
+	if c.rules.set {
+		if spec.Linux.Resources == nil {
+			spec.Linux.Resources = &rspec.LinuxResources{}
+		}
+		spec.Linux.Resources.Devices = c.rules.items
+	}
+	if len(c.netDevices) > 0 {
+		devices := make(map[string]rspec.LinuxNetDevice, len(spec.Linux.NetDevices)+len(c.netDevices))
+		maps.Copy(devices, spec.Linux.NetDevices)
+		for _, n := range c.netDevices {
+			devices[n.HostName] = rspec.LinuxNetDevice{Name: n.Name}
+		}
+		spec.Linux.NetDevices = devices
+	}
+	if c.rdt != nil {
+		spec.Linux.IntelRdt = c.rdt
+	}
+}
+
+// samePath tells whether two spellings are of one path in the container.
+func samePath(a, b string) bool { return a == b || path.Clean(a) == path.Clean(b) }
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
