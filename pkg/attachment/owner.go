@@ -117,7 +117,7 @@ func (s *search) claimed(a *Attachment, d device) (v variable, id string, ok boo
 			if isPCIAddress(id) && d.pci != "" {
 				continue
 			}
-			resource := s.realName(v.key, id)
+			resource := s.realName(v)
 			if resource == "" {
 				continue
 			}
@@ -222,7 +222,7 @@ func (s *search) environmentSays(a *Attachment, d device) {
 func (s *search) believe(a *Attachment, v variable) {
 	a.Owner, a.OwnerFrom = OwnedHere, FromEnvironment(v.name)
 	if a.Resource == "" || envKey(a.Resource) != v.key {
-		a.Resource = s.realName(v.key, a.DeviceID)
+		a.Resource = s.realName(v)
 	}
 	a.Notes = append(a.Notes, "there is no kubelet's socket to ask: "+v.name+" of the container is believed, which a pod's author can write as well")
 }

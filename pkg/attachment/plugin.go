@@ -3,6 +3,7 @@
 package attachment
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -79,44 +80,47 @@ func (s *search) allocated(resource, id string) (a Attachment, ok bool) {
 }
 
 // realName finds the resource that an environment variable stands for: among
-// those that the kubelet gave the container, or by the name of the device plugin's
-// file of one of its devices. It is "" where nothing tells.
-func (s *search) realName(key, id string) string {
+// those that the kubelet gave the container, or by the names of the device
+// plugin's files of its devices. It is "" where nothing tells.
+func (s *search) realName(v variable) string {
 	if s.w != nil && s.w.answered {
 		for _, r := range s.w.own.Resources {
-			if envKey(r.Name) == key {
+			if envKey(r.Name) == v.key {
 				return r.Name
 			}
 		}
 		return ""
 	}
 	for _, a := range s.attached {
-		if a.Resource != "" && envKey(a.Resource) == key {
+		if a.Resource != "" && envKey(a.Resource) == v.key {
 			return a.Resource
 		}
 	}
-	dir := s.opts.DPDir
-	if dir == "" {
-		dir = deviceinfo.DefaultDPDir
-	}
 	if !s.listed {
 		s.listed = true
-		s.names, _ = s.host.ReadDir(dir, maxPluginNames)
+		s.names, _ = s.host.ReadDir(cmp.Or(s.opts.DPDir, deviceinfo.DefaultDPDir), maxPluginNames)
 	}
-	suffix := "-" + dashed(id) + pluginSuffix
-	for _, name := range s.names {
-		resource, ok := strings.CutSuffix(name, suffix)
-		if !ok {
-			continue
-		}
-		// The "/" of the resource's name was written as "-".
-		for i := range len(resource) {
-			if resource[i] != '-' {
-				continue
-			}
-			if real := resource[:i] + "/" + resource[i+1:]; envKey(real) == key {
+	for _, id := range v.ids {
+		suffix := "-" + dashed(id) + pluginSuffix
+		for _, name := range s.names {
+			resource, ok := strings.CutSuffix(name, suffix)
+			if real := undashed(resource, v.key); ok && real != "" {
 				return real
 			}
+		}
+	}
+	return ""
+}
+
+// undashed is the resource whose "/" a file's name has as "-", and which the
+// variable of that key stands for; "" when there is none.
+func undashed(resource, key string) string {
+	for i := range len(resource) {
+		if resource[i] != '-' {
+			continue
+		}
+		if real := resource[:i] + "/" + resource[i+1:]; envKey(real) == key {
+			return real
 		}
 	}
 	return ""

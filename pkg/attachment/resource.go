@@ -77,11 +77,19 @@ func (s *search) idsOf(resource string) ([]string, error) {
 }
 
 // gave reports whether the kubelet gave a device to the container, from whatever
-// resource.
+// resource and under whatever ID.
 func (s *search) gave(id string) bool {
 	for _, r := range s.w.own.Resources {
-		if slices.ContainsFunc(r.IDs, func(have string) bool { return normal(have) == normal(id) }) {
-			return true
+		for _, have := range r.IDs {
+			if normal(have) == normal(id) {
+				return true
+			}
+			if isPCIAddress(have) {
+				continue
+			}
+			if d, ok := deviceOf(s.pluginFile(r.Name, have).info); ok && d.has(id) {
+				return true
+			}
 		}
 	}
 	return slices.ContainsFunc(s.w.own.Claims, func(c podresources.ClaimDevice) bool {

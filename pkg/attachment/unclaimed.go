@@ -59,7 +59,7 @@ func (s *search) fromEnvironment() []Attachment {
 			if w.answered && s.gave(id) {
 				continue
 			}
-			a, ok := s.allocated(s.realName(v.key, id), id)
+			a, ok := s.allocated(s.realName(v), id)
 			d, isDevice := deviceOf(a.Info)
 			if !ok || isDevice && s.networkHas(a, d) || !isDevice && a.Err == nil {
 				continue

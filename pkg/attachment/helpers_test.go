@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/podresources"
+)
+
+const (
+	sandbox   = "e061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
+	multusDir = "/var/lib/cni/multus"
+	socket    = podresources.DefaultSocket
+	vf        = "intel.com/vf" // a resource of PCI functions
+)
+
+// node is a host of its own below a directory.
+type node struct {
+	t    testing.TB
+	dir  string
+	root hostfs.Root
+	// kubelet is set where there is one; its socket then has a file.
+	kubelet *fakeKubelet
+	opts    Options
+}
+
+func newNode(t testing.TB) *node {
+	t.Helper()
+	root, err := hostfs.New(t.TempDir())
+	check(t, err)
+	n := &node{t: t, dir: root.Dir(), root: root, opts: Options{MultusDir: multusDir, PodResourcesSocket: socket}}
+	for _, dir := range []string{deviceinfo.DefaultCNIDir, deviceinfo.DefaultDPDir, multusDir + "/results"} {
+		check(t, os.MkdirAll(n.path(dir), 0o755))
+	}
+	return n
+}
+
+func (n *node) path(host string) string { return filepath.Join(n.dir, host) }
+
+func (n *node) put(host, content string) {
+	n.t.Helper()
+	check(n.t, os.MkdirAll(filepath.Dir(n.path(host)), 0o755))
+	check(n.t, os.WriteFile(n.path(host), []byte(content), 0o600))
+}
+
+// cni writes the device-info file of a network, named as Multus names it.
+func (n *node) cni(network, ifName, content string) string {
+	n.t.Helper()
+	file := filepath.Join(deviceinfo.DefaultCNIDir, strings.ReplaceAll(network, "/", "-")+"-"+sandbox+"_"+ifName)
+	n.put(file, content)
+	return file
+}
+
+// dp writes the device plugin's file of a device.
+func (n *node) dp(resource, id, content string) string {
+	n.t.Helper()
+	name, err := deviceinfo.DPFileName(resource, id)
+	check(n.t, err)
+	file := filepath.Join(deviceinfo.DefaultDPDir, name)
+	n.put(file, content)
+	return file
+}
+
+const scratch = multusDir + "/" + sandbox
+
+// multus writes Multus' record of the sandbox, with the cluster's network in
+// front, as Multus does.
+func (n *node) multus(ds ...map[string]any) {
+	n.t.Helper()
+	n.put(scratch, scratchOf(n.t, ds...))
+}
+
+// scratchOf is a record with everything that Multus writes into one.
+func scratchOf(t testing.TB, ds ...map[string]any) string {
+	t.Helper()
+	all := []map[string]any{{"Name": "cbr0", "ConfList": map[string]any{"name": "cbr0", "plugins": []any{map[string]any{"type": "flannel"}}}}}
+	for _, d := range append(all, ds...) {
+		for k, v := range map[string]any{
+			"Conf": map[string]any{"ipam": map[string]any{}, "dns": map[string]any{}}, "ConfList": map[string]any{"plugins": nil},
+			"IsFilterV4Gateway": false, "IsFilterV6Gateway": false, "Bytes": base64.StdEncoding.EncodeToString([]byte(`{"type":"sriov"}`)),
+		} {
+			if _, ok := d[k]; !ok {
+				d[k] = v
+			}
+		}
+	}
+	b, err := json.Marshal(append(all, ds...))
+	check(t, err)
+	return string(b)
+}
+
+// net is one network in Multus' record.
+func net(name string, kv ...string) map[string]any {
+	_, conf, _ := strings.Cut(name, "/")
+	d := map[string]any{"Name": name, "Conf": map[string]any{"cniVersion": "1.0.0", "name": conf + "-conf", "type": "sriov"}}
+	for i := 0; i+1 < len(kv); i += 2 {
+		d[kv[i]] = kv[i+1]
+	}
+	return d
+}
+
+// vfNet is a network to which Multus gave a device of the resource vf.
+func vfNet(name, id string) map[string]any { return net(name, "deviceID", id, "resourceName", vf) }
+
+// result writes libcni's record of an attachment.
+func (n *node) result(conf, ifName, deviceID string) string {
+	n.t.Helper()
+	file := filepath.Join(multusDir, "results", conf+"-"+sandbox+"-"+ifName)
+	n.put(file, resultOf(conf, sandbox, ifName, deviceID))
+	return file
+}
+
+func resultOf(conf, id, ifName, deviceID string) string {
+	args := map[string]any{"portMappings": []any{map[string]any{"hostPort": 1}}}
+	if deviceID != "" {
+		args["deviceID"] = deviceID
+		args["CNIDeviceInfoFile"] = "/var/run/k8s.cni.cncf.io/devinfo/cni/x"
+	}
+	b, _ := json.Marshal(map[string]any{
+		"kind": "cniCacheV1", "containerId": id, "config": []byte(`{}`), "ifName": ifName, "networkName": conf, "netns": "/var/run/netns/x",
+		"cniArgs":        [][2]string{{"IgnoreUnknown", "true"}, {"K8S_POD_NAME", "pod"}},
+		"capabilityArgs": args, "result": map[string]any{"cniVersion": "1.0.0", "dns": map[string]any{}},
+	})
+	return string(b)
+}
+
+func pciInfo(address string) string {
+	return fmt.Sprintf(`{"type":"pci","version":"1.1.0","pci":{"pci-address":%q}}`, address)
+}
+
+func vdpaInfo(name, address string) string {
+	pci := ""
+	if address != "" {
+		pci = fmt.Sprintf(`,"pci-address":%q`, address)
+	}
+	return fmt.Sprintf(`{"type":"vdpa","version":"1.1.0","vdpa":{"parent-device":%q,"driver":"vhost","path":"/dev/vhost-vdpa-0"%s}}`, name, pci)
+}
+
+const vhostInfo = `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/s"}}`
+
+// fakeKubelet answers as it is told.
+type fakeKubelet struct {
+	mu    sync.Mutex
+	pod   podresources.Allocation
+	err   error
+	hangs bool
+	asked int
+}
+
+func (k *fakeKubelet) Pod(ctx context.Context, key podresources.PodKey) (podresources.Allocation, error) {
+	k.mu.Lock()
+	k.asked++
+	pod, err, hangs := k.pod, k.err, k.hangs
+	k.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return podresources.Allocation{}, fmt.Errorf("no answer: %w", ctx.Err())
+	}
+	if key != (podresources.PodKey{Namespace: "ns", Name: "pod", UID: "uid"}) {
+		return podresources.Allocation{}, fmt.Errorf("asked about %+v: %w", key, errdefs.ErrNotFound)
+	}
+	return pod, err
+}
+
+func (k *fakeKubelet) times() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.asked
+}
+
+// gives makes a kubelet that gave devices to containers: "c1: intel.com/vf=ID".
+func (n *node) gives(lines ...string) *fakeKubelet {
+	n.t.Helper()
+	k := &fakeKubelet{pod: podresources.Allocation{Namespace: "ns", Name: "pod", Socket: socket}}
+	for _, line := range lines {
+		name, devices, ok := strings.Cut(line, ": ")
+		if !ok {
+			n.t.Fatalf("%q is not CONTAINER: RESOURCE=ID ...", line)
+		}
+		c := podresources.Container{Name: name}
+		for _, f := range strings.Fields(devices) {
+			r, id, _ := strings.Cut(f, "=")
+			if claim, ok := strings.CutPrefix(r, "claim:"); ok {
+				c.Claims = append(c.Claims, podresources.ClaimDevice{Namespace: "ns", Claim: claim, Driver: "sriov.example.com", Pool: "node", Device: id})
+				continue
+			}
+			c.Resources = append(c.Resources, podresources.Resource{Name: r, IDs: strings.Split(id, ",")})
+		}
+		k.pod.Containers = append(k.pod.Containers, c)
+	}
+	n.useKubelet(k)
+	return k
+}
+
+func (n *node) useKubelet(k *fakeKubelet) {
+	n.t.Helper()
+	n.kubelet, n.opts.Kubelet = k, k
+	n.put(socket, "")
+}
+
+func (n *node) finder() *Finder {
+	n.t.Helper()
+	f, err := New(n.root, n.opts)
+	check(n.t, err)
+	n.t.Cleanup(func() { check(n.t, f.Close()) })
+	return f
+}
+
+// query is about container c1 of pod ns/pod.
+func query(env ...string) Query {
+	return Query{SandboxID: sandbox, Namespace: "ns", Pod: "pod", PodUID: "uid", Container: "c1", Env: append([]string{"PATH=/bin"}, env...)}
+}
+
+// one is the single attachment that is expected.
+func one(t testing.TB, as []Attachment, err error) Attachment {
+	t.Helper()
+	check(t, err)
+	if len(as) != 1 {
+		t.Fatalf("found %d attachments, want 1: %+v", len(as), as)
+	}
+	return as[0]
+}
+
+func byIfName(t testing.TB, as []Attachment, ifName string) Attachment {
+	t.Helper()
+	for _, a := range as {
+		if a.IfName == ifName {
+			return a
+		}
+	}
+	t.Fatalf("no attachment on %s in %+v", ifName, as)
+	return Attachment{}
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantConflict is an error that names both sources.
+func wantConflict(t testing.TB, err error, names ...string) {
+	t.Helper()
+	var c *ConflictError
+	if !errors.As(err, &c) || !errors.Is(err, errdefs.ErrConflict) {
+		t.Errorf("the error is %v, want a conflict", err)
+		return
+	}
+	if c.First.Source == "" || c.Second.Source == "" || c.First.Says == "" || c.Second.Says == "" || c.On == "" {
+		t.Errorf("the conflict leaves something out: %+v", c)
+	}
+	for _, name := range names {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("the error does not name %q: %v", name, err)
+		}
+	}
+}
+
+func hasNote(a Attachment, part string) bool {
+	return strings.Contains(strings.Join(a.Notes, "\n"), part)
+}

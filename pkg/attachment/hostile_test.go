@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// hostile are things that somebody may put where a file is read.
+var hostile = []struct {
+	name string
+	make func(t *testing.T, path string)
+}{
+	{"FIFO", func(t *testing.T, path string) { check(t, unix.Mkfifo(path, 0o600)) }},
+	{"directory", func(t *testing.T, path string) { check(t, os.Mkdir(path, 0o755)) }},
+	{"socket", func(t *testing.T, path string) { check(t, unix.Mknod(path, unix.S_IFSOCK|0o600, 0)) }},
+	{"sparse file of 1 GiB", func(t *testing.T, path string) {
+		check(t, os.WriteFile(path, nil, 0o600))
+		check(t, os.Truncate(path, 1<<30))
+	}},
+	{"symlink to a good file", func(t *testing.T, path string) {
+		good := filepath.Join(t.TempDir(), "good")
+		check(t, os.WriteFile(good, []byte(goodCache(path)), 0o600))
+		check(t, os.Symlink(good, path))
+	}},
+	{"symlink beside it", func(t *testing.T, path string) {
+		check(t, os.WriteFile(path+"-good", []byte(goodCache(path)), 0o600))
+		check(t, os.Symlink(filepath.Base(path)+"-good", path))
+	}},
+	{"symlink to itself", func(t *testing.T, path string) { check(t, os.Symlink(filepath.Base(path), path)) }},
+	{"empty file", content("")},
+	{"not UTF-8", content("[{\"Name\":\"ns/net\xff\"}]")},
+	{"truncated", func(t *testing.T, path string) {
+		good := goodCache(path)
+		content(good[:len(good)/2])(t, path)
+	}},
+	{"deeply nested list", content(strings.Repeat("[", 1<<19))},
+	{"deeply nested map", content(`[{"Name":` + strings.Repeat(`{"a":`, 1<<17) + "1")},
+	{"another type", content(`"text"`)},
+	{"a list of numbers", content(`[1,2,3]`)},
+	{"a key twice", content(`[{"Name":"ns/net","Name":"ns/other"}]`)},
+	{"garbage behind the end", content(`[] []`)},
+	{"NUL bytes", content(strings.Repeat("\x00", 4096))},
+	{"more than 1 MiB", content("[" + strings.Repeat(" ", 1<<20) + "]")},
+}
+
+func content(s string) func(*testing.T, string) {
+	return func(t *testing.T, path string) { check(t, os.WriteFile(path, []byte(s), 0o600)) }
+}
+
+// goodCache is what Multus and libcni would have written there.
+func goodCache(path string) string {
+	if strings.Contains(path, "/results/") {
+		return resultOf("net", sandbox, "net1", devB)
+	}
+	return `[{"Name":"cbr0"},{"Name":"ns/net","deviceID":"` + devB + `","resourceName":"intel.com/vf"}]`
+}
+
+// Whatever lies where Multus and libcni keep their records costs no time, and
+// does no harm but that it is not used.
+func TestHostileCaches(t *testing.T) {
+	for _, where := range []string{scratch, filepath.Join(multusDir, "results", "net-"+sandbox+"-net1")} {
+		for _, h := range hostile {
+			t.Run(filepath.Base(filepath.Dir(where))+"/"+h.name, func(t *testing.T) {
+				n := newNode(t)
+				n.gives("c1: intel.com/vf=" + devA)
+				n.cni("ns/net", "net1", pciInfo(devA))
+				n.cni("ns/sock", "net2", vhostInfo)
+				h.make(t, n.path(where))
+				f := n.finder()
+				began := time.Now()
+				as, err := f.Sandbox(t.Context(), query())
+				if d := time.Since(began); d > 300*time.Millisecond {
+					t.Errorf("took %v", d)
+				}
+				check(t, err)
+				a := byIfName(t, as, "net1")
+				if a.Err != nil || a.Owner != OwnedHere || a.DeviceID != devA {
+					t.Errorf("the device is harmed: %+v", a)
+				}
+				if !hasNote(a, "not used") || !hasNote(a, where) {
+					t.Errorf("no note names the file: %q", a.Notes)
+				}
+				if a := byIfName(t, as, "net2"); a.Err != nil || a.Info == nil {
+					t.Errorf("the socket is harmed: %+v", a)
+				}
+			})
+		}
+	}
+}
+
+// The same for the device plugin's file, which is the last word on a resource's
+// device: that device alone is an error.
+func TestHostilePluginFile(t *testing.T) {
+	for _, h := range hostile {
+		t.Run(h.name, func(t *testing.T) {
+			n := newNode(t)
+			n.gives("c1: intel.com/vf=" + devA + "," + devB)
+			n.dp(vf, devB, pciInfo(devB))
+			file := n.dp(vf, devA, "")
+			check(t, os.Remove(n.path(file)))
+			h.make(t, n.path(file))
+			f := n.finder()
+			began := time.Now()
+			as, err := f.Resource(t.Context(), query(), vf, "")
+			if d := time.Since(began); d > 300*time.Millisecond {
+				t.Errorf("took %v", d)
+			}
+			check(t, err)
+			for _, a := range as {
+				if (a.Err == nil) != (a.DeviceID == devB) {
+					t.Errorf("device %s: %v", a.DeviceID, a.Err)
+				}
+			}
+		})
+	}
+}
+
+// A sandbox ID is a file's name below Multus' directory and nothing else.
+func TestSandboxIDLeadsNowhere(t *testing.T) {
+	n := newNode(t)
+	n.put("/var/lib/cni/secret", `[{"Name":"ns/net"}]`)
+	for _, id := range []string{"../secret", "..", ".", "results", "results/x", "x\x00y", strings.Repeat("x", 300)} {
+		q := query()
+		q.SandboxID, q.Networks = id, "ns/net"
+		as, err := n.finder().Sandbox(t.Context(), q)
+		for _, a := range as {
+			if a.IfName == "eth0" {
+				t.Errorf("%q: read %+v", id, a)
+			}
+		}
+		t.Log(len(as), err)
+	}
+}
+
+// Thousands of files of one sandbox, thousands of IDs and variables.
+func TestHostileAmounts(t *testing.T) {
+	n := newNode(t)
+	n.gives("c1: intel.com/vf=" + devA)
+	for i := range 900 {
+		n.cni("ns/n"+strings.Repeat("x", i%100), "net"+string(rune('a'+i%26))+strings.Repeat("y", i%9), pciInfo(devA))
+	}
+	env := []string{"PCIDEVICE_A=" + strings.Repeat("port,", 1<<16), "PCIDEVICE_B_INFO={" + strings.Repeat(`"x":{},`, 1<<16)}
+	for i := range 900 {
+		env = append(env, "PCIDEVICE_"+strings.Repeat("X", i+1)+"=a,b,c,d,e,f,g")
+	}
+	q := query(env...)
+	q.Networks = strings.Repeat("ns/x,", 10000)
+	f := n.finder()
+	began := time.Now()
+	as, err := f.Sandbox(t.Context(), q)
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("took %v", d)
+	}
+	check(t, err)
+	for _, a := range as {
+		if a.Err == nil {
+			t.Errorf("a clash went unseen: %+v", a)
+		}
+	}
+}

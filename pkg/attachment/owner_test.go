@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/pkg/podresources"
+)
+
+const (
+	devA = "0000:03:00.2"
+	devB = "0000:03:00.3"
+	devC = "0000:03:01.0"
+)
+
+// Whose the device of a network is, by what each source says.
+func TestOwner(t *testing.T) {
+	const env = "PCIDEVICE_INTEL_COM_VF="
+	for _, tc := range []struct {
+		name     string
+		info     string // of net1; "" is a PCI function devA
+		dp       [2]string
+		kubelet  []string // nil: no socket
+		hangs    bool
+		env      []string
+		required bool
+		want     Attachment // the owner and what goes with it
+		conflict []string   // names in the error, where there is a conflict
+		is       error
+		note     string
+	}{
+		{name: "the kubelet gave it to this container", kubelet: []string{"c1: intel.com/vf=" + devB + "," + devA, "c2: "},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}},
+		{name: "and the environment agrees", kubelet: []string{"c1: intel.com/vf=" + devA}, env: []string{env + devA},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}},
+		{name: "an address in capitals", info: pciInfo("0000:0A:00.2"), kubelet: []string{"c1: intel.com/vf=0000:0a:00.2"}, env: []string{env + "0000:0A:00.2"},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: "0000:0a:00.2", Device: "0000:0a:00.2", Resource: vf}},
+		{name: "the kubelet gave it to another container", kubelet: []string{"c1: intel.com/vf=" + devB, "c2: intel.com/vf=" + devA},
+			want: Attachment{Owner: OwnedElsewhere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Resource: vf}, note: `container "c2"`},
+		{name: "and the environment claims it all the same", kubelet: []string{"c1: ", "c2: intel.com/vf=" + devA}, env: []string{env + devA},
+			conflict: []string{"PCIDEVICE_INTEL_COM_VF", socket, `"c2"`, devA}},
+		{name: "the kubelet gave it to nobody", kubelet: []string{"c1: ", "c2: "}, want: Attachment{Owner: OwnerUnknown}, note: "no container of the pod"},
+		{name: "and the environment claims it all the same", kubelet: []string{"c1: ", "c2: "}, env: []string{"PCIDEVICE_X=" + devA},
+			conflict: []string{"PCIDEVICE_X", socket, "no container of the pod"}},
+		{name: "the kubelet gave it to two containers", kubelet: []string{"c1: intel.com/vf=" + devA, "c2: intel.com/vf=" + devA},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}, note: `"c2", too`},
+		{name: "an init container is not in the kubelet's list", kubelet: []string{"c2: intel.com/vf=" + devA}, env: []string{env + devA},
+			want: Attachment{Owner: OwnedElsewhere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Resource: vf}, note: "init container"},
+		{name: "an init container with a device of nobody's", kubelet: []string{"c2: "}, env: []string{env + devA},
+			want: Attachment{Owner: OwnerUnknown}, note: "init container"},
+		{name: "a device of a resource claim", kubelet: []string{"c1: claim:vfs=0000-03-00-2", "c2: claim:vfs=0000-03-00-3"},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: "0000-03-00-2", Device: devA}, note: `"ns/vfs"`},
+		{name: "another container's claim", kubelet: []string{"c1: ", "c2: claim:vfs=0000-03-00-2"},
+			want: Attachment{Owner: OwnedElsewhere, OwnerFrom: FromKubelet(socket), DeviceID: "0000-03-00-2"}},
+
+		{name: "an ID that only its plugin's file explains", dp: [2]string{"port-7", pciInfo(devA)}, kubelet: []string{"c1: intel.com/vf=port-7"},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: "port-7", Device: devA, Resource: vf}},
+		{name: "an ID that nothing explains", kubelet: []string{"c1: intel.com/vf=port-7"}, want: Attachment{Owner: OwnerUnknown}},
+		{name: "an ID whose file describes another device", dp: [2]string{"port-7", pciInfo(devB)}, kubelet: []string{"c1: intel.com/vf=port-7"},
+			want: Attachment{Owner: OwnerUnknown}},
+
+		{name: "vDPA by its own name", info: vdpaInfo("vdpa0", ""), kubelet: []string{"c1: intel.com/vf=vdpa0"},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: "vdpa0", Device: "vdpa0", Resource: vf}},
+		{name: "vDPA by the function below it", info: vdpaInfo("vdpa0", devA), kubelet: []string{"c1: intel.com/vf=" + devA},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}},
+		{name: "vDPA whose plugin's file says it too", info: vdpaInfo("vdpa0", devA), dp: [2]string{devA, vdpaInfo("vdpa0", devA)}, kubelet: []string{"c1: intel.com/vf=" + devA},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}},
+		{name: "another vDPA device of the same function", info: vdpaInfo("vdpa1", devA), dp: [2]string{devA, vdpaInfo("vdpa0", devA)}, kubelet: []string{"c1: intel.com/vf=" + devA},
+			conflict: []string{"vdpa1", "vdpa0", "_net1", "-device.json"}},
+		{name: "vDPA devices that share a function go by name", info: vdpaInfo("vdpa1", devA), dp: [2]string{"sf.1", vdpaInfo("vdpa1", devA)},
+			kubelet: []string{"c1: intel.com/pf=" + devA, "c2: intel.com/vf=sf.1"},
+			want:    Attachment{Owner: OwnedElsewhere, OwnerFrom: FromKubelet(socket), DeviceID: "sf.1", Resource: vf}},
+		{name: "a socket is nobody's own", info: vhostInfo, kubelet: []string{"c1: "}, want: Attachment{Owner: OwnerUnknown}},
+
+		{name: "no socket: the environment is believed", env: []string{env + devB + "," + devA},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromEnvironment("PCIDEVICE_INTEL_COM_VF"), DeviceID: devA, Device: devA}, note: "pod's author can write"},
+		{name: "no socket, and the plugin's file has the resource's name", dp: [2]string{devA, pciInfo(devA)}, env: []string{env + devA},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromEnvironment("PCIDEVICE_INTEL_COM_VF"), DeviceID: devA, Device: devA, Resource: vf}},
+		{name: "no socket, and an ID that only its plugin's file explains", dp: [2]string{"port-7", pciInfo(devA)}, env: []string{env + "port-7"},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromEnvironment("PCIDEVICE_INTEL_COM_VF"), DeviceID: "port-7", Device: devA, Resource: vf}},
+		{name: "no socket, and the environment does not name it", env: []string{env + devB}, want: Attachment{Owner: OwnerUnknown}, note: "no variable"},
+		{name: "no socket, but the kubelet is required", env: []string{env + devA}, required: true, is: errdefs.ErrUnavailable},
+		{name: "required and there", kubelet: []string{"c1: intel.com/vf=" + devA}, required: true,
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := newNode(t)
+			if tc.info == "" {
+				tc.info = pciInfo(devA)
+			}
+			n.cni("ns/net", "net1", tc.info)
+			if tc.dp[0] != "" {
+				n.dp(vf, tc.dp[0], tc.dp[1])
+			}
+			if tc.kubelet != nil {
+				n.gives(tc.kubelet...)
+			}
+			n.opts.KubeletRequired = tc.required
+			as, err := n.finder().Sandbox(t.Context(), query(tc.env...))
+			a := one(t, as, err)
+			switch {
+			case tc.conflict != nil:
+				wantConflict(t, a.Err, tc.conflict...)
+			case tc.is != nil:
+				if !errors.Is(a.Err, tc.is) {
+					t.Errorf("the error is %v, want %v", a.Err, tc.is)
+				}
+			case a.Err != nil:
+				t.Fatal(a.Err)
+			default:
+				got := Attachment{Owner: a.Owner, OwnerFrom: a.OwnerFrom, DeviceID: a.DeviceID, Device: a.Device, Resource: a.Resource}
+				if d := cmp.Diff(tc.want, got); d != "" {
+					t.Error(d)
+				}
+			}
+			if a.Err != nil && (a.Owner != OwnerUnknown || a.Info != nil) {
+				t.Errorf("an attachment with an error has owner %q and info %v", a.Owner, a.Info)
+			}
+			if tc.note != "" && !hasNote(a, tc.note) {
+				t.Errorf("no note with %q in %q", tc.note, a.Notes)
+			}
+		})
+	}
+}
+
+// A kubelet that is there and gives no answer is never replaced by the
+// environment.
+func TestKubeletWithoutAnAnswer(t *testing.T) {
+	for name, k := range map[string]*fakeKubelet{
+		"refuses":        {err: fmt.Errorf("refused: %w", errdefs.ErrUnavailable)},
+		"lies":           {err: fmt.Errorf("malformed: %w", errdefs.ErrInvalidArgument)},
+		"hangs":          {hangs: true},
+		"forgot":         {err: fmt.Errorf("no such pod: %w", errdefs.ErrNotFound)},
+		"lists it twice": {err: fmt.Errorf("twice: %w", errdefs.ErrConflict)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.useKubelet(k)
+			n.opts.Budget = 50_000_000
+			n.cni("ns/net", "net1", pciInfo(devA))
+			n.cni("ns/sock", "net2", vhostInfo)
+			as, err := n.finder().Sandbox(t.Context(), query("PCIDEVICE_INTEL_COM_VF="+devA))
+			check(t, err)
+			if a := byIfName(t, as, "net1"); a.Err == nil || a.Owner != OwnerUnknown {
+				t.Errorf("the device is %s's by %q", a.Owner, a.OwnerFrom)
+			}
+			if a := byIfName(t, as, "net2"); a.Err != nil || a.Info == nil {
+				t.Errorf("the socket is harmed: %v", a.Err)
+			}
+		})
+	}
+}
+
+// Nobody is asked for the sake of sockets, or of what nobody wants.
+func TestKubeletIsAskedOnlyWhenNeeded(t *testing.T) {
+	n := newNode(t)
+	k := n.gives("c1: intel.com/vf=" + devA)
+	n.cni("ns/sock", "net2", vhostInfo)
+	f := n.finder()
+	for range 3 {
+		if _, _, err := f.Find(t.Context(), query()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k.times() != 0 {
+		t.Errorf("asked %d times for a socket", k.times())
+	}
+	n.cni("ns/net", "net1", pciInfo(devA))
+	q := query("PCIDEVICE_INTEL_COM_VF=" + devA)
+	q.Wanted = func(network string) bool { return false }
+	as, spare, err := f.Find(t.Context(), q)
+	check(t, err)
+	if a := byIfName(t, as, "net1"); k.times() != 0 || a.Owner != OwnerUnknown || a.Err != nil || len(spare) != 0 {
+		t.Errorf("asked %d times for what nobody wants: %+v, %+v", k.times(), a, spare)
+	}
+	q.Wanted = func(network string) bool { return network == "ns/net" || network == "" }
+	if _, _, err = f.Find(t.Context(), q); err != nil || k.times() != 1 {
+		t.Errorf("asked %d times in one call, want 1: %v", k.times(), err)
+	}
+}
+
+// Two containers of a pod, whose devices Multus gave to the networks crosswise.
+func TestCrosswise(t *testing.T) {
+	n := newNode(t)
+	n.multus(vfNet("ns/east", devA), vfNet("ns/west", devB), vfNet("other/mgmt", devC))
+	n.cni("ns/east", "net1", pciInfo(devA))
+	n.cni("ns/west", "net2", pciInfo(devB))
+	n.cni("other/mgmt", "net3", pciInfo(devC))
+	n.gives("c1: intel.com/vf="+devB, "c2: intel.com/vf="+devA+","+devC)
+	f := n.finder()
+	for container, want := range map[string]string{
+		"c1": "net1 ns/east another container, net2 ns/west this container, net3 other/mgmt another container, ",
+		"c2": "net1 ns/east this container, net2 ns/west another container, net3 other/mgmt this container, ",
+	} {
+		q := query()
+		q.Container = container
+		as, spare, err := f.Find(t.Context(), q)
+		check(t, err)
+		got := ""
+		for _, a := range as {
+			got += fmt.Sprintf("%s %s %s, ", a.IfName, a.Network, a.Owner)
+			if a.Err != nil || a.Resource != vf {
+				t.Errorf("%s: %v", a.IfName, a)
+			}
+		}
+		if got != want || len(spare) != 0 {
+			t.Errorf("container %s: %s, and %v; want %s", container, got, spare, want)
+		}
+	}
+}
+
+var _ Kubelet = (*podresources.Client)(nil)

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseDelegates(t *testing.T) {
+	whole := scratchOf(t, net("ns/east", "ifnameRequest", "fast0", "macRequest", "02:00:00:00:00:01", "deviceID", devA, "resourceName", vf),
+		net("ns/west", "deviceID", devB), map[string]any{"Name": "other/list", "ConfList": map[string]any{"cniVersion": "1.0.0", "name": "chain", "plugins": []any{}}})
+	got, err := parseDelegates([]byte(whole))
+	check(t, err)
+	want := []delegate{
+		{name: "cbr0", conf: "cbr0", ifName: "eth0"},
+		{name: "ns/east", conf: "east-conf", ifName: "fast0", deviceID: devA, resource: vf},
+		{name: "ns/west", conf: "west-conf", ifName: "net2", deviceID: devB},
+		{name: "other/list", conf: "chain", ifName: "net3"},
+	}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(delegate{})); d != "" {
+		t.Error(d)
+	}
+
+	for _, tc := range []struct{ name, text, want string }{
+		{"no list", `{"Name":"ns/net"}`, "want a list"},
+		{"null in it", `[null]`, "network 0: line 1, byte 1: found null, want a map"},
+		{"a name that is a number", `[{"Name":7}]`, "found a number, want a string"},
+		{"a name with a path", `[{"Name":"ns/../net"}]`, "no name of a network"},
+		{"a name with a newline", `[{"Name":"ns/n\net"}]`, "no name of a network"},
+		{"a long name", `[{"Name":"` + strings.Repeat("x", maxName+1) + `"}]`, "no name of a network"},
+		{"an interface with a path", `[{"ifnameRequest":"../net1"}]`, "no name of an interface"},
+		{"a long interface", `[{"ifnameRequest":"aaaaaaaaaaaaaaaa"}]`, "no name of an interface"},
+		{"an interface twice", `[{"Name":"a"},{"Name":"ns/b","ifnameRequest":"net2"},{"Name":"ns/c"}]`, `same interface "net2"`},
+		{"a device ID with a space", `[{"deviceID":"a b"}]`, "deviceID"},
+		{"a long device ID", `[{"deviceID":"` + strings.Repeat("x", maxID+1) + `"}]`, "deviceID"},
+		{"a resource with a control character", `[{"resourceName":"a/\u0001"}]`, "resourceName"},
+		{"a key twice", `[{"deviceID":"a","deviceID":"b"}]`, `key "deviceID" is there twice`},
+		{"a key twice, once escaped", `[{"deviceID":"a","device\u0049D":"b"}]`, "twice"},
+		{"many networks", "[" + strings.Repeat("{},", maxDelegates) + "{}]", "more than 256"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ds, err := parseDelegates([]byte(tc.text))
+			if ds != nil || !errdefs.IsInvalidArgument(err) && !errdefs.IsConflict(err) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, %v", ds, err)
+			}
+		})
+	}
+	// The case of keys counts, and keys that nobody knows do not.
+	got, err = parseDelegates([]byte(`[{"name":"x/y","DEVICEID":"z","future":{"a":[1,{"b":null}]},"Name":null,"deviceID":null}]`))
+	check(t, err)
+	if d := cmp.Diff([]delegate{{ifName: "eth0"}}, got, cmp.AllowUnexported(delegate{})); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestParseResult(t *testing.T) {
+	got, err := parseResult([]byte(resultOf("conf", sandbox, "net1", devA)))
+	check(t, err)
+	want := cachedResult{kind: cacheKind, containerID: sandbox, ifName: "net1", network: "conf", deviceID: devA, infoFile: "/var/run/k8s.cni.cncf.io/devinfo/cni/x"}
+	if *got != want {
+		t.Errorf("got %+v, want %+v", *got, want)
+	}
+	check(t, got.check("conf", sandbox, "net1"))
+	for _, other := range [][3]string{{"other", sandbox, "net1"}, {"conf", "other", "net1"}, {"conf", sandbox, "net2"}} {
+		if err := got.check(other[0], other[1], other[2]); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("it passes for %v: %v", other, err)
+		}
+	}
+	for _, text := range []string{`[]`, `{"kind":1}`, `{"kind":"cniCacheV1"`, `{"capabilityArgs":{"deviceID":"a b"}}`, `{"capabilityArgs":{"deviceID":{}}}`, `{"kind":"a","kind":"a"}`} {
+		if c, err := parseResult([]byte(text)); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%s: %+v, %v", text, c, err)
+		}
+	}
+	if c, err := parseResult([]byte(`{"kind":"cniCacheV1","capabilityArgs":null,"result":{"deep":[[[1]]]}}`)); err != nil || c.kind != cacheKind {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestParseNetworks(t *testing.T) {
+	for _, tc := range []struct {
+		value string
+		want  string // "ns/name@if ..."
+		bad   bool
+	}{
+		{value: "", want: ""},
+		{value: "a", want: "ns/a@"},
+		{value: " a , other/b@lan0 ,", want: "ns/a@ other/b@lan0"},
+		{value: "a@", want: "ns/a@"},
+		{value: `[{"name":"a"},{"name":"b","namespace":"other","interface":"lan0"}]`, want: "ns/a@ other/b@lan0"},
+		{value: `[{"name":"a","interfaceRequest":"old0"}]`, want: "ns/a@old0"},
+		{value: ` [ {"name":"a","ips":["10.0.0.1/24"],"deviceID":"0000:ff:00.0","device-info":{"path":"/etc/shadow"},"cni-args":{"x":[1]}} ] `, want: "ns/a@"},
+		{value: `[]`, want: ""},
+		{value: `{"name":"a"}`, bad: true},
+		{value: `[{"name":"a"},]`, bad: true},
+		{value: `[{"name":7}]`, bad: true},
+		{value: `[{}]`, bad: true},
+		{value: `["a"]`, bad: true},
+		{value: `[{"name":"a","name":"b"}]`, bad: true},
+		{value: "a/b/c", bad: true},
+		{value: "/a", bad: true},
+		{value: "a@../../x", bad: true},
+		{value: "a\x00", bad: true},
+		{value: "a\xff", bad: true},
+		{value: strings.Repeat("a,", maxSelections+1), bad: true},
+		{value: strings.Repeat(" ", maxAnnotation+1), bad: true},
+	} {
+		list, err := parseNetworks(tc.value, "ns")
+		if tc.bad {
+			if !errdefs.IsInvalidArgument(err) || !strings.Contains(fmt.Sprint(err), NetworksAnnotation) {
+				t.Errorf("%.40q: %v, %v", tc.value, list, err)
+			}
+			continue
+		}
+		var got []string
+		for _, s := range list {
+			got = append(got, s.network+"@"+s.ifName)
+		}
+		if s := strings.Join(got, " "); s != tc.want || err != nil {
+			t.Errorf("%.40q: got %q, want %q: %v", tc.value, s, tc.want, err)
+		}
+	}
+}
+
+func TestParseEnvironment(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		env  []string
+		want string // key:ids and, in braces, nodes of each device
+		note string
+	}{
+		{name: "nothing", env: []string{"PATH=/bin", "PCIDEVICE=x", "PCIDEVICE_=x", "PCIDEVICE_A", "PCIDEVICE_B="}},
+		{name: "IDs", env: []string{"PCIDEVICE_INTEL_COM_VF=" + devA + "," + devB, "PCIDEVICE_A=x"}, want: "A:x INTEL_COM_VF:" + devA + "," + devB},
+		{name: "one twice", env: []string{"PCIDEVICE_A=x,y,x"}, want: "A:x,y"},
+		{name: "the last one counts", env: []string{"PCIDEVICE_A=x", "PCIDEVICE_A=y"}, want: "A:y"},
+		{name: "keys as in the code", env: []string{"PCIDEVICE_A=x", `PCIDEVICE_A_INFO={"x":{"generic":{"deviceID":"x"},"vfio":{"mount":"/dev/vfio/vfio","dev-mount":"/dev/vfio/3"}}}`},
+			want: "A:x{x=/dev/vfio/3,/dev/vfio/vfio}"},
+		{name: "keys as in the README", env: []string{"PCIDEVICE_A=x", `PCIDEVICE_A_INFO={"x":{"vfio":{"vfio-mount":"/dev/vfio/vfio","vfio-dev-mount":"/dev/vfio/noiommu-0"},"extraInfo":{"mount":"/etc"}}}`},
+			want: "A:x{x=/dev/vfio/noiommu-0,/dev/vfio/vfio}"},
+		{name: "every kind", env: []string{`PCIDEVICE_A_INFO={"x":{"vdpa":{"mount":"/dev/vhost-vdpa-0"},"uio":{"mount":"/dev/uio1"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"},"rdma":{"rdma_cm":"/dev/infiniband/rdma_cm","umad":"/dev/infiniband/umad0","rdma_dev":"mlx5_0"}}}`},
+			want: "A:x{x=/dev/infiniband/rdma_cm,/dev/infiniband/umad0,/dev/net/tun,/dev/uio1,/dev/vhost-net,/dev/vhost-vdpa-0}"},
+		{name: "paths that are none of a device", env: []string{`PCIDEVICE_A_INFO={"x":{"vfio":{"mount":"/etc/shadow","dev-mount":7},"uio":null}}`}, want: "A:x{x=}"},
+		{name: "a resource whose name ends in _INFO", env: []string{"PCIDEVICE_A_INFO=x", `PCIDEVICE_A_INFO_INFO={"x":{"uio":{"mount":"/dev/uio0"}}}`}, want: "A_INFO:x{x=/dev/uio0}"},
+		{name: "both", env: []string{"PCIDEVICE_A=y", "PCIDEVICE_A_INFO=x"}, want: "A:y A_INFO:x"},
+		{name: "a resource that is called INFO", env: []string{"PCIDEVICE__INFO=x"}, want: "_INFO:x"},
+		{name: "JSON that is broken", env: []string{"PCIDEVICE_A=x", `PCIDEVICE_A_INFO={"x":`}, want: "A:x", note: "PCIDEVICE_A_INFO is not used"},
+		{name: "JSON of another shape", env: []string{`PCIDEVICE_A_INFO={"x":[]}`}, note: "PCIDEVICE_A_INFO is not used"},
+		{name: "an ID with a space", env: []string{"PCIDEVICE_A=a b", "PCIDEVICE_B=b"}, want: "B:b", note: "PCIDEVICE_A is not used"},
+		{name: "an empty ID", env: []string{"PCIDEVICE_A=a,,b"}, note: "PCIDEVICE_A is not used"},
+		{name: "an ID that is a path", env: []string{"PCIDEVICE_A=../../etc"}, want: "A:../../etc"},
+		{name: "not UTF-8", env: []string{"PCIDEVICE_A=a\xff"}, note: "PCIDEVICE_A is not used"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e, notes := parseEnvironment(tc.env)
+			var got []string
+			for _, v := range e {
+				s := v.key + ":" + strings.Join(v.ids, ",")
+				for _, id := range v.ids {
+					if d, ok := v.info[id]; ok {
+						s += "{" + id + "=" + strings.Join(d.nodes, ",") + "}"
+					}
+				}
+				got = append(got, s)
+			}
+			if s := strings.Join(got, " "); s != tc.want {
+				t.Errorf("got %q, want %q", s, tc.want)
+			}
+			if (tc.note == "") != (len(notes) == 0) || !strings.Contains(strings.Join(notes, "\n"), tc.note) {
+				t.Errorf("notes are %q, want one with %q", notes, tc.note)
+			}
+		})
+	}
+	if env := parseAll(t, "PCIDEVICE_A_INFO={\"0000:0A:00.0\":{\"rdma\":{\"rdma_dev\":\"mlx5_0\"}}}"); env[0].info["0000:0a:00.0"].rdma != "mlx5_0" {
+		t.Errorf("an address in capitals: %+v", env)
+	}
+}
+
+func parseAll(t *testing.T, env ...string) environment {
+	t.Helper()
+	e, notes := parseEnvironment(env)
+	if len(notes) > 0 {
+		t.Fatal(notes)
+	}
+	return e
+}
+
+func TestEnvKey(t *testing.T) {
+	for resource, want := range map[string]string{"intel.com/sriov_dpdk": "INTEL_COM_SRIOV_DPDK", "openshift.io/cnsbc-vfio-int": "OPENSHIFT_IO_CNSBC-VFIO-INT"} {
+		if got := envKey(resource); got != want {
+			t.Errorf("%s gives %s, want %s", resource, got, want)
+		}
+		if got := undashed(dashed(resource), want); got != resource {
+			t.Errorf("%s comes back as %q", resource, got)
+		}
+	}
+}
+
+func TestIsPCIAddress(t *testing.T) {
+	for _, s := range []string{"0000:00:00.0", "0000:ff:1f.7", "10000:01:00.0", "FFFF:0A:1F.7", "abcdef01:00:00.0"} {
+		if !isPCIAddress(s) {
+			t.Errorf("%q is an address", s)
+		}
+	}
+	for _, s := range []string{"", "00:00.0", "0000:02:01:6", "0000:00:20.0", "0000:00:00.8", "0000:00:00.a", "0000:0g:00.0", "0000:00:00.0 ", "123456789:00:00.0", "0000-00-00-0", "000:000:00.0"} {
+		if isPCIAddress(s) {
+			t.Errorf("%q is no address", s)
+		}
+	}
+}
+
+// What the reader takes is JSON, and it reads what encoding/json reads.
+func TestJSONReader(t *testing.T) {
+	for text, ok := range map[string]bool{
+		`{}`: true, ` [ 1 , -0.5e+3, true,false , null,"" ] `: true, `{"a":{"b":[{}]}}`: true, `"\u00e9\n\"\\\/"`: true,
+		"": false, " ": false, `{`: false, `{"a"}`: false, `{"a":}`: false, `{"a":1,}`: false, `[1,]`: false, `[1 2]`: false, `{a:1}`: false, `{"a":1 "b":2}`: false,
+		`01`: false, `+1`: false, `.5`: false, `1.`: false, `tru`: false, `truee`: false, `nul`: false, `"a`: false, "\"\n\"": false, `"\x"`: false, `"\u12g4"`: false, `"\`: false,
+		`{} {}`: false, "\x00": false, "{}\x00": false, "\xff": false, `'a'`: false, `[}`: false, `{]`: false,
+		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth):     true,
+		strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1): false,
+	} {
+		err := skipAll([]byte(text))
+		if (err == nil) != ok || err != nil && !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%.40q: %v", text, err)
+		}
+		if ok && !json.Valid([]byte(text)) {
+			t.Errorf("%.40q: encoding/json disagrees", text)
+		}
+	}
+	r, err := newJSONReader([]byte("{\n\n \"a\": nope}"))
+	check(t, err)
+	if err := r.object(func(string) error { return r.skip() }); err == nil || !strings.HasPrefix(err.Error(), "line 3, byte 9: found 'n") && !strings.HasPrefix(err.Error(), "line 3, byte 9: found null") {
+		t.Errorf("the place is wrong: %v", err)
+	}
+}
+
+func skipAll(data []byte) error {
+	r, err := newJSONReader(data)
+	if err == nil {
+		err = r.skip()
+	}
+	if err == nil {
+		err = r.end()
+	}
+	return err
+}
