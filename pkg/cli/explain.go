@@ -39,8 +39,8 @@ by which policy rule, or why not. The exit status is 1 when a container would be
 refused. A refusal comes with the lines to add to the configuration.
 
 Network attachments are found by the ID of the pod's sandbox; without
---sandbox-id there are none. A manifest does not tell what the kubelet adds to a
-container, such as a device plugin's variables.
+--sandbox-id there are none. What the kubelet allocated to a container, only the
+kubelet of its node knows, which is asked where policy lets devices come.
 
 Without --pod, and with the ID of a sandbox or container of this node, explain
 shows what is on record: the device-info of the sandbox, and what its containers

@@ -174,7 +174,8 @@ func trimmed(it *resolve.Item, text string) (place, why string) {
 	return place, s
 }
 
-// viewed is what explain takes from an element of devices.json.
+// viewed is what explain takes from an element of devices.json. A socket always
+// belongs to a network.
 type viewed struct {
 	Name, Interface string
 	DeviceInfo      struct {
@@ -188,7 +189,6 @@ type viewed struct {
 	} `json:"device-info"`
 	Jackfield struct {
 		Resource string
-		DeviceID string `json:"device-id"`
 		Creator  string `json:"socket-created-by"`
 		OwnPath  string `json:"own-path"`
 	}
@@ -202,10 +202,10 @@ func viewOf(data json.RawMessage) []viewed {
 	return out
 }
 
-// request is the attachment as pkg/resolve names its request.
+// request is the attachment's request, as pkg/resolve names it.
 func (v *viewed) request() string {
 	if v.Interface == "" {
-		return fmt.Sprintf("resource %q device %q", v.Jackfield.Resource, v.Jackfield.DeviceID)
+		return fmt.Sprintf("network %q", v.Name)
 	}
 	return fmt.Sprintf("network %q on %s", v.Name, v.Interface)
 }
