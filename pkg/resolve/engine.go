@@ -38,6 +38,7 @@ type Engine struct {
 	registry    *cdiregistry.Registry
 	attachments *attachment.Finder
 	roots       []*socketRoot
+	varRunIsRun bool // on this host
 }
 
 // New makes an engine. Its errors are those of the configuration (the policy's
@@ -71,6 +72,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 		return nil, errors.Join(err, e.registry.Close())
 	}
 	e.roots = newSocketRoots(host, cfg.Sockets.Roots)
+	e.varRunIsRun = varRunIsRun(host)
 	return e, nil
 }
 

@@ -353,3 +353,21 @@ func TestACancelledContextEndsInAnError(t *testing.T) {
 		t.Errorf("got %+v, %v", p, err)
 	}
 }
+
+func TestSpellingsOfARoot(t *testing.T) {
+	h := newHost(t, "enforce")
+	other, err := config.Parse([]byte(strings.ReplaceAll(strings.ReplaceAll(rules, "/var/run/vsw", "/run/vsw"), "MODE", "enforce")), "f")
+	must(t, err)
+	e, err := New(h.e.host, other, Options{})
+	must(t, err)
+	t.Cleanup(func() { must(t, e.Close()) })
+	h.listen("/run/vsw/p1/s")
+	for name, engine := range map[string]*Engine{"root /var/run/vsw": h.e, "root /run/vsw": e} {
+		for _, path := range []string{"/var/run/vsw/p1/s", "/run/vsw/p1/s"} {
+			h.info("one", "net1", vhost("client", path))
+			if p, err := engine.Resolve(context.Background(), ask("")); err != nil || p.Items[0].Outcome != Injected {
+				t.Errorf("%s, path %s: %+v, %v", name, path, p, err)
+			}
+		}
+	}
+}

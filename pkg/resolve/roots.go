@@ -74,9 +74,13 @@ func (p *planner) place(file string) (place, error) {
 	var missing error
 	for _, r := range p.roots {
 		canonical, err := r.resolve(p.host)
-		for _, dir := range []string{r.name, canonical} {
-			rel, ok := strings.CutPrefix(file, strings.TrimSuffix(dir, "/")+"/")
-			if dir == "" || !ok || rel == "" {
+		for _, dir := range [...]string{r.name, canonical} {
+			rel, ok := below(dir, file)
+			if !ok && p.varRunIsRun {
+				// Most hosts have /var/run as a symlink to /run, and both are written.
+				rel, ok = below(dir, strings.TrimPrefix(file, "/var"))
+			}
+			if !ok {
 				continue
 			}
 			if err == nil {
@@ -90,4 +94,17 @@ func (p *planner) place(file string) (place, error) {
 	}
 	return place{}, fmt.Errorf("%q lies below none of the socket roots (%s); if it is right, add its directory to sockets.roots in %s: %w",
 		file, strings.Join(p.cfg.Sockets.Roots, ", "), p.source, errdefs.ErrPermissionDenied)
+}
+
+// below is what is left of file below dir; false when that is nothing, and for no
+// dir.
+func below(dir, file string) (rel string, ok bool) {
+	rel, ok = strings.CutPrefix(file, strings.TrimSuffix(dir, "/")+"/")
+	return rel, ok && dir != "" && rel != ""
+}
+
+// varRunIsRun reports whether the host's /var/run is /run.
+func varRunIsRun(host hostfs.Root) bool {
+	real, err := host.Resolve("/var/run")
+	return err == nil && real == "/run"
 }
