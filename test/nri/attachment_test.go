@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nritest_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
+	"github.com/jackfield/jackfield/test/kubelet"
+	nritest "github.com/jackfield/jackfield/test/nri"
+)
+
+// The functions of a NIC, each in an IOMMU group of its own.
+var vfs = []struct {
+	address string
+	group   int
+	dev     sysfstest.Dev
+}{
+	{"0000:03:00.2", 11, sysfstest.Null()},
+	{"0000:03:00.3", 12, sysfstest.Zero()},
+	{"0000:03:00.4", 13, sysfstest.Null()},
+	{"0000:03:00.5", 14, sysfstest.Zero()},
+}
+
+const (
+	vfPool = "intel.com/vf"
+	// answer is the longest that a request may take: the budget for the kubelet,
+	// and something for a busy machine. The runtime gives up after two seconds.
+	answer = time.Second
+)
+
+// vfNode is a node with functions bound to vfio-pci, and a kubelet.
+func vfNode(t *testing.T, yaml string) (*node, *kubelet.Server) {
+	t.Helper()
+	n := newNode(t, yaml, nritest.Options{})
+	tree, err := sysfstest.New(n.dir)
+	check(t, err)
+	for _, vf := range vfs {
+		err = errors.Join(err, tree.AddPCI(vf.address, "vfio-pci", vf.group), tree.AddVFIO(vf.group, vf.dev, sysfstest.Null()))
+	}
+	if errors.Is(err, sysfstest.ErrNoMknod) {
+		t.Skip(err)
+	}
+	check(t, err)
+	k, err := kubelet.StartUnder(n.dir)
+	check(t, err)
+	t.Cleanup(k.Stop)
+	return n, k
+}
+
+// attach does what the device plugin and Multus do for a pod whose networks have
+// these functions, in order: east on net1, west on net2, and so on.
+func (n *node) attach(pod *api.PodSandbox, addresses ...string) {
+	n.t.Helper()
+	scratch := []map[string]any{{"Name": "cbr0", "Conf": map[string]any{"name": "cbr0"}}}
+	for i, address := range addresses {
+		nad := []string{"east", "west", "mgmt"}[i]
+		info := fmt.Sprintf(`{"type":"pci","version":"1.1.0","pci":{"pci-address":%q}}`, address)
+		n.devinfo(pod, nad, fmt.Sprintf("net%d", i+1), info)
+		n.write("/run/k8s.cni.cncf.io/devinfo/dp/intel.com-vf-"+address+"-device.json", info)
+		scratch = append(scratch, map[string]any{"Name": pod.Namespace + "/" + nad, "Conf": map[string]any{"name": nad}, "deviceID": address, "resourceName": vfPool})
+	}
+	b, err := json.Marshal(scratch)
+	check(n.t, err)
+	n.write("/var/lib/cni/multus/"+pod.Id, string(b))
+}
+
+func (n *node) createNamed(pod *api.PodSandbox, name string, env ...string) (*nritest.Created, time.Duration, error) {
+	began := time.Now()
+	c, err := n.create(pod, func(c *api.Container) { c.Name, c.Env = name, append(c.Env, env...) })
+	return c, time.Since(began), err
+}
+
+// nodes are the paths of a container's device nodes with their numbers.
+func nodes(s *rspec.Spec) string {
+	var all []string
+	for _, d := range s.Linux.Devices {
+		all = append(all, fmt.Sprintf("%s(%d:%d)", d.Path, d.Major, d.Minor))
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
+}
+
+// view is what the container's devices.json says: interface, network, device and
+// resource of each.
+func view(t *testing.T, s *rspec.Spec) string {
+	t.Helper()
+	m := mount(s, "/var/run/jackfield")
+	if m == nil {
+		return ""
+	}
+	data, err := os.ReadFile(filepath.Join(m.Source, "devices.json"))
+	check(t, err)
+	var elements []struct {
+		Name, Interface string
+		DeviceInfo      struct {
+			PCI struct {
+				Address string `json:"pci-address"`
+			}
+		} `json:"device-info"`
+		Jackfield struct{ Resource string }
+	}
+	check(t, json.Unmarshal(data, &elements))
+	var all []string
+	for _, e := range elements {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s=%s of %s", e.Interface, e.Name, e.DeviceInfo.PCI.Address, e.Jackfield.Resource)))
+	}
+	return strings.Join(all, ", ")
+}
+
+// A pod with three networks and two containers, whose functions the kubelet gave
+// crosswise: Multus hands them to the networks in an order of its own.
+func TestCrosswise(t *testing.T) {
+	for _, generation := range []kubelet.Generation{kubelet.WithGet, kubelet.GetDisabled, kubelet.WithoutGet} {
+		t.Run(fmt.Sprintf("kubelet generation %d", generation), func(t *testing.T) {
+			n, k := vfNode(t, policyYAML)
+			k.SetGeneration(generation)
+			pod := nritest.NewPod("dpdk-1", "p", map[string]string{"k8s.v1.cni.cncf.io/networks": "east,west,mgmt"})
+			n.attach(pod, vfs[0].address, vfs[1].address, vfs[2].address)
+			k.SetPods(kubelet.Pod("dpdk-1", "other", kubelet.Container("left", kubelet.Device(vfPool, vfs[3].address))),
+				kubelet.Pod("dpdk-1", "p",
+					kubelet.Container("left", kubelet.Device(vfPool, vfs[1].address)),
+					kubelet.Container("right", kubelet.Device(vfPool, vfs[2].address, vfs[0].address)),
+					kubelet.Container("sidecar")))
+			check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+			for _, want := range []struct{ name, env, nodes, view, eal string }{
+				{"left", "PCIDEVICE_INTEL_COM_VF=0000:03:00.3", "/dev/vfio/12(1:5) /dev/vfio/vfio(1:3)", "net2 dpdk-1/west=0000:03:00.3 of intel.com/vf", "JACKFIELD_NET2_EAL=-a 0000:03:00.3"},
+				{"right", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2,0000:03:00.4", "/dev/vfio/11(1:3) /dev/vfio/13(1:3) /dev/vfio/vfio(1:3)",
+					"net1 dpdk-1/east=0000:03:00.2 of intel.com/vf, net3 dpdk-1/mgmt=0000:03:00.4 of intel.com/vf", "JACKFIELD_NET3_EAL=-a 0000:03:00.4"},
+				{"sidecar", "A=b", "", "", ""},
+			} {
+				c, _, err := n.createNamed(pod, want.name, want.env)
+				check(t, err)
+				if got := nodes(c.Spec); got != want.nodes {
+					t.Errorf("container %s has the nodes %s, want %s", want.name, got, want.nodes)
+				}
+				if got := view(t, c.Spec); got != want.view {
+					t.Errorf("container %s sees %q, want %q", want.name, got, want.view)
+				}
+				if want.eal != "" && !slices.Contains(c.Spec.Process.Env, want.eal) {
+					t.Errorf("container %s has no %q: %q", want.name, want.eal, c.Spec.Process.Env)
+				}
+				if d := device(c.Spec, "/dev/vfio/12"); d != nil && !slices.ContainsFunc(c.Spec.Linux.Resources.Devices, func(r rspec.LinuxDeviceCgroup) bool {
+					return r.Allow && r.Access == "rw" && *r.Major == 1 && *r.Minor == 5
+				}) {
+					t.Errorf("the cgroup rules are %+v", c.Spec.Linux.Resources.Devices)
+				}
+			}
+			if calls := k.Calls(); calls.Get+calls.List > 2 {
+				t.Errorf("the kubelet was asked %+v times about one pod", calls)
+			}
+		})
+	}
+}
+
+// Nobody can write themselves a device: with a kubelet there, a variable that
+// claims one is refused, and the error names both.
+func TestForgedEnvironment(t *testing.T) {
+	n, k := vfNode(t, policyYAML)
+	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"k8s.v1.cni.cncf.io/networks": `[{"name":"east","deviceID":"0000:03:00.2"}]`})
+	n.attach(pod, vfs[0].address)
+	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address)), kubelet.Container("thief")))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	for _, env := range []string{"PCIDEVICE_INTEL_COM_VF=0000:03:00.2", "PCIDEVICE_MINE=0000:03:00.5"} {
+		_, _, err := n.createNamed(pod, "thief", env)
+		name, _, _ := strings.Cut(env, "=")
+		if err == nil {
+			t.Fatalf("%s brought a device", env)
+		}
+		for _, part := range []string{name, kubelet.SocketPath, "thief"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("the error does not name %q: %v", part, err)
+			}
+		}
+	}
+	_, _, err := n.createNamed(pod, "c", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2")
+	check(t, err)
+}
+
+// Without a socket the environment is believed, unless the node requires the
+// kubelet.
+func TestNoKubelet(t *testing.T) {
+	for _, required := range []bool{false, true} {
+		n, k := vfNode(t, strings.Replace(policyYAML, "policy:", fmt.Sprintf("kubelet: {required: %v}\npolicy:", required), 1))
+		k.Stop()
+		check(t, os.Remove(n.path(kubelet.SocketPath)))
+		pod := nritest.NewPod("dpdk-1", "p", nil)
+		n.attach(pod, vfs[0].address)
+		check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+		c, took, err := n.createNamed(pod, "c", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2")
+		if took > answer {
+			t.Errorf("took %v", took)
+		}
+		if required {
+			if err == nil || !strings.Contains(err.Error(), "kubelet.required") {
+				t.Errorf("with the kubelet required: %v", err)
+			}
+			continue
+		}
+		check(t, err)
+		if got := nodes(c.Spec); got != "/dev/vfio/11(1:3) /dev/vfio/vfio(1:3)" {
+			t.Errorf("the nodes are %s", got)
+		}
+		if c, _, err := n.createNamed(pod, "other"); err != nil || nodes(c.Spec) != "" {
+			t.Errorf("a container without the variable: %v", err)
+		}
+	}
+}
+
+// A kubelet that is there and gives no answer, a late one or a wrong one: in time,
+// the container is refused where a rule puts Jackfield in charge of its device,
+// and created otherwise.
+func TestKubeletInTrouble(t *testing.T) {
+	type trouble struct {
+		name string
+		make func(k *kubelet.Server)
+		want string
+	}
+	troubles := []trouble{
+		{"slow", func(k *kubelet.Server) { k.SetDelay(10 * time.Second) }, "no answer"},
+		{"stopped", func(k *kubelet.Server) { k.Stop() }, "is the kubelet running?"},
+		{"refuses", func(k *kubelet.Server) { k.SetError(status.Error(codes.ResourceExhausted, "rate limit")) }, "kubelet"},
+		{"does not know the pod", func(k *kubelet.Server) { k.SetPods() }, "does not list the pod"},
+	}
+	for _, lie := range kubelet.Lies() {
+		troubles = append(troubles, trouble{"lies: " + lie.String(), func(k *kubelet.Server) { k.SetLie(lie, "dpdk-1", "p") }, kubelet.SocketPath})
+	}
+	for _, tr := range troubles {
+		t.Run(tr.name, func(t *testing.T) {
+			n, k := vfNode(t, policyYAML)
+			k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address))))
+			tr.make(k)
+			granted, other := nritest.NewPod("dpdk-1", "p", nil), nritest.NewPod("other", "p", nil)
+			for _, pod := range []*api.PodSandbox{granted, other} {
+				n.attach(pod, vfs[0].address)
+				check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+			}
+			for range 2 {
+				_, took, err := n.createNamed(granted, "c", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2")
+				if err == nil || !strings.Contains(err.Error(), tr.want) || !strings.Contains(err.Error(), "net1") {
+					t.Errorf("the error is %v, want one with %q", err, tr.want)
+				}
+				if took > answer {
+					t.Errorf("took %v", took)
+				}
+			}
+			before := k.Calls()
+			c, took, err := n.createNamed(other, "c", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2")
+			if err != nil || nodes(c.Spec) != "" || took > answer/4 {
+				t.Errorf("a container that nobody grants anything took %v: %v", took, err)
+			}
+			if after := k.Calls(); after != before {
+				t.Errorf("the kubelet was asked for the sake of it: %+v, %+v", before, after)
+			}
+		})
+	}
+}
+
+// A pod whose first attempt found the kubelet away is created at the next one.
+func TestKubeletComesBack(t *testing.T) {
+	n, k := vfNode(t, policyYAML)
+	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address))))
+	k.Stop()
+	pod := nritest.NewPod("dpdk-1", "p", nil)
+	n.attach(pod, vfs[0].address)
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	if _, _, err := n.createNamed(pod, "c"); err == nil {
+		t.Fatal("created without an answer")
+	}
+	check(t, k.Start())
+	c, _, err := n.createNamed(pod, "c")
+	check(t, err)
+	if got := nodes(c.Spec); got != "/dev/vfio/11(1:3) /dev/vfio/vfio(1:3)" {
+		t.Errorf("the nodes are %s", got)
+	}
+}
+
+// sriov-network-device-plugin#731: a container that was allocated from several
+// pools gets the nodes of one of them from the plugin, and all others here.
+func TestSeveralPools(t *testing.T) {
+	n, k := vfNode(t, policyYAML)
+	give := func(c *api.Container) {
+		c.Env = append(c.Env, "PCIDEVICE_INTEL_COM_VF=0000:03:00.2,0000:03:00.3", `PCIDEVICE_INTEL_COM_VF_INFO={"0000:03:00.2":{"vfio":{"mount":"/dev/vfio/vfio","dev-mount":"/dev/vfio/11"}}}`,
+			"PCIDEVICE_INTEL_COM_CORE_INFO=0000:03:00.4")
+		c.Linux.Devices = []*api.LinuxDevice{{Path: "/dev/vfio/vfio", Type: "c", Major: 1, Minor: 3}, {Path: "/dev/vfio/11", Type: "c", Major: 1, Minor: 3}}
+	}
+	for _, namespace := range []string{"dpdk-1", "other"} {
+		pod := nritest.NewPod(namespace, "p", nil)
+		k.SetPods(kubelet.Pod(namespace, "p", kubelet.Container("c",
+			kubelet.Device(vfPool, "0000:03:00.2", "0000:03:00.3"), kubelet.Device("intel.com/core_info", "0000:03:00.4"), kubelet.Device("nvidia.com/gpu", "GPU-1"))))
+		n.write("/run/k8s.cni.cncf.io/devinfo/dp/intel.com-vf-0000:03:00.3-device.json", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.3"}}`)
+		check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+		c, err := n.create(pod, give)
+		check(t, err)
+		want := "/dev/vfio/11(1:3) /dev/vfio/12(1:5) /dev/vfio/13(1:3) /dev/vfio/vfio(1:3)"
+		if namespace == "other" {
+			want = "/dev/vfio/11(1:3) /dev/vfio/vfio(1:3)"
+		}
+		if got := nodes(c.Spec); got != want {
+			t.Errorf("in %s the nodes are %s, want %s", namespace, got, want)
+		}
+		var added []string
+		for _, d := range c.Adjust.GetLinux().GetDevices() {
+			added = append(added, d.Path)
+		}
+		if got := strings.Join(added, " "); namespace == "dpdk-1" && got != "/dev/vfio/13 /dev/vfio/12" && got != "/dev/vfio/12 /dev/vfio/13" {
+			t.Errorf("added are %s", got)
+		}
+		want = "=0000:03:00.4 of intel.com/core_info, =0000:03:00.2 of intel.com/vf, =0000:03:00.3 of intel.com/vf"
+		if namespace == "other" {
+			want = ""
+		}
+		if got := view(t, c.Spec); got != want {
+			t.Errorf("in %s the view is %q, want %q", namespace, got, want)
+		}
+	}
+}
+
+// A device that a network, an annotation and the allocation all lead to is one.
+func TestOneDeviceByThreeWays(t *testing.T) {
+	n, k := vfNode(t, policyYAML)
+	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"devices.jackfield.dev": "resource:intel.com/vf"})
+	n.attach(pod, vfs[0].address)
+	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address, vfs[1].address))))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	c, _, err := n.createNamed(pod, "c", "PCIDEVICE_INTEL_COM_VF=0000:03:00.2,0000:03:00.3")
+	check(t, err)
+	if got := nodes(c.Spec); got != "/dev/vfio/11(1:3) /dev/vfio/12(1:5) /dev/vfio/vfio(1:3)" {
+		t.Errorf("the nodes are %s", got)
+	}
+	if got := view(t, c.Spec); got != "net1 dpdk-1/east=0000:03:00.2 of intel.com/vf, =0000:03:00.3 of intel.com/vf" {
+		t.Errorf("the view is %q", got)
+	}
+}
+
+// Sources that contradict each other fail the container where a rule is in
+// charge, and the error names both files.
+func TestContradictingSources(t *testing.T) {
+	n, k := vfNode(t, policyYAML)
+	pod := nritest.NewPod("dpdk-1", "p", nil)
+	n.attach(pod, vfs[0].address)
+	n.devinfo(pod, "east", "net1", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.3"}}`)
+	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address, vfs[1].address))))
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	_, _, err := n.createNamed(pod, "c")
+	for _, part := range []string{"/devinfo/cni/dpdk-1-east-" + pod.Id + "_net1", "/var/lib/cni/multus/" + pod.Id, "0000:03:00.2", "0000:03:00.3"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not name %q: %v", part, err)
+		}
+	}
+}
+
+// Whatever lies where Multus keeps its record does not hold the runtime.
+func TestHostileMultusRecord(t *testing.T) {
+	n, k := vfNode(t, policyYAML)
+	for name, make := range map[string]func(path string) error{
+		"FIFO":   func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"1 GiB":  func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<30)) },
+		"nested": func(path string) error { return os.WriteFile(path, []byte(strings.Repeat("[", 1<<19)), 0o600) },
+	} {
+		pod := nritest.NewPod("dpdk-1", "p", nil)
+		n.attach(pod, vfs[0].address)
+		k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address))))
+		check(t, os.Remove(n.path("/var/lib/cni/multus/"+pod.Id)))
+		check(t, make(n.path("/var/lib/cni/multus/"+pod.Id)))
+		check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+		c, took, err := n.createNamed(pod, "c")
+		if err != nil || took > answer/4 || nodes(c.Spec) != "/dev/vfio/11(1:3) /dev/vfio/vfio(1:3)" {
+			t.Errorf("%s: took %v: %v", name, took, err)
+		}
+	}
+}
+
+// A network that was asked for by name and has no device-info fails the
+// container with what is known of it.
+func TestNetworkWithoutDeviceInfo(t *testing.T) {
+	n, _ := vfNode(t, policyYAML)
+	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"k8s.v1.cni.cncf.io/networks": "bridge", "networks.jackfield.dev": "bridge"})
+	n.write("/var/lib/cni/multus/"+pod.Id, `[{"Name":"cbr0"},{"Name":"dpdk-1/bridge","Conf":{"name":"bridge"}}]`)
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	_, _, err := n.createNamed(pod, "c")
+	for _, part := range []string{"dpdk-1/bridge", "net1", "no device-info", "networks.jackfield.dev"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("the error does not name %q: %v", part, err)
+		}
+	}
+	// Without the request nothing happens and nothing is said.
+	pod = nritest.NewPod("dpdk-1", "q", map[string]string{"k8s.v1.cni.cncf.io/networks": "bridge"})
+	n.write("/var/lib/cni/multus/"+pod.Id, `[{"Name":"cbr0"},{"Name":"dpdk-1/bridge","Conf":{"name":"bridge"}}]`)
+	check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+	c, _, err := n.createNamed(pod, "quiet")
+	check(t, err)
+	if len(c.Spec.Mounts) != len(c.Before.Mounts) || strings.Contains(n.log.String(), "quiet") {
+		t.Errorf("something happened:\n%s", n.log.String())
+	}
+}
