@@ -50,6 +50,7 @@ type Plugin struct {
 	log      *logrus.Entry
 	core     atomic.Pointer[core]
 	can      atomic.Pointer[capabilities]
+	timeout  atomic.Int64 // the runtime's for a request, in nanoseconds
 	counters telemetry.Counters
 	slots    chan struct{}
 
@@ -83,6 +84,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	}
 	p := &Plugin{opts: opts, log: logrus.NewEntry(log), slots: make(chan struct{}, maxHanging)}
 	p.can.Store(&capabilities{})
+	p.timeout.Store(int64(stub.DefaultRequestTimeout))
 	if err := p.use(opts.Config); err != nil {
 		return nil, err
 	}
@@ -180,9 +182,10 @@ func (p *Plugin) serve(ctx context.Context) error {
 	p.stub, p.ready = s, ready
 	p.mu.Unlock()
 
+	patience := 2 * s.RegistrationTimeout()
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	watchdog := time.NewTimer(2 * s.RegistrationTimeout())
+	watchdog := time.NewTimer(patience)
 	defer watchdog.Stop()
 	for {
 		select {
@@ -194,7 +197,7 @@ func (p *Plugin) serve(ctx context.Context) error {
 		case <-watchdog.C:
 			// The stub waits for the runtime's Configure without a limit, and holds
 			// its lock meanwhile: it is left behind.
-			return fmt.Errorf("register with the runtime: no answer within %v: %w", 2*s.RegistrationTimeout(), errdefs.ErrUnavailable)
+			return fmt.Errorf("register with the runtime: no answer within %v: %w", patience, errdefs.ErrUnavailable)
 		}
 	}
 }
@@ -209,16 +212,19 @@ func (p *Plugin) configured() {
 	}
 }
 
-// requestTimeout is the time the runtime gives for a request. Runtimes before
-// NRI 0.7 do not say; theirs is the default.
-func (p *Plugin) requestTimeout() time.Duration {
+// noteTimeout keeps the time that the runtime gives for a request, from Configure,
+// where the stub has it. Runtimes before NRI 0.7 do not say; theirs is the default.
+func (p *Plugin) noteTimeout() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	timeout := stub.DefaultRequestTimeout
 	if p.stub != nil && p.stub.RequestTimeout() > 0 {
-		return p.stub.RequestTimeout()
+		timeout = p.stub.RequestTimeout()
 	}
-	return stub.DefaultRequestTimeout
+	p.timeout.Store(int64(timeout))
 }
+
+func (p *Plugin) requestTimeout() time.Duration { return time.Duration(p.timeout.Load()) }
 
 // runtimeNRIVersion is the runtime's NRI version. Runtimes before NRI 0.12 do not
 // tell theirs: it is known from the runtime's own version, of which
