@@ -21,6 +21,9 @@ import (
 //	edits    spec-level edits
 //	device*  name, annotations, edits
 //	offset*  four bytes a device: where it begins
+//
+// Edits begin with the number of strings in their lists (two bytes), which are
+// decoded into one array, and end with tagEnd.
 
 // Tags of the edits; tagEnd closes them.
 const (
@@ -58,6 +61,7 @@ type blobWriter struct {
 	// seen maps a few bits of a string's hash to where it was last written, plus one.
 	seen    [256]uint32
 	offsets []uint32
+	strings int // in the lists of the edits being written
 }
 
 func (w *blobWriter) reset() {
@@ -94,17 +98,23 @@ func (w *blobWriter) str(s string) {
 	w.b = append(w.b, s...)
 }
 
-func (w *blobWriter) strs(list []string) {
-	w.uint(uint64(len(list)))
-	for _, s := range list {
-		w.str(s)
-	}
-}
-
 // device begins the next device.
 func (w *blobWriter) device(name string) {
 	w.offsets = append(w.offsets, uint32(len(w.b)))
 	w.str(name)
+}
+
+// begin leaves room for the number of strings in edits; end fills it in.
+func (w *blobWriter) begin() (at int) {
+	w.b = append(w.b, 0, 0)
+	w.strings = 0
+	return len(w.b) - 2
+}
+
+func (w *blobWriter) end(at int) {
+	n := min(w.strings, 1<<16-1)
+	w.b[at], w.b[at+1] = byte(n), byte(n>>8)
+	w.byte(tagEnd)
 }
 
 // finish is the blob.
@@ -117,8 +127,9 @@ func (w *blobWriter) finish() string {
 
 // blobReader decodes what blobWriter wrote.
 type blobReader struct {
-	s string
-	i int
+	s    string
+	i    int
+	pool []string // for the lists of the edits being read
 }
 
 func (r *blobReader) byte() byte {
@@ -155,7 +166,13 @@ func (r *blobReader) strs() []string {
 	if n == 0 {
 		return nil
 	}
-	list := make([]string, n)
+	var list []string
+	if n <= len(r.pool) {
+		// Without room to grow, so that lists that are appended to do not meet.
+		list, r.pool = r.pool[:n:n], r.pool[n:]
+	} else {
+		list = make([]string, n)
+	}
 	for i := range list {
 		list[i] = r.str()
 	}
@@ -177,6 +194,9 @@ func (r *blobReader) notes() map[string]string {
 
 func (r *blobReader) edits() *specs.ContainerEdits {
 	e := &specs.ContainerEdits{}
+	if n := int(r.byte()) | int(r.byte())<<8; n > 0 {
+		r.pool = make([]string, n)
+	}
 	for {
 		switch r.byte() {
 		case tagEnd:
@@ -300,7 +320,7 @@ func (b blob) deviceName(i int) string {
 	return r.str()
 }
 
-// fill decodes device i and what belongs to the file.
+// fill decodes device i and what belongs to the file, but for the name.
 func (b blob) fill(i int, d *Device) {
 	r := blobReader{s: b.s, i: 1}
 	d.CDIVersion = b.version()
@@ -308,7 +328,7 @@ func (b blob) fill(i int, d *Device) {
 	d.SpecAnnotations = r.notes()
 	d.SpecEdits = r.edits()
 	r = b.at(i)
-	d.Name = d.Kind + "=" + r.str()
+	r.str()
 	d.Index = i
 	d.Annotations = r.notes()
 	d.Edits = r.edits()

@@ -243,7 +243,7 @@ func (c *checker) str(i int32, key string) string {
 		c.bad(i, key, "must be a string")
 		return ""
 	}
-	if strings.IndexByte(c.text(i), 0) >= 0 {
+	if c.d.nul && strings.IndexByte(c.text(i), 0) >= 0 {
 		c.bad(i, key, "must not contain a NUL")
 		return ""
 	}

@@ -84,8 +84,8 @@ func (c *change) scanned(s *scan) {
 	}
 	var gone []string
 	for e := range v.files.all() {
-		if _, ok := s.names[e.name]; !ok && e.seq < c.seq {
-			gone = append(gone, e.name)
+		if _, ok := s.names[e.key()]; !ok && e.seq < c.seq {
+			gone = append(gone, e.key())
 		}
 	}
 	for _, name := range gone {

@@ -48,6 +48,7 @@ type document struct {
 	text  string
 	yaml  bool
 	other []string // what is not in the text as it is
+	nul   bool     // one of them has a NUL, which the text itself cannot have
 }
 
 const (
@@ -59,7 +60,7 @@ const (
 func (d *document) reset(text string, isYAML bool) {
 	clear(d.other)
 	d.nodes, d.other = d.nodes[:0], d.other[:0]
-	d.text, d.yaml = text, isYAML
+	d.text, d.yaml, d.nul = text, isYAML, false
 }
 
 func (d *document) str(s span) string {
@@ -71,6 +72,7 @@ func (d *document) str(s span) string {
 
 // keep is a span for a string that is not in the text.
 func (d *document) keep(s string) span {
+	d.nul = d.nul || strings.IndexByte(s, 0) >= 0
 	d.other = append(d.other, s)
 	return span{uint32(len(d.other) - 1), elsewhere}
 }

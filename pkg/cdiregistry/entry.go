@@ -4,7 +4,6 @@ package cdiregistry
 
 import (
 	"errors"
-	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +13,8 @@ import (
 type specDir struct {
 	path string
 	prio int
+	// prefix is how many bytes of a file's path come before its name.
+	prefix int
 }
 
 // check is what a snapshot must do about an entry that the kernel's announcements
@@ -34,7 +35,7 @@ const (
 // entry is one spec file as it was read. It never changes.
 type entry struct {
 	dir   *specDir
-	name  string // in the directory
+	file  string // host path
 	blob  blob
 	kind  string     // as far as known when err is set
 	names []string   // of devices; only when err is set
@@ -47,8 +48,17 @@ type entry struct {
 	racy bool
 }
 
-func (e *entry) key() string  { return e.name }
-func (e *entry) path() string { return path.Join(e.dir.path, e.name) }
+// key is the name in the directory.
+func (e *entry) key() string  { return e.file[e.dir.prefix:] }
+func (e *entry) path() string { return e.file }
+
+// join is the host path of a name in the directory.
+func (d *specDir) join(name string) string {
+	if d.path == "/" {
+		return d.path + name
+	}
+	return d.path + "/" + name
+}
 
 // devices is how many devices the entry declares.
 func (e *entry) devices() int {

@@ -50,7 +50,7 @@ type loader struct {
 // load reads one file; nil means that there is no spec file of that name.
 func (r *Registry) load(l *loader, d *openDir, name string) *entry {
 	now := time.Now()
-	e := &entry{dir: d.specDir, name: name}
+	e := &entry{dir: d.specDir, file: d.join(name)}
 	var st unix.Stat_t
 	if err := fstatat(d.fd, name, &st); err != nil {
 		if errors.Is(err, unix.ENOENT) {
@@ -79,7 +79,7 @@ func (r *Registry) load(l *loader, d *openDir, name string) *entry {
 		return e.fail("open it", err)
 	}
 	defer unix.Close(fd)
-	return r.loadFrom(l, e, fd, d.path+"/"+name, now)
+	return r.loadFrom(l, e, fd, e.file, now)
 }
 
 // loadLink reads what a symlink leads to. The link is in a directory that is

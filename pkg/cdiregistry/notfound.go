@@ -3,7 +3,6 @@
 package cdiregistry
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 )
@@ -107,7 +106,7 @@ func (e *NotFoundError) nearest() []string {
 
 // beforeEntry orders entries by path.
 func beforeEntry(a, b *entry) int {
-	return cmp.Or(strings.Compare(a.dir.path, b.dir.path), strings.Compare(a.name, b.name))
+	return strings.Compare(a.file, b.file)
 }
 
 // first keeps the first few of many values, in order.

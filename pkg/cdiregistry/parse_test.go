@@ -118,7 +118,7 @@ func TestBlob(t *testing.T) {
 			var got Device
 			b.fill(i, &got)
 			wantDevice := Device{
-				Name: want.Kind + "=" + d.Name, Kind: want.Kind, Index: i, CDIVersion: want.Version, Annotations: d.Annotations,
+				Kind: want.Kind, Index: i, CDIVersion: want.Version, Annotations: d.Annotations,
 				SpecAnnotations: want.Annotations, SpecEdits: &want.ContainerEdits, Edits: &d.ContainerEdits,
 			}
 			if diff := cmp.Diff(wantDevice, got, cmpopts.EquateEmpty()); diff != "" {

@@ -91,7 +91,7 @@ func (r *Registry) collect() *batch {
 	}
 	for _, e := range cur.volatile {
 		if r.changed(e) {
-			b.files[fileKey{e.dir.prio, e.name}] = struct{}{}
+			b.files[fileKey{e.dir.prio, e.key()}] = struct{}{}
 		}
 	}
 	if len(b.files) == 0 && len(b.scans) == 0 {

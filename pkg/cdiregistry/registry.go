@@ -86,7 +86,9 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 		if !path.IsAbs(d) {
 			return nil, fmt.Errorf("open CDI spec directory %q: the path must be absolute: %w", d, errdefs.ErrInvalidArgument)
 		}
-		r.dirs = append(r.dirs, &specDir{path: path.Clean(d), prio: i})
+		dir := &specDir{path: path.Clean(d), prio: i}
+		dir.prefix = len(dir.join(""))
+		r.dirs = append(r.dirs, dir)
 		r.states[i].wd = -1
 	}
 	r.cur.Store(newSnapshot(r))

@@ -12,8 +12,9 @@ import (
 
 // edits checks container edits and tells whether they are empty.
 func (c *checker) edits(i int32) bool {
+	at := c.w.begin()
+	defer func() { c.w.end(at) }()
 	if !c.present(i) {
-		c.w.byte(tagEnd)
 		return true
 	}
 	c.push("containerEdits")
@@ -41,7 +42,6 @@ func (c *checker) edits(i int32) bool {
 		c.need(v070, f[6], "additionalGids", "")
 		n += k
 	}
-	c.w.byte(tagEnd)
 	return n == 0
 }
 
@@ -75,13 +75,17 @@ func (c *checker) strs(i int32, key string, item func(int32)) {
 	c.items(i, key, item)
 }
 
-func (c *checker) strItem(i int32) { c.w.str(c.str(i, "")) }
+func (c *checker) strItem(i int32) {
+	c.w.strings++
+	c.w.str(c.str(i, ""))
+}
 
 func (c *checker) envItem(i int32) {
 	s := c.str(i, "")
 	if strings.IndexByte(s, '=') <= 0 && c.at(i).kind < kindArray && strings.IndexByte(c.text(i), 0) < 0 {
 		c.bad(i, "", "must be NAME=VALUE")
 	}
+	c.w.strings++
 	c.w.str(s)
 }
 
@@ -103,7 +107,7 @@ func (c *checker) deviceNode(i int32) {
 	if !c.object(i, nodeFields, f[:]) {
 		return
 	}
-	at := len(c.w.b)
+	flagsAt := len(c.w.b)
 	c.w.byte(0)
 	var flags byte
 	inside := c.absolute(i, f[0], "path")
@@ -146,7 +150,7 @@ func (c *checker) deviceNode(i int32) {
 	}
 	numbers(7, "uid", nodeUID, math.MaxUint32, "must be a user ID, 0 to 4294967295")
 	numbers(8, "gid", nodeGID, math.MaxUint32, "must be a group ID, 0 to 4294967295")
-	c.w.b[at] = flags
+	c.w.b[flagsAt] = flags
 	c.ref(ref)
 }
 

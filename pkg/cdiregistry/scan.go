@@ -55,7 +55,7 @@ func (r *Registry) stale(d *openDir, e *entry) bool {
 		return r.changed(e)
 	}
 	var st unix.Stat_t
-	return fstatat(d.fd, e.name, &st) != nil || identityOf(&st) != e.id
+	return fstatat(d.fd, e.key(), &st) != nil || identityOf(&st) != e.id
 }
 
 // list gives the names in a directory that are those of spec files.

@@ -123,7 +123,7 @@ func (s *Snapshot) Device(qualifiedName string) (*Device, error) {
 			if n > 1 {
 				return nil, sl.conflict(qualifiedName, best.e.dir)
 			}
-			return best.device(), nil
+			return best.device(qualifiedName), nil
 		}
 	}
 	if _, _, _, err := parser.ParseQualifiedName(qualifiedName); err != nil {
@@ -132,8 +132,8 @@ func (s *Snapshot) Device(qualifiedName string) (*Device, error) {
 	return nil, s.notFound(qualifiedName, kind, name)
 }
 
-func (s *slot) device() *Device {
-	d := &Device{File: s.e.path(), Priority: s.e.dir.prio}
+func (s *slot) device(qualifiedName string) *Device {
+	d := &Device{Name: qualifiedName, File: s.e.path(), Priority: s.e.dir.prio}
 	s.e.blob.fill(int(s.i), d)
 	return d
 }
@@ -158,7 +158,7 @@ func (s *Snapshot) Kind(kind string) ([]*Device, error) {
 	var out []*Device
 	if k, ok := s.kinds.get(kind); ok {
 		for _, sl := range k.usable() {
-			out = append(out, sl.device())
+			out = append(out, sl.device(kind+"="+sl.key()))
 		}
 	}
 	if len(out) == 0 {
@@ -222,14 +222,14 @@ func (s *Snapshot) Files() []File {
 	for i := range s.dirs {
 		from := len(out)
 		for e := range s.dirs[i].files.all() {
-			out = append(out, e.file(conflicts[e]))
+			out = append(out, e.describe(conflicts[e]))
 		}
 		slices.SortFunc(out[from:], func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	}
 	return out
 }
 
-func (e *entry) file(conflicts []error) File {
+func (e *entry) describe(conflicts []error) File {
 	f := File{Path: e.path(), Priority: e.dir.prio, Kind: e.kind, Size: e.id.size}
 	if e.id.mtime != 0 {
 		f.ModTime = time.Unix(0, e.id.mtime)

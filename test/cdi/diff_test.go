@@ -12,7 +12,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
-var rounds = flag.Int("cdi.rounds", 3000, "number of generated spec files to compare")
+var rounds = flag.Int("cdi.rounds", 2000, "number of generated spec files to compare")
 
 // check compares the two on one text.
 func check(tb testing.TB, v *cdiregistry.Validator, dir string, text []byte) (usable bool) {

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// Each test here shows one defect of upstream's cache, as long as it is there, and
+// that the registry does not have it. When upstream mends one, its test says so.
+
+// both is the two sides on the same directories.
+type both struct {
+	*testing.T
+	dirs  []string
+	ours  *cdiregistry.Registry
+	cache *upstream.Cache
+}
+
+func newBoth(t *testing.T, dirs ...string) *both {
+	t.Helper()
+	b := &both{T: t, dirs: dirs}
+	if dirs == nil {
+		b.dirs = []string{t.TempDir() + "/low", t.TempDir() + "/high"}
+	}
+	for _, d := range b.dirs {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+// open loads what is there now.
+func (b *both) open() {
+	b.Helper()
+	r, err := cdiregistry.New(hostfs.Host(), b.dirs, cdiregistry.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ours = r
+	r.Snapshot()
+	if b.cache, err = upstream.NewCache(upstream.WithSpecDirs(b.dirs...)); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		r.Close()
+		_ = b.cache.Configure(upstream.WithAutoRefresh(false), upstream.WithSpecDirs("/nonexistent"))
+	})
+}
+
+func (b *both) place(file, text string) {
+	b.Helper()
+	tmp := filepath.Join(filepath.Dir(file), ".tmp")
+	if err := os.WriteFile(tmp, []byte(text), 0o644); err != nil {
+		b.Fatal(err)
+	}
+	if err := os.Rename(tmp, file); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// ourEnv is the first variable of a device; "" when it is not there.
+func (b *both) ourEnv(name string) string {
+	d, err := b.ours.Snapshot().Device(name)
+	if err != nil {
+		return ""
+	}
+	return d.Edits.Env[0]
+}
+
+func (b *both) theirEnv(name string) string {
+	d := b.cache.GetDevice(name)
+	if d == nil {
+		return ""
+	}
+	return d.ContainerEdits.Env[0]
+}
+
+// differ holds that a device is as wanted here, and not there, even after upstream
+// had time to notice.
+func (b *both) differ(name, want string) {
+	b.Helper()
+	if got := b.ourEnv(name); got != want {
+		b.Errorf("jackfield has %q, want %q", got, want)
+	}
+	for range 30 {
+		if b.theirEnv(name) == want {
+			b.Errorf("upstream has %q as well: the defect is gone, take this test and its row in docs/cdi.md out", want)
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func simple(value string, devices ...string) string {
+	var list []string
+	for _, d := range devices {
+		list = append(list, fmt.Sprintf(`{"name":%q,"containerEdits":{"env":["V=%s"]}}`, d, value))
+	}
+	return `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[` + strings.Join(list, ",") + `]}`
+}
+
+// Defect 1: a null entry kills the process.
+func TestNullEntry(t *testing.T) {
+	for _, field := range []string{"mounts", "hooks", "deviceNodes", "netDevices"} {
+		text := []byte(`{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"d","containerEdits":{"` + field + `":[null]}}]}`)
+		if _, err := Upstream(t.TempDir(), text); err == nil || !strings.Contains(err.Error(), "panics") {
+			t.Errorf("upstream does not panic on %s: %v", field, err)
+		}
+		if d := new(cdiregistry.Validator).Validate(text); len(d) != 1 || !strings.Contains(d[0].String(), field+"[0]: found null") {
+			t.Errorf("jackfield: %v", d)
+		}
+	}
+}
+
+// Defect 4: an error on one directory skips the later ones.
+func TestDirectoryError(t *testing.T) {
+	b := newBoth(t)
+	if err := os.Remove(b.dirs[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(b.dirs[0], nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.place(b.dirs[1]+"/a.json", simple("x", "d"))
+	b.open()
+	b.differ("v.com/c=d", "V=x")
+}
+
+// Defect 5: what a symlink leads to is edited.
+func TestSymlinkTarget(t *testing.T) {
+	b := newBoth(t)
+	target := filepath.Join(t.TempDir(), "target")
+	if err := os.WriteFile(target, []byte(simple("old", "d")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, b.dirs[0]+"/a.json"); err != nil {
+		t.Fatal(err)
+	}
+	b.open()
+	if b.theirEnv("v.com/c=d") != "V=old" {
+		t.Fatal("upstream does not read the symlink")
+	}
+	if err := os.WriteFile(target, []byte(simple("new", "d")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.differ("v.com/c=d", "V=new")
+}
+
+// Defect 5: a directory is swapped, and then a file is put into the new one.
+func TestDirectorySwapped(t *testing.T) {
+	b := newBoth(t)
+	b.place(b.dirs[0]+"/a.json", simple("old", "d"))
+	other := b.dirs[0] + "-other"
+	if err := os.Mkdir(other, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.place(other+"/a.json", simple("new", "d"))
+	b.open()
+	b.theirEnv("v.com/c=d")
+	if err := unix.Renameat2(unix.AT_FDCWD, other, unix.AT_FDCWD, b.dirs[0], unix.RENAME_EXCHANGE); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if b.theirEnv("v.com/c=d") == "V=new" {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := b.ourEnv("v.com/c=d"); got != "V=new" {
+		t.Errorf("jackfield has %q", got)
+	}
+	b.place(b.dirs[0]+"/b.json", simple("later", "e"))
+	b.differ("v.com/c=e", "V=later")
+}
+
+// Defect 6: two files of low priority take a valid device of high priority away.
+func TestShadowedConflict(t *testing.T) {
+	b := newBoth(t)
+	b.place(b.dirs[0]+"/a.json", simple("a", "d"))
+	b.place(b.dirs[0]+"/b.json", simple("b", "d"))
+	b.place(b.dirs[1]+"/c.json", simple("high", "d"))
+	b.open()
+	b.differ("v.com/c=d", "V=high")
+}
+
+// Defect 11: what the specification forbids passes; defect 12: trailing data too.
+func TestTooLenient(t *testing.T) {
+	device := func(edits string) string {
+		return `{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"d","containerEdits":` + edits + `}]}`
+	}
+	for rule, text := range map[string]string{
+		"an annotation's key":     `{"cdiVersion":"1.1.0","kind":"v.com/c","annotations":{"BAD KEY":"x"},"devices":[{"name":"d","containerEdits":{"env":["A=b"]}}]}`,
+		"greater than 0":          device(`{"hooks":[{"hookName":"prestart","path":"/bin/true","timeout":0}]}`),
+		"hooks[0].path":           device(`{"hooks":[{"hookName":"prestart","path":"true"}]}`),
+		"mounts[0].containerPath": device(`{"mounts":[{"hostPath":"/a","containerPath":"b"}]}`),
+		"mounts[0].hostPath":      device(`{"mounts":[{"hostPath":"a","containerPath":"/b"}]}`),
+		"at most 63":              strings.Replace(device(`{"env":["A=b"]}`), "v.com/c", "v.com/"+strings.Repeat("c", 64), 1),
+		"after the end":           device(`{"env":["A=b"]}`) + " garbage",
+		"a second document":       "cdiVersion: 0.3.0\nkind: v/c\ndevices: [{name: d, containerEdits: {env: [A=b]}}]\n---\nmore: data\n",
+	} {
+		if _, err := Upstream(t.TempDir(), []byte(text)); err != nil {
+			t.Errorf("%s: upstream refuses it too: %v", rule, err)
+		}
+		if d := new(cdiregistry.Validator).Validate([]byte(text)); len(d) == 0 || !strings.Contains(d[0].String(), rule) {
+			t.Errorf("%s: jackfield gives %v", rule, d)
+		}
+	}
+}
+
+// Defect 12: escapes of JSON are refused.
+func TestEscapes(t *testing.T) {
+	for escape, want := range map[string]string{`\/`: "/", `\ud83d\ude00`: "\U0001f600"} {
+		text := []byte(strings.Replace(simple("x", "d"), "V=x", "V="+escape, 1))
+		if _, err := Upstream(t.TempDir(), text); err == nil {
+			t.Errorf("upstream takes %s as well", escape)
+		}
+		spec, d := new(cdiregistry.Validator).Parse(text)
+		if len(d) > 0 || spec.Devices[0].ContainerEdits.Env[0] != "V="+want {
+			t.Errorf("%s: jackfield gives %v, %v", escape, spec, d)
+		}
+	}
+}
+
+// Defect 12: a FIFO hangs the load.
+func TestFIFO(t *testing.T) {
+	b := newBoth(t)
+	fifo := b.dirs[0] + "/x.json"
+	if err := unix.Mkfifo(fifo, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.place(b.dirs[1]+"/a.json", simple("x", "d"))
+	loaded := make(chan struct{})
+	go func() {
+		defer close(loaded)
+		_, _ = upstream.NewCache(upstream.WithSpecDirs(b.dirs...), upstream.WithAutoRefresh(false))
+	}()
+	r, err := cdiregistry.New(hostfs.Host(), b.dirs, cdiregistry.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	start := time.Now()
+	if _, err := r.Snapshot().Device("v.com/c=d"); err != nil || time.Since(start) > time.Second {
+		t.Errorf("jackfield: %v after %v", err, time.Since(start))
+	}
+	select {
+	case <-loaded:
+		t.Error("upstream does not hang any more")
+	case <-time.After(300 * time.Millisecond):
+	}
+	// A writer lets it go on; it must be there before the test ends.
+	w, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	<-loaded
+}
+
+// Defect 13: written specs can be read by root alone.
+func TestWrittenMode(t *testing.T) {
+	b := newBoth(t)
+	b.open()
+	spec := &specs.Spec{Version: "0.5.0", Kind: "v.com/c", Devices: []specs.Device{{Name: "d", ContainerEdits: specs.ContainerEdits{Env: []string{"V=x"}}}}}
+	if err := b.cache.WriteSpec(spec, "theirs.json"); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(b.dirs[1] + "/theirs.json"); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("upstream writes with mode %v, %v", st.Mode(), err)
+	}
+	file, err := cdiregistry.WriteSpec(hostfs.Host(), b.dirs[1], "ours.json", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st, err := os.Stat(file); err != nil || st.Mode().Perm() != 0o644 {
+		t.Errorf("jackfield writes with mode %v, %v", st.Mode(), err)
+	}
+}
+
+// Not among the fourteen: a lookup right after a rename misses the file.
+func TestRenameThenLookup(t *testing.T) {
+	b := newBoth(t)
+	for i := range 200 {
+		b.place(fmt.Sprintf("%s/base-%d.json", b.dirs[0], i), simple("x", fmt.Sprint("base", i)))
+	}
+	b.open()
+	ours, theirs := 0, 0
+	for i := range 100 {
+		name := fmt.Sprint("new", i)
+		b.place(fmt.Sprintf("%s/%s.json", b.dirs[1], name), simple("x", name))
+		if b.ourEnv("v.com/c="+name) == "" {
+			ours++
+		}
+		if b.theirEnv("v.com/c="+name) == "" {
+			theirs++
+		}
+	}
+	t.Logf("of 100 lookups jackfield missed %d, upstream %d", ours, theirs)
+	if ours != 0 || theirs == 0 {
+		t.Errorf("of 100 lookups jackfield missed %d, upstream %d", ours, theirs)
+	}
+}
+
+// Not among the fourteen: upstream looks at the last device only for two of the
+// version rules. The registry takes the same files, and ValidateFile warns.
+func TestEarlyDeviceVersion(t *testing.T) {
+	const bind = `{"mounts":[{"hostPath":"/a","containerPath":"/b","type":"bind"}]}`
+	text := func(first, last string) []byte {
+		return []byte(`{"cdiVersion":"0.3.0","kind":"v/c","devices":[{"name":"a","containerEdits":` + first + `},{"name":"b","containerEdits":` + last + `}]}`)
+	}
+	for _, c := range []struct {
+		text  []byte
+		taken bool
+	}{{text(bind, `{"env":["A=b"]}`), true}, {text(`{"env":["A=b"]}`, bind), false}} {
+		_, err := Upstream(t.TempDir(), c.text)
+		d := new(cdiregistry.Validator).Validate(c.text)
+		if (err == nil) != c.taken || (len(d) == 0) != c.taken {
+			t.Errorf("%s: upstream %v, jackfield %v", c.text, err, d)
+		}
+	}
+}
