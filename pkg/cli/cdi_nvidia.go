@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+)
+
+const (
+	nvidiaTool = "nvidia-ctk"
+	// nvidiaTime is how long nvidia-ctk may take: it talks to the driver.
+	nvidiaTime = time.Minute
+	// maxToolMessages bounds what is kept of its messages, in bytes.
+	maxToolMessages = 4 << 10
+)
+
+// nvidiaCtk is what `nvidia-ctk cdi generate` prints.
+func nvidiaCtk(ctx context.Context, env Env) ([]byte, error) {
+	search := env.Getenv("PATH")
+	tool, ok := lookPath(search, nvidiaTool)
+	if !ok {
+		return nil, &hinted{
+			err: fmt.Errorf("find %q in PATH (%s): %w", nvidiaTool, search, errdefs.ErrNotFound),
+			hint: "install the NVIDIA Container Toolkit: the package nvidia-container-toolkit-base of NVIDIA's repository has nvidia-ctk; " +
+				"the NVIDIA driver must be installed as well",
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, nvidiaTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, tool, "cdi", "generate")
+	// Nothing of the caller's environment decides what is written for root to run.
+	cmd.Env = []string{"PATH=" + search, "HOME=/", "LANG=C.UTF-8"}
+	cmd.Dir = "/"
+	cmd.WaitDelay = time.Second
+	out := &bounded{max: cdiregistry.DefaultMaxFileSize, stop: cancel}
+	messages := &bounded{max: maxToolMessages}
+	cmd.Stdout, cmd.Stderr = out, messages
+	err := cmd.Run()
+	switch {
+	case out.more:
+		return nil, fmt.Errorf("run %q: it prints more than the %d bytes a CDI file may have: %w", tool, out.max, errdefs.ErrInvalidArgument)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("no answer within %s: %w", nvidiaTime, errdefs.ErrUnavailable)
+	}
+	if err == nil {
+		return out.Bytes(), nil
+	}
+	err = fmt.Errorf("run %q: %w", tool+" cdi generate", err)
+	if said := strings.TrimSpace(messages.String()); said != "" {
+		err = fmt.Errorf("%w; it says:\n%s", err, said)
+	}
+	return nil, err
+}
+
+// lookPath finds a program in directories that are named absolutely: what lies in
+// the current directory is not what an administrator installed.
+func lookPath(search, name string) (string, bool) {
+	for _, dir := range filepath.SplitList(search) {
+		file := filepath.Join(dir, name)
+		var st unix.Stat_t
+		if filepath.IsAbs(dir) && unix.Stat(file, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && unix.Access(file, unix.X_OK) == nil {
+			return file, true
+		}
+	}
+	return "", false
+}
+
+// bounded keeps the first bytes that are written, and calls stop for more.
+type bounded struct {
+	bytes.Buffer
+	max  int
+	more bool
+	stop func()
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	room := b.max - b.Len()
+	if len(p) <= room {
+		return b.Buffer.Write(p)
+	}
+	b.Buffer.Write(p[:room])
+	b.more = true
+	if b.stop != nil {
+		b.stop()
+	}
+	return len(p), nil
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// maxSpec is the largest config.json that is read, in bytes; those of Kubernetes
+// have some 20,000.
+const maxSpec = 4 << 20
+
+// specFile is where an OCI spec is read from, and where it is written to. Paths are
+// those of the caller.
+type specFile struct {
+	bundle, spec, out string // as the flags have them
+
+	name string // for messages
+	text []byte // as read
+	in   place  // not set for standard input
+}
+
+// place is a file by the directory it is in, which stays open so that what is read
+// and what is replaced is the same.
+type place struct {
+	dir  *os.File
+	path string
+	base string
+	st   unix.Stat_t
+	set  bool // there is a file
+}
+
+// read reads the spec, whole.
+func (f *specFile) read(stdin io.Reader) (err error) {
+	f.name = f.spec
+	switch {
+	case f.bundle != "":
+		f.name = filepath.Join(f.bundle, "config.json")
+	case f.spec == "-":
+		f.name = "standard input"
+		f.text, err = readAll(stdin)
+		return err
+	}
+	if f.in, err = openPlace(f.name); err == nil && !f.in.set {
+		err = unix.ENOENT
+	}
+	if err == nil {
+		f.text, err = f.in.read()
+	}
+	if err != nil {
+		f.close()
+	}
+	return err
+}
+
+func readAll(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxSpec+1))
+	if err == nil && len(text) > maxSpec {
+		err = fmt.Errorf("it has more than the %d bytes allowed: %w", maxSpec, errdefs.ErrInvalidArgument)
+	}
+	return text, err
+}
+
+func (f *specFile) close() { f.in.close() }
+
+// inPlace tells that the spec is written where it was read.
+func (f *specFile) inPlace() bool { return f.bundle != "" && f.out == "" }
+
+// write writes the spec to where it belongs: the file of before or the whole of
+// the new one, and nothing else, is what anybody finds there.
+func (f *specFile) write(stdout io.Writer, text []byte) error {
+	switch {
+	case f.same(text):
+		return nil
+	case f.inPlace():
+		if err := f.in.replace(text, &f.in.st); err != nil {
+			return fmt.Errorf("write OCI spec %q: %w", f.name, err)
+		}
+		return nil
+	case f.out == "" || f.out == "-":
+		if _, err := stdout.Write(text); err != nil {
+			return fmt.Errorf("write OCI spec to standard output: %w", err)
+		}
+		return nil
+	}
+	if err := f.writeOther(text); err != nil {
+		return fmt.Errorf("write OCI spec %q: %w", f.out, err)
+	}
+	return nil
+}
+
+// writeOther writes the file of -o. One that is there keeps its mode and owner; a
+// new one has the mode of the spec.
+func (f *specFile) writeOther(text []byte) error {
+	to, err := openPlace(f.out)
+	if err != nil {
+		return err
+	}
+	defer to.close()
+	like := &to.st
+	if !to.set {
+		like = &unix.Stat_t{Mode: 0o644, Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
+		if f.in.set {
+			like.Mode = f.in.st.Mode
+		}
+	}
+	return to.replace(text, like)
+}
+
+// openPlace finds a file that is there, through symlinks, or where one would be.
+// What is there and no regular file is an error.
+func openPlace(path string) (place, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, os.ErrNotExist) {
+		real, err = filepath.EvalSymlinks(filepath.Dir(path))
+		real = filepath.Join(real, filepath.Base(path))
+	}
+	if err != nil {
+		return place{}, cause(err)
+	}
+	p := place{path: real, base: filepath.Base(real)}
+	if p.dir, err = os.OpenFile(filepath.Dir(real), unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
+		return place{}, cause(err)
+	}
+	err = unix.Fstatat(int(p.dir.Fd()), p.base, &p.st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return p, nil
+	case err != nil:
+		p.close()
+		return place{}, err
+	}
+	if p.st.Mode&unix.S_IFMT != unix.S_IFREG {
+		// Nor is a symlink to nothing, which /dev/stdout can be.
+		p.close()
+		return place{}, fmt.Errorf("it is a %s, not a regular file; - stands for standard input and output: %w", hostfs.TypeName(p.st.Mode), errdefs.ErrInvalidArgument)
+	}
+	p.set = true
+	return p, nil
+}
+
+// cause is an error without the path, which the message has already.
+func cause(err error) error {
+	var at *os.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+func (p *place) close() {
+	if p.dir != nil {
+		p.dir.Close()
+		p.dir = nil
+	}
+}
+
+func (p *place) read() ([]byte, error) {
+	fd, err := unix.Openat(int(p.dir.Fd()), p.base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), p.base)
+	defer file.Close()
+	if err := unix.Fstat(fd, &p.st); err != nil {
+		return nil, err
+	}
+	return hostfs.ReadRegular(file, maxSpec)
+}
+
+// replace puts text in the place of the file in one step, with the mode and owner
+// of another, and on the disk.
+func (p *place) replace(text []byte, like *unix.Stat_t) (err error) {
+	dir, err := unix.Openat(int(p.dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	tmp := "." + rand.Text() + ".tmp"
+	fd, err := unix.Openat(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			// The error tells what happened.
+			_ = unix.Unlinkat(dir, tmp, 0)
+		}
+	}()
+	if err := fill(fd, text, like); err != nil {
+		return err
+	}
+	if err := unix.Renameat(dir, tmp, dir, p.base); err != nil {
+		return err
+	}
+	if err := unix.Fsync(dir); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("the file is written, and its directory cannot be synchronized: %w", err)
+	}
+	return nil
+}
+
+// fill writes the file, and closes it.
+func fill(fd int, text []byte, like *unix.Stat_t) (err error) {
+	file := os.NewFile(uintptr(fd), "")
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := file.Write(text); err != nil {
+		return cause(err)
+	}
+	if like.Uid != uint32(os.Geteuid()) || like.Gid != uint32(os.Getegid()) {
+		if err := unix.Fchown(fd, int(like.Uid), int(like.Gid)); err != nil {
+			return fmt.Errorf("keep the owner %d:%d: %w", like.Uid, like.Gid, err)
+		}
+	}
+	if err := unix.Fchmod(fd, like.Mode&0o7777); err != nil {
+		return err
+	}
+	return unix.Fsync(fd)
+}

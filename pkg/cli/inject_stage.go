@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// stage is where inject keeps what containers need on the host: beside what the
+// NRI plugin keeps, which removes everything that its runtime does not know.
+type stage struct {
+	host hostfs.Root
+	dir  string // host path
+}
+
+func stageOf(host hostfs.Root, cfg *config.Config) stage {
+	return stage{host: host, dir: path.Join(cfg.StateDir, "inject")}
+}
+
+// prepare makes what a container needs, and gives what undoes it: nothing, where
+// the container had something before.
+func (s *stage) prepare(c staging.Container) (undo func() error, err error) {
+	if c.ID == "" {
+		return nil, fmt.Errorf("its sockets and devices need a directory on this host: name the container with --container-id, "+
+			"and when it is gone run `jackfield inject --remove --container-id ID`: %w", errdefs.ErrFailedPrecondition)
+	}
+	if c.SandboxID == "" {
+		c.SandboxID = c.ID
+	}
+	_, err = s.host.Lstat(staging.ContainerDir(s.dir, c.ID))
+	fresh := errdefs.IsNotFound(err)
+	store, err := staging.Open(s.host, s.dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Prepare(c); err != nil {
+		return nil, err
+	}
+	return func() error {
+		if !fresh {
+			return nil
+		}
+		return store.RemoveContainer(c.SandboxID, c.ID)
+	}, nil
+}
+
+// id is the ID under which the container's things are kept: the one that is given,
+// or one made from the bundle's path. Bundles of one name are many: Podman calls
+// each "userdata".
+func (in *injection) id() (string, error) {
+	if in.containerID != "" || in.file.bundle == "" {
+		return in.containerID, nil
+	}
+	dir, err := filepath.Abs(in.file.bundle)
+	if err != nil {
+		return "", fmt.Errorf("find bundle %q: %w", in.file.bundle, err)
+	}
+	// With --remove the bundle may be gone.
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	sum := sha256.Sum256([]byte(dir))
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '-'
+	}, filepath.Base(dir))
+	return name[:min(len(name), 100)] + "-" + hex.EncodeToString(sum[:6]), nil
+}
+
+// runRemove removes what was made for a container, or for all containers of a
+// sandbox. Nothing there is no error.
+func (in *injection) runRemove(cmd *cobra.Command) error {
+	whose := 0
+	for _, flag := range []string{"bundle", "container-id", "sandbox-id"} {
+		if cmd.Flags().Changed(flag) {
+			whose++
+		}
+	}
+	for _, flag := range []string{"spec", "output", "cdi-device", "annotation", "namespace", "pod", "container"} {
+		if cmd.Flags().Changed(flag) {
+			return usagef(cmd, "--remove and --%s do not go together", flag)
+		}
+	}
+	if whose != 1 || in.file.bundle+in.containerID+in.sandboxID == "" {
+		return usagef(cmd, "--remove wants one of --bundle, --container-id and --sandbox-id")
+	}
+	id, err := in.id()
+	if err != nil {
+		return err
+	}
+	host, cfg, err := in.node.load(cmd)
+	if err != nil {
+		return err
+	}
+	s := stageOf(host, cfg)
+	if _, err := host.Lstat(s.dir); errdefs.IsNotFound(err) {
+		return nil
+	}
+	store, err := staging.Open(host, s.dir)
+	if err != nil {
+		return err
+	}
+	if in.sandboxID != "" {
+		return store.RemoveSandbox(in.sandboxID)
+	}
+	// The container may be of any sandbox, or be its own.
+	return errors.Join(
+		store.Retain(func(string) bool { return true }, func(other string) bool { return other != id }),
+		store.RemoveSandbox(id))
+}
