@@ -105,7 +105,7 @@ func sameError(a, b error) bool {
 // file puts e in the place of what is known of a file; nil takes it out.
 func (c *change) file(k fileKey, e *entry) {
 	old, known := c.view(k.dir).files.get(k.name)
-	if !known && e == nil {
+	if !known && e == nil || known && e != nil && old.same(e) {
 		return
 	}
 	s := c.begin()

@@ -60,6 +60,12 @@ func (d *specDir) join(name string) string {
 	return d.path + "/" + name
 }
 
+// same tells that reading the file again gave what was known.
+func (e *entry) same(o *entry) bool {
+	return e.id == o.id && e.check == o.check && e.racy == o.racy && e.blob == o.blob &&
+		(e.err == nil) == (o.err == nil) && (e.err == nil || e.err.Error() == o.err.Error())
+}
+
 // devices is how many devices the entry declares.
 func (e *entry) devices() int {
 	if e.err != nil {
