@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,10 +54,10 @@ func nvidiaCtk(ctx context.Context, env Env) ([]byte, error) {
 		err = fmt.Errorf("no answer within %s: %w", nvidiaTime, errdefs.ErrUnavailable)
 	}
 	if err == nil {
-		return out.Bytes(), nil
+		return out.text, nil
 	}
 	err = fmt.Errorf("run %q: %w", tool+" cdi generate", err)
-	if said := strings.TrimSpace(messages.String()); said != "" {
+	if said := strings.TrimSpace(string(messages.text)); said != "" {
 		err = fmt.Errorf("%w; it says:\n%s", err, said)
 	}
 	return nil, err
@@ -77,20 +76,21 @@ func lookPath(search, name string) (string, bool) {
 	return "", false
 }
 
-// bounded keeps the first bytes that are written, and calls stop for more.
+// bounded keeps the first bytes that are written, and calls stop for more. It is
+// no bytes.Buffer, which takes all that a reader has.
 type bounded struct {
-	bytes.Buffer
+	text []byte
 	max  int
 	more bool
 	stop func()
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	room := b.max - b.Len()
+	room := b.max - len(b.text)
+	b.text = append(b.text, p[:min(room, len(p))]...)
 	if len(p) <= room {
-		return b.Buffer.Write(p)
+		return len(p), nil
 	}
-	b.Buffer.Write(p[:room])
 	b.more = true
 	if b.stop != nil {
 		b.stop()
