@@ -95,6 +95,23 @@ func TestHostileCaches(t *testing.T) {
 	}
 }
 
+// libcni's record of another attachment, whatever its name, says nothing.
+func TestResultOfAnother(t *testing.T) {
+	for _, text := range []string{
+		resultOf("net", "another", "net1", devB), resultOf("net", sandbox, "net2", devB), resultOf("other", sandbox, "net1", devB),
+		strings.Replace(resultOf("net", sandbox, "net1", devB), cacheKind, "cniCacheV9", 1),
+	} {
+		n := newNode(t)
+		n.gives("c1: intel.com/vf=" + devA)
+		n.cni("ns/net", "net1", pciInfo(devA))
+		n.put(filepath.Join(multusDir, "results", "net-"+sandbox+"-net1"), text)
+		as, err := n.finder().Sandbox(t.Context(), query())
+		if a := one(t, as, err); a.Err != nil || a.DeviceID != devA || !hasNote(a, "not used") {
+			t.Errorf("%s: %+v", text, a)
+		}
+	}
+}
+
 // The same for the device plugin's file, which is the last word on a resource's
 // device: that device alone is an error.
 func TestHostilePluginFile(t *testing.T) {

@@ -97,6 +97,12 @@ func TestCancelledIsNotRemembered(t *testing.T) {
 	if a := one(t, as, err); !errors.Is(a.Err, context.Canceled) {
 		t.Errorf("the error is %v", a.Err)
 	}
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	as, err = f.Sandbox(ctx, query())
+	if a := one(t, as, err); !errors.Is(a.Err, context.DeadlineExceeded) {
+		t.Errorf("the error is %v", a.Err)
+	}
 	if err := f.silence.get(podresources.PodKey{Namespace: "ns", Name: "pod", UID: "uid"}, time.Now()); err != nil {
 		t.Errorf("remembered: %v", err)
 	}
@@ -132,6 +138,18 @@ func TestRealClient(t *testing.T) {
 	as, err = f.Sandbox(t.Context(), query("PCIDEVICE_INTEL_COM_VF="+devA))
 	if a := one(t, as, err); a.Err == nil || a.Owner != OwnerUnknown || !strings.Contains(a.Err.Error(), socket) {
 		t.Errorf("with a file for a socket: %+v", a)
+	}
+}
+
+// A socket that cannot be looked at is not one that is not there.
+func TestSocketBehindALoop(t *testing.T) {
+	n := newNode(t)
+	n.cni("ns/net", "net1", pciInfo(devA))
+	check(t, os.MkdirAll(n.path("/var/lib/kubelet"), 0o755))
+	check(t, os.Symlink("pod-resources", n.path("/var/lib/kubelet/pod-resources")))
+	as, err := n.finder().Sandbox(t.Context(), query("PCIDEVICE_INTEL_COM_VF="+devA))
+	if a := one(t, as, err); a.Err == nil || a.Owner != OwnerUnknown {
+		t.Errorf("the environment was believed: %+v", a)
 	}
 }
 

@@ -135,12 +135,11 @@ func TestInfoCompletesTheDevice(t *testing.T) {
 		t.Errorf("notes are %q", a.Notes)
 	}
 	// Of a device that is not the container's, nothing is taken.
-	q := query(info)
+	q := query("PCIDEVICE_INTEL_COM_VF="+devB, info)
 	q.Container = "c2"
 	as, err = f.Sandbox(t.Context(), q)
-	check(t, err)
-	if a := as[0]; a.Info != nil && a.Info.PCI.VhostNet != "" {
-		t.Errorf("device-info is %+v", a.Info.PCI)
+	if a := one(t, as, err); a.Owner != OwnedElsewhere || a.Info.PCI.VhostNet != "" || a.Announced != nil {
+		t.Errorf("another container's device: %+v, %+v", a, a.Info.PCI)
 	}
 }
 
