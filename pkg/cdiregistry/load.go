@@ -251,6 +251,9 @@ func (r *Registry) loadAll(d *openDir, names []string) []*entry {
 			}
 		}
 		l.release()
+		if len(l.buf) > 64<<10 {
+			l = &loader{} // what one huge file needed is not kept for all the others
+		}
 		r.loaders.Put(l)
 	}
 	var wg sync.WaitGroup

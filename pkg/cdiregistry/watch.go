@@ -74,12 +74,30 @@ func (w *watcher) queued() bool {
 
 // add watches the open directory.
 func (w *watcher) add(d *openDir) (int, error) {
+	if d.remote() {
+		return -1, unix.EOPNOTSUPP
+	}
 	if err := w.open(); err != nil {
 		return -1, err
 	}
 	// Through the descriptor, so that it is this inode and not what the path leads
 	// to a moment later.
 	return unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", d.fd), watchMask)
+}
+
+// remote tells that the directory is on a file system that others can change behind
+// the kernel's back, where nothing is announced.
+func (d *openDir) remote() bool {
+	var st unix.Statfs_t
+	if unix.Fstatfs(d.fd, &st) != nil {
+		return false
+	}
+	switch uint32(st.Type) {
+	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC,
+		unix.CEPH_SUPER_MAGIC, unix.AFS_FS_MAGIC, unix.AFS_SUPER_MAGIC, unix.CODA_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC:
+		return true
+	}
+	return false
 }
 
 func (w *watcher) remove(wd int) {
