@@ -62,9 +62,26 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	return nil, nil
 }
 
+// warmAfter is how long after a sandbox its device-info files are read, so that
+// they are settled, and still before the kubelet has the first container created.
+const warmAfter = 25 * time.Millisecond
+
 // RunPodSandbox comes after CNI ADD: what the pod's networks are is on the node.
+// It is read ahead, after the runtime has its answer.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	p.podLog(pod).Debug("pod sandbox is there")
+	time.AfterFunc(warmAfter, func() {
+		select {
+		case p.slots <- struct{}{}:
+			defer func() {
+				<-p.slots
+				if r := recover(); r != nil {
+					p.podLog(pod).WithField("panic", r).Error(string(debug.Stack()))
+				}
+			}()
+			p.core.Load().engine.Warm(request(pod, nil))
+		default: // the host's file systems hang
+		}
+	})
 	return nil
 }
 

@@ -32,7 +32,8 @@ type IndexOptions struct {
 // the number of files that other sandboxes left in the directory. (Multus leaks
 // them.)
 //
-// It keeps the names, not the content, in memory, and holds the directory open
+// It keeps the names in memory, and the content of files that were looked up (see
+// contents), and holds the directory open
 // with a non-blocking inotify descriptor, which each lookup drains before it
 // looks: the kernel queues an event before the system call that caused it
 // returns, so a lookup sees every file that was there when it began. The names
@@ -42,9 +43,10 @@ type IndexOptions struct {
 //
 // An Index runs no goroutine. It may be used by several at once.
 type Index struct {
-	host hostfs.Root
-	dir  string
-	opts IndexOptions
+	host    hostfs.Root
+	dir     string
+	opts    IndexOptions
+	content contents
 
 	mu     sync.Mutex
 	closed bool
@@ -103,7 +105,9 @@ func (ix *Index) Lookup(sandboxID string) ([]Entry, error) {
 		return nil, nil
 	}
 	defer unix.Close(dirfd)
-	return ix.opts.Parse.readEntries(dirfd, ix.dir, sandboxID, names), nil
+	return readEntries(ix.dir, sandboxID, names, func(name, file string) (*Info, error) {
+		return ix.content.read(ix.opts.Parse, dirfd, name, file)
+	}), nil
 }
 
 // Has reports whether the sandbox has any file, without opening one.
@@ -230,6 +234,7 @@ func (ix *Index) forget() {
 		ix.open.Close()
 	}
 	ix.open, ix.names, ix.byTail, ix.full = nil, nil, nil, false
+	ix.content.forgetAll()
 }
 
 func (ix *Index) add(name string) {
@@ -254,6 +259,7 @@ func (ix *Index) remove(name string) {
 	if _, have := ix.names[name]; !have {
 		return
 	}
+	ix.content.forget(name)
 	delete(ix.names, name)
 	for _, t := range tails(name) {
 		list := ix.byTail[t]

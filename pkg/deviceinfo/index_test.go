@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
@@ -363,5 +364,53 @@ func TestNoDescriptorIsLeaked(t *testing.T) {
 	}
 	if after := openDescriptors(t); after != before {
 		t.Errorf("%d descriptors before, %d after", before, after)
+	}
+}
+
+// What is kept of a file is never older than the file.
+func TestIndexSeesEveryChangeOfContent(t *testing.T) {
+	root, dir := testNode(t)
+	ix := testIndex(t, root, IndexOptions{})
+	file := filepath.Join(dir, "n-x_a")
+	address := func() string {
+		t.Helper()
+		es, err := ix.Lookup("x")
+		must(t, err)
+		if len(es) != 1 || es[0].Err != nil {
+			t.Fatalf("found %+v", es)
+		}
+		es[0].Info.PCI.PCIAddress += "!" // what is handed out is the caller's
+		return strings.TrimSuffix(es[0].Info.PCI.PCIAddress, "!")
+	}
+	write := func(n int) string {
+		t.Helper()
+		want := fmt.Sprintf("0000:03:00.%d", n%8)
+		must(t, os.WriteFile(file, []byte(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"`+want+`"}}`), 0o644))
+		return want
+	}
+	for n := range 300 { // at once, in place, of the same size
+		if want := write(n); address() != want {
+			t.Fatalf("after write %d the address is not %s", n, want)
+		}
+	}
+	want := write(1)
+	time.Sleep(2 * settled)
+	for range 3 {
+		if got := address(); got != want {
+			t.Fatalf("kept is %s, want %s", got, want)
+		}
+	}
+	if len(ix.content.byName) != 1 {
+		t.Errorf("%d files are kept, want one", len(ix.content.byName))
+	}
+	for n := range 300 {
+		if want := write(n); address() != want {
+			t.Fatalf("after write %d over what is kept the address is not %s", n, want)
+		}
+	}
+	must(t, os.Remove(file))
+	has(t, ix, "x")
+	if len(ix.content.byName) != 0 {
+		t.Error("the content of a file that is gone is kept")
 	}
 }

@@ -61,7 +61,9 @@ func (o ParseOptions) ReadSandbox(host hostfs.Root, cniDir, sandboxID string) ([
 			names = append(names, name)
 		}
 	})
-	entries := o.readEntries(int(f.Fd()), dir, sandboxID, names)
+	entries := readEntries(dir, sandboxID, names, func(name, file string) (*Info, error) {
+		return o.readInfo(int(f.Fd()), name, file)
+	})
 	if scanErr != nil {
 		entries = append(entries, Entry{File: dir, Err: scanErr})
 	}
@@ -75,8 +77,8 @@ func sandboxDir(cniDir, sandboxID string) (string, error) {
 	return cleanDir(cniDir, DefaultCNIDir)
 }
 
-// readEntries reads the files of one sandbox in the open directory.
-func (o ParseOptions) readEntries(dirfd int, dir, sandboxID string, names []string) []Entry {
+// readEntries reads the files of one sandbox.
+func readEntries(dir, sandboxID string, names []string, read func(name, file string) (*Info, error)) []Entry {
 	if len(names) == 0 {
 		return nil
 	}
@@ -91,7 +93,7 @@ func (o ParseOptions) readEntries(dirfd int, dir, sandboxID string, names []stri
 		if e.Network, e.IfName, ok = MatchCNIFileName(name, sandboxID); !ok {
 			continue
 		}
-		if e.Info, e.Err = o.readInfo(dirfd, name, e.File); e.Err != nil && errdefs.IsNotFound(e.Err) {
+		if e.Info, e.Err = read(name, e.File); e.Err != nil && errdefs.IsNotFound(e.Err) {
 			continue
 		}
 		entries = append(entries, e)

@@ -65,7 +65,7 @@ func (b *Builder) AddDevice(d Device) error {
 		b.have.Devices = without(b.have.Devices, func(h *Device) bool { return path.Clean(h.Path) == at })
 	}
 	for i := range b.have.Devices {
-		if h := &b.have.Devices[i]; cleanPath(h.Path) == cleanPath(d.Path) {
+		if h := &b.have.Devices[i]; SamePlace(h.Path, d.Path) {
 			if h.same(&d) {
 				return nil
 			}
@@ -75,7 +75,7 @@ func (b *Builder) AddDevice(d Device) error {
 	}
 	for i := range b.set.Devices {
 		have := &b.set.Devices[i]
-		if cleanPath(have.Path) != cleanPath(d.Path) {
+		if !SamePlace(have.Path, d.Path) {
 			continue
 		}
 		switch {
@@ -107,7 +107,7 @@ func (b *Builder) AddMount(m Mount) error {
 		b.have.Mounts = without(b.have.Mounts, func(h *Mount) bool { return path.Clean(h.Destination) == at })
 	}
 	for i := range b.have.Mounts {
-		if h := &b.have.Mounts[i]; cleanPath(h.Destination) == cleanPath(m.Destination) {
+		if h := &b.have.Mounts[i]; SamePlace(h.Destination, m.Destination) {
 			if h.Source == m.Source {
 				return nil
 			}
@@ -117,7 +117,7 @@ func (b *Builder) AddMount(m Mount) error {
 	}
 	for i := range b.set.Mounts {
 		have := &b.set.Mounts[i]
-		if cleanPath(have.Destination) != cleanPath(m.Destination) {
+		if !SamePlace(have.Destination, m.Destination) {
 			continue
 		}
 		switch {
@@ -287,14 +287,32 @@ func isClean(p string) bool {
 	return !strings.Contains(p, "//") && !strings.Contains(p, "/.") && (len(p) == 1 || p[len(p)-1] != '/')
 }
 
+// Clean is a container path in one spelling: what [SamePlace] compares.
+func Clean(p string) string { return cleanPath(p) }
+
 // SamePlace reports whether two container paths mean the same place under the
 // convention that /var/run is /run.
-func SamePlace(a, b string) bool { return cleanPath(a) == cleanPath(b) }
+func SamePlace(a, b string) bool {
+	if a == b {
+		return true
+	}
+	if a == "" || b == "" {
+		return cleanPath(a) == cleanPath(b)
+	}
+	// Most paths differ in their last byte already, which cleaning leaves alone
+	// where it is neither a slash nor a dot.
+	if x, y := a[len(a)-1], b[len(b)-1]; x != y && x != '/' && x != '.' && y != '/' && y != '.' {
+		return false
+	}
+	return cleanPath(a) == cleanPath(b)
+}
 
 // Within reports whether path p is dir or lies below it, under the convention
 // of [SamePlace].
-func Within(dir, p string) bool {
-	dir, p = cleanPath(dir), cleanPath(p)
+func Within(dir, p string) bool { return WithinClean(cleanPath(dir), cleanPath(p)) }
+
+// WithinClean is Within for paths that are [Clean].
+func WithinClean(dir, p string) bool {
 	return dir == p || dir == "/" || len(p) > len(dir) && p[:len(dir)] == dir && p[len(dir)] == '/'
 }
 

@@ -233,3 +233,17 @@ func TestWithin(t *testing.T) {
 		}
 	}
 }
+
+func TestSamePlace(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want bool
+	}{{"/a", "/a", true}, {"/a", "/a/", true}, {"/a/.", "/a", true}, {"/a/b/..", "/a", true}, {"/run/x", "/var/run/x", true}, {"a", "/a", true}, {"", "/", true}, {"/a", "/b", false}, {"/xa", "/ya", false}} {
+		if got := SamePlace(tc.a, tc.b); got != tc.want {
+			t.Errorf("SamePlace(%q, %q) = %v", tc.a, tc.b, got)
+		}
+		if got := SamePlace(tc.b, tc.a); got != tc.want {
+			t.Errorf("SamePlace(%q, %q) = %v", tc.b, tc.a, got)
+		}
+	}
+}

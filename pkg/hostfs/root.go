@@ -96,17 +96,23 @@ func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
 	return openat2(dirfd, hostPath, &how)
 }
 
-// OpenNoSymlinks is Open for a canonical path (see [Root.Resolve]): a symlink
-// anywhere on it is errdefs.ErrPermissionDenied.
-func (r Root) OpenNoSymlinks(hostPath string, flags int) (*os.File, error) {
-	fd, err := r.open(hostPath, flags, unix.RESOLVE_NO_SYMLINKS)
+// StatNoSymlinks describes what a canonical path (see [Root.Resolve]) leads to, on
+// a descriptor that was opened for it: a symlink anywhere on it is
+// errdefs.ErrPermissionDenied.
+func (r Root) StatNoSymlinks(hostPath string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := r.open(hostPath, unix.O_PATH, unix.RESOLVE_NO_SYMLINKS)
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+	}
 	if errors.Is(err, unix.ELOOP) {
 		err = fmt.Errorf("%w: %w", errSymlink, errdefs.ErrPermissionDenied)
 	}
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
+		return st, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
 	}
-	return os.NewFile(uintptr(fd), hostPath), nil
+	return st, nil
 }
 
 // errSymlink says why a path is refused.

@@ -76,6 +76,22 @@ func TestOpenBeneathFollowsNoSymlink(t *testing.T) {
 	}
 }
 
+func TestStatNoSymlinks(t *testing.T) {
+	r, dir := tree(t)
+	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
+	if st, err := r.StatNoSymlinks("/run/vsw/pod/s"); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		t.Errorf("got %+v, %v", st, err)
+	}
+	for _, p := range []string{"/varrun/vsw/pod/s", "/run/vsw/abs", "/run/vsw/up"} {
+		if _, err := r.StatNoSymlinks(p); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "symlink") {
+			t.Errorf("StatNoSymlinks(%q) = %v", p, err)
+		}
+	}
+	if _, err := r.StatNoSymlinks("/run/vsw/none"); !errdefs.IsNotFound(err) {
+		t.Errorf("a missing file gave %v", err)
+	}
+}
+
 func TestReadFileNeverBlocksAndIsBounded(t *testing.T) {
 	r, dir := tree(t)
 	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))

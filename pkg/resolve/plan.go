@@ -70,6 +70,15 @@ func (e *Engine) Nothing(sandboxID string, annotations map[string]string, env []
 	return !annotation.HasAny(annotations) && e.attachments.Nothing(sandboxID, annotations[attachment.NetworksAnnotation], env)
 }
 
+// Warm prepares for the containers of a sandbox that was just made. The request
+// is of the pod: no container's name, and nothing that one has.
+func (e *Engine) Warm(req *Request) {
+	q := query(req)
+	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}
+	q.Wanted = func(network string) bool { return annotation.HasAny(req.Annotations) || e.inCharge(subject, network) }
+	e.attachments.Warm(q)
+}
+
 func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	asks := annotation.HasAny(req.Annotations) || len(req.CDIDevices) > 0
 	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}

@@ -130,23 +130,19 @@ func (p *planner) containerSocket(s socket, v viewEntry, origin edits.Origin) (v
 	return v, nil
 }
 
-// checkSocket opens the socket below its root, following no symlink, and looks
-// at the type on the descriptor.
+// checkSocket looks at the socket below its root on a descriptor, following no
+// symlink.
 func checkSocket(host hostfs.Root, root, rel string) error {
-	f, err := host.OpenNoSymlinks(path.Join(root, rel), unix.O_PATH)
+	file := path.Join(root, rel)
+	st, err := host.StatNoSymlinks(file)
 	if err != nil {
 		if errdefs.IsNotFound(err) {
 			return fmt.Errorf("%w; the host side creates this socket, and has not yet: check the vswitch's port", err)
 		}
 		return err
 	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return fmt.Errorf("stat %q: %w", path.Join(root, rel), err)
-	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return fmt.Errorf("%q is a %s, want a socket: %w", path.Join(root, rel), hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%q is a %s, want a socket: %w", file, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	return nil
 }
@@ -154,21 +150,23 @@ func checkSocket(host hostfs.Root, root, rel string) error {
 // ownPathReason says why a mount at the socket's own directory would hide
 // something, or "".
 func (p *planner) ownPathReason(m edits.Mount) string {
-	if reserved := reservedDir(m.Destination); reserved != "" {
+	dst := edits.Clean(m.Destination)
+	if reserved := reservedDir(dst); reserved != "" {
 		return "a mount at " + m.Destination + " could hide what the image or the system has in " + reserved
 	}
-	if edits.Within(ContainerDir, m.Destination) || edits.Within(m.Destination, ContainerDir) {
+	if view := edits.Clean(ContainerDir); edits.WithinClean(view, dst) || edits.WithinClean(dst, view) {
 		return m.Destination + " overlaps " + ContainerDir
 	}
 	reason := ""
 	p.b.Mounts(func(have *edits.Mount) bool {
+		at := edits.Clean(have.Destination)
 		switch {
-		case edits.SamePlace(have.Destination, m.Destination) && have.Source == m.Source && have.Origin.Source == m.Origin.Source:
+		case at == dst && have.Source == m.Source && have.Origin.Source == m.Origin.Source:
 			// The directory of another socket of this pod, at its own path already.
 			return true
-		case edits.Within(m.Destination, have.Destination), have.Destination != "/" && edits.Within(have.Destination, m.Destination),
+		case edits.WithinClean(dst, at), at != "/" && edits.WithinClean(at, dst),
 			// A volume at /var has a /var/run of its own.
-			edits.SamePlace(have.Destination, "/var") && strings.HasPrefix(m.Destination, "/var/"):
+			at == "/var" && strings.HasPrefix(m.Destination, "/var/"):
 			reason = "the container has a mount at " + have.Destination
 			return false
 		}
@@ -177,18 +175,19 @@ func (p *planner) ownPathReason(m edits.Mount) string {
 	return reason
 }
 
-// reservedDir is the system directory in which dst may not be shadowed, or "".
+// reservedDir is the system directory in which dst, a clean path, may not be
+// shadowed, or "".
 func reservedDir(dst string) string {
 	for _, d := range [...]string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/boot", "/root"} {
-		if edits.Within(d, dst) {
+		if edits.WithinClean(d, dst) {
 			return d
 		}
 	}
-	if first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean(dst), "/"), "/"); strings.HasPrefix(first, "lib") {
+	if first, _, _ := strings.Cut(dst[1:], "/"); strings.HasPrefix(first, "lib") {
 		return "/" + first
 	}
 	for _, d := range [...]string{"/", "/run", "/var", "/var/lib", "/var/log", "/var/cache", "/tmp", "/var/tmp", "/home", "/opt", "/srv", "/mnt", "/media"} {
-		if edits.SamePlace(d, dst) {
+		if d == dst {
 			return d
 		}
 	}

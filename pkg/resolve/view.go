@@ -35,16 +35,6 @@ type viewEntry struct {
 	notes    []string
 }
 
-// viewDetails is what Jackfield adds to an element of devices.json.
-type viewDetails struct {
-	Resource string   `json:"resource,omitempty"`
-	DeviceID string   `json:"device-id,omitempty"`
-	Creator  string   `json:"socket-created-by,omitempty"` // host or application
-	OwnPath  string   `json:"own-path,omitempty"`          // the socket is here too
-	Note     string   `json:"note,omitempty"`
-	EAL      []string `json:"eal,omitempty"` // arguments for DPDK's EAL
-}
-
 // show adds a device to the container's view, once: a device that a network and
 // an annotation bring is the network's.
 func (p *planner) show(v viewEntry) {
@@ -95,10 +85,7 @@ func (p *planner) addView() error {
 	for i := range p.view {
 		v := &p.view[i]
 		eal := v.eal(vdevs)
-		var err error
-		if data, err = v.appendElement(data, eal); err != nil {
-			return fmt.Errorf("write %s: %w", viewFile, err)
-		}
+		data = v.appendElement(data, eal)
 		if v.att.IfName == "" {
 			continue
 		}
@@ -134,7 +121,7 @@ func (p *planner) env(name, value string, origin edits.Origin) error {
 // keys are those of the network-status annotation (Device Information
 // Specification, §6), so that what reads the one can read the other; the paths in
 // device-info are those in the container.
-func (v *viewEntry) appendElement(data []byte, eal []string) ([]byte, error) {
+func (v *viewEntry) appendElement(data []byte, eal []string) []byte {
 	info := v.att.Info.Clone()
 	switch info.Type {
 	case deviceinfo.TypeVhostUser:
@@ -146,10 +133,6 @@ func (v *viewEntry) appendElement(data []byte, eal []string) ([]byte, error) {
 			info.VDPA.Path = v.vdpaNode
 		}
 	}
-	details, err := json.Marshal(viewDetails{Resource: v.att.Resource, DeviceID: v.att.DeviceID, Creator: string(v.creator), OwnPath: v.ownPath, Note: v.note, EAL: eal})
-	if err != nil {
-		return nil, err
-	}
 	if len(data) > 1 {
 		data = append(data, ',')
 	}
@@ -158,14 +141,49 @@ func (v *viewEntry) appendElement(data []byte, eal []string) ([]byte, error) {
 		data = appendString(append(data, ", \"interface\": "...), v.att.IfName)
 	}
 	data = info.AppendJSON(append(data, ",\n   \"device-info\": "...))
-	data = append(append(data, ",\n   \"jackfield\": "...), details...)
-	return append(data, '}'), nil
+	data = append(data, ",\n   \"jackfield\": {"...)
+	first := true
+	key := func(name string) {
+		if !first {
+			data = append(data, ", "...)
+		}
+		first = false
+		data = append(append(append(data, '"'), name...), "\": "...)
+	}
+	for _, f := range [...]struct{ name, value string }{
+		{"resource", v.att.Resource}, {"device-id", v.att.DeviceID},
+		{"socket-created-by", string(v.creator)}, // host or application
+		{"own-path", v.ownPath},                  // the socket is here too
+		{"note", v.note},
+	} {
+		if f.value != "" {
+			key(f.name)
+			data = appendString(data, f.value)
+		}
+	}
+	if len(eal) > 0 { // arguments for DPDK's EAL
+		key("eal")
+		data = append(data, '[')
+		for i, arg := range eal {
+			if i > 0 {
+				data = append(data, ", "...)
+			}
+			data = appendString(data, arg)
+		}
+		data = append(data, ']')
+	}
+	return append(data, "}}"...)
 }
 
-// appendString appends a JSON string. A string always has one.
+// appendString appends a JSON string.
 func appendString(data []byte, s string) []byte {
-	quoted, _ := json.Marshal(s)
-	return append(data, quoted...)
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s) // of a string always works
+			return append(data, quoted...)
+		}
+	}
+	return append(append(append(data, '"'), s...), '"')
 }
 
 // eal is the attachment as arguments of DPDK's EAL (DPDK Getting Started Guide,

@@ -110,10 +110,10 @@ func (s *Store) Prepare(c Container) (err error) {
 		return err
 	}
 	sandbox := filepath.Join(s.sandboxes(), c.SandboxID)
-	if err := os.Mkdir(sandbox, privateDir); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := unix.Mkdir(sandbox, privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("record container %q: %w", c.ID, err)
 	}
-	if err := os.WriteFile(filepath.Join(sandbox, c.ID+containerSuffix), nil, 0o600); err != nil {
+	if err := create(filepath.Join(sandbox, c.ID+containerSuffix), nil, 0o600); err != nil {
 		return fmt.Errorf("record container %q: %w", c.ID, err)
 	}
 	defer func() {
@@ -178,15 +178,36 @@ func (s *Store) mkdir(dir string) (fresh bool, err error) {
 
 // write writes a file that is not there yet.
 func (s *Store) write(dir, name string, data []byte) error {
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, viewFile)
-	if err != nil {
+	file := filepath.Join(dir, name)
+	if err := create(file, data, viewFile); err != nil {
 		return err
 	}
-	_, err = f.Write(data)
 	if s.masked {
-		err = errors.Join(err, f.Chmod(viewFile))
+		return os.Chmod(file, viewFile)
 	}
-	return errors.Join(err, f.Close())
+	return nil
+}
+
+// create is os.WriteFile without the look at whether the file can be polled, and
+// without following a symlink.
+func create(file string, data []byte, mode uint32) error {
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	for len(data) > 0 && err == nil {
+		var n int
+		if n, err = unix.Write(fd, data); n > 0 {
+			data = data[n:]
+		}
+		if errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+	}
+	if err := errors.Join(err, unix.Close(fd)); err != nil {
+		return &os.PathError{Op: "write", Path: file, Err: err}
+	}
+	return nil
 }
 
 // replace writes a file so that a reader sees the old or the new content.

@@ -55,6 +55,31 @@ func BenchmarkNRICreateContainer(b *testing.B) {
 	})
 }
 
+// What 10,000 device-info files of sandboxes that are gone cost a container that
+// asks for nothing, and one with two attachments: the figure x/empty.
+func BenchmarkNRIStaleDeviceInfo(b *testing.B) {
+	empty, stale := newNRI(b), newNRI(b)
+	for i := range 10000 {
+		dir := filepath.Join(stale.dir, "cni")
+		check(b, os.MkdirAll(dir, 0o755))
+		check(b, os.WriteFile(filepath.Join(dir, fmt.Sprintf("ns-nad-%s_net%d", nritest.NewID(), i%4)), []byte(staleInfo), 0o644))
+	}
+	empty.jackfield(b)
+	stale.jackfield(b)
+	both := func(attach bool) (ours, peer func(testing.TB)) {
+		s, e := stale.container("dpdk-1", nil), empty.container("dpdk-1", nil)
+		if attach {
+			stale.attach(b, s.pod)
+			empty.attach(b, e.pod)
+		}
+		return s.create, e.create
+	}
+	b.Run("nothing-asked", func(b *testing.B) { ours, peer := both(false); compare(b, ours, peer, "empty") })
+	b.Run("2-sockets", func(b *testing.B) { ours, peer := both(true); compare(b, ours, peer, "empty") })
+}
+
+const staleInfo = `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`
+
 // compare runs the two in turn and reports ours, the peer's, and the ratio.
 func compare(b *testing.B, ours, peer func(testing.TB), name string) {
 	for range 50 {
