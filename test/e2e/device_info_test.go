@@ -66,6 +66,19 @@ func hardware(t *testing.T, h *e2e.H) *sysfstest.Tree {
 	return tree
 }
 
+// withKubelet makes the hardware, a kubelet, and the plugin.
+func withKubelet(t *testing.T, h *e2e.H) *kubelet.Server {
+	t.Helper()
+	hardware(t, h)
+	k, err := kubelet.StartUnder(hostRoot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Stop)
+	h.StartPlugin(node.PluginOptions{Config: deviceConfig, Args: []string{"--root", hostRoot}})
+	return k
+}
+
 func hostDevinfo(h *e2e.H, pod *e2e.Pod, nad, iface, content string) {
 	h.WriteFile(fmt.Sprintf("%s/run/k8s.cni.cncf.io/devinfo/cni/%s-%s-%s_%s", hostRoot, pod.Namespace(), nad, pod.ID, iface), content)
 }
@@ -161,13 +174,7 @@ head -c 1 /dev/vfio/11 | wc -c; head -c 4 /dev/vhost-vdpa-0 | xxd -p; echo $JACK
 // crosswise: each container gets its own and is told which network each is.
 func TestCrosswiseAllocation(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
-		hardware(t, h)
-		k, err := kubelet.StartUnder(hostRoot)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(k.Stop)
-		h.StartPlugin(node.PluginOptions{Config: deviceConfig, Args: []string{"--root", hostRoot}})
+		k := withKubelet(t, h)
 		pod := h.RunPod(node.PodOptions{Name: "cross", Namespace: "dpdk-1", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "red,green,blue"}})
 		k.SetPods(kubelet.Pod("dpdk-1", "cross",
 			kubelet.Container("one", kubelet.Device(resource, vf2)),
@@ -199,13 +206,7 @@ func TestCrosswiseAllocation(t *testing.T) {
 // is not believed.
 func TestAForgedEnvironment(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
-		hardware(t, h)
-		k, err := kubelet.StartUnder(hostRoot)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(k.Stop)
-		h.StartPlugin(node.PluginOptions{Config: deviceConfig, Args: []string{"--root", hostRoot}})
+		k := withKubelet(t, h)
 		pod := h.RunPod(node.PodOptions{Name: "forger", Namespace: "dpdk-1"})
 		k.SetPods(kubelet.Pod("dpdk-1", "forger", kubelet.Container("main")), kubelet.Pod("dpdk-2", "victim", kubelet.Container("main", kubelet.Device(resource, vf1))))
 		hostDevinfo(h, pod, "red", "net1", pci(vf1))
@@ -229,13 +230,7 @@ func TestAForgedEnvironment(t *testing.T) {
 // (sriov-network-device-plugin#731).
 func TestSeveralPools(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
-		hardware(t, h)
-		k, err := kubelet.StartUnder(hostRoot)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(k.Stop)
-		h.StartPlugin(node.PluginOptions{Config: deviceConfig, Args: []string{"--root", hostRoot}})
+		k := withKubelet(t, h)
 		k.SetPods(kubelet.Pod("dpdk-1", "pools", kubelet.Container("main", kubelet.Device("acme.com/pool_a", vf1), kubelet.Device("acme.com/pool_b", vf2))))
 		for pool, id := range map[string]string{"pool_a": vf1, "pool_b": vf2} {
 			h.WriteFile(filepath.Join(hostRoot, "run/k8s.cni.cncf.io/devinfo/dp", "acme.com-"+pool+"-"+id+"-device.json"), pci(id))
@@ -257,13 +252,7 @@ func TestSeveralPools(t *testing.T) {
 // ends by the documented rule.
 func TestAKubeletInTrouble(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
-		hardware(t, h)
-		k, err := kubelet.StartUnder(hostRoot)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(k.Stop)
-		h.StartPlugin(node.PluginOptions{Config: deviceConfig, Args: []string{"--root", hostRoot}})
+		k := withKubelet(t, h)
 		create := func(name string) (time.Duration, error) {
 			pod := h.RunPod(node.PodOptions{Name: name, Namespace: "dpdk-1"})
 			hostDevinfo(h, pod, "red", "net1", pci(vf1))
