@@ -29,6 +29,7 @@
 //	kubelet.go      Pod Resources
 //	owner.go        whose a device is
 //	unclaimed.go    devices without a network
+//	ahead.go        what is done before a container is created
 //
 // docs/attachments.md has the order in which they are believed.
 package attachment

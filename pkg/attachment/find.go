@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/podresources"
 )
 
 // Sandbox gives the attachments of a sandbox, sorted by interface: those that
@@ -42,45 +41,6 @@ func (f *Finder) Find(ctx context.Context, q Query) (attached, allocated []Attac
 		return nil, nil, err
 	}
 	return s.attached, s.unclaimed(), nil
-}
-
-// Nothing reports that Find would find nothing, without opening a file; false
-// when that cannot be told so cheaply. It allocates next to nothing: this is what
-// a container costs that has no part in any of it.
-func (f *Finder) Nothing(sandboxID, networks string, env []string) bool {
-	if f.index == nil || networks != "" {
-		return false
-	}
-	for _, kv := range env {
-		if strings.HasPrefix(kv, envPrefix) {
-			return false
-		}
-	}
-	if sandboxID == "" {
-		return true
-	}
-	has, err := f.index.Has(sandboxID)
-	return !has && err == nil
-}
-
-// Warm does beforehand what Find will need of a sandbox that was just made: it
-// reads the device-info files, and asks the kubelet, without waiting for the
-// answer, where a wanted network brings a PCI or vDPA device. What fails will fail
-// again in Find, and be told there.
-func (f *Finder) Warm(q Query) {
-	entries, err := f.entries(q.SandboxID)
-	if err != nil || f.client == nil {
-		return
-	}
-	for _, e := range entries {
-		if e.Info == nil || e.Info.Type != deviceinfo.TypePCI && e.Info.Type != deviceinfo.TypeVDPA {
-			continue
-		}
-		if q.Wanted == nil || q.Wanted(e.Network) {
-			f.client.Prefetch(podresources.PodKey{Namespace: q.Namespace, Name: q.Pod, UID: q.PodUID})
-			return
-		}
-	}
 }
 
 // search is one question under way: everything is read once at most.

@@ -76,7 +76,7 @@ func TestHostileCaches(t *testing.T) {
 				f := n.finder()
 				began := time.Now()
 				as, err := f.Sandbox(t.Context(), query())
-				if d := time.Since(began); d > 300*time.Millisecond {
+				if d := time.Since(began); d > time.Second {
 					t.Errorf("took %v", d)
 				}
 				check(t, err)
@@ -126,7 +126,7 @@ func TestHostilePluginFile(t *testing.T) {
 			f := n.finder()
 			began := time.Now()
 			as, err := f.Resource(t.Context(), query(), vf, "")
-			if d := time.Since(began); d > 300*time.Millisecond {
+			if d := time.Since(began); d > time.Second {
 				t.Errorf("took %v", d)
 			}
 			check(t, err)

@@ -99,10 +99,7 @@ func (f *Finder) ask(ctx context.Context, q *Query) word {
 		}
 		return w
 	}
-	key := podresources.PodKey{Namespace: q.Namespace, Name: q.Pod, UID: q.PodUID}
-	if key.UID == "" {
-		key.UID = q.SandboxID
-	}
+	key := q.key()
 	wait := f.opts.Budget
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/share)
@@ -129,6 +126,12 @@ func (f *Finder) ask(ctx context.Context, q *Query) word {
 		w.err = err
 	}
 	return w
+}
+
+// key is how the kubelet's answer is remembered: for this pod and no other of its
+// name.
+func (q *Query) key() podresources.PodKey {
+	return podresources.PodKey{Namespace: q.Namespace, Name: q.Pod, UID: cmp.Or(q.PodUID, q.SandboxID)}
 }
 
 // noKubelet says why there is no kubelet that could be asked, or "". A socket

@@ -154,7 +154,7 @@ func readDelegate(r *jsonReader) (d delegate, err error) {
 		}
 	}
 	if err := checkNetwork(d.name); err != nil && d.name != "" {
-		return d, fmt.Errorf("Name: %w", err)
+		return d, fmt.Errorf("key Name: %w", err)
 	}
 	if err := checkIfName(d.ifName); err != nil && d.ifName != "" {
 		return d, fmt.Errorf("ifnameRequest: %w", err)
