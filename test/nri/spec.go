@@ -46,6 +46,7 @@ func BaseSpec(ctr *api.Container) *rspec.Spec {
 	}
 	if h := ctr.GetHooks(); h != nil {
 		spec.Hooks = &rspec.Hooks{
+			//lint:ignore SA1019 NRI has the stage, and runtimes run it.
 			Prestart: ociHooks(h.GetPrestart()), CreateRuntime: ociHooks(h.GetCreateRuntime()),
 			CreateContainer: ociHooks(h.GetCreateContainer()), StartContainer: ociHooks(h.GetStartContainer()),
 			Poststart: ociHooks(h.GetPoststart()), Poststop: ociHooks(h.GetPoststop()),

@@ -81,7 +81,8 @@ const stages = 6
 // stageField is the list of one stage.
 func stageField(h *rspec.Hooks, stage int) *[]rspec.Hook {
 	return [stages]*[]rspec.Hook{
-		&h.Prestart, //nolint:staticcheck // CDI names the stage, and runtimes run it.
+		//lint:ignore SA1019 CDI names the stage, and runtimes run it.
+		&h.Prestart,
 		&h.CreateRuntime, &h.CreateContainer, &h.StartContainer, &h.Poststart, &h.Poststop,
 	}[stage]
 }
