@@ -314,8 +314,8 @@ func TestKubeletComesBack(t *testing.T) {
 	}
 }
 
-// sriov-network-device-plugin#731: a container that was allocated from several
-// pools gets the nodes of one of them from the plugin, and all others here.
+// With CDI, sriov-network-device-plugin gives a container that was allocated from
+// several pools the nodes of one of them; it gets the others here.
 func TestSeveralPools(t *testing.T) {
 	n, k := vfNode(t, policyYAML)
 	give := func(c *api.Container) {
