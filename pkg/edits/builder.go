@@ -197,8 +197,8 @@ func (b *Builder) AddEnv(e Env) error {
 // with one name the last counts.
 func (b *Builder) hasEnv(name, value string) bool {
 	for _, kv := range slices.Backward(b.have.Env) {
-		if n, v, _ := strings.Cut(kv, "="); n == name {
-			return v == value
+		if n, v, ok := strings.Cut(kv, "="); n == name {
+			return ok && v == value
 		}
 	}
 	return false

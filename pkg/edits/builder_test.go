@@ -165,13 +165,13 @@ func TestCDIMountsAtRunAndVarRunAreTwo(t *testing.T) {
 }
 
 func TestTheLastOfTwoVariablesCounts(t *testing.T) {
-	b := NewBuilder(Existing{Env: []string{"A=1", "A=2"}})
+	b := NewBuilder(Existing{Env: []string{"A=1", "A=2", "NOTHING"}})
 	must(t, b.AddEnv(Env{Name: "A", Value: "2", Origin: cdi("one")}))
 	if b.Changes() != 0 {
 		t.Error("a variable that is there was added")
 	}
-	must(t, b.AddEnv(Env{Name: "A", Value: "1", Origin: cdi("one")}))
-	if s := b.Set(); len(s.Env) != 1 {
+	must(t, b.AddEnv(Env{Name: "A", Value: "1", Origin: cdi("one")}), b.AddEnv(Env{Name: "NOTHING", Value: "", Origin: cdi("one")}))
+	if s := b.Set(); len(s.Env) != 2 {
 		t.Errorf("env is %+v", s.Env)
 	}
 }
