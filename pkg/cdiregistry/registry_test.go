@@ -170,7 +170,7 @@ func TestLookup(t *testing.T) {
 			e.Error(diff)
 		}
 		if e.dirs[0] == "/etc/cdi" || s.Dirs()[0].Watched {
-			if e.r.Snapshot() != e.r.Snapshot() {
+			if first, second := e.r.Snapshot(), e.r.Snapshot(); first != second {
 				e.Error("nothing changed, and the snapshot is another")
 			}
 		}
