@@ -221,6 +221,11 @@ func (p *planner) grantDevice(a *attachment.Attachment, hostPath string, item *I
 // this very container.
 func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, item *Item) error {
 	if reason := notAllocated(a); reason != "" {
+		// An annotation of the whole pod speaks of containers that have no part in
+		// the device; one of this container's own does not.
+		if strings.HasSuffix(item.From, "/container."+p.req.Container) {
+			return fmt.Errorf("annotation %s: %s; request it under the container's resources.limits: %w", item.From, reason, errdefs.ErrFailedPrecondition)
+		}
 		item.Outcome, item.Reason = LeftAlone, reason
 		return nil
 	}

@@ -371,3 +371,15 @@ func TestSpellingsOfARoot(t *testing.T) {
 		}
 	}
 }
+
+func TestADeviceOfNobodyIsRefusedToTheContainerThatAsks(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.info("one", "net1", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`)
+	r := ask("")
+	r.Annotations = map[string]string{"networks.jackfield.dev": "net1"}
+	if p := h.resolve(r); p.Items[0].Outcome != LeftAlone {
+		t.Errorf("asked for by the pod it is %s", p.Items[0].Outcome)
+	}
+	r.Annotations = map[string]string{"networks.jackfield.dev/container.c": "net1"}
+	h.refuse(r, errdefs.IsFailedPrecondition, "net1", "networks.jackfield.dev/container.c", "resources.limits")
+}
