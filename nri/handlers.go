@@ -70,17 +70,14 @@ const warmAfter = 25 * time.Millisecond
 // It is read ahead, after the runtime has its answer.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	time.AfterFunc(warmAfter, func() {
-		select {
-		case p.slots <- struct{}{}:
+		p.workers.do(func() {
 			defer func() {
-				<-p.slots
 				if r := recover(); r != nil {
 					p.podLog(pod).WithField("panic", r).Error(string(debug.Stack()))
 				}
 			}()
 			p.core.Load().engine.Warm(request(pod, nil))
-		default: // the host's file systems hang
-		}
+		})
 	})
 	return nil
 }
@@ -98,17 +95,10 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		adjust *api.ContainerAdjustment
 		err    error
 	}
-	// A file system that hangs holds the goroutine, never the runtime.
-	select {
-	case p.slots <- struct{}{}:
-	default:
-		p.counters.TimedOut.Add()
-		return nil, nil, fmt.Errorf("jackfield: %d earlier requests still hang on this host's file systems: %w", cap(p.slots), errdefs.ErrUnavailable)
-	}
+	// A file system that hangs holds the worker, never the runtime.
 	done := make(chan result, 1)
-	go func() {
+	accepted := p.workers.do(func() {
 		defer func() {
-			<-p.slots
 			if r := recover(); r != nil {
 				p.podLog(pod).WithField("panic", r).Error(string(debug.Stack()))
 				done <- result{err: fmt.Errorf("jackfield: internal error, see the plugin's log: %v: %w", r, errdefs.ErrInternal)}
@@ -116,7 +106,11 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		}()
 		adjust, err := p.createContainer(ctx, pod, c)
 		done <- result{adjust, err}
-	}()
+	})
+	if !accepted {
+		p.counters.TimedOut.Add()
+		return nil, nil, fmt.Errorf("jackfield: %d earlier requests still hang on this host's file systems: %w", maxHanging, errdefs.ErrUnavailable)
+	}
 	select {
 	case r := <-done:
 		return r.adjust, nil, r.err

@@ -25,9 +25,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
-// maxHanging bounds the requests that a hanging file system can hold.
-const maxHanging = 64
-
 // Options are what a Plugin needs to know. The zero value is a plugin on this
 // host with the default configuration.
 type Options struct {
@@ -52,7 +49,7 @@ type Plugin struct {
 	can      atomic.Pointer[capabilities]
 	timeout  atomic.Int64 // the runtime's for a request, in nanoseconds
 	counters telemetry.Counters
-	slots    chan struct{}
+	workers  *workers
 
 	mu    sync.Mutex
 	stub  stub.Stub
@@ -82,7 +79,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if err := errors.Join(api.CheckPluginIndex(opts.Index), api.CheckPluginName(opts.Name)); err != nil {
 		return nil, fmt.Errorf("make plugin %q: %w: %w", opts.Index+"-"+opts.Name, err, errdefs.ErrInvalidArgument)
 	}
-	p := &Plugin{opts: opts, log: logrus.NewEntry(log), slots: make(chan struct{}, maxHanging)}
+	p := &Plugin{opts: opts, log: logrus.NewEntry(log), workers: newWorkers()}
 	p.can.Store(&capabilities{})
 	p.timeout.Store(int64(stub.DefaultRequestTimeout))
 	if err := p.use(opts.Config); err != nil {
@@ -93,6 +90,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 
 // Close frees what the plugin holds. No handler may be running.
 func (p *Plugin) Close() error {
+	p.workers.close()
 	return p.core.Load().engine.Close()
 }
 

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"runtime"
+	"testing"
+	"time"
+)
+
+func TestWorkers(t *testing.T) {
+	before := runtime.NumGoroutine()
+	w := newWorkers()
+	hang := make(chan struct{})
+	for i := range maxHanging {
+		if !w.do(func() { <-hang }) {
+			t.Fatalf("request %d was not taken", i)
+		}
+	}
+	if w.do(func() {}) {
+		t.Error("more were taken than may hang")
+	}
+	close(hang)
+	// They come back one by one, and are used again.
+	done := make(chan struct{})
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		if w.do(func() { close(done) }) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("a worker that was released is not used again")
+		}
+	}
+	<-done
+	if w.n != maxHanging {
+		t.Errorf("%d goroutines, want %d", w.n, maxHanging)
+	}
+	w.close()
+	w.close()
+	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines are left, %d were there before", runtime.NumGoroutine(), before)
+		}
+	}
+	if w.do(func() {}) {
+		t.Error("a request was taken after close")
+	}
+}
