@@ -2,6 +2,8 @@
 
 package parts
 
+import "strings"
+
 // Package names a binary package of a Debian suite.
 type Package struct {
 	// Suite is the codename to take it from, such as "bookworm".
@@ -32,4 +34,34 @@ func Busybox() Package { return Package{Suite: "bookworm", Name: "busybox-static
 // CNIPlugins are bridge, ptp, host-local, loopback and the rest.
 func CNIPlugins() Package {
 	return Package{Suite: "bookworm", Name: "containernetworking-plugins"}
+}
+
+// DPDK is DPDK 22.11 with dpdk-testpmd, the drivers for vhost-user (net_vhost,
+// net_virtio), memif and PCI, and every library that these are linked against, the
+// C library among them: enough to run testpmd where nothing else is, in a
+// container without a distribution. testpmd comes first.
+//
+// The set is closed and minimal, which test/e2e/dpdk holds; it is the same for
+// amd64 and arm64. Installing dpdk-dev would bring several times as much.
+func DPDK() []Package {
+	var pkgs []Package
+	add := func(prefix, version, names string) {
+		for _, name := range strings.Fields(names) {
+			pkgs = append(pkgs, Package{Suite: "bookworm", Name: prefix + name, Version: version})
+		}
+	}
+	add("", "22.11.", "dpdk-dev")
+	add("librte-", "22.11.", "net-vhost23 net-virtio23 net-memif23 mempool-ring23 bus-vdev23 bus-pci23")
+	// What testpmd and these are linked against: libraries, and drivers that
+	// testpmd has commands for.
+	add("librte-", "22.11.", `bitratestats23 bpf23 cmdline23 cryptodev23 dmadev23 eal23 ethdev23 eventdev23 gro23 gso23
+		hash23 ip-frag23 kvargs23 latencystats23 mbuf23 mempool23 meter23 metrics23 net23 pcapng23 pci23 pdump23
+		rcu23 reorder23 ring23 sched23 security23 telemetry23 timer23 vhost23`)
+	add("librte-", "22.11.", `bus-auxiliary23 bus-dpaa23 common-dpaax23 common-iavf23 common-mlx5-23 crypto-scheduler23
+		mempool-dpaa23 net-bnxt23 net-bond23 net-dpaa23 net-i40e23 net-ice23 net-ixgbe23 net-mlx5-23`)
+	add("", "", `libc6 libnuma1 libfdt1 libbsd0 libmd0 libjansson4 libelf1 zlib1g libibverbs1 ibverbs-providers
+		libnl-3-200 libnl-route-3-200`)
+	// libpcap brings D-Bus, and that systemd's library.
+	add("", "", "libpcap0.8 libdbus-1-3 libsystemd0 libcap2 libgcrypt20 libgpg-error0 liblz4-1 liblzma5 libzstd1")
+	return pkgs
 }
