@@ -50,6 +50,7 @@ type Plugin struct {
 	timeout  atomic.Int64 // the runtime's for a request, in nanoseconds
 	counters telemetry.Counters
 	workers  *workers
+	later    *later
 
 	mu    sync.Mutex
 	stub  stub.Stub
@@ -85,12 +86,14 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if err := p.use(opts.Config); err != nil {
 		return nil, err
 	}
+	p.later = newLater()
 	return p, nil
 }
 
 // Close frees what the plugin holds. No handler may be running.
 func (p *Plugin) Close() error {
 	p.workers.close()
+	p.later.close()
 	return p.core.Load().engine.Close()
 }
 

@@ -39,6 +39,9 @@ func request(pod *api.PodSandbox, c *api.Container) *resolve.Request {
 		r.Have.Devices = append(r.Have.Devices, edits.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: fileMode(d)})
 	}
 	h := c.GetHooks()
+	if h == nil {
+		return r
+	}
 	for stage, hooks := range map[edits.Stage][]*api.Hook{
 		edits.Prestart: h.GetPrestart(), edits.CreateRuntime: h.GetCreateRuntime(), edits.CreateContainer: h.GetCreateContainer(),
 		edits.StartContainer: h.GetStartContainer(), edits.Poststart: h.GetPoststart(), edits.Poststop: h.GetPoststop(),
@@ -66,31 +69,46 @@ func (p *Plugin) containerLog(pod *api.PodSandbox, c *api.Container) *logrus.Ent
 	return p.podLog(pod).WithFields(logrus.Fields{"container": c.GetName(), "containerID": c.GetId()})
 }
 
-// report counts what became of each request, and logs it: one line for all that
-// was delivered, and a line for each that was not.
+// report counts what became of each request, and has it logged after the runtime
+// has its answer.
 func (p *Plugin) report(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
-	log := p.containerLog(pod, c)
-	var injected []string
 	for _, it := range plan.Items {
 		if it.Audit != "" {
 			p.counters.Audited.Add()
-			log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).Warn("mode enforce would refuse this")
 		}
 		switch it.Outcome {
 		case resolve.Injected:
 			p.counters.Injected.Add()
+		case resolve.Present:
+			p.counters.Present.Add()
+		case resolve.LeftAlone:
+			p.counters.LeftAlone.Add()
+		case resolve.Skipped:
+			p.counters.Skipped.Add()
+		}
+	}
+	p.later.do(func() { logPlan(p.containerLog(pod, c), plan.Items) })
+}
+
+// logPlan logs one line for all that was delivered, and a line for each request
+// that was not.
+func logPlan(log *logrus.Entry, items []resolve.Item) {
+	var injected []string
+	for _, it := range items {
+		if it.Audit != "" {
+			log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).Warn("mode enforce would refuse this")
+		}
+		switch it.Outcome {
+		case resolve.Injected:
 			injected = append(injected, it.Request+" from "+it.File+" by "+ruleName(it.Rule))
 			for _, n := range it.Notes {
 				log.WithField("request", it.Request).Info(n)
 			}
 		case resolve.Present:
-			p.counters.Present.Add()
 			log.WithField("request", it.Request).Debug("the container has it already")
 		case resolve.LeftAlone:
-			p.counters.LeftAlone.Add()
 			log.WithFields(logrus.Fields{"request": it.Request, "file": it.File, "reason": it.Reason}).Info("left alone")
 		case resolve.Skipped:
-			p.counters.Skipped.Add()
 			log.WithFields(logrus.Fields{"request": it.Request, "reason": it.Reason}).Warn("optional request skipped")
 		}
 	}

@@ -46,3 +46,15 @@ func TestWorkers(t *testing.T) {
 		t.Error("a request was taken after close")
 	}
 }
+
+func TestLaterRunsEverythingInOrder(t *testing.T) {
+	l := newLater()
+	var got []int
+	for i := range 200 {
+		l.do(func() { got = append(got, i) })
+	}
+	l.close()
+	if len(got) != 200 || got[0] != 0 || got[199] != 199 {
+		t.Errorf("ran %d: %v", len(got), got)
+	}
+}
