@@ -60,6 +60,9 @@ const (
 func (d *document) reset(text string, isYAML bool) {
 	clear(d.other)
 	d.nodes, d.other = d.nodes[:0], d.other[:0]
+	if d.nodes == nil && text != "" {
+		d.nodes = make([]node, 0, len(text)/12+16) // more than specs need
+	}
 	d.text, d.yaml, d.nul = text, isYAML, false
 }
 
