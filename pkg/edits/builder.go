@@ -61,8 +61,7 @@ func (b *Builder) Clone() *Builder {
 // device replaces an earlier one, as CDI prescribes.
 func (b *Builder) AddDevice(d Device) error {
 	if b.replaces(d.Origin) {
-		at := path.Clean(d.Path)
-		b.have.Devices = without(b.have.Devices, func(h *Device) bool { return path.Clean(h.Path) == at })
+		b.have.Devices = without(b.have.Devices, func(h *Device) bool { return sameSpelling(h.Path, d.Path) })
 	}
 	for i := range b.have.Devices {
 		if h := &b.have.Devices[i]; SamePlace(h.Path, d.Path) {
@@ -103,8 +102,7 @@ func (b *Builder) AddDevice(d Device) error {
 // the key. The same source at the same destination is the same mount.
 func (b *Builder) AddMount(m Mount) error {
 	if b.replaces(m.Origin) {
-		at := path.Clean(m.Destination)
-		b.have.Mounts = without(b.have.Mounts, func(h *Mount) bool { return path.Clean(h.Destination) == at })
+		b.have.Mounts = without(b.have.Mounts, func(h *Mount) bool { return sameSpelling(h.Destination, m.Destination) })
 	}
 	for i := range b.have.Mounts {
 		if h := &b.have.Mounts[i]; SamePlace(h.Destination, m.Destination) {
@@ -122,7 +120,7 @@ func (b *Builder) AddMount(m Mount) error {
 		}
 		switch {
 		case m.Origin.Source == CDI && have.Origin.Source == CDI:
-			if path.Clean(have.Destination) != path.Clean(m.Destination) {
+			if !sameSpelling(have.Destination, m.Destination) {
 				// /run and /var/run: one place in most images, and not in all.
 				continue
 			}
@@ -196,9 +194,13 @@ func (b *Builder) AddEnv(e Env) error {
 // hasEnv reports whether the container has the variable with this value. Of two
 // with one name the last counts.
 func (b *Builder) hasEnv(name, value string) bool {
-	for _, kv := range slices.Backward(b.have.Env) {
-		if n, v, ok := strings.Cut(kv, "="); n == name {
-			return ok && v == value
+	for i := len(b.have.Env) - 1; i >= 0; i-- {
+		kv := b.have.Env[i]
+		switch n := len(name); {
+		case len(kv) > n && kv[n] == '=' && kv[:n] == name:
+			return kv[n+1:] == value
+		case kv == name:
+			return false
 		}
 	}
 	return false
@@ -290,21 +292,26 @@ func isClean(p string) bool {
 // Clean is a container path in one spelling: what [SamePlace] compares.
 func Clean(p string) string { return cleanPath(p) }
 
+// sameSpelling reports whether two paths are the same but for slashes and dots.
+func sameSpelling(a, b string) bool {
+	return a == b || !differ(a, b) && path.Clean(a) == path.Clean(b)
+}
+
+// differ reports that two paths are not of one place, without cleaning them; false
+// is no answer. Most paths differ in their last byte already, which cleaning leaves
+// alone where it is neither a slash nor a dot.
+func differ(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	x, y := a[len(a)-1], b[len(b)-1]
+	return x != y && x != '/' && x != '.' && y != '/' && y != '.'
+}
+
 // SamePlace reports whether two container paths mean the same place under the
 // convention that /var/run is /run.
 func SamePlace(a, b string) bool {
-	if a == b {
-		return true
-	}
-	if a == "" || b == "" {
-		return cleanPath(a) == cleanPath(b)
-	}
-	// Most paths differ in their last byte already, which cleaning leaves alone
-	// where it is neither a slash nor a dot.
-	if x, y := a[len(a)-1], b[len(b)-1]; x != y && x != '/' && x != '.' && y != '/' && y != '.' {
-		return false
-	}
-	return cleanPath(a) == cleanPath(b)
+	return a == b || !differ(a, b) && cleanPath(a) == cleanPath(b)
 }
 
 // Within reports whether path p is dir or lies below it, under the convention

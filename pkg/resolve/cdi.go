@@ -5,7 +5,6 @@ package resolve
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +17,8 @@ import (
 )
 
 // cdiEdits adds the edits of one containerEdits map. field is its place in the
-// file, such as "devices[2].containerEdits".
+// file, such as "devices[2].containerEdits". The map is the caller's own, as the
+// registry hands it out, and becomes a part of the set.
 //
 // Device nodes get what the specification leaves out from the node on the host:
 // type, numbers and mode (CDI specification, "deviceNodes").
@@ -54,19 +54,19 @@ func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin ed
 		}
 	}
 	for i, m := range ce.Mounts {
-		mount := edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: slices.Clone(m.Options), Origin: at("mounts", i)}
+		mount := edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: at("mounts", i)}
 		if err := b.AddMount(mount); err != nil {
 			return err
 		}
 	}
 	for i, h := range ce.Hooks {
-		b.AddHook(edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env), Timeout: h.Timeout, Origin: at("hooks", i)})
+		b.AddHook(edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: at("hooks", i)})
 	}
 	if r := ce.IntelRdt; r != nil {
 		o := origin
 		o.Field = field + ".intelRdt"
 		b.SetRDT(edits.RDT{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
-			Schemata: slices.Clone(r.Schemata), EnableMonitoring: r.EnableMonitoring, Origin: o})
+			Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring, Origin: o})
 	}
 	for i, gid := range ce.AdditionalGIDs {
 		b.AddGID(edits.GID{ID: gid, Origin: at("additionalGids", i)})

@@ -16,8 +16,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
-// list is a list of a spec after the edits: its items, and where each stood in the
-// list before, or added. A list that no edit reaches is not set.
+// list is a list of a spec after the edits: its items, and, where somebody wants
+// to know, where each stood in the list before, or added. A list that no edit
+// reaches is not set.
 type list[T any] struct {
 	items []T
 	from  []int
@@ -28,27 +29,51 @@ type list[T any] struct {
 const added = -1
 
 // listOf is a copy of have with room for n items more.
-func listOf[T any](have []T, n int) list[T] {
-	l := list[T]{items: make([]T, len(have), len(have)+n), from: make([]int, len(have), len(have)+n), set: true}
+func listOf[T any](have []T, n int, track bool) list[T] {
+	l := list[T]{items: make([]T, len(have), len(have)+n), set: true}
 	copy(l.items, have)
-	for i := range l.from {
-		l.from[i] = i
+	if track {
+		l.from = make([]int, len(have), len(have)+n)
+		for i := range l.from {
+			l.from[i] = i
+		}
 	}
 	return l
 }
 
 func (l *list[T]) add(item T) {
 	l.items = append(l.items, item)
-	l.from = append(l.from, added)
+	if l.from != nil {
+		l.from = append(l.from, added)
+	}
 }
 
 func (l *list[T]) remove(i int) {
 	l.items = slices.Delete(l.items, i, i+1)
-	l.from = slices.Delete(l.from, i, i+1)
+	if l.from != nil {
+		l.from = slices.Delete(l.from, i, i+1)
+	}
+}
+
+// replace puts another item in the place of one.
+func (l *list[T]) replace(i int, item T) {
+	l.items[i] = item
+	if l.from != nil {
+		l.from[i] = added
+	}
+}
+
+func (l *list[T]) swap(i, j int) {
+	l.items[i], l.items[j] = l.items[j], l.items[i]
+	if l.from != nil {
+		l.from[i], l.from[j] = l.from[j], l.from[i]
+	}
 }
 
 // changes are the parts of a spec that edits reach, as they will be.
 type changes struct {
+	track bool // where items stood before is wanted
+
 	env        list[string]
 	gids       list[uint32]
 	mounts     list[rspec.Mount]
@@ -86,7 +111,7 @@ func (c *changes) planEnv(have []string, set []edits.Env) {
 	if len(set) == 0 {
 		return
 	}
-	l := listOf(have, len(set))
+	l := listOf(have, len(set), c.track)
 	for i := range set {
 		kv := set[i].Name + "=" + set[i].Value
 		at := lastOf(l.items, set[i].Name)
@@ -94,7 +119,7 @@ func (c *changes) planEnv(have []string, set []edits.Env) {
 		case at < 0:
 			l.add(kv)
 		case l.items[at] != kv:
-			l.items[at], l.from[at] = kv, added
+			l.replace(at, kv)
 		}
 	}
 	c.env = l
@@ -102,8 +127,9 @@ func (c *changes) planEnv(have []string, set []edits.Env) {
 
 // lastOf is where the last variable of a name stands, or -1.
 func lastOf(env []string, name string) int {
-	for i, kv := range slices.Backward(env) {
-		if strings.HasPrefix(kv, name) && (len(kv) == len(name) || kv[len(name)] == '=') {
+	for i := len(env) - 1; i >= 0; i-- {
+		kv, n := env[i], len(name)
+		if len(kv) > n && kv[n] == '=' && kv[:n] == name || kv == name {
 			return i
 		}
 	}
@@ -114,7 +140,7 @@ func (c *changes) planGIDs(have []uint32, set []edits.GID) {
 	if len(set) == 0 {
 		return
 	}
-	l := listOf(have, len(set))
+	l := listOf(have, len(set), c.track)
 	for _, g := range set {
 		if g.ID != 0 && !slices.Contains(l.items, g.ID) {
 			l.add(g.ID)
@@ -127,11 +153,14 @@ func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespac
 	if len(set) == 0 {
 		return
 	}
-	l := listOf(have, len(set))
+	l := listOf(have, len(set), c.track)
 	for i := range set {
 		m := &set[i]
-		if at := slices.IndexFunc(l.items, func(h rspec.Mount) bool { return samePath(h.Destination, m.Destination) }); at >= 0 {
-			l.remove(at)
+		for at := range l.items {
+			if samePath(l.items[at].Destination, m.Destination) {
+				l.remove(at)
+				break
+			}
 		}
 		options := slices.Clone(m.Options)
 		if userNamespace && m.Origin.Source == edits.CDI {
@@ -177,25 +206,39 @@ func (s byDepth) Len() int           { return len(s.depth) }
 func (s byDepth) Less(i, j int) bool { return s.depth[i] < s.depth[j] }
 func (s byDepth) Swap(i, j int) {
 	s.depth[i], s.depth[j] = s.depth[j], s.depth[i]
-	s.items[i], s.items[j] = s.items[j], s.items[i]
-	s.from[i], s.from[j] = s.from[j], s.from[i]
+	s.swap(i, j)
 }
 
 func sortByDepth(l *list[rspec.Mount]) {
-	s := byDepth{list: l, depth: make([]int, len(l.items))}
-	for i := range l.items {
-		s.depth[i] = strings.Count(path.Clean(l.items[i].Destination), "/")
-	}
-	if !slices.IsSorted(s.depth) {
+	// Most containers have few mounts, which cost no memory here.
+	const few = 64
+	if n := len(l.items); n > few {
+		s := byDepth{list: l, depth: make([]int, n)}
+		for i := range s.depth {
+			s.depth[i] = depth(l.items[i].Destination)
+		}
 		sort.Stable(s)
+		return
 	}
+	var depths [few]int
+	for i := range l.items {
+		depths[i] = depth(l.items[i].Destination)
+		for j := i; j > 0 && depths[j] < depths[j-1]; j-- {
+			depths[j], depths[j-1] = depths[j-1], depths[j]
+			l.swap(j, j-1)
+		}
+	}
+}
+
+func depth(destination string) int {
+	return strings.Count(clean(destination), "/")
 }
 
 func (c *changes) planDevices(have *rspec.Linux, set []edits.Device) {
 	if len(set) == 0 {
 		return
 	}
-	devices := listOf(have.Devices, len(set))
+	devices := listOf(have.Devices, len(set), c.track)
 	var rules list[rspec.LinuxDeviceCgroup]
 	var haveRules []rspec.LinuxDeviceCgroup
 	if have.Resources != nil {
@@ -215,7 +258,7 @@ func (c *changes) planDevices(have *rspec.Linux, set []edits.Device) {
 			continue
 		}
 		if !rules.set {
-			rules = listOf(haveRules, len(set)-i)
+			rules = listOf(haveRules, len(set)-i, c.track)
 		}
 		n := &numbers[i]
 		n.major, n.minor = d.Major, d.Minor
@@ -251,7 +294,7 @@ func (c *changes) planHooks(spec *rspec.Spec, set []edits.Hook) error {
 		}
 		l := &c.hooks[at]
 		if !l.set {
-			*l = listOf(hooksOf(spec, at), len(set)-i)
+			*l = listOf(hooksOf(spec, at), len(set)-i, c.track)
 		}
 		l.add(rspec.Hook{Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env), Timeout: clone(h.Timeout)})
 	}
@@ -349,8 +392,28 @@ func (c *changes) commitLinux(spec *rspec.Spec) {
 	}
 }
 
-// samePath tells whether two spellings are of one path in the container.
-func samePath(a, b string) bool { return a == b || path.Clean(a) == path.Clean(b) }
+// samePath tells whether two spellings are of one path in the container. Most
+// paths end in different bytes, which settles it where none of them is one that
+// cleaning may take away.
+func samePath(a, b string) bool {
+	if a == b {
+		return true
+	}
+	if n, m := len(a), len(b); n > 0 && m > 0 {
+		if x, y := a[n-1], b[m-1]; x != y && x != '/' && x != '.' && y != '/' && y != '.' {
+			return false
+		}
+	}
+	return clean(a) == clean(b)
+}
+
+// clean is path.Clean, faster for what is clean already.
+func clean(p string) string {
+	if len(p) > 1 && p[0] == '/' && p[len(p)-1] != '/' && !strings.Contains(p, "//") && !strings.Contains(p, "/.") {
+		return p
+	}
+	return path.Clean(p)
+}
 
 func clone[T any](p *T) *T {
 	if p == nil {

@@ -68,7 +68,7 @@ func (c *Config) Apply(set *edits.Set) ([]byte, error) {
 	if set == nil || set.Empty() {
 		return c.text, nil
 	}
-	var ch changes
+	ch := changes{track: true}
 	if err := ch.plan(&c.spec, set); err != nil {
 		return nil, fmt.Errorf("edit OCI spec: %w", err)
 	}
