@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// Each test here shows one defect of upstream's injection, as long as it is there,
+// and that Jackfield's has it not. When upstream mends one, its test says so.
+
+const mended = "upstream has mended it: take this test and its row in docs/cdi.md out"
+
+// device is the text of a spec file with one device, d of v.com/c.
+func device(edits string) string {
+	return `{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"d","containerEdits":` + edits + `}]}`
+}
+
+// directory has spec files of these texts.
+func directory(tb testing.TB, texts ...string) []string {
+	tb.Helper()
+	dir := tb.TempDir()
+	for i, text := range texts {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.json", i)), []byte(text), 0o644); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return []string{dir}
+}
+
+// mknod makes a node, or skips where that takes a right that nobody promised.
+func mknod(t *testing.T, file string, major, minor uint32) {
+	t.Helper()
+	err := unix.Mknod(file, unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor)))
+	if errors.Is(err, unix.EPERM) {
+		if ci, _ := strconv.ParseBool(os.Getenv("CI")); !ci {
+			t.Skipf("mknod: %v; a device node wants CAP_MKNOD", err)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Defect 2: an injection writes to the spec that all injections share, without a
+// lock. Under the race detector this test is the proof of the other side.
+func TestInjectWritesNothingShared(t *testing.T) {
+	dirs := directory(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"/dev/null"},{"path":"/dev/zero"}],"env":["A=b"],"hooks":[{"hookName":"poststop","path":"/bin/true","args":["a"]}]}`))
+	cache := upstreamCache(t, dirs)
+	if _, err := cache.InjectDevices(&rspec.Spec{}, "v.com/c=d"); err != nil {
+		t.Fatal(err)
+	}
+	if n := cache.GetDevice("v.com/c=d").ContainerEdits.DeviceNodes[1]; n.HostPath == "" && n.Major == 0 && n.FileMode == nil {
+		t.Error(mended)
+	}
+	e, err := resolve.New(hostfs.Host(), engineConfig(), resolve.Options{AllowAll: true, SpecDirs: dirs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				spec := &rspec.Spec{}
+				if err := inject(e, spec, "v.com/c=d"); err != nil {
+					t.Error(err)
+					return
+				}
+				// Whoever has the result may do with it as he likes.
+				spec.Linux.Devices[0].Major++
+				*spec.Linux.Devices[1].FileMode = 0
+				spec.Hooks.Poststop[0].Args[0] = "scribble"
+			}
+		})
+	}
+	all.Wait()
+	d, err := e.Registry().Snapshot().Device("v.com/c=d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := d.Edits.DeviceNodes[1]; n.HostPath != "" || n.Major != 0 || n.FileMode != nil || d.Edits.Hooks[0].Args[0] != "a" {
+		t.Errorf("the registry's spec was changed: %+v, %+v", n, d.Edits.Hooks[0])
+	}
+}
+
+// Defect 3: what an injection found of a device node is kept, and the next one gets
+// it although the node is another now.
+func TestInjectLooksAtTheNodeEachTime(t *testing.T) {
+	node := filepath.Join(t.TempDir(), "node")
+	dirs := directory(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"`+node+`"}]}`))
+	e, cache := engine(t, dirs), upstreamCache(t, dirs)
+	numbers := func() (ours, theirs string) {
+		a, b := &rspec.Spec{}, &rspec.Spec{}
+		if err := inject(e, a, "v.com/c=d"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := cache.InjectDevices(b, "v.com/c=d"); err != nil {
+			t.Fatal(err)
+		}
+		show := func(d rspec.LinuxDevice) string { return fmt.Sprintf("%d:%d %o", d.Major, d.Minor, *d.FileMode) }
+		return show(a.Linux.Devices[0]), show(b.Linux.Devices[0])
+	}
+	mknod(t, node, 1, 3)
+	if ours, theirs := numbers(); ours != "1:3 600" || theirs != ours {
+		t.Fatalf("jackfield %s, upstream %s", ours, theirs)
+	}
+	// The driver was loaded again.
+	if err := os.Remove(node); err != nil {
+		t.Fatal(err)
+	}
+	mknod(t, node, 1, 5)
+	if err := os.Chmod(node, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := numbers()
+	if ours != "1:5 666" {
+		t.Errorf("jackfield has %s", ours)
+	}
+	if theirs == ours {
+		t.Error(mended)
+	}
+}
+
+// Defect 7: a device that is named twice has its hooks run twice.
+func TestInjectTwiceNamedIsOnce(t *testing.T) {
+	dirs := directory(t, device(`{"deviceNodes":[{"path":"/dev/null"}],"hooks":[{"hookName":"createRuntime","path":"/bin/true"}]}`))
+	ours, theirs := &rspec.Spec{}, &rspec.Spec{}
+	if err := inject(engine(t, dirs), ours, "v.com/c=d", "v.com/c=d"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := upstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/c=d"); err != nil {
+		t.Fatal(err)
+	}
+	if n, m := len(ours.Hooks.CreateRuntime), len(ours.Linux.Resources.Devices); n != 1 || m != 1 {
+		t.Errorf("jackfield has %d hooks and %d rules", n, m)
+	}
+	if n, m := len(theirs.Hooks.CreateRuntime), len(theirs.Linux.Resources.Devices); n == 1 || m == 1 {
+		t.Error(mended)
+	}
+}
+
+// Defect 9: an injection that fails leaves the spec half edited.
+func TestInjectFailsWhole(t *testing.T) {
+	dirs := directory(t,
+		device(`{"env":["A=b"],"deviceNodes":[{"path":"/dev/null"}]}`),
+		`{"cdiVersion":"1.1.0","kind":"v.com/broken","devices":[{"name":"d","containerEdits":{"deviceNodes":[{"path":"/dev/no/such/node"}],"env":["B=c"]}}]}`)
+	ours, theirs := &rspec.Spec{Version: "1.2.0"}, &rspec.Spec{Version: "1.2.0"}
+	err := inject(engine(t, dirs), ours, "v.com/c=d", "v.com/broken=d")
+	if !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "/dev/no/such/node") || !strings.Contains(err.Error(), "1.json: devices[0].containerEdits.deviceNodes[0]") {
+		t.Errorf("jackfield: %v", err)
+	}
+	if diff := cmp.Diff(&rspec.Spec{Version: "1.2.0"}, ours); diff != "" {
+		t.Errorf("jackfield leaves %s", diff)
+	}
+	if _, err := upstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/broken=d"); err == nil || theirs.Process == nil {
+		t.Errorf("%v: "+mended, err)
+	}
+}
+
+// Defect 10: two network devices of one name, or one under two names, pass, and no
+// runtime can make them.
+func TestInjectNetDeviceClash(t *testing.T) {
+	net := func(kind, host, name string) string {
+		return fmt.Sprintf(`{"cdiVersion":"1.1.0","kind":"v.com/%s","devices":[{"name":"d","containerEdits":{"netDevices":[{"hostInterfaceName":%q,"name":%q}]}}]}`, kind, host, name)
+	}
+	dirs := directory(t, net("a", "eth1", "net1"), net("b", "eth2", "net1"), net("c", "eth1", "net2"))
+	own := &rspec.Spec{Linux: &rspec.Linux{NetDevices: map[string]rspec.LinuxNetDevice{"eth9": {Name: "net1"}}}}
+	for _, tc := range []struct {
+		spec    *rspec.Spec
+		devices []string
+		names   []string
+	}{
+		{&rspec.Spec{}, []string{"v.com/a=d", "v.com/b=d"}, []string{"eth2", "v.com/a=d", "v.com/b=d", "0.json", "1.json"}},
+		{&rspec.Spec{}, []string{"v.com/a=d", "v.com/c=d"}, []string{"eth1", "v.com/a=d", "v.com/c=d", "0.json", "2.json"}},
+		{own, []string{"v.com/a=d"}, []string{"net1", "eth9", "eth1", "v.com/a=d", "0.json"}},
+	} {
+		before := copySpec(t, tc.spec)
+		if _, err := upstreamCache(t, dirs).InjectDevices(copySpec(t, tc.spec), tc.devices...); err != nil {
+			t.Errorf("%v: "+mended, err)
+		}
+		err := inject(engine(t, dirs), tc.spec, tc.devices...)
+		if !errdefs.IsConflict(err) {
+			t.Fatalf("%v: %v", tc.devices, err)
+		}
+		for _, n := range tc.names {
+			if !strings.Contains(err.Error(), n) {
+				t.Errorf("the error does not name %q: %v", n, err)
+			}
+		}
+		if diff := cmp.Diff(before, tc.spec); diff != "" {
+			t.Errorf("half edited: %s", diff)
+		}
+	}
+}
+
+// Defect 14: a device node that is a symlink is refused.
+func TestInjectSymlinkedNode(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "by-id")
+	if err := os.Symlink("/dev/null", link); err != nil {
+		t.Fatal(err)
+	}
+	dirs := directory(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"`+link+`"}]}`))
+	if _, err := upstreamCache(t, dirs).InjectDevices(&rspec.Spec{}, "v.com/c=d"); err == nil {
+		t.Error(mended)
+	}
+	spec := &rspec.Spec{}
+	if err := inject(engine(t, dirs), spec, "v.com/c=d"); err != nil {
+		t.Fatal(err)
+	}
+	if d := spec.Linux.Devices[0]; d.Path != "/dev/jf" || d.Type != "c" || d.Major != 1 || d.Minor != 3 {
+		t.Errorf("the node is %+v", d)
+	}
+}
+
+// What is wrong says what to do, where upstream says only which device.
+func TestInjectExplains(t *testing.T) {
+	dirs := directory(t, device(`{"env":["A"]}`))
+	_, theirs := upstreamCache(t, dirs).InjectDevices(&rspec.Spec{}, "v.com/c=d")
+	if theirs == nil || strings.Contains(theirs.Error(), "0.json") {
+		t.Errorf("%v: "+mended, theirs)
+	}
+	err := inject(engine(t, dirs), &rspec.Spec{}, "v.com/c=d")
+	var missing *cdiregistry.NotFoundError
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "0.json") || !strings.Contains(err.Error(), `found "A"`) {
+		t.Errorf("jackfield: %v", err)
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdi
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// summary is what an injection changes, in short.
+func summary(s *rspec.Spec) string {
+	var b strings.Builder
+	for _, m := range s.Mounts {
+		fmt.Fprintf(&b, "mount %s %s\n", m.Destination, m.Source)
+	}
+	if s.Hooks != nil {
+		for _, h := range s.Hooks.CreateRuntime {
+			fmt.Fprintf(&b, "hook %s\n", h.Path)
+		}
+	}
+	if s.Linux == nil {
+		return b.String()
+	}
+	for _, d := range s.Linux.Devices {
+		fmt.Fprintf(&b, "node %s %s %d:%d\n", d.Path, d.Type, d.Major, d.Minor)
+	}
+	if s.Linux.Resources != nil {
+		for _, r := range s.Linux.Resources.Devices {
+			fmt.Fprintf(&b, "rule %s %d:%d %q\n", r.Type, *r.Major, *r.Minor, r.Access)
+		}
+	}
+	return b.String()
+}
+
+// TestInjectDifferences has what the generator leaves out, beside the defects: the
+// differences that docs/cdi.md lists, with what comes out of both.
+func TestInjectDifferences(t *testing.T) {
+	two := func(a, b string) string {
+		return `{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"d","containerEdits":` + a + `},{"name":"e","containerEdits":` + b + `}]}`
+	}
+	one, three := int64(1), int64(3)
+	withRule := &rspec.Linux{Resources: &rspec.LinuxResources{Devices: []rspec.LinuxDeviceCgroup{{Allow: true, Type: "c", Major: &one, Minor: &three, Access: "rwm"}}}}
+	for name, tc := range map[string]struct {
+		text         string
+		spec         rspec.Spec
+		ours, theirs string // theirs begins with "error" when it fails
+	}{
+		"another node at the path": {
+			text:   two(`{"deviceNodes":[{"path":"/dev/x","type":"c","major":1,"minor":3}]}`, `{"deviceNodes":[{"path":"/dev/x","type":"c","major":1,"minor":5}]}`),
+			ours:   "node /dev/x c 1:5\nrule c 1:5 \"rwm\"\n",
+			theirs: "node /dev/x c 1:5\nrule c 1:3 \"rwm\"\nrule c 1:5 \"rwm\"\n",
+		},
+		"one node, two mentions": {
+			text:   two(`{"deviceNodes":[{"path":"/dev/null","permissions":"rw"}]}`, `{"deviceNodes":[{"path":"/dev/null","permissions":"r"}]}`),
+			ours:   "node /dev/null c 1:3\nrule c 1:3 \"rw\"\n",
+			theirs: "node /dev/null c 1:3\nrule c 1:3 \"rw\"\nrule c 1:3 \"r\"\n",
+		},
+		"a rule that is there": {
+			text:   two(`{"deviceNodes":[{"path":"/dev/null"}]}`, `{"env":["A=b"]}`),
+			spec:   rspec.Spec{Linux: withRule},
+			ours:   "node /dev/null c 1:3\nrule c 1:3 \"rwm\"\n",
+			theirs: "node /dev/null c 1:3\nrule c 1:3 \"rwm\"\nrule c 1:3 \"rwm\"\n",
+		},
+		"no permissions": {
+			text:   two(`{"deviceNodes":[{"path":"/dev/null","permissions":"none"}]}`, `{"env":["A=b"]}`),
+			ours:   "node /dev/null c 1:3\n",
+			theirs: "node /dev/null c 1:3\nrule c 1:3 \"\"\n",
+		},
+		"an unbuffered node without numbers": {
+			text:   two(`{"deviceNodes":[{"path":"/dev/null","type":"u"}]}`, `{"env":["A=b"]}`),
+			ours:   "node /dev/null u 1:3\n",
+			theirs: "error",
+		},
+		"spellings of a path": {
+			text:   two(`{"deviceNodes":[{"path":"/dev//null"}],"mounts":[{"hostPath":"/a","containerPath":"/opt/x/"}]}`, `{"deviceNodes":[{"path":"/dev/null"}],"mounts":[{"hostPath":"/b","containerPath":"/opt/x"}]}`),
+			ours:   "mount /opt/x /b\nnode /dev/null c 1:3\nrule c 1:3 \"rwm\"\n",
+			theirs: "mount /opt/x/ /a\nmount /opt/x /b\nnode /dev//null c 1:3\nnode /dev/null c 1:3\nrule c 1:3 \"rwm\"\nrule c 1:3 \"rwm\"\n",
+		},
+		"/var/run among those of its depth": {
+			text:   two(`{"mounts":[{"hostPath":"/a","containerPath":"/run/x/y"}]}`, `{"mounts":[{"hostPath":"/b","containerPath":"/var/run/x"}]}`),
+			ours:   "mount /var/run/x /b\nmount /run/x/y /a\n",
+			theirs: "mount /run/x/y /a\nmount /var/run/x /b\n",
+		},
+		"stacked mounts": {
+			text:   two(`{"mounts":[{"hostPath":"/a","containerPath":"/x"}]}`, `{"mounts":[{"hostPath":"/b","containerPath":"/x"}]}`),
+			spec:   rspec.Spec{Mounts: []rspec.Mount{{Destination: "/x", Source: "1"}, {Destination: "/x", Source: "2"}}},
+			ours:   "mount /x 2\nmount /x /b\n",
+			theirs: "mount /x /a\nmount /x /b\n",
+		},
+		"several nodes at the path": {
+			text:   two(`{"deviceNodes":[{"path":"/dev/null","permissions":"r"}]}`, `{"env":["A=b"]}`),
+			spec:   rspec.Spec{Linux: &rspec.Linux{Devices: []rspec.LinuxDevice{{Path: "/dev/null"}, {Path: "/dev/null"}, {Path: "/dev/null"}}}},
+			ours:   "node /dev/null c 1:3\nrule c 1:3 \"r\"\n",
+			theirs: "node /dev/null c 1:3\nnode /dev/null  0:0\nrule c 1:3 \"r\"\n",
+		},
+		"a hook that is there": {
+			text:   two(`{"hooks":[{"hookName":"createRuntime","path":"/h"}]}`, `{"env":["A=b"]}`),
+			spec:   rspec.Spec{Hooks: &rspec.Hooks{CreateRuntime: []rspec.Hook{{Path: "/h"}}}},
+			ours:   "hook /h\n",
+			theirs: "hook /h\nhook /h\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dirs := directory(t, tc.text)
+			ours, theirs := copySpec(t, &tc.spec), copySpec(t, &tc.spec)
+			if err := inject(engine(t, dirs), ours, "v.com/c=d", "v.com/c=e"); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if _, err := upstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/c=e"); err != nil {
+				got = "error"
+			} else {
+				got = summary(theirs)
+			}
+			if diff := cmp.Diff(tc.ours, summary(ours)); diff != "" {
+				t.Errorf("jackfield: %s", diff)
+			}
+			if diff := cmp.Diff(tc.theirs, got); diff != "" {
+				t.Errorf("upstream is another than docs/cdi.md says: %s", diff)
+			}
+		})
+	}
+}
