@@ -169,7 +169,7 @@ func (g generator) deviceNode(h host) object {
 	case 6:
 		n = object{"path": "/dev/full"}
 	case 7:
-		n = object{"path": "/dev/block", "type": "b", "major": 7, "minor": g.IntN(1) + 2}
+		n = object{"path": "/dev/block", "type": "b", "major": 7, "minor": 2}
 	case 8:
 		n = object{"path": "/dev/fifo", "hostPath": h.fifo}
 		g.maybe(n, "type", "p")
