@@ -11,7 +11,7 @@ for module in "$@"; do
     targets=$($GO test -list '^Fuzz' "$pkg" | grep '^Fuzz' || true)
     for target in $targets; do
       echo "fuzz $pkg $target"
-      $GO test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-5s}" "$pkg" >"$top/.fuzz.log" 2>&1 || { cat "$top/.fuzz.log"; rm -f "$top/.fuzz.log"; exit 1; }
+      $GO test -run '^$' -fuzz "^$target\$" -fuzztime "${FUZZTIME:-5s}" -fuzzminimizetime 10x "$pkg" >"$top/.fuzz.log" 2>&1 || { cat "$top/.fuzz.log"; rm -f "$top/.fuzz.log"; exit 1; }
       count=$((count + 1))
     done
   done < <(grep -rl --include='*_test.go' '^func Fuzz' . | grep -v "^./test/" | xargs -rn1 dirname | sort -u)
