@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -159,7 +158,7 @@ func (c *cleaner) removeDevice() error {
 }
 
 // keptID is what an ID to keep looks like, also one that was cut for display.
-var keptID = regexp.MustCompile(`^[0-9a-f]{12,64}$`)
+var keptID = lazy(`^[0-9a-f]{12,64}$`)
 
 // maxKept bounds what is read from standard input, in bytes: 10,000 IDs and
 // more.
@@ -182,7 +181,7 @@ func (c *cleaner) kept(cmd *cobra.Command) ([]string, error) {
 		return nil, usagef(cmd, "--keep-sandboxes: the list is empty, and would remove the files of every sandbox")
 	}
 	for _, id := range ids {
-		if !keptID.MatchString(id) {
+		if !keptID().MatchString(id) {
 			return nil, usagef(cmd, "--keep-sandboxes: found %q, want 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", id)
 		}
 	}

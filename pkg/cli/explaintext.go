@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
@@ -152,9 +151,9 @@ func splitRemedy(text string) (why, where string, lines []string) {
 }
 
 var (
-	fromItem = regexp.MustCompile(`^annotation \S+(, item \d+): `)
+	fromItem = lazy(`^annotation \S+(, item \d+): `)
 	// What a refusal says of the container, which the heading says already.
-	toWhom = regexp.MustCompile(`^refuse (.*) to container "(?:[^"\\]|\\.)*" of pod "(?:[^"\\]|\\.)*": `)
+	toWhom = lazy(`^refuse (.*) to container "(?:[^"\\]|\\.)*" of pod "(?:[^"\\]|\\.)*": `)
 )
 
 // trimmed is a text of an item less what the lines around it say: the annotation,
@@ -162,10 +161,10 @@ var (
 // the file.
 func trimmed(it *resolve.Item, text string) (place, why string) {
 	s := text
-	if m := fromItem.FindStringSubmatch(s); m != nil && it.From != "" && strings.HasPrefix(s, "annotation "+it.From+",") {
+	if m := fromItem().FindStringSubmatch(s); m != nil && it.From != "" && strings.HasPrefix(s, "annotation "+it.From+",") {
 		place, s = m[1], s[len(m[0]):]
 	}
-	s = strings.TrimPrefix(toWhom.ReplaceAllString(s, "$1: "), "resolve ")
+	s = strings.TrimPrefix(toWhom().ReplaceAllString(s, "$1: "), "resolve ")
 	for _, known := range []string{it.Request, it.File, it.From} {
 		if known != "" {
 			s = strings.TrimPrefix(s, known+": ")

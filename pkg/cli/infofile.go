@@ -5,7 +5,6 @@ package cli
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -99,7 +98,7 @@ func shortID(id string) string { return id[:min(len(id), 13)] }
 
 const dpSuffix = "-device.json"
 
-var pciAtEnd = regexp.MustCompile(`-([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])$`)
+var pciAtEnd = lazy(`-([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])$`)
 
 // splitDPName parts the name of a device plugin's file, RESOURCE-ID-device.json
 // (§4.1), where the ID can be told: it is an address that the content names, or
@@ -111,7 +110,7 @@ func splitDPName(name string, info *deviceinfo.Info) (resource, id string) {
 			return namespaced(r), c
 		}
 	}
-	if m := pciAtEnd.FindStringSubmatchIndex(name); m != nil && m[0] > 0 {
+	if m := pciAtEnd().FindStringSubmatchIndex(name); m != nil && m[0] > 0 {
 		return namespaced(name[:m[0]]), name[m[2]:m[3]]
 	}
 	return "", ""
@@ -141,11 +140,11 @@ func namespaced(s string) string {
 
 // A sandbox ID of containerd and CRI-O. Others cannot be told from the name of a
 // network before them.
-var cniName = regexp.MustCompile(`^(.+)-([0-9a-f]{64})_([^/]{1,15})$`)
+var cniName = lazy(`^(.+)-([0-9a-f]{64})_([^/]{1,15})$`)
 
 // splitCNIName parts a name of the form that Multus gives, NETWORK-SANDBOX_IFNAME.
 func splitCNIName(name string) (network, sandboxID, ifName string) {
-	if m := cniName.FindStringSubmatch(name); m != nil {
+	if m := cniName().FindStringSubmatch(name); m != nil {
 		if n, i, ok := deviceinfo.MatchCNIFileName(name, m[2]); ok {
 			return n, m[2], i
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 
 	"github.com/containerd/errdefs"
 	"sigs.k8s.io/yaml"
@@ -57,7 +56,7 @@ type securityContext struct {
 }
 
 // documents finds a second YAML document, of which the parser would say nothing.
-var documents = regexp.MustCompile(`(?m)^[^-#\s][^\n]*\n(?s:.*?)^---(?:\s|$)`)
+var documents = lazy(`(?m)^[^-#\s][^\n]*\n(?s:.*?)^---(?:\s|$)`)
 
 // readPod reads a manifest from a file, or from standard input for "-".
 func readPod(file string, stdin io.Reader) (*pod, error) {
@@ -77,7 +76,7 @@ func readPod(file string, stdin io.Reader) (*pod, error) {
 	if len(data) > maxManifest {
 		return nil, fmt.Errorf("read pod manifest %q: more than %d bytes: %w", file, maxManifest, errdefs.ErrInvalidArgument)
 	}
-	if documents.FindIndex(data) != nil {
+	if documents().FindIndex(data) != nil {
 		return nil, fmt.Errorf("read pod manifest %q: it holds several documents, want one Pod: %w", file, errdefs.ErrInvalidArgument)
 	}
 	p := &pod{}

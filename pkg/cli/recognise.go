@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"path"
-	"regexp"
 	"strings"
 )
 
@@ -36,9 +35,9 @@ func recognise(name string, data []byte) format {
 		}
 	}
 	switch {
-	case cdiWords.Match(data):
+	case cdiWords().Match(data):
 		return formatCDI
-	case (data[0] == '{' || path.Ext(name) == ".json") && infoWords.Match(data):
+	case (data[0] == '{' || path.Ext(name) == ".json") && infoWords().Match(data):
 		return formatDeviceInfo
 	}
 	return formatUnknown
@@ -49,8 +48,8 @@ var utf8BOM = []byte("\xef\xbb\xbf")
 // What is looked for in a file whose keys cannot be read, because it is broken
 // before the first one that tells, or is YAML under another name.
 var (
-	cdiWords  = regexp.MustCompile(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
-	infoWords = regexp.MustCompile(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
+	cdiWords  = lazy(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
+	infoWords = lazy(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
 )
 
 // byKeys goes by the first key of the outermost map that tells.

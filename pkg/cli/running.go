@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -37,11 +36,11 @@ const (
 )
 
 // runtimeID is an ID that can be looked up as a file name.
-var runtimeID = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
+var runtimeID = lazy(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
 
 func (n *node) explainRunning(cmd *cobra.Command, env Env, out output, q question) error {
 	for _, id := range []struct{ flag, value string }{{"--sandbox-id", q.sandboxID}, {"--container-id", q.containerID}} {
-		if id.value != "" && !runtimeID.MatchString(id.value) {
+		if id.value != "" && !runtimeID().MatchString(id.value) {
 			return usagef(cmd, "%s: found %q, want 1 to 128 of A-Z a-z 0-9 - _ . and no dot first", id.flag, id.value)
 		}
 	}
