@@ -37,8 +37,9 @@ func BenchmarkNRICreateContainer(b *testing.B) {
 	b.Run("nothing-asked", func(b *testing.B) { compare(b, nothing, noop.container("dpdk-1", nil), "noop") })
 	b.Run("4-cdi-2-sockets", func(b *testing.B) { compare(b, full, noop.container("dpdk-1", asks), "noop") })
 
-	// The floor of the second: a plugin that answers with the same adjustment, made
-	// beforehand, and does nothing. What it costs beyond the no-op is the runtime's.
+	// The floors of the second: a plugin that answers with the same adjustment, made
+	// beforehand, and does nothing (what it costs beyond the no-op is the runtime's);
+	// and one that also makes as many directories and files for the container.
 	adjust, err := full.runtime.Adjust(context.Background(), full.pod, proto.CloneOf(full.ctr))
 	check(b, err)
 	canned := newNRI(b)
@@ -50,8 +51,14 @@ func BenchmarkNRICreateContainer(b *testing.B) {
 	b.Run("4-cdi-2-sockets-canned", func(b *testing.B) {
 		compare(b, canned.container("dpdk-1", asks), noop.container("dpdk-1", asks), "noop")
 	})
-	b.Run("4-cdi-2-sockets-over-canned", func(b *testing.B) {
-		compare(b, full, canned.container("dpdk-1", asks), "canned")
+	staged := newNRI(b)
+	check(b, os.Mkdir(filepath.Join(staged.dir, "state"), 0o755))
+	staged.start(b, "50-staged", build(b, "./nri/cmd/noop"), staged.runtime.SocketPath(), "50", "staged", file, filepath.Join(staged.dir, "state"))
+	b.Run("4-cdi-2-sockets-canned-and-files", func(b *testing.B) {
+		compare(b, staged.container("dpdk-1", asks), noop.container("dpdk-1", asks), "noop")
+	})
+	b.Run("4-cdi-2-sockets-over-floor", func(b *testing.B) {
+		compare(b, full, staged.container("dpdk-1", asks), "floor")
 	})
 }
 

@@ -4,16 +4,20 @@
 // "noop SOCKET INDEX NAME" it connects to a runtime and ends when its standard
 // input does; without arguments it is a pre-installed plugin, which the runtime
 // starts and ends. A fourth argument is a file with an encoded adjustment, which
-// every container is given.
+// every container is given; a fifth is a directory, in which as many directories
+// and files are made for each container as Jackfield makes for one with two sockets.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/containerd/nri/pkg/api"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	nritest "github.com/jackfield/jackfield/test/nri"
@@ -24,8 +28,8 @@ func main() {
 	if len(args) == 0 {
 		args = []string{"", "", ""}
 	}
-	if len(args) != 3 && len(args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: noop [SOCKET INDEX NAME [ADJUSTMENT-FILE]]")
+	if len(args) < 3 || len(args) > 5 {
+		fmt.Fprintln(os.Stderr, "usage: noop [SOCKET INDEX NAME [ADJUSTMENT-FILE [DIR]]]")
 		os.Exit(2)
 	}
 	plugin, err := makePlugin(args[3:])
@@ -56,6 +60,9 @@ func makePlugin(files []string) (any, error) {
 		return nil, err
 	}
 	p := &canned{adjust: &api.ContainerAdjustment{}}
+	if len(files) > 1 {
+		p.dir = files[1]
+	}
 	return p, proto.Unmarshal(data, p.adjust)
 }
 
@@ -63,9 +70,38 @@ func makePlugin(files []string) (any, error) {
 type canned struct {
 	nritest.Noop
 	adjust *api.ContainerAdjustment
+	dir    string // "" makes nothing
 }
 
 // CreateContainer returns the adjustment.
-func (p *canned) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (p *canned) CreateContainer(_ context.Context, _ *api.PodSandbox, ctr *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	if p.dir == "" {
+		return p.adjust, nil, nil
+	}
+	at := filepath.Join(p.dir, ctr.GetId())
+	for _, d := range []string{at + ".sandbox", at, at + "/net", at + "/net/net0", at + "/net/net1"} {
+		if err := unix.Mkdir(d, 0o755); err != nil {
+			return nil, nil, err
+		}
+	}
+	for file, size := range map[string]int{at + ".sandbox/container": 0, at + "/devices.json": 700} {
+		fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, err = unix.Write(fd, make([]byte, size))
+		if err := errors.Join(err, unix.Close(fd)); err != nil {
+			return nil, nil, err
+		}
+	}
 	return p.adjust, nil, nil
+}
+
+// RemoveContainer removes what was made.
+func (p *canned) RemoveContainer(_ context.Context, _ *api.PodSandbox, ctr *api.Container) error {
+	if p.dir == "" {
+		return nil
+	}
+	at := filepath.Join(p.dir, ctr.GetId())
+	return errors.Join(os.RemoveAll(at), os.RemoveAll(at+".sandbox"))
 }
