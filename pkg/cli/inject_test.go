@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+// injector runs inject with spec files of its own.
+type injector struct {
+	t      *testing.T
+	dir    string
+	stdin  string
+	stdout bytes.Buffer
+	stderr bytes.Buffer
+}
+
+func newInjector(t *testing.T) *injector {
+	t.Helper()
+	in := &injector{t: t, dir: t.TempDir()}
+	in.write("cdi/v.json", `{"cdiVersion":"0.6.0","kind":"v.com/c","devices":[
+		{"name":"a","containerEdits":{"env":["V=a"]}},{"name":"b","containerEdits":{"env":["V=b"]}}]}`, 0o644)
+	return in
+}
+
+func (in *injector) path(name string) string { return filepath.Join(in.dir, name) }
+
+func (in *injector) write(name, text string, mode os.FileMode) {
+	in.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(in.path(name)), 0o755); err != nil {
+		in.t.Fatal(err)
+	}
+	if err := os.WriteFile(in.path(name), []byte(text), mode); err != nil {
+		in.t.Fatal(err)
+	}
+	if err := os.Chmod(in.path(name), mode); err != nil {
+		in.t.Fatal(err)
+	}
+}
+
+func (in *injector) run(args ...string) int {
+	in.stdout.Reset()
+	in.stderr.Reset()
+	return Run(context.Background(), append([]string{"inject"}, args...), Env{
+		Stdin: strings.NewReader(in.stdin), Stdout: &in.stdout, Stderr: &in.stderr,
+		Getenv: func(name string) string {
+			if name == specDirsEnv {
+				return in.path("cdi")
+			}
+			return ""
+		},
+	})
+}
+
+const smallSpec = `{"ociVersion":"1.2.0","process":{"env":["V=0"]}}`
+
+func TestInjectKeepsOwnerAndMode(t *testing.T) {
+	in := newInjector(t)
+	in.write("b/config.json", smallSpec, 0o604)
+	owner := os.Geteuid() == 0
+	if owner {
+		if err := os.Chown(in.path("b/config.json"), 12345, 54321); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code := in.run("--bundle", in.path("b"), "--cdi-device", "v.com/c=a"); code != ExitOK {
+		t.Fatal(code, in.stderr.String())
+	}
+	st, err := os.Stat(in.path("b/config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sys := st.Sys().(*syscall.Stat_t); st.Mode().Perm() != 0o604 || owner && (sys.Uid != 12345 || sys.Gid != 54321) {
+		t.Errorf("mode %o, owner %d:%d", st.Mode().Perm(), sys.Uid, sys.Gid)
+	}
+	// A file that is not there yet is like the spec, or like any file.
+	for _, tc := range []struct {
+		spec string
+		want os.FileMode
+	}{{in.path("b/config.json"), 0o604}, {"-", 0o644}} {
+		in.stdin = smallSpec
+		out := in.path("new.json")
+		if code := in.run("--spec", tc.spec, "--cdi-device", "v.com/c=a", "-o", out); code != ExitOK {
+			t.Fatal(code, in.stderr.String())
+		}
+		if st, err := os.Stat(out); err != nil || st.Mode().Perm() != tc.want {
+			t.Errorf("%v, %v", st, err)
+		}
+		if err := os.Remove(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Whoever reads the file while it is replaced, again and again, finds a whole one.
+func TestInjectIsNeverHalf(t *testing.T) {
+	in := newInjector(t)
+	in.write("b/config.json", smallSpec, 0o644)
+	var done atomic.Bool
+	read := make(chan error, 1)
+	go func() {
+		for n := 0; !done.Load() || n == 0; n++ {
+			text, err := os.ReadFile(in.path("b/config.json"))
+			if err == nil && !json.Valid(text) {
+				err = fmt.Errorf("found %q", text)
+			}
+			if err != nil {
+				read <- err
+				return
+			}
+		}
+		read <- nil
+	}()
+	for i := range 40 {
+		if code := in.run("--bundle", in.path("b"), "--cdi-device", "v.com/c="+string("ab"[i%2])); code != ExitOK {
+			t.Error(code, in.stderr.String())
+			break
+		}
+	}
+	done.Store(true)
+	if err := <-read; err != nil {
+		t.Error(err)
+	}
+	if names, err := os.ReadDir(in.path("b")); err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+}
+
+func TestInjectReadsNoEnd(t *testing.T) {
+	in := newInjector(t)
+	in.stdin = smallSpec + strings.Repeat(" ", maxSpec)
+	if code := in.run("--spec", "-"); code != ExitNo || !strings.Contains(in.stderr.String(), "more than the 4194304 bytes allowed") || in.stdout.Len() > 0 {
+		t.Error(code, in.stderr.String())
+	}
+	in.write("big.json", in.stdin, 0o644)
+	if code := in.run("--spec", in.path("big.json")); code != ExitNo || !strings.Contains(in.stderr.String(), "more than the 4194304 allowed") {
+		t.Error(code, in.stderr.String())
+	}
+}
+
+// The ID of a bundle is one that can be a directory's name, and no other bundle's.
+func TestInjectID(t *testing.T) {
+	seen := map[string]bool{}
+	for _, bundle := range []string{"/a/userdata", "/b/userdata", "/x/ö y/..z", "/" + strings.Repeat("n", 300), "/"} {
+		in := injection{file: specFile{bundle: bundle}}
+		id, err := in.id()
+		if err != nil || seen[id] || len(id) > 128 || strings.ContainsAny(id, "/. ö") || id == "" {
+			t.Errorf("%s: %q, %v", bundle, id, err)
+		}
+		seen[id] = true
+		if again, _ := in.id(); again != id {
+			t.Errorf("%s: %q and %q", bundle, id, again)
+		}
+	}
+}
