@@ -71,6 +71,10 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, e.registry.Close())
 	}
+	if !opts.Once {
+		// The first container does not pay for reading every specification.
+		e.registry.Snapshot()
+	}
 	e.roots = newSocketRoots(host, cfg.Sockets.Roots)
 	e.varRunIsRun = varRunIsRun(host)
 	return e, nil
