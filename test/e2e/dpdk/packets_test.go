@@ -5,8 +5,6 @@ package dpdk_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -196,8 +194,5 @@ func makeWritable(t *testing.T, ctr *e2e.Container, command string) {
 	if out, errs, _ := ctr.Exec("sh", "-c", strings.TrimSuffix(command, dpdk.Unattended()[0])); !strings.Contains(out+errs, "Invalid socket directory") {
 		t.Fatalf("DPDK takes a socket from a read-only directory, which makes this superfluous:\n%s%s", out, errs)
 	}
-	cmd := exec.CommandContext(t.Context(), "nsenter", "--mount", "--pid", "--target", strconv.Itoa(ctr.PID()), "/bin/mount", "-o", "remount,bind,rw", "/run/jackfield/net/net1")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	inContainer(t, ctr, "mount", "-o", "remount,bind,rw", "/run/jackfield/net/net1")
 }
