@@ -19,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
 )
 
 const rules = `
@@ -32,7 +33,7 @@ policy:
   rules:
     - name: r
       for: {namespaces: [ns]}
-      allow: {cdi: ["vendor.com/net=*"], sockets: ["/var/run/vsw/**"]}
+      allow: {cdi: ["vendor.com/net=*"], sockets: ["/var/run/vsw/**"], devices: ["/dev/vfio/*"]}
 `
 
 // host is a node of its own.
@@ -382,4 +383,36 @@ func TestADeviceOfNobodyIsRefusedToTheContainerThatAsks(t *testing.T) {
 	}
 	r.Annotations = map[string]string{"networks.jackfield.dev/container.c": "net1"}
 	h.refuse(r, errdefs.IsFailedPrecondition, "net1", "networks.jackfield.dev/container.c", "resources.limits")
+}
+
+// A container that does not run as root owns its nodes, where the runtime says
+// whom it runs as, and may read and write them, not make them.
+func TestNodesBelongToTheContainersUser(t *testing.T) {
+	h := newHost(t, "enforce")
+	tree, err := sysfstest.New(h.dir)
+	must(t, err)
+	err = errors.Join(tree.AddPCI("0000:03:00.1", "vfio-pci", 11), tree.AddVFIO(11, sysfstest.Zero(), sysfstest.Null()))
+	if errors.Is(err, sysfstest.ErrNoMknod) {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	must(t, err)
+	h.info("one", "net1", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`)
+	r := ask("vendor.com/net=a")
+	r.Have.Env = []string{"PCIDEVICE_VENDOR_COM_VF=0000:03:00.1"}
+	r.User = &User{UID: 1000, GID: 2000}
+	p := h.resolve(r)
+	if len(p.Set.Devices) != 3 {
+		t.Fatalf("devices are %+v", p.Set.Devices)
+	}
+	for _, d := range p.Set.Devices {
+		if d.UID == nil || *d.UID != 1000 || d.GID == nil || *d.GID != 2000 {
+			t.Errorf("%s belongs to %v:%v", d.Path, d.UID, d.GID)
+		}
+		if strings.HasPrefix(d.Path, "/dev/vfio/") && d.Access != "rw" {
+			t.Errorf("%s is for %q", d.Path, d.Access)
+		}
+	}
 }
