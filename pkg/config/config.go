@@ -14,6 +14,7 @@ type Config struct {
 	DeviceInfo DeviceInfo
 	Multus     Multus
 	Kubelet    Kubelet
+	Hook       Hook
 	// StateDir is where Jackfield keeps what it makes for containers.
 	StateDir string
 	// Dialects are tried in order; the first that matches applies.
@@ -74,6 +75,22 @@ type Kubelet struct {
 	Required bool
 }
 
+// Undeliverable says what the OCI hook does about an edit that comes too late for
+// its stage.
+type Undeliverable string
+
+// What becomes of an edit that comes too late: the container fails, or goes
+// without it.
+const (
+	UndeliverableError Undeliverable = "error"
+	UndeliverableWarn  Undeliverable = "warn"
+)
+
+// Hook is for the OCI hook.
+type Hook struct {
+	Undeliverable Undeliverable
+}
+
 // Mode is the policy's mode.
 type Mode string
 
@@ -131,6 +148,7 @@ func Default() *Config {
 		},
 		Multus:   Multus{CacheDir: "/var/lib/cni/multus"},
 		Kubelet:  Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock"},
+		Hook:     Hook{Undeliverable: UndeliverableError},
 		StateDir: "/run/jackfield",
 		Policy:   Policy{Mode: Enforce},
 	}

@@ -145,6 +145,9 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 			member{"podResourcesSocket", d.text(&c.Kubelet.PodResourcesSocket, absolute)},
 			member{"required", d.truth(&c.Kubelet.Required)},
 		)},
+		member{"hook", d.section(
+			member{"undeliverable", enum(d, &c.Hook.Undeliverable, UndeliverableError, UndeliverableWarn)},
+		)},
 		member{"stateDir", d.text(&c.StateDir, stateDir)},
 		member{"dialects", d.dialects(&c.Dialects)},
 		member{"policy", d.section(
@@ -237,7 +240,7 @@ func (d *decoder) rules(into *[]Rule) reader {
 			d.object(at, element,
 				member{"name", d.text(&r.Name, notEmpty)},
 				member{"for", d.section(
-					member{"namespaces", d.texts(&r.For.Namespaces, notEmpty)},
+					member{"namespaces", d.texts(&r.For.Namespaces, anyText)},
 					member{"podLabels", d.labels(&r.For.PodLabels)},
 					member{"runtimeClasses", d.texts(&r.For.RuntimeClasses, anyText)},
 				)},

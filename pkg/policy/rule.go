@@ -23,7 +23,8 @@ type Rule struct {
 // a list one match is enough, of the labels all must match. At least one part
 // must be there; a rule for everybody says so with the namespace "*".
 type Subjects struct {
-	// Namespaces are patterns of names.
+	// Namespaces are patterns of names. The empty pattern is for containers that
+	// are of no pod, such as Podman's.
 	Namespaces []string
 	// PodLabels are from label key to a pattern of its value.
 	PodLabels map[string]string
@@ -110,7 +111,7 @@ func compileRule(r Rule) (rule, *RuleError) {
 		compile  func(string) (Glob, error)
 		into     *[]Glob
 	}{
-		{"for.namespaces", r.For.Namespaces, CompileName, &c.namespaces},
+		{"for.namespaces", r.For.Namespaces, compileValue, &c.namespaces},
 		{"for.runtimeClasses", r.For.RuntimeClasses, compileValue, &c.handlers},
 		{"allow.cdi", r.Allow.CDI, compileCDI, &c.allow[kindCDI]},
 		{"allow.sockets", r.Allow.Sockets, CompilePath, &c.allow[kindSocket]},
@@ -149,7 +150,7 @@ func compileCDI(pattern string) (Glob, error) {
 }
 
 // compileValue compiles a pattern of what may well be empty: a label's value,
-// or the default runtime handler.
+// the default runtime handler, or the namespace of a container of no pod.
 func compileValue(pattern string) (Glob, error) {
 	if pattern == "" {
 		return Glob{}, nil

@@ -44,8 +44,9 @@ func ParseConfig(text []byte) (*Config, error) {
 		return nil, c.fault(whole, "", "an OCI spec is a JSON object")
 	}
 	r := &reader{c: c}
-	c.root = r.object(whole, "", "ociVersion", "process", "mounts", "hooks", "linux")
+	c.root = r.object(whole, "", "ociVersion", "process", "root", "annotations", "mounts", "hooks", "linux")
 	c.readVersion(r)
+	c.readRoot(r)
 	c.readProcess(r)
 	c.mounts = r.array(c.root, "mounts")
 	decode(r, c.mounts, &c.spec.Mounts)
@@ -57,9 +58,9 @@ func ParseConfig(text []byte) (*Config, error) {
 	return c, nil
 }
 
-// Spec is what was read: ociVersion, the process's user and environment, mounts,
-// hooks, and of linux the namespaces, devices, network devices and the rules of
-// the device cgroup. Everything else is missing in it. It must not be changed.
+// Spec is what was read: ociVersion, the path of root, annotations, the process's
+// user and environment, mounts, hooks, and of linux the namespaces, devices,
+// network devices, the rules of the device cgroup and its path. Everything else is missing in it. It must not be changed.
 func (c *Config) Spec() *rspec.Spec { return &c.spec }
 
 // Apply is the text with the edits made in it, under the rules of the function
@@ -86,6 +87,25 @@ func (c *Config) readVersion(r *reader) {
 	}
 	if c.text[v.start] != '"' || json.Unmarshal(v.of(c.text), &c.spec.Version) != nil || c.spec.Version == "" {
 		r.err = c.fault(v, "ociVersion", "must be a version")
+	}
+}
+
+// readRoot reads what no edit reaches, and adapters ask for: where the root file
+// system is, and the annotations.
+func (c *Config) readRoot(r *reader) {
+	root := r.objectIn(c.root, "root", "path")
+	if !root.empty() {
+		c.spec.Root = &rspec.Root{}
+		r.scalar(root, "path", &c.spec.Root.Path)
+	}
+	annotations := r.objectIn(c.root, "annotations")
+	for _, m := range annotations.members {
+		if c.spec.Annotations == nil {
+			c.spec.Annotations = make(map[string]string, len(annotations.members))
+		}
+		var value string
+		r.into(m.value, annotations.name+"."+m.key, &value)
+		c.spec.Annotations[m.key] = value
 	}
 }
 
@@ -122,13 +142,14 @@ func (c *Config) readHooks(r *reader) {
 }
 
 func (c *Config) readLinux(r *reader) {
-	c.linux = r.objectIn(c.root, "linux", "namespaces", "devices", "resources", "netDevices", "intelRdt")
+	c.linux = r.objectIn(c.root, "linux", "namespaces", "devices", "resources", "netDevices", "intelRdt", "cgroupsPath")
 	if c.linux.empty() {
 		return
 	}
 	l := &rspec.Linux{}
 	c.spec.Linux = l
 	decode(r, r.array(c.linux, "namespaces"), &l.Namespaces)
+	r.scalar(c.linux, "cgroupsPath", &l.CgroupsPath)
 	c.devices = r.array(c.linux, "devices")
 	decode(r, c.devices, &l.Devices)
 	c.resources = r.objectIn(c.linux, "resources", "devices")
