@@ -54,6 +54,7 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	for _, c := range containers {
 		alive[c.GetId()] = true
 	}
+	p.noteUsage(sandboxes, containers)
 	err := p.core.Load().store.Retain(func(id string) bool { return sandboxes[id] }, func(id string) bool { return alive[id] })
 	if err != nil {
 		p.log.WithError(err).Warn("something of containers that are gone could not be removed")
@@ -152,6 +153,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 			return nil, fmt.Errorf("jackfield: %w", err)
 		}
 	}
+	markUsage(adjust, plan.Usage)
 	p.report(pod, c, plan)
 	return adjust, nil
 }
@@ -178,6 +180,7 @@ func (p *Plugin) forget(pod *api.PodSandbox, c *api.Container) {
 
 // RemovePodSandbox removes what was kept for the pod's containers and sockets.
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	p.ledger.Forget(pod.GetId())
 	if err := p.core.Load().store.RemoveSandbox(pod.GetId()); err != nil {
 		p.podLog(pod).WithError(err).Warn("something of the pod could not be removed")
 	}

@@ -51,6 +51,7 @@ type Plugin struct {
 	counters telemetry.Counters
 	workers  *workers
 	later    *later
+	ledger   resolve.Ledger
 
 	mu    sync.Mutex
 	stub  stub.Stub
@@ -106,7 +107,7 @@ func (p *Plugin) use(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs})
+	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger})
 	if err != nil {
 		return err
 	}

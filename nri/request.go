@@ -22,12 +22,9 @@ const crioName = "io.kubernetes.container.name"
 func request(pod *api.PodSandbox, c *api.Container) *resolve.Request {
 	r := &resolve.Request{
 		SandboxID: pod.GetId(), ContainerID: c.GetId(),
-		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: c.GetName(),
-		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(),
+		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
+		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: image(c),
 		Have: edits.Existing{Env: c.GetEnv()},
-	}
-	if r.Container == "" {
-		r.Container = c.GetLabels()[crioName]
 	}
 	if u := c.GetUser(); u != nil {
 		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
@@ -51,6 +48,25 @@ func request(pod *api.PodSandbox, c *api.Container) *resolve.Request {
 		}
 	}
 	return r
+}
+
+func containerName(c *api.Container) string {
+	if name := c.GetName(); name != "" {
+		return name
+	}
+	return c.GetLabels()[crioName]
+}
+
+// image is the container's image as the runtime's own annotations of the container
+// have it: containerd's, then CRI-O's. The pod's annotations, which its author
+// writes, do not count. "" where neither is there.
+func image(c *api.Container) string {
+	for _, key := range [...]string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"} {
+		if name := c.GetAnnotations()[key]; name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 func fileMode(d *api.LinuxDevice) *os.FileMode {

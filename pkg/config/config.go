@@ -108,9 +108,12 @@ type Policy struct {
 
 // Rule is one policy rule, as written. See pkg/policy for what it means.
 type Rule struct {
-	Name  string
-	For   Subjects
-	Allow Allow
+	Name   string
+	For    Subjects
+	Mode   Mode // "" where the file does not say
+	Allow  Allow
+	Deny   Allow
+	Limits Limits
 }
 
 // Subjects says whom a rule is for. A list that is not in the file is nil.
@@ -118,12 +121,29 @@ type Subjects struct {
 	Namespaces     []string
 	PodLabels      map[string]string
 	RuntimeClasses []string
+	Images         []string
 }
 
-// Allow says what a rule grants. A list that is not in the file is nil.
+// Allow says what a rule grants, or denies. A list that is not in the file is
+// nil.
 type Allow struct {
-	CDI, Sockets, Devices, Networks []string
+	CDI, Sockets, Devices []string
+	Mounts                []MountRule
+	Hooks, Networks       []string
 }
+
+// MountRule is a pattern of mounts: their source, their destination ("" for
+// any), and whether they must be read-only.
+type MountRule struct {
+	Source, Destination string
+	ReadOnly            bool
+}
+
+// Limits say how much a rule's containers, and their pods, may have.
+type Limits struct{ Container, Pod Limit }
+
+// Limit is how many of each kind; 0 where the file does not say.
+type Limit struct{ CDI, Devices, Sockets, Mounts, Hooks int }
 
 // Default returns the configuration that holds without a file: nothing is
 // allowed to anybody.

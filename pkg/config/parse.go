@@ -229,59 +229,8 @@ func (d *decoder) dialects(into *[]Dialect) reader {
 	}
 }
 
-func (d *decoder) rules(into *[]Rule) reader {
-	return func(field string, node *yaml.Node) {
-		if none(node) {
-			return
-		}
-		d.list(field, node, func(at string, element *yaml.Node) {
-			var r Rule
-			before := len(d.faults)
-			d.object(at, element,
-				member{"name", d.text(&r.Name, notEmpty)},
-				member{"for", d.section(
-					member{"namespaces", d.texts(&r.For.Namespaces, anyText)},
-					member{"podLabels", d.labels(&r.For.PodLabels)},
-					member{"runtimeClasses", d.texts(&r.For.RuntimeClasses, anyText)},
-				)},
-				member{"allow", d.section(
-					member{"cdi", d.texts(&r.Allow.CDI, notEmpty)},
-					member{"sockets", d.texts(&r.Allow.Sockets, notEmpty)},
-					member{"devices", d.texts(&r.Allow.Devices, notEmpty)},
-					member{"networks", d.texts(&r.Allow.Networks, notEmpty)},
-				)},
-			)
-			if len(d.faults) == before {
-				for _, key := range []string{"name", "for", "allow"} {
-					if _, ok := d.positions[join2(at, key)]; !ok {
-						d.fault(join2(at, key), element, "nothing", "a rule has name, for and allow")
-					}
-				}
-			}
-			*into = append(*into, r)
-		})
-	}
-}
-
 // none reports an empty list. No rules and no dialects cannot be
 // misunderstood, and templates write them.
 func none(node *yaml.Node) bool {
 	return node.Kind == yaml.SequenceNode && len(node.Content) == 0
-}
-
-func (d *decoder) labels(into *map[string]string) reader {
-	return func(field string, node *yaml.Node) {
-		labels := make(map[string]string)
-		d.pairs(field, node, func(key, value *yaml.Node) {
-			at := join2(field, key.Value)
-			d.mark(at, value)
-			if s, ok := d.str(at, value, anyText); ok {
-				labels[key.Value] = s
-			}
-		})
-		if node.Kind == yaml.MappingNode && len(node.Content) == 0 {
-			d.fault(field, node, "an empty object", "give at least one, or leave the key out")
-		}
-		*into = labels
-	}
 }

@@ -25,6 +25,9 @@ type Subject struct {
 	Labels map[string]string
 	// RuntimeHandler is the pod's runtime handler, empty for the default.
 	RuntimeHandler string
+	// Image is the container's image as the runtime names it, empty where it
+	// is not known: then no rule with a list of images is for the container.
+	Image string
 	// Network is the network that brings the socket or device in question,
 	// as namespace/name; empty where none does. Only Socket and Device look
 	// at it: a rule with a list of networks is for these alone.
@@ -38,27 +41,42 @@ const (
 	kindCDI kind = iota
 	kindSocket
 	kindDevice
-	kindNetwork // what a rule says of networks narrows the others
+	kindMount
+	kindHook
+	kindNetwork // what a rule's allow says of networks narrows sockets and devices
 	kinds
 )
 
 // String is the kind's name in messages.
 func (k kind) String() string {
-	return [kinds]string{"CDI device", "socket", "device node", "network"}[k]
+	return [kinds]string{"CDI device", "socket", "device node", "mount", "hook", "network"}[k]
 }
 
-// field is the kind's list in a rule's allow.
+// field is the kind's list in a rule's allow or deny.
 func (k kind) field() string {
-	return [kinds]string{"cdi", "sockets", "devices", "networks"}[k]
+	return [kinds]string{"cdi", "sockets", "devices", "mounts", "hooks", "networks"}[k]
+}
+
+// ofPath reports whether things of the kind are host paths.
+func (k kind) ofPath() bool { return k != kindCDI && k != kindNetwork }
+
+// thing is what a decision is about.
+type thing struct {
+	kind kind
+	name string // of a mount the source
+	// at is a mount's destination, writable that it is not read-only.
+	at       string
+	writable bool
 }
 
 // Grant is a decision in favour.
 type Grant struct {
 	// Rule is the name of the first rule in file order that grants it; empty
-	// where Audited.
+	// where none does, and only the policy's audit mode lets it through.
 	Rule string
-	// Audited is set where no rule grants it, and only audit mode does.
-	// Refusal is then what enforce mode would have returned.
+	// Audited is set where audit mode, the policy's or a rule's, lets through
+	// what would be refused otherwise. Refusal is then what would have been
+	// returned.
 	Audited bool
 	Refusal *RefusedError
 }
@@ -72,6 +90,8 @@ type Policy struct {
 	mode   Mode
 	all    bool
 	rules  []rule
+	denies bool // some rule does
+	limits bool // some rule has some
 }
 
 // New compiles rules. The source is where they are from, for messages: the
@@ -95,6 +115,8 @@ func New(source string, mode Mode, rules []Rule) (*Policy, error) {
 		}
 		first[r.Name] = i
 		p.rules = append(p.rules, c)
+		p.denies = p.denies || !c.deny.empty()
+		p.limits = p.limits || c.limits != Limits{}
 	}
 	return p, nil
 }
@@ -113,61 +135,103 @@ func (p *Policy) Mode() Mode {
 
 // CDI decides on a fully qualified CDI name, vendor.com/class=name. The error
 // is a *RefusedError.
-func (p *Policy) CDI(s Subject, name string) (Grant, error) { return p.decide(kindCDI, &s, name) }
+func (p *Policy) CDI(s Subject, name string) (Grant, error) {
+	return p.decide(&s, &thing{kind: kindCDI, name: name})
+}
 
 // Socket decides on a socket's host path, which must be absolute and clean;
 // any other is refused in every mode. The error is a *RefusedError.
 func (p *Policy) Socket(s Subject, path string) (Grant, error) {
-	return p.decide(kindSocket, &s, path)
+	return p.decide(&s, &thing{kind: kindSocket, name: path})
 }
 
 // Device decides on a device node's host path, under the rules of Socket.
 func (p *Policy) Device(s Subject, path string) (Grant, error) {
-	return p.decide(kindDevice, &s, path)
+	return p.decide(&s, &thing{kind: kindDevice, name: path})
+}
+
+// Mount decides on the mount of a host path at a path in the container, both
+// under the rules of Socket. What a CDI device or a network brings is not asked
+// about here: a granted CDI name brings its mounts, a granted socket its
+// directory.
+func (p *Policy) Mount(s Subject, source, destination string, readOnly bool) (Grant, error) {
+	return p.decide(&s, &thing{kind: kindMount, name: source, at: destination, writable: !readOnly})
+}
+
+// Hook decides on an OCI hook by the host path of its program, under the rules
+// of Socket. A CDI device's hooks come with it and are not asked about.
+func (p *Policy) Hook(s Subject, path string) (Grant, error) {
+	return p.decide(&s, &thing{kind: kindHook, name: path})
 }
 
 // Network decides whether a network, named namespace/name, may bring the
 // subject anything at all. What it brings is for Socket and Device to decide.
 // Subject.Network is not looked at. The error is a *RefusedError.
 func (p *Policy) Network(s Subject, name string) (Grant, error) {
-	return p.decide(kindNetwork, &s, name)
+	return p.decide(&s, &thing{kind: kindNetwork, name: name})
 }
 
-func (p *Policy) decide(k kind, s *Subject, name string) (Grant, error) {
-	if (k == kindSocket || k == kindDevice) && !cleanPath(name) {
-		return Grant{}, p.refuseUnclean(k, *s, name)
+func (p *Policy) decide(s *Subject, t *thing) (Grant, error) {
+	if t.kind.ofPath() && !cleanPath(t.name) || t.kind == kindMount && !cleanPath(t.at) {
+		return Grant{}, p.refuseUnclean(*s, *t)
 	}
+	var denied *RefusedError
 	if p != nil {
 		if p.all {
 			return Grant{Rule: Administrator}, nil
 		}
+		if p.denies {
+			d, enforced := p.denied(s, t)
+			if enforced {
+				return Grant{}, d
+			}
+			denied = d
+		}
 		for i := range p.rules {
-			if r := &p.rules[i]; r.grants(k, s, name) {
-				return Grant{Rule: r.name}, nil
+			if r := &p.rules[i]; !r.audit && r.grants(s, t) {
+				return Grant{Rule: r.name, Audited: denied != nil, Refusal: denied}, nil
 			}
 		}
 	}
-	refusal := p.refuse(k, *s, name)
-	if p.Mode() == Audit {
-		return Grant{Audited: true, Refusal: refusal}, nil
+	refusal := denied
+	if refusal == nil {
+		refusal = p.refuse(*s, *t)
+	}
+	if rule := p.onTrial(s, t); rule != "" || p.Mode() == Audit {
+		return Grant{Rule: rule, Audited: true, Refusal: refusal}, nil
 	}
 	return Grant{}, refusal
 }
 
+// onTrial is the first rule in audit mode that grants the thing, "" for none.
+func (p *Policy) onTrial(s *Subject, t *thing) string {
+	if p == nil {
+		return ""
+	}
+	for i := range p.rules {
+		if r := &p.rules[i]; r.audit && r.grants(s, t) {
+			return r.name
+		}
+	}
+	return ""
+}
+
 // grants reports whether the rule grants the subject the thing. The thing is
 // compared before the subject: it tells rules apart sooner.
-func (r *rule) grants(k kind, s *Subject, name string) bool {
-	switch k {
-	case kindCDI:
-		return matchAny(r.allow[k], name) && r.matches(s)
-	case kindNetwork:
-		return r.ofNetworks() && r.carries(name) && r.matches(s)
-	default:
-		return matchAny(r.allow[k], name) && r.carries(s.Network) && r.matches(s)
+func (r *rule) grants(s *Subject, t *thing) bool {
+	if t.kind == kindNetwork {
+		return r.ofNetworks() && r.carries(t.name) && r.matches(s)
 	}
+	if !r.allow.has(t) {
+		return false
+	}
+	if t.kind == kindSocket || t.kind == kindDevice {
+		return r.carries(s.Network) && r.matches(s)
+	}
+	return r.matches(s)
 }
 
 // ofNetworks reports whether the rule speaks of anything a network can bring.
 func (r *rule) ofNetworks() bool {
-	return len(r.allow[kindSocket]) > 0 || len(r.allow[kindDevice]) > 0
+	return len(r.allow.lists[kindSocket]) > 0 || len(r.allow.lists[kindDevice]) > 0
 }

@@ -17,10 +17,14 @@ import (
 type RefusedError struct {
 	Subject Subject
 	// What kind of thing was asked for: "CDI device", "socket", "device
-	// node" or "network".
+	// node", "mount", "hook" or "network".
 	What string
-	// Name of the thing asked for.
+	// Name of the thing asked for; of a mount the source.
 	Name string
+	// At is a mount's destination, empty for anything else.
+	At string
+	// Denied is set where Rule denies it, rather than none granting it.
+	Denied bool
 	// Source is where the rules are from.
 	Source string
 	// Rule is the name of the rule that came closest, empty when none did.
@@ -38,9 +42,15 @@ type RefusedError struct {
 // Error implements error.
 func (e *RefusedError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "refuse %s %s to container %s of pod %s: ", e.What, quote(e.Name),
-		quote(e.Subject.Container), quote(e.Subject.Namespace+"/"+e.Subject.Pod))
-	if e.Rule != "" {
+	fmt.Fprintf(&b, "refuse %s %s", e.What, quote(e.Name))
+	if e.At != "" {
+		b.WriteString(" at " + quote(e.At))
+	}
+	b.WriteString(" to " + e.Subject.who() + ": ")
+	switch {
+	case e.Denied:
+		fmt.Fprintf(&b, "denied by rule %s: ", quote(e.Rule))
+	case e.Rule != "":
 		fmt.Fprintf(&b, "closest rule %s: ", quote(e.Rule))
 	}
 	b.WriteString(e.Why)
@@ -56,6 +66,18 @@ func (e *RefusedError) Error() string {
 		b.WriteString("\n  " + line)
 	}
 	return b.String()
+}
+
+// who is the container in messages.
+func (s *Subject) who() string {
+	who := "the container"
+	if s.Container != "" {
+		who = "container " + quote(s.Container)
+	}
+	if s.Namespace == "" && s.Pod == "" {
+		return who + " outside of Kubernetes"
+	}
+	return who + " of pod " + quote(s.Namespace+"/"+s.Pod)
 }
 
 const (
@@ -80,10 +102,54 @@ const (
 	otherNetwork             // the subject and the name, from other networks
 )
 
+// denied finds the rule that denies the thing: the first that enforces it, or
+// else the first on trial. enforced is false under audit mode.
+func (p *Policy) denied(s *Subject, t *thing) (refusal *RefusedError, enforced bool) {
+	for i := range p.rules {
+		r := &p.rules[i]
+		why := r.denies(s, t)
+		if why == "" {
+			continue
+		}
+		enforced = !r.audit && p.mode == Enforce
+		if enforced || refusal == nil {
+			refusal = newRefusal(*s, *t)
+			refusal.Source, refusal.Rule, refusal.Denied = p.source, r.name, true
+			refusal.Why = why + " in " + p.source + ", and what one rule denies no other allows"
+		}
+		if enforced {
+			return refusal, true
+		}
+	}
+	return refusal, false
+}
+
+// denies says by which pattern the rule denies the subject the thing, or "".
+func (r *rule) denies(s *Subject, t *thing) string {
+	if r.deny.empty() {
+		return ""
+	}
+	field, pattern := t.kind, r.deny.which(t)
+	if pattern == "" && s.Network != "" && (t.kind == kindSocket || t.kind == kindDevice) {
+		field, pattern = kindNetwork, r.deny.which(&thing{kind: kindNetwork, name: s.Network})
+	}
+	if pattern == "" || !r.matches(s) {
+		return ""
+	}
+	if field != kindMount {
+		pattern = quote(pattern)
+	}
+	return "its deny." + field.field() + " has " + pattern
+}
+
+func newRefusal(s Subject, t thing) *RefusedError {
+	return &RefusedError{Subject: s, What: t.kind.String(), Name: t.name, At: t.at}
+}
+
 // refuse finds the rule that came closest. It runs only on the way to an
 // error.
-func (p *Policy) refuse(k kind, s Subject, name string) *RefusedError {
-	e := &RefusedError{Subject: s, What: k.String(), Name: name}
+func (p *Policy) refuse(s Subject, t thing) *RefusedError {
+	e := newRefusal(s, t)
 	var rules []rule
 	if p != nil {
 		e.Source, rules = p.source, p.rules
@@ -95,7 +161,10 @@ func (p *Policy) refuse(k kind, s Subject, name string) *RefusedError {
 	)
 	for i := range rules {
 		r := &rules[i]
-		c, n := r.closeness(k, &s, name)
+		if r.allow.empty() || r.audit {
+			continue // it grants nothing to anybody
+		}
+		c, n := r.closeness(&s, &t)
 		if c > at || c == at && n > common {
 			closest, at, common = r, c, n
 		}
@@ -107,19 +176,19 @@ func (p *Policy) refuse(k kind, s Subject, name string) *RefusedError {
 		e.Why = "no rule is for this pod and none allows it to another"
 	default:
 		e.Rule = closest.name
-		e.Why = closest.why(k, &s, at)
+		e.Why = closest.why(&s, &t, at)
 	}
-	p.remedy(e, k, at)
+	p.remedy(e, t, at)
 	return e
 }
 
 // closeness says how near the rule came, and for rules equally near how many
 // bytes of the name agreed.
-func (r *rule) closeness(k kind, s *Subject, name string) (closeness, int) {
-	list := r.list(k)
-	named := matchAny(list, name)
+func (r *rule) closeness(s *Subject, t *thing) (closeness, int) {
+	k := t.kind
+	named := r.allow.has(t)
 	if k == kindNetwork {
-		named = r.ofNetworks() && r.carries(name)
+		named = r.ofNetworks() && r.carries(t.name)
 	}
 	part := r.mismatch(s)
 	switch {
@@ -133,22 +202,16 @@ func (r *rule) closeness(k kind, s *Subject, name string) (closeness, int) {
 		return otherNetwork, 0
 	case (k == kindSocket || k == kindDevice) && !r.carries(s.Network):
 		return otherBoth, 0
-	case len(list) == 0:
+	}
+	common, any := 0, false
+	r.allow.prefixes(k, func(prefix string) {
+		any = true
+		common = max(common, commonPrefix(prefix, t.name))
+	})
+	if !any {
 		return otherKind, 0
 	}
-	common := 0
-	for _, g := range list {
-		common = max(common, commonPrefix(g.prefix, name))
-	}
 	return otherName, common
-}
-
-// list is what the rule's allow has for the kind.
-func (r *rule) list(k kind) []Glob {
-	if k == kindNetwork {
-		return r.networks
-	}
-	return r.allow[k]
 }
 
 func commonPrefix(a, b string) int {
@@ -160,7 +223,8 @@ func commonPrefix(a, b string) int {
 }
 
 // why puts into words what kept the rule from granting.
-func (r *rule) why(k kind, s *Subject, c closeness) string {
+func (r *rule) why(s *Subject, t *thing, c closeness) string {
+	k := t.kind
 	switch c {
 	case otherNetwork, otherBoth:
 		verb := "allows it from the networks "
@@ -168,11 +232,11 @@ func (r *rule) why(k kind, s *Subject, c closeness) string {
 			verb = "allows things from the networks "
 		}
 		if s.Network == "" {
-			return verb + listed(patterns(r.networks)) + ", and no network brings it here"
+			return verb + listed(quoted(r.allow.patterns(kindNetwork))) + ", and no network brings it here"
 		}
-		return verb + listed(patterns(r.networks)) + ", not from " + quote(s.Network)
+		return verb + listed(quoted(r.allow.patterns(kindNetwork))) + ", not from " + quote(s.Network)
 	case otherName:
-		return "its allow." + k.field() + " has " + listed(patterns(r.list(k)))
+		return "its allow." + k.field() + " has " + listed(r.allow.quoted(k))
 	case otherKind:
 		if k == kindNetwork {
 			return "it allows neither sockets nor devices, which is what networks bring"
@@ -189,12 +253,23 @@ func (r *rule) why(k kind, s *Subject, c closeness) string {
 			}
 		}
 	case "runtimeClasses":
+		classes := listed(quoted(r.subjects.RuntimeClasses))
 		if s.RuntimeHandler == "" {
-			return "is for the runtime classes " + listed(r.subjects.RuntimeClasses) + ", and the pod has the default one"
+			return "is for the runtime classes " + classes + ", and the pod has the default one"
 		}
-		return fmt.Sprintf("is for the runtime classes %s, not for %s", listed(r.subjects.RuntimeClasses), quote(s.RuntimeHandler))
+		return fmt.Sprintf("is for the runtime classes %s, not for %s", classes, quote(s.RuntimeHandler))
+	case "images":
+		images := listed(quoted(r.subjects.Images))
+		if s.Image == "" {
+			return "is for the images " + images + ", and the runtime does not say which this container has"
+		}
+		return fmt.Sprintf("is for the images %s, not for %s", images, quote(s.Image))
 	}
-	return fmt.Sprintf("is for the namespaces %s, not for %s", listed(r.subjects.Namespaces), quote(s.Namespace))
+	namespaces := listed(quoted(r.subjects.Namespaces))
+	if s.Namespace == "" {
+		return "is for the namespaces " + namespaces + ", and the container is of none"
+	}
+	return fmt.Sprintf("is for the namespaces %s, not for %s", namespaces, quote(s.Namespace))
 }
 
 // pathUnknown stands in the remedy for the sockets of a network, which are
@@ -202,30 +277,39 @@ func (r *rule) why(k kind, s *Subject, c closeness) string {
 const pathUnknown = "/DIRECTORY/OF/ITS/SOCKETS/**"
 
 // remedy writes the lines that would grant it.
-func (p *Policy) remedy(e *RefusedError, k kind, c closeness) {
-	if !nameable(k, e.Name) || !nameable(kindNetwork, e.Subject.Namespace) && c < otherKind {
+func (p *Policy) remedy(e *RefusedError, t thing, c closeness) {
+	k := t.kind
+	nameless := !nameable(k, t.name) || k == kindMount && !nameable(k, t.at)
+	if nameless || c < otherKind && e.Subject.Namespace != "" && !nameable(kindNetwork, e.Subject.Namespace) {
 		e.Why += "; no pattern can name it, so no rule can allow it alone"
 		return
 	}
-	item := func(name string) []string { return []string{"- " + strconv.Quote(name)} }
+	text := strconv.Quote(t.name)
+	if k == kindMount {
+		text = Mount{Source: t.name, Destination: t.at, ReadOnly: !t.writable}.text()
+	}
 	switch {
 	case c == otherNetwork && nameable(kindNetwork, e.Subject.Network):
-		e.Under, e.Lines = underAllow+"."+kindNetwork.field(), item(e.Subject.Network)
+		e.Under, e.Lines = underAllow+"."+kindNetwork.field(), []string{"- " + strconv.Quote(e.Subject.Network)}
 	case c == otherName:
-		e.Under, e.Lines = underAllow+"."+k.field(), item(e.Name)
+		e.Under, e.Lines = underAllow+"."+k.field(), []string{"- " + text}
 	case c == otherKind:
-		field, name := k.field(), e.Name
+		field := k.field()
 		if k == kindNetwork {
-			field, name = kindSocket.field(), pathUnknown
+			field, text = kindSocket.field(), strconv.Quote(pathUnknown)
 		}
-		e.Under, e.Lines = underAllow, []string{field + ": [" + strconv.Quote(name) + "]"}
+		e.Under, e.Lines = underAllow, []string{field + ": [" + text + "]"}
 	default:
-		allow := k.field() + ": [" + strconv.Quote(e.Name) + "]"
+		allow := k.field() + ": [" + text + "]"
 		if k == kindNetwork {
 			allow = kindSocket.field() + ": [" + strconv.Quote(pathUnknown) + "], " + allow
 		}
+		who := e.Subject.Namespace
+		if who == "" {
+			who = "host"
+		}
 		e.Under, e.Lines = underRules, []string{
-			"- name: " + p.freeName(e.Subject.Namespace+"-"+k.field()),
+			"- name: " + p.freeName(who+"-"+k.field()),
 			"  for: {namespaces: [" + strconv.Quote(e.Subject.Namespace) + "]}",
 			"  allow: {" + allow + "}",
 		}
@@ -263,20 +347,37 @@ func nameable(k kind, s string) bool {
 	switch k {
 	case kindCDI:
 		compile = compileCDI
-	case kindSocket, kindDevice:
+	case kindSocket, kindDevice, kindMount, kindHook:
 		compile = CompilePath
 	}
 	_, err := compile(s)
 	return err == nil && !strings.Contains(s, "*") && strconv.CanBackquote(s) && strconv.QuoteToASCII(s) == strconv.Quote(s)
 }
 
-func (p *Policy) refuseUnclean(k kind, s Subject, name string) *RefusedError {
-	e := &RefusedError{Subject: s, What: k.String(), Name: name,
-		Why: "only an absolute path without //, /./, /../ and without / at the end is ever allowed"}
+func (p *Policy) refuseUnclean(s Subject, t thing) *RefusedError {
+	e := newRefusal(s, t)
+	e.Why = "only an absolute path without //, /./, /../ and without / at the end is ever allowed"
 	if p != nil {
 		e.Source = p.source
 	}
 	return e
+}
+
+// quoted are the patterns of a kind for messages; those of mounts are lines of
+// YAML already.
+func (t *things) quoted(k kind) []string {
+	if k == kindMount {
+		return t.patterns(k)
+	}
+	return quoted(t.patterns(k))
+}
+
+func quoted(patterns []string) []string {
+	all := make([]string, len(patterns))
+	for i, p := range patterns {
+		all[i] = quote(p)
+	}
+	return all
 }
 
 func patterns(globs []Glob) []string {
@@ -290,12 +391,11 @@ func patterns(globs []Glob) []string {
 // maxListed bounds the bytes of a rule's patterns that a message shows.
 const maxListed = 160
 
-// listed shows patterns, at least the first and as many as fit.
+// listed shows quoted patterns, at least the first and as many as fit.
 func listed(patterns []string) string {
 	var b strings.Builder
 	b.WriteByte('[')
-	for i, p := range patterns {
-		q := quote(p)
+	for i, q := range patterns {
 		if i > 0 {
 			if b.Len()+len(q) > maxListed {
 				fmt.Fprintf(&b, ", and %d more", len(patterns)-i)

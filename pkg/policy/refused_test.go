@@ -155,7 +155,25 @@ func TestRefusalIsBounded(t *testing.T) {
 type yamlRule struct {
 	Name  string
 	For   struct{ Namespaces []string }
-	Allow struct{ CDI, Sockets, Devices, Networks []string }
+	Allow yamlAllow
+}
+
+type yamlAllow struct {
+	CDI, Sockets, Devices, Hooks, Networks []string
+	Mounts                                 []yamlMount
+}
+
+type yamlMount struct {
+	Source, Destination string
+	ReadOnly            bool `yaml:"readOnly"`
+}
+
+func (a yamlAllow) allow() Allow {
+	out := Allow{CDI: a.CDI, Sockets: a.Sockets, Devices: a.Devices, Hooks: a.Hooks, Networks: a.Networks}
+	for _, m := range a.Mounts {
+		out.Mounts = append(out.Mounts, Mount(m))
+	}
+	return out
 }
 
 // Adding the lines must grant what was refused, and nothing beside it.
@@ -166,12 +184,15 @@ func FuzzRefusalLines(f *testing.F) {
 	f.Add(uint8(2), "telco", "/dev/\"x", "telco/a")
 	f.Add(uint8(1), "a: b", "/run/vsw/*", "x")
 	f.Add(uint8(1), "telco", "/run/vpp/xs.ock", "other/x")
+	f.Add(uint8(3), "telco", "/srv/data", "")
+	f.Add(uint8(4), "", "/usr/libexec/oci/hook", "")
 	f.Fuzz(func(t *testing.T, which uint8, namespace, name, network string) {
 		all := rules()
 		p := mustNew(t, Enforce, all...)
 		ask := func(p *Policy, name string) (Grant, error) {
 			s := Subject{Namespace: namespace, Network: network}
-			return []func(Subject, string) (Grant, error){p.CDI, p.Socket, p.Device}[which%3](s, name)
+			mount := func(s Subject, name string) (Grant, error) { return p.Mount(s, name, "/data", which%2 == 0) }
+			return []func(Subject, string) (Grant, error){p.CDI, p.Socket, p.Device, mount, p.Hook}[which%5](s, name)
 		}
 		_, err := ask(p, name)
 		var refused *RefusedError
@@ -187,9 +208,9 @@ func FuzzRefusalLines(f *testing.F) {
 				t.Fatalf("%v:\n%s", err, text)
 			}
 			a := added[0]
-			all = append(all, Rule{Name: a.Name, For: Subjects{Namespaces: a.For.Namespaces}, Allow: Allow(a.Allow)})
+			all = append(all, Rule{Name: a.Name, For: Subjects{Namespaces: a.For.Namespaces}, Allow: a.Allow.allow()})
 		case underAllow:
-			var added struct{ CDI, Sockets, Devices, Networks []string }
+			var added yamlAllow
 			if err := yaml.Unmarshal([]byte(text), &added); err != nil {
 				t.Fatalf("%v:\n%s", err, text)
 			}
@@ -197,13 +218,23 @@ func FuzzRefusalLines(f *testing.F) {
 			allow.CDI = append(allow.CDI, added.CDI...)
 			allow.Sockets = append(allow.Sockets, added.Sockets...)
 			allow.Devices = append(allow.Devices, added.Devices...)
+			allow.Mounts = append(allow.Mounts, added.allow().Mounts...)
+			allow.Hooks = append(allow.Hooks, added.Hooks...)
 		default:
+			allow := &find(t, all, refused.Rule).Allow
+			if under == "allow.mounts" {
+				var mounts []yamlMount
+				if err := yaml.Unmarshal([]byte(text), &mounts); err != nil || len(mounts) != 1 {
+					t.Fatalf("%v:\n%s", err, text)
+				}
+				allow.Mounts = append(allow.Mounts, Mount(mounts[0]))
+				break
+			}
 			if err := yaml.Unmarshal([]byte(text), &items); err != nil || len(items) != 1 {
 				t.Fatalf("%v:\n%s", err, text)
 			}
-			allow := &find(t, all, refused.Rule).Allow
 			list := map[string]*[]string{
-				"allow.cdi": &allow.CDI, "allow.sockets": &allow.Sockets, "allow.devices": &allow.Devices, "allow.networks": &allow.Networks,
+				"allow.cdi": &allow.CDI, "allow.hooks": &allow.Hooks, "allow.sockets": &allow.Sockets, "allow.devices": &allow.Devices, "allow.networks": &allow.Networks,
 			}[under]
 			*list = append(*list, items...)
 		}

@@ -10,13 +10,23 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Rule grants some things to some subjects.
+// Rule grants some things to some subjects, denies them some, and bounds how
+// many they get.
 type Rule struct {
 	// Name is unique among the rules; it is in every message and log line
 	// about the rule.
-	Name  string
-	For   Subjects
+	Name string
+	For  Subjects
+	// Mode is Enforce, also when empty, or Audit: a rule on trial. What it
+	// allows is granted and reported as what would be refused without it; what
+	// it denies, or what exceeds its limits, is reported and not refused.
+	Mode  Mode
 	Allow Allow
+	// Deny wins over every rule's Allow. Each of its lists stands by itself:
+	// its networks bring nothing.
+	Deny Allow
+	// Limits hold for the rule's subjects, whichever rule grants.
+	Limits Limits
 }
 
 // Subjects says whom a rule is for. Each part that is there must match; within
@@ -31,19 +41,36 @@ type Subjects struct {
 	// RuntimeClasses are patterns of the runtime handler's name. The empty
 	// pattern is for the runtime's default handler.
 	RuntimeClasses []string
+	// Images are patterns of the image's name as the runtime has it. None
+	// matches a container whose image is not known.
+	Images []string
 }
 
-// Allow is what a rule grants.
+// Allow is what a rule grants, or denies.
 type Allow struct {
 	// CDI are patterns of fully qualified CDI names, vendor.com/class=name.
 	CDI []string
 	// Sockets and Devices are patterns of host paths.
 	Sockets, Devices []string
+	// Mounts are of what is not of CDI and not a socket.
+	Mounts []Mount
+	// Hooks are patterns of the host paths of hook programs.
+	Hooks []string
 	// Networks are patterns of network names, namespace/name. They narrow
 	// Sockets and Devices to what these networks bring. Without them a rule
 	// that allows sockets or devices allows them from any network and from
 	// none.
 	Networks []string
+}
+
+// Mount is a pattern of mounts.
+type Mount struct {
+	// Source is a pattern of host paths.
+	Source string
+	// Destination is a pattern of paths in the container; empty for any.
+	Destination string
+	// ReadOnly leaves out mounts that can be written.
+	ReadOnly bool
 }
 
 // RuleError says what is wrong with a rule. It unwraps to
@@ -71,14 +98,31 @@ func (e *RuleError) Unwrap() error { return errdefs.ErrInvalidArgument }
 // rule is a compiled Rule.
 type rule struct {
 	name     string
+	audit    bool
 	subjects Subjects // for messages
 
 	namespaces []Glob
 	labels     []label
 	handlers   []Glob
+	images     []Glob
 
-	allow    [kindNetwork][]Glob // by kind
+	allow, deny things
+	limits      Limits
+}
+
+// things is a compiled Allow.
+type things struct {
+	lists    [kindNetwork][]Glob // by kind, but for mounts
+	mounts   []mount
 	networks []Glob
+}
+
+type mount struct {
+	text        string // as written, for messages
+	source      Glob
+	destination Glob // the zero value for any
+	any         bool
+	readOnly    bool
 }
 
 type label struct {
@@ -89,7 +133,7 @@ type label struct {
 const maxRuleName = 63
 
 func compileRule(r Rule) (rule, *RuleError) {
-	c := rule{name: r.Name, subjects: r.For}
+	c := rule{name: r.Name, subjects: r.For, audit: r.Mode == Audit, limits: r.Limits}
 	fail := func(field, why string) (rule, *RuleError) {
 		return rule{}, &RuleError{Rule: r.Name, Field: field, Why: why}
 	}
@@ -98,12 +142,17 @@ func compileRule(r Rule) (rule, *RuleError) {
 		return fail("name", "a rule needs a name")
 	case !validName(r.Name):
 		return fail("name", fmt.Sprintf("%s: want 1 to %d letters, digits, '_', '-', '.', the first a letter or digit", quote(r.Name), maxRuleName))
-	case len(r.For.Namespaces)+len(r.For.PodLabels)+len(r.For.RuntimeClasses) == 0:
-		return fail("for", `a rule is for somebody: give namespaces, podLabels or runtimeClasses; a rule for all has namespaces ["*"]`)
-	case len(r.Allow.CDI)+len(r.Allow.Sockets)+len(r.Allow.Devices) == 0:
-		return fail("allow", "a rule allows something: give cdi, sockets or devices")
+	case r.Mode != "" && r.Mode != Enforce && r.Mode != Audit:
+		return fail("mode", fmt.Sprintf("%s: want %s or %s", quote(string(r.Mode)), Enforce, Audit))
+	case len(r.For.Namespaces)+len(r.For.PodLabels)+len(r.For.RuntimeClasses)+len(r.For.Images) == 0:
+		return fail("for", `a rule is for somebody: give namespaces, podLabels, runtimeClasses or images; a rule for all has namespaces ["*"]`)
+	case r.Allow.things()+len(r.Allow.Networks)+r.Deny.things()+len(r.Deny.Networks) == 0 && r.Limits == Limits{}:
+		return fail("allow", "a rule allows something (cdi, sockets, devices, mounts or hooks), or has deny or limits")
 	case len(r.Allow.Networks) > 0 && len(r.Allow.Sockets)+len(r.Allow.Devices) == 0:
 		return fail("allow.networks", "networks narrow sockets and devices, of which the rule allows none")
+	}
+	if field, why := r.Limits.fault(); field != "" {
+		return fail(field, why)
 	}
 	for _, list := range []struct {
 		field    string
@@ -113,17 +162,10 @@ func compileRule(r Rule) (rule, *RuleError) {
 	}{
 		{"for.namespaces", r.For.Namespaces, compileValue, &c.namespaces},
 		{"for.runtimeClasses", r.For.RuntimeClasses, compileValue, &c.handlers},
-		{"allow.cdi", r.Allow.CDI, compileCDI, &c.allow[kindCDI]},
-		{"allow.sockets", r.Allow.Sockets, CompilePath, &c.allow[kindSocket]},
-		{"allow.devices", r.Allow.Devices, CompilePath, &c.allow[kindDevice]},
-		{"allow.networks", r.Allow.Networks, CompileName, &c.networks},
+		{"for.images", r.For.Images, CompileName, &c.images},
 	} {
-		for i, pattern := range list.patterns {
-			g, err := list.compile(pattern)
-			if err != nil {
-				return fail(fmt.Sprintf("%s[%d]", list.field, i), err.Error())
-			}
-			*list.into = append(*list.into, g)
+		if field, err := compileList(list.field, list.patterns, list.compile, list.into); err != nil {
+			return fail(field, err.Error())
 		}
 	}
 	for key, pattern := range r.For.PodLabels {
@@ -134,7 +176,24 @@ func compileRule(r Rule) (rule, *RuleError) {
 		c.labels = append(c.labels, label{key, g})
 	}
 	slices.SortFunc(c.labels, func(a, b label) int { return strings.Compare(a.key, b.key) })
+	if field, err := c.allow.compile("allow", r.Allow); err != nil {
+		return fail(field, err.Error())
+	}
+	if field, err := c.deny.compile("deny", r.Deny); err != nil {
+		return fail(field, err.Error())
+	}
 	return c, nil
+}
+
+func compileList(field string, patterns []string, compile func(string) (Glob, error), into *[]Glob) (string, error) {
+	for i, pattern := range patterns {
+		g, err := compile(pattern)
+		if err != nil {
+			return fmt.Sprintf("%s[%d]", field, i), err
+		}
+		*into = append(*into, g)
+	}
+	return "", nil
 }
 
 // compileCDI compiles a pattern of CDI names, and refuses one that no name can
@@ -192,13 +251,16 @@ func (r *rule) mismatch(s *Subject) string {
 	if r.handlers != nil && !matchAny(r.handlers, s.RuntimeHandler) {
 		return "runtimeClasses"
 	}
+	if r.images != nil && (s.Image == "" || !matchAny(r.images, s.Image)) {
+		return "images"
+	}
 	return ""
 }
 
 // carries reports whether the rule is for what the network brings, or, for an
 // empty name, for what no network brings.
 func (r *rule) carries(network string) bool {
-	return r.networks == nil || matchAny(r.networks, network)
+	return r.allow.networks == nil || matchAny(r.allow.networks, network)
 }
 
 func matchAny(globs []Glob, s string) bool {

@@ -4,6 +4,7 @@ package resolve
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -160,7 +161,7 @@ func (p *planner) notInCharge(a *attachment.Attachment) string {
 // bring the container anything.
 func (e *Engine) inCharge(s policy.Subject, network string) bool {
 	grant, err := e.policy.Network(s, network)
-	return err == nil && !grant.Audited
+	return err == nil && grant.Rule != ""
 }
 
 func (p *planner) deliverSocket(s socket, origin edits.Origin, item *Item) error {
@@ -181,25 +182,54 @@ func (p *planner) deliverSocket(s socket, origin edits.Origin, item *Item) error
 }
 
 // grantSocket asks policy for the socket under each spelling of its path. An
-// error names the one that device-info has.
+// error names the one that device-info has. What a rule denies under one
+// spelling is denied, whatever another would be.
 func (p *planner) grantSocket(a *attachment.Attachment, at place, item *Item) error {
 	subject := p.subject
 	subject.Network = a.Network
-	var first error
-	for _, name := range at.names() {
+	var (
+		granted policy.Grant
+		first   error
+	)
+	names := at.names()
+	for i, name := range append(names, p.otherSpellings(names)...) {
 		grant, err := p.policy.Socket(subject, name)
-		if err == nil && !grant.Audited {
-			item.Rule = grant.Rule
-			return nil
-		}
-		if err == nil {
+		var refused *policy.RefusedError
+		switch {
+		case errors.As(err, &refused) && refused.Denied:
+			return err
+		case i >= len(names):
+			continue // asked for what denies it alone
+		case err == nil:
 			noteAudit(item, grant)
-		}
-		if first == nil {
+			if granted.Rule == "" {
+				granted = grant
+			}
+		case first == nil:
 			first = err
 		}
 	}
+	if granted.Rule != "" {
+		item.Rule = granted.Rule
+		return nil
+	}
 	return first
+}
+
+// otherSpellings are the paths by their other name where /var/run is /run.
+func (p *planner) otherSpellings(names []string) []string {
+	if !p.varRunIsRun {
+		return nil
+	}
+	var others []string
+	for _, name := range names {
+		if rest, ok := strings.CutPrefix(name, "/var/run/"); ok {
+			others = append(others, "/run/"+rest)
+		} else if strings.HasPrefix(name, "/run/") {
+			others = append(others, "/var"+name)
+		}
+	}
+	return others
 }
 
 // grantDevice asks policy for one device node of the host.

@@ -26,6 +26,9 @@ type Options struct {
 	TrustAnyone bool
 	// SpecDirs, when not nil, take the place of the configuration's.
 	SpecDirs []string
+	// Ledger remembers what pods have, for limits of pods; nil where one container
+	// is all that is seen.
+	Ledger *Ledger
 }
 
 // Engine resolves requests over one host with one configuration. It is safe for
@@ -35,6 +38,7 @@ type Engine struct {
 	cfg         *config.Config
 	source      string // the configuration's name in messages
 	policy      *policy.Policy
+	ledger      *Ledger
 	registry    *cdiregistry.Registry
 	attachments *attachment.Finder
 	roots       []*socketRoot
@@ -44,7 +48,7 @@ type Engine struct {
 // New makes an engine. Its errors are those of the configuration (the policy's
 // rules) and of the watches it needs.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
-	e := &Engine{host: host, cfg: cfg, source: cfg.File()}
+	e := &Engine{host: host, cfg: cfg, source: cfg.File(), ledger: opts.Ledger}
 	if e.source == "" {
 		e.source = config.DefaultPath
 	}
@@ -93,9 +97,8 @@ func policyOf(cfg *config.Config, source string, opts Options) (*policy.Policy, 
 	rules := make([]policy.Rule, len(cfg.Policy.Rules))
 	for i, r := range cfg.Policy.Rules {
 		rules[i] = policy.Rule{
-			Name:  r.Name,
-			For:   policy.Subjects{Namespaces: r.For.Namespaces, PodLabels: r.For.PodLabels, RuntimeClasses: r.For.RuntimeClasses},
-			Allow: policy.Allow{CDI: r.Allow.CDI, Sockets: r.Allow.Sockets, Devices: r.Allow.Devices, Networks: r.Allow.Networks},
+			Name: r.Name, For: policy.Subjects(r.For), Mode: policy.Mode(r.Mode), Allow: allowOf(r.Allow), Deny: allowOf(r.Deny),
+			Limits: policy.Limits{Container: policy.Limit(r.Limits.Container), Pod: policy.Limit(r.Limits.Pod)},
 		}
 	}
 	p, err := policy.New(source, policy.Mode(cfg.Policy.Mode), rules)
@@ -104,4 +107,12 @@ func policyOf(cfg *config.Config, source string, opts Options) (*policy.Policy, 
 		return nil, fmt.Errorf("%s: %w", cfg.Position(fault.Field), err)
 	}
 	return p, err
+}
+
+func allowOf(a config.Allow) policy.Allow {
+	out := policy.Allow{CDI: a.CDI, Sockets: a.Sockets, Devices: a.Devices, Hooks: a.Hooks, Networks: a.Networks}
+	for _, m := range a.Mounts {
+		out.Mounts = append(out.Mounts, policy.Mount(m))
+	}
+	return out
 }

@@ -33,7 +33,7 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 	if len(p.errs) > 0 {
 		return nil, &Error{Container: req.Name(), Errs: p.errs}
 	}
-	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items}, nil
+	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted}, nil
 }
 
 // Explain is Resolve for a person: the items are there when it fails, too.
@@ -45,7 +45,7 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 	if len(p.errs) > 0 {
 		return &Plan{Items: p.items}, &Error{Container: req.Name(), Errs: p.errs}
 	}
-	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items}, nil
+	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted}, nil
 }
 
 // planner is one resolution under way.
@@ -60,6 +60,7 @@ type planner struct {
 	devices  map[string]bool // CDI devices that are in the set
 	stage    *staging.Container
 	view     []viewEntry
+	counted  *policy.Usage
 	items    []Item
 	errs     []error
 }
@@ -81,7 +82,8 @@ func (e *Engine) Warm(req *Request) {
 
 func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	asks := annotation.HasAny(req.Annotations) || len(req.CDIDevices) > 0
-	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}
+	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
+		RuntimeHandler: req.RuntimeHandler, Image: req.Image}
 	q := query(req)
 	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
 	found, allocated, err := e.attachments.Find(ctx, q)
@@ -109,6 +111,11 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	p.allocated(allocated)
 	if len(p.errs) == 0 {
 		if err := p.addView(); err != nil {
+			p.errs = append(p.errs, err)
+		}
+	}
+	if len(p.errs) == 0 {
+		if err := p.limit(); err != nil {
 			p.errs = append(p.errs, err)
 		}
 	}

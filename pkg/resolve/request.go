@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
@@ -16,6 +17,7 @@ type Request struct {
 	Namespace, Pod, PodUID string
 	Container              string // its name in the pod
 	RuntimeHandler         string
+	Image                  string            // as the runtime names it; "" when it does not say
 	Labels, Annotations    map[string]string // of the pod
 	User                   *User             // nil when the runtime does not say
 	Have                   edits.Existing    // what the container has without Jackfield
@@ -35,6 +37,9 @@ type Plan struct {
 	Set     edits.Set          // the edits
 	Staging *staging.Container // what the edits need on the host; nil for nothing
 	Items   []Item             // one for each request, in order
+	// Usage is what the container gets, where a rule limits what its pod gets: to
+	// be kept where Ledger.Note finds it after a restart.
+	Usage *policy.Usage
 }
 
 // Outcome says what became of one request.

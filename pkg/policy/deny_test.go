@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	everybody = Subjects{Namespaces: []string{"*"}}
+	tenant    = Subject{Namespace: "telco", Pod: "fwd-0", Container: "app"}
+)
+
+// wide allows everything there is.
+var wide = Rule{Name: "wide", For: everybody, Allow: Allow{CDI: []string{"*"}, Sockets: []string{"/**"}, Devices: []string{"/**"},
+	Mounts: []Mount{{Source: "/**"}}, Hooks: []string{"/**"}}}
+
+// asked is one question to a policy, for tables.
+type asked func(*Policy, Subject) (Grant, error)
+
+func cdi(name string) asked {
+	return func(p *Policy, s Subject) (Grant, error) { return p.CDI(s, name) }
+}
+func socket(name string) asked {
+	return func(p *Policy, s Subject) (Grant, error) { return p.Socket(s, name) }
+}
+func device(name string) asked {
+	return func(p *Policy, s Subject) (Grant, error) { return p.Device(s, name) }
+}
+func hook(name string) asked {
+	return func(p *Policy, s Subject) (Grant, error) { return p.Hook(s, name) }
+}
+func mounted(source, destination string, readOnly bool) asked {
+	return func(p *Policy, s Subject) (Grant, error) { return p.Mount(s, source, destination, readOnly) }
+}
+func network(name string) asked {
+	return func(p *Policy, s Subject) (Grant, error) { return p.Network(s, name) }
+}
+
+// What one rule denies, no other allows, wherever it stands in the file.
+func TestDenyWins(t *testing.T) {
+	deny := Rule{Name: "never", For: Subjects{Namespaces: []string{"telco"}}, Deny: Allow{
+		CDI: []string{"vendor.com/debug=*"}, Sockets: []string{"/run/docker.sock"}, Devices: []string{"/dev/mem"},
+		Mounts: []Mount{{Source: "/etc/**"}, {Source: "/srv/**", Destination: "/data/secret"}}, Hooks: []string{"/tmp/**"}, Networks: []string{"infra/*"},
+	}}
+	other := tenant
+	other.Namespace = "default"
+	infra := tenant
+	infra.Network = "infra/mgmt"
+	for _, rules := range [][]Rule{{wide, deny}, {deny, wide}} {
+		p := mustNew(t, Enforce, rules...)
+		for _, tc := range []struct {
+			name   string
+			s      Subject
+			ask    asked
+			denied bool
+		}{
+			{"cdi", tenant, cdi("vendor.com/debug=0"), true},
+			{"another cdi", tenant, cdi("vendor.com/net=0"), false},
+			{"cdi elsewhere", other, cdi("vendor.com/debug=0"), false},
+			{"socket", tenant, socket("/run/docker.sock"), true},
+			{"device", tenant, device("/dev/mem"), true},
+			{"another device", tenant, device("/dev/null"), false},
+			{"mount", tenant, mounted("/etc/shadow", "/x", true), true},
+			{"mount at another place", tenant, mounted("/srv/a", "/data/open", false), false},
+			{"mount at the place", tenant, mounted("/srv/a", "/data/secret", true), true},
+			{"hook", tenant, hook("/tmp/x/hook"), true},
+			{"network", tenant, network("infra/mgmt"), true},
+			{"the network's socket", infra, socket("/run/vsw/a.sock"), true},
+			{"the network's device", infra, device("/dev/vfio/1"), true},
+		} {
+			g, err := tc.ask(p, tc.s)
+			var refused *RefusedError
+			if got := errors.As(err, &refused) && refused.Denied && refused.Rule == "never"; got != tc.denied {
+				t.Errorf("%s: %+v, %v", tc.name, g, err)
+			}
+			if err == nil && g.Rule != "wide" {
+				t.Errorf("%s: granted by %q", tc.name, g.Rule)
+			}
+		}
+	}
+	p := mustNew(t, Enforce, wide, deny)
+	_, err := p.Socket(tenant, "/run/docker.sock")
+	want := `refuse socket "/run/docker.sock" to container "app" of pod "telco/fwd-0": denied by rule "never": its deny.sockets has "/run/docker.sock" in ` +
+		source + `, and what one rule denies no other allows`
+	if d := cmp.Diff(want, err.Error()); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
+
+func TestDenyInAuditMode(t *testing.T) {
+	deny := Rule{Name: "never", For: everybody, Deny: Allow{Devices: []string{"/dev/mem"}}}
+	g, err := mustNew(t, Audit, wide, deny).Device(tenant, "/dev/mem")
+	if err != nil || !g.Audited || g.Rule != "wide" || g.Refusal == nil || !g.Refusal.Denied {
+		t.Errorf("got %+v, %v", g, err)
+	}
+}
+
+// A rule on trial neither refuses, nor keeps another from refusing.
+func TestRuleOnTrial(t *testing.T) {
+	deny := Rule{Name: "never", For: everybody, Mode: Audit, Deny: Allow{Devices: []string{"/dev/mem"}}}
+	g, err := mustNew(t, Enforce, deny, wide).Device(tenant, "/dev/mem")
+	if err != nil || !g.Audited || g.Rule != "wide" || g.Refusal == nil || g.Refusal.Rule != "never" {
+		t.Errorf("a deny on trial: %+v, %v", g, err)
+	}
+	trial := wide
+	trial.Name, trial.Mode = "trial", Audit
+	g, err = mustNew(t, Enforce, trial).CDI(tenant, "vendor.com/net=0")
+	if err != nil || !g.Audited || g.Rule != "trial" || g.Refusal == nil {
+		t.Errorf("an allow on trial: %+v, %v", g, err)
+	}
+	g, err = mustNew(t, Enforce, trial, wide).CDI(tenant, "vendor.com/net=0")
+	if err != nil || g.Audited || g.Rule != "wide" {
+		t.Errorf("a rule that is in force comes first: %+v, %v", g, err)
+	}
+	never := deny
+	never.Mode = Enforce
+	if _, err := mustNew(t, Enforce, trial, never).Device(tenant, "/dev/mem"); !errors.Is(err, errdefs.ErrPermissionDenied) {
+		t.Errorf("an allow on trial over a deny in force: %v", err)
+	}
+}
+
+func TestDeniedBeforeTrialDenied(t *testing.T) {
+	trial := Rule{Name: "trial", For: everybody, Mode: Audit, Deny: Allow{CDI: []string{"*"}}}
+	force := Rule{Name: "force", For: everybody, Deny: Allow{CDI: []string{"*"}}}
+	_, err := mustNew(t, Enforce, trial, force, wide).CDI(tenant, "a/b=c")
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.Rule != "force" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMountsAndHooks(t *testing.T) {
+	p := mustNew(t, Enforce, Rule{Name: "data", For: Subjects{Namespaces: []string{"telco"}}, Allow: Allow{
+		Mounts: []Mount{{Source: "/srv/data/**", Destination: "/data/*", ReadOnly: true}, {Source: "/srv/any"}},
+		Hooks:  []string{"/usr/libexec/oci/hooks.d/*"},
+	}})
+	for _, tc := range []struct {
+		name string
+		ask  asked
+		ok   bool
+	}{
+		{"mount", mounted("/srv/data/a", "/data/a", true), true},
+		{"writable", mounted("/srv/data/a", "/data/a", false), false},
+		{"another place", mounted("/srv/data/a", "/etc/a", true), false},
+		{"another source", mounted("/srv/b", "/data/a", true), false},
+		{"anywhere", mounted("/srv/any", "/x/y", false), true},
+		{"up", mounted("/srv/data/../x", "/data/a", true), false},
+		{"up in the container", mounted("/srv/any", "/data/../etc", true), false},
+		{"relative in the container", mounted("/srv/any", "data", true), false},
+		{"hook", hook("/usr/libexec/oci/hooks.d/nvidia"), true},
+		{"hook below", hook("/usr/libexec/oci/hooks.d/a/b"), false},
+		{"hook up", hook("/usr/libexec/oci/hooks.d/../x"), false},
+	} {
+		if g, err := tc.ask(p, tenant); (err == nil) != tc.ok {
+			t.Errorf("%s: %+v, %v", tc.name, g, err)
+		}
+	}
+	_, err := p.Mount(tenant, "/srv/b", "/data/b", true)
+	want := `refuse mount "/srv/b" at "/data/b" to container "app" of pod "telco/fwd-0": closest rule "data": its allow.mounts has [{source: "/srv/data/**", destination: "/data/*", readOnly: true}, {source: "/srv/any"}]; to allow it, add to allow.mounts of rule "data" in ` + source + `:
+  - {source: "/srv/b", destination: "/data/b", readOnly: true}`
+	if d := cmp.Diff(want, err.Error()); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
+
+func TestImages(t *testing.T) {
+	p := mustNew(t, Enforce, Rule{Name: "signed", For: Subjects{Images: []string{"registry.example.com/telco/*"}}, Allow: Allow{CDI: []string{"*"}}})
+	for image, want := range map[string]bool{"registry.example.com/telco/vpp:1": true, "registry.example.com/x": false, "": false} {
+		s := tenant
+		s.Image = image
+		if _, err := p.CDI(s, "a/b=c"); (err == nil) != want {
+			t.Errorf("image %q: %v", image, err)
+		}
+	}
+	_, err := p.CDI(tenant, "a/b=c")
+	want := `refuse CDI device "a/b=c" to container "app" of pod "telco/fwd-0": closest rule "signed": is for the images ["registry.example.com/telco/*"], and the runtime does not say which this container has; to allow it, add to policy.rules in ` + source + `:
+  - name: telco-cdi
+    for: {namespaces: ["telco"]}
+    allow: {cdi: ["a/b=c"]}`
+	if d := cmp.Diff(want, err.Error()); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+	// A pattern of any image is none for an unknown one.
+	p = mustNew(t, Enforce, Rule{Name: "any", For: Subjects{Images: []string{"*"}}, Allow: Allow{CDI: []string{"*"}}})
+	if _, err := p.CDI(tenant, "a/b=c"); err == nil {
+		t.Error("an unknown image is granted something by a list of images")
+	}
+}
+
+func TestOutsideOfKubernetes(t *testing.T) {
+	p := mustNew(t, Enforce, Rule{Name: "podman", For: Subjects{Namespaces: []string{""}}, Allow: Allow{CDI: []string{"vendor.com/net=*"}}})
+	if _, err := p.CDI(Subject{Container: "c"}, "vendor.com/net=0"); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.CDI(tenant, "vendor.com/net=0"); err == nil {
+		t.Error("a pod is granted what is for containers outside of Kubernetes")
+	}
+	_, err := p.Device(Subject{Container: "c"}, "/dev/x")
+	want := `refuse device node "/dev/x" to container "c" outside of Kubernetes: closest rule "podman": it has no allow.devices; to allow it, add to allow of rule "podman" in ` + source + `:
+  devices: ["/dev/x"]`
+	if d := cmp.Diff(want, err.Error()); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	limited := Rule{Name: "small", For: everybody, Limits: Limits{Container: Limit{Devices: 2}, Pod: Limit{Sockets: 3}}}
+	p := mustNew(t, Enforce, limited, wide)
+	if !p.HasPodLimits(tenant) || mustNew(t, Enforce, wide).HasPodLimits(tenant) {
+		t.Error("HasPodLimits")
+	}
+	for _, tc := range []struct {
+		name              string
+		container, others Usage
+		want              string
+	}{
+		{"within", Usage{Devices: 2, Sockets: 1}, Usage{Devices: 9, Sockets: 2}, ""},
+		{"container", Usage{Devices: 3}, Usage{}, `refuse 3 device nodes to container "app" of pod "telco/fwd-0": rule "small" has limits.container.devices: 2; ask for fewer, or raise it in ` + source},
+		{"pod", Usage{Sockets: 2}, Usage{Sockets: 2}, `refuse 4 sockets in one pod to container "app" of pod "telco/fwd-0": rule "small" has limits.pod.sockets: 3; ask for fewer, or raise it in ` + source},
+		{"nothing added", Usage{Devices: 1}, Usage{Sockets: 5}, ""},
+	} {
+		refused, audited := p.Limit(tenant, tc.container, tc.others)
+		if got := text(refused); got != tc.want || audited != nil {
+			t.Errorf("%s: %v, %v", tc.name, refused, audited)
+		}
+		trial := limited
+		trial.Mode = Audit
+		for _, p := range []*Policy{mustNew(t, Audit, limited), mustNew(t, Enforce, trial)} {
+			refused, audited := p.Limit(tenant, tc.container, tc.others)
+			if got := text(audited); got != tc.want || refused != nil {
+				t.Errorf("%s: audit: %v, %v", tc.name, refused, audited)
+			}
+		}
+	}
+	if _, err := New(source, Enforce, []Rule{{Name: "r", For: everybody, Limits: Limits{Pod: Limit{Mounts: -1}}}}); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		t.Errorf("a negative limit: %v", err)
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// things counts what the lists name, but for networks.
+func (a *Allow) things() int {
+	return len(a.CDI) + len(a.Sockets) + len(a.Devices) + len(a.Mounts) + len(a.Hooks)
+}
+
+func (t *things) compile(field string, a Allow) (string, error) {
+	for _, list := range []struct {
+		kind     kind
+		patterns []string
+		compile  func(string) (Glob, error)
+		into     *[]Glob
+	}{
+		{kindCDI, a.CDI, compileCDI, &t.lists[kindCDI]},
+		{kindSocket, a.Sockets, CompilePath, &t.lists[kindSocket]},
+		{kindDevice, a.Devices, CompilePath, &t.lists[kindDevice]},
+		{kindHook, a.Hooks, CompilePath, &t.lists[kindHook]},
+		{kindNetwork, a.Networks, CompileName, &t.networks},
+	} {
+		if at, err := compileList(field+"."+list.kind.field(), list.patterns, list.compile, list.into); err != nil {
+			return at, err
+		}
+	}
+	for i, m := range a.Mounts {
+		c := mount{text: m.text(), any: m.Destination == "", readOnly: m.ReadOnly}
+		at := fmt.Sprintf("%s.mounts[%d]", field, i)
+		var err error
+		if c.source, err = CompilePath(m.Source); err != nil {
+			return at + ".source", err
+		}
+		if !c.any {
+			if c.destination, err = CompilePath(m.Destination); err != nil {
+				return at + ".destination", err
+			}
+		}
+		t.mounts = append(t.mounts, c)
+	}
+	return "", nil
+}
+
+// text is the mount as one line of the rule.
+func (m Mount) text() string {
+	text := "{source: " + strconv.Quote(m.Source)
+	if m.Destination != "" {
+		text += ", destination: " + strconv.Quote(m.Destination)
+	}
+	if m.ReadOnly {
+		text += ", readOnly: true"
+	}
+	return text + "}"
+}
+
+func (m *mount) match(t *thing) bool {
+	return m.source.Match(t.name) && (m.any || m.destination.Match(t.at)) && !(m.readOnly && t.writable)
+}
+
+// has reports whether the lists name the thing. A network is for networks alone.
+func (t *things) has(x *thing) bool { return t.which(x) != "" }
+
+// which is the pattern that names the thing, "" for none.
+func (t *things) which(x *thing) string {
+	if x.kind == kindMount {
+		for i := range t.mounts {
+			if t.mounts[i].match(x) {
+				return t.mounts[i].text
+			}
+		}
+		return ""
+	}
+	globs := t.networks
+	if x.kind != kindNetwork {
+		globs = t.lists[x.kind]
+	}
+	for i := range globs {
+		if globs[i].Match(x.name) {
+			return globs[i].pattern
+		}
+	}
+	return ""
+}
+
+// patterns are those of a kind, as written.
+func (t *things) patterns(k kind) []string {
+	switch k {
+	case kindMount:
+		all := make([]string, len(t.mounts))
+		for i := range t.mounts {
+			all[i] = t.mounts[i].text
+		}
+		return all
+	case kindNetwork:
+		return patterns(t.networks)
+	}
+	return patterns(t.lists[k])
+}
+
+// prefixes are the literal beginnings of a kind's patterns.
+func (t *things) prefixes(k kind, yield func(string)) {
+	switch k {
+	case kindMount:
+		for i := range t.mounts {
+			yield(t.mounts[i].source.prefix)
+		}
+		return
+	case kindNetwork:
+		for i := range t.networks {
+			yield(t.networks[i].prefix)
+		}
+		return
+	}
+	for i := range t.lists[k] {
+		yield(t.lists[k][i].prefix)
+	}
+}
+
+func (t *things) empty() bool {
+	for _, list := range t.lists {
+		if len(list) > 0 {
+			return false
+		}
+	}
+	return len(t.mounts) == 0 && len(t.networks) == 0
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"sync"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+// Ledger remembers what the containers of pods have, where a rule limits what a
+// pod gets. It outlives an Engine: a new configuration does not forget. A
+// container is known by its name in the pod, so that one that is created anew
+// takes the place of the one before. The zero value is ready.
+type Ledger struct {
+	mu   sync.Mutex
+	pods map[string]map[string]policy.Usage // by sandbox and container name
+}
+
+// Note keeps what a container has, as it is found after a restart.
+func (l *Ledger) Note(sandboxID, container string, u policy.Usage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note(sandboxID, container, u)
+}
+
+func (l *Ledger) note(sandboxID, container string, u policy.Usage) {
+	if l.pods == nil {
+		l.pods = make(map[string]map[string]policy.Usage)
+	}
+	if l.pods[sandboxID] == nil {
+		l.pods[sandboxID] = make(map[string]policy.Usage)
+	}
+	l.pods[sandboxID][container] = u
+}
+
+// Forget drops a pod.
+func (l *Ledger) Forget(sandboxID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pods, sandboxID)
+}
+
+// Retain drops the pods that are gone.
+func (l *Ledger) Retain(alive func(sandboxID string) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id := range l.pods {
+		if !alive(id) {
+			delete(l.pods, id)
+		}
+	}
+}
+
+// reserve asks whether a container may have so much beside the others of its pod,
+// and notes it when it may: two containers at once cannot both have the last of it.
+func (l *Ledger) reserve(sandboxID, container string, u policy.Usage, ask func(others policy.Usage) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var others policy.Usage
+	for name, have := range l.pods[sandboxID] {
+		if name != container {
+			others = others.Add(have)
+		}
+	}
+	if err := ask(others); err != nil {
+		return err
+	}
+	l.note(sandboxID, container, u)
+	return nil
+}
+
+// limit holds the plan against the rules' limits.
+func (p *planner) limit() error {
+	u := p.usage()
+	ask := func(others policy.Usage) error {
+		refused, audited := p.policy.Limit(p.subject, u, others)
+		if audited != nil && len(p.items) > 0 {
+			item := &p.items[len(p.items)-1]
+			if item.Audit != "" {
+				item.Audit += "; "
+			}
+			item.Audit += audited.Error()
+		}
+		return refused
+	}
+	if !p.policy.HasPodLimits(p.subject) {
+		return ask(policy.Usage{})
+	}
+	p.counted = &u
+	if p.ledger == nil {
+		return ask(policy.Usage{})
+	}
+	return p.ledger.reserve(p.req.SandboxID, p.req.Container, u, ask)
+}
+
+// usage counts what the plan gives. The mounts of sockets count as sockets, and
+// what Jackfield adds itself does not count.
+func (p *planner) usage() policy.Usage {
+	set := p.b.Set()
+	u := policy.Usage{CDI: len(p.devices), Devices: len(set.Devices), Hooks: len(set.Hooks)}
+	for i := range set.Mounts {
+		if s := set.Mounts[i].Origin.Source; s != edits.Attachment && s != edits.View {
+			u.Mounts++
+		}
+	}
+	for i := range p.view {
+		if info := p.view[i].att.Info; info != nil && (info.Type == deviceinfo.TypeVhostUser || info.Type == deviceinfo.TypeMemif) {
+			u.Sockets++
+		}
+	}
+	return u
+}

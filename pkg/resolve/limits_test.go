@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+// use gives the host an engine with other rules.
+func (h *host) use(policyYAML string, ledger *Ledger) {
+	h.t.Helper()
+	root, err := hostfs.New(h.dir)
+	must(h.t, err)
+	cfg, err := config.Parse([]byte("sockets: {roots: [/var/run/vsw]}\npolicy:\n  rules:\n"+policyYAML), "/etc/jackfield/config.yaml")
+	must(h.t, err)
+	e, err := New(root, cfg, Options{Ledger: ledger})
+	must(h.t, err)
+	must(h.t, h.e.Close())
+	h.e = e
+}
+
+const wide = `
+    - {name: wide, for: {namespaces: ["*"]}, allow: {cdi: ["*"], sockets: ["/var/run/vsw/**"], devices: ["/dev/**"]}}
+`
+
+func TestLimitOfContainer(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.use(wide+`
+    - {name: quota, for: {namespaces: [ns]}, limits: {container: {cdi: 1}}}
+`, nil)
+	h.resolve(ask("vendor.com/net=a"))
+	h.refuse(ask("vendor.com/net=a,vendor.com/net=b"), errdefs.IsPermissionDenied, "2 CDI devices", `"quota"`, "limits.container.cdi: 1")
+}
+
+func TestLimitOfPod(t *testing.T) {
+	h := newHost(t, "enforce")
+	ledger := &Ledger{}
+	h.use(wide+`
+    - {name: quota, for: {namespaces: [ns]}, limits: {pod: {devices: 2}}}
+`, ledger)
+	of := func(name, devices string) *Request {
+		r := ask(devices)
+		r.Container = name
+		return r
+	}
+	h.resolve(of("one", "vendor.com/net=a"))
+	// A crash loop is no second container.
+	h.resolve(of("one", "vendor.com/net=a"))
+	p := h.resolve(of("two", "vendor.com/net=a"))
+	if p.Usage == nil || p.Usage.Devices != 1 {
+		t.Errorf("usage %+v", p.Usage)
+	}
+	_, err := h.e.Resolve(context.Background(), of("three", "vendor.com/net=a"))
+	if !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "3 device nodes in one pod") {
+		t.Errorf("a third container: %v", err)
+	}
+	// Another pod has a limit of its own, and one that ended has none.
+	other := of("three", "vendor.com/net=a")
+	other.SandboxID = "another"
+	h.resolve(other)
+	ledger.Forget("sb")
+	h.resolve(of("three", "vendor.com/net=a"))
+	// What is known after a restart counts.
+	ledger.Note("sb", "one", policy.Usage{Devices: 1})
+	if _, err := h.e.Resolve(context.Background(), of("two", "vendor.com/net=a")); err == nil {
+		t.Error("what the pod had before the restart does not count")
+	}
+}
+
+func TestSocketsCount(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.use(wide+`
+    - {name: quota, for: {namespaces: [ns]}, limits: {container: {sockets: 1}}}
+`, nil)
+	h.listen("/run/vsw/a/s.sock")
+	h.info("a", "net1", vhost("client", "/var/run/vsw/a/s.sock"))
+	h.resolve(ask(""))
+	h.listen("/run/vsw/b/s.sock")
+	h.info("b", "net2", vhost("client", "/var/run/vsw/b/s.sock"))
+	h.refuse(ask(""), errdefs.IsPermissionDenied, "2 sockets", "limits.container.sockets: 1")
+}
+
+// A socket that is denied by one of its paths is denied by the others.
+func TestDenyUnderEachSpelling(t *testing.T) {
+	for _, denied := range []string{"/run/vsw/a/**", "/var/run/vsw/a/**"} {
+		for _, announced := range []string{"/run/vsw/a/s.sock", "/var/run/vsw/a/s.sock"} {
+			h := newHost(t, "enforce")
+			h.use(wide+`
+    - {name: wider, for: {namespaces: ["*"]}, allow: {sockets: ["/run/vsw/**"]}}
+    - {name: never, for: {namespaces: ["*"]}, deny: {sockets: ["`+denied+`"]}}
+`, nil)
+			h.listen(filepath.Join("/run/vsw/a/s.sock"))
+			h.info("a", "net1", vhost("client", announced))
+			r := ask("")
+			r.Annotations = map[string]string{"networks.jackfield.dev": "net1"}
+			h.refuse(r, errdefs.IsPermissionDenied, `denied by rule "never"`)
+		}
+	}
+}
