@@ -40,6 +40,7 @@ var leaves = map[string][]string{
 	"pkg/sysfs/sysfstest": nil,
 	"pkg/podresources":    nil,
 	"pkg/staging":         nil,
+	"pkg/hooksd":          nil,
 	"pkg/attachment":      {"pkg/deviceinfo", "pkg/podresources"},
 }
 

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hooksd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// tree is a host root with a program and two hooks.d directories.
+type tree struct {
+	*testing.T
+	dir string
+	r   *Registry
+}
+
+func newTree(t *testing.T, opts Options) *tree {
+	t.Helper()
+	n := &tree{T: t, dir: t.TempDir()}
+	n.write("/bin/prog", "#!/bin/sh\n", 0o755)
+	n.mkdir("/etc/hooks.d")
+	n.mkdir("/usr/hooks.d")
+	host, err := hostfs.New(n.dir)
+	n.must(err)
+	n.r = New(host, []string{"/usr/hooks.d", "/etc/hooks.d"}, opts)
+	t.Cleanup(func() { n.must(n.r.Close()) })
+	return n
+}
+
+func (n *tree) must(err error) {
+	n.Helper()
+	if err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *tree) path(p string) string { return filepath.Join(n.dir, p) }
+
+func (n *tree) mkdir(p string) { n.Helper(); n.must(os.MkdirAll(n.path(p), 0o755)) }
+
+func (n *tree) write(p, content string, mode os.FileMode) {
+	n.Helper()
+	n.must(os.MkdirAll(filepath.Dir(n.path(p)), 0o755))
+	n.must(os.WriteFile(n.path(p), []byte(content), mode))
+	n.must(os.Chmod(n.path(p), mode))
+}
+
+// hook writes a hook file whose argument tells it from others.
+func (n *tree) hook(p, arg string) { n.Helper(); n.write(p, hookJSON("/bin/prog", arg), 0o644) }
+
+func hookJSON(program, arg string) string {
+	return fmt.Sprintf(`{"version":"1.0.0","hook":{"path":%q,"args":["prog",%q]},"when":{"always":true},"stages":["createRuntime"]}`, program, arg)
+}
+
+// args are the arguments of the hooks in order; those in error have a "!".
+func (n *tree) args() string {
+	var out []string
+	for _, h := range n.r.Snapshot().Match(&Container{Args: []string{"x"}}) {
+		arg := h.Args[1]
+		if h.Err != nil {
+			arg += "!"
+		}
+		out = append(out, arg)
+	}
+	return strings.Join(out, " ")
+}
+
+func (n *tree) want(want string, problems ...string) {
+	n.Helper()
+	if got := n.args(); got != want {
+		n.Errorf("hooks are %q, want %q", got, want)
+	}
+	all := n.r.Snapshot().Problems
+	if len(all) != len(problems) {
+		n.Errorf("%d problems, want %d:\n%s", len(all), len(problems), text(all))
+		return
+	}
+	for i, p := range problems {
+		if !strings.Contains(all[i].Error(), p) {
+			n.Errorf("problem %d is\n%v\nwant %s", i, all[i], p)
+		}
+	}
+}
+
+func TestOrderAndMasking(t *testing.T) {
+	n := newTree(t, Options{})
+	n.want("")
+	n.hook("/usr/hooks.d/20-b.json", "usr-b")
+	n.hook("/usr/hooks.d/10-A.json", "usr-A")
+	n.hook("/usr/hooks.d/10-b.json", "usr-10b")
+	n.hook("/etc/hooks.d/20-b.json", "etc-b")
+	n.hook("/etc/hooks.d/x.conf", "none")
+	n.want("usr-A usr-10b etc-b")
+	n.must(os.Remove(n.path("/etc/hooks.d/20-b.json")))
+	n.want("usr-A usr-10b usr-b")
+	// A file in error masks nothing, and disables nothing beside it.
+	n.write("/etc/hooks.d/20-b.json", "{", 0o644)
+	n.want("usr-A usr-10b usr-b", "/etc/hooks.d/20-b.json:1:")
+	n.must(os.RemoveAll(n.path("/usr/hooks.d")))
+	n.want("", "/etc/hooks.d/20-b.json:1:")
+	// A directory that comes back is seen.
+	n.hook("/usr/hooks.d/30.json", "again")
+	n.want("again", "/etc/hooks.d/20-b.json:1:")
+	if g := n.r.Snapshot().Generation; g != n.r.Snapshot().Generation {
+		t.Error("a snapshot of nothing new has another generation")
+	}
+}
+
+func TestHostileFiles(t *testing.T) {
+	n := newTree(t, Options{})
+	n.hook("/etc/hooks.d/50-good.json", "good")
+	n.must(unix.Mkfifo(n.path("/etc/hooks.d/10-fifo.json"), 0o644))
+	n.mkdir("/etc/hooks.d/11-dir.json")
+	n.write("/etc/hooks.d/12-huge.json", "", 0o644)
+	n.must(os.Truncate(n.path("/etc/hooks.d/12-huge.json"), 1<<40))
+	n.must(os.Symlink("/etc/hooks.d/13-loop.json", n.path("/etc/hooks.d/13-loop.json")))
+	n.must(os.Symlink("/nowhere", n.path("/etc/hooks.d/14-dangling.json")))
+	n.must(os.Symlink("/proc/self/environ", n.path("/etc/hooks.d/15-proc.json")))
+	// A symlink cannot leave the host root.
+	outside := filepath.Join(t.TempDir(), "x.json")
+	n.must(os.WriteFile(outside, []byte(hookJSON("/bin/prog", "outside")), 0o644))
+	n.must(os.Symlink(outside, n.path("/etc/hooks.d/16-out.json")))
+	n.hook("/etc/hooks.d/17-open.json", "open")
+	n.must(os.Chmod(n.path("/etc/hooks.d/17-open.json"), 0o664))
+	n.mkdir("/tmp/pub")
+	n.hook("/tmp/pub/x.json", "public")
+	n.must(os.Chmod(n.path("/tmp/pub"), 0o777|os.ModeSticky))
+	n.must(os.Symlink("/tmp/pub/x.json", n.path("/etc/hooks.d/18-public.json")))
+	n.write("/etc/hooks.d/19-many.json", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"commands":[`+strings.Repeat(`"(",`, 2000)+`"("]},"stages":["poststop"]}`, 0o644)
+	done := make(chan struct{})
+	go func() { n.r.Snapshot(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it hangs")
+	}
+	problems := []string{"10-fifo.json: found a FIFO", "11-dir.json: found a directory", "12-huge.json: ", "13-loop.json: cannot follow the symlink",
+		"17-open.json: found the file with mode 0664: it must be writable by its owner alone; run `chmod go-w /etc/hooks.d/17-open.json`",
+		"18-public.json: found the directory with mode 1777 \"/tmp/pub\""}
+	for range maxProblems {
+		problems = append(problems, "19-many.json: when.commands")
+	}
+	n.want("good", problems...)
+	if !errdefs.IsPermissionDenied(n.r.Snapshot().Problems[4]) {
+		t.Errorf("%v is no permission denied", n.r.Snapshot().Problems[4])
+	}
+	// What is put right is read.
+	n.must(os.Chmod(n.path("/etc/hooks.d/17-open.json"), 0o644))
+	n.must(os.Chmod(n.path("/tmp/pub"), 0o755))
+	n.write("/nowhere", hookJSON("/bin/prog", "dangling"), 0o644)
+	for _, name := range []string{"10-fifo", "11-dir", "12-huge", "13-loop", "19-many"} {
+		n.must(os.Remove(n.path("/etc/hooks.d/" + name + ".json")))
+	}
+	n.want("dangling open public good")
+}
+
+func TestAnOpenDirectory(t *testing.T) {
+	n := newTree(t, Options{})
+	n.hook("/etc/hooks.d/10.json", "etc")
+	n.hook("/usr/hooks.d/20.json", "usr")
+	n.must(os.Chmod(n.path("/etc/hooks.d"), 0o777))
+	n.want("usr", "/etc/hooks.d: found the directory with mode 0777: it must be writable by its owner alone; run `chmod go-w /etc/hooks.d`")
+	n.must(os.Chmod(n.path("/etc/hooks.d"), 0o755))
+	n.want("etc usr")
+	if os.Geteuid() == 0 {
+		n.must(os.Chown(n.path("/etc/hooks.d"), 12345, -1))
+		n.want("usr", "/etc/hooks.d: found the directory owned by uid 12345")
+		n.must(os.Chown(n.path("/etc/hooks.d"), 0, -1))
+		n.want("etc usr")
+	} else {
+		t.Log("not root: a directory of another user's is left out")
+	}
+	n.must(os.RemoveAll(n.path("/etc/hooks.d")))
+	n.write("/etc/hooks.d", "a file", 0o644)
+	n.want("usr", "/etc/hooks.d: cannot read the directory: not a directory")
+
+	any := newTree(t, Options{TrustAnyone: true})
+	any.hook("/etc/hooks.d/10.json", "etc")
+	any.must(os.Chmod(any.path("/etc/hooks.d"), 0o777))
+	any.want("etc")
+}
+
+// The program is looked for below the host root, each time.
+func TestTheProgram(t *testing.T) {
+	n := newTree(t, Options{})
+	n.write("/etc/hooks.d/10.json", hookJSON("/opt/late", "late"), 0o644)
+	n.hook("/etc/hooks.d/20.json", "there")
+	n.want("late! there", `/etc/hooks.d/10.json: hook.path: found "/opt/late": there is no such file on this host`)
+	if err := n.r.Snapshot().Hooks[0].Err; !errdefs.IsNotFound(err) {
+		t.Errorf("%v is no not found", err)
+	}
+	n.write("/opt/late", "", 0o644)
+	n.want("late! there", `hook.path: found "/opt/late": it has mode 0644 on this host and cannot be executed; run `+"`chmod +x /opt/late`")
+	n.must(os.Chmod(n.path("/opt/late"), 0o777))
+	n.want("late! there", `hook.path: found the program with mode 0777 "/opt/late": it must be writable by its owner alone`)
+	n.must(os.Chmod(n.path("/opt/late"), 0o755))
+	n.want("late there")
+	n.must(os.Remove(n.path("/opt/late")))
+	n.mkdir("/opt/late")
+	n.want("late! there", `hook.path: found "/opt/late": on this host it is a directory, not a program`)
+	// A file whose program is missing masks nothing.
+	n.write("/usr/hooks.d/10.json", hookJSON("/bin/prog", "below"), 0o644)
+	n.want("below there", `/etc/hooks.d/10.json: hook.path`)
+	// This process' own root has /bin/sh, and the host root has none.
+	n.write("/etc/hooks.d/20.json", hookJSON("/bin/sh", "sh"), 0o644)
+	n.want("below sh!", `/etc/hooks.d/10.json: hook.path`, `/etc/hooks.d/20.json: hook.path: found "/bin/sh": there is no such file`)
+}
+
+// Whatever way a file changes, the next snapshot has it.
+func TestChangesAreSeen(t *testing.T) {
+	for name, opts := range map[string]Options{"watched": {}, "once": {Once: true}} {
+		t.Run(name, func(t *testing.T) {
+			n := newTree(t, opts)
+			n.hook("/etc/hooks.d/10.json", "1")
+			n.want("1")
+			for i := range 200 {
+				want := fmt.Sprint(i + 2)
+				n.write("/etc/hooks.d/.new", hookJSON("/bin/prog", want), 0o644)
+				n.must(os.Rename(n.path("/etc/hooks.d/.new"), n.path("/etc/hooks.d/10.json")))
+				if got := n.args(); got != want {
+					t.Fatalf("after a rename hooks are %q, want %q", got, want)
+				}
+			}
+			if name == "once" {
+				return // a file system's time stamps are too coarse for the rest
+			}
+			n.hook("/etc/hooks.d/10.json", "in place")
+			n.want("in place")
+			// As the kubelet swaps a ConfigMap's files.
+			n.hook("/etc/hooks.d/..1/20.json", "one")
+			n.hook("/etc/hooks.d/..2/20.json", "two")
+			n.must(os.Symlink("..1", n.path("/etc/hooks.d/..data")))
+			n.must(os.Symlink("..data/20.json", n.path("/etc/hooks.d/20.json")))
+			n.want("in place one")
+			n.must(os.Symlink("..2", n.path("/etc/hooks.d/..tmp")))
+			n.must(os.Rename(n.path("/etc/hooks.d/..tmp"), n.path("/etc/hooks.d/..data")))
+			n.want("in place two")
+			// The directory itself is swapped.
+			n.hook("/etc/other/30.json", "swapped")
+			n.must(os.Rename(n.path("/etc/hooks.d"), n.path("/etc/away")))
+			n.want("")
+			n.must(os.Rename(n.path("/etc/other"), n.path("/etc/hooks.d")))
+			n.want("swapped")
+			n.hook("/etc/hooks.d/40.json", "more")
+			n.want("swapped more")
+		})
+	}
+}
+
+func TestConcurrentSnapshots(t *testing.T) {
+	n := newTree(t, Options{})
+	n.hook("/etc/hooks.d/10.json", "a")
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 200 {
+				if len(n.r.Snapshot().Hooks) > 2 {
+					t.Error("more hooks than files")
+				}
+			}
+		})
+	}
+	for i := range 100 {
+		if i%2 == 0 {
+			n.hook("/usr/hooks.d/20.json", "b")
+		} else {
+			n.must(os.Remove(n.path("/usr/hooks.d/20.json")))
+		}
+	}
+	wg.Wait()
+	n.want("a")
+}
+
+func BenchmarkSnapshotAndMatch(b *testing.B) {
+	dir := b.TempDir()
+	host, err := hostfs.New("/")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range 10 {
+		content := fmt.Sprintf(`{"version":"1.0.0","hook":{"path":"/bin/sh"},"when":{"annotations":{"^example\\.com/hook-%d$":"^yes$"}},"stages":["createRuntime"]}`, i)
+		if err := os.WriteFile(fmt.Sprintf("%s/%d.json", dir, i), []byte(content), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r := New(host, []string{dir}, Options{})
+	defer r.Close()
+	c := &Container{Args: []string{"/bin/sh"}, Annotations: map[string]string{}}
+	for i := range 20 {
+		c.Annotations[fmt.Sprintf("example.com/annotation-%d", i)] = "value"
+	}
+	for b.Loop() {
+		r.Snapshot().Match(c)
+	}
+}
