@@ -32,8 +32,9 @@ e2e: ## the tests on real container runtimes (root)
 fuzz: ## each fuzz target for FUZZTIME
 	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' test/fuzz.sh . test
 
-bench: ## the benchmarks, beside their peers
-	cd test && $(GO) test -run '^$$' -bench . -benchmem ./bench/...
+# BENCHFLAGS='-only cdi' runs a part, -quick everything once, to see that it works.
+bench: ## the benchmarks, beside their peers, into docs/performance.md
+	cd test && $(GO) run ./benchreport $(BENCHFLAGS)
 
 lint: ## gofmt, vet, staticcheck
 	@fmt=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); if [ -n "$$fmt" ]; then echo "gofmt would change:"; echo "$$fmt"; exit 1; fi

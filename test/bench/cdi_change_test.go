@@ -31,8 +31,9 @@ type cdiSide struct {
 	open func(tb testing.TB, dir string) cdiCache
 }
 
-// cdiCaches are the two sides.
+// cdiCaches are the sides: ours, upstream's, and what nobody can do without.
 var cdiCaches = []cdiSide{
+	{"floor", cdiFloor},
 	{"jackfield", func(tb testing.TB, dir string) cdiCache {
 		r, err := cdiregistry.New(hostfs.Host(), []string{dir}, cdiregistry.Options{})
 		if err != nil {
@@ -113,7 +114,7 @@ func cdiAdd(b *testing.B, c cdiCache, dir string, file int, misses *int) time.Du
 func BenchmarkCDILookup(b *testing.B) {
 	for _, n := range cdiSizes {
 		dir := cdiDirectory(b, n)
-		for _, side := range cdiCaches {
+		for _, side := range cdiCaches[1:] {
 			b.Run(fmt.Sprintf("n=%d/%s", n, side.name), func(b *testing.B) {
 				c := side.open(b, dir)
 				defer c.close()
@@ -182,7 +183,8 @@ func cdiUnderWrites(b *testing.B, c cdiCache, dir string, n int, d time.Duration
 }
 
 // BenchmarkCDIAddMany is the processor time that 100 files cost which are added
-// one after the other, each looked up at once, and until all are found. "nobody" is
+// one after the other, each looked up at once, until nothing is done about them any
+// more. "nobody" is
 // what writing them costs, which is in the other two.
 func BenchmarkCDIAddMany(b *testing.B) {
 	const added = 100
@@ -190,7 +192,7 @@ func BenchmarkCDIAddMany(b *testing.B) {
 		return cdiCache{blind: true, has: func(string) bool { return true }, close: func() {}}
 	}}
 	for _, n := range cdiSizes {
-		for _, side := range append([]cdiSide{nobody}, cdiCaches...) {
+		for _, side := range append([]cdiSide{nobody}, cdiCaches[1:]...) {
 			b.Run(fmt.Sprintf("n=%d/%s", n, side.name), func(b *testing.B) {
 				dir := cdiDirectory(b, n)
 				c := side.open(b, dir)
@@ -222,11 +224,27 @@ func BenchmarkCDIAddMany(b *testing.B) {
 					for !c.has(cdiQualified(n+added-1, 0)) {
 						time.Sleep(time.Millisecond)
 					}
-					cpu += cdiCPU(b) - before
+					b.StopTimer()
+					cpu += cdiSettled(b) - before
+					b.StartTimer()
 				}
 				b.ReportMetric(float64(cpu.Microseconds())/float64(b.N)/1e3, "cpu-ms/op")
 			})
 		}
+	}
+}
+
+// cdiSettled is the processor time of the process once it uses no more: upstream
+// goes on to read everything again for announcements it has not come to yet.
+func cdiSettled(tb testing.TB) time.Duration {
+	used := cdiCPU(tb)
+	for {
+		time.Sleep(100 * time.Millisecond)
+		now := cdiCPU(tb)
+		if now-used < time.Millisecond {
+			return used
+		}
+		used = now
 	}
 }
 
@@ -242,7 +260,7 @@ func cdiCPU(tb testing.TB) time.Duration {
 func BenchmarkCDIHeap(b *testing.B) {
 	for _, n := range cdiSizes {
 		dir := cdiDirectory(b, n)
-		for _, side := range cdiCaches {
+		for _, side := range cdiCaches[1:] {
 			b.Run(fmt.Sprintf("n=%d/%s", n, side.name), func(b *testing.B) {
 				var held float64
 				for range b.N {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 	"tags.cncf.io/container-device-interface/pkg/cdi"
 
 	"github.com/jackfield/jackfield/pkg/apply/oci"
@@ -57,6 +58,23 @@ func BenchmarkCDIInject(b *testing.B) {
 	for _, n := range cdiSizes {
 		dir := cdiDirectory(b, n)
 		device := cdiQualified(n-1, 0)
+		// What nobody can do without: the copy, one look at the directory and one at
+		// the queue of announcements, and the look at each device node.
+		b.Run(fmt.Sprintf("n=%d/floor", n), func(b *testing.B) {
+			c := cdiFloor(b, dir)
+			b.Cleanup(c.close)
+			b.ReportAllocs()
+			for b.Loop() {
+				fresh(base)
+				if !c.has(device) {
+					b.Fatal("a device is missing")
+				}
+				for _, node := range []string{"/dev/null", "/dev/zero"} {
+					var st unix.Stat_t
+					check(b, unix.Stat(node, &st))
+				}
+			}
+		})
 		b.Run(fmt.Sprintf("n=%d/jackfield", n), func(b *testing.B) {
 			e, err := resolve.New(hostfs.Host(), config.Default(), resolve.Options{AllowAll: true, SpecDirs: []string{dir}})
 			check(b, err)
@@ -125,7 +143,8 @@ func BenchmarkCDIApply(b *testing.B) {
 
 // BenchmarkCDIInjectProcess is the whole process, from fork to exit, in turn with the
 // same made of upstream's library: with no spec files and nothing asked for, and one
-// device of N files. "true" is a process that does nothing.
+// device of N files. "true" is a process that does nothing, "hello" a Go program
+// that prints a line.
 func BenchmarkCDIInjectProcess(b *testing.B) {
 	bin := b.TempDir()
 	build := func(name, dir, pkg string) string {
@@ -139,6 +158,7 @@ func BenchmarkCDIInjectProcess(b *testing.B) {
 	}
 	ours := build("jackfield", "../..", "./cmd/jackfield")
 	theirs := build("upstream-inject", ".", "./testdata/upstream-inject")
+	hello := build("hello", ".", "./testdata/hello")
 	file := filepath.Join(bin, "config.json")
 	text, err := json.Marshal(podSpec())
 	check(b, err)
@@ -161,14 +181,15 @@ func BenchmarkCDIInjectProcess(b *testing.B) {
 			mine, peer = append(mine, "--cdi-device", device), append(peer, device)
 		}
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
-			var jackfield, upstream, nothing []time.Duration
+			var jackfield, upstream, helloWorld, nothing []time.Duration
 			for b.Loop() {
 				jackfield = append(jackfield, run(env, mine...))
 				upstream = append(upstream, run(env, peer...))
+				helloWorld = append(helloWorld, run(env, hello))
 				nothing = append(nothing, run(env, "true"))
 			}
 			b.ReportMetric(0, "ns/op")
-			for name, all := range map[string][]time.Duration{"jackfield": jackfield, "upstream": upstream, "true": nothing} {
+			for name, all := range map[string][]time.Duration{"jackfield": jackfield, "upstream": upstream, "hello": helloWorld, "true": nothing} {
 				slices.Sort(all)
 				b.ReportMetric(float64(all[len(all)/2].Microseconds())/1e3, name+"-ms")
 			}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// figure is one metric of one benchmark: the name as the testing package prints it,
+// less "Benchmark" and the number of processors, and the metric's unit.
+type figure struct{ bench, metric string }
+
+// f is the figure that "CDIAdd/n=10/jackfield p50-ns" names; the metric is ns/op
+// where there is none.
+func f(s string) figure {
+	bench, metric, ok := strings.Cut(s, " ")
+	if !ok {
+		metric = "ns/op"
+	}
+	return figure{bench, metric}
+}
+
+// top is the name of the function.
+func (f figure) top() string {
+	name, _, _ := strings.Cut(f.bench, "/")
+	return name
+}
+
+// at is the figure with n in the place of N.
+func (f figure) at(n int) figure {
+	return figure{strings.ReplaceAll(f.bench, "n=N", "n="+strconv.Itoa(n)), f.metric}
+}
+
+// results are the values that each benchmark reported, one a run.
+type results map[figure][]float64
+
+// median is the middle value of a figure, in its base unit (ns, B, %, or none);
+// false when it was not measured.
+func (r results) median(f figure) (float64, bool) {
+	v := slices.Sorted(slices.Values(r[f]))
+	if len(v) == 0 {
+		return 0, false
+	}
+	return v[len(v)/2] * scale(f.metric), true
+}
+
+// span is the least and the greatest value.
+func (r results) span(f figure) (low, high float64) {
+	v := slices.Sorted(slices.Values(r[f]))
+	return v[0] * scale(f.metric), v[len(v)-1] * scale(f.metric)
+}
+
+// unit is what a metric counts: "ns", "B", "%" or "".
+func unit(metric string) string {
+	for _, part := range strings.FieldsFunc(metric, func(c rune) bool { return c == '-' || c == '/' }) {
+		switch part {
+		case "ns", "µs", "ms", "s":
+			return "ns"
+		case "B", "KB", "MB":
+			return "B"
+		case "%missed":
+			return "%"
+		}
+	}
+	return ""
+}
+
+// scale is how much of the base unit one of a metric's is.
+func scale(metric string) float64 {
+	for _, part := range strings.FieldsFunc(metric, func(c rune) bool { return c == '-' || c == '/' }) {
+		switch part {
+		case "µs":
+			return 1e3
+		case "ms":
+			return 1e6
+		case "s":
+			return 1e9
+		case "KB":
+			return 1 << 10
+		case "MB":
+			return 1 << 20
+		}
+	}
+	return 1
+}
+
+// text is a value as a person reads it.
+func text(v float64, unit string) string {
+	switch unit {
+	case "ns":
+		for _, u := range []struct {
+			size float64
+			name string
+		}{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}} {
+			if v >= u.size {
+				return digits(v/u.size) + " " + u.name
+			}
+		}
+		return digits(v) + " ns"
+	case "B":
+		if v >= 1<<20 {
+			return digits(v/(1<<20)) + " MiB"
+		}
+		if v >= 1<<10 {
+			return digits(v/(1<<10)) + " KiB"
+		}
+		return digits(v) + " B"
+	case "%":
+		return digits(v) + " %"
+	}
+	return digits(v)
+}
+
+// digits is v with three significant digits.
+func digits(v float64) string {
+	switch a := math.Abs(v); {
+	case a >= 100 || a == 0:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 10:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
+
+// times is a ratio; a small one is written as a fraction.
+func times(v float64) string {
+	if v > 0 && v < 0.1 {
+		return fmt.Sprintf("1/%s", digits(math.Round(1/v)))
+	}
+	return digits(v)
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const output = `goos: linux
+BenchmarkCDIAdd/n=10/jackfield-2   	     100	     25000 ns/op	     21000 p50-ns	         0 %missed	 12 B/op	 1 allocs/op
+BenchmarkCDIAdd/n=10/jackfield-2   	     100	     25000 ns/op	     23000 p50-ns	         0 %missed	 12 B/op	 1 allocs/op
+BenchmarkCDIAdd/n=10/jackfield-2   	     100	     25000 ns/op	     99000 p50-ns	         0 %missed	 12 B/op	 1 allocs/op
+BenchmarkCDIAdd/n=10/upstream-2    	      10	   1900000 ns/op	   1900000 p50-ns	        50.0 %missed
+BenchmarkCDIAdd/n=1000/jackfield-2 	     100	     26000 ns/op	     24000 p50-ns	         0.5 %missed
+BenchmarkCDIAdd/n=1000/upstream-2  	      10	 181000000 ns/op	 180000000 p50-ns	        50.0 %missed
+BenchmarkNRICreateContainer/nothing-asked-2 	 1	 244.0 noop-µs	 1.049 x/noop	 256.0 µs
+BenchmarkNRICreateContainer/4-cdi-2-sockets-2 	 1	 244.0 noop-µs	 2.049 x/noop	 500.0 µs
+BenchmarkStray/case-2 	 1	 1.5 cpu-ms/op	 3 allocs/op
+BenchmarkBroken: no figure
+PASS
+`
+
+func parsed() results {
+	r := results{}
+	r.parse(output)
+	return r
+}
+
+func TestMedianIsOfAllRuns(t *testing.T) {
+	v, ok := parsed().median(f("CDIAdd/n=10/jackfield p50-ns"))
+	if !ok || v != 23000 {
+		t.Errorf("got %v, %v", v, ok)
+	}
+	if v, _ := parsed().median(f("NRICreateContainer/nothing-asked µs")); v != 256e3 {
+		t.Errorf("got %v, want ns", v)
+	}
+	if _, ok := parsed().median(figure{}); ok {
+		t.Error("no figure has a value")
+	}
+}
+
+func TestRowSaysWhetherTheTargetIsMet(t *testing.T) {
+	for _, tt := range []struct {
+		row  row
+		want []string
+	}{
+		{nri("a", "NRICreateContainer/nothing-asked", "noop", "no-op", 1.15), []string{"| **256 µs** | 244 µs no-op | 1.05 |", "≤ 1.15 ×: met"}},
+		{nri("a", "NRICreateContainer/4-cdi-2-sockets", "noop", "no-op", 1.6), []string{"2.05", "≤ 1.60 ×: **missed**"}},
+		{cdi("a", "CDIAdd/n=1000/SIDE p50-ns", 50e3, 0), []string{"**24.0 µs**", "180 ms upstream", "1/7500", "≤ 50.0 µs: met"}},
+		{none(cdi("a", "CDIAdd/n=1000/SIDE %missed", 0, 0)), []string{"0.50 %", "0: **missed**"}},
+		{none(cdi("a", "CDIAdd/n=10/SIDE %missed", 0, 0)), []string{"**0 %**", "0: met"}},
+	} {
+		got := tt.row.line(parsed())
+		for _, want := range tt.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%q is not in\n%s", want, got)
+			}
+		}
+	}
+}
+
+func TestWhatIsAbsentIsLeftOut(t *testing.T) {
+	for i := range sections {
+		s := &sections[i]
+		if got := s.tables(results{}); strings.Contains(got, "**") {
+			t.Errorf("%s has figures of nothing:\n%s", s.name, got)
+		}
+		for j := range s.growths {
+			if _, ok := s.growths[j].svg(results{}); ok {
+				t.Errorf("%s is drawn of nothing", s.growths[j].name)
+			}
+		}
+	}
+}
+
+func TestWhatHasNoRowIsListed(t *testing.T) {
+	s := &section{name: "others", rest: true}
+	got := s.tables(parsed())
+	if !strings.Contains(got, "| Stray/case | cpu 1.50 ms |") || strings.Contains(got, "CDIAdd") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestPlotIsWellFormed(t *testing.T) {
+	g := growth{"x", "one file <added> → resolvable", cdiSides("CDIAdd/n=N/SIDE p50-ns"), 50e3}
+	svg, ok := g.svg(parsed())
+	if !ok {
+		t.Fatal("nothing was drawn")
+	}
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+	}
+	for _, want := range []string{"<polyline", "Jackfield", "target: 50.0 µs", "100 ms", ">1000<"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("%q is not in\n%s", want, svg)
+		}
+	}
+}
+
+func TestOnlyWhatIsBetweenTheMarkersChanges(t *testing.T) {
+	doc := "a\n<!-- bench:x -->\nold\n<!-- /bench:x -->\nz\n"
+	got, err := between(doc, "x", "new\n")
+	if err != nil || got != "a\n<!-- bench:x -->\n\nnew\n\n<!-- /bench:x -->\nz\n" {
+		t.Errorf("%v, %q", err, got)
+	}
+	if again, err := between(got, "x", "new"); err != nil || again != got {
+		t.Errorf("twice gives %v, %q", err, again)
+	}
+	for _, bad := range []string{"", doc + doc, "<!-- /bench:x -->\n<!-- bench:x -->\n"} {
+		if _, err := between(bad, "x", "new"); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+// Every section has its place in the documentation, and every benchmark that a row
+// names is there.
+func TestDocumentationHasTheSections(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range sectionNames() {
+		if _, err := between(string(doc), name, ""); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBenchmarksOfTheRowsExist(t *testing.T) {
+	files, err := filepath.Glob("../bench/*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, files)
+	}
+	var source strings.Builder
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(b)
+	}
+	for i := range sections {
+		for _, b := range sections[i].plan() {
+			name := "func Benchmark" + topOf(b.bench) + "("
+			if b.pkg == ownPackage && !strings.Contains(source.String(), name) {
+				t.Errorf("section %s runs %s, which is not in test/bench", sections[i].name, topOf(b.bench))
+			}
+		}
+	}
+}
+
+func TestPatternTakesTheNameAlone(t *testing.T) {
+	if got := pattern("CDIAdd/n=*/jackfield"); got != "^BenchmarkCDIAdd$/^n=.*$/^jackfield$" {
+		t.Error(got)
+	}
+	for elem := range strings.SplitSeq(pattern("a.b/c"), "/") {
+		if _, err := regexp.Compile(elem); err != nil {
+			t.Error(err)
+		}
+	}
+}
