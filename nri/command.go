@@ -30,6 +30,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	var (
 		configFile, root, level, format string
 		opts                            Options
+		least                           bool
 	)
 	cmd := &cobra.Command{
 		Use:   "jackfield-nri",
@@ -59,6 +60,11 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			if opts.Config, err = loadConfig(opts.Host, configFile); err != nil {
 				return err
 			}
+			if least {
+				if err := giveUpPrivileges(); err != nil {
+					return fmt.Errorf("--least-privilege: %w", err)
+				}
+			}
 			return run(cmd.Context(), opts, log)
 		},
 	}
@@ -68,6 +74,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	f.StringVar(&opts.Index, "index", "50", "two digits: the plugin's place in the order of plugins")
 	f.StringVar(&opts.Name, "name", "jackfield", "name to register under")
 	f.StringVar(&root, "root", "/", "take all host paths below this `directory`")
+	f.BoolVar(&least, "least-privilege", false, "give up all capabilities but those that are needed")
 	f.StringVar(&level, "log-level", "info", "error, warning, info or debug")
 	f.StringVar(&format, "log-format", "text", "text or json")
 	return cmd

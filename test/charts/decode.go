@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package charts
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+)
+
+// Object is one object in the API's own type.
+type Object interface {
+	meta.Object
+	GetObjectKind() schema.ObjectKind
+}
+
+// Decode reads the documents of a YAML stream. A field that the API's type does
+// not have, and a kind that is not expected here, are errors.
+func Decode(stream []byte) ([]Object, error) {
+	var objects []Object
+	for _, doc := range documents(stream) {
+		var kind meta.TypeMeta
+		if err := yaml.Unmarshal(doc, &kind); err != nil {
+			return nil, err
+		}
+		o, err := empty(kind)
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.UnmarshalStrict(doc, o); err != nil {
+			return nil, fmt.Errorf("%s: %w", kind.Kind, err)
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+func empty(t meta.TypeMeta) (Object, error) {
+	switch t.APIVersion + " " + t.Kind {
+	case "v1 Namespace":
+		return new(core.Namespace), nil
+	case "v1 ServiceAccount":
+		return new(core.ServiceAccount), nil
+	case "v1 ConfigMap":
+		return new(core.ConfigMap), nil
+	case "v1 Pod":
+		return new(core.Pod), nil
+	case "apps/v1 DaemonSet":
+		return new(apps.DaemonSet), nil
+	case "rbac.authorization.k8s.io/v1 RoleBinding":
+		return new(rbac.RoleBinding), nil
+	}
+	return nil, fmt.Errorf("found %s %q: no such object is expected", t.APIVersion, t.Kind)
+}
+
+var separator = regexp.MustCompile(`(?m)^---[ \t]*(#.*)?$`)
+
+// documents splits a stream and leaves out documents without content.
+func documents(stream []byte) [][]byte {
+	var docs [][]byte
+	for _, doc := range separator.Split(string(stream), -1) {
+		var content any
+		if err := yaml.Unmarshal([]byte(doc), &content); err != nil || content != nil {
+			docs = append(docs, bytes.TrimSpace([]byte(doc)))
+		}
+	}
+	return docs
+}
