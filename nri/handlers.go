@@ -136,7 +136,9 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		p.counters.Untouched.Add()
 		return nil, nil
 	}
-	adjust, err := nriapply.Adjustment(&plan.Set, p.can.Load().Capabilities)
+	can := p.can.Load().Capabilities
+	can.UserNS = hasUserNS(c)
+	adjust, err := nriapply.Adjustment(&plan.Set, can)
 	if err != nil {
 		p.counters.Failed.Add()
 		p.containerLog(pod, c).WithError(err).Error("container refused")

@@ -69,6 +69,16 @@ func image(c *api.Container) string {
 	return ""
 }
 
+// hasUserNS reports whether the container has a user namespace of its own.
+func hasUserNS(c *api.Container) bool {
+	for _, ns := range c.GetLinux().GetNamespaces() {
+		if ns.GetType() == "user" {
+			return true
+		}
+	}
+	return false
+}
+
 func fileMode(d *api.LinuxDevice) *os.FileMode {
 	if m := d.GetFileMode(); m != nil {
 		mode := os.FileMode(m.GetValue())

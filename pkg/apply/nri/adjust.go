@@ -18,6 +18,9 @@ type Capabilities struct {
 	DeviceRules bool // device cgroup rules in linux.resources: NRI 0.10
 	NetDevices  bool // linux.net_devices: NRI 0.11
 	RDT         bool // linux.rdt: NRI 0.11
+	// UserNS says that the container has a user namespace: nodes cannot be made
+	// there, and the OCI runtime binds them, from the path that they have inside.
+	UserNS bool
 }
 
 // CapabilitiesOf gives the capabilities of an NRI version such as "v0.8.0". An
@@ -42,6 +45,9 @@ func Adjustment(set *edits.Set, can Capabilities) (*api.ContainerAdjustment, err
 		a.AddEnv(e.Name, e.Value)
 	}
 	for i := range set.Devices {
+		if can.bound(&set.Devices[i]) {
+			bindNode(a, set.Devices, i, can)
+		}
 		if err := addDevice(a, &set.Devices[i], can); err != nil {
 			return nil, err
 		}
@@ -84,7 +90,9 @@ func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) er
 	if d.GID != nil {
 		dev.Gid = api.UInt32(*d.GID)
 	}
-	a.AddDevice(dev)
+	if !can.bound(d) {
+		a.AddDevice(dev)
+	}
 	if d.Access == "" || d.Type == "p" {
 		return nil
 	}
@@ -122,6 +130,9 @@ func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) er
 func addRule(a *api.ContainerAdjustment, d *edits.Device, allow bool, access string) {
 	if access == "" {
 		return
+	}
+	if a.Linux == nil {
+		a.Linux = &api.LinuxContainerAdjustment{}
 	}
 	if a.Linux.Resources == nil {
 		a.Linux.Resources = &api.LinuxResources{}

@@ -4,7 +4,9 @@ package nri
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,5 +137,48 @@ func TestCapabilitiesOf(t *testing.T) {
 		if got := CapabilitiesOf(version); got != want {
 			t.Errorf("CapabilitiesOf(%q) = %+v, want %+v", version, got, want)
 		}
+	}
+}
+
+// In a user namespace a node that has another path on the host is a mount, with the
+// rule that it needs; one that has the same is left to the runtime.
+func TestNodesInAUserNamespace(t *testing.T) {
+	set := &edits.Set{Devices: []edits.Device{
+		{Path: "/dev/a", HostPath: "/run/v/a", Type: "c", Major: 1, Minor: 3, Access: "r"},
+		{Path: "/dev/b", HostPath: "/dev/b", Type: "c", Major: 1, Minor: 5},
+		{Path: "/dev/c", HostPath: "/run/v/c", Type: "b", Major: 7, Minor: 0},
+	}}
+	a, err := Adjustment(set, Capabilities{UserNS: true, DeviceRules: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := a.Linux.Devices; len(got) != 1 || got[0].Path != "/dev/b" {
+		t.Errorf("devices: %v", got)
+	}
+	if got := a.Mounts; len(got) != 2 || got[0].Source != "/run/v/a" || got[0].Destination != "/dev/a" || got[1].Destination != "/dev/c" {
+		t.Errorf("mounts: %v", got)
+	}
+	var rules []string
+	for _, r := range a.Linux.Resources.Devices {
+		rules = append(rules, fmt.Sprintf("%t %s %d:%d %s", r.Allow, r.Type, r.Major.GetValue(), r.Minor.GetValue(), r.Access))
+	}
+	if want := []string{"true c 1:3 rw", "false c 1:3 w", "true b 7:0 rwm"}; !slices.Equal(rules, want) {
+		t.Errorf("rules %q, want %q", rules, want)
+	}
+	// Without rules the node is there by its host path as well, once.
+	set.Devices[0].Access = ""
+	set.Devices = append(set.Devices, edits.Device{Path: "/dev/a2", HostPath: "/run/v/a", Type: "c", Major: 1, Minor: 3})
+	if a, err = Adjustment(set, Capabilities{UserNS: true}); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, d := range a.Linux.Devices {
+		paths = append(paths, d.Path)
+	}
+	if want := []string{"/run/v/a", "/dev/b", "/run/v/c"}; !slices.Equal(paths, want) || len(a.Mounts) != 3 {
+		t.Errorf("devices %q, want %q; mounts %v", paths, want, a.Mounts)
+	}
+	if a, err = Adjustment(set, Capabilities{}); err != nil || len(a.Mounts) != 0 || len(a.Linux.Devices) != 4 {
+		t.Errorf("without a user namespace: %v, %v", a, err)
 	}
 }
