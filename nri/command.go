@@ -65,6 +65,9 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 					return fmt.Errorf("--least-privilege: %w", err)
 				}
 			}
+			if opts.ConfigHost, opts.ConfigFile, err = configPlace(opts.Host, configFile); err != nil {
+				return err
+			}
 			return run(cmd.Context(), opts, log)
 		},
 	}
@@ -109,6 +112,15 @@ func loadConfig(host hostfs.Root, file string) (*config.Config, error) {
 		return nil, err
 	}
 	return config.Load(hostfs.Host(), abs)
+}
+
+// configPlace is where loadConfig reads.
+func configPlace(host hostfs.Root, file string) (hostfs.Root, string, error) {
+	if file == "" {
+		return host, config.DefaultPath, nil
+	}
+	abs, err := filepath.Abs(file)
+	return hostfs.Host(), abs, err
 }
 
 func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {

@@ -39,6 +39,10 @@ type Options struct {
 	Inherited bool
 	// SpecDirs, when not nil, take the place of the configuration's.
 	SpecDirs []string
+	// ConfigFile, when not empty, is read again whenever it changes, below
+	// ConfigHost. Config is what it held.
+	ConfigFile string
+	ConfigHost hostfs.Root
 }
 
 // Plugin is the NRI plugin. Its handlers are called by the runtime.
@@ -52,6 +56,7 @@ type Plugin struct {
 	workers  *workers
 	later    *later
 	ledger   resolve.Ledger
+	reloading
 
 	mu    sync.Mutex
 	stub  stub.Stub
@@ -62,6 +67,7 @@ type Plugin struct {
 type core struct {
 	engine *resolve.Engine
 	store  *staging.Store
+	cfg    *config.Config
 }
 
 type capabilities struct{ nriapply.Capabilities }
@@ -88,14 +94,16 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 		return nil, err
 	}
 	p.later = newLater()
+	p.watchConfig()
 	return p, nil
 }
 
 // Close frees what the plugin holds. No handler may be running.
 func (p *Plugin) Close() error {
+	err := p.closeRetired()
 	p.workers.close()
 	p.later.close()
-	return p.core.Load().engine.Close()
+	return errors.Join(err, p.core.Load().engine.Close())
 }
 
 // Counters are the plugin's counts.
@@ -103,7 +111,9 @@ func (p *Plugin) Counters() *telemetry.Counters { return &p.counters }
 
 // use puts a configuration into force.
 func (p *Plugin) use(cfg *config.Config) error {
-	store, err := staging.Open(p.opts.Host, cfg.StateDir)
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	store, err := p.storeFor(cfg)
 	if err != nil {
 		return err
 	}
@@ -111,9 +121,7 @@ func (p *Plugin) use(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	if old := p.core.Swap(&core{engine, store}); old != nil {
-		return old.engine.Close()
-	}
+	p.inForce(cfg, p.core.Swap(&core{engine, store, cfg}))
 	return nil
 }
 
@@ -123,7 +131,11 @@ func (p *Plugin) configure(data []byte) error {
 	if err != nil {
 		return err
 	}
-	return p.use(cfg)
+	if err := p.use(cfg); err != nil {
+		return err
+	}
+	p.handedOver.Store(true)
+	return nil
 }
 
 // Run serves the runtime until ctx ends. When the connection is lost it connects

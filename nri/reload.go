@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+const (
+	// settle is how long a directory has to be quiet before the file is read, and
+	// settleMost how long a busy one is waited for.
+	settle, settleMost = 50 * time.Millisecond, time.Second
+	// lookAgain is for what nobody announces: a file behind a symlink of its own,
+	// a directory that was replaced or is not there yet, a remote file system.
+	lookAgain = 5 * time.Second
+	// grace is longer than any request runs that began under the configuration
+	// before.
+	grace = time.Minute
+)
+
+// ConfigStatus says which configuration is in force.
+type ConfigStatus struct {
+	// Source is its file, "" for the defaults.
+	Source string
+	// Generation counts from 1, and grows with each configuration put into force.
+	Generation uint64
+	// Since is when the present one was.
+	Since time.Time
+	// LastError is why the newest file is not in force, nil when it is; FailedAt
+	// is when it was found, Failures how often that happened.
+	LastError error
+	FailedAt  time.Time
+	Failures  uint64
+}
+
+// reloading is the part of a Plugin that changes its configuration.
+type reloading struct {
+	generation  atomic.Uint64
+	configFault atomic.Pointer[error] // why the newest configuration is not in force
+	failures    atomic.Uint64
+	handedOver  atomic.Bool // the runtime gave the configuration: the file does not count
+
+	changing sync.Mutex // one change at a time
+	status   struct {
+		sync.Mutex
+		source          string
+		since, failedAt time.Time
+	}
+	retired struct {
+		sync.Mutex
+		cores map[*core]*time.Timer
+	}
+	stopWatch context.CancelFunc
+	watched   sync.WaitGroup
+}
+
+// ConfigStatus says which configuration is in force, and why a newer one is not.
+func (p *Plugin) ConfigStatus() ConfigStatus {
+	s := ConfigStatus{Generation: p.generation.Load(), Failures: p.failures.Load()}
+	if fault := p.configFault.Load(); fault != nil {
+		s.LastError = *fault
+	}
+	p.status.Lock()
+	defer p.status.Unlock()
+	s.Source, s.Since = p.status.source, p.status.since
+	if s.LastError != nil {
+		s.FailedAt = p.status.failedAt
+	}
+	return s
+}
+
+// storeFor is the store for a configuration: the present one where the state
+// directory is the same, since containers live in it.
+func (p *Plugin) storeFor(cfg *config.Config) (*staging.Store, error) {
+	if c := p.core.Load(); c != nil && c.cfg.StateDir == cfg.StateDir {
+		return c.store, nil
+	}
+	return staging.Open(p.opts.Host, cfg.StateDir)
+}
+
+// inForce notes that a configuration was put into force, and retires the one
+// before: requests that began under it end under it.
+func (p *Plugin) inForce(cfg *config.Config, old *core) {
+	p.generation.Add(1)
+	p.configFault.Store(nil)
+	p.status.Lock()
+	p.status.source, p.status.since = cfg.File(), time.Now()
+	p.status.Unlock()
+	if old == nil {
+		return
+	}
+	p.retired.Lock()
+	defer p.retired.Unlock()
+	if p.retired.cores == nil {
+		p.retired.cores = make(map[*core]*time.Timer)
+	}
+	p.retired.cores[old] = time.AfterFunc(grace, func() {
+		p.retired.Lock()
+		_, mine := p.retired.cores[old]
+		delete(p.retired.cores, old)
+		p.retired.Unlock()
+		if mine {
+			if err := old.engine.Close(); err != nil {
+				p.log.WithError(err).Warn("close what the configuration before watched")
+			}
+		}
+	})
+}
+
+// closeRetired ends the watching, and closes what still waits for its time.
+func (p *Plugin) closeRetired() error {
+	if p.stopWatch != nil {
+		p.stopWatch()
+		ended := make(chan struct{})
+		go func() {
+			p.watched.Wait()
+			close(ended)
+		}()
+		select {
+		case <-ended:
+		case <-time.After(settleMost):
+			// It hangs on the file system, and ends with the process.
+		}
+	}
+	p.retired.Lock()
+	cores := p.retired.cores
+	p.retired.cores = nil
+	p.retired.Unlock()
+	var errs []error
+	for c, timer := range cores {
+		timer.Stop()
+		errs = append(errs, c.engine.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// watchConfig reads the configuration file again whenever it changes.
+func (p *Plugin) watchConfig() {
+	if p.opts.ConfigFile == "" {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stopWatch = cancel
+	w := &configWatch{host: p.opts.ConfigHost, file: p.opts.ConfigFile}
+	p.watched.Go(func() {
+		w.run(ctx, func() { p.reload(w) })
+	})
+}
+
+// reload puts a changed file into force, or says why not and keeps what is.
+func (p *Plugin) reload(w *configWatch) {
+	if p.handedOver.Load() {
+		return
+	}
+	id := w.identity()
+	if id == w.last {
+		return
+	}
+	w.last = id
+	log := p.log.WithField("file", w.file)
+	present := p.core.Load().cfg
+	cfg, err := config.Load(w.host, w.file)
+	if err == nil && reflect.DeepEqual(cfg, present) {
+		// Touched, or put right again.
+		if p.configFault.Swap(nil) != nil {
+			log.WithField("generation", p.generation.Load()).Info("the configuration file is what is in force again")
+		}
+		return
+	}
+	if err == nil {
+		if dir := present.StateDir; dir != cfg.StateDir {
+			err = fmt.Errorf("%s: stateDir: found %q, and %q is in use by living containers; restart jackfield-nri to change it: %w",
+				cfg.Position("stateDir"), cfg.StateDir, dir, errdefs.ErrFailedPrecondition)
+		}
+	}
+	if err == nil {
+		err = p.use(cfg)
+	}
+	if err != nil {
+		p.failures.Add(1)
+		p.status.Lock()
+		p.status.failedAt = time.Now()
+		p.status.Unlock()
+		p.configFault.Store(&err)
+		log.WithError(err).WithField("generation", p.generation.Load()).Error("the new configuration is not taken; the one before stays in force")
+		return
+	}
+	log.WithField("generation", p.generation.Load()).Info("new configuration in force")
+}
+
+// configWatch notices that a file changed: by what happens in its directory,
+// which is where a ConfigMap's symlink is swapped, too, and by looking now and
+// then.
+type configWatch struct {
+	host hostfs.Root
+	file string
+	last fileIdentity
+}
+
+// fileIdentity tells one content of a file from another. The zero value is a file
+// that cannot be opened.
+type fileIdentity struct {
+	dev, ino, mode   uint64
+	size             int64
+	changed, written unix.Timespec
+}
+
+func (w *configWatch) identity() fileIdentity {
+	f, err := w.host.Open(w.file, unix.O_PATH)
+	if err != nil {
+		return fileIdentity{}
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if unix.Fstat(int(f.Fd()), &st) != nil {
+		return fileIdentity{}
+	}
+	return fileIdentity{uint64(st.Dev), st.Ino, uint64(st.Mode), st.Size, st.Ctim, st.Mtim}
+}
+
+func (w *configWatch) run(ctx context.Context, look func()) {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		w.watch(ctx, tick.C, look)
+	}
+}
+
+// watch is one life of an inotify descriptor: it returns when the directory is
+// gone, and at each tick, so that a directory in its place is found.
+func (w *configWatch) watch(ctx context.Context, tick <-chan time.Time, look func()) {
+	events := make(chan bool) // false when the watch ended
+	stop := make(chan struct{})
+	defer close(stop)
+	f, err := w.open()
+	if err == nil {
+		defer f.Close()
+		go readEvents(f, path.Base(w.file), events, stop)
+	}
+	// What happened before the watch was there.
+	look()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick:
+			look()
+			return
+		case more := <-events:
+			if !more {
+				look()
+				events = nil // until the next tick
+				continue
+			}
+			w.quiet(ctx, events)
+			look()
+		}
+	}
+}
+
+// quiet waits until the directory is.
+func (w *configWatch) quiet(ctx context.Context, events <-chan bool) {
+	end := time.After(settleMost)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-end:
+			return
+		case <-time.After(settle):
+			return
+		case more := <-events:
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+const configMask = unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE | unix.IN_DELETE |
+	unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+
+func (w *configWatch) open() (*os.File, error) {
+	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := unix.InotifyAddWatch(fd, w.host.Path(path.Dir(w.file)), configMask); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "inotify"), nil
+}
+
+// dataLink is the symlink through which the kubelet swaps a whole ConfigMap.
+const dataLink = "..data"
+
+// readEvents passes on what concerns the file, until the descriptor is closed or
+// the directory is gone.
+func readEvents(f *os.File, base string, events chan<- bool, stop <-chan struct{}) {
+	buf := make([]byte, 8<<10)
+	for {
+		n, err := f.Read(buf)
+		more := err == nil
+		concerns := !more
+		for b := buf[:max(n, 0)]; len(b) >= unix.SizeofInotifyEvent; {
+			mask := binary.NativeEndian.Uint32(b[4:])
+			end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
+			if end > len(b) {
+				break
+			}
+			name := unix.ByteSliceToString(b[unix.SizeofInotifyEvent:end])
+			b = b[end:]
+			concerns = concerns || name == base || name == dataLink || mask&unix.IN_Q_OVERFLOW != 0
+			if mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0 {
+				concerns, more = true, false
+			}
+		}
+		if !concerns {
+			continue
+		}
+		select {
+		case events <- more:
+		case <-stop:
+			return
+		}
+		if !more {
+			return
+		}
+	}
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const (
+	granting = "policy: {rules: [{name: r, for: {namespaces: [ns]}, allow: {cdi: [\"vendor.com/net=*\"]}}]}\n"
+	refusing = "policy: {rules: []}\n"
+	broken   = "policy: {rulez: []}\n"
+)
+
+// logBuffer is a log that may be read while it is written.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+type reloadHost struct {
+	t   *testing.T
+	dir string // of the configuration
+	p   *Plugin
+	log *logBuffer
+}
+
+// newReloadHost makes a plugin that reads etc/jackfield/config.yaml below a host
+// root. link makes the file a symlink through ..data, as a mounted ConfigMap is.
+func newReloadHost(t *testing.T, content string, link bool) *reloadHost {
+	t.Helper()
+	root := t.TempDir()
+	h := &reloadHost{t: t, dir: filepath.Join(root, "etc/jackfield"), log: &logBuffer{}}
+	for _, d := range []string{h.dir, filepath.Join(root, "etc/cdi"), filepath.Join(root, "run")} {
+		check(t, os.MkdirAll(d, 0o755))
+	}
+	check(t, os.WriteFile(filepath.Join(root, "etc/cdi/v.json"), []byte(
+		`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
+	if link {
+		h.swap("..1", content)
+		check(t, os.Symlink("..data/config.yaml", h.file()))
+	} else if content != "" {
+		h.rename(content)
+	}
+	host, err := hostfs.New(root)
+	check(t, err)
+	cfg := config.Default()
+	if content != "" {
+		cfg, err = config.Load(host, config.DefaultPath)
+		check(t, err)
+	}
+	log := logrus.New()
+	log.SetOutput(h.log)
+	h.p, err = New(Options{Host: host, Config: cfg, ConfigHost: host, ConfigFile: config.DefaultPath}, log)
+	check(t, err)
+	t.Cleanup(func() {
+		check(t, h.p.Close())
+		if t.Failed() {
+			t.Log(h.log.String())
+		}
+	})
+	return h
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *reloadHost) file() string { return filepath.Join(h.dir, "config.yaml") }
+
+func (h *reloadHost) rename(content string) {
+	h.t.Helper()
+	check(h.t, os.WriteFile(h.file()+".new", []byte(content), 0o644))
+	check(h.t, os.Rename(h.file()+".new", h.file()))
+}
+
+// swap does what the kubelet does with a ConfigMap that changed.
+func (h *reloadHost) swap(version, content string) {
+	h.t.Helper()
+	check(h.t, os.Mkdir(filepath.Join(h.dir, version), 0o755))
+	check(h.t, os.WriteFile(filepath.Join(h.dir, version, "config.yaml"), []byte(content), 0o644))
+	check(h.t, os.Symlink(version, filepath.Join(h.dir, "..data_tmp")))
+	check(h.t, os.Rename(filepath.Join(h.dir, "..data_tmp"), filepath.Join(h.dir, "..data")))
+}
+
+func (h *reloadHost) wait(what string, done func(ConfigStatus) bool) ConfigStatus {
+	h.t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		s := h.p.ConfigStatus()
+		if done(s) {
+			return s
+		}
+		if time.Now().After(end) {
+			h.t.Fatalf("%s: %+v", what, s)
+		}
+	}
+}
+
+// create asks for a container with the device that granting grants.
+func (h *reloadHost) create() error {
+	pod := &api.PodSandbox{Id: "sb", Namespace: "ns", Name: "p", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}}
+	adjust, _, err := h.p.CreateContainer(context.Background(), pod, &api.Container{Id: "c", Name: "c"})
+	if err == nil && len(adjust.GetEnv()) != 1 {
+		return fmt.Errorf("the adjustment is %v: %w", adjust, errdefs.ErrUnknown)
+	}
+	return err
+}
+
+func (h *reloadHost) refuses() {
+	h.t.Helper()
+	if err := h.create(); !errdefs.IsPermissionDenied(err) {
+		h.t.Errorf("got %v, want a refusal", err)
+	}
+}
+
+func (h *reloadHost) grants() {
+	h.t.Helper()
+	check(h.t, h.create())
+}
+
+func generation(n uint64) func(ConfigStatus) bool {
+	return func(s ConfigStatus) bool { return s.Generation == n && s.LastError == nil }
+}
+
+func TestReload(t *testing.T) {
+	for name, change := range map[string]func(*reloadHost, string){
+		"renamed into place": (*reloadHost).rename,
+		"written in place":   func(h *reloadHost, content string) { check(h.t, os.WriteFile(h.file(), []byte(content), 0o644)) },
+		"ConfigMap":          func(h *reloadHost, content string) { h.swap("..2", content) },
+		"directory replaced": func(h *reloadHost, content string) {
+			check(h.t, os.Rename(h.dir, h.dir+".old"))
+			check(h.t, os.Mkdir(h.dir, 0o755))
+			h.rename(content)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newReloadHost(t, refusing, name == "ConfigMap")
+			h.refuses()
+			change(h, granting)
+			s := h.wait("the change", generation(2))
+			h.grants()
+			if s.Source != config.DefaultPath || s.Since.IsZero() || s.Failures != 0 {
+				t.Errorf("status %+v", s)
+			}
+		})
+	}
+}
+
+func TestReloadOfFileThatAppears(t *testing.T) {
+	t.Parallel()
+	h := newReloadHost(t, "", false)
+	h.refuses()
+	h.rename(granting)
+	h.wait("the new file", generation(2))
+	h.grants()
+}
+
+// A bad file is said so, and what was in force stays so.
+func TestReloadKeepsWhatIsInForce(t *testing.T) {
+	t.Parallel()
+	h := newReloadHost(t, granting, false)
+	for i, bad := range []func(){
+		func() { h.rename(broken) },
+		func() { check(t, os.Remove(h.file())) },
+		func() { h.rename("stateDir: /run/elsewhere\n" + granting) },
+		func() {
+			h.rename(refusing)
+			check(t, os.Chmod(h.file(), 0o666))
+		},
+		func() { check(t, os.Remove(h.file())); check(t, os.Mkdir(h.file(), 0o755)) },
+	} {
+		if i == 3 {
+			// Between the rename and the chmod the file may be taken; then there is
+			// nothing to keep.
+			check(t, os.WriteFile(h.file()+".new", []byte(refusing), 0o666))
+			check(t, os.Chmod(h.file()+".new", 0o666))
+			bad = func() { check(t, os.Rename(h.file()+".new", h.file())) }
+		}
+		bad()
+		h.wait(fmt.Sprintf("fault %d", i), func(s ConfigStatus) bool {
+			return s.Failures == uint64(i+1) && s.LastError != nil && !s.FailedAt.IsZero()
+		})
+		if s := h.p.ConfigStatus(); s.Generation != 1 {
+			t.Fatalf("generation %d", s.Generation)
+		}
+		h.grants()
+	}
+	if n := strings.Count(h.log.String(), "the one before stays in force"); n != 5 {
+		t.Errorf("said %d times", n)
+	}
+	// Put right again: nothing changed, and nothing is wrong any more.
+	check(t, os.Remove(h.file()))
+	h.rename(granting)
+	h.wait("the old content", generation(1))
+	h.rename(refusing)
+	h.wait("another content", generation(2))
+	h.refuses()
+}
+
+// Requests under way while the configuration changes are answered by one
+// configuration or the other, and by nothing in between.
+func TestReloadUnderLoad(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	errs := make(chan error, 4)
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if err := h.create(); err != nil && !errdefs.IsPermissionDenied(err) {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	for i := range 6 {
+		h.rename([]string{refusing, granting}[i%2])
+		h.wait("a change", generation(uint64(i+2)))
+	}
+	cancel()
+	wg.Wait()
+	select {
+	case err := <-errs:
+		t.Error(err)
+	default:
+	}
+	if n := len(h.p.retired.cores); n != 6 {
+		t.Errorf("%d configurations wait to be closed", n)
+	}
+}
