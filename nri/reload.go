@@ -263,12 +263,11 @@ func (w *configWatch) watch(ctx context.Context, tick <-chan time.Time, look fun
 			look()
 			return
 		case more := <-events:
-			if !more {
-				look()
-				events = nil // until the next tick
-				continue
-			}
 			w.quiet(ctx, events)
+			if !more {
+				// The directory is gone: the one in its place is watched, or waited for.
+				return
+			}
 			look()
 		}
 	}
@@ -285,9 +284,9 @@ func (w *configWatch) quiet(ctx context.Context, events <-chan bool) {
 			return
 		case <-time.After(settle):
 			return
-		case more := <-events:
+		case more := <-events: // nil once the watch ended
 			if !more {
-				return
+				events = nil
 			}
 		}
 	}
