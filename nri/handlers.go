@@ -39,6 +39,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 	nriVersion := p.runtimeNRIVersion(runtime, version)
 	p.can.Store(&capabilities{nriapply.CapabilitiesOf(nriVersion)})
 	p.noteTimeout()
+	p.warnOfTwoReaders(runtime)
 	p.configured()
 	log.WithField("nri", nriVersion).Info("registered with the runtime")
 	return events(), nil

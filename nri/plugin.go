@@ -56,6 +56,7 @@ type Plugin struct {
 	workers  *workers
 	later    *later
 	ledger   resolve.Ledger
+	hooks    hooksReport
 	reloading
 
 	mu    sync.Mutex
@@ -117,11 +118,12 @@ func (p *Plugin) use(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger})
+	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: true})
 	if err != nil {
 		return err
 	}
 	p.inForce(cfg, p.core.Swap(&core{engine, store, cfg}))
+	p.reportHooks()
 	return nil
 }
 
@@ -143,6 +145,7 @@ func (p *Plugin) configure(data []byte) error {
 // plugin that the runtime started ends with its connection.
 func (p *Plugin) Run(ctx context.Context) error {
 	const first, last = 50 * time.Millisecond, 5 * time.Second
+	go p.watchHooks(ctx)
 	wait := first
 	for {
 		started := time.Now()

@@ -24,6 +24,7 @@ func request(pod *api.PodSandbox, c *api.Container) *resolve.Request {
 		SandboxID: pod.GetId(), ContainerID: c.GetId(),
 		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
 		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: image(c),
+		Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
 		Have: edits.Existing{Env: c.GetEnv()},
 	}
 	if u := c.GetUser(); u != nil {

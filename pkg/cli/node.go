@@ -60,7 +60,7 @@ func (n *node) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root
 		return nil, host, nil, err
 	}
 	engine, err := resolve.New(host, cfg, resolve.Options{
-		Once: true, TrustAnyone: notInUse(host), SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(specDirsEnv)),
+		Once: true, TrustAnyone: notInUse(host), HooksDirs: true, SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(specDirsEnv)),
 	})
 	return engine, host, cfg, err
 }

@@ -38,8 +38,10 @@ type pod struct {
 }
 
 type container struct {
-	Name string `json:"name"`
-	Env  []struct {
+	Name    string   `json:"name"`
+	Command []string `json:"command"`
+	Args    []string `json:"args"`
+	Env     []struct {
 		Name  string `json:"name"`
 		Value string `json:"value"`
 	} `json:"env"`
@@ -111,11 +113,14 @@ func (p *pod) requests(sandboxID string) []*resolve.Request {
 			Container: c.Name, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
 			User: user(c.SecurityContext, p.Spec.SecurityContext),
 		}
+		if len(c.Command) > 0 { // else the image says what is run
+			r.Args = append(append([]string(nil), c.Command...), c.Args...)
+		}
 		for _, e := range c.Env {
 			r.Have.Env = append(r.Have.Env, e.Name+"="+e.Value)
 		}
 		for _, m := range c.VolumeMounts {
-			r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.MountPath, Source: "volume " + m.Name})
+			r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.MountPath, Source: "volume " + m.Name, Type: "bind"})
 		}
 		out = append(out, r)
 	}

@@ -20,6 +20,7 @@ type Config struct {
 	// Dialects are tried in order; the first that matches applies.
 	Dialects []Dialect
 	Policy   Policy
+	Hooks    Hooks
 
 	file      string
 	positions map[string]position
@@ -89,6 +90,13 @@ const (
 // Hook is for the OCI hook.
 type Hook struct {
 	Undeliverable Undeliverable
+}
+
+// Hooks says where hooks.d directories are, oci-hooks(5), for the NRI plugin to
+// read.
+type Hooks struct {
+	// Dirs in ascending preference; nil for none.
+	Dirs []string
 }
 
 // Mode is the policy's mode.

@@ -148,6 +148,9 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 		member{"hook", d.section(
 			member{"undeliverable", enum(d, &c.Hook.Undeliverable, UndeliverableError, UndeliverableWarn)},
 		)},
+		member{"hooks", d.section(
+			member{"dirs", d.texts(&c.Hooks.Dirs, absolute)},
+		)},
 		member{"stateDir", d.text(&c.StateDir, stateDir)},
 		member{"dialects", d.dialects(&c.Dialects)},
 		member{"policy", d.section(

@@ -19,6 +19,8 @@ const (
 	Attachment
 	// View marks what Jackfield adds itself: devices.json and its variables.
 	View
+	// HooksDir marks the hooks of an administrator's hooks.d directory.
+	HooksDir
 )
 
 func (s Source) String() string {
@@ -27,6 +29,8 @@ func (s Source) String() string {
 		return "CDI"
 	case Attachment:
 		return "device-info"
+	case HooksDir:
+		return "hooks.d"
 	default:
 		return "jackfield"
 	}

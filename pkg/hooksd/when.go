@@ -37,7 +37,7 @@ type annotation struct{ key, value *regexp.Regexp }
 
 // compile returns the conditions and a problem for each expression that is none.
 func compile(w *hooks.When, old bool) (when, []*Problem) {
-	c := when{or: w.Or, always: w.Always, hasBindMounts: w.HasBindMounts}
+	c := when{or: old, always: w.Always, hasBindMounts: w.HasBindMounts}
 	var problems []*Problem
 	expression := func(field, text string) *regexp.Regexp {
 		re, err := regexp.Compile(text)

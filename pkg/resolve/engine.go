@@ -9,6 +9,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hooksd"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
@@ -29,6 +30,9 @@ type Options struct {
 	// Ledger remembers what pods have, for limits of pods; nil where one container
 	// is all that is seen.
 	Ledger *Ledger
+	// HooksDirs has the configuration's hooks.d directories read: for a door whose
+	// runtime does not read such itself.
+	HooksDirs bool
 }
 
 // Engine resolves requests over one host with one configuration. It is safe for
@@ -41,6 +45,7 @@ type Engine struct {
 	ledger      *Ledger
 	registry    *cdiregistry.Registry
 	attachments *attachment.Finder
+	hooks       *hooksd.Registry // nil for none
 	roots       []*socketRoot
 	varRunIsRun bool // on this host
 }
@@ -79,13 +84,22 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 		// The first container does not pay for reading every specification.
 		e.registry.Snapshot()
 	}
+	if opts.HooksDirs && len(cfg.Hooks.Dirs) > 0 {
+		e.hooks = hooksd.New(host, cfg.Hooks.Dirs, hooksd.Options{TrustAnyone: opts.TrustAnyone, Once: opts.Once})
+	}
 	e.roots = newSocketRoots(host, cfg.Sockets.Roots)
 	e.varRunIsRun = varRunIsRun(host)
 	return e, nil
 }
 
 // Close frees what the engine watches.
-func (e *Engine) Close() error { return errors.Join(e.attachments.Close(), e.registry.Close()) }
+func (e *Engine) Close() error {
+	err := errors.Join(e.attachments.Close(), e.registry.Close())
+	if e.hooks != nil {
+		err = errors.Join(err, e.hooks.Close())
+	}
+	return err
+}
 
 // Registry is the engine's CDI registry, for commands that show it.
 func (e *Engine) Registry() *cdiregistry.Registry { return e.registry }

@@ -68,7 +68,7 @@ type planner struct {
 // Nothing reports that Resolve would give nothing for the container, as cheaply as
 // that can be told; false is no answer. It reads no file.
 func (e *Engine) Nothing(sandboxID string, annotations map[string]string, env []string) bool {
-	return !annotation.HasAny(annotations) && e.attachments.Nothing(sandboxID, annotations[attachment.NetworksAnnotation], env)
+	return e.hooks == nil && !annotation.HasAny(annotations) && e.attachments.Nothing(sandboxID, annotations[attachment.NetworksAnnotation], env)
 }
 
 // Warm prepares for the containers of a sandbox that was just made. The request
@@ -87,7 +87,8 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	q := query(req)
 	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
 	found, allocated, err := e.attachments.Find(ctx, q)
-	if !asks && !slices.ContainsFunc(found, worthSaying) && len(allocated) == 0 && err == nil {
+	hooks := e.hooksOf(req)
+	if !asks && !slices.ContainsFunc(found, worthSaying) && len(allocated) == 0 && len(hooks) == 0 && err == nil {
 		return nil
 	}
 	p := &planner{Engine: e, ctx: ctx, req: req, b: edits.NewBuilder(req.Have), subject: subject}
@@ -109,6 +110,7 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	}
 	p.networks(wants.Networks, found)
 	p.allocated(allocated)
+	p.hooksd(hooks)
 	if len(p.errs) == 0 {
 		if err := p.addView(); err != nil {
 			p.errs = append(p.errs, err)

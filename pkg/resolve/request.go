@@ -21,6 +21,8 @@ type Request struct {
 	Labels, Annotations    map[string]string // of the pod
 	User                   *User             // nil when the runtime does not say
 	Have                   edits.Existing    // what the container has without Jackfield
+	Args                   []string          // of its process
+	ContainerAnnotations   map[string]string // its own, beside the pod's
 	CDIDevices             []string          // qualified names the door itself was given
 }
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackfield/jackfield/pkg/hooksd"
+)
+
+// hooksReport is what was said of hooks.d directories.
+type hooksReport struct {
+	mu   sync.Mutex
+	seen *hooksd.Snapshot
+	said map[string]bool
+}
+
+// hooksLook is how often the directories are looked at when no container is
+// created: a system call or two where nothing has changed.
+const hooksLook = 2 * time.Second
+
+// watchHooks reports on hooks.d directories until ctx ends.
+func (p *Plugin) watchHooks(ctx context.Context) {
+	tick := time.NewTicker(hooksLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			p.reportHooks()
+		}
+	}
+}
+
+// reportHooks logs what is wrong with files of hooks.d directories, each finding
+// once for as long as it lasts, and what is in force.
+func (p *Plugin) reportHooks() {
+	registry := p.core.Load().engine.Hooks()
+	if registry == nil {
+		return
+	}
+	p.hooks.mu.Lock()
+	defer p.hooks.mu.Unlock()
+	s := registry.Snapshot()
+	if s == p.hooks.seen {
+		return
+	}
+	p.hooks.seen = s
+	said := make(map[string]bool, len(s.Problems))
+	news := len(p.hooks.said) != len(s.Problems)
+	for _, problem := range s.Problems {
+		text := problem.Error()
+		said[text] = true
+		if p.hooks.said[text] {
+			continue
+		}
+		news = true
+		log := p.log.WithField("file", problem.File)
+		if problem.Warning {
+			log.Warn("hooks.d: " + text)
+		} else {
+			log.Error("hooks.d: this file or directory is not used: " + text)
+		}
+	}
+	p.hooks.said = said
+	usable := 0
+	for _, h := range s.Hooks {
+		if h.Err == nil {
+			usable++
+		}
+	}
+	if news || len(s.Problems) == 0 {
+		p.log.WithField("hooks", usable).WithField("problems", len(s.Problems)).Info("hooks.d directories read")
+	}
+}
+
+// warnOfTwoReaders says that a runtime which reads hooks.d directories itself
+// injects their hooks, too.
+func (p *Plugin) warnOfTwoReaders(runtime string) {
+	if runtime == "cri-o" && p.core.Load().engine.Hooks() != nil {
+		p.log.Warn("hooks.dirs is configured, and CRI-O reads hooks.d directories itself (hooks_dir in crio.conf): name no directory in both")
+	}
+}
