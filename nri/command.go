@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
@@ -88,6 +90,18 @@ func run(ctx context.Context, opts Options, log *logrus.Logger) error {
 	if err != nil {
 		return err
 	}
+	// Whoever reads the log, or does not, holds no container.
+	out := newLossyWriter(log.Out, &p.counters.LogDropped)
+	defer out.l.close()
+	log.SetOutput(out)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	go func() {
+		for range hup {
+			p.Reopen()
+		}
+	}()
 	log.WithField("version", version.String()).Info("starting")
 	err = p.Run(ctx)
 	if cerr := p.Close(); err == nil {

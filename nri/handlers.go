@@ -8,11 +8,11 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
 // events are those the plugin subscribes to. All of them are as old as NRI 0.2:
@@ -29,6 +29,7 @@ func events() api.EventMask {
 // plugin itself hands over its drop-in configuration, which then takes the place
 // of the file.
 func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api.EventMask, error) {
+	defer p.end(telemetry.Configure, p.begin())
 	log := p.log.WithField("runtime", runtime+" "+version)
 	if cfg != "" && !p.opts.ConfigGiven {
 		if err := p.configure([]byte(cfg)); err != nil {
@@ -40,6 +41,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 	p.can.Store(&capabilities{nriapply.CapabilitiesOf(nriVersion)})
 	p.noteTimeout()
 	p.warnOfTwoReaders(runtime)
+	p.runtimeInfo.Store(&runtimeInfo{runtime, version, nriVersion})
 	p.configured()
 	log.WithField("nri", nriVersion).Info("registered with the runtime")
 	return events(), nil
@@ -47,6 +49,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 
 // Synchronize tells what lives. Whatever was kept for anything else goes.
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	defer p.end(telemetry.Synchronize, p.begin())
 	sandboxes := make(map[string]bool, len(pods))
 	for _, pod := range pods {
 		sandboxes[pod.GetId()] = true
@@ -58,9 +61,12 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	p.noteUsage(sandboxes, containers)
 	err := p.core.Load().store.Retain(func(id string) bool { return sandboxes[id] }, func(id string) bool { return alive[id] })
 	if err != nil {
+		p.counters.CleanupFailed.Add()
 		p.log.WithError(err).Warn("something of containers that are gone could not be removed")
 	}
 	p.log.WithField("pods", len(pods)).WithField("containers", len(containers)).Info("synchronized")
+	p.counters.Connections.Add()
+	p.connected.Store(true)
 	return nil, nil
 }
 
@@ -71,6 +77,7 @@ const warmAfter = 25 * time.Millisecond
 // RunPodSandbox comes after CNI ADD: what the pod's networks are is on the node.
 // It is read ahead, after the runtime has its answer.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	defer p.end(telemetry.RunPodSandbox, p.begin())
 	time.AfterFunc(warmAfter, func() {
 		p.workers.do(func() {
 			defer func() {
@@ -86,51 +93,21 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 
 // CreateContainer is where a container gets what it was granted.
 func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	defer p.end(telemetry.CreateContainer, p.begin())
 	p.counters.Containers.Add()
 	if p.core.Load().engine.Nothing(pod.GetId(), pod.GetAnnotations(), c.GetEnv()) {
 		p.counters.Untouched.Add()
 		return nil, nil, nil
 	}
-	ctx, cancel := p.budget(ctx)
-	defer cancel()
-	type result struct {
-		adjust *api.ContainerAdjustment
-		err    error
-	}
-	// A file system that hangs holds the worker, never the runtime.
-	done := make(chan result, 1)
-	accepted := p.workers.do(func() {
-		defer func() {
-			if r := recover(); r != nil {
-				p.podLog(pod).WithField("panic", r).Error(string(debug.Stack()))
-				done <- result{err: fmt.Errorf("jackfield: internal error, see the plugin's log: %v: %w", r, errdefs.ErrInternal)}
-			}
-		}()
-		adjust, err := p.createContainer(ctx, pod, c)
-		done <- result{adjust, err}
-	})
-	if !accepted {
-		p.counters.TimedOut.Add()
-		return nil, nil, fmt.Errorf("jackfield: %d earlier requests still hang on this host's file systems: %w", maxHanging, errdefs.ErrUnavailable)
-	}
-	select {
-	case r := <-done:
-		return r.adjust, nil, r.err
-	case <-ctx.Done():
-		p.counters.TimedOut.Add()
-		err := fmt.Errorf("jackfield: container %q: given up before the runtime's deadline, a file system or socket of this host does not answer: %w",
-			pod.GetNamespace()+"/"+pod.GetName()+"/"+c.GetName(), errdefs.ErrUnavailable)
-		p.containerLog(pod, c).Error(err)
-		return nil, nil, err
-	}
+	adjust, err := p.answered(ctx, pod, c)
+	return adjust, nil, err
 }
 
-func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, error) {
+func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, last *verdict) (*api.ContainerAdjustment, error) {
 	core := p.core.Load()
 	plan, err := core.engine.Resolve(ctx, request(pod, c))
 	if err != nil {
-		p.containerLog(pod, c).WithError(err).Error("container refused")
-		p.countErrors(err)
+		p.refusedBy(last, pod, c, err)
 		return nil, fmt.Errorf("jackfield: %w", err)
 	}
 	if plan == nil {
@@ -141,20 +118,26 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	can.UserNS = hasUserNS(c)
 	adjust, err := nriapply.Adjustment(&plan.Set, can)
 	if err != nil {
-		p.counters.Failed.Add()
-		p.containerLog(pod, c).WithError(err).Error("container refused")
+		p.refusedBy(last, pod, c, err)
 		return nil, fmt.Errorf("jackfield: %w", &resolve.Error{Container: pod.GetNamespace() + "/" + pod.GetName() + "/" + c.GetName(), Errs: []error{err}})
 	}
 	if err := ctx.Err(); err != nil {
-		// The answer would come too late: nothing is made that nobody uses.
+		// The answer would come too late: nothing is made that nobody uses, and the
+		// runtime is told by whoever waits for this.
 		return nil, err
 	}
 	if plan.Staging != nil {
 		if err := core.store.Prepare(*plan.Staging); err != nil {
-			p.counters.Failed.Add()
-			p.containerLog(pod, c).WithError(err).Error("container refused")
+			p.refusedBy(last, pod, c, err)
 			return nil, fmt.Errorf("jackfield: %w", err)
 		}
+	}
+	if !last.say() {
+		// The runtime has had an error meanwhile: nobody uses what was made.
+		if plan.Staging != nil {
+			p.forget(pod, c)
+		}
+		return nil, context.DeadlineExceeded
 	}
 	markUsage(adjust, plan.Usage)
 	p.report(pod, c, plan)
@@ -163,6 +146,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 
 // StopContainer comes when a container was stopped, or ended by itself.
 func (p *Plugin) StopContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	defer p.end(telemetry.StopContainer, p.begin())
 	if c.GetState() == api.ContainerState_CONTAINER_STOPPED {
 		p.forget(pod, c)
 	}
@@ -171,6 +155,7 @@ func (p *Plugin) StopContainer(_ context.Context, pod *api.PodSandbox, c *api.Co
 
 // RemoveContainer removes what was kept for the container.
 func (p *Plugin) RemoveContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
+	defer p.end(telemetry.RemoveContainer, p.begin())
 	p.forget(pod, c)
 	return nil
 }
@@ -183,6 +168,7 @@ func (p *Plugin) forget(pod *api.PodSandbox, c *api.Container) {
 
 // RemovePodSandbox removes what was kept for the pod's containers and sockets.
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+	defer p.end(telemetry.RemovePodSandbox, p.begin())
 	p.ledger.Forget(pod.GetId())
 	if err := p.core.Load().store.RemoveSandbox(pod.GetId()); err != nil {
 		p.podLog(pod).WithError(err).Warn("something of the pod could not be removed")

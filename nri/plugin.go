@@ -59,6 +59,12 @@ type Plugin struct {
 	hooks    hooksReport
 	reloading
 
+	drain       drain
+	monitor     *monitor
+	size        cdiSize
+	connected   atomic.Bool // registered with the runtime, which said what lives
+	runtimeInfo atomic.Pointer[runtimeInfo]
+
 	mu    sync.Mutex
 	stub  stub.Stub
 	ready chan struct{} // closed when the present connection is configured
@@ -89,6 +95,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 		return nil, fmt.Errorf("make plugin %q: %w: %w", opts.Index+"-"+opts.Name, err, errdefs.ErrInvalidArgument)
 	}
 	p := &Plugin{opts: opts, log: logrus.NewEntry(log), workers: newWorkers()}
+	p.monitor = &monitor{p: p}
 	p.can.Store(&capabilities{})
 	p.timeout.Store(int64(stub.DefaultRequestTimeout))
 	if err := p.use(opts.Config); err != nil {
@@ -104,6 +111,7 @@ func (p *Plugin) Close() error {
 	err := p.closeRetired()
 	p.workers.close()
 	p.later.close()
+	p.monitor.close()
 	return errors.Join(err, p.core.Load().engine.Close())
 }
 
@@ -124,6 +132,7 @@ func (p *Plugin) use(cfg *config.Config) error {
 	}
 	p.inForce(cfg, p.core.Swap(&core{engine, store, cfg}))
 	p.reportHooks()
+	p.monitor.apply(cfg)
 	return nil
 }
 
@@ -173,9 +182,17 @@ func (p *Plugin) Run(ctx context.Context) error {
 
 // serve is one connection, from registering to its end.
 func (p *Plugin) serve(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
+	// The connection outlives ctx until the calls under way have their answers.
+	conn, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	ended := context.AfterFunc(ctx, func() {
+		p.drain.wait(p.requestTimeout())
+		cancel()
+	})
+	defer ended()
+	defer p.connected.Store(false)
 	options := []stub.Option{
+		stub.WithDialer(p.drain.dial),
 		stub.WithPluginName(p.opts.Name),
 		stub.WithLogger(stubLogger{p.log}),
 		// Without an answer there is no container: an attachment that was granted
@@ -201,7 +218,7 @@ func (p *Plugin) serve(ctx context.Context) error {
 
 	patience := 2 * s.RegistrationTimeout()
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Run(conn) }()
 	watchdog := time.NewTimer(patience)
 	defer watchdog.Stop()
 	for {

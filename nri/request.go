@@ -3,10 +3,8 @@
 package nri
 
 import (
-	"errors"
 	"os"
 
-	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
@@ -94,76 +92,4 @@ func (p *Plugin) podLog(pod *api.PodSandbox) *logrus.Entry {
 
 func (p *Plugin) containerLog(pod *api.PodSandbox, c *api.Container) *logrus.Entry {
 	return p.podLog(pod).WithFields(logrus.Fields{"container": c.GetName(), "containerID": c.GetId()})
-}
-
-// report counts what became of each request, and has it logged after the runtime
-// has its answer.
-func (p *Plugin) report(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
-	for _, it := range plan.Items {
-		if it.Audit != "" {
-			p.counters.Audited.Add()
-		}
-		switch it.Outcome {
-		case resolve.Injected:
-			p.counters.Injected.Add()
-		case resolve.Present:
-			p.counters.Present.Add()
-		case resolve.LeftAlone:
-			p.counters.LeftAlone.Add()
-		case resolve.Skipped:
-			p.counters.Skipped.Add()
-		}
-	}
-	p.later.do(func() { logPlan(p.containerLog(pod, c), plan.Items) })
-}
-
-// logPlan logs one line for all that was delivered, and a line for each request
-// that was not.
-func logPlan(log *logrus.Entry, items []resolve.Item) {
-	var injected []string
-	for _, it := range items {
-		if it.Audit != "" {
-			log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).Warn("mode enforce would refuse this")
-		}
-		switch it.Outcome {
-		case resolve.Injected:
-			injected = append(injected, it.Request+" from "+it.File+" by "+ruleName(it.Rule))
-			for _, n := range it.Notes {
-				log.WithField("request", it.Request).Info(n)
-			}
-		case resolve.Present:
-			log.WithField("request", it.Request).Debug("the container has it already")
-		case resolve.LeftAlone:
-			log.WithFields(logrus.Fields{"request": it.Request, "file": it.File, "reason": it.Reason}).Info("left alone")
-		case resolve.Skipped:
-			log.WithFields(logrus.Fields{"request": it.Request, "reason": it.Reason}).Warn("optional request skipped")
-		}
-	}
-	if len(injected) > 0 {
-		log.WithField("requests", injected).Info("injected")
-	}
-}
-
-// ruleName is a rule for the log; what hands over nothing of the host needs none.
-func ruleName(rule string) string {
-	if rule == "" {
-		return "no rule"
-	}
-	return "rule " + rule
-}
-
-// countErrors counts the requests that made a container impossible.
-func (p *Plugin) countErrors(err error) {
-	var all *resolve.Error
-	if !errors.As(err, &all) {
-		p.counters.Failed.Add()
-		return
-	}
-	for _, e := range all.Errs {
-		if errdefs.IsPermissionDenied(e) {
-			p.counters.Refused.Add()
-		} else {
-			p.counters.Failed.Add()
-		}
-	}
 }

@@ -2,7 +2,10 @@
 
 package nri
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // maxHanging bounds the requests that a hanging file system can hold.
 const maxHanging = 64
@@ -14,6 +17,7 @@ type workers struct {
 	idle chan func()
 	quit chan struct{}
 	mu   sync.Mutex
+	busy atomic.Int64
 	n    int // goroutines
 	shut bool
 }
@@ -40,7 +44,9 @@ func (w *workers) do(f func()) bool {
 
 func (w *workers) work(f func()) {
 	for {
+		w.busy.Add(1)
 		f()
+		w.busy.Add(-1)
 		select {
 		case f = <-w.idle:
 		case <-w.quit:
@@ -48,6 +54,9 @@ func (w *workers) work(f func()) {
 		}
 	}
 }
+
+// busyCount is the number of goroutines at work.
+func (w *workers) busyCount() uint64 { return uint64(max(w.busy.Load(), 0)) }
 
 // close ends the goroutines that wait. One that hangs is left to the end of the
 // process.

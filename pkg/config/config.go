@@ -21,6 +21,8 @@ type Config struct {
 	Dialects []Dialect
 	Policy   Policy
 	Hooks    Hooks
+	Metrics  Metrics
+	AuditLog AuditLog
 
 	file      string
 	positions map[string]position

@@ -153,6 +153,13 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 		)},
 		member{"stateDir", d.text(&c.StateDir, stateDir)},
 		member{"dialects", d.dialects(&c.Dialects)},
+		member{"metrics", d.section(
+			member{"listen", d.text(&c.Metrics.Listen, listenAddress)},
+			member{"pprof", d.truth(&c.Metrics.PProf)},
+		)},
+		member{"audit", d.section(
+			member{"file", d.text(&c.AuditLog.File, absoluteOrNone)},
+		)},
 		member{"policy", d.section(
 			member{"mode", enum(d, &c.Policy.Mode, Enforce, Audit)},
 			member{"rules", d.rules(&c.Policy.Rules)},

@@ -31,7 +31,7 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 		return nil, nil
 	}
 	if len(p.errs) > 0 {
-		return nil, &Error{Container: req.Name(), Errs: p.errs}
+		return nil, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
 	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted}, nil
 }
@@ -43,7 +43,7 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 		return &Plan{}, nil
 	}
 	if len(p.errs) > 0 {
-		return &Plan{Items: p.items}, &Error{Container: req.Name(), Errs: p.errs}
+		return &Plan{Items: p.items}, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
 	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted}, nil
 }

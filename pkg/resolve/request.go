@@ -75,6 +75,7 @@ type Item struct {
 type Error struct {
 	Container string // namespace/pod/container
 	Errs      []error
+	Items     []Item // what became of each request; none where the requests could not be read
 }
 
 func (e *Error) Error() string {

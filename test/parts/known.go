@@ -31,6 +31,9 @@ func Runc() Package { return Package{Suite: "bookworm", Name: "runc", Version: "
 // Busybox is the static busybox that the test image is made of.
 func Busybox() Package { return Package{Suite: "bookworm", Name: "busybox-static"} }
 
+// Prometheus has promtool, which reads rules and metrics as the server does.
+func Prometheus() Package { return Package{Suite: "bookworm", Name: "prometheus", Version: "2."} }
+
 // CNIPlugins are bridge, ptp, host-local, loopback and the rest.
 func CNIPlugins() Package {
 	return Package{Suite: "bookworm", Name: "containernetworking-plugins"}

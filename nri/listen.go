@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// listen opens HOST:PORT or unix:PATH.
+func listen(host hostfs.Root, address string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(address, config.UnixListen); ok {
+		return listenUnix(host.Path(path))
+	}
+	return net.Listen("tcp", address)
+}
+
+// listenUnix makes a socket that nobody but its owner can connect to and puts it in
+// the place of what an earlier process left there. Anything but a socket stays.
+func listenUnix(path string) (net.Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != fs.ModeSocket {
+		return nil, fmt.Errorf("listen at %s: there is something else than a socket", path)
+	}
+	// The mode that a socket has before it is bound is the one that it gets in the
+	// file system: there is no moment at which others can connect.
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }), err)
+	}}
+	tmp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	l, err := lc.Listen(context.Background(), "unix", tmp)
+	if err != nil {
+		return nil, err
+	}
+	u := l.(*net.UnixListener)
+	u.SetUnlinkOnClose(false)
+	st, err := os.Lstat(tmp)
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close(), os.Remove(tmp))
+	}
+	return &ownSocket{u, path, st}, nil
+}
+
+// ownSocket removes its socket when it closes, unless another process has put its
+// own there.
+type ownSocket struct {
+	*net.UnixListener
+	path string
+	info os.FileInfo
+}
+
+// Close implements net.Listener.
+func (s *ownSocket) Close() error {
+	if st, err := os.Lstat(s.path); err == nil && os.SameFile(st, s.info) {
+		os.Remove(s.path)
+	}
+	return s.UnixListener.Close()
+}

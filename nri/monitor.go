@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/pkg/config"
+)
+
+// monitor is what the plugin lets others see: the audit file, and the addresses
+// that metrics, health and status are served at. It follows the configuration.
+// What it cannot do (an address that is taken, a file that cannot be written) is
+// logged and tried again; devices do not wait for it.
+type monitor struct {
+	p     *Plugin
+	audit atomic.Pointer[auditFile]
+
+	mu      sync.Mutex
+	metrics config.Metrics
+	serving *serving
+	closed  bool
+}
+
+// apply puts a configuration into force.
+func (m *monitor) apply(cfg *config.Config) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	old := m.audit.Load()
+	if was := pathOf(old); was != cfg.AuditLog.File {
+		var file *auditFile
+		if cfg.AuditLog.File != "" {
+			file = openAudit(m.p.opts.Host, cfg.AuditLog.File, &m.p.counters, m.p.log)
+		}
+		m.audit.Store(file)
+		if old != nil {
+			go old.close()
+		}
+	}
+	if m.metrics != cfg.Metrics {
+		if m.serving != nil {
+			m.serving.close()
+			m.serving = nil
+		}
+		m.metrics = cfg.Metrics
+		if cfg.Metrics.Listen != "" {
+			m.serving = serve(m.p.log.WithField("listen", cfg.Metrics.Listen), func() (net.Listener, error) { return listen(m.p.opts.Host, cfg.Metrics.Listen) },
+				m.p.handler(cfg.Metrics.PProf), cfg.Metrics.PProf)
+		}
+	}
+}
+
+func pathOf(a *auditFile) string {
+	if a == nil {
+		return ""
+	}
+	return a.path
+}
+
+func (m *monitor) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	if m.serving != nil {
+		m.serving.close()
+		m.serving = nil
+	}
+	if a := m.audit.Swap(nil); a != nil {
+		a.close()
+	}
+}
+
+// Reopen has the audit file opened anew: for SIGHUP, after a log was rotated.
+func (p *Plugin) Reopen() {
+	if a := p.monitor.audit.Load(); a != nil {
+		a.reopen()
+	}
+}
+
+// handler is what is served at the configured address.
+func (p *Plugin) handler(profiles bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", p.serveMetrics)
+	mux.HandleFunc("GET /healthz", p.serveHealth)
+	mux.HandleFunc("GET /readyz", p.serveReady)
+	if profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+const (
+	maxConns    = 64
+	againListen = 2 * time.Second
+)
+
+// serving is a server that keeps trying to get its address.
+type serving struct {
+	srv  *http.Server
+	quit chan struct{}
+	done chan struct{}
+}
+
+func serve(log *logrus.Entry, open func() (net.Listener, error), h http.Handler, long bool) *serving {
+	s := &serving{quit: make(chan struct{}), done: make(chan struct{})}
+	s.srv = &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10, ErrorLog: nil,
+	}
+	if long {
+		s.srv.WriteTimeout = 2 * time.Minute // a profile takes its time
+	}
+	l, err := open()
+	go func() {
+		defer close(s.done)
+		for said := false; ; l, err = open() {
+			if err == nil {
+				log.WithField("address", l.Addr().String()).Debug("serving")
+				err = s.srv.Serve(&limited{Listener: l, slots: make(chan struct{}, maxConns)})
+			}
+			select {
+			case <-s.quit:
+				return
+			default:
+			}
+			if !said {
+				log.WithError(err).Error("cannot serve metrics, health or status; trying again")
+				said = true
+			}
+			select {
+			case <-s.quit:
+				return
+			case <-time.After(againListen):
+			}
+		}
+	}()
+	return s
+}
+
+func (s *serving) close() {
+	close(s.quit)
+	s.srv.Close()
+	<-s.done
+}
+
+// limited is a listener with a bound on its connections. What is more waits in the
+// kernel's queue.
+type limited struct {
+	net.Listener
+	slots chan struct{}
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case l.slots <- struct{}{}:
+		return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
+	default:
+		// Nobody holds a place for long: every read and write has its time.
+		c.Close()
+		return l.Accept()
+	}
+}
+
+type limitedConn struct {
+	net.Conn
+	release func()
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	c.release()
+	return c.Conn.Close()
+}

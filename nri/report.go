@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"errors"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/telemetry"
+)
+
+// begin and end stand around every handler:
+//
+//	defer p.end(telemetry.CreateContainer, p.begin())
+//
+// They cost no allocation.
+func (p *Plugin) begin() time.Time {
+	p.drain.enter()
+	return time.Now()
+}
+
+func (p *Plugin) end(h telemetry.Handler, began time.Time) {
+	p.counters.Handlers[h].Observe(time.Since(began))
+	p.drain.leave()
+}
+
+// report counts what became of each request, and has it logged after the runtime
+// has its answer.
+func (p *Plugin) report(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
+	p.count(plan.Items)
+	p.later.do(func() {
+		logPlan(p.containerLog(pod, c), plan.Items)
+		event := ""
+		for i := range plan.Items {
+			switch plan.Items[i].Outcome {
+			case resolve.Injected:
+				event = eventInjected
+			case resolve.Skipped:
+				if event == "" {
+					event = eventSkipped
+				}
+			}
+		}
+		if event != "" {
+			p.audit(pod, c, &auditLine{Event: event, Requests: plan.Items}, plan)
+		}
+	})
+}
+
+// refused counts, and has logged, why a container is not created.
+func (p *Plugin) refused(pod *api.PodSandbox, c *api.Container, err error) {
+	var (
+		all   *resolve.Error
+		items []resolve.Item
+	)
+	if errors.As(err, &all) {
+		items = all.Items
+	}
+	p.count(items)
+	// What is at fault beside single requests: an annotation that cannot be read, a
+	// runtime that cannot take an edit, a full disk.
+	beside := 1
+	if all != nil {
+		beside = len(all.Errs)
+	}
+	for i := range items {
+		if items[i].Err != nil && items[i].Outcome != resolve.Skipped {
+			beside--
+		}
+	}
+	for range beside {
+		p.counters.Count(telemetry.SourceContainer, telemetry.Failed)
+	}
+	p.later.do(func() {
+		p.containerLog(pod, c).WithError(err).Error("container refused")
+		p.audit(pod, c, &auditLine{Event: eventRefused, Error: err.Error(), Requests: items}, nil)
+	})
+}
+
+func (p *Plugin) audit(pod *api.PodSandbox, c *api.Container, line *auditLine, plan *resolve.Plan) {
+	file := p.monitor.audit.Load()
+	if file == nil {
+		return
+	}
+	r := request(pod, c)
+	line.Time, line.Generation = auditTime(), p.generation.Load()
+	line.Namespace, line.Pod, line.PodUID, line.Sandbox = r.Namespace, r.Pod, r.PodUID, r.SandboxID
+	line.Container, line.ContainerID = r.Container, r.ContainerID
+	if plan != nil {
+		line.Edits = describeEdits(&plan.Set)
+	}
+	file.put(line)
+}
+
+// count counts requests, and refusals by rule.
+func (p *Plugin) count(items []resolve.Item) {
+	for i := range items {
+		it := &items[i]
+		if it.Audit != "" {
+			p.counters.Audited.Add()
+		}
+		p.counters.Count(sourceOf(it), outcomeOf(it.Outcome))
+		if it.Outcome == resolve.Refused {
+			var r *policy.RefusedError
+			rule := ""
+			if errors.As(it.Err, &r) {
+				rule = r.Rule
+			}
+			p.counters.RefusedBy.Add(rule)
+		}
+	}
+}
+
+func sourceOf(it *resolve.Item) telemetry.Source {
+	switch it.Source() {
+	case "cdi":
+		return telemetry.SourceCDI
+	case "network":
+		return telemetry.SourceNetwork
+	default:
+		return telemetry.SourceResource
+	}
+}
+
+func outcomeOf(o resolve.Outcome) telemetry.Outcome {
+	switch o {
+	case resolve.Injected:
+		return telemetry.Injected
+	case resolve.Present:
+		return telemetry.Present
+	case resolve.LeftAlone:
+		return telemetry.LeftAlone
+	case resolve.Skipped:
+		return telemetry.Skipped
+	case resolve.Refused:
+		return telemetry.Refused
+	default:
+		return telemetry.Failed
+	}
+}
+
+// logPlan logs one line for all that was delivered, and a line for each request
+// that was not.
+func logPlan(log *logrus.Entry, items []resolve.Item) {
+	var injected []string
+	for _, it := range items {
+		if it.Audit != "" {
+			log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).Warn("mode enforce would refuse this")
+		}
+		switch it.Outcome {
+		case resolve.Injected:
+			injected = append(injected, it.Request+" from "+it.File+" by "+ruleName(it.Rule))
+			for _, n := range it.Notes {
+				log.WithField("request", it.Request).Info(n)
+			}
+		case resolve.Present:
+			log.WithField("request", it.Request).Debug("the container has it already")
+		case resolve.LeftAlone:
+			log.WithFields(logrus.Fields{"request": it.Request, "file": it.File, "reason": it.Reason}).Info("left alone")
+		case resolve.Skipped:
+			log.WithFields(logrus.Fields{"request": it.Request, "reason": it.Reason}).Warn("optional request skipped")
+		}
+	}
+	if len(injected) > 0 {
+		log.WithField("requests", injected).Info("injected")
+	}
+}
+
+// ruleName is a rule for the log; what hands over nothing of the host needs none.
+func ruleName(rule string) string {
+	if rule == "" {
+		return "no rule"
+	}
+	return "rule " + rule
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitoring
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/pkg/telemetry"
+)
+
+// metric finds names that can only be meant as this program's metrics.
+var metric = regexp.MustCompile(`\b(?:jackfield_[a-z0-9_]+|process_[a-z0-9_]+|go_[a-z0-9_]+)\b`)
+
+// exposed are the names under which the program's metrics are stored.
+func exposed() map[string]bool {
+	names := map[string]bool{}
+	for _, f := range telemetry.Families() {
+		names[f.Name] = true
+		if f.Type == "histogram" {
+			for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+				names[f.Name+suffix] = true
+			}
+		}
+	}
+	return names
+}
+
+func TestEveryNamedMetricIsExposed(t *testing.T) {
+	names := exposed()
+	for _, file := range []string{"../../deploy/monitoring/alerts.yaml", "../../deploy/monitoring/dashboard.json", "../../docs/operations.md"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := metric.FindAllString(string(text), -1)
+		if len(found) == 0 {
+			t.Errorf("%s names no metric", file)
+		}
+		for _, name := range found {
+			if !names[name] && !names[strings.TrimSuffix(name, "_")] {
+				t.Errorf("%s: there is no metric %s", file, name)
+			}
+		}
+	}
+}
+
+// The table of the page is the program's list, in its order and words.
+func TestThePageHasEveryMetric(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, f := range telemetry.Families() {
+		b.WriteString("| `" + f.Name + "` | " + f.Type + " | " + f.Help + " |\n")
+	}
+	if !strings.Contains(string(text), b.String()) {
+		t.Errorf("docs/operations.md does not have this table:\n%s", b.String())
+	}
+}
+
+func TestFamilies(t *testing.T) {
+	var seen []string
+	for _, f := range telemetry.Families() {
+		if slices.Contains(seen, f.Name) {
+			t.Errorf("%s is there twice", f.Name)
+		}
+		seen = append(seen, f.Name)
+		if !strings.HasSuffix(f.Help, ".") {
+			t.Errorf("%s: the help %q is no sentence", f.Name, f.Help)
+		}
+		if (f.Type == "counter") != strings.HasSuffix(f.Name, "_total") {
+			t.Errorf("%s is a %s", f.Name, f.Type)
+		}
+	}
+}
+
+// The dashboard is what Grafana imports: panels that each have a query and a place.
+func TestDashboard(t *testing.T) {
+	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Title         string
+		UID           string
+		SchemaVersion int
+		Panels        []struct {
+			ID      int
+			Type    string
+			Title   string
+			GridPos struct{ H, W, X, Y int }
+			Targets []struct{ Expr, RefID string }
+		}
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.Title == "" || d.UID == "" || d.SchemaVersion < 36 || len(d.Panels) < 8 {
+		t.Errorf("title %q, uid %q, schema %d, %d panels", d.Title, d.UID, d.SchemaVersion, len(d.Panels))
+	}
+	ids := map[int]bool{}
+	for _, p := range d.Panels {
+		if ids[p.ID] || p.Title == "" || p.GridPos.W == 0 || p.GridPos.X+p.GridPos.W > 24 {
+			t.Errorf("panel %d %q at %+v", p.ID, p.Title, p.GridPos)
+		}
+		ids[p.ID] = true
+		if len(p.Targets) == 0 {
+			t.Errorf("panel %q asks for nothing", p.Title)
+		}
+		for _, q := range p.Targets {
+			if q.Expr == "" || q.RefID == "" {
+				t.Errorf("panel %q has the query %+v", p.Title, q)
+			}
+		}
+	}
+}
