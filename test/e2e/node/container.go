@@ -36,7 +36,9 @@ type ContainerOptions struct {
 	Groups         []int64
 	ReadonlyRootfs bool
 	Privileged     bool
-	WorkingDir     string
+	// Capabilities to add and to drop; nil: the runtime's own.
+	Capabilities *cri.Capability
+	WorkingDir   string
 	// Attempt is the kubelet's count of restarts.
 	Attempt uint32
 }
@@ -79,6 +81,7 @@ func (p *Pod) Create(ctx context.Context, o ContainerOptions) (*Container, error
 				SupplementalGroups: o.Groups,
 				ReadonlyRootfs:     o.ReadonlyRootfs,
 				Privileged:         o.Privileged,
+				Capabilities:       o.Capabilities,
 			},
 		},
 	}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+const nodeConfig = `
+policy:
+  rules:
+    - name: dpdk-tenants
+      for:   {namespaces: ["dpdk-*"]}
+      allow:
+        cdi:     ["vendor.com/net=*"]
+        sockets: ["/var/run/jackfield/sockets/**"]
+`
+
+// ways are those in which the DaemonSet can run.
+func ways() map[string]func(string) (*daemonSet, error) {
+	return map[string]func(string) (*daemonSet, error){"privileged": read, "unprivileged": readUnprivileged}
+}
+
+// each runs a test with the DaemonSet's pod on a fresh node of each generation.
+func each(t *testing.T, name string, f func(t *testing.T, h *e2e.H, daemon *e2e.Container)) {
+	t.Helper()
+	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
+		ds, err := ways()[name](os.Getenv(checkoutEnv))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f(t, h, start(t, h, ds))
+	})
+}
+
+// start imports the image and runs the DaemonSet's pod, until the plugin is
+// registered.
+func start(t *testing.T, h *e2e.H, ds *daemonSet) *e2e.Container {
+	t.Helper()
+	if err := h.Ctr(t.Context(), "images", "import", "--local", "--snapshotter", "native", os.Getenv(imageEnv)); err != nil {
+		t.Fatal(err)
+	}
+	h.WriteFile("/run/configmap/config.yaml", nodeConfig)
+	o, err := ds.options("/run/configmap", map[string]string{"/var/run/nri": filepath.Dir(h.NRISocket())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := h.RunPod(node.PodOptions{Name: "jackfield", Namespace: "jackfield-system", Privileged: o.Privileged})
+	daemon := pod.Run(o)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the plugin logged:\n%s", daemon.Logs())
+		}
+	})
+	h.WaitPlugin("50-jackfield")
+	return daemon
+}
+
+// The image, run as the DaemonSet says, does what the plugin does.
+func TestImage(t *testing.T) {
+	for name := range ways() {
+		t.Run(name, func(t *testing.T) {
+			each(t, name, func(t *testing.T, h *e2e.H, daemon *e2e.Container) {
+				if got := daemon.Output("/usr/bin/jackfield", "version"); !strings.Contains(got, "go1") {
+					t.Errorf("jackfield version prints %q", got)
+				}
+				delivers(t, h)
+			})
+		})
+	}
+}
+
+// delivers runs a pod that is granted a CDI device, a socket of the host and one
+// of its own, and sees them work.
+func delivers(t *testing.T, h *e2e.H) {
+	t.Helper()
+	h.CharDevice("/dev/jackfield-test", 1, 5)
+	h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion": "0.6.0", "kind": "vendor.com/net",
+ "devices": [{"name": "dev0", "containerEdits": {"env": ["VENDOR=yes"], "deviceNodes": [{"path": "/dev/jackfield-test"}]}}]}`)
+	h.Vswitch(vswitch.VhostUser, "/run/jackfield/sockets/port1/vhost.sock", "vhost-user")
+	pod := h.RunPod(node.PodOptions{Name: "app", Namespace: "dpdk-1", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=dev0"}})
+	devinfo(h, pod, "red", "net1", "client", "/var/run/jackfield/sockets/port1/vhost.sock")
+	devinfo(h, pod, "blue", "net2", "server", "/var/run/jackfield/sockets/port2/app.sock")
+	ctr := pod.Run(node.ContainerOptions{User: 1000, Group: 1000})
+	if got := ctr.Output("sh", "-c", "echo $VENDOR; ls -l /dev/jackfield-test | tr -s ' ' | cut -d' ' -f5,6"); got != "yes\n1, 5" {
+		t.Errorf("inside: %q", got)
+	}
+	root := pod.Run(node.ContainerOptions{Name: "root"})
+	if got := root.Output("sh", "-c", "sockclient connect $JACKFIELD_NET1_SOCKET"); got != vswitch.Greeting("vhost-user") {
+		t.Errorf("the host's socket answers %q", got)
+	}
+	app := pod.Run(node.ContainerOptions{Name: "listen", Command: []string{"sh", "-c", "exec sockclient listen $JACKFIELD_NET2_SOCKET 'from inside'"}})
+	app.WaitLogs("listening")
+	if got, err := vswitch.Ask(t.Context(), "/run/jackfield/sockets/port2/app.sock"); err != nil || got != "from inside" {
+		t.Errorf("the application's socket gave %q, %v", got, err)
+	}
+	pod.Remove()
+	for _, left := range []string{"/run/jackfield/sockets/port2", "/run/jackfield/containers/" + root.ID} {
+		if _, err := os.Lstat(left); err == nil {
+			t.Errorf("%s is left", left)
+		}
+	}
+}
+
+func devinfo(h *e2e.H, pod *e2e.Pod, nad, iface, mode, path string) {
+	h.WriteFile(fmt.Sprintf("/var/run/k8s.cni.cncf.io/devinfo/cni/%s-%s-%s_%s", pod.Namespace(), nad, pod.ID, iface),
+		fmt.Sprintf(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":%q,"path":%q}}`, mode, path))
+}
