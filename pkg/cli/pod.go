@@ -39,6 +39,7 @@ type pod struct {
 
 type container struct {
 	Name    string   `json:"name"`
+	Image   string   `json:"image"`
 	Command []string `json:"command"`
 	Args    []string `json:"args"`
 	Env     []struct {
@@ -110,7 +111,7 @@ func (p *pod) requests(sandboxID string) []*resolve.Request {
 	for _, c := range append(append([]container(nil), p.Spec.InitContainers...), p.Spec.Containers...) {
 		r := &resolve.Request{
 			SandboxID: sandboxID, ContainerID: "CONTAINER-ID", Namespace: p.Metadata.Namespace, Pod: p.Metadata.Name, PodUID: p.Metadata.UID,
-			Container: c.Name, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
+			Container: c.Name, Image: c.Image, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
 			User: user(c.SecurityContext, p.Spec.SecurityContext),
 		}
 		if len(c.Command) > 0 { // else the image says what is run

@@ -104,6 +104,16 @@ func (e *Engine) Close() error {
 // Registry is the engine's CDI registry, for commands that show it.
 func (e *Engine) Registry() *cdiregistry.Registry { return e.registry }
 
+// Policy compiles the configuration's policy, for commands that ask it without an
+// engine.
+func Policy(cfg *config.Config) (*policy.Policy, error) {
+	source := cfg.File()
+	if source == "" {
+		source = config.DefaultPath
+	}
+	return policyOf(cfg, source, Options{})
+}
+
 func policyOf(cfg *config.Config, source string, opts Options) (*policy.Policy, error) {
 	if opts.AllowAll {
 		return policy.AllowAll(), nil

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+const policyCheckLong = `check asks the policy about what a pod's annotations name: CDI devices and
+networks. Nothing of the node is looked at but its configuration, so that a
+manifest can be checked anywhere; explain does the rest, on the node.
+
+Without --pod it asks about what the flags name, for the container that the
+flags describe. With --pod the flags add to what the annotations name.
+
+The exit status is 1 when something is refused.`
+
+// checkQuestion is whom and what check is asked about.
+type checkQuestion struct {
+	podFile, container string
+	subject            policy.Subject
+	labels             []string
+	asks               asks
+	mounts             []string
+}
+
+func policyCheckCommand(env Env) *cobra.Command {
+	var (
+		n   node
+		out output
+		q   checkQuestion
+	)
+	cmd := &cobra.Command{
+		Use:   "check [--pod FILE]",
+		Short: "Tell what the policy says of a pod's requests",
+		Long:  policyCheckLong,
+		Example: "  jackfield policy check --pod pod.yaml --config config.yaml\n" +
+			"  jackfield policy check --namespace telco --socket /var/run/vsw/a/a.sock --from-network telco/east",
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.check(cmd); err != nil {
+				return err
+			}
+			if err := q.check(cmd); err != nil {
+				return err
+			}
+			_, cfg, err := n.load(cmd)
+			if err != nil {
+				return err
+			}
+			return q.run(env, out, cfg)
+		},
+	}
+	n.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&q.podFile, "pod", "", "`file` with the Pod manifest, - for standard input")
+	f.StringVar(&q.container, "container", "", "the container's `name`; with --pod, only this one")
+	f.StringVar(&q.subject.Namespace, "namespace", "", "the pod's `namespace`; none for a container outside of Kubernetes")
+	f.StringArrayVar(&q.labels, "label", nil, "a label of the pod, `KEY=VALUE`")
+	f.StringVar(&q.subject.RuntimeHandler, "runtime-class", "", "the pod's runtime handler")
+	f.StringVar(&q.subject.Image, "image", "", "the container's image")
+	f.StringVar(&q.subject.Network, "from-network", "", "the network that brings devices and sockets, `NAMESPACE/NAME`")
+	f.StringArrayVar(&q.asks.CDI, "cdi", nil, "ask about a CDI `device`")
+	f.StringArrayVar(&q.asks.Devices, "device", nil, "ask about the device node at a `path` of the host")
+	f.StringArrayVar(&q.asks.Sockets, "socket", nil, "ask about the socket at a `path` of the host")
+	f.StringArrayVar(&q.mounts, "mount", nil, "ask about a mount, `SOURCE:DESTINATION[:ro]`")
+	f.StringArrayVar(&q.asks.Hooks, "hook", nil, "ask about a hook's `program`")
+	f.StringArrayVar(&q.asks.Networks, "network", nil, "ask about a `network`, NAMESPACE/NAME")
+	out.flag(cmd)
+	return cmd
+}
+
+func (q *checkQuestion) check(cmd *cobra.Command) error {
+	for _, m := range q.mounts {
+		parts := strings.Split(m, ":")
+		if len(parts) < 2 || len(parts) > 3 || len(parts) == 3 && parts[2] != "ro" {
+			return usagef(cmd, "--mount: found %q, want SOURCE:DESTINATION or SOURCE:DESTINATION:ro", m)
+		}
+		q.asks.Mounts = append(q.asks.Mounts, askMount{parts[0], parts[1], len(parts) == 3})
+	}
+	for _, l := range q.labels {
+		key, value, ok := strings.Cut(l, "=")
+		if !ok || key == "" {
+			return usagef(cmd, "--label: found %q, want KEY=VALUE", l)
+		}
+		if q.subject.Labels == nil {
+			q.subject.Labels = make(map[string]string)
+		}
+		q.subject.Labels[key] = value
+	}
+	if q.podFile != "" && (q.subject.Namespace != "" || q.labels != nil || q.subject.RuntimeHandler != "" || q.subject.Image != "") {
+		return usagef(cmd, "--namespace, --label, --runtime-class and --image describe a container; with --pod the manifest does")
+	}
+	if q.podFile == "" && q.asks.empty() {
+		return usagef(cmd, "nothing to ask about: give --pod, or one of --cdi, --device, --socket, --mount, --hook, --network")
+	}
+	return nil
+}
+
+// checked is what the policy says of one container.
+type checked struct {
+	Container string     `json:"container"`
+	Error     string     `json:"error,omitempty"`
+	Decisions []decision `json:"decisions"`
+}
+
+func (q *checkQuestion) run(env Env, out output, cfg *config.Config) error {
+	p, err := resolve.Policy(cfg)
+	if err != nil {
+		return err
+	}
+	var all []checked
+	if q.podFile == "" {
+		q.subject.Container = q.container
+		all = append(all, checked{Container: (&resolve.Request{Namespace: q.subject.Namespace, Container: q.container}).Name(), Decisions: q.asks.put(p, q.subject)})
+	} else if all, err = q.pod(env, cfg, p); err != nil {
+		return err
+	}
+	no := false
+	for i := range all {
+		no = no || all[i].Error != ""
+		for _, d := range all[i].Decisions {
+			no = no || d.Outcome == refused
+		}
+	}
+	if out.json() {
+		err = writeJSON(env.Stdout, all)
+	} else {
+		err = writeChecked(env.Stdout, all)
+	}
+	if err == nil && no {
+		return errAnswerNo
+	}
+	return err
+}
+
+// pod asks about each container of the manifest.
+func (q *checkQuestion) pod(env Env, cfg *config.Config, p *policy.Policy) ([]checked, error) {
+	pod, err := readPod(q.podFile, env.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	var all []checked
+	for _, r := range pod.requests("") {
+		if q.container != "" && q.container != r.Container {
+			continue
+		}
+		c := checked{Container: r.Name(), Decisions: []decision{}}
+		wants, err := podAsks(cfg, r)
+		if err != nil {
+			c.Error = err.Error()
+		} else {
+			s := subjectOf(r)
+			s.Network = q.subject.Network
+			c.Decisions = append(wants.put(p, s), q.asks.put(p, s)...)
+		}
+		all = append(all, c)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("find container %q in %q: there is none of that name: %w", q.container, q.podFile, errdefs.ErrNotFound)
+	}
+	return all, nil
+}
+
+func subjectOf(r *resolve.Request) policy.Subject {
+	return policy.Subject{Namespace: r.Namespace, Pod: r.Pod, Container: r.Container, Labels: r.Labels, RuntimeHandler: r.RuntimeHandler, Image: r.Image}
+}
+
+// podAsks is what a container's annotations name.
+func podAsks(cfg *config.Config, r *resolve.Request) (asks, error) {
+	var a asks
+	wants, err := annotation.Parse(r.Annotations, r.Container)
+	if err == nil {
+		wants, err = wants.ExpandAliases(cfg.CDI.Aliases)
+	}
+	if err != nil {
+		return a, err
+	}
+	for _, d := range wants.Devices {
+		if d.Kind == annotation.CDI {
+			a.CDI = append(a.CDI, d.Name())
+		}
+	}
+	for _, n := range wants.Networks.Items {
+		if n.Name == "" {
+			continue // an interface: which network that is, the node knows
+		}
+		namespace := n.Namespace
+		if namespace == "" {
+			namespace = r.Namespace
+		}
+		a.Networks = append(a.Networks, namespace+"/"+n.Name)
+	}
+	return a, nil
+}
+
+func writeChecked(w io.Writer, all []checked) error {
+	var b strings.Builder
+	for i := range all {
+		c := &all[i]
+		name := c.Container
+		if name == "" {
+			name = "outside of Kubernetes"
+		}
+		b.WriteString("Container " + plain(name) + "\n")
+		if c.Error != "" {
+			b.WriteString("  " + plain(c.Error) + "\n")
+		} else if len(c.Decisions) == 0 {
+			b.WriteString("  asks for nothing by name\n")
+		}
+		for j := range c.Decisions {
+			c.Decisions[j].write(&b)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
