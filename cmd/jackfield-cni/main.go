@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command jackfield-cni is the CNI plugin.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/jackfield/jackfield/pkg/cni"
+)
+
+func main() { os.Exit(run()) }
+
+// run has no say in the signals: a runtime that gives up kills its plugins, and a
+// DEL undoes what was done by then.
+func run() int {
+	p := cni.Plugin{Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	if err := p.Run(context.Background()); err != nil {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+const k8sArgs = "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=blue;K8S_POD_NAME=p;K8S_POD_INFRA_CONTAINER_ID=" + testID
+
+func sameJSON(t *testing.T, got, want string) {
+	t.Helper()
+	var g, w any
+	if err := json.Unmarshal([]byte(got), &g); err != nil {
+		t.Fatalf("%v in %s", err, got)
+	}
+	must(t, json.Unmarshal([]byte(want), &w))
+	if d := cmp.Diff(w, g); d != "" {
+		t.Errorf("want -, got +:\n%s", d)
+	}
+}
+
+func TestAddFirst(t *testing.T) {
+	n := newNode(t)
+	dir := DefaultSocketDir + "/" + attachmentDir("fast", testID, "net1")
+	for _, version := range versions {
+		a := n.ok(env("ADD", k8sArgs), confOf(version, `"device": {"type": "vhost-user", "mode": "server"},
+			"dns": {"nameservers": ["10.1.0.1"]}, "runtimeConfig": {"mac": "C2:11:22:33:44:55", "ips": ["10.10.0.1/24", "3ffe:ffff:0:01ff::1/64"]}`))
+		socket, v4, v6 := "", "", ""
+		switch version {
+		case "1.1.0":
+			socket = `, "socketPath": "` + dir + `/vhost-user.sock"`
+		case "0.3.1", "0.4.0":
+			v4, v6 = `"version": "4", `, `"version": "6", `
+		}
+		sameJSON(t, a.out, `{"cniVersion": "`+version+`",
+			"interfaces": [{"name": "net1", "mac": "c2:11:22:33:44:55", "sandbox": "`+ownNS+`"`+socket+`}],
+			"ips": [{`+v4+`"address": "10.10.0.1/24", "interface": 0}, {`+v6+`"address": "3ffe:ffff:0:1ff::1/64", "interface": 0}],
+			"dns": {"nameservers": ["10.1.0.1"]}}`)
+		name, content := n.info()
+		if want := "blue-fast-" + testID + "_net1"; name != want {
+			t.Errorf("the file is %q, want %q", name, want)
+		}
+		sameJSON(t, content, `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "server", "path": "`+dir+`/vhost-user.sock"},
+			"jackfield.dev/interface": {"network": "fast", "mac": "c2:11:22:33:44:55", "ips": ["10.10.0.1/24", "3ffe:ffff:0:1ff::1/64"], "dns": {"nameservers": ["10.1.0.1"]}}}`)
+		if st, err := os.Stat(filepath.Join(n.dir, dir)); err != nil || st.Mode().Perm() != 0o755 {
+			t.Errorf("the socket directory is %v, %v", st, err)
+		}
+		if version != "0.3.1" {
+			n.ok(env("CHECK", k8sArgs), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}, "prevResult": `+a.out))
+		}
+		// What the application left goes too.
+		must(t, os.WriteFile(filepath.Join(n.dir, dir, "vhost-user.sock"), nil, 0o600))
+		must(t, os.MkdirAll(filepath.Join(n.dir, dir, "a/b"), 0o700))
+		must(t, os.Symlink("/etc", filepath.Join(n.dir, dir, "a/etc")))
+		n.ok(env("DEL"), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}`))
+		n.ok(env("DEL"), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}`))
+		if left := n.files(); len(left) > 0 {
+			t.Fatalf("DEL left %q", left)
+		}
+	}
+}
+
+func TestAddChained(t *testing.T) {
+	prev := `{"cniVersion": "1.1.0", "interfaces": [{"name": "br0"}, {"name": "net1", "mac": "99:88:77:66:55:44", "sandbox": "/var/run/netns/blue"}],
+		"ips": [{"address": "10.1.0.5/16", "gateway": "10.1.0.1", "interface": 1}], "routes": [{"dst": "0.0.0.0/0"}], "dns": {"nameservers": ["10.1.0.1"]}}`
+	n := newNode(t)
+	conf := confWith(`, "prevResult": ` + prev + `, "runtimeConfig": {"ips": ["10.1.0.5"]}`)
+	a := n.ok(env("ADD"), conf)
+	sameJSON(t, a.out, prev)
+	_, content := n.info()
+	var info deviceinfo.Info
+	must(t, json.Unmarshal([]byte(content), &info))
+	sameJSON(t, string(info.Extra[extraKey]), `{"network": "fast", "ips": ["10.1.0.5/16"], "gateway": ["10.1.0.1"]}`)
+	n.ok(env("CHECK"), conf)
+	n.ok(env("DEL"), confWith(""))
+	if left := n.files(); len(left) > 0 {
+		t.Fatalf("DEL left %q", left)
+	}
+
+	// A result without its version, as in the specification's examples.
+	conf = confWith(`, "prevResult": {"ips": [{"address": "10.1.0.5/16"}]}`)
+	sameJSON(t, n.ok(env("ADD"), conf).out, `{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/16"}]}`)
+	n.ok(env("DEL"), conf)
+
+	for keys, want := range map[string]struct {
+		code uint
+		text string
+	}{
+		`, "ipam": {"type": "host-local"}`:                   {codeField, `"ipam": {"type":"host-local"}`},
+		`, "runtimeConfig": {"ips": ["10.1.0.6"]}`:           {codeField, `"runtimeConfig.ips": ["10.1.0.6"]`},
+		`, "prevResult": {"ips": 1}`:                         {codeDecode, "prevResult"},
+		`, "prevResult": {"cniVersion": "9.0.0", "ips": []}`: {codeDecode, "9.0.0"},
+	} {
+		if !strings.Contains(keys, "prevResult") {
+			keys += `, "prevResult": ` + prev
+		}
+		a := n.run(env("ADD"), confWith(keys))
+		if a.code != want.code || !strings.Contains(a.all, want.text) {
+			t.Errorf("%s: code %d, %s; want code %d with %q", keys, a.code, a.all, want.code, want.text)
+		}
+	}
+	if left := n.files(); len(left) > 0 {
+		t.Fatalf("refusals left %q", left)
+	}
+}
+
+func TestSockets(t *testing.T) {
+	for name, c := range map[string]struct{ device, want string }{
+		"client":   {`{"type": "vhost-user", "mode": "client", "path": "port.sock"}`, `"vhost-user": {"mode": "client", "path": "DIR/port.sock"}`},
+		"master":   {`{"type": "memif", "role": "master"}`, `"memif": {"role": "master", "path": "DIR/memif.sock", "mode": "ethernet"}`},
+		"slave":    {`{"type": "memif", "role": "slave", "mode": "ip"}`, `"memif": {"role": "slave", "path": "DIR/memif.sock", "mode": "ip"}`},
+		"abstract": {`{"type": "memif", "role": "master", "path": "@vpp"}`, `"memif": {"role": "master", "path": "@vpp", "mode": "ethernet"}`},
+		"port":     {`{"type": "vhost-user", "mode": "client", "path": "/var/run/jackfield/sockets/vsw/port0"}`, `"vhost-user": {"mode": "client", "path": "/var/run/jackfield/sockets/vsw/port0"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			a := n.ok(env("ADD"), confOf("1.1.0", `"device": `+c.device))
+			_, content := n.info()
+			kind := "vhost-user"
+			if strings.Contains(c.want, "memif") {
+				kind = "memif"
+			}
+			dir := DefaultSocketDir + "/" + attachmentDir("fast", testID, "net1")
+			sameJSON(t, content, `{"type": "`+kind+`", "version": "1.1.0", `+strings.ReplaceAll(c.want, "DIR", dir)+`, "jackfield.dev/interface": {"network": "fast"}}`)
+			_, err := os.Stat(filepath.Join(n.dir, dir))
+			if made := err == nil; made != strings.Contains(c.want, "DIR") {
+				t.Errorf("socket directory: %v", err)
+			}
+			if strings.Contains(a.out, "@") {
+				t.Errorf("an abstract socket is no path: %s", a.out)
+			}
+			n.ok(env("CHECK"), confOf("1.1.0", `"device": `+c.device+`, "prevResult": `+a.out))
+			n.ok(env("DEL"), confOf("1.1.0", `"device": `+c.device))
+			if left := n.files(); len(left) > 0 {
+				t.Fatalf("DEL left %q", left)
+			}
+		})
+	}
+}
+
+func TestSunPath(t *testing.T) {
+	n := newNode(t)
+	long := "/var/run/" + strings.Repeat("x", 60)
+	a := n.run(env("ADD"), confWith(`, "socketDir": "`+long+`"`))
+	if a.code != codeConfig || !strings.Contains(a.all, "at most 107") || !strings.Contains(a.all, "on the host") {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+	file := strings.Repeat("f", 80)
+	a = n.run(env("ADD"), confOf("1.1.0", `"socketDir": "/s", "device": {"type": "vhost-user", "mode": "client", "path": "`+file+`"}`))
+	if a.code != codeConfig || !strings.Contains(a.all, "at most 107") {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+	a = n.run(env("ADD"), confOf("1.1.0", `"socketDir": "/s", "device": {"type": "vhost-user", "mode": "client", "path": "/s/d/`+file+`"}`))
+	if a.code != codeConfig || !strings.Contains(a.all, "in the container") {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+func TestInfoFile(t *testing.T) {
+	n := newNode(t)
+	const dir = "/var/run/k8s.cni.cncf.io/devinfo/cni/"
+	conf := func(file string) string { return confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "` + file + `"}`) }
+	n.ok(env("ADD", k8sArgs), conf(dir+"unique-name"))
+	if name, _ := n.info(); name != "unique-name" {
+		t.Errorf("the file is %q", name)
+	}
+	n.ok(env("DEL"), conf(dir+"unique-name"))
+	for _, file := range []string{"/etc/shadow", dir + "../x", dir + "sub/x", dir + ".x", "relative", dir} {
+		a := n.run(env("ADD"), conf(file))
+		if a.code != codeConfig || !strings.Contains(a.msg, "CNIDeviceInfoFile") {
+			t.Errorf("%q: code %d, %s", file, a.code, a.all)
+		}
+	}
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+
+	// The copy of a device plugin's file is updated, and is not this plugin's to
+	// remove.
+	n.write(dir+"copy", `{"type": "vhost-user", "version": "1.0.0", "vhost-user": {"mode": "client", "path": "/dp/sock"}, "vendor": 1}`)
+	n.ok(env("ADD"), conf(dir+"copy"))
+	if _, content := n.info(); !strings.Contains(content, `"vendor": 1`) || strings.Contains(content, "/dp/sock") {
+		t.Errorf("the updated file is %s", content)
+	}
+	n.ok(env("DEL"), conf(dir+"copy"))
+	if left := n.files(); len(left) != 1 {
+		t.Errorf("left %q, want the copy", left)
+	}
+	n.write(dir+"copy", `{"type": "pci", "version": "1.0.0", "pci": {"pci-address": "0000:03:00.3"}}`)
+	if a := n.run(env("ADD"), conf(dir+"copy")); a.code != codeConfig || !strings.Contains(a.all, "device.type") {
+		t.Errorf("another type in the file: code %d, %s", a.code, a.all)
+	}
+	n.write(dir+"copy", `{"type": "pci"`)
+	if a := n.run(env("ADD"), conf(dir+"copy")); a.code != codeConfig {
+		t.Errorf("a broken file: code %d, %s", a.code, a.all)
+	}
+}
+
+func TestExists(t *testing.T) {
+	n := newNode(t)
+	n.ok(env("ADD"), confWith(""))
+	before := n.files()
+	for name, environ := range map[string][]string{"again": env("ADD"), "other network": env("ADD")} {
+		conf := confWith("")
+		if name == "other network" {
+			conf = strings.Replace(conf, `"fast"`, `"other"`, 1)
+		}
+		if a := n.run(environ, conf); a.code != codeExists {
+			t.Errorf("%s: code %d, %s", name, a.code, a.all)
+		}
+	}
+	if d := cmp.Diff(before, n.files()); d != "" {
+		t.Errorf("a refused ADD changed something: %s", d)
+	}
+	// lo is in every network namespace.
+	if a := n.run(env("ADD", "CNI_IFNAME=lo"), confWith("")); a.code != codeExists || !strings.Contains(a.msg, "lo") {
+		t.Errorf("an interface of the kernel: code %d, %s", a.code, a.all)
+	}
+	// A directory that no record tells of is somebody else's.
+	stranger := DefaultSocketDir + "/" + attachmentDir("fast", testID, "net2") + "/f"
+	n.write(stranger, "")
+	if a := n.run(env("ADD", "CNI_IFNAME=net2"), confWith("")); a.code != codeExists {
+		t.Errorf("somebody's directory: code %d, %s", a.code, a.all)
+	}
+	n.ok(env("DEL", "CNI_IFNAME=net2"), confWith(""))
+	if _, err := os.Stat(filepath.Join(n.dir, stranger)); err != nil {
+		t.Errorf("DEL removed what is not its own: %v", err)
+	}
+}
+
+// A vswitch that is not root's makes its sockets in directories of its group.
+func TestSocketDirOwner(t *testing.T) {
+	n := newNode(t)
+	root := filepath.Join(n.dir, DefaultSocketDir)
+	must(t, os.MkdirAll(root, 0o755))
+	must(t, os.Chmod(root, 0o775))
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(root, 4321, 4322))
+	}
+	n.ok(env("ADD"), confWith(""))
+	var st, want unix.Stat_t
+	must(t, unix.Stat(root, &want))
+	must(t, unix.Stat(filepath.Join(root, attachmentDir("fast", testID, "net1")), &st))
+	if st.Uid != want.Uid || st.Gid != want.Gid || st.Mode&0o7777 != 0o775 {
+		t.Errorf("uid %d, gid %d, mode %o; want %d, %d, 775", st.Uid, st.Gid, st.Mode&0o7777, want.Uid, want.Gid)
+	}
+	n.ok(env("DEL"), confWith(""))
+	must(t, os.Chmod(root, 0o777))
+	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.msg, "socketDir") {
+		t.Errorf("everybody's directory: code %d, %s", a.code, a.all)
+	}
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}

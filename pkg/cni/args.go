@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+)
+
+// kubernetesArgs are the keys of CNI_ARGS that Kubernetes' runtimes and Multus
+// set.
+var kubernetesArgs = []string{"K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_INFRA_CONTAINER_ID", "K8S_POD_UID"}
+
+// cniArgs are the extra arguments of CNI_ARGS that mean something here.
+type cniArgs struct {
+	namespace, pod string
+	ip             string // IP: <ip>[/<prefix>]
+	mac            string // MAC
+}
+
+// parseArgs reads CNI_ARGS (conventions, CNI_ARGS): pairs with semicolons
+// between. A key that nothing defines is an error unless IgnoreUnknown is set.
+func parseArgs(value string) (cniArgs, error) {
+	var (
+		a       cniArgs
+		ignore  types.UnmarshallableBool
+		unknown []string
+	)
+	bad := func(pair, want string) (cniArgs, error) {
+		return a, environment("CNI_ARGS", value, want+"; found "+pair)
+	}
+	for pair := range strings.SplitSeq(value, ";") {
+		if pair == "" {
+			continue
+		}
+		key, v, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return bad(pair, "KEY=VALUE pairs with semicolons between")
+		}
+		switch {
+		case key == "IgnoreUnknown":
+			if ignore.UnmarshalText([]byte(v)) != nil {
+				return bad(pair, "IgnoreUnknown=true or false")
+			}
+		case key == "K8S_POD_NAMESPACE":
+			if a.namespace = v; !isLabel(v) {
+				return bad(pair, "K8S_POD_NAMESPACE to be the name of a namespace")
+			}
+		case key == "K8S_POD_NAME":
+			a.pod = v
+		case key == "IP":
+			a.ip = v
+		case key == "MAC":
+			a.mac = v
+		case !slices.Contains(kubernetesArgs, key):
+			unknown = append(unknown, pair)
+		}
+	}
+	if len(unknown) > 0 && !bool(ignore) {
+		return bad(strings.Join(unknown, ";"), "only keys that are known, or IgnoreUnknown=true")
+	}
+	if a.ip != "" && !isIP(a.ip) {
+		return bad("IP="+a.ip, "an IP address, with or without its prefix length")
+	}
+	if a.mac != "" {
+		hw, err := net.ParseMAC(a.mac)
+		if err != nil {
+			return bad("MAC="+a.mac, "a hardware address")
+		}
+		a.mac = hw.String()
+	}
+	return a, nil
+}
+
+// isLabel reports whether s is a DNS label (RFC 1123), as names of namespaces are.
+func isLabel(s string) bool {
+	return s != "" && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-')
+	})
+}
+
+// isIP reports whether s is <ip>[/<prefix>].
+func isIP(s string) bool {
+	if strings.Contains(s, "/") {
+		_, _, err := net.ParseCIDR(s)
+		return err == nil
+	}
+	return net.ParseIP(s) != nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCheckFindsWhatChanged(t *testing.T) {
+	n := newNode(t)
+	keys := `, "runtimeConfig": {"ips": ["10.10.0.1/24"]}`
+	a := n.ok(env("ADD", k8sArgs), confWith(keys))
+	conf := func(prev string) string { return confWith(keys + `, "prevResult": ` + prev) }
+	dir := filepath.Join(n.dir, DefaultSocketDir, attachmentDir("fast", testID, "net1"))
+	name, content := n.info()
+	file := filepath.Join(n.dir, "/var/run/k8s.cni.cncf.io/devinfo/cni", name)
+	replace := func(old, new string) string { return strings.Replace(a.out, old, new, 1) }
+	check := func(what, prev, text string, code uint) {
+		t.Helper()
+		got := n.run(env("CHECK", k8sArgs), conf(prev))
+		if got.code != code || !strings.Contains(got.all, text) {
+			t.Errorf("%s: code %d, %s; want code %d with %q", what, got.code, got.all, code, text)
+		}
+	}
+	check("nothing", a.out, "", 0)
+	check("tuning changed the address", replace(`"name": "net1",`, `"name": "net1", "mac": "00:11:22:33:44:66",`), "", 0)
+	check("no previous result", "null", "prevResult", codeConfig)
+	check("no interface", `{"cniVersion": "1.1.0", "interfaces": []}`, "no interface", codeChanged)
+	check("other sandbox", replace(ownNS, "/run/netns/x"), "/run/netns/x", codeChanged)
+	check("other socket", replace("vhost-user.sock", "x.sock"), "x.sock", codeChanged)
+	check("other address", replace("10.10.0.1/24", "10.10.0.2/24"), "10.10.0.1/24", codeChanged)
+	if got := n.run(env("CHECK", "CNI_NETNS=/run/netns/gone"), conf(a.out)); got.code != codeContainer {
+		t.Errorf("no container: code %d, %s", got.code, got.all)
+	}
+
+	must(t, os.WriteFile(file, []byte(strings.Replace(content, `"server"`, `"client"`, 1)), 0o644))
+	check("other device", a.out, "client", codeChanged)
+	must(t, os.Remove(file))
+	check("no file", a.out, "device-info file", codeChanged)
+	must(t, os.WriteFile(file, []byte(content), 0o644))
+	must(t, os.Rename(dir, dir+"x"))
+	check("no directory", a.out, "socket directory", codeChanged)
+	must(t, os.Symlink(dir+"x", dir))
+	check("a symlink", a.out, "socket directory", codeChanged)
+	must(t, os.Remove(dir))
+	must(t, os.Rename(dir+"x", dir))
+	check("all is well again", a.out, "", 0)
+	n.ok(env("DEL"), confWith(""))
+	check("after DEL", a.out, "record", codeChanged)
+	if got := n.run(env("CHECK"), strings.Replace(conf(a.out), "1.1.0", "0.3.1", 1)); got.code != codeVersion {
+		t.Errorf("0.3.1 has no CHECK: code %d, %s", got.code, got.all)
+	}
+}
+
+// A symlink in place of the attachment's directory leads DEL nowhere.
+func TestDelFollowsNoSymlink(t *testing.T) {
+	n := newNode(t)
+	n.ok(env("ADD"), confWith(""))
+	n.write("/precious/file", "")
+	dir := filepath.Join(n.dir, DefaultSocketDir, attachmentDir("fast", testID, "net1"))
+	must(t, os.Remove(dir))
+	must(t, os.Symlink(filepath.Join(n.dir, "precious"), dir))
+	n.ok(env("DEL"), confWith(""))
+	if _, err := os.Stat(filepath.Join(n.dir, "precious/file")); err != nil {
+		t.Error(err)
+	}
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// DEL does its work whatever the configuration has become.
+func TestDelIsPermissive(t *testing.T) {
+	n := newNode(t)
+	n.ok(env("ADD"), confWith(""))
+	n.ok(env("DEL", "CNI_NETNS=", "CNI_ARGS=x", "CNI_PATH="), confOf("1.1.0", `"device": {"type": "?"}, "unknown": 1, "socketDir": "/etc", "dns": 1, "runtimeConfig": {"portMappings": [1]}, "prevResult": {"x": 1}`))
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+	// Not even a first time is needed.
+	newNode(t).ok(env("DEL"), confWith(""))
+}
+
+func TestGC(t *testing.T) {
+	n := newNode(t)
+	for _, id := range []string{"a", "b", "c"} {
+		n.ok(env("ADD", "CNI_CONTAINERID="+id), confWith(""))
+	}
+	other := strings.Replace(confWith(""), `"fast"`, `"other"`, 1)
+	n.ok(env("ADD", "CNI_CONTAINERID=d"), other)
+	n.write(DefaultSocketDir+"/somebody/else", "")
+	n.write("/var/run/k8s.cni.cncf.io/devinfo/cni/default-fast-z_net1", `{"type": "vhost-user"}`)
+	gc := func(valid string) { n.ok(env("GC"), confWith(`, "cni.dev/valid-attachments": `+valid)) }
+	left := func(id string) bool {
+		return strings.Contains(strings.Join(n.files(), "\n"), "/"+attachmentDir("fast", id, "net1"))
+	}
+	gc(`[{"containerID": "b", "ifname": "net1"}, {"containerID": "c", "ifname": "net2"}]`)
+	if left("a") || !left("b") || left("c") {
+		t.Errorf("left %q", n.files())
+	}
+	gc(`null`)
+	files := strings.Join(n.files(), "\n")
+	if left("b") || !strings.Contains(files, attachmentDir("other", "d", "net1")) || !strings.Contains(files, "somebody/else") || !strings.Contains(files, "fast-z_net1") {
+		t.Errorf("left %q", files)
+	}
+	if a := n.run(env("GC"), confWith("")); a.code != codeConfig || !strings.Contains(a.msg, "cni.dev/valid-attachments") {
+		t.Errorf("without a list: code %d, %s", a.code, a.all)
+	}
+	if a := n.run(env("GC"), confOf("1.0.0", `"cni.dev/valid-attachments": []`)); a.code != codeVersion {
+		t.Errorf("1.0.0 has no GC: code %d, %s", a.code, a.all)
+	}
+	// What cannot be removed keeps nothing else from it.
+	n.ok(env("ADD", "CNI_CONTAINERID=e"), confWith(""))
+	n.write(DefaultStateDir+"/"+recordName("fast", "broken", "net1"), "{")
+	if a := n.run(env("GC"), confWith(`, "cni.dev/valid-attachments": []`)); a.code != codeIO || !strings.Contains(a.all, "broken") || left("e") {
+		t.Errorf("code %d, %s; left %q", a.code, a.all, n.files())
+	}
+}
+
+func TestStatus(t *testing.T) {
+	n := newNode(t)
+	n.ok([]string{"CNI_COMMAND=STATUS"}, confWith(""))
+	if a := n.run([]string{"CNI_COMMAND=STATUS"}, confWith(`, "x": 1`)); a.code != codeField {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+	if a := n.run([]string{"CNI_COMMAND=STATUS"}, confOf("1.0.0", "")); a.code != codeVersion && a.code != codeDecode {
+		t.Errorf("1.0.0 has no STATUS: code %d, %s", a.code, a.all)
+	}
+	n.ok(env("ADD"), confWith(""))
+	must(t, os.RemoveAll(filepath.Join(n.dir, DefaultSocketDir)))
+	if a := n.run([]string{"CNI_COMMAND=STATUS"}, confWith("")); a.code != codeLimited {
+		t.Errorf("the directory is gone: code %d, %s", a.code, a.all)
+	}
+	must(t, os.RemoveAll(filepath.Join(n.dir, DefaultSocketDir)))
+	n.write(DefaultSocketDir, "a file")
+	if a := n.run([]string{"CNI_COMMAND=STATUS"}, confWith("")); a.code != codeUnavailable {
+		t.Errorf("no directory can be made: code %d, %s", a.code, a.all)
+	}
+}

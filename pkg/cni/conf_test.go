@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// Each refusal has its code, and says the key and value that it is about.
+func TestRefusals(t *testing.T) {
+	n := newNode(t)
+	long := strings.Repeat("n", 250)
+	for conf, want := range map[string]struct {
+		code uint
+		msg  string
+	}{
+		confWith(`, "socketdir": "/x"`):                                                       {codeField, `"socketdir": "/x"`},
+		confWith(`, "mtu": 9000, "bridge": "cni0"`):                                           {codeField, `"bridge": "cni0", "mtu": 9000`},
+		confWith(`, "ipMasq": true`):                                                          {codeField, `"ipMasq": true`},
+		confWith(`, "dns": {"servers": ["10.0.0.1"]}`):                                        {codeField, `"dns.servers": ["10.0.0.1"]`},
+		confOf("1.1.0", `"device": {"type": "memif", "role": "master", "owner": {"uid": 1}}`): {codeField, `"device.owner": {"uid":1}`},
+		confWith(`, "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`): {codeField, `"runtimeConfig.portMappings": [{"containerPort":80,"hostPort":8080,"protocol":"tcp"}]`},
+		confWith(`, "runtimeConfig": {"infinibandGUID": "c2:11:22:33:44:55:66:77"}`):                                  {codeField, `"runtimeConfig.infinibandGUID": "c2:11:22:33:44:55:66:77"`},
+		confWith(`, "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b"}}`):                              {codeField, `pod-annotations": {"a":"b"}`},
+		confWith(`, "runtimeConfig": {"ipRanges": [[{"subnet": "10.1.2.0/24"}]]}`):                                    {codeField, `"runtimeConfig.ipRanges": [[{"subnet":"10.1.2.0/24"}]]`},
+		confWith(`, "runtimeConfig": {"bandwidth": {"rate": 1}}`):                                                     {codeField, `"runtimeConfig.bandwidth.rate": 1`},
+		confOf("1.1.0", `"socketDir": "/x"`):                                                                          {codeConfig, "device"},
+		confOf("1.1.0", `"device": {"type": "tap"}`):                                                                  {codeConfig, `device.type: "tap"`},
+		confOf("1.1.0", `"device": {"type": "vhost-user"}`):                                                           {codeConfig, "device.mode"},
+		confOf("1.1.0", `"device": {"type": "memif", "role": "client"}`):                                              {codeConfig, `device.role: "client"`},
+		confOf("1.1.0", `"device": {"type": "memif", "role": "slave", "mode": "udp"}`):                                {codeConfig, `device.mode: "udp"`},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "version": "2.0.0"}`):                     {codeConfig, "device.version"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "path": "a/b"}`):                          {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "path": ".."}`):                           {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "path": "/run/vsw/s/x"}`):                 {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "client", "path": "/run/vsw/s/x"}`):                 {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "client", "path": "`+DefaultSocketDir+`/x"}`):       {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "client", "path": "`+DefaultSocketDir+`/../x/y"}`):  {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": []`):                                                                               {codeConfig, "device: []"},
+		confWith(`, "socketDir": "relative"`):                                                                         {codeConfig, `socketDir: "relative"`},
+		confWith(`, "socketDir": "/run/../etc"`):                                                                      {codeConfig, "socketDir"},
+		confWith(`, "socketDir": "/tmp"`):                                                                             {codeConfig, "socketDir"},
+		confWith(`, "socketDir": "/dev/vsw"`):                                                                         {codeConfig, "socketDir"},
+		confWith(`, "socketDir": 1`):                                                                                  {codeConfig, "socketDir: 1"},
+		confWith(`, "stateDir": "/etc/jackfield"`):                                                                    {codeConfig, "stateDir"},
+		confWith(`, "ipam": {"type": "../bin/sh"}`):                                                                   {codeConfig, "ipam.type"},
+		confWith(`, "ipam": "host-local"`):                                                                            {codeConfig, "ipam"},
+		confWith(`, "ipam": {"type": "missing"}`):                                                                     {codeConfig, "missing"},
+		confWith(`, "dns": {"nameservers": ["ns.example"]}`):                                                          {codeConfig, "dns.nameservers"},
+		confWith(`, "runtimeConfig": {"mac": "xx"}`):                                                                  {codeConfig, "runtimeConfig.mac"},
+		confWith(`, "runtimeConfig": {"mac": "01:00:5e:00:00:01"}`):                                                   {codeConfig, "runtimeConfig.mac"},
+		confWith(`, "runtimeConfig": {"ips": ["10.0.0.1"]}`):                                                          {codeConfig, "runtimeConfig.ips"},
+		confWith(`, "runtimeConfig": {"ips": ["x"]}`):                                                                 {codeConfig, "runtimeConfig.ips"},
+		confWith(`, "runtimeConfig": {"dns": {"servers": ["x"]}}`):                                                    {codeConfig, "runtimeConfig.dns.servers"},
+		confWith(`, "runtimeConfig": {"deviceID": 1}`):                                                                {codeConfig, "runtimeConfig.deviceID"},
+		strings.Replace(confWith(""), `"fast"`, `"../x"`, 1):                                                          {codeConfig, "name"},
+		strings.Replace(confWith(""), `"fast"`, `""`, 1):                                                              {codeConfig, "name"},
+		strings.Replace(confWith(""), `"fast"`, `"`+long+`"`, 1):                                                      {codeConfig, "name"},
+		strings.Replace(confWith(""), `"fast"`, `1`, 1):                                                               {codeDecode, "decode"},
+		strings.Replace(confWith(""), "1.1.0", "0.2.0", 1):                                                            {codeVersion, "incompatible CNI versions"},
+		strings.Replace(confWith(""), "1.1.0", "9.9.9", 1):                                                            {codeVersion, "incompatible CNI versions"},
+		strings.Replace(confWith(""), "1.1.0", "one", 1):                                                              {codeDecode, "version"},
+		`{"name": "fast", "type": "jackfield-cni"}`:                                                                   {codeVersion, "incompatible CNI versions"},
+		`{"cniVersion": `: {codeDecode, "decode"},
+		`[]`:              {codeDecode, "decode"},
+		``:                {codeDecode, "decode"},
+	} {
+		a := n.run(env("ADD"), conf)
+		if a.code != want.code || !strings.Contains(a.msg, want.msg) {
+			t.Errorf("%s:\ncode %d, %s\nwant code %d with %q in the message", short(conf), a.code, a.all, want.code, want.msg)
+		}
+	}
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("refusals left %q", left)
+	}
+}
+
+// What asks for nothing is accepted; so is what runtimes and Multus add.
+func TestAcceptedKeys(t *testing.T) {
+	for _, keys := range []string{
+		`, "cniVersions": ["1.0.0", "1.1.0"], "disableCheck": true, "disableGC": false, "loadOnlyInlinedPlugins": false, "ipMasq": false`,
+		`, "capabilities": {"CNIDeviceInfoFile": true, "mac": true, "ips": true}, "ipam": {}, "dns": {}, "args": {"cni": {}, "else": 1}`,
+		`, "runtimeConfig": {"portMappings": [], "mac": "", "ips": null, "dns": {}, "bandwidth": {}, "x": null}, "prevResult": null`,
+		`, "deviceID": "0000:03:00.3", "pciBusID": "0000:03:00.3", "cni.dev/attachments": [], "cni.dev/new": 1, "deviceInfoDir": "/run/devinfo"`,
+		`, "args": {"cni": {"labels": 7, "ips": ["x"], "mac": 1}}`,
+		`, "args": 1, "runtimeConfig": {"bandwidth": {"ingressRate": 0}}`,
+	} {
+		n := newNode(t)
+		n.ok(env("ADD"), confWith(keys))
+		n.ok(env("DEL"), confWith(keys))
+		if left := n.files(); len(left) > 0 {
+			t.Errorf("%s: left %q", keys, left)
+		}
+	}
+}
+
+// The conventions' order: the runtime's configuration, then args, then CNI_ARGS.
+func TestConventions(t *testing.T) {
+	const both = "CNI_ARGS=IP=192.168.10.4/24;MAC=c2:00:00:00:00:01"
+	for name, c := range map[string]struct{ environ, keys, want string }{
+		"CNI_ARGS": {both, ``, `{"network": "fast", "mac": "c2:00:00:00:00:01", "ips": ["192.168.10.4/24"]}`},
+		"args": {both, `, "args": {"cni": {"ips": ["10.2.2.42/24", "2001:db8::5"], "mac": "c2:00:00:00:00:02", "labels": [{"key": "app", "value": "a"}]}}`,
+			`{"network": "fast", "mac": "c2:00:00:00:00:02", "ips": ["10.2.2.42/24"], "labels": [{"key": "app", "value": "a"}]}`},
+		"runtime": {both, `, "runtimeConfig": {"mac": "c2:00:00:00:00:03", "ips": ["10.10.0.1/24"], "dns": {"servers": ["8.8.8.8"], "searches": ["corp"], "options": ["ndots:5"]},
+				"bandwidth": {"ingressRate": 2048, "ingressBurst": 1600}}, "dns": {"nameservers": ["1.1.1.1"], "domain": "d"}, "args": {"cni": {"ips": ["10.10.0.1/24"]}}`,
+			`{"network": "fast", "mac": "c2:00:00:00:00:03", "ips": ["10.10.0.1/24"], "dns": {"nameservers": ["8.8.8.8"], "search": ["corp"], "options": ["ndots:5"]},
+				"bandwidth": {"ingressRate": 2048, "ingressBurst": 1600}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.ok(env("ADD", c.environ), confWith(c.keys))
+			_, content := n.info()
+			info, err := deviceinfo.Parse([]byte(content), "")
+			must(t, err)
+			sameJSON(t, string(info.Extra[extraKey]), c.want)
+		})
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	n := newNode(t)
+	for name, c := range map[string]struct {
+		environ []string
+		code    uint
+		text    string
+	}{
+		"no command":     {[]string{"CNI_PATH=/x"}, codeEnvironment, "CNI_COMMAND"},
+		"command":        {env("EAT"), codeEnvironment, "CNI_COMMAND"},
+		"several":        {env("ADD", "CNI_CONTAINERID=", "CNI_NETNS=", "CNI_IFNAME="), codeEnvironment, "CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME"},
+		"DEL":            {env("DEL", "CNI_IFNAME="), codeEnvironment, "CNI_IFNAME"},
+		"id":             {env("ADD", "CNI_CONTAINERID=../x"), codeEnvironment, "CNI_CONTAINERID"},
+		"interface":      {env("ADD", "CNI_IFNAME=a/b"), codeEnvironment, "CNI_IFNAME"},
+		"long interface": {env("ADD", "CNI_IFNAME=sixteencharacter"), codeEnvironment, "CNI_IFNAME"},
+		"netns":          {env("ADD", "CNI_NETNS=/run/netns/gone"), codeContainer, "container unknown"},
+		"no netns":       {env("ADD", "CNI_NETNS=/etc/passwd"), codeEnvironment, "CNI_NETNS"},
+		"other ns":       {env("ADD", "CNI_NETNS=/proc/self/ns/mnt"), codeEnvironment, "CNI_NETNS"},
+		"own netns":      {env("ADD", "CNI_NETNS_OVERRIDE="), codeEnvironment, "CNI_NETNS"},
+		"args":           {env("ADD", "CNI_ARGS=FOO=BAR"), codeEnvironment, "CNI_ARGS"},
+		"args not":       {env("ADD", "CNI_ARGS=IgnoreUnknown=0;FOO=BAR"), codeEnvironment, "CNI_ARGS"},
+		"args pair":      {env("ADD", "CNI_ARGS=FOO"), codeEnvironment, "CNI_ARGS"},
+		"args bool":      {env("ADD", "CNI_ARGS=IgnoreUnknown=maybe"), codeEnvironment, "CNI_ARGS"},
+		"args ip":        {env("ADD", "CNI_ARGS=IP=x"), codeEnvironment, "CNI_ARGS"},
+		"args ip prefix": {env("ADD", "CNI_ARGS=IP=10.0.0.1"), codeEnvironment, "CNI_ARGS"},
+		"args mac":       {env("ADD", "CNI_ARGS=MAC=x"), codeEnvironment, "CNI_ARGS"},
+		"args namespace": {env("ADD", "CNI_ARGS=K8S_POD_NAMESPACE=../x"), codeEnvironment, "CNI_ARGS"},
+		"GC path":        {env("GC", "CNI_PATH="), codeEnvironment, "CNI_PATH"},
+	} {
+		a := n.run(c.environ, confWith(`, "cni.dev/valid-attachments": []`))
+		if a.code != c.code || !strings.Contains(a.all, c.text) {
+			t.Errorf("%s: code %d, %s; want code %d with %q", name, a.code, a.all, c.code, c.text)
+		}
+	}
+	n.ok(env("ADD", "CNI_ARGS=IgnoreUnknown=true;FOO=BAR;K8S_POD_UID=u"), confWith(""))
+	n.ok(env("DEL", "CNI_ARGS=FOO=BAR"), confWith(""))
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	n := newNode(t)
+	for in, want := range map[string]string{`{"cniVersion": "0.4.0"}`: "0.4.0", ``: "1.1.0", `{}`: "1.1.0"} {
+		a := n.ok([]string{"CNI_COMMAND=VERSION"}, in)
+		sameJSON(t, a.out, `{"cniVersion": "`+want+`", "supportedVersions": ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]}`)
+	}
+	if a := n.run([]string{"CNI_COMMAND=VERSION"}, `{`); a.code != codeDecode {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+}
+
+func FuzzConf(f *testing.F) {
+	for _, keys := range []string{``, `, "runtimeConfig": {"mac": "c2:11:22:33:44:55", "ips": ["10.0.0.1/24"], "dns": {"servers": ["10.0.0.1"]}, "bandwidth": {"ingressRate": 1}}`,
+		`, "args": {"cni": {"labels": [{"key": "a", "value": "b"}], "ips": ["10.0.0.1"]}}, "ipam": {"type": "host-local"}`,
+		`, "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "b"}], "dns": {"domain": "x"}, "socketDir": "/s"`} {
+		f.Add([]byte(confWith(keys)), true)
+		f.Add([]byte(confOf("0.3.1", `"device": {"type": "memif", "role": "slave"}`+keys)), false)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, permissive bool) {
+		c, err := parseConf(data, permissive)
+		if err != nil {
+			e := asError(err)
+			if e.Code != codeField && e.Code != codeConfig && e.Code != codeDecode || e.Msg == "" {
+				t.Fatalf("code %d, %s", e.Code, e.Msg)
+			}
+			if _, err := json.Marshal(e); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		if permissive {
+			return
+		}
+		// What is accepted stays below the socket directory and fits a socket address.
+		call := &call{Plugin: &Plugin{}, params: params{ContainerID: testID, IfName: "net1"}, conf: c, version: c.version}
+		p, err := call.placeSocket()
+		if err != nil || !c.device.isSocket() || c.device.abstract() {
+			return
+		}
+		if !strings.HasPrefix(p.socket, c.socketDir+"/") || strings.Contains(p.socket, "/../") || len(p.socket) > sunPath {
+			t.Fatalf("the socket of %s is %q", data, p.socket)
+		}
+		info, err := call.deviceInfo(&addition{place: p})
+		if err != nil {
+			return
+		}
+		if err := info.Validate(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

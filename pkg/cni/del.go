@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"time"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+)
+
+// temporaryAge is how old what a killed writer left in the device-info directory
+// is before it is removed. Writers take milliseconds.
+const temporaryAge = 10 * time.Second
+
+// del is DEL (§2): it undoes what ADD did as far as anything is there, and needs
+// neither the network namespace nor the previous result.
+func (c *call) del() error {
+	var errs []error
+	if c.conf.ipam != "" {
+		_, err := c.delegate("DEL")
+		errs = append(errs, err)
+	}
+	st, err := openStore(c.Host, c.conf.stateDir)
+	if err != nil {
+		return joinErrors(append(errs, err)...)
+	}
+	defer st.Close()
+	errs = append(errs, c.forget(st, recordName(c.conf.name, c.ContainerID, c.IfName)))
+	errs = append(errs, c.removeTemporary(c.conf.infoDir))
+	return joinErrors(errs...)
+}
+
+// forget removes what a record tells of, and then the record. That there is none
+// is no error: there is nothing of the attachment then.
+func (c *call) forget(st *store, name string) error {
+	r, err := st.read(name)
+	if err != nil {
+		return err
+	}
+	if r != nil {
+		if err := c.remove(r); err != nil {
+			return err
+		}
+	}
+	c.step("removed")
+	return st.remove(name)
+}
+
+// remove removes what an ADD made. Each may be gone already.
+func (c *call) remove(r *record) error {
+	var errs []error
+	if !r.InfoKept {
+		err := deviceinfo.CNIDir{Root: c.Host, Dir: r.InfoDir}.Remove(r.InfoFile)
+		if err != nil {
+			err = fail(codeIO, "I/O failure: device-info", "%v", err)
+		}
+		errs = append(errs, err)
+	}
+	c.step("device-info removed")
+	errs = append(errs, removeSocketDir(c.Host, r.SocketDir, r.Directory))
+	return joinErrors(errs...)
+}
+
+func (c *call) removeTemporary(dir string) error {
+	if err := deviceinfo.RemoveTemporary(c.Host, dir, temporaryAge); err != nil {
+		return fail(codeIO, "I/O failure: device-info", "%v", err)
+	}
+	return nil
+}
+
+// gc is GC (§2): it removes the attachments of this network that are not among
+// the valid ones. What cannot be removed keeps nothing else from it.
+func (c *call) gc() error {
+	if !c.conf.validGiven {
+		return invalid("cni.dev/valid-attachments", "nothing", "the list of the network's attachments that are still valid")
+	}
+	var errs []error
+	if c.conf.ipam != "" {
+		_, err := c.delegate("GC")
+		errs = append(errs, err)
+	}
+	st, err := openStore(c.Host, c.conf.stateDir)
+	if err != nil {
+		return joinErrors(append(errs, err)...)
+	}
+	defer st.Close()
+	valid := map[string]bool{}
+	for _, v := range c.conf.valid {
+		valid[recordName(c.conf.name, v.ContainerID, v.IfName)] = true
+	}
+	names, err := st.names()
+	leftovers, err2 := st.leftovers()
+	errs = append(errs, err, err2)
+	for _, name := range append(names, leftovers...) {
+		if network, _, _, ok := splitRecordName(name); ok && network == c.conf.name && !valid[name] {
+			errs = append(errs, c.forget(st, name))
+		}
+	}
+	errs = append(errs, c.removeTemporary(c.conf.infoDir))
+	return joinErrors(errs...)
+}

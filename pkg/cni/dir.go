@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const (
+	// sunPath is the longest path a UNIX socket address holds, without its NUL.
+	sunPath = 107
+	// containerDir is where a container finds its sockets, as net/<ifName>/<file>.
+	containerDir = "/var/run/jackfield"
+)
+
+// place is where an attachment's socket is.
+type place struct {
+	dir    string // the attachment's directory below the socket directory, one element; "" where none is made
+	socket string // path of the socket on the host, or "@name"
+}
+
+// placeSocket decides where the socket of an attachment is: in a directory of its
+// own below the socket directory. The name of that directory is made of the
+// container's and the interface's, and is the same whenever it is asked for.
+func (c *call) placeSocket() (place, error) {
+	d := &c.conf.device
+	file := d.field["path"]
+	switch {
+	case !d.isSocket():
+		return place{}, nil
+	case d.abstract():
+		return place{socket: file}, nil
+	case path.IsAbs(file):
+		rel, ok := strings.CutPrefix(file, c.conf.socketDir+"/")
+		if !ok || !strings.Contains(rel, "/") {
+			return place{}, invalid("device.path", `"`+short(file)+`"`, "a socket in a directory below socketDir, "+c.conf.socketDir)
+		}
+		return place{socket: file}, c.checkLength(file)
+	case file == "":
+		file = string(d.kind) + ".sock"
+	}
+	p := place{dir: attachmentDir(c.conf.name, c.ContainerID, c.IfName)}
+	p.socket = path.Join(c.conf.socketDir, p.dir, file)
+	return p, c.checkLength(p.socket)
+}
+
+// attachmentDir is the name of an attachment's directory: the beginning of the
+// container's ID, for people, a hash of all that names the attachment, and the
+// interface. It has 41 bytes at most.
+func attachmentDir(network, containerID, ifName string) string {
+	sum := sha256.Sum256([]byte(network + "\x00" + containerID + "\x00" + ifName))
+	return containerID[:min(12, len(containerID))] + "-" + hex.EncodeToString(sum[:6]) + "-" + ifName
+}
+
+// checkLength holds a socket's path against what a UNIX socket address holds, on
+// the host and in the container.
+func (c *call) checkLength(socket string) error {
+	inside := path.Join(containerDir, "net", c.IfName, path.Base(socket))
+	for _, p := range []struct{ what, path string }{{"on the host", socket}, {"in the container", inside}} {
+		if n := len(p.path); n > sunPath {
+			return fail(codeConfig, "invalid network configuration: socketDir, device.path: the socket's path is too long",
+				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or device.path", p.what, p.path, n, sunPath)
+		}
+	}
+	return nil
+}
+
+// openDir opens a directory of the configuration, and makes it and its parents
+// where they are missing, with mode perm whatever the umask. key names it in
+// errors. A directory that everybody may write to is refused.
+func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
+	f, err := makeDirs(host, dir, perm)
+	if err != nil {
+		return nil, fail(codeIO, "I/O failure: "+key, "open %s %q: %v", key, dir, err)
+	}
+	if err := checkDir(f, key, dir); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func makeDirs(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
+	f, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err == nil || !errors.Is(err, unix.ENOENT) || dir == "/" {
+		return f, err
+	}
+	parent, err := makeDirs(host, path.Dir(dir), 0o755)
+	if err != nil {
+		return nil, err
+	}
+	defer parent.Close()
+	fd, err := mkdirat(int(parent.Fd()), path.Base(dir), perm)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, err
+	}
+	if err == nil {
+		unix.Close(fd)
+	}
+	return host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+}
+
+// checkDir refuses a directory in which everybody could make what is to be made
+// there.
+func checkDir(f *os.File, key, dir string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fail(codeIO, "I/O failure: "+key, "look at %s %q: %v", key, dir, err)
+	}
+	if st.Mode&0o002 != 0 {
+		return invalid(key, fmt.Sprintf("%q with mode %04o", dir, st.Mode&0o7777), "a directory that not everybody can write to; chmod o-w it")
+	}
+	return nil
+}
+
+// mkdirat makes a directory and opens it. One that is there already is EEXIST.
+func mkdirat(dirfd int, name string, perm uint32) (int, error) {
+	if err := unix.Mkdirat(dirfd, name, perm); err != nil {
+		return -1, err
+	}
+	fd, err := hostfs.OpenatBeneath(dirfd, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Fchmod(fd, perm); err != nil { // the umask had its say
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// makeSocketDir makes an attachment's directory. Owner, group and the group's
+// right to write are those of the socket directory, so that a vswitch which does
+// not run as root can make its sockets.
+func (c *call) makeSocketDir(name string) error {
+	dir := c.conf.socketDir
+	f, err := openDir(c.Host, "socketDir", dir, 0o755)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fail(codeIO, "I/O failure: socketDir", "look at %q: %v", dir, err)
+	}
+	fd, err := mkdirat(int(f.Fd()), name, 0o755|st.Mode&0o020)
+	if errors.Is(err, unix.EEXIST) {
+		return fail(codeExists, "the attachment exists already", "directory %q is there, and no record says that this plugin made it: remove it", path.Join(dir, name))
+	}
+	if err != nil {
+		return fail(codeIO, "I/O failure: socketDir", "make %q: %v", path.Join(dir, name), err)
+	}
+	defer unix.Close(fd)
+	if int(st.Uid) == os.Geteuid() && int(st.Gid) == os.Getegid() {
+		return nil
+	}
+	if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
+		return fail(codeIO, "I/O failure: socketDir", "give %q the owner of %q: %v", path.Join(dir, name), dir, err)
+	}
+	return nil
+}
+
+// removeSocketDir removes an attachment's directory with what applications left in
+// it. No symlink is followed, and nothing outside is touched. That there is none
+// is no error.
+func removeSocketDir(host hostfs.Root, dir, name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := deviceinfo.CheckFileName(name); err != nil {
+		return err
+	}
+	f, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fail(codeIO, "I/O failure: socketDir", "open %q: %v", dir, err)
+	}
+	defer f.Close()
+	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return fail(codeIO, "I/O failure: socketDir", "open %q: %v", dir, err)
+	}
+	defer root.Close()
+	if err := root.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fail(codeIO, "I/O failure: socketDir", "remove %q: %v", path.Join(dir, name), err)
+	}
+	return nil
+}
