@@ -59,11 +59,13 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 		alive[c.GetId()] = true
 	}
 	p.noteUsage(sandboxes, containers)
-	err := p.core.Load().store.Retain(func(id string) bool { return sandboxes[id] }, func(id string) bool { return alive[id] })
-	if err != nil {
-		p.counters.CleanupFailed.Add()
-		p.log.WithError(err).Warn("something of containers that are gone could not be removed")
-	}
+	store := p.core.Load().store
+	p.inTime("synchronize", func() {
+		if err := store.Retain(func(id string) bool { return sandboxes[id] }, func(id string) bool { return alive[id] }); err != nil {
+			p.counters.CleanupFailed.Add()
+			p.log.WithError(err).Warn("something of containers that are gone could not be removed")
+		}
+	})
 	p.log.WithField("pods", len(pods)).WithField("containers", len(containers)).Info("synchronized")
 	p.counters.Connections.Add()
 	p.connected.Store(true)

@@ -94,14 +94,14 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if err := errors.Join(api.CheckPluginIndex(opts.Index), api.CheckPluginName(opts.Name)); err != nil {
 		return nil, fmt.Errorf("make plugin %q: %w: %w", opts.Index+"-"+opts.Name, err, errdefs.ErrInvalidArgument)
 	}
-	p := &Plugin{opts: opts, log: logrus.NewEntry(log), workers: newWorkers()}
+	p := &Plugin{opts: opts, log: logrus.NewEntry(log), workers: newWorkers(), later: newLater()}
 	p.monitor = &monitor{p: p}
 	p.can.Store(&capabilities{})
 	p.timeout.Store(int64(stub.DefaultRequestTimeout))
 	if err := p.use(opts.Config); err != nil {
+		p.later.close()
 		return nil, err
 	}
-	p.later = newLater()
 	p.watchConfig()
 	return p, nil
 }
@@ -110,9 +110,11 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 func (p *Plugin) Close() error {
 	err := p.closeRetired()
 	p.workers.close()
+	c := p.core.Load()
+	err = errors.Join(err, c.engine.Close(), c.store.Close(), c.store.Tidy())
 	p.later.close()
 	p.monitor.close()
-	return errors.Join(err, p.core.Load().engine.Close())
+	return err
 }
 
 // Counters are the plugin's counts.
@@ -126,11 +128,22 @@ func (p *Plugin) use(cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
-	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: true})
+	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: true,
+		Staged: store.Status().Mode == staging.Mounts})
 	if err != nil {
+		if c := p.core.Load(); c == nil || c.store != store {
+			err = errors.Join(err, store.Close())
+		}
 		return err
 	}
-	p.inForce(cfg, p.core.Swap(&core{engine, store, cfg}))
+	old := p.core.Swap(&core{engine, store, cfg})
+	p.inForce(cfg, old)
+	if old != nil && old.store != store {
+		// Only before anything lives: a running plugin keeps its store.
+		if err := old.store.Close(); err != nil {
+			p.log.WithError(err).Warn("close the state directory of the configuration before")
+		}
+	}
 	p.reportHooks()
 	p.monitor.apply(cfg)
 	return nil

@@ -88,10 +88,10 @@ func (p *Plugin) ConfigStatus() ConfigStatus {
 // storeFor is the store for a configuration: the present one where the state
 // directory is the same, since containers live in it.
 func (p *Plugin) storeFor(cfg *config.Config) (*staging.Store, error) {
-	if c := p.core.Load(); c != nil && c.cfg.StateDir == cfg.StateDir {
+	if c := p.core.Load(); c != nil && c.cfg.StateDir == cfg.StateDir && c.cfg.Sockets.Staging == cfg.Sockets.Staging {
 		return c.store, nil
 	}
-	return staging.Open(p.opts.Host, cfg.StateDir)
+	return p.openStore(cfg)
 }
 
 // inForce notes that a configuration was put into force, and retires the one
@@ -187,6 +187,9 @@ func (p *Plugin) reload(w *configWatch) {
 		if dir := present.StateDir; dir != cfg.StateDir {
 			err = fmt.Errorf("%s: stateDir: found %q, and %q is in use by living containers; restart jackfield-nri to change it: %w",
 				cfg.Position("stateDir"), cfg.StateDir, dir, errdefs.ErrFailedPrecondition)
+		} else if staged := present.Sockets.Staging; staged != cfg.Sockets.Staging {
+			err = fmt.Errorf("%s: sockets.staging: found %q, and living containers have their sockets by %q; restart jackfield-nri to change it: %w",
+				cfg.Position("sockets.staging"), cfg.Sockets.Staging, staged, errdefs.ErrFailedPrecondition)
 		}
 	}
 	if err == nil {

@@ -42,7 +42,7 @@ func (s *stage) prepare(c staging.Container) (undo func() error, err error) {
 	}
 	_, err = s.host.Lstat(staging.ContainerDir(s.dir, c.ID))
 	fresh := errdefs.IsNotFound(err)
-	store, err := staging.Open(s.host, s.dir)
+	store, err := staging.Open(s.host, s.dir, staging.Options{Mode: staging.Directories})
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (in *injection) runRemove(cmd *cobra.Command) error {
 	if _, err := host.Lstat(s.dir); errdefs.IsNotFound(err) {
 		return nil
 	}
-	store, err := staging.Open(host, s.dir)
+	store, err := staging.Open(host, s.dir, staging.Options{Mode: staging.Directories})
 	if err != nil {
 		return err
 	}

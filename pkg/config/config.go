@@ -49,11 +49,22 @@ const (
 	AccessOwner Access = "owner"
 )
 
+// Staging is how sockets get into containers.
+type Staging string
+
+// The ways of staging; see pkg/staging.
+const (
+	StagingAuto      Staging = "auto"
+	StagingMount     Staging = "mount"
+	StagingDirectory Staging = "directory"
+)
+
 // Sockets says where sockets may be and how containers get at them.
 type Sockets struct {
 	// Roots are the directories below which sockets are delivered from.
-	Roots  []string
-	Access Access
+	Roots   []string
+	Access  Access
+	Staging Staging
 }
 
 // DeviceInfo names the directories of device-info files (Device Information
@@ -170,7 +181,7 @@ func Default() *Config {
 		},
 		Sockets: Sockets{
 			Roots:  []string{"/var/run/jackfield/sockets"},
-			Access: AccessACL,
+			Access: AccessACL, Staging: StagingAuto,
 		},
 		DeviceInfo: DeviceInfo{
 			CNIDir: "/var/run/k8s.cni.cncf.io/devinfo/cni",

@@ -133,6 +133,7 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 		member{"sockets", d.section(
 			member{"roots", d.texts(&c.Sockets.Roots, socketRoot)},
 			member{"access", enum(d, &c.Sockets.Access, AccessACL, AccessGroup, AccessOwner)},
+			member{"staging", enum(d, &c.Sockets.Staging, StagingAuto, StagingMount, StagingDirectory)},
 		)},
 		member{"deviceInfo", d.section(
 			member{"cniDir", d.text(&c.DeviceInfo.CNIDir, absolute)},

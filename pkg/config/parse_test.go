@@ -57,7 +57,7 @@ func TestParseFull(t *testing.T) {
 	want.CDI.Aliases["fpga"] = "xilinx.com/fpga"
 	want.CDI.Aliases["nvidia"] = "nvidia.com/mig"
 	want.CDI.Extensions = []string{".json"}
-	want.Sockets = Sockets{Roots: []string{"/var/run/jackfield/sockets", "/var/run/vsw"}, Access: AccessGroup}
+	want.Sockets = Sockets{Roots: []string{"/var/run/jackfield/sockets", "/var/run/vsw"}, Access: AccessGroup, Staging: StagingAuto}
 	want.DeviceInfo = DeviceInfo{CNIDir: "/a/cni", DPDir: "/a/dp"}
 	want.Multus.CacheDir = "/a/multus"
 	want.Kubelet = Kubelet{PodResourcesSocket: "/a/kubelet.sock", Required: true}

@@ -115,6 +115,20 @@ func (r Root) StatNoSymlinks(hostPath string) (unix.Stat_t, error) {
 	return st, nil
 }
 
+// OpenNoSymlinks opens a canonical path (see [Root.Resolve]): a symlink anywhere on
+// it is errdefs.ErrPermissionDenied. O_CLOEXEC is always set, and O_NONBLOCK where
+// the kernel accepts it.
+func (r Root) OpenNoSymlinks(hostPath string, flags int) (*os.File, error) {
+	fd, err := r.open(hostPath, flags, unix.RESOLVE_NO_SYMLINKS)
+	if errors.Is(err, unix.ELOOP) {
+		err = fmt.Errorf("%w: %w", errSymlink, errdefs.ErrPermissionDenied)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
+	}
+	return os.NewFile(uintptr(fd), hostPath), nil
+}
+
 // errSymlink says why a path is refused.
 var errSymlink = errors.New("a symlink is on the way, and none is followed there")
 

@@ -25,6 +25,9 @@ type Options struct {
 	// TrustAnyone reads CDI files whoever may write them: for looking at a tree
 	// that is not in use.
 	TrustAnyone bool
+	// Staged has sockets bound in the staging directory (staging.Mounts), instead of
+	// having the runtime bind their directories.
+	Staged bool
 	// SpecDirs, when not nil, take the place of the configuration's.
 	SpecDirs []string
 	// Ledger remembers what pods have, for limits of pods; nil where one container
@@ -48,12 +51,13 @@ type Engine struct {
 	hooks       *hooksd.Registry // nil for none
 	roots       []*socketRoot
 	varRunIsRun bool // on this host
+	staged      bool
 }
 
 // New makes an engine. Its errors are those of the configuration (the policy's
 // rules) and of the watches it needs.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
-	e := &Engine{host: host, cfg: cfg, source: cfg.File(), ledger: opts.Ledger}
+	e := &Engine{host: host, cfg: cfg, source: cfg.File(), ledger: opts.Ledger, staged: opts.Staged}
 	if e.source == "" {
 		e.source = config.DefaultPath
 	}

@@ -49,9 +49,9 @@ func (p *planner) socketOf(a *attachment.Attachment) (socket, bool) {
 	return socket{}, false
 }
 
-// addSocket adds the mounts of a socket: its directory at net/<ifName> below
-// ContainerDir, and at the device-info's own path where that is safe. The
-// directory of a host-created socket is read-only.
+// addSocket delivers a socket: at net/<ifName> below ContainerDir, and at the
+// device-info's own path where that is safe. The directory of a host-created socket
+// is read-only.
 func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntry, error) {
 	v := viewEntry{att: s.att, creator: s.creator}
 	origin.Field = s.field
@@ -76,23 +76,30 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 		return v, fieldError(origin, fmt.Errorf("the path in the container, %q, has %d bytes; a UNIX socket's path has at most %d: %w",
 			inside, len(inside), sunPath, errdefs.ErrInvalidArgument))
 	}
+	if s.creator == config.SideHost {
+		if err := checkSocket(p.host, at.canonical, at.rel); err != nil {
+			return v, fieldError(origin, err)
+		}
+	}
+	v.socket = inside
+	if p.staged && (s.creator == config.SideHost || path.Dir(at.rel) != ".") {
+		return p.stageSocket(s, at, v, origin)
+	}
+	return p.bindSocketDir(s, at, v, origin)
+}
+
+// bindSocketDir has the runtime bind the socket's own directory, where sockets are
+// not staged.
+func (p *planner) bindSocketDir(s socket, at place, v viewEntry, origin edits.Origin) (viewEntry, error) {
 	dir := path.Dir(at.rel)
 	if dir == "." {
 		return v, fieldError(origin, fmt.Errorf("socket %q lies in the socket root %q itself, which all pods share; "+
 			"each attachment needs a directory of its own below it: %w", s.path, at.root, errdefs.ErrFailedPrecondition))
 	}
 	access := "ro"
-	if s.creator == config.SideHost {
-		if err := checkSocket(p.host, at.canonical, at.rel); err != nil {
-			return v, fieldError(origin, err)
-		}
-	} else {
+	if s.creator == config.SideApplication {
 		access = "rw"
-		d := staging.SocketDir{Root: at.canonical, Rel: dir, UID: -1, GID: -1}
-		if u := p.req.User; u != nil {
-			d.UID, d.GID = int(u.UID), int(u.GID)
-		}
-		p.staging().SocketDirs = append(p.staging().SocketDirs, d)
+		p.staging().SocketDirs = append(p.staging().SocketDirs, p.socketDir(at, origin))
 	}
 	source := p.host.Path(path.Join(at.canonical, dir))
 	mount := func(dst string) edits.Mount {
@@ -100,11 +107,10 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 			Options: []string{"bind", access, "rprivate", "nosuid", "nodev", "noexec"}, Origin: origin}
 	}
 	point := path.Join("net", s.att.IfName)
-	p.staging().MountPoints = append(p.staging().MountPoints, point)
+	p.staging().Dirs = append(p.staging().Dirs, staging.Dir{Path: point})
 	if err := p.b.AddMount(mount(path.Join(ContainerDir, point))); err != nil {
 		return v, err
 	}
-	v.socket = inside
 	own := mount(path.Dir(s.path))
 	if reason := p.ownPathReason(own); reason != "" {
 		v.note = "the socket is not at its own path " + s.path + ": " + reason

@@ -106,6 +106,9 @@ func (p *planner) addView() error {
 		}
 	}
 	p.staging().Files = append(p.staging().Files, staging.File{Name: viewFile, Data: append(data, "\n]\n"...)})
+	if p.staged {
+		return p.b.AddMount(p.stagedMount(ContainerDir, "", false, origin))
+	}
 	return p.b.AddMount(edits.Mount{
 		Destination: ContainerDir, Type: "bind", Origin: origin,
 		Source:  p.host.Path(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID)),

@@ -18,16 +18,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// SocketDir is the directory below a socket root in which an application makes
-// its socket. It belongs to one sandbox: another one that asks for it, or for a
-// directory above or below it, is refused.
-type SocketDir struct {
-	Root string // canonical host path of the socket root
-	Rel  string // below it, at least one element
-	UID  int    // owner of what is made; -1 leaves it to the process that makes it
-	GID  int    // likewise
-}
-
 // made is one directory that was made, as a sandbox's record has it.
 type made struct {
 	Root   string `json:"root"`
@@ -44,7 +34,7 @@ func (s *Store) claims() string { return filepath.Join(s.dir, "claims") }
 func (s *Store) makeSocketDirs(sandboxID string, dirs []SocketDir) error {
 	for _, d := range dirs {
 		if err := s.makeSocketDir(sandboxID, d); err != nil {
-			return fmt.Errorf("make socket directory %q: %w", filepath.Join(d.Root, d.Rel), err)
+			return asked(d.From, fmt.Errorf("make socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
 		}
 	}
 	return nil

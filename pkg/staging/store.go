@@ -3,6 +3,7 @@
 package staging
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,11 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/pathwatch"
 )
 
 // Directory modes: what a container is handed can be read by any user in it;
@@ -25,35 +28,52 @@ const (
 	viewFile     = 0o644
 )
 
-// Store is the state directory. It is safe for concurrent use by handlers that
-// work on different containers.
+// Store is the state directory. It is safe for concurrent use.
 type Store struct {
-	host hostfs.Root
-	dir  string
+	host   hostfs.Root
+	dir    string
+	opts   Options
+	status Status
 	// masked says that the process's umask takes something from the modes above,
 	// so that each has to be set again.
 	masked bool
+
+	mu      sync.Mutex // of what follows, and of every mount
+	held    map[string]*record
+	sources map[string]*source // by the socket's host path
+	watch   [2]*pathwatch.Watcher
+	closed  bool
+	bg      sync.WaitGroup
 }
 
-// Container is what one container needs on the host.
-type Container struct {
-	ID, SandboxID string
-	Files         []File      // in the staging directory
-	MountPoints   []string    // directories in the staging directory that mounts need
-	SocketDirs    []SocketDir // directories in which the application makes its sockets
+// Options change how a Store works. The zero value is a store of a process that
+// makes or removes something and ends.
+type Options struct {
+	// Mode is what is wanted; "" is Auto.
+	Mode Mode
+	// Owner is recorded with each container. Retain removes this owner's only.
+	Owner string
+	// Watch keeps sockets alive: one that the host side makes anew is bound anew.
+	Watch bool
+	// Events, when not nil, is told what the store does by itself.
+	Events Events
 }
 
-// File is a file of the staging directory, name and content.
-type File struct {
-	Name string
-	Data []byte
+// Events is told what a store does by itself. Its methods are called one at a time
+// for each watcher, must not block for long, and must not call the store.
+type Events interface {
+	// Rebound tells that a socket was made anew by the host side, and was bound anew.
+	Rebound(Rebound)
+	// Failed tells of what could not be done, and will be tried again when the host
+	// side makes the socket once more.
+	Failed(error)
 }
 
 // Open makes the state directory ready. Its parent directories are made 0755;
 // a state directory that another user owns or may write to is
 // errdefs.ErrPermissionDenied.
-func Open(host hostfs.Root, dir string) (*Store, error) {
-	s := &Store{host: host, dir: host.Path(dir)}
+func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
+	s := &Store{host: host, dir: host.Path(dir), opts: opts, held: make(map[string]*record), sources: make(map[string]*source)}
 	own := []string{s.containers(), s.sandboxes(), s.claims()}
 	for _, d := range own {
 		if err := os.MkdirAll(filepath.Dir(d), 0o755); err != nil {
@@ -74,7 +94,41 @@ func Open(host hostfs.Root, dir string) (*Store, error) {
 		}
 	}
 	s.masked = umask()&(containerDir|viewFile) != 0
+	if err := s.choose(opts.Mode); err != nil {
+		return nil, err
+	}
+	if opts.Watch && s.status.Mode == Mounts {
+		if err := s.startWatching(); err != nil {
+			return nil, err
+		}
+	}
 	return s, nil
+}
+
+// Close ends what the store watches. What it made stays for the containers that
+// have it.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	watch := s.watch
+	s.watch, s.closed = [2]*pathwatch.Watcher{}, true
+	s.mu.Unlock()
+	var errs []error
+	for _, w := range watch {
+		if w != nil {
+			errs = append(errs, w.Close())
+		}
+	}
+	s.bg.Wait()
+	return errors.Join(errs...)
+}
+
+// Tidy removes the mount that holds all containers' when there is no container. It
+// is for the end of the last store of a state directory.
+func (s *Store) Tidy() error {
+	if left, err := s.Containers(); err != nil || len(left) > 0 || s.status.Mode != Mounts {
+		return err
+	}
+	return detach(s.containers())
 }
 
 // umask is the process's file mode creation mask. The kernel tells it without
@@ -104,16 +158,12 @@ func ContainerDir(stateDir, containerID string) string {
 }
 
 // Prepare makes everything c names, or nothing. It may be called again for the
-// same container.
+// same container, which begins from nothing then.
 func (s *Store) Prepare(c Container) (err error) {
-	if err := errors.Join(checkID("container", c.ID), checkID("sandbox", c.SandboxID)); err != nil {
+	if err := c.check(); err != nil {
 		return err
 	}
-	sandbox := filepath.Join(s.sandboxes(), c.SandboxID)
-	if err := unix.Mkdir(sandbox, privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("record container %q: %w", c.ID, err)
-	}
-	if err := create(filepath.Join(sandbox, c.ID+containerSuffix), nil, 0o600); err != nil {
+	if err := s.note(&c); err != nil {
 		return fmt.Errorf("record container %q: %w", c.ID, err)
 	}
 	defer func() {
@@ -124,38 +174,67 @@ func (s *Store) Prepare(c Container) (err error) {
 	if err := s.makeSocketDirs(c.SandboxID, c.SocketDirs); err != nil {
 		return err
 	}
-	return s.fill(c)
+	opened, err := s.openAll(&c)
+	if err != nil {
+		return err
+	}
+	defer opened.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.fill(&c); err != nil {
+		return fmt.Errorf("make staging of container %q: %w", c.ID, err)
+	}
+	if s.status.Mode != Mounts {
+		return nil
+	}
+	if err := s.bindAll(&c, opened); err != nil {
+		return fmt.Errorf("make staging of container %q: %w", c.ID, err)
+	}
+	s.hold(&record{Owner: s.opts.Owner, Container: c})
+	return nil
 }
 
-func (s *Store) fill(c Container) error {
+// note writes down what is about to be made.
+func (s *Store) note(c *Container) error {
+	if err := unix.Mkdir(filepath.Join(s.sandboxes(), c.SandboxID), privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	data, err := json.Marshal(record{Owner: s.opts.Owner, Container: *c})
+	if err != nil {
+		return err
+	}
+	return create(s.recordFile(c.SandboxID, c.ID), data, 0o600)
+}
+
+// fill makes the container's directory with the directories and files in it.
+func (s *Store) fill(c *Container) error {
 	dir := filepath.Join(s.containers(), c.ID)
 	fresh, err := s.mkdir(dir)
 	if err != nil {
-		return fmt.Errorf("make staging of container %q: %w", c.ID, err)
+		return err
 	}
-	for _, p := range c.MountPoints {
+	if !fresh && s.status.Mode == Mounts {
+		if err := s.unmountAll(c); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.Dirs {
 		at := dir
-		for _, elem := range strings.Split(p, "/") {
-			if elem == "" || elem == "." || elem == ".." {
-				return fmt.Errorf("make staging of container %q: mount point %q: %w", c.ID, p, errdefs.ErrInvalidArgument)
-			}
+		for elem := range strings.SplitSeq(d.Path, "/") {
 			at = filepath.Join(at, elem)
 			if _, err := s.mkdir(at); err != nil {
-				return fmt.Errorf("make staging of container %q: %w", c.ID, err)
+				return err
 			}
 		}
 	}
 	for _, f := range c.Files {
-		if f.Name == "" || f.Name[0] == '.' || strings.ContainsRune(f.Name, '/') {
-			return fmt.Errorf("make staging of container %q: file name %q: %w", c.ID, f.Name, errdefs.ErrInvalidArgument)
-		}
 		// Nobody reads in a directory that was made a moment ago.
 		write := s.replace
 		if fresh {
 			write = s.write
 		}
 		if err := write(dir, f.Name, f.Data); err != nil {
-			return fmt.Errorf("make staging of container %q: %w", c.ID, err)
+			return err
 		}
 	}
 	return nil
@@ -223,85 +302,6 @@ func (s *Store) replace(dir, name string, data []byte) error {
 	return err
 }
 
-// RemoveContainer removes a container's staging. The sandbox's socket
-// directories stay. A container that is not known is no error.
-func (s *Store) RemoveContainer(sandboxID, containerID string) error {
-	if err := errors.Join(checkID("container", containerID), checkID("sandbox", sandboxID)); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(filepath.Join(s.containers(), containerID)); err != nil {
-		return fmt.Errorf("remove staging of container %q: %w", containerID, err)
-	}
-	sandbox := filepath.Join(s.sandboxes(), sandboxID)
-	if err := os.Remove(filepath.Join(sandbox, containerID+containerSuffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove staging of container %q: %w", containerID, err)
-	}
-	// Goes only when nothing is recorded in it any more.
-	if err := os.Remove(sandbox); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
-		return fmt.Errorf("remove record of sandbox %q: %w", sandboxID, err)
-	}
-	return nil
-}
-
-// RemoveSandbox removes the staging of all of a sandbox's containers and the
-// socket directories that were made for it. An unknown sandbox is no error.
-func (s *Store) RemoveSandbox(sandboxID string) error {
-	if err := checkID("sandbox", sandboxID); err != nil {
-		return err
-	}
-	sandbox := filepath.Join(s.sandboxes(), sandboxID)
-	names, err := readNames(sandbox)
-	if err != nil {
-		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
-	}
-	var errs []error
-	for _, name := range names {
-		if id, ok := strings.CutSuffix(name, containerSuffix); ok {
-			errs = append(errs, os.RemoveAll(filepath.Join(s.containers(), id)))
-		}
-	}
-	errs = append(errs, s.removeSocketDirs(sandboxID))
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
-	}
-	if err := os.RemoveAll(sandbox); err != nil {
-		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
-	}
-	return nil
-}
-
-// Retain removes every sandbox for which alive is false, every container of the
-// others for which it is false, and staging that no record tells of. It is for
-// the start, when the runtime has said what lives.
-func (s *Store) Retain(aliveSandbox, aliveContainer func(id string) bool) error {
-	sandboxes, err := readNames(s.sandboxes())
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, sid := range sandboxes {
-		if !aliveSandbox(sid) {
-			errs = append(errs, s.RemoveSandbox(sid))
-			continue
-		}
-		names, err := readNames(filepath.Join(s.sandboxes(), sid))
-		errs = append(errs, err)
-		for _, name := range names {
-			if cid, ok := strings.CutSuffix(name, containerSuffix); ok && !aliveContainer(cid) {
-				errs = append(errs, s.RemoveContainer(sid, cid))
-			}
-		}
-	}
-	containers, err := readNames(s.containers())
-	errs = append(errs, err)
-	for _, cid := range containers {
-		if !aliveContainer(cid) {
-			errs = append(errs, os.RemoveAll(filepath.Join(s.containers(), cid)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Containers lists the containers that have staging, sorted.
 func (s *Store) Containers() ([]string, error) { return readNames(s.containers()) }
 
@@ -318,17 +318,4 @@ func readNames(dir string) ([]string, error) {
 		names = append(names, e.Name())
 	}
 	return names, nil
-}
-
-const containerSuffix = ".container"
-
-// checkID refuses an ID that could leave its directory.
-func checkID(what, id string) error {
-	ok := id != "" && len(id) <= 128 && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
-	})
-	if ok {
-		return nil
-	}
-	return fmt.Errorf("%s ID %q: want 1 to 128 of A-Z a-z 0-9 - _ . and no dot first: %w", what, id, errdefs.ErrInvalidArgument)
 }

@@ -22,7 +22,7 @@ func open(t *testing.T) (*Store, string) {
 	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw"), 0o755))
 	host, err := hostfs.New(dir)
 	must(t, err)
-	s, err := Open(host, "/run/jackfield")
+	s, err := Open(host, "/run/jackfield", Options{Mode: Directories})
 	must(t, err)
 	return s, dir
 }
@@ -53,7 +53,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-var sample = Container{ID: "c1", SandboxID: "s1", Files: []File{{"devices.json", []byte("[]")}}, MountPoints: []string{"net/net1"},
+var sample = Container{ID: "c1", SandboxID: "s1", Files: []File{{"devices.json", []byte("[]")}}, Dirs: []Dir{{Path: "net/net1"}},
 	SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "a/b", UID: os.Geteuid(), GID: os.Getegid()}}}
 
 func TestPrepareAndRemove(t *testing.T) {
@@ -138,7 +138,7 @@ func TestSymlinksBelowARootAreNotFollowed(t *testing.T) {
 func TestPrepareIsAllOrNothing(t *testing.T) {
 	s, dir := open(t)
 	for name, c := range map[string]Container{
-		"mount point": {ID: "c1", SandboxID: "s1", MountPoints: []string{"net/../../x"}},
+		"mount point": {ID: "c1", SandboxID: "s1", Dirs: []Dir{{Path: "net/../../x"}}},
 		"file":        {ID: "c1", SandboxID: "s1", Files: []File{{"../x", nil}}},
 		"socket dir":  {ID: "c1", SandboxID: "s1", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "../x"}}},
 		"root":        {ID: "c1", SandboxID: "s1", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "."}}},
@@ -170,7 +170,7 @@ func TestRetain(t *testing.T) {
 func TestAStateDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	s, dir := open(t)
 	must(t, os.Chmod(filepath.Join(dir, "run/jackfield"), 0o777))
-	if _, err := Open(s.host, "/run/jackfield"); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "0777") {
+	if _, err := Open(s.host, "/run/jackfield", Options{Mode: Directories}); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "0777") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -39,7 +39,8 @@ var leaves = map[string][]string{
 	"pkg/sysfs":           nil,
 	"pkg/sysfs/sysfstest": nil,
 	"pkg/podresources":    nil,
-	"pkg/staging":         nil,
+	"pkg/pathwatch":       nil,
+	"pkg/staging":         {"pkg/pathwatch"},
 	"pkg/hooksd":          nil,
 	"pkg/attachment":      {"pkg/deviceinfo", "pkg/podresources"},
 }

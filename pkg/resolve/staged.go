@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// stageSocket has the socket bound in the staging directory, which the container
+// has at ContainerDir. The directory that it lies in there is mounted at its own
+// path as well, so that both lead to whatever is bound.
+func (p *planner) stageSocket(s socket, at place, v viewEntry, origin edits.Origin) (viewEntry, error) {
+	point := path.Join("net", s.att.IfName)
+	dir := staging.Dir{Path: point}
+	stage := p.staging()
+	host := s.creator == config.SideHost
+	var staged *staging.Socket
+	if host {
+		// DPDK's memif client refuses a directory that it cannot write to.
+		dir.Scratch = s.att.Info.Type == deviceinfo.TypeMemif
+		stage.Sockets = append(slices.Clip(stage.Sockets), staging.Socket{
+			Root: at.canonical, Rel: at.rel, At: []string{path.Join(point, path.Base(s.path))}, From: from(origin), Access: p.access(),
+		})
+		staged = &stage.Sockets[len(stage.Sockets)-1]
+	} else {
+		d := p.socketDir(at, origin)
+		d.At = point
+		stage.SocketDirs = append(slices.Clip(stage.SocketDirs), d)
+	}
+	stage.Dirs = append(slices.Clip(stage.Dirs), dir)
+	own := p.stagedMount(path.Dir(s.path), point, !host || dir.Scratch, origin)
+	if with, ok := p.stagedAt(own.Destination); ok && host && !dir.Scratch {
+		// Another socket of the pod has the same directory: both are bound in it.
+		v.ownPath = s.path
+		if !slices.ContainsFunc(stage.SocketDirs, func(d staging.SocketDir) bool { return d.At == with }) {
+			staged.At = append(staged.At, path.Join(with, path.Base(s.path)))
+		}
+		return v, nil
+	}
+	if reason := p.ownPathReason(own); reason != "" {
+		v.note = "the socket is not at its own path " + s.path + ": " + reason
+		return v, nil
+	}
+	v.ownPath = s.path
+	return v, p.b.AddMount(own)
+}
+
+// stagedAt is the directory of the staging directory that is mounted at dst.
+func (p *planner) stagedAt(dst string) (dir string, ok bool) {
+	base := p.stagingSource("") + "/"
+	p.b.Mounts(func(m *edits.Mount) bool {
+		if edits.SamePlace(m.Destination, dst) {
+			dir, ok = strings.CutPrefix(m.Source, base)
+		}
+		return !ok
+	})
+	return dir, ok
+}
+
+// stagingSource is where a directory of the container's staging directory lies on
+// the machine.
+func (p *planner) stagingSource(dir string) string {
+	return p.host.Path(path.Join(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID), dir))
+}
+
+// stagedMount mounts a part of the staging directory, with what is mounted in it
+// and will be.
+func (p *planner) stagedMount(dst, dir string, writable bool, origin edits.Origin) edits.Mount {
+	access := "ro"
+	if writable {
+		access = "rw"
+	}
+	return edits.Mount{Destination: dst, Source: p.stagingSource(dir), Type: "bind", Origin: origin,
+		Options: []string{"rbind", access, "rslave", "nosuid", "nodev", "noexec"}}
+}
+
+// socketDir is the directory in which the application makes its socket.
+func (p *planner) socketDir(at place, origin edits.Origin) staging.SocketDir {
+	d := staging.SocketDir{Root: at.canonical, Rel: path.Dir(at.rel), UID: -1, GID: -1, From: from(origin)}
+	if u := p.req.User; u != nil {
+		d.UID, d.GID = int(u.UID), int(u.GID)
+	}
+	return d
+}
+
+// access is how the container's user gets at sockets.
+func (p *planner) access() staging.Access {
+	var a staging.Access
+	if u := p.req.User; u != nil {
+		a.User = &staging.User{UID: u.UID, GID: u.GID}
+	}
+	return a
+}
+
+// from names the file and field that ask for something.
+func from(o edits.Origin) string { return o.File + ": " + o.Field }

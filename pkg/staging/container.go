@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// Container is what one container needs on the host. Paths in it are relative to
+// the container's staging directory unless said otherwise.
+type Container struct {
+	ID         string      `json:"-"`
+	SandboxID  string      `json:"-"`
+	Files      []File      `json:"-"`
+	Dirs       []Dir       `json:"dirs,omitempty"`
+	Sockets    []Socket    `json:"sockets,omitempty"`    // that the host makes
+	SocketDirs []SocketDir `json:"socketDirs,omitempty"` // in which the application makes its own
+}
+
+// File is a file of the staging directory, name and content.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// Dir is a directory of the staging directory.
+type Dir struct {
+	Path string `json:"path"`
+	// Scratch makes it a small file system of the container's own that it can
+	// write; everything else there is read-only. Only where mounts are staged.
+	Scratch bool `json:"scratch,omitempty"`
+}
+
+// Socket is a socket that the host side makes and makes anew.
+type Socket struct {
+	Root   string   `json:"root"` // canonical host path of the socket root
+	Rel    string   `json:"rel"`  // below it
+	At     []string `json:"at"`   // where it is bound; each in one of Dirs
+	Access Access   `json:"access,omitzero"`
+	From   string   `json:"from,omitempty"` // the file and field that ask for it, for messages
+}
+
+func (s *Socket) path() string { return filepath.Join(s.Root, s.Rel) }
+
+// SocketDir is the directory below a socket root in which an application makes
+// its socket. It belongs to one sandbox: another one that asks for it, or for a
+// directory above or below it, is refused.
+type SocketDir struct {
+	Root string `json:"root"`           // canonical host path of the socket root
+	Rel  string `json:"rel"`            // below it, at least one element
+	At   string `json:"at,omitempty"`   // where it is bound, one of Dirs; "" for nowhere
+	From string `json:"from,omitempty"` // as in Socket
+	UID  int    `json:"uid"`            // owner of what is made; -1 leaves it to the process that makes it
+	GID  int    `json:"gid"`            // likewise
+}
+
+// record is what is written down of a container before anything is made for it.
+type record struct {
+	Owner string `json:"owner,omitempty"` // whose container it is: Options.Owner
+	Container
+}
+
+const containerSuffix = ".container"
+
+func (s *Store) recordFile(sandboxID, containerID string) string {
+	return filepath.Join(s.sandboxes(), sandboxID, containerID+containerSuffix)
+}
+
+// readRecord reads a container's record. An empty one, or one cut short by a
+// crash, is a container of this owner without anything that is known.
+func (s *Store) readRecord(sandboxID, containerID string) record {
+	r := record{Owner: s.opts.Owner}
+	if data, err := os.ReadFile(s.recordFile(sandboxID, containerID)); err == nil {
+		var full record
+		if json.Unmarshal(data, &full) == nil {
+			r = full
+		}
+	}
+	r.ID, r.SandboxID = containerID, sandboxID
+	return r
+}
+
+// check refuses what would leave the staging directory.
+func (c *Container) check() error {
+	if err := checkID("container", c.ID); err != nil {
+		return err
+	}
+	if err := checkID("sandbox", c.SandboxID); err != nil {
+		return err
+	}
+	bad := func(what, name string) error {
+		return fmt.Errorf("make staging of container %q: %s %q: %w", c.ID, what, name, errdefs.ErrInvalidArgument)
+	}
+	for _, f := range c.Files {
+		if f.Name == "" || f.Name[0] == '.' || strings.ContainsRune(f.Name, '/') {
+			return bad("file name", f.Name)
+		}
+	}
+	for _, d := range c.Dirs {
+		if !local(d.Path) {
+			return bad("directory", d.Path)
+		}
+	}
+	for _, k := range c.Sockets {
+		if !local(k.Rel) {
+			return bad("socket", k.Rel)
+		}
+		for _, at := range k.At {
+			if !local(at) || !c.hasDir(filepath.Dir(at)) {
+				return bad("place of a socket", at)
+			}
+		}
+	}
+	for _, d := range c.SocketDirs {
+		if d.At != "" && !c.hasDir(d.At) {
+			return bad("place of a socket directory", d.At)
+		}
+	}
+	return nil
+}
+
+func (c *Container) hasDir(path string) bool {
+	return slices.ContainsFunc(c.Dirs, func(d Dir) bool { return d.Path == path })
+}
+
+// local reports whether a path is clean and stays where it begins.
+func local(p string) bool {
+	return p != "" && p != "." && filepath.Clean(p) == p && filepath.IsLocal(p) && strings.IndexByte(p, 0) < 0
+}
+
+// points are the places in the staging directory that can have mounts, those that
+// hold others first.
+func (c *Container) points() []string {
+	var points []string
+	for _, d := range c.Dirs {
+		if d.Scratch {
+			points = append(points, d.Path)
+		}
+	}
+	for _, d := range c.SocketDirs {
+		if d.At != "" {
+			points = append(points, d.At)
+		}
+	}
+	for _, k := range c.Sockets {
+		for _, at := range k.At {
+			if !slices.Contains(points, filepath.Dir(at)) {
+				points = append(points, at)
+			}
+		}
+	}
+	return points
+}
+
+// checkID refuses an ID that could leave its directory.
+func checkID(what, id string) error {
+	ok := id != "" && len(id) <= 128 && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
+	})
+	if ok {
+		return nil
+	}
+	return fmt.Errorf("%s ID %q: want 1 to 128 of A-Z a-z 0-9 - _ . and no dot first: %w", what, id, errdefs.ErrInvalidArgument)
+}
+
+// isSocket is nil for a descriptor of a socket.
+func isSocket(fd int, name string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return st, &os.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return st, wantType(st.Mode, unix.S_IFSOCK, name)
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/pathwatch"
+)
+
+// source is a socket of the host that containers hold.
+type source struct {
+	socket  Socket // of the first holder: root and rel, which are all holders' own
+	holders map[string]*record
+	inode   inode // what is bound in all of them; zero when that is not sure
+	watch   *pathwatch.Watch
+}
+
+// Rebound is a socket that the host side made anew.
+type Rebound struct {
+	Socket     string        // its host path
+	Containers int           // in which it was bound anew
+	Took       time.Duration // from the watcher's waking to the last of them
+}
+
+// Paths that tenants can write are watched by a watcher of their own, so that what
+// one does there delays nobody else.
+const (
+	ofHost = iota
+	ofTenants
+)
+
+// tenantPatience is how long that watcher rests after events that are nobody's.
+const tenantPatience = 2 * time.Millisecond
+
+func (s *Store) startWatching() error {
+	for i := range s.watch {
+		opts := pathwatch.Options{Failed: s.failed}
+		if i == ofTenants {
+			opts.Patience = tenantPatience
+		}
+		w, err := pathwatch.New(s.host, opts)
+		if err != nil {
+			if s.watch[0] != nil {
+				err = errors.Join(err, s.watch[0].Close())
+			}
+			return err
+		}
+		s.watch[i] = w
+	}
+	return nil
+}
+
+func (s *Store) failed(err error) {
+	if s.opts.Events != nil {
+		s.opts.Events.Failed(err)
+	}
+}
+
+// hold takes note of a container whose sockets are bound, and has them watched. The
+// lock is held.
+func (s *Store) hold(r *record) {
+	s.release(r.ID)
+	s.held[r.ID] = r
+	for i := range r.Sockets {
+		k := &r.Sockets[i]
+		src := s.sources[k.path()]
+		if src == nil {
+			src = &source{socket: *k, holders: make(map[string]*record)}
+			s.sources[k.path()] = src
+			if s.opts.Watch && !s.closed {
+				s.bg.Go(func() { s.watchSource(src) })
+			}
+		} else if s.opts.Watch && !s.closed {
+			// It may have changed between its opening and now.
+			s.bg.Go(func() { s.changed(src) })
+		}
+		// What this holder has need not be what the others have.
+		src.inode = inode{}
+		src.holders[r.ID] = r
+	}
+}
+
+// release forgets a container. The lock is held.
+func (s *Store) release(containerID string) {
+	r := s.held[containerID]
+	if r == nil {
+		return
+	}
+	delete(s.held, containerID)
+	for i := range r.Sockets {
+		path := r.Sockets[i].path()
+		src := s.sources[path]
+		if src == nil {
+			continue
+		}
+		if delete(src.holders, containerID); len(src.holders) > 0 {
+			continue
+		}
+		delete(s.sources, path)
+		if src.watch != nil {
+			src.watch.Stop()
+			src.watch = nil
+		}
+	}
+}
+
+// watchSource watches a socket, and looks at what became of it before that.
+func (s *Store) watchSource(src *source) {
+	lane := ofHost
+	if s.claimed(&src.socket) {
+		lane = ofTenants
+	}
+	s.mu.Lock()
+	w := s.watch[lane]
+	s.mu.Unlock()
+	if w == nil {
+		return
+	}
+	watch, err := w.Add(filepath.Dir(src.socket.path()), filepath.Base(src.socket.path()), pathwatch.Attributes, func(string) { s.changed(src) })
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		s.failed(fmt.Errorf("watch socket %q: %w", src.socket.path(), err))
+	}
+	if watch == nil {
+		return
+	}
+	s.mu.Lock()
+	live := s.sources[src.socket.path()] == src
+	if live {
+		src.watch = watch
+	}
+	s.mu.Unlock()
+	if !live {
+		watch.Stop()
+		return
+	}
+	s.changed(src)
+}
+
+// changed looks at a socket that may have been made anew, or had its rights
+// changed, and binds it anew where it was. A socket that is gone stays bound until
+// there is another: that it refuses connections tells an application more than its
+// absence.
+func (s *Store) changed(src *source) {
+	defer func() {
+		if r := recover(); r != nil {
+			s.failed(fmt.Errorf("bind socket %q anew: internal error: %v: %w\n%s", src.socket.path(), r, errdefs.ErrInternal, debug.Stack()))
+		}
+	}()
+	began := time.Now()
+	n, err := s.renew(src)
+	if err != nil && !errdefs.IsNotFound(err) {
+		s.failed(fmt.Errorf("bind socket %q anew: %w", src.socket.path(), err))
+	}
+	if n > 0 && s.opts.Events != nil {
+		s.opts.Events.Rebound(Rebound{Socket: src.socket.path(), Containers: n, Took: time.Since(began)})
+	}
+}
+
+// renew binds a socket in every container that holds it and has another one there,
+// and says in how many.
+func (s *Store) renew(src *source) (int, error) {
+	// Outside the lock: the host's file systems may be slow.
+	fd, err := s.openIn(src.socket.Root, src.socket.Rel, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	st, err := isSocket(fd, src.socket.path())
+	if err != nil {
+		return 0, err
+	}
+	now := inode{uint64(st.Dev), st.Ino}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	n := 0
+	for id, r := range src.holders {
+		fresh := false
+		for i := range r.Sockets {
+			k := &r.Sockets[i]
+			if k.path() != src.socket.path() {
+				continue
+			}
+			if err := s.notAnothers(r.SandboxID, k); err != nil {
+				errs = append(errs, asked(k.From, err))
+				continue
+			}
+			if err := k.Access.apply(fd, &st); err != nil {
+				errs = append(errs, asked(k.From, err))
+			}
+			if src.inode == now {
+				continue
+			}
+			for _, at := range k.At {
+				target := filepath.Join(s.containers(), id, at)
+				if have, ok := bound(target); ok && have == now {
+					continue
+				}
+				if err := rebind(fd, target); err != nil {
+					errs = append(errs, asked(k.From, err))
+					continue
+				}
+				fresh = true
+			}
+		}
+		if fresh {
+			n++
+		}
+	}
+	if src.inode = now; len(errs) > 0 {
+		src.inode = inode{}
+	}
+	return n, errors.Join(errs...)
+}
+
+// recover takes up a container that an earlier process made.
+func (s *Store) recover(sandboxID, containerID string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[containerID] != nil || s.status.Mode != Mounts {
+		return nil
+	}
+	r := s.readRecord(sandboxID, containerID)
+	if err := r.check(); err != nil {
+		return err
+	}
+	s.hold(&r)
+	return nil
+}
+
+// Stats are counts of what a store holds.
+type Stats struct {
+	Containers int // with staging
+	Sockets    int // of the host, bound in them
+	Bound      int // places at which they are bound
+}
+
+// Stats counts what the store holds.
+func (s *Store) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Stats{Containers: len(s.held), Sockets: len(s.sources)}
+	for _, r := range s.held {
+		for i := range r.Sockets {
+			st.Bound += len(r.Sockets[i].At)
+		}
+	}
+	return st
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// opened are the descriptors of what a container's mounts are made from, each
+// opened below its root and looked at.
+type opened struct {
+	sockets, dirs []int // in the order of Container.Sockets and SocketDirs; -1 for none
+}
+
+func (o *opened) close() {
+	for _, list := range [][]int{o.sockets, o.dirs} {
+		for _, fd := range list {
+			if fd >= 0 {
+				unix.Close(fd)
+			}
+		}
+	}
+}
+
+// openAll opens what the container's mounts are made from. Where mounts are not
+// staged it looks at the sockets all the same.
+func (s *Store) openAll(c *Container) (_ *opened, err error) {
+	o := &opened{}
+	defer func() {
+		if err != nil {
+			o.close()
+		}
+	}()
+	for i := range c.Sockets {
+		k := &c.Sockets[i]
+		fd, _, err := s.openSocket(c.SandboxID, k)
+		if err != nil {
+			return nil, asked(k.From, err)
+		}
+		o.sockets = append(o.sockets, fd)
+	}
+	for i := range c.SocketDirs {
+		d := &c.SocketDirs[i]
+		if d.At == "" || s.status.Mode != Mounts {
+			o.dirs = append(o.dirs, -1)
+			continue
+		}
+		fd, err := s.openIn(d.Root, d.Rel, unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return nil, asked(d.From, err)
+		}
+		o.dirs = append(o.dirs, fd)
+	}
+	return o, nil
+}
+
+// openSocket opens a socket below its root, looks at it on the descriptor, and
+// lets the container at it.
+func (s *Store) openSocket(sandboxID string, k *Socket) (int, unix.Stat_t, error) {
+	var st unix.Stat_t
+	if err := s.notAnothers(sandboxID, k); err != nil {
+		return -1, st, err
+	}
+	fd, err := s.openIn(k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		if errdefs.IsNotFound(err) {
+			err = fmt.Errorf("%w; the host side creates this socket, and has not yet: check the vswitch's port", err)
+		}
+		return -1, st, err
+	}
+	if st, err = isSocket(fd, k.path()); err == nil {
+		err = k.Access.apply(fd, &st)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, st, err
+	}
+	return fd, st, nil
+}
+
+// notAnothers refuses a socket in a directory in which another sandbox's
+// application makes its own: whoever can write there could stand for the vswitch.
+func (s *Store) notAnothers(sandboxID string, k *Socket) error {
+	for dir := filepath.Dir(k.path()); len(dir) > len(k.Root); dir = filepath.Dir(dir) {
+		owner, err := os.ReadFile(filepath.Join(s.claims(), escape(dir)))
+		if err != nil || string(owner) == sandboxID || !s.hasSandbox(string(owner)) {
+			continue
+		}
+		return fmt.Errorf("socket %q lies in directory %q, which belongs to sandbox %s, whose application can write it: %w",
+			k.path(), dir, owner, errdefs.ErrConflict)
+	}
+	return nil
+}
+
+// claimed reports whether some sandbox can write a directory on the way to the
+// socket.
+func (s *Store) claimed(k *Socket) bool {
+	for dir := filepath.Dir(k.path()); len(dir) > len(k.Root); dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(s.claims(), escape(dir))); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Store) hasSandbox(id string) bool {
+	_, err := os.Lstat(filepath.Join(s.sandboxes(), id))
+	return err == nil
+}
+
+// bindAll makes the container's mounts.
+func (s *Store) bindAll(c *Container, o *opened) error {
+	dir := filepath.Join(s.containers(), c.ID)
+	for _, d := range c.Dirs {
+		if d.Scratch {
+			uid, gid := c.owner(d.Path)
+			if err := scratch(filepath.Join(dir, d.Path), uid, gid); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range c.SocketDirs {
+		if o.dirs[i] < 0 {
+			continue
+		}
+		if err := bind(o.dirs[i], filepath.Join(dir, c.SocketDirs[i].At), restricted); err != nil {
+			return asked(c.SocketDirs[i].From, err)
+		}
+	}
+	for i := range c.Sockets {
+		for _, at := range c.Sockets[i].At {
+			target := filepath.Join(dir, at)
+			if err := placeholder(target); err != nil {
+				return err
+			}
+			if err := bind(o.sockets[i], target, restricted|unix.MOUNT_ATTR_RDONLY); err != nil {
+				return asked(c.Sockets[i].From, err)
+			}
+		}
+	}
+	return nil
+}
+
+// owner is whose a directory for sockets is to be.
+func (c *Container) owner(dir string) (uid, gid int) {
+	for i := range c.Sockets {
+		if a := &c.Sockets[i].Access; a.User != nil {
+			for _, at := range c.Sockets[i].At {
+				if strings.HasPrefix(at, dir+"/") {
+					return int(a.User.UID), int(a.User.GID)
+				}
+			}
+		}
+	}
+	return -1, -1
+}
+
+// bind mounts what a descriptor is of at target.
+func bind(fd int, target string, attr uint64) error {
+	tree, err := clone(fd, attr)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return attach(tree, target, 0)
+}
+
+// rebind is bind over what is mounted at target.
+func rebind(fd int, target string) error {
+	tree, err := clone(fd, restricted|unix.MOUNT_ATTR_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return swap(tree, target)
+}
+
+// bound is the inode that is mounted at target, a place of a socket; false when
+// there is no socket.
+func bound(target string) (inode, bool) {
+	var st unix.Stat_t
+	if err := unix.Lstat(target, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return inode{}, false
+	}
+	return inode{uint64(st.Dev), st.Ino}, true
+}
+
+// inode tells one file from another while both exist, which a mount of it ensures.
+type inode struct{ dev, ino uint64 }
