@@ -7,40 +7,22 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/status"
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
 // auditLine is one line of the audit file: what became of one container.
 type auditLine struct {
-	Time        string         `json:"time"`  // RFC 3339, in UTC
-	Event       string         `json:"event"` // injected, refused or skipped
-	Namespace   string         `json:"namespace"`
-	Pod         string         `json:"pod"`
-	PodUID      string         `json:"podUID,omitempty"`
-	Sandbox     string         `json:"sandbox"`
-	Container   string         `json:"container"`
-	ContainerID string         `json:"containerID"`
-	Generation  uint64         `json:"configGeneration"`
-	Error       string         `json:"error,omitempty"`
-	Requests    []resolve.Item `json:"requests,omitempty"`
-	Edits       []auditEdit    `json:"edits,omitempty"`
-	// More says how much was left out, so that the line keeps its limit.
-	More string `json:"more,omitempty"`
-}
-
-// auditEdit is one change of the container and its origin. Of a variable there is
-// the name only: what it says may be a secret.
-type auditEdit struct {
-	What string `json:"what"` // "device /dev/vfio/12", "mount /a from /b", "env NAME", "hook createRuntime /bin/x", ...
-	edits.Origin
+	Time  string `json:"time"`  // RFC 3339, in UTC
+	Event string `json:"event"` // injected, refused or skipped
+	Error string `json:"error,omitempty"`
+	status.Container
 }
 
 // The events.
@@ -53,10 +35,10 @@ const (
 // maxAuditLine bounds a line, in bytes.
 const maxAuditLine = 128 << 10
 
-func describeEdits(s *edits.Set) []auditEdit {
-	var out []auditEdit
+func describeEdits(s *edits.Set) []status.Edit {
+	var out []status.Edit
 	add := func(o edits.Origin, format string, args ...any) {
-		out = append(out, auditEdit{fmt.Sprintf(format, args...), o})
+		out = append(out, status.Edit{What: fmt.Sprintf(format, args...), Request: o.Request, File: o.File, Field: o.Field, Rule: o.Rule})
 	}
 	for _, d := range s.Devices {
 		add(d.Origin, "device %s", d.Path)
@@ -196,5 +178,3 @@ func (a *auditFile) ready() error {
 	a.f = f
 	return nil
 }
-
-func auditTime() string { return time.Now().UTC().Format(time.RFC3339Nano) }

@@ -67,6 +67,7 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 		}
 	})
 	p.log.WithField("pods", len(pods)).WithField("containers", len(containers)).Info("synchronized")
+	p.tracker.synchronize(alive)
 	p.counters.Connections.Add()
 	p.connected.Store(true)
 	return nil, nil
@@ -163,6 +164,7 @@ func (p *Plugin) RemoveContainer(_ context.Context, pod *api.PodSandbox, c *api.
 }
 
 func (p *Plugin) forget(pod *api.PodSandbox, c *api.Container) {
+	p.tracker.forget(c.GetId())
 	if err := p.core.Load().store.RemoveContainer(pod.GetId(), c.GetId()); err != nil {
 		p.containerLog(pod, c).WithError(err).Warn("something of the container could not be removed")
 	}

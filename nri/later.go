@@ -2,25 +2,33 @@
 
 package nri
 
+import (
+	"time"
+
+	"github.com/jackfield/jackfield/pkg/telemetry"
+)
+
 // later runs what nobody waits for, one after the other on one goroutine: a log
 // line costs a third of what a container does.
 type later struct {
 	queue      chan func()
 	quit, done chan struct{}
+	lost       *telemetry.Counter
 }
 
-func newLater() *later {
-	l := &later{queue: make(chan func(), 256), quit: make(chan struct{}), done: make(chan struct{})}
+func newLater(lost *telemetry.Counter) *later {
+	l := &later{queue: make(chan func(), 4096), quit: make(chan struct{}), done: make(chan struct{}), lost: lost}
 	go l.run()
 	return l
 }
 
-// do has f run soon, or runs it at once when more is waiting than is kept.
+// do has f run soon. When more is waiting than is kept, because what f does hangs,
+// it is lost and counted: nobody waits.
 func (l *later) do(f func()) {
 	select {
 	case l.queue <- f:
 	default:
-		f()
+		l.lost.Add()
 	}
 }
 
@@ -43,8 +51,12 @@ func (l *later) run() {
 	}
 }
 
-// close runs what is waiting and ends the goroutine. It is called once.
+// close runs what is waiting, for a second at most, and ends the goroutine. It is
+// called once.
 func (l *later) close() {
 	close(l.quit)
-	<-l.done
+	select {
+	case <-l.done:
+	case <-time.After(flushTime):
+	}
 }

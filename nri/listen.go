@@ -29,7 +29,7 @@ func listen(host hostfs.Root, address string) (net.Listener, error) {
 
 // listenUnix makes a socket that nobody but its owner can connect to and puts it in
 // the place of what an earlier process left there. Anything but a socket stays.
-func listenUnix(path string) (net.Listener, error) {
+func listenUnix(path string) (*ownSocket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/status"
 )
 
 // monitor is what the plugin lets others see: the audit file, and the addresses
@@ -23,10 +24,12 @@ type monitor struct {
 	p     *Plugin
 	audit atomic.Pointer[auditFile]
 
-	mu      sync.Mutex
-	metrics config.Metrics
-	serving *serving
-	closed  bool
+	mu       sync.Mutex
+	metrics  config.Metrics
+	serving  *serving
+	stateDir string
+	status   *serving
+	closed   bool
 }
 
 // apply puts a configuration into force.
@@ -47,6 +50,23 @@ func (m *monitor) apply(cfg *config.Config) {
 			go old.close()
 		}
 	}
+	if m.stateDir != cfg.StateDir {
+		// It changes only where the runtime hands over a configuration at the start.
+		m.p.tracker.use(cfg.StateDir)
+		if m.status != nil {
+			m.status.close()
+		}
+		m.stateDir = cfg.StateDir
+		mux := m.p.handler(false)
+		mux.HandleFunc("GET /status", m.p.serveStatus)
+		m.status = serve(m.p.log.WithField("listen", status.Socket(cfg.StateDir)), func() (net.Listener, error) {
+			l, err := listenUnix(m.p.opts.Host.Path(status.Socket(cfg.StateDir)))
+			if err != nil {
+				return nil, err
+			}
+			return status.Listener{Unix: l}, nil
+		}, mux, maxStatusConns, false)
+	}
 	if m.metrics != cfg.Metrics {
 		if m.serving != nil {
 			m.serving.close()
@@ -55,7 +75,7 @@ func (m *monitor) apply(cfg *config.Config) {
 		m.metrics = cfg.Metrics
 		if cfg.Metrics.Listen != "" {
 			m.serving = serve(m.p.log.WithField("listen", cfg.Metrics.Listen), func() (net.Listener, error) { return listen(m.p.opts.Host, cfg.Metrics.Listen) },
-				m.p.handler(cfg.Metrics.PProf), cfg.Metrics.PProf)
+				m.p.handler(cfg.Metrics.PProf), maxConns, cfg.Metrics.PProf)
 		}
 	}
 }
@@ -75,6 +95,10 @@ func (m *monitor) close() {
 		m.serving.close()
 		m.serving = nil
 	}
+	if m.status != nil {
+		m.status.close()
+		m.status = nil
+	}
 	if a := m.audit.Swap(nil); a != nil {
 		a.close()
 	}
@@ -88,7 +112,7 @@ func (p *Plugin) Reopen() {
 }
 
 // handler is what is served at the configured address.
-func (p *Plugin) handler(profiles bool) http.Handler {
+func (p *Plugin) handler(profiles bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", p.serveMetrics)
 	mux.HandleFunc("GET /healthz", p.serveHealth)
@@ -104,8 +128,9 @@ func (p *Plugin) handler(profiles bool) http.Handler {
 }
 
 const (
-	maxConns    = 64
-	againListen = 2 * time.Second
+	maxConns       = 64
+	maxStatusConns = 8
+	againListen    = 2 * time.Second
 )
 
 // serving is a server that keeps trying to get its address.
@@ -115,7 +140,7 @@ type serving struct {
 	done chan struct{}
 }
 
-func serve(log *logrus.Entry, open func() (net.Listener, error), h http.Handler, long bool) *serving {
+func serve(log *logrus.Entry, open func() (net.Listener, error), h http.Handler, conns int, long bool) *serving {
 	s := &serving{quit: make(chan struct{}), done: make(chan struct{})}
 	s.srv = &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
@@ -130,7 +155,7 @@ func serve(log *logrus.Entry, open func() (net.Listener, error), h http.Handler,
 		for said := false; ; l, err = open() {
 			if err == nil {
 				log.WithField("address", l.Addr().String()).Debug("serving")
-				err = s.srv.Serve(&limited{Listener: l, slots: make(chan struct{}, maxConns)})
+				err = s.srv.Serve(&limited{Listener: l, slots: make(chan struct{}, conns)})
 			}
 			select {
 			case <-s.quit:

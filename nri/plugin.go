@@ -61,6 +61,7 @@ type Plugin struct {
 
 	drain       drain
 	monitor     *monitor
+	tracker     *tracker
 	size        cdiSize
 	connected   atomic.Bool // registered with the runtime, which said what lives
 	runtimeInfo atomic.Pointer[runtimeInfo]
@@ -94,11 +95,14 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if err := errors.Join(api.CheckPluginIndex(opts.Index), api.CheckPluginName(opts.Name)); err != nil {
 		return nil, fmt.Errorf("make plugin %q: %w: %w", opts.Index+"-"+opts.Name, err, errdefs.ErrInvalidArgument)
 	}
-	p := &Plugin{opts: opts, log: logrus.NewEntry(log), workers: newWorkers(), later: newLater()}
+	p := &Plugin{opts: opts, log: logrus.NewEntry(log), workers: newWorkers()}
+	p.later = newLater(&p.counters.LogDropped)
 	p.monitor = &monitor{p: p}
+	p.tracker = newTracker(p)
 	p.can.Store(&capabilities{})
 	p.timeout.Store(int64(stub.DefaultRequestTimeout))
 	if err := p.use(opts.Config); err != nil {
+		p.tracker.close()
 		p.later.close()
 		return nil, err
 	}
@@ -113,6 +117,7 @@ func (p *Plugin) Close() error {
 	c := p.core.Load()
 	err = errors.Join(err, c.engine.Close(), c.store.Close(), c.store.Tidy())
 	p.later.close()
+	p.tracker.close()
 	p.monitor.close()
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/status"
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
@@ -33,22 +34,30 @@ func (p *Plugin) end(h telemetry.Handler, began time.Time) {
 // has its answer.
 func (p *Plugin) report(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
 	p.count(plan.Items)
-	p.later.do(func() {
-		logPlan(p.containerLog(pod, c), plan.Items)
-		event := ""
-		for i := range plan.Items {
-			switch plan.Items[i].Outcome {
-			case resolve.Injected:
-				event = eventInjected
-			case resolve.Skipped:
-				if event == "" {
-					event = eventSkipped
-				}
+	event := ""
+	for i := range plan.Items {
+		switch plan.Items[i].Outcome {
+		case resolve.Injected:
+			event = eventInjected
+		case resolve.Skipped:
+			if event == "" {
+				event = eventSkipped
 			}
 		}
-		if event != "" {
-			p.audit(pod, c, &auditLine{Event: event, Requests: plan.Items}, plan)
+	}
+	if event == eventInjected {
+		p.tracker.expect(c.GetId())
+	}
+	p.later.do(func() {
+		logPlan(p.containerLog(pod, c), plan.Items)
+		if event == "" {
+			return
 		}
+		told := p.told(pod, c, plan.Items, plan)
+		if event == eventInjected {
+			p.tracker.given(told)
+		}
+		p.audit(event, nil, told)
 	})
 }
 
@@ -78,21 +87,18 @@ func (p *Plugin) refused(pod *api.PodSandbox, c *api.Container, err error) {
 	}
 	p.later.do(func() {
 		p.containerLog(pod, c).WithError(err).Error("container refused")
-		p.audit(pod, c, &auditLine{Event: eventRefused, Error: err.Error(), Requests: items}, nil)
+		p.audit(eventRefused, err, p.told(pod, c, items, nil))
 	})
 }
 
-func (p *Plugin) audit(pod *api.PodSandbox, c *api.Container, line *auditLine, plan *resolve.Plan) {
+func (p *Plugin) audit(event string, err error, told status.Container) {
 	file := p.monitor.audit.Load()
 	if file == nil {
 		return
 	}
-	r := request(pod, c)
-	line.Time, line.Generation = auditTime(), p.generation.Load()
-	line.Namespace, line.Pod, line.PodUID, line.Sandbox = r.Namespace, r.Pod, r.PodUID, r.SandboxID
-	line.Container, line.ContainerID = r.Container, r.ContainerID
-	if plan != nil {
-		line.Edits = describeEdits(&plan.Set)
+	line := &auditLine{Time: told.Since.Format(time.RFC3339Nano), Event: event, Container: told}
+	if err != nil {
+		line.Error = err.Error()
 	}
 	file.put(line)
 }

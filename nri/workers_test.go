@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
 func TestWorkers(t *testing.T) {
@@ -48,7 +50,7 @@ func TestWorkers(t *testing.T) {
 }
 
 func TestLaterRunsEverythingInOrder(t *testing.T) {
-	l := newLater()
+	l := newLater(&telemetry.Counter{})
 	var got []int
 	for i := range 200 {
 		l.do(func() { got = append(got, i) })

@@ -31,6 +31,7 @@ type Counters struct {
 	Rebinds       Counter // sockets bound again in a running container's staging
 	StagingFailed Counter // work for sockets of running containers that failed
 	CleanupFailed Counter // removals that left something behind
+	StatusFailed  Counter // records of what containers were given that could not be kept
 	Panics        Counter // defects that were caught
 	AuditLines    Counter // lines written to the audit file
 	AuditDropped  Counter // lines that the audit file was too slow for

@@ -126,6 +126,7 @@ func all() []series {
 
 		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, now(func(s *Sample) uint64 { return s.Staged })},
 		{Family{"jackfield_status_containers", gauge, "Running containers that were given something."}, now(func(s *Sample) uint64 { return s.StatusContainers })},
+		{Family{"jackfield_status_failures_total", counter, "Records of what a container was given that could not be kept or read: jackfield status forgets it at a restart."}, of(func(c *Counters) *Counter { return &c.StatusFailed })},
 		{Family{"jackfield_socket_rebinds_total", counter, "Sockets bound again into running containers after their other side made them anew."}, of(func(c *Counters) *Counter { return &c.Rebinds })},
 		{Family{"jackfield_cleanup_failures_total", counter, "Removals of what belonged to a container or pod that left something behind."}, of(func(c *Counters) *Counter { return &c.CleanupFailed })},
 

@@ -41,6 +41,7 @@ var leaves = map[string][]string{
 	"pkg/podresources":    nil,
 	"pkg/pathwatch":       nil,
 	"pkg/staging":         {"pkg/pathwatch"},
+	"pkg/status":          nil,
 	"pkg/hooksd":          nil,
 	"pkg/attachment":      {"pkg/deviceinfo", "pkg/podresources"},
 }

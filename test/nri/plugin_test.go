@@ -47,6 +47,7 @@ type node struct {
 	runtime *nritest.Runtime
 	plugin  *nri.Plugin
 	log     *syncBuffer
+	stop    func() // ends the plugin; it is called at the end, too
 }
 
 type syncBuffer struct {
@@ -89,12 +90,15 @@ func newNode(t testing.TB, yaml string, opts nritest.Options) *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.plugin.Run(ctx) }()
-	t.Cleanup(func() {
+	n.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Errorf("the plugin ended with %v", err)
 		}
 		check(t, n.plugin.Close())
+	})
+	t.Cleanup(func() {
+		n.stop()
 		if t.Failed() {
 			t.Log(n.log.String())
 		}

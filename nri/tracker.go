@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/status"
+	"github.com/jackfield/jackfield/pkg/version"
+)
+
+// tracker knows what which running container was given. What it knows is written
+// to the state directory by a goroutine of its own, after the runtime has its
+// answer: a directory that hangs costs records, and nobody's time.
+type tracker struct {
+	p     *Plugin
+	jobs  chan func(r *status.Records)
+	quit  chan struct{}
+	done  chan struct{}
+	start time.Time
+	dir   atomic.Pointer[string]
+
+	mu         sync.Mutex
+	containers map[string]status.Container // one that is expected has no time
+	gone       map[string]bool             // removed before the records were read
+	loading    bool
+}
+
+// maxTracked bounds the jobs that wait for the state directory.
+const maxTracked = 4096
+
+func newTracker(p *Plugin) *tracker {
+	t := &tracker{p: p, jobs: make(chan func(*status.Records), maxTracked), quit: make(chan struct{}), done: make(chan struct{}),
+		start: time.Now(), containers: make(map[string]status.Container)}
+	go t.run()
+	return t
+}
+
+// use says which state directory the records are in.
+func (t *tracker) use(stateDir string) { t.dir.Store(&stateDir) }
+
+func (t *tracker) run() {
+	defer close(t.done)
+	var (
+		records *status.Records
+		opened  string
+	)
+	do := func(job func(*status.Records)) {
+		if dir := *t.dir.Load(); records == nil || dir != opened {
+			var err error
+			if records, err = status.OpenRecords(t.p.opts.Host, dir); err != nil {
+				records = nil
+				t.failed(err)
+				return
+			}
+			opened = dir
+		}
+		job(records)
+	}
+	for {
+		select {
+		case job := <-t.jobs:
+			do(job)
+		case <-t.quit:
+			for end := time.Now().Add(flushTime); time.Now().Before(end); {
+				select {
+				case job := <-t.jobs:
+					do(job)
+				default:
+					return
+				}
+			}
+			return
+		}
+	}
+}
+
+func (t *tracker) failed(err error) {
+	t.p.counters.StatusFailed.Add()
+	t.p.log.WithError(err).Warn("jackfield status may not know of some containers after a restart")
+}
+
+func (t *tracker) do(job func(r *status.Records)) {
+	select {
+	case t.jobs <- job:
+	default:
+		t.p.counters.StatusFailed.Add()
+	}
+}
+
+// close has what waits written, for a second at most.
+func (t *tracker) close() {
+	close(t.quit)
+	select {
+	case <-t.done:
+	case <-time.After(2 * flushTime):
+		// It hangs on the file system, and ends with the process.
+	}
+}
+
+// expect says that given will be called, unless the container goes before.
+func (t *tracker) expect(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.containers[id] = status.Container{ContainerID: id}
+}
+
+// given notes what a container was given.
+func (t *tracker) given(c status.Container) {
+	t.mu.Lock()
+	if _, there := t.containers[c.ContainerID]; !there {
+		t.mu.Unlock()
+		return
+	}
+	t.containers[c.ContainerID] = c
+	t.mu.Unlock()
+	t.do(func(r *status.Records) {
+		if err := r.Write(&c); err != nil {
+			t.failed(err)
+		}
+	})
+}
+
+// forget drops a container. One that was given nothing costs a look at a map.
+func (t *tracker) forget(id string) {
+	t.mu.Lock()
+	_, known := t.containers[id]
+	delete(t.containers, id)
+	if t.loading {
+		t.gone[id] = true
+	}
+	t.mu.Unlock()
+	if known {
+		t.do(func(r *status.Records) {
+			if err := r.Remove(id); err != nil {
+				t.failed(err)
+			}
+		})
+	}
+}
+
+// synchronize drops what does not live and reads the records of what does, from
+// before a restart.
+func (t *tracker) synchronize(alive map[string]bool) {
+	t.mu.Lock()
+	for id := range t.containers {
+		if !alive[id] {
+			delete(t.containers, id)
+		}
+	}
+	t.loading, t.gone = true, make(map[string]bool)
+	t.mu.Unlock()
+	began := time.Now()
+	t.do(func(r *status.Records) {
+		// A container that was created meanwhile has a record, and is not among
+		// those that were alive then.
+		found, err := r.Retain(func(id string) bool { return alive[id] || t.knows(id) })
+		if err != nil {
+			t.failed(err)
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, c := range found {
+			if _, newer := t.containers[c.ContainerID]; !newer && !t.gone[c.ContainerID] {
+				t.containers[c.ContainerID] = c
+			}
+		}
+		t.loading, t.gone = false, nil
+		t.p.log.WithField("records", len(found)).WithField("took", time.Since(began).String()).Debug("status records read")
+	})
+}
+
+func (t *tracker) knows(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.containers[id]
+	return ok
+}
+
+func (t *tracker) count() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return uint64(len(t.containers))
+}
+
+func (t *tracker) list() []status.Container {
+	t.mu.Lock()
+	out := make([]status.Container, 0, len(t.containers))
+	for _, c := range t.containers {
+		if !c.Since.IsZero() {
+			out = append(out, c)
+		}
+	}
+	t.mu.Unlock()
+	status.Sort(out)
+	return out
+}
+
+// told is a container and what became of its requests, for status and audit.
+func (p *Plugin) told(pod *api.PodSandbox, c *api.Container, items []resolve.Item, plan *resolve.Plan) status.Container {
+	r := request(pod, c)
+	out := status.Container{
+		Since: time.Now().UTC(), Namespace: r.Namespace, Pod: r.Pod, PodUID: r.PodUID, Sandbox: r.SandboxID,
+		Container: r.Container, ContainerID: r.ContainerID, Generation: p.generation.Load(),
+	}
+	for i := range items {
+		it := &items[i]
+		out.Requests = append(out.Requests, status.Request{
+			Request: it.Request, From: it.From, File: it.File, Rule: it.Rule, Outcome: string(it.Outcome), Reason: it.Reason, Audit: it.Audit, Notes: it.Notes,
+		})
+	}
+	if plan != nil {
+		out.Edits = describeEdits(&plan.Set)
+	}
+	return out
+}
+
+// node is what jackfield status shows.
+func (p *Plugin) node() *status.Node {
+	in := p.ConfigStatus()
+	n := &status.Node{
+		Version: version.String(), PID: os.Getpid(), Started: p.tracker.start.UTC(), Registered: p.connected.Load(),
+		Config: status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()}, Containers: p.tracker.list(),
+	}
+	if in.LastError != nil {
+		n.Config.Error = in.LastError.Error()
+	}
+	if info := p.runtimeInfo.Load(); info != nil {
+		n.Runtime = &status.Runtime{Name: info.name, Version: info.version, NRI: info.nri}
+	}
+	return n
+}
+
+func (p *Plugin) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	body, err := json.Marshal(p.node())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(body, '\n'))
+}

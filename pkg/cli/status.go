@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/pkg/status"
+)
+
+// statusTime bounds the question to the daemon.
+const statusTime = 10 * time.Second
+
+func statusCommand(env Env) *cobra.Command {
+	var (
+		n   node
+		out output
+	)
+	cmd := &cobra.Command{
+		Use:   "status [POD|CONTAINER]",
+		Short: "Show what the daemon put into which running container",
+		Long: "Asks jackfield-nri, over a socket that only root can use, what it put into which running container, from which file, by\n" +
+			"which rule. POD is NAMESPACE/NAME, or NAME; CONTAINER is an ID or how it begins. The exit status is 1 when the daemon\n" +
+			"does not answer, and when it knows of nothing that is asked for.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef(cmd, "%swant one pod or container; found %q beside it", inCommand(cmd), args[1])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := out.check(cmd); err != nil {
+				return err
+			}
+			host, cfg, err := n.load(cmd)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), statusTime)
+			defer cancel()
+			node, err := status.Get(ctx, host, cfg.StateDir)
+			if err != nil {
+				return &hinted{err: err, hint: "is jackfield-nri running? `jackfield doctor` looks for what is wrong"}
+			}
+			if len(args) > 0 {
+				node.Containers = matching(node.Containers, args[0])
+			}
+			if out.json() {
+				err = writeJSON(env.Stdout, node)
+			} else {
+				_, err = fmt.Fprint(env.Stdout, statusText(node, len(args) == 0))
+			}
+			if err == nil && len(args) > 0 && len(node.Containers) == 0 {
+				env.say("no running container of %s was given anything", plain(args[0]))
+				return errAnswerNo
+			}
+			return err
+		},
+	}
+	n.flags(cmd)
+	out.flag(cmd)
+	return cmd
+}
+
+// matching are the containers of a pod, or the container, that a word means.
+func matching(cs []status.Container, word string) []status.Container {
+	out := []status.Container{}
+	for _, c := range cs {
+		if c.Namespace+"/"+c.Pod == word || c.Pod == word || c.Container == word || strings.HasPrefix(c.ContainerID, word) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func statusText(n *status.Node, whole bool) string {
+	var b strings.Builder
+	if whole {
+		var t table
+		t.add("jackfield-nri", n.Version+", process "+fmt.Sprint(n.PID)+", since "+n.Started.Format(time.RFC3339))
+		state := "not registered"
+		if n.Registered {
+			state = "registered"
+		}
+		if r := n.Runtime; r != nil {
+			state += " with " + r.Name + " " + r.Version
+			if r.NRI != "" {
+				state += " (NRI " + r.NRI + ")"
+			}
+		}
+		t.add("runtime", state)
+		file := n.Config.File
+		if file == "" {
+			file = "the defaults"
+		}
+		t.add("configuration", fmt.Sprintf("%s, generation %d, since %s", file, n.Config.Generation, n.Config.Since.Format(time.RFC3339)))
+		if n.Config.Error != "" {
+			t.add("", "a newer one is refused: "+n.Config.Error)
+		}
+		t.add("containers", fmt.Sprintf("%d that run were given something", len(n.Containers)))
+		t.write(&b, "")
+	}
+	for i, c := range n.Containers {
+		if whole || i > 0 {
+			b.WriteByte('\n')
+		}
+		containerText(&b, &c)
+	}
+	return b.String()
+}
+
+func containerText(b *strings.Builder, c *status.Container) {
+	name := strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/")
+	fmt.Fprintf(b, "%s  %s  since %s\n", plain(name), plain(c.ContainerID), c.Since.Format(time.RFC3339))
+	done := make([]bool, len(c.Edits))
+	for _, r := range c.Requests {
+		fmt.Fprintf(b, "\n  %s: %s\n", plain(r.Request), plain(r.Outcome))
+		var t table
+		for _, line := range [][2]string{{"asked", r.From}, {"file", r.File}, {"rule", r.Rule}, {"why", r.Reason}, {"audit", r.Audit}} {
+			if line[1] != "" && (line[0] != "asked" || line[1] != r.File) {
+				t.add(line[0], line[1])
+			}
+		}
+		for i, e := range c.Edits {
+			if e.Request == r.Request {
+				done[i] = true
+				t.add(splitEdit(e.What))
+			}
+		}
+		t.write(b, "    ")
+	}
+	var t table
+	for i, e := range c.Edits {
+		if !done[i] {
+			t.add(splitEdit(e.What))
+		}
+	}
+	if len(t.rows) > 0 {
+		b.WriteString("\n  For the application to find them\n")
+		t.write(b, "    ")
+	}
+	if c.More != "" {
+		fmt.Fprintf(b, "\n  left out: %s\n", plain(c.More))
+	}
+}
+
+// splitEdit takes an edit's kind apart from the rest.
+func splitEdit(what string) (kind, rest string) {
+	kind, rest, _ = strings.Cut(what, " ")
+	return kind, rest
+}
