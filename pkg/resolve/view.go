@@ -143,6 +143,11 @@ func (v *viewEntry) appendElement(data []byte, eal []string) []byte {
 	if v.att.IfName != "" {
 		data = appendString(append(data, ", \"interface\": "...), v.att.IfName)
 	}
+	notes := readIfNotes(info)
+	if notes != nil {
+		delete(info.Extra, ifNotesKey)
+		data = notes.appendStatus(data)
+	}
 	data = info.AppendJSON(append(data, ",\n   \"device-info\": "...))
 	data = append(data, ",\n   \"jackfield\": {"...)
 	first := true
@@ -163,6 +168,14 @@ func (v *viewEntry) appendElement(data []byte, eal []string) []byte {
 			key(f.name)
 			data = appendString(data, f.value)
 		}
+	}
+	if notes != nil && len(notes.Bandwidth) > 0 { // asked for; what connects the socket sees to it
+		key("bandwidth")
+		data = appendJSON(data, notes.Bandwidth)
+	}
+	if notes != nil && len(notes.Labels) > 0 {
+		key("labels")
+		data = appendJSON(data, notes.Labels)
 	}
 	if len(eal) > 0 { // arguments for DPDK's EAL
 		key("eal")
@@ -193,10 +206,11 @@ func appendString(data []byte, s string) []byte {
 // "EAL parameters"; Network Interface Controller Drivers, virtio and memif). A
 // path with a comma cannot be written there.
 func (v *viewEntry) eal(vdevs map[string]int) []string {
+	mac := readIfNotes(v.att.Info).macArgument()
 	vdev := func(driver, args string) []string {
 		n := vdevs[driver]
 		vdevs[driver]++
-		return []string{"--vdev=" + driver + strconv.Itoa(n) + "," + args}
+		return []string{"--vdev=" + driver + strconv.Itoa(n) + "," + args + mac}
 	}
 	switch info := v.att.Info; info.Type {
 	case deviceinfo.TypePCI:

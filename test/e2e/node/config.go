@@ -4,6 +4,7 @@ package node
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -89,7 +90,7 @@ func (n *Node) configV1() string {
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
-`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.kit.Runc, n.kit.CNI, n.path("cni", "conf")) + n.configNRI()
+`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.kit.Runc, n.path("cni", "bin"), n.path("cni", "conf")) + n.configNRI()
 }
 
 func (n *Node) configV2() string {
@@ -117,7 +118,7 @@ func (n *Node) configV2() string {
 [plugins."io.containerd.grpc.v1.cri"]
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
-`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.kit.Runc, n.kit.CNI, n.path("cni", "conf")) + n.configNRI()
+`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.kit.Runc, n.path("cni", "bin"), n.path("cni", "conf")) + n.configNRI()
 }
 
 func (n *Node) configNRI() string {
@@ -160,6 +161,27 @@ func (n *Node) cniConfig() string {
   }]
 }
 `, n.path("cni", "state"))
+}
+
+// linkCNI fills the directory of CNI plugins: Debian's, and this checkout's own.
+func (n *Node) linkCNI() error {
+	entries, err := os.ReadDir(n.kit.CNI)
+	if err != nil {
+		return fmt.Errorf("link CNI plugins: %w", err)
+	}
+	plugins := map[string]string{}
+	for _, e := range entries {
+		plugins[e.Name()] = filepath.Join(n.kit.CNI, e.Name())
+	}
+	if own, ok := n.kit.Commands["jackfield-cni"]; ok {
+		plugins["jackfield-cni"] = own
+	}
+	for name, file := range plugins {
+		if err := os.Symlink(file, n.path("cni", "bin", name)); err != nil {
+			return fmt.Errorf("link CNI plugins: %w", err)
+		}
+	}
+	return nil
 }
 
 func tomlList(items []string) string {

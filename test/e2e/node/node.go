@@ -80,7 +80,7 @@ func Start(ctx context.Context, kit *Kit, opts Options) (*Node, error) {
 }
 
 func (n *Node) start(ctx context.Context) error {
-	for _, d := range []string{"cni/conf", "cni/state", "nri/plugins", "nri/conf.d", "logs", "root", "state"} {
+	for _, d := range []string{"cni/conf", "cni/state", "cni/bin", "nri/plugins", "nri/conf.d", "logs", "root", "state"} {
 		if err := os.MkdirAll(n.path(d), 0o755); err != nil {
 			return err
 		}
@@ -89,6 +89,9 @@ func (n *Node) start(ctx context.Context) error {
 		if err := os.WriteFile(n.path(name), []byte(text), 0o644); err != nil {
 			return err
 		}
+	}
+	if err := n.linkCNI(); err != nil {
+		return err
 	}
 	for _, p := range n.opts.Plugins {
 		if err := n.Preinstall(p); err != nil {
