@@ -44,7 +44,11 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 	p.runtimeInfo.Store(&runtimeInfo{runtime, version, nriVersion})
 	p.configured()
 	log.WithField("nri", nriVersion).Info("registered with the runtime")
-	return events(), nil
+	mask := events()
+	if p.validates(nriVersion) {
+		mask.Set(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
+	}
+	return mask, nil
 }
 
 // Synchronize tells what lives. Whatever was kept for anything else goes.
@@ -142,7 +146,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		}
 		return nil, context.DeadlineExceeded
 	}
-	markUsage(adjust, plan.Usage)
+	adjust = markUsage(adjust, plan.Usage)
 	p.report(pod, c, plan)
 	return adjust, nil
 }

@@ -204,6 +204,9 @@ func (p *Plugin) reload(w *configWatch) {
 		log.WithError(err).WithField("generation", p.generation.Load()).Error("the new configuration is not taken; the one before stays in force")
 		return
 	}
+	if is, was := cfg.Validate, present.Validate; (is.Devices || is.Mounts) != (was.Devices || was.Mounts) {
+		log.Warn("validate is switched on or off when the plugin registers next: restart jackfield-nri")
+	}
 	log.WithField("generation", p.generation.Load()).Info("new configuration in force")
 }
 

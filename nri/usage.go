@@ -19,10 +19,15 @@ const usageAnnotation = "usage.jackfield.dev"
 const usageFormat = "cdi=%d,devices=%d,sockets=%d,mounts=%d,hooks=%d"
 
 // markUsage has the runtime keep what the container got.
-func markUsage(adjust *api.ContainerAdjustment, u *policy.Usage) {
-	if u != nil && *u != (policy.Usage{}) {
-		adjust.AddAnnotation(usageAnnotation, fmt.Sprintf(usageFormat, u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks))
+func markUsage(adjust *api.ContainerAdjustment, u *policy.Usage) *api.ContainerAdjustment {
+	if u == nil || *u == (policy.Usage{}) {
+		return adjust
 	}
+	if adjust == nil {
+		adjust = &api.ContainerAdjustment{}
+	}
+	adjust.AddAnnotation(usageAnnotation, fmt.Sprintf(usageFormat, u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks))
+	return adjust
 }
 
 // noteUsage reads back what living containers got.

@@ -265,8 +265,8 @@ func (c *caseSpec) run(file string, cc *caseConfig) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, wants.put(cc.policy, subjectOf(r))...)
-			all = append(all, c.decide(cc.policy, subjectOf(r), c.Ask)...)
+			all = append(all, wants.put(cc.policy, resolve.Subject(r))...)
+			all = append(all, c.decide(cc.policy, resolve.Subject(r), c.Ask)...)
 		}
 		if len(all) == 0 {
 			return nil, fmt.Errorf("%s: no container of it asks for anything by name: %w", manifest, errdefs.ErrNotFound)

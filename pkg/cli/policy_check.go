@@ -160,7 +160,7 @@ func (q *checkQuestion) pod(env Env, cfg *config.Config, p *policy.Policy) ([]ch
 		if err != nil {
 			c.Error = err.Error()
 		} else {
-			s := subjectOf(r)
+			s := resolve.Subject(r)
 			s.Network = q.subject.Network
 			c.Decisions = append(wants.put(p, s), q.asks.put(p, s)...)
 		}
@@ -170,10 +170,6 @@ func (q *checkQuestion) pod(env Env, cfg *config.Config, p *policy.Policy) ([]ch
 		return nil, fmt.Errorf("find container %q in %q: there is none of that name: %w", q.container, q.podFile, errdefs.ErrNotFound)
 	}
 	return all, nil
-}
-
-func subjectOf(r *resolve.Request) policy.Subject {
-	return policy.Subject{Namespace: r.Namespace, Pod: r.Pod, Container: r.Container, Labels: r.Labels, RuntimeHandler: r.RuntimeHandler, Image: r.Image}
 }
 
 // podAsks is what a container's annotations name.

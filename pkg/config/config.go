@@ -20,6 +20,7 @@ type Config struct {
 	// Dialects are tried in order; the first that matches applies.
 	Dialects []Dialect
 	Policy   Policy
+	Validate Validate
 	Hooks    Hooks
 	Metrics  Metrics
 	AuditLog AuditLog
@@ -165,6 +166,13 @@ type Limits struct{ Container, Pod Limit }
 
 // Limit is how many of each kind; 0 where the file does not say.
 type Limit struct{ CDI, Devices, Sockets, Mounts, Hooks int }
+
+// Validate says what of other NRI plugins' injections is held against the policy.
+type Validate struct {
+	Devices, Mounts bool
+	// Except are plugins whose injections are not looked at, as NN-name.
+	Except []string
+}
 
 // Default returns the configuration that holds without a file: nothing is
 // allowed to anybody.

@@ -165,6 +165,11 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 			member{"mode", enum(d, &c.Policy.Mode, Enforce, Audit)},
 			member{"rules", d.rules(&c.Policy.Rules)},
 		)},
+		member{"validate", d.section(
+			member{"devices", d.truth(&c.Validate.Devices)},
+			member{"mounts", d.truth(&c.Validate.Mounts)},
+			member{"except", d.texts(&c.Validate.Except, pluginName)},
+		)},
 	)
 	d.apart(c, root)
 }

@@ -96,6 +96,14 @@ func pattern(s string) string {
 	return ""
 }
 
+// pluginName wants an NRI plugin's name with its index, as the runtime logs it.
+func pluginName(s string) string {
+	if len(s) < 4 || s[0] < '0' || s[0] > '9' || s[1] < '0' || s[1] > '9' || s[2] != '-' {
+		return "want the plugin's index and name, such as 10-device-injector"
+	}
+	return ""
+}
+
 // notEmpty wants a string that is not empty; pkg/policy knows the rest.
 func notEmpty(s string) string {
 	if s == "" {

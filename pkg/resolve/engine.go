@@ -108,6 +108,9 @@ func (e *Engine) Close() error {
 // Registry is the engine's CDI registry, for commands that show it.
 func (e *Engine) Registry() *cdiregistry.Registry { return e.registry }
 
+// Policy is the policy that the engine resolves under.
+func (e *Engine) Policy() *policy.Policy { return e.policy }
+
 // Policy compiles the configuration's policy, for commands that ask it without an
 // engine.
 func Policy(cfg *config.Config) (*policy.Policy, error) {

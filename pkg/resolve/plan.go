@@ -80,10 +80,15 @@ func (e *Engine) Warm(req *Request) {
 	e.attachments.Warm(q)
 }
 
+// Subject is the request's container, as a policy is asked about it.
+func Subject(req *Request) policy.Subject {
+	return policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
+		RuntimeHandler: req.RuntimeHandler, Image: req.Image}
+}
+
 func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	asks := annotation.HasAny(req.Annotations) || len(req.CDIDevices) > 0
-	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
-		RuntimeHandler: req.RuntimeHandler, Image: req.Image}
+	subject := Subject(req)
 	q := query(req)
 	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
 	found, allocated, err := e.attachments.Find(ctx, q)

@@ -18,6 +18,7 @@ type Capabilities struct {
 	DeviceRules bool // device cgroup rules in linux.resources: NRI 0.10
 	NetDevices  bool // linux.net_devices: NRI 0.11
 	RDT         bool // linux.rdt: NRI 0.11
+	Validate    bool // the event in which a plugin sees what others adjust: NRI 0.10
 	// UserNS says that the container has a user namespace: nodes cannot be made
 	// there, and the OCI runtime binds them, from the path that they have inside.
 	UserNS bool
@@ -31,7 +32,7 @@ func CapabilitiesOf(version string) Capabilities {
 		return Capabilities{}
 	}
 	atLeast := func(m int) bool { return major > 0 || minor >= m }
-	return Capabilities{DeviceRules: atLeast(10), NetDevices: atLeast(11), RDT: atLeast(11)}
+	return Capabilities{DeviceRules: atLeast(10), Validate: atLeast(10), NetDevices: atLeast(11), RDT: atLeast(11)}
 }
 
 // Adjustment is the set as an adjustment. An edit that this runtime cannot be

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+	"golang.org/x/sys/unix"
+
+	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// validates reports whether the configuration asks for what other plugins inject
+// to be looked at, and the runtime has such an event. An older one refuses the
+// registration of a plugin that asks for it.
+func (p *Plugin) validates(nriVersion string) bool {
+	v := p.core.Load().cfg.Validate
+	if !v.Devices && !v.Mounts {
+		return false
+	}
+	if !nriapply.CapabilitiesOf(nriVersion).Validate {
+		p.log.WithField("nri", nriVersion).Error("validate is on, and this runtime has no validation of adjustments, which NRI 0.10 brought: what other plugins inject is not looked at")
+		return false
+	}
+	return true
+}
+
+// ValidateContainerAdjustment refuses the devices and mounts that other plugins
+// inject and that the policy does not grant the container.
+func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.ValidateContainerAdjustmentRequest) error {
+	v := &validation{p: p, req: req, core: p.core.Load(), own: p.fullName()}
+	if v.nothing() {
+		return nil
+	}
+	ctx, cancel := p.budget(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	accepted := p.workers.do(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				p.podLog(req.GetPod()).WithField("panic", r).Error(string(debug.Stack()))
+				done <- fmt.Errorf("jackfield: internal error, see the plugin's log: %v: %w", r, errdefs.ErrInternal)
+			}
+		}()
+		done <- v.run()
+	})
+	if !accepted {
+		return fmt.Errorf("jackfield: %d earlier requests still hang on this host's file systems: %w", maxHanging, errdefs.ErrUnavailable)
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("jackfield: validation given up before the runtime's deadline, a file system of this host does not answer: %w", errdefs.ErrUnavailable)
+	}
+}
+
+// fullName is the name by which the runtime knows this plugin.
+func (p *Plugin) fullName() string {
+	idx := os.Getenv(api.PluginIdxEnvVar)
+	if idx == "" {
+		idx = p.opts.Index
+	}
+	return idx + "-" + p.opts.Name
+}
+
+// validation is one adjustment that is looked at.
+type validation struct {
+	p       *Plugin
+	req     *api.ValidateContainerAdjustmentRequest
+	core    *core
+	own     string
+	subject policy.Subject
+}
+
+// nothing reports that no other plugin injects anything.
+func (v *validation) nothing() bool {
+	a := v.req.GetAdjust()
+	return len(a.GetMounts())+len(a.GetLinux().GetDevices())+len(a.GetCDIDevices()) == 0
+}
+
+func (v *validation) run() error {
+	pod, c := v.req.GetPod(), v.req.GetContainer()
+	v.subject = resolve.Subject(request(pod, c))
+	cfg, a, id := v.core.cfg.Validate, v.req.GetAdjust(), c.GetId()
+	var errs []error
+	if cfg.Devices {
+		for _, d := range a.GetLinux().GetDevices() {
+			if owner, ok := v.req.GetOwners().DeviceOwner(id, d.GetPath()); v.foreign(owner, ok) && !removed(d.GetPath()) {
+				errs = append(errs, v.by(owner, v.device(d)))
+			}
+		}
+		for _, d := range a.GetCDIDevices() {
+			if owner, ok := v.req.GetOwners().CdiDeviceOwner(id, d.GetName()); v.foreign(owner, ok) {
+				_, err := v.ask(v.policy().CDI(v.subject, d.GetName()))
+				errs = append(errs, v.by(owner, err))
+			}
+		}
+	}
+	if cfg.Mounts {
+		for _, m := range a.GetMounts() {
+			if owner, ok := v.req.GetOwners().MountOwner(id, m.GetDestination()); v.foreign(owner, ok) && !removed(m.GetDestination()) {
+				errs = append(errs, v.by(owner, v.mount(m)))
+			}
+		}
+	}
+	err := errors.Join(errs...)
+	if err == nil {
+		return nil
+	}
+	// One line each: the runtime puts it into an event.
+	v.p.counters.Refused.Add()
+	v.p.containerLog(pod, c).WithError(err).Error("container refused for what another plugin injects")
+	return fmt.Errorf("jackfield: container %q: %w", pod.GetNamespace()+"/"+pod.GetName()+"/"+containerName(c), err)
+}
+
+func (v *validation) policy() *policy.Policy { return v.core.engine.Policy() }
+
+// foreign reports whether what has this owner is another plugin's, and not one that
+// the configuration trusts. What no plugin owns is the runtime's.
+func (v *validation) foreign(owner string, owned bool) bool {
+	return owned && owner != v.own && !slices.Contains(v.core.cfg.Validate.Except, owner)
+}
+
+// removed reports whether an entry says that a plugin takes something away.
+func removed(name string) bool {
+	_, marked := api.IsMarkedForRemoval(name)
+	return marked
+}
+
+func (v *validation) by(owner string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("injected by NRI plugin %q: %w", owner, err)
+}
+
+// ask is a decision, of which audit mode's is said.
+func (v *validation) ask(g policy.Grant, err error) (policy.Grant, error) {
+	if g.Audited {
+		v.p.counters.Audited.Add()
+		v.p.containerLog(v.req.GetPod(), v.req.GetContainer()).WithField("refusal", g.Refusal.Error()).Warn("mode enforce would refuse this")
+	}
+	return g, err
+}
+
+// device asks about the node of the host that has the device's number: the path in
+// the container says nothing of what it is.
+func (v *validation) device(d *api.LinuxDevice) error {
+	if d.GetType() == "p" {
+		return nil // a FIFO is none of the host's
+	}
+	path, err := hostNode(v.p.opts.Host, d)
+	if err != nil {
+		return err
+	}
+	_, err = v.ask(v.policy().Device(v.subject, path))
+	return err
+}
+
+// hostNode is the host's path of a device: the one it has in the container where
+// that is the same device on the host, or else the one that the kernel names.
+func hostNode(host hostfs.Root, d *api.LinuxDevice) (string, error) {
+	format, class := uint32(unix.S_IFCHR), "char"
+	if d.GetType() == "b" {
+		format, class = unix.S_IFBLK, "block"
+	}
+	is := func(path string) bool {
+		st, err := host.Lstat(path)
+		return err == nil && st.Mode&unix.S_IFMT == format && int64(unix.Major(st.Rdev)) == d.GetMajor() && int64(unix.Minor(st.Rdev)) == d.GetMinor()
+	}
+	if hostfs.CheckPath(d.GetPath()) == nil && is(d.GetPath()) {
+		return d.GetPath(), nil
+	}
+	number := strconv.FormatInt(d.GetMajor(), 10) + ":" + strconv.FormatInt(d.GetMinor(), 10)
+	uevent := "/sys/dev/" + class + "/" + number + "/uevent"
+	data, err := host.ReadFile(uevent, 4<<10)
+	if err == nil {
+		for line := range strings.Lines(string(data)) {
+			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "DEVNAME="); ok && is("/dev/"+name) {
+				return "/dev/" + name, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("device %s %s at %q: no node of this host has this number, neither at that path nor where %s says, so no rule can allow it: %w",
+		class, number, d.GetPath(), uevent, errdefs.ErrPermissionDenied)
+}
+
+// ofNothing are types of mounts that hand over nothing of the host.
+var ofNothing = []string{"tmpfs", "mqueue", "devpts"}
+
+// mount asks about a mount of the host, by its path as written and as it resolves.
+func (v *validation) mount(m *api.Mount) error {
+	bind := m.GetType() == "bind" || slices.Contains(m.GetOptions(), "bind") || slices.Contains(m.GetOptions(), "rbind")
+	if !bind && slices.Contains(ofNothing, m.GetType()) {
+		return nil
+	}
+	ro := false
+	for _, o := range m.GetOptions() {
+		ro = o == "ro" || ro && o != "rw"
+	}
+	if _, err := v.ask(v.policy().Mount(v.subject, m.GetSource(), m.GetDestination(), ro)); err != nil {
+		return err
+	}
+	real, err := v.p.opts.Host.Resolve(m.GetSource())
+	if err != nil {
+		return fmt.Errorf("mount %q at %q: %w", m.GetSource(), m.GetDestination(), err)
+	}
+	if real == m.GetSource() {
+		return nil
+	}
+	_, err = v.ask(v.policy().Mount(v.subject, real, m.GetDestination(), ro))
+	return err
+}

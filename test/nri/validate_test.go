@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nritest_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	"golang.org/x/sys/unix"
+
+	nritest "github.com/jackfield/jackfield/test/nri"
+)
+
+const validatingYAML = policyYAML + `    - name: data
+      for:   {namespaces: ["*"]}
+      allow: {mounts: [{source: "/srv/data/**", readOnly: true}]}
+validate: {devices: true, mounts: true, except: [20-trusted]}
+`
+
+// withValidation is a runtime with NRI 0.10, the first that has it.
+var withValidation = nritest.Options{RuntimeVersion: "2.2.0"}
+
+// injector is another plugin, which gives every container the same thing.
+type injector struct {
+	nritest.Noop
+	adjust *api.ContainerAdjustment
+}
+
+func (i *injector) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	return i.adjust, nil, nil
+}
+
+// other starts an injector beside Jackfield, before or after it.
+func (n *node) other(index, name string, adjust *api.ContainerAdjustment) {
+	n.t.Helper()
+	stop, err := nritest.StartPlugin(n.t.Context(), n.runtime.SocketPath(), index, name, &injector{adjust: adjust})
+	check(n.t, err)
+	n.t.Cleanup(stop)
+	check(n.t, n.runtime.WaitPlugin(n.t.Context(), index+"-"+name))
+}
+
+// mknod makes /dev/null's twin on the node, and what the kernel says of its number.
+func (n *node) mknod(path string) {
+	n.t.Helper()
+	check(n.t, os.MkdirAll(n.path("/dev/vfio"), 0o755))
+	check(n.t, unix.Mknod(n.path(path), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	check(n.t, os.MkdirAll(n.path("/sys/dev/char/1:3"), 0o755))
+	check(n.t, os.WriteFile(n.path("/sys/dev/char/1:3/uevent"), []byte("MAJOR=1\nMINOR=3\nDEVNAME="+strings.TrimPrefix(path, "/dev/")+"\n"), 0o644))
+}
+
+func injectedDevice(path string, major, minor int64) *api.ContainerAdjustment {
+	a := &api.ContainerAdjustment{}
+	a.AddDevice(&api.LinuxDevice{Path: path, Type: "c", Major: major, Minor: minor})
+	return a
+}
+
+func injectedMount(source, destination, kind string, options ...string) *api.ContainerAdjustment {
+	a := &api.ContainerAdjustment{}
+	a.AddMount(&api.Mount{Source: source, Destination: destination, Type: kind, Options: options})
+	return a
+}
+
+// What another plugin injects is held against the policy, by what it is on the
+// host and not by what it is called in the container.
+func TestOtherPluginsAreHeldToThePolicy(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		index  string // of the other plugin; Jackfield's is 50
+		adjust *api.ContainerAdjustment
+		want   []string // in the refusal; none for a grant
+	}{
+		{"granted device", "10-other", injectedDevice("/dev/vfio/7", 1, 3), nil},
+		{"granted device by another name", "10-other", injectedDevice("/dev/mine", 1, 3), nil},
+		{"device after Jackfield", "90-other", injectedDevice("/dev/vfio/7", 1, 9), []string{`"90-other"`, "1:9", "no node of this host"}},
+		{"raw number under a granted name", "10-other", injectedDevice("/dev/vfio/7", 8, 0), []string{"8:0", "/sys/dev/char/8:0"}},
+		{"mount", "10-other", injectedMount("/etc", "/host", "bind", "rbind", "ro"), []string{`refuse mount "/etc" at "/host"`, `"10-other"`}},
+		{"granted mount", "10-other", injectedMount("/srv/data/a", "/data", "bind", "rbind", "ro"), nil},
+		{"granted mount, writable", "10-other", injectedMount("/srv/data/a", "/data", "bind", "rbind", "rw"), []string{`refuse mount "/srv/data/a"`}},
+		{"granted mount, writable by default", "10-other", injectedMount("/srv/data/a", "/data", "bind", "rbind"), []string{`refuse mount "/srv/data/a"`}},
+		{"symlink out of a granted directory", "10-other", injectedMount("/srv/data/link", "/data", "bind", "rbind", "ro"), []string{`refuse mount "/srv/secret"`}},
+		{"up", "10-other", injectedMount("/srv/data/../secret", "/data", "bind", "ro"), []string{"only an absolute path"}},
+		{"disk", "10-other", injectedMount("/dev/sda", "/data", "ext4", "ro"), []string{`refuse mount "/dev/sda"`}},
+		{"tmpfs", "10-other", injectedMount("tmpfs", "/cache", "tmpfs"), nil},
+		{"trusted plugin", "20-trusted", injectedMount("/etc", "/host", "bind", "rbind"), nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := newNode(t, validatingYAML, withValidation)
+			n.mknod("/dev/vfio/7")
+			for _, d := range []string{"/srv/data/a", "/srv/secret", "/etc"} {
+				check(t, os.MkdirAll(n.path(d), 0o755))
+			}
+			check(t, os.Symlink("../secret", n.path("/srv/data/link")))
+			index, name, _ := strings.Cut(tc.index, "-")
+			n.other(index, name, tc.adjust)
+			pod := nritest.NewPod("dpdk-a", "fwd-0", nil)
+			check(t, n.runtime.RunPodSandbox(t.Context(), pod))
+			_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
+			if tc.want == nil {
+				check(t, err)
+				return
+			}
+			if err == nil {
+				t.Fatal("the container was created")
+			}
+			for _, w := range append(tc.want, "dpdk-a/fwd-0/app") {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("the error does not name %s: %v", w, err)
+				}
+			}
+		})
+	}
+}
+
+// What Jackfield delivers itself is judged once, when it is delivered: a CDI
+// device's edits come with its name.
+func TestOwnInjectionsAreNotJudgedTwice(t *testing.T) {
+	n := newNode(t, validatingYAML, withValidation)
+	check(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a",
+ "containerEdits":{"deviceNodes":[{"path":"/dev/ungranted","type":"c","major":1,"minor":5}],"mounts":[{"hostPath":"/opt/v","containerPath":"/opt/v"}]}}]}`), 0o644))
+	pod := nritest.NewPod("dpdk-a", "fwd-0", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	created, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
+	check(t, err)
+	if len(created.Adjust.GetLinux().GetDevices()) != 1 || len(created.Adjust.GetMounts()) != 1 {
+		t.Errorf("adjustment %v", created.Adjust)
+	}
+}
+
+// A policy in audit mode refuses nothing of other plugins, and says what it would.
+func TestValidationInAuditMode(t *testing.T) {
+	n := newNode(t, strings.Replace(validatingYAML, "policy:\n", "policy:\n  mode: audit\n", 1), withValidation)
+	check(t, os.MkdirAll(n.path("/etc"), 0o755))
+	n.other("10", "other", injectedMount("/etc", "/host", "bind", "rbind"))
+	pod := nritest.NewPod("default", "p", nil)
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
+	check(t, err)
+	if !strings.Contains(n.log.String(), "mode enforce would refuse this") {
+		t.Error("nothing is said")
+	}
+}
+
+// A runtime that is too old for the event is not asked for it, which would make the
+// registration fail, and the log says what that means.
+func TestValidationNeedsTheRuntime(t *testing.T) {
+	n := newNode(t, validatingYAML, nritest.Options{RuntimeVersion: "2.1.9"})
+	check(t, os.MkdirAll(n.path("/etc"), 0o755))
+	n.other("10", "other", injectedMount("/etc", "/host", "bind", "rbind"))
+	pod := nritest.NewPod("default", "p", nil)
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
+	check(t, err)
+	if !strings.Contains(n.log.String(), "this runtime has no validation of adjustments") {
+		t.Error("nothing is said")
+	}
+}
