@@ -52,7 +52,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 }
 
 // Synchronize tells what lives. Whatever was kept for anything else goes.
-func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.end(telemetry.Synchronize, p.begin())
 	sandboxes := make(map[string]bool, len(pods))
 	for _, pod := range pods {
@@ -64,7 +64,7 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	}
 	p.noteUsage(sandboxes, containers)
 	store := p.core.Load().store
-	p.inTime("synchronize", func() {
+	p.inTime(ctx, telemetry.Synchronize, func() {
 		if err := store.Retain(func(id string) bool { return sandboxes[id] }, func(id string) bool { return alive[id] }); err != nil {
 			p.counters.CleanupFailed.Add()
 			p.log.WithError(err).Warn("something of containers that are gone could not be removed")
@@ -142,7 +142,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	if !last.say() {
 		// The runtime has had an error meanwhile: nobody uses what was made.
 		if plan.Staging != nil {
-			p.forget(pod, c)
+			p.forget(ctx, telemetry.CreateContainer, pod, c)
 		}
 		return nil, context.DeadlineExceeded
 	}
@@ -152,35 +152,43 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 }
 
 // StopContainer comes when a container was stopped, or ended by itself.
-func (p *Plugin) StopContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+func (p *Plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.end(telemetry.StopContainer, p.begin())
 	if c.GetState() == api.ContainerState_CONTAINER_STOPPED {
-		p.forget(pod, c)
+		p.forget(ctx, telemetry.StopContainer, pod, c)
 	}
 	return nil, nil
 }
 
 // RemoveContainer removes what was kept for the container.
-func (p *Plugin) RemoveContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
+func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	defer p.end(telemetry.RemoveContainer, p.begin())
-	p.forget(pod, c)
+	p.forget(ctx, telemetry.RemoveContainer, pod, c)
 	return nil
 }
 
-func (p *Plugin) forget(pod *api.PodSandbox, c *api.Container) {
+func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSandbox, c *api.Container) {
 	p.tracker.forget(c.GetId())
-	if err := p.core.Load().store.RemoveContainer(pod.GetId(), c.GetId()); err != nil {
-		p.containerLog(pod, c).WithError(err).Warn("something of the container could not be removed")
-	}
+	store := p.core.Load().store
+	p.inTime(ctx, h, func() {
+		if err := store.RemoveContainer(pod.GetId(), c.GetId()); err != nil {
+			p.counters.CleanupFailed.Add()
+			p.containerLog(pod, c).WithError(err).Warn("something of the container could not be removed")
+		}
+	})
 }
 
 // RemovePodSandbox removes what was kept for the pod's containers and sockets.
-func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error {
+func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	defer p.end(telemetry.RemovePodSandbox, p.begin())
 	p.ledger.Forget(pod.GetId())
-	if err := p.core.Load().store.RemoveSandbox(pod.GetId()); err != nil {
-		p.podLog(pod).WithError(err).Warn("something of the pod could not be removed")
-	}
+	store := p.core.Load().store
+	p.inTime(ctx, telemetry.RemovePodSandbox, func() {
+		if err := store.RemoveSandbox(pod.GetId()); err != nil {
+			p.counters.CleanupFailed.Add()
+			p.podLog(pod).WithError(err).Warn("something of the pod could not be removed")
+		}
+	})
 	return nil
 }
 

@@ -62,7 +62,8 @@ type Plugin struct {
 	drain       drain
 	monitor     *monitor
 	tracker     *tracker
-	size        cdiSize
+	size        probe[cdiSize]
+	staged      probe[staging.Stats]
 	connected   atomic.Bool // registered with the runtime, which said what lives
 	runtimeInfo atomic.Pointer[runtimeInfo]
 

@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/staging"
 	"github.com/jackfield/jackfield/pkg/telemetry"
 	"github.com/jackfield/jackfield/pkg/version"
 )
@@ -21,47 +21,24 @@ import (
 // runtimeInfo is what the runtime of the last registration said of itself.
 type runtimeInfo struct{ name, version, nri string }
 
-// patience is how long a scrape waits for a directory that does not answer.
-const patience = 500 * time.Millisecond
-
-// cdiSize looks at the registry, on a goroutine of its own: one at a time, however
-// many ask.
+// cdiSize is the size of a snapshot.
 type cdiSize struct {
-	mu      sync.Mutex
-	pending chan struct{}
-	of      *cdiregistry.Snapshot
-	size    cdiregistry.Size
+	of   *cdiregistry.Snapshot
+	size cdiregistry.Size
 }
 
-func (s *cdiSize) get(registry *cdiregistry.Registry) telemetry.CDI {
-	s.mu.Lock()
-	done := s.pending
-	if done == nil {
-		done = make(chan struct{})
-		s.pending = done
-		go func() {
-			snapshot := registry.Snapshot()
-			s.mu.Lock()
-			if snapshot != s.of {
-				s.of, s.size = snapshot, snapshot.Size()
-			}
-			s.pending = nil
-			s.mu.Unlock()
-			close(done)
-		}()
-	}
-	s.mu.Unlock()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+func (p *Plugin) cdi(registry *cdiregistry.Registry) telemetry.CDI {
+	now, ok := p.size.get(func(last cdiSize) cdiSize {
+		if snapshot := registry.Snapshot(); snapshot != last.of {
+			return cdiSize{snapshot, snapshot.Size()}
+		}
+		return last
+	})
+	if !ok {
 		return telemetry.CDI{}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return telemetry.CDI{Known: true, Files: uint64(s.size.Files), FilesInError: uint64(s.size.FilesInError),
-		Devices: uint64(s.size.Devices), Unreadable: uint64(s.size.DirsInError)}
+	return telemetry.CDI{Known: true, Files: uint64(now.size.Files), FilesInError: uint64(now.size.FilesInError),
+		Devices: uint64(now.size.Devices), Unreadable: uint64(now.size.DirsInError)}
 }
 
 // sample looks at what metrics tell beside the counts.
@@ -75,7 +52,10 @@ func (p *Plugin) sample() *telemetry.Sample {
 		s.Runtime, s.RuntimeVersion, s.NRI = info.name, info.version, info.nri
 	}
 	if core := p.core.Load(); core != nil {
-		s.CDI = p.size.get(core.engine.Registry())
+		s.CDI = p.cdi(core.engine.Registry())
+		if st, ok := p.staged.get(func(staging.Stats) staging.Stats { return core.store.Stats() }); ok {
+			s.Staged, s.Sockets = uint64(st.Containers), uint64(st.Sockets)
+		}
 	}
 	if a := p.monitor.audit.Load(); a != nil {
 		s.AuditWritable = !a.failing.Load()

@@ -3,9 +3,6 @@
 package nri
 
 import (
-	"context"
-	"runtime/debug"
-
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -37,30 +34,4 @@ func (e stagingEvents) Rebound(r staging.Rebound) {
 func (e stagingEvents) Failed(err error) {
 	e.p.counters.StagingFailed.Add()
 	e.p.later.do(func() { e.p.log.WithError(err).Warn("sockets of running containers") })
-}
-
-// inTime runs f on a worker and waits for it, but not past the time that the
-// runtime gives: f goes on by itself then.
-func (p *Plugin) inTime(what string, f func()) {
-	ctx, cancel := p.budget(context.Background())
-	defer cancel()
-	done := make(chan struct{})
-	accepted := p.workers.do(func() {
-		defer close(done)
-		defer func() {
-			if r := recover(); r != nil {
-				p.log.WithField("panic", r).Error(string(debug.Stack()))
-			}
-		}()
-		f()
-	})
-	if !accepted {
-		p.log.Warnf("%s: %d earlier requests still hang on this host's file systems", what, maxHanging)
-		return
-	}
-	select {
-	case <-done:
-	case <-ctx.Done():
-		p.log.Warnf("%s: not done within the runtime's time, and goes on", what)
-	}
 }

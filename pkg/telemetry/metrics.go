@@ -8,18 +8,18 @@ import (
 
 // Sample is what is looked at when metrics are asked for, and not counted.
 type Sample struct {
-	Version                      string // of the program
-	Connected                    bool   // registered with a runtime now
-	Runtime, RuntimeVersion, NRI string // the runtime it was last registered with; "" for none yet
-	ConfigGeneration             uint64 // from 1; grows with each configuration that comes into force
-	ConfigRefused                uint64 // new configurations that were not taken
-	ConfigCurrent                bool   // the newest configuration there is, is the one in force
-	CDI                          CDI
-	Staged, StatusContainers     uint64 // containers with staging; containers that status tells of
-	Workers, WorkersMax          uint64
-	AuditWritable                bool
-	ResidentBytes, OpenFiles     uint64
-	CPUSeconds, StartedAt        float64 // StartedAt in seconds since 1970
+	Version                           string // of the program
+	Connected                         bool   // registered with a runtime now
+	Runtime, RuntimeVersion, NRI      string // the runtime it was last registered with; "" for none yet
+	ConfigGeneration                  uint64 // from 1; grows with each configuration that comes into force
+	ConfigRefused                     uint64 // new configurations that were not taken
+	ConfigCurrent                     bool   // the newest configuration there is, is the one in force
+	CDI                               CDI
+	Staged, Sockets, StatusContainers uint64 // containers with staging, sockets of the host bound in them, containers that status tells of
+	Workers, WorkersMax               uint64
+	AuditWritable                     bool
+	ResidentBytes, OpenFiles          uint64
+	CPUSeconds, StartedAt             float64 // StartedAt in seconds since 1970
 }
 
 // CDI is the registry's size. It is not Known while a directory does not answer.
@@ -125,6 +125,8 @@ func all() []series {
 		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be asked for."}, cdi(func(s *CDI) uint64 { return s.Devices })},
 
 		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, now(func(s *Sample) uint64 { return s.Staged })},
+		{Family{"jackfield_staging_sockets", gauge, "Sockets of the host that are bound in staging directories."}, now(func(s *Sample) uint64 { return s.Sockets })},
+		{Family{"jackfield_staging_failures_total", counter, "Work for sockets of running containers that failed."}, of(func(c *Counters) *Counter { return &c.StagingFailed })},
 		{Family{"jackfield_status_containers", gauge, "Running containers that were given something."}, now(func(s *Sample) uint64 { return s.StatusContainers })},
 		{Family{"jackfield_status_failures_total", counter, "Records of what a container was given that could not be kept or read: jackfield status forgets it at a restart."}, of(func(c *Counters) *Counter { return &c.StatusFailed })},
 		{Family{"jackfield_socket_rebinds_total", counter, "Sockets bound again into running containers after their other side made them anew."}, of(func(c *Counters) *Counter { return &c.Rebinds })},
