@@ -264,6 +264,19 @@ func TestDefaultMountsAreTheConfigurationsDefaults(t *testing.T) {
 	}
 }
 
+// The kubelet asks the address that the configuration names, and none that it
+// cannot reach.
+func TestProbes(t *testing.T) {
+	for listen, port := range map[string]int32{":9480": 9480, "0.0.0.0:9999": 9999, "[::]:1": 1, "": 0, "127.0.0.1:9480": 0, "unix:/run/m.sock": 0} {
+		c := only[*apps.DaemonSet](t, helm(t, fmt.Sprintf("config: {metrics: {listen: %q}}", listen))).Spec.Template.Spec.Containers[0]
+		if (port != 0) != (len(c.Ports) == 1) || (port != 0) != (c.ReadinessProbe != nil && c.LivenessProbe != nil) {
+			t.Errorf("%q: ports %v, probes %v, %v", listen, c.Ports, c.ReadinessProbe, c.LivenessProbe)
+		} else if port != 0 && c.Ports[0].ContainerPort != port {
+			t.Errorf("%q: port %d", listen, c.Ports[0].ContainerPort)
+		}
+	}
+}
+
 // Without propagation the container has the three capabilities, and no more.
 func TestUnprivileged(t *testing.T) {
 	sc := only[*apps.DaemonSet](t, helm(t, "staging: {propagation: false}")).Spec.Template.Spec.Containers[0].SecurityContext

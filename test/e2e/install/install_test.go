@@ -4,10 +4,13 @@ package install
 
 import (
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
@@ -15,6 +18,7 @@ import (
 )
 
 const nodeConfig = `
+metrics: {listen: ":9480"}
 policy:
   rules:
     - name: dpdk-tenants
@@ -61,7 +65,32 @@ func start(t *testing.T, h *e2e.H, ds *daemonSet) *e2e.Container {
 		}
 	})
 	h.WaitPlugin("50-jackfield")
+	ready(t, pod)
 	return daemon
+}
+
+// ready asks what the kubelet's probes ask.
+func ready(t *testing.T, pod *e2e.Pod) {
+	t.Helper()
+	status, err := pod.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/readyz", "/healthz"} {
+		answer := ""
+		for deadline := time.Now().Add(10 * time.Second); answer != "200 OK" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			reply, err := http.Get("http://" + net.JoinHostPort(status.GetNetwork().GetIp(), "9480") + path)
+			if err != nil {
+				answer = err.Error()
+				continue
+			}
+			reply.Body.Close()
+			answer = reply.Status
+		}
+		if answer != "200 OK" {
+			t.Errorf("%s answers %s", path, answer)
+		}
+	}
 }
 
 // The image, run as the DaemonSet says, does what the plugin does.

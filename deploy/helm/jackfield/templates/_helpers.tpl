@@ -47,6 +47,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
     "multus" (dict "cacheDir" "/var/lib/cni/multus")
     "kubelet" (dict "podResourcesSocket" "/var/lib/kubelet/pod-resources/kubelet.sock")
     "sockets" (dict "roots" (list "/var/run/jackfield/sockets"))
+    "hooks" (dict "dirs" list)
+    "metrics" (dict "listen" "")
+    "audit" (dict "file" "")
     "stateDir" "/run/jackfield" -}}
 {{- mergeOverwrite $defaults (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
@@ -67,7 +70,10 @@ left out: a mount below the state directory would reach the host. */ -}}
 {{- range $c.sockets.roots -}}
 {{- $wanted = append $wanted (dict "path" . "write" true "propagation" "HostToContainer") -}}
 {{- end -}}
-{{- range concat (list .Values.nri.socketDir) $c.cdi.specDirs (list $c.deviceInfo.cniDir $c.deviceInfo.dpDir $c.multus.cacheDir (dir $c.kubelet.podResourcesSocket)) -}}
+{{- with $c.audit.file -}}
+{{- $wanted = append $wanted (dict "path" (dir .) "write" true "propagation" "") -}}
+{{- end -}}
+{{- range concat (list .Values.nri.socketDir) $c.cdi.specDirs $c.hooks.dirs (list $c.deviceInfo.cniDir $c.deviceInfo.dpDir $c.multus.cacheDir (dir $c.kubelet.podResourcesSocket)) -}}
 {{- $wanted = append $wanted (dict "path" . "write" false "propagation" "") -}}
 {{- end -}}
 {{- $wanted = append $wanted (dict "path" "/sys" "write" false "propagation" "") -}}
@@ -94,4 +100,12 @@ paths, a hash makes the difference. */ -}}
 {{- $name = printf "%s-%s" ($name | trunc 50 | trimSuffix "-") (sha256sum . | trunc 8) -}}
 {{- end -}}
 {{- $name -}}
+{{- end -}}
+
+{{- /* The port of metrics and health, where the kubelet reaches it; else empty. */ -}}
+{{- define "jackfield.port" -}}
+{{- $listen := (include "jackfield.config" . | fromYaml).metrics.listen -}}
+{{- if regexMatch "^(|0\\.0\\.0\\.0|\\[::\\]):[0-9]+$" $listen -}}
+{{- regexFind "[0-9]+$" $listen -}}
+{{- end -}}
 {{- end -}}

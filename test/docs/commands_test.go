@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/jackfield/jackfield/nri"
+	"github.com/jackfield/jackfield/pkg/cli"
+)
+
+// programs are the commands whose lines are checked.
+func programs() map[string]*cobra.Command {
+	none := func(string) string { return "" }
+	tree := cli.Command(cli.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Getenv: none})
+	tree.InitDefaultHelpCmd()
+	tree.InitDefaultCompletionCmd()
+	return map[string]*cobra.Command{"jackfield": tree, "jackfield-nri": nri.Command(none, io.Discard)}
+}
+
+// Each command line of the documentation names commands and flags that exist.
+func TestCommandLines(t *testing.T) {
+	tree := programs()
+	names := []string{"jackfield", "jackfield-nri"}
+	seen := 0
+	for _, p := range all(t) {
+		check := func(number int, text string) {
+			seen++
+			words := strings.Fields(text)
+			if why := wrong(tree[words[0]], words[1:]); why != "" {
+				t.Errorf("%s: `%s`: %s", p.place(number), text, why)
+			}
+		}
+		for _, b := range p.blocks {
+			if b.lang != "console" && b.lang != "sh" {
+				continue
+			}
+			for _, l := range b.commandLines(names) {
+				check(b.line, l)
+			}
+		}
+		for _, l := range p.lines {
+			for _, span := range l.code() {
+				// Only what looks like a command line: "jackfield" alone is a name.
+				first, rest, _ := strings.Cut(span, " ")
+				if slices.Contains(names, first) && rest != "" {
+					check(l.number, span)
+				}
+			}
+		}
+	}
+	if seen < 25 {
+		t.Errorf("found %d command lines only", seen)
+	}
+}
+
+// wrong says what in a command line does not exist.
+func wrong(cmd *cobra.Command, words []string) string {
+	depth := 0
+	for i, w := range words {
+		if w == "" || strings.HasPrefix(w, "-") || strings.HasPrefix(w, "[") {
+			break
+		}
+		next, _, err := cmd.Find(words[i : i+1])
+		if err != nil || next == cmd {
+			break
+		}
+		cmd, depth = next, i+1
+	}
+	cmd.InitDefaultHelpFlag()
+	cmd.InitDefaultVersionFlag()
+	if cmd.HasSubCommands() && depth < len(words) && regexp.MustCompile(`^[a-z][a-z-]*$`).MatchString(words[depth]) {
+		return cmd.CommandPath() + " has no command " + words[depth]
+	}
+	for _, w := range words {
+		for _, flag := range regexp.MustCompile(`(?:^|[\[|(])(--?[a-z][a-z-]*)`).FindAllStringSubmatch(w, -1) {
+			if !has(cmd, flag[1]) {
+				return cmd.CommandPath() + " has no flag " + flag[1]
+			}
+		}
+	}
+	return ""
+}
+
+func has(cmd *cobra.Command, flag string) bool {
+	for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.InheritedFlags(), cmd.PersistentFlags()} {
+		if name, long := strings.CutPrefix(flag, "--"); long {
+			if set.Lookup(name) != nil {
+				return true
+			}
+		} else if set.ShorthandLookup(flag[1:2]) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// The documentation of the command line has every command.
+func TestEveryCommandIsDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(top, "docs/cli.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cmd := range programs()["jackfield"].Commands() {
+		if !cmd.Hidden && !strings.Contains(string(text), "`"+cmd.Name()) && !strings.Contains(string(text), "jackfield "+cmd.Name()) {
+			t.Errorf("docs/cli.md does not name `jackfield %s`", cmd.Name())
+		}
+	}
+}
+
+// The checks above find what they are for.
+func TestWrong(t *testing.T) {
+	tree := programs()["jackfield"]
+	for line, want := range map[string]string{
+		"explain --pod x": "", "explain --pods x": "--pods", "deviceinfo list": "", "deviceinfo lisst": "lisst", "explane": "explane",
+		"explain --pod FILE [--container NAME] [-o text|json]": "", "version": "", "completion bash": "", "explain [--nope]": "--nope",
+	} {
+		if got := wrong(tree, strings.Fields(line)); want == "" && got != "" || want != "" && !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+}

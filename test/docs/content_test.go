@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/pkg/config"
+)
+
+// knownKeys are the keys at the top of the configuration file, from the error
+// about one that is not.
+func knownKeys(t *testing.T) []string {
+	t.Helper()
+	return keysIn(t, "")
+}
+
+// keysIn are the keys below a dotted field; nil where it is not an object.
+func keysIn(t *testing.T, field string) []string {
+	t.Helper()
+	text := "no-such-key: 1\n"
+	if field != "" {
+		for part := range strings.SplitSeq(reverse(field), ".") {
+			text = part + ":\n  " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n  ") + "\n"
+		}
+	}
+	_, err := config.Parse([]byte(text), "x")
+	if err == nil {
+		t.Fatalf("the configuration takes %q", text)
+	}
+	m := regexp.MustCompile(`"no-such-key": the keys here are ([\w, ]+)`).FindStringSubmatch(err.Error())
+	if m == nil {
+		return nil
+	}
+	return strings.Split(m[1], ", ")
+}
+
+func reverse(field string) string {
+	parts := strings.Split(field, ".")
+	slices.Reverse(parts)
+	return strings.Join(parts, ".")
+}
+
+// A YAML block whose keys are the configuration's is a configuration that is
+// taken. With one of them, all have to be.
+func TestConfigurations(t *testing.T) {
+	keys := knownKeys(t)
+	taken := 0
+	for _, p := range all(t) {
+		for _, b := range p.blocks {
+			if b.lang != "yaml" {
+				continue
+			}
+			var doc any
+			dec := yaml.NewDecoder(strings.NewReader(b.text))
+			for {
+				if err := dec.Decode(&doc); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Errorf("%s: %v", p.place(b.line), err)
+					break
+				}
+			}
+			top, ok := doc.(map[string]any)
+			if !ok || top["apiVersion"] != nil || top["metadata"] != nil {
+				continue
+			}
+			if !slices.ContainsFunc(keys, func(k string) bool { return top[k] != nil }) {
+				continue
+			}
+			taken++
+			if _, err := config.Parse([]byte(b.text), p.place(b.line)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if taken < 8 {
+		t.Errorf("found %d configurations only", taken)
+	}
+}
+
+// A JSON block is JSON; "…" stands for what is left out of a string.
+func TestJSON(t *testing.T) {
+	seen := 0
+	for _, p := range all(t) {
+		for _, b := range p.blocks {
+			if b.lang != "json" {
+				continue
+			}
+			seen++
+			dec := json.NewDecoder(strings.NewReader(b.text))
+			for {
+				var v any
+				if err := dec.Decode(&v); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Errorf("%s: %v", p.place(b.line), err)
+					break
+				}
+			}
+		}
+	}
+	if seen < 2 {
+		t.Errorf("found %d blocks only", seen)
+	}
+}
+
+// A dotted name in code that begins with a key of the configuration is one of its
+// fields.
+func TestConfigurationKeys(t *testing.T) {
+	keys := knownKeys(t)
+	dotted := regexp.MustCompile(`^[a-z][A-Za-z]*(\.[a-z][A-Za-z]*)+$`)
+	files := regexp.MustCompile(`\.(d|conf|md|yaml|json|log|sock|go|k8s|io|jackfield|com|dev|service)(\.|$)`)
+	checked := 0
+	for _, p := range all(t) {
+		for _, l := range p.lines {
+			for _, span := range l.code() {
+				first, _, _ := strings.Cut(span, ".")
+				// hooks.d files have fields of their own.
+				if strings.HasPrefix(filepath.Base(p.path), "hooks") && first == "hook" {
+					continue
+				}
+				if !dotted.MatchString(span) || !slices.Contains(keys, first) || files.MatchString(span) {
+					continue
+				}
+				checked++
+				parent, last := span[:strings.LastIndexByte(span, '.')], span[strings.LastIndexByte(span, '.')+1:]
+				if known := keysIn(t, parent); known != nil && !slices.Contains(known, last) {
+					t.Errorf("%s: `%s`: %s has the keys %s", p.place(l.number), span, parent, strings.Join(known, ", "))
+				}
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("found %d keys only", checked)
+	}
+}
+
+// A test that a page names exists.
+func TestNamedTests(t *testing.T) {
+	cmd := exec.Command("git", "grep", "-hoE", `^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--", "*_test.go")
+	if out, err := exec.Command("git", "-C", top, "rev-parse").CombinedOutput(); err != nil {
+		cmd = exec.Command("grep", "-rhoE", `^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--include=*_test.go", ".")
+		t.Logf("no git here (%s): reading all files", out)
+	} else {
+		cmd.Args = slices.Insert(cmd.Args, 2, "--untracked")
+	}
+	cmd.Dir = top
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exists := map[string]bool{}
+	for l := range strings.Lines(string(out)) {
+		exists[strings.TrimPrefix(strings.TrimSpace(l), "func ")] = true
+	}
+	name := regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*`)
+	for _, p := range all(t) {
+		for _, l := range p.lines {
+			for _, span := range l.code() {
+				if n := name.FindString(span); n != "" && !exists[n] {
+					t.Errorf("%s: there is no %s", p.place(l.number), n)
+				}
+			}
+		}
+	}
+}
