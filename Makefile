@@ -11,7 +11,7 @@ RACE := $(if $(shell command -v gcc || command -v cc),-race,)
 # How long each fuzz target runs under `make test` in CI, and under `make fuzz`.
 FUZZTIME ?= 5s
 
-.PHONY: help build image test unit e2e fuzz bench lint demo clean
+.PHONY: help build image man test unit e2e fuzz bench lint demo clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ build: ## static binaries in bin/
 
 image: ## container image for amd64 and arm64, bin/jackfield-image.tar
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) run ./deploy/image -o $(BIN)/jackfield-image.tar -version '$(VERSION)' -revision "$$(git rev-parse HEAD)"
+
+man: ## the manual pages in docs/man, after commands, flags or their documentation have changed
+	cd test && $(GO) run ./man
 
 test: lint unit e2e ## every test; in CI also the fuzz targets, for a short time
 	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory fuzz; fi
