@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -196,6 +197,21 @@ func podAsks(cfg *config.Config, r *resolve.Request) (asks, error) {
 			namespace = r.Namespace
 		}
 		a.Networks = append(a.Networks, namespace+"/"+n.Name)
+	}
+	if cfg.Compat.DeviceInjector {
+		in, err := annotation.ParseInjector(r.Annotations, r.Container)
+		if err != nil {
+			return a, err
+		}
+		for _, n := range in.Nodes {
+			a.Devices = append(a.Devices, n.Path)
+		}
+		for _, m := range in.Mounts {
+			a.Mounts = append(a.Mounts, askMount{m.Source, m.Destination, slices.Contains(m.Options, "ro")})
+		}
+		for _, d := range in.Devices {
+			a.CDI = append(a.CDI, d.Name())
+		}
 	}
 	return a, nil
 }

@@ -21,6 +21,7 @@ type Config struct {
 	Dialects []Dialect
 	Policy   Policy
 	Validate Validate
+	Compat   Compat
 	Hooks    Hooks
 	Metrics  Metrics
 	AuditLog AuditLog
@@ -172,6 +173,12 @@ type Validate struct {
 	Devices, Mounts bool
 	// Except are plugins whose injections are not looked at, as NN-name.
 	Except []string
+}
+
+// Compat is what is taken of other projects' own forms.
+type Compat struct {
+	// DeviceInjector takes the annotations of NRI's sample plugin device-injector.
+	DeviceInjector bool
 }
 
 // Default returns the configuration that holds without a file: nothing is

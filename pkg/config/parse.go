@@ -170,6 +170,9 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 			member{"mounts", d.truth(&c.Validate.Mounts)},
 			member{"except", d.texts(&c.Validate.Except, pluginName)},
 		)},
+		member{"compat", d.section(
+			member{"deviceInjector", d.truth(&c.Compat.DeviceInjector)},
+		)},
 	)
 	d.apart(c, root)
 }

@@ -21,6 +21,8 @@ const (
 	View
 	// HooksDir marks the hooks of an administrator's hooks.d directory.
 	HooksDir
+	// Injector marks what the annotations of NRI's device-injector ask for.
+	Injector
 )
 
 func (s Source) String() string {
@@ -31,6 +33,8 @@ func (s Source) String() string {
 		return "device-info"
 	case HooksDir:
 		return "hooks.d"
+	case Injector:
+		return "device-injector"
 	default:
 		return "jackfield"
 	}

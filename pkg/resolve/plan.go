@@ -68,7 +68,7 @@ type planner struct {
 // Nothing reports that Resolve would give nothing for the container, as cheaply as
 // that can be told; false is no answer. It reads no file.
 func (e *Engine) Nothing(sandboxID string, annotations map[string]string, env []string) bool {
-	return e.hooks == nil && !annotation.HasAny(annotations) && e.attachments.Nothing(sandboxID, annotations[attachment.NetworksAnnotation], env)
+	return e.hooks == nil && !e.asks(annotations) && e.attachments.Nothing(sandboxID, annotations[attachment.NetworksAnnotation], env)
 }
 
 // Warm prepares for the containers of a sandbox that was just made. The request
@@ -76,7 +76,7 @@ func (e *Engine) Nothing(sandboxID string, annotations map[string]string, env []
 func (e *Engine) Warm(req *Request) {
 	q := query(req)
 	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}
-	q.Wanted = func(network string) bool { return annotation.HasAny(req.Annotations) || e.inCharge(subject, network) }
+	q.Wanted = func(network string) bool { return e.asks(req.Annotations) || e.inCharge(subject, network) }
 	e.attachments.Warm(q)
 }
 
@@ -87,7 +87,7 @@ func Subject(req *Request) policy.Subject {
 }
 
 func (e *Engine) plan(ctx context.Context, req *Request) *planner {
-	asks := annotation.HasAny(req.Annotations) || len(req.CDIDevices) > 0
+	asks := e.asks(req.Annotations) || len(req.CDIDevices) > 0
 	subject := Subject(req)
 	q := query(req)
 	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
@@ -113,6 +113,7 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	for _, d := range wants.Devices {
 		p.device(d)
 	}
+	p.injector()
 	p.networks(wants.Networks, found)
 	p.allocated(allocated)
 	p.hooksd(hooks)
