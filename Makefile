@@ -11,10 +11,10 @@ RACE := $(if $(shell command -v gcc || command -v cc),-race,)
 # How long each fuzz target runs under `make test` in CI, and under `make fuzz`.
 FUZZTIME ?= 5s
 
-.PHONY: help build image man test unit e2e fuzz bench lint demo clean
+.PHONY: help build image man test unit e2e fuzz bench lint demo install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
 
 build: ## static binaries in bin/
 	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
@@ -54,6 +54,23 @@ lint: ## gofmt, vet, staticcheck
 
 demo: ## a pod that uses what it was given, on a private containerd
 	cd test && $(GO) run ./demo
+
+# make install DESTDIR=... PREFIX=/usr; deploy/install/install.sh has the other paths.
+INSTALL_PATHS := $(foreach v,DESTDIR PREFIX SYSCONFDIR UNITDIR CNIBINDIR NRIPLUGINDIR NRICONFDIR,$(if $($(v)),$(v)='$($(v))')) BIN='$(BIN)'
+# Root may have no Go: what is in bin/ then is what is installed.
+BUILT := $(if $(shell command -v $(GO)),build)
+
+install: $(BUILT) ## programs, hooks, manual pages, the systemd unit; no existing configuration is overwritten
+	@$(INSTALL_PATHS) deploy/install/install.sh install
+
+install-nri-plugin: $(BUILT) ## the plugin where the runtime starts it by itself, /opt/nri/plugins
+	@$(INSTALL_PATHS) deploy/install/install.sh nri-plugin
+
+install-crio-hook: ## the drop-in by which CRI-O without NRI runs jackfield-hook
+	@$(INSTALL_PATHS) deploy/install/install.sh crio-hook
+
+uninstall: ## what was installed away, but for configuration that was edited
+	@$(INSTALL_PATHS) deploy/install/install.sh uninstall
 
 clean: ## remove what was built and downloaded
 	rm -rf $(BIN) .cache

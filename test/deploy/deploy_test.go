@@ -28,7 +28,7 @@ func read(t *testing.T, path string) []byte {
 }
 
 func TestConfigurations(t *testing.T) {
-	for _, path := range []string{"deploy/config.yaml", "nri/50-jackfield.conf"} {
+	for _, path := range []string{"deploy/config.yaml", "deploy/install/config.yaml", "nri/50-jackfield.conf"} {
 		if _, err := config.Parse(read(t, path), path); err != nil {
 			t.Error(err)
 		}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deploy
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// place is a host to install on, below a directory of its own.
+type place struct {
+	*testing.T
+	dir string // DESTDIR
+	env []string
+}
+
+// bin is where the programs are built, once.
+var bin string
+
+var programs = sync.OnceValue(func() error {
+	build := exec.Command("go", "build", "-o", bin+"/", "./cmd/...")
+	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return nil
+})
+
+func TestMain(m *testing.M) {
+	var err error
+	if bin, err = os.MkdirTemp("", "jackfield-bin"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(bin)
+	os.Exit(code)
+}
+
+// newPlace builds the programs, and takes the paths that packages use.
+func newPlace(t *testing.T, env ...string) *place {
+	t.Helper()
+	p := &place{T: t, dir: filepath.Join(t.TempDir(), "root")}
+	if err := programs(); err != nil {
+		t.Fatal(err)
+	}
+	p.env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DESTDIR=" + p.dir, "BIN=" + bin}, env...)
+	return p
+}
+
+// run is install.sh, which is what `make install` and its like run.
+func (p *place) run(what string) string {
+	p.Helper()
+	cmd := exec.Command(filepath.Join(top, "deploy/install/install.sh"), what)
+	cmd.Env = p.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		p.Fatalf("install.sh %s: %v\n%s", what, err, out)
+	}
+	return string(out)
+}
+
+// files are the files that are there, by path, with their modes.
+func (p *place) files() map[string]fs.FileMode {
+	p.Helper()
+	out := map[string]fs.FileMode{}
+	err := filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			out[strings.TrimPrefix(path, p.dir)] = info.Mode()
+		}
+		return err
+	})
+	if err != nil && !os.IsNotExist(err) {
+		p.Fatal(err)
+	}
+	return out
+}
+
+func (p *place) read(path string) string {
+	p.Helper()
+	data, err := os.ReadFile(filepath.Join(p.dir, path))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return string(data)
+}
+
+func (p *place) write(path, text string) {
+	p.Helper()
+	path = filepath.Join(p.dir, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		p.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		p.Fatal(err)
+	}
+}
+
+func (p *place) has(name string) bool {
+	_, err := os.Stat(filepath.Join(bin, name))
+	return err == nil
+}
+
+func TestInstall(t *testing.T) {
+	p := newPlace(t, "PREFIX=/usr")
+	p.run("install")
+	want := map[string]fs.FileMode{
+		"/etc/jackfield/config.yaml":                    0o644,
+		"/usr/bin/jackfield":                            0o755,
+		"/usr/bin/jackfield-nri":                        0o755,
+		"/usr/lib/systemd/system/jackfield-nri.service": 0o644,
+		"/usr/share/doc/jackfield/LICENSE":              0o644,
+		"/usr/share/doc/jackfield/config.yaml":          0o644,
+	}
+	if p.has("jackfield-hook") {
+		maps.Copy(want, map[string]fs.FileMode{
+			"/usr/bin/jackfield-hook":                               0o755,
+			"/etc/containers/containers.conf.d/50-jackfield.conf":   0o644,
+			"/usr/share/doc/jackfield/containers.conf":              0o644,
+			"/usr/share/doc/jackfield/crio.conf":                    0o644,
+			"/usr/share/jackfield/crio-hooks.d/50-jackfield.json":   0o644,
+			"/usr/share/jackfield/podman-hooks.d/50-jackfield.json": 0o644,
+		})
+	}
+	if p.has("jackfield-cni") {
+		want["/opt/cni/bin/jackfield-cni"] = 0o755
+	}
+	got := p.files()
+	for path, mode := range want {
+		if got[path] != mode {
+			t.Errorf("%s: mode %v, want %v", path, got[path], mode)
+		}
+	}
+	for path := range got {
+		generated := strings.HasPrefix(path, "/usr/share/man/") || strings.Contains(path, "/completions/") || strings.Contains(path, "/site-functions/") || strings.Contains(path, "vendor_completions")
+		if _, ok := want[path]; !ok && !generated {
+			t.Errorf("%s is installed, and nobody knows why", path)
+		}
+	}
+	for path := range got {
+		if text := p.read(path); !strings.HasPrefix(path, "/usr/bin") && !strings.HasPrefix(path, "/opt") && strings.Contains(text, "/usr/local") && !strings.HasPrefix(path, "/usr/share/man") {
+			t.Errorf("%s names /usr/local:\n%s", path, text)
+		}
+	}
+	if unit := p.read("/usr/lib/systemd/system/jackfield-nri.service"); !strings.Contains(unit, "\nExecStart=/usr/bin/jackfield-nri --config /etc/jackfield/config.yaml\n") {
+		t.Errorf("the unit is\n%s", unit)
+	}
+	// Once more changes nothing.
+	p.run("install")
+	if again := p.files(); !maps.Equal(again, got) {
+		t.Errorf("the second time makes %v", slices.Sorted(maps.Keys(again)))
+	}
+	p.run("uninstall")
+	if left := p.files(); len(left) > 0 {
+		t.Errorf("left behind: %v", slices.Sorted(maps.Keys(left)))
+	}
+}
+
+func TestInstallKeepsConfiguration(t *testing.T) {
+	p := newPlace(t)
+	mine := "policy: {mode: audit, rules: []}\n"
+	p.write("/etc/jackfield/config.yaml", mine)
+	p.write("/etc/nri/conf.d/50-jackfield.conf", mine)
+	p.write("/etc/containers/containers.conf", "[engine]\nhooks_dir = [\"/srv/hooks\"]\n")
+	p.write("/etc/crio/crio.conf.d/10-mine.conf", "[crio.runtime]\n  hooks_dir = [\"/srv/hooks\"]\n")
+	out := p.run("install") + p.run("nri-plugin") + p.run("crio-hook")
+	if !p.has("jackfield-hook") {
+		out += `/etc/containers/containers.conf.d/50-jackfield.conf is left out: /etc/containers/containers.conf has a hooks_dir, which it would take the place of; add "/usr/local/share/jackfield/podman-hooks.d" there`
+	}
+	for _, want := range []string{
+		"/etc/jackfield/config.yaml is kept as it is",
+		"/etc/nri/conf.d/50-jackfield.conf is kept as it is",
+		`/etc/containers/containers.conf.d/50-jackfield.conf is left out: /etc/containers/containers.conf has a hooks_dir, which it would take the place of; add "/usr/local/share/jackfield/podman-hooks.d" there`,
+		`/etc/crio/crio.conf.d/50-jackfield-hooks.conf is left out: /etc/crio/crio.conf.d/10-mine.conf has a hooks_dir`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not say %q:\n%s", want, out)
+		}
+	}
+	if got := p.read("/etc/jackfield/config.yaml") + p.read("/etc/nri/conf.d/50-jackfield.conf"); got != mine+mine {
+		t.Errorf("configuration is\n%s", got)
+	}
+	if mode := p.files()["/opt/nri/plugins/50-jackfield"]; mode != 0o755 {
+		t.Errorf("the plugin has mode %v", mode)
+	}
+	if out := p.run("uninstall"); !strings.Contains(out, "/etc/jackfield/config.yaml is kept: it was edited") {
+		t.Errorf("uninstalling says\n%s", out)
+	}
+	want := []string{"/etc/containers/containers.conf", "/etc/crio/crio.conf.d/10-mine.conf", "/etc/jackfield/config.yaml", "/etc/nri/conf.d/50-jackfield.conf"}
+	if left := slices.Sorted(maps.Keys(p.files())); !slices.Equal(left, want) {
+		t.Errorf("after uninstalling there are %q, want %q", left, want)
+	}
+}
+
+// A program that runs can be replaced.
+func TestInstallOverARunningProgram(t *testing.T) {
+	p := newPlace(t)
+	p.run("install")
+	running := exec.Command(filepath.Join(p.dir, "usr/local/bin/jackfield"), "validate", "-")
+	stdin, err := running.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := running.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.run("install")
+	stdin.Close()
+	_ = running.Wait() // an empty file is invalid
+}
+
+func TestInstallRefusesPathsThatFilesCannotHold(t *testing.T) {
+	for _, prefix := range []string{"usr", "/usr/", "/a b", "/a\"b", "/a#b", "/a//b"} {
+		cmd := exec.Command(filepath.Join(top, "deploy/install/install.sh"), "uninstall")
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "DESTDIR=" + t.TempDir(), "PREFIX=" + prefix}
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "install: ") {
+			t.Errorf("%q: %v, %s", prefix, err, out)
+		}
+	}
+}
+
+// `make install` hands the paths on.
+func TestMakeInstall(t *testing.T) {
+	p := newPlace(t)
+	cmd := exec.Command("make", "-s", "install", "GO=none", "DESTDIR="+p.dir, "PREFIX=/opt/jackfield", "UNITDIR=/units", "BIN="+bin)
+	cmd.Dir = top
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make install: %v\n%s", err, out)
+	}
+	for _, path := range []string{"/opt/jackfield/bin/jackfield-nri", "/units/jackfield-nri.service"} {
+		if _, ok := p.files()[path]; !ok {
+			t.Errorf("no %s", path)
+		}
+	}
+}
+
+// The unit as systemd itself reads it.
+func TestSystemdUnit(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("no systemd-analyze, and CI promises that there is")
+		}
+		t.Skip("skipped: no systemd-analyze to check units with")
+	}
+	p := newPlace(t, "PREFIX="+t.TempDir())
+	p.dir = ""
+	p.env[1] = "DESTDIR="
+	conf := t.TempDir()
+	p.env = append(p.env, "SYSCONFDIR="+conf, "CNIBINDIR="+conf+"/cni", "UNITDIR="+conf+"/units")
+	p.run("install")
+	out, err := exec.Command(analyze, "verify", conf+"/units/jackfield-nri.service").CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
+	}
+	// Nothing that makes a mount namespace: what is mounted in one the runtime does not
+	// see.
+	unit := string(read(t, "deploy/systemd/jackfield-nri.service"))
+	for line := range strings.Lines(unit) {
+		for _, key := range []string{"ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths",
+			"ProtectKernel", "ProtectControlGroups", "ProtectProc", "ProtectHostname", "BindPaths", "RootDirectory", "DynamicUser", "TemporaryFileSystem"} {
+			if strings.HasPrefix(line, key) {
+				t.Errorf("the unit has %s", line)
+			}
+		}
+	}
+}
