@@ -130,6 +130,29 @@ type blobReader struct {
 	s    string
 	i    int
 	pool []string // for the lists of the edits being read
+	mem  *editsMemory
+}
+
+// editsMemory is what edits are decoded into again and again.
+type editsMemory struct {
+	edits    *specs.ContainerEdits
+	env      []string
+	nodes    []specs.DeviceNode
+	nodeList []*specs.DeviceNode
+	mounts   []specs.Mount
+	mountsOf []*specs.Mount
+	hooks    []specs.Hook
+	hookList []*specs.Hook
+}
+
+// take gives n values, zero, of have when there are as many.
+func take[T any](have *[]T, n int) []T {
+	if cap(*have) < n {
+		*have = make([]T, n)
+	}
+	list := (*have)[:n]
+	clear(list)
+	return list
 }
 
 func (r *blobReader) byte() byte {
@@ -192,19 +215,55 @@ func (r *blobReader) notes() map[string]string {
 	return m
 }
 
+// skipNotes passes over annotations.
+func (r *blobReader) skipNotes() {
+	for n := int(r.uint()); n > 0; n-- {
+		r.str()
+		r.str()
+	}
+}
+
+// edits decodes edits into memory of their own, or into the reader's. The lists of
+// strings but env, which is the first list, are always their own.
 func (r *blobReader) edits() *specs.ContainerEdits {
-	e := &specs.ContainerEdits{}
-	if n := int(r.byte()) | int(r.byte())<<8; n > 0 {
+	m := r.mem
+	var e *specs.ContainerEdits
+	if m == nil {
+		e, m = &specs.ContainerEdits{}, &editsMemory{}
+	} else {
+		if m.edits == nil {
+			m.edits = &specs.ContainerEdits{}
+		}
+		e = m.edits
+		*e = specs.ContainerEdits{}
+	}
+	n := int(r.byte()) | int(r.byte())<<8
+	r.pool = nil
+	if r.mem == nil && n > 0 {
 		r.pool = make([]string, n)
 	}
-	for {
-		switch r.byte() {
+	tag := r.byte()
+	if tag == tagEnv {
+		if r.mem == nil {
+			e.Env = r.strs()
+		} else {
+			e.Env = take(&m.env, int(r.uint()))
+			for i := range e.Env {
+				e.Env[i] = r.str()
+			}
+			n -= len(e.Env)
+		}
+		tag = r.byte()
+	}
+	if r.mem != nil && n > 0 {
+		r.pool = make([]string, n)
+	}
+	for ; ; tag = r.byte() {
+		switch tag {
 		case tagEnd:
 			return e
-		case tagEnv:
-			e.Env = r.strs()
 		case tagDeviceNodes:
-			e.DeviceNodes = r.deviceNodes()
+			e.DeviceNodes = r.deviceNodes(m)
 		case tagNetDevices:
 			devs := make([]specs.LinuxNetDevice, r.uint())
 			e.NetDevices = make([]*specs.LinuxNetDevice, len(devs))
@@ -213,10 +272,10 @@ func (r *blobReader) edits() *specs.ContainerEdits {
 				e.NetDevices[i] = &devs[i]
 			}
 		case tagHooks:
-			e.Hooks = r.hooks()
+			e.Hooks = r.hooks(m)
 		case tagMounts:
-			mounts := make([]specs.Mount, r.uint())
-			e.Mounts = make([]*specs.Mount, len(mounts))
+			mounts := take(&m.mounts, int(r.uint()))
+			e.Mounts = take(&m.mountsOf, len(mounts))
 			for i := range mounts {
 				mounts[i] = specs.Mount{HostPath: r.str(), ContainerPath: r.str(), Type: r.str(), Options: r.strs()}
 				e.Mounts[i] = &mounts[i]
@@ -238,9 +297,9 @@ func (r *blobReader) edits() *specs.ContainerEdits {
 	}
 }
 
-func (r *blobReader) deviceNodes() []*specs.DeviceNode {
-	nodes := make([]specs.DeviceNode, r.uint())
-	list := make([]*specs.DeviceNode, len(nodes))
+func (r *blobReader) deviceNodes(m *editsMemory) []*specs.DeviceNode {
+	nodes := take(&m.nodes, int(r.uint()))
+	list := take(&m.nodeList, len(nodes))
 	for i := range nodes {
 		n := &nodes[i]
 		list[i] = n
@@ -277,9 +336,9 @@ func (r *blobReader) deviceNodes() []*specs.DeviceNode {
 	return list
 }
 
-func (r *blobReader) hooks() []*specs.Hook {
-	hooks := make([]specs.Hook, r.uint())
-	list := make([]*specs.Hook, len(hooks))
+func (r *blobReader) hooks(m *editsMemory) []*specs.Hook {
+	hooks := take(&m.hooks, int(r.uint()))
+	list := take(&m.hookList, len(hooks))
 	for i := range hooks {
 		h := &hooks[i]
 		list[i] = h
@@ -331,6 +390,21 @@ func (b blob) fill(i int, d *Device) {
 	r.str()
 	d.Index = i
 	d.Annotations = r.notes()
+	d.Edits = r.edits()
+}
+
+// fillInto is fill without annotations, into memory that is used again.
+func (b blob) fillInto(i int, d *Device, spec, edits *editsMemory) {
+	r := blobReader{s: b.s, i: 1, mem: spec}
+	d.CDIVersion = b.version()
+	d.Kind = r.str()
+	r.skipNotes()
+	d.SpecEdits = r.edits()
+	r = b.at(i)
+	r.mem = edits
+	r.str()
+	d.Index = i
+	r.skipNotes()
 	d.Edits = r.edits()
 }
 

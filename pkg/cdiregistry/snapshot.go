@@ -117,13 +117,22 @@ func (s *Snapshot) Generation() uint64 { return s.generation }
 // are *NameError, *NotFoundError and *ConflictError.
 func (s *Snapshot) Device(qualifiedName string) (*Device, error) {
 	kind, name, _ := strings.Cut(qualifiedName, "=")
+	sl, err := s.slot(qualifiedName, kind, name)
+	if err != nil {
+		return nil, err
+	}
+	return sl.device(qualifiedName), nil
+}
+
+// slot is the declaration that counts.
+func (s *Snapshot) slot(qualifiedName, kind, name string) (*slot, error) {
 	if k, ok := s.kinds.get(kind); ok {
 		if sl, ok := k.devices.get(name); ok {
 			best, n := sl.best()
 			if n > 1 {
 				return nil, sl.conflict(qualifiedName, best.e.dir)
 			}
-			return best.device(qualifiedName), nil
+			return best, nil
 		}
 	}
 	if _, _, _, err := parser.ParseQualifiedName(qualifiedName); err != nil {

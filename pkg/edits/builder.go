@@ -18,6 +18,10 @@ type Existing struct {
 	Mounts  []Mount
 	Hooks   []Hook
 	Env     []string // NAME=value
+	// MountAt gives the destination and source of mounts beyond Mounts, by number
+	// from 0, from where they are kept already; false beyond the last. It must give
+	// the same as long as the Existing is used.
+	MountAt func(i int) (destination, source string, ok bool)
 	// CDIReplaces lets a CDI device node or mount take the place of what is there,
 	// as CDI's own library does: for an OCI spec that a person hands over. Without it
 	// something else at the same place is a conflict.
@@ -33,7 +37,7 @@ type Builder struct {
 }
 
 // NewBuilder starts a Set for a container that has these things already.
-func NewBuilder(have Existing) *Builder { return &Builder{have: have} }
+func NewBuilder(have Existing) Builder { return Builder{have: have} }
 
 // Set is the merged result. The Builder must not be used afterwards.
 func (b *Builder) Set() Set {
@@ -41,11 +45,19 @@ func (b *Builder) Set() Set {
 	return b.set
 }
 
+// Room makes room for as many more edits of each kind at once.
+func (b *Builder) Room(env, devices, mounts, hooks int) {
+	b.set.Env = slices.Grow(b.set.Env, env)
+	b.set.Devices = slices.Grow(b.set.Devices, devices)
+	b.set.Mounts = slices.Grow(b.set.Mounts, mounts)
+	b.set.Hooks = slices.Grow(b.set.Hooks, hooks)
+}
+
 // Changes counts the edits that made a difference to the set.
 func (b *Builder) Changes() int { return b.changes }
 
 // Clone is a Builder in the same state that shares nothing that changes.
-func (b *Builder) Clone() *Builder {
+func (b *Builder) Clone() Builder {
 	c := *b
 	c.set.Env = slices.Clone(b.set.Env)
 	c.set.Devices = slices.Clone(b.set.Devices)
@@ -53,7 +65,7 @@ func (b *Builder) Clone() *Builder {
 	c.set.Hooks = slices.Clone(b.set.Hooks)
 	c.set.NetDevices = slices.Clone(b.set.NetDevices)
 	c.set.GIDs = slices.Clone(b.set.GIDs)
-	return &c
+	return c
 }
 
 // AddDevice adds a device node. A node the container has already is left as it
@@ -101,17 +113,20 @@ func (b *Builder) AddDevice(d Device) error {
 // AddMount adds a mount, under the rules of AddDevice with the destination as
 // the key. The same source at the same destination is the same mount.
 func (b *Builder) AddMount(m Mount) error {
-	if b.replaces(m.Origin) {
-		b.have.Mounts = without(b.have.Mounts, func(h *Mount) bool { return sameSpelling(h.Destination, m.Destination) })
-	}
-	for i := range b.have.Mounts {
-		if h := &b.have.Mounts[i]; SamePlace(h.Destination, m.Destination) {
-			if h.Source == m.Source {
-				return nil
-			}
-			return &ConflictError{What: "mount destination", Name: m.Destination, First: existing, Second: m.Origin,
-				Detail: fmt.Sprintf("%q is mounted there, and %q is to be mounted there", h.Source, m.Source)}
+	for i := 0; ; i++ {
+		destination, source, ok := b.have.mount(i)
+		if !ok {
+			break
 		}
+		if !SamePlace(destination, m.Destination) || b.replaced(destination) ||
+			b.replaces(m.Origin) && sameSpelling(destination, m.Destination) {
+			continue
+		}
+		if source == m.Source {
+			return nil
+		}
+		return &ConflictError{What: "mount destination", Name: m.Destination, First: existing, Second: m.Origin,
+			Detail: fmt.Sprintf("%q is mounted there, and %q is to be mounted there", source, m.Source)}
 	}
 	for i := range b.set.Mounts {
 		have := &b.set.Mounts[i]
@@ -141,6 +156,31 @@ func (b *Builder) AddMount(m Mount) error {
 // replaces reports whether an edit takes the place of what the container has.
 func (b *Builder) replaces(o Origin) bool { return b.have.CDIReplaces && o.Source == CDI }
 
+// mount is the container's mount of a number, from 0.
+func (h *Existing) mount(i int) (destination, source string, ok bool) {
+	if i < len(h.Mounts) {
+		return h.Mounts[i].Destination, h.Mounts[i].Source, true
+	}
+	if h.MountAt == nil {
+		return "", "", false
+	}
+	return h.MountAt(i - len(h.Mounts))
+}
+
+// replaced reports whether an edit of CDI took the place of a mount that the
+// container has.
+func (b *Builder) replaced(destination string) bool {
+	if !b.have.CDIReplaces {
+		return false
+	}
+	for i := range b.set.Mounts {
+		if m := &b.set.Mounts[i]; m.Origin.Source == CDI && sameSpelling(m.Destination, destination) {
+			return true
+		}
+	}
+	return false
+}
+
 // without is list less what matches. The list itself, which a Clone may share, is
 // not changed.
 func without[T any](list []T, match func(*T) bool) []T {
@@ -153,13 +193,28 @@ func without[T any](list []T, match func(*T) bool) []T {
 }
 
 // Mounts calls yield with every mount of the container and the set so far, which
-// must not be changed.
+// must not be changed. Of a mount that the container has, the type and options may
+// be missing.
 func (b *Builder) Mounts(yield func(*Mount) bool) {
-	for _, list := range [][]Mount{b.have.Mounts, b.set.Mounts} {
-		for i := range list {
-			if !yield(&list[i]) {
+	for i := 0; ; i++ {
+		destination, source, ok := b.have.mount(i)
+		if !ok {
+			break
+		}
+		if b.replaced(destination) {
+			continue
+		}
+		if i < len(b.have.Mounts) {
+			if !yield(&b.have.Mounts[i]) {
 				return
 			}
+		} else if !yield(&Mount{Destination: destination, Source: source}) {
+			return
+		}
+	}
+	for i := range b.set.Mounts {
+		if !yield(&b.set.Mounts[i]) {
+			return
 		}
 	}
 }

@@ -5,7 +5,6 @@ package resolve
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -17,8 +16,8 @@ import (
 )
 
 // cdiEdits adds the edits of one containerEdits map. field is its place in the
-// file, such as "devices[2].containerEdits". The map is the caller's own, as the
-// registry hands it out, and becomes a part of the set.
+// file, such as "devices[2].containerEdits". The lists of strings in the map but env
+// are the caller's own, as the registry hands them out, and become a part of the set.
 //
 // Device nodes get what the specification leaves out from the node on the host:
 // type, numbers and mode (CDI specification, "deviceNodes").
@@ -26,41 +25,42 @@ func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin ed
 	if ce == nil {
 		return nil
 	}
-	at := func(list string, i int) edits.Origin {
+	origin.Field = field
+	at := func(list edits.List, i int) edits.Origin {
 		o := origin
-		o.Field = field + "." + list + "[" + strconv.Itoa(i) + "]"
+		o.List, o.Index = list, uint32(i)
 		return o
 	}
 	for i, kv := range ce.Env {
 		name, value, _ := strings.Cut(kv, "=")
-		if err := b.AddEnv(edits.Env{Name: name, Value: value, Origin: at("env", i)}); err != nil {
+		if err := b.AddEnv(edits.Env{Name: name, Value: value, Origin: at(edits.EnvList, i)}); err != nil {
 			return err
 		}
 	}
 	for i, dn := range ce.DeviceNodes {
 		d, err := cdiDevice(p.host, dn, p.req.User)
 		if err != nil {
-			o := at("deviceNodes", i)
-			return fmt.Errorf("%s: %s: %w", o.File, o.Field, err)
+			o := at(edits.DeviceNodeList, i)
+			return fmt.Errorf("%s: %s: %w", o.File, o.Path(), err)
 		}
-		d.Origin = at("deviceNodes", i)
+		d.Origin = at(edits.DeviceNodeList, i)
 		if err := b.AddDevice(d); err != nil {
 			return err
 		}
 	}
 	for i, nd := range ce.NetDevices {
-		if err := b.AddNetDevice(edits.NetDevice{HostName: nd.HostInterfaceName, Name: nd.Name, Origin: at("netDevices", i)}); err != nil {
+		if err := b.AddNetDevice(edits.NetDevice{HostName: nd.HostInterfaceName, Name: nd.Name, Origin: at(edits.NetDeviceList, i)}); err != nil {
 			return err
 		}
 	}
 	for i, m := range ce.Mounts {
-		mount := edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: at("mounts", i)}
+		mount := edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: at(edits.MountList, i)}
 		if err := b.AddMount(mount); err != nil {
 			return err
 		}
 	}
 	for i, h := range ce.Hooks {
-		b.AddHook(edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: at("hooks", i)})
+		b.AddHook(edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: at(edits.HookList, i)})
 	}
 	if r := ce.IntelRdt; r != nil {
 		o := origin
@@ -69,7 +69,7 @@ func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin ed
 			Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring, Origin: o})
 	}
 	for i, gid := range ce.AdditionalGIDs {
-		b.AddGID(edits.GID{ID: gid, Origin: at("additionalGids", i)})
+		b.AddGID(edits.GID{ID: gid, Origin: at(edits.GIDList, i)})
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package resolve
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
@@ -52,6 +53,7 @@ type Engine struct {
 	roots       []*socketRoot
 	varRunIsRun bool // on this host
 	staged      bool
+	planners    sync.Pool
 }
 
 // New makes an engine. Its errors are those of the configuration (the policy's

@@ -89,7 +89,8 @@ func (p *planner) limit() error {
 	if !p.policy.HasPodLimits(p.subject) {
 		return ask(policy.Usage{})
 	}
-	p.counted = &u
+	counted := u
+	p.counted = &counted
 	if p.ledger == nil {
 		return ask(policy.Usage{})
 	}
@@ -100,7 +101,7 @@ func (p *planner) limit() error {
 // what Jackfield adds itself does not count.
 func (p *planner) usage() policy.Usage {
 	set := p.b.Set()
-	u := policy.Usage{CDI: len(p.devices), Devices: len(set.Devices), Hooks: len(set.Hooks)}
+	u := policy.Usage{CDI: p.devices.len(), Devices: len(set.Devices), Hooks: len(set.Hooks)}
 	for i := range set.Mounts {
 		if s := set.Mounts[i].Origin.Source; s != edits.Attachment && s != edits.View {
 			u.Mounts++

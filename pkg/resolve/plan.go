@@ -30,6 +30,7 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 	if p == nil {
 		return nil, nil
 	}
+	defer e.done(p)
 	if len(p.errs) > 0 {
 		return nil, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
@@ -42,22 +43,30 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 	if p == nil {
 		return &Plan{}, nil
 	}
+	defer e.done(p)
 	if len(p.errs) > 0 {
 		return &Plan{Items: p.items}, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
 	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted}, nil
 }
 
-// planner is one resolution under way.
+// planner is one resolution under way. It rests in a pool between two with what it
+// uses again, in which nothing of a plan lies.
 type planner struct {
+	task
+	reader  cdiregistry.Reader
+	specs   names // CDI files whose spec-level edits are in the set
+	devices names // CDI devices that are in the set
+}
+
+// task is what belongs to one resolution.
+type task struct {
 	*Engine
 	ctx      context.Context
 	req      *Request
 	subject  policy.Subject
-	b        *edits.Builder
+	b        edits.Builder
 	snapshot *cdiregistry.Snapshot
-	specs    map[string]bool // CDI files whose spec-level edits are in the set
-	devices  map[string]bool // CDI devices that are in the set
 	stage    *staging.Container
 	view     []viewEntry
 	counted  *policy.Usage
@@ -87,28 +96,38 @@ func Subject(req *Request) policy.Subject {
 }
 
 func (e *Engine) plan(ctx context.Context, req *Request) *planner {
-	asks := e.asks(req.Annotations) || len(req.CDIDevices) > 0
+	annotated := e.asks(req.Annotations)
+	asks := annotated || len(req.CDIDevices) > 0
 	subject := Subject(req)
-	q := query(req)
-	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
-	found, allocated, err := e.attachments.Find(ctx, q)
+	var (
+		found, allocated []attachment.Attachment
+		err              error
+	)
+	if !e.attachments.Nothing(req.SandboxID, req.Annotations[attachment.NetworksAnnotation], req.Have.Env) {
+		found, allocated, err = e.find(ctx, req, &subject, asks)
+	}
 	hooks := e.hooksOf(req)
 	if !asks && !slices.ContainsFunc(found, worthSaying) && len(allocated) == 0 && len(hooks) == 0 && err == nil {
 		return nil
 	}
-	p := &planner{Engine: e, ctx: ctx, req: req, b: edits.NewBuilder(req.Have), subject: subject}
+	p := e.planner()
+	p.ctx, p.req, p.subject = ctx, req, subject
+	p.b = edits.NewBuilder(req.Have)
 	if err != nil {
 		p.errs = append(p.errs, err)
 		return p
 	}
-	wants, err := annotation.Parse(req.Annotations, req.Container)
-	if err == nil {
-		wants, err = wants.ExpandAliases(e.cfg.CDI.Aliases)
+	var wants annotation.Requests
+	if annotated {
+		if wants, err = annotation.Parse(req.Annotations, req.Container); err == nil {
+			wants, err = wants.ExpandAliases(e.cfg.CDI.Aliases)
+		}
 	}
 	if err != nil {
 		p.errs = append(p.errs, err)
 		return p
 	}
+	p.items = make([]Item, 0, len(req.CDIDevices)+len(wants.Devices)+len(found)+len(allocated))
 	p.doorDevices()
 	for _, d := range wants.Devices {
 		p.device(d)
@@ -130,6 +149,30 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	return p
 }
 
+// find looks for what the container has on the node without having asked for it.
+func (e *Engine) find(ctx context.Context, req *Request, s *policy.Subject, asks bool) (found, allocated []attachment.Attachment, err error) {
+	q, subject := query(req), *s
+	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
+	return e.attachments.Find(ctx, q)
+}
+
+// planner is one from the pool; done gives it back, when its plan was taken.
+func (e *Engine) planner() *planner {
+	p, _ := e.planners.Get().(*planner)
+	if p == nil {
+		p = &planner{}
+	}
+	p.Engine = e
+	return p
+}
+
+func (e *Engine) done(p *planner) {
+	p.task = task{}
+	p.specs.empty()
+	p.devices.empty()
+	e.planners.Put(p)
+}
+
 // staging is what the plan needs on the host, made at first need.
 func (p *planner) staging() *staging.Container {
 	if p.stage == nil {
@@ -139,7 +182,7 @@ func (p *planner) staging() *staging.Container {
 }
 
 // attempt delivers one request and writes its item. An optional request that
-// fails leaves nothing behind.
+// fails leaves nothing behind. What delivers makes no attempt of its own.
 func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) error) {
 	if err := p.ctx.Err(); err != nil {
 		p.errs = append(p.errs, fmt.Errorf("%s: given up before the runtime's deadline: %w", item.Request, err))
@@ -150,32 +193,33 @@ func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) err
 		saved = p.save()
 	}
 	before := p.b.Changes()
-	err := deliver(&item)
+	p.items = append(p.items, item)
+	it := &p.items[len(p.items)-1]
+	err := deliver(it)
 	switch {
 	case err == nil:
-		if item.Outcome == "" {
-			item.Outcome = Injected
+		if it.Outcome == "" {
+			it.Outcome = Injected
 			if p.b.Changes() == before {
-				item.Outcome = Present
+				it.Outcome = Present
 			}
 		}
 	case optional:
 		p.restore(saved)
-		item.Outcome, item.Reason, item.Err = Skipped, err.Error(), err
+		it.Outcome, it.Reason, it.Err = Skipped, err.Error(), err
 	default:
-		item.Outcome, item.Reason, item.Err = Failed, err.Error(), err
+		it.Outcome, it.Reason, it.Err = Failed, err.Error(), err
 		if errdefs.IsPermissionDenied(err) {
-			item.Outcome = Refused
+			it.Outcome = Refused
 		}
 		p.errs = append(p.errs, err)
 	}
-	p.items = append(p.items, item)
 }
 
 func (p *planner) save() planner {
 	s := *p
 	s.b = p.b.Clone()
-	s.specs, s.devices = clone(p.specs), clone(p.devices)
+	s.specs, s.devices = p.specs.clone(), p.devices.clone()
 	if p.stage != nil {
 		stage := *p.stage
 		s.stage = &stage
@@ -185,17 +229,6 @@ func (p *planner) save() planner {
 
 func (p *planner) restore(s planner) {
 	p.b, p.specs, p.devices, p.stage, p.view = s.b, s.specs, s.devices, s.stage, s.view
-}
-
-func clone(m map[string]bool) map[string]bool {
-	if m == nil {
-		return nil
-	}
-	c := make(map[string]bool, len(m))
-	for k, v := range m {
-		c[k] = v
-	}
-	return c
 }
 
 // doorDevices are the CDI devices the door was given itself.
@@ -222,7 +255,22 @@ func (p *planner) device(d annotation.Device) {
 	})
 }
 
-func cdiRequest(name string) string { return "CDI device " + strconv.Quote(name) }
+func cdiRequest(name string) string {
+	if isPlain(name) {
+		return `CDI device "` + name + `"`
+	}
+	return string(strconv.AppendQuote(append(make([]byte, 0, 128), "CDI device "...), name))
+}
+
+// isPlain reports whether quoting a string leaves it as it is.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
 
 // cdi adds the edits of a CDI device, or of every device of a kind for the name
 // "all", after policy granted each. Spec-level edits come once for each file,
@@ -232,15 +280,14 @@ func (p *planner) cdi(name string, item *Item) error {
 		p.snapshot = p.registry.Snapshot()
 	}
 	var (
-		devices []*cdiregistry.Device
+		one     [1]*cdiregistry.Device
+		devices = one[:]
 		err     error
 	)
 	if kind, ok := strings.CutSuffix(name, "=all"); ok {
 		devices, err = p.snapshot.Expand(kind)
 	} else {
-		var d *cdiregistry.Device
-		d, err = p.snapshot.Device(name)
-		devices = []*cdiregistry.Device{d}
+		one[0], err = p.reader.Device(p.snapshot, name)
 	}
 	if err != nil {
 		// Whether a name exists is not for everyone to know: a refusal comes first.
@@ -256,30 +303,24 @@ func (p *planner) cdi(name string, item *Item) error {
 		}
 		item.File, item.Rule = d.File, grant.Rule
 		noteAudit(item, grant)
-		if p.devices[d.Name] {
+		if p.devices.has(d.Name) {
 			continue
 		}
 		origin := edits.Origin{Source: edits.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
-		if !p.specs[d.File] {
-			if err := p.cdiEdits(p.b, d.SpecEdits, origin, "containerEdits"); err != nil {
+		spec, own := d.SpecEdits, d.Edits
+		p.b.Room(len(spec.Env)+len(own.Env), len(spec.DeviceNodes)+len(own.DeviceNodes), len(spec.Mounts)+len(own.Mounts), len(spec.Hooks)+len(own.Hooks))
+		if !p.specs.has(d.File) {
+			if err := p.cdiEdits(&p.b, spec, origin, "containerEdits"); err != nil {
 				return fmt.Errorf("%s: %w", cdiRequest(d.Name), err)
 			}
-			p.specs = with(p.specs, d.File)
+			p.specs.add(d.File)
 		}
-		if err := p.cdiEdits(p.b, d.Edits, origin, "devices["+strconv.Itoa(d.Index)+"].containerEdits"); err != nil {
+		if err := p.cdiEdits(&p.b, own, origin, "devices["+strconv.Itoa(d.Index)+"].containerEdits"); err != nil {
 			return fmt.Errorf("%s: %w", cdiRequest(d.Name), err)
 		}
-		p.devices = with(p.devices, d.Name)
+		p.devices.add(d.Name)
 	}
 	return nil
-}
-
-func with(m map[string]bool, key string) map[string]bool {
-	if m == nil {
-		m = make(map[string]bool)
-	}
-	m[key] = true
-	return m
 }
 
 // noteAudit keeps what mode enforce would have said.

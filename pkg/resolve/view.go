@@ -193,11 +193,9 @@ func (v *viewEntry) appendElement(data []byte, eal []string) []byte {
 
 // appendString appends a JSON string.
 func appendString(data []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(s) // of a string always works
-			return append(data, quoted...)
-		}
+	if !isPlain(s) {
+		quoted, _ := json.Marshal(s) // of a string always works
+		return append(data, quoted...)
 	}
 	return append(append(append(data, '"'), s...), '"')
 }

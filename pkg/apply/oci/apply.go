@@ -53,11 +53,12 @@ func Existing(spec *rspec.Spec) edits.Existing {
 	if spec.Process != nil {
 		have.Env = spec.Process.Env
 	}
-	if n := len(spec.Mounts); n > 0 {
-		have.Mounts = make([]edits.Mount, n)
-		for i := range spec.Mounts {
-			m := &spec.Mounts[i]
-			have.Mounts[i] = edits.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: m.Options}
+	if mounts := spec.Mounts; len(mounts) > 0 {
+		have.MountAt = func(i int) (destination, source string, ok bool) {
+			if i >= len(mounts) {
+				return "", "", false
+			}
+			return mounts[i].Destination, mounts[i].Source, true
 		}
 	}
 	if spec.Linux != nil && len(spec.Linux.Devices) > 0 {
@@ -67,7 +68,10 @@ func Existing(spec *rspec.Spec) edits.Existing {
 			have.Devices[i] = edits.Device{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode, UID: d.UID, GID: d.GID}
 		}
 	}
-	for i, stage := range edits.Stages() {
+	if spec.Hooks == nil {
+		return have
+	}
+	for i, stage := range stageNames {
 		for _, h := range hooksOf(spec, i) {
 			have.Hooks = append(have.Hooks, edits.Hook{Stage: stage, Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout})
 		}
@@ -77,6 +81,9 @@ func Existing(spec *rspec.Spec) edits.Existing {
 
 // stages is how many stages hooks have, in the order of edits.Stages.
 const stages = 6
+
+// stageNames are the stages in the order of edits.Stages.
+var stageNames = [stages]edits.Stage{edits.Prestart, edits.CreateRuntime, edits.CreateContainer, edits.StartContainer, edits.Poststart, edits.Poststop}
 
 // stageField is the list of one stage.
 func stageField(h *rspec.Hooks, stage int) *[]rspec.Hook {

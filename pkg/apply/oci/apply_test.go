@@ -338,14 +338,22 @@ func TestExisting(t *testing.T) {
 	want := edits.Existing{
 		CDIReplaces: true,
 		Env:         []string{"PATH=/bin", "A=first", "B=<", "A=second"},
-		Mounts: []edits.Mount{
-			{Destination: "/proc", Type: "proc", Source: "proc"}, {Destination: "/dev/shm", Type: "tmpfs", Source: "shm"},
-			{Destination: "/data", Type: "bind", Source: "/srv/old", Options: []string{"rbind"}}, {Destination: "/etc/hosts", Source: "/srv/hosts", Options: []string{"bind"}},
-		},
-		Devices: []edits.Device{{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}, {Path: "/dev/old", Type: "c", Major: 1, Minor: 3}},
-		Hooks:   []edits.Hook{{Stage: edits.Poststop, Path: "/usr/bin/clean"}},
+		Devices:     []edits.Device{{Path: "/dev/fuse", Type: "c", Major: 10, Minor: 229}, {Path: "/dev/old", Type: "c", Major: 1, Minor: 3}},
+		Hooks:       []edits.Hook{{Stage: edits.Poststop, Path: "/usr/bin/clean"}},
 	}
+	var mounts [][2]string
+	for i := 0; ; i++ {
+		destination, source, ok := have.MountAt(i)
+		if !ok {
+			break
+		}
+		mounts = append(mounts, [2]string{destination, source})
+	}
+	have.MountAt = nil
 	if diff := cmp.Diff(want, have); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([][2]string{{"/proc", "proc"}, {"/dev/shm", "shm"}, {"/data", "/srv/old"}, {"/etc/hosts", "/srv/hosts"}}, mounts); diff != "" {
 		t.Error(diff)
 	}
 	if u := c.Spec().Process.User; u.UID != 1000 || u.GID != 100 {

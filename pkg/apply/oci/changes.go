@@ -5,7 +5,9 @@ package oci
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
@@ -60,13 +62,6 @@ func (l *list[T]) replace(i int, item T) {
 	}
 }
 
-func (l *list[T]) swap(i, j int) {
-	l.items[i], l.items[j] = l.items[j], l.items[i]
-	if l.from != nil {
-		l.from[i], l.from[j] = l.from[j], l.from[i]
-	}
-}
-
 // changes are the parts of a spec that edits reach, as they will be.
 type changes struct {
 	track bool // where items stood before is wanted
@@ -79,6 +74,32 @@ type changes struct {
 	rules      list[rspec.LinuxDeviceCgroup]
 	netDevices []edits.NetDevice
 	rdt        *rspec.LinuxIntelRdt
+
+	strings []string // room for the copies of lists
+}
+
+// room makes room for the lists of strings that the set brings.
+func (c *changes) room(set *edits.Set) {
+	n := 0
+	for i := range set.Mounts {
+		n += len(set.Mounts[i].Options)
+	}
+	for i := range set.Hooks {
+		n += len(set.Hooks[i].Args) + len(set.Hooks[i].Env)
+	}
+	if n > 0 {
+		c.strings = make([]string, 0, n)
+	}
+}
+
+// copy is a copy of a list, with no room to grow into another.
+func (c *changes) copy(list []string) []string {
+	if list == nil {
+		return nil
+	}
+	from := len(c.strings)
+	c.strings = append(c.strings, list...)
+	return c.strings[from:len(c.strings):len(c.strings)]
 }
 
 // plan works out the changes, and changes nothing.
@@ -90,6 +111,7 @@ func (c *changes) plan(spec *rspec.Spec, set *edits.Set) error {
 	if linux == nil {
 		linux = &rspec.Linux{}
 	}
+	c.room(set)
 	c.planEnv(process.Env, set.Env)
 	c.planGIDs(process.User.AdditionalGids, set.GIDs)
 	c.planMounts(spec.Mounts, set.Mounts, hasUserNamespace(spec))
@@ -109,8 +131,19 @@ func (c *changes) planEnv(have []string, set []edits.Env) {
 		return
 	}
 	l := listOf(have, len(set), c.track)
+	size := 0
 	for i := range set {
-		kv := set[i].Name + "=" + set[i].Value
+		size += len(set[i].Name) + len(set[i].Value) + 1
+	}
+	// All variables are parts of one string.
+	var all strings.Builder
+	all.Grow(size)
+	for i := range set {
+		from := all.Len()
+		all.WriteString(set[i].Name)
+		all.WriteByte('=')
+		all.WriteString(set[i].Value)
+		kv := all.String()[from:]
 		at := lastOf(l.items, set[i].Name)
 		switch {
 		case at < 0:
@@ -156,7 +189,11 @@ func (c *changes) planDevices(have *rspec.Linux, set []edits.Device) {
 	if have.Resources != nil {
 		haveRules = have.Resources.Devices
 	}
-	numbers := make([]struct{ major, minor int64 }, len(set))
+	numbers := make([]struct {
+		major, minor int64
+		mode         os.FileMode
+		uid, gid     uint32
+	}, len(set))
 	for i := range set {
 		d := &set[i]
 		for j := len(devices.items) - 1; j >= 0; j-- {
@@ -164,15 +201,15 @@ func (c *changes) planDevices(have *rspec.Linux, set []edits.Device) {
 				devices.remove(j)
 			}
 		}
+		n := &numbers[i]
 		devices.add(rspec.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor,
-			FileMode: clone(d.FileMode), UID: clone(d.UID), GID: clone(d.GID)})
+			FileMode: cloneTo(&n.mode, d.FileMode), UID: cloneTo(&n.uid, d.UID), GID: cloneTo(&n.gid, d.GID)})
 		if d.Type != "b" && d.Type != "c" || d.Access == edits.NoAccess {
 			continue
 		}
 		if !rules.set {
 			rules = listOf(haveRules, len(set)-i, c.track)
 		}
-		n := &numbers[i]
 		n.major, n.minor = d.Major, d.Minor
 		rule := rspec.LinuxDeviceCgroup{Allow: true, Type: d.Type, Major: &n.major, Minor: &n.minor, Access: d.Access}
 		if rule.Access == "" {
@@ -197,18 +234,17 @@ func granted(rules []rspec.LinuxDeviceCgroup, rule *rspec.LinuxDeviceCgroup) boo
 }
 
 func (c *changes) planHooks(spec *rspec.Spec, set []edits.Hook) error {
-	order := edits.Stages()
 	for i := range set {
 		h := &set[i]
-		at := slices.Index(order, h.Stage)
+		at := slices.Index(stageNames[:], h.Stage)
 		if at < 0 {
-			return fmt.Errorf("%s: hook %q: found stage %q, want one of %v: %w", h.Origin, h.Path, h.Stage, order, errdefs.ErrInvalidArgument)
+			return fmt.Errorf("%s: hook %q: found stage %q, want one of %v: %w", h.Origin, h.Path, h.Stage, stageNames, errdefs.ErrInvalidArgument)
 		}
 		l := &c.hooks[at]
 		if !l.set {
 			*l = listOf(hooksOf(spec, at), len(set)-i, c.track)
 		}
-		l.add(rspec.Hook{Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env), Timeout: clone(h.Timeout)})
+		l.add(rspec.Hook{Path: h.Path, Args: c.copy(h.Args), Env: c.copy(h.Env), Timeout: clone(h.Timeout)})
 	}
 	return nil
 }
@@ -302,6 +338,15 @@ func (c *changes) commitLinux(spec *rspec.Spec) {
 	if c.rdt != nil {
 		spec.Linux.IntelRdt = c.rdt
 	}
+}
+
+// cloneTo is a copy of p at a place of its own; nil for nil.
+func cloneTo[T any](place, p *T) *T {
+	if p == nil {
+		return nil
+	}
+	*place = *p
+	return place
 }
 
 func clone[T any](p *T) *T {

@@ -5,7 +5,6 @@ package oci
 import (
 	"path"
 	"slices"
-	"sort"
 	"strings"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
@@ -13,26 +12,69 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
+// mountRef is a mount of the spec by its place there, or of the set by its place,
+// counted from -1 downwards.
+type mountRef int
+
 func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespace bool) {
 	if len(set) == 0 {
 		return
 	}
-	l := listOf(have, len(set), c.track)
+	destination := func(r mountRef) string {
+		if r < 0 {
+			return set[-1-r].Destination
+		}
+		return have[r].Destination
+	}
+	// Mounts are large: they are put in order by their places, and copied once.
+	// Most containers have few, which cost no memory here.
+	const few = 64
+	var memory [few]mountRef
+	var depths [few]int
+	refs := memory[:0]
+	for i := range have {
+		refs = append(refs, mountRef(i))
+	}
 	for i := range set {
-		m := &set[i]
-		for at := range l.items {
-			if samePath(l.items[at].Destination, m.Destination) {
-				l.remove(at)
+		for at := range refs {
+			if samePath(destination(refs[at]), set[i].Destination) {
+				refs = slices.Delete(refs, at, at+1)
 				break
 			}
 		}
-		options := slices.Clone(m.Options)
-		if userNamespace && m.Origin.Source == edits.CDI {
-			options = mapped(m.Type, options)
-		}
-		l.add(rspec.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: options})
+		refs = append(refs, mountRef(-1-i))
 	}
-	sortByDepth(&l)
+	// Stably by depth, as CRI-O, Docker and CDI's library do it.
+	if len(refs) > few {
+		slices.SortStableFunc(refs, func(a, b mountRef) int { return depth(destination(a)) - depth(destination(b)) })
+	} else {
+		for i, r := range refs {
+			depths[i] = depth(destination(r))
+			for j := i; j > 0 && depths[j] < depths[j-1]; j-- {
+				depths[j], depths[j-1] = depths[j-1], depths[j]
+				refs[j], refs[j-1] = refs[j-1], refs[j]
+			}
+		}
+	}
+	l := list[rspec.Mount]{items: make([]rspec.Mount, len(refs)), set: true}
+	if c.track {
+		l.from = make([]int, len(refs))
+	}
+	for at, r := range refs {
+		if r >= 0 {
+			l.items[at] = have[r]
+		} else {
+			m := &set[-1-r]
+			options := c.copy(m.Options)
+			if userNamespace && m.Origin.Source == edits.CDI {
+				options = mapped(m.Type, options)
+			}
+			l.items[at] = rspec.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: options}
+		}
+		if c.track {
+			l.from[at] = max(int(r), added)
+		}
+	}
 	c.mounts = l
 }
 
@@ -59,41 +101,7 @@ func mapped(mountType string, options []string) []string {
 	return append(options, option)
 }
 
-// byDepth sorts mounts by the number of elements in their destinations, the order
-// that CRI-O, Docker and CDI's library use.
-type byDepth struct {
-	*list[rspec.Mount]
-	depth []int
-}
-
-func (s byDepth) Len() int           { return len(s.depth) }
-func (s byDepth) Less(i, j int) bool { return s.depth[i] < s.depth[j] }
-func (s byDepth) Swap(i, j int) {
-	s.depth[i], s.depth[j] = s.depth[j], s.depth[i]
-	s.swap(i, j)
-}
-
-func sortByDepth(l *list[rspec.Mount]) {
-	// Most containers have few mounts, which cost no memory here.
-	const few = 64
-	if n := len(l.items); n > few {
-		s := byDepth{list: l, depth: make([]int, n)}
-		for i := range s.depth {
-			s.depth[i] = depth(l.items[i].Destination)
-		}
-		sort.Stable(s)
-		return
-	}
-	var depths [few]int
-	for i := range l.items {
-		depths[i] = depth(l.items[i].Destination)
-		for j := i; j > 0 && depths[j] < depths[j-1]; j-- {
-			depths[j], depths[j-1] = depths[j-1], depths[j]
-			l.swap(j, j-1)
-		}
-	}
-}
-
+// depth is the number of elements of a destination.
 func depth(destination string) int {
 	return strings.Count(clean(destination), "/")
 }
