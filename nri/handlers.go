@@ -71,7 +71,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 		}
 	})
 	p.log.WithField("pods", len(pods)).WithField("containers", len(containers)).Info("synchronized")
-	p.tracker.synchronize(alive)
+	p.tracker.synchronize(pods, alive)
 	p.counters.Connections.Add()
 	p.connected.Store(true)
 	return nil, nil
@@ -85,6 +85,7 @@ const warmAfter = 25 * time.Millisecond
 // It is read ahead, after the runtime has its answer.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	defer p.end(telemetry.RunPodSandbox, p.begin())
+	p.tracker.live(pod)
 	time.AfterFunc(warmAfter, func() {
 		p.workers.do(func() {
 			defer func() {
@@ -182,6 +183,7 @@ func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSa
 func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	defer p.end(telemetry.RemovePodSandbox, p.begin())
 	p.ledger.Forget(pod.GetId())
+	p.tracker.dead(pod.GetId())
 	store := p.core.Load().store
 	p.inTime(ctx, telemetry.RemovePodSandbox, func() {
 		if err := store.RemoveSandbox(pod.GetId()); err != nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +34,7 @@ type tracker struct {
 	containers map[string]status.Container // one that is expected has no time
 	gone       map[string]bool             // removed before the records were read
 	loading    bool
+	sandboxes  map[string]string // from ID to the pod's UID
 }
 
 // maxTracked bounds the jobs that wait for the state directory.
@@ -39,7 +42,7 @@ const maxTracked = 4096
 
 func newTracker(p *Plugin) *tracker {
 	t := &tracker{p: p, jobs: make(chan func(*status.Records), maxTracked), quit: make(chan struct{}), done: make(chan struct{}),
-		start: time.Now(), containers: make(map[string]status.Container)}
+		start: time.Now(), containers: make(map[string]status.Container), sandboxes: make(map[string]string)}
 	go t.run()
 	return t
 }
@@ -106,6 +109,29 @@ func (t *tracker) close() {
 	}
 }
 
+// live notes a sandbox.
+func (t *tracker) live(pod *api.PodSandbox) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sandboxes[pod.GetId()] = pod.GetUid()
+}
+
+// dead drops a sandbox, and what its containers were given.
+func (t *tracker) dead(sandbox string) {
+	t.mu.Lock()
+	delete(t.sandboxes, sandbox)
+	var ids []string
+	for id, c := range t.containers {
+		if c.Sandbox == sandbox {
+			ids = append(ids, id)
+		}
+	}
+	t.mu.Unlock()
+	for _, id := range ids {
+		t.forget(id)
+	}
+}
+
 // expect says that given will be called, unless the container goes before.
 func (t *tracker) expect(id string) {
 	t.mu.Lock()
@@ -149,8 +175,12 @@ func (t *tracker) forget(id string) {
 
 // synchronize drops what does not live and reads the records of what does, from
 // before a restart.
-func (t *tracker) synchronize(alive map[string]bool) {
+func (t *tracker) synchronize(pods []*api.PodSandbox, alive map[string]bool) {
 	t.mu.Lock()
+	clear(t.sandboxes)
+	for _, pod := range pods {
+		t.sandboxes[pod.GetId()] = pod.GetUid()
+	}
 	for id := range t.containers {
 		if !alive[id] {
 			delete(t.containers, id)
@@ -191,8 +221,12 @@ func (t *tracker) count() uint64 {
 	return uint64(len(t.containers))
 }
 
-func (t *tracker) list() []status.Container {
+func (t *tracker) list() ([]status.Container, []status.Sandbox) {
 	t.mu.Lock()
+	pods := make([]status.Sandbox, 0, len(t.sandboxes))
+	for id, uid := range t.sandboxes {
+		pods = append(pods, status.Sandbox{ID: id, UID: uid})
+	}
 	out := make([]status.Container, 0, len(t.containers))
 	for _, c := range t.containers {
 		if !c.Since.IsZero() {
@@ -201,7 +235,8 @@ func (t *tracker) list() []status.Container {
 	}
 	t.mu.Unlock()
 	status.Sort(out)
-	return out
+	slices.SortFunc(pods, func(a, b status.Sandbox) int { return strings.Compare(a.ID, b.ID) })
+	return out, pods
 }
 
 // told is a container and what became of its requests, for status and audit.
@@ -228,7 +263,12 @@ func (p *Plugin) node() *status.Node {
 	in := p.ConfigStatus()
 	n := &status.Node{
 		Version: version.String(), PID: os.Getpid(), Started: p.tracker.start.UTC(), Registered: p.connected.Load(),
-		Config: status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()}, Containers: p.tracker.list(),
+		Config: status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()},
+	}
+	n.Containers, n.Sandboxes = p.tracker.list()
+	if c := p.core.Load(); c != nil {
+		st := c.store.Status()
+		n.Staging, n.StagingReason = string(st.Mode), st.Reason
 	}
 	if in.LastError != nil {
 		n.Config.Error = in.LastError.Error()

@@ -20,6 +20,19 @@ type Node struct {
 	// Containers are those that run and were given something, by namespace, pod,
 	// name and ID.
 	Containers []Container `json:"containers"`
+	// Sandboxes are the pods that live, as the runtime told: not only those that
+	// were given something. By ID.
+	Sandboxes []Sandbox `json:"sandboxes"`
+	// Staging says how sockets get into containers: "mount" or "directory", and why
+	// it is not "mount".
+	Staging       string `json:"staging,omitempty"`
+	StagingReason string `json:"stagingReason,omitempty"`
+}
+
+// Sandbox is a pod that lives.
+type Sandbox struct {
+	ID  string `json:"id"`
+	UID string `json:"uid,omitempty"`
 }
 
 // Runtime is a container runtime as it names itself.

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/status"
+)
+
+// runtime looks at the configuration of containerd and CRI-O, as far as NRI is
+// concerned, and at the NRI socket.
+func (d *doctor) runtime() {
+	found := d.containerd()
+	found = d.crio() || found
+	if d.nriSocket == "" {
+		d.nriSocket = "/var/run/nri/nri.sock"
+	}
+	if d.pluginDir == "" {
+		d.pluginDir = "/opt/nri/plugins"
+	}
+	st, err := d.host.Stat(d.nriSocket)
+	switch {
+	case err != nil && errdefs.IsNotFound(err):
+		remedy := "turn NRI on in the runtime's configuration and restart the runtime"
+		if !found {
+			remedy = "install containerd 1.7 or later, or CRI-O; where its files are elsewhere, say so with --containerd-config, --crio-config or --nri-socket"
+		}
+		d.say("nri", severityError, remedy, "there is no NRI socket %s: NRI is off, or the runtime is not running", d.nriSocket)
+	case err != nil:
+		d.say("nri", severityError, "", "the NRI socket %s: %v", d.nriSocket, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
+		d.say("nri", severityError, "remove it and restart the runtime", "%s is a %s, not a socket", d.nriSocket, hostfs.TypeName(st.Mode))
+	case st.Mode&0o022 != 0:
+		d.say("nri", severityError, "chmod go-w "+d.nriSocket, "others than root can connect to the NRI socket %s (mode %04o), and so change every container", d.nriSocket, st.Mode&0o7777)
+	default:
+		d.ok("nri", "the runtime listens at %s", d.nriSocket)
+	}
+}
+
+func (d *doctor) containerd() bool {
+	data, err := d.host.ReadFile(d.runtimeConfig, 1<<20)
+	if err != nil {
+		if !errdefs.IsNotFound(err) {
+			d.say("runtime", severityWarning, "", "containerd's configuration: %v", err)
+		}
+		return false
+	}
+	t := readTOML(string(data))
+	nri := t.section(`plugins."io.containerd.nri.v1.nri"`)
+	d.place(nri["socket_path"], nri["plugin_path"])
+	disabled := slices.Contains(list(t.section("")["disabled_plugins"]), "io.containerd.nri.v1.nri")
+	switch {
+	case nri["disable"] == "true" || disabled:
+		d.say("runtime", severityError, "set disable = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart containerd", "%s turns NRI off", d.runtimeConfig)
+	case nri["disable_connections"] == "true":
+		d.say("runtime", severityError, "set disable_connections = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart containerd, or install the plugin as /opt/nri/plugins/50-jackfield",
+			"%s lets no plugin connect from outside", d.runtimeConfig)
+	case nri["disable"] == "" && t.section("")["version"] != "3":
+		d.say("runtime", severityWarning, "with containerd 1.7 set disable = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart it", "%s does not mention NRI, which containerd 1.7 has off by default", d.runtimeConfig)
+	default:
+		d.ok("runtime", "%s has NRI on", d.runtimeConfig)
+	}
+	for _, at := range []string{`plugins."io.containerd.cri.v1.runtime"`, `plugins."io.containerd.grpc.v1.cri"`} {
+		if t.section(at)["enable_cdi"] == "true" {
+			d.say("injectors", severityNote, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): what it injected is recognised and not injected twice", d.runtimeConfig)
+			break
+		}
+	}
+	return true
+}
+
+func (d *doctor) crio() bool {
+	files := []string{d.crioConfig}
+	if names, err := d.host.ReadDir(d.crioConfig+".d", 1000); err == nil {
+		slices.Sort(names)
+		for _, name := range names {
+			files = append(files, path.Join(d.crioConfig+".d", name))
+		}
+	}
+	nri, last := map[string]string{}, ""
+	for _, file := range files {
+		data, err := d.host.ReadFile(file, 1<<20)
+		if err != nil {
+			continue
+		}
+		last = file
+		for k, v := range readTOML(string(data)).section("crio.nri") {
+			nri[k] = v
+		}
+	}
+	if last == "" {
+		return false
+	}
+	d.place(nri["nri_listen"], nri["nri_plugin_dir"])
+	switch nri["enable_nri"] {
+	case "false":
+		d.say("runtime", severityError, "set enable_nri = true in [crio.nri] and restart CRI-O", "CRI-O's configuration turns NRI off")
+	case "":
+		d.say("runtime", severityNote, "", "CRI-O's configuration does not mention NRI: it is on by default since 1.30")
+	default:
+		d.ok("runtime", "CRI-O's configuration has NRI on")
+	}
+	return true
+}
+
+// place keeps where the runtime says its socket and plugins are.
+func (d *doctor) place(socket, plugins string) {
+	if d.nriSocket == "" {
+		d.nriSocket = socket
+	}
+	if plugins != "" {
+		d.pluginDir = plugins
+	}
+}
+
+// plugin asks the daemon.
+func (d *doctor) plugin(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, daemonTime)
+	defer cancel()
+	node, err := status.Get(ctx, d.host, d.cfg.StateDir)
+	if err != nil {
+		remedy := "start it: systemctl start jackfield-nri, or see its pod's log; where its configuration has another stateDir, give doctor the same --config"
+		if errdefs.IsPermissionDenied(err) {
+			remedy = "run doctor as root"
+		}
+		d.say("plugin", severityError, remedy, "%v", err)
+		return
+	}
+	d.node = node
+	if !node.Registered {
+		d.say("plugin", severityError, "see its log; is NRI on, and is it told the right --nri-socket?", "jackfield-nri (process %d) runs and is not registered with a runtime", node.PID)
+	} else {
+		d.ok("plugin", "jackfield-nri %s is registered with %s %s", node.Version, node.Runtime.Name, node.Runtime.Version)
+	}
+	if node.Config.Error != "" {
+		d.say("plugin", severityError, "mend the file; the one before stays in force", "jackfield-nri refuses a newer configuration: %s", node.Config.Error)
+	}
+	if node.Registered {
+		d.cannotCarry(node.Runtime)
+	}
+}
+
+// cannotCarry says what the runtime's NRI has no field for.
+func (d *doctor) cannotCarry(r *status.Runtime) {
+	var major, minor int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(r.NRI, "v"), "%d.%d", &major, &minor); err != nil {
+		d.say("version", severityWarning, "", "the NRI version of %s %s is not known: what needs a newer field than NRI 0.2 has is refused", r.Name, r.Version)
+		return
+	}
+	var missing []string
+	for _, f := range []struct {
+		minor int
+		what  string
+	}{
+		{10, "CDI device nodes with permissions other than the runtime's default (0.10), and a validator of what other plugins inject"},
+		{11, "CDI net devices and intelRdt (0.11), and the user that a container runs as"},
+		{12, "failing a container when the plugin does not answer (0.12): one that is created while the plugin is down comes up without its devices"},
+	} {
+		if major == 0 && minor < f.minor {
+			missing = append(missing, f.what)
+		}
+	}
+	if len(missing) == 0 {
+		d.ok("version", "NRI %s carries everything", r.NRI)
+		return
+	}
+	d.say("version", severityNote, "a newer runtime: docs/compatibility.md", "NRI %s of %s %s cannot carry, so that it is refused:\n- %s", r.NRI, r.Name, r.Version, strings.Join(missing, "\n- "))
+}
