@@ -92,9 +92,16 @@ func (c *call) gc() error {
 	leftovers, err2 := st.leftovers()
 	errs = append(errs, err, err2)
 	for _, name := range append(names, leftovers...) {
-		if network, _, _, ok := splitRecordName(name); ok && network == c.conf.name && !valid[name] {
-			errs = append(errs, c.forget(st, name))
+		network, id, ifName, ok := splitRecordName(name)
+		if !ok || network != c.conf.name || valid[name] {
+			continue
 		}
+		if c.conf.ipam != "" {
+			// Many IPAM plugins do nothing at GC, host-local among them; all know DEL.
+			_, err := c.delegate("DEL", "CNI_CONTAINERID="+id, "CNI_IFNAME="+ifName, "CNI_NETNS=")
+			errs = append(errs, err)
+		}
+		errs = append(errs, c.forget(st, name))
 	}
 	errs = append(errs, c.removeTemporary(c.conf.infoDir))
 	return joinErrors(errs...)

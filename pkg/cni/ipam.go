@@ -24,11 +24,11 @@ import (
 const maxResult = 4 << 20
 
 // delegate runs the IPAM plugin with the configuration as it came and with the
-// environment that this one got, where command may be another operation, with
-// which a failed ADD is undone (§4, Delegated plugin protocol). It gives what the
-// plugin printed. (cni's own invoke package would bring OpenTelemetry into the
+// environment that this one got (§4, Delegated plugin protocol), where command may
+// be another operation, by which a failed ADD is undone, and more other parameters,
+// NAME=value. It gives what the plugin printed. (cni's own invoke package would bring OpenTelemetry into the
 // binary.)
-func (c *call) delegate(command string) ([]byte, error) {
+func (c *call) delegate(command string, more ...string) ([]byte, error) {
 	name := c.conf.ipam
 	if len(c.pluginPaths()) == 0 {
 		return nil, fail(codeEnvironment, "required environment variables missing: CNI_PATH", "ipam.type %q has to be found there", name)
@@ -37,12 +37,16 @@ func (c *call) delegate(command string) ([]byte, error) {
 	if file == "" {
 		return nil, invalid("ipam.type", `"`+name+`"`, "an executable in CNI_PATH, "+c.Path)
 	}
-	env := slices.DeleteFunc(slices.Clone(c.Environ), func(kv string) bool { return strings.HasPrefix(kv, "CNI_COMMAND=") })
+	more = append(more, "CNI_COMMAND="+command)
+	env := slices.DeleteFunc(slices.Clone(c.Environ), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(more, func(m string) bool { return strings.HasPrefix(m, name+"=") })
+	})
 	var out bytes.Buffer
 	for try := 0; ; try++ {
 		out.Reset()
 		cmd := exec.CommandContext(c.ctx, file)
-		cmd.Env = append(env, "CNI_COMMAND="+command)
+		cmd.Env = append(env, more...)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.StdinData), &limited{&out, maxResult}, c.Stderr
 		err := cmd.Run()
 		if errors.Is(err, unix.ETXTBSY) && try < 5 { // the executable is being replaced

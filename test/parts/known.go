@@ -39,6 +39,16 @@ func CNIPlugins() Package {
 	return Package{Suite: "bookworm", Name: "containernetworking-plugins"}
 }
 
+// Iptables is iptables, which the portmap plugin runs, with the libraries that it is
+// linked against. iptables itself comes first.
+func Iptables() []Package {
+	var pkgs []Package
+	for _, name := range strings.Fields("iptables libip4tc2 libip6tc2 libxtables12 libnftnl11 libmnl0 libnetfilter-conntrack3 libnfnetlink0") {
+		pkgs = append(pkgs, Package{Suite: "bookworm", Name: name})
+	}
+	return pkgs
+}
+
 // DPDK is DPDK 22.11 with dpdk-testpmd, the drivers for vhost-user (net_vhost,
 // net_virtio), memif and PCI, and every library that these are linked against, the
 // C library among them: enough to run testpmd where nothing else is, in a

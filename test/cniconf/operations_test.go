@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cniconf_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const server = `"type": "jackfield-cni", "device": {"type": "vhost-user", "mode": "server"}`
+
+// Each version from ADD to DEL, the plugin first and with addresses of host-local.
+func TestEveryVersion(t *testing.T) {
+	k := require(t)
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			r := newRuntime(t, k.Upstream)
+			l := r.list(version, "{"+server+", "+r.hostLocal()+"}")
+			rt := r.attachment("c1")
+			result := r.add(l, rt)
+			if len(result.Interfaces) != 1 || len(result.IPs) != 1 || len(result.Routes) != 1 {
+				t.Fatalf("the result is %+v", result)
+			}
+			i, ip := result.Interfaces[0], result.IPs[0]
+			if i.Name != "eth0" || i.Sandbox != rt.NetNS || *ip.Interface != 0 || !strings.HasPrefix(ip.Address.String(), "10.1.") || ip.Gateway.String() != "10.1.0.1" {
+				t.Errorf("interface %+v, address %+v", i, ip)
+			}
+			entries, err := deviceinfo.ReadSandbox(hostfs.Host(), "", "c1")
+			if err != nil || len(entries) != 1 || entries[0].Err != nil || entries[0].Network != "blue-dbnet" {
+				t.Fatalf("device-info: %+v, %v", entries, err)
+			}
+			socket := entries[0].Info.VhostUser.Path
+			if st, err := os.Stat(filepath.Dir(socket)); err != nil || !st.IsDir() || filepath.Dir(filepath.Dir(socket)) != socketDir {
+				t.Errorf("socket %q: %v", socket, err)
+			}
+			if want := map[bool]string{true: socket}[version == "1.1.0"]; i.SocketPath != want {
+				t.Errorf("socketPath is %q, want %q", i.SocketPath, want)
+			}
+			if version != "0.3.1" {
+				must(t, r.CheckNetworkList(r.ctx, l, rt))
+			}
+			// Without the namespace, and once more without what libcni remembers.
+			must(t, unix.Unmount(rt.NetNS, unix.MNT_DETACH))
+			must(t, os.Remove(rt.NetNS))
+			rt.NetNS = ""
+			must(t, r.DelNetworkList(r.ctx, l, rt))
+			r.nothingLeft()
+			must(t, r.DelNetworkList(r.ctx, l, rt))
+		})
+	}
+}
+
+// A failed ADD leaves nothing, and the runtime's DEL behind it has nothing to
+// complain about.
+func TestFailedAdd(t *testing.T) {
+	k := require(t)
+	r := newRuntime(t, k.Upstream)
+	rt := r.attachment("c1")
+	// The interface is the bridge's already.
+	both := r.list("1.1.0", `{"type": "bridge", "bridge": "`+r.bridge()+`", `+r.hostLocal()+`}`)
+	r.add(both, rt)
+	var e *types.Error
+	_, err := r.AddNetworkList(r.ctx, r.list("1.1.0", "{"+server+", "+r.hostLocal()+"}"), rt)
+	if !asError(err, &e) || e.Code != 100 || !strings.Contains(e.Msg, "eth0") {
+		t.Errorf("ADD of an interface that is there: %v", err)
+	}
+	must(t, r.DelNetworkList(r.ctx, both, rt))
+	r.nothingLeft()
+
+	// An unknown key, whose DEL is to succeed.
+	bad := r.list("1.1.0", "{"+server+`, "keyA": ["some more", "configuration"], `+r.hostLocal()+"}")
+	_, err = r.AddNetworkList(r.ctx, bad, rt)
+	if !asError(err, &e) || e.Code != types.ErrUnsupportedField || !strings.Contains(e.Msg, `"keyA": ["some more","configuration"]`) {
+		t.Errorf("ADD with an unknown key: %v", err)
+	}
+	must(t, r.DelNetworkList(r.ctx, bad, rt))
+	r.nothingLeft()
+}
+
+func asError(err error, to **types.Error) bool {
+	*to = &types.Error{}
+	return errors.As(err, to)
+}
+
+// The appendix's example, from ADD to DEL, with jackfield-cni between bridge and
+// the others.
+func TestAppendix(t *testing.T) {
+	k := require(t)
+	// Debian's portmap, when it finds ip6tables, looks for rules of IPv6 that it has not
+	// made.
+	t.Setenv("PATH", k.Iptables+":/usr/bin:/bin")
+	for version, dir := range map[string]string{"0.3.1": k.Debian, "0.4.0": k.Debian, "1.0.0": k.Debian, "1.1.0": k.Upstream} {
+		t.Run(version, func(t *testing.T) {
+			r := newRuntime(t, dir)
+			l := r.list(version,
+				`{"type": "bridge", "bridge": "`+r.bridge()+`", "keyA": ["some more", "plugin specific", "configuration"], "isGateway": true, `+r.hostLocal()+`, "dns": {"nameservers": ["10.1.0.1"]}}`,
+				`{`+server+`, "capabilities": {"mac": true, "CNIDeviceInfoFile": true}}`,
+				`{"type": "tuning", "capabilities": {"mac": true}, "sysctl": {"net.core.somaxconn": "500"}}`,
+				`{"type": "portmap", "capabilities": {"portMappings": true}}`)
+			rt := r.attachment("c1")
+			rt.Args = append(rt.Args, [2]string{"argA", "foo"})
+			file, err := deviceinfo.CNIDir{}.Path("unique-name")
+			must(t, err)
+			rt.CapabilityArgs = map[string]any{"mac": "00:11:22:33:44:66", "CNIDeviceInfoFile": file,
+				"portMappings": []map[string]any{{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}}}
+			result := r.add(l, rt)
+			var names []string
+			for _, i := range result.Interfaces {
+				names = append(names, i.Name)
+			}
+			if len(names) != 3 || names[2] != "eth0" || result.Interfaces[2].Mac != "00:11:22:33:44:66" || len(result.IPs) != 1 || len(result.DNS.Nameservers) != 1 {
+				t.Errorf("the result is %+v with interfaces %q", result, names)
+			}
+			info, err := deviceinfo.ReadFile(hostfs.Host(), file)
+			must(t, err)
+			if !strings.Contains(string(info.Extra["jackfield.dev/interface"]), "00:11:22:33:44:66") {
+				t.Errorf("the device-info says %s of the interface", info.Extra["jackfield.dev/interface"])
+			}
+			if version != "0.3.1" {
+				must(t, r.CheckNetworkList(r.ctx, l, rt))
+			}
+			must(t, r.DelNetworkList(r.ctx, l, rt))
+			r.nothingLeft()
+			must(t, r.DelNetworkList(r.ctx, l, rt))
+		})
+	}
+}
+
+// What the plugin before returned is the result, whatever was in it.
+func TestPassThrough(t *testing.T) {
+	k := require(t)
+	for version, dir := range map[string]string{"0.3.1": k.Debian, "0.4.0": k.Debian, "1.0.0": k.Debian, "1.1.0": k.Upstream} {
+		r := newRuntime(t, dir)
+		bridge := `{"type": "bridge", "bridge": "` + r.bridge() + `", "isGateway": true, ` + r.hostLocal() + `}`
+		rt := r.attachment("c1")
+		before := r.add(r.list(version, bridge), rt)
+		prev, err := before.GetAsVersion(version)
+		must(t, err)
+		want, err := json.Marshal(prev)
+		must(t, err)
+		out, e := r.execute("jackfield-cni", fmt.Sprintf(`{"cniVersion": %q, "name": "dbnet", %s, "prevResult": %s}`, version, server, want),
+			"CNI_COMMAND=ADD", "CNI_CONTAINERID=c1", "CNI_IFNAME=eth0", "CNI_NETNS="+rt.NetNS)
+		if e != nil {
+			t.Fatal(e)
+		}
+		var got, expected any
+		must(t, json.Unmarshal([]byte(out), &got))
+		must(t, json.Unmarshal(want, &expected))
+		if d := cmp.Diff(expected, got); d != "" {
+			t.Errorf("%s: prevResult -, result +:\n%s", version, d)
+		}
+		must(t, r.DelNetworkList(r.ctx, r.list(version, bridge, "{"+server+"}"), rt))
+		r.nothingLeft()
+	}
+}
+
+// Attachments of many containers at once, as the specification allows.
+func TestConcurrentAttachments(t *testing.T) {
+	k := require(t)
+	r := newRuntime(t, k.Upstream)
+	l := r.list("1.1.0", "{"+server+", "+r.hostLocal()+"}")
+	var rts []*libcni.RuntimeConf
+	for i := range 12 {
+		rts = append(rts, r.attachment(fmt.Sprintf("c%d", i)))
+	}
+	sockets := map[string]bool{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, rt := range rts {
+		wg.Go(func() {
+			for round := range 3 {
+				result, err := r.AddNetworkList(r.ctx, l, rt)
+				if err == nil {
+					err = r.CheckNetworkList(r.ctx, l, rt)
+				}
+				mu.Lock()
+				if round == 0 && err == nil {
+					sockets[result.(*types100.Result).Interfaces[0].SocketPath] = true
+				}
+				mu.Unlock()
+				if err == nil {
+					err = r.DelNetworkList(r.ctx, l, rt)
+				}
+				if err != nil {
+					t.Errorf("%s: %v", rt.ContainerID, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(sockets) != len(rts) {
+		t.Errorf("%d containers had %d sockets", len(rts), len(sockets))
+	}
+	r.nothingLeft()
+}
+
+func TestStatusAndGC(t *testing.T) {
+	k := require(t)
+	r := newRuntime(t, k.Upstream)
+	l := r.list("1.1.0", "{"+server+", "+r.hostLocal()+"}")
+	must(t, r.GetStatusNetworkList(r.ctx, l))
+	var keep []types.GCAttachment
+	for _, id := range []string{"a", "b", "c"} {
+		r.add(l, r.attachment(id))
+	}
+	keep = append(keep, types.GCAttachment{ContainerID: "b", IfName: "eth0"})
+	// libcni itself calls DEL for what it remembers; this one remembers nothing.
+	forgetful := newRuntime(t, k.Upstream)
+	must(t, forgetful.GCNetworkList(r.ctx, l, &libcni.GCArgs{ValidAttachments: keep}))
+	dirs, err := os.ReadDir(socketDir)
+	must(t, err)
+	leases, err := filepath.Glob(r.ipam + "/dbnet/10.*")
+	must(t, err)
+	if len(dirs) != 1 || !strings.HasPrefix(dirs[0].Name(), "b-") || len(leases) != 1 {
+		t.Errorf("GC left %v and the leases %q", dirs, leases)
+	}
+	must(t, forgetful.GCNetworkList(r.ctx, l, &libcni.GCArgs{}))
+	r.nothingLeft()
+
+	must(t, os.RemoveAll(socketDir))
+	must(t, os.WriteFile(socketDir, nil, 0o600))
+	var e *types.Error
+	if err := r.GetStatusNetworkList(r.ctx, l); !asError(err, &e) || e.Code != types.ErrPluginNotAvailable {
+		t.Errorf("STATUS without a place for sockets: %v", err)
+	}
+}
+
+func TestVersionCommand(t *testing.T) {
+	k := require(t)
+	r := newRuntime(t, k.Upstream)
+	info, err := r.GetVersionInfo(r.ctx, "jackfield-cni")
+	must(t, err)
+	if got := info.SupportedVersions(); !slices.Equal(got, versions) {
+		t.Errorf("the supported versions are %q, want %q", got, versions)
+	}
+	capabilities, err := r.ValidateNetworkList(r.ctx, r.list("1.1.0", `{`+server+`, "capabilities": {"mac": true}}`))
+	if err != nil || len(capabilities) != 1 {
+		t.Errorf("the network is not valid: %q, %v", capabilities, err)
+	}
+}
