@@ -69,6 +69,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 			p.counters.CleanupFailed.Add()
 			p.log.WithError(err).Warn("something of containers that are gone could not be removed")
 		}
+		p.hotplug.synchronize(store, pods, containers)
 	})
 	p.log.WithField("pods", len(pods)).WithField("containers", len(containers)).Info("synchronized")
 	p.tracker.synchronize(pods, alive)
@@ -113,7 +114,8 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 
 func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, last *verdict) (*api.ContainerAdjustment, error) {
 	core := p.core.Load()
-	plan, err := core.engine.Resolve(ctx, request(pod, c))
+	req := request(pod, c)
+	plan, err := core.engine.Resolve(ctx, req)
 	if err != nil {
 		p.refusedBy(last, pod, c, err)
 		return nil, fmt.Errorf("jackfield: %w", err)
@@ -147,6 +149,11 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		}
 		return nil, context.DeadlineExceeded
 	}
+	if plan.Staging != nil {
+		req.Have.Mounts = append(req.Have.Mounts, plan.Set.Mounts...)
+		req.Have.Devices = append(req.Have.Devices, plan.Set.Devices...)
+		p.hotplug.add(req)
+	}
 	adjust = markUsage(adjust, plan.Usage)
 	p.report(pod, c, plan)
 	return adjust, nil
@@ -170,6 +177,7 @@ func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 
 func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSandbox, c *api.Container) {
 	p.tracker.forget(c.GetId())
+	p.hotplug.remove(pod.GetId(), c.GetId())
 	store := p.core.Load().store
 	p.inTime(ctx, h, func() {
 		if err := store.RemoveContainer(pod.GetId(), c.GetId()); err != nil {

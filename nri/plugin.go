@@ -55,6 +55,7 @@ type Plugin struct {
 	counters telemetry.Counters
 	workers  *workers
 	later    *later
+	hotplug  *hotplug
 	ledger   resolve.Ledger
 	hooks    hooksReport
 	reloading
@@ -100,10 +101,12 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.later = newLater(&p.counters.LogDropped)
 	p.monitor = &monitor{p: p}
 	p.tracker = newTracker(p)
+	p.hotplug = newHotplug(p)
 	p.can.Store(&capabilities{})
 	p.timeout.Store(int64(stub.DefaultRequestTimeout))
 	if err := p.use(opts.Config); err != nil {
 		p.tracker.close()
+		p.hotplug.close()
 		p.later.close()
 		return nil, err
 	}
@@ -115,6 +118,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 func (p *Plugin) Close() error {
 	err := p.closeRetired()
 	p.workers.close()
+	p.hotplug.close()
 	c := p.core.Load()
 	err = errors.Join(err, c.engine.Close(), c.store.Close(), c.store.Tidy())
 	p.later.close()
@@ -142,7 +146,9 @@ func (p *Plugin) use(cfg *config.Config) error {
 		}
 		return err
 	}
-	old := p.core.Swap(&core{engine, store, cfg})
+	now := &core{engine, store, cfg}
+	old := p.core.Swap(now)
+	p.hotplug.watch(now)
 	p.inForce(cfg, old)
 	if old != nil && old.store != store {
 		// Only before anything lives: a running plugin keeps its store.

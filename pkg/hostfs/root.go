@@ -325,6 +325,21 @@ func (r Root) Resolve(hostPath string) (string, error) {
 	return rel, nil
 }
 
+// Canonical is [Root.Resolve] for a path that need not exist: what is there of it is
+// resolved, and the rest appended by its text.
+func (r Root) Canonical(hostPath string) string {
+	clean := filepath.Clean("/" + hostPath)
+	for dir, rest := clean, ""; ; {
+		if real, err := r.Resolve(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == "/" {
+			return clean
+		}
+		dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
 // CheckPath is nil for an absolute path without a NUL byte.
 func CheckPath(p string) error {
 	switch {

@@ -268,6 +268,10 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 		if p.has(n) {
 			continue // nothing is handed over
 		}
+		if p.running {
+			item.Outcome, item.Reason = LeftAlone, "a running container gets no device nodes: the device is there once the container is created anew"
+			return nil
+		}
 		grant, err := p.grantDevice(a, n.HostPath, item)
 		if err != nil {
 			return err

@@ -36,6 +36,16 @@ func (l *Ledger) note(sandboxID, container string, u policy.Usage) {
 	l.pods[sandboxID][container] = u
 }
 
+// of is what a container has.
+func (l *Ledger) of(sandboxID, container string) policy.Usage {
+	if l == nil {
+		return policy.Usage{}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pods[sandboxID][container]
+}
+
 // Forget drops a pod.
 func (l *Ledger) Forget(sandboxID string) {
 	l.mu.Lock()
@@ -75,6 +85,12 @@ func (l *Ledger) reserve(sandboxID, container string, u policy.Usage, ask func(o
 // limit holds the plan against the rules' limits.
 func (p *planner) limit() error {
 	u := p.usage()
+	if p.running {
+		// What it was given besides sockets it keeps.
+		was := p.ledger.of(p.req.SandboxID, p.req.Container)
+		was.Sockets = u.Sockets
+		u = was
+	}
 	ask := func(others policy.Usage) error {
 		refused, audited := p.policy.Limit(p.subject, u, others)
 		if audited != nil && len(p.items) > 0 {

@@ -70,6 +70,8 @@ type task struct {
 	stage    *staging.Container
 	view     []viewEntry
 	counted  *policy.Usage
+	running  bool // the container runs already
+	awaits   bool // networks may come while it runs
 	items    []Item
 	errs     []error
 }
@@ -133,6 +135,8 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 		p.device(d)
 	}
 	p.injector()
+	// Whoever writes "auto" means networks that come later as well.
+	p.awaits = p.staged && wants.Networks.Mode == annotation.NetworksAuto && wants.Networks.Key != ""
 	p.networks(wants.Networks, found)
 	p.allocated(allocated)
 	p.hooksd(hooks)
@@ -184,6 +188,7 @@ func (p *planner) staging() *staging.Container {
 // attempt delivers one request and writes its item. An optional request that
 // fails leaves nothing behind. What delivers makes no attempt of its own.
 func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) error) {
+	optional = optional || p.running
 	if err := p.ctx.Err(); err != nil {
 		p.errs = append(p.errs, fmt.Errorf("%s: given up before the runtime's deadline: %w", item.Request, err))
 		return

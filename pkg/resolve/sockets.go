@@ -77,7 +77,8 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 			inside, len(inside), sunPath, errdefs.ErrInvalidArgument))
 	}
 	if s.creator == config.SideHost {
-		if err := checkSocket(p.host, at.canonical, at.rel); err != nil {
+		// A container that runs gets a socket that is not there yet when it comes.
+		if err := checkSocket(p.host, at.canonical, at.rel); err != nil && !(p.running && errdefs.IsNotFound(err)) {
 			return v, fieldError(origin, err)
 		}
 	}
@@ -124,7 +125,7 @@ func (p *planner) bindSocketDir(s socket, at place, v viewEntry, origin edits.Or
 // whoever wrote it mounts the directory there too.
 func (p *planner) containerSocket(s socket, v viewEntry, origin edits.Origin) (viewEntry, error) {
 	covered := false
-	p.b.Mounts(func(m *edits.Mount) bool {
+	p.mounts(func(m *edits.Mount) bool {
 		covered = covered || m.Destination != "/" && edits.Within(m.Destination, s.path)
 		return !covered
 	})
@@ -164,7 +165,7 @@ func (p *planner) ownPathReason(m edits.Mount) string {
 		return m.Destination + " overlaps " + ContainerDir
 	}
 	reason := ""
-	p.b.Mounts(func(have *edits.Mount) bool {
+	p.mounts(func(have *edits.Mount) bool {
 		at := edits.Clean(have.Destination)
 		switch {
 		case at == dst && have.Source == m.Source && have.Origin.Source == m.Origin.Source:

@@ -36,15 +36,30 @@ func (p *planner) stageSocket(s socket, at place, v viewEntry, origin edits.Orig
 	}
 	stage.Dirs = append(slices.Clip(stage.Dirs), dir)
 	own := p.stagedMount(path.Dir(s.path), point, !host || dir.Scratch, origin)
-	if with, ok := p.stagedAt(own.Destination); ok && host && !dir.Scratch {
+	with, ok := p.stagedAt(own.Destination)
+	if p.running && ok && with == point {
+		v.ownPath = s.path
+		return v, nil
+	}
+	if ok && host && !dir.Scratch {
 		// Another socket of the pod has the same directory: both are bound in it.
 		v.ownPath = s.path
+		if !stage.HasDir(with) {
+			// Of an interface that is gone from the running container.
+			stage.Dirs = append(stage.Dirs, staging.Dir{Path: with})
+		}
 		if !slices.ContainsFunc(stage.SocketDirs, func(d staging.SocketDir) bool { return d.At == with }) {
 			staged.At = append(staged.At, path.Join(with, path.Base(s.path)))
 		}
 		return v, nil
 	}
-	if reason := p.ownPathReason(own); reason != "" {
+	reason := ""
+	if p.running {
+		reason = "the container was running when the network came"
+	} else {
+		reason = p.ownPathReason(own)
+	}
+	if reason != "" {
 		v.note = "the socket is not at its own path " + s.path + ": " + reason
 		return v, nil
 	}
@@ -55,7 +70,7 @@ func (p *planner) stageSocket(s socket, at place, v viewEntry, origin edits.Orig
 // stagedAt is the directory of the staging directory that is mounted at dst.
 func (p *planner) stagedAt(dst string) (dir string, ok bool) {
 	base := p.stagingSource("") + "/"
-	p.b.Mounts(func(m *edits.Mount) bool {
+	p.mounts(func(m *edits.Mount) bool {
 		if edits.SamePlace(m.Destination, dst) {
 			dir, ok = strings.CutPrefix(m.Source, base)
 		}

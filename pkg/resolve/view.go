@@ -70,9 +70,9 @@ func (v *viewEntry) device() string {
 }
 
 // addView adds devices.json, the mount that carries it, and the environment.
-// Without an attachment there is none of it.
+// Without an attachment there is none of it, unless one may come later.
 func (p *planner) addView() error {
-	if len(p.view) == 0 {
+	if len(p.view) == 0 && !p.running && !p.awaits {
 		return nil
 	}
 	origin := edits.Origin{Source: edits.View, Request: "the container's view of its devices"}

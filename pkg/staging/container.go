@@ -114,20 +114,21 @@ func (c *Container) check() error {
 			return bad("socket", k.Rel)
 		}
 		for _, at := range k.At {
-			if !local(at) || !c.hasDir(filepath.Dir(at)) {
+			if !local(at) || !c.HasDir(filepath.Dir(at)) {
 				return bad("place of a socket", at)
 			}
 		}
 	}
 	for _, d := range c.SocketDirs {
-		if d.At != "" && !c.hasDir(d.At) {
+		if d.At != "" && !c.HasDir(d.At) {
 			return bad("place of a socket directory", d.At)
 		}
 	}
 	return nil
 }
 
-func (c *Container) hasDir(path string) bool {
+// HasDir reports whether a directory is one of the container's.
+func (c *Container) HasDir(path string) bool {
 	return slices.ContainsFunc(c.Dirs, func(d Dir) bool { return d.Path == path })
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -281,5 +282,59 @@ func TestWhatWasMissedIsMadeUpFor(t *testing.T) {
 	}
 	if exists(n.in("c2", "")) {
 		t.Error("what is gone was kept")
+	}
+}
+
+func TestUpdate(t *testing.T) {
+	n := newNode(t)
+	n.listen("run/vsw/p1/a.sock", "a")
+	must(t, n.Prepare(one("c1", "s1", "p1/a.sock")))
+	update := func(c Container, want string) {
+		t.Helper()
+		ch, err := n.Update(c)
+		if got := fmt.Sprint(ch.Added, ch.Removed, ch.Files); err != nil || got != want {
+			t.Fatalf("changed %s, %v, want %s", got, err, want)
+		}
+	}
+	same := one("c1", "s1", "p1/a.sock")
+	update(same, "[] [] false")
+	// A second comes, before the host side has made its socket; and a directory.
+	two := one("c1", "s1", "p1/a.sock")
+	two.Files = []File{{"devices.json", []byte(`["two"]`)}}
+	two.Dirs = append(two.Dirs, Dir{Path: "net/net2", Scratch: true}, Dir{Path: "net/net3"})
+	two.Sockets = append(two.Sockets, Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/b.sock"}})
+	two.SocketDirs = append(two.SocketDirs, SocketDir{Root: "/run/vsw", Rel: "p3", At: "net/net3", UID: -1, GID: -1})
+	update(two, "[net/net2/b.sock net/net3] [] true")
+	n.answers(n.in("c1", "net/net1/a.sock"), "a")
+	n.listen("run/vsw/p2/b.sock", "b")
+	n.answers(n.in("c1", "net/net2/b.sock"), "b")
+	must(t, os.WriteFile(n.in("c1", "net/net2/lock"), nil, 0o600))
+	must(t, os.WriteFile(n.in("c1", "net/net3/app"), nil, 0o600))
+	if !exists(n.path("run/vsw/p3/app")) {
+		t.Error("what the application makes is not on the host")
+	}
+	// The plugin starts anew, and both go again, the last socket with them.
+	n.open(Options{Mode: Mounts, Watch: true})
+	must(t, n.Retain(func(string) bool { return true }, func(string) bool { return true }))
+	update(same, "[] [net/net2/b.sock net/net3] true")
+	update(Container{ID: "c1", SandboxID: "s1"}, "[] [net/net1/a.sock] false")
+	if exists(n.in("c1", "net/net2/b.sock")) || exists(n.in("c1", "net/net3/app")) || exists(n.in("c1", "net/net1/a.sock")) {
+		t.Error("what went is still there")
+	}
+	update(two, "[net/net1/a.sock net/net2/b.sock net/net3] [] true")
+	n.answers(n.in("c1", "net/net2/b.sock"), "b")
+	n.answers(n.in("c1", "net/net1/a.sock"), "a")
+	if _, err := n.Update(one("c2", "s1", "p1/a.sock")); !errdefs.IsNotFound(err) {
+		t.Errorf("an unknown container: %v", err)
+	}
+	must(t, n.RemoveSandbox("s1"))
+	if got := n.mounts(); len(got) > 0 {
+		t.Errorf("mounts: %v", got)
+	}
+	if exists(n.path("run/vsw/p3")) || exists(n.in("c1", "")) {
+		t.Error("something is left")
+	}
+	if f := n.events.failures(); len(f) > 0 {
+		t.Errorf("failures: %v", f)
 	}
 }

@@ -5,9 +5,11 @@ package staging
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -169,18 +171,33 @@ func (s *Store) changed(src *source) {
 // and says in how many.
 func (s *Store) renew(src *source) (int, error) {
 	// Outside the lock: the host's file systems may be slow.
-	fd, err := s.openIn(src.socket.Root, src.socket.Rel, unix.O_PATH|unix.O_NOFOLLOW)
+	fd, st, err := s.look(src)
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	st, err := isSocket(fd, src.socket.path())
-	if err != nil {
-		return 0, err
-	}
-	now := inode{uint64(st.Dev), st.Ino}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.renewWith(src, fd, &st)
+}
+
+// look opens what a source is now.
+func (s *Store) look(src *source) (int, unix.Stat_t, error) {
+	fd, err := s.openIn(src.socket.Root, src.socket.Rel, unix.O_PATH|unix.O_NOFOLLOW)
+	if err != nil {
+		return -1, unix.Stat_t{}, err
+	}
+	st, err := isSocket(fd, src.socket.path())
+	if err != nil {
+		unix.Close(fd)
+		return -1, st, err
+	}
+	return fd, st, nil
+}
+
+// renewWith binds the socket of a descriptor. The lock is held.
+func (s *Store) renewWith(src *source, fd int, st *unix.Stat_t) (int, error) {
+	now := inode{uint64(st.Dev), st.Ino}
 	var errs []error
 	n := 0
 	for id, r := range src.holders {
@@ -194,7 +211,7 @@ func (s *Store) renew(src *source) (int, error) {
 				errs = append(errs, asked(k.From, err))
 				continue
 			}
-			if err := k.Access.apply(fd, &st); err != nil {
+			if err := k.Access.apply(fd, st); err != nil {
 				errs = append(errs, asked(k.From, err))
 			}
 			if src.inode == now {
@@ -242,6 +259,13 @@ type Stats struct {
 	Containers int // with staging
 	Sockets    int // of the host, bound in them
 	Bound      int // places at which they are bound
+}
+
+// Held are the containers that have staging and can be updated, of any owner.
+func (s *Store) Held() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.held))
 }
 
 // Stats counts what the store holds.

@@ -219,12 +219,8 @@ func (s *Store) fill(c *Container) error {
 		}
 	}
 	for _, d := range c.Dirs {
-		at := dir
-		for elem := range strings.SplitSeq(d.Path, "/") {
-			at = filepath.Join(at, elem)
-			if _, err := s.mkdir(at); err != nil {
-				return err
-			}
+		if err := s.mkdirs(dir, d.Path); err != nil {
+			return err
 		}
 	}
 	for _, f := range c.Files {
@@ -234,6 +230,16 @@ func (s *Store) fill(c *Container) error {
 			write = s.write
 		}
 		if err := write(dir, f.Name, f.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) mkdirs(base, rel string) error {
+	for elem := range strings.SplitSeq(rel, "/") {
+		base = filepath.Join(base, elem)
+		if _, err := s.mkdir(base); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,7 @@ type Counters struct {
 
 	Connections   Counter // registrations with a runtime
 	Rebinds       Counter // sockets bound again in a running container's staging
+	HotPlugs      Counter // running containers whose networks changed
 	StagingFailed Counter // work for sockets of running containers that failed
 	CleanupFailed Counter // removals that left something behind
 	StatusFailed  Counter // records of what containers were given that could not be kept
@@ -101,7 +102,7 @@ func (c *Counters) Each(yield func(name string, value uint64) bool) {
 		{"containers", &c.Containers}, {"untouched", &c.Untouched}, {"injected", &c.Injected}, {"present", &c.Present},
 		{"leftAlone", &c.LeftAlone}, {"skipped", &c.Skipped}, {"refused", &c.Refused}, {"failed", &c.Failed},
 		{"audited", &c.Audited}, {"timedOut", &c.TimedOut},
-		{"rebinds", &c.Rebinds}, {"stagingFailed", &c.StagingFailed},
+		{"rebinds", &c.Rebinds}, {"hotPlugs", &c.HotPlugs}, {"stagingFailed", &c.StagingFailed},
 	} {
 		if !yield(e.name, e.c.Load()) {
 			return

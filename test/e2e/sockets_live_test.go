@@ -154,3 +154,65 @@ func TestStagingAsDirectories(t *testing.T) {
 		}
 	})
 }
+
+// A network that comes while the container runs is there in it, and goes again.
+func TestNetworksThatComeLater(t *testing.T) {
+	e2e.Each(t, func(t *testing.T, h *e2e.H) {
+		h.MkdirAll("/run/vsw")
+		plugin := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+		h.Vswitch(vswitch.VhostUser, "/run/vsw/port1/vhost.sock", "one")
+		h.Vswitch(vswitch.VhostUser, "/run/other/x.sock", "not to be had")
+		pod := h.RunPod(node.PodOptions{Name: "later", Namespace: "dpdk-1"})
+		stranger := h.RunPod(node.PodOptions{Name: "stranger", Namespace: "web"})
+		devinfo(h, pod, "red", "net1", vhostUser("client", "/var/run/vsw/port1/vhost.sock"))
+		ctr := pod.Run(node.ContainerOptions{})
+		other := stranger.Run(node.ContainerOptions{})
+		interfaces := "grep -o '\"interface\": \"[a-z0-9]*\"' /var/run/jackfield/devices.json | cut -d'\"' -f4 | xargs"
+		eventually(h, ctr, "net1", interfaces)
+
+		// The host side makes its socket after the file, and another's is refused.
+		devinfo(h, pod, "green", "net2", memif("slave", "/var/run/vsw/port2/memif.sock"))
+		devinfo(h, pod, "blue", "net3", vhostUser("client", "/var/run/other/x.sock"))
+		devinfo(h, pod, "pink", "net4", vhostUser("server", "/var/run/vsw/port4/app.sock"))
+		devinfo(h, stranger, "green", "net2", memif("slave", "/var/run/vsw/port2/memif.sock"))
+		eventually(h, ctr, "net1 net2 net4", interfaces)
+		h.Vswitch(vswitch.Memif, "/run/vsw/port2/memif.sock", "two")
+		eventually(h, ctr, vswitch.Greeting("two"), "sockclient connect /var/run/jackfield/net/net2/memif.sock")
+		eventually(h, ctr, vswitch.Greeting("one"), "sockclient connect $JACKFIELD_NET1_SOCKET")
+		plugin.WaitLog(0, "sockets.roots")
+		ctr.Output("sh", "-c", "sockclient listen /var/run/jackfield/net/net4/app.sock 'from inside' 1 >/dev/null 2>&1 &")
+		h.Eventually(func() error {
+			got, err := vswitch.Ask(t.Context(), "/run/vsw/port4/app.sock")
+			if err == nil && got != "from inside" {
+				err = fmt.Errorf("the application's socket gave %q", got)
+			}
+			return err
+		})
+		if got := other.Output("sh", "-c", "ls /var/run/jackfield 2>/dev/null; true"); got != "" {
+			t.Errorf("a pod without a rule has %q", got)
+		}
+
+		// What goes while the plugin is not there is gone once it is back.
+		remove := func(pod *e2e.Pod, nad, iface string) {
+			if err := os.Remove(fmt.Sprintf("%s%s-%s-%s_%s", devinfoDir, pod.Namespace(), nad, pod.ID, iface)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove(pod, "blue", "net3") // while it cannot be read, nothing is taken away
+		remove(pod, "green", "net2")
+		eventually(h, ctr, "net1 net4", interfaces)
+		plugin.Kill()
+		remove(pod, "pink", "net4")
+		plugin.Restart()
+		eventually(h, ctr, "net1", interfaces)
+		eventually(h, ctr, "vhost.sock", "ls /var/run/jackfield/net/net1 /var/run/jackfield/net/net4 2>/dev/null | grep sock | xargs")
+		remove(pod, "red", "net1")
+		eventually(h, ctr, "", interfaces)
+		eventually(h, ctr, "", "ls /var/run/vsw/port1")
+		// And comes again, at its own path as well.
+		devinfo(h, pod, "red", "net1", vhostUser("client", "/var/run/vsw/port1/vhost.sock"))
+		for _, p := range ownPaths[:2] {
+			eventually(h, ctr, vswitch.Greeting("one"), "sockclient connect "+p)
+		}
+	})
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"context"
+
+	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+// Running works out what a container that runs gets now of its sandbox's networks:
+// those that came since are in the plan, those that went are not. The request is the
+// one of its creation; Have names what it has, its mounts of the staging directory
+// among it.
+//
+// The plan has Staging and Items only, and Staging is never nil: a running container
+// gets neither variables nor mounts of its own nor device nodes. What of it cannot be
+// delivered is an item with an error, or left alone with a reason, and fails nothing
+// else. The error is of the request as a whole.
+func (e *Engine) Running(ctx context.Context, req *Request) (*Plan, error) {
+	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
+		RuntimeHandler: req.RuntimeHandler, Image: req.Image}
+	q := query(req)
+	asks := annotation.HasAny(req.Annotations)
+	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
+	found, allocated, err := e.attachments.Find(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	wants, err := annotation.Parse(req.Annotations, req.Container)
+	if err != nil {
+		return nil, err
+	}
+	p := &planner{Engine: e, ctx: ctx, req: req, b: edits.NewBuilder(edits.Existing{}), subject: subject, running: true}
+	for _, d := range wants.Devices {
+		if d.Kind == annotation.Resource {
+			p.device(d)
+		}
+	}
+	p.networks(wants.Networks, found)
+	p.allocated(allocated)
+	if err := p.addView(); err != nil {
+		return nil, err
+	}
+	if err := p.limit(); err != nil {
+		return nil, err
+	}
+	return &Plan{Staging: p.stage, Items: p.items, Usage: p.counted}, nil
+}
+
+// mounts calls f with what is mounted in the container: what it has, and what it gets.
+func (p *planner) mounts(f func(*edits.Mount) bool) {
+	if !p.running {
+		p.b.Mounts(f)
+		return
+	}
+	for i := range p.req.Have.Mounts {
+		if !f(&p.req.Have.Mounts[i]) {
+			return
+		}
+	}
+}
