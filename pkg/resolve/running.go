@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 // Running works out what a container that runs gets now of its sandbox's networks:
@@ -20,12 +19,8 @@ import (
 // delivered is an item with an error, or left alone with a reason, and fails nothing
 // else. The error is of the request as a whole.
 func (e *Engine) Running(ctx context.Context, req *Request) (*Plan, error) {
-	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
-		RuntimeHandler: req.RuntimeHandler, Image: req.Image}
-	q := query(req)
-	asks := annotation.HasAny(req.Annotations)
-	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
-	found, allocated, err := e.attachments.Find(ctx, q)
+	subject := Subject(req)
+	found, allocated, err := e.find(ctx, req, &subject, e.asks(req.Annotations))
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +28,7 @@ func (e *Engine) Running(ctx context.Context, req *Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{Engine: e, ctx: ctx, req: req, b: edits.NewBuilder(edits.Existing{}), subject: subject, running: true}
+	p := &planner{task: task{Engine: e, ctx: ctx, req: req, b: edits.NewBuilder(edits.Existing{}), subject: subject, running: true}}
 	for _, d := range wants.Devices {
 		if d.Kind == annotation.Resource {
 			p.device(d)
