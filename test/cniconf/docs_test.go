@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cniconf_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docs/cni.md has a row for every requirement of the specification, in its words, with
+// tests that are there.
+func TestEveryRequirementHasATest(t *testing.T) {
+	page, err := os.ReadFile("../../docs/cni.md")
+	must(t, err)
+	rows := regexp.MustCompile("(?m)^\\| [1-5] \\| (.*?) \\| .* \\| (`Test.*) \\|$").FindAllStringSubmatch(string(page), -1)
+	if len(rows) < 50 {
+		t.Fatalf("the table has %d rows only", len(rows))
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/containernetworking/cni").Output()
+	must(t, err)
+	data, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "SPEC.md"))
+	must(t, err)
+	spec, _, ok := strings.Cut(string(data), "## Appendix: Examples")
+	if !ok || !strings.Contains(spec, "This is CNI **spec** version **1.1.0**") {
+		t.Fatal("the reference's specification is of another version: look through the table")
+	}
+	tests := testNames(t, ".", "../../pkg/cni")
+	used := map[string]bool{}
+	for _, row := range rows {
+		used[row[1]] = strings.Contains(spec, row[1])
+		if !used[row[1]] {
+			t.Errorf("the specification has no %q", row[1])
+		}
+		for _, name := range regexp.MustCompile(`\w+`).FindAllString(row[2], -1) {
+			if !tests[name] {
+				t.Errorf("%s is named for %q and does not exist", name, row[1])
+			}
+		}
+	}
+	word := regexp.MustCompile(`(?i)\bmust\b|\brequired\b`)
+	_, body, _ := strings.Cut(spec, "## Section 1")
+	for line := range strings.Lines(body) {
+		if !word.MatchString(line) {
+			continue
+		}
+		found := false
+		for _, row := range rows {
+			found = found || strings.Contains(line, row[1])
+		}
+		if !found {
+			t.Errorf("no row has %q", strings.TrimSpace(line))
+		}
+	}
+}
+
+// testNames are the tests of packages' directories.
+func testNames(t *testing.T, dirs ...string) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	for _, dir := range dirs {
+		files, err := filepath.Glob(dir + "/*_test.go")
+		must(t, err)
+		for _, file := range files {
+			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+			must(t, err)
+			for _, d := range parsed.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok {
+					names[f.Name.Name] = true
+				}
+			}
+		}
+	}
+	return names
+}
