@@ -124,7 +124,10 @@ type Device struct {
 	UID      *uint32      `json:"uid,omitempty"`
 	GID      *uint32      `json:"gid,omitempty"`
 	Access   string       `json:"access,omitempty"` // device cgroup: of r, w, m, or NoAccess; "" leaves it to the target's default
-	Origin   Origin       `json:"origin"`
+	// Bind gives the node by a bind mount of HostPath: in a user namespace none can be
+	// made.
+	Bind   bool   `json:"bind,omitempty"`
+	Origin Origin `json:"origin"`
 }
 
 // Mount is one mount, in the terms of the OCI runtime specification.

@@ -49,6 +49,21 @@ func Iptables() []Package {
 	return pkgs
 }
 
+// Crun is crun 1.8.1, and the library that it needs beside the C library.
+func Crun() []Package {
+	return []Package{{Suite: "bookworm", Name: "crun", Version: "1.8."}, {Suite: "bookworm", Name: "libyajl2"}}
+}
+
+// Podman is Podman 4.3.1 with conmon, and the libraries that they need beside those
+// of Debian's base system. Podman comes first, conmon second.
+func Podman() []Package {
+	pkgs := []Package{{Suite: "bookworm", Name: "podman", Version: "4.3."}, {Suite: "bookworm", Name: "conmon"}}
+	for _, name := range strings.Fields("libsubid4 libgpgme11 libassuan0 libgpg-error0 libseccomp2 libdevmapper1.02.1") {
+		pkgs = append(pkgs, Package{Suite: "bookworm", Name: name})
+	}
+	return pkgs
+}
+
 // DPDK is DPDK 22.11 with dpdk-testpmd, the drivers for vhost-user (net_vhost,
 // net_virtio), memif and PCI, and every library that these are linked against, the
 // C library among them: enough to run testpmd where nothing else is, in a

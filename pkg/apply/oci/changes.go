@@ -114,7 +114,7 @@ func (c *changes) plan(spec *rspec.Spec, set *edits.Set) error {
 	c.room(set)
 	c.planEnv(process.Env, set.Env)
 	c.planGIDs(process.User.AdditionalGids, set.GIDs)
-	c.planMounts(spec.Mounts, set.Mounts, hasUserNamespace(spec))
+	c.planMounts(spec.Mounts, withBound(set), hasUserNamespace(spec))
 	c.planDevices(linux, set.Devices)
 	if r := set.RDT; r != nil {
 		c.rdt = &rspec.LinuxIntelRdt{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
@@ -202,8 +202,10 @@ func (c *changes) planDevices(have *rspec.Linux, set []edits.Device) {
 			}
 		}
 		n := &numbers[i]
-		devices.add(rspec.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor,
-			FileMode: cloneTo(&n.mode, d.FileMode), UID: cloneTo(&n.uid, d.UID), GID: cloneTo(&n.gid, d.GID)})
+		if !d.Bind {
+			devices.add(rspec.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor,
+				FileMode: cloneTo(&n.mode, d.FileMode), UID: cloneTo(&n.uid, d.UID), GID: cloneTo(&n.gid, d.GID)})
+		}
 		if d.Type != "b" && d.Type != "c" || d.Access == edits.NoAccess {
 			continue
 		}

@@ -78,6 +78,22 @@ func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespac
 	c.mounts = l
 }
 
+// withBound are the mounts of a set, with those that give device nodes behind them.
+func withBound(set *edits.Set) []edits.Mount {
+	mounts := set.Mounts
+	for i := range set.Devices {
+		d := &set.Devices[i]
+		if !d.Bind {
+			continue
+		}
+		origin := d.Origin
+		origin.Source = edits.View // no owner of a file is mapped
+		mounts = append(mounts[:len(mounts):len(mounts)], edits.Mount{Destination: d.Path, Source: d.HostPath, Type: "bind",
+			Options: []string{"bind", "rprivate", "nosuid", "noexec"}, Origin: origin})
+	}
+	return mounts
+}
+
 // mapped adds the option by which a bind mount in a user namespace shows the owners
 // that its files have, unless it is there.
 func mapped(mountType string, options []string) []string {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command jackfield-hook is the OCI hook.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackfield/jackfield/pkg/hook"
+)
+
+// patience is how long the hook waits for this host's file systems. A runtime that
+// sets no limit of its own would wait for ever.
+const patience = 30 * time.Second
+
+func main() {
+	// It ends before there is anything worth collecting.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(256 << 20)
+	time.AfterFunc(patience, func() {
+		fmt.Fprintf(hook.Stderr(), "jackfield-hook: given up after %v: a file system of this host does not answer\n", patience)
+		os.Exit(1)
+	})
+	os.Exit(run())
+}
+
+func run() int {
+	self, err := os.Executable()
+	if err == nil {
+		err = hook.Run(context.Background(), os.Args[1:], hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Self: self})
+	}
+	if err != nil {
+		fmt.Fprintln(hook.Stderr(), "jackfield-hook:", err)
+		return 1
+	}
+	return 0
+}

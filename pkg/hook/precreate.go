@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/jackfield/jackfield/pkg/apply/oci"
+	"github.com/jackfield/jackfield/pkg/edits"
+)
+
+// precreate takes the configuration that Podman is about to hand to the runtime,
+// and prints it with the edits in it.
+func (h *hook) precreate(ctx context.Context, text []byte) error {
+	c, err := oci.ParseConfig(text)
+	if err != nil {
+		return fmt.Errorf("read OCI spec from standard input: %w", err)
+	}
+	out, err := h.edit(ctx, text, c)
+	if err != nil {
+		return err
+	}
+	if _, err := h.env.Stdout.Write(out); err != nil {
+		return fmt.Errorf("write OCI spec to standard output: %w", err)
+	}
+	return nil
+}
+
+func (h *hook) edit(ctx context.Context, text []byte, c *oci.Config) ([]byte, error) {
+	spec := c.Spec()
+	id := h.containerID
+	if id == "" {
+		id = idOf(spec)
+	}
+	h.name = id
+	s, err := subjectOf(spec.Annotations, id)
+	if err != nil || s.pause {
+		return text, err
+	}
+	if err := h.load(); err != nil {
+		return nil, err
+	}
+	req := s.request(id, spec.Annotations, spec)
+	plan, err := h.resolve(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if plan == nil {
+		return text, nil
+	}
+	if userNamespace(spec) {
+		bindDevices(&plan.Set)
+	}
+	if plan.Staging != nil {
+		h.addUndo(&plan.Set, id, req.Have.Hooks)
+	}
+	if text, err = c.Apply(&plan.Set); err != nil {
+		return nil, err
+	}
+	return text, h.prepare(plan.Staging)
+}
+
+// idOf is the ID that Podman gave the container, which is in no field of its
+// configuration: its cgroup is named after it, and so are files mounted into it. A
+// configuration of somebody else's gets one made from its root.
+func idOf(spec *rspec.Spec) string {
+	if spec.Linux != nil {
+		if id, ok := hexID(spec.Linux.CgroupsPath); ok {
+			return id
+		}
+	}
+	for i := range spec.Mounts {
+		if _, rest, ok := strings.Cut(spec.Mounts[i].Source, "/overlay-containers/"); ok {
+			if id, ok := hexID(rest); ok {
+				return id
+			}
+		}
+	}
+	root := ""
+	if spec.Root != nil {
+		root = spec.Root.Path
+	}
+	sum := sha256.Sum256([]byte(root))
+	return "root-" + hex.EncodeToString(sum[:16])
+}
+
+// hexID is the first 64 hexadecimal digits that stand alone in a text.
+func hexID(s string) (string, bool) {
+	for i := 0; i < len(s); {
+		j := i
+		for j < len(s) && strings.IndexByte("0123456789abcdef", s[j]) >= 0 {
+			j++
+		}
+		if j-i == 64 {
+			return s[i:j], true
+		}
+		i = j + 1
+	}
+	return "", false
+}
+
+// userNamespace reports that the runtime will not be able to make device nodes.
+func userNamespace(spec *rspec.Spec) bool {
+	if spec.Linux != nil && slices.ContainsFunc(spec.Linux.Namespaces, func(n rspec.LinuxNamespace) bool { return n.Type == rspec.UserNamespace }) {
+		return true
+	}
+	return inUserNamespace()
+}
+
+// bindDevices has nodes bound that are elsewhere on the host: in a user namespace a
+// runtime binds what the host has at the path in the container.
+func bindDevices(set *edits.Set) {
+	for i := range set.Devices {
+		if d := &set.Devices[i]; d.HostPath != "" && d.HostPath != d.Path {
+			d.Bind = true
+		}
+	}
+}
+
+// addUndo adds the hook that removes what is made for the container on the host.
+func (h *hook) addUndo(set *edits.Set, id string, have []edits.Hook) {
+	args := []string{"jackfield-hook", "--container-id", id}
+	if h.configFile != "" {
+		args = append(args, "--config", h.configFile)
+	}
+	if h.logTo != "" {
+		args = append(args, "--log", h.logTo)
+	}
+	undo := edits.Hook{Stage: edits.Poststop, Path: h.env.Self, Args: append(args, string(Poststop)),
+		Origin: edits.Origin{Source: edits.View, Request: "removing what was made for the container"}}
+	if !slices.ContainsFunc(have, func(o edits.Hook) bool {
+		return o.Stage == undo.Stage && o.Path == undo.Path && slices.Equal(o.Args, undo.Args)
+	}) {
+		set.Hooks = append(set.Hooks, undo)
+	}
+}
+
+// errNoContainer is for a stage whose state has no process.
+func errNoContainer(stage Stage, pid int) error {
+	return fmt.Errorf("stage %s: the state has pid %d, want the container's first process: %w", stage, pid, errdefs.ErrInvalidArgument)
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
+	"github.com/jackfield/jackfield/pkg/version"
+)
+
+const usage = `usage: jackfield-hook [--config FILE] [--log FILE|syslog] [STAGE]
+
+An OCI hook: it gives the container that the runtime describes on standard input
+the devices and sockets that its annotations ask for, as far as the node's policy
+grants them. STAGE is precreate, createRuntime, prestart or poststop. Without it,
+what is on standard input tells: an OCI configuration is that of precreate, and the
+state of a stopped container that of poststop.
+
+`
+
+// Stage is a point in a container's life at which the hook is run.
+type Stage string
+
+// The stages. Precreate is one of Podman's and Buildah's alone.
+const (
+	Precreate     Stage = "precreate"
+	CreateRuntime Stage = "createRuntime"
+	Prestart      Stage = "prestart"
+	Poststop      Stage = "poststop"
+)
+
+// Env is what the process is given.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Self is the path of the program, for the hook that undoes what precreate made.
+	Self string
+}
+
+// hook is one run.
+type hook struct {
+	env         Env
+	configFile  string
+	logTo       string
+	containerID string
+	stage       Stage
+
+	host hostfs.Root
+	cfg  *config.Config
+	log  *logger
+	name string // the container, for the log
+}
+
+// Run is the program. The error is for a person, and for the runtime to print.
+func Run(ctx context.Context, args []string, env Env) error {
+	h := &hook{env: env}
+	if done, err := h.arguments(args); err != nil || done {
+		return err
+	}
+	var err error
+	if h.log, err = openLog(h.logTo); err != nil {
+		return err
+	}
+	defer h.log.close()
+	if err := h.run(ctx); err != nil {
+		h.log.say("error", h.stage, h.name, err.Error())
+		return err
+	}
+	return nil
+}
+
+// arguments reads the command line. done is for --help and --version.
+func (h *hook) arguments(args []string) (done bool, err error) {
+	f := flag.NewFlagSet("jackfield-hook", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	stage, showVersion := "", false
+	f.StringVar(&h.configFile, "config", "", "")
+	f.StringVar(&h.logTo, "log", "", "")
+	f.StringVar(&stage, "stage", "", "")
+	f.StringVar(&h.containerID, "container-id", "", "")
+	f.BoolVar(&showVersion, "version", false, "")
+	switch err := f.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		_, err := io.WriteString(h.env.Stdout, usage)
+		return true, err
+	case err != nil:
+		return false, fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+	case showVersion:
+		_, err := fmt.Fprintln(h.env.Stdout, "jackfield-hook version", version.String())
+		return true, err
+	}
+	switch rest := f.Args(); {
+	case len(rest) == 1 && stage == "":
+		stage = rest[0]
+	case len(rest) > 0:
+		return false, fmt.Errorf("found %q, want one stage and nothing behind it: %w", rest, errdefs.ErrInvalidArgument)
+	}
+	h.stage = Stage(stage)
+	if known := []Stage{"", Precreate, CreateRuntime, Prestart, Poststop}; !slices.Contains(known, h.stage) {
+		return false, fmt.Errorf("stage: found %q, want precreate, createRuntime, prestart or poststop: %w", stage, errdefs.ErrInvalidArgument)
+	}
+	return false, nil
+}
+
+func (h *hook) run(ctx context.Context) error {
+	text, err := readInput(h.env.Stdin)
+	if err != nil {
+		return fmt.Errorf("read standard input: %w", err)
+	}
+	if h.stage == "" {
+		if h.stage, err = stageOf(text); err != nil {
+			return err
+		}
+	}
+	if h.stage == Precreate {
+		return h.precreate(ctx, text)
+	}
+	s, err := parseState(text)
+	if err != nil {
+		return fmt.Errorf("read the container's state from standard input: %w", err)
+	}
+	h.name = s.ID
+	if h.stage == Poststop {
+		return h.poststop(s)
+	}
+	return h.running(ctx, s)
+}
+
+// load reads the node's configuration: the file that was asked for, or the default
+// one when there is one.
+func (h *hook) load() error {
+	file := h.configFile
+	if file == "" {
+		file = config.DefaultPath
+	}
+	if !path.IsAbs(file) {
+		return fmt.Errorf("--config: found %q, want an absolute path: %w", file, errdefs.ErrInvalidArgument)
+	}
+	cfg, err := config.Load(h.host, file)
+	if err != nil && (h.configFile != "" || !errdefs.IsNotFound(err)) {
+		return err
+	}
+	if err != nil {
+		cfg = config.Default()
+	}
+	// Beside what the NRI plugin keeps, which removes all that its runtime does not
+	// know.
+	mine := *cfg
+	mine.StateDir = path.Join(cfg.StateDir, "hook")
+	h.cfg = &mine
+	return nil
+}
+
+// nriDir is what the NRI plugin of this node mounts into a container.
+func (h *hook) nriDir(containerID string) string {
+	return h.host.Path(staging.ContainerDir(path.Dir(h.cfg.StateDir), containerID))
+}
+
+// resolve works out what the container gets; nil for nothing.
+func (h *hook) resolve(ctx context.Context, req *resolve.Request) (*resolve.Plan, error) {
+	engine, err := resolve.New(h.host, h.cfg, resolve.Options{Once: true})
+	if err != nil {
+		return nil, err
+	}
+	plan, err := engine.Resolve(ctx, req)
+	if err := errors.Join(err, engine.Close()); err != nil {
+		return nil, err
+	}
+	if plan != nil {
+		h.report(plan)
+	}
+	return plan, nil
+}
+
+// report logs one line for all that is delivered, and one for each request that is
+// not.
+func (h *hook) report(plan *resolve.Plan) {
+	var injected []string
+	for _, it := range plan.Items {
+		if it.Audit != "" {
+			h.log.say("warning", h.stage, h.name, it.Request+": mode enforce would refuse this: "+it.Audit)
+		}
+		switch it.Outcome {
+		case resolve.Injected:
+			injected = append(injected, it.Request+" from "+it.File)
+			for _, n := range it.Notes {
+				h.log.say("info", h.stage, h.name, it.Request+": "+n)
+			}
+		case resolve.LeftAlone:
+			h.log.say("info", h.stage, h.name, it.Request+": left alone: "+it.Reason)
+		case resolve.Skipped:
+			h.log.say("warning", h.stage, h.name, it.Request+": optional, skipped: "+it.Reason)
+		}
+	}
+	if len(injected) > 0 {
+		h.log.say("info", h.stage, h.name, "injected "+strings.Join(injected, ", "))
+	}
+}

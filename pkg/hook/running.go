@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/apply/live"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// running is createRuntime and prestart: the container has its namespaces, and its
+// configuration is read no more.
+func (h *hook) running(ctx context.Context, st *state) (err error) {
+	s, err := subjectOf(st.Annotations, st.ID)
+	if err != nil || s.pause {
+		return err
+	}
+	if st.Pid == 0 {
+		return errNoContainer(h.stage, st.Pid)
+	}
+	if err := h.load(); err != nil {
+		return err
+	}
+	c, err := h.bundleConfig(st.Bundle)
+	if err != nil {
+		return err
+	}
+	spec := c.Spec()
+	if spec.Root == nil || spec.Root.Path == "" {
+		return fmt.Errorf("read OCI spec %q: root.path: missing: %w", path.Join(st.Bundle, "config.json"), errdefs.ErrInvalidArgument)
+	}
+	root := spec.Root.Path
+	if !path.IsAbs(root) {
+		root = path.Join(st.Bundle, root)
+	}
+	req := s.request(st.ID, st.Annotations, spec)
+	// The runtime has made what is in the configuration: nothing takes its place.
+	req.Have.CDIReplaces = false
+	if slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return m.Source == h.nriDir(st.ID) }) {
+		h.log.say("info", h.stage, h.name, "the NRI plugin of this node gave the container what it asked for")
+		return nil
+	}
+	plan, err := h.resolve(ctx, req)
+	if err != nil || plan == nil {
+		return err
+	}
+	if err := h.late(&plan.Set); err != nil {
+		return err
+	}
+	if err := h.prepare(plan.Staging); err != nil {
+		return err
+	}
+	err = live.Apply(h.host, live.Target{Pid: st.Pid, Root: root}, &plan.Set)
+	if err != nil && plan.Staging != nil {
+		// The runtime stops here, and some run no poststop hook then.
+		err = errors.Join(err, h.remove(s.sandbox, st.ID))
+	}
+	return err
+}
+
+// late fails the container for what comes too late, or says so in the log.
+func (h *hook) late(set *edits.Set) error {
+	late := live.TooLate(set)
+	if len(late) == 0 {
+		return nil
+	}
+	if h.cfg.Hook.Undeliverable == config.UndeliverableWarn {
+		for _, l := range late {
+			h.log.say("warning", h.stage, h.name, l.Error())
+		}
+		return nil
+	}
+	return fmt.Errorf("%w; deliver it at the stage precreate (Podman) or through NRI, or set hook.undeliverable: warn in %s and do without",
+		live.JoinLate(late), h.configName())
+}
+
+func (h *hook) configName() string {
+	if f := h.cfg.File(); f != "" {
+		return f
+	}
+	return config.DefaultPath
+}
+
+// store keeps what containers need on the host. Sockets' own directories are handed
+// over: nobody is there to bind a socket anew when the host side makes it anew, and
+// in its directory it is found all the same.
+func (h *hook) store() (*staging.Store, error) {
+	return staging.Open(h.host, h.cfg.StateDir, staging.Options{Mode: staging.Directories})
+}
+
+// prepare makes what the container needs on the host.
+func (h *hook) prepare(c *staging.Container) error {
+	if c == nil {
+		return nil
+	}
+	store, err := h.store()
+	if err != nil {
+		return err
+	}
+	return store.Prepare(*c)
+}
+
+// poststop removes what was made for the container. It needs nothing but its ID.
+func (h *hook) poststop(st *state) error {
+	id := st.ID
+	if h.containerID != "" {
+		id = h.containerID
+	}
+	s, err := subjectOf(st.Annotations, id)
+	if err != nil {
+		return err
+	}
+	if err := h.load(); err != nil {
+		return err
+	}
+	if _, err := h.host.Lstat(h.cfg.StateDir); errdefs.IsNotFound(err) {
+		return nil
+	}
+	return h.remove(s.sandbox, id)
+}
+
+// remove removes what was made for a container; what belongs to its sandbox goes
+// with the sandbox's own container, or with the container that is its own sandbox.
+func (h *hook) remove(sandbox, id string) error {
+	store, err := h.store()
+	if err != nil {
+		return err
+	}
+	err = store.RemoveContainer(sandbox, id)
+	if sandbox == id {
+		err = errors.Join(err, store.RemoveSandbox(sandbox))
+	}
+	return err
+}
+
+// inUserNamespace reports that this process is in a user namespace that is not the
+// host's, as under rootless Podman.
+func inUserNamespace() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && !slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"})
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/apply/oci"
+)
+
+// maxInput is the most that is read from standard input and of a bundle's
+// config.json, in bytes; those of Kubernetes have some 20,000.
+const maxInput = 4 << 20
+
+func readInput(r io.Reader) ([]byte, error) {
+	// Room for most, so that the buffer does not grow over and over.
+	buf := make([]byte, 0, 64<<10)
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := r.Read(buf[len(buf):min(cap(buf), maxInput+1)])
+		buf = buf[:len(buf)+n]
+		if len(buf) > maxInput {
+			return nil, fmt.Errorf("it has more than the %d bytes allowed: %w", maxInput, errdefs.ErrInvalidArgument)
+		}
+		if errors.Is(err, io.EOF) {
+			return buf, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// state is a container's state, OCI Runtime Specification 1.3.0, "State".
+type state struct {
+	Version     string            `json:"ociVersion"`
+	ID          string            `json:"id"`
+	Status      string            `json:"status"`
+	Pid         int               `json:"pid"`
+	Bundle      string            `json:"bundle"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func parseState(text []byte) (*state, error) {
+	s := &state{}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	switch {
+	case s.Version == "":
+		return nil, fmt.Errorf("ociVersion: missing: %w", errdefs.ErrInvalidArgument)
+	case !validID(s.ID):
+		return nil, fmt.Errorf("id: found %q, want 1 to 1024 printable characters without a slash: %w", clip(s.ID), errdefs.ErrInvalidArgument)
+	case s.Pid < 0:
+		return nil, fmt.Errorf("pid: found %d: %w", s.Pid, errdefs.ErrInvalidArgument)
+	case !path.IsAbs(s.Bundle):
+		return nil, fmt.Errorf("bundle: found %q, want an absolute path: %w", clip(s.Bundle), errdefs.ErrInvalidArgument)
+	}
+	return s, nil
+}
+
+func validID(id string) bool {
+	if id == "" || len(id) > 1024 || id == "." || id == ".." {
+		return false
+	}
+	for _, r := range id {
+		if r <= ' ' || r == '/' || r == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func clip(s string) string {
+	if len(s) > 80 {
+		return s[:80] + "..."
+	}
+	return s
+}
+
+// stageOf tells the stage from what is on standard input: Podman hands over an OCI
+// configuration at precreate, and at every other stage a runtime hands over a state.
+func stageOf(text []byte) (Stage, error) {
+	var both struct {
+		Version string           `json:"ociVersion"`
+		ID      *json.RawMessage `json:"id"`
+		Status  string           `json:"status"`
+		Process *json.RawMessage `json:"process"`
+		Root    *json.RawMessage `json:"root"`
+	}
+	if err := json.Unmarshal(text, &both); err != nil {
+		return "", fmt.Errorf("read standard input: %w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	switch {
+	case both.ID == nil && both.Version != "" && (both.Process != nil || both.Root != nil):
+		return Precreate, nil
+	case both.ID == nil:
+		return "", fmt.Errorf("read standard input: it is neither a container's state nor an OCI configuration; an OCI runtime runs this program: %w", errdefs.ErrInvalidArgument)
+	case both.Status == "stopped":
+		return Poststop, nil
+	}
+	return CreateRuntime, nil
+}
+
+// bundleConfig reads a bundle's config.json.
+func (h *hook) bundleConfig(bundle string) (*oci.Config, error) {
+	name := path.Join(bundle, "config.json")
+	text, err := h.host.ReadFile(name, maxInput)
+	if err != nil {
+		return nil, err
+	}
+	c, err := oci.ParseConfig(text)
+	if err != nil {
+		return nil, fmt.Errorf("read OCI spec %q: %w", name, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+// host is a directory with all that a test's containers are made of: configuration,
+// CDI files, sockets, root file systems.
+type host struct {
+	t      *testing.T
+	dir    string
+	kit    kit
+	common *node.Kit
+	before []string // mounts that were there
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	k, common := require(t)
+	// Podman wants its directories to have short names.
+	dir, err := os.MkdirTemp("", "h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := &host{t: t, dir: dir, kit: k, common: common}
+	h.before = mountPoints(t)
+	for _, dir := range []string{"cdi", "state", "sock", "devinfo"} {
+		h.mkdir(dir)
+	}
+	h.configure("")
+	// Its number is that of /dev/zero; nothing else on the host is so called.
+	if err := unix.Mknod(h.path("fancy0"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(h.path("fancy0"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	h.write("cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.example.com/dev","devices":[
+		{"name":"zero","containerEdits":{"deviceNodes":[{"path":"/dev/fancy","hostPath":"`+h.path("fancy0")+`","permissions":"rw"}],
+			"mounts":[{"hostPath":"`+h.path("data")+`","containerPath":"/opt/data","options":["ro","bind"]}]}},
+		{"name":"full","containerEdits":{"env":["FANCY=1"],"deviceNodes":[{"path":"/dev/fancy","hostPath":"`+h.path("fancy0")+`"}],
+			"hooks":[{"hookName":"createRuntime","path":"/bin/cp","args":["cp","/dev/stdin","`+h.path("hook-ran")+`"]}]}},
+		{"name":"env","containerEdits":{"env":["FANCY=1"]}},
+		{"name":"secret","containerEdits":{"env":["SECRET=1"]}}]}`)
+	h.write("data/file", "from the host\n")
+	t.Cleanup(h.checkClean)
+	return h
+}
+
+func (h *host) path(name string) string { return filepath.Join(h.dir, name) }
+
+func (h *host) mkdir(name string) {
+	h.t.Helper()
+	if err := os.MkdirAll(h.path(name), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) write(name, text string) {
+	h.t.Helper()
+	h.mkdir(filepath.Dir(name))
+	if err := os.WriteFile(h.path(name), []byte(text), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// configure writes the node's configuration: containers of no pod may have three
+// of the CDI devices, and the sockets of one directory.
+func (h *host) configure(more string) {
+	h.write("config.yaml", `cdi: {specDirs: [`+h.path("cdi")+`]}
+sockets: {roots: [`+h.path("sock")+`]}
+deviceInfo: {cniDir: `+h.path("devinfo")+`}
+stateDir: `+h.path("state")+`
+policy:
+  rules:
+    - name: containers
+      for: {namespaces: [""]}
+      allow:
+        cdi: ["vendor.example.com/dev=zero", "vendor.example.com/dev=full", "vendor.example.com/dev=env"]
+        sockets: ["`+h.path("sock")+`/**"]
+`+more)
+}
+
+// rootfs makes a root file system: busybox and the socket client.
+func (h *host) rootfs() string {
+	h.t.Helper()
+	name := "rootfs"
+	for _, dir := range []string{"bin", "dev", "proc", "sys", "etc", "tmp", "run", "var"} {
+		h.mkdir(filepath.Join(name, dir))
+	}
+	if err := os.Chmod(h.path("rootfs/tmp"), 0o1777); err != nil {
+		h.t.Fatal(err)
+	}
+	for from, to := range map[string]string{h.common.Busybox: "busybox", h.common.Commands["sockclient"]: "sockclient"} {
+		data, err := os.ReadFile(from)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if err := os.WriteFile(h.path(filepath.Join(name, "bin", to)), data, 0o755); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	for _, applet := range strings.Fields("sh cat dd ls env stat echo grep od id test mount touch") {
+		if err := os.Symlink("busybox", h.path(filepath.Join(name, "bin", applet))); err != nil && !os.IsExist(err) {
+			h.t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/run", h.path(filepath.Join(name, "var/run"))); err != nil && !os.IsExist(err) {
+		h.t.Fatal(err)
+	}
+	h.write("rootfs/etc/passwd", "root:x:0:0:root:/:/bin/sh\n")
+	return h.path(name)
+}
+
+// socket has a vswitch answer on a socket that a network of the container ID has.
+func (h *host) socket(id string) {
+	h.t.Helper()
+	h.mkdir("sock/port0")
+	s, err := vswitch.Listen(vswitch.VhostUser, h.path("sock/port0/vhost.sock"), vswitch.Greeting("vswitch"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			h.t.Error(err)
+		}
+	})
+	info, err := json.Marshal(map[string]any{"type": "vhost-user", "version": "1.1.0",
+		"vhost-user": map[string]any{"mode": "client", "path": s.Path()}})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.write("devinfo/ns-fast-"+id+"_net1", string(info))
+}
+
+// hookCommand is the hook of a stage.
+func (h *host) hookCommand() string {
+	h.t.Helper()
+	bin, err := h.common.Command("jackfield-hook")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return bin
+}
+
+func (h *host) hookArgs(stage string) []string {
+	args := []string{"jackfield-hook", "--config", h.path("config.yaml"), "--log", h.path("hook.log")}
+	if stage != "" {
+		args = append(args, stage)
+	}
+	return args
+}
+
+// log is what the hook wrote.
+func (h *host) log() string {
+	data, err := os.ReadFile(h.path("hook.log"))
+	if err != nil && !os.IsNotExist(err) {
+		h.t.Error(err)
+	}
+	return string(data)
+}
+
+// checkClean checks that nothing is left of the containers.
+func (h *host) checkClean() {
+	h.t.Helper()
+	for _, dir := range []string{"state/hook/containers", "state/hook/sandboxes", "state/hook/claims"} {
+		entries, err := os.ReadDir(h.path(dir))
+		if err != nil && !os.IsNotExist(err) {
+			h.t.Error(err)
+		}
+		for _, e := range entries {
+			h.t.Errorf("left behind: %s/%s", dir, e.Name())
+		}
+	}
+	known := make(map[string]int)
+	for _, m := range h.before {
+		known[m]++
+	}
+	for _, m := range mountPoints(h.t) {
+		if known[m]--; known[m] < 0 && !strings.HasPrefix(m, h.path("podman")) {
+			h.t.Errorf("left behind: a mount at %s", m)
+		}
+	}
+	if h.t.Failed() {
+		h.t.Logf("the hook's log:\n%s", h.log())
+	}
+}
+
+func mountPoints(t *testing.T) []string {
+	t.Helper()
+	data, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var points []string
+	for line := range strings.Lines(string(data)) {
+		if fields := strings.Fields(line); len(fields) > 4 {
+			points = append(points, fields[4])
+		}
+	}
+	return points
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/jail"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/parts"
+)
+
+// kitEnv carries the kit into the jail.
+const kitEnv = "JACKFIELD_HOOK_KIT"
+
+// kit is where the runtimes are, or why they are not.
+type kit struct {
+	Podman, Conmon, Crun string
+	Libraries            []string // directories
+	Missing              string
+}
+
+// Main is e2e.Main for this package: it fetches Podman and crun too, before the jail.
+func Main(m *testing.M) {
+	flag.Parse()
+	if jail.Outside() && !testing.Short() && jail.Possible() == nil {
+		if err := prepare(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, "hook:", err)
+			os.Exit(1)
+		}
+	}
+	if jail.Inside() {
+		// crun takes a host with both versions of cgroups for one with version 2 where it
+		// sees both. The tests have version 1; the one of version 2 mounts that for itself.
+		if err := unix.Unmount("/sys/fs/cgroup/unified", unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
+			fmt.Fprintln(os.Stderr, "hook: hide the second version of cgroups:", err)
+			os.Exit(1)
+		}
+		if err := libraries(); err != nil {
+			fmt.Fprintln(os.Stderr, "hook: make the libraries known:", err)
+			os.Exit(1)
+		}
+	}
+	e2e.Main(m)
+}
+
+// libraries has the loader of the jail find the fetched libraries. A variable would
+// not do: Podman, conmon and crun start each other with environments of their own.
+func libraries() error {
+	var k kit
+	if err := json.Unmarshal([]byte(os.Getenv(kitEnv)), &k); err != nil || k.Missing != "" {
+		return err
+	}
+	// A link to the machine's own.
+	const cache = "/etc/ld.so.cache"
+	if err := os.Remove(cache); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	out, err := exec.Command("/sbin/ldconfig", append([]string{"-X", "-C", cache}, k.Libraries...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// prepare fetches what is not in the cache. That the archive cannot be had is for
+// require to tell; anything else is an error.
+func prepare(ctx context.Context) error {
+	store, err := parts.Open()
+	if err != nil {
+		return err
+	}
+	store.Logf = func(format string, args ...any) { fmt.Fprintf(os.Stderr, "hook: "+format+"\n", args...) }
+	var k kit
+	got, err := store.Ensure(ctx, append(parts.Podman(), parts.Crun()...)...)
+	switch {
+	case errdefs.IsUnavailable(err):
+		k.Missing = err.Error()
+	case err != nil:
+		return err
+	default:
+		k.Podman, k.Conmon = got[0].Path("usr/bin/podman"), got[1].Path("usr/bin/conmon")
+		for _, u := range got {
+			if u.Name == "crun" {
+				k.Crun = u.Path("usr/bin/crun")
+			}
+			for _, pattern := range []string{"usr/lib/*-linux-gnu", "lib/*-linux-gnu"} {
+				dirs, err := filepath.Glob(u.Path(pattern))
+				if err != nil {
+					return err
+				}
+				k.Libraries = append(k.Libraries, dirs...)
+			}
+		}
+	}
+	data, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	return os.Setenv(kitEnv, string(data))
+}
+
+// require skips a test where the runtimes cannot be had, and says why. In CI that is
+// a failure.
+func require(tb testing.TB) (kit, *node.Kit) {
+	tb.Helper()
+	e2e.Require(tb)
+	var k kit
+	if err := json.Unmarshal([]byte(os.Getenv(kitEnv)), &k); err != nil {
+		tb.Fatalf("the package's TestMain does not call hook.Main: read %s: %v", kitEnv, err)
+	}
+	if k.Missing != "" {
+		if os.Getenv("CI") == "true" {
+			tb.Fatalf("no Podman, and CI promises that there is: %s", k.Missing)
+		}
+		tb.Skipf("skipped: no Podman: %s", k.Missing)
+	}
+	common, err := node.KitFromEnv()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return k, common
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/jackfield/jackfield/test/e2e/jail"
+)
+
+// hooksFile writes a hooks.d directory with the hook at these stages, for containers
+// whose annotations ask for something.
+func (h *host) hooksFile(dir string, stages ...string) string {
+	h.t.Helper()
+	args := h.hookArgs("")
+	if len(stages) == 1 {
+		args = h.hookArgs(stages[0])
+	}
+	data, err := json.Marshal(map[string]any{
+		"version": "1.0.0",
+		"hook":    map[string]any{"path": h.hookCommand(), "args": args},
+		"when":    map[string]any{"annotations": map[string]string{`^(devices|networks)\.jackfield\.dev(/.*)?$`: ".*"}},
+		"stages":  stages,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.write(dir+"/jackfield.json", string(data))
+	return h.path(dir)
+}
+
+// podman runs `podman run` with a runtime and directories of hooks, and gives what
+// was printed.
+func (h *host) podman(runtime string, hooks []string, args ...string) (string, error) {
+	h.t.Helper()
+	h.write("containers.conf", "[containers]\n[engine]\n[network]\n")
+	h.write("storage.conf", "[storage]\ndriver = \"vfs\"\nrunroot = \""+h.path("podman/run")+"\"\ngraphroot = \""+h.path("podman/root")+"\"\n")
+	all := []string{"--root", h.path("podman/root"), "--runroot", h.path("podman/run"), "--tmpdir", h.path("podman/tmp"),
+		"--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "file",
+		"--conmon", h.kit.Conmon, "--runtime", h.runtimes()[runtime]}
+	for _, dir := range hooks {
+		all = append(all, "--hooks-dir", dir)
+	}
+	all = append(all, "run", "--rm", "--network", "none", "--cgroup-parent", jail.CgroupParent(),
+		"--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--security-opt", "seccomp=unconfined")
+	all = append(all, args...)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, h.kit.Podman, all...)
+	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+h.path("containers.conf"),
+		"CONTAINERS_STORAGE_CONF="+h.path("storage.conf"), "PATH="+os.Getenv("PATH"), "HOME=/root")
+	cmd.WaitDelay = 5 * time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// asks are the options of `podman run` for a container that asks for CDI devices,
+// and runs a command in sh.
+func (h *host) asks(command string, devices ...string) []string {
+	var args []string
+	if len(devices) > 0 {
+		args = []string{"--annotation", "devices.jackfield.dev=vendor.example.com/dev=" + strings.Join(devices, ",vendor.example.com/dev=")}
+	}
+	return append(args, "--rootfs", h.rootfs(), "/bin/sh", "-c", command)
+}
