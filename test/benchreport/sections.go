@@ -42,7 +42,7 @@ var sections = []section{
 			nri("floor: … and makes the same directories and files", "NRICreateContainer/4-cdi-2-sockets-canned-and-files", "noop", "no-op plugin", 0),
 			nri("floor: … and the same mounts", "NRICreateContainer/4-cdi-2-sockets-canned-and-mounts", "noop", "no-op plugin", 0),
 			nri("4 CDI devices and 2 sockets", "NRICreateContainer/4-cdi-2-sockets-over-floor", "floor", "that floor", 0),
-			nri("the same with `sockets.staging: directory`", "NRICreateContainer/4-cdi-2-sockets-directory", "noop", "no-op plugin", 0),
+			nri("4 CDI devices and 2 sockets, `sockets.staging: directory`", "NRICreateContainer/4-cdi-2-sockets-directory", "noop", "no-op plugin", 0),
 			nri("nothing asked, 10,000 device-info files of other sandboxes", "NRIStaleDeviceInfo/nothing-asked", "empty", "an empty directory", 0),
 			nri("2 sockets, 10,000 device-info files of other sandboxes", "NRIStaleDeviceInfo/2-sockets", "empty", "an empty directory", 0),
 		},

@@ -4,20 +4,18 @@
 // "noop SOCKET INDEX NAME" it connects to a runtime and ends when its standard
 // input does; without arguments it is a pre-installed plugin, which the runtime
 // starts and ends. A fourth argument is a file with an encoded adjustment, which
-// every container is given; a fifth is a directory, in which as many directories
-// and files are made for each container as Jackfield makes for one with two sockets.
+// every container is given; a fifth and sixth are a file of steps (see steps.go) and
+// a directory, in which these are carried out for each container.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
 	"github.com/containerd/nri/pkg/api"
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	nritest "github.com/jackfield/jackfield/test/nri"
@@ -28,8 +26,8 @@ func main() {
 	if len(args) == 0 {
 		args = []string{"", "", ""}
 	}
-	if len(args) < 3 || len(args) > 5 {
-		fmt.Fprintln(os.Stderr, "usage: noop [SOCKET INDEX NAME [ADJUSTMENT-FILE [DIR]]]")
+	if len(args) < 3 || len(args) > 6 || len(args) == 5 {
+		fmt.Fprintln(os.Stderr, "usage: noop [SOCKET INDEX NAME [ADJUSTMENT-FILE [STEPS-FILE DIR]]]")
 		os.Exit(2)
 	}
 	plugin, err := makePlugin(args[3:])
@@ -61,7 +59,10 @@ func makePlugin(files []string) (any, error) {
 	}
 	p := &canned{adjust: &api.ContainerAdjustment{}}
 	if len(files) > 1 {
-		p.dir = files[1]
+		p.dir = files[2]
+		if p.steps, err = readSteps(files[1], p.dir); err != nil {
+			return nil, err
+		}
 	}
 	return p, proto.Unmarshal(data, p.adjust)
 }
@@ -71,26 +72,14 @@ type canned struct {
 	nritest.Noop
 	adjust *api.ContainerAdjustment
 	dir    string // "" makes nothing
+	steps  []step
 }
 
 // CreateContainer returns the adjustment.
 func (p *canned) CreateContainer(_ context.Context, _ *api.PodSandbox, ctr *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
-	if p.dir == "" {
-		return p.adjust, nil, nil
-	}
-	at := filepath.Join(p.dir, ctr.GetId())
-	for _, d := range []string{at + ".sandbox", at, at + "/net", at + "/net/net0", at + "/net/net1"} {
-		if err := unix.Mkdir(d, 0o755); err != nil {
-			return nil, nil, err
-		}
-	}
-	for file, size := range map[string]int{at + ".sandbox/container": 0, at + "/devices.json": 700} {
-		fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
-		if err != nil {
-			return nil, nil, err
-		}
-		_, err = unix.Write(fd, make([]byte, size))
-		if err := errors.Join(err, unix.Close(fd)); err != nil {
+	at := filepath.Join(p.dir, ctr.GetId()) + "/"
+	for i := range p.steps {
+		if err := p.steps[i].do(at); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -102,6 +91,11 @@ func (p *canned) RemoveContainer(_ context.Context, _ *api.PodSandbox, ctr *api.
 	if p.dir == "" {
 		return nil
 	}
-	at := filepath.Join(p.dir, ctr.GetId())
-	return errors.Join(os.RemoveAll(at), os.RemoveAll(at+".sandbox"))
+	at := filepath.Join(p.dir, ctr.GetId()) + "/"
+	for i := len(p.steps) - 1; i >= 0; i-- {
+		if err := p.steps[i].undo(at); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(at)
 }
