@@ -34,16 +34,28 @@ type container struct {
 		ReadOnlyRootFilesystem bool
 		Capabilities           *struct{ Add, Drop []string }
 	}
-	VolumeMounts []struct {
-		Name, MountPath, MountPropagation string
-		ReadOnly                          bool
-	}
+	VolumeMounts []mount
+}
+
+type mount struct {
+	Name, MountPath, MountPropagation string
+	ReadOnly                          bool
 }
 
 type volume struct {
 	Name      string
 	ConfigMap *struct{ Name string }
-	HostPath  *struct{ Path, Type string }
+	HostPath  *hostPath
+}
+
+type hostPath struct{ Path, Type string }
+
+// addRoot adds a socket root, as the chart does for one of the configuration's.
+func (d *daemonSet) addRoot(dir string) {
+	pod := &d.Spec.Template.Spec
+	pod.Volumes = append(pod.Volumes, volume{Name: "root", HostPath: &hostPath{dir, "DirectoryOrCreate"}})
+	c := &pod.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, mount{Name: "root", MountPath: dir, MountPropagation: "HostToContainer"})
 }
 
 // read reads the DaemonSet of the kustomization's base.

@@ -3,6 +3,7 @@
 package install
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,13 +20,14 @@ import (
 
 const nodeConfig = `
 metrics: {listen: ":9480"}
+sockets: {roots: [/var/run/jackfield/sockets, /var/run/vsw]}
 policy:
   rules:
     - name: dpdk-tenants
       for:   {namespaces: ["dpdk-*"]}
       allow:
         cdi:     ["vendor.com/net=*"]
-        sockets: ["/var/run/jackfield/sockets/**"]
+        sockets: ["/var/run/jackfield/sockets/**", "/var/run/vsw/**"]
 `
 
 // ways are those in which the DaemonSet can run.
@@ -34,24 +36,25 @@ func ways() map[string]func(string) (*daemonSet, error) {
 }
 
 // each runs a test with the DaemonSet's pod on a fresh node of each generation.
-func each(t *testing.T, name string, f func(t *testing.T, h *e2e.H, daemon *e2e.Container)) {
+func each(t *testing.T, name string, f func(t *testing.T, h *e2e.H, ds *daemonSet)) {
 	t.Helper()
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		ds, err := ways()[name](os.Getenv(checkoutEnv))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f(t, h, start(t, h, ds))
+		ds.addRoot("/var/run/vsw")
+		if err := h.Ctr(t.Context(), "images", "import", "--local", "--snapshotter", "native", os.Getenv(imageEnv)); err != nil {
+			t.Fatal(err)
+		}
+		f(t, h, ds)
 	})
 }
 
-// start imports the image and runs the DaemonSet's pod, until the plugin is
-// registered.
-func start(t *testing.T, h *e2e.H, ds *daemonSet) *e2e.Container {
+// start runs the DaemonSet's pod, until the plugin is registered.
+func start(t *testing.T, h *e2e.H, ds *daemonSet) (*e2e.Pod, *e2e.Container) {
 	t.Helper()
-	if err := h.Ctr(t.Context(), "images", "import", "--local", "--snapshotter", "native", os.Getenv(imageEnv)); err != nil {
-		t.Fatal(err)
-	}
+	from := len(h.Log())
 	h.WriteFile("/run/configmap/config.yaml", nodeConfig)
 	o, err := ds.options("/run/configmap", map[string]string{"/var/run/nri": filepath.Dir(h.NRISocket())})
 	if err != nil {
@@ -64,9 +67,13 @@ func start(t *testing.T, h *e2e.H, ds *daemonSet) *e2e.Container {
 			t.Logf("the plugin logged:\n%s", daemon.Logs())
 		}
 	})
-	h.WaitPlugin("50-jackfield")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := h.WaitPluginSince(ctx, "50-jackfield", from); err != nil {
+		t.Fatal(err)
+	}
 	ready(t, pod)
-	return daemon
+	return pod, daemon
 }
 
 // ready asks what the kubelet's probes ask.
@@ -97,7 +104,8 @@ func ready(t *testing.T, pod *e2e.Pod) {
 func TestImage(t *testing.T) {
 	for name := range ways() {
 		t.Run(name, func(t *testing.T) {
-			each(t, name, func(t *testing.T, h *e2e.H, daemon *e2e.Container) {
+			each(t, name, func(t *testing.T, h *e2e.H, ds *daemonSet) {
+				_, daemon := start(t, h, ds)
 				if got := daemon.Output("/usr/bin/jackfield", "version"); !strings.Contains(got, "go1") {
 					t.Errorf("jackfield version prints %q", got)
 				}
