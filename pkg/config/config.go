@@ -2,7 +2,10 @@
 
 package config
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // DefaultPath is where the configuration file is looked for.
 const DefaultPath = "/etc/jackfield/config.yaml"
@@ -67,6 +70,24 @@ type Sockets struct {
 	Roots   []string
 	Access  Access
 	Staging Staging
+	// User is whom a container runs as where the runtime does not say: "UID" or
+	// "UID:GID", "" for nobody's knowing.
+	User string
+	// SELinuxLabel is the label that sockets get where SELinux is on; "" leaves
+	// theirs.
+	SELinuxLabel string
+}
+
+// UserIDs are the numbers in User; false without one. A GID that is left out is the
+// UID.
+func (s *Sockets) UserIDs() (uid, gid uint32, ok bool) {
+	u, g, both := strings.Cut(s.User, ":")
+	if !both {
+		g = u
+	}
+	a, err := strconv.ParseUint(u, 10, 32)
+	b, err2 := strconv.ParseUint(g, 10, 32)
+	return uint32(a), uint32(b), err == nil && err2 == nil
 }
 
 // DeviceInfo names the directories of device-info files (Device Information

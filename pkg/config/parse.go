@@ -134,6 +134,8 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 			member{"roots", d.texts(&c.Sockets.Roots, socketRoot)},
 			member{"access", enum(d, &c.Sockets.Access, AccessACL, AccessGroup, AccessOwner)},
 			member{"staging", enum(d, &c.Sockets.Staging, StagingAuto, StagingMount, StagingDirectory)},
+			member{"user", d.text(&c.Sockets.User, userOrNone)},
+			member{"selinuxLabel", d.text(&c.Sockets.SELinuxLabel, labelOrNone)},
 		)},
 		member{"deviceInfo", d.section(
 			member{"cniDir", d.text(&c.DeviceInfo.CNIDir, absolute)},

@@ -127,3 +127,19 @@ func run(p string) string {
 	}
 	return p
 }
+
+// userOrNone is "UID" or "UID:GID".
+func userOrNone(s string) string {
+	if _, _, ok := (&Sockets{User: s}).UserIDs(); s != "" && !ok {
+		return `want "UID" or "UID:GID" in numbers`
+	}
+	return ""
+}
+
+// labelOrNone is an SELinux context: user:role:type, and a level.
+func labelOrNone(s string) string {
+	if s != "" && (strings.Count(s, ":") < 2 || len(s) > 255 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })) {
+		return `want an SELinux label such as "system_u:object_r:container_file_t:s0"`
+	}
+	return ""
+}

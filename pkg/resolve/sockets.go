@@ -101,6 +101,8 @@ func (p *planner) bindSocketDir(s socket, at place, v viewEntry, origin edits.Or
 	if s.creator == config.SideApplication {
 		access = "rw"
 		p.staging().SocketDirs = append(p.staging().SocketDirs, p.socketDir(at, origin))
+	} else if a := p.access(); a.User != nil || a.Label != "" {
+		p.staging().Sockets = append(p.staging().Sockets, staging.Socket{Root: at.canonical, Rel: at.rel, From: from(origin), Access: a})
 	}
 	source := p.host.Path(path.Join(at.canonical, dir))
 	mount := func(dst string) edits.Mount {

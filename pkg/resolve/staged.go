@@ -99,7 +99,7 @@ func (p *planner) stagedMount(dst, dir string, writable bool, origin edits.Origi
 // socketDir is the directory in which the application makes its socket.
 func (p *planner) socketDir(at place, origin edits.Origin) staging.SocketDir {
 	d := staging.SocketDir{Root: at.canonical, Rel: path.Dir(at.rel), UID: -1, GID: -1, From: from(origin)}
-	if u := p.req.User; u != nil {
+	if u := p.user(); u != nil {
 		d.UID, d.GID = int(u.UID), int(u.GID)
 	}
 	return d
@@ -107,11 +107,22 @@ func (p *planner) socketDir(at place, origin edits.Origin) staging.SocketDir {
 
 // access is how the container's user gets at sockets.
 func (p *planner) access() staging.Access {
-	var a staging.Access
-	if u := p.req.User; u != nil {
+	a := staging.Access{Way: staging.Way(p.cfg.Sockets.Access), Label: p.cfg.Sockets.SELinuxLabel}
+	if u := p.user(); u != nil {
 		a.User = &staging.User{UID: u.UID, GID: u.GID}
 	}
 	return a
+}
+
+// user is whom the container runs as, where that is known.
+func (p *planner) user() *User {
+	if p.req.User != nil {
+		return p.req.User
+	}
+	if uid, gid, ok := p.cfg.Sockets.UserIDs(); ok {
+		return &User{UID: uid, GID: gid}
+	}
+	return nil
 }
 
 // from names the file and field that ask for something.

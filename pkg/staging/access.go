@@ -2,11 +2,33 @@
 
 package staging
 
-import "golang.org/x/sys/unix"
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
 
-// Access is how a container's user gets at a socket that the host side made.
+	"golang.org/x/sys/unix"
+)
+
+// Way is how a container's user is let at a socket that the host side made.
+type Way string
+
+// The ways. None is by the mode of others: what one container may use, another may
+// not.
+const (
+	ByACL   Way = "acl"   // an entry of the socket's ACL; ByGroup where there are no ACLs
+	ByGroup Way = "group" // the socket is given to the user's group
+	ByOwner Way = "owner" // the socket is given to the user
+)
+
+// Access is how a container's user gets at a socket that the host side made. The
+// zero value leaves the socket as it is.
 type Access struct {
-	User *User `json:"user,omitempty"` // nil when nobody says who it is
+	Way   Way    `json:"way,omitempty"`
+	User  *User  `json:"user,omitempty"`  // nil when nobody says who it is
+	Label string `json:"label,omitempty"` // SELinux label, where SELinux is on; "" leaves it
 }
 
 // User is a user and a group of the host.
@@ -15,5 +37,180 @@ type User struct {
 	GID uint32 `json:"gid"`
 }
 
-// apply lets the user at the socket.
-func (a *Access) apply(int, *unix.Stat_t) error { return nil }
+const (
+	aclXattr     = "system.posix_acl_access"
+	selinuxXattr = "security.selinux"
+	readWrite    = 6 // connecting to a socket takes the right to write
+)
+
+// apply lets the user at the socket of a descriptor. What is so already is not
+// touched, so that nobody who watches the socket is woken.
+func (a *Access) apply(fd int, st *unix.Stat_t) error {
+	// An O_PATH descriptor is no file; the link to it is.
+	link := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if a.Label != "" {
+		if err := label(link, a.Label); err != nil {
+			return fmt.Errorf("set the socket's SELinux label to %q: %w", a.Label, err)
+		}
+	}
+	if a.User == nil || a.User.UID == 0 || st.Uid == a.User.UID && st.Mode&0o600 == 0o600 {
+		return nil
+	}
+	switch a.Way {
+	case ByACL:
+		err := allow(link, st.Mode, a.User.UID)
+		if !errors.Is(err, unix.EOPNOTSUPP) {
+			if err != nil {
+				return fmt.Errorf("let user %d at the socket by its ACL: %w", a.User.UID, err)
+			}
+			return nil
+		}
+		fallthrough
+	case ByGroup:
+		return give(fd, link, st, -1, int(a.User.GID), 0o060)
+	case ByOwner:
+		return give(fd, link, st, int(a.User.UID), -1, 0o600)
+	}
+	return nil
+}
+
+// give hands the socket to a user or group, with the rights that go with it.
+func give(fd int, link string, st *unix.Stat_t, uid, gid int, mode uint32) error {
+	if gid == 0 {
+		return errors.New("let the container's user at the socket: its group is 0, the host's own; use access acl or owner, or give the container another group")
+	}
+	if uid >= 0 && st.Uid != uint32(uid) || gid >= 0 && st.Gid != uint32(gid) {
+		if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
+			return fmt.Errorf("give the socket to user %d, group %d: %w", uid, gid, err)
+		}
+	}
+	if st.Mode&mode == mode {
+		return nil
+	}
+	if err := unix.Chmod(link, st.Mode&0o7777|mode); err != nil {
+		return fmt.Errorf("let user %d, group %d at the socket: %w", uid, gid, err)
+	}
+	return nil
+}
+
+func label(link, want string) error {
+	if _, err := os.Stat("/sys/fs/selinux/enforce"); err != nil {
+		return nil // SELinux is off
+	}
+	have := make([]byte, 256)
+	if n, err := unix.Getxattr(link, selinuxXattr, have); err == nil && string(bytes.TrimRight(have[:n], "\x00")) == want {
+		return nil
+	}
+	return unix.Setxattr(link, selinuxXattr, []byte(want), 0)
+}
+
+// aclEntry is an entry of a POSIX ACL as the kernel has it (linux/posix_acl_xattr.h).
+type aclEntry struct {
+	Tag, Perm uint16
+	ID        uint32
+}
+
+const (
+	aclVersion  = 2
+	aclUserObj  = 0x01
+	aclUser     = 0x02
+	aclGroupObj = 0x04
+	aclMask     = 0x10
+	aclOther    = 0x20
+	aclNoID     = ^uint32(0)
+)
+
+// allow adds an entry for a user to a file's ACL.
+func allow(link string, mode, uid uint32) error {
+	acl, err := readACL(link, mode)
+	if err != nil {
+		return err
+	}
+	next, changed := allowed(acl, uid)
+	if !changed {
+		return nil
+	}
+	buf := binary.LittleEndian.AppendUint32(nil, aclVersion)
+	for _, e := range next {
+		if buf, err = binary.Append(buf, binary.LittleEndian, e); err != nil {
+			return err
+		}
+	}
+	return unix.Setxattr(link, aclXattr, buf, 0)
+}
+
+// readACL reads a file's ACL; one that has none has the one that its mode says.
+func readACL(link string, mode uint32) ([]aclEntry, error) {
+	buf := make([]byte, 4096)
+	n, err := unix.Getxattr(link, aclXattr, buf)
+	if errors.Is(err, unix.ENODATA) {
+		return []aclEntry{{aclUserObj, uint16(mode >> 6 & 7), aclNoID}, {aclGroupObj, uint16(mode >> 3 & 7), aclNoID}, {aclOther, uint16(mode & 7), aclNoID}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n < 4 || binary.LittleEndian.Uint32(buf) != aclVersion || (n-4)%8 != 0 {
+		return nil, fmt.Errorf("the ACL has %d bytes and is of no known version", n)
+	}
+	acl := make([]aclEntry, (n-4)/8)
+	_, err = binary.Decode(buf[4:n], binary.LittleEndian, acl)
+	return acl, err
+}
+
+// allowed is an ACL in which a user may read and write, its entries in the kernel's
+// order. Where the mask is in the way and is widened, nobody else gets more by it
+// than before.
+func allowed(acl []aclEntry, uid uint32) (_ []aclEntry, changed bool) {
+	mask, user := -1, -1
+	for i, e := range acl {
+		switch {
+		case e.Tag == aclMask:
+			mask = i
+		case e.Tag == aclUser && e.ID == uid:
+			user = i
+		}
+	}
+	if user >= 0 && mask >= 0 && acl[user].Perm&acl[mask].Perm&readWrite == readWrite {
+		return acl, false
+	}
+	limit := uint16(7)
+	if mask >= 0 {
+		limit = acl[mask].Perm
+	}
+	var out []aclEntry
+	added := false
+	union := uint16(readWrite)
+	add := func() {
+		if !added {
+			added = true
+			out = append(out, aclEntry{aclUser, readWrite, uid})
+		}
+	}
+	for _, e := range acl {
+		switch e.Tag {
+		case aclUserObj, aclOther:
+		case aclMask:
+			continue
+		case aclUser:
+			if e.ID == uid {
+				continue
+			}
+			if e.ID > uid {
+				add()
+			}
+			fallthrough
+		default:
+			if e.Tag != aclUser {
+				add()
+			}
+			e.Perm &= limit
+			union |= e.Perm
+		}
+		if e.Tag == aclOther {
+			add()
+			out = append(out, aclEntry{aclMask, union, aclNoID})
+		}
+		out = append(out, e)
+	}
+	return out, true
+}

@@ -338,3 +338,14 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("failures: %v", f)
 	}
 }
+
+// eventually waits until something is so.
+func (n *node) eventually(so func() bool, otherwise string) {
+	n.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if so() {
+			return
+		}
+	}
+	n.t.Errorf("%s; failures: %v", otherwise, n.events.failures())
+}
