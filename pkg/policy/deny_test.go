@@ -92,6 +92,25 @@ func TestDenyWins(t *testing.T) {
 	}
 }
 
+// SocketDenied says what Socket says of denials, and nothing else.
+func TestSocketDenied(t *testing.T) {
+	never := Rule{Name: "never", For: everybody, Deny: Allow{Sockets: []string{"/run/docker.sock"}}}
+	for name, p := range map[string]*Policy{
+		"enforce": mustNew(t, Enforce, wide, never), "audit": mustNew(t, Audit, wide, never), "no deny": mustNew(t, Enforce, wide),
+		"all": AllowAll(), "nil": nil,
+	} {
+		for _, path := range []string{"/run/docker.sock", "/run/vsw/a", "/srv/none", "relative", "/run/../run/docker.sock"} {
+			_, err := p.Socket(tenant, path)
+			var refused *RefusedError
+			want := errors.As(err, &refused) && refused.Denied
+			got := p.SocketDenied(tenant, path)
+			if (got != nil) != want || want && got.Error() != err.Error() {
+				t.Errorf("%s: %s: got %v, want %v", name, path, got, err)
+			}
+		}
+	}
+}
+
 func TestDenyInAuditMode(t *testing.T) {
 	deny := Rule{Name: "never", For: everybody, Deny: Allow{Devices: []string{"/dev/mem"}}}
 	g, err := mustNew(t, Audit, wide, deny).Device(tenant, "/dev/mem")

@@ -171,6 +171,18 @@ func (p *Policy) Network(s Subject, name string) (Grant, error) {
 	return p.decide(&s, &thing{kind: kindNetwork, name: name})
 }
 
+// SocketDenied is the *RefusedError by which a rule in force denies the socket, or
+// nil: what Socket would say of it, without asking whether any rule grants it.
+func (p *Policy) SocketDenied(s Subject, path string) error {
+	if p == nil || p.all || !p.denies || !cleanPath(path) {
+		return nil
+	}
+	if denied, enforced := p.denied(&s, &thing{kind: kindSocket, name: path}); enforced {
+		return denied
+	}
+	return nil
+}
+
 func (p *Policy) decide(s *Subject, t *thing) (Grant, error) {
 	if t.kind.ofPath() && !cleanPath(t.name) || t.kind == kindMount && !cleanPath(t.at) {
 		return Grant{}, p.refuseUnclean(*s, *t)

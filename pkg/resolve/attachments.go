@@ -192,14 +192,12 @@ func (p *planner) grantSocket(a *attachment.Attachment, at place, item *Item) er
 		first   error
 	)
 	names := at.names()
-	for i, name := range append(names, p.otherSpellings(names)...) {
+	for _, name := range names {
 		grant, err := p.policy.Socket(subject, name)
 		var refused *policy.RefusedError
 		switch {
 		case errors.As(err, &refused) && refused.Denied:
 			return err
-		case i >= len(names):
-			continue // asked for what denies it alone
 		case err == nil:
 			noteAudit(item, grant)
 			if granted.Rule == "" {
@@ -207,6 +205,11 @@ func (p *planner) grantSocket(a *attachment.Attachment, at place, item *Item) er
 			}
 		case first == nil:
 			first = err
+		}
+	}
+	for _, name := range p.otherSpellings(names) {
+		if err := p.policy.SocketDenied(subject, name); err != nil {
+			return err
 		}
 	}
 	if granted.Rule != "" {

@@ -76,7 +76,8 @@ func (p *planner) addView() error {
 		return nil
 	}
 	origin := edits.Origin{Source: edits.View, Request: "the container's view of its devices"}
-	data := []byte{'['}
+	data := append(make([]byte, 0, 768*len(p.view)), '[')
+	p.b.Room(1+4*len(p.view), 0, 1, 0)
 	prefixes := map[string]string{}
 	vdevs := map[string]int{}
 	if err := p.env(envFile, path.Join(ContainerDir, viewFile), origin); err != nil {
