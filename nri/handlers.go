@@ -104,7 +104,7 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	defer p.end(telemetry.CreateContainer, p.begin())
 	p.counters.Containers.Add()
-	if p.core.Load().engine.Nothing(pod.GetId(), pod.GetAnnotations(), c.GetEnv()) {
+	if p.nothing(ctx, pod, c) {
 		p.counters.Untouched.Add()
 		return nil, nil, nil
 	}

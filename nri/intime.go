@@ -5,6 +5,7 @@ package nri
 import (
 	"context"
 	"runtime/debug"
+	"time"
 
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
@@ -36,5 +37,21 @@ func (p *Plugin) inTime(ctx context.Context, h telemetry.Handler, f func()) {
 	case <-ctx.Done():
 		p.counters.Timeouts[h].Add()
 		p.log.Warnf("%s: not done within the runtime's time, and goes on", h)
+	}
+}
+
+// closeTime is how long the end of the process waits for a file system.
+const closeTime = 2 * time.Second
+
+// closeInTime runs f and waits for it, but not for ever: what hangs ends with the
+// process.
+func closeInTime(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(closeTime):
+		return nil
 	}
 }

@@ -63,6 +63,7 @@ type Plugin struct {
 	drain       drain
 	monitor     *monitor
 	tracker     *tracker
+	glances     *sync.Pool
 	size        probe[cdiSize]
 	staged      probe[staging.Stats]
 	connected   atomic.Bool // registered with the runtime, which said what lives
@@ -102,6 +103,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.monitor = &monitor{p: p}
 	p.tracker = newTracker(p)
 	p.hotplug = newHotplug(p)
+	p.glances = newGlances(p)
 	p.can.Store(&capabilities{})
 	p.timeout.Store(int64(stub.DefaultRequestTimeout))
 	if err := p.use(opts.Config); err != nil {
@@ -120,7 +122,7 @@ func (p *Plugin) Close() error {
 	p.workers.close()
 	p.hotplug.close()
 	c := p.core.Load()
-	err = errors.Join(err, c.engine.Close(), c.store.Close(), c.store.Tidy())
+	err = errors.Join(err, closeInTime(func() error { return errors.Join(c.engine.Close(), c.store.Close(), c.store.Tidy()) }))
 	p.later.close()
 	p.tracker.close()
 	p.monitor.close()

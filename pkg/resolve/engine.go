@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
@@ -88,7 +89,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	}
 	if !opts.Once {
 		// The first container does not pay for reading every specification.
-		e.registry.Snapshot()
+		readAhead(e.registry)
 	}
 	if opts.HooksDirs && len(cfg.Hooks.Dirs) > 0 {
 		e.hooks = hooksd.New(host, cfg.Hooks.Dirs, hooksd.Options{TrustAnyone: opts.TrustAnyone, Once: opts.Once})
@@ -148,4 +149,23 @@ func allowOf(a config.Allow) policy.Allow {
 		out.Mounts = append(out.Mounts, policy.Mount(m))
 	}
 	return out
+}
+
+// aheadTime is how long New waits for the specifications. A directory that does not
+// answer then is for those containers to meet that ask for its devices.
+const aheadTime = time.Second
+
+// readAhead reads the specifications.
+func readAhead(registry *cdiregistry.Registry) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		registry.Snapshot()
+	}()
+	timer := time.NewTimer(aheadTime)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
 }

@@ -69,6 +69,12 @@ func (s *syncBuffer) String() string {
 
 func newNode(t testing.TB, yaml string, opts nritest.Options) *node {
 	t.Helper()
+	return preparedNode(t, yaml, opts, func(*node) {})
+}
+
+// preparedNode is newNode on a host that was prepared before the plugin starts.
+func preparedNode(t testing.TB, yaml string, opts nritest.Options, prepare func(n *node)) *node {
+	t.Helper()
 	// Sockets need a short path.
 	dir, err := os.MkdirTemp("", "jf")
 	check(t, err)
@@ -78,6 +84,7 @@ func newNode(t testing.TB, yaml string, opts nritest.Options) *node {
 		check(t, os.MkdirAll(filepath.Join(dir, d), 0o755))
 	}
 	check(t, os.Symlink("../run", filepath.Join(dir, "var/run")))
+	prepare(n)
 	host, err := hostfs.New(dir)
 	check(t, err)
 	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/pkg/telemetry"
+)
+
+// glance asks whether a container asks for nothing, on a worker: even looking for
+// changes in a directory can hang. It is used again, so that looking allocates
+// nothing.
+type glance struct {
+	p     *Plugin
+	core  *core
+	pod   *api.PodSandbox
+	c     *api.Container
+	look  func()    // on the worker
+	told  chan bool // of one
+	timer *time.Timer
+}
+
+func newGlances(p *Plugin) *sync.Pool {
+	return &sync.Pool{New: func() any {
+		g := &glance{p: p, told: make(chan bool, 1), timer: time.NewTimer(time.Hour)}
+		g.timer.Stop()
+		g.look = g.run
+		return g
+	}}
+}
+
+func (g *glance) run() {
+	nothing := false
+	defer func() {
+		if r := recover(); r != nil {
+			g.p.counters.Panics.Add()
+			g.p.podLog(g.pod).WithField("panic", r).Error(string(debug.Stack()))
+		}
+		g.told <- nothing
+	}()
+	nothing = g.core.engine.Nothing(g.pod.GetId(), g.pod.GetAnnotations(), g.c.GetEnv())
+}
+
+// nothing reports that there is nothing to do for the container. When that cannot
+// be told in time, because a directory does not answer, nothing is done for a pod
+// that has not asked: Jackfield must not keep such pods from a node.
+func (p *Plugin) nothing(ctx context.Context, pod *api.PodSandbox, c *api.Container) bool {
+	g := p.glances.Get().(*glance)
+	g.core, g.pod, g.c = p.core.Load(), pod, c
+	if !p.workers.do(g.look) {
+		p.glances.Put(g)
+		return !mayAsk(pod)
+	}
+	limit := p.requestTimeout()
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline))
+	}
+	// Less than half of the time, so that enough is left for the answer to one that
+	// asks.
+	g.timer.Reset(limit / 3)
+	select {
+	case nothing := <-g.told:
+		g.timer.Stop()
+		g.core, g.pod, g.c = nil, nil, nil
+		p.glances.Put(g)
+		return nothing
+	case <-g.timer.C:
+		p.counters.Timeouts[telemetry.CreateContainer].Add()
+		if mayAsk(pod) {
+			return false
+		}
+		p.later.do(func() {
+			p.containerLog(pod, c).Warn("a directory of this host does not answer: the container, whose pod asks for nothing, is created without a look at it")
+		})
+		return true
+	}
+}
+
+// mayAsk reports whether a pod's annotations name anything that Jackfield could be
+// in charge of.
+func mayAsk(pod *api.PodSandbox) bool {
+	a := pod.GetAnnotations()
+	return annotation.HasAny(a) || a[attachment.NetworksAnnotation] != "" || a["v1.multus-cni.io/default-network"] != ""
+}
