@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	nritest "github.com/jackfield/jackfield/test/nri"
+)
+
+// What the daemon costs a node on which nothing happens, and how long it takes from
+// the start of the process to being registered, with 1,000 CDI files, and metrics,
+// audit file and status on: a process of its own at a real NRI socket. It is
+// scraped once before its memory is looked at.
+func BenchmarkDaemonIdle(b *testing.B) {
+	n := newNRI(b)
+	for _, d := range []string{"cdi", "vsw", "cni", "dp", "state"} {
+		check(b, os.MkdirAll(filepath.Join(n.dir, d), 0o755))
+	}
+	for i := range 1000 {
+		check(b, os.WriteFile(filepath.Join(n.dir, fmt.Sprintf("cdi/d%d.json", i)), fmt.Appendf(nil,
+			`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"d%d","containerEdits":{"env":["D%d=1"],"deviceNodes":[{"path":"/dev/d%d","type":"c","major":1,"minor":3}]}}]}`, i, i, i), 0o644))
+	}
+	file := filepath.Join(n.dir, "config.yaml")
+	check(b, os.WriteFile(file, []byte(strings.ReplaceAll(`
+cdi: {specDirs: [DIR/cdi]}
+sockets: {roots: [DIR/vsw]}
+deviceInfo: {cniDir: DIR/cni, dpDir: DIR/dp}
+stateDir: DIR/state
+metrics: {listen: "unix:DIR/metrics.sock"}
+audit: {file: DIR/audit.log}
+`, "DIR", n.dir)), 0o600))
+	bin := build(b, "../cmd/jackfield-nri")
+	var start, memory float64
+	rounds := 0
+	for b.Loop() {
+		rounds++
+		ms, kib := idle(b, n.runtime, bin, file, filepath.Join(n.dir, "metrics.sock"))
+		start, memory = start+ms, memory+kib
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(start/float64(rounds), "ms-to-registered")
+	b.ReportMetric(memory/float64(rounds)/1024, "MiB-resident")
+}
+
+func idle(b *testing.B, runtime *nritest.Runtime, bin, config, socket string) (ms, kib float64) {
+	cmd := exec.Command(bin, "--config", config, "--nri-socket", runtime.SocketPath())
+	cmd.Stderr = io.Discard
+	began := time.Now()
+	check(b, cmd.Start())
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	}()
+	wait, stop := context.WithTimeout(context.Background(), 20*time.Second)
+	defer stop()
+	check(b, runtime.WaitPlugin(wait, "50-jackfield"))
+	ms = float64(time.Since(began).Microseconds()) / 1e3
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}}}
+	resp, err := client.Get("http://jackfield/metrics")
+	check(b, err)
+	out, err := io.ReadAll(resp.Body)
+	check(b, err)
+	check(b, resp.Body.Close())
+	if !bytes.Contains(out, []byte("jackfield_cdi_files 1000\n")) {
+		b.Fatalf("not all files were read: %s", out)
+	}
+	time.Sleep(3 * time.Second)
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+	check(b, err)
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err = strconv.ParseFloat(strings.Fields(v)[0], 64)
+			check(b, err)
+		}
+	}
+	return ms, kib
+}
