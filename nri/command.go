@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
@@ -85,6 +87,9 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
+// freeAfter is when the start is over.
+const freeAfter = 2 * time.Second
+
 func run(ctx context.Context, opts Options, log *logrus.Logger) error {
 	p, err := New(opts, log)
 	if err != nil {
@@ -102,6 +107,10 @@ func run(ctx context.Context, opts Options, log *logrus.Logger) error {
 			p.Reopen()
 		}
 	}()
+	// What reading everything at the start took is given back once that is over: an
+	// idle plugin's memory is counted against every node.
+	freed := time.AfterFunc(freeAfter, debug.FreeOSMemory)
+	defer freed.Stop()
 	log.WithField("version", version.String()).Info("starting")
 	err = p.Run(ctx)
 	if cerr := p.Close(); err == nil {
