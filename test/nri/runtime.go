@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
+	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 	"google.golang.org/protobuf/proto"
 )
@@ -37,6 +38,8 @@ type Options struct {
 	// InjectCDI is called for the CDI device names that plugins ask the runtime
 	// to inject. nil does what runtimes without it do: drop them in silence.
 	InjectCDI func(*rspec.Spec, []string) error
+	// Validator is the configuration of NRI's default validator; nil: none.
+	Validator *validator.DefaultValidatorConfig
 }
 
 // Runtime is the runtime's side of NRI. Its methods may be called from several
@@ -121,11 +124,16 @@ func (r *Runtime) Resume() error {
 	quietLog()
 	adaptation.SetPluginRequestTimeout(r.opts.RequestTimeout)
 	adaptation.SetPluginRegistrationTimeout(r.opts.RegistrationTimeout)
-	a, err := adaptation.New(r.opts.RuntimeName, r.opts.RuntimeVersion, r.synchronize, r.update,
+	options := []adaptation.Option{
 		adaptation.WithSocketPath(r.opts.SocketPath),
 		adaptation.WithPluginPath(r.opts.PluginPath),
 		adaptation.WithPluginConfigPath(r.opts.ConfigPath),
-		adaptation.WithMetrics(r.events))
+		adaptation.WithMetrics(r.events),
+	}
+	if r.opts.Validator != nil {
+		options = append(options, adaptation.WithDefaultValidator(r.opts.Validator))
+	}
+	a, err := adaptation.New(r.opts.RuntimeName, r.opts.RuntimeVersion, r.synchronize, r.update, options...)
 	if err != nil {
 		return fmt.Errorf("start NRI runtime: %w", err)
 	}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Each row of the table of threats names tests, and each of them exists.
+func TestThreatsAreTried(t *testing.T) {
+	page, err := os.ReadFile("../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(page), "\n## Threats\n")
+	if !ok {
+		t.Fatal("the page has no threats")
+	}
+	table, _, _ = strings.Cut(table, "\n## ")
+	tests := testsOfTheTree(t)
+	rows := 0
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(cells) != 3 || strings.HasPrefix(cells[0], "---") || strings.TrimSpace(cells[0]) == "threat" {
+			continue
+		}
+		rows++
+		names := regexp.MustCompile("`((?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(cells[2], -1)
+		if len(names) == 0 {
+			t.Errorf("nothing tries%s", cells[0])
+		}
+		for _, name := range names {
+			if !tests[name[1]] {
+				t.Errorf("%s, which tries%s, does not exist", name[1], cells[0])
+			}
+		}
+	}
+	if rows < 15 {
+		t.Errorf("%d rows", rows)
+	}
+}
+
+func testsOfTheTree(t *testing.T) map[string]bool {
+	t.Helper()
+	tests := make(map[string]bool)
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." && path != "../..":
+			return fs.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		for _, m := range function.FindAllSubmatch(data, -1) {
+			tests[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tests
+}

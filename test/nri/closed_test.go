@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nritest_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	validator "github.com/containerd/nri/plugins/default-validator/builtin"
+
+	"github.com/jackfield/jackfield/nri"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	nritest "github.com/jackfield/jackfield/test/nri"
+
+	"github.com/sirupsen/logrus"
+)
+
+// requiredAnnotation makes a pod's containers need a plugin, where the runtime has
+// NRI's default validator switched on.
+const requiredAnnotation = "required-plugins.noderesource.dev"
+
+// Without the plugin a container that asks for a device comes up without it, and
+// with the validator of NRI 0.10 it does not come up.
+func TestWithoutThePlugin(t *testing.T) {
+	asks := map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}
+	requires := map[string]string{"devices.jackfield.dev": "vendor.com/net=a", requiredAnnotation: "[jackfield]"}
+	for _, tc := range []struct {
+		name        string
+		validator   *validator.DefaultValidatorConfig
+		annotations map[string]string
+		refused     bool
+	}{
+		{"no validator", nil, requires, false},
+		{"validator that is off", &validator.DefaultValidatorConfig{RequiredPlugins: []string{"jackfield"}}, requires, false},
+		{"validator, pod requires it", &validator.DefaultValidatorConfig{Enable: true}, requires, true},
+		{"validator, pod does not", &validator.DefaultValidatorConfig{Enable: true}, asks, false},
+		{"validator requires it of all", &validator.DefaultValidatorConfig{Enable: true, RequiredPlugins: []string{"jackfield"}}, nil, true},
+		{"validator requires it of all, pod tolerates", &validator.DefaultValidatorConfig{Enable: true, RequiredPlugins: []string{"jackfield"},
+			TolerateMissingAnnotation: "tolerate.example.com"}, map[string]string{"tolerate.example.com": "true"}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := nritest.New(t, nritest.Options{RuntimeVersion: "2.3.0", Validator: tc.validator})
+			pod := nritest.NewPod("dpdk-a", "fwd-0", tc.annotations)
+			check(t, r.RunPodSandbox(t.Context(), pod))
+			created, err := r.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
+			if tc.refused {
+				if err == nil || !strings.Contains(err.Error(), "jackfield") {
+					t.Errorf("got %v, want a refusal for the missing plugin", err)
+				}
+				return
+			}
+			check(t, err)
+			if created.Adjust != nil && len(created.Adjust.GetEnv()) > 0 {
+				t.Errorf("somebody injected %v", created.Adjust)
+			}
+		})
+	}
+}
+
+// With the plugin, what requires it is created.
+func TestWithTheRequiredPlugin(t *testing.T) {
+	n := newNode(t, policyYAML, nritest.Options{RuntimeVersion: "2.3.0", Validator: &validator.DefaultValidatorConfig{Enable: true, RequiredPlugins: []string{"jackfield"}}})
+	check(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
+	pod := nritest.NewPod("dpdk-a", "fwd-0", map[string]string{"devices.jackfield.dev": "vendor.com/net=a", requiredAnnotation: "[jackfield]"})
+	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
+	_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
+	check(t, err)
+}
+
+// A runtime that says nonsense gets errors, or nothing, and the plugin lives on.
+func TestALyingRuntime(t *testing.T) {
+	dir := t.TempDir()
+	host, err := hostfs.New(dir)
+	check(t, err)
+	cfg, err := config.Parse([]byte(policyYAML), "/etc/jackfield/config.yaml")
+	check(t, err)
+	p, err := nri.New(nri.Options{Host: host, Config: cfg, ConfigGiven: true}, logrus.New())
+	check(t, err)
+	defer func() { check(t, p.Close()) }()
+	ctx := context.Background()
+	asks := map[string]string{"devices.jackfield.dev": "vendor.com/net=a", "networks.jackfield.dev": "net1"}
+	ids := []string{"", ".", "..", "../../etc", "/etc", "a/b", strings.Repeat("x", 5000), "a\x00b", "a\nb"}
+	for _, id := range ids {
+		pods := []*api.PodSandbox{nil, {Id: id}, {Id: id, Namespace: id, Name: id, Uid: id, Annotations: asks, Labels: map[string]string{id: id}, RuntimeHandler: id}}
+		for _, pod := range pods {
+			containers := []*api.Container{nil, {Id: id, PodSandboxId: "another", Name: id, Env: []string{id, "=", "A"},
+				Mounts: []*api.Mount{nil, {Destination: id, Source: id}}, Hooks: &api.Hooks{Prestart: []*api.Hook{nil}},
+				Linux: &api.LinuxContainer{Devices: []*api.LinuxDevice{nil, {Path: id, Type: id, Major: -1}}}}}
+			check(t, p.RunPodSandbox(ctx, pod))
+			for _, c := range containers {
+				adjust, _, err := p.CreateContainer(ctx, pod, c)
+				if err == nil && len(adjust.GetMounts())+len(adjust.GetLinux().GetDevices()) > 0 {
+					t.Errorf("pod %v, container %v: injected %v", pod, c, adjust)
+				}
+				_, err = p.StopContainer(ctx, pod, c)
+				check(t, err)
+				check(t, p.RemoveContainer(ctx, pod, c))
+				_ = p.ValidateContainerAdjustment(ctx, &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c,
+					Adjust: &api.ContainerAdjustment{Mounts: []*api.Mount{nil, {Source: id}}, Linux: &api.LinuxContainerAdjustment{Devices: []*api.LinuxDevice{nil, {Path: id}}}}})
+			}
+			check(t, p.RemovePodSandbox(ctx, pod))
+			if _, err := p.Synchronize(ctx, []*api.PodSandbox{pod}, containers); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if left, err := os.ReadDir(dir + "/etc"); err == nil && len(left) > 0 {
+		t.Errorf("something was made outside of the state directory: %v", left)
+	}
+}
