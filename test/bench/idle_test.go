@@ -48,7 +48,8 @@ audit: {file: DIR/audit.log}
 	rounds := 0
 	for b.Loop() {
 		rounds++
-		ms, kib := idle(b, n.runtime, bin, file, filepath.Join(n.dir, "metrics.sock"))
+		// A runtime of its own each time: the last plugin is not taken for this one.
+		ms, kib := idle(b, nritest.New(b, nritest.Options{}), bin, file, filepath.Join(n.dir, "metrics.sock"))
 		start, memory = start+ms, memory+kib
 	}
 	b.ReportMetric(0, "ns/op")
