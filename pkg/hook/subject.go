@@ -59,8 +59,9 @@ func subjectOf(annotations map[string]string, id string) (subject, error) {
 	case crio != "":
 		return crioSubject(annotations, crio)
 	case ctrd != "":
-		return subject{sandbox: ctrd, namespace: annotations[ctrdNamespace], pod: annotations[ctrdPod], uid: annotations[ctrdUID],
-			container: annotations[ctrdName], pause: annotations[ctrdType] == "sandbox", ofPod: true}, nil
+		s := subject{sandbox: ctrd, namespace: annotations[ctrdNamespace], pod: annotations[ctrdPod], uid: annotations[ctrdUID],
+			container: annotations[ctrdName], pause: annotations[ctrdType] == "sandbox", ofPod: true}
+		return s, s.named(ctrdSandboxID, ctrdNamespace)
 	}
 	return subject{sandbox: id, container: id}, nil
 }
@@ -78,12 +79,16 @@ func crioSubject(annotations map[string]string, sandbox string) (subject, error)
 	if s.container == "" {
 		s.container = annotations[crioName]
 	}
-	if s.namespace == "" {
-		// The empty namespace is that of containers of no pod, which have rules of their
-		// own.
-		return subject{}, fmt.Errorf("annotations: %s says that the container is of a pod, and %s is missing in its labels: %w", crioSandboxID, labelNamespace, errdefs.ErrInvalidArgument)
+	return s, s.named(crioSandboxID, labelNamespace)
+}
+
+// named refuses a pod's container without a namespace: the empty one is that of
+// containers of no pod, which have rules of their own.
+func (s *subject) named(by, missing string) error {
+	if s.namespace != "" {
+		return nil
 	}
-	return s, nil
+	return fmt.Errorf("annotations: %s says that the container is of a pod, and %s is missing: %w", by, missing, errdefs.ErrInvalidArgument)
 }
 
 // request is the container as its configuration describes it.

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/apply/oci"
+)
+
+func TestParseState(t *testing.T) {
+	good := `{"ociVersion":"1.0.2","id":"c1","status":"creating","pid":7,"bundle":"/b","annotations":{"a":"b"},"root":"/r"}`
+	s, err := parseState([]byte(good))
+	if err != nil || s.ID != "c1" || s.Pid != 7 || s.Bundle != "/b" || s.Annotations["a"] != "b" {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for bad, want := range map[string]string{
+		"":                                 "end of JSON",
+		"[]":                               "cannot unmarshal",
+		good + "{}":                        "after top-level value",
+		`{"id":"c1","bundle":"/b"}`:        "ociVersion: missing",
+		`{"ociVersion":"1","bundle":"/b"}`: `id: found ""`,
+		`{"ociVersion":"1","id":"../x","bundle":"/b"}`:                 `id: found "../x"`,
+		`{"ociVersion":"1","id":"..","bundle":"/b"}`:                   `id: found ".."`,
+		`{"ociVersion":"1","id":"a b","bundle":"/b"}`:                  `id: found "a b"`,
+		`{"ociVersion":"1","id":"c1","bundle":"b"}`:                    `bundle: found "b"`,
+		`{"ociVersion":"1","id":"c1","pid":-1,"bundle":"/b"}`:          "pid: found -1",
+		`{"ociVersion":"1","id":"c1","pid":1.5,"bundle":"/b"}`:         "cannot unmarshal",
+		`{"ociVersion":"1","id":"c1","bundle":"/b","annotations":[1]}`: "cannot unmarshal",
+	} {
+		if _, err := parseState([]byte(bad)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", bad, err, want)
+		}
+	}
+}
+
+func TestReadInput(t *testing.T) {
+	for _, n := range []int{0, 1, 64 << 10, 64<<10 + 1, maxInput} {
+		if got, err := readInput(strings.NewReader(strings.Repeat("x", n))); err != nil || len(got) != n {
+			t.Errorf("%d: %d, %v", n, len(got), err)
+		}
+	}
+	if _, err := readInput(strings.NewReader(strings.Repeat("x", maxInput+1))); !errdefs.IsInvalidArgument(err) {
+		t.Error(err)
+	}
+}
+
+func TestStageOf(t *testing.T) {
+	for text, want := range map[string]Stage{
+		`{"ociVersion":"1","process":{}}`:          Precreate,
+		`{"ociVersion":"1","root":{"path":"r"}}`:   Precreate,
+		`{"ociVersion":"1","id":"c"}`:              CreateRuntime,
+		`{"id":"c","status":"creating"}`:           CreateRuntime,
+		`{"id":"c","status":"stopped"}`:            Poststop,
+		`{"id":"c","status":"stopped","root":"/"}`: Poststop,
+	} {
+		if got, err := stageOf([]byte(text)); got != want || err != nil {
+			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "{}", "[]", `{"ociVersion":"1"}`} {
+		if got, err := stageOf([]byte(text)); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}
+
+// What is read is valid, whatever was handed over.
+func FuzzState(f *testing.F) {
+	f.Add([]byte(`{"ociVersion":"1.0.2","id":"c1","status":"creating","pid":7,"bundle":"/b","annotations":{"io.kubernetes.cri-o.SandboxID":"s","io.kubernetes.cri-o.Labels":"{\"io.kubernetes.pod.namespace\":\"n\"}"}}`))
+	f.Add([]byte(`{"ociVersion":"1","process":{}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		stage, err := stageOf(text)
+		if (stage == "") == (err == nil) {
+			t.Errorf("stage %q, %v", stage, err)
+		}
+		s, err := parseState(text)
+		if err != nil {
+			return
+		}
+		if !validID(s.ID) || strings.ContainsAny(s.ID, "/\x00") || s.Pid < 0 || s.Bundle[0] != '/' {
+			t.Errorf("%+v", s)
+		}
+		who, err := subjectOf(s.Annotations, s.ID)
+		if err == nil && who.ofPod && s.Annotations[crioSandboxID] != "" && who.namespace == "" {
+			t.Errorf("a pod's container without a namespace: %+v", who)
+		}
+	})
+}
+
+// Of a configuration, too.
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(`{"ociVersion":"1","root":{"path":"r"},"annotations":{"a":"b"},"linux":{"cgroupsPath":"/libpod_parent/libpod-` + strings.Repeat("a1", 32) + `"}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := oci.ParseConfig(text)
+		if err != nil {
+			return
+		}
+		if id := idOf(c.Spec()); !validID(id) {
+			t.Errorf("ID %q", id)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
+)
+
+func TestSubjectOf(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		annotations map[string]string
+		want        subject
+		err         string
+	}{
+		{name: "Podman", annotations: map[string]string{managerKey: podman, crioSandboxID: "pod"}, want: subject{sandbox: "id", container: "id"}},
+		{name: "nobody's", want: subject{sandbox: "id", container: "id"}},
+		{name: "CRI-O", annotations: map[string]string{crioSandboxID: "s", crioType: "container", crioHandler: "kata", labelNamespace: "spoofed",
+			crioLabels: `{"io.kubernetes.pod.namespace":"ns","io.kubernetes.pod.name":"p","io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c"}`},
+			want: subject{sandbox: "s", namespace: "ns", pod: "p", uid: "u", container: "c", handler: "kata", ofPod: true}},
+		{name: "CRI-O's sandbox", annotations: map[string]string{crioSandboxID: "s", crioType: "sandbox", labelNamespace: "ns"},
+			want: subject{sandbox: "s", namespace: "ns", pause: true, ofPod: true}},
+		{name: "CRI-O without a namespace", annotations: map[string]string{crioSandboxID: "s", crioLabels: "{}"}, err: "is missing"},
+		{name: "CRI-O with broken labels", annotations: map[string]string{crioSandboxID: "s", crioLabels: "["}, err: "unexpected end"},
+		{name: "containerd", annotations: map[string]string{ctrdSandboxID: "s", ctrdType: "container", ctrdNamespace: "ns", ctrdPod: "p", ctrdUID: "u", ctrdName: "c"},
+			want: subject{sandbox: "s", namespace: "ns", pod: "p", uid: "u", container: "c", ofPod: true}},
+		{name: "containerd without a namespace", annotations: map[string]string{ctrdSandboxID: "s"}, err: "is missing"},
+		{name: "both", annotations: map[string]string{ctrdSandboxID: "s", crioSandboxID: "s"}, err: "found both"},
+	} {
+		got, err := subjectOf(tc.annotations, "id")
+		switch {
+		case tc.err != "":
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: %v, want %q", tc.name, err, tc.err)
+			}
+		case err != nil || got != tc.want:
+			t.Errorf("%s: %+v, %v, want %+v", tc.name, got, err, tc.want)
+		}
+	}
+}
+
+func TestWithoutDevices(t *testing.T) {
+	env := []string{"A=1", "PCIDEVICE_X=0000:00:01.0", "B=2", "PCIDEVICE_Y=1"}
+	if got := withoutDevices(env); !slices.Equal(got, []string{"A=1", "B=2"}) || len(env) != 4 || env[1] != "PCIDEVICE_X=0000:00:01.0" {
+		t.Error(got, env)
+	}
+	if got := withoutDevices(env[:1]); !slices.Equal(got, env[:1]) {
+		t.Error(got)
+	}
+}
+
+func TestIDOf(t *testing.T) {
+	id := strings.Repeat("0a", 32)
+	for _, spec := range []*rspec.Spec{
+		{Linux: &rspec.Linux{CgroupsPath: "machine.slice:libpod:" + id}},
+		{Linux: &rspec.Linux{CgroupsPath: "/libpod_parent/libpod-" + id}},
+		{Linux: &rspec.Linux{}, Mounts: []rspec.Mount{{Source: "proc"}, {Source: "/run/containers/storage/overlay-containers/" + id + "/userdata/hosts"}}},
+	} {
+		if got := idOf(spec); got != id {
+			t.Errorf("%+v: %s", spec, got)
+		}
+	}
+	a, b := idOf(&rspec.Spec{Root: &rspec.Root{Path: "/a"}}), idOf(&rspec.Spec{Root: &rspec.Root{Path: "/b"}})
+	if a == b || a != idOf(&rspec.Spec{Root: &rspec.Root{Path: "/a"}}) || !validID(a) {
+		t.Error(a, b)
+	}
+	for _, none := range []string{"", id[1:], id + "0", "g" + id[1:]} {
+		if got, ok := hexID(none); ok {
+			t.Errorf("%s: %s", none, got)
+		}
+	}
+}
