@@ -38,7 +38,9 @@ func (h *host) hooksFile(dir string, stages ...string) string {
 // was printed.
 func (h *host) podman(runtime string, hooks []string, args ...string) (string, error) {
 	h.t.Helper()
-	h.write("containers.conf", "[containers]\n[engine]\n[network]\n")
+	// conmon starts Podman once more when the container is gone, with this file and
+	// without the flag.
+	h.write("containers.conf", "[engine]\nconmon_path = [\""+h.kit.Conmon+"\"]\n")
 	h.write("storage.conf", "[storage]\ndriver = \"vfs\"\nrunroot = \""+h.path("podman/run")+"\"\ngraphroot = \""+h.path("podman/root")+"\"\n")
 	all := []string{"--root", h.path("podman/root"), "--runroot", h.path("podman/run"), "--tmpdir", h.path("podman/tmp"),
 		"--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "file",
