@@ -112,7 +112,7 @@ func command(env Env) *cobra.Command {
 	root.AddCommand(
 		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
 	)
-	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), doctorCommand(env))
+	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), doctorCommand(env), nriCommand(env))
 	root.SetHelpCommand(helpCommand())
 	return root
 }

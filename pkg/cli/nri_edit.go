@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+const nriPlugin = "io.containerd.nri.v1.nri"
+
+// containerdWithNRI is containerd's configuration with NRI on, and a line for each
+// change; none is that NRI was on. All else stays, byte by byte. An empty text stands
+// for a file that is not there.
+func containerdWithNRI(text string) (string, []string, error) {
+	statements, err := tomlStatements(text)
+	if err != nil {
+		return "", nil, err
+	}
+	if len(statements) == 0 {
+		return joinLines(text, "version = 2\n\n[plugins.\""+nriPlugin+"\"]\n  disable = false\n"), []string{"plugins.\"" + nriPlugin + "\".disable = false, in a file of version 2"}, nil
+	}
+	version, table, dotted := "1", -1, false
+	var disable, disabled *tomlStatement
+	in := []string{"plugins", nriPlugin}
+	for i := range statements {
+		switch st := &statements[i]; {
+		case !st.header && slices.Equal(st.path, []string{"version"}):
+			version = st.value
+		case !st.header && slices.Equal(st.path, []string{"disabled_plugins"}):
+			disabled = st
+		case st.header && slices.Equal(st.path, in):
+			table = i
+		case !st.header && slices.Equal(st.path, append(slices.Clone(in), "disable")):
+			disable = st
+		case !st.header && (slices.Equal(st.path, in) || slices.Equal(st.path, in[:1])):
+			return "", nil, fmt.Errorf("%s is written as an inline table, which is not edited here; set disable = false in it: %w", strings.Join(st.path, "."), errdefs.ErrNotImplemented)
+		case !st.header && len(st.path) > 2 && slices.Equal(st.path[:2], in) && table < 0:
+			dotted = true
+		}
+	}
+	if version != "2" && version != "3" {
+		return "", nil, fmt.Errorf("it is of version %s, want 2 or 3; write it anew with `containerd config migrate`: %w", version, errdefs.ErrNotImplemented)
+	}
+	var changes []string
+	edit := func(start, end int, with, change string) {
+		text = text[:start] + with + text[end:]
+		changes = append(changes, change)
+	}
+	// From the end on, so that places before it stay right.
+	type change struct {
+		at int
+		do func()
+	}
+	var todo []change
+	switch {
+	case disable != nil && disable.value == "true":
+		todo = append(todo, change{disable.valueStart, func() {
+			edit(disable.valueStart, disable.valueStart+len("true"), "false", "plugins.\""+nriPlugin+"\".disable: true is false now")
+		}})
+	case disable != nil && disable.value != "false":
+		return "", nil, fmt.Errorf("plugins.%q.disable: found %s, want true or false: %w", nriPlugin, shortText(disable.value), errdefs.ErrInvalidArgument)
+	case disable != nil || version == "3":
+		// On: containerd 2 has it so where the file does not say.
+	case dotted:
+		return "", nil, fmt.Errorf("%s is written with dotted keys, which are not added to here; set disable = false beside them: %w", strings.Join(in, "."), errdefs.ErrNotImplemented)
+	case table >= 0:
+		todo = append(todo, change{statements[table].end, func() {
+			text = text[:statements[table].end] + joinLines("", endLine(text[:statements[table].end])+"  disable = false\n") + text[statements[table].end:]
+			changes = append(changes, "plugins.\""+nriPlugin+"\".disable = false, which was not there")
+		}})
+	default:
+		todo = append(todo, change{len(text), func() {
+			text = joinLines(text, "\n[plugins.\""+nriPlugin+"\"]\n  disable = false\n")
+			changes = append(changes, "plugins.\""+nriPlugin+"\".disable = false, at the end")
+		}})
+	}
+	if disabled != nil {
+		element := regexp.MustCompile(`(?:"` + regexp.QuoteMeta(nriPlugin) + `"|'` + regexp.QuoteMeta(nriPlugin) + `')[ \t]*,?[ \t]*`)
+		if at := element.FindStringIndex(disabled.value); at != nil {
+			todo = append(todo, change{disabled.valueStart, func() {
+				edit(disabled.valueStart+at[0], disabled.valueStart+at[1], "", "disabled_plugins: without "+nriPlugin)
+			}})
+		}
+	}
+	slices.SortFunc(todo, func(a, b change) int { return b.at - a.at })
+	for _, c := range todo {
+		c.do()
+	}
+	return text, changes, nil
+}
+
+// joinLines puts text behind what may not end with its line.
+func joinLines(before, text string) string { return before + endLine(before) + text }
+
+func endLine(before string) string {
+	if before == "" || strings.HasSuffix(before, "\n") {
+		return ""
+	}
+	return "\n"
+}
+
+func shortText(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "..."
+	}
+	return s
+}
+
+// crioSaysNRI is what a file of CRI-O's configuration says of NRI: "true", "false" or
+// "" for nothing.
+func crioSaysNRI(text string) (string, error) {
+	statements, err := tomlStatements(text)
+	if err != nil {
+		return "", err
+	}
+	says := ""
+	for _, st := range statements {
+		if !st.header && slices.Equal(st.path, []string{"crio", "nri", "enable_nri"}) {
+			says = st.value
+		}
+	}
+	return says, nil
+}
