@@ -39,8 +39,7 @@ policy:
 	hostLocal = `"ipam": {"type": "host-local", "dataDir": "` + ipamDir + `", "ranges": [[{"subnet": "10.89.0.0/16"}]]}`
 )
 
-// networks are those that the issue is about: the plugin behind another one, and
-// the plugin first.
+// networks have the plugin behind another one, and the plugin first.
 var networks = []struct {
 	name, conf string
 	// host is testpmd's device, where %s is the socket.
