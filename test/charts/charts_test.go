@@ -138,6 +138,7 @@ func TestHelmAndKustomizeAgree(t *testing.T) {
 		"defaults":     {"{}", nil},
 		"unprivileged": {"staging: {propagation: false}", []string{"unprivileged"}},
 		"OpenShift":    {"openshift: true", []string{"openshift"}},
+		"NRI":          {"enableNRI: {enabled: true}", []string{"enable-nri"}},
 		"both":         {"{openshift: true, staging: {propagation: false}}", []string{"openshift", "unprivileged"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,6 +159,7 @@ func TestRenderedObjectsAreValid(t *testing.T) {
 		"defaults":     "{}",
 		"unprivileged": "{staging: {propagation: false}, seLinuxType: spc_t}",
 		"run":          "hostRun: true",
+		"NRI":          "enableNRI: {enabled: true, runtime: cri-o}",
 		"everything": `
 image: {repository: registry.example/jackfield, digest: "sha256:` + strings.Repeat("ab", 32) + `", pullPolicy: Always, pullSecrets: [{name: pull}]}
 config:
@@ -300,6 +302,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"nri: {index: '5'}":                             "/nri/index",
 		"nri: {socketDir: run/nri}":                     "/nri/socketDir",
 		"staging: {propagation: 'yes'}":                 "/staging/propagation",
+		"enableNRI: {runtime: docker}":                  "/enableNRI/runtime",
 		"log: {level: loud}":                            "/log/level",
 		"config: {sockets: {roots: [/var/run/../etc]}}": "/config/sockets/roots/0",
 		"config: {sockets: {roots: []}}":                "/config/sockets/roots",

@@ -109,3 +109,8 @@ paths, a hash makes the difference. */ -}}
 {{- regexFind "[0-9]+$" $listen -}}
 {{- end -}}
 {{- end -}}
+
+{{- /* The directory of the runtime's configuration. */ -}}
+{{- define "jackfield.runtimeConfig" -}}
+{{- ternary "/etc/crio" "/etc/containerd" (eq .Values.enableNRI.runtime "cri-o") -}}
+{{- end -}}
