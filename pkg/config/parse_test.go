@@ -283,6 +283,7 @@ func TestParseHostile(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
+	f.Add([]byte(fullRule))
 	f.Add([]byte(full))
 	f.Add([]byte(""))
 	f.Add([]byte("a: &a [*a]\n"))

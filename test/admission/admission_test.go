@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	apiservercel "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+)
+
+// load reads a policy and its binding, and compiles the policy.
+func load(t *testing.T, file string) validating.Validator {
+	t.Helper()
+	data, err := os.ReadFile("../../deploy/admission/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := bytes.Split(data, []byte("\n---\n"))
+	if len(documents) != 2 {
+		t.Fatalf("%d documents", len(documents))
+	}
+	var (
+		policy  admissionv1.ValidatingAdmissionPolicy
+		binding admissionv1.ValidatingAdmissionPolicyBinding
+	)
+	if err := yaml.UnmarshalStrict(documents[0], &policy); err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(documents[1], &binding); err != nil {
+		t.Fatal(err)
+	}
+	if policy.Kind != "ValidatingAdmissionPolicy" || binding.Kind != "ValidatingAdmissionPolicyBinding" || binding.Spec.PolicyName != policy.Name {
+		t.Fatalf("%s is bound to %s", binding.Spec.PolicyName, policy.Name)
+	}
+	return compile(t, &policy)
+}
+
+// compile does what the API server does with a policy.
+func compile(t *testing.T, policy *admissionv1.ValidatingAdmissionPolicy) validating.Validator {
+	t.Helper()
+	compiler, err := plugincel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	optional := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
+	var variables []plugincel.NamedExpressionAccessor
+	for _, v := range policy.Spec.Variables {
+		variables = append(variables, &validating.Variable{Name: v.Name, Expression: v.Expression})
+	}
+	compiler.CompileAndStoreVariables(variables, optional, environment.StoredExpressions)
+	var conditions, validations, messages []plugincel.ExpressionAccessor
+	for i := range policy.Spec.MatchConditions {
+		conditions = append(conditions, (*matchconditions.MatchCondition)(&policy.Spec.MatchConditions[i]))
+	}
+	for _, v := range policy.Spec.Validations {
+		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
+		var message plugincel.ExpressionAccessor
+		if v.MessageExpression != "" {
+			message = &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}
+		}
+		messages = append(messages, message)
+	}
+	compiled := func(list []plugincel.ExpressionAccessor) plugincel.ConditionEvaluator {
+		for _, e := range list {
+			if e == nil {
+				continue
+			}
+			if r := compiler.CompileCELExpression(e, optional, environment.NewExpressions); r.Error != nil {
+				t.Fatalf("%s: %v", e.GetExpression(), r.Error)
+			}
+		}
+		return compiler.CompileCondition(list, optional, environment.StoredExpressions)
+	}
+	matcher := matchconditions.NewMatcher(compiled(conditions), policy.Spec.FailurePolicy, "policy", "validate", policy.Name)
+	return validating.NewValidator(compiled(validations), matcher, compiled(nil), compiled(messages), policy.Spec.FailurePolicy, nil)
+}
+
+func pod(annotations map[string]string) *corev1.Pod {
+	return &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Name: "fwd-0", Namespace: "telco", Annotations: annotations},
+		Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "setup"}},
+			Containers: []corev1.Container{{Name: "app"}, {Name: "side.car"}}},
+	}
+}
+
+// refusals are what the validator says against a pod, made or changed from old.
+func refusals(t *testing.T, v validating.Validator, namespaceLabels map[string]string, is, was *corev1.Pod) []string {
+	t.Helper()
+	gvk := corev1.SchemeGroupVersion.WithKind("Pod")
+	gvr := corev1.SchemeGroupVersion.WithResource("pods")
+	operation := admission.Create
+	attr := &admission.VersionedAttributes{VersionedKind: gvk}
+	attr.VersionedObject = admission.NewLazyObject(is)
+	if was != nil {
+		operation = admission.Update
+		attr.VersionedOldObject = admission.NewLazyObject(was)
+		attr.Attributes = admission.NewAttributesRecord(is, was, gvk, is.Namespace, is.Name, gvr, "", operation, nil, false, nil)
+	} else {
+		attr.Attributes = admission.NewAttributesRecord(is, nil, gvk, is.Namespace, is.Name, gvr, "", operation, nil, false, nil)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: is.Namespace, Labels: namespaceLabels}}
+	var out []string
+	result := v.Validate(context.Background(), schema.GroupVersionResource(gvr), attr, nil, namespace, apiservercel.RuntimeCELCostBudget, nil)
+	for _, d := range result.Decisions {
+		if d.Action == validating.ActionDeny {
+			out = append(out, d.Message)
+		}
+	}
+	return out
+}
+
+func TestAnnotations(t *testing.T) {
+	v := load(t, "annotations.yaml")
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		want        string // in the refusal; "" for none
+	}{
+		"none":                 {nil, ""},
+		"others'":              {map[string]string{"devices.example.com/x": "y", "notjackfield.dev": "z"}, ""},
+		"devices":              {map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}, ""},
+		"for the pod":          {map[string]string{"networks.jackfield.dev/pod": "none"}, ""},
+		"for a container":      {map[string]string{"devices.jackfield.dev/container.app": "vendor.com/net=a"}, ""},
+		"for an init one":      {map[string]string{"devices.jackfield.dev/container.setup": "vendor.com/net=a"}, ""},
+		"with a dot":           {map[string]string{"devices.jackfield.dev/container.side.car": "vendor.com/net=a"}, ""},
+		"unknown container":    {map[string]string{"devices.jackfield.dev/container.ap": "vendor.com/net=a"}, "devices.jackfield.dev/container.ap: the pod has no such container; it has app, side.car, setup"},
+		"end of a container":   {map[string]string{"devices.jackfield.dev/container.car": "vendor.com/net=a"}, "no such container"},
+		"unknown key":          {map[string]string{"device.jackfield.dev": "x"}, "device.jackfield.dev: the annotations are"},
+		"unknown case":         {map[string]string{"Devices.Jackfield.dev": "x"}, "the annotations are"},
+		"unknown scope":        {map[string]string{"devices.jackfield.dev/containers.app": "x"}, "the annotations are"},
+		"the domain":           {map[string]string{"jackfield.dev/devices": "x"}, "the annotations are"},
+		"too long":             {map[string]string{"devices.jackfield.dev": strings.Repeat("a", 65537)}, "longer than"},
+		"no networks":          {map[string]string{"networks.jackfield.dev": " \n"}, "networks.jackfield.dev is empty"},
+		"256 KiB of others'":   {map[string]string{"other": strings.Repeat("a", 256<<10), "devices.jackfield.dev": "vendor.com/net=a"}, ""},
+		"many keys of its own": {manyKeys(2000), "no such container"},
+	} {
+		got := refusals(t, v, nil, pod(tc.annotations), nil)
+		if tc.want == "" && len(got) > 0 || tc.want != "" && !strings.Contains(strings.Join(got, "\n"), tc.want) {
+			t.Errorf("%s: got %.300q, want %q", name, got, tc.want)
+		}
+	}
+	// A pod that is as wrong as it was can still be changed otherwise.
+	wrong := pod(map[string]string{"device.jackfield.dev": "x"})
+	if got := refusals(t, v, nil, wrong, wrong); len(got) > 0 {
+		t.Errorf("a pod whose annotations stay as they are: %q", got)
+	}
+	if got := refusals(t, v, nil, wrong, pod(nil)); len(got) == 0 {
+		t.Error("a pod that gets a wrong annotation is let through")
+	}
+}
+
+func manyKeys(n int) map[string]string {
+	m := make(map[string]string, n)
+	for i := range n {
+		m["devices.jackfield.dev/container.x"+strings.Repeat("y", i%40)+string(rune('a'+i%26))+strings.Repeat("z", i/1040)] = "a/b=c"
+	}
+	return m
+}
+
+func TestNamespaces(t *testing.T) {
+	v := load(t, "namespaces.yaml")
+	allowed := map[string]string{"jackfield.dev/devices": "allowed"}
+	for name, tc := range map[string]struct {
+		labels, annotations map[string]string
+		refused             bool
+	}{
+		"nothing asked":       {nil, map[string]string{"a": "b"}, false},
+		"allowed":             {allowed, map[string]string{"devices.jackfield.dev": "a/b=c"}, false},
+		"not labelled":        {nil, map[string]string{"devices.jackfield.dev": "a/b=c"}, true},
+		"labelled otherwise":  {map[string]string{"jackfield.dev/devices": "no"}, map[string]string{"devices.jackfield.dev": "a/b=c"}, true},
+		"CDI's":               {nil, map[string]string{"cdi.k8s.io/x": "a/b=c"}, true},
+		"device-injector's":   {nil, map[string]string{"mounts.nri.io/container.app": "[]"}, true},
+		"its newer ones":      {nil, map[string]string{"cdi-devices.noderesource.dev": "[]"}, true},
+		"another of nri.io":   {nil, map[string]string{"cpu.nri.io": "[]"}, false},
+		"by another spelling": {nil, map[string]string{"DEVICES.jackfield.dev": "a/b=c"}, true},
+	} {
+		got := refusals(t, v, tc.labels, pod(tc.annotations), nil)
+		if (len(got) > 0) != tc.refused {
+			t.Errorf("%s: %q", name, got)
+		}
+		if tc.refused && !strings.Contains(strings.Join(got, ""), "kubectl label namespace telco jackfield.dev/devices=allowed") {
+			t.Errorf("%s: %q does not say what to do", name, got)
+		}
+	}
+}
