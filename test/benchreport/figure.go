@@ -60,9 +60,9 @@ func unit(metric string) string {
 		switch part {
 		case "ns", "µs", "ms", "s":
 			return "ns"
-		case "B", "KB", "MB":
+		case "B", "KiB", "MiB":
 			return "B"
-		case "%missed":
+		case "%missed", "%core":
 			return "%"
 		}
 	}
@@ -79,9 +79,9 @@ func scale(metric string) float64 {
 			return 1e6
 		case "s":
 			return 1e9
-		case "KB":
+		case "KiB":
 			return 1 << 10
-		case "MB":
+		case "MiB":
 			return 1 << 20
 		}
 	}

@@ -99,6 +99,25 @@ var sections = []section{
 		},
 	},
 	{
+		name: "daemon",
+		runs: []bench{{bench: "Rebind", time: "1000x"}, {bench: "Idle", time: "5x"}, {bench: "DaemonIdle", time: "3x"}},
+		rows: []row{
+			{text: "a socket made anew → a container connects again, 100 containers hold it, median", ours: f("Rebind p50-µs"), most: 5e6},
+			{text: "the same, p99", ours: f("Rebind p99-µs"), most: 5e6},
+			{text: "watching 1,000 sockets to which nothing happens: CPU", ours: f("Idle %core"), most: 1},
+			{text: "start → registered, 1,000 CDI files", ours: f("DaemonIdle ms-to-registered"), most: 50e6},
+			{text: "idle daemon's memory, 1,000 CDI files, metrics and audit on", ours: f("DaemonIdle MiB-resident"), most: 16 << 20},
+		},
+	},
+	{
+		name: "hook",
+		runs: []bench{{bench: "HookProcess", time: "40x", count: 3}},
+		rows: []row{
+			hook("`jackfield-hook` for a container that asks for nothing", "HookProcess/nothing-asked", 0, 2),
+			hook("`jackfield-hook`, one device of 1,000 CDI files", "HookProcess/one-device", 25e6, 0),
+		},
+	},
+	{
 		// What the benchmarks say that no section has, of test/bench all of them, of
 		// other packages those named here.
 		name: "others",
@@ -112,6 +131,11 @@ var sections = []section{
 // nri is a row of a benchmark that reports µs, NAME-µs and x/NAME.
 func nri(text, bench, name, by string, most float64) row {
 	return row{text: text, ours: f(bench + " µs"), peer: f(bench + " " + name + "-µs"), by: by, ratio: f(bench + " x/" + name), mostTimes: most}
+}
+
+// hook is a row of a whole process beside one that does nothing.
+func hook(text, bench string, most, mostTimes float64) row {
+	return row{text: text, ours: f(bench + " jackfield-ms"), peer: f(bench + " hello-ms"), by: "Go's hello, world", ratio: f(bench + " x/hello"), most: most, mostTimes: mostTimes}
 }
 
 // cdi is a row of a benchmark that has the sides jackfield, upstream and floor.
