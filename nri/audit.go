@@ -38,7 +38,7 @@ const maxAuditLine = 128 << 10
 func describeEdits(s *edits.Set) []status.Edit {
 	var out []status.Edit
 	add := func(o edits.Origin, format string, args ...any) {
-		out = append(out, status.Edit{What: fmt.Sprintf(format, args...), Request: o.Request, File: o.File, Field: o.Field, Rule: o.Rule})
+		out = append(out, status.Edit{What: fmt.Sprintf(format, args...), Request: o.Request, File: o.File, Field: o.Path(), Rule: o.Rule})
 	}
 	for _, d := range s.Devices {
 		add(d.Origin, "device %s", d.Path)

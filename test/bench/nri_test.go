@@ -219,6 +219,8 @@ cdi: {specDirs: [DIR/cdi]}
 sockets: {SOCKETS}
 deviceInfo: {cniDir: DIR/cni, dpDir: DIR/dp}
 stateDir: DIR/state
+metrics: {listen: "unix:DIR/metrics.sock"}
+audit: {file: DIR/audit.log}
 policy:
   rules:
     - name: r
