@@ -196,7 +196,7 @@ func instructions(prog int) ([]byte, error) {
 	if err := query(&second); err != nil {
 		return nil, fmt.Errorf("read it: %w", err)
 	}
-	if second.xlated.p == nil {
+	if second.xlated == nil {
 		return nil, fmt.Errorf("read it: the kernel does not show it to this process: %w", errdefs.ErrPermissionDenied)
 	}
 	return code, nil
@@ -249,11 +249,10 @@ func attachError(err error) error {
 	return nil
 }
 
-// pointer is a pointer in 64 bits, as the kernel has it on every machine. (Of 32-bit
-// machines with the other byte order there are none that run containers.)
-type pointer struct {
-	p unsafe.Pointer
-	_ [8 - unsafe.Sizeof(uintptr(0))]byte
-}
+// pointer is a pointer of a bpf(2) argument, which has 64 bits on every machine. A
+// machine whose own are shorter does not get past this line.
+type pointer = unsafe.Pointer
 
-func at[T any](p *T) pointer { return pointer{p: unsafe.Pointer(p)} }
+const _ = unsafe.Sizeof(pointer(nil)) - 8
+
+func at[T any](p *T) pointer { return pointer(p) }

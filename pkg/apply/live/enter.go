@@ -54,7 +54,15 @@ func (c *container) close() { unix.Close(c.mntNS) }
 func (c *container) inside(f func(root int) error) error {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The first thread cannot end, and /proc/self shows its namespaces. While it is
+			// held here, another one takes over.
+			done <- c.inside(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		// Locked for good: the thread ends with the goroutine.
 		done <- c.enter(f)
 	}()
 	return <-done

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// requireRoot skips a test that makes namespaces, mounts and nodes.
+func requireRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if os.Getenv("CI") == "true" {
+		t.Fatal("not root, and CI promises it")
+	}
+	t.Skip("skipped: namespaces and device nodes need root")
+}
+
+// start starts a process in a mount namespace of its own, and a user namespace when
+// that is wanted, and gives a target whose root is an empty directory.
+func start(t *testing.T, flags uintptr) Target {
+	t.Helper()
+	requireRoot(t)
+	root := t.TempDir()
+	for dir := root; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | flags}
+	if flags&unix.CLONE_NEWUSER != 0 {
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: 100000, Size: 65536}}
+		cmd.SysProcAttr.GidMappings = cmd.SysProcAttr.UidMappings
+		if err := os.Chown(root, 100000, 100000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return Target{Pid: cmd.Process.Pid, Root: root}
+}
+
+// inside is a path as the target sees it.
+func (t Target) inside(name string) string {
+	return fmt.Sprintf("/proc/%d/root%s", t.Pid, filepath.Join(t.Root, name))
+}
+
+func TestApply(t *testing.T) {
+	for name, flags := range map[string]uintptr{"root": 0, "user namespace": unix.CLONE_NEWUSER} {
+		t.Run(name, func(t *testing.T) {
+			target := start(t, flags)
+			src := t.TempDir()
+			if err := os.WriteFile(filepath.Join(src, "file"), []byte("here"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			// A dangling link of the image, and one that would lead out of it.
+			for from, to := range map[string]string{"run-link": "run", "out": "/../../../../etc"} {
+				if err := os.Symlink(to, filepath.Join(target.Root, from)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set := &edits.Set{
+				Devices: []edits.Device{{Path: "/dev/x", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 3, Access: edits.NoAccess}},
+				Mounts: []edits.Mount{
+					{Destination: "/run-link/data", Source: src, Options: []string{"bind", "ro", "noexec"}},
+					{Destination: "/out/data", Source: src + "/file", Options: []string{"bind"}},
+				},
+			}
+			for range 2 { // the second time changes nothing
+				if err := Apply(hostfs.Host(), target, set); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, name := range []string{"/run/data/file", "/etc/data"} {
+				if got, err := os.ReadFile(target.inside(name)); err != nil || string(got) != "here" {
+					t.Errorf("%s: %q, %v", name, got, err)
+				}
+			}
+			if err := os.WriteFile(target.inside("/run/data/new"), nil, 0o600); !errors.Is(err, unix.EROFS) {
+				t.Error(err)
+			}
+			var st unix.Stat_t
+			if err := unix.Stat(target.inside("/dev/x"), &st); err != nil || st.Rdev != unix.Mkdev(1, 3) || st.Mode&unix.S_IFMT != unix.S_IFCHR {
+				t.Errorf("%+v, %v", st, err)
+			}
+			info, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", target.Pid))
+			if n := bytes.Count(info, []byte(target.Root+"/run/data ")); err != nil || n != 1 {
+				t.Errorf("%d mounts, %v", n, err)
+			}
+			// Nothing of it is outside.
+			if _, err := os.Stat(filepath.Join(target.Root, "run/data/file")); !os.IsNotExist(err) {
+				t.Error(err)
+			}
+			if _, err := os.Stat("/etc/data"); !os.IsNotExist(err) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A node with another owner and mode than the host's is made.
+func TestApplyMakesNodes(t *testing.T) {
+	target := start(t, 0)
+	mode, uid := os.FileMode(0o640), uint32(1234)
+	set := &edits.Set{Devices: []edits.Device{
+		{Path: "/dev/mine", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 3, FileMode: &mode, UID: &uid, Access: edits.NoAccess},
+		{Path: "/dev/nowhere", Type: "c", Major: 240, Minor: 7, Access: edits.NoAccess},
+		{Path: "/dev/pipe", Type: "p"},
+	}}
+	if err := Apply(hostfs.Host(), target, set); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(target.inside("/dev/mine"), &st); err != nil || st.Uid != 1234 || st.Mode != unix.S_IFCHR|0o640 || st.Rdev != unix.Mkdev(1, 3) {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := unix.Stat(target.inside("/dev/nowhere"), &st); err != nil || st.Mode != unix.S_IFCHR|0o666 || st.Rdev != unix.Mkdev(240, 7) {
+		t.Errorf("%+v, %v", st, err)
+	}
+	set.Devices[0].Minor = 5
+	if err := Apply(hostfs.Host(), target, set); !errdefs.IsConflict(err) {
+		t.Error(err)
+	}
+}
+
+func TestApplyRefuses(t *testing.T) {
+	target := start(t, 0)
+	src := t.TempDir()
+	if err := os.Symlink(src, src+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(target.Root, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		target Target
+		mount  edits.Mount
+		want   func(error) bool
+	}{
+		"no process":      {Target{Root: "/"}, edits.Mount{}, errdefs.IsInvalidArgument},
+		"own namespace":   {Target{Pid: os.Getpid(), Root: "/"}, edits.Mount{}, errdefs.IsFailedPrecondition},
+		"relative root":   {Target{Pid: target.Pid, Root: "x"}, edits.Mount{}, errdefs.IsInvalidArgument},
+		"the root itself": {target, edits.Mount{Destination: "/a/..", Source: src}, errdefs.IsInvalidArgument},
+		"a file there":    {target, edits.Mount{Destination: "/file", Source: src}, errdefs.IsConflict},
+		"a symlink":       {target, edits.Mount{Destination: "/a", Source: src + "/link", Origin: edits.Origin{Source: edits.Attachment}}, errdefs.IsPermissionDenied},
+		"no source":       {target, edits.Mount{Destination: "/a", Source: src + "/none"}, errdefs.IsNotFound},
+		"unknown option":  {target, edits.Mount{Destination: "/a", Source: src, Options: []string{"bind", "size=1"}}, errdefs.IsInvalidArgument},
+	} {
+		if err := Apply(hostfs.Host(), tc.target, &edits.Set{Mounts: []edits.Mount{tc.mount}}); err == nil || !tc.want(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNewFileSystem(t *testing.T) {
+	target := start(t, 0)
+	set := &edits.Set{Mounts: []edits.Mount{{Destination: "/tmp", Source: "tmpfs", Type: "tmpfs", Options: []string{"size=64k", "ro"}}}}
+	if err := Apply(hostfs.Host(), target, set); err != nil {
+		t.Fatal(err)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(target.inside("/tmp"), &fs); err != nil || fs.Type != unix.TMPFS_MAGIC || fs.Flags&unix.ST_RDONLY == 0 || fs.Blocks*uint64(fs.Bsize) != 64<<10 {
+		t.Errorf("%+v, %v", fs, err)
+	}
+}
+
+func TestTooLate(t *testing.T) {
+	set := &edits.Set{
+		Env:   []edits.Env{{Name: "A"}, {Name: "JACKFIELD_X", Origin: edits.Origin{Source: edits.View}}},
+		Hooks: []edits.Hook{{Stage: edits.Poststop, Path: "/h"}}, GIDs: []edits.GID{{ID: 7}},
+		NetDevices: []edits.NetDevice{{HostName: "eth1"}}, RDT: &edits.RDT{},
+	}
+	err := JoinLate(TooLate(set))
+	for _, want := range []string{`variable "A"`, `poststop hook "/h"`, "group 7", `device "eth1"`, "RDT"} {
+		if err == nil || !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), "JACKFIELD") {
+		t.Error(err)
+	}
+}
