@@ -23,6 +23,8 @@ type host struct {
 	kit    kit
 	common *node.Kit
 	before []string // mounts that were there
+
+	unified bool // runtimes find cgroups of version 2 alone
 }
 
 func newHost(t *testing.T) *host {
@@ -54,11 +56,19 @@ func newHost(t *testing.T) *host {
 	if err := os.Chmod(h.path("fancy0"), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	// A device that no runtime lets everybody use: /dev/fuse.
+	if err := unix.Mknod(h.path("ctl0"), unix.S_IFCHR|0o666, int(unix.Mkdev(10, 229))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(h.path("ctl0"), 0o666); err != nil {
+		t.Fatal(err)
+	}
 	h.write("cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.example.com/dev","devices":[
 		{"name":"zero","containerEdits":{"deviceNodes":[{"path":"/dev/fancy","hostPath":"`+h.path("fancy0")+`","permissions":"rw"}],
 			"mounts":[{"hostPath":"`+h.path("data")+`","containerPath":"/opt/data","options":["ro","bind"]}]}},
 		{"name":"full","containerEdits":{"env":["FANCY=1"],"deviceNodes":[{"path":"/dev/fancy","hostPath":"`+h.path("fancy0")+`"}],
 			"hooks":[{"hookName":"createRuntime","path":"/bin/cp","args":["cp","/dev/stdin","`+h.path("hook-ran")+`"]}]}},
+		{"name":"ctl","containerEdits":{"deviceNodes":[{"path":"/dev/ctl","hostPath":"`+h.path("ctl0")+`","permissions":"rw"}]}},
 		{"name":"env","containerEdits":{"env":["FANCY=1"]}},
 		{"name":"secret","containerEdits":{"env":["SECRET=1"]}}]}`)
 	h.write("data/file", "from the host\n")
@@ -83,8 +93,8 @@ func (h *host) write(name, text string) {
 	}
 }
 
-// configure writes the node's configuration: containers of no pod may have three
-// of the CDI devices, and the sockets of one directory.
+// configure writes the node's configuration: containers of no pod may have all but
+// one of the CDI devices, and the sockets of one directory.
 func (h *host) configure(more string) {
 	h.write("config.yaml", `cdi: {specDirs: [`+h.path("cdi")+`]}
 sockets: {roots: [`+h.path("sock")+`]}
@@ -95,7 +105,7 @@ policy:
     - name: containers
       for: {namespaces: [""]}
       allow:
-        cdi: ["vendor.example.com/dev=zero", "vendor.example.com/dev=full", "vendor.example.com/dev=env"]
+        cdi: ["vendor.example.com/dev=zero", "vendor.example.com/dev=full", "vendor.example.com/dev=env", "vendor.example.com/dev=ctl"]
         sockets: ["`+h.path("sock")+`/**"]
 `+more)
 }
@@ -119,7 +129,7 @@ func (h *host) rootfs() string {
 			h.t.Fatal(err)
 		}
 	}
-	for _, applet := range strings.Fields("sh cat dd ls env stat echo grep od id test mount touch") {
+	for _, applet := range strings.Fields("sh cat dd ls env stat echo grep od mknod id test mount touch") {
 		if err := os.Symlink("busybox", h.path(filepath.Join(name, "bin", applet))); err != nil && !os.IsExist(err) {
 			h.t.Fatal(err)
 		}

@@ -54,11 +54,20 @@ func (h *host) run(runtime string, c container) (string, error) {
 	h.write("bundle/config.json", string(data))
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, runtime, "--root", h.path("oci-state"), "run", "--bundle", bundle, c.id)
-	return h.output(cmd)
+	return h.output(exec.CommandContext(ctx, runtime, "--root", h.path("oci-state"), "run", "--bundle", bundle, c.id))
 }
 
 func (h *host) output(cmd *exec.Cmd) (string, error) {
+	if h.unified {
+		// Nothing but the second version of cgroups, in a mount namespace of its own.
+		script := "umount -l /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec \"$@\""
+		cmd.Args = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"}, cmd.Args...)
+		unshare, err := exec.LookPath("unshare")
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		cmd.Path = unshare
+	}
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err
