@@ -97,7 +97,8 @@ func (p *Plugin) storeFor(cfg *config.Config) (*staging.Store, error) {
 // inForce notes that a configuration was put into force, and retires the one
 // before: requests that began under it end under it.
 func (p *Plugin) inForce(cfg *config.Config, old *core) {
-	p.generation.Add(1)
+	// Whoever sees the new generation sees all of it.
+	defer p.generation.Add(1)
 	p.configFault.Store(nil)
 	p.status.Lock()
 	p.status.source, p.status.since = cfg.File(), time.Now()

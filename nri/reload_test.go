@@ -255,6 +255,8 @@ func TestReloadUnderLoad(t *testing.T) {
 		t.Error(err)
 	default:
 	}
+	h.p.retired.Lock()
+	defer h.p.retired.Unlock()
 	if n := len(h.p.retired.cores); n != 6 {
 		t.Errorf("%d configurations wait to be closed", n)
 	}
