@@ -125,7 +125,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		return nil, nil
 	}
 	can := p.can.Load().Capabilities
-	can.UserNS = hasUserNS(c)
+	can.UserNS = req.UserNS != nil
 	adjust, err := nriapply.Adjustment(&plan.Set, can)
 	if err != nil {
 		p.refusedBy(last, pod, c, err)

@@ -4,6 +4,8 @@ package nri
 
 import (
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
@@ -27,6 +29,9 @@ func request(pod *api.PodSandbox, c *api.Container) *resolve.Request {
 	}
 	if u := c.GetUser(); u != nil {
 		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
+	}
+	if path, ok := userNS(c); ok {
+		r.UserNS = &resolve.UserNS{PID: processIn(path, pod)}
 	}
 	for _, m := range c.GetMounts() {
 		r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
@@ -68,14 +73,27 @@ func image(c *api.Container) string {
 	return ""
 }
 
-// hasUserNS reports whether the container has a user namespace of its own.
-func hasUserNS(c *api.Container) bool {
+// userNS is the path of the container's own user namespace, when it has one.
+func userNS(c *api.Container) (path string, ok bool) {
 	for _, ns := range c.GetLinux().GetNamespaces() {
 		if ns.GetType() == "user" {
-			return true
+			return ns.GetPath(), true
 		}
 	}
-	return false
+	return "", false
+}
+
+// processIn is a process in a user namespace: the one that the path is of, or else
+// the sandbox's. 0 for none.
+func processIn(path string, pod *api.PodSandbox) int {
+	if pid, ok := strings.CutPrefix(path, "/proc/"); ok {
+		if pid, ok = strings.CutSuffix(pid, "/ns/user"); ok {
+			if n, err := strconv.ParseUint(pid, 10, 31); err == nil {
+				return int(n)
+			}
+		}
+	}
+	return int(pod.GetPid() & (1<<31 - 1))
 }
 
 func fileMode(d *api.LinuxDevice) *os.FileMode {

@@ -20,13 +20,14 @@ type Request struct {
 	Image                  string            // as the runtime names it; "" when it does not say
 	Labels, Annotations    map[string]string // of the pod
 	User                   *User             // nil when the runtime does not say
+	UserNS                 *UserNS           // nil where it has the host's
 	Have                   edits.Existing    // what the container has without Jackfield
 	Args                   []string          // of its process
 	ContainerAnnotations   map[string]string // its own, beside the pod's
 	CDIDevices             []string          // qualified names the door itself was given
 }
 
-// User is the container's process user.
+// User is the container's process user, as it is numbered in its user namespace.
 type User struct{ UID, GID uint32 }
 
 // Name is the container's name for messages.

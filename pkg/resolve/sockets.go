@@ -97,11 +97,15 @@ func (p *planner) bindSocketDir(s socket, at place, v viewEntry, origin edits.Or
 		return v, fieldError(origin, fmt.Errorf("socket %q lies in the socket root %q itself, which all pods share; "+
 			"each attachment needs a directory of its own below it: %w", s.path, at.root, errdefs.ErrFailedPrecondition))
 	}
+	a, err := p.access()
+	if err != nil {
+		return v, fieldError(origin, err)
+	}
 	access := "ro"
 	if s.creator == config.SideApplication {
 		access = "rw"
-		p.staging().SocketDirs = append(p.staging().SocketDirs, p.socketDir(at, origin))
-	} else if a := p.access(); a.User != nil || a.Label != "" {
+		p.staging().SocketDirs = append(p.staging().SocketDirs, p.socketDir(at, a.User, origin))
+	} else if a.User != nil || a.Label != "" {
 		p.staging().Sockets = append(p.staging().Sockets, staging.Socket{Root: at.canonical, Rel: at.rel, From: from(origin), Access: a})
 	}
 	source := p.host.Path(path.Join(at.canonical, dir))

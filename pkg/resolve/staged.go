@@ -22,15 +22,19 @@ func (p *planner) stageSocket(s socket, at place, v viewEntry, origin edits.Orig
 	stage := p.staging()
 	host := s.creator == config.SideHost
 	var staged *staging.Socket
+	access, err := p.access()
+	if err != nil {
+		return v, fieldError(origin, err)
+	}
 	if host {
 		// DPDK's memif client refuses a directory that it cannot write to.
 		dir.Scratch = s.att.Info.Type == deviceinfo.TypeMemif
 		stage.Sockets = append(slices.Clip(stage.Sockets), staging.Socket{
-			Root: at.canonical, Rel: at.rel, At: []string{path.Join(point, path.Base(s.path))}, From: from(origin), Access: p.access(),
+			Root: at.canonical, Rel: at.rel, At: []string{path.Join(point, path.Base(s.path))}, From: from(origin), Access: access,
 		})
 		staged = &stage.Sockets[len(stage.Sockets)-1]
 	} else {
-		d := p.socketDir(at, origin)
+		d := p.socketDir(at, access.User, origin)
 		d.At = point
 		stage.SocketDirs = append(slices.Clip(stage.SocketDirs), d)
 	}
@@ -97,32 +101,43 @@ func (p *planner) stagedMount(dst, dir string, writable bool, origin edits.Origi
 }
 
 // socketDir is the directory in which the application makes its socket.
-func (p *planner) socketDir(at place, origin edits.Origin) staging.SocketDir {
+func (p *planner) socketDir(at place, owner *staging.User, origin edits.Origin) staging.SocketDir {
 	d := staging.SocketDir{Root: at.canonical, Rel: path.Dir(at.rel), UID: -1, GID: -1, From: from(origin)}
-	if u := p.user(); u != nil {
-		d.UID, d.GID = int(u.UID), int(u.GID)
+	if owner != nil {
+		d.UID, d.GID = int(owner.UID), int(owner.GID)
 	}
 	return d
 }
 
 // access is how the container's user gets at sockets.
-func (p *planner) access() staging.Access {
+func (p *planner) access() (staging.Access, error) {
 	a := staging.Access{Way: staging.Way(p.cfg.Sockets.Access), Label: p.cfg.Sockets.SELinuxLabel}
-	if u := p.user(); u != nil {
+	u, err := p.user()
+	if u != nil {
 		a.User = &staging.User{UID: u.UID, GID: u.GID}
 	}
-	return a
+	return a, err
 }
 
-// user is whom the container runs as, where that is known.
-func (p *planner) user() *User {
-	if p.req.User != nil {
-		return p.req.User
+// user is the user of the host whom the container runs as; nil where that is not
+// known. In a user namespace of its own that is another than inside, where it is
+// root unless somebody says otherwise.
+func (p *planner) user() (*User, error) {
+	u := p.req.User
+	if uid, gid, ok := p.cfg.Sockets.UserIDs(); u == nil && ok {
+		u = &User{UID: uid, GID: gid}
 	}
-	if uid, gid, ok := p.cfg.Sockets.UserIDs(); ok {
-		return &User{UID: uid, GID: gid}
+	if p.req.UserNS == nil {
+		return u, nil
 	}
-	return nil
+	if u == nil {
+		u = &User{}
+	}
+	mapped, err := p.onHost(*u)
+	if err != nil {
+		return nil, err
+	}
+	return &mapped, nil
 }
 
 // from names the file and field that ask for something.

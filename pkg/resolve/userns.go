@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+// UserNS is a user namespace of the container's own, in which its users are others
+// than on the host.
+type UserNS struct {
+	// PID is a process of the host that is in it; 0 when the runtime tells of none.
+	PID int
+}
+
+const (
+	// maxIDMap is more bytes than a uid_map can have: 340 lines of 33 (user_namespaces(7)).
+	maxIDMap      = 16 << 10
+	maxIDMapLines = 340
+)
+
+// idRange maps count IDs from inside on to those from outside on.
+type idRange struct{ inside, outside, count uint32 }
+
+// parseIDMap reads what /proc/PID/uid_map and gid_map have (user_namespaces(7)).
+func parseIDMap(data []byte) ([]idRange, error) {
+	var out []idRange
+	for line := range strings.Lines(string(data)) {
+		field := strings.Fields(line)
+		var n [3]uint32
+		ok := len(field) == len(n) && len(out) < maxIDMapLines
+		for i := 0; ok && i < len(n); i++ {
+			v, err := strconv.ParseUint(field[i], 10, 32)
+			n[i], ok = uint32(v), err == nil
+		}
+		// No range reaches over the last ID, which is nobody's.
+		if !ok || n[2] == 0 || uint64(n[0])+uint64(n[2]) > 1<<32-1 || uint64(n[1])+uint64(n[2]) > 1<<32-1 {
+			return nil, fmt.Errorf("line %d: found %.80q, want three numbers: the first ID inside, the first outside, and how many: %w",
+				len(out)+1, strings.TrimSpace(line), errdefs.ErrInvalidArgument)
+		}
+		out = append(out, idRange{n[0], n[1], n[2]})
+	}
+	return out, nil
+}
+
+// outside is the ID of the host that an ID of the namespace is.
+func outside(ranges []idRange, id uint32) (uint32, bool) {
+	for _, r := range ranges {
+		if id >= r.inside && id-r.inside < r.count {
+			return r.outside + (id - r.inside), true
+		}
+	}
+	return 0, false
+}
+
+// onHost is the user of the host that a user of the container's user namespace is.
+// The kernel says so, as this process sees it.
+func (p *planner) onHost(u User) (User, error) {
+	pid := p.req.UserNS.PID
+	if pid <= 0 {
+		return u, fmt.Errorf("the container has a user namespace, and the runtime names no process in it: "+
+			"whom its user is on the host cannot be told: %w", errdefs.ErrFailedPrecondition)
+	}
+	uid, err := p.mapID(pid, "uid_map", "user", u.UID)
+	if err != nil {
+		return u, err
+	}
+	gid, err := p.mapID(pid, "gid_map", "group", u.GID)
+	return User{UID: uid, GID: gid}, err
+}
+
+func (p *planner) mapID(pid int, name, what string, id uint32) (uint32, error) {
+	file := path.Join("/proc", strconv.Itoa(pid), name)
+	data, err := p.host.ReadFile(file, maxIDMap)
+	if err != nil {
+		if errdefs.IsNotFound(err) {
+			err = fmt.Errorf("%w; a plugin that runs in a pod needs hostPID: true for this", err)
+		}
+		return 0, fmt.Errorf("the container has a user namespace: find the %s of the host that its %s %d is: %w", what, what, id, err)
+	}
+	ranges, err := parseIDMap(data)
+	if err != nil {
+		return 0, fmt.Errorf("the container has a user namespace: %s: %w", file, err)
+	}
+	if len(ranges) == 1 && ranges[0] == (idRange{0, 0, 1<<32 - 1}) {
+		return 0, fmt.Errorf("the container has a user namespace, but %s is of a process that has none: the runtime and the plugin number "+
+			"processes differently; a plugin that runs in a pod needs hostPID: true: %w", file, errdefs.ErrFailedPrecondition)
+	}
+	host, ok := outside(ranges, id)
+	if !ok {
+		return 0, fmt.Errorf("the container has a user namespace in which %s %d is nobody of the host: %s does not map it: %w",
+			what, id, file, errdefs.ErrFailedPrecondition)
+	}
+	return host, nil
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseIDMap(t *testing.T) {
+	got, err := parseIDMap([]byte("         0     200000      65536\n     70000          5          1\n"))
+	if want := []idRange{{0, 200000, 65536}, {70000, 5, 1}}; err != nil || !slices.Equal(got, want) {
+		t.Fatalf("%v, %v; want %v", got, err, want)
+	}
+	for _, c := range []struct {
+		id, want uint32
+		ok       bool
+	}{{0, 200000, true}, {65535, 265535, true}, {65536, 0, false}, {70000, 5, true}, {70001, 0, false}, {1<<32 - 1, 0, false}} {
+		if host, ok := outside(got, c.id); host != c.want || ok != c.ok {
+			t.Errorf("user %d is %d, %t of the host; want %d, %t", c.id, host, ok, c.want, c.ok)
+		}
+	}
+	for _, bad := range []string{"0 200000\n", "0 200000 65536 1\n", "0 -1 1\n", "0 0 0\n", "0 4294967295 1\n", "a b c\n", "\n",
+		strings.Repeat("0 1 1\n", maxIDMapLines+1)} {
+		if got, err := parseIDMap([]byte(bad)); err == nil {
+			t.Errorf("%.40q gives %v", bad, got)
+		}
+	}
+}
+
+func FuzzParseIDMap(f *testing.F) {
+	f.Add([]byte("         0     200000      65536\n"), uint32(7))
+	f.Add([]byte("0 4294967295 4294967295\n"), ^uint32(0))
+	f.Fuzz(func(t *testing.T, data []byte, id uint32) {
+		ranges, err := parseIDMap(data)
+		if err != nil {
+			return
+		}
+		host, ok := outside(ranges, id)
+		in := slices.ContainsFunc(ranges, func(r idRange) bool {
+			return host >= r.outside && uint64(host) < uint64(r.outside)+uint64(r.count)
+		})
+		if ok && !in || ok && host == ^uint32(0) {
+			t.Errorf("%q maps %d to %d", data, id, host)
+		}
+	})
+}
