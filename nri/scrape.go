@@ -54,6 +54,7 @@ func (p *Plugin) sample() *telemetry.Sample {
 	if core := p.core.Load(); core != nil {
 		s.CDI = p.cdi(core.engine.Registry())
 		if st, ok := p.staged.get(func(staging.Stats) staging.Stats { return core.store.Stats() }); ok {
+			s.StagingMode = string(core.store.Status().Mode)
 			s.Staged, s.Sockets = uint64(st.Containers), uint64(st.Sockets)
 		}
 	}

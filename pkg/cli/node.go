@@ -15,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // specDirsEnv is CDI's variable for the directories of specification files.
@@ -59,8 +60,10 @@ func (n *node) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root
 	if err != nil {
 		return nil, host, nil, err
 	}
+	// As the daemon of this host does it, or last did; where none ever ran, as directories.
+	status, _ := staging.ReadStatus(host, cfg.StateDir)
 	engine, err := resolve.New(host, cfg, resolve.Options{
-		Once: true, TrustAnyone: notInUse(host), HooksDirs: true, SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(specDirsEnv)),
+		Once: true, Staged: status.Mode == staging.Mounts, TrustAnyone: notInUse(host), HooksDirs: true, SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(specDirsEnv)),
 	})
 	return engine, host, cfg, err
 }

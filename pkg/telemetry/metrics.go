@@ -16,6 +16,7 @@ type Sample struct {
 	ConfigCurrent                     bool   // the newest configuration there is, is the one in force
 	CDI                               CDI
 	Staged, Sockets, StatusContainers uint64 // containers with staging, sockets of the host bound in them, containers that status tells of
+	StagingMode                       string // "mount" or "directory"; "" where it is not known
 	Workers, WorkersMax               uint64
 	AuditWritable                     bool
 	ResidentBytes, OpenFiles          uint64
@@ -124,9 +125,11 @@ func all() []series {
 		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that are there and cannot be read."}, cdi(func(s *CDI) uint64 { return s.Unreadable })},
 		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be asked for."}, cdi(func(s *CDI) uint64 { return s.Devices })},
 
+		{Family{"jackfield_staging_mode", gauge, "How sockets get into containers: 1 for the mode in force. With directory a running container loses a socket whose directory is made anew, and gets no new networks."}, stagingMode},
 		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, now(func(s *Sample) uint64 { return s.Staged })},
 		{Family{"jackfield_staging_sockets", gauge, "Sockets of the host that are bound in staging directories."}, now(func(s *Sample) uint64 { return s.Sockets })},
 		{Family{"jackfield_staging_failures_total", counter, "Work for sockets of running containers that failed."}, of(func(c *Counters) *Counter { return &c.StagingFailed })},
+		{Family{"jackfield_hotplugs_total", counter, "Running containers whose networks changed, and that were given or rid of sockets."}, of(func(c *Counters) *Counter { return &c.HotPlugs })},
 		{Family{"jackfield_status_containers", gauge, "Running containers that were given something."}, now(func(s *Sample) uint64 { return s.StatusContainers })},
 		{Family{"jackfield_status_failures_total", counter, "Records of what a container was given that could not be kept or read: jackfield status forgets it at a restart."}, of(func(c *Counters) *Counter { return &c.StatusFailed })},
 		{Family{"jackfield_socket_rebinds_total", counter, "Sockets bound again into running containers after their other side made them anew."}, of(func(c *Counters) *Counter { return &c.Rebinds })},
@@ -143,6 +146,16 @@ func all() []series {
 		{Family{"process_cpu_seconds_total", counter, "Total user and system CPU time spent in seconds."}, func(w *writer, _ *Counters, s *Sample) { w.float(s.CPUSeconds) }},
 		{Family{"process_start_time_seconds", gauge, "Start time of the process since unix epoch in seconds."}, func(w *writer, _ *Counters, s *Sample) { w.float(s.StartedAt) }},
 		{Family{"go_goroutines", gauge, "Number of goroutines that currently exist."}, func(w *writer, _ *Counters, _ *Sample) { w.uint(uint64(runtime.NumGoroutine())) }},
+	}
+}
+
+// stagingMode gives every mode, so that a rule can ask for one that is not in force.
+func stagingMode(w *writer, _ *Counters, s *Sample) {
+	if s.StagingMode == "" {
+		return
+	}
+	for _, m := range [...]string{"mount", "directory"} {
+		w.uint(bit(m == s.StagingMode), "mode", m)
 	}
 }
 
