@@ -135,6 +135,7 @@ type blobReader struct {
 
 // editsMemory is what edits are decoded into again and again.
 type editsMemory struct {
+	lists    *lists
 	edits    *specs.ContainerEdits
 	env      []string
 	nodes    []specs.DeviceNode
@@ -256,7 +257,7 @@ func (r *blobReader) edits() *specs.ContainerEdits {
 		tag = r.byte()
 	}
 	if r.mem != nil && n > 0 {
-		r.pool = make([]string, n)
+		r.pool = m.lists.room(n)
 	}
 	for ; ; tag = r.byte() {
 		switch tag {

@@ -10,6 +10,7 @@ import "strings"
 type Reader struct {
 	device     Device
 	spec, edit editsMemory
+	lists      lists
 }
 
 // Device is [Snapshot.Device], without annotations. What it gives is overwritten by
@@ -21,7 +22,32 @@ func (r *Reader) Device(s *Snapshot, qualifiedName string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.spec.lists, r.edit.lists = &r.lists, &r.lists
 	r.device = Device{Name: qualifiedName, File: sl.e.path(), Priority: sl.e.dir.prio}
 	sl.e.blob.fillInto(int(sl.i), &r.device, &r.spec, &r.edit)
 	return &r.device, nil
+}
+
+// Lists gives the reader memory for the lists of strings that may be kept: the
+// caller sees to it that nobody uses it any more. What does not fit gets memory of
+// its own.
+func (r *Reader) Lists(memory []string) { r.lists = lists{memory: memory[:0]} }
+
+// Wanted is how many strings the lists had since the last call of Lists.
+func (r *Reader) Wanted() int { return r.lists.wanted }
+
+// lists is where lists of strings are put.
+type lists struct {
+	memory []string
+	wanted int
+}
+
+func (l *lists) room(n int) []string {
+	l.wanted += n
+	from := len(l.memory)
+	if cap(l.memory)-from < n {
+		return make([]string, n)
+	}
+	l.memory = l.memory[:from+n]
+	return l.memory[from : from+n : from+n]
 }

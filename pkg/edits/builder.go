@@ -39,6 +39,12 @@ type Builder struct {
 // NewBuilder starts a Set for a container that has these things already.
 func NewBuilder(have Existing) Builder { return Builder{have: have} }
 
+// Reuse has the builder, which must be new, put the set into the memory of one that
+// nobody uses any more.
+func (b *Builder) Reuse(s *Set) {
+	b.set.Env, b.set.Devices, b.set.Mounts, b.set.Hooks = s.Env[:0], s.Devices[:0], s.Mounts[:0], s.Hooks[:0]
+}
+
 // Set is the merged result. The Builder must not be used afterwards.
 func (b *Builder) Set() Set {
 	sortMounts(b.set.Mounts)

@@ -54,7 +54,8 @@ type Engine struct {
 	roots       []*socketRoot
 	varRunIsRun bool // on this host
 	staged      bool
-	planners    sync.Pool
+	planners    sync.Pool // of *planner
+	memories    sync.Pool // of *memory
 }
 
 // New makes an engine. Its errors are those of the configuration (the policy's

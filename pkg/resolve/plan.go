@@ -34,7 +34,10 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 	if len(p.errs) > 0 {
 		return nil, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
-	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted}, nil
+	m := p.memory
+	m.wanted = p.reader.Wanted()
+	m.plan = Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted, memory: m}
+	return &m.plan, nil
 }
 
 // Explain is Resolve for a person: the items are there when it fails, too.
@@ -66,6 +69,7 @@ type task struct {
 	req      *Request
 	subject  policy.Subject
 	b        edits.Builder
+	memory   *memory
 	snapshot *cdiregistry.Snapshot
 	stage    *staging.Container
 	view     []viewEntry
@@ -115,6 +119,9 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	p := e.planner()
 	p.ctx, p.req, p.subject = ctx, req, subject
 	p.b = edits.NewBuilder(req.Have)
+	p.memory = e.memory()
+	p.b.Reuse(&p.memory.set)
+	p.reader.Lists(p.memory.lists)
 	if err != nil {
 		p.errs = append(p.errs, err)
 		return p
@@ -129,7 +136,7 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 		p.errs = append(p.errs, err)
 		return p
 	}
-	p.items = make([]Item, 0, len(req.CDIDevices)+len(wants.Devices)+len(found)+len(allocated))
+	p.items = slices.Grow(p.memory.items[:0], len(req.CDIDevices)+len(wants.Devices)+len(found)+len(allocated))
 	p.doorDevices()
 	for _, d := range wants.Devices {
 		p.device(d)
@@ -172,6 +179,7 @@ func (e *Engine) planner() *planner {
 
 func (e *Engine) done(p *planner) {
 	p.task = task{}
+	p.reader.Lists(nil)
 	p.specs.empty()
 	p.devices.empty()
 	e.planners.Put(p)

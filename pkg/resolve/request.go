@@ -43,6 +43,8 @@ type Plan struct {
 	// Usage is what the container gets, where a rule limits what its pod gets: to
 	// be kept where Ledger.Note finds it after a restart.
 	Usage *policy.Usage
+
+	memory *memory
 }
 
 // Outcome says what became of one request.

@@ -91,6 +91,7 @@ func BenchmarkCDIInject(b *testing.B) {
 				if err := oci.Apply(spec, &plan.Set); err != nil {
 					b.Fatal(err)
 				}
+				plan.Release()
 			}
 		})
 		b.Run(fmt.Sprintf("n=%d/upstream", n), func(b *testing.B) {

@@ -14,7 +14,7 @@ import (
 
 // mountRef is a mount of the spec by its place there, or of the set by its place,
 // counted from -1 downwards.
-type mountRef int
+type mountRef int32
 
 func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespace bool) {
 	if len(set) == 0 {
@@ -28,9 +28,9 @@ func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespac
 	}
 	// Mounts are large: they are put in order by their places, and copied once.
 	// Most containers have few, which cost no memory here.
-	const few = 64
+	const few = 40
 	var memory [few]mountRef
-	var depths [few]int
+	var depths [few]int32
 	refs := memory[:0]
 	for i := range have {
 		refs = append(refs, mountRef(i))
@@ -46,7 +46,7 @@ func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespac
 	}
 	// Stably by depth, as CRI-O, Docker and CDI's library do it.
 	if len(refs) > few {
-		slices.SortStableFunc(refs, func(a, b mountRef) int { return depth(destination(a)) - depth(destination(b)) })
+		slices.SortStableFunc(refs, func(a, b mountRef) int { return int(depth(destination(a)) - depth(destination(b))) })
 	} else {
 		for i, r := range refs {
 			depths[i] = depth(destination(r))
@@ -118,8 +118,8 @@ func mapped(mountType string, options []string) []string {
 }
 
 // depth is the number of elements of a destination.
-func depth(destination string) int {
-	return strings.Count(clean(destination), "/")
+func depth(destination string) int32 {
+	return int32(strings.Count(clean(destination), "/"))
 }
 
 // samePath tells whether two spellings are of one path in the container. Most
