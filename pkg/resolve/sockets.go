@@ -104,7 +104,7 @@ func (p *planner) bindSocketDir(s socket, at place, v viewEntry, origin edits.Or
 	access := "ro"
 	if s.creator == config.SideApplication {
 		access = "rw"
-		p.staging().SocketDirs = append(p.staging().SocketDirs, p.socketDir(at, a.User, origin))
+		p.staging().SocketDirs = append(p.staging().SocketDirs, p.socketDir(at, &a, origin))
 	} else if a.User != nil || a.Label != "" {
 		p.staging().Sockets = append(p.staging().Sockets, staging.Socket{Root: at.canonical, Rel: at.rel, From: from(origin), Access: a})
 	}

@@ -34,7 +34,7 @@ func (p *planner) stageSocket(s socket, at place, v viewEntry, origin edits.Orig
 		})
 		staged = &stage.Sockets[len(stage.Sockets)-1]
 	} else {
-		d := p.socketDir(at, access.User, origin)
+		d := p.socketDir(at, &access, origin)
 		d.At = point
 		stage.SocketDirs = append(slices.Clip(stage.SocketDirs), d)
 	}
@@ -101,10 +101,10 @@ func (p *planner) stagedMount(dst, dir string, writable bool, origin edits.Origi
 }
 
 // socketDir is the directory in which the application makes its socket.
-func (p *planner) socketDir(at place, owner *staging.User, origin edits.Origin) staging.SocketDir {
+func (p *planner) socketDir(at place, a *staging.Access, origin edits.Origin) staging.SocketDir {
 	d := staging.SocketDir{Root: at.canonical, Rel: path.Dir(at.rel), UID: -1, GID: -1, From: from(origin)}
-	if owner != nil {
-		d.UID, d.GID = int(owner.UID), int(owner.GID)
+	if a.User != nil {
+		d.UID, d.GID, d.Way = int(a.User.UID), int(a.User.GID), a.Way
 	}
 	return d
 }

@@ -40,55 +40,59 @@ type User struct {
 const (
 	aclXattr     = "system.posix_acl_access"
 	selinuxXattr = "security.selinux"
-	readWrite    = 6 // connecting to a socket takes the right to write
+	toConnect    = 6 // connecting to a socket takes the right to write
+	toMake       = 7 // as making a file in a directory does, and going there
 )
 
 // apply lets the user at the socket of a descriptor. What is so already is not
 // touched, so that nobody who watches the socket is woken.
-func (a *Access) apply(fd int, st *unix.Stat_t) error {
+func (a *Access) apply(fd int, st *unix.Stat_t) error { return a.let(fd, st, "socket", toConnect) }
+
+// let gives the user rights to the socket or directory of a descriptor.
+func (a *Access) let(fd int, st *unix.Stat_t, what string, rights uint16) error {
 	// An O_PATH descriptor is no file; the link to it is.
 	link := fmt.Sprintf("/proc/self/fd/%d", fd)
 	if a.Label != "" {
 		if err := label(link, a.Label); err != nil {
-			return fmt.Errorf("set the socket's SELinux label to %q: %w", a.Label, err)
+			return fmt.Errorf("set the %s's SELinux label to %q: %w", what, a.Label, err)
 		}
 	}
-	if a.User == nil || a.User.UID == 0 || st.Uid == a.User.UID && st.Mode&0o600 == 0o600 {
+	if a.User == nil || a.User.UID == 0 || st.Uid == a.User.UID && uint16(st.Mode>>6)&rights == rights {
 		return nil
 	}
 	switch a.Way {
 	case ByACL:
-		err := allow(link, st.Mode, a.User.UID)
+		err := allow(link, st.Mode, a.User.UID, rights)
 		if !errors.Is(err, unix.EOPNOTSUPP) {
 			if err != nil {
-				return fmt.Errorf("let user %d at the socket by its ACL: %w", a.User.UID, err)
+				return fmt.Errorf("let user %d at the %s by its ACL: %w", a.User.UID, what, err)
 			}
 			return nil
 		}
 		fallthrough
 	case ByGroup:
-		return give(fd, link, st, -1, int(a.User.GID), 0o060)
+		return give(fd, link, st, what, -1, int(a.User.GID), uint32(rights)<<3)
 	case ByOwner:
-		return give(fd, link, st, int(a.User.UID), -1, 0o600)
+		return give(fd, link, st, what, int(a.User.UID), -1, uint32(rights)<<6)
 	}
 	return nil
 }
 
-// give hands the socket to a user or group, with the rights that go with it.
-func give(fd int, link string, st *unix.Stat_t, uid, gid int, mode uint32) error {
+// give hands a socket or directory to a user or group, with the rights that go with it.
+func give(fd int, link string, st *unix.Stat_t, what string, uid, gid int, mode uint32) error {
 	if gid == 0 {
-		return errors.New("let the container's user at the socket: its group is 0, the host's own; use access acl or owner, or give the container another group")
+		return errors.New("let the container's user at the " + what + ": its group is 0, the host's own; use access acl or owner, or give the container another group")
 	}
 	if uid >= 0 && st.Uid != uint32(uid) || gid >= 0 && st.Gid != uint32(gid) {
 		if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
-			return fmt.Errorf("give the socket to user %d, group %d: %w", uid, gid, err)
+			return fmt.Errorf("give the %s to user %d, group %d: %w", what, uid, gid, err)
 		}
 	}
 	if st.Mode&mode == mode {
 		return nil
 	}
 	if err := unix.Chmod(link, st.Mode&0o7777|mode); err != nil {
-		return fmt.Errorf("let user %d, group %d at the socket: %w", uid, gid, err)
+		return fmt.Errorf("let user %d, group %d at the %s: %w", uid, gid, what, err)
 	}
 	return nil
 }
@@ -121,12 +125,12 @@ const (
 )
 
 // allow adds an entry for a user to a file's ACL.
-func allow(link string, mode, uid uint32) error {
+func allow(link string, mode, uid uint32, rights uint16) error {
 	acl, err := readACL(link, mode)
 	if err != nil {
 		return err
 	}
-	next, changed := allowed(acl, uid)
+	next, changed := allowed(acl, uid, rights)
 	if !changed {
 		return nil
 	}
@@ -157,10 +161,10 @@ func readACL(link string, mode uint32) ([]aclEntry, error) {
 	return acl, err
 }
 
-// allowed is an ACL in which a user may read and write, its entries in the kernel's
+// allowed is an ACL in which a user has some rights, its entries in the kernel's
 // order. Where the mask is in the way and is widened, nobody else gets more by it
 // than before.
-func allowed(acl []aclEntry, uid uint32) (_ []aclEntry, changed bool) {
+func allowed(acl []aclEntry, uid uint32, rights uint16) (_ []aclEntry, changed bool) {
 	mask, user := -1, -1
 	for i, e := range acl {
 		switch {
@@ -170,7 +174,7 @@ func allowed(acl []aclEntry, uid uint32) (_ []aclEntry, changed bool) {
 			user = i
 		}
 	}
-	if user >= 0 && mask >= 0 && acl[user].Perm&acl[mask].Perm&readWrite == readWrite {
+	if user >= 0 && mask >= 0 && acl[user].Perm&acl[mask].Perm&rights == rights {
 		return acl, false
 	}
 	limit := uint16(7)
@@ -179,11 +183,11 @@ func allowed(acl []aclEntry, uid uint32) (_ []aclEntry, changed bool) {
 	}
 	var out []aclEntry
 	added := false
-	union := uint16(readWrite)
+	union := rights
 	add := func() {
 		if !added {
 			added = true
-			out = append(out, aclEntry{aclUser, readWrite, uid})
+			out = append(out, aclEntry{aclUser, rights, uid})
 		}
 	}
 	for _, e := range acl {

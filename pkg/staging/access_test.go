@@ -12,21 +12,21 @@ import (
 
 func TestAllowed(t *testing.T) {
 	plain := []aclEntry{{aclUserObj, 7, aclNoID}, {aclGroupObj, 5, aclNoID}, {aclOther, 5, aclNoID}}
-	one, changed := allowed(plain, 1000)
+	one, changed := allowed(plain, 1000, toConnect)
 	want := []aclEntry{{aclUserObj, 7, aclNoID}, {aclUser, 6, 1000}, {aclGroupObj, 5, aclNoID}, {aclMask, 7, aclNoID}, {aclOther, 5, aclNoID}}
 	if !changed || !reflect.DeepEqual(one, want) {
 		t.Errorf("got %v, %v", one, changed)
 	}
-	if _, changed := allowed(one, 1000); changed {
+	if _, changed := allowed(one, 1000, toConnect); changed {
 		t.Error("what is allowed was changed")
 	}
-	two, _ := allowed(one, 999)
+	two, _ := allowed(one, 999, toConnect)
 	if two[1].ID != 999 || two[2].ID != 1000 || len(two) != 6 {
 		t.Errorf("not sorted: %v", two)
 	}
 	// Somebody's chmod narrowed the mask: what it took from others stays taken.
 	two[4].Perm = 4
-	three, changed := allowed(two, 999)
+	three, changed := allowed(two, 999, toConnect)
 	if !changed || three[1].Perm != 6 || three[2].Perm != 4 || three[3].Perm != 4 || three[4].Perm != 6 {
 		t.Errorf("got %v", three)
 	}

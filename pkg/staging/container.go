@@ -60,6 +60,9 @@ type SocketDir struct {
 	From string `json:"from,omitempty"` // as in Socket
 	UID  int    `json:"uid"`            // owner of what is made; -1 leaves it to the process that makes it
 	GID  int    `json:"gid"`            // likewise
+	// Way is how that user is let at a directory of the sandbox's own that is there
+	// already; "" leaves it as it is.
+	Way Way `json:"way,omitempty"`
 }
 
 // record is what is written down of a container before anything is made for it.

@@ -59,7 +59,7 @@ func (s *Store) makeSocketDir(sandboxID string, d SocketDir) error {
 		}
 		f.Close()
 	}()
-	at, walked := int(f.Fd()), ""
+	at, walked, fresh := int(f.Fd()), "", false
 	for elem := range strings.SplitSeq(rel, "/") {
 		walked = filepath.Join(walked, elem)
 		next, err := hostfs.OpenatBeneath(at, elem, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -68,6 +68,7 @@ func (s *Store) makeSocketDir(sandboxID string, d SocketDir) error {
 				return err
 			}
 			next, err = mkdirat(at, elem, d)
+			fresh = true
 		}
 		if err != nil {
 			return err
@@ -75,7 +76,47 @@ func (s *Store) makeSocketDir(sandboxID string, d SocketDir) error {
 		open = append(open, next)
 		at = next
 	}
-	return nil
+	if fresh {
+		return nil
+	}
+	return s.letMake(sandboxID, d, rel, at)
+}
+
+// letMake lets the container's user make sockets in a directory that was there: of
+// the sandbox alone, which whoever made it removes with the sandbox, so that nobody
+// later inherits the right. Another's stays as it is.
+func (s *Store) letMake(sandboxID string, d SocketDir, rel string, fd int) error {
+	if d.UID <= 0 || d.GID < 0 || d.Way == "" {
+		return nil
+	}
+	if !namedAfter(rel, sandboxID) {
+		list, err := readMade(filepath.Join(s.sandboxes(), sandboxID))
+		if err != nil || !slices.Contains(list, made{Root: d.Root, Rel: rel}) {
+			return err
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	a := Access{Way: d.Way, User: &User{UID: uint32(d.UID), GID: uint32(d.GID)}}
+	return a.let(fd, &st, "directory", toMake)
+}
+
+// namedAfter reports whether a path below a socket root has an element that begins
+// with the sandbox's ID, or with its first twelve characters and "-": so do
+// jackfield-cni and others name the directories that they make for an attachment.
+func namedAfter(rel, sandboxID string) bool {
+	const short = 12
+	if len(sandboxID) < short {
+		return false
+	}
+	for elem := range strings.SplitSeq(rel, "/") {
+		if rest, ok := strings.CutPrefix(elem, sandboxID[:short]); ok && (rest == "" || rest[0] == '-' || strings.HasPrefix(elem, sandboxID)) {
+			return true
+		}
+	}
+	return false
 }
 
 func mkdirat(dirfd int, name string, d SocketDir) (int, error) {
