@@ -34,6 +34,7 @@ type tracker struct {
 	containers map[string]status.Container // one that is expected has no time
 	gone       map[string]bool             // removed before the records were read
 	loading    bool
+	unwritten  map[string]bool   // containers whose record is to be written
 	sandboxes  map[string]string // from ID to the pod's UID
 }
 
@@ -42,7 +43,7 @@ const maxTracked = 4096
 
 func newTracker(p *Plugin) *tracker {
 	t := &tracker{p: p, jobs: make(chan func(*status.Records), maxTracked), quit: make(chan struct{}), done: make(chan struct{}),
-		start: time.Now(), containers: make(map[string]status.Container), sandboxes: make(map[string]string)}
+		start: time.Now(), containers: make(map[string]status.Container), sandboxes: make(map[string]string), unwritten: make(map[string]bool)}
 	go t.run()
 	return t
 }
@@ -101,6 +102,7 @@ func (t *tracker) do(job func(r *status.Records)) {
 
 // close has what waits written, for a second at most.
 func (t *tracker) close() {
+	t.do(t.write)
 	close(t.quit)
 	select {
 	case <-t.done:
@@ -147,12 +149,35 @@ func (t *tracker) given(c status.Container) {
 		return
 	}
 	t.containers[c.ContainerID] = c
+	first := len(t.unwritten) == 0
+	t.unwritten[c.ContainerID] = true
 	t.mu.Unlock()
-	t.do(func(r *status.Records) {
-		if err := r.Write(&c); err != nil {
+	if first {
+		time.AfterFunc(recordAfter, func() { t.do(t.write) })
+	}
+}
+
+// recordAfter is how long a record waits for others, and for the creations that are
+// under way: writing files slows those down. A daemon that is killed in between
+// does not know of the container afterwards.
+const recordAfter = 200 * time.Millisecond
+
+// write writes the records that wait.
+func (t *tracker) write(r *status.Records) {
+	t.mu.Lock()
+	var all []status.Container
+	for id := range t.unwritten {
+		if c, ok := t.containers[id]; ok {
+			all = append(all, c)
+		}
+	}
+	clear(t.unwritten)
+	t.mu.Unlock()
+	for i := range all {
+		if err := r.Write(&all[i]); err != nil {
 			t.failed(err)
 		}
-	})
+	}
 }
 
 // forget drops a container. One that was given nothing costs a look at a map.
@@ -160,6 +185,10 @@ func (t *tracker) forget(id string) {
 	t.mu.Lock()
 	_, known := t.containers[id]
 	delete(t.containers, id)
+	if t.unwritten[id] {
+		delete(t.unwritten, id)
+		known = false
+	}
 	if t.loading {
 		t.gone[id] = true
 	}
