@@ -192,6 +192,7 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 	defer p.end(telemetry.RemovePodSandbox, p.begin())
 	p.ledger.Forget(pod.GetId())
 	p.tracker.dead(pod.GetId())
+	p.hotplug.removeSandbox(pod.GetId())
 	store := p.core.Load().store
 	p.inTime(ctx, telemetry.RemovePodSandbox, func() {
 		if err := store.RemoveSandbox(pod.GetId()); err != nil {

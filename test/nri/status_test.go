@@ -110,6 +110,14 @@ func TestStatusTellsWhatRunningContainersWereGiven(t *testing.T) {
 	if code := run(); code != 0 || !strings.Contains(out.String(), "0 that run were given something") {
 		t.Errorf("exit status %d: %s", code, &out)
 	}
+
+	// A pod's end takes what its containers were given, where nobody says that they
+	// have ended.
+	n.mustCreate(pod)
+	n.status("another container", containers(1))
+	check(t, n.runtime.RemovePodSandbox(context.Background(), pod))
+	n.status("no container after the pod", containers(0))
+	eventually(t, "no record after the pod", func() bool { return n.records() == 0 })
 }
 
 func (n *node) records() int {
