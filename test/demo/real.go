@@ -49,6 +49,7 @@ func onContainerd(ctx context.Context, w io.Writer) (err error) {
 	if err := mknod("/run/acme/nic0"); err != nil {
 		return err
 	}
+	ports := map[string]*vswitch.Server{}
 	for path, kind := range map[string]vswitch.Kind{vhostSocket: vswitch.VhostUser, memifSocket: vswitch.Memif} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
@@ -57,6 +58,7 @@ func onContainerd(ctx context.Context, w io.Writer) (err error) {
 		if err != nil {
 			return err
 		}
+		ports[path] = s
 		defer s.Close()
 	}
 	scene(w)
@@ -96,7 +98,59 @@ func onContainerd(ctx context.Context, w io.Writer) (err error) {
 			return fmt.Errorf("%q in the container: exit status %d, want %q in its output", cmd.line, code, cmd.want)
 		}
 	}
+	if err := restarted(ctx, w, ctr, ports[vhostSocket]); err != nil {
+		return err
+	}
 	return refused(ctx, w, n)
+}
+
+// restarted kills the vswitch's port under the running container and starts it
+// again: the container has the new socket, and is not restarted for it.
+func restarted(ctx context.Context, w io.Writer, ctr *node.Container, port *vswitch.Server) error {
+	const line = "sockclient connect $JACKFIELD_NET1_SOCKET"
+	before, err := ctr.PID(ctx)
+	if err != nil {
+		return err
+	}
+	heading(w, "the vswitch crashes under the running container")
+	if err := port.Crash(); err != nil {
+		return err
+	}
+	stdout, stderr, code, err := ctr.Exec(ctx, "sh", "-c", line)
+	if err != nil {
+		return err
+	}
+	indent(w, "$ "+line+"\n"+stdout+stderr)
+	if code == 0 {
+		return errors.New("a dead vswitch answers")
+	}
+	heading(w, "it comes back, and makes its socket anew")
+	again, err := vswitch.Listen(vswitch.VhostUser, vhostSocket, greeting(vhostSocket)+", started again")
+	if err != nil {
+		return err
+	}
+	defer again.Close()
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		if stdout, stderr, code, err = ctr.Exec(ctx, "sh", "-c", line); err != nil {
+			return err
+		}
+		if code == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%q in the container, 5 s after the vswitch came back: %s%s", line, stdout, stderr)
+		}
+	}
+	indent(w, "$ "+line+"\n"+stdout)
+	after, err := ctr.PID(ctx)
+	if err != nil {
+		return err
+	}
+	if after != before {
+		return fmt.Errorf("the container's process was %d and is %d", before, after)
+	}
+	indent(w, "The container was not restarted, nor told: the plugin bound the new socket where the old one was.")
+	return nil
 }
 
 // refused shows what a pod without a rule reads.

@@ -93,3 +93,16 @@ func DPDK() []Package {
 	add("", "", "libpcap0.8 libdbus-1-3 libsystemd0 libcap2 libgcrypt20 libgpg-error0 liblz4-1 liblzma5 libzstd1")
 	return pkgs
 }
+
+// OVS is Open vSwitch 3.1 with DPDK's datapath, its database server and its
+// clients, and the libraries that these need on top of DPDK's.
+func OVS() []Package {
+	var pkgs []Package
+	for _, name := range strings.Fields("openvswitch-switch-dpdk openvswitch-switch openvswitch-common") {
+		pkgs = append(pkgs, Package{Suite: "bookworm", Name: name, Version: "3.1."})
+	}
+	for _, name := range strings.Fields("libbpf1 libcap-ng0 libssl3 libunbound8 libxdp1 libevent-2.1-7 libnettle8 libhogweed6 libgmp10") {
+		pkgs = append(pkgs, Package{Suite: "bookworm", Name: name})
+	}
+	return pkgs
+}

@@ -24,6 +24,7 @@ const kitEnv = "JACKFIELD_DPDK"
 type kit struct {
 	Version string   // of testpmd's package
 	Dirs    []string // of the unpacked packages
+	OVS     []string // of those of Open vSwitch
 	Missing string
 }
 
@@ -52,8 +53,12 @@ func prepare(ctx context.Context) error {
 		return err
 	default:
 		k.Version = got[0].FullVersion
-		for _, u := range got {
-			k.Dirs = append(k.Dirs, u.Dir)
+		for i, u := range got {
+			if i < len(parts.DPDK()) {
+				k.Dirs = append(k.Dirs, u.Dir)
+			} else {
+				k.OVS = append(k.OVS, u.Dir)
+			}
 		}
 	}
 	data, err := json.Marshal(k)
@@ -69,7 +74,7 @@ func fetch(ctx context.Context) ([]parts.Unpacked, error) {
 		return nil, err
 	}
 	store.Logf = func(format string, args ...any) { fmt.Fprintf(os.Stderr, "dpdk: "+format+"\n", args...) }
-	return store.Ensure(ctx, parts.DPDK()...)
+	return store.Ensure(ctx, append(parts.DPDK(), parts.OVS()...)...)
 }
 
 // Require skips a test where DPDK or a runtime cannot be had, and says why. In CI

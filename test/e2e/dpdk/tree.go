@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,7 @@ type Tree struct {
 	// Version is that of Debian's packages.
 	Version string
 
+	loader   []string // runs a program of the tree on the host
 	command  []string // runs testpmd on the host
 	plugins  string   // directory of drivers, in Dir
 	defaults string   // where testpmd looks for drivers by itself
@@ -37,6 +39,18 @@ type Tree struct {
 func Lay(tb testing.TB) *Tree {
 	tb.Helper()
 	k := load(tb)
+	return lay(tb, k, k.Dirs)
+}
+
+// LayOVS is Lay with Open vSwitch beside DPDK.
+func LayOVS(tb testing.TB) *Tree {
+	tb.Helper()
+	k := load(tb)
+	return lay(tb, k, append(slices.Clone(k.Dirs), k.OVS...))
+}
+
+func lay(tb testing.TB, k kit, pkgs []string) *Tree {
+	tb.Helper()
 	// Directly below /run: EAL takes no drivers from below a directory that is
 	// writable for all, as TMPDIR is.
 	dir, err := os.MkdirTemp("/run", "dpdk-")
@@ -49,7 +63,7 @@ func Lay(tb testing.TB) *Tree {
 			tb.Errorf("clean up: %v", err)
 		}
 	})
-	if err := t.lay(k.Dirs); err != nil {
+	if err := t.lay(pkgs); err != nil {
 		tb.Fatalf("lay out DPDK: %v", err)
 	}
 	undo, err := t.hide()
@@ -88,7 +102,8 @@ func (t *Tree) lay(pkgs []string) error {
 	t.defaults = strings.TrimPrefix(t.plugins, t.Dir)
 	libs := filepath.Dir(loader) + ":" + filepath.Dir(filepath.Dir(t.plugins))
 	// The C library's own loader keeps this machine's libraries out.
-	t.command = []string{loader, "--library-path", libs, filepath.Join(t.Dir, program)}
+	t.loader = []string{loader, "--library-path", libs}
+	t.command = append(slices.Clone(t.loader), filepath.Join(t.Dir, program))
 	return nil
 }
 
@@ -101,8 +116,8 @@ func (t *Tree) find(pattern string) (string, error) {
 	return found[0], nil
 }
 
-// files yields what a program needs of an unpacked package: testpmd, and shared
-// libraries. The names are relative.
+// files yields what is needed of an unpacked package: testpmd, shared libraries, and
+// what Open vSwitch runs. The names are relative.
 func files(pkg string) func(func(string, error) bool) {
 	return func(yield func(string, error) bool) {
 		err := filepath.WalkDir(pkg, func(path string, d fs.DirEntry, err error) error {
@@ -120,7 +135,7 @@ func files(pkg string) func(func(string, error) bool) {
 			if err != nil {
 				return err
 			}
-			if "/"+name != program && !strings.Contains(filepath.Base(name), ".so") {
+			if "/"+name != program && !strings.Contains(filepath.Base(name), ".so") && !slices.Contains(ovsFiles, name) {
 				return nil
 			}
 			if !yield(name, nil) {

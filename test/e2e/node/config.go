@@ -23,6 +23,9 @@ type Options struct {
 	// nil: /etc/cdi and /var/run/cdi.
 	CDI         bool
 	CDISpecDirs []string
+	// NewRunc takes the runc that is built from source instead of Debian's, for what
+	// that is too old for. It may be missing: see Kit.NewRunc.
+	NewRunc bool
 	// NoNRI turns NRI off.
 	NoNRI bool
 	// PluginRequestTimeout and PluginRegistrationTimeout are NRI's; 0: 2 s, 5 s.
@@ -46,6 +49,13 @@ type Preinstalled struct {
 
 func (n *Node) path(names ...string) string {
 	return filepath.Join(append([]string{n.dir}, names...)...)
+}
+
+func (n *Node) runc() string {
+	if n.opts.NewRunc {
+		return n.kit.NewRunc
+	}
+	return n.kit.Runc
 }
 
 // config returns containerd's configuration file.
@@ -90,7 +100,7 @@ func (n *Node) configV1() string {
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
-`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.kit.Runc, n.path("cni", "bin"), n.path("cni", "conf")) + n.configNRI()
+`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.runc(), n.path("cni", "bin"), n.path("cni", "conf")) + n.configNRI()
 }
 
 func (n *Node) configV2() string {
@@ -118,7 +128,7 @@ func (n *Node) configV2() string {
 [plugins."io.containerd.grpc.v1.cri"]
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
-`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.kit.Runc, n.path("cni", "bin"), n.path("cni", "conf")) + n.configNRI()
+`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.runc(), n.path("cni", "bin"), n.path("cni", "conf")) + n.configNRI()
 }
 
 func (n *Node) configNRI() string {

@@ -39,6 +39,8 @@ type ContainerOptions struct {
 	// Capabilities to add and to drop; nil: the runtime's own.
 	Capabilities *cri.Capability
 	WorkingDir   string
+	// TTY gives the container's process a terminal to write to.
+	TTY bool
 	// Attempt is the kubelet's count of restarts.
 	Attempt uint32
 }
@@ -68,6 +70,7 @@ func (p *Pod) Create(ctx context.Context, o ContainerOptions) (*Container, error
 		Command:     o.Command,
 		Args:        o.Args,
 		WorkingDir:  o.WorkingDir,
+		Tty:         o.TTY,
 		Mounts:      o.Mounts,
 		Devices:     o.Devices,
 		Labels:      labels,

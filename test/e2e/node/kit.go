@@ -37,6 +37,9 @@ type Kit struct {
 	Versions map[Generation]string
 	// Runc and Busybox are programs, CNI is a directory of plugins.
 	Runc, Busybox, CNI string
+	// NewRunc is a runc with what Debian's lacks, mounts with mapped users for one;
+	// empty where there is no C compiler to build it with.
+	NewRunc string
 	// Commands are Jackfield's own commands, and sockclient, by name.
 	Commands map[string]string
 	// Broken says why a command could not be built.
@@ -97,6 +100,9 @@ func (k *Kit) build(ctx context.Context) error {
 		return err
 	}
 	k.Commands["sockclient"] = filepath.Join(bin, "sockclient")
+	if err := k.buildRunc(ctx, filepath.Join(root, "test", "runc"), bin); err != nil {
+		return err
+	}
 
 	dirs, err := filepath.Glob(filepath.Join(root, "cmd", "*", "main.go"))
 	if err != nil {
@@ -119,6 +125,24 @@ func (k *Kit) build(ctx context.Context) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// buildRunc builds runc from the module proxy, where there is a C compiler, which its
+// entry into namespaces is written for.
+func (k *Kit) buildRunc(ctx context.Context, dir, bin string) error {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		return nil
+	}
+	k.NewRunc = filepath.Join(bin, "runc")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "netgo,osusergo", "-ldflags", "-s -w -extldflags -static",
+		"-o", k.NewRunc, "github.com/opencontainers/runc")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build runc: %w\n%s", err, out)
+	}
+	return nil
 }
 
 func goBuild(ctx context.Context, dir, bin string, pkgs ...string) error {

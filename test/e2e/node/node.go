@@ -70,6 +70,10 @@ func Start(ctx context.Context, kit *Kit, opts Options) (*Node, error) {
 		if err != nil {
 			return nil, fmt.Errorf("start containerd: %w", err)
 		}
+		// Roots of user namespaces have to pass.
+		if err := os.Chmod(dir, 0o711); err != nil {
+			return nil, fmt.Errorf("start containerd: %w", err)
+		}
 		opts.Dir = dir
 	}
 	n := &Node{kit: kit, opts: opts, dir: opts.Dir}

@@ -28,6 +28,9 @@ type PodOptions struct {
 	HostNetwork bool
 	// Privileged allows privileged containers.
 	Privileged bool
+	// UserNS is the user of the host that root is in the pod's user namespace, of
+	// 65,536 users; 0: no user namespace.
+	UserNS uint32
 	// Attempt is the kubelet's count of sandboxes of this pod.
 	Attempt uint32
 }
@@ -73,6 +76,10 @@ func (n *Node) RunPod(ctx context.Context, o PodOptions) (*Pod, error) {
 					Network: network, Pid: cri.NamespaceMode_CONTAINER, Ipc: cri.NamespaceMode_POD},
 			},
 		},
+	}
+	if o.UserNS != 0 {
+		ids := []*cri.IDMapping{{HostId: o.UserNS, ContainerId: 0, Length: 1 << 16}}
+		cfg.Linux.SecurityContext.NamespaceOptions.UsernsOptions = &cri.UserNamespace{Mode: cri.NamespaceMode_POD, Uids: ids, Gids: ids}
 	}
 	if !o.HostNetwork {
 		cfg.Hostname = o.Name
