@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+var (
+	soakPods    = flag.Int("soak.pods", 80, "pods of TestSoak")
+	soakRestart = flag.Duration("soak.restart", 10*time.Second, "how often TestSoak restarts containerd")
+)
+
+// soakPorts are the ports of the vswitch, each with a socket of either kind.
+const soakPorts = 4
+
+const soakConfig = `
+sockets: {roots: [/var/run/vsw]}
+metrics: {listen: "unix:/run/soak.sock", pprof: true}
+policy:
+  rules:
+    - name: dpdk-tenants
+      for:   {namespaces: ["dpdk-*"]}
+      allow:
+        cdi:     ["vendor.com/net=*", "vendor.com/churn=*"]
+        sockets: ["/var/run/vsw/**"]
+`
+
+// Pods come and go for as long as -soak.pods says, ten at a time, while the policy is
+// reloaded, CDI files come and go, the vswitch restarts and containerd does. Each
+// container checks what it has against what it asked for. After each quarter nothing
+// is held that was not held before.
+func TestSoak(t *testing.T) {
+	e2e.Require(t)
+	h := e2e.Fresh(t, node.Options{Generation: node.V2})
+	h.MkdirAll("/run/vsw")
+	h.MkdirAll(devinfoDir)
+	h.MkdirAll("/etc/cdi")
+	h.CharDevice("/run/devs/zero", 1, 5)
+	h.WriteFile("/etc/cdi/net.json", soakDevices("net", 16))
+	p := h.StartPlugin(node.PluginOptions{Config: soakConfig})
+	s := &soak{t: t, h: h, p: p}
+	ctx, cancel := context.WithCancel(t.Context())
+	var trouble sync.WaitGroup
+	for _, f := range []func(context.Context) error{s.reload, s.churn, s.vswitch, s.restart} {
+		trouble.Go(func() {
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				s.wrong(err)
+			}
+		})
+	}
+	h.Eventually(func() error {
+		if s.vswitches.Load() == 0 {
+			return errors.New("the vswitch is not up")
+		}
+		return nil
+	})
+	const quarters = 4
+	var takes []held
+	for q := range quarters {
+		s.quarter(t.Context(), q, *soakPods/quarters)
+		takes = append(takes, s.measure())
+		t.Logf("after %d pods: %v", (q+1)*(*soakPods/quarters), takes[q])
+	}
+	cancel()
+	trouble.Wait()
+	t.Logf("%d pods: %d right, %d refused as they had to be, %d wrong; %d restarts of containerd, %d policies in force and %d refused, %d CDI files, %d restarts of the vswitch",
+		*soakPods, s.right.Load(), s.refused.Load(), len(s.errs), s.restarts.Load(), s.good.Load(), s.bad.Load(), s.files.Load(), s.vswitches.Load())
+	for _, err := range s.errs {
+		t.Error(err)
+	}
+	s.judge(takes)
+}
+
+// soak is the state of a run.
+type soak struct {
+	t *testing.T
+	h *e2e.H
+	p *e2e.Plugin
+
+	runtime sync.RWMutex // held for writing while containerd restarts
+	mu      sync.Mutex
+	errs    []error
+
+	right, refused, restarts, good, bad, files, vswitches atomic.Int64
+}
+
+func (s *soak) wrong(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs = append(s.errs, err)
+}
+
+// quarter runs n pods, ten at a time.
+func (s *soak) quarter(ctx context.Context, q, n int) {
+	turn := make(chan struct{}, 10)
+	var wg sync.WaitGroup
+	for i := range n {
+		turn <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-turn }()
+			if err := s.pod(ctx, q*n+i); err != nil {
+				s.wrong(fmt.Errorf("pod %d: %w", q*n+i, err))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// wish is what a pod asks for and what its container has to have, and nothing else.
+type wish struct {
+	namespace, devices string
+	info               map[string]string // device-info by interface
+	file               string            // a CDI file written just before
+	env                []string          // of all that begins with SOAK_ or JACKFIELD_NET
+	refused            bool
+	try                func(context.Context, *node.Container) error
+}
+
+func soakWish(i int) wish {
+	port := i % soakPorts
+	w := wish{namespace: "dpdk-1"}
+	switch i % 6 {
+	case 0: // a device
+		w.devices = fmt.Sprintf("vendor.com/net=dev%d", i%16)
+		w.env = []string{fmt.Sprintf("SOAK_net=dev%d", i%16)}
+		w.try = expect("head -c 4 /dev/soak-net | xxd -p", "00000000")
+	case 1: // two sockets that the host makes
+		w.info = map[string]string{
+			"net1": vhostUser("client", fmt.Sprintf("/run/vsw/port%d/vhost.sock", port)),
+			"net2": memif("slave", fmt.Sprintf("/run/vsw/memif%d/memif.sock", port))}
+		w.try = func(ctx context.Context, c *node.Container) error {
+			return errors.Join(expect("sockclient connect $JACKFIELD_NET1_SOCKET", vswitch.Greeting(fmt.Sprintf("port%d", port)))(ctx, c),
+				expect("sockclient connect $JACKFIELD_NET2_SOCKET", vswitch.Greeting(fmt.Sprintf("memif%d", port)))(ctx, c))
+		}
+	case 2: // one of its own
+		path := fmt.Sprintf("/run/vsw/own%d/app.sock", i)
+		w.info = map[string]string{"net1": vhostUser("server", path)}
+		w.try = func(ctx context.Context, c *node.Container) error {
+			err := expect("(sockclient listen $JACKFIELD_NET1_SOCKET mine >/dev/null 2>&1 &) ; until test -S $JACKFIELD_NET1_SOCKET; do sleep 0.01; done; echo up", "up")(ctx, c)
+			if err != nil {
+				return err
+			}
+			if got, err := vswitch.Ask(ctx, path); err != nil || got != "mine" {
+				return fmt.Errorf("the application's socket gives %q: %w", got, err)
+			}
+			return nil
+		}
+	case 3: // refused
+		w.namespace, w.devices, w.refused = "web", "vendor.com/net=dev1", true
+	case 4: // nothing
+		w.try = expect("ls /var/run/jackfield 2>/dev/null | wc -l", "0")
+	case 5: // a device that has just been made
+		w.devices, w.file = fmt.Sprintf("vendor.com/churn%d=dev0", i), fmt.Sprintf("/etc/cdi/pod-%d.json", i)
+		w.devices = strings.Replace(w.devices, fmt.Sprintf("churn%d=dev0", i), fmt.Sprintf("churn=pod%d", i), 1)
+		w.env = []string{fmt.Sprintf("SOAK_churn=pod%d", i)}
+	}
+	return w
+}
+
+// expect runs a command until it prints what is wanted: the vswitch may be on its
+// way back.
+func expect(line, want string) func(context.Context, *node.Container) error {
+	return func(ctx context.Context, c *node.Container) error {
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			out, errs, _, err := c.Exec(ctx, "sh", "-c", line)
+			if err != nil {
+				return err
+			}
+			if strings.TrimSpace(out) == want {
+				return nil
+			}
+			if time.Now().After(end) {
+				return fmt.Errorf("%q gives %q and %q, want %q", line, out, errs, want)
+			}
+		}
+	}
+}
+
+// call makes one call of the runtime's, between its restarts.
+func (s *soak) call(f func() error) error {
+	s.runtime.RLock()
+	defer s.runtime.RUnlock()
+	return f()
+}
+
+func (s *soak) pod(ctx context.Context, i int) (err error) {
+	w := soakWish(i)
+	o := node.PodOptions{Name: fmt.Sprintf("soak-%d", i), Namespace: w.namespace}
+	if w.devices != "" {
+		o.Annotations = map[string]string{"devices.jackfield.dev": w.devices}
+	}
+	var pod *node.Pod
+	if err := s.call(func() (err error) { pod, err = s.h.Node.RunPod(ctx, o); return }); err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, s.call(func() error { return pod.Remove(context.WithoutCancel(ctx)) }))
+		for iface := range w.info {
+			err = errors.Join(err, os.Remove(fireFile(pod, iface)))
+		}
+		if w.file != "" {
+			err = errors.Join(err, os.Remove(w.file))
+		}
+	}()
+	for iface, info := range w.info {
+		if err := os.WriteFile(fireFile(pod, iface), []byte(info), 0o644); err != nil {
+			return err
+		}
+	}
+	if w.file != "" {
+		name := strings.TrimPrefix(w.devices, "vendor.com/churn=")
+		if err := renamed(w.file, soakDevice("churn", name)); err != nil {
+			return err
+		}
+	}
+	var ctr *node.Container
+	err = s.call(func() (err error) { ctr, err = pod.Create(ctx, node.ContainerOptions{}); return })
+	if w.refused {
+		if err == nil || !strings.Contains(err.Error(), "dpdk-tenants") {
+			return fmt.Errorf("it was to be refused: %w", err)
+		}
+		s.refused.Add(1)
+		return nil
+	}
+	if err == nil {
+		err = s.call(func() error { return ctr.Start(ctx) })
+	}
+	if err != nil {
+		return err
+	}
+	// One call: containerd is not restarted between an exec and its answer.
+	if err := s.call(func() error { return check(ctx, ctr, w) }); err != nil {
+		return err
+	}
+	s.right.Add(1)
+	return nil
+}
+
+// check compares what a container has with what it asked for.
+func check(ctx context.Context, ctr *node.Container, w wish) error {
+	spec, err := ctr.OCISpec(ctx)
+	if err != nil {
+		return err
+	}
+	var env []string
+	for _, e := range spec.Process.Env {
+		if strings.HasPrefix(e, "SOAK_") {
+			env = append(env, e)
+		}
+	}
+	if !slices.Equal(env, w.env) {
+		return fmt.Errorf("the environment has %q, want %q", env, w.env)
+	}
+	var got, want []string
+	for _, m := range spec.Mounts {
+		if m.Destination == "/var/run/jackfield" {
+			got = append(got, m.Destination)
+		}
+	}
+	if len(w.info) > 0 {
+		want = []string{"/var/run/jackfield"}
+	}
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("mounts %q, want %q", got, want)
+	}
+	for _, d := range spec.Linux.Devices {
+		if strings.HasPrefix(d.Path, "/dev/soak-") && !strings.HasPrefix(w.devices, "vendor.com/"+strings.TrimPrefix(d.Path, "/dev/soak-")+"=") {
+			return fmt.Errorf("it has the device %q, and asked for %q", d.Path, w.devices)
+		}
+	}
+	if w.try == nil {
+		return nil
+	}
+	return w.try(ctx, ctr)
+}
+
+// soakDevices is a CDI file with n devices; soakDevice has one.
+func soakDevices(class string, n int) string {
+	var devices []string
+	for i := range n {
+		devices = append(devices, deviceOf(class, fmt.Sprintf("dev%d", i)))
+	}
+	return cdiFile(class, devices)
+}
+
+func soakDevice(class, name string) string { return cdiFile(class, []string{deviceOf(class, name)}) }
+
+func deviceOf(class, name string) string {
+	return fmt.Sprintf(`{"name":%q,"containerEdits":{"env":["SOAK_%s=%s"],"deviceNodes":[{"path":"/dev/soak-%s","hostPath":"/run/devs/zero"}]}}`, name, class, name, class)
+}
+
+func cdiFile(class string, devices []string) string {
+	return fmt.Sprintf(`{"cdiVersion":"0.6.0","kind":"vendor.com/%s","devices":[%s]}`, class, strings.Join(devices, ","))
+}
+
+// renamed writes a file so that nobody sees half of it.
+func renamed(path, text string) error {
+	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
+	return errors.Join(os.WriteFile(tmp, []byte(text), 0o600), os.Rename(tmp, path))
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+// every calls f until ctx ends.
+func every(ctx context.Context, d time.Duration, f func(n int) error) error {
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(d):
+		}
+		if err := f(n); err != nil {
+			return err
+		}
+	}
+}
+
+// reload writes the policy anew, every third time one that is refused.
+func (s *soak) reload(ctx context.Context) error {
+	return every(ctx, 250*time.Millisecond, func(n int) error {
+		from := len(s.p.Log())
+		if n%3 == 2 {
+			s.bad.Add(1)
+			err := renamed(s.p.ConfigFile, soakConfig+"    - name: broken\n      fro: {}\n")
+			return errors.Join(err, s.logged(ctx, from, "fro"))
+		}
+		s.good.Add(1)
+		err := renamed(s.p.ConfigFile, soakConfig+fmt.Sprintf("    - {name: other-%d, for: {namespaces: [none]}, allow: {cdi: [\"vendor.com/net=*\"]}}\n", n))
+		return errors.Join(err, s.logged(ctx, from, "in force"))
+	})
+}
+
+// logged waits until the plugin has logged a text.
+func (s *soak) logged(ctx context.Context, from int, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return s.p.Plugin.WaitLog(ctx, from, text)
+}
+
+// churn writes and removes CDI files.
+func (s *soak) churn(ctx context.Context) error {
+	return every(ctx, 50*time.Millisecond, func(n int) error {
+		s.files.Add(1)
+		err := renamed(fmt.Sprintf("/etc/cdi/churn-%d.json", n), soakDevice("churn", fmt.Sprintf("idle%d", n)))
+		if n >= 50 {
+			err = errors.Join(err, os.Remove(fmt.Sprintf("/etc/cdi/churn-%d.json", n-50)))
+		}
+		return err
+	})
+}
+
+// vswitch starts the ports, and restarts one after the other, now and then with its
+// directory.
+func (s *soak) vswitch(ctx context.Context) error {
+	servers := map[string]*vswitch.Server{}
+	start := func(name string) error {
+		kind, file := vswitch.VhostUser, "vhost.sock"
+		if strings.HasPrefix(name, "memif") {
+			kind, file = vswitch.Memif, "memif.sock"
+		}
+		dir := "/run/vsw/" + name
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		server, err := vswitch.Listen(kind, filepath.Join(dir, file), vswitch.Greeting(name))
+		servers[name] = server
+		return err
+	}
+	var names []string
+	for port := range soakPorts {
+		names = append(names, fmt.Sprintf("port%d", port), fmt.Sprintf("memif%d", port))
+	}
+	for _, name := range names {
+		if err := start(name); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		for _, server := range servers {
+			_ = server.Close()
+		}
+	}()
+	s.vswitches.Add(1)
+	return every(ctx, 200*time.Millisecond, func(n int) error {
+		s.vswitches.Add(1)
+		name := names[n%len(names)]
+		if err := servers[name].Crash(); err != nil {
+			return err
+		}
+		return start(name)
+	})
+}
+
+// restart restarts containerd between two calls of it.
+func (s *soak) restart(ctx context.Context) error {
+	return every(ctx, *soakRestart, func(int) error {
+		s.runtime.Lock()
+		defer s.runtime.Unlock()
+		s.restarts.Add(1)
+		if err := s.h.Node.Restart(ctx); err != nil {
+			return err
+		}
+		wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		return s.h.Node.WaitPlugin(wait, "10-jackfield")
+	})
+}
+
+// held is what the plugin holds between pods.
+type held struct{ descriptors, goroutines, mounts, files, rss int }
+
+func (f held) String() string {
+	return fmt.Sprintf("%d descriptors, %d goroutines, %d mounts, %d files of state, %.1f MiB", f.descriptors, f.goroutines, f.mounts, f.files, float64(f.rss)/1024)
+}
+
+// measure takes the least of several looks: the trouble goes on meanwhile.
+func (s *soak) measure() held {
+	s.t.Helper()
+	least := s.look()
+	for range 20 {
+		time.Sleep(100 * time.Millisecond)
+		now := s.look()
+		least = held{min(least.descriptors, now.descriptors), min(least.goroutines, now.goroutines), min(least.mounts, now.mounts),
+			min(least.files, now.files), min(least.rss, now.rss)}
+	}
+	return least
+}
+
+func (s *soak) look() held {
+	s.t.Helper()
+	proc := fmt.Sprintf("/proc/%d/", s.p.PID())
+	// What was freed is given back to the kernel by a collection.
+	if _, err := s.get("/debug/pprof/heap?gc=1"); err != nil {
+		s.t.Fatal(err)
+	}
+	fds, err := os.ReadDir(proc + "fd")
+	mounts, merr := os.ReadFile(proc + "mountinfo")
+	status, serr := os.ReadFile(proc + "status")
+	metrics, gerr := s.get("/metrics")
+	if err := errors.Join(err, merr, serr, gerr); err != nil {
+		s.t.Fatal(err)
+	}
+	files := 0
+	err = filepath.WalkDir("/run/jackfield", func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files++
+		}
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return held{len(fds), number(metrics, "go_goroutines "), strings.Count(string(mounts), "/run/jackfield"), files, number(string(status), "VmRSS:")}
+}
+
+// number is the one behind a name at the beginning of a line.
+func number(text, name string) int {
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			if f := strings.Fields(rest); len(f) > 0 {
+				n, err := strconv.Atoi(f[0])
+				if err == nil {
+					return n
+				}
+			}
+		}
+	}
+	return -1
+}
+
+func (s *soak) get(path string) (string, error) {
+	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", "/run/soak.sock")
+		}}}
+	r, err := client.Get("http://plugin" + path)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	return string(body), err
+}
+
+// judge compares what was held after the quarters with what was after the first.
+func (s *soak) judge(takes []held) {
+	s.t.Helper()
+	first, last := takes[0], takes[len(takes)-1]
+	if first.goroutines < 0 || first.rss < 0 {
+		s.t.Errorf("goroutines or memory could not be read: %v", first)
+	}
+	// A connection or a file that is open at that moment is no leak; growth is.
+	for _, c := range []struct {
+		what       string
+		from, to   int
+		difference int
+	}{
+		{"descriptors", first.descriptors, last.descriptors, 2}, {"goroutines", first.goroutines, last.goroutines, 2},
+		{"mounts", first.mounts, last.mounts, 0}, {"files of state", first.files, last.files, 0},
+	} {
+		if c.to > c.from+c.difference {
+			s.t.Errorf("%s: %d after the first quarter, %d after the last", c.what, c.from, c.to)
+		}
+	}
+	// Of a short run the first quarter is warming up.
+	if *soakPods >= 400 && float64(last.rss) > 1.1*float64(first.rss) {
+		s.t.Errorf("memory: %d KiB after the first quarter, %d KiB after the last", first.rss, last.rss)
+	}
+	if s.restarts.Load() == 0 || s.good.Load() == 0 || s.bad.Load() == 0 {
+		s.t.Error("the run was too short for trouble to come")
+	}
+}
