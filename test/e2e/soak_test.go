@@ -23,7 +23,7 @@ import (
 
 var (
 	soakPods    = flag.Int("soak.pods", 80, "pods of TestSoak")
-	soakRestart = flag.Duration("soak.restart", 10*time.Second, "how often TestSoak restarts containerd")
+	soakRestart = flag.Duration("soak.restart", 3*time.Second, "how often TestSoak restarts containerd")
 )
 
 // soakPorts are the ports of the vswitch, each with a socket of either kind.
@@ -166,8 +166,7 @@ func soakWish(i int) wish {
 	case 4: // nothing
 		w.try = expect("ls /var/run/jackfield 2>/dev/null | wc -l", "0")
 	case 5: // a device that has just been made
-		w.devices, w.file = fmt.Sprintf("vendor.com/churn%d=dev0", i), fmt.Sprintf("/etc/cdi/pod-%d.json", i)
-		w.devices = strings.Replace(w.devices, fmt.Sprintf("churn%d=dev0", i), fmt.Sprintf("churn=pod%d", i), 1)
+		w.devices, w.file = fmt.Sprintf("vendor.com/churn=pod%d", i), fmt.Sprintf("/etc/cdi/pod-%d.json", i)
 		w.env = []string{fmt.Sprintf("SOAK_churn=pod%d", i)}
 	}
 	return w
