@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -159,7 +160,9 @@ func removeAt(dirfd int, dir, name string, depth int) error {
 // others for which it is false, and staging that no record tells of. It is for the
 // start, when the runtime has said what lives: containers of this owner. What
 // lives, whoever's it is, is held from then on: sockets that the host side made
-// anew meanwhile are bound anew, and all are watched.
+// anew meanwhile are bound anew, and all are watched. What was recorded a moment ago
+// for a sandbox that lives counts as alive: its container may be in the making, which
+// the runtime does not tell of; if it never was made, it goes with the sandbox.
 func (s *Store) Retain(aliveSandbox, aliveContainer func(id string) bool) error {
 	sandboxes, err := readNames(s.sandboxes())
 	if err != nil {
@@ -181,7 +184,7 @@ func (s *Store) Retain(aliveSandbox, aliveContainer func(id string) bool) error 
 				foreign = true
 			case !aliveSandbox(sid):
 				continue
-			case !aliveContainer(cid):
+			case !aliveContainer(cid) && !s.inTheMaking(sid, cid):
 				errs = append(errs, s.RemoveContainer(sid, cid))
 				continue
 			}
@@ -202,6 +205,17 @@ func (s *Store) Retain(aliveSandbox, aliveContainer func(id string) bool) error 
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// making is longer than a runtime takes from the request for a container to the
+// container.
+const making = 2 * time.Minute
+
+// inTheMaking reports whether a container was recorded so lately that the runtime
+// may still be at work on it.
+func (s *Store) inTheMaking(sandboxID, containerID string) bool {
+	fi, err := os.Lstat(s.recordFile(sandboxID, containerID))
+	return err == nil && time.Since(fi.ModTime()) < making
 }
 
 // asked puts in front what asks for something.

@@ -164,7 +164,7 @@ func (s *Store) Prepare(c Container) (err error) {
 		return err
 	}
 	if err := s.note(&c); err != nil {
-		return fmt.Errorf("record container %q: %w", c.ID, err)
+		return fmt.Errorf("record container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
 	defer func() {
 		if err != nil {
@@ -182,13 +182,13 @@ func (s *Store) Prepare(c Container) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.fill(&c); err != nil {
-		return fmt.Errorf("make staging of container %q: %w", c.ID, err)
+		return fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
 	if s.status.Mode != Mounts {
 		return nil
 	}
 	if err := s.bindAll(&c, opened); err != nil {
-		return fmt.Errorf("make staging of container %q: %w", c.ID, err)
+		return fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
 	s.hold(&record{Owner: s.opts.Owner, Container: c})
 	return nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -156,14 +157,22 @@ func TestPrepareIsAllOrNothing(t *testing.T) {
 
 func TestRetain(t *testing.T) {
 	s, dir := open(t)
-	for _, c := range []Container{sample, {ID: "c2", SandboxID: "s2"}, {ID: "c3", SandboxID: "s2"}} {
+	for _, c := range []Container{sample, {ID: "c2", SandboxID: "s2"}, {ID: "c3", SandboxID: "s2"}, {ID: "new", SandboxID: "s2"}, {ID: "new1", SandboxID: "s1"}} {
 		must(t, s.Prepare(c))
+	}
+	// The runtime does not tell of a container that it is making.
+	for id, sandbox := range map[string]string{"c1": "s1", "c2": "s2", "c3": "s2"} {
+		must(t, os.Chtimes(s.recordFile(sandbox, id), time.Time{}, time.Now().Add(-making)))
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "run/jackfield/containers/orphan"), 0o755))
 	must(t, s.Retain(func(id string) bool { return id == "s2" }, func(id string) bool { return id == "c3" }))
 	got := strings.Join(left(t, dir), " ")
-	if want := "run/jackfield/containers/c3 run/jackfield/sandboxes/s2"; got != want {
+	if want := "run/jackfield/containers/c3 run/jackfield/containers/new run/jackfield/sandboxes/s2"; got != want {
 		t.Errorf("left are %q, want %q", got, want)
+	}
+	must(t, s.RemoveSandbox("s2"))
+	if l := left(t, dir); len(l) > 0 {
+		t.Errorf("left are %q", l)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // What goes wrong on a node, and what becomes of pods then.
 
 // socketPod runs a pod with a socket that the host made, and checks that it answers.
-func socketPod(t *testing.T, h *e2e.H, name string) *e2e.Pod {
+func faultPod(t *testing.T, h *e2e.H, name string) *e2e.Pod {
 	t.Helper()
 	pod := h.RunPod(node.PodOptions{Name: name, Namespace: "dpdk-1"})
 	devinfo(h, pod, "red", "net1", vhostUser("client", "/var/run/vsw/port1/vhost.sock"))
@@ -65,7 +65,7 @@ func TestTheRuntimeIsRestartedTwentyTimes(t *testing.T) {
 				before = descriptors(t, p)
 			}
 			if i%5 == 4 {
-				socketPod(t, h, fmt.Sprintf("pod-%d", i)).Remove()
+				faultPod(t, h, fmt.Sprintf("pod-%d", i)).Remove()
 			}
 			answers(t, ctr)
 		}
@@ -85,7 +85,7 @@ func TestTheSocketGoesAndComesBack(t *testing.T) {
 		h.MkdirAll("/run/vsw")
 		p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 		h.Vswitch(vswitch.VhostUser, "/run/vsw/port1/vhost.sock", "vhost-user")
-		pod := socketPod(t, h, "first")
+		pod := faultPod(t, h, "first")
 		from := len(p.Log())
 		if err := os.Rename(h.NRISocket(), h.NRISocket()+".gone"); err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestTheSocketGoesAndComesBack(t *testing.T) {
 		h.KillContainerd()
 		h.WaitPlugin("10-jackfield")
 		p.WaitLog(from, "no connection to the runtime")
-		socketPod(t, h, "second")
+		faultPod(t, h, "second")
 	})
 }
 
@@ -139,7 +139,7 @@ func plainPod(h *e2e.H, name string) {
 func TestTheStateDirectoryIsFull(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		_, dir := stateOn(t, h, "size=1m,nr_inodes=200")
-		first := socketPod(t, h, "first")
+		first := faultPod(t, h, "first")
 		var fill []string
 		for i := 0; ; i++ {
 			name := filepath.Join(dir, fmt.Sprintf("fill-%d", i))
@@ -157,7 +157,7 @@ func TestTheStateDirectoryIsFull(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		socketPod(t, h, "third").Remove()
+		faultPod(t, h, "third").Remove()
 		first.Remove()
 	})
 }
@@ -166,7 +166,7 @@ func TestTheStateDirectoryIsFull(t *testing.T) {
 func TestTheStateDirectoryIsReadOnly(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		_, dir := stateOn(t, h, "size=1m")
-		first := socketPod(t, h, "first")
+		first := faultPod(t, h, "first")
 		if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, "size=1m"); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +175,7 @@ func TestTheStateDirectoryIsReadOnly(t *testing.T) {
 		if err := unix.Mount("", dir, "", unix.MS_REMOUNT, "size=1m"); err != nil {
 			t.Fatal(err)
 		}
-		socketPod(t, h, "third").Remove()
+		faultPod(t, h, "third").Remove()
 		first.Remove()
 	})
 }
