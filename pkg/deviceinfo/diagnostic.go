@@ -165,29 +165,23 @@ func (p *position) advance(to int) {
 	}
 }
 
-// maxFound is the number of characters of the source a message repeats.
+// maxFound is the number of characters that a message spends on what it found.
 const maxFound = 80
 
-// excerpt is source text made safe for a message: one line, short, without
-// control characters or what else a terminal might act on.
+// excerpt is source text made safe for a message: one line, short as it is printed,
+// without control characters or what else a terminal might act on.
 func excerpt(s string) string {
-	s, cut := shorten(s)
-	s = printable(s)
-	if cut {
-		s += "…"
-	}
-	return s
-}
-
-func shorten(s string) (string, bool) {
-	n := 0
-	for i := range s {
-		if n == maxFound {
-			return s[:i], true
+	var b strings.Builder
+	for n := 0; len(s) > 0; {
+		printed, size := printableRune(s)
+		if n += utf8.RuneCountInString(printed); n > maxFound {
+			b.WriteString("…")
+			break
 		}
-		n++
+		b.WriteString(printed)
+		s = s[size:]
 	}
-	return s, false
+	return b.String()
 }
 
 func printable(s string) string {
@@ -195,25 +189,30 @@ func printable(s string) string {
 		return s
 	}
 	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && n <= 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case unsafeRune(r) && r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case unsafeRune(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-		i += n
+	for len(s) > 0 {
+		printed, size := printableRune(s)
+		b.WriteString(printed)
+		s = s[size:]
 	}
 	return b.String()
+}
+
+// printableRune is the first character of s as it is printed, and its size in s.
+func printableRune(s string) (string, int) {
+	r, size := utf8.DecodeRuneInString(s)
+	switch {
+	case r == utf8.RuneError && size <= 1:
+		return fmt.Sprintf(`\x%02x`, s[0]), 1
+	case r == '\n':
+		return `\n`, size
+	case r == '\t':
+		return `\t`, size
+	case unsafeRune(r) && r < 0x80:
+		return fmt.Sprintf(`\x%02x`, r), size
+	case unsafeRune(r):
+		return fmt.Sprintf(`\u%04x`, r), size
+	}
+	return s[:size], size
 }
 
 // unsafeRune is what a message must not contain: control characters, and the

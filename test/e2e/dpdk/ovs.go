@@ -188,7 +188,7 @@ func takeHugePages(tb testing.TB) string {
 // Linked waits until a port's other side is there, as the switch sees it.
 func (o *OVS) Linked(port string) {
 	o.tb.Helper()
-	ctx, cancel := context.WithTimeout(o.tb.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(o.tb.Context(), time.Minute)
 	defer cancel()
 	for {
 		state := strings.TrimSpace(o.Vsctl("get", "interface", port, "link_state"))

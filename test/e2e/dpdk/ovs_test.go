@@ -13,8 +13,8 @@ import (
 )
 
 // Open vSwitch as the host side, with both of its kinds of vhost-user ports: packets
-// go from one of the container's interfaces through the switch to the other, before
-// and after the switch was killed and started again.
+// go from one pod through the switch to another, before and after the switch was
+// killed and started again.
 func TestOVS(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		tree := dpdk.LayOVS(t)
@@ -28,23 +28,27 @@ func TestOVS(t *testing.T) {
 		ovs.Patch(1, 2)
 
 		p := h.StartPlugin(node.PluginOptions{Config: config})
-		pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1"})
-		devinfo(h, "", pod, "net1", vhostUser("client", "/run/vsw/ovs/vhost0"))
-		devinfo(h, "", pod, "net2", vhostUser("server", "/run/vsw/app/sock"))
-		app := runPrompt(t, h, pod, tree, "--no-pci $JACKFIELD_NET1_EAL $JACKFIELD_NET2_EAL")
+		app := func(name, info string) *prompt {
+			pod := h.RunPod(node.PodOptions{Name: name, Namespace: "dpdk-1"})
+			devinfo(h, "", pod, "net1", info)
+			return runPrompt(t, h, pod, tree, "--no-pci $JACKFIELD_NET1_EAL")
+		}
+		client := app("client", vhostUser("client", "/run/vsw/ovs/vhost0"))
+		server := app("server", vhostUser("server", "/run/vsw/app/sock"))
+		client.ready()
+		server.ready()
 		exchange := func(when string) {
 			t.Helper()
 			ovs.Linked("vhost0")
 			ovs.Linked("client0")
-			app.command("start tx_first", "packets/burst")
+			server.command("start", "packets/burst")
+			client.command("start tx_first", "packets/burst")
 			time.Sleep(running)
-			from := len(app.ctr.Logs())
-			app.command("stop", "Done.")
-			got := dpdk.Forwarded(app.ctr.Logs()[from:])
-			t.Logf("%s, OVS, %s: net1 %v; net2 %v", h.Generation(), when, got[0], got[1])
-			for port := range 2 {
-				if c := got[port]; c.RX == 0 || c.TX == 0 {
-					t.Errorf("%s: port %d of the container: %v", when, port, c)
+			counters := map[string]dpdk.Counters{"server": server.stop(), "client": client.stop()}
+			t.Logf("%s, OVS, %s: %v", h.Generation(), when, counters)
+			for pod, c := range counters {
+				if c.RX == 0 || c.TX == 0 {
+					t.Errorf("%s: pod %s: %v", when, pod, c)
 				}
 			}
 		}
@@ -61,9 +65,8 @@ func TestOVS(t *testing.T) {
 		p.WaitLog(mark, "made the socket anew")
 		// The port that is a server waits for OVS and has it again; the one that is a
 		// client is attached anew, in the running process.
-		for _, c := range [][2]string{{"port stop 0", "Done"}, {"port detach 0", "Now total ports is 1"},
-			{"port attach net_virtio_user9,path=/var/run/jackfield/net/net1/vhost0", "Now total ports is 2"}, {"port start 0", "Done"}} {
-			app.command(c[0], c[1])
+		for _, c := range reattach("/var/run/jackfield/net/net1/vhost0") {
+			client.command(c[0], c[1])
 		}
 		exchange("after a crash of OVS")
 	})
