@@ -86,7 +86,9 @@ func TestAllOfDevicesJSON(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		tree := dpdk.Lay(t)
 		hardware(t, h)
-		h.StartPlugin(node.PluginOptions{Config: config, Args: []string{"--root", hostRoot}})
+		// Below another root sockets are bound only where that is asked for.
+		bind := strings.Replace(config, "sockets: {", "sockets: {staging: mount, ", 1)
+		h.StartPlugin(node.PluginOptions{Config: bind, Args: []string{"--root", hostRoot}})
 		vsw := hostRoot + "/run/vsw/"
 		h.MkdirAll(vsw + "p3")
 		h.MkdirAll(vsw + "p5")

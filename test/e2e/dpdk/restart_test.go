@@ -30,9 +30,9 @@ func runPrompt(t *testing.T, h *e2e.H, pod *e2e.Pod, tree *dpdk.Tree, devices st
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Without the interrupt at a change of the link virtio-user as a server would see
-	// the end of a connection only when somebody asks for the link.
-	args := append(append(dpdk.Generic("app", cpu), "--"), append(dpdk.Forward(), "--interactive", "--disable-link-check")...)
+	// With the interrupt at a change of the link, virtio-user as a server drops the new
+	// connection after the old one, now and then: it is asked for its link instead.
+	args := append(append(dpdk.Generic("app", cpu), "--"), append(dpdk.Forward(), "--interactive", "--disable-link-check", "--no-lsc-interrupt")...)
 	// The descriptor that is open both ways keeps its standard input from ending.
 	command := "mkfifo /tmp/in && exec 3<>/tmp/in && exec /usr/bin/dpdk-testpmd " + devices + " " + strings.Join(args, " ") + " <&3"
 	ctr := pod.Run(node.ContainerOptions{TTY: true, Mounts: tree.Mounts(), Command: []string{"sh", "-c", command}})
@@ -59,6 +59,13 @@ func (p *prompt) command(command, text string) {
 		p.t.Fatal(err)
 	}
 	p.wait(from, text)
+}
+
+// down waits until the port has no link. That the application looks is what has
+// virtio-user as a server wait for the next connection.
+func (p *prompt) down() {
+	p.t.Helper()
+	p.command("show port info 0", "Link status: down")
 }
 
 // stop ends forwarding and returns what was forwarded.
@@ -146,6 +153,7 @@ func TestRestart(t *testing.T) {
 					app.command("stop", "Done.")
 				}
 				host.Kill()
+				app.down()
 				if tc.first {
 					// DPDK does not bind to a path where a socket was left behind.
 					if err := os.Remove(hostSide); err != nil {
