@@ -170,11 +170,11 @@ func programByID(id uint32) (int, error) {
 // instructions reads a program back, struct bpf_prog_info.
 func instructions(prog int) ([]byte, error) {
 	type info struct {
-		typ, id            uint32
-		tag                [8]byte
-		jitedLen, xlateLen uint32
-		jited, xlated      pointer
-		_                  [24]uint64 // more, which nobody asks for
+		_        [5]uint32 // type, ID, tag, length of the machine's own code
+		xlateLen uint32
+		_        pointer // that code
+		xlated   pointer
+		_        [24]uint64 // more, which nobody asks for
 	}
 	query := func(in *info) error {
 		attr := struct {
