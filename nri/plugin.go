@@ -141,7 +141,7 @@ func (p *Plugin) use(cfg *config.Config) error {
 		return err
 	}
 	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: true,
-		Staged: store.Status().Mode == staging.Mounts})
+		Staged: store.Status().Mode == staging.Mounts, Kubelet: askKubelet})
 	if err != nil {
 		if c := p.core.Load(); c == nil || c.store != store {
 			err = errors.Join(err, store.Close())

@@ -31,7 +31,7 @@ func main() {
 func run() int {
 	self, err := os.Executable()
 	if err == nil {
-		err = hook.Run(context.Background(), os.Args[1:], hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Self: self})
+		err = hook.Run(context.Background(), os.Args[1:], hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: self})
 	}
 	if err != nil {
 		fmt.Fprintln(hook.Stderr(), "jackfield-hook:", err)

@@ -2,7 +2,11 @@
 
 package attachment
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
+)
 
 // Nothing reports that Find would find nothing, without opening a file; false
 // when that cannot be told so cheaply. It allocates next to nothing: this is what
@@ -35,12 +39,13 @@ func (f *Finder) Warm(q Query) {
 	}
 	s := &search{Finder: f, q: &q}
 	s.networks(entries)
-	if f.client == nil || f.noKubelet() != "" {
+	ahead, ok := f.kubelet.(interface{ Prefetch(key allocation.PodKey) })
+	if !ok || f.noKubelet() != "" {
 		return
 	}
 	for _, a := range s.attached {
 		if _, ok := deviceOf(a.Info); ok && (q.Wanted == nil || q.Wanted(a.Network)) {
-			f.client.Prefetch(q.key())
+			ahead.Prefetch(q.key())
 			return
 		}
 	}

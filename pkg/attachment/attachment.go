@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/podresources"
 )
 
 // NetworksAnnotation is the pod's choice of networks (Multi-Network CRD
@@ -71,8 +70,9 @@ type Options struct {
 	MultusDir     string // "" for a node without Multus
 	// PodResourcesSocket is the kubelet's; "" for a host without a kubelet.
 	PodResourcesSocket string
-	// Kubelet is asked in place of a client of its own; the caller closes it. With
-	// PodResourcesSocket set it is asked while there is such a file.
+	// Kubelet is asked; the caller closes it. With PodResourcesSocket set it is asked
+	// while there is such a file. Without one, and with the file, nobody says whose a
+	// device is.
 	Kubelet Kubelet
 	// KubeletRequired lets nothing but the kubelet say whose a device is. Without
 	// it the container's environment is believed where there is no kubelet's
@@ -93,7 +93,6 @@ type Finder struct {
 	dp      deviceinfo.DevicePluginDir
 	index   *deviceinfo.Index // nil with Options.Once
 	kubelet Kubelet           // nil without a kubelet
-	client  *podresources.Client
 	silence silence
 }
 
@@ -115,12 +114,6 @@ func New(host hostfs.Root, opts Options) (*Finder, error) {
 	}
 	f := &Finder{host: host, opts: opts, kubelet: opts.Kubelet, dp: deviceinfo.DevicePluginDir{Root: host, Dir: opts.DPDir}}
 	var err error
-	if f.kubelet == nil && opts.PodResourcesSocket != "" {
-		if f.client, err = podresources.New(host, opts.PodResourcesSocket, podresources.Options{}); err != nil {
-			return nil, fmt.Errorf("make finder of attachments: %w", err)
-		}
-		f.kubelet = f.client
-	}
 	if !opts.Once {
 		if f.index, err = deviceinfo.NewIndex(host, opts.CNIDir, deviceinfo.IndexOptions{}); err != nil {
 			return nil, errors.Join(fmt.Errorf("make finder of attachments: %w", err), f.Close())
@@ -134,9 +127,6 @@ func (f *Finder) Close() error {
 	var errs []error
 	if f.index != nil {
 		errs = append(errs, f.index.Close())
-	}
-	if f.client != nil {
-		errs = append(errs, f.client.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/podresources"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 const (
@@ -155,23 +156,23 @@ const vhostInfo = `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"
 // fakeKubelet answers as it is told.
 type fakeKubelet struct {
 	mu    sync.Mutex
-	pod   podresources.Allocation
+	pod   allocation.Allocation
 	err   error
 	hangs bool
 	asked int
 }
 
-func (k *fakeKubelet) Pod(ctx context.Context, key podresources.PodKey) (podresources.Allocation, error) {
+func (k *fakeKubelet) Pod(ctx context.Context, key allocation.PodKey) (allocation.Allocation, error) {
 	k.mu.Lock()
 	k.asked++
 	pod, err, hangs := k.pod, k.err, k.hangs
 	k.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
-		return podresources.Allocation{}, fmt.Errorf("no answer: %w", ctx.Err())
+		return allocation.Allocation{}, fmt.Errorf("no answer: %w", ctx.Err())
 	}
-	if key != (podresources.PodKey{Namespace: "ns", Name: "pod", UID: "uid"}) {
-		return podresources.Allocation{}, fmt.Errorf("asked about %+v: %w", key, errdefs.ErrNotFound)
+	if key != (allocation.PodKey{Namespace: "ns", Name: "pod", UID: "uid"}) {
+		return allocation.Allocation{}, fmt.Errorf("asked about %+v: %w", key, errdefs.ErrNotFound)
 	}
 	return pod, err
 }
@@ -185,20 +186,20 @@ func (k *fakeKubelet) times() int {
 // gives makes a kubelet that gave devices to containers: "c1: intel.com/vf=ID".
 func (n *node) gives(lines ...string) *fakeKubelet {
 	n.t.Helper()
-	k := &fakeKubelet{pod: podresources.Allocation{Namespace: "ns", Name: "pod", Socket: socket}}
+	k := &fakeKubelet{pod: allocation.Allocation{Namespace: "ns", Name: "pod", Socket: socket}}
 	for _, line := range lines {
 		name, devices, ok := strings.Cut(line, ": ")
 		if !ok {
 			n.t.Fatalf("%q is not CONTAINER: RESOURCE=ID ...", line)
 		}
-		c := podresources.Container{Name: name}
+		c := allocation.Container{Name: name}
 		for _, f := range strings.Fields(devices) {
 			r, id, _ := strings.Cut(f, "=")
 			if claim, ok := strings.CutPrefix(r, "claim:"); ok {
-				c.Claims = append(c.Claims, podresources.ClaimDevice{Namespace: "ns", Claim: claim, Driver: "sriov.example.com", Pool: "node", Device: id})
+				c.Claims = append(c.Claims, allocation.ClaimDevice{Namespace: "ns", Claim: claim, Driver: "sriov.example.com", Pool: "node", Device: id})
 				continue
 			}
-			c.Resources = append(c.Resources, podresources.Resource{Name: r, IDs: strings.Split(id, ",")})
+			c.Resources = append(c.Resources, allocation.Resource{Name: r, IDs: strings.Split(id, ",")})
 		}
 		k.pod.Containers = append(k.pod.Containers, c)
 	}

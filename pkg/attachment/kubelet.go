@@ -12,13 +12,13 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/pkg/podresources"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 // Kubelet tells which devices the containers of a pod were given. Pod returns
-// when ctx ends, whatever the kubelet does. [podresources.Client] is one.
+// when ctx ends, whatever the kubelet does. podresources.Client is one.
 type Kubelet interface {
-	Pod(ctx context.Context, key podresources.PodKey) (podresources.Allocation, error)
+	Pod(ctx context.Context, key allocation.PodKey) (allocation.Allocation, error)
 }
 
 const (
@@ -36,9 +36,9 @@ const (
 
 // word is what can be known of who was given what.
 type word struct {
-	pod  podresources.Allocation // answered: what the kubelet says
-	own  podresources.Container  // listed: this container's part of it
-	from string                  // answered: the kubelet as a source
+	pod  allocation.Allocation // answered: what the kubelet says
+	own  allocation.Container  // listed: this container's part of it
+	from string                // answered: the kubelet as a source
 
 	answered bool  // the kubelet was asked and told about the pod
 	listed   bool  // it lists this container
@@ -48,7 +48,7 @@ type word struct {
 // silence remembers for which pods the kubelet gave no answer.
 type silence struct {
 	mu   sync.Mutex
-	pods map[podresources.PodKey]silent
+	pods map[allocation.PodKey]silent
 }
 
 type silent struct {
@@ -56,7 +56,7 @@ type silent struct {
 	until time.Time
 }
 
-func (s *silence) get(key podresources.PodKey, now time.Time) error {
+func (s *silence) get(key allocation.PodKey, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.pods[key]; ok && now.Before(e.until) {
@@ -65,7 +65,7 @@ func (s *silence) get(key podresources.PodKey, now time.Time) error {
 	return nil
 }
 
-func (s *silence) put(key podresources.PodKey, err error, now time.Time) {
+func (s *silence) put(key allocation.PodKey, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
@@ -83,7 +83,7 @@ func (s *silence) put(key podresources.PodKey, err error, now time.Time) {
 		return
 	}
 	if s.pods == nil {
-		s.pods = map[podresources.PodKey]silent{}
+		s.pods = map[allocation.PodKey]silent{}
 	}
 	s.pods[key] = silent{err, now.Add(again)}
 }
@@ -97,6 +97,10 @@ func (f *Finder) ask(ctx context.Context, q *Query) word {
 			w.err = fmt.Errorf("the kubelet cannot be asked, and kubelet.required allows nothing else to tell: %s; "+
 				"mount its pod-resources directory here: %w", why, errdefs.ErrUnavailable)
 		}
+		return w
+	}
+	if f.kubelet == nil {
+		w.err = fmt.Errorf("there is a kubelet behind %s, and this program does not ask it: %w", f.opts.PodResourcesSocket, errdefs.ErrUnavailable)
 		return w
 	}
 	key := q.key()
@@ -130,17 +134,17 @@ func (f *Finder) ask(ctx context.Context, q *Query) word {
 
 // key is how the kubelet's answer is remembered: for this pod and no other of its
 // name.
-func (q *Query) key() podresources.PodKey {
-	return podresources.PodKey{Namespace: q.Namespace, Name: q.Pod, UID: cmp.Or(q.PodUID, q.SandboxID)}
+func (q *Query) key() allocation.PodKey {
+	return allocation.PodKey{Namespace: q.Namespace, Name: q.Pod, UID: cmp.Or(q.PodUID, q.SandboxID)}
 }
 
 // noKubelet says why there is no kubelet that could be asked, or "". A socket
 // without a kubelet behind it is not such a case: there the kubelet will be back.
 func (f *Finder) noKubelet() string {
-	if f.kubelet == nil {
-		return "no socket is configured"
-	}
 	if f.opts.PodResourcesSocket == "" {
+		if f.kubelet == nil {
+			return "no socket is configured"
+		}
 		return ""
 	}
 	if _, err := f.host.Stat(f.opts.PodResourcesSocket); errdefs.IsNotFound(err) {

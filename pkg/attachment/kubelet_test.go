@@ -14,7 +14,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/pkg/podresources"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 // Nobody waits longer than the budget, or than a third of their time; and nobody
@@ -105,7 +105,7 @@ func TestCancelledIsNotRemembered(t *testing.T) {
 	if a := one(t, as, err); !errors.Is(a.Err, context.DeadlineExceeded) {
 		t.Errorf("the error is %v", a.Err)
 	}
-	if err := f.silence.get(podresources.PodKey{Namespace: "ns", Name: "pod", UID: "uid"}, time.Now()); err != nil {
+	if err := f.silence.get(allocation.PodKey{Namespace: "ns", Name: "pod", UID: "uid"}, time.Now()); err != nil {
 		t.Errorf("remembered: %v", err)
 	}
 }
@@ -114,14 +114,14 @@ func TestSilenceIsBounded(t *testing.T) {
 	var s silence
 	now := time.Now()
 	for i := range 10 * maxRemembered {
-		s.put(podresources.PodKey{Name: fmt.Sprint(i)}, errdefs.ErrUnavailable, now)
+		s.put(allocation.PodKey{Name: fmt.Sprint(i)}, errdefs.ErrUnavailable, now)
 	}
 	if len(s.pods) > maxRemembered {
 		t.Errorf("%d pods are remembered", len(s.pods))
 	}
 	later := now.Add(2 * again)
-	s.put(podresources.PodKey{Name: "new"}, errdefs.ErrUnavailable, later)
-	if len(s.pods) != 1 || s.get(podresources.PodKey{Name: "new"}, later) == nil || s.get(podresources.PodKey{Name: "1"}, now) != nil {
+	s.put(allocation.PodKey{Name: "new"}, errdefs.ErrUnavailable, later)
+	if len(s.pods) != 1 || s.get(allocation.PodKey{Name: "new"}, later) == nil || s.get(allocation.PodKey{Name: "1"}, now) != nil {
 		t.Errorf("remembered are %v", s.pods)
 	}
 }

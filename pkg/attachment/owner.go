@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/podresources"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 // word is what is known of who was given what, asked for at first need.
@@ -34,7 +34,7 @@ type holder struct {
 func (s *search) holders(a *Attachment, d device) ([]holder, error) {
 	w := s.word()
 	var all []holder
-	order := append([]podresources.Container{w.own}, w.pod.Containers...)
+	order := append([]allocation.Container{w.own}, w.pod.Containers...)
 	for i, c := range order {
 		if i > 0 && w.listed && c.Name == w.own.Name || i == 0 && !w.listed {
 			continue

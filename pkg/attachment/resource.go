@@ -10,7 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/pkg/podresources"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 // Resource gives the devices of an extended resource that were allocated to the
@@ -92,7 +92,7 @@ func (s *search) gave(id string) bool {
 			}
 		}
 	}
-	return slices.ContainsFunc(s.w.own.Claims, func(c podresources.ClaimDevice) bool {
+	return slices.ContainsFunc(s.w.own.Claims, func(c allocation.ClaimDevice) bool {
 		return c.Device == id || isPCIAddress(id) && c.Device == claimName(normal(id))
 	})
 }

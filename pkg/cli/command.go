@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/pkg/hook"
 	"github.com/jackfield/jackfield/pkg/version"
 )
 
@@ -53,6 +54,9 @@ func seeHelp(cmd *cobra.Command) string {
 
 // Run executes the command line and gives the exit status.
 func Run(ctx context.Context, args []string, env Env) int {
+	if len(args) > 0 && args[0] == hook.Full {
+		return runHook(ctx, args[1:], env)
+	}
 	cmd := command(env)
 	cmd.SetArgs(args)
 	cmd.SetIn(env.Stdin)

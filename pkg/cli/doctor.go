@@ -158,7 +158,7 @@ func (d *doctor) configuration() {
 	if name == "" {
 		name = "the defaults (there is no " + config.DefaultPath + ")"
 	}
-	engine, err := resolve.New(d.host, d.cfg, resolve.Options{Once: true})
+	engine, err := resolve.New(d.host, d.cfg, resolve.Options{Once: true, Kubelet: askKubelet})
 	if err != nil {
 		d.say("configuration", severityError, "mend the rule", "%v", err)
 		return

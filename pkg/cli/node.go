@@ -63,7 +63,8 @@ func (n *node) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root
 	// As the daemon of this host does it, or last did; where none ever ran, as directories.
 	status, _ := staging.ReadStatus(host, cfg.StateDir)
 	engine, err := resolve.New(host, cfg, resolve.Options{
-		Once: true, Staged: status.Mode == staging.Mounts, TrustAnyone: notInUse(host), HooksDirs: true, SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(specDirsEnv)),
+		Once: true, Kubelet: askKubelet, Staged: status.Mode == staging.Mounts, TrustAnyone: notInUse(host), HooksDirs: true,
+		SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(specDirsEnv)),
 	})
 	return engine, host, cfg, err
 }

@@ -44,10 +44,13 @@ const (
 
 // Env is what the process is given.
 type Env struct {
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
+	Stdin  io.Reader
+	Stdout io.Writer
 	// Self is the path of the program, for the hook that undoes what precreate made.
 	Self string
+	// Kubelet makes the client that asks the kubelet; nil for a program that hands
+	// pods' containers over to one that has it.
+	Kubelet func(host hostfs.Root, socket string) (resolve.Kubelet, error)
 }
 
 // hook is one run.
@@ -62,6 +65,8 @@ type hook struct {
 	cfg  *config.Config
 	log  *logger
 	name string // the container, for the log
+
+	input []byte // standard input
 }
 
 // Run is the program. The error is for a person, and for the runtime to print.
@@ -120,6 +125,7 @@ func (h *hook) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read standard input: %w", err)
 	}
+	h.input = text
 	if h.stage == "" {
 		if h.stage, err = stageOf(text); err != nil {
 			return err
@@ -171,7 +177,7 @@ func (h *hook) nriDir(containerID string) string {
 
 // resolve works out what the container gets; nil for nothing.
 func (h *hook) resolve(ctx context.Context, req *resolve.Request) (*resolve.Plan, error) {
-	engine, err := resolve.New(h.host, h.cfg, resolve.Options{Once: true})
+	engine, err := resolve.New(h.host, h.cfg, resolve.Options{Once: true, Kubelet: h.env.Kubelet})
 	if err != nil {
 		return nil, err
 	}

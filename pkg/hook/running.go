@@ -32,6 +32,9 @@ func (h *hook) running(ctx context.Context, st *state) (err error) {
 	if err := h.load(); err != nil {
 		return err
 	}
+	if err := h.handOver(&s); err != nil {
+		return err
+	}
 	c, err := h.bundleConfig(st.Bundle)
 	if err != nil {
 		return err

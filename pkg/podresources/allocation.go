@@ -11,6 +11,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 // What an answer may hold for one pod. Kubernetes itself stays far below.
@@ -20,75 +22,14 @@ const (
 	maxText       = 1024  // bytes of one ID or name
 )
 
-// Allocation is what the kubelet gave to the containers of one pod. It is sorted
-// throughout and the caller's own.
-type Allocation struct {
-	Namespace  string
-	Name       string
-	Socket     string // host path of the socket that said so
-	Containers []Container
-}
-
-// Container is what one container was given. Containers without devices are listed.
-type Container struct {
-	Name      string
-	Resources []Resource    // from device plugins, by name
-	Claims    []ClaimDevice // from dynamic resource allocation
-}
-
-// Resource is a device plugin's resource and the IDs of its devices.
-type Resource struct {
-	Name string   // "intel.com/sriov_netdevice"
-	IDs  []string // "0000:03:00.3"; what an ID means is the plugin's affair
-}
-
-// ClaimDevice is one device of a resource claim.
-type ClaimDevice struct {
-	Namespace string // of the claim
-	Claim     string // the claim's name
-	Driver    string
-	Pool      string
-	Device    string
-	ShareID   string   // "" unless the device is shared
-	CDI       []string // qualified CDI names
-}
-
-// Container is the container of that name; ok is false when the pod has none.
-func (a Allocation) Container(name string) (c Container, ok bool) {
-	for _, c := range a.Containers {
-		if c.Name == name {
-			return c, true
-		}
-	}
-	return Container{}, false
-}
-
-// IDs is the device IDs of a resource, nil when the container has none of it.
-func (c Container) IDs(resource string) []string {
-	for _, r := range c.Resources {
-		if r.Name == resource {
-			return r.IDs
-		}
-	}
-	return nil
-}
-
-// clone copies everything that can be changed.
-func (a Allocation) clone() Allocation {
-	a.Containers = slices.Clone(a.Containers)
-	for i := range a.Containers {
-		c := &a.Containers[i]
-		c.Resources = slices.Clone(c.Resources)
-		for j := range c.Resources {
-			c.Resources[j].IDs = slices.Clone(c.Resources[j].IDs)
-		}
-		c.Claims = slices.Clone(c.Claims)
-		for j := range c.Claims {
-			c.Claims[j].CDI = slices.Clone(c.Claims[j].CDI)
-		}
-	}
-	return a
-}
+// What the kubelet says, as values; see package allocation.
+type (
+	Allocation  = allocation.Allocation
+	Container   = allocation.Container
+	Resource    = allocation.Resource
+	ClaimDevice = allocation.ClaimDevice
+	PodKey      = allocation.PodKey
+)
 
 // allocation checks one pod of an answer. at is the field it was found in.
 func (q question) allocation(pod *v1.PodResources, at string) (Allocation, error) {

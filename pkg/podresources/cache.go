@@ -42,7 +42,7 @@ func (c *cache) get(key PodKey, now time.Time) (Allocation, error, bool) {
 		return Allocation{}, nil, false
 	}
 	c.order.MoveToFront(el)
-	return e.a.clone(), e.err, true
+	return e.a.Clone(), e.err, true
 }
 
 func (c *cache) put(e *cached) {

@@ -61,17 +61,6 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// PodKey says which pod is meant.
-type PodKey struct {
-	Namespace string
-	Name      string
-	// UID tells this pod from an earlier one of the same name: its UID, or its
-	// sandbox's ID. Answers to questions without one are not kept.
-	UID string
-}
-
-func (k PodKey) name() string { return k.Namespace + "/" + k.Name }
-
 // Client asks one kubelet. It is safe for concurrent use.
 type Client struct {
 	host   hostfs.Root
@@ -140,7 +129,7 @@ func (c *Client) Pod(ctx context.Context, key PodKey) (Allocation, error) {
 	defer budget.Stop()
 	select {
 	case <-f.done:
-		return f.a.clone(), f.err
+		return f.a.Clone(), f.err
 	case <-ctx.Done():
 		return Allocation{}, q.fail(ctx.Err(), "", "no answer: %v", ctx.Err())
 	case <-budget.C:

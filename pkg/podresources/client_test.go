@@ -76,7 +76,7 @@ func TestPod(t *testing.T) {
 				t.Error("there is no container init")
 			}
 			// A second pod over the same connection: what was learned is remembered.
-			if _, err := client.Pod(t.Context(), PodKey{"ns", "pod2", "uid-2"}); err != nil {
+			if _, err := client.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod2", UID: "uid-2"}); err != nil {
 				t.Fatal(err)
 			}
 			if g, l := f.gets.Load(), f.lists.Load(); g != c.gets || l != c.lists {
@@ -134,13 +134,13 @@ func TestAnswersAreKeptForOnePod(t *testing.T) {
 	calls(5)
 	// The cache is bounded.
 	f.pods = append(f.pods, pod("ns", "p1", container("c", "r=1")), pod("ns", "p2", container("c", "r=2")))
-	ids(PodKey{"ns", "p1", "1"})
+	ids(PodKey{Namespace: "ns", Name: "p1", UID: "1"})
 	ids(again)
-	ids(PodKey{"ns", "p2", "2"})
+	ids(PodKey{Namespace: "ns", Name: "p2", UID: "2"})
 	calls(7)
 	ids(again)
 	calls(7)
-	ids(PodKey{"ns", "p1", "1"})
+	ids(PodKey{Namespace: "ns", Name: "p1", UID: "1"})
 	calls(8)
 	if n := c.cache.order.Len(); n != 2 || len(c.cache.byPod) != 2 {
 		t.Errorf("%d and %d cached, want 2", n, len(c.cache.byPod))
@@ -206,7 +206,7 @@ func TestRateLimit(t *testing.T) {
 	// The client's limit: 2 at once and 20 a second.
 	began := time.Now()
 	for i := range 8 {
-		if _, err := c.Pod(t.Context(), PodKey{"ns", "pod", fmt.Sprint(i)}); err != nil {
+		if _, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -228,17 +228,17 @@ func TestInFlightIsBounded(t *testing.T) {
 	f.start(t, root)
 	c := newClient(t, root, Options{InFlight: 3, Timeout: 50 * time.Millisecond})
 	for i := range 3 {
-		c.Prefetch(PodKey{"ns", "pod", fmt.Sprint(i)})
+		c.Prefetch(PodKey{Namespace: "ns", Name: "pod", UID: fmt.Sprint(i)})
 	}
 	_, err := c.Pod(t.Context(), key)
 	wantErr(t, err, errdefs.ErrResourceExhausted, "3 requests")
-	_, err = c.Pod(t.Context(), PodKey{"ns", "pod", "0"}) // joins
+	_, err = c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: "0"}) // joins
 	wantErr(t, err, context.DeadlineExceeded)
 }
 
 func TestQuestionsAreChecked(t *testing.T) {
 	c := newClient(t, newRoot(t), Options{})
-	for _, k := range []PodKey{{}, {Namespace: "ns"}, {Name: "pod"}, {"ns", strings.Repeat("x", 2000), ""}, {"ns", "pod", strings.Repeat("x", 2000)}} {
+	for _, k := range []PodKey{{}, {Namespace: "ns"}, {Name: "pod"}, {Namespace: "ns", Name: strings.Repeat("x", 2000)}, {Namespace: "ns", Name: "pod", UID: strings.Repeat("x", 2000)}} {
 		_, err := c.Pod(t.Context(), k)
 		if !errors.Is(err, errdefs.ErrInvalidArgument) || len(err.Error()) > 1000 {
 			t.Errorf("%.80v: %v", k, err)
@@ -273,7 +273,7 @@ func TestManyPodsAtOnce(t *testing.T) {
 	for i := range 60 {
 		for range 3 {
 			wg.Go(func() {
-				a, err := c.Pod(t.Context(), PodKey{"ns", fmt.Sprint("p", i), "u"})
+				a, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: fmt.Sprint("p", i), UID: "u"})
 				if err != nil || a.Containers[0].IDs("r")[0] != fmt.Sprint(i) {
 					t.Errorf("pod %d: %+v, %v", i, a, err)
 				}

@@ -61,12 +61,12 @@ type question struct {
 }
 
 func (q question) fail(sentinel error, hint, format string, args ...any) error {
-	return &Error{Pod: q.key.name(), Socket: q.socket, Method: q.method, Problem: fmt.Sprintf(format, args...), Hint: hint, Err: sentinel}
+	return &Error{Pod: q.key.String(), Socket: q.socket, Method: q.method, Problem: fmt.Sprintf(format, args...), Hint: hint, Err: sentinel}
 }
 
 // bad is the error for a field of the answer.
 func (q question) bad(sentinel error, field, format string, args ...any) error {
-	return &Error{Pod: q.key.name(), Socket: q.socket, Method: q.method, Field: field, Problem: fmt.Sprintf(format, args...), Err: sentinel}
+	return &Error{Pod: q.key.String(), Socket: q.socket, Method: q.method, Field: field, Problem: fmt.Sprintf(format, args...), Err: sentinel}
 }
 
 // file is the error of looking at the socket.

@@ -97,7 +97,7 @@ func TestLies(t *testing.T) {
 				} else if !strings.Contains(e.Field, "pod_resources[1]") {
 					t.Errorf("field is %q", e.Field)
 				}
-				if _, err := c.Pod(t.Context(), PodKey{"ns", "honest", "uid"}); err != nil {
+				if _, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "honest", UID: "uid"}); err != nil {
 					t.Errorf("the honest answer: %v", err)
 				}
 			}

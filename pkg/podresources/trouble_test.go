@@ -160,7 +160,7 @@ func TestRestart(t *testing.T) {
 	c := newClient(t, root, Options{})
 	get := func(uid, want string) {
 		t.Helper()
-		a, err := c.Pod(t.Context(), PodKey{"ns", "pod", uid})
+		a, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: uid})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestRestart(t *testing.T) {
 	get("a", "1")
 	// The kubelet ends and another takes its place.
 	first.srv.Stop()
-	_, err := c.Pod(t.Context(), PodKey{"ns", "pod", "b"})
+	_, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: "b"})
 	wantErr(t, err, errdefs.ErrUnavailable, socket)
 	second := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=2"))}}
 	second.start(t, root)
@@ -194,7 +194,7 @@ func TestRestart(t *testing.T) {
 	get("d", "2")
 	// The socket goes away for good.
 	os.Remove(root.Path(socket))
-	_, err = c.Pod(t.Context(), PodKey{"ns", "pod", "e"})
+	_, err = c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: "e"})
 	wantErr(t, err, errdefs.ErrUnavailable, "no such file")
 	if c.conn != nil {
 		t.Error("the connection to the removed socket is kept")
@@ -225,7 +225,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		c.Close()
 		d.Close()
 		c.Close()
-		_, err = c.Pod(t.Context(), PodKey{"ns", "other", "uid"})
+		_, err = c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "other", UID: "uid"})
 		wantErr(t, err, errdefs.ErrUnavailable, "closed")
 	}
 	settle(t, goroutines)
@@ -241,7 +241,7 @@ func TestIdleConnectionGoes(t *testing.T) {
 	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
 	c := newClient(t, root, Options{IdleTimeout: 50 * time.Millisecond})
 	for i := range 3 {
-		if _, err := c.Pod(t.Context(), PodKey{"ns", "pod", fmt.Sprint(i)}); err != nil {
+		if _, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: fmt.Sprint(i)}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)

@@ -30,7 +30,7 @@ func fuzzed(t *testing.T, a Allocation, err error, again func() (Allocation, err
 	if diff := cmp.Diff(a, b); diff != "" || err != nil {
 		t.Errorf("%v %s", err, diff)
 	}
-	if diff := cmp.Diff(a, a.clone()); diff != "" {
+	if diff := cmp.Diff(a, a.Clone()); diff != "" {
 		t.Error(diff)
 	}
 }

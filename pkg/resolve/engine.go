@@ -32,12 +32,21 @@ type Options struct {
 	Staged bool
 	// SpecDirs, when not nil, take the place of the configuration's.
 	SpecDirs []string
+	// Kubelet makes the client that asks the kubelet behind a socket; podresources has
+	// one. Without it, and with the socket, nobody says whose a device is.
+	Kubelet func(host hostfs.Root, socket string) (Kubelet, error)
 	// Ledger remembers what pods have, for limits of pods; nil where one container
 	// is all that is seen.
 	Ledger *Ledger
 	// HooksDirs has the configuration's hooks.d directories read: for a door whose
 	// runtime does not read such itself.
 	HooksDirs bool
+}
+
+// Kubelet is asked whose devices are.
+type Kubelet interface {
+	attachment.Kubelet
+	Close() error
 }
 
 // Engine resolves requests over one host with one configuration. It is safe for
@@ -50,6 +59,7 @@ type Engine struct {
 	ledger      *Ledger
 	registry    *cdiregistry.Registry
 	attachments *attachment.Finder
+	kubelet     Kubelet          // nil for none
 	hooks       *hooksd.Registry // nil for none
 	roots       []*socketRoot
 	varRunIsRun bool // on this host
@@ -81,12 +91,18 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.attachments, err = attachment.New(host, attachment.Options{
+	find := attachment.Options{
 		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir, Once: opts.Once,
 		PodResourcesSocket: cfg.Kubelet.PodResourcesSocket, KubeletRequired: cfg.Kubelet.Required,
-	})
-	if err != nil {
-		return nil, errors.Join(err, e.registry.Close())
+	}
+	if opts.Kubelet != nil && find.PodResourcesSocket != "" {
+		if e.kubelet, err = opts.Kubelet(host, find.PodResourcesSocket); err != nil {
+			return nil, errors.Join(err, e.registry.Close())
+		}
+		find.Kubelet = e.kubelet
+	}
+	if e.attachments, err = attachment.New(host, find); err != nil {
+		return nil, errors.Join(err, e.closeKubelet(), e.registry.Close())
 	}
 	if !opts.Once {
 		// The first container does not pay for reading every specification.
@@ -102,11 +118,18 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 
 // Close frees what the engine watches.
 func (e *Engine) Close() error {
-	err := errors.Join(e.attachments.Close(), e.registry.Close())
+	err := errors.Join(e.attachments.Close(), e.closeKubelet(), e.registry.Close())
 	if e.hooks != nil {
 		err = errors.Join(err, e.hooks.Close())
 	}
 	return err
+}
+
+func (e *Engine) closeKubelet() error {
+	if e.kubelet == nil {
+		return nil
+	}
+	return e.kubelet.Close()
 }
 
 // Registry is the engine's CDI registry, for commands that show it.

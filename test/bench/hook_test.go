@@ -17,14 +17,14 @@ import (
 )
 
 // BenchmarkHookProcess is jackfield-hook at precreate, the whole process from fork
-// to exit, with 1,000 CDI files there, in turn with a Go program that prints a line:
+// to exit, with CDI files there, in turn with a Go program that prints a line:
 // for a container that asks for nothing, should a runtime run the hook for it at
 // all, and for one that asks for one device.
 func BenchmarkHookProcess(b *testing.B) {
 	hook, hello := build(b, "../cmd/jackfield-hook"), build(b, "./bench/testdata/hello")
-	dir := cdiDirectory(b, 1000)
 	config := filepath.Join(b.TempDir(), "config.yaml")
-	check(b, os.WriteFile(config, []byte(strings.NewReplacer("SPECS", dir, "STATE", filepath.Join(filepath.Dir(config), "state"), "KIND", cdiKind).Replace(`
+	configure := func(dir string) {
+		check(b, os.WriteFile(config, []byte(strings.NewReplacer("SPECS", dir, "STATE", filepath.Join(filepath.Dir(config), "state"), "KIND", cdiKind).Replace(`
 cdi: {specDirs: [SPECS]}
 stateDir: STATE
 policy:
@@ -33,6 +33,7 @@ policy:
       for: {namespaces: [""]}
       allow: {cdi: ["KIND=*"]}
 `)), 0o600))
+	}
 	spec := func(annotations map[string]string) []byte {
 		s := podSpec()
 		s.Root, s.Annotations = &rspec.Root{Path: "/rootfs"}, annotations
@@ -56,12 +57,16 @@ policy:
 	}
 	for _, tt := range []struct {
 		name        string
+		files       int
 		annotations map[string]string
 		want        string
 	}{
-		{"nothing-asked", nil, "sleep"},
-		{"one-device", map[string]string{"devices.jackfield.dev": cdiQualified(999, 0)}, "/dev/vendor0"},
+		{"nothing-asked", 1000, nil, "sleep"},
+		{"one-device/n=1", 1, map[string]string{"devices.jackfield.dev": cdiQualified(0, 0)}, "/dev/vendor0"},
+		{"one-device/n=10", 10, map[string]string{"devices.jackfield.dev": cdiQualified(9, 0)}, "/dev/vendor0"},
+		{"one-device/n=1000", 1000, map[string]string{"devices.jackfield.dev": cdiQualified(999, 0)}, "/dev/vendor0"},
 	} {
+		configure(cdiDirectory(b, tt.files))
 		stdin := spec(tt.annotations)
 		b.Run(tt.name, func(b *testing.B) {
 			var ours, peer []time.Duration

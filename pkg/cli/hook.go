@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackfield/jackfield/pkg/hook"
+)
+
+// runHook is jackfield-hook with a client of the kubelet, for which that starts this
+// program: see hook.Full. It is no command for people.
+func runHook(ctx context.Context, args []string, env Env) int {
+	err := hook.Run(ctx, args, hook.Env{Stdin: env.Stdin, Stdout: env.Stdout, Kubelet: askKubelet})
+	if err == nil {
+		return ExitOK
+	}
+	fmt.Fprintln(hook.Stderr(), "jackfield-hook:", err)
+	return ExitNo
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// world is a host with a configuration and one CDI device.
+type world struct {
+	t   *testing.T
+	dir string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, dir: t.TempDir()}
+	w.write("cdi/v.json", `{"cdiVersion":"0.6.0","kind":"v.com/c","devices":[{"name":"a","containerEdits":{"env":["V=a"],
+		"deviceNodes":[{"path":"/dev/x","hostPath":"/dev/null"}]}}]}`)
+	w.write("config.yaml", `cdi: {specDirs: [`+w.dir+`/cdi]}
+deviceInfo: {cniDir: `+w.dir+`/devinfo}
+kubelet: {podResourcesSocket: `+w.dir+`/kubelet.sock}
+stateDir: `+w.dir+`/state
+policy: {rules: [{name: r, for: {namespaces: ["", ns]}, allow: {cdi: ["v.com/c=a"]}}]}
+`)
+	return w
+}
+
+func (w *world) write(name, text string) {
+	w.t.Helper()
+	file := filepath.Join(w.dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) run(stdin string, args ...string) (string, error) {
+	var out bytes.Buffer
+	err := Run(context.Background(), append([]string{"--config", w.dir + "/config.yaml", "--log", w.dir + "/log"}, args...),
+		Env{Stdin: strings.NewReader(stdin), Stdout: &out, Self: w.dir + "/bin/jackfield-hook"})
+	return out.String(), err
+}
+
+func TestPrecreate(t *testing.T) {
+	w := newWorld(t)
+	plain := `{"ociVersion":"1.0.2","unknown":{"kept":1},"process":{"env":["A=1"]},"root":{"path":"/r"},"annotations":{},"linux":{}}`
+	if out, err := w.run(plain); err != nil || out != plain {
+		t.Errorf("%v: %s", err, out)
+	}
+	asks := strings.Replace(plain, `"annotations":{}`, `"annotations":{"devices.jackfield.dev":"v.com/c=a"}`, 1)
+	out, err := w.run(asks, "precreate")
+	if err != nil || !strings.Contains(out, `"V=a"`) || !strings.Contains(out, "/dev/x") || !strings.Contains(out, `"unknown":{"kept":1}`) {
+		t.Errorf("%v: %s", err, out)
+	}
+	// Once more changes nothing.
+	if again, err := w.run(out, "precreate"); err != nil || again != out {
+		t.Errorf("%v: %s", err, again)
+	}
+	// In a user namespace a node of another path is bound, with its rule.
+	out, err = w.run(strings.Replace(asks, `"linux":{}`, `"linux":{"namespaces":[{"type":"user"}]}`, 1), "precreate")
+	var spec struct {
+		Mounts []struct{ Destination, Source string }
+		Linux  struct {
+			Devices   []any
+			Resources struct{ Devices []any }
+		}
+	}
+	if err != nil || json.Unmarshal([]byte(out), &spec) != nil || len(spec.Mounts) != 1 || spec.Mounts[0].Source != "/dev/null" ||
+		len(spec.Linux.Devices) != 0 || len(spec.Linux.Resources.Devices) != 1 {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err = w.run(strings.Replace(asks, "c=a", "c=b", 1))
+	if err == nil || out != "" || !strings.Contains(err.Error(), `"v.com/c=b"`) {
+		t.Errorf("%v: %s", err, out)
+	}
+	log, err := os.ReadFile(w.dir + "/log")
+	if err != nil || !strings.Contains(string(log), "level=error stage=precreate container=root-") || !strings.Contains(string(log), "level=info") {
+		t.Errorf("%v: %s", err, log)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	w := newWorld(t)
+	for _, args := range [][]string{{"startContainer"}, {"precreate", "x"}, {"--stage", "prestart", "prestart"}, {"--what"}} {
+		if out, err := w.run("{}", args...); err == nil || out != "" {
+			t.Errorf("%v: %v, %s", args, err, out)
+		}
+	}
+	for _, args := range [][]string{{"--help"}, {"--version"}} {
+		if out, err := w.run("", args...); err != nil || !strings.Contains(out, "jackfield-hook") {
+			t.Errorf("%v: %v, %s", args, err, out)
+		}
+	}
+}
+
+// A state without a process, a bundle without a configuration, and the sandbox's
+// own container.
+func TestRunning(t *testing.T) {
+	w := newWorld(t)
+	state := func(annotations string, pid string) string {
+		return `{"ociVersion":"1.0.2","id":"c","status":"creating","bundle":"` + w.dir + `","pid":` + pid + `,"annotations":{` + annotations + `}}`
+	}
+	if _, err := w.run(state(`"devices.jackfield.dev":"v.com/c=a"`, "0"), "createRuntime"); err == nil || !strings.Contains(err.Error(), "pid 0") {
+		t.Error(err)
+	}
+	if _, err := w.run(state(`"devices.jackfield.dev":"v.com/c=a"`, "1"), "createRuntime"); err == nil || !strings.Contains(err.Error(), "config.json") {
+		t.Error(err)
+	}
+	if _, err := w.run(state(`"`+crioSandboxID+`":"s","`+crioType+`":"sandbox","`+labelNamespace+`":"ns"`, "1"), "createRuntime"); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.run(state("", "0"), "poststop"); err != nil {
+		t.Error(err)
+	}
+	// A pod's container where there is a kubelet: nobody guesses what it would say.
+	w.write("kubelet.sock", "")
+	if _, err := w.run(state(`"`+ctrdSandboxID+`":"s","`+ctrdNamespace+`":"ns","devices.jackfield.dev":"v.com/c=a"`, "1"), "createRuntime"); err == nil ||
+		!strings.Contains(err.Error(), w.dir+"/bin/jackfield") {
+		t.Error(err)
+	}
+}
