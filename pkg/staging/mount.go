@@ -20,9 +20,6 @@ import (
 // sockets and lock files of an application, and no more.
 const scratchOptions = "size=64k,nr_inodes=64"
 
-// beneath is MOVE_MOUNT_BENEATH of linux/mount.h.
-const beneath = 0x200
-
 const (
 	restricted = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
 	msFlags    = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
@@ -63,30 +60,6 @@ func detach(target string) error {
 		}
 	}
 	return nil
-}
-
-// swap puts a mount in the place of the one at target: beneath it, and then that one
-// away, so that there is one all the time; where the kernel (before 6.5) cannot, or
-// where there is none, one after the other.
-func swap(tree int, target string) error {
-	if attach(tree, target, beneath) == nil {
-		if err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-			return &os.PathError{Op: "unmount", Path: target, Err: err}
-		}
-		return nil
-	}
-	if err := detach(target); err != nil {
-		return err
-	}
-	err := attach(tree, target, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		// The container removed the file below the mount, in a directory it can write.
-		if err := placeholder(target); err != nil {
-			return err
-		}
-		err = attach(tree, target, 0)
-	}
-	return err
 }
 
 // placeholder makes the empty file that a socket is mounted on. What else is there
@@ -146,7 +119,7 @@ func mountsAt(path string) (around mountOf, on *mountOf, err error) {
 		if len(field) < 7 {
 			continue
 		}
-		m := mountOf{point: strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(field[4])}
+		m := mountOf{point: unescapeMount(field[4])}
 		for _, tag := range field[6:] {
 			if tag == "-" {
 				break
@@ -162,6 +135,11 @@ func mountsAt(path string) (around mountOf, on *mountOf, err error) {
 		}
 	}
 	return around, on, nil
+}
+
+// unescapeMount undoes what the kernel does to a path in mountinfo.
+func unescapeMount(p string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(p)
 }
 
 func wantType(mode, want uint32, name string) error {

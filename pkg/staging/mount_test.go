@@ -136,7 +136,10 @@ func (n *node) in(id, p string) string {
 func (n *node) listen(p, text string) *net.UnixListener {
 	n.t.Helper()
 	must(n.t, os.MkdirAll(filepath.Dir(n.path(p)), 0o755))
-	os.Remove(n.path(p))
+	// While a socket is being bound, what it replaces is mounted on it.
+	for end := time.Now().Add(10 * time.Second); errors.Is(os.Remove(n.path(p)), unix.EBUSY) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: n.path(p), Net: "unix"})
 	must(n.t, err)
 	l.SetUnlinkOnClose(false)

@@ -24,6 +24,8 @@ type source struct {
 	holders map[string]*record
 	inode   inode // what is bound in all of them; zero when that is not sure
 	watch   *pathwatch.Watch
+	looks   uint64 // how many looks at it have begun
+	seen    uint64 // the last of them of which something came
 }
 
 // Rebound is a socket that the host side made anew.
@@ -170,6 +172,10 @@ func (s *Store) changed(src *source) {
 // renew binds a socket in every container that holds it and has another one there,
 // and says in how many.
 func (s *Store) renew(src *source) (int, error) {
+	s.mu.Lock()
+	src.looks++
+	began := src.looks
+	s.mu.Unlock()
 	// Outside the lock: the host's file systems may be slow.
 	fd, st, err := s.look(src)
 	if err != nil {
@@ -178,7 +184,16 @@ func (s *Store) renew(src *source) (int, error) {
 	defer unix.Close(fd)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.renewWith(src, fd, &st)
+	if began < src.seen {
+		return 0, nil // one that began later was quicker: this may be an older socket
+	}
+	src.seen = began
+	n, err := s.renewWith(src, fd, &st)
+	if err != nil && gone(fd) {
+		// Whatever failed, the next one's coming is told.
+		err = fmt.Errorf("%q was removed meanwhile: %w", src.socket.path(), errdefs.ErrNotFound)
+	}
+	return n, err
 }
 
 // look opens what a source is now.
@@ -199,6 +214,8 @@ func (s *Store) look(src *source) (int, unix.Stat_t, error) {
 func (s *Store) renewWith(src *source, fd int, st *unix.Stat_t) (int, error) {
 	now := inode{uint64(st.Dev), st.Ino}
 	var errs []error
+	// Holders may have it below different roots, of which one lies in the other.
+	claimants := make(map[string][]claimant)
 	n := 0
 	for id, r := range src.holders {
 		fresh := false
@@ -207,10 +224,16 @@ func (s *Store) renewWith(src *source, fd int, st *unix.Stat_t) (int, error) {
 			if k.path() != src.socket.path() {
 				continue
 			}
-			if err := s.notAnothers(r.SandboxID, k); err != nil {
+			theirs, known := claimants[k.Root]
+			if !known {
+				theirs = s.claimants(k)
+				claimants[k.Root] = theirs
+			}
+			if err := refuse(r.SandboxID, k, theirs); err != nil {
 				errs = append(errs, asked(k.From, err))
 				continue
 			}
+			// Before it is bound anywhere, so that who connects at once may.
 			if err := k.Access.apply(fd, st); err != nil {
 				errs = append(errs, asked(k.From, err))
 			}
@@ -222,7 +245,7 @@ func (s *Store) renewWith(src *source, fd int, st *unix.Stat_t) (int, error) {
 				if have, ok := bound(target); ok && have == now {
 					continue
 				}
-				if err := rebind(fd, target); err != nil {
+				if err := swap(fd, target); err != nil {
 					errs = append(errs, asked(k.From, err))
 					continue
 				}

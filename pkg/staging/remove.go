@@ -170,6 +170,11 @@ func (s *Store) Retain(aliveSandbox, aliveContainer func(id string) bool) error 
 	}
 	known := make(map[string]bool)
 	var errs []error
+	if s.opts.Watch && s.status.Mode == Mounts {
+		s.mu.Lock()
+		errs = append(errs, s.settle())
+		s.mu.Unlock()
+	}
 	for _, sid := range sandboxes {
 		names, err := readNames(filepath.Join(s.sandboxes(), sid))
 		errs = append(errs, err)

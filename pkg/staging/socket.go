@@ -87,13 +87,30 @@ func (s *Store) openSocket(sandboxID string, k *Socket) (int, unix.Stat_t, error
 // notAnothers refuses a socket in a directory in which another sandbox's
 // application makes its own: whoever can write there could stand for the vswitch.
 func (s *Store) notAnothers(sandboxID string, k *Socket) error {
+	return refuse(sandboxID, k, s.claimants(k))
+}
+
+// claimant is a sandbox whose application can write a directory.
+type claimant struct{ dir, sandbox string }
+
+// claimants are those of directories on the way to the socket.
+func (s *Store) claimants(k *Socket) []claimant {
+	var all []claimant
 	for dir := filepath.Dir(k.path()); len(dir) > len(k.Root); dir = filepath.Dir(dir) {
-		owner, err := os.ReadFile(filepath.Join(s.claims(), escape(dir)))
-		if err != nil || string(owner) == sandboxID || !s.hasSandbox(string(owner)) {
-			continue
+		if owner, err := os.ReadFile(filepath.Join(s.claims(), escape(dir))); err == nil && s.hasSandbox(string(owner)) {
+			all = append(all, claimant{dir, string(owner)})
 		}
-		return fmt.Errorf("socket %q lies in directory %q, which belongs to sandbox %s, whose application can write it: %w",
-			k.path(), dir, owner, errdefs.ErrConflict)
+	}
+	return all
+}
+
+// refuse is the error for a sandbox that is not the claimant.
+func refuse(sandboxID string, k *Socket, claimants []claimant) error {
+	for _, c := range claimants {
+		if c.sandbox != sandboxID {
+			return fmt.Errorf("socket %q lies in directory %q, which belongs to sandbox %s, whose application can write it: %w",
+				k.path(), c.dir, c.sandbox, errdefs.ErrConflict)
+		}
 	}
 	return nil
 }
@@ -169,16 +186,6 @@ func bind(fd int, target string, attr uint64) error {
 	}
 	defer unix.Close(tree)
 	return attach(tree, target, 0)
-}
-
-// rebind is bind over what is mounted at target.
-func rebind(fd int, target string) error {
-	tree, err := clone(fd, restricted|unix.MOUNT_ATTR_RDONLY)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(tree)
-	return swap(tree, target)
 }
 
 // bound is the inode that is mounted at target, a place of a socket; false when
