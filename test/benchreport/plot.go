@@ -7,6 +7,7 @@ import (
 	"html"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -44,7 +45,7 @@ func (g *growth) svg(r results) (string, bool) {
 	if len(lines) == 0 {
 		return "", false
 	}
-	return draw(g.title, unit(g.sides[0].metric), lines, g.most), true
+	return draw(strings.ReplaceAll(g.title, "`", ""), unit(g.sides[0].metric), lines, g.most), true
 }
 
 // scaleOf maps the logarithm of a range onto pixels.
@@ -140,4 +141,13 @@ func labels(lines []line, y scaleOf, most float64) []float64 {
 }
 
 // tick is a power of ten of a unit.
-func tick(v float64, unit string) string { return strings.Replace(text(v, unit), ".00", "", 1) }
+func tick(v float64, unit string) string {
+	if unit == "B" && v >= 1e3 {
+		return strconv.FormatFloat(v/1e3, 'f', -1, 64) + " kB"
+	}
+	number, name, _ := strings.Cut(text(v, unit), " ")
+	if whole, fraction, ok := strings.Cut(number, "."); ok && strings.Trim(fraction, "0") == "" {
+		number = whole
+	}
+	return strings.TrimSpace(number + " " + name)
+}

@@ -101,7 +101,7 @@ func TestPlotIsWellFormed(t *testing.T) {
 			t.Fatalf("%v in\n%s", err, svg)
 		}
 	}
-	for _, want := range []string{"<polyline", "Jackfield", "target: 50.0 µs", "100 ms", ">1000<"} {
+	for _, want := range []string{"<polyline", "Jackfield", "target: 50.0 µs", ">100 ms<", ">10 µs<", ">1000<"} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("%q is not in\n%s", want, svg)
 		}

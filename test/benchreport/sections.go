@@ -81,7 +81,7 @@ var sections = []section{
 			cdi("100 files added to 1000: CPU", "CDIAddMany/n=1000/SIDE cpu-ms/op", 25e6, 0),
 			cdi("cold load, 1000 files", "CDIColdLoad/n=1000/SIDE", 20e6, 1.5),
 			cdi("cold load, 5000 files", "CDIColdLoad/n=5000/SIDE", 100e6, 1.5),
-			cdi("heap a file, 5000 files", "CDIHeap/n=5000/SIDE heap-B/file", 2000, 0),
+			cdi("heap a file, 5000 files", "CDIHeap/n=5000/SIDE heap-B/file", 2048, 0),
 			cdi("one device into a spec, 1000 files", "CDIInject/n=1000/SIDE", 5e3, 0),
 			process("`jackfield inject`, whole process, 1000 files", "CDIInjectProcess/n=1000", 25e6),
 			process("`jackfield inject`, whole process, no files, nothing asked", "CDIInjectProcess/n=0", 4e6),
@@ -91,7 +91,7 @@ var sections = []section{
 			{"cdi-lookup-p99", "lookup p99 with 10 writes a second", cdiSides("CDILookupUnderWrites/n=N/SIDE p99-ns"), 100e3},
 			{"cdi-load", "cold load", cdiSides("CDIColdLoad/n=N/SIDE"), 0},
 			{"cdi-inject", "one device into a spec", cdiSides("CDIInject/n=N/SIDE"), 5e3},
-			{"cdi-heap", "heap a file", cdiSides("CDIHeap/n=N/SIDE heap-B/file"), 2000},
+			{"cdi-heap", "heap a file", cdiSides("CDIHeap/n=N/SIDE heap-B/file"), 2048},
 			{"cdi-inject-process", "`jackfield inject`, whole process", []side{
 				{"Jackfield", f("CDIInjectProcess/n=N jackfield-ms")}, {"upstream's library", f("CDIInjectProcess/n=N upstream-ms")},
 				{"Go's hello, world", f("CDIInjectProcess/n=N hello-ms")},

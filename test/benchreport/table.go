@@ -167,7 +167,7 @@ func (g *growth) table(r results) string {
 		head += fmt.Sprintf(" | %d", n)
 		rule += "---|"
 	}
-	return head + " |" + rule + "\n" + b.String() + fmt.Sprintf("\n![%s, by the number of files](images/%s)\n", upperFirst(g.title), g.file())
+	return head + " |" + rule + "\n" + b.String() + fmt.Sprintf("\n![%s, by the number of files](images/%s)\n", upperFirst(strings.ReplaceAll(g.title, "`", "")), g.file())
 }
 
 func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
