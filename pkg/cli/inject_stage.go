@@ -120,7 +120,5 @@ func (in *injection) runRemove(cmd *cobra.Command) error {
 		return store.RemoveSandbox(in.sandboxID)
 	}
 	// The container may be of any sandbox, or be its own.
-	return errors.Join(
-		store.Retain(func(string) bool { return true }, func(other string) bool { return other != id }),
-		store.RemoveSandbox(id))
+	return errors.Join(store.RemoveContainerOfAny(id), store.RemoveSandbox(id))
 }

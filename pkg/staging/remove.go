@@ -37,6 +37,18 @@ func (s *Store) RemoveContainer(sandboxID, containerID string) error {
 	return nil
 }
 
+// RemoveContainerOfAny is RemoveContainer for whoever does not know the sandbox.
+func (s *Store) RemoveContainerOfAny(containerID string) error {
+	sandboxes, err := readNames(s.sandboxes())
+	errs := []error{err}
+	for _, sid := range sandboxes {
+		if _, err := os.Lstat(s.recordFile(sid, containerID)); err == nil {
+			errs = append(errs, s.RemoveContainer(sid, containerID))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // RemoveSandbox removes the staging of all of a sandbox's containers and the
 // socket directories that were made for it. An unknown sandbox is no error.
 func (s *Store) RemoveSandbox(sandboxID string) error {
