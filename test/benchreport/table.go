@@ -180,7 +180,7 @@ func (s *section) others(r results) string {
 	used := claimed()
 	byName := map[string][]string{}
 	for fig := range r {
-		if !used[fig.top()] && !slices.Contains([]string{"B/op", "allocs/op"}, fig.metric) {
+		if !used[fig.top()] && !slices.Contains([]string{"B/op", "allocs/op", "MB/s"}, fig.metric) {
 			if v, _ := r.median(fig); v != 0 {
 				byName[fig.bench] = append(byName[fig.bench], fig.metric)
 			}
