@@ -22,6 +22,7 @@ import (
 const usage = `usage: sockclient connect PATH              print the line that PATH answers with
        sockclient listen PATH REPLY [COUNT]  make PATH, answer COUNT connections (for ever)
        sockclient memif PATH REPLY [COUNT]   the same with a packet socket
+       sockclient attack DIR NAME SECRET     do in DIR what its owner should not, until SIGTERM
        sockclient pause                      wait for SIGTERM
 `
 
@@ -55,6 +56,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return listen(ctx, vswitch.VhostUser, args[1:], out)
 	case len(args) >= 3 && len(args) <= 4 && args[0] == "memif":
 		return listen(ctx, vswitch.Memif, args[1:], out)
+	case len(args) == 4 && args[0] == "attack":
+		return attack(ctx, args[1], args[2], args[3], out)
 	case len(args) == 1 && args[0] == "pause":
 		<-ctx.Done()
 		return nil

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// crowd is how many sockets an attacker makes beside the one that is watched.
+const crowd = 10_000
+
+// attack does in a directory what its owner should not: whoever looks for the socket
+// NAME there finds symlinks to the path secret, FIFOs, device nodes, directories and
+// sockets that follow each other as fast as can be, between odd names and a crowd of
+// sockets. It prints a line when the crowd is there, and goes on until ctx is done.
+func attack(ctx context.Context, dir, name, secret string, out io.Writer) error {
+	for _, odd := range []string{"new\nline.sock", "..sock", "a b", `\..\..`, "%2e%2e%2f", "\xff\xfe", "-rf"} {
+		if err := plant(filepath.Join(dir, odd)); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(os.Symlink("../..", filepath.Join(dir, "up")), os.Symlink("/", filepath.Join(dir, "root"))); err != nil {
+		return err
+	}
+	failed := make(chan error, 1)
+	go func() {
+		for i := range crowd {
+			if err := plant(filepath.Join(dir, fmt.Sprint("s", i))); err != nil {
+				failed <- fmt.Errorf("socket %d: %w", i, err)
+				return
+			}
+		}
+		fmt.Fprintln(out, "the crowd is there")
+		failed <- nil
+	}()
+	at, tmp := filepath.Join(dir, name), filepath.Join(dir, "tmp")
+	for i := 0; ctx.Err() == nil; i++ {
+		var err error
+		os.RemoveAll(tmp)
+		switch i % 6 {
+		case 0:
+			err = os.Symlink(secret, tmp)
+		case 1:
+			err = unix.Mkfifo(tmp, 0o666)
+		case 2:
+			err = unix.Mknod(tmp, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5)))
+		case 3:
+			err = errors.Join(os.Mkdir(tmp, 0o777), os.RemoveAll(at))
+		case 4:
+			err = errors.Join(os.Symlink("../../.."+secret, tmp), os.RemoveAll(at))
+		case 5:
+			err = errors.Join(plant(tmp), os.RemoveAll(at))
+		}
+		if err == nil {
+			err = os.Rename(tmp, at)
+		}
+		if err != nil {
+			return fmt.Errorf("attack %d: %w", i, err)
+		}
+	}
+	return <-failed
+}
+
+// plant leaves a socket that nobody answers at.
+func plant(path string) error {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	l.SetUnlinkOnClose(false)
+	return l.Close()
+}
