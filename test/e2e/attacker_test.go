@@ -53,15 +53,15 @@ func TestAttackersPod(t *testing.T) {
 			name := fmt.Sprint("good ", restarts)
 			good = h.Vswitch(vswitch.VhostUser, "/run/vsw/good/b.sock", name)
 			eventually(h, other, vswitch.Greeting(name), "sockclient connect $JACKFIELD_NET1_SOCKET")
-			if out, _, code := attacker.Exec("sockclient", "connect", "/var/run/jackfield/net/net2/a.sock"); code == 0 {
-				t.Errorf("the attacker's own socket answers %q", out)
+			if logs := attacker.Logs(); strings.Contains(logs, "sockclient:") {
+				t.Fatalf("the attack failed: %s", logs)
 			}
 		}
 		onlyOwn(t, attacker.ID)
-		t.Logf("%d restarts of another pod's vswitch under attack, in %v", restarts, time.Since(began).Round(time.Millisecond))
-		if logs := attacker.Logs(); strings.Contains(logs, "sockclient:") {
-			t.Errorf("the attack failed: %s", logs)
+		if strings.Count(attacker.Logs(), "attack ") > 20 {
+			t.Errorf("most of the attack failed: %s", attacker.Logs())
 		}
+		t.Logf("%d restarts of another pod's vswitch under attack, in %v", restarts, time.Since(began).Round(time.Millisecond))
 		if names, err := os.ReadDir("/run/vsw/evil"); err != nil || len(names) < 10_000 {
 			t.Errorf("%d names in the attacker's directory, %v", len(names), err)
 		}

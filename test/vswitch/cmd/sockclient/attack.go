@@ -62,8 +62,9 @@ func attack(ctx context.Context, dir, name, secret string, out io.Writer) error 
 		if err == nil {
 			err = os.Rename(tmp, at)
 		}
-		if err != nil {
-			return fmt.Errorf("attack %d: %w", i, err)
+		if err != nil { // which stops nobody
+			fmt.Fprintf(out, "attack %d: %v\n", i, err)
+			os.RemoveAll(at)
 		}
 	}
 	return <-failed
