@@ -38,6 +38,17 @@ func (h *host) hooksFile(dir string, stages ...string) string {
 // was printed.
 func (h *host) podman(runtime string, hooks []string, args ...string) (string, error) {
 	h.t.Helper()
+	return h.podmanCommand(runtime, hooks, "run", append([]string{"--rm"}, h.options(args)...)...)
+}
+
+// options are those that a container needs in the jail, and more.
+func (h *host) options(more []string) []string {
+	return append([]string{"--network", "none", "--cgroup-parent", jail.CgroupParent(),
+		"--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--security-opt", "seccomp=unconfined"}, more...)
+}
+
+func (h *host) podmanCommand(runtime string, hooks []string, command string, args ...string) (string, error) {
+	h.t.Helper()
 	// conmon starts Podman once more when the container is gone, with this file and
 	// without the flag.
 	h.write("containers.conf", "[engine]\nconmon_path = [\""+h.kit.Conmon+"\"]\n")
@@ -48,12 +59,9 @@ func (h *host) podman(runtime string, hooks []string, args ...string) (string, e
 	for _, dir := range hooks {
 		all = append(all, "--hooks-dir", dir)
 	}
-	all = append(all, "run", "--rm", "--network", "none", "--cgroup-parent", jail.CgroupParent(),
-		"--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--security-opt", "seccomp=unconfined")
-	all = append(all, args...)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, h.kit.Podman, all...)
+	cmd := exec.CommandContext(ctx, h.kit.Podman, append(append(all, command), args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+h.path("containers.conf"),
 		"CONTAINERS_STORAGE_CONF="+h.path("storage.conf"), "PATH="+os.Getenv("PATH"), "HOME=/root")
 	cmd.WaitDelay = 5 * time.Second

@@ -4,6 +4,7 @@ package hook
 
 import (
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -37,6 +38,32 @@ func TestPodmanCreateRuntime(t *testing.T) {
 		out, err = h.podman(runtime, []string{dir}, append([]string{"--read-only"}, h.asks(readDevice+"; touch /x || echo root is read-only", "zero")...)...)
 		h.wants(out, err, "00 00 00 00", "from the host", "root is read-only")
 	})
+}
+
+// A network of the container brings its socket, at precreate and at createRuntime;
+// started again it has it again, and when it is removed nothing is left.
+func TestPodmanSocket(t *testing.T) {
+	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
+		t.Run(stages[0], func(t *testing.T) {
+			podmans(t, func(t *testing.T, h *host, runtime string) {
+				dirs := []string{h.hooksFile("hooks", stages...)}
+				ask := h.asks("sockclient connect /var/run/jackfield/net/net1/vhost.sock; cat /var/run/jackfield/devices.json; echo SOCKET=$JACKFIELD_NET1_SOCKET")
+				out, err := h.podmanCommand(runtime, dirs, "create", h.options(append([]string{"--annotation", "networks.jackfield.dev=net1"}, ask...))...)
+				h.wants(out, err)
+				id := strings.TrimSpace(out)
+				h.socket(id)
+				for range 2 {
+					out, err = h.podmanCommand(runtime, dirs, "start", "--attach", id)
+					h.wants(out, err, "hello from vswitch", `"/var/run/jackfield/net/net1/vhost.sock"`)
+					if stages[0] == "precreate" {
+						h.wants(out, err, "SOCKET=/var/run/jackfield/net/net1/vhost.sock")
+					}
+				}
+				out, err = h.podmanCommand(runtime, dirs, "rm", id)
+				h.wants(out, err)
+			})
+		})
+	}
 }
 
 func TestPodmanRefused(t *testing.T) {
