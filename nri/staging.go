@@ -25,6 +25,9 @@ type stagingEvents struct{ p *Plugin }
 
 func (e stagingEvents) Rebound(r staging.Rebound) {
 	e.p.counters.Rebinds.Add()
+	if r.Quiet {
+		return
+	}
 	e.p.later.do(func() {
 		e.p.log.WithField("socket", r.Socket).WithField("containers", r.Containers).WithField("took", r.Took.String()).
 			Info("the host side made the socket anew, and the containers have it")

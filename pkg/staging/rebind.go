@@ -26,6 +26,7 @@ type source struct {
 	watch   *pathwatch.Watch
 	looks   uint64 // how many looks at it have begun
 	seen    uint64 // the last of them of which something came
+	hush    hush
 }
 
 // Rebound is a socket that the host side made anew.
@@ -33,6 +34,9 @@ type Rebound struct {
 	Socket     string        // its host path
 	Containers int           // in which it was bound anew
 	Took       time.Duration // from the watcher's waking to the last of them
+	// Quiet says that a tenant can make the socket, and something was told of it a
+	// moment ago: to be counted, and not worth a line.
+	Quiet bool
 }
 
 // Paths that tenants can write are watched by a watcher of their own, so that what
@@ -124,6 +128,7 @@ func (s *Store) watchSource(src *source) {
 		lane = ofTenants
 	}
 	s.mu.Lock()
+	src.hush.tenant = lane == ofTenants
 	w := s.watch[lane]
 	s.mu.Unlock()
 	if w == nil {
@@ -161,11 +166,22 @@ func (s *Store) changed(src *source) {
 	}()
 	began := time.Now()
 	n, err := s.renew(src)
-	if err != nil && !errdefs.IsNotFound(err) {
-		s.failed(fmt.Errorf("bind socket %q anew: %w", src.socket.path(), err))
+	failed := err != nil && !errdefs.IsNotFound(err)
+	if !failed && n == 0 {
+		return
+	}
+	s.mu.Lock()
+	quiet, more := src.hush.next(time.Now(), failed)
+	s.mu.Unlock()
+	if failed && !quiet {
+		err = fmt.Errorf("bind socket %q anew: %w", src.socket.path(), err)
+		if more > 0 {
+			err = fmt.Errorf("%w; %d failures before it were not told", err, more)
+		}
+		s.failed(err)
 	}
 	if n > 0 && s.opts.Events != nil {
-		s.opts.Events.Rebound(Rebound{Socket: src.socket.path(), Containers: n, Took: time.Since(began)})
+		s.opts.Events.Rebound(Rebound{Socket: src.socket.path(), Containers: n, Took: time.Since(began), Quiet: quiet})
 	}
 }
 

@@ -65,7 +65,8 @@ type Events interface {
 	// Rebound tells that a socket was made anew by the host side, and was bound anew.
 	Rebound(Rebound)
 	// Failed tells of what could not be done, and will be tried again when the host
-	// side makes the socket once more.
+	// side makes the socket once more. Of sockets that a tenant can make it tells of
+	// some only.
 	Failed(error)
 }
 

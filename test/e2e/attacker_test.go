@@ -22,7 +22,7 @@ import (
 func TestAttackersPod(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
-		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+		plugin := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 		before := h.Look("/run/jackfield")
 		outside := h.Vswitch(vswitch.VhostUser, "/run/outside/secret.sock", "outside")
 		good := h.Vswitch(vswitch.VhostUser, "/run/vsw/good/b.sock", "good")
@@ -58,6 +58,9 @@ func TestAttackersPod(t *testing.T) {
 			}
 		}
 		onlyOwn(t, attacker.ID)
+		if n := strings.Count(plugin.Log(), "/run/vsw/evil/a.sock"); n == 0 || n > 40 {
+			t.Errorf("the plugin has %d lines of the attack, want some, and a few only", n)
+		}
 		if strings.Count(attacker.Logs(), "attack ") > 20 {
 			t.Errorf("most of the attack failed: %s", attacker.Logs())
 		}
