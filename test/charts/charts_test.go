@@ -159,6 +159,7 @@ func TestRenderedObjectsAreValid(t *testing.T) {
 		"defaults":     "{}",
 		"unprivileged": "{staging: {propagation: false}, seLinuxType: spc_t}",
 		"run":          "hostRun: true",
+		"processes":    "hostPID: true",
 		"NRI":          "enableNRI: {enabled: true, runtime: cri-o}",
 		"everything": `
 image: {repository: registry.example/jackfield, digest: "sha256:` + strings.Repeat("ab", 32) + `", pullPolicy: Always, pullSecrets: [{name: pull}]}
@@ -312,6 +313,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"resources: {limits: {memory: lots}}":           "/resources/limits/memory",
 		"updateStrategy: {type: Recreate}":              "/updateStrategy/type",
 		"hostRun: 1":                                    "/hostRun",
+		"hostPID: 1":                                    "/hostPID",
 	} {
 		_, err := Helm(values)
 		if err == nil || !strings.Contains(err.Error(), want) {

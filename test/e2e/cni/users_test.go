@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+// An application that does not run as root makes its socket in the directory that
+// jackfield-cni made for root, and nobody else does.
+func TestTheApplicationIsNotRoot(t *testing.T) {
+	for _, network := range networks[:2] {
+		t.Run(network.name, func(t *testing.T) {
+			e2e.EachFresh(t, node.Options{CNI: network.conf}, func(t *testing.T, h *e2e.H) {
+				t.Cleanup(func() { cleanUp(t) })
+				h.StartPlugin(node.PluginOptions{Config: "sockets: {user: \"1000:1001\"}\n" + nriConfig})
+				pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1"})
+				_, socket := created(t, pod)
+				ctr := pod.Run(node.ContainerOptions{Name: "user", User: 1000, Group: 1001})
+				other := pod.Run(node.ContainerOptions{Name: "other", User: 2000, Group: 2001})
+				listen := "sockclient listen $JACKFIELD_ETH0_SOCKET 'from inside' 1"
+				if out, errs, code := other.Exec("sh", "-c", listen); code == 0 || !strings.Contains(errs, "permission denied") {
+					t.Errorf("another user: status %d, %q %q, want permission denied", code, out, errs)
+				}
+				ctr.Output("sh", "-c", listen+" >/dev/null 2>&1 &")
+				h.Eventually(func() error {
+					got, err := vswitch.Ask(t.Context(), socket)
+					if err == nil && got != "from inside" {
+						err = fmt.Errorf("the application's socket gave %q", got)
+					}
+					return err
+				})
+				pod.Remove()
+				nothingLeft(t, h)
+			})
+		})
+	}
+}
