@@ -32,6 +32,9 @@ const (
 	// grace is longer than any request runs that began under the configuration
 	// before.
 	grace = time.Minute
+	// mostRetired is how many configurations wait for that: of more the oldest go as
+	// soon as the runtime has the answers that were worked out under them.
+	mostRetired = 8
 )
 
 // ConfigStatus says which configuration is in force.
@@ -64,10 +67,16 @@ type reloading struct {
 	}
 	retired struct {
 		sync.Mutex
-		cores map[*core]*time.Timer
+		cores map[*core]retirement
 	}
 	stopWatch context.CancelFunc
 	watched   sync.WaitGroup
+}
+
+// retirement is when a configuration went out of force, and what closes it.
+type retirement struct {
+	at    time.Time
+	timer *time.Timer
 }
 
 // ConfigStatus says which configuration is in force, and why a newer one is not.
@@ -109,19 +118,39 @@ func (p *Plugin) inForce(cfg *config.Config, old *core) {
 	p.retired.Lock()
 	defer p.retired.Unlock()
 	if p.retired.cores == nil {
-		p.retired.cores = make(map[*core]*time.Timer)
+		p.retired.cores = make(map[*core]retirement)
 	}
-	p.retired.cores[old] = time.AfterFunc(grace, func() {
-		p.retired.Lock()
-		_, mine := p.retired.cores[old]
-		delete(p.retired.cores, old)
-		p.retired.Unlock()
-		if mine {
-			if err := old.engine.Close(); err != nil {
-				p.log.WithError(err).Warn("close what the configuration before watched")
-			}
+	p.retired.cores[old] = retirement{time.Now(), time.AfterFunc(grace, func() { p.closeCore(old) })}
+	if len(p.retired.cores) > mostRetired {
+		p.retireEarly()
+	}
+}
+
+// retireEarly has the oldest of the configurations that wait closed, once the
+// runtime's time for a request has gone by. The lock is held.
+func (p *Plugin) retireEarly() {
+	var oldest *core
+	for c, r := range p.retired.cores {
+		if oldest == nil || r.at.Before(p.retired.cores[oldest].at) {
+			oldest = c
 		}
-	})
+	}
+	r := p.retired.cores[oldest]
+	r.timer.Reset(max(0, p.requestTimeout()-time.Since(r.at)))
+}
+
+// closeCore closes a configuration that waits, unless somebody else does.
+func (p *Plugin) closeCore(old *core) {
+	p.retired.Lock()
+	_, mine := p.retired.cores[old]
+	delete(p.retired.cores, old)
+	p.retired.Unlock()
+	if !mine {
+		return
+	}
+	if err := old.engine.Close(); err != nil {
+		p.log.WithError(err).Warn("close what the configuration before watched")
+	}
 }
 
 // closeRetired ends the watching, and closes what still waits for its time.
@@ -144,8 +173,8 @@ func (p *Plugin) closeRetired() error {
 	p.retired.cores = nil
 	p.retired.Unlock()
 	var errs []error
-	for c, timer := range cores {
-		timer.Stop()
+	for c, r := range cores {
+		r.timer.Stop()
 		errs = append(errs, c.engine.Close())
 	}
 	return errors.Join(errs...)

@@ -261,3 +261,19 @@ func TestReloadUnderLoad(t *testing.T) {
 		t.Errorf("%d configurations wait to be closed", n)
 	}
 }
+
+// Many changes in a row hold no more than a few configurations open.
+func TestManyReloadsHoldFewConfigurations(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	h.p.timeout.Store(int64(time.Millisecond))
+	const changes = 3 * mostRetired
+	for i := range changes {
+		h.rename([]string{refusing, granting}[i%2])
+		h.wait("a change", generation(uint64(i+2)))
+	}
+	h.wait("the oldest to be closed", func(ConfigStatus) bool {
+		h.p.retired.Lock()
+		defer h.p.retired.Unlock()
+		return len(h.p.retired.cores) <= mostRetired
+	})
+}
