@@ -59,7 +59,7 @@ func TestNonRootReachesTheSocket(t *testing.T) {
 				if err := s.Crash(); err != nil {
 					t.Fatal(err)
 				}
-				s = start("two", 0o600)
+				start("two", 0o600)
 				works("two")
 				// The vswitch sets the mode late.
 				if err := os.Chmod(path, 0o700); err != nil {
