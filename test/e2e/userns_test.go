@@ -33,7 +33,7 @@ func TestUserNamespaces(t *testing.T) {
 			}
 			h := e2e.Fresh(t, o)
 			h.MkdirAll("/run/vsw")
-			h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+			plugin := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 			h.CharDevice("/run/devs/zero", 1, 5)
 			h.WriteFile("/run/vendor/lib/driver.so", "library")
 			h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion": "0.6.0", "kind": "vendor.com/net", "devices": [{"name": "dev0", "containerEdits": {
@@ -82,7 +82,23 @@ func TestUserNamespaces(t *testing.T) {
 			}
 			h.Vswitch(vswitch.VhostUser, "/run/vsw/port1/vhost.sock", "the next")
 			h.Eventually(func() error { return answer(vswitch.Greeting("the next")) })
+			// What a plugin that was started anew knows of the container is enough.
+			plugin.Kill()
+			plugin.Restart()
+			devinfo(h, pod, "later", "net4", vhostUser("server", "/run/vsw/port4/app.sock"))
+			h.Eventually(func() error {
+				err := unix.Stat("/run/vsw/port4", &st)
+				if err == nil && (st.Uid != hostRoot || st.Gid != hostRoot) {
+					err = fmt.Errorf("the directory that came later is of user %d, group %d, want %d", st.Uid, st.Gid, hostRoot)
+				}
+				return err
+			})
 			pod.Remove()
+			for _, found := range h.Look() {
+				if strings.Contains(found, "jackfield-nri") { // the one that was started anew
+					before = append(before, found)
+				}
+			}
 			h.NothingLeft(before, "/run/jackfield")
 		})
 	}
