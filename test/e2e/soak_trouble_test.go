@@ -208,21 +208,24 @@ func (s *soak) judge(takes []held) {
 		s.t.Errorf("goroutines or memory could not be read: %v", first)
 	}
 	// A connection or a file that is open at that moment is no leak, nor is one replaced
-	// configuration more, with its four descriptors; growth is.
+	// configuration more, with its four descriptors; growth is. Of a short run the first
+	// quarter is warming up: goroutines that do the work are kept, as many as were
+	// needed at once.
+	short := *soakPods < 400
+	slack := map[bool]held{false: {descriptors: 6, goroutines: 2}, true: {descriptors: 12, goroutines: 12}}[short]
 	for _, c := range []struct {
 		what       string
 		from, to   int
 		difference int
 	}{
-		{"descriptors", first.descriptors, last.descriptors, 6}, {"goroutines", first.goroutines, last.goroutines, 2},
+		{"descriptors", first.descriptors, last.descriptors, slack.descriptors}, {"goroutines", first.goroutines, last.goroutines, slack.goroutines},
 		{"mounts", first.mounts, last.mounts, 0}, {"files of state", first.files, last.files, 0},
 	} {
 		if c.to > c.from+c.difference {
 			s.t.Errorf("%s: %d after the first quarter, %d after the last", c.what, c.from, c.to)
 		}
 	}
-	// Of a short run the first quarter is warming up.
-	if *soakPods >= 400 && float64(last.rss) > 1.1*float64(first.rss) {
+	if !short && float64(last.rss) > 1.1*float64(first.rss) {
 		s.t.Errorf("memory: %d KiB after the first quarter, %d KiB after the last", first.rss, last.rss)
 	}
 	if s.restarts.Load() == 0 || s.good.Load() == 0 || s.bad.Load() == 0 {
