@@ -352,3 +352,42 @@ func (n *node) eventually(so func() bool, otherwise string) {
 	}
 	n.t.Errorf("%s; failures: %v", otherwise, n.events.failures())
 }
+
+// A socket that the host side makes anew all the time is given to containers all the
+// same: what was looked at may be gone before it is mounted.
+func TestPrepareWhileTheSocketIsMadeAnew(t *testing.T) {
+	n := newNode(t)
+	n.listen("run/vsw/p1/a.sock", "first")
+	stop, done := make(chan struct{}), make(chan struct{})
+	path := filepath.Join(n.dir, "run/vsw/p1/a.sock")
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			// As a vswitch that renames its socket into place.
+			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			if err == nil {
+				err = errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path + ".new"}), unix.Close(fd), os.Rename(path+".new", path))
+			}
+			if err != nil && !errors.Is(err, unix.EBUSY) {
+				t.Error(err)
+				return
+			}
+			os.Remove(path + ".new")
+			time.Sleep(2 * time.Millisecond)
+		}
+	}()
+	for i := range 1000 {
+		id := fmt.Sprintf("c%d", i)
+		if err := n.Prepare(one(id, "s1", "p1/a.sock")); err != nil {
+			t.Errorf("container %d: %v", i, err)
+		}
+		must(t, n.RemoveContainer("s1", id))
+	}
+	close(stop)
+	<-done
+}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -175,23 +176,39 @@ func (s *Store) Prepare(c Container) (err error) {
 	if err := s.makeSocketDirs(c.SandboxID, c.SocketDirs); err != nil {
 		return err
 	}
-	opened, err := s.openAll(&c)
+	for attempt := 1; ; attempt++ {
+		// What is gone between the look and the mount was a socket that the host side
+		// makes anew at this moment.
+		if err := s.stage(&c); !errors.Is(err, unix.ENOENT) || attempt == attempts {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// attempts are made to look at a container's sockets and bind them, a millisecond
+// apart.
+const attempts = 5
+
+// stage opens what the container gets, makes its directory, and binds it there.
+func (s *Store) stage(c *Container) error {
+	opened, err := s.openAll(c)
 	if err != nil {
 		return err
 	}
 	defer opened.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.fill(&c); err != nil {
+	if err := s.fill(c); err != nil {
 		return fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
 	if s.status.Mode != Mounts {
 		return nil
 	}
-	if err := s.bindAll(&c, opened); err != nil {
+	if err := s.bindAll(c, opened); err != nil {
 		return fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
-	s.hold(&record{Owner: s.opts.Owner, Container: c})
+	s.hold(&record{Owner: s.opts.Owner, Container: *c})
 	return nil
 }
 

@@ -97,6 +97,7 @@ type soak struct {
 	runtime sync.RWMutex // held for writing while containerd restarts
 	mu      sync.Mutex
 	errs    []error
+	state   []string // files of state at the last look
 
 	right, refused, restarts, good, bad, files, vswitches atomic.Int64
 }

@@ -159,9 +159,11 @@ func (s *soak) look() held {
 		s.t.Fatal(err)
 	}
 	files := 0
-	err = filepath.WalkDir("/run/jackfield", func(_ string, d fs.DirEntry, err error) error {
+	s.state = nil
+	err = filepath.WalkDir("/run/jackfield", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			files++
+			s.state = append(s.state, path)
 		}
 		return nil
 	})
@@ -222,7 +224,7 @@ func (s *soak) judge(takes []held) {
 		{"mounts", first.mounts, last.mounts, 0}, {"files of state", first.files, last.files, 0},
 	} {
 		if c.to > c.from+c.difference {
-			s.t.Errorf("%s: %d after the first quarter, %d after the last", c.what, c.from, c.to)
+			s.t.Errorf("%s: %d after the first quarter, %d after the last; files: %q", c.what, c.from, c.to, s.state)
 		}
 	}
 	if !short && float64(last.rss) > 1.1*float64(first.rss) {
