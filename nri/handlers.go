@@ -63,6 +63,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 		alive[c.GetId()] = true
 	}
 	p.noteUsage(sandboxes, containers)
+	p.untold.synchronize(pods)
 	store := p.core.Load().store
 	p.inTime(ctx, telemetry.Synchronize, func() {
 		if err := store.Retain(func(id string) bool { return sandboxes[id] }, func(id string) bool { return alive[id] }); err != nil {
@@ -185,6 +186,14 @@ func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSa
 			p.counters.CleanupFailed.Add()
 			p.containerLog(pod, c).WithError(err).Warn("something of the container could not be removed")
 		}
+		if p.untold.has(pod.GetId()) {
+			// With the last container the pod's socket directories go. One that is made
+			// later has them made again.
+			if err := store.RemoveIdleSandbox(pod.GetId()); err != nil {
+				p.counters.CleanupFailed.Add()
+				p.podLog(pod).WithError(err).Warn("something of the pod could not be removed")
+			}
+		}
 	})
 }
 
@@ -194,6 +203,7 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 	p.ledger.Forget(pod.GetId())
 	p.tracker.dead(pod.GetId())
 	p.hotplug.removeSandbox(pod.GetId())
+	p.untold.forget(pod.GetId())
 	store := p.core.Load().store
 	p.inTime(ctx, telemetry.RemovePodSandbox, func() {
 		if err := store.RemoveSandbox(pod.GetId()); err != nil {

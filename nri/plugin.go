@@ -54,6 +54,7 @@ type Plugin struct {
 	timeout  atomic.Int64 // the runtime's for a request, in nanoseconds
 	counters telemetry.Counters
 	workers  *workers
+	untold   untold
 	later    *later
 	hotplug  *hotplug
 	ledger   resolve.Ledger

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,19 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
 	}
 	return nil
+}
+
+// RemoveIdleSandbox is RemoveSandbox for one that has no container any more; of any
+// other it leaves everything.
+func (s *Store) RemoveIdleSandbox(sandboxID string) error {
+	if err := checkID("sandbox", sandboxID); err != nil {
+		return err
+	}
+	names, err := readNames(filepath.Join(s.sandboxes(), sandboxID))
+	if err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, containerSuffix) }) {
+		return err
+	}
+	return s.RemoveSandbox(sandboxID)
 }
 
 // removeStaging unmounts what is in a container's directory and removes it.

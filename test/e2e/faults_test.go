@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,31 @@ func TestTheRuntimeIsRestartedTwentyTimes(t *testing.T) {
 			}
 			return nil
 		})
+	})
+}
+
+// containerd does not tell of the removal of a pod that is older than its own process.
+// What was made for it goes all the same.
+func TestAPodOlderThanTheRuntime(t *testing.T) {
+	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
+		h.MkdirAll("/run/vsw")
+		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+		before := h.Look("/run/jackfield/claims", "/run/jackfield/containers", "/run/jackfield/sandboxes", "/run/vsw")
+		pod := h.RunPod(node.PodOptions{Name: "old", Namespace: "dpdk-1"})
+		devinfo(h, pod, "blue", "net1", vhostUser("server", "/var/run/vsw/port3/app.sock"))
+		pod.Run(node.ContainerOptions{}).Output("sh", "-c", "touch $(dirname $JACKFIELD_NET1_SOCKET)/x")
+		h.RestartContainerd()
+		h.WaitPlugin("10-jackfield")
+		pod.Remove()
+		var left []string
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			left = slices.DeleteFunc(node.Left(before, h.Look("/run/jackfield/claims", "/run/jackfield/containers", "/run/jackfield/sandboxes", "/run/vsw")),
+				func(s string) bool { return !strings.HasPrefix(s, "file ") })
+			if len(left) == 0 {
+				return
+			}
+		}
+		t.Errorf("left behind: %q", left)
 	})
 }
 
