@@ -116,7 +116,9 @@ var sections = []section{
 		runs: []bench{{bench: "HookProcess", time: "40x", count: 3}},
 		rows: []row{
 			hook("`jackfield-hook` for a container that asks for nothing", "HookProcess/nothing-asked", 0, 2),
-			hook("`jackfield-hook`, one device of 1,000 CDI files", "HookProcess/one-device", 25e6, 0),
+			hook("`jackfield-hook`, one device, 1 CDI file", "HookProcess/one-device/n=1", 0, 2),
+			hook("`jackfield-hook`, one device, 10 CDI files", "HookProcess/one-device/n=10", 0, 2),
+			hook("`jackfield-hook`, one device of 1,000 CDI files", "HookProcess/one-device/n=1000", 25e6, 0),
 		},
 	},
 	{
