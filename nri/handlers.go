@@ -130,7 +130,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	adjust, err := nriapply.Adjustment(&plan.Set, can)
 	if err != nil {
 		p.refusedBy(last, pod, c, err)
-		return nil, fmt.Errorf("jackfield: %w", &resolve.Error{Container: request(pod, c).Name(), Errs: []error{err}})
+		return nil, fmt.Errorf("jackfield: %w", &resolve.Error{Container: req.Name(), Errs: []error{err}})
 	}
 	if err := ctx.Err(); err != nil {
 		// The answer would come too late: nothing is made that nobody uses, and the
@@ -139,7 +139,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	}
 	if plan.Staging != nil {
 		if err := core.store.Prepare(*plan.Staging); err != nil {
-			err = &resolve.Error{Container: request(pod, c).Name(), Errs: []error{err}}
+			err = &resolve.Error{Container: req.Name(), Errs: []error{err}}
 			p.refusedBy(last, pod, c, err)
 			return nil, fmt.Errorf("jackfield: %w", err)
 		}
