@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
@@ -36,9 +37,7 @@ func (p *Plugin) answered(ctx context.Context, pod *api.PodSandbox, c *api.Conta
 	accepted := p.workers.do(func() {
 		defer func() {
 			if r := recover(); r != nil {
-				p.counters.Panics.Add()
-				p.podLog(pod).WithField("panic", r).Error(string(debug.Stack()))
-				err := fmt.Errorf("jackfield: internal error, see the plugin's log: %v: %w", r, errdefs.ErrInternal)
+				err := p.caught(p.podLog(pod), r)
 				p.refusedBy(last, pod, c, err)
 				done <- result{err: err}
 			}
@@ -47,7 +46,7 @@ func (p *Plugin) answered(ctx context.Context, pod *api.PodSandbox, c *api.Conta
 		done <- result{adjust, err}
 	})
 	if !accepted {
-		return nil, p.giveUp(pod, c, fmt.Errorf("jackfield: %d earlier requests still hang on this host's file systems: %w", maxHanging, errdefs.ErrUnavailable))
+		return nil, p.giveUp(pod, c, errHanging())
 	}
 	select {
 	case r := <-done:
@@ -61,7 +60,20 @@ func (p *Plugin) answered(ctx context.Context, pod *api.PodSandbox, c *api.Conta
 		}
 	}
 	return nil, p.giveUp(pod, c, fmt.Errorf("jackfield: container %q: given up before the runtime's deadline, a file system or socket of this host does not answer: %w",
-		pod.GetNamespace()+"/"+pod.GetName()+"/"+c.GetName(), errdefs.ErrUnavailable))
+		nameOf(pod, c), errdefs.ErrUnavailable))
+}
+
+// errHanging is for work that no worker is left for.
+func errHanging() error {
+	return fmt.Errorf("jackfield: %d earlier requests still hang on this host's file systems: %w", maxHanging, errdefs.ErrUnavailable)
+}
+
+// caught counts and logs a defect, r being what recover gave, and is the error that
+// whoever waits is told.
+func (p *Plugin) caught(log *logrus.Entry, r any) error {
+	p.counters.Panics.Add()
+	log.WithField("panic", r).Error(string(debug.Stack()))
+	return fmt.Errorf("jackfield: internal error, see the plugin's log: %v: %w", r, errdefs.ErrInternal)
 }
 
 // giveUp is a refusal for want of an answer.

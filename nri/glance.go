@@ -4,7 +4,6 @@ package nri
 
 import (
 	"context"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -41,8 +40,7 @@ func (g *glance) run() {
 	nothing := false
 	defer func() {
 		if r := recover(); r != nil {
-			g.p.counters.Panics.Add()
-			g.p.podLog(g.pod).WithField("panic", r).Error(string(debug.Stack()))
+			_ = g.p.caught(g.p.podLog(g.pod), r) // whoever waits goes on to the whole look
 		}
 		g.told <- nothing
 	}()

@@ -5,7 +5,6 @@ package nri
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -92,7 +91,7 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 		p.workers.do(func() {
 			defer func() {
 				if r := recover(); r != nil {
-					p.podLog(pod).WithField("panic", r).Error(string(debug.Stack()))
+					_ = p.caught(p.podLog(pod), r) // nobody waits
 				}
 			}()
 			p.core.Load().engine.Warm(request(pod, nil))
@@ -147,7 +146,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	if !last.say() {
 		// The runtime has had an error meanwhile: nobody uses what was made.
 		if plan.Staging != nil {
-			p.forget(ctx, telemetry.CreateContainer, pod, c)
+			p.forgotten(pod, c)() // here: this is a worker already, whose time is over
 		}
 		return nil, context.DeadlineExceeded
 	}
@@ -178,10 +177,16 @@ func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 }
 
 func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSandbox, c *api.Container) {
+	p.inTime(ctx, h, p.forgotten(pod, c))
+}
+
+// forgotten drops what is known of a container, and gives what removes what was kept
+// for it on the host, which may hang.
+func (p *Plugin) forgotten(pod *api.PodSandbox, c *api.Container) (remove func()) {
 	p.tracker.forget(c.GetId())
 	p.hotplug.remove(pod.GetId(), c.GetId())
 	store := p.core.Load().store
-	p.inTime(ctx, h, func() {
+	return func() {
 		if err := store.RemoveContainer(pod.GetId(), c.GetId()); err != nil {
 			p.counters.CleanupFailed.Add()
 			p.containerLog(pod, c).WithError(err).Warn("something of the container could not be removed")
@@ -194,7 +199,7 @@ func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSa
 				p.podLog(pod).WithError(err).Warn("something of the pod could not be removed")
 			}
 		}
-	})
+	}
 }
 
 // RemovePodSandbox removes what was kept for the pod's containers and sockets.

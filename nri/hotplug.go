@@ -5,7 +5,6 @@ package nri
 import (
 	"context"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -195,8 +194,7 @@ func (h *hotplug) look(req *resolve.Request) {
 		"container": req.Container, "containerID": req.ContainerID})
 	defer func() {
 		if r := recover(); r != nil {
-			h.p.counters.Panics.Add()
-			log.WithField("panic", r).Error(string(debug.Stack()))
+			_ = h.p.caught(log, r) // nobody waits
 		}
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), hotplugBudget)

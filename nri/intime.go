@@ -4,7 +4,6 @@ package nri
 
 import (
 	"context"
-	"runtime/debug"
 	"time"
 
 	"github.com/jackfield/jackfield/pkg/telemetry"
@@ -21,8 +20,7 @@ func (p *Plugin) inTime(ctx context.Context, h telemetry.Handler, f func()) {
 		defer close(done)
 		defer func() {
 			if r := recover(); r != nil {
-				p.counters.Panics.Add()
-				p.log.WithField("panic", r).Error(string(debug.Stack()))
+				_ = p.caught(p.log, r) // whoever waits is told nothing but the end
 			}
 		}()
 		f()

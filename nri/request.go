@@ -61,6 +61,11 @@ func containerName(c *api.Container) string {
 	return c.GetLabels()[crioName]
 }
 
+// nameOf is a container as messages name it, as resolve.Request.Name does.
+func nameOf(pod *api.PodSandbox, c *api.Container) string {
+	return (&resolve.Request{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: containerName(c)}).Name()
+}
+
 // image is the container's image as the runtime's own annotations of the container
 // have it: containerd's, then CRI-O's. The pod's annotations, which its author
 // writes, do not count. "" where neither is there.
@@ -109,5 +114,5 @@ func (p *Plugin) podLog(pod *api.PodSandbox) *logrus.Entry {
 }
 
 func (p *Plugin) containerLog(pod *api.PodSandbox, c *api.Container) *logrus.Entry {
-	return p.podLog(pod).WithFields(logrus.Fields{"container": c.GetName(), "containerID": c.GetId()})
+	return p.podLog(pod).WithFields(logrus.Fields{"container": containerName(c), "containerID": c.GetId()})
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
 // validates reports whether the configuration asks for what other plugins inject
@@ -44,26 +44,29 @@ func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 	if v.nothing() {
 		return nil
 	}
+	defer p.end(telemetry.ValidateContainerAdjustment, p.begin())
 	ctx, cancel := p.budget(ctx)
 	defer cancel()
 	done := make(chan error, 1)
 	accepted := p.workers.do(func() {
 		defer func() {
 			if r := recover(); r != nil {
-				p.podLog(req.GetPod()).WithField("panic", r).Error(string(debug.Stack()))
-				done <- fmt.Errorf("jackfield: internal error, see the plugin's log: %v: %w", r, errdefs.ErrInternal)
+				done <- p.caught(p.podLog(req.GetPod()), r)
 			}
 		}()
 		done <- v.run()
 	})
 	if !accepted {
-		return fmt.Errorf("jackfield: %d earlier requests still hang on this host's file systems: %w", maxHanging, errdefs.ErrUnavailable)
+		p.counters.Timeouts[telemetry.ValidateContainerAdjustment].Add()
+		return errHanging()
 	}
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("jackfield: validation given up before the runtime's deadline, a file system of this host does not answer: %w", errdefs.ErrUnavailable)
+		p.counters.Timeouts[telemetry.ValidateContainerAdjustment].Add()
+		return fmt.Errorf("jackfield: container %q: validation given up before the runtime's deadline, a file system of this host does not answer: %w",
+			nameOf(req.GetPod(), req.GetContainer()), errdefs.ErrUnavailable)
 	}
 }
 
@@ -123,7 +126,7 @@ func (v *validation) run() error {
 	// One line each: the runtime puts it into an event.
 	v.p.counters.Refused.Add()
 	v.p.containerLog(pod, c).WithError(err).Error("container refused for what another plugin injects")
-	return fmt.Errorf("jackfield: container %q: %w", pod.GetNamespace()+"/"+pod.GetName()+"/"+containerName(c), err)
+	return fmt.Errorf("jackfield: container %q: %w", nameOf(pod, c), err)
 }
 
 func (v *validation) policy() *policy.Policy { return v.core.engine.Policy() }

@@ -19,6 +19,7 @@ const (
 	Synchronize
 	RunPodSandbox
 	CreateContainer
+	ValidateContainerAdjustment
 	StopContainer
 	RemoveContainer
 	RemovePodSandbox
@@ -27,7 +28,7 @@ const (
 
 // String is the handler's label: the call's name in the NRI protocol.
 func (h Handler) String() string {
-	return [Handlers]string{"Configure", "Synchronize", "RunPodSandbox", "CreateContainer", "StopContainer", "RemoveContainer", "RemovePodSandbox"}[h]
+	return [Handlers]string{"Configure", "Synchronize", "RunPodSandbox", "CreateContainer", "ValidateContainerAdjustment", "StopContainer", "RemoveContainer", "RemovePodSandbox"}[h]
 }
 
 // buckets is the number of a histogram's bounds.

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/pkg/telemetry"
+)
+
+const vswYAML = `
+sockets: {roots: [/run/vsw]}
+policy: {rules: [{name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"]}}]}
+`
+
+func podWithSocket(t *testing.T, h *reloadHost) (*api.PodSandbox, *api.Container) {
+	t.Helper()
+	root := h.p.opts.Host.Dir()
+	pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "app-net"}}
+	info := filepath.Join(root, "var/run/k8s.cni.cncf.io/devinfo/cni")
+	check(t, os.MkdirAll(info, 0o755))
+	check(t, os.MkdirAll(filepath.Join(root, "run/vsw"), 0o755))
+	check(t, os.WriteFile(filepath.Join(info, "ns-app-net-"+pod.Id+"_net1"),
+		[]byte(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/run/vsw/app/app.sock"}}`), 0o644))
+	return pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Labels: map[string]string{crioName: "c"}}
+}
+
+// Work that ends after the runtime was told an error takes back what it made, by
+// itself: the workers may all be taken, and one that waits for another would leave
+// it.
+func TestLateWorkTakesBackWhatItMade(t *testing.T) {
+	h := newReloadHost(t, vswYAML, false)
+	pod, c := podWithSocket(t, h)
+	free := make(chan struct{})
+	defer close(free)
+	for range maxHanging {
+		if !h.p.workers.do(func() { <-free }) {
+			t.Fatal("the workers are taken before they all are")
+		}
+	}
+	late := &verdict{}
+	late.say()
+	adjust, err := h.p.createContainer(context.Background(), pod, c, late)
+	if adjust != nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("late work gave %v, %v", adjust, err)
+	}
+	left, err := h.p.core.Load().store.Containers()
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the state directory: %q, %v", left, err)
+	}
+	if n := h.p.counters.Timeouts[telemetry.CreateContainer].Load(); n != 0 {
+		t.Errorf("%d timeouts were counted for taking back, which is no call of the runtime", n)
+	}
+
+	in := &verdict{}
+	if adjust, err = h.p.createContainer(context.Background(), pod, c, in); err != nil || adjust == nil {
+		t.Fatalf("work in time gave %v, %v", adjust, err)
+	}
+	if left, err = h.p.core.Load().store.Containers(); err != nil || len(left) != 1 {
+		t.Errorf("in the state directory: %q, %v", left, err)
+	}
+}
+
+// A validation is a call of the runtime as the others are: it is timed, waited for
+// at the end, and a defect in it is counted. CRI-O keeps a container's name in a
+// label.
+func TestValidationIsAHandler(t *testing.T) {
+	h := newReloadHost(t, vswYAML+"validate: {mounts: true}\n", false)
+	pod, c := podWithSocket(t, h)
+	req := &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c, Adjust: &api.ContainerAdjustment{Mounts: []*api.Mount{{Source: "/", Destination: "/host", Type: "bind"}}}}
+	req.Owners = &api.OwningPlugins{Owners: map[string]*api.FieldOwners{c.Id: {Compound: map[int32]*api.CompoundFieldOwners{
+		int32(api.Field_Mounts): {Owners: map[string]string{"/host": "10-other"}}}}}}
+	err := h.p.ValidateContainerAdjustment(context.Background(), req)
+	if err == nil || !strings.Contains(err.Error(), `container "ns/p/c"`) {
+		t.Errorf("a mount of the host's root gave %v", err)
+	}
+	if n := h.p.counters.Handlers[telemetry.ValidateContainerAdjustment].Count(); n != 1 {
+		t.Errorf("%d validations were timed", n)
+	}
+	if h.p.drain.finished.Load() != 1 || h.p.drain.running.Load() != 0 {
+		t.Error("the end of the plugin does not wait for a validation")
+	}
+	if err := h.p.ValidateContainerAdjustment(context.Background(), &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c}); err != nil {
+		t.Errorf("an adjustment with nothing in it gave %v", err)
+	}
+	whole := h.p.core.Swap(&core{cfg: h.p.core.Load().cfg})
+	defer h.p.core.Store(whole)
+	if err = h.p.ValidateContainerAdjustment(context.Background(), req); err == nil || !strings.Contains(err.Error(), "internal error") || h.p.counters.Panics.Load() != 1 {
+		t.Errorf("a defect gave %v and was counted %d times", err, h.p.counters.Panics.Load())
+	}
+}
