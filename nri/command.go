@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -24,9 +23,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/version"
 )
-
-// specDirsEnv is CDI's variable for the directories of specification files.
-const specDirsEnv = "CDI_SPEC_DIRS"
 
 // Command is jackfield-nri, ready to be executed with a context that ends when
 // the plugin is to stop.
@@ -59,9 +55,9 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			if name := getenv(api.PluginNameEnvVar); opts.Inherited && name != "" {
 				opts.Name = name
 			}
-			opts.SpecDirs = cdiregistry.DirsFromEnv(getenv(specDirsEnv))
+			opts.SpecDirs = cdiregistry.DirsFromEnv(getenv(cdiregistry.DirsEnv))
 			opts.ConfigGiven = configFile != ""
-			if opts.Config, err = loadConfig(opts.Host, configFile); err != nil {
+			if opts.Config, err = config.LoadAsked(opts.Host, configFile); err != nil {
 				return err
 			}
 			if least {
@@ -69,7 +65,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 					return fmt.Errorf("--least-privilege: %w", err)
 				}
 			}
-			if opts.ConfigHost, opts.ConfigFile, err = configPlace(opts.Host, configFile); err != nil {
+			if opts.ConfigHost, opts.ConfigFile, err = config.Place(opts.Host, configFile); err != nil {
 				return err
 			}
 			return run(cmd.Context(), opts, log)
@@ -117,33 +113,6 @@ func run(ctx context.Context, opts Options, log *logrus.Logger) error {
 		err = cerr
 	}
 	return err
-}
-
-// loadConfig reads the file that was asked for, or the default one when there
-// is one.
-func loadConfig(host hostfs.Root, file string) (*config.Config, error) {
-	if file == "" {
-		cfg, err := config.Load(host, config.DefaultPath)
-		if errdefs.IsNotFound(err) {
-			return config.Default(), nil
-		}
-		return cfg, err
-	}
-	// A file named on the command line is the caller's own, not the host root's.
-	abs, err := filepath.Abs(file)
-	if err != nil {
-		return nil, err
-	}
-	return config.Load(hostfs.Host(), abs)
-}
-
-// configPlace is where loadConfig reads.
-func configPlace(host hostfs.Root, file string) (hostfs.Root, string, error) {
-	if file == "" {
-		return host, config.DefaultPath, nil
-	}
-	abs, err := filepath.Abs(file)
-	return hostfs.Host(), abs, err
 }
 
 func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {

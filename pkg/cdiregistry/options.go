@@ -41,7 +41,10 @@ type Options struct {
 // DefaultDirs are the spec directories of CDI in rising priority.
 func DefaultDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
 
-// DirsFromEnv splits the value of CDI_SPEC_DIRS, a list separated by colons in
+// DirsEnv is CDI's variable for the directories of specification files.
+const DirsEnv = "CDI_SPEC_DIRS"
+
+// DirsFromEnv splits the value of [DirsEnv], a list separated by colons in
 // rising priority. Empty items are dropped; nothing left is nil, for which the
 // caller takes its configuration or DefaultDirs.
 func DirsFromEnv(value string) []string {

@@ -163,7 +163,7 @@ func (in *injection) open(cmd *cobra.Command) (*injectSite, error) {
 	mine := *cfg
 	mine.StateDir = s.dir
 	s.engine, err = resolve.New(host, &mine, resolve.Options{
-		AllowAll: in.node.configFile == "", Once: true, Kubelet: askKubelet, SpecDirs: cdiregistry.DirsFromEnv(in.env.Getenv(specDirsEnv)),
+		AllowAll: in.node.configFile == "", Once: true, Kubelet: askKubelet, SpecDirs: cdiregistry.DirsFromEnv(in.env.Getenv(cdiregistry.DirsEnv)),
 	})
 	return s, err
 }

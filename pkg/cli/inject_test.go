@@ -53,7 +53,7 @@ func (in *injector) run(args ...string) int {
 	return Run(context.Background(), append([]string{"inject"}, args...), Env{
 		Stdin: strings.NewReader(in.stdin), Stdout: &in.stdout, Stderr: &in.stderr,
 		Getenv: func(name string) string {
-			if name == specDirsEnv {
+			if name == "CDI_SPEC_DIRS" {
 				return in.path("cdi")
 			}
 			return ""

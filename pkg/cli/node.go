@@ -8,7 +8,6 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
@@ -17,9 +16,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
-
-// specDirsEnv is CDI's variable for the directories of specification files.
-const specDirsEnv = "CDI_SPEC_DIRS"
 
 // node is the host that a command looks at.
 type node struct {
@@ -64,7 +60,7 @@ func (n *node) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root
 	status, _ := staging.ReadStatus(host, cfg.StateDir)
 	engine, err := resolve.New(host, cfg, resolve.Options{
 		Once: true, Kubelet: askKubelet, Staged: status.Mode == staging.Mounts, TrustAnyone: notInUse(host), HooksDirs: true,
-		SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(specDirsEnv)),
+		SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv)),
 	})
 	return engine, host, cfg, err
 }
@@ -76,7 +72,7 @@ func (n *node) registry(env Env, host hostfs.Root, cfg *config.Config, watch boo
 		opts.Trust = cdiregistry.TrustAnyone
 	}
 	dirs := cfg.CDI.SpecDirs
-	if fromEnv := cdiregistry.DirsFromEnv(env.Getenv(specDirsEnv)); fromEnv != nil {
+	if fromEnv := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv)); fromEnv != nil {
 		dirs = fromEnv
 	}
 	return cdiregistry.New(host, dirs, opts)
@@ -89,18 +85,7 @@ func notInUse(host hostfs.Root) bool { return host.Dir() != "/" }
 // config reads the file that was asked for, a path of the caller's own, or the
 // node's when there is one.
 func (n *node) config(host hostfs.Root) (*config.Config, error) {
-	if n.configFile == "" {
-		cfg, err := config.Load(host, config.DefaultPath)
-		if errdefs.IsNotFound(err) {
-			return config.Default(), nil
-		}
-		return cfg, err
-	}
-	abs, err := filepath.Abs(n.configFile)
-	if err != nil {
-		return nil, err
-	}
-	return config.Load(hostfs.Host(), abs)
+	return config.LoadAsked(host, n.configFile)
 }
 
 // hostPath is an argument as a host path. Without --root a relative one is the

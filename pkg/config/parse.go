@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -34,6 +35,30 @@ func Load(host hostfs.Root, path string) (*Config, error) {
 		return nil, fmt.Errorf("read configuration %q: %w", path, err)
 	}
 	return Parse(data, path)
+}
+
+// Place is where the configuration is that a command line asks for: a file of the
+// caller's own, whatever the host root, or for "" the node's, DefaultPath below it.
+func Place(host hostfs.Root, file string) (root hostfs.Root, path string, err error) {
+	if file == "" {
+		return host, DefaultPath, nil
+	}
+	path, err = filepath.Abs(file)
+	return hostfs.Host(), path, err
+}
+
+// LoadAsked reads the file of [Place]. The node's need not be there, which is
+// [Default].
+func LoadAsked(host hostfs.Root, file string) (*Config, error) {
+	root, path, err := Place(host, file)
+	if err != nil {
+		return nil, err
+	}
+	c, err := Load(root, path)
+	if file == "" && errdefs.IsNotFound(err) {
+		return Default(), nil
+	}
+	return c, err
 }
 
 func read(host hostfs.Root, path string) ([]byte, error) {

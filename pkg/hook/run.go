@@ -148,19 +148,12 @@ func (h *hook) run(ctx context.Context) error {
 // load reads the node's configuration: the file that was asked for, or the default
 // one when there is one.
 func (h *hook) load() error {
-	file := h.configFile
-	if file == "" {
-		file = config.DefaultPath
+	if h.configFile != "" && !path.IsAbs(h.configFile) {
+		return fmt.Errorf("--config: found %q, want an absolute path: %w", h.configFile, errdefs.ErrInvalidArgument)
 	}
-	if !path.IsAbs(file) {
-		return fmt.Errorf("--config: found %q, want an absolute path: %w", file, errdefs.ErrInvalidArgument)
-	}
-	cfg, err := config.Load(h.host, file)
-	if err != nil && (h.configFile != "" || !errdefs.IsNotFound(err)) {
-		return err
-	}
+	cfg, err := config.LoadAsked(h.host, h.configFile)
 	if err != nil {
-		cfg = config.Default()
+		return err
 	}
 	// Beside what the NRI plugin keeps, which removes all that its runtime does not
 	// know.
