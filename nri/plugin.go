@@ -154,7 +154,7 @@ func (p *Plugin) use(cfg *config.Config) error {
 	p.hotplug.watch(now)
 	p.inForce(cfg, old)
 	if old != nil && old.store != store {
-		// Only before anything lives: a running plugin keeps its store.
+		// Nothing lives in it yet: see storeFor.
 		if err := old.store.Close(); err != nil {
 			p.log.WithError(err).Warn("close the state directory of the configuration before")
 		}
@@ -169,6 +169,12 @@ func (p *Plugin) configure(data []byte) error {
 	cfg, err := config.Parse(data, "the runtime's plugin configuration")
 	if err != nil {
 		return err
+	}
+	if p.counters.Connections.Load() > 0 {
+		// A runtime that was restarted hands it over again.
+		if err := keepsStore(p.core.Load().cfg, cfg); err != nil {
+			return err
+		}
 	}
 	if err := p.use(cfg); err != nil {
 		return err

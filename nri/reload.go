@@ -94,10 +94,25 @@ func (p *Plugin) ConfigStatus() ConfigStatus {
 	return s
 }
 
-// storeFor is the store for a configuration: the present one where the state
-// directory is the same, since containers live in it.
+// keepsStore refuses a configuration that would leave living containers without
+// what is kept for them.
+func keepsStore(present, cfg *config.Config) error {
+	if dir := present.StateDir; dir != cfg.StateDir {
+		return fmt.Errorf("%s: stateDir: found %q, and %q is in use by living containers; restart jackfield-nri to change it: %w",
+			cfg.Position("stateDir"), cfg.StateDir, dir, errdefs.ErrFailedPrecondition)
+	}
+	if staged := present.Sockets.Staging; staged != cfg.Sockets.Staging {
+		return fmt.Errorf("%s: sockets.staging: found %q, and living containers have their sockets by %q; restart jackfield-nri to change it: %w",
+			cfg.Position("sockets.staging"), cfg.Sockets.Staging, staged, errdefs.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+// storeFor is the store for a configuration: the present one, in which containers
+// live, unless it is another, which it can only be before the first registration,
+// where the runtime hands over its own.
 func (p *Plugin) storeFor(cfg *config.Config) (*staging.Store, error) {
-	if c := p.core.Load(); c != nil && c.cfg.StateDir == cfg.StateDir && c.cfg.Sockets.Staging == cfg.Sockets.Staging {
+	if c := p.core.Load(); c != nil && keepsStore(c.cfg, cfg) == nil {
 		return c.store, nil
 	}
 	return p.openStore(cfg)
@@ -214,13 +229,7 @@ func (p *Plugin) reload(w *configWatch) {
 		return
 	}
 	if err == nil {
-		if dir := present.StateDir; dir != cfg.StateDir {
-			err = fmt.Errorf("%s: stateDir: found %q, and %q is in use by living containers; restart jackfield-nri to change it: %w",
-				cfg.Position("stateDir"), cfg.StateDir, dir, errdefs.ErrFailedPrecondition)
-		} else if staged := present.Sockets.Staging; staged != cfg.Sockets.Staging {
-			err = fmt.Errorf("%s: sockets.staging: found %q, and living containers have their sockets by %q; restart jackfield-nri to change it: %w",
-				cfg.Position("sockets.staging"), cfg.Sockets.Staging, staged, errdefs.ErrFailedPrecondition)
-		}
+		err = keepsStore(present, cfg)
 	}
 	if err == nil {
 		err = p.use(cfg)

@@ -277,3 +277,26 @@ func TestManyReloadsHoldFewConfigurations(t *testing.T) {
 		return len(h.p.retired.cores) <= mostRetired
 	})
 }
+
+// A runtime hands its configuration over at each registration. At the first one it
+// says where the state is; later, containers live there.
+func TestHandedOverStateDirectory(t *testing.T) {
+	h := newReloadHost(t, refusing, false)
+	hand := func(yaml string) error {
+		_, err := h.p.Configure(context.Background(), yaml, "containerd", "v2.2.0")
+		return err
+	}
+	check(t, hand("stateDir: /run/first\n"+refusing))
+	store := h.p.core.Load().store
+	_, err := h.p.Synchronize(context.Background(), nil, nil)
+	check(t, err)
+	for _, yaml := range []string{"stateDir: /run/second\n", "stateDir: /run/first\nsockets: {staging: directory}\n"} {
+		if err := hand(yaml + refusing); !errdefs.IsFailedPrecondition(err) {
+			t.Errorf("%q, once containers may live: %v", yaml, err)
+		}
+	}
+	check(t, hand("stateDir: /run/first\n"+granting))
+	if h.p.core.Load().store != store {
+		t.Error("the store of living containers was replaced")
+	}
+}
