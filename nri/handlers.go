@@ -37,7 +37,8 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 		}
 	}
 	nriVersion := p.runtimeNRIVersion(runtime, version)
-	p.can.Store(&capabilities{nriapply.CapabilitiesOf(nriVersion)})
+	can := nriapply.CapabilitiesOf(nriVersion)
+	p.can.Store(&can)
 	p.noteTimeout()
 	p.warnOfTwoReaders(runtime)
 	p.runtimeInfo.Store(&runtimeInfo{runtime, version, nriVersion})
@@ -124,7 +125,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		p.counters.Untouched.Add()
 		return nil, nil
 	}
-	can := p.can.Load().Capabilities
+	can := *p.can.Load()
 	can.UserNS = req.UserNS != nil
 	adjust, err := nriapply.Adjustment(&plan.Set, can)
 	if err != nil {

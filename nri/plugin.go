@@ -50,7 +50,7 @@ type Plugin struct {
 	opts     Options
 	log      *logrus.Entry
 	core     atomic.Pointer[core]
-	can      atomic.Pointer[capabilities]
+	can      atomic.Pointer[nriapply.Capabilities]
 	timeout  atomic.Int64 // the runtime's for a request, in nanoseconds
 	counters telemetry.Counters
 	workers  *workers
@@ -82,8 +82,6 @@ type core struct {
 	cfg    *config.Config
 }
 
-type capabilities struct{ nriapply.Capabilities }
-
 // New makes a plugin ready to run: configuration compiled, CDI files loaded,
 // state directory checked.
 func New(opts Options, log *logrus.Logger) (*Plugin, error) {
@@ -105,7 +103,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.tracker = newTracker(p)
 	p.hotplug = newHotplug(p)
 	p.glances = newGlances(p)
-	p.can.Store(&capabilities{})
+	p.can.Store(&nriapply.Capabilities{})
 	p.timeout.Store(int64(stub.DefaultRequestTimeout))
 	if err := p.use(opts.Config); err != nil {
 		p.tracker.close()

@@ -24,11 +24,12 @@ import (
 // answer: a directory that hangs costs records, and nobody's time.
 type tracker struct {
 	p     *Plugin
-	jobs  chan func(r *status.Records)
-	quit  chan struct{}
-	done  chan struct{}
+	jobs  *queue[func(r *status.Records)]
 	start time.Time
 	dir   atomic.Pointer[string]
+
+	records *status.Records // of the directory opened; nil for none
+	opened  string
 
 	mu         sync.Mutex
 	containers map[string]status.Container // one that is expected has no time
@@ -42,49 +43,27 @@ type tracker struct {
 const maxTracked = 4096
 
 func newTracker(p *Plugin) *tracker {
-	t := &tracker{p: p, jobs: make(chan func(*status.Records), maxTracked), quit: make(chan struct{}), done: make(chan struct{}),
-		start: time.Now(), containers: make(map[string]status.Container), sandboxes: make(map[string]string), unwritten: make(map[string]bool)}
-	go t.run()
+	t := &tracker{p: p, start: time.Now(), containers: make(map[string]status.Container), sandboxes: make(map[string]string), unwritten: make(map[string]bool)}
+	t.jobs = newQueue(maxTracked, t.job)
 	return t
 }
 
 // use says which state directory the records are in.
 func (t *tracker) use(stateDir string) { t.dir.Store(&stateDir) }
 
-func (t *tracker) run() {
-	defer close(t.done)
-	var (
-		records *status.Records
-		opened  string
-	)
-	do := func(job func(*status.Records)) {
-		if dir := *t.dir.Load(); records == nil || dir != opened {
-			var err error
-			if records, err = status.OpenRecords(t.p.opts.Host, dir); err != nil {
-				records = nil
-				t.failed(err)
-				return
-			}
-			opened = dir
-		}
-		job(records)
-	}
-	for {
-		select {
-		case job := <-t.jobs:
-			do(job)
-		case <-t.quit:
-			for end := time.Now().Add(flushTime); time.Now().Before(end); {
-				select {
-				case job := <-t.jobs:
-					do(job)
-				default:
-					return
-				}
-			}
+// job does one job with the records of the state directory in use. It runs on the
+// queue's goroutine alone.
+func (t *tracker) job(job func(*status.Records)) {
+	if dir := *t.dir.Load(); t.records == nil || dir != t.opened {
+		records, err := status.OpenRecords(t.p.opts.Host, dir)
+		if err != nil {
+			t.records = nil
+			t.failed(err)
 			return
 		}
+		t.records, t.opened = records, dir
 	}
+	job(t.records)
 }
 
 func (t *tracker) failed(err error) {
@@ -93,22 +72,15 @@ func (t *tracker) failed(err error) {
 }
 
 func (t *tracker) do(job func(r *status.Records)) {
-	select {
-	case t.jobs <- job:
-	default:
+	if !t.jobs.put(job) {
 		t.p.counters.StatusFailed.Add()
 	}
 }
 
-// close has what waits written, for a second at most.
+// close has what waits written.
 func (t *tracker) close() {
 	t.do(t.write)
-	close(t.quit)
-	select {
-	case <-t.done:
-	case <-time.After(2 * flushTime):
-		// It hangs on the file system, and ends with the process.
-	}
+	t.jobs.close()
 }
 
 // live notes a sandbox.
