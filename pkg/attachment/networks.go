@@ -45,8 +45,12 @@ func parseNetworks(value, podNamespace string) ([]selection, error) {
 		return nil, fmt.Errorf("annotation %s: %w", NetworksAnnotation, err)
 	}
 	for i, s := range list {
-		if !strings.Contains(s.network, "/") {
-			list[i].network = podNamespace + "/" + s.network
+		if strings.Contains(s.network, "/") {
+			continue
+		}
+		list[i].network = podNamespace + "/" + s.network
+		if err := checkNetwork(list[i].network); err != nil {
+			return nil, fmt.Errorf("annotation %s: %w", NetworksAnnotation, err)
 		}
 	}
 	return list, nil
