@@ -4,7 +4,6 @@ package nri
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -363,16 +362,10 @@ func readEvents(f *os.File, base string, events chan<- bool, stop <-chan struct{
 		n, err := f.Read(buf)
 		more := err == nil
 		concerns := !more
-		for b := buf[:max(n, 0)]; len(b) >= unix.SizeofInotifyEvent; {
-			mask := binary.NativeEndian.Uint32(b[4:])
-			end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
-			if end > len(b) {
-				break
-			}
-			name := unix.ByteSliceToString(b[unix.SizeofInotifyEvent:end])
-			b = b[end:]
-			concerns = concerns || name == base || name == dataLink || mask&unix.IN_Q_OVERFLOW != 0
-			if mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0 {
+		for ev := range hostfs.InotifyEvents(buf[:max(n, 0)]) {
+			name := string(ev.Name)
+			concerns = concerns || name == base || name == dataLink || ev.Mask&unix.IN_Q_OVERFLOW != 0
+			if ev.Mask&(unix.IN_IGNORED|unix.IN_DELETE_SELF|unix.IN_MOVE_SELF|unix.IN_UNMOUNT) != 0 {
 				concerns, more = true, false
 			}
 		}

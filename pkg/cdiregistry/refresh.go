@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // batch is what one caller found to have changed, and loads.
@@ -77,7 +79,7 @@ func (r *Registry) work(b *batch) {
 // does no more than a few system calls a directory.
 func (r *Registry) collect() *batch {
 	b := &batch{files: map[fileKey]struct{}{}, done: make(chan struct{})}
-	r.watch.drain(func(ev event) { r.take(b, ev) })
+	r.watch.drain(func(ev hostfs.InotifyEvent) { r.take(b, ev) })
 	cur := r.cur.Load()
 	for i := range r.states {
 		st := &r.states[i]
@@ -103,23 +105,24 @@ func (r *Registry) collect() *batch {
 }
 
 // take notes what an event is about.
-func (r *Registry) take(b *batch, ev event) {
+func (r *Registry) take(b *batch, ev hostfs.InotifyEvent) {
+	name := string(ev.Name)
 	for i := range r.states {
 		st := &r.states[i]
-		if ev.mask&unix.IN_Q_OVERFLOW != 0 {
+		if ev.Mask&unix.IN_Q_OVERFLOW != 0 {
 			st.stale = true
 			continue
 		}
-		if st.wd != ev.wd {
+		if st.wd != int(ev.WD) {
 			continue
 		}
 		switch {
-		case ev.mask&(unix.IN_IGNORED|unix.IN_UNMOUNT) != 0:
+		case ev.Mask&(unix.IN_IGNORED|unix.IN_UNMOUNT) != 0:
 			st.wd, st.stale = -1, true
-		case ev.mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF) != 0:
+		case ev.Mask&(unix.IN_DELETE_SELF|unix.IN_MOVE_SELF) != 0:
 			st.stale = true
-		case ev.name != "" && slices.Contains(r.opts.Extensions, path.Ext(ev.name)):
-			b.files[fileKey{i, ev.name}] = struct{}{}
+		case name != "" && slices.Contains(r.opts.Extensions, path.Ext(name)):
+			b.files[fileKey{i, name}] = struct{}{}
 		}
 	}
 }

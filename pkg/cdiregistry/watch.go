@@ -3,13 +3,12 @@
 package cdiregistry
 
 import (
-	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // watchMask is what can change a spec file or the directory itself. IN_MODIFY is
@@ -26,13 +25,6 @@ type watcher struct {
 	mu  sync.RWMutex
 	fd  int // -1 when there is none
 	buf []byte
-}
-
-// event is one announcement. An overflow has wd -1.
-type event struct {
-	wd   int
-	mask uint32
-	name string
 }
 
 // open takes a descriptor, unless there is one already.
@@ -74,7 +66,7 @@ func (w *watcher) queued() bool {
 
 // add watches the open directory.
 func (w *watcher) add(d *openDir) (int, error) {
-	if d.remote() {
+	if hostfs.Remote(d.fd) {
 		return -1, unix.EOPNOTSUPP
 	}
 	if err := w.open(); err != nil {
@@ -85,21 +77,6 @@ func (w *watcher) add(d *openDir) (int, error) {
 	return unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", d.fd), watchMask)
 }
 
-// remote tells that the directory is on a file system that others can change behind
-// the kernel's back, where nothing is announced.
-func (d *openDir) remote() bool {
-	var st unix.Statfs_t
-	if unix.Fstatfs(d.fd, &st) != nil {
-		return false
-	}
-	switch uint32(st.Type) {
-	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC,
-		unix.CEPH_SUPER_MAGIC, unix.AFS_FS_MAGIC, unix.AFS_SUPER_MAGIC, unix.CODA_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC:
-		return true
-	}
-	return false
-}
-
 func (w *watcher) remove(wd int) {
 	if w.fd >= 0 {
 		// It fails when the kernel has ended the watch itself, which is as good.
@@ -108,38 +85,12 @@ func (w *watcher) remove(wd int) {
 }
 
 // drain hands over all events that are queued.
-func (w *watcher) drain(f func(event)) {
+func (w *watcher) drain(f func(hostfs.InotifyEvent)) {
 	if w.fd < 0 {
 		return
 	}
 	if w.buf == nil {
 		w.buf = make([]byte, 16<<10)
 	}
-	// The queue is bounded (fs.inotify.max_queued_events, 16384 by default); a
-	// writer faster than this loop must not hold it here for ever.
-	for range 1 << 12 {
-		n, err := unix.Read(w.fd, w.buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || n <= 0 {
-			return
-		}
-		for b := w.buf[:n]; len(b) >= unix.SizeofInotifyEvent; {
-			size := int(binary.NativeEndian.Uint32(b[12:]))
-			name := b[unix.SizeofInotifyEvent:][:size]
-			if i := bytes.IndexByte(name, 0); i >= 0 {
-				name = name[:i]
-			}
-			f(event{
-				wd:   int(int32(binary.NativeEndian.Uint32(b))),
-				mask: binary.NativeEndian.Uint32(b[4:]),
-				name: string(name),
-			})
-			b = b[unix.SizeofInotifyEvent+size:]
-		}
-		if n < len(w.buf)-unix.SizeofInotifyEvent-unix.NAME_MAX-1 {
-			return // the kernel had no more than this
-		}
-	}
+	hostfs.DrainInotify(w.fd, w.buf, f)
 }

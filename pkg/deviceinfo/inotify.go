@@ -3,12 +3,12 @@
 package deviceinfo
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // watch is an inotify descriptor for the names in one directory.
@@ -94,29 +94,18 @@ func (w *watch) drain(apply func(name string, there bool)) bool {
 }
 
 func (w *watch) apply(events []byte, apply func(name string, there bool)) bool {
-	for len(events) >= unix.SizeofInotifyEvent {
-		wd := int32(binary.NativeEndian.Uint32(events[0:]))
-		mask := binary.NativeEndian.Uint32(events[4:])
-		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
-		if end > len(events) {
-			return false
-		}
-		name := events[unix.SizeofInotifyEvent:end]
-		events = events[end:]
-		if i := bytes.IndexByte(name, 0); i >= 0 {
-			name = name[:i]
-		}
+	for ev := range hostfs.InotifyEvents(events) {
 		switch {
-		case mask&unix.IN_Q_OVERFLOW != 0:
+		case ev.Mask&unix.IN_Q_OVERFLOW != 0:
 			return false
-		case wd != w.wd: // of a directory watched before
-		case mask&watchLost != 0:
-			w.active = w.active && mask&(unix.IN_IGNORED|unix.IN_UNMOUNT|unix.IN_DELETE_SELF) == 0
+		case ev.WD != w.wd: // of a directory watched before
+		case ev.Mask&watchLost != 0:
+			w.active = w.active && ev.Mask&(unix.IN_IGNORED|unix.IN_UNMOUNT|unix.IN_DELETE_SELF) == 0
 			return false
-		case mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
-			apply(string(name), true)
-		case mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
-			apply(string(name), false)
+		case ev.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
+			apply(string(ev.Name), true)
+		case ev.Mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
+			apply(string(ev.Name), false)
 		}
 	}
 	return true

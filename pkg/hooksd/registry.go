@@ -3,6 +3,7 @@
 package hooksd
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -108,17 +109,24 @@ func (r *Registry) Snapshot() *Snapshot {
 	return r.cur
 }
 
+// overflow stands among the watches for events that were lost.
+const overflow = -2
+
 // announced are the watches of which there is news.
 func (r *Registry) announced() map[int]bool {
 	var stale map[int]bool
-	r.watch.drain(func(ev event) {
-		if ev.name != "" && !strings.HasSuffix(ev.name, ".json") && ev.mask&unix.IN_ISDIR == 0 {
+	r.watch.drain(func(ev hostfs.InotifyEvent) {
+		if len(ev.Name) > 0 && !bytes.HasSuffix(ev.Name, []byte(".json")) && ev.Mask&unix.IN_ISDIR == 0 {
 			return
 		}
 		if stale == nil {
 			stale = map[int]bool{}
 		}
-		stale[ev.wd] = true
+		if ev.Mask&unix.IN_Q_OVERFLOW != 0 {
+			stale[overflow] = true
+			return
+		}
+		stale[int(ev.WD)] = true
 	})
 	return stale
 }

@@ -3,12 +3,11 @@
 package hooksd
 
 import (
-	"bytes"
-	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // watchMask is what can change a hook file or the directory itself. IN_MODIFY is
@@ -16,21 +15,13 @@ import (
 const watchMask = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM |
 	unix.IN_DELETE | unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
 
-// overflow is the watch of an event that stands for lost ones.
-const overflow = -2
-
 // watcher is a non-blocking inotify descriptor that nobody waits on: events stay
 // in the kernel until a snapshot is asked for. It is used under the registry's
 // lock.
 type watcher struct {
 	fd     int // -1 when there is none
 	closed bool
-}
-
-type event struct {
-	wd   int
-	mask uint32
-	name string
+	buf    []byte
 }
 
 func (w *watcher) close() error {
@@ -47,7 +38,7 @@ func (w *watcher) close() error {
 // announces nothing or when descriptors are used up, the directory is listed at
 // each snapshot.
 func (w *watcher) add(d *directory, fd int) {
-	if w.closed || remote(fd) {
+	if w.closed || hostfs.Remote(fd) {
 		w.remove(d)
 		return
 	}
@@ -79,49 +70,13 @@ func (w *watcher) remove(d *directory) {
 	d.wd = -1
 }
 
-// remote tells that the directory is on a file system that others can change
-// behind the kernel's back, where nothing is announced.
-func remote(fd int) bool {
-	var st unix.Statfs_t
-	if unix.Fstatfs(fd, &st) != nil {
-		return false
-	}
-	switch uint32(st.Type) {
-	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC,
-		unix.CEPH_SUPER_MAGIC, unix.AFS_FS_MAGIC, unix.AFS_SUPER_MAGIC, unix.CODA_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC:
-		return true
-	}
-	return false
-}
-
-// drain hands over all events that are queued. The queue is bounded
-// (fs.inotify.max_queued_events); a writer faster than this loop must not hold
-// it here for ever.
-func (w *watcher) drain(f func(event)) {
+// drain hands over all events that are queued.
+func (w *watcher) drain(f func(hostfs.InotifyEvent)) {
 	if w.fd < 0 {
 		return
 	}
-	var buf [16 << 10]byte
-	for range 1 << 10 {
-		n, err := unix.Read(w.fd, buf[:])
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || n <= 0 {
-			return
-		}
-		for b := buf[:n]; len(b) >= unix.SizeofInotifyEvent; {
-			size := int(binary.NativeEndian.Uint32(b[12:]))
-			name := b[unix.SizeofInotifyEvent:][:size]
-			if i := bytes.IndexByte(name, 0); i >= 0 {
-				name = name[:i]
-			}
-			ev := event{wd: int(int32(binary.NativeEndian.Uint32(b))), mask: binary.NativeEndian.Uint32(b[4:]), name: string(name)}
-			if ev.mask&unix.IN_Q_OVERFLOW != 0 {
-				ev.wd = overflow
-			}
-			f(ev)
-			b = b[unix.SizeofInotifyEvent+size:]
-		}
+	if w.buf == nil {
+		w.buf = make([]byte, 16<<10)
 	}
+	hostfs.DrainInotify(w.fd, w.buf, f)
 }

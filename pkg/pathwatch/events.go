@@ -3,12 +3,12 @@
 package pathwatch
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // telling is one call to make once the lock is free.
@@ -53,21 +53,13 @@ func (w *Watcher) apply(events []byte) []telling {
 			out = append(out, t)
 		}
 	}
-	for len(events) >= unix.SizeofInotifyEvent {
-		wd := int32(binary.NativeEndian.Uint32(events[0:]))
-		mask := binary.NativeEndian.Uint32(events[4:])
-		end := min(unix.SizeofInotifyEvent+int(binary.NativeEndian.Uint32(events[12:])), len(events))
-		name := events[unix.SizeofInotifyEvent:end]
-		events = events[end:]
-		if i := bytes.IndexByte(name, 0); i >= 0 {
-			name = name[:i]
-		}
-		if mask&unix.IN_Q_OVERFLOW != 0 {
+	for ev := range hostfs.InotifyEvents(events) {
+		if ev.Mask&unix.IN_Q_OVERFLOW != 0 {
 			w.again(w.root, tell)
 			continue
 		}
-		for _, n := range w.wds[wd] {
-			w.event(n, mask, name, tell)
+		for _, n := range w.wds[ev.WD] {
+			w.event(n, ev.Mask, ev.Name, tell)
 		}
 	}
 	return out
