@@ -4,6 +4,7 @@ package nri
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -54,7 +55,7 @@ func Adjustment(set *edits.Set, can Capabilities) (*api.ContainerAdjustment, err
 		}
 	}
 	for _, m := range set.Mounts {
-		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: mountType(m), Options: append([]string(nil), m.Options...)})
+		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: mountType(m), Options: mountOptions(m)})
 	}
 	for _, h := range set.Hooks {
 		addHook(a, h)
@@ -79,9 +80,16 @@ func Adjustment(set *edits.Set, can Capabilities) (*api.ContainerAdjustment, err
 
 // addDevice adds the node. NRI derives the cgroup rule itself: "rw" for a
 // character device, "rwm" for a block device. What is asked beyond that, or
-// less, is a rule of its own, where the runtime takes one.
+// less, is a rule of its own, where the runtime takes one. That rule has the type
+// of the node, and OCI runtimes know rules for c and b alone: an unbuffered
+// character device (u) goes as what it is to the kernel, and a FIFO cannot go.
 func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) error {
-	dev := &api.LinuxDevice{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor}
+	if d.Type == "p" {
+		return &UnsupportedError{Edit: fmt.Sprintf("FIFO %q", d.Path), Origin: d.Origin,
+			Remedy: "NRI makes a rule of the device cgroup of every device node, and the OCI runtime refuses one for a FIFO: " +
+				"make the FIFO on the host and give it under mounts instead of deviceNodes"}
+	}
+	dev := &api.LinuxDevice{Path: d.Path, Type: typeOf(d), Major: d.Major, Minor: d.Minor}
 	if d.FileMode != nil {
 		dev.FileMode = api.FileMode(*d.FileMode)
 	}
@@ -94,7 +102,7 @@ func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) er
 	if !can.bound(d) {
 		a.AddDevice(dev)
 	}
-	if d.Access == "" || d.Type == "p" {
+	if d.Access == "" {
 		return nil
 	}
 	access := d.Access
@@ -128,6 +136,14 @@ func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) er
 	return nil
 }
 
+// typeOf is the type of a node and of its rule.
+func typeOf(d *edits.Device) string {
+	if d.Type == "u" {
+		return "c"
+	}
+	return d.Type
+}
+
 func addRule(a *api.ContainerAdjustment, d *edits.Device, allow bool, access string) {
 	if access == "" {
 		return
@@ -139,7 +155,7 @@ func addRule(a *api.ContainerAdjustment, d *edits.Device, allow bool, access str
 		a.Linux.Resources = &api.LinuxResources{}
 	}
 	a.Linux.Resources.Devices = append(a.Linux.Resources.Devices, &api.LinuxDeviceCgroup{
-		Allow: allow, Type: d.Type, Major: api.Int64(d.Major), Minor: api.Int64(d.Minor), Access: access,
+		Allow: allow, Type: typeOf(d), Major: api.Int64(d.Major), Minor: api.Int64(d.Minor), Access: access,
 	})
 }
 
@@ -194,6 +210,16 @@ func mountType(m edits.Mount) string {
 		return "bind"
 	}
 	return m.Type
+}
+
+// mountOptions are those of the mount. What runtimes take for a bind mount is one by
+// its options alone: runc fails on a type of that name without them.
+func mountOptions(m edits.Mount) []string {
+	options := append([]string(nil), m.Options...)
+	if mountType(m) == "bind" && !slices.Contains(options, "bind") && !slices.Contains(options, "rbind") {
+		options = append(options, "bind")
+	}
+	return options
 }
 
 // UnsupportedError is an edit that the runtime's NRI cannot carry. It unwraps to

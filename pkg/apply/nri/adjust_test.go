@@ -89,7 +89,8 @@ func TestDeviceAccess(t *testing.T) {
 		{typ: "b", access: "rw", want: ""},
 		{typ: "c", access: "r", refused: true},
 		{typ: "c", access: "none", refused: true},
-		{typ: "p", access: "r", want: ""},
+		{typ: "u", access: "r", refused: true},
+		{typ: "u", access: "r", can: new, want: "deny w"},
 		{typ: "c", access: "", can: new, want: ""},
 		{typ: "c", access: "rw", can: new, want: ""},
 		{typ: "c", access: "rwm", can: new, want: "allow m"},
@@ -106,6 +107,55 @@ func TestDeviceAccess(t *testing.T) {
 			}
 		} else if err != nil || got != tc.want {
 			t.Errorf("%s %q with %+v: %q, %v; want %q", tc.typ, tc.access, tc.can, got, err, tc.want)
+		}
+	}
+}
+
+// The rule that NRI derives has the type of the node, and runc ends with "invalid
+// cgroup device type" for any but a, b and c.
+func TestNodesOfOtherTypes(t *testing.T) {
+	for _, can := range []Capabilities{{}, {DeviceRules: true}, {DeviceRules: true, UserNS: true}, {UserNS: true}} {
+		for _, hostPath := range []string{"/dev/a", "/run/v/a"} {
+			a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", HostPath: hostPath, Type: "u", Major: 1, Minor: 3}}}, can)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range a.Linux.Devices {
+				if d.Type != "c" || d.Major != 1 || d.Minor != 3 {
+					t.Errorf("%+v: an unbuffered device goes as %v", can, d)
+				}
+			}
+			for _, r := range a.Linux.GetResources().GetDevices() {
+				if r.Type != "c" {
+					t.Errorf("%+v: the rule is %v", can, r)
+				}
+			}
+			_, err = Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/ff", HostPath: hostPath, Type: "p", Origin: edits.Origin{Request: "R", File: "/etc/cdi/f.json"}}}}, can)
+			if !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), `/etc/cdi/f.json`) || !strings.Contains(err.Error(), `FIFO "/dev/ff"`) || !strings.Contains(err.Error(), "under mounts") {
+				t.Errorf("%+v: a FIFO: %v", can, err)
+			}
+		}
+	}
+}
+
+// runc makes a bind mount where an option says so, and fails on the type alone.
+func TestABindMountSaysSoInItsOptions(t *testing.T) {
+	for _, tc := range []struct {
+		mount edits.Mount
+		want  string
+	}{
+		{edits.Mount{}, "bind bind"},
+		{edits.Mount{Options: []string{"ro"}}, "bind ro bind"},
+		{edits.Mount{Type: "bind", Options: []string{"rbind", "ro"}}, "bind rbind ro"},
+		{edits.Mount{Type: "none", Options: []string{"bind"}}, "none bind"},
+		{edits.Mount{Type: "tmpfs", Options: []string{"size=1m"}}, "tmpfs size=1m"},
+	} {
+		a, err := Adjustment(&edits.Set{Mounts: []edits.Mount{tc.mount}}, Capabilities{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.Mounts[0].Type + " " + strings.Join(a.Mounts[0].Options, " "); got != tc.want {
+			t.Errorf("%+v: %q, want %q", tc.mount, got, tc.want)
 		}
 	}
 }

@@ -34,6 +34,6 @@ func bindNode(a *api.ContainerAdjustment, devices []edits.Device, i int, can Cap
 	has := func(o edits.Device) bool { return o.Path == d.HostPath }
 	before := func(o edits.Device) bool { return o.HostPath == d.HostPath && can.bound(&o) }
 	if !slices.ContainsFunc(devices, has) && !slices.ContainsFunc(devices[:i], before) {
-		a.AddDevice(&api.LinuxDevice{Path: d.HostPath, Type: d.Type, Major: d.Major, Minor: d.Minor})
+		a.AddDevice(&api.LinuxDevice{Path: d.HostPath, Type: typeOf(d), Major: d.Major, Minor: d.Minor})
 	}
 }
