@@ -50,6 +50,11 @@ type Explanation struct {
 	// three; FailedCount is how many there are.
 	Failed      []*SpecError
 	FailedCount int
+	// Conflicts are devices of the kind that several files of one directory declare,
+	// where all devices were asked for and none is usable: at most three, by name;
+	// ConflictCount is how many there are.
+	Conflicts     []*ConflictError
+	ConflictCount int
 	// Nearest are existing names like the one asked for, nearest first, at most three.
 	Nearest []string
 }
@@ -70,7 +75,13 @@ func (e *NotFoundError) Error() string {
 	default:
 		fmt.Fprintf(&b, "no spec file for kind %q", e.Kind)
 	}
-	if len(x.Nearest) > 0 {
+	for _, c := range x.Conflicts {
+		fmt.Fprintf(&b, "; %s is declared at the same priority by %s: keep it in one of them", c.Name, listed(c.Files, len(c.Files)))
+	}
+	if more := x.ConflictCount - len(x.Conflicts); more > 0 {
+		fmt.Fprintf(&b, " (and %d more)", more)
+	}
+	if len(x.Nearest) > 0 && len(x.Conflicts) == 0 {
 		fmt.Fprintf(&b, "; nearest: %s", strings.Join(x.Nearest, ", "))
 	}
 	if len(x.Mentions) > 0 {

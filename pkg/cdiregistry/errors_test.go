@@ -45,8 +45,8 @@ func TestErrorTexts(t *testing.T) {
 		{"nvidia.com/gpus=gpu1", `resolve CDI device "nvidia.com/gpus=gpu1": no spec file for kind "nvidia.com/gpus"; nearest: nvidia.com/gpu=gpu1` +
 			searched + broken + junk + " (and 3 more)" + run, cdiregistry.NoSpec, errdefs.ErrNotFound},
 		{"v.com/c=twice", `resolve CDI device "v.com/c=twice": declared at the same priority by /etc/cdi/twice-a.json, /etc/cdi/twice-b.json; keep it in one of them: conflict`, 0, errdefs.ErrConflict},
-		{"nvidia", `resolve CDI device "nvidia": unqualified device "nvidia", missing vendor: invalid argument`, 0, errdefs.ErrInvalidArgument},
-		{"", `resolve CDI device "": unqualified device "", missing vendor: invalid argument`, 0, errdefs.ErrInvalidArgument},
+		{"nvidia", `resolve CDI device "nvidia": must be a vendor, a class and a name, such as vendor.com/class=name: invalid argument`, 0, errdefs.ErrInvalidArgument},
+		{"", `resolve CDI device "": must be a vendor, a class and a name, such as vendor.com/class=name: invalid argument`, 0, errdefs.ErrInvalidArgument},
 		{"v.com/c=a/b", `resolve CDI device "v.com/c=a/b": invalid device "v.com/c=a/b": invalid character '/' in device name "a/b": invalid argument`, 0, errdefs.ErrInvalidArgument},
 	} {
 		_, err := s.Device(c.name)
@@ -67,7 +67,12 @@ func TestErrorTexts(t *testing.T) {
 			}
 		}
 	}
-	// All devices of a kind that has none to give.
+	// All devices of a kind that has none to give: the error tells which devices it
+	// would have, and why it has not.
+	if _, err := s.Kind("v.com/c"); err == nil || !strings.Contains(err.Error(), `kind "v.com/c" has no usable device; v.com/c=twice is declared at the same priority by `+
+		"/etc/cdi/twice-a.json, /etc/cdi/twice-b.json: keep it in one of them; files of this kind: /etc/cdi/twice-a.json, /etc/cdi/twice-b.json; searched") {
+		t.Errorf("a kind of which every device is declared twice: %v", err)
+	}
 	for kind, reason := range map[string]cdiregistry.Reason{"v.com/c": cdiregistry.NoDevices, "v.com/none": cdiregistry.NoSpec} {
 		var nf *cdiregistry.NotFoundError
 		if _, err := s.Kind(kind); !errors.As(err, &nf) || nf.Reason != reason {

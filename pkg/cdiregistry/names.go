@@ -14,6 +14,7 @@ const (
 	maxClass           = 63  // CDI, "Kind": the name
 	maxAnnotationName  = 63
 	maxAnnotationBytes = 256 << 10
+	maxInterface       = 15 // linux/if.h, IFNAMSIZ less the NUL
 )
 
 // checkKind is nil for "vendor/class" as CDI has it.

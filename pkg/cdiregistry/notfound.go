@@ -71,8 +71,24 @@ func (e *NotFoundError) Explain() Explanation {
 		}
 	}
 	x.FailedCount = same.count + other.count
+	x.Conflicts, x.ConflictCount = e.conflicts()
 	x.Nearest = e.nearest()
 	return x
+}
+
+// conflicts are why a kind has no usable device although files declare some.
+func (e *NotFoundError) conflicts() (list []*ConflictError, count int) {
+	k, ok := e.snapshot.kinds.get(e.Kind)
+	if !ok || e.Reason != NoDevices {
+		return nil, 0
+	}
+	names := first[*ConflictError]{most: toldNames, before: func(a, b *ConflictError) int { return naturalCompare(a.Name, b.Name) }}
+	for sl := range k.devices.all() {
+		if best, n := sl.best(); n > 1 {
+			names.add(sl.conflict(e.Kind+"="+sl.key(), best.e.dir))
+		}
+	}
+	return names.list, names.count
 }
 
 // nearest are qualified names of the kind, or kinds, that may have been meant.

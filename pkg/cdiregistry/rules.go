@@ -49,8 +49,15 @@ func (c *checker) needLax(v int, i int32, key string) {
 	case c.version < 0 || c.version >= v:
 	case !c.early:
 		c.need(v, i, key, "")
-	case len(c.warnings) < maxDiagnostics:
-		d := Diagnostic{Severity: SeverityWarning, Field: c.field(key), Rule: c.tooOld(v, key, "")}
+	default:
+		c.warn(i, key, c.tooOld(v, key, ""))
+	}
+}
+
+// warn says something of a field that does not refuse the file.
+func (c *checker) warn(i int32, key, rule string) {
+	if len(c.warnings) < maxDiagnostics {
+		d := Diagnostic{Severity: SeverityWarning, Field: c.field(key), Rule: rule}
 		d.Line, d.Column = c.d.place(c.at(i))
 		c.warnings = append(c.warnings, d)
 	}

@@ -112,7 +112,7 @@ func (c *checker) deviceNode(i int32) {
 	var flags byte
 	inside := c.absolute(i, f[0], "path")
 	c.w.str(inside)
-	ref := hostRef{what: refNode, path: inside, i: f[0], key: "path"}
+	ref := hostRef{what: refNode, path: inside, i: f[0], key: "path", numbers: [2]int64{-1, -1}}
 	if s := c.str(f[1], "hostPath"); s != "" {
 		if !path.IsAbs(s) {
 			c.bad(f[1], "hostPath", "must be an absolute path")
@@ -136,6 +136,9 @@ func (c *checker) deviceNode(i int32) {
 			v := c.number(f[k], key, 0, hi, rule)
 			c.w.uint(uint64(v))
 			ref.major = ref.major || k == 3 && v != 0
+			if k < 5 {
+				ref.numbers[k-3] = v
+			}
 		}
 	}
 	numbers(3, "major", nodeMajor, math.MaxInt64, "must be a device number, 0 or more")
@@ -167,6 +170,7 @@ func (c *checker) netDevice(i int32) {
 	if name != "" && !c.inside.add(name) {
 		c.bad(f[1], "name", "these edits give this name already")
 	}
+	c.ref(hostRef{what: refInterface, path: host, i: f[0], key: "hostInterfaceName"})
 	c.w.str(host)
 	c.w.str(name)
 }
@@ -209,6 +213,9 @@ func (c *checker) mount(i int32) {
 		source := c.absolute(i, f[0], "hostPath")
 		c.w.str(source)
 		c.ref(hostRef{what: refMount, path: source, i: f[0], key: "hostPath"})
+		if c.useRefs && !c.binds(f[2]) {
+			c.warn(i, "options", `has neither "bind" nor "rbind": runc then fails to make the bind mount`)
+		}
 	}
 	c.w.str(c.absolute(i, f[1], "containerPath"))
 	c.w.str(kind)
@@ -267,15 +274,18 @@ const (
 	refNode refWhat = iota
 	refMount
 	refHook
+	refInterface
 )
 
-// hostRef is a path that must exist on the host when a container is created.
+// hostRef is a path, or a network interface, that must exist on the host when a
+// container is created.
 type hostRef struct {
 	what     refWhat
 	path     string
-	nodeType string // of a device node, "" when the host decides
-	major    bool   // the spec gives the device number
-	i        int32  // the node, and its key, until ref has placed it
+	numbers  [2]int64 // major and minor number that the spec gives a node, -1 for none
+	nodeType string   // of a device node, "" when the host decides
+	major    bool     // the spec gives the device number
+	i        int32    // the node, and its key, until ref has placed it
 	key      string
 	place    Diagnostic
 }

@@ -136,6 +136,9 @@ func (s *Snapshot) slot(qualifiedName, kind, name string) (*slot, error) {
 		}
 	}
 	if _, _, _, err := parser.ParseQualifiedName(qualifiedName); err != nil {
+		if vendor, _, _ := parser.ParseDevice(qualifiedName); vendor == "" {
+			return nil, &NameError{Name: qualifiedName, Rule: "must be a vendor, a class and a name, such as vendor.com/class=name"}
+		}
 		return nil, &NameError{Name: qualifiedName, Rule: err.Error()}
 	}
 	return nil, s.notFound(qualifiedName, kind, name)

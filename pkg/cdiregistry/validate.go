@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -46,8 +47,9 @@ func (v *Validator) Parse(text []byte) (*specs.Spec, []Diagnostic) {
 type ValidateOptions struct {
 	Trust       Trust
 	MaxFileSize int64
-	// CheckHost looks whether device nodes, mount sources and hooks that the spec
-	// refers to are on the host now. They need not be before a container is made.
+	// CheckHost looks whether device nodes, mount sources, hooks and network interfaces
+	// that the spec refers to are on the host now. They need not be before a container
+	// is made.
 	CheckHost bool
 }
 
@@ -89,6 +91,9 @@ func ValidateFile(host hostfs.Root, file string, opts ValidateOptions) ([]Diagno
 // check looks whether the reference leads to something of the right kind.
 func (ref hostRef) check(host hostfs.Root) (Diagnostic, bool) {
 	d := ref.place
+	if ref.what == refInterface {
+		return ref.checkInterface(host, d)
+	}
 	st, err := host.Stat(ref.path)
 	mode := st.Mode & unix.S_IFMT
 	switch {
@@ -106,12 +111,29 @@ func (ref hostRef) check(host hostfs.Root) (Diagnostic, bool) {
 		d.Rule = fmt.Sprintf("is a %s of mode %04o on the host; a hook must be an executable file", hostfs.TypeName(st.Mode), st.Mode&0o7777)
 		return d, false
 	case ref.what == refNode:
-		return ref.checkNode(d, mode)
+		return ref.checkNode(d, st)
 	}
 	return d, true
 }
 
-func (ref hostRef) checkNode(d Diagnostic, mode uint32) (Diagnostic, bool) {
+// checkInterface warns: an interface that a container has is not the host's until
+// the container goes.
+func (ref hostRef) checkInterface(host hostfs.Root, d Diagnostic) (Diagnostic, bool) {
+	d.Severity = SeverityWarning
+	if len(ref.path) > maxInterface || ref.path == "." || ref.path == ".." || strings.ContainsAny(ref.path, "/: \t\n\v\f\r") {
+		d.Severity = SeverityError
+		d.Rule = `no interface has that name: 1 to 15 bytes without "/", ":" and white space`
+		return d, false
+	}
+	if _, err := host.Stat("/sys/class/net/" + ref.path); err != nil {
+		d.Rule = "cannot be found among the host's network interfaces: " + errnoOf(err).Error()
+		return d, false
+	}
+	return d, true
+}
+
+func (ref hostRef) checkNode(d Diagnostic, st unix.Stat_t) (Diagnostic, bool) {
+	mode := st.Mode & unix.S_IFMT
 	have := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b", unix.S_IFIFO: "p"}[mode]
 	want := ref.nodeType
 	if want == "u" {
@@ -122,8 +144,18 @@ func (ref hostRef) checkNode(d Diagnostic, mode uint32) (Diagnostic, bool) {
 		d.Rule = "is a " + hostfs.TypeName(mode) + " on the host; a device node must be a device or a FIFO"
 	case want != "" && have != want:
 		d.Rule = fmt.Sprintf("is a %s on the host, and the spec says type %q", hostfs.TypeName(mode), ref.nodeType)
+	case mode != unix.S_IFIFO && ref.otherNumber(st.Rdev):
+		// What the spec says counts, for the container and for its device cgroup.
+		d.Severity = SeverityWarning
+		d.Rule = fmt.Sprintf("is number %d:%d on the host, and the spec says another", unix.Major(st.Rdev), unix.Minor(st.Rdev))
 	default:
 		return d, true
 	}
 	return d, false
+}
+
+// otherNumber reports that the spec gives the node a number that is not dev.
+func (ref hostRef) otherNumber(dev uint64) bool {
+	major, minor := ref.numbers[0], max(ref.numbers[1], 0)
+	return major > 0 && (major != int64(unix.Major(dev)) || minor != int64(unix.Minor(dev)))
 }

@@ -15,6 +15,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func goodSpec() *specs.Spec {
@@ -131,6 +132,8 @@ func TestValidateFile(t *testing.T) {
 			`line 4, column 12: devices[0].containerEdits.deviceNodes[3].path: found "/dev/none": cannot be found on the host: no such file or directory`,
 			`warning: line 4, column 34: devices[0].containerEdits.deviceNodes[4].path: found "/dev/none": cannot be found on the host: no such file or directory`,
 			`line 4, column 87: devices[0].containerEdits.deviceNodes[5].path: found "/dev/none": cannot be found on the host: no such file or directory`,
+			`warning: line 5, column 13: devices[0].containerEdits.mounts[0].options: has neither "bind" nor "rbind": runc then fails to make the bind mount`,
+			`warning: line 5, column 69: devices[0].containerEdits.mounts[1].options: has neither "bind" nor "rbind": runc then fails to make the bind mount`,
 			`line 5, column 81: devices[0].containerEdits.mounts[1].hostPath: found "/lost": cannot be found on the host: no such file or directory`,
 			`line 6, column 86: devices[0].containerEdits.hooks[1].path: found "/bin/data": is a regular file of mode 0644 on the host; a hook must be an executable file`,
 			`line 6, column 130: devices[0].containerEdits.hooks[2].path: found "/bin/gone": cannot be found on the host: no such file or directory`,
@@ -146,8 +149,24 @@ func TestValidateFile(t *testing.T) {
 			t.Errorf("host checked: %v (-want +got):\n%s", check, diff)
 		}
 	}
+	e.must(os.MkdirAll(e.top+"/sys/class/net/eth1", 0o755))
+	e.place("/etc/cdi/b.json", `{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"x","containerEdits":{"netDevices":[
+ {"hostInterfaceName":"eth1","name":"a"}, {"hostInterfaceName":"eth2","name":"b"}, {"hostInterfaceName":"../net/eth1","name":"c"}, {"hostInterfaceName":"interface-0123456","name":"d"}]}}]}`)
+	diags, err := cdiregistry.ValidateFile(e.host, "/etc/cdi/b.json", cdiregistry.ValidateOptions{CheckHost: true})
+	e.must(err)
+	var got []string
+	for _, d := range diags {
+		got = append(got, d.String())
+	}
+	if diff := cmp.Diff([]string{
+		`warning: line 2, column 64: devices[0].containerEdits.netDevices[1].hostInterfaceName: found "eth2": cannot be found among the host's network interfaces: no such file or directory`,
+		`line 2, column 105: devices[0].containerEdits.netDevices[2].hostInterfaceName: found "../net/eth1": no interface has that name: 1 to 15 bytes without "/", ":" and white space`,
+		`line 2, column 153: devices[0].containerEdits.netDevices[3].hostInterfaceName: found "interface-0123456": no interface has that name: 1 to 15 bytes without "/", ":" and white space`,
+	}, got); diff != "" {
+		t.Errorf("interfaces (-want +got):\n%s", diff)
+	}
 	e.must(os.Chmod(filepath.Join(e.top, "/etc/cdi/a.json"), 0o666))
-	diags, err := cdiregistry.ValidateFile(e.host, "/etc/cdi/a.json", cdiregistry.ValidateOptions{})
+	diags, err = cdiregistry.ValidateFile(e.host, "/etc/cdi/a.json", cdiregistry.ValidateOptions{})
 	if err != nil || len(diags) != 1 || !strings.Contains(diags[0].String(), "chmod") {
 		t.Errorf("a file others can write: %v, %v", diags, err)
 	}
@@ -155,5 +174,20 @@ func TestValidateFile(t *testing.T) {
 		if diags, err := cdiregistry.ValidateFile(e.host, file, cdiregistry.ValidateOptions{}); err == nil || len(diags) > 0 {
 			t.Errorf("%s: %v, %v", file, diags, err)
 		}
+	}
+}
+
+// TestValidateNumbers has a node that is on the host under another number than the
+// spec gives it: what the spec says counts, and may be a mistake.
+func TestValidateNumbers(t *testing.T) {
+	e := newEnv(t, mode{})
+	file := filepath.Join(e.top, "a.json")
+	text := `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[{"name":"x","containerEdits":{"deviceNodes":[
+ {"path":"/dev/null","type":"c","major":1,"minor":3}, {"path":"/dev/x","hostPath":"/dev/null","type":"c","major":7}, {"path":"/dev/null"}]}}]}`
+	e.must(os.WriteFile(file, []byte(text), 0o644))
+	diags, err := cdiregistry.ValidateFile(hostfs.Host(), file, cdiregistry.ValidateOptions{CheckHost: true, Trust: cdiregistry.TrustAnyone})
+	e.must(err)
+	if len(diags) != 1 || diags[0].String() != `warning: line 2, column 83: devices[0].containerEdits.deviceNodes[1].hostPath: found "/dev/null": is number 1:3 on the host, and the spec says another` {
+		t.Errorf("%v", diags)
 	}
 }

@@ -3,9 +3,12 @@
 package cli
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -99,4 +102,22 @@ func cannotRead(file string, err error) finding {
 	f := fileFinding(file, severityError, text, "a file that can be read")
 	f.text = "cannot be read: " + text
 	return f
+}
+
+// notJSON says where data ceases to be JSON, if it does: what nobody recognises is
+// mostly broken before the key that tells.
+func (f *finding) notJSON(data []byte) {
+	var value any
+	var syntax *json.SyntaxError
+	if !errors.As(json.Unmarshal(data, &value), &syntax) {
+		return
+	}
+	before := data[:min(max(int(syntax.Offset)-1, 0), len(data))]
+	if int(syntax.Offset) == len(data) && strings.Contains(syntax.Error(), "unexpected end") {
+		before = data
+	}
+	f.Line = 1 + bytes.Count(before, []byte("\n"))
+	f.Column = 1 + utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):])
+	f.text += "; here it ceases to be JSON: " + syntax.Error()
+	f.Rule += "; JSON: " + syntax.Error()
 }

@@ -146,6 +146,9 @@ func (v *validator) file(hostPath, shown string, named bool) {
 		}
 		f := fileFinding(shown, severity, "neither", `device-info ("type" and "version") or CDI ("cdiVersion" and "kind")`)
 		f.text = "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\"), and was not checked"
+		if path.Ext(shown) == ".json" {
+			f.notJSON(data)
+		}
 		v.add(f)
 	}
 }
