@@ -3,6 +3,7 @@
 package cdi
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 	upstream "tags.cncf.io/container-device-interface/pkg/cdi"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -187,6 +190,32 @@ func TestDirectorySwapped(t *testing.T) {
 	b.differ("v.com/c=e", "V=later")
 }
 
+// Defect 5: a directory is removed and made anew.
+func TestDirectoryMadeAnew(t *testing.T) {
+	b := newBoth(t)
+	b.place(b.dirs[0]+"/a.json", simple("old", "d"))
+	b.open()
+	if b.theirEnv("v.com/c=d") != "V=old" {
+		t.Fatal("upstream does not read the directory")
+	}
+	// The new one is there in the same moment, so that no look finds none.
+	old := b.dirs[0] + "-old"
+	if err := errors.Join(os.Rename(b.dirs[0], old), os.Mkdir(b.dirs[0], 0o755), os.RemoveAll(old)); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if b.theirEnv("v.com/c=d") == "" {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := b.ourEnv("v.com/c=d"); got != "" {
+		t.Errorf("jackfield has %q of the directory that is gone", got)
+	}
+	b.place(b.dirs[0]+"/b.json", simple("later", "e"))
+	b.differ("v.com/c=e", "V=later")
+}
+
 // Defect 6: two files of low priority take a valid device of high priority away.
 func TestShadowedConflict(t *testing.T) {
 	b := newBoth(t)
@@ -195,6 +224,40 @@ func TestShadowedConflict(t *testing.T) {
 	b.place(b.dirs[1]+"/c.json", simple("high", "d"))
 	b.open()
 	b.differ("v.com/c=d", "V=high")
+}
+
+// Defect 8: the devices of several annotations come in an order that differs from
+// one call to the next.
+func TestAnnotationOrder(t *testing.T) {
+	annotations := map[string]string{}
+	var want []string
+	for i := range 9 {
+		name := fmt.Sprintf("v.com/c=d%d", i)
+		annotations[fmt.Sprintf("cdi.k8s.io/v.com_c_%d", i)] = name
+		want = append(want, name)
+	}
+	orders := map[string]bool{}
+	for range 100 {
+		_, devices, err := upstream.ParseAnnotations(annotations)
+		if err != nil || len(devices) != len(want) {
+			t.Fatalf("upstream gives %q, %v", devices, err)
+		}
+		orders[strings.Join(devices, " ")] = true
+		list, err := annotation.ParseCDI(annotations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range list {
+			got = append(got, d.Name())
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("jackfield's order (-want +got):\n%s", diff)
+		}
+	}
+	if len(orders) == 1 {
+		t.Error(mended)
+	}
 }
 
 // Defect 11: what the specification forbids passes; defect 12: trailing data too.

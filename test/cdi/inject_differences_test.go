@@ -3,7 +3,9 @@
 package cdi
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -41,6 +43,10 @@ func summary(s *rspec.Spec) string {
 func TestInjectDifferences(t *testing.T) {
 	two := func(a, b string) string {
 		return `{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"d","containerEdits":` + a + `},{"name":"e","containerEdits":` + b + `}]}`
+	}
+	page, err := os.ReadFile("../../docs/cdi.md")
+	if err != nil {
+		t.Fatal(err)
 	}
 	one, three := int64(1), int64(3)
 	withRule := &rspec.Linux{Resources: &rspec.LinuxResources{Devices: []rspec.LinuxDeviceCgroup{{Allow: true, Type: "c", Major: &one, Minor: &three, Access: "rwm"}}}}
@@ -105,6 +111,9 @@ func TestInjectDifferences(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !bytes.Contains(page, []byte("\n| "+name+" | ")) {
+				t.Errorf("docs/cdi.md has no row %q", name)
+			}
 			dirs := directory(t, tc.text)
 			ours, theirs := copySpec(t, &tc.spec), copySpec(t, &tc.spec)
 			if err := inject(engine(t, dirs), ours, "v.com/c=d", "v.com/c=e"); err != nil {
