@@ -3,11 +3,9 @@
 package cdiregistry
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -38,12 +36,12 @@ func WriteSpec(host hostfs.Root, dir, name string, spec *specs.Spec) (string, er
 	if diags := new(Validator).Validate(text); len(diags) > 0 {
 		return "", fmt.Errorf("write CDI spec %q: %w", file, &SpecError{Path: file, Diagnostics: diags})
 	}
-	d, err := makeDir(host, path.Clean(dir))
+	d, err := host.MakeDir(path.Clean(dir), 0o755)
 	if err != nil {
 		return "", fmt.Errorf("write CDI spec %q: make directory: %w", file, err)
 	}
 	defer d.Close()
-	if err := replace(int(d.Fd()), name, text); err != nil {
+	if err := hostfs.ReplaceAt(int(d.Fd()), name, text, hostfs.Own(0o644)); err != nil {
 		return "", fmt.Errorf("write CDI spec %q: %w", file, err)
 	}
 	return file, nil
@@ -82,57 +80,6 @@ func encode(spec *specs.Spec, ext string) ([]byte, error) {
 	}
 	text, err := json.MarshalIndent(spec, "", "  ")
 	return append(text, '\n'), err
-}
-
-// replace puts text at name, below the open directory, in one step.
-func replace(dirfd int, name string, text []byte) (err error) {
-	tmp := "." + name + "." + rand.Text()[:12] + ".tmp"
-	fd, err := unix.Openat(dirfd, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), tmp)
-	defer func() {
-		if err != nil {
-			// The error tells what happened; a file left over has no spec's name.
-			_ = unix.Unlinkat(dirfd, tmp, 0)
-		}
-	}()
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Chmod(0o644) // whatever the umask says
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return unix.Renameat(dirfd, tmp, dirfd, name)
-}
-
-// makeDir opens dir, after making what is missing of it with mode 0755.
-func makeDir(host hostfs.Root, dir string) (*os.File, error) {
-	d, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err == nil || errnoOf(err) != unix.ENOENT || dir == "/" {
-		return d, err
-	}
-	parent, err := makeDir(host, path.Dir(dir))
-	if err != nil {
-		return nil, err
-	}
-	defer parent.Close()
-	if err := unix.Mkdirat(int(parent.Fd()), path.Base(dir), 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, err
-	}
-	if d, err = host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
-		return nil, err
-	}
-	if err := d.Chmod(0o755); err != nil {
-		d.Close()
-		return nil, err
-	}
-	return d, nil
 }
 
 // TransientName is the name, without extension, of a spec file that lives as long

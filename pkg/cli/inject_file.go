@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -180,49 +179,11 @@ func (p *place) read() ([]byte, error) {
 
 // replace puts text in the place of the file in one step, with the mode and owner
 // of another, and on the disk.
-func (p *place) replace(text []byte, like *unix.Stat_t) (err error) {
+func (p *place) replace(text []byte, like *unix.Stat_t) error {
 	dir, err := unix.Openat(int(p.dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
-	tmp := "." + rand.Text() + ".tmp"
-	fd, err := unix.Openat(dir, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			// The error tells what happened.
-			_ = unix.Unlinkat(dir, tmp, 0)
-		}
-	}()
-	if err := fill(fd, text, like); err != nil {
-		return err
-	}
-	if err := unix.Renameat(dir, tmp, dir, p.base); err != nil {
-		return err
-	}
-	if err := unix.Fsync(dir); err != nil && !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("the file is written, and its directory cannot be synchronized: %w", err)
-	}
-	return nil
-}
-
-// fill writes the file, and closes it.
-func fill(fd int, text []byte, like *unix.Stat_t) (err error) {
-	file := os.NewFile(uintptr(fd), "")
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if _, err := file.Write(text); err != nil {
-		return cause(err)
-	}
-	if like.Uid != uint32(os.Geteuid()) || like.Gid != uint32(os.Getegid()) {
-		if err := unix.Fchown(fd, int(like.Uid), int(like.Gid)); err != nil {
-			return fmt.Errorf("keep the owner %d:%d: %w", like.Uid, like.Gid, err)
-		}
-	}
-	if err := unix.Fchmod(fd, like.Mode&0o7777); err != nil {
-		return err
-	}
-	return unix.Fsync(fd)
+	return hostfs.ReplaceAt(dir, p.base, text, hostfs.Like{Mode: like.Mode & 0o7777, UID: int(like.Uid), GID: int(like.Gid)})
 }

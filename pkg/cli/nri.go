@@ -6,16 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -233,9 +230,6 @@ func (e *enabling) crio(host hostfs.Root) ([]string, error) {
 	if e.dry {
 		return changes, nil
 	}
-	if err := os.MkdirAll(host.Path(path.Dir(e.file)), 0o755); err != nil {
-		return nil, err
-	}
 	return changes, writeRuntimeFile(host, e.file, "# Written by jackfield nri enable.\n[crio.nri]\nenable_nri = true\n")
 }
 
@@ -251,37 +245,23 @@ func readRuntimeFile(host hostfs.Root, file string) (string, error) {
 // writeRuntimeFile replaces the file in one step, with the mode and owner that it
 // had. A symlink stays, and what it leads to is replaced.
 func writeRuntimeFile(host hostfs.Root, file, text string) error {
-	mode, uid, gid := uint32(0o644), -1, -1
+	like := hostfs.Own(0o644)
 	st, err := host.Stat(file)
 	switch {
 	case err == nil:
 		if file, err = host.Resolve(file); err != nil {
 			return err
 		}
-		mode, uid, gid = st.Mode&0o7777, int(st.Uid), int(st.Gid)
+		like = hostfs.Like{Mode: st.Mode & 0o7777, UID: int(st.Uid), GID: int(st.Gid)}
 	case !errdefs.IsNotFound(err):
 		return err
 	}
-	target := host.Path(file)
-	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+"-")
+	dir, err := host.MakeDir(path.Dir(file), 0o755)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone already when all went well
-	_, err = f.WriteString(text)
-	if err == nil {
-		err = unix.Fchown(int(f.Fd()), uid, gid)
-	}
-	if err == nil {
-		err = unix.Fchmod(int(f.Fd()), mode)
-	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), target)
+	defer dir.Close()
+	return hostfs.ReplaceAt(int(dir.Fd()), path.Base(file), []byte(text), like)
 }
 
 // restart restarts a systemd unit.

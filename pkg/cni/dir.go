@@ -82,7 +82,7 @@ func (c *call) checkLength(socket string) error {
 // where they are missing, with mode perm whatever the umask. key names it in
 // errors. A directory that everybody may write to is refused.
 func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
-	f, err := makeDirs(host, dir, perm)
+	f, err := host.MakeDir(dir, perm)
 	if err != nil {
 		return nil, fail(codeIO, "I/O failure: "+key, "open %s %q: %v", key, dir, err)
 	}
@@ -91,26 +91,6 @@ func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-func makeDirs(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
-	f, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err == nil || !errors.Is(err, unix.ENOENT) || dir == "/" {
-		return f, err
-	}
-	parent, err := makeDirs(host, path.Dir(dir), 0o755)
-	if err != nil {
-		return nil, err
-	}
-	defer parent.Close()
-	fd, err := mkdirat(int(parent.Fd()), path.Base(dir), perm)
-	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, err
-	}
-	if err == nil {
-		unix.Close(fd)
-	}
-	return host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
 // checkDir refuses a directory in which everybody could make what is to be made
@@ -124,22 +104,6 @@ func checkDir(f *os.File, key, dir string) error {
 		return invalid(key, fmt.Sprintf("%q with mode %04o", dir, st.Mode&0o7777), "a directory that not everybody can write to; chmod o-w it")
 	}
 	return nil
-}
-
-// mkdirat makes a directory and opens it. One that is there already is EEXIST.
-func mkdirat(dirfd int, name string, perm uint32) (int, error) {
-	if err := unix.Mkdirat(dirfd, name, perm); err != nil {
-		return -1, err
-	}
-	fd, err := hostfs.OpenatBeneath(dirfd, name, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return -1, err
-	}
-	if err := unix.Fchmod(fd, perm); err != nil { // the umask had its say
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
 }
 
 // makeSocketDir makes an attachment's directory. Owner, group and the group's
@@ -156,7 +120,7 @@ func (c *call) makeSocketDir(name string) error {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return fail(codeIO, "I/O failure: socketDir", "look at %q: %v", dir, err)
 	}
-	fd, err := mkdirat(int(f.Fd()), name, 0o755|st.Mode&0o020)
+	fd, err := hostfs.MkdirAt(int(f.Fd()), name, 0o755|st.Mode&0o020)
 	if errors.Is(err, unix.EEXIST) {
 		return fail(codeExists, "the attachment exists already", "directory %q is there, and no record says that this plugin made it: remove it", path.Join(dir, name))
 	}

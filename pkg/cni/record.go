@@ -141,7 +141,7 @@ func (s *store) create(r *record) error {
 		}
 		return s.failed("write", name, err)
 	}
-	if err := unix.Fsync(s.fd()); err != nil && !errors.Is(err, unix.EINVAL) {
+	if err := hostfs.SyncDir(s.fd()); err != nil {
 		return s.failed("write", name, err)
 	}
 	return nil

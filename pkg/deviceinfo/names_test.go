@@ -81,7 +81,7 @@ func TestMatchCNIFileName(t *testing.T) {
 		{"ns-nad-ab_", "ab", "", ""},
 		{"ns-nad-ab_sixteen-bytes-xx", "ab", "", ""},
 		{".ns-nad-ab_net1", "ab", "", ""},
-		{tmpPrefix + "X-ab_net1" + tmpSuffix, "ab", "", ""},
+		{".jackfield-X-ab_net1.tmp", "ab", "", ""},
 		{"ns-nad-ab_net1", "", "", ""},
 		{"ns-nad-a/b_net1", "a/b", "", ""},
 		{"", "ab", "", ""},

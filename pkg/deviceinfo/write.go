@@ -3,12 +3,10 @@
 package deviceinfo
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -21,98 +19,28 @@ const (
 	dirMode  = 0o755
 	fileMode = 0o644
 
-	// Names that start with "." are no device-info files to any reader here.
-	tmpPrefix = ".jackfield-"
-	tmpSuffix = ".tmp"
-	lockName  = ".jackfield.lock"
+	// Names that start with "." are no device-info files to any reader here, temporary
+	// files among them.
+	lockName = ".jackfield.lock"
 )
 
-// makeDir opens dir, and makes it and its parents where they are missing, with
-// mode 0755 whatever the umask: CNI plugins and agents under other users read
-// there.
+// makeDir opens dir, and makes it and its parents where they are missing: CNI plugins
+// and agents under other users read there.
 func makeDir(host hostfs.Root, dir string) (*os.File, error) {
-	f, err := openDir(host, dir)
-	if err == nil || !errors.Is(err, unix.ENOENT) || dir == "/" {
-		return f, err
-	}
-	parent, err := makeDir(host, path.Dir(dir))
+	f, err := host.MakeDir(dir, dirMode)
 	if err != nil {
-		return nil, err
+		return nil, dirError("make", dir, err)
 	}
-	defer parent.Close()
-	if err := makeDirAt(int(parent.Fd()), path.Base(dir)); err != nil {
-		return nil, fmt.Errorf("make device-info directory %q: %w", dir, err)
-	}
-	return openDir(host, dir)
-}
-
-func makeDirAt(parent int, name string) error {
-	err := unix.Mkdirat(parent, name, dirMode)
-	if errors.Is(err, unix.EEXIST) {
-		return nil // another writer was faster
-	}
-	if err != nil {
-		return err
-	}
-	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if err := unix.Fchmod(fd, dirMode); err != nil {
-		return err
-	}
-	return syncDir(parent)
+	return f, nil
 }
 
 // writeAt replaces the file name in the open directory by data, atomically and
-// durably: a new file, renamed over whatever has the name. A symlink there is
-// replaced, not followed.
+// durably.
 func writeAt(dirfd int, name, file string, data []byte) error {
-	tmp := tmpPrefix + rand.Text() + tmpSuffix
-	fd, err := unix.Openat(dirfd, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		return fileError("write", file, err)
-	}
-	err = fill(fd, data)
-	err = errors.Join(err, unix.Close(fd))
-	if err == nil {
-		err = unix.Renameat(dirfd, tmp, dirfd, name)
-	}
-	if err != nil {
-		_ = unix.Unlinkat(dirfd, tmp, 0)
-		return fileError("write", file, err)
-	}
-	if err := syncDir(dirfd); err != nil {
+	if err := hostfs.ReplaceAt(dirfd, name, data, hostfs.Own(fileMode)); err != nil {
 		return fileError("write", file, err)
 	}
 	return nil
-}
-
-func fill(fd int, data []byte) error {
-	for len(data) > 0 {
-		n, err := unix.Write(fd, data)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		data = data[n:]
-	}
-	// The umask had its say on the mode; readers run under other users.
-	if err := unix.Fchmod(fd, fileMode); err != nil {
-		return err
-	}
-	return unix.Fsync(fd)
-}
-
-func syncDir(fd int) error {
-	err := unix.Fsync(fd)
-	if errors.Is(err, unix.EINVAL) { // a file system that cannot
-		return nil
-	}
-	return err
 }
 
 // removeAt removes name from the open directory; a missing one is no error. A
@@ -123,7 +51,7 @@ func removeAt(dirfd int, name, file string) error {
 		return nil
 	}
 	if err == nil {
-		err = syncDir(dirfd)
+		err = hostfs.SyncDir(dirfd)
 	}
 	if err != nil {
 		return fileError("remove", file, err)
@@ -163,7 +91,7 @@ func RemoveTemporary(host hostfs.Root, dir string, age time.Duration) error {
 	var old []string
 	err = scanDir(f, dir, maxScan, func(name string) {
 		var st unix.Stat_t
-		if strings.HasPrefix(name, tmpPrefix) && strings.HasSuffix(name, tmpSuffix) &&
+		if hostfs.IsTemporary(name) &&
 			unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && time.Since(time.Unix(st.Mtim.Unix())) > age {
 			old = append(old, name)
 		}

@@ -186,8 +186,8 @@ func TestAWriterThatHangsDoesNotHangOthers(t *testing.T) {
 func TestTemporaryFilesAreNobodys(t *testing.T) {
 	root, dir := testNode(t)
 	ix := testIndex(t, root, IndexOptions{})
-	tmp := tmpPrefix + "n-" + testID + "_net1" + tmpSuffix
-	for _, name := range []string{tmp, lockName, tmpPrefix + "X-" + testID + "_a"} {
+	tmp := ".jackfield-n-" + testID + "_net1.tmp"
+	for _, name := range []string{tmp, lockName, ".jackfield-X-" + testID + "_a"} {
 		put(t, dir, name, "{")
 	}
 	has(t, ix, testID)

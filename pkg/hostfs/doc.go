@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostfs is the floor that every other package reads the host through.
+// Package hostfs is the floor that every other package reads and writes the host through.
 //
 // Its invariant: a path taken from outside never leaves the host root and never
 // blocks. All host paths are taken below one directory, a [Root] value: "/" in
@@ -10,5 +10,6 @@
 // file ends in an error at once.
 //
 // Below a directory that somebody else can write (a socket root, say)
-// [Root.OpenBeneath] follows no symlink at all.
+// [Root.OpenBeneath] follows no symlink at all. [ReplaceAt] writes so that every reader
+// sees the old or the new content.
 package hostfs
