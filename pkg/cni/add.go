@@ -128,7 +128,7 @@ func (c *call) checkNamespace(first bool) error {
 func (c *call) previous() (*types100.Result, error) {
 	r, err := parseResult(c.conf.prevResult, c.version)
 	if err != nil {
-		return nil, fail(codeDecode, "failed to decode prevResult", "%v", err)
+		return nil, fail(codeDecode, "failed to decode prevResult", "prevResult: %s", jsonProblem(c.conf.prevResult, err))
 	}
 	return r, nil
 }
@@ -195,7 +195,7 @@ func (c *call) decideFile(a *addition, args cniArgs) error {
 		}
 		name, err := deviceinfo.CNIFileName(namespace, c.conf.name, c.ContainerID, c.IfName)
 		if err != nil {
-			return fail(codeConfig, "invalid network configuration: name", "no device-info file can be named: %v", err)
+			return c.notNamed(namespace, err)
 		}
 		full = path.Join(c.conf.infoDir, name)
 	}
@@ -212,6 +212,18 @@ func (c *call) decideFile(a *addition, args cniArgs) error {
 		return fail(codeConfig, "invalid device-info of the device plugin", "%v", err)
 	}
 	return fail(codeIO, "I/O failure: device-info", "%v", err)
+}
+
+// notNamed is the error of a device-info file without a name, which says whose
+// fault it is: the interface's, the network's or the container's name.
+func (c *call) notNamed(namespace string, why error) error {
+	if _, err := deviceinfo.CNIFileName(namespace, "n", "c", c.IfName); err != nil {
+		return environment("CNI_IFNAME", c.IfName, "a name without control characters, for a device-info file is named after it")
+	}
+	if _, err := deviceinfo.CNIFileName(namespace, c.conf.name, "c", c.IfName); err != nil {
+		return fail(codeConfig, "invalid network configuration: name", "no device-info file can be named: %v", why)
+	}
+	return environment("CNI_CONTAINERID", c.ContainerID, fmt.Sprintf("a shorter one: the device-info file is named after it and network %q, with at most 255 bytes", c.conf.name))
 }
 
 // deviceInfo is the device-info of the attachment, without notes.
@@ -247,6 +259,12 @@ func (c *call) deviceInfo(a *addition) (*deviceinfo.Info, error) {
 
 // make makes what was decided and recorded.
 func (c *call) make(a *addition) (*types100.Result, error) {
+	// The same that STATUS asks of the directory.
+	dir, err := openDir(c.Host, "deviceInfoDir", c.conf.infoDir, 0o755)
+	if err != nil {
+		return nil, err
+	}
+	dir.Close()
 	if a.place.dir != "" {
 		if err := c.makeSocketDir(a.place.dir); err != nil {
 			// What stands there is not this attachment's, and no DEL of it may remove it.

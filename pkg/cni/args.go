@@ -30,7 +30,7 @@ func parseArgs(value string) (cniArgs, error) {
 		unknown []string
 	)
 	bad := func(pair, want string) (cniArgs, error) {
-		return a, environment("CNI_ARGS", value, want+"; found "+pair)
+		return a, environment("CNI_ARGS", value, want+"; found "+short(pair))
 	}
 	for pair := range strings.SplitSeq(value, ";") {
 		if pair == "" {
@@ -66,11 +66,11 @@ func parseArgs(value string) (cniArgs, error) {
 		return bad("IP="+a.ip, "an IP address, with or without its prefix length")
 	}
 	if a.mac != "" {
-		hw, err := net.ParseMAC(a.mac)
-		if err != nil {
-			return bad("MAC="+a.mac, "a hardware address")
+		mac, want := parseMAC(a.mac)
+		if want != "" {
+			return bad("MAC="+a.mac, want)
 		}
-		a.mac = hw.String()
+		a.mac = mac
 	}
 	return a, nil
 }

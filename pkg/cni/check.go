@@ -45,10 +45,8 @@ func (c *call) check() error {
 	if err := c.checkSocketDir(r); err != nil {
 		return err
 	}
-	if !r.Chained {
-		if err := c.checkResult(r, info, prev); err != nil {
-			return err
-		}
+	if err := c.checkResult(r, info, prev); err != nil {
+		return err
 	}
 	if c.conf.ipam != "" {
 		_, err = c.delegate("CHECK")
@@ -62,14 +60,16 @@ func changed(msg, details string, args ...any) error {
 
 // recorded is the record of the attachment.
 func (c *call) recorded() (*record, error) {
-	st, err := openStore(c.Host, c.conf.stateDir)
+	st, err := findStore(c.Host, c.conf.stateDir)
 	if err != nil {
 		return nil, err
 	}
-	defer st.Close()
-	r, err := st.read(recordName(c.conf.name, c.ContainerID, c.IfName))
-	if err != nil {
-		return nil, err
+	var r *record
+	if st != nil {
+		defer st.Close()
+		if r, err = st.read(recordName(c.conf.name, c.ContainerID, c.IfName)); err != nil {
+			return nil, err
+		}
 	}
 	if r == nil || r.Info == nil {
 		return nil, changed("its record is gone", "container %q, interface %q of network %q is not recorded in %q", c.ContainerID, c.IfName, c.conf.name, c.conf.stateDir)
@@ -129,8 +129,20 @@ func (c *call) checkSocketDir(r *record) error {
 }
 
 // checkResult looks for the interface and its addresses in the previous result.
-// Its hardware address may have been changed by a plugin behind this one.
+// Behind other plugins the interface is theirs, and the addresses are those that
+// the runtime asked for and they gave.
 func (c *call) checkResult(r *record, info *deviceinfo.Info, prev *types100.Result) error {
+	if !r.Chained {
+		if err := c.checkInterface(r, prev); err != nil {
+			return err
+		}
+	}
+	return checkAddresses(info, prev)
+}
+
+// checkInterface looks for the interface that ADD returned. Its hardware address may
+// have been changed by a plugin behind this one.
+func (c *call) checkInterface(r *record, prev *types100.Result) error {
 	at := c.interfaceOf(prev)
 	if at < 0 {
 		return changed("prevResult", "it has no interface %q in the container", c.IfName)
@@ -142,6 +154,10 @@ func (c *call) checkResult(r *record, info *deviceinfo.Info, prev *types100.Resu
 	if want := c.newInterface(r.Info, socketOf(r.Info), ""); have.SocketPath != want.SocketPath || have.PciID != want.PciID {
 		return changed("prevResult", "interface %q has socketPath %q and pciID %q, want %q and %q", c.IfName, have.SocketPath, have.PciID, want.SocketPath, want.PciID)
 	}
+	return nil
+}
+
+func checkAddresses(info *deviceinfo.Info, prev *types100.Result) error {
 	var n notes
 	if raw, ok := info.Extra[extraKey]; ok && json.Unmarshal(raw, &n) != nil {
 		return changed("device-info file", "%s is not what ADD wrote", extraKey)

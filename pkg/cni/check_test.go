@@ -55,6 +55,48 @@ func TestCheckFindsWhatChanged(t *testing.T) {
 	}
 }
 
+// Behind other plugins the addresses that the runtime asked for are looked for; the
+// interface is theirs.
+func TestCheckChained(t *testing.T) {
+	n := newNode(t)
+	const prev = `{"cniVersion": "1.1.0", "interfaces": [{"name": "net1", "sandbox": "` + ownNS + `"}], "ips": [{"address": "10.10.0.1/24", "interface": 0}]}`
+	conf := func(prev string) string {
+		return confWith(`, "runtimeConfig": {"ips": ["10.10.0.1/24"]}, "prevResult": ` + prev)
+	}
+	n.ok(env("ADD"), conf(prev))
+	n.ok(env("CHECK"), conf(prev))
+	a := n.run(env("CHECK"), conf(strings.Replace(prev, "10.10.0.1", "10.10.0.2", 1)))
+	if a.code != codeChanged || !strings.Contains(a.all, "10.10.0.1/24") {
+		t.Errorf("another address: code %d, %s", a.code, a.all)
+	}
+	n.ok(env("DEL"), conf(prev))
+}
+
+// Operations that make nothing leave no directory either, and ADD refuses what
+// STATUS refuses.
+func TestDirectories(t *testing.T) {
+	n := newNode(t)
+	n.ok(env("DEL"), confWith(""))
+	n.ok(env("GC"), confWith(`, "cni.dev/valid-attachments": []`))
+	if a := n.run(env("CHECK"), confWith(`, "prevResult": {}`)); a.code != codeChanged {
+		t.Errorf("CHECK: code %d, %s", a.code, a.all)
+	}
+	if list, err := os.ReadDir(n.dir); err != nil || len(list) > 0 {
+		t.Errorf("made %v, %v", list, err)
+	}
+	info := filepath.Join(n.dir, "/var/run/k8s.cni.cncf.io/devinfo/cni")
+	must(t, os.MkdirAll(info, 0o755))
+	must(t, os.Chmod(info, 0o777))
+	for command, code := range map[string]uint{"STATUS": codeUnavailable, "ADD": codeConfig} {
+		if a := n.run(env(command), confWith("")); a.code != code || !strings.Contains(a.all, "chmod o-w") {
+			t.Errorf("%s with a device-info directory that everybody can write to: code %d, %s", command, a.code, a.all)
+		}
+	}
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
 // A symlink in place of the attachment's directory leads DEL nowhere.
 func TestDelFollowsNoSymlink(t *testing.T) {
 	n := newNode(t)

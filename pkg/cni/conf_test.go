@@ -65,11 +65,15 @@ func TestRefusals(t *testing.T) {
 		strings.Replace(confWith(""), "1.1.0", "9.9.9", 1):                                                            {codeVersion, "incompatible CNI versions"},
 		strings.Replace(confWith(""), "1.1.0", "one", 1):                                                              {codeDecode, "version"},
 		`{"name": "fast", "type": "jackfield-cni"}`:                                                                   {codeVersion, "incompatible CNI versions"},
-		`{"cniVersion": `: {codeDecode, "decode"},
-		`[]`:              {codeDecode, "decode"},
-		``:                {codeDecode, "decode"},
+		`{"cniVersion": `:             {codeDecode, "decode"},
+		`[]`:                          {codeDecode, "decode"},
+		confWith(`, "prevResult": 7`): {codeDecode, "prevResult"},
+		``:                            {codeDecode, "decode"},
 	} {
 		a := n.run(env("ADD"), conf)
+		if strings.Contains(a.all, "Go value") {
+			t.Errorf("%s: the message speaks of the program's types: %s", short(conf), a.all)
+		}
 		if a.code != want.code || !strings.Contains(a.msg, want.msg) {
 			t.Errorf("%s:\ncode %d, %s\nwant code %d with %q in the message", short(conf), a.code, a.all, want.code, want.msg)
 		}
@@ -146,6 +150,10 @@ func TestEnvironment(t *testing.T) {
 		"args ip":        {env("ADD", "CNI_ARGS=IP=x"), codeEnvironment, "CNI_ARGS"},
 		"args ip prefix": {env("ADD", "CNI_ARGS=IP=10.0.0.1"), codeEnvironment, "CNI_ARGS"},
 		"args mac":       {env("ADD", "CNI_ARGS=MAC=x"), codeEnvironment, "CNI_ARGS"},
+		"args eui64":     {env("ADD", "CNI_ARGS=MAC=c2:11:22:33:44:55:66:77"), codeEnvironment, "six bytes"},
+		"args multicast": {env("ADD", "CNI_ARGS=MAC=01:00:5e:00:00:01"), codeEnvironment, "multicast"},
+		"odd interface":  {env("ADD", "CNI_IFNAME=a\x1b[1m"), codeEnvironment, "invalid environment variable CNI_IFNAME"},
+		"long id":        {env("ADD", "CNI_CONTAINERID="+strings.Repeat("a", 240)), codeEnvironment, "invalid environment variable CNI_CONTAINERID"},
 		"args namespace": {env("ADD", "CNI_ARGS=K8S_POD_NAMESPACE=../x"), codeEnvironment, "CNI_ARGS"},
 		"GC path":        {env("GC", "CNI_PATH="), codeEnvironment, "CNI_PATH"},
 	} {
@@ -153,6 +161,10 @@ func TestEnvironment(t *testing.T) {
 		if a.code != c.code || !strings.Contains(a.all, c.text) {
 			t.Errorf("%s: code %d, %s; want code %d with %q", name, a.code, a.all, c.code, c.text)
 		}
+	}
+	// Values come from outside, and the message stays short.
+	if a := n.run(env("ADD", "CNI_ARGS="+strings.Repeat("FOO=BAR;", 1000)), confWith("")); a.code != codeEnvironment || len(a.all) > 2000 {
+		t.Errorf("code %d, %d bytes", a.code, len(a.all))
 	}
 	n.ok(env("ADD", "CNI_ARGS=IgnoreUnknown=true;FOO=BAR;K8S_POD_UID=u"), confWith(""))
 	n.ok(env("DEL", "CNI_ARGS=FOO=BAR"), confWith(""))

@@ -20,12 +20,14 @@ func (c *call) del() error {
 		_, err := c.delegate("DEL")
 		errs = append(errs, err)
 	}
-	st, err := openStore(c.Host, c.conf.stateDir)
+	st, err := findStore(c.Host, c.conf.stateDir)
 	if err != nil {
 		return joinErrors(append(errs, err)...)
 	}
-	defer st.Close()
-	errs = append(errs, c.forget(st, recordName(c.conf.name, c.ContainerID, c.IfName)))
+	if st != nil {
+		defer st.Close()
+		errs = append(errs, c.forget(st, recordName(c.conf.name, c.ContainerID, c.IfName)))
+	}
 	errs = append(errs, c.removeTemporary(c.conf.infoDir))
 	return joinErrors(errs...)
 }
@@ -79,9 +81,9 @@ func (c *call) gc() error {
 		_, err := c.delegate("GC")
 		errs = append(errs, err)
 	}
-	st, err := openStore(c.Host, c.conf.stateDir)
-	if err != nil {
-		return joinErrors(append(errs, err)...)
+	st, err := findStore(c.Host, c.conf.stateDir)
+	if st == nil {
+		return joinErrors(append(errs, err, c.removeTemporary(c.conf.infoDir))...)
 	}
 	defer st.Close()
 	valid := map[string]bool{}

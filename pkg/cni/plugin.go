@@ -266,6 +266,13 @@ func decodeHead(data []byte) (head, error) {
 // jsonProblem says where JSON is wrong.
 func jsonProblem(data []byte, err error) string {
 	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		if kind.Field != "" {
+			return kind.Field + ": found a JSON " + kind.Value
+		}
+		return "found a JSON " + kind.Value + ", want a map"
+	}
 	if !errors.As(err, &syntax) {
 		return err.Error()
 	}

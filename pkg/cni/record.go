@@ -73,6 +73,14 @@ func openStore(host hostfs.Root, dir string) (*store, error) {
 	return &store{dir, f}, nil
 }
 
+// findStore opens the directory; nil when it is missing, and with it all records.
+func findStore(host hostfs.Root, dir string) (*store, error) {
+	if _, err := host.Stat(dir); errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	return openStore(host, dir)
+}
+
 func (s *store) Close() error { return s.f.Close() }
 
 func (s *store) fd() int { return int(s.f.Fd()) }
@@ -180,7 +188,8 @@ func (s *store) read(name string) (*record, error) {
 	}
 	r := &record{}
 	if err := json.Unmarshal(data, r); err != nil {
-		return nil, s.failed("read", name, err)
+		_, id, ifName, _ := splitRecordName(name)
+		return nil, s.failed("read", name, fmt.Errorf("%w; somebody else wrote it: remove it, and what is left of the attachment, its directory below socketDir and the device-info file …-%s_%s", err, id, ifName))
 	}
 	if recordName(r.Network, r.ContainerID, r.IfName) != name {
 		return nil, s.failed("read", name, fmt.Errorf("it is the record of %q", recordName(r.Network, r.ContainerID, r.IfName)))

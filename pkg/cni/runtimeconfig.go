@@ -93,14 +93,23 @@ func readMAC(m value) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	mac, want := parseMAC(s)
+	if want != "" {
+		return "", invalid(m.key, compact(m.raw), want)
+	}
+	return mac, nil
+}
+
+// parseMAC is a hardware address in its usual spelling, or what is wanted instead.
+func parseMAC(s string) (mac, want string) {
 	hw, err := net.ParseMAC(s)
-	if err != nil || len(hw) != 6 {
-		return "", invalid(m.key, compact(m.raw), "a hardware address of six bytes, as c2:11:22:33:44:55")
+	switch {
+	case err != nil || len(hw) != 6:
+		return "", "a hardware address of six bytes, as c2:11:22:33:44:55"
+	case hw[0]&1 != 0:
+		return "", "the address of one interface, not a multicast address"
 	}
-	if hw[0]&1 != 0 {
-		return "", invalid(m.key, compact(m.raw), "the address of one interface, not a multicast address")
-	}
-	return hw.String(), nil
+	return hw.String(), ""
 }
 
 func readIPs(m value) ([]string, error) {
