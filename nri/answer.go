@@ -59,8 +59,12 @@ func (p *Plugin) answered(ctx context.Context, pod *api.PodSandbox, c *api.Conta
 			return r.adjust, r.err
 		}
 	}
-	return nil, p.giveUp(pod, c, fmt.Errorf("jackfield: container %q: given up before the runtime's deadline, a file system or socket of this host does not answer: %w",
-		nameOf(pod, c), errdefs.ErrUnavailable))
+	which := p.dirs.hanging()
+	if which != "" {
+		which = " (" + which + ")"
+	}
+	return nil, p.giveUp(pod, c, fmt.Errorf("jackfield: container %q: given up before the runtime's deadline, a file system or socket of this host does not answer%s: %w",
+		nameOf(pod, c), which, errdefs.ErrUnavailable))
 }
 
 // errHanging is for work that no worker is left for.

@@ -57,7 +57,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			}
 			opts.SpecDirs = cdiregistry.DirsFromEnv(getenv(cdiregistry.DirsEnv))
 			opts.ConfigGiven = configFile != ""
-			if opts.Config, err = config.LoadAsked(opts.Host, configFile); err != nil {
+			if opts.Config, err = loadConfig(opts.Host, configFile); err != nil {
 				return err
 			}
 			if least {
@@ -81,6 +81,32 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	f.StringVar(&level, "log-level", "info", "error, warning, info or debug")
 	f.StringVar(&format, "log-format", "text", "text or json")
 	return cmd
+}
+
+// configTime is how long the configuration file is waited for.
+const configTime = 3 * time.Second
+
+// loadConfig reads the configuration. Without it nothing can be granted, so that one
+// on a file system that hangs is an error, and whoever starts the plugin tries again.
+func loadConfig(host hostfs.Root, file string) (*config.Config, error) {
+	type result struct {
+		cfg *config.Config
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		cfg, err := config.LoadAsked(host, file)
+		done <- result{cfg, err}
+	}()
+	select {
+	case r := <-done:
+		return r.cfg, r.err
+	case <-time.After(configTime):
+		if file == "" {
+			file = config.DefaultPath
+		}
+		return nil, fmt.Errorf("read configuration %q: no answer within %v: its file system hangs; see what it is mounted from: %w", file, configTime, errdefs.ErrUnavailable)
+	}
 }
 
 // freeAfter is when the start is over.

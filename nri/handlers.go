@@ -11,6 +11,7 @@ import (
 
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
@@ -64,8 +65,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	}
 	p.noteUsage(sandboxes, containers)
 	p.untold.synchronize(pods)
-	store := p.core.Load().store
-	p.inTime(ctx, telemetry.Synchronize, func() {
+	p.inStore(ctx, telemetry.Synchronize, func(store *staging.Store) {
 		if err := store.Retain(func(id string) bool { return sandboxes[id] }, func(id string) bool { return alive[id] }); err != nil {
 			p.counters.CleanupFailed.Add()
 			p.log.WithError(err).Warn("something of containers that are gone could not be removed")
@@ -138,7 +138,11 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		return nil, err
 	}
 	if plan.Staging != nil {
-		if err := core.store.Prepare(*plan.Staging); err != nil {
+		err := p.noStoreOf(core)
+		if err == nil {
+			err = core.store.Prepare(*plan.Staging)
+		}
+		if err != nil {
 			err = &resolve.Error{Container: req.Name(), Errs: []error{err}}
 			p.refusedBy(last, pod, c, err)
 			return nil, fmt.Errorf("jackfield: %w", err)
@@ -147,7 +151,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	if !last.say() {
 		// The runtime has had an error meanwhile: nobody uses what was made.
 		if plan.Staging != nil {
-			p.forgotten(pod, c)() // here: this is a worker already, whose time is over
+			p.forgotten(pod, c)(core.store) // here: this is a worker already, whose time is over
 		}
 		return nil, context.DeadlineExceeded
 	}
@@ -178,16 +182,15 @@ func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 }
 
 func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSandbox, c *api.Container) {
-	p.inTime(ctx, h, p.forgotten(pod, c))
+	p.inStore(ctx, h, p.forgotten(pod, c))
 }
 
 // forgotten drops what is known of a container, and gives what removes what was kept
 // for it on the host, which may hang.
-func (p *Plugin) forgotten(pod *api.PodSandbox, c *api.Container) (remove func()) {
+func (p *Plugin) forgotten(pod *api.PodSandbox, c *api.Container) (remove func(*staging.Store)) {
 	p.tracker.forget(c.GetId())
 	p.hotplug.remove(pod.GetId(), c.GetId())
-	store := p.core.Load().store
-	return func() {
+	return func(store *staging.Store) {
 		if err := store.RemoveContainer(pod.GetId(), c.GetId()); err != nil {
 			p.counters.CleanupFailed.Add()
 			p.containerLog(pod, c).WithError(err).Warn("something of the container could not be removed")
@@ -210,8 +213,7 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 	p.tracker.dead(pod.GetId())
 	p.hotplug.removeSandbox(pod.GetId())
 	p.untold.forget(pod.GetId())
-	store := p.core.Load().store
-	p.inTime(ctx, telemetry.RemovePodSandbox, func() {
+	p.inStore(ctx, telemetry.RemovePodSandbox, func(store *staging.Store) {
 		if err := store.RemoveSandbox(pod.GetId()); err != nil {
 			p.counters.CleanupFailed.Add()
 			p.podLog(pod).WithError(err).Warn("something of the pod could not be removed")

@@ -5,6 +5,7 @@ package nri
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackfield/jackfield/pkg/hooksd"
@@ -15,6 +16,8 @@ type hooksReport struct {
 	mu   sync.Mutex
 	seen *hooksd.Snapshot
 	said map[string]bool
+
+	usable, inError atomic.Uint64 // hooks, and files and directories
 }
 
 // hooksLook is how often the directories are looked at when no container is
@@ -40,9 +43,13 @@ func (p *Plugin) watchHooks(ctx context.Context) {
 func (p *Plugin) reportHooks() {
 	registry := p.core.Load().engine.Hooks()
 	if registry == nil {
+		p.hooks.usable.Store(0)
+		p.hooks.inError.Store(0)
 		return
 	}
-	p.hooks.mu.Lock()
+	if !p.hooks.mu.TryLock() {
+		return // somebody looks already, at a directory that may hang
+	}
 	defer p.hooks.mu.Unlock()
 	s := registry.Snapshot()
 	if s == p.hooks.seen {
@@ -66,15 +73,28 @@ func (p *Plugin) reportHooks() {
 		}
 	}
 	p.hooks.said = said
+	p.hooks.inError.Store(filesInError(s.Problems))
 	usable := 0
 	for _, h := range s.Hooks {
 		if h.Err == nil {
 			usable++
 		}
 	}
+	p.hooks.usable.Store(uint64(usable))
 	if news || len(s.Problems) == 0 {
 		p.log.WithField("hooks", usable).WithField("problems", len(s.Problems)).Info("hooks.d directories read")
 	}
+}
+
+// filesInError counts the files and directories that are not used.
+func filesInError(problems []*hooksd.Problem) uint64 {
+	files := make(map[string]bool)
+	for _, p := range problems {
+		if !p.Warning {
+			files[p.File] = true
+		}
+	}
+	return uint64(len(files))
 }
 
 // warnOfTwoReaders says that a runtime which reads hooks.d directories itself

@@ -34,6 +34,7 @@ type hotplug struct {
 	dirty   map[string]bool                        // sandboxes
 	dir     string
 	watcher *pathwatch.Watcher
+	asked   int // calls of watch
 }
 
 const (
@@ -53,14 +54,24 @@ func newHotplug(p *Plugin) *hotplug {
 
 // watch watches the directory of a configuration, where sockets can be added to
 // running containers at all.
-func (h *hotplug) watch(c *core) {
+func (h *hotplug) watch(c *core, w waits) {
+	h.mu.Lock()
+	h.asked++
+	turn := h.asked
+	h.mu.Unlock()
+	// The directory may hang: then it is watched as soon as it answers.
+	w.do(func() { h.watchAs(c, turn) })
+}
+
+// watchAs is watch, unless it is not its turn any more.
+func (h *hotplug) watchAs(c *core, turn int) {
 	dir := ""
-	if c.store.Status().Mode == staging.Mounts {
+	if c.store != nil && c.staged {
 		dir = h.p.opts.Host.Canonical(c.cfg.DeviceInfo.CNIDir)
 	}
 	h.mu.Lock()
 	old := h.watcher
-	if dir == h.dir {
+	if dir == h.dir || turn != h.asked {
 		h.mu.Unlock()
 		return
 	}
@@ -80,8 +91,13 @@ func (h *hotplug) watch(c *core) {
 		h.failed(err)
 	}
 	h.mu.Lock()
-	h.watcher = w
+	if turn == h.asked {
+		h.watcher, w = w, nil
+	}
 	h.mu.Unlock()
+	if w != nil {
+		_ = w.Close()
+	}
 }
 
 func (h *hotplug) failed(err error) {
@@ -200,6 +216,9 @@ func (h *hotplug) look(req *resolve.Request) {
 	ctx, cancel := context.WithTimeout(context.Background(), hotplugBudget)
 	defer cancel()
 	core := h.p.core.Load()
+	if core.store == nil {
+		return // it is looked at when the state directory is there
+	}
 	plan, err := core.engine.Running(ctx, req)
 	if err != nil {
 		h.p.counters.StagingFailed.Add()
@@ -236,6 +255,7 @@ func (h *hotplug) close() {
 	h.mu.Lock()
 	w := h.watcher
 	h.watcher, h.dir = nil, ""
+	h.asked++
 	h.mu.Unlock()
 	if w != nil {
 		_ = w.Close()

@@ -33,7 +33,7 @@ type monitor struct {
 }
 
 // apply puts a configuration into force.
-func (m *monitor) apply(cfg *config.Config) {
+func (m *monitor) apply(cfg *config.Config, w waits) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -65,7 +65,7 @@ func (m *monitor) apply(cfg *config.Config) {
 				return nil, err
 			}
 			return status.Listener{Unix: l}, nil
-		}, mux, maxStatusConns, false)
+		}, mux, maxStatusConns, false, w)
 	}
 	if m.metrics != cfg.Metrics {
 		if m.serving != nil {
@@ -75,7 +75,7 @@ func (m *monitor) apply(cfg *config.Config) {
 		m.metrics = cfg.Metrics
 		if cfg.Metrics.Listen != "" {
 			m.serving = serve(m.p.log.WithField("listen", cfg.Metrics.Listen), func() (net.Listener, error) { return listen(m.p.opts.Host, cfg.Metrics.Listen) },
-				m.p.handler(cfg.Metrics.PProf), maxConns, cfg.Metrics.PProf)
+				m.p.handler(cfg.Metrics.PProf), maxConns, cfg.Metrics.PProf, w)
 		}
 	}
 }
@@ -140,7 +140,7 @@ type serving struct {
 	done chan struct{}
 }
 
-func serve(log *logrus.Entry, open func() (net.Listener, error), h http.Handler, conns int, long bool) *serving {
+func serve(log *logrus.Entry, open func() (net.Listener, error), h http.Handler, conns int, long bool, w waits) *serving {
 	s := &serving{quit: make(chan struct{}), done: make(chan struct{})}
 	s.srv = &http.Server{
 		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
@@ -149,9 +149,11 @@ func serve(log *logrus.Entry, open func() (net.Listener, error), h http.Handler,
 	if long {
 		s.srv.WriteTimeout = 2 * time.Minute // a profile takes its time
 	}
-	l, err := open()
+	opened := make(chan struct{})
 	go func() {
 		defer close(s.done)
+		l, err := open()
+		close(opened)
 		for said := false; ; l, err = open() {
 			if err == nil {
 				log.WithField("address", l.Addr().String()).Debug("serving")
@@ -173,13 +175,19 @@ func serve(log *logrus.Entry, open func() (net.Listener, error), h http.Handler,
 			}
 		}
 	}()
+	// It is there when this returns, unless its directory hangs.
+	w.do(func() { <-opened })
 	return s
 }
 
 func (s *serving) close() {
 	close(s.quit)
 	s.srv.Close()
-	<-s.done
+	select {
+	case <-s.done:
+	case <-time.After(flushTime):
+		// It hangs on its socket's directory, and ends with the process.
+	}
 }
 
 // limited is a listener with a bound on its connections. What is more waits in the

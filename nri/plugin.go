@@ -59,6 +59,8 @@ type Plugin struct {
 	hotplug  *hotplug
 	ledger   resolve.Ledger
 	hooks    hooksReport
+	dirs     *directories
+	late     lateStore
 	reloading
 
 	drain       drain
@@ -78,12 +80,14 @@ type Plugin struct {
 // core is what a configuration makes: it is replaced as a whole.
 type core struct {
 	engine *resolve.Engine
-	store  *staging.Store
+	store  *staging.Store // nil while the state directory does not answer
 	cfg    *config.Config
+	staged bool // sockets are bound in the staging directory
 }
 
 // New makes a plugin ready to run: configuration compiled, CDI files loaded,
-// state directory checked.
+// state directory checked. A directory that does not answer is not waited for: it
+// is taken up when it does.
 func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if opts.Config == nil {
 		opts.Config = config.Default()
@@ -103,12 +107,16 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.tracker = newTracker(p)
 	p.hotplug = newHotplug(p)
 	p.glances = newGlances(p)
+	p.dirs = newDirectories(p)
+	p.late.quit = make(chan struct{})
 	p.can.Store(&nriapply.Capabilities{})
 	p.timeout.Store(int64(stub.DefaultRequestTimeout))
 	if err := p.use(opts.Config); err != nil {
 		p.tracker.close()
 		p.hotplug.close()
 		p.later.close()
+		p.dirs.close()
+		close(p.late.quit)
 		return nil, err
 	}
 	p.watchConfig()
@@ -118,10 +126,18 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 // Close frees what the plugin holds. No handler may be running.
 func (p *Plugin) Close() error {
 	err := p.closeRetired()
+	close(p.late.quit)
+	p.dirs.close()
 	p.workers.close()
 	p.hotplug.close()
 	c := p.core.Load()
-	err = errors.Join(err, closeInTime(func() error { return errors.Join(c.engine.Close(), c.store.Close(), c.store.Tidy()) }))
+	err = errors.Join(err, closeInTime(func() error {
+		err := c.engine.Close()
+		if c.store != nil {
+			err = errors.Join(err, c.store.Close(), c.store.Tidy())
+		}
+		return err
+	}))
 	p.later.close()
 	p.tracker.close()
 	p.monitor.close()
@@ -135,31 +151,47 @@ func (p *Plugin) Counters() *telemetry.Counters { return &p.counters }
 func (p *Plugin) use(cfg *config.Config) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
-	store, err := p.storeFor(cfg)
+	w := newWaits()
+	p.dirs.use(cfg.Directories(p.opts.SpecDirs))
+	store, err := p.storeFor(cfg, w)
 	if err != nil {
 		return err
 	}
-	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: true,
-		Staged: store.Status().Mode == staging.Mounts, Kubelet: askKubelet})
+	staged := p.wouldStage(cfg)
+	if store != nil {
+		staged = store.Status().Mode == staging.Mounts
+	}
+	engine, err := p.newEngine(cfg, staged, w)
 	if err != nil {
-		if c := p.core.Load(); c == nil || c.store != store {
+		if c := p.core.Load(); store != nil && (c == nil || c.store != store) {
 			err = errors.Join(err, store.Close())
 		}
 		return err
 	}
-	now := &core{engine, store, cfg}
+	now := &core{engine, store, cfg, staged}
 	old := p.core.Swap(now)
-	p.hotplug.watch(now)
+	p.hotplug.watch(now, w)
 	p.inForce(cfg, old)
-	if old != nil && old.store != store {
+	if old != nil && old.store != nil && old.store != store {
 		// Nothing lives in it yet: see storeFor.
 		if err := old.store.Close(); err != nil {
 			p.log.WithError(err).Warn("close the state directory of the configuration before")
 		}
 	}
-	p.reportHooks()
-	p.monitor.apply(cfg)
+	w.do(p.reportHooks)
+	p.monitor.apply(cfg, w)
 	return nil
+}
+
+func (p *Plugin) newEngine(cfg *config.Config, staged bool, w waits) (*resolve.Engine, error) {
+	return resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: true,
+		Staged: staged, Kubelet: askKubelet, Answers: p.dirs.check, Patience: w.left()})
+}
+
+// wouldStage is how sockets most likely get into containers, as long as the state
+// directory does not tell.
+func (p *Plugin) wouldStage(cfg *config.Config) bool {
+	return cfg.Sockets.Staging == config.StagingMount || cfg.Sockets.Staging != config.StagingDirectory && p.opts.Host.Dir() == "/"
 }
 
 // configure puts the configuration that a runtime handed over into force.

@@ -109,12 +109,13 @@ func keepsStore(present, cfg *config.Config) error {
 
 // storeFor is the store for a configuration: the present one, in which containers
 // live, unless it is another, which it can only be before the first registration,
-// where the runtime hands over its own.
-func (p *Plugin) storeFor(cfg *config.Config) (*staging.Store, error) {
+// where the runtime hands over its own. It is nil while the state directory does not
+// answer.
+func (p *Plugin) storeFor(cfg *config.Config, w waits) (*staging.Store, error) {
 	if c := p.core.Load(); c != nil && keepsStore(c.cfg, cfg) == nil {
 		return c.store, nil
 	}
-	return p.openStore(cfg)
+	return p.openInTime(cfg, w)
 }
 
 // inForce notes that a configuration was put into force, and retires the one
@@ -126,9 +127,13 @@ func (p *Plugin) inForce(cfg *config.Config, old *core) {
 	p.status.Lock()
 	p.status.source, p.status.since = cfg.File(), time.Now()
 	p.status.Unlock()
-	if old == nil {
-		return
+	if old != nil {
+		p.retire(old)
 	}
+}
+
+// retire has a configuration that is out of force closed in good time.
+func (p *Plugin) retire(old *core) {
 	p.retired.Lock()
 	defer p.retired.Unlock()
 	if p.retired.cores == nil {

@@ -53,14 +53,18 @@ func (p *Plugin) sample() *telemetry.Sample {
 	}
 	if core := p.core.Load(); core != nil {
 		s.CDI = p.cdi(core.engine.Registry())
-		if st, ok := p.staged.get(func(staging.Stats) staging.Stats { return core.store.Stats() }); ok {
-			s.StagingMode = string(core.store.Status().Mode)
+		if store := core.store; store == nil {
+			// Nothing can be told of a state directory that does not answer.
+		} else if st, ok := p.staged.get(func(staging.Stats) staging.Stats { return store.Stats() }); ok {
+			s.StagingMode = string(store.Status().Mode)
 			s.Staged, s.Sockets = uint64(st.Containers), uint64(st.Sockets)
 		}
 	}
 	if a := p.monitor.audit.Load(); a != nil {
 		s.AuditWritable = !a.failing.Load()
 	}
+	s.Directories = p.dirs.sample()
+	s.Hooks, s.HooksInError = p.hooks.usable.Load(), p.hooks.inError.Load()
 	process(s)
 	return s
 }
@@ -99,7 +103,8 @@ func (p *Plugin) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 }
 
 // serveHealth says whether the process can do its work. It is 503 only where a
-// restart may help: a configuration that is refused would be refused again.
+// restart may help: a configuration that is refused would be refused again, and a
+// directory that hangs would hang again.
 func (p *Plugin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	var b bytes.Buffer
 	code := http.StatusOK
@@ -119,13 +124,19 @@ func (p *Plugin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	} else {
 		fmt.Fprintln(&b, "audit: ok")
 	}
+	p.dirs.say(&b)
 	answer(w, code, b.Bytes())
 }
 
-// serveReady is 200 while the plugin is registered with the runtime.
+// serveReady is 200 while the plugin is registered with the runtime: what hangs is
+// said, and keeps the plugin from serving none but those that need it.
 func (p *Plugin) serveReady(w http.ResponseWriter, _ *http.Request) {
 	if p.connected.Load() {
-		answer(w, http.StatusOK, []byte("registered with the runtime\n"))
+		b := bytes.NewBufferString("registered with the runtime\n")
+		if p.dirs.hanging() != "" {
+			p.dirs.say(b)
+		}
+		answer(w, http.StatusOK, b.Bytes())
 		return
 	}
 	answer(w, http.StatusServiceUnavailable, []byte("not registered with the runtime\n"))

@@ -267,7 +267,7 @@ func (p *Plugin) node() *status.Node {
 		Config: status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()},
 	}
 	n.Containers, n.Sandboxes = p.tracker.list()
-	if c := p.core.Load(); c != nil {
+	if c := p.core.Load(); c != nil && c.store != nil {
 		st := c.store.Status()
 		n.Staging, n.StagingReason = string(st.Mode), st.Reason
 	}

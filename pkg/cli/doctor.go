@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -56,6 +57,8 @@ type doctor struct {
 	nriSocket     string
 	pluginDir     string
 	fix           bool
+	hanging       map[string]bool // directories that do not answer
+	snapshot      *cdiregistry.Snapshot
 	out           []diagnosis
 }
 
@@ -115,26 +118,34 @@ func (d *doctor) examine(ctx context.Context, n *node) {
 		d.faulty(err)
 		d.cfg = config.Default()
 	} else {
-		d.configuration()
+		d.directories()
+		d.inTime("configuration", (*doctor).configuration)
+	}
+	if d.hanging == nil {
+		d.directories()
 	}
 	d.runtime()
-	d.plugin(ctx)
-	d.state()
-	d.sockets()
-	registry, err := n.registry(d.env, d.host, d.cfg, false)
-	if err != nil {
-		d.say("cdi", severityError, "", "the CDI directories cannot be read: %v", err)
-	} else {
-		snapshot := registry.Snapshot()
-		d.cdi(snapshot)
-		d.deviceInfo()
-		d.orphans(snapshot)
-		d.injectors(snapshot)
+	d.inTime("plugin", func(d *doctor) { d.plugin(ctx) })
+	d.inTime("state", (*doctor).state)
+	d.inTime("sockets", (*doctor).sockets)
+	d.inTime("cdi", func(d *doctor) {
+		registry, err := n.registry(d.env, d.host, d.cfg, false)
+		if err != nil {
+			d.say("cdi", severityError, "", "the CDI directories cannot be read: %v", err)
+			return
+		}
+		d.snapshot = registry.Snapshot()
+		d.cdi(d.snapshot)
 		if err := registry.Close(); err != nil {
 			d.say("cdi", severityWarning, "", "%v", err)
 		}
+	})
+	d.inTime("device-info", (*doctor).deviceInfo)
+	if d.snapshot != nil {
+		d.inTime("orphans", func(d *doctor) { d.orphans(d.snapshot) })
+		d.inTime("injectors", func(d *doctor) { d.injectors(d.snapshot) })
 	}
-	d.kubelet()
+	d.inTime("kubelet", (*doctor).kubelet)
 }
 
 // faulty is a configuration that is refused, with all of its faults.

@@ -121,6 +121,9 @@ func (d *doctor) safeDir(check, what, dir string, st *unix.Stat_t, severity stri
 // sockets looks at the roots below which sockets are delivered from.
 func (d *doctor) sockets() {
 	for _, root := range d.cfg.Sockets.Roots {
+		if d.hanging[root] {
+			continue // it is said already
+		}
 		st, err := d.host.Stat(root)
 		switch {
 		case errdefs.IsNotFound(err):

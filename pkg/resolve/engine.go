@@ -38,6 +38,12 @@ type Options struct {
 	// Ledger remembers what pods have, for limits of pods; nil where one container
 	// is all that is seen.
 	Ledger *Ledger
+	// Answers is asked before a directory is looked into that may be on a file system
+	// that hangs: an error is why it is not to be waited for. nil stands for none.
+	Answers func(dir string) error
+	// Patience bounds what New waits for directories; 0 stands for a second. One that
+	// does not answer by then is for those requests to meet that need it.
+	Patience time.Duration
 	// HooksDirs has the configuration's hooks.d directories read: for a door whose
 	// runtime does not read such itself.
 	HooksDirs bool
@@ -58,6 +64,8 @@ type Engine struct {
 	policy      *policy.Policy
 	ledger      *Ledger
 	registry    *cdiregistry.Registry
+	specDirs    []string // of registry
+	answers     func(dir string) error
 	attachments *attachment.Finder
 	kubelet     Kubelet          // nil for none
 	hooks       *hooksd.Registry // nil for none
@@ -71,7 +79,13 @@ type Engine struct {
 // New makes an engine. Its errors are those of the configuration (the policy's
 // rules) and of the watches it needs.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
-	e := &Engine{host: host, cfg: cfg, source: cfg.File(), ledger: opts.Ledger, staged: opts.Staged}
+	e := &Engine{host: host, cfg: cfg, source: cfg.File(), ledger: opts.Ledger, staged: opts.Staged, answers: opts.Answers}
+	if e.answers == nil {
+		e.answers = func(string) error { return nil }
+	}
+	if opts.Patience <= 0 {
+		opts.Patience = aheadTime
+	}
 	if e.source == "" {
 		e.source = config.DefaultPath
 	}
@@ -87,6 +101,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	if opts.TrustAnyone {
 		trust = cdiregistry.TrustAnyone
 	}
+	e.specDirs = dirs
 	e.registry, err = cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, Trust: trust, DisableWatch: opts.Once})
 	if err != nil {
 		return nil, err
@@ -104,15 +119,12 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	if e.attachments, err = attachment.New(host, find); err != nil {
 		return nil, errors.Join(err, e.closeKubelet(), e.registry.Close())
 	}
-	if !opts.Once {
-		// The first container does not pay for reading every specification.
-		readAhead(e.registry)
-	}
+	e.roots = newSocketRoots(cfg.Sockets.Roots)
+	e.varRunIsRun = varRunIsRun(host)
+	e.readAhead(opts)
 	if opts.HooksDirs && len(cfg.Hooks.Dirs) > 0 {
 		e.hooks = hooksd.New(host, cfg.Hooks.Dirs, hooksd.Options{TrustAnyone: opts.TrustAnyone, Once: opts.Once})
 	}
-	e.roots = newSocketRoots(host, cfg.Sockets.Roots)
-	e.varRunIsRun = varRunIsRun(host)
 	return e, nil
 }
 
@@ -175,21 +187,38 @@ func allowOf(a config.Allow) policy.Allow {
 	return out
 }
 
-// aheadTime is how long New waits for the specifications. A directory that does not
-// answer then is for those containers to meet that ask for its devices.
+// aheadTime is how long New waits for directories, unless Options say.
 const aheadTime = time.Second
 
-// readAhead reads the specifications.
-func readAhead(registry *cdiregistry.Registry) {
+// readAhead resolves the socket roots and reads the specifications, for which the
+// first container does not pay then.
+func (e *Engine) readAhead(opts Options) {
+	var work sync.WaitGroup
+	for _, r := range e.roots {
+		work.Go(func() { _, _ = r.resolve(e.host) })
+	}
+	if !opts.Once {
+		work.Go(func() { e.registry.Snapshot() })
+	}
 	done := make(chan struct{})
 	go func() {
-		defer close(done)
-		registry.Snapshot()
+		work.Wait()
+		close(done)
 	}()
-	timer := time.NewTimer(aheadTime)
+	timer := time.NewTimer(opts.Patience)
 	defer timer.Stop()
 	select {
 	case <-done:
 	case <-timer.C:
 	}
+}
+
+// answering is nil, or why directories are not to be waited for.
+func (e *Engine) answering(dirs ...string) error {
+	for _, dir := range dirs {
+		if err := e.answers(dir); err != nil {
+			return err
+		}
+	}
+	return nil
 }

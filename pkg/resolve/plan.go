@@ -89,6 +89,9 @@ func (e *Engine) Nothing(sandboxID string, annotations map[string]string, env []
 // Warm prepares for the containers of a sandbox that was just made. The request
 // is of the pod: no container's name, and nothing that one has.
 func (e *Engine) Warm(req *Request) {
+	if e.answering(e.cfg.DeviceInfo.CNIDir, e.cfg.Multus.CacheDir) != nil {
+		return
+	}
 	q := query(req)
 	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}
 	q.Wanted = func(network string) bool { return e.asks(req.Annotations) || e.inCharge(subject, network) }
@@ -109,7 +112,9 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 		found, allocated []attachment.Attachment
 		err              error
 	)
-	if !e.attachments.Nothing(req.SandboxID, req.Annotations[attachment.NetworksAnnotation], req.Have.Env) {
+	if err = e.answering(e.cfg.DeviceInfo.CNIDir); err != nil {
+		// What the pod's networks are cannot be told.
+	} else if !e.attachments.Nothing(req.SandboxID, req.Annotations[attachment.NetworksAnnotation], req.Have.Env) {
 		found, allocated, err = e.find(ctx, req, &subject, asks)
 	}
 	hooks := e.hooksOf(req)
@@ -290,6 +295,9 @@ func isPlain(s string) bool {
 // before those of its first device.
 func (p *planner) cdi(name string, item *Item) error {
 	if p.snapshot == nil {
+		if err := p.answering(p.specDirs...); err != nil {
+			return err
+		}
 		p.snapshot = p.registry.Snapshot()
 	}
 	var (

@@ -23,11 +23,10 @@ type socketRoot struct {
 	canonical string // "" until it exists
 }
 
-func newSocketRoots(host hostfs.Root, names []string) []*socketRoot {
+func newSocketRoots(names []string) []*socketRoot {
 	roots := make([]*socketRoot, len(names))
 	for i, name := range names {
 		roots[i] = &socketRoot{name: name}
-		_, _ = roots[i].resolve(host)
 	}
 	return roots
 }
@@ -73,7 +72,10 @@ func (p *planner) place(file string) (place, error) {
 	}
 	var missing error
 	for _, r := range p.roots {
-		canonical, err := r.resolve(p.host)
+		canonical, err := "", p.answering(r.name)
+		if err == nil {
+			canonical, err = r.resolve(p.host)
+		}
 		for _, dir := range [...]string{r.name, canonical} {
 			rel, ok := below(dir, file)
 			if !ok && p.varRunIsRun {

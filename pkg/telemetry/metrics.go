@@ -19,6 +19,8 @@ type Sample struct {
 	StagingMode                       string // "mount" or "directory"; "" where it is not known
 	Workers, WorkersMax               uint64
 	AuditWritable                     bool
+	Directories                       []Directory
+	Hooks, HooksInError               uint64 // of hooks.d: hooks that can be injected, files and directories that are not used
 	ResidentBytes, OpenFiles          uint64
 	CPUSeconds, StartedAt             float64 // StartedAt in seconds since 1970
 }
@@ -27,6 +29,13 @@ type Sample struct {
 type CDI struct {
 	Known                                    bool
 	Files, FilesInError, Devices, Unreadable uint64 // Unreadable directories
+}
+
+// Directory is one that the configuration names: Up while the file system that it
+// is on answers.
+type Directory struct {
+	Path, Use string
+	Up        bool
 }
 
 // Family is one metric: a name and what it counts.
@@ -113,6 +122,11 @@ func all() []series {
 		}},
 		{Family{"jackfield_workers_busy", gauge, "Goroutines that are at work for calls of the runtime, hanging ones among them."}, now(func(s *Sample) uint64 { return s.Workers })},
 		{Family{"jackfield_workers_max", gauge, "Goroutines for calls of the runtime that there can be; beyond it calls are refused."}, now(func(s *Sample) uint64 { return s.WorkersMax })},
+		{Family{"jackfield_directory_up", gauge, "1 while a directory that the configuration names answers, whether it exists or not; 0 while whoever looks at it hangs."}, func(w *writer, _ *Counters, s *Sample) {
+			for _, d := range s.Directories {
+				w.uint(bit(d.Up), "directory", d.Path, "use", d.Use)
+			}
+		}},
 		{Family{"jackfield_panics_total", counter, "Defects of the program that were caught; each is in the log with its stack."}, of(func(c *Counters) *Counter { return &c.Panics })},
 
 		{Family{"jackfield_config_generation", gauge, "Grows with each configuration that comes into force."}, now(func(s *Sample) uint64 { return s.ConfigGeneration })},
@@ -124,6 +138,9 @@ func all() []series {
 		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are refused, or clash with others."}, cdi(func(s *CDI) uint64 { return s.FilesInError })},
 		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that are there and cannot be read."}, cdi(func(s *CDI) uint64 { return s.Unreadable })},
 		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be asked for."}, cdi(func(s *CDI) uint64 { return s.Devices })},
+
+		{Family{"jackfield_hooks", gauge, "Hooks of hooks.d directories that can be injected."}, now(func(s *Sample) uint64 { return s.Hooks })},
+		{Family{"jackfield_hooks_files_in_error", gauge, "Files and directories of hooks.d that are not used."}, now(func(s *Sample) uint64 { return s.HooksInError })},
 
 		{Family{"jackfield_staging_mode", gauge, "How sockets get into containers: 1 for the mode in force. With directory a running container loses a socket whose directory is made anew, and gets no new networks."}, stagingMode},
 		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, now(func(s *Sample) uint64 { return s.Staged })},

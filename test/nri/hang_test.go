@@ -3,17 +3,47 @@
 package nritest_test
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/nri"
+	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/test/hangfs"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
+
+// hanging is a directory that never answers, and what can be had all the same.
+type hanging struct {
+	dir     string
+	use     string // the configuration names it, for this
+	later   bool   // it hangs once the plugin runs
+	device  bool   // a CDI device can be had
+	socket  bool   // a socket can be had
+	nothing bool   // a container that asks for nothing is created
+}
+
+// named is the directory as the configuration has it.
+func (h *hanging) named() string {
+	switch h.use {
+	case "state", "audit file":
+		return h.dir
+	}
+	return "/var" + h.dir
+}
+
+func said(use string) string { return " (" + use + ")" }
 
 // A directory on a file system that never answers, from before the plugin starts: it
 // registers all the same, whoever does not need the directory gets what they
@@ -22,20 +52,19 @@ import (
 // that none was.
 func TestADirectoryThatHangs(t *testing.T) {
 	device := map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}
-	for name, tc := range map[string]struct {
-		dir     string
-		later   bool // it hangs once the plugin runs
-		device  bool // a CDI device can be had
-		socket  bool // a socket can be had
-		nothing bool // a container that asks for nothing is created
-	}{
-		"CDI directory":                      {dir: "/run/cdi", socket: true, nothing: true},
-		"CDI directory, later":               {dir: "/run/cdi", later: true, socket: true, nothing: true},
-		"device-info of networks, later":     {dir: "/run/k8s.cni.cncf.io/devinfo/cni", later: true, nothing: true},
-		"device-info of device plugins":      {dir: "/run/k8s.cni.cncf.io/devinfo/dp", device: true, socket: true, nothing: true},
-		"socket root":                        {dir: "/run/vsw/p1", device: true, nothing: true},
-		"state directory's containers later": {dir: "/run/jackfield/containers", later: true, device: true, nothing: true},
-		"audit file's directory":             {dir: "/run/audit", device: true, socket: true, nothing: true},
+	for name, tc := range map[string]hanging{
+		"CDI directory":                       {dir: "/run/cdi", use: "CDI", socket: true, nothing: true},
+		"CDI directory, later":                {dir: "/run/cdi", use: "CDI", later: true, socket: true, nothing: true},
+		"device-info of networks":             {dir: "/run/k8s.cni.cncf.io/devinfo/cni", use: "device-info of networks", nothing: true},
+		"device-info of networks, later":      {dir: "/run/k8s.cni.cncf.io/devinfo/cni", use: "device-info of networks", later: true, nothing: true},
+		"device-info of device plugins":       {dir: "/run/k8s.cni.cncf.io/devinfo/dp", use: "device-info of device plugins", device: true, socket: true, nothing: true},
+		"socket root":                         {dir: "/run/vsw", use: "socket root", device: true, nothing: true},
+		"socket root, later":                  {dir: "/run/vsw", use: "socket root", later: true, device: true, nothing: true},
+		"below a socket root":                 {dir: "/run/vsw/p1", device: true, nothing: true},
+		"state directory":                     {dir: "/run/jackfield", use: "state", device: true, nothing: true},
+		"state directory's containers":        {dir: "/run/jackfield/containers", use: "state", device: true, nothing: true},
+		"state directory's containers, later": {dir: "/run/jackfield/containers", use: "state", later: true, device: true, nothing: true},
+		"audit file's directory":              {dir: "/run/audit", use: "audit file", device: true, socket: true, nothing: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,11 +79,13 @@ func TestADirectoryThatHangs(t *testing.T) {
 					release = hangfs.Mount(t, n.path(tc.dir))
 				}
 			})
-			if took := time.Since(began); took > 20*time.Second {
+			// The runtime's own deadline, for a plugin that it starts itself.
+			if took := time.Since(began); took > 5*time.Second {
 				t.Errorf("registered after %v", took)
 			}
 			if tc.later {
 				n.metrics(`jackfield_nri_connected 1`)
+				eventually(t, "health", func() bool { _, body := n.get("/healthz"); return strings.Contains(body, "directories: ok") })
 				release = hangfs.Mount(t, n.path(tc.dir))
 			}
 			defer release()
@@ -69,7 +100,8 @@ func TestADirectoryThatHangs(t *testing.T) {
 				if (err == nil) != want {
 					t.Errorf("%s: %v, want created: %v", what, err, want)
 				}
-				if err != nil && !strings.Contains(err.Error(), "given up before the runtime's deadline") {
+				if err != nil && !slices.ContainsFunc([]string{"given up before the runtime's deadline", tc.dir + said(tc.use) + " does not answer since ",
+					"the state directory /run/jackfield does not answer since "}, func(s string) bool { return strings.Contains(err.Error(), s) }) {
 					t.Errorf("%s: %v", what, err)
 				}
 				if c != nil {
@@ -87,8 +119,20 @@ func TestADirectoryThatHangs(t *testing.T) {
 			if strings.Contains(tc.dir, "cdi") {
 				n.metrics(`jackfield_cdi_up 0`)
 			}
-			if code, body := n.get("/healthz"); code != http.StatusOK {
-				t.Errorf("health: %d %s", code, body)
+			for _, path := range []string{"/healthz", "/readyz"} {
+				eventually(t, path, func() bool {
+					code, body := n.get(path)
+					if code != http.StatusOK {
+						t.Errorf("%s: %d %s", path, code, body)
+					}
+					return tc.use == "" || strings.Contains(body, tc.dir+said(tc.use)+" does not answer since ")
+				})
+			}
+			if tc.use != "" {
+				n.metrics(`jackfield_directory_up{directory="` + tc.named() + `",use="` + tc.use + `"} 0`)
+				if !strings.Contains(n.log.String(), "a directory does not answer") {
+					t.Error("the log does not say so")
+				}
 			}
 
 			// When it answers again, all is well without a restart.
@@ -98,6 +142,109 @@ func TestADirectoryThatHangs(t *testing.T) {
 				_, err := n.create(pod, nil)
 				return err == nil
 			})
+			eventually(t, "health when the directory is back", func() bool { _, body := n.get("/healthz"); return strings.Contains(body, "directories: ok") })
+			eventually(t, "a socket after the directory is back", func() bool {
+				pod := nritest.NewPod("dpdk-1", "p", nil)
+				n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
+				check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+				c, err := n.create(pod, nil)
+				return err == nil && slices.Contains(c.Spec.Process.Env, "JACKFIELD_NET1_SOCKET=/var/run/jackfield/net/net1/vhost.sock")
+			})
 		})
 	}
+}
+
+// A state directory that does not answer when the plugin starts, and later does:
+// what ended meanwhile, and before, is cleaned up, and what lives is kept.
+func TestAStateDirectoryThatAnswersLate(t *testing.T) {
+	n := newNode(t, observedYAML, nritest.Options{})
+	n.listen(vswitch.VhostUser, "/run/vsw/p1/vhost.sock")
+	begin := func() (*api.PodSandbox, *nritest.Created) {
+		pod := nritest.NewPod("dpdk-1", "p", nil)
+		n.devinfo(pod, "vhost-net", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/vhost.sock"}}`)
+		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
+		return pod, n.mustCreate(pod)
+	}
+	before, ended := begin()
+	during, removed := begin()
+	_, lives := begin()
+	n.stop()
+	n.runtime.Forget(ended.Container.Id)
+	n.runtime.Forget(before.Id)
+
+	release := hangfs.Mount(t, n.path("/run/jackfield"))
+	cfg, err := config.Parse([]byte(observedYAML), "/etc/jackfield/config.yaml")
+	check(t, err)
+	log := logrus.New()
+	log.SetOutput(n.log)
+	p, err := nri.New(nri.Options{Host: n.host(), Config: cfg, ConfigGiven: true, Socket: n.runtime.SocketPath()}, log)
+	check(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	defer func() {
+		cancel()
+		check(t, <-done)
+		check(t, p.Close())
+	}()
+	n.metrics(`jackfield_nri_connected 1`)
+	check(t, n.runtime.RemoveContainer(t.Context(), during, removed.Container))
+	check(t, n.runtime.RemovePodSandbox(t.Context(), during))
+	_, err = n.create(n.pod("dpdk-1", nil), nil)
+	check(t, err)
+	n.metrics(`jackfield_nri_connected 1`, `jackfield_nri_connections_total 1`)
+	release()
+	eventually(t, "what ended is removed", func() bool {
+		entries, err := os.ReadDir(n.path("/run/jackfield/containers"))
+		return err == nil && len(entries) == 1 && entries[0].Name() == lives.Container.Id
+	})
+	n.metrics(`jackfield_staging_mode{mode="directory"} 1`)
+	pod, c := begin()
+	check(t, n.runtime.RemoveContainer(t.Context(), pod, c.Container))
+	check(t, n.runtime.RemovePodSandbox(t.Context(), pod))
+}
+
+// The doctor ends, and names the directory.
+func TestTheDoctorWhereADirectoryHangs(t *testing.T) {
+	for dir, want := range map[string]string{
+		"/run/cdi":                          "the directory /var/run/cdi (CDI) does not answer",
+		"/run/vsw":                          "the directory /var/run/vsw (socket root) does not answer",
+		"/run/jackfield":                    "the directory /run/jackfield (state) does not answer",
+		"/run/k8s.cni.cncf.io/devinfo/cni":  "the directory /var/run/k8s.cni.cncf.io/devinfo/cni (device-info of networks) does not answer",
+		"/var/lib/cni/multus":               "the directory /var/lib/cni/multus (Multus' cache) does not answer",
+		"/var/lib/kubelet/pod-resources":    "the directory /var/lib/kubelet/pod-resources (the kubelet's socket) does not answer",
+		"/run/k8s.cni.cncf.io/devinfo/dp/.": "the directory /var/run/k8s.cni.cncf.io/devinfo/dp (device-info of device plugins) does not answer",
+	} {
+		t.Run(filepath.Base(filepath.Clean(dir)), func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			for _, d := range []string{dir, "run", "var", "etc/jackfield"} {
+				check(t, os.MkdirAll(filepath.Join(root, d), 0o755))
+			}
+			if _, err := os.Lstat(filepath.Join(root, "var/run")); err != nil {
+				check(t, os.Symlink("../run", filepath.Join(root, "var/run")))
+			}
+			check(t, os.WriteFile(filepath.Join(root, "etc/jackfield/config.yaml"), []byte(policyYAML), 0o644))
+			hangfs.Mount(t, filepath.Join(root, dir))
+			var stdout, stderr bytes.Buffer
+			began := time.Now()
+			code := cli.Run(t.Context(), []string{"doctor", "--root", root}, cli.Env{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }})
+			if code != 1 || !strings.Contains(stdout.String(), want) || !strings.Contains(stdout.String(), "kubelet") {
+				t.Errorf("exit status %d after %v:\n%s%s", code, time.Since(began), &stdout, &stderr)
+			}
+		})
+	}
+}
+
+// What is wrong in hooks.d directories is counted, until it is put right.
+func TestHooksInErrorAreCounted(t *testing.T) {
+	n := preparedNode(t, observedYAML+"hooks: {dirs: [/etc/hooks.d]}\n", nritest.Options{}, func(n *node) {
+		n.write("/etc/hooks.d/good.json", `{"version":"1.0.0","hook":{"path":"/bin/hook"},"when":{"always":true},"stages":["prestart"]}`)
+		n.write("/etc/hooks.d/bad.json", `{"version":"1.0.0","hook":{"path":"relative"},"when":{},"stages":["neverstart"]}`)
+		n.write("/bin/hook", "#!/bin/sh\n")
+		check(t, os.Chmod(n.path("/bin/hook"), 0o755))
+	})
+	n.metrics(`jackfield_hooks 1`, `jackfield_hooks_files_in_error 1`)
+	check(t, os.Remove(n.path("/etc/hooks.d/bad.json")))
+	n.metrics(`jackfield_hooks 1`, `jackfield_hooks_files_in_error 0`)
 }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"slices"
+	"time"
+
+	"github.com/jackfield/jackfield/pkg/config"
+)
+
+const (
+	// doctorLook is how long a directory may take before it counts as one that hangs,
+	// and doctorCheck how long one check may, which reads every file of some.
+	doctorLook, doctorCheck = time.Second, 30 * time.Second
+	// doctorHung is what a check gets where a directory hangs.
+	doctorHung = 2 * time.Second
+)
+
+// directories looks which of the directories that the configuration names do not
+// answer: whoever looks into one of these hangs.
+func (d *doctor) directories() {
+	dirs := d.cfg.Directories(nil)
+	answered := make(chan int, len(dirs))
+	for i, dir := range dirs {
+		go func() {
+			_, _ = d.host.Stat(dir.Path) // whatever it says, it is an answer
+			answered <- i
+		}()
+	}
+	d.hanging = make(map[string]bool)
+	left := slices.Clone(dirs)
+	late := time.After(doctorLook)
+	for n := 0; n < len(dirs); n++ {
+		select {
+		case i := <-answered:
+			left[i] = config.Directory{}
+			continue
+		case <-late:
+		}
+		break
+	}
+	for _, dir := range left {
+		if dir.Path == "" {
+			continue
+		}
+		d.hanging[dir.Path] = true
+		d.say("directories", severityError, "see what it is mounted from, and whether its server or process lives; jackfield-nri takes it up by itself when it answers",
+			"the directory %s (%s) does not answer: whoever looks into it hangs, and containers that need it are refused", dir.Path, dir.Use)
+	}
+}
+
+// inTime makes one check, and gives it up where a directory that hangs holds it.
+func (d *doctor) inTime(name string, check func(d *doctor)) {
+	sub := *d
+	sub.out = nil
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		check(&sub)
+	}()
+	limit := doctorCheck
+	if len(d.hanging) > 0 {
+		limit = doctorHung
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		sub.out = append(d.out, sub.out...)
+		*d = sub
+	case <-timer.C:
+		d.say(name, severityError, "", "not looked at: not done within %v, a directory that it needs does not answer", limit)
+	}
+}
