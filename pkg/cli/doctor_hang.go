@@ -20,11 +20,11 @@ const (
 // directories looks which of the directories that the configuration names do not
 // answer: whoever looks into one of these hangs.
 func (d *doctor) directories() {
-	dirs := d.cfg.Directories(nil)
+	host, dirs := d.host, d.cfg.Directories(nil)
 	answered := make(chan int, len(dirs))
 	for i, dir := range dirs {
 		go func() {
-			_, _ = d.host.Stat(dir.Path) // whatever it says, it is an answer
+			_, _ = host.Stat(dir.Path) // whatever it says, it is an answer
 			answered <- i
 		}()
 	}
