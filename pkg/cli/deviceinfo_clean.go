@@ -5,7 +5,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const infoCleanLong = `clean removes device-info files, in one of three ways, and prints the path of
@@ -168,12 +168,9 @@ const maxKept = 1 << 20
 func (c *cleaner) kept(cmd *cobra.Command) ([]string, error) {
 	ids := c.keep
 	if len(ids) == 1 && ids[0] == "-" {
-		data, err := io.ReadAll(io.LimitReader(c.env.Stdin, maxKept+1))
+		data, err := hostfs.ReadAtMost(c.env.Stdin, maxKept)
 		if err != nil {
 			return nil, fmt.Errorf("read the IDs to keep: %w", err)
-		}
-		if len(data) > maxKept {
-			return nil, fmt.Errorf("read the IDs to keep: more than %d bytes: %w", maxKept, errdefs.ErrInvalidArgument)
 		}
 		ids = strings.Fields(strings.ReplaceAll(string(data), ",", " "))
 	}

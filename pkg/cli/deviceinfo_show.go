@@ -6,12 +6,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func infoShowCommand(env Env) *cobra.Command {
@@ -63,7 +63,7 @@ func (n *node) readInfo(cmd *cobra.Command, env Env, arg string) (*deviceinfo.In
 	var data []byte
 	if arg == "-" {
 		arg = "<stdin>"
-		data, err = io.ReadAll(io.LimitReader(env.Stdin, deviceinfo.MaxSize+1))
+		data, err = hostfs.ReadAtMost(env.Stdin, deviceinfo.MaxSize)
 	} else {
 		var p string
 		if p, err = n.hostPath(cmd, arg); err != nil {

@@ -47,7 +47,7 @@ func (f *specFile) read(stdin io.Reader) (err error) {
 		f.name = filepath.Join(f.bundle, "config.json")
 	case f.spec == "-":
 		f.name = "standard input"
-		f.text, err = readAll(stdin)
+		f.text, err = hostfs.ReadAtMost(stdin, maxSpec)
 		return err
 	}
 	if f.in, err = openPlace(f.name); err == nil && !f.in.set {
@@ -60,14 +60,6 @@ func (f *specFile) read(stdin io.Reader) (err error) {
 		f.close()
 	}
 	return err
-}
-
-func readAll(r io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxSpec+1))
-	if err == nil && len(text) > maxSpec {
-		err = fmt.Errorf("it has more than the %d bytes allowed: %w", maxSpec, errdefs.ErrInvalidArgument)
-	}
-	return text, err
 }
 
 func (f *specFile) close() { f.in.close() }

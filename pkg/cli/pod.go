@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
@@ -61,23 +62,24 @@ type securityContext struct {
 // documents finds a second YAML document, of which the parser would say nothing.
 var documents = lazy(`(?m)^[^-#\s][^\n]*\n(?s:.*?)^---(?:\s|$)`)
 
+// readManifest reads a file of the caller's own, or standard input for "-".
+func readManifest(file string, stdin io.Reader) ([]byte, error) {
+	if file == "-" {
+		return hostfs.ReadAtMost(stdin, maxManifest)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, cause(err)
+	}
+	defer f.Close()
+	return hostfs.ReadAtMost(f, maxManifest)
+}
+
 // readPod reads a manifest from a file, or from standard input for "-".
 func readPod(file string, stdin io.Reader) (*pod, error) {
-	r := stdin
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		r = f
-	}
-	data, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
+	data, err := readManifest(file, stdin)
 	if err != nil {
 		return nil, fmt.Errorf("read pod manifest %q: %w", file, err)
-	}
-	if len(data) > maxManifest {
-		return nil, fmt.Errorf("read pod manifest %q: more than %d bytes: %w", file, maxManifest, errdefs.ErrInvalidArgument)
 	}
 	if documents().FindIndex(data) != nil {
 		return nil, fmt.Errorf("read pod manifest %q: it holds several documents, want one Pod: %w", file, errdefs.ErrInvalidArgument)

@@ -133,9 +133,9 @@ func (t *caseRunner) path(arg string) error {
 			continue
 		}
 		file := filepath.Join(arg, e.Name())
-		data, err := readManifest(file)
+		data, err := readManifest(file, nil)
 		if err != nil {
-			return err
+			return fmt.Errorf("read test cases in %q: %w", file, err)
 		}
 		// Manifests and configurations may lie beside the cases.
 		var keys map[string]any
@@ -152,27 +152,10 @@ func (t *caseRunner) path(arg string) error {
 	return nil
 }
 
-// readManifest reads a file of the caller's own, of bounded size.
-func readManifest(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("read test cases: %w", err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
-	if err == nil && len(data) > maxManifest {
-		err = fmt.Errorf("more than %d bytes: %w", maxManifest, errdefs.ErrInvalidArgument)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read test cases in %q: %w", file, err)
-	}
-	return data, nil
-}
-
 func (t *caseRunner) file(file string) error {
-	data, err := readManifest(file)
+	data, err := readManifest(file, nil)
 	if err != nil {
-		return err
+		return fmt.Errorf("read test cases in %q: %w", file, err)
 	}
 	var cf caseFile
 	if err := yaml.UnmarshalStrict(data, &cf); err != nil {

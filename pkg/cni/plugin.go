@@ -198,12 +198,9 @@ func (c *call) readEnvironment(op operation) error {
 }
 
 func (c *call) readStdin() ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(c.Stdin, maxConf+1))
+	data, err := hostfs.ReadAtMost(c.Stdin, maxConf)
 	if err != nil {
 		return nil, fail(codeIO, "failed to read the network configuration", "standard input: %v", err)
-	}
-	if len(data) > maxConf {
-		return nil, fail(codeIO, "failed to read the network configuration", "standard input has more than %d bytes", maxConf)
 	}
 	return data, nil
 }

@@ -121,7 +121,7 @@ func (h *hook) arguments(args []string) (done bool, err error) {
 }
 
 func (h *hook) run(ctx context.Context) error {
-	text, err := readInput(h.env.Stdin)
+	text, err := hostfs.ReadAtMost(h.env.Stdin, maxInput)
 	if err != nil {
 		return fmt.Errorf("read standard input: %w", err)
 	}

@@ -4,9 +4,7 @@ package hook
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"path"
 
 	"github.com/containerd/errdefs"
@@ -17,27 +15,6 @@ import (
 // maxInput is the most that is read from standard input and of a bundle's
 // config.json, in bytes; those of Kubernetes have some 20,000.
 const maxInput = 4 << 20
-
-func readInput(r io.Reader) ([]byte, error) {
-	// Room for most, so that the buffer does not grow over and over.
-	buf := make([]byte, 0, 64<<10)
-	for {
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
-		}
-		n, err := r.Read(buf[len(buf):min(cap(buf), maxInput+1)])
-		buf = buf[:len(buf)+n]
-		if len(buf) > maxInput {
-			return nil, fmt.Errorf("it has more than the %d bytes allowed: %w", maxInput, errdefs.ErrInvalidArgument)
-		}
-		if errors.Is(err, io.EOF) {
-			return buf, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-}
 
 // state is a container's state, OCI Runtime Specification 1.3.0, "State".
 type state struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/pkg/apply/oci"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func TestParseState(t *testing.T) {
@@ -39,11 +40,11 @@ func TestParseState(t *testing.T) {
 
 func TestReadInput(t *testing.T) {
 	for _, n := range []int{0, 1, 64 << 10, 64<<10 + 1, maxInput} {
-		if got, err := readInput(strings.NewReader(strings.Repeat("x", n))); err != nil || len(got) != n {
+		if got, err := hostfs.ReadAtMost(strings.NewReader(strings.Repeat("x", n)), maxInput); err != nil || len(got) != n {
 			t.Errorf("%d: %d, %v", n, len(got), err)
 		}
 	}
-	if _, err := readInput(strings.NewReader(strings.Repeat("x", maxInput+1))); !errdefs.IsInvalidArgument(err) {
+	if _, err := hostfs.ReadAtMost(strings.NewReader(strings.Repeat("x", maxInput+1)), maxInput); !errdefs.IsInvalidArgument(err) {
 		t.Error(err)
 	}
 }

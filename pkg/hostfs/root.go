@@ -201,14 +201,36 @@ func ReadRegular(f *os.File, max int64) ([]byte, error) {
 		return nil, fmt.Errorf("it has %d bytes, more than the %d allowed: %w", st.Size, max, errdefs.ErrInvalidArgument)
 	}
 	// sysfs and procfs report sizes that are not those of the content; a file may
-	// also grow after the look at it. One byte more than allowed tells.
-	buf := make([]byte, 0, min(max, max0(st.Size))+1)
+	// also grow after the look at it.
+	return readAll(func(b []byte) (int, error) { return unix.Read(int(f.Fd()), b) }, max0(st.Size), max)
+}
+
+// ReadAtMost reads a stream to its end. More than max bytes are
+// errdefs.ErrInvalidArgument.
+func ReadAtMost(r io.Reader, max int64) ([]byte, error) {
+	var end error // came with the last bytes
+	read := func(b []byte) (n int, err error) {
+		for err = end; n == 0 && err == nil; {
+			n, err = r.Read(b)
+		}
+		if end = err; n > 0 || errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		return 0, err
+	}
+	// Room for most, so that the buffer does not grow over and over.
+	return readAll(read, 64<<10, max)
+}
+
+// readAll reads to the end, where read gives 0; likely is how much that is as a rule.
+// One byte more than allowed tells.
+func readAll(read func([]byte) (int, error), likely, max int64) ([]byte, error) {
+	buf := make([]byte, 0, min(max, likely)+1)
 	for {
 		if len(buf) == cap(buf) {
 			buf = append(buf, 0)[:len(buf)]
 		}
-		end := min(int64(cap(buf)), max+1)
-		n, err := unix.Read(int(f.Fd()), buf[len(buf):end])
+		n, err := read(buf[len(buf):min(int64(cap(buf)), max+1)])
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
