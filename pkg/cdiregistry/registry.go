@@ -26,6 +26,7 @@ type Registry struct {
 	host    hostfs.Root
 	opts    Options
 	euid    uint32
+	outside func() (hostfs.Outside, bool)
 	dirs    []*specDir
 	seed    maphash.Seed
 	loaders sync.Pool // of *loader
@@ -76,7 +77,7 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 	}
 	opts.Extensions = slices.Clone(opts.Extensions)
 	r := &Registry{
-		host: host, opts: opts, euid: uint32(os.Geteuid()), seed: maphash.MakeSeed(),
+		host: host, opts: opts, euid: uint32(os.Geteuid()), outside: sync.OnceValues(hostfs.UserNamespace), seed: maphash.MakeSeed(),
 		loaders: sync.Pool{New: func() any { return &loader{} }},
 		watch:   watcher{fd: -1},
 		states:  make([]dirState, len(dirs)),

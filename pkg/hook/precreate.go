@@ -12,9 +12,11 @@ import (
 
 	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/apply/oci"
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // precreate takes the configuration that Podman is about to hand to the runtime,
@@ -57,7 +59,9 @@ func (h *hook) edit(ctx context.Context, text []byte, c *oci.Config) ([]byte, er
 		return text, nil
 	}
 	if userNamespace(spec) {
-		bindDevices(&plan.Set)
+		if err := h.bindDevices(&plan.Set); err != nil {
+			return nil, err
+		}
 	}
 	if plan.Staging != nil {
 		h.addUndo(&plan.Set, id, req.Have.Hooks)
@@ -69,7 +73,8 @@ func (h *hook) edit(ctx context.Context, text []byte, c *oci.Config) ([]byte, er
 }
 
 // idOf is the ID that Podman gave the container, which is in no field of its
-// configuration: its cgroup is named after it, and so are files mounted into it. A
+// configuration: its cgroup is named after it, and so is the directory of the files
+// that are mounted into it, DRIVER-containers/ID; rootless Podman may have no cgroup. A
 // configuration of somebody else's gets one made from its root.
 func idOf(spec *rspec.Spec) string {
 	if spec.Linux != nil {
@@ -78,8 +83,9 @@ func idOf(spec *rspec.Spec) string {
 		}
 	}
 	for i := range spec.Mounts {
-		if _, rest, ok := strings.Cut(spec.Mounts[i].Source, "/overlay-containers/"); ok {
-			if id, ok := hexID(rest); ok {
+		if _, rest, ok := strings.Cut(spec.Mounts[i].Source, "-containers/"); ok {
+			rest, _, _ = strings.Cut(rest, "/")
+			if id, ok := hexID(rest); ok && id == rest {
 				return id
 			}
 		}
@@ -116,13 +122,27 @@ func userNamespace(spec *rspec.Spec) bool {
 }
 
 // bindDevices has nodes bound that are elsewhere on the host: in a user namespace a
-// runtime binds what the host has at the path in the container.
-func bindDevices(set *edits.Set) {
+// runtime binds what the host has at the path in the container, whatever that is.
+func (h *hook) bindDevices(set *edits.Set) error {
 	for i := range set.Devices {
-		if d := &set.Devices[i]; d.HostPath != "" && d.HostPath != d.Path {
+		d := &set.Devices[i]
+		from := d.HostPath
+		if from == "" {
+			from = d.Path
+		}
+		st, err := h.host.Stat(from)
+		if err != nil {
+			return fmt.Errorf("%s: device node %q: in a user namespace only a node of the host can be had: %w", d.Origin, d.Path, err)
+		}
+		if major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev)); d.Type != "p" && (major != d.Major || minor != d.Minor) {
+			return fmt.Errorf("%s: device node %q: in a user namespace only a node of the host can be had, and the host's %q is a %s with number %d:%d, not %d:%d: %w",
+				d.Origin, d.Path, from, hostfs.TypeName(st.Mode), major, minor, d.Major, d.Minor, errdefs.ErrConflict)
+		}
+		if from != d.Path {
 			d.Bind = true
 		}
 	}
+	return nil
 }
 
 // addUndo adds the hook that removes what is made for the container on the host.

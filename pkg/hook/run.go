@@ -145,20 +145,28 @@ func (h *hook) run(ctx context.Context) error {
 	return h.running(ctx, s)
 }
 
-// load reads the node's configuration: the file that was asked for, or the default
-// one when there is one.
+// load reads the node's configuration: the file that was asked for, or the user's own
+// for a user who is not root of the host, or the default one when there is one.
 func (h *hook) load() error {
-	if h.configFile != "" && !path.IsAbs(h.configFile) {
-		return fmt.Errorf("--config: found %q, want an absolute path: %w", h.configFile, errdefs.ErrInvalidArgument)
+	file := h.configFile
+	if file != "" && !path.IsAbs(file) {
+		return fmt.Errorf("--config: found %q, want an absolute path: %w", file, errdefs.ErrInvalidArgument)
 	}
-	cfg, err := config.LoadAsked(h.host, h.configFile)
+	user, rootless := h.rootless()
+	if file == "" && rootless {
+		file = h.userConfig(user)
+	}
+	cfg, err := config.LoadAsked(h.host, file)
 	if err != nil {
 		return err
 	}
 	// Beside what the NRI plugin keeps, which removes all that its runtime does not
 	// know.
 	mine := *cfg
-	mine.StateDir = path.Join(cfg.StateDir, "hook")
+	if rootless {
+		mine.StateDir = userState(user, cfg)
+	}
+	mine.StateDir = path.Join(mine.StateDir, "hook")
 	h.cfg = &mine
 	return nil
 }

@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 
@@ -145,11 +143,4 @@ func (h *hook) remove(sandbox, id string) error {
 		err = errors.Join(err, store.RemoveSandbox(sandbox))
 	}
 	return err
-}
-
-// inUserNamespace reports that this process is in a user namespace that is not the
-// host's, as under rootless Podman.
-func inUserNamespace() bool {
-	text, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && !slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"})
 }

@@ -59,6 +59,7 @@ func TestIDOf(t *testing.T) {
 		{Linux: &rspec.Linux{CgroupsPath: "machine.slice:libpod:" + id}},
 		{Linux: &rspec.Linux{CgroupsPath: "/libpod_parent/libpod-" + id}},
 		{Linux: &rspec.Linux{}, Mounts: []rspec.Mount{{Source: "proc"}, {Source: "/run/containers/storage/overlay-containers/" + id + "/userdata/hosts"}}},
+		{Linux: &rspec.Linux{}, Mounts: []rspec.Mount{{Source: "/srv/old-containers/x" + id}, {Source: "/run/user/1000/containers/vfs-containers/" + id + "/userdata/hosts"}}},
 	} {
 		if got := idOf(spec); got != id {
 			t.Errorf("%+v: %s", spec, got)

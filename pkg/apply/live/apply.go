@@ -27,7 +27,7 @@ type Target struct {
 //
 // Mounts come from descriptors that were opened on the host; device nodes are
 // those of the host, bound, or new ones where the set says another mode or owner
-// than the host's node has and the container's user namespace is this one's.
+// than the host's node has and no user namespace keeps them from being made.
 func Apply(host hostfs.Root, t Target, set *edits.Set) error {
 	if len(set.Mounts)+len(set.Devices) == 0 {
 		return nil

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // deviceCgroup is where a process's devices are controlled.
@@ -173,6 +174,6 @@ func unescape(s string) string {
 
 // rootless reports that this process is in a user namespace that is not the host's.
 func rootless() bool {
-	text, err := os.ReadFile("/proc/self/uid_map")
-	return err == nil && !slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"})
+	_, inside := hostfs.UserNamespace()
+	return inside
 }

@@ -30,8 +30,8 @@ func (c *container) deviceJob(host hostfs.Root, d *edits.Device) (job, error) {
 	}
 	f, err := host.Open(from, unix.O_PATH)
 	if errdefs.IsNotFound(err) {
-		if c.userNS {
-			return j, fmt.Errorf("the container has a user namespace, in which only a node of the host can be had: %w", err)
+		if c.bound {
+			return j, fmt.Errorf("in a user namespace only a node of the host can be had: %w", err)
 		}
 		return j, nil
 	}
@@ -44,12 +44,12 @@ func (c *container) deviceJob(host hostfs.Root, d *edits.Device) (job, error) {
 	}
 	if j.from.Mode&unix.S_IFMT != mode&unix.S_IFMT || d.Type != "p" && j.from.Rdev != dev {
 		// The file has numbers of its own, and whatever is on the host is another thing.
-		if c.userNS {
+		if c.bound {
 			return j, fmt.Errorf("host path %q: %w", from, conflict(from, &j.from))
 		}
 		return j, nil
 	}
-	if !c.userNS && (j.from.Mode&0o7777 != mode&0o7777 || int(j.from.Uid) != owner(d.UID) || int(j.from.Gid) != owner(d.GID)) {
+	if !c.bound && (j.from.Mode&0o7777 != mode&0o7777 || int(j.from.Uid) != owner(d.UID) || int(j.from.Gid) != owner(d.GID)) {
 		return j, nil
 	}
 	j.tree, err = unix.OpenTree(int(f.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)

@@ -18,6 +18,7 @@ type container struct {
 	target Target
 	mntNS  int
 	userNS bool // it has a user namespace of its own
+	bound  bool // device nodes cannot be made for it, and so are the host's own, bound
 }
 
 func open(t Target) (*container, error) {
@@ -34,6 +35,7 @@ func open(t Target) (*container, error) {
 		return nil, fmt.Errorf("enter container: look at the user namespace of process %d: %w", t.Pid, err)
 	}
 	c.userNS = own.Ino != theirs.Ino
+	c.bound = c.userNS || rootless()
 	if err := errors.Join(unix.Stat("/proc/self/ns/mnt", &own), unix.Stat(proc+"/ns/mnt", &theirs)); err != nil {
 		return nil, fmt.Errorf("enter container: look at the mount namespace of process %d: %w", t.Pid, err)
 	}
