@@ -64,6 +64,13 @@ func Podman() []Package {
 	return pkgs
 }
 
+// Uidmap is newuidmap and newgidmap, by which an ordinary user gets a range of users
+// of a namespace; libsubid, which they need, comes with Podman.
+func Uidmap() Package { return Package{Suite: "bookworm", Name: "uidmap"} }
+
+// Buildah is Buildah 1.28, which needs the libraries of Podman.
+func Buildah() Package { return Package{Suite: "bookworm", Name: "buildah", Version: "1.28."} }
+
 // DPDK is DPDK 22.11 with dpdk-testpmd, the drivers for vhost-user (net_vhost,
 // net_virtio), memif and PCI, and every library that these are linked against, the
 // C library among them: enough to run testpmd where nothing else is, in a

@@ -9,7 +9,7 @@ import (
 )
 
 func TestKnownPackages(t *testing.T) {
-	all := append(DPDK(), ContainerdV1(), ContainerdV2(), Runc(), Busybox(), CNIPlugins(), Prometheus())
+	all := append(DPDK(), ContainerdV1(), ContainerdV2(), Runc(), Busybox(), CNIPlugins(), Prometheus(), Uidmap(), Buildah())
 	for i, p := range all {
 		if err := p.validate(); err != nil {
 			t.Error(err)

@@ -93,6 +93,15 @@ func (h *host) write(name, text string) {
 	}
 }
 
+func (h *host) read(name string) string {
+	h.t.Helper()
+	data, err := os.ReadFile(h.path(name))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return string(data)
+}
+
 // configure writes the node's configuration: containers of no pod may have all but
 // one of the CDI devices, and the sockets of one directory.
 func (h *host) configure(more string) {

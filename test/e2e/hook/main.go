@@ -26,9 +26,10 @@ const kitEnv = "JACKFIELD_HOOK_KIT"
 
 // kit is where the runtimes are, or why they are not.
 type kit struct {
-	Podman, Conmon, Crun string
-	Libraries            []string // directories
-	Missing              string
+	Podman, Conmon, Crun, Buildah string
+	Uidmap                        string   // the directory of newuidmap and newgidmap
+	Libraries                     []string // directories
+	Missing                       string
 }
 
 // Main is e2e.Main for this package: it fetches Podman and crun too, before the jail.
@@ -47,6 +48,11 @@ func Main(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "hook: hide the second version of cgroups:", err)
 			os.Exit(1)
 		}
+		// Podman makes directories in whatever it finds there: not in the machine's.
+		if err := unix.Mount("tmpfs", "/sys/fs/cgroup/unified", "tmpfs", 0, "mode=755"); err != nil && err != unix.ENOENT {
+			fmt.Fprintln(os.Stderr, "hook: hide the second version of cgroups:", err)
+			os.Exit(1)
+		}
 		if err := libraries(); err != nil {
 			fmt.Fprintln(os.Stderr, "hook: make the libraries known:", err)
 			os.Exit(1)
@@ -56,18 +62,30 @@ func Main(m *testing.M) {
 }
 
 // libraries has the loader of the jail find the fetched libraries. A variable would
-// not do: Podman, conmon and crun start each other with environments of their own.
+// not do: Podman, conmon and crun start each other with environments of their own. They
+// are mounted where every user can pass to.
 func libraries() error {
 	var k kit
 	if err := json.Unmarshal([]byte(os.Getenv(kitEnv)), &k); err != nil || k.Missing != "" {
 		return err
+	}
+	var dirs []string
+	for i, from := range k.Libraries {
+		dir := fmt.Sprintf("/run/lib/%d", i)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(from, dir, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount %s: %w", from, err)
+		}
+		dirs = append(dirs, dir)
 	}
 	// A link to the machine's own.
 	const cache = "/etc/ld.so.cache"
 	if err := os.Remove(cache); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	out, err := exec.Command("/sbin/ldconfig", append([]string{"-X", "-C", cache}, k.Libraries...)...).CombinedOutput()
+	out, err := exec.Command("/sbin/ldconfig", append([]string{"-X", "-C", cache}, dirs...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -83,7 +101,7 @@ func prepare(ctx context.Context) error {
 	}
 	store.Logf = func(format string, args ...any) { fmt.Fprintf(os.Stderr, "hook: "+format+"\n", args...) }
 	var k kit
-	got, err := store.Ensure(ctx, append(parts.Podman(), parts.Crun()...)...)
+	got, err := store.Ensure(ctx, append(append(parts.Podman(), parts.Crun()...), parts.Uidmap(), parts.Buildah())...)
 	switch {
 	case errdefs.IsUnavailable(err):
 		k.Missing = err.Error()
@@ -92,8 +110,13 @@ func prepare(ctx context.Context) error {
 	default:
 		k.Podman, k.Conmon = got[0].Path("usr/bin/podman"), got[1].Path("usr/bin/conmon")
 		for _, u := range got {
-			if u.Name == "crun" {
+			switch u.Name {
+			case "crun":
 				k.Crun = u.Path("usr/bin/crun")
+			case "uidmap":
+				k.Uidmap = u.Path("usr/bin")
+			case "buildah":
+				k.Buildah = u.Path("usr/bin/buildah")
 			}
 			for _, pattern := range []string{"usr/lib/*-linux-gnu", "lib/*-linux-gnu"} {
 				dirs, err := filepath.Glob(u.Path(pattern))
