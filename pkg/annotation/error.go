@@ -4,10 +4,10 @@ package annotation
 
 import (
 	"fmt"
-	"strconv"
-	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // Error says what is wrong with an annotation. It unwraps to
@@ -44,25 +44,4 @@ func (e *Error) Error() string {
 // Unwrap implements the errors package's protocol.
 func (e *Error) Unwrap() error { return errdefs.ErrInvalidArgument }
 
-// maxQuoted bounds the quoted form of foreign text in a message, in bytes. The
-// message ends in an event of a pod and in a log.
-const maxQuoted = 96
-
-// quote returns s quoted, in ASCII and of bounded length, so that a hostile
-// pod can neither flood a log nor draw on a terminal.
-func quote(s string) string {
-	cut := min(len(s), maxQuoted-2)
-	for {
-		for cut < len(s) && cut > 0 && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		q := strconv.QuoteToASCII(s[:cut])
-		if len(q) <= maxQuoted {
-			if cut < len(s) {
-				q += fmt.Sprintf("... (%d bytes)", len(s))
-			}
-			return q
-		}
-		cut -= (len(q) - maxQuoted + 9) / 10
-	}
-}
+func quote(s string) string { return wording.Quote(s, wording.Most) }

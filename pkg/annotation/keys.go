@@ -5,6 +5,8 @@ package annotation
 import (
 	"slices"
 	"strings"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // The annotation keys.
@@ -98,9 +100,9 @@ func known(key string) bool {
 func nearestKey(key string) string {
 	base, scope, scoped := strings.Cut(strings.ToLower(key), "/")
 	if base == Domain {
-		return nearest(scope+"."+Domain, DevicesKey, NetworksKey)
+		return wording.Nearest(scope+"."+Domain, DevicesKey, NetworksKey)
 	}
-	base = nearest(base, DevicesKey, NetworksKey)
+	base = wording.Nearest(base, DevicesKey, NetworksKey)
 	if base == "" {
 		return ""
 	}
@@ -111,49 +113,12 @@ func nearestKey(key string) string {
 	// before it.
 	word, name, dotted := strings.Cut(scope, ".")
 	switch {
-	case dotted && name != "" && nearest(word, "container") != "":
+	case dotted && name != "" && wording.Nearest(word, "container") != "":
 		return base + "/" + scopeContainer + name
-	case !dotted && nearest(word, scopePod) != "":
+	case !dotted && wording.Nearest(word, scopePod) != "":
 		return base + "/" + scopePod
 	}
 	return ""
-}
-
-// nearest returns the candidate closest to word, or "" when none is within
-// two edits or the word is nothing like one.
-func nearest(word string, candidates ...string) string {
-	best, at := "", 3
-	for _, c := range candidates {
-		if len(word) > len(c)+2 || len(c) > len(word)+2 {
-			continue
-		}
-		if d := distance(word, c); d < at && d < len(c)-1 {
-			best, at = c, d
-		}
-	}
-	return best
-}
-
-// distance is the number of single-byte insertions, deletions and
-// replacements between a and b. Both are short; see nearest.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // cdiKeys returns the keys of CDI's own annotations, sorted.

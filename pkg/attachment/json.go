@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // maxDepth is how many maps and lists may lie inside each other.
@@ -260,13 +262,5 @@ func (r *jsonReader) skipWord() error {
 	return nil
 }
 
-// maxQuoted is how much of a foreign text a message shows, in bytes.
-const maxQuoted = 96
-
-// quote is s for messages: quoted and of bounded length.
-func quote(s string) string {
-	if len(s) > maxQuoted {
-		return fmt.Sprintf("%q... (%d bytes)", s[:maxQuoted], len(s))
-	}
-	return fmt.Sprintf("%q", s)
-}
+// quote is s for messages.
+func quote(s string) string { return wording.Quote(s, wording.Most) }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // Severity tells a finding that refuses the file from one that does not.
@@ -56,16 +58,7 @@ func (d Diagnostic) String() string {
 	case d.Line > 0:
 		fmt.Fprintf(&b, "line %d: ", d.Line)
 	}
-	if d.Field != "" {
-		b.WriteString(d.Field)
-		b.WriteString(": ")
-	}
-	if d.Found != "" {
-		b.WriteString("found ")
-		b.WriteString(d.Found)
-		b.WriteString(": ")
-	}
-	b.WriteString(d.Rule)
+	b.WriteString(wording.Field(d.Field, d.Found, d.Rule))
 	return b.String()
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // Error is one fault of a configuration file. It unwraps to
@@ -29,23 +31,7 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.File)
-	if e.Line > 0 {
-		b.WriteString(":" + strconv.Itoa(e.Line))
-	}
-	if e.Column > 0 {
-		b.WriteString(":" + strconv.Itoa(e.Column))
-	}
-	b.WriteString(": ")
-	if e.Field != "" {
-		b.WriteString(e.Field + ": ")
-	}
-	if e.Found != "" {
-		b.WriteString("found " + e.Found + ": ")
-	}
-	b.WriteString(e.Rule)
-	return b.String()
+	return wording.Fault(e.File, e.Line, e.Column, e.Field, e.Found, e.Rule)
 }
 
 // Unwrap implements the errors package's protocol.
@@ -89,66 +75,15 @@ func found(node *yaml.Node) string {
 	return quote(node.Value)
 }
 
-const maxQuoted = 96
-
-// quote returns s quoted, in ASCII and of bounded length.
-func quote(s string) string {
-	cut := min(len(s), maxQuoted-2)
-	for {
-		q := strconv.QuoteToASCII(s[:cut])
-		if len(q) <= maxQuoted {
-			if cut < len(s) {
-				q += "... (" + strconv.Itoa(len(s)) + " bytes)"
-			}
-			return q
-		}
-		cut -= (len(q) - maxQuoted + 9) / 10
-	}
-}
+func quote(s string) string { return wording.Quote(s, wording.Most) }
 
 // shorten is quote without the quotation marks.
 func shorten(s string) string { return strings.ReplaceAll(quote(s), `"`, "") }
 
-// nearest returns a hint at the candidate that word was probably meant to be,
-// or "".
+// nearest is a hint at the candidate that word was probably meant to be, or "".
 func nearest(word string, candidates []string) string {
-	best, at := "", 3
-	for _, c := range candidates {
-		if len(word) > len(c)+2 || len(c) > len(word)+2 {
-			continue
-		}
-		if strings.EqualFold(word, c) {
-			best = c
-			break
-		}
-		if d := distance(word, c); d < at && d < len(c)-1 {
-			best, at = c, d
-		}
+	if best := wording.Nearest(word, candidates...); best != "" {
+		return "; did you mean " + best + "?"
 	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
-}
-
-// distance is the number of single-byte insertions, deletions and
-// replacements between a and b, both short.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }

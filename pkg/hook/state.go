@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/pkg/apply/oci"
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // maxInput is the most that is read from standard input and of a bundle's
@@ -35,11 +36,11 @@ func parseState(text []byte) (*state, error) {
 	case s.Version == "":
 		return nil, fmt.Errorf("ociVersion: missing: %w", errdefs.ErrInvalidArgument)
 	case !validID(s.ID):
-		return nil, fmt.Errorf("id: found %q, want 1 to 1024 printable characters without a slash: %w", clip(s.ID), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("id: found %s, want 1 to 1024 printable characters without a slash: %w", wording.Quote(s.ID, wording.Most), errdefs.ErrInvalidArgument)
 	case s.Pid < 0:
 		return nil, fmt.Errorf("pid: found %d: %w", s.Pid, errdefs.ErrInvalidArgument)
 	case !path.IsAbs(s.Bundle):
-		return nil, fmt.Errorf("bundle: found %q, want an absolute path: %w", clip(s.Bundle), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("bundle: found %s, want an absolute path: %w", wording.Quote(s.Bundle, wording.Most), errdefs.ErrInvalidArgument)
 	}
 	return s, nil
 }
@@ -54,13 +55,6 @@ func validID(id string) bool {
 		}
 	}
 	return true
-}
-
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "..."
-	}
-	return s
 }
 
 // stageOf tells the stage from what is on standard input: Podman hands over an OCI

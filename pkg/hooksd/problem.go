@@ -5,10 +5,11 @@ package hooksd
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // Problem is what is wrong with a hooks.d file or directory. It is an error that
@@ -33,20 +34,7 @@ type Problem struct {
 
 // Error implements error.
 func (p *Problem) Error() string {
-	var b strings.Builder
-	b.WriteString(p.File)
-	if p.Line > 0 {
-		b.WriteString(":" + strconv.Itoa(p.Line) + ":" + strconv.Itoa(p.Column))
-	}
-	b.WriteString(": ")
-	if p.Field != "" {
-		b.WriteString(p.Field + ": ")
-	}
-	if p.Found != "" {
-		b.WriteString("found " + p.Found + ": ")
-	}
-	b.WriteString(p.Rule)
-	return b.String()
+	return wording.Fault(p.File, p.Line, p.Column, p.Field, p.Found, p.Rule)
 }
 
 // Unwrap implements the errors package's protocol.
@@ -66,11 +54,4 @@ func sortProblems(list []*Problem) {
 	})
 }
 
-// quote returns s quoted, in ASCII and of bounded length.
-func quote(s string) string {
-	const most = 96
-	if len(s) > most {
-		return strconv.QuoteToASCII(s[:most]) + "... (" + strconv.Itoa(len(s)) + " bytes)"
-	}
-	return strconv.QuoteToASCII(s)
-}
+func quote(s string) string { return wording.Quote(s, wording.Most) }

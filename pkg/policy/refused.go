@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // RefusedError says that no rule grants what was asked for, and what would. It
@@ -412,17 +414,4 @@ func listed(patterns []string) string {
 // A path of a socket that can be connected to is shown whole.
 const maxQuoted = 112
 
-// quote returns s quoted, in ASCII and of bounded length.
-func quote(s string) string {
-	cut := min(len(s), maxQuoted-2)
-	for {
-		q := strconv.QuoteToASCII(s[:cut])
-		if len(q) <= maxQuoted {
-			if cut < len(s) {
-				q += fmt.Sprintf("... (%d bytes)", len(s))
-			}
-			return q
-		}
-		cut -= (len(q) - maxQuoted + 9) / 10
-	}
-}
+func quote(s string) string { return wording.Quote(s, maxQuoted) }

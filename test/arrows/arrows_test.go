@@ -24,10 +24,11 @@ type pkg struct {
 	Imports               []string
 }
 
-// leaf packages stand on nothing of Jackfield's but hostfs, and on what is
+// leaf packages stand on nothing of Jackfield's but the floor, and on what is
 // listed here.
 var leaves = map[string][]string{
 	"pkg/hostfs":                  nil,
+	"pkg/wording":                 nil,
 	"pkg/edits":                   nil,
 	"pkg/version":                 nil,
 	"pkg/telemetry":               nil,
@@ -46,6 +47,9 @@ var leaves = map[string][]string{
 	"pkg/hooksd":                  nil,
 	"pkg/attachment":              {"pkg/deviceinfo", "pkg/podresources/allocation"},
 }
+
+// floor is what every leaf may stand on.
+var floor = []string{"pkg/hostfs", "pkg/wording"}
 
 // adapters are the doors.
 var adapters = []string{"nri", "pkg/cli", "pkg/hook", "pkg/cni"}
@@ -104,7 +108,9 @@ func forbidden(from, to, imp string, ours bool) string {
 		return "a command imports its adapter only"
 	case applier && to != "pkg/edits" && !(from == "pkg/apply/live" && to == "pkg/hostfs"):
 		return "appliers import edits only"
-	case leaf && to != "pkg/hostfs" && !slices.Contains(allowed, to):
+	case slices.Contains(floor, from):
+		return "the floor stands on nothing"
+	case leaf && !slices.Contains(floor, to) && !slices.Contains(allowed, to):
 		return "leaves do not import each other"
 	case from == "pkg/resolve" && (slices.Contains(adapters, to) || strings.HasPrefix(to, "pkg/apply/")):
 		return "resolve knows neither doors nor appliers"
