@@ -50,7 +50,7 @@ func (h *hook) edit(ctx context.Context, text []byte, c *oci.Config) ([]byte, er
 	if err := h.load(); err != nil {
 		return nil, err
 	}
-	req := s.request(id, spec.Annotations, spec)
+	req := s.request(id, spec.Annotations, spec, 0)
 	plan, err := h.resolve(ctx, req)
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func (h *hook) running(ctx context.Context, st *state) (err error) {
 	if !path.IsAbs(root) {
 		root = path.Join(st.Bundle, root)
 	}
-	req := s.request(st.ID, st.Annotations, spec)
+	req := s.request(st.ID, st.Annotations, spec, st.Pid)
 	// The runtime has made what is in the configuration: nothing takes its place.
 	req.Have.CDIReplaces = false
 	if slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return m.Source == h.nriDir(st.ID) }) {

@@ -91,11 +91,12 @@ func (s *subject) named(by, missing string) error {
 	return fmt.Errorf("annotations: %s says that the container is of a pod, and %s is missing: %w", by, missing, errdefs.ErrInvalidArgument)
 }
 
-// request is the container as its configuration describes it.
-func (s *subject) request(id string, annotations map[string]string, spec *rspec.Spec) *resolve.Request {
+// request is the container as its configuration describes it; pid is its first process,
+// 0 before there is one.
+func (s *subject) request(id string, annotations map[string]string, spec *rspec.Spec, pid int) *resolve.Request {
 	req := &resolve.Request{
 		SandboxID: s.sandbox, ContainerID: id, Namespace: s.namespace, Pod: s.pod, PodUID: s.uid, Container: s.container,
-		RuntimeHandler: s.handler, Annotations: annotations, Have: oci.Existing(spec),
+		RuntimeHandler: s.handler, Annotations: annotations, Have: oci.Existing(spec), UserNS: userNamespaceOf(spec, pid),
 	}
 	if p := spec.Process; p != nil {
 		req.User = &resolve.User{UID: p.User.UID, GID: p.User.GID}

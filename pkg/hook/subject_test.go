@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 func TestSubjectOf(t *testing.T) {
@@ -73,5 +75,35 @@ func TestIDOf(t *testing.T) {
 		if got, ok := hexID(none); ok {
 			t.Errorf("%s: %s", none, got)
 		}
+	}
+}
+
+// Whom the container's user is on the host is known from its process, from that of the
+// namespace it joins, or from what its configuration maps.
+func TestUserNamespaceOf(t *testing.T) {
+	spec := func(path string) *rspec.Spec {
+		return &rspec.Spec{Linux: &rspec.Linux{
+			Namespaces:  []rspec.LinuxNamespace{{Type: rspec.MountNamespace}, {Type: rspec.UserNamespace, Path: path}},
+			UIDMappings: []rspec.LinuxIDMapping{{ContainerID: 1, HostID: 100000, Size: 65535}}, GIDMappings: []rspec.LinuxIDMapping{{HostID: 5, Size: 1}}}}
+	}
+	for _, none := range []*rspec.Spec{{}, {Linux: &rspec.Linux{Namespaces: []rspec.LinuxNamespace{{Type: rspec.MountNamespace}}}}} {
+		if got := userNamespaceOf(none, 7); got != nil {
+			t.Errorf("%+v", got)
+		}
+	}
+	if got := userNamespaceOf(spec(""), 7); got.PID != 7 {
+		t.Errorf("%+v", got)
+	}
+	if got := userNamespaceOf(spec("/proc/8/ns/user"), 0); got.PID != 8 {
+		t.Errorf("%+v", got)
+	}
+	for _, path := range []string{"/run/userns/x", "/proc/self/ns/user", "/proc/8/ns/mnt", "/proc/-1/ns/user"} {
+		if got := userNamespaceOf(spec(path), 0); got.PID != 0 || got.UIDs != nil {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	got := userNamespaceOf(spec(""), 0)
+	if got.PID != 0 || !slices.Equal(got.UIDs, []resolve.IDMap{{Inside: 1, Outside: 100000, Size: 65535}}) || !slices.Equal(got.GIDs, []resolve.IDMap{{Outside: 5, Size: 1}}) {
+		t.Errorf("%+v", got)
 	}
 }

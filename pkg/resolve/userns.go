@@ -16,7 +16,14 @@ import (
 type UserNS struct {
 	// PID is a process of the host that is in it; 0 when the runtime tells of none.
 	PID int
+	// UIDs and GIDs say what it will map, where there is no process yet that the
+	// kernel could be asked of: an OCI configuration's uidMappings and gidMappings.
+	UIDs, GIDs []IDMap
 }
+
+// IDMap is a range of IDs: Size of them, from Inside on in the namespace and from
+// Outside on outside of it.
+type IDMap struct{ Inside, Outside, Size uint32 }
 
 const (
 	// maxIDMap is more bytes than a uid_map can have: 340 lines of 33 (user_namespaces(7)).
@@ -24,12 +31,9 @@ const (
 	maxIDMapLines = 340
 )
 
-// idRange maps count IDs from inside on to those from outside on.
-type idRange struct{ inside, outside, count uint32 }
-
 // parseIDMap reads what /proc/PID/uid_map and gid_map have (user_namespaces(7)).
-func parseIDMap(data []byte) ([]idRange, error) {
-	var out []idRange
+func parseIDMap(data []byte) ([]IDMap, error) {
+	var out []IDMap
 	for line := range strings.Lines(string(data)) {
 		field := strings.Fields(line)
 		var n [3]uint32
@@ -43,16 +47,17 @@ func parseIDMap(data []byte) ([]idRange, error) {
 			return nil, fmt.Errorf("line %d: found %.80q, want three numbers: the first ID inside, the first outside, and how many: %w",
 				len(out)+1, strings.TrimSpace(line), errdefs.ErrInvalidArgument)
 		}
-		out = append(out, idRange{n[0], n[1], n[2]})
+		out = append(out, IDMap{n[0], n[1], n[2]})
 	}
 	return out, nil
 }
 
 // outside is the ID of the host that an ID of the namespace is.
-func outside(ranges []idRange, id uint32) (uint32, bool) {
+func outside(ranges []IDMap, id uint32) (uint32, bool) {
 	for _, r := range ranges {
-		if id >= r.inside && id-r.inside < r.count {
-			return r.outside + (id - r.inside), true
+		if id >= r.Inside && id-r.Inside < r.Size {
+			host := uint64(r.Outside) + uint64(id-r.Inside)
+			return uint32(host), host < 1<<32-1
 		}
 	}
 	return 0, false
@@ -61,7 +66,16 @@ func outside(ranges []idRange, id uint32) (uint32, bool) {
 // onHost is the user of the host that a user of the container's user namespace is.
 // The kernel says so, as this process sees it.
 func (p *planner) onHost(u User) (User, error) {
-	pid := p.req.UserNS.PID
+	ns := p.req.UserNS
+	pid := ns.PID
+	if pid <= 0 && len(ns.UIDs)+len(ns.GIDs) > 0 {
+		uid, err := mapped(ns.UIDs, "uidMappings", "user", u.UID)
+		if err != nil {
+			return u, err
+		}
+		gid, err := mapped(ns.GIDs, "gidMappings", "group", u.GID)
+		return User{UID: uid, GID: gid}, err
+	}
 	if pid <= 0 {
 		return u, fmt.Errorf("the container has a user namespace, and the runtime names no process in it: "+
 			"whom its user is on the host cannot be told: %w", errdefs.ErrFailedPrecondition)
@@ -87,14 +101,19 @@ func (p *planner) mapID(pid int, name, what string, id uint32) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("the container has a user namespace: %s: %w", file, err)
 	}
-	if len(ranges) == 1 && ranges[0] == (idRange{0, 0, 1<<32 - 1}) {
+	if len(ranges) == 1 && ranges[0] == (IDMap{0, 0, 1<<32 - 1}) {
 		return 0, fmt.Errorf("the container has a user namespace, but %s is of a process that has none: the runtime and the plugin number "+
 			"processes differently; a plugin that runs in a pod needs hostPID: true: %w", file, errdefs.ErrFailedPrecondition)
 	}
+	return mapped(ranges, file, what, id)
+}
+
+// mapped is the ID outside that an ID of the namespace is; by names who says so.
+func mapped(ranges []IDMap, by, what string, id uint32) (uint32, error) {
 	host, ok := outside(ranges, id)
 	if !ok {
 		return 0, fmt.Errorf("the container has a user namespace in which %s %d is nobody of the host: %s does not map it: %w",
-			what, id, file, errdefs.ErrFailedPrecondition)
+			what, id, by, errdefs.ErrFailedPrecondition)
 	}
 	return host, nil
 }

@@ -10,7 +10,7 @@ import (
 
 func TestParseIDMap(t *testing.T) {
 	got, err := parseIDMap([]byte("         0     200000      65536\n     70000          5          1\n"))
-	if want := []idRange{{0, 200000, 65536}, {70000, 5, 1}}; err != nil || !slices.Equal(got, want) {
+	if want := []IDMap{{0, 200000, 65536}, {70000, 5, 1}}; err != nil || !slices.Equal(got, want) {
 		t.Fatalf("%v, %v; want %v", got, err, want)
 	}
 	for _, c := range []struct {
@@ -19,6 +19,12 @@ func TestParseIDMap(t *testing.T) {
 	}{{0, 200000, true}, {65535, 265535, true}, {65536, 0, false}, {70000, 5, true}, {70001, 0, false}, {1<<32 - 1, 0, false}} {
 		if host, ok := outside(got, c.id); host != c.want || ok != c.ok {
 			t.Errorf("user %d is %d, %t of the host; want %d, %t", c.id, host, ok, c.want, c.ok)
+		}
+	}
+	// A configuration's need not be what the kernel takes.
+	for _, wild := range []IDMap{{0, 1<<32 - 1, 1}, {0, 1<<32 - 2, 5}, {1<<32 - 1, 0, 1<<32 - 1}} {
+		if host, ok := outside([]IDMap{wild}, wild.Inside+min(wild.Size-1, 4)); ok && host != 0 {
+			t.Errorf("%v: %d", wild, host)
 		}
 	}
 	for _, bad := range []string{"0 200000\n", "0 200000 65536 1\n", "0 -1 1\n", "0 0 0\n", "0 4294967295 1\n", "a b c\n", "\n",
@@ -38,8 +44,8 @@ func FuzzParseIDMap(f *testing.F) {
 			return
 		}
 		host, ok := outside(ranges, id)
-		in := slices.ContainsFunc(ranges, func(r idRange) bool {
-			return host >= r.outside && uint64(host) < uint64(r.outside)+uint64(r.count)
+		in := slices.ContainsFunc(ranges, func(r IDMap) bool {
+			return host >= r.Outside && uint64(host) < uint64(r.Outside)+uint64(r.Size)
 		})
 		if ok && !in || ok && host == ^uint32(0) {
 			t.Errorf("%q maps %d to %d", data, id, host)
