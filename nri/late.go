@@ -173,6 +173,7 @@ func (p *Plugin) arrived(cfg *config.Config, store *staging.Store) {
 	p.log.WithField("directory", cfg.StateDir).Info("the state directory is in use")
 	p.hotplug.watch(now, newWaits())
 	p.hotplug.changed("")
+	p.keepFor(now)
 }
 
 func (l *lateStore) ended() bool {

@@ -69,6 +69,8 @@ type Plugin struct {
 	glances     *sync.Pool
 	size        probe[cdiSize]
 	staged      probe[staging.Stats]
+	kept        atomic.Pointer[keeper]
+	keptDir     string      // whose keeper it is; of use under the lock of changes
 	connected   atomic.Bool // registered with the runtime, which said what lives
 	runtimeInfo atomic.Pointer[runtimeInfo]
 
@@ -130,6 +132,7 @@ func (p *Plugin) Close() error {
 	p.dirs.close()
 	p.workers.close()
 	p.hotplug.close()
+	p.stopKeeper()
 	c := p.core.Load()
 	err = errors.Join(err, closeInTime(func() error {
 		err := c.engine.Close()
@@ -171,6 +174,7 @@ func (p *Plugin) use(cfg *config.Config) error {
 	now := &core{engine, store, cfg, staged}
 	old := p.core.Swap(now)
 	p.hotplug.watch(now, w)
+	p.keepFor(now)
 	p.inForce(cfg, old)
 	if old != nil && old.store != nil && old.store != store {
 		// Nothing lives in it yet: see storeFor.

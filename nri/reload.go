@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,17 +147,13 @@ func (p *Plugin) retire(old *core) {
 	}
 }
 
-// retireEarly has the oldest of the configurations that wait closed, once the
-// runtime's time for a request has gone by. The lock is held.
+// retireEarly has the oldest of the configurations that wait closed, all but so many,
+// once the runtime's time for a request has gone by. The lock is held.
 func (p *Plugin) retireEarly() {
-	var oldest *core
-	for c, r := range p.retired.cores {
-		if oldest == nil || r.at.Before(p.retired.cores[oldest].at) {
-			oldest = c
-		}
+	waiting := slices.SortedFunc(maps.Values(p.retired.cores), func(a, b retirement) int { return a.at.Compare(b.at) })
+	for _, r := range waiting[:len(waiting)-mostRetired] {
+		r.timer.Reset(max(0, p.requestTimeout()-time.Since(r.at)))
 	}
-	r := p.retired.cores[oldest]
-	r.timer.Reset(max(0, p.requestTimeout()-time.Since(r.at)))
 }
 
 // closeCore closes a configuration that waits, unless somebody else does.

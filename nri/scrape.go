@@ -55,7 +55,7 @@ func (p *Plugin) sample() *telemetry.Sample {
 		s.CDI = p.cdi(core.engine.Registry())
 		if store := core.store; store == nil {
 			// Nothing can be told of a state directory that does not answer.
-		} else if st, ok := p.staged.get(func(staging.Stats) staging.Stats { return store.Stats() }); ok {
+		} else if st, ok := p.staged.get(func(staging.Stats) staging.Stats { return store.Stats().Plus(p.kept.Load().stats()) }); ok {
 			s.StagingMode = string(store.Status().Mode)
 			s.Staged, s.Sockets = uint64(st.Containers), uint64(st.Sockets)
 		}

@@ -196,6 +196,7 @@ func (d *doctor) deviceInfo() {
 // orphans looks for what belongs to sandboxes that are gone. Which live, the daemon
 // knows from the runtime.
 func (d *doctor) orphans(s *cdiregistry.Snapshot) {
+	d.hookOrphans()
 	if d.node == nil || !d.node.Registered {
 		d.say("orphans", severityNote, "", "what is left of pods that are gone cannot be told: the plugin, which knows the ones that live, is not registered")
 		return
@@ -289,6 +290,41 @@ func (d *doctor) stagingOrphans(alive []string, before time.Time) int {
 			number(left, "record"), dir)
 	}
 	return left
+}
+
+// hookPatience bounds the look for what has containers of the OCI hook mounted.
+const hookPatience = 10 * time.Second
+
+// hookOrphans looks for what the OCI hook made for containers that are gone. Which
+// live, the mount tables of the host's processes say.
+func (d *doctor) hookOrphans() {
+	dir := staging.HookDir(d.cfg.StateDir)
+	if _, err := d.host.Lstat(dir); err != nil {
+		return
+	}
+	store, err := staging.Open(d.host, dir, staging.Options{Owner: staging.HookOwner, Shared: true, Present: true})
+	if err != nil {
+		d.say("orphans", severityWarning, "run it as root", "what is left of the OCI hook's containers that are gone cannot be told: %v", err)
+		return
+	}
+	left, err := store.Left(staging.Settled, hookPatience)
+	if err != nil {
+		d.say("orphans", severityWarning, "run it as root", "what is left of the OCI hook's containers that are gone cannot be told: %v", err)
+		return
+	}
+	if len(left) == 0 {
+		return
+	}
+	f := d.say("orphans", severityWarning, "`jackfield doctor --fix` removes them", "%s in %s of the OCI hook's containers that are gone",
+		number(len(left), "record"), path.Join(dir, "sandboxes"))
+	if !d.fix {
+		return
+	}
+	n, err := store.Sweep(staging.Settled, hookPatience)
+	f.Fixed = n == len(left)
+	if err := errors.Join(err, store.Tidy()); err != nil {
+		d.say("orphans", severityError, "", "%v", err)
+	}
 }
 
 // injectors looks for others who put devices into containers.

@@ -66,7 +66,8 @@ type hook struct {
 	log  *logger
 	name string // the container, for the log
 
-	input []byte // standard input
+	input []byte         // standard input
+	store *staging.Store // nil until something is made on the host
 }
 
 // Run is the program. The error is for a person, and for the runtime to print.
@@ -160,13 +161,11 @@ func (h *hook) load() error {
 	if err != nil {
 		return err
 	}
-	// Beside what the NRI plugin keeps, which removes all that its runtime does not
-	// know.
 	mine := *cfg
 	if rootless {
 		mine.StateDir = userState(user, cfg)
 	}
-	mine.StateDir = path.Join(mine.StateDir, "hook")
+	mine.StateDir = staging.HookDir(mine.StateDir)
 	h.cfg = &mine
 	return nil
 }
@@ -176,18 +175,39 @@ func (h *hook) nriDir(containerID string) string {
 	return h.host.Path(staging.ContainerDir(path.Dir(h.cfg.StateDir), containerID))
 }
 
-// resolve works out what the container gets; nil for nothing.
-func (h *hook) resolve(ctx context.Context, req *resolve.Request) (*resolve.Plan, error) {
-	engine, err := resolve.New(h.host, h.cfg, resolve.Options{Once: true, Kubelet: h.env.Kubelet})
+// resolve works out what the container gets; nil for nothing. follows is as in staged.
+func (h *hook) resolve(ctx context.Context, req *resolve.Request, follows bool) (*resolve.Plan, error) {
+	staged, reason := h.staged(req.ContainerID, follows)
+	plan, err := h.resolveWith(ctx, req, staged)
+	if err != nil || plan == nil {
+		return nil, err
+	}
+	if plan.Staging != nil {
+		if err := h.open(staged); err != nil {
+			return nil, err
+		}
+		if st := h.store.Status(); staged && st.Mode != staging.Mounts {
+			if plan, err = h.resolveWith(ctx, req, false); err != nil || plan == nil {
+				return nil, err
+			}
+			reason = st.Reason
+		}
+		if reason != "" && plan.Staging != nil {
+			h.log.say("info", h.stage, h.name, "sockets are delivered by their directories: "+reason)
+		}
+	}
+	h.report(plan)
+	return plan, nil
+}
+
+func (h *hook) resolveWith(ctx context.Context, req *resolve.Request, staged bool) (*resolve.Plan, error) {
+	engine, err := resolve.New(h.host, h.cfg, resolve.Options{Once: true, Staged: staged, Kubelet: h.env.Kubelet})
 	if err != nil {
 		return nil, err
 	}
 	plan, err := engine.Resolve(ctx, req)
 	if err := errors.Join(err, engine.Close()); err != nil {
 		return nil, err
-	}
-	if plan != nil {
-		h.report(plan)
 	}
 	return plan, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/apply/live"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // running is createRuntime and prestart: the container has its namespaces, and its
@@ -52,9 +51,12 @@ func (h *hook) running(ctx context.Context, st *state) (err error) {
 		h.log.say("info", h.stage, h.name, "the NRI plugin of this node gave the container what it asked for")
 		return nil
 	}
-	plan, err := h.resolve(ctx, req)
+	plan, err := h.resolve(ctx, req, follows(spec))
 	if err != nil || plan == nil {
 		return err
+	}
+	if plan.Staging != nil {
+		plan.Staging.Bundle = st.Bundle
 	}
 	if err := h.late(&plan.Set); err != nil {
 		return err
@@ -93,25 +95,6 @@ func (h *hook) configName() string {
 	return config.DefaultPath
 }
 
-// store keeps what containers need on the host. Sockets' own directories are handed
-// over: nobody is there to bind a socket anew when the host side makes it anew, and
-// in its directory it is found all the same.
-func (h *hook) store() (*staging.Store, error) {
-	return staging.Open(h.host, h.cfg.StateDir, staging.Options{Mode: staging.Directories})
-}
-
-// prepare makes what the container needs on the host.
-func (h *hook) prepare(c *staging.Container) error {
-	if c == nil {
-		return nil
-	}
-	store, err := h.store()
-	if err != nil {
-		return err
-	}
-	return store.Prepare(*c)
-}
-
 // poststop removes what was made for the container. It needs nothing but its ID.
 func (h *hook) poststop(st *state) error {
 	id := st.ID
@@ -129,18 +112,4 @@ func (h *hook) poststop(st *state) error {
 		return nil
 	}
 	return h.remove(s.sandbox, id)
-}
-
-// remove removes what was made for a container; what belongs to its sandbox goes
-// with the sandbox's own container, or with the container that is its own sandbox.
-func (h *hook) remove(sandbox, id string) error {
-	store, err := h.store()
-	if err != nil {
-		return err
-	}
-	err = store.RemoveContainer(sandbox, id)
-	if sandbox == id {
-		err = errors.Join(err, store.RemoveSandbox(sandbox))
-	}
-	return err
 }

@@ -43,12 +43,10 @@ func idMaps(list []rspec.LinuxIDMapping) []resolve.IDMap {
 
 // processOf is the process that a namespace's path is of; 0 for any other path.
 func processOf(path string) int {
-	pid, ok := strings.CutPrefix(path, "/proc/")
-	if pid, ok = strings.CutSuffix(pid, "/ns/user"); !ok {
-		return 0
-	}
+	pid, proc := strings.CutPrefix(path, "/proc/")
+	pid, user := strings.CutSuffix(pid, "/ns/user")
 	n, err := strconv.ParseUint(pid, 10, 31)
-	if err != nil {
+	if !proc || !user || err != nil {
 		return 0
 	}
 	return int(n)

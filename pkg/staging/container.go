@@ -23,6 +23,9 @@ type Container struct {
 	Dirs       []Dir       `json:"dirs,omitempty"`
 	Sockets    []Socket    `json:"sockets,omitempty"`    // that the host makes
 	SocketDirs []SocketDir `json:"socketDirs,omitempty"` // in which the application makes its own
+	// Bundle is the directory of the container's bundle, where that is known: a host
+	// path.
+	Bundle string `json:"bundle,omitempty"`
 }
 
 // File is a file of the staging directory, name and content.
@@ -68,6 +71,7 @@ type SocketDir struct {
 // record is what is written down of a container before anything is made for it.
 type record struct {
 	Owner string `json:"owner,omitempty"` // whose container it is: Options.Owner
+	See   view   `json:"see,omitzero"`    // what its maker saw of the host, in a shared state directory
 	Container
 }
 

@@ -15,6 +15,9 @@
 // or later, propagates into the container. When the host side makes the socket anew,
 // it is bound anew.
 //
+// The directory can be that of many processes, each of which makes or removes a
+// container and ends, and of one that keeps the sockets alive: see Options.Shared.
+//
 // Its invariant: whatever is made is written down before it is made, under the
 // sandbox it belongs to, so that removing the sandbox (or, after a crash, finding it
 // gone) removes all of it, and nothing that was there before; and nothing is bound

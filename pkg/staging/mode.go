@@ -56,11 +56,15 @@ func (s *Store) Status() Status { return s.status }
 
 // choose settles the mode and readies the directory for it.
 func (s *Store) choose(want Mode) error {
+	if s.opts.Present {
+		s.status = Status{Mode: Mounts}
+		return nil
+	}
 	switch want {
 	case Directories:
 		s.status = Status{Mode: Directories, Reason: "the configuration asks for it"}
 	case Auto, Mounts, "":
-		err := s.ready(want)
+		err := s.readyMount(want)
 		if err != nil && want == Mounts {
 			return fmt.Errorf("stage sockets as mounts: %w", err)
 		}
@@ -81,9 +85,9 @@ func (s *Store) choose(want Mode) error {
 	return s.replace(s.dir, statusFile, data)
 }
 
-// ready makes the directory of all containers a shared mount. The error says why
+// readyMount makes the directory of all containers a shared mount. The error says why
 // mounts made in it would not reach containers.
-func (s *Store) ready(want Mode) error {
+func (s *Store) readyMount(want Mode) error {
 	if s.host.Dir() != "/" && want != Mounts {
 		return errors.New("host paths are taken below " + s.host.Dir())
 	}

@@ -198,8 +198,11 @@ func (s *Store) renew(src *source) (int, error) {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	unlock, err := s.lock()
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
 	if began < src.seen {
 		return 0, nil // one that began later was quicker: this may be an older socket
 	}
@@ -234,6 +237,9 @@ func (s *Store) renewWith(src *source, fd int, st *unix.Stat_t) (int, error) {
 	claimants := make(map[string][]claimant)
 	n := 0
 	for id, r := range src.holders {
+		if s.departed(id) {
+			continue
+		}
 		fresh := false
 		for i := range r.Sockets {
 			k := &r.Sockets[i]
@@ -298,6 +304,11 @@ type Stats struct {
 	Containers int // with staging
 	Sockets    int // of the host, bound in them
 	Bound      int // places at which they are bound
+}
+
+// Plus is the sum of two stores' counts.
+func (s Stats) Plus(o Stats) Stats {
+	return Stats{s.Containers + o.Containers, s.Sockets + o.Sockets, s.Bound + o.Bound}
 }
 
 // Held are the containers that have staging and can be updated, of any owner.

@@ -30,12 +30,7 @@ func (s *Store) RemoveContainer(sandboxID, containerID string) error {
 	if err := os.Remove(s.recordFile(sandboxID, containerID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove staging of container %q: %w", containerID, err)
 	}
-	// Goes only when nothing is recorded in it any more.
-	sandbox := filepath.Join(s.sandboxes(), sandboxID)
-	if err := os.Remove(sandbox); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
-		return fmt.Errorf("remove record of sandbox %q: %w", sandboxID, err)
-	}
-	return nil
+	return s.forget(sandboxID)
 }
 
 // RemoveContainerOfAny is RemoveContainer for whoever does not know the sandbox.
@@ -92,9 +87,19 @@ func (s *Store) RemoveIdleSandbox(sandboxID string) error {
 
 // removeStaging unmounts what is in a container's directory and removes it.
 func (s *Store) removeStaging(sandboxID, containerID string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.removeLocked(sandboxID, containerID)
+}
+
+func (s *Store) removeLocked(sandboxID, containerID string) error {
 	s.release(containerID)
+	if err := s.retract(containerID); err != nil {
+		return err
+	}
 	dir := filepath.Join(s.containers(), containerID)
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil

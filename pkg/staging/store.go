@@ -31,10 +31,11 @@ const (
 
 // Store is the state directory. It is safe for concurrent use.
 type Store struct {
-	host   hostfs.Root
-	dir    string
-	opts   Options
-	status Status
+	host    hostfs.Root
+	hostDir string // the state directory, as a host path
+	dir     string // as a path of this process
+	opts    Options
+	status  Status
 	// masked says that the process's umask takes something from the modes above,
 	// so that each has to be set again.
 	masked bool
@@ -44,6 +45,7 @@ type Store struct {
 	sources map[string]*source // by the socket's host path
 	watch   [2]*pathwatch.Watcher
 	closed  bool
+	keeper  int // the descriptor by which this process is the keeper, -1 where it is not
 	bg      sync.WaitGroup
 }
 
@@ -58,6 +60,13 @@ type Options struct {
 	Watch bool
 	// Events, when not nil, is told what the store does by itself.
 	Events Events
+	// Shared is for a state directory in which processes that end make and remove
+	// containers, each by itself, and one that stays watches over them.
+	Shared bool
+	// Present is for a process that makes no container, but watches over or removes
+	// what others made: how those did it is as it is. With Watch it takes up the
+	// containers that are there and those that come; without, it makes nothing.
+	Present bool
 }
 
 // Events is told what a store does by itself. Its methods are called one at a time
@@ -75,9 +84,15 @@ type Events interface {
 // a state directory that another user owns or may write to is
 // errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
-	s := &Store{host: host, dir: host.Path(dir), opts: opts, held: make(map[string]*record), sources: make(map[string]*source)}
+	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, keeper: -1, held: make(map[string]*record), sources: make(map[string]*source)}
 	own := []string{s.containers(), s.sandboxes(), s.claims()}
+	if opts.Shared {
+		own = append(own, s.ready())
+	}
 	for _, d := range own {
+		if opts.Present && !opts.Watch {
+			break
+		}
 		if err := os.MkdirAll(filepath.Dir(d), 0o755); err != nil {
 			return nil, fmt.Errorf("make state directory %q: %w", dir, err)
 		}
@@ -88,6 +103,9 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	for _, d := range append([]string{s.dir}, own...) {
 		var st unix.Stat_t
 		if err := unix.Lstat(d, &st); err != nil {
+			if opts.Present && !opts.Watch && errors.Is(err, unix.ENOENT) {
+				continue
+			}
 			return nil, fmt.Errorf("check state directory %q: %w", d, err)
 		}
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) && st.Uid != 0 || st.Mode&0o022 != 0 {
@@ -96,15 +114,32 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 		}
 	}
 	s.masked = umask()&(containerDir|viewFile) != 0
-	if err := s.choose(opts.Mode); err != nil {
+	if err := s.chooseLocked(opts.Mode); err != nil {
 		return nil, err
 	}
 	if opts.Watch && s.status.Mode == Mounts {
-		if err := s.startWatching(); err != nil {
-			return nil, err
+		err := s.startWatching()
+		if err == nil && opts.Shared && opts.Present {
+			err = s.adopt()
+		}
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
+}
+
+// chooseLocked settles the mode while no other process mounts or unmounts.
+func (s *Store) chooseLocked(want Mode) error {
+	if s.opts.Present {
+		return s.choose(want)
+	}
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.choose(want)
 }
 
 // Close ends what the store watches. What it made stays for the containers that
@@ -113,8 +148,12 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	watch := s.watch
 	s.watch, s.closed = [2]*pathwatch.Watcher{}, true
-	s.mu.Unlock()
 	var errs []error
+	if s.keeper >= 0 {
+		errs = append(errs, unix.Close(s.keeper))
+		s.keeper = -1
+	}
+	s.mu.Unlock()
 	for _, w := range watch {
 		if w != nil {
 			errs = append(errs, w.Close())
@@ -127,6 +166,14 @@ func (s *Store) Close() error {
 // Tidy removes the mount that holds all containers' when there is no container. It
 // is for the end of the last store of a state directory.
 func (s *Store) Tidy() error {
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if s.opts.Shared && !mountRoot(s.containers()) {
+		return nil
+	}
 	if left, err := s.Containers(); err != nil || len(left) > 0 || s.status.Mode != Mounts {
 		return err
 	}
@@ -165,7 +212,7 @@ func (s *Store) Prepare(c Container) (err error) {
 	if err := c.check(); err != nil {
 		return err
 	}
-	if err := s.note(&c); err != nil {
+	if err := s.begin(&c); err != nil {
 		return fmt.Errorf("record container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
 	defer func() {
@@ -197,8 +244,14 @@ func (s *Store) stage(c *Container) error {
 		return err
 	}
 	defer opened.close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.again(); err != nil {
+		return err
+	}
 	if err := s.fill(c); err != nil {
 		return fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
@@ -209,7 +262,20 @@ func (s *Store) stage(c *Container) error {
 		return fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
 	s.hold(&record{Owner: s.opts.Owner, Container: *c})
-	return nil
+	return s.announce(c)
+}
+
+// begin writes down what is about to be made, while nobody else changes anything.
+func (s *Store) begin(c *Container) error {
+	unlock, err := s.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := s.retract(c.ID); err != nil {
+		return err
+	}
+	return s.note(c)
 }
 
 // note writes down what is about to be made.
@@ -217,11 +283,18 @@ func (s *Store) note(c *Container) error {
 	if err := unix.Mkdir(filepath.Join(s.sandboxes(), c.SandboxID), privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
-	data, err := json.Marshal(record{Owner: s.opts.Owner, Container: *c})
+	r := record{Owner: s.opts.Owner, Container: *c}
+	if s.opts.Shared {
+		r.See = here()
+	}
+	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return create(s.recordFile(c.SandboxID, c.ID), data, 0o600)
+	if err := create(s.recordFile(c.SandboxID, c.ID), data, 0o600); err != nil {
+		return err
+	}
+	return s.noteBundle(c)
 }
 
 // fill makes the container's directory with the directories and files in it.

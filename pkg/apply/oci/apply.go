@@ -21,6 +21,9 @@ import (
 //   - a mount takes the place of the first one at its destination, and all mounts
 //     are then sorted by depth, stably; in a user namespace CDI's bind mounts are
 //     mapped ("idmap", "ridmap") unless they say so themselves;
+//   - where a mount of Jackfield's own is a slave ("rslave") of the host's, the root
+//     becomes one too, unless it is one already or is shared: else runtimes that
+//     have it private would cut the mount off;
 //   - hooks and groups are appended, the RDT configuration is replaced, a network
 //     device takes the place of the one of its host name.
 //

@@ -196,6 +196,26 @@ func TestUserNamespaceMapsBindMounts(t *testing.T) {
 	}
 }
 
+// What is mounted on the host later reaches a mount that is to have it, whatever the
+// root was; CDI's own mounts are left to those who wrote them.
+func TestTheRootFollowsAStagedMount(t *testing.T) {
+	for _, tc := range []struct {
+		have, want string
+		origin     edits.Origin
+	}{
+		{"", "rslave", att}, {"private", "rslave", att}, {"rprivate", "rslave", att}, {"slave", "slave", att}, {"rshared", "rshared", att}, {"", "", cdi},
+	} {
+		set := &edits.Set{Mounts: []edits.Mount{{Destination: "/m", Source: "/s", Type: "bind", Options: []string{"rbind", "rslave"}, Origin: tc.origin}}}
+		text := `{"ociVersion":"1","linux":{"rootfsPropagation":"` + tc.have + `","cgroupsPath":"/c"}}`
+		if tc.have == "" {
+			text = `{"ociVersion":"1"}`
+		}
+		if l := decodeSpec(t, applyText(t, []byte(text), set)).Linux; (l == nil && tc.want != "") || l != nil && l.RootfsPropagation != tc.want {
+			t.Errorf("%q: %+v, want %q", tc.have, l, tc.want)
+		}
+	}
+}
+
 func TestOnlyTheFirstMountAtAPlaceGoes(t *testing.T) {
 	spec := &rspec.Spec{Mounts: []rspec.Mount{{Destination: "/a/b"}, {Destination: "/m/", Source: "1"}, {Destination: "/m", Source: "2"}}}
 	if err := Apply(spec, &edits.Set{Mounts: []edits.Mount{{Destination: "/m", Source: "3"}}}); err != nil {

@@ -75,6 +75,8 @@ type changes struct {
 	netDevices []edits.NetDevice
 	rdt        *rspec.LinuxIntelRdt
 
+	propagation string // of the root; "" leaves it
+
 	strings []string // room for the copies of lists
 }
 
@@ -116,6 +118,7 @@ func (c *changes) plan(spec *rspec.Spec, set *edits.Set) error {
 	c.planGIDs(process.User.AdditionalGids, set.GIDs)
 	c.planMounts(spec.Mounts, withBound(set), hasUserNamespace(spec))
 	c.planDevices(linux, set.Devices)
+	c.propagation = propagation(linux.RootfsPropagation, set.Mounts)
 	if r := set.RDT; r != nil {
 		c.rdt = &rspec.LinuxIntelRdt{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
 			Schemata: slices.Clone(r.Schemata), EnableMonitoring: r.EnableMonitoring}
@@ -314,11 +317,14 @@ func (c *changes) commit(spec *rspec.Spec) {
 }
 
 func (c *changes) commitLinux(spec *rspec.Spec) {
-	if !c.devices.set && len(c.netDevices) == 0 && c.rdt == nil {
+	if !c.devices.set && len(c.netDevices) == 0 && c.rdt == nil && c.propagation == "" {
 		return
 	}
 	if spec.Linux == nil {
 		spec.Linux = &rspec.Linux{}
+	}
+	if c.propagation != "" {
+		spec.Linux.RootfsPropagation = c.propagation
 	}
 	if c.devices.set {
 		spec.Linux.Devices = c.devices.items

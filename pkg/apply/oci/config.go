@@ -142,7 +142,8 @@ func (c *Config) readHooks(r *reader) {
 }
 
 func (c *Config) readLinux(r *reader) {
-	c.linux = r.objectIn(c.root, "linux", "namespaces", "devices", "resources", "netDevices", "intelRdt", "cgroupsPath")
+	c.linux = r.objectIn(c.root, "linux", "namespaces", "devices", "resources", "netDevices", "intelRdt", "cgroupsPath",
+		"uidMappings", "gidMappings", "rootfsPropagation")
 	if c.linux.empty() {
 		return
 	}
@@ -150,6 +151,9 @@ func (c *Config) readLinux(r *reader) {
 	c.spec.Linux = l
 	decode(r, r.array(c.linux, "namespaces"), &l.Namespaces)
 	r.scalar(c.linux, "cgroupsPath", &l.CgroupsPath)
+	r.scalar(c.linux, "rootfsPropagation", &l.RootfsPropagation)
+	decode(r, r.array(c.linux, "uidMappings"), &l.UIDMappings)
+	decode(r, r.array(c.linux, "gidMappings"), &l.GIDMappings)
 	c.devices = r.array(c.linux, "devices")
 	decode(r, c.devices, &l.Devices)
 	c.resources = r.objectIn(c.linux, "resources", "devices")

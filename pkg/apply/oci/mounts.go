@@ -144,3 +144,19 @@ func clean(p string) string {
 	}
 	return path.Clean(p)
 }
+
+// propagation is what the propagation of the container's root has to be for what is
+// mounted on the host later to reach a mount of Jackfield's own that asks for it;
+// "" where it is so already. crun has the root private unless the configuration says
+// otherwise, and cuts all mounts in it off with it.
+func propagation(have string, set []edits.Mount) string {
+	if have != "" && have != "private" && have != "rprivate" && have != "unbindable" && have != "runbindable" {
+		return ""
+	}
+	for i := range set {
+		if set[i].Origin.Source != edits.CDI && slices.Contains(set[i].Options, "rslave") {
+			return "rslave"
+		}
+	}
+	return ""
+}

@@ -52,7 +52,7 @@ func (c *Config) patch(ch *changes) ([]byte, error) {
 			listField(p, "devices", c.devices, ch.devices),
 			objectField("netDevices", c.netDevices, p.netDevices(ch.netDevices)),
 			objectField("resources", c.resources, listField(p, "devices", c.rules, ch.rules)),
-			p.rdt(ch.rdt))))
+			p.rdt(ch.rdt), p.propagation(ch.propagation))))
 	if len(fields) == 0 || p.err != nil {
 		return c.text, p.err
 	}
@@ -107,6 +107,13 @@ func (p *patcher) rdt(rdt *rspec.LinuxIntelRdt) []field {
 		return nil
 	}
 	return []field{{key: "intelRdt", value: p.marshal(rdt)}}
+}
+
+func (p *patcher) propagation(value string) []field {
+	if value == "" {
+		return nil
+	}
+	return []field{{key: "rootfsPropagation", value: p.marshal(value)}}
 }
 
 // marshal is a value in one line, as runtimes write it: "<" is no "\u003c".

@@ -24,6 +24,8 @@ type host struct {
 	common *node.Kit
 	before []string // mounts that were there
 
+	propagation string // of a container's root, when it is run without Podman
+
 	unified bool // runtimes find cgroups of version 2 alone
 }
 
@@ -163,8 +165,14 @@ func (h *host) socket(id string) {
 			h.t.Error(err)
 		}
 	})
+	h.network(id, s.Path())
+}
+
+// network gives the container ID a network whose socket the host makes at a path.
+func (h *host) network(id, socket string) {
+	h.t.Helper()
 	info, err := json.Marshal(map[string]any{"type": "vhost-user", "version": "1.1.0",
-		"vhost-user": map[string]any{"mode": "client", "path": s.Path()}})
+		"vhost-user": map[string]any{"mode": "client", "path": socket}})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -93,6 +93,7 @@ func (h *host) spec(c container) *rspec.Spec {
 			Namespaces:  []rspec.LinuxNamespace{{Type: rspec.PIDNamespace}, {Type: rspec.MountNamespace}, {Type: rspec.IPCNamespace}},
 		},
 	}
+	s.Linux.RootfsPropagation = h.propagation
 	if c.userNS {
 		s.Linux.Namespaces = append(s.Linux.Namespaces, rspec.LinuxNamespace{Type: rspec.UserNamespace})
 		s.Linux.UIDMappings = []rspec.LinuxIDMapping{{HostID: 100000, Size: 65536}}
