@@ -64,7 +64,7 @@ func (d *doctor) containerd() bool {
 	case nri["disable_connections"] == "true":
 		d.say("runtime", severityError, "set disable_connections = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart containerd, or install the plugin as /opt/nri/plugins/50-jackfield",
 			"%s lets no plugin connect from outside", d.runtimeConfig)
-	case nri["disable"] == "" && t.section("")["version"] != "3":
+	case nri["disable"] == "" && !slices.Contains([]string{"3", "4"}, t.section("")["version"]):
 		d.say("runtime", severityWarning, "with containerd 1.7 set disable = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart it", "%s does not mention NRI, which containerd 1.7 has off by default", d.runtimeConfig)
 	default:
 		d.ok("runtime", "%s has NRI on", d.runtimeConfig)
@@ -151,21 +151,21 @@ func (d *doctor) plugin(ctx context.Context) {
 
 // cannotCarry says what the runtime's NRI has no field for.
 func (d *doctor) cannotCarry(r *status.Runtime) {
-	var major, minor int
-	if _, err := fmt.Sscanf(strings.TrimPrefix(r.NRI, "v"), "%d.%d", &major, &minor); err != nil {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(strings.TrimPrefix(r.NRI, "v"), "%d.%d.%d", &major, &minor, &patch); n < 2 {
 		d.say("version", severityWarning, "", "the NRI version of %s %s is not known: what needs a newer field than NRI 0.2 has is refused", r.Name, r.Version)
 		return
 	}
 	var missing []string
 	for _, f := range []struct {
-		minor int
-		what  string
+		minor, patch int
+		what         string
 	}{
-		{10, "CDI device nodes with permissions other than the runtime's default (0.10), and a validator of what other plugins inject"},
-		{11, "CDI net devices and intelRdt (0.11), and the user that a container runs as"},
-		{12, "failing a container when the plugin does not answer (0.12): one that is created while the plugin is down comes up without its devices"},
+		{10, 0, "CDI device nodes with permissions other than the runtime's default (0.10), and a validator of what other plugins inject"},
+		{11, 0, "CDI net devices and intelRdt (0.11), and the user that a container runs as"},
+		{12, 4, "failing a container when the plugin does not answer (0.12.4)" + instead(minor)},
 	} {
-		if major == 0 && minor < f.minor {
+		if major == 0 && (minor < f.minor || minor == f.minor && patch < f.patch) {
 			missing = append(missing, f.what)
 		}
 	}
@@ -173,5 +173,14 @@ func (d *doctor) cannotCarry(r *status.Runtime) {
 		d.ok("version", "NRI %s carries everything", r.NRI)
 		return
 	}
-	d.say("version", severityNote, "a newer runtime: docs/compatibility.md", "NRI %s of %s %s cannot carry, so that it is refused:\n- %s", r.NRI, r.Name, r.Version, strings.Join(missing, "\n- "))
+	d.say("version", severityNote, "a newer runtime: docs/compatibility.md", "NRI %s of %s %s has no field for:\n- %s", r.NRI, r.Name, r.Version, strings.Join(missing, "\n- "))
+}
+
+// instead is what happens to a container whose plugin ends while it is created, on a
+// runtime without failure policies.
+func instead(minor int) string {
+	if minor >= 10 {
+		return "; jackfield-nri is a validator instead, which fails it as well"
+	}
+	return ": one that is created while the plugin ends comes up without its devices"
 }

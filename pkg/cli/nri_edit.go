@@ -43,8 +43,8 @@ func containerdWithNRI(text string) (string, []string, error) {
 			dotted = true
 		}
 	}
-	if version != "2" && version != "3" {
-		return "", nil, fmt.Errorf("it is of version %s, want 2 or 3; write it anew with `containerd config migrate`: %w", version, errdefs.ErrNotImplemented)
+	if !slices.Contains([]string{"2", "3", "4"}, version) {
+		return "", nil, fmt.Errorf("it is of version %s, want 2, 3 or 4; write it anew with `containerd config migrate`: %w", version, errdefs.ErrNotImplemented)
 	}
 	var changes []string
 	edit := func(start, end int, with, change string) {
@@ -64,7 +64,7 @@ func containerdWithNRI(text string) (string, []string, error) {
 		}})
 	case disable != nil && disable.value != "false":
 		return "", nil, fmt.Errorf("plugins.%q.disable: found %s, want true or false: %w", nriPlugin, shortText(disable.value), errdefs.ErrInvalidArgument)
-	case disable != nil || version == "3":
+	case disable != nil || version != "2":
 		// On: containerd 2 has it so where the file does not say.
 	case dotted:
 		return "", nil, fmt.Errorf("%s is written with dotted keys, which are not added to here; set disable = false beside them: %w", strings.Join(in, "."), errdefs.ErrNotImplemented)

@@ -25,6 +25,8 @@ func TestContainerdWithNRI(t *testing.T) {
 		"not mentioned":             {"version = 2\n[debug]\n  level = \"info\"", "version = 2\n[debug]\n  level = \"info\"\n\n" + header + "  disable = false\n"},
 		"on":                        {"version = 2\n" + header + "disable = false\n", ""},
 		"on by default":             {"version = 3\n[debug]\n", ""},
+		"on by default, version 4":  {"version = 4\n[debug]\n", ""},
+		"off, version 4":            {"version = 4\n[plugins.'io.containerd.nri.v1.nri']\n  disable = true\n", "version = 4\n[plugins.'io.containerd.nri.v1.nri']\n  disable = false\n"},
 		"disabled":                  {"version = 3\ndisabled_plugins = [\"a\", \"io.containerd.nri.v1.nri\", \"b\"] # x\n", "version = 3\ndisabled_plugins = [\"a\", \"b\"] # x\n"},
 		"disabled twice over": {"version = 2\ndisabled_plugins = [\n  'io.containerd.nri.v1.nri', # no\n  'b',\n]\n" + header + "disable = true\n",
 			"version = 2\ndisabled_plugins = [\n  # no\n  'b',\n]\n" + header + "disable = false\n"},
@@ -54,7 +56,7 @@ func TestContainerdWithNRI(t *testing.T) {
 
 func TestContainerdWithNRIRefuses(t *testing.T) {
 	for in, want := range map[string]string{
-		"[debug]\n":                   "version 1, want 2 or 3",
+		"[debug]\n":                   "version 1, want 2, 3 or 4",
 		"version = 1\n":               "containerd config migrate",
 		"version = 2\nplugins = {}\n": "inline table",
 		"version = 2\n[plugins]\n'io.containerd.nri.v1.nri' = {disable = true}\n": "inline table",
@@ -63,7 +65,7 @@ func TestContainerdWithNRIRefuses(t *testing.T) {
 		"version = 2\n[debug\n":    "line 2",
 		"version = 2\nx = \"a\n":   "line 2",
 		"version = 2\n\nx = [1,\n": "not closed",
-		"version = 2 3\n":          "want 2 or 3",
+		"version = 2 3\n":          "want 2, 3 or 4",
 		"version\n":                "want = after the key",
 	} {
 		if out, _, err := containerdWithNRI(in); err == nil || !strings.Contains(err.Error(), want) {

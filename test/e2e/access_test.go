@@ -21,7 +21,7 @@ import (
 func TestNonRootReachesTheSocket(t *testing.T) {
 	for _, way := range []string{"acl", "group", "owner"} {
 		t.Run(way, func(t *testing.T) {
-			e2e.Each(t, func(t *testing.T, h *e2e.H) {
+			e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 				h.MkdirAll("/run/vsw")
 				config := strings.Replace(nodeConfig, "sockets: {", "sockets: {access: "+way+`, user: "1000:1001", `, 1)
 				h.StartPlugin(node.PluginOptions{Config: config})

@@ -35,6 +35,16 @@ func Each(t *testing.T, f func(t *testing.T, h *H)) {
 	}
 }
 
+// EachShipped is Each for the generations that a distribution ships: for tests that
+// take long and of which the runtime decides little.
+func EachShipped(t *testing.T, f func(t *testing.T, h *H)) {
+	t.Helper()
+	Require(t)
+	for _, g := range node.Shipped() {
+		t.Run(string(g), func(t *testing.T) { f(t, Shared(t, g)) })
+	}
+}
+
 // EachFresh is Each on nodes of the test's own: for tests that restart or
 // configure containerd.
 func EachFresh(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {

@@ -24,7 +24,7 @@ func TestUserNamespaces(t *testing.T) {
 	for _, g := range node.Generations() {
 		t.Run(string(g), func(t *testing.T) {
 			kit := e2e.Kit(t)
-			o := node.Options{Generation: g, NewRunc: g == node.V2}
+			o := node.Options{Generation: g, NewRunc: g != node.V1}
 			if o.NewRunc && kit.NewRunc == "" {
 				if os.Getenv("CI") == "true" {
 					t.Fatal("no C compiler to build runc with, and CI promises that there is one")

@@ -9,11 +9,11 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// What happens while the plugin is down. The runtimes here, NRI 0.6 and 0.8, know
+// What happens while the plugin is down. These runtimes, NRI 0.6 and 0.8, know
 // no required plugins: a container that asks for a device, and says that it needs the
 // plugin, comes up without. docs/security.md says so.
 func TestTheWindowWithoutThePlugin(t *testing.T) {
-	e2e.Each(t, func(t *testing.T, h *e2e.H) {
+	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 		h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`)
 		pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1", Annotations: map[string]string{
 			"devices.jackfield.dev": "vendor.com/net=a", "required-plugins.noderesource.dev": "[jackfield]"}})

@@ -4,8 +4,11 @@ package cni_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
@@ -19,13 +22,24 @@ func TestTheApplicationIsNotRoot(t *testing.T) {
 		t.Run(network.name, func(t *testing.T) {
 			e2e.EachFresh(t, node.Options{CNI: network.conf}, func(t *testing.T, h *e2e.H) {
 				t.Cleanup(func() { cleanUp(t) })
-				h.StartPlugin(node.PluginOptions{Config: "sockets: {user: \"1000:1001\"}\n" + nriConfig})
+				// NRI 0.11 and later tells the user, for each container its own.
+				told, config := h.Generation() == node.V24, "sockets: {user: \"1000:1001\"}\n"
+				if told {
+					config = ""
+				}
+				h.StartPlugin(node.PluginOptions{Config: config + nriConfig})
 				pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1"})
 				_, socket := created(t, pod)
 				ctr := pod.Run(node.ContainerOptions{Name: "user", User: 1000, Group: 1001})
-				other := pod.Run(node.ContainerOptions{Name: "other", User: 2000, Group: 2001})
 				listen := "sockclient listen $JACKFIELD_ETH0_SOCKET 'from inside' 1"
-				if out, errs, code := other.Exec("sh", "-c", listen); code == 0 || !strings.Contains(errs, "permission denied") {
+				others, options, try := pod, node.ContainerOptions{Name: "other", User: 2000, Group: 2001}, listen
+				if told {
+					// A pod that was granted nothing, and sees the directory all the same.
+					others, try = h.RunPod(node.PodOptions{Name: "others", Namespace: "web"}), "sockclient listen /mnt/app.sock 'from inside' 1"
+					options.Mounts = []*cri.Mount{{HostPath: filepath.Dir(socket), ContainerPath: "/mnt"}}
+				}
+				other := others.Run(options)
+				if out, errs, code := other.Exec("sh", "-c", try); code == 0 || !strings.Contains(errs, "permission denied") {
 					t.Errorf("another user: status %d, %q %q, want permission denied", code, out, errs)
 				}
 				ctr.Output("sh", "-c", listen+" >/dev/null 2>&1 &")
@@ -37,6 +51,9 @@ func TestTheApplicationIsNotRoot(t *testing.T) {
 					return err
 				})
 				pod.Remove()
+				if told {
+					others.Remove()
+				}
 				nothingLeft(t, h)
 			})
 		})

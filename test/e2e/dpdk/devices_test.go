@@ -83,7 +83,7 @@ func eal(t *testing.T, ctr *e2e.Container) (all []string, byInterface map[string
 // it is shown that EAL and the driver take the arguments as what they are meant to
 // be, and fail at the device.
 func TestAllOfDevicesJSON(t *testing.T) {
-	e2e.Each(t, func(t *testing.T, h *e2e.H) {
+	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 		tree := dpdk.Lay(t)
 		hardware(t, h)
 		// Below another root sockets are bound only where that is asked for.

@@ -6,7 +6,7 @@
 //	func TestMain(m *testing.M) { dpdk.Main(m) }
 //
 //	func TestThing(t *testing.T) {
-//		e2e.Each(t, func(t *testing.T, h *e2e.H) {
+//		e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 //			tree := dpdk.Lay(t)
 //			host := tree.Start(t, dpdk.Options{Devices: []string{"--vdev=net_vhost0,iface=/run/vsw/p/s"}})
 //			ctr := pod.Run(node.ContainerOptions{Mounts: tree.Mounts(), Command: …})

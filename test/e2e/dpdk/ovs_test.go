@@ -16,7 +16,7 @@ import (
 // go from one pod through the switch to another, before and after the switch was
 // killed and started again.
 func TestOVS(t *testing.T) {
-	e2e.Each(t, func(t *testing.T, h *e2e.H) {
+	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 		tree := dpdk.LayOVS(t)
 		h.MkdirAll("/run/vsw/ovs")
 		ovs := tree.StartOVS(t, "/run/vsw/ovs")

@@ -123,7 +123,7 @@ func TestPackets(t *testing.T) {
 			eal:  "--vdev=net_memif0,role=server,id=0,socket=jackfield,socket-abstract=yes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e2e.Each(t, func(t *testing.T, h *e2e.H) {
+			e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 				tree := dpdk.Lay(t)
 				h.MkdirAll("/run/vsw")
 				h.StartPlugin(node.PluginOptions{Config: config})

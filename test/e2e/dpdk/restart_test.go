@@ -124,7 +124,7 @@ func TestRestart(t *testing.T) {
 				{"port stop 0", "Done"}, {"port start 0", "Done"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			e2e.Each(t, func(t *testing.T, h *e2e.H) {
+			e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 				tree := dpdk.Lay(t)
 				h.MkdirAll("/run/vsw")
 				p := h.StartPlugin(node.PluginOptions{Config: config})

@@ -30,11 +30,21 @@ type Options struct {
 	NoNRI bool
 	// PluginRequestTimeout and PluginRegistrationTimeout are NRI's; 0: 2 s, 5 s.
 	PluginRequestTimeout, PluginRegistrationTimeout time.Duration
+	// Validator is NRI's default validator, which V24 has; nil: off, as it is shipped.
+	Validator *Validator
 	// CNI is the configuration list of the pods' network; empty: ptp with
 	// addresses from host-local.
 	CNI string
 	// Plugins are pre-installed NRI plugins: they are there when containerd starts.
 	Plugins []Preinstalled
+}
+
+// Validator is the configuration of NRI's default validator, switched on.
+type Validator struct {
+	// Required are plugins without which no container is created.
+	Required []string
+	// Tolerate is the annotation by which a pod goes without them; empty: none.
+	Tolerate string
 }
 
 // Preinstalled is an NRI plugin that containerd starts by itself.
@@ -51,35 +61,42 @@ func (n *Node) path(names ...string) string {
 	return filepath.Join(append([]string{n.dir}, names...)...)
 }
 
+// runc is Debian's for Debian's containerd, and the one that is built from source,
+// where it can be, for the one that is built from source.
 func (n *Node) runc() string {
-	if n.opts.NewRunc {
+	if n.opts.NewRunc || n.opts.Generation == V24 && n.kit.NewRunc != "" {
 		return n.kit.NewRunc
 	}
 	return n.kit.Runc
 }
 
-// config returns containerd's configuration file.
+// config returns containerd's configuration file, in the version that containerd
+// itself writes.
 func (n *Node) config() string {
-	if n.opts.Generation == V1 {
-		return n.configV1()
+	server := fmt.Sprintf("[grpc]\n  address = %q\n", n.Socket())
+	switch n.opts.Generation {
+	case V1:
+		return n.configCommon(2, server) + n.configV1() + n.configNRI()
+	case V24:
+		server = fmt.Sprintf("[plugins.\"io.containerd.server.v1.grpc\"]\n  address = %q\n[plugins.\"io.containerd.server.v1.ttrpc\"]\n  address = %q\n", n.Socket(), n.Socket()+".ttrpc")
+		return n.configCommon(4, server) + n.configV2() + n.configNRI() + n.configValidator()
+	default:
+		return n.configCommon(3, server) + n.configV2() + n.configNRI()
 	}
-	return n.configV2()
 }
 
-func (n *Node) configCommon(version int) string {
+func (n *Node) configCommon(version int, server string) string {
 	return fmt.Sprintf(`version = %d
 root = %q
 state = %q
 disabled_plugins = ["io.containerd.internal.v1.opt"]
-[grpc]
-  address = %q
-[debug]
+%s[debug]
   level = "info"
-`, version, n.path("root"), n.path("state"), n.path("containerd.sock"))
+`, version, n.path("root"), n.path("state"), server)
 }
 
 func (n *Node) configV1() string {
-	return n.configCommon(2) + fmt.Sprintf(`[plugins."io.containerd.grpc.v1.cri"]
+	return fmt.Sprintf(`[plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = %q
   disable_apparmor = true
   restrict_oom_score_adj = true
@@ -100,11 +117,11 @@ func (n *Node) configV1() string {
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = %q
     conf_dir = %q
-`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.runc(), n.path("cni", "bin"), n.path("cni", "conf")) + n.configNRI()
+`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.runc(), n.path("cni", "bin"), n.path("cni", "conf"))
 }
 
 func (n *Node) configV2() string {
-	return n.configCommon(3) + fmt.Sprintf(`[plugins."io.containerd.cri.v1.images"]
+	return fmt.Sprintf(`[plugins."io.containerd.cri.v1.images"]
   snapshotter = "native"
   [plugins."io.containerd.cri.v1.images".pinned_images]
     sandbox = %q
@@ -128,7 +145,7 @@ func (n *Node) configV2() string {
 [plugins."io.containerd.grpc.v1.cri"]
   stream_server_address = "127.0.0.1"
   stream_server_port = "0"
-`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.runc(), n.path("cni", "bin"), n.path("cni", "conf")) + n.configNRI()
+`, PauseImage, n.opts.CDI, tomlList(n.cdiDirs()), n.runc(), n.path("cni", "bin"), n.path("cni", "conf"))
 }
 
 func (n *Node) configNRI() string {
@@ -148,6 +165,18 @@ func (n *Node) configNRI() string {
   plugin_request_timeout = %q
   plugin_registration_timeout = %q
 `, n.opts.NoNRI, n.NRISocket(), n.PluginDir(), n.PluginConfigDir(), request, registration)
+}
+
+func (n *Node) configValidator() string {
+	v := n.opts.Validator
+	if v == nil {
+		return ""
+	}
+	return fmt.Sprintf(`  [plugins."io.containerd.nri.v1.nri".default_validator]
+    enable = true
+    required_plugins = %s
+    tolerate_missing_plugins_annotation = %q
+`, tomlList(v.Required), v.Tolerate)
 }
 
 func (n *Node) cdiDirs() []string {

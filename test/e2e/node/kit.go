@@ -24,16 +24,22 @@ const (
 	V1 Generation = "containerd-1.7"
 	// V2 is containerd 2.x with NRI 0.8 or later.
 	V2 Generation = "containerd-2"
+	// V24 is containerd 2.4 with NRI 0.12, built from source: no distribution that
+	// the others come from has it.
+	V24 Generation = "containerd-2.4"
 )
 
 // Generations returns all of them.
-func Generations() []Generation { return []Generation{V1, V2} }
+func Generations() []Generation { return []Generation{V1, V2, V24} }
+
+// Shipped returns those that a distribution ships.
+func Shipped() []Generation { return []Generation{V1, V2} }
 
 // Kit is where the programs are that a node consists of.
 type Kit struct {
-	// Containerd has containerd, its shim and ctr, by generation.
+	// Containerd has the directories of containerd, its shim and ctr, by generation.
 	Containerd map[Generation]string
-	// Versions are the packages' versions, for people.
+	// Versions are theirs, for people.
 	Versions map[Generation]string
 	// Runc and Busybox are programs, CNI is a directory of plugins.
 	Runc, Busybox, CNI string
@@ -79,11 +85,11 @@ func Prepare(ctx context.Context, logf func(format string, args ...any)) (*Kit, 
 	if k.Busybox == "" {
 		return nil, fmt.Errorf("find busybox in %q: %w", got[3].Dir, errdefs.ErrNotFound)
 	}
-	return k, k.build(ctx)
+	return k, k.build(ctx, logf)
 }
 
 // build makes static binaries of all commands of the checkout.
-func (k *Kit) build(ctx context.Context) error {
+func (k *Kit) build(ctx context.Context, logf func(format string, args ...any)) error {
 	cache, err := parts.CacheDir()
 	if err != nil {
 		return err
@@ -101,6 +107,9 @@ func (k *Kit) build(ctx context.Context) error {
 	}
 	k.Commands["sockclient"] = filepath.Join(bin, "sockclient")
 	if err := k.buildRunc(ctx, filepath.Join(root, "test", "runc"), bin); err != nil {
+		return err
+	}
+	if err := k.buildContainerd(ctx, filepath.Join(root, "test", "containerd"), filepath.Join(cache, "containerd"), logf); err != nil {
 		return err
 	}
 

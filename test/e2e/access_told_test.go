@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+// A runtime that tells whom a container runs as (NRI 0.11): each container's own user
+// gets at the pod's sockets and owns its device nodes, and nothing is configured. One
+// that was given nothing does not get at a socket that it can see.
+func TestTheRuntimeTellsTheUser(t *testing.T) {
+	for _, way := range []string{"acl", "group", "owner"} {
+		t.Run(way, func(t *testing.T) {
+			h := e2e.Shared(t, node.V24)
+			h.MkdirAll("/run/vsw")
+			h.StartPlugin(node.PluginOptions{Config: strings.Replace(nodeConfig, "sockets: {", "sockets: {access: "+way+", ", 1)})
+			const path = "/run/vsw/port1/vhost.sock"
+			start := func(name string, mode os.FileMode) *vswitch.Server {
+				s := h.Vswitch(vswitch.VhostUser, path, name)
+				if err := os.Chmod(path, mode); err != nil {
+					t.Fatal(err)
+				}
+				return s
+			}
+			s := start("one", 0o755)
+			h.CharDevice("/run/devs/zero", 1, 5)
+			h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion": "0.6.0", "kind": "vendor.com/net", "devices": [{"name": "dev0", "containerEdits": {
+  "deviceNodes": [{"path": "/dev/vendor0", "hostPath": "/run/devs/zero", "fileMode": 384}]}}]}`)
+			pod := h.RunPod(node.PodOptions{Name: "users", Namespace: "dpdk-1", Annotations: map[string]string{"devices.jackfield.dev/container.user": "vendor.com/net=dev0"}})
+			// As jackfield-cni makes it, for root.
+			appDir := "/run/vsw/" + pod.ID[:12] + "-0011aabbccdd-net2"
+			h.MkdirAll(appDir)
+			devinfo(h, pod, "red", "net1", vhostUser("client", "/var"+path))
+			devinfo(h, pod, "blue", "net2", vhostUser("server", "/var"+appDir+"/app.sock"))
+			devinfo(h, pod, "pink", "net3", vhostUser("server", "/var/run/vsw/made/app.sock"))
+			ctr := pod.Run(node.ContainerOptions{Name: "user", User: 1000, Group: 1001})
+			strange := h.RunPod(node.PodOptions{Name: "strange", Namespace: "web"}).Run(node.ContainerOptions{User: 2000, Group: 2001,
+				Mounts: []*cri.Mount{{HostPath: "/run/vsw", ContainerPath: "/run/vsw"}}})
+			denied := func() {
+				t.Helper()
+				if out, errs, code := strange.Exec("sockclient", "connect", path); code == 0 || !strings.Contains(errs, "permission denied") {
+					t.Errorf("another user: status %d, %q %q, want permission denied", code, out, errs)
+				}
+			}
+			works := func(name string) {
+				t.Helper()
+				eventually(h, ctr, vswitch.Greeting(name), "sockclient connect $JACKFIELD_NET1_SOCKET")
+				denied()
+			}
+			works("one")
+			if err := s.Crash(); err != nil {
+				t.Fatal(err)
+			}
+			start("two", 0o600)
+			works("two")
+			if got := ctr.Output("sh", "-c", "stat -c %u:%g:%a /dev/vendor0; head -c 2 /dev/vendor0 | xxd -p"); got != "1000:1001:600\n0000" {
+				t.Errorf("the device node is %q", got)
+			}
+			for _, c := range []struct{ variable, onHost string }{{"$JACKFIELD_NET2_SOCKET", appDir}, {"$JACKFIELD_NET3_SOCKET", "/run/vsw/made"}} {
+				if out, errs, code := strange.Exec("sockclient", "listen", c.onHost+"/app.sock", "x", "1"); code == 0 || !strings.Contains(errs, "permission denied") {
+					t.Errorf("another user in %s: status %d, %q %q, want permission denied", c.onHost, code, out, errs)
+				}
+				ctr.Output("sh", "-c", "sockclient listen "+c.variable+" 'from inside' 1 >/dev/null 2>&1 &")
+				h.Eventually(func() error {
+					got, err := vswitch.Ask(t.Context(), c.onHost+"/app.sock")
+					if err == nil && got != "from inside" {
+						err = fmt.Errorf("the application's socket gave %q", got)
+					}
+					return err
+				})
+			}
+			var st unix.Stat_t
+			if err := unix.Stat(path, &st); err != nil || st.Mode&0o007 != 0 {
+				t.Errorf("others have rights at the socket: mode %04o, %v", st.Mode&0o7777, err)
+			}
+			if way != "acl" {
+				return // one group, one owner: of the container that came last
+			}
+			// A second container of the pod is a second user of its sockets.
+			second := pod.Run(node.ContainerOptions{Name: "second", User: 3000, Group: 3001})
+			eventually(h, second, vswitch.Greeting("two"), "sockclient connect $JACKFIELD_NET1_SOCKET")
+			works("two")
+		})
+	}
+}
