@@ -46,7 +46,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 	p.configured()
 	log.WithField("nri", nriVersion).Info("registered with the runtime")
 	mask := events()
-	if p.validates(nriVersion) {
+	if p.validates(nriVersion) || p.guards() {
 		mask.Set(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
 	}
 	return mask, nil

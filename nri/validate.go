@@ -37,11 +37,20 @@ func (p *Plugin) validates(nriVersion string) bool {
 	return true
 }
 
+// guards reports whether the plugin has itself asked about each container a second
+// time, only to be there: a runtime whose NRI is older than the failure policy goes on
+// without a plugin that ended during CreateContainer, but not without a validator, and
+// counts one that ended as present when it looks for required plugins.
+func (p *Plugin) guards() bool {
+	can := p.can.Load()
+	return can.Validate && !can.FailRequest
+}
+
 // ValidateContainerAdjustment refuses the devices and mounts that other plugins
 // inject and that the policy does not grant the container.
 func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.ValidateContainerAdjustmentRequest) error {
 	v := &validation{p: p, req: req, core: p.core.Load(), own: p.fullName()}
-	if v.nothing() {
+	if cfg := v.core.cfg.Validate; !cfg.Devices && !cfg.Mounts || v.nothing() {
 		return nil
 	}
 	defer p.end(telemetry.ValidateContainerAdjustment, p.begin())

@@ -26,98 +26,164 @@ var (
 )
 
 // Pods come and go, twenty at a time, while the plugin is killed and started again.
-// A container either has working sockets, or was created while there was no plugin:
-// these runtimes know no required plugin, and then it has nothing at all. Afterwards
-// nothing is left.
+// Afterwards nothing is left.
+//
+// On the older runtimes a container either has working sockets, or was created while
+// there was no plugin: they know no required plugin, and then it has nothing at all.
+// Where the runtime knows them, each pod says that it requires the plugin: a container
+// that is refused is tried again, as the kubelet does, and none comes up without.
 func TestPodsUnderFire(t *testing.T) {
-	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
-		h.MkdirAll("/run/vsw")
-		for port := range 4 {
-			h.Vswitch(vswitch.VhostUser, fmt.Sprintf("/run/vsw/port%d/vhost.sock", port), "vhost-user")
-			h.Vswitch(vswitch.Memif, fmt.Sprintf("/run/vsw/memif%d/memif.sock", port), "memif")
-		}
-		h.MkdirAll(devinfoDir)
-		p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-		// The plugin itself is another process by the end.
-		before := h.Look(looked...)
-
-		// containerd 2.1 hangs when a pod is removed while a plugin registers.
-		var registering sync.RWMutex
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
-		defer cancel()
-		var kills int
-		over := make(chan struct{})
-		fired := make(chan error, 1)
-		go func() {
-			fired <- func() error {
-				for {
-					select {
-					case <-over:
-						return nil
-					case <-time.After(*fireKill):
-					}
-					p.Kill()
-					kills++
-					time.Sleep(100 * time.Millisecond)
-					registering.Lock()
-					err := p.Plugin.Start(ctx)
-					registering.Unlock()
-					if err != nil {
-						return err
-					}
-				}
-			}()
-		}()
-
-		var with, without atomic.Int64
-		var errs []error
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		turn := make(chan struct{}, 20)
-		for i := range *firePods {
-			wg.Go(func() {
-				turn <- struct{}{}
-				defer func() { <-turn }()
-				got, err := fireOne(ctx, h, i, &registering)
-				switch {
-				case err != nil:
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				case got:
-					with.Add(1)
-				default:
-					without.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		close(over)
-		if err := <-fired; err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s: %d pods, the plugin killed %d times: %d with working sockets, %d created while there was no plugin",
-			h.Generation(), *firePods, kills, with.Load(), without.Load())
-		if err := errors.Join(errs...); err != nil {
-			t.Error(err)
-		}
-		if kills == 0 || with.Load() == 0 {
-			t.Errorf("%d kills and %d pods with sockets show nothing", kills, with.Load())
-		}
-		for _, seen := range h.Look(looked...) {
-			if strings.HasPrefix(seen, fmt.Sprintf("process %d ", p.PID())) {
-				before = append(before, seen) // another process than at first
+	e2e.Require(t)
+	for _, g := range node.Generations() {
+		t.Run(string(g), func(t *testing.T) {
+			f := &fire{guarded: g == node.V24}
+			o := node.Options{Generation: g}
+			if f.guarded {
+				o.Validator = &node.Validator{}
 			}
-		}
-		h.NothingLeft(before, looked...)
-	})
+			f.run(t, e2e.Fresh(t, o))
+		})
+	}
 }
 
-// fireOne runs a pod and says whether its container has what it was granted, which
+// fire is one run of TestPodsUnderFire.
+type fire struct {
+	guarded bool
+	// registering is held while a plugin registers: containerd 2.1 hangs when a pod
+	// is removed meanwhile.
+	registering            sync.RWMutex
+	with, without, refused atomic.Int64
+}
+
+func (f *fire) run(t *testing.T, h *e2e.H) {
+	h.MkdirAll("/run/vsw")
+	for port := range 4 {
+		h.Vswitch(vswitch.VhostUser, fmt.Sprintf("/run/vsw/port%d/vhost.sock", port), "vhost-user")
+		h.Vswitch(vswitch.Memif, fmt.Sprintf("/run/vsw/memif%d/memif.sock", port), "memif")
+	}
+	h.MkdirAll(devinfoDir)
+	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+	// The plugin itself is another process by the end.
+	before := h.Look(looked...)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	var kills int
+	over := make(chan struct{})
+	fired := make(chan error, 1)
+	go func() {
+		fired <- func() error {
+			for {
+				select {
+				case <-over:
+					return nil
+				case <-time.After(*fireKill):
+				}
+				p.Kill()
+				kills++
+				time.Sleep(f.down())
+				if !f.guarded {
+					f.registering.Lock()
+				}
+				err := p.Plugin.Start(ctx)
+				if !f.guarded {
+					f.registering.Unlock()
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}()
+	}()
+
+	var errs []error
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	turn := make(chan struct{}, 20)
+	for i := range *firePods {
+		wg.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			got, err := f.one(ctx, h, i)
+			switch {
+			case err != nil:
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			case got:
+				f.with.Add(1)
+			default:
+				f.without.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	close(over)
+	if err := <-fired; err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %d pods, the plugin killed %d times: %d with working sockets, %d created while there was no plugin, %d times refused",
+		h.Generation(), *firePods, kills, f.with.Load(), f.without.Load(), f.refused.Load())
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	if kills == 0 || f.with.Load() == 0 {
+		t.Errorf("%d kills and %d pods with sockets show nothing", kills, f.with.Load())
+	}
+	if f.guarded && f.refused.Load() == 0 {
+		t.Error("nothing was refused, which shows nothing")
+	}
+	if f.guarded && f.without.Load() > 0 {
+		t.Errorf("%d containers came up without what they asked for", f.without.Load())
+	}
+	for _, seen := range h.Look(looked...) {
+		if strings.HasPrefix(seen, fmt.Sprintf("process %d ", p.PID())) {
+			before = append(before, seen) // another process than at first
+		}
+	}
+	h.NothingLeft(before, looked...)
+}
+
+// down is how long the plugin is: where it is required, long enough for containers to be
+// refused.
+func (f *fire) down() time.Duration {
+	if f.guarded {
+		return time.Second
+	}
+	return 100 * time.Millisecond
+}
+
+// create creates the pod's container, as the kubelet does: again, when it is refused.
+func (f *fire) create(ctx context.Context, pod *node.Pod) (*node.Container, error) {
+	attempts := 2 // the connection may break under the request
+	if f.guarded {
+		attempts = 200
+	}
+	for i := range attempts {
+		ctr, err := pod.Create(ctx, node.ContainerOptions{Attempt: uint32(i)})
+		if err == nil || i == attempts-1 {
+			return ctr, err
+		}
+		if f.guarded {
+			if !strings.Contains(err.Error(), notPresent) && !strings.Contains(err.Error(), "validator plugin 10-jackfield failed") {
+				return nil, fmt.Errorf("refused for another reason: %w", err)
+			}
+			f.refused.Add(1)
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// one runs a pod and says whether its container has what it was granted, which
 // then has to work.
-func fireOne(ctx context.Context, h *e2e.H, i int, registering *sync.RWMutex) (got bool, err error) {
+func (f *fire) one(ctx context.Context, h *e2e.H, i int) (got bool, err error) {
 	name := fmt.Sprintf("pod-%d", i)
-	pod, err := h.Node.RunPod(ctx, node.PodOptions{Name: name, Namespace: "dpdk-1"})
+	options := node.PodOptions{Name: name, Namespace: "dpdk-1"}
+	if f.guarded {
+		options.Annotations = map[string]string{requiredKey: "[jackfield]"}
+	}
+	pod, err := h.Node.RunPod(ctx, options)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", name, err)
 	}
@@ -127,8 +193,8 @@ func fireOne(ctx context.Context, h *e2e.H, i int, registering *sync.RWMutex) (g
 		"net3": vhostUser("server", fmt.Sprintf("/run/vsw/%s/app.sock", name)),
 	}
 	defer func() {
-		registering.RLock()
-		defer registering.RUnlock()
+		f.registering.RLock()
+		defer f.registering.RUnlock()
 		err = errors.Join(err, pod.Remove(context.WithoutCancel(ctx)))
 		for iface := range files {
 			err = errors.Join(err, os.Remove(fireFile(pod, iface)))
@@ -140,12 +206,9 @@ func fireOne(ctx context.Context, h *e2e.H, i int, registering *sync.RWMutex) (g
 			return false, err
 		}
 	}
-	ctr, err := pod.Create(ctx, node.ContainerOptions{})
+	ctr, err := f.create(ctx, pod)
 	if err != nil {
-		// The connection broke under the request: the kubelet tries again.
-		if ctr, err = pod.Create(ctx, node.ContainerOptions{Attempt: 1}); err != nil {
-			return false, fmt.Errorf("%s: %w", name, err)
-		}
+		return false, fmt.Errorf("%s: %w", name, err)
 	}
 	if err := ctr.Start(ctx); err != nil {
 		return false, fmt.Errorf("%s: %w", name, err)

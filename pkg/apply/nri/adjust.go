@@ -20,6 +20,7 @@ type Capabilities struct {
 	NetDevices  bool // linux.net_devices: NRI 0.11
 	RDT         bool // linux.rdt: NRI 0.11
 	Validate    bool // the event in which a plugin sees what others adjust: NRI 0.10
+	FailRequest bool // a request fails with its plugin, when that asks for it: NRI 0.12.4
 	// UserNS says that the container has a user namespace: nodes cannot be made
 	// there, and the OCI runtime binds them, from the path that they have inside.
 	UserNS bool
@@ -28,12 +29,13 @@ type Capabilities struct {
 // CapabilitiesOf gives the capabilities of an NRI version such as "v0.8.0". An
 // unknown version has none.
 func CapabilitiesOf(version string) Capabilities {
-	var major, minor int
-	if n, err := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d", &major, &minor); err != nil || n != 2 {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch); n < 2 {
 		return Capabilities{}
 	}
 	atLeast := func(m int) bool { return major > 0 || minor >= m }
-	return Capabilities{DeviceRules: atLeast(10), Validate: atLeast(10), NetDevices: atLeast(11), RDT: atLeast(11)}
+	return Capabilities{DeviceRules: atLeast(10), Validate: atLeast(10), NetDevices: atLeast(11), RDT: atLeast(11),
+		FailRequest: atLeast(13) || minor == 12 && patch >= 4}
 }
 
 // Adjustment is the set as an adjustment. An edit that this runtime cannot be

@@ -182,7 +182,9 @@ func TestWhatTheRuntimeCannotTakeIsRefused(t *testing.T) {
 func TestCapabilitiesOf(t *testing.T) {
 	for version, want := range map[string]Capabilities{
 		"": {}, "unknown": {}, "0.6.1": {}, "v0.9.0": {}, "v0.10.0": {DeviceRules: true, Validate: true}, "v0.11.1": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
-		"v1.0.0": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, "0.0.0-unknown": {},
+		"v0.12.3": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
+		"v0.12.4": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
+		"v1.0.0":  {DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true}, "0.0.0-unknown": {},
 	} {
 		if got := CapabilitiesOf(version); got != want {
 			t.Errorf("CapabilitiesOf(%q) = %+v, want %+v", version, got, want)
