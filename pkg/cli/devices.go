@@ -92,10 +92,7 @@ func devicesCommand(env Env) *cobra.Command {
 			}
 			o := offerOf(registry.Snapshot())
 			o.DeviceInfo = plugins
-			if out.json() {
-				return writeJSON(env.Stdout, o)
-			}
-			return o.print(env.Stdout)
+			return out.write(env.Stdout, o, o.print)
 		},
 	}
 	n.flags(cmd)

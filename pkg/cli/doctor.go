@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -82,15 +83,11 @@ func doctorCommand(env Env) *cobra.Command {
 				return err
 			}
 			d.examine(cmd.Context(), &n)
-			if out.json() {
-				err = writeJSON(env.Stdout, d.out)
-			} else {
-				_, err = fmt.Fprint(env.Stdout, d.text())
-			}
-			if err == nil && slices.ContainsFunc(d.out, func(f diagnosis) bool { return f.Severity == severityError && !f.Fixed }) {
-				return errAnswerNo
-			}
-			return err
+			err = out.write(env.Stdout, d.out, func(w io.Writer) error {
+				_, err := io.WriteString(w, d.text())
+				return err
+			})
+			return answer(err, !slices.ContainsFunc(d.out, func(f diagnosis) bool { return f.Severity == severityError && !f.Fixed }))
 		},
 	}
 	n.flags(cmd)

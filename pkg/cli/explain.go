@@ -132,18 +132,8 @@ func (n *node) explainPod(cmd *cobra.Command, env Env, out output, q question) e
 	if err := engine.Close(); err != nil {
 		return err
 	}
-	if out.json() {
-		err = writeJSON(env.Stdout, all)
-	} else {
-		err = printExplanations(env.Stdout, cfg, all)
-	}
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(all, func(x explanation) bool { return !x.Created }) {
-		return errAnswerNo
-	}
-	return nil
+	err = out.write(env.Stdout, all, func(w io.Writer) error { return printExplanations(w, cfg, all) })
+	return answer(err, !slices.ContainsFunc(all, func(x explanation) bool { return !x.Created }))
 }
 
 func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error) explanation {

@@ -4,13 +4,13 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // output is the choice of -o.
@@ -38,34 +38,24 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// plain is s in one line, without what a terminal might act on: control
-// characters, invisible ones, and what is not UTF-8 are shown as escapes.
-func plain(s string) string {
-	safe := func(r rune) bool { return r == ' ' || unicode.IsPrint(r) }
-	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
-		return s
+// write writes v in JSON, or what text writes, whichever was asked for.
+func (o *output) write(w io.Writer, v any, text func(io.Writer) error) error {
+	if o.json() {
+		return writeJSON(w, v)
 	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && n <= 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case safe(r):
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		i += n
-	}
-	return b.String()
+	return text(w)
 }
+
+// answer ends a command that has written why the answer is no, when it is.
+func answer(written error, good bool) error {
+	if written == nil && !good {
+		return errAnswerNo
+	}
+	return written
+}
+
+// plain is s in one line, without what a terminal might act on.
+func plain(s string) string { return wording.Plain(s) }
 
 // plainLines is plain for text whose line ends are meant.
 func plainLines(s string) string {

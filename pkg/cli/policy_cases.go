@@ -313,14 +313,9 @@ func (t *caseRunner) print(env Env, out output) error {
 		}
 	}
 	fmt.Fprintf(&b, "%d of %d passed\n", len(t.results)-failed, len(t.results))
-	var err error
-	if out.json() {
-		err = writeJSON(env.Stdout, t.results)
-	} else {
-		_, err = io.WriteString(env.Stdout, b.String())
-	}
-	if err == nil && failed > 0 {
-		return errAnswerNo
-	}
-	return err
+	err := out.write(env.Stdout, t.results, func(w io.Writer) error {
+		_, err := io.WriteString(w, b.String())
+		return err
+	})
+	return answer(err, failed == 0)
 }

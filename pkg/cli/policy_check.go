@@ -134,15 +134,7 @@ func (q *checkQuestion) run(env Env, out output, cfg *config.Config) error {
 			no = no || d.Outcome == refused
 		}
 	}
-	if out.json() {
-		err = writeJSON(env.Stdout, all)
-	} else {
-		err = writeChecked(env.Stdout, all)
-	}
-	if err == nil && no {
-		return errAnswerNo
-	}
-	return err
+	return answer(out.write(env.Stdout, all, func(w io.Writer) error { return writeChecked(w, all) }), !no)
 }
 
 // pod asks about each container of the manifest.

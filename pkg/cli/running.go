@@ -68,10 +68,7 @@ func (n *node) explainRunning(cmd *cobra.Command, env Env, out output, q questio
 		return fmt.Errorf("find sandbox %q: there is no device-info of it in %s, and %s holds no container of it that was given anything: %w",
 			q.sandboxID, cfg.DeviceInfo.CNIDir, cfg.StateDir, errdefs.ErrNotFound)
 	}
-	if out.json() {
-		return writeJSON(env.Stdout, r)
-	}
-	return r.print(env.Stdout)
+	return out.write(env.Stdout, r, r.print)
 }
 
 // records reads what pkg/staging wrote of containers; see there for the layout.

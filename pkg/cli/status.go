@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -50,11 +51,10 @@ func statusCommand(env Env) *cobra.Command {
 			if len(args) > 0 {
 				node.Containers = matching(node.Containers, args[0])
 			}
-			if out.json() {
-				err = writeJSON(env.Stdout, node)
-			} else {
-				_, err = fmt.Fprint(env.Stdout, statusText(node, len(args) == 0))
-			}
+			err = out.write(env.Stdout, node, func(w io.Writer) error {
+				_, err := io.WriteString(w, statusText(node, len(args) == 0))
+				return err
+			})
 			if err == nil && len(args) > 0 && len(node.Containers) == 0 {
 				env.say("no running container of %s was given anything", plain(args[0]))
 				return errAnswerNo

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"path"
 	"strings"
 
@@ -170,21 +171,15 @@ func (v *validator) print(env Env, out output) error {
 	for _, f := range v.findings {
 		bad = bad || f.Severity == severityError
 	}
-	if out.json() {
-		if err := writeJSON(env.Stdout, v.findings); err != nil {
-			return err
-		}
-	} else {
+	err := out.write(env.Stdout, v.findings, func(w io.Writer) error {
 		for _, f := range v.findings {
-			if _, err := fmt.Fprintln(env.Stdout, f); err != nil {
+			if _, err := fmt.Fprintln(w, f); err != nil {
 				return err
 			}
 		}
-	}
-	if bad {
-		return errAnswerNo
-	}
-	return nil
+		return nil
+	})
+	return answer(err, !bad)
 }
 
 // cdi checks a CDI file, as a node would that reads it.

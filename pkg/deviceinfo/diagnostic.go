@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // Diagnostic is one finding in a device-info map. It unwraps to
@@ -41,7 +42,7 @@ type Diagnostic struct {
 func (d *Diagnostic) Error() string {
 	var b strings.Builder
 	if d.File != "" {
-		b.WriteString(printable(d.File))
+		b.WriteString(wording.Plain(d.File))
 		if d.Line > 0 {
 			fmt.Fprintf(&b, ":%d:%d", d.Line, d.Column)
 		}
@@ -168,53 +169,5 @@ func (p *position) advance(to int) {
 // maxFound is the number of characters that a message spends on what it found.
 const maxFound = 80
 
-// excerpt is source text made safe for a message: one line, short as it is printed,
-// without control characters or what else a terminal might act on.
-func excerpt(s string) string {
-	var b strings.Builder
-	for n := 0; len(s) > 0; {
-		printed, size := printableRune(s)
-		if n += utf8.RuneCountInString(printed); n > maxFound {
-			b.WriteString("…")
-			break
-		}
-		b.WriteString(printed)
-		s = s[size:]
-	}
-	return b.String()
-}
-
-func printable(s string) string {
-	if strings.IndexFunc(s, unsafeRune) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		printed, size := printableRune(s)
-		b.WriteString(printed)
-		s = s[size:]
-	}
-	return b.String()
-}
-
-// printableRune is the first character of s as it is printed, and its size in s.
-func printableRune(s string) (string, int) {
-	r, size := utf8.DecodeRuneInString(s)
-	switch {
-	case r == utf8.RuneError && size <= 1:
-		return fmt.Sprintf(`\x%02x`, s[0]), 1
-	case r == '\n':
-		return `\n`, size
-	case r == '\t':
-		return `\t`, size
-	case unsafeRune(r) && r < 0x80:
-		return fmt.Sprintf(`\x%02x`, r), size
-	case unsafeRune(r):
-		return fmt.Sprintf(`\u%04x`, r), size
-	}
-	return s[:size], size
-}
-
-// unsafeRune is what a message must not contain: control characters, and the
-// invisible ones that reorder text.
-func unsafeRune(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }
+// excerpt is source text made safe for a message.
+func excerpt(s string) string { return wording.Excerpt(s, maxFound) }

@@ -62,3 +62,19 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+func TestPlain(t *testing.T) {
+	for s, want := range map[string]string{
+		"": "", "a é": "a é", "a\tb\n": `a\tb\n`, "\x1b[2J": `\x1b[2J`, "\xff": `\xff`, "\u202e": `\u202e`, "\ufffd": "\ufffd",
+	} {
+		if got := wording.Plain(s); got != want {
+			t.Errorf("Plain(%q) = %q, want %q", s, got, want)
+		}
+		if got := wording.Excerpt(s, 100); got != want {
+			t.Errorf("Excerpt(%q) = %q, want %q", s, got, want)
+		}
+	}
+	if got := wording.Excerpt("ab\x1bcd", 5); got != "ab…" {
+		t.Errorf("an escape was cut: %q", got)
+	}
+}
