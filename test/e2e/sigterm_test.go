@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/kubelet"
+)
+
+// The daemon gets SIGTERM while a container is being created, which the kubelet's
+// answer holds open: the container has its device, or is refused with a reason. It
+// is never created without, the daemon ends in good order, and nothing is left.
+func TestSIGTERMInTheMiddleOfACreation(t *testing.T) {
+	e2e.Each(t, func(t *testing.T, h *e2e.H) {
+		hardware(t, h)
+		k, err := kubelet.StartUnder(hostRoot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(k.Stop)
+		p := h.StartPlugin(node.PluginOptions{Config: deviceConfig, Args: []string{"--root", hostRoot}})
+		for i, tc := range []struct {
+			name  string
+			delay time.Duration
+			gets  bool
+		}{{"answered", 300 * time.Millisecond, true}, {"unanswered", time.Minute, false}} {
+			if i > 0 {
+				p.Restart()
+			}
+			pod := h.RunPod(node.PodOptions{Name: tc.name, Namespace: "dpdk-1"})
+			k.SetPods(kubelet.Pod("dpdk-1", tc.name, kubelet.Container("main", kubelet.Device(resource, vf1))))
+			hostDevinfo(h, pod, "red", "net1", pci(vf1))
+			k.SetDelay(tc.delay)
+			asked := k.Calls()
+			type result struct {
+				c   *node.Container
+				err error
+			}
+			made := make(chan result, 1)
+			go func() {
+				c, err := pod.Pod.Create(context.WithoutCancel(t.Context()), node.ContainerOptions{Env: []string{"PCIDEVICE_ACME_COM_VF=" + vf1}})
+				made <- result{c, err}
+			}()
+			h.Eventually(func() error {
+				if k.Calls() == asked {
+					return errors.New("the kubelet was not asked")
+				}
+				return nil
+			})
+			p.Signal(syscall.SIGTERM)
+			r := <-made
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			err := p.Wait(ctx)
+			cancel()
+			if err != nil {
+				t.Errorf("%s: the daemon ended with %v", tc.name, err)
+			}
+			k.SetDelay(0)
+			switch {
+			case tc.gets && r.err != nil:
+				t.Errorf("%s: %v", tc.name, r.err)
+			case !tc.gets && (r.err == nil || !strings.Contains(r.err.Error(), "jackfield: container") || !strings.Contains(r.err.Error(), "kubelet")):
+				t.Errorf("%s: created without its device, or refused without a reason: %v", tc.name, r.err)
+			case tc.gets:
+				if err := r.c.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				out, _, _, err := r.c.Exec(t.Context(), "sh", "-c", "ls /dev/vfio; cat $JACKFIELD_DEVICES_FILE")
+				if err != nil || !strings.HasPrefix(out, "11\nvfio\n") || !strings.Contains(out, vf1) {
+					t.Errorf("%s: inside are %q, %v", tc.name, out, err)
+				}
+				// The next daemon takes the container over, and cleans up after it.
+				p.Restart()
+				pod.Remove()
+				if err := p.Stop(10 * time.Second); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, dir := range []string{"containers", "sandboxes", "claims"} {
+				left, err := os.ReadDir(filepath.Join(hostRoot, "run/jackfield", dir))
+				if err != nil || len(left) > 0 {
+					t.Errorf("%s: left in the state directory: %s/%v %v", tc.name, dir, left, err)
+				}
+			}
+		}
+	})
+}
