@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hooksd"
 )
 
 // finding is one thing to say of a file.
@@ -67,6 +68,22 @@ func fromDeviceInfo(file, severity string, ds deviceinfo.Diagnostics) []finding 
 		rest.File, rest.Line, rest.Column = "", 0, 0
 		out = append(out, finding{File: file, Line: d.Line, Column: d.Column, Key: d.Key, Found: d.Found, Rule: d.Rule,
 			Section: d.Section, Hint: d.Hint, Severity: severity, text: rest.Error()})
+	}
+	return out
+}
+
+// fromHooks are findings of pkg/hooksd.
+func fromHooks(file string, problems []*hooksd.Problem) []finding {
+	out := make([]finding, 0, len(problems))
+	for _, p := range problems {
+		severity := severityError
+		if p.Warning || p.Elsewhere {
+			severity = severityWarning
+		}
+		rest := *p
+		rest.File, rest.Line, rest.Column = "", 0, 0
+		out = append(out, finding{File: file, Line: p.Line, Column: p.Column, Key: p.Field, Found: p.Found, Rule: p.Rule,
+			Severity: severity, text: strings.TrimPrefix(rest.Error(), ": ")})
 	}
 	return out
 }

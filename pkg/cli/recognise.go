@@ -17,6 +17,7 @@ const (
 	formatEmpty
 	formatDeviceInfo
 	formatCDI
+	formatHooks
 )
 
 // recognise tells what a file is meant to be, by its content, also where that
@@ -37,6 +38,8 @@ func recognise(name string, data []byte) format {
 	switch {
 	case cdiWords().Match(data):
 		return formatCDI
+	case hookWords().Match(data):
+		return formatHooks
 	case (data[0] == '{' || path.Ext(name) == ".json") && infoWords().Match(data):
 		return formatDeviceInfo
 	}
@@ -49,6 +52,7 @@ var utf8BOM = []byte("\xef\xbb\xbf")
 // before the first one that tells, or is YAML under another name.
 var (
 	cdiWords  = lazy(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
+	hookWords = lazy(`"(hook|when|stages)"\s*:`)
 	infoWords = lazy(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
 )
 
@@ -56,6 +60,7 @@ var (
 func byKeys(data []byte) format {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	depth, key := 0, true // key: at depth 1, a key comes next
+	version := formatUnknown
 	for {
 		tok, err := dec.Token()
 		if err != nil {
@@ -69,7 +74,7 @@ func byKeys(data []byte) format {
 				depth--
 			}
 			if depth == 0 {
-				return formatUnknown
+				return version
 			}
 			key = true // after the first {, and after a value that has ended
 			continue
@@ -77,6 +82,9 @@ func byKeys(data []byte) format {
 			if depth == 1 && key {
 				if f := byKey(tok); f != formatUnknown {
 					return f
+				}
+				if strings.EqualFold(tok, "version") {
+					version = formatDeviceInfo // hooks.d has one, too
 				}
 				key = false
 				continue
@@ -92,7 +100,9 @@ func byKey(key string) format {
 	switch strings.ToLower(key) {
 	case "cdiversion", "kind", "devices", "containeredits":
 		return formatCDI
-	case "type", "version", "pci", "vdpa", "vhost-user", "memif":
+	case "hook", "when", "stages":
+		return formatHooks
+	case "type", "pci", "vdpa", "vhost-user", "memif":
 		return formatDeviceInfo
 	}
 	return formatUnknown

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hooksd"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -20,17 +21,18 @@ import (
 const maxNames = 1 << 20
 
 const validateLong = `validate checks device-info files against the Device Information Specification
-1.1.0 and CDI files against the CDI specification of their version. It tells the
-two apart by their content; files called .yaml or .yml are CDI.
+1.1.0, CDI files against the CDI specification of their version, and hooks.d files
+against oci-hooks(5). It tells them apart by their content; files called .yaml or
+.yml are CDI.
 
 Each finding is one line, FILE:LINE:COLUMN: what is wrong and what is wanted.
 Nothing is printed of files that are right. Warnings are shown, and alone leave
 the exit status at 0. Of a directory, every file in it is read that is not
 hidden, in sorted order, and no directory below it.
 
-For CDI it is also checked that nobody but root and the caller can write a file,
-and that what it refers to exists on this host (below --root); --no-host leaves
-both out, for files that are made for other hosts.`
+For CDI and hooks.d it is also checked that nobody but root and the caller can
+write a file, and that what it refers to exists on this host (below --root);
+--no-host leaves both out, for files that are made for other hosts.`
 
 func validateCommand(env Env) *cobra.Command {
 	var (
@@ -40,10 +42,11 @@ func validateCommand(env Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR...",
-		Short: "Check device-info and CDI files",
+		Short: "Check device-info, CDI and hooks.d files",
 		Long:  validateLong,
 		Example: "  jackfield validate /etc/cdi /var/run/cdi\n" +
 			"  jackfield validate --no-host vendor.json\n" +
+			"  jackfield validate /etc/containers/oci/hooks.d\n" +
 			"  jackfield validate /var/run/k8s.cni.cncf.io/devinfo/cni",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +74,7 @@ func validateCommand(env Env) *cobra.Command {
 			return v.print(env, out)
 		},
 	}
-	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not look at the owner of a CDI file, nor for what it refers to on the host")
+	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not look at the owner of a CDI or hooks.d file, nor for what it refers to on the host")
 	n.rootFlag(cmd)
 	out.flag(cmd)
 	return cmd
@@ -138,15 +141,17 @@ func (v *validator) file(hostPath, shown string, named bool) {
 		v.deviceInfo(hostPath, shown, data)
 	case formatCDI:
 		v.cdi(hostPath, shown)
+	case formatHooks:
+		v.hooks(hostPath, shown)
 	case formatEmpty:
-		v.add(fileFinding(shown, severityError, "nothing", "a device-info map or a CDI spec"))
+		v.add(fileFinding(shown, severityError, "nothing", "a device-info map, a CDI spec or a hook"))
 	default:
 		severity := severityError
 		if !named && path.Ext(shown) != ".json" {
 			severity = severityWarning // a README beside the files is no mistake
 		}
-		f := fileFinding(shown, severity, "neither", `device-info ("type" and "version") or CDI ("cdiVersion" and "kind")`)
-		f.text = "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\"), and was not checked"
+		f := fileFinding(shown, severity, "neither", `device-info ("type" and "version"), CDI ("cdiVersion" and "kind") or hooks.d ("hook" and "stages")`)
+		f.text = "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\"), and was not checked"
 		if path.Ext(shown) == ".json" {
 			f.notJSON(data)
 		}
@@ -180,6 +185,17 @@ func (v *validator) print(env Env, out output) error {
 		return nil
 	})
 	return answer(err, !bad)
+}
+
+// hooks checks a hooks.d file, as a node would that reads it.
+func (v *validator) hooks(hostPath, shown string) {
+	problems, err := hooksd.ValidateFile(v.host, hostPath, hooksd.ValidateOptions{
+		CheckHost: v.checkHost, TrustAnyone: notInUse(v.host) || !v.checkHost})
+	if err != nil {
+		v.add(cannotRead(shown, err))
+		return
+	}
+	v.add(fromHooks(shown, problems)...)
 }
 
 // cdi checks a CDI file, as a node would that reads it.

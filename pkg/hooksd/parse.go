@@ -181,6 +181,7 @@ func (p *parser) stages(h *Hook, stages []string) {
 		switch {
 		case stage == "precreate":
 			p.refuse(index("stages", i), quote(stage), "a stage of Podman and Buildah alone, where the runtime is not asked; such a file belongs in a directory that only they read")
+			p.problems[len(p.problems)-1].Elsewhere = true
 			continue
 		case !slices.Contains(stageNames(), stage):
 			p.refuse(index("stages", i), quote(stage), "want one of "+strings.Join(stageNames(), ", "))

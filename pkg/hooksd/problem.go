@@ -28,6 +28,8 @@ type Problem struct {
 	Rule string
 	// Warning marks what does not keep the hook from being used.
 	Warning bool
+	// Elsewhere marks what is right in a directory that only Podman and Buildah read.
+	Elsewhere bool
 
 	cause error
 }
