@@ -30,7 +30,7 @@ type state struct {
 func parseState(text []byte) (*state, error) {
 	s := &state{}
 	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+		return nil, notJSON(err)
 	}
 	switch {
 	case s.Version == "":
@@ -38,11 +38,26 @@ func parseState(text []byte) (*state, error) {
 	case !validID(s.ID):
 		return nil, fmt.Errorf("id: found %s, want 1 to 1024 printable characters without a slash: %w", wording.Quote(s.ID, wording.Most), errdefs.ErrInvalidArgument)
 	case s.Pid < 0:
-		return nil, fmt.Errorf("pid: found %d: %w", s.Pid, errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("pid: found %d, want the container's first process: %w", s.Pid, errdefs.ErrInvalidArgument)
 	case !path.IsAbs(s.Bundle):
 		return nil, fmt.Errorf("bundle: found %s, want an absolute path: %w", wording.Quote(s.Bundle, wording.Most), errdefs.ErrInvalidArgument)
 	}
 	return s, nil
+}
+
+// notJSON is an error of encoding/json without the names of Go's types.
+func notJSON(err error) error {
+	var typ *json.UnmarshalTypeError
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &typ) && typ.Field != "":
+		return fmt.Errorf("%s: found a JSON %s: %w", typ.Field, typ.Value, errdefs.ErrInvalidArgument)
+	case errors.As(err, &typ):
+		return fmt.Errorf("found a JSON %s, want an object: %w", typ.Value, errdefs.ErrInvalidArgument)
+	case errors.As(err, &syntax):
+		return fmt.Errorf("byte %d: not JSON: %w: %w", syntax.Offset, err, errdefs.ErrInvalidArgument)
+	}
+	return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
 }
 
 func validID(id string) bool {
@@ -68,7 +83,7 @@ func stageOf(text []byte) (Stage, error) {
 		Root    *json.RawMessage `json:"root"`
 	}
 	if err := json.Unmarshal(text, &both); err != nil {
-		return "", fmt.Errorf("read standard input: %w: %w", err, errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("read standard input: %w", notJSON(err))
 	}
 	switch {
 	case both.ID == nil && both.Version != "" && (both.Process != nil || both.Root != nil):

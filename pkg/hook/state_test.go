@@ -20,7 +20,7 @@ func TestParseState(t *testing.T) {
 	}
 	for bad, want := range map[string]string{
 		"":                                 "end of JSON",
-		"[]":                               "cannot unmarshal",
+		"[]":                               "found a JSON array, want an object",
 		good + "{}":                        "after top-level value",
 		`{"id":"c1","bundle":"/b"}`:        "ociVersion: missing",
 		`{"ociVersion":"1","bundle":"/b"}`: `id: found ""`,
@@ -28,9 +28,9 @@ func TestParseState(t *testing.T) {
 		`{"ociVersion":"1","id":"..","bundle":"/b"}`:                   `id: found ".."`,
 		`{"ociVersion":"1","id":"a b","bundle":"/b"}`:                  `id: found "a b"`,
 		`{"ociVersion":"1","id":"c1","bundle":"b"}`:                    `bundle: found "b"`,
-		`{"ociVersion":"1","id":"c1","pid":-1,"bundle":"/b"}`:          "pid: found -1",
-		`{"ociVersion":"1","id":"c1","pid":1.5,"bundle":"/b"}`:         "cannot unmarshal",
-		`{"ociVersion":"1","id":"c1","bundle":"/b","annotations":[1]}`: "cannot unmarshal",
+		`{"ociVersion":"1","id":"c1","pid":-1,"bundle":"/b"}`:          "pid: found -1, want the container's first process",
+		`{"ociVersion":"1","id":"c1","pid":1.5,"bundle":"/b"}`:         "pid: found a JSON number 1.5",
+		`{"ociVersion":"1","id":"c1","bundle":"/b","annotations":[1]}`: "annotations: found a JSON array",
 	} {
 		if _, err := parseState([]byte(bad)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", bad, err, want)
@@ -63,7 +63,7 @@ func TestStageOf(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "{}", "[]", `{"ociVersion":"1"}`} {
-		if got, err := stageOf([]byte(text)); !errdefs.IsInvalidArgument(err) {
+		if got, err := stageOf([]byte(text)); !errdefs.IsInvalidArgument(err) || strings.Contains(err.Error(), "Go ") {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
