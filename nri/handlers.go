@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 	"github.com/jackfield/jackfield/pkg/telemetry"
@@ -116,6 +117,9 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, last *verdict) (*api.ContainerAdjustment, error) {
 	core := p.core.Load()
 	req := request(pod, c)
+	can := *p.can.Load()
+	can.UserNS = req.UserNS != nil
+	req.Carries = func(set *edits.Set, request string) error { return nriapply.Carries(set, can, request) }
 	plan, err := core.engine.Resolve(ctx, req)
 	if err != nil {
 		p.refusedBy(last, pod, c, err)
@@ -125,8 +129,6 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		p.counters.Untouched.Add()
 		return nil, nil
 	}
-	can := *p.can.Load()
-	can.UserNS = req.UserNS != nil
 	adjust, err := nriapply.Adjustment(&plan.Set, can)
 	if err != nil {
 		p.refusedBy(last, pod, c, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -126,7 +127,11 @@ func (n *node) explainPod(cmd *cobra.Command, env Env, out output, q question) e
 	}
 	all := make([]explanation, 0, len(requests))
 	for _, r := range requests {
+		r.Carries = carries
 		plan, err := engine.Explain(cmd.Context(), r)
+		if err == nil {
+			err = undeliverable(r, plan)
+		}
 		all = append(all, explain(host, r, plan, err))
 	}
 	if err := engine.Close(); err != nil {
@@ -134,6 +139,33 @@ func (n *node) explainPod(cmd *cobra.Command, env Env, out output, q question) e
 	}
 	err = out.write(env.Stdout, all, func(w io.Writer) error { return printExplanations(w, cfg, all) })
 	return answer(err, !slices.ContainsFunc(all, func(x explanation) bool { return !x.Created }))
+}
+
+// carries tells what no version of NRI can deliver. What the node's own cannot is
+// told by the doctor, and by the plugin.
+func carries(set *edits.Set, request string) error {
+	return nriapply.Carries(set, nriapply.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, request)
+}
+
+// undeliverable is what keeps the plugin from delivering a plan, written to the
+// request that asks for it.
+func undeliverable(r *resolve.Request, plan *resolve.Plan) error {
+	var errs []error
+	for i := range plan.Items {
+		it := &plan.Items[i]
+		if it.Outcome != resolve.Injected {
+			continue
+		}
+		if err := carries(&plan.Set, it.Request); err != nil {
+			it.Outcome, it.Reason, it.Err = resolve.Failed, err.Error(), err
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	plan.Set = edits.Set{}
+	return &resolve.Error{Container: r.Name(), Errs: errs, Items: plan.Items}
 }
 
 func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error) explanation {

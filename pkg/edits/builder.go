@@ -59,6 +59,9 @@ func (b *Builder) Room(env, devices, mounts, hooks int) {
 	b.set.Hooks = slices.Grow(b.set.Hooks, hooks)
 }
 
+// Look shows the set as it is so far, which must not be changed or kept.
+func (b *Builder) Look(at func(*Set) error) error { return at(&b.set) }
+
 // Changes counts the edits that made a difference to the set.
 func (b *Builder) Changes() int { return b.changes }
 

@@ -47,6 +47,9 @@ func (h *hook) running(ctx context.Context, st *state) (err error) {
 	req := s.request(st.ID, st.Annotations, spec, st.Pid)
 	// The runtime has made what is in the configuration: nothing takes its place.
 	req.Have.CDIReplaces = false
+	if h.cfg.Hook.Undeliverable != config.UndeliverableWarn {
+		req.Carries = tooLate
+	}
 	if slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return m.Source == h.nriDir(st.ID) }) {
 		h.log.say("info", h.stage, h.name, "the NRI plugin of this node gave the container what it asked for")
 		return nil
@@ -70,6 +73,11 @@ func (h *hook) running(ctx context.Context, st *state) (err error) {
 		err = errors.Join(err, h.remove(s.sandbox, st.ID))
 	}
 	return err
+}
+
+// tooLate is what of one request comes too late, as an error.
+func tooLate(set *edits.Set, request string) error {
+	return live.JoinLate(slices.DeleteFunc(live.TooLate(set), func(l live.Late) bool { return l.Origin.Request != request }))
 }
 
 // late fails the container for what comes too late, or says so in the log.

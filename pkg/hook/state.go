@@ -4,6 +4,7 @@ package hook
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 

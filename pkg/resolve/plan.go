@@ -214,6 +214,9 @@ func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) err
 	p.items = append(p.items, item)
 	it := &p.items[len(p.items)-1]
 	err := deliver(it)
+	if err == nil && optional && p.req.Carries != nil && p.b.Changes() != before {
+		err = p.b.Look(func(set *edits.Set) error { return p.req.Carries(set, it.Request) })
+	}
 	switch {
 	case err == nil:
 		if it.Outcome == "" {

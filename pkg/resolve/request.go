@@ -25,6 +25,11 @@ type Request struct {
 	Args                   []string          // of its process
 	ContainerAnnotations   map[string]string // its own, beside the pod's
 	CDIDevices             []string          // qualified names the door itself was given
+	// Carries says why the door cannot deliver some edit of a request, by
+	// Origin.Request, in a set; nil for no reason, and a nil Carries for a door that
+	// delivers everything. It is asked of optional requests, which are skipped then:
+	// of the others the door itself tells.
+	Carries func(set *edits.Set, request string) error
 }
 
 // User is the container's process user, as it is numbered in its user namespace.

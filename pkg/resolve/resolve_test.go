@@ -223,6 +223,30 @@ func TestOptionalRequestsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
+// What the door cannot deliver of an optional request is one more reason to skip it;
+// of a required one the door tells.
+func TestTheDoorCannotDeliverAnOptionalRequest(t *testing.T) {
+	h := newHost(t, "enforce")
+	for devices, want := range map[string]Outcome{"[{device: vendor.com/net=b, optional: true}, vendor.com/net=a]": Skipped, "[vendor.com/net=b, vendor.com/net=a]": Injected} {
+		r := ask(devices)
+		r.Carries = func(set *edits.Set, request string) error {
+			for i := range set.Devices {
+				if o := &set.Devices[i].Origin; o.Request == request && strings.Contains(request, "net=b") {
+					return fmt.Errorf("%s: not here: %w", o, errdefs.ErrNotImplemented)
+				}
+			}
+			return nil
+		}
+		p := h.resolve(r)
+		if o := outcomes(p); o[`CDI device "vendor.com/net=b"`] != want || o[`CDI device "vendor.com/net=a"`] != Injected {
+			t.Errorf("%s: outcomes are %v", devices, o)
+		}
+		if env(p)["SPEC"] != "1" || len(p.Set.Hooks) != 1 || want == Skipped && len(p.Set.Devices) != 1 {
+			t.Errorf("%s: the set is %+v", devices, p.Set)
+		}
+	}
+}
+
 func TestAuditModeGrantsAndTells(t *testing.T) {
 	h := newHost(t, "audit")
 	r := ask("vendor.com/net=a")

@@ -416,6 +416,32 @@ func TestOptionalRequestsAreSkippedWhole(t *testing.T) {
 	}
 }
 
+// An optional device of which NRI cannot carry some edit is skipped, whole; one
+// that is not optional fails the container.
+func TestOptionalRequestsThatNRICannotCarry(t *testing.T) {
+	n := newNode(t, policyYAML, nritest.Options{})
+	n.write("/etc/cdi/vendor.json", cdiSpec)
+	n.write("/etc/cdi/odd.json", `{"cdiVersion":"0.7.0","kind":"vendor.com/net","containerEdits":{"env":["ODD=1"]},"devices":[
+	 {"name":"group","containerEdits":{"env":["GROUP=1"],"additionalGids":[7]}},
+	 {"name":"fifo","containerEdits":{"env":["FIFO=1"],"deviceNodes":[{"path":"/dev/ff","type":"p"}]}}]}`)
+	for _, device := range []string{"group", "fifo"} {
+		pod := n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": `[{device: vendor.com/net=` + device + `, optional: true}, vendor.com/net=b]`})
+		c := n.mustCreate(pod)
+		for _, kv := range c.Spec.Process.Env {
+			if kv == "ODD=1" || kv == strings.ToUpper(device)+"=1" {
+				t.Errorf("%s: half of the optional device was delivered: %s", device, kv)
+			}
+		}
+		if !slices.Contains(c.Spec.Process.Env, "DEV=b") {
+			t.Errorf("%s: the other device is missing", device)
+		}
+		pod = n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=" + device})
+		if _, err := n.create(pod, nil); err == nil || !strings.Contains(err.Error(), "odd.json") {
+			t.Errorf("%s: %v", device, err)
+		}
+	}
+}
+
 func TestWhatTheContainerHasIsNotInjectedTwice(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)

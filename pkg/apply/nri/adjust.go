@@ -48,13 +48,14 @@ func Adjustment(set *edits.Set, can Capabilities) (*api.ContainerAdjustment, err
 	for _, e := range set.Env {
 		a.AddEnv(e.Name, e.Value)
 	}
+	if err := Carries(set, can, ""); err != nil {
+		return nil, err
+	}
 	for i := range set.Devices {
 		if can.bound(&set.Devices[i]) {
 			bindNode(a, set.Devices, i, can)
 		}
-		if err := addDevice(a, &set.Devices[i], can); err != nil {
-			return nil, err
-		}
+		addDevice(a, &set.Devices[i], can)
 	}
 	for _, m := range set.Mounts {
 		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: mountType(m), Options: mountOptions(m)})
@@ -63,34 +64,64 @@ func Adjustment(set *edits.Set, can Capabilities) (*api.ContainerAdjustment, err
 		addHook(a, h)
 	}
 	for _, n := range set.NetDevices {
-		if !can.NetDevices {
-			return nil, &UnsupportedError{Edit: fmt.Sprintf("network device %q", n.HostName), Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: n.Origin}
-		}
 		a.AddLinuxNetDevice(n.HostName, &api.LinuxNetDevice{Name: n.Name})
 	}
-	if len(set.GIDs) > 0 {
-		return nil, &UnsupportedError{Edit: fmt.Sprintf("additional group %d", set.GIDs[0].ID), Origin: set.GIDs[0].Origin,
-			Remedy: "NRI has no field for it: set supplementalGroups in the pod's securityContext and drop additionalGids from the file"}
-	}
 	if set.RDT != nil {
-		if err := setRDT(a, set.RDT, can); err != nil {
-			return nil, err
-		}
+		setRDT(a, set.RDT)
 	}
 	return a, nil
 }
 
-// addDevice adds the node. NRI derives the cgroup rule itself: "rw" for a
-// character device, "rwm" for a block device. What is asked beyond that, or
-// less, is a rule of its own, where the runtime takes one. That rule has the type
-// of the node, and OCI runtimes know rules for c and b alone: an unbuffered
-// character device (u) goes as what it is to the kernel, and a FIFO cannot go.
-func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) error {
+// Carries is nil where an adjustment for this runtime can hold all edits of a
+// request, by Origin.Request, or of the whole set for "". The error is an
+// *UnsupportedError.
+func Carries(set *edits.Set, can Capabilities, request string) error {
+	of := func(o *edits.Origin) bool { return request == "" || o.Request == request }
+	for i := range set.Devices {
+		if d := &set.Devices[i]; of(&d.Origin) {
+			if err := can.takesDevice(d); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range set.NetDevices {
+		if n := &set.NetDevices[i]; !can.NetDevices && of(&n.Origin) {
+			return &UnsupportedError{Edit: fmt.Sprintf("network device %q", n.HostName), Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: n.Origin}
+		}
+	}
+	for i := range set.GIDs {
+		if g := &set.GIDs[i]; of(&g.Origin) {
+			return &UnsupportedError{Edit: fmt.Sprintf("additional group %d", g.ID), Origin: g.Origin,
+				Remedy: "NRI has no field for it: set supplementalGroups in the pod's securityContext and drop additionalGids from the file"}
+		}
+	}
+	if r := set.RDT; r != nil && !can.RDT && of(&r.Origin) {
+		return &UnsupportedError{Edit: "Intel RDT configuration", Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: r.Origin}
+	}
+	return nil
+}
+
+// takesDevice refuses the nodes that NRI has no way for. The rule of the device
+// cgroup has the type of the node, and OCI runtimes know rules for c and b alone:
+// an unbuffered character device (u) goes as what it is to the kernel, and a FIFO
+// cannot go.
+func (can Capabilities) takesDevice(d *edits.Device) error {
 	if d.Type == "p" {
 		return &UnsupportedError{Edit: fmt.Sprintf("FIFO %q", d.Path), Origin: d.Origin,
 			Remedy: "NRI makes a rule of the device cgroup of every device node, and the OCI runtime refuses one for a FIFO: " +
 				"make the FIFO on the host and give it under mounts instead of deviceNodes"}
 	}
+	if !can.DeviceRules && d.Access != "" && (!strings.Contains(d.Access, "r") || !strings.Contains(d.Access, "w")) {
+		return &UnsupportedError{Edit: fmt.Sprintf("device %q with the permissions %q", d.Path, d.Access), Origin: d.Origin,
+			Needs: "NRI 0.10 (containerd 2.2, CRI-O 1.34); this runtime would grant \"rw\""}
+	}
+	return nil
+}
+
+// addDevice adds the node. NRI derives the cgroup rule itself: "rw" for a
+// character device, "rwm" for a block device. What is asked beyond that, or
+// less, is a rule of its own, where the runtime takes one.
+func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) {
 	dev := &api.LinuxDevice{Path: d.Path, Type: typeOf(d), Major: d.Major, Minor: d.Minor}
 	if d.FileMode != nil {
 		dev.FileMode = api.FileMode(*d.FileMode)
@@ -104,8 +135,11 @@ func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) er
 	if !can.bound(d) {
 		a.AddDevice(dev)
 	}
-	if d.Access == "" {
-		return nil
+	if d.Access == "" || !can.DeviceRules {
+		// Before NRI 0.10 "m", the right to make the same node once more, is not
+		// added for a character device nor taken from a block device: the container
+		// has that very node either way.
+		return
 	}
 	access := d.Access
 	if access == edits.NoAccess {
@@ -124,18 +158,8 @@ func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) er
 	if d.Type != "b" && strings.Contains(access, "m") {
 		allow = "m"
 	}
-	switch {
-	case can.DeviceRules:
-		addRule(a, d, false, deny)
-		addRule(a, d, true, allow)
-	case strings.ContainsAny(deny, "rw"):
-		return &UnsupportedError{Edit: fmt.Sprintf("device %q with the permissions %q", d.Path, d.Access), Origin: d.Origin,
-			Needs: "NRI 0.10 (containerd 2.2, CRI-O 1.34); this runtime would grant \"rw\""}
-	}
-	// Before NRI 0.10 "m", the right to make the same node once more, is not
-	// added for a character device nor taken from a block device: the container
-	// has that very node either way.
-	return nil
+	addRule(a, d, false, deny)
+	addRule(a, d, true, allow)
 }
 
 // typeOf is the type of a node and of its rule.
@@ -184,10 +208,7 @@ func addHook(a *api.ContainerAdjustment, h edits.Hook) {
 	a.AddHooks(hooks)
 }
 
-func setRDT(a *api.ContainerAdjustment, r *edits.RDT, can Capabilities) error {
-	if !can.RDT {
-		return &UnsupportedError{Edit: "Intel RDT configuration", Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: r.Origin}
-	}
+func setRDT(a *api.ContainerAdjustment, r *edits.RDT) {
 	if r.ClosID != "" {
 		a.SetLinuxRDTClosID(r.ClosID)
 	}
@@ -203,7 +224,6 @@ func setRDT(a *api.ContainerAdjustment, r *edits.RDT, can Capabilities) error {
 	if r.EnableMonitoring {
 		a.SetLinuxRDTEnableMonitoring(true)
 	}
-	return nil
 }
 
 // mountType is never empty: runtimes take "bind" for what CDI leaves out.

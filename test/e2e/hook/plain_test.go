@@ -88,6 +88,10 @@ func TestRefused(t *testing.T) {
 		refused(t, out, err, `refuse CDI device "vendor.example.com/dev=secret"`, `add to allow.cdi of rule "containers"`)
 		out, err = h.run(runtime, container{stages: []string{stage}, annotations: device("env"), command: "echo started"})
 		refused(t, out, err, `variable "FANCY" comes too late`, "hook.undeliverable: warn")
+		// An optional device of which something comes too late is skipped whole.
+		optional := map[string]string{"devices.jackfield.dev": "[{device: vendor.example.com/dev=env, optional: true}, vendor.example.com/dev=zero]"}
+		out, err = h.run(runtime, container{stages: []string{stage}, annotations: optional, command: readDevice})
+		h.wants(out, err, "00 00 00 00")
 		h.configure("hook: {undeliverable: warn}\n")
 		out, err = h.run(runtime, container{stages: []string{stage}, annotations: device("env"), command: "echo started"})
 		h.wants(out, err, "started")
