@@ -163,6 +163,14 @@ func (r *blobReader) byte() byte {
 }
 
 func (r *blobReader) uint() uint64 {
+	if c := r.s[r.i]; c < 0x80 {
+		r.i++
+		return uint64(c)
+	}
+	return r.longUint()
+}
+
+func (r *blobReader) longUint() uint64 {
 	var v uint64
 	for shift := 0; ; shift += 7 {
 		c := r.byte()
@@ -177,12 +185,18 @@ func (r *blobReader) str() string {
 	v := r.uint()
 	if v&1 != 0 {
 		back := blobReader{s: r.s, i: int(v >> 1)}
-		return back.str()
+		return back.here()
 	}
 	n := int(v >> 1)
 	s := r.s[r.i : r.i+n]
 	r.i += n
 	return s
+}
+
+// here is a string that is no reference.
+func (r *blobReader) here() string {
+	n := int(r.uint() >> 1)
+	return r.s[r.i : r.i+n]
 }
 
 func (r *blobReader) strs() []string {

@@ -23,7 +23,7 @@ func (r *Reader) Device(s *Snapshot, qualifiedName string) (*Device, error) {
 		return nil, err
 	}
 	r.spec.lists, r.edit.lists = &r.lists, &r.lists
-	r.device = Device{Name: qualifiedName, File: sl.e.path(), Priority: sl.e.dir.prio}
+	r.device.Name, r.device.File, r.device.Priority = qualifiedName, sl.e.path(), sl.e.dir.prio
 	sl.e.blob.fillInto(int(sl.i), &r.device, &r.spec, &r.edit)
 	return &r.device, nil
 }

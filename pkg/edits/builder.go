@@ -51,6 +51,9 @@ func (b *Builder) Set() Set {
 	return b.set
 }
 
+// Edits are the edits so far, in no order, which must not be changed.
+func (b *Builder) Edits() *Set { return &b.set }
+
 // Room makes room for as many more edits of each kind at once.
 func (b *Builder) Room(env, devices, mounts, hooks int) {
 	b.set.Env = slices.Grow(b.set.Env, env)
@@ -387,13 +390,47 @@ func WithinClean(dir, p string) bool {
 	return dir == p || dir == "/" || len(p) > len(dir) && p[:len(dir)] == dir && p[len(dir)] == '/'
 }
 
+// Depth is the number of slashes in the clean spelling (path.Clean) of a container
+// path: by it mounts are put in order. clean tells that the path is absolute and
+// spelled like that already; false is no answer.
+func Depth(p string) (depth int, clean bool) {
+	if n := slashes(p); n > 0 {
+		return n, true
+	}
+	return strings.Count(path.Clean(p), "/"), false
+}
+
+// slashes is the number of them in an absolute path that is clean; 0 is no answer.
+func slashes(p string) int {
+	n := 0
+	for i := range len(p) {
+		if p[i] != '/' {
+			continue
+		}
+		if i+1 == len(p) || p[i+1] == '/' || p[i+1] == '.' {
+			return 0
+		}
+		n++
+	}
+	if n == 0 || p[0] != '/' {
+		return 0
+	}
+	return n
+}
+
 // sortMounts orders by depth, stably, so that a mount never hides one that was
 // made below it before.
 func sortMounts(mounts []Mount) {
-	depth := func(m *Mount) int { return strings.Count(cleanPath(m.Destination), "/") }
+	depth := func(m *Mount) int {
+		if n := slashes(m.Destination); n > 0 && !strings.HasPrefix(m.Destination, "/var/run") {
+			return n
+		}
+		return strings.Count(cleanPath(m.Destination), "/")
+	}
 	// An insertion sort: sets are small and mostly sorted, and a mount is large.
 	for i := 1; i < len(mounts); i++ {
-		for j := i; j > 0 && depth(&mounts[j]) < depth(&mounts[j-1]); j-- {
+		d := depth(&mounts[i])
+		for j := i; j > 0 && d < depth(&mounts[j-1]); j-- {
 			mounts[j], mounts[j-1] = mounts[j-1], mounts[j]
 		}
 	}

@@ -4,6 +4,7 @@ package edits
 
 import (
 	"errors"
+	"path"
 	"strings"
 	"testing"
 
@@ -244,6 +245,20 @@ func TestSamePlace(t *testing.T) {
 		}
 		if got := SamePlace(tc.b, tc.a); got != tc.want {
 			t.Errorf("SamePlace(%q, %q) = %v", tc.b, tc.a, got)
+		}
+	}
+}
+
+// TestDepth: as path.Clean has it, however a path is spelled.
+func TestDepth(t *testing.T) {
+	for _, p := range []string{"", "/", "//", "/.", "/..", ".", "..", "a", "a/b", "/a", "/a/", "/a//b", "/a/./b", "/a/../b", "/a/.b", "/a.b/c", "/a/b/c", "a/../..", "/var/run/x", "x/y/"} {
+		clean := path.Clean(p)
+		depth, isClean := Depth(p)
+		if want := strings.Count(clean, "/"); depth != want {
+			t.Errorf("%q: %d, want %d", p, depth, want)
+		}
+		if isClean && (clean != p || !path.IsAbs(p)) {
+			t.Errorf("%q counts as clean", p)
 		}
 	}
 }

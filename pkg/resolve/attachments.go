@@ -326,7 +326,7 @@ func notAllocated(a *attachment.Attachment) string {
 // resource delivers the devices of an extended resource that the kubelet
 // allocated to the container, as the device plugin's files describe them.
 func (p *planner) resource(d annotation.Device) {
-	found, err := p.attachments.Resource(p.ctx, query(p.req), d.Resource, d.ID)
+	found, err := p.attachments.Resource(p.ctx, query(&p.req), d.Resource, d.ID)
 	if err != nil {
 		p.attempt(Item{Request: fmt.Sprintf("resource %q", d.Item), From: d.Key}, d.Optional, func(*Item) error {
 			return fmt.Errorf("annotation %s, item %d: %w", d.Key, d.Position, err)

@@ -27,9 +27,8 @@ func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin ed
 	}
 	origin.Field = field
 	at := func(list edits.List, i int) edits.Origin {
-		o := origin
-		o.List, o.Index = list, uint32(i)
-		return o
+		origin.List, origin.Index = list, uint32(i)
+		return origin
 	}
 	for i, kv := range ce.Env {
 		name, value, _ := strings.Cut(kv, "=")
@@ -64,7 +63,7 @@ func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin ed
 	}
 	if r := ce.IntelRdt; r != nil {
 		o := origin
-		o.Field = field + ".intelRdt"
+		o.Field, o.List, o.Index = field+".intelRdt", edits.NoList, 0
 		b.SetRDT(edits.RDT{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
 			Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring, Origin: o})
 	}
@@ -91,6 +90,9 @@ func cdiDevice(host hostfs.Root, dn *specs.DeviceNode, user *User) (edits.Device
 		d.GID = &gid
 	}
 	complete := d.Type != "" && (d.Major != 0 || d.Type == "p")
+	if complete && d.FileMode != nil {
+		return d, nil // the node on the host could add nothing
+	}
 	st, err := host.Stat(d.HostPath)
 	if err != nil {
 		if complete {

@@ -116,7 +116,7 @@ func (p *planner) limit() error {
 // usage counts what the plan gives. The mounts of sockets count as sockets, and
 // what Jackfield adds itself does not count.
 func (p *planner) usage() policy.Usage {
-	set := p.b.Set()
+	set := p.b.Edits()
 	u := policy.Usage{CDI: p.devices.len(), Devices: len(set.Devices), Hooks: len(set.Hooks)}
 	for i := range set.Mounts {
 		if s := set.Mounts[i].Origin.Source; s != edits.Attachment && s != edits.View {

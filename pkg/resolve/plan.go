@@ -66,7 +66,7 @@ type planner struct {
 type task struct {
 	*Engine
 	ctx      context.Context
-	req      *Request
+	req      Request
 	subject  policy.Subject
 	b        edits.Builder
 	memory   *memory
@@ -122,7 +122,7 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 		return nil
 	}
 	p := e.planner()
-	p.ctx, p.req, p.subject = ctx, req, subject
+	p.ctx, p.req, p.subject = ctx, *req, subject
 	p.b = edits.NewBuilder(req.Have)
 	p.memory = e.memory()
 	p.b.Reuse(&p.memory.set)
@@ -339,12 +339,24 @@ func (p *planner) cdi(name string, item *Item) error {
 			}
 			p.specs.add(d.File)
 		}
-		if err := p.cdiEdits(&p.b, own, origin, "devices["+strconv.Itoa(d.Index)+"].containerEdits"); err != nil {
+		if err := p.cdiEdits(&p.b, own, origin, editsField(d.Index)); err != nil {
 			return fmt.Errorf("%s: %w", cdiRequest(d.Name), err)
 		}
 		p.devices.add(d.Name)
 	}
 	return nil
+}
+
+// editsField is the place of a device's edits in its file.
+func editsField(index int) string {
+	// Most files have few devices, for which the text is there already.
+	const fields = "devices[0].containerEditsdevices[1].containerEditsdevices[2].containerEditsdevices[3].containerEdits" +
+		"devices[4].containerEditsdevices[5].containerEditsdevices[6].containerEditsdevices[7].containerEdits"
+	const length = len("devices[0].containerEdits")
+	if at := index * length; at < len(fields) {
+		return fields[at : at+length]
+	}
+	return "devices[" + strconv.Itoa(index) + "].containerEdits"
 }
 
 // noteAudit keeps what mode enforce would have said.

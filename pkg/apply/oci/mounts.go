@@ -20,62 +20,86 @@ func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespac
 	if len(set) == 0 {
 		return
 	}
-	destination := func(r mountRef) string {
-		if r < 0 {
-			return set[-1-r].Destination
-		}
-		return have[r].Destination
-	}
 	// Mounts are large: they are put in order by their places, and copied once.
 	// Most containers have few, which cost no memory here.
 	const few = 40
-	var memory [few]mountRef
-	var depths [few]int32
+	var memory [few]placed
 	refs := memory[:0]
 	for i := range have {
-		refs = append(refs, mountRef(i))
+		refs = append(refs, place(mountRef(i), have[i].Destination))
 	}
 	for i := range set {
+		m := place(mountRef(-1-i), set[i].Destination)
 		for at := range refs {
-			if samePath(destination(refs[at]), set[i].Destination) {
+			r := &refs[at]
+			if a := r.destination(have, set); a == set[i].Destination || !(r.clean && m.clean) && samePath(a, set[i].Destination) {
 				refs = slices.Delete(refs, at, at+1)
 				break
 			}
 		}
-		refs = append(refs, mountRef(-1-i))
+		refs = append(refs, m)
 	}
 	// Stably by depth, as CRI-O, Docker and CDI's library do it.
 	if len(refs) > few {
-		slices.SortStableFunc(refs, func(a, b mountRef) int { return int(depth(destination(a)) - depth(destination(b))) })
+		slices.SortStableFunc(refs, func(a, b placed) int { return int(a.depth - b.depth) })
 	} else {
 		for i, r := range refs {
-			depths[i] = depth(destination(r))
-			for j := i; j > 0 && depths[j] < depths[j-1]; j-- {
-				depths[j], depths[j-1] = depths[j-1], depths[j]
-				refs[j], refs[j-1] = refs[j-1], refs[j]
+			for ; i > 0 && refs[i-1].depth > r.depth; i-- {
+				refs[i] = refs[i-1]
 			}
+			refs[i] = r
 		}
 	}
 	l := list[rspec.Mount]{items: make([]rspec.Mount, len(refs)), set: true}
 	if c.track {
 		l.from = make([]int, len(refs))
+		for at, r := range refs {
+			l.from[at] = max(int(r.mountRef), added)
+		}
 	}
-	for at, r := range refs {
-		if r >= 0 {
-			l.items[at] = have[r]
-		} else {
-			m := &set[-1-r]
-			options := c.copy(m.Options)
-			if userNamespace && m.Origin.Source == edits.CDI {
-				options = mapped(m.Type, options)
-			}
-			l.items[at] = rspec.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: options}
+	for at := 0; at < len(refs); {
+		r := refs[at].mountRef
+		if r < 0 {
+			l.items[at] = c.mount(&set[-1-r], userNamespace)
+			at++
+			continue
 		}
-		if c.track {
-			l.from[at] = max(int(r), added)
+		// Those that stay next to each other are copied together.
+		n := 1
+		for at+n < len(refs) && refs[at+n].mountRef == r+mountRef(n) {
+			n++
 		}
+		at += copy(l.items[at:], have[r:][:n])
 	}
 	c.mounts = l
+}
+
+// placed is a mount with the depth of its destination.
+type placed struct {
+	mountRef
+	depth int32
+	clean bool
+}
+
+func place(r mountRef, destination string) placed {
+	depth, clean := edits.Depth(destination)
+	return placed{r, int32(depth), clean}
+}
+
+func (r mountRef) destination(have []rspec.Mount, set []edits.Mount) string {
+	if r < 0 {
+		return set[-1-r].Destination
+	}
+	return have[r].Destination
+}
+
+// mount is a mount of the set as the spec has it.
+func (c *changes) mount(m *edits.Mount, userNamespace bool) rspec.Mount {
+	options := c.copy(m.Options)
+	if userNamespace && m.Origin.Source == edits.CDI {
+		options = mapped(m.Type, options)
+	}
+	return rspec.Mount{Destination: m.Destination, Source: m.Source, Type: m.Type, Options: options}
 }
 
 // withBound are the mounts of a set, with those that give device nodes behind them.
@@ -115,11 +139,6 @@ func mapped(mountType string, options []string) []string {
 		return options
 	}
 	return append(options, option)
-}
-
-// depth is the number of elements of a destination.
-func depth(destination string) int32 {
-	return int32(strings.Count(clean(destination), "/"))
 }
 
 // samePath tells whether two spellings are of one path in the container. Most
