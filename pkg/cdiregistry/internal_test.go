@@ -156,3 +156,49 @@ func TestOlderBatch(t *testing.T) {
 		t.Errorf("left over: %d batches, %v", len(r.open), r.committed)
 	}
 }
+
+// TestNoGuard: where the ways cannot be watched, the paths are looked at.
+func TestNoGuard(t *testing.T) {
+	null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, d := range []string{"/one/cdi", "/two/cdi"} {
+		if err := os.MkdirAll(dir+d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		placeFile(t, dir+d, "a.json", d[1:4])
+	}
+	r, err := New(hostfs.Host(), []string{dir + "/one/cdi"}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	r.Snapshot()
+	if !r.Guarded() {
+		t.Fatal("the guard is not up")
+	}
+	// As when the limit of watches is reached.
+	r.guard.mu.Lock()
+	unix.Close(r.guard.ways)
+	r.guard.ways, r.guard.ids = null, nil
+	r.guard.mu.Unlock()
+	if r.Guarded() {
+		t.Fatal("the guard is up without a watch")
+	}
+	for range 3 {
+		if err := unix.Renameat2(unix.AT_FDCWD, dir+"/one", unix.AT_FDCWD, dir+"/two", unix.RENAME_EXCHANGE); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Snapshot().Device("v/c=two"); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Renameat2(unix.AT_FDCWD, dir+"/one", unix.AT_FDCWD, dir+"/two", unix.RENAME_EXCHANGE); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Snapshot().Device("v/c=one"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -34,7 +34,8 @@ type Registry struct {
 	cur atomic.Pointer[Snapshot]
 	// busy counts the callers between taking events off the queue and publishing
 	// what they mean. While it is not 0, an empty queue tells nothing.
-	busy atomic.Int32
+	busy  atomic.Int32
+	guard guard
 
 	// mu guards what follows. It is held to take events and to publish a snapshot,
 	// never while a file is read or a directory is listed.
@@ -80,6 +81,7 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 		host: host, opts: opts, euid: uint32(os.Geteuid()), outside: sync.OnceValues(hostfs.UserNamespace), seed: maphash.MakeSeed(),
 		loaders: sync.Pool{New: func() any { return &loader{} }},
 		watch:   watcher{fd: -1},
+		guard:   guard{poll: -1, ways: -1, mounts: -1, off: opts.DisableWatch},
 		states:  make([]dirState, len(dirs)),
 		scanned: make([]uint64, len(dirs)),
 	}
@@ -110,10 +112,11 @@ func (r *Registry) Snapshot() *Snapshot {
 	return r.refresh()
 }
 
-// Close gives the descriptor back, after the loads under way.
+// Close gives the descriptors back, after the loads under way.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	r.closed = true
+	r.guard.close()
 	err := r.watch.close()
 	open := slices.Clone(r.open)
 	r.mu.Unlock()
@@ -132,17 +135,32 @@ func (r *Registry) Close() error {
 // at had raised busy before they were taken; if busy is 0 now they are published,
 // and cur being the newest then means that they are in it.
 func (r *Registry) quiet(cur *Snapshot) bool {
-	for i := range cur.dirs {
-		if v := &cur.dirs[i]; v.rescan || r.identify(v.dir) != v.id {
-			return false
-		}
+	s := r.guard.look(cur.dirs)
+	if s == announced || s != unchanged && !r.unmoved(cur) {
+		return false
 	}
 	for _, e := range cur.volatile {
 		if r.changed(e) {
 			return false
 		}
 	}
-	return !r.watch.queued() && r.busy.Load() == 0 && r.cur.Load() == cur
+	if s != unchanged && r.watch.queued() || r.busy.Load() != 0 || r.cur.Load() != cur {
+		return false
+	}
+	if s == due {
+		r.arm()
+	}
+	return true
+}
+
+// unmoved tells that the directories are those that cur knows, and are watched.
+func (r *Registry) unmoved(cur *Snapshot) bool {
+	for i := range cur.dirs {
+		if v := &cur.dirs[i]; v.rescan || r.identify(v.dir) != v.id {
+			return false
+		}
+	}
+	return true
 }
 
 // identify looks at the inode a directory's path leads to.

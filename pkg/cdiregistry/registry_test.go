@@ -101,8 +101,10 @@ func spec(value string, devices ...string) string {
 }
 
 // want holds what device v.com/c=name is, by the value that spec gave it; "" is absent.
+// The next change comes while the guard is up, where it can be.
 func (e *env) want(name, value string) {
 	e.Helper()
+	defer e.r.Guarded()
 	d, err := e.r.Snapshot().Device("v.com/c=" + name)
 	switch {
 	case value == "" && err == nil:

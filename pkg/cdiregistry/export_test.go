@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdiregistry
+
+// Guarded looks until the guard is up, without waiting for the lookups that it
+// would be worth, and tells whether it is.
+func (r *Registry) Guarded() bool {
+	for range 4 {
+		r.guard.mu.Lock()
+		r.guard.rest = 0
+		up := r.guard.ids != nil
+		r.guard.mu.Unlock()
+		if up {
+			return true
+		}
+		r.Snapshot()
+	}
+	return false
+}
+
+// GuardUp tells whether the guard is up.
+func GuardUp(r *Registry) bool {
+	r.guard.mu.Lock()
+	defer r.guard.mu.Unlock()
+	return r.guard.ids != nil
+}
