@@ -4,7 +4,6 @@ package cni
 
 import (
 	"encoding/json"
-	"errors"
 	"net"
 	"path"
 
@@ -227,7 +226,7 @@ func (c *call) writable(key, dir string, perm uint32) error {
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err == nil && (fs.Blocks > 0 && fs.Bavail == 0 || fs.Files > 0 && fs.Ffree == 0) {
-		return fail(codeIO, "I/O failure: "+key, "%q: %v", dir, errors.Join(unix.ENOSPC))
+		return fail(codeIO, "I/O failure: "+key, "%q: %v", dir, unix.ENOSPC)
 	}
 	return nil
 }

@@ -252,9 +252,7 @@ func (c *conf) readValid(v value) error {
 	return v.into(&c.valid, "a list of maps with containerID and ifname")
 }
 
-func (c *conf) readDeviceID(v value) error { return c.addDeviceID(v) }
-
-func (c *conf) addDeviceID(v value) error {
+func (c *conf) readDeviceID(v value) error {
 	if v.isNull() {
 		return nil
 	}

@@ -26,8 +26,8 @@ const maxResult = 4 << 20
 // delegate runs the IPAM plugin with the configuration as it came and with the
 // environment that this one got (§4, Delegated plugin protocol), where command may
 // be another operation, by which a failed ADD is undone, and more other parameters,
-// NAME=value. It gives what the plugin printed. (cni's own invoke package would bring OpenTelemetry into the
-// binary.)
+// NAME=value. It gives what the plugin printed. (cni's own invoke package would bring
+// OpenTelemetry into the binary.)
 func (c *call) delegate(command string, more ...string) ([]byte, error) {
 	name := c.conf.ipam
 	if len(c.pluginPaths()) == 0 {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path"
-	"sort"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -91,6 +91,22 @@ func (s *store) failed(verb, name string, err error) error {
 
 // names lists the records, sorted.
 func (s *store) names() ([]string, error) {
+	return s.list(func(n string) string { return n })
+}
+
+// leftovers lists the records of which only a part was written, sorted.
+func (s *store) leftovers() ([]string, error) {
+	return s.list(func(n string) string {
+		name, ok := strings.CutSuffix(strings.TrimPrefix(n, "."), newSuffix)
+		if !ok || tmpName(name) != n {
+			return ""
+		}
+		return name
+	})
+}
+
+// list gives the names of records that of makes of the names in the directory, sorted.
+func (s *store) list(of func(name string) string) ([]string, error) {
 	if _, err := s.f.Seek(0, 0); err != nil {
 		return nil, s.failed("list", "", err)
 	}
@@ -98,21 +114,26 @@ func (s *store) names() ([]string, error) {
 	for {
 		names, err := s.f.Readdirnames(1024)
 		for _, n := range names {
-			if _, _, _, ok := splitRecordName(n); ok {
-				list = append(list, n)
+			if name := of(n); isRecordName(name) {
+				list = append(list, name)
 			}
 		}
 		if len(list) > maxRecords {
 			return nil, s.failed("list", "", fmt.Errorf("more than %d: %w", maxRecords, errdefs.ErrResourceExhausted))
 		}
 		if len(names) == 0 {
-			sort.Strings(list)
+			slices.Sort(list)
 			return list, nil
 		}
 		if err != nil {
 			return nil, s.failed("list", "", err)
 		}
 	}
+}
+
+func isRecordName(name string) bool {
+	_, _, _, ok := splitRecordName(name)
+	return ok
 }
 
 // create writes the record of an attachment that has none. A second one for the
@@ -205,26 +226,4 @@ func (s *store) remove(name string) error {
 		}
 	}
 	return nil
-}
-
-// leftovers lists the records of which only a part was written, sorted.
-func (s *store) leftovers() ([]string, error) {
-	if _, err := s.f.Seek(0, 0); err != nil {
-		return nil, s.failed("list", "", err)
-	}
-	names, err := s.f.Readdirnames(-1)
-	if err != nil {
-		return nil, s.failed("list", "", err)
-	}
-	var list []string
-	for _, n := range names {
-		rest, ok := strings.CutPrefix(n, ".")
-		if rest, ok2 := strings.CutSuffix(rest, newSuffix); ok && ok2 {
-			if _, _, _, ok := splitRecordName(rest); ok {
-				list = append(list, rest)
-			}
-		}
-	}
-	sort.Strings(list)
-	return list, nil
 }

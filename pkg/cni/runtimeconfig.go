@@ -59,7 +59,7 @@ func (c *conf) readCapability(m value) (err error) {
 	case deviceinfo.CapabilityKey:
 		r.infoFile, err = m.text()
 	case "deviceID", "pciBusID":
-		err = c.addDeviceID(m)
+		err = c.readDeviceID(m)
 	case "mac":
 		r.mac, err = readMAC(m)
 	case "ips":
