@@ -44,7 +44,7 @@ func (d *doctor) state() {
 		return
 	}
 	if mode == staging.Mounts {
-		if shared, known := d.shared(path.Join(dir, "containers")); known && !shared {
+		if shared, known := d.shared(staging.ContainersDir(dir)); known && !shared {
 			d.say("staging", severityError, "mount --make-rshared on it (systemd: MountFlags=shared; Kubernetes: mountPropagation: Bidirectional), and restart jackfield-nri",
 				"%s is not a shared mount here: sockets that are bound after a container started do not reach it", dir)
 			return
@@ -278,7 +278,7 @@ var sandboxID = lazy(`[0-9a-f]{64}`)
 
 func (d *doctor) stagingOrphans(alive []string, before time.Time) int {
 	left := 0
-	dir := path.Join(d.cfg.StateDir, "sandboxes")
+	dir := staging.SandboxesDir(d.cfg.StateDir)
 	names, _ := d.host.ReadDir(dir, maxNames)
 	for _, name := range names {
 		if !slices.Contains(alive, name) && d.gone(path.Join(dir, name), before) {
@@ -316,7 +316,7 @@ func (d *doctor) hookOrphans() {
 		return
 	}
 	f := d.say("orphans", severityWarning, "`jackfield doctor --fix` removes them", "%s in %s of the OCI hook's containers that are gone",
-		number(len(left), "record"), path.Join(dir, "sandboxes"))
+		number(len(left), "record"), staging.SandboxesDir(dir))
 	if !d.fix {
 		return
 	}

@@ -181,7 +181,7 @@ func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error
 	}
 	if plan.Staging != nil {
 		for _, f := range plan.Staging.Files {
-			if f.Name == viewFile {
+			if f.Name == resolve.ViewFile {
 				x.View = f.Data
 			}
 		}
@@ -208,10 +208,6 @@ func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error
 	}
 	return x
 }
-
-// viewFile is what a container's view of its attachments is called, in its
-// staging directory.
-const viewFile = "devices.json"
 
 // hostPathOf takes the directory of --root off a path: everything else that is
 // printed is a host path, too.

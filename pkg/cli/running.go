@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
@@ -30,31 +31,25 @@ type given struct {
 	View json.RawMessage `json:"view,omitempty"` // its devices.json
 }
 
-const (
-	maxView      = 1 << 20 // bytes of a devices.json
-	maxPerRecord = 1 << 16 // names in a directory of records
-)
-
-// runtimeID is an ID that can be looked up as a file name.
-var runtimeID = lazy(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$`)
+// maxView bounds a devices.json, in bytes.
+const maxView = 1 << 20
 
 func (n *node) explainRunning(cmd *cobra.Command, env Env, out output, q question) error {
 	for _, id := range []struct{ flag, value string }{{"--sandbox-id", q.sandboxID}, {"--container-id", q.containerID}} {
-		if id.value != "" && !runtimeID().MatchString(id.value) {
-			return usagef(cmd, "%s: found %q, want 1 to 128 of A-Z a-z 0-9 - _ . and no dot first", id.flag, id.value)
+		if id.value != "" && hostfs.CheckID(id.value) != nil {
+			return usagef(cmd, "%s: %w", id.flag, hostfs.CheckID(id.value))
 		}
 	}
 	host, cfg, err := n.load(cmd)
 	if err != nil {
 		return err
 	}
-	rec := records{host: host, stateDir: cfg.StateDir}
 	r := running{SandboxID: q.sandboxID, DeviceInfo: []infoFile{}, Containers: []given{}}
 	if q.containerID != "" {
-		if err := rec.container(&r, q.containerID); err != nil {
+		if err := r.container(host, cfg.StateDir, q.containerID); err != nil {
 			return err
 		}
-	} else if err := rec.containersOf(&r); err != nil {
+	} else if err := r.containersOf(host, cfg.StateDir); err != nil {
 		return err
 	}
 	if r.SandboxID != "" {
@@ -71,65 +66,38 @@ func (n *node) explainRunning(cmd *cobra.Command, env Env, out output, q questio
 	return out.write(env.Stdout, r, r.print)
 }
 
-// records reads what pkg/staging wrote of containers; see there for the layout.
-type records struct {
-	host     hostfs.Root
-	stateDir string
-}
-
-func (r records) sandboxes() string { return path.Join(r.stateDir, "sandboxes") }
-
-// list gives the names in a directory of the state; none for one that is missing.
-func (r records) list(dir string) ([]string, error) {
-	names, err := r.host.ReadDir(dir, maxPerRecord)
-	if err != nil && !errdefs.IsNotFound(err) {
-		return nil, fmt.Errorf("read the records in %q: %w", dir, err)
-	}
-	return names, nil
-}
-
 // container fills in one container and its sandbox.
-func (r records) container(run *running, id string) error {
-	sandboxes, err := r.list(r.sandboxes())
+func (r *running) container(host hostfs.Root, stateDir, id string) error {
+	sandboxes, err := staging.SandboxesOf(host, stateDir, id)
 	if err != nil {
 		return err
 	}
-	found := false
 	for _, s := range sandboxes {
-		if _, err := r.host.Lstat(path.Join(r.sandboxes(), s, id+containerSuffix)); err == nil {
-			if run.SandboxID != "" && run.SandboxID != s {
-				return fmt.Errorf("container %q is one of sandbox %q, not of %q: %w", id, s, run.SandboxID, errdefs.ErrInvalidArgument)
-			}
-			run.SandboxID, found = s, true
+		if r.SandboxID != "" && r.SandboxID != s {
+			return fmt.Errorf("container %q is one of sandbox %q, not of %q: %w", id, s, r.SandboxID, errdefs.ErrInvalidArgument)
 		}
+		r.SandboxID = s
 	}
-	if !found {
+	if len(sandboxes) == 0 {
 		return fmt.Errorf("find container %q: %s has no record of it: either it was given nothing, or it is not a container of this node: %w",
-			id, r.stateDir, errdefs.ErrNotFound)
+			id, stateDir, errdefs.ErrNotFound)
 	}
-	run.Containers = append(run.Containers, r.given(id))
+	r.Containers = append(r.Containers, givenTo(host, stateDir, id))
 	return nil
 }
-
-const containerSuffix = ".container"
 
 // containersOf fills in the containers of the sandbox.
-func (r records) containersOf(run *running) error {
-	names, err := r.list(path.Join(r.sandboxes(), run.SandboxID))
-	if err != nil {
-		return err
+func (r *running) containersOf(host hostfs.Root, stateDir string) error {
+	ids, err := staging.Recorded(host, stateDir, r.SandboxID)
+	for _, id := range ids {
+		r.Containers = append(r.Containers, givenTo(host, stateDir, id))
 	}
-	for _, name := range names {
-		if id, ok := strings.CutSuffix(name, containerSuffix); ok {
-			run.Containers = append(run.Containers, r.given(id))
-		}
-	}
-	return nil
+	return err
 }
 
-func (r records) given(id string) given {
+func givenTo(host hostfs.Root, stateDir, id string) given {
 	g := given{ID: id}
-	data, err := r.host.ReadFile(path.Join(staging.ContainerDir(r.stateDir, id), viewFile), maxView)
+	data, err := host.ReadFile(path.Join(staging.ContainerDir(stateDir, id), resolve.ViewFile), maxView)
 	if err == nil && json.Valid(data) {
 		g.View = data
 	}

@@ -19,10 +19,11 @@ import (
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-const (
-	viewFile = "devices.json"
-	envFile  = "JACKFIELD_DEVICES_FILE"
-)
+// ViewFile is the name of a container's view of its attachments, in its staging
+// directory.
+const ViewFile = "devices.json"
+
+const envFile = "JACKFIELD_DEVICES_FILE"
 
 // viewEntry is what the container is told of one attachment.
 type viewEntry struct {
@@ -80,7 +81,7 @@ func (p *planner) addView() error {
 	p.b.Room(1+4*len(p.view), 0, 1, 0)
 	prefixes := map[string]string{}
 	vdevs := map[string]int{}
-	if err := p.env(envFile, path.Join(ContainerDir, viewFile), origin); err != nil {
+	if err := p.env(envFile, path.Join(ContainerDir, ViewFile), origin); err != nil {
 		return err
 	}
 	for i := range p.view {
@@ -106,7 +107,7 @@ func (p *planner) addView() error {
 			}
 		}
 	}
-	p.staging().Files = append(p.staging().Files, staging.File{Name: viewFile, Data: append(data, "\n]\n"...)})
+	p.staging().Files = append(p.staging().Files, staging.File{Name: ViewFile, Data: append(data, "\n]\n"...)})
 	if p.staged {
 		return p.b.AddMount(p.stagedMount(ContainerDir, "", false, origin))
 	}

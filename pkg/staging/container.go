@@ -12,6 +12,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // Container is what one container needs on the host. Paths in it are relative to
@@ -170,13 +172,10 @@ func (c *Container) points() []string {
 
 // checkID refuses an ID that could leave its directory.
 func checkID(what, id string) error {
-	ok := id != "" && len(id) <= 128 && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
-	})
-	if ok {
-		return nil
+	if err := hostfs.CheckID(id); err != nil {
+		return fmt.Errorf("%s ID: %w", what, err)
 	}
-	return fmt.Errorf("%s ID %q: want 1 to 128 of A-Z a-z 0-9 - _ . and no dot first: %w", what, id, errdefs.ErrInvalidArgument)
+	return nil
 }
 
 // isSocket is nil for a descriptor of a socket.

@@ -197,13 +197,13 @@ func umask() uint32 {
 	return 0o777
 }
 
-func (s *Store) containers() string { return filepath.Join(s.dir, "containers") }
-func (s *Store) sandboxes() string  { return filepath.Join(s.dir, "sandboxes") }
+func (s *Store) containers() string { return ContainersDir(s.dir) }
+func (s *Store) sandboxes() string  { return SandboxesDir(s.dir) }
 
 // ContainerDir is the path, below the state directory stateDir, that is mounted
 // into a container at /var/run/jackfield.
 func ContainerDir(stateDir, containerID string) string {
-	return filepath.Join(stateDir, "containers", containerID)
+	return filepath.Join(ContainersDir(stateDir), containerID)
 }
 
 // Prepare makes everything c names, or nothing. It may be called again for the

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -149,10 +148,8 @@ func parse(data []byte, id string) (*Container, error) {
 
 // checkID refuses an ID that could leave the directory.
 func checkID(id string) error {
-	if id != "" && len(id) <= 128 && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
-	}) {
-		return nil
+	if err := hostfs.CheckID(id); err != nil {
+		return fmt.Errorf("container ID: %w", err)
 	}
-	return fmt.Errorf("container ID %q: want 1 to 128 of A-Z a-z 0-9 - _ . and no dot first: %w", id, errdefs.ErrInvalidArgument)
+	return nil
 }
