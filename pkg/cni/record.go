@@ -159,15 +159,15 @@ func (s *store) create(r *record) error {
 		return fail(codeConfig, "invalid network configuration: name", "the names of network and container are too long together: %d bytes, at most %d",
 			len(r.Network)+len(r.ContainerID), 255-len(tmp)+len(r.Network)+len(r.ContainerID))
 	}
-	if err := s.write(tmp, data); err != nil {
-		return s.failed("write", name, err)
+	err = s.write(tmp, data)
+	if err == nil {
+		// A link, unlike a rename, does not replace the record of somebody faster.
+		err = errors.Join(unix.Linkat(s.fd(), tmp, s.fd(), name, 0), unix.Unlinkat(s.fd(), tmp, 0))
 	}
-	// A link, unlike a rename, does not replace the record of somebody faster.
-	err = unix.Linkat(s.fd(), tmp, s.fd(), name, 0)
-	if err := errors.Join(err, unix.Unlinkat(s.fd(), tmp, 0)); err != nil {
-		if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) {
-			return fail(codeExists, "the attachment exists already", "another ADD of the same interface is under way")
-		}
+	if errors.Is(err, unix.EEXIST) {
+		return fail(codeExists, "the attachment exists already", "another ADD of the same interface is under way, or was killed: DEL comes first")
+	}
+	if err != nil {
 		return s.failed("write", name, err)
 	}
 	if err := hostfs.SyncDir(s.fd()); err != nil {
@@ -179,8 +179,9 @@ func (s *store) create(r *record) error {
 // tmpName is where a record is written; it is not the name of one.
 func tmpName(name string) string { return "." + name + newSuffix }
 
+// write writes a file that is not there yet: one that is, is somebody else's at work.
 func (s *store) write(name string, data []byte) error {
-	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,10 @@ func (s *store) write(name string, data []byte) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		err = errors.Join(err, unix.Unlinkat(s.fd(), name, 0))
+	}
+	return err
 }
 
 // read gives the record of an attachment; nil when there is none.
