@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	nritest "github.com/jackfield/jackfield/test/nri"
+)
+
+// What CDI edits become that older NRI versions have no field for, and what none has.
+func TestEditsOfANewerNRI(t *testing.T) {
+	h := e2e.Shared(t, node.V24)
+	h.StartPlugin(node.PluginOptions{Config: nodeConfig})
+	for _, d := range []string{"/dev/net/tun", "/dev/fuse"} {
+		if _, err := os.Stat(d); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatalf("no device to try permissions with: %v", err)
+			}
+			t.Skipf("skipped: no device to try permissions with: %v", err)
+		}
+	}
+	h.WriteFile("/etc/cdi/newer.json", `{"cdiVersion": "1.1.0", "kind": "vendor.com/net", "devices": [
+  {"name": "perms", "containerEdits": {"deviceNodes": [
+    {"path": "/dev/ro", "hostPath": "/dev/fuse", "permissions": "r"}, {"path": "/dev/rw", "hostPath": "/dev/net/tun"}]}},
+  {"name": "netdev", "containerEdits": {"netDevices": [{"hostInterfaceName": "jfnd0", "name": "fast0"}]}},
+  {"name": "rdt", "containerEdits": {"intelRdt": {"closID": "gold", "schemata": ["L3:0=f"]}}},
+  {"name": "groups", "containerEdits": {"additionalGids": [4711]}}]}`)
+	pod := func(t *testing.T, device string) *e2e.Pod {
+		return h.RunPod(node.PodOptions{Name: device, Namespace: "dpdk-1", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=" + device}})
+	}
+	t.Run("permissions", func(t *testing.T) {
+		ctr := pod(t, "perms").Run(node.ContainerOptions{})
+		ctr.Output("sh", "-c", ": < /dev/ro && : > /dev/rw")
+		if out, errs, code := ctr.Exec("sh", "-c", ": > /dev/ro"); code == 0 || !strings.Contains(errs, "not permitted") {
+			t.Errorf("a device that may be read is written: status %d, %q %q; the rules are %+v", code, out, errs, ctr.OCISpec().Linux.Resources.Devices)
+		}
+	})
+	t.Run("netDevices", func(t *testing.T) {
+		if h.Kit().NewRunc == "" {
+			if os.Getenv("CI") == "true" {
+				t.Fatal("no C compiler to build runc with, and CI promises that there is one")
+			}
+			t.Skip("skipped: Debian's runc does not know network devices, and there is no C compiler to build a newer one with")
+		}
+		if out, err := exec.Command("ip", "link", "add", "jfnd0", "type", "veth", "peer", "name", "jfnd1").CombinedOutput(); err != nil {
+			t.Fatalf("make the network device: %v: %s", err, out)
+		}
+		t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "jfnd1").Run() })
+		ctr := pod(t, "netdev").Run(node.ContainerOptions{})
+		if got := strings.Fields(ctr.Output("ls", "/sys/class/net")); !slices.Contains(got, "fast0") {
+			t.Errorf("the container's network devices are %q", got)
+		}
+		if _, err := os.Stat("/sys/class/net/jfnd0"); err == nil {
+			t.Error("the host has the device still")
+		}
+	})
+	t.Run("intelRdt", func(t *testing.T) {
+		// This machine need not have it: the container is not started.
+		spec := pod(t, "rdt").Create(node.ContainerOptions{}).OCISpec()
+		if rdt := spec.Linux.IntelRdt; rdt == nil || rdt.ClosID != "gold" || !slices.Equal(rdt.Schemata, []string{"L3:0=f"}) {
+			t.Errorf("the specification has %+v", rdt)
+		}
+	})
+	t.Run("additionalGids", func(t *testing.T) {
+		err := pod(t, "groups").CreateFails(node.ContainerOptions{})
+		for _, want := range []string{"additional group 4711", "set supplementalGroups in the pod's securityContext"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("the error does not say %q: %v", want, err)
+			}
+		}
+	})
+	t.Run("a user that is told", func(t *testing.T) {
+		spec := pod(t, "perms").Create(node.ContainerOptions{User: 1000, Group: 1001}).OCISpec()
+		at := slices.IndexFunc(spec.Linux.Devices, func(d rspec.LinuxDevice) bool { return d.Path == "/dev/ro" })
+		if at < 0 || spec.Linux.Devices[at].UID == nil || *spec.Linux.Devices[at].UID != 1000 || *spec.Linux.Devices[at].GID != 1001 {
+			t.Errorf("the specification has %+v", spec.Linux.Devices)
+		}
+	})
+}
+
+// hears is a plugin that keeps what it is told of.
+type hears struct {
+	nritest.Noop
+	mu   sync.Mutex
+	told []string
+}
+
+func (e *hears) note(event string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.told = append(e.told, event)
+}
+
+func (e *hears) Configure(context.Context, string, string, string) (api.EventMask, error) {
+	var mask api.EventMask
+	mask.Set(api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX, api.Event_REMOVE_CONTAINER)
+	return mask, nil
+}
+
+func (e *hears) StopPodSandbox(context.Context, *api.PodSandbox) error {
+	e.note("StopPodSandbox")
+	return nil
+}
+
+func (e *hears) RemovePodSandbox(context.Context, *api.PodSandbox) error {
+	e.note("RemovePodSandbox")
+	return nil
+}
+
+func (e *hears) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error {
+	e.note("RemoveContainer")
+	return nil
+}
+
+// What a runtime tells of a pod that is older than its own process: that its containers
+// went, and not that it did. docs/compatibility.md says so.
+func TestWhatIsToldOfOlderPods(t *testing.T) {
+	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
+		old := h.RunPod(node.PodOptions{Name: "old"})
+		old.Run(node.ContainerOptions{})
+		h.RestartContainerd()
+		e := &hears{}
+		h.Connect("10", "hears", e)
+		young := h.RunPod(node.PodOptions{Name: "young"})
+		young.Run(node.ContainerOptions{})
+		old.Remove()
+		told := func() []string {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return slices.Clone(e.told)
+		}
+		if got := told(); !slices.Equal(got, []string{"RemoveContainer"}) {
+			t.Errorf("of the older pod it is told %q", got)
+		}
+		young.Remove()
+		if got := told(); !slices.Equal(got, []string{"RemoveContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox"}) {
+			t.Errorf("of both it is told %q", got)
+		}
+	})
+}
