@@ -54,6 +54,7 @@ type doctor struct {
 	cfg           *config.Config
 	node          *status.Node // nil when the daemon does not answer
 	runtimeConfig string
+	validator     map[string]string // of NRI, in that file; nil: there is no such file
 	crioConfig    string
 	nriSocket     string
 	pluginDir     string

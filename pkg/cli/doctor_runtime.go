@@ -69,6 +69,9 @@ func (d *doctor) containerd() bool {
 	default:
 		d.ok("runtime", "%s has NRI on", d.runtimeConfig)
 	}
+	if d.validator = t.section(`plugins."io.containerd.nri.v1.nri".default_validator`); d.validator == nil {
+		d.validator = map[string]string{}
+	}
 	for _, at := range []string{`plugins."io.containerd.cri.v1.runtime"`, `plugins."io.containerd.grpc.v1.cri"`} {
 		if t.section(at)["enable_cdi"] == "true" {
 			d.say("injectors", severityNote, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): what it injected is recognised and not injected twice", d.runtimeConfig)
@@ -171,9 +174,31 @@ func (d *doctor) cannotCarry(r *status.Runtime) {
 	}
 	if len(missing) == 0 {
 		d.ok("version", "NRI %s carries everything", r.NRI)
-		return
+	} else {
+		d.say("version", severityNote, "a newer runtime: docs/compatibility.md", "NRI %s of %s %s has no field for:\n- %s", r.NRI, r.Name, r.Version, strings.Join(missing, "\n- "))
 	}
-	d.say("version", severityNote, "a newer runtime: docs/compatibility.md", "NRI %s of %s %s has no field for:\n- %s", r.NRI, r.Name, r.Version, strings.Join(missing, "\n- "))
+	d.required(r, major > 0 || minor >= 10)
+}
+
+// required says what becomes of a container while the plugin is not there.
+func (d *doctor) required(r *status.Runtime, known bool) {
+	const without = "while jackfield-nri is not running, containers come up without their devices and sockets"
+	switch names := list(d.validator["required_plugins"]); {
+	case !known:
+		d.say("required", severityNote, "a runtime with NRI 0.10 or later: docs/security.md", "%s %s knows no required plugins: %s", r.Name, r.Version, without)
+	case d.validator == nil || r.Name != "containerd":
+		// Where its configuration says so is not known here.
+	case d.validator["enable"] != "true":
+		d.say("required", severityNote, "set enable = true in [plugins.\"io.containerd.nri.v1.nri\".default_validator], restart containerd, and annotate the pods: docs/security.md",
+			"the validator of NRI is off in %s: %s", d.runtimeConfig, without)
+	case len(names) == 0:
+		d.ok("required", "a pod that has the annotation required-plugins.noderesource.dev does not come up without the plugins it names")
+	case d.validator["tolerate_missing_plugins_annotation"] == "":
+		d.say("required", severityWarning, "set tolerate_missing_plugins_annotation, and annotate static pods and the plugin's own DaemonSet with it: docs/security.md",
+			"no container of this node is created without the NRI plugins %q, not even the one of the plugin's own pod", names)
+	default:
+		d.ok("required", "no container of this node is created without the NRI plugins %q, but of pods annotated %s", names, d.validator["tolerate_missing_plugins_annotation"])
+	}
 }
 
 // instead is what happens to a container whose plugin ends while it is created, on a

@@ -76,6 +76,12 @@ func TestDoctorOnARealRuntime(t *testing.T) {
 		says(t, found, "nri", "ok", h.NRISocket())
 		says(t, found, "runtime", "ok", "has NRI on")
 		says(t, found, "version", "note", "NRI v0.")
+		if h.Generation() == node.V24 {
+			says(t, found, "version", "note", "NRI v0.12.3 of containerd 2.4.2 has no field for:\n- failing a container when the plugin does not answer (0.12.4); jackfield-nri is a validator instead")
+			says(t, found, "required", "note", "the validator of NRI is off in "+filepath.Join(h.Dir(), "config.toml"))
+		} else {
+			says(t, found, "required", "note", "knows no required plugins")
+		}
 
 		// Five ways to break it.
 		h.WriteFile("/etc/cdi/bad.json", `{`)

@@ -67,6 +67,8 @@ func TestThePodRequiresThePlugin(t *testing.T) {
 	}
 	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 	has(t, pod.Run(node.ContainerOptions{Attempt: 1}))
+	found, _ := doctor(t, h, "--config", p.ConfigFile)
+	says(t, found, "required", "ok", "annotation "+requiredKey)
 	if err := p.Stop(10 * time.Second); err != nil {
 		t.Error(err)
 	}
@@ -91,6 +93,8 @@ func TestTheNodeRequiresThePlugin(t *testing.T) {
 	plain.Run(node.ContainerOptions{Attempt: 1}).Output("true")
 	pod := h.RunPod(node.PodOptions{Name: "asks", Namespace: "dpdk-1", Annotations: asks})
 	has(t, pod.Run(node.ContainerOptions{}))
+	found, _ := doctor(t, h, "--config", p.ConfigFile)
+	says(t, found, "required", "ok", `["jackfield"], but of pods annotated `+tolerateKey)
 	p.Kill()
 	h.RestartContainerd()
 	refused(t, pod, node.ContainerOptions{Name: "second"})
