@@ -22,11 +22,12 @@ type host struct {
 	dir    string
 	kit    kit
 	common *node.Kit
-	before []string // mounts that were there
+	before left // what was there
 
 	propagation string // of a container's root, when it is run without Podman
 
-	unified bool // runtimes find cgroups of version 2 alone
+	unified bool   // runtimes find cgroups of version 2 alone
+	hook    string // the program; "" for the one that was built
 }
 
 func newHost(t *testing.T) *host {
@@ -46,7 +47,7 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	h := &host{t: t, dir: dir, kit: k, common: common}
-	h.before = mountPoints(t)
+	h.before = h.look()
 	for _, dir := range []string{"cdi", "state", "sock", "devinfo"} {
 		h.mkdir(dir)
 	}
@@ -182,6 +183,9 @@ func (h *host) network(id, socket string) {
 // hookCommand is the hook of a stage.
 func (h *host) hookCommand() string {
 	h.t.Helper()
+	if h.hook != "" {
+		return h.hook
+	}
 	bin, err := h.common.Command("jackfield-hook")
 	if err != nil {
 		h.t.Fatal(err)
@@ -204,45 +208,4 @@ func (h *host) log() string {
 		h.t.Error(err)
 	}
 	return string(data)
-}
-
-// checkClean checks that nothing is left of the containers.
-func (h *host) checkClean() {
-	h.t.Helper()
-	for _, dir := range []string{"state/hook/containers", "state/hook/sandboxes", "state/hook/claims"} {
-		entries, err := os.ReadDir(h.path(dir))
-		if err != nil && !os.IsNotExist(err) {
-			h.t.Error(err)
-		}
-		for _, e := range entries {
-			h.t.Errorf("left behind: %s/%s", dir, e.Name())
-		}
-	}
-	known := make(map[string]int)
-	for _, m := range h.before {
-		known[m]++
-	}
-	for _, m := range mountPoints(h.t) {
-		if known[m]--; known[m] < 0 && !strings.HasPrefix(m, h.path("podman")) {
-			h.t.Errorf("left behind: a mount at %s", m)
-		}
-	}
-	if h.t.Failed() {
-		h.t.Logf("the hook's log:\n%s", h.log())
-	}
-}
-
-func mountPoints(t *testing.T) []string {
-	t.Helper()
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var points []string
-	for line := range strings.Lines(string(data)) {
-		if fields := strings.Fields(line); len(fields) > 4 {
-			points = append(points, fields[4])
-		}
-	}
-	return points
 }

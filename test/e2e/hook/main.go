@@ -34,6 +34,10 @@ type kit struct {
 
 // Main is e2e.Main for this package: it fetches Podman and crun too, before the jail.
 func Main(m *testing.M) {
+	if os.Getenv(memlockEnv) != "" {
+		fmt.Fprintln(os.Stderr, "hook:", runAsIfRaised(os.Args[1:]))
+		os.Exit(1)
+	}
 	flag.Parse()
 	if jail.Outside() && !testing.Short() && jail.Possible() == nil {
 		if err := prepare(context.Background()); err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
@@ -58,19 +59,34 @@ func (h *host) run(runtime string, c container) (string, error) {
 }
 
 func (h *host) output(cmd *exec.Cmd) (string, error) {
-	if h.unified {
-		// Nothing but the second version of cgroups, in a mount namespace of its own.
-		script := "umount -l /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec \"$@\""
-		cmd.Args = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"}, cmd.Args...)
-		unshare, err := exec.LookPath("unshare")
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		cmd.Path = unshare
-	}
+	h.wrap(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// wrap has a command, and what that starts, see the cgroups that the test is about.
+func (h *host) wrap(cmd *exec.Cmd) {
+	h.t.Helper()
+	if !h.unified {
+		return
+	}
+	// Nothing but the second version of cgroups, in a mount namespace of its own.
+	script := "umount -l /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec \"$@\""
+	args := cmd.Args
+	args[0] = cmd.Path
+	if !has(h.t, unix.CAP_SYS_RESOURCE) {
+		var err error
+		if args, err = asIfRaised(args); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	cmd.Args = append([]string{"unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"}, args...)
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	cmd.Path = unshare
 }
 
 // spec is a configuration as `runc spec` makes it, less what no test needs.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/jackfield/jackfield/test/e2e/jail"
@@ -64,9 +63,13 @@ func (h *host) podmanCommand(runtime string, hooks []string, command string, arg
 	cmd := exec.CommandContext(ctx, h.kit.Podman, append(append(all, command), args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+h.path("containers.conf"),
 		"CONTAINERS_STORAGE_CONF="+h.path("storage.conf"), "PATH="+os.Getenv("PATH"), "HOME=/root")
-	cmd.WaitDelay = 5 * time.Second
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return h.output(cmd)
+}
+
+// annotation asks for CDI devices on Podman's command line, which takes what is between
+// commas for one annotation each unless all of it is in quotes.
+func annotation(devices ...string) string {
+	return `"devices.jackfield.dev=` + device(devices...)["devices.jackfield.dev"] + `"`
 }
 
 // asks are the options of `podman run` for a container that asks for CDI devices,
@@ -74,7 +77,7 @@ func (h *host) podmanCommand(runtime string, hooks []string, command string, arg
 func (h *host) asks(command string, devices ...string) []string {
 	var args []string
 	if len(devices) > 0 {
-		args = []string{"--annotation", "devices.jackfield.dev=vendor.example.com/dev=" + strings.Join(devices, ",vendor.example.com/dev=")}
+		args = []string{"--annotation", annotation(devices...)}
 	}
 	return append(args, "--rootfs", h.rootfs(), "/bin/sh", "-c", command)
 }

@@ -167,3 +167,30 @@ func TestRootlessNothing(t *testing.T) {
 		}
 	})
 }
+
+// A container with a user namespace inside of Podman's, in which the user has the same
+// uid as outside.
+func TestRootlessKeepID(t *testing.T) {
+	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
+		t.Run(stages[0], func(t *testing.T) {
+			rootless(t, func(t *testing.T, u *user, runtime string) {
+				// crun 1.8.1 fails to mount a directory there that is not said to be bound with all
+				// below it, with Podman's own option as with a CDI file's.
+				u.write("cdi/vendor.json", strings.Replace(u.read("cdi/vendor.json"), `["ro","bind"]`, `["ro","rbind"]`, 1))
+				dir := u.hooks("hooks", stages...)
+				ask := u.asks("id -u; sockclient connect /var/run/jackfield/net/net1/vhost.sock; "+readDevice, "zero")
+				out, err := u.podman(runtime, dir, "create", append([]string{"--network", "none", "--userns", "keep-id", "--annotation", "networks.jackfield.dev=net1"}, ask...)...).CombinedOutput()
+				u.wants(string(out), err)
+				id := strings.TrimSpace(string(out))
+				u.socket(id)
+				if err := os.Chmod(u.path("sock/port0/vhost.sock"), 0o666); err != nil {
+					t.Fatal(err)
+				}
+				out, err = u.podman(runtime, dir, "start", "--attach", id).CombinedOutput()
+				u.wants(string(out), err, "1000", "00 00 00 00", "from the host", "read-only", "hello from vswitch")
+				out, err = u.podman(runtime, dir, "rm", id).CombinedOutput()
+				u.wants(string(out), err)
+			})
+		})
+	}
+}
