@@ -65,7 +65,7 @@ func (d *doctor) shared(dir string) (shared, known bool) {
 	if notInUse(d.host) {
 		return false, false
 	}
-	data, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := hostfs.Mounts()
 	if err != nil {
 		return false, false
 	}
@@ -73,21 +73,10 @@ func (d *doctor) shared(dir string) (shared, known bool) {
 		dir = real
 	}
 	best := ""
-	for line := range strings.Lines(string(data)) {
-		f := strings.Fields(line)
-		if len(f) < 7 {
-			continue
-		}
-		at := f[4]
-		if at != "/" && dir != at && !strings.HasPrefix(dir, at+"/") || len(at) < len(best) {
-			continue
-		}
-		best, known, shared = at, true, false
-		for _, opt := range f[6:] {
-			if opt == "-" {
-				break
-			}
-			shared = shared || strings.HasPrefix(opt, "shared:")
+	for i := range mounts {
+		m := &mounts[i]
+		if (m.Point == "/" || dir == m.Point || strings.HasPrefix(dir, m.Point+"/")) && len(m.Point) >= len(best) {
+			best, known, shared = m.Point, true, m.Shared
 		}
 	}
 	return shared, known

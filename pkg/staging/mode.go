@@ -96,9 +96,9 @@ func (s *Store) readyMount(want Mode) error {
 	if err != nil {
 		return err
 	}
-	if !around.shared {
+	if !around.Shared {
 		if err := sameNamespace(); err != nil {
-			return fmt.Errorf("%w, and %s is not shared with the host: mount the state directory with mountPropagation Bidirectional", err, around.point)
+			return fmt.Errorf("%w, and %s is not shared with the host: mount the state directory with mountPropagation Bidirectional", err, around.Point)
 		}
 	}
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -118,7 +118,7 @@ func (s *Store) readyMount(want Mode) error {
 			return mayNot("bind "+dir+" on itself", err)
 		}
 	}
-	if on == nil && !around.shared || on != nil && !on.shared {
+	if on == nil && !around.Shared || on != nil && !on.Shared {
 		if err := unix.Mount("", dir, "", unix.MS_SHARED, ""); err != nil {
 			return mayNot("make "+dir+" a shared mount", err)
 		}

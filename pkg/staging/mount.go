@@ -3,7 +3,6 @@
 package staging
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"os"
@@ -95,51 +94,19 @@ func scratch(dir string, uid, gid int) error {
 	return nil
 }
 
-// mountOf is one line of /proc/self/mountinfo.
-type mountOf struct {
-	point         string
-	shared, slave bool
-}
-
-// mountsAt reads the mount that a path lies in, and the one that is on the path
-// itself, when there is one.
-func mountsAt(path string) (around mountOf, on *mountOf, err error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return around, nil, err
-	}
-	defer f.Close()
-	lines := bufio.NewReader(f)
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			break
-		}
-		field := strings.Fields(line)
-		if len(field) < 7 {
-			continue
-		}
-		m := mountOf{point: unescapeMount(field[4])}
-		for _, tag := range field[6:] {
-			if tag == "-" {
-				break
-			}
-			m.shared = m.shared || strings.HasPrefix(tag, "shared:")
-			m.slave = m.slave || strings.HasPrefix(tag, "master:")
-		}
-		switch {
-		case m.point == path:
-			on = &m // of several, the last is on top
-		case (m.point == "/" || strings.HasPrefix(path, m.point+"/")) && len(m.point) >= len(around.point):
-			around = m
+// mountsAt finds the mount that a path lies in, and the one that is on the path itself,
+// when there is one.
+func mountsAt(path string) (around hostfs.Mount, on *hostfs.Mount, err error) {
+	mounts, err := hostfs.Mounts()
+	for i := range mounts {
+		switch m := &mounts[i]; {
+		case m.Point == path:
+			on = m // of several, the last is on top
+		case (m.Point == "/" || strings.HasPrefix(path, m.Point+"/")) && len(m.Point) >= len(around.Point):
+			around = *m
 		}
 	}
-	return around, on, nil
-}
-
-// unescapeMount undoes what the kernel does to a path in mountinfo.
-func unescapeMount(p string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(p)
+	return around, on, err
 }
 
 func wantType(mode, want uint32, name string) error {

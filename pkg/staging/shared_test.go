@@ -101,7 +101,7 @@ func TestAMountThatWentMeanwhileIsMadeAgain(t *testing.T) {
 	early := n.hook(false)
 	must(t, n.hook(true).Tidy())
 	must(t, early.Prepare(one("c1", "c1", "p1/a.sock")))
-	if _, on, err := mountsAt(n.path("run/jackfield/containers")); err != nil || on == nil || !on.shared {
+	if _, on, err := mountsAt(n.path("run/jackfield/containers")); err != nil || on == nil || !on.Shared {
 		t.Errorf("%+v, %v", on, err)
 	}
 	must(t, n.hook(true).RemoveSandbox("c1"))

@@ -3,12 +3,13 @@
 package staging
 
 import (
-	"bufio"
 	"errors"
 	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // beneath is MOVE_MOUNT_BENEATH of linux/mount.h.
@@ -77,21 +78,14 @@ func gone(fd int) bool {
 // settle does what a process left to do that was killed between slip and uncover. It
 // is for the one process that binds anew, before it begins. The lock is held.
 func (s *Store) settle() error {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := hostfs.Mounts()
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	count := make(map[string]int)
-	for lines := bufio.NewReader(f); ; {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			break
-		}
-		if field := strings.Fields(line); len(field) > 4 {
-			if point := unescapeMount(field[4]); strings.HasPrefix(point, s.containers()+"/") {
-				count[point]++
-			}
+	for i := range mounts {
+		if point := mounts[i].Point; strings.HasPrefix(point, s.containers()+"/") {
+			count[point]++
 		}
 	}
 	var errs []error

@@ -105,17 +105,17 @@ func cgroupOf(pid int) (deviceCgroup, error) {
 		return deviceCgroup{}, err
 	}
 	v1, v2 := parseCgroup(string(text))
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := hostfs.Mounts()
 	if err != nil {
 		return deviceCgroup{}, err
 	}
 	if v1 != "" {
-		if dir, ok := cgroupDir(string(mounts), v1, isDevices); ok {
+		if dir, ok := cgroupDir(mounts, v1, isDevices); ok {
 			return deviceCgroup{dir: dir}, nil
 		}
 	}
 	if v2 != "" {
-		if dir, ok := cgroupDir(string(mounts), v2, isUnified); ok {
+		if dir, ok := cgroupDir(mounts, v2, isUnified); ok {
 			return deviceCgroup{dir: dir, v2: true}, nil
 		}
 	}
@@ -139,38 +139,28 @@ func parseCgroup(text string) (v1, v2 string) {
 	return v1, v2
 }
 
-// cgroupDir is where a cgroup is, by the mounts of /proc/self/mountinfo,
-// proc_pid_mountinfo(5). Of several the last one counts, which covers the others.
-func cgroupDir(mountinfo, path string, hierarchy func(fsType, options string) bool) (dir string, ok bool) {
-	for line := range strings.Lines(mountinfo) {
-		before, after, found := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
-		fields, kind := strings.Fields(before), strings.Fields(after)
-		if !found || len(fields) < 5 || len(kind) < 3 || !hierarchy(kind[0], kind[2]) {
+// cgroupDir is where a cgroup is, by the mounts. Of several the last one counts, which
+// covers the others.
+func cgroupDir(mounts []hostfs.Mount, path string, hierarchy func(*hostfs.Mount) bool) (dir string, ok bool) {
+	for i := range mounts {
+		m := &mounts[i]
+		if !hierarchy(m) {
 			continue
 		}
-		root, point := unescape(fields[3]), unescape(fields[4])
-		if root == "/" {
-			root = ""
-		}
-		rel, below := strings.CutPrefix(path, root)
+		rel, below := strings.CutPrefix(path, strings.TrimSuffix(m.Root, "/"))
 		if !below || rel != "" && rel[0] != '/' || slices.Contains(strings.Split(rel, "/"), "..") {
 			continue
 		}
-		dir, ok = filepath.Join(point, rel), true
+		dir, ok = filepath.Join(m.Point, rel), true
 	}
 	return dir, ok
 }
 
-func isDevices(fsType, options string) bool {
-	return fsType == "cgroup" && slices.Contains(strings.Split(options, ","), "devices")
+func isDevices(m *hostfs.Mount) bool {
+	return m.FSType == "cgroup" && slices.Contains(m.Super, "devices")
 }
 
-func isUnified(fsType, _ string) bool { return fsType == "cgroup2" }
-
-// unescape reads the octal escapes of mountinfo.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
-}
+func isUnified(m *hostfs.Mount) bool { return m.FSType == "cgroup2" }
 
 // rootless reports that this process is in a user namespace that is not the host's.
 func rootless() bool {

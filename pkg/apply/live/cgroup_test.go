@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func TestCgroupDir(t *testing.T) {
@@ -23,10 +25,10 @@ func TestCgroupDir(t *testing.T) {
 	if v1, v2 := parseCgroup("broken\n0:\n:devices:relative\n"); v1 != "" || v2 != "" {
 		t.Error(v1, v2)
 	}
-	info := "30 25 0:26 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n" +
+	info := hostfs.ParseMounts("30 25 0:26 / /sys/fs/cgroup/devices rw - cgroup cgroup rw,devices\n" +
 		"31 25 0:27 /b /mnt/with\\040space rw shared:1 - cgroup cgroup rw,devices\n" +
 		"32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n" +
-		"33 25 0:29 /else /x rw - cgroup cgroup rw,devices\nbroken\n"
+		"33 25 0:29 /else /x rw - cgroup cgroup rw,devices\nbroken\n")
 	if dir, ok := cgroupDir(info, "/b/c", isDevices); !ok || dir != "/mnt/with space/c" {
 		t.Error(dir, ok)
 	}
@@ -50,7 +52,7 @@ func FuzzCgroup(f *testing.F) {
 				t.Errorf("%q", path)
 			}
 		}
-		if dir, ok := cgroupDir(mountinfo, v1, isDevices); ok && strings.Contains("/"+v1+"/", "/../") && strings.Contains(dir, "..") {
+		if dir, ok := cgroupDir(hostfs.ParseMounts(mountinfo), v1, isDevices); ok && strings.Contains("/"+v1+"/", "/../") && strings.Contains(dir, "..") {
 			t.Errorf("%q", dir)
 		}
 	})

@@ -3,7 +3,6 @@
 package jail
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -12,25 +11,20 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // CgroupMounts returns where cgroup hierarchies are mounted, of either version.
 func CgroupMounts() ([]string, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
+	all, err := hostfs.Mounts()
 	var mounts []string
-	s := bufio.NewScanner(f)
-	for s.Scan() {
-		before, after, ok := strings.Cut(s.Text(), " - ")
-		fields, kind := strings.Fields(before), strings.Fields(after)
-		if ok && len(fields) > 4 && len(kind) > 0 && strings.HasPrefix(kind[0], "cgroup") {
-			mounts = append(mounts, fields[4])
+	for i := range all {
+		if strings.HasPrefix(all[i].FSType, "cgroup") {
+			mounts = append(mounts, all[i].Point)
 		}
 	}
-	return mounts, s.Err()
+	return mounts, err
 }
 
 // cgroupsUsable returns nil when device cgroups can be made.

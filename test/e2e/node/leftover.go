@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
@@ -126,17 +127,12 @@ func processesWith(arg string) ([]int, error) {
 
 // mountPoints returns all mount points, in the order they were mounted.
 func mountPoints() ([]string, error) {
-	data, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, err
+	mounts, err := hostfs.Mounts()
+	points := make([]string, len(mounts))
+	for i := range mounts {
+		points[i] = mounts[i].Point
 	}
-	var points []string
-	for line := range strings.Lines(string(data)) {
-		if f := strings.Fields(line); len(f) > 4 {
-			points = append(points, strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(f[4]))
-		}
-	}
-	return points, nil
+	return points, err
 }
 
 // unmountBelow unmounts everything in and below a directory.
