@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -245,8 +247,8 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 		}
 		kind, known := aliases[alias]
 		if !known {
-			return nil, fmt.Errorf("--cdi-device: found %q: %q is no alias of the configuration (cdi.aliases), and a CDI device is vendor.com/class=name: %w",
-				name, alias, errdefs.ErrNotFound)
+			return nil, fmt.Errorf("--cdi-device: found %q: %q is no alias of the configuration (cdi.aliases), which has %s; a CDI device is vendor.com/class=name: %w",
+				name, alias, strings.Join(slices.Sorted(maps.Keys(aliases)), ", "), errdefs.ErrNotFound)
 		}
 		out[i] = kind + "=" + device
 	}

@@ -143,6 +143,12 @@ func TestGC(t *testing.T) {
 	if left("a") || !left("b") || left("c") {
 		t.Errorf("left %q", n.files())
 	}
+	// An entry that names no attachment removes none.
+	for _, valid := range []string{`[{"containerID": "b"}]`, `[{"ifname": "net1"}]`, `[{"id": "b", "if": "net1"}]`, `[null]`} {
+		if a := n.run(env("GC"), confWith(`, "cni.dev/valid-attachments": `+valid)); a.code != codeConfig || !left("b") {
+			t.Errorf("%s: code %d, %s; left %q", valid, a.code, a.all, n.files())
+		}
+	}
 	gc(`null`)
 	files := strings.Join(n.files(), "\n")
 	if left("b") || !strings.Contains(files, attachmentDir("other", "d", "net1")) || !strings.Contains(files, "somebody/else") || !strings.Contains(files, "fast-z_net1") {

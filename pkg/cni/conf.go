@@ -249,7 +249,17 @@ func (c *conf) readValid(v value) error {
 	if v.isNull() {
 		return nil // a list without elements, as libcni writes it
 	}
-	return v.into(&c.valid, "a list of maps with containerID and ifname")
+	const want = "a list of maps with containerID and ifname"
+	if err := v.into(&c.valid, want); err != nil {
+		return err
+	}
+	for _, a := range c.valid {
+		// One that names no attachment would have a living one removed.
+		if a.ContainerID == "" || a.IfName == "" {
+			return invalid(v.key, short(compact(v.raw)), want+", neither of them empty")
+		}
+	}
+	return nil
 }
 
 func (c *conf) readDeviceID(v value) error {
