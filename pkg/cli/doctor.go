@@ -138,6 +138,7 @@ func (d *doctor) examine(ctx context.Context, n *node) {
 			d.say("cdi", severityWarning, "", "%v", err)
 		}
 	})
+	d.inTime("hooks", (*doctor).hooks)
 	d.inTime("device-info", (*doctor).deviceInfo)
 	if d.snapshot != nil {
 		d.inTime("orphans", func(d *doctor) { d.orphans(d.snapshot) })
