@@ -9,8 +9,12 @@ import (
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/nri"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 
@@ -140,6 +144,28 @@ func TestValidationInAuditMode(t *testing.T) {
 	check(t, err)
 	if !strings.Contains(n.log.String(), "mode enforce would refuse this") {
 		t.Error("nothing is said")
+	}
+}
+
+// Between the event and the failure policy the plugin is a validator without being told
+// to: a runtime goes on without a plugin that does not answer, and not without a validator.
+func TestAValidatorInPlaceOfAFailurePolicy(t *testing.T) {
+	for version, want := range map[string]bool{"1.7.24": false, "2.1.9": false, "2.2.0": true, "2.2.1": true} {
+		host, err := hostfs.New(t.TempDir())
+		check(t, err)
+		cfg, err := config.Parse([]byte(policyYAML), "/etc/jackfield/config.yaml")
+		check(t, err)
+		p, err := nri.New(nri.Options{Host: host, Config: cfg, ConfigGiven: true}, logrus.New())
+		check(t, err)
+		mask, err := p.Configure(t.Context(), "", "containerd", version)
+		check(t, err)
+		if got := mask.IsSet(api.Event_VALIDATE_CONTAINER_ADJUSTMENT); got != want {
+			t.Errorf("containerd %s: a validator: %t, want %t", version, got, want)
+		}
+		// It answers at once, to whatever others inject.
+		check(t, p.ValidateContainerAdjustment(t.Context(), &api.ValidateContainerAdjustmentRequest{
+			Adjust: injectedMount("/etc", "/host", "bind"), Owners: &api.OwningPlugins{}}))
+		check(t, p.Close())
 	}
 }
 

@@ -5,7 +5,6 @@ package node
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"regexp"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -48,6 +48,18 @@ func (k *Kit) buildContainerd(ctx context.Context, dir, cache string, logf func(
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return fmt.Errorf("build containerd: %w", err)
 	}
+	lock, err := os.OpenFile(filepath.Join(cache, ".lock"), os.O_CREATE|os.O_RDWR, 0o666)
+	if err != nil {
+		return fmt.Errorf("build containerd: %w", err)
+	}
+	defer lock.Close()
+	// Packages' tests run beside each other, and each would build it.
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("build containerd: lock %q: %w", lock.Name(), err)
+	}
+	if _, err := os.Stat(bin); err == nil {
+		return nil
+	}
 	tmp, err := os.MkdirTemp(cache, ".new-")
 	if err != nil {
 		return fmt.Errorf("build containerd: %w", err)
@@ -67,8 +79,7 @@ func (k *Kit) buildContainerd(ctx context.Context, dir, cache string, logf func(
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return fmt.Errorf("build containerd: %w", err)
 	}
-	// Another process may have been quicker: what it built is the same.
-	if err := os.Rename(tmp, bin); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Rename(tmp, bin); err != nil {
 		return fmt.Errorf("build containerd: %w", err)
 	}
 	return nil
