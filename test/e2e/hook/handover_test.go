@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/test/kubelet"
+)
+
+// podOf is what containerd says of a pod's container in its OCI configuration, and that
+// the pod asks for what it was allocated of a resource.
+func podOf(namespace string) map[string]string {
+	return map[string]string{
+		"io.kubernetes.cri.sandbox-id": "sandbox-1", "io.kubernetes.cri.container-type": "container", "io.kubernetes.cri.sandbox-namespace": namespace,
+		"io.kubernetes.cri.sandbox-name": "pod", "io.kubernetes.cri.sandbox-uid": "uid-1", "io.kubernetes.cri.container-name": "app",
+		"devices.jackfield.dev": "resource:vendor.example.com/port",
+	}
+}
+
+// A pod's container is handed over to `jackfield oci-hook`, which asks the kubelet whose
+// devices are: what it allocated is delivered, to this pod and to no other, and where
+// it does not answer the container does not start.
+func TestHandOver(t *testing.T) {
+	each(t, func(t *testing.T, h *host, runtime, stage string) {
+		if _, err := h.common.Command("jackfield"); err != nil {
+			t.Fatal(err)
+		}
+		k, err := kubelet.Start(h.path("kubelet/kubelet.sock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(k.Stop)
+		k.SetPods(kubelet.Pod("ns", "pod", kubelet.Container("app", kubelet.Device("vendor.example.com/port", "port-7"))),
+			kubelet.Pod("other", "pod", kubelet.Container("app")))
+		h.configure(`    - {name: pods, for: {namespaces: [ns, other]}, allow: {sockets: ["` + h.path("sock") + `/**"]}}
+kubelet: {podResourcesSocket: ` + k.Socket() + `}
+`)
+		h.write("config.yaml", strings.Replace(h.read("config.yaml"), "deviceInfo: {", "deviceInfo: {dpDir: "+h.path("dp")+", ", 1))
+		// What the device plugin says of its port.
+		h.socket("none")
+		h.write("dp/vendor.example.com-port-port-7-device.json", h.read("devinfo/ns-fast-none_net1"))
+		out, err := h.run(runtime, container{stages: []string{stage}, annotations: podOf("ns"),
+			command: "sockclient connect /var/run/jackfield/net/vhost.sock; cat /var/run/jackfield/devices.json"})
+		h.wants(out, err, "hello from vswitch", "vendor.example.com/port")
+		if calls := k.Calls(); calls.Get+calls.List == 0 {
+			t.Error("the kubelet was not asked")
+		}
+		out, err = h.run(runtime, container{stages: []string{stage}, annotations: podOf("other"), command: "echo started"})
+		refused(t, out, err, "vendor.example.com/port")
+		k.Stop()
+		out, err = h.run(runtime, container{stages: []string{stage}, annotations: podOf("ns"), command: "echo started"})
+		refused(t, out, err, "kubelet")
+		// Not beside it: refused before anything is looked at.
+		h.mkdir("alone")
+		h.copyProgram(h.hookCommand(), h.path("alone/jackfield-hook"), 0o755)
+		h.hook = h.path("alone/jackfield-hook")
+		out, err = h.run(runtime, container{stages: []string{stage}, annotations: podOf("ns"), command: "echo started"})
+		refused(t, out, err, "which has to be beside jackfield-hook")
+		if _, err := os.Stat(filepath.Join(filepath.Dir(h.hook), "jackfield")); err == nil {
+			t.Error("there is one")
+		}
+	})
+}
