@@ -36,7 +36,6 @@ var stricter = []string{
 	"unknown field", // a null key, which upstream drops
 	"nested deeper than any CDI spec is",
 	"aliases that stand for too much",
-	"must be true or false",
 }
 
 // Allowed tells whether the difference between the verdicts of the two on one
