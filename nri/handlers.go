@@ -129,7 +129,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		p.counters.Untouched.Add()
 		return nil, nil
 	}
-	adjust, err := nriapply.Adjustment(&plan.Set, can)
+	adjust, err := nriapply.Adjustment(&plan.Set, can, req.Have.Devices...)
 	if err != nil {
 		p.refusedBy(last, pod, c, err)
 		return nil, fmt.Errorf("jackfield: %w", &resolve.Error{Container: req.Name(), Errs: []error{err}})

@@ -38,9 +38,10 @@ func CapabilitiesOf(version string) Capabilities {
 		FailRequest: atLeast(13) || minor == 12 && patch >= 4}
 }
 
-// Adjustment is the set as an adjustment. An edit that this runtime cannot be
-// given is an *UnsupportedError; an empty set is nil.
-func Adjustment(set *edits.Set, can Capabilities) (*api.ContainerAdjustment, error) {
+// Adjustment is the set as an adjustment, for a container that has these devices
+// already. An edit that this runtime cannot be given is an *UnsupportedError; an
+// empty set is nil.
+func Adjustment(set *edits.Set, can Capabilities, have ...edits.Device) (*api.ContainerAdjustment, error) {
 	if set.Empty() {
 		return nil, nil
 	}
@@ -55,7 +56,7 @@ func Adjustment(set *edits.Set, can Capabilities) (*api.ContainerAdjustment, err
 		if can.bound(&set.Devices[i]) {
 			bindNode(a, set.Devices, i, can)
 		}
-		addDevice(a, &set.Devices[i], can)
+		addDevice(a, set.Devices, i, have, can)
 	}
 	for _, m := range set.Mounts {
 		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: mountType(m), Options: mountOptions(m)})
@@ -118,10 +119,11 @@ func (can Capabilities) takesDevice(d *edits.Device) error {
 	return nil
 }
 
-// addDevice adds the node. NRI derives the cgroup rule itself: "rw" for a
+// addDevice adds the node devices[i]. NRI derives the cgroup rule itself: "rw" for a
 // character device, "rwm" for a block device. What is asked beyond that, or
 // less, is a rule of its own, where the runtime takes one.
-func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) {
+func addDevice(a *api.ContainerAdjustment, devices []edits.Device, i int, have []edits.Device, can Capabilities) {
+	d := &devices[i]
 	dev := &api.LinuxDevice{Path: d.Path, Type: typeOf(d), Major: d.Major, Minor: d.Minor}
 	if d.FileMode != nil {
 		dev.FileMode = api.FileMode(*d.FileMode)
@@ -141,25 +143,71 @@ func addDevice(a *api.ContainerAdjustment, d *edits.Device, can Capabilities) {
 		// has that very node either way.
 		return
 	}
-	access := d.Access
-	if access == edits.NoAccess {
-		access = ""
-	}
+	derived := derivedAccess(d)
 	deny := ""
-	for _, c := range "rw" {
-		if !strings.ContainsRune(access, c) {
+	for _, c := range derived {
+		if !grants(d, c) && !othersGrant(c, devices, i, have) {
 			deny += string(c)
 		}
 	}
-	if d.Type == "b" && !strings.Contains(access, "m") {
-		deny += "m"
-	}
 	allow := ""
-	if d.Type != "b" && strings.Contains(access, "m") {
+	if d.Type != "b" && grants(d, 'm') {
 		allow = "m"
 	}
 	addRule(a, d, false, deny)
 	addRule(a, d, true, allow)
+}
+
+// derivedAccess is the rule that NRI derives for a device.
+func derivedAccess(d *edits.Device) string {
+	if d.Type == "b" {
+		return "rwm"
+	}
+	return "rw"
+}
+
+// grants reports whether a device brings a right, one of r, w and m.
+func grants(d *edits.Device, right rune) bool {
+	switch d.Access {
+	case "":
+		return strings.ContainsRune(derivedAccess(d), right)
+	case edits.NoAccess:
+		return false
+	}
+	return strings.ContainsRune(d.Access, right)
+}
+
+// othersGrant reports whether the container has a right to the number of devices[i]
+// by another node: a rule is of a number, and what takes a right away takes it from
+// all nodes of that number.
+func othersGrant(right rune, devices []edits.Device, i int, have []edits.Device) bool {
+	d := &devices[i]
+	same := func(o *edits.Device) bool {
+		return typeOf(o) == typeOf(d) && o.Major == d.Major && o.Minor == d.Minor
+	}
+	for j := range devices {
+		if j != i && same(&devices[j]) && grants(&devices[j], right) {
+			return true
+		}
+	}
+	for j := range have {
+		if same(&have[j]) && grants(&have[j], right) {
+			return true
+		}
+	}
+	return typeOf(d) == "c" && isDefault(d.Major, d.Minor)
+}
+
+// isDefault reports whether every container has a character device and all rights
+// to it (OCI Runtime Specification, "Default Devices").
+func isDefault(major, minor int64) bool {
+	switch major {
+	case 1:
+		return minor == 3 || minor == 5 || minor == 7 || minor == 8 || minor == 9 // null, zero, full, random, urandom
+	case 5:
+		return minor == 0 || minor == 1 || minor == 2 // tty, console, ptmx
+	}
+	return major == 136 // the terminals of /dev/pts
 }
 
 // typeOf is the type of a node and of its rule.

@@ -60,7 +60,7 @@ func TestEveryEditIsCarried(t *testing.T) {
 // rules gives the cgroup rules that the adjustment adds to those NRI derives.
 func rules(t *testing.T, typ, access string, can Capabilities) (string, error) {
 	t.Helper()
-	a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", Type: typ, Major: 1, Minor: 3, Access: access, Origin: edits.Origin{Request: "R", File: "/f"}}}}, can)
+	a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", Type: typ, Major: 240, Minor: 3, Access: access, Origin: edits.Origin{Request: "R", File: "/f"}}}}, can)
 	if err != nil {
 		return "", err
 	}
@@ -107,6 +107,47 @@ func TestDeviceAccess(t *testing.T) {
 			}
 		} else if err != nil || got != tc.want {
 			t.Errorf("%s %q with %+v: %q, %v; want %q", tc.typ, tc.access, tc.can, got, err, tc.want)
+		}
+	}
+}
+
+// A rule is of a number: what one node has no right to is taken away only where no
+// other node of that number brings it, and no container loses its /dev/null.
+func TestARightOfAnotherNodeStays(t *testing.T) {
+	dev := func(path, access string, major, minor int64) edits.Device {
+		return edits.Device{Path: path, HostPath: path, Type: "c", Major: major, Minor: minor, Access: access}
+	}
+	for name, tc := range map[string]struct {
+		set  []edits.Device
+		have []edits.Device
+		want string
+	}{
+		"alone":                   {[]edits.Device{dev("/dev/a", "r", 240, 1)}, nil, "deny 240:1 w"},
+		"another number":          {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "rw", 240, 2)}, []edits.Device{dev("/dev/c", "", 240, 3)}, "deny 240:1 w"},
+		"another type":            {[]edits.Device{dev("/dev/a", "r", 240, 1), {Path: "/dev/b", Type: "b", Major: 240, Minor: 1}}, nil, "deny 240:1 w"},
+		"another node":            {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "rw", 240, 1)}, nil, ""},
+		"another that has either": {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "w", 240, 1)}, nil, ""},
+		"another that has the same": {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "r", 240, 1)}, nil,
+			"deny 240:1 w, deny 240:1 w"},
+		"another without any":       {[]edits.Device{dev("/dev/a", "r", 240, 1), dev("/dev/b", "none", 240, 1)}, nil, "deny 240:1 w, deny 240:1 w"},
+		"another with the default":  {[]edits.Device{dev("/dev/a", "none", 240, 1), dev("/dev/b", "", 240, 1)}, nil, ""},
+		"one the container has":     {[]edits.Device{dev("/dev/a", "r", 240, 1)}, []edits.Device{dev("/dev/c", "", 240, 1)}, ""},
+		"one that every one has":    {[]edits.Device{dev("/dev/a", "r", 1, 3), dev("/dev/b", "none", 5, 2)}, nil, ""},
+		"one beside those all have": {[]edits.Device{dev("/dev/a", "r", 1, 11)}, nil, "deny 1:11 w"},
+	} {
+		a, err := Adjustment(&edits.Set{Devices: tc.set}, Capabilities{DeviceRules: true}, tc.have...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range a.Linux.GetResources().GetDevices() {
+			if r.Allow {
+				t.Errorf("%s: allows %v", name, r)
+			}
+			got = append(got, fmt.Sprintf("deny %d:%d %s", r.Major.GetValue(), r.Minor.GetValue(), r.Access))
+		}
+		if strings.Join(got, ", ") != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 }
@@ -196,7 +237,7 @@ func TestCapabilitiesOf(t *testing.T) {
 // rule that it needs; one that has the same is left to the runtime.
 func TestNodesInAUserNamespace(t *testing.T) {
 	set := &edits.Set{Devices: []edits.Device{
-		{Path: "/dev/a", HostPath: "/run/v/a", Type: "c", Major: 1, Minor: 3, Access: "r"},
+		{Path: "/dev/a", HostPath: "/run/v/a", Type: "c", Major: 240, Minor: 3, Access: "r"},
 		{Path: "/dev/b", HostPath: "/dev/b", Type: "c", Major: 1, Minor: 5},
 		{Path: "/dev/c", HostPath: "/run/v/c", Type: "b", Major: 7, Minor: 0},
 	}}
@@ -214,12 +255,12 @@ func TestNodesInAUserNamespace(t *testing.T) {
 	for _, r := range a.Linux.Resources.Devices {
 		rules = append(rules, fmt.Sprintf("%t %s %d:%d %s", r.Allow, r.Type, r.Major.GetValue(), r.Minor.GetValue(), r.Access))
 	}
-	if want := []string{"true c 1:3 rw", "false c 1:3 w", "true b 7:0 rwm"}; !slices.Equal(rules, want) {
+	if want := []string{"true c 240:3 rw", "false c 240:3 w", "true b 7:0 rwm"}; !slices.Equal(rules, want) {
 		t.Errorf("rules %q, want %q", rules, want)
 	}
 	// Without rules the node is there by its host path as well, once.
 	set.Devices[0].Access = ""
-	set.Devices = append(set.Devices, edits.Device{Path: "/dev/a2", HostPath: "/run/v/a", Type: "c", Major: 1, Minor: 3})
+	set.Devices = append(set.Devices, edits.Device{Path: "/dev/a2", HostPath: "/run/v/a", Type: "c", Major: 240, Minor: 3})
 	if a, err = Adjustment(set, Capabilities{UserNS: true}); err != nil {
 		t.Fatal(err)
 	}

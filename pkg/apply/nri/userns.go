@@ -24,11 +24,7 @@ func bindNode(a *api.ContainerAdjustment, devices []edits.Device, i int, can Cap
 	d := &devices[i]
 	a.AddMount(&api.Mount{Destination: d.Path, Source: d.HostPath, Type: "bind", Options: []string{"bind", "rw", "nosuid", "noexec"}})
 	if can.DeviceRules {
-		access := "rw" // what NRI gives a device
-		if d.Type == "b" {
-			access = "rwm"
-		}
-		addRule(a, d, true, access)
+		addRule(a, d, true, derivedAccess(d))
 		return
 	}
 	has := func(o edits.Device) bool { return o.Path == d.HostPath }
