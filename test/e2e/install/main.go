@@ -3,13 +3,17 @@
 package install
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	goruntime "runtime"
+	"strconv"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/jail"
@@ -23,11 +27,44 @@ const (
 	imageEnv    = "JACKFIELD_IMAGE"
 )
 
+// execEnv has the test's own binary run this program in its place, with no
+// capability left that keepEnv does not have, as bits in hexadecimal.
+const (
+	execEnv = "JACKFIELD_EXEC"
+	keepEnv = "JACKFIELD_KEEP_CAPS"
+)
+
+// execWithout becomes another program; it returns where that fails. What is not in the
+// bounding set root does not get by an exec.
+func execWithout() error {
+	goruntime.LockOSThread()
+	program := os.Getenv(execEnv)
+	keep, err := strconv.ParseUint(os.Getenv(keepEnv), 16, 64)
+	if err != nil {
+		return err
+	}
+	for c := uintptr(0); c < 64; c++ {
+		if keep&(1<<c) != 0 {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
+			break // the kernel has no more
+		} else if err != nil {
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	return unix.Exec(program, append([]string{program}, os.Args[1:]...), []string{"PATH=" + os.Getenv("PATH")})
+}
+
 // ImageName is what the archive's image is called.
 const ImageName = "localhost/jackfield/jackfield:devel"
 
 // Main is e2e.Main with the container image, made before the jail.
 func Main(m *testing.M) {
+	if os.Getenv(execEnv) != "" {
+		fmt.Fprintln(os.Stderr, "install:", execWithout())
+		os.Exit(1)
+	}
 	flag.Parse()
 	if jail.Outside() && !testing.Short() && jail.Possible() == nil {
 		if err := prepare(); err != nil {
@@ -48,7 +85,7 @@ func prepare() error {
 		return err
 	}
 	image := filepath.Join(cache, "bin", "jackfield-image.tar")
-	cmd := exec.Command("go", "run", "./deploy/image", "-o", image, "-platforms", "linux/"+runtime.GOARCH)
+	cmd := exec.Command("go", "run", "./deploy/image", "-o", image, "-platforms", "linux/"+goruntime.GOARCH)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make image: %w\n%s", err, out)
