@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -129,9 +128,7 @@ func run(ctx context.Context, opts Options, log *logrus.Logger) error {
 			p.Reopen()
 		}
 	}()
-	// What reading everything at the start took is given back once that is over: an
-	// idle plugin's memory is counted against every node.
-	freed := time.AfterFunc(freeAfter, debug.FreeOSMemory)
+	freed := time.AfterFunc(freeAfter, trim)
 	defer freed.Stop()
 	log.WithField("version", version.String()).Info("starting")
 	err = p.Run(ctx)
