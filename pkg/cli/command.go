@@ -116,7 +116,7 @@ func command(env Env) *cobra.Command {
 	root.AddCommand(
 		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
 	)
-	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), doctorCommand(env), nriCommand(env))
+	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), doctorCommand(env), nriCommand(env), installCommand(env))
 	root.SetHelpCommand(helpCommand())
 	return root
 }

@@ -139,6 +139,8 @@ func TestHelmAndKustomizeAgree(t *testing.T) {
 		"unprivileged": {"staging: {propagation: false}", []string{"unprivileged"}},
 		"OpenShift":    {"openshift: true", []string{"openshift"}},
 		"NRI":          {"enableNRI: {enabled: true}", []string{"enable-nri"}},
+		"CNI":          {"hostPrograms: {cni: {enabled: true}}", []string{"host-cni"}},
+		"hook":         {"hostPrograms: {hook: {enabled: true}}", []string{"host-hook"}},
 		"both":         {"{openshift: true, staging: {propagation: false}}", []string{"openshift", "unprivileged"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,6 +163,7 @@ func TestRenderedObjectsAreValid(t *testing.T) {
 		"run":          "hostRun: true",
 		"processes":    "hostPID: true",
 		"NRI":          "enableNRI: {enabled: true, runtime: cri-o}",
+		"programs":     "{hostPrograms: {cni: {enabled: true, dir: /srv/cni/bin}, hook: {enabled: true}}, enableNRI: {enabled: true}, seLinuxType: spc_t}",
 		"everything": `
 image: {repository: registry.example/jackfield, digest: "sha256:` + strings.Repeat("ab", 32) + `", pullPolicy: Always, pullSecrets: [{name: pull}]}
 config:
@@ -291,6 +294,32 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
+// The init containers that copy programs are off, and have nothing but their
+// directory.
+func TestHostPrograms(t *testing.T) {
+	if c := only[*apps.DaemonSet](t, helm(t, "{}")).Spec.Template.Spec.InitContainers; len(c) > 0 {
+		t.Errorf("there are %d init containers", len(c))
+	}
+	pod := only[*apps.DaemonSet](t, helm(t, "hostPrograms: {cni: {enabled: true, dir: /srv/cni/bin}, hook: {enabled: true}}")).Spec.Template.Spec
+	if len(pod.InitContainers) != 2 {
+		t.Fatalf("there are %d init containers, want 2", len(pod.InitContainers))
+	}
+	for i, want := range []string{"jackfield-cni --to=/srv/cni/bin", "jackfield-hook --to=/usr/local/bin"} {
+		c := pod.InitContainers[i]
+		if got := strings.Join(c.Command, " "); got != "/usr/bin/jackfield install "+want {
+			t.Errorf("%s runs %s", c.Name, got)
+		}
+		_, dir, _ := strings.Cut(want, "--to=")
+		if len(c.VolumeMounts) != 1 || c.VolumeMounts[0].MountPath != dir || c.VolumeMounts[0].MountPropagation != nil {
+			t.Errorf("%s has the mounts %v", c.Name, c.VolumeMounts)
+		}
+		sc := c.SecurityContext
+		if d := cmp.Diff(&core.Capabilities{Drop: []core.Capability{"ALL"}}, sc.Capabilities); d != "" || sc.Privileged != nil || *sc.AllowPrivilegeEscalation || !*sc.ReadOnlyRootFilesystem {
+			t.Errorf("%s: the security context is %+v", c.Name, sc)
+		}
+	}
+}
+
 // A value that means nothing is refused, with its name.
 func TestSchemaRefuses(t *testing.T) {
 	for values, want := range map[string]string{
@@ -313,6 +342,8 @@ func TestSchemaRefuses(t *testing.T) {
 		"resources: {limits: {memory: lots}}":           "/resources/limits/memory",
 		"updateStrategy: {type: Recreate}":              "/updateStrategy/type",
 		"hostRun: 1":                                    "/hostRun",
+		"hostPrograms: {cni: {dir: bin}}":               "/hostPrograms/cni/dir",
+		"hostPrograms: {csi: {}}":                       "csi",
 		"hostPID: 1":                                    "/hostPID",
 	} {
 		_, err := Helm(values)
