@@ -180,13 +180,7 @@ func compare(b *testing.B, ours, peer *container, name string) {
 		mine = append(mine, ours.create(b))
 		theirs = append(theirs, peer.create(b))
 	}
-	slices.Sort(mine)
-	slices.Sort(theirs)
-	a, p := float64(mine[len(mine)/2]), float64(theirs[len(theirs)/2])
-	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(a/1e3, "µs")
-	b.ReportMetric(p/1e3, name+"-µs")
-	b.ReportMetric(a/p, "x/"+name)
+	reportPair(b, mine, theirs, "µs", name+"-µs", time.Microsecond)
 }
 
 type nriNode struct {
