@@ -3,15 +3,14 @@
 package cniconf_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/test/docs"
 )
 
 // docs/cni.md has a row for every requirement of the specification, in its words, with
@@ -31,7 +30,7 @@ func TestEveryRequirementHasATest(t *testing.T) {
 	if !ok || !strings.Contains(spec, "This is CNI **spec** version **1.1.0**") {
 		t.Fatal("the reference's specification is of another version: look through the table")
 	}
-	tests := testNames(t, ".", "../../pkg/cni")
+	tests := docs.TestsOf(t, ".", "../../pkg/cni")
 	used := map[string]bool{}
 	for _, row := range rows {
 		used[row[1]] = strings.Contains(spec, row[1])
@@ -58,24 +57,4 @@ func TestEveryRequirementHasATest(t *testing.T) {
 			t.Errorf("no row has %q", strings.TrimSpace(line))
 		}
 	}
-}
-
-// testNames are the tests of packages' directories.
-func testNames(t *testing.T, dirs ...string) map[string]bool {
-	t.Helper()
-	names := map[string]bool{}
-	for _, dir := range dirs {
-		files, err := filepath.Glob(dir + "/*_test.go")
-		must(t, err)
-		for _, file := range files {
-			parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-			must(t, err)
-			for _, d := range parsed.Decls {
-				if f, ok := d.(*ast.FuncDecl); ok {
-					names[f.Name.Name] = true
-				}
-			}
-		}
-	}
-	return names
 }

@@ -3,9 +3,7 @@
 package docs
 
 import (
-	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,7 +20,7 @@ func TestThreatsAreTried(t *testing.T) {
 		t.Fatal("the page has no threats")
 	}
 	table, _, _ = strings.Cut(table, "\n## ")
-	tests := testsOfTheTree(t)
+	tests := TestsOf(t, top)
 	rows := 0
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -43,29 +41,4 @@ func TestThreatsAreTried(t *testing.T) {
 	if rows < 15 {
 		t.Errorf("%d rows", rows)
 	}
-}
-
-func testsOfTheTree(t *testing.T) map[string]bool {
-	t.Helper()
-	tests := make(map[string]bool)
-	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." && path != "../..":
-			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		for _, m := range function.FindAllSubmatch(data, -1) {
-			tests[string(m[1])] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tests
 }
