@@ -76,6 +76,21 @@ func TestLimitOfPod(t *testing.T) {
 	}
 }
 
+// A door that sees one container, and knows nothing of the pod's others, holds it
+// alone against the pod's limits.
+func TestLimitOfPodWhereOneContainerIsSeen(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.use(wide+`
+    - {name: quota, for: {namespaces: [ns]}, limits: {pod: {cdi: 1}}}
+`, nil)
+	for _, name := range []string{"one", "two"} {
+		r := ask("vendor.com/net=a")
+		r.Container = name
+		h.resolve(r)
+	}
+	h.refuse(ask("vendor.com/net=a,vendor.com/net=b"), errdefs.IsPermissionDenied, "2 CDI devices in one pod", "limits.pod.cdi: 1")
+}
+
 func TestSocketsCount(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.use(wide+`
