@@ -94,8 +94,8 @@ func doctorCommand(env Env) *cobra.Command {
 	n.flags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&d.fix, "fix", false, "do what is safe about it")
-	f.StringVar(&d.runtimeConfig, "containerd-config", "/etc/containerd/config.toml", "containerd's configuration `file`")
-	f.StringVar(&d.crioConfig, "crio-config", "/etc/crio/crio.conf", "CRI-O's configuration `file`, and its directory FILE.d")
+	f.StringVar(&d.runtimeConfig, "containerd-config", containerdConfig, "containerd's configuration `file`")
+	f.StringVar(&d.crioConfig, "crio-config", crioConfig, "CRI-O's configuration `file`, and its directory FILE.d")
 	f.StringVar(&d.nriSocket, "nri-socket", "", "NRI `socket` of the runtime (default what its configuration says)")
 	out.flag(cmd)
 	return cmd

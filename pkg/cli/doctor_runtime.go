@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -54,26 +55,30 @@ func (d *doctor) containerd() bool {
 		}
 		return false
 	}
-	t := readTOML(string(data))
-	nri := t.section(`plugins."io.containerd.nri.v1.nri"`)
+	t, err := readTOML(string(data))
+	if err != nil {
+		d.say("runtime", severityError, "mend it: containerd does not start with it", "%s: %v", d.runtimeConfig, err)
+		return true
+	}
+	nri := t.section("plugins", nriPlugin)
 	d.place(nri["socket_path"], nri["plugin_path"])
-	disabled := slices.Contains(list(t.section("")["disabled_plugins"]), "io.containerd.nri.v1.nri")
+	disabled := slices.Contains(list(t.section()["disabled_plugins"]), nriPlugin)
 	switch {
 	case nri["disable"] == "true" || disabled:
 		d.say("runtime", severityError, "set disable = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart containerd", "%s turns NRI off", d.runtimeConfig)
 	case nri["disable_connections"] == "true":
 		d.say("runtime", severityError, "set disable_connections = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart containerd, or install the plugin as /opt/nri/plugins/50-jackfield",
 			"%s lets no plugin connect from outside", d.runtimeConfig)
-	case nri["disable"] == "" && !slices.Contains([]string{"3", "4"}, t.section("")["version"]):
+	case nri["disable"] == "" && !slices.Contains([]string{"3", "4"}, t.section()["version"]):
 		d.say("runtime", severityWarning, "with containerd 1.7 set disable = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart it", "%s does not mention NRI, which containerd 1.7 has off by default", d.runtimeConfig)
 	default:
 		d.ok("runtime", "%s has NRI on", d.runtimeConfig)
 	}
-	if d.validator = t.section(`plugins."io.containerd.nri.v1.nri".default_validator`); d.validator == nil {
+	if d.validator = t.section("plugins", nriPlugin, "default_validator"); d.validator == nil {
 		d.validator = map[string]string{}
 	}
-	for _, at := range []string{`plugins."io.containerd.cri.v1.runtime"`, `plugins."io.containerd.grpc.v1.cri"`} {
-		if t.section(at)["enable_cdi"] == "true" {
+	for _, cri := range []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"} {
+		if t.section("plugins", cri)["enable_cdi"] == "true" {
 			d.say("injectors", severityNote, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): what it injected is recognised and not injected twice", d.runtimeConfig)
 			break
 		}
@@ -96,9 +101,12 @@ func (d *doctor) crio() bool {
 			continue
 		}
 		last = file
-		for k, v := range readTOML(string(data)).section("crio.nri") {
-			nri[k] = v
+		t, err := readTOML(string(data))
+		if err != nil {
+			d.say("runtime", severityError, "mend it: CRI-O does not start with it", "%s: %v", file, err)
+			continue
 		}
+		maps.Copy(nri, t.section("crio", "nri"))
 	}
 	if last == "" {
 		return false

@@ -2,75 +2,73 @@
 
 package cli
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
-// toml holds the plain values of a TOML file by section: what the doctor asks of a
-// runtime's configuration, and no more. A value keeps its text without quotes; what
-// goes on over several lines is joined.
+// toml holds the values of a TOML document by table: what the doctor asks of a
+// runtime's configuration. A string is there without its quotation marks, anything
+// else as it is written.
 type toml map[string]map[string]string
 
-func (t toml) section(name string) map[string]string { return t[name] }
+// section is the table of a path, nil where nothing is in it.
+func (t toml) section(path ...string) map[string]string { return t[strings.Join(path, "\x00")] }
 
-func readTOML(text string) toml {
-	t := toml{"": {}}
-	at, open, key := "", "", ""
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(uncomment(line))
-		switch {
-		case line == "":
-		case open != "":
-			open += line
-			if strings.Count(open, "[") <= strings.Count(open, "]") {
-				t[at][key], open = open, ""
-			}
-		case strings.HasPrefix(line, "["):
-			at = strings.TrimSpace(strings.Trim(line, "[]"))
-			at = strings.ReplaceAll(at, "'", `"`)
-			if t[at] == nil {
-				t[at] = map[string]string{}
-			}
-		default:
-			k, v, ok := strings.Cut(line, "=")
-			if !ok {
-				continue
-			}
-			key, v = strings.Trim(strings.TrimSpace(k), `"'`), strings.TrimSpace(v)
-			if strings.HasPrefix(v, "[") && strings.Count(v, "[") > strings.Count(v, "]") {
-				open = v
-				continue
-			}
-			if !strings.HasPrefix(v, "[") {
-				v = strings.Trim(v, `"'`)
-			}
-			t[at][key] = v
+func readTOML(text string) (toml, error) {
+	statements, err := tomlStatements(text)
+	t := toml{}
+	for _, st := range statements {
+		if st.header {
+			continue
 		}
+		last := len(st.path) - 1
+		table := strings.Join(st.path[:last], "\x00")
+		if t[table] == nil {
+			t[table] = map[string]string{}
+		}
+		t[table][st.path[last]] = unquoteTOML(st.value)
 	}
-	return t
+	return t, err
 }
 
-// uncomment drops what follows a # outside of quotes.
-func uncomment(line string) string {
-	quote := byte(0)
-	for i := range len(line) {
-		switch c := line[i]; {
-		case quote == 0 && c == '#':
-			return line[:i]
-		case quote == 0 && (c == '"' || c == '\''):
-			quote = c
-		case c == quote && (quote == '\'' || i == 0 || line[i-1] != '\\'):
-			quote = 0
+// unquoteTOML is what a string says; any other value is as it is written.
+func unquoteTOML(v string) string {
+	for _, quote := range []string{`"""`, `'''`, `"`, `'`} {
+		if len(v) < 2*len(quote) || !strings.HasPrefix(v, quote) || !strings.HasSuffix(v, quote) {
+			continue
 		}
+		if quote == `"` {
+			if s, err := strconv.Unquote(v); err == nil {
+				return s
+			}
+		}
+		return v[len(quote) : len(v)-len(quote)]
 	}
-	return line
+	return v
 }
 
-// list is a list of strings.
+// list is the strings of an array as it is written.
 func list(v string) []string {
+	if !strings.HasPrefix(v, "[") {
+		return nil
+	}
 	var out []string
-	for _, s := range strings.Split(strings.Trim(v, "[]"), ",") {
-		if s = strings.Trim(strings.TrimSpace(s), `"'`); s != "" {
-			out = append(out, s)
+	for s := (tomlScanner{text: v, i: 1}); ; {
+		s.blank(true)
+		switch {
+		case s.i == len(v) || v[s.i] == ']':
+			return out
+		case v[s.i] == ',':
+			s.i++
+			continue
+		}
+		start := s.i
+		if s.value(0) != nil {
+			return out
+		}
+		if v[start] == '"' || v[start] == '\'' {
+			out = append(out, unquoteTOML(v[start:s.i]))
 		}
 	}
-	return out
 }
