@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jackfield/jackfield/pkg/hook"
 )
 
@@ -21,11 +23,24 @@ func main() {
 	// It ends before there is anything worth collecting.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
-	time.AfterFunc(patience, func() {
-		fmt.Fprintf(hook.Stderr(), "jackfield-hook: given up after %v: a file system of this host does not answer\n", patience)
-		os.Exit(1)
-	})
+	go watch()
 	os.Exit(run())
+}
+
+// watch ends the process when it has run out of patience. It sleeps in the kernel: the
+// first timer of a process readies the runtime's poller, with a thread that waits in
+// it.
+func watch() {
+	for end := time.Now().Add(patience); ; {
+		left := time.Until(end)
+		if left <= 0 {
+			break
+		}
+		t := unix.NsecToTimespec(int64(left))
+		_ = unix.Nanosleep(&t, nil) // a signal wakes it early
+	}
+	fmt.Fprintf(hook.Stderr(), "jackfield-hook: given up after %v: a file system of this host does not answer\n", patience)
+	os.Exit(1)
 }
 
 func run() int {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sort"
 	"strings"
 
@@ -176,12 +177,14 @@ func OpenatBeneath(dirfd int, rel string, flags int) (int, error) {
 // directory, FIFO, socket, device, or a larger file) is
 // errdefs.ErrInvalidArgument, at once.
 func (r Root) ReadFile(hostPath string, max int64) ([]byte, error) {
-	f, err := r.Open(hostPath, unix.O_RDONLY)
+	// No os.File: the first one in a process readies the runtime's poller, which a
+	// short-lived process has no use for.
+	fd, err := r.open(hostPath, unix.O_RDONLY, 0)
 	if err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
 	}
-	defer f.Close()
-	b, err := ReadRegular(f, max)
+	defer unix.Close(fd)
+	b, err := readRegular(fd, max)
 	if err != nil {
 		return nil, &os.PathError{Op: "read", Path: hostPath, Err: err}
 	}
@@ -190,8 +193,14 @@ func (r Root) ReadFile(hostPath string, max int64) ([]byte, error) {
 
 // ReadRegular reads all of f under the rules of [Root.ReadFile].
 func ReadRegular(f *os.File, max int64) ([]byte, error) {
+	b, err := readRegular(int(f.Fd()), max)
+	runtime.KeepAlive(f)
+	return b, err
+}
+
+func readRegular(fd int, max int64) ([]byte, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -202,7 +211,7 @@ func ReadRegular(f *os.File, max int64) ([]byte, error) {
 	}
 	// sysfs and procfs report sizes that are not those of the content; a file may
 	// also grow after the look at it.
-	return readAll(func(b []byte) (int, error) { return unix.Read(int(f.Fd()), b) }, max0(st.Size), max)
+	return readAll(func(b []byte) (int, error) { return unix.Read(fd, b) }, max0(st.Size), max)
 }
 
 // ReadAtMost reads a stream to its end. More than max bytes are
@@ -257,17 +266,28 @@ func max0(n int64) int64 {
 // ReadDir lists the names in a directory, sorted, at most max of them; more is
 // errdefs.ErrResourceExhausted.
 func (r Root) ReadDir(hostPath string, max int) ([]string, error) {
-	f, err := r.Open(hostPath, unix.O_RDONLY|unix.O_DIRECTORY)
+	fd, err := r.open(hostPath, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return nil, err
+		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
 	}
-	defer f.Close()
-	names, err := f.Readdirnames(max + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if len(names) > max {
-		return nil, fmt.Errorf("list %q: more than %d entries: %w", hostPath, max, errdefs.ErrResourceExhausted)
+	defer unix.Close(fd)
+	names := []string{}
+	buf := make([]byte, 8<<10)
+	for {
+		n, err := unix.ReadDirent(fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "list", Path: hostPath, Err: sentinel(err)}
+		}
+		if n <= 0 {
+			break
+		}
+		_, _, names = unix.ParseDirent(buf[:n], -1, names)
+		if len(names) > max {
+			return nil, fmt.Errorf("list %q: more than %d entries: %w", hostPath, max, errdefs.ErrResourceExhausted)
+		}
 	}
 	sort.Strings(names)
 	return names, nil

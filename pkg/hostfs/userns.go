@@ -3,7 +3,6 @@
 package hostfs
 
 import (
-	"os"
 	"strconv"
 	"strings"
 )
@@ -21,7 +20,7 @@ type Outside struct {
 // host's, as all are that rootless Podman starts, and what it sees from there;
 // user_namespaces(7).
 func UserNamespace() (Outside, bool) {
-	mapped, err := os.ReadFile("/proc/self/uid_map")
+	mapped, err := Host().ReadFile("/proc/self/uid_map", 64<<10)
 	if err != nil {
 		return Outside{}, false
 	}
@@ -30,7 +29,7 @@ func UserNamespace() (Outside, bool) {
 		return Outside{}, false
 	}
 	unmapped := uint32(65534)
-	if text, err := os.ReadFile("/proc/sys/kernel/overflowuid"); err == nil {
+	if text, err := Host().ReadFile("/proc/sys/kernel/overflowuid", 64); err == nil {
 		unmapped = number(strings.TrimSpace(string(text)))
 	}
 	if root == -1 {

@@ -193,13 +193,14 @@ const aheadTime = time.Second
 // readAhead resolves the socket roots and reads the specifications, for which the
 // first container does not pay then.
 func (e *Engine) readAhead(opts Options) {
+	if opts.Once {
+		return // there is one container, which pays for what it needs
+	}
 	var work sync.WaitGroup
 	for _, r := range e.roots {
 		work.Go(func() { _, _ = r.resolve(e.host) })
 	}
-	if !opts.Once {
-		work.Go(func() { e.registry.Snapshot() })
-	}
+	work.Go(func() { e.registry.Snapshot() })
 	done := make(chan struct{})
 	go func() {
 		work.Wait()

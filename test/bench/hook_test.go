@@ -5,10 +5,12 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,20 +42,14 @@ policy:
 		check(b, err)
 		return text
 	}
-	run := func(stdin []byte, want string, args ...string) time.Duration {
-		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Env = []string{}
-		cmd.Stdin = bytes.NewReader(stdin)
-		var out, msg bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &msg
-		start := time.Now()
-		err := cmd.Run()
-		took := time.Since(start)
-		if err != nil || !strings.Contains(out.String(), want) {
-			b.Fatalf("%v: %v: %s", args, err, msg.String())
+	b.Run("version", func(b *testing.B) {
+		var ours, peer []time.Duration
+		for b.Loop() {
+			ours = append(ours, process(b, nil, "version", hook, "--version"))
+			peer = append(peer, process(b, nil, "hello", hello))
 		}
-		return took
-	}
+		reportPair(b, ours, peer, "jackfield-ms", "hello-ms", time.Millisecond)
+	})
 	for _, tt := range []struct {
 		name        string
 		files       int
@@ -70,10 +66,97 @@ policy:
 		b.Run(tt.name, func(b *testing.B) {
 			var ours, peer []time.Duration
 			for b.Loop() {
-				ours = append(ours, run(stdin, tt.want, hook, "--config", config, "precreate"))
-				peer = append(peer, run(nil, "hello", hello))
+				ours = append(ours, process(b, stdin, tt.want, hook, "--config", config, "precreate"))
+				peer = append(peer, process(b, nil, "hello", hello))
 			}
 			reportPair(b, ours, peer, "jackfield-ms", "hello-ms", time.Millisecond)
 		})
+	}
+}
+
+// process is how long a process takes from fork to exit that is given stdin and prints
+// what is wanted.
+func process(b *testing.B, stdin []byte, want string, args ...string) time.Duration {
+	b.Helper()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = []string{}
+	cmd.Stdin = bytes.NewReader(stdin)
+	var out, msg bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &msg
+	start := time.Now()
+	err := cmd.Run()
+	took := time.Since(start)
+	if err != nil || !strings.Contains(out.String(), want) {
+		b.Fatalf("%v: %v: %s", args, err, msg.String())
+	}
+	return took
+}
+
+// BenchmarkHookCreateRuntime is the same at createRuntime, for a process with a mount
+// namespace of its own that stands for a container: nothing asked for, and a CDI
+// device of ten files that is a mount, which the hook makes in there once and finds
+// there afterwards.
+func BenchmarkHookCreateRuntime(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("skipped: entering a mount namespace needs root")
+	}
+	hook, hello := build(b, "../cmd/jackfield-hook"), build(b, "./bench/testdata/hello")
+	dir := b.TempDir()
+	write := func(name, text string) {
+		check(b, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		check(b, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	write("rootfs/opt/data/file", "")
+	for i := range 10 {
+		write(fmt.Sprintf("cdi/v%d.json", i), fmt.Sprintf(`{"cdiVersion":"0.6.0","kind":"vendor.example.com/data","devices":[{"name":"d%d",
+			"containerEdits":{"mounts":[{"hostPath":%q,"containerPath":"/opt/data","options":["ro","bind"]}]}}]}`, i, dir))
+	}
+	write("config.yaml", `
+cdi: {specDirs: [`+dir+`/cdi]}
+stateDir: `+dir+`/state
+policy: {rules: [{name: r, for: {namespaces: [""]}, allow: {cdi: ["vendor.example.com/data=*"]}}]}
+`)
+	s := podSpec()
+	s.Root = &rspec.Root{Path: filepath.Join(dir, "rootfs")}
+	text, err := json.Marshal(s)
+	check(b, err)
+	write("bundle/config.json", string(text))
+	container := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; exec sleep 600")
+	container.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := container.StdoutPipe()
+	check(b, err)
+	check(b, container.Start())
+	b.Cleanup(func() {
+		_ = container.Process.Kill()
+		_ = container.Wait()
+	})
+	_, err = out.Read(make([]byte, 8))
+	check(b, err)
+	state := func(annotations map[string]string) []byte {
+		text, err := json.Marshal(rspec.State{Version: "1.2.0", ID: "c", Status: rspec.StateCreating, Pid: container.Process.Pid,
+			Bundle: filepath.Join(dir, "bundle"), Annotations: annotations})
+		check(b, err)
+		return text
+	}
+	for _, tt := range []struct {
+		name        string
+		annotations map[string]string
+	}{
+		{"nothing-asked", nil},
+		{"one-mount/n=10", map[string]string{"devices.jackfield.dev": "vendor.example.com/data=d9"}},
+	} {
+		b.Run(tt.name, func(b *testing.B) {
+			var ours, peer []time.Duration
+			for b.Loop() {
+				ours = append(ours, process(b, state(tt.annotations), "", hook, "--config", filepath.Join(dir, "config.yaml"), "createRuntime"))
+				peer = append(peer, process(b, nil, "hello", hello))
+			}
+			reportPair(b, ours, peer, "jackfield-ms", "hello-ms", time.Millisecond)
+		})
+	}
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", container.Process.Pid))
+	check(b, err)
+	if strings.Count(string(table), "/rootfs/opt/data ") != 1 {
+		b.Errorf("the container's mounts: %s", table)
 	}
 }

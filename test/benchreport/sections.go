@@ -113,12 +113,15 @@ var sections = []section{
 	},
 	{
 		name: "hook",
-		runs: []bench{{bench: "HookProcess", time: "40x", count: 3}},
+		runs: []bench{{bench: "HookProcess", time: "40x", count: 3}, {bench: "HookCreateRuntime", time: "40x", count: 3}},
 		rows: []row{
+			hook("`jackfield-hook --version`: a program that links what the hook does, and does nothing", "HookProcess/version", 0, 0),
 			hook("`jackfield-hook` for a container that asks for nothing", "HookProcess/nothing-asked", 0, 2),
 			hook("`jackfield-hook`, one device, 1 CDI file", "HookProcess/one-device/n=1", 0, 2),
 			hook("`jackfield-hook`, one device, 10 CDI files", "HookProcess/one-device/n=10", 0, 2),
 			hook("`jackfield-hook`, one device of 1,000 CDI files", "HookProcess/one-device/n=1000", 25e6, 0),
+			hook("`jackfield-hook` at `createRuntime`, nothing asked for", "HookCreateRuntime/nothing-asked", 0, 2),
+			hook("`jackfield-hook` at `createRuntime`, one mount of 10 CDI files", "HookCreateRuntime/one-mount/n=10", 0, 2),
 		},
 	},
 	{
