@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -327,6 +328,15 @@ func TestUpdate(t *testing.T) {
 	update(two, "[net/net1/a.sock net/net2/b.sock net/net3] [] true")
 	n.answers(n.in("c1", "net/net2/b.sock"), "b")
 	n.answers(n.in("c1", "net/net1/a.sock"), "a")
+	// What could not be bound was not added.
+	third := two
+	third.Sockets = append(slices.Clone(two.Sockets), Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/c.sock"}})
+	must(t, os.MkdirAll(n.in("c1", "net/net2/c.sock/in/the/way"), 0o755))
+	if ch, err := n.Update(third); err == nil || len(ch.Added) > 0 {
+		t.Errorf("with something in the way: added %v, %v", ch.Added, err)
+	}
+	must(t, os.RemoveAll(n.in("c1", "net/net2/c.sock")))
+	update(two, "[] [net/net2/c.sock] false")
 	if _, err := n.Update(one("c2", "s1", "p1/a.sock")); !errdefs.IsNotFound(err) {
 		t.Errorf("an unknown container: %v", err)
 	}

@@ -3,7 +3,9 @@
 package staging
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -126,9 +128,11 @@ func (s *Store) claimed(k *Socket) bool {
 	return false
 }
 
+// hasSandbox reports whether a sandbox has a record. Where that cannot be told it has:
+// what it claims stays its own.
 func (s *Store) hasSandbox(id string) bool {
 	_, err := os.Lstat(filepath.Join(s.sandboxes(), id))
-	return err == nil
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // bindAll makes the container's mounts.

@@ -157,7 +157,7 @@ func (s *Store) claim(sandboxID, dir string) error {
 		if err != nil || string(owner) == sandboxID {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(s.sandboxes(), string(owner))); errors.Is(err, fs.ErrNotExist) {
+		if !s.hasSandbox(string(owner)) {
 			continue
 		}
 		return fmt.Errorf("directory %q belongs to sandbox %s; two pods cannot share one, give each attachment its own: %w",

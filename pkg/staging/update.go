@@ -68,23 +68,25 @@ func (s *Store) Update(c Container) (Change, error) {
 	c.SocketDirs = kept
 	before := was.places()
 	come := make(map[place]int) // descriptors, -1 for a socket that is not there yet
+	var fds []int
 	defer func() {
-		for _, fd := range come {
+		for _, fd := range fds {
 			unix.Close(fd)
 		}
 	}()
 	c.Sockets = slices.DeleteFunc(slices.Clone(c.Sockets), func(k Socket) bool {
-		for _, at := range k.At {
-			p := place{k.path(), at}
-			if before[p] {
-				continue
-			}
-			fd, _, err := s.openSocket(c.SandboxID, &k)
-			if err != nil && !errdefs.IsNotFound(err) {
-				errs = append(errs, asked(k.From, err))
-				return true
-			}
-			come[p] = fd
+		at := slices.DeleteFunc(slices.Clone(k.At), func(at string) bool { return before[place{k.path(), at}] })
+		if len(at) == 0 {
+			return false
+		}
+		fd, _, err := s.openSocket(c.SandboxID, &k)
+		if err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, asked(k.From, err))
+			return true
+		}
+		fds = append(fds, fd)
+		for _, at := range at {
+			come[place{k.path(), at}] = fd
 		}
 		return false
 	})
@@ -171,7 +173,10 @@ func (s *Store) update(was *record, c *Container, fresh []SocketDir, o *opened, 
 		if err == nil && fd >= 0 {
 			err = bind(fd, target, restricted|unix.MOUNT_ATTR_RDONLY)
 		}
-		errs = append(errs, err)
+		if err != nil {
+			errs = append(errs, err)
+			continue // the record has it: it is bound when the host side makes it anew
+		}
 		ch.Added = append(ch.Added, p.at)
 	}
 	now := &record{Owner: was.Owner, Container: *c}
