@@ -262,12 +262,13 @@ func (b *Builder) AddEnv(e Env) error {
 // with one name the last counts.
 func (b *Builder) hasEnv(name, value string) bool {
 	for i := len(b.have.Env) - 1; i >= 0; i-- {
-		kv := b.have.Env[i]
-		switch n := len(name); {
-		case len(kv) > n && kv[n] == '=' && kv[:n] == name:
+		switch kv, n := b.have.Env[i], len(name); {
+		case len(kv) <= n:
+			if kv == name {
+				return false
+			}
+		case kv[n] == '=' && kv[:n] == name:
 			return kv[n+1:] == value
-		case kv == name:
-			return false
 		}
 	}
 	return false

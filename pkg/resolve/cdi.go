@@ -37,7 +37,7 @@ func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin ed
 		}
 	}
 	for i, dn := range ce.DeviceNodes {
-		d, err := cdiDevice(p.host, dn, p.req.User)
+		d, err := p.cdiDevice(dn)
 		if err != nil {
 			o := at(edits.DeviceNodeList, i)
 			return fmt.Errorf("%s: %s: %w", o.File, o.Path(), err)
@@ -75,12 +75,13 @@ func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin ed
 
 // cdiDevice completes a device node from the host. A file that gives type and
 // numbers itself needs no node on the host.
-func cdiDevice(host hostfs.Root, dn *specs.DeviceNode, user *User) (edits.Device, error) {
+func (p *planner) cdiDevice(dn *specs.DeviceNode) (edits.Device, error) {
 	d := edits.Device{Path: dn.Path, HostPath: dn.HostPath, Type: dn.Type, Major: dn.Major, Minor: dn.Minor,
 		FileMode: dn.FileMode, UID: dn.UID, GID: dn.GID, Access: dn.Permissions}
 	if d.HostPath == "" {
 		d.HostPath = d.Path
 	}
+	user := p.req.User
 	if user != nil && d.UID == nil && user.UID > 0 {
 		uid := user.UID
 		d.UID = &uid
@@ -93,7 +94,7 @@ func cdiDevice(host hostfs.Root, dn *specs.DeviceNode, user *User) (edits.Device
 	if complete && d.FileMode != nil {
 		return d, nil // the node on the host could add nothing
 	}
-	st, err := host.Stat(d.HostPath)
+	st, err := p.host.Stat(d.HostPath)
 	if err != nil {
 		if complete {
 			return d, nil
@@ -108,8 +109,7 @@ func cdiDevice(host hostfs.Root, dn *specs.DeviceNode, user *User) (edits.Device
 		return d, fmt.Errorf("host path %q is a %s, not a device node: %w", d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	if d.FileMode == nil {
-		mode := os.FileMode(st.Mode & 0o7777)
-		d.FileMode = &mode
+		d.FileMode = p.memory.mode(os.FileMode(st.Mode & 0o7777))
 	}
 	if complete {
 		return d, nil

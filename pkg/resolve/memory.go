@@ -2,7 +2,11 @@
 
 package resolve
 
-import "github.com/jackfield/jackfield/pkg/edits"
+import (
+	"os"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+)
 
 // memory is what one plan lies in.
 type memory struct {
@@ -10,6 +14,7 @@ type memory struct {
 	plan   Plan
 	set    edits.Set
 	items  []Item
+	modes  []os.FileMode
 	lists  []string // of the set, as the registry gave them
 	wanted int      // strings in lists
 }
@@ -23,6 +28,31 @@ func (e *Engine) memory() *memory {
 	return m
 }
 
+// mode is a place of its own for a mode of the set.
+func (m *memory) mode(mode os.FileMode) *os.FileMode {
+	if m == nil {
+		alone := mode
+		return &alone
+	}
+	if len(m.modes) == cap(m.modes) {
+		m.modes = make([]os.FileMode, 0, 8) // those that are pointed at stay where they are
+	}
+	m.modes = append(m.modes, mode)
+	return &m.modes[len(m.modes)-1]
+}
+
+// fewEdits is up to how many edits of a kind are left where they were in memory that
+// nobody uses: they hold no more than a few spec files' texts.
+const fewEdits = 16
+
+// emptied is the list without its items.
+func emptied[T any](list []T) []T {
+	if len(list) > fewEdits {
+		clear(list)
+	}
+	return list[:0]
+}
+
 // Release gives the plan's memory to the next resolution: of the plan, its set and
 // its items nothing may be used afterwards, but for the strings and what was copied.
 // It need not be called; a caller who resolves again and again saves memory by it.
@@ -32,13 +62,11 @@ func (p *Plan) Release() {
 		return
 	}
 	s := &p.Set
-	clear(s.Env)
-	clear(s.Devices)
-	clear(s.Mounts)
-	clear(s.Hooks)
-	clear(p.Items)
-	clear(m.lists[:cap(m.lists)])
-	m.set, m.items = edits.Set{Env: s.Env, Devices: s.Devices, Mounts: s.Mounts, Hooks: s.Hooks}, p.Items[:0]
+	m.set = edits.Set{Env: emptied(s.Env), Devices: emptied(s.Devices), Mounts: emptied(s.Mounts), Hooks: emptied(s.Hooks)}
+	m.items, m.modes = emptied(p.Items), m.modes[:0]
+	if m.lists = m.lists[:cap(m.lists)]; len(m.lists) > 4*fewEdits {
+		clear(m.lists)
+	}
 	if m.wanted > cap(m.lists) {
 		m.lists = make([]string, 0, m.wanted)
 	}

@@ -160,9 +160,14 @@ func (c *changes) planEnv(have []string, set []edits.Env) {
 
 // lastOf is where the last variable of a name stands, or -1.
 func lastOf(env []string, name string) int {
+	n := len(name)
 	for i := len(env) - 1; i >= 0; i-- {
-		kv, n := env[i], len(name)
-		if len(kv) > n && kv[n] == '=' && kv[:n] == name || kv == name {
+		switch kv := env[i]; {
+		case len(kv) <= n:
+			if kv == name {
+				return i
+			}
+		case kv[n] == '=' && kv[:n] == name:
 			return i
 		}
 	}
