@@ -11,11 +11,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// watchMask is what can change a spec file or the directory itself. IN_MODIFY is
-// among it because truncate(2) announces nothing else.
-const watchMask = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM |
-	unix.IN_DELETE | unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
-
 // watcher is a non-blocking inotify descriptor that nobody waits on: events stay
 // in the kernel until a snapshot is asked for. A rename is in the queue before
 // it returns to the writer, so that what was renamed before is always seen.
@@ -74,7 +69,7 @@ func (w *watcher) add(d *openDir) (int, error) {
 	}
 	// Through the descriptor, so that it is this inode and not what the path leads
 	// to a moment later.
-	return unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", d.fd), watchMask)
+	return unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", d.fd), hostfs.AnyChange)
 }
 
 func (w *watcher) remove(wd int) {

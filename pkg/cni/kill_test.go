@@ -79,32 +79,27 @@ func TestKilledAtEveryStep(t *testing.T) {
 		"GC":  func(n *node) { n.ok(env("GC"), confWith(`, "cni.dev/valid-attachments": []`)) },
 	}
 	for name, undo := range clean {
-		for at := 1; ; at++ {
-			n := newNode(t)
-			killed := n.runUntil(at, env("ADD"), confWith(""))
-			if !killed {
-				if at < 6 {
-					t.Fatalf("ADD has %d steps only", at-1)
+		for _, op := range []struct {
+			command string
+			before  func(n *node)
+			least   int // steps
+		}{
+			{"ADD", func(*node) {}, 5},
+			{"DEL", func(n *node) { n.ok(env("ADD"), confWith("")) }, 2},
+		} {
+			for at := 1; ; at++ {
+				n := newNode(t)
+				op.before(n)
+				if !n.runUntil(at, env(op.command), confWith("")) {
+					if at <= op.least {
+						t.Fatalf("%s has %d steps only", op.command, at-1)
+					}
+					break
 				}
-				break
-			}
-			undo(n)
-			if left := n.files(); len(left) > 0 {
-				t.Errorf("ADD killed at step %d: %s left %q", at, name, left)
-			}
-		}
-		for at := 1; ; at++ {
-			n := newNode(t)
-			n.ok(env("ADD"), confWith(""))
-			if !n.runUntil(at, env("DEL"), confWith("")) {
-				if at < 3 {
-					t.Fatalf("DEL has %d steps only", at-1)
+				undo(n)
+				if left := n.files(); len(left) > 0 {
+					t.Errorf("%s killed at step %d: %s left %q", op.command, at, name, left)
 				}
-				break
-			}
-			undo(n)
-			if left := n.files(); len(left) > 0 {
-				t.Errorf("DEL killed at step %d: %s left %q", at, name, left)
 			}
 		}
 	}

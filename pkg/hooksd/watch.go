@@ -10,11 +10,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// watchMask is what can change a hook file or the directory itself. IN_MODIFY is
-// among it because truncate(2) announces nothing else.
-const watchMask = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM |
-	unix.IN_DELETE | unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
-
 // watcher is a non-blocking inotify descriptor that nobody waits on: events stay
 // in the kernel until a snapshot is asked for. It is used under the registry's
 // lock.
@@ -52,7 +47,7 @@ func (w *watcher) add(d *directory, fd int) {
 	}
 	// Through the descriptor, so that it is this inode and not what the path leads
 	// to a moment later. The same inode has the same watch.
-	wd, err := unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", fd), watchMask)
+	wd, err := unix.InotifyAddWatch(w.fd, fmt.Sprintf("/proc/self/fd/%d", fd), hostfs.AnyChange)
 	if err != nil {
 		wd = -1
 	}

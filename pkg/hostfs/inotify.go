@@ -11,6 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// AnyChange is what can change a file of a directory or the directory itself. IN_MODIFY
+// is among it because truncate(2) announces nothing else.
+const AnyChange = unix.IN_CLOSE_WRITE | unix.IN_MODIFY | unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM |
+	unix.IN_DELETE | unix.IN_ATTRIB | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR
+
 // InotifyEvent is one event of an inotify descriptor, inotify(7).
 type InotifyEvent struct {
 	WD   int32
