@@ -4,37 +4,54 @@ package nri
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
-// inTime runs f, which works for the state directory, on a worker and waits for it,
-// but not past the time that the runtime gives: f goes on by itself then, and what
-// is left is removed when the plugin synchronizes the next time.
-func (p *Plugin) inTime(ctx context.Context, h telemetry.Handler, f func()) {
+// errLate is for work that goes on after the runtime's time for it.
+var errLate = fmt.Errorf("not done within the runtime's time, and goes on: %w", errdefs.ErrUnavailable)
+
+// onWorker runs f, which may hang, on a worker, and waits for it, but not past the time
+// that the runtime gives: f goes on by itself then.
+func (p *Plugin) onWorker(ctx context.Context, h telemetry.Handler, log func() *logrus.Entry, f func() error) error {
 	ctx, cancel := p.budget(ctx)
 	defer cancel()
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	accepted := p.workers.do(func() {
-		defer close(done)
 		defer func() {
 			if r := recover(); r != nil {
-				_ = p.caught(p.log, r) // whoever waits is told nothing but the end
+				done <- p.caught(log(), r)
 			}
 		}()
-		f()
+		done <- f()
 	})
 	if !accepted {
 		p.counters.Timeouts[h].Add()
-		p.log.Warnf("%s: %d earlier requests still hang on this host's file systems", h, maxHanging)
-		return
+		return errHanging()
 	}
 	select {
-	case <-done:
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 		p.counters.Timeouts[h].Add()
-		p.log.Warnf("%s: not done within the runtime's time, and goes on", h)
+		return errLate
+	}
+}
+
+// inTime runs f, which works for the state directory, in the runtime's time. What is
+// left is removed when the plugin synchronizes the next time.
+func (p *Plugin) inTime(ctx context.Context, h telemetry.Handler, f func()) {
+	err := p.onWorker(ctx, h, func() *logrus.Entry { return p.log }, func() error {
+		f()
+		return nil
+	})
+	if err != nil {
+		p.log.Warnf("%s: %v", h, err)
 	}
 }
 

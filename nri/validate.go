@@ -13,6 +13,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
@@ -54,29 +55,12 @@ func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 		return nil
 	}
 	defer p.end(telemetry.ValidateContainerAdjustment, p.begin())
-	ctx, cancel := p.budget(ctx)
-	defer cancel()
-	done := make(chan error, 1)
-	accepted := p.workers.do(func() {
-		defer func() {
-			if r := recover(); r != nil {
-				done <- p.caught(p.podLog(req.GetPod()), r)
-			}
-		}()
-		done <- v.run()
-	})
-	if !accepted {
-		p.counters.Timeouts[telemetry.ValidateContainerAdjustment].Add()
-		return errHanging()
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		p.counters.Timeouts[telemetry.ValidateContainerAdjustment].Add()
+	err := p.onWorker(ctx, telemetry.ValidateContainerAdjustment, func() *logrus.Entry { return p.podLog(req.GetPod()) }, v.run)
+	if errors.Is(err, errLate) {
 		return fmt.Errorf("jackfield: container %q: validation given up before the runtime's deadline, a file system of this host does not answer: %w",
 			nameOf(req.GetPod(), req.GetContainer()), errdefs.ErrUnavailable)
 	}
+	return err
 }
 
 // fullName is the name by which the runtime knows this plugin.
