@@ -4,9 +4,6 @@ package hook
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -70,20 +67,4 @@ func unified(t *testing.T, h *host) {
 	if major < 5 || major == 5 && minor < 11 {
 		t.Skip("skipped: before Linux 5.11 crun has to raise RLIMIT_MEMLOCK to load a BPF program, which this machine's root may not (no CAP_SYS_RESOURCE)")
 	}
-}
-
-// has reports whether this process has a capability.
-func has(t *testing.T, capability uint) bool {
-	t.Helper()
-	data, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(data), "CapEff:\t")
-	line, _, _ := strings.Cut(rest, "\n")
-	set, err := strconv.ParseUint(line, 16, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set&(1<<capability) != 0
 }

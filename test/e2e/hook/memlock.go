@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
+	"strings"
+	"testing"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -65,4 +68,20 @@ func runAsIfRaised(args []string) error {
 		return fmt.Errorf("filter system calls: %w", err)
 	}
 	return unix.Exec(program, args, os.Environ())
+}
+
+// has reports whether this process has a capability.
+func has(tb testing.TB, capability uint) bool {
+	tb.Helper()
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "CapEff:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	set, err := strconv.ParseUint(line, 16, 64)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return set&(1<<capability) != 0
 }
