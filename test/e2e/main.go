@@ -35,6 +35,25 @@ func Main(m *testing.M) {
 	}))
 }
 
+// MainWith is Main for a package that needs more: outside of the jail, where it can
+// be had, before gets it ready, and inside of it inside makes use of it; nil is
+// nothing. What they set in the environment is there for the tests.
+func MainWith(m *testing.M, name string, before func(context.Context) error, inside func() error) {
+	flag.Parse()
+	var err error
+	switch {
+	case jail.Inside() && inside != nil:
+		err = inside()
+	case jail.Outside() && !testing.Short() && jail.Possible() == nil:
+		err = before(context.Background())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(1)
+	}
+	Main(m)
+}
+
 func prepare() ([]string, error) {
 	kit, err := node.Prepare(context.Background(), func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "e2e: "+format+"\n", args...)

@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/test/e2e"
@@ -138,7 +135,7 @@ func TestLoop(t *testing.T) {
 				}
 				host.Connected(1)
 				outside := host.Exchange(1, 500*time.Millisecond)[0]
-				inside := finish(t, h, ctr)
+				inside := dpdk.Finish(t, h, ctr)[0]
 				t.Logf("%s, DPDK %s: host %v; container %v", h.Generation(), tree.Version, outside, inside)
 				if outside.RX == 0 || outside.TX == 0 || inside.RX == 0 || inside.TX == 0 {
 					t.Error("packets went one way at most")
@@ -160,23 +157,6 @@ func once(t *testing.T, devices string) []string {
 	}
 	args := append(append(append(dpdk.Generic("app", cpu), "--"), dpdk.Forward()...), dpdk.Unattended()...)
 	return []string{"sh", "-c", "until test -e /tmp/go; do sleep 0.02; done; exec /usr/bin/dpdk-testpmd " + devices + " " + strings.Join(args, " ")}
-}
-
-// finish ends the container's testpmd and returns what its port forwarded.
-func finish(t *testing.T, h *e2e.H, ctr *e2e.Container) dpdk.Counters {
-	t.Helper()
-	if err := unix.Kill(ctr.PID(), unix.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	ctr.WaitLogs("Bye...")
-	h.Eventually(func() error {
-		status, err := ctr.Status(t.Context())
-		if err == nil && status.GetState() != cri.ContainerState_CONTAINER_EXITED {
-			err = fmt.Errorf("testpmd said good-bye, and the container is %v", status.GetState())
-		}
-		return err
-	})
-	return dpdk.Forwarded(ctr.Logs())[0]
 }
 
 // checkView looks for the interface's address in the container's devices.json. Behind

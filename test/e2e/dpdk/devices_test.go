@@ -135,7 +135,7 @@ func TestAllOfDevicesJSON(t *testing.T) {
 			"--vdev=net_memif0,role=client,socket-abstract=no,socket=" + vsw + "p6/sock"}})
 		second.Connected(1)
 		outside[3] = second.Exchange(1, running)[0]
-		inside := finish(t, h, ctr)
+		inside := dpdk.Finish(t, h, ctr)
 		for port, iface := range []string{"net3", "net4", "net5", "net6"} {
 			t.Logf("%s, DPDK %s, %v, %s: host %v; container %v", h.Generation(), tree.Version, running, iface, outside[port], inside[port])
 			for side, c := range map[string]dpdk.Counters{"host": outside[port], "container": inside[port]} {

@@ -5,7 +5,6 @@ package dpdk
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/test/e2e"
-	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/parts"
 )
 
@@ -31,14 +29,7 @@ type kit struct {
 // Main is e2e.Main for packages with tests that need DPDK: it fetches that too,
 // before the jail.
 func Main(m *testing.M) {
-	flag.Parse()
-	if jail.Outside() && !testing.Short() && jail.Possible() == nil {
-		if err := prepare(context.Background()); err != nil {
-			fmt.Fprintln(os.Stderr, "dpdk:", err)
-			os.Exit(1)
-		}
-	}
-	e2e.Main(m)
+	e2e.MainWith(m, "dpdk", prepare, nil)
 }
 
 // prepare fetches what is not in the cache. That the archive cannot be had is for

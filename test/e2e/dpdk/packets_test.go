@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/dpdk"
 	"github.com/jackfield/jackfield/test/e2e/node"
@@ -62,24 +59,6 @@ func testpmd(t *testing.T, devices string) string {
 	}
 	generic := append(append(dpdk.Generic("app", cpu), "--"), dpdk.Forward()...)
 	return "/usr/bin/dpdk-testpmd " + devices + " " + strings.Join(append(generic, dpdk.Unattended()...), " ")
-}
-
-// finish ends the container's testpmd, which is its first process, and returns what
-// it forwarded.
-func finish(t *testing.T, h *e2e.H, ctr *e2e.Container) map[int]dpdk.Counters {
-	t.Helper()
-	if err := unix.Kill(ctr.PID(), unix.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	ctr.WaitLogs("Bye...")
-	h.Eventually(func() error {
-		status, err := ctr.Status(t.Context())
-		if err == nil && status.GetState() != cri.ContainerState_CONTAINER_EXITED {
-			err = fmt.Errorf("testpmd said good-bye, and the container is %v", status.GetState())
-		}
-		return err
-	})
-	return dpdk.Forwarded(ctr.Logs())
 }
 
 // printed shows what a container printed when the test fails.
@@ -151,7 +130,7 @@ func TestPackets(t *testing.T) {
 				}
 				host.Connected(1)
 				outside := host.Exchange(1, running)[0]
-				inside := finish(t, h, ctr)[0]
+				inside := dpdk.Finish(t, h, ctr)[0]
 				t.Logf("%s, DPDK %s, %v: host %v; container %v", h.Generation(), tree.Version, running, outside, inside)
 				for side, c := range map[string]dpdk.Counters{"host": outside, "container": inside} {
 					if c.RX == 0 || c.TX == 0 {

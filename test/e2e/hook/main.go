@@ -5,7 +5,6 @@ package hook
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/test/e2e"
-	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/parts"
 )
@@ -38,31 +36,23 @@ func Main(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "hook:", runAsIfRaised(os.Args[1:]))
 		os.Exit(1)
 	}
-	flag.Parse()
-	if jail.Outside() && !testing.Short() && jail.Possible() == nil {
-		if err := prepare(context.Background()); err != nil {
-			fmt.Fprintln(os.Stderr, "hook:", err)
-			os.Exit(1)
-		}
+	e2e.MainWith(m, "hook", prepare, inside)
+}
+
+func inside() error {
+	// crun takes a host with both versions of cgroups for one with version 2 where it
+	// sees both. The tests have version 1; the one of version 2 mounts that for itself.
+	if err := unix.Unmount("/sys/fs/cgroup/unified", unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
+		return fmt.Errorf("hide the second version of cgroups: %w", err)
 	}
-	if jail.Inside() {
-		// crun takes a host with both versions of cgroups for one with version 2 where it
-		// sees both. The tests have version 1; the one of version 2 mounts that for itself.
-		if err := unix.Unmount("/sys/fs/cgroup/unified", unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
-			fmt.Fprintln(os.Stderr, "hook: hide the second version of cgroups:", err)
-			os.Exit(1)
-		}
-		// Podman makes directories in whatever it finds there: not in the machine's.
-		if err := unix.Mount("tmpfs", "/sys/fs/cgroup/unified", "tmpfs", 0, "mode=755"); err != nil && err != unix.ENOENT {
-			fmt.Fprintln(os.Stderr, "hook: hide the second version of cgroups:", err)
-			os.Exit(1)
-		}
-		if err := libraries(); err != nil {
-			fmt.Fprintln(os.Stderr, "hook: make the libraries known:", err)
-			os.Exit(1)
-		}
+	// Podman makes directories in whatever it finds there: not in the machine's.
+	if err := unix.Mount("tmpfs", "/sys/fs/cgroup/unified", "tmpfs", 0, "mode=755"); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("hide the second version of cgroups: %w", err)
 	}
-	e2e.Main(m)
+	if err := libraries(); err != nil {
+		return fmt.Errorf("make the libraries known: %w", err)
+	}
+	return nil
 }
 
 // libraries has the loader of the jail find the fetched libraries. A variable would

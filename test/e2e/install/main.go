@@ -3,8 +3,8 @@
 package install
 
 import (
+	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/test/e2e"
-	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/parts"
 )
 
@@ -65,17 +64,10 @@ func Main(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "install:", execWithout())
 		os.Exit(1)
 	}
-	flag.Parse()
-	if jail.Outside() && !testing.Short() && jail.Possible() == nil {
-		if err := prepare(); err != nil {
-			fmt.Fprintln(os.Stderr, "install:", err)
-			os.Exit(1)
-		}
-	}
-	e2e.Main(m)
+	e2e.MainWith(m, "install", prepare, nil)
 }
 
-func prepare() error {
+func prepare(ctx context.Context) error {
 	cache, err := parts.CacheDir()
 	if err != nil {
 		return err
@@ -85,7 +77,7 @@ func prepare() error {
 		return err
 	}
 	image := filepath.Join(cache, "bin", "jackfield-image.tar")
-	cmd := exec.Command("go", "run", "./deploy/image", "-o", image, "-platforms", "linux/"+goruntime.GOARCH)
+	cmd := exec.CommandContext(ctx, "go", "run", "./deploy/image", "-o", image, "-platforms", "linux/"+goruntime.GOARCH)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("make image: %w\n%s", err, out)
