@@ -26,13 +26,7 @@ func TestNonRootReachesTheSocket(t *testing.T) {
 				config := strings.Replace(nodeConfig, "sockets: {", "sockets: {access: "+way+`, user: "1000:1001", `, 1)
 				h.StartPlugin(node.PluginOptions{Config: config})
 				const path = "/run/vsw/port1/vhost.sock"
-				start := func(name string, mode os.FileMode) *vswitch.Server {
-					s := h.Vswitch(vswitch.VhostUser, path, name)
-					if err := os.Chmod(path, mode); err != nil {
-						t.Fatal(err)
-					}
-					return s
-				}
+				start := func(name string, mode os.FileMode) *vswitch.Server { return vhostUserAt(t, h, path, name, mode) }
 				s := start("one", 0o755)
 				pod := h.RunPod(node.PodOptions{Name: "users", Namespace: "dpdk-1"})
 				// As jackfield-cni makes it, for root.
@@ -70,20 +64,42 @@ func TestNonRootReachesTheSocket(t *testing.T) {
 					if out, errs, code := other.Exec("sh", "-c", "sockclient listen "+c.variable+" x 1"); code == 0 || !strings.Contains(errs, "permission denied") {
 						t.Errorf("another user in %s: status %d, %q %q, want permission denied", c.onHost, code, out, errs)
 					}
-					ctr.Output("sh", "-c", "sockclient listen "+c.variable+" 'from inside' 1 >/dev/null 2>&1 &")
-					h.Eventually(func() error {
-						got, err := vswitch.Ask(t.Context(), c.onHost+"/app.sock")
-						if err == nil && got != "from inside" {
-							err = fmt.Errorf("the application's socket gave %q", got)
-						}
-						return err
-					})
+					fromInside(t, h, ctr, c.variable, c.onHost+"/app.sock")
 				}
-				var st unix.Stat_t
-				if err := unix.Stat(path, &st); err != nil || st.Mode&0o007 != 0 {
-					t.Errorf("others have rights at the socket: mode %04o, %v", st.Mode&0o7777, err)
-				}
+				closedToOthers(t, path)
 			})
 		})
+	}
+}
+
+// vhostUserAt starts a vswitch with a socket of a mode.
+func vhostUserAt(t *testing.T, h *e2e.H, path, name string, mode os.FileMode) *vswitch.Server {
+	t.Helper()
+	s := h.Vswitch(vswitch.VhostUser, path, name)
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// fromInside has the application make its socket where a variable says, and asks it from
+// the host.
+func fromInside(t *testing.T, h *e2e.H, ctr *e2e.Container, variable, onHost string) {
+	ctr.Output("sh", "-c", "sockclient listen "+variable+" 'from inside' 1 >/dev/null 2>&1 &")
+	h.Eventually(func() error {
+		got, err := vswitch.Ask(t.Context(), onHost)
+		if err == nil && got != "from inside" {
+			err = fmt.Errorf("the application's socket gave %q", got)
+		}
+		return err
+	})
+}
+
+// closedToOthers reports an error where users that nobody named have rights at a socket.
+func closedToOthers(t *testing.T, path string) {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Mode&0o007 != 0 {
+		t.Errorf("others have rights at the socket: mode %04o, %v", st.Mode&0o7777, err)
 	}
 }

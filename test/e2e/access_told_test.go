@@ -3,12 +3,10 @@
 package e2e_test
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/jackfield/jackfield/test/e2e"
@@ -26,13 +24,7 @@ func TestTheRuntimeTellsTheUser(t *testing.T) {
 			h.MkdirAll("/run/vsw")
 			h.StartPlugin(node.PluginOptions{Config: strings.Replace(nodeConfig, "sockets: {", "sockets: {access: "+way+", ", 1)})
 			const path = "/run/vsw/port1/vhost.sock"
-			start := func(name string, mode os.FileMode) *vswitch.Server {
-				s := h.Vswitch(vswitch.VhostUser, path, name)
-				if err := os.Chmod(path, mode); err != nil {
-					t.Fatal(err)
-				}
-				return s
-			}
+			start := func(name string, mode os.FileMode) *vswitch.Server { return vhostUserAt(t, h, path, name, mode) }
 			s := start("one", 0o755)
 			h.CharDevice("/run/devs/zero", 1, 5)
 			h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion": "0.6.0", "kind": "vendor.com/net", "devices": [{"name": "dev0", "containerEdits": {
@@ -71,19 +63,9 @@ func TestTheRuntimeTellsTheUser(t *testing.T) {
 				if out, errs, code := strange.Exec("sockclient", "listen", c.onHost+"/app.sock", "x", "1"); code == 0 || !strings.Contains(errs, "permission denied") {
 					t.Errorf("another user in %s: status %d, %q %q, want permission denied", c.onHost, code, out, errs)
 				}
-				ctr.Output("sh", "-c", "sockclient listen "+c.variable+" 'from inside' 1 >/dev/null 2>&1 &")
-				h.Eventually(func() error {
-					got, err := vswitch.Ask(t.Context(), c.onHost+"/app.sock")
-					if err == nil && got != "from inside" {
-						err = fmt.Errorf("the application's socket gave %q", got)
-					}
-					return err
-				})
+				fromInside(t, h, ctr, c.variable, c.onHost+"/app.sock")
 			}
-			var st unix.Stat_t
-			if err := unix.Stat(path, &st); err != nil || st.Mode&0o007 != 0 {
-				t.Errorf("others have rights at the socket: mode %04o, %v", st.Mode&0o7777, err)
-			}
+			closedToOthers(t, path)
 			if way != "acl" {
 				return // one group, one owner: of the container that came last
 			}
