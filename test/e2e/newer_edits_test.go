@@ -36,7 +36,11 @@ func TestEditsOfANewerNRI(t *testing.T) {
     {"path": "/dev/ro", "hostPath": "/dev/fuse", "permissions": "r"}, {"path": "/dev/rw", "hostPath": "/dev/net/tun"}]}},
   {"name": "netdev", "containerEdits": {"netDevices": [{"hostInterfaceName": "jfnd0", "name": "fast0"}]}},
   {"name": "rdt", "containerEdits": {"intelRdt": {"closID": "gold", "schemata": ["L3:0=f"]}}},
-  {"name": "groups", "containerEdits": {"additionalGids": [4711]}}]}`)
+  {"name": "groups", "containerEdits": {"additionalGids": [4711]}},
+  {"name": "fifo", "containerEdits": {"deviceNodes": [{"path": "/dev/ff", "type": "p"}]}},
+  {"name": "odd", "containerEdits": {"deviceNodes": [
+    {"path": "/dev/unbuffered", "hostPath": "/dev/zero", "type": "u"}, {"path": "/dev/null-ro", "hostPath": "/dev/null", "permissions": "r"}],
+    "mounts": [{"hostPath": "/etc/cdi", "containerPath": "/opt/cdi"}]}}]}`)
 	pod := func(t *testing.T, device string) *e2e.Pod {
 		return h.RunPod(node.PodOptions{Name: device, Namespace: "dpdk-1", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=" + device}})
 	}
@@ -45,6 +49,14 @@ func TestEditsOfANewerNRI(t *testing.T) {
 		ctr.Output("sh", "-c", ": < /dev/ro && : > /dev/rw")
 		if out, errs, code := ctr.Exec("sh", "-c", ": > /dev/ro"); code == 0 || !strings.Contains(errs, "not permitted") {
 			t.Errorf("a device that may be read is written: status %d, %q %q; the rules are %+v", code, out, errs, ctr.OCISpec().Linux.Resources.Devices)
+		}
+	})
+	// What runc refuses as CDI has it: a rule of type u, a bind mount without the option.
+	t.Run("odd ones", func(t *testing.T) {
+		ctr := pod(t, "odd").Run(node.ContainerOptions{})
+		ctr.Output("sh", "-c", "dd if=/dev/unbuffered of=/dev/null bs=4 count=1 && echo > /dev/null && test -e /opt/cdi/newer.json")
+		if err := pod(t, "fifo").CreateFails(node.ContainerOptions{}); !strings.Contains(err.Error(), `FIFO "/dev/ff"`) || !strings.Contains(err.Error(), "under mounts") {
+			t.Errorf("a FIFO gives %v", err)
 		}
 	})
 	t.Run("netDevices", func(t *testing.T) {
