@@ -59,7 +59,8 @@ func (s *Store) lock() (unlock func(), err error) {
 // flock opens a file of the state directory and locks it.
 func (s *Store) flock(name string, how int) (int, error) {
 	file := filepath.Join(s.dir, name)
-	fd, err := unix.Open(file, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	// Read-only: a file system with a file open for writing cannot be remounted read-only.
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: file, Err: err}
 	}
