@@ -134,15 +134,29 @@ func (h *hook) bindDevices(set *edits.Set) error {
 		if err != nil {
 			return fmt.Errorf("%s: device node %q: in a user namespace only a node of the host can be had: %w", d.Origin, d.Path, err)
 		}
-		if major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev)); d.Type != "p" && (major != d.Major || minor != d.Minor) {
-			return fmt.Errorf("%s: device node %q: in a user namespace only a node of the host can be had, and the host's %q is a %s with number %d:%d, not %d:%d: %w",
-				d.Origin, d.Path, from, hostfs.TypeName(st.Mode), major, minor, d.Major, d.Minor, errdefs.ErrConflict)
+		major, minor := int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
+		if st.Mode&unix.S_IFMT != fileType(d.Type) || d.Type != "p" && (major != d.Major || minor != d.Minor) {
+			return fmt.Errorf("%s: device node %q: in a user namespace only a node of the host can be had, and the host's %q is a %s with number %d:%d, not one of type %s with %d:%d: %w",
+				d.Origin, d.Path, from, hostfs.TypeName(st.Mode), major, minor, d.Type, d.Major, d.Minor, errdefs.ErrConflict)
 		}
 		if from != d.Path {
 			d.Bind = true
 		}
 	}
 	return nil
+}
+
+// fileType is that of a device's node, 0 for what is none.
+func fileType(device string) uint32 {
+	switch device {
+	case "c", "u":
+		return unix.S_IFCHR
+	case "b":
+		return unix.S_IFBLK
+	case "p":
+		return unix.S_IFIFO
+	}
+	return 0
 }
 
 // addUndo adds the hook that removes what is made for the container on the host.

@@ -42,6 +42,15 @@ func (w *world) write(name, text string) {
 	}
 }
 
+func (w *world) read(name string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(filepath.Join(w.dir, name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
 func (w *world) run(stdin string, args ...string) (string, error) {
 	var out bytes.Buffer
 	err := Run(context.Background(), append([]string{"--config", w.dir + "/config.yaml", "--log", w.dir + "/log"}, args...),
@@ -76,6 +85,20 @@ func TestPrecreate(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(out), &spec) != nil || len(spec.Mounts) != 1 || spec.Mounts[0].Source != "/dev/null" ||
 		len(spec.Linux.Devices) != 0 || len(spec.Linux.Resources.Devices) != 1 {
 		t.Errorf("%v: %s", err, out)
+	}
+	// One that the host has not, or has as another, is refused: the runtime would bind
+	// whatever is there.
+	for node, want := range map[string]string{
+		`{"path":"/dev/x","type":"c","major":1,"minor":3}`:                                        `device node "/dev/x": in a user namespace only a node of the host can be had`,
+		`{"path":"/dev/x","hostPath":"/dev/null","type":"c","major":1,"minor":5}`:                 "number 1:3, not one of type c with 1:5",
+		`{"path":"/dev/x","hostPath":"` + w.dir + `/config.yaml","type":"c","major":1,"minor":5}`: "is a regular file",
+	} {
+		w.write("cdi/w.json", `{"cdiVersion":"0.6.0","kind":"v.com/w","devices":[{"name":"a","containerEdits":{"deviceNodes":[`+node+`]}}]}`)
+		w.write("config.yaml", strings.Replace(w.read("config.yaml"), `"v.com/c=a"]`, `"v.com/c=a", "v.com/w=a"]`, 1))
+		user := strings.Replace(strings.Replace(asks, "c=a", "w=a", 1), `"linux":{}`, `"linux":{"namespaces":[{"type":"user"}]}`, 1)
+		if out, err := w.run(user, "precreate"); err == nil || out != "" || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v: %s, want %q", node, err, out, want)
+		}
 	}
 	out, err = w.run(strings.Replace(asks, "c=a", "c=b", 1))
 	if err == nil || out != "" || !strings.Contains(err.Error(), `"v.com/c=b"`) {

@@ -81,6 +81,9 @@ func TestPodmanAsInstalled(t *testing.T) {
 		h.wants(out, err, "FANCY=1", "00 00 00 00")
 		out, err = h.podman(runtime, dirs, h.asks("echo started", "secret")...)
 		refused(t, out, err, `refuse CDI device "vendor.example.com/dev=secret"`)
+		// The file for CRI-O is one for Podman, too: of the stages that every runtime has.
+		out, err = h.podman(runtime, []string{h.path("prefix/share/jackfield/crio-hooks.d")}, h.asks(readDevice, "zero")...)
+		h.wants(out, err, "00 00 00 00", "from the host", "read-only")
 		// What would stop the hook does not stop a container that asks for nothing.
 		if err := os.WriteFile("/etc/jackfield/config.yaml", []byte("not a configuration\n"), 0o644); err != nil {
 			t.Fatal(err)

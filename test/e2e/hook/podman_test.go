@@ -40,6 +40,26 @@ func TestPodmanCreateRuntime(t *testing.T) {
 	})
 }
 
+// With a read-only root, at every stage: device, mount and socket.
+func TestPodmanReadOnly(t *testing.T) {
+	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}, {"prestart", "poststop"}} {
+		t.Run(stages[0], func(t *testing.T) {
+			podmans(t, func(t *testing.T, h *host, runtime string) {
+				dirs := []string{h.hooksFile("hooks", stages...)}
+				ask := h.asks(readDevice+"; sockclient connect /var/run/jackfield/net/net1/vhost.sock; touch /x || echo root is read-only", "zero")
+				out, err := h.podmanCommand(runtime, dirs, "create", h.options(append([]string{"--read-only", "--annotation", "networks.jackfield.dev=net1"}, ask...))...)
+				h.wants(out, err)
+				id := strings.TrimSpace(out)
+				h.socket(id)
+				out, err = h.podmanCommand(runtime, dirs, "start", "--attach", id)
+				h.wants(out, err, "00 00 00 00", "from the host", "hello from vswitch", "root is read-only")
+				out, err = h.podmanCommand(runtime, dirs, "rm", id)
+				h.wants(out, err)
+			})
+		})
+	}
+}
+
 // A network of the container brings its socket, at precreate and at createRuntime;
 // started again it has it again, and when it is removed nothing is left.
 func TestPodmanSocket(t *testing.T) {
