@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/test/docs"
+	"github.com/jackfield/jackfield/test/testnames"
 )
 
 // docs/cni.md has a row for every requirement of the specification, in its words, with
@@ -30,7 +30,7 @@ func TestEveryRequirementHasATest(t *testing.T) {
 	if !ok || !strings.Contains(spec, "This is CNI **spec** version **1.1.0**") {
 		t.Fatal("the reference's specification is of another version: look through the table")
 	}
-	tests := docs.TestsOf(t, ".", "../../pkg/cni")
+	tests := testnames.Of(t, ".", "../../pkg/cni")
 	used := map[string]bool{}
 	for _, row := range rows {
 		used[row[1]] = strings.Contains(spec, row[1])

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/test/testnames"
 )
 
 // Each row of the table of threats names tests, and each of them exists.
@@ -20,7 +22,7 @@ func TestThreatsAreTried(t *testing.T) {
 		t.Fatal("the page has no threats")
 	}
 	table, _, _ = strings.Cut(table, "\n## ")
-	tests := TestsOf(t, top)
+	tests := testnames.Of(t, top)
 	rows := 0
 	for line := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package docs
+package testnames
 
 import (
 	"io/fs"
@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestsOf are the names of all tests and fuzz targets below directories, for pages
+// Of are the names of all tests and fuzz targets below directories, for pages
 // that say which test holds what.
-func TestsOf(t *testing.T, dirs ...string) map[string]bool {
+func Of(t *testing.T, dirs ...string) map[string]bool {
 	t.Helper()
 	tests := make(map[string]bool)
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
