@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -37,6 +38,8 @@ type place struct {
 	base string
 	st   unix.Stat_t
 	set  bool // there is a file
+
+	locked *os.File // the directory, while it is locked
 }
 
 // read reads the spec, whole.
@@ -53,6 +56,9 @@ func (f *specFile) read(stdin io.Reader) (err error) {
 	if f.in, err = openPlace(f.name); err == nil && !f.in.set {
 		err = unix.ENOENT
 	}
+	if err == nil && f.inPlace() {
+		err = f.in.lock(lockWait)
+	}
 	if err == nil {
 		f.text, err = f.in.read()
 	}
@@ -60,6 +66,31 @@ func (f *specFile) read(stdin io.Reader) (err error) {
 		f.close()
 	}
 	return err
+}
+
+// lockWait is how long an injection waits for another of the same bundle, which
+// takes milliseconds.
+const lockWait = 10 * time.Second
+
+// lock keeps other injections out of the directory until it is closed: of two at
+// once neither undoes what the other did. Where the file system has no locks there
+// is none.
+func (p *place) lock(wait time.Duration) error {
+	fd, err := unix.Openat(int(p.dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	p.locked = os.NewFile(uintptr(fd), p.path)
+	for until := time.Now().Add(wait); ; time.Sleep(2 * time.Millisecond) {
+		switch err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); {
+		case err == nil, errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP):
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("lock its directory: %w", err)
+		case time.Now().After(until):
+			return fmt.Errorf("another program has locked its directory for %v; run this again when it is done: %w", wait, errdefs.ErrUnavailable)
+		}
+	}
 }
 
 func (f *specFile) close() { f.in.close() }
@@ -150,6 +181,10 @@ func cause(err error) error {
 }
 
 func (p *place) close() {
+	if p.locked != nil {
+		p.locked.Close()
+		p.locked = nil
+	}
 	if p.dir != nil {
 		p.dir.Close()
 		p.dir = nil
