@@ -97,7 +97,7 @@ func (p *planner) addView() error {
 		}
 		prefixes[prefix] = v.att.IfName
 		for _, kv := range []struct{ name, value string }{
-			{"_TYPE", string(v.att.Info.Type)}, {"_SOCKET", v.socket}, {"_PCI", pciAddress(v.att.Info)}, {"_EAL", strings.Join(eal, " ")},
+			{"_TYPE", string(v.att.Info.Type)}, {"_SOCKET", v.socket}, {"_PCI", pciAddress(v.att.Info)}, {"_EAL", words(eal)},
 		} {
 			if kv.value == "" {
 				continue
@@ -116,6 +116,17 @@ func (p *planner) addView() error {
 		Source:  p.host.Path(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID)),
 		Options: []string{"bind", "ro", "rprivate", "nosuid", "nodev", "noexec"},
 	})
+}
+
+// words are arguments for whoever splits them at spaces; "" where one has a space
+// itself: devices.json has them one by one.
+func words(args []string) string {
+	for _, a := range args {
+		if strings.ContainsRune(a, ' ') {
+			return ""
+		}
+	}
+	return strings.Join(args, " ")
 }
 
 func (p *planner) env(name, value string, origin edits.Origin) error {

@@ -4,6 +4,7 @@ package resolve
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/jackfield/jackfield/pkg/attachment"
@@ -28,5 +29,25 @@ func TestTheViewIsJSON(t *testing.T) {
 		if list[0]["name"] != want {
 			t.Errorf("the name is %q, want %q", list[0]["name"], want)
 		}
+	}
+}
+
+// A shell splits the variable at spaces, so that it holds no argument with one.
+func TestArgumentsWithSpaces(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.listen("/run/vsw/a b/s")
+	h.info("one", "net1", vhost("client", "/var/run/vsw/a b/s"))
+	h.listen("/run/vsw/c/s o")
+	h.info("two", "net2", vhost("client", "/var/run/vsw/c/s o"))
+	r := ask("")
+	r.Annotations = nil
+	p := h.resolve(r)
+	if got := env(p); got["JACKFIELD_NET1_EAL"] != "--vdev=net_virtio_user0,path=/var/run/jackfield/net/net1/s" || got["JACKFIELD_NET2_SOCKET"] != "/var/run/jackfield/net/net2/s o" {
+		t.Errorf("%v", got)
+	} else if eal, ok := got["JACKFIELD_NET2_EAL"]; ok {
+		t.Errorf("a variable that cannot be split: %q", eal)
+	}
+	if text := string(p.Staging.Files[0].Data); !strings.Contains(text, `"--vdev=net_virtio_user1,path=/var/run/jackfield/net/net2/s o"`) {
+		t.Error(text)
 	}
 }
