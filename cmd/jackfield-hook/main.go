@@ -39,7 +39,7 @@ func watch() {
 		t := unix.NsecToTimespec(int64(left))
 		_ = unix.Nanosleep(&t, nil) // a signal wakes it early
 	}
-	fmt.Fprintf(hook.Stderr(), "jackfield-hook: given up after %v: a file system of this host does not answer\n", patience)
+	hook.Fail(fmt.Errorf("given up after %v: a file system of this host does not answer", patience))
 	os.Exit(1)
 }
 
@@ -49,7 +49,7 @@ func run() int {
 		err = hook.Run(context.Background(), os.Args[1:], hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: self})
 	}
 	if err != nil {
-		fmt.Fprintln(hook.Stderr(), "jackfield-hook:", err)
+		hook.Fail(err)
 		return 1
 	}
 	return 0

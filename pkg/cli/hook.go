@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackfield/jackfield/pkg/hook"
 )
@@ -16,6 +15,6 @@ func runHook(ctx context.Context, args []string, env Env) int {
 	if err == nil {
 		return ExitOK
 	}
-	fmt.Fprintln(hook.Stderr(), "jackfield-hook:", err)
+	hook.Fail(err)
 	return ExitNo
 }

@@ -3,20 +3,100 @@
 package hook
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
+	"path"
 	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// Fail prints an error: see [Stderr]. Podman shows what a runtime printed only when it
+// cannot read the runtime's log as one message, and crun's message there says no more
+// than that a hook failed; so the hook's own is put in front of it.
+func Fail(err error) {
+	text := "jackfield-hook: " + err.Error()
+	if swallowed() {
+		noteInRuntimeLog(os.Getppid(), text)
+	}
+	fmt.Fprintln(Stderr(), text)
+}
+
+// swallowed reports that standard error leads nowhere.
+func swallowed() bool {
+	var st unix.Stat_t
+	return unix.Fstat(2, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+}
+
+// noteInRuntimeLog adds a message to the log that a runtime was started with, where
+// that is one of JSON lines: whoever started the runtime looks there for what went
+// wrong. Without such a log nothing happens.
+func noteInRuntimeLog(pid int, text string) {
+	cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	if err != nil {
+		return
+	}
+	file := jsonLogOf(strings.Split(string(cmdline), "\x00"))
+	if file == "" {
+		return
+	}
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) {
+		return
+	}
+	line, err := json.Marshal(struct {
+		Message string `json:"msg"`
+		Level   string `json:"level"`
+		Time    string `json:"time"`
+	}{text, "error", time.Now().UTC().Format(time.RFC3339)})
+	if err == nil {
+		_, _ = unix.Write(fd, append(line, '\n'))
+	}
+}
+
+// jsonLogOf is the file of --log in a runtime's command line, where --log-format is
+// json; "" for none. What follows the command is not looked at.
+func jsonLogOf(args []string) string {
+	file, format := "", ""
+	for i := 1; i < len(args); i++ {
+		name, value, joined := strings.Cut(args[i], "=")
+		switch name {
+		case "--log", "--log-format":
+			if !joined {
+				if i++; i == len(args) {
+					return ""
+				}
+				value = args[i]
+			}
+			if name == "--log" {
+				file = value
+			} else {
+				format = value
+			}
+		case "create", "run", "start":
+			i = len(args)
+		}
+	}
+	if format != "json" || !path.IsAbs(file) {
+		return ""
+	}
+	return file
+}
 
 // Stderr is where an error is printed: standard error, or, where a runtime has that
 // lead nowhere (crun does), the runtime's own, which is the terminal of whoever
 // started the container.
 func Stderr() io.Writer {
-	var st unix.Stat_t
-	null := unix.Mkdev(1, 3)
-	if unix.Fstat(2, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != null {
+	if !swallowed() {
 		return os.Stderr
 	}
 	fd, err := unix.Open("/proc/"+strconv.Itoa(os.Getppid())+"/fd/2", unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)

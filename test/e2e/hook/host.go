@@ -24,6 +24,7 @@ type host struct {
 	common *node.Kit
 	before left // what was there
 
+	quiet       bool   // the root file system is there and stays as it is
 	propagation string // of a container's root, when it is run without Podman
 
 	unified bool   // runtimes find cgroups of version 2 alone
@@ -126,6 +127,9 @@ policy:
 func (h *host) rootfs() string {
 	h.t.Helper()
 	name := "rootfs"
+	if h.quiet {
+		return h.path(name)
+	}
 	for _, dir := range []string{"bin", "dev", "proc", "sys", "etc", "tmp", "run", "var"} {
 		h.mkdir(filepath.Join(name, dir))
 	}

@@ -91,11 +91,17 @@ func TestPodmanRefused(t *testing.T) {
 		out, err := h.podman(runtime, []string{h.hooksFile("hooks", "precreate")}, h.asks("echo started", "secret")...)
 		refused(t, out, err, `refuse CDI device "vendor.example.com/dev=secret"`)
 		out, err = h.podman(runtime, []string{h.hooksFile("late", "createRuntime")}, h.asks("echo started", "secret")...)
-		if runtime == "runc" {
-			refused(t, out, err, `refuse CDI device "vendor.example.com/dev=secret"`)
-		} else {
-			refused(t, out, err)
-			t.Logf("crun: %s", out)
+		refused(t, out, err, `refuse CDI device "vendor.example.com/dev=secret"`, "add to allow.cdi of rule")
+		if want := `level=error stage=createRuntime`; !strings.Contains(h.log(), want) {
+			t.Errorf("the hook's log has no %q: %s", want, h.log())
+		}
+		if runtime == "crun" {
+			// crun gives hooks a standard error where it is told to.
+			out, err = h.podman(runtime, []string{h.path("late")}, append([]string{"--annotation", "run.oci.hooks.stderr=" + h.path("hook.err")}, h.asks("echo started", "secret")...)...)
+			refused(t, out, err, "error executing hook", h.hookCommand())
+			if got := h.read("hook.err"); !strings.Contains(got, `refuse CDI device "vendor.example.com/dev=secret"`) {
+				t.Errorf("run.oci.hooks.stderr: %q", got)
+			}
 		}
 	})
 }

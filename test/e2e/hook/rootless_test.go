@@ -143,12 +143,7 @@ func TestRootlessRefused(t *testing.T) {
 		for device, want := range map[string]string{"secret": `refuse CDI device "vendor.example.com/dev=secret"`, "env": `variable "FANCY" comes too late`,
 			"made": "in a user namespace only a node of the host can be had"} {
 			out, err = try(late, device)
-			if runtime == "runc" {
-				refused(t, out, err, want)
-			} else {
-				// Podman with crun shows no hook's words; its log has them.
-				refused(t, out, err)
-			}
+			refused(t, out, err, want)
 			if !strings.Contains(strings.ReplaceAll(u.log(), `\`, ""), want) {
 				t.Errorf("%s: not in the hook's log: %q", device, want)
 			}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A datagram of the system's log has priority, time, program and process (RFC 3164,
+// section 4.1), and is one however long the text is.
+func TestSyslog(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &logger{fd: pair[0], syslog: true}
+	t.Cleanup(func() { l.close(); unix.Close(pair[1]) })
+	for level, priority := range map[string]string{"error": "27", "warning": "28", "info": "30"} {
+		l.say(level, Prestart, "c1", "two\nlines")
+		buf := make([]byte, 1024)
+		n, err := unix.Read(pair[1], buf)
+		want := regexp.MustCompile(`^<` + priority + `>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d jackfield-hook\[\d+\]: level=` + level + ` stage=prestart container=c1 msg="two\\nlines"$`)
+		if err != nil || !want.Match(buf[:n]) {
+			t.Errorf("%s: %q, %v", level, buf[:n], err)
+		}
+	}
+	l.say("error", Prestart, "c1", strings.Repeat("x", 1<<20))
+	buf := make([]byte, 2048)
+	if n, err := unix.Read(pair[1], buf); err != nil || n != 1024 {
+		t.Errorf("of a long text: %d bytes, %v", n, err)
+	}
+}
+
+// A file is made for its owner alone, appended to, and not one that a symlink leads to.
+func TestLogFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	for range 2 {
+		l, err := openLog(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.say("info", Precreate, "c1", "text")
+		l.close()
+	}
+	data, err := os.ReadFile(file)
+	fi, err2 := os.Stat(file)
+	if err != nil || err2 != nil || strings.Count(string(data), `level=info stage=precreate container=c1 msg="text"`+"\n") != 2 || fi.Mode() != 0o600 {
+		t.Errorf("%q, %v, %v, %v", data, fi, err, err2)
+	}
+	if err := os.Symlink(file, file+"2"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openLog(file + "2"); err == nil {
+		t.Error("a symlink is followed")
+	}
+}
