@@ -5,6 +5,7 @@ package resolve
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -71,7 +72,7 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 		return v, err
 	}
 	origin.Rule = item.Rule
-	inside := path.Join(ContainerDir, "net", s.att.IfName, path.Base(s.path))
+	inside := path.Join(ContainerDir, s.point(), path.Base(s.path))
 	if len(inside) > sunPath {
 		return v, fieldError(origin, fmt.Errorf("the path in the container, %q, has %d bytes; a UNIX socket's path has at most %d: %w",
 			inside, len(inside), sunPath, errdefs.ErrInvalidArgument))
@@ -87,6 +88,18 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 		return p.stageSocket(s, at, v, origin)
 	}
 	return p.bindSocketDir(s, at, v, origin)
+}
+
+// point is the attachment's directory below ContainerDir: that of its interface. A
+// device that no network brought has none, and is told from others by what the
+// device plugin's files are named after, RESOURCE-DEVICE.
+func (s *socket) point() string {
+	name := s.att.IfName
+	if name == "" {
+		parts := slices.DeleteFunc([]string{s.att.Network, s.att.Resource, s.att.DeviceID}, func(p string) bool { return p == "" })
+		name = strings.ReplaceAll(strings.Join(parts, "-"), "/", "-")
+	}
+	return path.Join("net", name)
 }
 
 // bindSocketDir has the runtime bind the socket's own directory, where sockets are
@@ -113,7 +126,7 @@ func (p *planner) bindSocketDir(s socket, at place, v viewEntry, origin edits.Or
 		return edits.Mount{Destination: dst, Source: source, Type: "bind",
 			Options: []string{"bind", access, "rprivate", "nosuid", "nodev", "noexec"}, Origin: origin}
 	}
-	point := path.Join("net", s.att.IfName)
+	point := s.point()
 	p.staging().Dirs = append(p.staging().Dirs, staging.Dir{Path: point})
 	if err := p.b.AddMount(mount(path.Join(ContainerDir, point))); err != nil {
 		return v, err

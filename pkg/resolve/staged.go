@@ -17,7 +17,7 @@ import (
 // has at ContainerDir. The directory that it lies in there is mounted at its own
 // path as well, so that both lead to whatever is bound.
 func (p *planner) stageSocket(s socket, at place, v viewEntry, origin edits.Origin) (viewEntry, error) {
-	point := path.Join("net", s.att.IfName)
+	point := s.point()
 	dir := staging.Dir{Path: point}
 	stage := p.staging()
 	host := s.creator == config.SideHost

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/test/kubelet"
+	"github.com/jackfield/jackfield/test/vswitch"
 )
 
 // podOf is what containerd says of a pod's container in its OCI configuration, and that
@@ -34,18 +35,26 @@ func TestHandOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(k.Stop)
-		k.SetPods(kubelet.Pod("ns", "pod", kubelet.Container("app", kubelet.Device("vendor.example.com/port", "port-7"))),
+		k.SetPods(kubelet.Pod("ns", "pod", kubelet.Container("app", kubelet.Device("vendor.example.com/port", "port-7", "port-8"))),
 			kubelet.Pod("other", "pod", kubelet.Container("app")))
 		h.configure(`    - {name: pods, for: {namespaces: [ns, other]}, allow: {sockets: ["` + h.path("sock") + `/**"]}}
 kubelet: {podResourcesSocket: ` + k.Socket() + `}
 `)
 		h.write("config.yaml", strings.Replace(h.read("config.yaml"), "deviceInfo: {", "deviceInfo: {dpDir: "+h.path("dp")+", ", 1))
-		// What the device plugin says of its port.
-		h.socket("none")
-		h.write("dp/vendor.example.com-port-port-7-device.json", h.read("devinfo/ns-fast-none_net1"))
+		// What the device plugin says of its ports, and a network beside them.
+		h.socket("sandbox-1")
+		h.mkdir("sock/port8")
+		other, err := vswitch.Listen(vswitch.VhostUser, h.path("sock/port8/vhost.sock"), vswitch.Greeting("another"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { other.Close() })
+		info := h.read("devinfo/ns-fast-sandbox-1_net1")
+		h.write("dp/vendor.example.com-port-port-7-device.json", info)
+		h.write("dp/vendor.example.com-port-port-8-device.json", strings.Replace(info, "port0", "port8", 1))
 		out, err := h.run(runtime, container{stages: []string{stage}, annotations: podOf("ns"),
-			command: "sockclient connect /var/run/jackfield/net/vhost.sock; cat /var/run/jackfield/devices.json"})
-		h.wants(out, err, "hello from vswitch", "vendor.example.com/port")
+			command: "for of in net1 vendor.example.com-port-port-7 vendor.example.com-port-port-8; do sockclient connect /var/run/jackfield/net/$of/vhost.sock; done; cat /var/run/jackfield/devices.json"})
+		h.wants(out, err, "hello from vswitch\nhello from vswitch\nhello from another\n", `"device-id": "port-7"`, `"device-id": "port-8"`)
 		if calls := k.Calls(); calls.Get+calls.List == 0 {
 			t.Error("the kubelet was not asked")
 		}
