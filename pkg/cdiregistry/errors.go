@@ -5,6 +5,7 @@ package cdiregistry
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 )
@@ -34,6 +35,8 @@ type NotFoundError struct {
 
 	device   string // "" when all were asked for
 	snapshot *Snapshot
+	once     sync.Once
+	text     string
 }
 
 // Explanation is what there is to say about a device that was not found.
@@ -60,8 +63,14 @@ type Explanation struct {
 }
 
 // Error tells what is missing, where it was searched, what failed there and
-// what to run.
+// what to run. It looks through the snapshot the first time only: an error is printed
+// for the log, the runtime and whoever wraps it.
 func (e *NotFoundError) Error() string {
+	e.once.Do(func() { e.text = e.message() })
+	return e.text
+}
+
+func (e *NotFoundError) message() string {
 	x := e.Explain()
 	var b strings.Builder
 	fmt.Fprintf(&b, "resolve CDI device %q: ", e.Name)

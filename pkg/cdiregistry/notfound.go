@@ -11,6 +11,9 @@ import (
 const (
 	toldFiles = 3
 	toldNames = 3
+	// lookedAt are the names that are compared with the one asked for: a thousand
+	// requests for what is not there must not take the time of a thousand directories.
+	lookedAt = 1 << 13
 )
 
 // notFound is the error for a name; device is "" when all of the kind were asked for.
@@ -96,7 +99,11 @@ func (e *NotFoundError) nearest() []string {
 	s := e.snapshot
 	if k, ok := s.kinds.get(e.Kind); ok {
 		n := newNearest(e.device, toldNames)
+		left := lookedAt
 		for sl := range k.devices.all() {
+			if left--; left < 0 {
+				break
+			}
 			n.add(sl.key())
 		}
 		out := n.names()
@@ -106,7 +113,11 @@ func (e *NotFoundError) nearest() []string {
 		return out
 	}
 	n := newNearest(e.Kind, toldNames)
+	left := lookedAt
 	for k := range s.kinds.all() {
+		if left--; left < 0 {
+			break
+		}
 		n.add(k.name)
 	}
 	out := n.names()
