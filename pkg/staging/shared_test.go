@@ -260,3 +260,34 @@ func TestSweepNowAndThen(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A process that may not be looked at can be of any container that was begun before it
+// was started, and of none later.
+func TestSweepWithoutSight(t *testing.T) {
+	denied := &os.PathError{Op: "readlink", Path: "/proc/self/ns/mnt", Err: unix.EACCES}
+	var k look
+	must(t, k.hidden("/proc/self", denied))
+	if ago := time.Now().Unix() - k.unseen; ago < -2 || ago > 3600 {
+		t.Errorf("this process was started %d s ago", ago)
+	}
+	k = look{}
+	for _, err := range []error{unix.ENOENT, unix.ESRCH, unix.EINVAL} {
+		must(t, k.hidden("/proc/self", err))
+	}
+	must(t, k.hidden("/proc/none", denied))
+	if k.unseen != 0 {
+		t.Errorf("processes that have ended: %d", k.unseen)
+	}
+	for stat, want := range map[string]struct {
+		seconds    int64
+		kernel, ok bool
+	}{
+		"7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4200 9 9":    {42, false, true},
+		"2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0": {1, true, true},
+		"7 (a) S 1 7": {}, "": {}, "7 (a) S 1 7 7 0 -1 x 1 2 3 4 5 6 7 8 20 0 1 0 4200": {42, false, false},
+	} {
+		if seconds, kernel, ok := startOf(stat); seconds != want.seconds || kernel != want.kernel || ok != want.ok {
+			t.Errorf("%q: %d, %t, %t", stat, seconds, kernel, ok)
+		}
+	}
+}

@@ -15,16 +15,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // view is what a process sees of the host, by the inodes of its namespaces.
 type view struct {
 	PIDs   uint64 `json:"pids,omitempty"`
 	Mounts uint64 `json:"mounts,omitempty"`
+	At     int64  `json:"at,omitempty"` // when, in seconds since 1970
 }
 
-func here() view { return view{nsInode("pid"), nsInode("mnt")} }
+func here() view { return view{nsInode("pid"), nsInode("mnt"), time.Now().Unix()} }
 
 func nsInode(name string) uint64 {
 	var st unix.Stat_t
@@ -51,12 +55,14 @@ type Left struct {
 	Sandbox   string
 	Container string // "" for what belongs to the sandbox alone
 	written   time.Time
+	begun     int64 // when it was written down, in seconds since 1970
 }
 
 // Left lists what the runtime never had removed, of containers of this owner: those
 // whose record is older than age, and whose staging directory no process of the host
 // has mounted. Containers of which this process could not see the processes are not
-// among them; nor is anything when the look takes longer than patience.
+// among them; nor those begun before a process was started that this one may not
+// look at; nor is anything when the look takes longer than patience.
 func (s *Store) Left(age, patience time.Duration) ([]Left, error) {
 	deadline := time.Now().Add(patience)
 	before := time.Now().Add(-age)
@@ -65,11 +71,11 @@ func (s *Store) Left(age, patience time.Duration) ([]Left, error) {
 		return nil, err
 	}
 	if len(old) > 0 {
-		alive, err := mounted(s.containers(), deadline)
-		if err != nil {
+		look := look{dir: s.containers(), alive: make(map[string]bool), seen: make(map[string]bool)}
+		if err := look.all(deadline); err != nil {
 			return nil, fmt.Errorf("look which containers of state directory %q live: %w", s.dir, err)
 		}
-		old = slices.DeleteFunc(old, func(l Left) bool { return alive[l.Container] })
+		old = slices.DeleteFunc(old, func(l Left) bool { return look.alive[l.Container] || l.begun <= look.unseen })
 	}
 	return append(old, idle...), nil
 }
@@ -97,12 +103,12 @@ func (s *Store) old(before time.Time) (containers, sandboxes []Left, err error) 
 			some = true
 			if written, ok := olderThan(filepath.Join(dir, name), before); ok && len(containers) < mostLooked {
 				if r := s.readRecord(sid, cid); r.Owner == s.opts.Owner && r.See.PIDs == see.PIDs {
-					containers = append(containers, Left{sid, cid, written})
+					containers = append(containers, Left{sid, cid, written, r.See.At})
 				}
 			}
 		}
 		if written, ok := olderThan(dir, before); !some && ok && len(sandboxes) < mostLooked && s.bundleGone(dir, see) {
-			sandboxes = append(sandboxes, Left{sid, "", written})
+			sandboxes = append(sandboxes, Left{sid, "", written, 0})
 		}
 	}
 	return containers, sandboxes, nil
@@ -201,15 +207,23 @@ func (s *Store) forget(sandboxID string) error {
 	return nil
 }
 
-// mounted are the containers whose directory, or one in it, some process of the host
-// has mounted. dir is the directory of them all.
-func mounted(dir string, deadline time.Time) (map[string]bool, error) {
+// look is a look at what the processes of the host have mounted of the directory of
+// all containers.
+type look struct {
+	dir   string
+	alive map[string]bool // containers whose directory, or one in it, is mounted
+	seen  map[string]bool // mount namespaces
+	// unseen is when the youngest process was started that may not be looked at, in
+	// seconds since 1970. It is of no container that was begun later.
+	unseen int64
+}
+
+func (k *look) all(deadline time.Time) error {
 	proc, err := os.Open("/proc")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer proc.Close()
-	alive, seen := make(map[string]bool), make(map[string]bool)
 	for n := 0; ; {
 		names, err := proc.Readdirnames(512)
 		for _, name := range names {
@@ -217,36 +231,38 @@ func mounted(dir string, deadline time.Time) (map[string]bool, error) {
 				continue
 			}
 			if n++; n > mostProcesses || time.Now().After(deadline) {
-				return nil, fmt.Errorf("%d processes are too many to look at in time: %w", n, os.ErrDeadlineExceeded)
+				return fmt.Errorf("%d processes are too many to look at in time: %w", n, os.ErrDeadlineExceeded)
 			}
-			if err := mountedIn("/proc/"+name, dir, alive, seen); err != nil {
-				return nil, err
+			if err := k.process("/proc/" + name); err != nil {
+				return err
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return alive, nil
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
 
-// mountedIn reads the mount table of a process, once for each mount namespace.
-func mountedIn(proc, dir string, alive, seen map[string]bool) error {
+// process reads the mount table of a process, once for each mount namespace.
+func (k *look) process(proc string) error {
 	ns, err := os.Readlink(proc + "/ns/mnt")
-	if err != nil || seen[ns] {
-		// It has ended, is a kernel thread's, or another user's, who has none of ours.
+	if err != nil {
+		return k.hidden(proc, err)
+	}
+	if k.seen[ns] {
 		return nil
 	}
 	f, err := os.Open(proc + "/mountinfo")
 	if err != nil {
-		return nil
+		return k.hidden(proc, err)
 	}
 	defer f.Close()
 	// The file system that the directory is of can be mounted elsewhere: what counts is
 	// how a path in it ends.
-	marker := []byte("/" + filepath.Base(dir) + "/")
+	marker := []byte("/" + filepath.Base(k.dir) + "/")
 	lines := bufio.NewReaderSize(io.LimitReader(f, mostMountTable), 64<<10)
 	for {
 		line, err := lines.ReadSlice('\n')
@@ -271,13 +287,74 @@ func mountedIn(proc, dir string, alive, seen map[string]bool) error {
 					break
 				}
 				id, _, _ := bytes.Cut(after, []byte("/"))
-				alive[string(id)] = true
+				k.alive[string(id)] = true
 				rest = after
 			}
 		}
 	}
-	seen[ns] = true
+	k.seen[ns] = true
 	return nil
+}
+
+// hidden takes note of a process that may not be looked at: nobody knows what it has
+// mounted. One that has ended, a thread of the kernel, and, in a user namespace, one
+// of a user outside of it have nothing of ours.
+func (k *look) hidden(proc string, err error) error {
+	if !errors.Is(err, os.ErrPermission) {
+		return nil
+	}
+	var st unix.Stat_t
+	if unix.Lstat(proc, &st) != nil {
+		return nil
+	}
+	if around, inside := hostfs.UserNamespace(); inside && st.Uid == around.Unmapped {
+		return nil
+	}
+	text, err := os.ReadFile(proc + "/stat")
+	if err != nil {
+		return nil // it has ended
+	}
+	started, kernel, ok := startOf(string(text))
+	if !ok {
+		return fmt.Errorf("read %s/stat: found %.80q: %w", proc, text, errdefs.ErrInvalidArgument)
+	}
+	if !kernel {
+		var up unix.Sysinfo_t
+		if err := unix.Sysinfo(&up); err != nil {
+			return err
+		}
+		// A second more than it can be.
+		k.unseen = max(k.unseen, time.Now().Unix()-up.Uptime+started+1)
+	}
+	return nil
+}
+
+// startOf reads /proc/PID/stat, proc_pid_stat(5): when the process was started, in
+// seconds since the host was, and whether it is a thread of the kernel.
+func startOf(stat string) (seconds int64, kernel, ok bool) {
+	const (
+		ticks     = 100       // a second, for every program (time(7), USER_HZ)
+		ofKernel  = 0x20_0000 // PF_KTHREAD
+		flags     = 9 - 3     // fields, counted from the one behind the name
+		startTime = 22 - 3
+	)
+	_, rest, found := cutLast(stat, ") ")
+	field := strings.Fields(rest)
+	if !found || len(field) <= startTime {
+		return 0, false, false
+	}
+	f, err := strconv.ParseUint(field[flags], 10, 32)
+	t, err2 := strconv.ParseInt(field[startTime], 10, 64)
+	return t / ticks, f&ofKernel != 0, err == nil && err2 == nil
+}
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 const bundleFile = "bundle"
