@@ -34,7 +34,7 @@ state of a stopped container that of poststop.
 // Stage is a point in a container's life at which the hook is run.
 type Stage string
 
-// The stages. Precreate is one of Podman's and Buildah's alone.
+// The stages. Precreate is one of Podman's alone.
 const (
 	Precreate     Stage = "precreate"
 	CreateRuntime Stage = "createRuntime"

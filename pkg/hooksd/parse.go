@@ -180,7 +180,7 @@ func (p *parser) stages(h *Hook, stages []string) {
 	for i, stage := range stages {
 		switch {
 		case stage == "precreate":
-			p.refuse(index("stages", i), quote(stage), "a stage of Podman and Buildah alone, where the runtime is not asked; such a file belongs in a directory that only they read")
+			p.refuse(index("stages", i), quote(stage), "a stage of Podman alone, where the runtime is not asked; such a file belongs in a directory that only Podman reads")
 			p.problems[len(p.problems)-1].Elsewhere = true
 			continue
 		case !slices.Contains(stageNames(), stage):

@@ -26,7 +26,7 @@ func TestParseRefuses(t *testing.T) {
 		{"a relative path", `{"version":"1.0.0","hook":{"path":"bin/h"},"when":{"always":true},"stages":["poststop"]}`, `f.json: hook.path: found "bin/h": want an absolute host path`},
 		{"an unclean path", `{"version":"1.0.0","hook":{"path":"/a/../h"},"when":{"always":true},"stages":["poststop"]}`, `f.json: hook.path: found "/a/../h": want a path without //, /./, /../ and without / at the end; this is "/h"`},
 		{"a time-out of 0", `{"version":"1.0.0","hook":{"path":"/h","timeout":0},"when":{"always":true},"stages":["poststop"]}`, `f.json: hook.timeout: want seconds, more than 0, or leave it out`},
-		{"a stage of Podman's", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["poststop","precreate"]}`, `f.json: stages[1]: found "precreate": a stage of Podman and Buildah alone, where the runtime is not asked; such a file belongs in a directory that only they read`},
+		{"a stage of Podman's", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["poststop","precreate"]}`, `f.json: stages[1]: found "precreate": a stage of Podman alone, where the runtime is not asked; such a file belongs in a directory that only Podman reads`},
 		{"an unknown stage", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["preStart"]}`, `f.json: stages[0]: found "preStart": want one of prestart, createRuntime, createContainer, startContainer, poststart, poststop`},
 		{"expressions", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"annotations":{"a[":"b("},"commands":["c","*"]},"stages":["poststop"]}`,
 			"f.json: when.annotations[\"a[\"]: found \"a[\": not a regular expression: error parsing regexp: missing closing ]: `[`\n" +

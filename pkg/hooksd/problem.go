@@ -28,7 +28,7 @@ type Problem struct {
 	Rule string
 	// Warning marks what does not keep the hook from being used.
 	Warning bool
-	// Elsewhere marks what is right in a directory that only Podman and Buildah read.
+	// Elsewhere marks what is right in a directory that only Podman reads.
 	Elsewhere bool
 
 	cause error
