@@ -55,6 +55,7 @@ type doctor struct {
 	node          *status.Node // nil when the daemon does not answer
 	runtimeConfig string
 	validator     map[string]string // of NRI, in that file; nil: there is no such file
+	validatorFile string            // the one that says whether it is on
 	crioConfig    string
 	nriSocket     string
 	pluginDir     string

@@ -48,42 +48,69 @@ func (d *doctor) runtime() {
 }
 
 func (d *doctor) containerd() bool {
-	data, err := d.host.ReadFile(d.runtimeConfig, 1<<20)
-	if err != nil {
-		if !errdefs.IsNotFound(err) {
-			d.say("runtime", severityWarning, "", "containerd's configuration: %v", err)
-		}
+	s, err := containerdFiles(d.host, d.runtimeConfig)
+	switch {
+	case errdefs.IsNotFound(err):
 		return false
-	}
-	t, err := readTOML(string(data))
-	if err != nil {
-		d.say("runtime", severityError, "mend it: containerd does not start with it", "%s: %v", d.runtimeConfig, err)
+	case errdefs.IsPermissionDenied(err):
+		d.say("runtime", severityWarning, "run doctor as root", "containerd's configuration: %v", err)
+		return true
+	case errdefs.IsResourceExhausted(err):
+		d.say("runtime", severityWarning, "", "containerd's configuration is not looked at: %v", err)
+		return true
+	case err != nil:
+		d.say("runtime", severityError, "mend it: containerd does not start with it", "%v", err)
 		return true
 	}
-	nri := t.section("plugins", nriPlugin)
-	d.place(nri["socket_path"], nri["plugin_path"])
-	disabled := slices.Contains(list(t.section()["disabled_plugins"]), nriPlugin)
-	switch {
-	case nri["disable"] == "true" || disabled:
-		d.say("runtime", severityError, "set disable = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart containerd", "%s turns NRI off", d.runtimeConfig)
-	case nri["disable_connections"] == "true":
-		d.say("runtime", severityError, "set disable_connections = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart containerd, or install the plugin as /opt/nri/plugins/50-jackfield",
-			"%s lets no plugin connect from outside", d.runtimeConfig)
-	case nri["disable"] == "" && !slices.Contains([]string{"3", "4"}, t.section()["version"]):
-		d.say("runtime", severityWarning, "with containerd 1.7 set disable = false in [plugins.\"io.containerd.nri.v1.nri\"] and restart it", "%s does not mention NRI, which containerd 1.7 has off by default", d.runtimeConfig)
-	default:
-		d.ok("runtime", "%s has NRI on", d.runtimeConfig)
+	for _, m := range s.missing {
+		d.say("runtime", severityError, "make it, or take it out of imports: containerd does not start without it", "there is no %s", m)
 	}
-	if d.validator = t.section("plugins", nriPlugin, "default_validator"); d.validator == nil {
+	d.containerdNRI(s)
+	nri := s.toml.section("plugins", nriPlugin)
+	d.place(nri["socket_path"], nri["plugin_path"])
+	if d.validator = s.toml.section("plugins", nriPlugin, "default_validator"); d.validator == nil {
 		d.validator = map[string]string{}
 	}
+	d.validatorFile = s.saidBy("plugins", nriPlugin, "default_validator", "enable")
 	for _, cri := range []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"} {
-		if t.section("plugins", cri)["enable_cdi"] == "true" {
-			d.say("injectors", severityNote, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): what it injected is recognised and not injected twice", d.runtimeConfig)
+		if s.toml.section("plugins", cri)["enable_cdi"] == "true" {
+			d.say("injectors", severityNote, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): what it injected is recognised and not injected twice",
+				s.saidBy("plugins", cri, "enable_cdi"))
 			break
 		}
 	}
 	return true
+}
+
+// containerdNRI says whether NRI is on, and which file has it so.
+func (d *doctor) containerdNRI(s *containerdSetup) {
+	const table = "[plugins.\"" + nriPlugin + "\"]"
+	imports := func(file string) string {
+		if file == d.runtimeConfig {
+			return file
+		}
+		return fmt.Sprintf("%s, which %s imports,", file, d.runtimeConfig)
+	}
+	for _, by := range s.off {
+		d.say("runtime", severityError, "take "+nriPlugin+" out of disabled_plugins at "+by.place+" and restart containerd", "%s turns NRI off", imports(by.file))
+	}
+	switch {
+	case s.nri != nil && s.nri.value != "false":
+		d.say("runtime", severityError, "set disable = false in "+table+" at "+s.nri.place+" and restart containerd", "%s turns NRI off", imports(s.nri.file))
+	case len(s.off) > 0:
+	case s.toml.section("plugins", nriPlugin)["disable_connections"] == "true":
+		d.say("runtime", severityError, "set disable_connections = false in "+table+" and restart containerd, or install the plugin as /opt/nri/plugins/50-jackfield",
+			"%s lets no plugin connect from outside", imports(s.saidBy("plugins", nriPlugin, "disable_connections")))
+	case s.replaced() != nil:
+		d.say("runtime", severityWarning, "with containerd 1.7 set disable = false in "+table+" of "+s.last.file+", too, and restart it",
+			"%s has NRI on, but containerd 1.7, which has it off by default, takes %s whole from %s", s.nri.file, table, imports(s.last.file))
+	case !s.on():
+		d.say("runtime", severityWarning, "with containerd 1.7 set disable = false in "+table+" and restart it", "%s does not mention NRI, which containerd 1.7 has off by default", d.runtimeConfig)
+	case s.nri != nil:
+		d.ok("runtime", "%s has NRI on", imports(s.nri.file))
+	default:
+		d.ok("runtime", "%s has NRI on", d.runtimeConfig)
+	}
 }
 
 func (d *doctor) crio() bool {
@@ -198,7 +225,7 @@ func (d *doctor) required(r *status.Runtime, known bool) {
 		// Where its configuration says so is not known here.
 	case d.validator["enable"] != "true":
 		d.say("required", severityNote, "set enable = true in [plugins.\"io.containerd.nri.v1.nri\".default_validator], restart containerd, and annotate the pods: docs/security.md",
-			"the validator of NRI is off in %s: %s", d.runtimeConfig, without)
+			"the validator of NRI is off in %s: %s", d.validatorFile, without)
 	case len(names) == 0:
 		d.ok("required", "a pod that has the annotation required-plugins.noderesource.dev does not come up without the plugins it names")
 	case d.validator["tolerate_missing_plugins_annotation"] == "":

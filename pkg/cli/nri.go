@@ -29,7 +29,9 @@ const nriEnableLong = `enable has the container runtime's configuration turn NRI
 1.7 and CRI-O before 1.30 have off. Nothing else in the file changes: comments and
 order stay. A file that has NRI on already is left alone.
 
-containerd: the file itself is edited (versions 2 and 3). CRI-O: a drop-in is
+containerd: the file itself is edited (versions 2 to 4). What it imports is read as
+containerd reads it; where that keeps NRI off, nothing is changed, and the error
+names the file and line to change. CRI-O: a drop-in is
 written, ` + crioDropIn + `.
 
 The runtime takes it at its next start, and is restarted only with --restart, by
@@ -84,7 +86,7 @@ func (e *enabling) run(cmd *cobra.Command, env Env) error {
 	switch e.runtime {
 	case "containerd":
 		unit = "containerd"
-		changes, err = e.containerd(host)
+		changes, err = e.containerd(env, host)
 	case "cri-o", "crio":
 		unit = "crio"
 		changes, err = e.crio(host)
@@ -137,55 +139,66 @@ func runtimeHere(host hostfs.Root) (string, error) {
 	return "", &hinted{err: errors.New(what), hint: "say which: --runtime containerd, or --runtime cri-o", usage: true}
 }
 
-func (e *enabling) containerd(host hostfs.Root) ([]string, error) {
+func (e *enabling) containerd(env Env, host hostfs.Root) ([]string, error) {
 	if e.file == "" {
 		e.file = containerdConfig
 	}
-	old, err := readRuntimeFile(host, e.file)
+	setup, err := containerdFiles(host, e.file)
+	if errdefs.IsNotFound(err) {
+		setup, err = &containerdSetup{files: []containerdFile{{name: e.file}}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	text, changes, err := containerdWithNRI(old)
-	if err == nil {
-		err = importsOf(host, e.file, old)
+	text, changes, err := containerdWithNRI(setup.files[0].text)
+	if err != nil {
+		return nil, err
 	}
-	if err != nil || len(changes) == 0 || e.dry {
+	for _, m := range setup.missing {
+		if _, err := fmt.Fprintf(env.Stderr, "there is no %s: what it says of NRI is not known\n", m); err != nil {
+			return nil, err
+		}
+	}
+	if setup.on() {
+		if setup.nri != nil {
+			e.file = setup.nri.file
+		}
+		return nil, nil
+	}
+	if err := setup.overridden(); err != nil || e.dry || len(changes) == 0 {
 		return changes, err
 	}
 	return changes, writeRuntimeFile(host, e.file, text)
 }
 
-// importsOf refuses where a file that is imported speaks of NRI: it would win.
-func importsOf(host hostfs.Root, file, text string) error {
-	statements, err := tomlStatements(text)
-	if err != nil {
-		return err
-	}
-	for _, st := range statements {
-		if st.header || !slices.Equal(st.path, []string{"imports"}) {
-			continue
+// overridden refuses where files that are imported keep NRI off, whatever the main
+// file says.
+func (s *containerdSetup) overridden() error {
+	main := s.files[0].name
+	var todo, files []string
+	add := func(by *said, what string) {
+		if by.file == main {
+			return
 		}
-		for _, pattern := range list(st.value) {
-			if !path.IsAbs(pattern) {
-				pattern = path.Join(path.Dir(file), pattern)
-			}
-			names, err := host.ReadDir(path.Dir(pattern), 10000)
-			if err != nil {
-				continue // containerd passes over it as well
-			}
-			for _, name := range names {
-				if ok, err := path.Match(path.Base(pattern), name); err != nil || !ok {
-					continue
-				}
-				imported := path.Join(path.Dir(pattern), name)
-				data, err := readRuntimeFile(host, imported)
-				if err == nil && strings.Contains(data, nriPlugin) && imported != file {
-					return fmt.Errorf("it imports %s, which speaks of NRI and takes precedence; give --config %s: %w", imported, imported, errdefs.ErrFailedPrecondition)
-				}
-			}
+		todo = append(todo, by.place+": "+what)
+		if !slices.Contains(files, by.file) {
+			files = append(files, by.file)
 		}
 	}
-	return nil
+	if s.nri != nil && s.nri.value != "false" {
+		add(s.nri, "set disable = false, where it has "+shortText(s.nri.value))
+	}
+	if by := s.replaced(); by != nil {
+		add(by, "set disable = false in this [plugins.\""+nriPlugin+"\"], too: containerd 1.7 takes the table whole from the last file that has it")
+	}
+	for i := range s.off {
+		add(&s.off[i], "take "+nriPlugin+" out of disabled_plugins")
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	return fmt.Errorf("what it imports keeps NRI off, and takes precedence; nothing is changed:\n- %s\ndo so by hand, or give --config %s: %w",
+		strings.Join(todo, "\n- "), strings.Join(files, ", then --config "), errdefs.ErrFailedPrecondition)
 }
 
 // crio writes the drop-in, unless what is there has NRI on.

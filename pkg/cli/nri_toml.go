@@ -18,7 +18,7 @@ type tomlStatement struct {
 	header     bool
 	end        int // after its line
 	value      string
-	valueStart int
+	valueStart int // of a header: where that is
 }
 
 // tomlStatements finds the statements of a document. It reads all of TOML's strings,
@@ -42,6 +42,7 @@ func tomlStatements(text string) ([]tomlStatement, error) {
 			if list {
 				closing = "]]"
 			}
+			at := s.i
 			s.i += len(closing)
 			keys, err := s.keys()
 			if err != nil {
@@ -56,7 +57,7 @@ func tomlStatements(text string) ([]tomlStatement, error) {
 				keys = append(keys, "[["+strconv.Itoa(s.i)+"]]")
 			}
 			table = keys
-			st = tomlStatement{path: keys, header: true}
+			st = tomlStatement{path: keys, header: true, valueStart: at}
 		} else {
 			keys, err := s.keys()
 			if err != nil {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,6 +18,11 @@ func (t toml) section(path ...string) map[string]string { return t[strings.Join(
 
 func readTOML(text string) (toml, error) {
 	statements, err := tomlStatements(text)
+	return tomlTables(flat(statements)), err
+}
+
+// tomlTables holds the values of statements.
+func tomlTables(statements []tomlStatement) toml {
 	t := toml{}
 	for _, st := range statements {
 		if st.header {
@@ -29,7 +35,44 @@ func readTOML(text string) (toml, error) {
 		}
 		t[table][st.path[last]] = unquoteTOML(st.value)
 	}
-	return t, err
+	return t
+}
+
+// flat has the keys of inline tables as statements of their own, behind a header each.
+func flat(statements []tomlStatement) []tomlStatement {
+	out := make([]tomlStatement, 0, len(statements))
+	for _, st := range statements {
+		if st.header || !strings.HasPrefix(st.value, "{") {
+			out = append(out, st)
+			continue
+		}
+		out = append(out, tomlStatement{path: st.path, header: true, end: st.end, valueStart: st.valueStart})
+		var in []tomlStatement
+		for s := (tomlScanner{text: st.value, i: 1}); ; {
+			s.blank(true)
+			if s.i == len(s.text) || s.text[s.i] == '}' {
+				break
+			}
+			if s.text[s.i] == ',' {
+				s.i++
+				continue
+			}
+			keys, err := s.keys()
+			if err != nil || s.i == len(s.text) || s.text[s.i] != '=' {
+				break // the runtime refuses it
+			}
+			s.i++
+			s.blank(false)
+			start := s.i
+			if s.value(0) != nil {
+				break
+			}
+			in = append(in, tomlStatement{path: append(slices.Clone(st.path), keys...), end: st.end,
+				value: strings.TrimSpace(s.text[start:s.i]), valueStart: st.valueStart + start})
+		}
+		out = append(out, flat(in)...)
+	}
+	return out
 }
 
 // unquoteTOML is what a string says; any other value is as it is written.

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/test/e2e/node"
+)
+
+// hasNRI is what a containerd makes of a configuration file with its imports, by
+// `containerd config dump`; read is false where it refuses them.
+func hasNRI(t *testing.T, containerd, file string) (on, read bool) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), containerd, "--config", file, "config", "dump").Output()
+	if err != nil {
+		return false, false
+	}
+	text := string(out)
+	if regexp.MustCompile(`(?m)^disabled_plugins = .*io\.containerd\.nri\.v1\.nri`).MatchString(text) {
+		return false, true
+	}
+	_, table, found := strings.Cut(text, "io.containerd.nri.v1.nri")
+	disable := regexp.MustCompile(`(?m)^\s*disable = (\w+)$`).FindStringSubmatch(table)
+	if !found || disable == nil {
+		t.Fatalf("%s tells nothing of NRI:\n%s", containerd, text)
+	}
+	return disable[1] == "false", true
+}
+
+// Drop-ins mean to the doctor and to `nri enable` what they mean to every containerd
+// that reads them: 2.4.2 for one, which merges a plugin's table key by key, and 1.7,
+// which replaces it.
+func TestContainerdImportsAsContainerd(t *testing.T) {
+	kit, err := node.KitFromEnv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const table = "[plugins.\"io.containerd.nri.v1.nri\"]\n"
+	versions := []string{"", "version = 2\n", "version = 2\n", "version = 3\n", "version = 3\n", "version = 4\n"}
+	lists := []string{"", "", "", "disabled_plugins = []\n", "disabled_plugins = [\"io.containerd.internal.v1.opt\"]\n", "disabled_plugins = [\n 'io.containerd.nri.v1.nri', # x\n]\n"}
+	tables := []string{"", "", table + "disable = true\n", table + "disable = false\n", table + "socket_path = \"/x\"\n",
+		"[plugins]\n'io.containerd.nri.v1.nri' = { socket_path = '/x', disable = true }\n", "[debug]\nlevel = 'info'\n"}
+	imports := []string{"", "imports = ['conf.d/*.toml', 'z.toml']\n", "imports = ['z.toml', './conf.d/../conf.d/*.toml']\n", "imports = ['*/*.toml', 'z.toml']\n"}
+	deeper := []string{"", "", "imports = ['../config.toml', '../late/*']\n"}
+	random := rand.New(rand.NewPCG(24, 2))
+	one := func(of []string) string { return of[random.IntN(len(of))] }
+	run := func(args ...string) (int, string) {
+		var out bytes.Buffer
+		code := cli.Run(t.Context(), args, cli.Env{Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }})
+		return code, out.String()
+	}
+	counts := map[string]int{}
+	for i := range 60 {
+		root := t.TempDir()
+		files := map[string]string{
+			"config.toml": one(versions[1:]) + one(imports[1:]) + one(lists) + one(tables), "z.toml": one(versions[:5]) + one(tables),
+			"conf.d/a.toml": one(versions[:5]) + one(deeper) + one(lists[:5]) + one(tables), "conf.d/b.toml": one(versions[:5]) + one(lists) + one(tables),
+			"late/c.toml": one(tables),
+		}
+		dir := filepath.Join(root, "etc/containerd")
+		for name, text := range files {
+			name = filepath.Join(dir, name)
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		main := filepath.Join(dir, "config.toml")
+		// 1.7 reads files of later versions, too, where the last one is of version 2:
+		// nobody means that.
+		newer := regexp.MustCompile(`version = [34]`).MatchString(fmt.Sprint(files))
+		all := func() (on bool, says string) {
+			on = true
+			for _, g := range node.Generations() {
+				if g == node.V1 && newer {
+					continue
+				}
+				if has, read := hasNRI(t, filepath.Join(kit.Containerd[g], "containerd"), main); read {
+					on = on && has
+					says += fmt.Sprintf(" %s: %v", kit.Versions[g], has)
+				}
+			}
+			return on, says
+		}
+		newest, read := hasNRI(t, filepath.Join(kit.Containerd[node.V24], "containerd"), main)
+		if !read {
+			t.Fatalf("%d: containerd %s refuses %q", i, kit.Versions[node.V24], files)
+		}
+		_, diagnosis := run("doctor", "--root", root)
+		if said := !regexp.MustCompile(`(?m)^ERROR +runtime .*turns NRI off`).MatchString(diagnosis); said != newest {
+			t.Errorf("%d: containerd %s has NRI on: %v, and the doctor says of %q\n%s", i, kit.Versions[node.V24], newest, files, diagnosis)
+		}
+		on, says := all()
+		code, text := run("nri", "enable", "--root", root, "--runtime", "containerd")
+		switch nothing := strings.Contains(text, "NRI is on, nothing changed"); {
+		case nothing && !on, !nothing && on && code == 0:
+			t.Errorf("%d: NRI is on:%s; and enable says of %q\n%s", i, says, files, text)
+		case nothing:
+			counts["on"]++
+		case code == 0:
+			if on, says := all(); !on {
+				t.Errorf("%d: after enable NRI is on:%s; it said of %q\n%s", i, says, files, text)
+			}
+			counts["changed"]++
+		default:
+			if !strings.Contains(text, "/etc/containerd/") {
+				t.Errorf("%d: %d, without a file's name: %s", i, code, text)
+			}
+			counts["refused"]++
+		}
+	}
+	t.Log(counts)
+	for _, what := range []string{"on", "changed", "refused"} {
+		if counts[what] < 3 {
+			t.Errorf("%d cases of 60 are %s: the test has lost its sense", counts[what], what)
+		}
+	}
+}
