@@ -76,7 +76,7 @@ func notReal() error {
 func prepare() ([]string, error) {
 	kit, err := node.Prepare(context.Background(), func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, format+"\n", args...)
-	})
+	}, node.V2)
 	if err != nil {
 		return nil, err
 	}

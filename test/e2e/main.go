@@ -57,7 +57,7 @@ func MainWith(m *testing.M, name string, before func(context.Context) error, ins
 func prepare() ([]string, error) {
 	kit, err := node.Prepare(context.Background(), func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "e2e: "+format+"\n", args...)
-	})
+	}, node.Generations()...)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"github.com/containerd/errdefs"
 
@@ -59,7 +60,10 @@ const kitEnv = "JACKFIELD_KIT"
 // checkout. It needs a network the first time, and so belongs before the jail. A
 // command of Jackfield that does not build is not an error here, but one of
 // Command later.
-func Prepare(ctx context.Context, logf func(format string, args ...any)) (*Kit, error) {
+//
+// Only the given generations are for certain there: what is built from source, which
+// takes a minute the first time, is for V24 alone, and the newer runc with it.
+func Prepare(ctx context.Context, logf func(format string, args ...any), generations ...Generation) (*Kit, error) {
 	store, err := parts.Open()
 	if err != nil {
 		return nil, err
@@ -85,11 +89,12 @@ func Prepare(ctx context.Context, logf func(format string, args ...any)) (*Kit, 
 	if k.Busybox == "" {
 		return nil, fmt.Errorf("find busybox in %q: %w", got[3].Dir, errdefs.ErrNotFound)
 	}
-	return k, k.build(ctx, logf)
+	return k, k.build(ctx, logf, slices.Contains(generations, V24))
 }
 
-// build makes static binaries of all commands of the checkout.
-func (k *Kit) build(ctx context.Context, logf func(format string, args ...any)) error {
+// build makes static binaries of all commands of the checkout, and of the runtimes
+// that no distribution has, where they are wanted.
+func (k *Kit) build(ctx context.Context, logf func(format string, args ...any), runtimes bool) error {
 	cache, err := parts.CacheDir()
 	if err != nil {
 		return err
@@ -106,11 +111,13 @@ func (k *Kit) build(ctx context.Context, logf func(format string, args ...any)) 
 		return err
 	}
 	k.Commands["sockclient"] = filepath.Join(bin, "sockclient")
-	if err := k.buildRunc(ctx, filepath.Join(root, "test", "runc"), bin); err != nil {
-		return err
-	}
-	if err := k.buildContainerd(ctx, filepath.Join(root, "test", "containerd"), filepath.Join(cache, "containerd"), logf); err != nil {
-		return err
+	if runtimes {
+		if err := k.buildRunc(ctx, filepath.Join(root, "test", "runc"), bin); err != nil {
+			return err
+		}
+		if err := k.buildContainerd(ctx, filepath.Join(root, "test", "containerd"), filepath.Join(cache, "containerd"), logf); err != nil {
+			return err
+		}
 	}
 
 	dirs, err := filepath.Glob(filepath.Join(root, "cmd", "*", "main.go"))

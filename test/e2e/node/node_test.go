@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	os.Exit(jail.Run(func() ([]string, error) {
-		k, err := Prepare(context.Background(), func(f string, args ...any) { fmt.Fprintf(os.Stderr, f+"\n", args...) })
+		k, err := Prepare(context.Background(), func(f string, args ...any) { fmt.Fprintf(os.Stderr, f+"\n", args...) }, Generations()...)
 		if err != nil {
 			return nil, err
 		}
