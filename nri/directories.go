@@ -96,10 +96,10 @@ func (d *directories) look() {
 			continue
 		}
 		w.looking = true
-		began := time.Now()
+		began, path := time.Now(), w.Path
 		late := time.AfterFunc(answerIn, func() { d.late(w, began) })
 		go func() {
-			_, _ = d.p.opts.Host.Stat(w.Path) // whatever it says, it is an answer
+			_, _ = d.p.opts.Host.Stat(path) // whatever it says, it is an answer
 			late.Stop()
 			d.answered(w)
 		}()
