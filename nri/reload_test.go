@@ -231,6 +231,7 @@ func TestReloadKeepsWhatIsInForce(t *testing.T) {
 // configuration or the other, and by nothing in between.
 func TestReloadUnderLoad(t *testing.T) {
 	h := newReloadHost(t, granting, false)
+	h.p.timeout.Store(int64(time.Minute)) // what is asked is what is answered, not how soon
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	errs := make(chan error, 4)

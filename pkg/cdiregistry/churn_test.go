@@ -70,6 +70,10 @@ func TestRenameThenLookup(t *testing.T) {
 	}
 }
 
+// hangs is how long a lookup takes that hangs; one beside twelve others, with the race
+// detector, on a machine that does other things, has been seen to take four seconds.
+const hangs = 10 * time.Second
+
 // TestChurn: writers do all they can while eight resolvers look. A device that
 // nobody touches is always there, no lookup hangs, and in the end the registry
 // holds what a new one reads.
@@ -96,7 +100,7 @@ func TestChurn(t *testing.T) {
 			writers.Wait()
 			resolvers.Wait()
 			t.Logf("%d lookups, the slowest took %v", lookups.Load(), time.Duration(slowest.Load()))
-			if worst := time.Duration(slowest.Load()); worst > 2*time.Second {
+			if worst := time.Duration(slowest.Load()); worst > hangs {
 				t.Errorf("a lookup took %v", worst)
 			}
 			last := e.r.Snapshot()
