@@ -13,8 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hooksd"
+	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 // finding is one thing to say of a file.
@@ -107,6 +109,38 @@ func fromCDI(file string, ds []cdiregistry.Diagnostic) []finding {
 			Severity: d.Severity.String(), text: rest.String()})
 	}
 	return out
+}
+
+// fromConfig are the findings in an error of pkg/config.
+func fromConfig(file string, err error) []finding {
+	faults := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		faults = joined.Unwrap()
+	}
+	out := make([]finding, 0, len(faults))
+	for _, err := range faults {
+		var fault *config.Error
+		if !errors.As(err, &fault) {
+			out = append(out, cannotRead(file, err))
+			continue
+		}
+		rest := *fault
+		rest.File, rest.Line, rest.Column = "", 0, 0
+		out = append(out, finding{File: file, Line: fault.Line, Column: fault.Column, Key: fault.Field, Found: fault.Found, Rule: fault.Rule,
+			Severity: severityError, text: strings.TrimPrefix(rest.Error(), ": ")})
+	}
+	return out
+}
+
+// fromPolicy is the finding in an error of a configuration's policy.
+func fromPolicy(cfg *config.Config, err error) finding {
+	var fault *policy.RuleError
+	if !errors.As(err, &fault) {
+		return cannotRead(cfg.File(), err)
+	}
+	line, column := cfg.LineColumn(fault.Field)
+	return finding{File: cfg.File(), Line: line, Column: column, Key: fault.Field, Rule: fault.Why, Severity: severityError,
+		text: fault.Field + ": " + fault.Why}
 }
 
 // cannotRead is a file whose content cannot be had.

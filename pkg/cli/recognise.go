@@ -18,13 +18,18 @@ const (
 	formatDeviceInfo
 	formatCDI
 	formatHooks
+	formatConfig
 )
 
 // recognise tells what a file is meant to be, by its content, also where that
-// is broken. Only YAML goes by its name: it is CDI.
+// is broken. YAML goes by its name: it is CDI, unless it has a configuration's
+// keys and none of CDI's.
 func recognise(name string, data []byte) format {
 	switch ext := path.Ext(name); {
 	case ext == ".yaml" || ext == ".yml":
+		if configWords().Match(data) && !specWords().Match(data) {
+			return formatConfig
+		}
 		return formatCDI
 	case len(bytes.TrimSpace(bytes.TrimPrefix(data, utf8BOM))) == 0:
 		return formatEmpty
@@ -51,9 +56,11 @@ var utf8BOM = []byte("\xef\xbb\xbf")
 // What is looked for in a file whose keys cannot be read, because it is broken
 // before the first one that tells, or is YAML under another name.
 var (
-	cdiWords  = lazy(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
-	hookWords = lazy(`"(hook|when|stages)"\s*:`)
-	infoWords = lazy(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
+	cdiWords    = lazy(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
+	hookWords   = lazy(`"(hook|when|stages)"\s*:`)
+	infoWords   = lazy(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
+	specWords   = lazy(`(?m)^["']?(cdiVersion|kind|devices|containerEdits)["']?\s*:`)
+	configWords = lazy(`(?m)^["']?(cdi|sockets|deviceInfo|multus|kubelet|hook|hooks|stateDir|dialects|metrics|audit|policy|validate|compat)["']?\s*:`)
 )
 
 // byKeys goes by the first key of the outermost map that tells.

@@ -3,8 +3,11 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/pkg/config"
 )
 
 func TestRecognise(t *testing.T) {
@@ -30,6 +33,11 @@ func TestRecognise(t *testing.T) {
 		{"CDI in YAML under another name", "x.json", "---\ncdiVersion: 0.6.0\n", formatCDI},
 		{"YAML", "x.yaml", `{"type": "pci"}`, formatCDI},
 		{"yml", "x.yml", ``, formatCDI},
+		{"a configuration", "x.yaml", "# c\npolicy:\n  mode: audit\n", formatConfig},
+		{"a configuration with a wrong key", "x.yml", "polciy: {}\n\"sockets\" : {}\n", formatConfig},
+		{"CDI with a configuration's key", "x.yaml", "hooks: []\nkind: a.b/c\n", formatCDI},
+		{"CDI that has such keys within", "x.yaml", "containerEdits:\n  hooks: []\n", formatCDI},
+		{"a configuration under another name", "x", "policy: {}", formatUnknown},
 		{"a byte order mark", "x", "\ufeff{\"type\": \"pci\"}", formatDeviceInfo},
 		{"empty", "x", "", formatEmpty},
 		{"blank", "x.json", " \n\t", formatEmpty},
@@ -45,6 +53,20 @@ func TestRecognise(t *testing.T) {
 				t.Errorf("recognise(%q, %.40q) = %d, want %d", tt.file, tt.data, got, tt.want)
 			}
 		})
+	}
+}
+
+// Every key of the configuration tells it from CDI.
+func TestRecogniseEveryKeyOfTheConfiguration(t *testing.T) {
+	_, err := config.Parse([]byte("none: {}"), "x.yaml")
+	_, list, ok := strings.Cut(fmt.Sprint(err), "the keys here are ")
+	if !ok {
+		t.Fatalf("the keys are not in %q", err)
+	}
+	for key := range strings.SplitSeq(list, ", ") {
+		if got := recognise("x.yaml", []byte(key+": {}\n")); got != formatConfig {
+			t.Errorf("recognise of the key %q = %d, want a configuration", key, got)
+		}
 	}
 }
 

@@ -12,27 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hooksd"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // maxNames bounds the names of a directory that are looked at.
 const maxNames = 1 << 20
 
 const validateLong = `validate checks device-info files against the Device Information Specification
-1.1.0, CDI files against the CDI specification of their version, and hooks.d files
-against oci-hooks(5). It tells them apart by their content; files called .yaml or
-.yml are CDI.
+1.1.0, CDI files against the CDI specification of their version, hooks.d files
+against oci-hooks(5), and Jackfield's own configuration. It tells them apart by
+their content; files called .yaml or .yml are CDI or a configuration.
 
 Each finding is one line, FILE:LINE:COLUMN: what is wrong and what is wanted.
 Nothing is printed of files that are right. Warnings are shown, and alone leave
 the exit status at 0. Of a directory, every file in it is read that is not
 hidden, in sorted order, and no directory below it.
 
-For CDI and hooks.d it is also checked that nobody but root and the caller can
-write a file, and that what it refers to exists on this host (below --root);
---no-host leaves both out, for files that are made for other hosts.`
+It is also checked that nobody but root and the caller can write a file of CDI,
+hooks.d or the configuration, and that what the first two refer to exists on this
+host (below --root); --no-host leaves both out, for files that are made for other
+hosts.`
 
 func validateCommand(env Env) *cobra.Command {
 	var (
@@ -42,10 +45,11 @@ func validateCommand(env Env) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR...",
-		Short: "Check device-info, CDI and hooks.d files",
+		Short: "Check device-info, CDI and hooks.d files, and the configuration",
 		Long:  validateLong,
 		Example: "  jackfield validate /etc/cdi /var/run/cdi\n" +
 			"  jackfield validate --no-host vendor.json\n" +
+			"  jackfield validate /etc/jackfield/config.yaml\n" +
 			"  jackfield validate /etc/containers/oci/hooks.d\n" +
 			"  jackfield validate /var/run/k8s.cni.cncf.io/devinfo/cni",
 		Args: cobra.ArbitraryArgs,
@@ -74,7 +78,7 @@ func validateCommand(env Env) *cobra.Command {
 			return v.print(env, out)
 		},
 	}
-	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not look at the owner of a CDI or hooks.d file, nor for what it refers to on the host")
+	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not look at the owner and mode of a file, nor for what it refers to on the host")
 	n.rootFlag(cmd)
 	out.flag(cmd)
 	return cmd
@@ -143,6 +147,8 @@ func (v *validator) file(hostPath, shown string, named bool) {
 		v.cdi(hostPath, shown)
 	case formatHooks:
 		v.hooks(hostPath, shown)
+	case formatConfig:
+		v.config(hostPath, shown, data)
 	case formatEmpty:
 		v.add(fileFinding(shown, severityError, "nothing", "a device-info map, a CDI spec or a hook"))
 	default:
@@ -210,4 +216,21 @@ func (v *validator) cdi(hostPath, shown string) {
 		return
 	}
 	v.add(fromCDI(shown, diags)...)
+}
+
+// config checks a configuration, with its policy, as a node would that reads it.
+func (v *validator) config(hostPath, shown string, data []byte) {
+	cfg, err := config.Parse(data, shown)
+	if err != nil {
+		v.add(fromConfig(shown, err)...)
+		return
+	}
+	if v.checkHost && !notInUse(v.host) {
+		if _, err := config.Load(v.host, hostPath); err != nil {
+			v.add(cannotRead(shown, err))
+		}
+	}
+	if _, err := resolve.Policy(cfg); err != nil {
+		v.add(fromPolicy(cfg, err))
+	}
 }

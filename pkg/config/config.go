@@ -241,13 +241,21 @@ type position struct{ line, column int }
 // not in the file it is the place of the nearest field around it, and for
 // Default it is empty.
 func (c *Config) Position(field string) string {
-	for field != "" {
-		if p, ok := c.positions[field]; ok {
-			return place(c.file, p)
-		}
-		field = parent(field)
+	if line, column := c.LineColumn(field); line > 0 {
+		return place(c.file, position{line, column})
 	}
 	return c.file
+}
+
+// LineColumn is [Config.Position] in numbers that count from 1; 0 for no place in
+// the file.
+func (c *Config) LineColumn(field string) (line, column int) {
+	for ; field != ""; field = parent(field) {
+		if p, ok := c.positions[field]; ok {
+			return p.line, p.column
+		}
+	}
+	return 0, 0
 }
 
 func place(file string, p position) string {
