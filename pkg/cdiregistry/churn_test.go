@@ -27,6 +27,29 @@ var (
 	renames  = flag.Int("cdi.renames", 2000, "how many files are renamed into place and looked up at once")
 )
 
+// beside does something over and over on n goroutines until the function it returns
+// is called.
+func beside(n int, do func()) (end func()) {
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					do()
+				}
+			}
+		})
+	}
+	return func() {
+		close(stop)
+		wg.Wait()
+	}
+}
+
 // TestRenameThenLookup: a file that was renamed into place is found, always, while
 // others look too.
 func TestRenameThenLookup(t *testing.T) {
@@ -36,23 +59,10 @@ func TestRenameThenLookup(t *testing.T) {
 			for i := range 100 {
 				e.place(fmt.Sprintf("/etc/cdi/base-%d.json", i), spec("base", fmt.Sprint("base", i)))
 			}
-			stop := make(chan struct{})
-			var wg sync.WaitGroup
-			for range 3 {
-				wg.Go(func() {
-					for {
-						select {
-						case <-stop:
-							return
-						default:
-							e.r.Snapshot()
-							time.Sleep(20 * time.Microsecond)
-						}
-					}
-				})
-			}
-			defer wg.Wait()
-			defer close(stop)
+			defer beside(3, func() {
+				e.r.Snapshot()
+				time.Sleep(20 * time.Microsecond)
+			})()
 			misses := 0
 			for i := range *renames {
 				name, dir := fmt.Sprint("n", i%500), []string{"/etc/cdi", "/run/cdi"}[i/500%2]

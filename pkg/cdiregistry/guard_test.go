@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -81,23 +80,10 @@ func TestSwapThenLookup(t *testing.T) {
 	e.must(os.Remove(e.top + "/run/cdi"))
 	e.must(os.Symlink("../store/1", e.top+"/run/cdi"))
 	e.guarded()
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 3 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					e.r.Guarded()
-					runtime.Gosched()
-				}
-			}
-		})
-	}
-	defer wg.Wait()
-	defer close(stop)
+	defer beside(3, func() {
+		e.r.Guarded()
+		runtime.Gosched()
+	})()
 	misses := 0
 	for i := range *renames {
 		to := strconv.Itoa(i % 2)

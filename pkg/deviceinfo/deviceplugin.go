@@ -106,11 +106,8 @@ func (d DevicePluginDir) List(resource string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openDir(d.Root, dir)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	if err != nil {
+	f, err := openDirIfThere(d.Root, dir)
+	if f == nil {
 		return nil, err
 	}
 	defer f.Close()

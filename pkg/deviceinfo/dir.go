@@ -39,6 +39,15 @@ func openDir(host hostfs.Root, dir string) (*os.File, error) {
 	return f, nil
 }
 
+// openDirIfThere is openDir, and nil without an error for a missing one.
+func openDirIfThere(host hostfs.Root, dir string) (*os.File, error) {
+	f, err := openDir(host, dir)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	return f, err
+}
+
 // dirError tells a directory that is missing from what is none.
 func dirError(verb, dir string, err error) error {
 	if errors.Is(err, unix.ENOTDIR) {

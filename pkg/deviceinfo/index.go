@@ -198,11 +198,8 @@ func (ix *Index) drain() bool {
 func (ix *Index) reload() error {
 	ix.forget()
 	ix.reloads++
-	f, err := openDir(ix.host, ix.dir)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
+	f, err := openDirIfThere(ix.host, ix.dir)
+	if f == nil {
 		return err
 	}
 	dirfd := int(f.Fd())

@@ -103,11 +103,8 @@ func (d CNIDir) RemoveSandbox(sandboxID string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openDir(d.Root, dir)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	if err != nil {
+	f, err := openDirIfThere(d.Root, dir)
+	if f == nil {
 		return nil, err
 	}
 	defer f.Close()
@@ -138,11 +135,8 @@ func (d CNIDir) List() ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := openDir(d.Root, dir)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	if err != nil {
+	f, err := openDirIfThere(d.Root, dir)
+	if f == nil {
 		return nil, err
 	}
 	defer f.Close()

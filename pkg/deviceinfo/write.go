@@ -61,11 +61,8 @@ func removeAt(dirfd int, name, file string) error {
 
 // removeIn is removeAt for a directory that may be missing.
 func removeIn(host hostfs.Root, dir, name string) error {
-	f, err := openDir(host, dir)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
+	f, err := openDirIfThere(host, dir)
+	if f == nil {
 		return err
 	}
 	defer f.Close()
@@ -79,11 +76,8 @@ func RemoveTemporary(host hostfs.Root, dir string, age time.Duration) error {
 	if err != nil {
 		return err
 	}
-	f, err := openDir(host, dir)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
+	f, err := openDirIfThere(host, dir)
+	if f == nil {
 		return err
 	}
 	defer f.Close()

@@ -92,6 +92,16 @@ func (b *both) theirEnv(name string) string {
 	return d.ContainerEdits.Env[0]
 }
 
+// giveUpstreamTime waits, up to a second, until upstream has it as wanted.
+func (b *both) giveUpstreamTime(name, want string) {
+	for range 100 {
+		if b.theirEnv(name) == want {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // differ holds that a device is as wanted here, and not there, even after upstream
 // had time to notice.
 func (b *both) differ(name, want string) {
@@ -177,12 +187,7 @@ func TestDirectorySwapped(t *testing.T) {
 	if err := unix.Renameat2(unix.AT_FDCWD, other, unix.AT_FDCWD, b.dirs[0], unix.RENAME_EXCHANGE); err != nil {
 		t.Fatal(err)
 	}
-	for range 100 {
-		if b.theirEnv("v.com/c=d") == "V=new" {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	b.giveUpstreamTime("v.com/c=d", "V=new")
 	if got := b.ourEnv("v.com/c=d"); got != "V=new" {
 		t.Errorf("jackfield has %q", got)
 	}
@@ -203,12 +208,7 @@ func TestDirectoryMadeAnew(t *testing.T) {
 	if err := errors.Join(os.Rename(b.dirs[0], old), os.Mkdir(b.dirs[0], 0o755), os.RemoveAll(old)); err != nil {
 		t.Fatal(err)
 	}
-	for range 100 {
-		if b.theirEnv("v.com/c=d") == "" {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	b.giveUpstreamTime("v.com/c=d", "")
 	if got := b.ourEnv("v.com/c=d"); got != "" {
 		t.Errorf("jackfield has %q of the directory that is gone", got)
 	}
