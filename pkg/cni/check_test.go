@@ -162,9 +162,17 @@ func TestGC(t *testing.T) {
 	}
 	// What cannot be removed keeps nothing else from it.
 	n.ok(env("ADD", "CNI_CONTAINERID=e"), confWith(""))
-	n.write(DefaultStateDir+"/"+recordName("fast", "broken", "net1"), "{")
+	broken := filepath.Join(n.dir, DefaultStateDir, recordName("fast", "broken", "net1"))
+	must(t, os.Mkdir(broken, 0o700))
 	if a := n.run(env("GC"), confWith(`, "cni.dev/valid-attachments": []`)); a.code != codeIO || !strings.Contains(a.all, "broken") || left("e") {
 		t.Errorf("code %d, %s; left %q", a.code, a.all, n.files())
+	}
+	// A record that tells nothing is no such thing.
+	must(t, os.Remove(broken))
+	must(t, os.WriteFile(broken, []byte("{"), 0o600))
+	gc(`[]`)
+	if _, err := os.Lstat(broken); !os.IsNotExist(err) {
+		t.Errorf("a broken record is left: %v", err)
 	}
 }
 

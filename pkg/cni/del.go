@@ -3,6 +3,7 @@
 package cni
 
 import (
+	"errors"
 	"time"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -36,13 +37,15 @@ func (c *call) del() error {
 // is no error: there is nothing of the attachment then.
 func (c *call) forget(st *store, name string) error {
 	r, err := st.read(name)
+	var broken *brokenRecord
+	switch {
+	case errors.As(err, &broken):
+		err = c.removeUnrecorded(name, broken)
+	case r != nil:
+		err = c.remove(r)
+	}
 	if err != nil {
 		return err
-	}
-	if r != nil {
-		if err := c.remove(r); err != nil {
-			return err
-		}
 	}
 	c.step("removed")
 	return st.remove(name)

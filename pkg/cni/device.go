@@ -375,3 +375,13 @@ func note(info *deviceinfo.Info, n notes) error {
 	}
 	return nil
 }
+
+// notedFor is the network whose interface this plugin noted in the device-info; "" for
+// none.
+func notedFor(info *deviceinfo.Info) string {
+	var n notes
+	if json.Unmarshal(info.Extra[extraKey], &n) != nil {
+		return ""
+	}
+	return n.Network
+}

@@ -48,6 +48,8 @@ type answer struct {
 	code uint // 0 for success
 	msg  string
 	all  string // message and details
+
+	stderr string
 }
 
 // env is the environment of an attachment in the tests' own network namespace,
@@ -63,7 +65,7 @@ func (n *node) run(environ []string, conf string) answer {
 	var out, stderr bytes.Buffer
 	p := Plugin{Environ: environ, Stdin: strings.NewReader(conf), Stdout: &out, Stderr: &stderr, Host: n.host}
 	err := p.Run(context.Background())
-	a := answer{out: out.String()}
+	a := answer{out: out.String(), stderr: stderr.String()}
 	if err == nil {
 		return a
 	}
@@ -82,7 +84,7 @@ func (n *node) run(environ []string, conf string) answer {
 	if e.Version == "" || e.Msg == "" || code == 0 {
 		n.t.Fatalf("the error %q lacks cniVersion, code or msg", out.String())
 	}
-	return answer{out.String(), uint(code), e.Msg, e.Msg + ": " + e.Details}
+	return answer{out.String(), uint(code), e.Msg, e.Msg + ": " + e.Details, stderr.String()}
 }
 
 // ok executes the plugin, which must succeed.

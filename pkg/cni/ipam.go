@@ -88,7 +88,7 @@ func (l *limited) Write(p []byte) (int, error) {
 // ipamError passes an error of the IPAM plugin on, code and all.
 func ipamError(command, name string, out []byte, err error) error {
 	e := &types.Error{}
-	if json.Unmarshal(out, e) != nil || e.Code == 0 && e.Msg == "" {
+	if json.Unmarshal(out, e) != nil || e.Code == 0 { // which is no error's
 		return fail(codeIO, "IPAM plugin "+name+" failed", "%s: %v %s", command, err, short(string(out)))
 	}
 	return types.NewError(e.Code, fmt.Sprintf("IPAM plugin %s: %s", name, e.Msg), e.Details)
@@ -142,9 +142,75 @@ func parseResult(data []byte, confVersion string) (*types100.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkParts(data); err != nil {
+		return nil, err
+	}
 	r, err := newResult(said, data)
 	if err != nil {
 		return nil, err
 	}
 	return types100.NewResultFromResult(r)
+}
+
+// resultParts is of a result, of whatever version, what its types take for granted.
+type resultParts struct {
+	Interfaces []*json.RawMessage `json:"interfaces"`
+	IPs        []*struct {
+		Address *json.RawMessage `json:"address"`
+	} `json:"ips"`
+	Routes []*routePart `json:"routes"`
+	IP4    *ipPart      `json:"ip4"` // until 0.2.0
+	IP6    *ipPart      `json:"ip6"`
+}
+
+type ipPart struct {
+	IP     *json.RawMessage `json:"ip"`
+	Routes []*routePart     `json:"routes"`
+}
+
+type routePart struct {
+	Dst *json.RawMessage `json:"dst"`
+}
+
+// checkParts refuses a result with parts that are null or lack what makes them one:
+// they would be passed on as addresses and routes that are none.
+func checkParts(data []byte) error {
+	var p resultParts
+	if err := json.Unmarshal(data, &p); err != nil {
+		return err
+	}
+	missing := func(format string, args ...any) error {
+		return fmt.Errorf(format+": missing: %w", append(args, errdefs.ErrInvalidArgument)...)
+	}
+	routes := func(of string, list []*routePart) error {
+		for i, r := range list {
+			if r == nil || r.Dst == nil {
+				return missing("%sroutes[%d].dst", of, i)
+			}
+		}
+		return nil
+	}
+	for i, have := range p.Interfaces {
+		if have == nil {
+			return missing("interfaces[%d]", i)
+		}
+	}
+	for i, ip := range p.IPs {
+		if ip == nil || ip.Address == nil {
+			return missing("ips[%d].address", i)
+		}
+	}
+	for i, ip := range []*ipPart{p.IP4, p.IP6} {
+		if ip == nil {
+			continue
+		}
+		name := []string{"ip4", "ip6"}[i]
+		if ip.IP == nil {
+			return missing("%s.ip", name)
+		}
+		if err := routes(name+".", ip.Routes); err != nil {
+			return err
+		}
+	}
+	return routes("", p.Routes)
 }

@@ -196,7 +196,8 @@ func (s *store) write(name string, data []byte) error {
 	return err
 }
 
-// read gives the record of an attachment; nil when there is none.
+// read gives the record of an attachment; nil when there is none. One that does not
+// tell what an ADD made is a [brokenRecord].
 func (s *store) read(name string) (*record, error) {
 	fd, err := hostfs.OpenatBeneath(s.fd(), name, unix.O_RDONLY|unix.O_NOCTTY)
 	if errdefs.IsNotFound(err) {
@@ -208,16 +209,48 @@ func (s *store) read(name string) (*record, error) {
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	data, err := hostfs.ReadRegular(f, maxRecord)
+	var r *record
+	if err == nil {
+		r, err = parseRecord(name, data)
+	}
+	if errdefs.IsInvalidArgument(err) {
+		return nil, &brokenRecord{s.failed("read", name, err)}
+	}
 	if err != nil {
 		return nil, s.failed("read", name, err)
 	}
+	return r, nil
+}
+
+// parseRecord reads a record of that name. What no ADD wrote is
+// errdefs.ErrInvalidArgument.
+func parseRecord(name string, data []byte) (*record, error) {
 	r := &record{}
 	if err := json.Unmarshal(data, r); err != nil {
-		_, id, ifName, _ := splitRecordName(name)
-		return nil, s.failed("read", name, fmt.Errorf("%w; somebody else wrote it: remove it, and what is left of the attachment, its directory below socketDir and the device-info file …-%s_%s", err, id, ifName))
+		return nil, fmt.Errorf("%s: %w", jsonProblem(data, err), errdefs.ErrInvalidArgument)
 	}
-	if recordName(r.Network, r.ContainerID, r.IfName) != name {
-		return nil, s.failed("read", name, fmt.Errorf("it is the record of %q", recordName(r.Network, r.ContainerID, r.IfName)))
+	if of := recordName(r.Network, r.ContainerID, r.IfName); of != name {
+		return nil, fmt.Errorf("it is the record of %q: %w", short(of), errdefs.ErrInvalidArgument)
+	}
+	if r.Info == nil {
+		return nil, fmt.Errorf("deviceInfo: missing: %w", errdefs.ErrInvalidArgument)
+	}
+	for _, f := range []struct {
+		key, value string
+		check      func(string) error
+		optional   bool
+	}{
+		{"deviceInfoDir", r.InfoDir, hostfs.CheckPath, false},
+		{"deviceInfoFile", r.InfoFile, deviceinfo.CheckFileName, false},
+		{"socketDir", r.SocketDir, hostfs.CheckPath, r.Directory == ""},
+		{"directory", r.Directory, deviceinfo.CheckFileName, true},
+	} {
+		if f.optional && f.value == "" {
+			continue
+		}
+		if f.check(f.value) != nil {
+			return nil, fmt.Errorf("%s: found %q: %w", f.key, short(f.value), errdefs.ErrInvalidArgument)
+		}
 	}
 	return r, nil
 }
