@@ -138,11 +138,9 @@ func allow(link string, mode, uid uint32, rights uint16) error {
 	if !changed {
 		return nil
 	}
-	buf := binary.LittleEndian.AppendUint32(nil, aclVersion)
-	for _, e := range next {
-		if buf, err = binary.Append(buf, binary.LittleEndian, e); err != nil {
-			return err
-		}
+	buf, err := encodeACL(next)
+	if err != nil {
+		return err
 	}
 	return unix.Setxattr(link, aclXattr, buf, 0)
 }
@@ -157,11 +155,19 @@ func readACL(link string, mode uint32) ([]aclEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n < 4 || binary.LittleEndian.Uint32(buf) != aclVersion || (n-4)%8 != 0 {
-		return nil, fmt.Errorf("the ACL has %d bytes and is of no known version", n)
+	return decodeACL(buf[:n])
+}
+
+func encodeACL(acl []aclEntry) ([]byte, error) {
+	return binary.Append(binary.LittleEndian.AppendUint32(nil, aclVersion), binary.LittleEndian, acl)
+}
+
+func decodeACL(buf []byte) ([]aclEntry, error) {
+	if len(buf) < 4 || binary.LittleEndian.Uint32(buf) != aclVersion || (len(buf)-4)%8 != 0 {
+		return nil, fmt.Errorf("the ACL has %d bytes and is of no known version", len(buf))
 	}
-	acl := make([]aclEntry, (n-4)/8)
-	_, err = binary.Decode(buf[4:n], binary.LittleEndian, acl)
+	acl := make([]aclEntry, (len(buf)-4)/8)
+	_, err := binary.Decode(buf[4:], binary.LittleEndian, acl)
 	return acl, err
 }
 

@@ -86,14 +86,25 @@ func (s *Store) recordFile(sandboxID, containerID string) string {
 // readRecord reads a container's record. An empty one, or one cut short by a
 // crash, is a container of this owner without anything that is known.
 func (s *Store) readRecord(sandboxID, containerID string) record {
-	r := record{Owner: s.opts.Owner}
-	if data, err := os.ReadFile(s.recordFile(sandboxID, containerID)); err == nil {
-		var full record
-		if json.Unmarshal(data, &full) == nil {
-			r = full
-		}
+	data, err := os.ReadFile(s.recordFile(sandboxID, containerID))
+	if err != nil {
+		data = nil
+	}
+	return decodeRecord(data, s.opts.Owner, sandboxID, containerID)
+}
+
+// decodeRecord reads a record; what is none, or leads out of the container's directory,
+// is as an empty one: what is removed by it lies there.
+func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
+	unknown := record{Owner: owner, Container: Container{ID: containerID, SandboxID: sandboxID}}
+	var r record
+	if json.Unmarshal(data, &r) != nil {
+		return unknown
 	}
 	r.ID, r.SandboxID = containerID, sandboxID
+	if r.checkPlaces() != nil {
+		return unknown
+	}
 	return r
 }
 
@@ -105,32 +116,39 @@ func (c *Container) check() error {
 	if err := checkID("sandbox", c.SandboxID); err != nil {
 		return err
 	}
-	bad := func(what, name string) error {
-		return fmt.Errorf("make staging of container %q: %s %q: %w", c.ID, what, name, errdefs.ErrInvalidArgument)
-	}
 	for _, f := range c.Files {
 		if f.Name == "" || f.Name[0] == '.' || strings.ContainsRune(f.Name, '/') {
-			return bad("file name", f.Name)
+			return c.bad("file name", f.Name)
 		}
 	}
+	return c.checkPlaces()
+}
+
+func (c *Container) bad(what, name string) error {
+	return fmt.Errorf("make staging of container %q: %s %q: %w", c.ID, what, name, errdefs.ErrInvalidArgument)
+}
+
+// checkPlaces refuses directories and places of sockets outside of the staging
+// directory.
+func (c *Container) checkPlaces() error {
 	for _, d := range c.Dirs {
 		if !local(d.Path) {
-			return bad("directory", d.Path)
+			return c.bad("directory", d.Path)
 		}
 	}
 	for _, k := range c.Sockets {
 		if !local(k.Rel) {
-			return bad("socket", k.Rel)
+			return c.bad("socket", k.Rel)
 		}
 		for _, at := range k.At {
 			if !local(at) || !c.HasDir(filepath.Dir(at)) {
-				return bad("place of a socket", at)
+				return c.bad("place of a socket", at)
 			}
 		}
 	}
 	for _, d := range c.SocketDirs {
 		if d.At != "" && !c.HasDir(d.At) {
-			return bad("place of a socket directory", d.At)
+			return c.bad("place of a socket directory", d.At)
 		}
 	}
 	return nil

@@ -227,9 +227,25 @@ func readMade(sandbox string) ([]made, error) {
 		}
 		return nil, err
 	}
+	list, err := decodeMade(data)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", filepath.Join(sandbox, madeFile), err)
+	}
+	return list, nil
+}
+
+func decodeMade(data []byte) ([]made, error) {
 	var list []made
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("read %q: %w", filepath.Join(sandbox, madeFile), err)
+		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	for i, m := range list {
+		if err := hostfs.CheckPath(m.Root); err != nil {
+			return nil, fmt.Errorf("[%d].root: %w", i, err)
+		}
+		if !local(m.Rel) {
+			return nil, fmt.Errorf("[%d].rel: found %q, want a path below root: %w", i, m.Rel, errdefs.ErrInvalidArgument)
+		}
 	}
 	return list, nil
 }

@@ -277,23 +277,31 @@ func (k *look) process(proc string) error {
 			// It has ended meanwhile.
 			return nil
 		}
-		if !bytes.Contains(line, marker) {
-			continue
-		}
-		if field := bytes.Fields(line); len(field) > 3 {
-			for rest := field[3]; ; {
-				_, after, ok := bytes.Cut(rest, marker)
-				if !ok {
-					break
-				}
-				id, _, _ := bytes.Cut(after, []byte("/"))
-				k.alive[string(id)] = true
-				rest = after
-			}
-		}
+		mountedOf(line, marker, k.alive)
 	}
 	k.seen[ns] = true
 	return nil
+}
+
+// mountedOf adds the containers of which a line of mountinfo, proc_pid_mountinfo(5),
+// has the directory, or one in it, as a mount's root: what follows the marker there.
+func mountedOf(line, marker []byte, alive map[string]bool) {
+	if !bytes.Contains(line, marker) {
+		return
+	}
+	field := bytes.Fields(line)
+	if len(field) <= 3 {
+		return
+	}
+	for rest := field[3]; ; {
+		_, after, ok := bytes.Cut(rest, marker)
+		if !ok {
+			return
+		}
+		id, _, _ := bytes.Cut(after, []byte("/"))
+		alive[string(id)] = true
+		rest = after
+	}
 }
 
 // hidden takes note of a process that may not be looked at: nobody knows what it has
@@ -344,8 +352,11 @@ func startOf(stat string) (seconds int64, kernel, ok bool) {
 		return 0, false, false
 	}
 	f, err := strconv.ParseUint(field[flags], 10, 32)
-	t, err2 := strconv.ParseInt(field[startTime], 10, 64)
-	return t / ticks, f&ofKernel != 0, err == nil && err2 == nil
+	t, err2 := strconv.ParseUint(field[startTime], 10, 63)
+	if err != nil || err2 != nil {
+		return 0, false, false
+	}
+	return int64(t) / ticks, f&ofKernel != 0, true
 }
 
 // cutLast is strings.Cut at the last separator.
@@ -383,10 +394,20 @@ func (s *Store) bundleGone(sandbox string, see view) bool {
 	if err != nil {
 		return false
 	}
-	ns, bundle, ok := strings.Cut(string(data), " ")
-	if !ok || ns != strconv.FormatUint(see.Mounts, 10) || !filepath.IsAbs(bundle) {
+	bundle, ok := bundleIn(string(data), see)
+	if !ok {
 		return false
 	}
 	var st unix.Stat_t
 	return errors.Is(unix.Lstat(s.host.Path(bundle), &st), unix.ENOENT)
+}
+
+// bundleIn is the host path that noteBundle wrote down; false where whoever did sees
+// another host than see.
+func bundleIn(text string, see view) (bundle string, ok bool) {
+	ns, bundle, ok := strings.Cut(text, " ")
+	if !ok || ns != strconv.FormatUint(see.Mounts, 10) || hostfs.CheckPath(bundle) != nil {
+		return "", false
+	}
+	return bundle, true
 }
