@@ -9,6 +9,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 // A pod's limit holds over a restart of the plugin, by what the runtime kept, and
@@ -29,6 +31,7 @@ func TestPodLimitOverARestart(t *testing.T) {
 	_, err = after.p.Synchronize(ctx, []*api.PodSandbox{pod}, []*api.Container{
 		{Id: "c1", PodSandboxId: "sb", Name: "one", Annotations: kept},
 		{Id: "c0", PodSandboxId: "sb", Name: "zero", Annotations: map[string]string{usageAnnotation: "nonsense"}},
+		{Id: "c00", PodSandboxId: "sb", Name: "less", Annotations: map[string]string{usageAnnotation: "cdi=-1,devices=0,sockets=0,mounts=0,hooks=0"}},
 	})
 	check(t, err)
 	if _, _, err := after.p.CreateContainer(ctx, pod, &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"}); !errdefs.IsPermissionDenied(err) {
@@ -45,4 +48,26 @@ func TestPodLimitOverARestart(t *testing.T) {
 	if _, _, err := after.p.CreateContainer(ctx, pod, &api.Container{Id: "c5", PodSandboxId: "sb", Name: "three"}); err == nil {
 		t.Error("a pod's own annotation lifts its limit")
 	}
+}
+
+// What a runtime says a container was given is what this plugin said, or nothing; and
+// only memory of the program's own file, by its whole name, is given back.
+func FuzzRuntimeTells(f *testing.F) {
+	for _, text := range []string{"cdi=1,devices=2,sockets=3,mounts=4,hooks=5", "cdi=-1,devices=0,sockets=0,mounts=0,hooks=0", "cdi=1,devices=2,sockets=3,mounts=4,hooks=5,", "cdi=+1,devices=02,sockets= 3,mounts=4,hooks=5", ""} {
+		f.Add(text, "00400000-00a41000 r-xp 00000000 00:2c 7 /usr/bin/nri\n02002000-02003000 r--p 00000000 00:2c 9 /mnt/usr/bin/nri\n02004000-02005000 rw-p 00000000 00:2c 7 /usr/bin/nri\n")
+	}
+	f.Fuzz(func(t *testing.T, text, maps string) {
+		u, err := parseUsage(text)
+		switch {
+		case err != nil && (u != (policy.Usage{}) || !errdefs.IsInvalidArgument(err) || len(err.Error()) > 1000):
+			t.Errorf("%.200q: %+v, %.1000v", text, u, err)
+		case err == nil && (formatUsage(&u) != text || min(u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks) < 0):
+			t.Errorf("%q: %+v", text, u)
+		}
+		for from, to := range constant(maps, "/usr/bin/nri") {
+			if from >= to || !strings.Contains(maps, " /usr/bin/nri") {
+				t.Errorf("%x to %x of %q", from, to, maps)
+			}
+		}
+	})
 }
