@@ -172,17 +172,28 @@ func (c *cleaner) kept(cmd *cobra.Command) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the IDs to keep: %w", err)
 		}
-		ids = strings.Fields(strings.ReplaceAll(string(data), ",", " "))
+		ids = splitIDs(string(data))
 	}
+	if fault := faultOfIDs(ids); fault != "" {
+		return nil, usagef(cmd, "--keep-sandboxes: %s", fault)
+	}
+	return ids, nil
+}
+
+// splitIDs takes a list with commas, white space or lines between apart.
+func splitIDs(text string) []string { return strings.Fields(strings.ReplaceAll(text, ",", " ")) }
+
+// faultOfIDs says why a list does not tell which sandboxes live; "" where it does.
+func faultOfIDs(ids []string) string {
 	if len(ids) == 0 {
-		return nil, usagef(cmd, "--keep-sandboxes: the list is empty, and would remove the files of every sandbox")
+		return "the list is empty, and would remove the files of every sandbox"
 	}
 	for _, id := range ids {
 		if !keptID().MatchString(id) {
-			return nil, usagef(cmd, "--keep-sandboxes: found %q, want 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", id)
+			return fmt.Sprintf("found %s, want 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", quoted(id))
 		}
 	}
-	return ids, nil
+	return ""
 }
 
 // removeOrphans removes what no sandbox to keep owns.

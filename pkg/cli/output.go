@@ -57,6 +57,9 @@ func answer(written error, good bool) error {
 // plain is s in one line, without what a terminal might act on.
 func plain(s string) string { return wording.Plain(s) }
 
+// quoted is what was found in a file, for a message.
+func quoted(s string) string { return wording.Quote(s, wording.Most) }
+
 // plainLines is plain for text whose line ends are meant.
 func plainLines(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")

@@ -81,6 +81,11 @@ func readPod(file string, stdin io.Reader) (*pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read pod manifest %q: %w", file, err)
 	}
+	return parsePod(file, data)
+}
+
+// parsePod reads a manifest; file is its name, for messages.
+func parsePod(file string, data []byte) (*pod, error) {
 	if documents().FindIndex(data) != nil {
 		return nil, fmt.Errorf("read pod manifest %q: it holds several documents, want one Pod: %w", file, errdefs.ErrInvalidArgument)
 	}
@@ -90,7 +95,7 @@ func readPod(file string, stdin io.Reader) (*pod, error) {
 	}
 	if p.Kind != "Pod" {
 		return nil, &hinted{
-			err:  fmt.Errorf("read pod manifest %q: kind: found %q, want Pod: %w", file, p.Kind, errdefs.ErrInvalidArgument),
+			err:  fmt.Errorf("read pod manifest %q: kind: found %s, want Pod: %w", file, quoted(p.Kind), errdefs.ErrInvalidArgument),
 			hint: "of a workload, take one of its pods: kubectl get pod NAME -o yaml | jackfield explain --pod -",
 		}
 	}

@@ -157,12 +157,9 @@ func (t *caseRunner) file(file string) error {
 	if err != nil {
 		return fmt.Errorf("read test cases in %q: %w", file, err)
 	}
-	var cf caseFile
-	if err := yaml.UnmarshalStrict(data, &cf); err != nil {
-		return fmt.Errorf("read test cases in %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
-	}
-	if len(cf.Cases) == 0 {
-		return fmt.Errorf("read test cases in %q: cases: want at least one: %w", file, errdefs.ErrInvalidArgument)
+	cf, err := parseCases(file, data)
+	if err != nil {
+		return err
 	}
 	cc, err := t.config(file, cf.Config)
 	if err != nil {
@@ -170,9 +167,6 @@ func (t *caseRunner) file(file string) error {
 	}
 	for i := range cf.Cases {
 		c := &cf.Cases[i]
-		if broken := c.broken(); broken != "" {
-			return fmt.Errorf("read test cases in %q: cases[%d] %q: %s: %w", file, i, c.Name, broken, errdefs.ErrInvalidArgument)
-		}
 		diff, err := c.run(file, cc)
 		if err != nil {
 			return fmt.Errorf("run test case %q in %q: %w", c.Name, file, err)
@@ -180,6 +174,23 @@ func (t *caseRunner) file(file string) error {
 		t.results = append(t.results, caseResult{File: file, Name: c.Name, Passed: len(diff) == 0, Diff: diff})
 	}
 	return nil
+}
+
+// parseCases reads a file of cases; file is its name, for messages.
+func parseCases(file string, data []byte) (*caseFile, error) {
+	var cf caseFile
+	if err := yaml.UnmarshalStrict(data, &cf); err != nil {
+		return nil, fmt.Errorf("read test cases in %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
+	}
+	if len(cf.Cases) == 0 {
+		return nil, fmt.Errorf("read test cases in %q: cases: want at least one: %w", file, errdefs.ErrInvalidArgument)
+	}
+	for i := range cf.Cases {
+		if broken := cf.Cases[i].broken(); broken != "" {
+			return nil, fmt.Errorf("read test cases in %q: cases[%d] %s: %s: %w", file, i, quoted(cf.Cases[i].Name), broken, errdefs.ErrInvalidArgument)
+		}
+	}
+	return &cf, nil
 }
 
 // config is the configuration that a file of cases is about.
@@ -213,7 +224,7 @@ func (c *caseSpec) broken() string {
 	case c.Name == "":
 		return "name: want one"
 	case !slices.Contains([]string{granted, audited, refused}, c.Want):
-		return fmt.Sprintf("want: found %q, want %s, %s or %s", c.Want, granted, audited, refused)
+		return fmt.Sprintf("want: found %s, want %s, %s or %s", quoted(c.Want), granted, audited, refused)
 	case (c.Pod == "") == (c.For == nil):
 		return "want one of pod and for"
 	case c.Pod == "" && c.Ask.empty() && c.Count == nil:

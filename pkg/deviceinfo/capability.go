@@ -36,27 +36,52 @@ func RuntimeConfig(path string) json.RawMessage {
 	return w.Bytes()
 }
 
-// pluginConf is what of a CNI network configuration matters here.
-type pluginConf struct {
-	Capabilities  map[string]bool            `json:"capabilities"`
-	RuntimeConfig map[string]json.RawMessage `json:"runtimeConfig"`
-	Plugins       []pluginConf               `json:"plugins"`
+// pluginConf is what of a CNI network configuration matters here. Keys are compared
+// as the plugins do that read it next, letter by letter.
+type pluginConf map[string]json.RawMessage
+
+func readPluginConf(conf []byte) (pluginConf, error) {
+	var c pluginConf
+	if err := json.Unmarshal(conf, &c); err != nil {
+		return nil, fmt.Errorf("read CNI configuration: %w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	return c, nil
+}
+
+// into reads the value of a key; what is missing leaves to as it is.
+func (c pluginConf) into(key string, to any) error {
+	raw, ok := c[key]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(raw, to); err != nil {
+		return fmt.Errorf("read CNI configuration: %s: %w: %w", key, err, errdefs.ErrInvalidArgument)
+	}
+	return nil
+}
+
+// declares reports whether the configuration itself declares the capability.
+func (c pluginConf) declares() (bool, error) {
+	var capabilities map[string]bool
+	err := c.into("capabilities", &capabilities)
+	return capabilities[CapabilityKey], err
 }
 
 // DeclaresCapability reports whether a network configuration, or one of the
 // plugins in a list of them, declares the capability (§5.1.1). What is not such a
 // configuration is errdefs.ErrInvalidArgument.
 func DeclaresCapability(conf []byte) (bool, error) {
-	var c pluginConf
-	if err := json.Unmarshal(conf, &c); err != nil {
-		return false, fmt.Errorf("read CNI configuration: %w: %w", err, errdefs.ErrInvalidArgument)
+	c, err := readPluginConf(conf)
+	if err != nil {
+		return false, err
 	}
-	if c.Capabilities[CapabilityKey] {
-		return true, nil
+	var plugins []pluginConf
+	if err := c.into("plugins", &plugins); err != nil {
+		return false, err
 	}
-	for _, p := range c.Plugins {
-		if p.Capabilities[CapabilityKey] {
-			return true, nil
+	for _, p := range append([]pluginConf{c}, plugins...) {
+		if declared, err := p.declares(); err != nil || declared {
+			return declared, err
 		}
 	}
 	return false, nil
@@ -71,17 +96,16 @@ func SetCapability(conf []byte, path string) ([]byte, error) {
 	if err != nil || !declared {
 		return conf, err
 	}
-	var all, runtime map[string]json.RawMessage
-	if err := json.Unmarshal(conf, &all); err != nil {
-		return nil, fmt.Errorf("read CNI configuration: %w: %w", err, errdefs.ErrInvalidArgument)
+	all, err := readPluginConf(conf)
+	if err != nil {
+		return nil, err
 	}
+	var runtime map[string]json.RawMessage
 	if _, list := all["plugins"]; list {
 		return nil, fmt.Errorf("set %s: this is a list of plugins, not the configuration of one: %w", CapabilityKey, errdefs.ErrInvalidArgument)
 	}
-	if raw, ok := all["runtimeConfig"]; ok {
-		if err := json.Unmarshal(raw, &runtime); err != nil {
-			return nil, fmt.Errorf("read runtimeConfig: %w: %w", err, errdefs.ErrInvalidArgument)
-		}
+	if err := all.into("runtimeConfig", &runtime); err != nil {
+		return nil, err
 	}
 	if runtime == nil {
 		runtime = map[string]json.RawMessage{}
@@ -103,11 +127,15 @@ func SetCapability(conf []byte, path string) ([]byte, error) {
 // standard input (§5.1.2); ok is false when there is none. Hand it to
 // [CNIDir.File].
 func CapabilityPath(stdin []byte) (path string, ok bool, err error) {
-	var c pluginConf
-	if err := json.Unmarshal(stdin, &c); err != nil {
-		return "", false, fmt.Errorf("read CNI configuration: %w: %w", err, errdefs.ErrInvalidArgument)
+	c, err := readPluginConf(stdin)
+	if err != nil {
+		return "", false, err
 	}
-	raw, ok := c.RuntimeConfig[CapabilityKey]
+	var runtime map[string]json.RawMessage
+	if err := c.into("runtimeConfig", &runtime); err != nil {
+		return "", false, err
+	}
+	raw, ok := runtime[CapabilityKey]
 	if !ok {
 		return "", false, nil
 	}

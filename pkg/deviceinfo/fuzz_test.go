@@ -3,11 +3,14 @@
 package deviceinfo
 
 import (
+	"bytes"
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -104,6 +107,57 @@ func FuzzMatchCNIFileName(f *testing.F) {
 		}
 		if !found {
 			t.Fatalf("%q is not among the keys %q of %q", sandboxID, tails(name), name)
+		}
+	})
+}
+
+// The argument that is set is the one that is read; everything else stays.
+func FuzzCapability(f *testing.F) {
+	for _, conf := range []string{
+		`{"type":"a","capabilities":{"CNIDeviceInfoFile":true,"mac":true},"runtimeConfig":{"mac":"x","RuntimeConfig":{}},"a":1.0e+2,"é":"\u00e9"}`,
+		`{"capabilities":{"CNIDeviceInfoFile":true},"RuntimeConfig":{"CNIDeviceInfoFile":"/b"},"runtimeconfig":{"CNIDeviceInfoFile":"/c"}}`,
+		`{"plugins":[{"capabilities":{"CNIDeviceInfoFile":true}},null]}`, `{"Capabilities":{"CNIDeviceInfoFile":true}}`, `{"runtimeConfig":{"CNIDeviceInfoFile":""}}`, `null`, `[]`,
+	} {
+		f.Add([]byte(conf), "/var/run/k8s.cni.cncf.io/devinfo/cni/default-red-x_net1")
+	}
+	f.Fuzz(func(t *testing.T, conf []byte, path string) {
+		if path, ok, err := CapabilityPath(conf); err != nil && (ok || path != "" || !errdefs.IsInvalidArgument(err)) || ok == (path == "") && err == nil {
+			t.Errorf("%.500q: %q, %v, %v", conf, path, ok, err)
+		}
+		declared, err := DeclaresCapability(conf)
+		if err != nil && (declared || !errdefs.IsInvalidArgument(err)) {
+			t.Errorf("%.500q: %v, %v", conf, declared, err)
+		}
+		out, err := SetCapability(conf, path)
+		if err != nil {
+			if out != nil && declared || !errdefs.IsInvalidArgument(err) {
+				t.Errorf("%.500q is set to %.500q, %v", conf, out, err)
+			}
+			return
+		}
+		if !declared {
+			if !bytes.Equal(out, conf) {
+				t.Errorf("%.500q, which declares nothing, is set to %.500q", conf, out)
+			}
+			return
+		}
+		if path == "" || !utf8.ValidString(path) {
+			return
+		}
+		if got, ok, err := CapabilityPath(out); got != path || !ok || err != nil {
+			t.Errorf("%.500q is set to %.500q, which has %q, %v, %v", conf, out, got, ok, err)
+		}
+		if more, err := SetCapability(out, path); err != nil || !bytes.Equal(more, out) {
+			t.Errorf("%.500q is set to %.500q and then to %.500q, %v", conf, out, more, err)
+		}
+		var before, after map[string]any
+		if json.Unmarshal(conf, &before) != nil || json.Unmarshal(out, &after) != nil {
+			t.Fatalf("%.500q is set to %.500q", conf, out)
+		}
+		delete(before, "runtimeConfig")
+		delete(after, "runtimeConfig")
+		if !reflect.DeepEqual(before, after) {
+			t.Errorf("%.500q is set to %.500q", conf, out)
 		}
 	})
 }

@@ -40,7 +40,7 @@ func noteInRuntimeLog(pid int, text string) {
 	if err != nil {
 		return
 	}
-	file := jsonLogOf(strings.Split(string(cmdline), "\x00"))
+	file := jsonLogOf(argsOf(cmdline))
 	if file == "" {
 		return
 	}
@@ -53,14 +53,25 @@ func noteInRuntimeLog(pid int, text string) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) {
 		return
 	}
+	_, _ = unix.Write(fd, logLine(text, time.Now()))
+}
+
+// logLine is a message as runtimes write it to a log of JSON lines.
+func logLine(text string, now time.Time) []byte {
 	line, err := json.Marshal(struct {
 		Message string `json:"msg"`
 		Level   string `json:"level"`
 		Time    string `json:"time"`
-	}{text, "error", time.Now().UTC().Format(time.RFC3339)})
-	if err == nil {
-		_, _ = unix.Write(fd, append(line, '\n'))
+	}{text, "error", now.UTC().Format(time.RFC3339)})
+	if err != nil {
+		return nil // which no string gives
 	}
+	return append(line, '\n')
+}
+
+// argsOf takes /proc/PID/cmdline apart, proc_pid_cmdline(5).
+func argsOf(cmdline []byte) []string {
+	return strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 }
 
 // jsonLogOf is the file of --log in a runtime's command line, where --log-format is

@@ -3,8 +3,13 @@
 package hook
 
 import (
+	"bytes"
+	"encoding/json"
+	"path"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestJSONLogOf(t *testing.T) {
@@ -22,4 +27,42 @@ func TestJSONLogOf(t *testing.T) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
+}
+
+// Whatever a runtime was started with, the log is a file that its own --log names, and
+// a message is one line there.
+func FuzzRuntimeLog(f *testing.F) {
+	for _, line := range []string{"crun\x00--log-format=json\x00--log=/run/x/oci-log\x00create\x00--bundle\x00/b\x00id\x00", "runc\x00--log\x00/a/log\x00--log-format\x00json\x00run\x00",
+		"crun\x00--log\x00--log-format=json\x00--log-format=json\x00--log", "\x00\x00", ""} {
+		f.Add([]byte(line), "jackfield-hook: \"x\": no\nmore \u2028 \xff\x1b[1m")
+	}
+	f.Fuzz(func(t *testing.T, cmdline []byte, text string) {
+		args := argsOf(cmdline)
+		if file := jsonLogOf(args); file != "" {
+			at := slices.IndexFunc(args, func(a string) bool { return a == "create" || a == "run" || a == "start" })
+			if at < 0 {
+				at = len(args)
+			}
+			named := slices.Contains(args, "--log="+file)
+			for i := 1; i+1 < len(args); i++ {
+				named = named || args[i] == "--log" && args[i+1] == file
+			}
+			if !path.IsAbs(file) || strings.ContainsRune(file, 0) || !named || !bytes.Contains(cmdline, []byte("json")) {
+				t.Errorf("the log of %q is %q", args, file)
+			}
+			// What follows is the container's: of its name nothing depends.
+			if other := jsonLogOf(append(slices.Clone(args), "--log=/other", "--log-format=text")); at > 0 && at < len(args) && args[at-1] != "--log" && args[at-1] != "--log-format" && other != file {
+				t.Errorf("the log of %q is %q, and %q when more follows", args, file, other)
+			}
+		}
+
+		line := logLine(text, time.Unix(1, 0))
+		var got struct{ Msg, Level, Time string }
+		if err := json.Unmarshal(line, &got); err != nil || got.Level != "error" || got.Time != "1970-01-01T00:00:01Z" {
+			t.Errorf("%q is logged as %q: %v", text, line, err)
+		}
+		if bytes.IndexByte(line, '\n') != len(line)-1 || got.Msg != string([]rune(text)) {
+			t.Errorf("%q is logged as %q", text, line)
+		}
+	})
 }

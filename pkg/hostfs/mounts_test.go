@@ -28,12 +28,18 @@ func TestParseMounts(t *testing.T) {
 }
 
 func FuzzParseMounts(f *testing.F) {
+	f.Add("0 1000 1\n1 100000 65536\n")
 	f.Add("30 25 0:26 / /a\\040b rw shared:1 - cgroup cgroup rw,devices\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, m := range ParseMounts(text) {
 			if m.Root == "" || m.Point == "" || m.FSType == "" {
 				t.Errorf("%+v of %q", m, text)
 			}
+		}
+		// Of a uid_map, which is as simple a table: only a process in a user namespace
+		// has another root.
+		if root, inside := rootOutside(text); !inside && root != -1 || root < -1 || root > 1<<32-1 {
+			t.Errorf("root is %d, %v, by %q", root, inside, text)
 		}
 	})
 }
