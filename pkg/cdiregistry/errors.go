@@ -34,6 +34,7 @@ type NotFoundError struct {
 	Reason Reason
 
 	device   string // "" when all were asked for
+	short    bool
 	snapshot *Snapshot
 	once     sync.Once
 	text     string
@@ -62,6 +63,10 @@ type Explanation struct {
 	Nearest []string
 }
 
+// Shorten leaves what [NotFoundError.Explain] finds out of the text. It is for who
+// reports many: a person reads a few, and each takes a look through all files.
+func (e *NotFoundError) Shorten() { e.short = true }
+
 // Error tells what is missing, where it was searched, what failed there and
 // what to run. It looks through the snapshot the first time only: an error is printed
 // for the log, the runtime and whoever wraps it.
@@ -71,7 +76,10 @@ func (e *NotFoundError) Error() string {
 }
 
 func (e *NotFoundError) message() string {
-	x := e.Explain()
+	var x Explanation
+	if !e.short {
+		x = e.Explain()
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "resolve CDI device %q: ", e.Name)
 	switch e.Reason {
@@ -96,7 +104,9 @@ func (e *NotFoundError) message() string {
 	if len(x.Mentions) > 0 {
 		fmt.Fprintf(&b, "; files of this kind: %s", listed(x.Mentions, x.MentionCount))
 	}
-	fmt.Fprintf(&b, "; searched: %s", strings.Join(x.Dirs, ", "))
+	if len(x.Dirs) > 0 {
+		fmt.Fprintf(&b, "; searched: %s", strings.Join(x.Dirs, ", "))
+	}
 	for _, err := range x.DirErrors {
 		fmt.Fprintf(&b, "; %v", err)
 	}

@@ -4,7 +4,10 @@ package resolve
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,6 +42,28 @@ func TestLimitOfContainer(t *testing.T) {
 `, nil)
 	h.resolve(ask("vendor.com/net=a"))
 	h.refuse(ask("vendor.com/net=a,vendor.com/net=b"), errdefs.IsPermissionDenied, "2 CDI devices", `"quota"`, "limits.container.cdi: 1")
+}
+
+// A person reads a few explanations; a tenant can ask for a thousand.
+func TestFewOfManyMissingAreExplained(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.use(wide, nil)
+	var names []string
+	for i := range 50 {
+		names = append(names, fmt.Sprintf("vendor.com/net=none%d", i))
+	}
+	err := h.refuse(ask(strings.Join(names, ",")), errdefs.IsNotFound, "50 problems")
+	var all *Error
+	if !errors.As(err, &all) || len(all.Errs) != len(names) {
+		t.Fatalf("found %v, want %d errors", err, len(names))
+	}
+	for i, err := range all.Errs {
+		if text := err.Error(); !strings.Contains(text, strconv.Quote(names[i])+": kind") || !strings.Contains(text, "run `jackfield devices`") {
+			t.Errorf("error %d is %q, without the device or what to run", i, text)
+		} else if has := strings.Contains(text, "searched: "); has != (i < explained) {
+			t.Errorf("error %d is explained: %v", i, has)
+		}
+	}
 }
 
 func TestLimitOfPod(t *testing.T) {

@@ -76,6 +76,7 @@ type task struct {
 	counted  *policy.Usage
 	running  bool // the container runs already
 	awaits   bool // networks may come while it runs
+	missing  int  // CDI devices that were not found
 	items    []Item
 	errs     []error
 }
@@ -318,7 +319,7 @@ func (p *planner) cdi(name string, item *Item) error {
 		if _, refused := p.policy.CDI(p.subject, name); refused != nil {
 			return refused
 		}
-		return err
+		return p.notFound(err)
 	}
 	for _, d := range devices {
 		grant, err := p.policy.CDI(p.subject, d.Name)
@@ -345,6 +346,20 @@ func (p *planner) cdi(name string, item *Item) error {
 		p.devices.add(d.Name)
 	}
 	return nil
+}
+
+// explained is for how many CDI devices of a container that are not there the
+// error says what is: an annotation may name a thousand, a node have as many files.
+const explained = 8
+
+func (p *planner) notFound(err error) error {
+	var none *cdiregistry.NotFoundError
+	if errors.As(err, &none) {
+		if p.missing++; p.missing > explained {
+			none.Shorten()
+		}
+	}
+	return err
 }
 
 // editsField is the place of a device's edits in its file.
