@@ -146,3 +146,31 @@ func TestDenyUnderEachSpelling(t *testing.T) {
 		}
 	}
 }
+
+// passing is a context whose deadline passes behind so many looks at it.
+type passing struct {
+	context.Context
+	looks int
+}
+
+func (c *passing) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// All devices of a kind may be many more than there is time for.
+func TestDeadlineWithinAllDevices(t *testing.T) {
+	h := newHost(t, "enforce")
+	var devices []string
+	for i := range 10 {
+		devices = append(devices, fmt.Sprintf(`{"name":"d%d","containerEdits":{"env":["D%d=1"]}}`, i, i))
+	}
+	h.write("/etc/cdi/gpu.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/gpu","devices":[`+strings.Join(devices, ",")+`]}`)
+	h.use(wide, nil)
+	p, err := h.e.Resolve(&passing{context.Background(), 4}, ask("vendor.com/gpu=all"))
+	if p != nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"vendor.com/gpu=all", 4 of its 10 devices done: given up before the runtime's deadline`) {
+		t.Errorf("got %v, %v", p, err)
+	}
+}

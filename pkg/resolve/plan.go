@@ -203,8 +203,8 @@ func (p *planner) staging() *staging.Container {
 // fails leaves nothing behind. What delivers makes no attempt of its own.
 func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) error) {
 	optional = optional || p.running
-	if err := p.ctx.Err(); err != nil {
-		p.errs = append(p.errs, fmt.Errorf("%s: given up before the runtime's deadline: %w", item.Request, err))
+	if err := p.inTime(); err != nil {
+		p.errs = append(p.errs, fmt.Errorf("%s: %w", item.Request, err))
 		return
 	}
 	var saved planner
@@ -236,6 +236,13 @@ func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) err
 		}
 		p.errs = append(p.errs, err)
 	}
+}
+
+func (p *planner) inTime() error {
+	if err := p.ctx.Err(); err != nil {
+		return fmt.Errorf("given up before the runtime's deadline: %w", err)
+	}
+	return nil
 }
 
 func (p *planner) save() planner {
@@ -321,7 +328,12 @@ func (p *planner) cdi(name string, item *Item) error {
 		}
 		return p.notFound(err)
 	}
-	for _, d := range devices {
+	for i, d := range devices {
+		if i > 0 { // "all" may be of tens of thousands
+			if err := p.inTime(); err != nil {
+				return fmt.Errorf("%s, %d of its %d devices done: %w", cdiRequest(name), i, len(devices), err)
+			}
+		}
 		grant, err := p.policy.CDI(p.subject, d.Name)
 		if err != nil {
 			return err
