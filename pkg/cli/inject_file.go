@@ -28,6 +28,7 @@ type specFile struct {
 	name string // for messages
 	text []byte // as read
 	in   place  // not set for standard input
+	one  bool   // out is the file that is read
 }
 
 // place is a file by the directory it is in, which stays open so that what is read
@@ -56,6 +57,9 @@ func (f *specFile) read(stdin io.Reader) (err error) {
 	if f.in, err = openPlace(f.name); err == nil && !f.in.set {
 		err = unix.ENOENT
 	}
+	if err == nil {
+		f.one = f.overItself()
+	}
 	if err == nil && f.inPlace() {
 		err = f.in.lock(lockWait)
 	}
@@ -68,7 +72,21 @@ func (f *specFile) read(stdin io.Reader) (err error) {
 	return err
 }
 
-// lockWait is how long an injection waits for another of the same bundle, which
+// overItself tells that -o names the file that is read, by whatever path.
+func (f *specFile) overItself() bool {
+	if f.out == "" || f.out == "-" {
+		return false
+	}
+	to, err := openPlace(f.out)
+	if err != nil {
+		return false // which the writing tells
+	}
+	defer to.close()
+	var a, b unix.Stat_t
+	return to.base == f.in.base && unix.Fstat(int(to.dir.Fd()), &a) == nil && unix.Fstat(int(f.in.dir.Fd()), &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
+}
+
+// lockWait is how long an injection waits for another into the same file, which
 // takes milliseconds.
 const lockWait = 10 * time.Second
 
@@ -96,7 +114,7 @@ func (p *place) lock(wait time.Duration) error {
 func (f *specFile) close() { f.in.close() }
 
 // inPlace tells that the spec is written where it was read.
-func (f *specFile) inPlace() bool { return f.bundle != "" && f.out == "" }
+func (f *specFile) inPlace() bool { return f.bundle != "" && f.out == "" || f.one }
 
 // write writes the spec to where it belongs: the file of before or the whole of
 // the new one, and nothing else, is what anybody finds there.

@@ -16,33 +16,101 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Injections into one bundle at once: each finds what the others did.
+// Injections into one file at once, by whatever name: each finds what the others did.
 func TestInjectAtOnce(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "config.json")
-	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+	file, link, other := filepath.Join(dir, "config.json"), filepath.Join(dir, "link.json"), filepath.Join(dir, "other")
+	if err := errors.Join(os.Symlink(dir, other), os.Symlink("config.json", link)); err != nil {
 		t.Fatal(err)
 	}
-	const writers = 20
-	var all sync.WaitGroup
-	for i := range writers {
-		all.Go(func() {
-			f := specFile{bundle: dir}
-			err := f.read(strings.NewReader(""))
-			if err == nil {
-				defer f.close()
-				time.Sleep(time.Millisecond)
-				err = f.write(&bytes.Buffer{}, fmt.Appendf(f.text, "%d,", i))
+	for name, ways := range map[string][]specFile{
+		"bundle":        {{bundle: dir}},
+		"spec and -o":   {{spec: file, out: file}},
+		"bundle and -o": {{bundle: dir, out: file}},
+		"all of them": {{bundle: dir}, {spec: file, out: file}, {bundle: other, out: link}, {spec: link, out: file}, {spec: file, out: filepath.Join(other, "link.json")},
+			{spec: dir + "/./other/config.json", out: dir + "//config.json"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.WriteFile(file, []byte("{}"), 0o640); err != nil {
+				t.Fatal(err)
 			}
-			if err != nil {
-				t.Error(err)
+			const writers = 24
+			var all sync.WaitGroup
+			for i := range writers {
+				all.Go(func() {
+					f := ways[i%len(ways)]
+					err := f.read(strings.NewReader(""))
+					if err == nil {
+						defer f.close()
+						time.Sleep(time.Millisecond)
+						err = f.write(&bytes.Buffer{}, fmt.Appendf(f.text, "%d,", i))
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			text, err := os.ReadFile(file)
+			if n := strings.Count(string(text), ","); err != nil || n != writers {
+				t.Errorf("%d of %d are there: %s, %v", n, writers, text, err)
+			}
+			if st, err := os.Lstat(file); err != nil || st.Mode() != 0o640 {
+				t.Errorf("it is %v now, %v", st.Mode(), err)
+			}
+			if to, err := os.Readlink(link); err != nil || to != "config.json" {
+				t.Errorf("the link leads to %q now, %v", to, err)
+			}
+		})
+	}
+}
+
+// So does the command itself, of which -o names what --spec does.
+func TestInjectCommandsAtOnce(t *testing.T) {
+	const commands = 12
+	in := newInjector(t)
+	for i := range commands {
+		in.write(fmt.Sprintf("cdi/w%d.json", i), fmt.Sprintf(`{"cdiVersion":"0.6.0","kind":"w%d.com/c","devices":[{"name":"a","containerEdits":{"env":["W%d=x"]}}]}`, i, i), 0o644)
+	}
+	in.write("config.json", smallSpec, 0o600)
+	var all sync.WaitGroup
+	for i := range commands {
+		all.Go(func() {
+			one := &injector{t: t, dir: in.dir}
+			if code := one.run("--spec", in.path("config.json"), "-o", in.path("config.json"), "--cdi-device", fmt.Sprintf("w%d.com/c=a", i)); code != ExitOK {
+				t.Error(code, one.stderr.String())
 			}
 		})
 	}
 	all.Wait()
-	text, err := os.ReadFile(file)
-	if n := strings.Count(string(text), ","); err != nil || n != writers {
-		t.Errorf("%d of %d are there: %s, %v", n, writers, text, err)
+	text, err := os.ReadFile(in.path("config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range commands {
+		if !strings.Contains(string(text), fmt.Sprintf(`"W%d=x"`, i)) {
+			t.Errorf("the edit of command %d is lost: %s", i, text)
+		}
+	}
+}
+
+// A second name of the file is replaced, and the first one stays: that is another file.
+func TestInjectHardLink(t *testing.T) {
+	dir := t.TempDir()
+	file, second := filepath.Join(dir, "config.json"), filepath.Join(dir, "second.json")
+	if err := errors.Join(os.WriteFile(file, []byte("{}"), 0o600), os.Link(file, second)); err != nil {
+		t.Fatal(err)
+	}
+	f := specFile{spec: file, out: second}
+	err := f.read(nil)
+	if err == nil {
+		defer f.close()
+		err = f.write(nil, []byte(`{"new":1}`))
+	}
+	a, err1 := os.ReadFile(file)
+	b, err2 := os.ReadFile(second)
+	if err := errors.Join(err, err1, err2); err != nil || string(a) != "{}" || string(b) != `{"new":1}` {
+		t.Errorf("%s and %s, %v", a, b, err)
 	}
 }
 
