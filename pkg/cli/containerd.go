@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -23,6 +25,34 @@ const (
 	maxImportDirs  = 1000
 	maxImportNames = 10000 // in a directory
 )
+
+// runtimeFiles are a runtime's configuration files, which may lie on any file system:
+// what is being looked at can be asked for by whoever gives up waiting for it.
+type runtimeFiles struct {
+	host hostfs.Root
+	at   *atomic.Pointer[string] // nil where nobody asks
+}
+
+func (r runtimeFiles) look(path string) {
+	if r.at != nil {
+		r.at.Store(&path)
+	}
+}
+
+func (r runtimeFiles) ReadFile(path string, max int64) ([]byte, error) {
+	r.look(path)
+	return r.host.ReadFile(path, max)
+}
+
+func (r runtimeFiles) ReadDir(path string, max int) ([]string, error) {
+	r.look(path)
+	return r.host.ReadDir(path, max)
+}
+
+func (r runtimeFiles) Stat(path string) (unix.Stat_t, error) {
+	r.look(path)
+	return r.host.Stat(path)
+}
 
 // containerdFile is containerd's configuration file, or one that is imported.
 type containerdFile struct {
@@ -56,7 +86,7 @@ type said struct{ file, place, value string }
 // patterns of a file in their order, what they match sorted by name, what is imported
 // by imported files behind all of that, and no path twice. Relative patterns are
 // below the directory of the file that has them.
-func containerdFiles(host hostfs.Root, file string) (*containerdSetup, error) {
+func containerdFiles(host runtimeFiles, file string) (*containerdSetup, error) {
 	s := &containerdSetup{toml: toml{}, by: map[string]string{}}
 	loaded := map[string]bool{}
 	bytes := 0
@@ -113,7 +143,7 @@ func importedBy(importer string, err error) error {
 }
 
 // resolveImports are the paths that patterns stand for. Only a * makes one of a name.
-func resolveImports(host hostfs.Root, dir string, patterns []string) ([]string, error) {
+func resolveImports(host runtimeFiles, dir string, patterns []string) ([]string, error) {
 	var out []string
 	dirs := 0
 	for _, pattern := range patterns {
@@ -141,7 +171,7 @@ func resolveImports(host hostfs.Root, dir string, patterns []string) ([]string, 
 
 // globHost is filepath.Glob below the root, for a pattern without fault. Unlike that
 // it does not pass over a directory that cannot be read for want of a right.
-func globHost(host hostfs.Root, pattern string, dirs *int) ([]string, error) {
+func globHost(host runtimeFiles, pattern string, dirs *int) ([]string, error) {
 	in := []string{path.Dir(pattern)}
 	if strings.ContainsAny(in[0], `*?[\`) {
 		var err error

@@ -41,7 +41,7 @@ func containerdTree(t *testing.T, root string) (*containerdSetup, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return containerdFiles(host, containerdConfig)
+	return containerdFiles(runtimeFiles{host: host}, containerdConfig)
 }
 
 // The order is that of containerd: breadth first, each path once, globs sorted.

@@ -3,12 +3,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,10 +59,12 @@ type doctor struct {
 	validator     map[string]string // of NRI, in that file; nil: there is no such file
 	validatorFile string            // the one that says whether it is on
 	crioConfig    string
+	found         bool // a runtime's configuration
 	nriSocket     string
 	pluginDir     string
 	fix           bool
-	hanging       map[string]bool // directories that do not answer
+	hanging       map[string]bool         // directories that do not answer
+	at            *atomic.Pointer[string] // what a check is looking at, where it says so
 	snapshot      *cdiregistry.Snapshot
 	out           []diagnosis
 }
@@ -112,22 +116,27 @@ func (d *doctor) ok(check, format string, args ...any) { d.say(check, severityOK
 // examine looks at one thing after the other. What comes first is what the rest
 // rests upon.
 func (d *doctor) examine(ctx context.Context, n *node) {
-	var err error
-	if d.cfg, err = n.config(d.host); err != nil {
-		d.faulty(err)
+	read := d.inTime("configuration", doctorFew, func(d *doctor) {
+		d.files().look(cmp.Or(n.configFile, config.DefaultPath))
+		var err error
+		if d.cfg, err = n.config(d.host); err != nil {
+			d.faulty(err)
+			d.cfg = nil
+		}
+	})
+	valid := read && d.cfg != nil
+	if !valid {
 		d.cfg = config.Default()
-	} else {
-		d.directories()
-		d.inTime("configuration", (*doctor).configuration)
 	}
-	if d.hanging == nil {
-		d.directories()
+	d.directories()
+	if valid {
+		d.inTime("configuration", doctorCheck, (*doctor).configuration)
 	}
 	d.runtime()
-	d.inTime("plugin", func(d *doctor) { d.plugin(ctx) })
-	d.inTime("state", (*doctor).state)
-	d.inTime("sockets", (*doctor).sockets)
-	d.inTime("cdi", func(d *doctor) {
+	d.inTime("plugin", doctorCheck, func(d *doctor) { d.plugin(ctx) })
+	d.inTime("state", doctorCheck, (*doctor).state)
+	d.inTime("sockets", doctorCheck, (*doctor).sockets)
+	d.inTime("cdi", doctorCheck, func(d *doctor) {
 		registry, err := n.registry(d.env, d.host, d.cfg, false)
 		if err != nil {
 			d.say("cdi", severityError, "", "the CDI directories cannot be read: %v", err)
@@ -139,13 +148,13 @@ func (d *doctor) examine(ctx context.Context, n *node) {
 			d.say("cdi", severityWarning, "", "%v", err)
 		}
 	})
-	d.inTime("hooks", (*doctor).hooks)
-	d.inTime("device-info", (*doctor).deviceInfo)
+	d.inTime("hooks", doctorCheck, (*doctor).hooks)
+	d.inTime("device-info", doctorCheck, (*doctor).deviceInfo)
 	if d.snapshot != nil {
-		d.inTime("orphans", func(d *doctor) { d.orphans(d.snapshot) })
-		d.inTime("injectors", func(d *doctor) { d.injectors(d.snapshot) })
+		d.inTime("orphans", doctorCheck, func(d *doctor) { d.orphans(d.snapshot) })
+		d.inTime("injectors", doctorCheck, func(d *doctor) { d.injectors(d.snapshot) })
 	}
-	d.inTime("kubelet", (*doctor).kubelet)
+	d.inTime("kubelet", doctorCheck, (*doctor).kubelet)
 }
 
 // faulty is a configuration that is refused, with all of its faults.

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackfield/jackfield/pkg/config"
@@ -13,6 +14,8 @@ const (
 	// doctorLook is how long a directory may take before it counts as one that hangs,
 	// and doctorCheck how long one check may, which reads every file of some.
 	doctorLook, doctorCheck = time.Second, 30 * time.Second
+	// doctorFew is what a check may take that reads a few files.
+	doctorFew = 5 * time.Second
 	// doctorHung is what a check gets where a directory hangs.
 	doctorHung = 2 * time.Second
 )
@@ -50,18 +53,18 @@ func (d *doctor) directories() {
 	}
 }
 
-// inTime makes one check, and gives it up where a directory that hangs holds it.
-func (d *doctor) inTime(name string, check func(d *doctor)) {
+// inTime makes one check, and gives it up where a file or directory that hangs holds
+// it. What the check finds out is kept only when it is done, which is told.
+func (d *doctor) inTime(name string, limit time.Duration, check func(d *doctor)) bool {
 	sub := *d
-	sub.out = nil
+	sub.out, sub.at = nil, new(atomic.Pointer[string])
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		check(&sub)
 	}()
-	limit := doctorCheck
 	if len(d.hanging) > 0 {
-		limit = doctorHung
+		limit = min(limit, doctorHung)
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -69,7 +72,17 @@ func (d *doctor) inTime(name string, check func(d *doctor)) {
 	case <-done:
 		sub.out = append(d.out, sub.out...)
 		*d = sub
+		return true
 	case <-timer.C:
+		if at := sub.at.Load(); at != nil {
+			d.say(name, severityError, "see what it is mounted from, and whether its server or process lives: the runtime waits for it, too, when it starts",
+				"not looked at: %s does not answer within %v", *at, limit)
+			return false
+		}
 		d.say(name, severityError, "", "not looked at: not done within %v, a directory that it needs does not answer", limit)
+		return false
 	}
 }
+
+// files are a runtime's, as a check looks at them.
+func (d *doctor) files() runtimeFiles { return runtimeFiles{d.host, d.at} }

@@ -20,19 +20,28 @@ import (
 // runtime looks at the configuration of containerd and CRI-O, as far as NRI is
 // concerned, and at the NRI socket.
 func (d *doctor) runtime() {
-	found := d.containerd()
-	found = d.crio() || found
+	for _, of := range []func(d *doctor) bool{(*doctor).containerd, (*doctor).crio} {
+		// A configuration that does not answer is one, too.
+		if !d.inTime("runtime", doctorFew, func(d *doctor) { d.found = of(d) || d.found }) {
+			d.found = true
+		}
+	}
 	if d.nriSocket == "" {
 		d.nriSocket = "/var/run/nri/nri.sock"
 	}
 	if d.pluginDir == "" {
 		d.pluginDir = "/opt/nri/plugins"
 	}
-	st, err := d.host.Stat(d.nriSocket)
+	d.inTime("nri", doctorFew, (*doctor).socket)
+}
+
+// socket looks at the NRI socket.
+func (d *doctor) socket() {
+	st, err := d.files().Stat(d.nriSocket)
 	switch {
 	case err != nil && errdefs.IsNotFound(err):
 		remedy := "turn NRI on in the runtime's configuration and restart the runtime"
-		if !found {
+		if !d.found {
 			remedy = "install containerd 1.7 or later, or CRI-O; where its files are elsewhere, say so with --containerd-config, --crio-config or --nri-socket"
 		}
 		d.say("nri", severityError, remedy, "there is no NRI socket %s: NRI is off, or the runtime is not running", d.nriSocket)
@@ -48,7 +57,7 @@ func (d *doctor) runtime() {
 }
 
 func (d *doctor) containerd() bool {
-	s, err := containerdFiles(d.host, d.runtimeConfig)
+	s, err := containerdFiles(d.files(), d.runtimeConfig)
 	switch {
 	case errdefs.IsNotFound(err):
 		return false
@@ -114,8 +123,9 @@ func (d *doctor) containerdNRI(s *containerdSetup) {
 }
 
 func (d *doctor) crio() bool {
+	host := d.files()
 	files := []string{d.crioConfig}
-	if names, err := d.host.ReadDir(d.crioConfig+".d", 1000); err == nil {
+	if names, err := host.ReadDir(d.crioConfig+".d", 1000); err == nil {
 		slices.Sort(names)
 		for _, name := range names {
 			files = append(files, path.Join(d.crioConfig+".d", name))
@@ -123,7 +133,7 @@ func (d *doctor) crio() bool {
 	}
 	nri, last := map[string]string{}, ""
 	for _, file := range files {
-		data, err := d.host.ReadFile(file, 1<<20)
+		data, err := host.ReadFile(file, 1<<20)
 		if err != nil {
 			continue
 		}

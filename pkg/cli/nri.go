@@ -143,7 +143,7 @@ func (e *enabling) containerd(env Env, host hostfs.Root) ([]string, error) {
 	if e.file == "" {
 		e.file = containerdConfig
 	}
-	setup, err := containerdFiles(host, e.file)
+	setup, err := containerdFiles(runtimeFiles{host: host}, e.file)
 	if errdefs.IsNotFound(err) {
 		setup, err = &containerdSetup{files: []containerdFile{{name: e.file}}}, nil
 	}

@@ -236,6 +236,39 @@ func TestTheDoctorWhereADirectoryHangs(t *testing.T) {
 	}
 }
 
+// So it does where the runtime's configuration, or what that imports, or the NRI socket
+// is not to be had: it names the file, and looks at the rest.
+func TestTheDoctorWhereTheRuntimesConfigurationHangs(t *testing.T) {
+	for name, c := range map[string]struct{ dir, file, text, want string }{
+		"an import":       {"mnt", "etc/containerd/config.toml", "version = 3\nimports = [\"/etc/none/*.toml\", \"/mnt/nri.toml\"]\n", "runtime        not looked at: /mnt/nri.toml does not answer within "},
+		"imports":         {"mnt", "etc/containerd/config.toml", "version = 3\nimports = [\"/mnt/conf.d/*.toml\"]\n", "runtime        not looked at: /mnt/conf.d does not answer within "},
+		"the file":        {"etc/containerd", "", "", "runtime        not looked at: /etc/containerd/config.toml does not answer within "},
+		"CRI-O":           {"etc/crio", "", "", "runtime        not looked at: /etc/crio/crio.conf.d does not answer within "},
+		"the socket":      {"run/nri", "", "", "nri            not looked at: /var/run/nri/nri.sock does not answer within "},
+		"Jackfield's own": {"etc/jackfield", "", "", "configuration  not looked at: /etc/jackfield/config.yaml does not answer within "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			for _, d := range []string{c.dir, filepath.Dir(c.file), "run/cdi", "var"} {
+				check(t, os.MkdirAll(filepath.Join(root, d), 0o755))
+			}
+			check(t, os.Symlink("../run", filepath.Join(root, "var/run")))
+			if c.file != "" {
+				check(t, os.WriteFile(filepath.Join(root, c.file), []byte(c.text), 0o644))
+			}
+			hangfs.Mount(t, filepath.Join(root, c.dir))
+			var stdout, stderr bytes.Buffer
+			began := time.Now()
+			code := cli.Run(t.Context(), []string{"doctor", "--root", root}, cli.Env{Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }})
+			out := stdout.String()
+			if code != 1 || !strings.Contains(out, "ERROR    "+c.want) || !strings.Contains(out, " kubelet ") || !strings.Contains(out, " nri ") {
+				t.Errorf("exit status %d after %v; want %q:\n%s%s", code, time.Since(began), c.want, out, &stderr)
+			}
+		})
+	}
+}
+
 // What is wrong in hooks.d directories is counted, until it is put right.
 func TestHooksInErrorAreCounted(t *testing.T) {
 	n := preparedNode(t, observedYAML+"hooks: {dirs: [/etc/hooks.d]}\n", nritest.Options{}, func(n *node) {
