@@ -17,6 +17,7 @@ const (
 	// What a container's environment may hold. Device plugins stay far below.
 	maxInfo    = 256 << 10 // bytes of one PCIDEVICE_*_INFO
 	maxVarIDs  = 1024      // device IDs of one variable
+	maxIDs     = 4096      // device IDs of all variables
 	maxID      = 253       // bytes of one ID
 	maxEnvVars = 1024      // variables
 )
@@ -64,6 +65,7 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 		return nil, nil // most containers
 	}
 	infos := map[string]map[string]deviceEnv{}
+	count := 0
 	for key, value := range values {
 		base, isInfo := strings.CutSuffix(key, infoSuffix)
 		// A resource's own name may end in _INFO; then its value is a list of IDs.
@@ -74,7 +76,11 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 				continue
 			}
 			infos[base] = info
+			count += len(info)
 			continue
+		}
+		if count += 1 + strings.Count(value, ","); count > maxIDs {
+			break
 		}
 		ids, err := parseIDs(value)
 		if err != nil {
@@ -82,6 +88,9 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 			continue
 		}
 		e = append(e, variable{key: key, name: envPrefix + key, ids: ids})
+	}
+	if count > maxIDs {
+		return nil, []string{fmt.Sprintf("the variables %s* of the container's environment have more than %d device IDs: none is read", envPrefix, maxIDs)}
 	}
 	for key, info := range infos {
 		at := slices.IndexFunc(e, func(v variable) bool { return v.key == key })
@@ -232,12 +241,17 @@ func (e environment) of(resource string) (variable, bool) {
 	return variable{}, false
 }
 
-// claims gives the variable that names a device by id.
-func (e environment) claims(id string) (variable, bool) {
-	for _, v := range e {
-		if slices.ContainsFunc(v.ids, func(have string) bool { return normal(have) == normal(id) }) {
-			return v, true
-		}
+// claims gives the variable that names a device by id: the resource's own, if it
+// does.
+func (e environment) claims(id, resource string) (variable, bool) {
+	names := func(v variable) bool {
+		return slices.ContainsFunc(v.ids, func(have string) bool { return normal(have) == normal(id) })
+	}
+	if v, ok := e.of(resource); ok && names(v) {
+		return v, true
+	}
+	if i := slices.IndexFunc(e, names); i >= 0 {
+		return e[i], true
 	}
 	return variable{}, false
 }

@@ -54,8 +54,10 @@ type search struct {
 	files    map[[2]string]pluginFile
 	names    []string // in the device plugins' directory, where listed
 	listed   bool
-	attached []Attachment
-	devices  []device // in the device-info of the networks, usable or not
+	// realNames are the resources that variables stand for, by the variable's key.
+	realNames map[string]string
+	attached  []Attachment
+	devices   []device // in the device-info of the networks, usable or not
 }
 
 // search finds the attachments of a sandbox. It is nil where there is nothing to

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -160,11 +161,15 @@ type fakeKubelet struct {
 	err   error
 	hangs bool
 	asked int
+	left  time.Duration // that the last caller would have waited
 }
 
 func (k *fakeKubelet) Pod(ctx context.Context, key allocation.PodKey) (allocation.Allocation, error) {
 	k.mu.Lock()
 	k.asked++
+	if deadline, ok := ctx.Deadline(); ok {
+		k.left = time.Until(deadline)
+	}
 	pod, err, hangs := k.pod, k.err, k.hangs
 	k.mu.Unlock()
 	if hangs {

@@ -3,6 +3,7 @@
 package attachment
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -180,5 +181,35 @@ func TestHostileAmounts(t *testing.T) {
 		if a.Err == nil {
 			t.Errorf("a clash went unseen: %+v", a)
 		}
+	}
+}
+
+// Where no kubelet tells, the names of device plugins' files tell which resource a
+// variable stands for: a thousand IDs in each of four variables, and as many files.
+func TestHostileVariables(t *testing.T) {
+	n := newNode(t)
+	for i := range 1000 {
+		n.dp("example.org/x", fmt.Sprintf("id%d", i), vhostInfo)
+	}
+	n.dp("acme.com/vf", "id7", pciInfo(devA))
+	var ids []string
+	for i := range 1000 {
+		ids = append(ids, fmt.Sprintf("id%d", i))
+	}
+	list := strings.Join(ids, ",")
+	env := []string{"PCIDEVICE_ACME_COM_VF=" + list, "PCIDEVICE_A=" + list, "PCIDEVICE_B=" + list, "PCIDEVICE_C=" + list}
+	f := n.finder()
+	began := time.Now()
+	_, as, err := f.Find(t.Context(), query(env...))
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("took %v", d)
+	}
+	if a := one(t, as, err); a.Resource != "acme.com/vf" || a.Device != devA {
+		t.Errorf("found %+v", a)
+	}
+	// More than that no container has.
+	e, notes := parseEnvironment(append(env, "PCIDEVICE_D="+list))
+	if len(e) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "more than 4096 device IDs") {
+		t.Errorf("found %d variables, %q", len(e), notes)
 	}
 }

@@ -100,13 +100,36 @@ func (s *search) realName(v variable) string {
 		s.listed = true
 		s.names, _ = s.host.ReadDir(cmp.Or(s.opts.DPDir, deviceinfo.DefaultDPDir), maxPluginNames)
 	}
+	real, known := s.realNames[v.key]
+	if !known {
+		real = v.resourceIn(s.names)
+		if s.realNames == nil {
+			s.realNames = map[string]string{}
+		}
+		s.realNames[v.key] = real
+	}
+	return real
+}
+
+// resourceIn finds the variable's resource by the names of device plugins' files: one
+// is of the resource and of one of the variable's devices.
+func (v *variable) resourceIn(names []string) string {
+	ids := make(map[string]bool, len(v.ids))
 	for _, id := range v.ids {
-		suffix := "-" + dashed(id) + pluginSuffix
-		for _, name := range s.names {
-			resource, ok := strings.CutSuffix(name, suffix)
-			if real := undashed(resource, v.key); ok && real != "" {
-				return real
-			}
+		ids[dashed(id)] = true
+	}
+	for _, name := range names {
+		// A resource has as many bytes as its variable.
+		n := len(v.key)
+		if len(name) <= n || name[n] != '-' {
+			continue
+		}
+		id, ok := strings.CutSuffix(name[n+1:], pluginSuffix)
+		if !ok || !ids[id] {
+			continue
+		}
+		if real := undashed(name[:n], v.key); real != "" {
+			return real
 		}
 	}
 	return ""

@@ -120,7 +120,7 @@ func (s *search) mine(a *Attachment) {
 		a.Device = d.name()
 	}
 	if !s.word().answered {
-		if v, ok := s.env.claims(a.DeviceID); ok {
+		if v, ok := s.env.claims(a.DeviceID, a.Resource); ok {
 			s.believe(a, v)
 		}
 	}
