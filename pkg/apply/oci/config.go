@@ -3,7 +3,6 @@
 package oci
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ import (
 // Config is the text of an OCI config.json. Of its values only those are read that
 // edits can reach or depend on; the others need to be JSON, and no more.
 type Config struct {
-	text []byte
+	text string
 	spec rspec.Spec
 	root object
 	// The objects in which something can change, and the lists. One that is not in
@@ -32,11 +31,12 @@ type Config struct {
 }
 
 // ParseConfig reads a config.json: a JSON object with an ociVersion. The error is
-// a *ConfigError. text must not be changed afterwards.
-func ParseConfig(text []byte) (*Config, error) {
-	if err := checkSyntax(text); err != nil {
+// a *ConfigError.
+func ParseConfig(data []byte) (*Config, error) {
+	if err := checkSyntax(data); err != nil {
 		return nil, err
 	}
+	text := string(data)
 	c := &Config{text: text}
 	start := skipSpace(text, 0)
 	whole := span{start, skipValue(text, start)}
@@ -67,7 +67,7 @@ func (c *Config) Spec() *rspec.Spec { return &c.spec }
 // Apply. The receiver does not change. Where nothing changes, it is the same text.
 func (c *Config) Apply(set *edits.Set) ([]byte, error) {
 	if set == nil || set.Empty() {
-		return c.text, nil
+		return []byte(c.text), nil
 	}
 	ch := changes{track: true}
 	if err := ch.plan(&c.spec, set); err != nil {
@@ -85,7 +85,7 @@ func (c *Config) readVersion(r *reader) {
 		r.err = c.fault(c.root.span, "ociVersion", "the field is missing: an OCI spec has a version")
 		return
 	}
-	if c.text[v.start] != '"' || json.Unmarshal(v.of(c.text), &c.spec.Version) != nil || c.spec.Version == "" {
+	if r.scalar(c.root, "ociVersion", &c.spec.Version); r.err != nil || c.spec.Version == "" {
 		r.err = c.fault(v, "ociVersion", "must be a version")
 	}
 }
@@ -103,8 +103,10 @@ func (c *Config) readRoot(r *reader) {
 		if c.spec.Annotations == nil {
 			c.spec.Annotations = make(map[string]string, len(annotations.members))
 		}
-		var value string
-		r.into(m.value, annotations.name+"."+m.key, &value)
+		value, ok := plainString(m.value.of(c.text))
+		if !ok {
+			r.into(m.value, annotations.name+"."+m.key, &value)
+		}
 		c.spec.Annotations[m.key] = value
 	}
 }
@@ -251,7 +253,7 @@ func (r *reader) value(in object, name string) span {
 }
 
 func (r *reader) scalar(in object, name string, into any) {
-	if at := r.value(in, name); !at.empty() {
+	if at := r.value(in, name); !at.empty() && !readPlain(r.c.text, at, into) {
 		r.into(at, join(in.name, name), into)
 	}
 }
@@ -260,7 +262,7 @@ func (r *reader) into(at span, field string, into any) {
 	if r.err != nil {
 		return
 	}
-	err := json.Unmarshal(at.of(r.c.text), into)
+	err := json.Unmarshal([]byte(at.of(r.c.text)), into)
 	if err == nil {
 		return
 	}
@@ -299,7 +301,12 @@ func decode[T any](r *reader, a array, into *[]T) {
 	}
 	*into = make([]T, len(a.elements))
 	for i, at := range a.elements {
-		r.into(at, a.name+"["+strconv.Itoa(i)+"]", &(*into)[i])
+		item := &(*into)[i]
+		if readPlain(r.c.text, at, item) {
+			continue
+		}
+		*item = *new(T)
+		r.into(at, a.name+"["+strconv.Itoa(i)+"]", item)
 	}
 }
 
@@ -353,21 +360,21 @@ func checkSyntax(text []byte) error {
 	e := &ConfigError{Rule: fmt.Sprintf("is not JSON: %v", err)}
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		e.Line, e.Column = position(text, max(int(syntax.Offset)-1, 0))
+		e.Line, e.Column = position(string(text), max(int(syntax.Offset)-1, 0))
 	} else {
 		e.Line, e.Column = 1, 1
 	}
 	return e
 }
 
-func position(text []byte, offset int) (line, column int) {
+func position(text string, offset int) (line, column int) {
 	before := text[:min(offset, len(text))]
-	return bytes.Count(before, []byte{'\n'}) + 1, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
 }
 
-func shorten(text []byte) string {
+func shorten(text string) string {
 	const most = 40
-	s := strings.Join(strings.Fields(string(text[:min(len(text), 4*most)])), " ")
+	s := strings.Join(strings.Fields(text[:min(len(text), 4*most)]), " ")
 	if len(s) <= most {
 		return s
 	}

@@ -31,7 +31,7 @@ type element struct {
 
 // patcher writes the text with other values.
 type patcher struct {
-	text   []byte
+	text   string
 	indent string // of one level; "" for a text in one line
 	err    error
 }
@@ -54,7 +54,7 @@ func (c *Config) patch(ch *changes) ([]byte, error) {
 			objectField("resources", c.resources, listField(p, "devices", c.rules, ch.rules)),
 			p.rdt(ch.rdt), p.propagation(ch.propagation))))
 	if len(fields) == 0 || p.err != nil {
-		return c.text, p.err
+		return []byte(c.text), p.err
 	}
 	out := make([]byte, 0, len(c.text)+1024)
 	out = append(out, c.text[:c.root.start]...)
@@ -86,7 +86,7 @@ func listField[T any](p *patcher, key string, a array, l list[T]) []field {
 	out := make([]element, len(l.items))
 	for i, from := range l.from {
 		if from == added {
-			out[i].text = p.marshal(l.items[i])
+			out[i].text = p.marshal(&l.items[i])
 		} else {
 			out[i].old = a.elements[from]
 		}
@@ -97,7 +97,7 @@ func listField[T any](p *patcher, key string, a array, l list[T]) []field {
 func (p *patcher) netDevices(devices []edits.NetDevice) []field {
 	var out []field
 	for _, n := range devices {
-		out = append(out, field{key: n.HostName, value: p.marshal(rspec.LinuxNetDevice{Name: n.Name})})
+		out = append(out, field{key: n.HostName, value: p.marshal(&rspec.LinuxNetDevice{Name: n.Name})})
 	}
 	return out
 }
@@ -113,11 +113,15 @@ func (p *patcher) propagation(value string) []field {
 	if value == "" {
 		return nil
 	}
-	return []field{{key: "rootfsPropagation", value: p.marshal(value)}}
+	return []field{{key: "rootfsPropagation", value: p.marshal(&value)}}
 }
 
 // marshal is a value in one line, as runtimes write it: "<" is no "\u003c".
+// v is a pointer to it.
 func (p *patcher) marshal(v any) []byte {
+	if out, ok := appendPlain(make([]byte, 0, 128), v); ok {
+		return out
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -167,7 +171,7 @@ func (p *patcher) newFields(out []byte, fields []field, depth int, first bool) [
 			out = append(out, ',')
 		}
 		first = false
-		out = append(p.line(out, depth+1), p.marshal(fields[i].key)...)
+		out = append(p.line(out, depth+1), p.marshal(&fields[i].key)...)
 		out = append(out, ':')
 		if p.indent != "" {
 			out = append(out, ' ')
@@ -225,15 +229,15 @@ func (p *patcher) line(out []byte, depth int) []byte {
 
 // indentOf is by how much the text is indented at each level: what stands before
 // the first member on a line of its own.
-func indentOf(text []byte, root object) string {
+func indentOf(text string, root object) string {
 	const most = 8
 	if len(root.members) == 0 {
 		return ""
 	}
 	before := text[root.start+1 : root.members[0].name.start]
-	at := bytes.LastIndexByte(before, '\n')
+	at := strings.LastIndexByte(before, '\n')
 	if at < 0 || len(before)-at-1 > most {
 		return ""
 	}
-	return strings.Trim(string(before[at+1:]), "\r")
+	return strings.Trim(before[at+1:], "\r")
 }

@@ -3,15 +3,15 @@
 package oci
 
 import (
-	"bytes"
 	"encoding/json"
+	"strings"
 )
 
 // span is a part of a text, from start to before end. The zero value is none.
 type span struct{ start, end int }
 
 func (s span) empty() bool           { return s.end == 0 }
-func (s span) of(text []byte) []byte { return text[s.start:s.end] }
+func (s span) of(text string) string { return text[s.start:s.end] }
 
 // object is an object of a text, with its members in their order.
 type object struct {
@@ -35,7 +35,7 @@ type array struct {
 // What follows walks over text that is known to be JSON.
 
 // members lists those of the object at a place.
-func members(text []byte, at span) []member {
+func members(text string, at span) []member {
 	var out []member
 	for i := skipSpace(text, at.start+1); text[i] != '}'; {
 		m := member{name: span{i, skipValue(text, i)}}
@@ -49,7 +49,7 @@ func members(text []byte, at span) []member {
 }
 
 // elements lists those of the list at a place.
-func elements(text []byte, at span) []span {
+func elements(text string, at span) []span {
 	var out []span
 	for i := skipSpace(text, at.start+1); text[i] != ']'; {
 		e := span{i, skipValue(text, i)}
@@ -60,14 +60,14 @@ func elements(text []byte, at span) []span {
 }
 
 // next is what follows a value: the next one, or the bracket that ends them.
-func next(text []byte, i int) int {
+func next(text string, i int) int {
 	if i = skipSpace(text, i); text[i] == ',' {
 		i = skipSpace(text, i+1)
 	}
 	return i
 }
 
-func skipSpace(text []byte, i int) int {
+func skipSpace(text string, i int) int {
 	for i < len(text) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r') {
 		i++
 	}
@@ -75,7 +75,7 @@ func skipSpace(text []byte, i int) int {
 }
 
 // skipValue is the end of the value that begins at i.
-func skipValue(text []byte, i int) int {
+func skipValue(text string, i int) int {
 	for depth := 0; ; {
 		switch text[i] {
 		case '"':
@@ -90,7 +90,7 @@ func skipValue(text []byte, i int) int {
 			i++
 			continue
 		default: // a number, true, false or null
-			for i < len(text) && bytes.IndexByte([]byte(" \t\r\n,:]}"), text[i]) < 0 {
+			for i < len(text) && strings.IndexByte(" \t\r\n,:]}", text[i]) < 0 {
 				i++
 			}
 		}
@@ -100,7 +100,7 @@ func skipValue(text []byte, i int) int {
 	}
 }
 
-func skipString(text []byte, i int) int {
+func skipString(text string, i int) int {
 	for i++; text[i] != '"'; i++ {
 		if text[i] == '\\' {
 			i++
@@ -110,13 +110,13 @@ func skipString(text []byte, i int) int {
 }
 
 // unquote is the value of a string.
-func unquote(quoted []byte) string {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : len(quoted)-1])
+func unquote(quoted string) string {
+	if strings.IndexByte(quoted, '\\') < 0 {
+		return quoted[1 : len(quoted)-1]
 	}
 	var s string
-	if err := json.Unmarshal(quoted, &s); err != nil {
-		return string(quoted) // no string of a valid text
+	if err := json.Unmarshal([]byte(quoted), &s); err != nil {
+		return quoted // no string of a valid text
 	}
 	return s
 }
