@@ -62,24 +62,13 @@ func LoadAsked(host hostfs.Root, file string) (*Config, error) {
 }
 
 func read(host hostfs.Root, path string) ([]byte, error) {
-	f, err := host.Open(path, unix.O_RDONLY)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	// The descriptor is looked at, not the path, so that what was checked is
-	// what is read.
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, err
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFREG {
+	return host.ReadFileIf(path, MaxSize, func(st *unix.Stat_t) error {
 		othersGroup := st.Gid != 0 && int(st.Gid) != os.Getegid()
-		if st.Mode&unix.S_IWOTH != 0 || st.Mode&unix.S_IWGRP != 0 && othersGroup {
-			return nil, fmt.Errorf("its mode is %04o, and only its owner may be able to write it; chmod go-w: %w", st.Mode&0o7777, errdefs.ErrPermissionDenied)
+		if st.Mode&unix.S_IFMT == unix.S_IFREG && (st.Mode&unix.S_IWOTH != 0 || st.Mode&unix.S_IWGRP != 0 && othersGroup) {
+			return fmt.Errorf("its mode is %04o, and only its owner may be able to write it; chmod go-w: %w", st.Mode&0o7777, errdefs.ErrPermissionDenied)
 		}
-	}
-	return hostfs.ReadRegular(f, MaxSize)
+		return nil
+	})
 }
 
 // Parse reads a configuration file's content. The name file is for messages.

@@ -18,6 +18,12 @@ import (
 // directory, FIFO, socket, device, or a larger file) is
 // errdefs.ErrInvalidArgument, at once.
 func (r Root) ReadFile(hostPath string, max int64) ([]byte, error) {
+	return r.ReadFileIf(hostPath, max, func(*unix.Stat_t) error { return nil })
+}
+
+// ReadFileIf is [Root.ReadFile] for a file that passes a check, whose error it returns
+// as it is. The open file is looked at, so that what was checked is what is read.
+func (r Root) ReadFileIf(hostPath string, max int64, check func(*unix.Stat_t) error) ([]byte, error) {
 	// No os.File: the first one in a process readies the runtime's poller, which a
 	// short-lived process has no use for.
 	fd, err := r.open(hostPath, unix.O_RDONLY, 0)
@@ -25,7 +31,14 @@ func (r Root) ReadFile(hostPath string, max int64) ([]byte, error) {
 		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
 	}
 	defer unix.Close(fd)
-	b, err := readRegular(fd, max)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "read", Path: hostPath, Err: err}
+	}
+	if err := check(&st); err != nil {
+		return nil, err
+	}
+	b, err := readRegular(fd, &st, max)
 	if err != nil {
 		return nil, &os.PathError{Op: "read", Path: hostPath, Err: err}
 	}
@@ -34,16 +47,16 @@ func (r Root) ReadFile(hostPath string, max int64) ([]byte, error) {
 
 // ReadRegular reads all of f under the rules of [Root.ReadFile].
 func ReadRegular(f *os.File, max int64) ([]byte, error) {
-	b, err := readRegular(int(f.Fd()), max)
-	runtime.KeepAlive(f)
-	return b, err
-}
-
-func readRegular(fd int, max int64) ([]byte, error) {
+	defer runtime.KeepAlive(f)
+	fd := int(f.Fd())
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
+	return readRegular(fd, &st, max)
+}
+
+func readRegular(fd int, st *unix.Stat_t, max int64) ([]byte, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("it is a %s, not a regular file: %w", TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
