@@ -24,7 +24,20 @@ func main() {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 	go watch()
-	os.Exit(run())
+	widen()
+	if err := hook.Run(context.Background(), os.Args[1:], hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: os.Executable}); err != nil {
+		hook.Fail(err)
+		os.Exit(1)
+	}
+}
+
+// widen has the stack as wide at once as the hook needs it. Otherwise it is copied to
+// one of twice the size again and again, the more the deeper the calls.
+//
+//go:noinline
+func widen() byte {
+	var room [24 << 10]byte
+	return room[len(os.Args)%len(room)]
 }
 
 // watch ends the process when it has run out of patience. It sleeps in the kernel: the
@@ -41,16 +54,4 @@ func watch() {
 	}
 	hook.Fail(fmt.Errorf("given up after %v: a file system of this host does not answer", patience))
 	os.Exit(1)
-}
-
-func run() int {
-	self, err := os.Executable()
-	if err == nil {
-		err = hook.Run(context.Background(), os.Args[1:], hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: self})
-	}
-	if err != nil {
-		hook.Fail(err)
-		return 1
-	}
-	return 0
 }

@@ -27,7 +27,11 @@ func (h *hook) handOver(s *subject) error {
 	if _, err := h.host.Stat(socket); errdefs.IsNotFound(err) {
 		return nil
 	}
-	program := filepath.Join(filepath.Dir(h.env.Self), "jackfield")
+	self, err := h.env.Self()
+	if err != nil {
+		return err
+	}
+	program := filepath.Join(filepath.Dir(self), "jackfield")
 	fail := func(err error) error {
 		return fmt.Errorf("ask the kubelet whose devices are: run %q, which has to be beside jackfield-hook: %w", program, err)
 	}

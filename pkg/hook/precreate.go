@@ -4,9 +4,9 @@ package hook
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -58,13 +58,15 @@ func (h *hook) edit(ctx context.Context, text []byte, c *oci.Config) ([]byte, er
 	if plan == nil {
 		return text, nil
 	}
-	if userNamespace(spec) {
+	if h.userNamespace(spec) {
 		if err := h.bindDevices(&plan.Set); err != nil {
 			return nil, err
 		}
 	}
 	if plan.Staging != nil {
-		h.addUndo(&plan.Set, id, req.Have.Hooks)
+		if err := h.addUndo(&plan.Set, id, req.Have.Hooks); err != nil {
+			return nil, err
+		}
 	}
 	if text, err = c.Apply(&plan.Set); err != nil {
 		return nil, err
@@ -94,8 +96,10 @@ func idOf(spec *rspec.Spec) string {
 	if spec.Root != nil {
 		root = spec.Root.Path
 	}
-	sum := sha256.Sum256([]byte(root))
-	return "root-" + hex.EncodeToString(sum[:16])
+	// Whoever could look for two roots of one sum writes the fields above as well.
+	sum := fnv.New128a()
+	sum.Write([]byte(root))
+	return "root-" + hex.EncodeToString(sum.Sum(nil))
 }
 
 // hexID is the first 64 hexadecimal digits that stand alone in a text.
@@ -114,11 +118,12 @@ func hexID(s string) (string, bool) {
 }
 
 // userNamespace reports that the runtime will not be able to make device nodes.
-func userNamespace(spec *rspec.Spec) bool {
+func (h *hook) userNamespace(spec *rspec.Spec) bool {
 	if spec.Linux != nil && slices.ContainsFunc(spec.Linux.Namespaces, func(n rspec.LinuxNamespace) bool { return n.Type == rspec.UserNamespace }) {
 		return true
 	}
-	return inUserNamespace()
+	_, inside := h.around()
+	return inside
 }
 
 // bindDevices has nodes bound that are elsewhere on the host: in a user namespace a
@@ -160,7 +165,11 @@ func fileType(device string) uint32 {
 }
 
 // addUndo adds the hook that removes what is made for the container on the host.
-func (h *hook) addUndo(set *edits.Set, id string, have []edits.Hook) {
+func (h *hook) addUndo(set *edits.Set, id string, have []edits.Hook) error {
+	self, err := h.env.Self()
+	if err != nil {
+		return err
+	}
 	args := []string{"jackfield-hook", "--container-id", id}
 	if h.configFile != "" {
 		args = append(args, "--config", h.configFile)
@@ -168,13 +177,14 @@ func (h *hook) addUndo(set *edits.Set, id string, have []edits.Hook) {
 	if h.logTo != "" {
 		args = append(args, "--log", h.logTo)
 	}
-	undo := edits.Hook{Stage: edits.Poststop, Path: h.env.Self, Args: append(args, string(Poststop)),
+	undo := edits.Hook{Stage: edits.Poststop, Path: self, Args: append(args, string(Poststop)),
 		Origin: edits.Origin{Source: edits.View, Request: "removing what was made for the container"}}
 	if !slices.ContainsFunc(have, func(o edits.Hook) bool {
 		return o.Stage == undo.Stage && o.Path == undo.Path && slices.Equal(o.Args, undo.Args)
 	}) {
 		set.Hooks = append(set.Hooks, undo)
 	}
+	return nil
 }
 
 // errNoContainer is for a stage whose state has no process.

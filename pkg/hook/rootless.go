@@ -8,21 +8,13 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
-
-// inUserNamespace reports that this process is in a user namespace that is not the
-// host's, as under rootless Podman.
-func inUserNamespace() bool {
-	_, inside := hostfs.UserNamespace()
-	return inside
-}
 
 // rootless is the uid of the ordinary user whose containers this process serves. ok
 // is false for root of the host, and for root of a container whose files are its
 // own: such a one has a system of its own.
 func (h *hook) rootless() (uid uint32, ok bool) {
-	ns, inside := hostfs.UserNamespace()
+	ns, inside := h.around()
 	if !inside {
 		return 0, false
 	}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 
@@ -46,8 +47,8 @@ const (
 type Env struct {
 	Stdin  io.Reader
 	Stdout io.Writer
-	// Self is the path of the program, for the hook that undoes what precreate made.
-	Self string
+	// Self finds the path of jackfield-hook, for the hook that undoes what precreate made.
+	Self func() (string, error)
 	// Kubelet makes the client that asks the kubelet; nil for a program that hands
 	// pods' containers over to one that has it.
 	Kubelet func(host hostfs.Root, socket string) (resolve.Kubelet, error)
@@ -65,6 +66,8 @@ type hook struct {
 	cfg  *config.Config
 	log  *logger
 	name string // the container, for the log
+	// around is hostfs.UserNamespace, which is looked at once.
+	around func() (hostfs.Outside, bool)
 
 	input []byte         // standard input
 	store *staging.Store // nil until something is made on the host
@@ -72,7 +75,7 @@ type hook struct {
 
 // Run is the program. The error is for a person, and for the runtime to print.
 func Run(ctx context.Context, args []string, env Env) error {
-	h := &hook{env: env}
+	h := &hook{env: env, around: sync.OnceValues(hostfs.UserNamespace)}
 	if done, err := h.arguments(args); err != nil || done {
 		return err
 	}

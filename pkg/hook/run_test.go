@@ -54,7 +54,7 @@ func (w *world) read(name string) string {
 func (w *world) run(stdin string, args ...string) (string, error) {
 	var out bytes.Buffer
 	err := Run(context.Background(), append([]string{"--config", w.dir + "/config.yaml", "--log", w.dir + "/log"}, args...),
-		Env{Stdin: strings.NewReader(stdin), Stdout: &out, Self: w.dir + "/bin/jackfield-hook"})
+		Env{Stdin: strings.NewReader(stdin), Stdout: &out, Self: func() (string, error) { return w.dir + "/bin/jackfield-hook", nil }})
 	return out.String(), err
 }
 

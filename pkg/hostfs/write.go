@@ -3,11 +3,12 @@
 package hostfs
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -88,7 +89,8 @@ func IsTemporary(name string) bool {
 // old or the new content, also after a crash: a new file, on the disk, is renamed over
 // what has the name. A symlink there is replaced, not followed.
 func ReplaceAt(dirfd int, name string, data []byte, like Like) (err error) {
-	tmp := tmpPrefix + rand.Text() + tmpSuffix
+	// O_EXCL refuses what is there already, whoever foresaw the name.
+	tmp := tmpPrefix + strconv.FormatUint(rand.Uint64(), 36) + tmpSuffix
 	fd, err := unix.Openat(dirfd, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
