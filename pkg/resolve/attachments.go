@@ -221,7 +221,7 @@ func (p *planner) grantSocket(a *attachment.Attachment, at place, item *Item) er
 
 // otherSpellings are the paths by their other name where /var/run is /run.
 func (p *planner) otherSpellings(names []string) []string {
-	if !p.varRunIsRun {
+	if !p.varRunIsRun() {
 		return nil
 	}
 	var others []string

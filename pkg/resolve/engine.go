@@ -70,7 +70,7 @@ type Engine struct {
 	kubelet     Kubelet          // nil for none
 	hooks       *hooksd.Registry // nil for none
 	roots       []*socketRoot
-	varRunIsRun bool // on this host
+	varRunIsRun func() bool // on this host; looked at once
 	staged      bool
 	planners    sync.Pool // of *planner
 	memories    sync.Pool // of *memory
@@ -120,7 +120,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 		return nil, errors.Join(err, e.closeKubelet(), e.registry.Close())
 	}
 	e.roots = newSocketRoots(cfg.Sockets.Roots)
-	e.varRunIsRun = varRunIsRun(host)
+	e.varRunIsRun = sync.OnceValue(func() bool { return varRunIsRun(host) })
 	e.readAhead(opts)
 	if opts.HooksDirs && len(cfg.Hooks.Dirs) > 0 {
 		e.hooks = hooksd.New(host, cfg.Hooks.Dirs, hooksd.Options{TrustAnyone: opts.TrustAnyone, Once: opts.Once})
@@ -196,6 +196,7 @@ func (e *Engine) readAhead(opts Options) {
 	if opts.Once {
 		return // there is one container, which pays for what it needs
 	}
+	e.varRunIsRun()
 	var work sync.WaitGroup
 	for _, r := range e.roots {
 		work.Go(func() { _, _ = r.resolve(e.host) })

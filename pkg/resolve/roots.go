@@ -78,7 +78,7 @@ func (p *planner) place(file string) (place, error) {
 		}
 		for _, dir := range [...]string{r.name, canonical} {
 			rel, ok := below(dir, file)
-			if !ok && p.varRunIsRun {
+			if !ok && p.varRunIsRun() {
 				// Most hosts have /var/run as a symlink to /run, and both are written.
 				rel, ok = below(dir, strings.TrimPrefix(file, "/var"))
 			}
