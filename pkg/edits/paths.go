@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package edits
+
+import (
+	"path"
+	"strings"
+)
+
+// cleanPath makes two spellings of one container path equal: images have
+// /var/run as a symlink to /run.
+func cleanPath(p string) string {
+	if p == "" || p[0] != '/' {
+		p = "/" + p
+	}
+	if !isClean(p) {
+		p = path.Clean(p)
+	}
+	if len(p) >= len("/var/run") && p[:len("/var/run")] == "/var/run" && (len(p) == len("/var/run") || p[len("/var/run")] == '/') {
+		return p[len("/var"):]
+	}
+	return p
+}
+
+// isClean reports that path.Clean would change nothing; false is no answer.
+func isClean(p string) bool {
+	return !strings.Contains(p, "//") && !strings.Contains(p, "/.") && (len(p) == 1 || p[len(p)-1] != '/')
+}
+
+// Clean is a container path in one spelling: what [SamePlace] compares.
+func Clean(p string) string { return cleanPath(p) }
+
+// sameSpelling reports whether two paths are the same but for slashes and dots.
+func sameSpelling(a, b string) bool {
+	return a == b || !differ(a, b) && path.Clean(a) == path.Clean(b)
+}
+
+// differ reports that two paths are not of one place, without cleaning them; false
+// is no answer. Most paths differ in their last byte already, which cleaning leaves
+// alone where it is neither a slash nor a dot.
+func differ(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	x, y := a[len(a)-1], b[len(b)-1]
+	return x != y && x != '/' && x != '.' && y != '/' && y != '.'
+}
+
+// SamePlace reports whether two container paths mean the same place under the
+// convention that /var/run is /run.
+func SamePlace(a, b string) bool {
+	return a == b || !differ(a, b) && cleanPath(a) == cleanPath(b)
+}
+
+// Within reports whether path p is dir or lies below it, under the convention
+// of [SamePlace].
+func Within(dir, p string) bool { return WithinClean(cleanPath(dir), cleanPath(p)) }
+
+// WithinClean is Within for paths that are [Clean].
+func WithinClean(dir, p string) bool {
+	return dir == p || dir == "/" || len(p) > len(dir) && p[:len(dir)] == dir && p[len(dir)] == '/'
+}
+
+// Depth is the number of slashes in the clean spelling (path.Clean) of a container
+// path: by it mounts are put in order. clean tells that the path is absolute and
+// spelled like that already; false is no answer.
+func Depth(p string) (depth int, clean bool) {
+	if n := slashes(p); n > 0 {
+		return n, true
+	}
+	return strings.Count(path.Clean(p), "/"), false
+}
+
+// slashes is the number of them in an absolute path that is clean; 0 is no answer.
+func slashes(p string) int {
+	n := 0
+	for i := range len(p) {
+		if p[i] != '/' {
+			continue
+		}
+		if i+1 == len(p) || p[i+1] == '/' || p[i+1] == '.' {
+			return 0
+		}
+		n++
+	}
+	if n == 0 || p[0] != '/' {
+		return 0
+	}
+	return n
+}
