@@ -16,7 +16,7 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if bl := c.parse(string(text)); bl.n != 4 {
+		if bl, _ := c.parse(string(text), ""); bl.n != 4 {
 			b.Fatal(c.diags)
 		}
 	}
@@ -28,7 +28,7 @@ func BenchmarkLookup(b *testing.B) {
 		b.Fatal(err)
 	}
 	c := &checker{}
-	bl := c.parse(string(text))
+	bl, _ := c.parse(string(text), "")
 	b.Logf("%d bytes of JSON, %d of blob", len(text), len(bl.s))
 	b.ReportAllocs()
 	for b.Loop() {

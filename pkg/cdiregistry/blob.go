@@ -117,12 +117,16 @@ func (w *blobWriter) end(at int) {
 	w.byte(tagEnd)
 }
 
-// finish is the blob.
-func (w *blobWriter) finish() string {
+// finish is the blob, and a copy of a path in the same piece of memory: a snapshot has
+// many files, and each piece costs the garbage collector.
+func (w *blobWriter) finish(path string) (b blob, copied string) {
 	for _, o := range w.offsets {
 		w.b = binary.LittleEndian.AppendUint32(w.b, o)
 	}
-	return string(w.b)
+	n := len(w.b)
+	w.b = append(w.b, path...)
+	all := string(w.b)
+	return blob{s: all[:n], n: len(w.offsets)}, all[n:]
 }
 
 // blobReader decodes what blobWriter wrote.
@@ -146,14 +150,13 @@ type editsMemory struct {
 	hookList []*specs.Hook
 }
 
-// take gives n values, zero, of have when there are as many.
+// take gives room for n values, that of have when it is enough. Something may be in
+// it: each is to be written whole.
 func take[T any](have *[]T, n int) []T {
 	if cap(*have) < n {
 		*have = make([]T, n)
 	}
-	list := (*have)[:n]
-	clear(list)
-	return list
+	return (*have)[:n]
 }
 
 func (r *blobReader) byte() byte {
@@ -316,10 +319,8 @@ func (r *blobReader) deviceNodes(m *editsMemory) []*specs.DeviceNode {
 	nodes := take(&m.nodes, int(r.uint()))
 	list := take(&m.nodeList, len(nodes))
 	for i := range nodes {
-		n := &nodes[i]
-		list[i] = n
 		flags := r.byte()
-		n.Path = r.str()
+		n := specs.DeviceNode{Path: r.str()}
 		if flags&nodeHostPath != 0 {
 			n.HostPath = r.str()
 		}
@@ -347,6 +348,8 @@ func (r *blobReader) deviceNodes(m *editsMemory) []*specs.DeviceNode {
 			id := uint32(r.uint())
 			n.GID = &id
 		}
+		nodes[i] = n
+		list[i] = &nodes[i]
 	}
 	return list
 }
@@ -355,16 +358,13 @@ func (r *blobReader) hooks(m *editsMemory) []*specs.Hook {
 	hooks := take(&m.hooks, int(r.uint()))
 	list := take(&m.hookList, len(hooks))
 	for i := range hooks {
-		h := &hooks[i]
-		list[i] = h
-		h.HookName = r.str()
-		h.Path = r.str()
-		h.Args = r.strs()
-		h.Env = r.strs()
+		h := specs.Hook{HookName: r.str(), Path: r.str(), Args: r.strs(), Env: r.strs()}
 		if t := r.uint(); t != 0 {
 			seconds := int(t)
 			h.Timeout = &seconds
 		}
+		hooks[i] = h
+		list[i] = &hooks[i]
 	}
 	return list
 }

@@ -42,11 +42,12 @@ type step struct {
 }
 
 // parse checks text. The blob is valid when there are no diagnostics; kind and
-// names are as far as they could be read.
+// names are as far as they could be read. copied is the path of the file, kept with the
+// blob.
 //
 // JSON is tried first. What is not JSON is read as YAML whatever the file is
 // called, as the CDI libraries do.
-func (c *checker) parse(text string) blob {
+func (c *checker) parse(text, path string) (b blob, copied string) {
 	c.path, c.diags, c.warnings, c.names, c.refs = c.path[:0], nil, nil, c.names[:0], nil
 	c.early = false
 	c.version, c.kind = -1, ""
@@ -54,14 +55,14 @@ func (c *checker) parse(text string) blob {
 	c.w.reset()
 	if err := c.read(text); err != nil {
 		c.diags = []Diagnostic{err.diagnostic()}
-		return blob{}
+		return blob{}, path
 	}
 	c.spec()
 	if len(c.diags) > 0 {
 		sortDiagnostics(c.diags)
-		return blob{}
+		return blob{}, path
 	}
-	return blob{s: c.w.finish(), n: len(c.w.offsets)}
+	return c.w.finish(path)
 }
 
 // read fills the document; the error is that of the syntax the text looks like.

@@ -147,7 +147,7 @@ func (r *Registry) loadFrom(l *loader, e *entry, fd int, real string, now time.T
 		e.refuse(Diagnostic{Found: fmt.Sprintf("more than %d bytes", r.opts.MaxFileSize), Rule: fmt.Sprintf("at most %d are read", r.opts.MaxFileSize)})
 		return e
 	}
-	e.blob = l.parse(string(l.buf[:n]))
+	e.blob, e.file = l.parse(string(l.buf[:n]), e.file)
 	if len(l.diags) > 0 {
 		e.remember(l.kind, l.names)
 		e.refuse(l.diags...)

@@ -107,7 +107,7 @@ func TestBlob(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &checker{}
-		b := c.parse(string(text))
+		b, _ := c.parse(string(text), "")
 		if len(c.diags) > 0 {
 			t.Fatal(c.diags)
 		}
@@ -172,7 +172,7 @@ func TestVersionRules(t *testing.T) {
 func TestEarlyDevice(t *testing.T) {
 	const text = `{"cdiVersion":"0.3.0","kind":"v/c","devices":[{"name":"a","containerEdits":{"mounts":[{"hostPath":"/a","containerPath":"/b","type":"bind"}]}},{"name":"b","containerEdits":{"env":["A=b"]}}]}`
 	c := &checker{}
-	c.parse(text)
+	c.parse(text, "")
 	if len(c.diags) != 0 || len(c.warnings) != 1 || c.warnings[0].Field != "devices[0].containerEdits.mounts[0].type" {
 		t.Errorf("errors %v, warnings %v", c.diags, c.warnings)
 	}

@@ -23,7 +23,7 @@ type Validator struct{ c checker }
 // Validate gives what is wrong with text, nothing when it is a valid spec.
 func (v *Validator) Validate(text []byte) []Diagnostic {
 	v.c.useRefs = false
-	v.c.parse(string(text))
+	v.c.parse(string(text), "")
 	diags := v.c.diags
 	v.c.release()
 	return diags
@@ -33,7 +33,7 @@ func (v *Validator) Validate(text []byte) []Diagnostic {
 // is wrong with it. A leading "v" of the version is dropped.
 func (v *Validator) Parse(text []byte) (*specs.Spec, []Diagnostic) {
 	v.c.useRefs = false
-	b := v.c.parse(string(text))
+	b, _ := v.c.parse(string(text), "")
 	diags := v.c.diags
 	v.c.release()
 	if len(diags) > 0 {

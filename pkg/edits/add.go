@@ -11,13 +11,13 @@ import (
 // AddDevice adds a device node. A node the container has already is left as it
 // is; another device at the same path is a *ConflictError, but a later CDI
 // device replaces an earlier one, as CDI prescribes.
-func (b *Builder) AddDevice(d Device) error {
-	if b.replaces(d.Origin) {
+func (b *Builder) AddDevice(d *Device) error {
+	if b.replaces(&d.Origin) {
 		b.have.Devices = without(b.have.Devices, func(h *Device) bool { return sameSpelling(h.Path, d.Path) })
 	}
 	for i := range b.have.Devices {
 		if h := &b.have.Devices[i]; SamePlace(h.Path, d.Path) {
-			if h.same(&d) {
+			if h.same(d) {
 				return nil
 			}
 			return &ConflictError{What: "device path", Name: d.Path, First: existing, Second: d.Origin,
@@ -31,37 +31,30 @@ func (b *Builder) AddDevice(d Device) error {
 		}
 		switch {
 		case d.Origin.Source == CDI && have.Origin.Source == CDI:
-			if have.same(&d) {
+			later := *d
+			if have.same(d) {
 				// One node that two devices ask for: each needs its own right to it.
-				d.Access = unionAccess(have.Access, d.Access)
+				later.Access = unionAccess(have.Access, d.Access)
 			}
-			b.set.Devices = append(slices.Delete(b.set.Devices, i, i+1), d)
+			b.set.Devices = append(slices.Delete(b.set.Devices, i, i+1), later)
 			b.changes++
 			return nil
-		case have.same(&d):
+		case have.same(d):
 			have.Access = unionAccess(have.Access, d.Access)
 			return nil
 		}
 		return &ConflictError{What: "device path", Name: d.Path, First: have.Origin, Second: d.Origin,
 			Detail: fmt.Sprintf("%s %d:%d against %s %d:%d", have.Type, have.Major, have.Minor, d.Type, d.Major, d.Minor)}
 	}
-	b.set.Devices = append(b.set.Devices, d)
+	b.set.Devices = append(b.set.Devices, *d)
 	b.changes++
 	return nil
 }
 
 // AddMount adds a mount, under the rules of AddDevice with the destination as
 // the key. The same source at the same destination is the same mount.
-func (b *Builder) AddMount(m Mount) error {
-	for i := 0; ; i++ {
-		destination, source, ok := b.have.mount(i)
-		if !ok {
-			break
-		}
-		if !SamePlace(destination, m.Destination) || b.replaced(destination) ||
-			b.replaces(m.Origin) && sameSpelling(destination, m.Destination) {
-			continue
-		}
+func (b *Builder) AddMount(m *Mount) error {
+	if source, ok := b.mountedAt(m); ok {
 		if source == m.Source {
 			return nil
 		}
@@ -79,22 +72,45 @@ func (b *Builder) AddMount(m Mount) error {
 				// /run and /var/run: one place in most images, and not in all.
 				continue
 			}
-			b.set.Mounts = append(slices.Delete(b.set.Mounts, i, i+1), m)
+			b.set.Mounts = append(slices.Delete(b.set.Mounts, i, i+1), *m)
 			b.changes++
 			return nil
-		case have.same(&m):
+		case have.same(m):
 			return nil
 		}
 		return &ConflictError{What: "mount destination", Name: m.Destination, First: have.Origin, Second: m.Origin,
 			Detail: fmt.Sprintf("%q against %q", have.Source, m.Source)}
 	}
-	b.set.Mounts = append(b.set.Mounts, m)
+	b.set.Mounts = append(b.set.Mounts, *m)
 	b.changes++
 	return nil
 }
 
+// mountedAt is the source of the container's mount at the destination of another,
+// which does not take its place.
+func (b *Builder) mountedAt(m *Mount) (source string, ok bool) {
+	stays := func(destination string) bool {
+		return !differ(destination, m.Destination) && SamePlace(destination, m.Destination) && !b.replaced(destination) &&
+			!(b.replaces(&m.Origin) && sameSpelling(destination, m.Destination))
+	}
+	for i := range b.have.Mounts {
+		if h := &b.have.Mounts[i]; stays(h.Destination) {
+			return h.Source, true
+		}
+	}
+	if b.have.More == nil {
+		return "", false
+	}
+	for i := 0; ; i++ {
+		destination, source, ok := b.have.More.MountAt(i)
+		if !ok || stays(destination) {
+			return source, ok
+		}
+	}
+}
+
 // replaces reports whether an edit takes the place of what the container has.
-func (b *Builder) replaces(o Origin) bool { return b.have.CDIReplaces && o.Source == CDI }
+func (b *Builder) replaces(o *Origin) bool { return b.have.CDIReplaces && o.Source == CDI }
 
 // replaced reports whether an edit of CDI took the place of a mount that the
 // container has.
@@ -124,7 +140,7 @@ func without[T any](list []T, match func(*T) bool) []T {
 // AddEnv adds a variable. A later one of CDI replaces an earlier one in place;
 // a variable of another source that is there with another value is a
 // *ConflictError. A variable the container has with that value is left alone.
-func (b *Builder) AddEnv(e Env) error {
+func (b *Builder) AddEnv(e *Env) error {
 	for i := range b.set.Env {
 		have := &b.set.Env[i]
 		if have.Name != e.Name {
@@ -134,7 +150,7 @@ func (b *Builder) AddEnv(e Env) error {
 		case have.Value == e.Value:
 			return nil
 		case e.Origin.Source == CDI && have.Origin.Source == CDI:
-			*have = e
+			*have = *e
 			b.changes++
 			return nil
 		}
@@ -143,7 +159,7 @@ func (b *Builder) AddEnv(e Env) error {
 	if b.hasEnv(e.Name, e.Value) {
 		return nil
 	}
-	b.set.Env = append(b.set.Env, e)
+	b.set.Env = append(b.set.Env, *e)
 	b.changes++
 	return nil
 }
@@ -166,11 +182,11 @@ func (b *Builder) hasEnv(name, value string) bool {
 
 // AddHook adds a hook, unless the container has the very same hook already:
 // then the runtime injected the device itself. Hooks of the set accumulate.
-func (b *Builder) AddHook(h Hook) {
-	if slices.ContainsFunc(b.have.Hooks, func(have Hook) bool { return have.same(&h) }) {
+func (b *Builder) AddHook(h *Hook) {
+	if slices.ContainsFunc(b.have.Hooks, func(have Hook) bool { return have.same(h) }) {
 		return
 	}
-	b.set.Hooks = append(b.set.Hooks, h)
+	b.set.Hooks = append(b.set.Hooks, *h)
 	b.changes++
 }
 

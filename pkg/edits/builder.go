@@ -14,41 +14,39 @@ type Existing struct {
 	Mounts  []Mount
 	Hooks   []Hook
 	Env     []string // NAME=value
-	// MountAt gives the destination and source of mounts beyond Mounts, by number
-	// from 0, from where they are kept already; false beyond the last. It must give
-	// the same as long as the Existing is used.
-	MountAt func(i int) (destination, source string, ok bool)
+	// More are mounts beyond Mounts, where they are kept already; nil for none.
+	More Mounted
 	// CDIReplaces lets a CDI device node or mount take the place of what is there,
 	// as CDI's own library does: for an OCI spec that a person hands over. Without it
 	// something else at the same place is a conflict.
 	CDIReplaces bool
 }
 
-// Builder merges edits into one Set. The zero value merges into a container that
-// has nothing; NewBuilder takes what it has.
+// Mounted gives the destination and source of mounts by number from 0; false beyond
+// the last. It must give the same as long as the Existing is used that it is a part of.
+type Mounted interface {
+	MountAt(i int) (destination, source string, ok bool)
+}
+
+// Builder merges edits into one Set. It is made by NewBuilder.
 type Builder struct {
-	set     Set
+	set     *Set
 	have    Existing
 	changes int
 }
 
-// NewBuilder starts a Set for a container that has these things already.
-func NewBuilder(have Existing) Builder { return Builder{have: have} }
-
-// Reuse has the builder, which must be new, put the set into the memory of one that
-// nobody uses any more.
-func (b *Builder) Reuse(s *Set) {
-	b.set.Env, b.set.Devices, b.set.Mounts, b.set.Hooks = s.Env[:0], s.Devices[:0], s.Mounts[:0], s.Hooks[:0]
-}
+// NewBuilder starts to merge into set, which must be empty and may have room, for a
+// container that has these things already.
+func NewBuilder(set *Set, have Existing) Builder { return Builder{set: set, have: have} }
 
 // Set is the merged result. The Builder must not be used afterwards.
-func (b *Builder) Set() Set {
+func (b *Builder) Set() *Set {
 	sortMounts(b.set.Mounts)
 	return b.set
 }
 
 // Edits are the edits so far, in no order, which must not be changed.
-func (b *Builder) Edits() *Set { return &b.set }
+func (b *Builder) Edits() *Set { return b.set }
 
 // Room makes room for as many more edits of each kind at once.
 func (b *Builder) Room(env, devices, mounts, hooks int) {
@@ -58,21 +56,21 @@ func (b *Builder) Room(env, devices, mounts, hooks int) {
 	b.set.Hooks = slices.Grow(b.set.Hooks, hooks)
 }
 
-// Look shows the set as it is so far, which must not be changed or kept.
-func (b *Builder) Look(at func(*Set) error) error { return at(&b.set) }
-
 // Changes counts the edits that made a difference to the set.
 func (b *Builder) Changes() int { return b.changes }
 
 // Clone is a Builder in the same state that shares nothing that changes.
 func (b *Builder) Clone() Builder {
 	c := *b
-	c.set.Env = slices.Clone(b.set.Env)
-	c.set.Devices = slices.Clone(b.set.Devices)
-	c.set.Mounts = slices.Clone(b.set.Mounts)
-	c.set.Hooks = slices.Clone(b.set.Hooks)
-	c.set.NetDevices = slices.Clone(b.set.NetDevices)
-	c.set.GIDs = slices.Clone(b.set.GIDs)
+	c.set = &Set{
+		Env:        slices.Clone(b.set.Env),
+		Devices:    slices.Clone(b.set.Devices),
+		Mounts:     slices.Clone(b.set.Mounts),
+		Hooks:      slices.Clone(b.set.Hooks),
+		NetDevices: slices.Clone(b.set.NetDevices),
+		GIDs:       slices.Clone(b.set.GIDs),
+		RDT:        b.set.RDT,
+	}
 	return c
 }
 
@@ -81,10 +79,10 @@ func (h *Existing) mount(i int) (destination, source string, ok bool) {
 	if i < len(h.Mounts) {
 		return h.Mounts[i].Destination, h.Mounts[i].Source, true
 	}
-	if h.MountAt == nil {
+	if h.More == nil {
 		return "", "", false
 	}
-	return h.MountAt(i - len(h.Mounts))
+	return h.More.MountAt(i - len(h.Mounts))
 }
 
 // Mounts calls yield with every mount of the container and the set so far, which

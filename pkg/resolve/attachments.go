@@ -286,7 +286,7 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 		if u := p.req.User; u != nil {
 			d.UID, d.GID = &u.UID, &u.GID
 		}
-		if err := p.b.AddDevice(d); err != nil {
+		if err := p.b.AddDevice(&d); err != nil {
 			return err
 		}
 	}

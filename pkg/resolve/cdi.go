@@ -25,59 +25,61 @@ func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin ed
 	if ce == nil {
 		return nil
 	}
-	origin.Field = field
-	at := func(list edits.List, i int) edits.Origin {
-		origin.List, origin.Index = list, uint32(i)
-		return origin
-	}
+	origin.Field, origin.List = field, edits.EnvList
 	for i, kv := range ce.Env {
+		origin.Index = uint32(i)
 		name, value, _ := strings.Cut(kv, "=")
-		if err := b.AddEnv(edits.Env{Name: name, Value: value, Origin: at(edits.EnvList, i)}); err != nil {
+		if err := b.AddEnv(&edits.Env{Name: name, Value: value, Origin: origin}); err != nil {
 			return err
 		}
 	}
+	origin.List = edits.DeviceNodeList
 	for i, dn := range ce.DeviceNodes {
-		d, err := p.cdiDevice(dn)
-		if err != nil {
-			o := at(edits.DeviceNodeList, i)
-			return fmt.Errorf("%s: %s: %w", o.File, o.Path(), err)
+		origin.Index = uint32(i)
+		d := edits.Device{Path: dn.Path, HostPath: dn.HostPath, Type: dn.Type, Major: dn.Major, Minor: dn.Minor,
+			FileMode: dn.FileMode, UID: dn.UID, GID: dn.GID, Access: dn.Permissions, Origin: origin}
+		if err := p.complete(&d); err != nil {
+			return fmt.Errorf("%s: %s: %w", origin.File, origin.Path(), err)
 		}
-		d.Origin = at(edits.DeviceNodeList, i)
-		if err := b.AddDevice(d); err != nil {
+		if err := b.AddDevice(&d); err != nil {
 			return err
 		}
 	}
+	origin.List = edits.NetDeviceList
 	for i, nd := range ce.NetDevices {
-		if err := b.AddNetDevice(edits.NetDevice{HostName: nd.HostInterfaceName, Name: nd.Name, Origin: at(edits.NetDeviceList, i)}); err != nil {
+		origin.Index = uint32(i)
+		if err := b.AddNetDevice(edits.NetDevice{HostName: nd.HostInterfaceName, Name: nd.Name, Origin: origin}); err != nil {
 			return err
 		}
 	}
+	origin.List = edits.MountList
 	for i, m := range ce.Mounts {
-		mount := edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: at(edits.MountList, i)}
-		if err := b.AddMount(mount); err != nil {
+		origin.Index = uint32(i)
+		if err := b.AddMount(&edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: origin}); err != nil {
 			return err
 		}
 	}
+	origin.List = edits.HookList
 	for i, h := range ce.Hooks {
-		b.AddHook(edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: at(edits.HookList, i)})
+		origin.Index = uint32(i)
+		b.AddHook(&edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: origin})
+	}
+	origin.List = edits.GIDList
+	for i, gid := range ce.AdditionalGIDs {
+		origin.Index = uint32(i)
+		b.AddGID(edits.GID{ID: gid, Origin: origin})
 	}
 	if r := ce.IntelRdt; r != nil {
-		o := origin
-		o.Field, o.List, o.Index = field+".intelRdt", edits.NoList, 0
+		origin.Field, origin.List, origin.Index = field+".intelRdt", edits.NoList, 0
 		b.SetRDT(edits.RDT{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
-			Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring, Origin: o})
-	}
-	for i, gid := range ce.AdditionalGIDs {
-		b.AddGID(edits.GID{ID: gid, Origin: at(edits.GIDList, i)})
+			Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring, Origin: origin})
 	}
 	return nil
 }
 
-// cdiDevice completes a device node from the host. A file that gives type and
+// complete completes a device node from the host. A file that gives type and
 // numbers itself needs no node on the host.
-func (p *planner) cdiDevice(dn *specs.DeviceNode) (edits.Device, error) {
-	d := edits.Device{Path: dn.Path, HostPath: dn.HostPath, Type: dn.Type, Major: dn.Major, Minor: dn.Minor,
-		FileMode: dn.FileMode, UID: dn.UID, GID: dn.GID, Access: dn.Permissions}
+func (p *planner) complete(d *edits.Device) error {
 	if d.HostPath == "" {
 		d.HostPath = d.Path
 	}
@@ -90,40 +92,40 @@ func (p *planner) cdiDevice(dn *specs.DeviceNode) (edits.Device, error) {
 		gid := user.GID
 		d.GID = &gid
 	}
-	complete := d.Type != "" && (d.Major != 0 || d.Type == "p")
-	if complete && d.FileMode != nil {
-		return d, nil // the node on the host could add nothing
+	given := d.Type != "" && (d.Major != 0 || d.Type == "p")
+	if given && d.FileMode != nil {
+		return nil // the node on the host could add nothing
 	}
 	st, err := p.host.Stat(d.HostPath)
 	if err != nil {
-		if complete {
-			return d, nil
+		if given {
+			return nil
 		}
-		return d, fmt.Errorf("read host device node: %w; the file gives no type and numbers of its own", err)
+		return fmt.Errorf("read host device node: %w; the file gives no type and numbers of its own", err)
 	}
 	typ := deviceType(st.Mode)
 	if typ == "" {
-		if complete {
-			return d, nil
+		if given {
+			return nil
 		}
-		return d, fmt.Errorf("host path %q is a %s, not a device node: %w", d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("host path %q is a %s, not a device node: %w", d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	if d.FileMode == nil {
 		d.FileMode = p.memory.mode(os.FileMode(st.Mode & 0o7777))
 	}
-	if complete {
-		return d, nil
+	if given {
+		return nil
 	}
 	if d.Type == "" {
 		d.Type = typ
 	}
 	if d.Type != typ && !(d.Type == "u" && typ == "c") {
-		return d, fmt.Errorf("type: found %q, but host path %q is a %s: %w", d.Type, d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("type: found %q, but host path %q is a %s: %w", d.Type, d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	if d.Type != "p" && d.Major == 0 {
 		d.Major, d.Minor = int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 	}
-	return d, nil
+	return nil
 }
 
 func deviceType(mode uint32) string {

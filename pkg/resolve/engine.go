@@ -72,7 +72,7 @@ type Engine struct {
 	roots       []*socketRoot
 	varRunIsRun func() bool // on this host; looked at once
 	staged      bool
-	planners    sync.Pool // of *planner
+	toolboxes   sync.Pool // of *tools
 	memories    sync.Pool // of *memory
 }
 

@@ -67,7 +67,7 @@ func (p *planner) hook(h *hooksd.Hook, asked bool, item *Item) error {
 	}
 	item.Rule = grant.Rule
 	for i, stage := range h.Stages {
-		p.b.AddHook(edits.Hook{Stage: edits.Stage(stage), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout,
+		p.b.AddHook(&edits.Hook{Stage: edits.Stage(stage), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout,
 			Origin: edits.Origin{Source: edits.HooksDir, Request: item.Request, File: h.File, Field: "stages[" + strconv.Itoa(i) + "]", Rule: grant.Rule}})
 	}
 	return nil

@@ -82,7 +82,7 @@ func (p *planner) injectNode(n *annotation.InjectorNode, item *Item) error {
 	if n.FileMode != nil {
 		mode = os.FileMode(*n.FileMode)
 	}
-	return p.b.AddDevice(edits.Device{Path: n.Path, HostPath: n.Path, Type: kind, Major: major, Minor: minor, FileMode: &mode, UID: n.UID, GID: n.GID,
+	return p.b.AddDevice(&edits.Device{Path: n.Path, HostPath: n.Path, Type: kind, Major: major, Minor: minor, FileMode: &mode, UID: n.UID, GID: n.GID,
 		Access: "rw", Origin: edits.Origin{Source: edits.Injector, Request: item.Request, File: n.Key, Rule: grant.Rule}})
 }
 
@@ -134,6 +134,6 @@ func (p *planner) injectMount(m *annotation.InjectorMount, item *Item) error {
 	if !slices.Contains(options, "bind") && !slices.Contains(options, "rbind") {
 		options = append([]string{"bind"}, options...)
 	}
-	return p.b.AddMount(edits.Mount{Destination: path.Clean(m.Destination), Source: p.host.Path(m.Source), Type: "bind", Options: options,
+	return p.b.AddMount(&edits.Mount{Destination: path.Clean(m.Destination), Source: p.host.Path(m.Source), Type: "bind", Options: options,
 		Origin: edits.Origin{Source: edits.Injector, Request: item.Request, File: m.Key, Rule: grant.Rule}})
 }

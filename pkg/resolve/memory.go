@@ -12,8 +12,6 @@ import (
 type memory struct {
 	engine *Engine
 	plan   Plan
-	set    edits.Set
-	items  []Item
 	modes  []os.FileMode
 	lists  []string // of the set, as the registry gave them
 	wanted int      // strings in lists
@@ -57,19 +55,17 @@ func emptied[T any](list []T) []T {
 // its items nothing may be used afterwards, but for the strings and what was copied.
 // It need not be called; a caller who resolves again and again saves memory by it.
 func (p *Plan) Release() {
-	m := p.memory
+	m, s := p.memory, &p.Set
 	if m == nil {
 		return
 	}
-	s := &p.Set
-	m.set = edits.Set{Env: emptied(s.Env), Devices: emptied(s.Devices), Mounts: emptied(s.Mounts), Hooks: emptied(s.Hooks)}
-	m.items, m.modes = emptied(p.Items), m.modes[:0]
+	*p = Plan{Items: emptied(p.Items), Set: edits.Set{Env: emptied(s.Env), Devices: emptied(s.Devices), Mounts: emptied(s.Mounts), Hooks: emptied(s.Hooks)}}
+	m.modes = m.modes[:0]
 	if m.lists = m.lists[:cap(m.lists)]; len(m.lists) > 4*fewEdits {
 		clear(m.lists)
 	}
 	if m.wanted > cap(m.lists) {
 		m.lists = make([]string, 0, m.wanted)
 	}
-	m.plan = Plan{}
 	m.engine.memories.Put(m)
 }

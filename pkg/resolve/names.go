@@ -44,8 +44,5 @@ func (n *names) len() int { return max(len(n.few), len(n.many)) }
 
 func (n *names) clone() names { return names{slices.Clone(n.few), maps.Clone(n.many)} }
 
-// empty takes all out and keeps the memory.
-func (n *names) empty() {
-	clear(n.few)
-	n.few, n.many = n.few[:0], nil
-}
+// empty takes all out and keeps the memory, with the few strings that are in it.
+func (n *names) empty() { n.few, n.many = n.few[:0], nil }

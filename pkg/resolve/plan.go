@@ -26,45 +26,38 @@ import (
 // The error is an *Error with every request that failed; the sentinels below it
 // are those of the parts (not found, permission denied, conflict, ...).
 func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
-	p := e.plan(ctx, req)
-	if p == nil {
+	p := planner{Engine: e}
+	if !p.plan(ctx, req) {
 		return nil, nil
 	}
-	defer e.done(p)
+	defer p.done()
 	if len(p.errs) > 0 {
 		return nil, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
 	m := p.memory
 	m.wanted = p.reader.Wanted()
-	m.plan = Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted, memory: m}
+	m.plan = Plan{Set: *p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted, memory: m}
 	return &m.plan, nil
 }
 
 // Explain is Resolve for a person: the items are there when it fails, too.
 func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
-	p := e.plan(ctx, req)
-	if p == nil {
+	p := planner{Engine: e}
+	if !p.plan(ctx, req) {
 		return &Plan{}, nil
 	}
-	defer e.done(p)
+	defer p.done()
 	if len(p.errs) > 0 {
 		return &Plan{Items: p.items}, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
-	return &Plan{Set: p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted}, nil
+	return &Plan{Set: *p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted}, nil
 }
 
-// planner is one resolution under way. It rests in a pool between two with what it
-// uses again, in which nothing of a plan lies.
+// planner is one resolution under way. It lies on the stack, where writing to it
+// costs the garbage collector nothing.
 type planner struct {
-	task
-	reader  cdiregistry.Reader
-	specs   names // CDI files whose spec-level edits are in the set
-	devices names // CDI devices that are in the set
-}
-
-// task is what belongs to one resolution.
-type task struct {
 	*Engine
+	*tools
 	ctx      context.Context
 	req      Request
 	subject  policy.Subject
@@ -79,6 +72,13 @@ type task struct {
 	missing  int  // CDI devices that were not found
 	items    []Item
 	errs     []error
+}
+
+// tools are what one resolution after the other uses. Nothing of a plan lies in them.
+type tools struct {
+	reader  cdiregistry.Reader
+	specs   names // CDI files whose spec-level edits are in the set
+	devices names // CDI devices that are in the set
 }
 
 // Nothing reports that Resolve would give nothing for the container, as cheaply as
@@ -105,7 +105,9 @@ func Subject(req *Request) policy.Subject {
 		RuntimeHandler: req.RuntimeHandler, Image: req.Image}
 }
 
-func (e *Engine) plan(ctx context.Context, req *Request) *planner {
+// plan works it all out. It reports false where nothing was asked for or found.
+func (p *planner) plan(ctx context.Context, req *Request) bool {
+	e := p.Engine
 	annotated := e.asks(req.Annotations)
 	asks := annotated || len(req.CDIDevices) > 0
 	subject := Subject(req)
@@ -120,17 +122,15 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	}
 	hooks := e.hooksOf(req)
 	if !asks && !slices.ContainsFunc(found, worthSaying) && len(allocated) == 0 && len(hooks) == 0 && err == nil {
-		return nil
+		return false
 	}
-	p := e.planner()
 	p.ctx, p.req, p.subject = ctx, *req, subject
-	p.b = edits.NewBuilder(req.Have)
-	p.memory = e.memory()
-	p.b.Reuse(&p.memory.set)
+	p.tools, p.memory = e.tools(), e.memory()
+	p.b = edits.NewBuilder(&p.memory.plan.Set, req.Have)
 	p.reader.Lists(p.memory.lists)
 	if err != nil {
 		p.errs = append(p.errs, err)
-		return p
+		return true
 	}
 	var wants annotation.Requests
 	if annotated {
@@ -140,9 +140,9 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 	}
 	if err != nil {
 		p.errs = append(p.errs, err)
-		return p
+		return true
 	}
-	p.items = slices.Grow(p.memory.items[:0], len(req.CDIDevices)+len(wants.Devices)+len(found)+len(allocated))
+	p.items = slices.Grow(p.memory.plan.Items, len(req.CDIDevices)+len(wants.Devices)+len(found)+len(allocated))
 	p.doorDevices()
 	for _, d := range wants.Devices {
 		p.device(d)
@@ -163,7 +163,7 @@ func (e *Engine) plan(ctx context.Context, req *Request) *planner {
 			p.errs = append(p.errs, err)
 		}
 	}
-	return p
+	return true
 }
 
 // find looks for what the container has on the node without having asked for it.
@@ -173,22 +173,20 @@ func (e *Engine) find(ctx context.Context, req *Request, s *policy.Subject, asks
 	return e.attachments.Find(ctx, q)
 }
 
-// planner is one from the pool; done gives it back, when its plan was taken.
-func (e *Engine) planner() *planner {
-	p, _ := e.planners.Get().(*planner)
-	if p == nil {
-		p = &planner{}
+// tools are some that nobody uses; done gives them back.
+func (e *Engine) tools() *tools {
+	t, _ := e.toolboxes.Get().(*tools)
+	if t == nil {
+		t = &tools{}
 	}
-	p.Engine = e
-	return p
+	return t
 }
 
-func (e *Engine) done(p *planner) {
-	p.task = task{}
+func (p *planner) done() {
 	p.reader.Lists(nil)
 	p.specs.empty()
 	p.devices.empty()
-	e.planners.Put(p)
+	p.toolboxes.Put(p.tools)
 }
 
 // staging is what the plan needs on the host, made at first need.
@@ -207,7 +205,7 @@ func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) err
 		p.errs = append(p.errs, fmt.Errorf("%s: %w", item.Request, err))
 		return
 	}
-	var saved planner
+	var saved *state
 	if optional {
 		saved = p.save()
 	}
@@ -216,7 +214,7 @@ func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) err
 	it := &p.items[len(p.items)-1]
 	err := deliver(it)
 	if err == nil && optional && p.req.Carries != nil && p.b.Changes() != before {
-		err = p.b.Look(func(set *edits.Set) error { return p.req.Carries(set, it.Request) })
+		err = p.req.Carries(p.b.Edits(), it.Request)
 	}
 	switch {
 	case err == nil:
@@ -245,10 +243,16 @@ func (p *planner) inTime() error {
 	return nil
 }
 
-func (p *planner) save() planner {
-	s := *p
-	s.b = p.b.Clone()
-	s.specs, s.devices = p.specs.clone(), p.devices.clone()
+// state is how far a resolution had come.
+type state struct {
+	b              edits.Builder
+	specs, devices names
+	stage          *staging.Container
+	view           []viewEntry
+}
+
+func (p *planner) save() *state {
+	s := &state{b: p.b.Clone(), specs: p.specs.clone(), devices: p.devices.clone(), view: p.view}
 	if p.stage != nil {
 		stage := *p.stage
 		s.stage = &stage
@@ -256,7 +260,7 @@ func (p *planner) save() planner {
 	return s
 }
 
-func (p *planner) restore(s planner) {
+func (p *planner) restore(s *state) {
 	p.b, p.specs, p.devices, p.stage, p.view = s.b, s.specs, s.devices, s.stage, s.view
 }
 

@@ -122,8 +122,8 @@ func (p *planner) bindSocketDir(s socket, at place, v viewEntry, origin edits.Or
 		p.staging().Sockets = append(p.staging().Sockets, staging.Socket{Root: at.canonical, Rel: at.rel, From: from(origin), Access: a})
 	}
 	source := p.host.Path(path.Join(at.canonical, dir))
-	mount := func(dst string) edits.Mount {
-		return edits.Mount{Destination: dst, Source: source, Type: "bind",
+	mount := func(dst string) *edits.Mount {
+		return &edits.Mount{Destination: dst, Source: source, Type: "bind",
 			Options: []string{"bind", access, "rprivate", "nosuid", "nodev", "noexec"}, Origin: origin}
 	}
 	point := s.point()
@@ -175,7 +175,7 @@ func checkSocket(host hostfs.Root, root, rel string) error {
 
 // ownPathReason says why a mount at the socket's own directory would hide
 // something, or "".
-func (p *planner) ownPathReason(m edits.Mount) string {
+func (p *planner) ownPathReason(m *edits.Mount) string {
 	dst := edits.Clean(m.Destination)
 	if reserved := reservedDir(dst); reserved != "" {
 		return "a mount at " + m.Destination + " could hide what the image or the system has in " + reserved

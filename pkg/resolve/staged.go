@@ -91,12 +91,12 @@ func (p *planner) stagingSource(dir string) string {
 
 // stagedMount mounts a part of the staging directory, with what is mounted in it
 // and will be.
-func (p *planner) stagedMount(dst, dir string, writable bool, origin edits.Origin) edits.Mount {
+func (p *planner) stagedMount(dst, dir string, writable bool, origin edits.Origin) *edits.Mount {
 	access := "ro"
 	if writable {
 		access = "rw"
 	}
-	return edits.Mount{Destination: dst, Source: p.stagingSource(dir), Type: "bind", Origin: origin,
+	return &edits.Mount{Destination: dst, Source: p.stagingSource(dir), Type: "bind", Origin: origin,
 		Options: []string{"rbind", access, "rslave", "nosuid", "nodev", "noexec"}}
 }
 

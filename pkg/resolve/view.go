@@ -111,7 +111,7 @@ func (p *planner) addView() error {
 	if p.staged {
 		return p.b.AddMount(p.stagedMount(ContainerDir, "", false, origin))
 	}
-	return p.b.AddMount(edits.Mount{
+	return p.b.AddMount(&edits.Mount{
 		Destination: ContainerDir, Type: "bind", Origin: origin,
 		Source:  p.host.Path(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID)),
 		Options: []string{"bind", "ro", "rprivate", "nosuid", "nodev", "noexec"},
@@ -130,7 +130,7 @@ func words(args []string) string {
 }
 
 func (p *planner) env(name, value string, origin edits.Origin) error {
-	return p.b.AddEnv(edits.Env{Name: name, Value: value, Origin: origin})
+	return p.b.AddEnv(&edits.Env{Name: name, Value: value, Origin: origin})
 }
 
 // appendElement appends the entry of devices.json, on a line of its own. Its first

@@ -56,13 +56,8 @@ func Existing(spec *rspec.Spec) edits.Existing {
 	if spec.Process != nil {
 		have.Env = spec.Process.Env
 	}
-	if mounts := spec.Mounts; len(mounts) > 0 {
-		have.MountAt = func(i int) (destination, source string, ok bool) {
-			if i >= len(mounts) {
-				return "", "", false
-			}
-			return mounts[i].Destination, mounts[i].Source, true
-		}
+	if len(spec.Mounts) > 0 {
+		have.More = (*mountList)(spec)
 	}
 	if spec.Linux != nil && len(spec.Linux.Devices) > 0 {
 		have.Devices = make([]edits.Device, len(spec.Linux.Devices))
@@ -80,6 +75,16 @@ func Existing(spec *rspec.Spec) edits.Existing {
 		}
 	}
 	return have
+}
+
+// mountList is a spec as the list of its mounts.
+type mountList rspec.Spec
+
+func (l *mountList) MountAt(i int) (destination, source string, ok bool) {
+	if i >= len(l.Mounts) {
+		return "", "", false
+	}
+	return l.Mounts[i].Destination, l.Mounts[i].Source, true
 }
 
 // stages is how many stages hooks have, in the order of edits.Stages.

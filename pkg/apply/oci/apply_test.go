@@ -363,13 +363,13 @@ func TestExisting(t *testing.T) {
 	}
 	var mounts [][2]string
 	for i := 0; ; i++ {
-		destination, source, ok := have.MountAt(i)
+		destination, source, ok := have.More.MountAt(i)
 		if !ok {
 			break
 		}
 		mounts = append(mounts, [2]string{destination, source})
 	}
-	have.MountAt = nil
+	have.More = nil
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Error(diff)
 	}
