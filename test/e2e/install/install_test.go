@@ -38,17 +38,21 @@ func ways() map[string]func(string) (*daemonSet, error) {
 // each runs a test with the DaemonSet's pod on a fresh node of each generation.
 func each(t *testing.T, name string, f func(t *testing.T, h *e2e.H, ds *daemonSet)) {
 	t.Helper()
-	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
-		ds, err := ways()[name](os.Getenv(checkoutEnv))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ds.addRoot("/var/run/vsw")
-		if err := h.Ctr(t.Context(), "images", "import", "--local", "--snapshotter", "native", os.Getenv(imageEnv)); err != nil {
-			t.Fatal(err)
-		}
-		f(t, h, ds)
-	})
+	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) { f(t, h, deployed(t, h, name)) })
+}
+
+// deployed is the DaemonSet with a socket root, whose image the node has.
+func deployed(t *testing.T, h *e2e.H, name string) *daemonSet {
+	t.Helper()
+	ds, err := ways()[name](os.Getenv(checkoutEnv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds.addRoot("/var/run/vsw")
+	if err := h.Ctr(t.Context(), "images", "import", "--local", "--snapshotter", "native", os.Getenv(imageEnv)); err != nil {
+		t.Fatal(err)
+	}
+	return ds
 }
 
 // start runs the DaemonSet's pod, until the plugin is registered.

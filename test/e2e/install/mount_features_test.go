@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/kubelet"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+// tenant is a pod that tries one feature, which has a name of its own.
+type tenant struct {
+	t    *testing.T
+	h    *e2e.H
+	k    *kubelet.Server
+	name string
+}
+
+// container creates and starts the pod's container, runs a script in it, and gives what
+// that prints. prepare, where it is not nil, is told of the pod before.
+func (a *tenant) container(annotations map[string]string, prepare func(pod *e2e.Pod), o node.ContainerOptions, script string) (string, error) {
+	pod := a.h.RunPod(node.PodOptions{Name: a.name, Namespace: "dpdk-1", Annotations: annotations})
+	defer pod.Remove()
+	if prepare != nil {
+		prepare(pod)
+	}
+	c, err := pod.Pod.Create(a.t.Context(), o)
+	if err != nil {
+		return "", err
+	}
+	if err := c.Start(a.t.Context()); err != nil {
+		return "", err
+	}
+	stdout, stderr, code, err := c.Exec(a.t.Context(), "sh", "-c", script)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("inside: status %d: %s%s", code, stdout, stderr)
+	}
+	return strings.TrimSpace(stdout), err
+}
+
+func want(got string, err error, want string) error {
+	if err == nil && got != want {
+		err = fmt.Errorf("inside is %q, want %q", got, want)
+	}
+	return err
+}
+
+// cdi asks for a CDI device whose file is written before the daemon is asked.
+func (a *tenant) cdi(dir, class, edits, script, answer string) error {
+	file := filepath.Join(dir, a.name+".json")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(file, []byte(`{"cdiVersion": "0.6.0", "kind": "vendor.com/`+class+`", "devices": [{"name": "dev", "containerEdits": `+edits+`}]}`), 0o644); err != nil {
+		return err
+	}
+	defer os.Remove(file)
+	got, err := a.container(map[string]string{"devices.jackfield.dev": "vendor.com/" + class + "=dev"}, nil, node.ContainerOptions{}, script)
+	return want(got, err, answer)
+}
+
+// socket asks for a network's socket.
+func (a *tenant) socket(mode, path string, user int64, script, answer string) error {
+	got, err := a.container(nil, func(pod *e2e.Pod) { devinfo(a.h, pod, "red", "net1", mode, path) }, node.ContainerOptions{User: user, Group: user}, script)
+	return want(got, err, answer)
+}
+
+// hostSocket has a vswitch answer below the socket root, and a container connect.
+func (a *tenant) hostSocket(dir string, user int64) error {
+	path := filepath.Join("/run/vsw", dir, "vhost.sock")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	s, err := vswitch.Listen(vswitch.VhostUser, path, vswitch.Greeting(a.name))
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(filepath.Dir(path))
+	defer s.Close()
+	return a.socket("client", "/var"+path, user, "sockclient connect $JACKFIELD_NET1_SOCKET", vswitch.Greeting(a.name))
+}
+
+// mountedAt runs f while a file system is mounted that was not when the daemon started.
+func mountedAt(dir string, f func() error) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
+		return fmt.Errorf("mount %s: %w", dir, err)
+	}
+	err := f()
+	return errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH), os.Remove(dir))
+}
+
+// allocated gives the pod's container devices of a resource.
+func (a *tenant) allocated(resource, id string) {
+	a.k.SetPods(kubelet.Pod("dpdk-1", a.name, kubelet.Container("main", kubelet.Device(resource, id))))
+}
+
+const vfio = "ls /dev/vfio 2>/dev/null | tr '\\n' ' '"
+
+// mountFeatures are what docs/install.md says mounts are for, by a word in the table
+// below. Each works in a DaemonSet's pod that has all mounts.
+func mountFeatures() map[string]func(a *tenant) error {
+	return map[string]func(a *tenant) error{
+		"CDI files of the administrator": func(a *tenant) error {
+			return a.cdi("/etc/cdi", "etc", `{"env": ["VENDOR=etc"]}`, "echo $VENDOR", "etc")
+		},
+		"CDI files of vendors": func(a *tenant) error {
+			return a.cdi("/run/cdi", "run", `{"env": ["VENDOR=run"]}`, "echo $VENDOR", "run")
+		},
+		"a device that came later": func(a *tenant) error {
+			late := filepath.Join(hostDir, "dev", a.name)
+			if err := unix.Mknod(late, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil {
+				return err
+			}
+			defer os.Remove(late)
+			return a.cdi("/run/cdi", "late", `{"deviceNodes": [{"path": "/dev/late", "hostPath": "/dev/`+a.name+`"}]}`, "head -c 2 /dev/late | xxd -p", "0000")
+		},
+		"a device in a file system that came later": func(a *tenant) error {
+			dir := filepath.Join(hostDir, "dev/binderfs")
+			return mountedAt(dir, func() error {
+				if err := unix.Mknod(dir+"/binder", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil {
+					return err
+				}
+				return a.cdi("/run/cdi", "fs", `{"deviceNodes": [{"path": "/dev/binder", "hostPath": "/dev/binderfs/binder"}]}`, "head -c 2 /dev/binder | xxd -p", "0000")
+			})
+		},
+		"a socket of the host": func(a *tenant) error { return a.hostSocket(a.name, 0) },
+		"a socket in a file system that came later": func(a *tenant) error {
+			return mountedAt("/run/vsw/later", func() error { return a.hostSocket("later/"+a.name, 0) })
+		},
+		"the application's socket": func(a *tenant) error {
+			return a.socket("server", "/var/run/vsw/"+a.name+"/app.sock", 0, "test -d $(dirname $JACKFIELD_NET1_SOCKET) && echo made", "made")
+		},
+		"another user's socket": func(a *tenant) error { return a.hostSocket(a.name, 1000) },
+		"live sockets":          func(a *tenant) error { return mounted(a.t.Context(), a.h, a.name) },
+		"the kubelet's word": func(a *tenant) error {
+			a.allocated("acme.com/vf", vf(11))
+			got, err := a.container(nil, func(pod *e2e.Pod) {
+				a.h.WriteFile(fmt.Sprintf("/var/run/k8s.cni.cncf.io/devinfo/cni/dpdk-1-red-%s_net1", pod.ID), pci(vf(11)))
+			}, node.ContainerOptions{}, vfio)
+			return want(got, err, "11 vfio")
+		},
+		"a device plugin's own ID": func(a *tenant) error {
+			a.allocated("acme.com/port", "port-7")
+			a.h.WriteFile("/var/run/k8s.cni.cncf.io/devinfo/dp/acme.com-port-port-7-device.json", pci(vf(12)))
+			got, err := a.container(nil, nil, node.ContainerOptions{Env: []string{"PCIDEVICE_ACME_COM_PORT=port-7"}}, vfio)
+			return want(got, err, "12 vfio")
+		},
+		"a network without device-info": func(a *tenant) error {
+			a.allocated("acme.com/vf", vf(13))
+			got, err := a.container(map[string]string{"k8s.v1.cni.cncf.io/networks": "red"}, func(pod *e2e.Pod) {
+				a.h.WriteFile("/var/lib/cni/multus/"+pod.ID, `[{"Name": "cbr0", "Conf": {"name": "cbr0"}},
+					{"Name": "dpdk-1/red", "Conf": {"name": "red"}, "deviceID": "`+vf(13)+`", "resourceName": "acme.com/vf"}]`)
+			}, node.ContainerOptions{}, "echo $JACKFIELD_NET1_PCI")
+			return want(got, err, vf(13))
+		},
+		// The plugin runs at all.
+		"": func(*tenant) error { return nil },
+	}
+}
+
+func pci(address string) string {
+	return fmt.Sprintf(`{"type": "pci", "version": "1.1.0", "pci": {"pci-address": %q}}`, address)
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
+	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/node"
+	"github.com/jackfield/jackfield/test/kubelet"
+)
+
+// hostDir stands in for the host's /sys and /dev; the rest of the host is the jail's.
+const hostDir = "/run/hw"
+
+// vf is the PCI function of a group.
+func vf(group int) string { return fmt.Sprintf("0000:03:00.%d", group-10) }
+
+const mountsConfig = `
+sockets: {user: "1000", roots: [/var/run/jackfield/sockets, /var/run/vsw]}
+policy:
+  rules:
+    - name: dpdk-tenants
+      for:   {namespaces: ["dpdk-*"]}
+      allow:
+        cdi:     ["vendor.com/*=*"]
+        sockets: ["/var/run/vsw/**"]
+        devices: ["/dev/vfio/*"]
+`
+
+// A mount as its volumeMount has it, and what does not work without it, or with less
+// of it: "" is that the plugin does not come up.
+func mountNeeds() []mountNeed {
+	return []mountNeed{
+		{"/etc/jackfield", "mount", ""},
+		{"/run/jackfield", "mount", ""},
+		{"/run/jackfield", "write", "a socket of the host"},
+		{"/run/jackfield", "Bidirectional", "live sockets"},
+		{"/var/run/nri", "mount", ""},
+		{"/etc/cdi", "mount", "CDI files of the administrator"},
+		{"/var/run/cdi", "mount", "CDI files of vendors"},
+		{"/var/run/k8s.cni.cncf.io/devinfo/cni", "mount", "a socket of the host"},
+		{"/var/run/k8s.cni.cncf.io/devinfo/dp", "mount", "a device plugin's own ID"},
+		{"/var/lib/cni/multus", "mount", "a network without device-info"},
+		{"/var/lib/kubelet/pod-resources", "mount", "the kubelet's word"},
+		{"/sys", "mount", "the kubelet's word"},
+		{"/dev", "mount", "a device that came later"},
+		{"/dev", "HostToContainer", "a device in a file system that came later"},
+		{"/var/run/vsw", "mount", "a socket of the host"},
+		{"/var/run/vsw", "write", "the application's socket"},
+		{"/var/run/vsw", "write", "another user's socket"},
+		{"/var/run/vsw", "HostToContainer", "a socket in a file system that came later"},
+	}
+}
+
+type mountNeed struct{ path, what, feature string }
+
+// properties are what there is of a mount that can be taken away.
+func (m *mount) properties() []string {
+	all := []string{"mount"}
+	if !m.ReadOnly {
+		all = append(all, "write")
+	}
+	if m.MountPropagation != "" && m.MountPropagation != "None" {
+		all = append(all, m.MountPropagation)
+	}
+	return all
+}
+
+// without is the DaemonSet with less of a mount.
+func (d *daemonSet) without(path, what string) *daemonSet {
+	less := *d
+	less.Spec.Template.Spec.Containers = slices.Clone(d.Spec.Template.Spec.Containers)
+	c := &less.Spec.Template.Spec.Containers[0]
+	c.VolumeMounts = slices.Clone(c.VolumeMounts)
+	for i := range c.VolumeMounts {
+		m := &c.VolumeMounts[i]
+		if m.MountPath != path {
+			continue
+		}
+		switch what {
+		case "mount":
+			c.VolumeMounts = slices.Delete(c.VolumeMounts, i, i+1)
+		case "write":
+			m.ReadOnly = true
+		case "Bidirectional":
+			m.MountPropagation = "HostToContainer"
+		case "HostToContainer":
+			m.MountPropagation = ""
+		}
+		break
+	}
+	return &less
+}
+
+// Every mount of the DaemonSet, its right to write and its propagation are needed for
+// something, which does not work without; all of them are enough. A mount that is none
+// of the table is one too many.
+func TestEachMountIsNecessary(t *testing.T) {
+	h := e2e.Fresh(t, node.Options{})
+	ds := deployed(t, h, "privileged")
+	h.WriteFile("/run/mounts/config.yaml", mountsConfig)
+	k := hardware(t, h)
+	for _, m := range ds.Spec.Template.Spec.Containers[0].VolumeMounts {
+		for _, what := range m.properties() {
+			if !slices.ContainsFunc(mountNeeds(), func(n mountNeed) bool { return n.path == m.MountPath && n.what == what }) {
+				t.Errorf("%s: nothing needs its %s", m.MountPath, what)
+			}
+		}
+	}
+	documentedMounts(t)
+
+	runs := 0
+	try := func(ds *daemonSet, features ...string) (failed map[string]error, came error) {
+		runs++
+		pod, came := tryStart(t, h, ds)
+		failed = map[string]error{}
+		for i, f := range features {
+			if came == nil {
+				failed[f] = mountFeatures()[f](&tenant{t, h, k, fmt.Sprintf("run%d-%d", runs, i)})
+			}
+		}
+		pod.Remove()
+		return failed, came
+	}
+	var all []string
+	for f := range mountFeatures() {
+		all = append(all, f)
+	}
+	failed, came := try(ds, all...)
+	if came != nil {
+		t.Fatal(came)
+	}
+	for f, err := range failed {
+		if err != nil {
+			t.Fatalf("with all mounts there is no %s: %v", f, err)
+		}
+	}
+	done := map[mountNeed]bool{}
+	for _, n := range mountNeeds() {
+		first := mountNeed{n.path, n.what, ""}
+		if done[first] {
+			continue
+		}
+		done[first] = true
+		var features []string
+		for _, m := range mountNeeds() {
+			if m.path == n.path && m.what == n.what {
+				features = append(features, m.feature)
+			}
+		}
+		failed, came := try(ds.without(n.path, n.what), features...)
+		for _, f := range features {
+			switch {
+			case f == "" && came == nil:
+				t.Errorf("%s without its %s: the plugin comes up", n.path, n.what)
+			case f != "" && came != nil:
+				t.Errorf("%s without its %s: the plugin does not come up: %v", n.path, n.what, came)
+			case f != "" && failed[f] == nil:
+				t.Errorf("%s without its %s: there is %s all the same", n.path, n.what, f)
+			default:
+				t.Logf("%s without its %s: %v", n.path, n.what, errors.Join(came, failed[f]))
+			}
+		}
+	}
+}
+
+// hardware makes three PCI functions that are bound to vfio-pci, and a kubelet.
+func hardware(t *testing.T, h *e2e.H) *kubelet.Server {
+	t.Helper()
+	h.MkdirAll(hostDir)
+	h.MkdirAll("/run/vsw")
+	h.MkdirAll("/var/lib/kubelet/pod-resources")
+	tree, err := sysfstest.New(hostDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for group := 11; group <= 13; group++ {
+		if err := errors.Join(tree.AddPCI(vf(group), "vfio-pci", group), tree.AddVFIO(group, sysfstest.Zero(), sysfstest.Null())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(tree.Node("/dev/null", 0o666, sysfstest.Null()), tree.Node("/dev/zero", 0o666, sysfstest.Zero())); err != nil {
+		t.Fatal(err)
+	}
+	// Where the runtime mounts in every container.
+	for _, dir := range []string{"dev/shm", "dev/mqueue", "dev/pts", "sys/fs/cgroup"} {
+		h.MkdirAll(filepath.Join(hostDir, dir))
+	}
+	k, err := kubelet.StartUnder("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Stop)
+	return k
+}
+
+// tryStart runs the DaemonSet's pod until the plugin is registered, or says why it is not.
+func tryStart(t *testing.T, h *e2e.H, ds *daemonSet) (*e2e.Pod, error) {
+	t.Helper()
+	from := len(h.Log())
+	o, err := ds.options("/run/mounts", map[string]string{"/var/run/nri": filepath.Dir(h.NRISocket()), "/sys": hostDir + "/sys", "/dev": hostDir + "/dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := h.RunPod(node.PodOptions{Name: "jackfield", Namespace: "jackfield-system", Privileged: o.Privileged})
+	c, err := pod.Pod.Create(t.Context(), o)
+	if err == nil {
+		err = c.Start(t.Context())
+	}
+	if err != nil {
+		return pod, err
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	go func() { // not for one that has ended, or says that it cannot connect
+		for ctx.Err() == nil {
+			st, err := c.Status(ctx)
+			if log, logErr := c.Logs(); err == nil && logErr == nil && (st.GetState() == cri.ContainerState_CONTAINER_EXITED || strings.Contains(log, "nri.sock: connect:")) {
+				cancel()
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	if err := h.WaitPluginSince(ctx, "50-jackfield", from); err != nil {
+		log, logErr := c.Logs()
+		return pod, fmt.Errorf("%w, %w; it logged %s", err, logErr, node.Tail(log, 1))
+	}
+	return pod, nil
+}
+
+// documentedMounts: the table of docs/install.md has every path.
+func documentedMounts(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(os.Getenv(checkoutEnv), "docs/install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "### Host directories")
+	table, _, _ = strings.Cut(table, "\nThe nodes' directories")
+	for _, n := range mountNeeds() {
+		switch name := n.path; {
+		case name == "/etc/jackfield", name == "/var/run/vsw": // the configuration's own, and a socket root
+		case !strings.Contains(table, "`"+name+"`") && !strings.Contains(table, "`…/"+filepath.Base(name)+"`"):
+			t.Errorf("docs/install.md does not say what %s is for", name)
+		}
+	}
+}
