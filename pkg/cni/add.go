@@ -128,7 +128,7 @@ func (c *call) checkNamespace(first bool) error {
 func (c *call) previous() (*types100.Result, error) {
 	r, err := parseResult(c.conf.prevResult, c.version)
 	if err != nil {
-		return nil, fail(codeDecode, "failed to decode prevResult", "prevResult: %s", jsonProblem(c.conf.prevResult, err))
+		return nil, fail(codeDecode, "failed to decode prevResult", "prevResult: %s", short(jsonProblem(c.conf.prevResult, err)))
 	}
 	return r, nil
 }

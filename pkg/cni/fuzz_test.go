@@ -76,6 +76,7 @@ func FuzzAnswers(f *testing.F) {
 			`{"cniVersion":"1.0.0","interfaces":[{"name":"net1","sandbox":"/n"}],"ips":[{"address":"10.1.0.5/16","gateway":"10.1.0.1","interface":0}],"dns":{}}`,
 			`{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.1.0.5/16"}],"routes":[{"dst":"0.0.0.0/0"}]}`,
 			`{"cniVersion":"0.4.0","interfaces":[null],"ips":[{"version":"4","adress":"10.1.0.5/16"},null],"routes":[{}]}`, `{"cniVersion":"0.2.0","ip4":{"IP":null},"IPS":[{}]}`,
+			`{"cniVersion":"1.0.0` + strings.Repeat("\xcf", 2000) + `"}`, `{"cniVersion":"1.0.` + strings.Repeat("0", 9000) + `"}`,
 			`{"ip4":{"ip":"10.1.0.5/16"}}`, `{"cniVersion":"1.1.0","code":11,"msg":"later","details":"d"}`, `null`, `{"name":"a","cniVersion":1}`,
 		} {
 			f.Add(args, []byte(data))

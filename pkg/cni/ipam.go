@@ -102,7 +102,7 @@ func (c *call) allocate() (*types100.Result, error) {
 	if err == nil {
 		result, err = parseResult(out, c.version)
 		if err != nil {
-			err = fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%v", err)
+			err = fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", short(err.Error()))
 		} else if len(result.IPs) == 0 {
 			err = fail(codeConfig, "IPAM plugin "+c.conf.ipam+" gave no address", "its result has no ips")
 		}

@@ -148,9 +148,9 @@ func (c *call) dispatch() error {
 	case envErr != nil:
 		return envErr
 	case !head.supported:
-		return fail(codeVersion, "incompatible CNI versions", "the configuration is of version %q, the plugin supports %s", head.version, strings.Join(versions, ", "))
+		return fail(codeVersion, "incompatible CNI versions", "the configuration is of version %q, the plugin supports %s", short(head.version), strings.Join(versions, ", "))
 	case op.since != "" && older(head.version, op.since):
-		return fail(codeVersion, "incompatible CNI versions", "the configuration is of version %q, which has no %s; it came with %s", head.version, c.command, op.since)
+		return fail(codeVersion, "incompatible CNI versions", "the configuration is of version %q, which has no %s; it came with %s", short(head.version), c.command, op.since)
 	}
 	if err := checkNetworkName(head.name); err != nil {
 		return err
@@ -252,7 +252,7 @@ func decodeHead(data []byte) (head, error) {
 		}
 	}
 	if _, _, _, err := version.ParseVersion(h.version); err != nil {
-		return h, fail(codeDecode, "failed to decode version info", "cniVersion: found %q, want major.minor.patch", h.version)
+		return h, fail(codeDecode, "failed to decode version info", "cniVersion: found %q, want major.minor.patch", short(h.version))
 	}
 	for _, v := range versions {
 		h.supported = h.supported || v == h.version
