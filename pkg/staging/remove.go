@@ -46,7 +46,8 @@ func (s *Store) RemoveContainerOfAny(containerID string) error {
 }
 
 // RemoveSandbox removes the staging of all of a sandbox's containers and the
-// socket directories that were made for it. An unknown sandbox is no error.
+// socket directories that were made for it. An unknown sandbox is no error. That the
+// list of these directories was lost is told once: nothing of the sandbox is left then.
 func (s *Store) RemoveSandbox(sandboxID string) error {
 	if err := checkID("sandbox", sandboxID); err != nil {
 		return err
@@ -62,11 +63,11 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 			errs = append(errs, s.removeStaging(sandboxID, id))
 		}
 	}
-	errs = append(errs, s.removeSocketDirs(sandboxID))
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
+	lost, err := s.removeSocketDirs(sandboxID)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return fmt.Errorf("remove sandbox %q: %w", sandboxID, errors.Join(err, lost))
 	}
-	if err := os.RemoveAll(sandbox); err != nil {
+	if err := errors.Join(os.RemoveAll(sandbox), lost); err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
 	}
 	return nil

@@ -182,11 +182,14 @@ func (s *Store) record(sandboxID string, m made) error {
 
 // removeSocketDirs removes what makeSocketDirs made, the deepest first, with the
 // sockets that applications left in it, and the sandbox's claims. os.Root
-// follows no link out of the socket root.
-func (s *Store) removeSocketDirs(sandboxID string) error {
+// follows no link out of the socket root. Of a list that is none, which a disk lost,
+// lost tells: whoever asks again would not learn more of what was made.
+func (s *Store) removeSocketDirs(sandboxID string) (lost, err error) {
 	list, err := readMade(filepath.Join(s.sandboxes(), sandboxID))
-	if err != nil {
-		return err
+	if errdefs.IsInvalidArgument(err) {
+		lost = fmt.Errorf("%w: what was made for sockets below the socket roots is left", err)
+	} else if err != nil {
+		return nil, err
 	}
 	var errs []error
 	for _, m := range slices.Backward(list) {
@@ -216,7 +219,7 @@ func (s *Store) removeSocketDirs(sandboxID string) error {
 			errs = append(errs, os.Remove(file))
 		}
 	}
-	return errors.Join(errs...)
+	return lost, errors.Join(errs...)
 }
 
 func readMade(sandbox string) ([]made, error) {

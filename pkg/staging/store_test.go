@@ -86,6 +86,28 @@ func TestPrepareAndRemove(t *testing.T) {
 	}
 }
 
+// A list that a disk lost does not hold the sandbox's end for good: it is told once,
+// and what was made below the roots is left, for nothing tells that it was.
+func TestALostListOfSocketDirectories(t *testing.T) {
+	for what, text := range map[string]string{"empty": "", "zeros": "\x00\x00", "half": `[{"root":"/run/v`, "leads out": `[{"root":"/run","rel":"../etc"}]`, "of nowhere": `[{"rel":"a"}]`, "the root": `[{"root":"/run/vsw","rel":"."}]`} {
+		s, dir := open(t)
+		must(t, s.Prepare(sample))
+		list := filepath.Join(dir, "run/jackfield/sandboxes/s1", madeFile)
+		must(t, os.WriteFile(list, []byte(text), 0o600))
+		if err := s.RemoveSandbox("s1"); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), list) || !strings.Contains(err.Error(), "is left") {
+			t.Errorf("%s: %v", what, err)
+		}
+		must(t, s.RemoveSandbox("s1"))
+		if l := left(t, dir); len(l) != 1 || l[0] != "run/vsw/a" || !exists(filepath.Join(dir, "run/vsw/a/b")) {
+			t.Errorf("%s: left: %v", what, l)
+		}
+		// The directory is anybody's then.
+		other := sample
+		other.SandboxID = "s2"
+		must(t, s.Prepare(other))
+	}
+}
+
 func TestWhatWasThereBeforeStays(t *testing.T) {
 	s, dir := open(t)
 	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/a"), 0o700))
