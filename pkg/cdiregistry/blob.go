@@ -134,29 +134,6 @@ type blobReader struct {
 	s    string
 	i    int
 	pool []string // for the lists of the edits being read
-	mem  *editsMemory
-}
-
-// editsMemory is what edits are decoded into again and again.
-type editsMemory struct {
-	lists    *lists
-	edits    *specs.ContainerEdits
-	env      []string
-	nodes    []specs.DeviceNode
-	nodeList []*specs.DeviceNode
-	mounts   []specs.Mount
-	mountsOf []*specs.Mount
-	hooks    []specs.Hook
-	hookList []*specs.Hook
-}
-
-// take gives room for n values, that of have when it is enough. Something may be in
-// it: each is to be written whole.
-func take[T any](have *[]T, n int) []T {
-	if cap(*have) < n {
-		*have = make([]T, n)
-	}
-	return (*have)[:n]
 }
 
 func (r *blobReader) byte() byte {
@@ -241,71 +218,33 @@ func (r *blobReader) skipNotes() {
 	}
 }
 
-// edits decodes edits into memory of their own, or into the reader's. The lists of
-// strings but env, which is the first list, are always their own.
+// strings is the number of strings in the lists of the edits that begin here.
+func (r *blobReader) strings() int { return int(r.byte()) | int(r.byte())<<8 }
+
+// edits decodes edits.
 func (r *blobReader) edits() *specs.ContainerEdits {
-	m := r.mem
-	var e *specs.ContainerEdits
-	if m == nil {
-		e, m = &specs.ContainerEdits{}, &editsMemory{}
-	} else {
-		if m.edits == nil {
-			m.edits = &specs.ContainerEdits{}
-		}
-		e = m.edits
-		*e = specs.ContainerEdits{}
-	}
-	n := int(r.byte()) | int(r.byte())<<8
+	e := &specs.ContainerEdits{}
 	r.pool = nil
-	if r.mem == nil && n > 0 {
+	if n := r.strings(); n > 0 {
 		r.pool = make([]string, n)
 	}
-	tag := r.byte()
-	if tag == tagEnv {
-		if r.mem == nil {
-			e.Env = r.strs()
-		} else {
-			e.Env = take(&m.env, int(r.uint()))
-			for i := range e.Env {
-				e.Env[i] = r.str()
-			}
-			n -= len(e.Env)
-		}
-		tag = r.byte()
-	}
-	if r.mem != nil && n > 0 {
-		r.pool = m.lists.room(n)
-	}
-	for ; ; tag = r.byte() {
-		switch tag {
+	for {
+		switch r.byte() {
 		case tagEnd:
 			return e
+		case tagEnv:
+			e.Env = r.strs()
 		case tagDeviceNodes:
-			e.DeviceNodes = r.deviceNodes(m)
+			e.DeviceNodes = pointers(r, (*blobReader).deviceNode)
 		case tagNetDevices:
-			devs := make([]specs.LinuxNetDevice, r.uint())
-			e.NetDevices = make([]*specs.LinuxNetDevice, len(devs))
-			for i := range devs {
-				devs[i] = specs.LinuxNetDevice{HostInterfaceName: r.str(), Name: r.str()}
-				e.NetDevices[i] = &devs[i]
-			}
+			e.NetDevices = pointers(r, (*blobReader).netDevice)
 		case tagHooks:
-			e.Hooks = r.hooks(m)
+			e.Hooks = pointers(r, (*blobReader).hook)
 		case tagMounts:
-			mounts := take(&m.mounts, int(r.uint()))
-			e.Mounts = take(&m.mountsOf, len(mounts))
-			for i := range mounts {
-				mounts[i] = specs.Mount{HostPath: r.str(), ContainerPath: r.str(), Type: r.str(), Options: r.strs()}
-				e.Mounts[i] = &mounts[i]
-			}
+			e.Mounts = pointers(r, (*blobReader).mount)
 		case tagIntelRdt:
-			flags := r.byte()
-			rdt := &specs.IntelRdt{ClosID: r.str(), L3CacheSchema: r.str(), MemBwSchema: r.str()}
-			rdt.EnableMonitoring = flags&rdtMonitoring != 0
-			if flags&rdtSchemata != 0 {
-				rdt.Schemata = append([]string{}, r.strs()...)
-			}
-			e.IntelRdt = rdt
+			rdt := r.intelRdt()
+			e.IntelRdt = &rdt
 		case tagGIDs:
 			e.AdditionalGIDs = make([]uint32, r.uint())
 			for i := range e.AdditionalGIDs {
@@ -315,58 +254,75 @@ func (r *blobReader) edits() *specs.ContainerEdits {
 	}
 }
 
-func (r *blobReader) deviceNodes(m *editsMemory) []*specs.DeviceNode {
-	nodes := take(&m.nodes, int(r.uint()))
-	list := take(&m.nodeList, len(nodes))
-	for i := range nodes {
-		flags := r.byte()
-		n := specs.DeviceNode{Path: r.str()}
-		if flags&nodeHostPath != 0 {
-			n.HostPath = r.str()
-		}
-		if flags&nodeType != 0 {
-			n.Type = r.str()
-		}
-		if flags&nodeMajor != 0 {
-			n.Major = int64(r.uint())
-		}
-		if flags&nodeMinor != 0 {
-			n.Minor = int64(r.uint())
-		}
-		if flags&nodeFileMode != 0 {
-			m := os.FileMode(r.uint())
-			n.FileMode = &m
-		}
-		if flags&nodePermissions != 0 {
-			n.Permissions = r.str()
-		}
-		if flags&nodeUID != 0 {
-			id := uint32(r.uint())
-			n.UID = &id
-		}
-		if flags&nodeGID != 0 {
-			id := uint32(r.uint())
-			n.GID = &id
-		}
-		nodes[i] = n
-		list[i] = &nodes[i]
+// pointers decodes a list.
+func pointers[T any](r *blobReader, item func(*blobReader) T) []*T {
+	items := make([]T, r.uint())
+	list := make([]*T, len(items))
+	for i := range items {
+		items[i] = item(r)
+		list[i] = &items[i]
 	}
 	return list
 }
 
-func (r *blobReader) hooks(m *editsMemory) []*specs.Hook {
-	hooks := take(&m.hooks, int(r.uint()))
-	list := take(&m.hookList, len(hooks))
-	for i := range hooks {
-		h := specs.Hook{HookName: r.str(), Path: r.str(), Args: r.strs(), Env: r.strs()}
-		if t := r.uint(); t != 0 {
-			seconds := int(t)
-			h.Timeout = &seconds
-		}
-		hooks[i] = h
-		list[i] = &hooks[i]
+func (r *blobReader) deviceNode() specs.DeviceNode {
+	flags := r.byte()
+	n := specs.DeviceNode{Path: r.str()}
+	if flags&nodeHostPath != 0 {
+		n.HostPath = r.str()
 	}
-	return list
+	if flags&nodeType != 0 {
+		n.Type = r.str()
+	}
+	if flags&nodeMajor != 0 {
+		n.Major = int64(r.uint())
+	}
+	if flags&nodeMinor != 0 {
+		n.Minor = int64(r.uint())
+	}
+	if flags&nodeFileMode != 0 {
+		m := os.FileMode(r.uint())
+		n.FileMode = &m
+	}
+	if flags&nodePermissions != 0 {
+		n.Permissions = r.str()
+	}
+	if flags&nodeUID != 0 {
+		id := uint32(r.uint())
+		n.UID = &id
+	}
+	if flags&nodeGID != 0 {
+		id := uint32(r.uint())
+		n.GID = &id
+	}
+	return n
+}
+
+func (r *blobReader) netDevice() specs.LinuxNetDevice {
+	return specs.LinuxNetDevice{HostInterfaceName: r.str(), Name: r.str()}
+}
+
+func (r *blobReader) mount() specs.Mount {
+	return specs.Mount{HostPath: r.str(), ContainerPath: r.str(), Type: r.str(), Options: r.strs()}
+}
+
+func (r *blobReader) hook() specs.Hook {
+	h := specs.Hook{HookName: r.str(), Path: r.str(), Args: r.strs(), Env: r.strs()}
+	if t := r.uint(); t != 0 {
+		seconds := int(t)
+		h.Timeout = &seconds
+	}
+	return h
+}
+
+func (r *blobReader) intelRdt() specs.IntelRdt {
+	flags := r.byte()
+	rdt := specs.IntelRdt{ClosID: r.str(), L3CacheSchema: r.str(), MemBwSchema: r.str()}
+	rdt.EnableMonitoring = flags&rdtMonitoring != 0
+	if flags&rdtSchemata != 0 {
+		rdt.Schemata = append([]string{}, r.strs()...)
+	}
+	return rdt
 }
 
 // blob is a finished blob with the number of its devices.
@@ -405,21 +361,6 @@ func (b blob) fill(i int, d *Device) {
 	r.str()
 	d.Index = i
 	d.Annotations = r.notes()
-	d.Edits = r.edits()
-}
-
-// fillInto is fill without annotations, into memory that is used again.
-func (b blob) fillInto(i int, d *Device, spec, edits *editsMemory) {
-	r := blobReader{s: b.s, i: 1, mem: spec}
-	d.CDIVersion = b.version()
-	d.Kind = r.str()
-	r.skipNotes()
-	d.SpecEdits = r.edits()
-	r = b.at(i)
-	r.mem = edits
-	r.str()
-	d.Index = i
-	r.skipNotes()
 	d.Edits = r.edits()
 }
 

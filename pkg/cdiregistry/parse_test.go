@@ -124,8 +124,51 @@ func TestBlob(t *testing.T) {
 			if diff := cmp.Diff(wantDevice, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s, device %d (-json +blob):\n%s", file, i, diff)
 			}
+			for _, room := range []int{0, 1, 64} {
+				f := Found{Index: i, blob: b}
+				lists := &Lists{memory: make([]string, 0, room)}
+				spec, own := walked(f.SpecEdits(lists)), walked(f.Edits(lists))
+				if diff := cmp.Diff([]*specs.ContainerEdits{&want.ContainerEdits, &d.ContainerEdits}, []*specs.ContainerEdits{spec, own}, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s, device %d, walked with room for %d (-json +blob):\n%s", file, i, room, diff)
+				}
+				if lists.Reset(); cap(lists.memory) < room || len(lists.memory) > 0 {
+					t.Errorf("%s, device %d: the room is %d of %d", file, i, len(lists.memory), cap(lists.memory))
+				}
+			}
 		}
 	}
+}
+
+// walked is what a walk gives, in the types of the CDI project.
+func walked(e Edits) *specs.ContainerEdits {
+	out := &specs.ContainerEdits{}
+	for e.Next() {
+		switch e.List() {
+		case Env:
+			out.Env = append(out.Env, e.Env())
+		case DeviceNodes:
+			n := e.DeviceNode()
+			out.DeviceNodes = append(out.DeviceNodes, &n)
+		case NetDevices:
+			n := e.NetDevice()
+			out.NetDevices = append(out.NetDevices, &n)
+		case Hooks:
+			h := e.Hook()
+			out.Hooks = append(out.Hooks, &h)
+		case Mounts:
+			m := e.Mount()
+			out.Mounts = append(out.Mounts, &m)
+		case IntelRdt:
+			r := e.IntelRdt()
+			out.IntelRdt = &r
+		case AdditionalGIDs:
+			out.AdditionalGIDs = append(out.AdditionalGIDs, e.AdditionalGID())
+		}
+	}
+	if e.Next() {
+		panic("there is more behind the end")
+	}
+	return out
 }
 
 // TestVersionRules holds the version of every field to the CDI project's own rules.

@@ -90,7 +90,7 @@ func (b *Builder) AddMount(m *Mount) error {
 // which does not take its place.
 func (b *Builder) mountedAt(m *Mount) (source string, ok bool) {
 	stays := func(destination string) bool {
-		return !differ(destination, m.Destination) && SamePlace(destination, m.Destination) && !b.replaced(destination) &&
+		return SamePlace(destination, m.Destination) && !b.replaced(destination) &&
 			!(b.replaces(&m.Origin) && sameSpelling(destination, m.Destination))
 	}
 	for i := range b.have.Mounts {
@@ -103,7 +103,7 @@ func (b *Builder) mountedAt(m *Mount) (source string, ok bool) {
 	}
 	for i := 0; ; i++ {
 		destination, source, ok := b.have.More.MountAt(i)
-		if !ok || stays(destination) {
+		if !ok || !differ(destination, m.Destination) && stays(destination) {
 			return source, ok
 		}
 	}

@@ -144,6 +144,26 @@ type Env struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`
 	Origin Origin `json:"origin"`
+
+	text string // of EnvOf
+}
+
+// EnvOf is the variable of a text, NAME=value.
+func EnvOf(text string, o Origin) Env {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok {
+		text = ""
+	}
+	return Env{Name: name, Value: value, Origin: o, text: text}
+}
+
+// Text is the variable as NAME=value. Of EnvOf it is the text that was given: Name and
+// Value are not to be changed then.
+func (e *Env) Text() string {
+	if e.text != "" {
+		return e.text
+	}
+	return e.Name + "=" + e.Value
 }
 
 // Stage is one of the OCI hook stages.

@@ -83,10 +83,13 @@ func (e *LimitError) Error() string {
 // Unwrap implements the errors package's protocol.
 func (e *LimitError) Unwrap() error { return errdefs.ErrPermissionDenied }
 
+// HasLimits reports whether some rule limits anything.
+func (p *Policy) HasLimits() bool { return p != nil && p.limits }
+
 // HasPodLimits reports whether some rule limits what the subject's pod gets, so
 // that somebody has to count.
 func (p *Policy) HasPodLimits(s Subject) bool {
-	if p == nil || !p.limits {
+	if !p.HasLimits() {
 		return false
 	}
 	for i := range p.rules {
@@ -102,7 +105,7 @@ func (p *Policy) HasPodLimits(s Subject) bool {
 // result is the refusal; the second, where audit mode lets it through, what
 // would have been refused.
 func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited error) {
-	if p == nil || !p.limits {
+	if !p.HasLimits() {
 		return nil, nil
 	}
 	for i := range p.rules {

@@ -5,74 +5,67 @@ package resolve
 import (
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// cdiEdits adds the edits of one containerEdits map. field is its place in the
-// file, such as "devices[2].containerEdits". The lists of strings in the map but env
-// are the caller's own, as the registry hands them out, and become a part of the set.
+// cdiEdits adds the edits of one containerEdits map. The origin's field is its place in
+// the file, such as "devices[2].containerEdits".
 //
 // Device nodes get what the specification leaves out from the node on the host:
 // type, numbers and mode (CDI specification, "deviceNodes").
-func (p *planner) cdiEdits(b *edits.Builder, ce *specs.ContainerEdits, origin edits.Origin, field string) error {
-	if ce == nil {
-		return nil
-	}
-	origin.Field, origin.List = field, edits.EnvList
-	for i, kv := range ce.Env {
-		origin.Index = uint32(i)
-		name, value, _ := strings.Cut(kv, "=")
-		if err := b.AddEnv(&edits.Env{Name: name, Value: value, Origin: origin}); err != nil {
+func (p *planner) cdiEdits(e cdiregistry.Edits, origin edits.Origin) error {
+	for b := &p.b; e.Next(); {
+		origin.Index = uint32(e.Index())
+		var err error
+		switch e.List() {
+		case cdiregistry.Env:
+			b.Room(e.Len()-e.Index(), 0, 0, 0)
+			origin.List = edits.EnvList
+			env := edits.EnvOf(e.Env(), origin)
+			err = b.AddEnv(&env)
+		case cdiregistry.DeviceNodes:
+			b.Room(0, e.Len()-e.Index(), 0, 0)
+			origin.List = edits.DeviceNodeList
+			n := e.DeviceNode()
+			d := edits.Device{Path: n.Path, HostPath: n.HostPath, Type: n.Type, Major: n.Major, Minor: n.Minor,
+				FileMode: n.FileMode, UID: n.UID, GID: n.GID, Access: n.Permissions, Origin: origin}
+			if err := p.complete(&d); err != nil {
+				return fmt.Errorf("%s: %s: %w", origin.File, origin.Path(), err)
+			}
+			err = b.AddDevice(&d)
+		case cdiregistry.NetDevices:
+			origin.List = edits.NetDeviceList
+			n := e.NetDevice()
+			err = b.AddNetDevice(edits.NetDevice{HostName: n.HostInterfaceName, Name: n.Name, Origin: origin})
+		case cdiregistry.Hooks:
+			b.Room(0, 0, 0, e.Len()-e.Index())
+			origin.List = edits.HookList
+			h := e.Hook()
+			b.AddHook(&edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: origin})
+		case cdiregistry.Mounts:
+			b.Room(0, 0, e.Len()-e.Index(), 0)
+			origin.List = edits.MountList
+			m := e.Mount()
+			err = b.AddMount(&edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: origin})
+		case cdiregistry.IntelRdt:
+			o := origin
+			o.Field, o.List = origin.Field+".intelRdt", edits.NoList
+			r := e.IntelRdt()
+			b.SetRDT(edits.RDT{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
+				Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring, Origin: o})
+		case cdiregistry.AdditionalGIDs:
+			origin.List = edits.GIDList
+			b.AddGID(edits.GID{ID: e.AdditionalGID(), Origin: origin})
+		}
+		if err != nil {
 			return err
 		}
-	}
-	origin.List = edits.DeviceNodeList
-	for i, dn := range ce.DeviceNodes {
-		origin.Index = uint32(i)
-		d := edits.Device{Path: dn.Path, HostPath: dn.HostPath, Type: dn.Type, Major: dn.Major, Minor: dn.Minor,
-			FileMode: dn.FileMode, UID: dn.UID, GID: dn.GID, Access: dn.Permissions, Origin: origin}
-		if err := p.complete(&d); err != nil {
-			return fmt.Errorf("%s: %s: %w", origin.File, origin.Path(), err)
-		}
-		if err := b.AddDevice(&d); err != nil {
-			return err
-		}
-	}
-	origin.List = edits.NetDeviceList
-	for i, nd := range ce.NetDevices {
-		origin.Index = uint32(i)
-		if err := b.AddNetDevice(edits.NetDevice{HostName: nd.HostInterfaceName, Name: nd.Name, Origin: origin}); err != nil {
-			return err
-		}
-	}
-	origin.List = edits.MountList
-	for i, m := range ce.Mounts {
-		origin.Index = uint32(i)
-		if err := b.AddMount(&edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: origin}); err != nil {
-			return err
-		}
-	}
-	origin.List = edits.HookList
-	for i, h := range ce.Hooks {
-		origin.Index = uint32(i)
-		b.AddHook(&edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: origin})
-	}
-	origin.List = edits.GIDList
-	for i, gid := range ce.AdditionalGIDs {
-		origin.Index = uint32(i)
-		b.AddGID(edits.GID{ID: gid, Origin: origin})
-	}
-	if r := ce.IntelRdt; r != nil {
-		origin.Field, origin.List, origin.Index = field+".intelRdt", edits.NoList, 0
-		b.SetRDT(edits.RDT{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
-			Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring, Origin: origin})
 	}
 	return nil
 }

@@ -72,7 +72,6 @@ type Engine struct {
 	roots       []*socketRoot
 	varRunIsRun func() bool // on this host; looked at once
 	staged      bool
-	toolboxes   sync.Pool // of *tools
 	memories    sync.Pool // of *memory
 }
 

@@ -19,6 +19,9 @@ import (
 
 // asks reports whether any annotation concerns this engine.
 func (e *Engine) asks(annotations map[string]string) bool {
+	if len(annotations) == 0 {
+		return false
+	}
 	return annotation.HasAny(annotations) || e.cfg.Compat.DeviceInjector && annotation.HasInjector(annotations)
 }
 

@@ -84,6 +84,9 @@ func (l *Ledger) reserve(sandboxID, container string, u policy.Usage, ask func(o
 
 // limit holds the plan against the rules' limits.
 func (p *planner) limit() error {
+	if !p.policy.HasLimits() {
+		return nil
+	}
 	u := p.usage()
 	if p.running {
 		// What it was given besides sockets it keeps.

@@ -5,6 +5,7 @@ package resolve
 import (
 	"os"
 
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
@@ -13,8 +14,7 @@ type memory struct {
 	engine *Engine
 	plan   Plan
 	modes  []os.FileMode
-	lists  []string // of the set, as the registry gave them
-	wanted int      // strings in lists
+	lists  cdiregistry.Lists // of the set
 }
 
 // memory is some that nobody uses.
@@ -28,10 +28,6 @@ func (e *Engine) memory() *memory {
 
 // mode is a place of its own for a mode of the set.
 func (m *memory) mode(mode os.FileMode) *os.FileMode {
-	if m == nil {
-		alone := mode
-		return &alone
-	}
 	if len(m.modes) == cap(m.modes) {
 		m.modes = make([]os.FileMode, 0, 8) // those that are pointed at stay where they are
 	}
@@ -61,11 +57,6 @@ func (p *Plan) Release() {
 	}
 	*p = Plan{Items: emptied(p.Items), Set: edits.Set{Env: emptied(s.Env), Devices: emptied(s.Devices), Mounts: emptied(s.Mounts), Hooks: emptied(s.Hooks)}}
 	m.modes = m.modes[:0]
-	if m.lists = m.lists[:cap(m.lists)]; len(m.lists) > 4*fewEdits {
-		clear(m.lists)
-	}
-	if m.wanted > cap(m.lists) {
-		m.lists = make([]string, 0, m.wanted)
-	}
+	m.lists.Reset()
 	m.engine.memories.Put(m)
 }

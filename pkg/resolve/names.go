@@ -7,21 +7,19 @@ import (
 	"slices"
 )
 
-// names is a set of strings. Most have one or two, which need no map.
+// names is a set of strings. Most have one or two, which need no memory beside it.
 type names struct {
-	few  []string
+	few  [4]string
+	n    int // in few
 	many map[string]struct{}
 }
-
-// fewNames is up to how many strings comparing with each is the quickest.
-const fewNames = 16
 
 func (n *names) has(name string) bool {
 	if n.many != nil {
 		_, ok := n.many[name]
 		return ok
 	}
-	return slices.Contains(n.few, name)
+	return slices.Contains(n.few[:n.n], name)
 }
 
 func (n *names) add(name string) {
@@ -29,10 +27,11 @@ func (n *names) add(name string) {
 	case n.has(name):
 	case n.many != nil:
 		n.many[name] = struct{}{}
-	case len(n.few) < fewNames:
-		n.few = append(n.few, name)
+	case n.n < len(n.few):
+		n.few[n.n] = name
+		n.n++
 	default:
-		n.many = make(map[string]struct{}, 4*fewNames)
+		n.many = make(map[string]struct{}, 4*len(n.few))
 		for _, have := range n.few {
 			n.many[have] = struct{}{}
 		}
@@ -40,9 +39,11 @@ func (n *names) add(name string) {
 	}
 }
 
-func (n *names) len() int { return max(len(n.few), len(n.many)) }
+func (n *names) len() int { return max(n.n, len(n.many)) }
 
-func (n *names) clone() names { return names{slices.Clone(n.few), maps.Clone(n.many)} }
-
-// empty takes all out and keeps the memory, with the few strings that are in it.
-func (n *names) empty() { n.few, n.many = n.few[:0], nil }
+// clone is a set with the same names that shares nothing.
+func (n *names) clone() names {
+	c := *n
+	c.many = maps.Clone(n.many)
+	return c
+}

@@ -30,12 +30,10 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 	if !p.plan(ctx, req) {
 		return nil, nil
 	}
-	defer p.done()
 	if len(p.errs) > 0 {
 		return nil, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
 	m := p.memory
-	m.wanted = p.reader.Wanted()
 	m.plan = Plan{Set: *p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted, memory: m}
 	return &m.plan, nil
 }
@@ -46,24 +44,24 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 	if !p.plan(ctx, req) {
 		return &Plan{}, nil
 	}
-	defer p.done()
 	if len(p.errs) > 0 {
 		return &Plan{Items: p.items}, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
 	return &Plan{Set: *p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted}, nil
 }
 
-// planner is one resolution under way. It lies on the stack, where writing to it
-// costs the garbage collector nothing.
+// planner is one resolution under way. It lies on the stack, where writing to it is no
+// work for the garbage collector.
 type planner struct {
 	*Engine
-	*tools
 	ctx      context.Context
 	req      Request
 	subject  policy.Subject
 	b        edits.Builder
 	memory   *memory
 	snapshot *cdiregistry.Snapshot
+	specs    names // CDI files whose spec-level edits are in the set
+	devices  names // CDI devices that are in the set
 	stage    *staging.Container
 	view     []viewEntry
 	counted  *policy.Usage
@@ -72,13 +70,6 @@ type planner struct {
 	missing  int  // CDI devices that were not found
 	items    []Item
 	errs     []error
-}
-
-// tools are what one resolution after the other uses. Nothing of a plan lies in them.
-type tools struct {
-	reader  cdiregistry.Reader
-	specs   names // CDI files whose spec-level edits are in the set
-	devices names // CDI devices that are in the set
 }
 
 // Nothing reports that Resolve would give nothing for the container, as cheaply as
@@ -125,9 +116,8 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 		return false
 	}
 	p.ctx, p.req, p.subject = ctx, *req, subject
-	p.tools, p.memory = e.tools(), e.memory()
+	p.memory = e.memory()
 	p.b = edits.NewBuilder(&p.memory.plan.Set, req.Have)
-	p.reader.Lists(p.memory.lists)
 	if err != nil {
 		p.errs = append(p.errs, err)
 		return true
@@ -171,22 +161,6 @@ func (e *Engine) find(ctx context.Context, req *Request, s *policy.Subject, asks
 	q, subject := query(req), *s
 	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
 	return e.attachments.Find(ctx, q)
-}
-
-// tools are some that nobody uses; done gives them back.
-func (e *Engine) tools() *tools {
-	t, _ := e.toolboxes.Get().(*tools)
-	if t == nil {
-		t = &tools{}
-	}
-	return t
-}
-
-func (p *planner) done() {
-	p.reader.Lists(nil)
-	p.specs.empty()
-	p.devices.empty()
-	p.toolboxes.Put(p.tools)
 }
 
 // staging is what the plan needs on the host, made at first need.
@@ -315,52 +289,64 @@ func (p *planner) cdi(name string, item *Item) error {
 		}
 		p.snapshot = p.registry.Snapshot()
 	}
-	var (
-		one     [1]*cdiregistry.Device
-		devices = one[:]
-		err     error
-	)
-	if kind, ok := strings.CutSuffix(name, "=all"); ok {
-		devices, err = p.snapshot.Expand(kind)
-	} else {
-		one[0], err = p.reader.Device(p.snapshot, name)
+	kind, all := strings.CutSuffix(name, "=all")
+	if !all {
+		return p.cdiDevice(name, item)
 	}
+	devices, err := p.snapshot.Expand(kind)
 	if err != nil {
-		// Whether a name exists is not for everyone to know: a refusal comes first.
-		if _, refused := p.policy.CDI(p.subject, name); refused != nil {
-			return refused
-		}
-		return p.notFound(err)
+		return p.noDevice(name, err)
 	}
 	for i, d := range devices {
-		if i > 0 { // "all" may be of tens of thousands
+		if i > 0 { // there may be tens of thousands
 			if err := p.inTime(); err != nil {
 				return fmt.Errorf("%s, %d of its %d devices done: %w", cdiRequest(name), i, len(devices), err)
 			}
 		}
-		grant, err := p.policy.CDI(p.subject, d.Name)
-		if err != nil {
+		if err := p.cdiDevice(d.Name, item); err != nil {
 			return err
 		}
-		item.File, item.Rule = d.File, grant.Rule
-		noteAudit(item, grant)
-		if p.devices.has(d.Name) {
-			continue
-		}
-		origin := edits.Origin{Source: edits.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
-		spec, own := d.SpecEdits, d.Edits
-		p.b.Room(len(spec.Env)+len(own.Env), len(spec.DeviceNodes)+len(own.DeviceNodes), len(spec.Mounts)+len(own.Mounts), len(spec.Hooks)+len(own.Hooks))
-		if !p.specs.has(d.File) {
-			if err := p.cdiEdits(&p.b, spec, origin, "containerEdits"); err != nil {
-				return fmt.Errorf("%s: %w", cdiRequest(d.Name), err)
-			}
-			p.specs.add(d.File)
-		}
-		if err := p.cdiEdits(&p.b, own, origin, editsField(d.Index)); err != nil {
-			return fmt.Errorf("%s: %w", cdiRequest(d.Name), err)
-		}
-		p.devices.add(d.Name)
 	}
+	return nil
+}
+
+// noDevice is why there is no device of a name. Whether there is one is not for
+// everyone to know: a refusal comes first.
+func (p *planner) noDevice(name string, err error) error {
+	if _, refused := p.policy.CDI(p.subject, name); refused != nil {
+		return refused
+	}
+	return p.notFound(err)
+}
+
+// cdiDevice adds the edits of one CDI device.
+func (p *planner) cdiDevice(name string, item *Item) error {
+	d, err := p.snapshot.Find(name)
+	if err != nil {
+		return p.noDevice(name, err)
+	}
+	grant, err := p.policy.CDI(p.subject, name)
+	if err != nil {
+		return err
+	}
+	item.File, item.Rule = d.File, grant.Rule
+	noteAudit(item, grant)
+	if p.devices.has(name) {
+		return nil
+	}
+	origin := edits.Origin{Source: edits.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
+	if !p.specs.has(d.File) {
+		origin.Field = "containerEdits"
+		if err := p.cdiEdits(d.SpecEdits(&p.memory.lists), origin); err != nil {
+			return fmt.Errorf("%s: %w", cdiRequest(name), err)
+		}
+		p.specs.add(d.File)
+	}
+	origin.Field = editsField(d.Index)
+	if err := p.cdiEdits(d.Edits(&p.memory.lists), origin); err != nil {
+		return fmt.Errorf("%s: %w", cdiRequest(name), err)
+	}
+	p.devices.add(name)
 	return nil
 }
 

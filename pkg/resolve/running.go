@@ -28,7 +28,7 @@ func (e *Engine) Running(ctx context.Context, req *Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{Engine: e, tools: &tools{}, ctx: ctx, req: *req, b: edits.NewBuilder(&edits.Set{}, edits.Existing{}), subject: subject, running: true}
+	p := &planner{Engine: e, memory: &memory{engine: e}, ctx: ctx, req: *req, b: edits.NewBuilder(&edits.Set{}, edits.Existing{}), subject: subject, running: true}
 	for _, d := range wants.Devices {
 		if d.Kind == annotation.Resource {
 			p.device(d)

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
@@ -134,19 +133,8 @@ func (c *changes) planEnv(have []string, set []edits.Env) {
 		return
 	}
 	l := listOf(have, len(set), c.track)
-	size := 0
 	for i := range set {
-		size += len(set[i].Name) + len(set[i].Value) + 1
-	}
-	// All variables are parts of one string.
-	var all strings.Builder
-	all.Grow(size)
-	for i := range set {
-		from := all.Len()
-		all.WriteString(set[i].Name)
-		all.WriteByte('=')
-		all.WriteString(set[i].Value)
-		kv := all.String()[from:]
+		kv := set[i].Text()
 		at := lastOf(l.items, set[i].Name)
 		switch {
 		case at < 0:
