@@ -47,7 +47,7 @@ type change struct {
 	seq     uint64
 	old     *Snapshot
 	new     *Snapshot
-	e       *edit
+	e       edit
 	dropped map[*entry]struct{} // that were in the list of volatile ones
 }
 
@@ -58,7 +58,7 @@ func (c *change) begin() *Snapshot {
 		s.generation++
 		s.dirs = slices.Clone(s.dirs)
 		s.volatile = slices.Clip(s.volatile)
-		c.new, c.e = &s, &edit{}
+		c.new, c.e = &s, edit(s.generation)
 	}
 	return c.new
 }
@@ -153,17 +153,16 @@ func (c *change) finish() *Snapshot {
 
 // index adds the devices of a usable file to their kind.
 func (c *change) index(e *entry) {
-	k := c.kind(e.kind)
+	k := c.kind(e.kind())
 	k.files++
-	slots := make([]slot, e.blob.n)
-	for i := range slots {
-		slots[i] = slot{e: e, i: uint32(i)}
-		name := slots[i].key()
+	for i := range e.blob.n {
+		s := slot{e: e, i: uint32(i)}
+		name := s.key()
 		if other, ok := k.devices.get(name); ok {
-			slots[i].rest = other
+			s.rest = other.alone()
 		}
-		k.devices.put(c.e, &slots[i])
-		c.conflict(k, &slots[i], name)
+		k.devices.put(c.e, s)
+		c.conflict(k, &s, name)
 	}
 }
 
@@ -172,15 +171,16 @@ func (c *change) unindex(e *entry) {
 	if e.err != nil {
 		return
 	}
-	k := c.kind(e.kind)
+	k := c.kind(e.kind())
 	k.files--
 	for i := range e.blob.n {
 		name := e.blob.deviceName(i)
-		s, _ := k.devices.get(name)
-		if s = s.without(e); s == nil {
+		known, _ := k.devices.get(name)
+		s := known.without(e)
+		if s == nil {
 			k.devices.remove(c.e, name)
 		} else {
-			k.devices.put(c.e, s)
+			k.devices.put(c.e, *s)
 		}
 		c.conflict(k, s, name)
 	}
@@ -196,7 +196,7 @@ func (c *change) kind(name string) *kindSet {
 	switch {
 	case !ok:
 		// A copy of the name, so that the kind does not hold the first file.
-		k = &kindSet{name: string([]byte(name)), devices: trie[*slot]{seed: c.r.seed}}
+		k = &kindSet{name: string([]byte(name)), devices: trie[slot]{seed: c.r.seed}}
 	case k.owner == c.e:
 		return k
 	default:

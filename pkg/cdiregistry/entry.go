@@ -37,15 +37,28 @@ type entry struct {
 	dir   *specDir
 	file  string // host path
 	blob  blob
-	kind  string     // as far as known when err is set
-	names []string   // of devices; only when err is set
-	err   *SpecError // why the file is refused
+	err   *refusal // nil for a usable file
 	id    identity
 	seq   uint64 // of the batch that loaded it
 	check check
 	// racy tells that the file was changed so shortly before it was read that a later
 	// change may carry the same time stamp.
 	racy bool
+}
+
+// refusal is why a file is refused, and what it would have declared as far as known.
+type refusal struct {
+	SpecError
+	kind  string
+	names []string // of devices
+}
+
+// kind is the kind of the file's devices, as far as known.
+func (e *entry) kind() string {
+	if e.err != nil {
+		return e.err.kind
+	}
+	return e.blob.kind()
 }
 
 // key is the name in the directory.
@@ -69,14 +82,14 @@ func (e *entry) same(o *entry) bool {
 // devices is how many devices the entry declares.
 func (e *entry) devices() int {
 	if e.err != nil {
-		return len(e.names)
+		return len(e.err.names)
 	}
 	return e.blob.n
 }
 
 func (e *entry) deviceName(i int) string {
 	if e.err != nil {
-		return e.names[i]
+		return e.err.names[i]
 	}
 	return e.blob.deviceName(i)
 }

@@ -62,8 +62,8 @@ func (r *Registry) load(l *loader, d *openDir, name string) *entry {
 		return nil
 	}
 	e.id = identityOf(&st)
-	if e.err = r.distrustFile(e, "directory", d.path, &d.st); e.err != nil {
-		return e
+	if err := r.distrustFile(e, "directory", d.path, &d.st); err != nil {
+		return e.refuse(err)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return r.loadLink(l, e, now)
@@ -104,8 +104,8 @@ func (r *Registry) loadLink(l *loader, e *entry, now time.Time) *entry {
 	if err != nil {
 		return e.fail("follow the symlink", err)
 	}
-	if e.err = r.distrustFile(e, "directory", path.Dir(target), &dir); e.err != nil {
-		return e
+	if err := r.distrustFile(e, "directory", path.Dir(target), &dir); err != nil {
+		return e.refuse(err)
 	}
 	f, err := r.host.Open(target, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NOCTTY)
 	if err != nil {
@@ -129,12 +129,11 @@ func (r *Registry) loadFrom(l *loader, e *entry, fd int, real string, now time.T
 	if !e.regular(&st) {
 		return e
 	}
-	if e.err = r.distrustFile(e, "file", real, &st); e.err != nil {
-		return e
+	if err := r.distrustFile(e, "file", real, &st); err != nil {
+		return e.refuse(err)
 	}
 	if st.Size > r.opts.MaxFileSize {
-		e.refuse(Diagnostic{Found: fmt.Sprintf("%d bytes", st.Size), Rule: fmt.Sprintf("at most %d are read", r.opts.MaxFileSize)})
-		return e
+		return e.wrong(Diagnostic{Found: fmt.Sprintf("%d bytes", st.Size), Rule: fmt.Sprintf("at most %d are read", r.opts.MaxFileSize)})
 	}
 	n, err := l.read(fd, int(st.Size))
 	if err != nil {
@@ -144,32 +143,29 @@ func (r *Registry) loadFrom(l *loader, e *entry, fd int, real string, now time.T
 		e.check = checkReload // it changed under our hands
 	}
 	if int64(n) > r.opts.MaxFileSize {
-		e.refuse(Diagnostic{Found: fmt.Sprintf("more than %d bytes", r.opts.MaxFileSize), Rule: fmt.Sprintf("at most %d are read", r.opts.MaxFileSize)})
-		return e
+		return e.wrong(Diagnostic{Found: fmt.Sprintf("more than %d bytes", r.opts.MaxFileSize), Rule: fmt.Sprintf("at most %d are read", r.opts.MaxFileSize)})
 	}
 	e.blob, e.file = l.parse(string(l.buf[:n]), e.file)
 	if len(l.diags) > 0 {
-		e.remember(l.kind, l.names)
-		e.refuse(l.diags...)
-		return e
+		e.wrong(l.diags...)
+		e.err.remember(l.kind, l.names)
 	}
-	e.kind = e.blob.kind()
 	return e
 }
 
 // remember keeps what a refused file would have declared, for messages: copies, so
 // that the text goes, and no more than a few, as the text may be anything.
-func (e *entry) remember(kind string, names []string) {
+func (r *refusal) remember(kind string, names []string) {
 	if checkKind(kind) != nil {
 		return
 	}
-	e.kind = strings.Clone(kind)
+	r.kind = strings.Clone(kind)
 	for _, name := range names {
-		if len(e.names) == 64 {
+		if len(r.names) == 64 {
 			break
 		}
 		if len(name) <= 256 && checkName(name) == nil {
-			e.names = append(e.names, strings.Clone(name))
+			r.names = append(r.names, strings.Clone(name))
 		}
 	}
 }
@@ -206,11 +202,19 @@ func (e *entry) regular(st *unix.Stat_t) bool {
 	if st.Mode&unix.S_IFMT == unix.S_IFREG {
 		return true
 	}
-	e.refuse(Diagnostic{Found: "a " + hostfs.TypeName(st.Mode), Rule: "a spec file must be a regular file"})
+	e.wrong(Diagnostic{Found: "a " + hostfs.TypeName(st.Mode), Rule: "a spec file must be a regular file"})
 	return false
 }
 
-func (e *entry) refuse(d ...Diagnostic) { e.err = &SpecError{Path: e.path(), Diagnostics: d} }
+func (e *entry) refuse(err *SpecError) *entry {
+	e.err = &refusal{SpecError: *err}
+	return e
+}
+
+// wrong refuses what is in the file.
+func (e *entry) wrong(d ...Diagnostic) *entry {
+	return e.refuse(&SpecError{Path: e.path(), Diagnostics: d})
+}
 
 // fail records an error of the system. What may pass by itself is tried again.
 func (e *entry) fail(doing string, err error) *entry {
@@ -226,8 +230,7 @@ func (e *entry) fail(doing string, err error) *entry {
 	default:
 		e.check = checkReload
 	}
-	e.err = &SpecError{Path: e.path(), Err: sentinel, Diagnostics: []Diagnostic{{Rule: "cannot " + doing + ": " + no.Error()}}}
-	return e
+	return e.refuse(&SpecError{Path: e.path(), Err: sentinel, Diagnostics: []Diagnostic{{Rule: "cannot " + doing + ": " + no.Error()}}})
 }
 
 func refusedTrust(file, found, rule string) *SpecError {

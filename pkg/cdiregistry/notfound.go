@@ -27,7 +27,7 @@ func (s *Snapshot) notFound(asked, kind, device string) *NotFoundError {
 	}
 	for i := range s.dirs {
 		for f := range s.dirs[i].failed.all() {
-			if f.kind == kind && (device == "" || slices.Contains(f.names, device)) {
+			if f.err.kind == kind && (device == "" || slices.Contains(f.err.names, device)) {
 				e.Reason = Refused
 			}
 		}
@@ -54,7 +54,7 @@ func (e *NotFoundError) Explain() Explanation {
 	for i := range s.dirs {
 		for f := range s.dirs[i].files.all() {
 			switch {
-			case f.kind == e.Kind:
+			case f.kind() == e.Kind:
 				mentions.add(f)
 				if f.err != nil {
 					same.add(f)
@@ -70,7 +70,7 @@ func (e *NotFoundError) Explain() Explanation {
 	x.MentionCount = mentions.count
 	for _, f := range append(same.list, other.list...) {
 		if len(x.Failed) < toldFiles {
-			x.Failed = append(x.Failed, f.err)
+			x.Failed = append(x.Failed, &f.err.SpecError)
 		}
 	}
 	x.FailedCount = same.count + other.count

@@ -19,8 +19,8 @@ func (s *Snapshot) Size() Size {
 	for c := range s.conflicts.all() {
 		k, _ := s.kinds.get(c.kind)
 		sl, _ := k.devices.get(c.name)
-		for o := sl; o != nil; o = o.rest {
-			for other := sl; other != nil; other = other.rest {
+		for o := &sl; o != nil; o = o.rest {
+			for other := &sl; other != nil; other = other.rest {
 				if other.e != o.e && other.e.dir == o.e.dir {
 					clashing[o.e] = true
 				}

@@ -38,23 +38,28 @@ type dirView struct {
 // kindSet is what is declared of one kind.
 type kindSet struct {
 	name    string
-	devices trie[*slot]
+	devices trie[slot]
 	files   int
-	owner   *edit
+	owner   edit
 }
 
 func (k *kindSet) key() string { return k.name }
 
-// slot is one declaration of a device, with those of the same name in other files.
+// slot is one declaration of a device, with those of the same name in other files. A
+// trie has them by value: a snapshot has many, and each pointer costs the garbage
+// collector.
 type slot struct {
 	e    *entry
 	rest *slot
 	i    uint32
 }
 
-func (s *slot) key() string { return s.e.blob.deviceName(int(s.i)) }
+func (s slot) key() string { return s.e.blob.deviceName(int(s.i)) }
 
-// without is the slot less the declaration in e.
+// alone is the slot in memory of its own.
+func (s slot) alone() *slot { return &s }
+
+// without is the slot less the declaration in e; nil when there is no other.
 func (s *slot) without(e *entry) *slot {
 	if s == nil {
 		return nil
@@ -66,12 +71,12 @@ func (s *slot) without(e *entry) *slot {
 }
 
 // best is a declaration of the highest priority, and how many have it.
-func (s *slot) best() (*slot, int) {
+func (s slot) best() (slot, int) {
 	best, n := s, 1
 	for o := s.rest; o != nil; o = o.rest {
 		switch {
 		case o.e.dir.prio > best.e.dir.prio:
-			best, n = o, 1
+			best, n = *o, 1
 		case o.e.dir.prio == best.e.dir.prio:
 			n++
 		}
@@ -80,8 +85,8 @@ func (s *slot) best() (*slot, int) {
 }
 
 // clashes tells that two declarations have the same priority, the highest or not.
-func (s *slot) clashes() bool {
-	for a := s; a != nil; a = a.rest {
+func (s slot) clashes() bool {
+	for a := &s; a != nil; a = a.rest {
 		for b := a.rest; b != nil; b = b.rest {
 			if a.e.dir == b.e.dir {
 				return true
@@ -125,35 +130,35 @@ func (s *Snapshot) Device(qualifiedName string) (*Device, error) {
 }
 
 // slot is the declaration that counts.
-func (s *Snapshot) slot(qualifiedName, kind, name string) (*slot, error) {
+func (s *Snapshot) slot(qualifiedName, kind, name string) (slot, error) {
 	if k, ok := s.kinds.get(kind); ok {
 		if sl, ok := k.devices.get(name); ok {
 			best, n := sl.best()
 			if n > 1 {
-				return nil, sl.conflict(qualifiedName, best.e.dir)
+				return slot{}, sl.conflict(qualifiedName, best.e.dir)
 			}
 			return best, nil
 		}
 	}
 	if _, _, _, err := parser.ParseQualifiedName(qualifiedName); err != nil {
 		if vendor, _, _ := parser.ParseDevice(qualifiedName); vendor == "" {
-			return nil, &NameError{Name: qualifiedName, Rule: "must be a vendor, a class and a name, such as vendor.com/class=name"}
+			return slot{}, &NameError{Name: qualifiedName, Rule: "must be a vendor, a class and a name, such as vendor.com/class=name"}
 		}
-		return nil, &NameError{Name: qualifiedName, Rule: err.Error()}
+		return slot{}, &NameError{Name: qualifiedName, Rule: err.Error()}
 	}
-	return nil, s.notFound(qualifiedName, kind, name)
+	return slot{}, s.notFound(qualifiedName, kind, name)
 }
 
-func (s *slot) device(qualifiedName string) *Device {
+func (s slot) device(qualifiedName string) *Device {
 	d := &Device{Name: qualifiedName, File: s.e.path(), Priority: s.e.dir.prio}
 	s.e.blob.fill(int(s.i), d)
 	return d
 }
 
 // conflict is the error of the declarations in one directory.
-func (s *slot) conflict(qualifiedName string, d *specDir) *ConflictError {
+func (s slot) conflict(qualifiedName string, d *specDir) *ConflictError {
 	e := &ConflictError{Name: qualifiedName}
-	for o := s; o != nil; o = o.rest {
+	for o := &s; o != nil; o = o.rest {
 		if o.e.dir == d {
 			e.Files = append(e.Files, o.e.path())
 		}
@@ -183,14 +188,14 @@ func (s *Snapshot) Kind(kind string) ([]*Device, error) {
 }
 
 // usable are the devices without conflict, in natural order.
-func (k *kindSet) usable() []*slot {
-	out := make([]*slot, 0, k.devices.len)
+func (k *kindSet) usable() []slot {
+	out := make([]slot, 0, k.devices.len)
 	for sl := range k.devices.all() {
 		if best, n := sl.best(); n == 1 {
 			out = append(out, best)
 		}
 	}
-	slices.SortFunc(out, func(a, b *slot) int { return naturalCompare(a.key(), b.key()) })
+	slices.SortFunc(out, func(a, b slot) int { return naturalCompare(a.key(), b.key()) })
 	return out
 }
 
@@ -224,7 +229,7 @@ func (s *Snapshot) Files() []File {
 	for c := range s.conflicts.all() {
 		k, _ := s.kinds.get(c.kind)
 		sl, _ := k.devices.get(c.name)
-		for o := sl; o != nil; o = o.rest {
+		for o := &sl; o != nil; o = o.rest {
 			if err := sl.conflict(c.key(), o.e.dir); len(err.Files) > 1 {
 				conflicts[o.e] = append(conflicts[o.e], err)
 			}
@@ -242,7 +247,7 @@ func (s *Snapshot) Files() []File {
 }
 
 func (e *entry) describe(conflicts []error) File {
-	f := File{Path: e.path(), Priority: e.dir.prio, Kind: e.kind, Size: e.id.size}
+	f := File{Path: e.path(), Priority: e.dir.prio, Kind: e.kind(), Size: e.id.size}
 	if e.id.mtime != 0 {
 		f.ModTime = time.Unix(0, e.id.mtime)
 	}
@@ -252,7 +257,7 @@ func (e *entry) describe(conflicts []error) File {
 	slices.SortFunc(conflicts, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	switch {
 	case e.err != nil:
-		f.Err = e.err
+		f.Err = &e.err.SpecError
 	case len(conflicts) == 1:
 		f.Err = conflicts[0]
 	case len(conflicts) > 1:

@@ -12,9 +12,10 @@ import (
 // keyed is a value that knows its own key, so that a trie need not store it.
 type keyed interface{ key() string }
 
-// edit marks the nodes that one change made and may therefore alter in place.
-// Once the change is published the edit is dropped and its nodes are frozen.
-type edit struct{ _ byte }
+// edit is the number of a change, not 0, by which the nodes are known that it made and
+// may therefore alter in place. Once the change is published its nodes are frozen: no
+// other has its number.
+type edit uint64
 
 // trie is a persistent hash trie: a copy of the struct is a snapshot, and a
 // change copies only the nodes on the way to the value, so that its cost
@@ -28,7 +29,7 @@ type trie[V keyed] struct {
 // trieNode holds up to 32 values or subtrees, chosen by five bits of the hash.
 // Below the last bits vals is a plain list of the values whose hashes are equal.
 type trieNode[V keyed] struct {
-	owner     *edit
+	owner     edit
 	valBits   uint32
 	childBits uint32
 	vals      []V
@@ -75,7 +76,7 @@ func (t *trie[V]) get(key string) (V, bool) {
 }
 
 // put adds v or replaces the value of its key.
-func (t *trie[V]) put(e *edit, v V) {
+func (t *trie[V]) put(e edit, v V) {
 	key := v.key()
 	if t.root == nil {
 		t.root = &trieNode[V]{owner: e}
@@ -88,7 +89,7 @@ func (t *trie[V]) put(e *edit, v V) {
 }
 
 // remove takes the value of key out.
-func (t *trie[V]) remove(e *edit, key string) {
+func (t *trie[V]) remove(e edit, key string) {
 	if t.root == nil {
 		return
 	}
@@ -126,7 +127,7 @@ func (n *trieNode[V]) each(yield func(V) bool) bool {
 }
 
 // own is n when the edit made it, a copy otherwise.
-func (n *trieNode[V]) own(e *edit) *trieNode[V] {
+func (n *trieNode[V]) own(e edit) *trieNode[V] {
 	if n.owner == e {
 		return n
 	}
@@ -137,7 +138,7 @@ func (n *trieNode[V]) own(e *edit) *trieNode[V] {
 	return &c
 }
 
-func (n *trieNode[V]) put(t *trie[V], e *edit, shift uint, h uint64, key string, v V) (*trieNode[V], bool) {
+func (n *trieNode[V]) put(t *trie[V], e edit, shift uint, h uint64, key string, v V) (*trieNode[V], bool) {
 	n = n.own(e)
 	if shift >= trieDepth {
 		for i := range n.vals {
@@ -178,7 +179,7 @@ func (n *trieNode[V]) put(t *trie[V], e *edit, shift uint, h uint64, key string,
 	return n, true
 }
 
-func (n *trieNode[V]) remove(e *edit, shift uint, h uint64, key string) (*trieNode[V], bool) {
+func (n *trieNode[V]) remove(e edit, shift uint, h uint64, key string) (*trieNode[V], bool) {
 	if shift >= trieDepth {
 		i := slices.IndexFunc(n.vals, func(v V) bool { return v.key() == key })
 		if i < 0 {

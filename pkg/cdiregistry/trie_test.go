@@ -24,8 +24,8 @@ func TestTrieAgainstMap(t *testing.T) {
 		want map[string]bool
 	}
 	var pasts []past
-	for range 300 {
-		e := &edit{}
+	for n := range 300 {
+		e := edit(n + 1)
 		for range rnd.IntN(40) {
 			k := fmt.Sprint("k", rnd.IntN(3000))
 			if rnd.IntN(3) == 0 {
@@ -73,7 +73,7 @@ func TestTrieAgainstMap(t *testing.T) {
 // TestTrieEqualHashes drives the list of values whose hashes are equal.
 func TestTrieEqualHashes(t *testing.T) {
 	tr := trie[word]{seed: maphash.MakeSeed()}
-	e := &edit{}
+	e := edit(1)
 	n := &trieNode[word]{owner: e}
 	for i := range 50 {
 		k := fmt.Sprint(i)
@@ -85,7 +85,7 @@ func TestTrieEqualHashes(t *testing.T) {
 	if _, added := n.put(&tr, e, trieDepth, 42, "7", "7"); added {
 		t.Error("a key is added twice")
 	}
-	frozen, e := n, &edit{}
+	frozen, e := n, edit(2)
 	for i := range 50 {
 		var removed bool
 		if n, removed = n.remove(e, trieDepth, 42, fmt.Sprint(i)); !removed {
@@ -104,14 +104,15 @@ func BenchmarkTriePut(b *testing.B) {
 	for _, n := range []int{100, 20000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			tr := trie[word]{seed: maphash.MakeSeed()}
-			e := &edit{}
+			e := edit(1)
 			for i := range n {
 				tr.put(e, word(fmt.Sprint("device-", i)))
 			}
 			b.ReportAllocs()
 			for b.Loop() {
 				c := tr
-				c.put(&edit{}, "another")
+				e++
+				c.put(e, "another")
 			}
 		})
 	}
