@@ -12,6 +12,7 @@ import (
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
@@ -55,7 +56,7 @@ func follows(spec *rspec.Spec) bool {
 			return false
 		}
 	}
-	comm, err := os.ReadFile("/proc/" + strconv.Itoa(os.Getppid()) + "/comm")
+	comm, err := hostfs.Host().ReadFile("/proc/"+strconv.Itoa(os.Getppid())+"/comm", 64)
 	return err == nil && strings.TrimSpace(string(comm)) == "runc"
 }
 

@@ -63,6 +63,7 @@ func Apply(host hostfs.Root, t Target, set *edits.Set) error {
 // jobs opens all that comes from the host. They are to be closed after an error,
 // too.
 func (c *container) jobs(host hostfs.Root, set *edits.Set) ([]job, error) {
+	c.bound = len(set.Devices) > 0 && (c.userNS || rootless())
 	jobs := make([]job, 0, len(set.Devices)+len(set.Mounts))
 	for i := range set.Devices {
 		j, err := c.deviceJob(host, &set.Devices[i])

@@ -35,7 +35,6 @@ func open(t Target) (*container, error) {
 		return nil, fmt.Errorf("enter container: look at the user namespace of process %d: %w", t.Pid, err)
 	}
 	c.userNS = own.Ino != theirs.Ino
-	c.bound = c.userNS || rootless()
 	if err := errors.Join(unix.Stat("/proc/self/ns/mnt", &own), unix.Stat(proc+"/ns/mnt", &theirs)); err != nil {
 		return nil, fmt.Errorf("enter container: look at the mount namespace of process %d: %w", t.Pid, err)
 	}
@@ -54,6 +53,9 @@ func (c *container) close() { unix.Close(c.mntNS) }
 // inside calls f in the container's mount namespace, with a descriptor of its root.
 // The thread that does it is never used again.
 func (c *container) inside(f func(root int) error) error {
+	// This goroutine's thread, the first one as a rule, cannot be the other's then.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
