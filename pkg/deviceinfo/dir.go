@@ -41,11 +41,14 @@ func openDir(host hostfs.Root, dir string) (*os.File, error) {
 
 // openDirIfThere is openDir, and nil without an error for a missing one.
 func openDirIfThere(host hostfs.Root, dir string) (*os.File, error) {
-	f, err := openDir(host, dir)
+	f, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
-	return f, err
+	if err != nil {
+		return nil, dirError("open", dir, err)
+	}
+	return f, nil
 }
 
 // dirError tells a directory that is missing from what is none.

@@ -4,13 +4,11 @@ package deviceinfo
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -47,11 +45,8 @@ func (o ParseOptions) ReadSandbox(host hostfs.Root, cniDir, sandboxID string) ([
 	if err != nil {
 		return nil, err
 	}
-	f, err := openDir(host, dir)
-	if errors.Is(err, unix.ENOENT) {
-		return nil, nil
-	}
-	if err != nil {
+	f, err := openDirIfThere(host, dir)
+	if f == nil || err != nil {
 		return nil, err
 	}
 	defer f.Close()

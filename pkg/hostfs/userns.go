@@ -5,6 +5,8 @@ package hostfs
 import (
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Outside tells how a process in a user namespace sees the users around it.
@@ -16,10 +18,18 @@ type Outside struct {
 	Unmapped uint32
 }
 
+// initialUserNS is the inode of the host's own user namespace, USER_NS_INIT_INO of
+// linux/nsfs.h.
+const initialUserNS = 0xEFFFFFFD
+
 // UserNamespace reports whether this process is in a user namespace other than the
 // host's, as all are that rootless Podman starts, and what it sees from there;
 // user_namespaces(7).
 func UserNamespace() (Outside, bool) {
+	var own unix.Stat_t
+	if unix.Stat("/proc/self/ns/user", &own) == nil && own.Ino == initialUserNS {
+		return Outside{}, false
+	}
 	mapped, err := Host().ReadFile("/proc/self/uid_map", 64<<10)
 	if err != nil {
 		return Outside{}, false
