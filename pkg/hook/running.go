@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/containerd/errdefs"
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/pkg/apply/live"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -18,7 +19,7 @@ import (
 
 // running is createRuntime and prestart: the container has its namespaces, and its
 // configuration is read no more.
-func (h *hook) running(ctx context.Context, st *state) (err error) {
+func (h *hook) running(ctx context.Context, st *rspec.State) (err error) {
 	s, err := subjectOf(st.Annotations, st.ID)
 	if err != nil || s.pause {
 		return err
@@ -104,7 +105,7 @@ func (h *hook) configName() string {
 }
 
 // poststop removes what was made for the container. It needs nothing but its ID.
-func (h *hook) poststop(st *state) error {
+func (h *hook) poststop(st *rspec.State) error {
 	id := st.ID
 	if h.containerID != "" {
 		id = h.containerID

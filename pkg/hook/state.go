@@ -9,6 +9,7 @@ import (
 	"path"
 
 	"github.com/containerd/errdefs"
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/pkg/apply/oci"
 	"github.com/jackfield/jackfield/pkg/wording"
@@ -18,19 +19,10 @@ import (
 // config.json, in bytes; those of Kubernetes have some 20,000.
 const maxInput = 4 << 20
 
-// state is a container's state, OCI Runtime Specification 1.3.0, "State".
-type state struct {
-	Version     string            `json:"ociVersion"`
-	ID          string            `json:"id"`
-	Status      string            `json:"status"`
-	Pid         int               `json:"pid"`
-	Bundle      string            `json:"bundle"`
-	Annotations map[string]string `json:"annotations"`
-}
-
-func parseState(text []byte) (*state, error) {
-	s := &state{}
-	if err := json.Unmarshal(text, s); err != nil {
+// parseState reads a container's state, OCI Runtime Specification 1.3.0, "State".
+func parseState(text []byte) (*rspec.State, error) {
+	s, err := oci.ParseState(text)
+	if err != nil {
 		return nil, notJSON(err)
 	}
 	switch {

@@ -39,6 +39,9 @@ func plainFields(object any) []plainField {
 			{"fileMode", &o.FileMode, false}, {"uid", &o.UID, false}, {"gid", &o.GID, false}}
 	case *rspec.LinuxDeviceCgroup:
 		return []plainField{{"allow", &o.Allow, true}, {"type", &o.Type, false}, {"major", &o.Major, false}, {"minor", &o.Minor, false}, {"access", &o.Access, false}}
+	case *rspec.State:
+		return []plainField{{"ociVersion", &o.Version, true}, {"id", &o.ID, true}, {"status", (*string)(&o.Status), true}, {"pid", &o.Pid, false},
+			{"bundle", &o.Bundle, true}, {"annotations", &o.Annotations, false}}
 	case *rspec.LinuxNamespace:
 		return []plainField{{"type", (*string)(&o.Type), true}, {"path", &o.Path, false}}
 	}
@@ -54,8 +57,12 @@ func readPlain(text string, at span, into any) (ok bool) {
 		*into, ok = plainString(value)
 	case *[]string:
 		*into, ok = plainStrings(text, at)
+	case *map[string]string:
+		*into, ok = plainMap(text, at)
 	case *bool:
 		*into, ok = value == "true", value == "true" || value == "false"
+	case *int:
+		*into, ok = plainNumber[int](value)
 	case *int64:
 		*into, ok = plainNumber[int64](value)
 	case *uint32:
@@ -104,6 +111,22 @@ func plainStrings(text string, at span) ([]string, bool) {
 		if out[i], ok = plainString(at.of(text)); !ok {
 			return nil, false
 		}
+	}
+	return out, true
+}
+
+func plainMap(text string, at span) (map[string]string, bool) {
+	if text[at.start] != '{' {
+		return nil, false
+	}
+	list := members(text, at)
+	out := make(map[string]string, len(list))
+	for _, m := range list {
+		value, ok := plainString(m.value.of(text))
+		if !ok || !utf8.ValidString(m.key) {
+			return nil, false
+		}
+		out[m.key] = value
 	}
 	return out, true
 }

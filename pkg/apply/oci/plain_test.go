@@ -15,8 +15,8 @@ import (
 
 // plainTypes are those that lists of an OCI spec have, and values of its own.
 func plainTypes() []any {
-	return []any{new(string), new([]string), new(bool), new(int64), new(uint32), new(*int), new(*int64), new(*uint32), new(*os.FileMode),
-		new(rspec.Mount), new(rspec.Hook), new(rspec.LinuxDevice), new(rspec.LinuxDeviceCgroup), new(rspec.LinuxNamespace)}
+	return []any{new(string), new([]string), new(map[string]string), new(bool), new(int), new(int64), new(uint32), new(*int), new(*int64), new(*uint32), new(*os.FileMode),
+		new(rspec.Mount), new(rspec.Hook), new(rspec.LinuxDevice), new(rspec.LinuxDeviceCgroup), new(rspec.LinuxNamespace), new(rspec.State)}
 }
 
 // What a runtime writes is plain.
@@ -42,7 +42,7 @@ func FuzzPlain(f *testing.F) {
 	for _, text := range []string{
 		`{"destination":"/a","type":"bind","options":[],"options":["ro","x=\"y\""],"source":null}`, `{"Destination":"/a","more":{}}`,
 		`{"destination":"/a","uidMappings":[{"containerID":1}]}`, `{"path":"/dev/a","type":"c","major":1,"minor":4294967296,"fileMode":-1,"uid":4294967295}`,
-		`{"path":"/h","args":["<&>"],"env":null,"timeout":1.0}`, `{"allow":false,"access":"rwm","major":-1}`, ` [ "a" , "\u0000" ]`, "\"\u2028\xff\x7f\"", `-0`, `1e3`, `null`, `true`,
+		`{"path":"/h","args":["<&>"],"env":null,"timeout":1.0}`, `{"allow":false,"access":"rwm","major":-1}`, ` [ "a" , "\u0000" ]`, "\"\u2028\xff\x7f\"", `-0`, `{"ociVersion":"1","id":"c","status":"created","pid":1,"bundle":"/b","annotations":{"a":"b","a":"c","\u0061":"d"}}`, `{"a":null}`, `1e3`, `null`, `true`,
 	} {
 		f.Add([]byte(text))
 	}
@@ -74,4 +74,24 @@ func FuzzPlain(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestParseState(t *testing.T) {
+	for _, text := range []string{
+		"{\"ociVersion\":\"1.2.0\",\"id\":\"c\",\"status\":\"creating\",\"pid\":7,\"bundle\":\"/b\",\"annotations\":{\"a\":\"b\"}}\n",
+		`{"ociVersion":"1.2.0","id":"c","pid":7,"owner":"root","annotations":{"a":"\"b\""}}`, `{"id":"c","pid":7,"ID":"d"}`, ` {} `, `null`, ``, `[]`, `{"pid":"7"}`, `{}{}`,
+	} {
+		var want rspec.State
+		failure := json.Unmarshal([]byte(text), &want)
+		got, err := ParseState([]byte(text))
+		if failure != nil {
+			if err == nil || err.Error() != failure.Error() {
+				t.Errorf("%s: %v, want %v", text, err, failure)
+			}
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(*got, want) {
+			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
+		}
+	}
 }
