@@ -7,5 +7,6 @@
 // nothing was changed. A set that was resolved against [Existing] can be applied
 // again: what is there already is not there twice. In a text, whatever the edits
 // do not reach stays as it is, byte for byte, fields that nobody knows among it.
-// The package does no I/O.
+// The package does no I/O. It reads a container's state, too, which is of the same
+// specification.
 package oci
