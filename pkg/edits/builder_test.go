@@ -252,13 +252,8 @@ func TestSamePlace(t *testing.T) {
 // TestDepth: as path.Clean has it, however a path is spelled.
 func TestDepth(t *testing.T) {
 	for _, p := range []string{"", "/", "//", "/.", "/..", ".", "..", "a", "a/b", "/a", "/a/", "/a//b", "/a/./b", "/a/../b", "/a/.b", "/a.b/c", "/a/b/c", "a/../..", "/var/run/x", "x/y/"} {
-		clean := path.Clean(p)
-		depth, isClean := Depth(p)
-		if want := strings.Count(clean, "/"); depth != want {
-			t.Errorf("%q: %d, want %d", p, depth, want)
-		}
-		if isClean && (clean != p || !path.IsAbs(p)) {
-			t.Errorf("%q counts as clean", p)
+		if got, want := Depth(p), strings.Count(path.Clean(p), "/"); got != want {
+			t.Errorf("%q: %d, want %d", p, got, want)
 		}
 	}
 }

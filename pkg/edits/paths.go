@@ -62,13 +62,12 @@ func WithinClean(dir, p string) bool {
 }
 
 // Depth is the number of slashes in the clean spelling (path.Clean) of a container
-// path: by it mounts are put in order. clean tells that the path is absolute and
-// spelled like that already; false is no answer.
-func Depth(p string) (depth int, clean bool) {
+// path: by it mounts are put in order.
+func Depth(p string) int {
 	if n := slashes(p); n > 0 {
-		return n, true
+		return n
 	}
-	return strings.Count(path.Clean(p), "/"), false
+	return strings.Count(path.Clean(p), "/")
 }
 
 // slashes is the number of them in an absolute path that is clean; 0 is no answer.

@@ -30,9 +30,9 @@ func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespac
 	}
 	for i := range set {
 		m := place(mountRef(-1-i), set[i].Destination)
-		for at := range refs {
-			r := &refs[at]
-			if a := r.destination(have, set); a == set[i].Destination || !(r.clean && m.clean) && samePath(a, set[i].Destination) {
+		for at, r := range refs {
+			// What is at one place is equally deep, however it is spelled.
+			if r.depth == m.depth && samePath(r.destination(have, set), set[i].Destination) {
 				refs = slices.Delete(refs, at, at+1)
 				break
 			}
@@ -78,12 +78,10 @@ func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespac
 type placed struct {
 	mountRef
 	depth int32
-	clean bool
 }
 
 func place(r mountRef, destination string) placed {
-	depth, clean := edits.Depth(destination)
-	return placed{r, int32(depth), clean}
+	return placed{r, int32(edits.Depth(destination))}
 }
 
 func (r mountRef) destination(have []rspec.Mount, set []edits.Mount) string {
