@@ -383,3 +383,21 @@ func TestExisting(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// TestAMountTakesThePlaceOfEverySpelling: a mount is compared with those that are
+// equally deep, and two spellings of one place are.
+func TestAMountTakesThePlaceOfEverySpelling(t *testing.T) {
+	spellings := []string{"/a/data", "/a/data/", "//a/data", "/a/./data", "/a/b/../data", "/a//data/."}
+	for _, have := range spellings {
+		for _, want := range spellings {
+			spec := &rspec.Spec{Mounts: []rspec.Mount{{Destination: "/a/dat_", Source: "/other"}, {Destination: have, Source: "/old"}}}
+			set := &edits.Set{Mounts: []edits.Mount{{Destination: want, Source: "/new", Origin: cdi}}}
+			if err := Apply(spec, set); err != nil {
+				t.Fatal(err)
+			}
+			if m := spec.Mounts; len(m) != 2 || m[0].Source != "/other" || m[1].Source != "/new" || m[1].Destination != want {
+				t.Errorf("%q for %q: the mounts are %+v", want, have, m)
+			}
+		}
+	}
+}
