@@ -47,6 +47,14 @@ func Allowed(text []byte, ours []cdiregistry.Diagnostic, theirs error) (why stri
 	case len(ours) == 0:
 		// JSON that is valid and that the YAML decoder does not take.
 		return "valid JSON", json.Valid(text)
+	case bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && !json.Valid(text):
+		// What looks like JSON is told what is wrong with it as JSON; what it is refused
+		// for as YAML, which upstream reads it as, is said of it behind a document's start.
+		var v cdiregistry.Validator
+		_, ours = v.Parse(append([]byte("---\n"), text...))
+		if len(ours) == 0 {
+			return "is refused as JSON, and is good YAML", false
+		}
 	}
 	for _, d := range ours {
 		known := false
