@@ -4,7 +4,9 @@ package dpdk
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -19,13 +21,30 @@ func Finish(t *testing.T, h *e2e.H, ctr *e2e.Container) map[int]Counters {
 	if err := unix.Kill(ctr.PID(), unix.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	ctr.WaitLogs("Bye...")
+	ctr.WaitLogs("Shutting down port")
+	if !goodBye(ctr) {
+		// Seen once in some hundred runs, with memif: the port's end waits for DPDK's
+		// interrupt thread. What was forwarded has been printed by then.
+		t.Logf("testpmd in container %q hangs while it closes its port, and is killed", ctr.Name())
+		ctr.Stop()
+	}
 	h.Eventually(func() error {
 		status, err := ctr.Status(t.Context())
 		if err == nil && status.GetState() != cri.ContainerState_CONTAINER_EXITED {
-			err = fmt.Errorf("testpmd said good-bye, and the container is %v", status.GetState())
+			err = fmt.Errorf("testpmd ended, and the container is %v", status.GetState())
 		}
 		return err
 	})
 	return Forwarded(ctr.Logs())
+}
+
+// goodBye waits until testpmd has closed its ports; false when it does not in ten
+// seconds.
+func goodBye(ctr *e2e.Container) bool {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if strings.Contains(ctr.Logs(), "Bye...") {
+			return true
+		}
+	}
+	return false
 }
