@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -95,13 +96,14 @@ func process(b *testing.B, stdin []byte, want string, args ...string) time.Durat
 
 // BenchmarkHookCreateRuntime is the same at createRuntime, for a process with a mount
 // namespace of its own that stands for a container: nothing asked for, and a CDI
-// device of ten files that is a mount, which the hook makes in there once and finds
-// there afterwards.
+// device of so many files that is a mount, which the hook makes in there and which is
+// taken away before the next. "enters" is a program in the hook's place that does
+// nothing there.
 func BenchmarkHookCreateRuntime(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("skipped: entering a mount namespace needs root")
 	}
-	hook, hello := build(b, "../cmd/jackfield-hook"), build(b, "./bench/testdata/hello")
+	hook, hello, enter := build(b, "../cmd/jackfield-hook"), build(b, "./bench/testdata/hello"), build(b, "./bench/testdata/enter")
 	dir := b.TempDir()
 	write := func(name, text string) {
 		check(b, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
@@ -109,14 +111,20 @@ func BenchmarkHookCreateRuntime(b *testing.B) {
 	}
 	write("rootfs/opt/data/file", "")
 	for i := range 10 {
-		write(fmt.Sprintf("cdi/v%d.json", i), fmt.Sprintf(`{"cdiVersion":"0.6.0","kind":"vendor.example.com/data","devices":[{"name":"d%d",
-			"containerEdits":{"mounts":[{"hostPath":%q,"containerPath":"/opt/data","options":["ro","bind"]}]}}]}`, i, dir))
+		text := fmt.Sprintf(`{"cdiVersion":"0.6.0","kind":"vendor.example.com/data","devices":[{"name":"d%d",
+			"containerEdits":{"mounts":[{"hostPath":%q,"containerPath":"/opt/data","options":["ro","bind"]}]}}]}`, i, dir)
+		write(fmt.Sprintf("cdi-10/v%d.json", i), text)
+		if i == 0 {
+			write("cdi-1/v0.json", text)
+		}
 	}
-	write("config.yaml", `
-cdi: {specDirs: [`+dir+`/cdi]}
+	for _, files := range []string{"1", "10"} {
+		write("config-"+files+".yaml", `
+cdi: {specDirs: [`+dir+`/cdi-`+files+`]}
 stateDir: `+dir+`/state
 policy: {rules: [{name: r, for: {namespaces: [""]}, allow: {cdi: ["vendor.example.com/data=*"]}}]}
 `)
+	}
 	s := podSpec()
 	s.Root = &rspec.Root{Path: filepath.Join(dir, "rootfs")}
 	text, err := json.Marshal(s)
@@ -139,26 +147,48 @@ policy: {rules: [{name: r, for: {namespaces: [""]}, allow: {cdi: ["vendor.exampl
 		check(b, err)
 		return text
 	}
+	mounts := func() int {
+		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", container.Process.Pid))
+		check(b, err)
+		return strings.Count(string(table), "/rootfs/opt/data ")
+	}
+	unmount := func() {
+		if mounts() == 0 {
+			return
+		}
+		out, err := exec.Command("nsenter", "-t", strconv.Itoa(container.Process.Pid), "-m", "umount", filepath.Join(dir, "rootfs/opt/data")).CombinedOutput()
+		if err != nil {
+			b.Fatalf("unmount: %v: %s", err, out)
+		}
+	}
+	b.Run("enters", func(b *testing.B) {
+		var ours, peer []time.Duration
+		for b.Loop() {
+			ours = append(ours, process(b, nil, "hello", enter, strconv.Itoa(container.Process.Pid)))
+			peer = append(peer, process(b, nil, "hello", hello))
+		}
+		reportPair(b, ours, peer, "jackfield-ms", "hello-ms", time.Millisecond)
+	})
 	for _, tt := range []struct {
-		name        string
+		name, files string
 		annotations map[string]string
 	}{
-		{"nothing-asked", nil},
-		{"one-mount/n=10", map[string]string{"devices.jackfield.dev": "vendor.example.com/data=d9"}},
+		{"nothing-asked", "10", nil},
+		{"one-mount/n=1", "1", map[string]string{"devices.jackfield.dev": "vendor.example.com/data=d0"}},
+		{"one-mount/n=10", "10", map[string]string{"devices.jackfield.dev": "vendor.example.com/data=d9"}},
 	} {
 		b.Run(tt.name, func(b *testing.B) {
 			var ours, peer []time.Duration
 			for b.Loop() {
 				stdin := state(tt.annotations)
-				ours = append(ours, process(b, stdin, "", hook, "--config", filepath.Join(dir, "config.yaml"), "createRuntime"))
+				unmount()
+				ours = append(ours, process(b, stdin, "", hook, "--config", filepath.Join(dir, "config-"+tt.files+".yaml"), "createRuntime"))
+				if n := mounts(); n != min(len(tt.annotations), 1) {
+					b.Fatalf("the container has the mount %d times", n)
+				}
 				peer = append(peer, process(b, stdin, "hello", hello))
 			}
 			reportPair(b, ours, peer, "jackfield-ms", "hello-ms", time.Millisecond)
 		})
-	}
-	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", container.Process.Pid))
-	check(b, err)
-	if strings.Count(string(table), "/rootfs/opt/data ") != 1 {
-		b.Errorf("the container's mounts: %s", table)
 	}
 }
