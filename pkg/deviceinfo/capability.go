@@ -64,7 +64,7 @@ func (c pluginConf) into(key string, to any) error {
 func (c pluginConf) declares() (bool, error) {
 	var capabilities map[string]bool
 	err := c.into("capabilities", &capabilities)
-	return capabilities[CapabilityKey], err
+	return err == nil && capabilities[CapabilityKey], err
 }
 
 // DeclaresCapability reports whether a network configuration, or one of the
