@@ -90,7 +90,11 @@ func (e *NotFoundError) message() string {
 	case Refused:
 		b.WriteString("only refused spec files declare it")
 	default:
-		fmt.Fprintf(&b, "no spec file for kind %q", e.Kind)
+		if x.MentionCount > 0 {
+			fmt.Fprintf(&b, "every spec file for kind %q is refused", e.Kind)
+		} else {
+			fmt.Fprintf(&b, "no spec file for kind %q", e.Kind)
+		}
 	}
 	for _, c := range x.Conflicts {
 		fmt.Fprintf(&b, "; %s is declared at the same priority by %s: keep it in one of them", c.Name, listed(c.Files, len(c.Files)))

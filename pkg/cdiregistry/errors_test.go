@@ -146,3 +146,13 @@ func TestExpand(t *testing.T) {
 		t.Errorf("no kind: %v", err)
 	}
 }
+
+// Where there are files of a kind, and each is refused, nobody is told that there is none.
+func TestErrorWhereEveryFileIsRefused(t *testing.T) {
+	e := newEnv(t, mode{fixture: true})
+	e.place("/etc/cdi/a.json", `{"cdiVersion":"0.6.0","kind":"a.com/g","devices":[{"name":"x","containerEdits":{"env":["A"]}}]}`)
+	_, err := e.r.Snapshot().Device("a.com/g=y")
+	if err == nil || !strings.Contains(err.Error(), `"a.com/g=y": every spec file for kind "a.com/g" is refused; files of this kind: /etc/cdi/a.json; searched: `) {
+		t.Errorf("found %v", err)
+	}
+}
