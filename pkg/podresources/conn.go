@@ -35,6 +35,34 @@ type conn struct {
 	worked atomic.Bool // a call was answered over it
 	noGet  atomic.Bool // the kubelet has no Get, or has it off
 	dial   atomic.Pointer[error]
+	line   atomic.Pointer[line] // the last that dial gave
+}
+
+// line takes note of how far a connection came, which grpc only puts into words.
+type line struct {
+	net.Conn
+	heard atomic.Bool           // the other side has sent something
+	broke atomic.Pointer[error] // the first that failed
+}
+
+func (l *line) Read(b []byte) (int, error) {
+	n, err := l.Conn.Read(b)
+	if n > 0 {
+		l.heard.Store(true)
+	}
+	return n, l.note(err)
+}
+
+func (l *line) Write(b []byte) (int, error) {
+	n, err := l.Conn.Write(b)
+	return n, l.note(err)
+}
+
+func (l *line) note(err error) error {
+	if err != nil {
+		l.broke.CompareAndSwap(nil, &err)
+	}
+	return err
 }
 
 // acquire gives a connection to the socket as it is now. The caller releases it.
@@ -64,7 +92,12 @@ func (c *Client) acquire(q question) (*conn, error) {
 			grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 				nc, err := dialSocket(ctx, c.host, c.socket)
 				k.dial.Store(&err)
-				return nc, err
+				if err != nil {
+					return nil, err
+				}
+				l := &line{Conn: nc}
+				k.line.Store(l)
+				return l, nil
 			}),
 			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(codec{}), grpc.MaxCallRecvMsgSize(maxAnswer)),
 			grpc.WithMaxHeaderListSize(64<<10),

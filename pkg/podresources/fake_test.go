@@ -32,7 +32,7 @@ const socket = DefaultSocket
 type fake struct {
 	v1.UnimplementedPodResourcesListerServer
 	pods  []*v1.PodResources
-	delay time.Duration
+	delay time.Duration // before each answer; cut short by the end of the question
 	// getErr is what Get answers; nil lets it work.
 	getErr func(*v1.GetPodResourcesRequest) error
 	// listErr is what List answers; nil lets it work.
@@ -41,7 +41,7 @@ type fake struct {
 	raw []byte
 
 	gets, lists atomic.Int32
-	srv         *grpc.Server
+	stop        func() // ends what was started last; when it returns, nobody listens
 }
 
 func unimplemented(*v1.GetPodResourcesRequest) error {
@@ -50,6 +50,16 @@ func unimplemented(*v1.GetPodResourcesRequest) error {
 
 func disabled(*v1.GetPodResourcesRequest) error {
 	return errors.New("PodResources API Get method disabled")
+}
+
+// hold keeps Get from answering until the function is called that it gives.
+func (f *fake) hold() (answer func()) {
+	held := make(chan struct{})
+	f.getErr = func(*v1.GetPodResourcesRequest) error {
+		<-held
+		return nil
+	}
+	return func() { close(held) }
 }
 
 func (f *fake) Get(ctx context.Context, req *v1.GetPodResourcesRequest) (*v1.GetPodResourcesResponse, error) {
@@ -99,6 +109,35 @@ func (serverCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // start serves on the socket below root, in place of any that was there.
 func (f *fake) start(t testing.TB, root hostfs.Root) {
 	t.Helper()
+	l := listen(t, root)
+	opts := []grpc.ServerOption{grpc.ForceServerCodecV2(serverCodec{}), grpc.MaxSendMsgSize(1 << 30)}
+	if f.raw != nil {
+		opts = append(opts, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
+			if _, err := h(ctx, req); err != nil {
+				return nil, err
+			}
+			return f.raw, nil
+		}))
+	}
+	srv := grpc.NewServer(opts...)
+	v1.RegisterPodResourcesListerServer(srv, f)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		srv.Serve(l)
+	}()
+	f.stop = func() {
+		// A server that is stopped before Serve has begun leaves the listener to Serve.
+		srv.Stop()
+		<-served
+	}
+	t.Cleanup(f.stop)
+}
+
+// listen makes the socket below root, in place of any that was there. Its file stays
+// when the listener is closed.
+func listen(t testing.TB, root hostfs.Root) net.Listener {
+	t.Helper()
 	p := root.Path(socket)
 	if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
 		t.Fatal(err)
@@ -115,19 +154,7 @@ func (f *fake) start(t testing.TB, root hostfs.Root) {
 		t.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	opts := []grpc.ServerOption{grpc.ForceServerCodecV2(serverCodec{}), grpc.MaxSendMsgSize(1 << 30)}
-	if f.raw != nil {
-		opts = append(opts, grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
-			if _, err := h(ctx, req); err != nil {
-				return nil, err
-			}
-			return f.raw, nil
-		}))
-	}
-	f.srv = grpc.NewServer(opts...)
-	v1.RegisterPodResourcesListerServer(f.srv, f)
-	go f.srv.Serve(l)
-	t.Cleanup(f.srv.Stop)
+	return l
 }
 
 func newRoot(t testing.TB) hostfs.Root {
@@ -139,8 +166,20 @@ func newRoot(t testing.TB) hostfs.Root {
 	return root
 }
 
+// ages is longer than any machine is held up: what takes so long hangs.
+const ages = time.Minute
+
+// waits is less than what one question would wait for: a second, as grpc does after a
+// failure. What does not wait takes much less of it on any machine.
+const waits = 300 * time.Millisecond
+
+// newClient makes a client that is closed with the test. Where no timeout is given it
+// waits for ages: the machine may be busy.
 func newClient(t testing.TB, root hostfs.Root, opts Options) *Client {
 	t.Helper()
+	if opts.Timeout == 0 {
+		opts.Timeout = ages
+	}
 	c, err := New(root, "", opts)
 	if err != nil {
 		t.Fatal(err)
@@ -162,18 +201,18 @@ func container(name string, idsOf ...string) *v1.ContainerResources {
 	return c
 }
 
-// settle waits until no more goroutines than before are running. What is left is
-// the error.
-func settle(t testing.TB, before int) {
+// settle waits until no more goroutines are running and no more descriptors are open
+// than before. What is left is the error.
+func settle(t testing.TB, goroutines, fds int) {
 	t.Helper()
-	for range 100 {
-		if runtime.NumGoroutine() <= before {
+	for end := time.Now().Add(ages); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if runtime.NumGoroutine() <= goroutines && descriptors(t) <= fds {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	buf := make([]byte, 1<<16)
-	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+	t.Errorf("%d goroutines, %d before, %d descriptors, %d before:\n%s", runtime.NumGoroutine(), goroutines,
+		descriptors(t), fds, buf[:runtime.Stack(buf, true)])
 }
 
 func descriptors(t testing.TB) int {

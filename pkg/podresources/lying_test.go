@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
@@ -149,7 +148,7 @@ func TestRawLies(t *testing.T) {
 			root := newRoot(t)
 			f := &fake{raw: c.raw, getErr: c.getErr}
 			f.start(t, root)
-			client := newClient(t, root, Options{Timeout: 10 * time.Second})
+			client := newClient(t, root, Options{})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := client.Pod(t.Context(), key)

@@ -48,13 +48,30 @@ func (c *Client) ask(ctx context.Context, key PodKey) (a Allocation, size int, e
 // explain says why the connection could not be made, which grpc only quotes.
 func (k *conn) explain(q question, err error) error {
 	dial := k.dial.Load()
-	if dial == nil || *dial == nil {
+	if dial == nil {
 		return err
+	}
+	if *dial == nil {
+		l := k.line.Load()
+		broke := l.broke.Load()
+		if broke == nil || l.heard.Load() {
+			return err
+		}
+		return q.fail(errdefs.ErrUnavailable, "is the kubelet restarting? the next attempt connects anew",
+			"who listens on the socket ended the connection before a first answer: %v", reason(*broke))
 	}
 	if errors.Is(*dial, syscall.ECONNREFUSED) {
 		return q.fail(errdefs.ErrUnavailable, "is the kubelet running?", "nobody listens on the socket: %v", syscall.ECONNREFUSED)
 	}
 	return q.file(*dial)
+}
+
+// reason is what the kernel says, without the addresses around it.
+func reason(err error) error {
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return errno
+	}
+	return err
 }
 
 // query prefers Get and falls back to List. A kubelet that has Get off and one

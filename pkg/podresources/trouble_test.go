@@ -21,21 +21,16 @@ func TestAbsent(t *testing.T) {
 	root := newRoot(t)
 	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
 	c := newClient(t, root, Options{})
-	if n := runtime.NumGoroutine(); n != goroutines {
-		t.Errorf("a client that was not asked has %d goroutines", n-goroutines)
-	}
+	settle(t, goroutines, fds) // a client that was not asked has none
 	began := time.Now()
 	for range 100 {
 		_, err := c.Pod(t.Context(), key)
 		wantErr(t, err, errdefs.ErrUnavailable, socket, "no such file", "is the kubelet running")
 	}
-	if d := time.Since(began); d > time.Second {
+	if d := time.Since(began); d > 100*waits {
 		t.Errorf("100 questions took %v", d)
 	}
-	settle(t, goroutines)
-	if n := descriptors(t); n != fds {
-		t.Errorf("%d descriptors, %d before", n, fds)
-	}
+	settle(t, goroutines, fds)
 	// The kubelet comes up: nothing has to be told.
 	(&fake{pods: []*v1.PodResources{pod("ns", "pod")}}).start(t, root)
 	if _, err := c.Pod(t.Context(), key); err != nil {
@@ -45,17 +40,42 @@ func TestAbsent(t *testing.T) {
 
 func TestNobodyListens(t *testing.T) {
 	root := newRoot(t)
-	f := &fake{}
-	f.start(t, root)
-	f.srv.Stop()
+	listen(t, root).Close()
 	c := newClient(t, root, Options{})
 	began := time.Now()
 	for range 20 {
 		_, err := c.Pod(t.Context(), key)
 		wantErr(t, err, errdefs.ErrUnavailable, socket, "nobody listens", "connection refused")
 	}
-	if d := time.Since(began); d > time.Second {
+	if d := time.Since(began); d > 20*waits {
 		t.Errorf("20 questions took %v", d)
+	}
+}
+
+// A kubelet that ends before it has answered anything says nothing of itself.
+func TestEndsInTheHandshake(t *testing.T) {
+	root := newRoot(t)
+	l := listen(t, root)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for i := 0; ; i++ {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if i%2 == 0 {
+				nc.Read(make([]byte, 8)) // part of what is sent: the rest is reset
+			}
+			nc.Close()
+		}
+	}()
+	c := newClient(t, root, Options{})
+	for range 10 {
+		_, err := c.Pod(t.Context(), key)
+		wantErr(t, err, errdefs.ErrUnavailable, socket, "ended the connection before a first answer", "is the kubelet restarting?")
+		if strings.Contains(err.Error(), "/proc/self/fd") {
+			t.Errorf("speaks of this process: %v", err)
+		}
 	}
 }
 
@@ -97,16 +117,17 @@ func TestSymlinkStaysInside(t *testing.T) {
 
 func TestSlow(t *testing.T) {
 	root := newRoot(t)
-	f := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, delay: 10 * time.Second}
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, delay: time.Hour}
 	f.start(t, root)
-	c := newClient(t, root, Options{Timeout: time.Second})
+	c := newClient(t, root, Options{Timeout: time.Second, CallTimeout: time.Hour})
+	patient := newClient(t, root, Options{Timeout: time.Hour})
 	var wg sync.WaitGroup
-	ask := func(ctx context.Context, atLeast, atMost time.Duration, sentinel error) {
+	ask := func(c *Client, ctx context.Context, atLeast time.Duration, sentinel error) {
+		began := time.Now()
 		wg.Go(func() {
-			began := time.Now()
 			_, err := c.Pod(ctx, key)
-			if d := time.Since(began); d < atLeast || d > atMost {
-				t.Errorf("returned after %v, want %v to %v", d, atLeast, atMost)
+			if d := time.Since(began); d < atLeast || d > ages {
+				t.Errorf("returned after %v, want %v at least and not ages", d, atLeast)
 			}
 			if !errors.Is(err, sentinel) {
 				t.Errorf("error is %v, want %v", err, sentinel)
@@ -117,20 +138,23 @@ func TestSlow(t *testing.T) {
 	defer cancel()
 	given, giveUp := context.WithCancel(t.Context())
 	for range 20 {
-		ask(t.Context(), 990*time.Millisecond, 3*time.Second, context.DeadlineExceeded)
+		ask(c, t.Context(), 990*time.Millisecond, context.DeadlineExceeded)
 	}
-	ask(short, 0, 800*time.Millisecond, context.DeadlineExceeded)
-	ask(given, 90*time.Millisecond, 800*time.Millisecond, context.Canceled)
+	// Of these the client's own time is not the reason; those who go on are not disturbed.
+	for _, c := range []*Client{patient, c} {
+		ask(c, short, 0, context.DeadlineExceeded)
+	}
+	ask(patient, given, 90*time.Millisecond, context.Canceled)
 	time.AfterFunc(100*time.Millisecond, giveUp)
 	wg.Wait()
-	if n := f.gets.Load(); n != 1 {
-		t.Errorf("%d requests for one pod", n)
+	if n := f.gets.Load(); n > 2 {
+		t.Errorf("%d requests of two clients for one pod", n)
 	}
 	_, err := c.Pod(t.Context(), key)
 	wantErr(t, err, context.DeadlineExceeded, `"ns/pod"`, socket, "within 1s")
 	began := time.Now()
 	c.Close()
-	if d := time.Since(began); d > time.Second {
+	if d := time.Since(began); d > ages {
 		t.Errorf("Close took %v", d)
 	}
 }
@@ -138,14 +162,18 @@ func TestSlow(t *testing.T) {
 // The answer of a slow kubelet serves the next attempt.
 func TestLateAnswerIsKept(t *testing.T) {
 	root := newRoot(t)
-	f := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, delay: 300 * time.Millisecond}
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}}
+	answer := f.hold()
 	f.start(t, root)
-	c := newClient(t, root, Options{Timeout: 100 * time.Millisecond})
+	c := newClient(t, root, Options{Timeout: 50 * time.Millisecond, CallTimeout: time.Hour})
 	c.Prefetch(key)
 	_, err := c.Pod(t.Context(), key)
 	wantErr(t, err, context.DeadlineExceeded)
-	time.Sleep(350 * time.Millisecond)
-	if _, err := c.Pod(t.Context(), key); err != nil {
+	answer()
+	for end := time.Now().Add(ages); errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end); {
+		_, err = c.Pod(t.Context(), key)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	if n := f.gets.Load(); n != 1 {
@@ -170,31 +198,47 @@ func TestRestart(t *testing.T) {
 	}
 	get("a", "1")
 	// The kubelet ends and another takes its place.
-	first.srv.Stop()
-	_, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: "b"})
-	wantErr(t, err, errdefs.ErrUnavailable, socket)
-	second := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=2"))}}
-	second.start(t, root)
-	began := time.Now()
-	get("b", "2")
-	// grpc's own backoff would be a second at least.
-	if d := time.Since(began); d > 900*time.Millisecond {
-		t.Errorf("took %v after the restart", d)
+	var second *fake
+	took := ages
+	// grpc's own backoff would be a second at least, each time.
+	for last, i := first, 0; i < 20 && took > 800*time.Millisecond; last, i = second, i+1 {
+		last.stop()
+		uid := fmt.Sprint("b", i)
+		_, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: uid})
+		wantErr(t, err, errdefs.ErrUnavailable, socket)
+		second = &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=2"))}}
+		second.start(t, root)
+		began := time.Now()
+		get(uid, "2")
+		took = time.Since(began)
+		if second.gets.Load() != 1 {
+			t.Error("the new kubelet was not asked for Get")
+		}
 	}
-	if second.gets.Load() != 1 {
-		t.Error("the new kubelet was not asked for Get")
+	if took > 800*time.Millisecond {
+		t.Errorf("took %v after each restart", took)
 	}
 	// The socket is replaced while the old kubelet still serves.
 	third := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=3"))}}
 	third.start(t, root)
 	get("c", "3")
 	// The kubelet ends during the question.
-	third.delay = 200 * time.Millisecond
-	time.AfterFunc(100*time.Millisecond, func() { second.start(t, root); third.srv.Stop() })
+	third.delay = time.Hour
+	asked := third.gets.Load()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for end := time.Now().Add(ages); third.gets.Load() == asked && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		second.start(t, root)
+		third.stop()
+	}()
 	get("d", "2")
+	<-done
 	// The socket goes away for good.
 	os.Remove(root.Path(socket))
-	_, err = c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: "e"})
+	_, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: "e"})
 	wantErr(t, err, errdefs.ErrUnavailable, "no such file")
 	if c.conn != nil {
 		t.Error("the connection to the removed socket is kept")
@@ -206,11 +250,10 @@ func TestCloseLeavesNothing(t *testing.T) {
 	f := &fake{pods: []*v1.PodResources{pod("ns", "pod")}}
 	f.start(t, root)
 	slow := newRoot(t)
-	(&fake{delay: 10 * time.Second}).start(t, slow)
-	time.Sleep(20 * time.Millisecond)
+	(&fake{delay: time.Hour}).start(t, slow)
 	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
 	for range 5 {
-		c, err := New(root, "", Options{})
+		c, err := New(root, "", Options{Timeout: ages})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,10 +271,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		_, err = c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "other", UID: "uid"})
 		wantErr(t, err, errdefs.ErrUnavailable, "closed")
 	}
-	settle(t, goroutines)
-	if n := descriptors(t); n > fds {
-		t.Errorf("%d descriptors, %d before", n, fds)
-	}
+	settle(t, goroutines, fds)
 }
 
 func TestIdleConnectionGoes(t *testing.T) {
@@ -245,9 +285,6 @@ func TestIdleConnectionGoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Millisecond)
-		settle(t, goroutines)
-		if n := descriptors(t); n > fds {
-			t.Errorf("%d descriptors, %d before", n, fds)
-		}
+		settle(t, goroutines, fds)
 	}
 }
