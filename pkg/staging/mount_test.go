@@ -335,7 +335,10 @@ func TestUpdate(t *testing.T) {
 	if ch, err := n.Update(third); err == nil || len(ch.Added) > 0 {
 		t.Errorf("with something in the way: added %v, %v", ch.Added, err)
 	}
-	must(t, os.RemoveAll(n.in("c1", "net/net2/c.sock")))
+	// It is tried again in the background, and that fails until the way is clear: cleared
+	// in one step, since what is half removed may be taken for a place to bind at.
+	n.eventually(func() bool { return len(n.events.failures()) > 0 }, "nothing was told of what could not be bound")
+	must(t, os.Rename(n.in("c1", "net/net2/c.sock"), n.in("c1", "net/net2/aside")))
 	update(two, "[] [net/net2/c.sock] false")
 	if _, err := n.Update(one("c2", "s1", "p1/a.sock")); !errdefs.IsNotFound(err) {
 		t.Errorf("an unknown container: %v", err)
@@ -347,8 +350,10 @@ func TestUpdate(t *testing.T) {
 	if exists(n.path("run/vsw/p3")) || exists(n.in("c1", "")) {
 		t.Error("something is left")
 	}
-	if f := n.events.failures(); len(f) > 0 {
-		t.Errorf("failures: %v", f)
+	for _, f := range n.events.failures() {
+		if !strings.Contains(f.Error(), n.in("c1", "net/net2/c.sock")+": invalid argument") {
+			t.Errorf("failure: %v", f)
+		}
 	}
 }
 

@@ -30,8 +30,12 @@ func (c *Change) Empty() bool { return len(c.Added) == 0 && len(c.Removed) == 0 
 // what they speak of is there. A socket that does not exist yet is bound when it does.
 // Directories stay, since the container may have them mounted elsewhere.
 //
-// A container that is not held is errdefs.ErrNotFound. What could not be delivered is
-// an error, and not part of the container then; the rest is done.
+// A container that is not held is errdefs.ErrNotFound. What could not be delivered is an
+// error, and not among what was added; the rest is done. A socket that could not be
+// opened, or that is refused, and a socket directory that could not be made are not part
+// of the container then. A socket that was opened and could not be bound is: it is tried
+// again at once in the background, which tells Events of a failure, and whenever the host
+// side makes it anew.
 func (s *Store) Update(c Container) (Change, error) {
 	var ch Change
 	if err := c.check(); err != nil {
@@ -175,7 +179,7 @@ func (s *Store) update(was *record, c *Container, fresh []SocketDir, o *opened, 
 		}
 		if err != nil {
 			errs = append(errs, err)
-			continue // the record has it: it is bound when the host side makes it anew
+			continue // the record has it: hold has it looked at again, and so does the host side when it makes it anew
 		}
 		ch.Added = append(ch.Added, p.at)
 	}
