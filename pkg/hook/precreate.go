@@ -75,22 +75,26 @@ func (h *hook) edit(ctx context.Context, text []byte, c *oci.Config) ([]byte, er
 }
 
 // idOf is the ID that Podman gave the container, which is in no field of its
-// configuration: its cgroup is named after it, and so is the directory of the files
-// that are mounted into it, DRIVER-containers/ID; rootless Podman may have no cgroup. A
-// configuration of somebody else's gets one made from its root.
+// configuration: its cgroup is named after it, below that of the pod of which it is,
+// which is named after the pod. Rootless Podman may have no cgroup; then it is the
+// name of the directory of the files that are mounted into it, DRIVER-containers/ID. Of
+// those some are of the container whose network it joins; /run/.containerenv is its own.
+// A configuration of somebody else's gets an ID made from its root.
 func idOf(spec *rspec.Spec) string {
 	if spec.Linux != nil {
 		if id, ok := hexID(spec.Linux.CgroupsPath); ok {
 			return id
 		}
 	}
+	found := ""
 	for i := range spec.Mounts {
-		if _, rest, ok := strings.Cut(spec.Mounts[i].Source, "-containers/"); ok {
-			rest, _, _ = strings.Cut(rest, "/")
-			if id, ok := hexID(rest); ok && id == rest {
-				return id
-			}
+		m := &spec.Mounts[i]
+		if id, ok := idInStorage(m.Source); ok && (found == "" || m.Destination == "/run/.containerenv") {
+			found = id
 		}
+	}
+	if found != "" {
+		return found
 	}
 	root := ""
 	if spec.Root != nil {
@@ -102,19 +106,27 @@ func idOf(spec *rspec.Spec) string {
 	return "root-" + hex.EncodeToString(sum.Sum(nil))
 }
 
-// hexID is the first 64 hexadecimal digits that stand alone in a text.
-func hexID(s string) (string, bool) {
+// idInStorage is the container of a file in Podman's storage.
+func idInStorage(file string) (string, bool) {
+	_, name, ok := strings.Cut(file, "-containers/")
+	name, _, _ = strings.Cut(name, "/")
+	id, isID := hexID(name)
+	return id, ok && isID && id == name
+}
+
+// hexID is the last 64 hexadecimal digits that stand alone in a text.
+func hexID(s string) (id string, ok bool) {
 	for i := 0; i < len(s); {
 		j := i
 		for j < len(s) && strings.IndexByte("0123456789abcdef", s[j]) >= 0 {
 			j++
 		}
 		if j-i == 64 {
-			return s[i:j], true
+			id, ok = s[i:j], true
 		}
 		i = j + 1
 	}
-	return "", false
+	return id, ok
 }
 
 // userNamespace reports that the runtime will not be able to make device nodes.

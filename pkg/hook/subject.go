@@ -48,10 +48,13 @@ type subject struct {
 
 // subjectOf reads whose container it is. A container of no pod, such as one of
 // Podman's, has no namespace, and is its own sandbox: a CNI network knows it by its
-// ID.
+// ID. Podman gives some containers CRI-O's annotations, and CRI-O writes who manages a
+// container over what its pod says; containerd does neither.
 func subjectOf(annotations map[string]string, id string) (subject, error) {
 	crio, ctrd := annotations[crioSandboxID], annotations[ctrdSandboxID]
 	switch {
+	case annotations[managerKey] == podman && ctrd != "":
+		return subject{}, fmt.Errorf("annotations: found both %s=%s and %s, and only one runtime can have made the container: %w", managerKey, podman, ctrdSandboxID, errdefs.ErrConflict)
 	case annotations[managerKey] == podman:
 		return subject{sandbox: id, container: id}, nil
 	case crio != "" && ctrd != "":

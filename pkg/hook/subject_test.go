@@ -32,6 +32,8 @@ func TestSubjectOf(t *testing.T) {
 			want: subject{sandbox: "s", namespace: "ns", pod: "p", uid: "u", container: "c", ofPod: true}},
 		{name: "containerd without a namespace", annotations: map[string]string{ctrdSandboxID: "s"}, err: "is missing"},
 		{name: "both", annotations: map[string]string{ctrdSandboxID: "s", crioSandboxID: "s"}, err: "found both"},
+		// A pod's author may have this one annotation let through.
+		{name: "containerd with Podman's", annotations: map[string]string{managerKey: podman, ctrdSandboxID: "s", ctrdNamespace: "ns"}, err: "found both"},
 	} {
 		got, err := subjectOf(tc.annotations, "id")
 		switch {
@@ -56,12 +58,20 @@ func TestWithoutDevices(t *testing.T) {
 }
 
 func TestIDOf(t *testing.T) {
-	id := strings.Repeat("0a", 32)
+	id, pod := strings.Repeat("0a", 32), strings.Repeat("f1", 32)
 	for _, spec := range []*rspec.Spec{
 		{Linux: &rspec.Linux{CgroupsPath: "machine.slice:libpod:" + id}},
 		{Linux: &rspec.Linux{CgroupsPath: "/libpod_parent/libpod-" + id}},
+		// Of a pod, whose own cgroup is around the container's.
+		{Linux: &rspec.Linux{CgroupsPath: "machine-libpod_pod_" + pod + ".slice:libpod:" + id}},
+		{Linux: &rspec.Linux{CgroupsPath: "/libpod_parent/" + pod + "/libpod-" + id}},
+		{Linux: &rspec.Linux{CgroupsPath: "/kubepods/podx/" + pod + "/libpod-payload-" + id}},
 		{Linux: &rspec.Linux{}, Mounts: []rspec.Mount{{Source: "proc"}, {Source: "/run/containers/storage/overlay-containers/" + id + "/userdata/hosts"}}},
 		{Linux: &rspec.Linux{}, Mounts: []rspec.Mount{{Source: "/srv/old-containers/x" + id}, {Source: "/run/user/1000/containers/vfs-containers/" + id + "/userdata/hosts"}}},
+		// Of a container whose network it joins.
+		{Linux: &rspec.Linux{}, Mounts: []rspec.Mount{{Destination: "/etc/hosts", Source: "/run/user/1000/containers/vfs-containers/" + pod + "/userdata/hosts"},
+			{Destination: "/run/.containerenv", Source: "/run/user/1000/containers/vfs-containers/" + id + "/userdata/.containerenv"},
+			{Destination: "/etc/resolv.conf", Source: "/run/user/1000/containers/vfs-containers/" + pod + "/userdata/resolv.conf"}}},
 	} {
 		if got := idOf(spec); got != id {
 			t.Errorf("%+v: %s", spec, got)

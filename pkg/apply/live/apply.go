@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -51,6 +52,9 @@ func Apply(host hostfs.Root, t Target, set *edits.Set) error {
 		return err
 	}
 	return c.inside(func(root int) error {
+		// Of this thread alone, which shares it with none: what is made for the container
+		// has the mode that it is to have, whatever the umask of who started the runtime.
+		unix.Umask(0)
 		for i := range jobs {
 			if err := jobs[i].do(root); err != nil {
 				return fmt.Errorf("%s: put %s into the container: %w", jobs[i].origin, jobs[i].what, err)

@@ -83,11 +83,7 @@ func (j *job) makeNode(root int) error {
 		return fmt.Errorf("find %q in the container: %w", j.dst, err)
 	}
 	_, err = makeIn(root, j.dst, func(parent int, base string) error {
-		if err := unix.Mknodat(parent, base, mode, int(dev)); err != nil {
-			return err
-		}
-		// The umask took something from the mode.
-		return unix.Fchmodat(parent, base, mode&0o7777, 0)
+		return unix.Mknodat(parent, base, mode, int(dev))
 	})
 	if err != nil {
 		return err

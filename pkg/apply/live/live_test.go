@@ -120,6 +120,34 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// Whatever the umask of who started the runtime, others than root find their way.
+func TestApplyUnderAUmask(t *testing.T) {
+	target := start(t, 0)
+	src := t.TempDir()
+	set := &edits.Set{
+		Devices: []edits.Device{{Path: "/dev/sub/x", Type: "c", Major: 240, Minor: 7, Access: edits.NoAccess}},
+		Mounts:  []edits.Mount{{Destination: "/var/run/jackfield/net", Source: src, Options: []string{"bind"}}, {Destination: "/srv/file", Source: "/dev/null", Options: []string{"bind"}}},
+	}
+	before := unix.Umask(0o077)
+	err := Apply(hostfs.Host(), target, set)
+	if unix.Umask(before) != 0o077 {
+		t.Error("the umask of the process is another")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]uint32{"/var": 0o755, "/var/run": 0o755, "/var/run/jackfield": 0o755, "/dev/sub": 0o755, "/dev/sub/x": 0o666} {
+		var st unix.Stat_t
+		if err := unix.Stat(target.inside(name), &st); err != nil || st.Mode&0o7777 != want {
+			t.Errorf("%s: mode %o, %v, want %o", name, st.Mode&0o7777, err, want)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(target.Root, "srv/file"), &st); err != nil || st.Mode&0o7777 != 0o644 {
+		t.Errorf("what is mounted on: mode %o, %v", st.Mode&0o7777, err)
+	}
+}
+
 // A node with another owner and mode than the host's is made.
 func TestApplyMakesNodes(t *testing.T) {
 	target := start(t, 0)
