@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"path"
+	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
 	"github.com/containernetworking/cni/pkg/types"
@@ -26,6 +27,7 @@ type addition struct {
 	ips    []string         // wanted from CNI_ARGS or args, beside those of the runtime's configuration
 	prev   *types100.Result // of the plugin before; nil for the first
 	leased bool             // the IPAM plugin's ADD succeeded
+	wrote  bool             // the device-info file may be as this ADD writes it
 }
 
 // add is ADD (§2). Everything is decided before anything is made.
@@ -163,8 +165,8 @@ func (c *call) decideAddresses(a *addition, args cniArgs) error {
 	} else if args.mac != "" && c.conf.args.mac == "" && !socket {
 		return environment("CNI_ARGS", c.Args, "no MAC for a "+string(c.conf.device.kind)+" device, whose address this plugin cannot set")
 	}
-	if a.ips = c.conf.args.ips; a.ips == nil && args.ip != "" {
-		a.ips = []string{args.ip}
+	if a.ips = c.conf.args.ips; a.ips == nil {
+		a.ips = args.ips
 	}
 	if c.conf.ipam != "" {
 		return nil
@@ -175,8 +177,11 @@ func (c *call) decideAddresses(a *addition, args cniArgs) error {
 			return invalid("runtimeConfig.ips", `"`+ip+`"`, want)
 		}
 	}
-	if c.conf.args.ips == nil && args.ip != "" {
-		if _, _, err := net.ParseCIDR(args.ip); err != nil {
+	if c.conf.args.ips != nil {
+		return nil
+	}
+	for _, ip := range args.ips {
+		if _, _, err := net.ParseCIDR(ip); err != nil {
 			return environment("CNI_ARGS", c.Args, "IP="+want)
 		}
 	}
@@ -187,6 +192,9 @@ func (c *call) decideAddresses(a *addition, args cniArgs) error {
 // Multus would name (Device Information Specification, §4.2 and §5.1.2).
 func (c *call) decideFile(a *addition, args cniArgs) error {
 	dir := deviceinfo.CNIDir{Root: c.Host, Dir: c.conf.infoDir}
+	if _, err := deviceinfo.CNIFileName("n", "n", "c", c.IfName); err != nil || !utf8.ValidString(c.IfName) {
+		return environment("CNI_IFNAME", c.IfName, "a name in UTF-8 without control characters, for files are named after it, and tell of it")
+	}
 	full := c.conf.runtime.infoFile
 	if full == "" {
 		namespace := args.namespace
@@ -215,11 +223,8 @@ func (c *call) decideFile(a *addition, args cniArgs) error {
 }
 
 // notNamed is the error of a device-info file without a name, which says whose
-// fault it is: the interface's, the network's or the container's name.
+// fault it is: the network's or the container's name.
 func (c *call) notNamed(namespace string, why error) error {
-	if _, err := deviceinfo.CNIFileName(namespace, "n", "c", c.IfName); err != nil {
-		return environment("CNI_IFNAME", c.IfName, "a name without control characters, for a device-info file is named after it")
-	}
 	if _, err := deviceinfo.CNIFileName(namespace, c.conf.name, "c", c.IfName); err != nil {
 		return fail(codeConfig, "invalid network configuration: name", "no device-info file can be named: %v", why)
 	}
@@ -288,6 +293,7 @@ func (c *call) make(a *addition) (*types100.Result, error) {
 		if (current != nil) != (a.before != nil) {
 			return nil, fail(codeLater, "try again later", "device-info file %q came or went meanwhile", a.record.InfoFile)
 		}
+		a.wrote = true
 		return info, nil
 	})
 	if err != nil {
@@ -387,7 +393,10 @@ func (c *call) undo(st *store, a *addition) error {
 		_, err := c.delegate("DEL")
 		errs = append(errs, err)
 	}
-	if a.before != nil {
+	switch {
+	case !a.wrote: // what is there now is somebody else's
+		a.record.InfoKept = true
+	case a.before != nil:
 		errs = append(errs, a.file.Write(a.before))
 	}
 	if a.place.dir == "" {

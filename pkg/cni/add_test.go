@@ -209,6 +209,48 @@ func TestInfoFile(t *testing.T) {
 	}
 }
 
+// A device-info file that somebody wrote, or removed, while ADD was at work is theirs:
+// ADD says that it is to be tried again, and what it leaves of the file is as it was.
+func TestInfoFileOfAnother(t *testing.T) {
+	const dir, theirs = "/var/run/k8s.cni.cncf.io/devinfo/cni/", `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": "/dp/sock"}}`
+	conf := confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "` + dir + `copy"}`)
+	for name, c := range map[string]struct {
+		before, after string // "" for none
+		keys          string
+		code          uint
+	}{
+		"came":                 {"", theirs, "", codeLater},
+		"went":                 {theirs, "", "", codeLater},
+		"came, and no address": {"", theirs, `, "ipam": {"type": "none"}`, codeConfig},
+	} {
+		n := newNode(t)
+		if c.before != "" {
+			n.write(dir+"copy", c.before)
+		}
+		n.reached = func(step string) {
+			switch {
+			case step != "directory made":
+			case c.after != "":
+				n.write(dir+"copy", c.after)
+			default:
+				must(t, os.Remove(filepath.Join(n.dir, dir+"copy")))
+			}
+		}
+		if a := n.run(env("ADD"), conf[:len(conf)-1]+c.keys+"}"); a.code != c.code {
+			t.Errorf("%s: code %d, %s", name, a.code, a.all)
+		}
+		left := n.files()
+		if c.after == "" && len(left) > 0 || c.after != "" && len(left) != 1 {
+			t.Errorf("%s: left %q", name, left)
+		}
+		if c.after != "" {
+			if _, content := n.info(); content != theirs {
+				t.Errorf("%s: it is %s", name, content)
+			}
+		}
+	}
+}
+
 func TestExists(t *testing.T) {
 	n := newNode(t)
 	n.ok(env("ADD"), confWith(""))

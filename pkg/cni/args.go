@@ -17,8 +17,8 @@ var kubernetesArgs = []string{"K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_INFR
 // cniArgs are the extra arguments of CNI_ARGS that mean something here.
 type cniArgs struct {
 	namespace, pod string
-	ip             string // IP: <ip>[/<prefix>]
-	mac            string // MAC
+	ips            []string // IP: <ip>[/<prefix>], or several with commas between, as the IPAM plugin static has them
+	mac            string   // MAC
 }
 
 // parseArgs reads CNI_ARGS (conventions, CNI_ARGS): pairs with semicolons
@@ -46,13 +46,16 @@ func parseArgs(value string) (cniArgs, error) {
 				return bad(pair, "IgnoreUnknown=true or false")
 			}
 		case key == "K8S_POD_NAMESPACE":
-			if a.namespace = v; !isLabel(v) {
+			if a.namespace = v; v != "" && !isLabel(v) {
 				return bad(pair, "K8S_POD_NAMESPACE to be the name of a namespace")
 			}
 		case key == "K8S_POD_NAME":
 			a.pod = v
 		case key == "IP":
-			a.ip = v
+			a.ips = nil
+			if v != "" {
+				a.ips = strings.Split(v, ",")
+			}
 		case key == "MAC":
 			a.mac = v
 		case !slices.Contains(kubernetesArgs, key):
@@ -62,8 +65,10 @@ func parseArgs(value string) (cniArgs, error) {
 	if len(unknown) > 0 && !bool(ignore) {
 		return bad(strings.Join(unknown, ";"), "only keys that are known, or IgnoreUnknown=true")
 	}
-	if a.ip != "" && !isIP(a.ip) {
-		return bad("IP="+a.ip, "an IP address, with or without its prefix length")
+	for _, ip := range a.ips {
+		if !isIP(ip) {
+			return bad("IP="+ip, "IP addresses, with or without their prefix lengths and with commas between")
+		}
 	}
 	if a.mac != "" {
 		mac, want := parseMAC(a.mac)

@@ -122,6 +122,18 @@ func TestDelIsPermissive(t *testing.T) {
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
+	// Where the IPAM plugin cannot be told, the rest goes, and what is told is why.
+	n.ok(env("ADD"), confWith(""))
+	if a := n.run(env("DEL"), confWith(`, "ipam": {"type": "../x"}`)); a.code != codeConfig || !strings.Contains(a.msg, "ipam.type") {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+	if left := n.files(); len(left) != 1 || !strings.Contains(left[0], DefaultStateDir) {
+		t.Errorf("left %q, want the record alone", left)
+	}
+	n.ok(env("DEL"), confWith(""))
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
 	// Not even a first time is needed.
 	newNode(t).ok(env("DEL"), confWith(""))
 }
@@ -173,6 +185,44 @@ func TestGC(t *testing.T) {
 	gc(`[]`)
 	if _, err := os.Lstat(broken); !os.IsNotExist(err) {
 		t.Errorf("a broken record is left: %v", err)
+	}
+}
+
+// Addresses that the IPAM plugin did not take back are asked back again: the record
+// stays until it has.
+func TestIPAMKeepsTheRecord(t *testing.T) {
+	bin := t.TempDir()
+	plugin := func(script string) {
+		must(t, os.WriteFile(filepath.Join(bin, "lease"), []byte("#!/bin/sh\nD="+bin+"\n"+script), 0o755))
+	}
+	const works = `case $CNI_COMMAND in
+ADD) touch $D/leased-$CNI_CONTAINERID; echo '{"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.1/24"}]}';;
+DEL) rm -f $D/leased-$CNI_CONTAINERID;;
+esac`
+	leased := func(id string) bool {
+		_, err := os.Stat(bin + "/leased-" + id)
+		return err == nil
+	}
+	for _, first := range []string{"DEL", "GC"} {
+		n := newNode(t)
+		conf := confWith(`, "ipam": {"type": "lease"}, "cni.dev/valid-attachments": []`)
+		environ := func(command string) []string { return env(command, "CNI_PATH="+bin, "CNI_CONTAINERID="+first) }
+		plugin(works)
+		n.ok(environ("ADD"), conf)
+		plugin(`[ $CNI_COMMAND = GC ] || { echo '{"code": 142, "msg": "busy"}'; exit 1; }`)
+		for range 2 {
+			if a := n.run(environ(first), conf); a.code != 142 {
+				t.Errorf("%s: code %d, %s", first, a.code, a.all)
+			}
+			if left := n.files(); len(left) != 1 || !strings.Contains(left[0], DefaultStateDir) {
+				t.Errorf("%s that failed left %q, want the record alone", first, left)
+			}
+		}
+		plugin(works)
+		n.ok(environ("GC"), conf)
+		if left := n.files(); len(left) > 0 || leased(first) {
+			t.Errorf("%s: left %q, leased %v", first, left, leased(first))
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ type conf struct {
 	stateDir      string
 	infoDir       string
 	ipam          string // type; "" for none
+	ipamErr       error  // what is wrong with it, for what undoes
 	dns           *types.DNS
 	runtime       runtimeConf
 	args          conventionalArgs
@@ -137,7 +138,11 @@ func parseConf(data []byte, permissive bool) (*conf, error) {
 			unknown = append(unknown, field{k, v.raw})
 		default:
 			err := read(c, v)
-			if err != nil && !(permissive && skipped(k)) {
+			switch {
+			case err == nil || permissive && skipped(k):
+			case permissive && k == "ipam":
+				c.ipamErr = err
+			default:
 				return nil, err
 			}
 		}

@@ -107,6 +107,8 @@ func TestConventions(t *testing.T) {
 	const both = "CNI_ARGS=IP=192.168.10.4/24;MAC=c2:00:00:00:00:01"
 	for name, c := range map[string]struct{ environ, keys, want string }{
 		"CNI_ARGS": {both, ``, `{"network": "fast", "mac": "c2:00:00:00:00:01", "ips": ["192.168.10.4/24"]}`},
+		"several": {"CNI_ARGS=IP=192.168.10.4/24,fd00::4/64;K8S_POD_NAMESPACE=", `, "runtimeConfig": {"dns": {"servers": ["fe80::1%eth0"]}}`,
+			`{"network": "fast", "ips": ["192.168.10.4/24", "fd00::4/64"], "dns": {"nameservers": ["fe80::1%eth0"]}}`},
 		"args": {both, `, "args": {"cni": {"ips": ["10.2.2.42/24", "2001:db8::5"], "mac": "c2:00:00:00:00:02", "labels": [{"key": "app", "value": "a"}]}}`,
 			`{"network": "fast", "mac": "c2:00:00:00:00:02", "ips": ["10.2.2.42/24"], "labels": [{"key": "app", "value": "a"}]}`},
 		"runtime": {both, `, "runtimeConfig": {"mac": "c2:00:00:00:00:03", "ips": ["10.10.0.1/24"], "dns": {"servers": ["8.8.8.8"], "searches": ["corp"], "options": ["ndots:5"]},
@@ -148,11 +150,13 @@ func TestEnvironment(t *testing.T) {
 		"args pair":      {env("ADD", "CNI_ARGS=FOO"), codeEnvironment, "CNI_ARGS"},
 		"args bool":      {env("ADD", "CNI_ARGS=IgnoreUnknown=maybe"), codeEnvironment, "CNI_ARGS"},
 		"args ip":        {env("ADD", "CNI_ARGS=IP=x"), codeEnvironment, "CNI_ARGS"},
+		"args ips":       {env("ADD", "CNI_ARGS=IP=10.0.0.1/8,"), codeEnvironment, "CNI_ARGS"},
 		"args ip prefix": {env("ADD", "CNI_ARGS=IP=10.0.0.1"), codeEnvironment, "CNI_ARGS"},
 		"args mac":       {env("ADD", "CNI_ARGS=MAC=x"), codeEnvironment, "CNI_ARGS"},
 		"args eui64":     {env("ADD", "CNI_ARGS=MAC=c2:11:22:33:44:55:66:77"), codeEnvironment, "six bytes"},
 		"args multicast": {env("ADD", "CNI_ARGS=MAC=01:00:5e:00:00:01"), codeEnvironment, "multicast"},
 		"odd interface":  {env("ADD", "CNI_IFNAME=a\x1b[1m"), codeEnvironment, "invalid environment variable CNI_IFNAME"},
+		"no text":        {env("ADD", "CNI_IFNAME=a\xff"), codeEnvironment, "invalid environment variable CNI_IFNAME"},
 		"long id":        {env("ADD", "CNI_CONTAINERID="+strings.Repeat("a", 240)), codeEnvironment, "invalid environment variable CNI_CONTAINERID"},
 		"args namespace": {env("ADD", "CNI_ARGS=K8S_POD_NAMESPACE=../x"), codeEnvironment, "CNI_ARGS"},
 		"GC path":        {env("GC", "CNI_PATH="), codeEnvironment, "CNI_PATH"},
@@ -161,6 +165,10 @@ func TestEnvironment(t *testing.T) {
 		if a.code != c.code || !strings.Contains(a.all, c.text) {
 			t.Errorf("%s: code %d, %s; want code %d with %q", name, a.code, a.all, c.code, c.text)
 		}
+	}
+	// What the file is called does not matter.
+	if a := n.run(env("ADD", "CNI_IFNAME=a\x1b[1m"), confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/x"}`)); a.code != codeEnvironment || !strings.Contains(a.msg, "CNI_IFNAME") {
+		t.Errorf("code %d, %s", a.code, a.all)
 	}
 	// Values come from outside, and the message stays short.
 	if a := n.run(env("ADD", "CNI_ARGS="+strings.Repeat("FOO=BAR;", 1000)), confWith("")); a.code != codeEnvironment || len(a.all) > 2000 {

@@ -16,26 +16,34 @@ const temporaryAge = 10 * time.Second
 // del is DEL (§2): it undoes what ADD did as far as anything is there, and needs
 // neither the network namespace nor the previous result.
 func (c *call) del() error {
-	var errs []error
-	if c.conf.ipam != "" {
-		_, err := c.delegate("DEL")
-		errs = append(errs, err)
-	}
+	leased := c.release()
+	errs := []error{leased}
 	st, err := findStore(c.Host, c.conf.stateDir)
 	if err != nil {
 		return joinErrors(append(errs, err)...)
 	}
 	if st != nil {
 		defer st.Close()
-		errs = append(errs, c.forget(st, recordName(c.conf.name, c.ContainerID, c.IfName)))
+		errs = append(errs, c.forget(st, recordName(c.conf.name, c.ContainerID, c.IfName), leased != nil))
 	}
 	errs = append(errs, c.removeTemporary(c.conf.infoDir))
 	return joinErrors(errs...)
 }
 
+// release has the IPAM plugin take an attachment's addresses back.
+func (c *call) release(of ...string) error {
+	if c.conf.ipamErr != nil || c.conf.ipam == "" {
+		return c.conf.ipamErr
+	}
+	_, err := c.delegate("DEL", of...)
+	return err
+}
+
 // forget removes what a record tells of, and then the record. That there is none
-// is no error: there is nothing of the attachment then.
-func (c *call) forget(st *store, name string) error {
+// is no error: there is nothing of the attachment then. While the IPAM plugin has
+// leased addresses that it did not take back the record stays, by which the next DEL
+// or GC asks it again.
+func (c *call) forget(st *store, name string, leased bool) error {
 	r, err := st.read(name)
 	var broken *brokenRecord
 	switch {
@@ -48,6 +56,9 @@ func (c *call) forget(st *store, name string) error {
 		return err
 	}
 	c.step("removed")
+	if leased {
+		return nil
+	}
 	return st.remove(name)
 }
 
@@ -101,12 +112,9 @@ func (c *call) gc() error {
 		if !ok || network != c.conf.name || valid[name] {
 			continue
 		}
-		if c.conf.ipam != "" {
-			// Many IPAM plugins do nothing at GC, host-local among them; all know DEL.
-			_, err := c.delegate("DEL", "CNI_CONTAINERID="+id, "CNI_IFNAME="+ifName, "CNI_NETNS=")
-			errs = append(errs, err)
-		}
-		errs = append(errs, c.forget(st, name))
+		// Many IPAM plugins do nothing at GC, host-local among them; all know DEL.
+		leased := c.release("CNI_CONTAINERID="+id, "CNI_IFNAME="+ifName, "CNI_NETNS=")
+		errs = append(errs, leased, c.forget(st, name, leased != nil))
 	}
 	errs = append(errs, c.removeTemporary(c.conf.infoDir))
 	return joinErrors(errs...)

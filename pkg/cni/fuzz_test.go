@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,7 +90,7 @@ func FuzzAnswers(f *testing.F) {
 			if e := asError(err); e.Code != codeEnvironment || !strings.Contains(e.Msg, "CNI_ARGS") || len(err.Error()) > mostMessage {
 				t.Errorf("%q: code %d, %d bytes: %.500v", args, e.Code, len(err.Error()), err)
 			}
-		case a.namespace != "" && (!isLabel(a.namespace) || strings.ContainsAny(a.namespace, "/.")), a.ip != "" && !isIP(a.ip), a.mac != "" && len(a.mac) != 17:
+		case a.namespace != "" && (!isLabel(a.namespace) || strings.ContainsAny(a.namespace, "/.")), slices.ContainsFunc(a.ips, func(ip string) bool { return !isIP(ip) }), a.mac != "" && len(a.mac) != 17:
 			t.Errorf("%q is read as %+v", args, a)
 		}
 

@@ -25,6 +25,8 @@ type node struct {
 	t    *testing.T
 	dir  string
 	host hostfs.Root
+
+	reached func(step string) // is told of each step, where it is set
 }
 
 func newNode(t *testing.T) *node {
@@ -32,7 +34,7 @@ func newNode(t *testing.T) *node {
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
 	must(t, err)
-	return &node{t, dir, host}
+	return &node{t: t, dir: dir, host: host}
 }
 
 func must(t *testing.T, err error) {
@@ -63,7 +65,7 @@ func env(command string, more ...string) []string {
 func (n *node) run(environ []string, conf string) answer {
 	n.t.Helper()
 	var out, stderr bytes.Buffer
-	p := Plugin{Environ: environ, Stdin: strings.NewReader(conf), Stdout: &out, Stderr: &stderr, Host: n.host}
+	p := Plugin{Environ: environ, Stdin: strings.NewReader(conf), Stdout: &out, Stderr: &stderr, Host: n.host, reached: n.reached}
 	err := p.Run(context.Background())
 	a := answer{out: out.String(), stderr: stderr.String()}
 	if err == nil {

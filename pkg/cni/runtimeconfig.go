@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -148,7 +149,8 @@ func readRuntimeDNS(m value) (*types.DNS, error) {
 
 func checkNameservers(key string, list []string) error {
 	for _, s := range list {
-		if net.ParseIP(s) == nil {
+		// A runtime hands the host's own on, which may have a zone: fe80::1%eth0.
+		if _, err := netip.ParseAddr(s); err != nil {
 			return invalid(key, fmt.Sprintf("%q", short(s)), "IP addresses")
 		}
 	}
