@@ -100,12 +100,13 @@ func TestSocketDenied(t *testing.T) {
 		"all": AllowAll(), "nil": nil,
 	} {
 		for _, path := range []string{"/run/docker.sock", "/run/vsw/a", "/srv/none", "relative", "/run/../run/docker.sock"} {
-			_, err := p.Socket(tenant, path)
-			var refused *RefusedError
-			want := errors.As(err, &refused) && refused.Denied
-			got := p.SocketDenied(tenant, path)
-			if (got != nil) != want || want && got.Error() != err.Error() {
-				t.Errorf("%s: %s: got %v, want %v", name, path, got, err)
+			g, err := p.Socket(tenant, path)
+			refused := g.Refusal
+			errors.As(err, &refused)
+			want := refused != nil && refused.Denied
+			got, enforced := p.SocketDenied(tenant, path)
+			if (got != nil) != want || enforced != (want && err != nil) || want && got.Error() != refused.Error() {
+				t.Errorf("%s: %s: got %v, %v, want %v, %v", name, path, got, enforced, refused, err)
 			}
 		}
 	}
@@ -125,6 +126,12 @@ func TestRuleOnTrial(t *testing.T) {
 	g, err := mustNew(t, Enforce, deny, wide).Device(tenant, "/dev/mem")
 	if err != nil || !g.Audited || g.Rule != "wide" || g.Refusal == nil || g.Refusal.Rule != "never" {
 		t.Errorf("a deny on trial: %+v, %v", g, err)
+	}
+	// Where nothing grants it, that is why it is refused, and what would is told.
+	_, err = mustNew(t, Enforce, deny).Device(tenant, "/dev/mem")
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.Denied || len(refused.Lines) == 0 {
+		t.Errorf("a deny on trial of what no rule grants: %v", err)
 	}
 	trial := wide
 	trial.Name, trial.Mode = "trial", Audit

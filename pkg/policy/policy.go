@@ -171,16 +171,14 @@ func (p *Policy) Network(s Subject, name string) (Grant, error) {
 	return p.decide(&s, &thing{kind: kindNetwork, name: name})
 }
 
-// SocketDenied is the *RefusedError by which a rule in force denies the socket, or
-// nil: what Socket would say of it, without asking whether any rule grants it.
-func (p *Policy) SocketDenied(s Subject, path string) error {
+// SocketDenied is the *RefusedError by which a rule denies the socket, nil for none:
+// what Socket would say of it, without asking whether any rule grants it. enforced is
+// false where audit mode, the policy's or the rule's, lets it through.
+func (p *Policy) SocketDenied(s Subject, path string) (denied *RefusedError, enforced bool) {
 	if p == nil || p.all || !p.denies || !cleanPath(path) {
-		return nil
+		return nil, false
 	}
-	if denied, enforced := p.denied(&s, &thing{kind: kindSocket, name: path}); enforced {
-		return denied
-	}
-	return nil
+	return p.denied(&s, &thing{kind: kindSocket, name: path})
 }
 
 func (p *Policy) decide(s *Subject, t *thing) (Grant, error) {
@@ -211,6 +209,11 @@ func (p *Policy) decide(s *Subject, t *thing) (Grant, error) {
 	}
 	if rule := p.onTrial(s, t); rule != "" || p.Mode() == Audit {
 		return Grant{Rule: rule, Audited: true, Refusal: refusal}, nil
+	}
+	if denied != nil {
+		// By a rule on trial, which refuses nothing: what stands in the way is that no
+		// rule grants it.
+		refusal = p.refuse(*s, *t)
 	}
 	return Grant{}, refusal
 }

@@ -183,40 +183,63 @@ func (p *planner) deliverSocket(s socket, origin edits.Origin, item *Item) error
 
 // grantSocket asks policy for the socket under each spelling of its path. An
 // error names the one that device-info has. What a rule denies under one
-// spelling is denied, whatever another would be.
+// spelling is denied, whatever another would be; what a rule in force grants under
+// one is not what mode enforce would refuse.
 func (p *planner) grantSocket(a *attachment.Attachment, at place, item *Item) error {
 	subject := p.subject
 	subject.Network = a.Network
 	var (
-		granted policy.Grant
-		first   error
+		granted, denied policy.Grant // the best of the grants, and one that is denied on trial
+		first           error
 	)
-	names := at.names()
+	names, best := at.names(), 0
 	for _, name := range names {
 		grant, err := p.policy.Socket(subject, name)
 		var refused *policy.RefusedError
 		switch {
 		case errors.As(err, &refused) && refused.Denied:
 			return err
-		case err == nil:
-			noteAudit(item, grant)
-			if granted.Rule == "" {
-				granted = grant
+		case err != nil:
+			if first == nil {
+				first = err
 			}
-		case first == nil:
-			first = err
+			continue
+		}
+		if grant.Audited && grant.Refusal.Denied {
+			denied = grant
+		}
+		if w := weight(grant); w > best {
+			granted, best = grant, w
 		}
 	}
 	for _, name := range p.otherSpellings(names) {
-		if err := p.policy.SocketDenied(subject, name); err != nil {
-			return err
+		refused, enforced := p.policy.SocketDenied(subject, name)
+		switch {
+		case enforced:
+			return refused
+		case refused != nil:
+			denied = policy.Grant{Audited: true, Refusal: refused}
 		}
 	}
-	if granted.Rule != "" {
-		item.Rule = granted.Rule
-		return nil
+	if best == 0 {
+		return first
 	}
-	return first
+	noteAudit(item, denied)
+	noteAudit(item, granted)
+	item.Rule = granted.Rule
+	return nil
+}
+
+// weight orders grants of one thing under several names: by audit mode alone, by a
+// rule that audit mode has a part in, and by a rule in force.
+func weight(g policy.Grant) int {
+	switch {
+	case g.Rule == "":
+		return 1
+	case g.Audited:
+		return 2
+	}
+	return 3
 }
 
 // otherSpellings are the paths by their other name where /var/run is /run.

@@ -21,9 +21,15 @@ import (
 // use gives the host an engine with other rules.
 func (h *host) use(policyYAML string, ledger *Ledger) {
 	h.t.Helper()
+	h.useMode("enforce", policyYAML, ledger)
+}
+
+// useMode is use with a mode of the policy.
+func (h *host) useMode(mode, policyYAML string, ledger *Ledger) {
+	h.t.Helper()
 	root, err := hostfs.New(h.dir)
 	must(h.t, err)
-	cfg, err := config.Parse([]byte("sockets: {roots: [/var/run/vsw]}\npolicy:\n  rules:\n"+policyYAML), "/etc/jackfield/config.yaml")
+	cfg, err := config.Parse([]byte("sockets: {roots: [/var/run/vsw]}\npolicy:\n  mode: "+mode+"\n  rules:\n"+policyYAML), "/etc/jackfield/config.yaml")
 	must(h.t, err)
 	e, err := New(root, cfg, Options{Ledger: ledger})
 	must(h.t, err)
@@ -172,5 +178,38 @@ func TestDeadlineWithinAllDevices(t *testing.T) {
 	p, err := h.e.Resolve(&passing{context.Background(), 4}, ask("vendor.com/gpu=all"))
 	if p != nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), `"vendor.com/gpu=all", 4 of its 10 devices done: given up before the runtime's deadline`) {
 		t.Errorf("got %v, %v", p, err)
+	}
+}
+
+// What a rule in force grants under one spelling of a socket's path is not what mode
+// enforce would refuse, whatever the other spellings are; what a rule on trial denies
+// under any of them is.
+func TestAuditUnderEachSpelling(t *testing.T) {
+	for name, tc := range map[string]struct{ rules, rule, audit string }{
+		"granted as it is configured": {rules: `
+    - {name: r, for: {namespaces: [ns]}, allow: {sockets: ["/var/run/vsw/**"]}}`, rule: "r"},
+		"granted as it resolves": {rules: `
+    - {name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"]}}`, rule: "r"},
+		"on trial under one, in force under the other": {rules: `
+    - {name: trial, mode: audit, for: {namespaces: [ns]}, allow: {sockets: ["/var/run/vsw/**"]}}
+    - {name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"]}}`, rule: "r"},
+		"on trial": {rules: `
+    - {name: trial, mode: audit, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"]}}`, rule: "trial", audit: `no rule`},
+		"denied on trial under one": {rules: `
+    - {name: r, for: {namespaces: [ns]}, allow: {sockets: ["/var/run/vsw/**"]}}
+    - {name: never, mode: audit, for: {namespaces: [ns]}, deny: {sockets: ["/run/vsw/**"]}}`, rule: "r", audit: `denied by rule "never"`},
+	} {
+		for _, mode := range []string{"enforce", "audit"} {
+			t.Run(name+", "+mode, func(t *testing.T) {
+				h := newHost(t, "enforce")
+				h.useMode(mode, tc.rules, nil)
+				h.listen("/run/vsw/a/s.sock")
+				h.info("a", "net1", vhost("client", "/var/run/vsw/a/s.sock"))
+				p := h.resolve(ask(""))
+				if it := p.Items[0]; it.Outcome != Injected || it.Rule != tc.rule || (it.Audit != "") != (tc.audit != "") {
+					t.Errorf("found %+v, want rule %q and audit %q", it, tc.rule, tc.audit)
+				}
+			})
+		}
 	}
 }
