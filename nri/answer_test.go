@@ -68,6 +68,36 @@ func TestLateWorkTakesBackWhatItMade(t *testing.T) {
 	}
 }
 
+// Where nothing can be looked at any more, a pod that asks goes without a container
+// rather than a container without what it asks for, in whatever words it is asked.
+func TestWhoAsksIsNotPassedOver(t *testing.T) {
+	injector := map[string]string{"cdi-devices.nri.io/pod": "[vendor.com/net=a]"}
+	for name, tc := range map[string]struct {
+		yaml        string
+		annotations map[string]string
+		refused     bool
+	}{
+		"nothing":                      {granting, nil, false},
+		"a device":                     {granting, map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}, true},
+		"a network":                    {granting, map[string]string{"k8s.v1.cni.cncf.io/networks": "a"}, true},
+		"device-injector's":            {granting + "compat: {deviceInjector: true}\n", injector, true},
+		"device-injector's, not taken": {granting, injector, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newReloadHost(t, tc.yaml, false)
+			free := make(chan struct{})
+			defer close(free)
+			for h.p.workers.do(func() { <-free }) {
+			}
+			pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p", Annotations: tc.annotations}
+			adjust, _, err := h.p.CreateContainer(context.Background(), pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Name: "c"})
+			if adjust != nil || (err != nil) != tc.refused {
+				t.Errorf("got %v, %v, want an error: %v", adjust, err, tc.refused)
+			}
+		})
+	}
+}
+
 // A validation is a call of the runtime as the others are: it is timed, waited for
 // at the end, and a defect in it is counted. CRI-O keeps a container's name in a
 // label.

@@ -9,8 +9,6 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
-	"github.com/jackfield/jackfield/pkg/annotation"
-	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
@@ -51,15 +49,16 @@ func (g *glance) run() {
 // be told in time, because a directory does not answer, nothing is done for a pod
 // that has not asked: Jackfield must not keep such pods from a node.
 func (p *Plugin) nothing(ctx context.Context, pod *api.PodSandbox, c *api.Container) bool {
-	if p.dirs.check(p.core.Load().cfg.DeviceInfo.CNIDir) != nil {
-		// It is known to hang: nobody waits for it.
-		return !mayAsk(pod)
+	core := p.core.Load()
+	if p.dirs.check(core.cfg.DeviceInfo.CNIDir) != nil {
+		// It is known to hang: nobody waits for it. Hooks do not need it.
+		return core.engine.Hooks() == nil && !core.engine.MayAsk(pod.GetAnnotations())
 	}
 	g := p.glances.Get().(*glance)
-	g.core, g.pod, g.c = p.core.Load(), pod, c
+	g.core, g.pod, g.c = core, pod, c
 	if !p.workers.do(g.look) {
 		p.glances.Put(g)
-		return !mayAsk(pod)
+		return !core.engine.MayAsk(pod.GetAnnotations())
 	}
 	limit := p.requestTimeout()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -76,7 +75,7 @@ func (p *Plugin) nothing(ctx context.Context, pod *api.PodSandbox, c *api.Contai
 		return nothing
 	case <-g.timer.C:
 		p.counters.Timeouts[telemetry.CreateContainer].Add()
-		if mayAsk(pod) {
+		if core.engine.MayAsk(pod.GetAnnotations()) {
 			return false
 		}
 		p.later.do(func() {
@@ -84,11 +83,4 @@ func (p *Plugin) nothing(ctx context.Context, pod *api.PodSandbox, c *api.Contai
 		})
 		return true
 	}
-}
-
-// mayAsk reports whether a pod's annotations name anything that Jackfield could be
-// in charge of.
-func mayAsk(pod *api.PodSandbox) bool {
-	a := pod.GetAnnotations()
-	return annotation.HasAny(a) || a[attachment.NetworksAnnotation] != "" || a["v1.multus-cni.io/default-network"] != ""
 }

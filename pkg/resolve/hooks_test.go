@@ -87,6 +87,28 @@ poststop /opt/hooks/a [a 30-always.json] 2 /etc/hooks.d/30-always.json stages[1]
 	}
 }
 
+// Hooks come to a pod that asks for no network, also while the device-info of networks
+// cannot be read; one that asks is refused.
+func TestHooksWhereDeviceInfoHangs(t *testing.T) {
+	h := newHooksHost(t, "enforce")
+	h.hook("30-always.json", "/opt/hooks/a", `{"always":true}`)
+	e, err := New(h.e.host, h.e.cfg, Options{HooksDirs: true, Answers: func(dir string) error {
+		if dir == h.e.cfg.DeviceInfo.CNIDir {
+			return errdefs.ErrUnavailable
+		}
+		return nil
+	}})
+	must(t, err)
+	must(t, h.e.Close())
+	h.e = e
+	if p := h.resolve(ask("")); len(p.Set.Hooks) != 2 {
+		t.Errorf("hooks are %+v", p.Set.Hooks)
+	}
+	r := ask("")
+	r.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": "a"}
+	h.refuse(r, errdefs.IsUnavailable)
+}
+
 func TestHooksInAuditMode(t *testing.T) {
 	h := newHooksHost(t, "audit")
 	h.hook("10-x.json", "/opt/hooks/a", `{"annotations":{"x":""}}`)

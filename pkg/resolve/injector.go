@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -24,6 +25,17 @@ func (e *Engine) asks(annotations map[string]string) bool {
 	}
 	return annotation.HasAny(annotations) || e.cfg.Compat.DeviceInjector && annotation.HasInjector(annotations)
 }
+
+// MayAsk reports whether a pod's annotations ask for anything, or name networks that
+// the engine could be in charge of. It reads no file: where none can be read, this
+// is who must not go without.
+func (e *Engine) MayAsk(annotations map[string]string) bool {
+	return e.asks(annotations) || annotations[attachment.NetworksAnnotation] != "" || annotations[defaultNetwork] != ""
+}
+
+// defaultNetwork is the annotation by which Multus gives a pod another network in
+// place of the cluster's own.
+const defaultNetwork = "v1.multus-cni.io/default-network"
 
 // injector delivers what the annotations of NRI's device-injector ask for, where
 // the configuration takes them, under policy.

@@ -107,7 +107,11 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 		err              error
 	)
 	if err = e.answering(e.cfg.DeviceInfo.CNIDir); err != nil {
-		// What the pod's networks are cannot be told.
+		// What the pod's networks are cannot be told. One that has none to ask for is not
+		// kept from the node by that, nor its hooks from it.
+		if !asks && e.hooks != nil && !e.MayAsk(req.Annotations) {
+			err = nil
+		}
 	} else if !e.attachments.Nothing(req.SandboxID, req.Annotations[attachment.NetworksAnnotation], req.Have.Env) {
 		found, allocated, err = e.find(ctx, req, &subject, asks)
 	}
