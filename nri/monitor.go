@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,7 +158,7 @@ func serve(log *logrus.Entry, open func() (net.Listener, error), h http.Handler,
 		for said := false; ; l, err = open() {
 			if err == nil {
 				log.WithField("address", l.Addr().String()).Debug("serving")
-				err = s.srv.Serve(&limited{Listener: l, slots: make(chan struct{}, conns)})
+				err = s.srv.Serve(&limited{Listener: l, most: conns})
 			}
 			select {
 			case <-s.quit:
@@ -190,11 +191,15 @@ func (s *serving) close() {
 	}
 }
 
-// limited is a listener with a bound on its connections. What is more waits in the
-// kernel's queue.
+// limited is a listener with a bound on its connections: of more the oldest is closed.
+// Whoever keeps connections open keeps out nobody, least of all the kubelet, which
+// kills a plugin whose health it cannot ask for.
 type limited struct {
 	net.Listener
-	slots chan struct{}
+	most int
+
+	mu   sync.Mutex
+	open []*limitedConn // the oldest first
 }
 
 // Accept implements net.Listener.
@@ -203,23 +208,31 @@ func (l *limited) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case l.slots <- struct{}{}:
-		return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.slots })}, nil
-	default:
-		// Nobody holds a place for long: every read and write has its time.
-		c.Close()
-		return l.Accept()
+	conn := &limitedConn{Conn: c, of: l}
+	l.mu.Lock()
+	var oldest *limitedConn
+	if len(l.open) >= l.most {
+		oldest = l.open[0]
 	}
+	l.open = append(l.open, conn)
+	l.mu.Unlock()
+	if oldest != nil {
+		oldest.Close()
+	}
+	return conn, nil
 }
 
 type limitedConn struct {
 	net.Conn
-	release func()
+	of *limited
 }
 
 // Close implements net.Conn.
 func (c *limitedConn) Close() error {
-	c.release()
+	c.of.mu.Lock()
+	if i := slices.Index(c.of.open, c); i >= 0 {
+		c.of.open = slices.Delete(c.of.open, i, i+1)
+	}
+	c.of.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -4,6 +4,7 @@ package nri
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -70,9 +71,10 @@ func (p *Plugin) refused(pod *api.PodSandbox, c *api.Container, err error) {
 	if errors.As(err, &all) {
 		items = all.Items
 	}
+	items = withheld(items)
 	p.count(items)
 	// What is at fault beside single requests: an annotation that cannot be read, a
-	// runtime that cannot take an edit, a full disk.
+	// limit, a runtime that cannot take an edit, a full disk.
 	beside := 1
 	if all != nil {
 		beside = len(all.Errs)
@@ -82,6 +84,11 @@ func (p *Plugin) refused(pod *api.PodSandbox, c *api.Container, err error) {
 			beside--
 		}
 	}
+	var limit *policy.LimitError
+	if errors.As(err, &limit) {
+		p.countRefusal(limit.Rule)
+		beside--
+	}
 	for range beside {
 		p.counters.Count(telemetry.SourceContainer, telemetry.Failed)
 	}
@@ -89,6 +96,27 @@ func (p *Plugin) refused(pod *api.PodSandbox, c *api.Container, err error) {
 		p.containerLog(pod, c).WithError(err).Error("container refused")
 		p.audit(eventRefused, err, p.told(pod, c, items, nil))
 	})
+}
+
+// outcomeWithheld is the outcome of a request of which nothing stands in the way but
+// that its container is refused for something else.
+const outcomeWithheld resolve.Outcome = "withheld"
+
+// withheld are the items of a container that is refused, of which none was injected.
+func withheld(items []resolve.Item) []resolve.Item {
+	items = slices.Clone(items)
+	for i := range items {
+		if items[i].Outcome == resolve.Injected {
+			items[i].Outcome = outcomeWithheld
+		}
+	}
+	return items
+}
+
+// countRefusal counts what a rule refuses to a container beside its requests.
+func (p *Plugin) countRefusal(rule string) {
+	p.counters.Count(telemetry.SourceContainer, telemetry.Refused)
+	p.counters.RefusedBy.Add(rule)
 }
 
 func (p *Plugin) audit(event string, err error, told status.Container) {
@@ -109,6 +137,9 @@ func (p *Plugin) count(items []resolve.Item) {
 		it := &items[i]
 		if it.Audit != "" {
 			p.counters.Audited.Add()
+		}
+		if it.Outcome == outcomeWithheld {
+			continue
 		}
 		p.counters.Count(sourceOf(it), outcomeOf(it.Outcome))
 		if it.Outcome == resolve.Refused {

@@ -116,10 +116,22 @@ func (v *validation) run() error {
 	if err == nil {
 		return nil
 	}
+	for _, e := range errs {
+		var refused *policy.RefusedError
+		switch {
+		case errors.As(e, &refused):
+			v.p.countRefusal(refused.Rule)
+		case e != nil:
+			v.p.counters.Count(telemetry.SourceContainer, telemetry.Failed)
+		}
+	}
 	// One line each: the runtime puts it into an event.
-	v.p.counters.Refused.Add()
-	v.p.containerLog(pod, c).WithError(err).Error("container refused for what another plugin injects")
-	return fmt.Errorf("jackfield: container %q: %w", nameOf(pod, c), err)
+	err = fmt.Errorf("jackfield: container %q: %w", nameOf(pod, c), err)
+	v.p.later.do(func() {
+		v.p.containerLog(pod, c).WithError(err).Error("container refused for what another plugin injects")
+		v.p.audit(eventRefused, err, v.p.told(pod, c, nil, nil))
+	})
+	return err
 }
 
 func (v *validation) policy() *policy.Policy { return v.core.engine.Policy() }

@@ -44,7 +44,7 @@ type Counters struct {
 type Source uint8
 
 // The sources. SourceContainer is for what cannot be laid at one request's door,
-// such as an annotation that cannot be read.
+// such as an annotation that cannot be read, a limit, or what another plugin injects.
 const (
 	SourceCDI Source = iota
 	SourceNetwork

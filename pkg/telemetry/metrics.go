@@ -105,7 +105,7 @@ func all() []series {
 		{Family{"jackfield_containers_untouched_total", counter, "Containers that asked for nothing."}, of(func(c *Counters) *Counter { return &c.Untouched })},
 		{Family{"jackfield_containers_timed_out_total", counter, "Containers given up before the runtime's deadline."}, of(func(c *Counters) *Counter { return &c.TimedOut })},
 		{Family{"jackfield_requests_total", counter, "Requests by where they came from and what became of them."}, requests},
-		{Family{"jackfield_refusals_total", counter, "Refusals of requests by the policy rule that came closest; empty where none did."}, func(w *writer, c *Counters, _ *Sample) {
+		{Family{"jackfield_refusals_total", counter, "Refusals by the policy rule that came closest, or that limits; empty where none did."}, func(w *writer, c *Counters, _ *Sample) {
 			c.RefusedBy.each(func(rule string, n uint64) { w.uint(n, "rule", rule) })
 		}},
 		{Family{"jackfield_would_refuse_total", counter, "Requests granted in mode audit that mode enforce would refuse."}, of(func(c *Counters) *Counter { return &c.Audited })},
@@ -181,7 +181,7 @@ func stagingMode(w *writer, _ *Counters, s *Sample) {
 func requests(w *writer, c *Counters, _ *Sample) {
 	for src := range Sources {
 		for out := range Outcomes {
-			if src == SourceContainer && out != Failed {
+			if src == SourceContainer && out != Failed && out != Refused {
 				continue
 			}
 			w.uint(c.Requests[src][out].Load(), "source", src.String(), "outcome", out.String())

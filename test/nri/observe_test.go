@@ -114,6 +114,42 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	}
 }
 
+// A limit, and what another plugin injects, refuse a container as a rule refuses a
+// request: counted by rule, and in the audit file.
+func TestRefusalsBesideRequestsAreCounted(t *testing.T) {
+	yaml := strings.Replace(validatingYAML, "    - name: data\n", "    - name: quota\n      for: {namespaces: [\"*\"]}\n      limits: {container: {cdi: 1}}\n    - name: data\n", 1)
+	n := newNode(t, yaml+`
+metrics: {listen: "unix:/run/metrics.sock"}
+audit: {file: /run/audit.log}
+`, withValidation)
+	n.write("/etc/cdi/vendor.json", cdiSpec)
+	if _, err := n.create(n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a,vendor.com/net=b"}), nil); err == nil {
+		t.Fatal("created beyond a limit")
+	}
+	check(t, os.MkdirAll(n.path("/etc"), 0o755))
+	n.other("10", "other", injectedMount("/etc", "/host", "bind", "rbind"))
+	if _, err := n.create(n.pod("dpdk-1", nil), nil); err == nil {
+		t.Fatal("created with what another plugin injects")
+	}
+	n.metrics(
+		`jackfield_requests_total{source="container",outcome="refused"} 2`,
+		`jackfield_requests_total{source="container",outcome="failed"} 0`,
+		`jackfield_requests_total{source="cdi",outcome="injected"} 0`,
+		`jackfield_refusals_total{rule="quota"} 1`,
+		`jackfield_refusals_total{rule="data"} 1`,
+	)
+	lines := n.auditLines("/run/audit.log", 2)
+	if text, _ := json.Marshal(lines[0]["requests"]); strings.Count(string(text), `"outcome":"withheld"`) != 2 {
+		t.Errorf("what a refused container was not given: %s", text)
+	}
+	for i, line := range lines {
+		want := []string{"limits.container.cdi: 1", `injected by NRI plugin "10-other"`}[i]
+		if e, _ := line["error"].(string); line["event"] != "refused" || line["container"] != "c" || !strings.Contains(e, want) {
+			t.Errorf("line %d: %v, want a refusal with %s", i, line, want)
+		}
+	}
+}
+
 // auditLines are the lines of the audit file, once there are n.
 func (n *node) auditLines(file string, count int) []map[string]any {
 	n.t.Helper()

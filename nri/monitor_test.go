@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// Whoever keeps connections open keeps out nobody else: the kubelet kills a plugin
+// whose health it cannot ask for, and any pod may reach the port.
+func TestConnectionsThatAreKeptOpenKeepNobodyOut(t *testing.T) {
+	const most = 4
+	path := filepath.Join(t.TempDir(), "m.sock")
+	s := serve(logrus.NewEntry(logrus.New()), func() (net.Listener, error) { return net.Listen("unix", path) },
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "ok") }), most, false, newWaits())
+	defer s.close()
+	ask := func(c net.Conn) error {
+		check(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: jackfield\r\n\r\n"); err != nil {
+			return err
+		}
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			return err
+		}
+		if r.StatusCode != http.StatusOK {
+			return fmt.Errorf("status %d", r.StatusCode)
+		}
+		_, err = io.Copy(io.Discard, r.Body)
+		return err
+	}
+	var held []net.Conn
+	for i := range 3 * most {
+		c, err := net.Dial("unix", path)
+		check(t, err)
+		defer c.Close()
+		if err := ask(c); err != nil {
+			t.Fatalf("connection %d beside %d that are kept: %v", i, len(held), err)
+		}
+		held = append(held, c)
+	}
+	// The newest are kept, so many as there may be; the others are closed.
+	for i, c := range held {
+		if err, kept := ask(c), i >= len(held)-most; (err == nil) != kept {
+			t.Errorf("connection %d of %d: %v, want it kept: %v", i, len(held), err, kept)
+		}
+	}
+}
