@@ -320,6 +320,35 @@ func TestHostPrograms(t *testing.T) {
 	}
 }
 
+// Whatever the schema takes is rendered as what it is, also where YAML would see a
+// number, a truth or a list of its own in it.
+func TestValuesAreRenderedAsTheyAre(t *testing.T) {
+	dir := `/opt/a,b]{c}'"#d`
+	for _, values := range []string{
+		`fullnameOverride: "123"`, `nameOverride: "123"`, `existingConfigMap: "1e3"`, `serviceAccount: {name: "0x1f"}`, `priorityClassName: "12"`,
+		`seLinuxType: "12"`, `enableNRI: {enabled: true}`, `image: {repository: "12", tag: "30"}`,
+		fmt.Sprintf(`hostPrograms: {cni: {enabled: true, dir: %q}, hook: {enabled: true, dir: %q}}`, dir, dir),
+		fmt.Sprintf(`nri: {socketDir: %q}`, dir), fmt.Sprintf(`devDir: %q`, dir), fmt.Sprintf(`config: {sockets: {roots: [%q]}}`, dir),
+		`{podLabels: {a: "true"}, podAnnotations: {a: "x: y\n# z"}, nodeSelector: {a: "1"}}`, `config: {hooks: {dirs: []}}`, `config: {policy: null}`,
+		`config: {audit: {file: /var/log/jackfield/audit.log}}`,
+	} {
+		objects, err := Helm(values)
+		if err != nil {
+			t.Errorf("%s: %v", values, err)
+			continue
+		}
+		ds := only[*apps.DaemonSet](t, objects)
+		for _, f := range Check(ds) {
+			t.Errorf("%s: %s", values, f)
+		}
+		for _, c := range ds.Spec.Template.Spec.InitContainers {
+			if strings.HasPrefix(c.Name, "install-") && (len(c.Command) != 4 || c.Command[3] != "--to="+c.VolumeMounts[0].MountPath) {
+				t.Errorf("%s: %s runs %q", values, c.Name, c.Command)
+			}
+		}
+	}
+}
+
 // A value that means nothing is refused, with its name.
 func TestSchemaRefuses(t *testing.T) {
 	for values, want := range map[string]string{
@@ -345,6 +374,12 @@ func TestSchemaRefuses(t *testing.T) {
 		"hostPrograms: {cni: {dir: bin}}":               "/hostPrograms/cni/dir",
 		"hostPrograms: {csi: {}}":                       "csi",
 		"hostPID: 1":                                    "/hostPID",
+		"fullnameOverride: A_b":                         "/fullnameOverride",
+		"nameOverride: 'a: b'":                          "/nameOverride",
+		"existingConfigMap: a/b":                        "/existingConfigMap",
+		"serviceAccount: {name: A}":                     "/serviceAccount/name",
+		"priorityClassName: -a":                         "/priorityClassName",
+		"config: {audit: {file: /audit.log}}":           "/config/audit/file",
 	} {
 		_, err := Helm(values)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -4,6 +4,7 @@ package charts
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"regexp"
 
@@ -34,12 +35,24 @@ func Decode(stream []byte) ([]Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := yaml.UnmarshalStrict(doc, o); err != nil {
+		if err := decode(doc, o); err != nil {
 			return nil, fmt.Errorf("%s: %w", kind.Kind, err)
 		}
 		objects = append(objects, o)
 	}
 	return objects, nil
+}
+
+// decode reads a document as the API server does, which is sent JSON: yaml.Unmarshal
+// makes a string of a number where the type wants one, and the server does not.
+func decode(doc []byte, o Object) error {
+	data, err := yaml.YAMLToJSONStrict(doc)
+	if err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(o)
 }
 
 func empty(t meta.TypeMeta) (Object, error) {

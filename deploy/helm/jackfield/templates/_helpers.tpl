@@ -13,8 +13,8 @@
 {{- end -}}
 
 {{- define "jackfield.selector" -}}
-app.kubernetes.io/name: {{ include "jackfield.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "jackfield.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "jackfield.labels" -}}
