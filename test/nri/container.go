@@ -55,6 +55,8 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error 
 	if err != nil {
 		return err
 	}
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
 	if err := a.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod}); err != nil {
 		return err
 	}
@@ -68,6 +70,8 @@ func (r *Runtime) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error
 	if err != nil {
 		return err
 	}
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
 	return a.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod})
 }
 
@@ -77,6 +81,8 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) err
 	if err != nil {
 		return err
 	}
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
 	if err := a.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod}); err != nil {
 		return err
 	}
@@ -104,6 +110,8 @@ func (r *Runtime) CreateContainer(ctx context.Context, pod *api.PodSandbox, ctr 
 		return nil, err
 	}
 	r.AddContainer(shown)
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
 	if err := a.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: pod, Container: shown}); err != nil {
 		return nil, err
 	}
@@ -117,6 +125,8 @@ func (r *Runtime) Adjust(ctx context.Context, pod *api.PodSandbox, shown *api.Co
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
 	rpl, err := a.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod, Container: shown})
 	if err != nil {
 		return nil, err
@@ -140,6 +150,8 @@ func (r *Runtime) StartContainer(ctx context.Context, pod *api.PodSandbox, ctr *
 	if err != nil {
 		return err
 	}
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
 	if err := a.StartContainer(ctx, &api.StartContainerRequest{Pod: pod, Container: ctr}); err != nil {
 		return err
 	}
@@ -155,6 +167,8 @@ func (r *Runtime) StopContainer(ctx context.Context, pod *api.PodSandbox, ctr *a
 	if err != nil {
 		return err
 	}
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
 	_, err = a.StopContainer(ctx, &api.StopContainerRequest{Pod: pod, Container: ctr})
 	return err
 }
@@ -165,6 +179,8 @@ func (r *Runtime) RemoveContainer(ctx context.Context, pod *api.PodSandbox, ctr 
 	if err != nil {
 		return err
 	}
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
 	if err := a.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: pod, Container: ctr}); err != nil {
 		return err
 	}

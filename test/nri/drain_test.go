@@ -19,7 +19,11 @@ import (
 func TestEndingInTheMiddleOfACreation(t *testing.T) {
 	for name, answers := range map[string]bool{"the directory answers": true, "the directory never answers": false} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t, policyYAML, nritest.Options{RequestTimeout: 6 * time.Second})
+			var opts nritest.Options
+			if !answers {
+				opts.RequestTimeout = 6 * time.Second // it is waited for
+			}
+			n := newNode(t, policyYAML, opts)
 			n.write("/etc/cdi/vendor.json", cdiSpec)
 			check(t, os.MkdirAll(n.path("/run/cdi"), 0o755))
 			n.mustCreate(n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}))
@@ -59,12 +63,12 @@ func TestEndingInTheMiddleOfACreation(t *testing.T) {
 				case answers != (r.err == nil):
 					t.Errorf("answered with %v", r.err)
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("the creation never ended")
 			}
 			select {
 			case <-ended:
-			case <-time.After(30 * time.Second):
+			case <-time.After(patience):
 				t.Fatal("the plugin never ended")
 			}
 		})

@@ -67,6 +67,12 @@ func (e *events) reset() {
 	clear(e.ready)
 }
 
+func (e *events) gone(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.ready, name)
+}
+
 func (e *events) plugins() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -32,9 +32,15 @@ type Options struct {
 	// PluginPath and ConfigPath are the directories of pre-installed plugins
 	// and of their NN-name.conf files. Empty: none.
 	PluginPath, ConfigPath string
-	// RequestTimeout and RegistrationTimeout hold for the whole process;
-	// 0: NRI's defaults, 2 s and 5 s.
+	// RequestTimeout and RegistrationTimeout are what a plugin is given for a request
+	// and for its registration; 0: NRI's defaults, 2 s and 5 s.
 	RequestTimeout, RegistrationTimeout time.Duration
+	// Patience is how long a request is really waited for before the plugin is
+	// dropped, where that is longer than the RequestTimeout that the plugin sees
+	// as its deadline: a plugin that answers in time, on a machine that is slow to
+	// let it, is then not taken for one that does not answer. It holds for the
+	// whole process.
+	Patience time.Duration
 	// InjectCDI is called for the CDI device names that plugins ask the runtime
 	// to inject. nil does what runtimes without it do: drop them in silence.
 	InjectCDI func(*rspec.Spec, []string) error
@@ -70,6 +76,7 @@ func Start(opts Options) (*Runtime, error) {
 	if opts.RegistrationTimeout == 0 {
 		opts.RegistrationTimeout = adaptation.DefaultPluginRegistrationTimeout
 	}
+	opts.Patience = max(opts.Patience, opts.RequestTimeout)
 	r := &Runtime{opts: opts, events: newEvents(),
 		pods: map[string]*api.PodSandbox{}, ctrs: map[string]*api.Container{}}
 	if opts.SocketPath == "" || opts.PluginPath == "" || opts.ConfigPath == "" {
@@ -122,7 +129,7 @@ func (r *Runtime) Resume() error {
 		return nil
 	}
 	quietLog()
-	adaptation.SetPluginRequestTimeout(r.opts.RequestTimeout)
+	adaptation.SetPluginRequestTimeout(r.opts.Patience)
 	adaptation.SetPluginRegistrationTimeout(r.opts.RegistrationTimeout)
 	options := []adaptation.Option{
 		adaptation.WithSocketPath(r.opts.SocketPath),
@@ -166,10 +173,15 @@ func (r *Runtime) Close() error {
 }
 
 // WaitPlugin waits until a plugin, "10-jackfield" for example, is registered,
-// configured and synchronized, so that the next request reaches it.
+// configured and synchronized, so that the next request reaches it. A plugin that
+// was there once counts, unless Gone was told that it went.
 func (r *Runtime) WaitPlugin(ctx context.Context, name string) error {
 	return r.events.waitPlugin(ctx, name)
 }
+
+// Gone tells that a plugin has ended, so that WaitPlugin waits for the next of its
+// name: the runtime itself notices at its next request.
+func (r *Runtime) Gone(name string) { r.events.gone(name) }
 
 // Plugins returns how many plugins the runtime talks to. A plugin that went away
 // is counted until the next request.
@@ -215,6 +227,8 @@ func (r *Runtime) synchronize(ctx context.Context, cb adaptation.SyncCB) error {
 	r.mu.Lock()
 	pods, ctrs := sorted(r.pods), sorted(r.ctrs)
 	r.mu.Unlock()
+	ctx, cancel := r.patient(ctx)
+	defer cancel()
 	updates, err := cb(ctx, pods, ctrs)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/nri/pkg/adaptation"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
@@ -130,18 +131,21 @@ func TestCreateContainerFails(t *testing.T) {
 // A plugin that is late is dropped and the container comes without it: what
 // every handler's deadline has to prevent.
 func TestLatePlugin(t *testing.T) {
-	r := New(t, Options{RequestTimeout: 100 * time.Millisecond})
+	r := New(t, Options{})
+	release := make(chan struct{})
 	plugin := &injector{create: func(ctx context.Context, _ *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, error) {
 		if _, ok := ctx.Deadline(); !ok {
 			t.Error("the request has no deadline")
 		}
-		time.Sleep(200 * time.Millisecond)
+		<-release
 		a := &api.ContainerAdjustment{}
 		a.AddEnv("PLUGIN", "late")
 		return a, nil
 	}}
 	r.Connect(t, "10", "test", plugin)
+	adaptation.SetPluginRequestTimeout(100 * time.Millisecond) // once it is registered
 	c, err := r.CreateContainer(t.Context(), NewPod("ns", "pod", nil), &api.Container{Name: "c"})
+	close(release)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +156,7 @@ func TestLatePlugin(t *testing.T) {
 
 func TestRestart(t *testing.T) {
 	before := openFiles(t)
-	r, err := Start(Options{})
+	r, err := Start(Options{RequestTimeout: time.Minute, RegistrationTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +190,7 @@ func TestRestart(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(r.SocketPath())); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory is still there: %v", err)
 	}
-	for end := time.Now().Add(5 * time.Second); openFiles(t) > before; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(slow); openFiles(t) > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d open files, %d before", openFiles(t), before)
 		}
@@ -201,7 +205,7 @@ func TestPreinstalled(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	r := New(t, Options{PluginPath: dir})
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), slow)
 	defer cancel()
 	if err := r.WaitPlugin(ctx, "05-noop"); err != nil {
 		t.Fatal(err)

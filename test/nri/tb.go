@@ -16,9 +16,20 @@ type TB interface {
 	Context() context.Context
 }
 
-// New is Start for tests and benchmarks: the runtime closes with the test.
+// slow is how long a test waits for what is there in milliseconds on a machine that
+// has nothing else to do.
+const slow = 2 * time.Minute
+
+// New is Start for tests and benchmarks: the runtime closes with the test, and no
+// plugin is too late for it because the machine is busy. Plugins are given a minute
+// for what opts does not tell.
 func New(tb TB, opts Options) *Runtime {
 	tb.Helper()
+	for _, t := range []*time.Duration{&opts.RequestTimeout, &opts.RegistrationTimeout, &opts.Patience} {
+		if *t == 0 {
+			*t = time.Minute
+		}
+	}
 	r, err := Start(opts)
 	if err != nil {
 		tb.Fatalf("%v", err)
@@ -39,7 +50,7 @@ func (r *Runtime) Connect(tb TB, idx, name string, plugin any) (stop func()) {
 		tb.Fatalf("%v", err)
 	}
 	tb.Cleanup(stop)
-	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), slow)
 	defer cancel()
 	if err := r.WaitPlugin(ctx, idx+"-"+name); err != nil {
 		tb.Fatalf("%v", err)
