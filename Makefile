@@ -8,6 +8,8 @@ LDFLAGS := -s -w $(if $(VERSION),-X github.com/jackfield/jackfield/pkg/version.r
 
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc || command -v cc),-race,)
+# Some tests build the commands, which on a busy machine takes its time.
+UNIT := -timeout 60m
 # How long each fuzz target runs under `make test` in CI, and under `make fuzz`.
 FUZZTIME ?= 5s
 
@@ -29,10 +31,10 @@ test: lint unit e2e ## every test; in CI also the fuzz targets, for a short time
 	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory fuzz; fi
 
 unit: ## the tests of the packages and of everything in test/ but test/e2e
-	$(GO) test $(RACE) ./...
-	cd test && $(GO) test $(RACE) $$($(GO) list ./... | grep -v /test/e2e)
-	cd test/charts && $(GO) test ./...
-	cd test/admission && $(GO) test ./...
+	$(GO) test $(UNIT) $(RACE) ./...
+	cd test && $(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v /test/e2e)
+	cd test/charts && $(GO) test $(UNIT) ./...
+	cd test/admission && $(GO) test $(UNIT) ./...
 
 e2e: ## the tests on real container runtimes (root)
 	cd test && $(GO) test -count=1 -timeout 20m ./e2e/...

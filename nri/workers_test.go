@@ -5,8 +5,8 @@ package nri
 import (
 	"runtime"
 	"testing"
-	"time"
 
+	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
@@ -25,13 +25,8 @@ func TestWorkers(t *testing.T) {
 	close(hang)
 	// They come back one by one, and are used again.
 	done := make(chan struct{})
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-		if w.do(func() { close(done) }) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("a worker that was released is not used again")
-		}
+	if !busy.Until(func() bool { return w.do(func() { close(done) }) }) {
+		t.Fatal("a worker that was released is not used again")
 	}
 	<-done
 	if w.n != maxHanging {
@@ -39,10 +34,8 @@ func TestWorkers(t *testing.T) {
 	}
 	w.close()
 	w.close()
-	for end := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d goroutines are left, %d were there before", runtime.NumGoroutine(), before)
-		}
+	if !busy.Until(func() bool { return runtime.NumGoroutine() <= before }) {
+		t.Fatalf("%d goroutines are left, %d were there before", runtime.NumGoroutine(), before)
 	}
 	if w.do(func() {}) {
 		t.Error("a request was taken after close")

@@ -13,6 +13,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/internal/busy"
 )
 
 // The messages are read by people in "kubectl describe pod": the golden file
@@ -164,16 +166,12 @@ func TestHostileValues(t *testing.T) {
 		"escapes":       `["` + strings.Repeat(`\u202e`, MaxValueBytes/6-1) + `"]`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			_, err := Parse(map[string]string{DevicesKey: value}, "app")
-			took := time.Since(start)
+			var err error
+			busy.Cheap(t, 2*time.Second, func() { _, err = Parse(map[string]string{DevicesKey: value}, "app") })
 			if err == nil {
 				t.Error("no error")
 			}
-			if took > 2*time.Second {
-				t.Errorf("took %v", took)
-			}
-			t.Logf("%v: %v", took, err)
+			t.Log(err)
 		})
 	}
 }

@@ -176,8 +176,10 @@ func TestNoGuard(t *testing.T) {
 	}
 	defer r.Close()
 	r.Snapshot()
-	if !r.Guarded() {
-		t.Fatal("the guard is not up")
+	for tries := 1; !r.Guarded(); tries++ { // somebody else's mount takes it down
+		if tries == 100 {
+			t.Fatal("the guard is not up")
+		}
 	}
 	// As when the limit of watches is reached.
 	r.guard.mu.Lock()

@@ -33,15 +33,20 @@ func (d *doctor) directories() {
 	}
 	d.hanging = make(map[string]bool)
 	left := slices.Clone(dirs)
-	late := time.After(doctorLook)
-	for n := 0; n < len(dirs); n++ {
+	late, isLate := time.After(doctorLook), false
+	for n := 0; n < len(dirs) && !isLate; {
 		select {
 		case i := <-answered:
 			left[i] = config.Directory{}
-			continue
+			n++
 		case <-late:
+			isLate = true
 		}
-		break
+	}
+	// An answer that is there counts, whichever was seen first: it may be this process
+	// that was held up.
+	for len(answered) > 0 {
+		left[<-answered] = config.Directory{}
 	}
 	for _, dir := range left {
 		if dir.Path == "" {
@@ -70,10 +75,14 @@ func (d *doctor) inTime(name string, limit time.Duration, check func(d *doctor))
 	defer timer.Stop()
 	select {
 	case <-done:
+	case <-timer.C:
+	}
+	select {
+	case <-done: // whichever was seen first
 		sub.out = append(d.out, sub.out...)
 		*d = sub
 		return true
-	case <-timer.C:
+	default:
 		if at := sub.at.Load(); at != nil {
 			d.say(name, severityError, "see what it is mounted from, and whether its server or process lives: the runtime waits for it, too, when it starts",
 				"not looked at: %s does not answer within %v", *at, limit)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -124,9 +125,16 @@ func TestConcurrent(t *testing.T) {
 			id := fmt.Sprintf("CNI_CONTAINERID=container%d", i)
 			for range 4 {
 				for _, command := range []string{"ADD", "DEL"} {
-					var out bytes.Buffer
-					p := Plugin{Environ: env(command, id), Stdin: strings.NewReader(confWith("")), Stdout: &out, Stderr: &out, Host: n.host}
-					if err := p.Run(context.Background()); err != nil {
+					var err error
+					// On a busy machine another may have the lock for longer than it is
+					// waited for, and is told to try again later.
+					busy.Until(func() bool {
+						var out bytes.Buffer
+						p := Plugin{Environ: env(command, id), Stdin: strings.NewReader(confWith("")), Stdout: &out, Stderr: &out, Host: n.host}
+						err = p.Run(context.Background())
+						return err == nil || asError(err).Code != codeLater
+					})
+					if err != nil {
 						errs <- fmt.Errorf("%s %s: %w", command, id, err)
 						return
 					}

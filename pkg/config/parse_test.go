@@ -12,6 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/jackfield/jackfield/internal/busy"
 )
 
 func diff(want, got *Config) string {
@@ -268,15 +270,10 @@ func TestParseHostile(t *testing.T) {
 		"commented list": "cdi:\n" + strings.Repeat("# x\n- a\n", MaxSize/8-10),
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
-			_, err := Parse([]byte(content), "c.yaml")
+			var err error
+			busy.Cheap(t, 20*time.Second, func() { _, err = Parse([]byte(content), "c.yaml") })
 			if err == nil {
 				t.Error("no error")
-			}
-			if took := time.Since(start); took > 20*time.Second {
-				t.Errorf("took %v", took)
-			} else {
-				t.Logf("%v", took)
 			}
 		})
 	}

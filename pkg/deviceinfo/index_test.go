@@ -126,7 +126,12 @@ func TestIndexSurvivesLostEvents(t *testing.T) {
 	must(t, os.Remove(filepath.Join(dir, "n-x_old")))
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	put(t, dir, "a", "")
-	for range 1 << 13 { // four events each; the kernel keeps 16384 by default
+	most := 1 << 14 // events that the kernel keeps, by default
+	if text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events"); err == nil {
+		_, err = fmt.Sscan(string(text), &most)
+		must(t, err)
+	}
+	for range most / 2 { // four events each
 		must(t, os.Rename(a, b))
 		must(t, os.Rename(b, a))
 	}
@@ -362,7 +367,7 @@ func TestNoDescriptorIsLeaked(t *testing.T) {
 	for range 20 {
 		once()
 	}
-	if after := openDescriptors(t); after != before {
+	if after := openDescriptors(t); after > before { // what others left to the collector may have gone
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -137,13 +138,20 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 	for w := range n {
 		writers.Go(func() {
 			for i := range each {
-				if err := f.Update(func(info *Info) (*Info, error) {
-					if info.Extra == nil {
-						info.Extra = map[string]json.RawMessage{}
-					}
-					info.Extra[fmt.Sprintf("%d-%d", w, i)] = json.RawMessage("1")
-					return info, nil
-				}); err != nil {
+				var err error
+				// On a busy machine, or a slow disk, another writer may have the lock for
+				// longer than it is waited for.
+				busy.Until(func() bool {
+					err = f.Update(func(info *Info) (*Info, error) {
+						if info.Extra == nil {
+							info.Extra = map[string]json.RawMessage{}
+						}
+						info.Extra[fmt.Sprintf("%d-%d", w, i)] = json.RawMessage("1")
+						return info, nil
+					})
+					return !errdefs.IsUnavailable(err)
+				})
+				if err != nil {
 					t.Error(err)
 				}
 			}
@@ -171,7 +179,7 @@ func TestAWriterThatHangsDoesNotHangOthers(t *testing.T) {
 	must(t, err)
 	defer f.Close()
 	fd := int(f.Fd())
-	err = locked(fd, dir, time.Second, func() error {
+	err = locked(fd, dir, time.Minute, func() error {
 		return locked(fd, dir, 30*time.Millisecond, func() error { t.Error("two writers at once"); return nil })
 	})
 	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), lockName) {

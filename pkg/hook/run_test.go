@@ -20,6 +20,14 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, dir: t.TempDir()}
+	if strings.HasPrefix(w.dir, "/dev/") { // where no state is kept
+		dir, err := os.MkdirTemp("/tmp", "jf")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		w.dir = dir
+	}
 	w.write("cdi/v.json", `{"cdiVersion":"0.6.0","kind":"v.com/c","devices":[{"name":"a","containerEdits":{"env":["V=a"],
 		"deviceNodes":[{"path":"/dev/x","hostPath":"/dev/null"}]}}]}`)
 	w.write("config.yaml", `cdi: {specDirs: [`+w.dir+`/cdi]}

@@ -73,8 +73,30 @@ func TestAnAttackerInItsOwnDirectory(t *testing.T) {
 	must(t, n.Prepare(one("victim", "evil", "evil/a.sock")))
 	n.listen("run/vsw/good/b.sock", "good")
 	must(t, n.Prepare(one("other", "good", "good/b.sock")))
-	dir := n.in("app", "net/net1") // as the application has it
+	// The same is done first where nobody watches: what another pod's socket takes then
+	// is what this machine takes.
+	must(t, os.MkdirAll(n.path("elsewhere"), 0o755))
+	calm := n.underAttack(n.path("elsewhere"))
+	took := n.underAttack(n.in("app", "net/net1")) // as the application has it
+	t.Logf("another pod's socket, made anew under attack, answers after p50 %v, p95 %v, most %v; where the attack is on nothing after %v, %v, %v",
+		took[30], took[57], took[59], calm[30], calm[57], calm[59])
+	if took[57] > time.Second && took[57] > 5*calm[57] {
+		t.Errorf("p95 is %v, and %v where the attack is on nothing", took[57], calm[57])
+	}
+	if got := n.mounts(); len(got) > 4 {
+		t.Errorf("%d mounts", len(got))
+	}
+	must(t, n.RemoveSandbox("evil"))
+	must(t, n.RemoveSandbox("good"))
+	if got := n.mounts(); len(got) > 0 {
+		t.Errorf("mounts: %v", got)
+	}
+}
 
+// underAttack does an attacker's worst in a directory, and gives, sorted, how long the
+// socket of another pod takes each of 60 times to answer when it is made anew.
+func (n *node) underAttack(dir string) (took []time.Duration) {
+	n.t.Helper()
 	stop := make(chan struct{})
 	var attack sync.WaitGroup
 	attack.Go(func() { // ten thousand sockets
@@ -115,12 +137,11 @@ func TestAnAttackerInItsOwnDirectory(t *testing.T) {
 			}
 			_ = os.Rename(tmp, at)
 			if got, err := ask(n.in("victim", "net/net1/a.sock")); err == nil && got == "secret" {
-				t.Error("a socket outside the root was bound")
+				n.t.Error("a socket outside the root was bound")
 				return
 			}
 		}
 	})
-	var took []time.Duration
 	for i := range 60 {
 		text := fmt.Sprint("good ", i)
 		l := n.listen("run/vsw/good/b.sock", text)
@@ -132,16 +153,5 @@ func TestAnAttackerInItsOwnDirectory(t *testing.T) {
 	close(stop)
 	attack.Wait()
 	slices.Sort(took)
-	t.Logf("another pod's socket, made anew under attack, answers after p50 %v, p95 %v, most %v", took[30], took[57], took[59])
-	if took[57] > time.Second { // a machine that is busy with other things is no failure
-		t.Errorf("p95 is %v", took[57])
-	}
-	if got := n.mounts(); len(got) > 4 {
-		t.Errorf("%d mounts", len(got))
-	}
-	must(t, n.RemoveSandbox("evil"))
-	must(t, n.RemoveSandbox("good"))
-	if got := n.mounts(); len(got) > 0 {
-		t.Errorf("mounts: %v", got)
-	}
+	return took
 }

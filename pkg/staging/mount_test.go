@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -138,7 +139,7 @@ func (n *node) listen(p, text string) *net.UnixListener {
 	n.t.Helper()
 	must(n.t, os.MkdirAll(filepath.Dir(n.path(p)), 0o755))
 	// While a socket is being bound, what it replaces is mounted on it.
-	for end := time.Now().Add(10 * time.Second); errors.Is(os.Remove(n.path(p)), unix.EBUSY) && time.Now().Before(end); {
+	for end := time.Now().Add(busy.Hangs); errors.Is(os.Remove(n.path(p)), unix.EBUSY) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: n.path(p), Net: "unix"})
@@ -160,11 +161,12 @@ func (n *node) listen(p, text string) *net.UnixListener {
 
 // ask is what a socket answers.
 func ask(path string) (string, error) {
-	c, err := net.DialTimeout("unix", path, time.Second)
+	c, err := net.DialTimeout("unix", path, 10*time.Second)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 	buf := make([]byte, 64)
 	k, err := c.Read(buf)
 	return string(buf[:k]), err
@@ -175,7 +177,7 @@ func (n *node) answers(path, want string) {
 	n.t.Helper()
 	var got string
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(busy.Hangs); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if got, err = ask(path); err == nil && got == want {
 			return
 		}
@@ -360,12 +362,9 @@ func TestUpdate(t *testing.T) {
 // eventually waits until something is so.
 func (n *node) eventually(so func() bool, otherwise string) {
 	n.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if so() {
-			return
-		}
+	if !busy.Until(so) {
+		n.t.Errorf("%s; failures: %v", otherwise, n.events.failures())
 	}
-	n.t.Errorf("%s; failures: %v", otherwise, n.events.failures())
 }
 
 // A socket that the host side makes anew all the time is given to containers all the

@@ -32,7 +32,8 @@ func (s *Store) Prepare(c Container) (err error) {
 	for attempt := 1; ; attempt++ {
 		// What is gone between the look and the mount was a socket that the host side
 		// makes anew at this moment.
-		if err := s.stage(&c); !errors.Is(err, unix.ENOENT) || attempt == attempts {
+		seen, err := s.stage(&c)
+		if !errors.Is(err, unix.ENOENT) || attempt >= attempts && !seen || attempt == attemptsSeen {
 			return err
 		}
 		time.Sleep(time.Millisecond)
@@ -40,35 +41,37 @@ func (s *Store) Prepare(c Container) (err error) {
 }
 
 // attempts are made to look at a container's sockets and bind them, a millisecond
-// apart.
-const attempts = 5
+// apart; attemptsSeen where they were there each time, and gone before they were bound:
+// on a busy machine much can happen in between.
+const attempts, attemptsSeen = 5, 50
 
-// stage opens what the container gets, makes its directory, and binds it there.
-func (s *Store) stage(c *Container) error {
+// stage opens what the container gets, makes its directory, and binds it there. seen
+// says that all was there to be opened.
+func (s *Store) stage(c *Container) (seen bool, err error) {
 	opened, err := s.openAll(c)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer opened.close()
 	unlock, err := s.lock()
 	if err != nil {
-		return err
+		return true, err
 	}
 	defer unlock()
 	if err := s.again(); err != nil {
-		return err
+		return true, err
 	}
 	if err := s.fill(c); err != nil {
-		return fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
+		return true, fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
 	if s.status.Mode != Mounts {
-		return nil
+		return true, nil
 	}
 	if err := s.bindAll(c, opened); err != nil {
-		return fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
+		return true, fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
 	s.hold(&record{Owner: s.opts.Owner, Container: *c})
-	return s.announce(c)
+	return true, s.announce(c)
 }
 
 // begin writes down what is about to be made, while nobody else changes anything.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/busy"
 )
 
 // hook is the store of a process that makes or removes a container, and ends.
@@ -36,10 +38,8 @@ func newShared(t *testing.T) *node {
 // held waits until the keeper has so many containers.
 func (n *node) holds(want int) {
 	n.t.Helper()
-	for end := time.Now().Add(10 * time.Second); len(n.Held()) != want; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			n.t.Fatalf("holds %v, want %d; failures: %v", n.Held(), want, n.events.failures())
-		}
+	if !busy.Until(func() bool { return len(n.Held()) == want }) {
+		n.t.Fatalf("holds %v, want %d; failures: %v", n.Held(), want, n.events.failures())
 	}
 }
 
@@ -163,7 +163,7 @@ func TestSweep(t *testing.T) {
 	must(t, hook.Prepare(Container{ID: "app", SandboxID: "app", Files: []File{{"devices.json", []byte("[]")}},
 		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "mine/x", UID: -1, GID: -1}}}))
 	// A process with a mount namespace of its own that has the directory.
-	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", `mkdir "$0" && mount --rbind "$1/net" "$0" && echo ready && exec sleep 60`,
+	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", `mkdir "$0" && mount --rbind "$1/net" "$0" && echo ready && exec sleep 600`,
 		n.path("seen"), n.in("alive", ""))
 	out, err := cmd.StdoutPipe()
 	must(t, err)

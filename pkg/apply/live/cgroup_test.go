@@ -4,7 +4,7 @@ package live
 
 import (
 	"bytes"
-	"fmt"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -66,12 +67,14 @@ func unified(t *testing.T) string {
 		if _, err := os.Stat(filepath.Join(mount, "cgroup.procs")); err != nil {
 			continue
 		}
-		dir := filepath.Join(mount, fmt.Sprintf("jackfield-live-%d", os.Getpid()))
-		if err := os.Mkdir(dir, 0o755); err != nil {
+		// Another process may have this one's number, in another PID namespace.
+		dir, err := os.MkdirTemp(mount, "jackfield-live-")
+		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := os.Remove(dir); err != nil {
+			// A process that has been waited for may still be on its way out of it.
+			if !busy.Until(func() bool { err = os.Remove(dir); return !errors.Is(err, unix.EBUSY) }) || err != nil {
 				t.Error(err)
 			}
 		})
