@@ -25,10 +25,14 @@ func main() {
 	debug.SetMemoryLimit(256 << 20)
 	go watch()
 	widen()
-	if err := hook.Run(context.Background(), os.Args[1:], hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: os.Executable}); err != nil {
-		hook.Fail(err)
-		os.Exit(1)
+	if err := hook.Run(context.Background(), os.Args[1:], hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: os.Executable, Stranded: fail}); err != nil {
+		fail(err)
 	}
+}
+
+func fail(err error) {
+	hook.Fail(err)
+	os.Exit(1)
 }
 
 // widen has the stack as wide at once as the hook needs it. Otherwise it is copied to
@@ -52,6 +56,5 @@ func watch() {
 		t := unix.NsecToTimespec(int64(left))
 		_ = unix.Nanosleep(&t, nil) // a signal wakes it early
 	}
-	hook.Fail(fmt.Errorf("given up after %v: a file system of this host does not answer", patience))
-	os.Exit(1)
+	fail(fmt.Errorf("given up after %v: a file system of this host does not answer", patience))
 }

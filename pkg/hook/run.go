@@ -49,6 +49,9 @@ type Env struct {
 	Stdout io.Writer
 	// Self finds the path of jackfield-hook, for the hook that undoes what precreate made.
 	Self func() (string, error)
+	// Stranded ends the process with an error; nil for one that does not end with the
+	// hook. See live.Options.
+	Stranded func(error)
 	// Kubelet makes the client that asks the kubelet; nil for a program that hands
 	// pods' containers over to one that has it.
 	Kubelet func(host hostfs.Root, socket string) (resolve.Kubelet, error)

@@ -68,12 +68,27 @@ func (h *hook) running(ctx context.Context, st *rspec.State) (err error) {
 	if err := h.prepare(plan.Staging); err != nil {
 		return err
 	}
-	err = live.Apply(h.host, live.Target{Pid: st.Pid, Root: root}, &plan.Set)
-	if err != nil && plan.Staging != nil {
-		// The runtime stops here, and some run no poststop hook then.
-		err = errors.Join(err, h.remove(s.sandbox, st.ID))
+	undo := func(err error) error {
+		if err != nil && plan.Staging != nil {
+			// The runtime stops here, and some run no poststop hook then.
+			err = errors.Join(err, h.remove(s.sandbox, st.ID))
+		}
+		return err
 	}
-	return err
+	return undo(live.Apply(h.host, live.Target{Pid: st.Pid, Root: root}, &plan.Set, h.entering(undo)))
+}
+
+// entering is how the container is entered: by this thread itself in a process that
+// can be ended, unless it is in a user namespace, which keeps it from coming back.
+func (h *hook) entering(undo func(error) error) live.Options {
+	if _, inside := h.around(); inside || h.env.Stranded == nil {
+		return live.Options{}
+	}
+	return live.Options{Stranded: func(err error) {
+		err = undo(err)
+		h.log.say("error", h.stage, h.name, err.Error())
+		h.env.Stranded(err)
+	}}
 }
 
 // tooLate is what of one request comes too late, as an error.

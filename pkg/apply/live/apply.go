@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -22,6 +21,19 @@ type Target struct {
 	Root string
 }
 
+// Options change how Apply works. The zero value is right in every process.
+type Options struct {
+	// Stranded, when it is not nil, has the calling thread itself enter the container's
+	// mount namespace and come back, instead of one that is made for it and thrown
+	// away: for a process that does little else, in which that one is what takes the
+	// time. The process has to be in the host's user namespace; in another one it
+	// may be free to enter and not to come back.
+	//
+	// Should the thread not come back, Apply does not return. Stranded is called then,
+	// by a thread that was never away, and is to end the process.
+	Stranded func(error)
+}
+
 // Apply makes the mounts and device nodes of the set in the container, and opens its
 // device cgroup. What [TooLate] lists is left out. After an error the container
 // has some of the edits, or none, and must not be started.
@@ -29,11 +41,11 @@ type Target struct {
 // Mounts come from descriptors that were opened on the host; device nodes are
 // those of the host, bound, or new ones where the set says another mode or owner
 // than the host's node has and no user namespace keeps them from being made.
-func Apply(host hostfs.Root, t Target, set *edits.Set) error {
+func Apply(host hostfs.Root, t Target, set *edits.Set, opts Options) error {
 	if len(set.Mounts)+len(set.Devices) == 0 {
 		return nil
 	}
-	c, err := open(t)
+	c, err := open(t, opts)
 	if err != nil {
 		return err
 	}
@@ -52,9 +64,6 @@ func Apply(host hostfs.Root, t Target, set *edits.Set) error {
 		return err
 	}
 	return c.inside(func(root int) error {
-		// Of this thread alone, which shares it with none: what is made for the container
-		// has the mode that it is to have, whatever the umask of who started the runtime.
-		unix.Umask(0)
 		for i := range jobs {
 			if err := jobs[i].do(root); err != nil {
 				return fmt.Errorf("%s: put %s into the container: %w", jobs[i].origin, jobs[i].what, err)
@@ -67,7 +76,13 @@ func Apply(host hostfs.Root, t Target, set *edits.Set) error {
 // jobs opens all that comes from the host. They are to be closed after an error,
 // too.
 func (c *container) jobs(host hostfs.Root, set *edits.Set) ([]job, error) {
-	c.bound = len(set.Devices) > 0 && (c.userNS || rootless())
+	if len(set.Devices) > 0 {
+		apart, err := c.userNS()
+		if err != nil {
+			return nil, err
+		}
+		c.bound = apart || rootless()
+	}
 	jobs := make([]job, 0, len(set.Devices)+len(set.Mounts))
 	for i := range set.Devices {
 		j, err := c.deviceJob(host, &set.Devices[i])

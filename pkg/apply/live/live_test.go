@@ -88,10 +88,12 @@ func TestApply(t *testing.T) {
 					{Destination: "/out/data", Source: src + "/file", Options: []string{"bind"}},
 				},
 			}
-			for range 2 { // the second time changes nothing
-				if err := Apply(hostfs.Host(), target, set); err != nil {
-					t.Fatal(err)
-				}
+			for _, opts := range []Options{{}, {}, notStranded(t)} { // but for the first time it changes nothing
+				onThread(t, func() {
+					if err := Apply(hostfs.Host(), target, set, opts); err != nil {
+						t.Error(err)
+					}
+				})
 			}
 			for _, name := range []string{"/run/data/file", "/etc/data"} {
 				if got, err := os.ReadFile(target.inside(name)); err != nil || string(got) != "here" {
@@ -122,19 +124,27 @@ func TestApply(t *testing.T) {
 
 // Whatever the umask of who started the runtime, others than root find their way.
 func TestApplyUnderAUmask(t *testing.T) {
-	target := start(t, 0)
-	src := t.TempDir()
+	for way, opts := range map[string]Options{"another thread": {}, "this thread": notStranded(t)} {
+		t.Run(way, func(t *testing.T) {
+			target, src := start(t, 0), t.TempDir()
+			onThread(t, func() { underAUmask(t, target, src, opts) })
+		})
+	}
+}
+
+func underAUmask(t *testing.T, target Target, src string, opts Options) {
 	set := &edits.Set{
 		Devices: []edits.Device{{Path: "/dev/sub/x", Type: "c", Major: 240, Minor: 7, Access: edits.NoAccess}},
 		Mounts:  []edits.Mount{{Destination: "/var/run/jackfield/net", Source: src, Options: []string{"bind"}}, {Destination: "/srv/file", Source: "/dev/null", Options: []string{"bind"}}},
 	}
 	before := unix.Umask(0o077)
-	err := Apply(hostfs.Host(), target, set)
+	err := Apply(hostfs.Host(), target, set, opts)
 	if unix.Umask(before) != 0o077 {
 		t.Error("the umask of the process is another")
 	}
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return
 	}
 	for name, want := range map[string]uint32{"/var": 0o755, "/var/run": 0o755, "/var/run/jackfield": 0o755, "/dev/sub": 0o755, "/dev/sub/x": 0o666} {
 		var st unix.Stat_t
@@ -157,7 +167,7 @@ func TestApplyMakesNodes(t *testing.T) {
 		{Path: "/dev/nowhere", Type: "c", Major: 240, Minor: 7, Access: edits.NoAccess},
 		{Path: "/dev/pipe", Type: "p"},
 	}}
-	if err := Apply(hostfs.Host(), target, set); err != nil {
+	if err := Apply(hostfs.Host(), target, set, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	var st unix.Stat_t
@@ -168,7 +178,7 @@ func TestApplyMakesNodes(t *testing.T) {
 		t.Errorf("%+v, %v", st, err)
 	}
 	set.Devices[0].Minor = 5
-	if err := Apply(hostfs.Host(), target, set); !errdefs.IsConflict(err) {
+	if err := Apply(hostfs.Host(), target, set, Options{}); !errdefs.IsConflict(err) {
 		t.Error(err)
 	}
 }
@@ -196,7 +206,7 @@ func TestApplyRefuses(t *testing.T) {
 		"no source":       {target, edits.Mount{Destination: "/a", Source: src + "/none"}, errdefs.IsNotFound},
 		"unknown option":  {target, edits.Mount{Destination: "/a", Source: src, Options: []string{"bind", "size=1"}}, errdefs.IsInvalidArgument},
 	} {
-		if err := Apply(hostfs.Host(), tc.target, &edits.Set{Mounts: []edits.Mount{tc.mount}}); err == nil || !tc.want(err) {
+		if err := Apply(hostfs.Host(), tc.target, &edits.Set{Mounts: []edits.Mount{tc.mount}}, Options{}); err == nil || !tc.want(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -205,7 +215,7 @@ func TestApplyRefuses(t *testing.T) {
 func TestNewFileSystem(t *testing.T) {
 	target := start(t, 0)
 	set := &edits.Set{Mounts: []edits.Mount{{Destination: "/tmp", Source: "tmpfs", Type: "tmpfs", Options: []string{"size=64k", "ro"}}}}
-	if err := Apply(hostfs.Host(), target, set); err != nil {
+	if err := Apply(hostfs.Host(), target, set, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	var fs unix.Statfs_t

@@ -72,7 +72,11 @@ func (c *container) setOptions(tree int, o *options) error {
 			return fmt.Errorf("map the mount's owners: %w", err)
 		}
 		defer unix.Close(ns)
-		if c.userNS {
+		apart, err := c.userNS()
+		if err != nil {
+			return err
+		}
+		if apart {
 			all.Attr_set |= unix.MOUNT_ATTR_IDMAP
 			all.Userns_fd = uint64(ns)
 		}
