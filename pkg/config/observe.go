@@ -3,7 +3,6 @@
 package config
 
 import (
-	"net"
 	"strconv"
 	"strings"
 )
@@ -39,14 +38,33 @@ func listenAddress(s string) string {
 		}
 		return ""
 	}
-	_, port, err := net.SplitHostPort(s)
-	if err != nil {
+	port, ok := portOf(s)
+	if !ok {
 		return "want HOST:PORT, as 127.0.0.1:9480, or unix:PATH"
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return "want a port from 1 to 65535"
 	}
 	return ""
+}
+
+// portOf is the port of HOST:PORT, an IPv6 address in brackets, as net.SplitHostPort has
+// it: that package makes itself ready in every process that links it, and a hook ends
+// before it would be used.
+func portOf(s string) (port string, ok bool) {
+	i := strings.LastIndexByte(s, ':')
+	if i < 0 {
+		return "", false
+	}
+	host, port := s[:i], s[i+1:]
+	if inner, bracketed := strings.CutPrefix(host, "["); bracketed {
+		if host, ok = strings.CutSuffix(inner, "]"); !ok {
+			return "", false
+		}
+	} else if strings.IndexByte(host, ':') >= 0 {
+		return "", false
+	}
+	return port, !strings.ContainsAny(host, "[]") && !strings.ContainsAny(port, "[]")
 }
 
 // absoluteOrNone wants an absolute, clean path or nothing.

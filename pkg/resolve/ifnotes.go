@@ -4,7 +4,6 @@ package resolve
 
 import (
 	"encoding/json"
-	"net"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -43,13 +42,9 @@ func readIfNotes(info *deviceinfo.Info) *ifNotes {
 	if json.Unmarshal(raw, n) != nil {
 		return nil
 	}
-	if hw, err := net.ParseMAC(n.MAC); err != nil || len(hw) != 6 {
-		n.MAC = ""
-	} else {
-		n.MAC = hw.String()
-	}
-	n.IPs = only(n.IPs, func(s string) bool { _, _, err := net.ParseCIDR(s); return err == nil })
-	n.Gateway = only(n.Gateway, func(s string) bool { return net.ParseIP(s) != nil })
+	n.MAC, _ = macAddress(n.MAC)
+	n.IPs = only(n.IPs, isCIDR)
+	n.Gateway = only(n.Gateway, isIP)
 	return n
 }
 
