@@ -151,6 +151,16 @@ func TestRunning(t *testing.T) {
 	if _, err := w.run(state("", "0"), "poststop"); err != nil {
 		t.Error(err)
 	}
+	// Of a container for which nothing was made, whatever runc lets it be called, also
+	// beside others' things.
+	if err := os.MkdirAll(w.dir+"/state/hook/containers", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"c", "a+b"} {
+		if _, err := w.run(strings.Replace(state("", "0"), `"id":"c"`, `"id":"`+id+`"`, 1), "poststop"); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
 	// A pod's container where there is a kubelet: nobody guesses what it would say.
 	w.write("kubelet.sock", "")
 	if _, err := w.run(state(`"`+ctrdSandboxID+`":"s","`+ctrdNamespace+`":"ns","devices.jackfield.dev":"v.com/c=a"`, "1"), "createRuntime"); err == nil ||

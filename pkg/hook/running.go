@@ -15,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/apply/live"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // running is createRuntime and prestart: the container has its namespaces, and its
@@ -128,6 +129,9 @@ func (h *hook) poststop(st *rspec.State) error {
 	s, err := subjectOf(st.Annotations, id)
 	if err != nil {
 		return err
+	}
+	if hostfs.CheckID(id) != nil {
+		return nil // runc's grammar for IDs is wider; nothing is made under such a one
 	}
 	if err := h.load(); err != nil {
 		return err

@@ -78,8 +78,8 @@ type Events interface {
 	Failed(error)
 }
 
-// Open makes the state directory ready. Its parent directories are made 0755;
-// a state directory that another user owns or may write to is
+// Open makes the state directory ready. It and its parent directories are made 0755,
+// whatever the umask; a state directory that another user owns or may write to is
 // errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, keeper: -1, held: make(map[string]*record), sources: make(map[string]*source)}
@@ -91,10 +91,16 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 		if opts.Present && !opts.Watch {
 			break
 		}
-		if err := os.MkdirAll(filepath.Dir(d), 0o755); err != nil {
-			return nil, fmt.Errorf("make state directory %q: %w", dir, err)
+		err := unix.Mkdir(d, privateDir)
+		if errors.Is(err, unix.ENOENT) {
+			// The sockets of vswitches that are not root's lie below the same parents.
+			var parent *os.File
+			if parent, err = host.MakeDir(dir, 0o755); err == nil {
+				parent.Close()
+				err = unix.Mkdir(d, privateDir)
+			}
 		}
-		if err := os.Mkdir(d, privateDir); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return nil, fmt.Errorf("make state directory %q: %w", dir, err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -203,6 +204,20 @@ func TestAStateDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	must(t, os.Chmod(filepath.Join(dir, "run/jackfield"), 0o777))
 	if _, err := Open(s.host, "/run/jackfield", Options{Mode: Directories}); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "0777") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A vswitch that is not root's has its sockets below the same parents, whoever made them.
+func TestTheStateDirectoryUnderAUmask(t *testing.T) {
+	host, err := hostfs.New(t.TempDir())
+	must(t, err)
+	defer unix.Umask(unix.Umask(0o077))
+	_, err = Open(host, "/run/jackfield/hook", Options{Mode: Directories, Shared: true})
+	must(t, err)
+	for dir, want := range map[string]os.FileMode{"/run": 0o755, "/run/jackfield": 0o755, "/run/jackfield/hook": 0o755, "/run/jackfield/hook/containers": privateDir} {
+		if st, err := os.Stat(host.Path(dir)); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want mode %o", dir, st, err, want)
+		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
 // podmans runs a test under Podman with each runtime.
@@ -84,6 +86,42 @@ func TestPodmanSocket(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Each container of a pod is one of its own, below the pod's cgroup: what one has stays
+// when another one ends.
+func TestPodmanPod(t *testing.T) {
+	podmans(t, func(t *testing.T, h *host, runtime string) {
+		dirs := []string{h.hooksFile("hooks", "precreate")}
+		pod, err := h.podmanCommand(runtime, dirs, "pod", "create", "--infra=false", "--cgroup-parent", jail.CgroupParent())
+		h.wants(pod, err)
+		pod = strings.TrimSpace(pod)
+		const connect = "sockclient connect /var/run/jackfield/net/net1/vhost.sock"
+		create := func(command string) string {
+			options := []string{"--pod", pod, "--network", "none", "--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--security-opt", "seccomp=unconfined"}
+			out, err := h.podmanCommand(runtime, dirs, "create", append(append(options, "--annotation", "networks.jackfield.dev=net1"), h.asks(command)...)...)
+			h.wants(out, err)
+			return strings.TrimSpace(out)
+		}
+		stays := create("until test -e /go; do busybox sleep 0.1; done; " + connect)
+		h.socket(stays)
+		out, err := h.podmanCommand(runtime, dirs, "start", stays)
+		h.wants(out, err)
+		h.quiet = true // it is in use
+		goes := create(connect)
+		h.network(goes, h.path("sock/port0/vhost.sock"))
+		out, err = h.podmanCommand(runtime, dirs, "start", "--attach", goes)
+		h.wants(out, err, "hello from vswitch")
+		out, err = h.podmanCommand(runtime, dirs, "rm", goes)
+		h.wants(out, err)
+		h.write("rootfs/go", "")
+		out, err = h.podmanCommand(runtime, dirs, "wait", stays)
+		h.wants(out, err, "0")
+		out, err = h.podmanCommand(runtime, dirs, "logs", stays)
+		h.wants(out, err, "hello from vswitch")
+		out, err = h.podmanCommand(runtime, dirs, "pod", "rm", "--force", pod)
+		h.wants(out, err)
+	})
 }
 
 func TestPodmanRefused(t *testing.T) {

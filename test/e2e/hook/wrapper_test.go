@@ -4,6 +4,7 @@ package hook
 
 import (
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -59,6 +60,17 @@ func TestWrapper(t *testing.T) {
 			h.wants(out, err, "FANCY=1", "00 00 00 00")
 			out, err = h.run(h.wrapper(runtime, "vendor.example.com/dev=secret", "--config", h.path("config.yaml")), container{command: "echo started"})
 			refused(t, out, err, `refuse CDI device "vendor.example.com/dev=secret"`)
+			// However the bundle is said.
+			wrapper := h.wrapper(runtime, "vendor.example.com/dev=full")
+			out, err = h.run(runtime, container{command: use}) // which has a new one made
+			h.wants(out, err, "FANCY=\n")
+			out, err = h.output(exec.Command(wrapper, "--root", h.path("oci-state"), "run", "--bundle="+h.path("bundle"), "said-otherwise"))
+			h.wants(out, err, "FANCY=1")
+			// The words of another command are its own.
+			out, err = h.output(exec.Command(wrapper, "--root", h.path("oci-state"), "exec", "nobody", "git", "create", "run"))
+			if err == nil || !strings.Contains(out, "nobody") && !strings.Contains(out, "does not exist") || strings.Contains(out, "inject") {
+				t.Errorf("%v: %s", err, out)
+			}
 		})
 	}
 }
