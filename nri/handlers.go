@@ -96,7 +96,7 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 					_ = p.caught(p.podLog(pod), r) // nobody waits
 				}
 			}()
-			p.core.Load().engine.Warm(request(pod, nil))
+			p.core.Load().engine.Warm(request(p.runtimeName(), pod, nil))
 		})
 	})
 	return nil
@@ -116,7 +116,7 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 
 func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, last *verdict) (*api.ContainerAdjustment, error) {
 	core := p.core.Load()
-	req := request(pod, c)
+	req := request(p.runtimeName(), pod, c)
 	can := *p.can.Load()
 	can.UserNS = req.UserNS != nil
 	req.Carries = func(set *edits.Set, request string) error { return nriapply.Carries(set, can, request) }

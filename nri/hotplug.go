@@ -144,7 +144,7 @@ func (h *hotplug) synchronize(store *staging.Store, pods []*api.PodSandbox, cont
 		if _, ok := slices.BinarySearch(held, c.GetId()); !ok || pod == nil {
 			continue
 		}
-		h.add(request(pod, c))
+		h.add(request(h.p.runtimeName(), pod, c))
 	}
 	h.changed("")
 }

@@ -18,12 +18,12 @@ import (
 // fill the field.
 const crioName = "io.kubernetes.container.name"
 
-// request is the container as the runtime describes it.
-func request(pod *api.PodSandbox, c *api.Container) *resolve.Request {
+// request is the container as the runtime, of that name, describes it.
+func request(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.Request {
 	r := &resolve.Request{
 		SandboxID: pod.GetId(), ContainerID: c.GetId(),
 		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
-		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: image(c),
+		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: image(runtime, c),
 		Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
 		Have: edits.Existing{Env: c.GetEnv()},
 	}
@@ -66,14 +66,16 @@ func nameOf(pod *api.PodSandbox, c *api.Container) string {
 	return (&resolve.Request{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: containerName(c)}).Name()
 }
 
-// image is the container's image as the runtime's own annotations of the container
-// have it: containerd's, then CRI-O's. The pod's annotations, which its author
-// writes, do not count. "" where neither is there.
-func image(c *api.Container) string {
-	for _, key := range [...]string{"io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"} {
-		if name := c.GetAnnotations()[key]; name != "" {
-			return name
-		}
+// image is the container's image as the runtime's own annotation of the container has
+// it, "" where it is not there. Each runtime writes its own key, over whatever was
+// there, and no other: CRI-O copies the annotations of the pod, which its author
+// writes, to each container. So another runtime's key says nothing.
+func image(runtime string, c *api.Container) string {
+	switch runtime {
+	case "cri-o":
+		return c.GetAnnotations()["io.kubernetes.cri-o.ImageName"]
+	case "containerd":
+		return c.GetAnnotations()["io.kubernetes.cri.image-name"]
 	}
 	return ""
 }

@@ -15,14 +15,37 @@ func TestTheProcessOfAUserNamespace(t *testing.T) {
 		"/proc/../ns/user": 77, "/proc/-1/ns/user": 77, "/proc/99999999999/ns/user": 77, "/proc/1/root/ns/user": 77,
 	} {
 		c := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}, {Type: "user", Path: path}}}}
-		if r := request(pod, c); r.UserNS == nil || r.UserNS.PID != want {
+		if r := request("containerd", pod, c); r.UserNS == nil || r.UserNS.PID != want {
 			t.Errorf("%q: %+v, want process %d", path, r.UserNS, want)
 		}
 	}
-	if r := request(pod, &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}}}}); r.UserNS != nil {
+	if r := request("containerd", pod, &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}}}}); r.UserNS != nil {
 		t.Errorf("without a user namespace: %+v", r.UserNS)
 	}
-	if r := request(pod, nil); r.UserNS != nil {
+	if r := request("containerd", pod, nil); r.UserNS != nil {
 		t.Errorf("a sandbox: %+v", r.UserNS)
+	}
+}
+
+// The image is what the runtime says of it. CRI-O has the pod's annotations at its
+// containers, too, and with them whatever the pod's author says in another runtime's words.
+func TestImage(t *testing.T) {
+	const containerd, crio = "io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"
+	for _, tc := range []struct {
+		runtime     string
+		annotations map[string]string
+		want        string
+	}{
+		{"containerd", map[string]string{containerd: "a"}, "a"},
+		{"containerd", map[string]string{containerd: "a", crio: "forged"}, "a"},
+		{"containerd", map[string]string{crio: "forged"}, ""},
+		{"cri-o", map[string]string{crio: "b"}, "b"},
+		{"cri-o", map[string]string{crio: "b", containerd: "forged"}, "b"},
+		{"cri-o", map[string]string{containerd: "forged"}, ""},
+		{"other", map[string]string{crio: "forged", containerd: "forged"}, ""},
+	} {
+		if r := request(tc.runtime, &api.PodSandbox{Annotations: tc.annotations}, &api.Container{Annotations: tc.annotations}); r.Image != tc.want {
+			t.Errorf("%s with %v: image %q, want %q", tc.runtime, tc.annotations, r.Image, tc.want)
+		}
 	}
 }

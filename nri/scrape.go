@@ -21,6 +21,14 @@ import (
 // runtimeInfo is what the runtime of the last registration said of itself.
 type runtimeInfo struct{ name, version, nri string }
 
+// runtimeName is what the runtime calls itself, "" before it has.
+func (p *Plugin) runtimeName() string {
+	if info := p.runtimeInfo.Load(); info != nil {
+		return info.name
+	}
+	return ""
+}
+
 // cdiSize is the size of a snapshot.
 type cdiSize struct {
 	of   *cdiregistry.Snapshot

@@ -17,7 +17,7 @@ import (
 
 // told is a container and what became of its requests, for status and audit.
 func (p *Plugin) told(pod *api.PodSandbox, c *api.Container, items []resolve.Item, plan *resolve.Plan) status.Container {
-	r := request(pod, c)
+	r := request(p.runtimeName(), pod, c)
 	out := status.Container{
 		Since: time.Now().UTC(), Namespace: r.Namespace, Pod: r.Pod, PodUID: r.PodUID, Sandbox: r.SandboxID,
 		Container: r.Container, ContainerID: r.ContainerID, Generation: p.generation.Load(),

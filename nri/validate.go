@@ -89,7 +89,7 @@ func (v *validation) nothing() bool {
 
 func (v *validation) run() error {
 	pod, c := v.req.GetPod(), v.req.GetContainer()
-	v.subject = resolve.Subject(request(pod, c))
+	v.subject = resolve.Subject(request(v.p.runtimeName(), pod, c))
 	cfg, a, id := v.core.cfg.Validate, v.req.GetAdjust(), c.GetId()
 	var errs []error
 	if cfg.Devices {
