@@ -274,3 +274,34 @@ func text(err error) string {
 	}
 	return err.Error()
 }
+
+// A network whose namespace is not known is denied under each name that the file's can
+// stand for, and allowed under none of them.
+func TestDenyANetworkOfAnyNamespace(t *testing.T) {
+	deny := Rule{Name: "never", For: everybody, Deny: Allow{Networks: []string{"infra-a/*", "*/mgmt"}}}
+	p := mustNew(t, Enforce, wide, deny)
+	for name, denied := range map[string]bool{
+		"infra-a/x": true, "infra-a-x": true, "infra-a-x-y": true, "infra-a": false, "infra-a-": false, "infra/a-x": false, "infrax-a-x": false,
+		"telco-mgmt": true, "a-b-mgmt": true, "-mgmt": false, "mgmt": false, "telco-mgmt-x": false, "": false, "--mgmt": true,
+	} {
+		s := tenant
+		s.Network = name
+		_, err := p.Socket(s, "/run/vsw/a")
+		var refused *RefusedError
+		if got := errors.As(err, &refused) && refused.Denied; got != denied {
+			t.Errorf("a socket of %q: denied %t, want %t", name, got, denied)
+		}
+		if _, err := p.Network(tenant, name); name != "" && (err != nil) != denied {
+			t.Errorf("network %q: %v, want it denied: %t", name, err, denied)
+		}
+		if got, enforced := p.SocketDenied(s, "/run/vsw/a"); (got != nil) != denied || enforced != denied {
+			t.Errorf("a socket of %q: %v, want it denied: %t", name, got, denied)
+		}
+	}
+	narrow := Rule{Name: "narrow", For: everybody, Allow: Allow{Sockets: []string{"/**"}, Networks: []string{"infra/*"}}}
+	s := tenant
+	s.Network = "infra-x"
+	if _, err := mustNew(t, Enforce, narrow).Socket(s, "/run/vsw/a"); err == nil {
+		t.Error("a network whose namespace is not known is allowed by one of its names")
+	}
+}

@@ -130,9 +130,11 @@ func (r *rule) denies(s *Subject, t *thing) string {
 	if r.deny.empty() {
 		return ""
 	}
-	field, pattern := t.kind, r.deny.which(t)
-	if pattern == "" && s.Network != "" && (t.kind == kindSocket || t.kind == kindDevice) {
-		field, pattern = kindNetwork, r.deny.which(&thing{kind: kindNetwork, name: s.Network})
+	field, pattern := t.kind, ""
+	if t.kind == kindNetwork {
+		pattern = r.deny.network(t.name)
+	} else if pattern = r.deny.which(t); pattern == "" && s.Network != "" && (t.kind == kindSocket || t.kind == kindDevice) {
+		field, pattern = kindNetwork, r.deny.network(s.Network)
 	}
 	if pattern == "" || !r.matches(s) {
 		return ""

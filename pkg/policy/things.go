@@ -5,6 +5,7 @@ package policy
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // things counts what the lists name, but for networks.
@@ -85,6 +86,22 @@ func (t *things) which(x *thing) string {
 		}
 	}
 	return ""
+}
+
+// network is the pattern that names a network, "" for none. One whose namespace is not
+// known has its name from that of a file, namespace-name, where any "-" may be the one
+// between: it has all of these names.
+func (t *things) network(name string) string {
+	pattern := t.which(&thing{kind: kindNetwork, name: name})
+	if len(t.networks) == 0 || strings.Contains(name, "/") {
+		return pattern
+	}
+	for i := 1; pattern == "" && i < len(name)-1 && i < maxPattern; i++ {
+		if name[i] == '-' {
+			pattern = t.which(&thing{kind: kindNetwork, name: name[:i] + "/" + name[i+1:]})
+		}
+	}
+	return pattern
 }
 
 // patterns are those of a kind, as written.
