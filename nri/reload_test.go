@@ -155,6 +155,31 @@ func generation(n uint64) func(ConfigStatus) bool {
 	return func(s ConfigStatus) bool { return s.Generation == n && s.LastError == nil }
 }
 
+// A plugin that cannot begin with its configuration says why.
+func TestAFaultyConfigurationIsAnError(t *testing.T) {
+	for name, text := range map[string]string{
+		"a rule":              `policy: {rules: [{name: r, for: {namespaces: ["*"]}, allow: {sockets: [relative]}}]}`,
+		"the state directory": "stateDir: /srv/state",
+	} {
+		host, err := hostfs.New(t.TempDir())
+		check(t, err)
+		check(t, os.MkdirAll(host.Path("/srv"), 0o755))
+		check(t, os.WriteFile(host.Path("/srv/state"), nil, 0o644))
+		cfg, err := config.Parse([]byte(text), "/etc/jackfield/config.yaml")
+		check(t, err)
+		log := logrus.New()
+		log.SetOutput(&logBuffer{})
+		// What is left behind would fail a moment later.
+		for range 20 {
+			if p, err := New(Options{Host: host, Config: cfg}, log); err == nil {
+				check(t, p.Close())
+				t.Fatalf("%s: no error", name)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 func TestReload(t *testing.T) {
 	for name, change := range map[string]func(*reloadHost, string){
 		"renamed into place": (*reloadHost).rename,

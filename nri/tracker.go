@@ -49,14 +49,18 @@ func (t *tracker) use(stateDir string) { t.dir.Store(&stateDir) }
 // job does one job with the records of the state directory in use. It runs on the
 // queue's goroutine alone.
 func (t *tracker) job(job func(*status.Records)) {
-	if dir := *t.dir.Load(); t.records == nil || dir != t.opened {
-		records, err := status.OpenRecords(t.p.opts.Host, dir)
+	dir := t.dir.Load()
+	if dir == nil {
+		return // no configuration came into force
+	}
+	if t.records == nil || *dir != t.opened {
+		records, err := status.OpenRecords(t.p.opts.Host, *dir)
 		if err != nil {
 			t.records = nil
 			t.failed(err)
 			return
 		}
-		t.records, t.opened = records, dir
+		t.records, t.opened = records, *dir
 	}
 	job(t.records)
 }
