@@ -219,7 +219,9 @@ func (h *hotplug) look(req *resolve.Request) {
 	if core.store == nil {
 		return // it is looked at when the state directory is there
 	}
-	plan, err := core.engine.Running(ctx, req)
+	now := *req
+	now.Holds = func(root, rel string) bool { return core.store.Holds(req.ContainerID, root, rel) }
+	plan, err := core.engine.Running(ctx, &now)
 	if err != nil {
 		h.p.counters.StagingFailed.Add()
 		log.WithError(err).Warn("networks of the running container: left as they are")

@@ -57,7 +57,11 @@ type reloadHost struct {
 // root. link makes the file a symlink through ..data, as a mounted ConfigMap is.
 func newReloadHost(t *testing.T, content string, link bool) *reloadHost {
 	t.Helper()
-	root := t.TempDir()
+	return newReloadHostIn(t, t.TempDir(), content, link)
+}
+
+func newReloadHostIn(t *testing.T, root, content string, link bool) *reloadHost {
+	t.Helper()
 	h := &reloadHost{t: t, dir: filepath.Join(root, "etc/jackfield"), log: &logBuffer{}}
 	for _, d := range []string{h.dir, filepath.Join(root, "etc/cdi"), filepath.Join(root, "run")} {
 		check(t, os.MkdirAll(d, 0o755))

@@ -92,7 +92,7 @@ func (p *planner) attachment(a *attachment.Attachment, key string, optional bool
 	item := Item{Request: requestOf(a), From: key, File: a.File}
 	if key == "" {
 		item.From = cmp.Or(a.File, a.OwnerFrom)
-		if reason := p.notInCharge(a); reason != "" {
+		if reason := p.notInCharge(a); reason != "" && !p.keeps(a) {
 			item.Outcome, item.Reason = LeftAlone, reason
 			p.items = append(p.items, item)
 			return

@@ -30,6 +30,10 @@ type Request struct {
 	// delivers everything. It is asked of optional requests, which are skipped then:
 	// of the others the door itself tells.
 	Carries func(set *edits.Set, request string) error
+	// Holds reports whether a running container has a socket of the host, by its root,
+	// symlinks resolved, and the path below it; nil for none. What was granted is the
+	// container's as long as it runs.
+	Holds func(root, rel string) bool
 }
 
 // User is the container's process user, as it is numbered in its user namespace.

@@ -4,9 +4,12 @@ package resolve
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/sysfs"
 )
 
 // Running works out what a container that runs gets now of its sandbox's networks:
@@ -17,10 +20,11 @@ import (
 // The plan has Staging and Items only, and Staging is never nil: a running container
 // gets neither variables nor mounts of its own nor device nodes. What of it cannot be
 // delivered is an item with an error, or left alone with a reason, and fails nothing
-// else. The error is of the request as a whole.
+// else. What the container has already it keeps, whatever the policy says now. The
+// error is of the request as a whole.
 func (e *Engine) Running(ctx context.Context, req *Request) (*Plan, error) {
 	subject := Subject(req)
-	found, allocated, err := e.find(ctx, req, &subject, e.asks(req.Annotations))
+	found, allocated, err := e.find(ctx, req, &subject, true)
 	if err != nil {
 		return nil, err
 	}
@@ -43,6 +47,22 @@ func (e *Engine) Running(ctx context.Context, req *Request) (*Plan, error) {
 		return nil, err
 	}
 	return &Plan{Staging: p.stage, Items: p.items, Usage: p.counted}, nil
+}
+
+// keeps reports whether a running container has what an attachment brings.
+func (p *planner) keeps(a *attachment.Attachment) bool {
+	if !p.running || a.Info == nil {
+		return false
+	}
+	if s, ok := p.socketOf(a); ok {
+		if p.req.Holds == nil || s.inContainer() {
+			return false
+		}
+		at, err := p.place(s.path)
+		return err == nil && p.req.Holds(at.canonical, at.rel)
+	}
+	nodes, err := p.nodes(a, &viewEntry{})
+	return err == nil && len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n sysfs.Node) bool { return !p.has(n) })
 }
 
 // mounts calls f with what is mounted in the container: what it has, and what it gets.

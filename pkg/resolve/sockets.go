@@ -35,6 +35,13 @@ type socket struct {
 	creator config.Side // SideHost or SideApplication
 }
 
+// inContainer reports whether nothing of the host is handed over: the socket lives in
+// the pod's network namespace, or its path is one in the container.
+func (s *socket) inContainer() bool {
+	m := s.att.Info.Memif
+	return s.att.Info.Type == deviceinfo.TypeMemif && m.Abstract() || s.dialect.PathSide() == config.SideContainer
+}
+
 // socketOf is the socket that an attachment's device-info describes, read in
 // the dialect that the configuration gives its network or resource.
 func (p *planner) socketOf(a *attachment.Attachment) (socket, bool) {
@@ -69,7 +76,10 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 		return v, fieldError(origin, err)
 	}
 	if err := p.grantSocket(s.att, at, item); err != nil {
-		return v, err
+		if !p.keeps(s.att) {
+			return v, err
+		}
+		item.Notes = append(item.Notes, "it was granted when the container got it")
 	}
 	origin.Rule = item.Rule
 	inside := path.Join(ContainerDir, s.point(), path.Base(s.path))

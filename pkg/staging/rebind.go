@@ -318,6 +318,18 @@ func (s *Store) Held() []string {
 	return slices.Sorted(maps.Keys(s.held))
 }
 
+// Holds reports whether a container has a socket of the host in it, or the directory
+// in which the application makes it.
+func (s *Store) Holds(id, root, rel string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.held[id]
+	return r != nil && (slices.ContainsFunc(r.Sockets, func(k Socket) bool { return k.Root == root && filepath.Clean(k.Rel) == filepath.Clean(rel) }) ||
+		slices.ContainsFunc(r.SocketDirs, func(d SocketDir) bool {
+			return d.Root == root && filepath.Clean(d.Rel) == filepath.Dir(filepath.Clean(rel))
+		}))
+}
+
 // Stats counts what the store holds.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
