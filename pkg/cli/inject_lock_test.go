@@ -33,7 +33,7 @@ func TestInjectAtOnce(t *testing.T) {
 			{spec: dir + "/./other/config.json", out: dir + "//config.json"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := os.WriteFile(file, []byte("{}"), 0o640); err != nil {
+			if err := errors.Join(os.WriteFile(file, []byte("{}"), 0o640), os.Chmod(file, 0o640)); err != nil {
 				t.Fatal(err)
 			}
 			const writers = 24

@@ -28,6 +28,7 @@ type tree struct {
 func newTree(t *testing.T, opts Options) *tree {
 	t.Helper()
 	n := &tree{T: t, dir: t.TempDir()}
+	n.must(os.Chmod(n.dir, 0o755)) // whatever the umask
 	n.write("/bin/prog", "#!/bin/sh\n", 0o755)
 	n.mkdir("/etc/hooks.d")
 	n.mkdir("/usr/hooks.d")

@@ -392,7 +392,6 @@ func TestPrepareWhileTheSocketIsMadeAnew(t *testing.T) {
 				return
 			}
 			os.Remove(path + ".new")
-			time.Sleep(2 * time.Millisecond)
 		}
 	}()
 	for i := range 1000 {
