@@ -129,6 +129,12 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		p.counters.Untouched.Add()
 		return nil, nil
 	}
+	created := false
+	defer func() {
+		if !created {
+			p.ledger.Drop(req.SandboxID, req.ContainerID)
+		}
+	}()
 	adjust, err := nriapply.Adjustment(&plan.Set, can, req.Have.Devices...)
 	if err != nil {
 		p.refusedBy(last, pod, c, err)
@@ -157,6 +163,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		}
 		return nil, context.DeadlineExceeded
 	}
+	created = true
 	if plan.Staging != nil {
 		req.Have.Mounts = append(req.Have.Mounts, plan.Set.Mounts...)
 		req.Have.Devices = append(req.Have.Devices, plan.Set.Devices...)
@@ -192,6 +199,7 @@ func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSa
 func (p *Plugin) forgotten(pod *api.PodSandbox, c *api.Container) (remove func(*staging.Store)) {
 	p.tracker.forget(c.GetId())
 	p.hotplug.remove(pod.GetId(), c.GetId())
+	p.ledger.Drop(pod.GetId(), c.GetId())
 	return func(store *staging.Store) {
 		if err := store.RemoveContainer(pod.GetId(), c.GetId()); err != nil {
 			p.counters.CleanupFailed.Add()

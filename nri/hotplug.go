@@ -108,6 +108,11 @@ func (h *hotplug) failed(err error) {
 func (h *hotplug) add(req *resolve.Request) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.note(req)
+}
+
+// note is add. The lock is held.
+func (h *hotplug) note(req *resolve.Request) {
 	if h.running[req.SandboxID] == nil {
 		h.running[req.SandboxID] = make(map[string]*resolve.Request)
 	}
@@ -120,6 +125,13 @@ func (h *hotplug) remove(sandboxID, containerID string) {
 	if delete(h.running[sandboxID], containerID); len(h.running[sandboxID]) == 0 {
 		delete(h.running, sandboxID)
 	}
+}
+
+// runs tells whether a container has not ended.
+func (h *hotplug) runs(req *resolve.Request) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running[req.SandboxID][req.ContainerID] != nil
 }
 
 func (h *hotplug) removeSandbox(id string) {
@@ -136,16 +148,21 @@ func (h *hotplug) synchronize(store *staging.Store, pods []*api.PodSandbox, cont
 		byID[pod.GetId()] = pod
 	}
 	held := store.Held()
-	h.mu.Lock()
-	clear(h.running)
-	h.mu.Unlock()
+	var running []*resolve.Request
 	for _, c := range containers {
 		pod := byID[c.GetPodSandboxId()]
 		if _, ok := slices.BinarySearch(held, c.GetId()); !ok || pod == nil {
 			continue
 		}
-		h.add(request(h.p.runtimeName(), pod, c))
+		running = append(running, request(h.p.runtimeName(), pod, c))
 	}
+	// In one step: one that is not there has ended.
+	h.mu.Lock()
+	clear(h.running)
+	for _, req := range running {
+		h.note(req)
+	}
+	h.mu.Unlock()
 	h.changed("")
 }
 
@@ -222,6 +239,11 @@ func (h *hotplug) look(req *resolve.Request) {
 	now := *req
 	now.Holds = func(root, rel string) bool { return core.store.Holds(req.ContainerID, root, rel) }
 	plan, err := core.engine.Running(ctx, &now)
+	if !h.runs(req) {
+		// It ended meanwhile, and has nothing of the pod's limits.
+		h.p.ledger.Drop(req.SandboxID, req.ContainerID)
+		return
+	}
 	if err != nil {
 		h.p.counters.StagingFailed.Add()
 		log.WithError(err).Warn("networks of the running container: left as they are")

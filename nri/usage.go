@@ -64,6 +64,6 @@ func (p *Plugin) noteUsage(alive map[string]bool, containers []*api.Container) {
 			p.log.WithError(err).WithField("containerID", c.GetId()).Warnf("the container's annotation %s does not say what it was given, and is left out of its pod's limits", usageAnnotation)
 			continue
 		}
-		p.ledger.Note(c.GetPodSandboxId(), containerName(c), u)
+		p.ledger.Note(c.GetPodSandboxId(), containerName(c), c.GetId(), u)
 	}
 }

@@ -40,6 +40,15 @@ func TestPodLimitOverARestart(t *testing.T) {
 	// The same container, created anew, is no second one.
 	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c3", PodSandboxId: "sb", Name: "one"})
 	check(t, err)
+	// One that has ended has nothing; what is told of the one before it does not count.
+	check(t, after.p.RemoveContainer(ctx, pod, &api.Container{Id: "c1", PodSandboxId: "sb", Name: "one"}))
+	if _, _, err := after.p.CreateContainer(ctx, pod, &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"}); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("a second container beside the one that was created anew: %v", err)
+	}
+	_, err = after.p.StopContainer(ctx, pod, &api.Container{Id: "c3", PodSandboxId: "sb", Name: "one", State: api.ContainerState_CONTAINER_STOPPED})
+	check(t, err)
+	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"})
+	check(t, err)
 	check(t, after.p.RemovePodSandbox(ctx, pod))
 	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c4", PodSandboxId: "sb", Name: "two"})
 	check(t, err)

@@ -3,6 +3,7 @@
 package resolve
 
 import (
+	"maps"
 	"sync"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -13,27 +14,43 @@ import (
 // Ledger remembers what the containers of pods have, where a rule limits what a
 // pod gets. It outlives an Engine: a new configuration does not forget. A
 // container is known by its name in the pod, so that one that is created anew
-// takes the place of the one before. The zero value is ready.
+// takes the place of the one before; one that has ended is dropped by its ID, which
+// leaves the one that took its place. The zero value is ready.
 type Ledger struct {
 	mu   sync.Mutex
-	pods map[string]map[string]policy.Usage // by sandbox and container name
+	pods map[string]map[string]usageOf // by sandbox and container name
+}
+
+type usageOf struct {
+	id string // of the container
+	policy.Usage
 }
 
 // Note keeps what a container has, as it is found after a restart.
-func (l *Ledger) Note(sandboxID, container string, u policy.Usage) {
+func (l *Ledger) Note(sandboxID, container, containerID string, u policy.Usage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.note(sandboxID, container, u)
+	l.note(sandboxID, container, containerID, u)
 }
 
-func (l *Ledger) note(sandboxID, container string, u policy.Usage) {
+func (l *Ledger) note(sandboxID, container, containerID string, u policy.Usage) {
 	if l.pods == nil {
-		l.pods = make(map[string]map[string]policy.Usage)
+		l.pods = make(map[string]map[string]usageOf)
 	}
 	if l.pods[sandboxID] == nil {
-		l.pods[sandboxID] = make(map[string]policy.Usage)
+		l.pods[sandboxID] = make(map[string]usageOf)
 	}
-	l.pods[sandboxID][container] = u
+	l.pods[sandboxID][container] = usageOf{containerID, u}
+}
+
+// Drop says that a container has ended, or did not come to be.
+func (l *Ledger) Drop(sandboxID, containerID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.pods[sandboxID], func(_ string, u usageOf) bool { return u.id == containerID })
+	if len(l.pods[sandboxID]) == 0 {
+		delete(l.pods, sandboxID)
+	}
 }
 
 // of is what a container has.
@@ -43,7 +60,7 @@ func (l *Ledger) of(sandboxID, container string) policy.Usage {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.pods[sandboxID][container]
+	return l.pods[sandboxID][container].Usage
 }
 
 // Forget drops a pod.
@@ -66,19 +83,19 @@ func (l *Ledger) Retain(alive func(sandboxID string) bool) {
 
 // reserve asks whether a container may have so much beside the others of its pod,
 // and notes it when it may: two containers at once cannot both have the last of it.
-func (l *Ledger) reserve(sandboxID, container string, u policy.Usage, ask func(others policy.Usage) error) error {
+func (l *Ledger) reserve(sandboxID, container, containerID string, u policy.Usage, ask func(others policy.Usage) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var others policy.Usage
 	for name, have := range l.pods[sandboxID] {
 		if name != container {
-			others = others.Add(have)
+			others = others.Add(have.Usage)
 		}
 	}
 	if err := ask(others); err != nil {
 		return err
 	}
-	l.note(sandboxID, container, u)
+	l.note(sandboxID, container, containerID, u)
 	return nil
 }
 
@@ -113,7 +130,7 @@ func (p *planner) limit() error {
 	if p.ledger == nil {
 		return ask(policy.Usage{})
 	}
-	return p.ledger.reserve(p.req.SandboxID, p.req.Container, u, ask)
+	return p.ledger.reserve(p.req.SandboxID, p.req.Container, p.req.ContainerID, u, ask)
 }
 
 // usage counts what the plan gives. The mounts of sockets count as sockets, and

@@ -97,11 +97,22 @@ func TestLimitOfPod(t *testing.T) {
 	// Another pod has a limit of its own, and one that ended has none.
 	other := of("three", "vendor.com/net=a")
 	other.SandboxID = "another"
+	// One that has ended has nothing, and takes nothing from the one in its place.
+	gone, anew := of("two", "vendor.com/net=a"), of("two", "vendor.com/net=a")
+	gone.ContainerID, anew.ContainerID = "gone", "anew"
+	h.resolve(gone)
+	h.resolve(anew)
+	ledger.Drop("sb", "gone")
+	if _, err := h.e.Resolve(context.Background(), of("three", "vendor.com/net=a")); err == nil {
+		t.Error("the end of a container took what the one in its place has")
+	}
+	ledger.Drop("sb", "anew")
+	h.resolve(of("three", "vendor.com/net=a"))
 	h.resolve(other)
 	ledger.Forget("sb")
 	h.resolve(of("three", "vendor.com/net=a"))
 	// What is known after a restart counts.
-	ledger.Note("sb", "one", policy.Usage{Devices: 1})
+	ledger.Note("sb", "one", "old", policy.Usage{Devices: 1})
 	if _, err := h.e.Resolve(context.Background(), of("two", "vendor.com/net=a")); err == nil {
 		t.Error("what the pod had before the restart does not count")
 	}
