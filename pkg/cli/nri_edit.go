@@ -27,7 +27,11 @@ func containerdWithNRI(text string) (string, []string, error) {
 	version, table, dotted := "1", -1, false
 	var disable, disabled *tomlStatement
 	in := []string{"plugins", nriPlugin}
+	below := false // in a table of its own below NRI's, beside which NRI's own can stand
 	for i := range statements {
+		if st := &statements[i]; st.header {
+			below = len(st.path) > 2 && slices.Equal(st.path[:2], in)
+		}
 		switch st := &statements[i]; {
 		case !st.header && slices.Equal(st.path, []string{"version"}):
 			version = st.value
@@ -39,7 +43,7 @@ func containerdWithNRI(text string) (string, []string, error) {
 			disable = st
 		case !st.header && (slices.Equal(st.path, in) || slices.Equal(st.path, in[:1])):
 			return "", nil, fmt.Errorf("%s is written as an inline table, which is not edited here; set disable = false in it: %w", strings.Join(st.path, "."), errdefs.ErrNotImplemented)
-		case !st.header && len(st.path) > 2 && slices.Equal(st.path[:2], in) && table < 0:
+		case !st.header && len(st.path) > 2 && slices.Equal(st.path[:2], in) && table < 0 && !below:
 			dotted = true
 		}
 	}
@@ -81,9 +85,9 @@ func containerdWithNRI(text string) (string, []string, error) {
 	}
 	if disabled != nil {
 		element := regexp.MustCompile(`(?:"` + regexp.QuoteMeta(nriPlugin) + `"|'` + regexp.QuoteMeta(nriPlugin) + `')[ \t]*,?[ \t]*`)
-		if at := element.FindStringIndex(disabled.value); at != nil {
+		if value := element.ReplaceAllString(disabled.value, ""); value != disabled.value {
 			todo = append(todo, change{disabled.valueStart, func() {
-				edit(disabled.valueStart+at[0], disabled.valueStart+at[1], "", "disabled_plugins: without "+nriPlugin)
+				edit(disabled.valueStart, disabled.valueStart+len(disabled.value), value, "disabled_plugins: without "+nriPlugin)
 			}})
 		}
 	}

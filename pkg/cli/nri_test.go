@@ -30,6 +30,11 @@ func TestContainerdWithNRI(t *testing.T) {
 		"disabled":                  {"version = 3\ndisabled_plugins = [\"a\", \"io.containerd.nri.v1.nri\", \"b\"] # x\n", "version = 3\ndisabled_plugins = [\"a\", \"b\"] # x\n"},
 		"disabled twice over": {"version = 2\ndisabled_plugins = [\n  'io.containerd.nri.v1.nri', # no\n  'b',\n]\n" + header + "disable = true\n",
 			"version = 2\ndisabled_plugins = [\n  # no\n  'b',\n]\n" + header + "disable = false\n"},
+		"disabled by two names": {"version = 3\ndisabled_plugins = ['io.containerd.nri.v1.nri', \"b\", \"io.containerd.nri.v1.nri\"] # x\n", "version = 3\ndisabled_plugins = [\"b\", ] # x\n"},
+		"a table below it alone": {"version = 2\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\n",
+			"version = 2\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\n\n" + header + "  disable = false\n"},
+		"a table below it in front": {"version = 2\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\n" + header + "socket_path = 'x'\n",
+			"version = 2\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenable = true\n" + header + "  disable = false\nsocket_path = 'x'\n"},
 		// What looks like a table inside of a string or list is none.
 		"decoys": {"version = 2\nx = \"\"\"\n" + header + "disable = true\n\"\"\"\ny = ['''\n" + header + "''', \"#\", { a = [1, 2], 'b' = \"]\" }, # [z]\n]\n[[a]]\n[[a]]\n",
 			"version = 2\nx = \"\"\"\n" + header + "disable = true\n\"\"\"\ny = ['''\n" + header + "''', \"#\", { a = [1, 2], 'b' = \"]\" }, # [z]\n]\n[[a]]\n[[a]]\n\n" + header + "  disable = false\n"},
