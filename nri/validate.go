@@ -215,10 +215,7 @@ func (v *validation) mount(m *api.Mount) error {
 	if !bind && slices.Contains(ofNothing, m.GetType()) {
 		return nil
 	}
-	ro := false
-	for _, o := range m.GetOptions() {
-		ro = o == "ro" || ro && o != "rw"
-	}
+	ro := resolve.ReadOnly(m.GetOptions())
 	if _, err := v.ask(v.policy().Mount(v.subject, m.GetSource(), m.GetDestination(), ro)); err != nil {
 		return err
 	}

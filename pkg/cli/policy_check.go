@@ -17,8 +17,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-const policyCheckLong = `check asks the policy about what a pod's annotations name: CDI devices and
-networks. Nothing of the node is looked at but its configuration, so that a
+const policyCheckLong = `check asks the policy about what a pod's annotations name, CDI devices and
+networks, and holds the number of the devices against the limits. Nothing of the node is looked at but its configuration, so that a
 manifest can be checked anywhere; explain does the rest, on the node.
 
 Without --pod it asks about what the flags name, for the container that the
@@ -156,6 +156,10 @@ func (q *checkQuestion) pod(env Env, cfg *config.Config, p *policy.Policy) ([]ch
 			s := resolve.Subject(r)
 			s.Network = q.subject.Network
 			c.Decisions = append(wants.put(p, s), q.asks.put(p, s)...)
+			// How much else it gets the node knows.
+			if d := limited(p, s, policy.Usage{CDI: len(wants.CDI)}, policy.Usage{}); d.Outcome != granted {
+				c.Decisions = append(c.Decisions, d)
+			}
 		}
 		all = append(all, c)
 	}
@@ -199,10 +203,12 @@ func podAsks(cfg *config.Config, r *resolve.Request) (asks, error) {
 			a.Devices = append(a.Devices, n.Path)
 		}
 		for _, m := range in.Mounts {
-			a.Mounts = append(a.Mounts, askMount{m.Source, m.Destination, slices.Contains(m.Options, "ro")})
+			a.Mounts = append(a.Mounts, askMount{m.Source, m.Destination, resolve.ReadOnly(m.Options)})
 		}
 		for _, d := range in.Devices {
-			a.CDI = append(a.CDI, d.Name())
+			if !slices.Contains(a.CDI, d.Name()) {
+				a.CDI = append(a.CDI, d.Name())
+			}
 		}
 	}
 	return a, nil

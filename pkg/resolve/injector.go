@@ -105,17 +105,26 @@ func (p *planner) injectNode(n *annotation.InjectorNode, item *Item) error {
 // host is not among them.
 var bindOptions = []string{"bind", "rbind", "ro", "rw", "nosuid", "nodev", "noexec", "private", "rprivate", "slave", "rslave", "relatime", "noatime", "nodiratime"}
 
+// ReadOnly reports whether a mount with these options cannot be written: of ro and rw
+// the last one counts.
+func ReadOnly(options []string) bool {
+	ro := false
+	for _, o := range options {
+		ro = o == "ro" || ro && o != "rw"
+	}
+	return ro
+}
+
 // injectMount adds a bind mount of a directory or file of the host that no symlink
 // is on the way to.
 func (p *planner) injectMount(m *annotation.InjectorMount, item *Item) error {
-	bind, ro := m.Type == "bind", false
+	bind, ro := m.Type == "bind", ReadOnly(m.Options)
 	options := slices.Clone(m.Options)
 	for _, o := range options {
 		if !slices.Contains(bindOptions, o) {
 			return fmt.Errorf("options: found %q, want some of %v: %w", o, bindOptions, errdefs.ErrInvalidArgument)
 		}
 		bind = bind || o == "bind" || o == "rbind"
-		ro = o == "ro" || ro && o != "rw"
 	}
 	if !bind || m.Type != "" && m.Type != "bind" {
 		return fmt.Errorf("type: found %q with the options %v, want a bind mount: %w", m.Type, m.Options, errdefs.ErrInvalidArgument)

@@ -329,7 +329,7 @@ func TestValuesAreRenderedAsTheyAre(t *testing.T) {
 		`seLinuxType: "12"`, `enableNRI: {enabled: true}`, `image: {repository: "12", tag: "30"}`,
 		fmt.Sprintf(`hostPrograms: {cni: {enabled: true, dir: %q}, hook: {enabled: true, dir: %q}}`, dir, dir),
 		fmt.Sprintf(`nri: {socketDir: %q}`, dir), fmt.Sprintf(`devDir: %q`, dir), fmt.Sprintf(`config: {sockets: {roots: [%q]}}`, dir),
-		`{podLabels: {a: "true"}, podAnnotations: {a: "x: y\n# z"}, nodeSelector: {a: "1"}}`, `config: {hooks: {dirs: []}}`, `config: {policy: null}`,
+		`{podLabels: {a: "true"}, podAnnotations: {a: "x: y\n# z"}, nodeSelector: {a: "1"}}`, `config: {policy: null}`,
 		`config: {audit: {file: /var/log/jackfield/audit.log}}`,
 	} {
 		objects, err := Helm(values)
@@ -374,6 +374,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"hostPrograms: {cni: {dir: bin}}":               "/hostPrograms/cni/dir",
 		"hostPrograms: {csi: {}}":                       "csi",
 		"hostPID: 1":                                    "/hostPID",
+		"config: {hooks: {dirs: []}}":                   "/config/hooks/dirs",
 		"fullnameOverride: A_b":                         "/fullnameOverride",
 		"nameOverride: 'a: b'":                          "/nameOverride",
 		"existingConfigMap: a/b":                        "/existingConfigMap",
