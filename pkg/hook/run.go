@@ -5,11 +5,9 @@ package hook
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
 	"sync"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
-	"github.com/jackfield/jackfield/pkg/version"
 )
 
 const usage = `usage: jackfield-hook [--config FILE] [--log FILE|syslog] [STAGE]
@@ -92,39 +89,6 @@ func Run(ctx context.Context, args []string, env Env) error {
 		return err
 	}
 	return nil
-}
-
-// arguments reads the command line. done is for --help and --version.
-func (h *hook) arguments(args []string) (done bool, err error) {
-	f := flag.NewFlagSet("jackfield-hook", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	stage, showVersion := "", false
-	f.StringVar(&h.configFile, "config", "", "")
-	f.StringVar(&h.logTo, "log", "", "")
-	f.StringVar(&stage, "stage", "", "")
-	f.StringVar(&h.containerID, "container-id", "", "")
-	f.BoolVar(&showVersion, "version", false, "")
-	switch err := f.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		_, err := io.WriteString(h.env.Stdout, usage)
-		return true, err
-	case err != nil:
-		return false, fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
-	case showVersion:
-		_, err := fmt.Fprintln(h.env.Stdout, "jackfield-hook version", version.String())
-		return true, err
-	}
-	switch rest := f.Args(); {
-	case len(rest) == 1 && stage == "":
-		stage = rest[0]
-	case len(rest) > 0:
-		return false, fmt.Errorf("found %q, want one stage and nothing behind it: %w", rest, errdefs.ErrInvalidArgument)
-	}
-	h.stage = Stage(stage)
-	if known := []Stage{"", Precreate, CreateRuntime, Prestart, Poststop}; !slices.Contains(known, h.stage) {
-		return false, fmt.Errorf("stage: found %q, want precreate, createRuntime, prestart or poststop: %w", stage, errdefs.ErrInvalidArgument)
-	}
-	return false, nil
 }
 
 func (h *hook) run(ctx context.Context) error {

@@ -120,14 +120,30 @@ func TestPrecreate(t *testing.T) {
 
 func TestArguments(t *testing.T) {
 	w := newWorld(t)
-	for _, args := range [][]string{{"startContainer"}, {"precreate", "x"}, {"--stage", "prestart", "prestart"}, {"--what"}} {
+	for _, args := range [][]string{{"startContainer"}, {"precreate", "x"}, {"--stage", "prestart", "prestart"}, {"--what"}, {"--log"}, {"--version=x"}, {"---log", "x"},
+		{"-=x"}, {"precreate", "--version"}, {"--", "--version"}} {
 		if out, err := w.run("{}", args...); err == nil || out != "" {
 			t.Errorf("%v: %v, %s", args, err, out)
 		}
 	}
-	for _, args := range [][]string{{"--help"}, {"--version"}} {
+	for _, args := range [][]string{{"--help"}, {"--version"}, {"-h"}, {"-version", "--stage=prestart"}, {"--log", "--version", "-log=", "--version"}} {
 		if out, err := w.run("", args...); err != nil || !strings.Contains(out, "jackfield-hook") {
 			t.Errorf("%v: %v, %s", args, err, out)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for _, args := range [][]string{
+		{"--config", "/c", "--log=l", "-container-id", "--x", "-stage=prestart"}, {"--config=/c", "-log", "l", "--container-id=--x", "prestart"},
+		{"--config=/x", "--config=/c", "--log", "l", "--container-id", "--x", "--", "prestart"},
+	} {
+		var h hook
+		if done, err := h.arguments(args); done || err != nil {
+			t.Errorf("%q: %v, %v", args, done, err)
+		}
+		if h.configFile != "/c" || h.logTo != "l" || h.containerID != "--x" || h.stage != Prestart {
+			t.Errorf("%q: %+v", args, h)
 		}
 	}
 }
