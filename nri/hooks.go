@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/pkg/hooksd"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // hooksReport is what was said of hooks.d directories.
@@ -23,6 +25,11 @@ type hooksReport struct {
 // hooksLook is how often the directories are looked at when no container is
 // created: a system call or two where nothing has changed.
 const hooksLook = 2 * time.Second
+
+// hooksDirs makes what an engine of the plugin's reads hooks.d directories with.
+func hooksDirs(host hostfs.Root, dirs []string) resolve.HooksDirs {
+	return hooksd.New(host, dirs, hooksd.Options{})
+}
 
 // watchHooks reports on hooks.d directories until ctx ends.
 func (p *Plugin) watchHooks(ctx context.Context) {
@@ -41,7 +48,7 @@ func (p *Plugin) watchHooks(ctx context.Context) {
 // reportHooks logs what is wrong with files of hooks.d directories, each finding
 // once for as long as it lasts, and what is in force.
 func (p *Plugin) reportHooks() {
-	registry := p.core.Load().engine.Hooks()
+	registry, _ := p.core.Load().engine.Hooks().(*hooksd.Registry)
 	if registry == nil {
 		p.hooks.usable.Store(0)
 		p.hooks.inError.Store(0)

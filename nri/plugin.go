@@ -188,7 +188,7 @@ func (p *Plugin) use(cfg *config.Config) error {
 }
 
 func (p *Plugin) newEngine(cfg *config.Config, staged bool, w waits) (*resolve.Engine, error) {
-	return resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: true,
+	return resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: hooksDirs,
 		Staged: staged, Kubelet: askKubelet, Answers: p.dirs.check, Patience: w.left()})
 }
 

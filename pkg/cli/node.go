@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hooksd"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -59,7 +60,10 @@ func (n *node) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root
 	// As the daemon of this host does it, or last did; where none ever ran, as directories.
 	status, _ := staging.ReadStatus(host, cfg.StateDir)
 	engine, err := resolve.New(host, cfg, resolve.Options{
-		Once: true, Kubelet: askKubelet, Staged: status.Mode == staging.Mounts, TrustAnyone: notInUse(host), HooksDirs: true,
+		Once: true, Kubelet: askKubelet, Staged: status.Mode == staging.Mounts, TrustAnyone: notInUse(host),
+		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
+			return hooksd.New(host, dirs, hooksd.Options{TrustAnyone: notInUse(host), Once: true})
+		},
 		SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv)),
 	})
 	return engine, host, cfg, err

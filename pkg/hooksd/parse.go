@@ -12,6 +12,8 @@ import (
 
 	old "go.podman.io/common/pkg/hooks/0.1.0"
 	hooks "go.podman.io/common/pkg/hooks/1.0.0"
+
+	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 )
 
 // MaxSize is the largest file that is read, in bytes.
@@ -151,11 +153,11 @@ func (p *parser) hook(raw *hooks.Hook) *Hook {
 	}
 	p.stages(h, raw.Stages)
 	var problems []*Problem
-	h.when, problems = compile(&raw.When, p.old)
+	h.When, problems = compile(&raw.When, p.old)
 	for _, problem := range problems {
 		p.refuse(problem.Field, problem.Found, problem.Rule)
 	}
-	p.conditions(&h.when)
+	p.conditions(&h.When)
 	if p.failed {
 		return nil
 	}
@@ -198,14 +200,14 @@ func stageNames() []string {
 }
 
 // conditions warns of those that never match.
-func (p *parser) conditions(w *when) {
+func (p *parser) conditions(w *ocihook.When) {
 	switch {
-	case w.always == nil && w.hasBindMounts == nil && len(w.annotations) == 0 && len(w.commands) == 0:
+	case w.Always == nil && w.HasBindMounts == nil && len(w.Annotations) == 0 && len(w.Commands) == 0:
 		p.warn("when", "no condition", "the hook is never run; want one of always, annotations, commands, hasBindMounts")
-	case w.or:
-	case w.always != nil && !*w.always:
+	case w.Or:
+	case w.Always != nil && !*w.Always:
 		p.warn("when.always", "false", "the hook is never run; leave it out")
-	case w.hasBindMounts != nil && !*w.hasBindMounts:
+	case w.HasBindMounts != nil && !*w.HasBindMounts:
 		p.warn("when.hasBindMounts", "false", "the hook is never run; leave it out")
 	}
 }

@@ -60,17 +60,6 @@ type Snapshot struct {
 	Problems []*Problem
 }
 
-// Match returns the hooks for a container, in order.
-func (s *Snapshot) Match(c *Container) []*Hook {
-	var out []*Hook
-	for _, h := range s.Hooks {
-		if h.Match(c) {
-			out = append(out, h)
-		}
-	}
-	return out
-}
-
 // New makes a registry of directories, host paths in rising preference: a file in
 // a later one masks the file of the same name in an earlier. One that does not
 // exist yet is read when it does. Nothing is read before the first Snapshot.
@@ -111,6 +100,9 @@ func (r *Registry) Snapshot() *Snapshot {
 
 // overflow stands among the watches for events that were lost.
 const overflow = -2
+
+// Hooks are those of Snapshot.
+func (r *Registry) Hooks() []*Hook { return r.Snapshot().Hooks }
 
 // announced are the watches of which there is news.
 func (r *Registry) announced() map[int]bool {

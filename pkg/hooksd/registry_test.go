@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -67,7 +68,7 @@ func hookJSON(program, arg string) string {
 // args are the arguments of the hooks in order; those in error have a "!".
 func (n *tree) args() string {
 	var out []string
-	for _, h := range n.r.Snapshot().Match(&Container{Args: []string{"x"}}) {
+	for _, h := range ocihook.Matching(n.r.Hooks(), &Container{Args: []string{"x"}}) {
 		arg := h.Args[1]
 		if h.Err != nil {
 			arg += "!"
@@ -302,6 +303,6 @@ func BenchmarkSnapshotAndMatch(b *testing.B) {
 		c.Annotations[fmt.Sprintf("example.com/annotation-%d", i)] = "value"
 	}
 	for b.Loop() {
-		r.Snapshot().Match(c)
+		ocihook.Matching(r.Hooks(), c)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hooksd"
+	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
@@ -44,14 +44,21 @@ type Options struct {
 	// Patience bounds what New waits for directories; 0 stands for a second. One that
 	// does not answer by then is for those requests to meet that need it.
 	Patience time.Duration
-	// HooksDirs has the configuration's hooks.d directories read: for a door whose
-	// runtime does not read such itself.
-	HooksDirs bool
+	// HooksDirs reads the configuration's hooks.d directories; pkg/hooksd has one. It is
+	// for a door whose runtime does not read such itself.
+	HooksDirs func(host hostfs.Root, dirs []string) HooksDirs
 }
 
 // Kubelet is asked whose devices are.
 type Kubelet interface {
 	attachment.Kubelet
+	Close() error
+}
+
+// HooksDirs are hooks.d directories.
+type HooksDirs interface {
+	// Hooks are what the directories hold now, in the order in which they are injected.
+	Hooks() []*ocihook.Hook
 	Close() error
 }
 
@@ -67,8 +74,8 @@ type Engine struct {
 	specDirs    []string // of registry
 	answers     func(dir string) error
 	attachments *attachment.Finder
-	kubelet     Kubelet          // nil for none
-	hooks       *hooksd.Registry // nil for none
+	kubelet     Kubelet   // nil for none
+	hooks       HooksDirs // nil for none
 	roots       []*socketRoot
 	varRunIsRun func() bool // on this host; looked at once
 	staged      bool
@@ -121,8 +128,8 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	e.roots = newSocketRoots(cfg.Sockets.Roots)
 	e.varRunIsRun = sync.OnceValue(func() bool { return varRunIsRun(host) })
 	e.readAhead(opts)
-	if opts.HooksDirs && len(cfg.Hooks.Dirs) > 0 {
-		e.hooks = hooksd.New(host, cfg.Hooks.Dirs, hooksd.Options{TrustAnyone: opts.TrustAnyone, Once: opts.Once})
+	if opts.HooksDirs != nil && len(cfg.Hooks.Dirs) > 0 {
+		e.hooks = opts.HooksDirs(host, cfg.Hooks.Dirs)
 	}
 	return e, nil
 }

@@ -10,36 +10,36 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hooksd"
+	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 )
 
-// Hooks is the engine's registry of hooks.d directories; nil where none is
+// Hooks are the engine's hooks.d directories, as Options made them; nil where none is
 // configured, or the door's runtime reads such directories itself.
-func (e *Engine) Hooks() *hooksd.Registry { return e.hooks }
+func (e *Engine) Hooks() HooksDirs { return e.hooks }
 
 // hooksOf are the hooks.d hooks whose conditions match the container.
-func (e *Engine) hooksOf(req *Request) []*hooksd.Hook {
+func (e *Engine) hooksOf(req *Request) []*ocihook.Hook {
 	if e.hooks == nil {
 		return nil
 	}
-	s := e.hooks.Snapshot()
-	if len(s.Hooks) == 0 {
+	all := e.hooks.Hooks()
+	if len(all) == 0 {
 		return nil
 	}
-	c := &hooksd.Container{Args: req.Args, Annotations: req.Annotations, HasBindMounts: hasBindMounts(req)}
+	c := &ocihook.Container{Args: req.Args, Annotations: req.Annotations, HasBindMounts: hasBindMounts(req)}
 	if len(req.ContainerAnnotations) > 0 {
 		// The pod's over the container's, as CRI-O has it.
 		c.Annotations = maps.Clone(req.ContainerAnnotations)
 		maps.Copy(c.Annotations, req.Annotations)
 	}
-	return s.Match(c)
+	return ocihook.Matching(all, c)
 }
 
 // hooksd adds the hooks that policy grants. A hook that is conditioned on
 // annotations, and matches those of the pod, was asked for: it is delivered or
 // the container fails. Any other was found, and is left alone where no rule
 // grants it.
-func (p *planner) hooksd(hooks []*hooksd.Hook) {
+func (p *planner) hooksd(hooks []*ocihook.Hook) {
 	for _, h := range hooks {
 		asked := h.AskedBy(p.req.Annotations)
 		item := Item{Request: "hook " + strconv.Quote(h.Name), From: h.File, File: h.File}
@@ -47,7 +47,7 @@ func (p *planner) hooksd(hooks []*hooksd.Hook) {
 	}
 }
 
-func (p *planner) hook(h *hooksd.Hook, asked bool, item *Item) error {
+func (p *planner) hook(h *ocihook.Hook, asked bool, item *Item) error {
 	grant, err := p.policy.Hook(p.subject, h.Path)
 	if err == nil {
 		noteAudit(item, grant)

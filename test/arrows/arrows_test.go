@@ -45,7 +45,8 @@ var leaves = map[string][]string{
 	"pkg/pathwatch":               nil,
 	"pkg/staging":                 {"pkg/pathwatch"},
 	"pkg/status":                  nil,
-	"pkg/hooksd":                  nil,
+	"pkg/hooksd":                  {"pkg/hooksd/ocihook"},
+	"pkg/hooksd/ocihook":          nil,
 	"pkg/attachment":              {"pkg/deviceinfo", "pkg/podresources/allocation"},
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package hooksd
-
-import "strconv"
+package ocihook
 
 // Hook is one hooks.d file. It is not to be altered.
 type Hook struct {
@@ -18,31 +16,39 @@ type Hook struct {
 	// Stages are names of the OCI runtime specification. The deprecated prestart
 	// is among them as createRuntime, as Podman and CRI-O have it.
 	Stages []string
-	// Err is why the program cannot be run, a *Problem; nil when it can.
+	// Err is why the program cannot be run, a *hooksd.Problem; nil when it can.
 	Err error
-
-	when when
+	// When says in which containers it is wanted.
+	When When
 }
 
 // Match reports whether the conditions match the container.
-func (h *Hook) Match(c *Container) bool { return h.when.match(c) }
+func (h *Hook) Match(c *Container) bool { return h.When.match(c) }
+
+// Matching returns the hooks for a container, in order.
+func Matching(hooks []*Hook, c *Container) []*Hook {
+	var out []*Hook
+	for _, h := range hooks {
+		if h.Match(c) {
+			out = append(out, h)
+		}
+	}
+	return out
+}
 
 // AskedBy reports whether the hook is conditioned on annotations and these
 // match, so that whoever wrote them asked for the hook.
 func (h *Hook) AskedBy(annotations map[string]string) bool {
-	if len(h.when.annotations) == 0 {
+	if len(h.When.Annotations) == 0 {
 		return false
 	}
-	for i := range h.when.annotations {
-		switch met := h.when.annotations[i].match(annotations); {
-		case met && h.when.or:
+	for i := range h.When.Annotations {
+		switch met := h.When.Annotations[i].match(annotations); {
+		case met && h.When.Or:
 			return true
-		case !met && !h.when.or:
+		case !met && !h.When.Or:
 			return false
 		}
 	}
-	return !h.when.or
+	return !h.When.Or
 }
-
-// index is a field's element.
-func index(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
