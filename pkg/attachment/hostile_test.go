@@ -171,7 +171,7 @@ func TestHostileAmounts(t *testing.T) {
 	f := n.finder()
 	var as []Attachment
 	var err error
-	busy.Cheap(t, 5*time.Second, func() { as, err = f.Sandbox(t.Context(), q) })
+	busy.Cheap(t, 2*time.Second, func() { as, err = f.Sandbox(t.Context(), q) })
 	check(t, err)
 	for _, a := range as {
 		if a.Err == nil {
@@ -197,7 +197,7 @@ func TestHostileVariables(t *testing.T) {
 	f := n.finder()
 	var as []Attachment
 	var err error
-	busy.Cheap(t, 5*time.Second, func() { _, as, err = f.Find(t.Context(), query(env...)) })
+	busy.Cheap(t, 2*time.Second, func() { _, as, err = f.Find(t.Context(), query(env...)) })
 	if a := one(t, as, err); a.Resource != "acme.com/vf" || a.Device != devA {
 		t.Errorf("found %+v", a)
 	}
