@@ -129,13 +129,19 @@ func (c *Client) Pod(ctx context.Context, key PodKey) (Allocation, error) {
 	defer budget.Stop()
 	select {
 	case <-f.done:
-		return f.a.Clone(), f.err
 	case <-ctx.Done():
-		return Allocation{}, q.fail(ctx.Err(), "", "no answer: %v", ctx.Err())
 	case <-budget.C:
-		return Allocation{}, q.fail(context.DeadlineExceeded, "the kubelet is slow; its answer is waited for and will serve the next attempt",
-			"no answer within %v", c.opts.Timeout)
 	}
+	select {
+	case <-f.done: // an answer that is there counts, whichever was seen first
+		return f.a.Clone(), f.err
+	default:
+	}
+	if err := ctx.Err(); err != nil {
+		return Allocation{}, q.fail(err, "", "no answer: %v", err)
+	}
+	return Allocation{}, q.fail(context.DeadlineExceeded, "the kubelet is slow; its answer is waited for and will serve the next attempt",
+		"no answer within %v", c.opts.Timeout)
 }
 
 // Prefetch asks about a pod without waiting, so that the answer is there when

@@ -195,6 +195,22 @@ func TestForgottenInFlight(t *testing.T) {
 	}
 }
 
+// An answer that is there is given, though the time for it has passed as well: it may be
+// this process that was held up.
+func TestAnswerAndDeadlineAtOnce(t *testing.T) {
+	c := newClient(t, newRoot(t), Options{Timeout: time.Nanosecond})
+	f := &flight{done: make(chan struct{}), a: Allocation{Namespace: "ns", Name: "pod"}}
+	close(f.done)
+	c.mu.Lock()
+	c.flights[key] = f
+	c.mu.Unlock()
+	for range 1000 {
+		if a, err := c.Pod(t.Context(), key); err != nil || a.Name != "pod" {
+			t.Fatal(a, err)
+		}
+	}
+}
+
 func TestRateLimit(t *testing.T) {
 	root := newRoot(t)
 	var refuse sync.Mutex
