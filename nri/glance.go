@@ -66,21 +66,37 @@ func (p *Plugin) nothing(ctx context.Context, pod *api.PodSandbox, c *api.Contai
 	}
 	// Less than half of the time, so that enough is left for the answer to one that
 	// asks.
-	g.timer.Reset(limit / 3)
-	select {
-	case nothing := <-g.told:
-		g.timer.Stop()
+	nothing, told := g.wait(limit / 3)
+	if told {
 		g.core, g.pod, g.c = nil, nil, nil
 		p.glances.Put(g)
 		return nothing
+	}
+	p.counters.Timeouts[telemetry.CreateContainer].Add()
+	if core.engine.MayAsk(pod.GetAnnotations()) {
+		return false
+	}
+	p.later.do(func() {
+		p.containerLog(pod, c).Warn("a directory of this host does not answer: the container, whose pod asks for nothing, is created without a look at it")
+	})
+	return true
+}
+
+// wait waits for what the worker tells, and no longer than limit. What is told counts
+// whether the time has passed as well or not: a plugin that was held up finds both, and
+// would leave out what it has found for the container.
+func (g *glance) wait(limit time.Duration) (nothing, told bool) {
+	g.timer.Reset(limit)
+	defer g.timer.Stop()
+	select {
+	case nothing = <-g.told:
+		return nothing, true
 	case <-g.timer.C:
-		p.counters.Timeouts[telemetry.CreateContainer].Add()
-		if core.engine.MayAsk(pod.GetAnnotations()) {
-			return false
-		}
-		p.later.do(func() {
-			p.containerLog(pod, c).Warn("a directory of this host does not answer: the container, whose pod asks for nothing, is created without a look at it")
-		})
-		return true
+	}
+	select {
+	case nothing = <-g.told:
+		return nothing, true
+	default:
+		return false, false
 	}
 }
