@@ -159,7 +159,7 @@ func TestKilledWhileAllocating(t *testing.T) {
 			t.Fatalf("it was not killed: %v", err)
 		}
 		// The orphan ends by itself.
-		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			if leases, _ := filepath.Glob(r.ipam + "/*/10.*"); len(leases) > 0 {
 				break
 			}

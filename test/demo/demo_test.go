@@ -24,7 +24,7 @@ func run(t *testing.T, env ...string) string {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build the demonstration: %v\n%s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // what it needs is downloaded at first
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute) // what it needs is downloaded at first
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin)
 	cmd.Env = append(os.Environ(), env...)

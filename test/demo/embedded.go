@@ -51,7 +51,7 @@ func runEmbedded(ctx context.Context, w io.Writer, why error) (err error) {
 	if err != nil {
 		return err
 	}
-	runtime, err := nritest.Start(nritest.Options{SocketPath: filepath.Join(dir, "nri.sock")})
+	runtime, err := nritest.Start(nritest.Options{SocketPath: filepath.Join(dir, "nri.sock"), RequestTimeout: 20 * time.Second, RegistrationTimeout: 20 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func startPlugin(ctx context.Context, bin, host, dir string, runtime *nritest.Ru
 	var log strings.Builder
 	cmd.Stderr = &log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = 30 * time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func startPlugin(ctx context.Context, bin, host, dir string, runtime *nritest.Ru
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	}
-	wait, cancel := context.WithTimeout(ctx, 10*time.Second)
+	wait, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := runtime.WaitPlugin(wait, "10-jackfield"); err != nil {
 		stop()

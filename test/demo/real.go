@@ -31,7 +31,7 @@ func onContainerd(ctx context.Context, w io.Writer) (err error) {
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		err = errors.Join(err, n.RemoveAllPods(ctx), n.Close(ctx))
 	}()
@@ -39,7 +39,7 @@ func onContainerd(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, plugin.Stop(5*time.Second)) }()
+	defer func() { err = errors.Join(err, plugin.Stop(time.Minute)) }()
 	fmt.Fprintf(w, "A private containerd %s, unmodified, with the plugin jackfield-nri; both up in %d ms.\n",
 		kit.Versions[node.V2], time.Since(started).Milliseconds())
 
@@ -130,7 +130,7 @@ func restarted(ctx context.Context, w io.Writer, ctr *node.Container, port *vswi
 		return err
 	}
 	defer again.Close()
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if stdout, stderr, code, err = ctr.Exec(ctx, "sh", "-c", line); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func restarted(ctx context.Context, w io.Writer, ctr *node.Container, port *vswi
 			break
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%q in the container, 5 s after the vswitch came back: %s%s", line, stdout, stderr)
+			return fmt.Errorf("%q in the container, a minute after the vswitch came back: %s%s", line, stdout, stderr)
 		}
 	}
 	indent(w, "$ "+line+"\n"+stdout)

@@ -43,7 +43,7 @@ func TestAttackersPod(t *testing.T) {
 
 		began, restarts := time.Now(), 0
 		for ; restarts < 10 || !strings.Contains(attacker.Logs(), "the crowd is there"); restarts++ {
-			if time.Since(began) > 60*time.Second {
+			if time.Since(began) > 5*time.Minute {
 				t.Fatalf("after %d restarts there is no crowd: %s", restarts, attacker.Logs())
 			}
 			onlyOwn(t, attacker.ID)
@@ -58,8 +58,9 @@ func TestAttackersPod(t *testing.T) {
 			}
 		}
 		onlyOwn(t, attacker.ID)
-		if n := strings.Count(plugin.Log(), "/run/vsw/evil/a.sock"); n == 0 || n > 40 {
-			t.Errorf("the plugin has %d lines of the attack, want some, and a few only", n)
+		// Of a socket that a tenant can make there is a line every five seconds at most.
+		if n, most := strings.Count(plugin.Log(), "/run/vsw/evil/a.sock"), 40+int(time.Since(began)/time.Second); n == 0 || n > most {
+			t.Errorf("the plugin has %d lines of the attack, want some, and %d at most", n, most)
 		}
 		if strings.Count(attacker.Logs(), "attack ") > 20 {
 			t.Errorf("most of the attack failed: %s", attacker.Logs())

@@ -137,7 +137,7 @@ func TestDoctorOnARealRuntime(t *testing.T) {
 		if err := os.WriteFile(p.ConfigFile, []byte(nodeConfig), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.Stop(10 * time.Second); err != nil {
+		if err := p.Stop(node.Patience); err != nil {
 			t.Errorf("stop the plugin: %v", err)
 		}
 		found, code = doctor(t, h, config...)

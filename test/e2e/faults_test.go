@@ -93,7 +93,7 @@ func TestAPodOlderThanTheRuntime(t *testing.T) {
 		h.WaitPlugin("10-jackfield")
 		pod.Remove()
 		var left []string
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for end := time.Now().Add(node.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			left = slices.DeleteFunc(node.Left(before, h.Look("/run/jackfield/claims", "/run/jackfield/containers", "/run/jackfield/sandboxes", "/run/vsw")),
 				func(s string) bool { return !strings.HasPrefix(s, "file ") })
 			if len(left) == 0 {

@@ -147,7 +147,7 @@ func (h *H) StartPlugin(o node.PluginOptions) *Plugin {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() {
-		_ = p.Stop(5 * time.Second)
+		_ = p.Stop(node.Patience)
 		if h.t.Failed() {
 			h.t.Logf("plugin %s logged:\n%s", p.Name, node.Tail(p.Log(), 60))
 		}
@@ -167,7 +167,7 @@ func (p *Plugin) Restart() {
 // offset from of its log on.
 func (p *Plugin) WaitLog(from int, texts ...string) {
 	p.h.t.Helper()
-	ctx, cancel := context.WithTimeout(p.h.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(p.h.t.Context(), node.Patience)
 	defer cancel()
 	if err := p.Plugin.WaitLog(ctx, from, texts...); err != nil {
 		p.h.t.Fatal(err)
@@ -178,7 +178,7 @@ func (p *Plugin) WaitLog(from int, texts ...string) {
 // since containerd was started last.
 func (h *H) WaitPlugin(name string) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(h.t.Context(), node.Patience)
 	defer cancel()
 	if err := h.Node.WaitPlugin(ctx, name); err != nil {
 		h.t.Fatal(err)
@@ -195,7 +195,7 @@ func (h *H) Connect(idx, name string, plugin any) (stop func()) {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(stop)
-	ctx, cancel := context.WithTimeout(h.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(h.t.Context(), node.Patience)
 	defer cancel()
 	if err := h.WaitPluginSince(ctx, idx+"-"+name, from); err != nil {
 		h.t.Fatal(err)
@@ -280,11 +280,11 @@ func (h *H) Vswitch(kind vswitch.Kind, path, name string) *vswitch.Server {
 	return s
 }
 
-// Eventually tries f until it returns nil, for five seconds.
+// Eventually tries f until it returns nil, for node.Patience.
 func (h *H) Eventually(f func() error) {
 	h.t.Helper()
 	err := f()
-	for end := time.Now().Add(5 * time.Second); err != nil && time.Now().Before(end); err = f() {
+	for end := time.Now().Add(node.Patience); err != nil && time.Now().Before(end); err = f() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if err != nil {
@@ -303,12 +303,12 @@ func (h *H) Look(dirs ...string) []string {
 	return found
 }
 
-// NothingLeft fails the test when, after five seconds, there still is something
+// NothingLeft fails the test when, after node.Patience, there still is something
 // that Look did not see before. The directories are those given to Look.
 func (h *H) NothingLeft(before []string, dirs ...string) {
 	h.t.Helper()
 	var left []string
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(node.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if left = node.Left(before, h.Look(dirs...)); len(left) == 0 {
 			return
 		}

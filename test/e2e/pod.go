@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"time"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -69,11 +70,30 @@ func (p *Pod) OCISpec() *rspec.Spec {
 // Create creates a container, which is not started.
 func (p *Pod) Create(o node.ContainerOptions) *Container {
 	p.h.t.Helper()
-	c, err := p.Pod.Create(p.h.t.Context(), o)
+	c, err := p.TryCreate(p.h.t.Context(), o)
 	if err != nil {
 		p.h.t.Fatal(err)
 	}
 	return &Container{Container: c, pod: p}
+}
+
+// TryCreate is Create where the error matters. A container that is refused for want of
+// time, on a busy machine, is created again, as the kubelet does.
+func (p *Pod) TryCreate(ctx context.Context, o node.ContainerOptions) (*node.Container, error) {
+	p.h.t.Helper()
+	c, err := p.Pod.Create(ctx, o)
+	for end := time.Now().Add(node.Patience); TooLate(err) && time.Now().Before(end); {
+		p.h.t.Logf("container %q is created again: %v", o.Name, err)
+		o.Attempt++
+		c, err = p.Pod.Create(ctx, o)
+	}
+	return c, err
+}
+
+// TooLate reports a refusal because the kubelet, or the node itself, took longer than
+// the plugin waits for it: the next attempt may be in time.
+func TooLate(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "no answer") || strings.Contains(err.Error(), "given up before the runtime's deadline"))
 }
 
 // CreateFails creates a container that has to be refused and returns the error

@@ -69,7 +69,7 @@ func TestThePodRequiresThePlugin(t *testing.T) {
 	has(t, pod.Run(node.ContainerOptions{Attempt: 1}))
 	found, _ := doctor(t, h, "--config", p.ConfigFile)
 	says(t, found, "required", "ok", "annotation "+requiredKey)
-	if err := p.Stop(10 * time.Second); err != nil {
+	if err := p.Stop(node.Patience); err != nil {
 		t.Error(err)
 	}
 	// The runtime finds out that it is gone, by what it asks next: here a container.
@@ -109,7 +109,7 @@ func TestTheNodeRequiresThePlugin(t *testing.T) {
 func TestThePluginEndsUnderARequest(t *testing.T) {
 	for name, v := range map[string]*node.Validator{"the default validator is on": {}, "it is off": nil} {
 		t.Run(name, func(t *testing.T) {
-			h := e2e.Fresh(t, node.Options{Generation: node.V24, Validator: v})
+			h := e2e.Fresh(t, node.Options{Generation: node.V24, Validator: v, PluginRequestTimeout: 8 * time.Second}) // which is waited for
 			h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
 			p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 			annotations := asks

@@ -5,8 +5,10 @@ package e2e_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,11 +31,14 @@ func TestSIGTERMInTheMiddleOfACreation(t *testing.T) {
 		}
 		t.Cleanup(k.Stop)
 		p := h.StartPlugin(node.PluginOptions{Config: deviceConfig, Args: []string{"--root", hostRoot}})
-		for i, tc := range []struct {
+		type testCase struct {
 			name  string
 			delay time.Duration
 			gets  bool
-		}{{"answered", 300 * time.Millisecond, true}, {"unanswered", time.Minute, false}} {
+		}
+		cases := []testCase{{"answered", 300 * time.Millisecond, true}, {"unanswered", time.Minute, false}}
+		for i := 0; i < len(cases); i++ {
+			tc := cases[i]
 			if i > 0 {
 				p.Restart()
 			}
@@ -59,7 +64,7 @@ func TestSIGTERMInTheMiddleOfACreation(t *testing.T) {
 			})
 			p.Signal(syscall.SIGTERM)
 			r := <-made
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), node.Patience)
 			err := p.Wait(ctx)
 			cancel()
 			if err != nil {
@@ -67,6 +72,10 @@ func TestSIGTERMInTheMiddleOfACreation(t *testing.T) {
 			}
 			k.SetDelay(0)
 			switch {
+			case tc.gets && e2e.TooLate(r.err) && i < 20:
+				// A busy machine took the kubelet's answer more than the half second that the
+				// plugin waits: that is a refusal with a reason, and once more it may be in time.
+				cases = slices.Insert(cases, i+1, testCase{fmt.Sprintf("answered-%d", i+1), tc.delay, true})
 			case tc.gets && r.err != nil:
 				t.Errorf("%s: %v", tc.name, r.err)
 			case !tc.gets && (r.err == nil || !strings.Contains(r.err.Error(), "jackfield: container") || !strings.Contains(r.err.Error(), "kubelet")):
@@ -82,7 +91,7 @@ func TestSIGTERMInTheMiddleOfACreation(t *testing.T) {
 				// The next daemon takes the container over, and cleans up after it.
 				p.Restart()
 				pod.Remove()
-				if err := p.Stop(10 * time.Second); err != nil {
+				if err := p.Stop(node.Patience); err != nil {
 					t.Error(err)
 				}
 			}

@@ -66,16 +66,16 @@ func TestSoak(t *testing.T) {
 	}
 	// What replaced configurations hold until they are closed is held from the first
 	// quarter on.
-	for end := time.Now().Add(time.Minute); s.vswitches.Load() == 0 || s.good.Load() < 14; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); s.vswitches.Load() == 0 || s.good.Load() < 14; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("a minute, and %d configurations in force", s.good.Load())
+			t.Fatalf("five minutes, and %d configurations in force", s.good.Load())
 		}
 	}
 	const quarters = 4
 	var takes []held
 	for q := range quarters {
 		s.quarter(t.Context(), q, *soakPods/quarters)
-		takes = append(takes, s.measure())
+		takes = append(takes, s.measure(func(now held) bool { return q == 0 || len(s.grown(takes[0], now)) == 0 }))
 		t.Logf("after %d pods: %v", (q+1)*(*soakPods/quarters), takes[q])
 	}
 	cancel()
@@ -178,7 +178,7 @@ func soakWish(i int) wish {
 // way back.
 func expect(line, want string) func(context.Context, *node.Container) error {
 	return func(ctx context.Context, c *node.Container) error {
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(node.Patience); ; time.Sleep(20 * time.Millisecond) {
 			out, errs, _, err := c.Exec(ctx, "sh", "-c", line)
 			if err != nil {
 				return err

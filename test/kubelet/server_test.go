@@ -18,10 +18,14 @@ import (
 	"github.com/jackfield/jackfield/test/kubelet"
 )
 
-// budget is what the tests allow a question; the server's delay is far longer.
-const budget = 300 * time.Millisecond
+// A question is allowed budget where its answer comes, however busy the machine is, and
+// little where it does not; the server's delay is far longer than both.
+const (
+	budget = 2 * time.Minute
+	little = 300 * time.Millisecond
+)
 
-func start(t *testing.T) (*kubelet.Server, *podresources.Client) {
+func start(t *testing.T) (*kubelet.Server, func(budget time.Duration) *podresources.Client) {
 	t.Helper()
 	dir := t.TempDir()
 	s, err := kubelet.StartUnder(dir)
@@ -38,23 +42,26 @@ func start(t *testing.T) (*kubelet.Server, *podresources.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := podresources.New(root, "", podresources.Options{Timeout: budget})
-	if err != nil {
-		t.Fatal(err)
+	return s, func(budget time.Duration) *podresources.Client {
+		c, err := podresources.New(root, "", podresources.Options{Timeout: budget})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
 	}
-	t.Cleanup(func() { c.Close() })
-	return s, c
 }
 
 // asker asks about the pod as one that was made anew each time.
-func asker(t *testing.T, c *podresources.Client) func() (podresources.Allocation, error) {
+func asker(t *testing.T, c *podresources.Client, budget time.Duration) func() (podresources.Allocation, error) {
 	n := 0
 	return func() (podresources.Allocation, error) {
 		t.Helper()
 		n++
 		began := time.Now()
 		a, err := c.Pod(t.Context(), podresources.PodKey{Namespace: "ns", Name: "pod", UID: fmt.Sprint(n)})
-		if d := time.Since(began); d > budget+500*time.Millisecond {
+		// A request goes on for a quarter of a minute, for others.
+		if d := time.Since(began); d > budget+10*time.Second {
 			t.Errorf("took %v, more than the budget of %v", d, budget)
 		}
 		return a, err
@@ -74,8 +81,8 @@ func check(t *testing.T, a podresources.Allocation, err error) {
 }
 
 func TestGenerations(t *testing.T) {
-	s, c := start(t)
-	ask := asker(t, c)
+	s, client := start(t)
+	ask := asker(t, client(budget), budget)
 	for _, g := range []struct {
 		kubelet.Generation
 		want kubelet.Calls // of two questions
@@ -103,8 +110,8 @@ func TestGenerations(t *testing.T) {
 // A kubelet that is absent, slow, refuses or lies costs no more than the budget,
 // and is right again as soon as it works.
 func TestTroubles(t *testing.T) {
-	s, c := start(t)
-	ask := asker(t, c)
+	s, client := start(t)
+	ask, askInHaste := asker(t, client(budget), budget), asker(t, client(little), little)
 	works := func() { a, err := ask(); check(t, a, err) }
 	works()
 
@@ -120,8 +127,8 @@ func TestTroubles(t *testing.T) {
 	}
 	works()
 
-	s.SetDelay(10 * time.Second)
-	if _, err := ask(); !errors.Is(err, context.DeadlineExceeded) {
+	s.SetDelay(10 * time.Minute)
+	if _, err := askInHaste(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("slow: %v", err)
 	}
 	s.SetDelay(0)
@@ -141,7 +148,7 @@ func TestTroubles(t *testing.T) {
 		}
 		for _, l := range kubelet.Lies() {
 			s.SetLie(l, "ns", "pod")
-			_, err := ask()
+			_, err := askInHaste()
 			var e *podresources.Error
 			if !errors.As(err, &e) || e.Socket != kubelet.SocketPath {
 				t.Errorf("generation %d, %v: %v", g, l, err)

@@ -15,7 +15,7 @@ import (
 func TestAsk(t *testing.T) {
 	for _, kind := range []Kind{VhostUser, Memif} {
 		t.Run(string(kind), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			path := filepath.Join(t.TempDir(), "s")
 			s, err := Listen(kind, path, Greeting("red"))

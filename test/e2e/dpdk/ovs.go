@@ -57,7 +57,7 @@ func (t *Tree) StartOVS(tb testing.TB, dir string) *OVS {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = server.Stop(5 * time.Second) })
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(o.path("db.sock")); err == nil {
 			break
 		}
@@ -105,7 +105,7 @@ func (o *OVS) Kill() { o.run.Kill() }
 // told not to.
 func (o *OVS) Vsctl(args ...string) string {
 	o.tb.Helper()
-	return o.tool(ovsVsctl, append([]string{"--db=unix:" + o.path("db.sock"), "--timeout=20"}, args...)...)
+	return o.tool(ovsVsctl, append([]string{"--db=unix:" + o.path("db.sock"), "--timeout=60"}, args...)...)
 }
 
 // Patch has what comes in at one of the bridge's ports leave at the other.
@@ -188,7 +188,7 @@ func takeHugePages(tb testing.TB) string {
 // Linked waits until a port's other side is there, as the switch sees it.
 func (o *OVS) Linked(port string) {
 	o.tb.Helper()
-	ctx, cancel := context.WithTimeout(o.tb.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(o.tb.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		state := strings.TrimSpace(o.Vsctl("get", "interface", port, "link_state"))

@@ -37,6 +37,7 @@ func TestOVS(t *testing.T) {
 		server := app("server", vhostUser("server", "/run/vsw/app/sock"))
 		client.ready()
 		server.ready()
+		server.probed("/var/run/jackfield/net/net1/sock,server=1")
 		exchange := func(when string) {
 			t.Helper()
 			ovs.Linked("vhost0")
@@ -69,9 +70,10 @@ func TestOVS(t *testing.T) {
 		for _, c := range reattach("/var/run/jackfield/net/net1/vhost0") {
 			client.command(c[0], c[1])
 		}
-		for _, c := range reattach("/var/run/jackfield/net/net1/sock,server=1") {
+		for _, c := range detach() {
 			server.command(c[0], c[1])
 		}
+		server.attach("/var/run/jackfield/net/net1/sock,server=1")
 		exchange("after a crash of OVS")
 	})
 }

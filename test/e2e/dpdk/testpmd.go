@@ -108,7 +108,7 @@ func (t *Tree) Fails(tb testing.TB, o Options) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(tb.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	if err := p.Wait(ctx); err == nil || ctx.Err() != nil {
 		tb.Fatalf("testpmd has not failed: %v\n%s", err, node.Tail(p.Log(), 20))
@@ -176,7 +176,7 @@ func (p *Testpmd) Command(command string, texts ...string) string {
 
 func (p *Testpmd) wait(from int, texts ...string) string {
 	p.tb.Helper()
-	ctx, cancel := context.WithTimeout(p.tb.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(p.tb.Context(), 2*time.Minute)
 	defer cancel()
 	if err := p.WaitLog(ctx, from, texts...); err != nil {
 		p.tb.Fatal(err)
@@ -188,7 +188,7 @@ func (p *Testpmd) wait(from int, texts ...string) string {
 func (p *Testpmd) Connected(n int) {
 	p.tb.Helper()
 	for port := range n {
-		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			if strings.Contains(p.Command("show port info "+strconv.Itoa(port), "Link status: up", "Link status: down"), "Link status: up") {
 				break
 			}
@@ -204,7 +204,7 @@ func (p *Testpmd) Connected(n int) {
 func (p *Testpmd) Exchange(n int, d time.Duration) map[int]Counters {
 	p.tb.Helper()
 	var counters map[int]Counters
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(2 * time.Minute); ; {
 		p.Command("start tx_first", "packets/burst")
 		time.Sleep(d)
 		counters = Forwarded(p.Command("stop", "Done."))

@@ -22,7 +22,7 @@ func (h *host) build(runtime, from, command string, options ...string) (string, 
 
 func (h *host) buildah(args ...string) (string, error) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.kit.Buildah, append([]string{"--root", h.path("podman/root"), "--runroot", h.path("podman/run"), "--storage-driver", "vfs"}, args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+h.path("containers.conf"), "CONTAINERS_STORAGE_CONF="+h.path("storage.conf"), "HOME=/root")

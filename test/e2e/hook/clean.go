@@ -55,7 +55,7 @@ func (l left) since(then left) []string {
 func (h *host) checkClean() {
 	h.t.Helper()
 	var found []string
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if found = h.look().since(h.before); len(found) == 0 || time.Now().After(end) {
 			break
 		}

@@ -56,14 +56,14 @@ func (h *host) configured(runtime string, args ...string) (string, error) {
 		h.replace(system, "[engine]\nconmon_path = [\""+h.kit.Conmon+"\"]\n")
 	}
 	h.write("storage.conf", "[storage]\ndriver = \"vfs\"\nrunroot = \""+h.path("podman/run")+"\"\ngraphroot = \""+h.path("podman/root")+"\"\n")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.kit.Podman, append([]string{"--root", h.path("podman/root"), "--runroot", h.path("podman/run"), "--tmpdir", h.path("podman/tmp"),
 		"--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "file", "--conmon", h.kit.Conmon, "--runtime", h.runtimes()[runtime],
 		"run", "--rm", "--network", "none", "--cgroup-parent", jail.CgroupParent(),
 		"--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--security-opt", "seccomp=unconfined"}, args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+h.path("storage.conf"), "HOME=/root")
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

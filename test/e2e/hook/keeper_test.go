@@ -16,7 +16,7 @@ import (
 // until waits for something, half a minute at most.
 func (h *host) until(what string, f func() bool) {
 	h.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			h.t.Fatalf("waited for %s; the hook's log:\n%s\nthe plugin's:\n%s", what, h.log(), h.read("nri.log"))
 		}

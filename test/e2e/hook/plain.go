@@ -53,14 +53,14 @@ func (h *host) run(runtime string, c container) (string, error) {
 		h.t.Fatal(err)
 	}
 	h.write("bundle/config.json", string(data))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	return h.output(exec.CommandContext(ctx, runtime, "--root", h.path("oci-state"), "run", "--bundle", bundle, c.id))
 }
 
 func (h *host) output(cmd *exec.Cmd) (string, error) {
 	h.wrap(cmd)
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

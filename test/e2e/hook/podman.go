@@ -58,7 +58,7 @@ func (h *host) podmanCommand(runtime string, hooks []string, command string, arg
 	for _, dir := range hooks {
 		all = append(all, "--hooks-dir", dir)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.kit.Podman, append(append(all, command), args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+h.path("containers.conf"),

@@ -168,7 +168,7 @@ func (u *user) hooks(dir string, stages ...string) string {
 // podman is a command of Podman's, by the user.
 func (u *user) podman(runtime, hooks, command string, args ...string) *exec.Cmd {
 	u.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	u.t.Cleanup(cancel)
 	all := []string{"--runtime", runtime}
 	if hooks != "" {
@@ -178,7 +178,7 @@ func (u *user) podman(runtime, hooks, command string, args ...string) *exec.Cmd 
 	cmd.Dir = u.home
 	cmd.Env = []string{"PATH=" + u.path("bin") + ":/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + u.home, "XDG_RUNTIME_DIR=" + u.run, "USER=alice"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: userID, Gid: userID}}
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute
 	return cmd
 }
 
@@ -214,7 +214,7 @@ func (u *user) logout() {
 		}
 	}
 	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if left = u.processes(); len(left) == 0 {
 			break
 		}

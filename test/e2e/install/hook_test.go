@@ -91,7 +91,7 @@ func TestTheDaemonSetKeepsTheHooksSockets(t *testing.T) {
 	})
 	cmd := h.Command(h.Kit().Runc, "--root", "/run/hooked/oci", "run", "--bundle", "/run/hooked/bundle", id)
 	out := &strings.Builder{}
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, 5*time.Second
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, time.Minute
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestTheDaemonSetKeepsTheHooksSockets(t *testing.T) {
 		if err != nil {
 			t.Errorf("the container: %v: %s", err, out)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the container did not end")
 	}
 	heard("third")

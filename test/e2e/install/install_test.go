@@ -71,7 +71,7 @@ func start(t *testing.T, h *e2e.H, ds *daemonSet) (*e2e.Pod, *e2e.Container) {
 			t.Logf("the plugin logged:\n%s", daemon.Logs())
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := h.WaitPluginSince(ctx, "50-jackfield", from); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func ready(t *testing.T, pod *e2e.Pod) {
 	}
 	for _, path := range []string{"/readyz", "/healthz"} {
 		answer := ""
-		for deadline := time.Now().Add(10 * time.Second); answer != "200 OK" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(node.Patience); answer != "200 OK" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 			reply, err := http.Get("http://" + net.JoinHostPort(status.GetNetwork().GetIp(), "9480") + path)
 			if err != nil {
 				answer = err.Error()

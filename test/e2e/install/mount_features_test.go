@@ -34,7 +34,7 @@ func (a *tenant) container(annotations map[string]string, prepare func(pod *e2e.
 	if prepare != nil {
 		prepare(pod)
 	}
-	c, err := pod.Pod.Create(a.t.Context(), o)
+	c, err := pod.TryCreate(a.t.Context(), o)
 	if err != nil {
 		return "", err
 	}

@@ -222,7 +222,7 @@ func tryStart(t *testing.T, h *e2e.H, ds *daemonSet) (*e2e.Pod, error) {
 	if err != nil {
 		return pod, err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), node.Patience)
 	defer cancel()
 	go func() { // not for one that has ended, or says that it cannot connect
 		for ctx.Err() == nil {

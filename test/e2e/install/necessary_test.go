@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -77,7 +76,7 @@ func TestEachCapabilityIsNecessary(t *testing.T) {
 					t.Logf("without %s: %v", capName(without), err)
 				}
 			}
-			if err := p.Stop(10 * time.Second); err != nil {
+			if err := p.Stop(node.Patience); err != nil {
 				t.Errorf("without %s the plugin ends with %v", capName(without), err)
 			}
 		}

@@ -58,7 +58,7 @@ func keep(cgroup string, pipe io.Reader) error {
 	}
 	// The jail's processes die with the outer process, but not in the same instant.
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err = removeCgroups(cgroup); err == nil {
 			return nil
 		}

@@ -28,7 +28,8 @@ type Options struct {
 	NewRunc bool
 	// NoNRI turns NRI off.
 	NoNRI bool
-	// PluginRequestTimeout and PluginRegistrationTimeout are NRI's; 0: 2 s, 5 s.
+	// PluginRequestTimeout and PluginRegistrationTimeout are those of NRI; 0: 20 s
+	// each, for a busy machine. Its own are 2 s and 5 s.
 	PluginRequestTimeout, PluginRegistrationTimeout time.Duration
 	// Validator is NRI's default validator, which V24 has; nil: off, as it is shipped.
 	Validator *Validator
@@ -151,10 +152,10 @@ func (n *Node) configV2() string {
 func (n *Node) configNRI() string {
 	request, registration := n.opts.PluginRequestTimeout, n.opts.PluginRegistrationTimeout
 	if request == 0 {
-		request = 2 * time.Second
+		request = 20 * time.Second
 	}
 	if registration == 0 {
-		registration = 5 * time.Second
+		registration = 20 * time.Second
 	}
 	return fmt.Sprintf(`[plugins."io.containerd.nri.v1.nri"]
   disable = %t

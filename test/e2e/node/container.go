@@ -120,7 +120,7 @@ func (c *Container) Start(ctx context.Context) error {
 
 // Exec runs a command in the running container. An exit status is not an error.
 func (c *Container) Exec(ctx context.Context, cmd ...string) (stdout, stderr string, code int, err error) {
-	r, err := c.pod.node.runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: c.ID, Cmd: cmd, Timeout: 20})
+	r, err := c.pod.node.runtime.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: c.ID, Cmd: cmd, Timeout: 60})
 	if err != nil {
 		return "", "", -1, fmt.Errorf("execute %q in container %q: %w", cmd, c.Name(), err)
 	}

@@ -43,9 +43,15 @@ type Node struct {
 	plugins int // how many were started, for their names
 }
 
-// callTimeout ends every CRI call: nothing that works here takes seconds, and a
-// test must not hang where containerd does.
-const callTimeout = 30 * time.Second
+const (
+	// callTimeout ends every CRI call: nothing that works here takes seconds, and a
+	// test must not hang where containerd does.
+	callTimeout = 2 * time.Minute
+	// Patience is how long is waited for what comes in a second or less on a machine
+	// that has nothing else to do: a busy one gets there, too, and what never comes
+	// is told in good time.
+	Patience = time.Minute
+)
 
 // nodesDir has the nodes' directories.
 const nodesDir = "/run/n"
@@ -132,7 +138,7 @@ func (n *Node) launch(ctx context.Context) error {
 		return err
 	}
 	n.containerd = p
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	ready := make(chan error, 1)
 	go func() { ready <- n.waitReady(ctx) }()
@@ -207,7 +213,7 @@ func (n *Node) loadImages(ctx context.Context) error {
 	if err := n.Ctr(ctx, "images", "import", "--local", "--snapshotter", "native", name); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	for _, ref := range []string{PauseImage, Image} {
 		for {
@@ -279,7 +285,7 @@ func (n *Node) Log() string {
 
 // Restart stops containerd in the orderly way and starts it again. Pods run on.
 func (n *Node) Restart(ctx context.Context) error {
-	_ = n.containerd.Stop(10 * time.Second)
+	_ = n.containerd.Stop(Patience)
 	return n.relaunch(ctx)
 }
 
@@ -299,7 +305,7 @@ func (n *Node) relaunch(ctx context.Context) error {
 // Close removes all pods, ends containerd and everything it started, and removes
 // the node's directory.
 func (n *Node) Close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	var errs []error
 	if n.containerd != nil {
@@ -308,7 +314,7 @@ func (n *Node) Close(ctx context.Context) error {
 		default:
 			errs = append(errs, n.RemoveAllPods(ctx))
 		}
-		_ = n.containerd.Stop(10 * time.Second)
+		_ = n.containerd.Stop(Patience)
 	}
 	if n.conn != nil {
 		errs = append(errs, n.conn.Close())

@@ -143,7 +143,7 @@ func TestNothingIsLeft(t *testing.T) {
 			}
 			_ = cmd.Wait()
 			var left []string
-			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 				if left = Left(before, machine(t, ns, cgroup)); len(left) == 0 {
 					return
 				}

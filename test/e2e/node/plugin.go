@@ -94,7 +94,7 @@ func (p *Plugin) Start(ctx context.Context) error {
 		return err
 	}
 	p.Process = proc
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	if err := p.node.waitPlugin(ctx, p.Name, from, proc.Done()); err != nil {
 		_ = proc.Stop(time.Second)

@@ -45,7 +45,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	switch {
 	case len(args) == 2 && args[0] == "connect":
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		answer, err := vswitch.Ask(ctx, args[1])
 		if err == nil {
