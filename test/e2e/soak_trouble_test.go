@@ -191,10 +191,13 @@ func number(text, name string) int {
 	return -1
 }
 
-func (s *soak) get(path string) (string, error) {
+func (s *soak) get(path string) (string, error) { return asked("/run/soak.sock", path) }
+
+// asked is what a plugin answers at its metrics' socket.
+func asked(socket, path string) (string, error) {
 	client := &http.Client{Timeout: node.Patience, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", "/run/soak.sock")
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		}}}
 	r, err := client.Get("http://plugin" + path)
 	if err != nil {
