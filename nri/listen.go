@@ -46,7 +46,12 @@ func listenUnix(path string) (*ownSocket, error) {
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	l, err := lc.Listen(context.Background(), "unix", tmp)
+	address, done, err := short(tmp)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lc.Listen(context.Background(), "unix", address)
+	done()
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +65,22 @@ func listenUnix(path string) (*ownSocket, error) {
 		return nil, errors.Join(err, l.Close(), os.Remove(tmp))
 	}
 	return &ownSocket{u, path, st}, nil
+}
+
+// maxSocket is the longest path of a socket, in bytes: sun_path without its NUL.
+const maxSocket = 107
+
+// short is a path by which the socket of a path can be made that is too long for a
+// socket's address: below the directory's descriptor, which done closes.
+func short(path string) (address string, done func(), err error) {
+	if len(path) <= maxSocket {
+		return path, func() {}, nil
+	}
+	fd, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", fd, filepath.Base(path)), func() { unix.Close(fd) }, nil
 }
 
 // ownSocket removes its socket when it closes, unless another process has put its

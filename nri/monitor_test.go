@@ -8,11 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
 )
 
 // Whoever keeps connections open keeps out nobody else: the kubelet kills a plugin
@@ -53,5 +56,28 @@ func TestConnectionsThatAreKeptOpenKeepNobodyOut(t *testing.T) {
 		if err, kept := ask(c), i >= len(held)-most; (err == nil) != kept {
 			t.Errorf("connection %d of %d: %v, want it kept: %v", i, len(held), err, kept)
 		}
+	}
+}
+
+// A socket can be made where its path is too long for a socket's address, as the state
+// directory's may be; whoever asks gets at it by the directory's descriptor, too.
+func TestASocketOfALongPath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), strings.Repeat("d", 200))
+	l, err := listenUnix(filepath.Join(dir, "status.sock"))
+	check(t, err)
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			c.Close()
+		}
+	}()
+	fd, err := unix.Open(dir, unix.O_PATH, 0)
+	check(t, err)
+	defer unix.Close(fd)
+	c, err := net.Dial("unix", fmt.Sprintf("/proc/self/fd/%d/status.sock", fd))
+	check(t, err)
+	check(t, c.Close())
+	check(t, l.Close())
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left in the directory: %v, %v", left, err)
 	}
 }
