@@ -94,7 +94,7 @@ func (d *doctor) safeDir(check, what, dir string, st *unix.Stat_t, severity stri
 	case mode&0o022 != 0 && mode&unix.S_ISVTX == 0:
 		f := d.say(check, severity, "chmod go-w "+dir, "others than its owner can write to the %s %s (mode %04o)", what, dir, mode)
 		if d.fix {
-			if err := os.Chmod(d.host.Path(dir), os.FileMode(mode&^0o022&0o777)); err != nil {
+			if err := d.withoutOthers(dir, st); err != nil {
 				f.Found += fmt.Sprintf("; it cannot be mended: %v", err)
 			} else {
 				f.Fixed = true
@@ -105,6 +105,24 @@ func (d *doctor) safeDir(check, what, dir string, st *unix.Stat_t, severity stri
 		return true
 	}
 	return false
+}
+
+// withoutOthers takes write access to a directory away from others than its owner. It
+// is the one that was looked at, below the root whatever symlinks lead to it.
+func (d *doctor) withoutOthers(dir string, looked *unix.Stat_t) error {
+	f, err := d.host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Dev != looked.Dev || st.Ino != looked.Ino {
+		return fmt.Errorf("%s is another directory now: %w", dir, errdefs.ErrAborted)
+	}
+	return unix.Fchmod(int(f.Fd()), st.Mode&0o7777&^0o022)
 }
 
 // sockets looks at the roots below which sockets are delivered from.
