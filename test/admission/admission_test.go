@@ -5,6 +5,7 @@ package admission
 import (
 	"bytes"
 	"context"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -158,8 +159,14 @@ func TestAnnotations(t *testing.T) {
 	if got := refusals(t, v, nil, wrong, wrong); len(got) > 0 {
 		t.Errorf("a pod whose annotations stay as they are: %q", got)
 	}
-	if got := refusals(t, v, nil, wrong, pod(nil)); len(got) == 0 {
-		t.Error("a pod that gets a wrong annotation is let through")
+	others := pod(map[string]string{"device.jackfield.dev": "x", "k8s.v1.cni.cncf.io/network-status": "[]"})
+	if got := refusals(t, v, nil, others, wrong); len(got) > 0 {
+		t.Errorf("a pod whose other annotations change: %q", got)
+	}
+	for _, was := range []*corev1.Pod{pod(nil), pod(map[string]string{"a": "b"}), pod(map[string]string{"device.jackfield.dev": "y"})} {
+		if got := refusals(t, v, nil, wrong, was); len(got) == 0 {
+			t.Errorf("a pod with %v that gets a wrong annotation is let through", was.Annotations)
+		}
 	}
 }
 
@@ -194,6 +201,15 @@ func TestNamespaces(t *testing.T) {
 		}
 		if tc.refused && !strings.Contains(strings.Join(got, ""), "kubectl label namespace telco jackfield.dev/devices=allowed") {
 			t.Errorf("%s: %q does not say what to do", name, got)
+		}
+		// What was there before the label was taken away, or the policy came, is left alone.
+		was, is := pod(tc.annotations), pod(maps.Clone(tc.annotations))
+		is.Annotations["k8s.v1.cni.cncf.io/network-status"] = "[]"
+		if got := refusals(t, v, tc.labels, is, was); len(got) > 0 {
+			t.Errorf("%s: another annotation: %q", name, got)
+		}
+		if got := refusals(t, v, tc.labels, is, pod(map[string]string{"a": "b"})); (len(got) > 0) != tc.refused {
+			t.Errorf("%s: an annotation that comes: %q", name, got)
 		}
 	}
 }
