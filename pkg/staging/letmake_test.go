@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -36,6 +38,7 @@ func TestADirectoryThatWasMadeForTheSandbox(t *testing.T) {
 		}
 		t.Skip("skipped: only root gives directories away")
 	}
+	defer unix.Umask(unix.Umask(0o022)) // other users pass the directories on the way
 	for _, way := range []Way{ByACL, ByGroup, ByOwner} {
 		t.Run(string(way), func(t *testing.T) {
 			s, dir := open(t)
