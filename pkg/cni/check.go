@@ -25,16 +25,17 @@ func (c *call) check() error {
 	if err != nil {
 		return err
 	}
+	r, lost := c.recorded()
 	ns, own, err := c.openNetns()
 	if err != nil {
+		if asError(err).Code == codeContainer && lost == nil {
+			// That code says that no DEL is needed (§5, Error).
+			return changed("its network namespace is gone", "CNI_NETNS=%q does not exist; DEL removes what ADD made", c.Netns)
+		}
 		return err
 	}
 	ns.Close()
-	if err := c.checkIsolated(own); err != nil {
-		return err
-	}
-	r, err := c.recorded()
-	if err != nil {
+	if err := firstOf(c.checkIsolated(own), lost); err != nil {
 		return err
 	}
 	info, err := c.checkFile(r)

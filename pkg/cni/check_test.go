@@ -32,8 +32,10 @@ func TestCheckFindsWhatChanged(t *testing.T) {
 	check("other sandbox", replace(ownNS, "/run/netns/x"), "/run/netns/x", codeChanged)
 	check("other socket", replace("vhost-user.sock", "x.sock"), "x.sock", codeChanged)
 	check("other address", replace("10.10.0.1/24", "10.10.0.2/24"), "10.10.0.1/24", codeChanged)
-	if got := n.run(env("CHECK", "CNI_NETNS=/run/netns/gone"), conf(a.out)); got.code != codeContainer {
-		t.Errorf("no container: code %d, %s", got.code, got.all)
+	// The code of a container that is unknown says that there is nothing to DEL.
+	gone := func() answer { return n.run(env("CHECK", "CNI_NETNS=/run/netns/gone"), conf(a.out)) }
+	if got := gone(); got.code != codeChanged || !strings.Contains(got.all, "/run/netns/gone") {
+		t.Errorf("no network namespace: code %d, %s", got.code, got.all)
 	}
 
 	must(t, os.WriteFile(file, []byte(strings.Replace(content, `"server"`, `"client"`, 1)), 0o644))
@@ -50,6 +52,9 @@ func TestCheckFindsWhatChanged(t *testing.T) {
 	check("all is well again", a.out, "", 0)
 	n.ok(env("DEL"), confWith(""))
 	check("after DEL", a.out, "record", codeChanged)
+	if got := gone(); got.code != codeContainer {
+		t.Errorf("no container: code %d, %s", got.code, got.all)
+	}
 	if got := n.run(env("CHECK"), strings.Replace(conf(a.out), "1.1.0", "0.3.1", 1)); got.code != codeVersion {
 		t.Errorf("0.3.1 has no CHECK: code %d, %s", got.code, got.all)
 	}
