@@ -5,9 +5,12 @@ package hook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
@@ -42,7 +45,12 @@ func (h *host) podman(runtime string, hooks []string, args ...string) (string, e
 
 // options are those that a container needs in the jail, and more.
 func (h *host) options(more []string) []string {
-	return append([]string{"--network", "none", "--cgroup-parent", jail.CgroupParent(),
+	return append([]string{"--network", "none"}, h.withNetwork(more)...)
+}
+
+// withNetwork are options for a container that has a network.
+func (h *host) withNetwork(more []string) []string {
+	return append([]string{"--cgroup-parent", jail.CgroupParent(),
 		"--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--security-opt", "seccomp=unconfined"}, more...)
 }
 
@@ -50,7 +58,7 @@ func (h *host) podmanCommand(runtime string, hooks []string, command string, arg
 	h.t.Helper()
 	// conmon starts Podman once more when the container is gone, with this file and
 	// without the flag.
-	h.write("containers.conf", "[engine]\nconmon_path = [\""+h.kit.Conmon+"\"]\n")
+	h.write("containers.conf", "[engine]\nconmon_path = [\""+h.kit.Conmon+"\"]\n"+h.networks())
 	h.write("storage.conf", "[storage]\ndriver = \"vfs\"\nrunroot = \""+h.path("podman/run")+"\"\ngraphroot = \""+h.path("podman/root")+"\"\n")
 	all := []string{"--root", h.path("podman/root"), "--runroot", h.path("podman/run"), "--tmpdir", h.path("podman/tmp"),
 		"--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "file",
@@ -64,6 +72,40 @@ func (h *host) podmanCommand(runtime string, hooks []string, command string, arg
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+h.path("containers.conf"),
 		"CONTAINERS_STORAGE_CONF="+h.path("storage.conf"), "PATH="+os.Getenv("PATH"), "HOME=/root")
 	return h.output(cmd)
+}
+
+// cniNetwork is a network of Podman's: bridge, and behind it jackfield-cni, which gives
+// its interface a socket of the vswitch's.
+func (h *host) cniNetwork(name string) {
+	h.t.Helper()
+	own, err := h.common.Command("jackfield-cni")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	// Podman leaves the place where it keeps network namespaces.
+	h.t.Cleanup(func() {
+		if err := unix.Unmount("/run/netns", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			h.t.Error(err)
+		}
+	})
+	h.mkdir("cni")
+	for name, file := range map[string]string{"bridge": h.common.CNI + "/bridge", "host-local": h.common.CNI + "/host-local", "jackfield-cni": own} {
+		if err := os.Symlink(file, h.path("cni/"+name)); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	h.write("networks/"+name+".conflist", `{"cniVersion": "1.0.0", "name": "`+name+`", "plugins": [
+		{"type": "bridge", "bridge": "jf-`+name+`", "ipam": {"type": "host-local", "subnet": "10.88.7.0/24", "dataDir": "`+h.path("leases")+`"}},
+		{"type": "jackfield-cni", "device": {"type": "vhost-user", "mode": "client", "path": "`+h.path("sock/port0/vhost.sock")+`"},
+			"socketDir": "`+h.path("sock")+`", "stateDir": "`+h.path("cni-state")+`", "deviceInfoDir": "`+h.path("devinfo")+`"}]}`)
+}
+
+// networks is where Podman looks for networks, where the test has any.
+func (h *host) networks() string {
+	if _, err := os.Stat(h.path("networks")); err != nil {
+		return ""
+	}
+	return "[network]\nnetwork_backend = \"cni\"\ncni_plugin_dirs = [\"" + h.path("cni") + "\"]\nnetwork_config_dir = \"" + h.path("networks") + "\"\n"
 }
 
 // annotation asks for CDI devices on Podman's command line, which takes what is between

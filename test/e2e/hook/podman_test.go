@@ -88,6 +88,31 @@ func TestPodmanSocket(t *testing.T) {
 	}
 }
 
+// A network whose socket jackfield-cni decides on, in Podman's own order of things:
+// nobody writes a device-info file by hand.
+func TestPodmanCNI(t *testing.T) {
+	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
+		t.Run(stages[0], func(t *testing.T) {
+			podmans(t, func(t *testing.T, h *host, runtime string) {
+				h.cniNetwork("fast")
+				h.socket("nobody")
+				ask := h.asks("sockclient connect /var/run/jackfield/net/eth0/vhost.sock; cat /var/run/jackfield/devices.json")
+				options := append(h.withNetwork([]string{"--network", "fast", "--annotation", "networks.jackfield.dev=eth0"}), ask...)
+				out, err := h.podmanCommand(runtime, []string{h.hooksFile("hooks", stages...)}, "run", append([]string{"--rm"}, options...)...)
+				h.wants(out, err, "hello from vswitch", `"default-fast"`)
+				for _, dir := range []string{"devinfo", "cni-state", "leases/fast"} {
+					names, err := os.ReadDir(h.path(dir))
+					for _, n := range names {
+						if n := n.Name(); err != nil || n[0] != '.' && !strings.Contains(n, "nobody") && n != "lock" && !strings.HasPrefix(n, "last_reserved_ip") {
+							t.Errorf("%s: left %s, %v", dir, n, err)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 // Each container of a pod is one of its own, below the pod's cgroup: what one has stays
 // when another one ends.
 func TestPodmanPod(t *testing.T) {
