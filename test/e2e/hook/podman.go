@@ -74,9 +74,9 @@ func (h *host) podmanCommand(runtime string, hooks []string, command string, arg
 	return h.output(cmd)
 }
 
-// cniNetwork is a network of Podman's: bridge, and behind it jackfield-cni, which gives
-// its interface a socket of the vswitch's.
-func (h *host) cniNetwork(name string) {
+// cniNetwork is a network of Podman's: bridge, and behind it jackfield-cni, or
+// jackfield-cni first. It gives the interface a socket of the vswitch's.
+func (h *host) cniNetwork(name string, first bool) {
 	h.t.Helper()
 	own, err := h.common.Command("jackfield-cni")
 	if err != nil {
@@ -94,10 +94,14 @@ func (h *host) cniNetwork(name string) {
 			h.t.Fatal(err)
 		}
 	}
-	h.write("networks/"+name+".conflist", `{"cniVersion": "1.0.0", "name": "`+name+`", "plugins": [
-		{"type": "bridge", "bridge": "jf-`+name+`", "ipam": {"type": "host-local", "subnet": "10.88.7.0/24", "dataDir": "`+h.path("leases")+`"}},
-		{"type": "jackfield-cni", "device": {"type": "vhost-user", "mode": "client", "path": "`+h.path("sock/port0/vhost.sock")+`"},
-			"socketDir": "`+h.path("sock")+`", "stateDir": "`+h.path("cni-state")+`", "deviceInfoDir": "`+h.path("devinfo")+`"}]}`)
+	ipam := `"ipam": {"type": "host-local", "subnet": "10.88.7.0/24", "dataDir": "` + h.path("leases") + `"}`
+	fast := `"type": "jackfield-cni", "device": {"type": "vhost-user", "mode": "client", "path": "` + h.path("sock/port0/vhost.sock") + `"},
+		"socketDir": "` + h.path("sock") + `", "stateDir": "` + h.path("cni-state") + `", "deviceInfoDir": "` + h.path("devinfo") + `"`
+	plugins := `{"type": "bridge", "bridge": "jf-` + name + `", ` + ipam + `}, {` + fast + `}`
+	if first {
+		plugins = `{` + fast + `, "capabilities": {"mac": true}, ` + ipam + `}`
+	}
+	h.write("networks/"+name+".conflist", `{"cniVersion": "1.0.0", "name": "`+name+`", "plugins": [`+plugins+`]}`)
 }
 
 // networks is where Podman looks for networks, where the test has any.

@@ -92,24 +92,29 @@ func TestPodmanSocket(t *testing.T) {
 // nobody writes a device-info file by hand.
 func TestPodmanCNI(t *testing.T) {
 	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
-		t.Run(stages[0], func(t *testing.T) {
-			podmans(t, func(t *testing.T, h *host, runtime string) {
-				h.cniNetwork("fast")
-				h.socket("nobody")
-				ask := h.asks("sockclient connect /var/run/jackfield/net/eth0/vhost.sock; cat /var/run/jackfield/devices.json")
-				options := append(h.withNetwork([]string{"--network", "fast", "--annotation", "networks.jackfield.dev=eth0"}), ask...)
-				out, err := h.podmanCommand(runtime, []string{h.hooksFile("hooks", stages...)}, "run", append([]string{"--rm"}, options...)...)
-				h.wants(out, err, "hello from vswitch", `"default-fast"`)
-				for _, dir := range []string{"devinfo", "cni-state", "leases/fast"} {
-					names, err := os.ReadDir(h.path(dir))
-					for _, n := range names {
-						if n := n.Name(); err != nil || n[0] != '.' && !strings.Contains(n, "nobody") && n != "lock" && !strings.HasPrefix(n, "last_reserved_ip") {
-							t.Errorf("%s: left %s, %v", dir, n, err)
+		for name, network := range map[string]string{"behind bridge": "fast", "first": "fast:mac=c2:11:22:33:44:55"} {
+			t.Run(stages[0]+"/"+name, func(t *testing.T) {
+				podmans(t, func(t *testing.T, h *host, runtime string) {
+					h.cniNetwork("fast", name == "first")
+					h.socket("nobody")
+					ask := h.asks("sockclient connect /var/run/jackfield/net/eth0/vhost.sock; cat /var/run/jackfield/devices.json")
+					options := append(h.withNetwork([]string{"--network", network, "--annotation", "networks.jackfield.dev=eth0"}), ask...)
+					out, err := h.podmanCommand(runtime, []string{h.hooksFile("hooks", stages...)}, "run", append([]string{"--rm"}, options...)...)
+					h.wants(out, err, "hello from vswitch", `"default-fast"`)
+					for _, dir := range []string{"devinfo", "cni-state", "leases/fast"} {
+						names, err := os.ReadDir(h.path(dir))
+						for _, n := range names {
+							if n := n.Name(); n[0] != '.' && !strings.Contains(n, "nobody") && n != "lock" && !strings.HasPrefix(n, "last_reserved_ip") {
+								t.Errorf("%s: left %s", dir, n)
+							}
+						}
+						if err != nil {
+							t.Error(err)
 						}
 					}
-				}
+				})
 			})
-		})
+		}
 	}
 }
 
