@@ -16,6 +16,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
@@ -47,7 +48,7 @@ func TestHostileAnnotations(t *testing.T) {
 		"a terminal's":              {"devices.jackfield.dev": "\x1b[2J\u202e" + strings.Repeat("\x00", 1000)},
 	} {
 		pod := nritest.NewPod("dpdk-a", "fwd-0", annotations)
-		started := cpuTime(t)
+		started := busy.CPU()
 		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 		_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
 		if err == nil {
@@ -56,7 +57,7 @@ func TestHostileAnnotations(t *testing.T) {
 		}
 		// What it costs, in the time that this process had of a processor: that is the
 		// same on a busy machine.
-		if took := cpuTime(t) - started; took > 2*time.Second {
+		if took := busy.CPU() - started; took > 2*time.Second {
 			t.Errorf("%s: the answer took %v of a processor", name, took)
 		}
 		if strings.ContainsAny(err.Error(), "\x1b\u202e\x00") {
@@ -87,10 +88,10 @@ func TestManyDeviceInfoFiles(t *testing.T) {
 		check(t, os.WriteFile(n.path(dir+"dpdk-a-net-"+pod.GetId()+"_net1"), []byte(
 			`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/a/s.sock"}}`), 0o644))
 		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
-		began := cpuTime(t)
+		began := busy.CPU()
 		created, err := n.create(pod, nil)
 		check(t, err)
-		took := cpuTime(t) - began
+		took := busy.CPU() - began
 		if t.Logf("container %d: %v of a processor", i, took); took > 2*time.Second {
 			t.Errorf("container %d: the answer took %v of a processor", i, took)
 		}
@@ -168,14 +169,6 @@ func ownFileSystem(t *testing.T, dir string) {
 		return
 	}
 	t.Cleanup(func() { check(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-}
-
-// cpuTime is how long this process had a processor.
-func cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	var used unix.Rusage
-	check(t, unix.Getrusage(unix.RUSAGE_SELF, &used))
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // lateness tells how late this process was, all in all, for what it wanted to do every

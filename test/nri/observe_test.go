@@ -13,10 +13,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/busy"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 
@@ -28,7 +28,7 @@ audit: {file: /run/audit.log}
 // get asks the plugin, over its socket.
 func (n *node) get(path string) (int, string) {
 	n.t.Helper()
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := http.Client{Timeout: busy.Hangs, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", n.path("/run/metrics.sock"))
 	}}}
@@ -40,17 +40,11 @@ func (n *node) get(path string) (int, string) {
 	return resp.StatusCode, string(body)
 }
 
-// patience is how long a test waits for what takes milliseconds where nothing else
-// runs: only what never comes is not there after it.
-const patience = 2 * time.Minute
-
 // eventually waits for something that happens after an answer.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not after %v", what, patience)
-		}
+	if !busy.Until(ok) {
+		t.Fatalf("%s: not after %v", what, busy.Hangs)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/nri"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -117,7 +118,7 @@ func preparedNode(t testing.TB, yaml string, opts nritest.Options, prepare func(
 
 func (n *node) wait() {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), busy.Hangs)
 	defer cancel()
 	check(n.t, n.runtime.WaitPlugin(ctx, "50-jackfield"))
 }
