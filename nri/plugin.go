@@ -189,7 +189,7 @@ func (p *Plugin) use(cfg *config.Config) error {
 
 func (p *Plugin) newEngine(cfg *config.Config, staged bool, w waits) (*resolve.Engine, error) {
 	return resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: hooksDirs,
-		Staged: staged, Kubelet: askKubelet, Answers: p.dirs.check, Patience: w.left()})
+		Staged: func() bool { return staged }, Kubelet: askKubelet, Answers: p.dirs.check, Patience: w.left()})
 }
 
 // wouldStage is how sockets most likely get into containers, as long as the state

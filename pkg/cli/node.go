@@ -58,9 +58,12 @@ func (n *node) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root
 		return nil, host, nil, err
 	}
 	// As the daemon of this host does it, or last did; where none ever ran, as directories.
-	status, _ := staging.ReadStatus(host, cfg.StateDir)
+	staged := func() bool {
+		status, _ := staging.ReadStatus(host, cfg.StateDir)
+		return status.Mode == staging.Mounts
+	}
 	engine, err := resolve.New(host, cfg, resolve.Options{
-		Once: true, Kubelet: askKubelet, Staged: status.Mode == staging.Mounts, TrustAnyone: notInUse(host),
+		Once: true, Kubelet: askKubelet, Staged: staged, TrustAnyone: notInUse(host),
 		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
 			return hooksd.New(host, dirs, hooksd.Options{TrustAnyone: notInUse(host), Once: true})
 		},

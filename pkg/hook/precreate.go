@@ -51,7 +51,7 @@ func (h *hook) edit(ctx context.Context, text []byte, c *oci.Config) ([]byte, er
 		return nil, err
 	}
 	req := s.request(id, spec.Annotations, spec, 0)
-	plan, err := h.resolve(ctx, req, true)
+	plan, err := h.resolve(ctx, req, func() bool { return true })
 	if err != nil {
 		return nil, err
 	}

@@ -145,19 +145,24 @@ func (h *hook) nriDir(containerID string) string {
 	return h.host.Path(staging.ContainerDir(path.Dir(h.cfg.StateDir), containerID))
 }
 
-// resolve works out what the container gets; nil for nothing. follows is as in staged.
-func (h *hook) resolve(ctx context.Context, req *resolve.Request, follows bool) (*resolve.Plan, error) {
-	staged, reason := h.staged(req.ContainerID, follows)
-	plan, err := h.resolveWith(ctx, req, staged)
+// resolve works out what the container gets; nil for nothing. follows is as in staged,
+// which is looked into for a container that gets sockets.
+func (h *hook) resolve(ctx context.Context, req *resolve.Request, follows func() bool) (*resolve.Plan, error) {
+	decide := sync.OnceValues(func() (bool, string) { return h.staged(req.ContainerID, follows) })
+	plan, err := h.resolveWith(ctx, req, func() bool {
+		staged, _ := decide()
+		return staged
+	})
 	if err != nil || plan == nil {
 		return nil, err
 	}
 	if plan.Staging != nil {
+		staged, reason := decide()
 		if err := h.open(staged); err != nil {
 			return nil, err
 		}
 		if st := h.store.Status(); staged && st.Mode != staging.Mounts {
-			if plan, err = h.resolveWith(ctx, req, false); err != nil || plan == nil {
+			if plan, err = h.resolveWith(ctx, req, nil); err != nil || plan == nil {
 				return nil, err
 			}
 			reason = st.Reason
@@ -170,7 +175,7 @@ func (h *hook) resolve(ctx context.Context, req *resolve.Request, follows bool) 
 	return plan, nil
 }
 
-func (h *hook) resolveWith(ctx context.Context, req *resolve.Request, staged bool) (*resolve.Plan, error) {
+func (h *hook) resolveWith(ctx context.Context, req *resolve.Request, staged func() bool) (*resolve.Plan, error) {
 	engine, err := resolve.New(h.host, h.cfg, resolve.Options{Once: true, Staged: staged, Kubelet: h.env.Kubelet})
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func (h *hook) running(ctx context.Context, st *rspec.State) (err error) {
 		h.log.say("info", h.stage, h.name, "the NRI plugin of this node gave the container what it asked for")
 		return nil
 	}
-	plan, err := h.resolve(ctx, req, follows(spec))
+	plan, err := h.resolve(ctx, req, func() bool { return follows(spec) })
 	if err != nil || plan == nil {
 		return err
 	}

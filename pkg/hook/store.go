@@ -26,12 +26,12 @@ const sweepPatience = 300 * time.Millisecond
 // directory is the better thing to hand over, in which the new one is found. follows
 // says that what is mounted on the host later is seen in the container at all. reason
 // says why it is the directory.
-func (h *hook) staged(containerID string, follows bool) (staged bool, reason string) {
+func (h *hook) staged(containerID string, follows func() bool) (staged bool, reason string) {
 	mode := staging.Mode(h.cfg.Sockets.Staging)
 	switch {
 	case mode == staging.Directories:
 		return false, ""
-	case !follows:
+	case !follows():
 		return false, "the runtime cuts the container's mounts off from the host's; linux.rootfsPropagation \"rslave\" of its configuration would not, and precreate sets that"
 	case mode == staging.Mounts:
 		return true, ""

@@ -28,8 +28,9 @@ type Options struct {
 	// that is not in use.
 	TrustAnyone bool
 	// Staged has sockets bound in the staging directory (staging.Mounts), instead of
-	// having the runtime bind their directories.
-	Staged bool
+	// having the runtime bind their directories. It is asked once, for the first
+	// container that this makes a difference to; nil stands for no.
+	Staged func() bool
 	// SpecDirs, when not nil, take the place of the configuration's.
 	SpecDirs []string
 	// Kubelet makes the client that asks the kubelet behind a socket; podresources has
@@ -78,14 +79,17 @@ type Engine struct {
 	hooks       HooksDirs // nil for none
 	roots       []*socketRoot
 	varRunIsRun func() bool // on this host; looked at once
-	staged      bool
+	staged      func() bool
 	memories    sync.Pool // of *memory
 }
 
 // New makes an engine. Its errors are those of the configuration (the policy's
 // rules) and of the watches it needs.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
-	e := &Engine{host: host, cfg: cfg, source: cfg.File(), ledger: opts.Ledger, staged: opts.Staged, answers: opts.Answers}
+	e := &Engine{host: host, cfg: cfg, source: cfg.File(), ledger: opts.Ledger, staged: func() bool { return false }, answers: opts.Answers}
+	if opts.Staged != nil {
+		e.staged = sync.OnceValue(opts.Staged)
+	}
 	if e.answers == nil {
 		e.answers = func(string) error { return nil }
 	}

@@ -143,7 +143,7 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 	}
 	p.injector()
 	// Whoever writes "auto" means networks that come later as well.
-	p.awaits = p.staged && wants.Networks.Mode == annotation.NetworksAuto && wants.Networks.Key != ""
+	p.awaits = wants.Networks.Mode == annotation.NetworksAuto && wants.Networks.Key != "" && p.staged()
 	p.networks(wants.Networks, found)
 	p.allocated(allocated)
 	p.hooksd(hooks)

@@ -94,7 +94,7 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 		}
 	}
 	v.socket = inside
-	if p.staged && (s.creator == config.SideHost || path.Dir(at.rel) != ".") {
+	if (s.creator == config.SideHost || path.Dir(at.rel) != ".") && p.staged() {
 		return p.stageSocket(s, at, v, origin)
 	}
 	return p.bindSocketDir(s, at, v, origin)

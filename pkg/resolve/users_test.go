@@ -57,7 +57,7 @@ func TestWhoseSocketsAre(t *testing.T) {
 			cfg, err := config.Parse([]byte(strings.Replace(text, "{, ", "{", 1)), "/etc/jackfield/config.yaml")
 			must(t, err)
 			for _, staged := range []bool{true, false} {
-				e, err := New(root, cfg, Options{Staged: staged})
+				e, err := New(root, cfg, Options{Staged: func() bool { return staged }})
 				must(t, err)
 				r := ask("")
 				r.User, r.UserNS = c.user, c.ns

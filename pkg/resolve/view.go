@@ -108,7 +108,7 @@ func (p *planner) addView() error {
 		}
 	}
 	p.staging().Files = append(p.staging().Files, staging.File{Name: ViewFile, Data: append(data, "\n]\n"...)})
-	if p.staged {
+	if p.staged() {
 		return p.b.AddMount(p.stagedMount(ContainerDir, "", false, origin))
 	}
 	return p.b.AddMount(&edits.Mount{
