@@ -2,6 +2,20 @@
 
 package cdiregistry
 
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestMain has the tests make files that only their owner can write, as a spec file has
+// to be, whoever runs them.
+func TestMain(m *testing.M) {
+	unix.Umask(0o022)
+	os.Exit(m.Run())
+}
+
 // Guarded looks until the guard is up, without waiting for the lookups that it
 // would be worth, and tells whether it is.
 func (r *Registry) Guarded() bool {
