@@ -206,6 +206,21 @@ func hostNode(host hostfs.Root, d *api.LinuxDevice) (string, error) {
 		class, number, d.GetPath(), uevent, errdefs.ErrPermissionDenied)
 }
 
+// writableBelow reports whether a mount brings others along, which stay as they are:
+// they can be written through a read-only one, unless that is one recursively.
+func (v *validation) writableBelow(m *api.Mount) bool {
+	if !slices.Contains(m.GetOptions(), "rbind") || slices.Contains(m.GetOptions(), "rro") {
+		return false
+	}
+	real, err := v.p.opts.Host.Resolve(m.GetSource())
+	if err != nil {
+		return false // which refuses it
+	}
+	mounts, err := hostfs.Mounts()
+	below := strings.TrimSuffix(v.p.opts.Host.Path(real), "/") + "/"
+	return err != nil || slices.ContainsFunc(mounts, func(o hostfs.Mount) bool { return strings.HasPrefix(o.Point, below) })
+}
+
 // ofNothing are types of mounts that hand over nothing of the host.
 var ofNothing = []string{"tmpfs", "mqueue", "devpts"}
 
@@ -215,7 +230,7 @@ func (v *validation) mount(m *api.Mount) error {
 	if !bind && slices.Contains(ofNothing, m.GetType()) {
 		return nil
 	}
-	ro := resolve.ReadOnly(m.GetOptions())
+	ro := resolve.ReadOnly(m.GetOptions()) && !v.writableBelow(m)
 	if _, err := v.ask(v.policy().Mount(v.subject, m.GetSource(), m.GetDestination(), ro)); err != nil {
 		return err
 	}

@@ -135,6 +135,16 @@ func (p *planner) injectMount(m *annotation.InjectorMount, item *Item) error {
 	}
 	noteAudit(item, grant)
 	item.File, item.Rule = m.Source, grant.Rule
+	if at := slices.Index(options, "rbind"); ro && at >= 0 {
+		// What is mounted below it stays as it is, and can be written: it comes along
+		// only where that is granted, too.
+		if g, err := p.policy.Mount(p.subject, m.Source, m.Destination, false); err != nil || g.Audited {
+			for ; at >= 0; at = slices.Index(options, "rbind") {
+				options[at] = "bind"
+			}
+			item.Notes = append(item.Notes, "what is mounted below "+m.Source+" is left out: it could be written, and is granted read-only")
+		}
+	}
 	// It is above Jackfield's own directory, below it, or hides the system's.
 	dst, view := edits.Clean(m.Destination), edits.Clean(ContainerDir)
 	if reserved := reservedDir(dst); reserved != "" {

@@ -74,6 +74,27 @@ func TestDeviceInjectorAnnotations(t *testing.T) {
 	}
 }
 
+// A read-only mount brings nothing along that could be written, unless that is granted.
+func TestReadOnlyMountsAreReadOnlyBelow(t *testing.T) {
+	yaml := strings.Replace(injectorYAML, `{source: "/srv/**"}`, `{source: "/srv/**", readOnly: true}`, 1)
+	for options, want := range map[string]string{
+		"[rbind, ro]": "bind,ro,nosuid,nodev", "[ro, rbind, rbind]": "ro,bind,bind,nosuid,nodev", "[bind, ro]": "bind,ro,nosuid,nodev",
+		"[rbind, ro, rslave]": "bind,ro,rslave,nosuid,nodev",
+	} {
+		h := newInjectorHost(t, yaml)
+		p := h.resolve(injecting("mounts.nri.io", "- {source: /srv/data, destination: /data, options: "+options+"}"))
+		if m := p.Set.Mounts[0]; strings.Join(m.Options, ",") != want || strings.Contains(options, "rbind") != (len(p.Items[0].Notes) == 1) {
+			t.Errorf("%s: mount %+v, notes %q", options, m, p.Items[0].Notes)
+		}
+		h.refuse(injecting("mounts.nri.io", "- {source: /srv/data, destination: /data, options: "+strings.Replace(options, "ro", "ro, rw", 1)+"}"), errdefs.IsPermissionDenied, "refuse mount")
+	}
+	h := newInjectorHost(t, strings.Replace(yaml, "policy:", "policy:\n  mode: audit", 1))
+	p := h.resolve(injecting("mounts.nri.io", "- {source: /srv/data, destination: /data, options: [rbind, ro]}"))
+	if it := p.Items[0]; it.Audit != "" || strings.Join(p.Set.Mounts[0].Options, ",") != "bind,ro,nosuid,nodev" {
+		t.Errorf("in mode audit: %+v, %+v", it, p.Set.Mounts[0])
+	}
+}
+
 func TestHostileDeviceInjectorAnnotations(t *testing.T) {
 	h := newInjectorHost(t, injectorYAML)
 	for name, tc := range map[string]struct {

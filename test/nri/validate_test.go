@@ -118,6 +118,23 @@ func TestOtherPluginsAreHeldToThePolicy(t *testing.T) {
 	}
 }
 
+// A read-only mount that brings others along, which can be written, is no read-only one.
+func TestAReadOnlyMountThatCanBeWrittenBelow(t *testing.T) {
+	for options, refused := range map[string]bool{"rbind,ro": true, "bind,ro": false, "rbind,ro,rro": false} {
+		n := newNode(t, validatingYAML, withValidation)
+		check(t, os.MkdirAll(n.path("/srv/data/a/below"), 0o755))
+		if err := unix.Mount("tmpfs", n.path("/srv/data/a/below"), "tmpfs", 0, "size=4096"); err != nil {
+			skip(t, "mount a tmpfs: %v", err)
+		}
+		t.Cleanup(func() { check(t, unix.Unmount(n.path("/srv/data/a/below"), unix.MNT_DETACH)) })
+		n.other("10", "other", injectedMount("/srv/data/a", "/data", "bind", strings.Split(options, ",")...))
+		_, err := n.create(n.pod("dpdk-a", nil), nil)
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), `refuse mount "/srv/data/a"`) {
+			t.Errorf("%s: %v, want it refused: %v", options, err, refused)
+		}
+	}
+}
+
 // What Jackfield delivers itself is judged once, when it is delivered: a CDI
 // device's edits come with its name.
 func TestOwnInjectionsAreNotJudgedTwice(t *testing.T) {
