@@ -118,6 +118,24 @@ func TestPodmanCNI(t *testing.T) {
 	}
 }
 
+// Podman makes the networks of a container that has a user namespace when the container
+// is there, after every hook: who asked for one is told that there is none.
+func TestPodmanCNIComesTooLate(t *testing.T) {
+	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
+		t.Run(stages[0], func(t *testing.T) {
+			podmans(t, func(t *testing.T, h *host, runtime string) {
+				h.cniNetwork("fast", false)
+				h.rootfs()
+				h.chownTree()
+				h.quiet = true
+				options := h.withNetwork([]string{"--network", "fast", "--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536", "--annotation", "networks.jackfield.dev=eth0"})
+				out, err := h.podmanCommand(runtime, []string{h.hooksFile("hooks", stages...)}, "run", append(append([]string{"--rm"}, options...), h.asks("echo started")...)...)
+				refused(t, out, err, `network "eth0": no device-info of this pod`)
+			})
+		})
+	}
+}
+
 // Each container of a pod is one of its own, below the pod's cgroup: what one has stays
 // when another one ends.
 func TestPodmanPod(t *testing.T) {
