@@ -5,6 +5,7 @@ package podresources
 import (
 	"context"
 	"errors"
+	"io"
 	"syscall"
 	"time"
 
@@ -53,12 +54,13 @@ func (k *conn) explain(q question, err error) error {
 	}
 	if *dial == nil {
 		l := k.line.Load()
-		broke := l.broke.Load()
-		if broke == nil || l.heard.Load() {
-			return err
+		if broke := l.broke.Load(); broke != nil && !l.heard.Load() {
+			if why := cut(*broke); why != nil {
+				return q.fail(errdefs.ErrUnavailable, "is the kubelet restarting? the next attempt connects anew",
+					"who listens on the socket ended the connection before a first answer: %v", why)
+			}
 		}
-		return q.fail(errdefs.ErrUnavailable, "is the kubelet restarting? the next attempt connects anew",
-			"who listens on the socket ended the connection before a first answer: %v", reason(*broke))
+		return err
 	}
 	if errors.Is(*dial, syscall.ECONNREFUSED) {
 		return q.fail(errdefs.ErrUnavailable, "is the kubelet running?", "nobody listens on the socket: %v", syscall.ECONNREFUSED)
@@ -66,12 +68,16 @@ func (k *conn) explain(q question, err error) error {
 	return q.file(*dial)
 }
 
-// reason is what the kernel says, without the addresses around it.
-func reason(err error) error {
+// cut is how the other side ended a connection, without the addresses around it; nil
+// where this side did, which waited for too long.
+func cut(err error) error {
 	if errno := syscall.Errno(0); errors.As(err, &errno) {
 		return errno
 	}
-	return err
+	if errors.Is(err, io.EOF) {
+		return io.EOF
+	}
+	return nil
 }
 
 // query prefers Get and falls back to List. A kubelet that has Get off and one

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,6 +78,22 @@ func TestEndsInTheHandshake(t *testing.T) {
 		wantErr(t, err, errdefs.ErrUnavailable, socket, "ended the connection before a first answer", "is the kubelet restarting?")
 		if strings.Contains(err.Error(), "/proc/self/fd") {
 			t.Errorf("speaks of this process: %v", err)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want error
+	}{
+		{&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, syscall.ECONNRESET},
+		{io.EOF, io.EOF},
+		{&net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, nil},
+		{&net.OpError{Op: "read", Err: net.ErrClosed}, nil},
+	} {
+		if got := cut(c.err); got != c.want {
+			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
 	}
 }
