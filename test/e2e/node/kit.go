@@ -153,7 +153,7 @@ func (k *Kit) buildRunc(ctx context.Context, dir, bin string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags", "netgo,osusergo", "-ldflags", "-s -w -extldflags -static",
 		"-o", k.NewRunc, "github.com/opencontainers/runc")
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOFLAGS=", "GOWORK=off", buildBeside(bin))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("build runc: %w\n%s", err, out)
@@ -161,10 +161,16 @@ func (k *Kit) buildRunc(ctx context.Context, dir, bin string) error {
 	return nil
 }
 
+// buildBeside has the go command link on the file system of the directory that the
+// programs go to: it renames them into place then. Packages' tests run beside each
+// other, and one may run a program that the other has just built once more; a copy is
+// not there for a moment, and then half.
+func buildBeside(dir string) string { return "GOTMPDIR=" + filepath.Dir(dir) }
+
 func goBuild(ctx context.Context, dir, bin string, pkgs ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-o", bin + "/"}, pkgs...)...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", buildBeside(bin))
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("build %v: %w\n%s", pkgs, err, out)
