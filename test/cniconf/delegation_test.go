@@ -144,7 +144,8 @@ func TestKilledWhileAllocating(t *testing.T) {
 		script := "#!/bin/sh\nhl=$(dirname $0)/host-local\n" +
 			"if [ $CNI_COMMAND != ADD ]; then exec $hl; fi\n"
 		if when == "before" {
-			script += "kill -9 $PPID\nexec $hl\n"
+			// What host-local is told has been written by then.
+			script += "conf=$(cat)\nkill -9 $PPID\nprintf %s \"$conf\" | $hl\n"
 		} else {
 			script += "$hl\nkill -9 $PPID\n"
 		}
