@@ -37,7 +37,7 @@ func TestOVS(t *testing.T) {
 		server := app("server", vhostUser("server", "/run/vsw/app/sock"))
 		client.ready()
 		server.ready()
-		server.probed("/var/run/jackfield/net/net1/sock,server=1")
+		server.probed("/var/run/jackfield/net/net1/sock", "/run/vsw/app/sock")
 		exchange := func(when string) {
 			t.Helper()
 			ovs.Linked("vhost0")
@@ -77,7 +77,7 @@ func TestOVS(t *testing.T) {
 		for _, c := range detach() {
 			server.command(c[0], c[1])
 		}
-		server.attach("/var/run/jackfield/net/net1/sock,server=1")
+		server.attach("/var/run/jackfield/net/net1/sock", "/run/vsw/app/sock")
 		exchange("after a crash of OVS")
 	})
 }

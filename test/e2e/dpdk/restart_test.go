@@ -3,6 +3,7 @@
 package dpdk_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -101,23 +102,35 @@ func (p *prompt) wait(from int, texts ...string) string {
 
 // probed has a virtio-user port that is a server attached and started, where testpmd
 // came up without it: OVS, which connects twice in a row when it sets a port up, may
-// hang up while the driver still asks for the features of the first.
-func (p *prompt) probed(socket string) {
+// hang up while the driver still asks for the features of the first. The socket that
+// is left then keeps the driver from making it once more. It is host there.
+func (p *prompt) probed(socket, host string) {
 	p.t.Helper()
 	if strings.Contains(p.ctr.Logs(), "No probed ethernet devices") {
-		p.attach(socket)
+		p.t.Logf("testpmd came up without %s, which is attached anew", socket)
+		p.unlink(host)
+		p.attach(socket, host)
 	}
 }
 
-// attach attaches a virtio-user port and starts it, as often as that takes: see probed.
-func (p *prompt) attach(socket string) {
+func (p *prompt) unlink(host string) {
+	p.t.Helper()
+	if err := os.Remove(host); err != nil && !errors.Is(err, os.ErrNotExist) {
+		p.t.Fatal(err)
+	}
+}
+
+// attach attaches a virtio-user port that is a server and starts it, as often as that
+// takes: see probed.
+func (p *prompt) attach(socket, host string) {
 	p.t.Helper()
 	for attempt := 1; ; attempt++ {
 		from := len(p.ctr.Logs())
-		p.tell("port attach net_virtio_user1,path=" + socket)
+		p.tell("port attach net_virtio_user1,path=" + socket + ",server=1")
 		if p.wait(from, "Now total ports is 1", "Failed to attach port") == "Now total ports is 1" {
 			break
 		}
+		p.unlink(host)
 		if attempt == 10 {
 			p.t.Fatalf("testpmd in the container has failed to attach %s ten times", socket)
 		}
