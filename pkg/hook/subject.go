@@ -16,14 +16,14 @@ import (
 )
 
 // The annotations by which Kubernetes' runtimes say in an OCI configuration whose
-// container it is. They write them over what a pod's author wrote.
+// container it is. They write them over what a pod's author wrote, in each container's
+// configuration: of others, such as CRI-O's RuntimeHandler and ContainerName, which it
+// writes for a sandbox alone, a container has the author's.
 const (
 	crioPrefix     = "io.kubernetes.cri-o."
 	crioSandboxID  = crioPrefix + "SandboxID"
 	crioType       = crioPrefix + "ContainerType"
 	crioLabels     = crioPrefix + "Labels" // of the container, JSON: the kubelet's own
-	crioHandler    = crioPrefix + "RuntimeHandler"
-	crioName       = crioPrefix + "ContainerName"
 	ctrdPrefix     = "io.kubernetes.cri."
 	ctrdSandboxID  = ctrdPrefix + "sandbox-id"
 	ctrdType       = ctrdPrefix + "container-type"
@@ -41,9 +41,9 @@ const (
 
 // subject is whose container it is.
 type subject struct {
-	sandbox, namespace, pod, uid, container, handler string
-	pause                                            bool // the sandbox's own container
-	ofPod                                            bool // a Kubernetes runtime made it
+	sandbox, namespace, pod, uid, container string
+	pause                                   bool // the sandbox's own container
+	ofPod                                   bool // a Kubernetes runtime made it
 }
 
 // subjectOf reads whose container it is. A container of no pod, such as one of
@@ -78,10 +78,7 @@ func crioSubject(annotations map[string]string, sandbox string) (subject, error)
 		}
 	}
 	s := subject{sandbox: sandbox, namespace: labels[labelNamespace], pod: labels[labelPod], uid: labels[labelUID], container: labels[labelName],
-		handler: annotations[crioHandler], pause: annotations[crioType] == "sandbox", ofPod: true}
-	if s.container == "" {
-		s.container = annotations[crioName]
-	}
+		pause: annotations[crioType] == "sandbox", ofPod: true}
 	return s, s.named(crioSandboxID, labelNamespace)
 }
 
@@ -99,7 +96,7 @@ func (s *subject) named(by, missing string) error {
 func (s *subject) request(id string, annotations map[string]string, spec *rspec.Spec, pid int) *resolve.Request {
 	req := &resolve.Request{
 		SandboxID: s.sandbox, ContainerID: id, Namespace: s.namespace, Pod: s.pod, PodUID: s.uid, Container: s.container,
-		RuntimeHandler: s.handler, Annotations: annotations, Have: oci.Existing(spec), UserNS: userNamespaceOf(spec, pid),
+		Annotations: annotations, Have: oci.Existing(spec), UserNS: userNamespaceOf(spec, pid),
 	}
 	if p := spec.Process; p != nil {
 		req.User = &resolve.User{UID: p.User.UID, GID: p.User.GID}

@@ -21,9 +21,9 @@ func TestSubjectOf(t *testing.T) {
 	}{
 		{name: "Podman", annotations: map[string]string{managerKey: podman, crioSandboxID: "pod"}, want: subject{sandbox: "id", container: "id"}},
 		{name: "nobody's", want: subject{sandbox: "id", container: "id"}},
-		{name: "CRI-O", annotations: map[string]string{crioSandboxID: "s", crioType: "container", crioHandler: "kata", labelNamespace: "spoofed",
+		{name: "CRI-O", annotations: map[string]string{crioSandboxID: "s", crioType: "container", labelNamespace: "spoofed",
 			crioLabels: `{"io.kubernetes.pod.namespace":"ns","io.kubernetes.pod.name":"p","io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c"}`},
-			want: subject{sandbox: "s", namespace: "ns", pod: "p", uid: "u", container: "c", handler: "kata", ofPod: true}},
+			want: subject{sandbox: "s", namespace: "ns", pod: "p", uid: "u", container: "c", ofPod: true}},
 		{name: "CRI-O's sandbox", annotations: map[string]string{crioSandboxID: "s", crioType: "sandbox", labelNamespace: "ns"},
 			want: subject{sandbox: "s", namespace: "ns", pause: true, ofPod: true}},
 		{name: "CRI-O without a namespace", annotations: map[string]string{crioSandboxID: "s", crioLabels: "{}"}, err: "is missing"},
@@ -44,6 +44,20 @@ func TestSubjectOf(t *testing.T) {
 		case err != nil || got != tc.want:
 			t.Errorf("%s: %+v, %v, want %+v", tc.name, got, err, tc.want)
 		}
+	}
+}
+
+// What CRI-O writes for a sandbox alone is, in a container's configuration, what the
+// pod's author wrote: it makes no rule for another runtime class hold.
+func TestSubjectOfAuthorsWords(t *testing.T) {
+	annotations := map[string]string{crioSandboxID: "s", crioType: "container", crioLabels: `{"io.kubernetes.pod.namespace":"ns"}`,
+		crioPrefix + "RuntimeHandler": "kata", crioPrefix + "ContainerName": "trusted"}
+	s, err := subjectOf(annotations, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if req := s.request("id", annotations, &rspec.Spec{}, 0); req.RuntimeHandler != "" || req.Container != "" || req.Namespace != "ns" {
+		t.Errorf("%+v", req)
 	}
 }
 
