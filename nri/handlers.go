@@ -64,7 +64,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	for _, c := range containers {
 		alive[c.GetId()] = true
 	}
-	p.noteUsage(sandboxes, containers)
+	p.noteUsage(sandboxes, alive, containers)
 	p.untold.synchronize(pods)
 	p.inStore(ctx, telemetry.Synchronize, func(store *staging.Store) {
 		if err := store.Retain(func(id string) bool { return sandboxes[id] }, func(id string) bool { return alive[id] }); err != nil {

@@ -52,12 +52,12 @@ func parseUsage(text string) (policy.Usage, error) {
 }
 
 // noteUsage reads back what living containers got.
-func (p *Plugin) noteUsage(alive map[string]bool, containers []*api.Container) {
-	p.ledger.Retain(func(id string) bool { return alive[id] })
+func (p *Plugin) noteUsage(sandboxes, alive map[string]bool, containers []*api.Container) {
+	p.ledger.Retain(func(id string) bool { return sandboxes[id] }, func(id string) bool { return alive[id] })
 	for _, c := range containers {
 		text, ok := c.GetAnnotations()[usageAnnotation]
-		if !ok {
-			continue
+		if !ok || c.GetState() == api.ContainerState_CONTAINER_STOPPED {
+			continue // one that has ended has nothing
 		}
 		u, err := parseUsage(text)
 		if err != nil {

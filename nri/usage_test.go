@@ -49,6 +49,12 @@ func TestPodLimitOverARestart(t *testing.T) {
 	check(t, err)
 	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c2", PodSandboxId: "sb", Name: "two"})
 	check(t, err)
+	// So has one that ended while the runtime was restarted, whose end was not told.
+	_, err = after.p.Synchronize(ctx, []*api.PodSandbox{pod}, []*api.Container{
+		{Id: "c5", PodSandboxId: "sb", Name: "five", State: api.ContainerState_CONTAINER_STOPPED, Annotations: kept}})
+	check(t, err)
+	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c6", PodSandboxId: "sb", Name: "six"})
+	check(t, err)
 	check(t, after.p.RemovePodSandbox(ctx, pod))
 	_, _, err = after.p.CreateContainer(ctx, pod, &api.Container{Id: "c4", PodSandboxId: "sb", Name: "two"})
 	check(t, err)

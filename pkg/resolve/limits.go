@@ -70,12 +70,13 @@ func (l *Ledger) Forget(sandboxID string) {
 	delete(l.pods, sandboxID)
 }
 
-// Retain drops the pods that are gone.
-func (l *Ledger) Retain(alive func(sandboxID string) bool) {
+// Retain drops the pods that are gone, and of the others the containers that have ended.
+func (l *Ledger) Retain(alive, runs func(id string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for id := range l.pods {
-		if !alive(id) {
+	for id, containers := range l.pods {
+		maps.DeleteFunc(containers, func(_ string, u usageOf) bool { return !runs(u.id) })
+		if !alive(id) || len(containers) == 0 {
 			delete(l.pods, id)
 		}
 	}
