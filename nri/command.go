@@ -94,7 +94,7 @@ func loadConfig(host hostfs.Root, file string) (*config.Config, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		cfg, err := config.LoadAsked(host, file)
+		cfg, err := config.LoadAskedOwned(host, file)
 		done <- result{cfg, err}
 	}()
 	select {

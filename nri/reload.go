@@ -222,7 +222,7 @@ func (p *Plugin) reload(w *configWatch) {
 	w.last = id
 	log := p.log.WithField("file", w.file)
 	present := p.core.Load().cfg
-	cfg, err := config.Load(w.host, w.file)
+	cfg, err := config.LoadOwned(w.host, w.file)
 	if err == nil && reflect.DeepEqual(cfg, present) {
 		// Touched, or put right again.
 		if p.configFault.Swap(nil) != nil {

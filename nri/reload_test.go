@@ -269,6 +269,28 @@ func TestReloadKeepsWhatIsInForce(t *testing.T) {
 	h.refuses()
 }
 
+// A file of another user than root and the plugin's own is refused, at the start and later.
+func TestAConfigurationOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("only root can give a file away")
+		}
+		t.Skip("only root can give a file away")
+	}
+	h := newReloadHost(t, granting, false)
+	check(t, os.WriteFile(h.file()+".new", []byte(refusing), 0o644))
+	check(t, os.Chown(h.file()+".new", 12345, -1))
+	check(t, os.Rename(h.file()+".new", h.file()))
+	s := h.wait("the refusal", func(s ConfigStatus) bool { return s.Failures > 0 })
+	if s.Generation != 1 || !errdefs.IsPermissionDenied(s.LastError) || !strings.Contains(s.LastError.Error(), "belongs to uid 12345") {
+		t.Errorf("status %+v", s)
+	}
+	h.grants()
+	if _, err := loadConfig(h.p.opts.Host, ""); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("at the start: %v", err)
+	}
+}
+
 // Requests under way while the configuration changes are answered by one
 // configuration or the other, and by nothing in between.
 func TestReloadUnderLoad(t *testing.T) {

@@ -119,7 +119,10 @@ func (d *doctor) examine(ctx context.Context, n *node) {
 	read := d.inTime("configuration", doctorFew, func(d *doctor) {
 		d.files().look(cmp.Or(n.configFile, config.DefaultPath))
 		var err error
-		if d.cfg, err = n.config(d.host); err != nil {
+		if d.cfg, err = n.config(d.host); err == nil && !notInUse(d.host) {
+			_, err = config.LoadAskedOwned(d.host, n.configFile) // as jackfield-nri does
+		}
+		if err != nil {
 			d.faulty(err)
 			d.cfg = nil
 		}

@@ -39,6 +39,19 @@ func TestLoad(t *testing.T) {
 		if err := os.Chown(filepath.Join(dir, "foreign.yaml"), -1, 12345); err != nil {
 			t.Fatal(err)
 		}
+		// A daemon does not take the word of another user than root.
+		write("owned.yaml", "stateDir: /run/x\n", 0o644)
+		for uid, want := range map[int]bool{0: true, 12345: false} {
+			if err := os.Chown(filepath.Join(dir, "owned.yaml"), uid, -1); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Load(host, "/owned.yaml"); err != nil {
+				t.Errorf("a file of uid %d: %v", uid, err)
+			}
+			if _, err := LoadOwned(host, "/owned.yaml"); want != (err == nil) || err != nil && !errdefs.IsPermissionDenied(err) {
+				t.Errorf("a daemon's file of uid %d: %v", uid, err)
+			}
+		}
 	} else {
 		t.Log("not root: the file that another group can write is left out")
 	}

@@ -29,8 +29,15 @@ const MaxSize = 1 << 20
 // than its owner can write is errdefs.ErrPermissionDenied, since whoever
 // writes it grants devices; so is one that a group other than root's, or the
 // process's own, can write. Other faults are those of [Parse].
-func Load(host hostfs.Root, path string) (*Config, error) {
-	data, err := read(host, path)
+func Load(host hostfs.Root, path string) (*Config, error) { return load(host, path, false) }
+
+// LoadOwned is Load for a daemon, which does what the file says for everybody: one that
+// belongs to another user than root and the process's own is
+// errdefs.ErrPermissionDenied, too.
+func LoadOwned(host hostfs.Root, path string) (*Config, error) { return load(host, path, true) }
+
+func load(host hostfs.Root, path string, owned bool) (*Config, error) {
+	data, err := read(host, path, owned)
 	if err != nil {
 		return nil, fmt.Errorf("read configuration %q: %w", path, err)
 	}
@@ -49,23 +56,33 @@ func Place(host hostfs.Root, file string) (root hostfs.Root, path string, err er
 
 // LoadAsked reads the file of [Place]. The node's need not be there, which is
 // [Default].
-func LoadAsked(host hostfs.Root, file string) (*Config, error) {
+func LoadAsked(host hostfs.Root, file string) (*Config, error) { return loadAsked(host, file, Load) }
+
+// LoadAskedOwned is LoadAsked with LoadOwned.
+func LoadAskedOwned(host hostfs.Root, file string) (*Config, error) {
+	return loadAsked(host, file, LoadOwned)
+}
+
+func loadAsked(host hostfs.Root, file string, load func(hostfs.Root, string) (*Config, error)) (*Config, error) {
 	root, path, err := Place(host, file)
 	if err != nil {
 		return nil, err
 	}
-	c, err := Load(root, path)
+	c, err := load(root, path)
 	if file == "" && errdefs.IsNotFound(err) {
 		return Default(), nil
 	}
 	return c, err
 }
 
-func read(host hostfs.Root, path string) ([]byte, error) {
+func read(host hostfs.Root, path string, owned bool) ([]byte, error) {
 	return host.ReadFileIf(path, MaxSize, func(st *unix.Stat_t) error {
 		othersGroup := st.Gid != 0 && int(st.Gid) != os.Getegid()
 		if st.Mode&unix.S_IFMT == unix.S_IFREG && (st.Mode&unix.S_IWOTH != 0 || st.Mode&unix.S_IWGRP != 0 && othersGroup) {
 			return fmt.Errorf("its mode is %04o, and only its owner may be able to write it; chmod go-w: %w", st.Mode&0o7777, errdefs.ErrPermissionDenied)
+		}
+		if owned && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+			return fmt.Errorf("it belongs to uid %d, and only root may be able to write it; chown root: %w", st.Uid, errdefs.ErrPermissionDenied)
 		}
 		return nil
 	})
