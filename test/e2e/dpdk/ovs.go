@@ -95,7 +95,13 @@ func (o *OVS) Start() {
 			o.tb.Logf("OVS logged:\n%s", node.Tail(run.Log(), 40))
 		}
 	})
-	o.Vsctl("set", "Open_vSwitch", ".", "external_ids:started="+strconv.FormatInt(time.Now().UnixNano(), 10))
+	o.settled()
+}
+
+// settled waits until the switch has been through its configuration once more.
+func (o *OVS) settled() {
+	o.tb.Helper()
+	o.Vsctl("set", "Open_vSwitch", ".", "external_ids:settled="+strconv.FormatInt(time.Now().UnixNano(), 10))
 }
 
 // Kill ends the switch as a crash does: its sockets stay behind.
@@ -185,7 +191,8 @@ func takeHugePages(tb testing.TB) string {
 	return dir
 }
 
-// Linked waits until a port's other side is there, as the switch sees it.
+// Linked waits until a port's other side is there, as the switch sees it, and the
+// switch has done what it does about that.
 func (o *OVS) Linked(port string) {
 	o.tb.Helper()
 	ctx, cancel := context.WithTimeout(o.tb.Context(), 2*time.Minute)
@@ -193,6 +200,7 @@ func (o *OVS) Linked(port string) {
 	for {
 		state := strings.TrimSpace(o.Vsctl("get", "interface", port, "link_state"))
 		if state == "up" {
+			o.settled()
 			return
 		}
 		select {

@@ -3,7 +3,6 @@
 package dpdk_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -51,13 +50,6 @@ func (p *prompt) ready() {
 func (p *prompt) command(command, text string) {
 	p.t.Helper()
 	from := len(p.ctr.Logs())
-	p.tell(command)
-	p.wait(from, text)
-}
-
-// tell gives testpmd a command.
-func (p *prompt) tell(command string) {
-	p.t.Helper()
 	in, err := os.OpenFile(fmt.Sprintf("/proc/%d/root/tmp/in", p.ctr.PID()), os.O_WRONLY, 0)
 	if err != nil {
 		p.t.Fatal(err)
@@ -66,6 +58,7 @@ func (p *prompt) tell(command string) {
 	if _, err := in.WriteString(command + "\n"); err != nil {
 		p.t.Fatal(err)
 	}
+	p.wait(from, text)
 }
 
 // down waits until the port has no link. That the application looks is what has
@@ -83,69 +76,29 @@ func (p *prompt) stop() dpdk.Counters {
 	return dpdk.Forwarded(p.ctr.Logs()[from:])[0]
 }
 
-// wait gives a busy machine time: testpmd polls, and has its CPU to share. It returns
-// which of the texts was printed.
-func (p *prompt) wait(from int, texts ...string) string {
+// wait gives a busy machine time: testpmd polls, and has its CPU to share.
+func (p *prompt) wait(from int, text string) {
 	p.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		log := p.ctr.Logs()
-		for _, text := range texts {
-			if strings.Contains(log[min(from, len(log)):], text) {
-				return text
-			}
+		if log := p.ctr.Logs(); strings.Contains(log[min(from, len(log)):], text) {
+			return
 		}
 		if time.Now().After(end) {
-			p.t.Fatalf("testpmd in the container has not printed any of %q", texts)
+			p.t.Fatalf("testpmd in the container has not printed %q", text)
 		}
 	}
 }
 
-// probed has a virtio-user port that is a server attached and started, where testpmd
-// came up without it: OVS, which connects twice in a row when it sets a port up, may
-// hang up while the driver still asks for the features of the first. The socket that
-// is left then keeps the driver from making it once more. It is host there.
-func (p *prompt) probed(socket, host string) {
-	p.t.Helper()
-	if strings.Contains(p.ctr.Logs(), "No probed ethernet devices") {
-		p.t.Logf("testpmd came up without %s, which is attached anew", socket)
-		p.unlink(host)
-		p.attach(socket, host)
-	}
-}
-
-func (p *prompt) unlink(host string) {
-	p.t.Helper()
-	if err := os.Remove(host); err != nil && !errors.Is(err, os.ErrNotExist) {
-		p.t.Fatal(err)
-	}
-}
-
-// attach attaches a virtio-user port that is a server and starts it, as often as that
-// takes: see probed.
-func (p *prompt) attach(socket, host string) {
-	p.t.Helper()
-	for attempt := 1; ; attempt++ {
-		from := len(p.ctr.Logs())
-		p.tell("port attach net_virtio_user1,path=" + socket + ",server=1")
-		if p.wait(from, "Now total ports is 1", "Failed to attach port") == "Now total ports is 1" {
-			break
-		}
-		p.unlink(host)
-		if attempt == 10 {
-			p.t.Fatalf("testpmd in the container has failed to attach %s ten times", socket)
-		}
-	}
-	p.command("port start 0", "Done")
+// probed reports whether testpmd came up with its port.
+func (p *prompt) probed() bool {
+	return !strings.Contains(p.ctr.Logs(), "No probed ethernet devices")
 }
 
 // reattach are the commands that have a virtio-user port connect to its socket anew,
 // which as a client it does not by itself, and their answers.
 func reattach(socket string) [][2]string {
-	return append(detach(), [2]string{"port attach net_virtio_user1,path=" + socket, "Now total ports is 1"}, [2]string{"port start 0", "Done"})
-}
-
-func detach() [][2]string {
-	return [][2]string{{"port stop 0", "Done"}, {"port detach 0", "Now total ports is 0"}}
+	return [][2]string{{"port stop 0", "Done"}, {"port detach 0", "Now total ports is 0"},
+		{"port attach net_virtio_user1,path=" + socket, "Now total ports is 1"}, {"port start 0", "Done"}}
 }
 
 // The host's testpmd is killed and started again while the container and its
