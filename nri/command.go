@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -142,7 +141,7 @@ func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {
 	log := logrus.New()
 	log.SetOutput(w)
 	l, err := logrus.ParseLevel(level)
-	if err != nil || strings.ToLower(level) == "panic" || strings.ToLower(level) == "fatal" {
+	if err != nil || l < logrus.ErrorLevel || l > logrus.DebugLevel {
 		return nil, fmt.Errorf("--log-level: found %q, want error, warning, info or debug: %w", level, errdefs.ErrInvalidArgument)
 	}
 	log.SetLevel(l)

@@ -133,6 +133,9 @@ func (t *caseRunner) path(arg string) error {
 			continue
 		}
 		file := filepath.Join(arg, e.Name())
+		if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
+			return fmt.Errorf("read test cases in %q: it is no regular file: %w", file, errdefs.ErrInvalidArgument)
+		}
 		data, err := readManifest(file, nil)
 		if err != nil {
 			return fmt.Errorf("read test cases in %q: %w", file, err)
