@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 )
 
 // The process that --least-privilege makes has the four capabilities in every
@@ -33,7 +33,7 @@ func TestLeastPrivilegeIsForEveryThread(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), busy.Hangs)
+	ctx, cancel := context.WithTimeout(t.Context(), busytest.Hangs)
 	defer cancel()
 	var log strings.Builder
 	cmd := exec.CommandContext(ctx, bin, "--least-privilege", "--root", t.TempDir(), "--nri-socket", filepath.Join(t.TempDir(), "nri.sock"))

@@ -17,7 +17,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -94,7 +94,7 @@ func newReloadHostIn(t *testing.T, root, content string, link bool) *reloadHost 
 	// What is asked is what is answered, not how soon; and a state directory that is
 	// late is waited for.
 	h.p.timeout.Store(int64(time.Hour))
-	if !busy.Until(func() bool { return h.p.core.Load().store != nil }) {
+	if !busytest.Until(func() bool { return h.p.core.Load().store != nil }) {
 		t.Fatal("the state directory is not there")
 	}
 	return h
@@ -127,7 +127,7 @@ func (h *reloadHost) swap(version, content string) {
 func (h *reloadHost) wait(what string, done func(ConfigStatus) bool) ConfigStatus {
 	h.t.Helper()
 	var s ConfigStatus
-	if !busy.Until(func() bool { s = h.p.ConfigStatus(); return done(s) }) {
+	if !busytest.Until(func() bool { s = h.p.ConfigStatus(); return done(s) }) {
 		h.t.Fatalf("%s: %+v", what, s)
 	}
 	return s

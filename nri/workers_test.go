@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
 
@@ -25,7 +25,7 @@ func TestWorkers(t *testing.T) {
 	close(hang)
 	// They come back one by one, and are used again.
 	done := make(chan struct{})
-	if !busy.Until(func() bool { return w.do(func() { close(done) }) }) {
+	if !busytest.Until(func() bool { return w.do(func() { close(done) }) }) {
 		t.Fatal("a worker that was released is not used again")
 	}
 	<-done
@@ -34,7 +34,7 @@ func TestWorkers(t *testing.T) {
 	}
 	w.close()
 	w.close()
-	if !busy.Until(func() bool { return runtime.NumGoroutine() <= before }) {
+	if !busytest.Until(func() bool { return runtime.NumGoroutine() <= before }) {
 		t.Fatalf("%d goroutines are left, %d were there before", runtime.NumGoroutine(), before)
 	}
 	if w.do(func() {}) {

@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 )
 
 // The messages are read by people in "kubectl describe pod": the golden file
@@ -167,7 +167,7 @@ func TestHostileValues(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			busy.Cheap(t, 2*time.Second, func() { _, err = Parse(map[string]string{DevicesKey: value}, "app") })
+			busytest.Cheap(t, 2*time.Second, func() { _, err = Parse(map[string]string{DevicesKey: value}, "app") })
 			if err == nil {
 				t.Error("no error")
 			}

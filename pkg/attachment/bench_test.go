@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -80,14 +80,14 @@ func TestStaleFilesCostNothing(t *testing.T) {
 	}
 	lean, full := staleNode(t, 0).finder(), staleNode(t, 10000).finder()
 	cost := func(f *Finder) time.Duration {
-		start := busy.CPU()
+		start := busytest.CPU()
 		for range 20 {
 			as, _, err := f.Find(t.Context(), query("PCIDEVICE_INTEL_COM_VF="+devA))
 			if err != nil || len(as) != 3 || as[0].Owner != OwnedHere || as[1].Owner != OwnedElsewhere {
 				t.Fatal(as, err)
 			}
 		}
-		return (busy.CPU() - start) / 20
+		return (busytest.CPU() - start) / 20
 	}
 	cost(lean)
 	cost(full)

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 )
 
 // hostile are things that somebody may put where a file is read.
@@ -79,7 +79,7 @@ func TestHostileCaches(t *testing.T) {
 				f := n.finder()
 				var as []Attachment
 				var err error
-				busy.Cheap(t, time.Second, func() { as, err = f.Sandbox(t.Context(), query()) })
+				busytest.Cheap(t, time.Second, func() { as, err = f.Sandbox(t.Context(), query()) })
 				check(t, err)
 				a := byIfName(t, as, "net1")
 				if a.Err != nil || a.Owner != OwnedHere || a.DeviceID != devA {
@@ -127,7 +127,7 @@ func TestHostilePluginFile(t *testing.T) {
 			f := n.finder()
 			var as []Attachment
 			var err error
-			busy.Cheap(t, time.Second, func() { as, err = f.Resource(t.Context(), query(), vf, "") })
+			busytest.Cheap(t, time.Second, func() { as, err = f.Resource(t.Context(), query(), vf, "") })
 			check(t, err)
 			for _, a := range as {
 				if (a.Err == nil) != (a.DeviceID == devB) {
@@ -171,7 +171,7 @@ func TestHostileAmounts(t *testing.T) {
 	f := n.finder()
 	var as []Attachment
 	var err error
-	busy.Cheap(t, 2*time.Second, func() { as, err = f.Sandbox(t.Context(), q) })
+	busytest.Cheap(t, 2*time.Second, func() { as, err = f.Sandbox(t.Context(), q) })
 	check(t, err)
 	for _, a := range as {
 		if a.Err == nil {
@@ -197,7 +197,7 @@ func TestHostileVariables(t *testing.T) {
 	f := n.finder()
 	var as []Attachment
 	var err error
-	busy.Cheap(t, 2*time.Second, func() { _, as, err = f.Find(t.Context(), query(env...)) })
+	busytest.Cheap(t, 2*time.Second, func() { _, as, err = f.Find(t.Context(), query(env...)) })
 	if a := one(t, as, err); a.Resource != "acme.com/vf" || a.Device != devA {
 		t.Errorf("found %+v", a)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
@@ -69,7 +69,7 @@ func budget(t *testing.T, budget, deadline, most time.Duration) bool {
 		if kubelet.left == 0 || kubelet.left > most {
 			t.Errorf("budget %v, deadline %v, call %d: the kubelet has %v to answer, want %v at most", budget, deadline, again, kubelet.left, most)
 		}
-		if took > busy.Hangs || again == 0 && took < most-5*time.Millisecond {
+		if took > busytest.Hangs || again == 0 && took < most-5*time.Millisecond {
 			t.Errorf("budget %v, deadline %v, call %d: took %v", budget, deadline, again, took)
 		}
 		most = 5 * time.Millisecond
@@ -210,7 +210,7 @@ func TestClose(t *testing.T) {
 	for range 5 {
 		use()
 	}
-	if !busy.Until(func() bool { return openFiles(t) <= files && runtime.NumGoroutine() <= routines }) {
+	if !busytest.Until(func() bool { return openFiles(t) <= files && runtime.NumGoroutine() <= routines }) {
 		t.Fatalf("%d open files and %d goroutines, %d and %d before", openFiles(t), runtime.NumGoroutine(), files, routines)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
@@ -107,7 +107,7 @@ func TestChurn(t *testing.T) {
 			writers.Wait()
 			resolvers.Wait()
 			t.Logf("%d lookups, the slowest took %v", lookups.Load(), time.Duration(slowest.Load()))
-			if worst := time.Duration(slowest.Load()); worst > busy.Hangs {
+			if worst := time.Duration(slowest.Load()); worst > busytest.Hangs {
 				t.Errorf("a lookup took %v", worst)
 			}
 			last := e.r.Snapshot()
@@ -302,10 +302,10 @@ func TestNothingLeft(t *testing.T) {
 		}
 		return after
 	}
-	if !busy.Until(func() bool { return len(more()) == 0 }) {
+	if !busytest.Until(func() bool { return len(more()) == 0 }) {
 		t.Errorf("descriptors that were not there before: %q", more())
 	}
-	if !busy.Until(func() bool { return runtime.NumGoroutine() <= goroutines }) {
+	if !busytest.Until(func() bool { return runtime.NumGoroutine() <= goroutines }) {
 		t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 )
 
 // A change is one line, soon after it was made; an interrupt is a good end.
@@ -63,7 +63,7 @@ func TestDevicesWatch(t *testing.T) {
 			if prefix, cut := strings.CutSuffix(text, "…"); line != text && !(cut && strings.HasPrefix(line, prefix)) {
 				t.Fatalf("got  %q\nwant %q", line, text)
 			}
-		case <-time.After(busy.Hangs):
+		case <-time.After(busytest.Hangs):
 			t.Fatalf("no line, want %q", text)
 		}
 	}

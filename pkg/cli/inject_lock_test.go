@@ -15,7 +15,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 )
 
 // Injections into one file at once, by whatever name: each finds what the others did.
@@ -43,7 +43,7 @@ func TestInjectAtOnce(t *testing.T) {
 					var f specFile
 					var err error
 					// On a busy machine the others may take longer than they are waited for.
-					busy.Until(func() bool {
+					busytest.Until(func() bool {
 						f = ways[i%len(ways)]
 						err = f.read(strings.NewReader(""))
 						return !errdefs.IsUnavailable(err)
@@ -86,7 +86,7 @@ func TestInjectCommandsAtOnce(t *testing.T) {
 		all.Go(func() {
 			var one *injector
 			var code int
-			busy.Until(func() bool {
+			busytest.Until(func() bool {
 				one = &injector{t: t, dir: in.dir}
 				code = one.run("--spec", in.path("config.json"), "-o", in.path("config.json"), "--cdi-device", fmt.Sprintf("w%d.com/c=a", i))
 				return !strings.Contains(one.stderr.String(), "run this again")

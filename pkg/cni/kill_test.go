@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -128,7 +128,7 @@ func TestConcurrent(t *testing.T) {
 					var err error
 					// On a busy machine another may have the lock for longer than it is
 					// waited for, and is told to try again later.
-					busy.Until(func() bool {
+					busytest.Until(func() bool {
 						var out bytes.Buffer
 						p := Plugin{Environ: env(command, id), Stdin: strings.NewReader(confWith("")), Stdout: &out, Stderr: &out, Host: n.host}
 						err = p.Run(context.Background())

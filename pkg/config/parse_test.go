@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 )
 
 func diff(want, got *Config) string {
@@ -271,7 +271,7 @@ func TestParseHostile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var err error
-			busy.Cheap(t, 20*time.Second, func() { _, err = Parse([]byte(content), "c.yaml") })
+			busytest.Cheap(t, 20*time.Second, func() { _, err = Parse([]byte(content), "c.yaml") })
 			if err == nil {
 				t.Error("no error")
 			}

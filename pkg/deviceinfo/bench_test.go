@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -108,13 +108,13 @@ func TestLookupCostsTheSameWithStaleFiles(t *testing.T) {
 	lean := testIndex(t, staleNode(t, 0), IndexOptions{})
 	full := testIndex(t, staleNode(t, 10000), IndexOptions{})
 	cost := func(ix *Index) time.Duration {
-		start := busy.CPU()
+		start := busytest.CPU()
 		for range 100 {
 			if es, err := ix.Lookup(testID); err != nil || len(es) != 2 {
 				t.Fatal(es, err)
 			}
 		}
-		return (busy.CPU() - start) / 100
+		return (busytest.CPU() - start) / 100
 	}
 	cost(lean)
 	cost(full)

@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -135,9 +135,9 @@ func TestHostileSourcesEndAtOnce(t *testing.T) {
 		"nul":        fill("\x00"),
 		"lines":      `{` + fill("\"\n")[2:],
 	} {
-		began, err := busy.CPU(), error(nil)
+		began, err := busytest.CPU(), error(nil)
 		_, err = Parse([]byte(src), "f")
-		if d := busy.CPU() - began; d > 2*time.Second {
+		if d := busytest.CPU() - began; d > 2*time.Second {
 			t.Errorf("%s cost %v of processor time", name, d)
 		}
 		if err == nil {

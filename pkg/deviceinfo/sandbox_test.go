@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -165,7 +165,7 @@ func TestHostileFilesHarmOnlyThemselves(t *testing.T) {
 		errs := plantHostile(t, dir)
 		var got []Entry
 		var err error
-		busy.Cheap(t, time.Second, func() { got, err = read(testID) })
+		busytest.Cheap(t, time.Second, func() { got, err = read(testID) })
 		must(t, err)
 		if len(got) != len(errs)+1 {
 			t.Errorf("%d entries %v, want %d", len(got), summary(got), len(errs)+1)

@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -141,7 +141,7 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 				var err error
 				// On a busy machine, or a slow disk, another writer may have the lock for
 				// longer than it is waited for.
-				busy.Until(func() bool {
+				busytest.Until(func() bool {
 					err = f.Update(func(info *Info) (*Info, error) {
 						if info.Extra == nil {
 							info.Extra = map[string]json.RawMessage{}

@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -144,7 +144,7 @@ func TestHostileFiles(t *testing.T) {
 	go func() { n.r.Snapshot(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(busy.Hangs):
+	case <-time.After(busytest.Hangs):
 		t.Fatal("it hangs")
 	}
 	problems := []string{"10-fifo.json: found a FIFO", "11-dir.json: found a directory", "12-huge.json: ", "13-loop.json: cannot follow the symlink",

@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 )
 
 func tree(t *testing.T) (Root, string) {
@@ -102,7 +102,7 @@ func TestReadFileNeverBlocksAndIsBounded(t *testing.T) {
 	must(t, big.Truncate(1<<30))
 	big.Close()
 	must(t, os.WriteFile(filepath.Join(dir, "exact"), []byte(strings.Repeat("x", 4096)), 0o644))
-	busy.Cheap(t, 5*time.Second, func() {
+	busytest.Cheap(t, 5*time.Second, func() {
 		for _, p := range []string{"/fifo", "/big", "/etc"} {
 			if _, err := r.ReadFile(p, 1<<20); !errdefs.IsInvalidArgument(err) {
 				t.Errorf("ReadFile(%q) = %v; want invalid argument", p, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 )
 
 func TestGlobName(t *testing.T) {
@@ -125,7 +125,7 @@ func TestGlobHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := "/" + strings.Repeat("a", 4000)
-	busy.Cheap(t, 100*5*time.Millisecond, func() {
+	busytest.Cheap(t, 100*5*time.Millisecond, func() {
 		for range 100 {
 			if g.Match(s) {
 				t.Fatal("matches")

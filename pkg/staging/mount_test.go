@@ -18,7 +18,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -139,7 +139,7 @@ func (n *node) listen(p, text string) *net.UnixListener {
 	n.t.Helper()
 	must(n.t, os.MkdirAll(filepath.Dir(n.path(p)), 0o755))
 	// While a socket is being bound, what it replaces is mounted on it.
-	for end := time.Now().Add(busy.Hangs); errors.Is(os.Remove(n.path(p)), unix.EBUSY) && time.Now().Before(end); {
+	for end := time.Now().Add(busytest.Hangs); errors.Is(os.Remove(n.path(p)), unix.EBUSY) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: n.path(p), Net: "unix"})
@@ -177,7 +177,7 @@ func (n *node) answers(path, want string) {
 	n.t.Helper()
 	var got string
 	var err error
-	for end := time.Now().Add(busy.Hangs); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(busytest.Hangs); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if got, err = ask(path); err == nil && got == want {
 			return
 		}
@@ -362,7 +362,7 @@ func TestUpdate(t *testing.T) {
 // eventually waits until something is so.
 func (n *node) eventually(so func() bool, otherwise string) {
 	n.t.Helper()
-	if !busy.Until(so) {
+	if !busytest.Until(so) {
 		n.t.Errorf("%s; failures: %v", otherwise, n.events.failures())
 	}
 }

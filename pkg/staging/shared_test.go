@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 )
 
 // hook is the store of a process that makes or removes a container, and ends.
@@ -38,7 +38,7 @@ func newShared(t *testing.T) *node {
 // held waits until the keeper has so many containers.
 func (n *node) holds(want int) {
 	n.t.Helper()
-	if !busy.Until(func() bool { return len(n.Held()) == want }) {
+	if !busytest.Until(func() bool { return len(n.Held()) == want }) {
 		n.t.Fatalf("holds %v, want %d; failures: %v", n.Held(), want, n.events.failures())
 	}
 }

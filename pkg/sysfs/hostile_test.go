@@ -13,7 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/sysfs"
 	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
@@ -140,7 +140,7 @@ func TestErrors(t *testing.T) {
 			}
 			must(t, c.breakIt(tree))
 			var err error
-			busy.Cheap(t, time.Second, func() { err = c.look(tree.Root()) })
+			busytest.Cheap(t, time.Second, func() { err = c.look(tree.Root()) })
 			if !errors.Is(err, c.sentinel) {
 				t.Fatalf("error is %v, want %v", err, c.sentinel)
 			}

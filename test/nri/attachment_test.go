@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
 	"github.com/jackfield/jackfield/test/kubelet"
 	nritest "github.com/jackfield/jackfield/test/nri"
@@ -102,7 +102,7 @@ func (n *node) createAsked(pod *api.PodSandbox, name string, env ...string) (c *
 // may take longer than the half second that it is waited for: the container is created
 // again then, as the kubelet does.
 func kubeletAnswers(create func() error) {
-	for end := time.Now().Add(busy.Hangs); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(busytest.Hangs); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if err := create(); err == nil || !strings.Contains(err.Error(), "no answer") {
 			return
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/test/hangfs"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
@@ -64,12 +64,12 @@ func TestEndingInTheMiddleOfACreation(t *testing.T) {
 				case answers != (r.err == nil):
 					t.Errorf("answered with %v", r.err)
 				}
-			case <-time.After(busy.Hangs):
+			case <-time.After(busytest.Hangs):
 				t.Fatal("the creation never ended")
 			}
 			select {
 			case <-ended:
-			case <-time.After(busy.Hangs):
+			case <-time.After(busytest.Hangs):
 				t.Fatal("the plugin never ended")
 			}
 		})

@@ -16,7 +16,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
@@ -48,7 +48,7 @@ func TestHostileAnnotations(t *testing.T) {
 		"a terminal's":              {"devices.jackfield.dev": "\x1b[2J\u202e" + strings.Repeat("\x00", 1000)},
 	} {
 		pod := nritest.NewPod("dpdk-a", "fwd-0", annotations)
-		started := busy.CPU()
+		started := busytest.CPU()
 		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 		_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
 		if err == nil {
@@ -57,7 +57,7 @@ func TestHostileAnnotations(t *testing.T) {
 		}
 		// What it costs, in the time that this process had of a processor: that is the
 		// same on a busy machine.
-		if took := busy.CPU() - started; took > 2*time.Second {
+		if took := busytest.CPU() - started; took > 2*time.Second {
 			t.Errorf("%s: the answer took %v of a processor", name, took)
 		}
 		if strings.ContainsAny(err.Error(), "\x1b\u202e\x00") {
@@ -88,10 +88,10 @@ func TestManyDeviceInfoFiles(t *testing.T) {
 		check(t, os.WriteFile(n.path(dir+"dpdk-a-net-"+pod.GetId()+"_net1"), []byte(
 			`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/a/s.sock"}}`), 0o644))
 		check(t, n.runtime.RunPodSandbox(t.Context(), pod))
-		began := busy.CPU()
+		began := busytest.CPU()
 		created, err := n.create(pod, nil)
 		check(t, err)
-		took := busy.CPU() - began
+		took := busytest.CPU() - began
 		if t.Logf("container %d: %v of a processor", i, took); took > 2*time.Second {
 			t.Errorf("container %d: the answer took %v of a processor", i, took)
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/nri"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/cli"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/test/hangfs"
@@ -100,7 +100,7 @@ func TestADirectoryThatHangs(t *testing.T) {
 				}
 				check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 				c, err := n.create(pod, nil)
-				for end := time.Now().Add(busy.Hangs); want && tooLate(err) && time.Now().Before(end); {
+				for end := time.Now().Add(busytest.Hangs); want && tooLate(err) && time.Now().Before(end); {
 					c, err = n.create(pod, nil)
 				}
 				if (err == nil) != want {

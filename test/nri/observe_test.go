@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 
@@ -28,7 +28,7 @@ audit: {file: /run/audit.log}
 // get asks the plugin, over its socket.
 func (n *node) get(path string) (int, string) {
 	n.t.Helper()
-	client := http.Client{Timeout: busy.Hangs, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	client := http.Client{Timeout: busytest.Hangs, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", n.path("/run/metrics.sock"))
 	}}}
@@ -43,8 +43,8 @@ func (n *node) get(path string) (int, string) {
 // eventually waits for something that happens after an answer.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	if !busy.Until(ok) {
-		t.Fatalf("%s: not after %v", what, busy.Hangs)
+	if !busytest.Until(ok) {
+		t.Fatalf("%s: not after %v", what, busytest.Hangs)
 	}
 }
 

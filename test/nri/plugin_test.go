@@ -20,8 +20,8 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/nri"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	nritest "github.com/jackfield/jackfield/test/nri"
@@ -118,7 +118,7 @@ func preparedNode(t testing.TB, yaml string, opts nritest.Options, prepare func(
 
 func (n *node) wait() {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), busy.Hangs)
+	ctx, cancel := context.WithTimeout(context.Background(), busytest.Hangs)
 	defer cancel()
 	check(n.t, n.runtime.WaitPlugin(ctx, "50-jackfield"))
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/busy"
 	"github.com/jackfield/jackfield/nri"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/cli"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -44,7 +44,7 @@ func (n *node) status(what string, ok func(s *status.Node) bool) *status.Node {
 	n.t.Helper()
 	var s *status.Node
 	eventually(n.t, what, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), busy.Hangs)
+		ctx, cancel := context.WithTimeout(context.Background(), busytest.Hangs)
 		defer cancel()
 		var err error
 		s, err = status.Get(ctx, n.host(), "/run/jackfield")
@@ -249,7 +249,7 @@ func TestHelperStatusPeer(t *testing.T) {
 	}
 	host, err := hostfs.New(root)
 	check(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), busy.Hangs)
+	ctx, cancel := context.WithTimeout(context.Background(), busytest.Hangs)
 	defer cancel()
 	_, err = status.Get(ctx, host, "/run/jackfield")
 	if !errdefs.IsUnavailable(err) {

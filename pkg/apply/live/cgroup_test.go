@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/busy"
+	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -74,7 +74,7 @@ func unified(t *testing.T) string {
 		}
 		t.Cleanup(func() {
 			// A process that has been waited for may still be on its way out of it.
-			if !busy.Until(func() bool { err = os.Remove(dir); return !errors.Is(err, unix.EBUSY) }) || err != nil {
+			if !busytest.Until(func() bool { err = os.Remove(dir); return !errors.Is(err, unix.EBUSY) }) || err != nil {
 				t.Error(err)
 			}
 		})
