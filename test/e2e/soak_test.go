@@ -29,6 +29,14 @@ var (
 // soakPorts are the ports of the vswitch, each with a socket of either kind.
 const soakPorts = 4
 
+// soakRequest is how long the runtime waits for the plugin, and soakReload the time
+// between two reloads, two of three of which replace a configuration: no more of these
+// than the eight that are held anyway are younger than a request may be.
+const (
+	soakRequest = 5 * time.Second
+	soakReload  = 420 * time.Millisecond
+)
+
 const soakConfig = `
 sockets: {roots: [/var/run/vsw]}
 metrics: {listen: "unix:/run/soak.sock", pprof: true}
@@ -47,7 +55,9 @@ policy:
 // is held that was not held before.
 func TestSoak(t *testing.T) {
 	e2e.Require(t)
-	h := e2e.Fresh(t, node.Options{Generation: node.V2})
+	// A replaced configuration is held for the time of a request at least: with the
+	// nodes' own, and the pace of the reloads, dozens would be.
+	h := e2e.Fresh(t, node.Options{Generation: node.V2, PluginRequestTimeout: soakRequest})
 	h.MkdirAll("/run/vsw")
 	h.MkdirAll(devinfoDir)
 	h.MkdirAll("/etc/cdi")

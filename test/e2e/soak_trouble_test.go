@@ -36,7 +36,7 @@ func every(ctx context.Context, d time.Duration, f func(n int) error) error {
 
 // reload writes the policy anew, every third time one that is refused.
 func (s *soak) reload(ctx context.Context) error {
-	return every(ctx, 250*time.Millisecond, func(n int) error {
+	return every(ctx, soakReload, func(n int) error {
 		from := len(s.p.Log())
 		if n%3 == 2 {
 			s.bad.Add(1)
