@@ -3,15 +3,16 @@
 package cdiregistry
 
 import (
-	"encoding/binary"
 	"os"
+	"reflect"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
 // A validated spec file is kept as one string, its "blob": about a third of
 // the text's size and a single object for the garbage collector. Strings that
-// occur again refer to their first place. A lookup decodes the spec-level edits
+// occur again refer to their first place, those of other files too (words) to their
+// number. A lookup decodes the spec-level edits
 // and one device, and so hands out values that nobody shares; the strings in
 // them are slices of the blob, which is safe because neither can change.
 //
@@ -21,6 +22,9 @@ import (
 //	edits    spec-level edits
 //	device*  name, annotations, edits
 //	offset*  four bytes a device: where it begins
+//
+// A string begins with a number: twice its length; or four times the place of its
+// first occurrence, plus one; or four times the number of a word, plus three.
 //
 // Edits begin with the number of strings in their lists (two bytes), which are
 // decoded into one array, and end with tagEnd.
@@ -55,85 +59,12 @@ const (
 	rdtSchemata
 )
 
-// blobWriter encodes. It is reused from file to file.
-type blobWriter struct {
-	b []byte
-	// seen maps a few bits of a string's hash to where it was last written, plus one.
-	seen    [256]uint32
-	offsets []uint32
-	strings int // in the lists of the edits being written
-}
-
-func (w *blobWriter) reset() {
-	w.b = w.b[:0]
-	w.offsets = w.offsets[:0]
-	clear(w.seen[:])
-}
-
-func (w *blobWriter) byte(c byte)   { w.b = append(w.b, c) }
-func (w *blobWriter) uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
-
-// str writes s, or a reference to where s is already.
-func (w *blobWriter) str(s string) {
-	if len(s) < 3 {
-		w.uint(uint64(len(s)) << 1)
-		w.b = append(w.b, s...)
-		return
-	}
-	h := uint32(len(s))
-	for _, c := range [...]byte{s[0], s[len(s)/2], s[len(s)-2], s[len(s)-1]} {
-		h = (h ^ uint32(c)) * 0x01000193
-	}
-	slot := &w.seen[(h^h>>15)&255]
-	if *slot != 0 {
-		at := int(*slot - 1)
-		n, k := binary.Uvarint(w.b[at:])
-		if n>>1 == uint64(len(s)) && string(w.b[at+k:at+k+len(s)]) == s {
-			w.uint(uint64(at)<<1 | 1)
-			return
-		}
-	}
-	*slot = uint32(len(w.b)) + 1
-	w.uint(uint64(len(s)) << 1)
-	w.b = append(w.b, s...)
-}
-
-// device begins the next device.
-func (w *blobWriter) device(name string) {
-	w.offsets = append(w.offsets, uint32(len(w.b)))
-	w.str(name)
-}
-
-// begin leaves room for the number of strings in edits; end fills it in.
-func (w *blobWriter) begin() (at int) {
-	w.b = append(w.b, 0, 0)
-	w.strings = 0
-	return len(w.b) - 2
-}
-
-func (w *blobWriter) end(at int) {
-	n := min(w.strings, 1<<16-1)
-	w.b[at], w.b[at+1] = byte(n), byte(n>>8)
-	w.byte(tagEnd)
-}
-
-// finish is the blob, and a copy of a path in the same piece of memory: a snapshot has
-// many files, and each piece costs the garbage collector.
-func (w *blobWriter) finish(path string) (b blob, copied string) {
-	for _, o := range w.offsets {
-		w.b = binary.LittleEndian.AppendUint32(w.b, o)
-	}
-	n := len(w.b)
-	w.b = append(w.b, path...)
-	all := string(w.b)
-	return blob{s: all[:n], n: len(w.offsets)}, all[n:]
-}
-
 // blobReader decodes what blobWriter wrote.
 type blobReader struct {
-	s    string
-	i    int
-	pool []string // for the lists of the edits being read
+	s     string
+	i     int
+	words *words
+	pool  []string // for the lists of the edits being read
 }
 
 func (r *blobReader) byte() byte {
@@ -163,9 +94,12 @@ func (r *blobReader) longUint() uint64 {
 
 func (r *blobReader) str() string {
 	v := r.uint()
-	if v&1 != 0 {
-		back := blobReader{s: r.s, i: int(v >> 1)}
+	switch v & 3 {
+	case 1:
+		back := blobReader{s: r.s, i: int(v >> 2)}
 		return back.here()
+	case 3:
+		return r.words.at(v >> 2)
 	}
 	n := int(v >> 1)
 	s := r.s[r.i : r.i+n]
@@ -325,16 +259,26 @@ func (r *blobReader) intelRdt() specs.IntelRdt {
 	return rdt
 }
 
-// blob is a finished blob with the number of its devices.
+// blob is a finished blob with the number of its devices and the words that it names.
 type blob struct {
-	s string
-	n int
+	s     string
+	n     int
+	words *words
 }
+
+// same tells that two blobs are of the same content.
+func (b blob) same(o blob) bool {
+	// The longer a registry lives, the more words there are.
+	return b.s == o.s || b.s != "" && o.s != "" && b.n == o.n && reflect.DeepEqual(b.spec(), o.spec())
+}
+
+// reader is one placed behind the version.
+func (b blob) reader() blobReader { return blobReader{s: b.s, i: 1, words: b.words} }
 
 func (b blob) version() string { return knownVersions[b.s[0]] }
 
 func (b blob) kind() string {
-	r := blobReader{s: b.s, i: 1}
+	r := b.reader()
 	return r.str()
 }
 
@@ -342,7 +286,7 @@ func (b blob) kind() string {
 func (b blob) at(i int) blobReader {
 	t := b.s[len(b.s)-4*(b.n-i):]
 	off := uint32(t[0]) | uint32(t[1])<<8 | uint32(t[2])<<16 | uint32(t[3])<<24
-	return blobReader{s: b.s, i: int(off)}
+	return blobReader{s: b.s, i: int(off), words: b.words}
 }
 
 func (b blob) deviceName(i int) string {
@@ -352,7 +296,7 @@ func (b blob) deviceName(i int) string {
 
 // fill decodes device i and what belongs to the file, but for the name.
 func (b blob) fill(i int, d *Device) {
-	r := blobReader{s: b.s, i: 1}
+	r := b.reader()
 	d.CDIVersion = b.version()
 	d.Kind = r.str()
 	d.SpecAnnotations = r.notes()
@@ -366,7 +310,7 @@ func (b blob) fill(i int, d *Device) {
 
 // spec decodes the whole file.
 func (b blob) spec() *specs.Spec {
-	r := blobReader{s: b.s, i: 1}
+	r := b.reader()
 	s := &specs.Spec{Version: b.version(), Kind: r.str(), Annotations: r.notes()}
 	s.ContainerEdits = *r.edits()
 	s.Devices = make([]specs.Device, b.n)

@@ -42,12 +42,11 @@ type step struct {
 }
 
 // parse checks text. The blob is valid when there are no diagnostics; kind and
-// names are as far as they could be read. copied is the path of the file, kept with the
-// blob.
+// names are as far as they could be read.
 //
 // JSON is tried first. What is not JSON is read as YAML whatever the file is
 // called, as the CDI libraries do.
-func (c *checker) parse(text, path string) (b blob, copied string) {
+func (c *checker) parse(text, path string) piece {
 	c.path, c.diags, c.warnings, c.names, c.refs = c.path[:0], nil, nil, c.names[:0], nil
 	c.early = false
 	c.version, c.kind = -1, ""
@@ -55,12 +54,12 @@ func (c *checker) parse(text, path string) (b blob, copied string) {
 	c.w.reset()
 	if err := c.read(text); err != nil {
 		c.diags = []Diagnostic{err.diagnostic()}
-		return blob{}, path
+		return piece{all: path}
 	}
 	c.spec()
 	if len(c.diags) > 0 {
 		sortDiagnostics(c.diags)
-		return blob{}, path
+		return piece{all: path}
 	}
 	return c.w.finish(path)
 }

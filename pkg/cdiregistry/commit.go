@@ -2,7 +2,10 @@
 
 package cdiregistry
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // commit publishes what a batch loaded. It runs under the lock and does no I/O.
 func (r *Registry) commit(b *batch) {
@@ -63,12 +66,15 @@ func (c *change) begin() *Snapshot {
 	return c.new
 }
 
-func (c *change) view(i int) *dirView {
+// snapshot is the one that is made, or the old one as long as there is no difference.
+func (c *change) snapshot() *Snapshot {
 	if c.new != nil {
-		return &c.new.dirs[i]
+		return c.new
 	}
-	return &c.old.dirs[i]
+	return c.old
 }
+
+func (c *change) view(i int) *dirView { return &c.snapshot().dirs[i] }
 
 // scanned takes over the state of a directory and drops the files that are gone.
 func (c *change) scanned(s *scan) {
@@ -83,7 +89,7 @@ func (c *change) scanned(s *scan) {
 		v.id, v.rescan, v.watched, v.err = s.id, rescan, s.watched, s.err
 	}
 	var gone []string
-	for e := range v.files.all() {
+	for e := range c.snapshot().entries(&v.files) {
 		if _, ok := s.names[e.key()]; !ok && e.seq < c.seq {
 			gone = append(gone, e.key())
 		}
@@ -104,16 +110,21 @@ func sameError(a, b error) bool {
 
 // file puts e in the place of what is known of a file; nil takes it out.
 func (c *change) file(k fileKey, e *entry) {
-	old, known := c.view(k.dir).files.get(k.name)
+	s := c.snapshot()
+	id, known := s.dirs[k.dir].files.get(&s.table, k.name)
+	var old *entry
+	if known {
+		old = s.table.at(id)
+	}
 	if !known && e == nil || known && e != nil && old.same(e) {
 		return
 	}
-	s := c.begin()
+	s = c.begin()
 	v := &s.dirs[k.dir]
 	if known {
-		c.unindex(old)
+		c.unindex(id)
 		if old.err != nil {
-			v.failed.remove(c.e, k.name)
+			v.failed.remove(&s.table, c.e, k.name)
 		}
 		if old.check != checkNone {
 			if c.dropped == nil {
@@ -123,19 +134,27 @@ func (c *change) file(k fileKey, e *entry) {
 		}
 	}
 	if e == nil {
-		v.files.remove(c.e, k.name)
+		v.files.remove(&s.table, c.e, k.name)
+		s.table.set(c.e, id, nil)
+		s.files--
+		c.r.ids.giveBack(id)
 		return
 	}
+	if !known {
+		id = c.r.ids.take()
+		s.files++
+	}
 	e.seq = c.seq
-	v.files.put(c.e, e)
+	s.table.set(c.e, id, e)
+	v.files.put(&s.table, c.e, id)
 	if e.check != checkNone {
 		s.volatile = append(s.volatile, e)
 	}
 	if e.err != nil {
-		v.failed.put(c.e, e)
+		v.failed.put(&s.table, c.e, id)
 		return
 	}
-	c.index(e)
+	c.index(id)
 }
 
 func (c *change) finish() *Snapshot {
@@ -152,51 +171,68 @@ func (c *change) finish() *Snapshot {
 }
 
 // index adds the devices of a usable file to their kind.
-func (c *change) index(e *entry) {
+func (c *change) index(id fileID) {
+	e := c.new.table.at(id)
 	k := c.kind(e.kind())
 	k.files++
-	for i := range e.blob.n {
-		s := slot{e: e, i: uint32(i)}
-		name := s.key()
-		if other, ok := k.devices.get(name); ok {
-			s.rest = other.alone()
+	in := &c.new.table
+	for i := range e.devices() {
+		name, s := e.deviceName(i), slot{file: id, i: uint32(i)}
+		if known, ok := k.devices.get(in, name); ok {
+			c.share(k, name, append(slices.Clone(k.slots(in, known)), s))
+		} else {
+			k.devices.put(in, c.e, s)
 		}
-		k.devices.put(c.e, s)
-		c.conflict(k, &s, name)
 	}
 }
 
 // unindex takes them out.
-func (c *change) unindex(e *entry) {
+func (c *change) unindex(id fileID) {
+	in := &c.new.table
+	e := in.at(id)
 	if e.err != nil {
 		return
 	}
 	k := c.kind(e.kind())
 	k.files--
-	for i := range e.blob.n {
-		name := e.blob.deviceName(i)
-		known, _ := k.devices.get(name)
-		s := known.without(e)
-		if s == nil {
-			k.devices.remove(c.e, name)
+	for i := range e.devices() {
+		name := e.deviceName(i)
+		if known, _ := k.devices.get(in, name); known.single() {
+			k.devices.remove(in, c.e, name)
 		} else {
-			k.devices.put(c.e, *s)
+			c.share(k, name, slices.DeleteFunc(slices.Clone(k.slots(in, known)), func(s slot) bool { return s.file == id }))
 		}
-		c.conflict(k, s, name)
 	}
 	if k.files == 0 {
-		c.new.kinds.remove(c.e, k.name)
+		c.new.kinds.remove(nothing{}, c.e, k.name)
+	}
+}
+
+// share makes these, at least one, the slots of a name that several files declare or
+// declared, and keeps the list of those in conflict.
+func (c *change) share(k *kindSet, name string, slots []slot) {
+	name = strings.Clone(name) // so that it holds no file
+	in := &c.new.table
+	k.set(in, c.e, name, slots)
+	all := make(declarations, len(slots))
+	for i, s := range slots {
+		all[i] = in.declared(s)
+	}
+	if all.clash() {
+		c.new.conflicts.put(nothing{}, c.e, conflictName{k.name, name})
+	} else if c.new.conflicts.len > 0 {
+		c.new.conflicts.remove(nothing{}, c.e, k.name+"="+name)
 	}
 }
 
 // kind gives the kind to change, a copy when it is published.
 func (c *change) kind(name string) *kindSet {
 	s := c.begin()
-	k, ok := s.kinds.get(name)
+	k, ok := s.kinds.get(nothing{}, name)
 	switch {
 	case !ok:
 		// A copy of the name, so that the kind does not hold the first file.
-		k = &kindSet{name: string([]byte(name)), devices: trie[slot]{seed: c.r.seed}}
+		k = &kindSet{name: string([]byte(name)), devices: trie[*table, slot]{seed: c.r.seed}, shared: trie[nothing, sharedName]{seed: c.r.seed}}
 	case k.owner == c.e:
 		return k
 	default:
@@ -204,15 +240,6 @@ func (c *change) kind(name string) *kindSet {
 		k = &cp
 	}
 	k.owner = c.e
-	s.kinds.put(c.e, k)
+	s.kinds.put(nothing{}, c.e, k)
 	return k
-}
-
-// conflict keeps the list of names that are declared twice at one priority.
-func (c *change) conflict(k *kindSet, s *slot, name string) {
-	if s != nil && s.rest != nil && s.clashes() {
-		c.new.conflicts.put(c.e, conflictName{k.name, name})
-	} else if c.new.conflicts.len > 0 {
-		c.new.conflicts.remove(c.e, k.name+"="+name)
-	}
 }

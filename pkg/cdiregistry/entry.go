@@ -15,6 +15,7 @@ type specDir struct {
 	prio int
 	// prefix is how many bytes of a file's path come before its name.
 	prefix int
+	words  *words // of the registry
 }
 
 // check is what a snapshot must do about an entry that the kernel's announcements
@@ -35,8 +36,7 @@ const (
 // entry is one spec file as it was read. It never changes.
 type entry struct {
 	dir   *specDir
-	file  string // host path
-	blob  blob
+	piece piece
 	err   *refusal // nil for a usable file
 	id    identity
 	seq   uint64 // of the batch that loaded it
@@ -58,12 +58,14 @@ func (e *entry) kind() string {
 	if e.err != nil {
 		return e.err.kind
 	}
-	return e.blob.kind()
+	return e.blob().kind()
 }
 
+func (e *entry) blob() blob { return e.piece.content(e.dir.words) }
+
 // key is the name in the directory.
-func (e *entry) key() string  { return e.file[e.dir.prefix:] }
-func (e *entry) path() string { return e.file }
+func (e *entry) key() string  { return e.path()[e.dir.prefix:] }
+func (e *entry) path() string { return e.piece.path() }
 
 // join is the host path of a name in the directory.
 func (d *specDir) join(name string) string {
@@ -75,8 +77,8 @@ func (d *specDir) join(name string) string {
 
 // same tells that reading the file again gave what was known.
 func (e *entry) same(o *entry) bool {
-	return e.id == o.id && e.check == o.check && e.racy == o.racy && e.blob == o.blob &&
-		(e.err == nil) == (o.err == nil) && (e.err == nil || e.err.Error() == o.err.Error())
+	return e.id == o.id && e.check == o.check && e.racy == o.racy &&
+		(e.err == nil) == (o.err == nil) && (e.err == nil || e.err.Error() == o.err.Error()) && e.blob().same(o.blob())
 }
 
 // devices is how many devices the entry declares.
@@ -84,14 +86,14 @@ func (e *entry) devices() int {
 	if e.err != nil {
 		return len(e.err.names)
 	}
-	return e.blob.n
+	return int(e.piece.devices)
 }
 
 func (e *entry) deviceName(i int) string {
 	if e.err != nil {
 		return e.err.names[i]
 	}
-	return e.blob.deviceName(i)
+	return e.blob().deviceName(i)
 }
 
 // identity tells one state of a file from another without reading it.

@@ -20,16 +20,16 @@ type Found struct {
 // Find is [Snapshot.Device] without decoding it.
 func (s *Snapshot) Find(qualifiedName string) (Found, error) {
 	kind, name, _ := strings.Cut(qualifiedName, "=")
-	sl, err := s.slot(qualifiedName, kind, name)
+	d, err := s.declaration(qualifiedName, kind, name)
 	if err != nil {
 		return Found{}, err
 	}
-	return Found{File: sl.e.path(), Index: int(sl.i), blob: sl.e.blob}, nil
+	return Found{File: d.e.path(), Index: d.i, blob: d.e.blob()}, nil
 }
 
 // SpecEdits are the edits that go with any device of the file, before Edits.
 func (f *Found) SpecEdits(lists *Lists) Edits {
-	r := blobReader{s: f.blob.s, i: 1}
+	r := f.blob.reader()
 	r.str() // the kind
 	r.skipNotes()
 	return editsAt(r, lists)

@@ -50,7 +50,7 @@ type loader struct {
 // load reads one file; nil means that there is no spec file of that name.
 func (r *Registry) load(l *loader, d *openDir, name string) *entry {
 	now := time.Now()
-	e := &entry{dir: d.specDir, file: d.join(name)}
+	e := &entry{dir: d.specDir, piece: piece{all: d.join(name)}}
 	var st unix.Stat_t
 	if err := fstatat(d.fd, name, &st); err != nil {
 		if errors.Is(err, unix.ENOENT) {
@@ -79,7 +79,7 @@ func (r *Registry) load(l *loader, d *openDir, name string) *entry {
 		return e.fail("open it", err)
 	}
 	defer unix.Close(fd)
-	return r.loadFrom(l, e, fd, e.file, now)
+	return r.loadFrom(l, e, fd, e.path(), now)
 }
 
 // loadLink reads what a symlink leads to. The link is in a directory that is
@@ -145,7 +145,10 @@ func (r *Registry) loadFrom(l *loader, e *entry, fd int, real string, now time.T
 	if int64(n) > r.opts.MaxFileSize {
 		return e.wrong(Diagnostic{Found: fmt.Sprintf("more than %d bytes", r.opts.MaxFileSize), Rule: fmt.Sprintf("at most %d are read", r.opts.MaxFileSize)})
 	}
-	e.blob, e.file = l.parse(string(l.buf[:n]), e.file)
+	if l.w.words = e.dir.words.table.Load(); l.w.words != nil {
+		l.w.file = l.w.words.file(e.path())
+	}
+	e.piece = l.parse(string(l.buf[:n]), e.path())
 	if len(l.diags) > 0 {
 		e.wrong(l.diags...)
 		e.err.remember(l.kind, l.names)
@@ -239,6 +242,9 @@ func refusedTrust(file, found, rule string) *SpecError {
 
 // loadAll loads names in d, on several processors when that pays.
 func (r *Registry) loadAll(d *openDir, names []string) []*entry {
+	if !r.opts.DisableWatch { // else what is loaded does not stay for long
+		d.words.begin(len(names) + r.cur.Load().files)
+	}
 	out := make([]*entry, len(names))
 	var next atomic.Int64
 	work := func() {

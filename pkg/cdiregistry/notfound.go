@@ -19,14 +19,14 @@ const (
 // notFound is the error for a name; device is "" when all of the kind were asked for.
 func (s *Snapshot) notFound(asked, kind, device string) *NotFoundError {
 	e := &NotFoundError{Name: asked, Kind: kind, Reason: NoSpec, device: device, snapshot: s}
-	if _, ok := s.kinds.get(kind); ok {
+	if _, ok := s.kinds.get(nothing{}, kind); ok {
 		e.Reason = NoDevice
 		if device == "" {
 			e.Reason = NoDevices
 		}
 	}
 	for i := range s.dirs {
-		for f := range s.dirs[i].failed.all() {
+		for f := range s.entries(&s.dirs[i].failed) {
 			if f.err.kind == kind && (device == "" || slices.Contains(f.err.names, device)) {
 				e.Reason = Refused
 			}
@@ -52,7 +52,7 @@ func (e *NotFoundError) Explain() Explanation {
 	mentions := first[*entry]{most: toldFiles, before: beforeEntry}
 	same, other := mentions, mentions
 	for i := range s.dirs {
-		for f := range s.dirs[i].files.all() {
+		for f := range s.entries(&s.dirs[i].files) {
 			switch {
 			case f.kind() == e.Kind:
 				mentions.add(f)
@@ -81,14 +81,15 @@ func (e *NotFoundError) Explain() Explanation {
 
 // conflicts are why a kind has no usable device although files declare some.
 func (e *NotFoundError) conflicts() (list []*ConflictError, count int) {
-	k, ok := e.snapshot.kinds.get(e.Kind)
+	k, ok := e.snapshot.kinds.get(nothing{}, e.Kind)
 	if !ok || e.Reason != NoDevices {
 		return nil, 0
 	}
 	names := first[*ConflictError]{most: toldNames, before: func(a, b *ConflictError) int { return naturalCompare(a.Name, b.Name) }}
 	for sl := range k.devices.all() {
-		if best, n := sl.best(); n > 1 {
-			names.add(sl.conflict(e.Kind+"="+sl.key(), best.e.dir))
+		all := k.declarations(&e.snapshot.table, sl)
+		if best, n := all.best(); n > 1 {
+			names.add(all.conflict(e.Kind+"="+best.name(), best.e.dir))
 		}
 	}
 	return names.list, names.count
@@ -97,14 +98,14 @@ func (e *NotFoundError) conflicts() (list []*ConflictError, count int) {
 // nearest are qualified names of the kind, or kinds, that may have been meant.
 func (e *NotFoundError) nearest() []string {
 	s := e.snapshot
-	if k, ok := s.kinds.get(e.Kind); ok {
+	if k, ok := s.kinds.get(nothing{}, e.Kind); ok {
 		n := newNearest(e.device, toldNames)
 		left := lookedAt
 		for sl := range k.devices.all() {
 			if left--; left < 0 {
 				break
 			}
-			n.add(sl.key())
+			n.add(sl.key(&s.table))
 		}
 		out := n.names()
 		for i := range out {
@@ -122,8 +123,8 @@ func (e *NotFoundError) nearest() []string {
 	}
 	out := n.names()
 	for i, near := range out {
-		if k, ok := s.kinds.get(near); ok && e.device != "" {
-			if _, ok := k.devices.get(e.device); ok {
+		if k, ok := s.kinds.get(nothing{}, near); ok && e.device != "" {
+			if _, ok := k.devices.get(&s.table, e.device); ok {
 				out[i] = near + "=" + e.device
 			}
 		}
@@ -133,7 +134,7 @@ func (e *NotFoundError) nearest() []string {
 
 // beforeEntry orders entries by path.
 func beforeEntry(a, b *entry) int {
-	return strings.Compare(a.file, b.file)
+	return strings.Compare(a.path(), b.path())
 }
 
 // first keeps the first few of many values, in order.

@@ -107,7 +107,8 @@ func TestBlob(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &checker{}
-		b, _ := c.parse(string(text), "")
+		p := c.parse(string(text), "")
+		b := p.content(nil)
 		if len(c.diags) > 0 {
 			t.Fatal(c.diags)
 		}

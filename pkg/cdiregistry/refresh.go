@@ -33,7 +33,7 @@ type scan struct {
 	dir   *openDir // nil when there is none
 	id    dirIdentity
 	err   error
-	known trie[*entry] // may be kept when their identity is the same
+	known *Snapshot // may be kept of this, when their identity is the same; nil for nothing
 	// watched tells that changes from now on are announced.
 	watched bool
 	names   map[string]struct{} // found, when err is nil
@@ -153,7 +153,7 @@ func (r *Registry) begin(i int, cur *Snapshot) *scan {
 	*st = dirState{id: s.id, wd: wd, known: true}
 	s.watched = wd >= 0
 	if old := &cur.dirs[i]; s.dir != nil && r.trusted(old.id) && r.trusted(s.id) {
-		s.known = old.files
+		s.known = cur
 	}
 	return s
 }

@@ -44,6 +44,7 @@ type Registry struct {
 	states []dirState // one a directory
 	open   []*batch   // taken and not yet published
 	seq    uint64     // of the last batch
+	ids    fileIDs
 	closed bool
 	// committed and scanned are the batches that last published a file, and a whole
 	// directory, while others were open: an older batch that ends later must not
@@ -85,11 +86,12 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 		states:  make([]dirState, len(dirs)),
 		scanned: make([]uint64, len(dirs)),
 	}
+	known := &words{}
 	for i, d := range dirs {
 		if !path.IsAbs(d) {
 			return nil, fmt.Errorf("open CDI spec directory %q: the path must be absolute: %w", d, errdefs.ErrInvalidArgument)
 		}
-		dir := &specDir{path: path.Clean(d), prio: i}
+		dir := &specDir{path: path.Clean(d), prio: i, words: known}
 		dir.prefix = len(dir.join(""))
 		r.dirs = append(r.dirs, dir)
 		r.states[i].wd = -1

@@ -40,7 +40,7 @@ func (r *Registry) scan(b *batch, s *scan) {
 	load := list[:0]
 	for _, name := range list {
 		s.names[name] = struct{}{}
-		if e, ok := s.known.get(name); !ok || r.stale(s.dir, e) {
+		if e := s.known.file(s.i, name); e == nil || r.stale(s.dir, e) {
 			load = append(load, name)
 		}
 	}

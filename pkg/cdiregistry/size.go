@@ -17,12 +17,11 @@ func (s *Snapshot) Size() Size {
 	var n Size
 	clashing := map[*entry]bool{}
 	for c := range s.conflicts.all() {
-		k, _ := s.kinds.get(c.kind)
-		sl, _ := k.devices.get(c.name)
-		for o := &sl; o != nil; o = o.rest {
-			for other := &sl; other != nil; other = other.rest {
-				if other.e != o.e && other.e.dir == o.e.dir {
-					clashing[o.e] = true
+		all := s.conflicting(c)
+		for _, d := range all {
+			for _, other := range all {
+				if other.e != d.e && other.e.dir == d.e.dir {
+					clashing[d.e] = true
 				}
 			}
 		}
@@ -32,7 +31,7 @@ func (s *Snapshot) Size() Size {
 		if v.err != nil && v.id.errno != unix.ENOENT {
 			n.DirsInError++
 		}
-		for e := range v.files.all() {
+		for e := range s.entries(&v.files) {
 			n.Files++
 			if e.err != nil || clashing[e] {
 				n.FilesInError++
@@ -41,7 +40,7 @@ func (s *Snapshot) Size() Size {
 	}
 	for k := range s.kinds.all() {
 		for sl := range k.devices.all() {
-			if _, same := sl.best(); same == 1 {
+			if _, same := k.declarations(&s.table, sl).best(); same == 1 {
 				n.Devices++
 			}
 		}

@@ -4,6 +4,7 @@ package cdiregistry
 
 import (
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -18,8 +19,10 @@ import (
 type Snapshot struct {
 	generation uint64
 	dirs       []dirView
-	kinds      trie[*kindSet]
-	conflicts  trie[conflictName]
+	table      table
+	files      int // in all directories
+	kinds      trie[nothing, *kindSet]
+	conflicts  trie[nothing, conflictName]
 	// volatile are the files that announcements do not cover.
 	volatile []*entry
 }
@@ -31,85 +34,49 @@ type dirView struct {
 	watched bool
 	rescan  bool // exists and is not watched
 	err     error
-	files   trie[*entry]
-	failed  trie[*entry] // those of files that are refused
+	files   trie[*table, fileID]
+	failed  trie[*table, fileID] // those of files that are refused
 }
 
-// kindSet is what is declared of one kind.
-type kindSet struct {
-	name    string
-	devices trie[slot]
-	files   int
-	owner   edit
-}
-
-func (k *kindSet) key() string { return k.name }
-
-// slot is one declaration of a device, with those of the same name in other files. A
-// trie has them by value: a snapshot has many, and each pointer costs the garbage
-// collector.
-type slot struct {
-	e    *entry
-	rest *slot
-	i    uint32
-}
-
-func (s slot) key() string { return s.e.blob.deviceName(int(s.i)) }
-
-// alone is the slot in memory of its own.
-func (s slot) alone() *slot { return &s }
-
-// without is the slot less the declaration in e; nil when there is no other.
-func (s *slot) without(e *entry) *slot {
-	if s == nil {
-		return nil
-	}
-	if s.e == e {
-		return s.rest
-	}
-	return &slot{e: s.e, i: s.i, rest: s.rest.without(e)}
-}
-
-// best is a declaration of the highest priority, and how many have it.
-func (s slot) best() (slot, int) {
-	best, n := s, 1
-	for o := s.rest; o != nil; o = o.rest {
-		switch {
-		case o.e.dir.prio > best.e.dir.prio:
-			best, n = *o, 1
-		case o.e.dir.prio == best.e.dir.prio:
-			n++
-		}
-	}
-	return best, n
-}
-
-// clashes tells that two declarations have the same priority, the highest or not.
-func (s slot) clashes() bool {
-	for a := &s; a != nil; a = a.rest {
-		for b := a.rest; b != nil; b = b.rest {
-			if a.e.dir == b.e.dir {
-				return true
+// entries yields the files of a list in no order.
+func (s *Snapshot) entries(list *trie[*table, fileID]) iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for id := range list.all() {
+			if !yield(s.table.at(id)) {
+				return
 			}
 		}
 	}
-	return false
+}
+
+// file is a file of directory i by its name there; nil when it is not known.
+func (s *Snapshot) file(i int, name string) *entry {
+	if s == nil {
+		return nil
+	}
+	id, ok := s.dirs[i].files.get(&s.table, name)
+	if !ok {
+		return nil
+	}
+	return s.table.at(id)
 }
 
 // conflictName is a device that is declared twice at one priority.
 type conflictName struct{ kind, name string }
 
-func (c conflictName) key() string { return c.kind + "=" + c.name }
+func (c conflictName) key(nothing) string { return c.qualified() }
+func (c conflictName) qualified() string  { return c.kind + "=" + c.name }
 
 func newSnapshot(r *Registry) *Snapshot {
 	s := &Snapshot{
 		dirs:      make([]dirView, len(r.dirs)),
-		kinds:     trie[*kindSet]{seed: r.seed},
-		conflicts: trie[conflictName]{seed: r.seed},
+		kinds:     trie[nothing, *kindSet]{seed: r.seed},
+		conflicts: trie[nothing, conflictName]{seed: r.seed},
 	}
 	for i, d := range r.dirs {
 		// No directory has this identity, so that the first look finds it changed.
-		s.dirs[i] = dirView{dir: d, id: dirIdentity{errno: unix.EINPROGRESS}, files: trie[*entry]{seed: r.seed}, failed: trie[*entry]{seed: r.seed}}
+		none := trie[*table, fileID]{seed: r.seed}
+		s.dirs[i] = dirView{dir: d, id: dirIdentity{errno: unix.EINPROGRESS}, files: none, failed: none}
 	}
 	return s
 }
@@ -122,60 +89,44 @@ func (s *Snapshot) Generation() uint64 { return s.generation }
 // are *NameError, *NotFoundError and *ConflictError.
 func (s *Snapshot) Device(qualifiedName string) (*Device, error) {
 	kind, name, _ := strings.Cut(qualifiedName, "=")
-	sl, err := s.slot(qualifiedName, kind, name)
+	d, err := s.declaration(qualifiedName, kind, name)
 	if err != nil {
 		return nil, err
 	}
-	return sl.device(qualifiedName), nil
+	return d.device(qualifiedName), nil
 }
 
-// slot is the declaration that counts.
-func (s *Snapshot) slot(qualifiedName, kind, name string) (slot, error) {
-	if k, ok := s.kinds.get(kind); ok {
-		if sl, ok := k.devices.get(name); ok {
-			best, n := sl.best()
+// declaration is the one that counts.
+func (s *Snapshot) declaration(qualifiedName, kind, name string) (declaration, error) {
+	if k, ok := s.kinds.get(nothing{}, kind); ok {
+		if sl, ok := k.devices.get(&s.table, name); ok {
+			if sl.single() {
+				return s.table.declared(sl), nil
+			}
+			all := k.declarations(&s.table, sl)
+			best, n := all.best()
 			if n > 1 {
-				return slot{}, sl.conflict(qualifiedName, best.e.dir)
+				return declaration{}, all.conflict(qualifiedName, best.e.dir)
 			}
 			return best, nil
 		}
 	}
 	if _, _, _, err := parser.ParseQualifiedName(qualifiedName); err != nil {
 		if vendor, _, _ := parser.ParseDevice(qualifiedName); vendor == "" {
-			return slot{}, &NameError{Name: qualifiedName, Rule: "must be a vendor, a class and a name, such as vendor.com/class=name"}
+			return declaration{}, &NameError{Name: qualifiedName, Rule: "must be a vendor, a class and a name, such as vendor.com/class=name"}
 		}
-		return slot{}, &NameError{Name: qualifiedName, Rule: err.Error()}
+		return declaration{}, &NameError{Name: qualifiedName, Rule: err.Error()}
 	}
-	return slot{}, s.notFound(qualifiedName, kind, name)
-}
-
-func (s slot) device(qualifiedName string) *Device {
-	d := &Device{Name: qualifiedName, File: s.e.path(), Priority: s.e.dir.prio}
-	s.e.blob.fill(int(s.i), d)
-	return d
-}
-
-// conflict is the error of the declarations in one directory.
-func (s slot) conflict(qualifiedName string, d *specDir) *ConflictError {
-	e := &ConflictError{Name: qualifiedName}
-	for o := &s; o != nil; o = o.rest {
-		if o.e.dir == d {
-			e.Files = append(e.Files, o.e.path())
-		}
-	}
-	slices.Sort(e.Files)
-	best, n := s.best()
-	e.Shadowed = n == 1 && best.e.dir != d
-	return e
+	return declaration{}, s.notFound(qualifiedName, kind, name)
 }
 
 // Kind is every usable device of a kind, in natural order of the names. None is a
 // *NotFoundError.
 func (s *Snapshot) Kind(kind string) ([]*Device, error) {
 	var out []*Device
-	if k, ok := s.kinds.get(kind); ok {
-		for _, sl := range k.usable() {
-			out = append(out, sl.device(kind+"="+sl.key()))
+	if k, ok := s.kinds.get(nothing{}, kind); ok {
+		for _, d := range s.usable(k) {
+			out = append(out, d.device(kind+"="+d.name()))
 		}
 	}
 	if len(out) == 0 {
@@ -187,15 +138,15 @@ func (s *Snapshot) Kind(kind string) ([]*Device, error) {
 	return out, nil
 }
 
-// usable are the devices without conflict, in natural order.
-func (k *kindSet) usable() []slot {
-	out := make([]slot, 0, k.devices.len)
+// usable are the devices of a kind without conflict, in natural order.
+func (s *Snapshot) usable(k *kindSet) []declaration {
+	out := make([]declaration, 0, k.devices.len)
 	for sl := range k.devices.all() {
-		if best, n := sl.best(); n == 1 {
+		if best, n := k.declarations(&s.table, sl).best(); n == 1 {
 			out = append(out, best)
 		}
 	}
-	slices.SortFunc(out, func(a, b slot) int { return naturalCompare(a.key(), b.key()) })
+	slices.SortFunc(out, func(a, b declaration) int { return naturalCompare(a.name(), b.name()) })
 	return out
 }
 
@@ -204,8 +155,8 @@ func (s *Snapshot) Devices() []string {
 	var out []string
 	for k := range s.kinds.all() {
 		for sl := range k.devices.all() {
-			if _, n := sl.best(); n == 1 {
-				out = append(out, k.name+"="+sl.key())
+			if d, n := k.declarations(&s.table, sl).best(); n == 1 {
+				out = append(out, k.name+"="+d.name())
 			}
 		}
 	}
@@ -227,18 +178,17 @@ func (s *Snapshot) Kinds() []string {
 func (s *Snapshot) Files() []File {
 	conflicts := map[*entry][]error{}
 	for c := range s.conflicts.all() {
-		k, _ := s.kinds.get(c.kind)
-		sl, _ := k.devices.get(c.name)
-		for o := &sl; o != nil; o = o.rest {
-			if err := sl.conflict(c.key(), o.e.dir); len(err.Files) > 1 {
-				conflicts[o.e] = append(conflicts[o.e], err)
+		all := s.conflicting(c)
+		for _, d := range all {
+			if err := all.conflict(c.qualified(), d.e.dir); len(err.Files) > 1 {
+				conflicts[d.e] = append(conflicts[d.e], err)
 			}
 		}
 	}
 	var out []File
 	for i := range s.dirs {
 		from := len(out)
-		for e := range s.dirs[i].files.all() {
+		for e := range s.entries(&s.dirs[i].files) {
 			out = append(out, e.describe(conflicts[e]))
 		}
 		slices.SortFunc(out[from:], func(a, b File) int { return strings.Compare(a.Path, b.Path) })

@@ -33,7 +33,8 @@ func (v *Validator) Validate(text []byte) []Diagnostic {
 // is wrong with it. A leading "v" of the version is dropped.
 func (v *Validator) Parse(text []byte) (*specs.Spec, []Diagnostic) {
 	v.c.useRefs = false
-	b, _ := v.c.parse(string(text), "")
+	p := v.c.parse(string(text), "")
+	b := p.content(nil)
 	diags := v.c.diags
 	v.c.release()
 	if len(diags) > 0 {
