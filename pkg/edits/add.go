@@ -13,7 +13,7 @@ import (
 // device replaces an earlier one, as CDI prescribes.
 func (b *Builder) AddDevice(d *Device) error {
 	if b.replaces(&d.Origin) {
-		b.have.Devices = without(b.have.Devices, func(h *Device) bool { return sameSpelling(h.Path, d.Path) })
+		b.have.Devices = without(b.have.Devices, func(h *Device) bool { return SameSpelling(h.Path, d.Path) })
 	}
 	for i := range b.have.Devices {
 		if h := &b.have.Devices[i]; SamePlace(h.Path, d.Path) {
@@ -68,7 +68,7 @@ func (b *Builder) AddMount(m *Mount) error {
 		}
 		switch {
 		case m.Origin.Source == CDI && have.Origin.Source == CDI:
-			if !sameSpelling(have.Destination, m.Destination) {
+			if !SameSpelling(have.Destination, m.Destination) {
 				// /run and /var/run: one place in most images, and not in all.
 				continue
 			}
@@ -91,7 +91,7 @@ func (b *Builder) AddMount(m *Mount) error {
 func (b *Builder) mountedAt(m *Mount) (source string, ok bool) {
 	stays := func(destination string) bool {
 		return SamePlace(destination, m.Destination) && !b.replaced(destination) &&
-			!(b.replaces(&m.Origin) && sameSpelling(destination, m.Destination))
+			!(b.replaces(&m.Origin) && SameSpelling(destination, m.Destination))
 	}
 	for i := range b.have.Mounts {
 		if h := &b.have.Mounts[i]; stays(h.Destination) {
@@ -119,7 +119,7 @@ func (b *Builder) replaced(destination string) bool {
 		return false
 	}
 	for i := range b.set.Mounts {
-		if m := &b.set.Mounts[i]; m.Origin.Source == CDI && sameSpelling(m.Destination, destination) {
+		if m := &b.set.Mounts[i]; m.Origin.Source == CDI && SameSpelling(m.Destination, destination) {
 			return true
 		}
 	}

@@ -30,9 +30,10 @@ func isClean(p string) bool {
 // Clean is a container path in one spelling: what [SamePlace] compares.
 func Clean(p string) string { return cleanPath(p) }
 
-// sameSpelling reports whether two paths are the same but for slashes and dots.
-func sameSpelling(a, b string) bool {
-	return a == b || !differ(a, b) && path.Clean(a) == path.Clean(b)
+// SameSpelling reports whether two paths are the same but for what path.Clean takes
+// away: doubled slashes, dots, and a slash at the end.
+func SameSpelling(a, b string) bool {
+	return a == b || !differ(a, b) && !apart(a, b) && path.Clean(a) == path.Clean(b)
 }
 
 // differ reports that two paths are not of one place, without cleaning them; false
@@ -46,10 +47,26 @@ func differ(a, b string) bool {
 	return x != y && x != '/' && x != '.' && y != '/' && y != '.'
 }
 
+// apart is differ for paths that end alike, as the libraries of one directory and
+// its subdirectories do: it goes back to the first byte that is another. What is
+// alike behind it has no component that begins with a dot, so cleaning leaves it, and
+// the components that differ.
+func apart(a, b string) bool {
+	for i, j := len(a)-1, len(b)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
+		switch x, y := a[i], b[j]; {
+		case x != y:
+			return x != '/' && x != '.' && y != '/' && y != '.'
+		case x == '/' && i+1 < len(a) && a[i+1] == '.':
+			return false
+		}
+	}
+	return false
+}
+
 // SamePlace reports whether two container paths mean the same place under the
 // convention that /var/run is /run.
 func SamePlace(a, b string) bool {
-	return a == b || !differ(a, b) && cleanPath(a) == cleanPath(b)
+	return a == b || !differ(a, b) && !apart(a, b) && cleanPath(a) == cleanPath(b)
 }
 
 // Within reports whether path p is dir or lies below it, under the convention

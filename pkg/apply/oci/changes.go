@@ -193,7 +193,7 @@ func (c *changes) planDevices(have *rspec.Linux, set []edits.Device) {
 	for i := range set {
 		d := &set[i]
 		for j := len(devices.items) - 1; j >= 0; j-- {
-			if samePath(devices.items[j].Path, d.Path) {
+			if edits.SameSpelling(devices.items[j].Path, d.Path) {
 				devices.remove(j)
 			}
 		}

@@ -124,7 +124,7 @@ func rest(tb testing.TB, text []byte) map[string]any {
 func stacked(s *rspec.Spec) bool {
 	for i := range s.Mounts {
 		for j := range i {
-			if samePath(s.Mounts[i].Destination, s.Mounts[j].Destination) {
+			if edits.SameSpelling(s.Mounts[i].Destination, s.Mounts[j].Destination) {
 				return true
 			}
 		}

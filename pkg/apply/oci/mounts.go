@@ -3,9 +3,7 @@
 package oci
 
 import (
-	"path"
 	"slices"
-	"strings"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
@@ -32,7 +30,7 @@ func (c *changes) planMounts(have []rspec.Mount, set []edits.Mount, userNamespac
 		m := place(mountRef(-1-i), set[i].Destination)
 		for at, r := range refs {
 			// What is at one place is equally deep, however it is spelled.
-			if r.depth == m.depth && samePath(r.destination(have, set), set[i].Destination) {
+			if r.depth == m.depth && edits.SameSpelling(r.destination(have, set), set[i].Destination) {
 				refs = slices.Delete(refs, at, at+1)
 				break
 			}
@@ -137,29 +135,6 @@ func mapped(mountType string, options []string) []string {
 		return options
 	}
 	return append(options, option)
-}
-
-// samePath tells whether two spellings are of one path in the container. Most
-// paths end in different bytes, which settles it where none of them is one that
-// cleaning may take away.
-func samePath(a, b string) bool {
-	if a == b {
-		return true
-	}
-	if n, m := len(a), len(b); n > 0 && m > 0 {
-		if x, y := a[n-1], b[m-1]; x != y && x != '/' && x != '.' && y != '/' && y != '.' {
-			return false
-		}
-	}
-	return clean(a) == clean(b)
-}
-
-// clean is path.Clean, faster for what is clean already.
-func clean(p string) string {
-	if len(p) > 1 && p[0] == '/' && p[len(p)-1] != '/' && !strings.Contains(p, "//") && !strings.Contains(p, "/.") {
-		return p
-	}
-	return path.Clean(p)
 }
 
 // propagation is what the propagation of the container's root has to be for what is
