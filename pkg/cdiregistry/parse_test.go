@@ -271,6 +271,18 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+		// Nor does it matter what other files have.
+		w := &words{}
+		w.begin(manyFiles)
+		for file := range 3 {
+			c := &checker{}
+			c.w.words, c.w.file = w.table.Load(), uint32(file)
+			p := c.parse(string(text), "")
+			b := p.content(w)
+			if diff := cmp.Diff(spec, b.spec(), cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("in file %d with words: %s", file, diff)
+			}
+		}
 		// What is read, written again and read again is the same.
 		again := marshal(t, spec)
 		spec2, diags := v.Parse(again)

@@ -28,7 +28,17 @@ import (
 func TestSameDirectories(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(3, 9))}
 	top := t.TempDir()
-	dirs := []string{top + "/a", top + "/b", top + "/c"}
+	// With so many files the registry keeps what several have once.
+	many := top + "/many"
+	if err := os.Mkdir(many, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		if err := os.WriteFile(fmt.Sprintf("%s/%d.json", many, i), []byte(simple(fmt.Sprint("many-", i), fmt.Sprint("device-of-", i))), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dirs := []string{many, top + "/a", top + "/b", top + "/c"}
 	r, err := cdiregistry.New(hostfs.Host(), dirs, cdiregistry.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +46,7 @@ func TestSameDirectories(t *testing.T) {
 	defer r.Close()
 	conflicts, shadowed := 0, 0
 	for round := range *rounds / 20 {
-		g.change(t, dirs)
+		g.change(t, dirs[1:])
 		cache, err := upstream.NewCache(upstream.WithSpecDirs(dirs...), upstream.WithAutoRefresh(false))
 		if err != nil {
 			t.Fatal(err)
