@@ -164,20 +164,14 @@ func (b *Builder) AddEnv(e *Env) error {
 	return nil
 }
 
-// hasEnv reports whether the container has the variable with this value. Of two
-// with one name the last counts.
+// hasEnv reports whether the container has the variable with this value.
 func (b *Builder) hasEnv(name, value string) bool {
-	for i := len(b.have.Env) - 1; i >= 0; i-- {
-		switch kv, n := b.have.Env[i], len(name); {
-		case len(kv) <= n:
-			if kv == name {
-				return false
-			}
-		case kv[n] == '=' && kv[:n] == name:
-			return kv[n+1:] == value
-		}
+	at := b.names.Last(name)
+	if at < 0 {
+		return false
 	}
-	return false
+	kv, n := b.have.Env[at], len(name)
+	return len(kv) > n && kv[n+1:] == value
 }
 
 // AddHook adds a hook, unless the container has the very same hook already:

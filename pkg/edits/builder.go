@@ -32,12 +32,15 @@ type Mounted interface {
 type Builder struct {
 	set     *Set
 	have    Existing
+	names   EnvNames // of have
 	changes int
 }
 
 // NewBuilder starts to merge into set, which must be empty and may have room, for a
 // container that has these things already.
-func NewBuilder(set *Set, have Existing) Builder { return Builder{set: set, have: have} }
+func NewBuilder(set *Set, have Existing) Builder {
+	return Builder{set: set, have: have, names: NamesOf(have.Env)}
+}
 
 // Set is the merged result. The Builder must not be used afterwards.
 func (b *Builder) Set() *Set {
@@ -48,13 +51,12 @@ func (b *Builder) Set() *Set {
 // Edits are the edits so far, in no order, which must not be changed.
 func (b *Builder) Edits() *Set { return b.set }
 
-// Room makes room for as many more edits of each kind at once.
-func (b *Builder) Room(env, devices, mounts, hooks int) {
-	b.set.Env = slices.Grow(b.set.Env, env)
-	b.set.Devices = slices.Grow(b.set.Devices, devices)
-	b.set.Mounts = slices.Grow(b.set.Mounts, mounts)
-	b.set.Hooks = slices.Grow(b.set.Hooks, hooks)
-}
+// RoomForEnv makes room for n more variables at once, the others for n more of what
+// they are called after.
+func (b *Builder) RoomForEnv(n int)     { b.set.Env = slices.Grow(b.set.Env, n) }
+func (b *Builder) RoomForDevices(n int) { b.set.Devices = slices.Grow(b.set.Devices, n) }
+func (b *Builder) RoomForMounts(n int)  { b.set.Mounts = slices.Grow(b.set.Mounts, n) }
+func (b *Builder) RoomForHooks(n int)   { b.set.Hooks = slices.Grow(b.set.Hooks, n) }
 
 // Changes counts the edits that made a difference to the set.
 func (b *Builder) Changes() int { return b.changes }

@@ -25,12 +25,12 @@ func (p *planner) cdiEdits(e cdiregistry.Edits, origin edits.Origin) error {
 		var err error
 		switch e.List() {
 		case cdiregistry.Env:
-			b.Room(e.Len()-e.Index(), 0, 0, 0)
+			b.RoomForEnv(e.Len() - e.Index())
 			origin.List = edits.EnvList
 			env := edits.EnvOf(e.Env(), origin)
 			err = b.AddEnv(&env)
 		case cdiregistry.DeviceNodes:
-			b.Room(0, e.Len()-e.Index(), 0, 0)
+			b.RoomForDevices(e.Len() - e.Index())
 			origin.List = edits.DeviceNodeList
 			n := e.DeviceNode()
 			d := edits.Device{Path: n.Path, HostPath: n.HostPath, Type: n.Type, Major: n.Major, Minor: n.Minor,
@@ -44,12 +44,12 @@ func (p *planner) cdiEdits(e cdiregistry.Edits, origin edits.Origin) error {
 			n := e.NetDevice()
 			err = b.AddNetDevice(edits.NetDevice{HostName: n.HostInterfaceName, Name: n.Name, Origin: origin})
 		case cdiregistry.Hooks:
-			b.Room(0, 0, 0, e.Len()-e.Index())
+			b.RoomForHooks(e.Len() - e.Index())
 			origin.List = edits.HookList
 			h := e.Hook()
 			b.AddHook(&edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: origin})
 		case cdiregistry.Mounts:
-			b.Room(0, 0, e.Len()-e.Index(), 0)
+			b.RoomForMounts(e.Len() - e.Index())
 			origin.List = edits.MountList
 			m := e.Mount()
 			err = b.AddMount(&edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: origin})

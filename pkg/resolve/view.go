@@ -78,7 +78,7 @@ func (p *planner) addView() error {
 	}
 	origin := edits.Origin{Source: edits.View, Request: "the container's view of its devices"}
 	data := append(make([]byte, 0, 768*len(p.view)), '[')
-	p.b.Room(1+4*len(p.view), 0, 1, 0)
+	p.b.RoomForEnv(1 + 4*len(p.view))
 	prefixes := map[string]string{}
 	vdevs := map[string]int{}
 	if err := p.env(envFile, path.Join(ContainerDir, ViewFile), origin); err != nil {

@@ -28,10 +28,16 @@ const added = -1
 
 // listOf is a copy of have with room for n items more.
 func listOf[T any](have []T, n int, track bool) list[T] {
-	l := list[T]{items: make([]T, len(have), len(have)+n), set: true}
-	copy(l.items, have)
+	items := make([]T, len(have), len(have)+n)
+	copy(items, have)
+	return listIn(items, track)
+}
+
+// listIn is a list in memory of its own.
+func listIn[T any](items []T, track bool) list[T] {
+	l := list[T]{items: items, set: true}
 	if track {
-		l.from = make([]int, len(have), len(have)+n)
+		l.from = make([]int, len(items), cap(items))
 		for i := range l.from {
 			l.from[i] = i
 		}
@@ -76,12 +82,16 @@ type changes struct {
 
 	propagation string // of the root; "" leaves it
 
-	strings []string // room for the copies of lists
+	strings []string // room for lists
 }
 
-// room makes room for the lists of strings that the set brings.
-func (c *changes) room(set *edits.Set) {
+// room makes room for the lists of strings: the set's, and the environment where that
+// changes. One piece of memory costs less than several do.
+func (c *changes) room(env []string, set *edits.Set) {
 	n := 0
+	if len(set.Env) > 0 {
+		n = len(env) + len(set.Env)
+	}
 	for i := range set.Mounts {
 		n += len(set.Mounts[i].Options)
 	}
@@ -89,18 +99,20 @@ func (c *changes) room(set *edits.Set) {
 		n += len(set.Hooks[i].Args) + len(set.Hooks[i].Env)
 	}
 	if n > 0 {
-		c.strings = make([]string, 0, n)
+		c.strings = make([]string, n)
 	}
 }
 
-// copy is a copy of a list, with no room to grow into another.
-func (c *changes) copy(list []string) []string {
-	if list == nil {
+// copy is a copy of a list with room for n strings more, and none to grow into another.
+func (c *changes) copy(list []string, n int) []string {
+	if list == nil && n == 0 {
 		return nil
 	}
-	from := len(c.strings)
-	c.strings = append(c.strings, list...)
-	return c.strings[from:len(c.strings):len(c.strings)]
+	n += len(list)
+	out := c.strings[:len(list):n]
+	c.strings = c.strings[n:]
+	copy(out, list)
+	return out
 }
 
 // plan works out the changes, and changes nothing.
@@ -112,7 +124,7 @@ func (c *changes) plan(spec *rspec.Spec, set *edits.Set) error {
 	if linux == nil {
 		linux = &rspec.Linux{}
 	}
-	c.room(set)
+	c.room(process.Env, set)
 	c.planEnv(process.Env, set.Env)
 	c.planGIDs(process.User.AdditionalGids, set.GIDs)
 	c.planMounts(spec.Mounts, withBound(set), hasUserNamespace(spec))
@@ -132,34 +144,20 @@ func (c *changes) planEnv(have []string, set []edits.Env) {
 	if len(set) == 0 {
 		return
 	}
-	l := listOf(have, len(set), c.track)
+	l := listIn(c.copy(have, len(set)), c.track)
+	names := edits.NamesOf(l.items)
 	for i := range set {
 		kv := set[i].Text()
-		at := lastOf(l.items, set[i].Name)
+		at := names.Last(set[i].Name)
 		switch {
 		case at < 0:
 			l.add(kv)
+			names.Add(l.items, set[i].Name)
 		case l.items[at] != kv:
 			l.replace(at, kv)
 		}
 	}
 	c.env = l
-}
-
-// lastOf is where the last variable of a name stands, or -1.
-func lastOf(env []string, name string) int {
-	n := len(name)
-	for i := len(env) - 1; i >= 0; i-- {
-		switch kv := env[i]; {
-		case len(kv) <= n:
-			if kv == name {
-				return i
-			}
-		case kv[n] == '=' && kv[:n] == name:
-			return i
-		}
-	}
-	return -1
 }
 
 func (c *changes) planGIDs(have []uint32, set []edits.GID) {
@@ -242,7 +240,7 @@ func (c *changes) planHooks(spec *rspec.Spec, set []edits.Hook) error {
 		if !l.set {
 			*l = listOf(hooksOf(spec, at), len(set)-i, c.track)
 		}
-		l.add(rspec.Hook{Path: h.Path, Args: c.copy(h.Args), Env: c.copy(h.Env), Timeout: clone(h.Timeout)})
+		l.add(rspec.Hook{Path: h.Path, Args: c.copy(h.Args, 0), Env: c.copy(h.Env, 0), Timeout: clone(h.Timeout)})
 	}
 	return nil
 }
