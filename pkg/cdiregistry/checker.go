@@ -297,7 +297,7 @@ func jsonInt(text string) (int64, bool) {
 
 // wholeFloat refuses fractions, which upstream cuts off in silence.
 func wholeFloat(f float64) (int64, bool) {
-	if f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+	if f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 {
 		return 0, false
 	}
 	return int64(f), true

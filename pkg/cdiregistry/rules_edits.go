@@ -192,7 +192,7 @@ func (c *checker) hook(i int32) {
 	c.strs(f[3], "env", c.envItem)
 	var timeout int64
 	if c.present(f[4]) {
-		timeout = c.number(f[4], "timeout", 1, math.MaxInt32, "must be a number of seconds greater than 0")
+		timeout = c.number(f[4], "timeout", 1, math.MaxInt32, "must be a number of seconds greater than 0, at most 2147483647")
 	}
 	c.w.uint(uint64(timeout))
 }

@@ -112,6 +112,9 @@ func (c *yamlConverter) value(y *yaml.Node, depth int) (int32, *syntaxError) {
 }
 
 func (c *yamlConverter) scalar(n *node, y *yaml.Node) *syntaxError {
+	if err := c.tagged(y); err != nil {
+		return err
+	}
 	n.text = c.d.keep(y.Value)
 	switch y.ShortTag() {
 	case "!!null":
@@ -130,6 +133,18 @@ func (c *yamlConverter) scalar(n *node, y *yaml.Node) *syntaxError {
 		n.text = c.d.keep(plain)
 	default:
 		n.kind = kindString
+	}
+	return nil
+}
+
+// tagged refuses a scalar that is not what its tag says it is: "!!bool yes".
+func (c *yamlConverter) tagged(y *yaml.Node) *syntaxError {
+	if y.Style&yaml.TaggedStyle == 0 || y.ShortTag() == "!!binary" {
+		return nil
+	}
+	var v any
+	if err := y.Decode(&v); err != nil {
+		return c.fail(y, "not what its tag "+quote(y.ShortTag())+" says")
 	}
 	return nil
 }
@@ -158,8 +173,17 @@ func (m *yamlMapping) fill(y *yaml.Node, depth int, own map[string]bool) *syntax
 			return m.c.fail(k, "a key must be a string")
 		}
 		if k.Value == "<<" && (k.Tag == "" || k.Tag == "!" || k.ShortTag() == "!!merge") {
+			if len(merges) > 0 {
+				return m.c.fail(k, "the key << is there twice; give it a list")
+			}
 			merges = append(merges, v)
 			continue
+		}
+		if err := m.c.tagged(k); err != nil {
+			return err
+		}
+		if k.ShortTag() == "!!null" {
+			return m.c.fail(k, "a key must be a string, not null")
 		}
 		if merged {
 			if own[k.Value] {

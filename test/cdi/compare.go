@@ -33,7 +33,7 @@ var stricter = []string{
 	"must be a device number, 0 or more", // fractions and negative numbers
 	"must be a user ID",                  // fractions
 	"must be a group ID",
-	"unknown field", // a null key, which upstream drops
+	"a key must be a string, not null", // which upstream drops
 	"nested deeper than any CDI spec is",
 	"aliases that stand for too much",
 }

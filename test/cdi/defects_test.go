@@ -256,6 +256,30 @@ func TestAnnotationOrder(t *testing.T) {
 	}
 }
 
+// TestAnnotations compares the verdicts on one annotation; where they differ the
+// table in docs/cdi.md has a row.
+func TestAnnotations(t *testing.T) {
+	const key = "cdi.k8s.io/v.com_c"
+	for _, tc := range []struct {
+		key, value string
+		stricter   bool
+	}{
+		{key, "v.com/c=d", false}, {key, "v.com/c=d,v.com/c=e,v.com/c=d", false}, {"cdi.k8s.io", "nonsense", false},
+		{key, "", false}, {key, "v.com/c=d,", false}, {key, "v.com/c=d, v.com/c=e", false}, {key, " v.com/c=d", false},
+		{key, "v.com/c", false}, {key, "c=d", false}, {key, "v.com/c=d=e", false}, {key, "1v.com/c=d", false}, {key, "v.com/c=-", false},
+		{"cdi.k8s.io/", "v.com/c=d", true}, {"cdi.k8s.io/-a", "v.com/c=d", true}, {"cdi.k8s.io/a/b", "v.com/c=d", true},
+		{"cdi.k8s.io/" + strings.Repeat("a", 64), "v.com/c=d", true},
+		{key, strings.Repeat("v.com/c=d,", annotation.MaxItems) + "v.com/c=d", true},
+		{key, "v.com/c=" + strings.Repeat("d", annotation.MaxValueBytes), true},
+	} {
+		_, _, theirs := upstream.ParseAnnotations(map[string]string{tc.key: tc.value})
+		_, ours := annotation.ParseCDI(map[string]string{tc.key: tc.value})
+		if (ours == nil) != (theirs == nil && !tc.stricter) || tc.stricter && theirs != nil {
+			t.Errorf("%.80q: %.40q: jackfield: %v, upstream: %v", tc.key, tc.value, ours, theirs)
+		}
+	}
+}
+
 // Defect 11: what the specification forbids passes; defect 12: trailing data too.
 func TestTooLenient(t *testing.T) {
 	device := func(edits string) string {
@@ -269,6 +293,8 @@ func TestTooLenient(t *testing.T) {
 		"mounts[0].hostPath":      device(`{"mounts":[{"hostPath":"a","containerPath":"/b"}]}`),
 		"at most 63":              strings.Replace(device(`{"env":["A=b"]}`), "v.com/c", "v.com/"+strings.Repeat("c", 64), 1),
 		"after the end":           device(`{"env":["A=b"]}`) + " garbage",
+		"at most 2147483647":      device(`{"hooks":[{"hookName":"prestart","path":"/bin/true","timeout":2147483648}]}`),
+		"not null":                "cdiVersion: 0.6.0\nkind: v/c\nannotations: {null: b}\ndevices: [{name: d, containerEdits: {env: [A=b]}}]\n",
 		"a second document":       "cdiVersion: 0.3.0\nkind: v/c\ndevices: [{name: d, containerEdits: {env: [A=b]}}]\n---\nmore: data\n",
 	} {
 		if _, err := Upstream(t.TempDir(), []byte(text)); err != nil {
@@ -280,9 +306,10 @@ func TestTooLenient(t *testing.T) {
 	}
 }
 
-// Defect 12: escapes of JSON are refused.
+// Defect 12: escapes of JSON are refused, and so are characters that YAML does not
+// take as they are.
 func TestEscapes(t *testing.T) {
-	for escape, want := range map[string]string{`\/`: "/", `\ud83d\ude00`: "\U0001f600"} {
+	for escape, want := range map[string]string{`\/`: "/", `\ud83d\ude00`: "\U0001f600", "\x7f": "\x7f", "\u0086": "\u0086", "\uffff": "\uffff"} {
 		text := []byte(strings.Replace(simple("x", "d"), "V=x", "V="+escape, 1))
 		if _, err := Upstream(t.TempDir(), text); err == nil {
 			t.Errorf("upstream takes %s as well", escape)
@@ -291,6 +318,36 @@ func TestEscapes(t *testing.T) {
 		if len(d) > 0 || spec.Devices[0].ContainerEdits.Env[0] != "V="+want {
 			t.Errorf("%s: jackfield gives %v, %v", escape, spec, d)
 		}
+	}
+}
+
+// White space that JSON takes anywhere is refused, as YAML wants it elsewhere.
+func TestJSONSpace(t *testing.T) {
+	good := simple("x", "d")
+	for what, text := range map[string]string{
+		"a tab before the spec":         "\t" + good,
+		"a tab on a line behind it":     good + "\n\t",
+		"a key with its colon below it": strings.Replace(good, `"kind":`, "\"kind\"\n:", 1),
+	} {
+		if _, err := Upstream(t.TempDir(), []byte(text)); err == nil {
+			t.Errorf("%s: upstream takes it as well", what)
+		}
+		if d := new(cdiregistry.Validator).Validate([]byte(text)); len(d) > 0 {
+			t.Errorf("%s: jackfield gives %v", what, d)
+		}
+	}
+}
+
+// A next-line character in a string is a space to YAML, which upstream reads JSON as.
+func TestNextLine(t *testing.T) {
+	text := []byte(strings.Replace(simple("x", "d"), "V=x", "V=a\u0085b", 1))
+	theirs, err := Upstream(t.TempDir(), text)
+	if err != nil || theirs.Devices[0].ContainerEdits.Env[0] != "V=a b" {
+		t.Errorf("upstream gives %v, %v", theirs, err)
+	}
+	ours, d := new(cdiregistry.Validator).Parse(text)
+	if len(d) > 0 || ours.Devices[0].ContainerEdits.Env[0] != "V=a\u0085b" {
+		t.Errorf("jackfield gives %v, %v", ours, d)
 	}
 }
 
