@@ -91,6 +91,9 @@ func TestChurn(t *testing.T) {
 			for _, d := range []string{"/etc/cdi", "/swap"} {
 				e.must(os.MkdirAll(e.top+d, 0o755))
 				e.place(d+"/stable.json", spec("stable", "stable"))
+				for i := range 40 { // so many that the registry keeps once what several have
+					e.place(fmt.Sprintf("%s/many-%d.json", d, i), spec("many", fmt.Sprint("many", i)))
+				}
 			}
 			stop := make(chan struct{})
 			var writers, resolvers sync.WaitGroup
