@@ -185,7 +185,7 @@ func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
 			if flags&unix.O_NOFOLLOW != 0 {
 				at = unix.AT_SYMLINK_NOFOLLOW
 			}
-			err = unix.Fstatat(unix.AT_FDCWD, hostPath, &st, at)
+			err = statAt(hostPath, &st, at)
 		}
 		if err != nil {
 			return st, &os.PathError{Op: "stat", Path: hostPath, Err: sentinel(err)}
