@@ -53,7 +53,9 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			if name := getenv(api.PluginNameEnvVar); opts.Inherited && name != "" {
 				opts.Name = name
 			}
-			opts.SpecDirs = cdiregistry.DirsFromEnv(getenv(cdiregistry.DirsEnv))
+			if opts.SpecDirs, err = cdiregistry.DirsFromEnv(getenv(cdiregistry.DirsEnv)); err != nil {
+				return err
+			}
 			opts.ConfigGiven = configFile != ""
 			if opts.Config, err = loadConfig(opts.Host, configFile); err != nil {
 				return err

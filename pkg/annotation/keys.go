@@ -95,6 +95,13 @@ func known(key string) bool {
 	return !scoped || scope == scopePod || strings.HasPrefix(scope, scopeContainer) && scope != scopeContainer
 }
 
+// OfOneContainer reports whether the key is one of Jackfield's that names a container,
+// which no other container sees.
+func OfOneContainer(key string) bool {
+	_, scope, _ := strings.Cut(key, "/")
+	return known(key) && strings.HasPrefix(scope, scopeContainer)
+}
+
 // nearestKey returns the known key that the given one was probably meant to
 // be, or "".
 func nearestKey(key string) string {

@@ -24,6 +24,8 @@ type checker struct {
 	warnings []Diagnostic
 	early    bool // in a device that is not the last
 
+	notJSON *syntaxError // why what looks like JSON was read as YAML
+
 	version int // index of knownVersions; -1 while unknown
 	kind    string
 	names   []string
@@ -48,7 +50,7 @@ type step struct {
 // called, as the CDI libraries do.
 func (c *checker) parse(text, path string) piece {
 	c.path, c.diags, c.warnings, c.names, c.refs = c.path[:0], nil, nil, c.names[:0], nil
-	c.early = false
+	c.early, c.notJSON = false, nil
 	c.version, c.kind = -1, ""
 	c.seen.reset()
 	c.w.reset()
@@ -58,6 +60,10 @@ func (c *checker) parse(text, path string) piece {
 	}
 	c.spec()
 	if len(c.diags) > 0 {
+		if c.notJSON != nil {
+			// A comment or a comma too many is YAML, and seldom meant as that.
+			c.diags = append(c.diags, c.notJSON.diagnostic())
+		}
 		sortDiagnostics(c.diags)
 		return piece{all: path}
 	}
@@ -71,8 +77,12 @@ func (c *checker) read(text string) *syntaxError {
 		return asJSON
 	}
 	asYAML := parseYAML(&c.d, text)
-	if asYAML != nil && strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
-		return asJSON
+	if strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
+		if asYAML != nil {
+			return asJSON
+		}
+		asJSON.rule += "; as this is not JSON, the file was read as YAML"
+		c.notJSON = asJSON
 	}
 	return asYAML
 }
@@ -84,6 +94,7 @@ func (c *checker) release() {
 	clear(c.notes[:cap(c.notes)])
 	c.seen, c.nets, c.inside = nameSet{}, nameSet{}, nameSet{}
 	c.names, c.diags, c.warnings, c.refs, c.kind = c.names[:0], nil, nil, nil, ""
+	c.notJSON = nil
 }
 
 func (c *checker) push(key string)  { c.path = append(c.path, step{key: key}) }

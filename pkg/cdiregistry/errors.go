@@ -75,6 +75,14 @@ func (e *NotFoundError) Error() string {
 	return e.text
 }
 
+// generator is the command that makes the spec file of a kind, "" for most.
+func generator(kind string) string {
+	if kind == "nvidia.com/gpu" {
+		return "jackfield cdi generate nvidia"
+	}
+	return ""
+}
+
 func (e *NotFoundError) message() string {
 	var x Explanation
 	if !e.short {
@@ -123,6 +131,9 @@ func (e *NotFoundError) message() string {
 		if more := x.FailedCount - len(x.Failed); more > 0 {
 			fmt.Fprintf(&b, " (and %d more)", more)
 		}
+	}
+	if generate := generator(e.Kind); generate != "" && e.Reason == NoSpec && x.MentionCount == 0 {
+		fmt.Fprintf(&b, "; run `%s` to make one of what the driver has", generate)
 	}
 	b.WriteString("; run `jackfield devices` to list what there is")
 	if len(x.Dirs) > 0 {

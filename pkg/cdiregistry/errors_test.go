@@ -47,7 +47,8 @@ func TestErrorTexts(t *testing.T) {
 		{"v.com/c=twice", `resolve CDI device "v.com/c=twice": declared at the same priority by /etc/cdi/twice-a.json, /etc/cdi/twice-b.json; keep it in one of them: conflict`, 0, errdefs.ErrConflict},
 		{"nvidia", `resolve CDI device "nvidia": must be a vendor, a class and a name, such as vendor.com/class=name: invalid argument`, 0, errdefs.ErrInvalidArgument},
 		{"", `resolve CDI device "": must be a vendor, a class and a name, such as vendor.com/class=name: invalid argument`, 0, errdefs.ErrInvalidArgument},
-		{"v.com/c=a/b", `resolve CDI device "v.com/c=a/b": invalid device "v.com/c=a/b": invalid character '/' in device name "a/b": invalid argument`, 0, errdefs.ErrInvalidArgument},
+		{"v.com/c=a/b", `resolve CDI device "v.com/c=a/b": the name, after the =, must be letters, digits, '-', '_', '.' and ':', with a letter or a digit at both ends: invalid argument`, 0, errdefs.ErrInvalidArgument},
+		{"v.com/c-=a", `resolve CDI device "v.com/c-=a": the class, after the /, must be letters, digits, '-', '_' and '.', with a letter first and a letter or a digit last: invalid argument`, 0, errdefs.ErrInvalidArgument},
 	} {
 		_, err := s.Device(c.name)
 		if err == nil {

@@ -47,6 +47,26 @@ func checkName(name string) error {
 	return nil
 }
 
+// checkQualified is nil for "vendor/class=name". What it takes is what the CDI
+// libraries take; how long the parts are, the files are held to.
+func checkQualified(name string) error {
+	_, _, _, err := parser.ParseQualifiedName(name)
+	if err == nil {
+		return nil
+	}
+	vendor, class, device := parser.ParseDevice(name)
+	if vendor == "" {
+		return fmt.Errorf("must be a vendor, a class and a name, such as vendor.com/class=name")
+	}
+	if kind := checkKind(vendor + "/" + class); kind != nil {
+		return kind
+	}
+	if own := checkName(device); own != nil {
+		return fmt.Errorf("the name, after the =, %w", own)
+	}
+	return err
+}
+
 // checkAnnotationKey is nil for what Kubernetes calls a qualified name: an optional
 // DNS subdomain and "/", and a name of at most 63 characters. Case does not matter.
 func checkAnnotationKey(key string) error {

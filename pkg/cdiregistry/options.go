@@ -3,8 +3,11 @@
 package cdiregistry
 
 import (
+	"fmt"
 	"path"
 	"strings"
+
+	"github.com/containerd/errdefs"
 )
 
 // DefaultMaxFileSize is the largest spec file read, in bytes, unless configured.
@@ -46,13 +49,18 @@ const DirsEnv = "CDI_SPEC_DIRS"
 
 // DirsFromEnv splits the value of [DirsEnv], a list separated by colons in
 // rising priority. Empty items are dropped; nothing left is nil, for which the
-// caller takes its configuration or DefaultDirs.
-func DirsFromEnv(value string) []string {
+// caller takes its configuration or DefaultDirs. An item that is no absolute path is
+// an errdefs.ErrInvalidArgument that names the variable.
+func DirsFromEnv(value string) ([]string, error) {
 	var dirs []string
 	for _, d := range strings.Split(value, ":") {
-		if d = strings.TrimSpace(d); d != "" {
-			dirs = append(dirs, path.Clean(d))
+		if d = strings.TrimSpace(d); d == "" {
+			continue
 		}
+		if !path.IsAbs(d) {
+			return nil, fmt.Errorf("environment variable %s: found %q, want absolute paths with colons between them: %w", DirsEnv, d, errdefs.ErrInvalidArgument)
+		}
+		dirs = append(dirs, path.Clean(d))
 	}
-	return dirs
+	return dirs, nil
 }

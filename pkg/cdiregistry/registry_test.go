@@ -286,8 +286,15 @@ func TestDirsFromEnv(t *testing.T) {
 	for value, want := range map[string][]string{
 		"": nil, ":": nil, "/a": {"/a"}, "/a:/b/": {"/a", "/b"}, " /a : :/b": {"/a", "/b"},
 	} {
-		if diff := cmp.Diff(want, cdiregistry.DirsFromEnv(value)); diff != "" {
-			t.Errorf("%q: %s", value, diff)
+		got, err := cdiregistry.DirsFromEnv(value)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%q: %v %s", value, err, diff)
+		}
+	}
+	for _, value := range []string{"a", "/a:./b", "~/cdi", "/a,b:c"} {
+		got, err := cdiregistry.DirsFromEnv(value)
+		if got != nil || !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "CDI_SPEC_DIRS") {
+			t.Errorf("%q: %q, %v", value, got, err)
 		}
 	}
 }

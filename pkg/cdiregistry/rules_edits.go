@@ -171,6 +171,7 @@ func (c *checker) netDevice(i int32) {
 		c.bad(f[1], "name", "these edits give this name already")
 	}
 	c.ref(hostRef{what: refInterface, path: host, i: f[0], key: "hostInterfaceName"})
+	c.ref(hostRef{what: refInterfaceName, path: name, i: f[1], key: "name"})
 	c.w.str(host)
 	c.w.str(name)
 }
@@ -275,6 +276,7 @@ const (
 	refMount
 	refHook
 	refInterface
+	refInterfaceName // in the container; looked at as a name alone
 )
 
 // hostRef is a path, or a network interface, that must exist on the host when a

@@ -11,7 +11,6 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
-	"tags.cncf.io/container-device-interface/pkg/parser"
 )
 
 // Snapshot is an immutable view of the spec files. It may be kept and used by any
@@ -111,10 +110,7 @@ func (s *Snapshot) declaration(qualifiedName, kind, name string) (declaration, e
 			return best, nil
 		}
 	}
-	if _, _, _, err := parser.ParseQualifiedName(qualifiedName); err != nil {
-		if vendor, _, _ := parser.ParseDevice(qualifiedName); vendor == "" {
-			return declaration{}, &NameError{Name: qualifiedName, Rule: "must be a vendor, a class and a name, such as vendor.com/class=name"}
-		}
+	if err := checkQualified(qualifiedName); err != nil {
 		return declaration{}, &NameError{Name: qualifiedName, Rule: err.Error()}
 	}
 	return declaration{}, s.notFound(qualifiedName, kind, name)

@@ -92,7 +92,7 @@ func ValidateFile(host hostfs.Root, file string, opts ValidateOptions) ([]Diagno
 // check looks whether the reference leads to something of the right kind.
 func (ref hostRef) check(host hostfs.Root) (Diagnostic, bool) {
 	d := ref.place
-	if ref.what == refInterface {
+	if ref.what == refInterface || ref.what == refInterfaceName {
 		return ref.checkInterface(host, d)
 	}
 	st, err := host.Stat(ref.path)
@@ -125,6 +125,9 @@ func (ref hostRef) checkInterface(host hostfs.Root, d Diagnostic) (Diagnostic, b
 		d.Severity = SeverityError
 		d.Rule = `no interface has that name: 1 to 15 bytes without "/", ":" and white space`
 		return d, false
+	}
+	if ref.what == refInterfaceName {
+		return d, true
 	}
 	if _, err := host.Stat("/sys/class/net/" + ref.path); err != nil {
 		d.Rule = "cannot be found among the host's network interfaces: " + errnoOf(err).Error()

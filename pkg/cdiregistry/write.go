@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"go.yaml.in/yaml/v3"
@@ -119,12 +120,13 @@ func (s *Snapshot) Transients() []Transient {
 }
 
 // RemoveStale removes the transient specs whose owners are gone, and gives the
-// paths of those it removed. It goes on after an error; the errors are joined.
+// paths of those it removed. A file that was written anew since the list was made
+// stays: somebody needs it. It goes on after an error; the errors are joined.
 func RemoveStale(host hostfs.Root, list []Transient, alive func(id string) bool) ([]string, error) {
 	var removed []string
 	var errs []error
 	for _, t := range list {
-		if alive(t.ID) {
+		if alive(t.ID) || t.writtenSince(host) {
 			continue
 		}
 		if err := removeFile(host, t.File.Path); err != nil {
@@ -134,6 +136,12 @@ func RemoveStale(host hostfs.Root, list []Transient, alive func(id string) bool)
 		removed = append(removed, t.File.Path)
 	}
 	return slices.Clip(removed), errors.Join(errs...)
+}
+
+// writtenSince reports whether the file is another one than was listed.
+func (t *Transient) writtenSince(host hostfs.Root) bool {
+	st, err := host.Stat(t.File.Path)
+	return err == nil && !t.File.ModTime.IsZero() && !t.File.ModTime.Equal(time.Unix(st.Mtim.Unix()))
 }
 
 func removeFile(host hostfs.Root, file string) error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
@@ -89,12 +90,15 @@ func TestTransient(t *testing.T) {
 	}
 	e.place("/run/cdi/v.com-c.json", spec("static", "static"))
 	e.place("/run/cdi/v.com-c_refused.json", strings.Replace(spec("x", "y"), "FROM=", "FROM", 1))
+	e.place("/run/cdi/v.com-c_again.json", spec("again", "again"))
 	list := e.r.Snapshot().Transients()
+	// Somebody needs it again since the list was made.
+	e.must(os.Chtimes(filepath.Join(e.top, "/run/cdi/v.com-c_again.json"), time.Time{}, time.Unix(1, 0)))
 	var ids []string
 	for _, tr := range list {
 		ids = append(ids, tr.ID)
 	}
-	if diff := cmp.Diff([]string{"alive-2", "gone_1", "refused"}, ids); diff != "" {
+	if diff := cmp.Diff([]string{"again", "alive-2", "gone_1", "refused"}, ids); diff != "" {
 		t.Error(diff)
 	}
 	removed, err := cdiregistry.RemoveStale(e.host, list, func(id string) bool { return id == "alive-2" })
@@ -102,7 +106,7 @@ func TestTransient(t *testing.T) {
 	if diff := cmp.Diff([]string{"/run/cdi/v.com-c_gone_1.json", "/run/cdi/v.com-c_refused.json"}, removed); diff != "" {
 		t.Error(diff)
 	}
-	if left := e.r.Snapshot().Files(); len(left) != 2 {
+	if left := e.r.Snapshot().Files(); len(left) != 3 {
 		t.Errorf("left: %v", left)
 	}
 	for _, c := range [][2]string{{"v.com", "x"}, {"v.com/c", ""}} {
@@ -151,7 +155,8 @@ func TestValidateFile(t *testing.T) {
 	}
 	e.must(os.MkdirAll(e.top+"/sys/class/net/eth1", 0o755))
 	e.place("/etc/cdi/b.json", `{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"x","containerEdits":{"netDevices":[
- {"hostInterfaceName":"eth1","name":"a"}, {"hostInterfaceName":"eth2","name":"b"}, {"hostInterfaceName":"../net/eth1","name":"c"}, {"hostInterfaceName":"interface-0123456","name":"d"}]}}]}`)
+ {"hostInterfaceName":"eth1","name":"a"}, {"hostInterfaceName":"eth2","name":"b"}, {"hostInterfaceName":"../net/eth1","name":"c"}, {"hostInterfaceName":"interface-0123456","name":"d"},
+ {"hostInterfaceName":"eth1x","name":"interface-0123456"}]}}]}`)
 	diags, err := cdiregistry.ValidateFile(e.host, "/etc/cdi/b.json", cdiregistry.ValidateOptions{CheckHost: true})
 	e.must(err)
 	var got []string
@@ -162,6 +167,8 @@ func TestValidateFile(t *testing.T) {
 		`warning: line 2, column 64: devices[0].containerEdits.netDevices[1].hostInterfaceName: found "eth2": cannot be found among the host's network interfaces: no such file or directory`,
 		`line 2, column 105: devices[0].containerEdits.netDevices[2].hostInterfaceName: found "../net/eth1": no interface has that name: 1 to 15 bytes without "/", ":" and white space`,
 		`line 2, column 153: devices[0].containerEdits.netDevices[3].hostInterfaceName: found "interface-0123456": no interface has that name: 1 to 15 bytes without "/", ":" and white space`,
+		`warning: line 3, column 23: devices[0].containerEdits.netDevices[4].hostInterfaceName: found "eth1x": cannot be found among the host's network interfaces: no such file or directory`,
+		`line 3, column 38: devices[0].containerEdits.netDevices[4].name: found "interface-0123456": no interface has that name: 1 to 15 bytes without "/", ":" and white space`,
 	}, got); diff != "" {
 		t.Errorf("interfaces (-want +got):\n%s", diff)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 func cdiCommand(env Env) *cobra.Command {
@@ -79,8 +80,8 @@ CDI directories, where CDI's libraries write them.
 --alive says which owners live: a file with their IDs in it, one a line, or - to read
 them from standard input. Then only the files of the others are listed, as far as
 they are older than --older-than, so that an owner made after the list was is safe;
---remove removes them. An empty list is refused, because it is what a failed command
-gives.`
+--remove removes them. An empty list, or one with more than an ID on a line, is
+refused, because it is what a failed command gives.`
 
 func transientCommand(env Env) *cobra.Command {
 	var (
@@ -170,11 +171,24 @@ func orphans(list []cdiregistry.Transient, alive []string, before time.Time) []c
 // readIDs reads a list of IDs, one a line.
 func readIDs(env Env, file string) ([]string, error) {
 	f := specFile{spec: file}
+	f.standard()
 	if err := f.read(env.Stdin); err != nil {
 		return nil, fmt.Errorf("read IDs from %q: %w", f.name, err)
 	}
 	defer f.close()
-	ids := strings.Fields(string(f.text))
+	var ids []string
+	line := 0
+	for text := range strings.Lines(string(f.text)) {
+		line++
+		switch words := strings.Fields(text); len(words) {
+		case 0:
+		case 1:
+			ids = append(ids, words[0])
+		default:
+			// A table, or what a failed command says, has no owner that lives in it.
+			return nil, fmt.Errorf("read IDs from %q: line %d: found %s, want one ID a line: %w", f.name, line, wording.Quote(strings.TrimSpace(text), wording.Most), errdefs.ErrInvalidArgument)
+		}
+	}
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("read IDs from %q: there are none, which would make every owner one that is gone: %w", f.name, errdefs.ErrInvalidArgument)
 	}

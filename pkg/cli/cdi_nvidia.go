@@ -52,6 +52,8 @@ func nvidiaCtk(ctx context.Context, env Env) ([]byte, error) {
 		return nil, fmt.Errorf("run %q: it prints more than the %d bytes a CDI file may have: %w", tool, out.max, errdefs.ErrInvalidArgument)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %s: %w", nvidiaTime, errdefs.ErrUnavailable)
+	case errors.Is(err, exec.ErrWaitDelay):
+		err = fmt.Errorf("it ended, and left a program behind that can still print: %w", errdefs.ErrUnavailable)
 	}
 	if err == nil {
 		return out.text, nil

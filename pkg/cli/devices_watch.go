@@ -22,7 +22,7 @@ const watchInterval = 250 * time.Millisecond
 // fact is one thing that a node offers, or one reason why it does not.
 type fact struct {
 	Change string `json:"change"` // added, removed or changed
-	What   string `json:"what"`   // device, conflict, refused or device-info
+	What   string `json:"what"`   // device, conflict, refused, directory or device-info
 	Name   string `json:"name"`   // of the device, or the file
 	Detail string `json:"detail,omitempty"`
 
@@ -145,6 +145,11 @@ func cdiFacts(s *cdiregistry.Snapshot) map[string]fact {
 	}
 	for i := range o.Refused {
 		add(fact{What: "refused", Name: o.Refused[i].File, Detail: o.Refused[i].text()})
+	}
+	for _, d := range s.Dirs() {
+		if d.Err != nil {
+			add(fact{What: "directory", Name: d.Path, Detail: d.Err.Error()})
+		}
 	}
 	return facts
 }

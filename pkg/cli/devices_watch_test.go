@@ -88,6 +88,13 @@ func TestDevicesWatch(t *testing.T) {
 	}
 	want("- refused     /etc/cdi/c.json:1:2: …")
 
+	if err := os.Rename(filepath.Join(root, "etc/cdi"), filepath.Join(root, "etc/cdi-away")); err != nil {
+		t.Fatal(err)
+	}
+	want("- device      vendor.com/net=vf0  /etc/cdi/a.json")
+	write("etc/cdi", "a file")
+	want("+ directory   /etc/cdi  read CDI spec directory \"/etc/cdi\": not a directory")
+
 	const dp = "var/run/k8s.cni.cncf.io/devinfo/dp/a.b-c-0000:03:00.3-device.json"
 	write(dp, `{"type": "pci", "version": "1.1.0", "pci": {"pci-address": "0000:03:00.3"}}`)
 	want("+ device-info /" + dp + "  a.b/c 0000:03:00.3")

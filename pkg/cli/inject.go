@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/apply/oci"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -115,6 +116,7 @@ func (in *injection) run(cmd *cobra.Command) error {
 }
 
 func (in *injection) check(cmd *cobra.Command) error {
+	in.file.standard()
 	switch {
 	case in.file.bundle == "" && in.file.spec == "":
 		return usagef(cmd, "want --bundle or --spec")
@@ -143,6 +145,9 @@ func (in *injection) pairs(cmd *cobra.Command) (map[string]string, error) {
 		if _, twice := out[key]; twice {
 			return nil, usagef(cmd, "--annotation: %q is there twice", key)
 		}
+		if in.ctrName == "" && annotation.OfOneContainer(key) {
+			return nil, usagef(cmd, "--annotation: %q is for one container; say with --container which one this is", key)
+		}
 		out[key] = value
 	}
 	return out, nil
@@ -162,11 +167,15 @@ func (in *injection) open(cmd *cobra.Command) (*injectSite, error) {
 	if err != nil {
 		return nil, err
 	}
+	dirs, err := cdiregistry.DirsFromEnv(in.env.Getenv(cdiregistry.DirsEnv))
+	if err != nil {
+		return nil, err
+	}
 	s := &injectSite{stage: stageOf(host, cfg), aliases: cfg.CDI.Aliases}
 	mine := *cfg
 	mine.StateDir = s.dir
 	s.engine, err = resolve.New(host, &mine, resolve.Options{
-		AllowAll: in.node.configFile == "", Once: true, Kubelet: askKubelet, SpecDirs: cdiregistry.DirsFromEnv(in.env.Getenv(cdiregistry.DirsEnv)),
+		AllowAll: in.node.configFile == "", Once: true, Kubelet: askKubelet, SpecDirs: dirs,
 	})
 	return s, err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -29,6 +30,20 @@ type specFile struct {
 	text []byte // as read
 	in   place  // not set for standard input
 	one  bool   // out is the file that is read
+}
+
+// standard takes the names that systems have for standard input and output for what
+// they stand for: as a path, /dev/stdout leads to the file that the output goes to,
+// which would be replaced with all that it has from others.
+func (f *specFile) standard() {
+	switch f.spec {
+	case "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0":
+		f.spec = "-"
+	}
+	switch f.out {
+	case "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1":
+		f.out = "-"
+	}
 }
 
 // place is a file by the directory it is in, which stays open so that what is read
@@ -192,8 +207,11 @@ func openPlace(path string) (place, error) {
 // cause is an error without the path, which the message has already.
 func cause(err error) error {
 	var at *os.PathError
-	if errors.As(err, &at) {
+	switch {
+	case errors.As(err, &at):
 		return at.Err
+	case err != nil && strings.HasPrefix(err.Error(), "EvalSymlinks:"):
+		return unix.ELOOP // the one error that filepath.EvalSymlinks has of its own
 	}
 	return err
 }

@@ -33,6 +33,10 @@ func (n *node) flags(cmd *cobra.Command) {
 }
 
 func (n *node) host(cmd *cobra.Command) (hostfs.Root, error) {
+	if n.root == "" {
+		// An empty variable in a script must not mean the current directory.
+		return hostfs.Root{}, usagef(cmd, "--root: the name is empty")
+	}
 	host, err := hostfs.New(n.root)
 	if err != nil {
 		return host, usagef(cmd, "--root: %w", err)
@@ -57,6 +61,10 @@ func (n *node) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root
 	if err != nil {
 		return nil, host, nil, err
 	}
+	dirs, err := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv))
+	if err != nil {
+		return nil, host, nil, err
+	}
 	// As the daemon of this host does it, or last did; where none ever ran, as directories.
 	staged := func() bool {
 		status, _ := staging.ReadStatus(host, cfg.StateDir)
@@ -67,7 +75,7 @@ func (n *node) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root
 		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
 			return hooksd.New(host, dirs, hooksd.Options{TrustAnyone: notInUse(host), Once: true})
 		},
-		SpecDirs: cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv)),
+		SpecDirs: dirs,
 	})
 	return engine, host, cfg, err
 }
@@ -78,9 +86,12 @@ func (n *node) registry(env Env, host hostfs.Root, cfg *config.Config, watch boo
 	if notInUse(host) {
 		opts.Trust = cdiregistry.TrustAnyone
 	}
-	dirs := cfg.CDI.SpecDirs
-	if fromEnv := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv)); fromEnv != nil {
-		dirs = fromEnv
+	dirs, err := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv))
+	if err != nil {
+		return nil, err
+	}
+	if dirs == nil {
+		dirs = cfg.CDI.SpecDirs
 	}
 	return cdiregistry.New(host, dirs, opts)
 }

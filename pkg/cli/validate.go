@@ -29,8 +29,10 @@ their content; files called .yaml or .yml are CDI or a configuration.
 
 Each finding is one line, FILE:LINE:COLUMN: what is wrong and what is wanted.
 Nothing is printed of files that are right. Warnings are shown, and alone leave
-the exit status at 0. Of a directory, every file in it is read that is not
-hidden, in sorted order, and no directory below it.
+the exit status at 0. Of a directory, every file in it is read, in sorted order,
+and no directory below it; hidden ones only where they are CDI or hooks.d files
+called .json or .yaml, which are in use. CDI files of a directory that declare the
+same device are told of.
 
 It is also checked that nobody but root and the caller can write a file of CDI,
 hooks.d or the configuration, and that what the first two refer to exists on this
@@ -108,39 +110,56 @@ func (v *validator) path(hostPath, shown string) {
 		v.add(cannotRead(shown, err))
 		return
 	}
+	cdi := false
 	for _, name := range names {
-		if name[0] == '.' {
-			continue
-		}
 		p := path.Join(hostPath, name)
-		if st, err := v.host.Stat(p); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if st, err := v.host.Stat(p); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR || name[0] == '.' && !v.readHidden(p) {
 			continue
 		}
-		v.file(p, path.Join(shown, name), false)
+		cdi = v.file(p, path.Join(shown, name), false) == formatCDI || cdi
+	}
+	if cdi {
+		v.conflicts(hostPath, shown)
 	}
 }
 
-// file checks one file. named tells that the caller named it.
-func (v *validator) file(hostPath, shown string, named bool) {
+// readHidden tells of a file with a dot in front whether it is read: as CDI and
+// hooks.d it is, where its name ends as theirs do.
+func (v *validator) readHidden(hostPath string) bool {
+	ext := path.Ext(hostPath)
+	if ext != ".json" && ext != ".yaml" {
+		return false
+	}
+	data, err := v.host.ReadFile(hostPath, cdiregistry.DefaultMaxFileSize)
+	if err != nil {
+		return false
+	}
+	f := recognise(hostPath, data)
+	return f == formatCDI || f == formatHooks
+}
+
+// file checks one file, and gives what it is. named tells that the caller named it.
+func (v *validator) file(hostPath, shown string, named bool) format {
 	v.files++
 	st, err := v.host.Stat(hostPath)
 	switch {
 	case err != nil:
 		v.add(cannotRead(shown, err))
-		return
+		return formatUnknown
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		v.add(fileFinding(shown, severityError, "a "+hostfs.TypeName(st.Mode), "a regular file"))
-		return
+		return formatUnknown
 	case st.Size > cdiregistry.DefaultMaxFileSize:
 		v.add(fileFinding(shown, severityError, fmt.Sprintf("%d bytes", st.Size), fmt.Sprintf("at most %d bytes", cdiregistry.DefaultMaxFileSize)))
-		return
+		return formatUnknown
 	}
 	data, err := v.host.ReadFile(hostPath, cdiregistry.DefaultMaxFileSize)
 	if err != nil {
 		v.add(cannotRead(shown, err))
-		return
+		return formatUnknown
 	}
-	switch recognise(shown, data) {
+	is := recognise(shown, data)
+	switch is {
 	case formatDeviceInfo:
 		v.deviceInfo(hostPath, shown, data)
 	case formatCDI:
@@ -163,6 +182,7 @@ func (v *validator) file(hostPath, shown string, named bool) {
 		}
 		v.add(f)
 	}
+	return is
 }
 
 func (v *validator) deviceInfo(hostPath, shown string, data []byte) {
@@ -202,20 +222,6 @@ func (v *validator) hooks(hostPath, shown string) {
 		return
 	}
 	v.add(fromHooks(shown, problems)...)
-}
-
-// cdi checks a CDI file, as a node would that reads it.
-func (v *validator) cdi(hostPath, shown string) {
-	opts := cdiregistry.ValidateOptions{CheckHost: v.checkHost}
-	if notInUse(v.host) || !v.checkHost {
-		opts.Trust = cdiregistry.TrustAnyone
-	}
-	diags, err := cdiregistry.ValidateFile(v.host, hostPath, opts)
-	if err != nil {
-		v.add(cannotRead(shown, err))
-		return
-	}
-	v.add(fromCDI(shown, diags)...)
 }
 
 // config checks a configuration, with its policy, as a node would that reads it.
