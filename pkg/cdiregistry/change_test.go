@@ -296,6 +296,12 @@ func TestTrust(t *testing.T) {
 		e.must(os.Symlink("../../store/one", e.top+"/etc/cdi/l.json"))
 		e.want("y", "")
 		e.refused("/etc/cdi/l.json", "mode 0777")
+		e.must(os.Chmod(e.top+"/store", 0o755))
+		e.want("y", "one")
+		e.must(os.Chmod(e.top+"/store", 0o775))
+		e.want("y", "")
+		e.refused("/etc/cdi/l.json", "mode 0775")
+		e.must(os.Remove(e.top + "/etc/cdi/l.json"))
 
 		if os.Geteuid() == 0 {
 			e.must(os.Chown(e.top+"/etc/cdi/a.json", 65534, 0))

@@ -44,6 +44,20 @@ type entry struct {
 	// racy tells that the file was changed so shortly before it was read that a later
 	// change may carry the same time stamp.
 	racy bool
+	// target is the directory that a symlinked file is in; nil for others.
+	target *targetDir
+}
+
+// targetDir is a directory outside of the registry's own on whose owner and mode it
+// depends whether a file is believed.
+type targetDir struct {
+	path string
+	id   dirIdentity
+}
+
+// same tells that two files depend on one state of one directory.
+func (t *targetDir) same(o *targetDir) bool {
+	return t == o || t != nil && o != nil && *t == *o
 }
 
 // refusal is why a file is refused, and what it would have declared as far as known.
@@ -77,7 +91,7 @@ func (d *specDir) join(name string) string {
 
 // same tells that reading the file again gave what was known.
 func (e *entry) same(o *entry) bool {
-	return e.id == o.id && e.check == o.check && e.racy == o.racy &&
+	return e.id == o.id && e.check == o.check && e.racy == o.racy && e.target.same(o.target) &&
 		(e.err == nil) == (o.err == nil) && (e.err == nil || e.err.Error() == o.err.Error()) && e.blob().same(o.blob())
 }
 

@@ -104,7 +104,8 @@ func (r *Registry) loadLink(l *loader, e *entry, now time.Time) *entry {
 	if err != nil {
 		return e.fail("follow the symlink", err)
 	}
-	if err := r.distrustFile(e, "directory", path.Dir(target), &dir); err != nil {
+	e.target = &targetDir{path: path.Dir(target), id: dirIdentityOf(&dir)}
+	if err := r.distrustFile(e, "directory", e.target.path, &dir); err != nil {
 		return e.refuse(err)
 	}
 	f, err := r.host.Open(target, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NOCTTY)

@@ -183,5 +183,12 @@ func (r *Registry) changed(e *entry) bool {
 	if err != nil {
 		return identity{errno: errnoOf(err)} != e.id
 	}
-	return identityOf(&st) != e.id
+	if identityOf(&st) != e.id {
+		return true
+	}
+	if e.target == nil {
+		return false
+	}
+	st, err = r.host.Stat(e.target.path)
+	return err != nil || dirIdentityOf(&st) != e.target.id
 }
