@@ -152,7 +152,7 @@ func (c *changes) planEnv(have []string, set []edits.Env) {
 		switch {
 		case at < 0:
 			l.add(kv)
-			names.Add(l.items, set[i].Name)
+			names.Grown(l.items)
 		case l.items[at] != kv:
 			l.replace(at, kv)
 		}
