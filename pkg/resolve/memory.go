@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/edits"
 )
 
 // memory is what one plan lies in.
@@ -39,12 +38,12 @@ func (m *memory) mode(mode os.FileMode) *os.FileMode {
 // nobody uses: they hold no more than a few spec files' texts.
 const fewEdits = 16
 
-// emptied is the list without its items.
-func emptied[T any](list []T) []T {
-	if len(list) > fewEdits {
-		clear(list)
+// empty takes the items out of a list, and leaves it the memory.
+func empty[T any](list *[]T) {
+	if len(*list) > fewEdits {
+		clear(*list)
 	}
-	return list[:0]
+	*list = (*list)[:0]
 }
 
 // Release gives the plan's memory to the next resolution: of the plan, its set and
@@ -55,7 +54,13 @@ func (p *Plan) Release() {
 	if m == nil {
 		return
 	}
-	*p = Plan{Items: emptied(p.Items), Set: edits.Set{Env: emptied(s.Env), Devices: emptied(s.Devices), Mounts: emptied(s.Mounts), Hooks: emptied(s.Hooks)}}
+	empty(&p.Items)
+	empty(&s.Env)
+	empty(&s.Devices)
+	empty(&s.Mounts)
+	empty(&s.Hooks)
+	s.NetDevices, s.GIDs, s.RDT = nil, nil, nil
+	p.Staging, p.Usage, p.memory = nil, nil, nil
 	m.modes = m.modes[:0]
 	m.lists.Reset()
 	m.engine.memories.Put(m)

@@ -34,8 +34,12 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 		return nil, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
 	}
 	m := p.memory
-	m.plan = Plan{Set: *p.b.Set(), Staging: p.stage, Items: p.items, Usage: p.counted, memory: m}
-	return &m.plan, nil
+	plan := &m.plan
+	if set := p.b.Set(); set != &plan.Set {
+		plan.Set = *set
+	}
+	plan.Staging, plan.Items, plan.Usage, plan.memory = p.stage, p.items, p.counted, m
+	return plan, nil
 }
 
 // Explain is Resolve for a person: the items are there when it fails, too.
