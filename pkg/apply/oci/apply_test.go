@@ -45,6 +45,10 @@ var cases = map[string]edits.Set{
 		{Path: "/dev/again", Type: "c", Major: 1, Minor: 8, Access: "rw", Origin: cdi},
 	}},
 	"no-access": {Devices: []edits.Device{{Path: "/dev/none", Type: "c", Major: 1, Minor: 9, Access: edits.NoAccess, Origin: cdi}}},
+	"bound-devices": {Devices: []edits.Device{
+		{Path: "/dev/bound", HostPath: "/dev/zero", Type: "c", Major: 1, Minor: 5, Bind: true, Access: "rw", Origin: cdi},
+		{Path: "/dev/bound1", HostPath: "/dev/full", Type: "c", Major: 1, Minor: 7, Bind: true, Origin: att},
+	}},
 	"mounts": {Mounts: []edits.Mount{
 		{Destination: "/data", Source: "/new", Type: "bind", Options: []string{"ro", "bind"}, Origin: cdi},
 		{Destination: "/a/b/c/d", Source: "/deep", Options: []string{"rbind"}, Origin: cdi},

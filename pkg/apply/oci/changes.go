@@ -85,15 +85,15 @@ type changes struct {
 	strings []string // room for lists
 }
 
-// room makes room for the lists of strings: the set's, and the environment where that
-// changes. One piece of memory costs less than several do.
-func (c *changes) room(env []string, set *edits.Set) {
+// room makes room for the lists of strings: those of mounts and hooks that are to come,
+// and the environment where that changes. One piece of memory costs less than several do.
+func (c *changes) room(env []string, set *edits.Set, mounts []edits.Mount) {
 	n := 0
 	if len(set.Env) > 0 {
 		n = len(env) + len(set.Env)
 	}
-	for i := range set.Mounts {
-		n += len(set.Mounts[i].Options)
+	for i := range mounts {
+		n += len(mounts[i].Options)
 	}
 	for i := range set.Hooks {
 		n += len(set.Hooks[i].Args) + len(set.Hooks[i].Env)
@@ -109,6 +109,9 @@ func (c *changes) copy(list []string, n int) []string {
 		return nil
 	}
 	n += len(list)
+	if n > len(c.strings) { // room was not asked for
+		c.strings = make([]string, n)
+	}
 	out := c.strings[:len(list):n]
 	c.strings = c.strings[n:]
 	copy(out, list)
@@ -124,10 +127,11 @@ func (c *changes) plan(spec *rspec.Spec, set *edits.Set) error {
 	if linux == nil {
 		linux = &rspec.Linux{}
 	}
-	c.room(process.Env, set)
+	mounts := withBound(set)
+	c.room(process.Env, set, mounts)
 	c.planEnv(process.Env, set.Env)
 	c.planGIDs(process.User.AdditionalGids, set.GIDs)
-	c.planMounts(spec.Mounts, withBound(set), hasUserNamespace(spec))
+	c.planMounts(spec.Mounts, mounts, hasUserNamespace(spec))
 	c.planDevices(linux, set.Devices)
 	c.propagation = propagation(linux.RootfsPropagation, set.Mounts)
 	if r := set.RDT; r != nil {
