@@ -4,6 +4,7 @@ package cdiregistry
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -42,9 +43,10 @@ type NotFoundError struct {
 
 // Explanation is what there is to say about a device that was not found.
 type Explanation struct {
-	// Dirs are the directories searched, in rising priority, DirErrors what was
-	// wrong with some of them.
+	// Dirs are the directories searched, in rising priority, Missing those of them that
+	// are not there, DirErrors what was wrong with some.
 	Dirs      []string
+	Missing   []string
 	DirErrors []error
 	// Mentions are the files that declare the kind, at most three; MentionCount
 	// is how many there are.
@@ -117,7 +119,16 @@ func (e *NotFoundError) message() string {
 		fmt.Fprintf(&b, "; files of this kind: %s", listed(x.Mentions, x.MentionCount))
 	}
 	if len(x.Dirs) > 0 {
-		fmt.Fprintf(&b, "; searched: %s", strings.Join(x.Dirs, ", "))
+		b.WriteString("; searched: ")
+		for i, dir := range x.Dirs {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(dir)
+			if slices.Contains(x.Missing, dir) {
+				b.WriteString(" (missing)")
+			}
+		}
 	}
 	for _, err := range x.DirErrors {
 		fmt.Fprintf(&b, "; %v", err)
@@ -136,8 +147,9 @@ func (e *NotFoundError) message() string {
 		fmt.Fprintf(&b, "; run `%s` to make one of what the driver has", generate)
 	}
 	b.WriteString("; run `jackfield devices` to list what there is")
-	if len(x.Dirs) > 0 {
-		fmt.Fprintf(&b, " and `jackfield validate %s` to check the files", x.Dirs[len(x.Dirs)-1])
+	there := slices.DeleteFunc(x.Dirs, func(dir string) bool { return slices.Contains(x.Missing, dir) })
+	if len(there) > 0 {
+		fmt.Fprintf(&b, " and `jackfield validate %s` to check the files", strings.Join(there, " "))
 	}
 	fmt.Fprintf(&b, ": %v", errdefs.ErrNotFound)
 	return b.String()

@@ -30,7 +30,7 @@ func TestErrorTexts(t *testing.T) {
 	const broken = `load CDI spec "/etc/cdi/broken.json": line 1, column 98: devices[0].containerEdits.env[0]: found "A": must be NAME=VALUE; `
 	const junk = `load CDI spec "/run/cdi/junk0.json": line 1, column 2: found the end of the file: a key in double quotes is wanted; ` +
 		`load CDI spec "/run/cdi/junk1.json": found file "/run/cdi/junk1.json" with mode 0666: a spec file must be writable by its owner alone; run ` + "`chmod go-w /run/cdi/junk1.json`"
-	const run = "; run `jackfield devices` to list what there is and `jackfield validate /run/cdi` to check the files: not found"
+	const run = "; run `jackfield devices` to list what there is and `jackfield validate /etc/cdi /run/cdi` to check the files: not found"
 	s := e.r.Snapshot()
 	for _, c := range []struct {
 		name   string
@@ -156,4 +156,20 @@ func TestErrorWhereEveryFileIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `"a.com/g=y": every spec file for kind "a.com/g" is refused; files of this kind: /etc/cdi/a.json; searched: `) {
 		t.Errorf("found %v", err)
 	}
+}
+
+// TestErrorWithoutDirectories: what is not there is said, and is nothing to look at.
+func TestErrorWithoutDirectories(t *testing.T) {
+	e := newEnv(t, mode{fixture: true})
+	e.must(os.Remove(e.top + "/etc/cdi"))
+	check := func(want string) {
+		t.Helper()
+		if _, err := e.r.Snapshot().Device("nvidia.com/gpu=0"); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("got  %v\nwant …%s", err, want)
+		}
+	}
+	const generate = "; run `jackfield cdi generate nvidia` to make one of what the driver has; run `jackfield devices` to list what there is"
+	check("; searched: /etc/cdi (missing), /run/cdi" + generate + " and `jackfield validate /run/cdi` to check the files: not found")
+	e.must(os.Remove(e.top + "/run/cdi"))
+	check("; searched: /etc/cdi (missing), /run/cdi (missing)" + generate + ": not found")
 }

@@ -45,6 +45,9 @@ func (e *NotFoundError) Explain() Explanation {
 	}
 	for _, d := range s.Dirs() {
 		x.Dirs = append(x.Dirs, d.Path)
+		if d.Missing {
+			x.Missing = append(x.Missing, d.Path)
+		}
 		if d.Err != nil {
 			x.DirErrors = append(x.DirErrors, d.Err)
 		}

@@ -230,7 +230,11 @@ func (in *injection) explain(err error) error {
 	if errors.As(err, &all) {
 		err = errors.Join(all.Errs...)
 	}
-	return fmt.Errorf("inject into %q: %w", in.file.name, err)
+	err = fmt.Errorf("inject into %q: %w", in.file.name, err)
+	if in.sandboxID == "" && slices.ContainsFunc(in.annotations, func(a string) bool { return strings.HasPrefix(a, annotation.NetworksKey) }) {
+		return &hinted{err: err, hint: "network attachments are those of a pod's sandbox: say with --sandbox-id which"}
+	}
+	return err
 }
 
 // report says what did not come although nothing failed.
