@@ -28,16 +28,10 @@ const added = -1
 
 // listOf is a copy of have with room for n items more.
 func listOf[T any](have []T, n int, track bool) list[T] {
-	items := make([]T, len(have), len(have)+n)
-	copy(items, have)
-	return listIn(items, track)
-}
-
-// listIn is a list in memory of its own.
-func listIn[T any](items []T, track bool) list[T] {
-	l := list[T]{items: items, set: true}
+	l := list[T]{items: make([]T, len(have), len(have)+n), set: true}
+	copy(l.items, have)
 	if track {
-		l.from = make([]int, len(items), cap(items))
+		l.from = make([]int, len(have), len(have)+n)
 		for i := range l.from {
 			l.from[i] = i
 		}
@@ -82,40 +76,31 @@ type changes struct {
 
 	propagation string // of the root; "" leaves it
 
-	strings []string // room for lists
+	strings []string // room for the copies of lists
 }
 
-// room makes room for the lists of strings: those of mounts and hooks that are to come,
-// and the environment where that changes. One piece of memory costs less than several do.
-func (c *changes) room(env []string, set *edits.Set, mounts []edits.Mount) {
+// room makes room for the lists of strings that mounts and hooks bring.
+func (c *changes) room(mounts []edits.Mount, hooks []edits.Hook) {
 	n := 0
-	if len(set.Env) > 0 {
-		n = len(env) + len(set.Env)
-	}
 	for i := range mounts {
 		n += len(mounts[i].Options)
 	}
-	for i := range set.Hooks {
-		n += len(set.Hooks[i].Args) + len(set.Hooks[i].Env)
+	for i := range hooks {
+		n += len(hooks[i].Args) + len(hooks[i].Env)
 	}
 	if n > 0 {
-		c.strings = make([]string, n)
+		c.strings = make([]string, 0, n)
 	}
 }
 
-// copy is a copy of a list with room for n strings more, and none to grow into another.
-func (c *changes) copy(list []string, n int) []string {
-	if list == nil && n == 0 {
+// copy is a copy of a list, with no room to grow into another.
+func (c *changes) copy(list []string) []string {
+	if list == nil {
 		return nil
 	}
-	n += len(list)
-	if n > len(c.strings) { // room was not asked for
-		c.strings = make([]string, n)
-	}
-	out := c.strings[:len(list):n]
-	c.strings = c.strings[n:]
-	copy(out, list)
-	return out
+	from := len(c.strings)
+	c.strings = append(c.strings, list...)
+	return c.strings[from:len(c.strings):len(c.strings)]
 }
 
 // plan works out the changes, and changes nothing.
@@ -128,7 +113,7 @@ func (c *changes) plan(spec *rspec.Spec, set *edits.Set) error {
 		linux = &rspec.Linux{}
 	}
 	mounts := withBound(set)
-	c.room(process.Env, set, mounts)
+	c.room(mounts, set.Hooks)
 	c.planEnv(process.Env, set.Env)
 	c.planGIDs(process.User.AdditionalGids, set.GIDs)
 	c.planMounts(spec.Mounts, mounts, hasUserNamespace(spec))
@@ -148,7 +133,7 @@ func (c *changes) planEnv(have []string, set []edits.Env) {
 	if len(set) == 0 {
 		return
 	}
-	l := listIn(c.copy(have, len(set)), c.track)
+	l := listOf(have, len(set), c.track)
 	names := edits.NamesOf(l.items)
 	for i := range set {
 		kv := set[i].Text()
@@ -244,7 +229,7 @@ func (c *changes) planHooks(spec *rspec.Spec, set []edits.Hook) error {
 		if !l.set {
 			*l = listOf(hooksOf(spec, at), len(set)-i, c.track)
 		}
-		l.add(rspec.Hook{Path: h.Path, Args: c.copy(h.Args, 0), Env: c.copy(h.Env, 0), Timeout: clone(h.Timeout)})
+		l.add(rspec.Hook{Path: h.Path, Args: c.copy(h.Args), Env: c.copy(h.Env), Timeout: clone(h.Timeout)})
 	}
 	return nil
 }

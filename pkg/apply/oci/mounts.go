@@ -91,7 +91,7 @@ func (r mountRef) destination(have []rspec.Mount, set []edits.Mount) string {
 
 // mount is a mount of the set as the spec has it.
 func (c *changes) mount(m *edits.Mount, userNamespace bool) rspec.Mount {
-	options := c.copy(m.Options, 0)
+	options := c.copy(m.Options)
 	if userNamespace && m.Origin.Source == edits.CDI {
 		options = mapped(m.Type, options)
 	}
