@@ -8,12 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 func cdiCommand(env Env) *cobra.Command {
@@ -80,8 +78,9 @@ CDI directories, where CDI's libraries write them.
 --alive says which owners live: a file with their IDs in it, one a line, or - to read
 them from standard input. Then only the files of the others are listed, as far as
 they are older than --older-than, so that an owner made after the list was is safe;
---remove removes them. An empty list, or one with more than an ID on a line, is
-refused, because it is what a failed command gives.`
+--remove removes them. A list of UIDs, or of a runtime's IDs, is about files that
+have such an ID in their names, and about no others. An empty list, or one with more
+than an ID on a line, is refused, because it is what a failed command gives.`
 
 func transientCommand(env Env) *cobra.Command {
 	var (
@@ -137,62 +136,6 @@ func transientCommand(env Env) *cobra.Command {
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the files of owners that are gone, and print their paths")
 	n.flags(cmd)
 	return cmd
-}
-
-// ofLastDirectory are the transient specs where CDI's libraries write them. In the
-// other directories a name of that form says nothing.
-func ofLastDirectory(s *cdiregistry.Snapshot) []cdiregistry.Transient {
-	last := len(s.Dirs()) - 1
-	var out []cdiregistry.Transient
-	for _, t := range s.Transients() {
-		if t.File.Priority == last {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-// orphans are those from before a time whose owner is not among the IDs. A driver may call a file by
-// more than the owner's ID: then the ID is a part of the name.
-func orphans(list []cdiregistry.Transient, alive []string, before time.Time) []cdiregistry.Transient {
-	var out []cdiregistry.Transient
-	for _, t := range list {
-		gone := !t.File.ModTime.After(before)
-		for _, id := range alive {
-			gone = gone && !strings.Contains(t.ID, strings.ReplaceAll(id, "/", "_"))
-		}
-		if gone {
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
-// readIDs reads a list of IDs, one a line.
-func readIDs(env Env, file string) ([]string, error) {
-	f := specFile{spec: file}
-	f.standard()
-	if err := f.read(env.Stdin); err != nil {
-		return nil, fmt.Errorf("read IDs from %q: %w", f.name, err)
-	}
-	defer f.close()
-	var ids []string
-	line := 0
-	for text := range strings.Lines(string(f.text)) {
-		line++
-		switch words := strings.Fields(text); len(words) {
-		case 0:
-		case 1:
-			ids = append(ids, words[0])
-		default:
-			// A table, or what a failed command says, has no owner that lives in it.
-			return nil, fmt.Errorf("read IDs from %q: line %d: found %s, want one ID a line: %w", f.name, line, wording.Quote(strings.TrimSpace(text), wording.Most), errdefs.ErrInvalidArgument)
-		}
-	}
-	if len(ids) == 0 {
-		return nil, fmt.Errorf("read IDs from %q: there are none, which would make every owner one that is gone: %w", f.name, errdefs.ErrInvalidArgument)
-	}
-	return ids, nil
 }
 
 func printTransients(env Env, list []cdiregistry.Transient) error {

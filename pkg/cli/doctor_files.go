@@ -220,20 +220,28 @@ func (d *doctor) orphans(s *cdiregistry.Snapshot) {
 	found := d.deviceInfoOrphans(alive, before)
 	found += d.multusOrphans(alive, before)
 	found += d.stagingOrphans(alive, before)
-	for _, t := range orphans(ofLastDirectory(s), owners, before) {
-		if !keptID().MatchString(t.ID) && !podUID().MatchString(t.ID) {
-			continue // nobody knows what its owner is
-		}
-		if found++; found <= maxSaid {
-			d.say("orphans", severityNote, "ask its writer; `jackfield cdi list --alive FILE --remove` removes those of owners that are gone", "the CDI file %s may be of an owner that is gone", t.File.Path)
-		}
-	}
+	found += d.transientOrphans(s, owners, before)
 	if found == 0 {
 		d.ok("orphans", "nothing is left of pods that are gone")
 	}
 }
 
-var podUID = lazy(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+// transientOrphans tells of CDI files that are named by an ID of no pod that lives.
+// That of a claim or of a container is one as well, and which of them live the
+// daemon does not know.
+func (d *doctor) transientOrphans(s *cdiregistry.Snapshot, owners []string, before time.Time) int {
+	var left []string
+	for _, t := range orphans(ofLastDirectory(s), owners, before) {
+		if keptID().MatchString(t.ID) || uidAlone().MatchString(t.ID) {
+			left = append(left, t.File.Path)
+		}
+	}
+	if len(left) > 0 {
+		d.say("orphans", severityNote, "`jackfield cdi transient --alive FILE` lists those whose claim or container is gone, by a list of those that live; with --remove it removes them",
+			"%s named by an ID of no pod that lives, as %s: owned by claims or containers, or left behind by what is gone", number(len(left), "CDI file"), left[0])
+	}
+	return len(left)
+}
 
 // gone tells whether a file is older than before.
 func (d *doctor) gone(file string, before time.Time) bool {
