@@ -198,3 +198,26 @@ func TestValidateNumbers(t *testing.T) {
 		t.Errorf("%v", diags)
 	}
 }
+
+// TestValidateTellsAll: one run tells what keeps a file from being believed, what is
+// wrong in it, and what is not on the host, each place once.
+func TestValidateTellsAll(t *testing.T) {
+	e := newEnv(t, mode{fixture: true})
+	e.place("/etc/cdi/a.json", `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[
+ {"name":"x","containerEdits":{"env":["A"],"deviceNodes":[{"path":"/dev/none"}, {"path":"dev/x"}]}}]}`)
+	e.must(os.Chmod(e.top+"/etc/cdi/a.json", 0o666))
+	diags, err := cdiregistry.ValidateFile(e.host, "/etc/cdi/a.json", cdiregistry.ValidateOptions{CheckHost: true})
+	e.must(err)
+	var got []string
+	for _, d := range diags {
+		got = append(got, d.String())
+	}
+	if diff := cmp.Diff([]string{
+		"found file \"/etc/cdi/a.json\" with mode 0666: a spec file must be writable by its owner alone; run `chmod go-w /etc/cdi/a.json`",
+		`line 2, column 39: devices[0].containerEdits.env[0]: found "A": must be NAME=VALUE`,
+		`line 2, column 67: devices[0].containerEdits.deviceNodes[0].path: found "/dev/none": cannot be found on the host: no such file or directory`,
+		`line 2, column 89: devices[0].containerEdits.deviceNodes[1].path: found "dev/x": must be an absolute path`,
+	}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
