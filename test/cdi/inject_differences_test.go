@@ -53,7 +53,7 @@ func TestInjectDifferences(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text         string
 		spec         rspec.Spec
-		ours, theirs string // theirs begins with "error" when it fails
+		ours, theirs string // "error" for one that fails
 	}{
 		"another node at the path": {
 			text:   two(`{"deviceNodes":[{"path":"/dev/x","type":"c","major":1,"minor":3}]}`, `{"deviceNodes":[{"path":"/dev/x","type":"c","major":1,"minor":5}]}`),
@@ -91,6 +91,23 @@ func TestInjectDifferences(t *testing.T) {
 			ours:   "mount /var/run/x /b\nmount /run/x/y /a\n",
 			theirs: "mount /run/x/y /a\nmount /var/run/x /b\n",
 		},
+		"/run/x where the container has /var/run/x": {
+			text:   two(`{"mounts":[{"hostPath":"/a","containerPath":"/run/x"}]}`, `{"env":["A=b"]}`),
+			spec:   rspec.Spec{Mounts: []rspec.Mount{{Destination: "/var/run/x", Source: "/b"}}},
+			ours:   "error",
+			theirs: "mount /run/x /a\nmount /var/run/x /b\n",
+		},
+		"the same mount at /run/x and /var/run/x": {
+			text:   two(`{"mounts":[{"hostPath":"/a","containerPath":"/run/x"}]}`, `{"env":["A=b"]}`),
+			spec:   rspec.Spec{Mounts: []rspec.Mount{{Destination: "/var/run/x", Source: "/a"}}},
+			ours:   "mount /var/run/x /a\n",
+			theirs: "mount /run/x /a\nmount /var/run/x /a\n",
+		},
+		"a node at /run/x and at /var/run/x": {
+			text:   two(`{"deviceNodes":[{"path":"/var/run/x","hostPath":"/dev/null"}]}`, `{"deviceNodes":[{"path":"/run/x","hostPath":"/dev/zero"}]}`),
+			ours:   "node /run/x c 1:5\nrule c 1:5 \"rwm\"\n",
+			theirs: "node /var/run/x c 1:3\nnode /run/x c 1:5\nrule c 1:3 \"rwm\"\nrule c 1:5 \"rwm\"\n",
+		},
 		"stacked mounts": {
 			text:   two(`{"mounts":[{"hostPath":"/a","containerPath":"/x"}]}`, `{"mounts":[{"hostPath":"/b","containerPath":"/x"}]}`),
 			spec:   rspec.Spec{Mounts: []rspec.Mount{{Destination: "/x", Source: "1"}, {Destination: "/x", Source: "2"}}},
@@ -116,17 +133,23 @@ func TestInjectDifferences(t *testing.T) {
 			}
 			dirs := directory(t, tc.text)
 			ours, theirs := copySpec(t, &tc.spec), copySpec(t, &tc.spec)
-			if err := inject(engine(t, dirs), ours, "v.com/c=d", "v.com/c=e"); err != nil {
+			switch err := inject(engine(t, dirs), ours, "v.com/c=d", "v.com/c=e"); {
+			case tc.ours == "error":
+				if err == nil {
+					t.Errorf("jackfield: %s", summary(ours))
+				}
+			case err != nil:
 				t.Fatal(err)
+			default:
+				if diff := cmp.Diff(tc.ours, summary(ours)); diff != "" {
+					t.Errorf("jackfield: %s", diff)
+				}
 			}
 			got := ""
 			if _, err := upstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/c=e"); err != nil {
 				got = "error"
 			} else {
 				got = summary(theirs)
-			}
-			if diff := cmp.Diff(tc.ours, summary(ours)); diff != "" {
-				t.Errorf("jackfield: %s", diff)
 			}
 			if diff := cmp.Diff(tc.theirs, got); diff != "" {
 				t.Errorf("upstream is another than docs/cdi.md says: %s", diff)
