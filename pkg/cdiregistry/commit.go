@@ -18,6 +18,15 @@ func (r *Registry) commit(b *batch) {
 			c.file(l.fileKey, l.entry)
 		}
 	}
+	for _, i := range b.again {
+		// What was announced of it is not known: a shortage of descriptors may pass, and
+		// nobody announces that.
+		r.states[i].stale = true
+		if !c.view(i).rescan {
+			c.begin()
+			c.view(i).rescan = true
+		}
+	}
 	r.open = slices.DeleteFunc(r.open, func(o *batch) bool { return o == b })
 	r.remember(b)
 	if c.new != nil {
@@ -82,7 +91,7 @@ func (c *change) scanned(s *scan) {
 		return
 	}
 	v := c.view(s.i)
-	rescan := !s.watched && s.id.errno == 0
+	rescan := !s.watched && s.id.errno == 0 || s.again()
 	if v.id != s.id || v.rescan != rescan || v.watched != s.watched || !sameError(v.err, s.err) {
 		c.begin()
 		v = c.view(s.i)

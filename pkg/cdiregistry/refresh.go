@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -19,6 +20,7 @@ type batch struct {
 	done  chan struct{} // closed when published
 
 	loaded []loaded
+	again  []int // directories that could not be opened or listed, to be listed anew
 }
 
 // loaded is a file as it is now; entry is nil when it is gone.
@@ -37,6 +39,11 @@ type scan struct {
 	// watched tells that changes from now on are announced.
 	watched bool
 	names   map[string]struct{} // found, when err is nil
+}
+
+// again reports that the directory could not be listed, for a reason that may pass.
+func (s *scan) again() bool {
+	return s.dir != nil && s.err != nil && !errdefs.IsResourceExhausted(s.err)
 }
 
 // refresh takes what was announced, loads it and publishes it.

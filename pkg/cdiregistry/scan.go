@@ -34,6 +34,9 @@ func (r *Registry) scan(b *batch, s *scan) {
 	list, err := r.list(s.dir)
 	if err != nil {
 		s.err = err
+		if s.again() {
+			b.again = append(b.again, s.i)
+		}
 		return
 	}
 	s.names = make(map[string]struct{}, len(list))
@@ -99,7 +102,8 @@ func (r *Registry) loadFiles(b *batch) {
 		}
 		dir, err := r.openDir(d)
 		if err != nil {
-			continue // its identity is another now; the next snapshot lists it
+			b.again = append(b.again, i) // it is another now, or descriptors are short
+			continue
 		}
 		for j, e := range r.loadAll(dir, names) {
 			b.loaded = append(b.loaded, loaded{fileKey{i, names[j]}, e})

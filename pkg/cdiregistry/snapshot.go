@@ -31,7 +31,7 @@ type dirView struct {
 	dir     *specDir
 	id      dirIdentity
 	watched bool
-	rescan  bool // exists and is not watched
+	rescan  bool // exists, and is not watched or could not be listed
 	err     error
 	files   trie[*table, fileID]
 	failed  trie[*table, fileID] // those of files that are refused
