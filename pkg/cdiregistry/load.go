@@ -5,7 +5,6 @@ package cdiregistry
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"runtime"
 	"strings"
@@ -22,19 +21,20 @@ import (
 // openDir is a directory while files in it are loaded.
 type openDir struct {
 	*specDir
-	file *os.File // O_PATH
-	fd   int
-	st   unix.Stat_t
+	fd int // O_PATH
+	st unix.Stat_t
 }
 
+func (d *openDir) close() { unix.Close(d.fd) }
+
 func (r *Registry) openDir(d *specDir) (*openDir, error) {
-	f, err := r.host.Open(d.path, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := r.host.OpenFD(d.path, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	o := &openDir{specDir: d, file: f, fd: int(f.Fd())}
+	o := &openDir{specDir: d, fd: fd}
 	if err := unix.Fstat(o.fd, &o.st); err != nil {
-		f.Close()
+		o.close()
 		return nil, err
 	}
 	return o, nil

@@ -30,7 +30,7 @@ func (r *Registry) scan(b *batch, s *scan) {
 	if s.dir == nil {
 		return
 	}
-	defer s.dir.file.Close()
+	defer s.dir.close()
 	list, err := r.list(s.dir)
 	if err != nil {
 		s.err = err
@@ -108,6 +108,6 @@ func (r *Registry) loadFiles(b *batch) {
 		for j, e := range r.loadAll(dir, names) {
 			b.loaded = append(b.loaded, loaded{fileKey{i, names[j]}, e})
 		}
-		dir.file.Close()
+		dir.close()
 	}
 }

@@ -70,7 +70,7 @@ func ValidateFile(host hostfs.Root, file string, opts ValidateOptions) ([]Diagno
 	if err != nil {
 		return nil, fmt.Errorf("validate CDI spec %q: %w", file, err)
 	}
-	defer dir.file.Close()
+	defer dir.close()
 	l := &loader{}
 	l.useRefs = opts.CheckHost
 	e := r.load(l, dir, path.Base(file))

@@ -67,11 +67,21 @@ func (r Root) Path(hostPath string) string {
 // Open opens hostPath. Symlinks are followed, but stay inside the root; magic
 // links are refused. O_CLOEXEC and O_NONBLOCK are always set.
 func (r Root) Open(hostPath string, flags int) (*os.File, error) {
-	fd, err := r.open(hostPath, flags, 0)
+	fd, err := r.OpenFD(hostPath, flags)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
+		return nil, err
 	}
 	return os.NewFile(uintptr(fd), hostPath), nil
+}
+
+// OpenFD is Open for a caller that closes the descriptor with unix.Close: one that
+// is open for a moment costs less than the os.File around it.
+func (r Root) OpenFD(hostPath string, flags int) (int, error) {
+	fd, err := r.open(hostPath, flags, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
+	}
+	return fd, nil
 }
 
 func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
