@@ -38,6 +38,10 @@ Without --config no policy applies: the command is the administrator's own act. 
 it, what the policy refuses is refused; --namespace, --pod and --container say whom
 to take the container for.`
 
+// wholeID is the length of a sandbox's ID, of containerd and CRI-O alike; their tools
+// show the beginning.
+const wholeID = 64
+
 // injection is one run of inject.
 type injection struct {
 	env  Env
@@ -170,6 +174,12 @@ func (in *injection) open(cmd *cobra.Command) (*injectSite, error) {
 	dirs, err := cdiregistry.DirsFromEnv(in.env.Getenv(cdiregistry.DirsEnv))
 	if err != nil {
 		return nil, err
+	}
+	if in.sandboxID != "" && len(in.sandboxID) < wholeID {
+		// Most pods have no attachment, so that nothing is said of a whole ID.
+		if found, err := dirsOf(host, cfg).networks(in.sandboxID); err == nil && len(found) == 0 {
+			in.env.say("no device-info of sandbox %s in %s; the ID must be whole", in.sandboxID, cfg.DeviceInfo.CNIDir)
+		}
 	}
 	s := &injectSite{stage: stageOf(host, cfg), aliases: cfg.CDI.Aliases}
 	mine := *cfg
