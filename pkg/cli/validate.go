@@ -37,7 +37,7 @@ same device are told of.
 It is also checked that nobody but root and the caller can write a file of CDI,
 hooks.d or the configuration, and that what the first two refer to exists on this
 host (below --root); --no-host leaves both out, for files that are made for other
-hosts.`
+hosts. So it is with - for standard input.`
 
 func validateCommand(env Env) *cobra.Command {
 	var (
@@ -46,11 +46,12 @@ func validateCommand(env Env) *cobra.Command {
 		noHost bool
 	)
 	cmd := &cobra.Command{
-		Use:   "validate FILE|DIR...",
+		Use:   "validate FILE|DIR|-...",
 		Short: "Check device-info, CDI and hooks.d files, and the configuration",
 		Long:  validateLong,
 		Example: "  jackfield validate /etc/cdi /var/run/cdi\n" +
 			"  jackfield validate --no-host vendor.json\n" +
+			"  nvidia-ctk cdi generate | jackfield validate -\n" +
 			"  jackfield validate /etc/jackfield/config.yaml\n" +
 			"  jackfield validate /etc/containers/oci/hooks.d\n" +
 			"  jackfield validate /var/run/k8s.cni.cncf.io/devinfo/cni",
@@ -68,6 +69,12 @@ func validateCommand(env Env) *cobra.Command {
 			}
 			v := validator{host: host, checkHost: !noHost, findings: []finding{}}
 			for _, arg := range args {
+				if arg == "-" {
+					if err := v.stream(env.Stdin); err != nil {
+						return err
+					}
+					continue
+				}
 				p, err := n.hostPath(cmd, arg)
 				if err != nil {
 					return err
@@ -175,14 +182,19 @@ func (v *validator) file(hostPath, shown string, named bool) format {
 		if !named && path.Ext(shown) != ".json" {
 			severity = severityWarning // a README beside the files is no mistake
 		}
-		f := fileFinding(shown, severity, "neither", `device-info ("type" and "version"), CDI ("cdiVersion" and "kind") or hooks.d ("hook" and "stages")`)
-		f.text = "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\"), and was not checked"
-		if path.Ext(shown) == ".json" {
-			f.notJSON(data)
-		}
-		v.add(f)
+		v.add(unknown(shown, severity, data, path.Ext(shown) == ".json"))
 	}
 	return is
+}
+
+// unknown is a file that is none of those that are checked.
+func unknown(shown, severity string, data []byte, isJSON bool) finding {
+	f := fileFinding(shown, severity, "neither", `device-info ("type" and "version"), CDI ("cdiVersion" and "kind") or hooks.d ("hook" and "stages")`)
+	f.text = "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\"), and was not checked"
+	if isJSON {
+		f.notJSON(data)
+	}
+	return f
 }
 
 func (v *validator) deviceInfo(hostPath, shown string, data []byte) {
@@ -195,6 +207,36 @@ func (v *validator) deviceInfo(hostPath, shown string, data []byte) {
 		return
 	}
 	v.add(fromDeviceInfo(shown, severityWarning, info.Warnings)...)
+}
+
+// stream checks what comes on standard input: its content alone.
+func (v *validator) stream(stdin io.Reader) error {
+	const shown = "standard input"
+	data, err := hostfs.ReadAtMost(stdin, cdiregistry.DefaultMaxFileSize)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", shown, err)
+	}
+	v.files++
+	// It has no name to go by: what does not look like JSON is YAML.
+	isJSON := strings.HasPrefix(strings.TrimLeft(string(data), "\ufeff \t\r\n"), "{")
+	name := "-.yaml"
+	if isJSON {
+		name = "-.json"
+	}
+	switch recognise(name, data) {
+	case formatDeviceInfo:
+		v.deviceInfo("", shown, data)
+	case formatCDI:
+		v.add(fromCDI(shown, new(cdiregistry.Validator).Validate(data))...)
+	case formatHooks:
+		_, problems := hooksd.Parse(data, shown)
+		v.add(fromHooks(shown, problems)...)
+	case formatConfig:
+		v.config("", shown, data)
+	default:
+		v.add(unknown(shown, severityError, data, isJSON))
+	}
+	return nil
 }
 
 func (v *validator) print(env Env, out output) error {
@@ -224,14 +266,15 @@ func (v *validator) hooks(hostPath, shown string) {
 	v.add(fromHooks(shown, problems)...)
 }
 
-// config checks a configuration, with its policy, as a node would that reads it.
+// config checks a configuration, with its policy, as a node would that reads it;
+// hostPath is "" for one that is no file.
 func (v *validator) config(hostPath, shown string, data []byte) {
 	cfg, err := config.Parse(data, shown)
 	if err != nil {
 		v.add(fromConfig(shown, err)...)
 		return
 	}
-	if v.checkHost && !notInUse(v.host) {
+	if hostPath != "" && v.checkHost && !notInUse(v.host) {
 		if _, err := config.Load(v.host, hostPath); err != nil {
 			v.add(cannotRead(shown, err))
 		}
