@@ -24,8 +24,7 @@ import (
 const injectLong = `inject makes the edits that a container's requests stand for in its OCI spec, the
 config.json of a bundle: all of them, or none. The spec of a --bundle is changed in
 place, in one step; that of --spec goes to standard output, or to the file of -o,
-which may be the same. Fields that nobody knows
-stay as they are.
+which may be the same. Fields that nobody knows stay as they are.
 
 CDI devices are asked for by name (vendor.com/class=name, vendor.com/class=all, or
 an alias such as nvidia=0), and take the place of what the spec has at the same

@@ -155,7 +155,7 @@ func (f *specFile) write(stdout io.Writer, text []byte) error {
 }
 
 // writeOther writes the file of -o. One that is there keeps its mode and owner; a
-// new one has the mode of the spec.
+// new one has the mode of the spec, or, from standard input, what the umask leaves.
 func (f *specFile) writeOther(text []byte) error {
 	to, err := openPlace(f.out)
 	if err != nil {
@@ -164,12 +164,19 @@ func (f *specFile) writeOther(text []byte) error {
 	defer to.close()
 	like := &to.st
 	if !to.set {
-		like = &unix.Stat_t{Mode: 0o644, Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
+		like = &unix.Stat_t{Mode: 0o666 &^ umask(), Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
 		if f.in.set {
 			like.Mode = f.in.st.Mode
 		}
 	}
 	return to.replace(text, like)
+}
+
+// umask is the process's. Nothing else makes files meanwhile.
+func umask() uint32 {
+	mask := unix.Umask(0o077)
+	unix.Umask(mask)
+	return uint32(mask)
 }
 
 // openPlace finds a file that is there, through symlinks, or where one would be.

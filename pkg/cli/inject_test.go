@@ -162,3 +162,18 @@ func TestInjectID(t *testing.T) {
 		}
 	}
 }
+
+// TestInjectNewFile: what comes on standard input is written for whom the umask lets
+// read it; environments hold secrets.
+func TestInjectNewFile(t *testing.T) {
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	in := newInjector(t)
+	in.stdin = `{"ociVersion":"1.0.2"}`
+	if status := in.run("--spec", "-", "-o", in.path("out.json")); status != ExitOK {
+		t.Fatalf("exit status %d: %s", status, &in.stderr)
+	}
+	if st, err := os.Stat(in.path("out.json")); err != nil || st.Mode() != 0o600 {
+		t.Errorf("%v, %v", st, err)
+	}
+}
