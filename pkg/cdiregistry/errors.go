@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // Reason is why a device could not be found.
@@ -91,19 +93,20 @@ func (e *NotFoundError) message() string {
 		x = e.Explain()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "resolve CDI device %q: ", e.Name)
+	kind := quoteName(e.Kind)
+	fmt.Fprintf(&b, "resolve CDI device %s: ", quoteName(e.Name))
 	switch e.Reason {
 	case NoDevice:
-		fmt.Fprintf(&b, "kind %q has no such device", e.Kind)
+		fmt.Fprintf(&b, "kind %s has no such device", kind)
 	case NoDevices:
-		fmt.Fprintf(&b, "kind %q has no usable device", e.Kind)
+		fmt.Fprintf(&b, "kind %s has no usable device", kind)
 	case Refused:
 		b.WriteString("only refused spec files declare it")
 	default:
 		if x.MentionCount > 0 {
-			fmt.Fprintf(&b, "every spec file for kind %q is refused", e.Kind)
+			fmt.Fprintf(&b, "every spec file for kind %s is refused", kind)
 		} else {
-			fmt.Fprintf(&b, "no spec file for kind %q", e.Kind)
+			fmt.Fprintf(&b, "no spec file for kind %s", kind)
 		}
 	}
 	for _, c := range x.Conflicts {
@@ -190,11 +193,14 @@ type NameError struct {
 
 // Error names the name and the rule.
 func (e *NameError) Error() string {
-	return fmt.Sprintf("resolve CDI device %q: %s: %v", e.Name, e.Rule, errdefs.ErrInvalidArgument)
+	return fmt.Sprintf("resolve CDI device %s: %s: %v", quoteName(e.Name), e.Rule, errdefs.ErrInvalidArgument)
 }
 
 // Unwrap is errdefs.ErrInvalidArgument.
 func (e *NameError) Unwrap() error { return errdefs.ErrInvalidArgument }
+
+// quoteName is a name that somebody asked for, which may be anything of any length.
+func quoteName(name string) string { return wording.Quote(name, 256) }
 
 func listed(paths []string, count int) string {
 	if len(paths) > 3 {

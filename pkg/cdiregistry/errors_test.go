@@ -173,3 +173,18 @@ func TestErrorWithoutDirectories(t *testing.T) {
 	e.must(os.Remove(e.top + "/run/cdi"))
 	check("; searched: /etc/cdi (missing), /run/cdi (missing)" + generate + ": not found")
 }
+
+// TestErrorOfAnyLength: a name comes from a pod, and its error ends in the pod's status.
+func TestErrorOfAnyLength(t *testing.T) {
+	e := newEnv(t, mode{fixture: true})
+	e.place("/etc/cdi/a.json", spec("a", "a"))
+	long := strings.Repeat("n", 60000)
+	for _, name := range []string{"v.com/c=" + long, "v.com/" + long + "=n", long + "/c=n", long, "v.com/c=" + long + "-"} {
+		if _, err := e.r.Snapshot().Device(name); err == nil || len(err.Error()) > 1500 {
+			t.Errorf("%.20s…: %.2000v", name, err)
+		}
+	}
+	if _, err := e.r.Snapshot().Expand("v.com/" + long); err == nil || len(err.Error()) > 1500 {
+		t.Errorf("%.2000v", err)
+	}
+}

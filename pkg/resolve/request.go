@@ -90,7 +90,10 @@ type Error struct {
 	Items     []Item // what became of each request; none where the requests could not be read
 }
 
+// Error tells the first 16, and how many more there are: the text ends in the status
+// of a pod.
 func (e *Error) Error() string {
+	const told = 16
 	var b strings.Builder
 	fmt.Fprintf(&b, "container %q: ", e.Container)
 	if len(e.Errs) == 1 {
@@ -98,8 +101,11 @@ func (e *Error) Error() string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "%d problems:", len(e.Errs))
-	for i, err := range e.Errs {
+	for i, err := range e.Errs[:min(len(e.Errs), told)] {
 		fmt.Fprintf(&b, " (%d) %v", i+1, err)
+	}
+	if more := len(e.Errs) - told; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
 	}
 	return b.String()
 }

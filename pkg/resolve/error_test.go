@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// Of many problems the first are told, and how many more there are.
+func TestErrorTellsSome(t *testing.T) {
+	e := &Error{Container: "ns/pod/app"}
+	for range 16 {
+		e.Errs = append(e.Errs, errors.New("is missing"))
+	}
+	if got := e.Error(); !strings.HasPrefix(got, `container "ns/pod/app": 16 problems: (1) is missing (2)`) || !strings.HasSuffix(got, "(16) is missing") {
+		t.Error(got)
+	}
+	for range 1000 {
+		e.Errs = append(e.Errs, errors.New("is missing"))
+	}
+	if got := e.Error(); !strings.HasPrefix(got, `container "ns/pod/app": 1016 problems: (1) is missing (2)`) || !strings.HasSuffix(got, "(16) is missing and 1000 more") {
+		t.Error(got)
+	}
+}
