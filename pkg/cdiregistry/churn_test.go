@@ -198,8 +198,12 @@ func churn(e *env, rnd *rand.Rand, stop chan struct{}) {
 			_ = os.WriteFile(tmp, []byte(spec(fmt.Sprint(n), device, device+"x")), 0o644)
 			_ = os.Rename(tmp, file)
 		case 3:
+			// Another writer may put a FIFO there meanwhile, which nobody reads.
 			if st, err := os.Lstat(file); err == nil && st.Mode().IsRegular() {
-				_ = os.WriteFile(file, []byte(spec(fmt.Sprint(n), device)), 0o644)
+				if f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK, 0o644); err == nil {
+					_, _ = f.WriteString(spec(fmt.Sprint(n), device))
+					f.Close()
+				}
 			}
 		case 4:
 			_ = os.Truncate(file, int64(rnd.IntN(200)))
