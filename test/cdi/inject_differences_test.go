@@ -108,6 +108,12 @@ func TestInjectDifferences(t *testing.T) {
 			ours:   "node /run/x c 1:5\nrule c 1:5 \"rwm\"\n",
 			theirs: "node /var/run/x c 1:3\nnode /run/x c 1:5\nrule c 1:3 \"rwm\"\nrule c 1:5 \"rwm\"\n",
 		},
+		"a mount whose destination is no absolute path": {
+			text:   two(`{"mounts":[{"hostPath":"/a","containerPath":"/x"}]}`, `{"env":["A=b"]}`),
+			spec:   rspec.Spec{Mounts: []rspec.Mount{{Destination: "x", Source: "/b"}}},
+			ours:   "error",
+			theirs: "mount x /b\nmount /x /a\n",
+		},
 		"stacked mounts": {
 			text:   two(`{"mounts":[{"hostPath":"/a","containerPath":"/x"}]}`, `{"mounts":[{"hostPath":"/b","containerPath":"/x"}]}`),
 			spec:   rspec.Spec{Mounts: []rspec.Mount{{Destination: "/x", Source: "1"}, {Destination: "/x", Source: "2"}}},
