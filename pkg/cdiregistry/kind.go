@@ -68,6 +68,15 @@ func (k *kindSet) declarations(in *table, s slot) declarations {
 	return out
 }
 
+// best is that of the highest priority of the name of a slot, and how many have it.
+// Most names are declared once, which takes no list.
+func (k *kindSet) best(in *table, s slot) (declaration, int) {
+	if s.single() {
+		return in.declared(s), 1
+	}
+	return k.declarations(in, s).best()
+}
+
 // slots are all of the name of one of them.
 func (k *kindSet) slots(in *table, s slot) []slot {
 	if s.single() {

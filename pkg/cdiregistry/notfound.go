@@ -90,9 +90,8 @@ func (e *NotFoundError) conflicts() (list []*ConflictError, count int) {
 	}
 	names := first[*ConflictError]{most: toldNames, before: func(a, b *ConflictError) int { return naturalCompare(a.Name, b.Name) }}
 	for sl := range k.devices.all() {
-		all := k.declarations(&e.snapshot.table, sl)
-		if best, n := all.best(); n > 1 {
-			names.add(all.conflict(e.Kind+"="+best.name(), best.e.dir))
+		if best, n := k.best(&e.snapshot.table, sl); n > 1 {
+			names.add(k.declarations(&e.snapshot.table, sl).conflict(e.Kind+"="+best.name(), best.e.dir))
 		}
 	}
 	return names.list, names.count

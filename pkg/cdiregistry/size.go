@@ -40,7 +40,7 @@ func (s *Snapshot) Size() Size {
 	}
 	for k := range s.kinds.all() {
 		for sl := range k.devices.all() {
-			if _, same := k.declarations(&s.table, sl).best(); same == 1 {
+			if _, same := k.best(&s.table, sl); same == 1 {
 				n.Devices++
 			}
 		}

@@ -99,13 +99,9 @@ func (s *Snapshot) Device(qualifiedName string) (*Device, error) {
 func (s *Snapshot) declaration(qualifiedName, kind, name string) (declaration, error) {
 	if k, ok := s.kinds.get(nothing{}, kind); ok {
 		if sl, ok := k.devices.get(&s.table, name); ok {
-			if sl.single() {
-				return s.table.declared(sl), nil
-			}
-			all := k.declarations(&s.table, sl)
-			best, n := all.best()
+			best, n := k.best(&s.table, sl)
 			if n > 1 {
-				return declaration{}, all.conflict(qualifiedName, best.e.dir)
+				return declaration{}, k.declarations(&s.table, sl).conflict(qualifiedName, best.e.dir)
 			}
 			return best, nil
 		}
@@ -138,7 +134,7 @@ func (s *Snapshot) Kind(kind string) ([]*Device, error) {
 func (s *Snapshot) usable(k *kindSet) []declaration {
 	out := make([]declaration, 0, k.devices.len)
 	for sl := range k.devices.all() {
-		if best, n := k.declarations(&s.table, sl).best(); n == 1 {
+		if best, n := k.best(&s.table, sl); n == 1 {
 			out = append(out, best)
 		}
 	}
@@ -151,7 +147,7 @@ func (s *Snapshot) Devices() []string {
 	var out []string
 	for k := range s.kinds.all() {
 		for sl := range k.devices.all() {
-			if d, n := k.declarations(&s.table, sl).best(); n == 1 {
+			if d, n := k.best(&s.table, sl); n == 1 {
 				out = append(out, k.name+"="+d.name())
 			}
 		}
