@@ -371,7 +371,9 @@ func (n *node) eventually(so func() bool, otherwise string) {
 // same: what was looked at may be gone before it is mounted.
 func TestPrepareWhileTheSocketIsMadeAnew(t *testing.T) {
 	n := newNode(t)
+	n.open(Options{Mode: Mounts}) // nobody binds anew what is given here
 	n.listen("run/vsw/p1/a.sock", "first")
+	n.listen("run/vsw/p2/b.sock", "steady")
 	stop, done := make(chan struct{}), make(chan struct{})
 	path := filepath.Join(n.dir, "run/vsw/p1/a.sock")
 	go func() {
@@ -392,12 +394,28 @@ func TestPrepareWhileTheSocketIsMadeAnew(t *testing.T) {
 				return
 			}
 			os.Remove(path + ".new")
+			// Without a rest the kernel itself loses more than half of the looks.
+			rest := unix.NsecToTimespec(int64(50 * time.Microsecond))
+			unix.Nanosleep(&rest, nil)
 		}
 	}()
 	for i := range 1000 {
 		id := fmt.Sprintf("c%d", i)
-		if err := n.Prepare(one(id, "s1", "p1/a.sock")); err != nil {
+		c := one(id, "s1", "p1/a.sock")
+		c.Dirs[0].Scratch = true
+		c.Sockets[0].At = append(c.Sockets[0].At, "net/net1/again.sock")
+		steady := one(id, "s1", "p2/b.sock").Sockets[0]
+		c.Sockets = []Socket{steady, c.Sockets[0], steady}
+		c.Sockets[2].At = []string{"net/net1/last.sock"}
+		if err := n.Prepare(c); err != nil {
 			t.Errorf("container %d: %v", i, err)
+		}
+		two, _ := bound(n.in(id, "net/net1/a.sock"))
+		if again, ok := bound(n.in(id, "net/net1/again.sock")); !ok || again != two {
+			t.Errorf("container %d: one socket at one place, %v, and another at another, %v", i, two, again)
+		}
+		if got := n.mounts(); len(got) != 5 {
+			t.Errorf("container %d: mounts %v", i, got)
 		}
 		must(t, n.RemoveContainer("s1", id))
 	}

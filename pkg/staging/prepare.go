@@ -29,49 +29,73 @@ func (s *Store) Prepare(c Container) (err error) {
 	if err := s.makeSocketDirs(c.SandboxID, c.SocketDirs); err != nil {
 		return err
 	}
+	var done progress
 	for attempt := 1; ; attempt++ {
 		// What is gone between the look and the mount was a socket that the host side
 		// makes anew at this moment.
-		seen, err := s.stage(&c)
-		if !errors.Is(err, unix.ENOENT) || attempt >= attempts && !seen || attempt == attemptsSeen {
+		lost, err := s.stage(&c, &done)
+		if !errors.Is(err, unix.ENOENT) || attempt >= attempts && !lost || attempt == attemptsLost {
 			return err
+		}
+		if !lost {
+			done = progress{}
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
 // attempts are made to look at a container's sockets and bind them, a millisecond
-// apart; attemptsSeen where they were there each time, and gone before they were bound:
-// on a busy machine much can happen in between.
-const attempts, attemptsSeen = 5, 50
+// apart; attemptsLost where a socket was there, and gone before it was bound: each is
+// as likely to lose as the one before.
+const attempts, attemptsLost = 5, 100
 
-// stage opens what the container gets, makes its directory, and binds it there. seen
-// says that all was there to be opened.
-func (s *Store) stage(c *Container) (seen bool, err error) {
-	opened, err := s.openAll(c)
+// progress is what has been made of a container.
+type progress struct {
+	filled  bool // its directory, and what is in it but for sockets
+	sockets int  // the first of them
+}
+
+// stage opens what the container gets, makes its directory, and binds it there. Where a
+// socket is lost, which is gone before it is bound, all before it is made, so that the
+// next attempt has no more to do between its look and its mount than it must.
+func (s *Store) stage(c *Container, done *progress) (lost bool, err error) {
+	opened, err := s.openAll(c, done)
 	if err != nil {
 		return false, err
 	}
 	defer opened.close()
 	unlock, err := s.lock()
 	if err != nil {
-		return true, err
+		return false, err
 	}
 	defer unlock()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
+		}
+	}()
 	if err := s.again(); err != nil {
-		return true, err
+		return false, err
 	}
-	if err := s.fill(c); err != nil {
-		return true, fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
+	if !done.filled {
+		if err := s.fill(c); err != nil {
+			return false, err
+		}
+		if s.status.Mode != Mounts {
+			return false, nil
+		}
+		if err := s.bindDirs(c, opened); err != nil {
+			return false, err
+		}
+		done.filled = true
 	}
-	if s.status.Mode != Mounts {
-		return true, nil
-	}
-	if err := s.bindAll(c, opened); err != nil {
-		return true, fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
+	for ; done.sockets < len(c.Sockets); done.sockets++ {
+		if lost, err := s.bindSocket(c, &c.Sockets[done.sockets], opened.sockets[done.sockets]); err != nil {
+			return lost, err
+		}
 	}
 	s.hold(&record{Owner: s.opts.Owner, Container: *c})
-	return true, s.announce(c)
+	return false, s.announce(c)
 }
 
 // begin writes down what is about to be made, while nobody else changes anything.

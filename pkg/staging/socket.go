@@ -30,9 +30,9 @@ func (o *opened) close() {
 	}
 }
 
-// openAll opens what the container's mounts are made from. Where mounts are not
-// staged it looks at the sockets all the same.
-func (s *Store) openAll(c *Container) (_ *opened, err error) {
+// openAll opens what the container's mounts are made from that are still to be made.
+// Where mounts are not staged it looks at the sockets all the same.
+func (s *Store) openAll(c *Container, done *progress) (_ *opened, err error) {
 	o := &opened{}
 	defer func() {
 		if err != nil {
@@ -41,6 +41,10 @@ func (s *Store) openAll(c *Container) (_ *opened, err error) {
 	}()
 	for i := range c.Sockets {
 		k := &c.Sockets[i]
+		if i < done.sockets {
+			o.sockets = append(o.sockets, -1)
+			continue
+		}
 		fd, _, err := s.openSocket(c.SandboxID, k)
 		if err != nil {
 			return nil, asked(k.From, err)
@@ -49,7 +53,7 @@ func (s *Store) openAll(c *Container) (_ *opened, err error) {
 	}
 	for i := range c.SocketDirs {
 		d := &c.SocketDirs[i]
-		if d.At == "" || s.status.Mode != Mounts {
+		if d.At == "" || s.status.Mode != Mounts || done.filled {
 			o.dirs = append(o.dirs, -1)
 			continue
 		}
@@ -135,8 +139,8 @@ func (s *Store) hasSandbox(id string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// bindAll makes the container's mounts.
-func (s *Store) bindAll(c *Container, o *opened) error {
+// bindDirs makes the container's mounts of directories.
+func (s *Store) bindDirs(c *Container, o *opened) error {
 	dir := filepath.Join(s.containers(), c.ID)
 	for _, d := range c.Dirs {
 		if d.Scratch {
@@ -154,18 +158,34 @@ func (s *Store) bindAll(c *Container, o *opened) error {
 			return asked(c.SocketDirs[i].From, err)
 		}
 	}
-	for i := range c.Sockets {
-		for _, at := range c.Sockets[i].At {
-			target := filepath.Join(dir, at)
-			if err := placeholder(target); err != nil {
-				return err
-			}
-			if err := bind(o.sockets[i], target, restricted|unix.MOUNT_ATTR_RDONLY); err != nil {
-				return asked(c.Sockets[i].From, err)
+	return nil
+}
+
+// bindSocket mounts the socket of a descriptor at all its places, or at none where it is
+// lost: unlinked since it was opened.
+func (s *Store) bindSocket(c *Container, k *Socket, fd int) (lost bool, err error) {
+	dir := filepath.Join(s.containers(), c.ID)
+	for i, at := range k.At {
+		target := filepath.Join(dir, at)
+		if err := placeholder(target); err != nil {
+			return false, err
+		}
+		err := bind(fd, target, restricted|unix.MOUNT_ATTR_RDONLY)
+		if err == nil {
+			continue
+		}
+		if !gone(fd) {
+			return false, asked(k.From, err)
+		}
+		// Else one place would have the old socket and another the new.
+		for _, at := range k.At[:i] {
+			if err := detach(filepath.Join(dir, at)); err != nil {
+				return false, err
 			}
 		}
+		return true, asked(k.From, err)
 	}
-	return nil
+	return false, nil
 }
 
 // owner is whose a directory for sockets is to be.

@@ -94,7 +94,7 @@ func (s *Store) Update(c Container) (Change, error) {
 		}
 		return false
 	})
-	opened, err := s.openAll(&Container{SandboxID: c.SandboxID, SocketDirs: fresh})
+	opened, err := s.openAll(&Container{SandboxID: c.SandboxID, SocketDirs: fresh}, &progress{})
 	if err != nil {
 		return ch, errors.Join(append(errs, err)...)
 	}
