@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,6 +95,48 @@ func TestDirErrorInText(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `read CDI spec directory "/etc/cdi": not a directory`) {
 		t.Errorf("error is %v", err)
 	}
+}
+
+// What "all" does not bring is told: refused files of the kind by path, then devices of
+// several files by name; three, and how many there are.
+func TestLeftOut(t *testing.T) {
+	e := newEnv(t, modes[0])
+	left := func(want ...string) {
+		t.Helper()
+		why, count := e.r.Snapshot().LeftOut("v.com/c")
+		got := []string{fmt.Sprint(count)}
+		for _, err := range why {
+			var bad *cdiregistry.SpecError
+			var conflict *cdiregistry.ConflictError
+			switch {
+			case errors.As(err, &bad):
+				got = append(got, strings.TrimPrefix(bad.Path, e.top))
+			case errors.As(err, &conflict):
+				got = append(got, conflict.Name)
+			default:
+				t.Errorf("%T: %v", err, err)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("left out: %q, want %q", got, want)
+		}
+	}
+	bad := func(kind string) string {
+		return `{"cdiVersion":"0.5.0","kind":"` + kind + `","devices":[{"name":"x","containerEdits":{"env":["A"]}}]}`
+	}
+	left("0")
+	e.place("/etc/cdi/a.json", spec("x", "a", "b"))
+	e.place("/etc/cdi/other.json", bad("v.com/other"))
+	e.place("/etc/cdi/nothing.json", "{")
+	left("0")
+	e.place("/etc/cdi/c.json", spec("y", "10", "b", "2", "a"))
+	left("2", "v.com/c=a", "v.com/c=b")
+	e.place("/etc/cdi/y.json", bad("v.com/c"))
+	e.place("/run/cdi/x.json", bad("v.com/c"))
+	left("4", "/etc/cdi/y.json", "/run/cdi/x.json", "v.com/c=a")
+	e.place("/etc/cdi/u.json", bad("v.com/c"))
+	e.place("/etc/cdi/v.json", bad("v.com/c"))
+	left("6", "/etc/cdi/u.json", "/etc/cdi/v.json", "/etc/cdi/y.json")
 }
 
 func TestExpand(t *testing.T) {

@@ -58,6 +58,29 @@ func (s *Snapshot) Expand(kind string) ([]*Device, error) {
 	return kept, nil
 }
 
+// LeftOut is why Expand may have less than the kind's files declare: a *SpecError for
+// each file of the kind that is refused, by path, and then a *ConflictError for each
+// device that several files declare at one priority, by name; the first three, and how
+// many there are.
+func (s *Snapshot) LeftOut(kind string) (why []error, count int) {
+	failed := first[*entry]{most: toldFiles, before: beforeEntry}
+	for i := range s.dirs {
+		for e := range s.entries(&s.dirs[i].failed) {
+			if e.err.kind == kind {
+				failed.add(e)
+			}
+		}
+	}
+	for _, e := range failed.list {
+		why = append(why, &e.err.SpecError)
+	}
+	conflicts, more := s.conflictsOf(kind)
+	for _, c := range conflicts[:min(len(conflicts), toldFiles-len(why))] {
+		why = append(why, c)
+	}
+	return why, failed.count + more
+}
+
 // editsKey is equal for edits that are equal but for the order in each list.
 func editsKey(e *specs.ContainerEdits) string {
 	var b strings.Builder

@@ -77,21 +77,24 @@ func (e *NotFoundError) Explain() Explanation {
 		}
 	}
 	x.FailedCount = same.count + other.count
-	x.Conflicts, x.ConflictCount = e.conflicts()
+	if e.Reason == NoDevices { // why it has none, although files declare some
+		x.Conflicts, x.ConflictCount = s.conflictsOf(e.Kind)
+	}
 	x.Nearest = e.nearest()
 	return x
 }
 
-// conflicts are why a kind has no usable device although files declare some.
-func (e *NotFoundError) conflicts() (list []*ConflictError, count int) {
-	k, ok := e.snapshot.kinds.get(nothing{}, e.Kind)
-	if !ok || e.Reason != NoDevices {
+// conflictsOf are the devices of a kind that no file has alone, the first three of them
+// by name, and how many there are.
+func (s *Snapshot) conflictsOf(kind string) (list []*ConflictError, count int) {
+	k, ok := s.kinds.get(nothing{}, kind)
+	if !ok {
 		return nil, 0
 	}
 	names := first[*ConflictError]{most: toldNames, before: func(a, b *ConflictError) int { return naturalCompare(a.Name, b.Name) }}
 	for sl := range k.devices.all() {
-		if best, n := k.best(&e.snapshot.table, sl); n > 1 {
-			names.add(k.declarations(&e.snapshot.table, sl).conflict(e.Kind+"="+best.name(), best.e.dir))
+		if best, n := k.best(&s.table, sl); n > 1 {
+			names.add(k.declarations(&s.table, sl).conflict(kind+"="+best.name(), best.e.dir))
 		}
 	}
 	return names.list, names.count

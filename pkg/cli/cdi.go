@@ -63,6 +63,12 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			// Nothing says that a node is to read it where it was put.
+			if diags, err := cdiregistry.ValidateFile(hostfs.Host(), file, cdiregistry.ValidateOptions{}); err == nil {
+				for _, f := range fromCDI(file, diags) {
+					env.say("no container gets devices of it as it is: %s", f)
+				}
+			}
 			_, err = fmt.Fprintln(env.Stdout, plain(file))
 			return err
 		},

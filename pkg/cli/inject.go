@@ -252,6 +252,9 @@ func (in *injection) report(plan *resolve.Plan) {
 		if it.Outcome == resolve.Skipped || it.Outcome == resolve.LeftAlone {
 			in.env.say("%s: %s: %s", it.Request, it.Outcome, it.Reason)
 		}
+		for _, n := range it.Notes {
+			in.env.say("%s: %s", it.Request, n)
+		}
 		if it.Audit != "" {
 			in.env.say("%s: mode enforce would refuse it: %s", it.Request, it.Audit)
 		}

@@ -50,6 +50,21 @@ func TestLimitOfContainer(t *testing.T) {
 	h.refuse(ask("vendor.com/net=a,vendor.com/net=b"), errdefs.IsPermissionDenied, "2 CDI devices", `"quota"`, "limits.container.cdi: 1")
 }
 
+// What a tenant calls a request may be as long as an annotation; logs and the status are not.
+func TestRequestsWithLongNames(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.use(wide, nil)
+	long := "vendor.com/net=" + strings.Repeat("a", 60_000)
+	var all *Error
+	if err := h.refuse(ask(long), errdefs.IsNotFound); !errors.As(err, &all) || len(all.Items) != 1 {
+		t.Fatalf("found %v", err)
+	}
+	got := all.Items[0].Request
+	if !strings.HasPrefix(got, `CDI device "vendor.com/net=aaa`) || !strings.HasSuffix(got, "a... (60028 bytes)") || len(got) > 600 {
+		t.Errorf("the request is called %q", got)
+	}
+}
+
 // A person reads a few explanations; a tenant can ask for a thousand.
 func TestFewOfManyMissingAreExplained(t *testing.T) {
 	h := newHost(t, "enforce")

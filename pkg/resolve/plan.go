@@ -179,10 +179,17 @@ func (p *planner) staging() *staging.Container {
 	return p.stage
 }
 
+// maxRequest bounds what a request is called, in bytes: its asker may write as much as
+// an annotation holds, and it ends in logs, in the status and before a person.
+const maxRequest = 512
+
 // attempt delivers one request and writes its item. An optional request that
 // fails leaves nothing behind. What delivers makes no attempt of its own.
 func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) error) {
 	optional = optional || p.running
+	if len(item.Request) > maxRequest {
+		item.Request = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(item.Request[:maxRequest], ""), len(item.Request))
+	}
 	if err := p.inTime(); err != nil {
 		p.errs = append(p.errs, fmt.Errorf("%s: %w", item.Request, err))
 		return
@@ -305,6 +312,9 @@ func (p *planner) cdi(name string, item *Item) error {
 	if err != nil {
 		return p.noDevice(name, err)
 	}
+	if devices[0].Name != name {
+		item.Notes = append(item.Notes, p.leftOut(kind)...)
+	}
 	for i, d := range devices {
 		if i > 0 { // there may be tens of thousands
 			if err := p.inTime(); err != nil {
@@ -317,6 +327,23 @@ func (p *planner) cdi(name string, item *Item) error {
 	}
 	return nil
 }
+
+// leftOut says what "all" does not bring: one bad file keeps nobody from the devices of
+// the others, and is not to be passed over in silence.
+func (p *planner) leftOut(kind string) []string {
+	why, count := p.snapshot.LeftOut(kind)
+	var notes []string
+	for _, err := range why {
+		notes = append(notes, NotAll+": "+err.Error())
+	}
+	if more := count - len(why); more > 0 {
+		notes = append(notes, fmt.Sprintf("%s: %d more refused files, or devices of several files", NotAll, more))
+	}
+	return notes
+}
+
+// NotAll begins a note of a request for all devices of a kind that did not get some.
+const NotAll = "not all of the kind's devices are usable"
 
 // noDevice is why there is no device of a name. Whether there is one is not for
 // everyone to know: a refusal comes first.
