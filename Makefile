@@ -39,6 +39,7 @@ unit: ## the tests of the packages and of everything in test/ but test/e2e
 
 e2e: ## the tests on real container runtimes (root)
 	cd test && $(GO) test -count=1 -timeout 40m ./e2e/...
+	@cd test && $(GO) run ./e2e/skipped
 
 fuzz: ## each fuzz target for FUZZTIME
 	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' test/fuzz.sh . test

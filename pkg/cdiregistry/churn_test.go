@@ -225,7 +225,11 @@ func churn(e *env, rnd *rand.Rand, stop chan struct{}) {
 			_ = os.WriteFile(tmp, []byte(junk), 0o644)
 			_ = os.Rename(tmp, file)
 		case 11:
-			_ = os.Chmod(file, os.FileMode(0o644+0o22*rnd.IntN(2)))
+			// Not what a symlink leads to: of a directory that would take the way in.
+			if fd, err := unix.Open(file, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
+				_ = os.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), os.FileMode(0o644+0o22*rnd.IntN(2)))
+				_ = unix.Close(fd)
+			}
 		}
 		_ = os.Remove(tmp)
 		if n%4 == 0 {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
@@ -41,6 +42,7 @@ func hasNRI(t *testing.T, containerd, file string) (on, read bool) {
 // that reads them: 2.4.2 for one, which merges a plugin's table key by key, and 1.7,
 // which replaces it.
 func TestContainerdImportsAsContainerd(t *testing.T) {
+	e2e.Require(t)
 	kit, err := node.KitFromEnv()
 	if err != nil {
 		t.Fatal(err)

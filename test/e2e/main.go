@@ -22,7 +22,7 @@ import (
 // runs the tests all the same, for them to say why they are skipped.
 func Main(m *testing.M) {
 	flag.Parse()
-	if jail.Outside() && impossible() != nil {
+	if jail.Outside() && Impossible() != nil {
 		os.Exit(m.Run())
 	}
 	os.Exit(jail.Run(prepare, func() int {
@@ -64,8 +64,8 @@ func prepare() ([]string, error) {
 	return kit.Env()
 }
 
-// impossible returns why the tests cannot run on this machine.
-func impossible() error {
+// Impossible returns why the tests cannot run on this machine.
+func Impossible() error {
 	if testing.Short() {
 		return errors.New("left out of short runs")
 	}
@@ -87,7 +87,7 @@ func Require(tb testing.TB) {
 	if jail.Inside() {
 		return
 	}
-	why := impossible()
+	why := Impossible()
 	if why == nil {
 		why = errors.New("the package's TestMain does not call e2e.Main")
 		tb.Fatal(why)

@@ -4,6 +4,7 @@ package nritest_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -50,7 +51,11 @@ func (n *node) other(index, name string, adjust *api.ContainerAdjustment) {
 func (n *node) mknod(path string) {
 	n.t.Helper()
 	check(n.t, os.MkdirAll(n.path("/dev/vfio"), 0o755))
-	check(n.t, unix.Mknod(n.path(path), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
+	err := unix.Mknod(n.path(path), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3)))
+	if errors.Is(err, unix.EPERM) && os.Geteuid() != 0 {
+		skip(n.t, "make device node %s: %v", path, err)
+	}
+	check(n.t, err)
 	check(n.t, os.MkdirAll(n.path("/sys/dev/char/1:3"), 0o755))
 	check(n.t, os.WriteFile(n.path("/sys/dev/char/1:3/uevent"), []byte("MAJOR=1\nMINOR=3\nDEVNAME="+strings.TrimPrefix(path, "/dev/")+"\n"), 0o644))
 }
@@ -92,7 +97,9 @@ func TestOtherPluginsAreHeldToThePolicy(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			n := newNode(t, validatingYAML, withValidation)
-			n.mknod("/dev/vfio/7")
+			if len(tc.adjust.GetLinux().GetDevices()) > 0 {
+				n.mknod("/dev/vfio/7")
+			}
 			for _, d := range []string{"/srv/data/a", "/srv/secret", "/etc"} {
 				check(t, os.MkdirAll(n.path(d), 0o755))
 			}

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "aged": aged, "status": status,
+			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "aged": aged, "status": status, "root": root,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -63,6 +64,16 @@ func skip(ts *testscript.TestScript, format string, args ...any) {
 		ts.Fatalf(format, args...)
 	}
 	ts.Value(testKey{}).(testscript.T).Skip(fmt.Sprintf(format, args...))
+}
+
+// root ends a script that wants the rights of root: root WHY...
+func root(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: root WHY...")
+	}
+	if os.Geteuid() != 0 {
+		skip(ts, "%s", strings.Join(args, " "))
+	}
 }
 
 // mknod makes a device node: mknod FILE c|b MAJOR MINOR.
