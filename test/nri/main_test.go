@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nritest_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// What is parallel here waits for what never answers, and wants no processor.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	named := false
+	flag.Visit(func(f *flag.Flag) { named = named || f.Name == "test.parallel" })
+	if !named {
+		_ = flag.Set("test.parallel", "8")
+	}
+	os.Exit(m.Run())
+}
