@@ -30,23 +30,29 @@ func (s *Store) Prepare(c Container) (err error) {
 		return err
 	}
 	var done progress
-	for attempt := 1; ; attempt++ {
+	for misses, losses := 0, 0; ; {
 		// What is gone between the look and the mount was a socket that the host side
 		// makes anew at this moment.
 		lost, err := s.stage(&c, &done)
-		if !errors.Is(err, unix.ENOENT) || attempt >= attempts && !lost || attempt == attemptsLost {
+		if !errors.Is(err, unix.ENOENT) {
 			return err
 		}
-		if !lost {
+		if lost {
+			losses++
+		} else {
+			misses++
 			done = progress{}
+		}
+		if misses == attempts || losses == attemptsLost {
+			return err
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
 // attempts are made to look at a container's sockets and bind them, a millisecond
-// apart; attemptsLost where a socket was there, and gone before it was bound: each is
-// as likely to lose as the one before.
+// apart, where something is not there, and attemptsLost where a socket was there and
+// gone before it was bound: each of these is as likely to lose as the one before.
 const attempts, attemptsLost = 5, 100
 
 // progress is what has been made of a container.
