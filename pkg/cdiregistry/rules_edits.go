@@ -148,7 +148,7 @@ func (c *checker) deviceNode(i int32) {
 	numbers(3, "major", nodeMajor, math.MaxInt64, "must be a device number, 0 or more")
 	numbers(4, "minor", nodeMinor, math.MaxInt64, "must be a device number, 0 or more")
 	numbers(5, "fileMode", nodeFileMode, 0o7777, "must be permission bits, at most 4095 (octal 7777); JSON takes them in decimal, 438 for 0666")
-	if flags&nodeFileMode != 0 && mode > 0o777 {
+	if mode > 0o777 {
 		c.warn(f[5], "fileMode", fmt.Sprintf("is octal %04o, with bits that mean nothing on a device node; JSON takes decimal numbers: 438 is octal 0666, 432 is 0660", mode))
 	}
 	if s := c.str(f[6], "permissions"); s != "" {

@@ -65,8 +65,12 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 			}
 			// Nothing says that a node is to read it where it was put.
 			if diags, err := cdiregistry.ValidateFile(hostfs.Host(), file, cdiregistry.ValidateOptions{}); err == nil {
-				for _, f := range fromCDI(file, diags) {
-					env.say("no container gets devices of it as it is: %s", f)
+				for i, f := range fromCDI(file, diags) {
+					what := ""
+					if diags[i].Severity == cdiregistry.SeverityError {
+						what = "no container gets devices of it as it is: "
+					}
+					env.say("%s%s", what, f)
 				}
 			}
 			_, err = fmt.Fprintln(env.Stdout, plain(file))

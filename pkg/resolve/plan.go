@@ -331,19 +331,17 @@ func (p *planner) cdi(name string, item *Item) error {
 // leftOut says what "all" does not bring: one bad file keeps nobody from the devices of
 // the others, and is not to be passed over in silence.
 func (p *planner) leftOut(kind string) []string {
+	const notAll = "not all of the kind's devices are usable"
 	why, count := p.snapshot.LeftOut(kind)
 	var notes []string
 	for _, err := range why {
-		notes = append(notes, NotAll+": "+err.Error())
+		notes = append(notes, notAll+": "+err.Error())
 	}
 	if more := count - len(why); more > 0 {
-		notes = append(notes, fmt.Sprintf("%s: %d more refused files, or devices of several files", NotAll, more))
+		notes = append(notes, fmt.Sprintf("%s: %d more refused files, or devices of several files", notAll, more))
 	}
 	return notes
 }
-
-// NotAll begins a note of a request for all devices of a kind that did not get some.
-const NotAll = "not all of the kind's devices are usable"
 
 // noDevice is why there is no device of a name. Whether there is one is not for
 // everyone to know: a refusal comes first.

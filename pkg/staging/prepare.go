@@ -34,7 +34,7 @@ func (s *Store) Prepare(c Container) (err error) {
 		// What is gone between the look and the mount was a socket that the host side
 		// makes anew at this moment.
 		lost, err := s.stage(&c, &done)
-		if !errors.Is(err, unix.ENOENT) {
+		if !lost && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 		if lost {
