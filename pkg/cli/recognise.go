@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"path"
 	"strings"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // format is what a file is meant to be.
@@ -23,14 +25,14 @@ const (
 
 // recognise tells what a file is meant to be, by its content, also where that
 // is broken. YAML goes by its name: it is CDI, unless it has a configuration's
-// keys and none of CDI's.
+// keys, or what must be one misspelt, and none of CDI's.
 func recognise(name string, data []byte) format {
 	switch ext := path.Ext(name); {
 	case ext == ".yaml" || ext == ".yml":
-		if configWords().Match(data) && !specWords().Match(data) {
-			return formatConfig
+		if specWords().Match(data) || !configWords().Match(data) && !nearConfig(data) {
+			return formatCDI
 		}
-		return formatCDI
+		return formatConfig
 	case len(bytes.TrimSpace(bytes.TrimPrefix(data, utf8BOM))) == 0:
 		return formatEmpty
 	}
@@ -60,8 +62,29 @@ var (
 	hookWords   = lazy(`"(hook|when|stages)"\s*:`)
 	infoWords   = lazy(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
 	specWords   = lazy(`(?m)^["']?(cdiVersion|kind|devices|containerEdits)["']?\s*:`)
-	configWords = lazy(`(?m)^["']?(cdi|sockets|deviceInfo|multus|kubelet|hook|hooks|stateDir|dialects|metrics|audit|policy|validate|compat)["']?\s*:`)
+	configWords = lazy(`(?m)^["']?(` + strings.Join(configKeys, "|") + `)["']?\s*:`)
+	yamlKeys    = lazy(`(?m)^["']?([A-Za-z]+)["']?\s*:`)
 )
+
+var (
+	specKeys   = []string{"cdiVersion", "kind", "devices", "containerEdits", "annotations"}
+	configKeys = []string{"cdi", "sockets", "deviceInfo", "multus", "kubelet", "hook", "hooks", "stateDir", "dialects", "metrics", "audit", "policy", "validate", "compat"}
+)
+
+// nearConfig tells that a key of YAML is almost one of the configuration's, and none is
+// almost one of CDI's.
+func nearConfig(data []byte) bool {
+	const most = 64 // keys that are looked at
+	near := false
+	for _, m := range yamlKeys().FindAllSubmatch(data, most) {
+		key := string(m[1])
+		if wording.Nearest(key, specKeys...) != "" {
+			return false
+		}
+		near = near || wording.Nearest(key, configKeys...) != ""
+	}
+	return near
+}
 
 // byKeys goes by the first key of the outermost map that tells.
 func byKeys(data []byte) format {
