@@ -92,6 +92,41 @@ func TestDenyWins(t *testing.T) {
 	}
 }
 
+// A mount of a directory brings everything below it, so a denied path below the
+// source denies the mount.
+func TestDenyOfAMountBelowTheSource(t *testing.T) {
+	deny := Rule{Name: "never", For: everybody, Deny: Allow{Mounts: []Mount{
+		{Source: "/srv/t/secret/**"}, {Source: "/srv/x/key"}, {Source: "/opt/**", Destination: "/data/secret"}}}}
+	p := mustNew(t, Enforce, wide, deny)
+	for _, tc := range []struct {
+		source, destination string
+		denied              bool
+	}{
+		{"/srv/t/secret/a", "/x", true},
+		{"/srv/t/secret", "/x", true},
+		{"/srv/t", "/x", true},
+		{"/srv", "/x", true},
+		{"/srv/x", "/x", true},
+		{"/srv/t/open", "/x", false},
+		{"/srv/t/secret2", "/x", false},
+		{"/opt", "/data", true},
+		{"/opt", "/data/secret", true},
+		{"/opt", "/data/open", false},
+	} {
+		_, err := p.Mount(tenant, tc.source, tc.destination, true)
+		var refused *RefusedError
+		if got := errors.As(err, &refused) && refused.Denied; got != tc.denied {
+			t.Errorf("mount %s at %s: got %v, want denied %v", tc.source, tc.destination, err, tc.denied)
+		}
+	}
+	_, err := p.Mount(tenant, "/srv/x", "/x", true)
+	want := `refuse mount "/srv/x" at "/x" to container "app" of pod "telco/fwd-0": denied by rule "never": its deny.mounts has {source: "/srv/x/key"}, ` +
+		`which matches paths within the mount in ` + source + `, and what one rule denies no other allows`
+	if d := cmp.Diff(want, err.Error()); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
+
 // SocketDenied says what Socket says of denials, and nothing else.
 func TestSocketDenied(t *testing.T) {
 	never := Rule{Name: "never", For: everybody, Deny: Allow{Sockets: []string{"/run/docker.sock"}}}

@@ -149,17 +149,34 @@ func (g Glob) Match(s string) bool {
 	case g.rest.tail == oneStar:
 		return strings.IndexByte(rest, '/') < 0
 	}
-	return g.rest.match(rest)
+	state, _ := g.rest.run(rest)
+	return state[g.rest.last/64]&(1<<(g.rest.last%64)) != 0
 }
 
-func (a *automaton) match(s string) bool {
+// MatchesBelow reports whether the pattern matches some path below dir, a clean
+// absolute path. A pattern that matches dir alone does not.
+func (g Glob) MatchesBelow(dir string) bool {
+	dir = strings.TrimSuffix(dir, "/") + "/"
+	if len(dir) <= len(g.prefix) {
+		return strings.HasPrefix(g.prefix, dir)
+	}
+	rest, ok := strings.CutPrefix(dir, g.prefix)
+	if !ok || g.rest == nil {
+		return false
+	}
+	// From every position that is left, the rest of the pattern's literal bytes leads to a match.
+	_, live := g.rest.run(rest)
+	return live
+}
+
+// run returns the positions that are reached after s, and whether there is one.
+func (a *automaton) run(s string) (state [words]uint64, live bool) {
 	n := a.last/64 + 1
-	var state [words]uint64
 	state[0] = 1
 	for i := range len(s) {
 		c := s[i]
 		literal := &a.literal[a.class[c]]
-		var carry, live uint64
+		var carry, reached uint64
 		for w := range n {
 			here := state[w]
 			moved := here & literal[w]
@@ -169,13 +186,13 @@ func (a *automaton) match(s string) bool {
 			}
 			state[w] = moved<<1 | carry | stay
 			carry = moved >> 63
-			live |= state[w]
+			reached |= state[w]
 		}
-		if live == 0 {
-			return false
+		if reached == 0 {
+			return state, false
 		}
 	}
-	return state[a.last/64]&(1<<(a.last%64)) != 0
+	return state, true
 }
 
 // maxPath is PATH_MAX without the NUL.

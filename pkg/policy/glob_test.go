@@ -36,6 +36,37 @@ func TestGlobName(t *testing.T) {
 	}
 }
 
+func TestGlobMatchesBelow(t *testing.T) {
+	for _, tc := range []struct {
+		pattern, dir string
+		want         bool
+	}{
+		{"/srv/t/secret/**", "/srv/t/secret", true},
+		{"/srv/t/secret/**", "/srv/t/secret/a", true},
+		{"/srv/t/secret/**", "/srv/t", true},
+		{"/srv/t/secret/**", "/srv/t/open", false},
+		{"/srv/t/secret/**", "/srv/t/secret2", false},
+		{"/srv/t/secret/**", "/", true},
+		{"/srv/x/key", "/srv/x", true},
+		{"/srv/x/key", "/srv/x/key", false},
+		{"/srv/x/key", "/srv/x/ke", false},
+		{"/srv/*/key", "/srv/any", true},
+		{"/srv/*/key", "/srv/any/key", false},
+		{"/srv/*/key", "/srv/any/other", false},
+		{"/srv/a*", "/srv/ab", false},
+		{"/srv/**/key", "/srv/a/b/c", true},
+		{"/**", "/srv", true},
+	} {
+		g, err := CompilePath(tc.pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.MatchesBelow(tc.dir); got != tc.want {
+			t.Errorf("pattern %q below %q: got %v, want %v", tc.pattern, tc.dir, got, tc.want)
+		}
+	}
+}
+
 func TestGlobPath(t *testing.T) {
 	for _, tc := range []struct {
 		pattern, s string

@@ -136,13 +136,17 @@ func (r *rule) denies(s *Subject, t *thing) string {
 	} else if pattern = r.deny.which(t); pattern == "" && s.Network != "" && (t.kind == kindSocket || t.kind == kindDevice) {
 		field, pattern = kindNetwork, r.deny.network(s.Network)
 	}
+	within := ""
+	if pattern == "" && t.kind == kindMount {
+		pattern, within = r.deny.mountBelow(t), ", which matches paths within the mount"
+	}
 	if pattern == "" || !r.matches(s) {
 		return ""
 	}
 	if field != kindMount {
 		pattern = quote(pattern)
 	}
-	return "its deny." + field.field() + " has " + pattern
+	return "its deny." + field.field() + " has " + pattern + within
 }
 
 func newRefusal(s Subject, t thing) *RefusedError {

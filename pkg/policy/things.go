@@ -63,6 +63,12 @@ func (m *mount) match(t *thing) bool {
 	return m.source.Match(t.name) && (m.any || m.destination.Match(t.at)) && !(m.readOnly && t.writable)
 }
 
+// reaches reports whether a mount of a directory brings something along that the
+// pattern of a denied mount matches.
+func (m *mount) reaches(t *thing) bool {
+	return m.source.MatchesBelow(t.name) && (m.any || m.destination.Match(t.at) || m.destination.MatchesBelow(t.at)) && !(m.readOnly && t.writable)
+}
+
 // has reports whether the lists name the thing. A network is for networks alone.
 func (t *things) has(x *thing) bool { return t.which(x) != "" }
 
@@ -83,6 +89,16 @@ func (t *things) which(x *thing) string {
 	for i := range globs {
 		if globs[i].Match(x.name) {
 			return globs[i].pattern
+		}
+	}
+	return ""
+}
+
+// mountBelow is the denied mount that a mount of a directory brings along, "" for none.
+func (t *things) mountBelow(x *thing) string {
+	for i := range t.mounts {
+		if t.mounts[i].reaches(x) {
+			return t.mounts[i].text
 		}
 	}
 	return ""
