@@ -69,7 +69,12 @@ func (f *specFile) read(stdin io.Reader) (err error) {
 		f.text, err = hostfs.ReadAtMost(stdin, maxSpec)
 		return err
 	}
-	if f.in, err = openPlace(f.name); err == nil && !f.in.set {
+	if f.bundle != "" {
+		f.in, err = openInBundle(f.bundle)
+	} else {
+		f.in, err = openPlace(f.name)
+	}
+	if err == nil && !f.in.set {
 		err = unix.ENOENT
 	}
 	if err == nil {
@@ -194,7 +199,38 @@ func openPlace(path string) (place, error) {
 	if p.dir, err = os.OpenFile(filepath.Dir(real), unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
 		return place{}, cause(err)
 	}
-	err = unix.Fstatat(int(p.dir.Fd()), p.base, &p.st, unix.AT_SYMLINK_NOFOLLOW)
+	return p.stat()
+}
+
+// openInBundle opens a bundle's config.json. In a directory that another user can
+// change it must not be a symlink: the owner of the bundle would choose which of the
+// caller's files is replaced.
+func openInBundle(bundle string) (place, error) {
+	dir, err := os.OpenFile(bundle, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return place{}, cause(err)
+	}
+	p := place{dir: dir, path: filepath.Join(bundle, "config.json"), base: "config.json"}
+	var st, file unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		p.close()
+		return place{}, err
+	}
+	if st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid()) {
+		p.close()
+		return openPlace(p.path)
+	}
+	if unix.Fstatat(int(dir.Fd()), p.base, &file, unix.AT_SYMLINK_NOFOLLOW) == nil && file.Mode&unix.S_IFMT == unix.S_IFLNK {
+		p.close()
+		return place{}, fmt.Errorf("it is a symlink in a directory that another user can change; name the file that it leads to with --spec FILE -o FILE: %w",
+			errdefs.ErrPermissionDenied)
+	}
+	return p.stat()
+}
+
+// stat finds the file in its directory. Only a regular file or none is accepted.
+func (p place) stat() (place, error) {
+	err := unix.Fstatat(int(p.dir.Fd()), p.base, &p.st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return p, nil
