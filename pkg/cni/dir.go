@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -155,12 +154,7 @@ func removeSocketDir(host hostfs.Root, dir, name string) error {
 		return fail(codeIO, "I/O failure: socketDir", "open %q: %v", dir, err)
 	}
 	defer f.Close()
-	root, err := os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	if err != nil {
-		return fail(codeIO, "I/O failure: socketDir", "open %q: %v", dir, err)
-	}
-	defer root.Close()
-	if err := root.RemoveAll(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := hostfs.RemoveTreeAt(int(f.Fd()), name); err != nil {
 		return fail(codeIO, "I/O failure: socketDir", "remove %q: %v", path.Join(dir, name), err)
 	}
 	return nil

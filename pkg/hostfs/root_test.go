@@ -78,6 +78,56 @@ func TestOpenBeneathFollowsNoSymlink(t *testing.T) {
 	}
 }
 
+// A symlink to a neighbour stays below the directory, and is refused all the same: who can make one could lead to a neighbour's files.
+func TestOpenBeneathFollowsNoSymlinkToNeighbour(t *testing.T) {
+	r, dir := tree(t)
+	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/neighbour"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/neighbour/s"), nil, 0o644))
+	must(t, os.Symlink("../neighbour/s", filepath.Join(dir, "run/vsw/pod/file")))
+	must(t, os.Symlink("../neighbour", filepath.Join(dir, "run/vsw/pod/dir")))
+	must(t, os.Symlink("../pod", filepath.Join(dir, "run/vsw/pod/self")))
+	at, err := r.Open("/run/vsw", unix.O_PATH|unix.O_DIRECTORY)
+	must(t, err)
+	defer at.Close()
+	for _, rel := range []string{"pod/file", "pod/dir", "pod/dir/s", "pod/self/../neighbour/s"} {
+		for _, flags := range []int{unix.O_PATH, unix.O_RDONLY} {
+			if f, err := r.OpenBeneath("/run/vsw", rel, flags); !errdefs.IsPermissionDenied(err) {
+				t.Errorf("OpenBeneath(%q) = %v, %v; want permission denied", rel, f, err)
+			}
+			if fd, err := OpenatBeneath(int(at.Fd()), rel, flags); !errdefs.IsPermissionDenied(err) {
+				t.Errorf("OpenatBeneath(%q) = %d, %v; want permission denied", rel, fd, err)
+			}
+		}
+	}
+	f, err := r.OpenBeneath("/run/vsw", "neighbour/s", unix.O_RDONLY)
+	must(t, err)
+	f.Close()
+}
+
+// Every symlink on a canonical path is refused, also one that stays inside the root.
+func TestOpenNoSymlinks(t *testing.T) {
+	r, dir := tree(t)
+	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
+	must(t, os.Symlink("pod", filepath.Join(dir, "run/vsw/near")))
+	f, err := r.OpenNoSymlinks("/run/vsw/pod/s", unix.O_PATH)
+	must(t, err)
+	f.Close()
+	for _, p := range []string{"/varrun/vsw/pod/s", "/run/vsw/near", "/run/vsw/near/s", "/run/vsw/abs"} {
+		if f, err := r.OpenNoSymlinks(p, unix.O_PATH); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "symlink") {
+			t.Errorf("OpenNoSymlinks(%q) = %v, %v", p, f, err)
+		}
+	}
+}
+
+// A magic link of /proc leads where no path does: out of any root, or into another process's files.
+func TestOpenFollowsNoMagicLink(t *testing.T) {
+	for _, p := range []string{"/proc/self/exe", "/proc/self/cwd", "/proc/self/root/etc", "/proc/self/fd/0"} {
+		if f, err := Host().Open(p, unix.O_PATH); !errdefs.IsPermissionDenied(err) {
+			t.Errorf("Open(%q) = %v, %v; want permission denied", p, f, err)
+		}
+	}
+}
+
 func TestStatNoSymlinks(t *testing.T) {
 	r, dir := tree(t)
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))

@@ -79,6 +79,9 @@ const (
 	tmpSuffix = ".tmp"
 )
 
+// randomNumber makes the names of temporary files; a test replaces it.
+var randomNumber = rand.Uint64
+
 // IsTemporary reports whether a name is one that [ReplaceAt] uses meanwhile: a process
 // that is killed leaves it behind.
 func IsTemporary(name string) bool {
@@ -90,7 +93,7 @@ func IsTemporary(name string) bool {
 // what has the name. A symlink there is replaced, not followed.
 func ReplaceAt(dirfd int, name string, data []byte, like Like) (err error) {
 	// O_EXCL refuses what is there already, whoever foresaw the name.
-	tmp := tmpPrefix + strconv.FormatUint(rand.Uint64(), 36) + tmpSuffix
+	tmp := tmpPrefix + strconv.FormatUint(randomNumber(), 36) + tmpSuffix
 	fd, err := unix.Openat(dirfd, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err

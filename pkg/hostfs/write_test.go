@@ -4,6 +4,7 @@ package hostfs
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -79,5 +80,30 @@ func TestReplaceAt(t *testing.T) {
 	}
 	if IsTemporary("f") || !IsTemporary(".jackfield-X.tmp") {
 		t.Error("temporary names are mistaken")
+	}
+}
+
+// A file, or a link, that has the temporary name already is neither written to nor renamed.
+func TestReplaceAtRefusesForeseenTemporary(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Open(dir)
+	must(t, err)
+	defer f.Close()
+	randomNumber = func() uint64 { return 1 }
+	t.Cleanup(func() { randomNumber = rand.Uint64 })
+	tmp, theirs := filepath.Join(dir, ".jackfield-1.tmp"), filepath.Join(dir, "theirs")
+	must(t, os.WriteFile(theirs, []byte("theirs"), 0o666))
+	for _, foresee := range []func(old, new string) error{os.Link, os.Symlink} {
+		must(t, foresee(theirs, tmp))
+		if err := ReplaceAt(int(f.Fd()), "name", []byte("ours"), Own(0o600)); !errors.Is(err, unix.EEXIST) {
+			t.Errorf("got %v, want EEXIST", err)
+		}
+		if got, err := os.ReadFile(theirs); err != nil || string(got) != "theirs" {
+			t.Errorf("the foreseen file holds %q: %v", got, err)
+		}
+		if st, err := os.Lstat(filepath.Join(dir, "name")); err == nil {
+			t.Errorf("the foreseen file was taken: %v", st.Mode())
+		}
+		must(t, os.Remove(tmp))
 	}
 }

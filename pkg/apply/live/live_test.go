@@ -183,6 +183,59 @@ func TestApplyMakesNodes(t *testing.T) {
 	}
 }
 
+// The host's node is bound for its number alone: where the edit has another number, a node is made, or, in a user namespace, the request fails.
+func TestApplyChecksDeviceNumber(t *testing.T) {
+	set := &edits.Set{Devices: []edits.Device{{Path: "/dev/x", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 5}}}
+	target := start(t, 0)
+	if err := Apply(hostfs.Host(), target, set, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(target.inside("/dev/x"), &st); err != nil || st.Rdev != unix.Mkdev(1, 5) {
+		t.Errorf("number %d:%d, %v; want 1:5", unix.Major(st.Rdev), unix.Minor(st.Rdev), err)
+	}
+	if err := Apply(hostfs.Host(), start(t, unix.CLONE_NEWUSER), set, Options{}); !errdefs.IsConflict(err) {
+		t.Errorf("in a user namespace: %v", err)
+	}
+}
+
+// A node of the host comes without the rights of its file system: what is mounted is a device, and nothing that can be run.
+func TestApplyRestrictsBoundNode(t *testing.T) {
+	target := start(t, unix.CLONE_NEWUSER)
+	dir := t.TempDir()
+	if err := unix.Mount("test", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	defer unix.Umask(unix.Umask(0))
+	if err := unix.Mknod(dir+"/null", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+		t.Fatal(err)
+	}
+	set := &edits.Set{Devices: []edits.Device{{Path: "/dev/x", HostPath: dir + "/null", Type: "c", Major: 1, Minor: 3, Access: edits.NoAccess}}}
+	if err := Apply(hostfs.Host(), target, set, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	var fs unix.Statfs_t
+	const restricted = unix.ST_NOSUID | unix.ST_NOEXEC
+	if err := unix.Statfs(target.inside("/dev/x"), &fs); err != nil || fs.Flags&restricted != restricted || fs.Flags&unix.ST_NODEV != 0 {
+		t.Errorf("mount flags %#x, %v; want nosuid and noexec, and no nodev", fs.Flags, err)
+	}
+}
+
+// A magic link is refused as such (ELOOP), not only because today's kernels let none leave a root (EXDEV).
+func TestLookupFollowsNoMagicLink(t *testing.T) {
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(root)
+	for _, name := range []string{"/proc/self/exe", "/proc/self/root/etc"} {
+		if fd, err := lookup(root, name); !errors.Is(err, unix.ELOOP) {
+			t.Errorf("lookup(%q) = %d, %v; want ELOOP", name, fd, err)
+		}
+	}
+}
+
 func TestApplyRefuses(t *testing.T) {
 	target := start(t, 0)
 	src := t.TempDir()

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// RemoveTreeAt removes a file, or a directory with everything in it, from an open directory. A missing name is no error. It never follows a symlink and
+// never enters a mount: what is mounted in the tree stays, and is an error.
+//
+// A container can nest directories without limit. So no descriptor is held for each level: a directory that is not empty has its subdirectories moved up
+// into the top directory, and is removed. At most three directories are open at a time, and memory does not grow with the tree.
+func RemoveTreeAt(dirfd int, name string) error {
+	err := unix.Unlinkat(dirfd, name, 0)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if !errors.Is(err, unix.EISDIR) {
+		return &os.PathError{Op: "unlink", Path: name, Err: err}
+	}
+	top, err := openForRemoval(dirfd, name)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	r := treeRemoval{top: top, prefix: strconv.FormatUint(rand.Uint64(), 36) + "-"}
+	for more := true; more; {
+		if more, err = r.sweep(top); err != nil {
+			return fmt.Errorf("remove %q: %w", name, err)
+		}
+	}
+	return removeEmptyDir(dirfd, name)
+}
+
+// maxRemoved bounds the entries that one call removes: somebody who still makes files in the tree could keep it busy for good.
+const maxRemoved = 1 << 24
+
+// treeRemoval is one removal of a tree.
+type treeRemoval struct {
+	top     *os.File
+	prefix  string // of the names of directories that were moved up
+	moved   uint64
+	removed int
+}
+
+// sweep goes once through the entries of the top directory or of one directly below it, and removes them or moves them up. It reports whether the
+// directory needs another sweep; an error is of what nothing could be done about.
+func (r *treeRemoval) sweep(dir *os.File) (more bool, err error) {
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		return false, err
+	}
+	progress := false
+	var failed error
+	for {
+		names, err := dir.Readdirnames(1024)
+		for _, name := range names {
+			if r.removed++; r.removed > maxRemoved {
+				return false, fmt.Errorf("more than %d entries: %w", maxRemoved, errdefs.ErrResourceExhausted)
+			}
+			err := r.removeEntry(dir, name)
+			if err == nil {
+				progress = true
+			} else if failed == nil {
+				failed = err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if progress {
+		return true, nil // entries may have come, or been passed over, while others were removed
+	}
+	return false, failed
+}
+
+// removeEntry removes an entry of the top directory, or of one directly below it; there, a directory that is not empty is moved up.
+func (r *treeRemoval) removeEntry(dir *os.File, name string) error {
+	fd := int(dir.Fd())
+	err := unix.Unlinkat(fd, name, 0)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if !errors.Is(err, unix.EISDIR) {
+		return &os.PathError{Op: "unlink", Path: name, Err: err}
+	}
+	err = removeEmptyDir(fd, name)
+	if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if dir != r.top {
+		return r.moveUp(fd, name)
+	}
+	sub, err := openForRemoval(fd, name)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	for more := true; more; {
+		if more, err = r.sweep(sub); err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+	}
+	return removeEmptyDir(fd, name)
+}
+
+// moveUp renames a directory into the top directory, under a name that nobody could foresee.
+func (r *treeRemoval) moveUp(dirfd int, name string) error {
+	for range 16 {
+		r.moved++
+		err := unix.Renameat(dirfd, name, int(r.top.Fd()), r.prefix+strconv.FormatUint(r.moved, 36))
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		if !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.ENOTDIR) {
+			return &os.PathError{Op: "rename", Path: name, Err: err}
+		}
+	}
+	return &os.PathError{Op: "rename", Path: name, Err: unix.EEXIST}
+}
+
+func removeEmptyDir(dirfd int, name string) error {
+	if err := unix.Unlinkat(dirfd, name, unix.AT_REMOVEDIR); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "rmdir", Path: name, Err: err}
+	}
+	return nil
+}
+
+// openForRemoval opens a directory whose entries are to be removed: no symlink, and nothing that is mounted there.
+func openForRemoval(dirfd int, name string) (*os.File, error) {
+	fd, err := openat2(dirfd, name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
+	})
+	if errors.Is(err, unix.EXDEV) {
+		err = fmt.Errorf("a file system is mounted there: %w", unix.EBUSY)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
