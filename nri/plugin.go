@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -217,16 +218,23 @@ func (p *Plugin) configure(data []byte) error {
 	return nil
 }
 
-// Run serves the runtime until ctx ends. When the connection is lost it connects
-// again, at once first and then ever less often, up to every two seconds. A
-// plugin that the runtime started ends with its connection.
+// Run serves the runtime until ctx ends. When the connection is lost the plugin
+// connects again as soon as the runtime listens. A plugin that the runtime started ends
+// with its connection.
 func (p *Plugin) Run(ctx context.Context) error {
-	const first, last = 50 * time.Millisecond, 2 * time.Second
 	go p.watchHooks(ctx)
-	wait := first
+	warnings := &connectionWarnings{log: p.log}
+	delay := connectInterval
 	for {
+		var conn net.Conn // nil for the one that the runtime passed on
+		if !p.opts.Inherited {
+			if conn = p.connectToRuntime(ctx, warnings); conn == nil {
+				p.logCounters()
+				return nil
+			}
+		}
 		registrations := p.counters.Connections.Load()
-		err := p.serve(ctx)
+		err := p.serve(ctx, conn)
 		if ctx.Err() != nil {
 			p.logCounters()
 			return nil
@@ -236,24 +244,20 @@ func (p *Plugin) Run(ctx context.Context) error {
 			return err
 		}
 		if p.counters.Connections.Load() > registrations {
-			// The runtime was there: it is restarted, and each pod that it makes before
-			// the plugin is back goes without.
-			wait = first
+			// The runtime is being restarted.
+			warnings.reset()
+			delay = connectInterval
 		}
-		p.log.WithField("retry", wait.String()).Warnf("no connection to the runtime: %v", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-		}
-		wait = min(2*wait, last)
+		warnings.warn(err)
+		wait(ctx, delay)
+		delay = min(2*delay, maxRegisterDelay)
 	}
 }
 
 // serve is one connection, from registering to its end.
-func (p *Plugin) serve(ctx context.Context) error {
+func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
 	// The connection outlives ctx until the calls under way have their answers.
-	conn, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	outlives, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	ended := context.AfterFunc(ctx, func() {
 		p.drain.wait(p.requestTimeout())
@@ -262,7 +266,6 @@ func (p *Plugin) serve(ctx context.Context) error {
 	defer ended()
 	defer p.connected.Store(false)
 	options := []stub.Option{
-		stub.WithDialer(p.drain.dial),
 		stub.WithPluginName(p.opts.Name),
 		stub.WithLogger(stubLogger{p.log}),
 		// Without an answer there is no container: an attachment that was granted
@@ -274,8 +277,9 @@ func (p *Plugin) serve(ctx context.Context) error {
 	if os.Getenv(api.PluginIdxEnvVar) == "" {
 		options = append(options, stub.WithPluginIdx(p.opts.Index))
 	}
-	if p.opts.Socket != "" {
-		options = append(options, stub.WithSocketPath(p.opts.Socket))
+	if conn != nil {
+		defer conn.Close() // the stub leaves it open when it cannot start
+		options = append(options, stub.WithConnection(conn))
 	}
 	s, err := stub.New(p, options...)
 	if err != nil {
@@ -288,7 +292,7 @@ func (p *Plugin) serve(ctx context.Context) error {
 
 	patience := 2 * s.RegistrationTimeout()
 	done := make(chan error, 1)
-	go func() { done <- s.Run(conn) }()
+	go func() { done <- s.Run(outlives) }()
 	watchdog := time.NewTimer(patience)
 	defer watchdog.Stop()
 	for {
