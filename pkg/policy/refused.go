@@ -55,18 +55,23 @@ func (e *RefusedError) Error() string {
 		fmt.Fprintf(&b, "closest rule %s: ", quote(e.Rule))
 	}
 	b.WriteString(e.Why)
-	switch {
-	case len(e.Lines) == 0:
-		return b.String()
-	case e.Under == underRules:
-		fmt.Fprintf(&b, "; to allow it, add to %s in %s:", e.Under, e.Source)
-	default:
-		fmt.Fprintf(&b, "; to allow it, add to %s of rule %s in %s:", e.Under, quote(e.Rule), e.Source)
-	}
-	for _, line := range e.Lines {
-		b.WriteString("\n  " + line)
+	if remedy := e.Remedy(); remedy != "" {
+		b.WriteString("; to allow it, " + remedy)
 	}
 	return b.String()
+}
+
+// Remedy says where to add which lines, each on a line of its own after the first;
+// empty where no pattern can name what was asked for.
+func (e *RefusedError) Remedy() string {
+	if len(e.Lines) == 0 {
+		return ""
+	}
+	under := e.Under
+	if e.Under != underRules {
+		under += " of rule " + quote(e.Rule)
+	}
+	return "add to " + under + " in " + e.Source + ":\n  " + strings.Join(e.Lines, "\n  ")
 }
 
 // who is the container in messages.

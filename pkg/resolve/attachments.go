@@ -93,6 +93,9 @@ func (p *planner) attachment(a *attachment.Attachment, key string, optional bool
 	if key == "" {
 		item.From = cmp.Or(a.File, a.OwnerFrom)
 		if reason := p.notInCharge(a); reason != "" && !p.keeps(a) {
+			if remedy := p.missingRule(a); remedy != "" {
+				reason += ", and audit mode delivers nothing that was not asked for; to deliver it, " + remedy
+			}
 			item.Outcome, item.Reason = LeftAlone, reason
 			p.items = append(p.items, item)
 			return
@@ -155,6 +158,28 @@ func (p *planner) notInCharge(a *attachment.Attachment) string {
 		return fmt.Sprintf("no rule lets allocated devices come to namespace %q", p.req.Namespace)
 	}
 	return fmt.Sprintf("no rule lets network %q bring anything to namespace %q", a.Network, p.req.Namespace)
+}
+
+// missingRule returns, in audit mode, the lines that would have an unmanaged attachment
+// delivered: audit mode reports every rule that mode enforce needs.
+func (p *planner) missingRule(a *attachment.Attachment) string {
+	if p.policy.Mode() != policy.Audit || a.Info == nil {
+		return ""
+	}
+	grant, err := p.policy.Network(p.subject, a.Network)
+	if s, ok := p.socketOf(a); ok && !s.inContainer() {
+		at, unknown := p.place(s.path)
+		if unknown != nil {
+			return "" // delivering it would fail for another reason than policy
+		}
+		subject := p.subject
+		subject.Network = a.Network
+		grant, err = p.policy.Socket(subject, at.names()[0])
+	}
+	if err != nil || grant.Refusal == nil {
+		return ""
+	}
+	return grant.Refusal.Remedy()
 }
 
 // inCharge reports whether some rule lets a network ("" for a device without one)

@@ -258,8 +258,16 @@ func TestAuditModeGrantsAndTells(t *testing.T) {
 	// But what nobody asked for is left alone there, as it will be under enforce.
 	h.info("one", "net1", vhost("client", "/var/run/vsw/none/s"))
 	r.Annotations = nil
-	if p := h.resolve(r); len(p.Items) != 1 || p.Items[0].Outcome != LeftAlone {
+	p = h.resolve(r)
+	if len(p.Items) != 1 || p.Items[0].Outcome != LeftAlone {
 		t.Errorf("got %+v", p.Items)
+	}
+	// The reason has the rule that would deliver it.
+	for _, want := range []string{"audit mode delivers nothing that was not asked for", "add to policy.rules in /etc/jackfield/config.yaml",
+		`for: {namespaces: ["elsewhere"]}`, `allow: {sockets: ["/var/run/vsw/none/s"]}`} {
+		if !strings.Contains(p.Items[0].Reason, want) {
+			t.Errorf("the reason lacks %q: %s", want, p.Items[0].Reason)
+		}
 	}
 }
 
