@@ -26,9 +26,10 @@ import (
 // the plugin is to stop.
 func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	var (
-		configFile, root, level, format string
-		opts                            Options
-		least                           bool
+		configFile, root, level, format, probed string
+
+		opts  Options
+		least bool
 	)
 	cmd := &cobra.Command{
 		Use:   "jackfield-nri",
@@ -42,6 +43,9 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if probed != "" {
+				return probeHealth(cmd.Context(), cmd.OutOrStdout(), probed)
+			}
 			log, err := newLogger(stderr, level, format)
 			if err != nil {
 				return err
@@ -68,7 +72,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			if opts.ConfigHost, opts.ConfigFile, err = config.Place(opts.Host, configFile); err != nil {
 				return err
 			}
-			return run(cmd.Context(), opts, log)
+			return run(cmd.Context(), opts, getenv(notifySocketEnv), log)
 		},
 	}
 	f := cmd.Flags()
@@ -78,6 +82,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	f.StringVar(&opts.Name, "name", "jackfield", "name to register under")
 	f.StringVar(&root, "root", "/", "take all host paths below this `directory`")
 	f.BoolVar(&least, "least-privilege", false, "give up all capabilities but those that are needed")
+	f.StringVar(&probed, "probe", "", "do not run the plugin: ask a running one at this `URL`, as http://127.0.0.1:9480/readyz, print the answer and fail unless it is 200")
 	f.StringVar(&level, "log-level", "info", "error, warning, info or debug")
 	f.StringVar(&format, "log-format", "text", "text or json")
 	return cmd
@@ -112,7 +117,7 @@ func loadConfig(host hostfs.Root, file string) (*config.Config, error) {
 // freeAfter is when the start is over.
 const freeAfter = 2 * time.Second
 
-func run(ctx context.Context, opts Options, log *logrus.Logger) error {
+func run(ctx context.Context, opts Options, notifySocket string, log *logrus.Logger) error {
 	p, err := New(opts, log)
 	if err != nil {
 		return err
@@ -132,6 +137,11 @@ func run(ctx context.Context, opts Options, log *logrus.Logger) error {
 	freed := time.AfterFunc(freeAfter, trim)
 	defer freed.Stop()
 	log.WithField("version", version.String()).Info("starting")
+	if !opts.Inherited {
+		if err := notifyReady(notifySocket); err != nil {
+			log.WithError(err).Warn("systemd does not learn that the plugin has started")
+		}
+	}
 	err = p.Run(ctx)
 	if cerr := p.Close(); err == nil {
 		err = cerr

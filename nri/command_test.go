@@ -3,8 +3,16 @@
 package nri
 
 import (
+	"context"
 	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 )
@@ -21,4 +29,88 @@ func TestLogLevels(t *testing.T) {
 			t.Errorf("%q: %v", level, err)
 		}
 	}
+}
+
+// systemd's unit is of Type=notify: the plugin is started once it has its configuration,
+// whether there is a runtime yet or not, and is not with a configuration that has a fault.
+func TestSystemdLearnsThatThePluginHasStarted(t *testing.T) {
+	for config, want := range map[string]string{"policy: {mode: enforce}\n": "READY=1", "polciy: {}\n": ""} {
+		root := t.TempDir()
+		file, socket := filepath.Join(root, "config.yaml"), filepath.Join(root, "notify")
+		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer systemd.Close()
+		getenv := func(name string) string {
+			if name == "NOTIFY_SOCKET" {
+				return socket
+			}
+			return ""
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cmd := Command(getenv, io.Discard)
+		cmd.SetArgs([]string{"--root", root, "--config", file, "--nri-socket", filepath.Join(root, "nri.sock")})
+		ended := make(chan error, 1)
+		go func() {
+			err := cmd.ExecuteContext(ctx)
+			if want == "" {
+				systemd.SetReadDeadline(time.Now()) // nothing more can come
+			}
+			ended <- err
+		}()
+		buffer := make([]byte, 100)
+		n, err := systemd.Read(buffer)
+		if got := string(buffer[:n]); got != want || (err == nil) != (want != "") {
+			t.Errorf("%s: systemd receives %q, %v, want %q", config, got, err, want)
+		}
+		cancel()
+		if err := <-ended; (err == nil) != (want != "") {
+			t.Errorf("%s: the plugin ends with %v", config, err)
+		}
+	}
+}
+
+func TestProbe(t *testing.T) {
+	status := http.StatusOK
+	plugin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(status)
+		io.WriteString(w, "answer of "+r.URL.Path+"\n")
+	}))
+	defer plugin.Close()
+	for _, tc := range []struct {
+		url    string
+		status int
+		out    string
+		fault  string
+	}{
+		{plugin.URL + "/readyz", 200, "answer of /readyz\n", ""},
+		{plugin.URL + "/readyz", 503, "answer of /readyz\n", "503"},
+		{"127.0.0.1:9480/readyz", 200, "", "--probe"},
+		{"http://" + closedAddress(t) + "/readyz", 200, "", "connection refused"},
+	} {
+		status = tc.status
+		var out strings.Builder
+		cmd := Command(func(string) string { return "" }, io.Discard)
+		cmd.SetOut(&out)
+		cmd.SetArgs([]string{"--probe", tc.url})
+		err := cmd.ExecuteContext(t.Context())
+		if (err == nil) != (tc.fault == "") || err != nil && !strings.Contains(err.Error(), tc.fault) || out.String() != tc.out {
+			t.Errorf("%s, %d: prints %q and ends with %v, want %q", tc.url, tc.status, out.String(), err, tc.out)
+		}
+	}
+}
+
+// closedAddress is an address at which nothing listens.
+func closedAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }

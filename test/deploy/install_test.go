@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -261,7 +262,8 @@ func TestSystemdUnit(t *testing.T) {
 	conf := t.TempDir()
 	p.env = append(p.env, "SYSCONFDIR="+conf, "CNIBINDIR="+conf+"/cni", "UNITDIR="+conf+"/units")
 	p.run("install")
-	out, err := exec.Command(analyze, "verify", conf+"/units/jackfield-nri.service").CombinedOutput()
+	// The manual pages are not those of this machine: they are looked for below.
+	out, err := exec.Command(analyze, "verify", "--man=no", conf+"/units/jackfield-nri.service").CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
@@ -274,6 +276,20 @@ func TestSystemdUnit(t *testing.T) {
 			if strings.HasPrefix(line, key) {
 				t.Errorf("the unit has %s", line)
 			}
+		}
+	}
+	for _, want := range []string{"StartLimitIntervalSec=0", "Type=notify", "Restart=always"} {
+		if !strings.Contains(unit, "\n"+want+"\n") {
+			t.Errorf("the unit does not have %s", want)
+		}
+	}
+	pages := regexp.MustCompile(`man:([a-z.-]+)\((\d)\)`).FindAllStringSubmatch(unit, -1)
+	if len(pages) == 0 {
+		t.Error("the unit names no manual page")
+	}
+	for _, page := range pages {
+		if _, err := os.Stat(filepath.Join(top, "docs/man", page[1]+"."+page[2])); err != nil {
+			t.Error(err)
 		}
 	}
 }
