@@ -4,27 +4,37 @@ package staging
 
 import "time"
 
-// tenantHush is how long nothing is told of a socket that a tenant can make, after
-// something was: it could fill the node's log with it.
-const tenantHush = 5 * time.Second
+const (
+	// hushPeriod is the time in which a source of log lines has a limited number of them: it could fill the node's log.
+	hushPeriod = 5 * time.Second
+	// hostLines and tenantLines are these numbers: of what only the host can cause, and of what a tenant can.
+	hostLines, tenantLines = 16, 1
+)
 
-// hush says what is told of a socket.
+// hush limits the log lines of one source, such as a socket.
 type hush struct {
-	tenant bool // some tenant can make it
-	until  time.Time
-	kept   int // failures that were not told since
+	until time.Time // the end of the period
+	told  int       // lines in it
+	kept  int       // failures that were not reported since the last that was
 }
 
-// next takes note of something to tell, and says whether to keep quiet about it; of a
-// failure that is told, how many were not before it.
-func (h *hush) next(now time.Time, failed bool) (quiet bool, more int) {
-	if h.tenant && now.Before(h.until) {
+// next counts a line, and says whether to keep quiet about it; for a failure that is reported, also how many were not before it. Whether a tenant can
+// cause it is decided for each line: a directory can come to belong to a tenant later.
+func (h *hush) next(now time.Time, tenant, failed bool) (quiet bool, more int) {
+	limit := hostLines
+	if tenant {
+		limit = tenantLines
+	}
+	if !now.Before(h.until) {
+		h.until, h.told = now.Add(hushPeriod), 0
+	}
+	if h.told >= limit {
 		if failed {
 			h.kept++
 		}
 		return true, 0
 	}
-	h.until = now.Add(tenantHush)
+	h.told++
 	if failed {
 		more, h.kept = h.kept, 0
 	}

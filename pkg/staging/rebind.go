@@ -24,6 +24,8 @@ type source struct {
 	holders map[string]*record
 	inode   inode // what is bound in all of them; zero when that is not sure
 	watch   *pathwatch.Watch
+	lane    int    // of the watcher that watch belongs to
+	moving  bool   // while it is watched in the other lane
 	looks   uint64 // how many looks at it have begun
 	seen    uint64 // the last of them of which something came
 	hush    hush
@@ -51,7 +53,7 @@ const tenantPatience = 2 * time.Millisecond
 
 func (s *Store) startWatching() error {
 	for i := range s.watch {
-		opts := pathwatch.Options{Failed: s.failed}
+		opts := pathwatch.Options{Failed: s.watchFailed}
 		if i == ofTenants {
 			opts.Patience = tenantPatience
 		}
@@ -71,6 +73,24 @@ func (s *Store) failed(err error) {
 	if s.opts.Events != nil {
 		s.opts.Events.Failed(err)
 	}
+}
+
+// watchFailed reports that a directory could not be watched any more. A tenant that renames directories can cause that again and again.
+func (s *Store) watchFailed(err error) {
+	s.mu.Lock()
+	quiet, more := s.watchHush.next(time.Now(), false, true)
+	s.mu.Unlock()
+	if !quiet {
+		s.failed(withUnreported(err, more))
+	}
+}
+
+// withUnreported adds to an error how many before it were not reported.
+func withUnreported(err error, more int) error {
+	if more == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; %d failures before it were not told", err, more)
 }
 
 // hold takes note of a container whose sockets are bound, and has them watched. The
@@ -121,14 +141,13 @@ func (s *Store) release(containerID string) {
 	}
 }
 
-// watchSource watches a socket, and looks at what became of it before that.
+// watchSource watches a socket, and looks at what became of it before that. For a socket that is watched in the wrong lane it replaces the watch.
 func (s *Store) watchSource(src *source) {
 	lane := ofHost
 	if s.claimed(&src.socket) {
 		lane = ofTenants
 	}
 	s.mu.Lock()
-	src.hush.tenant = lane == ofTenants
 	w := s.watch[lane]
 	s.mu.Unlock()
 	if w == nil {
@@ -136,22 +155,36 @@ func (s *Store) watchSource(src *source) {
 	}
 	watch, err := w.Add(filepath.Dir(src.socket.path()), filepath.Base(src.socket.path()), pathwatch.Attributes, func(string) { s.changed(src) })
 	if err != nil && !errors.Is(err, os.ErrClosed) {
-		s.failed(fmt.Errorf("watch socket %q: %w", src.socket.path(), err))
-	}
-	if watch == nil {
-		return
+		s.watchFailed(fmt.Errorf("watch socket %q: %w", src.socket.path(), err))
 	}
 	s.mu.Lock()
-	live := s.sources[src.socket.path()] == src
-	if live {
-		src.watch = watch
+	old := watch
+	if s.sources[src.socket.path()] == src && watch != nil {
+		old, src.watch, src.lane = src.watch, watch, lane
 	}
+	src.moving = false
 	s.mu.Unlock()
-	if !live {
-		watch.Stop()
-		return
+	if old != nil {
+		old.Stop()
 	}
-	s.changed(src)
+	if old != watch {
+		s.changed(src)
+	}
+}
+
+// decideLane reports whether a tenant can write on the way to a socket now, and has it watched among such sockets when that has changed. The lock is
+// held.
+func (s *Store) decideLane(src *source) (tenant bool) {
+	tenant = s.claimed(&src.socket)
+	lane := ofHost
+	if tenant {
+		lane = ofTenants
+	}
+	if src.watch != nil && src.lane != lane && !src.moving && !s.closed {
+		src.moving = true
+		s.bg.Go(func() { s.watchSource(src) })
+	}
+	return tenant
 }
 
 // changed looks at a socket that may have been made anew, or had its rights
@@ -161,24 +194,22 @@ func (s *Store) watchSource(src *source) {
 func (s *Store) changed(src *source) {
 	defer func() {
 		if r := recover(); r != nil {
-			s.failed(fmt.Errorf("bind socket %q anew: internal error: %v: %w\n%s", src.socket.path(), r, errdefs.ErrInternal, debug.Stack()))
+			s.watchFailed(fmt.Errorf("bind socket %q anew: internal error: %v: %w\n%s", src.socket.path(), r, errdefs.ErrInternal, debug.Stack()))
 		}
 	}()
 	began := time.Now()
 	n, err := s.renew(src)
 	failed := err != nil && !errdefs.IsNotFound(err)
+	s.mu.Lock()
+	tenant := s.decideLane(src)
 	if !failed && n == 0 {
+		s.mu.Unlock()
 		return
 	}
-	s.mu.Lock()
-	quiet, more := src.hush.next(time.Now(), failed)
+	quiet, more := src.hush.next(time.Now(), tenant, failed)
 	s.mu.Unlock()
 	if failed && !quiet {
-		err = fmt.Errorf("bind socket %q anew: %w", src.socket.path(), err)
-		if more > 0 {
-			err = fmt.Errorf("%w; %d failures before it were not told", err, more)
-		}
-		s.failed(err)
+		s.failed(withUnreported(fmt.Errorf("bind socket %q anew: %w", src.socket.path(), err), more))
 	}
 	if n > 0 && s.opts.Events != nil {
 		s.opts.Events.Rebound(Rebound{Socket: src.socket.path(), Containers: n, Took: time.Since(began), Quiet: quiet})

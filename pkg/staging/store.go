@@ -42,9 +42,11 @@ type Store struct {
 	held    map[string]*record
 	sources map[string]*source // by the socket's host path
 	watch   [2]*pathwatch.Watcher
-	closed  bool
-	keeper  int // the descriptor by which this process is the keeper, -1 where it is not
-	bg      sync.WaitGroup
+	// watchHush limits the lines about directories that cannot be watched.
+	watchHush hush
+	closed    bool
+	keeper    int // the descriptor by which this process is the keeper, -1 where it is not
+	bg        sync.WaitGroup
 }
 
 // Options change how a Store works. The zero value is a store of a process that
