@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/telemetry"
+)
+
+// A FIFO that somebody reads could be opened: its reader would get the audit lines, or
+// stop taking them.
+func TestAuditFileIsRegular(t *testing.T) {
+	dir := t.TempDir()
+	host, err := hostfs.New(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(dir, "audit.log")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(fifo, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	var counters telemetry.Counters
+	a := openAudit(host, "/audit.log", &counters, logrus.NewEntry(log))
+	defer a.close()
+	if err := a.append([]byte("line\n")); err == nil {
+		t.Error("a line was written to a FIFO")
+	}
+	if err := os.Remove(fifo); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.append([]byte("line\n")); err != nil {
+		t.Errorf("the regular file in its place: %v", err)
+	}
+}
