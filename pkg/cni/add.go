@@ -135,9 +135,33 @@ func (c *call) previous() (*types100.Result, error) {
 	return r, nil
 }
 
+// maxIPs bounds the addresses that each source may ask for. A pod's author may write
+// args and CNI_ARGS, and each wanted address is compared with each of the result.
+const maxIPs = 64
+
+// checkIPCount refuses more addresses than maxIPs from one source.
+func (c *call) checkIPCount(args cniArgs) error {
+	want := fmt.Sprintf("%d IP addresses at most", maxIPs)
+	for _, s := range []struct {
+		key string
+		ips []string
+	}{{"runtimeConfig.ips", c.conf.runtime.ips}, {"args.cni.ips", c.conf.args.ips}} {
+		if len(s.ips) > maxIPs {
+			return invalid(s.key, fmt.Sprintf("%d IP addresses", len(s.ips)), want)
+		}
+	}
+	if len(args.ips) > maxIPs {
+		return environment("CNI_ARGS", c.Args, fmt.Sprintf("IP with %s; found %d", want, len(args.ips)))
+	}
+	return nil
+}
+
 // decideAddresses decides on hardware and IP addresses as far as IPAM does not,
 // and refuses what was asked for and cannot be.
 func (c *call) decideAddresses(a *addition, args cniArgs) error {
+	if err := c.checkIPCount(args); err != nil {
+		return err
+	}
 	socket := c.conf.device.isSocket()
 	asked := func(name string) field { return field{"runtimeConfig." + name, c.conf.runtime.asked[name]} }
 	switch r := &c.conf.runtime; {

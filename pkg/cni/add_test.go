@@ -4,6 +4,7 @@ package cni
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -306,5 +307,49 @@ func TestSocketDirOwner(t *testing.T) {
 	}
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
+	}
+}
+
+// A pod's author may ask for few addresses only: each is compared with each. What was
+// attached with more is still removed.
+func TestManyAddresses(t *testing.T) {
+	addresses := func(n int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprintf("10.0.%d.%d/16", i/256, i%256))
+		}
+		return list
+	}
+	quoted := func(n int) string { return `["` + strings.Join(addresses(n), `","`) + `"]` }
+	commas := func(n int) string { return "CNI_ARGS=IP=" + strings.Join(addresses(n), ",") }
+	n := newNode(t)
+	for name, tc := range map[string]struct {
+		args, keys string
+		code       uint
+		text       string
+	}{
+		"runtimeConfig": {"CNI_ARGS=", `, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`, codeConfig, "runtimeConfig.ips: found 65 IP addresses, want 64 IP addresses at most"},
+		"args":          {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(maxIPs+1) + `}}`, codeConfig, "args.cni.ips: found 65 IP addresses, want 64 IP addresses at most"},
+		"a quarter MiB": {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(16000) + `}}`, codeConfig, "args.cni.ips: found 16000 IP addresses"},
+		"CNI_ARGS":      {commas(maxIPs + 1), "", codeEnvironment, "IP with 64 IP addresses at most; found 65"},
+		"chained": {"CNI_ARGS=", `, "prevResult": {"ips": [{"address": "10.0.0.0/16"}]}, "runtimeConfig": {"ips": ` + quoted(maxIPs+1) + `}`,
+			codeConfig, "runtimeConfig.ips: found 65 IP addresses"},
+	} {
+		if a := n.run(env("ADD", tc.args), confWith(tc.keys)); a.code != tc.code || !strings.Contains(a.all, tc.text) {
+			t.Errorf("%s: code %d, %s; want code %d with %q", name, a.code, a.all, tc.code, tc.text)
+		}
+		if left := n.files(); len(left) > 0 {
+			t.Fatalf("%s: the refusal left %q", name, left)
+		}
+		n.ok(env("DEL", tc.args), confWith(tc.keys))
+	}
+	for name, tc := range map[string][2]string{
+		"runtimeConfig": {"CNI_ARGS=", `, "runtimeConfig": {"ips": ` + quoted(maxIPs) + `}`},
+		"args":          {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(maxIPs) + `}}`},
+		"CNI_ARGS":      {commas(maxIPs), ""},
+	} {
+		if a := n.ok(env("ADD", tc[0]), confWith(tc[1])); strings.Count(a.out, `"address"`) != maxIPs {
+			t.Errorf("%s: the result has not all of %d addresses: %s", name, maxIPs, a.out)
+		}
+		n.ok(env("DEL", tc[0]), confWith(tc[1]))
 	}
 }
