@@ -44,8 +44,9 @@ func (f *Finder) Warm(q Query) {
 	if !ok || f.noKubelet() != "" {
 		return
 	}
-	for _, a := range s.attached {
-		if _, ok := deviceOf(a.Info); ok && (q.Wanted == nil || q.Wanted(a.Network)) {
+	for i := range s.attached {
+		a := &s.attached[i]
+		if _, ok := deviceOf(a.Info); ok && (q.Wanted == nil || q.Wanted(a)) {
 			ahead.Prefetch(q.key())
 			return
 		}

@@ -30,10 +30,14 @@ const (
 // network claims. Of a network that has no device-info, and need not have any,
 // neither Info nor Err is set.
 type Attachment struct {
-	Network string           // namespace/name where it is known, otherwise as the file's name has it; "" for a device without a network
-	IfName  string           // in the pod; "" for a device without a network, and where only the annotation tells of the network
-	Info    *deviceinfo.Info // nil where Err is set
-	File    string           // host path of the device-info file; "" where there is none
+	Network string // namespace/name where it is known, otherwise as the file's name has it; "" for a device without a network
+	// NetworkGuessed is set unless Multus' record of the sandbox names Network: the
+	// pod's annotation or its namespace said where the file's name is to be split.
+	// That is good for messages and for choosing a network, and not for policy.
+	NetworkGuessed bool
+	IfName         string           // in the pod; "" for a device without a network, and where only the annotation tells of the network
+	Info           *deviceinfo.Info // nil where Err is set
+	File           string           // host path of the device-info file; "" where there is none
 	// DeviceID is what the device plugin calls the device, "" unless known.
 	DeviceID string
 	// Device is what DeviceID stands for, where Owner is OwnedHere: a PCI address,
@@ -51,6 +55,15 @@ type Attachment struct {
 	Err       error    // why it cannot be used; a *ConflictError where sources disagree
 }
 
+// PolicyNetwork is the network's name for a policy: Network, or, where that is
+// guessed, namespace and name with "-" between, as in the device-info file's name.
+func (a *Attachment) PolicyNetwork() string {
+	if a.NetworkGuessed {
+		return dashed(a.Network)
+	}
+	return a.Network
+}
+
 // Query says which sandbox, and which of its containers, is asked about.
 type Query struct {
 	SandboxID              string
@@ -58,10 +71,11 @@ type Query struct {
 	Container              string   // its name in the pod
 	Networks               string   // value of NetworksAnnotation
 	Env                    []string // of the container, NAME=value
-	// Wanted reports whether anybody will use a PCI or vDPA attachment, by its
-	// network ("" for a device without one); nil stands for yes. The kubelet is not
-	// asked about the devices of others: their owner stays unknown.
-	Wanted func(network string) bool
+	// Wanted reports whether the caller will use a PCI or vDPA attachment; nil stands
+	// for yes. It looks at the attachment's network
+	// alone. The kubelet is not asked about the devices of others:
+	// their owner stays unknown.
+	Wanted func(a *Attachment) bool
 }
 
 // Options say where a Finder looks. All paths are host paths.

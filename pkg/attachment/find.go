@@ -140,6 +140,7 @@ func (s *search) fromEntry(e *deviceinfo.Entry, rec *record, named []selection) 
 	a := Attachment{IfName: e.IfName, Info: e.Info, File: e.File, Err: e.Err, Owner: OwnerUnknown}
 	d := rec.of(e.IfName)
 	var note string
+	a.NetworkGuessed = d == nil || d.name == ""
 	if a.Network, note = nameOf(e, d, named, s.q.Namespace); note != "" {
 		a.Notes = append(a.Notes, note)
 	}
@@ -242,7 +243,7 @@ func (s *search) missing(rec *record, named []selection) {
 	for _, n := range named {
 		known := slices.ContainsFunc(rec.delegates, func(d delegate) bool { return d.name == n.network })
 		if !known && !have(n.network, n.ifName) {
-			s.attached = append(s.attached, Attachment{Network: n.network, IfName: n.ifName, Owner: OwnerUnknown,
+			s.attached = append(s.attached, Attachment{Network: n.network, NetworkGuessed: true, IfName: n.ifName, Owner: OwnerUnknown,
 				Notes: []string{"there is no device-info of the network, and no record of Multus that it was attached"}})
 		}
 	}

@@ -3,6 +3,7 @@
 package attachment
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,10 +18,11 @@ func TestNetworkName(t *testing.T) {
 	for _, tc := range []struct {
 		name, text, networks, want, note string
 		multus                           map[string]any
+		policy                           string // the name for policy, where Multus' record has it; the file's otherwise
 	}{
-		{name: "Multus' record", text: "a-b-c", multus: net("a-b/c"), networks: "a/b-c", want: "a-b/c"},
-		{name: "Multus' record of another network", text: "ns-x", multus: net("ns/y"), want: "ns/y", note: "Multus attached"},
-		{name: "Multus' record of a network that is no NAD", text: "cluster", multus: net("cluster"), want: "cluster"},
+		{name: "Multus' record", text: "a-b-c", multus: net("a-b/c"), networks: "a/b-c", want: "a-b/c", policy: "a-b/c"},
+		{name: "Multus' record of another network", text: "ns-x", multus: net("ns/y"), want: "ns/y", note: "Multus attached", policy: "ns/y"},
+		{name: "Multus' record of a network that is no NAD", text: "cluster", multus: net("cluster"), want: "cluster", policy: "cluster"},
 		{name: "the annotation", text: "a-b-c", networks: "ns/x, a-b/c@net1", want: "a-b/c"},
 		{name: "the annotation in JSON", text: "other-net", networks: `[{"name":"net","namespace":"other"}]`, want: "other/net"},
 		{name: "the annotation fits twice", text: "a-b-c", networks: "a/b-c,a-b/c", want: "a-b-c", note: "fits"},
@@ -42,6 +44,9 @@ func TestNetworkName(t *testing.T) {
 			a := byIfName(t, as, "net1")
 			if a.Network != tc.want || a.Err != nil {
 				t.Errorf("the network is %q, want %q: %v", a.Network, tc.want, a.Err)
+			}
+			if want := cmp.Or(tc.policy, tc.text); a.PolicyNetwork() != want || a.NetworkGuessed != (tc.policy == "") {
+				t.Errorf("policy is asked about %q, guessed: %t; want %q", a.PolicyNetwork(), a.NetworkGuessed, want)
 			}
 			if (tc.note == "") != (len(a.Notes) == 0) || !hasNote(a, tc.note) {
 				t.Errorf("notes are %q, want one with %q", a.Notes, tc.note)

@@ -132,7 +132,7 @@ func (s *search) claimed(a *Attachment, d device) (v variable, id string, ok boo
 // owner says whose the device of an attachment is.
 func (s *search) owner(a *Attachment) {
 	d, ok := deviceOf(a.Info)
-	if !ok || a.Err != nil || s.q.Wanted != nil && !s.q.Wanted(a.Network) {
+	if !ok || a.Err != nil || s.q.Wanted != nil && !s.q.Wanted(a) {
 		return
 	}
 	w := s.word()

@@ -173,13 +173,13 @@ func TestKubeletIsAskedOnlyWhenNeeded(t *testing.T) {
 	}
 	n.cni("ns/net", "net1", pciInfo(devA))
 	q := query("PCIDEVICE_INTEL_COM_VF=" + devA)
-	q.Wanted = func(network string) bool { return false }
+	q.Wanted = func(*Attachment) bool { return false }
 	as, spare, err := f.Find(t.Context(), q)
 	check(t, err)
 	if a := byIfName(t, as, "net1"); k.times() != 0 || a.Owner != OwnerUnknown || a.Err != nil || len(spare) != 0 {
 		t.Errorf("asked %d times for what nobody wants: %+v, %+v", k.times(), a, spare)
 	}
-	q.Wanted = func(network string) bool { return network == "ns/net" || network == "" }
+	q.Wanted = func(a *Attachment) bool { return a.Network == "ns/net" || a.Network == "" }
 	if _, _, err = f.Find(t.Context(), q); err != nil || k.times() != 1 {
 		t.Errorf("asked %d times in one call, want 1: %v", k.times(), err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // unclaimed are the PCI and vDPA devices of the container that no network claims.
 func (s *search) unclaimed() []Attachment {
-	if len(s.env) == 0 && s.w == nil || s.q.Wanted != nil && !s.q.Wanted("") {
+	if len(s.env) == 0 && s.w == nil || s.q.Wanted != nil && !s.q.Wanted(&Attachment{}) {
 		return nil
 	}
 	var out []Attachment

@@ -4,6 +4,7 @@ package policy
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -333,10 +334,20 @@ func TestDenyANetworkOfAnyNamespace(t *testing.T) {
 			t.Errorf("a socket of %q: %v, want it denied: %t", name, got, denied)
 		}
 	}
-	narrow := Rule{Name: "narrow", For: everybody, Allow: Allow{Sockets: []string{"/**"}, Networks: []string{"infra/*"}}}
-	s := tenant
-	s.Network = "infra-x"
-	if _, err := mustNew(t, Enforce, narrow).Socket(s, "/run/vsw/a"); err == nil {
-		t.Error("a network whose namespace is not known is allowed by one of its names")
+	for pattern, granted := range map[string]bool{"infra/*": false, "infra-x": false, "*x": false, "infra*": false, "*": true} {
+		narrow := Rule{Name: "narrow", For: everybody, Allow: Allow{Sockets: []string{"/**"}, Networks: []string{pattern}}}
+		p := mustNew(t, Enforce, narrow)
+		s := tenant
+		s.Network, s.NetworkGuessed = "infra-x", true
+		_, err := p.Socket(s, "/run/vsw/a")
+		if (err == nil) != granted {
+			t.Errorf("a network whose namespace is not known, allowed by %q: %v", pattern, err)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "Multus") || strings.Contains(err.Error(), "to allow it")) {
+			t.Errorf("the refusal does not say what is unknown, or has a remedy that is none: %v", err)
+		}
+		if _, err := p.Network(s, "infra-x"); (err == nil) != granted {
+			t.Errorf("pattern %q, the network itself: %v", pattern, err)
+		}
 	}
 }

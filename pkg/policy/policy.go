@@ -32,6 +32,10 @@ type Subject struct {
 	// as namespace/name; empty where none does. Only Socket and Device look
 	// at it: a rule with a list of networks is for these alone.
 	Network string
+	// NetworkGuessed is set where nothing trustworthy says in which namespace the
+	// network is. Then its name, namespace-name, is denied under each name that it
+	// can stand for, and allowed only by a pattern for every network, "*".
+	NetworkGuessed bool
 }
 
 // kind is a kind of thing to decide on.
@@ -166,7 +170,7 @@ func (p *Policy) Hook(s Subject, path string) (Grant, error) {
 
 // Network decides whether a network, named namespace/name, may bring the
 // subject anything at all. What it brings is for Socket and Device to decide.
-// Subject.Network is not looked at. The error is a *RefusedError.
+// Subject.Network is not used, Subject.NetworkGuessed is. The error is a *RefusedError.
 func (p *Policy) Network(s Subject, name string) (Grant, error) {
 	return p.decide(&s, &thing{kind: kindNetwork, name: name})
 }
@@ -235,13 +239,13 @@ func (p *Policy) onTrial(s *Subject, t *thing) string {
 // compared before the subject: it tells rules apart sooner.
 func (r *rule) grants(s *Subject, t *thing) bool {
 	if t.kind == kindNetwork {
-		return r.ofNetworks() && r.carries(t.name) && r.matches(s)
+		return r.ofNetworks() && r.carries(s, t.name) && r.matches(s)
 	}
 	if !r.allow.has(t) {
 		return false
 	}
 	if t.kind == kindSocket || t.kind == kindDevice {
-		return r.carries(s.Network) && r.matches(s)
+		return r.carries(s, s.Network) && r.matches(s)
 	}
 	return r.matches(s)
 }

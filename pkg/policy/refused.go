@@ -200,7 +200,7 @@ func (r *rule) closeness(s *Subject, t *thing) (closeness, int) {
 	k := t.kind
 	named := r.allow.has(t)
 	if k == kindNetwork {
-		named = r.ofNetworks() && r.carries(t.name)
+		named = r.ofNetworks() && r.carries(s, t.name)
 	}
 	part := r.mismatch(s)
 	switch {
@@ -212,7 +212,7 @@ func (r *rule) closeness(s *Subject, t *thing) (closeness, int) {
 		return unrelated, 0
 	case named:
 		return otherNetwork, 0
-	case (k == kindSocket || k == kindDevice) && !r.carries(s.Network):
+	case (k == kindSocket || k == kindDevice) && !r.carries(s, s.Network):
 		return otherBoth, 0
 	}
 	common, any := 0, false
@@ -245,6 +245,9 @@ func (r *rule) why(s *Subject, t *thing, c closeness) string {
 		}
 		if s.Network == "" {
 			return verb + listed(quoted(r.allow.patterns(kindNetwork))) + ", and no network brings it here"
+		}
+		if s.NetworkGuessed {
+			return verb + listed(quoted(r.allow.patterns(kindNetwork))) + ", and without Multus' record nothing says in which namespace network " + quote(s.Network) + " is"
 		}
 		return verb + listed(quoted(r.allow.patterns(kindNetwork))) + ", not from " + quote(s.Network)
 	case otherName:

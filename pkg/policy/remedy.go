@@ -20,6 +20,10 @@ func (p *Policy) remedy(e *RefusedError, t thing, c closeness) {
 		e.Why += "; no pattern can name it, so no rule can allow it alone"
 		return
 	}
+	if e.Subject.NetworkGuessed && (c == otherNetwork || k == kindNetwork) {
+		e.Why += "; make Multus' cache readable (multus.cacheDir), or have a rule without networks"
+		return
+	}
 	text := strconv.Quote(t.name)
 	if k == kindMount {
 		text = Mount{Source: t.name, Destination: t.at, ReadOnly: !t.writable}.text()

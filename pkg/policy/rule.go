@@ -258,8 +258,12 @@ func (r *rule) mismatch(s *Subject) string {
 }
 
 // carries reports whether the rule is for what the network brings, or, for an
-// empty name, for what no network brings.
-func (r *rule) carries(network string) bool {
+// empty name, for what no network brings. A guessed name matches what the empty one
+// does: patterns of all names alone.
+func (r *rule) carries(s *Subject, network string) bool {
+	if s.NetworkGuessed {
+		network = ""
+	}
 	return r.allow.networks == nil || matchAny(r.allow.networks, network)
 }
 

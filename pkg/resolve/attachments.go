@@ -152,12 +152,16 @@ func requestOf(a *attachment.Attachment) string {
 // notInCharge says why an attachment that nobody asked for is left alone, or "".
 func (p *planner) notInCharge(a *attachment.Attachment) string {
 	switch {
-	case p.inCharge(p.subject, a.Network):
+	case p.inCharge(p.subject, a):
 		return ""
 	case a.Network == "":
 		return fmt.Sprintf("no rule lets allocated devices come to namespace %q", p.req.Namespace)
 	}
-	return fmt.Sprintf("no rule lets network %q bring anything to namespace %q", a.Network, p.req.Namespace)
+	reason := fmt.Sprintf("no rule lets network %q bring anything to namespace %q", a.Network, p.req.Namespace)
+	if a.NetworkGuessed {
+		reason += "; the network's namespace is not known without Multus' record of the sandbox"
+	}
+	return reason
 }
 
 // missingRule returns, in audit mode, the lines that would have an unmanaged attachment
@@ -166,14 +170,14 @@ func (p *planner) missingRule(a *attachment.Attachment) string {
 	if p.policy.Mode() != policy.Audit || a.Info == nil {
 		return ""
 	}
-	grant, err := p.policy.Network(p.subject, a.Network)
+	subject := p.subject
+	subject.Network, subject.NetworkGuessed = a.PolicyNetwork(), a.NetworkGuessed
+	grant, err := p.policy.Network(subject, a.PolicyNetwork())
 	if s, ok := p.socketOf(a); ok && !s.inContainer() {
 		at, unknown := p.place(s.path)
 		if unknown != nil {
 			return "" // delivering it would fail for another reason than policy
 		}
-		subject := p.subject
-		subject.Network = a.Network
 		grant, err = p.policy.Socket(subject, at.names()[0])
 	}
 	if err != nil || grant.Refusal == nil {
@@ -182,10 +186,11 @@ func (p *planner) missingRule(a *attachment.Attachment) string {
 	return grant.Refusal.Remedy()
 }
 
-// inCharge reports whether some rule lets a network ("" for a device without one)
-// bring the container anything.
-func (e *Engine) inCharge(s policy.Subject, network string) bool {
-	grant, err := e.policy.Network(s, network)
+// inCharge reports whether some rule lets the attachment's network bring the container
+// anything.
+func (e *Engine) inCharge(s policy.Subject, a *attachment.Attachment) bool {
+	s.NetworkGuessed = a.NetworkGuessed
+	grant, err := e.policy.Network(s, a.PolicyNetwork())
 	return err == nil && grant.Rule != ""
 }
 
@@ -212,7 +217,7 @@ func (p *planner) deliverSocket(s socket, origin edits.Origin, item *Item) error
 // one is not what mode enforce would refuse.
 func (p *planner) grantSocket(a *attachment.Attachment, at place, item *Item) error {
 	subject := p.subject
-	subject.Network = a.Network
+	subject.Network, subject.NetworkGuessed = a.PolicyNetwork(), a.NetworkGuessed
 	var (
 		granted, denied policy.Grant // the best of the grants, and one that is denied on trial
 		first           error
@@ -286,7 +291,7 @@ func (p *planner) otherSpellings(names []string) []string {
 // grantDevice asks policy for one device node of the host.
 func (p *planner) grantDevice(a *attachment.Attachment, hostPath string, item *Item) (policy.Grant, error) {
 	subject := p.subject
-	subject.Network = a.Network
+	subject.Network, subject.NetworkGuessed = a.PolicyNetwork(), a.NetworkGuessed
 	grant, err := p.policy.Device(subject, hostPath)
 	if err != nil {
 		return grant, err

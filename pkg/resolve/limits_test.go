@@ -239,3 +239,45 @@ func TestAuditUnderEachSpelling(t *testing.T) {
 		}
 	}
 }
+
+// Without Multus' record a pod's author cannot choose the network's namespace for
+// policy, neither by the networks annotation nor by the pod's own namespace.
+func TestAuthorDoesNotNameTheNetwork(t *testing.T) {
+	const (
+		record   = "/var/lib/cni/multus/sb"
+		infoFile = "/run/k8s.cni.cncf.io/devinfo/cni/infra-mgmt-x-sb_net1"
+	)
+	deny := "\n    - {name: never, for: {namespaces: [\"*\"]}, deny: {networks: [\"infra/*\"]}}\n"
+	narrow := strings.Replace(wide, "allow: {", "allow: {networks: [\"infra-mgmt/*\"], ", 1)
+	for _, tc := range []struct{ name, rules, namespace, networks, record, want string }{
+		{name: "deny, the annotation splits the name elsewhere", rules: wide + deny, namespace: "ns", networks: "infra-mgmt/x", want: `denied by rule "never"`},
+		{name: "deny, the pod's namespace splits the name elsewhere", rules: wide + deny, namespace: "infra-mgmt", want: `denied by rule "never"`},
+		{name: "allow, the annotation splits the name", rules: narrow, namespace: "ns", networks: "infra-mgmt/x", want: "Multus' record"},
+		{name: "allow, the pod's namespace splits the name", rules: narrow, namespace: "infra-mgmt", want: "Multus' record"},
+		{name: "deny, Multus' record", rules: wide + deny, namespace: "ns", networks: "infra-mgmt/x", record: "infra/mgmt-x", want: `denied by rule "never"`},
+		{name: "allow, Multus' record", rules: narrow, namespace: "ns", networks: "infra/mgmt-x", record: "infra-mgmt/x"},
+		{name: "not denied, Multus' record", rules: wide + deny, namespace: "ns", record: "infra-mgmt/x"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			h := newHost(t, "enforce")
+			h.use(tc.rules, nil)
+			h.listen("/run/vsw/a/s.sock")
+			h.write(infoFile, vhost("client", "/var/run/vsw/a/s.sock"))
+			if tc.record != "" {
+				h.write(record, `[{"Name":"cbr0"},{"Name":"`+tc.record+`","ifnameRequest":"net1"}]`)
+			}
+			r := ask("")
+			r.Namespace = tc.namespace
+			r.Annotations = map[string]string{"networks.jackfield.dev": "net1", "k8s.v1.cni.cncf.io/networks": tc.networks}
+			if tc.want != "" {
+				if _, err := h.e.Resolve(t.Context(), r); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%v, want it refused: %s", err, tc.want)
+				}
+				return
+			}
+			if p := h.resolve(r); env(p)["JACKFIELD_NET1_TYPE"] == "" {
+				t.Errorf("got %+v", p.Items)
+			}
+		})
+	}
+}

@@ -90,7 +90,7 @@ func (e *Engine) Warm(req *Request) {
 	}
 	q := query(req)
 	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}
-	q.Wanted = func(network string) bool { return e.asks(req.Annotations) || e.inCharge(subject, network) }
+	q.Wanted = func(a *attachment.Attachment) bool { return e.asks(req.Annotations) || e.inCharge(subject, a) }
 	e.attachments.Warm(q)
 }
 
@@ -167,7 +167,7 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 // find looks for what the container has on the node without having asked for it.
 func (e *Engine) find(ctx context.Context, req *Request, s *policy.Subject, asks bool) (found, allocated []attachment.Attachment, err error) {
 	q, subject := query(req), *s
-	q.Wanted = func(network string) bool { return asks || e.inCharge(subject, network) }
+	q.Wanted = func(a *attachment.Attachment) bool { return asks || e.inCharge(subject, a) }
 	return e.attachments.Find(ctx, q)
 }
 
