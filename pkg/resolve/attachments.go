@@ -158,8 +158,8 @@ func (p *planner) notInCharge(a *attachment.Attachment) string {
 		return fmt.Sprintf("no rule lets allocated devices come to namespace %q", p.req.Namespace)
 	}
 	reason := fmt.Sprintf("no rule lets network %q bring anything to namespace %q", a.Network, p.req.Namespace)
-	if a.NetworkGuessed {
-		reason += "; the network's namespace is not known without Multus' record of the sandbox"
+	if known := (&attachment.Attachment{Network: a.Network}); a.NetworkGuessed && p.inCharge(p.subject, known) {
+		reason += ", for only Multus' record of the sandbox says in which namespace the network is, and has none"
 	}
 	return reason
 }

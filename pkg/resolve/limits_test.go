@@ -280,4 +280,14 @@ func TestAuthorDoesNotNameTheNetwork(t *testing.T) {
 			}
 		})
 	}
+	// What nobody asked for is left alone, and the reason says what is missing.
+	h := newHost(t, "enforce")
+	h.use(narrow, nil)
+	h.listen("/run/vsw/a/s.sock")
+	h.write(infoFile, vhost("client", "/var/run/vsw/a/s.sock"))
+	r := ask("")
+	r.Namespace = "infra-mgmt"
+	if p := h.resolve(r); p.Items[0].Outcome != LeftAlone || !strings.Contains(p.Items[0].Reason, "only Multus' record") {
+		t.Errorf("got %+v", p.Items)
+	}
 }
