@@ -218,10 +218,69 @@ func (r *Registry) program(e *entry) *Problem {
 		p.Rule = fmt.Sprintf("it has mode %04o on this host and cannot be executed; run `chmod +x %s`", st.Mode&0o7777, e.hook.Path)
 	default:
 		d := r.distrust("program", e.hook.Path, &st)
-		if d == nil {
+		if d != nil {
+			p.Found, p.Rule, p.cause = d.Found+" "+p.Found, d.Rule, d.cause
+			return p
+		}
+		if d = r.distrustDirectories(e.hook.Path); d == nil {
 			return nil
 		}
-		p.Found, p.Rule, p.cause = d.Found+" "+p.Found, d.Rule, d.cause
+		p.Found, p.Rule, p.cause = p.Found+" through "+d.Found+" "+quote(d.File), d.Rule, d.cause
 	}
 	return p
+}
+
+// maxLinks bounds the symlinks on the way to a program, as the kernel does.
+const maxLinks = 40
+
+// distrustDirectories checks each directory that a path goes through, those of its
+// symlinks too: who can write one can put another file in the place of this one. A
+// sticky bit does not help, since the file may be missing for a moment.
+func (r *Registry) distrustDirectories(file string) *Problem {
+	if r.opts.TrustAnyone {
+		return nil
+	}
+	fail := func(at string, err error) *Problem {
+		return &Problem{File: at, Found: "what cannot be inspected,", Rule: errnoOf(err).Error(), cause: errdefs.ErrUnavailable}
+	}
+	dir, rest, links := "/", strings.Split(file, "/"), 0
+	st, err := r.host.Lstat(dir)
+	for {
+		if err != nil {
+			return fail(dir, err)
+		}
+		if p := r.distrust("directory", dir, &st); p != nil {
+			return p
+		}
+		for len(rest) > 0 && (rest[0] == "" || rest[0] == ".") {
+			rest = rest[1:]
+		}
+		if len(rest) == 0 {
+			return nil
+		}
+		next := path.Join(dir, rest[0])
+		rest = rest[1:]
+		if st, err = r.host.Lstat(next); err != nil {
+			return fail(next, err)
+		}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFDIR:
+			dir = next
+		case unix.S_IFLNK:
+			target, lerr := r.host.Readlink(next)
+			if links++; lerr == nil && links > maxLinks {
+				lerr = unix.ELOOP
+			}
+			if lerr != nil {
+				return fail(next, lerr)
+			}
+			if path.IsAbs(target) {
+				dir = "/"
+			}
+			rest = append(strings.Split(target, "/"), rest...)
+			st, err = r.host.Lstat(dir)
+		default:
+			return nil // the file itself
+		}
+	}
 }

@@ -219,6 +219,40 @@ func TestTheProgram(t *testing.T) {
 	n.want("below sh!", `/etc/hooks.d/10.json: hook.path`, `/etc/hooks.d/20.json: hook.path: found "/bin/sh": there is no such file`)
 }
 
+// Who can write a directory on the way to the program can put another in its place.
+func TestProgramInAnOpenDirectory(t *testing.T) {
+	n := newTree(t, Options{})
+	n.write("/opt/a/b/prog", "#!/bin/sh\n", 0o755)
+	n.write("/srv/real/prog", "#!/bin/sh\n", 0o755)
+	n.mkdir("/var/links")
+	n.must(os.Symlink("../../srv/real", n.path("/var/links/dir")))
+	n.must(os.Symlink("/var/links/dir/prog", n.path("/opt/link")))
+	n.write("/etc/hooks.d/10.json", hookJSON("/opt/a/b/prog", "direct"), 0o644)
+	n.write("/etc/hooks.d/20.json", hookJSON("/opt/link", "linked"), 0o644)
+	n.want("direct linked")
+	for _, tc := range []struct{ dir, want string }{
+		{"/opt/a/b", "direct! linked"}, {"/opt/a", "direct! linked"}, {"/srv/real", "direct linked!"}, {"/srv", "direct linked!"}, {"/var/links", "direct linked!"},
+	} {
+		for _, mode := range []os.FileMode{0o777, 0o775, 0o777 | os.ModeSticky} {
+			n.must(os.Chmod(n.path(tc.dir), mode))
+			n.want(tc.want, fmt.Sprintf("%q: it must be writable by its owner alone; run `chmod go-w %s`", tc.dir, tc.dir))
+			if h := n.r.Snapshot().Hooks[strings.Index(tc.want, "!")/8]; !errdefs.IsPermissionDenied(h.Err) {
+				t.Errorf("%s: %v is no permission denied", tc.dir, h.Err)
+			}
+		}
+		n.must(os.Chmod(n.path(tc.dir), 0o755))
+		n.want("direct linked")
+	}
+	if os.Geteuid() == 0 {
+		n.must(os.Chown(n.path("/opt/a"), 12345, -1))
+		n.want("direct! linked", "through the directory owned by uid 12345")
+	}
+	any := newTree(t, Options{TrustAnyone: true})
+	any.hook("/etc/hooks.d/10.json", "etc")
+	any.must(os.Chmod(any.path("/bin"), 0o777))
+	any.want("etc")
+}
+
 // Whatever way a file changes, the next snapshot has it.
 func TestChangesAreSeen(t *testing.T) {
 	for name, opts := range map[string]Options{"watched": {}, "once": {Once: true}} {

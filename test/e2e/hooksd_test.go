@@ -101,6 +101,17 @@ func TestHooksDirectories(t *testing.T) {
 		if !strings.Contains(err.Error(), "/run/hd/etc/50-gone.json: hook.path") || !strings.Contains(err.Error(), "no such file on this host") {
 			t.Errorf("a hook without a program: %v", err)
 		}
+		// Who can write the program's directory can put another program in its place.
+		if err := os.Chmod("/run/hd/bin", 0o777|os.ModeSticky); err != nil {
+			t.Fatal(err)
+		}
+		err = h.RunPod(node.PodOptions{Name: "open", Namespace: "dpdk-1", Annotations: yes}).CreateFails(node.ContainerOptions{})
+		if !strings.Contains(err.Error(), "run `chmod go-w /run/hd/bin`") {
+			t.Errorf("a hook whose program is in an open directory: %v", err)
+		}
+		if err := os.Chmod("/run/hd/bin", 0o755); err != nil {
+			t.Fatal(err)
+		}
 
 		// Changes are there for the next container, and reported by themselves.
 		from := len(plugin.Log())
