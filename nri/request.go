@@ -67,14 +67,11 @@ func nameOf(pod *api.PodSandbox, c *api.Container) string {
 }
 
 // image is the container's image as the runtime's own annotation of the container has
-// it, "" where it is not there. Each runtime writes its own key, over whatever was
-// there, and no other: CRI-O copies the annotations of the pod, which its author
-// writes, to each container. So another runtime's key says nothing.
+// it, "" where it is not known. containerd writes its key over whatever was there. CRI-O's
+// io.kubernetes.cri-o.ImageName has some name of the same content: the one that was
+// pulled last, by whomever, and not the one that the container asked for.
 func image(runtime string, c *api.Container) string {
-	switch runtime {
-	case "cri-o":
-		return c.GetAnnotations()["io.kubernetes.cri-o.ImageName"]
-	case "containerd":
+	if runtime == "containerd" {
 		return c.GetAnnotations()["io.kubernetes.cri.image-name"]
 	}
 	return ""

@@ -201,6 +201,7 @@ func (in *injection) edit(ctx context.Context, s *injectSite, spec *oci.Config, 
 		return nil, nil, err
 	}
 	req := &resolve.Request{
+		HandlerUnknown: true, LabelsUnknown: in.namespace != "",
 		SandboxID: in.sandboxID, ContainerID: id, Namespace: in.namespace, Pod: in.pod, Container: in.ctrName,
 		Annotations: annotations, CDIDevices: names, Have: oci.Existing(spec.Spec()),
 	}

@@ -95,6 +95,8 @@ func (s *subject) named(by, missing string) error {
 // 0 before there is one.
 func (s *subject) request(id string, annotations map[string]string, spec *rspec.Spec, pid int) *resolve.Request {
 	req := &resolve.Request{
+		// A container's configuration has neither in the runtime's own words, only in its author's.
+		HandlerUnknown: true, LabelsUnknown: s.ofPod,
 		SandboxID: s.sandbox, ContainerID: id, Namespace: s.namespace, Pod: s.pod, PodUID: s.uid, Container: s.container,
 		Annotations: annotations, Have: oci.Existing(spec), UserNS: userNamespaceOf(spec, pid),
 	}

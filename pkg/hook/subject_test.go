@@ -9,6 +9,7 @@ import (
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
@@ -56,7 +57,7 @@ func TestSubjectOfAuthorsWords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if req := s.request("id", annotations, &rspec.Spec{}, 0); req.RuntimeHandler != "" || req.Container != "" || req.Namespace != "ns" {
+	if req := s.request("id", annotations, &rspec.Spec{}, 0); req.RuntimeHandler != "" || !req.HandlerUnknown || !req.LabelsUnknown || req.Container != "" || req.Namespace != "ns" {
 		t.Errorf("%+v", req)
 	}
 }
@@ -129,5 +130,30 @@ func TestUserNamespaceOf(t *testing.T) {
 	got := userNamespaceOf(spec(""), 0)
 	if got.PID != 0 || !slices.Equal(got.UIDs, []resolve.IDMap{{Inside: 1, Outside: 100000, Size: 65535}}) || !slices.Equal(got.GIDs, []resolve.IDMap{{Outside: 5, Size: 1}}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A rule for the default runtime class is not for a container of which the class is not
+// known, be it of a pod or not; it denies it what it denies.
+func TestRuntimeClassIsNotTheDefault(t *testing.T) {
+	rule := policy.Rule{Name: "default-class", For: policy.Subjects{RuntimeClasses: []string{""}}, Allow: policy.Allow{CDI: []string{"*"}}}
+	allow, err := policy.New("config.yaml", policy.Enforce, []policy.Rule{rule})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule.Deny, rule.For = rule.Allow, policy.Subjects{RuntimeClasses: []string{"kata"}}
+	rule.Allow = policy.Allow{}
+	deny, err := policy.New("config.yaml", policy.Enforce, []policy.Rule{{Name: "wide", For: policy.Subjects{Namespaces: []string{"*"}}, Allow: policy.Allow{CDI: []string{"*"}}}, rule})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]subject{"a pod's": {namespace: "ns", ofPod: true}, "Podman's": {}} {
+		subject := resolve.Subject(s.request("id", nil, &rspec.Spec{}, 0))
+		if _, err := allow.CDI(subject, "v.com/c=x"); err == nil {
+			t.Errorf("%s container is granted by a rule for the default class", name)
+		}
+		if _, err := deny.CDI(subject, "v.com/c=x"); err == nil {
+			t.Errorf("%s container is not denied by a rule for a class", name)
+		}
 	}
 }

@@ -351,3 +351,49 @@ func TestDenyANetworkOfAnyNamespace(t *testing.T) {
 		}
 	}
 }
+
+// What is not known of a container fails closed: rules that go by it grant it nothing,
+// and deny and limit it. An unknown runtime class is not the default one.
+func TestUnknownSubject(t *testing.T) {
+	known := Subject{Namespace: "ns", Pod: "p", Container: "c", Labels: map[string]string{"tier": "gold"}, RuntimeHandler: "kata", Image: "app:1"}
+	for name, tc := range map[string]struct {
+		subjects Subjects
+		hide     func(s *Subject)
+		other    func(s *Subject) // known, and not what the rule is for
+		text     string
+	}{
+		"the default runtime class": {Subjects{RuntimeClasses: []string{""}}, func(s *Subject) { s.RuntimeHandler, s.HandlerUnknown = "", true },
+			func(s *Subject) { s.RuntimeHandler = "kata" }, "nothing here says which"},
+		"any runtime class": {Subjects{RuntimeClasses: []string{"*"}}, func(s *Subject) { s.RuntimeHandler, s.HandlerUnknown = "", true }, nil, "nothing here says which"},
+		"an image":          {Subjects{Images: []string{"app:*"}}, func(s *Subject) { s.Image = "" }, func(s *Subject) { s.Image = "other" }, "the runtime does not say which"},
+		"labels":            {Subjects{PodLabels: map[string]string{"tier": "gold"}}, func(s *Subject) { s.Labels, s.LabelsUnknown = nil, true }, func(s *Subject) { s.Labels = nil }, "which labels"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			allow := mustNew(t, Enforce, Rule{Name: "r", For: tc.subjects, Allow: Allow{Sockets: []string{"/run/**"}}})
+			deny := mustNew(t, Enforce, wide, Rule{Name: "r", For: tc.subjects, Deny: Allow{Sockets: []string{"/run/**"}}})
+			limit := mustNew(t, Enforce, wide, Rule{Name: "r", For: tc.subjects, Limits: Limits{Container: Limit{CDI: 1}, Pod: Limit{CDI: 1}}})
+			s := known
+			tc.hide(&s)
+			if _, err := allow.Socket(s, "/run/x"); err == nil || !strings.Contains(err.Error(), tc.text) {
+				t.Errorf("an allow rule, of a container of which it is not known: %v", err)
+			}
+			if _, err := deny.Socket(s, "/run/x"); err == nil || !strings.Contains(err.Error(), `denied by rule "r"`) || !strings.Contains(err.Error(), tc.text) {
+				t.Errorf("a deny rule: %v", err)
+			}
+			if err, _ := limit.Limit(s, Usage{CDI: 2}, Usage{}); err == nil || !strings.Contains(err.Error(), tc.text) || !limit.HasPodLimits(s) {
+				t.Errorf("a limit: %v", err)
+			}
+			if tc.other == nil {
+				return
+			}
+			s = known
+			tc.other(&s)
+			if _, err := deny.Socket(s, "/run/x"); err != nil {
+				t.Errorf("a deny rule for others: %v", err)
+			}
+			if err, _ := limit.Limit(s, Usage{CDI: 2}, Usage{}); err != nil || limit.HasPodLimits(s) {
+				t.Errorf("a limit for others: %v", err)
+			}
+		})
+	}
+}

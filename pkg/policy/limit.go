@@ -72,12 +72,19 @@ type LimitError struct {
 	// What is counted, its Limit, and how many it would be.
 	What          string
 	Limit, Wanted int
+	// Unknown is what the rule goes by and nothing says of the container; empty for
+	// nothing.
+	Unknown string
 }
 
 // Error implements error.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("refuse %d %s to %s: rule %s has %s: %d; ask for fewer, or raise it in %s",
-		e.Wanted, e.What, e.Subject.who(), quote(e.Rule), e.Field, e.Limit, e.Source)
+	unknown := ""
+	if e.Unknown != "" {
+		unknown = "; the rule " + e.Unknown
+	}
+	return fmt.Sprintf("refuse %d %s to %s: rule %s has %s: %d; ask for fewer, or raise it in %s%s",
+		e.Wanted, e.What, e.Subject.who(), quote(e.Rule), e.Field, e.Limit, e.Source, unknown)
 }
 
 // Unwrap implements the errors package's protocol.
@@ -93,7 +100,7 @@ func (p *Policy) HasPodLimits(s Subject) bool {
 		return false
 	}
 	for i := range p.rules {
-		if r := &p.rules[i]; r.limits.Pod != (Limit{}) && r.matches(&s) {
+		if r := &p.rules[i]; r.limits.Pod != (Limit{}) && r.restricts(&s) {
 			return true
 		}
 	}
@@ -110,14 +117,14 @@ func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited err
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.limits == (Limits{}) || !r.matches(&s) {
+		if r.limits == (Limits{}) || !r.restricts(&s) {
 			continue
 		}
 		e := r.exceeded(container, others)
 		if e == nil {
 			continue
 		}
-		e.Subject, e.Source, e.Rule = s, p.source, r.name
+		e.Subject, e.Source, e.Rule, e.Unknown = s, p.source, r.name, r.unknown(&s)
 		if !r.audit && p.Mode() == Enforce {
 			return e, nil
 		}

@@ -23,10 +23,17 @@ type Subject struct {
 	Namespace, Pod, Container string
 	// Labels are the pod's.
 	Labels map[string]string
+	// LabelsUnknown is set where nothing says which labels the pod has. A rule that
+	// goes by labels then grants the container nothing, and denies and limits as if
+	// it were for it.
+	LabelsUnknown bool
 	// RuntimeHandler is the pod's runtime handler, empty for the default.
 	RuntimeHandler string
+	// HandlerUnknown is set where nothing says which the runtime handler is, with the
+	// same effect on rules with a list of runtime classes.
+	HandlerUnknown bool
 	// Image is the container's image as the runtime names it, empty where it
-	// is not known: then no rule with a list of images is for the container.
+	// is not known, with the same effect on rules with a list of images.
 	Image string
 	// Network is the network that brings the socket or device in question,
 	// as namespace/name; empty where none does. Only Socket and Device look

@@ -145,13 +145,17 @@ func (r *rule) denies(s *Subject, t *thing) string {
 	if pattern == "" && t.kind == kindMount {
 		pattern, within = r.deny.mountBelow(t), ", which matches paths within the mount"
 	}
-	if pattern == "" || !r.matches(s) {
+	if pattern == "" || !r.restricts(s) {
 		return ""
 	}
 	if field != kindMount {
 		pattern = quote(pattern)
 	}
-	return "its deny." + field.field() + " has " + pattern + within
+	why := "its deny." + field.field() + " has " + pattern + within
+	if unknown := r.unknown(s); unknown != "" {
+		why += " (it " + unknown + ")"
+	}
+	return why
 }
 
 func newRefusal(s Subject, t thing) *RefusedError {
@@ -260,6 +264,9 @@ func (r *rule) why(s *Subject, t *thing, c closeness) string {
 	}
 	switch r.mismatch(s) {
 	case "podLabels":
+		if s.LabelsUnknown {
+			return r.unknown(s)
+		}
 		for _, l := range r.labels {
 			if value, ok := s.Labels[l.key]; !ok {
 				return fmt.Sprintf("is for pods labelled %s=%s, and the pod has no such label", l.key, l.value)
@@ -268,17 +275,19 @@ func (r *rule) why(s *Subject, t *thing, c closeness) string {
 			}
 		}
 	case "runtimeClasses":
+		if s.HandlerUnknown {
+			return r.unknown(s)
+		}
 		classes := listed(quoted(r.subjects.RuntimeClasses))
 		if s.RuntimeHandler == "" {
 			return "is for the runtime classes " + classes + ", and the pod has the default one"
 		}
 		return fmt.Sprintf("is for the runtime classes %s, not for %s", classes, quote(s.RuntimeHandler))
 	case "images":
-		images := listed(quoted(r.subjects.Images))
 		if s.Image == "" {
-			return "is for the images " + images + ", and the runtime does not say which this container has"
+			return "is for the images " + listed(quoted(r.subjects.Images)) + ", and the runtime does not say which this container has"
 		}
-		return fmt.Sprintf("is for the images %s, not for %s", images, quote(s.Image))
+		return fmt.Sprintf("is for the images %s, not for %s", listed(quoted(r.subjects.Images)), quote(s.Image))
 	}
 	namespaces := listed(quoted(r.subjects.Namespaces))
 	if s.Namespace == "" {

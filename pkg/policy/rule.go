@@ -39,10 +39,11 @@ type Subjects struct {
 	// PodLabels are from label key to a pattern of its value.
 	PodLabels map[string]string
 	// RuntimeClasses are patterns of the runtime handler's name. The empty
-	// pattern is for the runtime's default handler.
+	// pattern is for the runtime's default handler. Where the handler is not known,
+	// the rule grants nothing, and denies and limits.
 	RuntimeClasses []string
-	// Images are patterns of the image's name as the runtime has it. None
-	// matches a container whose image is not known.
+	// Images are patterns of the image's name as the runtime has it. Where the image
+	// is not known, the rule grants nothing, and denies and limits.
 	Images []string
 }
 
@@ -231,28 +232,61 @@ func validName(s string) bool {
 	return s != ""
 }
 
-// matches reports whether the rule is for the subject.
+// matches reports whether the rule is for the subject, so that it may grant it
+// something.
 func (r *rule) matches(s *Subject) bool {
 	return r.mismatch(s) == ""
 }
 
+// restricts reports whether what the rule denies and limits holds for the subject:
+// what is not known of a container keeps it from no restriction.
+func (r *rule) restricts(s *Subject) bool {
+	return r.mismatchOf(s, true) == ""
+}
+
 // mismatch returns the part of the rule's subjects that s does not match, ""
 // when all match.
-func (r *rule) mismatch(s *Subject) string {
+func (r *rule) mismatch(s *Subject) string { return r.mismatchOf(s, false) }
+
+// mismatchOf is mismatch, where what is not known of the subject matches or not.
+func (r *rule) mismatchOf(s *Subject, unknown bool) string {
 	if r.namespaces != nil && !matchAny(r.namespaces, s.Namespace) {
 		return "namespaces"
 	}
 	for i := range r.labels {
 		l := &r.labels[i]
+		if s.LabelsUnknown && unknown {
+			break
+		}
 		if value, ok := s.Labels[l.key]; !ok || !l.value.Match(value) {
 			return "podLabels"
 		}
 	}
-	if r.handlers != nil && !matchAny(r.handlers, s.RuntimeHandler) {
+	if r.handlers != nil && !matchKnown(r.handlers, s.RuntimeHandler, !s.HandlerUnknown, unknown) {
 		return "runtimeClasses"
 	}
-	if r.images != nil && (s.Image == "" || !matchAny(r.images, s.Image)) {
+	if r.images != nil && !matchKnown(r.images, s.Image, s.Image != "", unknown) {
 		return "images"
+	}
+	return ""
+}
+
+func matchKnown(globs []Glob, s string, known, otherwise bool) bool {
+	if !known {
+		return otherwise
+	}
+	return matchAny(globs, s)
+}
+
+// unknown says what the rule goes by and nothing says of the subject, "" for none.
+func (r *rule) unknown(s *Subject) string {
+	switch {
+	case len(r.labels) > 0 && s.LabelsUnknown:
+		return fmt.Sprintf("is for pods labelled %s=%s, and nothing here says which labels the pod has", r.labels[0].key, r.labels[0].value)
+	case r.handlers != nil && s.HandlerUnknown:
+		return "is for the runtime classes " + listed(quoted(r.subjects.RuntimeClasses)) + ", and nothing here says which the container has"
+	case r.images != nil && s.Image == "":
+		return "is for the images " + listed(quoted(r.subjects.Images)) + ", and the runtime does not say which this container has"
 	}
 	return ""
 }

@@ -89,7 +89,7 @@ func (e *Engine) Warm(req *Request) {
 		return
 	}
 	q := query(req)
-	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler}
+	subject := policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Labels: req.Labels, RuntimeHandler: req.RuntimeHandler, LabelsUnknown: req.LabelsUnknown, HandlerUnknown: req.HandlerUnknown}
 	q.Wanted = func(a *attachment.Attachment) bool { return e.asks(req.Annotations) || e.inCharge(subject, a) }
 	e.attachments.Warm(q)
 }
@@ -97,7 +97,7 @@ func (e *Engine) Warm(req *Request) {
 // Subject is the request's container, as a policy is asked about it.
 func Subject(req *Request) policy.Subject {
 	return policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
-		RuntimeHandler: req.RuntimeHandler, Image: req.Image}
+		RuntimeHandler: req.RuntimeHandler, LabelsUnknown: req.LabelsUnknown, HandlerUnknown: req.HandlerUnknown, Image: req.Image}
 }
 
 // plan works it all out. It reports false where nothing was asked for or found.

@@ -17,6 +17,8 @@ type Request struct {
 	Namespace, Pod, PodUID string
 	Container              string // its name in the pod
 	RuntimeHandler         string
+	HandlerUnknown         bool              // nothing says which the runtime handler is
+	LabelsUnknown          bool              // nothing says which labels the pod has
 	Image                  string            // as the runtime names it; "" when it does not say
 	Labels, Annotations    map[string]string // of the pod
 	User                   *User             // nil when the runtime does not say
