@@ -3,10 +3,14 @@
 package charts
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/jackfield/jackfield/pkg/config"
@@ -38,8 +43,8 @@ func kustomize(t *testing.T, dir string) []Object {
 }
 
 // overlay writes a kustomization of the base with components, as a user would,
-// and gives its directory.
-func overlay(t *testing.T, components ...string) string {
+// and gives its directory. Where config is not empty it replaces the configuration.
+func overlay(t *testing.T, config string, components ...string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -55,6 +60,12 @@ func overlay(t *testing.T, components ...string) string {
 	text := "resources: [" + top + "/base]\ncomponents:\n"
 	for _, c := range components {
 		text += "- " + top + "/components/" + c + "\n"
+	}
+	if config != "" {
+		text += "namespace: jackfield-system\nconfigMapGenerator:\n- {name: jackfield, behavior: replace, files: [config.yaml]}\ngeneratorOptions: {disableNameSuffixHash: true}\n"
+		if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -129,6 +140,16 @@ func sameVolumes(ds *apps.DaemonSet) {
 	}
 }
 
+// baseConfig is the configuration of kustomize's base.
+func baseConfig(t *testing.T) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(Base, "config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
 // Both ways install the same, with the same options.
 func TestHelmAndKustomizeAgree(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -141,12 +162,18 @@ func TestHelmAndKustomizeAgree(t *testing.T) {
 		"NRI":          {"enableNRI: {enabled: true}", []string{"enable-nri"}},
 		"CNI":          {"hostPrograms: {cni: {enabled: true}}", []string{"host-cni"}},
 		"hook":         {"hostPrograms: {hook: {enabled: true}}", []string{"host-hook"}},
+		"metrics":      {"config: {metrics: {listen: \":9480\"}}", []string{"metrics"}},
+		"Prometheus":   {"{config: {metrics: {listen: \":9480\"}}, metrics: {podMonitor: {enabled: true}}}", []string{"metrics", "pod-monitor"}},
 		"both":         {"{openshift: true, staging: {propagation: false}}", []string{"openshift", "unprivileged"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := Base
 			if len(tc.components) > 0 {
-				dir = overlay(t, tc.components...)
+				config := ""
+				if slices.Contains(tc.components, "metrics") {
+					config = strings.Replace(baseConfig(t), "listen: \"127.0.0.1:9480\"", "listen: \":9480\"", 1)
+				}
+				dir = overlay(t, config, tc.components...)
 			}
 			if d := cmp.Diff(comparable(t, kustomize(t, dir)), comparable(t, helm(t, tc.values))); d != "" {
 				t.Errorf("kustomize (-), helm (+):\n%s", d)
@@ -164,6 +191,8 @@ func TestRenderedObjectsAreValid(t *testing.T) {
 		"processes":    "hostPID: true",
 		"NRI":          "enableNRI: {enabled: true, runtime: cri-o}",
 		"programs":     "{hostPrograms: {cni: {enabled: true, dir: /srv/cni/bin}, hook: {enabled: true}}, enableNRI: {enabled: true}, seLinuxType: spc_t}",
+		"extras":       "{extraEnv: [{name: A, value: b}], extraVolumes: [{name: more, emptyDir: {}}], extraVolumeMounts: [{name: more, mountPath: /more}], commonLabels: {team: net}, imagePullSecrets: [{name: pull}], nri: {index: 7}}",
+		"Prometheus":   "{config: {metrics: {listen: ':9480'}}, metrics: {podMonitor: {enabled: true, labels: {release: p}}, networkPolicy: {from: [{podSelector: {}}]}}}",
 		"everything": `
 image: {repository: registry.example/jackfield, digest: "sha256:` + strings.Repeat("ab", 32) + `", pullPolicy: Always, pullSecrets: [{name: pull}]}
 config:
@@ -191,7 +220,7 @@ fullnameOverride: patches`,
 		})
 	}
 	t.Run("kustomize", func(t *testing.T) {
-		for _, dir := range []string{Base, overlay(t, "unprivileged", "openshift")} {
+		for _, dir := range []string{Base, overlay(t, "", "unprivileged", "openshift")} {
 			objects := kustomize(t, dir)
 			for _, f := range Check(only[*apps.DaemonSet](t, objects)) {
 				t.Error(f)
@@ -270,15 +299,84 @@ func TestDefaultMountsAreTheConfigurationsDefaults(t *testing.T) {
 	}
 }
 
-// The kubelet asks the address that the configuration names, and none that it
-// cannot reach.
+// The probes ask the address that the configuration names from within the pod, and none
+// that is not HOST:PORT. Only one on the pod network is announced, and guarded.
 func TestProbes(t *testing.T) {
-	for listen, port := range map[string]int32{":9480": 9480, "0.0.0.0:9999": 9999, "[::]:1": 1, "": 0, "127.0.0.1:9480": 0, "unix:/run/m.sock": 0} {
-		c := only[*apps.DaemonSet](t, helm(t, fmt.Sprintf("config: {metrics: {listen: %q}}", listen))).Spec.Template.Spec.Containers[0]
-		if (port != 0) != (len(c.Ports) == 1) || (port != 0) != (c.ReadinessProbe != nil && c.LivenessProbe != nil) {
-			t.Errorf("%q: ports %v, probes %v, %v", listen, c.Ports, c.ReadinessProbe, c.LivenessProbe)
-		} else if port != 0 && c.Ports[0].ContainerPort != port {
-			t.Errorf("%q: port %d", listen, c.Ports[0].ContainerPort)
+	for listen, want := range map[string]struct {
+		probed string
+		port   int32
+	}{
+		":9480": {"127.0.0.1:9480", 9480}, "0.0.0.0:9999": {"127.0.0.1:9999", 9999}, "[::]:1": {"127.0.0.1:1", 1},
+		"127.0.0.1:9480": {"127.0.0.1:9480", 0}, "[::1]:9480": {"[::1]:9480", 0}, "": {}, "unix:/run/m.sock": {},
+	} {
+		objects := helm(t, fmt.Sprintf("config: {metrics: {listen: %q}}", listen))
+		c := only[*apps.DaemonSet](t, objects).Spec.Template.Spec.Containers[0]
+		for path, probe := range map[string]*core.Probe{"readyz": c.ReadinessProbe, "healthz": c.LivenessProbe} {
+			switch {
+			case want.probed == "":
+				if probe != nil {
+					t.Errorf("%q has the probe %+v", listen, probe)
+				}
+			case probe == nil || probe.Exec == nil || !slices.Equal(probe.Exec.Command, []string{"/usr/bin/jackfield-nri", "--probe=http://" + want.probed + "/" + path}):
+				t.Errorf("%q has the probe %+v, want one of http://%s/%s", listen, probe, want.probed, path)
+			}
+		}
+		if (want.port != 0) != (len(c.Ports) == 1) || want.port != 0 && c.Ports[0].ContainerPort != want.port {
+			t.Errorf("%q has the ports %v", listen, c.Ports)
+		}
+		if guarded := slices.ContainsFunc(objects, func(o Object) bool { _, ok := o.(*networking.NetworkPolicy); return ok }); guarded != (want.port != 0) {
+			t.Errorf("%q has a NetworkPolicy: %v", listen, guarded)
+		}
+	}
+	if _, err := Helm("metrics: {podMonitor: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "config.metrics.listen") {
+		t.Errorf("a PodMonitor of an address that Prometheus does not reach: %v", err)
+	}
+}
+
+// As shipped, nothing is served to other pods, and no container's own word decides whose
+// a device is.
+func TestDefaultsAreSafe(t *testing.T) {
+	for name, objects := range map[string][]Object{"helm": helm(t, "{}"), "kustomize": kustomize(t, Base)} {
+		c, err := config.Parse([]byte(only[*core.ConfigMap](t, objects).Data["config.yaml"]), "config.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.Kubelet.Required {
+			t.Errorf("%s: kubelet.required is false", name)
+		}
+		if host, _, err := net.SplitHostPort(c.Metrics.Listen); err != nil || !net.ParseIP(host).IsLoopback() {
+			t.Errorf("%s: metrics.listen is %q", name, c.Metrics.Listen)
+		}
+		pod := only[*apps.DaemonSet](t, objects).Spec.Template.Spec
+		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+			if container.TerminationMessagePolicy != core.TerminationMessageFallbackToLogsOnError {
+				t.Errorf("%s: kubectl describe does not show why %s ended", name, container.Name)
+			}
+		}
+	}
+}
+
+// The runtime's configuration is changed where a distribution of Kubernetes has it.
+func TestRuntimeConfigurationElsewhere(t *testing.T) {
+	const file = "/var/snap/microk8s/current/args/containerd-template.toml"
+	pod := only[*apps.DaemonSet](t, helm(t, "enableNRI: {enabled: true, configFile: "+file+"}")).Spec.Template.Spec
+	c := pod.InitContainers[0]
+	if !slices.Contains(c.Command, "--config="+file) || len(c.VolumeMounts) != 1 || c.VolumeMounts[0].MountPath != filepath.Dir(file) {
+		t.Errorf("%s runs %q with %v", c.Name, c.Command, c.VolumeMounts)
+	}
+	for _, v := range pod.Volumes {
+		if v.Name == c.VolumeMounts[0].Name && v.HostPath.Path != filepath.Dir(file) {
+			t.Errorf("%s has %s", c.Name, v.HostPath.Path)
+		}
+	}
+}
+
+// The plugin's two digits come out of numbers and strings alike.
+func TestIndex(t *testing.T) {
+	for value, want := range map[string]string{"50": "50", "7": "07", "0": "00", "'08'": "08", "'50'": "50"} {
+		args := only[*apps.DaemonSet](t, helm(t, "nri: {index: "+value+"}")).Spec.Template.Spec.Containers[0].Args
+		if !slices.Contains(args, "--index="+want) {
+			t.Errorf("%s: the arguments are %q, want --index=%s", value, args, want)
 		}
 	}
 }
@@ -352,40 +450,134 @@ func TestValuesAreRenderedAsTheyAre(t *testing.T) {
 // A value that means nothing is refused, with its name.
 func TestSchemaRefuses(t *testing.T) {
 	for values, want := range map[string]string{
-		"imgae: {}":                                     "imgae",
-		"image: {repo: x}":                              "repo",
-		"image: {repository: 'Bad Name'}":               "/image/repository",
-		"image: {digest: 'sha256:12'}":                  "/image/digest",
-		"image: {pullPolicy: Sometimes}":                "/image/pullPolicy",
-		"nri: {index: 50}":                              "/nri/index",
-		"nri: {index: '5'}":                             "/nri/index",
-		"nri: {socketDir: run/nri}":                     "/nri/socketDir",
-		"staging: {propagation: 'yes'}":                 "/staging/propagation",
-		"enableNRI: {runtime: docker}":                  "/enableNRI/runtime",
-		"log: {level: loud}":                            "/log/level",
-		"config: {sockets: {roots: [/var/run/../etc]}}": "/config/sockets/roots/0",
-		"config: {sockets: {roots: []}}":                "/config/sockets/roots",
-		"config: {stateDir: /}":                         "/config/stateDir",
-		"config: {policy: {mode: lax}}":                 "/config/policy/mode",
-		"config: {policy: {rules: [{for: {}}]}}":        "/config/policy/rules/0",
-		"resources: {limits: {memory: lots}}":           "/resources/limits/memory",
-		"updateStrategy: {type: Recreate}":              "/updateStrategy/type",
-		"hostRun: 1":                                    "/hostRun",
-		"hostPrograms: {cni: {dir: bin}}":               "/hostPrograms/cni/dir",
-		"hostPrograms: {csi: {}}":                       "csi",
-		"hostPID: 1":                                    "/hostPID",
-		"config: {hooks: {dirs: []}}":                   "/config/hooks/dirs",
-		"fullnameOverride: A_b":                         "/fullnameOverride",
-		"nameOverride: 'a: b'":                          "/nameOverride",
-		"existingConfigMap: a/b":                        "/existingConfigMap",
-		"serviceAccount: {name: A}":                     "/serviceAccount/name",
-		"priorityClassName: -a":                         "/priorityClassName",
-		"config: {audit: {file: /audit.log}}":           "/config/audit/file",
+		"imgae: {}":                                                   "imgae",
+		"image: {repo: x}":                                            "repo",
+		"image: {repository: 'Bad Name'}":                             "/image/repository",
+		"image: {digest: 'sha256:12'}":                                "/image/digest",
+		"image: {pullPolicy: Sometimes}":                              "/image/pullPolicy",
+		"nri: {index: 100}":                                           "/nri/index",
+		"nri: {index: '5'}":                                           "/nri/index",
+		"nri: {socketDir: run/nri}":                                   "/nri/socketDir",
+		"staging: {propagation: 'yes'}":                               "/staging/propagation",
+		"enableNRI: {runtime: docker}":                                "/enableNRI/runtime",
+		"log: {level: loud}":                                          "/log/level",
+		"config: {sockets: {roots: [/var/run/../etc]}}":               "/config/sockets/roots/0",
+		"config: {sockets: {roots: []}}":                              "/config/sockets/roots",
+		"config: {stateDir: /}":                                       "/config/stateDir",
+		"config: {policy: {mode: lax}}":                               "/config/policy/mode",
+		"config: {policy: {rules: [{for: {}}]}}":                      "/config/policy/rules/0",
+		"resources: {limits: {memory: lots}}":                         "/resources/limits/memory",
+		"updateStrategy: {type: Recreate}":                            "/updateStrategy/type",
+		"hostRun: 1":                                                  "/hostRun",
+		"hostPrograms: {cni: {dir: bin}}":                             "/hostPrograms/cni/dir",
+		"hostPrograms: {csi: {}}":                                     "csi",
+		"hostPID: 1":                                                  "/hostPID",
+		"config: {hooks: {dirs: []}}":                                 "/config/hooks/dirs",
+		"fullnameOverride: A_b":                                       "/fullnameOverride",
+		"nameOverride: 'a: b'":                                        "/nameOverride",
+		"existingConfigMap: a/b":                                      "/existingConfigMap",
+		"serviceAccount: {name: A}":                                   "/serviceAccount/name",
+		"priorityClassName: -a":                                       "/priorityClassName",
+		"config: {audit: {file: /audit.log}}":                         "/config/audit/file",
+		"config: {polciy: {}}":                                        "polciy",
+		"config: {sockets: {root: [/run/x]}}":                         "root",
+		"config: {policy: {rules: [{name: a, fro: {}}]}}":             "fro",
+		"config: {policy: {rules: [{name: a, for: {namespace: x}}]}}": "namespace",
+		"config: {policy: {rules: [{name: a, allow: {mounts: [{src: /a}]}}]}}": "src",
+		"metrics: {networkPolicy: {from: []}}":                                 "/metrics/networkPolicy/from",
+		"enableNRI: {configFile: config.toml}":                                 "/enableNRI/configFile",
 	} {
 		_, err := Helm(values)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error that names %s", values, err, want)
 		}
+	}
+}
+
+// The schema has the keys of the configuration, in every mapping and no others: those that
+// pkg/config names for a key that it does not know.
+func TestSchemaHasTheConfigurationsKeys(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join(Chart, "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema schemaNode
+	if err := json.Unmarshal(data, &schema); err != nil {
+		t.Fatal(err)
+	}
+	var checked int
+	var check func(n schemaNode, at string, wrap func(string) string)
+	check = func(n schemaNode, at string, wrap func(string) string) {
+		if name, ok := strings.CutPrefix(n.Ref, "#/definitions/"); ok {
+			n = schema.Definitions[name]
+		}
+		if n.Items != nil {
+			check(*n.Items, at+"[]", func(inner string) string { return wrap("[" + inner + "]") })
+			return
+		}
+		if len(n.Properties) == 0 {
+			return // a value, or a map whose keys are the user's
+		}
+		checked++
+		if string(n.AdditionalProperties) != "false" {
+			t.Errorf("%s: the schema takes any key", at)
+		}
+		_, err := config.Parse([]byte(wrap("{zzz: 1}")), "c.yaml")
+		if err == nil {
+			t.Fatalf("%s: zzz is a key", at)
+		}
+		_, list, ok := strings.Cut(err.Error(), "the keys here are ")
+		if !ok {
+			t.Fatalf("%s: %v", at, err)
+		}
+		list, _, _ = strings.Cut(list, "\n")
+		list, _, _ = strings.Cut(list, ";")
+		keys := strings.Split(list, ", ")
+		slices.Sort(keys)
+		if d := cmp.Diff(keys, slices.Sorted(maps.Keys(n.Properties))); d != "" {
+			t.Errorf("%s: the configuration's keys (-), the schema's (+):\n%s", at, d)
+		}
+		for key, inner := range n.Properties {
+			check(inner, at+"."+key, func(inner string) string { return wrap("{" + key + ": " + inner + "}") })
+		}
+	}
+	check(schema.Properties["config"], "config", func(inner string) string { return inner })
+	if checked < 20 {
+		t.Errorf("only %d mappings were looked at", checked)
+	}
+}
+
+type schemaNode struct {
+	Ref                  string `json:"$ref"`
+	Properties           map[string]schemaNode
+	AdditionalProperties json.RawMessage
+	Items                *schemaNode
+	Definitions          map[string]schemaNode
+}
+
+// The command of the installation page takes the configuration out of what Helm renders.
+func TestConfigurationCanBeValidatedBeforeItIsInstalled(t *testing.T) {
+	page, err := os.ReadFile("../../docs/install.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := regexp.MustCompile(`helm template .* --show-only templates/configmap\.yaml \| sed '([^']*)' \| jackfield validate -\n`).FindSubmatch(page)
+	if script == nil {
+		t.Fatal("docs/install.md does not have the command")
+	}
+	const values = "config: {policy: {rules: [{name: a, for: {namespaces: [x]}, allow: {sockets: [/run/x/**]}}]}}"
+	files, err := renderChart(values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sed := exec.Command("sed", string(script[1]))
+	sed.Stdin = strings.NewReader(files["jackfield/templates/configmap.yaml"])
+	got, err := sed.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(only[*core.ConfigMap](t, helm(t, values)).Data["config.yaml"], strings.TrimSuffix(string(got), "\n")); d != "" {
+		t.Errorf("the ConfigMap's (-), the command's (+):\n%s", d)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	rbac "k8s.io/api/rbac/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,24 @@ import (
 type Object interface {
 	meta.Object
 	GetObjectKind() schema.ObjectKind
+}
+
+// PodMonitor is what is used here of the Prometheus operator's type.
+type PodMonitor struct {
+	meta.TypeMeta   `json:",inline"`
+	meta.ObjectMeta `json:"metadata"`
+	Spec            struct {
+		Selector            meta.LabelSelector `json:"selector"`
+		PodMetricsEndpoints []struct {
+			Port        string `json:"port"`
+			Interval    string `json:"interval,omitempty"`
+			Relabelings []struct {
+				SourceLabels []string `json:"sourceLabels,omitempty"`
+				TargetLabel  string   `json:"targetLabel"`
+				Replacement  string   `json:"replacement,omitempty"`
+			} `json:"relabelings"`
+		} `json:"podMetricsEndpoints"`
+	} `json:"spec"`
 }
 
 // Decode reads the documents of a YAML stream. A field that the API's type does
@@ -67,6 +86,10 @@ func empty(t meta.TypeMeta) (Object, error) {
 		return new(core.Pod), nil
 	case "apps/v1 DaemonSet":
 		return new(apps.DaemonSet), nil
+	case "networking.k8s.io/v1 NetworkPolicy":
+		return new(networking.NetworkPolicy), nil
+	case "monitoring.coreos.com/v1 PodMonitor":
+		return new(PodMonitor), nil
 	case "rbac.authorization.k8s.io/v1 RoleBinding":
 		return new(rbac.RoleBinding), nil
 	}

@@ -26,25 +26,11 @@ var (
 	Base  = filepath.Join(deploy, "kustomize/base")
 )
 
-// Helm renders the chart as `helm install jackfield --namespace jackfield-system
-// --values` with these values (YAML) would, after a check against its schema.
+// Helm renders the chart and decodes the objects.
 func Helm(values string) ([]Object, error) {
-	chart, err := loader.Load(Chart)
-	if err != nil {
-		return nil, fmt.Errorf("load chart: %w", err)
-	}
-	given := map[string]any{}
-	if err := yaml.UnmarshalStrict([]byte(values), &given); err != nil {
-		return nil, fmt.Errorf("read values: %w", err)
-	}
-	release := common.ReleaseOptions{Name: "jackfield", Namespace: "jackfield-system", Revision: 1, IsInstall: true}
-	all, err := util.ToRenderValuesWithSchemaValidation(chart, given, release, common.DefaultCapabilities, false)
+	files, err := renderChart(values)
 	if err != nil {
 		return nil, err
-	}
-	files, err := engine.Engine{Strict: true}.RenderWithContext(context.Background(), chart, all)
-	if err != nil {
-		return nil, fmt.Errorf("render chart: %w", err)
 	}
 	var names []string
 	for name := range files {
@@ -62,6 +48,30 @@ func Helm(values string) ([]Object, error) {
 		objects = append(objects, found...)
 	}
 	return objects, nil
+}
+
+// renderChart renders the chart as `helm install jackfield --namespace jackfield-system
+// --values` with these values (YAML) would, after a check against its schema. It returns
+// the files by their names.
+func renderChart(values string) (map[string]string, error) {
+	chart, err := loader.Load(Chart)
+	if err != nil {
+		return nil, fmt.Errorf("load chart: %w", err)
+	}
+	given := map[string]any{}
+	if err := yaml.UnmarshalStrict([]byte(values), &given); err != nil {
+		return nil, fmt.Errorf("read values: %w", err)
+	}
+	release := common.ReleaseOptions{Name: "jackfield", Namespace: "jackfield-system", Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValuesWithSchemaValidation(chart, given, release, common.DefaultCapabilities, false)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Engine{Strict: true}.RenderWithContext(context.Background(), chart, all)
+	if err != nil {
+		return nil, fmt.Errorf("render chart: %w", err)
+	}
+	return files, nil
 }
 
 // Kustomize builds the kustomization in a directory, as `kubectl kustomize` would.

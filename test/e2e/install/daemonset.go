@@ -34,7 +34,8 @@ type container struct {
 		ReadOnlyRootFilesystem bool
 		Capabilities           *struct{ Add, Drop []string }
 	}
-	VolumeMounts []mount
+	VolumeMounts                  []mount
+	ReadinessProbe, LivenessProbe struct{ Exec struct{ Command []string } }
 }
 
 type mount struct {

@@ -5,8 +5,6 @@ package install
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -76,31 +74,24 @@ func start(t *testing.T, h *e2e.H, ds *daemonSet) (*e2e.Pod, *e2e.Container) {
 	if err := h.WaitPluginSince(ctx, "50-jackfield", from); err != nil {
 		t.Fatal(err)
 	}
-	ready(t, pod)
+	ready(t, h, ds, daemon)
 	return pod, daemon
 }
 
-// ready asks what the kubelet's probes ask.
-func ready(t *testing.T, pod *e2e.Pod) {
+// ready runs the probes in the container, as the kubelet does.
+func ready(t *testing.T, h *e2e.H, ds *daemonSet, daemon *e2e.Container) {
 	t.Helper()
-	status, err := pod.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range []string{"/readyz", "/healthz"} {
-		answer := ""
-		for deadline := time.Now().Add(node.Patience); answer != "200 OK" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-			reply, err := http.Get("http://" + net.JoinHostPort(status.GetNetwork().GetIp(), "9480") + path)
-			if err != nil {
-				answer = err.Error()
-				continue
+	c := ds.Spec.Template.Spec.Containers[0]
+	for _, command := range [][]string{c.ReadinessProbe.Exec.Command, c.LivenessProbe.Exec.Command} {
+		if len(command) != 2 {
+			t.Fatalf("a probe runs %q", command)
+		}
+		h.Eventually(func() error {
+			if out, errs, code := daemon.Exec(command...); code != 0 {
+				return fmt.Errorf("%q exits with %d: %s%s", command, code, out, errs)
 			}
-			reply.Body.Close()
-			answer = reply.Status
-		}
-		if answer != "200 OK" {
-			t.Errorf("%s answers %s", path, answer)
-		}
+			return nil
+		})
 	}
 }
 

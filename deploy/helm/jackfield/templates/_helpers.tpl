@@ -21,6 +21,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{ include "jackfield.selector" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "jackfield.serviceAccount" -}}
@@ -102,7 +105,7 @@ paths, a hash makes the difference. */ -}}
 {{- $name -}}
 {{- end -}}
 
-{{- /* The port of metrics and health, where the kubelet reaches it; else empty. */ -}}
+{{- /* The port of metrics and health on the pod network; empty where none is. */ -}}
 {{- define "jackfield.port" -}}
 {{- $listen := (include "jackfield.config" . | fromYaml).metrics.listen -}}
 {{- if regexMatch "^(|0\\.0\\.0\\.0|\\[::\\]):[0-9]+$" $listen -}}
@@ -110,7 +113,21 @@ paths, a hash makes the difference. */ -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* The directory of the runtime's configuration. */ -}}
+{{- /* The address that the probes ask from within the pod; empty where none is served. */ -}}
+{{- define "jackfield.probed" -}}
+{{- $listen := (include "jackfield.config" . | fromYaml).metrics.listen -}}
+{{- if include "jackfield.port" . -}}
+127.0.0.1:{{ include "jackfield.port" . }}
+{{- else if and $listen (not (hasPrefix "unix:" $listen)) -}}
+{{- $listen -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The directory of the runtime's configuration, which is mounted at its own path. */ -}}
 {{- define "jackfield.runtimeConfig" -}}
+{{- with .Values.enableNRI.configFile -}}
+{{- dir . -}}
+{{- else -}}
 {{- ternary "/etc/crio" "/etc/containerd" (eq .Values.enableNRI.runtime "cri-o") -}}
+{{- end -}}
 {{- end -}}
