@@ -119,12 +119,16 @@ func (d *directories) late(w *watchedDir, began time.Time) {
 
 func (d *directories) answered(w *watchedDir) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !w.since.IsZero() {
+	hung := !w.since.IsZero()
+	if hung {
 		d.p.log.WithField("directory", w.Path).WithField("use", w.Use).WithField("after", time.Since(w.since).Round(time.Millisecond).String()).
 			Info("the directory answers again")
 	}
 	w.looking, w.since = false, time.Time{}
+	d.mu.Unlock()
+	if hung {
+		d.p.hotplug.changed("") // what came meanwhile
+	}
 }
 
 // check is why dir is not to be waited for, nil while it answers.

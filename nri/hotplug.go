@@ -4,10 +4,12 @@ package nri
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -24,17 +26,29 @@ import (
 // away those that go: it watches the directory of device-info files. The runtime has no
 // part in it, and waits for nothing here.
 type hotplug struct {
-	p    *Plugin
-	kick chan struct{}
-	quit chan struct{}
-	done chan struct{}
+	p      *Plugin
+	kick   chan struct{}
+	quit   chan struct{}
+	done   chan struct{}
+	budget atomic.Int64 // hotplugBudget, in nanoseconds; tests shorten it
 
 	mu      sync.Mutex
 	running map[string]map[string]*resolve.Request // by sandbox and container
 	dirty   map[string]bool                        // sandboxes
-	dir     string
+	retries map[string]*passRetry                  // by container, of those whose last pass was incomplete
+	dir     string                                 // that is watched; "" for none
 	watcher *pathwatch.Watcher
-	asked   int // calls of watch
+	asked   int         // calls of watch
+	rewatch *time.Timer // watches again after a failure; nil for none
+	backoff backoff     // of rewatch
+	closed  bool
+}
+
+// passRetry repeats the pass over one container that could not check or do everything.
+type passRetry struct {
+	backoff
+	timer  *time.Timer
+	logged string // what the log has of it
 }
 
 const (
@@ -47,7 +61,8 @@ const (
 
 func newHotplug(p *Plugin) *hotplug {
 	h := &hotplug{p: p, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
-		running: make(map[string]map[string]*resolve.Request), dirty: make(map[string]bool)}
+		running: make(map[string]map[string]*resolve.Request), dirty: make(map[string]bool), retries: make(map[string]*passRetry)}
+	h.budget.Store(int64(hotplugBudget))
 	go h.run()
 	return h
 }
@@ -58,6 +73,11 @@ func (h *hotplug) watch(c *core, w waits) {
 	h.mu.Lock()
 	h.asked++
 	turn := h.asked
+	if h.rewatch != nil {
+		h.rewatch.Stop()
+		h.rewatch = nil
+	}
+	h.backoff.reset()
 	h.mu.Unlock()
 	// The directory may hang: then it is watched as soon as it answers.
 	w.do(func() { h.watchAs(c, turn) })
@@ -83,12 +103,13 @@ func (h *hotplug) watchAs(c *core, turn int) {
 	if dir == "" {
 		return
 	}
-	w, err := pathwatch.New(h.p.opts.Host, pathwatch.Options{Failed: h.failed})
+	failed := func(err error) { h.watchFailed(c, turn, err) }
+	w, err := pathwatch.New(h.p.opts.Host, pathwatch.Options{Failed: failed})
 	if err == nil {
 		_, err = w.Add(dir, "", pathwatch.Written|pathwatch.Removed, h.changed)
 	}
 	if err != nil {
-		h.failed(err)
+		failed(err)
 	}
 	h.mu.Lock()
 	if turn == h.asked {
@@ -100,8 +121,40 @@ func (h *hotplug) watchAs(c *core, turn int) {
 	}
 }
 
-func (h *hotplug) failed(err error) {
-	h.p.log.WithError(err).Warn("networks that come later may not be noticed")
+// watchFailed has the directory watched again after a while, with what changes
+// meanwhile. The log has the first of several failures.
+func (h *hotplug) watchFailed(c *core, turn int, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if turn != h.asked || h.rewatch != nil {
+		return
+	}
+	first := h.backoff == backoff{}
+	wait := h.backoff.next()
+	h.rewatch = time.AfterFunc(wait, func() {
+		h.mu.Lock()
+		if turn != h.asked {
+			h.mu.Unlock()
+			return
+		}
+		h.dir, h.rewatch = "", nil
+		h.mu.Unlock()
+		h.watchAs(c, turn)
+		h.mu.Lock()
+		watched := turn == h.asked && h.rewatch == nil
+		if watched {
+			h.backoff.reset()
+		}
+		h.mu.Unlock()
+		if watched {
+			h.p.log.Info("networks that are added to running containers are noticed again")
+		}
+		h.changed("")
+	})
+	h.p.counters.StagingFailed.Add()
+	if first {
+		h.p.log.WithError(err).WithField("retry", wait.String()).Warn("networks that are added to running containers may not be noticed until the watch succeeds")
+	}
 }
 
 // add takes note of a container that gets staging.
@@ -122,6 +175,7 @@ func (h *hotplug) note(req *resolve.Request) {
 func (h *hotplug) remove(sandboxID, containerID string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.stopRetry(containerID)
 	if delete(h.running[sandboxID], containerID); len(h.running[sandboxID]) == 0 {
 		delete(h.running, sandboxID)
 	}
@@ -137,6 +191,9 @@ func (h *hotplug) runs(req *resolve.Request) bool {
 func (h *hotplug) removeSandbox(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for containerID := range h.running[id] {
+		h.stopRetry(containerID)
+	}
 	delete(h.running, id)
 }
 
@@ -158,6 +215,9 @@ func (h *hotplug) synchronize(store *staging.Store, pods []*api.PodSandbox, cont
 	}
 	// In one step: one that is not there has ended.
 	h.mu.Lock()
+	for containerID := range h.retries {
+		h.stopRetry(containerID)
+	}
 	clear(h.running)
 	for _, req := range running {
 		h.note(req)
@@ -181,10 +241,7 @@ func (h *hotplug) changed(name string) {
 	work := len(h.dirty) > 0
 	h.mu.Unlock()
 	if work {
-		select {
-		case h.kick <- struct{}{}:
-		default:
-		}
+		h.wake()
 	}
 }
 
@@ -221,7 +278,8 @@ func (h *hotplug) take() []*resolve.Request {
 	return out
 }
 
-// look brings one container up to what its sandbox's networks are now.
+// look brings one container up to what its sandbox's networks are now. A pass that could
+// not check or do everything is repeated.
 func (h *hotplug) look(req *resolve.Request) {
 	log := h.p.log.WithFields(logrus.Fields{"pod": req.Namespace + "/" + req.Pod, "sandbox": req.SandboxID,
 		"container": req.Container, "containerID": req.ContainerID})
@@ -230,7 +288,7 @@ func (h *hotplug) look(req *resolve.Request) {
 			_ = h.p.caught(log, r) // nobody waits
 		}
 	}()
-	ctx, cancel := context.WithTimeout(context.Background(), hotplugBudget)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.budget.Load()))
 	defer cancel()
 	core := h.p.core.Load()
 	if core.store == nil {
@@ -246,25 +304,40 @@ func (h *hotplug) look(req *resolve.Request) {
 	}
 	if err != nil {
 		h.p.counters.StagingFailed.Add()
-		log.WithError(err).Warn("networks of the running container: left as they are")
+		h.retry(log, req, fmt.Errorf("the container keeps what it has: %w", err))
 		return
 	}
-	failed := false
+	var failed, transient []error
 	for _, it := range plan.Items {
-		if it.Err != nil {
-			failed = true
-			log.WithError(it.Err).WithField("request", it.Request).Warn("cannot be given to the running container")
+		if it.Err == nil {
+			continue
+		}
+		err := fmt.Errorf("%s: %w", it.Request, it.Err)
+		failed = append(failed, err)
+		if mayPass(it.Err) {
+			transient = append(transient, err)
 		}
 	}
-	if failed && core.store.Loses(*plan.Staging) {
+	if all := slices.Concat(failed, plan.Unchecked); len(all) > 0 && core.store.Loses(*plan.Staging) {
 		// What cannot be read now may be what the container has.
-		log.Warn("networks of the running container: left as they are until all of its device-info can be read")
+		h.retry(log, req, fmt.Errorf("the container keeps what it has until all of its networks can be checked: %w", firstOf(all)))
 		return
 	}
 	change, err := core.store.Update(*plan.Staging)
-	if err != nil && !errdefs.IsNotFound(err) { // gone meanwhile
+	if errdefs.IsNotFound(err) {
+		return // gone meanwhile
+	}
+	if err != nil {
 		h.p.counters.StagingFailed.Add()
-		log.WithError(err).Warn("networks of the running container")
+		transient = append(transient, err)
+	}
+	switch {
+	case len(transient) > 0:
+		h.retry(log, req, firstOf(transient))
+	case len(failed) > 0:
+		h.report(log, req, firstOf(failed))
+	default:
+		h.complete(log, req)
 	}
 	if change.Empty() {
 		return
@@ -273,13 +346,105 @@ func (h *hotplug) look(req *resolve.Request) {
 	log.WithFields(logrus.Fields{"added": change.Added, "removed": change.Removed}).Info("networks of the running container changed")
 }
 
+// mayPass reports whether an error may be over without any change to the container's
+// device-info, of which there would be an event.
+func mayPass(err error) bool {
+	return !errdefs.IsPermissionDenied(err) && !errdefs.IsInvalidArgument(err) && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err)
+}
+
+// firstOf is one error of several, with how many more there are.
+func firstOf(errs []error) error {
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return fmt.Errorf("%w (and %d more)", errs[0], len(errs)-1)
+}
+
+// retry repeats the pass over a container after a while, and reports why.
+func (h *hotplug) retry(log *logrus.Entry, req *resolve.Request, err error) {
+	h.report(log, req, err)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.retries[req.ContainerID]
+	if r == nil || h.closed {
+		return // it ended meanwhile
+	}
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	r.timer = time.AfterFunc(r.next(), func() { h.mark(req.SandboxID) })
+}
+
+// report logs why a pass over a container was incomplete, unless the log has it already.
+func (h *hotplug) report(log *logrus.Entry, req *resolve.Request, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running[req.SandboxID][req.ContainerID] == nil {
+		return
+	}
+	r := h.retries[req.ContainerID]
+	if r == nil {
+		r = &passRetry{}
+		h.retries[req.ContainerID] = r
+	}
+	if text := err.Error(); text != r.logged {
+		r.logged = text
+		log.WithError(err).Warn("not all networks of the running container are up to date")
+	}
+}
+
+// complete notes that a pass checked and did everything.
+func (h *hotplug) complete(log *logrus.Entry, req *resolve.Request) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.retries[req.ContainerID] != nil {
+		h.stopRetry(req.ContainerID)
+		log.Info("the networks of the running container are up to date again")
+	}
+}
+
+// stopRetry forgets the retry of a container. The lock is held.
+func (h *hotplug) stopRetry(containerID string) {
+	if r := h.retries[containerID]; r != nil && r.timer != nil {
+		r.timer.Stop()
+	}
+	delete(h.retries, containerID)
+}
+
+// mark has one sandbox's containers looked at.
+func (h *hotplug) mark(sandboxID string) {
+	h.mu.Lock()
+	work := h.running[sandboxID] != nil
+	if work {
+		h.dirty[sandboxID] = true
+	}
+	h.mu.Unlock()
+	if work {
+		h.wake()
+	}
+}
+
+// wake has run take what is dirty.
+func (h *hotplug) wake() {
+	select {
+	case h.kick <- struct{}{}:
+	default:
+	}
+}
+
 func (h *hotplug) close() {
 	close(h.quit)
 	<-h.done
 	h.mu.Lock()
 	w := h.watcher
-	h.watcher, h.dir = nil, ""
+	h.watcher, h.dir, h.closed = nil, "", true
 	h.asked++
+	if h.rewatch != nil {
+		h.rewatch.Stop()
+	}
+	for containerID := range h.retries {
+		h.stopRetry(containerID)
+	}
 	h.mu.Unlock()
 	if w != nil {
 		_ = w.Close()

@@ -29,8 +29,8 @@ const (
 	sweepPatience = 10 * time.Second
 )
 
-// newKeeper takes up what hooks made, and what they will make. That it cannot is
-// logged: then they do without. Nobody waits for it.
+// newKeeper takes up what hooks made, and what they will make. While it cannot they do
+// without. Nobody waits for it.
 func newKeeper(p *Plugin, cfg *config.Config) *keeper {
 	k := &keeper{p: p, dir: staging.HookDir(cfg.StateDir), quit: make(chan struct{}), done: make(chan struct{})}
 	go k.run()
@@ -75,39 +75,57 @@ func (p *Plugin) stopKeeper() {
 func (k *keeper) open() (*staging.Store, error) {
 	store, err := staging.Open(k.p.opts.Host, k.dir, staging.Options{
 		Owner: staging.HookOwner, Shared: true, Present: true, Watch: true, Events: stagingEvents{k.p}})
-	if err == nil {
-		k.store.Store(store)
+	if err != nil {
+		return nil, err
 	}
-	return store, err
+	k.store.Store(store)
+	return store, nil
 }
 
+// run opens the state directory and becomes the keeper. What fails is tried again, ever
+// more seldom.
 func (k *keeper) run() {
 	defer close(k.done)
-	store, err := k.open()
-	if err != nil {
-		k.p.log.WithError(err).Warn("sockets of containers that the OCI hook serves are not kept up")
-		return
-	}
+	var (
+		store   *staging.Store
+		kept    bool
+		retries backoff
+		logged  string
+	)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for kept := false; ; {
+	for {
 		select {
 		case <-k.quit:
 			return
 		case <-timer.C:
 		}
-		if !kept {
-			if kept, err = store.Keep(); err != nil {
-				k.p.log.WithError(err).Warn("sockets of containers that the OCI hook serves are not kept up")
-				return
-			}
-			if !kept {
-				timer.Reset(keeperRetry)
-				continue
-			}
+		var err error
+		if store == nil {
+			store, err = k.open()
 		}
-		k.sweep(store)
-		timer.Reset(staging.Settled)
+		if err == nil && !kept {
+			kept, err = store.Keep()
+		}
+		switch {
+		case err != nil:
+			wait := retries.next()
+			k.p.counters.StagingFailed.Add()
+			if text := err.Error(); text != logged {
+				logged = text
+				k.p.log.WithError(err).WithField("retry", wait.String()).Warn("sockets of containers that the OCI hook serves are not rebound until this succeeds")
+			}
+			timer.Reset(wait)
+		case !kept:
+			timer.Reset(keeperRetry)
+		default:
+			if logged != "" {
+				logged = ""
+				k.p.log.Info("sockets of containers that the OCI hook serves are rebound again")
+			}
+			k.sweep(store)
+			timer.Reset(staging.Settled)
+		}
 	}
 }
 

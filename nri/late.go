@@ -113,8 +113,9 @@ func (p *Plugin) await(cfg *config.Config, opened <-chan openedStore) {
 			return
 		}
 		if o.err == nil {
-			p.arrived(cfg, o.store)
-			return
+			if o.err = p.arrived(cfg, o.store); o.err == nil {
+				return
+			}
 		}
 		p.late.mu.Lock()
 		if p.late.why == nil || p.late.why.Error() != o.err.Error() {
@@ -132,8 +133,9 @@ func (p *Plugin) await(cfg *config.Config, opened <-chan openedStore) {
 }
 
 // arrived puts a store into use that was waited for, once all is done that was owed
-// to it.
-func (p *Plugin) arrived(cfg *config.Config, store *staging.Store) {
+// to it. A store that is not used is closed; an error says that it has to be opened
+// again.
+func (p *Plugin) arrived(cfg *config.Config, store *staging.Store) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	old := p.core.Load()
@@ -142,14 +144,13 @@ func (p *Plugin) arrived(cfg *config.Config, store *staging.Store) {
 		if err := store.Close(); err != nil {
 			p.log.WithError(err).Warn("close a state directory that is not used")
 		}
-		return
+		return nil
 	}
 	now := &core{engine: old.engine, store: store, cfg: old.cfg, staged: store.Status().Mode == staging.Mounts}
 	if now.staged != old.staged {
 		engine, err := p.newEngine(old.cfg, now.staged, newWaits())
 		if err != nil {
-			p.log.WithError(err).Error("the state directory is there, and the configuration in force cannot be used with it: restart jackfield-nri")
-			return
+			return errors.Join(fmt.Errorf("use the configuration in force with the state directory: %w", err), store.Close())
 		}
 		now.engine = engine
 	}
@@ -174,6 +175,7 @@ func (p *Plugin) arrived(cfg *config.Config, store *staging.Store) {
 	p.hotplug.watch(now, newWaits())
 	p.hotplug.changed("")
 	p.keepFor(now)
+	return nil
 }
 
 func (l *lateStore) ended() bool {

@@ -76,6 +76,16 @@ type Query struct {
 	// alone. The kubelet is not asked about the devices of others:
 	// their owner stays unknown.
 	Wanted func(a *Attachment) bool
+	// Unread, when not nil, is called with why a source that is there could not be
+	// read, where the answer is given without that source.
+	Unread func(error)
+}
+
+// unread reports a source that could not be read.
+func (q *Query) unread(err error) {
+	if q.Unread != nil {
+		q.Unread(err)
+	}
 }
 
 // Options say where a Finder looks. All paths are host paths.

@@ -96,6 +96,7 @@ func (s *search) record() record {
 	r := record{delegates: ds, file: file}
 	if err != nil {
 		r.note = "not used: " + err.Error()
+		s.q.unread(err)
 	}
 	return r
 }
@@ -184,6 +185,7 @@ func (s *search) checkResult(a *Attachment, d *delegate, multus *Claim) {
 	switch {
 	case err != nil:
 		a.Notes = append(a.Notes, "not used: "+err.Error())
+		s.q.unread(err)
 	case c == nil || c.deviceID == "":
 	case a.DeviceID == "" && d == nil:
 		a.DeviceID, multus.Source = c.deviceID, file

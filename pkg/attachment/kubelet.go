@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"sync"
 	"time"
 
@@ -96,6 +97,8 @@ func (f *Finder) ask(ctx context.Context, q *Query) word {
 		if f.opts.KubeletRequired {
 			w.err = fmt.Errorf("the kubelet cannot be asked, and kubelet.required allows nothing else to tell: %s; "+
 				"mount its pod-resources directory here: %w", why, errdefs.ErrUnavailable)
+		} else if f.kubeletWasHere() {
+			q.unread(fmt.Errorf("the kubelet cannot be asked while it starts: %s: %w", why, errdefs.ErrUnavailable))
 		}
 		return w
 	}
@@ -151,4 +154,14 @@ func (f *Finder) noKubelet() string {
 		return "there is no " + f.opts.PodResourcesSocket
 	}
 	return ""
+}
+
+// kubeletWasHere reports whether the directory of the kubelet's socket exists: a kubelet
+// that starts re-creates its socket in it.
+func (f *Finder) kubeletWasHere() bool {
+	if f.opts.PodResourcesSocket == "" {
+		return false
+	}
+	_, err := f.host.Stat(path.Dir(f.opts.PodResourcesSocket))
+	return err == nil
 }

@@ -41,6 +41,9 @@ func (s *search) pluginFile(resource, id string) pluginFile {
 	if errdefs.IsNotFound(p.err) {
 		p.err = nil
 	}
+	if p.err != nil {
+		s.q.unread(p.err)
+	}
 	if s.files == nil {
 		s.files = map[[2]string]pluginFile{}
 	}
@@ -98,7 +101,10 @@ func (s *search) realName(v variable) string {
 	}
 	if !s.listed {
 		s.listed = true
-		s.names, _ = s.host.ReadDir(cmp.Or(s.opts.DPDir, deviceinfo.DefaultDPDir), maxPluginNames)
+		var err error
+		if s.names, err = s.host.ReadDir(cmp.Or(s.opts.DPDir, deviceinfo.DefaultDPDir), maxPluginNames); err != nil && !errdefs.IsNotFound(err) {
+			s.q.unread(err)
+		}
 	}
 	real, known := s.realNames[v.key]
 	if !known {

@@ -92,13 +92,19 @@ func (p *planner) attachment(a *attachment.Attachment, key string, optional bool
 	item := Item{Request: requestOf(a), From: key, File: a.File}
 	if key == "" {
 		item.From = cmp.Or(a.File, a.OwnerFrom)
-		if reason := p.notInCharge(a); reason != "" && !p.keeps(a) {
-			if remedy := p.missingRule(a); remedy != "" {
-				reason += ", and audit mode delivers nothing that was not asked for; to deliver it, " + remedy
+		if reason := p.notInCharge(a); reason != "" {
+			kept, err := p.keeps(a)
+			if p.running && err != nil {
+				p.unchecked = append(p.unchecked, fmt.Errorf("%s: %w", item.Request, err))
 			}
-			item.Outcome, item.Reason = LeftAlone, reason
-			p.items = append(p.items, item)
-			return
+			if !kept {
+				if remedy := p.missingRule(a); remedy != "" {
+					reason += ", and audit mode delivers nothing that was not asked for; to deliver it, " + remedy
+				}
+				item.Outcome, item.Reason = LeftAlone, reason
+				p.items = append(p.items, item)
+				return
+			}
 		}
 		if a.Info == nil && a.Err == nil {
 			item.Outcome, item.Reason = LeftAlone, strings.Join(a.Notes, "; ")

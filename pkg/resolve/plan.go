@@ -74,6 +74,8 @@ type planner struct {
 	missing  int  // CDI devices that were not found
 	items    []Item
 	errs     []error
+	// unchecked is what a running container may have, and could not be checked.
+	unchecked []error
 }
 
 // Nothing reports that Resolve would give nothing for the container, as cheaply as
@@ -226,10 +228,14 @@ func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) err
 }
 
 func (p *planner) inTime() error {
-	if err := p.ctx.Err(); err != nil {
+	switch err := p.ctx.Err(); {
+	case err == nil:
+		return nil
+	case p.running:
+		return fmt.Errorf("out of time: %w", err)
+	default:
 		return fmt.Errorf("given up before the runtime's deadline: %w", err)
 	}
-	return nil
 }
 
 // state is how far a resolution had come.

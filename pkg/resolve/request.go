@@ -54,6 +54,9 @@ type Plan struct {
 	// Usage is what the container gets, where a rule limits what its pod gets: to
 	// be kept where Ledger.Note finds it after a restart.
 	Usage *policy.Usage
+	// Unchecked is what a source has that could not be read: the container may have
+	// something of it. Only Engine.Running sets it.
+	Unchecked []error
 
 	memory *memory
 }

@@ -76,7 +76,7 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 		return v, fieldError(origin, err)
 	}
 	if err := p.grantSocket(s.att, at, item); err != nil {
-		if !p.keeps(s.att) {
+		if kept, _ := p.keeps(s.att); !kept { // its place is known: no error
 			return v, err
 		}
 		item.Notes = append(item.Notes, "it was granted when the container got it")

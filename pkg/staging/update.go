@@ -109,8 +109,15 @@ func (s *Store) Update(c Container) (Change, error) {
 	return ch, errors.Join(append(errs, err)...)
 }
 
-// Loses reports whether an update would take something away.
+// Loses reports whether an update would take something from the container: a socket, a
+// socket directory, or a line of a file.
 func (s *Store) Loses(c Container) bool {
+	for _, f := range c.Files {
+		have, err := os.ReadFile(filepath.Join(s.containers(), c.ID, f.Name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) || losesLine(have, f.Data) {
+			return true
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.held[c.ID]
@@ -124,6 +131,21 @@ func (s *Store) Loses(c Container) bool {
 		}
 	}
 	return slices.ContainsFunc(was.SocketDirs, func(d SocketDir) bool { return !slices.ContainsFunc(c.SocketDirs, d.same) })
+}
+
+// losesLine reports whether a line of a list is not in the list that replaces it. The
+// comma behind an element is not part of the line.
+func losesLine(was, is []byte) bool {
+	lines := make(map[string]bool)
+	for line := range bytes.Lines(is) {
+		lines[string(bytes.TrimRight(line, ",\n"))] = true
+	}
+	for line := range bytes.Lines(was) {
+		if !lines[string(bytes.TrimRight(line, ",\n"))] {
+			return true
+		}
+	}
+	return false
 }
 
 // same tells a socket directory that is there already.

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The state directory of the OCI hook that cannot be used at first is used as soon as it
+// can be.
+func TestTheHooksStateDirectoryIsTriedAgain(t *testing.T) {
+	var hookDir string
+	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule), func(root string) {
+		hookDir = filepath.Join(root, "run/jackfield/hook")
+		check(t, os.MkdirAll(filepath.Dir(hookDir), 0o755))
+		check(t, os.WriteFile(hookDir, nil, 0o644)) // in its place
+	})
+	const fault = "sockets of containers that the OCI hook serves are not rebound"
+	h.wait("the failure in the log", func(ConfigStatus) bool { return strings.Contains(h.log.String(), fault) })
+	check(t, os.Remove(hookDir))
+	h.wait("the directory in use", func(ConfigStatus) bool {
+		return strings.Contains(h.log.String(), "the OCI hook serves are rebound again")
+	})
+	if n := strings.Count(h.log.String(), fault); n != 1 {
+		t.Errorf("the log has the failure %d times, want once", n)
+	}
+}
