@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -44,25 +45,37 @@ const (
 	toMake       = 7 // as making a file in a directory does, and going there
 )
 
-// apply lets the user at the socket of a descriptor. What is so already is not
-// touched, so that nobody who watches the socket is woken.
-func (a *Access) apply(fd int, st *unix.Stat_t) error { return a.let(fd, st, "socket", toConnect) }
+// linkOf is the path that leads to what a descriptor is of: an O_PATH descriptor is no file, and the link to it is.
+func linkOf(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// let gives the user rights to the socket or directory of a descriptor.
-func (a *Access) let(fd int, st *unix.Stat_t, what string, rights uint16) error {
-	// An O_PATH descriptor is no file; the link to it is.
-	link := fmt.Sprintf("/proc/self/fd/%d", fd)
-	if a.Label != "" {
-		if err := label(link, a.Label); err != nil {
-			return fmt.Errorf("set the %s's SELinux label to %q: %w", what, a.Label, err)
-		}
-	}
-	if a.User == nil || a.User.UID == 0 || st.Uid == a.User.UID && uint16(st.Mode>>6)&rights == rights {
+// isGranted reports whether the user is one to whom rights are given: not root, who needs none.
+func (a *Access) isGranted() bool { return a.Way != "" && a.User != nil && a.User.UID != 0 }
+
+// isOwner reports whether the user owns a file, and has these rights as such.
+func (a *Access) isOwner(st *unix.Stat_t, rights uint16) bool {
+	return st.Uid == a.User.UID && uint16(st.Mode>>6)&rights == rights
+}
+
+// setLabel sets the SELinux label of what a descriptor is of, where there is to be one.
+func (a *Access) setLabel(fd int, what string) error {
+	if a.Label == "" {
 		return nil
 	}
+	if err := label(linkOf(fd), a.Label); err != nil {
+		return fmt.Errorf("set the %s's SELinux label to %q: %w", what, a.Label, err)
+	}
+	return nil
+}
+
+// let gives the user rights to the directory of a descriptor, which is removed with the sandbox, so that nobody inherits them.
+func (a *Access) let(fd int, st *unix.Stat_t, what string, rights uint16) error {
+	if err := a.setLabel(fd, what); err != nil || !a.isGranted() || a.isOwner(st, rights) {
+		return err
+	}
+	link := linkOf(fd)
 	switch a.Way {
 	case ByACL:
-		err := allow(link, st.Mode, a.User.UID, rights)
+		err := allow(link, a.User.UID, rights)
 		if errors.Is(err, unix.EPERM) && uint16(st.Mode)&rights == rights {
 			// Not this user's to change, as under rootless Podman, and anyone's to use.
 			return nil
@@ -126,11 +139,12 @@ const (
 	aclMask     = 0x10
 	aclOther    = 0x20
 	aclNoID     = ^uint32(0)
+	maxXattr    = 64 << 10 // XATTR_SIZE_MAX of linux/limits.h
 )
 
 // allow adds an entry for a user to a file's ACL.
-func allow(link string, mode, uid uint32, rights uint16) error {
-	acl, err := readACL(link, mode)
+func allow(link string, uid uint32, rights uint16) error {
+	acl, err := readACL(link)
 	if err != nil {
 		return err
 	}
@@ -138,7 +152,11 @@ func allow(link string, mode, uid uint32, rights uint16) error {
 	if !changed {
 		return nil
 	}
-	buf, err := encodeACL(next)
+	return writeACL(link, next)
+}
+
+func writeACL(link string, acl []aclEntry) error {
+	buf, err := encodeACL(acl)
 	if err != nil {
 		return err
 	}
@@ -146,11 +164,20 @@ func allow(link string, mode, uid uint32, rights uint16) error {
 }
 
 // readACL reads a file's ACL; one that has none has the one that its mode says.
-func readACL(link string, mode uint32) ([]aclEntry, error) {
+func readACL(link string) ([]aclEntry, error) {
 	buf := make([]byte, 4096)
 	n, err := unix.Getxattr(link, aclXattr, buf)
+	if errors.Is(err, unix.ERANGE) {
+		buf = make([]byte, maxXattr)
+		n, err = unix.Getxattr(link, aclXattr, buf)
+	}
 	if errors.Is(err, unix.ENODATA) {
-		return []aclEntry{{aclUserObj, uint16(mode >> 6 & 7), aclNoID}, {aclGroupObj, uint16(mode >> 3 & 7), aclNoID}, {aclOther, uint16(mode & 7), aclNoID}}, nil
+		var st unix.Stat_t
+		if err := unix.Stat(link, &st); err != nil {
+			return nil, err
+		}
+		of := func(shift int) uint16 { return uint16(st.Mode>>shift) & 7 }
+		return []aclEntry{{aclUserObj, of(6), aclNoID}, {aclGroupObj, of(3), aclNoID}, {aclOther, of(0), aclNoID}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -227,4 +254,55 @@ func allowed(acl []aclEntry, uid uint32, rights uint16) (_ []aclEntry, changed b
 		out = append(out, e)
 	}
 	return out, true
+}
+
+// permissionsOf are those of a user's own entry, nil where there is none.
+func permissionsOf(acl []aclEntry, uid uint32) *uint16 {
+	for _, e := range acl {
+		if e.Tag == aclUser && e.ID == uid {
+			return &e.Perm
+		}
+	}
+	return nil
+}
+
+// withdrawn is an ACL without what was granted to a user. An entry that somebody changed since stays. Nobody else gets more by it than before; without any
+// entry of a user or group by name it says no more than a mode, as before the first was added.
+func withdrawn(acl []aclEntry, granted aclRight) []aclEntry {
+	var out []aclEntry
+	limit, union, named, found := uint16(7), uint16(0), false, false
+	for _, e := range acl {
+		if e.Tag == aclMask {
+			limit = e.Perm
+		}
+	}
+	for _, e := range acl {
+		if e.Tag == aclUser && e.ID == granted.UID && e.Perm == toConnect {
+			found = true
+			if granted.Before == nil {
+				continue
+			}
+			e.Perm = *granted.Before
+		}
+		if e.Tag != aclUserObj && e.Tag != aclOther && e.Tag != aclMask {
+			union |= e.Perm
+			named = named || e.Tag != aclGroupObj
+		}
+		out = append(out, e)
+	}
+	if !found {
+		return acl
+	}
+	for i := range out {
+		switch {
+		case out[i].Tag == aclMask:
+			out[i].Perm = union & limit
+		case out[i].Tag == aclGroupObj && !named:
+			out[i].Perm &= limit
+		}
+	}
+	if !named {
+		out = slices.DeleteFunc(out, func(e aclEntry) bool { return e.Tag == aclMask })
+	}
+	return out
 }

@@ -8,6 +8,7 @@
 //	<state>/sandboxes/<sandboxID>/      a record for each of the sandbox's containers, and
 //	                                    which directories were made for its sockets
 //	<state>/claims/                     whose those are
+//	<state>/rights/                     which rights containers' users were given at sockets
 //	<state>/staging.json                how sockets get into containers, and why
 //
 // A socket that the host side makes is bound in the staging directory, from a

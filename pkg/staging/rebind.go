@@ -266,12 +266,12 @@ func (s *Store) renewWith(src *source, fd int, st *unix.Stat_t) (int, error) {
 	var errs []error
 	// Holders may have it below different roots, of which one lies in the other.
 	claimants := make(map[string][]claimant)
-	n := 0
+	var allowed []bindRequest
+	var rights []rightsRequest
 	for id, r := range src.holders {
 		if s.departed(id) {
 			continue
 		}
-		fresh := false
 		for i := range r.Sockets {
 			k := &r.Sockets[i]
 			if k.path() != src.socket.path() {
@@ -286,33 +286,50 @@ func (s *Store) renewWith(src *source, fd int, st *unix.Stat_t) (int, error) {
 				errs = append(errs, asked(k.From, err))
 				continue
 			}
-			// Before it is bound anywhere, so that who connects at once may.
-			if err := k.Access.apply(fd, st); err != nil {
+			allowed = append(allowed, bindRequest{id, k})
+			if err := k.Access.setLabel(fd, "socket"); err != nil {
 				errs = append(errs, asked(k.From, err))
 			}
-			if src.inode == now {
+			if k.Access.isGranted() {
+				rights = append(rights, rightsRequest{record: s.recordName(r.SandboxID, id), access: &k.Access, from: k.From})
+			}
+		}
+	}
+	// Before it is bound anywhere, so that who connects at once may.
+	if len(rights) > 0 {
+		errs = append(errs, s.grantAll(&src.socket, fd, st, rights))
+		for i := range rights {
+			errs = append(errs, asked(rights[i].from, rights[i].err))
+		}
+	}
+	renewed := make(map[string]bool)
+	for _, b := range allowed {
+		if src.inode == now {
+			break
+		}
+		for _, at := range b.socket.At {
+			target := filepath.Join(s.containers(), b.container, at)
+			if have, ok := bound(target); ok && have == now {
 				continue
 			}
-			for _, at := range k.At {
-				target := filepath.Join(s.containers(), id, at)
-				if have, ok := bound(target); ok && have == now {
-					continue
-				}
-				if err := swap(fd, target); err != nil {
-					errs = append(errs, asked(k.From, err))
-					continue
-				}
-				fresh = true
+			if err := swap(fd, target); err != nil {
+				errs = append(errs, asked(b.socket.From, err))
+				continue
 			}
-		}
-		if fresh {
-			n++
+			renewed[b.container] = true
 		}
 	}
-	if src.inode = now; len(errs) > 0 {
+	err := errors.Join(errs...)
+	if src.inode = now; err != nil {
 		src.inode = inode{}
 	}
-	return n, errors.Join(errs...)
+	return len(renewed), err
+}
+
+// bindRequest is a container's socket that is to be bound.
+type bindRequest struct {
+	container string
+	socket    *Socket
 }
 
 // recover takes up a container that an earlier process made.

@@ -27,10 +27,11 @@ func (s *Store) RemoveContainer(sandboxID, containerID string) error {
 	if err := s.removeStaging(sandboxID, containerID); err != nil {
 		return fmt.Errorf("remove staging of container %q: %w", containerID, err)
 	}
+	r := s.readRecord(sandboxID, containerID)
 	if err := os.Remove(s.recordFile(sandboxID, containerID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove staging of container %q: %w", containerID, err)
 	}
-	return s.forget(sandboxID)
+	return errors.Join(s.revokeAccess(r.Sockets, ""), s.forget(sandboxID))
 }
 
 // RemoveContainerOfAny is RemoveContainer for whoever does not know the sandbox.
@@ -58,16 +59,18 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
 	}
 	var errs []error
+	var sockets []Socket
 	for _, name := range names {
 		if id, ok := strings.CutSuffix(name, containerSuffix); ok {
 			errs = append(errs, s.removeStaging(sandboxID, id))
+			sockets = append(sockets, s.readRecord(sandboxID, id).Sockets...)
 		}
 	}
 	lost, err := s.removeSocketDirs(sandboxID)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, errors.Join(err, lost))
 	}
-	if err := errors.Join(os.RemoveAll(sandbox), lost); err != nil {
+	if err := errors.Join(os.RemoveAll(sandbox), s.revokeAccess(sockets, ""), lost); err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
 	}
 	return nil
@@ -232,6 +235,7 @@ func (s *Store) Retain(aliveSandbox, aliveContainer func(id string) bool) error 
 			errs = append(errs, s.RemoveSandbox(sid))
 		}
 	}
+	errs = append(errs, s.sweepRights())
 	containers, err := readNames(s.containers())
 	errs = append(errs, err)
 	for _, cid := range containers {

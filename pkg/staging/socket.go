@@ -45,7 +45,7 @@ func (s *Store) openAll(c *Container, done *progress) (_ *opened, err error) {
 			o.sockets = append(o.sockets, -1)
 			continue
 		}
-		fd, _, err := s.openSocket(c.SandboxID, k)
+		fd, _, err := s.openSocket(c, k)
 		if err != nil {
 			return nil, asked(k.From, err)
 		}
@@ -68,9 +68,9 @@ func (s *Store) openAll(c *Container, done *progress) (_ *opened, err error) {
 
 // openSocket opens a socket below its root, looks at it on the descriptor, and
 // lets the container at it.
-func (s *Store) openSocket(sandboxID string, k *Socket) (int, unix.Stat_t, error) {
+func (s *Store) openSocket(c *Container, k *Socket) (int, unix.Stat_t, error) {
 	var st unix.Stat_t
-	if err := s.notAnothers(sandboxID, k); err != nil {
+	if err := s.notAnothers(c.SandboxID, k); err != nil {
 		return -1, st, err
 	}
 	fd, err := s.openIn(k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
@@ -81,7 +81,7 @@ func (s *Store) openSocket(sandboxID string, k *Socket) (int, unix.Stat_t, error
 		return -1, st, err
 	}
 	if st, err = isSocket(fd, k.path()); err == nil {
-		err = k.Access.apply(fd, &st)
+		err = s.grantAccess(c.SandboxID, c.ID, k, fd, &st)
 	}
 	if err != nil {
 		unix.Close(fd)

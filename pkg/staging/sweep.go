@@ -173,15 +173,20 @@ func (s *Store) sweep(l Left) (bool, error) {
 		unlock()
 		return false, nil
 	}
+	var sockets []Socket
 	if l.Container != "" {
 		if err = errors.Join(checkID("container", l.Container), checkID("sandbox", l.Sandbox)); err == nil {
 			err = s.removeLocked(l.Sandbox, l.Container)
 		}
 		if err == nil {
+			sockets = s.readRecord(l.Sandbox, l.Container).Sockets
 			err = os.Remove(file)
 		}
 	}
 	unlock()
+	if err == nil {
+		err = s.revokeAccess(sockets, "")
+	}
 	if err != nil {
 		return false, fmt.Errorf("remove what is left of container %q: %w", l.Container, err)
 	}

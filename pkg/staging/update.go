@@ -83,7 +83,7 @@ func (s *Store) Update(c Container) (Change, error) {
 		if len(at) == 0 {
 			return false
 		}
-		fd, _, err := s.openSocket(c.SandboxID, &k)
+		fd, _, err := s.openSocket(&c, &k)
 		if err != nil && !errdefs.IsNotFound(err) {
 			errs = append(errs, asked(k.From, err))
 			return true
@@ -232,7 +232,13 @@ func (s *Store) update(was *record, c *Container, fresh []SocketDir, o *opened, 
 	}
 	slices.Sort(ch.Added)
 	slices.Sort(ch.Removed)
-	return errors.Join(append(errs, s.rewrite(now))...)
+	if err := s.rewrite(now); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	dropped := slices.DeleteFunc(slices.Clone(was.Sockets), func(k Socket) bool {
+		return slices.ContainsFunc(c.Sockets, func(o Socket) bool { return o.path() == k.path() })
+	})
+	return errors.Join(append(errs, s.revokeAccess(dropped, s.recordName(c.SandboxID, c.ID)))...)
 }
 
 // makeDir makes a directory that the container lacks.
