@@ -38,7 +38,12 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			"and the sockets of its network attachments that the node's policy grants it.\n\n" +
 			"Without --config it reads " + config.DefaultPath + ", when there is one. A runtime that starts the plugin itself (from\n" +
 			"its plugin directory) hands over the configuration.",
-		Args:          cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return &UsageError{err}
+			}
+			return nil
+		},
 		Version:       version.String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -75,6 +80,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			return run(cmd.Context(), opts, getenv(notifySocketEnv), log)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{err} })
 	f := cmd.Flags()
 	f.StringVar(&configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
 	f.StringVar(&opts.Socket, "nri-socket", "", "NRI socket of the runtime (default "+api.DefaultSocketPath+")")
@@ -87,6 +93,12 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	f.StringVar(&format, "log-format", "text", "text or json")
 	return cmd
 }
+
+// UsageError is a command line that cannot be understood.
+type UsageError struct{ Err error }
+
+func (e *UsageError) Error() string { return e.Err.Error() }
+func (e *UsageError) Unwrap() error { return e.Err }
 
 // configTime is how long the configuration file is waited for.
 const configTime = 3 * time.Second

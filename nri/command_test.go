@@ -4,6 +4,7 @@ package nri
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -113,4 +114,24 @@ func closedAddress(t *testing.T) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// A wrong command line is told from other errors: the program's exit status is another.
+func TestCommandLineIsUsageError(t *testing.T) {
+	for _, tc := range []struct {
+		args  []string
+		usage bool
+	}{
+		{[]string{"--bogus"}, true},
+		{[]string{"argument"}, true},
+		{[]string{"--root", "/does/not/exist"}, false},
+	} {
+		cmd := Command(func(string) string { return "" }, io.Discard)
+		cmd.SetArgs(tc.args)
+		err := cmd.ExecuteContext(t.Context())
+		var usage *UsageError
+		if err == nil || errors.As(err, &usage) != tc.usage {
+			t.Errorf("%q: %v", tc.args, err)
+		}
+	}
 }

@@ -4,7 +4,6 @@ package nri
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -71,7 +70,7 @@ func (p *Plugin) refused(pod *api.PodSandbox, c *api.Container, err error) {
 	if errors.As(err, &all) {
 		items = all.Items
 	}
-	items = withheld(items)
+	items = resolve.WithheldItems(items)
 	p.count(items)
 	// What is at fault beside single requests: an annotation that cannot be read, a
 	// limit, a runtime that cannot take an edit, a full disk.
@@ -96,21 +95,6 @@ func (p *Plugin) refused(pod *api.PodSandbox, c *api.Container, err error) {
 		p.containerLog(pod, c).WithError(err).Error("container refused")
 		p.audit(eventRefused, err, p.told(pod, c, items, nil))
 	})
-}
-
-// outcomeWithheld is the outcome of a request of which nothing stands in the way but
-// that its container is refused for something else.
-const outcomeWithheld resolve.Outcome = "withheld"
-
-// withheld are the items of a container that is refused, of which none was injected.
-func withheld(items []resolve.Item) []resolve.Item {
-	items = slices.Clone(items)
-	for i := range items {
-		if items[i].Outcome == resolve.Injected {
-			items[i].Outcome = outcomeWithheld
-		}
-	}
-	return items
 }
 
 // countRefusal counts what a rule refuses to a container beside its requests.
@@ -138,7 +122,7 @@ func (p *Plugin) count(items []resolve.Item) {
 		if it.Audit != "" {
 			p.counters.Audited.Add()
 		}
-		if it.Outcome == outcomeWithheld {
+		if it.Outcome == resolve.Withheld {
 			continue
 		}
 		p.counters.Count(sourceOf(it), outcomeOf(it.Outcome))

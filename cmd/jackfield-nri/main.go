@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -20,7 +21,16 @@ func run() int {
 	defer stop()
 	if err := nri.Command(os.Getenv, os.Stderr).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "jackfield-nri:", err)
-		return 1
+		return exitStatus(err)
 	}
 	return 0
+}
+
+// exitStatus is as of the jackfield command: 2 for a command line that cannot be understood, 3 for any other error.
+func exitStatus(err error) int {
+	var usage *nri.UsageError
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 3
 }

@@ -49,12 +49,19 @@ type InjectorMount struct {
 // nothing.
 func HasInjector(annotations map[string]string) bool {
 	for key := range annotations {
-		base, _, _ := strings.Cut(key, "/")
-		for _, domain := range injectorDomains {
-			kind, ok := strings.CutSuffix(base, domain)
-			if ok && (kind == injectorDevices || kind == injectorMounts || kind == injectorCDI) {
-				return true
-			}
+		if isInjectorKey(key) {
+			return true
+		}
+	}
+	return false
+}
+
+func isInjectorKey(key string) bool {
+	base, _, _ := strings.Cut(key, "/")
+	for _, domain := range injectorDomains {
+		kind, ok := strings.CutSuffix(base, domain)
+		if ok && (kind == injectorDevices || kind == injectorMounts || kind == injectorCDI) {
+			return true
 		}
 	}
 	return false

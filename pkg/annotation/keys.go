@@ -3,6 +3,7 @@
 package annotation
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -138,4 +139,41 @@ func cdiKeys(annotations map[string]string) []string {
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+// MisspeltKey returns the key of Jackfield's that a key of another domain was probably
+// meant to be, such as devices.jackfeild.dev, or "". A wrong key of Jackfield's own domain
+// is an error of [Parse].
+func MisspeltKey(key string) string {
+	if inDomain(key) {
+		return ""
+	}
+	if near := nearestKey(key); near != "" {
+		return near
+	}
+	base, _, _ := strings.Cut(strings.ToLower(key), "/")
+	return wording.Nearest(base, DevicesKey, NetworksKey, Domain)
+}
+
+// ContainerOf returns the name of the one container that a key of Jackfield's or of
+// device-injector's is for, "" where it is for all containers of the pod.
+func ContainerOf(key string) string {
+	_, scope, _ := strings.Cut(key, "/")
+	name, ok := strings.CutPrefix(scope, scopeContainer)
+	if !ok || !known(key) && !isInjectorKey(key) {
+		return ""
+	}
+	return name
+}
+
+// WithoutNetworks returns the annotations of a container that wants the same devices and no networks.
+func WithoutNetworks(annotations map[string]string, container string) map[string]string {
+	out := maps.Clone(annotations)
+	key := NetworksKey
+	if container != "" {
+		key += "/" + scopeContainer + container
+	}
+	delete(out, NetworksKey+"/"+scopePod)
+	out[key] = keywordNone
+	return out
 }

@@ -56,6 +56,20 @@ func parseNetworks(value, podNamespace string) ([]selection, error) {
 	return list, nil
 }
 
+// NamedNetworks returns the networks that the networks annotation names, as namespace/name,
+// in its order.
+func NamedNetworks(value, podNamespace string) ([]string, error) {
+	list, err := parseNetworks(value, podNamespace)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(list))
+	for i, s := range list {
+		names[i] = s.network
+	}
+	return names, nil
+}
+
 func splitNetworks(value string) (list []selection, err error) {
 	for item := range strings.SplitSeq(value, ",") {
 		item = strings.TrimSpace(item)

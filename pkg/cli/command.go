@@ -12,16 +12,44 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hook"
 	"github.com/jackfield/jackfield/pkg/version"
 )
 
-// Exit statuses.
+// Exit statuses of all commands; exitStatus is the table.
 const (
-	ExitOK    = 0
-	ExitNo    = 1 // the answer is no: refused, invalid, not found
-	ExitUsage = 2 // the question cannot be understood
+	ExitOK    = 0 // the answer is yes
+	ExitNo    = 1 // the answer is no: refused, invalid, not there
+	ExitUsage = 2 // the command line cannot be understood
+	ExitError = 3 // there is no answer: something could not be read, done or checked
 )
+
+// exitStatus is the exit status for what a command returns.
+func exitStatus(err error) int {
+	var (
+		h       *hinted
+		denied  *deniedError
+		badInfo deviceinfo.Diagnostics
+		badSpec *cdiregistry.SpecError
+	)
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &h) && h.usage:
+		return ExitUsage
+	case errors.Is(err, errAnswerNo), errors.As(err, &denied), errors.As(err, &badInfo), errors.As(err, &badSpec):
+		return ExitNo
+	}
+	return ExitError
+}
+
+// deniedError is a container that gets nothing because a request of it is refused or cannot be delivered.
+type deniedError struct{ err error }
+
+func (e *deniedError) Error() string { return e.err.Error() }
+func (e *deniedError) Unwrap() error { return e.err }
 
 // Env is what a command sees of its surroundings.
 type Env struct {
@@ -29,6 +57,9 @@ type Env struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 }
+
+// errNoAnswer ends a command whose output says already what could not be checked.
+var errNoAnswer = errors.New("not everything could be checked")
 
 // errAnswerNo ends a command whose output says already why the answer is no.
 var errAnswerNo = errors.New("the answer is no")
@@ -63,22 +94,15 @@ func Run(ctx context.Context, args []string, env Env) int {
 	cmd.SetOut(env.Stdout)
 	cmd.SetErr(env.Stderr)
 	err := cmd.ExecuteContext(ctx)
-	if err == nil {
-		return ExitOK
+	if err == nil || errors.Is(err, errAnswerNo) || errors.Is(err, errNoAnswer) {
+		return exitStatus(err)
 	}
-	if errors.Is(err, errAnswerNo) {
-		return ExitNo
-	}
-	env.say("%v", err)
+	env.say("%s", errorText(err))
 	var h *hinted
-	if !errors.As(err, &h) {
-		return ExitNo
+	if errors.As(err, &h) && h.hint != "" {
+		env.say("hint: %s", h.hint)
 	}
-	env.say("hint: %s", h.hint)
-	if h.usage {
-		return ExitUsage
-	}
-	return ExitNo
+	return exitStatus(err)
 }
 
 // say is a message for the person at the terminal. Further lines are indented.
@@ -91,8 +115,9 @@ const rootLong = `Jackfield gives containers the devices and fast-path sockets t
 granted. This command explains what a pod would get on this node, checks the
 files that decide it, and shows what the node offers.
 
-Exit status: 0 for a good answer; 1 when the answer is no (refused, invalid,
-not found, or an error); 2 when the command line cannot be understood.`
+Exit status: 0 when the answer is yes; 1 when it is no (refused, invalid, not
+there); 2 when the command line cannot be understood; 3 when there is no answer,
+because something could not be read, done or checked.`
 
 func command(env Env) *cobra.Command {
 	root := &cobra.Command{

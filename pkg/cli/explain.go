@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,32 +19,71 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // explanation is what explain prints of one container.
 type explanation struct {
-	Container string         `json:"container"`
-	Created   bool           `json:"created"` // false: the container would be refused
-	Error     string         `json:"error,omitempty"`
-	Requests  []resolve.Item `json:"requests"`
-	Edits     edits.Set      `json:"edits"`
+	Workload  string  `json:"workload,omitempty"` // whose pod template it is, KIND NAMESPACE/NAME; "" for a Pod
+	Container string  `json:"container"`
+	Verdict   verdict `json:"verdict"`
+	// Created is null where not everything was checked.
+	Created  *bool          `json:"created"`
+	Error    string         `json:"error,omitempty"`
+	Requests []resolve.Item `json:"requests"`
+	// NotChecked are requests that could not be resolved, and what is needed for that.
+	NotChecked []resolve.Item `json:"notChecked,omitempty"`
+	Warnings   []string       `json:"warnings,omitempty"` // about the pod's annotations
+	Edits      edits.Set      `json:"edits"`
 	// View is what the container would find in devices.json; absent where it has
 	// no attachment.
 	View json.RawMessage `json:"view,omitempty"`
 
+	missing  bool     // the pod does not have the container, which an annotation names
 	problems []string // what Error joins, less what is the reason of a request
 }
 
-const explainLong = `explain resolves a pod's requests on this node as the NRI plugin would, changes
-nothing, and prints for each container what would be injected, from which file,
-by which policy rule, or why not. The exit status is 1 when a container would be
-refused. A refusal comes with the lines to add to the configuration.
+// verdict says what would become of a container.
+type verdict string
 
-Network attachments are found by the ID of the pod's sandbox; without
---sandbox-id there are none. What the kubelet allocated to a container, only the
-kubelet of its node knows, which is asked where policy lets devices come.
+const (
+	verdictCreated    verdict = "created"
+	verdictRefused    verdict = "refused"
+	verdictIncomplete verdict = "incomplete" // nothing refuses it, but not everything was checked
+)
 
-Without --pod, and with the ID of a sandbox or container of this node, explain
+// decide sets the verdict.
+func (x *explanation) decide() {
+	created := x.Error == ""
+	switch {
+	case !created:
+		x.Verdict = verdictRefused
+	case len(x.NotChecked) > 0:
+		x.Verdict = verdictIncomplete
+		return
+	default:
+		x.Verdict = verdictCreated
+	}
+	x.Created = &created
+}
+
+const explainLong = `explain resolves the requests of pods on this node as the NRI plugin would,
+changes nothing, and prints for each container what would be injected, from which
+file, by which policy rule, or why not. A refusal comes with the lines to add to
+the configuration.
+
+FILE holds Pods, workloads (each pod template is explained), Lists of them, or
+several of these as YAML documents; - is standard input.
+
+Network attachments are found by the ID of the pod's sandbox, or by how it begins.
+Without --sandbox-id the networks that a pod names are not checked, and explain
+says so. What the kubelet allocated to a container, only the kubelet of its node
+knows, which is asked where policy lets devices come.
+
+The exit status is 0 when every container would be created, 1 when one would be
+refused, and 3 when none would be refused but not everything could be checked.
+
+Without FILE, and with the ID of a sandbox or container of this node, explain
 shows what is on record: the device-info of the sandbox, and what its containers
 were given. It does not ask the container runtime.`
 
@@ -54,28 +94,30 @@ func explainCommand(env Env) *cobra.Command {
 		q   question
 	)
 	cmd := &cobra.Command{
-		Use:   "explain {--pod FILE | --sandbox-id ID | --container-id ID}",
+		Use:   "explain {FILE... | --sandbox-id ID | --container-id ID}",
 		Short: "Tell what a pod's containers would get here, from which file, by which rule, or why not",
 		Long:  explainLong,
-		Example: "  jackfield explain --pod pod.yaml\n" +
-			"  kubectl get pod NAME -o yaml | jackfield explain --pod - --sandbox-id ID --container app\n" +
+		Example: "  jackfield explain pod.yaml\n" +
+			"  jackfield explain -f deployment.yaml -n telco\n" +
+			"  kubectl get pod NAME -o yaml | jackfield explain - --sandbox-id ID --container app\n" +
 			"  jackfield explain --sandbox-id ID",
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(cmd); err != nil {
 				return err
 			}
-			if err := q.check(cmd); err != nil {
+			if err := q.check(cmd, args); err != nil {
 				return err
 			}
-			if q.podFile == "" {
+			if len(q.files) == 0 {
 				return n.explainRunning(cmd, env, out, q)
 			}
-			return n.explainPod(cmd, env, out, q)
+			return n.explainPods(cmd, env, out, q)
 		},
 	}
 	n.flags(cmd)
-	cmd.Flags().StringVar(&q.podFile, "pod", "", "`file` with the Pod manifest, - for standard input")
+	q.podFlags(cmd)
+	cmd.Flags().StringVarP(&q.namespace, "namespace", "n", "", "the `namespace` of pods that name none (default \"default\")")
 	cmd.Flags().StringVar(&q.container, "container", "", "only the container of this `name` in the manifest")
 	cmd.Flags().StringVar(&q.sandboxID, "sandbox-id", "", "`ID` of the pod's sandbox, by which its network attachments are found")
 	cmd.Flags().StringVar(&q.containerID, "container-id", "", "`ID` of a container of this node")
@@ -85,60 +127,119 @@ func explainCommand(env Env) *cobra.Command {
 
 // question is whom explain is asked about.
 type question struct {
-	podFile, container, sandboxID, containerID string
+	manifests
+	container, sandboxID, containerID string
 }
 
-func (q *question) check(cmd *cobra.Command) error {
+func (q *question) check(cmd *cobra.Command, args []string) error {
+	if err := q.manifests.check(cmd, args); err != nil {
+		return err
+	}
 	switch {
-	case q.podFile == "" && q.sandboxID == "" && q.containerID == "":
-		return usagef(cmd, "want --pod with a manifest (- for standard input), --sandbox-id or --container-id")
-	case q.podFile != "" && q.containerID != "":
-		return usagef(cmd, "--pod and --container-id do not go together; --container names one of the manifest")
-	case q.podFile == "" && q.container != "":
-		return usagef(cmd, "--container names a container of a manifest, and goes with --pod")
+	case cmd.Flags().Changed("sandbox-id") && q.sandboxID == "":
+		return usagef(cmd, "--sandbox-id: the ID is empty")
+	case len(q.files) == 0 && q.sandboxID == "" && q.containerID == "":
+		return usagef(cmd, "want a file with pods (- for standard input), --sandbox-id or --container-id")
+	case len(q.files) > 0 && q.containerID != "":
+		return usagef(cmd, "a manifest and --container-id do not go together; --container names a container of the manifest")
+	case len(q.files) == 0 && q.container != "":
+		return usagef(cmd, "--container names a container of a manifest: name its file")
+	case len(q.files) == 0 && q.namespace != "":
+		return usagef(cmd, "--namespace is for a manifest: name its file")
 	}
 	return nil
 }
 
-func (n *node) explainPod(cmd *cobra.Command, env Env, out output, q question) error {
-	p, err := readPod(q.podFile, env.Stdin)
+func (n *node) explainPods(cmd *cobra.Command, env Env, out output, q question) error {
+	pods, err := q.read(cmd, env)
 	if err != nil {
 		return err
 	}
-	requests := p.requests(q.sandboxID)
-	if q.container != "" {
-		names := make([]string, len(requests))
-		for i, r := range requests {
-			names[i] = r.Container
-		}
-		requests = slices.DeleteFunc(requests, func(r *resolve.Request) bool { return r.Container != q.container })
-		if len(requests) == 0 {
-			return fmt.Errorf("pod %q has no container %q, but %s: %w", p.Metadata.Name, q.container, strings.Join(names, ", "), errdefs.ErrNotFound)
-		}
+	if err := checkContainer(pods, q.container); err != nil {
+		return err
+	}
+	if q.sandboxID != "" && len(pods) > 1 {
+		return usagef(cmd, "--sandbox-id is of one pod; found %d pods in %s", len(pods), strings.Join(q.files, ", "))
 	}
 	engine, host, cfg, err := n.engine(cmd, env)
 	if err != nil {
 		return err
 	}
-	if q.sandboxID != "" {
-		if found, err := dirsOf(host, cfg).networks(q.sandboxID); err == nil && len(found) == 0 {
-			env.say("no device-info of sandbox %s in %s; the ID must be whole", q.sandboxID, cfg.DeviceInfo.CNIDir)
-		}
+	if q.sandboxID, err = findSandbox(env, host, cfg, q.sandboxID); err != nil {
+		return errors.Join(err, engine.Close())
 	}
-	all := make([]explanation, 0, len(requests))
-	for _, r := range requests {
-		r.Carries = carries
-		plan, err := engine.Explain(cmd.Context(), r)
-		if err == nil {
-			err = undeliverable(r, plan)
-		}
-		all = append(all, explain(host, r, plan, err))
+	all := []explanation{}
+	for _, p := range pods {
+		all = append(all, explainPod(cmd.Context(), env, engine, host, cfg, p, q)...)
 	}
 	if err := engine.Close(); err != nil {
 		return err
 	}
 	err = out.write(env.Stdout, all, func(w io.Writer) error { return printExplanations(w, cfg, all) })
-	return answer(err, !slices.ContainsFunc(all, func(x explanation) bool { return !x.Created }))
+	has := func(v verdict) bool {
+		return slices.ContainsFunc(all, func(x explanation) bool { return x.Verdict == v })
+	}
+	if err == nil && !has(verdictRefused) && has(verdictIncomplete) {
+		return errNoAnswer
+	}
+	return answer(err, !has(verdictRefused))
+}
+
+// checkContainer is an error where no pod has a container of the name.
+func checkContainer(pods []*pod, name string) error {
+	if name == "" {
+		return nil
+	}
+	var names []string
+	for _, p := range pods {
+		for _, have := range p.containerNames() {
+			if have == name {
+				return nil
+			}
+			if !slices.Contains(names, have) {
+				names = append(names, have)
+			}
+		}
+	}
+	text := fmt.Sprintf("%s has no container %s, but %s", pods[0].title(), quoted(name), strings.Join(names, ", "))
+	if len(pods) > 1 {
+		text = fmt.Sprintf("no pod has a container %s; they have %s", quoted(name), strings.Join(names, ", "))
+	}
+	if near := wording.Nearest(name, names...); near != "" {
+		text += "; did you mean " + near + "?"
+	}
+	return fmt.Errorf("%s: %w", text, errdefs.ErrNotFound)
+}
+
+// explainPod explains the containers of a pod, all or the one that was asked about.
+func explainPod(ctx context.Context, env Env, engine *resolve.Engine, host hostfs.Root, cfg *config.Config, p *pod, q question) []explanation {
+	warnings := p.warn(env, cfg)
+	var all []explanation
+	for _, r := range p.requests(q.sandboxID) {
+		if q.container != "" && q.container != r.Container {
+			continue
+		}
+		var notChecked []resolve.Item
+		if q.sandboxID == "" {
+			notChecked = uncheckedNetworks(r, engine.Policy())
+		}
+		r.Carries = carries
+		plan, err := engine.Explain(ctx, r)
+		if err == nil {
+			err = undeliverable(r, plan)
+		}
+		x := explain(host, r, plan, err)
+		x.Workload, x.NotChecked, x.Warnings = p.workload(), notChecked, warnings
+		x.decide()
+		all = append(all, x)
+	}
+	for _, m := range p.missingContainers(cfg) {
+		x := explanation{Workload: p.workload(), Container: p.Metadata.Namespace + "/" + p.Metadata.Name + "/" + m.name,
+			Error: m.problem, missing: true, problems: []string{m.problem}, Requests: []resolve.Item{}, Warnings: warnings}
+		x.decide()
+		all = append(all, x)
+	}
+	return all
 }
 
 // carries tells what no version of NRI can deliver. What the node's own cannot is
@@ -169,7 +270,7 @@ func undeliverable(r *resolve.Request, plan *resolve.Plan) error {
 }
 
 func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error) explanation {
-	x := explanation{Container: r.Name(), Created: err == nil, Requests: plan.Items, Edits: plan.Set}
+	x := explanation{Container: r.Name(), Requests: plan.Items, Edits: plan.Set}
 	if x.Requests == nil {
 		x.Requests = []resolve.Item{}
 	}
@@ -186,10 +287,15 @@ func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error
 			}
 		}
 	}
+	for i := range x.Requests {
+		if it := &x.Requests[i]; it.Err != nil {
+			it.Reason = errorText(it.Err)
+		}
+	}
 	if err == nil {
 		return x
 	}
-	x.Error = err.Error()
+	x.Error, x.Requests = errorText(err), resolve.WithheldItems(x.Requests)
 	told := map[string]bool{}
 	for _, it := range x.Requests {
 		if it.Err != nil {
@@ -203,7 +309,7 @@ func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error
 	}
 	for _, p := range problems {
 		if !told[p.Error()] {
-			x.problems = append(x.problems, p.Error())
+			x.problems = append(x.problems, errorText(p))
 		}
 	}
 	return x
@@ -225,6 +331,9 @@ func printExplanations(w io.Writer, cfg *config.Config, all []explanation) error
 	for i := range all {
 		if i > 0 {
 			b.WriteByte('\n')
+		}
+		if w := all[i].Workload; w != "" && (i == 0 || w != all[i-1].Workload) {
+			b.WriteString(plain(w) + "\n\n")
 		}
 		t := explainText{x: &all[i], cfg: cfg, b: &b}
 		t.write()

@@ -24,7 +24,7 @@ type explainText struct {
 
 func (t *explainText) write() {
 	x := t.x
-	fmt.Fprintf(t.b, "Container %s %s.\n", plain(x.Container), verdict(x))
+	fmt.Fprintf(t.b, "Container %s %s.\n", plain(x.Container), verdictText(x))
 	for _, p := range x.problems {
 		t.b.WriteByte('\n')
 		t.reason(p, nil)
@@ -32,6 +32,15 @@ func (t *explainText) write() {
 	views := viewOf(x.View)
 	for i := range x.Requests {
 		t.request(&x.Requests[i], views)
+	}
+	for i := range x.NotChecked {
+		it := &x.NotChecked[i]
+		// One line: the reason is what to do.
+		fmt.Fprintf(t.b, "\n  %s: %s (%s)\n", plain(it.Request), it.Outcome, plain(it.Reason))
+		t.line("asked", "by "+asker(it.From))
+		for _, n := range it.Notes {
+			t.line("note", n)
+		}
 	}
 	rest := describe(&x.Edits, func(o edits.Origin) bool { return o.Source == edits.View })
 	if len(rest) > 0 {
@@ -42,10 +51,16 @@ func (t *explainText) write() {
 	}
 }
 
-func verdict(x *explanation) string {
+func verdictText(x *explanation) string {
 	switch {
-	case !x.Created:
+	case x.missing:
+		return "is not in the pod"
+	case x.Verdict == verdictRefused:
 		return "would be refused"
+	case x.Verdict == verdictIncomplete && x.Edits.Empty():
+		return "is not fully checked; what was checked would leave it as it is"
+	case x.Verdict == verdictIncomplete:
+		return "is not fully checked; what was checked would be created with this"
 	case len(x.Requests) == 0:
 		return "asks for nothing, and would be left as it is"
 	case x.Edits.Empty():
@@ -55,11 +70,7 @@ func verdict(x *explanation) string {
 }
 
 func (t *explainText) request(it *resolve.Item, views []viewed) {
-	outcome := string(it.Outcome)
-	if it.Outcome == resolve.Injected && !t.x.Created {
-		outcome = "could be injected" // but nothing is, when anything fails
-	}
-	fmt.Fprintf(t.b, "\n  %s: %s\n", plain(it.Request), outcome)
+	fmt.Fprintf(t.b, "\n  %s: %s\n", plain(it.Request), it.Outcome)
 	place, why := trimmed(it, it.Reason)
 	if it.File != it.From && it.From != "" {
 		t.line("asked", "by "+asker(it.From)+place)

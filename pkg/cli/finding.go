@@ -145,7 +145,7 @@ func fromPolicy(cfg *config.Config, err error) finding {
 
 // cannotRead is a file whose content cannot be had.
 func cannotRead(file string, err error) finding {
-	text := err.Error()
+	text := errorText(err)
 	var no unix.Errno
 	if errors.As(err, &no) {
 		text = no.Error()

@@ -130,6 +130,8 @@ func (in *injection) check(cmd *cobra.Command) error {
 	case cmd.Flags().Changed("config") && in.node.configFile == "":
 		// An empty variable in a script must not mean that no policy applies.
 		return usagef(cmd, "--config: the name is empty")
+	case len(in.devices) == 0 && len(in.annotations) == 0 && in.sandboxID == "":
+		return usagef(cmd, "there is nothing to inject: give --cdi-device, --annotation or --sandbox-id")
 	}
 	return nil
 }
@@ -174,11 +176,8 @@ func (in *injection) open(cmd *cobra.Command) (*injectSite, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.sandboxID != "" && len(in.sandboxID) < wholeID {
-		// Most pods have no attachment, so that nothing is said of a whole ID.
-		if found, err := dirsOf(host, cfg).networks(in.sandboxID); err == nil && len(found) == 0 {
-			in.env.say("no device-info of sandbox %s in %s; the ID must be whole", in.sandboxID, cfg.DeviceInfo.CNIDir)
-		}
+	if in.sandboxID, err = findSandbox(in.env, host, cfg, in.sandboxID); err != nil {
+		return nil, err
 	}
 	s := &injectSite{stage: stageOf(host, cfg), aliases: cfg.CDI.Aliases}
 	mine := *cfg
@@ -198,7 +197,7 @@ func (in *injection) edit(ctx context.Context, s *injectSite, spec *oci.Config, 
 	}
 	names, err := expandAliases(in.devices, s.aliases)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &deniedError{err}
 	}
 	req := &resolve.Request{
 		HandlerUnknown: true, LabelsUnknown: in.namespace != "",
@@ -238,7 +237,7 @@ func (in *injection) edit(ctx context.Context, s *injectSite, spec *oci.Config, 
 func (in *injection) explain(err error) error {
 	var all *resolve.Error
 	if errors.As(err, &all) {
-		err = errors.Join(all.Errs...)
+		err = &deniedError{errors.Join(all.Errs...)}
 	}
 	err = fmt.Errorf("inject into %q: %w", in.file.name, err)
 	if in.sandboxID == "" && slices.ContainsFunc(in.annotations, func(a string) bool { return strings.HasPrefix(a, annotation.NetworksKey) }) {

@@ -138,11 +138,11 @@ func TestInjectIsNeverHalf(t *testing.T) {
 func TestInjectReadsNoEnd(t *testing.T) {
 	in := newInjector(t)
 	in.stdin = smallSpec + strings.Repeat(" ", maxSpec)
-	if code := in.run("--spec", "-"); code != ExitNo || !strings.Contains(in.stderr.String(), "more than the 4194304 bytes allowed") || in.stdout.Len() > 0 {
+	if code := in.run("--spec", "-", "--cdi-device", "v.com/c=a"); code != ExitError || !strings.Contains(in.stderr.String(), "more than the 4194304 bytes allowed") || in.stdout.Len() > 0 {
 		t.Error(code, in.stderr.String())
 	}
 	in.write("big.json", in.stdin, 0o644)
-	if code := in.run("--spec", in.path("big.json")); code != ExitNo || !strings.Contains(in.stderr.String(), "more than the 4194304 allowed") {
+	if code := in.run("--spec", in.path("big.json"), "--cdi-device", "v.com/c=a"); code != ExitError || !strings.Contains(in.stderr.String(), "more than the 4194304 allowed") {
 		t.Error(code, in.stderr.String())
 	}
 }
@@ -170,7 +170,7 @@ func TestInjectNewFile(t *testing.T) {
 	defer syscall.Umask(old)
 	in := newInjector(t)
 	in.stdin = `{"ociVersion":"1.0.2"}`
-	if status := in.run("--spec", "-", "-o", in.path("out.json")); status != ExitOK {
+	if status := in.run("--spec", "-", "--cdi-device", "v.com/c=a", "-o", in.path("out.json")); status != ExitOK {
 		t.Fatalf("exit status %d: %s", status, &in.stderr)
 	}
 	if st, err := os.Stat(in.path("out.json")); err != nil || st.Mode() != 0o600 {

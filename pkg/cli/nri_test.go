@@ -164,7 +164,7 @@ func TestNRIEnable(t *testing.T) {
 	write("/srv/config.toml", "version = 2\nimports = [\"conf.d/*.toml\"]\n", 0o644)
 	write("/etc/containerd/conf.d/nri.toml", off, 0o644)
 	status, out = nri(t, root)
-	check(status, out, ExitNo, "give --config /etc/containerd/conf.d/nri.toml")
+	check(status, out, ExitError, "give --config /etc/containerd/conf.d/nri.toml")
 	status, out = nri(t, root, "--config", "/etc/containerd/conf.d/nri.toml")
 	check(status, out, ExitOK, "changed")
 
@@ -180,7 +180,7 @@ func TestNRIEnable(t *testing.T) {
 	}
 	write("/etc/crio/crio.conf.d/99-z.conf", "[crio.nri]\nenable_nri = false\n", 0o644)
 	status, out = nri(t, root, "--runtime", "cri-o")
-	check(status, out, ExitNo, "/etc/crio/crio.conf.d/99-z.conf comes after it")
+	check(status, out, ExitError, "/etc/crio/crio.conf.d/99-z.conf comes after it")
 	status, out = nri(t, root, "--restart")
 	check(status, out, ExitUsage, "--restart is for this host")
 }

@@ -3,25 +3,15 @@
 package cli
 
 import (
-	"fmt"
-	"io"
-	"os"
-
-	"github.com/containerd/errdefs"
-	"sigs.k8s.io/yaml"
+	"strings"
 
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-// maxManifest bounds a pod manifest, in bytes: what the API server takes, and
-// more.
-const maxManifest = 4 << 20
-
 // pod is what a Pod manifest (core/v1) says that matters here.
 type pod struct {
-	Kind     string `json:"kind"`
+	Kind     string `json:"kind"` // of the workload whose template it is
 	Metadata struct {
 		Name         string            `json:"name"`
 		Namespace    string            `json:"namespace"`
@@ -36,6 +26,8 @@ type pod struct {
 		InitContainers   []container     `json:"initContainers"`
 		Containers       []container     `json:"containers"`
 	} `json:"spec"`
+
+	workloadAnnotations map[string]string // of the workload, not of its pods
 }
 
 type container struct {
@@ -59,63 +51,38 @@ type securityContext struct {
 	RunAsGroup *uint32 `json:"runAsGroup"`
 }
 
-// documents finds a second YAML document, of which the parser would say nothing.
-var documents = lazy(`(?m)^[^-#\s][^\n]*\n(?s:.*?)^---(?:\s|$)`)
-
-// readManifest reads a file of the caller's own, or standard input for "-".
-func readManifest(file string, stdin io.Reader) ([]byte, error) {
-	if file == "-" {
-		return hostfs.ReadAtMost(stdin, maxManifest)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, cause(err)
-	}
-	defer f.Close()
-	return hostfs.ReadAtMost(f, maxManifest)
+// title names the pod, or the workload whose template it is, for messages.
+func (p *pod) title() string {
+	return p.Kind + " " + strings.Trim(p.Metadata.Namespace+"/"+p.Metadata.Name, "/")
 }
 
-// readPod reads a manifest from a file, or from standard input for "-".
-func readPod(file string, stdin io.Reader) (*pod, error) {
-	data, err := readManifest(file, stdin)
-	if err != nil {
-		return nil, fmt.Errorf("read pod manifest %q: %w", file, err)
+// workload is the title of the workload whose template the pod is, "" for a Pod.
+func (p *pod) workload() string {
+	if p.Kind == "Pod" {
+		return ""
 	}
-	return parsePod(file, data)
+	return p.title()
 }
 
-// parsePod reads a manifest; file is its name, for messages.
-func parsePod(file string, data []byte) (*pod, error) {
-	if documents().FindIndex(data) != nil {
-		return nil, fmt.Errorf("read pod manifest %q: it holds several documents, want one Pod: %w", file, errdefs.ErrInvalidArgument)
+// containers are the pod's containers in the order in which they are created.
+func (p *pod) containers() []container {
+	return append(append([]container(nil), p.Spec.InitContainers...), p.Spec.Containers...)
+}
+
+// containerNames are the names of the pod's containers.
+func (p *pod) containerNames() []string {
+	var names []string
+	for _, c := range p.containers() {
+		names = append(names, c.Name)
 	}
-	p := &pod{}
-	if err := yaml.Unmarshal(data, p); err != nil {
-		return nil, fmt.Errorf("read pod manifest %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
-	}
-	if p.Kind != "Pod" {
-		return nil, &hinted{
-			err:  fmt.Errorf("read pod manifest %q: kind: found %s, want Pod: %w", file, quoted(p.Kind), errdefs.ErrInvalidArgument),
-			hint: "of a workload, take one of its pods: kubectl get pod NAME -o yaml | jackfield explain --pod -",
-		}
-	}
-	if len(p.Spec.Containers) == 0 {
-		return nil, fmt.Errorf("read pod manifest %q: spec.containers: want at least one: %w", file, errdefs.ErrInvalidArgument)
-	}
-	if p.Metadata.Namespace == "" {
-		p.Metadata.Namespace = "default"
-	}
-	if p.Metadata.Name == "" {
-		p.Metadata.Name = p.Metadata.GenerateName
-	}
-	return p, nil
+	return names
 }
 
 // requests are the pod's containers as an adapter would see them: init
 // containers first, each as far as its manifest tells.
 func (p *pod) requests(sandboxID string) []*resolve.Request {
 	var out []*resolve.Request
-	for _, c := range append(append([]container(nil), p.Spec.InitContainers...), p.Spec.Containers...) {
+	for _, c := range p.containers() {
 		r := &resolve.Request{
 			SandboxID: sandboxID, ContainerID: "CONTAINER-ID", Namespace: p.Metadata.Namespace, Pod: p.Metadata.Name, PodUID: p.Metadata.UID,
 			Container: c.Name, Image: c.Image, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,

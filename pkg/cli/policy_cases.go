@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -26,7 +27,7 @@ the checks of a repository that holds a node's configuration.
 A file holds cases, and may name the configuration they are about, relative to
 itself; otherwise it is that of --config. docs/policy.md has the format.
 
-The exit status is 1 when a case fails, and when there is none.`
+The exit status is 1 when a case fails, and 3 when there is none.`
 
 // caseFile is one file of cases.
 type caseFile struct {
@@ -250,11 +251,11 @@ func (c *caseSpec) run(file string, cc *caseConfig) ([]string, error) {
 		if !filepath.IsAbs(manifest) {
 			manifest = filepath.Join(filepath.Dir(file), manifest)
 		}
-		pod, err := readPod(manifest, strings.NewReader(""))
+		requests, err := caseRequests(manifest)
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range pod.requests("") {
+		for _, r := range requests {
 			if c.Container != "" && c.Container != r.Container {
 				continue
 			}
@@ -274,6 +275,20 @@ func (c *caseSpec) run(file string, cc *caseConfig) ([]string, error) {
 		diff = append(diff, c.compare(&all[i])...)
 	}
 	return diff, nil
+}
+
+// caseRequests are the containers of all pods in a manifest.
+func caseRequests(manifest string) ([]*resolve.Request, error) {
+	pods, err := readPods(manifest, strings.NewReader(""))
+	if err != nil {
+		return nil, err
+	}
+	var all []*resolve.Request
+	for _, p := range pods {
+		p.Metadata.Namespace = cmp.Or(p.Metadata.Namespace, "default")
+		all = append(all, p.requests("")...)
+	}
+	return all, nil
 }
 
 func (c *caseSpec) decide(p *policy.Policy, s policy.Subject, a asks) []decision {

@@ -3,12 +3,10 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/pkg/annotation"
@@ -18,21 +16,25 @@ import (
 )
 
 const policyCheckLong = `check asks the policy about what a pod's annotations name, CDI devices and
-networks, and holds the number of the devices against the limits. Nothing of the node is looked at but its configuration, so that a
-manifest can be checked anywhere; explain does the rest, on the node.
+networks, and holds the number of the devices against the limits. It reads nothing
+of the node but its configuration, so that a manifest can be checked anywhere;
+explain does the rest, on the node.
 
-Without --pod it asks about what the flags name, for the container that the
-flags describe. With --pod the flags add to what the annotations name.
+FILE holds Pods, workloads (each pod template is checked), Lists of them, or
+several of these as YAML documents; - is standard input. The flags add to what the
+annotations name. Without FILE it asks about what the flags name, for the
+container that the flags describe.
 
 The exit status is 1 when something is refused.`
 
 // checkQuestion is whom and what check is asked about.
 type checkQuestion struct {
-	podFile, container string
-	subject            policy.Subject
-	labels             []string
-	asks               asks
-	mounts             []string
+	manifests
+	container string
+	subject   policy.Subject
+	labels    []string
+	asks      asks
+	mounts    []string
 }
 
 func policyCheckCommand(env Env) *cobra.Command {
@@ -42,31 +44,31 @@ func policyCheckCommand(env Env) *cobra.Command {
 		q   checkQuestion
 	)
 	cmd := &cobra.Command{
-		Use:   "check [--pod FILE]",
+		Use:   "check [FILE...]",
 		Short: "Tell what the policy says of a pod's requests",
 		Long:  policyCheckLong,
-		Example: "  jackfield policy check --pod pod.yaml --config config.yaml\n" +
+		Example: "  jackfield policy check deployment.yaml --config config.yaml\n" +
 			"  jackfield policy check --namespace telco --socket /var/run/vsw/a/a.sock --from-network telco/east",
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.check(cmd); err != nil {
 				return err
 			}
-			if err := q.check(cmd); err != nil {
+			if err := q.check(cmd, args); err != nil {
 				return err
 			}
 			_, cfg, err := n.load(cmd)
 			if err != nil {
 				return err
 			}
-			return q.run(env, out, cfg)
+			return q.run(cmd, env, out, cfg)
 		},
 	}
 	n.flags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&q.podFile, "pod", "", "`file` with the Pod manifest, - for standard input")
-	f.StringVar(&q.container, "container", "", "the container's `name`; with --pod, only this one")
-	f.StringVar(&q.subject.Namespace, "namespace", "", "the pod's `namespace`; none for a container outside of Kubernetes")
+	q.podFlags(cmd)
+	f.StringVar(&q.container, "container", "", "the container's `name`; with a manifest, only this one")
+	f.StringVarP(&q.namespace, "namespace", "n", "", "the pod's `namespace`; none for a container outside of Kubernetes, or the manifest's")
 	f.StringArrayVar(&q.labels, "label", nil, "a label of the pod, `KEY=VALUE`")
 	f.StringVar(&q.subject.RuntimeHandler, "runtime-class", "", "the pod's runtime handler")
 	f.StringVar(&q.subject.Image, "image", "", "the container's image")
@@ -81,7 +83,10 @@ func policyCheckCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-func (q *checkQuestion) check(cmd *cobra.Command) error {
+func (q *checkQuestion) check(cmd *cobra.Command, args []string) error {
+	if err := q.manifests.check(cmd, args); err != nil {
+		return err
+	}
 	for _, m := range q.mounts {
 		parts := strings.Split(m, ":")
 		if len(parts) < 2 || len(parts) > 3 || len(parts) == 3 && parts[2] != "ro" {
@@ -99,33 +104,47 @@ func (q *checkQuestion) check(cmd *cobra.Command) error {
 		}
 		q.subject.Labels[key] = value
 	}
-	if q.podFile != "" && (q.subject.Namespace != "" || q.labels != nil || q.subject.RuntimeHandler != "" || q.subject.Image != "") {
-		return usagef(cmd, "--namespace, --label, --runtime-class and --image describe a container; with --pod the manifest does")
+	if len(q.files) > 0 && (q.labels != nil || q.subject.RuntimeHandler != "" || q.subject.Image != "") {
+		return usagef(cmd, "--label, --runtime-class and --image describe a container; with a manifest, the manifest does")
 	}
-	if q.podFile == "" && q.asks.empty() {
-		return usagef(cmd, "nothing to ask about: give --pod, or one of --cdi, --device, --socket, --mount, --hook, --network")
+	if len(q.files) == 0 && q.asks.empty() {
+		return usagef(cmd, "nothing to ask about: name a file with pods, or give one of --cdi, --device, --socket, --mount, --hook, --network")
 	}
 	return nil
 }
 
 // checked is what the policy says of one container.
 type checked struct {
+	Workload  string     `json:"workload,omitempty"` // whose pod template it is, KIND NAMESPACE/NAME; "" for a Pod
 	Container string     `json:"container"`
 	Error     string     `json:"error,omitempty"`
 	Decisions []decision `json:"decisions"`
+	Warnings  []string   `json:"warnings,omitempty"` // about the pod's annotations
+
+	heading string // of a container that no manifest describes
 }
 
-func (q *checkQuestion) run(env Env, out output, cfg *config.Config) error {
+func (q *checkQuestion) run(cmd *cobra.Command, env Env, out output, cfg *config.Config) error {
 	p, err := resolve.Policy(cfg)
 	if err != nil {
 		return err
 	}
 	var all []checked
-	if q.podFile == "" {
-		q.subject.Container = q.container
-		all = append(all, checked{Container: (&resolve.Request{Namespace: q.subject.Namespace, Container: q.container}).Name(), Decisions: q.asks.put(p, q.subject)})
-	} else if all, err = q.pod(env, cfg, p); err != nil {
-		return err
+	if len(q.files) == 0 {
+		q.subject.Namespace, q.subject.Container = q.namespace, q.container
+		name := (&resolve.Request{Namespace: q.namespace, Container: q.container}).Name()
+		all = append(all, checked{Container: name, heading: q.heading(), Decisions: q.asks.put(p, q.subject)})
+	} else {
+		pods, err := q.read(cmd, env)
+		if err == nil {
+			err = checkContainer(pods, q.container)
+		}
+		if err != nil {
+			return err
+		}
+		for _, pod := range pods {
+			all = append(all, q.pod(env, cfg, p, pod)...)
+		}
 	}
 	no := false
 	for i := range all {
@@ -137,21 +156,36 @@ func (q *checkQuestion) run(env Env, out output, cfg *config.Config) error {
 	return answer(out.write(env.Stdout, all, func(w io.Writer) error { return writeChecked(w, all) }), !no)
 }
 
-// pod asks about each container of the manifest.
-func (q *checkQuestion) pod(env Env, cfg *config.Config, p *policy.Policy) ([]checked, error) {
-	pod, err := readPod(q.podFile, env.Stdin)
-	if err != nil {
-		return nil, err
+// heading says whom the flags describe.
+func (q *checkQuestion) heading() string {
+	var parts []string
+	if q.namespace != "" {
+		parts = append(parts, "Namespace "+q.namespace)
 	}
+	if q.container != "" {
+		parts = append(parts, "Container "+q.container)
+	}
+	if q.namespace == "" {
+		parts = append(parts, "outside of Kubernetes")
+		if q.container == "" {
+			return "Container outside of Kubernetes"
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// pod asks about each container of a pod.
+func (q *checkQuestion) pod(env Env, cfg *config.Config, p *policy.Policy, pod *pod) []checked {
+	warnings := pod.warn(env, cfg)
 	var all []checked
 	for _, r := range pod.requests("") {
 		if q.container != "" && q.container != r.Container {
 			continue
 		}
-		c := checked{Container: r.Name(), Decisions: []decision{}}
+		c := checked{Workload: pod.workload(), Container: r.Name(), Decisions: []decision{}, Warnings: warnings}
 		wants, err := podAsks(cfg, r)
 		if err != nil {
-			c.Error = err.Error()
+			c.Error = errorText(err)
 		} else {
 			s := resolve.Subject(r)
 			s.Network = q.subject.Network
@@ -163,10 +197,11 @@ func (q *checkQuestion) pod(env Env, cfg *config.Config, p *policy.Policy) ([]ch
 		}
 		all = append(all, c)
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("find container %q in %q: there is none of that name: %w", q.container, q.podFile, errdefs.ErrNotFound)
+	for _, m := range pod.missingContainers(cfg) {
+		all = append(all, checked{Workload: pod.workload(), Container: pod.Metadata.Namespace + "/" + pod.Metadata.Name + "/" + m.name,
+			Error: m.problem, Decisions: []decision{}, Warnings: warnings})
 	}
-	return all, nil
+	return all
 }
 
 // podAsks is what a container's annotations name.
@@ -218,11 +253,14 @@ func writeChecked(w io.Writer, all []checked) error {
 	var b strings.Builder
 	for i := range all {
 		c := &all[i]
-		name := c.Container
-		if name == "" {
-			name = "outside of Kubernetes"
+		heading := c.heading
+		if heading == "" {
+			heading = "Container " + c.Container
 		}
-		b.WriteString("Container " + plain(name) + "\n")
+		if c.Workload != "" && (i == 0 || c.Workload != all[i-1].Workload) {
+			b.WriteString(plain(c.Workload) + "\n")
+		}
+		b.WriteString(plain(heading) + "\n")
 		if c.Error != "" {
 			b.WriteString("  " + plain(c.Error) + "\n")
 		} else if len(c.Decisions) == 0 {

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -34,6 +36,49 @@ type given struct {
 // maxView bounds a devices.json, in bytes.
 const maxView = 1 << 20
 
+// findSandbox returns the whole ID of the sandbox whose ID is id or begins with it. A whole ID need not be on record: most
+// pods have no network attachment with device-info.
+func findSandbox(env Env, host hostfs.Root, cfg *config.Config, id string) (string, error) {
+	if id == "" {
+		return "", nil
+	}
+	if err := hostfs.CheckID(id); err != nil {
+		return "", fmt.Errorf("--sandbox-id: %w", err)
+	}
+	dirs := dirsOf(host, cfg)
+	if own, err := dirs.networks(id); err != nil || len(own) > 0 {
+		return id, err
+	}
+	if recorded, err := staging.Recorded(host, cfg.StateDir, id); err == nil && len(recorded) > 0 {
+		return id, nil
+	}
+	if len(id) >= wholeID {
+		env.say("note: there is no device-info of sandbox %s in %s", id, cfg.DeviceInfo.CNIDir)
+		return id, nil
+	}
+	files, err := dirs.networks("")
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for i := range files {
+		if s := files[i].SandboxID; strings.HasPrefix(s, id) && !slices.Contains(found, s) {
+			found = append(found, s)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", &hinted{
+			err:  fmt.Errorf("--sandbox-id: found %q: no sandbox with device-info in %s has an ID that begins so: %w", id, cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound),
+			hint: "the whole ID is taken as it is: crictl pods --no-trunc",
+		}
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("--sandbox-id: found %q: %d sandboxes have an ID that begins so, %s and %s among them; give more of it: %w",
+		id, len(found), shortID(found[0]), shortID(found[1]), errdefs.ErrInvalidArgument)
+}
+
 func (n *node) explainRunning(cmd *cobra.Command, env Env, out output, q question) error {
 	for _, id := range []struct{ flag, value string }{{"--sandbox-id", q.sandboxID}, {"--container-id", q.containerID}} {
 		if id.value != "" && hostfs.CheckID(id.value) != nil {
@@ -43,6 +88,16 @@ func (n *node) explainRunning(cmd *cobra.Command, env Env, out output, q questio
 	host, cfg, err := n.load(cmd)
 	if err != nil {
 		return err
+	}
+	if q.sandboxID != "" {
+		// One that is not found is reported below, with what else was searched.
+		id, err := findSandbox(Env{Stderr: io.Discard}, host, cfg, q.sandboxID)
+		switch {
+		case err == nil:
+			q.sandboxID = id
+		case !errdefs.IsNotFound(err):
+			return err
+		}
 	}
 	r := running{SandboxID: q.sandboxID, DeviceInfo: []infoFile{}, Containers: []given{}}
 	if q.containerID != "" {

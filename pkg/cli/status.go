@@ -26,8 +26,8 @@ func statusCommand(env Env) *cobra.Command {
 		Use:   "status [POD|CONTAINER]",
 		Short: "Show what the daemon put into which running container",
 		Long: "Asks jackfield-nri, over a socket that only root can use, what it put into which running container, from which file, by\n" +
-			"which rule. POD is NAMESPACE/NAME, or NAME; CONTAINER is an ID or how it begins. The exit status is 1 when the daemon\n" +
-			"does not answer, and when it knows of nothing that is asked for.",
+			"which rule. POD is NAMESPACE/NAME, or NAME; CONTAINER is an ID or how it begins. The exit status is 1 when it\n" +
+			"knows of nothing that is asked for, and 3 when the daemon does not answer.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef(cmd, "%swant one pod or container; found %q beside it", inCommand(cmd), args[1])

@@ -4,6 +4,7 @@ package resolve
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/pkg/edits"
@@ -72,7 +73,24 @@ const (
 	Skipped   Outcome = "skipped"    // optional, and could not be delivered
 	Refused   Outcome = "refused"    // by policy
 	Failed    Outcome = "failed"
+	// Withheld is the outcome of a request that could be injected, in a container that is
+	// refused because of something else.
+	Withheld Outcome = "withheld"
+	// NotChecked is the outcome of a request that was not resolved, because something about
+	// the pod is not known yet. No adapter has it, only a command that explains.
+	NotChecked Outcome = "not checked"
 )
+
+// WithheldItems are the items of a container that is refused, of which none is injected.
+func WithheldItems(items []Item) []Item {
+	items = slices.Clone(items)
+	for i := range items {
+		if items[i].Outcome == Injected {
+			items[i].Outcome = Withheld
+		}
+	}
+	return items
+}
 
 // Item is one request and its outcome.
 type Item struct {

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+func TestExitStatus(t *testing.T) {
+	old := os.Args
+	defer func() { os.Args = old }()
+	os.Args = []string{"jackfield-nri", "--bogus"}
+	if got := run(); got != 2 {
+		t.Errorf("exit status %d for an unknown flag, want 2", got)
+	}
+	if got := exitStatus(errors.New("no such socket")); got != 3 {
+		t.Errorf("exit status %d for another error, want 3", got)
+	}
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/wording"
+)
+
+// A runtime shows an adapter one container at a time and only annotations that exist. A manifest shows more: these checks
+// find requests that no adapter would ever see.
+
+// missingContainer is a container that an annotation asks for and the pod does not have.
+type missingContainer struct {
+	name, problem string
+}
+
+// missingContainers are the containers that annotations name and the pod does not have.
+func (p *pod) missingContainers(cfg *config.Config) []missingContainer {
+	names := p.containerNames()
+	var out []missingContainer
+	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
+		name := annotation.ContainerOf(key)
+		if name == "" || slices.Contains(names, name) || isIgnoredInjectorKey(key, cfg) {
+			continue
+		}
+		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s", plain(key), quoted(name), strings.Join(names, ", "))
+		if near := wording.Nearest(name, names...); near != "" {
+			problem += fmt.Sprintf("; did you mean %s?", near)
+		}
+		out = append(out, missingContainer{name, problem})
+	}
+	return out
+}
+
+// annotationWarnings are annotations that look like requests and are ignored.
+func (p *pod) annotationWarnings(cfg *config.Config) []string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
+		switch near := annotation.MisspeltKey(key); {
+		case near != "":
+			out = append(out, fmt.Sprintf("annotation %s is not one of Jackfield's and is ignored; did you mean %s?", quoted(key), near))
+		case key+"/" == annotation.CDIPrefix:
+			out = append(out, fmt.Sprintf("annotation %s has no name and is ignored; want %sNAME", quoted(key), annotation.CDIPrefix))
+		case isIgnoredInjectorKey(key, cfg):
+			out = append(out, fmt.Sprintf("annotation %s is one of device-injector's and is ignored: compat.deviceInjector is off in the configuration", quoted(key)))
+		}
+	}
+	if annotation.HasAny(p.workloadAnnotations) {
+		out = append(out, "the workload itself has annotations of Jackfield or CDI, which its pods do not get; put them below spec.template.metadata.annotations")
+	}
+	return out
+}
+
+func isIgnoredInjectorKey(key string, cfg *config.Config) bool {
+	return !cfg.Compat.DeviceInjector && annotation.HasInjector(map[string]string{key: ""})
+}
+
+// warn prints the warnings about the pod to standard error, and returns them.
+func (p *pod) warn(env Env, cfg *config.Config) []string {
+	warnings := p.annotationWarnings(cfg)
+	for _, w := range warnings {
+		env.say("warning: %s: %s", p.title(), w)
+	}
+	return warnings
+}
+
+const needsSandbox = "needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"
+
+// uncheckedNetworks takes the networks out of a request that has no sandbox: no device-info can be found for them. It
+// returns an item for each. Annotations that cannot be read stay, for the engine to report.
+func uncheckedNetworks(r *resolve.Request, p *policy.Policy) []resolve.Item {
+	wants, err := annotation.Parse(r.Annotations, r.Container)
+	if err != nil || wants.Networks.Mode == annotation.NetworksNone {
+		return nil
+	}
+	var items []resolve.Item
+	add := func(name, network, from string) {
+		item := resolve.Item{Request: "network " + quoted(name), From: from, Outcome: resolve.NotChecked, Reason: needsSandbox}
+		if grant, err := p.Network(resolve.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
+			item.Notes = append(item.Notes, fmt.Sprintf("no rule lets network %s bring anything to namespace %s", quoted(network), quoted(r.Namespace)))
+		}
+		items = append(items, item)
+	}
+	if wants.Networks.Mode == annotation.NetworksListed {
+		for _, n := range wants.Networks.Items {
+			network := ""
+			if n.Name != "" && n.Interface == "" { // else it may be an interface, of any network
+				network = cmp.Or(n.Namespace, r.Namespace) + "/" + n.Name
+			}
+			add(n.Item, network, n.Key)
+		}
+		r.Annotations = annotation.WithoutNetworks(r.Annotations, r.Container)
+		return items
+	}
+	value := r.Annotations[attachment.NetworksAnnotation]
+	if value == "" {
+		return nil
+	}
+	networks, err := attachment.NamedNetworks(value, r.Namespace)
+	if err != nil {
+		return []resolve.Item{{Request: "networks", From: attachment.NetworksAnnotation, Outcome: resolve.NotChecked, Reason: errorText(err)}}
+	}
+	for _, n := range networks {
+		add(n, n, attachment.NetworksAnnotation)
+	}
+	return items
+}
