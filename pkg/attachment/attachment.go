@@ -102,6 +102,10 @@ type Options struct {
 	// it the container's environment is believed where there is no kubelet's
 	// socket: see docs/attachments.md for what that means.
 	KubeletRequired bool
+	// OwnSocketTerms reports whether device-info of the network or resource is read in
+	// terms of its own, so that the CNI plugin and the device plugin may describe one
+	// socket differently; nil for no.
+	OwnSocketTerms func(network, resource string) bool
 	// Budget is the longest wait for the kubelet in one call, which also takes no
 	// more than a third of the time that the caller's context leaves. 0 stands for
 	// DefaultBudget.

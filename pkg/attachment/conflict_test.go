@@ -3,6 +3,8 @@
 package attachment
 
 import (
+	"fmt"
+	"os"
 	"testing"
 )
 
@@ -45,6 +47,21 @@ func TestConflicts(t *testing.T) {
 			n.cni("ns/net", "net1", pciInfo(devA))
 			n.dp(vf, "port-1", pciInfo(devB))
 			n.multus(vfNet("ns/net", "port-1"))
+		}},
+		{name: "the CNI plugin's socket against the device plugin's", want: []string{"_net1", "port0/s", "intel.com-vf-port2", "port2/s", "which socket net1 is", "device.path"}, setup: func(n *node) {
+			n.cni("ns/net", "net1", vhostOf("client", "/var/run/vsw/port0/s"))
+			n.dp(vf, "port2", vhostOf("client", "/var/run/vsw/port2/s"))
+			n.multus(vfNet("ns/net", "port2"))
+		}},
+		{name: "the mode of a socket", want: []string{"_net1", "server", "intel.com-vf-port2", "client"}, setup: func(n *node) {
+			n.cni("ns/net", "net1", vhostOf("server", "/var/run/vsw/port2/s"))
+			n.dp(vf, "port2", vhostOf("client", "/var/run/vsw/port2/s"))
+			n.multus(vfNet("ns/net", "port2"))
+		}},
+		{name: "another type of socket", want: []string{"_net1", "vhost-user", "intel.com-vf-port2", "memif"}, setup: func(n *node) {
+			n.cni("ns/net", "net1", vhostOf("client", "/var/run/vsw/port2/s"))
+			n.dp(vf, "port2", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","path":"/var/run/vsw/port2/s","mode":"ethernet"}}`)
+			n.multus(vfNet("ns/net", "port2"))
 		}},
 		{name: "two files for one interface", want: []string{"ns-east-", "ns-west-", "_net1"}, also: "net1", setup: func(n *node) {
 			n.cni("ns/east", "net1", pciInfo(devA))
@@ -90,6 +107,64 @@ func TestConflicts(t *testing.T) {
 			}
 			if want := map[bool]int{true: 1, false: 2}[tc.also == ""]; found != want {
 				t.Errorf("%d attachments have the conflict, want %d: %+v", found, want, as)
+			}
+		})
+	}
+}
+
+func vhostOf(mode, path string) string {
+	return fmt.Sprintf(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":%q,"path":%q}}`, mode, path)
+}
+
+// A socket whose two descriptions are of the same one, or of one that nothing compares.
+func TestNoConflictOfSockets(t *testing.T) {
+	cni, dp := vhostOf("client", "/var/run/vsw/port0/s"), vhostOf("client", "/var/run/vsw/port2/s")
+	for name, setup := range map[string]func(n *node){
+		"the same": func(n *node) {
+			n.cni("ns/net", "net1", dp)
+			n.dp(vf, "port2", dp)
+			n.multus(vfNet("ns/net", "port2"))
+		},
+		"another spelling": func(n *node) {
+			check(n.t, os.MkdirAll(n.path("/run/vsw"), 0o755))
+			check(n.t, os.Symlink("/run/vsw", n.path("/var/vsw")))
+			n.cni("ns/net", "net1", vhostOf("client", "/var/vsw/port2/s"))
+			n.dp(vf, "port2", vhostOf("client", "/run/vsw/port2/s"))
+			n.multus(vfNet("ns/net", "port2"))
+		},
+		"a device ID of the annotation": func(n *node) {
+			n.cni("ns/net", "net1", cni)
+			n.dp(vf, "port2", dp)
+			n.multus(net("ns/net", "deviceID", "port2"))
+		},
+		"a dialect": func(n *node) {
+			n.cni("ns/net", "net1", cni)
+			n.dp(vf, "port2", dp)
+			n.multus(vfNet("ns/net", "port2"))
+			n.opts.OwnSocketTerms = func(network, resource string) bool { return network == "ns/net" && resource == vf }
+		},
+		"no device plugin's file": func(n *node) {
+			n.cni("ns/net", "net1", cni)
+			n.multus(vfNet("ns/net", "port2"))
+		},
+		"a device plugin's file that cannot be read": func(n *node) {
+			n.cni("ns/net", "net1", cni)
+			n.dp(vf, "port2", "nonsense")
+			n.multus(vfNet("ns/net", "port2"))
+		},
+		"a socket made of a PCI function": func(n *node) {
+			n.cni("ns/net", "net1", cni)
+			n.dp(vf, devA, pciInfo(devA))
+			n.multus(vfNet("ns/net", devA))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			setup(n)
+			as, err := n.finder().Sandbox(t.Context(), query())
+			check(t, err)
+			if a := byIfName(t, as, "net1"); a.Err != nil || a.Info == nil {
+				t.Errorf("%v", a.Err)
 			}
 		})
 	}

@@ -28,6 +28,28 @@ func deviceOf(i *deviceinfo.Info) (d device, ok bool) {
 	return device{}, false
 }
 
+// socketID is what tells one socket from another.
+type socketID struct {
+	kind deviceinfo.Type
+	mode string // of vhost-user; of memif the role
+	path string
+}
+
+// socketOf is the socket that device-info describes; ok is false for devices.
+func socketOf(i *deviceinfo.Info) (s socketID, ok bool) {
+	switch {
+	case i == nil:
+	case i.Type == deviceinfo.TypeVhostUser:
+		return socketID{i.Type, string(i.VhostUser.Mode), i.VhostUser.Path}, true
+	case i.Type == deviceinfo.TypeMemif:
+		return socketID{i.Type, string(i.Memif.Role), i.Memif.Path}, true
+	}
+	return socketID{}, false
+}
+
+// String names the socket for messages.
+func (s socketID) String() string { return string(s.kind) + " " + s.mode + " socket " + quote(s.path) }
+
 // String names the device for messages.
 func (d device) String() string {
 	switch {

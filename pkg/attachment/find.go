@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -207,8 +208,12 @@ func which(a *Attachment) string {
 // checkDevice compares the device in a CNI plugin's file with the one that Multus
 // gave to the network, and with the device plugin's file of that one.
 func (s *search) checkDevice(a *Attachment, multus Claim) {
+	if a.Err != nil || a.DeviceID == "" {
+		return
+	}
 	dev, ok := deviceOf(a.Info)
-	if a.Err != nil || !ok || a.DeviceID == "" {
+	if !ok {
+		s.checkSocket(a)
 		return
 	}
 	if dev.contradicts(a.DeviceID) {
@@ -226,6 +231,38 @@ func (s *search) checkDevice(a *Attachment, multus Claim) {
 		a.Notes = append(a.Notes, "not used: "+p.err.Error())
 	}
 }
+
+// checkSocket compares the socket in a CNI plugin's file with the one in the device
+// plugin's file of the device that Multus gave to the network: another path is another
+// port's socket.
+func (s *search) checkSocket(a *Attachment) {
+	if a.Resource == "" || s.opts.OwnSocketTerms != nil && s.opts.OwnSocketTerms(a.Network, a.Resource) {
+		return
+	}
+	have, ok := socketOf(a.Info)
+	if !ok {
+		return
+	}
+	p := s.pluginFile(a.Resource, a.DeviceID)
+	if p.err != nil {
+		a.Notes = append(a.Notes, "not used: "+p.err.Error())
+		return
+	}
+	allocated, ok := socketOf(p.info)
+	if !ok || allocated.kind == have.kind && allocated.mode == have.mode && s.samePath(allocated.path, have.path) {
+		return
+	}
+	a.refuse(&ConflictError{On: "which socket " + a.IfName + " is", First: Claim{a.File, have.String()},
+		Second: Claim{p.path, allocated.String() + " of the allocated device " + quote(a.DeviceID)}, Hint: hintSocket})
+}
+
+// samePath reports whether two paths of the host, or abstract names, are of one socket.
+func (s *search) samePath(a, b string) bool {
+	return a == b || path.IsAbs(a) && path.IsAbs(b) && s.host.Canonical(a) == s.host.Canonical(b)
+}
+
+const hintSocket = "have the network's CNI plugin keep the device plugin's path and mode (with jackfield-cni: remove device.path and device.mode or device.role " +
+	"from its configuration), or configure a dialect for the network or resource"
 
 // missing adds the networks that have no device-info file: those that Multus gave
 // a device, and those that the pod's author named.

@@ -87,7 +87,7 @@ func (c *call) decide() (*addition, error) {
 	if err := c.decideFile(a, args); err != nil {
 		return nil, err
 	}
-	if a.place, err = c.placeSocket(); err != nil {
+	if err := c.decidePlace(a); err != nil {
 		return nil, err
 	}
 	if a.info, err = c.deviceInfo(a); err != nil {
@@ -263,10 +263,7 @@ func (c *call) deviceInfo(a *addition) (*deviceinfo.Info, error) {
 	}
 	info := &deviceinfo.Info{Type: d.kind}
 	if a.before != nil {
-		if a.before.Type != d.kind {
-			return nil, invalid("device.type", `"`+string(d.kind)+`"`, `"`+string(a.before.Type)+`", which is the type in the device-info file that the device plugin wrote`)
-		}
-		info = a.before.Clone()
+		info = a.before.Clone() // of the same type: see decidePlace
 	}
 	info.Version = deviceinfo.Version
 	if d.kind == deviceinfo.TypeVhostUser {

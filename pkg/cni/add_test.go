@@ -191,9 +191,9 @@ func TestInfoFile(t *testing.T) {
 
 	// The copy of a device plugin's file is updated, and is not this plugin's to
 	// remove.
-	n.write(dir+"copy", `{"type": "vhost-user", "version": "1.0.0", "vhost-user": {"mode": "client", "path": "/dp/sock"}, "vendor": 1}`)
+	n.write(dir+"copy", `{"type": "vhost-user", "version": "1.0.0", "vhost-user": {"mode": "server", "path": "/dp/sock"}, "vendor": 1}`)
 	n.ok(env("ADD"), conf(dir+"copy"))
-	if _, content := n.info(); !strings.Contains(content, `"vendor": 1`) || strings.Contains(content, "/dp/sock") {
+	if _, content := n.info(); !strings.Contains(content, `"vendor": 1`) || !strings.Contains(content, "/dp/sock") || !strings.Contains(content, extraKey) {
 		t.Errorf("the updated file is %s", content)
 	}
 	n.ok(env("DEL"), conf(dir+"copy"))
@@ -210,10 +210,93 @@ func TestInfoFile(t *testing.T) {
 	}
 }
 
+// The socket in the copy of a device plugin's file is the allocated port's: what the
+// configuration does not say is taken from it, and what it says otherwise is an error.
+func TestDevicePluginsSocket(t *testing.T) {
+	const (
+		copied = "/var/run/k8s.cni.cncf.io/devinfo/cni/copy"
+		vhost  = `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": "/var/run/vsw/port2/vhu.sock"}}`
+		memif  = `{"type": "memif", "version": "1.1.0", "memif": {"role": "slave", "path": "/var/run/vsw/port2/memif.sock", "mode": "ip"}}`
+	)
+	own := DefaultSocketDir + "/" + attachmentDir("fast", testID, "net1") + "/vhost-user.sock"
+	for name, tc := range map[string]struct {
+		file, device string
+		want         string // the device's map in the file; "" for an error with
+		words        []string
+	}{
+		"nothing but the type": {file: vhost, device: `{"type": "vhost-user"}`, want: `{"mode": "client", "path": "/var/run/vsw/port2/vhu.sock"}`},
+		"the same mode":        {file: vhost, device: `{"type": "vhost-user", "mode": "client"}`, want: `{"mode": "client", "path": "/var/run/vsw/port2/vhu.sock"}`},
+		"the same path": {file: vhost, device: `{"type": "vhost-user", "mode": "client", "path": "/var/run/vsw/port2/vhu.sock"}`,
+			want: `{"mode": "client", "path": "/var/run/vsw/port2/vhu.sock"}`},
+		"the same path in another spelling": {file: vhost, device: `{"type": "vhost-user", "path": "/run/vsw/port2/vhu.sock"}`,
+			want: `{"mode": "client", "path": "/var/run/vsw/port2/vhu.sock"}`},
+		"another port's path": {file: vhost, device: `{"type": "vhost-user", "mode": "client", "path": "/var/run/vsw/port0/vhu.sock"}`,
+			words: []string{"device.path", "/var/run/vsw/port0/vhu.sock", "/var/run/vsw/port2/vhu.sock", "vhost-user.path", copied, "remove device.path"}},
+		"a file's name": {file: vhost, device: `{"type": "vhost-user", "mode": "client", "path": "vhu.sock"}`,
+			words: []string{"device.path", `"vhu.sock"`, "/var/run/vsw/port2/vhu.sock", copied}},
+		"another mode": {file: vhost, device: `{"type": "vhost-user", "mode": "server"}`,
+			words: []string{"device.mode", `"server"`, `"client"`, "vhost-user.mode", copied, "remove device.mode"}},
+		"memif":              {file: memif, device: `{"type": "memif"}`, want: `{"role": "slave", "path": "/var/run/vsw/port2/memif.sock", "mode": "ip"}`},
+		"memif, other role":  {file: memif, device: `{"type": "memif", "role": "master"}`, words: []string{"device.role", `"master"`, `"slave"`, "memif.role"}},
+		"memif, other mode":  {file: memif, device: `{"type": "memif", "mode": "ethernet"}`, words: []string{"device.mode", `"ethernet"`, `"ip"`, "memif.mode"}},
+		"another type":       {file: memif, device: `{"type": "vhost-user"}`, words: []string{"device.type", `"vhost-user"`, `"memif"`, copied}},
+		"abstract":           {file: strings.Replace(memif, "/var/run/vsw/port2/memif.sock", "@port2", 1), device: `{"type": "memif"}`, want: `{"role": "slave", "path": "@port2", "mode": "ip"}`},
+		"abstract, another":  {file: strings.Replace(memif, "/var/run/vsw/port2/memif.sock", "@port2", 1), device: `{"type": "memif", "path": "@port0"}`, words: []string{"device.path", `"@port0"`, `"@port2"`}},
+		"too long":           {file: strings.Replace(vhost, "port2", strings.Repeat("p", 100), 1), device: `{"type": "vhost-user"}`, words: []string{"at most 107 bytes"}},
+		"an ADD of this one": {file: strings.Replace(vhost, "/var/run/vsw/port2/vhu.sock", own, 1), device: `{"type": "vhost-user", "mode": "client"}`, want: `{"mode": "client", "path": "` + own + `"}`},
+		"no file, no mode":   {device: `{"type": "vhost-user"}`, words: []string{"device.mode", "server or client"}},
+		"no file, no role":   {device: `{"type": "memif"}`, words: []string{"device.role", "master or slave"}},
+		"no file, an application's absolute path": {device: `{"type": "vhost-user", "mode": "server", "path": "` + DefaultSocketDir + `/a/b"}`,
+			words: []string{"device.path", "a file's name"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			must(t, os.MkdirAll(filepath.Join(n.dir, "run"), 0o755))
+			must(t, os.MkdirAll(filepath.Join(n.dir, "var"), 0o755))
+			must(t, os.Symlink("../run", filepath.Join(n.dir, "var/run")))
+			if tc.file != "" {
+				n.write(copied, tc.file)
+			}
+			conf := confOf("1.1.0", `"device": `+tc.device+`, "runtimeConfig": {"CNIDeviceInfoFile": "`+copied+`"}`)
+			a := n.run(env("ADD"), conf)
+			if tc.want == "" {
+				if a.code != codeConfig {
+					t.Errorf("code %d, %s; want %d", a.code, a.out, codeConfig)
+				}
+				for _, w := range tc.words {
+					if !strings.Contains(a.all, w) {
+						t.Errorf("the error does not name %q: %s", w, a.all)
+					}
+				}
+				return
+			}
+			if a.code != 0 {
+				t.Fatalf("code %d, %s", a.code, a.all)
+			}
+			_, content := n.info()
+			var info map[string]json.RawMessage
+			must(t, json.Unmarshal([]byte(content), &info))
+			var kind, socket string
+			must(t, json.Unmarshal(info["type"], &kind))
+			sameJSON(t, string(info[kind]), tc.want)
+			var m map[string]string
+			must(t, json.Unmarshal(info[kind], &m))
+			if socket = m["path"]; !strings.HasPrefix(socket, "@") && !strings.Contains(a.out, `"socketPath": "`+socket+`"`) {
+				t.Errorf("the result has another socket: %s", a.out)
+			}
+			n.ok(env("CHECK"), conf[:len(conf)-1]+`, "prevResult": `+a.out+"}")
+			n.ok(env("DEL"), conf)
+			if left := n.files(); len(left) != 1 || left[0] != strings.Replace(copied, "/var/run", "/run", 1) && left[0] != copied {
+				t.Errorf("DEL left %q, want the copy alone", left)
+			}
+		})
+	}
+}
+
 // A device-info file that somebody wrote, or removed, while ADD was at work is theirs:
 // ADD says that it is to be tried again, and what it leaves of the file is as it was.
 func TestInfoFileOfAnother(t *testing.T) {
-	const dir, theirs = "/var/run/k8s.cni.cncf.io/devinfo/cni/", `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": "/dp/sock"}}`
+	const dir, theirs = "/var/run/k8s.cni.cncf.io/devinfo/cni/", `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "server", "path": "/dp/sock"}}`
 	conf := confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "` + dir + `copy"}`)
 	for name, c := range map[string]struct {
 		before, after string // "" for none

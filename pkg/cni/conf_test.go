@@ -216,14 +216,16 @@ func FuzzConf(f *testing.F) {
 		}
 		// What is accepted stays below the socket directory and fits a socket address.
 		call := &call{Plugin: &Plugin{}, params: params{ContainerID: testID, IfName: "net1"}, conf: c, version: c.version}
-		p, err := call.placeSocket()
+		a := &addition{}
+		err = call.decidePlace(a)
+		p := a.place
 		if err != nil || !c.device.isSocket() || c.device.abstract() {
 			return
 		}
 		if !strings.HasPrefix(p.socket, c.socketDir+"/") || strings.Contains(p.socket, "/../") || len(p.socket) > sunPath {
 			t.Fatalf("the socket of %s is %q", data, p.socket)
 		}
-		info, err := call.deviceInfo(&addition{place: p})
+		info, err := call.deviceInfo(a)
 		if err != nil {
 			return
 		}

@@ -4,6 +4,7 @@ package cni
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -81,12 +82,8 @@ func (d *device) check() error {
 	for _, key := range deviceKeys[d.kind] {
 		values, chooses := deviceValues[d.kind][key]
 		s := d.field[key]
-		if !chooses || s == "" && d.kind == deviceinfo.TypeVDPA {
-			continue
-		}
-		if s == "" && d.kind == deviceinfo.TypeMemif && key == "mode" {
-			d.field[key] = string(deviceinfo.MemifEthernet)
-			continue
+		if !chooses || s == "" {
+			continue // a socket's may be in the device plugin's device-info: see completeSocket
 		}
 		if !slices.Contains(values, s) {
 			return invalid("device."+key, `"`+short(s)+`"`, strings.Join(values, " or "))
@@ -107,6 +104,95 @@ func (d *device) check() error {
 	return nil
 }
 
+// socketFields are the fields of a socket's device-info by the configuration's keys.
+func socketFields(info *deviceinfo.Info) map[string]string {
+	switch {
+	case info == nil:
+	case info.Type == deviceinfo.TypeVhostUser:
+		return map[string]string{"mode": string(info.VhostUser.Mode), "path": info.VhostUser.Path}
+	case info.Type == deviceinfo.TypeMemif:
+		return map[string]string{"role": string(info.Memif.Role), "path": info.Memif.Path, "mode": string(info.Memif.Mode)}
+	}
+	return nil
+}
+
+// completeSocket takes what the configuration does not say of the socket from the
+// device plugin's device-info, described, which file is a copy of. It is the allocated
+// port's: what the configuration says otherwise is another port, and an error. The
+// path is for decidePlace to compare.
+func (d *device) completeSocket(file string, described *deviceinfo.Info) error {
+	if described != nil && described.Type != d.kind {
+		return differs("type", string(d.kind), string(described.Type), file, "type")
+	}
+	says := socketFields(described)
+	for _, key := range deviceKeys[d.kind] {
+		if key == "path" {
+			continue
+		}
+		have, want := d.field[key], says[key]
+		switch {
+		case have == "":
+			d.field[key] = want
+		case want != "" && have != want:
+			return differs(key, have, want, file, string(d.kind)+"."+key)
+		}
+		if d.kind == deviceinfo.TypeMemif && key == "mode" && d.field[key] == "" {
+			d.field[key] = string(deviceinfo.MemifEthernet)
+		}
+		if d.field[key] == "" {
+			return invalid("device."+key, `""`, strings.Join(deviceValues[d.kind][key], " or "))
+		}
+	}
+	return nil
+}
+
+// differs is the error of a configuration that contradicts the device plugin's
+// device-info.
+func differs(key, have, want, file, field string) error {
+	return invalid("device."+key, `"`+short(have)+`"`, fmt.Sprintf(`"%s", which the device plugin's device-info has for the allocated device in %s of %q: `+
+		`remove device.%s from the configuration, or resourceName from the network's definition`, short(want), field, file, key))
+}
+
+// decidePlace decides where the socket is: where the device plugin's device-info says,
+// or where the configuration has it.
+func (c *call) decidePlace(a *addition) error {
+	d := &c.conf.device
+	if !d.isSocket() {
+		return nil
+	}
+	file := path.Join(c.conf.infoDir, a.record.InfoFile)
+	if err := d.completeSocket(file, a.before); err != nil {
+		return err
+	}
+	have, described := d.field["path"], socketFields(a.before)["path"]
+	if described != "" {
+		switch own, err := c.placeSocket(); {
+		case err == nil && own.dir != "" && own.socket == described:
+			a.place = own // an earlier ADD of this attachment wrote the file
+			return nil
+		case have == "" || c.samePath(have, described):
+			a.place = place{socket: described}
+			if strings.HasPrefix(described, "@") {
+				return nil
+			}
+			return c.checkLength(described)
+		default:
+			return differs("path", have, described, file, string(d.kind)+".path")
+		}
+	}
+	if err := d.checkSocketPath(); err != nil {
+		return err
+	}
+	var err error
+	a.place, err = c.placeSocket()
+	return err
+}
+
+// samePath reports whether two paths of the host, or abstract names, are of one socket.
+func (c *call) samePath(a, b string) bool {
+	return a == b || path.IsAbs(a) && path.IsAbs(b) && c.Host.Canonical(a) == c.Host.Canonical(b)
+}
+
 func (d *device) isSocket() bool {
 	return d.kind == deviceinfo.TypeVhostUser || d.kind == deviceinfo.TypeMemif
 }
@@ -115,6 +201,11 @@ func (d *device) isSocket() bool {
 func (d *device) hostCreates() bool {
 	return d.kind == deviceinfo.TypeVhostUser && d.field["mode"] == string(deviceinfo.VhostUserClient) ||
 		d.kind == deviceinfo.TypeMemif && d.field["role"] == string(deviceinfo.MemifSlave)
+}
+
+// creatorKnown reports whether the configuration says who makes the socket.
+func (d *device) creatorKnown() bool {
+	return d.field["mode"] != "" && d.kind == deviceinfo.TypeVhostUser || d.field["role"] != ""
 }
 
 func (d *device) abstract() bool {
@@ -134,7 +225,7 @@ func (d *device) checkSocketPath() error {
 			return invalid("device.path", found, `"@" and a name, 107 bytes at most`)
 		}
 	case path.IsAbs(p):
-		if !d.hostCreates() {
+		if d.creatorKnown() && !d.hostCreates() {
 			return invalid("device.path", found, "a file's name: where the application makes the socket, its directory is the attachment's own, which this plugin makes")
 		}
 		if path.Clean(p) != p {

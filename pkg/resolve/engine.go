@@ -119,6 +119,9 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	find := attachment.Options{
 		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir, Once: opts.Once,
 		PodResourcesSocket: cfg.Kubelet.PodResourcesSocket, KubeletRequired: cfg.Kubelet.Required,
+		OwnSocketTerms: func(network, resource string) bool {
+			return cfg.Dialect(network, resource) != (config.Dialect{Use: config.Specification})
+		},
 	}
 	if opts.Kubelet != nil && find.PodResourcesSocket != "" {
 		if e.kubelet, err = opts.Kubelet(host, find.PodResourcesSocket); err != nil {

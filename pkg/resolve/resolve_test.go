@@ -448,3 +448,20 @@ func TestNodesBelongToTheContainersUser(t *testing.T) {
 		}
 	}
 }
+
+// A network that brings another port's socket than the one that was allocated to the pod
+// is refused, unless a dialect says that the two describe one socket in different terms.
+func TestAnotherPortsSocket(t *testing.T) {
+	for nad, refused := range map[string]bool{"one": true, "plugin-a": false} {
+		h := newHost(t, "enforce")
+		h.listen("/run/vsw/port0/s")
+		h.info(nad, "net1", vhost("server", "/var/run/vsw/port0/s"))
+		h.write("/run/k8s.cni.cncf.io/devinfo/dp/vendor.com-port-port2-device.json", vhost("server", "/var/run/vsw/port2/s"))
+		h.write("/var/lib/cni/multus/sb", `[{"Name":"cbr0"},{"Name":"ns/`+nad+`","ifnameRequest":"net1","deviceID":"port2","resourceName":"vendor.com/port"}]`)
+		if refused {
+			h.refuse(ask(""), errdefs.IsConflict, "which socket net1 is", "/var/run/vsw/port0/s", "/var/run/vsw/port2/s", "port2", "dialect")
+		} else if p := h.resolve(ask("")); env(p)["JACKFIELD_NET1_TYPE"] == "" {
+			t.Errorf("with a dialect: %+v", p.Items)
+		}
+	}
+}

@@ -255,3 +255,58 @@ func TestVersionCommand(t *testing.T) {
 		t.Errorf("the network is not valid: %q, %v", capabilities, err)
 	}
 }
+
+// Two ports that a device plugin allocated, whose device-info Multus copies before ADD:
+// each attachment keeps its port's socket, and a configuration that names another port's
+// fails.
+func TestAllocatedPorts(t *testing.T) {
+	k := require(t)
+	r := newRuntime(t, k.Upstream)
+	const plugin = `"type": "jackfield-cni", "capabilities": {"CNIDeviceInfoFile": true}, "device": {"type": "vhost-user"`
+	l := r.list("1.1.0", "{"+plugin+"}}")
+	copied := func(rt *libcni.RuntimeConf, ifName, port string) (file, socket string) {
+		name, err := deviceinfo.CNIFileName("blue", "dbnet", rt.ContainerID, ifName)
+		must(t, err)
+		file, socket = filepath.Join(devinfoDir, name), "/var/run/vsw/"+port+"/vhu.sock"
+		must(t, os.MkdirAll(devinfoDir, 0o755))
+		must(t, os.WriteFile(file, fmt.Appendf(nil, `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": %q}}`, socket), 0o644))
+		rt.IfName, rt.CapabilityArgs = ifName, map[string]any{"CNIDeviceInfoFile": file}
+		return file, socket
+	}
+	rt := r.attachment("c1")
+	for ifName, port := range map[string]string{"net1": "port1", "net2": "port2"} {
+		file, socket := copied(rt, ifName, port)
+		result := r.add(l, rt)
+		if got := result.Interfaces[0].SocketPath; got != socket {
+			t.Errorf("%s has the socket %q, want %q", ifName, got, socket)
+		}
+		must(t, r.CheckNetworkList(r.ctx, l, rt))
+		if data, err := os.ReadFile(file); err != nil || !strings.Contains(string(data), socket) || !strings.Contains(string(data), "jackfield.dev/interface") {
+			t.Errorf("the device-info of %s is %s, %v", ifName, data, err)
+		}
+		if dirs, err := os.ReadDir(socketDir); len(dirs) > 0 {
+			t.Errorf("%s: directories were made for a socket that has one: %v, %v", ifName, dirs, err)
+		}
+		must(t, r.DelNetworkList(r.ctx, l, rt))
+		must(t, os.Remove(file)) // as Multus does
+	}
+	file, socket := copied(rt, "net1", "port1")
+	before, err := os.ReadFile(file)
+	must(t, err)
+	_, err = r.AddNetworkList(r.ctx, r.list("1.1.0", "{"+plugin+`, "mode": "client", "path": "/var/run/vsw/port0/vhu.sock"}, "socketDir": "/var/run/vsw"}`), rt)
+	var e *types.Error
+	if !asError(err, &e) || e.Code != types.ErrInvalidNetworkConfig {
+		t.Fatalf("ADD with another port's path: %v", err)
+	}
+	for _, want := range []string{"device.path", "/var/run/vsw/port0/vhu.sock", socket, file} {
+		if !strings.Contains(e.Msg+e.Details, want) {
+			t.Errorf("the error does not name %q: %v", want, e)
+		}
+	}
+	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
+		t.Errorf("the device plugin's device-info is %s, %v; it was %s", after, err, before)
+	}
+	must(t, r.DelNetworkList(r.ctx, l, rt))
+	must(t, os.Remove(file))
+	r.nothingLeft()
+}
