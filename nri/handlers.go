@@ -21,7 +21,7 @@ import (
 // know.
 func events() api.EventMask {
 	var mask api.EventMask
-	mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_STOP_CONTAINER,
+	mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER,
 		api.Event_REMOVE_CONTAINER, api.Event_REMOVE_POD_SANDBOX)
 	return mask
 }
@@ -64,6 +64,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	for _, c := range containers {
 		alive[c.GetId()] = true
 	}
+	p.creations.reset()
 	p.noteUsage(sandboxes, alive, containers)
 	p.untold.synchronize(pods)
 	p.inStore(ctx, telemetry.Synchronize, func(store *staging.Store) {
@@ -116,6 +117,7 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 
 func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, last *verdict) (*api.ContainerAdjustment, error) {
 	core := p.core.Load()
+	p.forgetFailed(core, pod, c)
 	req := request(p.runtimeName(), pod, c)
 	can := *p.can.Load()
 	can.UserNS = req.UserNS != nil
@@ -164,6 +166,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		return nil, context.DeadlineExceeded
 	}
 	created = true
+	p.creations.begin(pod, c, plan.Usage)
 	if plan.Staging != nil {
 		req.Have.Mounts = append(req.Have.Mounts, plan.Set.Mounts...)
 		req.Have.Devices = append(req.Have.Devices, plan.Set.Devices...)
@@ -172,6 +175,13 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	adjust = markUsage(adjust, plan.Usage)
 	p.report(pod, c, plan)
 	return adjust, nil
+}
+
+// StartContainer says that a container was created and starts.
+func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.Container) error {
+	defer p.end(telemetry.StartContainer, p.begin())
+	p.creations.started(pod.GetId(), c.GetId(), &p.ledger)
+	return nil
 }
 
 // StopContainer comes when a container was stopped, or ended by itself.
@@ -198,6 +208,7 @@ func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSa
 // for it on the host, which may hang.
 func (p *Plugin) forgotten(pod *api.PodSandbox, c *api.Container) (remove func(*staging.Store)) {
 	p.tracker.forget(c.GetId())
+	p.creations.forget(pod.GetId(), c.GetId())
 	p.hotplug.remove(pod.GetId(), c.GetId())
 	p.ledger.Drop(pod.GetId(), c.GetId())
 	return func(store *staging.Store) {
@@ -220,6 +231,7 @@ func (p *Plugin) forgotten(pod *api.PodSandbox, c *api.Container) (remove func(*
 func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	defer p.end(telemetry.RemovePodSandbox, p.begin())
 	p.ledger.Forget(pod.GetId())
+	p.creations.forgetSandbox(pod.GetId())
 	p.tracker.dead(pod.GetId())
 	p.hotplug.removeSandbox(pod.GetId())
 	p.untold.forget(pod.GetId())

@@ -48,20 +48,21 @@ type Options struct {
 
 // Plugin is the NRI plugin. Its handlers are called by the runtime.
 type Plugin struct {
-	opts     Options
-	log      *logrus.Entry
-	core     atomic.Pointer[core]
-	can      atomic.Pointer[nriapply.Capabilities]
-	timeout  atomic.Int64 // the runtime's for a request, in nanoseconds
-	counters telemetry.Counters
-	workers  *workers
-	untold   untold
-	later    *later
-	hotplug  *hotplug
-	ledger   resolve.Ledger
-	hooks    hooksReport
-	dirs     *directories
-	late     lateStore
+	opts      Options
+	log       *logrus.Entry
+	core      atomic.Pointer[core]
+	can       atomic.Pointer[nriapply.Capabilities]
+	timeout   atomic.Int64 // the runtime's for a request, in nanoseconds
+	counters  telemetry.Counters
+	workers   *workers
+	untold    untold
+	later     *later
+	hotplug   *hotplug
+	ledger    resolve.Ledger
+	creations creations
+	hooks     hooksReport
+	dirs      *directories
+	late      lateStore
 	reloading
 
 	drain       drain

@@ -218,7 +218,13 @@ func (t *tracker) knows(id string) bool {
 func (t *tracker) count() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return uint64(len(t.containers))
+	n := uint64(0)
+	for _, c := range t.containers {
+		if !t.p.creations.waits(c.Sandbox, c.ContainerID) {
+			n++
+		}
+	}
+	return n
 }
 
 func (t *tracker) list() ([]status.Container, []status.Sandbox) {
@@ -229,7 +235,7 @@ func (t *tracker) list() ([]status.Container, []status.Sandbox) {
 	}
 	out := make([]status.Container, 0, len(t.containers))
 	for _, c := range t.containers {
-		if !c.Since.IsZero() {
+		if !c.Since.IsZero() && !t.p.creations.waits(c.Sandbox, c.ContainerID) {
 			out = append(out, c)
 		}
 	}

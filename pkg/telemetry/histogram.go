@@ -20,6 +20,7 @@ const (
 	RunPodSandbox
 	CreateContainer
 	ValidateContainerAdjustment
+	StartContainer
 	StopContainer
 	RemoveContainer
 	RemovePodSandbox
@@ -28,7 +29,7 @@ const (
 
 // String is the handler's label: the call's name in the NRI protocol.
 func (h Handler) String() string {
-	return [Handlers]string{"Configure", "Synchronize", "RunPodSandbox", "CreateContainer", "ValidateContainerAdjustment", "StopContainer", "RemoveContainer", "RemovePodSandbox"}[h]
+	return [Handlers]string{"Configure", "Synchronize", "RunPodSandbox", "CreateContainer", "ValidateContainerAdjustment", "StartContainer", "StopContainer", "RemoveContainer", "RemovePodSandbox"}[h]
 }
 
 // buckets is the number of a histogram's bounds.

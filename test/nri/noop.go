@@ -18,7 +18,7 @@ type Noop struct{}
 // Configure asks for the same events as Jackfield does.
 func (Noop) Configure(context.Context, string, string, string) (stub.EventMask, error) {
 	var mask stub.EventMask
-	mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_STOP_CONTAINER,
+	mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER,
 		api.Event_REMOVE_CONTAINER, api.Event_REMOVE_POD_SANDBOX)
 	return mask, nil
 }
@@ -35,6 +35,9 @@ func (Noop) RunPodSandbox(context.Context, *api.PodSandbox) error { return nil }
 func (Noop) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	return nil, nil, nil
 }
+
+// StartContainer does nothing.
+func (Noop) StartContainer(context.Context, *api.PodSandbox, *api.Container) error { return nil }
 
 // StopContainer does nothing.
 func (Noop) StopContainer(context.Context, *api.PodSandbox, *api.Container) ([]*api.ContainerUpdate, error) {
