@@ -5,10 +5,13 @@ package monitoring
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
@@ -80,6 +83,38 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// Each alert has its line in the runbook, and a link to it.
+func TestEveryAlertIsInTheRunbook(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/monitoring/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Annotations map[string]string
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	const pages = "https://github.com/jackfield/jackfield/blob/main/"
+	for _, rule := range file.Groups[0].Rules {
+		path, anchor, _ := strings.Cut(strings.TrimPrefix(rule.Annotations["runbook_url"], pages), "#")
+		page, err := os.ReadFile(filepath.Join("../..", path))
+		if err != nil {
+			t.Errorf("%s: runbook_url: %v", rule.Alert, err)
+			continue
+		}
+		_, section, ok := strings.Cut(string(page), "\n## "+strings.ToUpper(anchor[:1])+anchor[1:]+"\n")
+		if section, _, _ = strings.Cut(section, "\n## "); !ok || !strings.Contains(section, "`"+rule.Alert+"`") {
+			t.Errorf("%s has no line in %s#%s", rule.Alert, path, anchor)
+		}
+	}
+}
+
 // The dashboard is what Grafana imports: panels that each have a query and a place.
 func TestDashboard(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
@@ -96,6 +131,12 @@ func TestDashboard(t *testing.T) {
 			Title   string
 			GridPos struct{ H, W, X, Y int }
 			Targets []struct{ Expr, RefID string }
+
+			FieldConfig struct {
+				Defaults struct {
+					Thresholds struct{ Steps []struct{ Color string } }
+				}
+			}
 		}
 	}
 	if err := json.Unmarshal(data, &d); err != nil {
@@ -110,12 +151,18 @@ func TestDashboard(t *testing.T) {
 			t.Errorf("panel %d %q at %+v", p.ID, p.Title, p.GridPos)
 		}
 		ids[p.ID] = true
+		if p.Type == "stat" && len(p.FieldConfig.Defaults.Thresholds.Steps) == 0 {
+			t.Errorf("panel %q looks the same whether 0 nodes are down or all", p.Title)
+		}
 		if len(p.Targets) == 0 {
 			t.Errorf("panel %q asks for nothing", p.Title)
 		}
 		for _, q := range p.Targets {
 			if q.Expr == "" || q.RefID == "" {
 				t.Errorf("panel %q has the query %+v", p.Title, q)
+			}
+			if selectors := strings.Count(q.Expr, "{"); selectors == 0 || selectors != strings.Count(q.Expr, `{job=~"$job",instance=~"$instance"`) {
+				t.Errorf("panel %q asks for other jobs or nodes than the chosen: %s", p.Title, q.Expr)
 			}
 		}
 	}
