@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -66,11 +67,57 @@ func TestPagesCanBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if groff != "" {
-			cmd := exec.Command(groff, "-t", "-man", "-Tutf8", "-ww", "-z")
+			cmd := exec.Command(groff, "-Kutf8", "-t", "-man", "-Tutf8", "-ww", "-z")
 			cmd.Stdin = bytes.NewReader(page)
-			if out, err := cmd.CombinedOutput(); err != nil {
+			if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 				t.Errorf("%s: %v\n%s", name, err, out)
 			}
+		}
+	}
+}
+
+// Outside of examples no line is wider than a terminal of 80 columns.
+func TestPagesFitATerminal(t *testing.T) {
+	groff, err := exec.LookPath("groff")
+	if err != nil {
+		t.Skip("skipped: no groff to format pages with")
+	}
+	pages, err := generate(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := regexp.MustCompile(`(?s)\n\.(EX|nf)\n.*?\n\.(EE|fi)\n`)
+	for name, page := range pages {
+		cmd := exec.Command(groff, "-Kutf8", "-t", "-man", "-Tascii", "-P-c", "-P-bou", "-rLL=80n")
+		cmd.Stdin = bytes.NewReader(example.ReplaceAll(page, []byte("\n")))
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(out)) {
+			// A word that cannot be broken, such as a path, may be wide.
+			if line = strings.TrimRight(line, "\n"); len(line) > 80 && strings.Contains(strings.TrimSpace(line), " ") {
+				t.Errorf("%s: a line has %d columns:\n%s", name, len(line), line)
+			}
+		}
+	}
+}
+
+// Pages are for users: what the tests are called is in the documentation of the source.
+func TestPagesNameNoTest(t *testing.T) {
+	pages, err := generate(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+|test/[a-z]\w+`)
+	for name, page := range pages {
+		for _, test := range named.FindAllString(string(page), -1) {
+			t.Errorf("%s names %s", name, test)
+		}
+	}
+	for _, want := range []string{"POLICY", "podLabels", "namespaces"} {
+		if !bytes.Contains(pages["jackfield.yaml.5"], []byte(want)) {
+			t.Errorf("jackfield.yaml.5 has nothing about %s", want)
 		}
 	}
 }
