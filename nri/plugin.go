@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/containerd/nri/pkg/stub"
+	"github.com/containerd/ttrpc"
 	"github.com/sirupsen/logrus"
 
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
@@ -269,6 +269,7 @@ func (p *Plugin) serve(ctx context.Context, conn net.Conn) error {
 	options := []stub.Option{
 		stub.WithPluginName(p.opts.Name),
 		stub.WithLogger(stubLogger{p.log}),
+		stub.WithTTRPCOptions(nil, []ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(addNRIVersion)}),
 		// Without an answer there is no container: an attachment that was granted
 		// must not be missing silently.
 		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}),
@@ -334,31 +335,6 @@ func (p *Plugin) noteTimeout() {
 }
 
 func (p *Plugin) requestTimeout() time.Duration { return time.Duration(p.timeout.Load()) }
-
-// runtimeNRIVersion is the runtime's NRI version. Runtimes before NRI 0.12 do not
-// tell theirs: it is known from the runtime's own version, of which
-// distributions change the end ("1.7.24~ds1", "2.1.9+unknown"). An unknown one is
-// "", which has no capabilities.
-func (p *Plugin) runtimeNRIVersion(runtime, version string) string {
-	p.mu.Lock()
-	told := ""
-	if p.stub != nil {
-		told = p.stub.RuntimeNRIVersion()
-	}
-	p.mu.Unlock()
-	if told != "" && told != api.UnknownVersion && told != api.DevelVersion && told != "unknown" {
-		return told
-	}
-	release := strings.TrimPrefix(version, "v")
-	if end := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); end >= 0 {
-		release = release[:end]
-	}
-	inferred, err := api.InferVersionFromRuntime(runtime, "v"+release)
-	if err != nil {
-		return ""
-	}
-	return inferred
-}
 
 func (p *Plugin) logCounters() {
 	fields := logrus.Fields{}

@@ -114,7 +114,7 @@ func (can Capabilities) takesDevice(d *edits.Device) error {
 	}
 	if !can.DeviceRules && d.Access != "" && (!strings.Contains(d.Access, "r") || !strings.Contains(d.Access, "w")) {
 		return &UnsupportedError{Edit: fmt.Sprintf("device %q with the permissions %q", d.Path, d.Access), Origin: d.Origin,
-			Needs: "NRI 0.10 (containerd 2.2, CRI-O 1.34); this runtime would grant \"rw\""}
+			Needs: fmt.Sprintf("NRI 0.10 (containerd 2.2, CRI-O 1.34); this runtime would grant %q", derivedAccess(d))}
 	}
 	return nil
 }

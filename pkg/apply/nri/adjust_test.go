@@ -90,6 +90,7 @@ func TestDeviceAccess(t *testing.T) {
 		{typ: "c", access: "r", refused: true},
 		{typ: "c", access: "none", refused: true},
 		{typ: "u", access: "r", refused: true},
+		{typ: "b", access: "r", refused: true},
 		{typ: "u", access: "r", can: new, want: "deny w"},
 		{typ: "c", access: "", can: new, want: ""},
 		{typ: "c", access: "rw", can: new, want: ""},
@@ -104,6 +105,13 @@ func TestDeviceAccess(t *testing.T) {
 			var u *UnsupportedError
 			if !errors.As(err, &u) || !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), "/f") || !strings.Contains(err.Error(), "0.10") {
 				t.Errorf("%s %q: %v, want a refusal that names the file and the version", tc.typ, tc.access, err)
+			}
+			granted := map[string]string{"b": `would grant "rwm"`}[tc.typ]
+			if granted == "" {
+				granted = `would grant "rw"`
+			}
+			if !strings.Contains(err.Error(), granted) {
+				t.Errorf("%s %q: %v, want %s", tc.typ, tc.access, err, granted)
 			}
 		} else if err != nil || got != tc.want {
 			t.Errorf("%s %q with %+v: %q, %v; want %q", tc.typ, tc.access, tc.can, got, err, tc.want)
