@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // distrust is why an inode is not believed, "" when it is: found and rule for a
@@ -24,7 +26,7 @@ func (r *Registry) distrust(what, path string, mode, uid uint32) (found, rule st
 	}
 	if perm&0o022 != 0 {
 		return fmt.Sprintf("%s %q with mode %04o", what, path, perm),
-			fmt.Sprintf("a spec %s must be writable by its owner alone; run `chmod go-w %s`", what, path)
+			fmt.Sprintf("a spec %s must be writable by its owner alone; %s", what, hostfs.WriteRemedy(path, mode))
 	}
 	return "", ""
 }

@@ -86,16 +86,20 @@ func installCommand(env Env) *cobra.Command {
 func ownDir(dir string) error {
 	st, err := os.Stat(dir)
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return &hinted{err: fmt.Errorf("install into %q: there is no such directory: %w", dir, errdefs.ErrNotFound),
+				hint: "check the path; a directory that the runtime is to read can be created with `mkdir -p -m 0755 " + dir + "`"}
+		}
 		return fmt.Errorf("install into %q: %w", dir, err)
 	}
 	sys, ok := st.Sys().(*syscall.Stat_t)
 	switch {
 	case !st.IsDir():
-		return fmt.Errorf("install into %q: it is no directory: %w", dir, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("install into %q: it is not a directory: %w", dir, errdefs.ErrInvalidArgument)
 	case ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid():
-		return fmt.Errorf("install into %q: it belongs to uid %d, who can replace what root runs; run `chown root %s`: %w", dir, sys.Uid, dir, errdefs.ErrPermissionDenied)
-	case st.Mode()&0o022 != 0:
-		return fmt.Errorf("install into %q: it has mode %04o, and others can replace what root runs; run `chmod go-w %s`: %w", dir, st.Mode().Perm(), dir, errdefs.ErrPermissionDenied)
+		return fmt.Errorf("install into %q: it belongs to uid %d, who can replace what root runs; choose a directory that belongs to root: %w", dir, sys.Uid, errdefs.ErrPermissionDenied)
+	case ok && sys.Mode&0o022 != 0:
+		return fmt.Errorf("install into %q: it has mode %04o, and others can replace what root runs; %s: %w", dir, sys.Mode&0o7777, hostfs.WriteRemedy(dir, sys.Mode), errdefs.ErrPermissionDenied)
 	}
 	return nil
 }

@@ -253,7 +253,7 @@ func (r *Registry) distrust(what, file string, st *unix.Stat_t) *Problem {
 	}
 	if perm&0o022 != 0 {
 		return &Problem{File: file, Found: fmt.Sprintf("the %s with mode %04o", what, perm), cause: errdefs.ErrPermissionDenied,
-			Rule: fmt.Sprintf("it must be writable by its owner alone; run `chmod go-w %s`", file)}
+			Rule: "it must be writable by its owner alone; " + hostfs.WriteRemedy(file, st.Mode)}
 	}
 	return nil
 }
