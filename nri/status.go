@@ -42,9 +42,12 @@ func (p *Plugin) node() *status.Node {
 		Config: status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()},
 	}
 	n.Containers, n.Sandboxes = p.tracker.list()
-	if c := p.core.Load(); c != nil && c.store != nil {
-		st := c.store.Status()
-		n.Staging, n.StagingReason = string(st.Mode), st.Reason
+	if c := p.core.Load(); c != nil {
+		n.Config.Text = c.cfg.Text()
+		if c.store != nil {
+			st := c.store.Status()
+			n.Staging, n.StagingReason = string(st.Mode), st.Reason
+		}
 	}
 	if in.LastError != nil {
 		n.Config.Error = in.LastError.Error()

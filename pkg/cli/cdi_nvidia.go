@@ -31,7 +31,7 @@ func nvidiaCtk(ctx context.Context, env Env) ([]byte, error) {
 	tool, ok := lookPath(search, nvidiaTool)
 	if !ok {
 		return nil, &hinted{
-			err: fmt.Errorf("find %q in PATH (%s): %w", nvidiaTool, search, errdefs.ErrNotFound),
+			err: fmt.Errorf("find %q: it is in no absolute directory of PATH: %w", nvidiaTool, errdefs.ErrNotFound),
 			hint: "install the NVIDIA Container Toolkit: the package nvidia-container-toolkit-base of NVIDIA's repository has nvidia-ctk; " +
 				"the NVIDIA driver must be installed as well",
 		}

@@ -141,7 +141,7 @@ func command(env Env) *cobra.Command {
 	root.AddCommand(
 		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
 	)
-	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), doctorCommand(env), nriCommand(env), installCommand(env))
+	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), doctorCommand(env), enableNRICommand(env), nriCommand(env), installCommand(env))
 	root.SetHelpCommand(helpCommand())
 	return root
 }

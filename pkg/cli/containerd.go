@@ -49,19 +49,24 @@ func (r runtimeFiles) ReadDir(path string, max int) ([]string, error) {
 	return r.host.ReadDir(path, max)
 }
 
+func (r runtimeFiles) Lstat(path string) (unix.Stat_t, error) {
+	r.look(path)
+	return r.host.Lstat(path)
+}
+
 func (r runtimeFiles) Stat(path string) (unix.Stat_t, error) {
 	r.look(path)
 	return r.host.Stat(path)
 }
 
-// containerdFile is containerd's configuration file, or one that is imported.
-type containerdFile struct {
+// tomlFile is a file of a runtime's configuration.
+type tomlFile struct {
 	name, text string
 	statements []tomlStatement
 }
 
 // place is a statement's, for people.
-func (f *containerdFile) place(st *tomlStatement) string {
+func (f *tomlFile) place(st *tomlStatement) string {
 	return fmt.Sprintf("%s:%d", f.name, 1+strings.Count(f.text[:st.valueStart], "\n"))
 }
 
@@ -69,11 +74,12 @@ func (f *containerdFile) place(st *tomlStatement) string {
 // containerd 2 does: of two that say the same key the later one holds, table by
 // table, and disabled_plugins add up.
 type containerdSetup struct {
-	files   []containerdFile // in the order of merging; the main one is first
-	missing []string         // imported by name, and not there: containerd does not start
+	files   []tomlFile // in the order of merging; the main one is first
+	missing []string   // imported by name, and not there: containerd does not start
 	toml    toml
 	version int               // the highest: all are brought to it
 	nri     *said             // the key disable of NRI that holds
+	connect *said             // the key disable_connections of NRI that holds
 	off     []said            // disabled_plugins with NRI
 	last    *said             // the last file that has anything in NRI's table; its value is that of disable there
 	by      map[string]string // the file that says a key that holds, by table and key
@@ -112,7 +118,7 @@ func containerdFiles(host runtimeFiles, file string) (*containerdSetup, error) {
 		if err != nil {
 			return nil, importedBy(next.importer, fmt.Errorf("%s: %w", next.name, err))
 		}
-		s.files = append(s.files, containerdFile{next.name, string(data), statements})
+		s.files = append(s.files, tomlFile{next.name, string(data), statements})
 		for _, st := range statements {
 			if st.header || !slices.Equal(st.path, []string{"imports"}) {
 				continue
@@ -200,7 +206,7 @@ func globHost(host runtimeFiles, pattern string, dirs *int) ([]string, error) {
 	return out, nil
 }
 
-func (s *containerdSetup) merge(f *containerdFile) {
+func (s *containerdSetup) merge(f *tomlFile) {
 	in := []string{"plugins", nriPlugin}
 	here := said{file: f.name, place: f.name}
 	speaks := false
@@ -226,6 +232,8 @@ func (s *containerdSetup) merge(f *containerdFile) {
 		case slices.Equal(st.path, append(slices.Clone(in), "disable")):
 			here.place, here.value = f.place(st), st.value
 			s.nri = &said{f.name, f.place(st), st.value}
+		case slices.Equal(st.path, append(slices.Clone(in), "disable_connections")):
+			s.connect = &said{f.name, f.place(st), st.value}
 		}
 	}
 	if speaks {
@@ -252,10 +260,15 @@ func (s *containerdSetup) replaced() *said {
 	return s.last
 }
 
-// on tells whether NRI is on, whatever version of containerd reads the files.
+// refusesConnections reports whether NRI is told to let no plugin connect.
+func (s *containerdSetup) refusesConnections() bool {
+	return s.connect != nil && s.connect.value != "false"
+}
+
+// on reports whether NRI is on and lets plugins connect, whatever version of containerd reads the files.
 func (s *containerdSetup) on() bool {
 	switch {
-	case len(s.off) > 0 || s.replaced() != nil:
+	case len(s.off) > 0 || s.replaced() != nil || s.refusesConnections():
 		return false
 	case s.nri == nil:
 		return s.version > 2

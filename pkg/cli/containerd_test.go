@@ -158,24 +158,27 @@ func TestContainerdImports(t *testing.T) {
 		enable, doctor, remedy string
 	}{
 		"a drop-in disables it": {"version = 3\n", "version = 3\n\n" + off, "", ExitError,
-			"- /etc/containerd/d/a.toml:4: set disable = false, where it has true\n  do so by hand, or give --config /etc/containerd/d/a.toml",
+			"- /etc/containerd/d/a.toml:4: set disable = false, where it has true\n  edit it by hand, or give --config /etc/containerd/d/a.toml",
 			"/etc/containerd/d/a.toml, which /etc/containerd/config.toml imports, turns NRI off", "at /etc/containerd/d/a.toml:4 and restart"},
 		"as an inline table": {"version = 3\n", "[plugins]\n'io.containerd.nri.v1.nri' = {socket_path = '/x', disable = true}\n", "", ExitError,
 			"/etc/containerd/d/a.toml:2: set disable = false", "/etc/containerd/d/a.toml, which", "at /etc/containerd/d/a.toml:2 and restart"},
 		"the later one holds": {"version = 2\n" + off, off, on, ExitOK,
-			"/etc/containerd/d/b.toml: NRI is on, nothing changed", "/etc/containerd/d/b.toml, which /etc/containerd/config.toml imports, has NRI on", ""},
+			"/etc/containerd/d/b.toml: NRI is on and lets plugins connect, nothing changed", "/etc/containerd/d/b.toml, which /etc/containerd/config.toml imports, has NRI on", ""},
 		"a drop-in turns it on, of version 2": {"version = 2\n", on, "", ExitOK,
-			"/etc/containerd/d/a.toml: NRI is on, nothing changed", "/etc/containerd/d/a.toml, which /etc/containerd/config.toml imports, has NRI on", ""},
-		"a drop-in is of version 3": {"version = 2\n", "version = 3\n", "", ExitOK, "config.toml: NRI is on, nothing changed", "/etc/containerd/config.toml has NRI on", ""},
+			"/etc/containerd/d/a.toml: NRI is on and lets plugins connect, nothing changed", "/etc/containerd/d/a.toml, which /etc/containerd/config.toml imports, has NRI on", ""},
+		"a drop-in is of version 3": {"version = 2\n", "version = 3\n", "", ExitOK, "config.toml: NRI is on and lets plugins connect, nothing changed", "/etc/containerd/config.toml has NRI on", ""},
 		"disabled_plugins add up": {"version = 3\n" + on, "disabled_plugins = ['io.containerd.nri.v1.nri']\n", "disabled_plugins = []\n" + on, ExitError,
 			"/etc/containerd/d/a.toml:1: take io.containerd.nri.v1.nri out of disabled_plugins", "/etc/containerd/d/a.toml, which", "out of disabled_plugins at /etc/containerd/d/a.toml:1"},
 		"containerd 1.7 takes the table whole": {"version = 2\n" + on, "# x\n" + nriTable + "socket_path = '/x'\n", "", ExitError,
 			"/etc/containerd/d/a.toml:2: set disable = false in this", "containerd 1.7, which has it off by default, takes", "of /etc/containerd/d/a.toml, too"},
 		"containerd 2 does not": {"version = 3\n" + on, nriTable + "socket_path = '/x'\n", "", ExitOK, "config.toml: NRI is on", "/etc/containerd/config.toml has NRI on", ""},
 		"the main file has it off": {"version = 3\n" + off, "version = 3\n", "", ExitOK,
-			"/etc/containerd/config.toml: changed: plugins", "/etc/containerd/config.toml turns NRI off", "at /etc/containerd/config.toml:4 and restart"},
-		"a drop-in lets nobody connect": {"version = 3\n", nriTable + "disable_connections = true\n", "", ExitOK,
-			"NRI is on", "/etc/containerd/d/a.toml, which /etc/containerd/config.toml imports, lets no plugin connect", "disable_connections = false"},
+			"/etc/containerd/config.toml: changed:\n--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n@@ -4 +4 @@\n-disable = true\n+disable = false\n", "/etc/containerd/config.toml turns NRI off", "at /etc/containerd/config.toml:4 and restart"},
+		"a drop-in lets nobody connect": {"version = 3\n", nriTable + "disable_connections = true\n", "", ExitError,
+			"- /etc/containerd/d/a.toml:2: set disable_connections = false, where it has true\n  edit it by hand, or give --config /etc/containerd/d/a.toml", "/etc/containerd/d/a.toml, which /etc/containerd/config.toml imports, lets no plugin connect", "at /etc/containerd/d/a.toml:2 and restart"},
+		"the main file lets nobody connect": {"version = 3\n" + nriTable + "disable = true\ndisable_connections = true # x\n", "", "", ExitOK,
+			"/etc/containerd/config.toml: changed:\n--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n@@ -4,2 +4,2 @@\n-disable = true\n-disable_connections = true # x\n" +
+				"+disable = false\n+disable_connections = false # x\n", "/etc/containerd/config.toml turns NRI off", "at /etc/containerd/config.toml:4 and restart"},
 		"a drop-in that is no TOML": {"version = 3\n" + off, "[", "", ExitError,
 			"imported by /etc/containerd/config.toml: /etc/containerd/d/a.toml: line 1", "imported by /etc/containerd/config.toml: /etc/containerd/d/a.toml: line 1", "mend it"},
 	} {
@@ -209,7 +212,7 @@ func TestContainerdImportMissing(t *testing.T) {
 		t.Errorf("the doctor says\n%s", out.String())
 	}
 	status, text := nri(t, root)
-	if status != ExitOK || !strings.Contains(text, "there is no /etc/containerd/gone.toml") || !strings.Contains(text, ": changed: ") {
+	if status != ExitOK || !strings.Contains(text, "there is no /etc/containerd/gone.toml") || !strings.Contains(text, ": changed:\n") {
 		t.Errorf("status %d and %s", status, text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,28 +23,37 @@ import (
 	"github.com/jackfield/jackfield/pkg/status"
 )
 
-const doctorLong = `doctor looks at everything on this node that has to be right for containers to get
+const doctorLong = `doctor checks everything on this node that has to be right for containers to get
 devices and sockets: the runtime's NRI, the plugin, the configuration, the
 directories and files, and what else injects devices. Each finding comes with what
-to do about it.
+to do about it. "unknown" marks what doctor could not find out, mostly for want of
+root's rights.
+
+Without --config, doctor asks jackfield-nri which configuration it runs with, and
+checks that one.
 
 --fix does what is safe: it removes device-info files of sandboxes that are gone for
-more than ten minutes, and takes write access to the state directory and to socket
-roots away from others than their owner. It restarts nothing, and changes no
+more than ten minutes, and removes the write access of others than the owner from
+the state directory and from socket roots. It restarts nothing, and changes no
 configuration.
 
-Exit status: 0 when there is no error (there may be warnings); 1 when there is one.`
+Exit status: 0 when there is no error (there may be warnings); 1 when there is one;
+3 when there is none, and something is unknown.`
 
 // Severities of a diagnosis, with those of findings.
 const (
-	severityOK   = "ok"
-	severityNote = "note"
+	severityOK      = "ok"
+	severityNote    = "note"
+	severityUnknown = "unknown" // doctor could not find out
 )
+
+// asRoot is the remedy for what only root can read.
+const asRoot = "run doctor as root"
 
 // diagnosis is one thing that the doctor says.
 type diagnosis struct {
 	Check    string `json:"check"`    // what was looked at
-	Severity string `json:"severity"` // ok, note, warning or error
+	Severity string `json:"severity"` // ok, note, warning, unknown or error
 	Found    string `json:"found"`
 	Remedy   string `json:"remedy,omitempty"`
 	Fixed    bool   `json:"fixed,omitempty"` // by --fix
@@ -53,13 +63,14 @@ type diagnosis struct {
 type doctor struct {
 	env           Env
 	host          hostfs.Root
-	cfg           *config.Config
-	node          *status.Node // nil when the daemon does not answer
+	cfg           *config.Config // that is checked
+	cfgName       string         // of that, for messages
+	node          *status.Node   // nil when the daemon does not answer
+	nodeErr       error          // why it does not
 	runtimeConfig string
-	validator     map[string]string // of NRI, in that file; nil: there is no such file
-	validatorFile string            // the one that says whether it is on
 	crioConfig    string
-	found         bool // a runtime's configuration
+	validators    map[string]validatorValues // by the runtime's name; none where its configuration was not read
+	found         bool                       // a runtime's configuration
 	nriSocket     string
 	pluginDir     string
 	fix           bool
@@ -90,10 +101,20 @@ func doctorCommand(env Env) *cobra.Command {
 			}
 			d.examine(cmd.Context(), &n)
 			err = out.write(env.Stdout, d.out, func(w io.Writer) error {
-				_, err := io.WriteString(w, d.text())
+				_, err := io.WriteString(w, d.text(terminalWidth(env.Stdout)))
 				return err
 			})
-			return answer(err, !slices.ContainsFunc(d.out, func(f diagnosis) bool { return f.Severity == severityError && !f.Fixed }))
+			switch has := func(severity string) bool {
+				return slices.ContainsFunc(d.out, func(f diagnosis) bool { return f.Severity == severity && !f.Fixed })
+			}; {
+			case err != nil:
+				return err
+			case has(severityError):
+				return errAnswerNo
+			case has(severityUnknown):
+				return errNoAnswer
+			}
+			return nil
 		},
 	}
 	n.flags(cmd)
@@ -107,6 +128,11 @@ func doctorCommand(env Env) *cobra.Command {
 }
 
 func (d *doctor) say(check, severity, remedy, format string, args ...any) *diagnosis {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = errorText(err)
+		}
+	}
 	d.out = append(d.out, diagnosis{Check: check, Severity: severity, Found: fmt.Sprintf(format, args...), Remedy: remedy})
 	return &d.out[len(d.out)-1]
 }
@@ -131,12 +157,14 @@ func (d *doctor) examine(ctx context.Context, n *node) {
 	if !valid {
 		d.cfg = config.Default()
 	}
+	d.inTime("plugin", doctorFew, func(d *doctor) { d.ask(ctx) })
+	valid = d.chooseConfig(n.configFile != "", valid)
 	d.directories()
 	if valid {
 		d.inTime("configuration", doctorCheck, (*doctor).configuration)
 	}
 	d.runtime()
-	d.inTime("plugin", doctorCheck, func(d *doctor) { d.plugin(ctx) })
+	d.inTime("plugin", doctorCheck, (*doctor).plugin)
 	d.inTime("state", doctorCheck, (*doctor).state)
 	d.inTime("sockets", doctorCheck, (*doctor).sockets)
 	d.inTime("cdi", doctorCheck, func(d *doctor) {
@@ -164,7 +192,7 @@ func (d *doctor) examine(ctx context.Context, n *node) {
 func (d *doctor) faulty(err error) {
 	var many interface{ Unwrap() []error }
 	var fault *config.Error
-	const remedy = "mend it; jackfield-nri keeps what is in force until then, and does not start with it"
+	const remedy = "correct it; until then jackfield-nri keeps the configuration that is in force, and does not start with this one"
 	if errors.As(err, &many) && errors.As(err, &fault) {
 		for _, e := range many.Unwrap() {
 			if errors.As(e, &fault) {
@@ -173,17 +201,52 @@ func (d *doctor) faulty(err error) {
 		}
 		return
 	}
+	if errors.Is(err, os.ErrPermission) {
+		d.say("configuration", severityUnknown, asRoot, "%v", err)
+		return
+	}
 	d.say("configuration", severityError, remedy, "%v", err)
 }
 
-func (d *doctor) configuration() {
-	name := d.cfg.File()
-	if name == "" {
-		name = "the defaults (there is no " + config.DefaultPath + ")"
+// chooseConfig settles which configuration is checked, and reports whether it is valid: the one that was asked for, or, where none was, the one
+// that the daemon runs with, which need not be the file of this host.
+func (d *doctor) chooseConfig(asked, valid bool) bool {
+	d.cfgName = d.cfg.File()
+	if d.cfgName == "" {
+		d.cfgName = "the defaults (there is no " + config.DefaultPath + ")"
 	}
+	if d.node == nil {
+		return valid
+	}
+	running, err := config.Parse([]byte(d.node.Config.Text), d.node.Config.File)
+	if err != nil || d.node.Config.Text == "" && d.node.Config.File != "" {
+		return valid // a daemon of another version
+	}
+	if valid && running.Text() == d.cfg.Text() {
+		return true
+	}
+	name := fmt.Sprintf("the defaults, with which jackfield-nri (process %d) runs", d.node.PID)
+	if d.node.Config.File != "" {
+		name = fmt.Sprintf("%s, as jackfield-nri (process %d) runs with it", d.node.Config.File, d.node.PID)
+	}
+	switch {
+	case asked:
+		if valid {
+			d.say("configuration", severityNote, "leave out --config to check that one", "%s is not the configuration in force: that is %s", d.cfgName, name)
+		}
+		return valid
+	case valid && d.cfg.File() != "":
+		d.say("configuration", severityNote, "", "%s of this host is not the configuration in force, and is not checked further", d.cfgName)
+	}
+	d.cfg, d.cfgName = running, name
+	return true
+}
+
+func (d *doctor) configuration() {
+	name := d.cfgName
 	engine, err := resolve.New(d.host, d.cfg, resolve.Options{Once: true, Kubelet: askKubelet})
 	if err != nil {
-		d.say("configuration", severityError, "mend the rule", "%v", err)
+		d.say("configuration", severityError, "correct the rule", "%v", err)
 		return
 	}
 	if err := engine.Close(); err != nil {
@@ -191,31 +254,42 @@ func (d *doctor) configuration() {
 	}
 	switch {
 	case len(d.cfg.Policy.Rules) == 0:
-		d.say("configuration", severityWarning, "write rules: docs/policy-cookbook.md", "%s: there is no policy rule, so nothing is granted to anybody", name)
+		d.say("configuration", severityWarning, "write rules: `man jackfield.yaml`", "%s: there is no policy rule, so nothing is granted to anybody", name)
 	case d.cfg.Policy.Mode == config.Audit:
 		d.say("configuration", severityWarning, "set policy.mode to enforce once the audit file shows no refusal that you do not want", "%s: policy.mode is audit: nothing is refused", name)
 	default:
-		d.ok("configuration", "%s: %d policy rules", name, len(d.cfg.Policy.Rules))
+		d.ok("configuration", "%s: %s", name, number(len(d.cfg.Policy.Rules), "policy rule"))
 	}
 }
 
-func (d *doctor) text() string {
+// Columns of a finding's text.
+const (
+	foundColumn  = 24
+	remedyColumn = foundColumn + len("-> ")
+)
+
+// text is the findings for people. Lines are at most width wide, where they can be broken; 0 is any width.
+func (d *doctor) text(width int) string {
 	var b strings.Builder
 	counts := map[string]int{}
 	for _, f := range d.out {
-		mark := map[string]string{severityOK: "ok      ", severityNote: "note    ", severityWarning: "warning ", severityError: "ERROR   "}[f.Severity]
+		mark := map[string]string{severityOK: "ok", severityNote: "note", severityWarning: "warning", severityUnknown: "unknown", severityError: "ERROR"}[f.Severity]
 		if f.Fixed {
-			mark = "fixed   "
+			mark = "fixed"
 		}
-		fmt.Fprintf(&b, "%s %-14s %s\n", mark, f.Check, strings.ReplaceAll(plainLines(f.Found), "\n", "\n"+strings.Repeat(" ", 24)))
+		fmt.Fprintf(&b, "%-8s %-14s %s\n", mark, f.Check, wrapText(plainLines(f.Found), width, foundColumn))
 		if f.Remedy != "" && !f.Fixed {
-			fmt.Fprintf(&b, "%s-> %s\n", strings.Repeat(" ", 24), strings.ReplaceAll(plainLines(f.Remedy), "\n", "\n"+strings.Repeat(" ", 27)))
+			fmt.Fprintf(&b, "%s-> %s\n", strings.Repeat(" ", foundColumn), wrapText(plainLines(f.Remedy), width, remedyColumn))
 		}
 		if !f.Fixed {
 			counts[f.Severity]++
 		}
 	}
-	fmt.Fprintf(&b, "\n%s, %s\n", number(counts[severityError], "error"), number(counts[severityWarning], "warning"))
+	fmt.Fprintf(&b, "\n%s, %s", number(counts[severityError], "error"), number(counts[severityWarning], "warning"))
+	if n := counts[severityUnknown]; n > 0 {
+		fmt.Fprintf(&b, ", %d unknown", n)
+	}
+	b.WriteByte('\n')
 	return b.String()
 }
 

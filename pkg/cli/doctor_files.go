@@ -52,7 +52,7 @@ func (d *doctor) state() {
 		d.ok("staging", "sockets are bound in %s and propagated: a container survives its vswitch's restart", dir)
 		return
 	}
-	if strings.Contains(reason, "configuration asks") {
+	if reason == staging.ReasonConfigured {
 		d.say("staging", severityNote, "", "sockets are delivered as directory mounts, as the configuration asks")
 		return
 	}
@@ -90,10 +90,16 @@ func (d *doctor) safeDir(check, what, dir string, st *unix.Stat_t, severity stri
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		d.say(check, severityError, "", "the %s %s is a %s, not a directory", what, dir, hostfs.TypeName(st.Mode))
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid() && !notInUse(d.host):
-		d.say(check, severity, "chown root "+dir, "the %s %s belongs to uid %d, who can put there what containers get", what, dir, st.Uid)
-	case mode&0o022 != 0 && mode&unix.S_ISVTX == 0:
-		f := d.say(check, severity, "chmod go-w "+dir, "others than its owner can write to the %s %s (mode %04o)", what, dir, mode)
-		if d.fix {
+		remedy := "run `chown root " + dir + "`"
+		if hostfs.IsSharedDir(dir, st.Mode) {
+			remedy = "choose a directory that belongs to root"
+		} else if check == "sockets" {
+			remedy = "unless that is the vswitch's own user, " + remedy
+		}
+		d.say(check, severity, remedy, "the %s %s belongs to uid %d, who can put there what containers get", what, dir, st.Uid)
+	case mode&0o022 != 0 && (mode&unix.S_ISVTX == 0 || check == "state"): // jackfield-nri refuses a sticky state directory, too
+		f := d.say(check, severity, hostfs.WriteRemedy(dir, st.Mode), "others than its owner can write to the %s %s (mode %04o)", what, dir, mode)
+		if d.fix && !hostfs.IsSharedDir(dir, st.Mode) {
 			if err := d.withoutOthers(dir, st); err != nil {
 				f.Found += fmt.Sprintf("; it cannot be mended: %v", err)
 			} else {
@@ -205,8 +211,7 @@ func (d *doctor) deviceInfo() {
 func (d *doctor) orphans(s *cdiregistry.Snapshot) {
 	d.hookOrphans()
 	if d.node == nil || !d.node.Registered {
-		d.say("orphans", severityNote, "", "what is left of pods that are gone cannot be told: the plugin, which knows the ones that live, is not registered")
-		return
+		return // it is reported with the plugin, which knows the pods that live
 	}
 	var alive, owners []string
 	for _, sb := range d.node.Sandboxes {

@@ -64,8 +64,10 @@ func (d *doctor) inTime(name string, limit time.Duration, check func(d *doctor))
 	sub := *d
 	sub.out, sub.at = nil, new(atomic.Pointer[string])
 	done := make(chan struct{})
+	var crash any // valid when done
 	go func() {
 		defer close(done)
+		defer func() { crash = recover() }()
 		check(&sub)
 	}()
 	if len(d.hanging) > 0 {
@@ -79,6 +81,11 @@ func (d *doctor) inTime(name string, limit time.Duration, check func(d *doctor))
 	}
 	select {
 	case <-done: // whichever was seen first
+		if crash != nil {
+			d.out = append(d.out, sub.out...)
+			d.say(name, severityError, "please report it", "internal error of doctor, the check was not finished: %v", crash)
+			return false
+		}
 		sub.out = append(d.out, sub.out...)
 		*d = sub
 		return true

@@ -25,17 +25,21 @@ const (
 	maxRuntimeFile = 4 << 20
 )
 
-const nriEnableLong = `enable has the container runtime's configuration turn NRI on, which containerd
-1.7 and CRI-O before 1.30 have off. Nothing else in the file changes: comments and
-order stay. A file that has NRI on already is left alone.
+const enableNRILong = `enable-nri turns NRI on in the container runtime's configuration, and lets plugins
+connect. containerd 1.7 and CRI-O before 1.30 have NRI off by default. The command
+prints the change as a diff. Nothing else in the file changes: comments and order
+stay. A configuration that has NRI on already is not changed.
 
-containerd: the file itself is edited (versions 2 to 4). What it imports is read as
-containerd reads it; where that keeps NRI off, nothing is changed, and the error
-names the file and line to change. CRI-O: a drop-in is
-written, ` + crioDropIn + `.
+containerd: the file itself is edited (versions 2 to 4). Imported files are read as
+containerd reads them. Where one of them keeps NRI off, nothing is changed, and the
+error names the file and line to change.
 
-The runtime takes it at its next start, and is restarted only with --restart, by
-systemctl. Running containers go on meanwhile.`
+CRI-O: a drop-in is written, ` + crioDropIn + `.
+Where a drop-in that CRI-O reads later keeps NRI off, nothing is written, and the
+error names that file and line.
+
+The runtime reads the change at its next start. The command restarts it only with
+--restart, by systemctl. Running containers keep running.`
 
 // enabling is the command's flags.
 type enabling struct {
@@ -43,14 +47,14 @@ type enabling struct {
 	restart, dry        bool
 }
 
-func nriCommand(env Env) *cobra.Command {
+func enableNRICommand(env Env) *cobra.Command {
 	var e enabling
 	cmd := &cobra.Command{
-		Use:   "enable [--runtime containerd|cri-o]",
-		Short: "Turn NRI on in the runtime's configuration",
-		Long:  nriEnableLong,
-		Example: "  jackfield nri enable --dry-run\n" +
-			"  jackfield nri enable --runtime containerd --restart",
+		Use:   "enable-nri [--runtime containerd|cri-o]",
+		Short: "Turn NRI on in the container runtime's configuration",
+		Long:  enableNRILong,
+		Example: "  jackfield enable-nri --dry-run\n" +
+			"  jackfield enable-nri --runtime containerd --restart",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return e.run(cmd, env) },
 	}
@@ -58,9 +62,16 @@ func nriCommand(env Env) *cobra.Command {
 	f.StringVar(&e.runtime, "runtime", "", "containerd or cri-o (default: the one that has a configuration or a socket here)")
 	f.StringVar(&e.file, "config", "", "`file` to change, a host path (default "+containerdConfig+", or "+crioDropIn+")")
 	f.BoolVar(&e.restart, "restart", false, "restart the runtime's systemd unit when the file was changed")
-	f.BoolVar(&e.dry, "dry-run", false, "change nothing, and say what would be changed")
+	f.BoolVar(&e.dry, "dry-run", false, "print the change, and change nothing")
 	f.StringVar(&e.root, "root", "/", "take all host paths below this `directory`")
-	return group(&cobra.Command{Use: "nri", Short: "Turn NRI on in the container runtime"}, cmd)
+	return cmd
+}
+
+// nriCommand is the former name of enable-nri, "nri enable". It is hidden: its manual page would have the name of the daemon's.
+func nriCommand(env Env) *cobra.Command {
+	cmd := enableNRICommand(env)
+	cmd.Use = strings.Replace(cmd.Use, "enable-nri", "enable", 1)
+	return group(&cobra.Command{Use: "nri", Short: "Turn NRI on in the container runtime", Hidden: true}, cmd)
 }
 
 func (e *enabling) run(cmd *cobra.Command, env Env) error {
@@ -80,43 +91,42 @@ func (e *enabling) run(cmd *cobra.Command, env Env) error {
 		}
 	}
 	var (
-		unit    string
-		changes []string
+		name, unit string
+		diff       string
 	)
 	switch e.runtime {
 	case "containerd":
-		unit = "containerd"
-		changes, err = e.containerd(env, host)
+		name, unit = "containerd", "containerd"
+		diff, err = e.containerd(env, host)
 	case "cri-o", "crio":
-		unit = "crio"
-		changes, err = e.crio(host)
+		name, unit = "CRI-O", "crio"
+		diff, err = e.crio(host)
 	default:
 		return usagef(cmd, "--runtime: found %q, want containerd or cri-o", e.runtime)
 	}
 	if err != nil {
 		return fmt.Errorf("turn NRI on in %s: %w", e.file, err)
 	}
-	verb := "changed"
-	switch {
-	case len(changes) == 0:
-		_, err := fmt.Fprintf(env.Stdout, "%s: NRI is on, nothing changed\n", e.file)
+	if diff == "" {
+		_, err := fmt.Fprintf(env.Stdout, "%s: NRI is on and lets plugins connect, nothing changed\n", e.file)
 		return err
-	case e.dry:
+	}
+	verb := "changed"
+	if e.dry {
 		verb = "would be changed"
 	}
-	for _, c := range changes {
-		if _, err := fmt.Fprintf(env.Stdout, "%s: %s: %s\n", e.file, verb, c); err != nil {
-			return err
-		}
-	}
-	if e.dry {
-		return nil
-	}
-	if !e.restart {
-		_, err := fmt.Fprintf(env.Stdout, "%s takes it at its next start: systemctl restart %s\n", e.runtime, unit)
+	if _, err := fmt.Fprintf(env.Stdout, "%s: %s:\n%s\n", e.file, verb, plainLines(diff)); err != nil {
 		return err
 	}
-	return restart(cmd.Context(), env, unit)
+	switch {
+	case e.dry:
+		_, err = fmt.Fprintf(env.Stdout, "Nothing was changed (--dry-run).\n")
+	case !e.restart:
+		_, err = fmt.Fprintf(env.Stdout, "%s reads it at its next start: systemctl restart %s\n", name, unit)
+	default:
+		err = restart(cmd.Context(), env, unit)
+	}
+	return err
 }
 
 // runtimeHere is the one runtime that has something on the host.
@@ -136,39 +146,45 @@ func runtimeHere(host hostfs.Root) (string, error) {
 	if crio {
 		what = "both containerd and CRI-O are here"
 	}
-	return "", &hinted{err: errors.New(what), hint: "say which: --runtime containerd, or --runtime cri-o", usage: true}
+	return "", &hinted{err: errors.New(what), hint: "name the runtime: --runtime containerd, or --runtime cri-o", usage: true}
 }
 
-func (e *enabling) containerd(env Env, host hostfs.Root) ([]string, error) {
+// containerd changes the file, and returns the change as a diff.
+func (e *enabling) containerd(env Env, host hostfs.Root) (string, error) {
 	if e.file == "" {
 		e.file = containerdConfig
 	}
 	setup, err := containerdFiles(runtimeFiles{host: host}, e.file)
 	if errdefs.IsNotFound(err) {
-		setup, err = &containerdSetup{files: []containerdFile{{name: e.file}}}, nil
+		setup, err = &containerdSetup{files: []tomlFile{{name: e.file}}}, nil
 	}
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	text, changes, err := containerdWithNRI(setup.files[0].text)
+	before := setup.files[0].text
+	after, changes, err := containerdWithNRI(before)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	for _, m := range setup.missing {
-		if _, err := fmt.Fprintf(env.Stderr, "there is no %s: what it says of NRI is not known\n", m); err != nil {
-			return nil, err
+		if _, err := fmt.Fprintf(env.Stderr, "there is no %s: what it sets for NRI is not known\n", m); err != nil {
+			return "", err
 		}
 	}
 	if setup.on() {
 		if setup.nri != nil {
 			e.file = setup.nri.file
 		}
-		return nil, nil
+		return "", nil
 	}
-	if err := setup.overridden(); err != nil || e.dry || len(changes) == 0 {
-		return changes, err
+	if err := setup.overridden(); err != nil || len(changes) == 0 {
+		return "", err
 	}
-	return changes, writeRuntimeFile(host, e.file, text)
+	diff := unifiedDiff(e.file, before, after)
+	if e.dry {
+		return diff, nil
+	}
+	return diff, writeRuntimeFile(host, e.file, after)
 }
 
 // overridden refuses where files that are imported keep NRI off, whatever the main
@@ -191,59 +207,67 @@ func (s *containerdSetup) overridden() error {
 	if by := s.replaced(); by != nil {
 		add(by, "set disable = false in this [plugins.\""+nriPlugin+"\"], too: containerd 1.7 takes the table whole from the last file that has it")
 	}
+	if s.refusesConnections() {
+		add(s.connect, "set disable_connections = false, where it has "+shortText(s.connect.value))
+	}
 	for i := range s.off {
 		add(&s.off[i], "take "+nriPlugin+" out of disabled_plugins")
 	}
 	if len(todo) == 0 {
 		return nil
 	}
-	return fmt.Errorf("what it imports keeps NRI off, and takes precedence; nothing is changed:\n- %s\ndo so by hand, or give --config %s: %w",
+	return fmt.Errorf("an imported file keeps NRI off and takes precedence; nothing is changed:\n- %s\nedit it by hand, or give --config %s: %w",
 		strings.Join(todo, "\n- "), strings.Join(files, ", then --config "), errdefs.ErrFailedPrecondition)
 }
 
-// crio writes the drop-in, unless what is there has NRI on.
-func (e *enabling) crio(host hostfs.Root) ([]string, error) {
+// crioHeader is the first line of the drop-in. It shows that this command wrote the file.
+const crioHeader = "# Written by jackfield enable-nri.\n"
+
+// crioDropInText is the drop-in that turns NRI on and, where a file before it has them off, the connections of plugins.
+func crioDropInText(connections bool) string {
+	text := crioHeader + "[crio.nri]\nenable_nri = true\n"
+	if connections {
+		text += "nri_disable_connections = false\n"
+	}
+	return text
+}
+
+// crio writes the drop-in, unless the configuration has NRI on, and returns the change as a diff.
+func (e *enabling) crio(host hostfs.Root) (string, error) {
 	if e.file == "" {
 		e.file = crioDropIn
 	}
-	files := []string{crioConfig}
-	dir := path.Dir(crioDropIn)
-	names, err := host.ReadDir(dir, 10000)
-	if err != nil && !errdefs.IsNotFound(err) {
-		return nil, err
+	setup := crioFiles(runtimeFiles{host: host}, crioConfig)
+	if err := errors.Join(setup.faults...); err != nil {
+		return "", err
 	}
-	for _, name := range names {
-		files = append(files, path.Join(dir, name))
+	on, blocks := setup.key(crioNRITable, "enable_nri"), setup.blocks()
+	if on != nil && len(blocks) == 0 {
+		e.file = on.file
+		return "", nil
 	}
-	says, by := "", ""
-	for _, file := range files {
-		text, err := readRuntimeFile(host, file)
-		var said string
-		if err == nil {
-			said, err = crioSaysNRI(text)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		if said != "" {
-			says, by = said, file
+	for _, by := range blocks {
+		if by.file != crioConfig && crioReadsAfter(by.file, e.file) {
+			return "", fmt.Errorf("%s has %s = %s, and CRI-O reads that file later; set %s = %s there, or give --config a name that comes after it: %w",
+				by.place, by.key, shortText(by.value), by.key, by.want, errdefs.ErrFailedPrecondition)
 		}
 	}
-	if says == "true" {
-		e.file = by
-		return nil, nil
+	before, err := readRuntimeFile(host, e.file)
+	if err != nil {
+		return "", err
 	}
-	if by > e.file && path.Dir(by) == path.Dir(e.file) {
-		return nil, fmt.Errorf("%s comes after it and has enable_nri = %s; change that file, or give --config a name behind it: %w", by, says, errdefs.ErrFailedPrecondition)
+	own := func(text string) bool {
+		return strings.TrimPrefix(before, "# Written by jackfield nri enable.\n") == strings.TrimPrefix(text, crioHeader) || before == text
 	}
-	if old, err := readRuntimeFile(host, e.file); err != nil || strings.TrimSpace(old) != "" {
-		return nil, errors.Join(err, fmt.Errorf("the file is there, and without enable_nri = true in [crio.nri]: put that there: %w", errdefs.ErrAlreadyExists))
+	if strings.TrimSpace(before) != "" && !own(crioDropInText(false)) && !own(crioDropInText(true)) {
+		return "", fmt.Errorf("the file exists; set enable_nri = true and nri_disable_connections = false in its [crio.nri]: %w", errdefs.ErrAlreadyExists)
 	}
-	changes := []string{"enable_nri = true"}
+	after := crioDropInText(slices.ContainsFunc(blocks, func(b crioBlock) bool { return b.want == "false" }))
+	diff := unifiedDiff(e.file, before, after)
 	if e.dry {
-		return changes, nil
+		return diff, nil
 	}
-	return changes, writeRuntimeFile(host, e.file, "# Written by jackfield nri enable.\n[crio.nri]\nenable_nri = true\n")
+	return diff, writeRuntimeFile(host, e.file, after)
 }
 
 // readRuntimeFile reads a configuration file; one that is not there is empty.

@@ -13,8 +13,8 @@ import (
 
 const nriPlugin = "io.containerd.nri.v1.nri"
 
-// containerdWithNRI is containerd's configuration with NRI on, and a line for each
-// change; none is that NRI was on. All else stays, byte by byte. An empty text stands
+// containerdWithNRI is containerd's configuration with NRI on and open to plugins that
+// connect, and a line for each change; none is that it was so. All else stays, byte by byte. An empty text stands
 // for a file that is not there.
 func containerdWithNRI(text string) (string, []string, error) {
 	statements, err := tomlStatements(text)
@@ -25,7 +25,7 @@ func containerdWithNRI(text string) (string, []string, error) {
 		return joinLines(text, "version = 2\n\n[plugins.\""+nriPlugin+"\"]\n  disable = false\n"), []string{"plugins.\"" + nriPlugin + "\".disable = false, in a file of version 2"}, nil
 	}
 	version, table, dotted := "1", -1, false
-	var disable, disabled *tomlStatement
+	var disable, connections, disabled *tomlStatement
 	in := []string{"plugins", nriPlugin}
 	below := false // in a table of its own below NRI's, beside which NRI's own can stand
 	for i := range statements {
@@ -41,6 +41,9 @@ func containerdWithNRI(text string) (string, []string, error) {
 			table = i
 		case !st.header && slices.Equal(st.path, append(slices.Clone(in), "disable")):
 			disable = st
+		case !st.header && slices.Equal(st.path, append(slices.Clone(in), "disable_connections")):
+			connections = st
+			dotted = dotted || table < 0 && !below
 		case !st.header && (slices.Equal(st.path, in) || slices.Equal(st.path, in[:1])):
 			return "", nil, fmt.Errorf("%s is written as an inline table, which is not edited here; set disable = false in it: %w", strings.Join(st.path, "."), errdefs.ErrNotImplemented)
 		case !st.header && len(st.path) > 2 && slices.Equal(st.path[:2], in) && table < 0 && !below:
@@ -48,7 +51,7 @@ func containerdWithNRI(text string) (string, []string, error) {
 		}
 	}
 	if !slices.Contains([]string{"2", "3", "4"}, version) {
-		return "", nil, fmt.Errorf("it is of version %s, want 2, 3 or 4; write it anew with `containerd config migrate`: %w", version, errdefs.ErrNotImplemented)
+		return "", nil, fmt.Errorf("it is of version %s, want 2, 3 or 4; convert it with `containerd config migrate`: %w", version, errdefs.ErrNotImplemented)
 	}
 	var changes []string
 	edit := func(start, end int, with, change string) {
@@ -64,7 +67,7 @@ func containerdWithNRI(text string) (string, []string, error) {
 	switch {
 	case disable != nil && disable.value == "true":
 		todo = append(todo, change{disable.valueStart, func() {
-			edit(disable.valueStart, disable.valueStart+len("true"), "false", "plugins.\""+nriPlugin+"\".disable: true is false now")
+			edit(disable.valueStart, disable.valueStart+len("true"), "false", "plugins.\""+nriPlugin+"\".disable = false")
 		}})
 	case disable != nil && disable.value != "false":
 		return "", nil, fmt.Errorf("plugins.%q.disable: found %s, want true or false: %w", nriPlugin, shortText(disable.value), errdefs.ErrInvalidArgument)
@@ -81,6 +84,15 @@ func containerdWithNRI(text string) (string, []string, error) {
 		todo = append(todo, change{len(text), func() {
 			text = joinLines(text, "\n[plugins.\""+nriPlugin+"\"]\n  disable = false\n")
 			changes = append(changes, "plugins.\""+nriPlugin+"\".disable = false, at the end")
+		}})
+	}
+	switch {
+	case connections == nil || connections.value == "false":
+	case connections.value != "true":
+		return "", nil, fmt.Errorf("plugins.%q.disable_connections: found %s, want true or false: %w", nriPlugin, shortText(connections.value), errdefs.ErrInvalidArgument)
+	default:
+		todo = append(todo, change{connections.valueStart, func() {
+			edit(connections.valueStart, connections.valueStart+len("true"), "false", "plugins.\""+nriPlugin+"\".disable_connections = false")
 		}})
 	}
 	if disabled != nil {
@@ -113,20 +125,4 @@ func shortText(s string) string {
 		return s[:64] + "..."
 	}
 	return s
-}
-
-// crioSaysNRI is what a file of CRI-O's configuration says of NRI: "true", "false" or
-// "" for nothing.
-func crioSaysNRI(text string) (string, error) {
-	statements, err := tomlStatements(text)
-	if err != nil {
-		return "", err
-	}
-	says := ""
-	for _, st := range statements {
-		if !st.header && slices.Equal(st.path, []string{"crio", "nri", "enable_nri"}) {
-			says = st.value
-		}
-	}
-	return says, nil
 }

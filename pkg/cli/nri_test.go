@@ -16,6 +16,9 @@ func TestContainerdWithNRI(t *testing.T) {
 	const header = "[plugins.\"io.containerd.nri.v1.nri\"]\n"
 	for name, tc := range map[string]struct{ in, want string }{
 		"no file":                   {"", "version = 2\n\n" + header + "  disable = false\n"},
+		"no connections":            {"version = 3\n" + header + "disable = false\ndisable_connections = true\n", "version = 3\n" + header + "disable = false\ndisable_connections = false\n"},
+		"off, and no connections":   {"version = 2\n" + header + "disable_connections = true # no\ndisable = true\n", "version = 2\n" + header + "disable_connections = false # no\ndisable = false\n"},
+		"no connections, dotted":    {"version = 3\nplugins.\"io.containerd.nri.v1.nri\".disable_connections = true\n", "version = 3\nplugins.\"io.containerd.nri.v1.nri\".disable_connections = false\n"},
 		"comments alone":            {"# mine", "# mine\nversion = 2\n\n" + header + "  disable = false\n"},
 		"off":                       {"version = 2\n" + header + "  disable = true # off\n  socket_path = '/x'\n[debug]\n", "version = 2\n" + header + "  disable = false # off\n  socket_path = '/x'\n[debug]\n"},
 		"off, other quotes":         {"version = 3\n[ plugins . 'io.containerd.nri.v1.nri' ]\ndisable=true", "version = 3\n[ plugins . 'io.containerd.nri.v1.nri' ]\ndisable=false"},
@@ -64,9 +67,11 @@ func TestContainerdWithNRIRefuses(t *testing.T) {
 		"[debug]\n":                   "version 1, want 2, 3 or 4",
 		"version = 1\n":               "containerd config migrate",
 		"version = 2\nplugins = {}\n": "inline table",
-		"version = 2\n[plugins]\n'io.containerd.nri.v1.nri' = {disable = true}\n": "inline table",
-		"version = 2\n[plugins]\n'io.containerd.nri.v1.nri'.socket_path = 'x'\n":  "dotted keys",
-		"version = 2\n[plugins.'io.containerd.nri.v1.nri']\ndisable = 1\n":        "found 1, want true or false",
+		"version = 2\n[plugins]\n'io.containerd.nri.v1.nri' = {disable = true}\n":          "inline table",
+		"version = 2\n[plugins]\n'io.containerd.nri.v1.nri'.socket_path = 'x'\n":           "dotted keys",
+		"version = 2\n[plugins.'io.containerd.nri.v1.nri']\ndisable = 1\n":                 "found 1, want true or false",
+		"version = 2\nplugins.'io.containerd.nri.v1.nri'.disable_connections = true\n":     "dotted keys",
+		"version = 3\n[plugins.'io.containerd.nri.v1.nri']\ndisable_connections = 'yes'\n": "disable_connections: found 'yes', want true or false",
 		"version = 2\n[debug\n":    "line 2",
 		"version = 2\nx = \"a\n":   "line 2",
 		"version = 2\n\nx = [1,\n": "not closed",
@@ -110,7 +115,7 @@ func FuzzContainerdWithNRI(f *testing.F) {
 func nri(t *testing.T, root string, args ...string) (int, string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	status := Run(t.Context(), append([]string{"nri", "enable", "--root", root}, args...), Env{Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }})
+	status := Run(t.Context(), append([]string{"enable-nri", "--root", root}, args...), Env{Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }})
 	return status, out.String() + errs.String()
 }
 
@@ -134,7 +139,7 @@ func TestNRIEnable(t *testing.T) {
 		}
 	}
 	status, out := nri(t, root)
-	check(status, out, ExitUsage, "say which: --runtime containerd")
+	check(status, out, ExitUsage, "name the runtime: --runtime containerd")
 	const off = "version = 2\n[plugins.\"io.containerd.nri.v1.nri\"]\n  disable = true\n"
 	real := write("/srv/config.toml", off, 0o640)
 	if err := os.MkdirAll(filepath.Join(root, "etc/containerd"), 0o755); err != nil {
@@ -149,14 +154,14 @@ func TestNRIEnable(t *testing.T) {
 		t.Errorf("a dry run wrote %q", data)
 	}
 	status, out = nri(t, root)
-	check(status, out, ExitOK, "containerd takes it at its next start: systemctl restart containerd")
+	check(status, out, ExitOK, "containerd reads it at its next start: systemctl restart containerd")
 	data, err := os.ReadFile(real)
 	info, _ := os.Stat(real)
 	if err != nil || string(data) != strings.Replace(off, "true", "false", 1) || info.Mode().Perm() != 0o640 {
 		t.Errorf("the file is %q, %v, %v", data, info.Mode(), err)
 	}
 	status, out = nri(t, root)
-	check(status, out, ExitOK, "NRI is on, nothing changed")
+	check(status, out, ExitOK, "NRI is on and lets plugins connect, nothing changed")
 	if names, _ := filepath.Glob(filepath.Join(root, "srv/.*")); len(names) > 0 {
 		t.Errorf("left behind: %q", names)
 	}
@@ -172,7 +177,7 @@ func TestNRIEnable(t *testing.T) {
 	status, out = nri(t, root)
 	check(status, out, ExitUsage, "both containerd and CRI-O are here")
 	status, out = nri(t, root, "--runtime", "cri-o")
-	check(status, out, ExitOK, crioDropIn+": changed: enable_nri = true")
+	check(status, out, ExitOK, crioDropIn+": changed:\n--- /dev/null\n+++ "+crioDropIn+"\n@@ -0,0 +1,3 @@\n+# Written by jackfield enable-nri.\n+[crio.nri]\n+enable_nri = true\nCRI-O reads it")
 	status, out = nri(t, root, "--runtime", "cri-o")
 	check(status, out, ExitOK, crioDropIn+": NRI is on")
 	if data, err := os.ReadFile(filepath.Join(root, crioDropIn)); err != nil || !strings.HasSuffix(string(data), "[crio.nri]\nenable_nri = true\n") {
@@ -180,7 +185,7 @@ func TestNRIEnable(t *testing.T) {
 	}
 	write("/etc/crio/crio.conf.d/99-z.conf", "[crio.nri]\nenable_nri = false\n", 0o644)
 	status, out = nri(t, root, "--runtime", "cri-o")
-	check(status, out, ExitError, "/etc/crio/crio.conf.d/99-z.conf comes after it")
+	check(status, out, ExitError, "/etc/crio/crio.conf.d/99-z.conf:2 has enable_nri = false, and CRI-O reads that file later")
 	status, out = nri(t, root, "--restart")
 	check(status, out, ExitUsage, "--restart is for this host")
 }

@@ -5,10 +5,12 @@ package cli
 import (
 	"encoding/json"
 	"io"
+	"os"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/wording"
 )
@@ -67,6 +69,46 @@ func plainLines(s string) string {
 		lines[i] = plain(lines[i])
 	}
 	return strings.Join(lines, "\n")
+}
+
+// terminalWidth is the width of the terminal that w is, in columns, 0 where it is none: what a program reads is not wrapped.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+// wrapText breaks the lines of a text at spaces, so that with an indent they are at most width columns wide. Further lines have the indent. A width of
+// 0, or one that leaves less than 20 columns, breaks none.
+func wrapText(text string, width, indent int) string {
+	var b strings.Builder
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+		}
+		column := indent
+		for j, word := range strings.Split(line, " ") {
+			n := utf8.RuneCountInString(word)
+			switch {
+			case j == 0:
+			case width-indent >= 20 && column+1+n > width:
+				b.WriteString("\n" + strings.Repeat(" ", indent))
+				column = indent
+			default:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += n
+		}
+	}
+	return b.String()
 }
 
 // table lays out rows in columns, two spaces apart. The last column is as wide

@@ -25,7 +25,7 @@ the policy, and tells of each that comes out otherwise than it wants. It is for
 the checks of a repository that holds a node's configuration.
 
 A file holds cases, and may name the configuration they are about, relative to
-itself; otherwise it is that of --config. docs/policy.md has the format.
+itself; otherwise it is that of --config. The page jackfield.yaml(5) has the format.
 
 The exit status is 1 when a case fails, and 3 when there is none.`
 

@@ -26,8 +26,8 @@ func statusCommand(env Env) *cobra.Command {
 		Use:   "status [POD|CONTAINER]",
 		Short: "Show what the daemon put into which running container",
 		Long: "Asks jackfield-nri, over a socket that only root can use, what it put into which running container, from which file, by\n" +
-			"which rule. POD is NAMESPACE/NAME, or NAME; CONTAINER is an ID or how it begins. The exit status is 1 when it\n" +
-			"knows of nothing that is asked for, and 3 when the daemon does not answer.",
+			"which rule. POD is NAMESPACE/NAME, or NAME; CONTAINER is an ID or how it begins. The exit status is 1 when the daemon\n" +
+			"has nothing of what is asked for, and, without an argument, when it is not registered with a runtime; 3 when it does not answer.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef(cmd, "%swant one pod or container; found %q beside it", inCommand(cmd), args[1])
@@ -55,6 +55,13 @@ func statusCommand(env Env) *cobra.Command {
 				_, err := io.WriteString(w, statusText(node, len(args) == 0))
 				return err
 			})
+			if err == nil && !node.Registered {
+				env.say("jackfield-nri is not registered with a runtime: new containers come up without devices and sockets")
+				env.say("hint: `jackfield doctor` finds out why")
+				if len(args) == 0 {
+					return errAnswerNo
+				}
+			}
 			if err == nil && len(args) > 0 && len(node.Containers) == 0 {
 				env.say("no running container of %s was given anything", plain(args[0]))
 				return errAnswerNo
@@ -83,17 +90,21 @@ func statusText(n *status.Node, whole bool) string {
 	if whole {
 		var t table
 		t.add("jackfield-nri", n.Version+", process "+fmt.Sprint(n.PID)+", since "+n.Started.Format(time.RFC3339))
-		state := "not registered"
-		if n.Registered {
-			state = "registered"
-		}
+		runtime := ""
 		if r := n.Runtime; r != nil {
-			state += " with " + r.Name + " " + r.Version
+			runtime = " with " + r.Name + " " + r.Version
 			if r.NRI != "" {
-				state += " (NRI " + r.NRI + ")"
+				runtime += " (NRI " + r.NRI + ")"
 			}
 		}
-		t.add("runtime", state)
+		switch {
+		case n.Registered:
+			t.add("runtime", "registered"+runtime)
+		case runtime != "":
+			t.add("runtime", "NOT REGISTERED, last"+runtime+": new containers come up without devices and sockets")
+		default:
+			t.add("runtime", "NOT REGISTERED: new containers come up without devices and sockets")
+		}
 		file := n.Config.File
 		if file == "" {
 			file = "the defaults"

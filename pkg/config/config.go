@@ -30,6 +30,7 @@ type Config struct {
 	AuditLog AuditLog
 
 	file      string
+	text      string
 	positions map[string]position
 }
 
@@ -233,6 +234,9 @@ func Default() *Config {
 
 // File returns the path of the file that c was read from, empty for Default.
 func (c *Config) File() string { return c.file }
+
+// Text is the content that was parsed, "" for [Default].
+func (c *Config) Text() string { return c.text }
 
 type position struct{ line, column int }
 

@@ -94,7 +94,7 @@ func read(host hostfs.Root, path string, owned bool) ([]byte, error) {
 func Parse(data []byte, file string) (*Config, error) {
 	d := &decoder{file: file, positions: make(map[string]position)}
 	c := Default()
-	c.file, c.positions = file, d.positions
+	c.file, c.text, c.positions = file, string(data), d.positions
 	root, fault := d.document(data)
 	if fault != nil {
 		return nil, fault

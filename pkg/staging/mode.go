@@ -35,6 +35,9 @@ type Status struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// ReasonConfigured is the reason for Directories where the configuration sets them.
+const ReasonConfigured = "the configuration asks for it"
+
 const statusFile = "staging.json"
 
 // ReadStatus is what the store of a state directory works with, or last did. Where
@@ -62,7 +65,7 @@ func (s *Store) choose(want Mode) error {
 	}
 	switch want {
 	case Directories:
-		s.status = Status{Mode: Directories, Reason: "the configuration asks for it"}
+		s.status = Status{Mode: Directories, Reason: ReasonConfigured}
 	case Auto, Mounts, "":
 		err := s.readyMount(want)
 		if err != nil && want == Mounts {

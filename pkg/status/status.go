@@ -45,6 +45,7 @@ type Runtime struct {
 // Config is the configuration in force.
 type Config struct {
 	File       string    `json:"file,omitempty"` // "" for the defaults
+	Text       string    `json:"text,omitempty"` // the content of the file when it was read
 	Generation uint64    `json:"generation"`
 	Since      time.Time `json:"since"`
 	Error      string    `json:"error,omitempty"` // why a newer one is not in force

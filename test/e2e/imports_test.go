@@ -18,7 +18,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// hasNRI is what a containerd makes of a configuration file with its imports, by
+// hasNRI is whether a containerd has NRI on and lets plugins connect with a configuration file and its imports, by
 // `containerd config dump`; read is false where it refuses them.
 func hasNRI(t *testing.T, containerd, file string) (on, read bool) {
 	t.Helper()
@@ -35,10 +35,11 @@ func hasNRI(t *testing.T, containerd, file string) (on, read bool) {
 	if !found || disable == nil {
 		t.Fatalf("%s tells nothing of NRI:\n%s", containerd, text)
 	}
-	return disable[1] == "false", true
+	connections := regexp.MustCompile(`(?m)^\s*disable_connections = (\w+)$`).FindStringSubmatch(table)
+	return disable[1] == "false" && (connections == nil || connections[1] == "false"), true
 }
 
-// Drop-ins mean to the doctor and to `nri enable` what they mean to every containerd
+// Drop-ins mean to the doctor and to `enable-nri` what they mean to every containerd
 // that reads them: 2.4.2 for one, which merges a plugin's table key by key, and 1.7,
 // which replaces it.
 func TestContainerdImportsAsContainerd(t *testing.T) {
@@ -50,7 +51,7 @@ func TestContainerdImportsAsContainerd(t *testing.T) {
 	const table = "[plugins.\"io.containerd.nri.v1.nri\"]\n"
 	versions := []string{"", "version = 2\n", "version = 2\n", "version = 3\n", "version = 3\n", "version = 4\n"}
 	lists := []string{"", "", "", "disabled_plugins = []\n", "disabled_plugins = [\"io.containerd.internal.v1.opt\"]\n", "disabled_plugins = [\n 'io.containerd.nri.v1.nri', # x\n]\n"}
-	tables := []string{"", "", table + "disable = true\n", table + "disable = false\n", table + "socket_path = \"/x\"\n",
+	tables := []string{"", "", table + "disable = true\n", table + "disable = false\n", table + "socket_path = \"/x\"\n", table + "disable_connections = true\n",
 		"[plugins]\n'io.containerd.nri.v1.nri' = { socket_path = '/x', disable = true }\n", "[debug]\nlevel = 'info'\n"}
 	imports := []string{"", "imports = ['conf.d/*.toml', 'z.toml']\n", "imports = ['z.toml', './conf.d/../conf.d/*.toml']\n", "imports = ['*/*.toml', 'z.toml']\n"}
 	deeper := []string{"", "", "imports = ['../config.toml', '../late/*']\n"}
@@ -101,12 +102,12 @@ func TestContainerdImportsAsContainerd(t *testing.T) {
 			t.Fatalf("%d: containerd %s refuses %q", i, kit.Versions[node.V24], files)
 		}
 		_, diagnosis := run("doctor", "--root", root)
-		if said := !regexp.MustCompile(`(?m)^ERROR +runtime .*turns NRI off`).MatchString(diagnosis); said != newest {
+		if said := !regexp.MustCompile(`(?m)^ERROR +runtime .*(turns NRI off|lets no plugin connect)`).MatchString(diagnosis); said != newest {
 			t.Errorf("%d: containerd %s has NRI on: %v, and the doctor says of %q\n%s", i, kit.Versions[node.V24], newest, files, diagnosis)
 		}
 		on, says := all()
-		code, text := run("nri", "enable", "--root", root, "--runtime", "containerd")
-		switch nothing := strings.Contains(text, "NRI is on, nothing changed"); {
+		code, text := run("enable-nri", "--root", root, "--runtime", "containerd")
+		switch nothing := strings.Contains(text, "NRI is on and lets plugins connect, nothing changed"); {
 		case nothing && !on, !nothing && on && code == 0:
 			t.Errorf("%d: NRI is on:%s; and enable says of %q\n%s", i, says, files, text)
 		case nothing:

@@ -15,7 +15,7 @@ import (
 )
 
 // A containerd whose configuration has NRI off, or, as 1.7's, does not speak of it, has
-// it on after `jackfield nri enable` and a restart, and all else as it was.
+// it on after `jackfield enable-nri` and a restart, and all else as it was.
 func TestEnableNRI(t *testing.T) {
 	e2e.EachFresh(t, node.Options{NoNRI: true}, func(t *testing.T, h *e2e.H) {
 		file := filepath.Join(h.Dir(), "config.toml")
@@ -27,7 +27,7 @@ func TestEnableNRI(t *testing.T) {
 			return string(data)
 		}
 		enable := func() string {
-			out, err := h.Command("jackfield", "nri", "enable", "--runtime", "containerd", "--config", file).CombinedOutput()
+			out, err := h.Command("jackfield", "enable-nri", "--runtime", "containerd", "--config", file).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
@@ -37,7 +37,7 @@ func TestEnableNRI(t *testing.T) {
 		if !strings.Contains(before, "disable = true") {
 			t.Fatalf("NRI is not off in\n%s", before)
 		}
-		if out := enable(); !strings.Contains(out, "disable: true is false now") {
+		if out := enable(); !regexp.MustCompile(`(?m)^- *disable = true\n\+ *disable = false$`).MatchString(out) {
 			t.Errorf("it says %s", out)
 		}
 		if want := strings.Replace(before, "disable = true", "disable = false", 1); read() != want {

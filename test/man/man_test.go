@@ -40,6 +40,15 @@ func TestPagesAreCurrent(t *testing.T) {
 	if names := slices.Sorted(maps.Keys(want)); !slices.Equal(names, have) {
 		t.Errorf("docs/man has %q, want %q: run make man", have, names)
 	}
+	// man NAME shows the lowest section: a second page of that name is never seen.
+	sections := map[string]string{}
+	for name := range want {
+		page, section := name[:len(name)-2], name[len(name)-1:]
+		if other := sections[page]; other != "" {
+			t.Errorf("%s has pages in sections %s and %s", page, other, section)
+		}
+		sections[page] = section
+	}
 	for _, must := range []string{"jackfield.1", "jackfield-explain.1", "jackfield-nri.8", "jackfield.yaml.5"} {
 		if want[must] == nil {
 			t.Errorf("there is no %s", must)

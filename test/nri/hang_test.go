@@ -256,7 +256,7 @@ func TestTheDoctorWhereTheRuntimesConfigurationHangs(t *testing.T) {
 		"an import":       {"mnt", "etc/containerd/config.toml", "version = 3\nimports = [\"/etc/none/*.toml\", \"/mnt/nri.toml\"]\n", "runtime        not looked at: /mnt/nri.toml does not answer within "},
 		"imports":         {"mnt", "etc/containerd/config.toml", "version = 3\nimports = [\"/mnt/conf.d/*.toml\"]\n", "runtime        not looked at: /mnt/conf.d does not answer within "},
 		"the file":        {"etc/containerd", "", "", "runtime        not looked at: /etc/containerd/config.toml does not answer within "},
-		"CRI-O":           {"etc/crio", "", "", "runtime        not looked at: /etc/crio/crio.conf.d does not answer within "},
+		"CRI-O":           {"etc/crio", "", "", "runtime        not looked at: /etc/crio/crio.conf does not answer within "},
 		"the socket":      {"run/nri", "", "", "nri            not looked at: /var/run/nri/nri.sock does not answer within "},
 		"Jackfield's own": {"etc/jackfield", "", "", "configuration  not looked at: /etc/jackfield/config.yaml does not answer within "},
 	} {

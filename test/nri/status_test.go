@@ -68,6 +68,9 @@ func TestStatusTellsWhatRunningContainersWereGiven(t *testing.T) {
 	n.mustCreate(n.pod("dpdk-1", nil)) // given nothing
 	s := n.status("one container", containers(1))
 	got := s.Containers[0]
+	if !strings.Contains(s.Config.Text, "policy:") {
+		t.Errorf("the configuration in force is %q", s.Config.Text)
+	}
 	if !s.Registered || s.Runtime == nil || s.Runtime.Name == "" || s.Config.Generation != 1 || s.PID != os.Getpid() {
 		t.Errorf("the daemon tells of itself: %+v", s)
 	}

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -46,7 +48,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "aged": aged, "status": status, "root": root,
+			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "leavesock": leavesock, "answer": answer, "aged": aged, "status": status, "root": root,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -112,15 +114,44 @@ func mksock(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: mksock FILE...")
 	}
 	for _, a := range args {
-		file := parent(ts, a)
-		dir, err := os.Open(filepath.Dir(file))
-		ts.Check(err)
-		// The path of a socket is short; that of a script's directory need not be.
-		l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(file)))
-		ts.Check(errors.Join(err, dir.Close()))
-		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		l := listenAt(ts, a)
 		ts.Defer(func() { l.Close() })
 	}
+}
+
+// leavesock makes the files of sockets that no process has open any more: leavesock FILE...
+func leavesock(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: leavesock FILE...")
+	}
+	for _, a := range args {
+		ts.Check(listenAt(ts, a).Close())
+	}
+}
+
+// answer has a daemon answer at a socket with the content of a file: answer SOCKET FILE.
+func answer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: answer SOCKET FILE")
+	}
+	text := ts.ReadFile(args[1])
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })}
+	l := listenAt(ts, args[0])
+	go server.Serve(l)
+	ts.Defer(func() { server.Close() })
+}
+
+// listenAt listens at a socket, whose file stays.
+func listenAt(ts *testscript.TestScript, file string) *net.UnixListener {
+	file = parent(ts, file)
+	dir, err := os.Open(filepath.Dir(file))
+	ts.Check(err)
+	defer dir.Close()
+	// The path of a socket is short; that of a script's directory need not be.
+	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(file)))
+	ts.Check(err)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
+	return l.(*net.UnixListener)
 }
 
 // aged sets the time of the last change back: aged DURATION FILE...
