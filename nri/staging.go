@@ -17,7 +17,16 @@ func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
 		p.log.WithField("reason", st.Reason).Warn("sockets are delivered as plain directory mounts: one that the host side makes in a directory " +
 			"that it replaces is lost to running containers, and networks cannot be added to them")
 	}
+	// By itself: a socket root that hangs does not hold up the start.
+	go p.warnOfRootMounts(cfg)
 	return store, nil
+}
+
+// warnOfRootMounts logs what is risky about how socket roots are mounted.
+func (p *Plugin) warnOfRootMounts(cfg *config.Config) {
+	for _, risk := range staging.CheckRootMounts(p.opts.Host, cfg.StateDir, cfg.Sockets.Roots) {
+		p.log.WithField("roots", risk.Roots).WithField("remedy", risk.Remedy).Warn(risk.Found)
+	}
 }
 
 // stagingEvents counts and logs what the store does by itself.

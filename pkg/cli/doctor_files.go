@@ -133,6 +133,7 @@ func (d *doctor) withoutOthers(dir string, looked *unix.Stat_t) error {
 
 // sockets looks at the roots below which sockets are delivered from.
 func (d *doctor) sockets() {
+	var usable []string
 	for _, root := range d.cfg.Sockets.Roots {
 		if d.hanging[root] {
 			continue // it is said already
@@ -145,7 +146,14 @@ func (d *doctor) sockets() {
 			d.say("sockets", severityError, "", "the socket root %s: %v", root, err)
 		default:
 			d.safeDir("sockets", "socket root", root, &st, severityError)
+			usable = append(usable, root)
 		}
+	}
+	if notInUse(d.host) {
+		return // how a tree is mounted here says nothing of the node
+	}
+	for _, risk := range staging.CheckRootMounts(d.host, d.cfg.StateDir, usable) {
+		d.say("sockets", severityWarning, risk.Remedy, "%s", risk.Found)
 	}
 }
 

@@ -465,3 +465,11 @@ func TestNetworkWithoutDeviceInfo(t *testing.T) {
 		t.Errorf("something happened:\n%s", n.log.String())
 	}
 }
+
+// At its start the plugin warns of a socket root that a container can fill together with the state directory.
+func TestStartWarnsOfRootMounts(t *testing.T) {
+	n := newNode(t, policyYAML, nritest.Options{})
+	eventually(t, "the warning is logged", func() bool {
+		return strings.Contains(n.log.String(), "socket root /var/run/vsw is on the file system of the state directory /")
+	})
+}
