@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/jackfield/jackfield/pkg/config"
@@ -87,6 +89,40 @@ func TestConfigurations(t *testing.T) {
 	if taken < 8 {
 		t.Errorf("found %d configurations only", taken)
 	}
+}
+
+// The first block of the page about the configuration has every key, each with its default.
+func TestEveryKeyIsListedWithItsDefault(t *testing.T) {
+	for _, p := range all(t) {
+		if filepath.Base(p.path) != "configuration.md" {
+			continue
+		}
+		block := p.blocks[0]
+		got, err := config.Parse([]byte(block.text), p.place(block.line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(config.Default(), got, cmpopts.IgnoreUnexported(config.Config{}), cmpopts.EquateEmpty()); d != "" {
+			t.Errorf("the defaults (-), the page (+):\n%s", d)
+		}
+		for _, key := range knownKeys(t) {
+			_, section, ok := strings.Cut("\n"+block.text, "\n"+key+":")
+			if !ok {
+				t.Errorf("%s does not list %s", p.path, key)
+				continue
+			}
+			if next := regexp.MustCompile(`\n\w`).FindStringIndex(section); next != nil {
+				section = section[:next[0]]
+			}
+			for _, inner := range keysIn(t, key) {
+				if !regexp.MustCompile(`\b` + inner + `:`).MatchString(section) {
+					t.Errorf("%s does not list %s.%s", p.path, key, inner)
+				}
+			}
+		}
+		return
+	}
+	t.Error("there is no configuration.md")
 }
 
 // A JSON block is JSON; "…" stands for what is left out of a string.
