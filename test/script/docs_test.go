@@ -14,24 +14,63 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/cli"
 )
 
-const page = "../../docs/cli.md"
-
 // Each command in a block marked "console" prints what stands below it, on the
 // node of testdata/docs, in the order of the page.
 func TestDocs(t *testing.T) {
+	page, err := filepath.Abs("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkConsoles(t, page, docsNode(t), 8)
+}
+
+// The same for the page about the first pod, on a node with the files of the page.
+func TestFirstPod(t *testing.T) {
+	const page = "../../docs/first-pod.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pagePath, err := filepath.Abs(page)
+	absolute, err := filepath.Abs(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := docsNode(t)
+	root := t.TempDir()
+	write := func(name string, data []byte) {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range regexp.MustCompile("(?s)```yaml\n# (/?[a-z/]+[.]yaml)\n(.*?)```\n").FindAllSubmatch(text, -1) {
+		write(string(file[1]), file[2])
+		if string(file[1]) == "pod.yaml" {
+			write("other.yaml", bytes.Replace(file[2], []byte("namespace: dpdk-blue"), []byte("namespace: default"), 1))
+		}
+	}
+	if err := os.Mkdir(filepath.Join(root, "dev"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mknod(filepath.Join(root, "dev/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+		t.Skipf("skipped: only root can make the device of the page: %v", err)
+	}
+	t.Chdir(root)
+	checkConsoles(t, absolute, root, 6)
+}
+
+func checkConsoles(t *testing.T, page, root string, atLeast int) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
 	blocks := regexp.MustCompile("(?s)```console\n(.*?)```\n")
 	shown := 0
 	got := blocks.ReplaceAllStringFunc(string(text), func(block string) string {
@@ -45,14 +84,14 @@ func TestDocs(t *testing.T) {
 		}
 		return b.String() + "```\n"
 	})
-	if shown < 8 {
+	if shown < atLeast {
 		t.Errorf("%s shows %d commands only", page, shown)
 	}
 	if got == string(text) {
 		return
 	}
 	if *update {
-		if err := os.WriteFile(pagePath, []byte(got), 0o644); err != nil {
+		if err := os.WriteFile(page, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
