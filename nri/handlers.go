@@ -76,6 +76,7 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	})
 	p.log.WithField("pods", len(pods)).WithField("containers", len(containers)).Info("synchronized")
 	p.tracker.synchronize(pods, alive)
+	p.missed.synchronize(pods, containers)
 	p.counters.Connections.Add()
 	p.connected.Store(true)
 	return nil, nil
@@ -209,6 +210,7 @@ func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSa
 func (p *Plugin) forgotten(pod *api.PodSandbox, c *api.Container) (remove func(*staging.Store)) {
 	p.tracker.forget(c.GetId())
 	p.creations.forget(pod.GetId(), c.GetId())
+	p.missed.forget(c.GetId())
 	p.hotplug.remove(pod.GetId(), c.GetId())
 	p.ledger.Drop(pod.GetId(), c.GetId())
 	return func(store *staging.Store) {
@@ -233,6 +235,7 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 	p.ledger.Forget(pod.GetId())
 	p.creations.forgetSandbox(pod.GetId())
 	p.tracker.dead(pod.GetId())
+	p.missed.forgetSandbox(pod.GetId())
 	p.hotplug.removeSandbox(pod.GetId())
 	p.untold.forget(pod.GetId())
 	p.inStore(ctx, telemetry.RemovePodSandbox, func(store *staging.Store) {

@@ -58,6 +58,7 @@ type Plugin struct {
 	untold    untold
 	later     *later
 	hotplug   *hotplug
+	missed    *missedContainers
 	ledger    resolve.Ledger
 	creations creations
 	hooks     hooksReport
@@ -110,6 +111,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.monitor = &monitor{p: p}
 	p.tracker = newTracker(p)
 	p.hotplug = newHotplug(p)
+	p.missed = newMissedContainers(p)
 	p.glances = newGlances(p)
 	p.dirs = newDirectories(p)
 	p.late.quit = make(chan struct{})
@@ -118,6 +120,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if err := p.use(opts.Config); err != nil {
 		p.tracker.close()
 		p.hotplug.close()
+		p.missed.close()
 		p.later.close()
 		p.dirs.close()
 		close(p.late.quit)
@@ -134,6 +137,7 @@ func (p *Plugin) Close() error {
 	p.dirs.close()
 	p.workers.close()
 	p.hotplug.close()
+	p.missed.close()
 	p.stopKeeper()
 	c := p.core.Load()
 	err = errors.Join(err, closeInTime(func() error {

@@ -54,7 +54,7 @@ func (p *Plugin) sample() *telemetry.Sample {
 	s := &telemetry.Sample{
 		Version: version.String(), Connected: p.connected.Load(),
 		ConfigGeneration: p.generation.Load(), ConfigRefused: p.failures.Load(), ConfigCurrent: p.configFault.Load() == nil,
-		Workers: p.workers.busyCount(), WorkersMax: maxHanging, StatusContainers: p.tracker.count(), AuditWritable: true,
+		Workers: p.workers.busyCount(), WorkersMax: maxHanging, StatusContainers: p.tracker.count(), Missed: p.missed.count(), AuditWritable: true,
 	}
 	if info := p.runtimeInfo.Load(); info != nil {
 		s.Runtime, s.RuntimeVersion, s.NRI = info.name, info.version, info.nri

@@ -42,6 +42,7 @@ func (p *Plugin) node() *status.Node {
 		Config: status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()},
 	}
 	n.Containers, n.Sandboxes = p.tracker.list()
+	n.Missed = p.missed.list()
 	if c := p.core.Load(); c != nil {
 		n.Config.Text = c.cfg.Text()
 		if c.store != nil {

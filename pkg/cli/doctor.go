@@ -165,6 +165,7 @@ func (d *doctor) examine(ctx context.Context, n *node) {
 	}
 	d.runtime()
 	d.inTime("plugin", doctorCheck, (*doctor).plugin)
+	d.missed()
 	d.inTime("state", doctorCheck, (*doctor).state)
 	d.inTime("sockets", doctorCheck, (*doctor).sockets)
 	d.inTime("cdi", doctorCheck, func(d *doctor) {

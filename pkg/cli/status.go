@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/status"
 )
 
@@ -50,6 +51,7 @@ func statusCommand(env Env) *cobra.Command {
 			}
 			if len(args) > 0 {
 				node.Containers = matching(node.Containers, args[0])
+				node.Missed = matching(node.Missed, args[0])
 			}
 			err = out.write(env.Stdout, node, func(w io.Writer) error {
 				_, err := io.WriteString(w, statusText(node, len(args) == 0))
@@ -62,7 +64,7 @@ func statusCommand(env Env) *cobra.Command {
 					return errAnswerNo
 				}
 			}
-			if err == nil && len(args) > 0 && len(node.Containers) == 0 {
+			if err == nil && len(args) > 0 && len(node.Containers)+len(node.Missed) == 0 {
 				env.say("no running container of %s was given anything", plain(args[0]))
 				return errAnswerNo
 			}
@@ -114,6 +116,9 @@ func statusText(n *status.Node, whole bool) string {
 			t.add("", "a newer one is refused: "+n.Config.Error)
 		}
 		t.add("containers", fmt.Sprintf("%d that run were given something", len(n.Containers)))
+		if len(n.Missed) > 0 {
+			t.add("", fmt.Sprintf("%d that run lack what they asked for: they were created while jackfield-nri was not connected", len(n.Missed)))
+		}
 		t.write(&b, "")
 	}
 	for i, c := range n.Containers {
@@ -122,12 +127,17 @@ func statusText(n *status.Node, whole bool) string {
 		}
 		containerText(&b, &c)
 	}
+	for i := range n.Missed {
+		if whole || i > 0 || len(n.Containers) > 0 {
+			b.WriteByte('\n')
+		}
+		missedText(&b, &n.Missed[i])
+	}
 	return b.String()
 }
 
 func containerText(b *strings.Builder, c *status.Container) {
-	name := strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/")
-	fmt.Fprintf(b, "%s  %s  since %s\n", plain(name), plain(c.ContainerID), c.Since.Format(time.RFC3339))
+	fmt.Fprintf(b, "%s  since %s\n", containerTitle(c), c.Since.Format(time.RFC3339))
 	done := make([]bool, len(c.Edits))
 	for _, r := range c.Requests {
 		fmt.Fprintf(b, "\n  %s: %s\n", plain(r.Request), plain(r.Outcome))
@@ -158,6 +168,26 @@ func containerText(b *strings.Builder, c *status.Container) {
 	if c.More != "" {
 		fmt.Fprintf(b, "\n  left out: %s\n", plain(c.More))
 	}
+}
+
+// missedText is a container that lacks what it asked for, and what would become of its
+// requests now.
+func missedText(b *strings.Builder, c *status.Container) {
+	fmt.Fprintf(b, "%s  lacks what it asked for\n", containerTitle(c))
+	for _, r := range c.Requests {
+		state := r.Outcome
+		if state == string(resolve.Injected) {
+			state = "would be injected now"
+		}
+		fmt.Fprintf(b, "\n  %s: %s\n", plain(r.Request), plain(state))
+		if r.Reason != "" {
+			fmt.Fprintf(b, "    why  %s\n", plain(r.Reason))
+		}
+	}
+}
+
+func containerTitle(c *status.Container) string {
+	return plain(strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/")) + "  " + plain(c.ContainerID)
 }
 
 // splitEdit takes an edit's kind apart from the rest.

@@ -18,6 +18,10 @@ type Config struct {
 	Multus     Multus
 	Kubelet    Kubelet
 	Hook       Hook
+	Runtime    Runtime
+	// Missed is what becomes of running containers that asked for something, have none
+	// of it, and were created while the NRI plugin was not connected.
+	Missed Missed
 	// StateDir is where Jackfield keeps what it makes for containers.
 	StateDir string
 	// Dialects are tried in order; the first that matches applies.
@@ -112,6 +116,23 @@ type Kubelet struct {
 	// socket no container gets one.
 	Required bool
 }
+
+// Runtime names the container runtime's interfaces.
+type Runtime struct {
+	// Socket is the runtime's CRI socket; "" stands for the default of the runtime that
+	// the NRI plugin is registered with.
+	Socket string
+}
+
+// Missed says what the NRI plugin does about containers that were created without it.
+type Missed string
+
+// A missed container is reported, or reported and stopped, so that the kubelet creates it
+// again.
+const (
+	MissedReport Missed = "report"
+	MissedEvict  Missed = "evict"
+)
 
 // Undeliverable says what the OCI hook does about an edit that comes too late for
 // its stage.
@@ -227,6 +248,7 @@ func Default() *Config {
 		Multus:   Multus{CacheDir: "/var/lib/cni/multus"},
 		Kubelet:  Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock"},
 		Hook:     Hook{Undeliverable: UndeliverableError},
+		Missed:   MissedReport,
 		StateDir: "/run/jackfield",
 		Policy:   Policy{Mode: Enforce},
 	}

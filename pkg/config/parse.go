@@ -185,6 +185,10 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 		member{"hooks", d.section(
 			member{"dirs", d.texts(&c.Hooks.Dirs, absolute)},
 		)},
+		member{"runtime", d.section(
+			member{"socket", d.text(&c.Runtime.Socket, absoluteOrNone)},
+		)},
+		member{"missed", enum(d, &c.Missed, MissedReport, MissedEvict)},
 		member{"stateDir", d.text(&c.StateDir, stateDir)},
 		member{"dialects", d.dialects(&c.Dialects)},
 		member{"metrics", d.section(

@@ -87,17 +87,29 @@ func (l *Ledger) Retain(alive, runs func(id string) bool) {
 func (l *Ledger) reserve(sandboxID, container, containerID string, u policy.Usage, ask func(others policy.Usage) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := ask(l.sumOthers(sandboxID, container)); err != nil {
+		return err
+	}
+	l.note(sandboxID, container, containerID, u)
+	return nil
+}
+
+// others is what the other containers of a pod have.
+func (l *Ledger) others(sandboxID, container string) policy.Usage {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sumOthers(sandboxID, container)
+}
+
+// sumOthers is others. The lock is held.
+func (l *Ledger) sumOthers(sandboxID, container string) policy.Usage {
 	var others policy.Usage
 	for name, have := range l.pods[sandboxID] {
 		if name != container {
 			others = others.Add(have.Usage)
 		}
 	}
-	if err := ask(others); err != nil {
-		return err
-	}
-	l.note(sandboxID, container, containerID, u)
-	return nil
+	return others
 }
 
 // limit holds the plan against the rules' limits.
@@ -130,6 +142,9 @@ func (p *planner) limit() error {
 	p.counted = &counted
 	if p.ledger == nil {
 		return ask(policy.Usage{})
+	}
+	if p.explains {
+		return ask(p.ledger.others(p.req.SandboxID, p.req.Container))
 	}
 	return p.ledger.reserve(p.req.SandboxID, p.req.Container, p.req.ContainerID, u, ask)
 }

@@ -42,9 +42,10 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 	return plan, nil
 }
 
-// Explain is Resolve for a person: the items are there when it fails, too.
+// Explain is Resolve without a consequence: nothing is reserved in the Ledger, and the
+// items are there when it fails, too.
 func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
-	p := planner{Engine: e}
+	p := planner{Engine: e, explains: true}
 	if !p.plan(ctx, req) {
 		return &Plan{}, nil
 	}
@@ -70,6 +71,7 @@ type planner struct {
 	view     []viewEntry
 	counted  *policy.Usage
 	running  bool // the container runs already
+	explains bool // the plan is for nobody's use
 	awaits   bool // networks may come while it runs
 	missing  int  // CDI devices that were not found
 	items    []Item
@@ -188,6 +190,7 @@ const maxRequest = 512
 // attempt delivers one request and writes its item. An optional request that
 // fails leaves nothing behind. What delivers makes no attempt of its own.
 func (p *planner) attempt(item Item, optional bool, deliver func(item *Item) error) {
+	item.Optional = optional
 	optional = optional || p.running
 	if len(item.Request) > maxRequest {
 		item.Request = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(item.Request[:maxRequest], ""), len(item.Request))

@@ -103,6 +103,8 @@ type Item struct {
 	Audit   string   `json:"audit,omitempty"`  // what mode enforce would have refused
 	Notes   []string `json:"notes,omitempty"`  // what a person should know of it
 	Err     error    `json:"-"`
+
+	Optional bool `json:"-"` // the annotation says so
 }
 
 // Error is why a container's plan could not be made: every request that failed,

@@ -20,6 +20,10 @@ type Node struct {
 	// Containers are those that run and were given something, by namespace, pod,
 	// name and ID.
 	Containers []Container `json:"containers"`
+	// Missed are containers that run, asked for something and lack it, because they were
+	// created while the daemon was not connected; in the same order. Their requests say
+	// what would become of them now: "injected" is what the container would get.
+	Missed []Container `json:"missed,omitempty"`
 	// Sandboxes are the pods that live, as the runtime told: not only those that
 	// were given something. By ID.
 	Sandboxes []Sandbox `json:"sandboxes"`

@@ -16,6 +16,7 @@ type Sample struct {
 	ConfigCurrent                     bool   // the newest configuration there is, is the one in force
 	CDI                               CDI
 	Staged, Sockets, StatusContainers uint64 // containers with staging, sockets of the host bound in them, containers that status tells of
+	Missed                            uint64 // containers that were created without the plugin, and lack what they asked for
 	StagingMode                       string // "mount" or "directory"; "" where it is not known
 	Workers, WorkersMax               uint64
 	AuditWritable                     bool
@@ -148,6 +149,7 @@ func all() []series {
 		{Family{"jackfield_staging_failures_total", counter, "Work for sockets of running containers that failed."}, of(func(c *Counters) *Counter { return &c.StagingFailed })},
 		{Family{"jackfield_hotplugs_total", counter, "Running containers whose networks changed, and that were given or rid of sockets."}, of(func(c *Counters) *Counter { return &c.HotPlugs })},
 		{Family{"jackfield_status_containers", gauge, "Running containers that were given something."}, now(func(s *Sample) uint64 { return s.StatusContainers })},
+		{Family{"jackfield_containers_missed", gauge, "Running containers that asked for something and have none of it: they were created while the plugin was not connected."}, now(func(s *Sample) uint64 { return s.Missed })},
 		{Family{"jackfield_status_failures_total", counter, "Records of what a container was given that could not be kept or read: jackfield status forgets it at a restart."}, of(func(c *Counters) *Counter { return &c.StatusFailed })},
 		{Family{"jackfield_socket_rebinds_total", counter, "Sockets bound again into running containers after their other side made them anew."}, of(func(c *Counters) *Counter { return &c.Rebinds })},
 		{Family{"jackfield_cleanup_failures_total", counter, "Removals of what belonged to a container or pod that left something behind."}, of(func(c *Counters) *Counter { return &c.CleanupFailed })},

@@ -158,9 +158,15 @@ func TestStatusSurvivesARestart(t *testing.T) {
 // another stops the plugin, changes something, and starts one in its place.
 func (n *node) another(t *testing.T, change func()) {
 	t.Helper()
+	n.anotherWith(t, policyYAML, change)
+}
+
+// anotherWith is another, with a configuration of its own.
+func (n *node) anotherWith(t *testing.T, yaml string, change func()) {
+	t.Helper()
 	n.stop()
 	change()
-	cfg, err := config.Parse([]byte(policyYAML), "/etc/jackfield/config.yaml")
+	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")
 	check(t, err)
 	log := logrus.New()
 	log.SetOutput(io.MultiWriter(n.log))
