@@ -83,6 +83,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{err} })
 	f := cmd.Flags()
 	f.StringVar(&configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
+	f.StringVar(&opts.ConfigName, "config-name", "", "what refusals call the configuration, as \"ConfigMap NAMESPACE/NAME\" (default: its file)")
 	f.StringVar(&opts.Socket, "nri-socket", "", "NRI socket of the runtime (default "+api.DefaultSocketPath+")")
 	f.StringVar(&opts.Index, "index", "50", "two digits: the plugin's place in the order of plugins")
 	f.StringVar(&opts.Name, "name", "jackfield", "name to register under")

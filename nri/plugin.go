@@ -43,6 +43,8 @@ type Options struct {
 	// ConfigFile, when not empty, is read again whenever it changes, below
 	// ConfigHost. Config is what it held.
 	ConfigFile string
+	// ConfigName is what refusals call the configuration; "" stands for its file.
+	ConfigName string
 	ConfigHost hostfs.Root
 }
 
@@ -195,7 +197,7 @@ func (p *Plugin) use(cfg *config.Config) error {
 
 func (p *Plugin) newEngine(cfg *config.Config, staged bool, w waits) (*resolve.Engine, error) {
 	return resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, HooksDirs: hooksDirs,
-		Staged: func() bool { return staged }, Kubelet: askKubelet, Answers: p.dirs.check, Patience: w.left()})
+		Staged: func() bool { return staged }, Kubelet: askKubelet, Answers: p.dirs.check, Patience: w.left(), ConfigName: p.opts.ConfigName})
 }
 
 // wouldStage is how sockets most likely get into containers, as long as the state

@@ -183,7 +183,7 @@ func (in *injection) open(cmd *cobra.Command) (*injectSite, error) {
 	mine := *cfg
 	mine.StateDir = s.dir
 	s.engine, err = resolve.New(host, &mine, resolve.Options{
-		AllowAll: in.node.configFile == "", Once: true, Kubelet: askKubelet, SpecDirs: dirs,
+		AllowAll: in.node.configFile == "", Once: true, Kubelet: askKubelet, SpecDirs: dirs, ForAdministrator: true,
 	})
 	return s, err
 }

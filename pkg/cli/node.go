@@ -75,7 +75,7 @@ func (n *node) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root
 		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
 			return hooksd.New(host, dirs, hooksd.Options{TrustAnyone: notInUse(host), Once: true})
 		},
-		SpecDirs: dirs,
+		SpecDirs: dirs, ForAdministrator: true,
 	})
 	return engine, host, cfg, err
 }

@@ -201,9 +201,13 @@ func (e *Engine) inCharge(s policy.Subject, a *attachment.Attachment) bool {
 }
 
 func (p *planner) deliverSocket(s socket, origin edits.Origin, item *Item) error {
+	staged := p.stagedSockets()
 	v, err := p.addSocket(s, origin, item)
 	if err != nil {
 		return err
+	}
+	if p.stagedSockets() > staged {
+		item.Outcome = Injected // also where the container has the directory of another socket already
 	}
 	if v.note != "" {
 		item.Notes = append(item.Notes, v.note)
@@ -215,6 +219,14 @@ func (p *planner) deliverSocket(s socket, origin edits.Origin, item *Item) error
 	}
 	p.view = append(p.view, v)
 	return nil
+}
+
+// stagedSockets counts the sockets and socket directories of the plan that the host prepares.
+func (p *planner) stagedSockets() int {
+	if p.stage == nil {
+		return 0
+	}
+	return len(p.stage.Sockets) + len(p.stage.SocketDirs)
 }
 
 // grantSocket asks policy for the socket under each spelling of its path. An

@@ -5,6 +5,7 @@ package resolve
 import (
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -13,6 +14,46 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
+
+// maxNotes bounds what the notes of one request list.
+const maxNotes = 16
+
+// noteMembers lists the devices that "all" stands for.
+func noteMembers(devices []*cdiregistry.Device) string {
+	names := make([]string, 0, maxNotes)
+	for _, d := range devices[:min(len(devices), maxNotes)] {
+		names = append(names, d.Name)
+	}
+	count := "1 device"
+	if len(devices) > 1 {
+		count = fmt.Sprintf("%d devices", len(devices))
+	}
+	text := "all stands for " + count + ": " + strings.Join(names, ", ")
+	if more := len(devices) - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// envSetting is the value of a variable, and the CDI device that set it.
+type envSetting struct{ value, device string }
+
+// noteEnvClashes notes the variables that the device sets to another value than a device before it.
+func (p *planner) noteEnvClashes(device string, item *Item) {
+	if p.envOf == nil {
+		p.envOf = make(map[string]envSetting)
+	}
+	for _, e := range p.b.Edits().Env {
+		before, ok := p.envOf[e.Name]
+		if ok && before.value == e.Value {
+			continue
+		}
+		p.envOf[e.Name] = envSetting{e.Value, device}
+		if ok && len(item.Notes) < maxNotes {
+			item.Notes = append(item.Notes, fmt.Sprintf("variable %s: %s sets %q, and %s sets %q; the last one counts", e.Name, before.device, before.value, device, e.Value))
+		}
+	}
+}
 
 // cdiEdits adds the edits of one containerEdits map. The origin's field is its place in
 // the file, such as "devices[2].containerEdits".

@@ -3,6 +3,7 @@
 package resolve
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -48,6 +49,11 @@ type Options struct {
 	// HooksDirs reads the configuration's hooks.d directories; pkg/hooksd has one. It is
 	// for a door whose runtime does not read such itself.
 	HooksDirs func(host hostfs.Root, dirs []string) HooksDirs
+	// ForAdministrator has notes say more, and errors name devices of the node also where the policy
+	// would refuse them. What ends in a pod's events must not.
+	ForAdministrator bool
+	// ConfigName is what messages call the configuration; "" stands for its file.
+	ConfigName string
 }
 
 // Kubelet is asked whose devices are.
@@ -66,27 +72,28 @@ type HooksDirs interface {
 // Engine resolves requests over one host with one configuration. It is safe for
 // concurrent use.
 type Engine struct {
-	host        hostfs.Root
-	cfg         *config.Config
-	source      string // the configuration's name in messages
-	policy      *policy.Policy
-	ledger      *Ledger
-	registry    *cdiregistry.Registry
-	specDirs    []string // of registry
-	answers     func(dir string) error
-	attachments *attachment.Finder
-	kubelet     Kubelet   // nil for none
-	hooks       HooksDirs // nil for none
-	roots       []*socketRoot
-	varRunIsRun func() bool // on this host; looked at once
-	staged      func() bool
-	memories    sync.Pool // of *memory
+	host             hostfs.Root
+	cfg              *config.Config
+	source           string // the configuration's name in messages
+	policy           *policy.Policy
+	ledger           *Ledger
+	registry         *cdiregistry.Registry
+	specDirs         []string // of registry
+	answers          func(dir string) error
+	attachments      *attachment.Finder
+	kubelet          Kubelet   // nil for none
+	hooks            HooksDirs // nil for none
+	roots            []*socketRoot
+	varRunIsRun      func() bool // on this host; looked at once
+	staged           func() bool
+	forAdministrator bool
+	memories         sync.Pool // of *memory
 }
 
 // New makes an engine. Its errors are those of the configuration (the policy's
 // rules) and of the watches it needs.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
-	e := &Engine{host: host, cfg: cfg, source: cfg.File(), ledger: opts.Ledger, staged: func() bool { return false }, answers: opts.Answers}
+	e := &Engine{host: host, cfg: cfg, source: cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath), ledger: opts.Ledger, forAdministrator: opts.ForAdministrator, staged: func() bool { return false }, answers: opts.Answers}
 	if opts.Staged != nil {
 		e.staged = sync.OnceValue(opts.Staged)
 	}
@@ -95,9 +102,6 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	}
 	if opts.Patience <= 0 {
 		opts.Patience = aheadTime
-	}
-	if e.source == "" {
-		e.source = config.DefaultPath
 	}
 	var err error
 	if e.policy, err = policyOf(cfg, e.source, opts); err != nil {

@@ -70,6 +70,7 @@ type planner struct {
 	stage    *staging.Container
 	view     []viewEntry
 	counted  *policy.Usage
+	envOf    map[string]envSetting
 	running  bool // the container runs already
 	explains bool // the plan is for nobody's use
 	awaits   bool // networks may come while it runs
@@ -323,6 +324,9 @@ func (p *planner) cdi(name string, item *Item) error {
 	}
 	if devices[0].Name != name {
 		item.Notes = append(item.Notes, p.leftOut(kind)...)
+		if p.forAdministrator {
+			item.Notes = append(item.Notes, noteMembers(devices))
+		}
 	}
 	for i, d := range devices {
 		if i > 0 { // there may be tens of thousands
@@ -355,10 +359,18 @@ func (p *planner) leftOut(kind string) []string {
 // noDevice is why there is no device of a name. Whether there is one is not for
 // everyone to know: a refusal comes first.
 func (p *planner) noDevice(name string, err error) error {
-	if _, refused := p.policy.CDI(p.subject, name); refused != nil {
-		return refused
+	_, refused := p.policy.CDI(p.subject, name)
+	var refusal *policy.RefusedError
+	switch {
+	case refused == nil:
+		return p.notFound(err)
+	case p.forAdministrator && errors.As(refused, &refusal):
+		// A rule for a device that does not exist is no remedy.
+		without := *refusal
+		without.Lines = nil
+		return fmt.Errorf("%w; policy would refuse the name as well: %v", p.notFound(err), &without)
 	}
-	return p.notFound(err)
+	return refused
 }
 
 // cdiDevice adds the edits of one CDI device.
@@ -389,6 +401,9 @@ func (p *planner) cdiDevice(name string, item *Item) error {
 		return fmt.Errorf("%s: %w", cdiRequest(name), err)
 	}
 	p.devices.add(name)
+	if p.forAdministrator {
+		p.noteEnvClashes(name, item)
+	}
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
 )
 
@@ -463,5 +464,31 @@ func TestAnotherPortsSocket(t *testing.T) {
 		} else if p := h.resolve(ask("")); env(p)["JACKFIELD_NET1_TYPE"] == "" {
 			t.Errorf("with a dialect: %+v", p.Items)
 		}
+	}
+}
+
+// What ends in a pod's events says nothing about devices that the pod may not have.
+func TestRefusalOfUnknownDeviceNamesNoOther(t *testing.T) {
+	h := newHost(t, "enforce")
+	r := ask("vendor.com/net=aa")
+	r.Namespace = "elsewhere"
+	_, err := h.e.Resolve(t.Context(), r)
+	var refused *policy.RefusedError
+	if !errors.As(err, &refused) || strings.Contains(err.Error(), "nearest") || strings.Contains(err.Error(), "/etc/cdi") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRefusalNamesConfiguration(t *testing.T) {
+	root, err := hostfs.New(t.TempDir())
+	must(t, err)
+	cfg, err := config.Parse([]byte("policy: {mode: enforce}\n"), "/etc/jackfield/config.yaml")
+	must(t, err)
+	e, err := New(root, cfg, Options{Once: true, ConfigName: "config.yaml of ConfigMap jackfield"})
+	must(t, err)
+	defer e.Close()
+	_, err = e.Resolve(t.Context(), ask("vendor.com/net=a"))
+	if err == nil || !strings.Contains(err.Error(), "add to policy.rules in config.yaml of ConfigMap jackfield:") {
+		t.Errorf("got %v", err)
 	}
 }

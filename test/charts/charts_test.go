@@ -620,3 +620,13 @@ func TestCheckFinds(t *testing.T) {
 		t.Error("a Secret was taken")
 	}
 }
+
+// Refusals name the ConfigMap, which a person can edit, and not the file in the plugin's container.
+func TestRefusalsNameConfigMap(t *testing.T) {
+	for values, want := range map[string]string{"{}": "jackfield", "existingConfigMap: mine": "mine"} {
+		args := only[*apps.DaemonSet](t, helm(t, values)).Spec.Template.Spec.Containers[0].Args
+		if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--config-name=config.yaml of ConfigMap "+want+" ") }) {
+			t.Errorf("%s: the arguments are %q", values, args)
+		}
+	}
+}
