@@ -159,14 +159,12 @@ func removeAt(dirfd int, dir, name string, depth int) error {
 	case depth > maxDepth:
 		return fmt.Errorf("remove %q: %d directories deep: %w", path, depth, errdefs.ErrResourceExhausted)
 	}
-	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
-	fd, err := unix.Openat2(dirfd, name, &how)
+	fd, err := openToEmpty(dirfd, name)
 	if errors.Is(err, unix.EXDEV) {
 		if err := detach(path); err != nil {
 			return err
 		}
-		fd, err = unix.Openat2(dirfd, name, &how)
+		fd, err = openToEmpty(dirfd, name)
 	}
 	if err != nil {
 		return &os.PathError{Op: "open", Path: path, Err: err}
@@ -189,6 +187,12 @@ func removeAt(dirfd int, dir, name string, depth int) error {
 		return &os.PathError{Op: "rmdir", Path: path, Err: err}
 	}
 	return nil
+}
+
+// openToEmpty opens a directory whose entries are to be removed: no symlink that took its place (ELOOP), and nothing that is mounted there (EXDEV).
+func openToEmpty(dirfd int, name string) (int, error) {
+	return unix.Openat2(dirfd, name, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV})
 }
 
 // Retain removes every sandbox for which alive is false, every container of the
