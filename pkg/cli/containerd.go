@@ -141,6 +141,20 @@ func containerdFiles(host runtimeFiles, file string) (*containerdSetup, error) {
 	return s, nil
 }
 
+// withMain is the setup with another text of the main file, whose imports are the same.
+func (s *containerdSetup) withMain(text string) (*containerdSetup, error) {
+	statements, err := tomlStatements(text)
+	if err != nil {
+		return nil, err
+	}
+	out := &containerdSetup{files: slices.Clone(s.files), missing: s.missing, toml: toml{}, by: map[string]string{}}
+	out.files[0] = tomlFile{s.files[0].name, text, statements}
+	for i := range out.files {
+		out.merge(&out.files[i])
+	}
+	return out, nil
+}
+
 func importedBy(importer string, err error) error {
 	if importer == "" {
 		return err

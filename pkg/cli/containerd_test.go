@@ -171,6 +171,8 @@ func TestContainerdImports(t *testing.T) {
 			"/etc/containerd/d/a.toml:1: take io.containerd.nri.v1.nri out of disabled_plugins", "/etc/containerd/d/a.toml, which", "out of disabled_plugins at /etc/containerd/d/a.toml:1"},
 		"containerd 1.7 takes the table whole": {"version = 2\n" + on, "# x\n" + nriTable + "socket_path = '/x'\n", "", ExitError,
 			"/etc/containerd/d/a.toml:2: set disable = false in this", "containerd 1.7, which has it off by default, takes", "of /etc/containerd/d/a.toml, too"},
+		"containerd 1.7 would take the table whole": {"version = 2\n", nriTable + "socket_path = '/x'\n", "", ExitError,
+			"/etc/containerd/d/a.toml:1: set disable = false in this", "does not mention NRI, which containerd 1.7 has off by default", "with containerd 1.7 set disable = false"},
 		"containerd 2 does not": {"version = 3\n" + on, nriTable + "socket_path = '/x'\n", "", ExitOK, "config.toml: NRI is on", "/etc/containerd/config.toml has NRI on", ""},
 		"the main file has it off": {"version = 3\n" + off, "version = 3\n", "", ExitOK,
 			"/etc/containerd/config.toml: changed:\n--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n@@ -4 +4 @@\n-disable = true\n+disable = false\n", "/etc/containerd/config.toml turns NRI off", "at /etc/containerd/config.toml:4 and restart"},

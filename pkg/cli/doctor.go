@@ -254,6 +254,9 @@ func (d *doctor) configuration() {
 		d.say("configuration", severityWarning, "", "%v", err)
 	}
 	switch {
+	case d.cfg.File() == "" && d.node == nil:
+		d.say("configuration", severityNote, "write rules: `man jackfield.yaml`; or see the pod's log, where jackfield-nri is in a pod and has a configuration of its own",
+			"there is no %s, and jackfield-nri does not say with which configuration it runs; the defaults grant nothing to anybody", config.DefaultPath)
 	case len(d.cfg.Policy.Rules) == 0:
 		d.say("configuration", severityWarning, "write rules: `man jackfield.yaml`", "%s: there is no policy rule, so nothing is granted to anybody", name)
 	case d.cfg.Policy.Mode == config.Audit:

@@ -177,7 +177,11 @@ func (e *enabling) containerd(env Env, host hostfs.Root) (string, error) {
 		}
 		return "", nil
 	}
-	if err := setup.overridden(); err != nil || len(changes) == 0 {
+	changed, err := setup.withMain(after)
+	if err != nil {
+		return "", err
+	}
+	if err := changed.overridden(); err != nil || len(changes) == 0 {
 		return "", err
 	}
 	diff := unifiedDiff(e.file, before, after)

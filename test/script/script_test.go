@@ -3,6 +3,7 @@
 package script
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -11,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -48,7 +50,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "leavesock": leavesock, "answer": answer, "aged": aged, "status": status, "root": root,
+			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "leavesock": leavesock, "answer": answer, "ordinary": ordinary, "aged": aged, "status": status, "root": root,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -184,6 +186,32 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if strconv.Itoa(got) != args[0] {
 		ts.Fatalf("exit status %d, want %s", got, args[0])
+	}
+}
+
+// ordinary is status for a user who is not root: ordinary N ARG...
+func ordinary(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: ordinary N ARG...")
+	}
+	// Directories of tests are for their user alone.
+	ts.Check(os.Chmod(ts.MkAbs(".."), 0o755))
+	cmd := exec.Command("/proc/self/exe") // of which the directory need not be the user's to enter
+	cmd.Args = append([]string{"jackfield"}, args[1:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = []string{"PATH=" + ts.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		ts.Fatalf("jackfield: %v", err)
+	}
+	_, _ = ts.Stdout().Write(stdout.Bytes())
+	_, _ = ts.Stderr().Write(stderr.Bytes())
+	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
+		ts.Fatalf("exit status %s, want %s:\n%s%s", got, args[0], &stdout, &stderr)
 	}
 }
 
