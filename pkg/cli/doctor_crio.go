@@ -49,7 +49,7 @@ func (d *doctor) crio() bool {
 		if by := s.key(crioValidatorTable, crioValidator.enable); by != nil {
 			file = by.file
 		}
-		d.validators["cri-o"] = crioValidator.values(s.toml.section(crioValidatorTable...), file)
+		d.setValidator("cri-o", crioValidator.values(s.toml.section(crioValidatorTable...), file))
 	}
 	d.crioInjectors(s, on == nil || on.value == "true")
 	return true

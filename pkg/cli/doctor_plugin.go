@@ -136,6 +136,17 @@ func (v validatorTable) values(set map[string]string, file string) validatorValu
 	return out
 }
 
+// setValidator keeps what a runtime's configuration sets. The map is another one each time: a check that was given up may still write to its own.
+func (d *doctor) setValidator(runtime string, v validatorValues) {
+	all := map[string]validatorValues{runtime: v}
+	for name, other := range d.validators {
+		if name != runtime {
+			all[name] = other
+		}
+	}
+	d.validators = all
+}
+
 // required reports what becomes of a container while the plugin is not there.
 func (d *doctor) required(r *status.Runtime, known bool) {
 	const without = "while jackfield-nri is not running, containers come up without their devices and sockets"

@@ -16,12 +16,15 @@ import (
 // runtime looks at the configuration of containerd and CRI-O, as far as NRI is
 // concerned, and at the NRI socket.
 func (d *doctor) runtime() {
-	d.validators = map[string]validatorValues{}
 	for _, of := range []func(d *doctor) bool{(*doctor).containerd, (*doctor).crio} {
 		// A configuration that does not answer is one, too.
 		if !d.inTime("runtime", doctorFew, func(d *doctor) { d.found = of(d) || d.found }) {
 			d.found = true
 		}
+	}
+	if !d.found {
+		d.say("runtime", severityNote, "name the file with --containerd-config or --crio-config; in a pod that does not mount it, run doctor on the node",
+			"there is no configuration of containerd (%s) or CRI-O (%s) here: only the NRI socket shows whether NRI is on", d.runtimeConfig, d.crioConfig)
 	}
 	if d.nriSocket == "" {
 		d.nriSocket = "/var/run/nri/nri.sock"
@@ -121,7 +124,7 @@ func (d *doctor) containerd() bool {
 	nri := s.toml.section("plugins", nriPlugin)
 	d.place(nri["socket_path"], nri["plugin_path"])
 	table := []string{"plugins", nriPlugin, "default_validator"}
-	d.validators["containerd"] = containerdValidator.values(s.toml.section(table...), s.saidBy(append(table, "enable")...))
+	d.setValidator("containerd", containerdValidator.values(s.toml.section(table...), s.saidBy(append(table, "enable")...)))
 	for _, cri := range []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"} {
 		if s.toml.section("plugins", cri)["enable_cdi"] == "true" {
 			d.say("injectors", severityNote, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): no policy rule is asked for these, and what it injected is not injected twice",
