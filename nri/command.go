@@ -19,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/version"
 )
 
@@ -66,16 +67,13 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 				return err
 			}
 			opts.ConfigGiven = configFile != ""
-			if opts.Config, err = loadConfig(opts.Host, configFile); err != nil {
+			if err = loadConfig(&opts, configFile, log); err != nil {
 				return err
 			}
 			if least {
 				if err := giveUpPrivileges(); err != nil {
 					return fmt.Errorf("--least-privilege: %w", err)
 				}
-			}
-			if opts.ConfigHost, opts.ConfigFile, err = config.Place(opts.Host, configFile); err != nil {
-				return err
 			}
 			return run(cmd.Context(), opts, getenv(notifySocketEnv), log)
 		},
@@ -84,6 +82,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
 	f.StringVar(&opts.ConfigName, "config-name", "", "what refusals call the configuration, as \"ConfigMap NAMESPACE/NAME\" (default: its file)")
+	f.StringVar(&opts.ConfigCopy, "config-copy", config.DefaultCopyPath, "`file` that keeps the last good configuration, which is in force while the configuration file is faulty when the plugin starts; \"\" keeps none")
 	f.StringVar(&opts.Socket, "nri-socket", "", "NRI socket of the runtime (default "+api.DefaultSocketPath+")")
 	f.StringVar(&opts.Index, "index", "50", "two digits: the plugin's place in the order of plugins")
 	f.StringVar(&opts.Name, "name", "jackfield", "name to register under")
@@ -104,26 +103,89 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // configTime is how long the configuration file is waited for.
 const configTime = 3 * time.Second
 
-// loadConfig reads the configuration. Without it nothing can be granted, so that one
-// on a file system that hangs is an error, and whoever starts the plugin tries again.
-func loadConfig(host hostfs.Root, file string) (*config.Config, error) {
+// loadConfig reads the configuration and compiles its rules. While a file cannot be used,
+// the copy of the last one that could be is in force. A file that does not exist ends what
+// it granted: its copy is removed.
+func loadConfig(opts *Options, file string, log *logrus.Logger) error {
+	var err error
+	if opts.ConfigHost, opts.ConfigFile, err = config.Place(opts.Host, file); err != nil {
+		return err
+	}
+	type read struct {
+		cfg  *config.Config
+		data []byte
+	}
+	r, err := readInTime(opts.ConfigFile, func() (read, error) {
+		data, err := config.ReadOwned(opts.ConfigHost, opts.ConfigFile)
+		if err != nil {
+			return read{}, err
+		}
+		cfg, err := parseConfig(data, opts.ConfigFile)
+		return read{cfg, data}, err
+	})
+	switch {
+	case err == nil:
+		opts.Config, opts.ConfigData = r.cfg, r.data
+		return nil
+	case errdefs.IsNotFound(err):
+		if opts.ConfigCopy != "" {
+			_, rerr := readInTime(opts.ConfigCopy, func() (struct{}, error) { return struct{}{}, config.RemoveCopy(opts.Host, opts.ConfigCopy) })
+			if rerr != nil {
+				log.WithError(rerr).Warn("the last good configuration is kept, and the file that it was copied from is gone")
+			}
+		}
+		if file != "" {
+			return err
+		}
+		opts.Config = config.Default()
+		return nil
+	case opts.ConfigCopy == "":
+		return err
+	}
+	kept, kerr := readInTime(opts.ConfigCopy, func() (*config.Config, error) {
+		cfg, err := config.LoadCopy(opts.Host, opts.ConfigCopy, opts.ConfigFile)
+		if err == nil {
+			_, err = resolve.Policy(cfg)
+		}
+		return cfg, err
+	})
+	if kerr != nil {
+		if !errdefs.IsNotFound(kerr) {
+			log.WithError(kerr).Warn("the last good configuration cannot be used either")
+		}
+		return err
+	}
+	opts.Config, opts.ConfigFault = kept, err
+	return nil
+}
+
+// parseConfig parses a configuration and compiles its rules.
+func parseConfig(data []byte, file string) (*config.Config, error) {
+	cfg, err := config.Parse(data, file)
+	if err == nil {
+		_, err = resolve.Policy(cfg)
+	}
+	return cfg, err
+}
+
+// readInTime reads a file that may be on a file system that hangs: that is an error, and
+// whoever starts the plugin tries again.
+func readInTime[T any](file string, read func() (T, error)) (T, error) {
 	type result struct {
-		cfg *config.Config
-		err error
+		value T
+		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
-		cfg, err := config.LoadAskedOwned(host, file)
-		done <- result{cfg, err}
+		value, err := read()
+		done <- result{value, err}
 	}()
 	select {
 	case r := <-done:
-		return r.cfg, r.err
+		return r.value, r.err
 	case <-time.After(configTime):
-		if file == "" {
-			file = config.DefaultPath
-		}
-		return nil, fmt.Errorf("read configuration %q: no answer within %v: its file system hangs; see what it is mounted from: %w", file, configTime, errdefs.ErrUnavailable)
+		var none T
+		return none, fmt.Errorf("read configuration %q: no answer within %v: its file system hangs; see what it is mounted from: %w", file, configTime, errdefs.ErrUnavailable)
 	}
 }
 

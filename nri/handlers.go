@@ -38,6 +38,12 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 			return 0, err
 		}
 	}
+	if p.core.Load() == nil {
+		if err := p.start(); err != nil {
+			log.WithError(err).Error("the configuration cannot be used")
+			return 0, err
+		}
+	}
 	nriVersion := p.runtimeNRIVersion(runtime, version)
 	can := nriapply.CapabilitiesOf(nriVersion)
 	p.can.Store(&can)

@@ -48,7 +48,11 @@ func (p *Plugin) watchHooks(ctx context.Context) {
 // reportHooks logs what is wrong with files of hooks.d directories, each finding
 // once for as long as it lasts, and what is in force.
 func (p *Plugin) reportHooks() {
-	registry, _ := p.core.Load().engine.Hooks().(*hooksd.Registry)
+	core := p.core.Load()
+	if core == nil {
+		return // the runtime hands over the configuration
+	}
+	registry, _ := core.engine.Hooks().(*hooksd.Registry)
 	if registry == nil {
 		p.hooks.usable.Store(0)
 		p.hooks.inError.Store(0)

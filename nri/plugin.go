@@ -41,11 +41,18 @@ type Options struct {
 	// SpecDirs, when not nil, take the place of the configuration's.
 	SpecDirs []string
 	// ConfigFile, when not empty, is read again whenever it changes, below
-	// ConfigHost. Config is what it held.
+	// ConfigHost. Config is what it held, as ConfigData.
 	ConfigFile string
 	// ConfigName is what refusals call the configuration; "" stands for its file.
 	ConfigName string
 	ConfigHost hostfs.Root
+	ConfigData []byte
+	// ConfigCopy, when not empty, is where each configuration file that comes into force
+	// is copied to.
+	ConfigCopy string
+	// ConfigFault, when not nil, is why ConfigFile cannot be used: Config is what
+	// ConfigCopy holds.
+	ConfigFault error
 }
 
 // Plugin is the NRI plugin. Its handlers are called by the runtime.
@@ -119,21 +126,49 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.late.quit = make(chan struct{})
 	p.can.Store(&nriapply.Capabilities{})
 	p.timeout.Store(int64(stub.DefaultRequestTimeout))
-	if err := p.use(opts.Config); err != nil {
-		p.tracker.close()
-		p.hotplug.close()
-		p.missed.close()
-		p.later.close()
-		p.dirs.close()
-		close(p.late.quit)
-		return nil, err
+	if !p.awaitsConfig() {
+		if err := p.start(); err != nil {
+			p.closeUnstarted()
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// awaitsConfig reports whether the runtime may hand over the configuration: until then
+// none is in force, and nothing is made in a state directory.
+func (p *Plugin) awaitsConfig() bool { return p.opts.Inherited && !p.opts.ConfigGiven }
+
+// start puts the configuration of the start into force.
+func (p *Plugin) start() error {
+	if err := p.use(p.opts.Config); err != nil {
+		return err
+	}
+	if p.opts.ConfigFault != nil {
+		p.refuseConfig(p.opts.ConfigFault)
+	} else if p.opts.ConfigData != nil {
+		p.copyConfig(p.opts.ConfigData)
 	}
 	p.watchConfig()
-	return p, nil
+	return nil
+}
+
+// closeUnstarted frees what a plugin holds that has no configuration.
+func (p *Plugin) closeUnstarted() {
+	p.tracker.close()
+	p.hotplug.close()
+	p.missed.close()
+	p.later.close()
+	p.dirs.close()
+	close(p.late.quit)
 }
 
 // Close frees what the plugin holds. No handler may be running.
 func (p *Plugin) Close() error {
+	if p.core.Load() == nil {
+		p.closeUnstarted()
+		return nil
+	}
 	err := p.closeRetired()
 	close(p.late.quit)
 	p.dirs.close()

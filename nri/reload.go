@@ -61,6 +61,7 @@ type reloading struct {
 	handedOver  atomic.Bool // the runtime gave the configuration: the file does not count
 
 	changing sync.Mutex // one change at a time
+	copying  sync.Mutex // one copy at a time
 	status   struct {
 		sync.Mutex
 		source          string
@@ -222,7 +223,11 @@ func (p *Plugin) reload(w *configWatch) {
 	w.last = id
 	log := p.log.WithField("file", w.file)
 	present := p.core.Load().cfg
-	cfg, err := config.LoadOwned(w.host, w.file)
+	var cfg *config.Config
+	data, err := config.ReadOwned(w.host, w.file)
+	if err == nil {
+		cfg, err = config.Parse(data, w.file)
+	}
 	if err == nil && reflect.DeepEqual(cfg, present) {
 		// Touched, or put right again.
 		if p.configFault.Swap(nil) != nil {
@@ -237,18 +242,48 @@ func (p *Plugin) reload(w *configWatch) {
 		err = p.use(cfg)
 	}
 	if err != nil {
-		p.failures.Add(1)
-		p.status.Lock()
-		p.status.failedAt = time.Now()
-		p.status.Unlock()
-		p.configFault.Store(&err)
-		log.WithError(err).WithField("generation", p.generation.Load()).Error("the new configuration is not taken; the one before stays in force")
+		p.refuseConfig(err)
 		return
 	}
+	p.copyConfig(data)
 	if is, was := cfg.Validate, present.Validate; (is.Devices || is.Mounts) != (was.Devices || was.Mounts) {
 		log.Warn("validate is switched on or off when the plugin registers next: restart jackfield-nri")
 	}
 	log.WithField("generation", p.generation.Load()).Info("new configuration in force")
+}
+
+// refuseConfig notes and logs why the configuration file is not in force. Before any file
+// came into force, the copy of the last good one is.
+func (p *Plugin) refuseConfig(err error) {
+	message := "new configuration rejected; keeping the current one"
+	if p.opts.ConfigFault != nil && p.generation.Load() == 1 {
+		message = "configuration rejected; keeping the last good one"
+		err = fmt.Errorf("%w (in force is the last good configuration, of which %s is the copy)", err, p.opts.ConfigCopy)
+		if was := p.configFault.Load(); was != nil && (*was).Error() == err.Error() {
+			return // the watch's first look at the file
+		}
+	}
+	p.failures.Add(1)
+	p.status.Lock()
+	p.status.failedAt = time.Now()
+	p.status.Unlock()
+	p.configFault.Store(&err)
+	p.log.WithError(err).WithField("file", p.opts.ConfigFile).WithField("generation", p.generation.Load()).Error(message)
+}
+
+// copyConfig keeps a configuration file that came into force for a start at which the
+// file is faulty. The copy's directory may hang: then the copy is written when it answers.
+func (p *Plugin) copyConfig(data []byte) {
+	if p.opts.ConfigCopy == "" {
+		return
+	}
+	newWaits().do(func() {
+		p.copying.Lock()
+		defer p.copying.Unlock()
+		if err := config.WriteCopy(p.opts.Host, p.opts.ConfigCopy, p.opts.ConfigFile, data); err != nil {
+			p.log.WithError(err).Warn("the configuration cannot be kept for a start at which the file is faulty")
+		}
+	})
 }
 
 // configWatch notices that a file changed: by what happens in its directory,

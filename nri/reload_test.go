@@ -257,7 +257,7 @@ func TestReloadKeepsWhatIsInForce(t *testing.T) {
 		}
 		h.grants()
 	}
-	if n := strings.Count(h.log.String(), "the one before stays in force"); n != 5 {
+	if n := strings.Count(h.log.String(), "keeping the current one"); n != 5 {
 		t.Errorf("said %d times", n)
 	}
 	// Put right again: nothing changed, and nothing is wrong any more.
@@ -286,7 +286,7 @@ func TestAConfigurationOfAnotherUser(t *testing.T) {
 		t.Errorf("status %+v", s)
 	}
 	h.grants()
-	if _, err := loadConfig(h.p.opts.Host, ""); !errdefs.IsPermissionDenied(err) {
+	if err := loadConfig(&Options{Host: h.p.opts.Host}, "", h.p.log.Logger); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("at the start: %v", err)
 	}
 }

@@ -76,16 +76,20 @@ func loadAsked(host hostfs.Root, file string, load func(hostfs.Root, string) (*C
 }
 
 func read(host hostfs.Root, path string, owned bool) ([]byte, error) {
-	return host.ReadFileIf(path, MaxSize, func(st *unix.Stat_t) error {
-		othersGroup := st.Gid != 0 && int(st.Gid) != os.Getegid()
-		if st.Mode&unix.S_IFMT == unix.S_IFREG && (st.Mode&unix.S_IWOTH != 0 || st.Mode&unix.S_IWGRP != 0 && othersGroup) {
-			return fmt.Errorf("its mode is %04o, and only its owner may be able to write it; chmod go-w: %w", st.Mode&0o7777, errdefs.ErrPermissionDenied)
-		}
-		if owned && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-			return fmt.Errorf("it belongs to uid %d, and only root may be able to write it; chown root: %w", st.Uid, errdefs.ErrPermissionDenied)
-		}
-		return nil
-	})
+	return host.ReadFileIf(path, MaxSize, func(st *unix.Stat_t) error { return checkOwned(st, owned) })
+}
+
+// checkOwned refuses a file that others can write and, where owned, that belongs to
+// another user.
+func checkOwned(st *unix.Stat_t, owned bool) error {
+	othersGroup := st.Gid != 0 && int(st.Gid) != os.Getegid()
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && (st.Mode&unix.S_IWOTH != 0 || st.Mode&unix.S_IWGRP != 0 && othersGroup) {
+		return fmt.Errorf("its mode is %04o, and only its owner may be able to write it; chmod go-w: %w", st.Mode&0o7777, errdefs.ErrPermissionDenied)
+	}
+	if owned && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("it belongs to uid %d, and only root may be able to write it; chown root: %w", st.Uid, errdefs.ErrPermissionDenied)
+	}
+	return nil
 }
 
 // Parse reads a configuration file's content. The name file is for messages.

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// copyHost is a host on which the plugin is started again and again.
+type copyHost struct {
+	t    *testing.T
+	host hostfs.Root
+	log  *logBuffer
+}
+
+func newCopyHost(t *testing.T) *copyHost {
+	host, err := hostfs.New(t.TempDir())
+	check(t, err)
+	for _, d := range []string{"/etc/jackfield", "/etc/cdi", "/run"} {
+		check(t, os.MkdirAll(host.Path(d), 0o755))
+	}
+	check(t, os.WriteFile(host.Path("/etc/cdi/v.json"), []byte(
+		`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`), 0o644))
+	return &copyHost{t: t, host: host}
+}
+
+func (h *copyHost) file() string { return h.host.Path(config.DefaultPath) }
+func (h *copyHost) copy() string { return h.host.Path(config.DefaultCopyPath) }
+
+func (h *copyHost) write(content string) {
+	h.t.Helper()
+	check(h.t, os.WriteFile(h.file()+".new", []byte(content), 0o644))
+	check(h.t, os.Rename(h.file()+".new", h.file()))
+}
+
+// start starts the plugin as the command does.
+func (h *copyHost) start() (*reloadHost, error) {
+	h.t.Helper()
+	h.log = &logBuffer{}
+	log := logrus.New()
+	log.SetOutput(h.log)
+	opts := Options{Host: h.host, ConfigCopy: config.DefaultCopyPath}
+	if err := loadConfig(&opts, "", log); err != nil {
+		return nil, err
+	}
+	p, err := New(opts, log)
+	if err != nil {
+		return nil, err
+	}
+	return &reloadHost{t: h.t, dir: filepath.Dir(h.file()), p: p, log: h.log}, nil
+}
+
+const faultyConfig = "sockets: {access: acls}\npolicy: {mode: enforced}\n"
+
+// A faulty file at the start keeps the last configuration in force that was good, and a
+// file that is put right is taken.
+func TestAFaultyFileAtTheStartKeepsTheLastGoodConfiguration(t *testing.T) {
+	h := newCopyHost(t)
+	for name, spoil := range map[string]func(){
+		"faults": func() { h.write(faultyConfig) },
+		"a rule": func() {
+			h.write(`policy: {rules: [{name: r, for: {namespaces: ["*"]}, allow: {sockets: [relative]}}]}`)
+		},
+		"no YAML":             func() { h.write("\x00") },
+		"others can write it": func() { h.write(refusing); check(t, os.Chmod(h.file(), 0o666)) },
+		"it is a directory":   func() { check(t, os.Remove(h.file())); check(t, os.Mkdir(h.file(), 0o755)) },
+		"faults, started twice": func() {
+			h.write(faultyConfig)
+			r, err := h.start()
+			check(t, err)
+			check(t, r.p.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			check(t, os.RemoveAll(h.file()))
+			h.write(granting)
+			r, err := h.start()
+			check(t, err)
+			check(t, r.p.Close())
+			if st, err := os.Stat(h.copy()); err != nil || st.Mode().Perm() != 0o600 {
+				t.Fatalf("the copy: %v, %v", st, err)
+			}
+			spoil()
+			r, err = h.start()
+			check(t, err)
+			defer func() { check(t, r.p.Close()) }()
+			r.grants()
+			s := r.p.ConfigStatus()
+			if s.LastError == nil || s.Generation != 1 || s.Source != config.DefaultPath {
+				t.Fatalf("status %+v", s)
+			}
+			told := map[string]string{"the log": h.log.String(), "the status": r.p.node().Config.Error}
+			health := httptest.NewRecorder()
+			r.p.serveHealth(health, nil)
+			told["/healthz"] = health.Body.String()
+			want := []string{"the last good configuration", config.DefaultCopyPath}
+			if name == "faults" {
+				want = append(want, "acls", "enforced")
+			}
+			for where, text := range told {
+				for _, w := range want {
+					if !strings.Contains(text, w) {
+						t.Errorf("%s does not name %q: %s", where, w, text)
+					}
+				}
+			}
+			check(t, os.RemoveAll(h.file()))
+			h.write(refusing)
+			r.wait("the file that was put right", generation(2))
+			r.refuses()
+			r.wait("the copy of the file that was put right", func(ConfigStatus) bool {
+				data, err := os.ReadFile(h.copy())
+				return err == nil && strings.HasSuffix(string(data), refusing)
+			})
+		})
+	}
+}
+
+// Without a copy of this very file that is good itself a faulty file is an error.
+func TestAFaultyFileWithoutACopyIsAnError(t *testing.T) {
+	const header = "# jackfield-nri: the last good configuration of "
+	for name, prepare := range map[string]func(h *copyHost){
+		"no copy":                 func(*copyHost) {},
+		"a copy of another file":  func(h *copyHost) { h.writeCopy(header+"\"/etc/other.yaml\"\n"+granting, 0o600) },
+		"a faulty copy":           func(h *copyHost) { h.writeCopy(header+"\"/etc/jackfield/config.yaml\"\n"+faultyConfig, 0o600) },
+		"a copy others can write": func(h *copyHost) { h.writeCopy(header+"\"/etc/jackfield/config.yaml\"\n"+granting, 0o666) },
+		"the file was missing at an earlier start": func(h *copyHost) {
+			h.write(granting)
+			r, err := h.start()
+			check(h.t, err)
+			check(h.t, r.p.Close())
+			check(h.t, os.Remove(h.file()))
+			r, err = h.start()
+			check(h.t, err)
+			r.refuses()
+			check(h.t, r.p.Close())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newCopyHost(t)
+			prepare(h)
+			h.write(faultyConfig)
+			r, err := h.start()
+			if err == nil {
+				check(t, r.p.Close())
+				t.Fatal("the plugin starts")
+			}
+			if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "acls") {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func (h *copyHost) writeCopy(content string, mode os.FileMode) {
+	h.t.Helper()
+	check(h.t, os.MkdirAll(filepath.Dir(h.copy()), 0o755))
+	check(h.t, os.WriteFile(h.copy(), []byte(content), 0o600))
+	check(h.t, os.Chmod(h.copy(), mode))
+}
+
+// A plugin that the runtime starts makes nothing in a state directory before it has the
+// configuration that the runtime hands over.
+func TestNothingIsMadeBeforeTheRuntimesConfiguration(t *testing.T) {
+	for name, tc := range map[string]struct{ handed, want, not string }{
+		"another state directory": {handed: "stateDir: /run/other", want: "/run/other", not: "/run/jackfield"},
+		"none":                    {want: "/run/jackfield", not: "/run/other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newCopyHost(t)
+			log := logrus.New()
+			log.SetOutput(&logBuffer{})
+			p, err := New(Options{Host: h.host, Inherited: true, ConfigCopy: config.DefaultCopyPath}, log)
+			check(t, err)
+			defer func() { check(t, p.Close()) }()
+			entries, err := os.ReadDir(h.host.Path("/run"))
+			check(t, err)
+			if len(entries) > 0 {
+				t.Errorf("before the configuration there is %v", entries)
+			}
+			p.reportHooks()
+			_ = p.node()
+			_, err = p.Configure(t.Context(), tc.handed, "containerd", "v2.1.0")
+			check(t, err)
+			if _, err := os.Stat(h.host.Path(tc.want)); err != nil {
+				t.Error(err)
+			}
+			if _, err := os.Stat(h.host.Path(tc.not)); err == nil {
+				t.Errorf("%s was made", tc.not)
+			}
+		})
+	}
+	h := newCopyHost(t)
+	log := logrus.New()
+	log.SetOutput(&logBuffer{})
+	p, err := New(Options{Host: h.host, Inherited: true}, log)
+	check(t, err)
+	check(t, p.Close()) // without ever having a configuration
+}
