@@ -381,6 +381,22 @@ func TestIndex(t *testing.T) {
 	}
 }
 
+// The copy of the last good configuration is where it outlives the container.
+func TestChartKeepsTheLastGoodConfigurationInTheStateDirectory(t *testing.T) {
+	for values, want := range map[string]string{"{}": "", "config: {stateDir: /srv/jackfield}": "--config-copy=/srv/jackfield/last-good-config.yaml"} {
+		args := only[*apps.DaemonSet](t, helm(t, values)).Spec.Template.Spec.Containers[0].Args
+		got := ""
+		for _, a := range args {
+			if strings.HasPrefix(a, "--config-copy") {
+				got = a
+			}
+		}
+		if got != want {
+			t.Errorf("%s: found %q, want %q", values, got, want)
+		}
+	}
+}
+
 // Without propagation the container has the three capabilities, and no more.
 func TestUnprivileged(t *testing.T) {
 	sc := only[*apps.DaemonSet](t, helm(t, "staging: {propagation: false}")).Spec.Template.Spec.Containers[0].SecurityContext
