@@ -72,6 +72,7 @@ type doctor struct {
 	validators    map[string]validatorValues // by the runtime's name; none where its configuration was not read
 	found         bool                       // a runtime's configuration
 	nriSocket     string
+	nriFault      bool // an error of that is reported
 	pluginDir     string
 	fix           bool
 	hanging       map[string]bool         // directories that do not answer

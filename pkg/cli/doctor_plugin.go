@@ -38,8 +38,10 @@ func (d *doctor) plugin() {
 		return
 	case node == nil: // not answered in time, which is reported
 		return
+	case !node.Registered && d.nriFault: // one cause, one error
+		d.say("plugin", severityNote, "it registers by itself when the runtime listens (nri, above)", "jackfield-nri (process %d) runs and is not registered with a runtime: new containers come up without devices and sockets%s", node.PID, orphans)
 	case !node.Registered:
-		d.say("plugin", severityError, "it registers by itself when NRI is on and the runtime listens (runtime and nri above); where both are so, see its log, and its --nri-socket",
+		d.say("plugin", severityError, "see its log; is its --nri-socket the socket of the runtime (nri, above)?",
 			"jackfield-nri (process %d) runs and is not registered with a runtime: new containers come up without devices and sockets%s", node.PID, orphans)
 	case node.Runtime == nil:
 		d.say("plugin", severityUnknown, "use the doctor of jackfield-nri's own version", "jackfield-nri %s is registered, and does not say with which runtime", node.Version)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -32,7 +33,10 @@ func (d *doctor) runtime() {
 	if d.pluginDir == "" {
 		d.pluginDir = "/opt/nri/plugins"
 	}
-	d.inTime("nri", doctorFew, (*doctor).socket)
+	d.inTime("nri", doctorFew, func(d *doctor) {
+		d.socket()
+		d.nriFault = slices.ContainsFunc(d.out, func(f diagnosis) bool { return f.Severity == severityError })
+	})
 }
 
 // socket looks at the NRI socket.

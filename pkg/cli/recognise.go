@@ -68,7 +68,7 @@ var (
 
 var (
 	specKeys   = []string{"cdiVersion", "kind", "devices", "containerEdits", "annotations"}
-	configKeys = []string{"cdi", "sockets", "deviceInfo", "multus", "kubelet", "hook", "hooks", "stateDir", "dialects", "metrics", "audit", "policy", "validate", "compat"}
+	configKeys = []string{"cdi", "sockets", "deviceInfo", "multus", "kubelet", "hook", "hooks", "stateDir", "dialects", "metrics", "missed", "audit", "policy", "runtime", "validate", "compat"}
 )
 
 // nearConfig tells that a key of YAML is almost one of the configuration's, and none is
