@@ -194,7 +194,7 @@ func (d *doctor) examine(ctx context.Context, n *node) {
 func (d *doctor) faulty(err error) {
 	var many interface{ Unwrap() []error }
 	var fault *config.Error
-	const remedy = "correct it; until then jackfield-nri keeps the configuration that is in force, and does not start with this one"
+	const remedy = "correct it; until then the configuration that was last in force stays so, also after a restart of jackfield-nri"
 	if errors.As(err, &many) && errors.As(err, &fault) {
 		for _, e := range many.Unwrap() {
 			if errors.As(e, &fault) {
