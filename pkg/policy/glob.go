@@ -169,6 +169,19 @@ func (g Glob) MatchesBelow(dir string) bool {
 	return live
 }
 
+// Covers reports whether the pattern matches every path below dir, a clean absolute
+// path, as "DIR/**" does. It may report false for an unusual pattern that does.
+func (g Glob) Covers(dir string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(dir, "/")+"/", g.prefix)
+	if !ok || g.rest == nil {
+		return false
+	}
+	// What ends with "**" goes on matching once it has matched.
+	last, bit := g.rest.last/64, uint64(1)<<(g.rest.last%64)
+	state, _ := g.rest.run(rest)
+	return state[last]&bit != 0 && g.rest.any[last]&bit != 0
+}
+
 // run returns the positions that are reached after s, and whether there is one.
 func (a *automaton) run(s string) (state [words]uint64, live bool) {
 	n := a.last/64 + 1

@@ -78,6 +78,8 @@ type thing struct {
 	// at is a mount's destination, writable that it is not read-only.
 	at       string
 	writable bool
+	// whole is set where it is a socket's directory with all that is below it.
+	whole bool
 }
 
 // Grant is a decision in favour.
@@ -156,6 +158,14 @@ func (p *Policy) Socket(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &thing{kind: kindSocket, name: path})
 }
 
+// SocketDir decides on a directory of sockets that is handed over with everything below
+// it, now and later. One pattern in force has to cover all of that, as "DIR/**" does, and
+// no deny pattern may match the directory or anything below it. The path is under the
+// rules of Socket.
+func (p *Policy) SocketDir(s Subject, dir string) (Grant, error) {
+	return p.decide(&s, &thing{kind: kindSocket, name: dir, whole: true})
+}
+
 // Device decides on a device node's host path, under the rules of Socket.
 func (p *Policy) Device(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &thing{kind: kindDevice, name: path})
@@ -186,10 +196,19 @@ func (p *Policy) Network(s Subject, name string) (Grant, error) {
 // what Socket would say of it, without asking whether any rule grants it. enforced is
 // false where audit mode, the policy's or the rule's, lets it through.
 func (p *Policy) SocketDenied(s Subject, path string) (denied *RefusedError, enforced bool) {
-	if p == nil || p.all || !p.denies || !cleanPath(path) {
+	return p.deniedSocket(&s, &thing{kind: kindSocket, name: path})
+}
+
+// SocketDirDenied is SocketDenied for what SocketDir decides on.
+func (p *Policy) SocketDirDenied(s Subject, dir string) (denied *RefusedError, enforced bool) {
+	return p.deniedSocket(&s, &thing{kind: kindSocket, name: dir, whole: true})
+}
+
+func (p *Policy) deniedSocket(s *Subject, t *thing) (denied *RefusedError, enforced bool) {
+	if p == nil || p.all || !p.denies || !cleanPath(t.name) {
 		return nil, false
 	}
-	return p.denied(&s, &thing{kind: kindSocket, name: path})
+	return p.denied(s, t)
 }
 
 func (p *Policy) decide(s *Subject, t *thing) (Grant, error) {

@@ -17,8 +17,8 @@ import (
 // bytes.
 type RefusedError struct {
 	Subject Subject
-	// What kind of thing was asked for: "CDI device", "socket", "device
-	// node", "mount", "hook" or "network".
+	// What kind of thing was asked for: "CDI device", "socket", "socket
+	// directory", "device node", "mount", "hook" or "network".
 	What string
 	// Name of the thing asked for; of a mount the source.
 	Name string
@@ -142,8 +142,11 @@ func (r *rule) denies(s *Subject, t *thing) string {
 		field, pattern = kindNetwork, r.deny.network(s.Network)
 	}
 	within := ""
-	if pattern == "" && t.kind == kindMount {
+	switch {
+	case pattern == "" && t.kind == kindMount:
 		pattern, within = r.deny.mountBelow(t), ", which matches paths within the mount"
+	case pattern == "" && t.whole:
+		field, pattern, within = kindSocket, r.deny.socketWithin(t), ", which matches paths within the directory"
 	}
 	if pattern == "" || !r.restricts(s) {
 		return ""
@@ -159,7 +162,11 @@ func (r *rule) denies(s *Subject, t *thing) string {
 }
 
 func newRefusal(s Subject, t thing) *RefusedError {
-	return &RefusedError{Subject: s, What: t.kind.String(), Name: t.name, At: t.at}
+	what := t.kind.String()
+	if t.whole {
+		what = "socket directory"
+	}
+	return &RefusedError{Subject: s, What: what, Name: t.name, At: t.at}
 }
 
 // refuse finds the rule that came closest. It runs only on the way to an
@@ -255,7 +262,11 @@ func (r *rule) why(s *Subject, t *thing, c closeness) string {
 		}
 		return verb + listed(quoted(r.allow.patterns(kindNetwork))) + ", not from " + quote(s.Network)
 	case otherName:
-		return "its allow." + k.field() + " has " + listed(r.allow.quoted(k))
+		has := "its allow." + k.field() + " has " + listed(r.allow.quoted(k))
+		if t.whole {
+			has += ", none of which covers everything below the directory"
+		}
+		return has
 	case otherKind:
 		if k == kindNetwork {
 			return "it allows neither sockets nor devices, which is what networks bring"

@@ -25,6 +25,9 @@ func (p *Policy) remedy(e *RefusedError, t thing, c closeness) {
 		return
 	}
 	text := strconv.Quote(t.name)
+	if t.whole {
+		text = strconv.Quote(t.name + "/**")
+	}
 	if k == kindMount {
 		text = Mount{Source: t.name, Destination: t.at, ReadOnly: !t.writable}.text()
 	}

@@ -87,8 +87,19 @@ func (t *things) which(x *thing) string {
 		globs = t.lists[x.kind]
 	}
 	for i := range globs {
-		if globs[i].Match(x.name) {
+		if x.whole && globs[i].Covers(x.name) || !x.whole && globs[i].Match(x.name) {
 			return globs[i].pattern
+		}
+	}
+	return ""
+}
+
+// socketWithin is the pattern of a denied socket that matches the directory or something
+// below it, "" for none.
+func (t *things) socketWithin(x *thing) string {
+	for _, g := range t.lists[kindSocket] {
+		if g.Match(x.name) || g.MatchesBelow(x.name) {
+			return g.pattern
 		}
 	}
 	return ""
