@@ -195,7 +195,7 @@ func (p *Plugin) StartContainer(_ context.Context, pod *api.PodSandbox, c *api.C
 func (p *Plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.end(telemetry.StopContainer, p.begin())
 	if c.GetState() == api.ContainerState_CONTAINER_STOPPED {
-		p.forget(ctx, telemetry.StopContainer, pod, c)
+		p.inStore(ctx, telemetry.StopContainer, p.forgotten(pod, c))
 	}
 	return nil, nil
 }
@@ -203,12 +203,20 @@ func (p *Plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.
 // RemoveContainer removes what was kept for the container.
 func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	defer p.end(telemetry.RemoveContainer, p.begin())
-	p.forget(ctx, telemetry.RemoveContainer, pod, c)
+	remove := p.forgotten(pod, c)
+	p.inStore(ctx, telemetry.RemoveContainer, func(store *staging.Store) {
+		remove(store)
+		if !p.untold.has(pod.GetId()) {
+			return
+		}
+		// With the last container the pod's socket directories are removed. One that is
+		// created later has them created again.
+		if err := store.RemoveIdleSandbox(pod.GetId()); err != nil {
+			p.counters.CleanupFailed.Add()
+			p.podLog(pod).WithError(err).Warn("something of the pod could not be removed")
+		}
+	})
 	return nil
-}
-
-func (p *Plugin) forget(ctx context.Context, h telemetry.Handler, pod *api.PodSandbox, c *api.Container) {
-	p.inStore(ctx, h, p.forgotten(pod, c))
 }
 
 // forgotten drops what is known of a container, and gives what removes what was kept
@@ -223,14 +231,6 @@ func (p *Plugin) forgotten(pod *api.PodSandbox, c *api.Container) (remove func(*
 		if err := store.RemoveContainer(pod.GetId(), c.GetId()); err != nil {
 			p.counters.CleanupFailed.Add()
 			p.containerLog(pod, c).WithError(err).Warn("something of the container could not be removed")
-		}
-		if p.untold.has(pod.GetId()) {
-			// With the last container the pod's socket directories go. One that is made
-			// later has them made again.
-			if err := store.RemoveIdleSandbox(pod.GetId()); err != nil {
-				p.counters.CleanupFailed.Add()
-				p.podLog(pod).WithError(err).Warn("something of the pod could not be removed")
-			}
 		}
 	}
 }

@@ -15,7 +15,7 @@ func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
 	}
 	if st := store.Status(); st.Mode == staging.Directories {
 		p.log.WithField("reason", st.Reason).Warn("sockets are delivered as plain directory mounts: one that the host side makes in a directory " +
-			"that it replaces is lost to running containers, and networks cannot be added to them")
+			"it replaces, or that the policy does not grant as a whole (DIR/**), is lost to running containers when it is re-created, and networks cannot be added to them")
 	}
 	// By itself: a socket root that hangs does not hold up the start.
 	go p.warnOfRootMounts(cfg)

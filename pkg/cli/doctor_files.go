@@ -53,11 +53,11 @@ func (d *doctor) state() {
 		return
 	}
 	if reason == staging.ReasonConfigured {
-		d.say("staging", severityNote, "", "sockets are delivered as directory mounts, as the configuration asks")
+		d.say("staging", severityNote, "", "sockets are delivered as directory mounts, as the configuration asks: where the policy does not grant the directory as a whole (DIR/**), the socket's file alone, which is lost to running containers when the vswitch re-creates it")
 		return
 	}
 	d.say("staging", severityWarning, "give jackfield-nri the host's mount namespace (systemd: PrivateMounts=no; Kubernetes: mountPropagation: Bidirectional) and CAP_SYS_ADMIN",
-		"sockets are delivered as directory mounts (%s): one whose directory the vswitch replaces is lost to running containers, and networks cannot be added to them", reason)
+		"sockets are delivered as directory mounts (%s): one whose directory the vswitch replaces, or the policy does not grant as a whole (DIR/**), is lost to running containers when it is re-created, and networks cannot be added to them", reason)
 }
 
 // shared tells whether the mount that a directory lies on is shared, on this host.

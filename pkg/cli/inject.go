@@ -19,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 const injectLong = `inject makes the edits that a container's requests stand for in its OCI spec, the
@@ -183,7 +184,7 @@ func (in *injection) open(cmd *cobra.Command) (*injectSite, error) {
 	mine := *cfg
 	mine.StateDir = s.dir
 	s.engine, err = resolve.New(host, &mine, resolve.Options{
-		AllowAll: in.node.configFile == "", Once: true, Kubelet: askKubelet, SpecDirs: dirs, ForAdministrator: true,
+		AllowAll: in.node.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: askKubelet, SpecDirs: dirs, ForAdministrator: true,
 	})
 	return s, err
 }

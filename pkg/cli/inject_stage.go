@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"path"
 	"path/filepath"
 	"strings"
 
@@ -27,7 +26,7 @@ type stage struct {
 }
 
 func stageOf(host hostfs.Root, cfg *config.Config) stage {
-	return stage{host: host, dir: path.Join(cfg.StateDir, "inject")}
+	return stage{host: host, dir: staging.InjectDir(cfg.StateDir)}
 }
 
 // prepare makes what a container needs, and gives what undoes it: nothing, where
@@ -42,8 +41,11 @@ func (s *stage) prepare(c staging.Container) (undo func() error, err error) {
 	}
 	_, err = s.host.Lstat(staging.ContainerDir(s.dir, c.ID))
 	fresh := errdefs.IsNotFound(err)
-	store, err := staging.Open(s.host, s.dir, staging.Options{Mode: staging.Directories})
+	store, err := s.open()
 	if err != nil {
+		return nil, err
+	}
+	if err := store.SweepClaims(); err != nil {
 		return nil, err
 	}
 	if err := store.Prepare(c); err != nil {
@@ -53,8 +55,16 @@ func (s *stage) prepare(c staging.Container) (undo func() error, err error) {
 		if !fresh {
 			return nil
 		}
-		return store.RemoveContainer(c.SandboxID, c.ID)
+		err := store.RemoveContainer(c.SandboxID, c.ID)
+		if c.SandboxID == c.ID {
+			err = errors.Join(err, store.RemoveIdleSandbox(c.SandboxID))
+		}
+		return err
 	}, nil
+}
+
+func (s *stage) open() (*staging.Store, error) {
+	return staging.Open(s.host, s.dir, staging.Options{Mode: staging.Directories, Owner: staging.InjectOwner})
 }
 
 // id is the ID under which the container's things are kept: the one that is given,
@@ -112,7 +122,7 @@ func (in *injection) runRemove(cmd *cobra.Command) error {
 	if _, err := host.Lstat(s.dir); errdefs.IsNotFound(err) {
 		return nil
 	}
-	store, err := staging.Open(host, s.dir, staging.Options{Mode: staging.Directories})
+	store, err := s.open()
 	if err != nil {
 		return err
 	}

@@ -97,6 +97,7 @@ func (c *call) decide() (*addition, error) {
 		InfoDir: c.conf.infoDir, InfoFile: a.record.InfoFile, InfoKept: a.before != nil, Info: a.info}
 	if a.place.dir != "" {
 		a.record.SocketDir, a.record.Directory = c.conf.socketDir, a.place.dir
+		a.record.ClaimsDir, a.record.Claimed = c.conf.claimsDir, c.claimedPath(a.place.dir)
 	}
 	return a, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -33,7 +34,7 @@ func (c *call) removeUnrecorded(name string, broken *brokenRecord) error {
 	network, id, ifName, _ := splitRecordName(name)
 	fmt.Fprintf(c.Stderr, "jackfield-cni: %v; removing it, and what is found by the attachment's names\n", asError(broken))
 	dir := attachmentDir(network, id, ifName)
-	errs := []error{removeSocketDir(c.Host, c.conf.socketDir, dir)}
+	errs := []error{c.removeUnrecordedDir(id, dir)}
 	files, err := c.ownInfoFiles(network, id, ifName)
 	errs = append(errs, err)
 	for _, file := range files {
@@ -43,6 +44,20 @@ func (c *call) removeUnrecorded(name string, broken *brokenRecord) error {
 		}
 	}
 	return joinErrors(errs...)
+}
+
+// removeUnrecordedDir removes an attachment's directory: the one that its claim names, or,
+// where an earlier version claimed none, the one that has the attachment's name.
+func (c *call) removeUnrecordedDir(containerID, name string) error {
+	r := record{ContainerID: containerID, SocketDir: c.conf.socketDir, Directory: name, ClaimsDir: c.conf.claimsDir, Claimed: c.claimedPath(name)}
+	claim, err := claims.At(c.Host, r.ClaimsDir).Directory(r.Claimed)
+	if err != nil {
+		return fail(codeIO, "I/O failure: claimsDir", "%v", err)
+	}
+	if len(claim.Holders) == 0 {
+		r.Claimed = ""
+	}
+	return c.removeClaimedDir(&r)
 }
 
 // ownInfoFiles are the names of an attachment's device-info files that this plugin

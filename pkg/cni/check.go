@@ -191,6 +191,7 @@ func (c *call) status() error {
 		needed    bool
 	}{
 		{"stateDir", c.conf.stateDir, 0o700, true},
+		{"claimsDir", c.conf.claimsDir, 0o700, c.conf.device.isSocket()},
 		{"socketDir", c.conf.socketDir, 0o755, c.conf.device.isSocket()},
 		{"deviceInfoDir", c.conf.infoDir, 0o755, true},
 	} {

@@ -21,6 +21,9 @@ const (
 	// DefaultStateDir holds the records of attachments. It goes with a reboot, as
 	// everything that it tells of.
 	DefaultStateDir = "/var/run/jackfield/cni"
+	// DefaultClaimsDir is that of the node configuration's default stateDir, which the
+	// NRI plugin and the OCI hook use.
+	DefaultClaimsDir = "/var/run/jackfield/claims"
 )
 
 // conf is a plugin's configuration (§1, Plugin configuration objects, and §3,
@@ -31,6 +34,7 @@ type conf struct {
 	deviceIDs     map[string]string // by key: where a device's ID was given
 	socketDir     string
 	stateDir      string
+	claimsDir     string
 	infoDir       string
 	ipam          string // type; "" for none
 	ipamErr       error  // what is wrong with it, for what undoes
@@ -71,6 +75,7 @@ var keys = map[string]func(c *conf, v value) error{
 	"device":        (*conf).readDevice,
 	"socketDir":     (*conf).readDir,
 	"stateDir":      (*conf).readDir,
+	"claimsDir":     (*conf).readDir,
 	"deviceInfoDir": (*conf).readDir,
 }
 
@@ -118,7 +123,7 @@ func (v value) last() string { return v.key[strings.LastIndexByte(v.key, '.')+1:
 // 2). permissive is for what undoes: of what is wrong there, only that without
 // which nothing can be found is an error.
 func parseConf(data []byte, permissive bool) (*conf, error) {
-	c := &conf{socketDir: DefaultSocketDir, stateDir: DefaultStateDir, infoDir: deviceinfo.DefaultCNIDir, deviceIDs: map[string]string{}}
+	c := &conf{socketDir: DefaultSocketDir, stateDir: DefaultStateDir, claimsDir: DefaultClaimsDir, infoDir: deviceinfo.DefaultCNIDir, deviceIDs: map[string]string{}}
 	h, err := decodeHead(data)
 	if err != nil {
 		return nil, err

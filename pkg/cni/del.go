@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -73,7 +74,7 @@ func (c *call) remove(r *record) error {
 		errs = append(errs, err)
 	}
 	c.step("device-info removed")
-	errs = append(errs, removeSocketDir(c.Host, r.SocketDir, r.Directory))
+	errs = append(errs, c.removeClaimedDir(r))
 	return joinErrors(errs...)
 }
 
@@ -116,6 +117,28 @@ func (c *call) gc() error {
 		leased := c.release("CNI_CONTAINERID="+id, "CNI_IFNAME="+ifName, "CNI_NETNS=")
 		errs = append(errs, leased, c.forget(st, name, leased != nil))
 	}
+	errs = append(errs, c.releaseUnrecorded(st))
 	errs = append(errs, c.removeTemporary(c.conf.infoDir))
 	return joinErrors(errs...)
+}
+
+// releaseUnrecorded removes the claims of containers that have no record here any more,
+// of whatever network: a disk lost it.
+func (c *call) releaseUnrecorded(st *store) error {
+	names, err := st.names()
+	if err != nil {
+		return err
+	}
+	recorded := map[string]bool{}
+	for _, name := range names {
+		_, id, _, _ := splitRecordName(name)
+		recorded[id] = true
+	}
+	err = claims.At(c.Host, c.conf.claimsDir).Release(func(h claims.Holder) bool {
+		return h == c.holder(h.Sandbox) && !recorded[h.Sandbox]
+	})
+	if err != nil {
+		return fail(codeIO, "I/O failure: claimsDir", "%v", err)
+	}
+	return nil
 }

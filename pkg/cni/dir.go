@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -105,41 +106,121 @@ func checkDir(f *os.File, key, dir string) error {
 	return nil
 }
 
-// makeSocketDir makes an attachment's directory. Owner, group and the group's
+// claimedPath is the canonical path of an attachment's directory, by which it is claimed.
+func (c *call) claimedPath(name string) string {
+	return path.Join(c.Host.Canonical(c.conf.socketDir), name)
+}
+
+// holder is the container as this plugin claims for it.
+func (c *call) holder(containerID string) claims.Holder {
+	return claims.Holder{Sandbox: containerID, Adapter: claims.CNI, StateDir: c.conf.stateDir}
+}
+
+// makeSocketDir creates an attachment's directory and claims it for the container, so
+// that no other one gets it before the first container of the pod is created.
+func (c *call) makeSocketDir(name string) (err error) {
+	dir, claimed := claims.At(c.Host, c.conf.claimsDir), c.claimedPath(name)
+	_, fresh, err := dir.ClaimDirectory(claimed, c.holder(c.ContainerID))
+	if errdefs.IsConflict(err) {
+		return fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)
+	}
+	if err != nil {
+		return fail(codeIO, "I/O failure: claimsDir", "claim %q in %q: %v", claimed, c.conf.claimsDir, err)
+	}
+	c.step("directory claimed")
+	id, err := c.createSocketDir(name)
+	if err == nil {
+		c.step("directory created")
+		if err = dir.SetCreated(claimed, id); err == nil {
+			return nil
+		}
+		err = fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, c.conf.claimsDir, err)
+	} else if fresh && asError(err).Code == codeExists {
+		// What stands there is not this attachment's.
+		err = joinErrors(err, dir.ReleaseDirectory(claimed, c.holder(c.ContainerID)))
+	}
+	return err
+}
+
+// createSocketDir creates an attachment's directory. Owner, group and the group's
 // right to write are those of the socket directory, so that a vswitch which does
 // not run as root can make its sockets.
-func (c *call) makeSocketDir(name string) error {
+func (c *call) createSocketDir(name string) (id claims.Identity, err error) {
 	dir := c.conf.socketDir
 	f, err := openDir(c.Host, "socketDir", dir, 0o755)
 	if err != nil {
-		return err
+		return id, err
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return fail(codeIO, "I/O failure: socketDir", "look at %q: %v", dir, err)
+		return id, fail(codeIO, "I/O failure: socketDir", "look at %q: %v", dir, err)
 	}
 	fd, err := hostfs.MkdirAt(int(f.Fd()), name, 0o755|st.Mode&0o020)
 	if errors.Is(err, unix.EEXIST) {
-		return fail(codeExists, "the attachment exists already", "directory %q is there, and no record says that this plugin made it: remove it", path.Join(dir, name))
+		return id, fail(codeExists, "the attachment exists already", "directory %q is there, and no record says that this plugin made it: remove it", path.Join(dir, name))
 	}
 	if err != nil {
-		return fail(codeIO, "I/O failure: socketDir", "make %q: %v", path.Join(dir, name), err)
+		return id, fail(codeIO, "I/O failure: socketDir", "make %q: %v", path.Join(dir, name), err)
 	}
 	defer unix.Close(fd)
-	if int(st.Uid) == os.Geteuid() && int(st.Gid) == os.Getegid() {
+	if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() {
+		if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
+			return id, fail(codeIO, "I/O failure: socketDir", "give %q the owner of %q: %v", path.Join(dir, name), dir, err)
+		}
+	}
+	if id, err = claims.IdentityOf(fd); err != nil {
+		return id, fail(codeIO, "I/O failure: socketDir", "look at %q: %v", path.Join(dir, name), err)
+	}
+	return id, nil
+}
+
+// removeClaimedDir removes the directory of a record, where it still is the one that ADD
+// created, and then its claim. One that a killed ADD left without saying which it is
+// is removed only when it is empty.
+func (c *call) removeClaimedDir(r *record) error {
+	if r.Directory == "" {
 		return nil
 	}
-	if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
-		return fail(codeIO, "I/O failure: socketDir", "give %q the owner of %q: %v", path.Join(dir, name), dir, err)
+	if r.Claimed == "" { // of an earlier version
+		return removeSocketDir(c.Host, r.SocketDir, r.Directory, func(claims.Identity) removal { return removeAll })
+	}
+	dir := claims.At(c.Host, r.ClaimsDir)
+	claim, err := dir.Directory(r.Claimed)
+	if err != nil {
+		return fail(codeIO, "I/O failure: claimsDir", "%v", err)
+	}
+	err = removeSocketDir(c.Host, r.SocketDir, r.Directory, func(found claims.Identity) removal {
+		switch {
+		case claim.Created == nil:
+			return removeEmpty
+		case *claim.Created != found:
+			return removeNothing
+		}
+		return removeAll
+	})
+	if err != nil {
+		return err
+	}
+	if err := dir.ReleaseDirectory(r.Claimed, c.holder(r.ContainerID)); err != nil {
+		return fail(codeIO, "I/O failure: claimsDir", "%v", err)
 	}
 	return nil
 }
 
-// removeSocketDir removes an attachment's directory with what applications left in
-// it. No symlink is followed, and nothing outside is touched. That there is none
-// is no error.
-func removeSocketDir(host hostfs.Root, dir, name string) error {
+// removal is how much of a directory is removed.
+type removal int
+
+const (
+	removeNothing removal = iota
+	removeEmpty           // the directory, where it is empty
+	removeAll             // the directory with what applications left in it
+)
+
+// removeSocketDir removes an attachment's directory as far as much says of the one that
+// is found. No symlink is followed, nothing outside is touched, and nothing that is not a
+// directory is removed. That there is none is no error.
+func removeSocketDir(host hostfs.Root, dir, name string, much func(claims.Identity) removal) error {
 	if name == "" {
 		return nil
 	}
@@ -154,7 +235,27 @@ func removeSocketDir(host hostfs.Root, dir, name string) error {
 		return fail(codeIO, "I/O failure: socketDir", "open %q: %v", dir, err)
 	}
 	defer f.Close()
-	if err := hostfs.RemoveTreeAt(int(f.Fd()), name); err != nil {
+	fd, err := hostfs.OpenatBeneath(int(f.Fd()), name, unix.O_PATH|unix.O_DIRECTORY)
+	if errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) {
+		return nil // nothing, something else, or a symlink
+	}
+	var found claims.Identity
+	if err == nil {
+		found, err = claims.IdentityOf(fd)
+		unix.Close(fd)
+	}
+	if err == nil {
+		switch much(found) {
+		case removeEmpty:
+			err = unix.Unlinkat(int(f.Fd()), name, unix.AT_REMOVEDIR)
+			if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+				err = nil
+			}
+		case removeAll:
+			err = hostfs.RemoveTreeAt(int(f.Fd()), name)
+		}
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fail(codeIO, "I/O failure: socketDir", "remove %q: %v", path.Join(dir, name), err)
 	}
 	return nil

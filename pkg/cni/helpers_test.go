@@ -112,7 +112,7 @@ func (n *node) write(path, data string) {
 func (n *node) files() []string {
 	n.t.Helper()
 	var list []string
-	for _, d := range []string{DefaultSocketDir, DefaultStateDir, "/var/run/k8s.cni.cncf.io/devinfo/cni"} {
+	for _, d := range []string{DefaultSocketDir, DefaultStateDir, DefaultClaimsDir, "/var/run/k8s.cni.cncf.io/devinfo/cni"} {
 		root := filepath.Join(n.dir, d)
 		_ = filepath.WalkDir(root, func(p string, _ os.DirEntry, err error) error {
 			if err == nil && p != root && filepath.Base(p) != ".jackfield.lock" {

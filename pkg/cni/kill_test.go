@@ -181,7 +181,7 @@ func TestRace(t *testing.T) {
 			t.Errorf("code %d", code)
 		}
 	}
-	if won != 1 || len(n.files()) != 3 {
+	if won != 1 || len(n.files()) != 4 {
 		t.Errorf("%d ADDs won, and left %q", won, n.files())
 	}
 }

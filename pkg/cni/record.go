@@ -28,8 +28,12 @@ type record struct {
 	Chained   bool   `json:"chained,omitempty"`
 	SocketDir string `json:"socketDir,omitempty"` // host path, with Directory
 	Directory string `json:"directory,omitempty"` // the attachment's, below SocketDir
-	InfoDir   string `json:"deviceInfoDir"`       // host path
-	InfoFile  string `json:"deviceInfoFile"`      // name in InfoDir
+	// ClaimsDir has the claim of the directory, whose canonical path is Claimed. Records
+	// of earlier versions have neither.
+	ClaimsDir string `json:"claimsDir,omitempty"`
+	Claimed   string `json:"claimed,omitempty"`
+	InfoDir   string `json:"deviceInfoDir"`  // host path
+	InfoFile  string `json:"deviceInfoFile"` // name in InfoDir
 	// InfoKept says that the file was there before, being a copy of the device
 	// plugin's: who made it removes it.
 	InfoKept bool `json:"deviceInfoKept,omitempty"`
@@ -244,6 +248,8 @@ func parseRecord(name string, data []byte) (*record, error) {
 		{"deviceInfoFile", r.InfoFile, deviceinfo.CheckFileName, false},
 		{"socketDir", r.SocketDir, hostfs.CheckPath, r.Directory == ""},
 		{"directory", r.Directory, deviceinfo.CheckFileName, true},
+		{"claimsDir", r.ClaimsDir, hostfs.CheckPath, r.Claimed == ""},
+		{"claimed", r.Claimed, hostfs.CheckPath, true},
 	} {
 		if f.optional && f.value == "" {
 			continue

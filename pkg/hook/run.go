@@ -176,7 +176,7 @@ func (h *hook) resolve(ctx context.Context, req *resolve.Request, follows func()
 }
 
 func (h *hook) resolveWith(ctx context.Context, req *resolve.Request, staged func() bool) (*resolve.Plan, error) {
-	engine, err := resolve.New(h.host, h.cfg, resolve.Options{Once: true, Staged: staged, Kubelet: h.env.Kubelet})
+	engine, err := resolve.New(h.host, h.cfg, resolve.Options{Once: true, Owner: staging.HookOwner, Staged: staged, Kubelet: h.env.Kubelet})
 	if err != nil {
 		return nil, err
 	}

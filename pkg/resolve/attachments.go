@@ -229,24 +229,34 @@ func (p *planner) stagedSockets() int {
 	return len(p.stage.Sockets) + len(p.stage.SocketDirs)
 }
 
-// grantSocket asks policy for the socket under each spelling of its path. An
-// error names the one that device-info has. What a rule denies under one
-// spelling is denied, whatever another would be; what a rule in force grants under
-// one is not what mode enforce would refuse.
+// grantSocket asks policy for the socket under each spelling of its path.
 func (p *planner) grantSocket(a *attachment.Attachment, at place, item *Item) error {
+	granted, denied, err := p.grantPath(a, at, p.policy.Socket, p.policy.SocketDenied)
+	if err != nil {
+		return err
+	}
+	noteAudit(item, denied)
+	noteAudit(item, granted)
+	item.Rule = granted.Rule
+	return nil
+}
+
+// grantPath asks policy for a path under each of its spellings. An error names the one
+// that device-info has. What a rule denies under one spelling is denied, whatever another
+// would be; what a rule in force grants under one is not what mode enforce would refuse.
+// It gives the best of the grants, and one that is denied on trial.
+func (p *planner) grantPath(a *attachment.Attachment, at place, ask func(policy.Subject, string) (policy.Grant, error),
+	isDenied func(policy.Subject, string) (*policy.RefusedError, bool)) (granted, denied policy.Grant, err error) {
 	subject := p.subject
 	subject.Network, subject.NetworkGuessed = a.PolicyNetwork(), a.NetworkGuessed
-	var (
-		granted, denied policy.Grant // the best of the grants, and one that is denied on trial
-		first           error
-	)
+	var first error
 	names, best := at.names(), 0
 	for _, name := range names {
-		grant, err := p.policy.Socket(subject, name)
+		grant, err := ask(subject, name)
 		var refused *policy.RefusedError
 		switch {
 		case errors.As(err, &refused) && refused.Denied:
-			return err
+			return granted, denied, err
 		case err != nil:
 			if first == nil {
 				first = err
@@ -261,21 +271,18 @@ func (p *planner) grantSocket(a *attachment.Attachment, at place, item *Item) er
 		}
 	}
 	for _, name := range p.otherSpellings(names) {
-		refused, enforced := p.policy.SocketDenied(subject, name)
+		refused, enforced := isDenied(subject, name)
 		switch {
 		case enforced:
-			return refused
+			return granted, denied, refused
 		case refused != nil:
 			denied = policy.Grant{Audited: true, Refusal: refused}
 		}
 	}
 	if best == 0 {
-		return first
+		return granted, denied, first
 	}
-	noteAudit(item, denied)
-	noteAudit(item, granted)
-	item.Rule = granted.Rule
-	return nil
+	return granted, denied, nil
 }
 
 // weight orders grants of one thing under several names: by audit mode alone, by a

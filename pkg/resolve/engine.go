@@ -32,6 +32,8 @@ type Options struct {
 	// having the runtime bind their directories. It is asked once, for the first
 	// container that this makes a difference to; nil stands for no.
 	Staged func() bool
+	// Owner is that of the store that delivers sockets; see staging.Options.
+	Owner string
 	// SpecDirs, when not nil, take the place of the configuration's.
 	SpecDirs []string
 	// Kubelet makes the client that asks the kubelet behind a socket; podresources has
@@ -75,6 +77,7 @@ type Engine struct {
 	host             hostfs.Root
 	cfg              *config.Config
 	source           string // the configuration's name in messages
+	owner            string
 	policy           *policy.Policy
 	ledger           *Ledger
 	registry         *cdiregistry.Registry
@@ -93,7 +96,7 @@ type Engine struct {
 // New makes an engine. Its errors are those of the configuration (the policy's
 // rules) and of the watches it needs.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
-	e := &Engine{host: host, cfg: cfg, source: cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath), ledger: opts.Ledger, forAdministrator: opts.ForAdministrator, staged: func() bool { return false }, answers: opts.Answers}
+	e := &Engine{host: host, cfg: cfg, source: cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath), owner: opts.Owner, ledger: opts.Ledger, forAdministrator: opts.ForAdministrator, staged: func() bool { return false }, answers: opts.Answers}
 	if opts.Staged != nil {
 		e.staged = sync.OnceValue(opts.Staged)
 	}

@@ -94,10 +94,24 @@ func (p *planner) addSocket(s socket, origin edits.Origin, item *Item) (viewEntr
 		}
 	}
 	v.socket = inside
-	if (s.creator == config.SideHost || path.Dir(at.rel) != ".") && p.staged() {
-		return p.stageSocket(s, at, v, origin)
+	access, err := p.access()
+	if err != nil {
+		return v, fieldError(origin, err)
 	}
-	return p.bindSocketDir(s, at, v, origin)
+	var dir staging.SocketDir
+	if s.creator == config.SideApplication {
+		if dir, err = p.applicationDir(s, at, &access, origin, item); err != nil {
+			return v, err
+		}
+	}
+	switch {
+	case p.staged():
+		return p.stageSocket(s, at, &access, dir, v, origin)
+	case s.creator == config.SideApplication:
+		p.staging().SocketDirs = append(p.staging().SocketDirs, dir)
+		return p.bindSocketDir(s, at, "rw", v, origin)
+	}
+	return p.bindHostSocket(s, at, &access, v, origin)
 }
 
 // point is the attachment's directory below ContainerDir: that of its interface. A
@@ -114,40 +128,57 @@ func (s *socket) point() string {
 
 // bindSocketDir has the runtime bind the socket's own directory, where sockets are
 // not staged.
-func (p *planner) bindSocketDir(s socket, at place, v viewEntry, origin edits.Origin) (viewEntry, error) {
-	dir := path.Dir(at.rel)
-	if dir == "." {
-		return v, fieldError(origin, fmt.Errorf("socket %q lies in the socket root %q itself, which all pods share; "+
-			"each attachment needs a directory of its own below it: %w", s.path, at.root, errdefs.ErrFailedPrecondition))
-	}
-	a, err := p.access()
-	if err != nil {
-		return v, fieldError(origin, err)
-	}
-	access := "ro"
-	if s.creator == config.SideApplication {
-		access = "rw"
-		p.staging().SocketDirs = append(p.staging().SocketDirs, p.socketDir(at, &a, origin))
-	} else if a.User != nil || a.Label != "" {
-		p.staging().Sockets = append(p.staging().Sockets, staging.Socket{Root: at.canonical, Rel: at.rel, From: from(origin), Access: a})
-	}
-	source := p.host.Path(path.Join(at.canonical, dir))
-	mount := func(dst string) *edits.Mount {
-		return &edits.Mount{Destination: dst, Source: source, Type: "bind",
-			Options: []string{"bind", access, "rprivate", "nosuid", "nodev", "noexec"}, Origin: origin}
-	}
+func (p *planner) bindSocketDir(s socket, at place, access string, v viewEntry, origin edits.Origin) (viewEntry, error) {
 	point := s.point()
 	p.staging().Dirs = append(p.staging().Dirs, staging.Dir{Path: point})
-	if err := p.b.AddMount(mount(path.Join(ContainerDir, point))); err != nil {
+	source := path.Join(at.canonical, path.Dir(at.rel))
+	return p.bindTwice(s, source, path.Join(ContainerDir, point), path.Dir(s.path), access, v, origin)
+}
+
+// bindHostSocket has the runtime bind a socket that the host makes, where sockets are not
+// staged: with its directory where that may be handed over, else alone.
+func (p *planner) bindHostSocket(s socket, at place, access *staging.Access, v viewEntry, origin edits.Origin) (viewEntry, error) {
+	stage := p.staging()
+	held := staging.Socket{Root: at.canonical, Rel: at.rel, From: from(origin), Access: *access}
+	whole, why := false, "which is the socket root that all pods share"
+	if path.Dir(at.rel) != "." {
+		why = "which the policy does not grant as a whole (" + path.Dir(s.path) + "/**)"
+		d, err := p.decideDir(s, at)
+		if err != nil {
+			return v, fieldError(origin, err)
+		}
+		whole = d.state == staging.Own || d.granted && !d.audited.Audited
+	}
+	if whole {
+		stage.Sockets = append(stage.Sockets, held)
+		return p.bindSocketDir(s, at, "ro", v, origin)
+	}
+	point := s.point()
+	place := path.Join(point, path.Base(s.path))
+	held.At = []string{place}
+	stage.Dirs = append(stage.Dirs, staging.Dir{Path: point})
+	stage.Sockets = append(stage.Sockets, held)
+	v, err := p.bindTwice(s, path.Join(at.canonical, at.rel), path.Join(ContainerDir, place), s.path, "ro", v, origin)
+	v.addNote("the socket is mounted without its directory, " + why + ": the container loses it when the host re-creates it")
+	return v, err
+}
+
+// bindTwice has the runtime mount a source at a place below ContainerDir and, where that
+// is safe, at the device-info's own path.
+func (p *planner) bindTwice(s socket, source, inside, own, access string, v viewEntry, origin edits.Origin) (viewEntry, error) {
+	mount := func(dst string) *edits.Mount {
+		return &edits.Mount{Destination: dst, Source: p.host.Path(source), Type: "bind",
+			Options: []string{"bind", access, "rprivate", "nosuid", "nodev", "noexec"}, Origin: origin}
+	}
+	if err := p.b.AddMount(mount(inside)); err != nil {
 		return v, err
 	}
-	own := mount(path.Dir(s.path))
-	if reason := p.ownPathReason(own); reason != "" {
-		v.note = "the socket is not at its own path " + s.path + ": " + reason
+	if reason := p.ownPathReason(mount(own)); reason != "" {
+		v.addNote("the socket is not at its own path " + s.path + ": " + reason)
 		return v, nil
 	}
 	v.ownPath = s.path
-	return v, p.b.AddMount(own)
+	return v, p.b.AddMount(mount(own))
 }
 
 // containerSocket is a socket whose device-info gives the path in the container:

@@ -15,28 +15,24 @@ import (
 
 // stageSocket has the socket bound in the staging directory, which the container
 // has at ContainerDir. The directory that it lies in there is mounted at its own
-// path as well, so that both lead to whatever is bound.
-func (p *planner) stageSocket(s socket, at place, v viewEntry, origin edits.Origin) (viewEntry, error) {
+// path as well, so that both lead to whatever is bound. made is the directory of a socket
+// that the application makes.
+func (p *planner) stageSocket(s socket, at place, access *staging.Access, made staging.SocketDir, v viewEntry, origin edits.Origin) (viewEntry, error) {
 	point := s.point()
 	dir := staging.Dir{Path: point}
 	stage := p.staging()
 	host := s.creator == config.SideHost
 	var staged *staging.Socket
-	access, err := p.access()
-	if err != nil {
-		return v, fieldError(origin, err)
-	}
 	if host {
 		// DPDK's memif client refuses a directory that it cannot write to.
 		dir.Scratch = s.att.Info.Type == deviceinfo.TypeMemif
 		stage.Sockets = append(slices.Clip(stage.Sockets), staging.Socket{
-			Root: at.canonical, Rel: at.rel, At: []string{path.Join(point, path.Base(s.path))}, From: from(origin), Access: access,
+			Root: at.canonical, Rel: at.rel, At: []string{path.Join(point, path.Base(s.path))}, From: from(origin), Access: *access,
 		})
 		staged = &stage.Sockets[len(stage.Sockets)-1]
 	} else {
-		d := p.socketDir(at, &access, origin)
-		d.At = point
-		stage.SocketDirs = append(slices.Clip(stage.SocketDirs), d)
+		made.At = point
+		stage.SocketDirs = append(slices.Clip(stage.SocketDirs), made)
 	}
 	stage.Dirs = append(slices.Clip(stage.Dirs), dir)
 	own := p.stagedMount(path.Dir(s.path), point, !host || dir.Scratch, origin)

@@ -32,8 +32,16 @@ type viewEntry struct {
 	socket   string      // in the container
 	ownPath  string      // the device-info's own path, where it is there too
 	vdpaNode string      // in the container
-	note     string      // why the own path is not there
+	note     string      // what the socket lacks, such as its own path
 	notes    []string
+}
+
+// addNote adds to what the container is told of the attachment.
+func (v *viewEntry) addNote(note string) {
+	if v.note != "" {
+		v.note += "; "
+	}
+	v.note += note
 }
 
 // show adds a device to the container's view, once: a device that a network and

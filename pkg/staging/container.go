@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -68,6 +69,13 @@ type SocketDir struct {
 	// Way is how that user is let at a directory of the sandbox's own that is there
 	// already; "" leaves it as it is.
 	Way Way `json:"way,omitempty"`
+	// Granted says that policy grants everything below the directory. Without that, only
+	// a directory that was created for the sandbox is handed over, and any other is
+	// refused with Refusal.
+	Granted bool  `json:"-"`
+	Refusal error `json:"-"`
+
+	found claims.Identity // of the directory that makeSocketDir opened
 }
 
 // record is what is written down of a container before anything is made for it.

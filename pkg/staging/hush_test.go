@@ -49,7 +49,7 @@ func TestSocketClaimedLaterFillsNoLog(t *testing.T) {
 	n.answers(n.in("first", "net/net1/a.sock"), "host")
 	// A second container of the pod, which the node's policy lets have the directory.
 	must(t, n.Prepare(Container{ID: "second", SandboxID: "pod", Dirs: []Dir{{Path: "net/net1"}},
-		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "shared", At: "net/net1", UID: -1, GID: -1}}}))
+		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "shared", At: "net/net1", UID: -1, GID: -1, Granted: true}}}))
 	began := time.Now()
 	dir := n.in("second", "net/net1")
 	for i := range 3000 {

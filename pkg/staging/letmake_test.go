@@ -8,26 +8,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/claims"
 )
 
 const (
 	longID  = "e061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
 	otherID = "f061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
 )
-
-func TestNamedAfter(t *testing.T) {
-	for rel, want := range map[string]bool{
-		"e061661af373-0011aabbccdd-net1": true, longID: true, longID + "_net1": true, "x/" + longID + "/net1": true, "e061661af373": true,
-		"e061661af3739-net1": false, "port1": false, "e061661af37-net1": false, "x-e061661af373": false,
-	} {
-		if got := namedAfter(rel, longID); got != want {
-			t.Errorf("%q: %t", rel, got)
-		}
-	}
-	if namedAfter("s1-net1", "s1") {
-		t.Error("a short ID names nothing")
-	}
-}
 
 // A CNI plugin made the attachment's directory: the container's user can make its
 // socket there, and nobody else; other directories stay as they are.
@@ -47,10 +35,11 @@ func TestADirectoryThatWasMadeForTheSandbox(t *testing.T) {
 			for _, d := range []string{mine, admins} {
 				must(t, os.MkdirAll(d, 0o755))
 			}
+			createdByCNI(t, s, mine, longID)
 			prepare := func(id, sandbox, path string, uid int) {
 				t.Helper()
 				must(t, s.Prepare(Container{ID: id, SandboxID: sandbox, SocketDirs: []SocketDir{
-					{Root: "/run/vsw", Rel: path, UID: uid, GID: uid + 1, Way: way}}}))
+					{Root: "/run/vsw", Rel: path, UID: uid, GID: uid + 1, Way: way, Granted: true}}}))
 			}
 			prepare("c1", longID, filepath.Base(mine), 1234)
 			prepare("c1", longID, filepath.Base(mine), 1234)
@@ -81,4 +70,15 @@ func TestADirectoryThatWasMadeForTheSandbox(t *testing.T) {
 			}
 		})
 	}
+}
+
+// createdByCNI records a directory as jackfield-cni does that creates it at ADD.
+func createdByCNI(t *testing.T, s *Store, dir, sandbox string) {
+	t.Helper()
+	path := "/run/vsw/" + filepath.Base(dir)
+	_, _, err := s.claims.ClaimDirectory(path, claims.Holder{Sandbox: sandbox, Adapter: claims.CNI, StateDir: "/run/jackfield/cni"})
+	must(t, err)
+	var st unix.Stat_t
+	must(t, unix.Stat(dir, &st))
+	must(t, s.claims.SetCreated(path, claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}))
 }

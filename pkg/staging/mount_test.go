@@ -224,6 +224,7 @@ func TestASocketIsBound(t *testing.T) {
 	}
 	must(t, n.RemoveContainer("s1", "c1"))
 	must(t, n.RemoveContainer("s1", "c1"))
+	must(t, n.RemoveSandbox("s1"))
 	if got, l := n.mounts(), left(t, n.dir); len(got) > 0 || len(l) != 1 { // the vswitch's own directory
 		t.Errorf("left: %v %v", got, l)
 	}

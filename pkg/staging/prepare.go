@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +25,13 @@ func (s *Store) Prepare(c Container) (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.RemoveContainer(c.SandboxID, c.ID))
+			if c.SandboxID == c.ID {
+				// Nobody reports the end of a container that never was.
+				err = errors.Join(err, s.RemoveIdleSandbox(c.SandboxID))
+			}
 		}
 	}()
+	c.SocketDirs = slices.Clone(c.SocketDirs)
 	if err := s.makeSocketDirs(c.SandboxID, c.SocketDirs); err != nil {
 		return err
 	}
@@ -88,7 +94,7 @@ func (s *Store) stage(c *Container, done *progress) (lost bool, err error) {
 			return false, err
 		}
 		if s.status.Mode != Mounts {
-			return false, nil
+			return false, s.makePlaceholders(c)
 		}
 		if err := s.bindDirs(c, opened); err != nil {
 			return false, err
@@ -102,6 +108,19 @@ func (s *Store) stage(c *Container, done *progress) (lost bool, err error) {
 	}
 	s.hold(&record{Owner: s.opts.Owner, Container: *c})
 	return false, s.announce(c)
+}
+
+// makePlaceholders makes the files that the runtime mounts sockets on, where mounts are
+// not staged.
+func (s *Store) makePlaceholders(c *Container) error {
+	for i := range c.Sockets {
+		for _, at := range c.Sockets[i].At {
+			if err := placeholder(filepath.Join(s.containers(), c.ID, at)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // begin writes down what is about to be made, while nobody else changes anything.

@@ -264,8 +264,7 @@ func (s *Store) look(src *source) (int, unix.Stat_t, error) {
 func (s *Store) renewWith(src *source, fd int, st *unix.Stat_t) (int, error) {
 	now := inode{uint64(st.Dev), st.Ino}
 	var errs []error
-	// Holders may have it below different roots, of which one lies in the other.
-	claimants := make(map[string][]claimant)
+	claimants := s.claims.Claimants(src.socket.path())
 	var allowed []bindRequest
 	var rights []rightsRequest
 	for id, r := range src.holders {
@@ -277,12 +276,7 @@ func (s *Store) renewWith(src *source, fd int, st *unix.Stat_t) (int, error) {
 			if k.path() != src.socket.path() {
 				continue
 			}
-			theirs, known := claimants[k.Root]
-			if !known {
-				theirs = s.claimants(k)
-				claimants[k.Root] = theirs
-			}
-			if err := refuse(r.SandboxID, k, theirs); err != nil {
+			if err := claimants.Check(r.SandboxID); err != nil {
 				errs = append(errs, asked(k.From, err))
 				continue
 			}

@@ -233,13 +233,13 @@ func (s *Store) Retain(aliveSandbox, aliveContainer func(id string) bool) error 
 				continue
 			}
 			known[cid] = true
-			errs = append(errs, s.recover(sid, cid))
+			errs = append(errs, s.holdRecorded(sid, cid), s.recover(sid, cid))
 		}
 		if !foreign && !aliveSandbox(sid) {
 			errs = append(errs, s.RemoveSandbox(sid))
 		}
 	}
-	errs = append(errs, s.sweepRights())
+	errs = append(errs, s.sweepRights(), s.SweepClaims())
 	containers, err := readNames(s.containers())
 	errs = append(errs, err)
 	for _, cid := range containers {

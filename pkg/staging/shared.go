@@ -33,6 +33,12 @@ const (
 // HookOwner is the owner of containers that the OCI hook serves.
 const HookOwner = "hook"
 
+// InjectOwner is the owner of containers that "jackfield inject" serves.
+const InjectOwner = "inject"
+
+// InjectDir is the state directory of "jackfield inject", in that of a node.
+func InjectDir(stateDir string) string { return filepath.Join(stateDir, "inject") }
+
 // HookDir is the shared state directory of the OCI hook, in that of a node. It is
 // beside what the NRI plugin keeps, which removes all that its runtime does not know.
 func HookDir(stateDir string) string { return filepath.Join(stateDir, "hook") }

@@ -3,15 +3,14 @@
 package staging
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/claims"
 )
 
 // opened are the descriptors of what a container's mounts are made from, each
@@ -57,7 +56,7 @@ func (s *Store) openAll(c *Container, done *progress) (_ *opened, err error) {
 			o.dirs = append(o.dirs, -1)
 			continue
 		}
-		fd, err := s.openIn(d.Root, d.Rel, unix.O_PATH|unix.O_DIRECTORY)
+		fd, err := s.openSocketDir(d)
 		if err != nil {
 			return nil, asked(d.From, err)
 		}
@@ -66,13 +65,27 @@ func (s *Store) openAll(c *Container, done *progress) (_ *opened, err error) {
 	return o, nil
 }
 
-// openSocket opens a socket below its root, looks at it on the descriptor, and
-// lets the container at it.
+// openSocketDir opens the directory that makeSocketDirs checked, and no other.
+func (s *Store) openSocketDir(d *SocketDir) (int, error) {
+	fd, err := s.openIn(d.Root, d.Rel, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, err
+	}
+	found, err := claims.IdentityOf(fd)
+	if err == nil && found != d.found {
+		err = fmt.Errorf("directory %q was replaced while the container was being created: %w", filepath.Join(d.Root, d.Rel), errdefs.ErrConflict)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// openSocket opens a socket below its root, checks it on the descriptor, records that the
+// sandbox has it, and lets the container at it.
 func (s *Store) openSocket(c *Container, k *Socket) (int, unix.Stat_t, error) {
 	var st unix.Stat_t
-	if err := s.notAnothers(c.SandboxID, k); err != nil {
-		return -1, st, err
-	}
 	fd, err := s.openIn(k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		if errdefs.IsNotFound(err) {
@@ -81,6 +94,9 @@ func (s *Store) openSocket(c *Container, k *Socket) (int, unix.Stat_t, error) {
 		return -1, st, err
 	}
 	if st, err = isSocket(fd, k.path()); err == nil {
+		err = s.holdSocket(c.SandboxID, k.path())
+	}
+	if err == nil {
 		err = s.grantAccess(c.SandboxID, c.ID, k, fd, &st)
 	}
 	if err != nil {
@@ -90,54 +106,9 @@ func (s *Store) openSocket(c *Container, k *Socket) (int, unix.Stat_t, error) {
 	return fd, st, nil
 }
 
-// notAnothers refuses a socket in a directory in which another sandbox's
-// application makes its own: whoever can write there could stand for the vswitch.
-func (s *Store) notAnothers(sandboxID string, k *Socket) error {
-	return refuse(sandboxID, k, s.claimants(k))
-}
-
-// claimant is a sandbox whose application can write a directory.
-type claimant struct{ dir, sandbox string }
-
-// claimants are those of directories on the way to the socket.
-func (s *Store) claimants(k *Socket) []claimant {
-	var all []claimant
-	for dir := filepath.Dir(k.path()); len(dir) > len(k.Root); dir = filepath.Dir(dir) {
-		if owner, err := os.ReadFile(filepath.Join(s.claims(), escape(dir))); err == nil && s.hasSandbox(string(owner)) {
-			all = append(all, claimant{dir, string(owner)})
-		}
-	}
-	return all
-}
-
-// refuse is the error for a sandbox that is not the claimant.
-func refuse(sandboxID string, k *Socket, claimants []claimant) error {
-	for _, c := range claimants {
-		if c.sandbox != sandboxID {
-			return fmt.Errorf("socket %q lies in directory %q, which belongs to sandbox %s, whose application can write it: %w",
-				k.path(), c.dir, c.sandbox, errdefs.ErrConflict)
-		}
-	}
-	return nil
-}
-
 // claimed reports whether some sandbox can write a directory on the way to the
 // socket.
-func (s *Store) claimed(k *Socket) bool {
-	for dir := filepath.Dir(k.path()); len(dir) > len(k.Root); dir = filepath.Dir(dir) {
-		if _, err := os.Lstat(filepath.Join(s.claims(), escape(dir))); err == nil {
-			return true
-		}
-	}
-	return false
-}
-
-// hasSandbox reports whether a sandbox has a record. Where that cannot be told it has:
-// what it claims stays its own.
-func (s *Store) hasSandbox(id string) bool {
-	_, err := os.Lstat(filepath.Join(s.sandboxes(), id))
-	return !errors.Is(err, fs.ErrNotExist)
-}
+func (s *Store) claimed(k *Socket) bool { return s.claims.Claimants(k.path()).Any() }
 
 // bindDirs makes the container's mounts of directories.
 func (s *Store) bindDirs(c *Container, o *opened) error {

@@ -15,24 +15,75 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// made is one directory that was made, as a sandbox's record has it.
+// made is one directory that was created, as a sandbox's record has it.
 type made struct {
 	Root   string `json:"root"`
 	Rel    string `json:"rel"`
 	Parent bool   `json:"parent,omitempty"` // on the way to a socket directory: removed only when it is empty
+	// Identity is that of a parent. The claim has that of a socket directory. Without
+	// one, after a crash, the directory is removed only when it is empty.
+	Identity *claims.Identity `json:"identity,omitempty"`
 }
 
-const madeFile = "socket-dirs.json"
+func (m made) path() string { return filepath.Join(m.Root, m.Rel) }
 
-func (s *Store) claims() string { return filepath.Join(s.dir, "claims") }
+// same reports whether two entries are of one directory.
+func (m made) same(o made) bool { return m.Root == o.Root && m.Rel == o.Rel && m.Parent == o.Parent }
 
-// makeSocketDirs claims the directories for the sandbox and makes what is
+const (
+	madeFile = "socket-dirs.json"
+	// claimedFile keeps the record of a sandbox that has claims until the sandbox is
+	// removed.
+	claimedFile = "claimed"
+)
+
+// claimsPath is the host path of the node's claims. The state directory of an owner lies
+// in that of the node.
+func claimsPath(stateDir, owner string) string {
+	if owner != "" {
+		stateDir = filepath.Dir(stateDir)
+	}
+	return claims.Path(stateDir)
+}
+
+// holder is the sandbox as this store claims for it.
+func (s *Store) holder(sandboxID string) claims.Holder {
+	adapter := s.opts.Owner
+	if adapter == "" {
+		adapter = claims.NRI
+	}
+	return claims.Holder{Sandbox: sandboxID, Adapter: adapter, StateDir: s.hostDir}
+}
+
+// claim claims a directory for a sandbox, after marking the sandbox's record.
+func (s *Store) claim(sandboxID, dir string) (c claims.Claim, fresh bool, err error) {
+	if err := s.markClaimed(sandboxID); err != nil {
+		return c, false, err
+	}
+	return s.claims.ClaimDirectory(dir, s.holder(sandboxID))
+}
+
+// holdSocket records that a sandbox has a socket of the host.
+func (s *Store) holdSocket(sandboxID, socket string) error {
+	if err := s.markClaimed(sandboxID); err != nil {
+		return err
+	}
+	return s.claims.HoldSocket(socket, s.holder(sandboxID))
+}
+
+func (s *Store) markClaimed(sandboxID string) error {
+	return create(filepath.Join(s.sandboxes(), sandboxID, claimedFile), nil, 0o600)
+}
+
+// makeSocketDirs claims the directories for the sandbox and creates what is
 // missing. Each is written down in the sandbox's record first.
 func (s *Store) makeSocketDirs(sandboxID string, dirs []SocketDir) error {
-	for _, d := range dirs {
+	for i := range dirs {
+		d := &dirs[i]
 		if err := s.makeSocketDir(sandboxID, d); err != nil {
 			return asked(d.From, fmt.Errorf("make socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
 		}
@@ -40,60 +91,154 @@ func (s *Store) makeSocketDirs(sandboxID string, dirs []SocketDir) error {
 	return nil
 }
 
-func (s *Store) makeSocketDir(sandboxID string, d SocketDir) error {
+func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (err error) {
 	rel := filepath.Clean(d.Rel)
-	if rel == "." || rel == ".." || strings.HasPrefix(rel, "../") || filepath.IsAbs(rel) {
+	if !local(rel) {
 		return fmt.Errorf("%q is not below %q: %w", d.Rel, d.Root, errdefs.ErrInvalidArgument)
 	}
-	if err := s.claim(sandboxID, filepath.Join(d.Root, rel)); err != nil {
-		return err
-	}
-	f, err := s.host.Open(d.Root, unix.O_RDONLY|unix.O_DIRECTORY)
+	unlock, err := s.lockSandbox(sandboxID)
 	if err != nil {
 		return err
 	}
-	open := []int{}
+	defer unlock()
+	dir := filepath.Join(d.Root, rel)
+	claim, fresh, err := s.claim(sandboxID, dir)
+	if err != nil {
+		return err
+	}
 	defer func() {
-		for _, fd := range open {
-			unix.Close(fd)
+		if err != nil && fresh {
+			err = errors.Join(err, s.claims.ReleaseDirectory(dir, s.holder(sandboxID)))
 		}
-		f.Close()
 	}()
-	at, walked, fresh := int(f.Fd()), "", false
-	for elem := range strings.SplitSeq(rel, "/") {
-		walked = filepath.Join(walked, elem)
-		next, err := hostfs.OpenatBeneath(at, elem, unix.O_RDONLY|unix.O_DIRECTORY)
-		if errdefs.IsNotFound(err) {
-			if err := s.record(sandboxID, made{Root: d.Root, Rel: walked, Parent: walked != rel}); err != nil {
-				return err
-			}
-			next, err = mkdirat(at, elem, d)
-			fresh = true
-		}
-		if err != nil {
+	parent, err := s.makeParents(sandboxID, d.Root, filepath.Dir(rel))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	own := made{Root: d.Root, Rel: rel}
+	if !fresh && claim.Created == nil {
+		if err := s.removeUnfinished(sandboxID, own, parent); err != nil {
 			return err
 		}
-		open = append(open, next)
-		at = next
 	}
-	if fresh {
+	fd, created, err := s.openOrCreate(sandboxID, own, parent)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if d.found, err = claims.IdentityOf(fd); err != nil {
+		return err
+	}
+	switch {
+	case created:
+		if err := chown(fd, d); err != nil {
+			return err
+		}
+		return s.claims.SetCreated(dir, d.found)
+	case claim.Created != nil && *claim.Created == d.found:
+		return letMake(d, fd)
+	case d.Granted:
 		return nil
+	case d.Refusal != nil:
+		return d.Refusal
 	}
-	return s.letMake(sandboxID, d, rel, at)
+	return fmt.Errorf("it existed before and was not created for this sandbox: %w", errdefs.ErrPermissionDenied)
 }
 
-// letMake lets the container's user make sockets in a directory that was there: of
-// the sandbox alone, which whoever made it removes with the sandbox, so that nobody
-// later inherits the right. Another's stays as it is.
-func (s *Store) letMake(sandboxID string, d SocketDir, rel string, fd int) error {
+// lockSandbox locks a sandbox's record for those who create its directories.
+func (s *Store) lockSandbox(sandboxID string) (unlock func(), err error) {
+	dir := filepath.Join(s.sandboxes(), sandboxID)
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	for {
+		if err = unix.Flock(fd, unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, &os.PathError{Op: "lock", Path: dir, Err: err}
+	}
+	return func() { unix.Close(fd) }, nil
+}
+
+// makeParents opens the directory that a socket directory lies in. What is missing of it
+// is created, and stays root's.
+func (s *Store) makeParents(sandboxID, root, rel string) (fd int, err error) {
+	f, err := s.host.OpenNoSymlinks(root, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return -1, err
+	}
+	defer f.Close()
+	at, err := hostfs.OpenatBeneath(int(f.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil || rel == "." {
+		return at, err
+	}
+	walked := ""
+	for elem := range strings.SplitSeq(rel, "/") {
+		walked = filepath.Join(walked, elem)
+		m := made{Root: root, Rel: walked, Parent: true}
+		next, created, err := s.openOrCreate(sandboxID, m, at)
+		unix.Close(at)
+		if err == nil && created {
+			var id claims.Identity
+			if id, err = claims.IdentityOf(next); err == nil {
+				m.Identity = &id
+				err = s.record(sandboxID, m)
+			}
+		}
+		if err != nil {
+			if next >= 0 {
+				unix.Close(next)
+			}
+			return -1, err
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// openOrCreate opens a directory in an open one, and creates it where it is missing, for
+// which it is recorded first. One that somebody else created at the same time is not
+// recorded.
+func (s *Store) openOrCreate(sandboxID string, m made, parent int) (fd int, created bool, err error) {
+	name := filepath.Base(m.Rel)
+	fd, err = hostfs.OpenatBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	if !errors.Is(err, unix.ENOENT) {
+		return fd, false, err
+	}
+	if err := s.record(sandboxID, m); err != nil {
+		return -1, false, err
+	}
+	fd, err = hostfs.MkdirAt(parent, name, containerDir)
+	if !errors.Is(err, unix.EEXIST) {
+		return fd, err == nil, err
+	}
+	if err := s.unrecord(sandboxID, m); err != nil {
+		return -1, false, err
+	}
+	fd, err = hostfs.OpenatBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
+	return fd, false, err
+}
+
+// removeUnfinished removes a directory that is recorded, and of which no claim says which
+// one it is: a crash came between. It goes only when it is empty.
+func (s *Store) removeUnfinished(sandboxID string, m made, parent int) error {
+	list, err := readMade(filepath.Join(s.sandboxes(), sandboxID))
+	if err != nil || !slices.ContainsFunc(list, m.same) {
+		return err
+	}
+	return removeEmpty(parent, filepath.Base(m.Rel))
+}
+
+// letMake lets the container's user make sockets in a directory that was created for its
+// sandbox, and that is removed with it: nobody later inherits the right.
+func letMake(d *SocketDir, fd int) error {
 	if d.UID <= 0 || d.GID < 0 || d.Way == "" {
 		return nil
-	}
-	if !namedAfter(rel, sandboxID) {
-		list, err := readMade(filepath.Join(s.sandboxes(), sandboxID))
-		if err != nil || !slices.Contains(list, made{Root: d.Root, Rel: rel}) {
-			return err
-		}
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -103,87 +248,42 @@ func (s *Store) letMake(sandboxID string, d SocketDir, rel string, fd int) error
 	return a.let(fd, &st, "directory", toMake)
 }
 
-// namedAfter reports whether a path below a socket root has an element that begins
-// with the sandbox's ID, or with its first twelve characters and "-": so do
-// jackfield-cni and others name the directories that they make for an attachment.
-func namedAfter(rel, sandboxID string) bool {
-	const short = 12
-	if len(sandboxID) < short {
-		return false
-	}
-	for elem := range strings.SplitSeq(rel, "/") {
-		if rest, ok := strings.CutPrefix(elem, sandboxID[:short]); ok && (rest == "" || rest[0] == '-' || strings.HasPrefix(elem, sandboxID)) {
-			return true
-		}
-	}
-	return false
-}
-
-func mkdirat(dirfd int, name string, d SocketDir) (int, error) {
-	if err := unix.Mkdirat(dirfd, name, containerDir); err != nil && !errors.Is(err, unix.EEXIST) {
-		return -1, err
-	}
-	fd, err := hostfs.OpenatBeneath(dirfd, name, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return -1, err
-	}
-	if err := errors.Join(unix.Fchmod(fd, containerDir), chown(fd, d)); err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
-
-func chown(fd int, d SocketDir) error {
+func chown(fd int, d *SocketDir) error {
 	if d.UID < 0 && d.GID < 0 {
 		return nil
 	}
 	return unix.Fchown(fd, d.UID, d.GID)
 }
 
-// claim notes that a directory belongs to a sandbox. A claim of a sandbox that
-// has no record any more is void.
-func (s *Store) claim(sandboxID, dir string) error {
-	taken, err := readNames(s.claims())
+// record adds a directory to what the sandbox's end removes, or replaces its entry.
+func (s *Store) record(sandboxID string, m made) error {
+	return s.changeRecord(sandboxID, func(list []made) []made {
+		return append(slices.DeleteFunc(list, m.same), m)
+	})
+}
+
+// unrecord takes a directory out of it.
+func (s *Store) unrecord(sandboxID string, m made) error {
+	return s.changeRecord(sandboxID, func(list []made) []made { return slices.DeleteFunc(list, m.same) })
+}
+
+func (s *Store) changeRecord(sandboxID string, change func([]made) []made) error {
+	sandbox := filepath.Join(s.sandboxes(), sandboxID)
+	list, err := readMade(sandbox)
 	if err != nil {
 		return err
 	}
-	for _, name := range taken {
-		other := unescape(name)
-		if other != dir && !strings.HasPrefix(other, dir+"/") && !strings.HasPrefix(dir, other+"/") {
-			continue
-		}
-		owner, err := os.ReadFile(filepath.Join(s.claims(), name))
-		if err != nil || string(owner) == sandboxID {
-			continue
-		}
-		if !s.hasSandbox(string(owner)) {
-			continue
-		}
-		return fmt.Errorf("directory %q belongs to sandbox %s; two pods cannot share one, give each attachment its own: %w",
-			other, owner, errdefs.ErrConflict)
-	}
-	return s.replace(s.claims(), escape(dir), []byte(sandboxID))
-}
-
-// record adds a directory to what the sandbox's end removes.
-func (s *Store) record(sandboxID string, m made) error {
-	sandbox := filepath.Join(s.sandboxes(), sandboxID)
-	list, err := readMade(sandbox)
-	if err != nil || slices.Contains(list, m) {
-		return err
-	}
-	data, err := json.Marshal(append(list, m))
+	data, err := json.Marshal(change(list))
 	if err != nil {
 		return err
 	}
 	return s.replace(sandbox, madeFile, data)
 }
 
-// removeSocketDirs removes what makeSocketDirs made, the deepest first, with the
-// sockets that applications left in it, and the sandbox's claims. os.Root
-// follows no link out of the socket root. Of a list that is none, which a disk lost,
-// lost tells: whoever asks again would not learn more of what was made.
+// removeSocketDirs removes the directories that makeSocketDirs created, the deepest
+// first, with the sockets that applications left in them, and then the sandbox's claims.
+// A list that a disk lost is reported by lost, since a second attempt would not learn
+// more of what was created.
 func (s *Store) removeSocketDirs(sandboxID string) (lost, err error) {
 	list, err := readMade(filepath.Join(s.sandboxes(), sandboxID))
 	if errdefs.IsInvalidArgument(err) {
@@ -193,33 +293,83 @@ func (s *Store) removeSocketDirs(sandboxID string) (lost, err error) {
 	}
 	var errs []error
 	for _, m := range slices.Backward(list) {
-		root, err := os.OpenRoot(s.host.Path(m.Root))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if err := s.removeMade(m); err != nil {
+			errs = append(errs, fmt.Errorf("remove directory %q: %w", m.path(), err))
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		// The claims say which directories are the sandbox's, for the next attempt.
+		return lost, err
+	}
+	own := s.holder(sandboxID)
+	return lost, s.claims.Release(func(h claims.Holder) bool {
+		// Earlier versions of the NRI plugin did not say who claims.
+		return h == own || own.Adapter == claims.NRI && h == claims.Holder{Sandbox: sandboxID}
+	})
+}
+
+// removeMade removes one directory, where it still is the one that was created.
+func (s *Store) removeMade(m made) error {
+	root, err := s.host.OpenNoSymlinks(m.Root, unix.O_PATH|unix.O_DIRECTORY)
+	if isAbsent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	parent, err := hostfs.OpenatBeneath(int(root.Fd()), filepath.Dir(m.Rel), unix.O_RDONLY|unix.O_DIRECTORY)
+	if isAbsent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(parent)
+	name := filepath.Base(m.Rel)
+	fd, err := hostfs.OpenatBeneath(parent, name, unix.O_PATH|unix.O_DIRECTORY)
+	if isAbsent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	found, err := claims.IdentityOf(fd)
+	unix.Close(fd)
+	if err != nil {
+		return err
+	}
+	want := m.Identity
+	if !m.Parent {
+		claim, err := s.claims.Directory(m.path())
 		if err != nil {
-			errs = append(errs, err)
-			continue
+			return err
 		}
-		if m.Parent {
-			err = root.Remove(m.Rel)
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EBUSY) {
-				err = nil
-			}
-		} else {
-			err = root.RemoveAll(m.Rel)
-		}
-		errs = append(errs, err, root.Close())
+		want = claim.Created
 	}
-	taken, err := readNames(s.claims())
-	errs = append(errs, err)
-	for _, name := range taken {
-		file := filepath.Join(s.claims(), name)
-		if owner, err := os.ReadFile(file); err == nil && string(owner) == sandboxID {
-			errs = append(errs, os.Remove(file))
+	switch {
+	case want != nil && *want != found:
+		return nil // somebody put another directory in its place
+	case want == nil || m.Parent:
+		return removeEmpty(parent, name)
+	}
+	return hostfs.RemoveTreeAt(parent, name)
+}
+
+// isAbsent reports whether there is no directory at a path: nothing, something else, or
+// a symlink on the way to it.
+func isAbsent(err error) bool { return errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) }
+
+// removeEmpty removes a directory in an open one when it is empty. It removes nothing
+// that is not a directory.
+func removeEmpty(parent int, name string) error {
+	err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+	for _, kept := range []error{unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.EBUSY, unix.ENOTDIR} {
+		if errors.Is(err, kept) {
+			return nil
 		}
 	}
-	return lost, errors.Join(errs...)
+	return err
 }
 
 func readMade(sandbox string) ([]made, error) {
@@ -251,13 +401,4 @@ func decodeMade(data []byte) ([]made, error) {
 		}
 	}
 	return list, nil
-}
-
-// escape makes a path one file name; unescape undoes it.
-func escape(p string) string {
-	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(p)
-}
-
-func unescape(name string) string {
-	return strings.NewReplacer("%2F", "/", "%25", "%").Replace(name)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/pathwatch"
 )
@@ -34,6 +35,7 @@ type Store struct {
 	dir     string // as a path of this process
 	opts    Options
 	status  Status
+	claims  *claims.Dir
 	// masked says that the process's umask takes something from the modes above,
 	// so that each has to be set again.
 	masked bool
@@ -54,7 +56,9 @@ type Store struct {
 type Options struct {
 	// Mode is what is wanted; "" is Auto.
 	Mode Mode
-	// Owner is recorded with each container. Retain removes this owner's only.
+	// Owner is recorded with each container. Retain removes this owner's only. It is ""
+	// for the NRI plugin, whose state directory is the node's; that of any other owner
+	// lies in it, as the claims do that all share.
 	Owner string
 	// Watch keeps sockets alive: one that the host side makes anew is bound anew.
 	Watch bool
@@ -84,8 +88,10 @@ type Events interface {
 // whatever the umask; a state directory that another user owns or may write to is
 // errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
-	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, keeper: -1, held: make(map[string]*record), sources: make(map[string]*source)}
-	own := []string{s.containers(), s.sandboxes(), s.claims()}
+	claimed := claimsPath(dir, opts.Owner)
+	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, keeper: -1, held: make(map[string]*record), sources: make(map[string]*source),
+		claims: claims.At(host, claimed)}
+	own := []string{s.containers(), s.sandboxes(), host.Path(claimed)}
 	if opts.Shared {
 		own = append(own, s.ready())
 	}
@@ -118,6 +124,9 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 			return nil, fmt.Errorf("check state directory %q: it is a %s of uid %d with mode %04o, want a directory of root or uid %d that nobody else can write: %w",
 				d, hostfs.TypeName(st.Mode), st.Uid, st.Mode&0o7777, os.Geteuid(), errdefs.ErrPermissionDenied)
 		}
+	}
+	if !opts.Present || opts.Watch {
+		s.adoptOldClaims()
 	}
 	s.masked = umask()&(containerDir|viewFile) != 0
 	if err := s.chooseLocked(opts.Mode); err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,8 @@ func TestALostListOfSocketDirectories(t *testing.T) {
 		// The directory is anybody's then.
 		other := sample
 		other.SandboxID = "s2"
+		other.SocketDirs = slices.Clone(sample.SocketDirs)
+		other.SocketDirs[0].Granted = true
 		must(t, s.Prepare(other))
 	}
 }

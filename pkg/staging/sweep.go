@@ -138,6 +138,7 @@ func (s *Store) Sweep(age, patience time.Duration) (int, error) {
 		}
 		errs = append(errs, err)
 	}
+	errs = append(errs, s.SweepClaims())
 	return n, errors.Join(errs...)
 }
 
@@ -197,7 +198,7 @@ func (s *Store) sweep(l Left) (bool, error) {
 }
 
 // forget removes a sandbox of which nothing is recorded any more but where its bundle
-// was. What was made for its sockets stays for its own end.
+// was. What was created for its sockets, and what it claims, stays for its own end.
 func (s *Store) forget(sandboxID string) error {
 	sandbox := filepath.Join(s.sandboxes(), sandboxID)
 	if names, err := readNames(sandbox); err == nil && slices.Equal(names, []string{bundleFile}) {

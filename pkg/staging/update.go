@@ -61,11 +61,12 @@ func (s *Store) Update(c Container) (Change, error) {
 	kept := c.SocketDirs[:0:0]
 	for _, d := range c.SocketDirs {
 		if !slices.ContainsFunc(was.SocketDirs, d.same) {
-			if err := s.makeSocketDirs(c.SandboxID, []SocketDir{d}); err != nil {
+			one := []SocketDir{d}
+			if err := s.makeSocketDirs(c.SandboxID, one); err != nil {
 				errs = append(errs, err)
 				continue
 			}
-			fresh = append(fresh, d)
+			fresh = append(fresh, one[0])
 		}
 		kept = append(kept, d)
 	}
@@ -84,7 +85,10 @@ func (s *Store) Update(c Container) (Change, error) {
 			return false
 		}
 		fd, _, err := s.openSocket(&c, &k)
-		if err != nil && !errdefs.IsNotFound(err) {
+		if errdefs.IsNotFound(err) {
+			err = s.holdSocket(c.SandboxID, k.path())
+		}
+		if err != nil {
 			errs = append(errs, asked(k.From, err))
 			return true
 		}

@@ -14,7 +14,7 @@ import (
 // say.
 func TestMessages(t *testing.T) {
 	var sources strings.Builder
-	for _, dir := range []string{"nri", "pkg"} {
+	for _, dir := range []string{"nri", "pkg", "internal"} {
 		err := filepath.WalkDir(filepath.Join(top, dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

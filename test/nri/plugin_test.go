@@ -347,7 +347,7 @@ func TestRefusalsNameRequestRuleAndRemedy(t *testing.T) {
 			want: []string{"net1", "/run/vsw/p9/none.sock", "host side creates"}},
 		{name: "not a socket", namespace: "dpdk-1", devinfo: fmt.Sprintf(vhost, "/var/run/vsw/p1/file"),
 			want: []string{"net1", "regular file", "socket"}},
-		{name: "a socket in the root itself", namespace: "dpdk-1", devinfo: fmt.Sprintf(vhost, "/var/run/vsw/shared.sock"),
+		{name: "the application's socket in the root itself", namespace: "dpdk-1", devinfo: strings.Replace(fmt.Sprintf(vhost, "/var/run/vsw/shared.sock"), `"client"`, `"server"`, 1),
 			want: []string{"net1", "/var/run/vsw", "directory of its own"}},
 		{name: "a network that is not there", namespace: "dpdk-1", annotations: map[string]string{"networks.jackfield.dev": "net7"},
 			want: []string{`"net7"`, "networks.jackfield.dev", "devinfo/cni"}},

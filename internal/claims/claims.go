@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package claims
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// The adapters that claim directories.
+const (
+	NRI    = "nri"
+	Hook   = "hook"
+	Inject = "inject"
+	CNI    = "cni"
+)
+
+// Path is the host path of the claims in the state directory of a node.
+func Path(stateDir string) string { return filepath.Join(stateDir, "claims") }
+
+// Holder is a sandbox that has a directory or a socket, and the adapter that gave it.
+type Holder struct {
+	Sandbox string `json:"sandbox"`
+	Adapter string `json:"adapter,omitempty"`
+	// StateDir is the host path at which the adapter keeps the record of the sandbox.
+	StateDir string `json:"stateDir,omitempty"`
+}
+
+// Identity tells a directory from another one that takes its place.
+type Identity struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+}
+
+// IdentityOf returns the identity of an open file.
+func IdentityOf(fd int) (Identity, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Identity{}, os.NewSyscallError("fstat", err)
+	}
+	return Identity{uint64(st.Dev), st.Ino}, nil
+}
+
+// Claim is what the file of a directory or of a socket holds.
+type Claim struct {
+	// Holders are all of one sandbox where it is a directory.
+	Holders []Holder `json:"holders"`
+	// Created identifies the directory where it was created for the sandbox.
+	Created *Identity `json:"created,omitempty"`
+}
+
+// others returns the first holder of another sandbox, nil for none.
+func (c *Claim) others(sandbox string) *Holder {
+	i := slices.IndexFunc(c.Holders, func(h Holder) bool { return h.Sandbox != sandbox })
+	if i < 0 {
+		return nil
+	}
+	return &c.Holders[i]
+}
+
+// Dir is the directory of claims of one node. It is safe for use by many processes.
+type Dir struct {
+	host hostfs.Root
+	path string // host path
+	dir  string // as a path of this process
+}
+
+// At returns the claims at a host path. The directory is created by the first claim.
+func At(host hostfs.Root, path string) *Dir {
+	return &Dir{host: host, path: path, dir: host.Path(path)}
+}
+
+// lock locks the claims for this process and thread of control. With create false a
+// directory that does not exist is errdefs.ErrNotFound.
+func (d *Dir) lock(create bool) (unlock func(), err error) {
+	fd, err := unix.Open(d.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) && create {
+		f, err := d.host.MakeDir(d.path, 0o700)
+		if err != nil {
+			return nil, err
+		}
+		f.Close()
+		return d.lock(false)
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: d.dir, Err: err}
+	}
+	if err = checkOwner(fd, d.dir); err == nil {
+		for {
+			if err = unix.Flock(fd, unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("lock claims %q: %w", d.dir, err)
+	}
+	return func() { unix.Close(fd) }, nil
+}
+
+// checkOwner refuses a directory in which others could write claims.
+func checkOwner(fd int, dir string) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	if st.Uid != uint32(os.Geteuid()) && st.Uid != 0 || st.Mode&0o022 != 0 {
+		return fmt.Errorf("%q is of uid %d with mode %04o, want a directory of root or uid %d that nobody else can write: %w",
+			dir, st.Uid, st.Mode&0o7777, os.Geteuid(), errdefs.ErrPermissionDenied)
+	}
+	return nil
+}
+
+// ClaimDirectory claims a directory for a sandbox, and returns the claim. It reports
+// fresh where this adapter had not claimed it for the sandbox. A directory that another
+// sandbox has claimed, or one above or below such a directory, or one at or below which
+// another sandbox holds a socket of the host, is errdefs.ErrConflict.
+func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err error) {
+	unlock, err := d.lock(true)
+	if err != nil {
+		return c, false, err
+	}
+	defer unlock()
+	names, err := d.names()
+	if err != nil {
+		return c, false, err
+	}
+	for _, name := range names {
+		path, isSocket := fileOf(name)
+		if !within(dir, path) && (isSocket || !within(path, dir)) {
+			continue
+		}
+		have, err := d.read(name)
+		if err != nil {
+			return c, false, err
+		}
+		if other := have.others(h.Sandbox); other != nil {
+			return c, false, conflict(dir, path, isSocket, other)
+		}
+	}
+	name := nameOfDirectory(dir)
+	if c, err = d.read(name); err != nil || slices.Contains(c.Holders, h) {
+		return c, false, err
+	}
+	c.Holders = append(c.Holders, h)
+	return c, true, d.write(name, c)
+}
+
+func conflict(dir, path string, isSocket bool, other *Holder) error {
+	by := ""
+	if other.Adapter != "" {
+		by = ", by " + other.Adapter
+	}
+	if isSocket {
+		return fmt.Errorf("directory %q has socket %q in it, which sandbox %s holds%s; give the attachment a directory of its own: %w",
+			dir, path, other.Sandbox, by, errdefs.ErrConflict)
+	}
+	return fmt.Errorf("directory %q belongs to sandbox %s%s; two pods cannot share one, give each attachment its own: %w",
+		path, other.Sandbox, by, errdefs.ErrConflict)
+}
+
+// SetCreated records that the directory was created for the sandbox that has claimed it.
+func (d *Dir) SetCreated(dir string, id Identity) error {
+	unlock, err := d.lock(false)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	c, err := d.read(nameOfDirectory(dir))
+	if err != nil {
+		return err
+	}
+	if len(c.Holders) == 0 {
+		return fmt.Errorf("directory %q is not claimed: %w", dir, errdefs.ErrFailedPrecondition)
+	}
+	c.Created = &id
+	return d.write(nameOfDirectory(dir), c)
+}
+
+// Created reports whether a directory with this identity was created for the sandbox.
+func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
+	c, err := d.read(nameOfDirectory(dir))
+	if err != nil || c.Created == nil || *c.Created != id {
+		return false, err
+	}
+	return len(c.Holders) > 0 && c.others(sandbox) == nil, nil
+}
+
+// Directory returns the claim of a directory. One that nobody claimed has no holders.
+func (d *Dir) Directory(dir string) (Claim, error) { return d.read(nameOfDirectory(dir)) }
+
+// HoldSocket records that a sandbox has a socket of the host. A socket below a directory
+// that another sandbox has claimed is errdefs.ErrConflict.
+func (d *Dir) HoldSocket(socket string, h Holder) error {
+	unlock, err := d.lock(true)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := d.CheckSocket(socket, h.Sandbox); err != nil {
+		return err
+	}
+	name := nameOfSocket(socket)
+	c, err := d.read(name)
+	if err != nil || slices.Contains(c.Holders, h) {
+		return err
+	}
+	c.Holders = append(c.Holders, h)
+	return d.write(name, c)
+}
+
+// CheckSocket is errdefs.ErrConflict for a socket below a directory that another sandbox
+// has claimed: the application there could take the vswitch's place.
+func (d *Dir) CheckSocket(socket, sandbox string) error {
+	return d.Claimants(socket).Check(sandbox)
+}
+
+// Claimants are the claims of the directories that a socket lies in.
+type Claimants struct {
+	socket string
+	claims []directoryClaim
+	err    error
+}
+
+type directoryClaim struct {
+	dir string
+	Claim
+}
+
+// Claimants returns the claims of the directories that a socket lies in.
+func (d *Dir) Claimants(socket string) Claimants {
+	all := Claimants{socket: socket}
+	for dir := filepath.Dir(socket); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
+		c, err := d.read(nameOfDirectory(dir))
+		if err != nil {
+			all.err = err
+		}
+		if len(c.Holders) > 0 {
+			all.claims = append(all.claims, directoryClaim{dir, c})
+		}
+	}
+	return all
+}
+
+// Any reports whether there is a claim.
+func (a Claimants) Any() bool { return len(a.claims) > 0 }
+
+// Check is errdefs.ErrConflict where one of the claims is not the sandbox's.
+func (a Claimants) Check(sandbox string) error {
+	for _, c := range a.claims {
+		if other := c.others(sandbox); other != nil {
+			return fmt.Errorf("socket %q lies in directory %q, which belongs to sandbox %s, whose application can write it: %w",
+				a.socket, c.dir, other.Sandbox, errdefs.ErrConflict)
+		}
+	}
+	return a.err
+}
+
+// ReleaseDirectory removes a holder's claim of one directory. No claim is no error.
+func (d *Dir) ReleaseDirectory(dir string, h Holder) error {
+	return d.release([]string{nameOfDirectory(dir)}, func(have Holder) bool { return have == h })
+}
+
+// Release removes all claims and holds of the holders for which gone is true.
+func (d *Dir) Release(gone func(Holder) bool) error { return d.release(nil, gone) }
+
+// release goes through the files of these names, or through all for nil.
+func (d *Dir) release(names []string, gone func(Holder) bool) error {
+	unlock, err := d.lock(false)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if names == nil {
+		if names, err = d.names(); err != nil {
+			return err
+		}
+	}
+	var errs []error
+	for _, name := range names {
+		c, err := d.read(name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		left := slices.DeleteFunc(slices.Clone(c.Holders), gone)
+		switch {
+		case len(left) == 0:
+			// Also a file that holds no claim, which a disk lost.
+			err = unix.Unlink(filepath.Join(d.dir, name))
+			if errors.Is(err, unix.ENOENT) {
+				err = nil
+			}
+		case len(left) < len(c.Holders):
+			c.Holders = left
+			err = d.write(name, c)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("release claim %q: %w", filepath.Join(d.dir, name), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// names lists the files of claims and sockets.
+func (d *Dir) names() ([]string, error) {
+	f, err := os.Open(d.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		path, _ := fileOf(name)
+		return !filepath.IsAbs(path)
+	}), nil
+}
+
+// maxClaim bounds a file: a socket that all pods of a node share has as many holders.
+const maxClaim = 4 << 20
+
+// read reads one file. A file that does not exist, or that a crash cut short, has no
+// holders.
+func (d *Dir) read(name string) (Claim, error) {
+	var c Claim
+	fd, err := unix.Open(filepath.Join(d.dir, name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return c, nil
+	}
+	if err != nil {
+		return c, &os.PathError{Op: "read claim", Path: filepath.Join(d.dir, name), Err: err}
+	}
+	f := os.NewFile(uintptr(fd), filepath.Join(d.dir, name))
+	defer f.Close()
+	data, err := hostfs.ReadAtMost(f, maxClaim)
+	if err != nil {
+		return c, fmt.Errorf("read claim %q: %w", f.Name(), err)
+	}
+	return decode(data), nil
+}
+
+// decode reads a claim. Earlier versions wrote the sandbox's ID alone.
+func decode(data []byte) Claim {
+	if hostfs.CheckID(string(data)) == nil {
+		return Claim{Holders: []Holder{{Sandbox: string(data)}}}
+	}
+	var c Claim
+	if json.Unmarshal(data, &c) != nil {
+		return Claim{}
+	}
+	return c
+}
+
+// write replaces a file, so that a reader sees the old or the new content. The lock is
+// held.
+func (d *Dir) write(name string, c Claim) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	file, tmp := filepath.Join(d.dir, name), filepath.Join(d.dir, ".new")
+	if err = os.WriteFile(tmp, data, 0o600); err == nil {
+		err = os.Rename(tmp, file)
+	}
+	if err != nil {
+		return fmt.Errorf("write claim %q: %w", file, err)
+	}
+	return nil
+}
+
+const socketPrefix = "="
+
+func nameOfDirectory(dir string) string { return escape(filepath.Clean(dir)) }
+
+func nameOfSocket(socket string) string { return socketPrefix + escape(filepath.Clean(socket)) }
+
+// DirectoryOf returns the directory that a file of claims is about, "" for any other file.
+func DirectoryOf(name string) string {
+	if path, isSocket := fileOf(name); !isSocket && filepath.IsAbs(path) {
+		return path
+	}
+	return ""
+}
+
+// fileOf returns the path that a file is about.
+func fileOf(name string) (path string, isSocket bool) {
+	rest, isSocket := strings.CutPrefix(name, socketPrefix)
+	return unescape(rest), isSocket
+}
+
+// within reports whether path is dir or lies below it.
+func within(dir, path string) bool {
+	return path == dir || strings.HasPrefix(path, dir+"/")
+}
+
+// escape makes a path one file name; unescape undoes it.
+func escape(p string) string {
+	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(p)
+}
+
+func unescape(name string) string {
+	return strings.NewReplacer("%2F", "/", "%25", "%").Replace(name)
+}

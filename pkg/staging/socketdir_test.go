@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/claims"
+)
+
+// server is a container whose application makes its socket in a directory.
+func server(id, sandbox, rel string) Container {
+	return Container{ID: id, SandboxID: sandbox, Dirs: []Dir{{Path: "net/net1"}},
+		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: rel, UID: -1, GID: -1, From: "file: vhost-user.path"}}}
+}
+
+// client is a container that gets a socket of the host.
+func client(id, sandbox, rel string) Container {
+	return Container{ID: id, SandboxID: sandbox, Sockets: []Socket{{Root: "/run/vsw", Rel: rel, From: "file: vhost-user.path"}}}
+}
+
+func listen(t *testing.T, path string) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	l, err := net.Listen("unix", path)
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+}
+
+// What a request names wrongly is neither recorded nor removed with the sandbox that made
+// the request.
+func TestARefusedRequestRemovesNothing(t *testing.T) {
+	s, dir := open(t)
+	vsw := filepath.Join(dir, "run/vsw")
+	listen(t, filepath.Join(vsw, "victim.sock"))
+	must(t, os.WriteFile(filepath.Join(vsw, "vswitch.conf"), []byte("x"), 0o600))
+	must(t, os.MkdirAll(filepath.Join(vsw, "empty"), 0o755))
+	must(t, os.Symlink("empty", filepath.Join(vsw, "link")))
+	for _, rel := range []string{"victim.sock", "victim.sock/deeper", "vswitch.conf", "vswitch.conf/deeper/x", "link", "link/x", "empty"} {
+		if err := s.Prepare(server("c1", "s1", rel)); err == nil {
+			t.Errorf("%s was handed over", rel)
+		}
+	}
+	if list, err := readMade(filepath.Join(s.sandboxes(), "s1")); err != nil || len(list) > 0 {
+		t.Errorf("recorded as created: %v, %v", list, err)
+	}
+	must(t, s.RemoveSandbox("s1"))
+	for _, name := range []string{"victim.sock", "vswitch.conf", "empty", "link"} {
+		if !exists(filepath.Join(vsw, name)) {
+			t.Errorf("%s was removed", name)
+		}
+	}
+	if l := left(t, dir); len(l) != 4 {
+		t.Errorf("left: %v", l)
+	}
+}
+
+// A directory that existed before is handed over where policy grants the whole of it, and
+// refused in the words of the policy where it does not, without a claim that would keep
+// others out.
+func TestADirectoryThatExistedNeedsAGrant(t *testing.T) {
+	s, dir := open(t)
+	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/ports"), 0o755))
+	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/ports/precious"), nil, 0o600))
+	c := server("c1", "s1", "ports")
+	if err := s.Prepare(c); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "/run/vsw/ports") {
+		t.Errorf("without a word of the policy: %v", err)
+	}
+	words := errors.New("add DIR/** to the rule")
+	c.SocketDirs[0].Refusal = words
+	if err := s.Prepare(c); !errors.Is(err, words) {
+		t.Errorf("got %v", err)
+	}
+	granted := server("c2", "s2", "ports")
+	granted.SocketDirs[0].Granted = true
+	must(t, s.Prepare(granted))
+	must(t, s.RemoveSandbox("s1"))
+	must(t, s.RemoveSandbox("s2"))
+	if l := left(t, dir); len(l) != 1 || !exists(filepath.Join(dir, "run/vsw/ports/precious")) {
+		t.Errorf("left: %v", l)
+	}
+}
+
+// A directory that somebody put in the place of the sandbox's own is theirs: it is neither
+// handed over nor removed.
+func TestAReplacedDirectoryIsNotTheSandboxs(t *testing.T) {
+	s, dir := open(t)
+	own, parent := filepath.Join(dir, "run/vsw/a/b"), filepath.Join(dir, "run/vsw/a")
+	must(t, s.Prepare(server("c1", "s1", "a/b")))
+	must(t, s.Prepare(server("c2", "s1", "a/b")))
+	must(t, os.Rename(own, own+"-away"))
+	must(t, os.Mkdir(own, 0o755))
+	must(t, os.WriteFile(filepath.Join(own, "precious"), nil, 0o600))
+	if err := s.Prepare(server("c3", "s1", "a/b")); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("got %v", err)
+	}
+	must(t, s.RemoveSandbox("s1"))
+	if !exists(filepath.Join(own, "precious")) {
+		t.Error("somebody else's directory was removed")
+	}
+	// The same of a parent, which is empty at that.
+	must(t, os.RemoveAll(parent))
+	must(t, s.Prepare(server("c1", "s1", "a/b")))
+	must(t, os.Rename(parent, parent+"-away"))
+	must(t, os.Mkdir(parent, 0o755))
+	must(t, s.RemoveSandbox("s1"))
+	if !exists(parent) {
+		t.Error("somebody else's parent directory was removed")
+	}
+	// A file in its place.
+	must(t, os.RemoveAll(parent))
+	must(t, os.RemoveAll(parent+"-away"))
+	must(t, s.Prepare(server("c1", "s1", "b")))
+	must(t, os.Remove(filepath.Join(dir, "run/vsw/b")))
+	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/b"), nil, 0o600))
+	must(t, s.RemoveSandbox("s1"))
+	if !exists(filepath.Join(dir, "run/vsw/b")) {
+		t.Error("somebody else's file was removed")
+	}
+}
+
+// Only the socket directory is the container's user's: who owns a parent can rename what
+// others have in it.
+func TestParentsStayRoots(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("not root, which CI promises")
+		}
+		t.Skip("skipped: only root gives directories away")
+	}
+	s, dir := open(t)
+	c := server("c1", "s1", "shared/deep/pod-a")
+	c.SocketDirs[0].UID, c.SocketDirs[0].GID = 1234, 1235
+	must(t, s.Prepare(c))
+	for rel, want := range map[string]uint32{"shared": 0, "shared/deep": 0, "shared/deep/pod-a": 1234} {
+		var st unix.Stat_t
+		must(t, unix.Stat(filepath.Join(dir, "run/vsw", rel), &st))
+		if st.Uid != want || st.Mode&0o7777 != 0o755 {
+			t.Errorf("%s is of uid %d with mode %o, want uid %d", rel, st.Uid, st.Mode&0o7777, want)
+		}
+	}
+}
+
+// A sandbox keeps its directory until it is removed, whatever becomes of its containers.
+func TestAClaimOutlivesTheContainers(t *testing.T) {
+	s, dir := open(t)
+	// The vswitch made the directory: there is no list of what was created.
+	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/p1"), 0o755))
+	mine, theirs := server("c1", "s1", "p1"), server("c2", "s2", "p1/x")
+	mine.SocketDirs[0].Granted, theirs.SocketDirs[0].Granted = true, true
+	must(t, s.Prepare(mine))
+	must(t, s.RemoveContainer("s1", "c1"))
+	if err := s.Prepare(theirs); !errdefs.IsConflict(err) {
+		t.Errorf("after the container's removal: %v", err)
+	}
+	// As a start of the plugin finds it.
+	must(t, s.Retain(func(id string) bool { return id == "s1" }, func(string) bool { return false }))
+	if err := s.Prepare(theirs); !errdefs.IsConflict(err) {
+		t.Errorf("after a restart: %v", err)
+	}
+	must(t, s.Retain(func(id string) bool { return id == "s2" }, func(string) bool { return false }))
+	must(t, s.Prepare(theirs))
+	must(t, s.RemoveSandbox("s2"))
+	if l := left(t, dir); len(l) != 1 {
+		t.Errorf("left: %v", l)
+	}
+}
+
+// stores are the stores of the NRI plugin, of the OCI hook and of inject on one node.
+func stores(t *testing.T) (map[string]*Store, string) {
+	t.Helper()
+	plugin, dir := open(t)
+	hook, err := Open(plugin.host, HookDir("/run/jackfield"), Options{Mode: Directories, Owner: HookOwner, Shared: true})
+	must(t, err)
+	inject, err := Open(plugin.host, InjectDir("/run/jackfield"), Options{Mode: Directories, Owner: InjectOwner})
+	must(t, err)
+	return map[string]*Store{"NRI plugin": plugin, "OCI hook": hook, "inject": inject}, dir
+}
+
+// What one adapter gave a sandbox no other gives another sandbox: directories, and sockets
+// in them. jackfield-cni's claims hold from ADD on.
+func TestAllAdaptersShareTheClaims(t *testing.T) {
+	all, dir := stores(t)
+	listen(t, filepath.Join(dir, "run/vsw/held/x.sock"))
+	for by, first := range all {
+		must(t, first.Prepare(server("c1", "s1", "own")))
+		listen(t, filepath.Join(dir, "run/vsw/own/app.sock"))
+		must(t, first.Prepare(client("c2", "s1", "held/x.sock")))
+		for name, second := range all {
+			if name == by {
+				continue
+			}
+			for what, c := range map[string]Container{
+				"the directory": server("c3", "s2", "own"), "one above": server("c3", "s2", "."), "one below": server("c3", "s2", "own/deeper"),
+				"a socket in it": client("c3", "s2", "own/app.sock"), "the directory of a socket": server("c3", "s2", "held"),
+			} {
+				for i := range c.SocketDirs {
+					c.SocketDirs[i].Granted = true
+				}
+				if err := second.Prepare(c); err == nil || !errdefs.IsConflict(err) && what != "one above" {
+					t.Errorf("%s gave %s that %s gave: %v", name, what, by, err)
+				}
+			}
+			must(t, second.RemoveSandbox("s2"))
+			// Containers of the same pod share, whoever serves them.
+			must(t, second.Prepare(server("c4", "s1", "own")))
+			must(t, second.Prepare(client("c4", "s1", "own/app.sock")))
+			must(t, second.RemoveSandbox("s1"))
+		}
+		must(t, first.RemoveSandbox("s1"))
+	}
+	plugin := all["NRI plugin"]
+	byCNI := claims.Holder{Sandbox: "s1", Adapter: claims.CNI, StateDir: "/run/jackfield/cni"}
+	_, _, err := plugin.claims.ClaimDirectory("/run/vsw/cni", byCNI)
+	must(t, err)
+	for name, s := range all {
+		if err := s.Prepare(server("c1", "s2", "cni")); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "by cni") {
+			t.Errorf("%s gave what jackfield-cni created: %v", name, err)
+		}
+		must(t, s.RemoveSandbox("s2"))
+	}
+	if names, err := readNames(plugin.host.Path("/run/jackfield/claims")); err != nil || len(names) != 1 {
+		t.Errorf("claims left: %v, %v", names, err)
+	}
+}
+
+// Of sandboxes that ask at once, through whichever adapter, one gets the directory, and
+// containers of one sandbox all get it.
+func TestManyAskForADirectoryAtOnce(t *testing.T) {
+	for range 10 {
+		all, dir := stores(t)
+		var got [3]atomic.Int32
+		var wait sync.WaitGroup
+		i := 0
+		for _, s := range all {
+			for n := range 4 {
+				sandbox := i
+				wait.Go(func() {
+					if s.Prepare(server(fmt.Sprintf("c%d-%d", sandbox, n), fmt.Sprint("s", sandbox), "shared/own")) == nil {
+						got[sandbox].Add(1)
+					}
+				})
+			}
+			i++
+		}
+		wait.Wait()
+		counts := []int32{got[0].Load(), got[1].Load(), got[2].Load()}
+		slices.Sort(counts)
+		if !slices.Equal(counts, []int32{0, 0, 4}) {
+			t.Fatalf("containers of three sandboxes that got the directory: %v", counts)
+		}
+		i = 0
+		for _, s := range all {
+			for sandbox := range 3 {
+				must(t, s.RemoveSandbox(fmt.Sprint("s", sandbox)))
+			}
+		}
+		if l := left(t, dir); len(l) > 0 {
+			t.Fatalf("left: %v", l)
+		}
+	}
+}
+
+// A parent that two sandboxes need at once is one's to remove.
+func TestAParentIsRecordedOnce(t *testing.T) {
+	for range 20 {
+		s, _ := open(t)
+		var wait sync.WaitGroup
+		for i := range 4 {
+			wait.Go(func() {
+				if err := s.Prepare(server("c", fmt.Sprint("s", i), fmt.Sprint("shared/p", i))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		recorded := 0
+		for i := range 4 {
+			list, err := readMade(filepath.Join(s.sandboxes(), fmt.Sprint("s", i)))
+			must(t, err)
+			for _, m := range list {
+				if m.Parent {
+					recorded++
+				}
+			}
+		}
+		if recorded != 1 {
+			t.Fatalf("%d sandboxes have recorded the parent", recorded)
+		}
+	}
+}
+
+// Where sockets' directories are bound, too, a socket in another sandbox's directory is
+// refused, without a user to give access to.
+func TestASocketInAnothersDirectoryInDirectoryMode(t *testing.T) {
+	s, dir := open(t)
+	must(t, s.Prepare(server("c1", "s1", "tenant")))
+	listen(t, filepath.Join(dir, "run/vsw/tenant/a.sock"))
+	if err := s.Prepare(client("c2", "s2", "tenant/a.sock")); !errdefs.IsConflict(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What a crash leaves between the creation of a directory and its identity's record is
+// created again where it is empty, and else neither handed over nor removed.
+func TestACrashWhileADirectoryIsCreated(t *testing.T) {
+	s, dir := open(t)
+	at := filepath.Join(dir, "run/vsw/a")
+	crash := func() {
+		t.Helper()
+		must(t, s.note(&Container{ID: "c0", SandboxID: "s1"}))
+		_, _, err := s.claim("s1", "/run/vsw/a")
+		must(t, err)
+		must(t, s.record("s1", made{Root: "/run/vsw", Rel: "a"}))
+		must(t, os.Mkdir(at, 0o755))
+	}
+	crash()
+	must(t, s.Prepare(server("c1", "s1", "a")))
+	must(t, s.RemoveSandbox("s1"))
+	if l := left(t, dir); len(l) > 0 {
+		t.Fatalf("left: %v", l)
+	}
+	crash()
+	must(t, s.RemoveSandbox("s1"))
+	if l := left(t, dir); len(l) > 0 {
+		t.Fatalf("left: %v", l)
+	}
+	crash()
+	must(t, os.WriteFile(filepath.Join(at, "precious"), nil, 0o600))
+	if err := s.Prepare(server("c1", "s1", "a")); !errdefs.IsPermissionDenied(err) {
+		t.Errorf("got %v", err)
+	}
+	must(t, s.RemoveSandbox("s1"))
+	if !exists(filepath.Join(at, "precious")) {
+		t.Error("what nobody knows was removed")
+	}
+	// A claim without the sandbox's record ends with the next look at what lives.
+	_, _, err := s.claims.ClaimDirectory("/run/vsw/b", s.holder("gone"))
+	must(t, err)
+	must(t, s.Retain(func(string) bool { return false }, func(string) bool { return false }))
+	must(t, s.Prepare(server("c1", "s2", "b")))
+}
+
+// The records and claims of earlier versions keep what they say: whose a directory is, and
+// that it was created for the sandbox.
+func TestRecordsOfEarlierVersions(t *testing.T) {
+	for _, owner := range []string{"", HookOwner, InjectOwner} {
+		t.Run(owner, func(t *testing.T) {
+			state := map[string]string{"": "/run/jackfield", HookOwner: HookDir("/run/jackfield"), InjectOwner: InjectDir("/run/jackfield")}[owner]
+			plugin, dir := open(t)
+			write := func(path, text string) {
+				t.Helper()
+				path = filepath.Join(dir, state, path)
+				must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+				must(t, os.WriteFile(path, []byte(text), 0o600))
+			}
+			for _, rel := range []string{"made/own", "before"} {
+				must(t, os.MkdirAll(filepath.Join(dir, "run/vsw", rel), 0o755))
+			}
+			listen(t, filepath.Join(dir, "run/vsw/made/own/app.sock"))
+			write("claims/%2Frun%2Fvsw%2Fmade%2Fown", "s1")
+			write("claims/%2Frun%2Fvsw%2Fbefore", "s1")
+			write("claims/%2Frun%2Fvsw%2Fvoid", "gone")
+			write("sandboxes/s1/socket-dirs.json", `[{"root":"/run/vsw","rel":"made","parent":true},{"root":"/run/vsw","rel":"made/own"}]`)
+			write("sandboxes/s1/c1.container", `{"socketDirs":[{"root":"/run/vsw","rel":"made/own","uid":-1,"gid":-1}]}`)
+			s, err := Open(plugin.host, state, Options{Mode: Directories, Owner: owner, Shared: owner == HookOwner})
+			must(t, err)
+			for _, rel := range []string{"made/own", "before", "made", "made/own/x"} {
+				other := server("c2", "s2", rel)
+				other.SocketDirs[0].Granted = true
+				if err := plugin.Prepare(other); !errdefs.IsConflict(err) {
+					t.Errorf("another sandbox and %s: %v", rel, err)
+				}
+			}
+			must(t, plugin.RemoveSandbox("s2"))
+			must(t, s.Prepare(server("c3", "s1", "made/own"))) // restarted
+			if err := s.Prepare(server("c3", "s1", "before")); !errdefs.IsPermissionDenied(err) {
+				t.Errorf("a directory that existed before: %v", err)
+			}
+			must(t, plugin.Prepare(server("c2", "s2", "void")))
+			must(t, plugin.RemoveSandbox("s2"))
+			must(t, s.RemoveSandbox("s1"))
+			if l := left(t, dir); len(l) != 1 || l[0] != "run/vsw/before" {
+				t.Errorf("left: %v", l)
+			}
+			if owner != "" && exists(filepath.Join(dir, state, "claims")) {
+				t.Error("the directory of the old claims is left")
+			}
+		})
+	}
+}
