@@ -186,6 +186,7 @@ func (d *doctor) examine(ctx context.Context, n *node) {
 	if d.snapshot != nil {
 		d.inTime("orphans", doctorCheck, func(d *doctor) { d.orphans(d.snapshot) })
 		d.inTime("injectors", doctorCheck, func(d *doctor) { d.injectors(d.snapshot) })
+		d.inTime("netDevices", doctorCheck, func(d *doctor) { d.netDevices(d.snapshot) })
 	}
 	d.inTime("kubelet", doctorCheck, (*doctor).kubelet)
 }

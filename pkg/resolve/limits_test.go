@@ -291,3 +291,19 @@ func TestAuthorDoesNotNameTheNetwork(t *testing.T) {
 		t.Errorf("got %+v", p.Items)
 	}
 }
+
+// Explain is a question: it takes nothing of a pod's limits.
+func TestExplainReservesNothing(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.use(wide+`
+    - {name: quota, for: {namespaces: [ns]}, limits: {pod: {cdi: 1}}}
+`, &Ledger{})
+	first, second := ask("vendor.com/net=a"), ask("vendor.com/net=b")
+	second.ContainerID, second.Container = "ctr2", "d"
+	_, err := h.e.Explain(context.Background(), first)
+	must(t, err)
+	h.resolve(second)
+	if _, err := h.e.Explain(context.Background(), first); err == nil {
+		t.Error("explain does not see what the pod's other container has")
+	}
+}

@@ -341,6 +341,10 @@ func (p *planner) cdi(name string, item *Item) error {
 	return nil
 }
 
+// noteNetDevices is for network devices of a CDI file: no adapter is told which program
+// runs the container, so none can know whether it takes them.
+const noteNetDevices = "an OCI runtime that does not know netDevices (runc before 1.4) leaves network devices out and reports no error: run `jackfield doctor` on the node"
+
 // leftOut says what "all" does not bring: one bad file keeps nobody from the devices of
 // the others, and is not to be passed over in silence.
 func (p *planner) leftOut(kind string) []string {
@@ -388,6 +392,7 @@ func (p *planner) cdiDevice(name string, item *Item) error {
 	if p.devices.has(name) {
 		return nil
 	}
+	netDevices := len(p.b.Edits().NetDevices)
 	origin := edits.Origin{Source: edits.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
 	if !p.specs.has(d.File) {
 		origin.Field = "containerEdits"
@@ -403,6 +408,9 @@ func (p *planner) cdiDevice(name string, item *Item) error {
 	p.devices.add(name)
 	if p.forAdministrator {
 		p.noteEnvClashes(name, item)
+	}
+	if len(p.b.Edits().NetDevices) > netDevices {
+		item.Notes = append(item.Notes, noteNetDevices)
 	}
 	return nil
 }
