@@ -61,7 +61,7 @@ func (d *doctor) capabilities(r *status.Runtime) {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(strings.TrimPrefix(r.NRI, "v"), "%d.%d.%d", &major, &minor, &patch); n < 2 {
 		d.say("version", severityWarning, "", "the NRI version of %s %s is not known: what needs a newer field than NRI 0.2 has is refused", r.Name, r.Version)
-		d.required(r, false)
+		d.say("required", severityNote, "runtimes of NRI 0.10 and later can require plugins: see the runtime's documentation", "not known here: the NRI version of %s %s", r.Name, r.Version)
 		return
 	}
 	var missing []string
