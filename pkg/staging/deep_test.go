@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// What an application nested thousands of levels deep in its socket directory is removed with the sandbox, with a few descriptors, and what it links to is
+// not.
+func TestRemoveSandboxRemovesDeepTree(t *testing.T) {
+	s, dir := open(t)
+	must(t, s.Prepare(Container{ID: "c1", SandboxID: "s1", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "own", UID: -1, GID: -1}}}))
+	at, err := unix.Open(filepath.Join(dir, "run/vsw/own"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	neighbour := filepath.Join(dir, "run/vsw/neighbour")
+	must(t, os.MkdirAll(filepath.Join(neighbour, "sub"), 0o755))
+	for range 1500 {
+		must(t, unix.Mkdirat(at, "d", 0o755))
+		next, err := unix.Openat(at, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		must(t, err)
+		must(t, unix.Symlinkat(neighbour, at, "link"))
+		unix.Close(at)
+		at = next
+	}
+	unix.Close(at)
+	var limit unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	fds, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	low := limit
+	low.Cur = uint64(len(fds)) + 64
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+	err = s.RemoveSandbox("s1")
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	if err != nil {
+		t.Errorf("%.300v", err)
+	}
+	if exists(filepath.Join(dir, "run/vsw/own")) || !exists(filepath.Join(neighbour, "sub")) || exists(filepath.Join(dir, "run/jackfield/sandboxes/s1")) {
+		t.Error("too much or too little was removed")
+	}
+}
+
+// A socket is not bound again out of a directory that another sandbox can write: its application could take the vswitch's place.
+func TestRebindRefusesAnothersDirectory(t *testing.T) {
+	n := newNode(t)
+	n.listen("run/vsw/a/a.sock", "vswitch")
+	must(t, n.Prepare(one("c1", "s1", "a/a.sock")))
+	n.answers(n.in("c1", "net/net1/a.sock"), "vswitch")
+	// A claim as an earlier version wrote it, which did not know who holds sockets there.
+	must(t, os.MkdirAll(n.path("run/jackfield/sandboxes/other"), 0o700))
+	must(t, os.WriteFile(n.path("run/jackfield/claims/%2Frun%2Fvsw%2Fa"), []byte("other"), 0o600))
+	n.listen("run/vsw/a/a.sock", "impostor")
+	n.eventually(func() bool { return len(n.events.failures()) > 0 }, "nothing was refused")
+	if got, err := ask(n.in("c1", "net/net1/a.sock")); err == nil && got != "vswitch" {
+		t.Errorf("the container has what answers %q", got)
+	}
+	if err := n.events.failures()[0]; !errdefs.IsConflict(err) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A directory on the way to a socket directory stays while something of others is in it.
+func TestParentOfSocketDirectoriesStays(t *testing.T) {
+	s, dir := open(t)
+	for _, id := range []string{"s1", "s2"} {
+		must(t, s.Prepare(Container{ID: "c" + id, SandboxID: id, SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "shared/" + id, UID: -1, GID: -1}}}))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/shared/s2/file"), nil, 0o600))
+	must(t, s.RemoveSandbox("s1"))
+	if exists(filepath.Join(dir, "run/vsw/shared/s1")) || !exists(filepath.Join(dir, "run/vsw/shared/s2/file")) {
+		t.Error("too much or too little was removed")
+	}
+	must(t, s.RemoveSandbox("s2"))
+	if exists(filepath.Join(dir, "run/vsw/shared/s2")) {
+		t.Error("too little was removed")
+	}
+}
