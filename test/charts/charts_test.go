@@ -16,9 +16,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admission "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"github.com/jackfield/jackfield/pkg/config"
@@ -643,6 +646,41 @@ func TestRefusalsNameConfigMap(t *testing.T) {
 		args := only[*apps.DaemonSet](t, helm(t, values)).Spec.Template.Spec.Containers[0].Args
 		if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--config-name=config.yaml of ConfigMap "+want+" ") }) {
 			t.Errorf("%s: the arguments are %q", values, args)
+		}
+	}
+}
+
+// The admission policies can be tried before they refuse, and never hold up the cluster's
+// own pods.
+func TestAdmissionCanBeTried(t *testing.T) {
+	for dir, want := range map[string][]admission.ValidationAction{"admission": {admission.Deny}, "admission-warn": {admission.Warn, admission.Audit}} {
+		policies, bindings := 0, 0
+		for _, o := range kustomize(t, filepath.Join(deploy, dir)) {
+			binding, ok := o.(*admission.ValidatingAdmissionPolicyBinding)
+			if !ok {
+				policies++
+				continue
+			}
+			bindings++
+			if !slices.Equal(binding.Spec.ValidationActions, want) {
+				t.Errorf("%s: %s does %q, want %q", dir, binding.Name, binding.Spec.ValidationActions, want)
+			}
+			if binding.Spec.MatchResources == nil || binding.Spec.MatchResources.NamespaceSelector == nil {
+				t.Errorf("%s: %s is for kube-system too", dir, binding.Name)
+				continue
+			}
+			selector, err := meta.LabelSelectorAsSelector(binding.Spec.MatchResources.NamespaceSelector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for namespace, matches := range map[string]bool{"kube-system": false, "telco": true} {
+				if selector.Matches(labels.Set{"kubernetes.io/metadata.name": namespace}) != matches {
+					t.Errorf("%s: %s is for %s: %v, want %v", dir, binding.Name, namespace, !matches, matches)
+				}
+			}
+		}
+		if policies != 2 || bindings != 2 {
+			t.Errorf("%s: %d policies, %d bindings", dir, policies, bindings)
 		}
 	}
 }

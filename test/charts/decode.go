@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 
+	admission "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
@@ -86,6 +87,10 @@ func empty(t meta.TypeMeta) (Object, error) {
 		return new(core.Pod), nil
 	case "apps/v1 DaemonSet":
 		return new(apps.DaemonSet), nil
+	case "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy":
+		return new(admission.ValidatingAdmissionPolicy), nil
+	case "admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding":
+		return new(admission.ValidatingAdmissionPolicyBinding), nil
 	case "networking.k8s.io/v1 NetworkPolicy":
 		return new(networking.NetworkPolicy), nil
 	case "monitoring.coreos.com/v1 PodMonitor":

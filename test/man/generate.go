@@ -113,8 +113,9 @@ func (c chapter) page(top string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		title, body, ok := strings.Cut(string(text), "\n")
-		if title, ok = strings.CutPrefix(title, "# "); !ok {
+		first, body, _ := strings.Cut(string(text), "\n")
+		title, ok := strings.CutPrefix(first, "# ")
+		if !ok {
 			return nil, fmt.Errorf("%s: the first line is no title", source)
 		}
 		level := 1
