@@ -5,6 +5,7 @@ package script
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -63,6 +64,21 @@ func TestFirstPod(t *testing.T) {
 	}
 	t.Chdir(root)
 	checkConsoles(t, absolute, root, 6)
+
+	// The event is the error of explain, with the DaemonSet's name of the configuration.
+	daemonSet, err := os.ReadFile(filepath.Join(filepath.Dir(absolute), "../deploy/kustomize/base/daemonset.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`- --config-name=(.*)\n`).FindSubmatch(daemonSet)
+	var explained []struct{ Error string }
+	if err := json.Unmarshal([]byte(runAt(root, []string{"explain", "--pod", "other.yaml", "-o", "json"})), &explained); err != nil || len(explained) != 1 || name == nil {
+		t.Fatal(explained, err, name)
+	}
+	event := "jackfield: " + strings.Replace(explained[0].Error, "/etc/jackfield/config.yaml", string(name[1]), 1)
+	if !bytes.Contains(text, []byte(event)) {
+		t.Errorf("%s does not show the event\n%s", page, event)
+	}
 }
 
 func checkConsoles(t *testing.T, page, root string, atLeast int) {
