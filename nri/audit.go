@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
@@ -169,7 +170,7 @@ func (a *auditFile) ready() error {
 	}
 	st, err := f.Stat()
 	if err == nil && !st.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", a.path)
+		err = fmt.Errorf("audit.file: found a %s at %s, want a regular file: %w", st.Mode().Type(), a.path, errdefs.ErrInvalidArgument)
 	}
 	if err != nil {
 		f.Close()

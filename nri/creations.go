@@ -30,10 +30,12 @@ type creation struct {
 	pod   *api.PodSandbox
 	c     *api.Container
 	usage *policy.Usage // nil where no rule limits it
+	// adjust is what the runtime was answered.
+	adjust *api.ContainerAdjustment
 }
 
 // begin notes a container that was given something.
-func (cs *creations) begin(pod *api.PodSandbox, c *api.Container, usage *policy.Usage) {
+func (cs *creations) begin(pod *api.PodSandbox, c *api.Container, usage *policy.Usage, adjust *api.ContainerAdjustment) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.pending == nil {
@@ -42,7 +44,7 @@ func (cs *creations) begin(pod *api.PodSandbox, c *api.Container, usage *policy.
 	if cs.pending[pod.GetId()] == nil {
 		cs.pending[pod.GetId()] = make(map[string]*creation)
 	}
-	cs.pending[pod.GetId()][c.GetId()] = &creation{pod, c, usage}
+	cs.pending[pod.GetId()][c.GetId()] = &creation{pod, c, usage, adjust}
 }
 
 // started notes that a container starts, and counts it again.
@@ -110,6 +112,17 @@ func (cs *creations) waits(sandboxID, containerID string) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return cs.reported && cs.pending[sandboxID][containerID] != nil
+}
+
+// adjustment is what the runtime was answered for a container that has not started; nil
+// for nothing.
+func (cs *creations) adjustment(sandboxID, containerID string) *api.ContainerAdjustment {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if one := cs.pending[sandboxID][containerID]; one != nil {
+		return one.adjust
+	}
+	return nil
 }
 
 // forgetFailed forgets earlier attempts to create a container of this name, and counts

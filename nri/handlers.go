@@ -173,7 +173,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 		return nil, context.DeadlineExceeded
 	}
 	created = true
-	p.creations.begin(pod, c, plan.Usage)
+	p.creations.begin(pod, c, plan.Usage, adjust)
 	if plan.Staging != nil {
 		req.Have.Mounts = append(req.Have.Mounts, plan.Set.Mounts...)
 		req.Have.Devices = append(req.Have.Devices, plan.Set.Devices...)

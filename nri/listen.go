@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/config"
@@ -34,7 +35,7 @@ func listenUnix(path string) (*ownSocket, error) {
 		return nil, err
 	}
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != fs.ModeSocket {
-		return nil, fmt.Errorf("listen at %s: there is something else than a socket", path)
+		return nil, fmt.Errorf("listen at %s: found something else than a socket; remove it or configure another path: %w", path, errdefs.ErrAlreadyExists)
 	}
 	// The mode that a socket has before it is bound is the one that it gets in the
 	// file system: there is no moment at which others can connect.

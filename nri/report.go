@@ -138,11 +138,15 @@ func (p *Plugin) count(items []resolve.Item) {
 }
 
 func sourceOf(it *resolve.Item) telemetry.Source {
-	switch it.Source() {
-	case "cdi":
+	switch it.Kind {
+	case resolve.KindCDI:
 		return telemetry.SourceCDI
-	case "network":
+	case resolve.KindNetwork:
 		return telemetry.SourceNetwork
+	case resolve.KindHook:
+		return telemetry.SourceHook
+	case resolve.KindDeviceInjector:
+		return telemetry.SourceDeviceInjector
 	default:
 		return telemetry.SourceResource
 	}
@@ -165,27 +169,50 @@ func outcomeOf(o resolve.Outcome) telemetry.Outcome {
 	}
 }
 
-// logPlan logs one line for all that was delivered, and a line for each request
-// that was not.
+// maxLogged is for how many requests of a container the log has lines of their own: their
+// author writes as many as an annotation holds.
+const maxLogged = 16
+
+// logPlan logs one line for all that was delivered, and a line for each of the first
+// requests that were not, or of which there is something to say.
 func logPlan(log *logrus.Entry, items []resolve.Item) {
 	var injected []string
+	logged, more := 0, 0
+	line := func(write func()) {
+		if logged++; logged > maxLogged {
+			more++
+			return
+		}
+		write()
+	}
 	for _, it := range items {
 		if it.Audit != "" {
-			log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).Warn("mode enforce would refuse this")
+			line(func() {
+				log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).Warn("mode enforce would refuse this")
+			})
 		}
 		switch it.Outcome {
 		case resolve.Injected:
 			injected = append(injected, it.Request+" from "+it.File+" by "+ruleName(it.Rule))
 			for _, n := range it.Notes {
-				log.WithField("request", it.Request).Info(n)
+				line(func() { log.WithField("request", it.Request).Info(n) })
 			}
 		case resolve.Present:
-			log.WithField("request", it.Request).Debug("the container has it already")
+			if log.Logger.IsLevelEnabled(logrus.DebugLevel) {
+				line(func() { log.WithField("request", it.Request).Debug("the container has it already") })
+			}
 		case resolve.LeftAlone:
-			log.WithFields(logrus.Fields{"request": it.Request, "file": it.File, "reason": it.Reason}).Info("left alone")
+			line(func() {
+				log.WithFields(logrus.Fields{"request": it.Request, "file": it.File, "reason": it.Reason}).Info("left alone")
+			})
 		case resolve.Skipped:
-			log.WithFields(logrus.Fields{"request": it.Request, "reason": it.Reason}).Warn("optional request skipped")
+			line(func() {
+				log.WithFields(logrus.Fields{"request": it.Request, "reason": it.Reason}).Warn("optional request skipped")
+			})
 		}
+	}
+	if more > 0 {
+		log.Warnf("and %d more lines about requests of this container; audit.file keeps all of them", more)
 	}
 	if len(injected) > 0 {
 		log.WithField("requests", injected).Info("injected")

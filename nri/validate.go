@@ -79,6 +79,7 @@ type validation struct {
 	core    *core
 	own     string
 	subject policy.Subject
+	mine    *api.ContainerAdjustment // what this very process answered
 }
 
 // nothing reports that no other plugin injects anything.
@@ -91,15 +92,16 @@ func (v *validation) run() error {
 	pod, c := v.req.GetPod(), v.req.GetContainer()
 	v.subject = resolve.Subject(request(v.p.runtimeName(), pod, c))
 	cfg, a, id := v.core.cfg.Validate, v.req.GetAdjust(), c.GetId()
+	v.mine = v.p.creations.adjustment(pod.GetId(), id)
 	var errs []error
 	if cfg.Devices {
 		for _, d := range a.GetLinux().GetDevices() {
-			if owner, ok := v.req.GetOwners().DeviceOwner(id, d.GetPath()); v.foreign(owner, ok) && !removed(d.GetPath()) {
+			if owner, ok := v.req.GetOwners().DeviceOwner(id, d.GetPath()); v.foreign(owner, ok, v.injectedDevice(d)) && !removed(d.GetPath()) {
 				errs = append(errs, v.by(owner, v.device(d)))
 			}
 		}
 		for _, d := range a.GetCDIDevices() {
-			if owner, ok := v.req.GetOwners().CdiDeviceOwner(id, d.GetName()); v.foreign(owner, ok) {
+			if owner, ok := v.req.GetOwners().CdiDeviceOwner(id, d.GetName()); v.foreign(owner, ok, false) {
 				_, err := v.ask(v.policy().CDI(v.subject, d.GetName()))
 				errs = append(errs, v.by(owner, err))
 			}
@@ -107,7 +109,7 @@ func (v *validation) run() error {
 	}
 	if cfg.Mounts {
 		for _, m := range a.GetMounts() {
-			if owner, ok := v.req.GetOwners().MountOwner(id, m.GetDestination()); v.foreign(owner, ok) && !removed(m.GetDestination()) {
+			if owner, ok := v.req.GetOwners().MountOwner(id, m.GetDestination()); v.foreign(owner, ok, v.injectedMount(m)) && !removed(m.GetDestination()) {
 				errs = append(errs, v.by(owner, v.mount(m)))
 			}
 		}
@@ -137,9 +139,22 @@ func (v *validation) run() error {
 func (v *validation) policy() *policy.Policy { return v.core.engine.Policy() }
 
 // foreign reports whether what has this owner is another plugin's, and not one that
-// the configuration trusts. What no plugin owns is the runtime's.
-func (v *validation) foreign(owner string, owned bool) bool {
-	return owned && owner != v.own && !slices.Contains(v.core.cfg.Validate.Except, owner)
+// the configuration trusts. What no plugin owns is the runtime's. Another plugin may have
+// registered under this one's name: only what this process injected is its own.
+func (v *validation) foreign(owner string, owned, injected bool) bool {
+	return owned && !(owner == v.own && injected) && !slices.Contains(v.core.cfg.Validate.Except, owner)
+}
+
+func (v *validation) injectedDevice(d *api.LinuxDevice) bool {
+	return slices.ContainsFunc(v.mine.GetLinux().GetDevices(), func(m *api.LinuxDevice) bool {
+		return m.GetPath() == d.GetPath() && m.GetType() == d.GetType() && m.GetMajor() == d.GetMajor() && m.GetMinor() == d.GetMinor()
+	})
+}
+
+func (v *validation) injectedMount(m *api.Mount) bool {
+	return slices.ContainsFunc(v.mine.GetMounts(), func(o *api.Mount) bool {
+		return o.GetDestination() == m.GetDestination() && o.GetSource() == m.GetSource() && slices.Equal(o.GetOptions(), m.GetOptions())
+	})
 }
 
 // removed reports whether an entry says that a plugin takes something away.

@@ -86,7 +86,7 @@ func uncheckedNetworks(r *resolve.Request, p *policy.Policy) []resolve.Item {
 	}
 	var items []resolve.Item
 	add := func(name, network, from string) {
-		item := resolve.Item{Request: "network " + quoted(name), From: from, Outcome: resolve.NotChecked, Reason: needsSandbox}
+		item := resolve.Item{Kind: resolve.KindNetwork, Request: "network " + quoted(name), From: from, Outcome: resolve.NotChecked, Reason: needsSandbox}
 		if grant, err := p.Network(resolve.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
 			item.Notes = append(item.Notes, fmt.Sprintf("no rule lets network %s bring anything to namespace %s", quoted(network), quoted(r.Namespace)))
 		}
@@ -109,7 +109,7 @@ func uncheckedNetworks(r *resolve.Request, p *policy.Policy) []resolve.Item {
 	}
 	networks, err := attachment.NamedNetworks(value, r.Namespace)
 	if err != nil {
-		return []resolve.Item{{Request: "networks", From: attachment.NetworksAnnotation, Outcome: resolve.NotChecked, Reason: errorText(err)}}
+		return []resolve.Item{{Kind: resolve.KindNetwork, Request: "networks", From: attachment.NetworksAnnotation, Outcome: resolve.NotChecked, Reason: errorText(err)}}
 	}
 	for _, n := range networks {
 		add(n, n, attachment.NetworksAnnotation)

@@ -187,25 +187,38 @@ func (h *hook) resolveWith(ctx context.Context, req *resolve.Request, staged fun
 	return plan, nil
 }
 
-// report logs one line for all that is delivered, and one for each request that is
-// not.
+// maxLogged is for how many requests of a container the log has lines of their own: their
+// author writes as many as an annotation holds.
+const maxLogged = 16
+
+// report logs one line for all that is delivered, and one for each of the first requests
+// that are not, or of which there is something to say.
 func (h *hook) report(plan *resolve.Plan) {
 	var injected []string
+	lines := 0
+	say := func(level, text string) {
+		if lines++; lines <= maxLogged {
+			h.log.say(level, h.stage, h.name, text)
+		}
+	}
 	for _, it := range plan.Items {
 		if it.Audit != "" {
-			h.log.say("warning", h.stage, h.name, it.Request+": mode enforce would refuse this: "+it.Audit)
+			say("warning", it.Request+": mode enforce would refuse this: "+it.Audit)
 		}
 		switch it.Outcome {
 		case resolve.Injected:
 			injected = append(injected, it.Request+" from "+it.File)
 			for _, n := range it.Notes {
-				h.log.say("info", h.stage, h.name, it.Request+": "+n)
+				say("info", it.Request+": "+n)
 			}
 		case resolve.LeftAlone:
-			h.log.say("info", h.stage, h.name, it.Request+": left alone: "+it.Reason)
+			say("info", it.Request+": left alone: "+it.Reason)
 		case resolve.Skipped:
-			h.log.say("warning", h.stage, h.name, it.Request+": optional, skipped: "+it.Reason)
+			say("warning", it.Request+": optional, skipped: "+it.Reason)
 		}
+	}
+	if more := lines - maxLogged; more > 0 {
+		h.log.say("warning", h.stage, h.name, fmt.Sprintf("and %d more lines about requests of this container", more))
 	}
 	if len(injected) > 0 {
 		h.log.say("info", h.stage, h.name, "injected "+strings.Join(injected, ", "))

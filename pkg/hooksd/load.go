@@ -78,7 +78,7 @@ func list(dir *os.File) ([]string, error) {
 		case err != nil:
 			return nil, err
 		case len(out) > maxFiles:
-			return nil, fmt.Errorf("the directory has more than %d hook files", maxFiles)
+			return nil, fmt.Errorf("the directory has more than %d hook files: %w", maxFiles, errdefs.ErrResourceExhausted)
 		}
 	}
 }

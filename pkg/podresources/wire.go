@@ -39,7 +39,7 @@ func (codec) Name() string { return "proto" }
 func (codec) Marshal(v any) (mem.BufferSlice, error) {
 	m, ok := v.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("marshal %T: not a protobuf message", v)
+		return nil, fmt.Errorf("marshal %T: not a protobuf message: %w", v, errdefs.ErrInternal)
 	}
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -51,7 +51,7 @@ func (codec) Marshal(v any) (mem.BufferSlice, error) {
 func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	raw, ok := v.(*rawAnswer)
 	if !ok {
-		return fmt.Errorf("unmarshal into %T: not a raw answer", v)
+		return fmt.Errorf("unmarshal into %T: not a raw answer: %w", v, errdefs.ErrInternal)
 	}
 	raw.b = data.Materialize()
 	return nil

@@ -47,7 +47,7 @@ func (p *planner) networks(want annotation.Networks, found []attachment.Attachme
 			}
 		}
 		if !matched {
-			p.attempt(Item{Request: fmt.Sprintf("network %q", n.Item), From: n.Key}, n.Optional, func(*Item) error {
+			p.attempt(Item{Kind: KindNetwork, Request: fmt.Sprintf("network %q", n.Item), From: n.Key}, n.Optional, func(*Item) error {
 				return fmt.Errorf("annotation %s, item %d: network %q: no device-info of this pod in %s is of that network or interface (found: %s); "+
 					"check that the network's CNI plugin writes device-info: %w",
 					n.Key, n.Position, n.Item, p.cfg.DeviceInfo.CNIDir, listAttachments(found), errdefs.ErrNotFound)
@@ -89,7 +89,7 @@ func listAttachments(found []attachment.Attachment) string {
 // unless some rule grants it. A rule that lets its network bring this pod sockets
 // or devices at all makes what is wrong with its device-info an error.
 func (p *planner) attachment(a *attachment.Attachment, key string, optional bool) {
-	item := Item{Request: requestOf(a), From: key, File: a.File}
+	item := Item{Kind: kindOf(a), Request: requestOf(a), From: key, File: a.File}
 	if key == "" {
 		item.From = cmp.Or(a.File, a.OwnerFrom)
 		if reason := p.notInCharge(a); reason != "" {
@@ -140,6 +140,13 @@ func (p *planner) attachment(a *attachment.Attachment, key string, optional bool
 		}
 		return fmt.Errorf("%s: %w", item.Request, err)
 	})
+}
+
+func kindOf(a *attachment.Attachment) RequestKind {
+	if a.IfName != "" || a.Network != "" {
+		return KindNetwork
+	}
+	return KindResource
 }
 
 func requestOf(a *attachment.Attachment) string {
@@ -406,7 +413,7 @@ func notAllocated(a *attachment.Attachment) string {
 func (p *planner) resource(d annotation.Device) {
 	found, err := p.attachments.Resource(p.ctx, query(&p.req), d.Resource, d.ID)
 	if err != nil {
-		p.attempt(Item{Request: fmt.Sprintf("resource %q", d.Item), From: d.Key}, d.Optional, func(*Item) error {
+		p.attempt(Item{Kind: KindResource, Request: fmt.Sprintf("resource %q", d.Item), From: d.Key}, d.Optional, func(*Item) error {
 			return fmt.Errorf("annotation %s, item %d: %w", d.Key, d.Position, err)
 		})
 		return

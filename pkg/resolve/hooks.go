@@ -42,7 +42,7 @@ func (e *Engine) hooksOf(req *Request) []*ocihook.Hook {
 func (p *planner) hooksd(hooks []*ocihook.Hook) {
 	for _, h := range hooks {
 		asked := h.AskedBy(p.req.Annotations)
-		item := Item{Request: "hook " + strconv.Quote(h.Name), From: h.File, File: h.File}
+		item := Item{Kind: KindHook, Request: "hook " + strconv.Quote(h.Name), From: h.File, File: h.File}
 		p.attempt(item, false, func(item *Item) error { return p.hook(h, asked, item) })
 	}
 }

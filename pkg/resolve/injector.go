@@ -49,12 +49,12 @@ func (p *planner) injector() {
 		return
 	}
 	for _, n := range wants.Nodes {
-		p.attempt(Item{Request: "device node " + strconv.Quote(n.Path), From: n.Key}, false, func(item *Item) error {
+		p.attempt(Item{Kind: KindDeviceInjector, Request: "device node " + strconv.Quote(n.Path), From: n.Key}, false, func(item *Item) error {
 			return asked(n.Request, p.injectNode(&n, item))
 		})
 	}
 	for _, m := range wants.Mounts {
-		p.attempt(Item{Request: "mount " + strconv.Quote(m.Destination), From: m.Key}, false, func(item *Item) error {
+		p.attempt(Item{Kind: KindDeviceInjector, Request: "mount " + strconv.Quote(m.Destination), From: m.Key}, false, func(item *Item) error {
 			return asked(m.Request, p.injectMount(&m, item))
 		})
 	}
@@ -106,14 +106,25 @@ func (p *planner) injectNode(n *annotation.InjectorNode, item *Item) error {
 var bindOptions = []string{"bind", "rbind", "ro", "rw", "nosuid", "nodev", "noexec", "private", "rprivate", "slave", "rslave", "relatime", "noatime", "nodiratime"}
 
 // ReadOnly reports whether a mount with these options cannot be written: of ro and rw
-// the last one counts.
+// the last one counts. With an option that makes what is mounted writable by another way
+// (rrw), or that is not known, the mount counts as writable.
 func ReadOnly(options []string) bool {
 	ro := false
 	for _, o := range options {
+		if !slices.Contains(harmlessOptions, o) {
+			return false
+		}
 		ro = o == "ro" || ro && o != "rw"
 	}
 	return ro
 }
+
+// harmlessOptions are the mount options that have no part in whether a mount can be
+// written, and ro, rw and rro.
+var harmlessOptions = []string{"ro", "rw", "rro", "bind", "rbind", "defaults", "private", "rprivate", "slave", "rslave", "shared", "rshared", "unbindable", "runbindable",
+	"suid", "nosuid", "rsuid", "rnosuid", "dev", "nodev", "rdev", "rnodev", "exec", "noexec", "rexec", "rnoexec", "sync", "async", "dirsync",
+	"atime", "noatime", "ratime", "rnoatime", "diratime", "nodiratime", "rdiratime", "rnodiratime", "relatime", "norelatime", "rrelatime", "rnorelatime",
+	"strictatime", "nostrictatime", "rstrictatime", "rnostrictatime", "symfollow", "nosymfollow", "rsymfollow", "rnosymfollow"}
 
 // injectMount adds a bind mount of a directory or file of the host that no symlink
 // is on the way to.

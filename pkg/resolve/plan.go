@@ -266,7 +266,7 @@ func (p *planner) restore(s *state) {
 // doorDevices are the CDI devices the door was given itself.
 func (p *planner) doorDevices() {
 	for _, name := range p.req.CDIDevices {
-		p.attempt(Item{Request: cdiRequest(name), From: "the command line"}, false, func(item *Item) error {
+		p.attempt(Item{Kind: KindCDI, Request: cdiRequest(name), From: "the command line"}, false, func(item *Item) error {
 			return p.cdi(name, item)
 		})
 	}
@@ -279,7 +279,7 @@ func (p *planner) device(d annotation.Device) {
 		return
 	}
 	name := d.Name()
-	p.attempt(Item{Request: cdiRequest(name), From: d.Key}, d.Optional, func(item *Item) error {
+	p.attempt(Item{Kind: KindCDI, Request: cdiRequest(name), From: d.Key}, d.Optional, func(item *Item) error {
 		if err := p.cdi(name, item); err != nil {
 			return fmt.Errorf("annotation %s, item %d: %w", d.Key, d.Position, err)
 		}

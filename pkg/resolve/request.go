@@ -92,17 +92,30 @@ func WithheldItems(items []Item) []Item {
 	return items
 }
 
+// RequestKind is what a request is for.
+type RequestKind string
+
+// The kinds.
+const (
+	KindCDI            RequestKind = "cdi"             // a CDI device
+	KindNetwork        RequestKind = "network"         // a network attachment
+	KindResource       RequestKind = "resource"        // what the kubelet allocated
+	KindHook           RequestKind = "hook"            // a hook of hooks.d
+	KindDeviceInjector RequestKind = "device-injector" // a node or mount in device-injector's words
+)
+
 // Item is one request and its outcome.
 type Item struct {
-	Request string   `json:"request"`          // as messages name it; the same as in its edits' origins
-	From    string   `json:"from"`             // annotation key, or device-info file
-	File    string   `json:"file,omitempty"`   // the file that describes it
-	Rule    string   `json:"rule,omitempty"`   // the policy rule that granted it
-	Outcome Outcome  `json:"outcome"`          //
-	Reason  string   `json:"reason,omitempty"` // why it was not injected
-	Audit   string   `json:"audit,omitempty"`  // what mode enforce would have refused
-	Notes   []string `json:"notes,omitempty"`  // what a person should know of it
-	Err     error    `json:"-"`
+	Kind    RequestKind `json:"kind"`
+	Request string      `json:"request"`          // as messages name it; the same as in its edits' origins
+	From    string      `json:"from"`             // annotation key, or device-info file
+	File    string      `json:"file,omitempty"`   // the file that describes it
+	Rule    string      `json:"rule,omitempty"`   // the policy rule that granted it
+	Outcome Outcome     `json:"outcome"`          //
+	Reason  string      `json:"reason,omitempty"` // why it was not injected
+	Audit   string      `json:"audit,omitempty"`  // what mode enforce would have refused
+	Notes   []string    `json:"notes,omitempty"`  // what a person should know of it
+	Err     error       `json:"-"`
 
 	Optional bool `json:"-"` // the annotation says so
 }

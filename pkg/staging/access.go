@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -98,7 +99,7 @@ func (a *Access) let(fd int, st *unix.Stat_t, what string, rights uint16) error 
 // give hands a socket or directory to a user or group, with the rights that go with it.
 func give(fd int, link string, st *unix.Stat_t, what string, uid, gid int, mode uint32) error {
 	if gid == 0 {
-		return errors.New("let the container's user at the " + what + ": its group is 0, the host's own; use access acl or owner, or give the container another group")
+		return fmt.Errorf("let the container's user at the %s: its group is 0, the host's own; use access acl or owner, or give the container another group: %w", what, errdefs.ErrFailedPrecondition)
 	}
 	if uid >= 0 && st.Uid != uint32(uid) || gid >= 0 && st.Gid != uint32(gid) {
 		if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
@@ -191,7 +192,7 @@ func encodeACL(acl []aclEntry) ([]byte, error) {
 
 func decodeACL(buf []byte) ([]aclEntry, error) {
 	if len(buf) < 4 || binary.LittleEndian.Uint32(buf) != aclVersion || (len(buf)-4)%8 != 0 {
-		return nil, fmt.Errorf("the ACL has %d bytes and is of no known version", len(buf))
+		return nil, fmt.Errorf("the ACL has %d bytes and is of no known version: %w", len(buf), errdefs.ErrNotImplemented)
 	}
 	acl := make([]aclEntry, (len(buf)-4)/8)
 	_, err := binary.Decode(buf[4:], binary.LittleEndian, acl)

@@ -49,13 +49,15 @@ const (
 	SourceCDI Source = iota
 	SourceNetwork
 	SourceResource
+	SourceHook
+	SourceDeviceInjector
 	SourceContainer
 	Sources
 )
 
 // String is the source's label.
 func (s Source) String() string {
-	return [Sources]string{"cdi", "network", "resource", "container"}[s]
+	return [Sources]string{"cdi", "network", "resource", "hook", "device-injector", "container"}[s]
 }
 
 // Outcome is what became of a request.

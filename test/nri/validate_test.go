@@ -207,3 +207,21 @@ func TestValidationNeedsTheRuntime(t *testing.T) {
 		t.Error("nothing is said")
 	}
 }
+
+// Another plugin that registers under Jackfield's own name is held to the policy, and what
+// Jackfield itself injects is not.
+func TestAnotherPluginUnderTheSameName(t *testing.T) {
+	n := newNode(t, validatingYAML, withValidation)
+	n.write("/etc/cdi/vendor.json", cdiSpec)
+	check(t, os.MkdirAll(n.path("/srv/secret"), 0o755))
+	pod := n.pod("dpdk-a", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
+	n.mustCreate(pod)
+	stop, err := nritest.StartPlugin(t.Context(), n.runtime.SocketPath(), "50", "jackfield", &injector{adjust: injectedMount("/srv/secret", "/host", "bind", "rbind")})
+	check(t, err)
+	t.Cleanup(stop)
+	eventually(t, "two plugins", func() bool { return n.runtime.Plugins() == 2 })
+	_, err = n.create(pod, nil)
+	if err == nil || !strings.Contains(err.Error(), `refuse mount "/srv/secret"`) {
+		t.Errorf("the other plugin's mount: %v", err)
+	}
+}
