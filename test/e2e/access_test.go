@@ -31,7 +31,7 @@ func TestNonRootReachesTheSocket(t *testing.T) {
 				pod := h.RunPod(node.PodOptions{Name: "users", Namespace: "dpdk-1"})
 				// As jackfield-cni makes it, for root.
 				appDir := "/run/vsw/" + pod.ID[:12] + "-0011aabbccdd-net2"
-				h.MkdirAll(appDir)
+				createAsCNI(t, h, pod, appDir)
 				devinfo(h, pod, "red", "net1", vhostUser("client", "/var"+path))
 				devinfo(h, pod, "blue", "net2", vhostUser("server", "/var"+appDir+"/app.sock"))
 				devinfo(h, pod, "pink", "net3", vhostUser("server", "/var/run/vsw/made/app.sock"))

@@ -146,7 +146,7 @@ func (h *host) cgroups() []string {
 // kept is what runtimes and the hook keep for containers.
 func (h *host) kept() []string {
 	h.t.Helper()
-	dirs := []string{"/run/runc", "/run/crun", h.path("oci-state"), h.path("state/hook/containers"), h.path("state/hook/sandboxes"), h.path("state/hook/claims")}
+	dirs := []string{"/run/runc", "/run/crun", h.path("oci-state"), h.path("state/hook/containers"), h.path("state/hook/sandboxes"), h.path("state/claims")}
 	var all []string
 	for _, dir := range slices.Compact(dirs) {
 		entries, err := os.ReadDir(dir)

@@ -207,8 +207,8 @@ func (u *user) logout() {
 	if out, err := u.podman("runc", "", "system", "migrate").CombinedOutput(); err != nil {
 		u.t.Errorf("podman system migrate: %v: %s", err, out)
 	}
-	for _, dir := range []string{"containers", "sandboxes", "claims"} {
-		left, err := filepath.Glob(filepath.Join(u.run, "jackfield/hook", dir, "*"))
+	for _, dir := range []string{"hook/containers", "hook/sandboxes", "claims"} {
+		left, err := filepath.Glob(filepath.Join(u.run, "jackfield", dir, "*"))
 		if err != nil || len(left) > 0 {
 			u.t.Errorf("left behind: %v, %v", left, err)
 		}
