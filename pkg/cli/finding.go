@@ -132,15 +132,28 @@ func fromConfig(file string, err error) []finding {
 	return out
 }
 
-// fromPolicy is the finding in an error of a configuration's policy.
-func fromPolicy(cfg *config.Config, err error) finding {
-	var fault *policy.RuleError
-	if !errors.As(err, &fault) {
-		return cannotRead(cfg.File(), err)
+// fromPolicy are the findings in an error of a configuration's policy.
+func fromPolicy(cfg *config.Config, err error) []finding {
+	faults := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		faults = joined.Unwrap()
 	}
-	line, column := cfg.LineColumn(fault.Field)
-	return finding{File: cfg.File(), Line: line, Column: column, Key: fault.Field, Rule: fault.Why, Severity: severityError,
-		text: fault.Field + ": " + fault.Why}
+	out := make([]finding, 0, len(faults))
+	for _, err := range faults {
+		var fault *policy.RuleError
+		if !errors.As(err, &fault) {
+			out = append(out, cannotRead(cfg.File(), err))
+			continue
+		}
+		out = append(out, configFinding(cfg, severityError, fault.Field, fault.Why))
+	}
+	return out
+}
+
+// configFinding is about a field of a configuration.
+func configFinding(cfg *config.Config, severity, field, rule string) finding {
+	line, column := cfg.LineColumn(field)
+	return finding{File: cfg.File(), Line: line, Column: column, Key: field, Rule: rule, Severity: severity, text: field + ": " + rule}
 }
 
 // cannotRead is a file whose content cannot be had.

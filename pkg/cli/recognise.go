@@ -21,6 +21,7 @@ const (
 	formatCDI
 	formatHooks
 	formatConfig
+	formatManifest // of Kubernetes
 )
 
 // recognise tells what a file is meant to be, by its content, also where that
@@ -28,6 +29,8 @@ const (
 // keys, or what must be one misspelt, and none of CDI's.
 func recognise(name string, data []byte) format {
 	switch ext := path.Ext(name); {
+	case (ext == ".yaml" || ext == ".yml" || ext == ".json") && isManifest(data):
+		return formatManifest
 	case ext == ".yaml" || ext == ".yml":
 		if specWords().Match(data) || !configWords().Match(data) && !nearConfig(data) {
 			return formatCDI
@@ -58,18 +61,25 @@ var utf8BOM = []byte("\xef\xbb\xbf")
 // What is looked for in a file whose keys cannot be read, because it is broken
 // before the first one that tells, or is YAML under another name.
 var (
-	cdiWords    = lazy(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
-	hookWords   = lazy(`"(hook|when|stages)"\s*:`)
-	infoWords   = lazy(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
-	specWords   = lazy(`(?m)^["']?(cdiVersion|kind|devices|containerEdits)["']?\s*:`)
-	configWords = lazy(`(?m)^["']?(` + strings.Join(configKeys, "|") + `)["']?\s*:`)
-	yamlKeys    = lazy(`(?m)^["']?([A-Za-z]+)["']?\s*:`)
+	cdiWords        = lazy(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
+	hookWords       = lazy(`"(hook|when|stages)"\s*:`)
+	apiVersionWords = lazy(`(?m)^[\s{]*["']?apiVersion["']?\s*:`)
+	manifestWords   = lazy(`(?m)^[\s{]*["']?kind["']?\s*:\s*["']?(Pod|` + strings.Join(workloads, "|") + `|List)["']?\s*(,|}|#|$)`)
+	infoWords       = lazy(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
+	specWords       = lazy(`(?m)^["']?(cdiVersion|kind|devices|containerEdits)["']?\s*:`)
+	configWords     = lazy(`(?m)^["']?(` + strings.Join(configKeys, "|") + `)["']?\s*:`)
+	yamlKeys        = lazy(`(?m)^["']?([A-Za-z]+)["']?\s*:`)
 )
 
 var (
 	specKeys   = []string{"cdiVersion", "kind", "devices", "containerEdits", "annotations"}
 	configKeys = []string{"cdi", "sockets", "deviceInfo", "multus", "kubelet", "hook", "hooks", "stateDir", "dialects", "metrics", "missed", "audit", "policy", "runtime", "validate", "compat"}
 )
+
+// isManifest reports whether the file is a Kubernetes object. Its kind has no slash, unlike that of CDI.
+func isManifest(data []byte) bool {
+	return apiVersionWords().Match(data) && !cdiWords().Match(data) || manifestWords().Match(data)
+}
 
 // nearConfig tells that a key of YAML is almost one of the configuration's, and none is
 // almost one of CDI's.

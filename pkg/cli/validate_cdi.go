@@ -15,7 +15,7 @@ import (
 const toldConflicts = 3
 
 // cdi checks a CDI file, as a node would that reads it.
-func (v *validator) cdi(hostPath, shown string) {
+func (v *validator) cdi(hostPath, shown string, data []byte) {
 	diags, err := cdiregistry.ValidateFile(v.host, hostPath, cdiregistry.ValidateOptions{CheckHost: v.checkHost, Trust: v.trust()})
 	if err != nil {
 		v.add(cannotRead(shown, err))
@@ -26,7 +26,26 @@ func (v *validator) cdi(hostPath, shown string) {
 		f.text = "is not read under this name: CDI files are *.json and *.yaml, and what else cdi.extensions of the configuration has"
 		v.add(f)
 	}
-	v.add(fromCDI(shown, diags)...)
+	found := fromCDI(shown, diags)
+	if v.checkHost && !v.isRead(hostPath) {
+		alone, err := cdiregistry.ValidateFile(v.host, hostPath, cdiregistry.ValidateOptions{Trust: cdiregistry.TrustAnyone})
+		if err != nil {
+			v.add(cannotRead(shown, err))
+			return
+		}
+		onlyWarnOfHost(found, fromCDI(shown, alone))
+	}
+	v.add(found...)
+	v.checked(shown, countDevices(data))
+}
+
+// countDevices says how many devices a valid CDI file declares.
+func countDevices(data []byte) string {
+	spec, _ := new(cdiregistry.Validator).Parse(data)
+	if spec == nil {
+		return "CDI"
+	}
+	return count(len(spec.Devices), "device")
 }
 
 // trust is whose CDI files are believed.
@@ -40,7 +59,11 @@ func (v *validator) trust() cdiregistry.Trust {
 // conflicts says which files of a directory declare the same devices: each is right
 // alone, and neither one's device is used.
 func (v *validator) conflicts(hostPath, shown string) {
-	registry, err := cdiregistry.New(v.host, []string{hostPath}, cdiregistry.Options{DisableWatch: true, Trust: v.trust()})
+	trust := v.trust()
+	if !slices.Contains(v.readDirs, v.resolved(hostPath)) {
+		trust = cdiregistry.TrustAnyone
+	}
+	registry, err := cdiregistry.New(v.host, []string{hostPath}, cdiregistry.Options{DisableWatch: true, Trust: trust})
 	if err != nil {
 		v.add(cannotRead(shown, err))
 		return

@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/containerd/errdefs"
@@ -108,7 +109,7 @@ type Policy struct {
 }
 
 // New compiles rules. The source is where they are from, for messages: the
-// configuration file's path. The error is a *RuleError, or unwraps to
+// configuration file's path. The error joins a *RuleError for each fault, and unwraps to
 // errdefs.ErrInvalidArgument.
 func New(source string, mode Mode, rules []Rule) (*Policy, error) {
 	if mode != Enforce && mode != Audit {
@@ -116,20 +117,26 @@ func New(source string, mode Mode, rules []Rule) (*Policy, error) {
 	}
 	p := &Policy{source: source, mode: mode, rules: make([]rule, 0, len(rules))}
 	first := make(map[string]int, len(rules))
+	var all []error
 	for i, r := range rules {
-		c, err := compileRule(r)
-		if at, ok := first[r.Name]; ok && err == nil {
-			err = &RuleError{Rule: r.Name, Field: "name", Why: fmt.Sprintf("policy.rules[%d] has this name already", at)}
+		c, faults := compileRule(r)
+		if at, ok := first[r.Name]; ok && r.Name != "" {
+			twice := &RuleError{Rule: r.Name, Field: "name", Why: fmt.Sprintf("policy.rules[%d] has this name already", at)}
+			faults = append([]*RuleError{twice}, faults...)
+		} else {
+			first[r.Name] = i
 		}
-		if err != nil {
-			err.Source = source
-			err.Field = fmt.Sprintf("policy.rules[%d].%s", i, err.Field)
-			return nil, err
+		for _, f := range faults {
+			f.Source = source
+			f.Field = fmt.Sprintf("policy.rules[%d].%s", i, f.Field)
+			all = append(all, f)
 		}
-		first[r.Name] = i
 		p.rules = append(p.rules, c)
 		p.denies = p.denies || !c.deny.empty()
 		p.limits = p.limits || c.limits != Limits{}
+	}
+	if len(all) > 0 {
+		return nil, errors.Join(all...)
 	}
 	return p, nil
 }

@@ -4,6 +4,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -133,68 +134,65 @@ type label struct {
 
 const maxRuleName = 63
 
-func compileRule(r Rule) (rule, *RuleError) {
+// faults collects what is wrong with a rule.
+type faults struct {
+	rule string
+	list []*RuleError
+}
+
+func (f *faults) add(field, why string) {
+	f.list = append(f.list, &RuleError{Rule: f.rule, Field: field, Why: why})
+}
+
+// compileRule compiles a rule. It returns every fault; with one, the rule is not to be used.
+func compileRule(r Rule) (rule, []*RuleError) {
 	c := rule{name: r.Name, subjects: r.For, audit: r.Mode == Audit, limits: r.Limits}
-	fail := func(field, why string) (rule, *RuleError) {
-		return rule{}, &RuleError{Rule: r.Name, Field: field, Why: why}
-	}
+	f := &faults{rule: r.Name}
 	switch {
 	case r.Name == "":
-		return fail("name", "a rule needs a name")
+		f.add("name", "a rule needs a name")
 	case !validName(r.Name):
-		return fail("name", fmt.Sprintf("%s: want 1 to %d letters, digits, '_', '-', '.', the first a letter or digit", quote(r.Name), maxRuleName))
-	case r.Mode != "" && r.Mode != Enforce && r.Mode != Audit:
-		return fail("mode", fmt.Sprintf("%s: want %s or %s", quote(string(r.Mode)), Enforce, Audit))
-	case len(r.For.Namespaces)+len(r.For.PodLabels)+len(r.For.RuntimeClasses)+len(r.For.Images) == 0:
-		return fail("for", `a rule is for somebody: give namespaces, podLabels, runtimeClasses or images; a rule for all has namespaces ["*"]`)
+		f.add("name", fmt.Sprintf("%s: want 1 to %d letters, digits, '_', '-', '.', the first a letter or digit", quote(r.Name), maxRuleName))
+	}
+	if r.Mode != "" && r.Mode != Enforce && r.Mode != Audit {
+		f.add("mode", fmt.Sprintf("%s: want %s or %s", quote(string(r.Mode)), Enforce, Audit))
+	}
+	if len(r.For.Namespaces)+len(r.For.PodLabels)+len(r.For.RuntimeClasses)+len(r.For.Images) == 0 {
+		f.add("for", `a rule is for somebody: give namespaces, podLabels, runtimeClasses or images; a rule for all has namespaces ["*"]`)
+	}
+	switch {
 	case r.Allow.things()+len(r.Allow.Networks)+r.Deny.things()+len(r.Deny.Networks) == 0 && r.Limits == Limits{}:
-		return fail("allow", "a rule allows something (cdi, sockets, devices, mounts or hooks), or has deny or limits")
+		f.add("allow", "a rule allows something (cdi, sockets, devices, mounts or hooks), or has deny or limits")
 	case len(r.Allow.Networks) > 0 && len(r.Allow.Sockets)+len(r.Allow.Devices) == 0:
-		return fail("allow.networks", "networks narrow sockets and devices, of which the rule allows none")
+		f.add("allow.networks", "networks narrow sockets and devices, of which the rule allows none")
 	}
 	if field, why := r.Limits.fault(); field != "" {
-		return fail(field, why)
+		f.add(field, why)
 	}
-	for _, list := range []struct {
-		field    string
-		patterns []string
-		compile  func(string) (Glob, error)
-		into     *[]Glob
-	}{
-		{"for.namespaces", r.For.Namespaces, compileValue, &c.namespaces},
-		{"for.runtimeClasses", r.For.RuntimeClasses, compileValue, &c.handlers},
-		{"for.images", r.For.Images, CompileName, &c.images},
-	} {
-		if field, err := compileList(list.field, list.patterns, list.compile, list.into); err != nil {
-			return fail(field, err.Error())
-		}
-	}
-	for key, pattern := range r.For.PodLabels {
-		g, err := compileValue(pattern)
+	f.compileList("for.namespaces", r.For.Namespaces, compileValue, &c.namespaces)
+	for _, key := range slices.Sorted(maps.Keys(r.For.PodLabels)) {
+		g, err := compileValue(r.For.PodLabels[key])
 		if err != nil {
-			return fail("for.podLabels."+key, err.Error())
+			f.add("for.podLabels."+key, err.Error())
 		}
 		c.labels = append(c.labels, label{key, g})
 	}
-	slices.SortFunc(c.labels, func(a, b label) int { return strings.Compare(a.key, b.key) })
-	if field, err := c.allow.compile("allow", r.Allow); err != nil {
-		return fail(field, err.Error())
-	}
-	if field, err := c.deny.compile("deny", r.Deny); err != nil {
-		return fail(field, err.Error())
-	}
-	return c, nil
+	f.compileList("for.runtimeClasses", r.For.RuntimeClasses, compileValue, &c.handlers)
+	f.compileList("for.images", r.For.Images, CompileName, &c.images)
+	c.allow.compile(f, "allow", r.Allow)
+	c.deny.compile(f, "deny", r.Deny)
+	return c, f.list
 }
 
-func compileList(field string, patterns []string, compile func(string) (Glob, error), into *[]Glob) (string, error) {
+func (f *faults) compileList(field string, patterns []string, compile func(string) (Glob, error), into *[]Glob) {
 	for i, pattern := range patterns {
 		g, err := compile(pattern)
 		if err != nil {
-			return fmt.Sprintf("%s[%d]", field, i), err
+			f.add(fmt.Sprintf("%s[%d]", field, i), err.Error())
+			continue
 		}
 		*into = append(*into, g)
 	}
-	return "", nil
 }
 
 // compileCDI compiles a pattern of CDI names, and refuses one that no name can

@@ -13,7 +13,7 @@ func (a *Allow) things() int {
 	return len(a.CDI) + len(a.Sockets) + len(a.Devices) + len(a.Mounts) + len(a.Hooks)
 }
 
-func (t *things) compile(field string, a Allow) (string, error) {
+func (t *things) compile(f *faults, field string, a Allow) {
 	for _, list := range []struct {
 		kind     kind
 		patterns []string
@@ -26,25 +26,22 @@ func (t *things) compile(field string, a Allow) (string, error) {
 		{kindHook, a.Hooks, CompilePath, &t.lists[kindHook]},
 		{kindNetwork, a.Networks, CompileName, &t.networks},
 	} {
-		if at, err := compileList(field+"."+list.kind.field(), list.patterns, list.compile, list.into); err != nil {
-			return at, err
-		}
+		f.compileList(field+"."+list.kind.field(), list.patterns, list.compile, list.into)
 	}
 	for i, m := range a.Mounts {
 		c := mount{text: m.text(), any: m.Destination == "", readOnly: m.ReadOnly}
 		at := fmt.Sprintf("%s.mounts[%d]", field, i)
 		var err error
 		if c.source, err = CompilePath(m.Source); err != nil {
-			return at + ".source", err
+			f.add(at+".source", err.Error())
 		}
 		if !c.any {
 			if c.destination, err = CompilePath(m.Destination); err != nil {
-				return at + ".destination", err
+				f.add(at+".destination", err.Error())
 			}
 		}
 		t.mounts = append(t.mounts, c)
 	}
-	return "", nil
 }
 
 // text is the mount as one line of the rule.

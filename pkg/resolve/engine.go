@@ -192,11 +192,19 @@ func policyOf(cfg *config.Config, source string, opts Options) (*policy.Policy, 
 		}
 	}
 	p, err := policy.New(source, policy.Mode(cfg.Policy.Mode), rules)
-	var fault *policy.RuleError
-	if errors.As(err, &fault) {
-		return nil, fmt.Errorf("%s: %w", cfg.Position(fault.Field), err)
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return p, err
 	}
-	return p, err
+	var all []error
+	for _, err := range joined.Unwrap() {
+		var fault *policy.RuleError
+		if errors.As(err, &fault) {
+			err = fmt.Errorf("%s: %w", cfg.Position(fault.Field), err)
+		}
+		all = append(all, err)
+	}
+	return nil, errors.Join(all...)
 }
 
 func allowOf(a config.Allow) policy.Allow {
