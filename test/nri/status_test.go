@@ -165,6 +165,10 @@ func (n *node) another(t *testing.T, change func()) {
 func (n *node) anotherWith(t *testing.T, yaml string, change func()) {
 	t.Helper()
 	n.stop()
+	// The runtime notices at its next request, which it may fail.
+	pod := nritest.NewPod("none", "p", nil)
+	_ = n.runtime.RunPodSandbox(context.Background(), pod)
+	n.runtime.Forget(pod.Id)
 	change()
 	cfg, err := config.Parse([]byte(yaml), "/etc/jackfield/config.yaml")
 	check(t, err)
