@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -277,7 +278,7 @@ func (p *planner) grantPath(a *attachment.Attachment, at place, ask func(policy.
 			granted, best = grant, w
 		}
 	}
-	for _, name := range p.otherSpellings(names) {
+	for _, name := range p.otherSpellings(at) {
 		refused, enforced := isDenied(subject, name)
 		switch {
 		case enforced:
@@ -304,13 +305,31 @@ func weight(g policy.Grant) int {
 	return 3
 }
 
-// otherSpellings are the paths by their other name where /var/run is /run.
-func (p *planner) otherSpellings(names []string) []string {
-	if !p.varRunIsRun() {
-		return nil
-	}
+// otherSpellings returns further names of a path by which a rule may deny it: below
+// other socket roots whose symlinks lead to the same place, and with /run for /var/run
+// where the host has the one as a symlink to the other. A root that lies within the path
+// is among them, because handing over a directory hands over everything below it.
+func (p *planner) otherSpellings(at place) []string {
 	var others []string
-	for _, name := range names {
+	full := path.Join(at.canonical, at.rel)
+	for _, r := range p.roots {
+		if r.name == at.root || p.answering(r.name) != nil {
+			continue
+		}
+		canonical, err := r.resolve(p.host)
+		if err != nil {
+			continue // it does not exist, so nothing lies below it
+		}
+		if rel, ok := below(canonical, full); ok {
+			others = append(others, path.Join(r.name, rel))
+		} else if _, ok := below(full, canonical); ok || canonical == full {
+			others = append(others, r.name)
+		}
+	}
+	if !p.varRunIsRun() {
+		return others
+	}
+	for _, name := range slices.Concat(at.names(), others) {
 		if rest, ok := strings.CutPrefix(name, "/var/run/"); ok {
 			others = append(others, "/run/"+rest)
 		} else if strings.HasPrefix(name, "/run/") {

@@ -105,6 +105,40 @@ policy:
 	}
 }
 
+// A deny by the name of one socket root holds for a path below another one that leads
+// to the same directory, and for a directory that contains it.
+func TestDenyUnderNameOfAnotherRoot(t *testing.T) {
+	for _, tc := range []struct{ deny, mode, path string }{
+		{"/run/alias/pods/secret/**", "client", "/run/real/pods/secret/s"},
+		{"/run/alias/pods/secret/**", "client", "/var/run/real/pods/secret/s"},
+		{"/var/run/alias/pods/secret/**", "client", "/run/real/pods/secret/s"},
+		{"/run/within/**", "client", "/run/real/pods/secret/s"},
+		{"/run/within/**", "server", "/run/real/pods/s"},
+		{"/run/alias/pods/secret/**", "server", "/run/real/pods/s"},
+	} {
+		h := newHost(t, "enforce")
+		must(t, os.MkdirAll(filepath.Join(h.dir, "run/real/pods/secret"), 0o755))
+		must(t, os.Symlink("real", filepath.Join(h.dir, "run/alias")))
+		must(t, os.Symlink("real/pods/secret", filepath.Join(h.dir, "run/within")))
+		h.configure(`
+sockets: {roots: [/run/real, /run/alias, /run/within]}
+policy:
+  rules:
+    - {name: some, for: {namespaces: [ns]}, allow: {sockets: ["/run/real/**"]}}
+    - {name: never, for: {namespaces: [ns]}, deny: {sockets: ["` + tc.deny + `"]}}
+`)
+		h.listen("/run/real/pods/secret/s")
+		h.info("one", "net1", vhost(tc.mode, tc.path))
+		p, err := h.e.Resolve(t.Context(), ask(""))
+		if err == nil && p != nil && (p.Items[0].Outcome != LeftAlone || p.Staging != nil || !p.Set.Empty()) {
+			t.Errorf("%+v: got %+v", tc, p)
+		}
+		if err != nil && !errdefs.IsPermissionDenied(err) {
+			t.Errorf("%+v: %v", tc, err)
+		}
+	}
+}
+
 func TestVhostNetIsKernelsNode(t *testing.T) {
 	h := newHost(t, "enforce")
 	tree, err := sysfstest.New(h.dir)
