@@ -33,6 +33,27 @@ func (e *ConflictError) Error() string {
 // Unwrap makes the error an errdefs.ErrConflict.
 func (e *ConflictError) Unwrap() error { return errdefs.ErrConflict }
 
+// UnlistedError is a resource that is asked for in a container that the kubelet does not
+// list: it lists every ordinary container of a pod that it answers about, and every init
+// container that restarts, and no other init container and no ephemeral one. It unwraps
+// to errdefs.ErrNotFound.
+type UnlistedError struct {
+	Resource string
+	// Holders are the containers of the pod to which the kubelet gave the resource, or
+	// the device of it that is asked for.
+	Holders []string
+	// Claimed is set where the container's environment names devices of the resource,
+	// so that it may have some that the kubelet does not tell.
+	Claimed bool
+}
+
+func (e *UnlistedError) Error() string {
+	return fmt.Sprintf("resource %q: %s; write devices.jackfield.dev/container.NAME for the containers that have it: %v", e.Resource, unlisted, errdefs.ErrNotFound)
+}
+
+// Unwrap makes the error an errdefs.ErrNotFound.
+func (e *UnlistedError) Unwrap() error { return errdefs.ErrNotFound }
+
 // FromKubelet names the kubelet as a source; socket is the host path at which it
 // was asked.
 func FromKubelet(socket string) string { return "the kubelet (" + socket + ")" }

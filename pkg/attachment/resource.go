@@ -4,6 +4,7 @@ package attachment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,10 @@ func (f *Finder) Resource(ctx context.Context, q Query, resource, id string) ([]
 	s := &search{Finder: f, ctx: ctx, q: &q, env: env}
 	ids, err := s.idsOf(resource)
 	if err != nil {
+		var u *UnlistedError
+		if errors.As(err, &u) {
+			u.Holders = s.holdersOf(resource, id)
+		}
 		return nil, err
 	}
 	if id != "" {
@@ -49,6 +54,18 @@ func (f *Finder) Resource(ctx context.Context, q Query, resource, id string) ([]
 	return out, nil
 }
 
+// holdersOf are the pod's containers that were given a resource, or the device of it
+// with that ID.
+func (s *search) holdersOf(resource, id string) (names []string) {
+	for _, c := range s.word().pod.Containers {
+		ids := c.IDs(resource)
+		if id != "" && slices.ContainsFunc(ids, func(have string) bool { return normal(have) == normal(id) }) || id == "" && len(ids) > 0 {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
 // idsOf are the IDs of a resource that were allocated to the container.
 func (s *search) idsOf(resource string) ([]string, error) {
 	w := s.word()
@@ -62,7 +79,7 @@ func (s *search) idsOf(resource string) ([]string, error) {
 		return nil, fmt.Errorf("resource %q: none of it was allocated to the container (no variable %s, and no kubelet's socket to ask); "+
 			"request it under resources.limits: %w", resource, envPrefix+envKey(resource), errdefs.ErrNotFound)
 	case !w.listed:
-		return nil, fmt.Errorf("resource %q: %s: %w", resource, unlisted, errdefs.ErrNotFound)
+		return nil, &UnlistedError{Resource: resource, Claimed: claimed}
 	}
 	ids := w.own.IDs(resource)
 	for _, id := range v.ids {

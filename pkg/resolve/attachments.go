@@ -360,7 +360,7 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 	if reason := notAllocated(a); reason != "" {
 		// An annotation of the whole pod speaks of containers that have no part in
 		// the device; one of this container's own does not.
-		if strings.HasSuffix(item.From, "/container."+p.req.Container) {
+		if p.own(item.From) {
 			return fmt.Errorf("annotation %s: %s; request it under the container's resources.limits: %w", item.From, reason, errdefs.ErrFailedPrecondition)
 		}
 		item.Outcome, item.Reason = LeftAlone, reason
@@ -415,6 +415,9 @@ func (p *planner) has(n sysfs.Node) bool {
 	})
 }
 
+// own reports whether an annotation's key is for this container alone.
+func (p *planner) own(key string) bool { return strings.HasSuffix(key, "/container."+p.req.Container) }
+
 // notAllocated says why a device is not this container's, or "".
 func notAllocated(a *attachment.Attachment) string {
 	switch {
@@ -431,6 +434,14 @@ func notAllocated(a *attachment.Attachment) string {
 // allocated to the container, as the device plugin's files describe them.
 func (p *planner) resource(d annotation.Device) {
 	found, err := p.attachments.Resource(p.ctx, query(&p.req), d.Resource, d.ID)
+	var unlisted *attachment.UnlistedError
+	if errors.As(err, &unlisted) && !p.own(d.Key) && len(unlisted.Holders) > 0 && !unlisted.Claimed {
+		// The pod's annotation means the containers that have it. Neither an init nor an
+		// ephemeral container can be kept out of it, once the pod runs.
+		p.items = append(p.items, Item{Request: fmt.Sprintf("resource %q", d.Item), From: d.Key, Outcome: LeftAlone,
+			Reason: fmt.Sprintf("the kubelet lists no init container and no ephemeral container; it gave the resource to container %q", unlisted.Holders[0])})
+		return
+	}
 	if err != nil {
 		p.attempt(Item{Kind: KindResource, Request: fmt.Sprintf("resource %q", d.Item), From: d.Key}, d.Optional, func(*Item) error {
 			return fmt.Errorf("annotation %s, item %d: %w", d.Key, d.Position, err)

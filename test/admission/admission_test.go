@@ -154,6 +154,11 @@ func TestAnnotations(t *testing.T) {
 			t.Errorf("%s: got %.300q, want %q", name, got, tc.want)
 		}
 	}
+	debugged := pod(map[string]string{"devices.jackfield.dev/container.dbg": "vendor.com/net=a"})
+	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "dbg"}}}
+	if got := refusals(t, v, nil, debugged, nil); len(got) > 0 {
+		t.Errorf("an annotation for an ephemeral container: %q", got)
+	}
 	// A pod that is as wrong as it was can still be changed otherwise.
 	wrong := pod(map[string]string{"device.jackfield.dev": "x"})
 	if got := refusals(t, v, nil, wrong, wrong); len(got) > 0 {

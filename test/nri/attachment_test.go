@@ -398,6 +398,65 @@ func TestOneDeviceByThreeWays(t *testing.T) {
 	}
 }
 
+// A pod-wide resource is for the containers that the kubelet lists: an init or ephemeral
+// container, which it never lists, comes up without. A listed container without the
+// resource does not, nor one that the annotation of its own is for, nor one that says it
+// has some.
+func TestUnlistedContainerAndAPodWideResource(t *testing.T) {
+	const pool = "resource:intel.com/vf"
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		container   string
+		env         []string
+		nobody      bool // has the resource
+		want        string
+		errors      []string // in the error; none for a container that is created
+	}{
+		"ephemeral":               {annotations: map[string]string{"devices.jackfield.dev": pool}, container: "dbg"},
+		"ephemeral, by /pod":      {annotations: map[string]string{"devices.jackfield.dev/pod": pool}, container: "dbg"},
+		"ephemeral, one device":   {annotations: map[string]string{"devices.jackfield.dev": pool + "/0000:03:00.2"}, container: "dbg"},
+		"the one that has it":     {annotations: map[string]string{"devices.jackfield.dev": pool}, container: "app", want: "/dev/vfio/11(1:3) /dev/vfio/vfio(1:3)"},
+		"the others get the rest": {annotations: map[string]string{"devices.jackfield.dev": pool + ",vendor.com/net=env"}, container: "dbg", want: ""},
+		"listed without it":       {annotations: map[string]string{"devices.jackfield.dev": pool}, container: "other", errors: []string{"allocated none of it"}},
+		"of its own": {annotations: map[string]string{"devices.jackfield.dev/container.dbg": pool}, container: "dbg",
+			errors: []string{"does not list this container", "devices.jackfield.dev/container.NAME for the containers that have it"}},
+		"another device": {annotations: map[string]string{"devices.jackfield.dev": pool + "/0000:03:00.5"}, container: "dbg",
+			errors: []string{"does not list this container"}},
+		"nobody has it": {annotations: map[string]string{"devices.jackfield.dev": pool}, container: "dbg", nobody: true,
+			errors: []string{"does not list this container", "devices.jackfield.dev/container.NAME"}},
+		"it says that it has some": {annotations: map[string]string{"devices.jackfield.dev": pool}, container: "dbg", env: []string{"PCIDEVICE_INTEL_COM_VF=0000:03:00.2"},
+			errors: []string{"does not list this container"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, k := vfNode(t, policyYAML)
+			n.write("/etc/cdi/v.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"env","containerEdits":{"env":["GOT=it"]}}]}`)
+			app := kubelet.Container("app", kubelet.Device(vfPool, vfs[0].address))
+			if tc.nobody {
+				app = kubelet.Container("app")
+			}
+			k.SetPods(kubelet.Pod("dpdk-1", "p", app, kubelet.Container("other")))
+			pod := nritest.NewPod("dpdk-1", "p", tc.annotations)
+			check(t, n.runtime.RunPodSandbox(context.Background(), pod))
+			c, _, err := n.createAsked(pod, tc.container, tc.env...)
+			if len(tc.errors) > 0 {
+				for _, want := range tc.errors {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("%v, want an error with %q", err, want)
+					}
+				}
+				return
+			}
+			check(t, err)
+			if got := nodes(c.Spec); got != tc.want {
+				t.Errorf("the nodes are %q, want %q", got, tc.want)
+			}
+			if asked := strings.Contains(tc.annotations["devices.jackfield.dev"], "=env"); asked != slices.Contains(c.Spec.Process.Env, "GOT=it") {
+				t.Errorf("the environment is %q", c.Spec.Process.Env)
+			}
+		})
+	}
+}
+
 // Sources that contradict each other fail the container where a rule is in
 // charge, and the error names both files.
 func TestContradictingSources(t *testing.T) {
