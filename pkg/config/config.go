@@ -148,6 +148,10 @@ const (
 // Hook is for the OCI hook.
 type Hook struct {
 	Undeliverable Undeliverable
+	// AskedBy is an annotation, KEY=VALUE, without which a container of no pod may ask
+	// for nothing; "" for none. An image's manifest may ask as its user does, and does
+	// not know the value.
+	AskedBy string
 }
 
 // Hooks says where hooks.d directories are, oci-hooks(5), for the NRI plugin to

@@ -185,6 +185,7 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 		)},
 		member{"hook", d.section(
 			member{"undeliverable", enum(d, &c.Hook.Undeliverable, UndeliverableError, UndeliverableWarn)},
+			member{"askedBy", d.text(&c.Hook.AskedBy, keyValue)},
 		)},
 		member{"hooks", d.section(
 			member{"dirs", d.texts(&c.Hooks.Dirs, absolute)},
@@ -293,4 +294,12 @@ func (d *decoder) dialects(into *[]Dialect) reader {
 // misunderstood, and templates write them.
 func none(node *yaml.Node) bool {
 	return node.Kind == yaml.SequenceNode && len(node.Content) == 0
+}
+
+// keyValue accepts an annotation, KEY=VALUE, or nothing.
+func keyValue(s string) string {
+	if key, value, ok := strings.Cut(s, "="); s != "" && (!ok || key == "" || value == "") {
+		return "want an annotation, KEY=VALUE"
+	}
+	return ""
 }

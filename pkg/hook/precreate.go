@@ -50,6 +50,9 @@ func (h *hook) edit(ctx context.Context, text []byte, c *oci.Config) ([]byte, er
 	if err := h.load(); err != nil {
 		return nil, err
 	}
+	if err := h.checkAsker(&s, spec.Annotations); err != nil {
+		return nil, err
+	}
 	req := s.request(id, spec.Annotations, spec, 0)
 	plan, err := h.resolve(ctx, req, func() bool { return true })
 	if err != nil {

@@ -184,3 +184,35 @@ func TestRunning(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// An image asks as its user does. Where hook.askedBy is set, only who knows its value asks.
+func TestAskedBy(t *testing.T) {
+	w := newWorld(t)
+	w.write("config.yaml", w.read("config.yaml")+"hook: {askedBy: example.com/devices=our-word}\n")
+	spec := func(annotations string) string {
+		return `{"ociVersion":"1.0.2","process":{"env":["A=1"]},"root":{"path":"/r"},"annotations":{` + annotations + `},"linux":{}}`
+	}
+	const asks, pod = `"devices.jackfield.dev":"v.com/c=a"`, `,"io.kubernetes.cri.sandbox-id":"s","io.kubernetes.cri.sandbox-namespace":"ns"`
+	for name, tc := range map[string]struct {
+		annotations        string
+		refused, delivered bool
+	}{
+		"the image alone": {asks, true, false},
+		"a guess":         {asks + `,"example.com/devices":"yes"`, true, false},
+		"the user":        {asks + `,"example.com/devices":"our-word"`, false, true},
+		"nothing asked":   {`"example.com/devices":"yes"`, false, false},
+		"a pod":           {asks + pod, false, true},
+	} {
+		out, err := w.run(spec(tc.annotations), "precreate")
+		if (err != nil) != tc.refused || strings.Contains(out, `"V=a"`) != tc.delivered {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "hook.askedBy") || strings.Contains(err.Error(), "our-word")) {
+			t.Errorf("%s: the error does not name the key, or has its value: %v", name, err)
+		}
+	}
+	state := `{"ociVersion":"1.0.2","id":"x","status":"creating","pid":1,"bundle":"/nowhere","annotations":{` + asks + `}}`
+	if _, err := w.run(state, "createRuntime"); err == nil || !strings.Contains(err.Error(), "hook.askedBy") {
+		t.Errorf("createRuntime: %v", err)
+	}
+}

@@ -31,6 +31,9 @@ func (h *hook) running(ctx context.Context, st *rspec.State) (err error) {
 	if err := h.load(); err != nil {
 		return err
 	}
+	if err := h.checkAsker(&s, st.Annotations); err != nil {
+		return err
+	}
 	if err := h.handOver(&s); err != nil {
 		return err
 	}

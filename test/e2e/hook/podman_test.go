@@ -200,3 +200,17 @@ func TestPodmanNothing(t *testing.T) {
 		h.wants(out, err, "none")
 	})
 }
+
+// An image asks as its user does: where hook.askedBy is set, only who knows its value.
+func TestPodmanAskedBy(t *testing.T) {
+	podmans(t, func(t *testing.T, h *host, runtime string) {
+		for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
+			h.configure("hook: {askedBy: example.com/devices=our-word}\n")
+			dir := h.hooksFile("hooks-"+stages[0], stages...)
+			out, err := h.podman(runtime, []string{dir}, h.asks(readDevice, "zero")...)
+			refused(t, out, err, "hook.askedBy demands annotation example.com/devices")
+			out, err = h.podman(runtime, []string{dir}, append([]string{"--annotation", "example.com/devices=our-word"}, h.asks(readDevice, "zero")...)...)
+			h.wants(out, err, "00 00 00 00")
+		}
+	})
+}
