@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/busytest"
@@ -205,5 +206,33 @@ func TestHostileVariables(t *testing.T) {
 	e, notes := parseEnvironment(append(env, "PCIDEVICE_D="+list))
 	if len(e) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "more than 4096 device IDs") {
 		t.Errorf("found %d variables, %q", len(e), notes)
+	}
+}
+
+// The name of a cached file is one element: no file below a directory of the cache is read.
+func TestReadCacheTakesNames(t *testing.T) {
+	n := newNode(t)
+	n.put(multusDir+"/results/x", "{}")
+	for _, name := range []string{"results/x", "../multus/results/x", ".", "", "results/../results/x"} {
+		if data, err := readCache(n.root, multusDir, name); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("%q: read %q, %v", name, data, err)
+		}
+	}
+	if _, err := readCache(n.root, multusDir, "results", "x"); err != nil {
+		t.Error(err)
+	}
+}
+
+// More variables of device plugins than any container has are not read at all.
+func TestEnvironmentOfManyVariables(t *testing.T) {
+	var env []string
+	for i := range maxEnvVars {
+		env = append(env, fmt.Sprintf("%sX%d=0000:00:00.0", envPrefix, i))
+	}
+	if e, notes := parseEnvironment(env); len(e) != maxEnvVars || len(notes) > 0 {
+		t.Errorf("%d variables give %d, %q", maxEnvVars, len(e), notes)
+	}
+	if e, notes := parseEnvironment(append(env, envPrefix+"Y=0000:00:00.0")); len(e) != 0 || len(notes) != 1 {
+		t.Errorf("one more gives %d, %q", len(e), notes)
 	}
 }

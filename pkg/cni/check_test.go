@@ -252,3 +252,34 @@ func TestStatus(t *testing.T) {
 		t.Errorf("no directory can be made: code %d, %s", a.code, a.all)
 	}
 }
+
+// The name of an attachment's directory is one element, whatever a record says.
+func TestRemoveSocketDirTakesAName(t *testing.T) {
+	n := newNode(t)
+	n.write("/run/vsw/precious/file", "x")
+	n.write("/run/vsw/sockets/own/file", "x")
+	for _, name := range []string{"../precious", "..", ".", "own/..", "own/file", "/run/vsw/precious"} {
+		if err := removeSocketDir(n.host, "/run/vsw/sockets", name); err == nil {
+			t.Errorf("%q was removed", name)
+		}
+	}
+	for _, file := range []string{"/run/vsw/precious/file", "/run/vsw/sockets/own/file"} {
+		if _, err := os.Stat(filepath.Join(n.dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An IPAM plugin that prints without end is stopped.
+func TestIPAMPrintsTooMuch(t *testing.T) {
+	n := newNode(t)
+	n.write("/bin/flood", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\nhead -c 5000000 /dev/zero | tr '\\0' ' '\necho '{\"ips\": [{\"address\": \"10.0.0.1/24\"}]}'\n")
+	must(t, os.Chmod(filepath.Join(n.dir, "bin/flood"), 0o755))
+	a := n.run(env("ADD", "CNI_PATH="+filepath.Join(n.dir, "bin"), "PATH=/bin:/usr/bin"), confWith(`, "ipam": {"type": "flood"}`))
+	if a.code != codeIO || !strings.Contains(a.msg, "IPAM plugin flood failed") {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}

@@ -229,3 +229,34 @@ func TestUnreadableFile(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// A file that has more to read than its size says, as one that grows and as the kernel's
+// own, is read up to the bound and no further.
+func TestReadIsBoundedWhateverTheSize(t *testing.T) {
+	dir, err := os.Open("/proc/self")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	// The size of every file here is 0. This one has a line for each mapping.
+	var maps [][]byte
+	for range 2000 {
+		m, err := unix.Mmap(-1, 0, 2*os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Two halves with different rights are two mappings.
+		if err := unix.Mprotect(m[:os.Getpagesize()], unix.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+		maps = append(maps, m)
+	}
+	defer func() {
+		for _, m := range maps {
+			_ = unix.Munmap(m)
+		}
+	}()
+	if data, err := readAt(int(dir.Fd()), "smaps", "smaps"); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("read %d bytes, %v", len(data), err)
+	}
+}

@@ -5,7 +5,11 @@ package hook
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -65,4 +69,29 @@ func FuzzRuntimeLog(f *testing.F) {
 			t.Errorf("%q is logged as %q", text, line)
 		}
 	})
+}
+
+// A message is added to a log that is this user's own, and to no other's file.
+func TestRuntimeLogOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root: cannot make a file of another user's")
+	}
+	for _, uid := range []int{0, 12345} {
+		file := filepath.Join(t.TempDir(), "log")
+		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chown(file, uid, -1)); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("/bin/sh", "-c", "read x", "crun", "--log="+file, "--log-format=json", "create")
+		in, err := cmd.StdinPipe()
+		if err := errors.Join(err, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		noteInRuntimeLog(cmd.Process.Pid, "the message")
+		in.Close()
+		_ = cmd.Wait()
+		text, err := os.ReadFile(file)
+		if err != nil || strings.Contains(string(text), "the message") != (uid == 0) {
+			t.Errorf("the log of uid %d is %q, %v", uid, text, err)
+		}
+	}
 }

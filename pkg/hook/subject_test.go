@@ -28,6 +28,7 @@ func TestSubjectOf(t *testing.T) {
 		{name: "CRI-O's sandbox", annotations: map[string]string{crioSandboxID: "s", crioType: "sandbox", labelNamespace: "ns"},
 			want: subject{sandbox: "s", namespace: "ns", pause: true, ofPod: true}},
 		{name: "CRI-O without a namespace", annotations: map[string]string{crioSandboxID: "s", crioLabels: "{}"}, err: "is missing"},
+		{name: "CRI-O with the author's namespace", annotations: map[string]string{crioSandboxID: "s", labelNamespace: "spoofed", crioLabels: "{}"}, err: "is missing"},
 		{name: "CRI-O with broken labels", annotations: map[string]string{crioSandboxID: "s", crioLabels: "["}, err: "unexpected end"},
 		{name: "containerd", annotations: map[string]string{ctrdSandboxID: "s", ctrdType: "container", ctrdNamespace: "ns", ctrdPod: "p", ctrdUID: "u", ctrdName: "c"},
 			want: subject{sandbox: "s", namespace: "ns", pod: "p", uid: "u", container: "c", ofPod: true}},
@@ -154,6 +155,17 @@ func TestRuntimeClassIsNotTheDefault(t *testing.T) {
 		}
 		if _, err := deny.CDI(subject, "v.com/c=x"); err == nil {
 			t.Errorf("%s container is not denied by a rule for a class", name)
+		}
+	}
+}
+
+// Without a kubelet nobody but the image and the user wrote a device plugin's variables.
+func TestRequestWithoutDevices(t *testing.T) {
+	spec := &rspec.Spec{Process: &rspec.Process{Env: []string{"A=1", "PCIDEVICE_X=0000:00:01.0"}}}
+	for _, ofPod := range []bool{false, true} {
+		s := subject{sandbox: "s", namespace: "ns", ofPod: ofPod}
+		if has := slices.Contains(s.request("id", nil, spec, 0).Have.Env, "PCIDEVICE_X=0000:00:01.0"); has != ofPod {
+			t.Errorf("of a pod: %t, the variable is there: %t", ofPod, has)
 		}
 	}
 }

@@ -340,3 +340,17 @@ func BenchmarkSnapshotAndMatch(b *testing.B) {
 		ocihook.Matching(r.Hooks(), c)
 	}
 }
+
+// A directory of more files than anybody has is an error of it, and none of them is read.
+func TestDirectoryOfManyFiles(t *testing.T) {
+	n := newTree(t, Options{Once: true})
+	n.hook("/usr/hooks.d/10.json", "usr")
+	n.hook("/etc/hooks.d/20.json", "etc")
+	for i := range maxFiles + 1024 {
+		n.must(os.WriteFile(n.path(fmt.Sprintf("/etc/hooks.d/%d.json", i)), nil, 0o644))
+	}
+	s := n.r.Snapshot()
+	if len(s.Hooks) != 1 || len(s.Problems) != 1 || !strings.Contains(s.Problems[0].Error(), "more than 4096 hook files") {
+		t.Errorf("%d hooks, %d problems", len(s.Hooks), len(s.Problems))
+	}
+}
