@@ -354,3 +354,19 @@ func TestDirectoryOfManyFiles(t *testing.T) {
 		t.Errorf("%d hooks, %d problems", len(s.Hooks), len(s.Problems))
 	}
 }
+
+// A file that is swapped for a symlink after it was inspected is not followed: what the link
+// leads to was not checked.
+func TestSwappedForASymlink(t *testing.T) {
+	n := newTree(t, Options{Once: true})
+	n.hook("/etc/hooks.d/10.json", "inspected")
+	n.hook("/srv/10.json", "elsewhere")
+	n.mkdir("/usr/swapped")
+	n.must(os.Symlink("/srv/10.json", n.path("/usr/swapped/10.json")))
+	inspected, err := os.Open(n.path("/etc/hooks.d"))
+	n.must(err)
+	defer inspected.Close()
+	if e := n.r.load(int(inspected.Fd()), "/usr/swapped", "10.json"); e == nil || e.hook != nil || len(e.problems) != 1 {
+		t.Errorf("got %+v", e)
+	}
+}
