@@ -235,7 +235,7 @@ func TestProgramInAnOpenDirectory(t *testing.T) {
 	} {
 		for _, mode := range []os.FileMode{0o777, 0o775, 0o777 | os.ModeSticky} {
 			n.must(os.Chmod(n.path(tc.dir), mode))
-			n.want(tc.want, fmt.Sprintf("%q: it must be writable by its owner alone; run `chmod go-w %s`", tc.dir, tc.dir))
+			n.want(tc.want, fmt.Sprintf("%q: it must be writable by its owner alone; ", tc.dir))
 			if h := n.r.Snapshot().Hooks[strings.Index(tc.want, "!")/8]; !errdefs.IsPermissionDenied(h.Err) {
 				t.Errorf("%s: %v is no permission denied", tc.dir, h.Err)
 			}
