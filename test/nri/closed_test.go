@@ -4,13 +4,17 @@ package nritest_test
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
 	validator "github.com/containerd/nri/plugins/default-validator/builtin"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackfield/jackfield/nri"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -71,9 +75,17 @@ func TestWithTheRequiredPlugin(t *testing.T) {
 	check(t, err)
 }
 
-// A runtime that says nonsense gets errors, or nothing, and the plugin lives on.
+// A runtime that says nonsense gets errors, or nothing, and the plugin lives on. Outside of the
+// state directory nothing is created, changed or removed.
 func TestALyingRuntime(t *testing.T) {
 	dir := t.TempDir()
+	for _, name := range []string{"etc/precious/file", "etc/x.container", "run/etc/file", "run/precious/x.container", "run/precious/file", "run/x.container", "precious/file",
+		"run/vsw/precious/file", "var/lib/precious/file"} {
+		check(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		check(t, os.WriteFile(filepath.Join(dir, name), []byte(name), 0o600))
+	}
+	check(t, os.Symlink("../run", filepath.Join(dir, "var/run")))
+	before := filesOutside(t, dir, "run/jackfield")
 	host, err := hostfs.New(dir)
 	check(t, err)
 	cfg, err := config.Parse([]byte(policyYAML), "/etc/jackfield/config.yaml")
@@ -83,7 +95,8 @@ func TestALyingRuntime(t *testing.T) {
 	defer func() { check(t, p.Close()) }()
 	ctx := context.Background()
 	asks := map[string]string{"devices.jackfield.dev": "vendor.com/net=a", "networks.jackfield.dev": "net1"}
-	ids := []string{"", ".", "..", "../../etc", "/etc", "a/b", strings.Repeat("x", 5000), "a\x00b", "a\nb"}
+	ids := []string{"", ".", "..", "../../etc", "/etc", "a/b", strings.Repeat("x", 5000), "a\x00b", "a\nb",
+		"../../precious", "../../../precious", "../../../etc", "../../../etc/precious", "../../vsw", "../../x", "../../../etc/x", "/run/precious"}
 	for _, id := range ids {
 		pods := []*api.PodSandbox{nil, {Id: id}, {Id: id, Namespace: id, Name: id, Uid: id, Annotations: asks, Labels: map[string]string{id: id}, RuntimeHandler: id}}
 		for _, pod := range pods {
@@ -108,7 +121,33 @@ func TestALyingRuntime(t *testing.T) {
 			}
 		}
 	}
-	if left, err := os.ReadDir(dir + "/etc"); err == nil && len(left) > 0 {
-		t.Errorf("something was made outside of the state directory: %v", left)
+	if d := cmp.Diff(before, filesOutside(t, dir, "run/jackfield")); d != "" {
+		t.Errorf("outside of the state directory, -before +after\n%s", d)
 	}
+}
+
+// filesOutside returns the files and directories below dir without those of the state directory,
+// each with its mode and a file's content.
+func filesOutside(t *testing.T, dir, state string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	check(t, filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name == filepath.Join(dir, state) {
+			return filepath.SkipDir
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		var data []byte
+		if info.Mode().IsRegular() {
+			data, err = os.ReadFile(name)
+		}
+		files[strings.TrimPrefix(name, dir)] = fmt.Sprintf("%v %s", info.Mode(), data)
+		return err
+	}))
+	return files
 }
