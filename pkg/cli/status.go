@@ -27,11 +27,14 @@ func statusCommand(env Env) *cobra.Command {
 		Use:   "status [POD|CONTAINER]",
 		Short: "Show what the daemon put into which running container",
 		Long: "Asks jackfield-nri, over a socket that only root can use, what it put into which running container, from which file, by\n" +
-			"which rule. POD is NAMESPACE/NAME, or NAME; CONTAINER is an ID or how it begins. The exit status is 1 when the daemon\n" +
-			"has nothing of what is asked for, and, without an argument, when it is not registered with a runtime; 3 when it does not answer.",
+			"which rule. POD is NAMESPACE/NAME, or NAME; CONTAINER is a container's name, or an ID or how it begins. The exit status is\n" +
+			"1 when the daemon has nothing of what is asked for, and, without an argument, when it is not registered with a runtime; 3 when it does not answer.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usagef(cmd, "%swant one pod or container; found %q beside it", inCommand(cmd), args[1])
+			}
+			if len(args) == 1 && args[0] == "" {
+				return usagef(cmd, "%sthe pod or container is empty; leave it out for all of them", inCommand(cmd))
 			}
 			return nil
 		},
