@@ -78,6 +78,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			return run(cmd.Context(), opts, getenv(notifySocketEnv), log)
 		},
 	}
+	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{err} })
 	f := cmd.Flags()
 	f.StringVar(&configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -133,5 +134,15 @@ func TestCommandLineIsUsageError(t *testing.T) {
 		if err == nil || errors.As(err, &usage) != tc.usage {
 			t.Errorf("%q: %v", tc.args, err)
 		}
+	}
+}
+
+func TestVersionIsOneLine(t *testing.T) {
+	var out strings.Builder
+	cmd := Command(func(string) string { return "" }, io.Discard)
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--version"})
+	if err := cmd.ExecuteContext(t.Context()); err != nil || !regexp.MustCompile(`^jackfield-nri \S+( \([0-9a-f]+(\+changes)?\))? go1\S+\n$`).MatchString(out.String()) {
+		t.Errorf("%v, %q", err, out.String())
 	}
 }

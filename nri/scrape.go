@@ -51,8 +51,9 @@ func (p *Plugin) cdi(registry *cdiregistry.Registry) telemetry.CDI {
 
 // sample looks at what metrics tell beside the counts.
 func (p *Plugin) sample() *telemetry.Sample {
+	build := version.Get()
 	s := &telemetry.Sample{
-		Version: version.String(), Connected: p.connected.Load(),
+		Version: build.Version, Commit: build.ShortCommit(), Connected: p.connected.Load(),
 		ConfigGeneration: p.generation.Load(), ConfigRefused: p.failures.Load(), ConfigCurrent: p.configFault.Load() == nil,
 		Workers: p.workers.busyCount(), WorkersMax: maxHanging, StatusContainers: p.tracker.count(), Missed: p.missed.count(), AuditWritable: true,
 	}

@@ -136,7 +136,7 @@ func command(env Env) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	root.SetVersionTemplate("jackfield {{.Version}}\n")
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%w", err) })
 	root.AddCommand(
 		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
@@ -211,15 +211,23 @@ func helpCommand() *cobra.Command {
 }
 
 func versionCommand(env Env) *cobra.Command {
-	return &cobra.Command{
+	var out output
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(env.Stdout, "jackfield %s\n", version.String())
-			return err
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.check(cmd); err != nil {
+				return err
+			}
+			return out.write(env.Stdout, version.Get(), func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, version.Line("jackfield"))
+				return err
+			})
 		},
 	}
+	out.flag(cmd)
+	return cmd
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {

@@ -76,8 +76,8 @@ var operations = map[string]operation{
 // it, goes to Stdout; the error is returned too.
 func (p *Plugin) Run(ctx context.Context) error {
 	if p.getenv("CNI_COMMAND") == "" && !p.called() {
-		_, err := fmt.Fprintf(p.Stderr, "jackfield-cni %s, a CNI plugin: a container runtime runs it, by a network configuration.\nCNI protocol versions supported: %s\n",
-			buildinfo.String(), strings.Join(versions, ", "))
+		_, err := fmt.Fprintf(p.Stderr, "%s\njackfield-cni is a CNI plugin: a container runtime runs it, by a network configuration.\nCNI protocol versions supported: %s\n",
+			buildinfo.Line("jackfield-cni"), strings.Join(versions, ", "))
 		return err
 	}
 	c := &call{Plugin: p, ctx: ctx, command: p.getenv("CNI_COMMAND")}

@@ -54,7 +54,7 @@ func (h *hook) arguments(args []string) (done bool, err error) {
 		}
 	}
 	if showVersion {
-		_, err := fmt.Fprintln(h.env.Stdout, "jackfield-hook version", version.String())
+		_, err := fmt.Fprintln(h.env.Stdout, version.Line("jackfield-hook"))
 		return true, err
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -130,6 +131,13 @@ func TestArguments(t *testing.T) {
 		if out, err := w.run("", args...); err != nil || !strings.Contains(out, "jackfield-hook") {
 			t.Errorf("%v: %v, %s", args, err, out)
 		}
+	}
+}
+
+func TestVersionIsOneLine(t *testing.T) {
+	out, err := newWorld(t).run("", "--version")
+	if err != nil || !regexp.MustCompile(`^jackfield-hook \S+( \([0-9a-f]+(\+changes)?\))? go1\S+\n$`).MatchString(out) {
+		t.Errorf("%v, %q", err, out)
 	}
 }
 

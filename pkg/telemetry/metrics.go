@@ -8,7 +8,7 @@ import (
 
 // Sample is what is looked at when metrics are asked for, and not counted.
 type Sample struct {
-	Version                           string // of the program
+	Version, Commit                   string // of the program; the commit is "" where the build does not know it
 	Connected                         bool   // registered with a runtime now
 	Runtime, RuntimeVersion, NRI      string // the runtime it was last registered with; "" for none yet
 	ConfigGeneration                  uint64 // from 1; grows with each configuration that comes into force
@@ -90,8 +90,8 @@ func all() []series {
 		}
 	}
 	return []series{
-		{Family{"jackfield_build_info", gauge, "The build: always 1."}, func(w *writer, _ *Counters, s *Sample) {
-			w.uint(1, "version", s.Version, "goversion", runtime.Version())
+		{Family{"jackfield_build_info", gauge, "The build, in the labels version, commit and goversion: always 1."}, func(w *writer, _ *Counters, s *Sample) {
+			w.uint(1, "version", s.Version, "commit", s.Commit, "goversion", runtime.Version())
 		}},
 
 		{Family{"jackfield_nri_connected", gauge, "1 while the plugin is registered with the runtime."}, now(func(s *Sample) uint64 { return bit(s.Connected) })},

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package version tells which build of Jackfield a binary is.
+// Package version reports which build of Jackfield a binary is.
 //
-// Its invariant: what it says is taken from the binary itself, never guessed.
+// Its invariant: everything it reports is read from the binary itself, never guessed.
 package version
 
 import (
+	"cmp"
+	"runtime"
 	"runtime/debug"
 	"strings"
 )
@@ -13,39 +15,53 @@ import (
 // release is set by the linker (-X) when a release is built.
 var release string
 
-// String is the version in one line: the release or module version, the commit
-// when the build knows it, and the Go version.
-func String() string {
+// Build is the build of a binary.
+type Build struct {
+	Version string `json:"version"`          // the release or module version, "devel" where the build has neither
+	Commit  string `json:"commit,omitempty"` // where the build knows it
+	// Modified reports that the build has changes that are not in the commit.
+	Modified  bool   `json:"modified,omitempty"`
+	GoVersion string `json:"goVersion"`
+}
+
+// Get returns the build of this binary.
+func Get() Build {
+	b := Build{Version: cmp.Or(release, "devel"), GoVersion: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return first(release, "unknown")
+		return b
 	}
-	v := first(release, strings.TrimPrefix(info.Main.Version, "(devel)"), "devel")
-	var commit, dirty string
+	b.Version = cmp.Or(release, strings.TrimPrefix(info.Main.Version, "(devel)"), "devel")
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
-			commit = s.Value
+			b.Commit = s.Value
 		case "vcs.modified":
-			if s.Value == "true" {
-				dirty = "+changes"
-			}
+			b.Modified = s.Value == "true"
 		}
 	}
-	if len(commit) > 12 {
-		commit = commit[:12]
-	}
-	if commit != "" {
-		v += " (" + commit + dirty + ")"
-	}
-	return v + " " + info.GoVersion
+	return b
 }
 
-func first(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
+// ShortCommit is the beginning of the commit, with "+changes" where the build has changes beyond it; "" where it is unknown.
+func (b Build) ShortCommit() string {
+	short := b.Commit[:min(len(b.Commit), 12)]
+	if short != "" && b.Modified {
+		short += "+changes"
 	}
-	return ""
+	return short
 }
+
+// String is the build in one line: VERSION (COMMIT) GOVERSION.
+func (b Build) String() string {
+	if short := b.ShortCommit(); short != "" {
+		return b.Version + " (" + short + ") " + b.GoVersion
+	}
+	return b.Version + " " + b.GoVersion
+}
+
+// String is the build of this binary in one line.
+func String() string { return Get().String() }
+
+// Line is what every program of Jackfield prints as its version: PROGRAM VERSION (COMMIT) GOVERSION.
+func Line(program string) string { return program + " " + String() }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -56,6 +57,14 @@ func (n *node) metrics(want ...string) {
 			_, text = n.get("/metrics")
 			return strings.Contains("\n"+text, "\n"+w+"\n")
 		})
+	}
+}
+
+func TestBuildInfoVersionHasNoGoVersion(t *testing.T) {
+	n := newNode(t, observedYAML, nritest.Options{})
+	_, text := n.get("/metrics")
+	if !regexp.MustCompile(`(?m)^jackfield_build_info\{version="[^" ]+",commit="[^" ]*",goversion="go1[^" ]*"\} 1$`).MatchString(text) {
+		t.Errorf("jackfield_build_info: %s", text)
 	}
 }
 
