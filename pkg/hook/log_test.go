@@ -3,11 +3,14 @@
 package hook
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/pkg/resolve"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,5 +61,27 @@ func TestLogFile(t *testing.T) {
 	}
 	if _, err := openLog(file + "2"); err == nil {
 		t.Error("a symlink is followed")
+	}
+}
+
+// A pod's author asks for as many things as an annotation holds: the log has lines of its own
+// for the first of them, and one for all others.
+func TestLogHasTheFirstRequestsOfAContainer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "hook.log")
+	log, err := openLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := &resolve.Plan{}
+	for i := range 1000 {
+		plan.Items = append(plan.Items, resolve.Item{Request: fmt.Sprintf("request %d.", i), Outcome: resolve.Skipped, Reason: "not found", Audit: "refused"})
+	}
+	(&hook{log: log, stage: "precreate", name: "c"}).report(plan)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, text := strings.Count(string(data), "\n"), string(data); n != maxLogged+1 || !strings.Contains(text, "and 1984 more lines") {
+		t.Errorf("%d lines, want the first %d and one for the others: %s", n, maxLogged, text)
 	}
 }
