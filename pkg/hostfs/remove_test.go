@@ -50,6 +50,7 @@ func TestRemoveTreeOfAnyDepth(t *testing.T) {
 		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 		f, err := os.Open(dir)
 		must(t, err)
+		defer f.Close() // not before: the collector closes what nothing refers to
 		must(t, RemoveTreeAt(int(f.Fd()), "tree"))
 		return
 	}

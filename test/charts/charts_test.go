@@ -267,6 +267,9 @@ func TestMountsFollowTheConfiguration(t *testing.T) {
 		"hostRun, unprivileged": {"{hostRun: true, staging: {propagation: false}}", []string{"/run rw HostToContainer"}, []string{"/var/run", "/run/"}},
 		"state directory":       {"config: {stateDir: /srv/jackfield}", []string{"/srv/jackfield rw Bidirectional"}, []string{"/run/jackfield"}},
 		"kubelet":               {"config: {kubelet: {podResourcesSocket: /data/kubelet/pod-resources/k.sock}}", []string{"/data/kubelet/pod-resources ro none"}, []string{"/var/lib/kubelet"}},
+		"report":                {"config: {missed: report}", nil, []string{"/run/containerd", "/run/crio"}},
+		"evict":                 {"config: {missed: evict}", []string{"/run/containerd ro none"}, nil},
+		"evict, CRI-O":          {"config: {missed: evict, runtime: {socket: /run/crio/crio.sock}}", []string{"/run/crio ro none"}, []string{"/run/containerd"}},
 		"NRI":                   {"nri: {socketDir: /srv/nri}", []string{"/srv/nri ro none"}, []string{"/var/run/nri"}},
 	} {
 		t.Run(name, func(t *testing.T) {

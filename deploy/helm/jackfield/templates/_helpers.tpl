@@ -53,6 +53,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
     "hooks" (dict "dirs" list)
     "metrics" (dict "listen" "")
     "audit" (dict "file" "")
+    "missed" "report"
+    "runtime" (dict "socket" "")
     "stateDir" "/run/jackfield" -}}
 {{- mergeOverwrite $defaults (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
@@ -78,6 +80,9 @@ left out: a mount below the state directory would reach the host. */ -}}
 {{- end -}}
 {{- range concat (list .Values.nri.socketDir) $c.cdi.specDirs $c.hooks.dirs (list $c.deviceInfo.cniDir $c.deviceInfo.dpDir $c.multus.cacheDir (dir $c.kubelet.podResourcesSocket)) -}}
 {{- $wanted = append $wanted (dict "path" . "write" false "propagation" "") -}}
+{{- end -}}
+{{- if eq $c.missed "evict" -}}
+{{- $wanted = append $wanted (dict "path" (dir (default "/run/containerd/containerd.sock" $c.runtime.socket)) "write" false "propagation" "") -}}
 {{- end -}}
 {{- $wanted = append $wanted (dict "path" "/sys" "write" false "propagation" "") -}}
 {{- $wanted = append $wanted (dict "path" .Values.devDir "write" false "propagation" "HostToContainer") -}}
