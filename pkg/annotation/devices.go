@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 const (
@@ -177,8 +179,12 @@ func parseCDI(annotations map[string]string, set *deviceSet) error {
 
 func unknownAlias(d Device, aliases map[string]string) error {
 	rule := "the node's configuration has no alias " + quote(d.Alias)
-	if len(aliases) > 0 {
-		rule += "; it has " + strings.Join(slices.Sorted(maps.Keys(aliases)), ", ")
+	names := slices.Sorted(maps.Keys(aliases))
+	if len(names) > 0 {
+		rule += "; it has " + strings.Join(names, ", ")
+	}
+	if near := wording.Nearest(d.Alias, names...); near != "" {
+		return d.fail(rule + "; did you mean " + near + "=" + d.Device + "?")
 	}
 	return d.fail(rule + "; write vendor.com/class=name, or add it to cdi.aliases")
 }

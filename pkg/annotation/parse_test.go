@@ -269,6 +269,11 @@ func TestExpandAliases(t *testing.T) {
 	if want := `parse annotation "devices.jackfield.dev": item 4, "intel=0": the node's configuration has no alias "intel"; it has amd, nvidia; write vendor.com/class=name, or add it to cdi.aliases`; err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
+	misspelt := Requests{Devices: []Device{{Request: request(DevicesKey, "nivdia=0", 1), Kind: Alias, Alias: "nivdia", Device: "0"}}}
+	_, err = misspelt.ExpandAliases(aliases)
+	if want := `parse annotation "devices.jackfield.dev": item 1, "nivdia=0": the node's configuration has no alias "nivdia"; it has amd, nvidia; did you mean nvidia=0?`; err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestDeviceName(t *testing.T) {

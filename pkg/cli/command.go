@@ -121,14 +121,13 @@ because something could not be read, done or checked.`
 
 func command(env Env) *cobra.Command {
 	root := &cobra.Command{
-		Use:               "jackfield",
-		Short:             "Devices and fast-path sockets for containers",
-		Long:              rootLong,
-		Version:           version.String(),
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              cobra.ArbitraryArgs,
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
+		Use:           "jackfield",
+		Short:         "Devices and fast-path sockets for containers",
+		Long:          rootLong,
+		Version:       version.String(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return unknownCommand(cmd, args[0])
@@ -137,11 +136,11 @@ func command(env Env) *cobra.Command {
 		},
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usagef(cmd, "%w", err) })
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
 	)
-	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), doctorCommand(env), enableNRICommand(env), nriCommand(env), installCommand(env))
+	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), doctorCommand(env), enableNRICommand(env), nriCommand(env), installCommand(env), completionCommand(env))
 	root.SetHelpCommand(helpCommand())
 	return root
 }
@@ -173,10 +172,8 @@ func verbs(cmd *cobra.Command) []string {
 // unknownCommand names the commands that may have been meant.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	hint := fmt.Sprintf("the commands are %s", strings.Join(verbs(cmd), ", "))
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(name); len(near) > 0 {
-		slices.Sort(near)
-		hint = fmt.Sprintf("did you mean `%s %s`? %s", cmd.CommandPath(), near[0], hint)
+	if near := nearestWord(name, verbs(cmd)); near != "" {
+		hint = fmt.Sprintf("did you mean `%s %s`? %s", cmd.CommandPath(), near, hint)
 	}
 	return &hinted{err: fmt.Errorf("%sthere is no command %q", inCommand(cmd), name), hint: hint, usage: true}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 const injectLong = `inject makes the edits that a container's requests stand for in its OCI spec, the
@@ -85,6 +86,7 @@ func injectCommand(env Env) *cobra.Command {
 	f.BoolVar(&in.remove, "remove", false, "remove what was made on the host for a container (--bundle, --container-id) or sandbox (--sandbox-id)")
 	f.StringVar(&in.node.configFile, "config", "", "configuration `file` whose policy applies (default: no policy, the rest of "+config.DefaultPath+")")
 	in.node.rootFlag(cmd)
+	completeFlag(cmd, "cdi-device", in.node.completeDevices(env))
 	return cmd
 }
 
@@ -274,8 +276,13 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 		}
 		kind, known := aliases[alias]
 		if !known {
-			return nil, fmt.Errorf("--cdi-device: found %q: %q is no alias of the configuration (cdi.aliases), which has %s; a CDI device is vendor.com/class=name: %w",
-				name, alias, strings.Join(slices.Sorted(maps.Keys(aliases)), ", "), errdefs.ErrNotFound)
+			names := slices.Sorted(maps.Keys(aliases))
+			hint := "a CDI device is vendor.com/class=name"
+			if near := wording.Nearest(alias, names...); near != "" {
+				hint = "did you mean " + near + "=" + device + "?"
+			}
+			return nil, fmt.Errorf("--cdi-device: found %q: %q is no alias of the configuration (cdi.aliases), which has %s; %s: %w",
+				name, alias, strings.Join(names, ", "), hint, errdefs.ErrNotFound)
 		}
 		out[i] = kind + "=" + device
 	}

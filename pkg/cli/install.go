@@ -77,6 +77,7 @@ func installCommand(env Env) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.ValidArgsFunction = completePrograms
 	cmd.Flags().StringVar(&to, "to", "", "`directory` to copy into, an absolute path")
 	cmd.Flags().StringVar(&from, "from", "", "`directory` that has the programs (default: this program's own)")
 	return cmd

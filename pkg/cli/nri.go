@@ -63,6 +63,7 @@ func enableNRICommand(env Env) *cobra.Command {
 	f.StringVar(&e.file, "config", "", "`file` to change, a host path (default "+containerdConfig+", or "+crioDropIn+")")
 	f.BoolVar(&e.restart, "restart", false, "restart the runtime's systemd unit when the file was changed")
 	f.BoolVar(&e.dry, "dry-run", false, "print the change, and change nothing")
+	completeFlag(cmd, "runtime", fixedValues("containerd", "cri-o"))
 	f.StringVar(&e.root, "root", "/", "take all host paths below this `directory`")
 	return cmd
 }

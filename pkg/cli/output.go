@@ -21,6 +21,7 @@ type output struct{ format string }
 // flag adds -o with text and json.
 func (o *output) flag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&o.format, "output", "o", "text", "`format`: text or json")
+	completeFlag(cmd, "output", fixedValues("text", "json"))
 }
 
 func (o *output) check(cmd *cobra.Command) error {

@@ -76,6 +76,7 @@ func statusCommand(env Env) *cobra.Command {
 	}
 	n.flags(cmd)
 	out.flag(cmd)
+	cmd.ValidArgsFunction = n.completeContainers
 	return cmd
 }
 
