@@ -14,7 +14,11 @@ import (
 // A state directory that answers late, and that the configuration in force cannot be used
 // with at first, is not kept open, and is tried again.
 func TestALateStateDirectoryIsTriedAgain(t *testing.T) {
-	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
+	content := fmt.Sprintf(runningConfig, runningRule)
+	h := newRunningHost(t, content)
+	// The watch of the file looks once when it begins. After a change it has.
+	h.rename(content + "# changed\n")
+	h.wait("the changed file", func(s ConfigStatus) bool { return s.Generation == 2 })
 	good := h.p.core.Load()
 	faulty := *good.cfg
 	faulty.Policy.Rules = []config.Rule{{Name: "r", Allow: config.Allow{Sockets: []string{"relative"}}}}
