@@ -145,20 +145,23 @@ func (t *explainText) reason(text string, err error) {
 	}
 }
 
-const remedyMark = "; to allow it, add "
+// remedyMark begins the remedy in a refusal, and in the reason why audit mode did not deliver
+// what nobody asked for.
+var remedyMark = lazy(`; to (?:allow|deliver) it, add `)
 
 // splitRemedy parts the text of a refusal (policy.RefusedError): why, where to
 // add lines, and the lines, less the indent they share. Other text is why.
 func splitRemedy(text string) (why, where string, lines []string) {
 	first, rest, ok := strings.Cut(text, "\n")
-	at := strings.LastIndex(first, remedyMark)
-	if !ok || at < 0 {
+	marks := remedyMark().FindAllStringIndex(first, -1)
+	if !ok || len(marks) == 0 {
 		return text, "", nil
 	}
 	for l := range strings.SplitSeq(rest, "\n") {
 		lines = append(lines, strings.TrimPrefix(l, "  "))
 	}
-	return first[:at], "to allow it, add " + first[at+len(remedyMark):], lines
+	last := marks[len(marks)-1]
+	return first[:last[0]], first[last[0]+len("; "):], lines
 }
 
 var (
