@@ -3,6 +3,7 @@
 package annotation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -84,7 +85,7 @@ func parseDevice(r Request) (Device, error) {
 	}
 	qualifier, name, ok := strings.Cut(r.Item, "=")
 	if !ok {
-		return Device{}, r.fail("want vendor.com/class=name, alias=name or resource:NAME[/ID]")
+		return Device{}, r.fail(cmp.Or(otherName(r.Item), "want vendor.com/class=name, alias=name or resource:NAME[/ID]"))
 	}
 	if !strings.Contains(qualifier, "/") {
 		return parseAlias(r, qualifier, name)
@@ -97,7 +98,7 @@ func parseQualified(r Request) (Device, error) {
 	vendor, class, name := parser.ParseDevice(r.Item)
 	switch {
 	case vendor == "":
-		return Device{}, r.fail("want vendor.com/class=name")
+		return Device{}, r.fail(cmp.Or(otherName(r.Item), "want vendor.com/class=name"))
 	case parser.ValidateVendorName(vendor) != nil:
 		return Device{}, r.fail("vendor " + quote(vendor) + " must begin with a letter, end with a letter or digit, and hold letters, digits, '_', '-', '.' only")
 	case parser.ValidateClassName(class) != nil:
@@ -106,6 +107,17 @@ func parseQualified(r Request) (Device, error) {
 		return Device{}, r.fail(deviceNameRule(name))
 	}
 	return Device{Request: r, Kind: CDI, Vendor: vendor, Class: class, Device: name}, nil
+}
+
+// otherName is what to do where a device is named by its PCI address or by a path, "" for other text.
+func otherName(text string) string {
+	if address, _ := wording.PCIAddress(text); address != "" {
+		return "a PCI address does not name a device; request the device under resources.limits, and write resource:DOMAIN/NAME, or resource:DOMAIN/NAME/" + address + " for one of several, in " + DevicesKey
+	}
+	if strings.HasPrefix(text, "/dev/") {
+		return "a path does not name a device; describe the device in a CDI file of the node, and write vendor.com/class=name"
+	}
+	return ""
 }
 
 func deviceNameRule(name string) string {

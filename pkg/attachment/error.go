@@ -54,6 +54,14 @@ func (e *UnlistedError) Error() string {
 // Unwrap makes the error an errdefs.ErrNotFound.
 func (e *UnlistedError) Unwrap() error { return errdefs.ErrNotFound }
 
+// UnansweredError is a resource of which nothing says whether it was allocated to the container: there is no kubelet to ask, and no variable.
+type UnansweredError struct{ err error }
+
+func (e *UnansweredError) Error() string { return e.err.Error() }
+
+// Unwrap gives an errdefs.ErrNotFound, or errdefs.ErrUnavailable where the kubelet is required.
+func (e *UnansweredError) Unwrap() error { return e.err }
+
 // FromKubelet names the kubelet as a source; socket is the host path at which it
 // was asked.
 func FromKubelet(socket string) string { return "the kubelet (" + socket + ")" }

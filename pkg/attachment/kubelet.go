@@ -44,6 +44,7 @@ type word struct {
 	answered bool  // the kubelet was asked and told about the pod
 	listed   bool  // it lists this container
 	err      error // the kubelet is there, or has to be, and gave no answer
+	absent   bool  // there is no kubelet to ask
 }
 
 // silence remembers for which pods the kubelet gave no answer.
@@ -94,6 +95,7 @@ func (s *silence) put(key allocation.PodKey, err error, now time.Time) {
 func (f *Finder) ask(ctx context.Context, q *Query) word {
 	var w word
 	if why := f.noKubelet(); why != "" {
+		w.absent = true
 		if f.opts.KubeletRequired {
 			w.err = fmt.Errorf("the kubelet cannot be asked, and kubelet.required allows nothing else to tell: %s; "+
 				"mount its pod-resources directory here: %w", why, errdefs.ErrUnavailable)

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // Resource gives the devices of an extended resource that were allocated to the
@@ -34,8 +35,12 @@ func (f *Finder) Resource(ctx context.Context, q Query, resource, id string) ([]
 	if id != "" {
 		i := slices.IndexFunc(ids, func(have string) bool { return normal(have) == normal(id) })
 		if i < 0 {
-			return nil, fmt.Errorf("resource %q: device %q was not allocated to the container; allocated are %s: %w",
-				resource, id, strings.Join(ids, ", "), errdefs.ErrNotFound)
+			hint := wording.MalformedPCIAddress(id)
+			if hint != "" {
+				hint = "; " + hint
+			}
+			return nil, fmt.Errorf("resource %q: device %q was not allocated to the container; allocated are %s%s: %w",
+				resource, id, strings.Join(ids, ", "), hint, errdefs.ErrNotFound)
 		}
 		ids = ids[i : i+1]
 	}
@@ -71,13 +76,15 @@ func (s *search) idsOf(resource string) ([]string, error) {
 	w := s.word()
 	v, claimed := s.env.of(resource)
 	switch {
+	case w.err != nil && w.absent:
+		return nil, &UnansweredError{fmt.Errorf("resource %q: %w", resource, w.err)}
 	case w.err != nil:
 		return nil, fmt.Errorf("resource %q: %w", resource, w.err)
 	case !w.answered && claimed:
 		return v.ids, nil
 	case !w.answered:
-		return nil, fmt.Errorf("resource %q: none of it was allocated to the container (no variable %s, and no kubelet's socket to ask); "+
-			"request it under resources.limits: %w", resource, envPrefix+envKey(resource), errdefs.ErrNotFound)
+		return nil, &UnansweredError{fmt.Errorf("resource %q: none of it was allocated to the container (no variable %s, and no kubelet's socket to ask); "+
+			"request it under resources.limits: %w", resource, envPrefix+envKey(resource), errdefs.ErrNotFound)}
 	case !w.listed:
 		return nil, &UnlistedError{Resource: resource, Claimed: claimed}
 	}

@@ -156,6 +156,7 @@ func TestResource(t *testing.T) {
 		names        []string // in the error
 	}{
 		{name: "all of it", kubelet: []string{"c1: intel.com/vf=" + devA + "," + devB}, want: devA + " " + devB},
+		{name: "a malformed address", kubelet: []string{"c1: intel.com/vf=0000:3b:00.2"}, id: "3b:0.2", is: errdefs.IsNotFound, names: []string{"did you mean 0000:3b:00.2?"}},
 		{name: "one of it", kubelet: []string{"c1: intel.com/vf=" + devA + "," + devB}, id: devB, want: devB},
 		{name: "with the environment's consent", kubelet: []string{"c1: intel.com/vf=" + devA}, env: []string{env + devA}, want: devA},
 		{name: "another container's", kubelet: []string{"c1: ", "c2: intel.com/vf=" + devA}, is: errdefs.IsNotFound, names: []string{vf, "resources.limits"}},

@@ -223,13 +223,14 @@ func explainPod(ctx context.Context, env Env, engine *resolve.Engine, host hostf
 		if q.sandboxID == "" {
 			notChecked = uncheckedNetworks(r, engine.Policy())
 		}
-		r.Carries = carries
+		r.Carries, r.FromManifest = carries, true
 		plan, err := engine.Explain(ctx, r)
 		if err == nil {
 			err = undeliverable(r, plan)
 		}
 		x := explain(host, r, plan, err)
-		x.Workload, x.NotChecked, x.Warnings = p.workload(), notChecked, warnings
+		x.Requests, x.NotChecked = splitNotChecked(x.Requests, notChecked)
+		x.Workload, x.Warnings = p.workload(), warnings
 		x.decide()
 		all = append(all, x)
 	}
@@ -240,6 +241,19 @@ func explainPod(ctx context.Context, env Env, engine *resolve.Engine, host hostf
 		all = append(all, x)
 	}
 	return all
+}
+
+// splitNotChecked parts the requests that were not checked from the others, and puts them before the networks, which were not checked either.
+func splitNotChecked(items, networks []resolve.Item) (checked, notChecked []resolve.Item) {
+	checked = []resolve.Item{}
+	for _, it := range items {
+		if it.Outcome == resolve.NotChecked {
+			notChecked = append(notChecked, it)
+		} else {
+			checked = append(checked, it)
+		}
+	}
+	return checked, append(notChecked, networks...)
 }
 
 // carries tells what no version of NRI can deliver. What the node's own cannot is

@@ -270,6 +270,10 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 	out := make([]string, len(names))
 	for i, name := range names {
 		out[i] = name
+		if address, _ := wording.PCIAddress(name); address != "" || strings.HasPrefix(name, "/dev/") {
+			return nil, fmt.Errorf("--cdi-device: found %s, want the name of a CDI device, vendor.com/class=name (`jackfield devices` lists them): %w",
+				quoted(name), errdefs.ErrInvalidArgument)
+		}
 		alias, device, ok := strings.Cut(name, "=")
 		if !ok || alias == "" || strings.Contains(alias, "/") {
 			continue

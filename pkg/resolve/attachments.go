@@ -17,6 +17,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/sysfs"
+	"github.com/jackfield/jackfield/pkg/wording"
 )
 
 // networks delivers the pod's attachments. Those that the annotation lists are
@@ -440,6 +441,16 @@ func (p *planner) resource(d annotation.Device) {
 		// ephemeral container can be kept out of it, once the pod runs.
 		p.items = append(p.items, Item{Request: fmt.Sprintf("resource %q", d.Item), From: d.Key, Outcome: LeftAlone,
 			Reason: fmt.Sprintf("the kubelet lists no init container and no ephemeral container; it gave the resource to container %q", unlisted.Holders[0])})
+		return
+	}
+	var unanswered *attachment.UnansweredError
+	if p.explains && p.req.FromManifest && errors.As(err, &unanswered) {
+		item := Item{Kind: KindResource, Request: fmt.Sprintf("resource %q", d.Item), From: d.Key, Outcome: NotChecked,
+			Reason: "needs the node of the pod: the kubelet there knows what it allocated to the container, and none can be asked here"}
+		if hint := wording.MalformedPCIAddress(d.ID); hint != "" {
+			item.Notes = append(item.Notes, hint)
+		}
+		p.items = append(p.items, item)
 		return
 	}
 	if err != nil {

@@ -33,6 +33,9 @@ type Request struct {
 	// delivers everything. It is asked of optional requests, which are skipped then:
 	// of the others the door itself tells.
 	Carries func(set *edits.Set, request string) error
+	// FromManifest is set where the request is a manifest's, which does not have the variables that the kubelet adds. Where there is no kubelet to ask
+	// either, Explain does not check resources.
+	FromManifest bool
 	// Holds reports whether a running container has a socket of the host, by its root,
 	// symlinks resolved, and the path below it; nil for none. What was granted is the
 	// container's as long as it runs.
