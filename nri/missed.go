@@ -147,6 +147,7 @@ func (m *missedContainers) run() {
 			return
 		case <-m.kick:
 		case <-tick.C: // also for records that cannot be read
+			m.p.sweepFailedCreations()
 		}
 		m.checkAll()
 	}

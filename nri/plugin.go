@@ -85,6 +85,7 @@ type Plugin struct {
 	keptDir     string      // whose keeper it is; of use under the lock of changes
 	connected   atomic.Bool // registered with the runtime, which said what lives
 	runtimeInfo atomic.Pointer[runtimeInfo]
+	runtimePID  atomic.Int32 // 0 where it is not known
 
 	mu    sync.Mutex
 	stub  stub.Stub
@@ -275,6 +276,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 				return nil
 			}
 		}
+		p.runtimePID.Store(runtimePID(conn))
 		registrations := p.counters.Connections.Load()
 		err := p.serve(ctx, conn)
 		if ctx.Err() != nil {

@@ -80,6 +80,24 @@ func (s *Store) Left(age, patience time.Duration) ([]Left, error) {
 	return append(old, idle...), nil
 }
 
+// Unmounted returns those of the containers whose staging directory no process of the host
+// has mounted, nor a directory in it. begun maps their IDs to when each was recorded: one
+// that was recorded before a process started that this one may not inspect is left out. The
+// caller knows that this process sees the containers' processes.
+func (s *Store) Unmounted(begun map[string]time.Time, timeout time.Duration) ([]string, error) {
+	look := look{dir: s.containers(), alive: make(map[string]bool), seen: make(map[string]bool)}
+	if err := look.all(time.Now().Add(timeout)); err != nil {
+		return nil, fmt.Errorf("check which containers of state directory %q have mounts: %w", s.dir, err)
+	}
+	var ids []string
+	for id, at := range begun {
+		if !look.alive[id] && at.Unix() > look.unseen {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
 // old lists containers with an old record, and sandboxes without any container whose
 // own bundle is gone.
 func (s *Store) old(before time.Time) (containers, sandboxes []Left, err error) {
