@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/telemetry"
 )
@@ -45,5 +47,24 @@ func TestAuditFileIsRegular(t *testing.T) {
 	}
 	if err := a.append([]byte("line\n")); err != nil {
 		t.Errorf("the regular file in its place: %v", err)
+	}
+}
+
+// What cannot be used in the place of a file or a socket is reported with a sentinel.
+func TestErrorsOfAuditFileAndListenerHaveSentinels(t *testing.T) {
+	dir := t.TempDir()
+	host, err := hostfs.New(dir)
+	check(t, err)
+	check(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	reader, err := os.OpenFile(filepath.Join(dir, "fifo"), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	check(t, err)
+	defer reader.Close()
+	a := &auditFile{host: host, path: "/fifo"}
+	if err := a.ready(); !errdefs.IsInvalidArgument(err) {
+		t.Errorf("an audit file that is a FIFO: %v", err)
+	}
+	check(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	if _, err := listen(host, config.UnixListen+"/file"); !errdefs.IsAlreadyExists(err) {
+		t.Errorf("a file in the place of a socket: %v", err)
 	}
 }

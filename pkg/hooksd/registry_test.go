@@ -353,6 +353,9 @@ func TestDirectoryOfManyFiles(t *testing.T) {
 	if len(s.Hooks) != 1 || len(s.Problems) != 1 || !strings.Contains(s.Problems[0].Error(), "more than 4096 hook files") {
 		t.Errorf("%d hooks, %d problems", len(s.Hooks), len(s.Problems))
 	}
+	if len(s.Problems) > 0 && !errdefs.IsResourceExhausted(s.Problems[0]) {
+		t.Errorf("no sentinel: %v", s.Problems[0])
+	}
 }
 
 // A file that is swapped for a symlink after it was inspected is not followed: what the link

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
@@ -133,4 +134,14 @@ func BenchmarkPod(b *testing.B) {
 			}
 		}
 	})
+}
+
+// What is no message of the API is a fault of this package, and says so.
+func TestErrorsOfTheCodecHaveSentinels(t *testing.T) {
+	if _, err := (codec{}).Marshal("text"); !errdefs.IsInternal(err) {
+		t.Errorf("marshal: %v", err)
+	}
+	if err := (codec{}).Unmarshal(nil, "text"); !errdefs.IsInternal(err) {
+		t.Errorf("unmarshal: %v", err)
+	}
 }

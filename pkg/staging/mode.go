@@ -92,7 +92,7 @@ func (s *Store) choose(want Mode) error {
 // mounts made in it would not reach containers.
 func (s *Store) readyMount(want Mode) error {
 	if s.host.Dir() != "/" && want != Mounts {
-		return errors.New("host paths are taken below " + s.host.Dir())
+		return errdefs.ErrFailedPrecondition.WithMessage("host paths are taken below " + s.host.Dir())
 	}
 	dir := s.containers()
 	around, on, err := mountsAt(dir)
@@ -146,5 +146,5 @@ func sameNamespace() error {
 	if first, err := os.Readlink("/proc/1/ns/mnt"); err == nil && first == own && os.Getpid() != 1 {
 		return nil
 	}
-	return errors.New("the process has a mount namespace of its own")
+	return errdefs.ErrFailedPrecondition.WithMessage("the process has a mount namespace of its own")
 }
