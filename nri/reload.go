@@ -107,6 +107,10 @@ func keepsStore(present, cfg *config.Config) error {
 		return fmt.Errorf("%s: sockets.staging: found %q, and living containers have their sockets by %q; restart jackfield-nri to change it: %w",
 			cfg.Position("sockets.staging"), cfg.Sockets.Staging, staged, errdefs.ErrFailedPrecondition)
 	}
+	if size := present.Sockets.DirectorySize; size != cfg.Sockets.DirectorySize {
+		return fmt.Errorf("%s: sockets.directorySize: found %q, and %q is in force; restart jackfield-nri to change it: %w",
+			cfg.Position("sockets.directorySize"), cfg.Sockets.DirectorySize, size, errdefs.ErrFailedPrecondition)
+	}
 	return nil
 }
 

@@ -355,7 +355,7 @@ func TestHandedOverStateDirectory(t *testing.T) {
 	store := h.p.core.Load().store
 	_, err := h.p.Synchronize(context.Background(), nil, nil)
 	check(t, err)
-	for _, yaml := range []string{"stateDir: /run/second\n", "stateDir: /run/first\nsockets: {staging: directory}\n"} {
+	for _, yaml := range []string{"stateDir: /run/second\n", "stateDir: /run/first\nsockets: {staging: directory}\n", "stateDir: /run/first\nsockets: {directorySize: 1Mi}\n"} {
 		if err := hand(yaml + refusing); !errdefs.IsFailedPrecondition(err) {
 			t.Errorf("%q, once containers may live: %v", yaml, err)
 		}

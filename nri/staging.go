@@ -9,7 +9,7 @@ import (
 
 // openStore opens the state directory, to stage sockets as the configuration says.
 func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
-	store, err := staging.Open(p.opts.Host, cfg.StateDir, staging.Options{Mode: staging.Mode(cfg.Sockets.Staging), Watch: true, Events: stagingEvents{p}})
+	store, err := staging.Open(p.opts.Host, cfg.StateDir, staging.Options{Mode: staging.Mode(cfg.Sockets.Staging), Watch: true, DirectorySize: cfg.Sockets.DirectoryBytes(), Events: stagingEvents{p}})
 	if err != nil {
 		return nil, err
 	}
@@ -24,7 +24,7 @@ func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
 
 // warnOfRootMounts logs what is risky about how socket roots are mounted.
 func (p *Plugin) warnOfRootMounts(cfg *config.Config) {
-	for _, risk := range staging.CheckRootMounts(p.opts.Host, cfg.StateDir, cfg.Sockets.Roots) {
+	for _, risk := range staging.CheckRootMounts(p.opts.Host, cfg.StateDir, cfg.Sockets.Roots, cfg.Sockets.DirectoryBytes() > 0) {
 		p.log.WithField("roots", risk.Roots).WithField("remedy", risk.Remedy).Warn(risk.Found)
 	}
 }

@@ -57,6 +57,15 @@ type Claim struct {
 	Holders []Holder `json:"holders"`
 	// Created identifies the directory where it was created for the sandbox.
 	Created *Identity `json:"created,omitempty"`
+	// Mounted identifies the root of the file system that bounds the directory, which is
+	// mounted on the created one.
+	Mounted *Identity `json:"mounted,omitempty"`
+}
+
+// IsCreated reports whether a directory was created for the sandbox: it is the directory
+// itself, or the root of the file system that is mounted on it.
+func (c *Claim) IsCreated(id Identity) bool {
+	return c.Created != nil && *c.Created == id || c.Mounted != nil && *c.Mounted == id
 }
 
 // others returns the first holder of another sandbox, nil for none.
@@ -171,7 +180,15 @@ func conflict(dir, path string, isSocket bool, other *Holder) error {
 }
 
 // SetCreated records that the directory was created for the sandbox that has claimed it.
-func (d *Dir) SetCreated(dir string, id Identity) error {
+func (d *Dir) SetCreated(dir string, id Identity) error { return d.setCreated(dir, id, nil) }
+
+// SetMounted records that the directory was created for the sandbox that has claimed it,
+// and that a file system with this root is about to be mounted on it.
+func (d *Dir) SetMounted(dir string, created, mounted Identity) error {
+	return d.setCreated(dir, created, &mounted)
+}
+
+func (d *Dir) setCreated(dir string, created Identity, mounted *Identity) error {
 	unlock, err := d.lock(false)
 	if err != nil {
 		return err
@@ -184,14 +201,14 @@ func (d *Dir) SetCreated(dir string, id Identity) error {
 	if len(c.Holders) == 0 {
 		return fmt.Errorf("directory %q is not claimed: %w", dir, errdefs.ErrFailedPrecondition)
 	}
-	c.Created = &id
+	c.Created, c.Mounted = &created, mounted
 	return d.write(nameOfDirectory(dir), c)
 }
 
 // Created reports whether a directory with this identity was created for the sandbox.
 func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
 	c, err := d.read(nameOfDirectory(dir))
-	if err != nil || c.Created == nil || *c.Created != id {
+	if err != nil || !c.IsCreated(id) {
 		return false, err
 	}
 	return len(c.Holders) > 0 && c.others(sandbox) == nil, nil

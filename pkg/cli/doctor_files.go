@@ -152,7 +152,7 @@ func (d *doctor) sockets() {
 	if notInUse(d.host) {
 		return // how a tree is mounted here says nothing of the node
 	}
-	for _, risk := range staging.CheckRootMounts(d.host, d.cfg.StateDir, usable) {
+	for _, risk := range staging.CheckRootMounts(d.host, d.cfg.StateDir, usable, d.cfg.Sockets.DirectoryBytes() > 0) {
 		d.say("sockets", severityWarning, risk.Remedy, "%s", risk.Found)
 	}
 }

@@ -260,7 +260,7 @@ func TestRemoveSocketDirTakesAName(t *testing.T) {
 	n.write("/run/vsw/precious/file", "x")
 	n.write("/run/vsw/sockets/own/file", "x")
 	for _, name := range []string{"../precious", "..", ".", "own/..", "own/file", "/run/vsw/precious"} {
-		if err := removeSocketDir(n.host, "/run/vsw/sockets", name, func(claims.Identity) removal { return removeAll }); err == nil {
+		if err := removeSocketDir(n.host, "/run/vsw/sockets", name, &claims.Claim{}, func(claims.Identity) removal { return removeAll }); err == nil {
 			t.Errorf("%q was removed", name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/jackfield/jackfield/internal/quantity"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -35,6 +36,7 @@ type conf struct {
 	socketDir     string
 	stateDir      string
 	claimsDir     string
+	socketDirSize uint64 // bounds an attachment's directory; 0 for a plain directory
 	infoDir       string
 	ipam          string // type; "" for none
 	ipamErr       error  // what is wrong with it, for what undoes
@@ -74,6 +76,7 @@ var keys = map[string]func(c *conf, v value) error{
 	"pciBusID":      (*conf).readDeviceID,
 	"device":        (*conf).readDevice,
 	"socketDir":     (*conf).readDir,
+	"socketDirSize": (*conf).readSocketDirSize,
 	"stateDir":      (*conf).readDir,
 	"claimsDir":     (*conf).readDir,
 	"deviceInfoDir": (*conf).readDir,
@@ -305,6 +308,19 @@ func (c *conf) readDir(v value) error {
 	case "deviceInfoDir":
 		c.infoDir = dir
 	}
+	return nil
+}
+
+func (c *conf) readSocketDirSize(v value) error {
+	text, err := v.text()
+	if err != nil || text == "" {
+		return err
+	}
+	size, ok := quantity.ParseSize(text)
+	if !ok {
+		return invalid(v.key, compact(v.raw), strings.TrimPrefix(quantity.Rule, "want "))
+	}
+	c.socketDirSize = size
 	return nil
 }
 

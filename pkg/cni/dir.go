@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/socketdir"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -128,51 +129,68 @@ func (c *call) makeSocketDir(name string) (err error) {
 		return fail(codeIO, "I/O failure: claimsDir", "claim %q in %q: %v", claimed, c.conf.claimsDir, err)
 	}
 	c.step("directory claimed")
-	id, err := c.createSocketDir(name)
-	if err == nil {
-		c.step("directory created")
-		if err = dir.SetCreated(claimed, id); err == nil {
-			return nil
+	fd, err := c.createSocketDir(name)
+	if err != nil {
+		if fresh && asError(err).Code == codeExists {
+			// What stands there is not this attachment's.
+			err = joinErrors(err, dir.ReleaseDirectory(claimed, c.holder(c.ContainerID)))
 		}
-		err = fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, c.conf.claimsDir, err)
-	} else if fresh && asError(err).Code == codeExists {
-		// What stands there is not this attachment's.
-		err = joinErrors(err, dir.ReleaseDirectory(claimed, c.holder(c.ContainerID)))
+		return err
 	}
-	return err
+	defer unix.Close(fd)
+	c.step("directory created")
+	return c.recordSocketDir(dir, claimed, fd)
+}
+
+// recordSocketDir records the creation of an attachment's directory in its claim, and
+// mounts the file system that bounds the directory, where the configuration has a size.
+// The plugin works in the runtime's mount namespace, so that the host sees the mount.
+func (c *call) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
+	if size := c.conf.socketDirSize; size > 0 {
+		if _, err := socketdir.Mount(dir, claimed, fd, size); err != nil {
+			return fail(codeIO, "I/O failure: socketDirSize", "bound directory %q: %v", claimed, err)
+		}
+		c.step("file system mounted")
+		return nil
+	}
+	id, err := claims.IdentityOf(fd)
+	if err == nil {
+		err = dir.SetCreated(claimed, id)
+	}
+	if err != nil {
+		return fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, c.conf.claimsDir, err)
+	}
+	return nil
 }
 
 // createSocketDir creates an attachment's directory. Owner, group and the group's
 // right to write are those of the socket directory, so that a vswitch which does
 // not run as root can make its sockets.
-func (c *call) createSocketDir(name string) (id claims.Identity, err error) {
+func (c *call) createSocketDir(name string) (fd int, err error) {
 	dir := c.conf.socketDir
 	f, err := openDir(c.Host, "socketDir", dir, 0o755)
 	if err != nil {
-		return id, err
+		return -1, err
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return id, fail(codeIO, "I/O failure: socketDir", "look at %q: %v", dir, err)
+		return -1, fail(codeIO, "I/O failure: socketDir", "look at %q: %v", dir, err)
 	}
-	fd, err := hostfs.MkdirAt(int(f.Fd()), name, 0o755|st.Mode&0o020)
+	fd, err = hostfs.MkdirAt(int(f.Fd()), name, 0o755|st.Mode&0o020)
 	if errors.Is(err, unix.EEXIST) {
-		return id, fail(codeExists, "the attachment exists already", "directory %q is there, and no record says that this plugin made it: remove it", path.Join(dir, name))
+		return -1, fail(codeExists, "the attachment exists already", "directory %q is there, and no record says that this plugin made it: remove it", path.Join(dir, name))
 	}
 	if err != nil {
-		return id, fail(codeIO, "I/O failure: socketDir", "make %q: %v", path.Join(dir, name), err)
+		return -1, fail(codeIO, "I/O failure: socketDir", "make %q: %v", path.Join(dir, name), err)
 	}
-	defer unix.Close(fd)
 	if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() {
 		if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
-			return id, fail(codeIO, "I/O failure: socketDir", "give %q the owner of %q: %v", path.Join(dir, name), dir, err)
+			unix.Close(fd)
+			return -1, fail(codeIO, "I/O failure: socketDir", "give %q the owner of %q: %v", path.Join(dir, name), dir, err)
 		}
 	}
-	if id, err = claims.IdentityOf(fd); err != nil {
-		return id, fail(codeIO, "I/O failure: socketDir", "look at %q: %v", path.Join(dir, name), err)
-	}
-	return id, nil
+	return fd, nil
 }
 
 // removeClaimedDir removes the directory of a record, where it still is the one that ADD
@@ -183,14 +201,14 @@ func (c *call) removeClaimedDir(r *record) error {
 		return nil
 	}
 	if r.Claimed == "" { // of an earlier version
-		return removeSocketDir(c.Host, r.SocketDir, r.Directory, func(claims.Identity) removal { return removeAll })
+		return removeSocketDir(c.Host, r.SocketDir, r.Directory, &claims.Claim{}, func(claims.Identity) removal { return removeAll })
 	}
 	dir := claims.At(c.Host, r.ClaimsDir)
 	claim, err := dir.Directory(r.Claimed)
 	if err != nil {
 		return fail(codeIO, "I/O failure: claimsDir", "%v", err)
 	}
-	err = removeSocketDir(c.Host, r.SocketDir, r.Directory, func(found claims.Identity) removal {
+	err = removeSocketDir(c.Host, r.SocketDir, r.Directory, &claim, func(found claims.Identity) removal {
 		switch {
 		case claim.Created == nil:
 			return removeEmpty
@@ -217,10 +235,10 @@ const (
 	removeAll             // the directory with what applications left in it
 )
 
-// removeSocketDir removes an attachment's directory as far as much says of the one that
-// is found. No symlink is followed, nothing outside is touched, and nothing that is not a
+// removeSocketDir unmounts the file system that the claim has of an attachment's
+// directory, and removes the directory as far as much says of the one that is found. No symlink is followed, nothing outside is touched, and nothing that is not a
 // directory is removed. That there is none is no error.
-func removeSocketDir(host hostfs.Root, dir, name string, much func(claims.Identity) removal) error {
+func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim, much func(claims.Identity) removal) error {
 	if name == "" {
 		return nil
 	}
@@ -235,14 +253,9 @@ func removeSocketDir(host hostfs.Root, dir, name string, much func(claims.Identi
 		return fail(codeIO, "I/O failure: socketDir", "open %q: %v", dir, err)
 	}
 	defer f.Close()
-	fd, err := hostfs.OpenatBeneath(int(f.Fd()), name, unix.O_PATH|unix.O_DIRECTORY)
+	found, err := socketdir.Unmount(int(f.Fd()), name, claim)
 	if errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) {
 		return nil // nothing, something else, or a symlink
-	}
-	var found claims.Identity
-	if err == nil {
-		found, err = claims.IdentityOf(fd)
-		unix.Close(fd)
 	}
 	if err == nil {
 		switch much(found) {

@@ -5,6 +5,8 @@ package config
 import (
 	"strconv"
 	"strings"
+
+	"github.com/jackfield/jackfield/internal/quantity"
 )
 
 // DefaultPath is where the configuration file is looked for.
@@ -78,6 +80,9 @@ type Sockets struct {
 	// User is whom a container runs as where the runtime does not say: "UID" or
 	// "UID:GID", "" for nobody's knowing.
 	User string
+	// DirectorySize bounds each directory that is created for an application's sockets,
+	// by a file system of its own: a size such as "1Mi"; "" leaves them plain directories.
+	DirectorySize string
 	// SELinuxLabel is the label that sockets get where SELinux is on; "" leaves
 	// theirs.
 	SELinuxLabel string
@@ -93,6 +98,12 @@ func (s *Sockets) UserIDs() (uid, gid uint32, ok bool) {
 	a, err := strconv.ParseUint(u, 10, 32)
 	b, err2 := strconv.ParseUint(g, 10, 32)
 	return uint32(a), uint32(b), err == nil && err2 == nil
+}
+
+// DirectoryBytes is DirectorySize in bytes, 0 where it is "".
+func (s *Sockets) DirectoryBytes() uint64 {
+	size, _ := quantity.ParseSize(s.DirectorySize)
+	return size
 }
 
 // DeviceInfo names the directories of device-info files (Device Information

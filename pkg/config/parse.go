@@ -170,6 +170,7 @@ func (d *decoder) config(c *Config, root *yaml.Node) {
 			member{"access", enum(d, &c.Sockets.Access, AccessACL, AccessGroup, AccessOwner)},
 			member{"staging", enum(d, &c.Sockets.Staging, StagingAuto, StagingMount, StagingDirectory)},
 			member{"user", d.text(&c.Sockets.User, userOrNone)},
+			member{"directorySize", d.text(&c.Sockets.DirectorySize, sizeOrNone)},
 			member{"selinuxLabel", d.text(&c.Sockets.SELinuxLabel, labelOrNone)},
 		)},
 		member{"deviceInfo", d.section(

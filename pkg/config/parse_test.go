@@ -145,6 +145,8 @@ func TestParseFaults(t *testing.T) {
 		{"duplicate key", "stateDir: /run/a\nmultus: {}\nstateDir: /run/b\n",
 			`c.yaml:3:1: stateDir: found the key a second time: it is in line 1 already`},
 		{"wrong type, number", "stateDir: 7\n", `c.yaml:1:11: stateDir: found 7, which YAML reads as a number: want a string; put it in quotes`},
+		{"size of a directory", "sockets: {directorySize: 1MB}\n",
+			`c.yaml:1:26: sockets.directorySize: found "1MB": want a size from "4Ki" to "1Gi": a number of bytes, or of Ki, Mi or Gi`},
 		{"wrong type, list", "sockets: [a]\n", `c.yaml:1:10: sockets: found a list: want an object`},
 		{"wrong type, object", "cdi: {specDirs: {}}\n", `c.yaml:1:17: cdi.specDirs: found an object: want a list`},
 		{"wrong type, string", "policy: enforce\n", `c.yaml:1:9: policy: found "enforce": want an object`},

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"github.com/jackfield/jackfield/internal/quantity"
 )
 
 // The functions in this file return the rule that a value breaks, or "".
@@ -132,6 +134,14 @@ func run(p string) string {
 func userOrNone(s string) string {
 	if _, _, ok := (&Sockets{User: s}).UserIDs(); s != "" && !ok {
 		return `want "UID" or "UID:GID" in numbers`
+	}
+	return ""
+}
+
+// sizeOrNone is the size of a directory.
+func sizeOrNone(s string) string {
+	if _, ok := quantity.ParseSize(s); s != "" && !ok {
+		return quantity.Rule
 	}
 	return ""
 }

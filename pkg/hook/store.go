@@ -62,7 +62,7 @@ func follows(spec *rspec.Spec) bool {
 
 // open opens what is kept on the host for containers of the hook's.
 func (h *hook) open(staged bool) (err error) {
-	opts := staging.Options{Mode: staging.Directories, Owner: staging.HookOwner, Shared: true}
+	opts := staging.Options{Mode: staging.Directories, Owner: staging.HookOwner, Shared: true, DirectorySize: h.cfg.Sockets.DirectoryBytes()}
 	if staged {
 		if opts.Mode = staging.Mode(h.cfg.Sockets.Staging); opts.Mode == "" {
 			opts.Mode = staging.Auto

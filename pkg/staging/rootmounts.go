@@ -18,14 +18,24 @@ type RootRisk struct {
 	Remedy string
 }
 
-const ownFileSystem = "mount a file system of its own there, for example tmpfs with nosuid,nodev,noexec,size=64m"
+const ownFileSystem = "mount a file system of its own there, for example tmpfs with nosuid,nodev,noexec,size=64m, or set sockets.directorySize, for example to 1Mi"
+
+const notPropagated = "sockets.directorySize has no effect there, since mounts do not reach the host: mount the socket root with mountPropagation Bidirectional"
 
 // CheckRootMounts reports socket roots on which a container can leave set-uid programs and device nodes for users of the host, and those that a container
-// can fill together with the state directory. Roots that do not exist, or cannot be opened, are passed over.
-func CheckRootMounts(host hostfs.Root, stateDir string, roots []string) []RootRisk {
+// can fill together with the state directory. Roots that do not exist, or cannot be opened, are passed over, and so are, where bounded is true, those
+// where each directory gets a file system of its own.
+func CheckRootMounts(host hostfs.Root, stateDir string, roots []string, bounded bool) []RootRisk {
 	var open, shared []string
 	state, _, stateErr := mountOf(host, stateDir)
+	remedy := ownFileSystem
+	if bounded {
+		remedy = notPropagated
+	}
 	for _, root := range roots {
+		if reached, err := mountsReachHost(host.Path(host.Canonical(root))); bounded && reached && err == nil {
+			continue
+		}
 		device, flags, err := mountOf(host, root)
 		if err != nil {
 			continue
@@ -40,11 +50,11 @@ func CheckRootMounts(host hostfs.Root, stateDir string, roots []string) []RootRi
 	var risks []RootRisk
 	if len(open) > 0 {
 		risks = append(risks, RootRisk{open, fmt.Sprintf("%s not mounted nosuid,nodev: users of the host can run set-uid programs, and open device nodes, that a container leaves in a directory of its sockets",
-			listRoots(open)), ownFileSystem})
+			listRoots(open)), remedy})
 	}
 	if len(shared) > 0 {
 		risks = append(risks, RootRisk{shared, fmt.Sprintf("%s on the file system of the state directory %s: a container that fills the directory of its sockets keeps all others from being created with sockets",
-			listRoots(shared), stateDir), ownFileSystem})
+			listRoots(shared), stateDir), remedy})
 	}
 	return risks
 }

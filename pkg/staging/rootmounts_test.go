@@ -17,11 +17,11 @@ func TestCheckRootMounts(t *testing.T) {
 		must(t, os.MkdirAll(n.path(root), 0o755))
 		must(t, unix.Mount("test", n.path(root), "tmpfs", flags, ""))
 	}
-	risks := CheckRootMounts(n.host, "/run/jackfield", []string{"/run/safe", "/run/missing"})
+	risks := CheckRootMounts(n.host, "/run/jackfield", []string{"/run/safe", "/run/missing"}, false)
 	if len(risks) > 0 {
 		t.Errorf("a root of its own has risks: %+v", risks)
 	}
-	risks = CheckRootMounts(n.host, "/run/jackfield", []string{"/run/safe", "/run/suid", "/run/dev", "/run/vsw"})
+	risks = CheckRootMounts(n.host, "/run/jackfield", []string{"/run/safe", "/run/suid", "/run/dev", "/run/vsw"}, false)
 	if len(risks) != 2 || !slices.Equal(risks[0].Roots, []string{"/run/suid", "/run/dev", "/run/vsw"}) || !slices.Equal(risks[1].Roots, []string{"/run/vsw"}) {
 		t.Fatalf("got %+v", risks)
 	}

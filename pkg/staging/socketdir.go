@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/socketdir"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -135,8 +136,18 @@ func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (err error) {
 		if err := chown(fd, d); err != nil {
 			return err
 		}
+		bounded, err := s.isBounded(filepath.Dir(dir))
+		if err != nil {
+			return err
+		}
+		if bounded {
+			d.found, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize)
+			return err
+		}
 		return s.claims.SetCreated(dir, d.found)
-	case claim.Created != nil && *claim.Created == d.found:
+	case claim.Mounted != nil && claim.Created != nil && *claim.Created == d.found:
+		return s.mountAgain(d, dir, parent, fd)
+	case claim.IsCreated(d.found):
 		return letMake(d, fd)
 	case d.Granted:
 		return nil
@@ -144,6 +155,46 @@ func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (err error) {
 		return d.Refusal
 	}
 	return fmt.Errorf("it existed before and was not created for this sandbox: %w", errdefs.ErrPermissionDenied)
+}
+
+// isBounded reports whether directories that are created in parent get a file system of
+// their own: where the configuration has a size, and the mount reaches the host.
+func (s *Store) isBounded(parent string) (bool, error) {
+	if s.opts.DirectorySize == 0 {
+		return false, nil
+	}
+	return mountsReachHost(s.host.Path(parent))
+}
+
+// mountsReachHost reports whether what is mounted in a directory is propagated.
+func mountsReachHost(dir string) (bool, error) {
+	around, on, err := mountsAt(dir)
+	if on != nil {
+		around = *on
+	}
+	return around.Shared, err
+}
+
+// mountAgain mounts the file system of a directory that has none: a crash came between
+// its record and its mount.
+func (s *Store) mountAgain(d *SocketDir, dir string, parent, fd int) error {
+	bounded, err := s.isBounded(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	if !bounded {
+		return fmt.Errorf("the file system that bounds it is not mounted here; mount the socket root with mountPropagation HostToContainer, or re-create the pod: %w",
+			errdefs.ErrFailedPrecondition)
+	}
+	if d.found, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
+		return err
+	}
+	root, err := hostfs.OpenatBeneath(parent, filepath.Base(dir), unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(root)
+	return letMake(d, root)
 }
 
 // lockSandbox locks a sandbox's record for those who create its directories.
@@ -327,25 +378,20 @@ func (s *Store) removeMade(m made) error {
 	}
 	defer unix.Close(parent)
 	name := filepath.Base(m.Rel)
-	fd, err := hostfs.OpenatBeneath(parent, name, unix.O_PATH|unix.O_DIRECTORY)
+	var claim claims.Claim
+	want := m.Identity
+	if !m.Parent {
+		if claim, err = s.claims.Directory(m.path()); err != nil {
+			return err
+		}
+		want = claim.Created
+	}
+	found, err := socketdir.Unmount(parent, name, &claim)
 	if isAbsent(err) {
 		return nil
 	}
 	if err != nil {
 		return err
-	}
-	found, err := claims.IdentityOf(fd)
-	unix.Close(fd)
-	if err != nil {
-		return err
-	}
-	want := m.Identity
-	if !m.Parent {
-		claim, err := s.claims.Directory(m.path())
-		if err != nil {
-			return err
-		}
-		want = claim.Created
 	}
 	switch {
 	case want != nil && *want != found:

@@ -67,6 +67,9 @@ type Options struct {
 	// Shared is for a state directory in which processes that end make and remove
 	// containers, each by itself, and one that stays watches over them.
 	Shared bool
+	// DirectorySize bounds each directory that is created for an application's sockets, in
+	// bytes, where mounts reach the host. 0 leaves them plain directories.
+	DirectorySize uint64
 	// Present is for a process that makes no container, but watches over or removes
 	// what others made: how those did it is as it is. With Watch it takes up the
 	// containers that are there and those that come; without, it makes nothing.

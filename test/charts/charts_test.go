@@ -271,6 +271,9 @@ func TestMountsFollowTheConfiguration(t *testing.T) {
 		"evict":                 {"config: {missed: evict}", []string{"/run/containerd ro none"}, nil},
 		"evict, CRI-O":          {"config: {missed: evict, runtime: {socket: /run/crio/crio.sock}}", []string{"/run/crio ro none"}, []string{"/run/containerd"}},
 		"NRI":                   {"nri: {socketDir: /srv/nri}", []string{"/srv/nri ro none"}, []string{"/var/run/nri"}},
+		"bounded":               {"config: {sockets: {roots: [/srv/vsw], directorySize: 1Mi}}", []string{"/srv/vsw rw Bidirectional", "/run/jackfield rw Bidirectional"}, nil},
+		"bounded, unprivileged": {"{config: {sockets: {roots: [/srv/vsw], directorySize: 1Mi}}, staging: {propagation: false}}",
+			[]string{"/srv/vsw rw HostToContainer"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := mounts(t, helm(t, tc.values))
@@ -484,6 +487,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"enableNRI: {runtime: docker}":                                "/enableNRI/runtime",
 		"log: {level: loud}":                                          "/log/level",
 		"config: {sockets: {roots: [/var/run/../etc]}}":               "/config/sockets/roots/0",
+		"config: {sockets: {directorySize: 1 MB}}":                    "/config/sockets/directorySize",
 		"config: {sockets: {roots: []}}":                              "/config/sockets/roots",
 		"config: {stateDir: /}":                                       "/config/stateDir",
 		"config: {policy: {mode: lax}}":                               "/config/policy/mode",

@@ -49,7 +49,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
     "deviceInfo" (dict "cniDir" "/var/run/k8s.cni.cncf.io/devinfo/cni" "dpDir" "/var/run/k8s.cni.cncf.io/devinfo/dp")
     "multus" (dict "cacheDir" "/var/lib/cni/multus")
     "kubelet" (dict "podResourcesSocket" "/var/lib/kubelet/pod-resources/kubelet.sock")
-    "sockets" (dict "roots" (list "/var/run/jackfield/sockets"))
+    "sockets" (dict "roots" (list "/var/run/jackfield/sockets") "directorySize" "")
     "hooks" (dict "dirs" list)
     "metrics" (dict "listen" "")
     "audit" (dict "file" "")
@@ -72,8 +72,11 @@ left out: a mount below the state directory would reach the host. */ -}}
 {{- $covers = append $covers "/run/" -}}
 {{- end -}}
 {{- $wanted := list (dict "path" $c.stateDir "write" true "propagation" $mode) -}}
+{{- /* What bounds directories for sockets is mounted there, and must reach the host. */ -}}
+{{- $rootMode := "HostToContainer" -}}
+{{- if and $c.sockets.directorySize $mode -}}{{- $rootMode = $mode -}}{{- end -}}
 {{- range $c.sockets.roots -}}
-{{- $wanted = append $wanted (dict "path" . "write" true "propagation" "HostToContainer") -}}
+{{- $wanted = append $wanted (dict "path" . "write" true "propagation" $rootMode) -}}
 {{- end -}}
 {{- with $c.audit.file -}}
 {{- $wanted = append $wanted (dict "path" (dir .) "write" true "propagation" "") -}}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package socketdir bounds directories in which applications make their sockets: a small
+// tmpfs of its own is mounted on each. A claim records the tmpfs before it is mounted, so
+// that the removal after a crash at any point finds it.
+package socketdir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// Source is the source of the mounts, as mountinfo shows it.
+const Source = "jackfield-sockets"
+
+const (
+	maxInodes    = "1024"
+	attributes   = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+	selinuxXattr = "security.selinux"
+)
+
+// Mount mounts a tmpfs of size bytes on the open directory dir, which was created for the
+// sandbox that has claimed path. It returns the identity of the tmpfs' root.
+func Mount(c *claims.Dir, path string, dir int, size uint64) (mounted claims.Identity, err error) {
+	created, err := claims.IdentityOf(dir)
+	if err != nil {
+		return mounted, err
+	}
+	tree, err := newTmpfs(dir, size)
+	if err != nil {
+		return mounted, fmt.Errorf("make a file system of %d bytes for %q (this needs CAP_SYS_ADMIN): %w", size, path, err)
+	}
+	defer unix.Close(tree)
+	if mounted, err = claims.IdentityOf(tree); err != nil {
+		return mounted, err
+	}
+	if err := c.SetMounted(path, created, mounted); err != nil {
+		return mounted, err
+	}
+	return mounted, attach(tree, dir)
+}
+
+// newTmpfs returns a tmpfs that is attached nowhere yet. Its root has the owner, the mode
+// and the SELinux label of an open directory.
+func newTmpfs(dir int, size uint64) (tree int, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err != nil {
+		return -1, os.NewSyscallError("fstat", err)
+	}
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, os.NewSyscallError("fsopen", err)
+	}
+	defer unix.Close(fs)
+	for _, option := range [][2]string{
+		{"source", Source},
+		{"size", strconv.FormatUint(size, 10)},
+		{"nr_inodes", maxInodes},
+		{"mode", strconv.FormatUint(uint64(st.Mode&0o777), 8)},
+		{"uid", strconv.FormatUint(uint64(st.Uid), 10)},
+		{"gid", strconv.FormatUint(uint64(st.Gid), 10)},
+	} {
+		if err := unix.FsconfigSetString(fs, option[0], option[1]); err != nil {
+			return -1, fmt.Errorf("set option %s=%s of tmpfs: %w", option[0], option[1], err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, os.NewSyscallError("fsconfig", err)
+	}
+	if tree, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes); err != nil {
+		return -1, os.NewSyscallError("fsmount", err)
+	}
+	if err := copyLabel(dir, tree); err != nil {
+		unix.Close(tree)
+		return -1, err
+	}
+	return tree, nil
+}
+
+// copyLabel gives a tmpfs the SELinux label of the directory that it is mounted on. A
+// directory has none where SELinux is off.
+func copyLabel(dir, tree int) error {
+	label := make([]byte, 256)
+	n, err := unix.Getxattr(linkOf(dir), selinuxXattr, label)
+	if err != nil || n == 0 {
+		return nil
+	}
+	if err := unix.Setxattr(linkOf(tree), selinuxXattr, label[:n], 0); err != nil {
+		return fmt.Errorf("set SELinux label %q of tmpfs: %w", label[:n], err)
+	}
+	return nil
+}
+
+func attach(tree, dir int) error {
+	err := unix.MoveMount(tree, "", dir, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return os.NewSyscallError("move_mount", err)
+}
+
+// Unmount unmounts what Mount mounted on the directory name in the open directory parent,
+// and returns the identity of the directory that stands there then. Nothing else is
+// unmounted.
+func Unmount(parent int, name string, claim *claims.Claim) (claims.Identity, error) {
+	found, err := unmount(parent, name, claim.Mounted)
+	if err == nil && claim.Mounted != nil && found == *claim.Mounted {
+		// The tmpfs is gone: open what it was mounted on.
+		found, err = unmount(parent, name, nil)
+	}
+	return found, err
+}
+
+// unmount returns the identity of a directory, and unmounts what is mounted on it where
+// it is the tmpfs mounted.
+func unmount(parent int, name string, mounted *claims.Identity) (found claims.Identity, err error) {
+	fd, err := hostfs.OpenatBeneath(parent, name, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return found, err
+	}
+	defer unix.Close(fd)
+	if found, err = claims.IdentityOf(fd); err != nil || mounted == nil || found != *mounted {
+		return found, err
+	}
+	// EINVAL: the directory is not the root of a mount.
+	if err := unix.Unmount(linkOf(fd), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+		return found, os.NewSyscallError("umount2", err)
+	}
+	return found, nil
+}
+
+func linkOf(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
