@@ -289,6 +289,31 @@ func (d *Dir) ReleaseDirectory(dir string, h Holder) error {
 	return d.release([]string{nameOfDirectory(dir)}, func(have Holder) bool { return have == h })
 }
 
+// ReleaseSockets removes a holder's holds of sockets, and reports whether it still claims
+// directories.
+func (d *Dir) ReleaseSockets(h Holder) (directories bool, err error) {
+	names, err := d.names()
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sockets := make([]string, 0, len(names))
+	for _, name := range names {
+		if _, isSocket := fileOf(name); isSocket {
+			sockets = append(sockets, name)
+			continue
+		}
+		c, err := d.read(name)
+		if err != nil {
+			return false, err
+		}
+		directories = directories || slices.Contains(c.Holders, h)
+	}
+	return directories, d.release(sockets, func(have Holder) bool { return have == h })
+}
+
 // Release removes all claims and holds of the holders for which gone is true.
 func (d *Dir) Release(gone func(Holder) bool) error { return d.release(nil, gone) }
 

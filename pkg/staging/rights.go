@@ -21,8 +21,8 @@ import (
 
 // The rights that containers' users have at a socket of the host are recorded before they are granted, in the state directory of the node:
 //
-//	<state>/rights/<name>.json    what was changed at one socket, and for which containers
-//	<state>/rights/lock.<digit>   held (flock) while a socket's rights change
+//	<state>/rights/<digit>/<name>.json   what was changed at one socket, and for which containers
+//	<state>/rights/<digit>/              locked (flock) while the rights of one of its sockets change
 //
 // The stores of all adapters share them. A right ends with the last container that needs it, which is the last one whose record exists. Nothing is taken
 // back that was not recorded: an administrator's own ACL entries stay.
@@ -290,13 +290,20 @@ func (s *Store) revokeAccess(sockets []Socket, record string) error {
 
 // sweepRights takes back what a crash left, of all adapters' containers.
 func (s *Store) sweepRights() error {
-	names, err := readNames(s.rightsDir())
+	var files []string
+	digits, err := readNames(s.rightsDir())
 	errs := []error{err}
-	for _, name := range names {
-		if !strings.HasSuffix(name, rightsSuffix) || name[0] == '.' {
-			continue
+	for _, digit := range digits {
+		names, err := readNames(filepath.Join(s.rightsDir(), digit))
+		errs = append(errs, err)
+		for _, name := range names {
+			if strings.HasSuffix(name, rightsSuffix) && name[0] != '.' {
+				files = append(files, filepath.Join(digit, name))
+			}
 		}
-		r, err := readRights(filepath.Join(s.rightsDir(), name))
+	}
+	for _, file := range files {
+		r, err := readRights(filepath.Join(s.rightsDir(), file))
 		if err == nil && r.Socket != "" {
 			err = s.revokeAt(r.Socket, "")
 		}
@@ -440,43 +447,78 @@ type rightsFile struct {
 
 const rightsSuffix = ".json"
 
+// rightsName is the path of a socket's record below rights/. The directory is one of sixteen, so
+// that a socket on a file system that hangs does not hold up all others.
 func rightsName(socket string) string {
 	sum := sha256.Sum256([]byte(socket))
-	return hex.EncodeToString(sum[:16]) + rightsSuffix
+	name := hex.EncodeToString(sum[:16])
+	return filepath.Join(name[:1], name+rightsSuffix)
 }
 
 // openRights locks and reads a socket's record. One that is missing, or that a disk lost, is empty.
 func (s *Store) openRights(socket string) (*rightsFile, error) {
-	dir, name := s.rightsDir(), rightsName(socket)
-	// One of sixteen: a socket on a file system that hangs does not hold up all others.
-	file := filepath.Join(dir, "lock."+name[:1])
-	const flags = unix.O_RDONLY | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Open(file, flags, 0o600)
-	if errors.Is(err, unix.ENOENT) {
-		var f *os.File
-		if f, err = s.host.MakeDir(filepath.Join(s.nodeDir(), "rights"), privateDir); err != nil {
-			return nil, err
-		}
-		f.Close()
-		fd, err = unix.Open(file, flags, 0o600)
-	}
+	rel := rightsName(socket)
+	file := filepath.Join(s.rightsDir(), rel)
+	dir, name := filepath.Split(file)
+	fd, err := s.lockRights(filepath.Join(s.nodeDir(), "rights", filepath.Dir(rel)))
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: file, Err: err}
+		return nil, err
 	}
-	for {
-		if err = unix.Flock(fd, unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	var r socketRights
-	if err == nil {
-		r, err = readRights(filepath.Join(dir, name))
-	}
+	r, err := readRights(file)
 	if err != nil {
 		unix.Close(fd)
-		return nil, &os.PathError{Op: "lock", Path: file, Err: err}
+		return nil, &os.PathError{Op: "read", Path: file, Err: err}
 	}
 	return &rightsFile{socketRights: r, dir: dir, name: name, lock: fd}, nil
+}
+
+// maxLockAttempts bounds how often a directory that another process removes is created again.
+const maxLockAttempts = 1000
+
+// lockRights opens and locks a directory of records, a host path, and creates it where it is
+// missing.
+func (s *Store) lockRights(hostDir string) (fd int, err error) {
+	dir := s.host.Path(hostDir)
+	for range maxLockAttempts {
+		for _, d := range []string{filepath.Dir(hostDir), hostDir} {
+			var f *os.File
+			if f, err = s.host.MakeDir(d, privateDir); err != nil {
+				break
+			}
+			f.Close()
+		}
+		if errors.Is(err, unix.ENOENT) {
+			continue // another process removed the parent, see close
+		}
+		if err != nil {
+			return -1, err
+		}
+		fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if err != nil {
+			return -1, &os.PathError{Op: "open", Path: dir, Err: err}
+		}
+		for {
+			if err = unix.Flock(fd, unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
+				break
+			}
+		}
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Fstat(fd, &st)
+		}
+		if err == nil && st.Nlink > 0 {
+			return fd, nil
+		}
+		unix.Close(fd)
+		if err != nil {
+			return -1, &os.PathError{Op: "lock", Path: dir, Err: err}
+		}
+		// It was removed while this process waited for it.
+	}
+	return -1, fmt.Errorf("lock %q: it disappears again and again: %w", dir, errdefs.ErrUnavailable)
 }
 
 // maxRights bounds a record: a socket that all pods of a node share has as many holders.
@@ -535,7 +577,14 @@ func (f *rightsFile) remove() error {
 	return nil
 }
 
-func (f *rightsFile) close() { unix.Close(f.lock) }
+// close unlocks the record. Its directory goes with the last record in it.
+func (f *rightsFile) close() {
+	dir := filepath.Clean(f.dir)
+	if unix.Rmdir(dir) == nil {
+		_ = unix.Rmdir(filepath.Dir(dir))
+	}
+	unix.Close(f.lock)
+}
 
 func identify(fd int) (fileIdentity, error) {
 	var st unix.Statx_t

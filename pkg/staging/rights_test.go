@@ -187,7 +187,9 @@ func TestRightsOfABrokenRecord(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	must(t, n.Prepare(as("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
 	for _, text := range []string{"", "{", `{"socket":"/etc/passwd","root":"/run/vsw"}`, `{"socket":"/run/vsw/../../etc/x","root":"/run/vsw","holders":[{"record":"../../x"}]}`} {
-		must(t, os.WriteFile(n.path("run/jackfield/rights/"+rightsName("/run/vsw/p/a.sock")), []byte(text), 0o600))
+		record := n.path("run/jackfield/rights/" + rightsName("/run/vsw/p/a.sock"))
+		must(t, os.MkdirAll(filepath.Dir(record), 0o700)) // it goes with the last record in it
+		must(t, os.WriteFile(record, []byte(text), 0o600))
 		must(t, n.Prepare(as("c2", "s2", "p/a.sock", ByACL, 1235, 4322)))
 		must(t, n.RemoveSandbox("s2"))
 		if !can(t, 1234, 4321, path) || can(t, 1235, 4322, path) {

@@ -189,6 +189,34 @@ func stores(t *testing.T) (map[string]*Store, string) {
 	return map[string]*Store{"NRI plugin": plugin, "OCI hook": hook, "inject": inject}, dir
 }
 
+// Nothing tells the OCI hook of the end of a pod that is not its own. What it records of such
+// a pod goes with the last container, unless directories are the pod's.
+func TestSocketsOfAHooksPodEndWithItsLastContainer(t *testing.T) {
+	all, dir := stores(t)
+	hook := all["OCI hook"]
+	listen(t, filepath.Join(dir, "run/vsw/held/x.sock"))
+	must(t, hook.Prepare(client("c1", "s1", "held/x.sock")))
+	must(t, hook.Prepare(client("c2", "s1", "held/x.sock")))
+	must(t, hook.RemoveContainer("s1", "c1"))
+	if err := all["inject"].Prepare(server("c3", "s2", "held")); !errdefs.IsConflict(err) {
+		t.Errorf("with a container left the socket's directory is given away: %v", err)
+	}
+	must(t, all["inject"].RemoveSandbox("s2"))
+	must(t, hook.RemoveContainer("s1", "c2"))
+	claimed, err := readNames(hook.host.Path("/run/jackfield/claims"))
+	must(t, err)
+	recorded, err := readNames(hook.sandboxes())
+	must(t, err)
+	if len(claimed)+len(recorded) > 0 {
+		t.Errorf("left: claims %v, records %v", claimed, recorded)
+	}
+	must(t, hook.Prepare(server("c1", "s1", "own")))
+	must(t, hook.RemoveContainer("s1", "c1"))
+	if err := all["inject"].Prepare(server("c3", "s2", "own")); !errdefs.IsConflict(err) {
+		t.Errorf("the pod's directory is given away with its last container: %v", err)
+	}
+}
+
 // What one adapter gave a sandbox no other gives another sandbox: directories, and sockets
 // in them. jackfield-cni's claims hold from ADD on.
 func TestAllAdaptersShareTheClaims(t *testing.T) {

@@ -215,16 +215,28 @@ func (s *Store) sweep(l Left) (bool, error) {
 	return true, s.forget(l.Sandbox)
 }
 
-// forget removes a sandbox of which nothing is recorded any more but where its bundle
-// was. What was created for its sockets, and what it claims, stays for its own end.
+// forget removes a sandbox of which no container is recorded any more. What was created for
+// its sockets, and what it claims, stays for its own end. A shared store may never learn of
+// that end, so there the sockets of the host are released with the last container.
 func (s *Store) forget(sandboxID string) error {
 	sandbox := filepath.Join(s.sandboxes(), sandboxID)
-	if names, err := readNames(sandbox); err == nil && slices.Equal(names, []string{bundleFile}) {
-		if err := os.Remove(filepath.Join(sandbox, bundleFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
+	names, err := readNames(sandbox)
+	if err == nil && len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return name != bundleFile && name != claimedFile }) {
+		if slices.Contains(names, claimedFile) {
+			if !s.opts.Shared {
+				return nil
+			}
+			if directories, err := s.claims.ReleaseSockets(s.holder(sandboxID)); err != nil || directories {
+				return err
+			}
+		}
+		for _, name := range names {
+			if err := os.Remove(filepath.Join(sandbox, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
 		}
 	}
-	err := os.Remove(sandbox)
+	err = os.Remove(sandbox)
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) {
 		return fmt.Errorf("remove record of sandbox %q: %w", sandboxID, err)
 	}
