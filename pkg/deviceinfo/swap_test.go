@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A file that is a pipe by the time it is opened is not read, although it was a regular
+// file when it was checked.
+func TestSwappedForAPipeIsNotRead(t *testing.T) {
+	dir := t.TempDir()
+	const content = `{"type":"pci"}`
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(dir, "b")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	if _, err := writer.WriteString("from the pipe"); err != nil {
+		t.Fatal(err)
+	}
+	at, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	fd := int(at.Fd())
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(fd, "a", fd, "b", unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	defer func() { close(stop); <-done }()
+	for range 20_000 {
+		data, err := readAt(fd, "a", "/devinfo/a")
+		if err == nil && string(data) != content || errors.Is(err, unix.EAGAIN) {
+			t.Fatalf("the pipe was read: %q, %v", data, err)
+		}
+	}
+}
