@@ -1,19 +1,19 @@
-# Jackfield. `make demo` shows it, `make test` runs every test; both do their own
+# Jackfield. `make demo` runs a demonstration, `make test` runs every test; both do their own
 # set-up. `make help` lists the rest.
 
 GO      ?= go
 VERSION ?=
 BIN     := bin
-LDFLAGS := -s -w $(if $(VERSION),-X github.com/jackfield/jackfield/pkg/version.release=$(VERSION))
+LDFLAGS := -s -w $(if $(VERSION),-X github.com/jackfield/jackfield/internal/version.release=$(VERSION))
 
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v gcc || command -v cc),-race,)
-# Some tests build the commands, which on a busy machine takes its time.
+# Some tests build the commands, which takes long on a busy machine.
 UNIT := -timeout 60m
 # How long each fuzz target runs under `make test` in CI, and under `make fuzz`.
 FUZZTIME ?= 5s
 
-.PHONY: help build image man test unit e2e fuzz bench lint demo install install-nri-plugin install-crio-hook uninstall clean
+.PHONY: help build image release man test unit e2e kube fuzz bench lint signed-off demo recording cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -21,31 +21,40 @@ help: ## list the targets
 build: ## static binaries in bin/
 	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/...
 
+release: ## everything that a release of VERSION has, in bin/release/VERSION
+	cd test/release && $(GO) run . -version '$(VERSION)'
+
 image: ## container image for amd64 and arm64, bin/jackfield-image.tar
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) run ./deploy/image -o $(BIN)/jackfield-image.tar -version '$(VERSION)' -revision "$$(git rev-parse HEAD)"
 
 man: ## the manual pages in docs/man, after commands, flags or their documentation have changed
 	cd test && $(GO) run ./man
 
-test: lint unit e2e ## every test; in CI also the fuzz targets, for a short time
+test: lint unit e2e kube ## every test; in CI also the fuzz targets, for a short time
 	@if [ "$$CI" = true ]; then $(MAKE) --no-print-directory fuzz; fi
 
-unit: ## the tests of the packages and of everything in test/ but test/e2e
+unit: ## the tests of the packages and of everything in test/ but test/e2e and those in a cluster
 	$(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v /deploy/image)
 	$(GO) test $(UNIT) ./deploy/image # one goroutine, which compresses for a minute under the race detector
-	cd test && $(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v /test/e2e)
+	cd test && $(GO) test $(UNIT) $(RACE) $$($(GO) list ./... | grep -v -e /test/e2e -e /test/kube -e /test/cluster/)
 	cd test/charts && $(GO) test $(UNIT) ./...
 	cd test/admission && $(GO) test $(UNIT) ./...
+	cd test/release && $(GO) test $(UNIT) $$($(GO) list ./... | grep -v /test/release/kube)
 
 e2e: ## the tests on real container runtimes (root)
 	cd test && $(GO) test -count=1 -timeout 40m ./e2e/...
 	@cd test && $(GO) run ./e2e/skipped
 
+# The first run builds Kubernetes, which takes about ten minutes on two cores.
+kube: ## the tests in a Kubernetes cluster (root)
+	cd test && $(GO) test -count=1 -timeout 90m -p 1 ./kube ./cluster/...
+	cd test/release && $(GO) test -count=1 -timeout 90m ./kube
+
 fuzz: ## each fuzz target for FUZZTIME
 	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' test/fuzz.sh . test
 
 # BENCHFLAGS='-only cdi' runs a part, -quick everything once, to see that it works.
-bench: ## the benchmarks, beside their peers, into docs/performance.md
+bench: ## run the benchmarks beside their peers and write docs/explanation/performance.md
 	cd test && $(GO) run ./benchreport $(BENCHFLAGS)
 
 lint: ## gofmt, vet, staticcheck
@@ -54,30 +63,45 @@ lint: ## gofmt, vet, staticcheck
 	cd test && $(GO) vet ./...
 	cd test/charts && $(GO) vet ./...
 	cd test/admission && $(GO) vet ./...
+	cd test/release && $(GO) vet ./...
 	$(GO) tool -modfile=test/tools/go.mod staticcheck ./...
 	cd test && $(GO) tool -modfile=tools/go.mod staticcheck ./...
 	cd test/charts && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 	cd test/admission && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
+	cd test/release && $(GO) tool -modfile=../tools/go.mod staticcheck ./...
 
-demo: ## a pod that uses what it was given, on a private containerd
+signed-off: ## check that each commit since the commit SINCE is signed off by its author
+	@git log --no-merges --format='%h %s%x09%an <%ae>%x09%(trailers:key=Signed-off-by,valueonly,separator=%x3B)' '$(SINCE)'..HEAD | \
+		awk -F'\t' '!index(";" $$3 ";", ";" $$2 ";") {print "not signed off by " $$2 ": " $$1; bad=1} END {exit bad}'
+
+demo: ## run a pod that uses its devices and sockets, on a private containerd
 	cd test && $(GO) run ./demo
 
+recording: ## run the demo and record it as docs/images/demo.svg (root)
+	cd test && $(GO) run ./demo/record
+
+cluster: ## run a Kubernetes node with Jackfield and sample pods, until Ctrl-C (root)
+	@cd test && $(GO) run ./cluster/up
+
+cluster-down: ## end the cluster of make cluster
+	@cd test && $(GO) run ./cluster/up down
+
 # make install DESTDIR=... PREFIX=/usr; deploy/install/install.sh has the other paths.
-INSTALL_PATHS := $(foreach v,DESTDIR PREFIX SYSCONFDIR UNITDIR CNIBINDIR NRIPLUGINDIR NRICONFDIR,$(if $($(v)),$(v)='$($(v))')) BIN='$(BIN)'
-# Root may have no Go: what is in bin/ then is what is installed.
+INSTALL_PATHS := $(foreach v,DESTDIR PREFIX SYSCONFDIR UNITDIR CNIBINDIR NETAVARKDIR NRIPLUGINDIR NRICONFDIR,$(if $($(v)),$(v)='$($(v))')) BIN='$(BIN)'
+# Root may have no Go; then the existing programs in bin/ are installed.
 BUILT := $(if $(shell command -v $(GO)),build)
 
 install: $(BUILT) ## programs, hooks, manual pages, the systemd unit; no existing configuration is overwritten
 	@$(INSTALL_PATHS) deploy/install/install.sh install
 
-install-nri-plugin: $(BUILT) ## the plugin where the runtime starts it by itself, /opt/nri/plugins
+install-nri-plugin: $(BUILT) ## the plugin in /opt/nri/plugins, where the runtime starts it
 	@$(INSTALL_PATHS) deploy/install/install.sh nri-plugin
 
-install-crio-hook: ## the drop-in by which CRI-O without NRI runs jackfield-hook
+install-crio-hook: ## the drop-in that makes CRI-O without NRI run jackfield-hook
 	@$(INSTALL_PATHS) deploy/install/install.sh crio-hook
 
-uninstall: ## what was installed away, but for configuration that was edited
+uninstall: ## remove what was installed, except edited configuration
 	@$(INSTALL_PATHS) deploy/install/install.sh uninstall
 
-clean: ## remove what was built and downloaded
+clean: ## remove everything built and downloaded
 	rm -rf $(BIN) .cache

@@ -6,8 +6,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -16,21 +19,22 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/linequeue"
+	"github.com/jackfield/jackfield/internal/privilege"
+	"github.com/jackfield/jackfield/internal/version"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/version"
 )
 
-// Command is jackfield-nri, ready to be executed with a context that ends when
-// the plugin is to stop.
+// Command returns the command jackfield-nri. The plugin stops when the context of its execution
+// ends.
 func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	var (
 		configFile, root, level, format, probed string
-
-		opts  Options
-		least bool
+		opts                                    Options
+		least                                   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "jackfield-nri",
@@ -71,11 +75,11 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 				return err
 			}
 			if least {
-				if err := giveUpPrivileges(); err != nil {
+				if err := privilege.Drop(); err != nil {
 					return fmt.Errorf("--least-privilege: %w", err)
 				}
 			}
-			return run(cmd.Context(), opts, getenv(notifySocketEnv), log)
+			return runPlugin(cmd.Context(), opts, getenv(notifySocketEnv), log)
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -95,113 +99,25 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// UsageError is a command line that cannot be understood.
+// UsageError is an error in the command line.
 type UsageError struct{ Err error }
 
 func (e *UsageError) Error() string { return e.Err.Error() }
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// configTime is how long the configuration file is waited for.
-const configTime = 3 * time.Second
+// startDone is how long after its start the plugin has read everything.
+const startDone = 2 * time.Second
 
-// loadConfig reads the configuration and compiles its rules. While a file cannot be used,
-// the copy of the last one that could be is in force. A file that does not exist ends what
-// it granted: its copy is removed.
-func loadConfig(opts *Options, file string, log *logrus.Logger) error {
-	var err error
-	if opts.ConfigHost, opts.ConfigFile, err = config.Place(opts.Host, file); err != nil {
-		return err
-	}
-	type read struct {
-		cfg  *config.Config
-		data []byte
-	}
-	r, err := readInTime(opts.ConfigFile, func() (read, error) {
-		data, err := config.ReadOwned(opts.ConfigHost, opts.ConfigFile)
-		if err != nil {
-			return read{}, err
-		}
-		cfg, err := parseConfig(data, opts.ConfigFile)
-		return read{cfg, data}, err
-	})
-	switch {
-	case err == nil:
-		opts.Config, opts.ConfigData = r.cfg, r.data
-		return nil
-	case errdefs.IsNotFound(err):
-		if opts.ConfigCopy != "" {
-			_, rerr := readInTime(opts.ConfigCopy, func() (struct{}, error) { return struct{}{}, config.RemoveCopy(opts.Host, opts.ConfigCopy) })
-			if rerr != nil {
-				log.WithError(rerr).Warn("the last good configuration is kept, and the file that it was copied from is gone")
-			}
-		}
-		if file != "" {
-			return err
-		}
-		opts.Config = config.Default()
-		return nil
-	case opts.ConfigCopy == "":
-		return err
-	}
-	kept, kerr := readInTime(opts.ConfigCopy, func() (*config.Config, error) {
-		cfg, err := config.LoadCopy(opts.Host, opts.ConfigCopy, opts.ConfigFile)
-		if err == nil {
-			_, err = resolve.Policy(cfg)
-		}
-		return cfg, err
-	})
-	if kerr != nil {
-		if !errdefs.IsNotFound(kerr) {
-			log.WithError(kerr).Warn("the last good configuration cannot be used either")
-		}
-		return err
-	}
-	opts.Config, opts.ConfigFault = kept, err
-	return nil
-}
-
-// parseConfig parses a configuration and compiles its rules.
-func parseConfig(data []byte, file string) (*config.Config, error) {
-	cfg, err := config.Parse(data, file)
-	if err == nil {
-		_, err = resolve.Policy(cfg)
-	}
-	return cfg, err
-}
-
-// readInTime reads a file that may be on a file system that hangs: that is an error, and
-// whoever starts the plugin tries again.
-func readInTime[T any](file string, read func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := read()
-		done <- result{value, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-time.After(configTime):
-		var none T
-		return none, fmt.Errorf("read configuration %q: no answer within %v: its file system hangs; see what it is mounted from: %w", file, configTime, errdefs.ErrUnavailable)
-	}
-}
-
-// freeAfter is when the start is over.
-const freeAfter = 2 * time.Second
-
-func run(ctx context.Context, opts Options, notifySocket string, log *logrus.Logger) error {
+func runPlugin(ctx context.Context, opts Options, notifySocket string, log *logrus.Logger) error {
 	p, err := New(opts, log)
 	if err != nil {
 		return err
 	}
-	// Whoever reads the log, or does not, holds no container.
-	out := newLossyWriter(log.Out, &p.counters.LogDropped)
-	defer out.l.close()
-	log.SetOutput(out)
+	// A reader of the log that is slow delays no container.
+	stderr := log.Out
+	lines := linequeue.New(func(line []byte) { _, _ = stderr.Write(line) }, func() { p.counters.LogDropped.Add(1) })
+	defer lines.Close()
+	log.SetOutput(lines)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -210,12 +126,13 @@ func run(ctx context.Context, opts Options, notifySocket string, log *logrus.Log
 			p.Reopen()
 		}
 	}()
-	freed := time.AfterFunc(freeAfter, trim)
+	// The heap that only the start needs is not kept on every node.
+	freed := time.AfterFunc(startDone, debug.FreeOSMemory)
 	defer freed.Stop()
 	log.WithField("version", version.String()).Info("starting")
 	if !opts.Inherited {
 		if err := notifyReady(notifySocket); err != nil {
-			log.WithError(err).Warn("systemd does not learn that the plugin has started")
+			log.WithError(err).Warn("cannot notify systemd that the plugin has started")
 		}
 	}
 	err = p.Run(ctx)
@@ -228,6 +145,7 @@ func run(ctx context.Context, opts Options, notifySocket string, log *logrus.Log
 func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {
 	log := logrus.New()
 	log.SetOutput(w)
+	log.AddHook(plainErrors{})
 	l, err := logrus.ParseLevel(level)
 	if err != nil || l < logrus.ErrorLevel || l > logrus.DebugLevel {
 		return nil, fmt.Errorf("--log-level: found %q, want error, warning, info or debug: %w", level, errdefs.ErrInvalidArgument)
@@ -242,4 +160,68 @@ func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {
 		return nil, fmt.Errorf("--log-format: found %q, want text or json: %w", format, errdefs.ErrInvalidArgument)
 	}
 	return log, nil
+}
+
+const (
+	probeTimeout  = 10 * time.Second
+	maxProbeReply = 64 << 10
+)
+
+// probeHealth asks a running plugin for its health and copies the answer to out. It is
+// the command of the DaemonSet's probes: the kubelet itself cannot connect to an address
+// that only the pod reaches.
+func probeHealth(ctx context.Context, out io.Writer, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("--probe: %w: %w", err, errdefs.ErrInvalidArgument)
+	}
+	// The address is the pod's own: a proxy of the environment is not asked.
+	reply, err := (&http.Client{Transport: &http.Transport{}}).Do(request)
+	if err != nil {
+		return fmt.Errorf("--probe: %w", err)
+	}
+	defer reply.Body.Close()
+	if _, err := io.Copy(out, io.LimitReader(reply.Body, maxProbeReply)); err != nil {
+		return fmt.Errorf("--probe: read the answer of %s: %w", url, err)
+	}
+	if reply.StatusCode != http.StatusOK {
+		return fmt.Errorf("--probe: %s answers %s, want 200: %w", url, reply.Status, errdefs.ErrUnavailable)
+	}
+	return nil
+}
+
+// notifySocketEnv names the socket on which systemd waits for a unit of Type=notify.
+const notifySocketEnv = "NOTIFY_SOCKET"
+
+// notifyReady sends READY=1 to systemd, sd_notify(3). Without a socket it does nothing.
+func notifyReady(socket string) error {
+	if socket == "" {
+		return nil
+	}
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return fmt.Errorf("notify systemd: %w", err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("READY=1")); err != nil {
+		return fmt.Errorf("notify systemd: %w", err)
+	}
+	return nil
+}
+
+// plainErrors is a logger's hook that logs the text of an error without the sentinel at its
+// end.
+type plainErrors struct{}
+
+// Levels implements logrus.Hook.
+func (plainErrors) Levels() []logrus.Level { return logrus.AllLevels }
+
+// Fire implements logrus.Hook.
+func (plainErrors) Fire(e *logrus.Entry) error {
+	if err, ok := e.Data[logrus.ErrorKey].(error); ok && err != nil {
+		e.Data[logrus.ErrorKey] = diag.ErrorText(err)
+	}
+	return nil
 }

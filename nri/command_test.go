@@ -19,7 +19,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// The levels are those that the usage names, and no others that the logger has.
+// The log levels are those of the usage; the logger has more.
 func TestLogLevels(t *testing.T) {
 	for _, level := range []string{"error", "warning", "info", "debug"} {
 		if _, err := newLogger(io.Discard, level, "json"); err != nil {
@@ -33,9 +33,9 @@ func TestLogLevels(t *testing.T) {
 	}
 }
 
-// systemd's unit is of Type=notify: the plugin is started once it has its configuration,
-// whether there is a runtime yet or not, and is not with a configuration that has a fault.
-func TestSystemdLearnsThatThePluginHasStarted(t *testing.T) {
+// systemd's unit is of Type=notify: the plugin counts as started when it has its configuration,
+// with a runtime or without, and not with a faulty configuration.
+func TestSystemdIsNotifiedOfStart(t *testing.T) {
 	for config, want := range map[string]string{"policy: {mode: enforce}\n": "READY=1", "polciy: {}\n": ""} {
 		root := t.TempDir()
 		file, socket := filepath.Join(root, "config.yaml"), filepath.Join(root, "notify")
@@ -60,7 +60,7 @@ func TestSystemdLearnsThatThePluginHasStarted(t *testing.T) {
 		go func() {
 			err := cmd.ExecuteContext(ctx)
 			if want == "" {
-				systemd.SetReadDeadline(time.Now()) // nothing more can come
+				systemd.SetReadDeadline(time.Now()) // all notifications have been sent
 			}
 			ended <- err
 		}()
@@ -71,7 +71,7 @@ func TestSystemdLearnsThatThePluginHasStarted(t *testing.T) {
 		}
 		cancel()
 		if err := <-ended; (err == nil) != (want != "") {
-			t.Errorf("%s: the plugin ends with %v", config, err)
+			t.Errorf("%s: Run returns %v", config, err)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// closedAddress is an address at which nothing listens.
+// closedAddress returns an address without a listener.
 func closedAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,7 +117,7 @@ func closedAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A wrong command line is told from other errors: the program's exit status is another.
+// An error in the command line is a usage error, which has another exit status.
 func TestCommandLineIsUsageError(t *testing.T) {
 	for _, tc := range []struct {
 		args  []string

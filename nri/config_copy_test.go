@@ -16,7 +16,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// copyHost is a host on which the plugin is started again and again.
+// copyHost is a host on which the plugin is started several times.
 type copyHost struct {
 	t    *testing.T
 	host hostfs.Root
@@ -62,9 +62,9 @@ func (h *copyHost) start() (*reloadHost, error) {
 
 const faultyConfig = "sockets: {access: acls}\npolicy: {mode: enforced}\n"
 
-// A faulty file at the start keeps the last configuration in force that was good, and a
-// file that is put right is taken.
-func TestAFaultyFileAtTheStartKeepsTheLastGoodConfiguration(t *testing.T) {
+// With a faulty file at the start the last good configuration is in force, until the file is
+// corrected.
+func TestFaultyConfigAtStartUsesLastGoodCopy(t *testing.T) {
 	h := newCopyHost(t)
 	for name, spoil := range map[string]func(){
 		"faults": func() { h.write(faultyConfig) },
@@ -94,12 +94,12 @@ func TestAFaultyFileAtTheStartKeepsTheLastGoodConfiguration(t *testing.T) {
 			r, err = h.start()
 			check(t, err)
 			defer func() { check(t, r.p.Close()) }()
-			r.grants()
+			r.wantGrant()
 			s := r.p.ConfigStatus()
 			if s.LastError == nil || s.Generation != 1 || s.Source != config.DefaultPath {
 				t.Fatalf("status %+v", s)
 			}
-			told := map[string]string{"the log": h.log.String(), "the status": r.p.node().Config.Error}
+			told := map[string]string{"the log": h.log.String(), "the status": r.p.nodeStatus().Config.Error}
 			health := httptest.NewRecorder()
 			r.p.serveHealth(health, nil)
 			told["/healthz"] = health.Body.String()
@@ -116,9 +116,9 @@ func TestAFaultyFileAtTheStartKeepsTheLastGoodConfiguration(t *testing.T) {
 			}
 			check(t, os.RemoveAll(h.file()))
 			h.write(refusing)
-			r.wait("the file that was put right", generation(2))
-			r.refuses()
-			r.wait("the copy of the file that was put right", func(ConfigStatus) bool {
+			r.waitForStatus("the file that was put right", hasGeneration(2))
+			r.wantDenial()
+			r.waitForStatus("the copy of the file that was put right", func(ConfigStatus) bool {
 				data, err := os.ReadFile(h.copy())
 				return err == nil && strings.HasSuffix(string(data), refusing)
 			})
@@ -126,8 +126,8 @@ func TestAFaultyFileAtTheStartKeepsTheLastGoodConfiguration(t *testing.T) {
 	}
 }
 
-// Without a copy of this very file that is good itself a faulty file is an error.
-func TestAFaultyFileWithoutACopyIsAnError(t *testing.T) {
+// A faulty file is an error without a good copy of the same file.
+func TestFaultyConfigWithoutCopyIsError(t *testing.T) {
 	const header = "# jackfield-nri: the last good configuration of "
 	for name, prepare := range map[string]func(h *copyHost){
 		"no copy":                 func(*copyHost) {},
@@ -142,7 +142,7 @@ func TestAFaultyFileWithoutACopyIsAnError(t *testing.T) {
 			check(h.t, os.Remove(h.file()))
 			r, err = h.start()
 			check(h.t, err)
-			r.refuses()
+			r.wantDenial()
 			check(h.t, r.p.Close())
 		},
 	} {
@@ -153,7 +153,7 @@ func TestAFaultyFileWithoutACopyIsAnError(t *testing.T) {
 			r, err := h.start()
 			if err == nil {
 				check(t, r.p.Close())
-				t.Fatal("the plugin starts")
+				t.Fatal("no error at the start")
 			}
 			if !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), "acls") {
 				t.Error(err)
@@ -169,9 +169,9 @@ func (h *copyHost) writeCopy(content string, mode os.FileMode) {
 	check(h.t, os.Chmod(h.copy(), mode))
 }
 
-// A plugin that the runtime starts makes nothing in a state directory before it has the
+// A plugin that the runtime starts creates nothing in a state directory before it has the
 // configuration that the runtime hands over.
-func TestNothingIsMadeBeforeTheRuntimesConfiguration(t *testing.T) {
+func TestNothingIsCreatedBeforeRuntimeConfig(t *testing.T) {
 	for name, tc := range map[string]struct{ handed, want, not string }{
 		"another state directory": {handed: "stateDir: /run/other", want: "/run/other", not: "/run/jackfield"},
 		"none":                    {want: "/run/jackfield", not: "/run/other"},
@@ -186,10 +186,10 @@ func TestNothingIsMadeBeforeTheRuntimesConfiguration(t *testing.T) {
 			entries, err := os.ReadDir(h.host.Path("/run"))
 			check(t, err)
 			if len(entries) > 0 {
-				t.Errorf("before the configuration there is %v", entries)
+				t.Errorf("created before the configuration: %v", entries)
 			}
 			p.reportHooks()
-			_ = p.node()
+			_ = p.nodeStatus()
 			_, err = p.Configure(t.Context(), tc.handed, "containerd", "v2.1.0")
 			check(t, err)
 			if _, err := os.Stat(h.host.Path(tc.want)); err != nil {
@@ -205,5 +205,5 @@ func TestNothingIsMadeBeforeTheRuntimesConfiguration(t *testing.T) {
 	log.SetOutput(&logBuffer{})
 	p, err := New(Options{Host: h.host, Inherited: true}, log)
 	check(t, err)
-	check(t, p.Close()) // without ever having a configuration
+	check(t, p.Close()) // the plugin never had a configuration
 }

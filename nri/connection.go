@@ -5,30 +5,117 @@ package nri
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
+	"github.com/containerd/ttrpc"
 	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/trust"
+	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
 )
 
-// A container that is created while the plugin is not connected comes up without its
-// devices. So the plugin tries the runtime's socket at a short and constant interval: a
-// connect(2) that fails costs microseconds, and a doubling interval would keep the plugin
-// away for as long as the runtime was.
+// A container that is created while the plugin is not connected comes up without its devices.
+// So the plugin tries the runtime's socket at a short and constant interval: a connect(2) that
+// fails costs microseconds, and a doubling interval would keep the plugin away for as long as
+// the runtime was down.
 
 const (
 	// connectInterval is the time between two attempts to connect.
 	connectInterval = 25 * time.Millisecond
-	// maxRegisterDelay bounds the time between two attempts to register with a runtime
-	// that accepts connections and refuses the plugin.
+	// maxRegisterDelay bounds the time between two attempts to register with a runtime that
+	// accepts connections and refuses the plugin.
 	maxRegisterDelay = time.Second
 	// repeatWarningInterval is how often an unchanged failure is logged.
 	repeatWarningInterval = time.Minute
+	// dialTimeout bounds one attempt to connect.
+	dialTimeout = 5 * time.Second
 )
 
-// dialUntilConnected calls dial until it succeeds, and passes each failure to warn. It
-// returns nil when ctx ends.
+// runtimeLink is the connection to the runtime and what the runtime reports of itself.
+type runtimeLink struct {
+	calls        callTracker
+	registered   atomic.Bool // the runtime has reported what lives
+	capabilities atomic.Pointer[nriapply.Capabilities]
+	timeout      atomic.Int64 // of a request, in nanoseconds
+	info         atomic.Pointer[runtimeInfo]
+	pid          atomic.Int32 // 0 where it is unknown
+
+	mu    sync.Mutex
+	stub  stub.Stub
+	ready chan struct{} // closed when the present connection is configured
+}
+
+// runtimeInfo is what the runtime of the last registration reported of itself.
+type runtimeInfo struct{ name, version, nri string }
+
+// crio is the name by which CRI-O registers plugins.
+const crio = "cri-o"
+
+// runtimeName returns the name of the runtime, "" before the first registration.
+func (p *Plugin) runtimeName() string {
+	if info := p.runtime.info.Load(); info != nil {
+		return info.name
+	}
+	return ""
+}
+
+func (p *Plugin) requestTimeout() time.Duration { return time.Duration(p.runtime.timeout.Load()) }
+
+// Run serves the runtime until ctx ends. When the connection is lost the plugin connects again
+// as soon as the runtime listens. A plugin that the runtime started ends with its connection.
+func (p *Plugin) Run(ctx context.Context) error {
+	defer p.logCounters()
+	warnings := &connectionWarnings{log: p.log}
+	dialer := net.Dialer{Timeout: dialTimeout}
+	dial := func() (net.Conn, error) { return dialer.Dial("unix", cmp.Or(p.opts.Socket, api.DefaultSocketPath)) }
+	delay := connectInterval
+	for {
+		var conn net.Conn // nil for the connection that the runtime passed on
+		if !p.opts.Inherited {
+			if conn = dialUntilConnected(ctx, dial, warnings.logFailure); conn == nil {
+				return nil
+			}
+		}
+		p.runtime.pid.Store(runtimePID(conn))
+		registrations := p.counters.Connections.Load()
+		err := p.serveConnection(ctx, conn)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if p.opts.Inherited {
+			return err
+		}
+		if p.counters.Connections.Load() > registrations {
+			// The runtime is being restarted.
+			warnings.forgetReason()
+			delay = connectInterval
+		}
+		warnings.logFailure(err)
+		sleep(ctx, delay)
+		delay = min(2*delay, maxRegisterDelay)
+	}
+}
+
+func (p *Plugin) logCounters() {
+	fields := logrus.Fields{}
+	for name, value := range p.counters.Each {
+		fields[name] = value
+	}
+	p.log.WithFields(fields).Info("ended")
+}
+
+// dialUntilConnected calls dial until it succeeds, and passes each failure to warn. It returns
+// nil when ctx ends.
 func dialUntilConnected(ctx context.Context, dial func() (net.Conn, error), warn func(error)) net.Conn {
 	for ctx.Err() == nil {
 		conn, err := dial()
@@ -36,25 +123,134 @@ func dialUntilConnected(ctx context.Context, dial func() (net.Conn, error), warn
 			return conn
 		}
 		warn(err)
-		wait(ctx, connectInterval)
+		sleep(ctx, connectInterval)
 	}
 	return nil
 }
 
-// wait returns after d, or when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+// serveConnection serves one connection, from registering to its end.
+func (p *Plugin) serveConnection(ctx context.Context, conn net.Conn) error {
+	// The connection outlives ctx until the calls under way have their answers.
+	outlives, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	ended := context.AfterFunc(ctx, func() {
+		p.runtime.calls.waitUntilQuiet(p.requestTimeout())
+		cancel()
+	})
+	defer ended()
+	defer p.runtime.registered.Store(false)
+	if conn != nil {
+		defer conn.Close() // the stub leaves it open when it cannot start
+	}
+	s, err := stub.New(p, p.stubOptions(conn)...)
+	if err != nil {
+		return err
+	}
+	ready := make(chan struct{})
+	p.runtime.mu.Lock()
+	p.runtime.stub, p.runtime.ready = s, ready
+	p.runtime.mu.Unlock()
+
+	limit := 2 * s.RegistrationTimeout()
+	done := make(chan error, 1)
+	go func() { done <- s.Run(outlives) }()
+	watchdog := time.NewTimer(limit)
+	defer watchdog.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-ready:
+			ready = nil
+			watchdog.Stop()
+		case <-watchdog.C:
+			// The stub waits for the runtime's Configure without a limit and holds its lock
+			// meanwhile: it is left behind.
+			return errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("register with the runtime: no answer within %v", limit))
+		}
 	}
 }
 
-// connectToRuntime returns a connection to the NRI socket, or nil when ctx ends.
-func (p *Plugin) connectToRuntime(ctx context.Context, warnings *connectionWarnings) net.Conn {
-	socket := cmp.Or(p.opts.Socket, api.DefaultSocketPath)
-	return dialUntilConnected(ctx, func() (net.Conn, error) { return p.drain.dial(socket) }, warnings.warn)
+func (p *Plugin) stubOptions(conn net.Conn) []stub.Option {
+	options := []stub.Option{
+		stub.WithPluginName(p.opts.Name),
+		stub.WithLogger(stubLogger{p.log}),
+		stub.WithTTRPCOptions(nil, []ttrpc.ServerOpt{ttrpc.WithUnaryServerInterceptor(addNRIVersion)}),
+		// Without an answer there is no container: a granted attachment must not be missing
+		// silently.
+		stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true}),
+		// The stub calls back instead of leaving the process.
+		stub.WithOnClose(func() {}),
+	}
+	if os.Getenv(api.PluginIdxEnvVar) == "" {
+		options = append(options, stub.WithPluginIdx(p.opts.Index))
+	}
+	if conn != nil {
+		options = append(options, stub.WithConnection(conn))
+	}
+	return options
+}
+
+// recordConfigure takes what the runtime reports in Configure, and returns its NRI version.
+// Runtimes before NRI 0.7 do not report their request timeout; it is the default. Runtimes
+// before NRI 0.12 do not report their NRI version; it is inferred from the runtime's own. An
+// unknown version is "", which has no capabilities.
+func (r *runtimeLink) recordConfigure(runtime, version string) (nriVersion string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	timeout := stub.DefaultRequestTimeout
+	if r.stub != nil {
+		nriVersion = r.stub.RuntimeNRIVersion()
+		timeout = cmp.Or(max(r.stub.RequestTimeout(), 0), timeout)
+	}
+	if !isNRIVersion(nriVersion) {
+		nriVersion = inferNRIVersion(runtime, version)
+	}
+	can := nriapply.CapabilitiesOf(nriVersion)
+	r.capabilities.Store(&can)
+	r.timeout.Store(int64(timeout))
+	r.info.Store(&runtimeInfo{runtime, version, nriVersion})
+	if r.ready != nil {
+		close(r.ready)
+		r.ready = nil
+	}
+	return nriVersion
+}
+
+// addNRIVersion is an interceptor that adds the NRI version to a Configure request without
+// one, before the stub reads it. The stub infers the version itself, but knows runtime versions
+// only with a leading v, which CRI-O's do not have, and logs a warning for any other.
+func addNRIVersion(ctx context.Context, unmarshal ttrpc.Unmarshaler, _ *ttrpc.UnaryServerInfo, method ttrpc.Method) (any, error) {
+	return method(ctx, func(v any) error {
+		if err := unmarshal(v); err != nil {
+			return err
+		}
+		if req, ok := v.(*api.ConfigureRequest); ok && !isNRIVersion(req.NRIVersion) {
+			if inferred := inferNRIVersion(req.RuntimeName, req.RuntimeVersion); inferred != "" {
+				req.NRIVersion = inferred
+			}
+		}
+		return nil
+	})
+}
+
+// isNRIVersion reports whether a reported NRI version is one, rather than a placeholder.
+func isNRIVersion(version string) bool {
+	return version != "" && version != api.UnknownVersion && version != api.DevelVersion && version != "unknown"
+}
+
+// inferNRIVersion returns the NRI version of a runtime's release, "" for an unknown one.
+// Distributions change the end of a version ("1.7.24~ds1", "2.1.9+unknown").
+func inferNRIVersion(runtime, version string) string {
+	release := strings.TrimPrefix(version, "v")
+	if end := strings.IndexFunc(release, func(r rune) bool { return r != '.' && (r < '0' || r > '9') }); end >= 0 {
+		release = release[:end]
+	}
+	inferred, err := api.InferVersionFromRuntime(runtime, "v"+release)
+	if err != nil {
+		return ""
+	}
+	return inferred
 }
 
 // connectionWarnings logs why there is no connection: when the reason changes, and once a
@@ -65,14 +261,96 @@ type connectionWarnings struct {
 	logged time.Time
 }
 
-func (w *connectionWarnings) warn(err error) {
+func (w *connectionWarnings) logFailure(err error) {
 	reason := err.Error()
 	if reason == w.reason && time.Since(w.logged) < repeatWarningInterval {
 		return
 	}
 	w.reason, w.logged = reason, time.Now()
-	w.log.WithField("hint", "is NRI on in the runtime's configuration? run `jackfield doctor`").Warnf("no connection to the runtime: %v", err)
+	w.log.WithField("hint", "is NRI on in the runtime's configuration? run `jackfield doctor`").Warnf("no connection to the runtime: %s", diag.ErrorText(err))
 }
 
-// reset makes the next failure a new one.
-func (w *connectionWarnings) reset() { w.reason = "" }
+// forgetReason makes the next failure a new one.
+func (w *connectionWarnings) forgetReason() { w.reason = "" }
+
+// seesRuntime reports whether this process may inspect the runtime's process. It sees the
+// containers' processes then, which are in the runtime's PID namespace or below it.
+func (r *runtimeLink) seesRuntime() bool {
+	pid := r.pid.Load()
+	if pid <= 0 {
+		return false
+	}
+	_, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+	return err == nil
+}
+
+// runtimePID returns the process ID of the runtime, or 0 where this process's PID namespace
+// does not have it. conn is nil for a connection that the runtime passed on to its child.
+func runtimePID(conn net.Conn) int32 {
+	if conn == nil {
+		return int32(os.Getppid())
+	}
+	unixConn, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0
+	}
+	peer, err := trust.Peer(unixConn)
+	if err != nil {
+		return 0
+	}
+	return peer.Pid
+}
+
+// stubLogger logs the NRI library's messages as details.
+type stubLogger struct{ log *logrus.Entry }
+
+func (l stubLogger) Debugf(_ context.Context, format string, args ...any) {
+	l.log.Debugf(format, args...)
+}
+func (l stubLogger) Infof(_ context.Context, format string, args ...any) {
+	l.log.Debugf(format, args...)
+}
+func (l stubLogger) Warnf(_ context.Context, format string, args ...any) {
+	l.log.Warnf(format, args...)
+}
+func (l stubLogger) Errorf(_ context.Context, format string, args ...any) {
+	l.log.Errorf(format, args...)
+}
+
+const (
+	// quietPeriod is how long no call may be under way before the connection is closed: the last
+	// answer is written meanwhile, and the runtime may have sent a call that is not read yet.
+	quietPeriod = 200 * time.Millisecond
+	// shortQuietPeriod has to do on a node where calls never pause.
+	shortQuietPeriod = 10 * time.Millisecond
+)
+
+// callTracker knows which calls of the runtime are under way. At shutdown it keeps the
+// connection open until they have their answers: a runtime that loses the plugin while it
+// waits creates the container without what it was granted.
+type callTracker struct {
+	running  atomic.Int64
+	finished atomic.Uint64
+}
+
+func (t *callTracker) beginCall() { t.running.Add(1) }
+
+func (t *callTracker) endCall() {
+	t.finished.Add(1)
+	t.running.Add(-1)
+}
+
+// waitUntilQuiet returns when no call has been under way for a while. A call takes limit at most.
+func (t *callTracker) waitUntilQuiet(limit time.Duration) {
+	began, lastCall, before := time.Now(), time.Now(), t.finished.Load()
+	for ; time.Since(began) < 2*limit; time.Sleep(time.Millisecond) {
+		if n := t.finished.Load(); t.running.Load() > 0 || n != before {
+			lastCall, before = time.Now(), n
+			continue
+		}
+		quiet := time.Since(lastCall)
+		if quiet >= quietPeriod || quiet >= shortQuietPeriod && time.Since(began) >= limit {
+			return
+		}
+	}
+}

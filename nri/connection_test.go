@@ -12,11 +12,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 )
 
-// However long the runtime was away, the plugin is connected within connectInterval of
-// its return. The clock is synctest's.
+// The plugin connects within connectInterval after the runtime returns, however long the runtime was
+// down. The test uses the clock of synctest.
 func TestConnectionFollowsRuntimeAtOnce(t *testing.T) {
 	for _, away := range []time.Duration{time.Millisecond, 3*time.Second + 7*time.Millisecond, time.Hour + 3*time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -33,7 +34,7 @@ func TestConnectionFollowsRuntimeAtOnce(t *testing.T) {
 		})
 	}
 	if connectInterval > 40*time.Millisecond {
-		t.Errorf("the interval is %v; docs/security.md promises 40 ms", connectInterval)
+		t.Errorf("the interval is %v; docs/explanation/trust-and-threats.md promises 40 ms", connectInterval)
 	}
 }
 
@@ -51,8 +52,8 @@ func TestConnectionAttemptsEndWithContext(t *testing.T) {
 	}
 }
 
-// A runtime without NRI costs a log line a minute, with a hint, and not one for each
-// attempt; another reason is logged at once.
+// Without NRI there is a log line a minute, with a hint, and not one for each attempt. Another
+// reason is logged at once.
 func TestConnectionWarningsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
@@ -61,7 +62,7 @@ func TestConnectionWarningsAreFew(t *testing.T) {
 		w := &connectionWarnings{log: logrus.NewEntry(log)}
 		lines := func() int { return strings.Count(out.String(), "\n") }
 		for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(connectInterval) {
-			w.warn(errors.New("no such file or directory"))
+			w.logFailure(errors.New("no such file or directory"))
 		}
 		if n := lines(); n != 10 {
 			t.Errorf("%d lines in ten minutes, want 10:\n%s", n, out.String())
@@ -69,15 +70,41 @@ func TestConnectionWarningsAreFew(t *testing.T) {
 		if !strings.Contains(out.String(), "jackfield doctor") {
 			t.Errorf("no hint in:\n%s", out.String())
 		}
-		w.warn(errors.New("connection refused"))
-		w.warn(errors.New("connection refused"))
+		w.logFailure(errors.New("connection refused"))
+		w.logFailure(errors.New("connection refused"))
 		if n := lines(); n != 11 {
 			t.Errorf("%d lines after another reason, want 11", n)
 		}
-		w.reset()
-		w.warn(errors.New("connection refused"))
+		w.forgetReason()
+		w.logFailure(errors.New("connection refused"))
 		if n := lines(); n != 12 {
 			t.Errorf("%d lines after a registration, want 12", n)
 		}
 	})
+}
+
+// The stub finds an NRI version in the request, and does not warn about a runtime's version without
+// a leading v.
+func TestConfigureWithoutNRIVersion(t *testing.T) {
+	for _, tc := range []struct{ runtime, version, nri, want string }{
+		{"cri-o", "1.35.6", "", "v0.11.0"},
+		{"cri-o", "1.31.13", api.UnknownVersion, "v0.6.1"},
+		{"containerd", "1.7.24~ds1", "", "v0.6.1"},
+		{"containerd", "v2.4.2", "v0.12.3", "v0.12.3"},
+		{"other", "1.0.0", "", ""},
+	} {
+		unmarshal := func(v any) error {
+			req := v.(*api.ConfigureRequest)
+			req.RuntimeName, req.RuntimeVersion, req.NRIVersion = tc.runtime, tc.version, tc.nri
+			return nil
+		}
+		got, err := addNRIVersion(t.Context(), unmarshal, nil, func(_ context.Context, unmarshal func(any) error) (any, error) {
+			var req api.ConfigureRequest
+			err := unmarshal(&req)
+			return req.NRIVersion, err
+		})
+		if err != nil || got != tc.want {
+			t.Errorf("%s %s with NRI %q: found %q, %v, want %q", tc.runtime, tc.version, tc.nri, got, err, tc.want)
+		}
+	}
 }

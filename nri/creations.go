@@ -4,15 +4,16 @@ package nri
 
 import (
 	"fmt"
-	"net"
-	"os"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
-	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -30,7 +31,7 @@ type creations struct {
 	mu sync.Mutex
 	// reported says that this runtime reports starts. Without a report nothing is known.
 	reported bool
-	pending  map[string]map[string]*creation // by sandbox and container ID
+	pending  map[string]*creation // by container ID
 }
 
 // creation is one container that was given something.
@@ -45,152 +46,129 @@ type creation struct {
 	checked time.Time
 }
 
-// begin notes a container that was given something.
-func (cs *creations) begin(pod *api.PodSandbox, c *api.Container, usage *policy.Usage, adjust *api.ContainerAdjustment) {
+// addCreation notes a container that was given something.
+func (cs *creations) addCreation(pod *api.PodSandbox, c *api.Container, usage *policy.Usage, adjust *api.ContainerAdjustment) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.pending == nil {
-		cs.pending = make(map[string]map[string]*creation)
-	}
-	if cs.pending[pod.GetId()] == nil {
-		cs.pending[pod.GetId()] = make(map[string]*creation)
+		cs.pending = make(map[string]*creation)
 	}
 	now := time.Now()
-	cs.pending[pod.GetId()][c.GetId()] = &creation{pod, c, usage, adjust, now, now}
+	cs.pending[c.GetId()] = &creation{pod, c, usage, adjust, now, now}
 }
 
-// started notes that a container starts, and counts it again.
-func (cs *creations) started(sandboxID, containerID string, ledger *resolve.Ledger) {
+// recordStart notes that a container starts, and counts it again.
+func (cs *creations) recordStart(containerID string, ledger *resolve.Ledger) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.reported = true
-	one := cs.pending[sandboxID][containerID]
-	if one == nil {
-		return
+	if one := cs.pending[containerID]; one != nil && one.usage != nil {
+		ledger.Note(one.pod.GetId(), containerName(one.c), containerID, *one.usage)
 	}
-	if one.usage != nil {
-		ledger.Note(sandboxID, containerName(one.c), containerID, *one.usage)
-	}
-	cs.drop(sandboxID, containerID)
+	delete(cs.pending, containerID)
 }
 
-// forget drops a container that ended or was removed.
-func (cs *creations) forget(sandboxID, containerID string) {
+// forgetContainer drops a container that ended or was removed.
+func (cs *creations) forgetContainer(containerID string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	cs.drop(sandboxID, containerID)
-}
-
-// drop removes a container. The lock is held.
-func (cs *creations) drop(sandboxID, containerID string) {
-	if delete(cs.pending[sandboxID], containerID); len(cs.pending[sandboxID]) == 0 {
-		delete(cs.pending, sandboxID)
-	}
+	delete(cs.pending, containerID)
 }
 
 // forgetSandbox drops the containers of a sandbox.
 func (cs *creations) forgetSandbox(id string) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	delete(cs.pending, id)
+	maps.DeleteFunc(cs.pending, func(_ string, one *creation) bool { return one.pod.GetId() == id })
 }
 
-// reset begins a connection, whose runtime says what lives.
-func (cs *creations) reset() {
+// forgetAll begins a connection, whose runtime says what lives.
+func (cs *creations) forgetAll() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.reported, cs.pending = false, nil
 }
 
-// failed lists the containers of a sandbox that never started, before another one is
+// listFailed lists the containers of a sandbox that never started, before another one is
 // created in it.
-func (cs *creations) failed(sandboxID, containerID string) []*creation {
+func (cs *creations) listFailed(sandboxID, containerID string) []*creation {
+	return cs.listMatching(func(one *creation) bool { return one.pod.GetId() == sandboxID && one.c.GetId() != containerID })
+}
+
+// listMatching lists the containers that have not started and match, as far as the runtime reports that.
+func (cs *creations) listMatching(match func(*creation) bool) []*creation {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if !cs.reported {
-		return nil
-	}
 	var out []*creation
-	for id, one := range cs.pending[sandboxID] {
-		if id != containerID {
+	for _, one := range cs.pending {
+		if cs.reported && match(one) {
 			out = append(out, one)
 		}
 	}
 	return out
 }
 
-// waits reports whether a container has not started, as far as the runtime reports that.
-func (cs *creations) waits(sandboxID, containerID string) bool {
+// isPending reports whether a container has not started, as far as the runtime reports that.
+func (cs *creations) isPending(containerID string) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	return cs.reported && cs.pending[sandboxID][containerID] != nil
+	return cs.reported && cs.pending[containerID] != nil
 }
 
-// adjustment is what the runtime was answered for a container that has not started; nil
+// adjustmentOf is what the runtime was answered for a container that has not started; nil
 // for nothing.
-func (cs *creations) adjustment(sandboxID, containerID string) *api.ContainerAdjustment {
+func (cs *creations) adjustmentOf(containerID string) *api.ContainerAdjustment {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if one := cs.pending[sandboxID][containerID]; one != nil {
+	if one := cs.pending[containerID]; one != nil {
 		return one.adjust
 	}
 	return nil
 }
 
-// forgetFailed forgets earlier attempts to create a container of this name, and counts
+// forgetFailedCreations forgets earlier attempts to create a container of this name, and counts
 // what else never started in the pod against no limit.
-func (p *Plugin) forgetFailed(core *core, pod *api.PodSandbox, c *api.Container) {
-	for _, one := range p.creations.failed(pod.GetId(), c.GetId()) {
+func (p *Plugin) forgetFailedCreations(current *core, pod *api.PodSandbox, c *api.Container) {
+	for _, one := range p.containers.creations.listFailed(pod.GetId(), c.GetId()) {
 		if containerName(one.c) != containerName(c) {
-			p.ledger.Drop(pod.GetId(), one.c.GetId())
+			p.containers.ledger.Drop(pod.GetId(), one.c.GetId())
 			continue
 		}
-		p.containerLog(one.pod, one.c).WithField("next", c.GetId()).Info("the container never started: removed what it was given")
-		remove := p.forgotten(one.pod, one.c)
-		if core.store != nil { // on a worker already
-			remove(core.store)
+		p.containerLog(one.pod, one.c).WithField("next", c.GetId()).Info("the container never started: removed its state")
+		remove := p.forgetContainer(one.pod, one.c)
+		if current.store != nil { // this is a worker
+			remove(current.store)
 		}
 	}
 }
 
-// crio is the name by which CRI-O registers plugins.
-const crio = "cri-o"
-
-// overdue returns the containers that have not started for age, and leaves them out for as
+// listOverdue returns the containers that have not started for age, and leaves them out for as
 // long again.
-func (cs *creations) overdue(age time.Duration) []*creation {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if !cs.reported {
-		return nil
-	}
-	var out []*creation
-	for _, sandbox := range cs.pending {
-		for _, one := range sandbox {
-			if time.Since(one.checked) >= age {
-				one.checked = time.Now()
-				out = append(out, one)
-			}
+func (cs *creations) listOverdue(age time.Duration) []*creation {
+	return cs.listMatching(func(one *creation) bool {
+		if time.Since(one.checked) < age {
+			return false
 		}
-	}
-	return out
+		one.checked = time.Now()
+		return true
+	})
 }
 
 // sweepFailedCreations removes what was created for containers that did not start for
-// [staging.Settled] and certainly do not exist: no process has mounted the staging directory
-// that the runtime was told to mount.
+// [staging.MinOrphanAge] and certainly do not exist: no process has mounted the staging directory
+// that the runtime's mount names.
 //
 // That is proof under CRI-O alone, which has the OCI runtime create the container, with its
 // mounts, before it answers CreateContainer. containerd creates it when it is started; until
 // then a container that exists has no mounts. containerd reports failed creations itself.
 func (p *Plugin) sweepFailedCreations() {
-	core := p.core.Load()
-	if core == nil || core.store == nil || p.runtimeName() != crio || !p.seesRuntime() {
+	current := p.config.core.Load()
+	if current == nil || current.store == nil || p.runtimeName() != crio || !p.runtime.seesRuntime() {
 		return
 	}
 	begun := make(map[string]time.Time)
-	overdue := slices.DeleteFunc(p.creations.overdue(staging.Settled), func(one *creation) bool {
-		dir := p.opts.Host.Path(staging.ContainerDir(core.cfg.StateDir, one.c.GetId()))
+	overdue := slices.DeleteFunc(p.containers.creations.listOverdue(staging.MinOrphanAge), func(one *creation) bool {
+		dir := p.opts.Host.Path(staging.ContainerDir(current.cfg.StateDir, one.c.GetId()))
 		return !slices.ContainsFunc(one.adjust.GetMounts(), func(m *api.Mount) bool { return m.GetSource() == dir })
 	})
 	if len(overdue) == 0 {
@@ -199,50 +177,69 @@ func (p *Plugin) sweepFailedCreations() {
 	for _, one := range overdue {
 		begun[one.c.GetId()] = one.begun
 	}
-	unmounted, err := core.store.Unmounted(begun, sweepPatience)
+	unmounted, err := current.store.UnmountedContainers(begun, sweepTimeout)
 	if err != nil {
-		p.log.WithError(err).Warn("cannot check which containers that never started exist: what was created for them stays until their pods are removed")
+		p.log.WithError(err).Warn("cannot check which containers that never started exist: their state stays until their pods are removed")
 		return
 	}
 	for _, one := range overdue {
-		if slices.Contains(unmounted, one.c.GetId()) && p.creations.waits(one.pod.GetId(), one.c.GetId()) {
-			p.containerLog(one.pod, one.c).Info("the container never started and does not exist: removed what it was given")
-			p.forgotten(one.pod, one.c)(core.store)
+		if slices.Contains(unmounted, one.c.GetId()) && p.containers.creations.isPending(one.c.GetId()) {
+			p.containerLog(one.pod, one.c).Info("the container never started and does not exist: removed its state")
+			p.forgetContainer(one.pod, one.c)(current.store)
 		}
 	}
 }
 
-// seesRuntime reports whether this process may inspect the runtime's process. It sees the
-// containers' processes then, which are in the runtime's PID namespace or below it.
-func (p *Plugin) seesRuntime() bool {
-	pid := p.runtimePID.Load()
-	if pid <= 0 {
-		return false
+// usageAnnotation is the container annotation with what a container was given, where a rule
+// limits what its pod gets. The runtime keeps it, so that it survives a restart of the plugin. A
+// pod's author writes the pod's annotations, not the container's.
+const usageAnnotation = "usage.jackfield.dev"
+
+const usageFormat = "cdi=%d,devices=%d,sockets=%d,mounts=%d,hooks=%d"
+
+// maxUsage is far more than any container is given, and small enough to be summed up.
+const maxUsage = 1 << 20
+
+// markUsage adds the annotation to an adjustment.
+func markUsage(adjust *api.ContainerAdjustment, u *policy.Usage) *api.ContainerAdjustment {
+	if u == nil || *u == (policy.Usage{}) {
+		return adjust
 	}
-	_, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
-	return err == nil
+	if adjust == nil {
+		adjust = &api.ContainerAdjustment{}
+	}
+	adjust.AddAnnotation(usageAnnotation, formatUsage(u))
+	return adjust
 }
 
-// runtimePID returns the process ID of the runtime, or 0 where this process's PID namespace
-// does not have it. conn is nil for a connection that the runtime passed on to its child.
-func runtimePID(conn net.Conn) int32 {
-	if conn == nil {
-		return int32(os.Getppid())
+func formatUsage(u *policy.Usage) string {
+	return fmt.Sprintf(usageFormat, u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks)
+}
+
+// parseUsage parses what formatUsage returns, and nothing else: a negative count would lift the
+// limit of the container's pod.
+func parseUsage(text string) (policy.Usage, error) {
+	var u policy.Usage
+	_, err := fmt.Sscanf(text, usageFormat, &u.CDI, &u.Devices, &u.Sockets, &u.Mounts, &u.Hooks)
+	if err != nil || formatUsage(&u) != text || min(u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks) < 0 || max(u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks) > maxUsage {
+		return policy.Usage{}, fmt.Errorf("found %s, want %s with counts from 0 to %d: %w", diag.Quote(text, 100), strings.ReplaceAll(usageFormat, "%d", "N"), maxUsage, errdefs.ErrInvalidArgument)
 	}
-	if counted, ok := conn.(*countedConn); ok {
-		conn = counted.Conn
+	return u, nil
+}
+
+// restoreUsage reads from the annotations what living containers were given.
+func (p *Plugin) restoreUsage(sandboxes map[string]*api.PodSandbox, alive map[string]bool, containers []*api.Container) {
+	p.containers.ledger.Retain(func(id string) bool { return sandboxes[id] != nil }, func(id string) bool { return alive[id] })
+	for _, c := range containers {
+		text, ok := c.GetAnnotations()[usageAnnotation]
+		if !ok || c.GetState() == api.ContainerState_CONTAINER_STOPPED {
+			continue // a container that has ended has nothing
+		}
+		u, err := parseUsage(text)
+		if err != nil {
+			p.log.WithError(err).WithField("containerID", c.GetId()).Warnf("ignored the container's annotation %s: the container does not count for its pod's limits", usageAnnotation)
+			continue
+		}
+		p.containers.ledger.Note(c.GetPodSandboxId(), containerName(c), c.GetId(), u)
 	}
-	unixConn, ok := conn.(*net.UnixConn)
-	if !ok {
-		return 0
-	}
-	raw, err := unixConn.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	var cred *unix.Ucred
-	if cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); cerr != nil || err != nil {
-		return 0
-	}
-	return cred.Pid
 }

@@ -18,26 +18,26 @@ import (
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// What was created for a container that never started is removed after a while where it is
-// certain that the container does not exist, and nowhere else.
+// The state of a container that never started is removed after a while, but only where it is
+// certain that the container does not exist.
 func TestSweepOfFailedCreations(t *testing.T) {
 	ctx := context.Background()
 	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
 	h.listen("run/vsw/p1/a.sock")
-	h.info("net1", "client", "/run/vsw/p1/a.sock")
+	h.writeInfo("net1", "client", "/run/vsw/p1/a.sock")
 	dir := filepath.Join(h.root, "run/jackfield/containers", h.c.Id)
 	record := filepath.Join(h.root, "run/jackfield/sandboxes", h.pod.Id, h.c.Id+".container")
 	sweep := func(what, runtime string, pid int32, started bool, age time.Duration, want bool) {
 		t.Helper()
 		_, err := h.p.Configure(ctx, "", runtime, "1.33.0")
 		check(t, err)
-		h.p.creations.reset()
+		h.p.containers.creations.forgetAll()
 		h.create()
 		if started {
 			check(t, h.p.StartContainer(ctx, h.pod, &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id}))
 		}
-		h.p.runtimePID.Store(pid)
-		one := h.p.creations.pending[h.pod.Id][h.c.Id]
+		h.p.runtime.pid.Store(pid)
+		one := h.p.containers.creations.pending[h.c.Id]
 		one.begun, one.checked = one.begun.Add(-age), one.checked.Add(-age)
 		h.p.sweepFailedCreations()
 		_, err = os.Stat(dir)
@@ -47,13 +47,13 @@ func TestSweepOfFailedCreations(t *testing.T) {
 		}
 	}
 	self := int32(os.Getpid())
-	const age = 2 * staging.Settled
+	const age = 2 * staging.MinOrphanAge
 	sweep("of a runtime that creates containers when they start", "containerd", self, true, age, true)
 	sweep("where the host's processes are not seen", "cri-o", 0, true, age, true)
 	sweep("of a runtime that has not reported a start", "cri-o", self, false, age, true)
-	sweep("too early", "cri-o", self, true, staging.Settled/2, true)
+	sweep("too early", "cri-o", self, true, staging.MinOrphanAge/2, true)
 
-	// The container was created and waits to be started: its process has the mount.
+	// The container is created but not started: its process has the mount.
 	h.create()
 	waiting := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", `mkdir "$0" && mount --rbind "$1" "$0" && echo ready && exec sleep 600`,
 		filepath.Join(h.root, "rootfs"), dir)
@@ -67,25 +67,24 @@ func TestSweepOfFailedCreations(t *testing.T) {
 	}
 	sweep("of a container that was created and waits", "cri-o", self, true, age, true)
 	end()
-	// Its process is gone: the next check finds that, and not sooner than the last one allows.
+	// The process has ended. A check finds this only after the minimum time since the last check.
 	h.p.sweepFailedCreations()
 	if _, err := os.Stat(dir); err != nil {
-		t.Errorf("checked twice within %v: %v", staging.Settled, err)
+		t.Errorf("checked twice within %v: %v", staging.MinOrphanAge, err)
 	}
 	sweep("of a container that does not exist", "cri-o", self, true, age, false)
-	if h.p.creations.waits(h.pod.Id, h.c.Id) || h.p.tracker.knows(h.c.Id) {
+	if h.p.containers.creations.isPending(h.c.Id) || h.p.containers.records.hasContainer(h.c.Id) {
 		t.Error("the plugin still knows the container")
 	}
 }
 
-// The process at the other end of the runtime's socket is known where it is seen.
+// The runtime's process ID comes from the peer credentials of its socket.
 func TestRuntimePIDOfAConnection(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", socket)
 	check(t, err)
 	defer l.Close()
-	var d drain
-	conn, err := d.dial(socket)
+	conn, err := net.Dial("unix", socket)
 	check(t, err)
 	defer conn.Close()
 	if got := runtimePID(conn); got != int32(os.Getpid()) {
@@ -95,6 +94,6 @@ func TestRuntimePIDOfAConnection(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	if got := runtimePID(a); got != 0 {
-		t.Errorf("the process of something else is %d", got)
+		t.Errorf("connection that is no socket: process %d", got)
 	}
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nri is the NRI door: a plugin that a container runtime asks at the
-// creation of every container.
+// Package nri is the NRI plugin: the container runtime calls it when it creates a container.
 //
-// The constraint that governs it: one lock in the runtime covers every plugin
-// call on the node, and a plugin that takes longer than the request timeout is
-// disconnected. So a handler does no work that it can do beforehand, never
-// waits past a budget inside the runtime's deadline, and answers with an error
-// rather than not at all. Where the runtime knows failure policies (NRI 0.12.4),
-// it is told to fail the container when the plugin does not answer; where it only
-// knows validators (NRI 0.10), the plugin is one, without which there is no container.
+// One lock in the runtime covers every plugin call on the node, and a plugin that takes
+// longer than the request timeout is disconnected. So a handler does no work that can be done
+// beforehand, waits no longer than the runtime's deadline allows, and answers with an error
+// rather than not at all. NRI 0.12.4 knows failure policies: the plugin asks for one, so that
+// the container fails when the plugin does not answer. NRI 0.10 knows only validators: there
+// the plugin is one, because a container without its validator fails.
+//
+// Work that can hang runs on workers (workers.go). What the plugin knows of containers is in
+// records.go, creations.go, hotplug.go and missed.go, and what it keeps on the host in
+// statedir.go.
 package nri

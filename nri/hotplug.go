@@ -3,9 +3,11 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -16,343 +18,337 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/pathwatch"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// hotplug gives running containers the networks that come while they run, and takes
-// away those that go: it watches the directory of device-info files. The runtime has no
-// part in it, and waits for nothing here.
+// hotplug updates running containers when networks are added to their pods or removed, and when a
+// driver replaces the metadata of their resource claims. It watches the directory of device-info files
+// and the directories of the metadata. The runtime does not wait for it.
 type hotplug struct {
-	p      *Plugin
-	kick   chan struct{}
-	quit   chan struct{}
-	done   chan struct{}
-	budget atomic.Int64 // hotplugBudget, in nanoseconds; tests shorten it
+	p *Plugin
+	background
+	timeout atomic.Int64 // hotplugTimeout, in nanoseconds; tests shorten it
 
-	mu      sync.Mutex
-	running map[string]map[string]*resolve.Request // by sandbox and container
-	dirty   map[string]bool                        // sandboxes
-	retries map[string]*passRetry                  // by container, of those whose last pass was incomplete
-	dir     string                                 // that is watched; "" for none
-	watcher *pathwatch.Watcher
-	asked   int         // calls of watch
-	rewatch *time.Timer // watches again after a failure; nil for none
-	backoff backoff     // of rewatch
-	closed  bool
+	mu       sync.Mutex
+	running  map[string]*runningContainer // by ID
+	dir      string                       // the watched directory; "" for none
+	watcher  *fswatch.Watcher             // nil while nothing is watched
+	endWatch context.CancelFunc           // nil for none
+
+	// watches are those of metadata files, by their path, and end with their watcher. Only updateUntilClosed's
+	// goroutine uses them.
+	watches   map[string]*fswatch.Watch
+	watchesOf *fswatch.Watcher
 }
 
-// passRetry repeats the pass over one container that could not check or do everything.
-type passRetry struct {
-	backoff
-	timer  *time.Timer
-	logged string // what the log has of it
+// runningContainer is a container with a staging directory. hotplug.mu guards it.
+type runningContainer struct {
+	req      *resolve.Request
+	dirty    bool   // to be updated
+	fault    string // why the last update was incomplete; "" after a complete one
+	retries  backoff
+	timer    *time.Timer // of the next retry; nil before the first
+	metadata []string    // the files of its claims
 }
 
 const (
-	// hotplugSettle is how long after a change its file is read: a CNI plugin that
-	// writes one file often writes another.
+	// hotplugSettle is how long after a change its file is read: a CNI plugin that writes one
+	// file often writes another.
 	hotplugSettle = 5 * time.Millisecond
-	// hotplugBudget bounds the look at one container, which may ask the kubelet.
-	hotplugBudget = 10 * time.Second
+	// hotplugTimeout bounds the update of one container, which may query the kubelet.
+	hotplugTimeout = 10 * time.Second
 )
 
 func newHotplug(p *Plugin) *hotplug {
-	h := &hotplug{p: p, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
-		running: make(map[string]map[string]*resolve.Request), dirty: make(map[string]bool), retries: make(map[string]*passRetry)}
-	h.budget.Store(int64(hotplugBudget))
-	go h.run()
+	h := &hotplug{p: p, background: newBackground(), running: make(map[string]*runningContainer)}
+	h.timeout.Store(int64(hotplugTimeout))
+	go h.updateUntilClosed()
 	return h
 }
 
-// watch watches the directory of a configuration, where sockets can be added to
-// running containers at all.
-func (h *hotplug) watch(c *core, w waits) {
-	h.mu.Lock()
-	h.asked++
-	turn := h.asked
-	if h.rewatch != nil {
-		h.rewatch.Stop()
-		h.rewatch = nil
-	}
-	h.backoff.reset()
-	h.mu.Unlock()
-	// The directory may hang: then it is watched as soon as it answers.
-	w.do(func() { h.watchAs(c, turn) })
-}
-
-// watchAs is watch, unless it is not its turn any more.
-func (h *hotplug) watchAs(c *core, turn int) {
+// followConfig watches the directory of a configuration, where sockets can be added to running
+// containers. An unresponsive directory is watched as soon as it answers.
+func (h *hotplug) followConfig(c *core) {
 	dir := ""
 	if c.store != nil && c.staged {
-		dir = h.p.opts.Host.Canonical(c.cfg.DeviceInfo.CNIDir)
+		dir = c.cfg.DeviceInfo.CNIDir
 	}
 	h.mu.Lock()
-	old := h.watcher
-	if dir == h.dir || turn != h.asked {
-		h.mu.Unlock()
+	defer h.mu.Unlock()
+	if dir == h.dir {
 		return
 	}
-	h.dir, h.watcher = dir, nil
-	h.mu.Unlock()
-	if old != nil {
-		_ = old.Close() // what it watched is of no interest any more
+	if h.endWatch != nil {
+		h.endWatch()
 	}
+	h.dir, h.endWatch = dir, nil
 	if dir == "" {
 		return
 	}
-	failed := func(err error) { h.watchFailed(c, turn, err) }
-	w, err := pathwatch.New(h.p.opts.Host, pathwatch.Options{Failed: failed})
-	if err == nil {
-		_, err = w.Add(dir, "", pathwatch.Written|pathwatch.Removed, h.changed)
-	}
-	if err != nil {
-		failed(err)
-	}
-	h.mu.Lock()
-	if turn == h.asked {
-		h.watcher, w = w, nil
-	}
-	h.mu.Unlock()
-	if w != nil {
-		_ = w.Close()
-	}
+	var ctx context.Context
+	ctx, h.endWatch = context.WithCancel(h.p.closing)
+	go h.watchDirectory(ctx, dir)
 }
 
-// watchFailed has the directory watched again after a while, with what changes
-// meanwhile. The log has the first of several failures.
-func (h *hotplug) watchFailed(c *core, turn int, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if turn != h.asked || h.rewatch != nil {
-		return
-	}
-	first := h.backoff == backoff{}
-	wait := h.backoff.next()
-	h.rewatch = time.AfterFunc(wait, func() {
-		h.mu.Lock()
-		if turn != h.asked {
-			h.mu.Unlock()
+// watchDirectory watches a directory until ctx ends, and again after each failure. The first of several
+// failures is logged.
+func (h *hotplug) watchDirectory(ctx context.Context, dir string) {
+	var retries backoff
+	for failed := false; ; failed = true {
+		err := h.watchUntilFailure(ctx, dir, func() {
+			if failed {
+				h.p.log.Info("networks that are added to running containers are noticed again")
+			}
+			failed = false
+			retries.resetWait()
+		})
+		if ctx.Err() != nil {
 			return
 		}
-		h.dir, h.rewatch = "", nil
-		h.mu.Unlock()
-		h.watchAs(c, turn)
-		h.mu.Lock()
-		watched := turn == h.asked && h.rewatch == nil
-		if watched {
-			h.backoff.reset()
+		wait := retries.nextWait()
+		h.p.counters.StagingFailed.Add(1)
+		if !failed {
+			h.p.log.WithError(err).WithField("retry", wait.String()).Warn("networks that are added to running containers may not be noticed until the watch succeeds")
 		}
-		h.mu.Unlock()
-		if watched {
-			h.p.log.Info("networks that are added to running containers are noticed again")
+		sleep(ctx, wait)
+	}
+}
+
+// watchUntilFailure watches a directory until ctx ends or the watch fails. It calls watched when the watch
+// has begun, and has everything updated that changed before.
+func (h *hotplug) watchUntilFailure(ctx context.Context, dir string, watched func()) error {
+	failed := make(chan error, 1)
+	w, err := fswatch.New(h.p.opts.Host, fswatch.Options{Failed: func(err error) {
+		select {
+		case failed <- err:
+		default:
 		}
-		h.changed("")
-	})
-	h.p.counters.StagingFailed.Add()
-	if first {
-		h.p.log.WithError(err).WithField("retry", wait.String()).Warn("networks that are added to running containers may not be noticed until the watch succeeds")
+	}})
+	if err != nil {
+		return err
+	}
+	h.setWatcher(w)
+	defer func() {
+		h.setWatcher(nil)
+		w.Close()
+	}()
+	if _, err := w.Add(h.p.opts.Host.Canonical(dir), "", fswatch.Written|fswatch.Removed, h.markFileDirty); err != nil {
+		return err
+	}
+	watched()
+	h.markAllDirty()
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failed:
+		return err
 	}
 }
 
-// add takes note of a container that gets staging.
-func (h *hotplug) add(req *resolve.Request) {
+// setWatcher sets the watcher that metadata files are watched with; nil for none.
+func (h *hotplug) setWatcher(w *fswatch.Watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.note(req)
+	h.watcher = w
 }
 
-// note is add. The lock is held.
-func (h *hotplug) note(req *resolve.Request) {
-	if h.running[req.SandboxID] == nil {
-		h.running[req.SandboxID] = make(map[string]*resolve.Request)
-	}
-	h.running[req.SandboxID][req.ContainerID] = req
-}
-
-func (h *hotplug) remove(sandboxID, containerID string) {
+// addContainer adds a container with a staging directory. If it has metadata of claims, it is updated
+// soon: a driver may have changed the metadata before it was watched.
+func (h *hotplug) addContainer(req *resolve.Request) {
+	c := &runningContainer{req: req}
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.stopRetry(containerID)
-	if delete(h.running[sandboxID], containerID); len(h.running[sandboxID]) == 0 {
-		delete(h.running, sandboxID)
+	h.running[req.ContainerID] = c
+	h.mu.Unlock()
+	if len(h.p.config.core.Load().engine.MetadataFiles(req)) > 0 {
+		h.markContainerDirty(c)
 	}
 }
 
-// runs tells whether a container has not ended.
-func (h *hotplug) runs(req *resolve.Request) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.running[req.SandboxID][req.ContainerID] != nil
+func (h *hotplug) removeContainer(containerID string) {
+	h.removeIf(func(c *runningContainer) bool { return c.req.ContainerID == containerID })
 }
 
 func (h *hotplug) removeSandbox(id string) {
+	h.removeIf(func(c *runningContainer) bool { return c.req.SandboxID == id })
+}
+
+func (h *hotplug) removeIf(match func(*runningContainer) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for containerID := range h.running[id] {
-		h.stopRetry(containerID)
-	}
-	delete(h.running, id)
+	maps.DeleteFunc(h.running, func(_ string, c *runningContainer) bool { return match(c) })
+	h.wakeUp()
 }
 
-// synchronize takes up the containers that live, and looks what came and went while
-// nobody looked.
-func (h *hotplug) synchronize(store *staging.Store, pods []*api.PodSandbox, containers []*api.Container) {
-	byID := make(map[string]*api.PodSandbox, len(pods))
-	for _, pod := range pods {
-		byID[pod.GetId()] = pod
-	}
-	held := store.Held()
-	var running []*resolve.Request
+// isRunning reports whether a container has not ended.
+func (h *hotplug) isRunning(c *runningContainer) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running[c.req.ContainerID] != nil
+}
+
+// synchronize takes the containers that live, and checks what changed while the plugin was not
+// connected.
+func (h *hotplug) synchronize(store *staging.Store, pods map[string]*api.PodSandbox, containers []*api.Container) {
+	held := store.TrackedContainers()
+	running := make(map[string]*runningContainer)
 	for _, c := range containers {
-		pod := byID[c.GetPodSandboxId()]
-		if _, ok := slices.BinarySearch(held, c.GetId()); !ok || pod == nil {
-			continue
+		pod := pods[c.GetPodSandboxId()]
+		if _, ok := slices.BinarySearch(held, c.GetId()); ok && pod != nil {
+			running[c.GetId()] = &runningContainer{req: h.p.request(pod, c)}
 		}
-		running = append(running, request(h.p.runtimeName(), pod, c))
 	}
-	// In one step: one that is not there has ended.
+	// In one step: a container that is missing has ended.
 	h.mu.Lock()
-	for containerID := range h.retries {
-		h.stopRetry(containerID)
-	}
-	clear(h.running)
-	for _, req := range running {
-		h.note(req)
-	}
+	h.running = running
 	h.mu.Unlock()
-	h.changed("")
+	h.markAllDirty()
 }
 
-// changed takes note of the sandbox that a file is of; "" stands for all.
-func (h *hotplug) changed(name string) {
-	h.mu.Lock()
-	for id := range h.running {
+// markFileDirty has the containers of the sandbox that a device-info file belongs to updated; ""
+// stands for every file.
+func (h *hotplug) markFileDirty(name string) {
+	h.markDirty(func(c *runningContainer) bool {
 		if name == "" {
-			h.dirty[id] = true
-		} else if strings.Contains(name, id) {
-			if _, _, ok := deviceinfo.MatchCNIFileName(name, id); ok {
-				h.dirty[id] = true
-			}
+			return true
+		}
+		_, _, ok := deviceinfo.MatchCNIFileName(name, c.req.SandboxID)
+		return ok
+	})
+}
+
+// markAllDirty has all containers updated.
+func (h *hotplug) markAllDirty() { h.markFileDirty("") }
+
+// markContainerDirty has one container updated.
+func (h *hotplug) markContainerDirty(c *runningContainer) {
+	h.markDirty(func(other *runningContainer) bool { return other == c })
+}
+
+// markDirty has the containers updated for which match returns true.
+func (h *hotplug) markDirty(match func(*runningContainer) bool) {
+	h.mu.Lock()
+	work := false
+	for _, c := range h.running {
+		if match(c) {
+			c.dirty, work = true, true
 		}
 	}
-	work := len(h.dirty) > 0
 	h.mu.Unlock()
 	if work {
-		h.wake()
+		h.wakeUp()
 	}
 }
 
-func (h *hotplug) run() {
+func (h *hotplug) updateUntilClosed() {
 	defer close(h.done)
 	for {
 		select {
-		case <-h.quit:
+		case <-h.p.closing.Done():
 			return
-		case <-h.kick:
+		case <-h.wakeup:
 		}
-		select {
-		case <-h.quit:
-			return
-		case <-time.After(hotplugSettle):
-		}
-		for _, req := range h.take() {
-			h.look(req)
+		sleep(h.p.closing, hotplugSettle)
+		h.stopUnusedWatches()
+		for _, c := range h.takeDirty() {
+			if h.p.closing.Err() == nil {
+				h.updateContainer(c)
+			}
 		}
 	}
 }
 
-// take gives the containers to look at, in order.
-func (h *hotplug) take() []*resolve.Request {
+// takeDirty returns the containers to update, in order.
+func (h *hotplug) takeDirty() []*runningContainer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []*resolve.Request
-	for _, id := range slices.Sorted(maps.Keys(h.dirty)) {
-		for _, cid := range slices.Sorted(maps.Keys(h.running[id])) {
-			out = append(out, h.running[id][cid])
+	var out []*runningContainer
+	for _, c := range h.running {
+		if c.dirty {
+			c.dirty = false
+			out = append(out, c)
 		}
 	}
-	clear(h.dirty)
+	slices.SortFunc(out, func(a, b *runningContainer) int {
+		return cmp.Or(cmp.Compare(a.req.SandboxID, b.req.SandboxID), cmp.Compare(a.req.ContainerID, b.req.ContainerID))
+	})
 	return out
 }
 
-// look brings one container up to what its sandbox's networks are now. A pass that could
-// not check or do everything is repeated.
-func (h *hotplug) look(req *resolve.Request) {
+// updateContainer gives one container what its sandbox's networks are now. An incomplete update is
+// repeated, and removes nothing.
+func (h *hotplug) updateContainer(c *runningContainer) {
+	req := c.req
 	log := h.p.log.WithFields(logrus.Fields{"pod": req.Namespace + "/" + req.Pod, "sandbox": req.SandboxID,
 		"container": req.Container, "containerID": req.ContainerID})
-	defer func() {
-		if r := recover(); r != nil {
-			_ = h.p.caught(log, r) // nobody waits
-		}
-	}()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.budget.Load()))
+	defer h.p.recoverPanic(func() *logrus.Entry { return log })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.timeout.Load()))
 	defer cancel()
-	core := h.p.core.Load()
-	if core.store == nil {
-		return // it is looked at when the state directory is there
+	current := h.p.config.core.Load()
+	if current.store == nil {
+		return // the container is updated when the state directory can be used
 	}
+	watchErr := h.watchMetadata(c, current)
 	now := *req
-	now.Holds = func(root, rel string) bool { return core.store.Holds(req.ContainerID, root, rel) }
-	plan, err := core.engine.Running(ctx, &now)
-	if !h.runs(req) {
-		// It ended meanwhile, and has nothing of the pod's limits.
-		h.p.ledger.Drop(req.SandboxID, req.ContainerID)
+	now.View = func() []byte { return readView(h.p.opts.Host, current.cfg.StateDir, req.ContainerID) }
+	now.HasSocket = func(root, rel string) bool { return current.store.HasSocket(req.ContainerID, root, rel) }
+	plan, err := current.engine.ResolveRunning(ctx, &now)
+	if !h.isRunning(c) {
+		// It ended meanwhile and no longer counts for the pod's limits.
+		h.p.containers.ledger.Drop(req.SandboxID, req.ContainerID)
 		return
 	}
 	if err != nil {
-		h.p.counters.StagingFailed.Add()
-		h.retry(log, req, fmt.Errorf("the container keeps what it has: %w", err))
+		h.p.counters.StagingFailed.Add(1)
+		h.reportIncomplete(log, c, true, fmt.Errorf("the container keeps what it has: %w", err))
 		return
 	}
-	var failed, transient []error
+	var failed []error
+	transient := false
+	if watchErr != nil {
+		failed, transient = append(failed, watchErr), true
+	}
 	for _, it := range plan.Items {
-		if it.Err == nil {
-			continue
-		}
-		err := fmt.Errorf("%s: %w", it.Request, it.Err)
-		failed = append(failed, err)
-		if mayPass(it.Err) {
-			transient = append(transient, err)
+		if it.Outcome == resolve.Skipped {
+			failed = append(failed, fmt.Errorf("%s: %w", it.Request, it.Err))
+			transient = transient || isTransient(it.Err)
 		}
 	}
-	if all := slices.Concat(failed, plan.Unchecked); len(all) > 0 && core.store.Loses(*plan.Staging) {
-		// What cannot be read now may be what the container has.
-		h.retry(log, req, fmt.Errorf("the container keeps what it has until all of its networks can be checked: %w", firstOf(all)))
+	if all := slices.Concat(failed, plan.Unchecked); len(all) > 0 && current.store.UpdateRemoves(*plan.Staging) {
+		// The container may have what cannot be read now.
+		h.reportIncomplete(log, c, true, fmt.Errorf("the container keeps what it has until all of its networks can be checked: %w", firstOf(all)))
 		return
 	}
-	change, err := core.store.Update(*plan.Staging)
+	change, err := current.store.Update(*plan.Staging)
 	if errdefs.IsNotFound(err) {
-		return // gone meanwhile
+		return // it was removed meanwhile
 	}
 	if err != nil {
-		h.p.counters.StagingFailed.Add()
-		transient = append(transient, err)
+		h.p.counters.StagingFailed.Add(1)
+		failed, transient = append(failed, err), true
 	}
-	switch {
-	case len(transient) > 0:
-		h.retry(log, req, firstOf(transient))
-	case len(failed) > 0:
-		h.report(log, req, firstOf(failed))
-	default:
-		h.complete(log, req)
+	if len(failed) > 0 {
+		h.reportIncomplete(log, c, transient, firstOf(failed))
+	} else {
+		h.reportComplete(log, c)
 	}
 	if change.Empty() {
 		return
 	}
-	h.p.counters.HotPlugs.Add()
-	log.WithFields(logrus.Fields{"added": change.Added, "removed": change.Removed}).Info("networks of the running container changed")
+	h.p.counters.HotPlugs.Add(1)
+	log.WithFields(logrus.Fields{"added": change.Added, "removed": change.Removed}).Info("networks or claims of the running container changed")
 }
 
-// mayPass reports whether an error may be over without any change to the container's
-// device-info, of which there would be an event.
-func mayPass(err error) bool {
+// isTransient reports whether an error can go away without a change of the container's
+// device-info, for which there would be an event.
+func isTransient(err error) bool {
 	return !errdefs.IsPermissionDenied(err) && !errdefs.IsInvalidArgument(err) && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err)
 }
 
-// firstOf is one error of several, with how many more there are.
+// firstOf returns the first of several errors, with how many more there are.
 func firstOf(errs []error) error {
 	if len(errs) == 1 {
 		return errs[0]
@@ -360,93 +356,101 @@ func firstOf(errs []error) error {
 	return fmt.Errorf("%w (and %d more)", errs[0], len(errs)-1)
 }
 
-// retry repeats the pass over a container after a while, and reports why.
-func (h *hotplug) retry(log *logrus.Entry, req *resolve.Request, err error) {
-	h.report(log, req, err)
+// reportIncomplete logs why an update was incomplete, unless it is logged already. A transient failure
+// has the update repeated after a while.
+func (h *hotplug) reportIncomplete(log *logrus.Entry, c *runningContainer, transient bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.retries[req.ContainerID]
-	if r == nil || h.closed {
+	if h.running[c.req.ContainerID] == nil {
 		return // it ended meanwhile
 	}
-	if r.timer != nil {
-		r.timer.Stop()
-	}
-	r.timer = time.AfterFunc(r.next(), func() { h.mark(req.SandboxID) })
-}
-
-// report logs why a pass over a container was incomplete, unless the log has it already.
-func (h *hotplug) report(log *logrus.Entry, req *resolve.Request, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.running[req.SandboxID][req.ContainerID] == nil {
-		return
-	}
-	r := h.retries[req.ContainerID]
-	if r == nil {
-		r = &passRetry{}
-		h.retries[req.ContainerID] = r
-	}
-	if text := err.Error(); text != r.logged {
-		r.logged = text
+	if text := err.Error(); text != c.fault {
+		c.fault = text
 		log.WithError(err).Warn("not all networks of the running container are up to date")
 	}
+	if transient {
+		if c.timer != nil {
+			c.timer.Stop()
+		}
+		c.timer = time.AfterFunc(c.retries.nextWait(), func() { h.markContainerDirty(c) })
+	}
 }
 
-// complete notes that a pass checked and did everything.
-func (h *hotplug) complete(log *logrus.Entry, req *resolve.Request) {
+// reportComplete notes a complete update.
+func (h *hotplug) reportComplete(log *logrus.Entry, c *runningContainer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.retries[req.ContainerID] != nil {
-		h.stopRetry(req.ContainerID)
+	c.retries.resetWait()
+	if c.fault != "" {
+		c.fault = ""
 		log.Info("the networks of the running container are up to date again")
 	}
 }
 
-// stopRetry forgets the retry of a container. The lock is held.
-func (h *hotplug) stopRetry(containerID string) {
-	if r := h.retries[containerID]; r != nil && r.timer != nil {
-		r.timer.Stop()
-	}
-	delete(h.retries, containerID)
-}
+// A driver of resource claims replaces its metadata files by rename. The container has the old file
+// mounted and never sees the new one, so the plugin watches the files and rewrites devices.json.
 
-// mark has one sandbox's containers looked at.
-func (h *hotplug) mark(sandboxID string) {
-	h.mu.Lock()
-	work := h.running[sandboxID] != nil
-	if work {
-		h.dirty[sandboxID] = true
-	}
-	h.mu.Unlock()
-	if work {
-		h.wake()
-	}
-}
-
-// wake has run take what is dirty.
-func (h *hotplug) wake() {
-	select {
-	case h.kick <- struct{}{}:
-	default:
-	}
-}
-
-func (h *hotplug) close() {
-	close(h.quit)
-	<-h.done
+// watchMetadata watches the metadata files of a container's claims. Only updateUntilClosed's goroutine
+// calls it, because it can hang with the file system.
+func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) {
+	files := current.engine.MetadataFiles(c.req)
 	h.mu.Lock()
 	w := h.watcher
-	h.watcher, h.dir, h.closed = nil, "", true
-	h.asked++
-	if h.rewatch != nil {
-		h.rewatch.Stop()
+	c.metadata = files
+	h.mu.Unlock()
+	if w != h.watchesOf {
+		h.watchesOf, h.watches = w, make(map[string]*fswatch.Watch)
 	}
-	for containerID := range h.retries {
-		h.stopRetry(containerID)
+	plugins := current.cfg.Kubelet.PluginsDir
+	for _, file := range files {
+		if w == nil || h.watches[file] != nil {
+			continue
+		}
+		if err := h.p.dirs.Check(plugins); err != nil {
+			return err
+		}
+		at := h.p.opts.Host.Canonical(plugins) + strings.TrimPrefix(file, plugins)
+		watch, failed := w.Add(path.Dir(at), path.Base(at), fswatch.Written|fswatch.Removed, func(string) {
+			h.markDirty(func(other *runningContainer) bool { return slices.Contains(other.metadata, file) })
+		})
+		switch {
+		case failed == nil:
+			h.watches[file] = watch
+			continue
+		case watch != nil:
+			watch.Stop()
+		}
+		err = fmt.Errorf("watch device metadata %q: %w", at, failed)
+	}
+	return err
+}
+
+// stopUnusedWatches ends the watches of metadata files that no running container has.
+func (h *hotplug) stopUnusedWatches() {
+	used := make(map[string]bool)
+	h.mu.Lock()
+	for _, c := range h.running {
+		for _, file := range c.metadata {
+			used[file] = true
+		}
 	}
 	h.mu.Unlock()
-	if w != nil {
-		_ = w.Close()
+	maps.DeleteFunc(h.watches, func(file string, watch *fswatch.Watch) bool {
+		if !used[file] {
+			watch.Stop()
+		}
+		return !used[file]
+	})
+}
+
+// maxView bounds a devices.json that is read, in bytes.
+const maxView = 1 << 20
+
+// readView returns the devices.json of a running container, or nil.
+func readView(host hostfs.Root, stateDir, containerID string) []byte {
+	data, err := host.ReadFile(path.Join(staging.ContainerDir(stateDir, containerID), resolve.ViewFile), maxView)
+	if err != nil {
+		return nil
 	}
+	return data
 }

@@ -4,26 +4,30 @@ package nri
 
 import (
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-// crioName is the label in which CRI-O keeps a container's name; other runtimes
-// fill the field.
-const crioName = "io.kubernetes.container.name"
+// containerNameLabel is the label in which CRI-O keeps a container's name; other runtimes fill
+// the field.
+const containerNameLabel = "io.kubernetes.container.name"
 
-// request is the container as the runtime, of that name, describes it.
-func request(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.Request {
+// request returns what the runtime reports of a container as a request. c is nil for the
+// sandbox itself.
+func (p *Plugin) request(pod *api.PodSandbox, c *api.Container) *resolve.Request {
+	return newRequest(p.runtimeName(), pod, c)
+}
+
+func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.Request {
 	r := &resolve.Request{
 		SandboxID: pod.GetId(), ContainerID: c.GetId(),
 		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
-		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: image(runtime, c),
+		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: containerImage(runtime, c),
 		Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
 		Have: edits.Existing{Env: c.GetEnv()},
 	}
@@ -31,7 +35,7 @@ func request(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.Req
 		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
 	}
 	if path, ok := userNS(c); ok {
-		r.UserNS = &resolve.UserNS{PID: processIn(path, pod)}
+		r.UserNS = &resolve.UserNS{PID: userNSProcess(path, pod)}
 	}
 	for _, m := range c.GetMounts() {
 		r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
@@ -58,26 +62,21 @@ func containerName(c *api.Container) string {
 	if name := c.GetName(); name != "" {
 		return name
 	}
-	return c.GetLabels()[crioName]
+	return c.GetLabels()[containerNameLabel]
 }
 
-// nameOf is a container as messages name it, as resolve.Request.Name does.
-func nameOf(pod *api.PodSandbox, c *api.Container) string {
-	return (&resolve.Request{Namespace: pod.GetNamespace(), Pod: pod.GetName(), Container: containerName(c)}).Name()
-}
-
-// image is the container's image as the runtime's own annotation of the container has
-// it, "" where it is not known. containerd writes its key over whatever was there. CRI-O's
-// io.kubernetes.cri-o.ImageName has some name of the same content: the one that was
-// pulled last, by whomever, and not the one that the container asked for.
-func image(runtime string, c *api.Container) string {
+// containerImage returns the container's image from the runtime's own annotation of the container, ""
+// where it is unknown. containerd overwrites what the pod's author wrote under its key. CRI-O's
+// io.kubernetes.cri-o.ImageName is some name of the same content: the one that was pulled last,
+// and not the one that the container requested.
+func containerImage(runtime string, c *api.Container) string {
 	if runtime == "containerd" {
 		return c.GetAnnotations()["io.kubernetes.cri.image-name"]
 	}
 	return ""
 }
 
-// userNS is the path of the container's own user namespace, when it has one.
+// userNS returns the path of the container's own user namespace, where it has one.
 func userNS(c *api.Container) (path string, ok bool) {
 	for _, ns := range c.GetLinux().GetNamespaces() {
 		if ns.GetType() == "user" {
@@ -87,15 +86,11 @@ func userNS(c *api.Container) (path string, ok bool) {
 	return "", false
 }
 
-// processIn is a process in a user namespace: the one that the path is of, or else
-// the sandbox's. 0 for none.
-func processIn(path string, pod *api.PodSandbox) int {
-	if pid, ok := strings.CutPrefix(path, "/proc/"); ok {
-		if pid, ok = strings.CutSuffix(pid, "/ns/user"); ok {
-			if n, err := strconv.ParseUint(pid, 10, 31); err == nil {
-				return int(n)
-			}
-		}
+// userNSProcess returns a process in a user namespace: the one that the path belongs to, or else
+// the sandbox's; 0 for none.
+func userNSProcess(path string, pod *api.PodSandbox) int {
+	if pid := hostfs.NamespaceProcess(path); pid != 0 {
+		return pid
 	}
 	return int(pod.GetPid() & (1<<31 - 1))
 }

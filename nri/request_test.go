@@ -8,28 +8,28 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-func TestTheProcessOfAUserNamespace(t *testing.T) {
+func TestUserNSProcess(t *testing.T) {
 	pod := &api.PodSandbox{Id: "s", Pid: 77}
 	for path, want := range map[string]int{
 		"/proc/123/ns/user": 123, "": 77, "/var/run/userns/1b2c": 77,
 		"/proc/../ns/user": 77, "/proc/-1/ns/user": 77, "/proc/99999999999/ns/user": 77, "/proc/1/root/ns/user": 77,
 	} {
 		c := &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}, {Type: "user", Path: path}}}}
-		if r := request("containerd", pod, c); r.UserNS == nil || r.UserNS.PID != want {
+		if r := newRequest("containerd", pod, c); r.UserNS == nil || r.UserNS.PID != want {
 			t.Errorf("%q: %+v, want process %d", path, r.UserNS, want)
 		}
 	}
-	if r := request("containerd", pod, &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}}}}); r.UserNS != nil {
+	if r := newRequest("containerd", pod, &api.Container{Linux: &api.LinuxContainer{Namespaces: []*api.LinuxNamespace{{Type: "pid"}}}}); r.UserNS != nil {
 		t.Errorf("without a user namespace: %+v", r.UserNS)
 	}
-	if r := request("containerd", pod, nil); r.UserNS != nil {
+	if r := newRequest("containerd", pod, nil); r.UserNS != nil {
 		t.Errorf("a sandbox: %+v", r.UserNS)
 	}
 }
 
-// The image is what containerd says of it. CRI-O says some name of the same content, and has
-// the pod's annotations at its containers, too, and with them whatever the pod's author says in
-// another runtime's words: there the image is not known.
+// The image is known from containerd's annotation. CRI-O reports some name of the same content, and
+// copies the pod's annotations to its containers, including forged ones: there the image is
+// unknown.
 func TestImage(t *testing.T) {
 	const containerd, crio = "io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"
 	for _, tc := range []struct {
@@ -45,7 +45,7 @@ func TestImage(t *testing.T) {
 		{"cri-o", map[string]string{containerd: "forged"}, ""},
 		{"other", map[string]string{crio: "forged", containerd: "forged"}, ""},
 	} {
-		if r := request(tc.runtime, &api.PodSandbox{Annotations: tc.annotations}, &api.Container{Annotations: tc.annotations}); r.Image != tc.want {
+		if r := newRequest(tc.runtime, &api.PodSandbox{Annotations: tc.annotations}, &api.Container{Annotations: tc.annotations}); r.Image != tc.want {
 			t.Errorf("%s with %v: image %q, want %q", tc.runtime, tc.annotations, r.Image, tc.want)
 		}
 	}

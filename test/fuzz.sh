@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the given modules for FUZZTIME (5s). What a target
-# finds is an error, and stays in its package's testdata/fuzz.
+# Runs every fuzz target of the given modules for FUZZTIME (5s). A failing input
+# is an error, and stays in its package's testdata/fuzz.
 #
 # Go before 1.27 can end a run that found nothing with "context deadline
 # exceeded", when a worker is inside a call as the time ends (go.dev/issue/75804).
-# A run that says that and wrote no input is made again, bounded by calls instead
-# of by time, which has no deadline to race with; that run's word holds.
+# A run with that message and without a failing input is repeated, bounded by calls
+# instead of by time, so that it has no deadline. The result of that run counts.
 set -euo pipefail
 GO=${GO:-go}
 top=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Shows that tests hold the defences: takes each one out of a copy of the tree, and runs the
-# test that must fail then. Not part of `make test`; it takes minutes.
+# Checks that tests cover the defences: removes each defence from a copy of the tree, and runs the
+# test that must then fail. Not part of `make test`; it takes minutes.
 #
 #   test/mutate.sh                     every mutation
 #   test/mutate.sh staging- hostfs-    those whose names begin so
@@ -38,7 +38,7 @@ mkdir "$tmp/tree"
 (cd "$top" && git ls-files -z --cached --others --exclude-standard | tar --null --ignore-failed-read -cf - -T -) | tar -xf - -C "$tmp/tree"
 [ ! -d "$top/.cache" ] || ln -s "$top/.cache" "$tmp/tree/.cache"
 cd "$tmp/tree"
-# git apply takes the copy for a part of another checkout otherwise, and skips its files.
+# Otherwise git apply treats the copy as part of another checkout, and skips its files.
 export GIT_CEILING_DIRECTORIES=$tmp
 
 killed=0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests as an ordinary user (nobody), for whom what needs root is skipped: by
-# root, on a copy of the files that git tracks. Arguments are packages, all but test/e2e
-# when there are none.
+# Runs the tests as an ordinary user (nobody), which skips tests that need root. Root runs
+# this script; it copies the files that git tracks. Arguments are packages; the default is
+# all but test/e2e.
 #
 #   test/ordinary.sh
 #   test/ordinary.sh ./pkg/staging ./nri

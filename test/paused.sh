@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of packages of this module while each is stopped again and again for
-# one to three seconds, wherever it happens to be: what depends on when the machine gets
-# round to it fails here. Arguments are packages' directories; ARGS goes to the tests.
+# Runs the tests of packages of this module, and stops each repeatedly for one to three
+# seconds at random points. A test that depends on timing fails here. Arguments are the
+# directories of packages; ARGS has arguments for the tests.
 #
 #   test/paused.sh pkg/staging nri
 #   ARGS='-test.run TestUpdate -test.count 5' test/paused.sh pkg/staging
@@ -16,7 +16,7 @@ for pkg in "$@"; do
   (cd "$pkg" && exec setsid "$tmp/x.test" -test.shuffle=on ${ARGS:-}) >"$tmp/log" 2>&1 &
   test=$!
   while kill -0 "$test" 2>/dev/null; do
-    # All of its session: tests start processes.
+    # Stop the whole session, because tests start processes.
     all=$(ps -o pid= --sid "$test" || true)
     kill -STOP $all 2>/dev/null || true
     sleep "$((1 + RANDOM % 4 / 3 * 2)).2"

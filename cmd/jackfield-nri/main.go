@@ -26,7 +26,7 @@ func run() int {
 	return 0
 }
 
-// exitStatus is as of the jackfield command: 2 for a command line that cannot be understood, 3 for any other error.
+// exitStatus returns 2 for an error in the command line and 3 for any other error, as the jackfield command does.
 func exitStatus(err error) int {
 	var usage *nri.UsageError
 	if errors.As(err, &usage) {

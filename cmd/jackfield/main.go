@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command jackfield explains, validates and shows.
+// Command jackfield explains what containers would get, validates files, and shows what the node offers. As `jackfield oci-hook` it is jackfield-hook with a
+// client of the kubelet.
 package main
 
 import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
+	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/pkg/hook"
 )
 
 func main() { os.Exit(run()) }
@@ -17,5 +21,23 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == hook.FullCommand {
+		return runHook(ctx, os.Args[2:])
+	}
 	return cli.Run(ctx, os.Args[1:], cli.Env{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv})
+}
+
+func runHook(ctx context.Context, args []string) int {
+	err := hook.Run(ctx, args, hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: hookProgram, Kubelet: kubelet.NewClient})
+	if err == nil {
+		return cli.ExitOK
+	}
+	hook.PrintError(err)
+	return cli.ExitNo
+}
+
+// hookProgram returns the path of jackfield-hook, which is installed beside this program.
+func hookProgram() (string, error) {
+	self, err := os.Executable()
+	return filepath.Join(filepath.Dir(self), "jackfield-hook"), err
 }

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/deploy/artifact"
 )
 
 const checkout = "../.."
@@ -63,13 +65,12 @@ func untar(t *testing.T, data []byte) []entry {
 	}
 }
 
-// follow reads the document that a descriptor is of, and holds it to the
-// descriptor.
-func follow[T any](t *testing.T, files map[string][]byte, d descriptor) T {
+// readBlob reads the blob of a descriptor and checks its digest and size.
+func readBlob[T any](t *testing.T, files map[string][]byte, d artifact.Descriptor) T {
 	t.Helper()
 	data := files["blobs/sha256/"+strings.TrimPrefix(d.Digest, "sha256:")]
-	if digest(data) != d.Digest || len(data) != d.Size {
-		t.Fatalf("blob %s has the digest %s and %d bytes, want %d", d.Digest, digest(data), len(data), d.Size)
+	if artifact.Digest(data) != d.Digest || len(data) != d.Size {
+		t.Fatalf("blob %s has the digest %s and %d bytes, want %d", d.Digest, artifact.Digest(data), len(data), d.Size)
 	}
 	var v T
 	if raw, ok := any(&v).(*[]byte); ok {
@@ -84,35 +85,35 @@ func follow[T any](t *testing.T, files map[string][]byte, d descriptor) T {
 	return v
 }
 
-func TestImage(t *testing.T) {
+func TestImageHasValidLayout(t *testing.T) {
 	env := map[string]string{"SOURCE_DATE_EPOCH": "1700000000"}
 	files := build(t, env, "-version", "1.2.3+x", "-revision", "abc")
 
 	t.Setenv("TMPDIR", t.TempDir())
 	if again := build(t, env, "-version", "1.2.3+x", "-revision", "abc"); !bytes.Equal(files[""], again[""]) {
-		t.Error("the same flags gave other bytes")
+		t.Error("the same flags produced other bytes")
 	}
 
-	var top index
+	var top artifact.Index
 	if err := json.Unmarshal(files["index.json"], &top); err != nil || len(top.Manifests) != 1 {
 		t.Fatalf("index.json: %v, %v", err, top)
 	}
 	if name := top.Manifests[0].Annotations["io.containerd.image.name"]; name != "localhost/jackfield/jackfield:1.2.3_x" {
 		t.Errorf("the image is called %q", name)
 	}
-	platforms := follow[index](t, files, top.Manifests[0])
-	if len(platforms.Manifests) != 1 || *platforms.Manifests[0].Platform != (platform{runtime.GOARCH, "linux"}) {
+	platforms := readBlob[artifact.Index](t, files, top.Manifests[0])
+	if len(platforms.Manifests) != 1 || *platforms.Manifests[0].Platform != (artifact.Platform{Architecture: runtime.GOARCH, OS: "linux"}) {
 		t.Fatalf("the platforms are %+v", platforms.Manifests)
 	}
-	m := follow[manifest](t, files, platforms.Manifests[0])
-	img := follow[image](t, files, m.Config)
+	m := readBlob[artifact.Manifest](t, files, platforms.Manifests[0])
+	img := readBlob[artifact.Image](t, files, m.Config)
 	if img.Created != "2023-11-14T22:13:20Z" || img.Config.User != "0:0" || img.Config.Labels["org.opencontainers.image.revision"] != "abc" {
 		t.Errorf("the configuration is %+v", img)
 	}
-	checkLayer(t, follow[[]byte](t, files, m.Layers[0]), img.RootFS.DiffIDs[0])
+	checkLayer(t, readBlob[[]byte](t, files, m.Layers[0]), img.RootFS.DiffIDs[0])
 }
 
-// checkLayer: all commands, static, and nothing that could be run besides.
+// checkLayer checks that the layer has all commands, statically linked, and no other executable.
 func checkLayer(t *testing.T, compressed []byte, diffID string) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(compressed))
@@ -123,13 +124,17 @@ func checkLayer(t *testing.T, compressed []byte, diffID string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if digest(plain) != diffID {
-		t.Errorf("the layer's digest is %s, the configuration says %s", digest(plain), diffID)
+	if artifact.Digest(plain) != diffID {
+		t.Errorf("the layer's digest is %s, and the configuration has %s", artifact.Digest(plain), diffID)
 	}
 	var commands []string
+	licensed := false
 	for _, e := range untar(t, plain) {
 		if e.Uid != 0 || e.Gid != 0 || e.Uname != "" || e.ModTime.Unix() != 1700000000 {
 			t.Errorf("%s: of %d:%d %q, %v", e.Name, e.Uid, e.Gid, e.Uname, e.ModTime)
+		}
+		if e.Name == "usr/share/licenses/jackfield/THIRD_PARTY_LICENSES" {
+			licensed = bytes.Contains(e.data, []byte("\nGo ")) && bytes.Contains(e.data, []byte("\ngithub.com/containerd/nri v"))
 		}
 		if e.Name == "var/run" && e.Linkname != "../run" {
 			t.Errorf("var/run leads to %q", e.Linkname)
@@ -146,6 +151,9 @@ func checkLayer(t *testing.T, compressed []byte, diffID string) {
 			t.Errorf("%s needs a dynamic linker", e.Name)
 		}
 	}
+	if !licensed {
+		t.Error("the image has not the licences of what is in it")
+	}
 	var want []string
 	dirs, err := filepath.Glob(filepath.Join(checkout, "cmd", "*", "main.go"))
 	if err != nil {
@@ -159,7 +167,7 @@ func checkLayer(t *testing.T, compressed []byte, diffID string) {
 	}
 }
 
-func TestRefusedFlags(t *testing.T) {
+func TestInvalidFlagsAreRejected(t *testing.T) {
 	for name, args := range map[string][]string{
 		"--platforms": {"-platforms", "plan9/amd64"}, "argument": {"x"}, "flag": {"-nope"},
 	} {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jackfield/jackfield/deploy/artifact"
 )
 
 func main() { os.Exit(status()) }
@@ -27,14 +29,14 @@ func status() int {
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
-	o := options{created: time.Unix(0, 0).UTC()}
+	o := options{Build: artifact.Build{Time: time.Unix(0, 0).UTC()}}
 	f := flag.NewFlagSet("image", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.out, "o", "bin/jackfield-image.tar", "`file` to write")
 	f.StringVar(&o.name, "name", "localhost/jackfield/jackfield", "the image's `name`, without a tag")
-	f.StringVar(&o.version, "version", "", "`version` of the release; the image's tag; empty: devel")
-	f.StringVar(&o.revision, "revision", "", "`commit`, for a label")
-	f.StringVar(&o.source, "C", ".", "`directory` of the checkout")
+	f.StringVar(&o.Version, "version", "", "`version` of the release; the image's tag; empty: devel")
+	f.StringVar(&o.Commit, "revision", "", "`commit`, for a label")
+	f.StringVar(&o.Source, "C", ".", "`directory` of the checkout")
 	platforms := f.String("platforms", "linux/amd64,linux/arm64", "comma `list` of GOOS/GOARCH")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -48,7 +50,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		if err != nil {
 			return fmt.Errorf("SOURCE_DATE_EPOCH: found %q, want seconds since 1970: %w", epoch, err)
 		}
-		o.created = time.Unix(s, 0).UTC()
+		o.Time = time.Unix(s, 0).UTC()
 	}
 	return o.make(ctx)
 }

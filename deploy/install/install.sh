@@ -1,30 +1,33 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh WHAT puts Jackfield where this host's runtimes look for it, or takes it
-# away again. `make install` calls it. WHAT is one of
+# install.sh WHAT installs Jackfield for this host's runtimes, or uninstalls it. `make install`
+# calls it. WHAT is one of
 #
 #   install      programs, hooks, manual pages, the systemd unit, a configuration
 #   nri-plugin   the plugin, for a runtime that starts it by itself
 #   crio-hook    the drop-in by which CRI-O reads the hook's directory
-#   uninstall    all of that away, but for what somebody has edited
+#   uninstall    removes all of this, except files that were edited
 #
-# Invariant: a file below /etc that is there is never overwritten, and none that was
-# edited is removed. Nothing is started, stopped or restarted.
+# Invariant: an existing file below /etc is never overwritten, and an edited one is never removed.
+# Nothing is started, stopped or restarted.
 #
-# Environment: DESTDIR is put before every path. PREFIX, SYSCONFDIR, UNITDIR, CNIBINDIR,
-# NRIPLUGINDIR and NRICONFDIR are the paths on the host; BIN has the programs.
+# Environment: DESTDIR is put before every path. PREFIX, SYSCONFDIR, UNITDIR, CNIBINDIR, NETAVARKDIR,
+# NRIPLUGINDIR and NRICONFDIR are the paths on the host; BIN has the programs, and
+# COMPLETER is the one that prints the completions, for packages of another architecture.
 set -eu
 
 : "${DESTDIR=}" "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}" "${BIN:=bin}"
+: "${COMPLETER:=$BIN/jackfield}"
 : "${UNITDIR:=$PREFIX/lib/systemd/system}" "${CNIBINDIR:=/opt/cni/bin}"
+: "${NETAVARKDIR:=$PREFIX/libexec/netavark}"
 : "${NRIPLUGINDIR:=/opt/nri/plugins}" "${NRICONFDIR:=/etc/nri/conf.d}"
 top=$(cd "$(dirname "$0")/../.." && pwd)
 share=$PREFIX/share/jackfield
 doc=$PREFIX/share/doc/jackfield
 plugin=50-jackfield
 
-for path in "$PREFIX" "$SYSCONFDIR" "$UNITDIR" "$CNIBINDIR" "$NRIPLUGINDIR" "$NRICONFDIR"; do
+for path in "$PREFIX" "$SYSCONFDIR" "$UNITDIR" "$CNIBINDIR" "$NETAVARKDIR" "$NRIPLUGINDIR" "$NRICONFDIR"; do
 	# The paths become parts of JSON, TOML and unit files.
 	case $path in
 	/*[!A-Za-z0-9/._+-]* | *//* | */) echo "install: $path: want letters, digits and / . _ + - without // and / at the end" >&2; exit 1 ;;
@@ -38,8 +41,8 @@ say() { printf '%s\n' "$*"; }
 # here FILE prints a file of the source tree with this host's paths.
 here() { sed -e "s#/usr/local#$PREFIX#g" -e "s#/etc/jackfield/config.yaml#$SYSCONFDIR/jackfield/config.yaml#g" "$top/$1"; }
 
-# put MODE FROM TO copies a file, by a name that nobody reads until it is whole: a
-# program that runs cannot be written over.
+# put MODE FROM TO copies a file under a temporary name and renames it into place, because a
+# running program cannot be overwritten.
 put() {
 	mkdir -p "$DESTDIR$(dirname "$3")"
 	cp "$2" "$DESTDIR$3.new"
@@ -57,15 +60,15 @@ render() {
 	say "  $3"
 }
 
-# keep FROM TO SAMPLE is render for configuration: what is there stays. SAMPLE is in
-# the documentation.
+# keep FROM TO SAMPLE is render for configuration: an existing file stays. SAMPLE is the name of the
+# sample in the documentation directory.
 keep() {
 	if [ ! -e "$DESTDIR$2" ] && [ ! -L "$DESTDIR$2" ]; then
 		render 0644 "$1" "$2"
 	elif here "$1" | cmp -s - "$DESTDIR$2"; then
-		say "  $2 (as it was)"
+		say "  $2 (unchanged)"
 	else
-		say "  $2 is kept as it is; $doc/$3 has more"
+		say "  $2 exists and is kept; see the sample $doc/$3"
 	fi
 }
 
@@ -77,7 +80,7 @@ drop() {
 	fi
 }
 
-# release FROM TO is drop for configuration: what was edited stays.
+# release FROM TO is drop for configuration: an edited file stays.
 release() {
 	[ -e "$DESTDIR$2" ] || return 0
 	if here "$1" | cmp -s - "$DESTDIR$2"; then
@@ -87,8 +90,8 @@ release() {
 	fi
 }
 
-# elsewhere OWN KEY PATH... prints the first file, of those and those in directories of
-# those, that sets a key; OWN, the drop-in itself, is not meant.
+# elsewhere OWN KEY PATH... prints the first file that sets a key, among the paths and the *.conf files
+# in them. It skips OWN, the drop-in itself.
 elsewhere() {
 	own=$1 key=$2
 	shift 2
@@ -102,20 +105,20 @@ elsewhere() {
 	done
 }
 
-# dropin FROM TO SAMPLE DIR FILE... installs a drop-in that names a hooks directory,
-# unless another file has such a list already.
+# dropin FROM TO SAMPLE DIR FILE... installs a drop-in with a list of hooks directories, unless
+# another file has such a list.
 dropin() {
 	from=$1 to=$2 sample=$3 dir=$4
 	shift 4
 	other=$(elsewhere "$to" hooks_dir "$@")
 	if [ -n "$other" ]; then
-		say "  $to is left out: $other has a hooks_dir, which it would take the place of; add \"$dir\" there"
+		say "  $to is not installed: it would replace hooks_dir of $other; add \"$dir\" there"
 		return
 	fi
 	keep "$from" "$to" "$sample"
 }
 
-programs() { for name in jackfield jackfield-nri jackfield-hook; do if [ -f "$BIN/$name" ]; then echo "$name"; fi; done; }
+programs() { for name in jackfield jackfield-nri jackfield-hook jackfield-run kubectl-jackfield; do if [ -f "$BIN/$name" ]; then echo "$name"; fi; done; }
 
 podman_conf=$SYSCONFDIR/containers/containers.conf.d/50-jackfield.conf
 crio_conf=$SYSCONFDIR/crio/crio.conf.d/50-jackfield-hooks.conf
@@ -129,12 +132,15 @@ completions() {
 
 case ${1:-} in
 install)
-	[ -f "$BIN/jackfield" ] && [ -f "$BIN/jackfield-nri" ] || { echo "install: no programs in $BIN: run make build" >&2; exit 1; }
+	[ -f "$BIN/jackfield" ] && [ -f "$BIN/jackfield-nri" ] || { echo "install: found no programs in $BIN; run make build" >&2; exit 1; }
 	say "installed below ${DESTDIR:-/}:"
 	for name in $(programs); do put 0755 "$BIN/$name" "$PREFIX/bin/$name"; done
 	if [ -f "$BIN/jackfield-cni" ]; then put 0755 "$BIN/jackfield-cni" "$CNIBINDIR/jackfield-cni"; fi
+	if [ -f "$BIN/jackfield-netavark" ]; then put 0755 "$BIN/jackfield-netavark" "$NETAVARKDIR/jackfield-netavark"; fi
 	put 0644 "$top/deploy/config.yaml" "$doc/config.yaml"
 	put 0644 "$top/LICENSE" "$doc/LICENSE"
+	# Archives of a release have it.
+	if [ -f "$top/THIRD_PARTY_LICENSES" ]; then put 0644 "$top/THIRD_PARTY_LICENSES" "$doc/THIRD_PARTY_LICENSES"; fi
 	render 0644 deploy/systemd/jackfield-nri.service "$UNITDIR/jackfield-nri.service"
 	keep deploy/install/config.yaml "$SYSCONFDIR/jackfield/config.yaml" config.yaml
 	if [ -f "$BIN/jackfield-hook" ]; then
@@ -147,7 +153,7 @@ install)
 	fi
 	manuals | while read -r page; do put 0644 "$page" "$PREFIX/share/man/man${page##*.}/$(basename "$page")"; done
 	completions | while read -r shell to; do
-		if script=$("$BIN/jackfield" completion "$shell" 2>/dev/null); then
+		if script=$("$COMPLETER" completion "$shell" 2>/dev/null); then
 			mkdir -p "$DESTDIR$(dirname "$to")"
 			printf '%s\n' "$script" >"$DESTDIR$to"
 			say "  $to"
@@ -160,7 +166,7 @@ nri-plugin)
 	put 0755 "$BIN/jackfield-nri" "$NRIPLUGINDIR/$plugin"
 	put 0644 "$top/nri/$plugin.conf" "$doc/nri.conf"
 	keep deploy/install/config.yaml "$NRICONFDIR/$plugin.conf" nri.conf
-	say "the runtime starts it at its own next start; do not run jackfield-nri.service beside it"
+	say "the runtime starts the plugin at the runtime's next start; do not run jackfield-nri.service as well"
 	;;
 crio-hook)
 	say "installed below ${DESTDIR:-/}:"
@@ -169,11 +175,12 @@ crio-hook)
 	;;
 uninstall)
 	say "removed below ${DESTDIR:-/}:"
-	for name in jackfield jackfield-nri jackfield-hook; do drop "$PREFIX/bin/$name"; done
+	for name in jackfield jackfield-nri jackfield-hook jackfield-run kubectl-jackfield; do drop "$PREFIX/bin/$name"; done
 	drop "$CNIBINDIR/jackfield-cni"
+	drop "$NETAVARKDIR/jackfield-netavark"
 	drop "$NRIPLUGINDIR/$plugin"
 	drop "$UNITDIR/jackfield-nri.service"
-	for name in config.yaml LICENSE nri.conf containers.conf crio.conf; do drop "$doc/$name"; done
+	for name in config.yaml LICENSE THIRD_PARTY_LICENSES nri.conf containers.conf crio.conf; do drop "$doc/$name"; done
 	for name in crio podman; do drop "$share/$name-hooks.d/50-jackfield.json"; done
 	release deploy/install/config.yaml "$SYSCONFDIR/jackfield/config.yaml"
 	release deploy/install/config.yaml "$NRICONFDIR/$plugin.conf"

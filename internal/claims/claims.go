@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -25,18 +26,18 @@ const (
 	CNI    = "cni"
 )
 
-// Path is the host path of the claims in the state directory of a node.
+// Path returns the host path of the claims in a node's state directory.
 func Path(stateDir string) string { return filepath.Join(stateDir, "claims") }
 
-// Holder is a sandbox that has a directory or a socket, and the adapter that gave it.
+// Holder is a sandbox that has a directory or a socket, and the adapter that delivered it.
 type Holder struct {
 	Sandbox string `json:"sandbox"`
 	Adapter string `json:"adapter,omitempty"`
-	// StateDir is the host path at which the adapter keeps the record of the sandbox.
+	// StateDir is the host path of the state directory with the adapter's record of the sandbox.
 	StateDir string `json:"stateDir,omitempty"`
 }
 
-// Identity tells a directory from another one that takes its place.
+// Identity distinguishes a directory from another one that replaces it.
 type Identity struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
@@ -48,17 +49,20 @@ func IdentityOf(fd int) (Identity, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return Identity{}, os.NewSyscallError("fstat", err)
 	}
-	return Identity{uint64(st.Dev), st.Ino}, nil
+	return StatIdentity(&st), nil
 }
+
+// StatIdentity returns the identity of the file that a stat is of.
+func StatIdentity(st *unix.Stat_t) Identity { return Identity{uint64(st.Dev), st.Ino} }
 
 // Claim is what the file of a directory or of a socket holds.
 type Claim struct {
-	// Holders are all of one sandbox where it is a directory.
+	// Holders of a directory are all of one sandbox.
 	Holders []Holder `json:"holders"`
-	// Created identifies the directory where it was created for the sandbox.
+	// Created identifies the directory if it was created for the sandbox.
 	Created *Identity `json:"created,omitempty"`
-	// Mounted identifies the root of the file system that bounds the directory, which is
-	// mounted on the created one.
+	// Mounted identifies the root of the tmpfs that limits the directory. It is mounted on the
+	// created directory.
 	Mounted *Identity `json:"mounted,omitempty"`
 }
 
@@ -89,9 +93,8 @@ func At(host hostfs.Root, path string) *Dir {
 	return &Dir{host: host, path: path, dir: host.Path(path)}
 }
 
-// lock locks the claims for this process and thread of control. With create false a
-// directory that does not exist is errdefs.ErrNotFound.
-func (d *Dir) lock(create bool) (unlock func(), err error) {
+// lockDir locks the claims for this caller. Without create, a missing directory is unix.ENOENT.
+func (d *Dir) lockDir(create bool) (unlock func(), err error) {
 	fd, err := unix.Open(d.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) && create {
 		f, err := d.host.MakeDir(d.path, 0o700)
@@ -99,17 +102,13 @@ func (d *Dir) lock(create bool) (unlock func(), err error) {
 			return nil, err
 		}
 		f.Close()
-		return d.lock(false)
+		return d.lockDir(false)
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: d.dir, Err: err}
 	}
-	if err = checkOwner(fd, d.dir); err == nil {
-		for {
-			if err = unix.Flock(fd, unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-				break
-			}
-		}
+	if err = checkTrust(fd, d.dir); err == nil {
+		err = os.NewSyscallError("flock", hostfs.Flock(fd, unix.LOCK_EX))
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -118,30 +117,29 @@ func (d *Dir) lock(create bool) (unlock func(), err error) {
 	return func() { unix.Close(fd) }, nil
 }
 
-// checkOwner refuses a directory in which others could write claims.
-func checkOwner(fd int, dir string) error {
+// checkTrust refuses a directory in which others could write claims.
+func checkTrust(fd int, dir string) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return os.NewSyscallError("fstat", err)
 	}
-	if st.Uid != uint32(os.Geteuid()) && st.Uid != 0 || st.Mode&0o022 != 0 {
-		return fmt.Errorf("%q is of uid %d with mode %04o, want a directory of root or uid %d that nobody else can write: %w",
-			dir, st.Uid, st.Mode&0o7777, os.Geteuid(), errdefs.ErrPermissionDenied)
+	if fault := trust.Check(dir, &st, trust.Options{}); fault != nil {
+		return fault
 	}
 	return nil
 }
 
-// ClaimDirectory claims a directory for a sandbox, and returns the claim. It reports
-// fresh where this adapter had not claimed it for the sandbox. A directory that another
-// sandbox has claimed, or one above or below such a directory, or one at or below which
-// another sandbox holds a socket of the host, is errdefs.ErrConflict.
+// ClaimDirectory claims a directory for a sandbox and returns the claim. fresh means that this
+// adapter had not claimed it for the sandbox before. It is errdefs.ErrConflict if another sandbox
+// has claimed the directory, or a directory above or below it, or holds a socket of the host
+// in it.
 func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err error) {
-	unlock, err := d.lock(true)
+	unlock, err := d.lockDir(true)
 	if err != nil {
 		return c, false, err
 	}
 	defer unlock()
-	names, err := d.names()
+	names, err := d.listNames()
 	if err != nil {
 		return c, false, err
 	}
@@ -150,7 +148,7 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 		if !within(dir, path) && (isSocket || !within(path, dir)) {
 			continue
 		}
-		have, err := d.read(name)
+		have, err := d.readClaim(name)
 		if err != nil {
 			return c, false, err
 		}
@@ -159,11 +157,11 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 		}
 	}
 	name := nameOfDirectory(dir)
-	if c, err = d.read(name); err != nil || slices.Contains(c.Holders, h) {
+	if c, err = d.readClaim(name); err != nil || slices.Contains(c.Holders, h) {
 		return c, false, err
 	}
 	c.Holders = append(c.Holders, h)
-	return c, true, d.write(name, c)
+	return c, true, d.writeClaim(name, c)
 }
 
 func conflict(dir, path string, isSocket bool, other *Holder) error {
@@ -172,11 +170,11 @@ func conflict(dir, path string, isSocket bool, other *Holder) error {
 		by = ", by " + other.Adapter
 	}
 	if isSocket {
-		return fmt.Errorf("directory %q has socket %q in it, which sandbox %s holds%s; give the attachment a directory of its own: %w",
-			dir, path, other.Sandbox, by, errdefs.ErrConflict)
+		return errdefs.ErrConflict.WithMessage(fmt.Sprintf("directory %q has socket %q in it, which sandbox %s holds%s; give the attachment a directory of its own",
+			dir, path, other.Sandbox, by))
 	}
-	return fmt.Errorf("directory %q belongs to sandbox %s%s; two pods cannot share one, give each attachment its own: %w",
-		path, other.Sandbox, by, errdefs.ErrConflict)
+	return errdefs.ErrConflict.WithMessage(fmt.Sprintf("directory %q belongs to sandbox %s%s; two pods cannot share one, give each attachment its own",
+		path, other.Sandbox, by))
 }
 
 // SetCreated records that the directory was created for the sandbox that has claimed it.
@@ -189,58 +187,52 @@ func (d *Dir) SetMounted(dir string, created, mounted Identity) error {
 }
 
 func (d *Dir) setCreated(dir string, created Identity, mounted *Identity) error {
-	unlock, err := d.lock(false)
+	unlock, err := d.lockDir(false)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	c, err := d.read(nameOfDirectory(dir))
+	c, err := d.readClaim(nameOfDirectory(dir))
 	if err != nil {
 		return err
 	}
 	if len(c.Holders) == 0 {
-		return fmt.Errorf("directory %q is not claimed: %w", dir, errdefs.ErrFailedPrecondition)
+		return errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf("directory %q is not claimed", dir))
 	}
 	c.Created, c.Mounted = &created, mounted
-	return d.write(nameOfDirectory(dir), c)
+	return d.writeClaim(nameOfDirectory(dir), c)
 }
 
 // Created reports whether a directory with this identity was created for the sandbox.
 func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
-	c, err := d.read(nameOfDirectory(dir))
+	c, err := d.readClaim(nameOfDirectory(dir))
 	if err != nil || !c.IsCreated(id) {
 		return false, err
 	}
 	return len(c.Holders) > 0 && c.others(sandbox) == nil, nil
 }
 
-// Directory returns the claim of a directory. One that nobody claimed has no holders.
-func (d *Dir) Directory(dir string) (Claim, error) { return d.read(nameOfDirectory(dir)) }
+// Directory returns the claim of a directory. The claim of an unclaimed one has no holders.
+func (d *Dir) Directory(dir string) (Claim, error) { return d.readClaim(nameOfDirectory(dir)) }
 
 // HoldSocket records that a sandbox has a socket of the host. A socket below a directory
 // that another sandbox has claimed is errdefs.ErrConflict.
 func (d *Dir) HoldSocket(socket string, h Holder) error {
-	unlock, err := d.lock(true)
+	unlock, err := d.lockDir(true)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := d.CheckSocket(socket, h.Sandbox); err != nil {
+	if err := d.Claimants(socket).Check(h.Sandbox); err != nil {
 		return err
 	}
 	name := nameOfSocket(socket)
-	c, err := d.read(name)
+	c, err := d.readClaim(name)
 	if err != nil || slices.Contains(c.Holders, h) {
 		return err
 	}
 	c.Holders = append(c.Holders, h)
-	return d.write(name, c)
-}
-
-// CheckSocket is errdefs.ErrConflict for a socket below a directory that another sandbox
-// has claimed: the application there could take the vswitch's place.
-func (d *Dir) CheckSocket(socket, sandbox string) error {
-	return d.Claimants(socket).Check(sandbox)
+	return d.writeClaim(name, c)
 }
 
 // Claimants are the claims of the directories that a socket lies in.
@@ -259,7 +251,7 @@ type directoryClaim struct {
 func (d *Dir) Claimants(socket string) Claimants {
 	all := Claimants{socket: socket}
 	for dir := filepath.Dir(socket); dir != "/" && dir != "."; dir = filepath.Dir(dir) {
-		c, err := d.read(nameOfDirectory(dir))
+		c, err := d.readClaim(nameOfDirectory(dir))
 		if err != nil {
 			all.err = err
 		}
@@ -270,15 +262,16 @@ func (d *Dir) Claimants(socket string) Claimants {
 	return all
 }
 
-// Any reports whether there is a claim.
-func (a Claimants) Any() bool { return len(a.claims) > 0 }
+// HasAny reports whether there is a claim.
+func (a Claimants) HasAny() bool { return len(a.claims) > 0 }
 
-// Check is errdefs.ErrConflict where one of the claims is not the sandbox's.
+// Check returns errdefs.ErrConflict if one of the claims is another sandbox's: the application
+// there could replace the vswitch's socket.
 func (a Claimants) Check(sandbox string) error {
 	for _, c := range a.claims {
 		if other := c.others(sandbox); other != nil {
-			return fmt.Errorf("socket %q lies in directory %q, which belongs to sandbox %s, whose application can write it: %w",
-				a.socket, c.dir, other.Sandbox, errdefs.ErrConflict)
+			return errdefs.ErrConflict.WithMessage(fmt.Sprintf("socket %q lies in directory %q, which belongs to sandbox %s, whose application can write it",
+				a.socket, c.dir, other.Sandbox))
 		}
 	}
 	return a.err
@@ -292,7 +285,7 @@ func (d *Dir) ReleaseDirectory(dir string, h Holder) error {
 // ReleaseSockets removes a holder's holds of sockets, and reports whether it still claims
 // directories.
 func (d *Dir) ReleaseSockets(h Holder) (directories bool, err error) {
-	names, err := d.names()
+	names, err := d.listNames()
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
@@ -305,7 +298,7 @@ func (d *Dir) ReleaseSockets(h Holder) (directories bool, err error) {
 			sockets = append(sockets, name)
 			continue
 		}
-		c, err := d.read(name)
+		c, err := d.readClaim(name)
 		if err != nil {
 			return false, err
 		}
@@ -314,12 +307,12 @@ func (d *Dir) ReleaseSockets(h Holder) (directories bool, err error) {
 	return directories, d.release(sockets, func(have Holder) bool { return have == h })
 }
 
-// Release removes all claims and holds of the holders for which gone is true.
-func (d *Dir) Release(gone func(Holder) bool) error { return d.release(nil, gone) }
+// Release removes all claims and holds of the holders for which isGone is true.
+func (d *Dir) Release(isGone func(Holder) bool) error { return d.release(nil, isGone) }
 
-// release goes through the files of these names, or through all for nil.
-func (d *Dir) release(names []string, gone func(Holder) bool) error {
-	unlock, err := d.lock(false)
+// release removes holders from the files of these names, or from all files for nil.
+func (d *Dir) release(names []string, isGone func(Holder) bool) error {
+	unlock, err := d.lockDir(false)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -328,28 +321,28 @@ func (d *Dir) release(names []string, gone func(Holder) bool) error {
 	}
 	defer unlock()
 	if names == nil {
-		if names, err = d.names(); err != nil {
+		if names, err = d.listNames(); err != nil {
 			return err
 		}
 	}
 	var errs []error
 	for _, name := range names {
-		c, err := d.read(name)
+		c, err := d.readClaim(name)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		left := slices.DeleteFunc(slices.Clone(c.Holders), gone)
+		left := slices.DeleteFunc(slices.Clone(c.Holders), isGone)
 		switch {
 		case len(left) == 0:
-			// Also a file that holds no claim, which a disk lost.
+			// Also a damaged file, which has no holders.
 			err = unix.Unlink(filepath.Join(d.dir, name))
 			if errors.Is(err, unix.ENOENT) {
 				err = nil
 			}
 		case len(left) < len(c.Holders):
 			c.Holders = left
-			err = d.write(name, c)
+			err = d.writeClaim(name, c)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("release claim %q: %w", filepath.Join(d.dir, name), err))
@@ -358,8 +351,8 @@ func (d *Dir) release(names []string, gone func(Holder) bool) error {
 	return errors.Join(errs...)
 }
 
-// names lists the files of claims and sockets.
-func (d *Dir) names() ([]string, error) {
+// listNames lists the names of the files of claims and holds.
+func (d *Dir) listNames() ([]string, error) {
 	f, err := os.Open(d.dir)
 	if err != nil {
 		return nil, err
@@ -375,25 +368,21 @@ func (d *Dir) names() ([]string, error) {
 	}), nil
 }
 
-// maxClaim bounds a file: a socket that all pods of a node share has as many holders.
+// maxClaim limits a file, in bytes. A socket that all pods of a node share has as many holders.
 const maxClaim = 4 << 20
 
-// read reads one file. A file that does not exist, or that a crash cut short, has no
-// holders.
-func (d *Dir) read(name string) (Claim, error) {
-	var c Claim
-	fd, err := unix.Open(filepath.Join(d.dir, name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if errors.Is(err, unix.ENOENT) {
-		return c, nil
+// readClaim reads one file. A file that does not exist, or that a crash cut short, has no holders.
+func (d *Dir) readClaim(name string) (Claim, error) {
+	var st unix.Stat_t
+	if errors.Is(unix.Lstat(filepath.Join(d.dir, name), &st), unix.ENOENT) {
+		return Claim{}, nil // the usual case: a container waits for a check of each directory above its socket
+	}
+	data, err := d.host.ReadFile(filepath.Join(d.path, name), maxClaim)
+	if errdefs.IsNotFound(err) {
+		return Claim{}, nil
 	}
 	if err != nil {
-		return c, &os.PathError{Op: "read claim", Path: filepath.Join(d.dir, name), Err: err}
-	}
-	f := os.NewFile(uintptr(fd), filepath.Join(d.dir, name))
-	defer f.Close()
-	data, err := hostfs.ReadAtMost(f, maxClaim)
-	if err != nil {
-		return c, fmt.Errorf("read claim %q: %w", f.Name(), err)
+		return Claim{}, fmt.Errorf("read claim: %w", err)
 	}
 	return decode(data), nil
 }
@@ -410,18 +399,14 @@ func decode(data []byte) Claim {
 	return c
 }
 
-// write replaces a file, so that a reader sees the old or the new content. The lock is
-// held.
-func (d *Dir) write(name string, c Claim) error {
+// writeClaim replaces a file atomically. The lock is held.
+func (d *Dir) writeClaim(name string, c Claim) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return err
 	}
-	file, tmp := filepath.Join(d.dir, name), filepath.Join(d.dir, ".new")
-	if err = os.WriteFile(tmp, data, 0o600); err == nil {
-		err = os.Rename(tmp, file)
-	}
-	if err != nil {
+	file := filepath.Join(d.dir, name)
+	if err := hostfs.ReplaceFile(file, data, 0o600); err != nil {
 		return fmt.Errorf("write claim %q: %w", file, err)
 	}
 	return nil
@@ -453,10 +438,4 @@ func within(dir, path string) bool {
 }
 
 // escape makes a path one file name; unescape undoes it.
-func escape(p string) string {
-	return strings.NewReplacer("%", "%25", "/", "%2F").Replace(p)
-}
-
-func unescape(name string) string {
-	return strings.NewReplacer("%2F", "/", "%25", "%").Replace(name)
-}
+var escape, unescape = strings.NewReplacer("%", "%25", "/", "%2F").Replace, strings.NewReplacer("%2F", "/", "%25", "%").Replace

@@ -54,9 +54,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Of sandboxes that claim one directory at the same time, each on its own behalf or by
-// another adapter, one gets it.
-func TestOneOfManyGetsADirectory(t *testing.T) {
+// If several sandboxes claim one directory at the same time, by any adapter, one of them
+// gets it.
+func TestOneOfManySandboxesGetsDirectory(t *testing.T) {
 	for round := range 50 {
 		d := newDir(t)
 		var got atomic.Int32
@@ -82,7 +82,7 @@ func TestOneOfManyGetsADirectory(t *testing.T) {
 	}
 }
 
-func TestOneOfManyProcessesGetsADirectory(t *testing.T) {
+func TestOneOfManyProcessesGetsDirectory(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
 	for range 5 {
@@ -107,7 +107,7 @@ func TestOneOfManyProcessesGetsADirectory(t *testing.T) {
 }
 
 // A sandbox that claims a directory and one that holds a socket in it exclude each other,
-// whoever is first, and of many at the same time one kind gets it.
+// in either order. Of many concurrent callers only one kind succeeds.
 func TestSocketsAndDirectories(t *testing.T) {
 	a, b := Holder{Sandbox: "a", Adapter: NRI}, Holder{Sandbox: "b", Adapter: Hook}
 	d := newDir(t)
@@ -160,7 +160,7 @@ func TestSocketsAndDirectories(t *testing.T) {
 }
 
 // A claim belongs to the sandbox until each adapter that made it has released it.
-func TestAClaimHasManyAdapters(t *testing.T) {
+func TestClaimHasManyAdapters(t *testing.T) {
 	d := newDir(t)
 	byCNI, byNRI := Holder{"s1", CNI, "/run/jackfield/cni"}, Holder{"s1", NRI, "/run/jackfield"}
 	_, fresh, err := d.ClaimDirectory("/run/vsw/a", byCNI)
@@ -196,7 +196,7 @@ func TestAClaimHasManyAdapters(t *testing.T) {
 }
 
 // Earlier versions wrote the sandbox's ID alone. A file that a crash cut short is no claim.
-func TestOldAndBrokenClaims(t *testing.T) {
+func TestOldAndDamagedClaims(t *testing.T) {
 	d := newDir(t)
 	must(t, os.MkdirAll(d.dir, 0o700))
 	must(t, os.WriteFile(filepath.Join(d.dir, "%2Frun%2Fvsw%2Fa"), []byte("s1"), 0o600))

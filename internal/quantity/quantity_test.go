@@ -12,3 +12,12 @@ func TestParseSize(t *testing.T) {
 		}
 	}
 }
+
+func TestParseRate(t *testing.T) {
+	for text, want := range map[string]uint64{"1000": 1000, "1K": 1000, "25M": 25e6, "1G": 1e9, "10T": 1e13,
+		"": 0, "0": 0, "999": 0, "11T": 0, "-1M": 0, "+1M": 0, "1k": 0, "1Mi": 0, "1.5G": 0, "1 G": 0, "G": 0, "1GM": 0, "18446744073709551616": 0, "18446744073709552T": 0} {
+		if got, ok := ParseRate(text); ok != (want > 0) || ok && got != want {
+			t.Errorf("%q: %d, %t; want %d", text, got, ok, want)
+		}
+	}
+}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package socketdir bounds directories in which applications make their sockets: a small
-// tmpfs of its own is mounted on each. A claim records the tmpfs before it is mounted, so
-// that the removal after a crash at any point finds it.
+// Package socketdir limits the size of directories in which applications create sockets, by a
+// small tmpfs on each. A claim records the tmpfs before it is mounted, so that removal finds it
+// after a crash at any point.
 package socketdir
 
 import (
@@ -21,9 +21,8 @@ import (
 const Source = "jackfield-sockets"
 
 const (
-	maxInodes    = "1024"
-	attributes   = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
-	selinuxXattr = "security.selinux"
+	maxInodes  = "1024"
+	attributes = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
 )
 
 // Mount mounts a tmpfs of size bytes on the open directory dir, which was created for the
@@ -35,7 +34,7 @@ func Mount(c *claims.Dir, path string, dir int, size uint64) (mounted claims.Ide
 	}
 	tree, err := newTmpfs(dir, size)
 	if err != nil {
-		return mounted, fmt.Errorf("make a file system of %d bytes for %q (this needs CAP_SYS_ADMIN): %w", size, path, err)
+		return mounted, fmt.Errorf("create a tmpfs of %d bytes for %q (this needs CAP_SYS_ADMIN): %w", size, path, err)
 	}
 	defer unix.Close(tree)
 	if mounted, err = claims.IdentityOf(tree); err != nil {
@@ -47,8 +46,8 @@ func Mount(c *claims.Dir, path string, dir int, size uint64) (mounted claims.Ide
 	return mounted, attach(tree, dir)
 }
 
-// newTmpfs returns a tmpfs that is attached nowhere yet. Its root has the owner, the mode
-// and the SELinux label of an open directory.
+// newTmpfs returns a detached tmpfs. Its root has the owner, the mode and the SELinux label of an
+// open directory.
 func newTmpfs(dir int, size uint64) (tree int, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(dir, &st); err != nil {
@@ -77,25 +76,13 @@ func newTmpfs(dir int, size uint64) (tree int, err error) {
 	if tree, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes); err != nil {
 		return -1, os.NewSyscallError("fsmount", err)
 	}
-	if err := copyLabel(dir, tree); err != nil {
-		unix.Close(tree)
-		return -1, err
+	if label := hostfs.SELinuxLabel(dir); label != "" {
+		if err := hostfs.SetSELinuxLabel(tree, label); err != nil {
+			unix.Close(tree)
+			return -1, fmt.Errorf("set SELinux label %q of tmpfs: %w", label, err)
+		}
 	}
 	return tree, nil
-}
-
-// copyLabel gives a tmpfs the SELinux label of the directory that it is mounted on. A
-// directory has none where SELinux is off.
-func copyLabel(dir, tree int) error {
-	label := make([]byte, 256)
-	n, err := unix.Getxattr(linkOf(dir), selinuxXattr, label)
-	if err != nil || n == 0 {
-		return nil
-	}
-	if err := unix.Setxattr(linkOf(tree), selinuxXattr, label[:n], 0); err != nil {
-		return fmt.Errorf("set SELinux label %q of tmpfs: %w", label[:n], err)
-	}
-	return nil
 }
 
 func attach(tree, dir int) error {
@@ -103,9 +90,8 @@ func attach(tree, dir int) error {
 	return os.NewSyscallError("move_mount", err)
 }
 
-// Unmount unmounts what Mount mounted on the directory name in the open directory parent,
-// and returns the identity of the directory that stands there then. Nothing else is
-// unmounted.
+// Unmount unmounts what Mount mounted on the directory name in the open directory parent. It
+// returns the identity of the directory that has the name then. It unmounts nothing else.
 func Unmount(parent int, name string, claim *claims.Claim) (claims.Identity, error) {
 	found, err := unmount(parent, name, claim.Mounted)
 	if err == nil && claim.Mounted != nil && found == *claim.Mounted {
@@ -115,8 +101,8 @@ func Unmount(parent int, name string, claim *claims.Claim) (claims.Identity, err
 	return found, err
 }
 
-// unmount returns the identity of a directory, and unmounts what is mounted on it where
-// it is the tmpfs mounted.
+// unmount returns the identity of a directory, and unmounts it if it is the root of the tmpfs
+// mounted.
 func unmount(parent int, name string, mounted *claims.Identity) (found claims.Identity, err error) {
 	fd, err := hostfs.OpenatBeneath(parent, name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
@@ -127,10 +113,8 @@ func unmount(parent int, name string, mounted *claims.Identity) (found claims.Id
 		return found, err
 	}
 	// EINVAL: the directory is not the root of a mount.
-	if err := unix.Unmount(linkOf(fd), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
+	if err := unix.Unmount(hostfs.DescriptorPath(fd), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 		return found, os.NewSyscallError("umount2", err)
 	}
 	return found, nil
 }
-
-func linkOf(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -61,7 +61,7 @@ func TestMount(t *testing.T) {
 	must(t, os.Chmod(dir, 0o775))
 	must(t, os.Chown(dir, 12, 34))
 	const label = "system_u:object_r:container_file_t:s0"
-	labelled := unix.Setxattr(dir, selinuxXattr, []byte(label), 0) == nil
+	labelled := unix.Setxattr(dir, "security.selinux", []byte(label), 0) == nil
 	created := identity(t, dir)
 
 	mounted, err := Mount(c, "/dir", open(t, dir), 64<<10)
@@ -86,7 +86,7 @@ func TestMount(t *testing.T) {
 	}
 	if labelled {
 		have := make([]byte, 256)
-		if n, err := unix.Getxattr(dir, selinuxXattr, have); err != nil || string(have[:n]) != label {
+		if n, err := unix.Getxattr(dir, "security.selinux", have); err != nil || string(have[:n]) != label {
 			t.Errorf("label %q, %v", have[:max(n, 0)], err)
 		}
 	} else {

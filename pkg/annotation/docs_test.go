@@ -11,9 +11,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Every example of the page is taken, and every message on it is given.
+// Every example of the page is accepted, and every message on it is a message of Parse.
 func TestDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../../docs/annotations.md")
+	page, err := os.ReadFile("../../docs/reference/annotations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestDocumentation(t *testing.T) {
 		case "text":
 			for line := range strings.Lines(block[2]) {
 				if !strings.Contains(string(golden), "\t"+line) {
-					t.Errorf("no longer a message: %s", line)
+					t.Errorf("Parse has no such message: %s", line)
 				}
 				messages++
 			}

@@ -7,31 +7,21 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/pkg/wording"
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// Error says what is wrong with an annotation. It unwraps to
-// errdefs.ErrInvalidArgument. Its text holds at most about 100 bytes of any
-// text that came from the pod, quoted and in ASCII.
+// Error is a fault in an annotation. It unwraps to
+// errdefs.ErrInvalidArgument. Its text has at most about 100 bytes of any
+// text from the pod, quoted and in ASCII.
 type Error struct {
-	// Key is the annotation's key as found; empty for a request that did not
-	// come from an annotation.
-	Key string
-	// Position is the item's place in the list, from 1; 0 where the key or
-	// the value as a whole is wrong.
-	Position int
-	// Item is the item as found; empty where Position is 0, and where there
-	// is no text to show.
-	Item string
-	// Rule is what the grammar wants.
-	Rule string
+	Key      string // of the annotation
+	Position int    // of the item in the list, from 1; 0 if the key or the whole value is wrong
+	Item     string // as found; "" if Position is 0 or the item has no text
+	Rule     string // what the grammar wants
 }
 
 // Error implements error.
 func (e *Error) Error() string {
-	if e.Key == "" {
-		return fmt.Sprintf("parse request %s: %s", quote(e.Item), e.Rule)
-	}
 	if e.Position == 0 {
 		return fmt.Sprintf("parse annotation %s: %s", quote(e.Key), e.Rule)
 	}
@@ -41,7 +31,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("parse annotation %s: item %d, %s: %s", quote(e.Key), e.Position, quote(e.Item), e.Rule)
 }
 
-// Unwrap implements the errors package's protocol.
+// Unwrap returns errdefs.ErrInvalidArgument.
 func (e *Error) Unwrap() error { return errdefs.ErrInvalidArgument }
 
-func quote(s string) string { return wording.Quote(s, wording.Most) }
+func quote(s string) string { return diag.Quote(s, diag.Most) }

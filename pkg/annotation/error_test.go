@@ -14,12 +14,11 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 )
 
-// The messages are read by people in "kubectl describe pod": the golden file
-// is to be read, not only compared. Write it anew with
-// JACKFIELD_UPDATE_GOLDEN=1.
+// People read the messages in "kubectl describe pod", so review the golden file as text.
+// JACKFIELD_UPDATE_GOLDEN=1 rewrites it.
 func TestErrors(t *testing.T) {
 	var got strings.Builder
 	for _, tc := range []struct{ key, value string }{
@@ -52,6 +51,9 @@ func TestErrors(t *testing.T) {
 		{DevicesKey, "resource:intel.com/sr iov"},
 		{DevicesKey, "resource:intel.com/sriov/"},
 		{DevicesKey, "resource:intel.com/sriov/a b"},
+		{DevicesKey, "socket:"},
+		{DevicesKey, "socket:Spire"},
+		{DevicesKey, "socket:/run/spire/agent.sock"},
 		{DevicesKey, "none,nvidia=0"},
 		{DevicesKey, "[none]"},
 		{DevicesKey, "{device: nvidia=0}"},
@@ -116,7 +118,7 @@ func TestErrors(t *testing.T) {
 	} {
 		requests, err := Parse(map[string]string{tc.key: tc.value}, "app")
 		if err == nil {
-			t.Errorf("%s: %.60q is taken", tc.key, tc.value)
+			t.Errorf("%s: %.60q is accepted", tc.key, tc.value)
 			continue
 		}
 		var typed *Error
@@ -147,8 +149,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Values made to cost much must cost little: an NRI request has two seconds in
-// all, and one lock holds every pod of the node.
+// A hostile value costs little: an NRI request has two seconds in
+// all, and NRI serialises the requests of all pods of the node.
 func TestHostileValues(t *testing.T) {
 	bomb := "- &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
@@ -179,7 +181,7 @@ func TestHostileValues(t *testing.T) {
 	}
 }
 
-// The limit on one annotation holds for all of them together as well.
+// The limit of one annotation is also the limit of all together.
 func TestTotalLimit(t *testing.T) {
 	annotations := make(map[string]string)
 	for k := range 3 {
@@ -189,7 +191,7 @@ func TestTotalLimit(t *testing.T) {
 		}
 		annotations[fmt.Sprintf("cdi.k8s.io/k%d", k)] = strings.Join(items, ",")
 	}
-	if _, err := Parse(annotations, "app"); err == nil || !strings.Contains(err.Error(), "more than 1024 devices are asked for in all") {
+	if _, err := Parse(annotations, "app"); err == nil || !strings.Contains(err.Error(), "more than 1024 devices are requested in all") {
 		t.Errorf("got %v", err)
 	}
 	delete(annotations, "cdi.k8s.io/k2")

@@ -15,7 +15,7 @@ import (
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"vendor.com/net=vf0,nvidia=0", "[{device: nvidia=0, optional: true}]", "- a\n- &b c\n", "auto", "none",
-		"resource:intel.com/sriov/0000:3b:00.2", `["a=0",{"network":"b"}]`, "[{interface: net1}]", "ns/name",
+		"resource:intel.com/sriov/0000:3b:00.2", "socket:spire", `["a=0",{"network":"b"}]`, "[{interface: net1}]", "ns/name",
 		"? a\n: b", "[\"\\ud83d\\ude00\"]", "%YAML 1.2\n---\n[]", "\ufeff[]",
 	} {
 		f.Add(s, s, "x", s)
@@ -44,12 +44,12 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if (len(got.Devices) > 0 || got.Networks.Key != "") && !HasAny(annotations) {
-			t.Fatal("HasAny passes it over")
+			t.Fatal("HasAny ignores it")
 		}
 		seen := make(map[string]bool)
 		for _, d := range got.Devices {
 			if seen[d.Name()] {
-				t.Fatalf("%s is there twice", d.Name())
+				t.Fatalf("%s occurs twice", d.Name())
 			}
 			seen[d.Name()] = true
 			if d.Kind == CDI && !parser.IsQualifiedName(d.Name()) {
@@ -58,7 +58,7 @@ func FuzzParse(f *testing.F) {
 			if d.Position < 1 || d.Key == "" {
 				t.Fatalf("%+v has no place", d)
 			}
-			one, err := ParseDevice(d.Name())
+			one, err := parseDevice(Request{Item: d.Name()})
 			if err != nil || one.Name() != d.Name() || one.Kind != d.Kind {
 				t.Fatalf("%q does not read back: %+v, %v", d.Name(), one, err)
 			}

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The annotations of NRI's sample plugin device-injector, in the order in which
-// its domains are looked at: the present one, and the one it had before.
+// injectorDomains are the domains of the annotations of NRI's sample plugin device-injector: the
+// present one takes precedence over the former one.
 var injectorDomains = [...]string{"noderesource.dev", "nri.io"}
 
 const (
@@ -19,7 +19,7 @@ const (
 	injectorCDI     = "cdi-devices."
 )
 
-// Injector is what device-injector's annotations ask for one container.
+// Injector is what device-injector's annotations request for one container.
 type Injector struct {
 	Nodes  []InjectorNode
 	Mounts []InjectorMount
@@ -27,8 +27,8 @@ type Injector struct {
 	Devices []Device
 }
 
-// InjectorNode is a device node. Type and numbers are what the pod's author
-// believes: they are to be compared, never used.
+// InjectorNode is a device node. Type and numbers are the pod author's: the caller compares them
+// with the host's and never uses them.
 type InjectorNode struct {
 	Request
 	Path         string
@@ -45,7 +45,7 @@ type InjectorMount struct {
 	Options                   []string
 }
 
-// HasInjector reports whether any annotation is of device-injector. It allocates
+// HasInjector reports whether any annotation is one of device-injector. It allocates
 // nothing.
 func HasInjector(annotations map[string]string) bool {
 	for key := range annotations {
@@ -67,10 +67,10 @@ func isInjectorKey(key string) bool {
 	return false
 }
 
-// ParseInjector returns what device-injector's annotations ask for the container.
-// Of one annotation the most specific form applies, as in [Parse]. What
-// device-injector takes and this does not: an unknown key, a key twice, a missing
-// one, a value of another type. Any error is an *Error.
+// ParseInjector returns what device-injector's annotations request for the container.
+// Only the most specific form of an annotation applies, as in [Parse]. Unlike
+// device-injector, it refuses an unknown key, a key twice, a missing
+// key and a value of another type. Any error is an *Error.
 func ParseInjector(annotations map[string]string, container string) (Injector, error) {
 	var in Injector
 	for _, part := range []struct {
@@ -78,15 +78,15 @@ func ParseInjector(annotations map[string]string, container string) (Injector, e
 		read func(key, value string) error
 	}{
 		{injectorDevices, func(key, value string) error {
-			return eachObject(key, value, func(r Request, node *yaml.Node) error { return in.node(r, node) })
+			return parseObjects(key, value, func(r Request, node *yaml.Node) error { return in.addNode(r, node) })
 		}},
 		{injectorMounts, func(key, value string) error {
-			return eachObject(key, value, func(r Request, node *yaml.Node) error { return in.mount(r, node) })
+			return parseObjects(key, value, func(r Request, node *yaml.Node) error { return in.addMount(r, node) })
 		}},
-		{injectorCDI, in.cdi},
+		{injectorCDI, in.addCDI},
 	} {
 		for _, domain := range injectorDomains {
-			key, value, ok := effective(annotations, part.kind+domain, container)
+			key, value, ok := findEffective(annotations, part.kind+domain, container)
 			if !ok {
 				continue
 			}
@@ -99,54 +99,54 @@ func ParseInjector(annotations map[string]string, container string) (Injector, e
 	return in, nil
 }
 
-func (in *Injector) cdi(key, value string) error {
+func (in *Injector) addCDI(key, value string) error {
 	var set deviceSet
 	if err := parseDevices(key, value, &set); err != nil {
 		return err
 	}
 	for _, d := range set.devices {
 		if d.Kind != CDI {
-			return d.fail("want a CDI name, vendor.com/class=name")
+			return d.newError("want a CDI name, vendor.com/class=name")
 		}
 	}
 	in.Devices = set.devices
 	return nil
 }
 
-func (in *Injector) node(r Request, node *yaml.Node) error {
+func (in *Injector) addNode(r Request, node *yaml.Node) error {
 	n := InjectorNode{Request: r}
 	f := fields{r: &n.Request, key: "path", into: map[string]any{
 		"path": &n.Path, "type": &n.Type, "major": &n.Major, "minor": &n.Minor, "file_mode": &n.FileMode, "uid": &n.UID, "gid": &n.GID,
-	}, order: []string{"path", "type", "major", "minor", "file_mode", "uid", "gid"}, needed: 4}
-	if err := f.read(node); err != nil {
+	}, order: []string{"path", "type", "major", "minor", "file_mode", "uid", "gid"}, required: 4}
+	if err := f.readObject(node); err != nil {
 		return err
 	}
 	switch {
 	case n.Type != "b" && n.Type != "c":
-		return n.fail("type: want b or c")
+		return n.newError("type: want b or c")
 	case n.Major < 0 || n.Major > 1<<32-1 || n.Minor < 0 || n.Minor > 1<<32-1:
-		return n.fail("major, minor: want the numbers of a device")
+		return n.newError("major, minor: want the numbers of a device")
 	case n.FileMode != nil && *n.FileMode&^0o777 != 0:
-		return n.fail("file_mode: want permission bits, at most 0777")
+		return n.newError("file_mode: want permission bits, at most 0777")
 	}
 	in.Nodes = append(in.Nodes, n)
 	return nil
 }
 
-func (in *Injector) mount(r Request, node *yaml.Node) error {
+func (in *Injector) addMount(r Request, node *yaml.Node) error {
 	m := InjectorMount{Request: r}
 	f := fields{r: &m.Request, key: "destination", into: map[string]any{
 		"source": &m.Source, "destination": &m.Destination, "type": &m.Type, "options": &m.Options,
-	}, order: []string{"source", "destination", "type", "options"}, needed: 2}
-	if err := f.read(node); err != nil {
+	}, order: []string{"source", "destination", "type", "options"}, required: 2}
+	if err := f.readObject(node); err != nil {
 		return err
 	}
 	in.Mounts = append(in.Mounts, m)
 	return nil
 }
 
-// eachObject calls read for each object of a list.
-func eachObject(key, value string, read func(Request, *yaml.Node) error) error {
+// parseObjects calls read for each object of a list.
+func parseObjects(key, value string, read func(Request, *yaml.Node) error) error {
 	value, err := checkValue(key, value)
 	if err != nil || value == "" {
 		return err
@@ -156,12 +156,12 @@ func eachObject(key, value string, read func(Request, *yaml.Node) error) error {
 		return err
 	}
 	if len(list.Content) > MaxItems {
-		return tooMany(key, len(list.Content))
+		return tooManyItems(key, len(list.Content))
 	}
 	for i, node := range list.Content {
 		r := Request{Key: key, Position: i + 1}
 		if node.Kind != yaml.MappingNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 {
-			return r.fail("want an object")
+			return r.newError("want an object")
 		}
 		if err := read(r, node); err != nil {
 			return err
@@ -170,59 +170,59 @@ func eachObject(key, value string, read func(Request, *yaml.Node) error) error {
 	return nil
 }
 
-// fields are the keys of an object and where their values go.
+// fields decodes an object.
 type fields struct {
-	r      *Request
-	key    string // whose value names the object in messages
-	into   map[string]any
-	order  []string
-	needed int // so many of order must be there
+	r        *Request
+	key      string         // its value names the object in messages
+	into     map[string]any // pointers, by key
+	order    []string       // of the keys in messages
+	required int            // number of keys, the first of order, that an object must have
 }
 
-func (f *fields) read(object *yaml.Node) error {
+func (f *fields) readObject(object *yaml.Node) error {
 	seen := make(map[string]bool, len(f.into))
 	for i := 0; i+1 < len(object.Content); i += 2 {
 		name, value := object.Content[i], object.Content[i+1]
 		into := f.into[name.Value]
 		switch {
 		case into == nil || name.Kind != yaml.ScalarNode || name.Anchor != "":
-			return f.r.fail("unknown key " + quote(name.Value) + "; the keys are " + strings.Join(f.order, ", "))
+			return f.r.newError("unknown key " + quote(name.Value) + "; the keys are " + strings.Join(f.order, ", "))
 		case seen[name.Value]:
-			return f.r.fail("key " + quote(name.Value) + " is there twice")
+			return f.r.newError("key " + quote(name.Value) + " occurs twice")
 		}
 		seen[name.Value] = true
-		if rule := plainNode(value); rule != "" {
-			return f.r.fail(name.Value + ": " + rule)
+		if rule := checkPlain(value); rule != "" {
+			return f.r.newError(name.Value + ": " + rule)
 		}
 		if _, text := into.(*string); text && value.Tag != "!!str" {
-			return f.r.fail(name.Value + ": want a string")
+			return f.r.newError(name.Value + ": want a string")
 		}
 		if err := value.Decode(into); err != nil {
-			return f.r.fail(fmt.Sprintf("%s: found %s, which is of another type", name.Value, quote(value.Value)))
+			return f.r.newError(fmt.Sprintf("%s: found %s, which is of another type", name.Value, quote(value.Value)))
 		}
 		if name.Value == f.key {
 			f.r.Item = value.Value
 		}
 	}
-	for _, name := range f.order[:f.needed] {
+	for _, name := range f.order[:f.required] {
 		if !seen[name] {
-			return f.r.fail(name + " is missing")
+			return f.r.newError(name + " is missing")
 		}
 	}
 	return nil
 }
 
-// plainNode is the rule that a value breaks: only scalars and lists of them, and
-// nothing that stands for something else.
-func plainNode(node *yaml.Node) string {
+// checkPlain returns the rule that a value breaks, or "". It must be a scalar or a list of strings,
+// without anchors, aliases and tags.
+func checkPlain(node *yaml.Node) string {
 	if node.Anchor != "" || node.Kind == yaml.AliasNode || node.Style&yaml.TaggedStyle != 0 {
-		return "YAML anchors, aliases and tags are not taken"
+		return "YAML anchors, aliases and tags are not supported"
 	}
 	if node.Kind == yaml.MappingNode || node.Tag == "!!null" {
 		return "want a value"
 	}
 	for _, child := range node.Content {
-		if rule := plainNode(child); rule != "" || child.Tag != "!!str" {
+		if rule := checkPlain(child); rule != "" || child.Tag != "!!str" {
 			return "want a list of strings"
 		}
 	}

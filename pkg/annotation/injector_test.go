@@ -13,7 +13,7 @@ import (
 func TestInjector(t *testing.T) {
 	annotations := map[string]string{
 		"devices.noderesource.dev/container.app": "- path: /dev/null\n  type: c\n  major: 1\n  minor: 3\n  file_mode: 0640\n  uid: 1000\n  gid: 0\n",
-		"devices.nri.io":                         "nothing of this is read for app",
+		"devices.nri.io":                         "not parsed for app",
 		"mounts.nri.io/pod":                      `[{"source": "/srv/a", "destination": "/a", "type": "bind", "options": ["rbind", "ro"]}]`,
 		"cdi-devices.noderesource.dev":           "- vendor.com/net=a\n- vendor.com/net=b\n",
 	}
@@ -47,7 +47,7 @@ func TestInjectorFaults(t *testing.T) {
 	for name, tc := range map[string]struct{ key, value, want string }{
 		"no list":      {"devices.nri.io", "path: /dev/null", "is an object"},
 		"unknown key":  {"devices.nri.io", "- {path: /dev/null, type: c, major: 1, minor: 3, access: rwm}", `unknown key "access"`},
-		"twice":        {"devices.nri.io", "- {path: /dev/null, path: /dev/sda, type: c, major: 1, minor: 3}", "is there twice"},
+		"twice":        {"devices.nri.io", "- {path: /dev/null, path: /dev/sda, type: c, major: 1, minor: 3}", "occurs twice"},
 		"missing":      {"devices.nri.io", "- {path: /dev/null, type: c, major: 1}", "minor is missing"},
 		"type":         {"devices.nri.io", "- {path: /dev/null, type: u, major: 1, minor: 3}", "want b or c"},
 		"text number":  {"devices.nri.io", "- {path: /dev/null, type: c, major: one, minor: 3}", "another type"},
@@ -78,7 +78,7 @@ func FuzzInjector(f *testing.F) {
 		in, err := ParseInjector(map[string]string{"devices.nri.io": nodes, "mounts.nri.io": mounts, "cdi-devices.nri.io": cdi}, "app")
 		if err != nil {
 			if len(in.Nodes)+len(in.Mounts)+len(in.Devices) > 0 {
-				t.Error("half of it is taken")
+				t.Error("requests beside the error")
 			}
 			if len(err.Error()) > 1024 {
 				t.Errorf("%d bytes of error", len(err.Error()))
@@ -87,7 +87,7 @@ func FuzzInjector(f *testing.F) {
 		}
 		for _, n := range in.Nodes {
 			if n.Type != "b" && n.Type != "c" || n.FileMode != nil && *n.FileMode > 0o777 {
-				t.Errorf("taken: %+v", n)
+				t.Errorf("accepted: %+v", n)
 			}
 		}
 	})

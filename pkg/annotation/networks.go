@@ -2,14 +2,15 @@
 
 package annotation
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/jackfield/jackfield/internal/kubename"
+)
 
 const (
 	fieldNetwork   = "network"
 	fieldInterface = "interface"
-
-	// maxInterface is IFNAMSIZ without the NUL.
-	maxInterface = 15
 )
 
 func parseNetworks(key, value string) (Networks, error) {
@@ -18,13 +19,13 @@ func parseNetworks(key, value string) (Networks, error) {
 	case err != nil:
 		return Networks{}, err
 	case value == "":
-		return Networks{}, &Error{Key: key, Rule: "the value is empty; write auto, none or a list of networks, or take the annotation away"}
+		return Networks{}, &Error{Key: key, Rule: "the value is empty; write auto, none or a list of networks, or remove the annotation"}
 	case value == keywordAuto:
 		return Networks{Mode: NetworksAuto, Key: key}, nil
 	case value == keywordNone:
 		return Networks{Mode: NetworksNone, Key: key}, nil
 	}
-	items, err := split(key, value, fieldNetwork, fieldInterface)
+	items, err := splitItems(key, value, fieldNetwork, fieldInterface)
 	if err != nil {
 		return Networks{}, err
 	}
@@ -56,16 +57,16 @@ func parseNetwork(it item) (Network, error) {
 	n := Network{Request: it.Request}
 	text := it.Item
 	if it.field == "" && (text == keywordAuto || text == keywordNone) {
-		return Network{}, it.fail(text + " stands alone, not in a list; a network of that name is {network: " + text + "}")
+		return Network{}, it.newError(text + " stands alone, not in a list; a network of that name is {network: " + text + "}")
 	}
 	if namespace, name, ok := strings.Cut(text, "/"); ok && it.field != fieldInterface {
-		if !isLabel(namespace) || !isSubdomain(name) {
-			return Network{}, it.fail("want NAMESPACE/NAME, both DNS names in lower case")
+		if !kubename.IsLabel(namespace) || !kubename.IsSubdomain(name) {
+			return Network{}, it.newError("want NAMESPACE/NAME, both DNS names in lower case")
 		}
 		n.Namespace, n.Name = namespace, name
 		return n, nil
 	}
-	if it.field != fieldInterface && isSubdomain(text) {
+	if it.field != fieldInterface && kubename.IsSubdomain(text) {
 		n.Name = text
 	}
 	if it.field != fieldNetwork && isInterface(text) {
@@ -76,24 +77,10 @@ func parseNetwork(it item) (Network, error) {
 	}
 	switch it.field {
 	case fieldNetwork:
-		return Network{}, it.fail("want NAME or NAMESPACE/NAME of a network, DNS names in lower case")
+		return Network{}, it.newError("want NAME or NAMESPACE/NAME of a network, DNS names in lower case")
 	case fieldInterface:
-		return Network{}, it.fail("want an interface name: 1 to 15 letters, digits, '_', '-', '.'")
+		return Network{}, it.newError("want an interface name: 1 to 15 letters, digits, '_', '-', '.'")
 	default:
-		return Network{}, it.fail("want a network, NAME or NAMESPACE/NAME, or an interface such as net1")
+		return Network{}, it.newError("want a network, NAME or NAMESPACE/NAME, or an interface such as net1")
 	}
-}
-
-// isInterface reports whether s can name a network interface. The kernel takes
-// more; nobody uses it, and the name becomes a directory and a variable.
-func isInterface(s string) bool {
-	if s == "" || len(s) > maxInterface || s == "." || s == ".." {
-		return false
-	}
-	for i := range len(s) {
-		if c := s[i]; !isAlnum(c) && c != '_' && c != '-' && c != '.' {
-			return false
-		}
-	}
-	return true
 }

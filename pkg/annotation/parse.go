@@ -2,26 +2,24 @@
 
 package annotation
 
-// Parse returns what the pod's annotations ask for the container of the given
-// name. Of one annotation the most specific form applies,
-// and alone: KEY/container.NAME before KEY/pod before KEY; a form for another
-// container does not concern this one and is not looked at. The annotations of
+// Parse returns what the pod's annotations request for a container. Only the most specific form
+// of an annotation applies: KEY/container.NAME before KEY/pod before KEY. Forms for other
+// containers are not parsed. The annotations of
 // cdi.k8s.io apply to every container.
 //
-// Any error is an *Error and unwraps to errdefs.ErrInvalidArgument; with one,
-// there are no requests.
+// Any error is an *Error and unwraps to errdefs.ErrInvalidArgument. Then there are no requests.
 func Parse(annotations map[string]string, container string) (Requests, error) {
 	if err := checkKeys(annotations); err != nil {
 		return Requests{}, err
 	}
 	var set deviceSet
-	if key, value, ok := effective(annotations, DevicesKey, container); ok {
+	if key, value, ok := findEffective(annotations, DevicesKey, container); ok {
 		if err := parseDevices(key, value, &set); err != nil {
 			return Requests{}, err
 		}
 	}
 	var networks Networks
-	if key, value, ok := effective(annotations, NetworksKey, container); ok {
+	if key, value, ok := findEffective(annotations, NetworksKey, container); ok {
 		var err error
 		if networks, err = parseNetworks(key, value); err != nil {
 			return Requests{}, err

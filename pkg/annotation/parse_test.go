@@ -4,7 +4,6 @@ package annotation
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,6 +46,13 @@ func TestParseDevices(t *testing.T) {
 		}},
 		{"resource whose ID has slashes", "resource:example.com/x/a/b", []Device{
 			{Request: request(key, "resource:example.com/x/a/b", 1), Kind: Resource, Resource: "example.com/x", ID: "a/b"},
+		}},
+		{"named socket", "socket:spire-agent", []Device{
+			{Request: request(key, "socket:spire-agent", 1), Kind: NamedSocket, Socket: "spire-agent"},
+		}},
+		{"named sockets as objects", `[{device: "socket:db", optional: true}, socket:db, {"device": "socket:7"}]`, []Device{
+			{Request: request(key, "socket:db", 2), Kind: NamedSocket, Socket: "db"},
+			{Request: request(key, "socket:7", 3), Kind: NamedSocket, Socket: "7"},
 		}},
 		{"JSON list", `["vendor.com/net=vf0"]`, []Device{net0}},
 		{"JSON with tabs", "[\n\t\"vendor.com/net=vf0\"\n]", []Device{net0}},
@@ -141,8 +147,7 @@ func TestParseCDIAnnotations(t *testing.T) {
 	}
 }
 
-// The annotation that NRI users know applies: the container's before the
-// pod's, and one alone.
+// Only the most specific form of an annotation applies: the container's before the pod's.
 func TestEffectiveAnnotation(t *testing.T) {
 	all := map[string]string{
 		DevicesKey:                     "v/c=pod1",
@@ -190,7 +195,7 @@ func TestEffectiveAnnotation(t *testing.T) {
 		}
 	}
 	if _, err := Parse(all, "bad"); err == nil {
-		t.Error("the container's own annotation is not looked at")
+		t.Error("the container's own annotation is ignored")
 	}
 }
 
@@ -200,17 +205,17 @@ func TestHasAny(t *testing.T) {
 		"notjackfield.dev": "x", "example.com/devices.jackfield.dev": "x", "jackfield.device": "x",
 	}
 	if HasAny(common) || HasAny(nil) {
-		t.Error("something where there is nothing")
+		t.Error("found an annotation of Jackfield")
 	}
 	if n := testing.AllocsPerRun(100, func() { HasAny(common) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	for _, key := range []string{DevicesKey, DevicesKey + "/pod", NetworksKey + "/container.x", "cdi.k8s.io/a", "device.jackfield.dev", "jackfield.dev/x", "Devices.Jackfield.Dev"} {
 		if !HasAny(map[string]string{"a": "b", key: "x"}) {
-			t.Errorf("%s is passed over", key)
+			t.Errorf("%s is ignored", key)
 		}
 	}
-	// Whatever Parse looks at, HasAny must see.
+	// HasAny sees whatever Parse parses.
 	if got, err := Parse(common, "app"); err != nil || len(got.Devices) > 0 {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -262,7 +267,7 @@ func TestExpandAliases(t *testing.T) {
 		t.Errorf("-want +got\n%s", d)
 	}
 	if len(asked.Devices) != 3 || asked.Devices[0].Kind != Alias {
-		t.Error("the original is changed")
+		t.Error("the original changed")
 	}
 	asked.Devices = append(asked.Devices, Device{Request: request(DevicesKey, "intel=0", 4), Kind: Alias, Alias: "intel", Device: "0"})
 	_, err = asked.ExpandAliases(aliases)
@@ -277,13 +282,16 @@ func TestExpandAliases(t *testing.T) {
 }
 
 func TestDeviceName(t *testing.T) {
-	for _, text := range []string{"vendor.com/net=vf0", "nvidia=0", "resource:a.b/c", "resource:a.b/c/d/e"} {
-		d, err := ParseDevice(text)
+	for _, text := range []string{"vendor.com/net=vf0", "nvidia=0", "resource:a.b/c", "resource:a.b/c/d/e", "socket:spire"} {
+		d, err := parseDevice(Request{Item: text})
 		if err != nil || d.Name() != text {
 			t.Errorf("%q: %q, %v", text, d.Name(), err)
 		}
 	}
-	if _, err := ParseDevice("nvidia"); err == nil || err.Error() != `parse request "nvidia": want vendor.com/class=name, alias=name or resource:NAME[/ID]` {
+	if name := (Device{Request: Request{Item: "x"}}).Name(); name != "x" {
+		t.Errorf("got %q", name)
+	}
+	if _, err := Parse(map[string]string{DevicesKey: "nvidia"}, ""); err == nil || err.Error() != `parse annotation "devices.jackfield.dev": item 1, "nvidia": want vendor.com/class=name, alias=name, resource:NAME[/ID] or socket:NAME` {
 		t.Errorf("got %v", err)
 	}
 }
@@ -312,13 +320,5 @@ func TestSelects(t *testing.T) {
 		if got := tc.n.Selects("me", tc.network, tc.iface); got != tc.want {
 			t.Errorf("%+v on %s at %s: %v", tc.n, tc.network, tc.iface, got)
 		}
-	}
-}
-
-func TestStrings(t *testing.T) {
-	got := strings.Join([]string{CDI.String(), Alias.String(), Resource.String(), DeviceKind(0).String(),
-		NetworksAuto.String(), NetworksNone.String(), NetworksListed.String(), Device{Request: Request{Item: "x"}}.Name()}, "|")
-	if want := "CDI device|alias|resource|unknown kind|auto|none|list|x"; got != want {
-		t.Errorf("got %s", got)
 	}
 }

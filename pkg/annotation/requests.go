@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Limits on what one annotation may hold. Kubernetes bounds all annotations of
-// an object together to 256 KiB; the other doors bound nothing.
+// Limits of one annotation. Kubernetes limits all annotations of
+// an object together to 256 KiB; the other adapters have no limit.
 const (
 	// MaxValueBytes is the largest annotation value that is read, in bytes.
 	MaxValueBytes = 64 << 10
@@ -17,61 +17,48 @@ const (
 	MaxItems = 1024
 )
 
-// Requests is what one container asks for. The zero value asks for nothing
-// beyond the default: the pod's networks, found on the node.
+// Requests is what one container requests. The zero value requests nothing
+// beyond the default, the pod's networks that are found on the node.
 type Requests struct {
 	// Devices are the device requests, in the order written: those of
 	// devices.jackfield.dev first, then those of cdi.k8s.io/* by sorted key.
 	Devices []Device
-	// Networks says which of the pod's network attachments the container
-	// gets sockets from.
+	// Networks selects the pod's network attachments whose sockets the container
+	// gets.
 	Networks Networks
 }
 
-// Request is what all requests carry: where it was written, and how much it is
-// wanted.
+// Request is the common part of all requests: where it is written, and whether it is optional.
 type Request struct {
-	// Key is the annotation's full key as found on the pod.
+	// Key is the annotation's full key on the pod.
 	Key string
 	// Item is the item's text as written; for an object item, the text of
 	// its device, network or interface field.
 	Item string
 	// Position is the item's place in the annotation's list, from 1.
 	Position int
-	// Optional turns a failure to deliver into a logged skip.
+	// Optional has the request skipped and logged if it cannot be delivered.
 	Optional bool
 }
 
-// DeviceKind tells the forms of a device request apart.
+// DeviceKind is the form of a device request.
 type DeviceKind uint8
 
 const (
 	// CDI is a fully qualified CDI device name, vendor.com/class=name.
 	CDI DeviceKind = iota + 1
-	// Alias is a name whose vendor and class the node's configuration
-	// knows, alias=name.
+	// Alias is a name whose vendor and class are in the node's configuration,
+	// alias=name.
 	Alias
 	// Resource is an extended resource that the kubelet allocated to the
 	// container, resource:NAME[/ID].
 	Resource
+	// NamedSocket is a socket of the host that the node's configuration names,
+	// socket:NAME.
+	NamedSocket
 )
 
-// String returns the word used for the kind in messages.
-func (k DeviceKind) String() string {
-	switch k {
-	case CDI:
-		return "CDI device"
-	case Alias:
-		return "alias"
-	case Resource:
-		return "resource"
-	default:
-		return "unknown kind"
-	}
-}
-
-// Device is one device request. Which of the fields below Kind are set depends
-// on Kind.
+// Device is one device request. Kind decides which of the fields below it are set.
 type Device struct {
 	Request
 	Kind DeviceKind
@@ -81,16 +68,18 @@ type Device struct {
 	// Alias is set for Alias.
 	Alias string
 	// Device is the device's name within its class, set for CDI and Alias.
-	// The name "all" asks for every device of the class.
+	// The name "all" requests every device of the class.
 	Device string
 
-	// Resource is the extended resource's name, with its domain, and ID the
-	// one device asked for; an empty ID means every allocated one.
+	// Resource is the extended resource's name, with its domain. ID is one device
+	// of it; an empty ID means every allocated device.
 	Resource, ID string
+
+	// Socket is the name of a socket, set for NamedSocket.
+	Socket string
 }
 
-// Name returns the request in its canonical form, which for every kind is also
-// the form a person writes.
+// Name returns the request in its canonical form, in which it can be written.
 func (d Device) Name() string {
 	switch d.Kind {
 	case CDI:
@@ -102,49 +91,39 @@ func (d Device) Name() string {
 			return resourcePrefix + d.Resource
 		}
 		return resourcePrefix + d.Resource + "/" + d.ID
+	case NamedSocket:
+		return socketPrefix + d.Socket
 	default:
 		return d.Item
 	}
 }
 
-// NetworkMode says how a container's networks are chosen.
+// NetworkMode is how a container's networks are selected.
 type NetworkMode uint8
 
 const (
-	// NetworksAuto takes every attachment of the pod that the node's policy
+	// NetworksAuto selects every attachment of the pod that the node's policy
 	// grants. It is the default.
 	NetworksAuto NetworkMode = iota
-	// NetworksNone takes none.
+	// NetworksNone selects none.
 	NetworksNone
-	// NetworksListed takes those of Networks.Items.
+	// NetworksListed selects those of Networks.Items.
 	NetworksListed
 )
 
-// String returns the keyword of the mode, or "list".
-func (m NetworkMode) String() string {
-	switch m {
-	case NetworksAuto:
-		return keywordAuto
-	case NetworksNone:
-		return keywordNone
-	default:
-		return "list"
-	}
-}
-
-// Networks is the choice of network attachments.
+// Networks selects network attachments.
 type Networks struct {
 	Mode NetworkMode
-	// Key is the annotation that made the choice, empty when none did.
+	// Key is the annotation; empty without one.
 	Key string
-	// Items are the networks chosen, in the order written. Set for
+	// Items are the networks, in the order written. They are set for
 	// NetworksListed only, and then not empty.
 	Items []Network
 }
 
-// Network chooses attachments of the pod. An item written as a bare word may
+// Network selects attachments of the pod. An item that is a bare word may
 // be the name of a network in the pod's own namespace or the name of an
-// interface: then both Name and Interface are set and either selects.
+// interface: then both Name and Interface are set, and either selects.
 type Network struct {
 	Request
 	// Namespace of the network; empty means the pod's own.
@@ -155,10 +134,10 @@ type Network struct {
 	Interface string
 }
 
-// Selects reports whether n chooses the attachment of the given network and
-// interface in a pod of the given namespace. The network is "namespace/name";
-// one without a slash is taken as Multus writes it in file names,
-// "namespace-name", or as a network that has no namespace at all.
+// Selects reports whether n selects the attachment of the given network and
+// interface in a pod of the given namespace. The network is "namespace/name".
+// Without a slash, it is "namespace-name", as Multus writes it in file names,
+// or a network that has no namespace.
 func (n Network) Selects(podNamespace, network, iface string) bool {
 	if n.Interface != "" && n.Interface == iface {
 		return true
@@ -180,10 +159,10 @@ func (n Network) Selects(podNamespace, network, iface string) bool {
 	return ok && namespace != "" && rest != "" && rest[0] == '-' && rest[1:] == n.Name
 }
 
-// ExpandAliases returns r with each alias replaced by the CDI name it stands
-// for, de-duplicated again, since nvidia=0 and nvidia.com/gpu=0 may be one
-// device. The map is from alias to vendor.com/class. An alias it does not hold
-// is an *Error, also for an optional request, since nobody can have meant it.
+// ExpandAliases returns r with each alias replaced by its CDI name, without duplicates,
+// because nvidia=0 and nvidia.com/gpu=0 may be one
+// device. The map is from alias to vendor.com/class. An unknown alias
+// is an *Error, also for an optional request, because it is a mistake.
 func (r Requests) ExpandAliases(aliases map[string]string) (Requests, error) {
 	if !slices.ContainsFunc(r.Devices, func(d Device) bool { return d.Kind == Alias }) {
 		return r, nil
@@ -193,25 +172,24 @@ func (r Requests) ExpandAliases(aliases map[string]string) (Requests, error) {
 		if d.Kind == Alias {
 			vendor, class, ok := strings.Cut(aliases[d.Alias], "/")
 			if !ok {
-				return Requests{}, unknownAlias(d, aliases)
+				return Requests{}, unknownAliasError(d, aliases)
 			}
 			d.Kind, d.Vendor, d.Class, d.Alias = CDI, vendor, class, ""
 		}
-		set.add(d)
+		set.addDevice(d)
 	}
 	return Requests{Devices: set.devices, Networks: r.Networks}, nil
 }
 
-// deviceSet keeps device requests in order of first mention, each once.
+// deviceSet holds device requests in the order of their first mention, each once.
 type deviceSet struct {
 	devices []Device
 	index   map[string]int
 }
 
-// add appends d, or merges it with the same request made before. A request
-// that is once required is required; the place that requires it is then the
-// one to name in an error, while the order stays that of first mention.
-func (s *deviceSet) add(d Device) {
+// addDevice appends d, or merges it with an earlier equal request. If one of them is required,
+// the request is required, and errors name the place that requires it.
+func (s *deviceSet) addDevice(d Device) {
 	name := d.Name()
 	if s.index == nil {
 		s.index = make(map[string]int)

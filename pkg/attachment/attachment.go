@@ -3,60 +3,63 @@
 package attachment
 
 import (
-	"errors"
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
-// NetworksAnnotation is the pod's choice of networks (Multi-Network CRD
-// specification). Names and order are taken from it, never paths or devices.
+// NetworksAnnotation holds the pod's networks (Multi-Network CRD specification). Only names
+// and their order are used, never paths or devices.
 const NetworksAnnotation = "k8s.v1.cni.cncf.io/networks"
 
-// Owner says whose a PCI or vDPA device is.
+// Owner is the container that a PCI or vDPA device is allocated to.
 type Owner string
 
-// The owners. A socket belongs to the network and so to every container: its
-// owner is unknown.
+// The owners. A socket belongs to the network, and so to every container; its owner is
+// unknown.
 const (
 	OwnerUnknown   Owner = "unknown"
 	OwnedHere      Owner = "this container"
 	OwnedElsewhere Owner = "another container"
 )
 
-// Attachment is one network attachment of a pod, or one allocated device that no
-// network claims. Of a network that has no device-info, and need not have any,
-// neither Info nor Err is set.
+// Attachment is one network attachment of a pod, or one allocated device without a network.
+// A network without device-info has neither Info nor Err, nor has a claim's device of which the
+// driver says neither a PCI address nor a socket.
 type Attachment struct {
-	Network string // namespace/name where it is known, otherwise as the file's name has it; "" for a device without a network
-	// NetworkGuessed is set unless Multus' record of the sandbox names Network: the
-	// pod's annotation or its namespace said where the file's name is to be split.
-	// That is good for messages and for choosing a network, and not for policy.
+	Network string // namespace/name if known, otherwise as in the file's name; "" for a device without a network
+	// NetworkGuessed is set unless Network is from Multus' record of the sandbox: the
+	// pod's annotation or namespace decided where to split the file's name. A guess is
+	// good for messages and for choosing a network, but not for policy.
 	NetworkGuessed bool
-	IfName         string           // in the pod; "" for a device without a network, and where only the annotation tells of the network
-	Info           *deviceinfo.Info // nil where Err is set
-	File           string           // host path of the device-info file; "" where there is none
-	// DeviceID is what the device plugin calls the device, "" unless known.
+	IfName         string           // in the pod; "" for a device without a network, and if only the annotation has the network
+	Info           *deviceinfo.Info // nil if Err is set
+	File           string           // host path of the device-info file; "" without one
+	// DeviceID is the device plugin's ID of the device; "" if unknown.
 	DeviceID string
-	// Device is what DeviceID stands for, where Owner is OwnedHere: a PCI address,
-	// or the name of a vDPA device. It is DeviceID itself, unless DeviceID says
-	// nothing to others and the device plugin's file says what it means.
+	// Device is the device of DeviceID if Owner is OwnedHere: a PCI address or the name of
+	// a vDPA device. It is DeviceID itself, unless the device plugin's file maps DeviceID
+	// to another name.
 	Device    string
-	Resource  string // the extended resource it was allocated from, "" unless known
+	Claimed   *ClaimedDevice // the device of a resource claim that it is; nil for others
+	Resource  string         // extended resource of the device; "" if unknown
 	Owner     Owner
-	OwnerFrom string // which source said so: see [FromKubelet], [FromEnvironment]; "" where none did
-	// Announced are the paths of device nodes, in the container, that the device
-	// plugin announces for the device in PCIDEVICE_*_INFO, sorted: a hint, never
-	// what is delivered.
+	OwnerFrom string // source of Owner, see [FromKubelet] and [FromEnvironment]; "" without one
+	// Announced are the paths of device nodes, in the container, that PCIDEVICE_*_INFO
+	// lists for the device, sorted. They are a hint and are never delivered.
 	Announced []string
-	Notes     []string // what a person should know of it
-	Err       error    // why it cannot be used; a *ConflictError where sources disagree
+	Notes     []string // remarks for the user
+	Err       error    // why the attachment is unusable; a *ConflictError if sources disagree
 }
 
-// PolicyNetwork is the network's name for a policy: Network, or, where that is
-// guessed, namespace and name with "-" between, as in the device-info file's name.
+// PolicyNetwork returns the network's name for a policy: Network, or for a guessed name
+// namespace and name with "-" between them, as in the device-info file's name.
 func (a *Attachment) PolicyNetwork() string {
 	if a.NetworkGuessed {
 		return dashed(a.Network)
@@ -64,99 +67,100 @@ func (a *Attachment) PolicyNetwork() string {
 	return a.Network
 }
 
-// Query says which sandbox, and which of its containers, is asked about.
+// Query names a sandbox and one of its containers.
 type Query struct {
 	SandboxID              string
 	Namespace, Pod, PodUID string
-	Container              string   // its name in the pod
+	Container              string   // name in the pod
 	Networks               string   // value of NetworksAnnotation
 	Env                    []string // of the container, NAME=value
-	// Wanted reports whether the caller will use a PCI or vDPA attachment; nil stands
-	// for yes. It looks at the attachment's network
-	// alone. The kubelet is not asked about the devices of others:
-	// their owner stays unknown.
+	// MetadataFiles are the sources of the container's mounts of device metadata, see
+	// [IsMetadataMount].
+	MetadataFiles []string
+	// Wanted reports, from the attachment's network alone, whether the caller will use a
+	// PCI or vDPA attachment; nil means yes. The kubelet is not asked about other devices,
+	// so their owner is unknown.
 	Wanted func(a *Attachment) bool
-	// Unread, when not nil, is called with why a source that is there could not be
-	// read, where the answer is given without that source.
+	// Unread, if not nil, receives the error of a source that exists but cannot be read,
+	// when the result does without that source.
 	Unread func(error)
 }
 
-// unread reports a source that could not be read.
-func (q *Query) unread(err error) {
+// reportUnread reports a source that cannot be read.
+func (q *Query) reportUnread(err error) {
 	if q.Unread != nil {
 		q.Unread(err)
 	}
 }
 
-// Options say where a Finder looks. All paths are host paths.
+// Options are the sources of a Finder. All paths are host paths.
 type Options struct {
-	CNIDir, DPDir string // "" is the specification's
+	CNIDir, DPDir string // "" is the default of the specification
 	MultusDir     string // "" for a node without Multus
+	PluginsDir    string // the kubelet's plugins, with the metadata of claims' devices; "" for none
 	// PodResourcesSocket is the kubelet's; "" for a host without a kubelet.
 	PodResourcesSocket string
-	// Kubelet is asked; the caller closes it. With PodResourcesSocket set it is asked
-	// while there is such a file. Without one, and with the file, nobody says whose a
-	// device is.
+	// Kubelet is the client; the caller closes it. With PodResourcesSocket set it is used
+	// while that file exists. If the file exists and Kubelet is nil, the owner of a device
+	// cannot be determined.
 	Kubelet Kubelet
-	// KubeletRequired lets nothing but the kubelet say whose a device is. Without
-	// it the container's environment is believed where there is no kubelet's
-	// socket: see docs/attachments.md for what that means.
+	// KubeletRequired accepts only the kubelet as the source of a device's owner. Otherwise
+	// the container's environment is trusted if the kubelet has no socket; see
+	// docs/explanation/who-gets-which-device.md.
 	KubeletRequired bool
-	// OwnSocketTerms reports whether device-info of the network or resource is read in
-	// terms of its own, so that the CNI plugin and the device plugin may describe one
-	// socket differently; nil for no.
+	// OwnSocketTerms reports whether a dialect applies to the network or resource, so that
+	// the CNI plugin and the device plugin may describe one socket differently; nil means no.
 	OwnSocketTerms func(network, resource string) bool
-	// Budget is the longest wait for the kubelet in one call, which also takes no
-	// more than a third of the time that the caller's context leaves. 0 stands for
-	// DefaultBudget.
+	// Budget bounds the wait for the kubelet in one call, which is also at most a third of
+	// the remaining time of the caller's context. 0 is DefaultBudget.
 	Budget time.Duration
-	// Once is for a process that asks once and ends: nothing is watched.
+	// Once is for a process that calls the Finder once: nothing is watched.
 	Once bool
 }
 
-// Finder looks attachments up. It is safe for concurrent use.
+// Finder finds the attachments of containers. It is safe for concurrent use.
 type Finder struct {
 	host    hostfs.Root
 	opts    Options
 	dp      deviceinfo.DevicePluginDir
 	index   *deviceinfo.Index // nil with Options.Once
 	kubelet Kubelet           // nil without a kubelet
-	silence silence
+	slow    slowPods
 }
 
-// New makes a Finder. It opens nothing yet; Close frees what calls open. A path
-// that is not absolute is errdefs.ErrInvalidArgument.
+// New returns a Finder. It opens nothing yet; Close closes what calls open. A relative path
+// is errdefs.ErrInvalidArgument.
 func New(host hostfs.Root, opts Options) (*Finder, error) {
 	for _, f := range []struct{ field, path string }{
-		{"CNIDir", opts.CNIDir}, {"DPDir", opts.DPDir}, {"MultusDir", opts.MultusDir}, {"PodResourcesSocket", opts.PodResourcesSocket},
+		{"CNIDir", opts.CNIDir}, {"DPDir", opts.DPDir}, {"MultusDir", opts.MultusDir}, {"PluginsDir", opts.PluginsDir},
+		{"PodResourcesSocket", opts.PodResourcesSocket},
 	} {
 		if f.path == "" {
 			continue
 		}
 		if err := hostfs.CheckPath(f.path); err != nil {
-			return nil, fmt.Errorf("make finder of attachments: %s: %w", f.field, err)
+			return nil, fmt.Errorf("create finder of attachments: %s: %w", f.field, err)
 		}
 	}
 	if opts.Budget <= 0 {
 		opts.Budget = DefaultBudget
 	}
-	f := &Finder{host: host, opts: opts, kubelet: opts.Kubelet, dp: deviceinfo.DevicePluginDir{Root: host, Dir: opts.DPDir}}
+	f := &Finder{host: host, opts: opts, kubelet: opts.Kubelet, slow: slowPods{pods: map[allocation.PodKey]slowPod{}}, dp: deviceinfo.DevicePluginDir{Root: host, Dir: opts.DPDir}}
 	var err error
 	if !opts.Once {
-		if f.index, err = deviceinfo.NewIndex(host, opts.CNIDir, deviceinfo.IndexOptions{}); err != nil {
-			return nil, errors.Join(fmt.Errorf("make finder of attachments: %w", err), f.Close())
+		if f.index, err = deviceinfo.NewIndex(host, opts.CNIDir); err != nil {
+			return nil, fmt.Errorf("create finder of attachments: %w", err)
 		}
 	}
 	return f, nil
 }
 
-// Close frees what the Finder watches and keeps open. Calls fail from then on.
+// Close closes the watched directory. Later calls fail.
 func (f *Finder) Close() error {
-	var errs []error
-	if f.index != nil {
-		errs = append(errs, f.index.Close())
+	if f.index == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return f.index.Close()
 }
 
 // entries reads the device-info files of a sandbox.
@@ -168,4 +172,46 @@ func (f *Finder) entries(sandboxID string) ([]deviceinfo.Entry, error) {
 		return deviceinfo.ReadSandbox(f.host, f.opts.CNIDir, sandboxID)
 	}
 	return f.index.Lookup(sandboxID)
+}
+
+// Nothing reports, without opening a file, that Find would find nothing. If that is not
+// certain it returns false. Most containers have no fast-path network, and this is all they
+// cost.
+//
+// claimed says that the container has a mount of device metadata, see [IsMetadataMount].
+func (f *Finder) Nothing(sandboxID, networks string, env []string, claimed bool) bool {
+	if f.index == nil || networks != "" || claimed && f.opts.PluginsDir != "" {
+		return false
+	}
+	if slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, envPrefix) }) {
+		return false
+	}
+	if sandboxID == "" {
+		return true
+	}
+	has, err := f.index.Has(sandboxID)
+	return !has && err == nil
+}
+
+// Warm prepares Find for a new sandbox: if a wanted network has a PCI or vDPA device, it
+// requests the pod from the kubelet and does not wait for the answer. Find reports the
+// errors. Container and Env of the query are not used.
+func (f *Finder) Warm(q Query) {
+	entries, err := f.entries(q.SandboxID)
+	if err != nil || len(entries) == 0 && q.Networks == "" {
+		return
+	}
+	s := f.newSearch(context.Background(), &q, nil)
+	s.addNetworks(entries)
+	client, ok := f.kubelet.(interface{ Prefetch(key allocation.PodKey) })
+	if !ok || f.whyNoKubelet() != "" {
+		return
+	}
+	for i := range s.attached {
+		a := &s.attached[i]
+		if _, ok := deviceOf(a.Info); ok && (q.Wanted == nil || q.Wanted(a)) {
+			client.Prefetch(q.podKey())
+			return
+		}
+	}
 }

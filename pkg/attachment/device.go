@@ -3,39 +3,40 @@
 package attachment
 
 import (
-	"strings"
+	"slices"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// device is what tells one PCI or vDPA device from another. Several vDPA devices
-// may share a PCI function, so that a vDPA device is known by its name.
+// device identifies a PCI or vDPA device. Several vDPA devices can share a PCI function, so
+// a vDPA device is identified by its name.
 type device struct {
-	vdpa string // as in /sys/bus/vdpa/devices, "" for a PCI function
-	pci  string // address in the kernel's spelling; "" for a vDPA device that hangs below none
+	vdpa string // as in /sys/bus/vdpa/devices; "" for a PCI function
+	pci  string // address, in lower case; "" for a vDPA device without a PCI function
 }
 
-// deviceOf is the device that device-info describes; ok is false for sockets.
+// deviceOf returns the device that device-info describes; ok is false for sockets.
 func deviceOf(i *deviceinfo.Info) (d device, ok bool) {
 	switch {
 	case i == nil:
 		return device{}, false
 	case i.Type == deviceinfo.TypePCI:
-		return device{pci: normal(i.PCI.PCIAddress)}, true
+		return device{pci: canonicalID(i.PCI.PCIAddress)}, true
 	case i.Type == deviceinfo.TypeVDPA:
-		return device{vdpa: i.VDPA.ParentDevice, pci: normal(i.VDPA.PCIAddress)}, true
+		return device{vdpa: i.VDPA.ParentDevice, pci: canonicalID(i.VDPA.PCIAddress)}, true
 	}
 	return device{}, false
 }
 
-// socketID is what tells one socket from another.
+// socketID identifies a socket.
 type socketID struct {
 	kind deviceinfo.Type
-	mode string // of vhost-user; of memif the role
+	mode string // mode of vhost-user, role of memif
 	path string
 }
 
-// socketOf is the socket that device-info describes; ok is false for devices.
+// socketOf returns the socket that device-info describes; ok is false for devices.
 func socketOf(i *deviceinfo.Info) (s socketID, ok bool) {
 	switch {
 	case i == nil:
@@ -47,10 +48,10 @@ func socketOf(i *deviceinfo.Info) (s socketID, ok bool) {
 	return socketID{}, false
 }
 
-// String names the socket for messages.
+// String returns the socket as messages show it.
 func (s socketID) String() string { return string(s.kind) + " " + s.mode + " socket " + quote(s.path) }
 
-// String names the device for messages.
+// String returns the device as messages show it.
 func (d device) String() string {
 	switch {
 	case d.vdpa != "" && d.pci != "":
@@ -61,58 +62,53 @@ func (d device) String() string {
 	return "PCI device " + d.pci
 }
 
-// name is what sysfs calls the device.
-func (d device) name() string {
+// sysfsName returns the device's name in sysfs.
+func (d device) sysfsName() string {
 	if d.vdpa != "" {
 		return d.vdpa
 	}
 	return d.pci
 }
 
-// has reports whether a device plugin that knows the device by id can mean this
-// one: by its name, or, for want of better, by the PCI function below it.
-func (d device) has(id string) bool {
-	id = normal(id)
+// matchesID reports whether a device plugin's ID can be of this device: it is the device's
+// name, or the address of its PCI function.
+func (d device) matchesID(id string) bool {
+	id = canonicalID(id)
 	return id != "" && (id == d.vdpa || id == d.pci)
 }
 
-// same reports whether two descriptions are of one device. A PCI function and a
-// vDPA device on it are: a CNI plugin may turn the one into the other.
-func (d device) same(o device) bool {
+// isSame reports whether two descriptions are of one device. A PCI function and a vDPA
+// device on it are the same, because a CNI plugin can create the vDPA device.
+func (d device) isSame(o device) bool {
 	if d.vdpa != "" && o.vdpa != "" {
 		return d.vdpa == o.vdpa
 	}
 	return d.pci == o.pci && d.pci != ""
 }
 
-// contradicts reports whether the device cannot be the one that a device plugin
-// knows by id. An ID that is no PCI address means what only its plugin knows.
-func (d device) contradicts(id string) bool {
-	return isPCIAddress(id) && d.pci != "" && normal(id) != d.pci
+// contradictsID reports whether a device plugin's ID cannot be of this device. Only an ID
+// that is a PCI address can contradict it: the plugin chooses the meaning of other IDs.
+func (d device) contradictsID(id string) bool {
+	return isPCIAddress(id) && d.pci != "" && canonicalID(id) != d.pci
 }
 
-// normal is a PCI address in the kernel's spelling, and any other ID as it is.
-func normal(id string) string {
-	if isPCIAddress(id) {
-		return strings.ToLower(id)
+// canonicalID returns a PCI address in the kernel's form, and any other ID unchanged.
+func canonicalID(id string) string {
+	if address, wellFormed := diag.PCIAddress(id); wellFormed {
+		return address
 	}
 	return id
+}
+
+// containsID reports whether a list has a device plugin's ID, in whatever form of its address.
+func containsID(ids []string, id string) bool {
+	id = canonicalID(id)
+	return slices.ContainsFunc(ids, func(have string) bool { return canonicalID(have) == id })
 }
 
 // isPCIAddress reports whether s is an address in BDF form, "dddd:BB:DD.f" (Device
 // Information Specification, §3.1.3.1). The domain has up to eight digits.
 func isPCIAddress(s string) bool {
-	n := len(s)
-	if n < 12 || n > 16 || s[n-8] != ':' || s[n-5] != ':' || s[n-2] != '.' {
-		return false
-	}
-	for i := range n {
-		if i == n-8 || i == n-5 || i == n-2 {
-			continue
-		}
-		if c := s[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
-			return false
-		}
-	}
-	return s[n-4] <= '1' && s[n-1] <= '7'
+	_, wellFormed := diag.PCIAddress(s)
+	return wellFormed
 }

@@ -1,35 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attachment answers which network is which device in which container.
+// Package attachment finds a pod's network attachments and the devices of its containers.
 //
-// Its invariants:
+// Only the kubelet decides which container a device belongs to. Annotations, files and the
+// environment, which a pod's author can write, do not. The environment is trusted only on a
+// host where the kubelet has no socket, and not there with [Options].KubeletRequired.
 //
-// A device is said to be a container's own only when the kubelet gave it to that
-// container. No annotation can say so, no file, and no environment, which a pod's
-// author can write; the environment is believed only on a host that has no
-// kubelet's socket, and not even there with [Options].KubeletRequired.
+// A source that cannot be read is the error or a note of its own attachment only. If two
+// sources contradict each other on a device, a network or an owner, the attachment is a
+// [ConflictError] that names both; nothing is guessed.
 //
-// What cannot be read is the error or the note of its own attachment and harms no
-// other. Where two sources contradict each other on a device, a network or an
-// owner, the attachment is a [ConflictError] that names both: nothing is guessed.
-//
-// A sandbox is answered at a cost that does not depend on what other sandboxes
-// left behind: no directory is listed, except, once and then only when it changed,
-// that of the device-info files. The kubelet is asked only for the sake of a device
-// that somebody wants, and never waited for longer than [Options].Budget.
+// The cost for a sandbox does not depend on the files of other sandboxes: only the
+// directory of device-info files is listed, once, and again when events were lost. The
+// kubelet is asked only about a device that the caller wants, and is never waited for
+// longer than [Options].Budget, because a runtime's call waits meanwhile.
 //
 // There is one file per source:
 //
-//	find.go         device-info files, and what the sources say together
-//	multus.go       Multus' record of the sandbox
-//	result.go       libcni's record of one attachment
-//	networks.go     the pod's networks annotation: names and interfaces
-//	environment.go  PCIDEVICE_* and PCIDEVICE_*_INFO
-//	plugin.go       the device plugin's files
-//	kubelet.go      Pod Resources
-//	owner.go        whose a device is
-//	unclaimed.go    devices without a network
-//	ahead.go        what is done before a container is created
+//	find.go          device-info files, and the comparison of all sources
+//	multus.go        Multus' record of the sandbox
+//	cni_result.go    libcni's record of one attachment
+//	networks.go      the pod's networks annotation: names and interfaces
+//	environment.go   PCIDEVICE_* and PCIDEVICE_*_INFO
+//	deviceplugin.go  the device plugin's files
+//	kubelet.go       Pod Resources
+//	claims.go        device metadata of resource claims (DRA)
+//	owner.go         the owner of a device
+//	allocated.go     devices without a network
+//	prefetch.go      requests before a container is created
 //
-// docs/attachments.md has the order in which they are believed.
+// docs/explanation/who-gets-which-device.md has the order in which the sources are trusted.
 package attachment

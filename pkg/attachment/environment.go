@@ -4,17 +4,21 @@ package attachment
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
 )
 
 const (
 	envPrefix  = "PCIDEVICE_"
 	infoSuffix = "_INFO"
 
-	// What a container's environment may hold. Device plugins stay far below.
+	// Limits of a container's environment. Device plugins stay far below them.
 	maxInfo    = 256 << 10 // bytes of one PCIDEVICE_*_INFO
 	maxVarIDs  = 1024      // device IDs of one variable
 	maxIDs     = 4096      // device IDs of all variables
@@ -22,29 +26,28 @@ const (
 	maxEnvVars = 1024      // variables
 )
 
-// environment is what device plugins, or whoever else, wrote into a container's
-// environment (sriov-network-device-plugin's README, "Allocated device
-// information"). The pod's author can write it too, and wins: the kubelet puts
-// the pod's own variables behind the plugin's.
+// environment is the variables of device plugins in a container's environment
+// (sriov-network-device-plugin's README, "Allocated device information"). The pod's author
+// can set them too, and overrides the plugin: the kubelet puts the pod's variables last.
 type environment []variable
 
 // variable is PCIDEVICE_<KEY>=<id>[,<id>...] with PCIDEVICE_<KEY>_INFO.
 type variable struct {
-	key  string // stands for the resource: upper case, "_" for "." and "/"
-	name string // of the variable the IDs are from
+	key  string // from the resource: upper case, "_" for "." and "/"
+	name string // of the variable with the IDs
 	ids  []string
 	info map[string]deviceEnv // by device ID
 }
 
-// deviceEnv is what PCIDEVICE_<KEY>_INFO says of one device.
+// deviceEnv is one device of PCIDEVICE_<KEY>_INFO.
 type deviceEnv struct {
 	nodes    []string // paths of device nodes in the container, sorted
 	vhostNet string   // of these, that of vhost-net
 	rdma     string   // name of the RDMA device
 }
 
-// parseEnvironment reads a container's environment. notes are about what cannot
-// be read; it says nothing then.
+// parseEnvironment reads a container's environment. notes describe the variables that are
+// invalid and ignored.
 func parseEnvironment(env []string) (e environment, notes []string) {
 	var values map[string]string
 	for _, kv := range env {
@@ -54,12 +57,12 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 			continue
 		}
 		if len(values) >= maxEnvVars {
-			return nil, []string{fmt.Sprintf("the container's environment has more than %d variables %s*: none is read", maxEnvVars, envPrefix)}
+			return nil, []string{fmt.Sprintf("the container's environment has more than %d variables %s*: all are ignored", maxEnvVars, envPrefix)}
 		}
 		if values == nil {
 			values = map[string]string{}
 		}
-		values[key] = value // as in a runtime, the last one counts
+		values[key] = value // as in a runtime, the last value counts
 	}
 	if values == nil {
 		return nil, nil // most containers
@@ -72,7 +75,7 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 		if isInfo && base != "" && strings.HasPrefix(strings.TrimSpace(value), "{") {
 			info, err := parseDeviceEnv(value)
 			if err != nil {
-				notes = append(notes, fmt.Sprintf("%s is not used: %v", envPrefix+key, err))
+				notes = append(notes, fmt.Sprintf("%s is ignored: %s", envPrefix+key, diag.ErrorText(err)))
 				continue
 			}
 			infos[base] = info
@@ -84,23 +87,18 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 		}
 		ids, err := parseIDs(value)
 		if err != nil {
-			notes = append(notes, fmt.Sprintf("%s is not used: %v", envPrefix+key, err))
+			notes = append(notes, fmt.Sprintf("%s is ignored: %s", envPrefix+key, diag.ErrorText(err)))
 			continue
 		}
 		e = append(e, variable{key: key, name: envPrefix + key, ids: ids})
 	}
 	if count > maxIDs {
-		return nil, []string{fmt.Sprintf("the variables %s* of the container's environment have more than %d device IDs: none is read", envPrefix, maxIDs)}
+		return nil, []string{fmt.Sprintf("the variables %s* of the container's environment have more than %d device IDs: all are ignored", envPrefix, maxIDs)}
 	}
 	for key, info := range infos {
 		at := slices.IndexFunc(e, func(v variable) bool { return v.key == key })
 		if at < 0 {
-			v := variable{key: key, name: envPrefix + key + infoSuffix}
-			for id := range info {
-				v.ids = append(v.ids, id)
-			}
-			slices.Sort(v.ids)
-			e = append(e, v)
+			e = append(e, variable{key: key, name: envPrefix + key + infoSuffix, ids: slices.Sorted(maps.Keys(info))})
 			at = len(e) - 1
 		}
 		e[at].info = info
@@ -126,96 +124,80 @@ func parseIDs(value string) ([]string, error) {
 	return ids, nil
 }
 
-// checkID accepts what can be the ID of a device or the name of a resource:
-// printable ASCII without spaces and commas.
+// checkID accepts the ID of a device or the name of a resource: printable ASCII without
+// spaces and commas.
 func checkID(id string) error {
 	why := ""
+	bad := strings.IndexFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ',' })
 	switch {
 	case id == "":
 		why = "it is empty"
 	case len(id) > maxID:
 		why = fmt.Sprintf("it has more than %d bytes", maxID)
+	case bad >= 0:
+		why = fmt.Sprintf("character %q is not allowed", id[bad])
 	default:
-		for i := range len(id) {
-			if c := id[i]; c <= ' ' || c >= 0x7f || c == ',' {
-				why = fmt.Sprintf("character %q is in none", c)
-				break
-			}
-		}
-	}
-	if why == "" {
 		return nil
 	}
 	return fmt.Errorf("device ID %s: %s: %w", quote(id), why, errdefs.ErrInvalidArgument)
 }
 
-// parseDeviceEnv reads PCIDEVICE_<KEY>_INFO: from device ID to the kind of
-// information to its keys and values. Kinds and keys that are not known are
-// nobody's mistake.
+// parseDeviceEnv reads PCIDEVICE_<KEY>_INFO: for each device ID an object for each kind of
+// information. Unknown kinds and keys are ignored.
 func parseDeviceEnv(value string) (map[string]deviceEnv, error) {
 	if len(value) > maxInfo {
 		return nil, fmt.Errorf("it has %d bytes, more than %d: %w", len(value), maxInfo, errdefs.ErrInvalidArgument)
 	}
-	r, err := newJSONReader([]byte(value))
+	root, err := parseJSON(value, jsontree.Object)
 	if err != nil {
 		return nil, err
 	}
+	if len(root.Children) > maxVarIDs {
+		return nil, fmt.Errorf("it has more than %d device IDs: %w", maxVarIDs, errdefs.ErrInvalidArgument)
+	}
 	all := map[string]deviceEnv{}
-	err = r.object(func(id string) error {
-		if err := checkID(id); err != nil {
-			return err
+	for _, n := range root.Children {
+		if err := checkID(n.Key); err != nil {
+			return nil, err
 		}
-		if len(all) >= maxVarIDs {
-			return fmt.Errorf("it has more than %d device IDs: %w", maxVarIDs, errdefs.ErrInvalidArgument)
+		if err := checkKind(n, jsontree.Object); err != nil {
+			return nil, err
 		}
 		var d deviceEnv
-		if err := r.object(func(kind string) error { return d.read(r, kind) }); err != nil {
-			return err
+		for _, kind := range n.Children {
+			if err := d.addInformation(kind); err != nil {
+				return nil, err
+			}
 		}
 		slices.Sort(d.nodes)
 		d.nodes = slices.Compact(d.nodes)
-		all[normal(id)] = d
-		return nil
-	})
-	if err == nil {
-		err = r.end()
-	}
-	if err != nil {
-		return nil, err
+		all[canonicalID(n.Key)] = d
 	}
 	return all, nil
 }
 
-// read reads one kind of information of one device.
-func (d *deviceEnv) read(r *jsonReader, kind string) error {
-	if r.peek() != '{' {
-		return r.skip()
-	}
-	return r.object(func(key string) error {
-		if r.peek() != '"' {
-			return r.skip()
-		}
-		text, err := r.text()
-		if err != nil {
-			return err
-		}
-		if kind == "rdma" && key == "rdma_dev" {
-			d.rdma = text
-			return nil
-		}
-		if !isNodeKey(kind, key) || !strings.HasPrefix(text, "/dev/") || len(text) > maxID {
-			return nil
-		}
-		d.nodes = append(d.nodes, text)
-		if kind == "vhost" && key == "net-mount" {
-			d.vhostNet = text
-		}
+// addInformation adds one kind of information.
+func (d *deviceEnv) addInformation(kind *jsontree.Node) error {
+	if kind.Kind != jsontree.Object {
 		return nil
-	})
+	}
+	for _, m := range kind.Children {
+		switch {
+		case m.Kind != jsontree.String:
+		case kind.Key == "rdma" && m.Key == "rdma_dev":
+			d.rdma = m.Text
+		case isNodeKey(kind.Key, m.Key) && strings.HasPrefix(m.Text, "/dev/") && len(m.Text) <= maxID:
+			d.nodes = append(d.nodes, m.Text)
+			if kind.Key == "vhost" && m.Key == "net-mount" {
+				d.vhostNet = m.Text
+			}
+		}
+	}
+	return checkKind(kind, jsontree.Object)
 }
 
-// isNodeKey reports whether the value is the path of a device node. The plugin's
-// README and its code spell the keys of vfio differently.
+// isNodeKey reports whether the value is the path of a device node. The keys of vfio differ
+// between the plugin's README and its code.
 func isNodeKey(kind, key string) bool {
 	switch kind {
 	case "vfio":
@@ -230,8 +212,8 @@ func isNodeKey(kind, key string) bool {
 	return false
 }
 
-// of is the variable that stands for a resource.
-func (e environment) of(resource string) (variable, bool) {
+// variableOf returns the variable of a resource.
+func (e environment) variableOf(resource string) (variable, bool) {
 	key := envKey(resource)
 	for _, v := range e {
 		if v.key == key {
@@ -241,23 +223,21 @@ func (e environment) of(resource string) (variable, bool) {
 	return variable{}, false
 }
 
-// claims gives the variable that names a device by id: the resource's own, if it
-// does.
-func (e environment) claims(id, resource string) (variable, bool) {
-	names := func(v variable) bool {
-		return slices.ContainsFunc(v.ids, func(have string) bool { return normal(have) == normal(id) })
-	}
-	if v, ok := e.of(resource); ok && names(v) {
+// variableNaming returns the variable that has a device ID, preferably the resource's own.
+func (e environment) variableNaming(id, resource string) (variable, bool) {
+	if v, ok := e.variableOf(resource); ok && containsID(v.ids, id) {
 		return v, true
 	}
-	if i := slices.IndexFunc(e, names); i >= 0 {
-		return e[i], true
+	for _, v := range e {
+		if containsID(v.ids, id) {
+			return v, true
+		}
 	}
 	return variable{}, false
 }
 
-// envKey is how sriov-network-device-plugin writes a resource's name in the name
-// of a variable: upper case, "/" and "." as "_".
+// envKey returns a resource's name as sriov-network-device-plugin writes it in the name of a
+// variable: upper case, "/" and "." as "_".
 func envKey(resource string) string {
 	return strings.NewReplacer("/", "_", ".", "_").Replace(strings.ToUpper(resource))
 }

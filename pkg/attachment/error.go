@@ -8,16 +8,15 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Claim is what one source says.
+// Claim is the statement of one source.
 type Claim struct {
-	Source string // a file's host path, or what [FromKubelet] and [FromEnvironment] give
+	Source string // host path of a file, or the result of [FromKubelet] or [FromEnvironment]
 	Says   string // `PCI device 0000:03:00.2`
 }
 
-// ConflictError is two sources that contradict each other on something that
-// matters. It unwraps to errdefs.ErrConflict.
+// ConflictError is a contradiction between two sources. It unwraps to errdefs.ErrConflict.
 type ConflictError struct {
-	On            string // what they disagree on: `which device is "net1"`
+	On            string // the question: `which device net1 is`
 	First, Second Claim
 	Hint          string // what to do; may be ""
 }
@@ -33,37 +32,36 @@ func (e *ConflictError) Error() string {
 // Unwrap makes the error an errdefs.ErrConflict.
 func (e *ConflictError) Unwrap() error { return errdefs.ErrConflict }
 
-// UnlistedError is a resource that is asked for in a container that the kubelet does not
-// list: it lists every ordinary container of a pod that it answers about, and every init
-// container that restarts, and no other init container and no ephemeral one. It unwraps
-// to errdefs.ErrNotFound.
+// UnlistedError is a request for a resource in a container that the kubelet does not list.
+// The kubelet lists ordinary containers and restartable init containers, but no other init
+// container and no ephemeral container. It unwraps to errdefs.ErrNotFound.
 type UnlistedError struct {
 	Resource string
-	// Holders are the containers of the pod to which the kubelet gave the resource, or
-	// the device of it that is asked for.
+	// Holders are the containers of the pod to which the kubelet allocated the resource, or
+	// the requested device of it.
 	Holders []string
-	// Claimed is set where the container's environment names devices of the resource,
-	// so that it may have some that the kubelet does not tell.
+	// Claimed is set if the container's environment names devices of the resource, so that
+	// it may have devices that the kubelet does not list.
 	Claimed bool
 }
 
 func (e *UnlistedError) Error() string {
-	return fmt.Sprintf("resource %q: %s; write devices.jackfield.dev/container.NAME for the containers that have it: %v", e.Resource, unlisted, errdefs.ErrNotFound)
+	return fmt.Sprintf("resource %q: %s; write devices.jackfield.dev/container.NAME for the containers that have it", e.Resource, unlisted)
 }
 
 // Unwrap makes the error an errdefs.ErrNotFound.
 func (e *UnlistedError) Unwrap() error { return errdefs.ErrNotFound }
 
-// UnansweredError is a resource of which nothing says whether it was allocated to the container: there is no kubelet to ask, and no variable.
+// UnansweredError is a request for a resource without a source that says whether it is
+// allocated to the container: there is no kubelet to ask, and no variable.
 type UnansweredError struct{ err error }
 
 func (e *UnansweredError) Error() string { return e.err.Error() }
 
-// Unwrap gives an errdefs.ErrNotFound, or errdefs.ErrUnavailable where the kubelet is required.
+// Unwrap returns an errdefs.ErrNotFound, or errdefs.ErrUnavailable if the kubelet is required.
 func (e *UnansweredError) Unwrap() error { return e.err }
 
-// FromKubelet names the kubelet as a source; socket is the host path at which it
-// was asked.
+// FromKubelet names the kubelet as a source; socket is the host path of its socket.
 func FromKubelet(socket string) string { return "the kubelet (" + socket + ")" }
 
 // FromEnvironment names a variable of the container's environment as a source.

@@ -10,100 +10,97 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// Sandbox gives the attachments of a sandbox, sorted by interface: those that
-// have device-info, and those that have none where Multus gave them a device or
-// the pod's annotation names them. An error is one of the directory; that of a
-// file is in its attachment.
-func (f *Finder) Sandbox(ctx context.Context, q Query) ([]Attachment, error) {
-	s, err := f.search(ctx, &q)
-	if s == nil {
-		return nil, err
-	}
-	return s.attached, err
-}
-
-// Allocated gives the PCI and vDPA devices that were allocated to the container
-// and that no network of the sandbox claims, sorted by device: what a device
-// plugin's file describes, and what is a PCI address by its ID. Nothing is looked
-// for where neither the container's environment nor an attachment tells of a
-// device plugin.
-func (f *Finder) Allocated(ctx context.Context, q Query) ([]Attachment, error) {
-	_, allocated, err := f.Find(ctx, q)
-	return allocated, err
-}
-
-// Find is Sandbox and Allocated in one.
+// Find returns the attachments of a sandbox, sorted by interface, and the PCI and vDPA
+// devices that are allocated to the container but belong to no network, sorted by device.
+//
+// attached has the networks with device-info, and those without it to which Multus gave a
+// device or which the pod's annotation names. allocated has the devices that a device
+// plugin's file describes, those whose ID is a PCI address, and those of resource claims that
+// the driver's metadata describes. It is searched only if the container's environment, its
+// mounts or an attachment show that there is a device plugin or a DRA driver.
+//
+// The error is one of the directory; the error of a file is in its attachment.
 func (f *Finder) Find(ctx context.Context, q Query) (attached, allocated []Attachment, err error) {
 	s, err := f.search(ctx, &q)
 	if s == nil || err != nil {
 		return nil, nil, err
 	}
-	return s.attached, s.unclaimed(), nil
+	return s.attached, s.allocatedDevices(), nil
 }
 
-// search is one question under way: everything is read once at most.
+// search is one call of the Finder. It reads every source at most once.
 type search struct {
 	*Finder
 	ctx      context.Context
 	q        *Query
 	env      environment
 	envNotes []string
-	w        *word // nil until the kubelet had to be asked
+	answer   *allocationAnswer // nil until it is needed
 	files    map[[2]string]pluginFile
-	names    []string // in the device plugins' directory, where listed
+	claims   map[claimKey]claimFiles
+	records  map[string]interfaceRecord // libcni's, by interface
+	names    []string                   // in the device plugins' directory, if listed
 	listed   bool
-	// realNames are the resources that variables stand for, by the variable's key.
-	realNames map[string]string
+	// resources are the resources of variables, by the variable's key.
+	resources map[string]string
 	attached  []Attachment
 	devices   []device // in the device-info of the networks, usable or not
 }
 
-// search finds the attachments of a sandbox. It is nil where there is nothing to
-// find.
+// search finds the attachments of a sandbox. It returns nil if there is nothing to find.
 func (f *Finder) search(ctx context.Context, q *Query) (*search, error) {
 	entries, err := f.entries(q.SandboxID)
 	if err != nil {
 		return nil, err
 	}
 	env, envNotes := parseEnvironment(q.Env)
-	if len(entries) == 0 && q.Networks == "" && len(env) == 0 {
+	if len(entries) == 0 && q.Networks == "" && len(env) == 0 && len(q.MetadataFiles) == 0 {
 		return nil, nil
 	}
-	s := &search{Finder: f, ctx: ctx, q: q, env: env, envNotes: envNotes}
+	s := f.newSearch(ctx, q, env)
+	s.envNotes = envNotes
 	if len(entries) > 0 || q.Networks != "" {
-		s.networks(entries)
+		s.addNetworks(entries)
 	}
 	for i := range s.attached {
-		s.owner(&s.attached[i])
+		s.findOwner(&s.attached[i])
 	}
 	return s, nil
 }
 
-// record is what Multus left of the sandbox.
-type record struct {
-	delegates []delegate
-	file      string // Multus' scratch file
-	note      string // why it is not used
+func (f *Finder) newSearch(ctx context.Context, q *Query, env environment) *search {
+	return &search{Finder: f, ctx: ctx, q: q, env: env, files: map[[2]string]pluginFile{}, claims: map[claimKey]claimFiles{}, records: map[string]interfaceRecord{}, resources: map[string]string{}}
 }
 
-func (s *search) record() record {
+// multusRecord is Multus' record of the sandbox.
+type multusRecord struct {
+	delegates []delegate
+	file      string // Multus' scratch file
+	note      string // why it is ignored
+}
+
+func (s *search) readMultusRecord() multusRecord {
 	if s.opts.MultusDir == "" || s.q.SandboxID == "" {
-		return record{}
+		return multusRecord{}
 	}
 	ds, file, err := readDelegates(s.host, s.opts.MultusDir, s.q.SandboxID)
-	r := record{delegates: ds, file: file}
+	r := multusRecord{delegates: ds, file: file}
 	if err != nil {
-		r.note = "not used: " + err.Error()
-		s.q.unread(err)
+		r.note = ignored(err)
+		s.q.reportUnread(err)
 	}
 	return r
 }
 
-// of is the delegate of an interface, nil when there is none.
-func (r *record) of(ifName string) *delegate {
+// ignored returns the note about a source that is ignored because of err.
+func ignored(err error) string { return "ignored: " + diag.ErrorText(err) }
+
+// delegateOf returns the delegate of an interface, or nil.
+func (r *multusRecord) delegateOf(ifName string) *delegate {
 	for i := range r.delegates {
 		if r.delegates[i].ifName == ifName && ifName != "" {
 			return &r.delegates[i]
@@ -112,38 +109,38 @@ func (r *record) of(ifName string) *delegate {
 	return nil
 }
 
-// networks puts together what the sources say of the pod's networks.
-func (s *search) networks(entries []deviceinfo.Entry) {
-	rec := s.record()
+// addNetworks adds the pod's networks, from all sources.
+func (s *search) addNetworks(entries []deviceinfo.Entry) {
+	rec := s.readMultusRecord()
 	var common []string
 	if rec.note != "" {
 		common = append(common, rec.note)
 	}
 	named, err := parseNetworks(s.q.Networks, s.q.Namespace)
 	if err != nil {
-		common = append(common, "not used: "+err.Error())
+		common = append(common, ignored(err))
 	}
 	for i := range entries {
 		s.attached = append(s.attached, s.fromEntry(&entries[i], &rec, named))
 	}
-	s.missing(&rec, named)
+	s.addWithoutFile(&rec, named)
 	for i := range s.attached {
 		s.attached[i].Notes = append(s.attached[i].Notes, common...)
 	}
-	s.oneFileEach()
-	s.oneNetworkEach()
+	s.rejectInterfacesWithTwoFiles()
+	s.rejectDevicesInTwoNetworks()
 	slices.SortStableFunc(s.attached, func(a, b Attachment) int {
 		return cmp.Or(strings.Compare(a.IfName, b.IfName), strings.Compare(a.Network, b.Network), strings.Compare(a.File, b.File))
 	})
 }
 
-// fromEntry makes an attachment of a device-info file.
-func (s *search) fromEntry(e *deviceinfo.Entry, rec *record, named []selection) Attachment {
+// fromEntry returns the attachment of a device-info file.
+func (s *search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selection) Attachment {
 	a := Attachment{IfName: e.IfName, Info: e.Info, File: e.File, Err: e.Err, Owner: OwnerUnknown}
-	d := rec.of(e.IfName)
+	d := rec.delegateOf(e.IfName)
 	var note string
 	a.NetworkGuessed = d == nil || d.name == ""
-	if a.Network, note = nameOf(e, d, named, s.q.Namespace); note != "" {
+	if a.Network, note = networkOf(e, d, named, s.q.Namespace); note != "" {
 		a.Notes = append(a.Notes, note)
 	}
 	if a.Err == nil {
@@ -152,9 +149,9 @@ func (s *search) fromEntry(e *deviceinfo.Entry, rec *record, named []selection) 
 		}
 	}
 	if e.IfName == "" {
-		return a // of the directory
+		return a // an error of the directory
 	}
-	s.claim(a.Info)
+	s.recordDevice(a.Info)
 	multus := Claim{Source: rec.file}
 	if d != nil {
 		a.DeviceID, a.Resource = d.deviceID, d.resource
@@ -164,49 +161,57 @@ func (s *search) fromEntry(e *deviceinfo.Entry, rec *record, named []selection) 
 	return a
 }
 
-// checkResult looks into libcni's record of the attachment of a device, which has
-// the device ID as well, and takes it from there where Multus' own record is not
-// there.
-func (s *search) checkResult(a *Attachment, d *delegate, multus *Claim) {
-	if _, ok := deviceOf(a.Info); !ok || s.opts.MultusDir == "" {
-		return
-	}
+// readResultOf reads libcni's record of an attachment; nil if there is none.
+func (s *search) readResultOf(a *Attachment, d *delegate) (c *cachedResult, file string, err error) {
 	conf := ""
 	if d != nil {
 		conf = d.conf
 	}
 	if conf == "" {
-		// A network is often called like its configuration.
+		// A network often has the name of its configuration.
 		_, conf, _ = strings.Cut(a.Network, "/")
 	}
-	if conf == "" {
-		return
+	if conf == "" || s.opts.MultusDir == "" {
+		return nil, "", nil
 	}
-	c, file, err := readResult(s.host, s.opts.MultusDir, conf, s.q.SandboxID, a.IfName)
+	c, file, err = readResult(s.host, s.opts.MultusDir, conf, s.q.SandboxID, a.IfName)
+	if err != nil {
+		a.Notes = append(a.Notes, ignored(err))
+		s.q.reportUnread(err)
+	}
+	if c != nil {
+		s.records[a.IfName] = c.record
+	}
+	return c, file, err
+}
+
+// checkResult compares the device ID with libcni's record of the attachment, or takes it
+// from there if Multus has no record.
+func (s *search) checkResult(a *Attachment, d *delegate, multus *Claim) {
+	_, isDevice := deviceOf(a.Info)
+	if !isDevice && len(s.q.MetadataFiles) == 0 {
+		return // nothing is compared with the record
+	}
+	c, file, err := s.readResultOf(a, d)
 	switch {
-	case err != nil:
-		a.Notes = append(a.Notes, "not used: "+err.Error())
-		s.q.unread(err)
-	case c == nil || c.deviceID == "":
+	case err != nil, c == nil, c.deviceID == "", !isDevice:
 	case a.DeviceID == "" && d == nil:
 		a.DeviceID, multus.Source = c.deviceID, file
-	case a.DeviceID != "" && normal(a.DeviceID) != normal(c.deviceID):
-		a.refuse(&ConflictError{On: which(a), First: Claim{multus.Source, "device ID " + quote(a.DeviceID)},
+	case a.DeviceID != "" && canonicalID(a.DeviceID) != canonicalID(c.deviceID):
+		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{multus.Source, "device ID " + quote(a.DeviceID)},
 			Second: Claim{file, "device ID " + quote(c.deviceID)}, Hint: hintRecreate})
 	}
 }
 
-const hintRecreate = "delete the pod, so that it is attached anew"
+const hintRecreate = "delete the pod, so that its networks are attached again"
 
-func which(a *Attachment) string {
-	if a.IfName == "" {
-		return "which device " + quote(a.DeviceID) + " is"
-	}
-	return "which device " + a.IfName + " is"
+// deviceQuestion returns what sources disagree on for [ConflictError.On].
+func deviceQuestion(a *Attachment) string {
+	return "which device " + cmp.Or(a.IfName, quote(a.DeviceID)) + " is"
 }
 
-// checkDevice compares the device in a CNI plugin's file with the one that Multus
-// gave to the network, and with the device plugin's file of that one.
+// checkDevice compares the device in a CNI plugin's file with the device that Multus gave to
+// the network, and with the device plugin's file of that device.
 func (s *search) checkDevice(a *Attachment, multus Claim) {
 	if a.Err != nil || a.DeviceID == "" {
 		return
@@ -216,25 +221,24 @@ func (s *search) checkDevice(a *Attachment, multus Claim) {
 		s.checkSocket(a)
 		return
 	}
-	if dev.contradicts(a.DeviceID) {
-		a.refuse(&ConflictError{On: which(a), First: Claim{a.File, dev.String()},
+	if dev.contradictsID(a.DeviceID) {
+		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{a.File, dev.String()},
 			Second: Claim{multus.Source, "device ID " + quote(a.DeviceID)}, Hint: hintRecreate})
 		return
 	}
 	if a.Resource == "" {
 		return
 	}
-	p := s.pluginFile(a.Resource, a.DeviceID)
-	if other, ok := deviceOf(p.info); ok && !other.same(dev) {
-		a.refuse(&ConflictError{On: which(a), First: Claim{a.File, dev.String()}, Second: Claim{p.path, other.String()}, Hint: hintRecreate})
+	p := s.readPluginFile(a.Resource, a.DeviceID)
+	if other, ok := deviceOf(p.info); ok && !other.isSame(dev) {
+		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{a.File, dev.String()}, Second: Claim{p.path, other.String()}, Hint: hintRecreate})
 	} else if p.err != nil {
-		a.Notes = append(a.Notes, "not used: "+p.err.Error())
+		a.Notes = append(a.Notes, ignored(p.err))
 	}
 }
 
-// checkSocket compares the socket in a CNI plugin's file with the one in the device
-// plugin's file of the device that Multus gave to the network: another path is another
-// port's socket.
+// checkSocket compares the socket in a CNI plugin's file with the device plugin's file of
+// the device that Multus gave to the network. Another path is the socket of another port.
 func (s *search) checkSocket(a *Attachment) {
 	if a.Resource == "" || s.opts.OwnSocketTerms != nil && s.opts.OwnSocketTerms(a.Network, a.Resource) {
 		return
@@ -243,20 +247,20 @@ func (s *search) checkSocket(a *Attachment) {
 	if !ok {
 		return
 	}
-	p := s.pluginFile(a.Resource, a.DeviceID)
+	p := s.readPluginFile(a.Resource, a.DeviceID)
 	if p.err != nil {
-		a.Notes = append(a.Notes, "not used: "+p.err.Error())
+		a.Notes = append(a.Notes, ignored(p.err))
 		return
 	}
 	allocated, ok := socketOf(p.info)
 	if !ok || allocated.kind == have.kind && allocated.mode == have.mode && s.samePath(allocated.path, have.path) {
 		return
 	}
-	a.refuse(&ConflictError{On: "which socket " + a.IfName + " is", First: Claim{a.File, have.String()},
+	a.reject(&ConflictError{On: "which socket " + a.IfName + " is", First: Claim{a.File, have.String()},
 		Second: Claim{p.path, allocated.String() + " of the allocated device " + quote(a.DeviceID)}, Hint: hintSocket})
 }
 
-// samePath reports whether two paths of the host, or abstract names, are of one socket.
+// samePath reports whether two host paths, or abstract names, lead to one socket.
 func (s *search) samePath(a, b string) bool {
 	return a == b || path.IsAbs(a) && path.IsAbs(b) && s.host.Canonical(a) == s.host.Canonical(b)
 }
@@ -264,9 +268,9 @@ func (s *search) samePath(a, b string) bool {
 const hintSocket = "have the network's CNI plugin keep the device plugin's path and mode (with jackfield-cni: remove device.path and device.mode or device.role " +
 	"from its configuration), or configure a dialect for the network or resource"
 
-// missing adds the networks that have no device-info file: those that Multus gave
-// a device, and those that the pod's author named.
-func (s *search) missing(rec *record, named []selection) {
+// addWithoutFile adds the networks without a device-info file: those to which Multus gave a
+// device, and those in the pod's annotation.
+func (s *search) addWithoutFile(rec *multusRecord, named []selection) {
 	have := func(network, ifName string) bool {
 		return slices.ContainsFunc(s.attached, func(a Attachment) bool {
 			return ifName != "" && a.IfName == ifName || ifName == "" && a.Network == network
@@ -276,99 +280,96 @@ func (s *search) missing(rec *record, named []selection) {
 		d := &rec.delegates[i]
 		wanted := d.deviceID != "" || slices.ContainsFunc(named, func(n selection) bool { return n.network == d.name })
 		if wanted && !have(d.name, d.ifName) {
-			s.attached = append(s.attached, s.withoutFile(d))
+			s.attached = append(s.attached, s.fromDelegate(d, rec.file))
 		}
 	}
 	for _, n := range named {
 		known := slices.ContainsFunc(rec.delegates, func(d delegate) bool { return d.name == n.network })
 		if !known && !have(n.network, n.ifName) {
 			s.attached = append(s.attached, Attachment{Network: n.network, NetworkGuessed: true, IfName: n.ifName, Owner: OwnerUnknown,
-				Notes: []string{"there is no device-info of the network, and no record of Multus that it was attached"}})
+				Notes: []string{"the network has no device-info, and Multus has no record of its attachment"}})
 		}
 	}
 }
 
-// withoutFile is a network that Multus attached and that has no device-info file
-// of its own. Where the kubelet gave a device for it, the device plugin's file is
-// what the network's would be a copy of (Device Information Specification,
-// §4.2.1).
-func (s *search) withoutFile(d *delegate) Attachment {
+// fromDelegate returns a network that Multus attached and that has no device-info file. If
+// the kubelet allocated a device for it, the device plugin's file describes the network: a
+// file of the network would be its copy (Device Information Specification, §4.2.1).
+func (s *search) fromDelegate(d *delegate, file string) Attachment {
 	a := Attachment{Network: d.name, IfName: d.ifName, DeviceID: d.deviceID, Resource: d.resource, Owner: OwnerUnknown}
 	note := func(format string, args ...any) { a.Notes = append(a.Notes, fmt.Sprintf(format, args...)) }
 	switch {
 	case d.deviceID == "":
-		note("there is no device-info of the network: it brings no device, or its CNI plugin does not tell")
+		note("the network has no device-info: it has no device, or its CNI plugin writes none")
 		return a
 	case d.resource == "":
-		note("there is no device-info of the network; its device ID %s is from the pod's annotation and is not used", quote(d.deviceID))
+		note("the network has no device-info; its device ID %s is from the pod's annotation and is ignored", quote(d.deviceID))
 		return a
 	}
-	found, ok := s.allocated(d.resource, d.deviceID)
+	found, ok := s.describeAllocated(d.resource, d.deviceID)
 	if !ok {
-		note("there is no device-info of the network, nor of device %s of resource %s that Multus gave it", quote(d.deviceID), quote(d.resource))
+		note("neither the network nor its device %s of resource %s has device-info", quote(d.deviceID), quote(d.resource))
 		return a
 	}
-	note("there is no device-info file of the network; device %s of resource %s was given to it by Multus' record", quote(d.deviceID), quote(d.resource))
+	note("the network has no device-info file; by Multus' record its device is %s of resource %s", quote(d.deviceID), quote(d.resource))
 	a.Info, a.File, a.Err = found.Info, found.File, found.Err
-	s.claim(a.Info)
+	s.recordDevice(a.Info)
 	a.Notes = append(a.Notes, found.Notes...)
+	s.checkResult(&a, d, &Claim{Source: file})
 	return a
 }
 
-// oneFileEach makes two device-info files of one interface a conflict of both.
-func (s *search) oneFileEach() {
-	s.unique(func(a *Attachment) (key string, on string, c Claim) {
+// rejectInterfacesWithTwoFiles makes two device-info files of one interface a conflict.
+func (s *search) rejectInterfacesWithTwoFiles() {
+	rejectDuplicates(s.attached, func(a *Attachment) (key, on string, c Claim) {
 		if a.File == "" {
 			return "", "", Claim{}
 		}
 		return a.IfName, "which network " + a.IfName + " is", Claim{a.File, quote(a.Network)}
-	})
+	}, hintRecreate)
 }
 
-// oneNetworkEach makes one device in two networks a conflict of both.
-func (s *search) oneNetworkEach() {
-	s.unique(func(a *Attachment) (key string, on string, c Claim) {
+// rejectDevicesInTwoNetworks makes one device in two networks a conflict.
+func (s *search) rejectDevicesInTwoNetworks() {
+	rejectDuplicates(s.attached, func(a *Attachment) (key, on string, c Claim) {
 		d, ok := deviceOf(a.Info)
 		if !ok {
 			return "", "", Claim{}
 		}
-		return d.name(), "which interface " + d.String() + " is", Claim{a.File, a.IfName}
-	})
+		return d.sysfsName(), "which interface " + d.String() + " is", Claim{a.File, a.IfName}
+	}, hintRecreate)
 }
 
-// unique makes attachments with the same key a conflict of each.
-func (s *search) unique(of func(a *Attachment) (key, on string, c Claim)) {
-	first := make(map[string]int, len(s.attached))
-	var clashes map[int]error
-	for i := range s.attached {
-		key, on, claim := of(&s.attached[i])
+// rejectDuplicates makes attachments with the same key a conflict of all of them.
+func rejectDuplicates(list []Attachment, keyOf func(a *Attachment) (key, on string, c Claim), hint string) {
+	first := make(map[string]int, len(list))
+	conflicts := map[int]error{}
+	for i := range list {
+		key, on, claim := keyOf(&list[i])
 		j, twice := first[key]
 		switch {
 		case key == "":
 		case !twice:
 			first[key] = i
 		default:
-			_, _, other := of(&s.attached[j])
-			if clashes == nil {
-				clashes = map[int]error{}
-			}
-			clashes[i] = &ConflictError{On: on, First: other, Second: claim, Hint: hintRecreate}
-			if clashes[j] == nil {
-				clashes[j] = clashes[i]
+			_, _, other := keyOf(&list[j])
+			conflicts[i] = &ConflictError{On: on, First: other, Second: claim, Hint: hint}
+			if conflicts[j] == nil {
+				conflicts[j] = conflicts[i]
 			}
 		}
 	}
-	for i, err := range clashes {
-		s.attached[i].refuse(err)
+	for i, err := range conflicts {
+		list[i].reject(err)
 	}
 }
 
-// claim remembers the device of a network.
-func (s *search) claim(i *deviceinfo.Info) {
+// recordDevice records the device of a network.
+func (s *search) recordDevice(i *deviceinfo.Info) {
 	if d, ok := deviceOf(i); ok {
 		s.devices = append(s.devices, d)
 	}
 }
 
-// refuse makes an attachment one that cannot be used.
-func (a *Attachment) refuse(err error) { a.Err, a.Info = err, nil }
+// reject makes an attachment unusable.
+func (a *Attachment) reject(err error) { a.Err, a.Info = err, nil }

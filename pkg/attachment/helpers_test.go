@@ -30,12 +30,12 @@ const (
 	vf        = "intel.com/vf" // a resource of PCI functions
 )
 
-// node is a host of its own below a directory.
+// node is a directory tree of a host.
 type node struct {
 	t    testing.TB
 	dir  string
 	root hostfs.Root
-	// kubelet is set where there is one; its socket then has a file.
+	// kubelet is nil on a node without one. Otherwise a file at its socket's path exists.
 	kubelet *fakeKubelet
 	opts    Options
 }
@@ -53,41 +53,40 @@ func newNode(t testing.TB) *node {
 
 func (n *node) path(host string) string { return filepath.Join(n.dir, host) }
 
-func (n *node) put(host, content string) {
+func (n *node) write(host, content string) {
 	n.t.Helper()
 	check(n.t, os.MkdirAll(filepath.Dir(n.path(host)), 0o755))
 	check(n.t, os.WriteFile(n.path(host), []byte(content), 0o600))
 }
 
-// cni writes the device-info file of a network, named as Multus names it.
-func (n *node) cni(network, ifName, content string) string {
+// writeCNIFile writes the device-info file of a network under the name that Multus chooses.
+func (n *node) writeCNIFile(network, ifName, content string) string {
 	n.t.Helper()
 	file := filepath.Join(deviceinfo.DefaultCNIDir, strings.ReplaceAll(network, "/", "-")+"-"+sandbox+"_"+ifName)
-	n.put(file, content)
+	n.write(file, content)
 	return file
 }
 
-// dp writes the device plugin's file of a device.
-func (n *node) dp(resource, id, content string) string {
+// writeDPFile writes the device plugin's file of a device.
+func (n *node) writeDPFile(resource, id, content string) string {
 	n.t.Helper()
 	name, err := deviceinfo.DPFileName(resource, id)
 	check(n.t, err)
 	file := filepath.Join(deviceinfo.DefaultDPDir, name)
-	n.put(file, content)
+	n.write(file, content)
 	return file
 }
 
-const scratch = multusDir + "/" + sandbox
+const multusRecordPath = multusDir + "/" + sandbox
 
-// multus writes Multus' record of the sandbox, with the cluster's network in
-// front, as Multus does.
-func (n *node) multus(ds ...map[string]any) {
+// writeMultusRecord writes Multus' record of the sandbox. Like Multus, it puts the cluster network first.
+func (n *node) writeMultusRecord(ds ...map[string]any) {
 	n.t.Helper()
-	n.put(scratch, scratchOf(n.t, ds...))
+	n.write(multusRecordPath, formatMultusRecord(n.t, ds...))
 }
 
-// scratchOf is a record with everything that Multus writes into one.
-func scratchOf(t testing.TB, ds ...map[string]any) string {
+// formatMultusRecord returns a record with all keys that Multus writes.
+func formatMultusRecord(t testing.TB, ds ...map[string]any) string {
 	t.Helper()
 	all := []map[string]any{{"Name": "cbr0", "ConfList": map[string]any{"name": "cbr0", "plugins": []any{map[string]any{"type": "flannel"}}}}}
 	for _, d := range append(all, ds...) {
@@ -105,8 +104,8 @@ func scratchOf(t testing.TB, ds ...map[string]any) string {
 	return string(b)
 }
 
-// net is one network in Multus' record.
-func net(name string, kv ...string) map[string]any {
+// networkEntry returns the entry of a network in Multus' record.
+func networkEntry(name string, kv ...string) map[string]any {
 	_, conf, _ := strings.Cut(name, "/")
 	d := map[string]any{"Name": name, "Conf": map[string]any{"cniVersion": "1.0.0", "name": conf + "-conf", "type": "sriov"}}
 	for i := 0; i+1 < len(kv); i += 2 {
@@ -115,18 +114,21 @@ func net(name string, kv ...string) map[string]any {
 	return d
 }
 
-// vfNet is a network to which Multus gave a device of the resource vf.
-func vfNet(name, id string) map[string]any { return net(name, "deviceID", id, "resourceName", vf) }
+// vfNetworkEntry returns the entry of a network with a device of the resource vf.
+func vfNetworkEntry(name, id string) map[string]any {
+	return networkEntry(name, "deviceID", id, "resourceName", vf)
+}
 
-// result writes libcni's record of an attachment.
-func (n *node) result(conf, ifName, deviceID string) string {
+// writeCNIResult writes libcni's record of an attachment.
+func (n *node) writeCNIResult(conf, ifName, deviceID string) string {
 	n.t.Helper()
 	file := filepath.Join(multusDir, "results", conf+"-"+sandbox+"-"+ifName)
-	n.put(file, resultOf(conf, sandbox, ifName, deviceID))
+	n.write(file, cniResult(conf, sandbox, ifName, deviceID))
 	return file
 }
 
-func resultOf(conf, id, ifName, deviceID string) string {
+// cniResult returns the content of libcni's record.
+func cniResult(conf, id, ifName, deviceID string) string {
 	args := map[string]any{"portMappings": []any{map[string]any{"hostPort": 1}}}
 	if deviceID != "" {
 		args["deviceID"] = deviceID
@@ -154,19 +156,19 @@ func vdpaInfo(name, address string) string {
 
 const vhostInfo = `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/var/run/vsw/p1/s"}}`
 
-// fakeKubelet answers as it is told.
+// fakeKubelet returns the configured allocation or error.
 type fakeKubelet struct {
 	mu    sync.Mutex
 	pod   allocation.Allocation
 	err   error
 	hangs bool
-	asked int
-	left  time.Duration // that the last caller would have waited
+	calls int
+	left  time.Duration // remaining time of the last call
 }
 
 func (k *fakeKubelet) Pod(ctx context.Context, key allocation.PodKey) (allocation.Allocation, error) {
 	k.mu.Lock()
-	k.asked++
+	k.calls++
 	if deadline, ok := ctx.Deadline(); ok {
 		k.left = time.Until(deadline)
 	}
@@ -177,19 +179,19 @@ func (k *fakeKubelet) Pod(ctx context.Context, key allocation.PodKey) (allocatio
 		return allocation.Allocation{}, fmt.Errorf("no answer: %w", ctx.Err())
 	}
 	if key != (allocation.PodKey{Namespace: "ns", Name: "pod", UID: "uid"}) {
-		return allocation.Allocation{}, fmt.Errorf("asked about %+v: %w", key, errdefs.ErrNotFound)
+		return allocation.Allocation{}, fmt.Errorf("unexpected pod %+v: %w", key, errdefs.ErrNotFound)
 	}
 	return pod, err
 }
 
-func (k *fakeKubelet) times() int {
+func (k *fakeKubelet) countCalls() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.asked
+	return k.calls
 }
 
-// gives makes a kubelet that gave devices to containers: "c1: intel.com/vf=ID".
-func (n *node) gives(lines ...string) *fakeKubelet {
+// allocate starts a kubelet that allocated devices to containers. A line has the form "c1: intel.com/vf=ID".
+func (n *node) allocate(lines ...string) *fakeKubelet {
 	n.t.Helper()
 	k := &fakeKubelet{pod: allocation.Allocation{Namespace: "ns", Name: "pod", Socket: socket}}
 	for _, line := range lines {
@@ -201,7 +203,7 @@ func (n *node) gives(lines ...string) *fakeKubelet {
 		for _, f := range strings.Fields(devices) {
 			r, id, _ := strings.Cut(f, "=")
 			if claim, ok := strings.CutPrefix(r, "claim:"); ok {
-				c.Claims = append(c.Claims, allocation.ClaimDevice{Namespace: "ns", Claim: claim, Driver: "sriov.example.com", Pool: "node", Device: id})
+				c.Claims = append(c.Claims, allocation.ClaimDevice{Namespace: "ns", Claim: claim, Device: id})
 				continue
 			}
 			c.Resources = append(c.Resources, allocation.Resource{Name: r, IDs: strings.Split(id, ",")})
@@ -215,10 +217,10 @@ func (n *node) gives(lines ...string) *fakeKubelet {
 func (n *node) useKubelet(k *fakeKubelet) {
 	n.t.Helper()
 	n.kubelet, n.opts.Kubelet = k, k
-	n.put(socket, "")
+	n.write(socket, "")
 }
 
-func (n *node) finder() *Finder {
+func (n *node) newFinder() *Finder {
 	n.t.Helper()
 	f, err := New(n.root, n.opts)
 	check(n.t, err)
@@ -226,13 +228,13 @@ func (n *node) finder() *Finder {
 	return f
 }
 
-// query is about container c1 of pod ns/pod.
-func query(env ...string) Query {
+// newQuery returns the query for container c1 of pod ns/pod.
+func newQuery(env ...string) Query {
 	return Query{SandboxID: sandbox, Namespace: "ns", Pod: "pod", PodUID: "uid", Container: "c1", Env: append([]string{"PATH=/bin"}, env...)}
 }
 
-// one is the single attachment that is expected.
-func one(t testing.TB, as []Attachment, err error) Attachment {
+// wantOneAttachment returns the only attachment, and fails the test if there are more or none.
+func wantOneAttachment(t testing.TB, as []Attachment, err error) Attachment {
 	t.Helper()
 	check(t, err)
 	if len(as) != 1 {
@@ -241,7 +243,7 @@ func one(t testing.TB, as []Attachment, err error) Attachment {
 	return as[0]
 }
 
-func byIfName(t testing.TB, as []Attachment, ifName string) Attachment {
+func findByIfName(t testing.TB, as []Attachment, ifName string) Attachment {
 	t.Helper()
 	for _, a := range as {
 		if a.IfName == ifName {
@@ -259,16 +261,16 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// wantConflict is an error that names both sources.
+// wantConflict checks that the error is a conflict that names both sources.
 func wantConflict(t testing.TB, err error, names ...string) {
 	t.Helper()
 	var c *ConflictError
 	if !errors.As(err, &c) || !errors.Is(err, errdefs.ErrConflict) {
-		t.Errorf("the error is %v, want a conflict", err)
+		t.Errorf("got error %v, want a conflict", err)
 		return
 	}
 	if c.First.Source == "" || c.Second.Source == "" || c.First.Says == "" || c.Second.Says == "" || c.On == "" {
-		t.Errorf("the conflict leaves something out: %+v", c)
+		t.Errorf("the conflict has an empty field: %+v", c)
 	}
 	for _, name := range names {
 		if !strings.Contains(err.Error(), name) {
@@ -279,4 +281,18 @@ func wantConflict(t testing.TB, err error, names ...string) {
 
 func hasNote(a Attachment, part string) bool {
 	return strings.Contains(strings.Join(a.Notes, "\n"), part)
+}
+
+// findNetworks returns the attachments of a sandbox without allocated devices.
+func (f *Finder) findNetworks(ctx context.Context, q Query) ([]Attachment, error) {
+	s, err := f.search(ctx, &q)
+	if s == nil {
+		return nil, err
+	}
+	return s.attached, err
+}
+
+func (f *Finder) findAllocated(ctx context.Context, q Query) ([]Attachment, error) {
+	_, allocated, err := f.Find(ctx, q)
+	return allocated, err
 }

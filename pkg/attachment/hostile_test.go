@@ -13,11 +13,11 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 )
 
-// hostile are things that somebody may put where a file is read.
-var hostile = []struct {
+// hostileFiles are file types and contents in place of a valid file.
+var hostileFiles = []struct {
 	name string
 	make func(t *testing.T, path string)
 }{
@@ -30,105 +30,103 @@ var hostile = []struct {
 	}},
 	{"symlink to a good file", func(t *testing.T, path string) {
 		good := filepath.Join(t.TempDir(), "good")
-		check(t, os.WriteFile(good, []byte(goodCache(path)), 0o600))
+		check(t, os.WriteFile(good, []byte(validCache(path)), 0o600))
 		check(t, os.Symlink(good, path))
 	}},
-	{"symlink beside it", func(t *testing.T, path string) {
-		check(t, os.WriteFile(path+"-good", []byte(goodCache(path)), 0o600))
+	{"symlink to a neighbouring file", func(t *testing.T, path string) {
+		check(t, os.WriteFile(path+"-good", []byte(validCache(path)), 0o600))
 		check(t, os.Symlink(filepath.Base(path)+"-good", path))
 	}},
 	{"symlink to itself", func(t *testing.T, path string) { check(t, os.Symlink(filepath.Base(path), path)) }},
-	{"empty file", content("")},
-	{"not UTF-8", content("[{\"Name\":\"ns/net\xff\"}]")},
+	{"empty file", writeContent("")},
+	{"not UTF-8", writeContent("[{\"Name\":\"ns/net\xff\"}]")},
 	{"truncated", func(t *testing.T, path string) {
-		good := goodCache(path)
-		content(good[:len(good)/2])(t, path)
+		good := validCache(path)
+		writeContent(good[:len(good)/2])(t, path)
 	}},
-	{"deeply nested list", content(strings.Repeat("[", 1<<19))},
-	{"deeply nested map", content(`[{"Name":` + strings.Repeat(`{"a":`, 1<<17) + "1")},
-	{"another type", content(`"text"`)},
-	{"a list of numbers", content(`[1,2,3]`)},
-	{"a key twice", content(`[{"Name":"ns/net","Name":"ns/other"}]`)},
-	{"garbage behind the end", content(`[] []`)},
-	{"NUL bytes", content(strings.Repeat("\x00", 4096))},
-	{"more than 1 MiB", content("[" + strings.Repeat(" ", 1<<20) + "]")},
+	{"deeply nested list", writeContent(strings.Repeat("[", 1<<19))},
+	{"deeply nested map", writeContent(`[{"Name":` + strings.Repeat(`{"a":`, 1<<17) + "1")},
+	{"string", writeContent(`"text"`)},
+	{"list of numbers", writeContent(`[1,2,3]`)},
+	{"duplicate key", writeContent(`[{"Name":"ns/net","Name":"ns/other"}]`)},
+	{"garbage after the end", writeContent(`[] []`)},
+	{"NUL bytes", writeContent(strings.Repeat("\x00", 4096))},
+	{"more than 1 MiB", writeContent("[" + strings.Repeat(" ", 1<<20) + "]")},
 }
 
-func content(s string) func(*testing.T, string) {
+func writeContent(s string) func(*testing.T, string) {
 	return func(t *testing.T, path string) { check(t, os.WriteFile(path, []byte(s), 0o600)) }
 }
 
-// goodCache is what Multus and libcni would have written there.
-func goodCache(path string) string {
+// validCache returns the content that Multus or libcni writes to the path.
+func validCache(path string) string {
 	if strings.Contains(path, "/results/") {
-		return resultOf("net", sandbox, "net1", devB)
+		return cniResult("net", sandbox, "net1", devB)
 	}
 	return `[{"Name":"cbr0"},{"Name":"ns/net","deviceID":"` + devB + `","resourceName":"intel.com/vf"}]`
 }
 
-// Whatever lies where Multus and libcni keep their records costs no time, and
-// does no harm but that it is not used.
+// A hostile file at the path of a record of Multus or libcni is ignored quickly.
 func TestHostileCaches(t *testing.T) {
-	for _, where := range []string{scratch, filepath.Join(multusDir, "results", "net-"+sandbox+"-net1")} {
-		for _, h := range hostile {
+	for _, where := range []string{multusRecordPath, filepath.Join(multusDir, "results", "net-"+sandbox+"-net1")} {
+		for _, h := range hostileFiles {
 			t.Run(filepath.Base(filepath.Dir(where))+"/"+h.name, func(t *testing.T) {
 				n := newNode(t)
-				n.gives("c1: intel.com/vf=" + devA)
-				n.cni("ns/net", "net1", pciInfo(devA))
-				n.cni("ns/sock", "net2", vhostInfo)
+				n.allocate("c1: intel.com/vf=" + devA)
+				n.writeCNIFile("ns/net", "net1", pciInfo(devA))
+				n.writeCNIFile("ns/sock", "net2", vhostInfo)
 				h.make(t, n.path(where))
-				f := n.finder()
+				f := n.newFinder()
 				var as []Attachment
 				var err error
-				busytest.Cheap(t, time.Second, func() { as, err = f.Sandbox(t.Context(), query()) })
+				busytest.Cheap(t, time.Second, func() { as, err = f.findNetworks(t.Context(), newQuery()) })
 				check(t, err)
-				a := byIfName(t, as, "net1")
+				a := findByIfName(t, as, "net1")
 				if a.Err != nil || a.Owner != OwnedHere || a.DeviceID != devA {
-					t.Errorf("the device is harmed: %+v", a)
+					t.Errorf("the device is affected: %+v", a)
 				}
-				if !hasNote(a, "not used") || !hasNote(a, where) {
+				if !hasNote(a, "ignored") || !hasNote(a, where) {
 					t.Errorf("no note names the file: %q", a.Notes)
 				}
-				if a := byIfName(t, as, "net2"); a.Err != nil || a.Info == nil {
-					t.Errorf("the socket is harmed: %+v", a)
+				if a := findByIfName(t, as, "net2"); a.Err != nil || a.Info == nil {
+					t.Errorf("the socket is affected: %+v", a)
 				}
 			})
 		}
 	}
 }
 
-// libcni's record of another attachment, whatever its name, says nothing.
-func TestResultOfAnother(t *testing.T) {
+// libcni's record of another attachment is ignored, whatever its file name.
+func TestResultOfAnotherAttachment(t *testing.T) {
 	for _, text := range []string{
-		resultOf("net", "another", "net1", devB), resultOf("net", sandbox, "net2", devB), resultOf("other", sandbox, "net1", devB),
-		strings.Replace(resultOf("net", sandbox, "net1", devB), cacheKind, "cniCacheV9", 1),
+		cniResult("net", "another", "net1", devB), cniResult("net", sandbox, "net2", devB), cniResult("other", sandbox, "net1", devB),
+		strings.Replace(cniResult("net", sandbox, "net1", devB), cacheKind, "cniCacheV9", 1),
 	} {
 		n := newNode(t)
-		n.gives("c1: intel.com/vf=" + devA)
-		n.cni("ns/net", "net1", pciInfo(devA))
-		n.put(filepath.Join(multusDir, "results", "net-"+sandbox+"-net1"), text)
-		as, err := n.finder().Sandbox(t.Context(), query())
-		if a := one(t, as, err); a.Err != nil || a.DeviceID != devA || !hasNote(a, "not used") {
+		n.allocate("c1: intel.com/vf=" + devA)
+		n.writeCNIFile("ns/net", "net1", pciInfo(devA))
+		n.write(filepath.Join(multusDir, "results", "net-"+sandbox+"-net1"), text)
+		as, err := n.newFinder().findNetworks(t.Context(), newQuery())
+		if a := wantOneAttachment(t, as, err); a.Err != nil || a.DeviceID != devA || !hasNote(a, "ignored") {
 			t.Errorf("%s: %+v", text, a)
 		}
 	}
 }
 
-// The same for the device plugin's file, which is the last word on a resource's
-// device: that device alone is an error.
+// A hostile file of a device plugin causes an error of its device only.
 func TestHostilePluginFile(t *testing.T) {
-	for _, h := range hostile {
+	for _, h := range hostileFiles {
 		t.Run(h.name, func(t *testing.T) {
 			n := newNode(t)
-			n.gives("c1: intel.com/vf=" + devA + "," + devB)
-			n.dp(vf, devB, pciInfo(devB))
-			file := n.dp(vf, devA, "")
+			n.allocate("c1: intel.com/vf=" + devA + "," + devB)
+			n.writeDPFile(vf, devB, pciInfo(devB))
+			file := n.writeDPFile(vf, devA, "")
 			check(t, os.Remove(n.path(file)))
 			h.make(t, n.path(file))
-			f := n.finder()
+			f := n.newFinder()
 			var as []Attachment
 			var err error
-			busytest.Cheap(t, time.Second, func() { as, err = f.Resource(t.Context(), query(), vf, "") })
+			busytest.Cheap(t, time.Second, func() { as, err = f.Resource(t.Context(), newQuery(), vf, "") })
 			check(t, err)
 			for _, a := range as {
 				if (a.Err == nil) != (a.DeviceID == devB) {
@@ -139,80 +137,80 @@ func TestHostilePluginFile(t *testing.T) {
 	}
 }
 
-// A sandbox ID is a file's name below Multus' directory and nothing else.
-func TestSandboxIDLeadsNowhere(t *testing.T) {
+// A sandbox ID is the name of a file in Multus' directory, never a path.
+func TestSandboxIDIsNoPath(t *testing.T) {
 	n := newNode(t)
-	n.put("/var/lib/cni/secret", `[{"Name":"ns/net"}]`)
+	n.write("/var/lib/cni/secret", `[{"Name":"ns/net"}]`)
 	for _, id := range []string{"../secret", "..", ".", "results", "results/x", "x\x00y", strings.Repeat("x", 300)} {
-		q := query()
+		q := newQuery()
 		q.SandboxID, q.Networks = id, "ns/net"
-		as, err := n.finder().Sandbox(t.Context(), q)
+		as, err := n.newFinder().findNetworks(t.Context(), q)
 		for _, a := range as {
 			if a.IfName == "eth0" {
-				t.Errorf("%q: read %+v", id, a)
+				t.Errorf("sandbox ID %q: read %+v", id, a)
 			}
 		}
 		t.Log(len(as), err)
 	}
 }
 
-// Thousands of files of one sandbox, thousands of IDs and variables.
-func TestHostileAmounts(t *testing.T) {
+// The work for one sandbox is bounded, with hundreds of files, and thousands of IDs and variables.
+func TestTooManyEntries(t *testing.T) {
 	n := newNode(t)
-	n.gives("c1: intel.com/vf=" + devA)
+	n.allocate("c1: intel.com/vf=" + devA)
 	for i := range 900 {
-		n.cni("ns/n"+strings.Repeat("x", i%100), "net"+string(rune('a'+i%26))+strings.Repeat("y", i%9), pciInfo(devA))
+		n.writeCNIFile("ns/n"+strings.Repeat("x", i%100), "net"+string(rune('a'+i%26))+strings.Repeat("y", i%9), pciInfo(devA))
 	}
 	env := []string{"PCIDEVICE_A=" + strings.Repeat("port,", 1<<16), "PCIDEVICE_B_INFO={" + strings.Repeat(`"x":{},`, 1<<16)}
 	for i := range 900 {
 		env = append(env, "PCIDEVICE_"+strings.Repeat("X", i+1)+"=a,b,c,d,e,f,g")
 	}
-	q := query(env...)
+	q := newQuery(env...)
 	q.Networks = strings.Repeat("ns/x,", 10000)
-	f := n.finder()
+	f := n.newFinder()
 	var as []Attachment
 	var err error
-	busytest.Cheap(t, 2*time.Second, func() { as, err = f.Sandbox(t.Context(), q) })
+	busytest.Cheap(t, 2*time.Second, func() { as, err = f.findNetworks(t.Context(), q) })
 	check(t, err)
 	for _, a := range as {
 		if a.Err == nil {
-			t.Errorf("a clash went unseen: %+v", a)
+			t.Errorf("no conflict: %+v", a)
 		}
 	}
 }
 
-// Where no kubelet tells, the names of device plugins' files tell which resource a
-// variable stands for: a thousand IDs in each of four variables, and as many files.
+// Without a kubelet, the names of the device plugins' files determine the resource of a
+// variable. Here four variables have a thousand IDs each, with as many files.
 func TestHostileVariables(t *testing.T) {
 	n := newNode(t)
 	for i := range 1000 {
-		n.dp("example.org/x", fmt.Sprintf("id%d", i), vhostInfo)
+		n.writeDPFile("example.org/x", fmt.Sprintf("id%d", i), vhostInfo)
 	}
-	n.dp("acme.com/vf", "id7", pciInfo(devA))
+	n.writeDPFile("acme.com/vf", "id7", pciInfo(devA))
 	var ids []string
 	for i := range 1000 {
 		ids = append(ids, fmt.Sprintf("id%d", i))
 	}
 	list := strings.Join(ids, ",")
 	env := []string{"PCIDEVICE_ACME_COM_VF=" + list, "PCIDEVICE_A=" + list, "PCIDEVICE_B=" + list, "PCIDEVICE_C=" + list}
-	f := n.finder()
+	f := n.newFinder()
 	var as []Attachment
 	var err error
-	busytest.Cheap(t, 2*time.Second, func() { _, as, err = f.Find(t.Context(), query(env...)) })
-	if a := one(t, as, err); a.Resource != "acme.com/vf" || a.Device != devA {
-		t.Errorf("found %+v", a)
+	busytest.Cheap(t, 2*time.Second, func() { _, as, err = f.Find(t.Context(), newQuery(env...)) })
+	if a := wantOneAttachment(t, as, err); a.Resource != "acme.com/vf" || a.Device != devA {
+		t.Errorf("got %+v", a)
 	}
-	// More than that no container has.
+	// More variables than the limit are ignored.
 	e, notes := parseEnvironment(append(env, "PCIDEVICE_D="+list))
 	if len(e) != 0 || len(notes) != 1 || !strings.Contains(notes[0], "more than 4096 device IDs") {
-		t.Errorf("found %d variables, %q", len(e), notes)
+		t.Errorf("parsed %d variables, notes %q", len(e), notes)
 	}
 }
 
-// The name of a cached file is one element: no file below a directory of the cache is read.
+// readCache accepts file names only: it reads no file in a subdirectory.
 func TestReadCacheTakesNames(t *testing.T) {
 	n := newNode(t)
-	n.put(multusDir+"/results/x", "{}")
+	n.write(multusDir+"/results/x", "{}")
 	for _, name := range []string{"results/x", "../multus/results/x", ".", "", "results/../results/x"} {
 		if data, err := readCache(n.root, multusDir, name); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%q: read %q, %v", name, data, err)
@@ -223,16 +221,16 @@ func TestReadCacheTakesNames(t *testing.T) {
 	}
 }
 
-// More variables of device plugins than any container has are not read at all.
+// An environment with too many variables of device plugins is ignored.
 func TestEnvironmentOfManyVariables(t *testing.T) {
 	var env []string
 	for i := range maxEnvVars {
 		env = append(env, fmt.Sprintf("%sX%d=0000:00:00.0", envPrefix, i))
 	}
 	if e, notes := parseEnvironment(env); len(e) != maxEnvVars || len(notes) > 0 {
-		t.Errorf("%d variables give %d, %q", maxEnvVars, len(e), notes)
+		t.Errorf("%d variables: parsed %d, notes %q", maxEnvVars, len(e), notes)
 	}
 	if e, notes := parseEnvironment(append(env, envPrefix+"Y=0000:00:00.0")); len(e) != 0 || len(notes) != 1 {
-		t.Errorf("one more gives %d, %q", len(e), notes)
+		t.Errorf("one variable too many: parsed %d, notes %q", len(e), notes)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"sync"
 	"time"
@@ -16,49 +17,53 @@ import (
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
-// Kubelet tells which devices the containers of a pod were given. Pod returns
-// when ctx ends, whatever the kubelet does. podresources.Client is one.
+// Kubelet returns the devices that are allocated to the containers of a pod. Pod returns
+// when ctx ends, even if the kubelet is unresponsive. podresources.Client implements it.
 type Kubelet interface {
 	Pod(ctx context.Context, key allocation.PodKey) (allocation.Allocation, error)
 }
 
 const (
-	// DefaultBudget is the longest that a Finder waits for the kubelet.
+	// DefaultBudget bounds the wait for the kubelet.
 	DefaultBudget = 500 * time.Millisecond
-	// share is the part of what is left of the caller's time that a Finder
-	// spends on the kubelet at most.
-	share = 3
-	// again is how long it is remembered that the kubelet gave no answer about a
-	// pod: nobody waits for it twice in that time.
-	again = time.Second
-	// maxRemembered bounds the pods of which that is remembered.
-	maxRemembered = 256
+	// budgetDivisor is the part of the caller's remaining time that the kubelet may take: a
+	// third.
+	budgetDivisor = 3
+	// slowPeriod is how long a pod without an answer is remembered. A second call in this
+	// period does not wait.
+	slowPeriod = time.Second
+	// slowPodWait is the wait for the kubelet's answer about a slow pod, which may be
+	// available by now.
+	slowPodWait = 5 * time.Millisecond
+	// maxSlowPods bounds the pods that are remembered.
+	maxSlowPods = 256
 )
 
-// word is what can be known of who was given what.
-type word struct {
-	pod  allocation.Allocation // answered: what the kubelet says
-	own  allocation.Container  // listed: this container's part of it
-	from string                // answered: the kubelet as a source
+// allocationAnswer is the kubelet's answer about the pod, or why there is none.
+type allocationAnswer struct {
+	answered bool                  // the kubelet knows the pod
+	pod      allocation.Allocation // if answered
+	source   string                // if answered: the kubelet, for [Claim.Source]
 
-	answered bool  // the kubelet was asked and told about the pod
-	listed   bool  // it lists this container
-	err      error // the kubelet is there, or has to be, and gave no answer
-	absent   bool  // there is no kubelet to ask
+	listed    bool                 // the kubelet lists this container
+	container allocation.Container // if listed
+
+	absent bool  // there is no kubelet to ask
+	err    error // the kubelet did not answer, or is required and absent
 }
 
-// silence remembers for which pods the kubelet gave no answer.
-type silence struct {
+// slowPods remembers the pods about which the kubelet did not answer in time.
+type slowPods struct {
 	mu   sync.Mutex
-	pods map[allocation.PodKey]silent
+	pods map[allocation.PodKey]slowPod
 }
 
-type silent struct {
+type slowPod struct {
 	err   error
 	until time.Time
 }
 
-func (s *silence) get(key allocation.PodKey, now time.Time) error {
+func (s *slowPods) errorOf(key allocation.PodKey, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.pods[key]; ok && now.Before(e.until) {
@@ -67,85 +72,71 @@ func (s *silence) get(key allocation.PodKey, now time.Time) error {
 	return nil
 }
 
-func (s *silence) put(key allocation.PodKey, err error, now time.Time) {
+func (s *slowPods) remember(key allocation.PodKey, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
 		delete(s.pods, key)
 		return
 	}
-	if len(s.pods) >= maxRemembered {
-		for k, e := range s.pods {
-			if !now.Before(e.until) {
-				delete(s.pods, k)
-			}
-		}
-	}
-	if len(s.pods) >= maxRemembered {
+	maps.DeleteFunc(s.pods, func(_ allocation.PodKey, e slowPod) bool { return !now.Before(e.until) })
+	if len(s.pods) >= maxSlowPods {
 		return
 	}
-	if s.pods == nil {
-		s.pods = map[allocation.PodKey]silent{}
-	}
-	s.pods[key] = silent{err, now.Add(again)}
+	s.pods[key] = slowPod{err, now.Add(slowPeriod)}
 }
 
-// ask finds out what the container was given. It waits for the kubelet within
-// the budget, and not at all where it gave no answer a moment ago.
-func (f *Finder) ask(ctx context.Context, q *Query) word {
-	var w word
-	if why := f.noKubelet(); why != "" {
-		w.absent = true
+// queryKubelet asks the kubelet what is allocated to the container, within the budget.
+func (f *Finder) queryKubelet(ctx context.Context, q *Query) *allocationAnswer {
+	if why := f.whyNoKubelet(); why != "" {
+		answer := &allocationAnswer{absent: true}
 		if f.opts.KubeletRequired {
-			w.err = fmt.Errorf("the kubelet cannot be asked, and kubelet.required allows nothing else to tell: %s; "+
+			answer.err = fmt.Errorf("the kubelet cannot be asked, and kubelet.required accepts no other source: %s; "+
 				"mount its pod-resources directory here: %w", why, errdefs.ErrUnavailable)
-		} else if f.kubeletWasHere() {
-			q.unread(fmt.Errorf("the kubelet cannot be asked while it starts: %s: %w", why, errdefs.ErrUnavailable))
+		} else if f.hasKubeletDir() {
+			q.reportUnread(fmt.Errorf("the kubelet cannot be asked while it starts: %s: %w", why, errdefs.ErrUnavailable))
 		}
-		return w
+		return answer
 	}
 	if f.kubelet == nil {
-		w.err = fmt.Errorf("there is a kubelet behind %s, and this program does not ask it: %w", f.opts.PodResourcesSocket, errdefs.ErrUnavailable)
-		return w
+		return &allocationAnswer{err: fmt.Errorf("the kubelet serves %s, but this program does not ask it: %w", f.opts.PodResourcesSocket, errdefs.ErrUnavailable)}
 	}
-	key := q.key()
+	key := q.podKey()
 	wait := f.opts.Budget
 	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)/share)
+		wait = min(wait, time.Until(deadline)/budgetDivisor)
 	}
-	before := f.silence.get(key, time.Now())
-	if before != nil {
-		// Its answer may have come in the meantime; then it is there at once.
-		wait = min(wait, 5*time.Millisecond)
+	earlier := f.slow.errorOf(key, time.Now())
+	if earlier != nil {
+		wait = min(wait, slowPodWait)
 	}
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	pod, err := f.kubelet.Pod(bounded, key)
-	switch slow := errors.Is(err, context.DeadlineExceeded); {
-	case err == nil:
-		f.silence.put(key, nil, time.Now())
-		w.answered, w.pod, w.from = true, pod, FromKubelet(cmp.Or(pod.Socket, f.opts.PodResourcesSocket))
-		w.own, w.listed = pod.Container(q.Container)
-	case slow && before != nil:
-		w.err = before
-	default:
-		if slow && ctx.Err() == nil {
-			f.silence.put(key, err, time.Now())
+	if err != nil {
+		switch slow := errors.Is(err, context.DeadlineExceeded); {
+		case slow && earlier != nil:
+			err = earlier
+		case slow && ctx.Err() == nil:
+			f.slow.remember(key, err, time.Now())
 		}
-		w.err = err
+		return &allocationAnswer{err: err}
 	}
-	return w
+	f.slow.remember(key, nil, time.Now())
+	answer := &allocationAnswer{answered: true, pod: pod, source: FromKubelet(cmp.Or(pod.Socket, f.opts.PodResourcesSocket))}
+	answer.container, answer.listed = pod.Container(q.Container)
+	return answer
 }
 
-// key is how the kubelet's answer is remembered: for this pod and no other of its
-// name.
-func (q *Query) key() allocation.PodKey {
+// podKey identifies the pod for the kubelet's client, which keeps answers: this pod, and not
+// another one of its name.
+func (q *Query) podKey() allocation.PodKey {
 	return allocation.PodKey{Namespace: q.Namespace, Name: q.Pod, UID: cmp.Or(q.PodUID, q.SandboxID)}
 }
 
-// noKubelet says why there is no kubelet that could be asked, or "". A socket
-// without a kubelet behind it is not such a case: there the kubelet will be back.
-func (f *Finder) noKubelet() string {
+// whyNoKubelet returns why there is no kubelet to ask, or "". If only the socket exists, the
+// kubelet is expected to come back.
+func (f *Finder) whyNoKubelet() string {
 	if f.opts.PodResourcesSocket == "" {
 		if f.kubelet == nil {
 			return "no socket is configured"
@@ -158,9 +149,9 @@ func (f *Finder) noKubelet() string {
 	return ""
 }
 
-// kubeletWasHere reports whether the directory of the kubelet's socket exists: a kubelet
-// that starts re-creates its socket in it.
-func (f *Finder) kubeletWasHere() bool {
+// hasKubeletDir reports whether the directory of the kubelet's socket exists. A starting
+// kubelet re-creates its socket there.
+func (f *Finder) hasKubeletDir() bool {
 	if f.opts.PodResourcesSocket == "" {
 		return false
 	}

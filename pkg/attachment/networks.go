@@ -3,12 +3,14 @@
 package attachment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -17,12 +19,11 @@ const (
 	maxSelections = 256      // networks in it
 )
 
-// selection is one network that a pod's author named, and the interface they
-// would like it to have. Nothing else of the annotation is looked at: paths and
-// devices in it are a tenant's word.
+// selection is one network of the annotation, with the interface that it requests. The rest
+// of the annotation is ignored, because a tenant wrote its paths and devices.
 type selection struct {
 	network string // namespace/name
-	ifName  string // "" where they leave it to Multus
+	ifName  string // "" if Multus chooses
 }
 
 // parseNetworks reads the networks annotation: a comma list of
@@ -56,8 +57,8 @@ func parseNetworks(value, podNamespace string) ([]selection, error) {
 	return list, nil
 }
 
-// NamedNetworks returns the networks that the networks annotation names, as namespace/name,
-// in its order.
+// NamedNetworks returns the networks in the networks annotation, as namespace/name, in its
+// order.
 func NamedNetworks(value, podNamespace string) ([]string, error) {
 	list, err := parseNetworks(value, podNamespace)
 	if err != nil {
@@ -85,36 +86,27 @@ func splitNetworks(value string) (list []selection, err error) {
 }
 
 func parseNetworkList(value string) (list []selection, err error) {
-	r, err := newJSONReader([]byte(value))
+	root, err := parseJSON(value, jsontree.Array)
 	if err != nil {
 		return nil, err
 	}
-	err = r.array(func(int) error {
+	for _, n := range root.Children {
+		if err := checkKind(n, jsontree.Object); err != nil {
+			return nil, err
+		}
 		var name, namespace, ifName, oldIfName string
-		fields := map[string]*string{"name": &name, "namespace": &namespace, "interface": &ifName, "interfaceRequest": &oldIfName}
-		err := r.object(func(key string) (err error) {
-			if s, ok := fields[key]; ok {
-				*s, err = r.optionalText()
-				return err
-			}
-			return r.skip()
-		})
+		err := stringMembers(n, map[string]*string{"name": &name, "namespace": &namespace, "interface": &ifName, "interfaceRequest": &oldIfName})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if namespace != "" {
 			name = namespace + "/" + name
 		}
-		if ifName == "" {
-			ifName = oldIfName
+		if list, err = addSelection(list, name, cmp.Or(ifName, oldIfName)); err != nil {
+			return nil, err
 		}
-		list, err = addSelection(list, name, ifName)
-		return err
-	})
-	if err == nil {
-		err = r.end()
 	}
-	return list, err
+	return list, nil
 }
 
 func addSelection(list []selection, network, ifName string) ([]selection, error) {
@@ -132,34 +124,40 @@ func addSelection(list []selection, network, ifName string) ([]selection, error)
 	return append(list, selection{network, ifName}), nil
 }
 
-// nameOf is the network of a device-info file, whose name holds namespace and
-// name with "-" between, which cannot be split without knowing. Multus' own
-// record knows; after it come the networks that the pod's author named, as far
-// as only one of them fits, then the pod's namespace. note says what is odd.
-func nameOf(e *deviceinfo.Entry, d *delegate, named []selection, podNamespace string) (name, note string) {
+// networkOf returns the network of a device-info file. The file's name has "-" between
+// namespace and name, so it can be split in several ways. Multus' record decides; then a
+// network of the annotation if exactly one matches, and then the pod's namespace. note
+// describes an inconsistency.
+func networkOf(e *deviceinfo.Entry, d *delegate, named []selection, podNamespace string) (name, note string) {
 	if d != nil && d.name != "" {
 		if dashed(d.name) != e.Network {
-			note = fmt.Sprintf("the file is named for network %s, but Multus attached %s as %s", quote(e.Network), quote(d.name), e.IfName)
+			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", quote(e.Network), quote(d.name), e.IfName)
 		}
 		return d.name, note
 	}
-	var fitting []string
+	var matching []string
 	for _, s := range named {
-		if dashed(s.network) == e.Network && !slices.Contains(fitting, s.network) {
-			fitting = append(fitting, s.network)
+		if dashed(s.network) == e.Network && !slices.Contains(matching, s.network) {
+			matching = append(matching, s.network)
 		}
 	}
-	switch len(fitting) {
+	switch len(matching) {
 	case 1:
-		return fitting[0], ""
+		return matching[0], ""
 	case 0:
-		if rest, ok := strings.CutPrefix(e.Network, podNamespace+"-"); ok && podNamespace != "" && rest != "" {
+		// Outside of pods the namespace in the file's name is always default.
+		rest, ok := strings.CutPrefix(e.Network, cmp.Or(podNamespace, "default")+"-")
+		switch {
+		case !ok || rest == "":
+		case podNamespace == "":
+			return rest, ""
+		default:
 			return podNamespace + "/" + rest, ""
 		}
 		return e.Network, ""
 	}
-	return e.Network, fmt.Sprintf("the file's name fits the networks %s alike, and Multus' record of the sandbox is not there to tell", strings.Join(fitting, " and "))
+	return e.Network, fmt.Sprintf("the file's name matches the networks %s, and Multus has no record of the sandbox to decide", strings.Join(matching, " and "))
 }
 
-// dashed is how Multus writes a network's name into a file's.
+// dashed returns a network's name as Multus writes it into a file's name.
 func dashed(name string) string { return strings.ReplaceAll(name, "/", "-") }

@@ -4,44 +4,43 @@ package attachment
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
-// word is what is known of who was given what, asked for at first need.
-func (s *search) word() *word {
-	if s.w == nil {
-		w := s.ask(s.ctx, s.q)
-		s.w = &w
+// kubeletAnswer returns the kubelet's answer. The first call asks the kubelet.
+func (s *search) kubeletAnswer() *allocationAnswer {
+	if s.answer == nil {
+		s.answer = s.queryKubelet(s.ctx, s.q)
 	}
-	return s.w
+	return s.answer
 }
 
-// holder is a container of the pod to which the kubelet gave a device.
+// holder is a container of the pod to which the kubelet allocated a device.
 type holder struct {
 	container string
-	resource  string // "" for a device of a claim
-	id        string // as the device plugin calls it
-	device    string // what id stands for: a PCI address or the name of a vDPA device
-	claim     string // namespace/name of the resource claim, "" without one
-	byName    bool   // the very vDPA device was meant, not just the PCI function below it
+	resource  string         // "" for a device of a claim
+	id        string         // device plugin's ID
+	device    string         // device of id: a PCI address or the name of a vDPA device
+	claimed   *claimedDevice // of a resource claim; nil for others
+	byName    bool           // id is of the vDPA device itself, not of its PCI function
 }
 
-// holders are the containers to which the kubelet gave a device, this container
+// holdersOf returns the containers to which the kubelet allocated a device, this container
 // first.
-func (s *search) holders(a *Attachment, d device) ([]holder, error) {
-	w := s.word()
+func (s *search) holdersOf(a *Attachment, d device) ([]holder, error) {
+	answer := s.kubeletAnswer()
 	var all []holder
-	order := append([]allocation.Container{w.own}, w.pod.Containers...)
+	order := append([]allocation.Container{answer.container}, answer.pod.Containers...)
 	for i, c := range order {
-		if i > 0 && w.listed && c.Name == w.own.Name || i == 0 && !w.listed {
+		if i > 0 && answer.listed && c.Name == answer.container.Name || i == 0 && !answer.listed {
 			continue
 		}
 		for _, r := range c.Resources {
 			for _, id := range r.IDs {
-				h, ok, err := s.means(a, r.Name, id, d)
+				h, ok, err := s.matchesDevice(a, r.Name, id, d)
 				if err != nil {
 					return nil, err
 				}
@@ -52,76 +51,72 @@ func (s *search) holders(a *Attachment, d device) ([]holder, error) {
 			}
 		}
 		for _, cl := range c.Claims {
-			if ok := d.has(cl.Device) || d.pci != "" && claimName(d.pci) == cl.Device; ok {
-				h := holder{container: c.Name, id: cl.Device, device: d.pci, claim: cl.Namespace + "/" + cl.Claim, byName: cl.Device == d.name()}
-				if h.byName {
-					h.device = d.name()
-				}
-				all = append(all, h)
+			claimed := s.describeClaimed(cl)
+			ok, err := claimed.isDevice(d)
+			if err != nil {
+				return nil, err
 			}
+			if !ok || c.Name == s.q.Container && !s.isUsed(&claimed) {
+				continue
+			}
+			h := holder{container: c.Name, id: cl.Device, device: d.pci, claimed: &claimed, byName: cl.Device == d.sysfsName()}
+			if h.byName {
+				h.device = d.sysfsName()
+			}
+			all = append(all, h)
 		}
 	}
 	if d.vdpa == "" {
 		return all, nil
 	}
-	// Several vDPA devices may share a PCI function: who was given the very device
-	// comes before who was given the function.
-	var exact []holder
-	for _, h := range all {
-		if h.byName {
-			exact = append(exact, h)
-		}
-	}
-	if len(exact) > 0 {
+	// Several vDPA devices can share a PCI function, so a container with the vDPA device
+	// itself comes before a container with the function.
+	if exact := slices.DeleteFunc(slices.Clone(all), func(h holder) bool { return !h.byName }); len(exact) > 0 {
 		return exact, nil
 	}
 	return all, nil
 }
 
-// claimName is how drivers of dynamic resource allocation, which may only name
-// devices with DNS labels, write a PCI address (dra-driver-sriov).
-func claimName(pci string) string { return strings.NewReplacer(":", "-", ".", "-").Replace(pci) }
-
-// means reports whether a device that a device plugin calls id is d. The plugin's
-// own file decides where there is one; without it an ID means what it looks like.
-func (s *search) means(a *Attachment, resource, id string, d device) (h holder, ok bool, err error) {
-	h = holder{resource: resource, id: id, device: normal(id), byName: id == d.vdpa}
-	direct := d.has(id)
+// matchesDevice reports whether a device plugin's ID is of device d. The plugin's file
+// decides if it exists; otherwise the ID itself does.
+func (s *search) matchesDevice(a *Attachment, resource, id string, d device) (h holder, ok bool, err error) {
+	h = holder{resource: resource, id: id, device: canonicalID(id), byName: id == d.vdpa}
+	direct := d.matchesID(id)
 	if !direct && isPCIAddress(id) && d.pci != "" {
 		return h, false, nil // another function
 	}
-	p := s.pluginFile(resource, id)
+	p := s.readPluginFile(resource, id)
 	other, described := deviceOf(p.info)
 	switch {
 	case !described:
 		return h, direct, nil
-	case other.same(d):
+	case other.isSame(d):
 		if h.byName = other.vdpa == d.vdpa; !direct {
-			h.device = other.name()
+			h.device = other.sysfsName()
 		}
 		return h, true, nil
 	case direct:
-		return h, false, &ConflictError{On: which(a), First: Claim{a.File, d.String()}, Second: Claim{p.path, other.String()}, Hint: hintRecreate}
+		return h, false, &ConflictError{On: deviceQuestion(a), First: Claim{a.File, d.String()}, Second: Claim{p.path, other.String()}, Hint: hintRecreate}
 	}
 	return h, false, nil
 }
 
-// claimed gives the variable of the container's environment that names a device,
-// and the ID it has there.
-func (s *search) claimed(a *Attachment, d device) (v variable, id string, ok bool) {
+// findVariable returns the variable of the container's environment that has a device, and
+// the device's ID there.
+func (s *search) findVariable(a *Attachment, d device) (v variable, id string, ok bool) {
 	for _, v := range s.env {
 		for _, id := range v.ids {
-			if d.has(id) {
+			if d.matchesID(id) {
 				return v, id, true
 			}
 			if isPCIAddress(id) && d.pci != "" {
 				continue
 			}
-			resource := s.realName(v)
+			resource := s.resourceOf(v)
 			if resource == "" {
 				continue
 			}
-			if h, ok, err := s.means(a, resource, id, d); ok && err == nil {
+			if h, ok, err := s.matchesDevice(a, resource, id, d); ok && err == nil {
 				return v, h.id, true
 			}
 		}
@@ -129,110 +124,123 @@ func (s *search) claimed(a *Attachment, d device) (v variable, id string, ok boo
 	return variable{}, "", false
 }
 
-// owner says whose the device of an attachment is.
-func (s *search) owner(a *Attachment) {
+// findOwner sets the owner of the attachment's device.
+func (s *search) findOwner(a *Attachment) {
 	d, ok := deviceOf(a.Info)
 	if !ok || a.Err != nil || s.q.Wanted != nil && !s.q.Wanted(a) {
 		return
 	}
-	w := s.word()
-	switch {
-	case w.err != nil:
-		a.refuse(fmt.Errorf("whose %s is: %w", d, w.err))
+	switch answer := s.kubeletAnswer(); {
+	case answer.err != nil:
+		a.reject(fmt.Errorf("whose %s is: %w", d, answer.err))
 		return
-	case w.answered:
-		s.kubeletSays(a, d)
+	case answer.answered:
+		s.setOwnerFromKubelet(a, d)
 	default:
-		s.environmentSays(a, d)
+		s.setOwnerFromEnvironment(a, d)
 	}
 	if a.Owner == OwnedHere {
-		s.complete(a)
+		s.addFromInfoVariable(a)
 	}
 }
 
-const hintForged = "take the variable out of the pod's spec: device plugins set it"
+const hintForged = "remove the variable from the pod's spec: device plugins set it"
 
-// kubeletSays settles the owner where the kubelet answered: its word alone
-// counts, and an environment that contradicts it is a conflict.
-func (s *search) kubeletSays(a *Attachment, d device) {
-	w := s.word()
-	hs, err := s.holders(a, d)
+// setOwnerFromKubelet sets the owner by the kubelet's answer, which alone decides. An
+// environment that contradicts it is a conflict.
+func (s *search) setOwnerFromKubelet(a *Attachment, d device) {
+	answer := s.kubeletAnswer()
+	hs, err := s.holdersOf(a, d)
 	if err != nil {
-		a.refuse(err)
+		a.reject(err)
 		return
 	}
-	v, id, claimed := s.claimed(a, d)
-	mine := Claim{FromEnvironment(v.name), fmt.Sprintf("device %s is this container's", quote(id))}
+	v, id, claimed := s.findVariable(a, d)
+	variableClaim := Claim{FromEnvironment(v.name), fmt.Sprintf("device %s is this container's", quote(id))}
 	switch {
 	case len(hs) > 0 && hs[0].container == s.q.Container:
 		h := hs[0]
-		a.Owner, a.OwnerFrom, a.DeviceID, a.Device = OwnedHere, w.from, h.id, h.device
+		a.Owner, a.OwnerFrom, a.DeviceID, a.Device = OwnedHere, answer.source, h.id, h.device
 		if h.resource != "" {
 			a.Resource = h.resource
-		} else {
-			a.Notes = append(a.Notes, "the device is one of resource claim "+quote(h.claim))
+		} else if err := s.setClaimed(a, h.claimed, d); err != nil {
+			a.reject(err)
+			return
 		}
 		for _, other := range hs[1:] {
 			if other.container != s.q.Container {
-				a.Notes = append(a.Notes, fmt.Sprintf("the kubelet gave the device to container %q, too", other.container))
+				a.Notes = append(a.Notes, fmt.Sprintf("the kubelet also allocated the device to container %q", other.container))
 				break
 			}
 		}
 	case len(hs) > 0:
-		if claimed && w.listed {
-			a.refuse(&ConflictError{On: "whose " + d.String() + " is", First: mine,
-				Second: Claim{w.from, fmt.Sprintf("it is container %q's", hs[0].container)}, Hint: hintForged})
+		if claimed && answer.listed {
+			a.reject(&ConflictError{On: "whose " + d.String() + " is", First: variableClaim,
+				Second: Claim{answer.source, fmt.Sprintf("it is container %q's", hs[0].container)}, Hint: hintForged})
 			return
 		}
-		a.Owner, a.OwnerFrom, a.DeviceID = OwnedElsewhere, w.from, hs[0].id
+		a.Owner, a.OwnerFrom, a.DeviceID = OwnedElsewhere, answer.source, hs[0].id
 		if hs[0].resource != "" {
 			a.Resource = hs[0].resource
 		}
-		a.Notes = append(a.Notes, fmt.Sprintf("the kubelet gave the device to container %q", hs[0].container))
-	case claimed && w.listed:
-		a.refuse(&ConflictError{On: "whose " + d.String() + " is", First: mine,
-			Second: Claim{w.from, "it was given to no container of the pod"}, Hint: hintForged})
+		a.Notes = append(a.Notes, fmt.Sprintf("the kubelet allocated the device to container %q", hs[0].container))
+	case claimed && answer.listed:
+		a.reject(&ConflictError{On: "whose " + d.String() + " is", First: variableClaim,
+			Second: Claim{answer.source, "it is allocated to no container of the pod"}, Hint: hintForged})
 		return
 	default:
-		a.Notes = append(a.Notes, "the kubelet gave the device to no container of the pod")
+		a.Notes = append(a.Notes, "the kubelet allocated the device to no container of the pod")
 	}
-	if !w.listed {
+	if !answer.listed {
 		a.Notes = append(a.Notes, unlisted)
 	}
 }
 
-const unlisted = "the kubelet does not list this container, as it lists no init container and no ephemeral container: none of the pod's devices is delivered to it"
+// setClaimed notes that the attachment's device is one of a resource claim. The metadata of the
+// claim must describe it as the network's sources do.
+func (s *search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
+	a.Notes = append(a.Notes, "the device is one of resource claim "+quote(c.Namespace+"/"+c.Claim))
+	if c.meta == nil || c.meta.VhostUserPath == "" { // else it describes a socket, and the function may be its switch's
+		if err := s.compareWithClaim(a, &c.ClaimedDevice, d.String()); err != nil {
+			return err
+		}
+	}
+	claimed := c.ClaimedDevice
+	a.Claimed = &claimed
+	return nil
+}
 
-// environmentSays settles the owner where there is no kubelet that could be
-// asked, and none is required.
-func (s *search) environmentSays(a *Attachment, d device) {
-	v, id, ok := s.claimed(a, d)
+const unlisted = "the kubelet does not list this container, because it lists no init container and no ephemeral container: none of the pod's devices is delivered to it"
+
+// setOwnerFromEnvironment sets the owner if there is no kubelet to ask, and none is required.
+func (s *search) setOwnerFromEnvironment(a *Attachment, d device) {
+	v, id, ok := s.findVariable(a, d)
 	if !ok {
-		a.Notes = append(a.Notes, "there is no kubelet's socket to ask, and no variable "+envPrefix+"* of the container names the device")
+		a.Notes = append(a.Notes, "the kubelet has no socket to ask, and no variable "+envPrefix+"* of the container has the device")
 		return
 	}
-	a.DeviceID, a.Device = id, normal(id)
-	if !d.has(id) {
-		a.Device = d.name() // the device plugin's file says so
+	a.DeviceID, a.Device = id, canonicalID(id)
+	if !d.matchesID(id) {
+		a.Device = d.sysfsName() // the device plugin's file says so
 	}
-	s.believe(a, v)
+	s.trustVariable(a, v)
 }
 
-// believe takes a variable's word for it that a device is this container's.
-func (s *search) believe(a *Attachment, v variable) {
+// trustVariable makes this container the owner, because a variable of it has the device.
+func (s *search) trustVariable(a *Attachment, v variable) {
 	a.Owner, a.OwnerFrom = OwnedHere, FromEnvironment(v.name)
 	if a.Resource == "" || envKey(a.Resource) != v.key {
-		a.Resource = s.realName(v)
+		a.Resource = s.resourceOf(v)
 	}
-	a.Notes = append(a.Notes, "there is no kubelet's socket to ask: "+v.name+" of the container is believed, which a pod's author can write as well")
+	a.Notes = append(a.Notes, "the kubelet has no socket to ask: "+v.name+" of the container is trusted, although a pod's author can set it too")
 }
 
-// complete adds to the description of this container's own device what only the
-// device plugin's environment tells: sriov-network-device-plugin writes no
-// vhost-net into device-info, and no RDMA device where it writes no device-info.
-func (s *search) complete(a *Attachment) {
+// addFromInfoVariable completes the device of this container from PCIDEVICE_*_INFO:
+// sriov-network-device-plugin writes no vhost-net into device-info, and without device-info
+// no RDMA device.
+func (s *search) addFromInfoVariable(a *Attachment) {
 	for _, v := range s.env {
-		e, ok := v.info[normal(a.DeviceID)]
+		e, ok := v.info[canonicalID(a.DeviceID)]
 		if !ok {
 			continue
 		}

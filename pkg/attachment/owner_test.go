@@ -19,7 +19,7 @@ const (
 	devC = "0000:03:01.0"
 )
 
-// Whose the device of a network is, by what each source says.
+// The owner of a network's device, from each source.
 func TestOwner(t *testing.T) {
 	const env = "PCIDEVICE_INTEL_COM_VF="
 	for _, tc := range []struct {
@@ -30,59 +30,59 @@ func TestOwner(t *testing.T) {
 		hangs    bool
 		env      []string
 		required bool
-		want     Attachment // the owner and what goes with it
+		want     Attachment // the owner and the fields that depend on it
 		conflict []string   // names in the error, where there is a conflict
 		is       error
 		note     string
 	}{
-		{name: "the kubelet gave it to this container", kubelet: []string{"c1: intel.com/vf=" + devB + "," + devA, "c2: "},
+		{name: "the kubelet allocated it to this container", kubelet: []string{"c1: intel.com/vf=" + devB + "," + devA, "c2: "},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}},
-		{name: "and the environment agrees", kubelet: []string{"c1: intel.com/vf=" + devA}, env: []string{env + devA},
+		{name: "the kubelet and the environment agree", kubelet: []string{"c1: intel.com/vf=" + devA}, env: []string{env + devA},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}},
 		{name: "an address in capitals", info: pciInfo("0000:0A:00.2"), kubelet: []string{"c1: intel.com/vf=0000:0a:00.2"}, env: []string{env + "0000:0A:00.2"},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: "0000:0a:00.2", Device: "0000:0a:00.2", Resource: vf}},
-		{name: "the kubelet gave it to another container", kubelet: []string{"c1: intel.com/vf=" + devB, "c2: intel.com/vf=" + devA},
+		{name: "the kubelet allocated it to another container", kubelet: []string{"c1: intel.com/vf=" + devB, "c2: intel.com/vf=" + devA},
 			want: Attachment{Owner: OwnedElsewhere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Resource: vf}, note: `container "c2"`},
-		{name: "and the environment claims it all the same", kubelet: []string{"c1: ", "c2: intel.com/vf=" + devA}, env: []string{env + devA},
+		{name: "the environment names another container's device", kubelet: []string{"c1: ", "c2: intel.com/vf=" + devA}, env: []string{env + devA},
 			conflict: []string{"PCIDEVICE_INTEL_COM_VF", socket, `"c2"`, devA}},
-		{name: "the kubelet gave it to nobody", kubelet: []string{"c1: ", "c2: "}, want: Attachment{Owner: OwnerUnknown}, note: "no container of the pod"},
-		{name: "and the environment claims it all the same", kubelet: []string{"c1: ", "c2: "}, env: []string{"PCIDEVICE_X=" + devA},
+		{name: "the kubelet allocated it to no container", kubelet: []string{"c1: ", "c2: "}, want: Attachment{Owner: OwnerUnknown}, note: "no container of the pod"},
+		{name: "the environment names a device of no container", kubelet: []string{"c1: ", "c2: "}, env: []string{"PCIDEVICE_X=" + devA},
 			conflict: []string{"PCIDEVICE_X", socket, "no container of the pod"}},
-		{name: "the kubelet gave it to two containers", kubelet: []string{"c1: intel.com/vf=" + devA, "c2: intel.com/vf=" + devA},
-			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}, note: `"c2", too`},
+		{name: "the kubelet allocated it to two containers", kubelet: []string{"c1: intel.com/vf=" + devA, "c2: intel.com/vf=" + devA},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}, note: `also allocated the device to container "c2"`},
 		{name: "an init container is not in the kubelet's list", kubelet: []string{"c2: intel.com/vf=" + devA}, env: []string{env + devA},
 			want: Attachment{Owner: OwnedElsewhere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Resource: vf}, note: "init container"},
-		{name: "an init container with a device of nobody's", kubelet: []string{"c2: "}, env: []string{env + devA},
+		{name: "an init container with a device that is not allocated", kubelet: []string{"c2: "}, env: []string{env + devA},
 			want: Attachment{Owner: OwnerUnknown}, note: "init container"},
 		{name: "a device of a resource claim", kubelet: []string{"c1: claim:vfs=0000-03-00-2", "c2: claim:vfs=0000-03-00-3"},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: "0000-03-00-2", Device: devA}, note: `"ns/vfs"`},
 		{name: "another container's claim", kubelet: []string{"c1: ", "c2: claim:vfs=0000-03-00-2"},
 			want: Attachment{Owner: OwnedElsewhere, OwnerFrom: FromKubelet(socket), DeviceID: "0000-03-00-2"}},
 
-		{name: "an ID that only its plugin's file explains", dp: [2]string{"port-7", pciInfo(devA)}, kubelet: []string{"c1: intel.com/vf=port-7"},
+		{name: "an ID whose device is in the plugin's file", dp: [2]string{"port-7", pciInfo(devA)}, kubelet: []string{"c1: intel.com/vf=port-7"},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: "port-7", Device: devA, Resource: vf}},
-		{name: "an ID that nothing explains", kubelet: []string{"c1: intel.com/vf=port-7"}, want: Attachment{Owner: OwnerUnknown}},
+		{name: "an ID without a description", kubelet: []string{"c1: intel.com/vf=port-7"}, want: Attachment{Owner: OwnerUnknown}},
 		{name: "an ID whose file describes another device", dp: [2]string{"port-7", pciInfo(devB)}, kubelet: []string{"c1: intel.com/vf=port-7"},
 			want: Attachment{Owner: OwnerUnknown}},
 
-		{name: "vDPA by its own name", info: vdpaInfo("vdpa0", ""), kubelet: []string{"c1: intel.com/vf=vdpa0"},
+		{name: "vDPA by its name", info: vdpaInfo("vdpa0", ""), kubelet: []string{"c1: intel.com/vf=vdpa0"},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: "vdpa0", Device: "vdpa0", Resource: vf}},
 		{name: "vDPA by the function below it", info: vdpaInfo("vdpa0", devA), kubelet: []string{"c1: intel.com/vf=" + devA},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}},
-		{name: "vDPA whose plugin's file says it too", info: vdpaInfo("vdpa0", devA), dp: [2]string{devA, vdpaInfo("vdpa0", devA)}, kubelet: []string{"c1: intel.com/vf=" + devA},
+		{name: "vDPA also in the device plugin's file", info: vdpaInfo("vdpa0", devA), dp: [2]string{devA, vdpaInfo("vdpa0", devA)}, kubelet: []string{"c1: intel.com/vf=" + devA},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromKubelet(socket), DeviceID: devA, Device: devA, Resource: vf}},
 		{name: "another vDPA device of the same function", info: vdpaInfo("vdpa1", devA), dp: [2]string{devA, vdpaInfo("vdpa0", devA)}, kubelet: []string{"c1: intel.com/vf=" + devA},
 			conflict: []string{"vdpa1", "vdpa0", "_net1", "-device.json"}},
-		{name: "vDPA devices that share a function go by name", info: vdpaInfo("vdpa1", devA), dp: [2]string{"sf.1", vdpaInfo("vdpa1", devA)},
+		{name: "vDPA devices that share a function, by name", info: vdpaInfo("vdpa1", devA), dp: [2]string{"sf.1", vdpaInfo("vdpa1", devA)},
 			kubelet: []string{"c1: intel.com/pf=" + devA, "c2: intel.com/vf=sf.1"},
 			want:    Attachment{Owner: OwnedElsewhere, OwnerFrom: FromKubelet(socket), DeviceID: "sf.1", Resource: vf}},
-		{name: "a socket is nobody's own", info: vhostInfo, kubelet: []string{"c1: "}, want: Attachment{Owner: OwnerUnknown}},
+		{name: "a socket has no owner", info: vhostInfo, kubelet: []string{"c1: "}, want: Attachment{Owner: OwnerUnknown}},
 
-		{name: "no socket: the environment is believed", env: []string{env + devB + "," + devA},
-			want: Attachment{Owner: OwnedHere, OwnerFrom: FromEnvironment("PCIDEVICE_INTEL_COM_VF"), DeviceID: devA, Device: devA}, note: "pod's author can write"},
+		{name: "no socket: the environment is trusted", env: []string{env + devB + "," + devA},
+			want: Attachment{Owner: OwnedHere, OwnerFrom: FromEnvironment("PCIDEVICE_INTEL_COM_VF"), DeviceID: devA, Device: devA}, note: "pod's author can set it too"},
 		{name: "no socket, and the plugin's file has the resource's name", dp: [2]string{devA, pciInfo(devA)}, env: []string{env + devA},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromEnvironment("PCIDEVICE_INTEL_COM_VF"), DeviceID: devA, Device: devA, Resource: vf}},
-		{name: "no socket, and an ID that only its plugin's file explains", dp: [2]string{"port-7", pciInfo(devA)}, env: []string{env + "port-7"},
+		{name: "no socket, and an ID whose device is in the plugin's file", dp: [2]string{"port-7", pciInfo(devA)}, env: []string{env + "port-7"},
 			want: Attachment{Owner: OwnedHere, OwnerFrom: FromEnvironment("PCIDEVICE_INTEL_COM_VF"), DeviceID: "port-7", Device: devA, Resource: vf}},
 		{name: "no socket, and the environment does not name it", env: []string{env + devB}, want: Attachment{Owner: OwnerUnknown}, note: "no variable"},
 		{name: "no socket, but the kubelet is required", env: []string{env + devA}, required: true, is: errdefs.ErrUnavailable},
@@ -94,16 +94,16 @@ func TestOwner(t *testing.T) {
 			if tc.info == "" {
 				tc.info = pciInfo(devA)
 			}
-			n.cni("ns/net", "net1", tc.info)
+			n.writeCNIFile("ns/net", "net1", tc.info)
 			if tc.dp[0] != "" {
-				n.dp(vf, tc.dp[0], tc.dp[1])
+				n.writeDPFile(vf, tc.dp[0], tc.dp[1])
 			}
 			if tc.kubelet != nil {
-				n.gives(tc.kubelet...)
+				n.allocate(tc.kubelet...)
 			}
 			n.opts.KubeletRequired = tc.required
-			as, err := n.finder().Sandbox(t.Context(), query(tc.env...))
-			a := one(t, as, err)
+			as, err := n.newFinder().findNetworks(t.Context(), newQuery(tc.env...))
+			a := wantOneAttachment(t, as, err)
 			switch {
 			case tc.conflict != nil:
 				wantConflict(t, a.Err, tc.conflict...)
@@ -129,76 +129,75 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// A kubelet that is there and gives no answer is never replaced by the
-// environment.
-func TestKubeletWithoutAnAnswer(t *testing.T) {
+// If the kubelet is present but fails, the environment is not used instead.
+func TestFailingKubeletIsNotReplacedByEnvironment(t *testing.T) {
 	for name, k := range map[string]*fakeKubelet{
-		"refuses":        {err: fmt.Errorf("refused: %w", errdefs.ErrUnavailable)},
-		"lies":           {err: fmt.Errorf("malformed: %w", errdefs.ErrInvalidArgument)},
-		"hangs":          {hangs: true},
-		"forgot":         {err: fmt.Errorf("no such pod: %w", errdefs.ErrNotFound)},
-		"lists it twice": {err: fmt.Errorf("twice: %w", errdefs.ErrConflict)},
+		"unavailable":      {err: fmt.Errorf("refused: %w", errdefs.ErrUnavailable)},
+		"malformed answer": {err: fmt.Errorf("malformed: %w", errdefs.ErrInvalidArgument)},
+		"hangs":            {hangs: true},
+		"unknown pod":      {err: fmt.Errorf("no such pod: %w", errdefs.ErrNotFound)},
+		"pod listed twice": {err: fmt.Errorf("twice: %w", errdefs.ErrConflict)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			n.useKubelet(k)
 			n.opts.Budget = 50_000_000
-			n.cni("ns/net", "net1", pciInfo(devA))
-			n.cni("ns/sock", "net2", vhostInfo)
-			as, err := n.finder().Sandbox(t.Context(), query("PCIDEVICE_INTEL_COM_VF="+devA))
+			n.writeCNIFile("ns/net", "net1", pciInfo(devA))
+			n.writeCNIFile("ns/sock", "net2", vhostInfo)
+			as, err := n.newFinder().findNetworks(t.Context(), newQuery("PCIDEVICE_INTEL_COM_VF="+devA))
 			check(t, err)
-			if a := byIfName(t, as, "net1"); a.Err == nil || a.Owner != OwnerUnknown {
-				t.Errorf("the device is %s's by %q", a.Owner, a.OwnerFrom)
+			if a := findByIfName(t, as, "net1"); a.Err == nil || a.Owner != OwnerUnknown {
+				t.Errorf("owner %s by %q, error expected", a.Owner, a.OwnerFrom)
 			}
-			if a := byIfName(t, as, "net2"); a.Err != nil || a.Info == nil {
-				t.Errorf("the socket is harmed: %v", a.Err)
+			if a := findByIfName(t, as, "net2"); a.Err != nil || a.Info == nil {
+				t.Errorf("the socket is affected: %v", a.Err)
 			}
 		})
 	}
 }
 
-// Nobody is asked for the sake of sockets, or of what nobody wants.
-func TestKubeletIsAskedOnlyWhenNeeded(t *testing.T) {
+// The kubelet is not called for sockets and unwanted devices.
+func TestKubeletIsQueriedOnlyWhenNeeded(t *testing.T) {
 	n := newNode(t)
-	k := n.gives("c1: intel.com/vf=" + devA)
-	n.cni("ns/sock", "net2", vhostInfo)
-	f := n.finder()
+	k := n.allocate("c1: intel.com/vf=" + devA)
+	n.writeCNIFile("ns/sock", "net2", vhostInfo)
+	f := n.newFinder()
 	for range 3 {
-		if _, _, err := f.Find(t.Context(), query()); err != nil {
+		if _, _, err := f.Find(t.Context(), newQuery()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if k.times() != 0 {
-		t.Errorf("asked %d times for a socket", k.times())
+	if k.countCalls() != 0 {
+		t.Errorf("%d calls for a socket", k.countCalls())
 	}
-	n.cni("ns/net", "net1", pciInfo(devA))
-	q := query("PCIDEVICE_INTEL_COM_VF=" + devA)
+	n.writeCNIFile("ns/net", "net1", pciInfo(devA))
+	q := newQuery("PCIDEVICE_INTEL_COM_VF=" + devA)
 	q.Wanted = func(*Attachment) bool { return false }
 	as, spare, err := f.Find(t.Context(), q)
 	check(t, err)
-	if a := byIfName(t, as, "net1"); k.times() != 0 || a.Owner != OwnerUnknown || a.Err != nil || len(spare) != 0 {
-		t.Errorf("asked %d times for what nobody wants: %+v, %+v", k.times(), a, spare)
+	if a := findByIfName(t, as, "net1"); k.countCalls() != 0 || a.Owner != OwnerUnknown || a.Err != nil || len(spare) != 0 {
+		t.Errorf("%d calls for an unwanted device: %+v, %+v", k.countCalls(), a, spare)
 	}
 	q.Wanted = func(a *Attachment) bool { return a.Network == "ns/net" || a.Network == "" }
-	if _, _, err = f.Find(t.Context(), q); err != nil || k.times() != 1 {
-		t.Errorf("asked %d times in one call, want 1: %v", k.times(), err)
+	if _, _, err = f.Find(t.Context(), q); err != nil || k.countCalls() != 1 {
+		t.Errorf("%d calls for one query, want 1: %v", k.countCalls(), err)
 	}
 }
 
-// Two containers of a pod, whose devices Multus gave to the networks crosswise.
-func TestCrosswise(t *testing.T) {
+// Multus may assign the devices of two containers to the networks in another order than the kubelet.
+func TestDevicesInAnotherOrderThanContainers(t *testing.T) {
 	n := newNode(t)
-	n.multus(vfNet("ns/east", devA), vfNet("ns/west", devB), vfNet("other/mgmt", devC))
-	n.cni("ns/east", "net1", pciInfo(devA))
-	n.cni("ns/west", "net2", pciInfo(devB))
-	n.cni("other/mgmt", "net3", pciInfo(devC))
-	n.gives("c1: intel.com/vf="+devB, "c2: intel.com/vf="+devA+","+devC)
-	f := n.finder()
+	n.writeMultusRecord(vfNetworkEntry("ns/east", devA), vfNetworkEntry("ns/west", devB), vfNetworkEntry("other/mgmt", devC))
+	n.writeCNIFile("ns/east", "net1", pciInfo(devA))
+	n.writeCNIFile("ns/west", "net2", pciInfo(devB))
+	n.writeCNIFile("other/mgmt", "net3", pciInfo(devC))
+	n.allocate("c1: intel.com/vf="+devB, "c2: intel.com/vf="+devA+","+devC)
+	f := n.newFinder()
 	for container, want := range map[string]string{
 		"c1": "net1 ns/east another container, net2 ns/west this container, net3 other/mgmt another container, ",
 		"c2": "net1 ns/east this container, net2 ns/west another container, net3 other/mgmt this container, ",
 	} {
-		q := query()
+		q := newQuery()
 		q.Container = container
 		as, spare, err := f.Find(t.Context(), q)
 		check(t, err)

@@ -3,8 +3,8 @@
 package attachment
 
 import (
-	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -13,8 +13,8 @@ import (
 )
 
 func TestParseDelegates(t *testing.T) {
-	whole := scratchOf(t, net("ns/east", "ifnameRequest", "fast0", "macRequest", "02:00:00:00:00:01", "deviceID", devA, "resourceName", vf),
-		net("ns/west", "deviceID", devB), map[string]any{"Name": "other/list", "ConfList": map[string]any{"cniVersion": "1.0.0", "name": "chain", "plugins": []any{}}})
+	whole := formatMultusRecord(t, networkEntry("ns/east", "ifnameRequest", "fast0", "macRequest", "02:00:00:00:00:01", "deviceID", devA, "resourceName", vf),
+		networkEntry("ns/west", "deviceID", devB), map[string]any{"Name": "other/list", "ConfList": map[string]any{"cniVersion": "1.0.0", "name": "chain", "plugins": []any{}}})
 	got, err := parseDelegates([]byte(whole))
 	check(t, err)
 	want := []delegate{
@@ -28,20 +28,20 @@ func TestParseDelegates(t *testing.T) {
 	}
 
 	for _, tc := range []struct{ name, text, want string }{
-		{"no list", `{"Name":"ns/net"}`, "want a list"},
-		{"null in it", `[null]`, "network 0: line 1, byte 1: found null, want a map"},
-		{"a name that is a number", `[{"Name":7}]`, "found a number, want a string"},
-		{"a name with a path", `[{"Name":"ns/../net"}]`, "no name of a network"},
-		{"a name with a newline", `[{"Name":"ns/n\net"}]`, "no name of a network"},
-		{"a long name", `[{"Name":"` + strings.Repeat("x", maxName+1) + `"}]`, "no name of a network"},
-		{"an interface with a path", `[{"ifnameRequest":"../net1"}]`, "no name of an interface"},
-		{"a long interface", `[{"ifnameRequest":"aaaaaaaaaaaaaaaa"}]`, "no name of an interface"},
+		{"no list", `{"Name":"ns/net"}`, "must be an array"},
+		{"null in it", `[null]`, "network 0: 1:2: found null: must be an object"},
+		{"a name that is a number", `[{"Name":7}]`, "found a number: must be a string"},
+		{"a name with a path", `[{"Name":"ns/../net"}]`, "not a network name"},
+		{"a name with a newline", `[{"Name":"ns/n\net"}]`, "not a network name"},
+		{"a long name", `[{"Name":"` + strings.Repeat("x", maxName+1) + `"}]`, "not a network name"},
+		{"an interface with a path", `[{"ifnameRequest":"../net1"}]`, "not an interface name"},
+		{"a long interface", `[{"ifnameRequest":"aaaaaaaaaaaaaaaa"}]`, "not an interface name"},
 		{"an interface twice", `[{"Name":"a"},{"Name":"ns/b","ifnameRequest":"net2"},{"Name":"ns/c"}]`, `same interface "net2"`},
 		{"a device ID with a space", `[{"deviceID":"a b"}]`, "deviceID"},
 		{"a long device ID", `[{"deviceID":"` + strings.Repeat("x", maxID+1) + `"}]`, "deviceID"},
 		{"a resource with a control character", `[{"resourceName":"a/\u0001"}]`, "resourceName"},
-		{"a key twice", `[{"deviceID":"a","deviceID":"b"}]`, `key "deviceID" is there twice`},
-		{"a key twice, once escaped", `[{"deviceID":"a","device\u0049D":"b"}]`, "twice"},
+		{"a key twice", `[{"deviceID":"a","deviceID":"b"}]`, `found "deviceID": a key must occur only once`},
+		{"a key twice, once escaped", `[{"deviceID":"a","device\u0049D":"b"}]`, "only once"},
 		{"many networks", "[" + strings.Repeat("{},", maxDelegates) + "{}]", "more than 256"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestParseDelegates(t *testing.T) {
 			}
 		})
 	}
-	// The case of keys counts, and keys that nobody knows do not.
+	// Keys are case-sensitive, and unknown keys are ignored.
 	got, err = parseDelegates([]byte(`[{"name":"x/y","DEVICEID":"z","future":{"a":[1,{"b":null}]},"Name":null,"deviceID":null}]`))
 	check(t, err)
 	if d := cmp.Diff([]delegate{{ifName: "eth0"}}, got, cmp.AllowUnexported(delegate{})); d != "" {
@@ -60,16 +60,17 @@ func TestParseDelegates(t *testing.T) {
 }
 
 func TestParseResult(t *testing.T) {
-	got, err := parseResult([]byte(resultOf("conf", sandbox, "net1", devA)))
+	got, err := parseResult([]byte(cniResult("conf", sandbox, "net1", devA)))
 	check(t, err)
-	want := cachedResult{kind: cacheKind, containerID: sandbox, ifName: "net1", network: "conf", deviceID: devA, infoFile: "/var/run/k8s.cni.cncf.io/devinfo/cni/x"}
-	if *got != want {
+	want := cachedResult{kind: cacheKind, containerID: sandbox, ifName: "net1", network: "conf", deviceID: devA}
+	want.record = got.record
+	if !reflect.DeepEqual(*got, want) || got.record.mac != "" || got.record.ips != nil || got.record.mtu != 0 {
 		t.Errorf("got %+v, want %+v", *got, want)
 	}
-	check(t, got.check("conf", sandbox, "net1"))
+	check(t, got.checkIdentity("conf", sandbox, "net1"))
 	for _, other := range [][3]string{{"other", sandbox, "net1"}, {"conf", "other", "net1"}, {"conf", sandbox, "net2"}} {
-		if err := got.check(other[0], other[1], other[2]); !errdefs.IsInvalidArgument(err) {
-			t.Errorf("it passes for %v: %v", other, err)
+		if err := got.checkIdentity(other[0], other[1], other[2]); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("accepted for %v: %v", other, err)
 		}
 	}
 	for _, text := range []string{`[]`, `{"kind":1}`, `{"kind":"cniCacheV1"`, `{"capabilityArgs":{"deviceID":"a b"}}`, `{"capabilityArgs":{"deviceID":{}}}`, `{"kind":"a","kind":"a"}`} {
@@ -79,6 +80,25 @@ func TestParseResult(t *testing.T) {
 	}
 	if c, err := parseResult([]byte(`{"kind":"cniCacheV1","capabilityArgs":null,"result":{"deep":[[[1]]]}}`)); err != nil || c.kind != cacheKind {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// Of a CNI result the interface in the pod counts, and what is invalid is left out.
+func TestParseResultReadsInterface(t *testing.T) {
+	for result, want := range map[string]string{
+		`{"interfaces": [{"name": "net1", "mac": "02:00:00:00:00:01"}, {"name": "net1", "mac": "C2-11-22-33-44-55", "mtu": 9000, "sandbox": "/run/netns/x"}, {"name": "eth0", "sandbox": "/run/netns/x"}],
+		  "ips": [{"address": "192.0.2.5/24", "interface": 1}, {"address": "10.0.0.1/8", "interface": 2}, {"address": "2001:db8::5/64"}, {"address": "192.0.2.6"}]}`: "c2:11:22:33:44:55 [192.0.2.5/24 2001:db8::5/64] 9000",
+		`{"interfaces": [{"name": "net1", "mac": "00:00:00:00:00:00", "mtu": 1, "sandbox": "/run/netns/x"}]}`: " [] 0",
+		`{"interfaces": [{"name": "net1", "mac": "x", "mtu": 65536, "sandbox": "/run/netns/x"}]}`:             " [] 0",
+		`{"interfaces": [{"name": "net2", "mac": "c2:11:22:33:44:55", "sandbox": "/run/netns/x"}]}`:           " [] 0",
+		`{"interfaces": [{"name": "net1", "mac": 1, "sandbox": "/run/netns/x"}]}`:                             " [] 0",
+		`[]`: " [] 0",
+	} {
+		c, err := parseResult([]byte(`{"ifName": "net1", "result": ` + result + `}`))
+		check(t, err)
+		if got := fmt.Sprint(c.record.mac, " ", c.record.ips, " ", c.record.mtu); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", result, got, want)
+		}
 	}
 }
 
@@ -144,16 +164,16 @@ func TestParseEnvironment(t *testing.T) {
 			want: "A:x{x=/dev/vfio/noiommu-0,/dev/vfio/vfio}"},
 		{name: "every kind", env: []string{`PCIDEVICE_A_INFO={"x":{"vdpa":{"mount":"/dev/vhost-vdpa-0"},"uio":{"mount":"/dev/uio1"},"vhost":{"net-mount":"/dev/vhost-net","tun-mount":"/dev/net/tun"},"rdma":{"rdma_cm":"/dev/infiniband/rdma_cm","umad":"/dev/infiniband/umad0","rdma_dev":"mlx5_0"}}}`},
 			want: "A:x{x=/dev/infiniband/rdma_cm,/dev/infiniband/umad0,/dev/net/tun,/dev/uio1,/dev/vhost-net,/dev/vhost-vdpa-0}"},
-		{name: "paths that are none of a device", env: []string{`PCIDEVICE_A_INFO={"x":{"vfio":{"mount":"/etc/shadow","dev-mount":7},"uio":null}}`}, want: "A:x{x=}"},
+		{name: "paths that are not of a device", env: []string{`PCIDEVICE_A_INFO={"x":{"vfio":{"mount":"/etc/shadow","dev-mount":7},"uio":null}}`}, want: "A:x{x=}"},
 		{name: "a resource whose name ends in _INFO", env: []string{"PCIDEVICE_A_INFO=x", `PCIDEVICE_A_INFO_INFO={"x":{"uio":{"mount":"/dev/uio0"}}}`}, want: "A_INFO:x{x=/dev/uio0}"},
 		{name: "both", env: []string{"PCIDEVICE_A=y", "PCIDEVICE_A_INFO=x"}, want: "A:y A_INFO:x"},
 		{name: "a resource that is called INFO", env: []string{"PCIDEVICE__INFO=x"}, want: "_INFO:x"},
-		{name: "JSON that is broken", env: []string{"PCIDEVICE_A=x", `PCIDEVICE_A_INFO={"x":`}, want: "A:x", note: "PCIDEVICE_A_INFO is not used"},
-		{name: "JSON of another shape", env: []string{`PCIDEVICE_A_INFO={"x":[]}`}, note: "PCIDEVICE_A_INFO is not used"},
-		{name: "an ID with a space", env: []string{"PCIDEVICE_A=a b", "PCIDEVICE_B=b"}, want: "B:b", note: "PCIDEVICE_A is not used"},
-		{name: "an empty ID", env: []string{"PCIDEVICE_A=a,,b"}, note: "PCIDEVICE_A is not used"},
+		{name: "JSON that is broken", env: []string{"PCIDEVICE_A=x", `PCIDEVICE_A_INFO={"x":`}, want: "A:x", note: "PCIDEVICE_A_INFO is ignored"},
+		{name: "JSON of another shape", env: []string{`PCIDEVICE_A_INFO={"x":[]}`}, note: "PCIDEVICE_A_INFO is ignored"},
+		{name: "an ID with a space", env: []string{"PCIDEVICE_A=a b", "PCIDEVICE_B=b"}, want: "B:b", note: "PCIDEVICE_A is ignored"},
+		{name: "an empty ID", env: []string{"PCIDEVICE_A=a,,b"}, note: "PCIDEVICE_A is ignored"},
 		{name: "an ID that is a path", env: []string{"PCIDEVICE_A=../../etc"}, want: "A:../../etc"},
-		{name: "not UTF-8", env: []string{"PCIDEVICE_A=a\xff"}, note: "PCIDEVICE_A is not used"},
+		{name: "not UTF-8", env: []string{"PCIDEVICE_A=a\xff"}, note: "PCIDEVICE_A is ignored"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e, notes := parseEnvironment(tc.env)
@@ -195,7 +215,7 @@ func TestEnvKey(t *testing.T) {
 			t.Errorf("%s gives %s, want %s", resource, got, want)
 		}
 		if got := undashed(dashed(resource), want); got != resource {
-			t.Errorf("%s comes back as %q", resource, got)
+			t.Errorf("%s becomes %q", resource, got)
 		}
 	}
 }
@@ -208,43 +228,7 @@ func TestIsPCIAddress(t *testing.T) {
 	}
 	for _, s := range []string{"", "00:00.0", "0000:02:01:6", "0000:00:20.0", "0000:00:00.8", "0000:00:00.a", "0000:0g:00.0", "0000:00:00.0 ", "123456789:00:00.0", "0000-00-00-0", "000:000:00.0"} {
 		if isPCIAddress(s) {
-			t.Errorf("%q is no address", s)
+			t.Errorf("%q is not an address", s)
 		}
 	}
-}
-
-// What the reader takes is JSON, and it reads what encoding/json reads.
-func TestJSONReader(t *testing.T) {
-	for text, ok := range map[string]bool{
-		`{}`: true, ` [ 1 , -0.5e+3, true,false , null,"" ] `: true, `{"a":{"b":[{}]}}`: true, `"\u00e9\n\"\\\/"`: true,
-		"": false, " ": false, `{`: false, `{"a"}`: false, `{"a":}`: false, `{"a":1,}`: false, `[1,]`: false, `[1 2]`: false, `{a:1}`: false, `{"a":1 "b":2}`: false,
-		`01`: false, `+1`: false, `.5`: false, `1.`: false, `tru`: false, `truee`: false, `nul`: false, `"a`: false, "\"\n\"": false, `"\x"`: false, `"\u12g4"`: false, `"\`: false,
-		`{} {}`: false, "\x00": false, "{}\x00": false, "\xff": false, `'a'`: false, `[}`: false, `{]`: false,
-		strings.Repeat("[", maxDepth) + strings.Repeat("]", maxDepth):     true,
-		strings.Repeat("[", maxDepth+1) + strings.Repeat("]", maxDepth+1): false,
-	} {
-		err := skipAll([]byte(text))
-		if (err == nil) != ok || err != nil && !errdefs.IsInvalidArgument(err) {
-			t.Errorf("%.40q: %v", text, err)
-		}
-		if ok && !json.Valid([]byte(text)) {
-			t.Errorf("%.40q: encoding/json disagrees", text)
-		}
-	}
-	r, err := newJSONReader([]byte("{\n\n \"a\": nope}"))
-	check(t, err)
-	if err := r.object(func(string) error { return r.skip() }); err == nil || !strings.HasPrefix(err.Error(), "line 3, byte 9: found 'n") && !strings.HasPrefix(err.Error(), "line 3, byte 9: found null") {
-		t.Errorf("the place is wrong: %v", err)
-	}
-}
-
-func skipAll(data []byte) error {
-	r, err := newJSONReader(data)
-	if err == nil {
-		err = r.skip()
-	}
-	if err == nil {
-		err = r.end()
-	}
-	return err
 }

@@ -11,87 +11,86 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
-	"github.com/jackfield/jackfield/pkg/wording"
 )
 
-// Resource gives the devices of an extended resource that were allocated to the
-// container, or the one with the given ID, as the device plugin's files describe
-// them (Device Information Specification, §4.1). A resource or device that was
-// not allocated to it is errdefs.ErrNotFound; a *ConflictError is one that the
-// container's environment claims against the kubelet's word; other errors are
-// those of asking the kubelet.
+// Resource returns the devices of an extended resource that are allocated to the container,
+// or the device with the given ID, as the device plugin's files describe them (Device
+// Information Specification, §4.1). The error is errdefs.ErrNotFound for a resource or
+// device that is not allocated to the container, and a *ConflictError if the container's
+// environment contradicts the kubelet. Other errors are those of asking the kubelet.
 func (f *Finder) Resource(ctx context.Context, q Query, resource, id string) ([]Attachment, error) {
 	env, _ := parseEnvironment(q.Env)
-	s := &search{Finder: f, ctx: ctx, q: &q, env: env}
-	ids, err := s.idsOf(resource)
+	s := f.newSearch(ctx, &q, env)
+	ids, err := s.allocatedIDs(resource)
 	if err != nil {
 		var u *UnlistedError
 		if errors.As(err, &u) {
-			u.Holders = s.holdersOf(resource, id)
+			u.Holders = s.containersWith(resource, id)
 		}
 		return nil, err
 	}
 	if id != "" {
-		i := slices.IndexFunc(ids, func(have string) bool { return normal(have) == normal(id) })
+		i := slices.IndexFunc(ids, func(have string) bool { return canonicalID(have) == canonicalID(id) })
 		if i < 0 {
-			hint := wording.MalformedPCIAddress(id)
+			hint := diag.MalformedPCIAddress(id)
 			if hint != "" {
 				hint = "; " + hint
 			}
-			return nil, fmt.Errorf("resource %q: device %q was not allocated to the container; allocated are %s%s: %w",
+			return nil, fmt.Errorf("resource %q: device %q is not allocated to the container, which has %s%s: %w",
 				resource, id, strings.Join(ids, ", "), hint, errdefs.ErrNotFound)
 		}
 		ids = ids[i : i+1]
 	}
 	out := make([]Attachment, 0, len(ids))
 	for _, id := range ids {
-		a, ok := s.allocated(resource, id)
+		a, ok := s.describeAllocated(resource, id)
 		if !ok {
-			p := s.pluginFile(resource, id)
+			p := s.readPluginFile(resource, id)
 			a.File = p.path
-			a.Err = fmt.Errorf("device %q of resource %q: the device plugin wrote no device-info file %q, and the ID is no PCI address: %w",
+			a.Err = fmt.Errorf("device %q of resource %q: the device plugin wrote no device-info file %q, and the ID is not a PCI address: %w",
 				id, resource, p.path, errdefs.ErrNotFound)
 		}
-		s.mine(&a)
+		s.markOwned(&a)
 		out = append(out, a)
 	}
 	return out, nil
 }
 
-// holdersOf are the pod's containers that were given a resource, or the device of it
-// with that ID.
-func (s *search) holdersOf(resource, id string) (names []string) {
-	for _, c := range s.word().pod.Containers {
+// containersWith returns the pod's containers that have a resource, or the device of it with
+// the given ID.
+func (s *search) containersWith(resource, id string) (names []string) {
+	for _, c := range s.kubeletAnswer().pod.Containers {
 		ids := c.IDs(resource)
-		if id != "" && slices.ContainsFunc(ids, func(have string) bool { return normal(have) == normal(id) }) || id == "" && len(ids) > 0 {
+		if id != "" && containsID(ids, id) || id == "" && len(ids) > 0 {
 			names = append(names, c.Name)
 		}
 	}
 	return names
 }
 
-// idsOf are the IDs of a resource that were allocated to the container.
-func (s *search) idsOf(resource string) ([]string, error) {
-	w := s.word()
-	v, claimed := s.env.of(resource)
+// allocatedIDs returns the IDs of a resource that are allocated to the container.
+func (s *search) allocatedIDs(resource string) ([]string, error) {
+	answer := s.kubeletAnswer()
+	v, claimed := s.env.variableOf(resource)
 	switch {
-	case w.err != nil && w.absent:
-		return nil, &UnansweredError{fmt.Errorf("resource %q: %w", resource, w.err)}
-	case w.err != nil:
-		return nil, fmt.Errorf("resource %q: %w", resource, w.err)
-	case !w.answered && claimed:
+	case answer.err != nil && answer.absent:
+		return nil, &UnansweredError{fmt.Errorf("resource %q: %w", resource, answer.err)}
+	case answer.err != nil:
+		return nil, fmt.Errorf("resource %q: %w", resource, answer.err)
+	case !answer.answered && claimed:
 		return v.ids, nil
-	case !w.answered:
-		return nil, &UnansweredError{fmt.Errorf("resource %q: none of it was allocated to the container (no variable %s, and no kubelet's socket to ask); "+
+	case !answer.answered:
+		return nil, &UnansweredError{fmt.Errorf("resource %q: none of it is allocated to the container (there is no variable %s, and the kubelet has no socket to ask); "+
 			"request it under resources.limits: %w", resource, envPrefix+envKey(resource), errdefs.ErrNotFound)}
-	case !w.listed:
+	case !answer.listed:
 		return nil, &UnlistedError{Resource: resource, Claimed: claimed}
 	}
-	ids := w.own.IDs(resource)
+	ids := answer.container.IDs(resource)
 	for _, id := range v.ids {
-		if !s.gave(id) {
-			return nil, s.forged(v, id)
+		if !s.isAllocated(id) {
+			return nil, s.forgedError(v, id)
 		}
 	}
 	if len(ids) == 0 {
@@ -100,55 +99,60 @@ func (s *search) idsOf(resource string) ([]string, error) {
 	return ids, nil
 }
 
-// gave reports whether the kubelet gave a device to the container, from whatever
-// resource and under whatever ID.
-func (s *search) gave(id string) bool {
-	for _, r := range s.w.own.Resources {
+// isAllocated reports whether the kubelet allocated a device to the container, from any
+// resource and under any ID.
+func (s *search) isAllocated(id string) bool {
+	for _, r := range s.answer.container.Resources {
+		if containsID(r.IDs, id) {
+			return true
+		}
 		for _, have := range r.IDs {
-			if normal(have) == normal(id) {
-				return true
-			}
 			if isPCIAddress(have) {
 				continue
 			}
-			if d, ok := deviceOf(s.pluginFile(r.Name, have).info); ok && d.has(id) {
+			if d, ok := deviceOf(s.readPluginFile(r.Name, have).info); ok && d.matchesID(id) {
 				return true
 			}
 		}
 	}
-	return slices.ContainsFunc(s.w.own.Claims, func(c allocation.ClaimDevice) bool {
-		return c.Device == id || isPCIAddress(id) && c.Device == claimName(normal(id))
+	return slices.ContainsFunc(s.answer.container.Claims, func(cl allocation.ClaimDevice) bool {
+		if !isPCIAddress(id) {
+			return cl.Device == id
+		}
+		c := s.describeClaimed(cl)
+		ok, err := c.isDevice(device{pci: canonicalID(id)})
+		return ok && err == nil
 	})
 }
 
-// forged is a device that the environment claims and the kubelet did not give.
-func (s *search) forged(v variable, id string) error {
-	says := "it was given to no container of the pod"
-	for _, c := range s.w.pod.Containers {
+// forgedError returns the error for a device that the environment has and the kubelet did not
+// allocate.
+func (s *search) forgedError(v variable, id string) error {
+	says := "it is allocated to no container of the pod"
+	for _, c := range s.answer.pod.Containers {
 		for _, r := range c.Resources {
-			if slices.ContainsFunc(r.IDs, func(have string) bool { return normal(have) == normal(id) }) {
+			if containsID(r.IDs, id) {
 				says = fmt.Sprintf("it is container %q's", c.Name)
 			}
 		}
 	}
 	return &ConflictError{On: "whose device " + quote(id) + " is",
-		First: Claim{FromEnvironment(v.name), "it is this container's"}, Second: Claim{s.w.from, says}, Hint: hintForged}
+		First: Claim{FromEnvironment(v.name), "it is this container's"}, Second: Claim{s.answer.source, says}, Hint: hintForged}
 }
 
-// mine completes a device of which it is settled that it was allocated to this
-// container.
-func (s *search) mine(a *Attachment) {
+// markOwned completes a device that is allocated to this container.
+func (s *search) markOwned(a *Attachment) {
 	d, ok := deviceOf(a.Info)
-	a.Owner, a.OwnerFrom = OwnedHere, s.word().from
-	if a.Device = normal(a.DeviceID); ok && !d.has(a.DeviceID) {
-		a.Device = d.name()
+	a.Owner, a.OwnerFrom = OwnedHere, s.kubeletAnswer().source
+	if a.Device = canonicalID(a.DeviceID); ok && !d.matchesID(a.DeviceID) {
+		a.Device = d.sysfsName()
 	}
-	if !s.word().answered {
-		if v, ok := s.env.claims(a.DeviceID, a.Resource); ok {
-			s.believe(a, v)
+	if !s.kubeletAnswer().answered {
+		if v, ok := s.env.variableNaming(a.DeviceID, a.Resource); ok {
+			s.trustVariable(a, v)
 		}
 	}
 	if ok {
-		s.complete(a)
+		s.addFromInfoVariable(a)
 	}
 }

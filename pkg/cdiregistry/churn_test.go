@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
@@ -28,9 +28,8 @@ var (
 	renames  = flag.Int("cdi.renames", 2000, "how many files are renamed into place and looked up at once")
 )
 
-// beside does something over and over on n goroutines until the function it returns
-// is called.
-func beside(n int, do func()) (end func()) {
+// runConcurrently calls work repeatedly on n goroutines until the returned function is called.
+func runConcurrently(n int, work func()) (stopAndWait func()) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	for range n {
@@ -40,7 +39,7 @@ func beside(n int, do func()) (end func()) {
 				case <-stop:
 					return
 				default:
-					do()
+					work()
 				}
 			}
 		})
@@ -51,16 +50,16 @@ func beside(n int, do func()) (end func()) {
 	}
 }
 
-// TestRenameThenLookup: a file that was renamed into place is found, always, while
-// others look too.
+// TestRenameThenLookup checks that a lookup finds every file that was renamed into place before
+// it, also during lookups by other goroutines.
 func TestRenameThenLookup(t *testing.T) {
 	for _, m := range modes[:2] {
 		t.Run(m.name, func(t *testing.T) {
 			e := newEnv(t, m)
 			for i := range 100 {
-				e.place(fmt.Sprintf("/etc/cdi/base-%d.json", i), spec("base", fmt.Sprint("base", i)))
+				e.renameIntoPlace(fmt.Sprintf("/etc/cdi/base-%d.json", i), specText("base", fmt.Sprint("base", i)))
 			}
-			defer beside(3, func() {
+			defer runConcurrently(3, func() {
 				e.r.Snapshot()
 				time.Sleep(20 * time.Microsecond)
 			})()
@@ -68,9 +67,9 @@ func TestRenameThenLookup(t *testing.T) {
 			for i := range *renames {
 				name, dir := fmt.Sprint("n", i%500), []string{"/etc/cdi", "/run/cdi"}[i/500%2]
 				value := fmt.Sprint(i)
-				e.place(dir+"/"+name+".json", spec(value, name))
+				e.renameIntoPlace(dir+"/"+name+".json", specText(value, name))
 				d, err := e.r.Snapshot().Device("v.com/c=" + name)
-				// The file of higher priority, once there, hides the other.
+				// The file in the directory of higher priority hides the other one.
 				if err != nil || d.Priority == i/500%2 && d.Edits.Env[0] != "FROM="+value {
 					misses++
 					t.Errorf("file %d: %v, %v", i, d, err)
@@ -81,26 +80,25 @@ func TestRenameThenLookup(t *testing.T) {
 	}
 }
 
-// TestChurn: writers do all they can while eight resolvers look. A device that
-// nobody touches is always there, no lookup hangs, and in the end the registry
-// holds what a new one reads.
-func TestChurn(t *testing.T) {
+// TestLookupsDuringChurnSeeEveryFile changes files in all ways while eight goroutines look up devices. An unchanged
+// device is always found, no lookup hangs, and in the end the registry agrees with a new one.
+func TestLookupsDuringChurnSeeEveryFile(t *testing.T) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) {
 			e := newEnv(t, m)
 			for _, d := range []string{"/etc/cdi", "/swap"} {
 				e.must(os.MkdirAll(e.top+d, 0o755))
-				e.place(d+"/stable.json", spec("stable", "stable"))
-				for i := range 40 { // so many that the registry keeps once what several have
-					e.place(fmt.Sprintf("%s/many-%d.json", d, i), spec("many", fmt.Sprint("many", i)))
+				e.renameIntoPlace(d+"/stable.json", specText("stable", "stable"))
+				for i := range 40 { // several goroutines read them
+					e.renameIntoPlace(fmt.Sprintf("%s/many-%d.json", d, i), specText("many", fmt.Sprint("many", i)))
 				}
 			}
 			stop := make(chan struct{})
 			var writers, resolvers sync.WaitGroup
 			for i := range 3 {
-				writers.Go(func() { churn(e, rand.New(rand.NewPCG(uint64(i), 5)), stop) })
+				writers.Go(func() { changeFiles(e, rand.New(rand.NewPCG(uint64(i), 5)), stop) })
 			}
-			writers.Go(func() { swap(e, stop) })
+			writers.Go(func() { swapDirectories(e, stop) })
 			var lookups, slowest atomic.Int64
 			for i := range 8 {
 				resolvers.Go(func() { resolveUntil(e, i, stop, &lookups, &slowest) })
@@ -118,7 +116,7 @@ func TestChurn(t *testing.T) {
 			if diff := cmp.Diff(fresh.Devices(), last.Devices()); diff != "" {
 				t.Errorf("devices (-fresh +registry):\n%s", diff)
 			}
-			if diff := cmp.Diff(texts(fresh), texts(last)); diff != "" {
+			if diff := cmp.Diff(fileTexts(fresh), fileTexts(last)); diff != "" {
 				t.Errorf("files (-fresh +registry):\n%s", diff)
 			}
 		})
@@ -135,7 +133,7 @@ func newRegistry(t *testing.T, e *env, opts cdiregistry.Options) *cdiregistry.Re
 	return r
 }
 
-func texts(s *cdiregistry.Snapshot) []string {
+func fileTexts(s *cdiregistry.Snapshot) []string {
 	var out []string
 	for _, f := range s.Files() {
 		out = append(out, fmt.Sprintf("%s %s %q %d %v", f.Path, f.Kind, f.Devices, f.Size, f.Err))
@@ -158,15 +156,15 @@ func resolveUntil(e *env, i int, stop chan struct{}, lookups, slowest *atomic.In
 		}
 		lookups.Add(1)
 		if err != nil || d.Edits.Env[0] != "FROM=stable" {
-			e.Errorf("resolver %d: the stable device is %v, %v", i, d, err)
+			e.Errorf("resolver %d: unchanged device: %v, %v", i, d, err)
 			return
 		}
-		d.Edits.Env[0] = "changed by its owner"
+		d.Edits.Env[0] = "changed by the caller"
 		for k := range 8 {
 			if d, err := s.Device(fmt.Sprint("v.com/c=c", k)); err == nil {
 				d.SpecEdits.Env = append(d.SpecEdits.Env, "X=y")
 			} else if err.Error() == "" {
-				e.Error("an empty error")
+				e.Error("error without text")
 			}
 		}
 		if n%50 == 0 {
@@ -180,8 +178,8 @@ func resolveUntil(e *env, i int, stop chan struct{}, lookups, slowest *atomic.In
 	}
 }
 
-// churn changes files at random; errors are those of others being faster.
-func churn(e *env, rnd *rand.Rand, stop chan struct{}) {
+// changeFiles changes files at random. Operations may fail because of the other writers.
+func changeFiles(e *env, rnd *rand.Rand, stop chan struct{}) {
 	junk := strings.Repeat("{\"a\":[", 2000)
 	for n := 0; ; n++ {
 		select {
@@ -195,13 +193,13 @@ func churn(e *env, rnd *rand.Rand, stop chan struct{}) {
 		device := fmt.Sprint("c", rnd.IntN(8))
 		switch rnd.IntN(12) {
 		case 0, 1, 2:
-			_ = os.WriteFile(tmp, []byte(spec(fmt.Sprint(n), device, device+"x")), 0o644)
+			_ = os.WriteFile(tmp, []byte(specText(fmt.Sprint(n), device, device+"x")), 0o644)
 			_ = os.Rename(tmp, file)
 		case 3:
-			// Another writer may put a FIFO there meanwhile, which nobody reads.
+			// O_NONBLOCK: another writer may create a FIFO there meanwhile, which has no reader.
 			if st, err := os.Lstat(file); err == nil && st.Mode().IsRegular() {
 				if f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NONBLOCK, 0o644); err == nil {
-					_, _ = f.WriteString(spec(fmt.Sprint(n), device))
+					_, _ = f.WriteString(specText(fmt.Sprint(n), device))
 					f.Close()
 				}
 			}
@@ -225,7 +223,7 @@ func churn(e *env, rnd *rand.Rand, stop chan struct{}) {
 			_ = os.WriteFile(tmp, []byte(junk), 0o644)
 			_ = os.Rename(tmp, file)
 		case 11:
-			// Not what a symlink leads to: of a directory that would take the way in.
+			// Use a descriptor, since chmod follows symlinks and could make a directory inaccessible.
 			if fd, err := unix.Open(file, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
 				_ = os.Chmod(fmt.Sprintf("/proc/self/fd/%d", fd), os.FileMode(0o644+0o22*rnd.IntN(2)))
 				_ = unix.Close(fd)
@@ -238,8 +236,8 @@ func churn(e *env, rnd *rand.Rand, stop chan struct{}) {
 	}
 }
 
-// swap exchanges the first directory and makes the second one anew.
-func swap(e *env, stop chan struct{}) {
+// swapDirectories exchanges the first directory, and renames and re-creates the second one.
+func swapDirectories(e *env, stop chan struct{}) {
 	for n := 0; ; n++ {
 		select {
 		case <-stop:
@@ -248,7 +246,7 @@ func swap(e *env, stop chan struct{}) {
 		}
 		switch n % 4 {
 		case 0, 2:
-			e.must2(unix.Renameat2(unix.AT_FDCWD, e.top+"/etc/cdi", unix.AT_FDCWD, e.top+"/swap", unix.RENAME_EXCHANGE))
+			e.mustInGoroutine(unix.Renameat2(unix.AT_FDCWD, e.top+"/etc/cdi", unix.AT_FDCWD, e.top+"/swap", unix.RENAME_EXCHANGE))
 		case 1:
 			_ = os.Rename(e.top+"/run/cdi", fmt.Sprintf("%s/old-%d", e.top, n))
 		case 3:
@@ -257,15 +255,15 @@ func swap(e *env, stop chan struct{}) {
 	}
 }
 
-// must2 is must for a goroutine that is not the test's own.
-func (e *env) must2(err error) {
+// mustInGoroutine reports an error from a goroutine other than the test's, where must is not allowed.
+func (e *env) mustInGoroutine(err error) {
 	if err != nil {
 		e.Error(err)
 	}
 }
 
-// TestNothingLeft: no goroutine and no descriptor stays behind.
-func TestNothingLeft(t *testing.T) {
+// TestCloseLeaksNothing checks that Close leaves no goroutine and no descriptor.
+func TestCloseLeaksNothing(t *testing.T) {
 	descriptors := func() []string {
 		names, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
@@ -282,7 +280,7 @@ func TestNothingLeft(t *testing.T) {
 	}
 	e := newEnv(t, modes[0])
 	for i := range 200 {
-		e.place(fmt.Sprintf("/etc/cdi/%d.json", i), spec("x", fmt.Sprint(i)))
+		e.renameIntoPlace(fmt.Sprintf("/etc/cdi/%d.json", i), specText("x", fmt.Sprint(i)))
 	}
 	e.must(os.Symlink("1.json", e.top+"/etc/cdi/link.json"))
 	e.must(e.r.Close())
@@ -292,7 +290,7 @@ func TestNothingLeft(t *testing.T) {
 		r, err := cdiregistry.New(e.host, append(e.dirs, e.top+"/missing", e.top+"/etc/cdi/1.json"), cdiregistry.Options{})
 		e.must(err)
 		for i := range 20 {
-			e.place(fmt.Sprintf("/run/cdi/%d.json", i), spec("x", fmt.Sprint("y", i)))
+			e.renameIntoPlace(fmt.Sprintf("/run/cdi/%d.json", i), specText("x", fmt.Sprint("y", i)))
 			r.Snapshot()
 		}
 		e.must(os.Rename(e.top+"/run/cdi", filepath.Join(e.top, "was")))
@@ -303,7 +301,7 @@ func TestNothingLeft(t *testing.T) {
 		e.must(r.Close())
 		r.Snapshot()
 	}
-	// What others of this process leave to the collector may go meanwhile.
+	// Finalizers may close descriptors of other tests meanwhile, so only new descriptors count.
 	more := func() []string {
 		after := descriptors()
 		for _, d := range before {
@@ -314,7 +312,7 @@ func TestNothingLeft(t *testing.T) {
 		return after
 	}
 	if !busytest.Until(func() bool { return len(more()) == 0 }) {
-		t.Errorf("descriptors that were not there before: %q", more())
+		t.Errorf("new descriptors: %q", more())
 	}
 	if !busytest.Until(func() bool { return runtime.NumGoroutine() <= goroutines }) {
 		t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)

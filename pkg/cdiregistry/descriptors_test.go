@@ -13,51 +13,50 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
-// TestDescriptorsShort has none, or a few, when a directory is read for the first
-// time, and when a file in it changes: what could not be read is read when there are
-// some again.
-func TestDescriptorsShort(t *testing.T) {
+// TestRegistryRecoversWhenDescriptorsAreUsedUp uses up all or most descriptors before a directory is first read, and before
+// a file in it changes. The registry reads the files as soon as descriptors are free again.
+func TestRegistryRecoversWhenDescriptorsAreUsedUp(t *testing.T) {
 	for _, m := range modes {
 		for left := range 9 {
 			for _, read := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%d left/read before %v", m.name, left, read), func(t *testing.T) {
 					e := newEnv(t, m)
-					e.place("/etc/cdi/a.json", spec("1", "x"))
+					e.renameIntoPlace("/etc/cdi/a.json", specText("1", "x"))
 					if read {
-						e.want("x", "1")
+						e.wantDevice("x", "1")
 					}
-					give := e.holdDescriptors(left)
+					release := e.holdDescriptors(left)
 					if read {
 						e.must(os.Rename(e.top+"/etc/cdi/a.json", e.top+"/etc/cdi/b.json"))
 					}
 					e.r.Snapshot()
 					e.r.Snapshot()
-					give()
+					release()
 					s := e.r.Snapshot()
-					if diff := cmp.Diff(contents(newRegistry(t, e, cdiregistry.Options{DisableWatch: true}).Snapshot()), contents(s)); diff != "" {
+					if diff := cmp.Diff(snapshotText(newRegistry(t, e, cdiregistry.Options{DisableWatch: true}).Snapshot()), snapshotText(s)); diff != "" {
 						t.Errorf("(-fresh +registry):\n%s", diff)
 					}
-					if next := e.r.Snapshot(); next.Generation() != s.Generation() {
-						t.Error("it is read again and again")
+					if e.r.Snapshot() != s {
+						t.Error("a new snapshot although nothing changed")
 					}
-					e.place("/etc/cdi/c.json", spec("2", "y"))
-					e.want("y", "2")
+					e.renameIntoPlace("/etc/cdi/c.json", specText("2", "y"))
+					e.wantDevice("y", "2")
 				})
 			}
 		}
 	}
 }
 
-// holdDescriptors takes all descriptors that the process may have but a few, until
-// the function is called.
-func (e *env) holdDescriptors(left int) (give func()) {
+// holdDescriptors uses up the descriptors that the process may open, except for some, until the returned
+// function is called.
+func (e *env) holdDescriptors(left int) (release func()) {
 	e.Helper()
 	var limit unix.Rlimit
 	e.must(unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 	open, err := os.ReadDir("/proc/self/fd")
 	e.must(err)
 	low := limit
-	low.Cur = uint64(len(open)) + 64 // numbers may have gaps
+	low.Cur = uint64(len(open)) + 64 // descriptor numbers may have gaps
 	e.must(unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
 	var held []int
 	for {

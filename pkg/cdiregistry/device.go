@@ -3,26 +3,26 @@
 package cdiregistry
 
 import (
-	"time"
+	"maps"
+	"slices"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// Device is one CDI device as its spec file declares it. It belongs to the
-// caller, who may change every part of it.
+// Device is one CDI device as its spec file declares it. It belongs to the caller, who may
+// change every part of it.
 type Device struct {
 	// Name is the qualified name, "vendor.com/class=name".
 	Name string
 	// Kind is "vendor.com/class".
 	Kind string
-	// File is the host path of the spec file. Devices of one file share their
-	// spec-level edits, which a container gets once, so File tells whether two
-	// devices come with the same ones.
+	// File is the host path of the spec file. Devices of one file share their spec-level
+	// edits, which a container gets once.
 	File string
 	// Index is the position in the file's list of devices, from 0.
 	Index int
-	// Priority is the position of the file's directory among the spec
-	// directories, from 0; the higher one wins.
+	// Priority is the position of the file's directory among the spec directories, from 0.
+	// The higher one wins.
 	Priority int
 	// CDIVersion is the file's cdiVersion without a leading "v".
 	CDIVersion string
@@ -34,33 +34,54 @@ type Device struct {
 	Edits     *specs.ContainerEdits
 }
 
-// File is what a snapshot knows about one spec file.
-type File struct {
-	// Path is the host path, Priority that of its directory.
-	Path     string
-	Priority int
-	// Kind and Devices (names, not qualified, in the file's order) are as far as
-	// they could be read when the file is refused.
-	Kind    string
-	Devices []string
-	// Err is nil, a *SpecError when the file is refused, or a *ConflictError
-	// (several joined) when devices of the file are declared at the same priority
-	// elsewhere; the file's other devices are usable then.
-	Err error
-	// Size is in bytes.
-	Size    int64
-	ModTime time.Time
+// device returns a copy that shares nothing with the registry.
+func (d declaration) device() *Device {
+	spec := d.file.spec
+	declared := &spec.Devices[d.index]
+	return &Device{
+		Name: d.qualifiedName(), Kind: spec.Kind, File: d.file.hostPath(), Index: d.index, Priority: d.file.dir.priority, CDIVersion: spec.Version,
+		Annotations: maps.Clone(declared.Annotations), SpecAnnotations: maps.Clone(spec.Annotations),
+		SpecEdits: copyEdits(&spec.ContainerEdits), Edits: copyEdits(&declared.ContainerEdits),
+	}
 }
 
-// Dir is what a snapshot knows about one spec directory.
-type Dir struct {
-	Path     string
-	Priority int
-	// Missing tells that the directory does not exist, which is no error.
-	Missing bool
-	// Watched tells whether changes are announced by the kernel; an unwatched
-	// directory is listed again at each snapshot.
-	Watched bool
-	// Err is why the directory could not be read, or is refused.
-	Err error
+func copyEdits(e *specs.ContainerEdits) *specs.ContainerEdits {
+	rdt := copyOf(e.IntelRdt)
+	if rdt != nil {
+		rdt.Schemata = slices.Clone(rdt.Schemata)
+	}
+	return &specs.ContainerEdits{
+		Env: slices.Clone(e.Env),
+		DeviceNodes: copyList(e.DeviceNodes, func(n *specs.DeviceNode) {
+			n.FileMode, n.UID, n.GID = copyOf(n.FileMode), copyOf(n.UID), copyOf(n.GID)
+		}),
+		NetDevices: copyList(e.NetDevices, func(*specs.LinuxNetDevice) {}),
+		Hooks: copyList(e.Hooks, func(h *specs.Hook) {
+			h.Args, h.Env, h.Timeout = slices.Clone(h.Args), slices.Clone(h.Env), copyOf(h.Timeout)
+		}),
+		Mounts:         copyList(e.Mounts, func(m *specs.Mount) { m.Options = slices.Clone(m.Options) }),
+		IntelRdt:       rdt,
+		AdditionalGIDs: slices.Clone(e.AdditionalGIDs),
+	}
+}
+
+// copyList copies a list and its items, of which own copies what is behind pointers.
+func copyList[T any](list []*T, own func(*T)) []*T {
+	if list == nil {
+		return nil
+	}
+	out := make([]*T, len(list))
+	for i, item := range list {
+		out[i] = copyOf(item)
+		own(out[i])
+	}
+	return out
+}
+
+func copyOf[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cdiregistry loads, validates and looks up CDI specifications
-// (Container Device Interface, versions 0.3.0 to 1.1.0).
+// Package cdiregistry loads, validates and looks up CDI specifications (Container Device
+// Interface, versions 0.3.0 to 1.1.0).
 //
-// Its invariant: a [Snapshot] never changes, and the one that
-// [Registry.Snapshot] hands out holds every spec file that was renamed into
-// place, or closed after writing, before the call began. What a lookup returns
-// belongs to the caller: nothing in it is shared with the registry.
+// Its invariant: a [Snapshot] never changes. [Registry.Snapshot] returns one that has every spec
+// file which was renamed into place, or closed after writing, before the call. What a lookup
+// returns belongs to the caller and shares nothing with the registry.
 //
-// The registry turns nothing into container changes; that is the work of
-// pkg/resolve and of the appliers.
+// A spec file is kept as a specs.Spec and read again only where its identity (inode, size, times)
+// changed. A broken file makes no other file's devices unusable. pkg/resolve and pkg/cdi turn
+// devices into edits of a container.
 package cdiregistry

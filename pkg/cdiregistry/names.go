@@ -3,7 +3,9 @@
 package cdiregistry
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
@@ -17,7 +19,7 @@ const (
 	maxInterface       = 15 // linux/if.h, IFNAMSIZ less the NUL
 )
 
-// checkKind is nil for "vendor/class" as CDI has it.
+// checkKind returns why a text is not "vendor/class" by the rules of CDI, or nil.
 func checkKind(kind string) error {
 	vendor, class := parser.ParseQualifier(kind)
 	if vendor == "" {
@@ -39,7 +41,7 @@ func checkKind(kind string) error {
 	return nil
 }
 
-// checkName is nil for a device name, the part after the "=".
+// checkName returns why a text is not a device name, the part after the "=", or nil.
 func checkName(name string) error {
 	if parser.ValidateDeviceName(name) != nil {
 		return fmt.Errorf("must be letters, digits, '-', '_', '.' and ':', with a letter or a digit at both ends")
@@ -47,9 +49,18 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkQualified is nil for "vendor/class=name". What it takes is what the CDI
-// libraries take; how long the parts are, the files are held to.
-func checkQualified(name string) error {
+// ValidateQualifiedName returns a *NameError for what is not "vendor/class=name", and nil
+// otherwise.
+func ValidateQualifiedName(name string) error {
+	if err := checkQualifiedName(name); err != nil {
+		return &NameError{Name: name, Rule: err.Error()}
+	}
+	return nil
+}
+
+// checkQualifiedName returns why a text is not "vendor/class=name", or nil. It accepts what the
+// CDI libraries accept; only files are held to the maximum length of the parts.
+func checkQualifiedName(name string) error {
 	_, _, _, err := parser.ParseQualifiedName(name)
 	if err == nil {
 		return nil
@@ -67,13 +78,13 @@ func checkQualified(name string) error {
 	return err
 }
 
-// checkAnnotationKey is nil for what Kubernetes calls a qualified name: an optional
-// DNS subdomain and "/", and a name of at most 63 characters. Case does not matter.
-func checkAnnotationKey(key string) error {
+// ValidateAnnotationKey returns why a text is not what Kubernetes calls a qualified name: an
+// optional DNS subdomain and "/", and a name of at most 63 characters. Case does not matter.
+func ValidateAnnotationKey(key string) error {
 	name := key
 	if prefix, rest, ok := strings.Cut(key, "/"); ok {
 		name = rest
-		if !isSubdomain(prefix) {
+		if len(prefix) > maxVendor || !subdomainPattern.MatchString(prefix) {
 			return fmt.Errorf("the part before the / must be a DNS subdomain of at most %d characters", maxVendor)
 		}
 	}
@@ -83,32 +94,42 @@ func checkAnnotationKey(key string) error {
 	case len(name) > maxAnnotationName:
 		return fmt.Errorf("the name has %d characters, at most %d are allowed", len(name), maxAnnotationName)
 	}
-	for i, c := range []byte(name) {
-		inner := i > 0 && i < len(name)-1
-		if !alphanumeric(c) && !(inner && (c == '-' || c == '_' || c == '.')) {
-			return fmt.Errorf("the name must be letters, digits, '-', '_' and '.', with a letter or a digit at both ends")
-		}
+	if !annotationNamePattern.MatchString(name) {
+		return fmt.Errorf("the name must be letters, digits, '-', '_' and '.', with a letter or a digit at both ends")
 	}
 	return nil
 }
 
-func isSubdomain(s string) bool {
-	if len(s) == 0 || len(s) > maxVendor {
-		return false
-	}
-	for label := range strings.SplitSeq(s, ".") {
-		if label == "" {
-			return false
-		}
-		for i, c := range []byte(label) {
-			if !alphanumeric(c) && !(c == '-' && i > 0 && i < len(label)-1) {
-				return false
+const dnsLabel = `[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?`
+
+var (
+	annotationNamePattern = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`)
+	subdomainPattern      = regexp.MustCompile(`^` + dnsLabel + `(\.` + dnsLabel + `)*$`)
+	plainFieldPattern     = regexp.MustCompile(`^[-_./A-Za-z0-9]*$`)
+	uuidPattern           = regexp.MustCompile(`[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}`)
+)
+
+// naturalCompare orders names with numbers in them by the numbers: 2 before 10.
+func naturalCompare(a, b string) int {
+	textOrder := strings.Compare(a, b)
+	for a != "" && b != "" {
+		x, y := leadingDigits(a), leadingDigits(b)
+		switch {
+		case x != "" && y != "":
+			a, b = a[len(x):], b[len(y):]
+			x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+			if c := cmp.Or(len(x)-len(y), strings.Compare(x, y)); c != 0 {
+				return c
 			}
+		case a[0] != b[0]:
+			return int(a[0]) - int(b[0])
+		default:
+			a, b = a[1:], b[1:]
 		}
 	}
-	return true
+	return cmp.Or(len(a)-len(b), textOrder)
 }
 
-func alphanumeric(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+func leadingDigits(s string) string {
+	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
 }

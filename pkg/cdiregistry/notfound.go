@@ -3,40 +3,118 @@
 package cdiregistry
 
 import (
+	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// Bounds of what an error tells.
 const (
-	toldFiles = 3
-	toldNames = 3
-	// lookedAt are the names that are compared with the one asked for: a thousand
-	// requests for what is not there must not take the time of a thousand directories.
-	lookedAt = 1 << 13
+	// maxListed bounds what an error lists of one sort.
+	maxListed = 3
+	// maxComparedNames bounds the names that are compared with the requested one: a container
+	// may ask for many devices that do not exist, on a node with many devices.
+	maxComparedNames = 1 << 13
 )
 
-// notFound is the error for a name; device is "" when all of the kind were asked for.
-func (s *Snapshot) notFound(asked, kind, device string) *NotFoundError {
-	e := &NotFoundError{Name: asked, Kind: kind, Reason: NoSpec, device: device, snapshot: s}
-	if _, ok := s.kinds.get(nothing{}, kind); ok {
-		e.Reason = NoDevice
-		if device == "" {
-			e.Reason = NoDevices
-		}
-	}
-	for i := range s.dirs {
-		for f := range s.entries(&s.dirs[i].failed) {
-			if f.err.kind == kind && (device == "" || slices.Contains(f.err.names, device)) {
+// Reason is why a device could not be found.
+type Reason int
+
+const (
+	// NoSpec: no usable spec file declares the kind.
+	NoSpec Reason = iota
+	// NoDevice: the kind exists, the device does not.
+	NoDevice
+	// NoDevices: all devices of the kind were asked for, and none is usable.
+	NoDevices
+	// Refused: only refused files declare the device.
+	Refused
+)
+
+// NotFoundError is a device, or a kind, that the snapshot does not hold. It unwraps to
+// errdefs.ErrNotFound.
+type NotFoundError struct {
+	// Name is what was asked for: a qualified name or a kind.
+	Name   string
+	Kind   string
+	Reason Reason
+
+	device   string // "" where all were asked for
+	short    bool
+	snapshot *Snapshot
+}
+
+// Explanation is what helps with a device that was not found.
+type Explanation struct {
+	// Dirs are the directories searched, in rising priority; Missing are those of them that
+	// do not exist; DirErrors are why some could not be read.
+	Dirs      []string
+	Missing   []string
+	DirErrors []error
+	// Mentions are the files that declare the kind.
+	Mentions []string
+	// Failed are refused files, those of the kind first.
+	Failed []*SpecError
+	// Conflicts are devices of the kind that several files of one directory declare. They are
+	// given where all devices were asked for and none is usable.
+	Conflicts []*ConflictError
+	// Nearest are existing names like the requested one, nearest first, at most three.
+	Nearest []string
+}
+
+// notFound returns the error for a name; device is "" where all of the kind were asked for.
+func (s *Snapshot) notFound(name, kind, device string) *NotFoundError {
+	e := &NotFoundError{Name: name, Kind: kind, Reason: NoSpec, device: device, snapshot: s}
+	for f := range s.specFiles() {
+		switch {
+		case f.kind != kind:
+		case f.err != nil:
+			if device == "" || slices.Contains(f.refused, device) {
 				e.Reason = Refused
+				return e
 			}
+		case device == "":
+			e.Reason = NoDevices
+		default:
+			e.Reason = NoDevice
 		}
 	}
 	return e
 }
 
-// Explain looks through the snapshot for what helps. It takes time in proportion
-// to the number of files and devices.
+// specFiles yields the spec files by priority and name.
+func (s *Snapshot) specFiles() iter.Seq[*specFile] {
+	return func(yield func(*specFile) bool) {
+		for _, dir := range s.dirs {
+			for _, f := range dir.files {
+				if !yield(f) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Shorten leaves what [NotFoundError.Explain] finds out of the text. A caller that reports
+// many devices uses it: each explanation goes through all files.
+func (e *NotFoundError) Shorten() { e.short = true }
+
+// Error names what is missing, where it was searched, what failed there and what to run.
+func (e *NotFoundError) Error() string {
+	problem, details := e.Parts()
+	return strings.Join(append([]string{"resolve CDI device " + quoteName(e.Name) + ": " + problem}, details...), "; ")
+}
+
+// Unwrap returns errdefs.ErrNotFound.
+func (e *NotFoundError) Unwrap() error { return errdefs.ErrNotFound }
+
+// Explain searches the snapshot for what helps. Its time grows with the number of files and
+// devices.
 func (e *NotFoundError) Explain() Explanation {
 	var x Explanation
 	s := e.snapshot
@@ -52,110 +130,112 @@ func (e *NotFoundError) Explain() Explanation {
 			x.DirErrors = append(x.DirErrors, d.Err)
 		}
 	}
-	mentions := first[*entry]{most: toldFiles, before: beforeEntry}
-	same, other := mentions, mentions
-	for i := range s.dirs {
-		for f := range s.entries(&s.dirs[i].files) {
-			switch {
-			case f.kind() == e.Kind:
-				mentions.add(f)
-				if f.err != nil {
-					same.add(f)
-				}
-			case f.err != nil:
-				other.add(f)
-			}
+	var others []*SpecError
+	for f := range s.specFiles() {
+		if f.kind == e.Kind {
+			x.Mentions = append(x.Mentions, f.hostPath())
+		}
+		switch {
+		case f.err == nil:
+		case f.kind == e.Kind:
+			x.Failed = append(x.Failed, f.err)
+		default:
+			others = append(others, f.err)
 		}
 	}
-	for _, f := range mentions.list {
-		x.Mentions = append(x.Mentions, f.path())
+	x.Failed = append(x.Failed, others...)
+	if e.Reason == NoDevices {
+		_, x.Conflicts = s.devicesOf(e.Kind)
 	}
-	x.MentionCount = mentions.count
-	for _, f := range append(same.list, other.list...) {
-		if len(x.Failed) < toldFiles {
-			x.Failed = append(x.Failed, &f.err.SpecError)
-		}
-	}
-	x.FailedCount = same.count + other.count
-	if e.Reason == NoDevices { // why it has none, although files declare some
-		x.Conflicts, x.ConflictCount = s.conflictsOf(e.Kind)
-	}
-	x.Nearest = e.nearest()
+	x.Nearest = e.findNearest()
 	return x
 }
 
-// conflictsOf are the devices of a kind that no file has alone, the first three of them
-// by name, and how many there are.
-func (s *Snapshot) conflictsOf(kind string) (list []*ConflictError, count int) {
-	k, ok := s.kinds.get(nothing{}, kind)
-	if !ok {
-		return nil, 0
-	}
-	names := first[*ConflictError]{most: toldNames, before: func(a, b *ConflictError) int { return naturalCompare(a.Name, b.Name) }}
-	for sl := range k.devices.all() {
-		if best, n := k.best(&s.table, sl); n > 1 {
-			names.add(k.declarations(&s.table, sl).conflict(kind+"="+best.name(), best.e.dir))
+// findNearest returns qualified names of the kind, or kinds, that may have been meant.
+func (e *NotFoundError) findNearest() []string {
+	var names []string
+	kinds := map[string]bool{}
+	for f := range e.snapshot.specFiles() {
+		if f.err != nil || len(names) >= maxComparedNames {
+			continue
 		}
-	}
-	return names.list, names.count
-}
-
-// nearest are qualified names of the kind, or kinds, that may have been meant.
-func (e *NotFoundError) nearest() []string {
-	s := e.snapshot
-	if k, ok := s.kinds.get(nothing{}, e.Kind); ok {
-		n := newNearest(e.device, toldNames)
-		left := lookedAt
-		for sl := range k.devices.all() {
-			if left--; left < 0 {
-				break
-			}
-			n.add(sl.key(&s.table))
-		}
-		out := n.names()
-		for i := range out {
-			out[i] = e.Kind + "=" + out[i]
-		}
-		return out
-	}
-	n := newNearest(e.Kind, toldNames)
-	left := lookedAt
-	for k := range s.kinds.all() {
-		if left--; left < 0 {
-			break
-		}
-		n.add(k.name)
-	}
-	out := n.names()
-	for i, near := range out {
-		if k, ok := s.kinds.get(nothing{}, near); ok && e.device != "" {
-			if _, ok := k.devices.get(&s.table, e.device); ok {
-				out[i] = near + "=" + e.device
+		kinds[f.kind] = true
+		if f.kind == e.Kind {
+			for _, name := range f.deviceNames() {
+				names = append(names, f.kind+"="+name)
 			}
 		}
 	}
-	return out
-}
-
-// beforeEntry orders entries by path.
-func beforeEntry(a, b *entry) int {
-	return strings.Compare(a.path(), b.path())
-}
-
-// first keeps the first few of many values, in order.
-type first[T any] struct {
-	most   int
-	before func(a, b T) int
-	list   []T
-	count  int
-}
-
-func (f *first[T]) add(v T) {
-	f.count++
-	if len(f.list) == f.most && f.before(v, f.list[f.most-1]) >= 0 {
-		return
+	if kinds[e.Kind] {
+		return diag.NearestFew(e.Kind+"="+e.device, maxListed, slices.Values(names))
 	}
-	i, _ := slices.BinarySearchFunc(f.list, v, f.before)
-	f.list = slices.Insert(f.list, i, v)
-	f.list = f.list[:min(len(f.list), f.most)]
+	near := diag.NearestFew(e.Kind, maxListed, maps.Keys(kinds))
+	for i, kind := range near {
+		if e.snapshot.findDeclarations(kind, e.device) != nil {
+			near[i] = kind + "=" + e.device
+		}
+	}
+	return near
+}
+
+// Parts returns what is missing, and details that help: what is similar, where it was searched, what
+// failed there and what to run.
+func (e *NotFoundError) Parts() (problem string, details []string) {
+	var x Explanation
+	if !e.short {
+		x = e.Explain()
+	}
+	kind := quoteName(e.Kind)
+	switch {
+	case e.Reason == NoDevice:
+		problem = "kind " + kind + " has no such device"
+	case e.Reason == NoDevices:
+		problem = "kind " + kind + " has no usable device"
+	case e.Reason == Refused:
+		problem = "only refused spec files declare it"
+	case len(x.Mentions) > 0:
+		problem = "every spec file for kind " + kind + " is refused"
+	default:
+		problem = "no spec file for kind " + kind
+	}
+	add := func(format string, args ...any) { details = append(details, fmt.Sprintf(format, args...)) }
+	details = append(details, textsOfSome(x.Conflicts, func(c *ConflictError) string {
+		return c.Name + " is declared at the same priority by " + joinSome(c.Files) + ": keep it in one of them"
+	})...)
+	if len(x.Nearest) > 0 && len(x.Conflicts) == 0 {
+		add("nearest: %s", strings.Join(x.Nearest, ", "))
+	}
+	if len(x.Mentions) > 0 {
+		add("files of this kind: %s", joinSome(x.Mentions))
+	}
+	if len(x.Dirs) > 0 {
+		add("searched: %s", strings.Join(x.searchedDirs(), ", "))
+	}
+	for _, err := range x.DirErrors {
+		add("%s", diag.ErrorText(err))
+	}
+	if refused := textsOfSome(x.Failed, (*SpecError).Error); len(refused) > 0 {
+		add("refused files: %s", refused[0])
+		details = append(details, refused[1:]...)
+	}
+	if e.Kind == "nvidia.com/gpu" && e.Reason == NoSpec && len(x.Mentions) == 0 {
+		add("run `jackfield cdi generate nvidia` to create one from what the driver reports")
+	}
+	add("run `jackfield devices` to list the devices")
+	existing := slices.DeleteFunc(x.Dirs, func(dir string) bool { return slices.Contains(x.Missing, dir) })
+	if len(existing) > 0 {
+		details[len(details)-1] += fmt.Sprintf(" and `jackfield validate %s` to check the files", strings.Join(existing, " "))
+	}
+	return problem, details
+}
+
+// searchedDirs returns the directories, with a note where one does not exist.
+func (x *Explanation) searchedDirs() []string {
+	dirs := slices.Clone(x.Dirs)
+	for i, dir := range dirs {
+		if slices.Contains(x.Missing, dir) {
+			dirs[i] += " (missing)"
+		}
+	}
+	return dirs
 }

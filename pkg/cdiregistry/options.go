@@ -10,47 +10,30 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// DefaultMaxFileSize is the largest spec file read, in bytes, unless configured.
+// DefaultMaxFileSize is the largest spec file that is read, in bytes.
 const DefaultMaxFileSize = 1 << 20
-
-// Trust says whose spec files are believed.
-type Trust int
-
-const (
-	// TrustOwner, the zero value, refuses a spec file when it, or its directory, can
-	// be written by the group or by others (the sticky bit does not help), or
-	// belongs to anyone but root and the process's own user.
-	TrustOwner Trust = iota
-	// TrustAnyone looks at no owner and no mode. It is for tests and for looking at
-	// files that are not in use; whoever can write a spec file under it can
-	// have anything mounted and run as root.
-	TrustAnyone
-)
 
 // Options change how a registry reads. The zero value is what a node wants.
 type Options struct {
-	// Extensions are the file name extensions that are read, with the dot; nil
-	// stands for .json and .yaml, as the CDI libraries have it.
+	// Extensions are the file name extensions that are read, with the dot; nil stands for
+	// .json and .yaml, as in the CDI libraries.
 	Extensions []string
-	// MaxFileSize is in bytes; 0 stands for DefaultMaxFileSize.
-	MaxFileSize int64
-	Trust       Trust
-	// DisableWatch takes no inotify descriptor. Each Snapshot lists the directories
-	// again and compares files by their identity: right for a process that takes
-	// one snapshot and ends.
+	// TrustAnyone checks no owner and no mode. It is for tests and for files that are not in use:
+	// under it, a user who can write a spec file can have anything mounted and run as root. By
+	// default, a spec file is refused where it, or its directory, is writable by the group or by
+	// others (the sticky bit does not help), or belongs to anyone but root and the process's own user.
+	TrustAnyone bool
+	// DisableWatch opens no inotify descriptor. Each Snapshot lists the directories and
+	// compares the files by their identity. It suits a process that takes one snapshot.
 	DisableWatch bool
 }
 
-// DefaultDirs are the spec directories of CDI in rising priority.
-func DefaultDirs() []string { return []string{"/etc/cdi", "/var/run/cdi"} }
-
-// DirsEnv is CDI's variable for the directories of specification files.
+// DirsEnv is CDI's environment variable for the directories of spec files.
 const DirsEnv = "CDI_SPEC_DIRS"
 
-// DirsFromEnv splits the value of [DirsEnv], a list separated by colons in
-// rising priority. Empty items are dropped; nothing left is nil, for which the
-// caller takes its configuration or DefaultDirs. An item that is no absolute path is
-// an errdefs.ErrInvalidArgument that names the variable.
+// DirsFromEnv splits the value of [DirsEnv], a list separated by colons in rising priority.
+// It drops empty items and returns nil where none is left. An item that is no absolute path
+// is an errdefs.ErrInvalidArgument that names the variable.
 func DirsFromEnv(value string) ([]string, error) {
 	var dirs []string
 	for _, d := range strings.Split(value, ":") {

@@ -17,13 +17,13 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var updateGolden = flag.Bool("update", false, "write the golden files")
 
 // golden compares got with a file of testdata.
-func golden(t *testing.T, name, got string) {
+func compareGolden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)
-	if *update {
+	if *updateGolden {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -37,16 +37,15 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// TestBad holds the diagnostics of every broken file.
-func TestBad(t *testing.T) {
+// TestInvalidSpecsAreRefusedWithPlaceAndRule checks the diagnostics of every invalid file.
+func TestInvalidSpecsAreRefusedWithPlaceAndRule(t *testing.T) {
 	var out strings.Builder
-	var v Validator
 	for _, file := range glob(t, "testdata/bad/*") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		diags := v.Validate(text)
+		diags := Validate(text)
 		if len(diags) == 0 {
 			t.Errorf("%s is taken", file)
 		}
@@ -55,19 +54,18 @@ func TestBad(t *testing.T) {
 			fmt.Fprintf(&out, "    %s\n", d)
 		}
 	}
-	golden(t, "bad.golden", out.String())
+	compareGolden(t, "bad.golden", out.String())
 }
 
-// TestGood holds what is read from every valid file.
-func TestGood(t *testing.T) {
+// TestValidSpecsAreParsed checks the parsed content of every valid file.
+func TestValidSpecsAreParsed(t *testing.T) {
 	var out bytes.Buffer
-	var v Validator
 	for _, file := range glob(t, "testdata/good/*") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec, diags := v.Parse(text)
+		spec, diags := Parse(text)
 		if len(diags) > 0 {
 			t.Errorf("%s: %v", file, diags)
 			continue
@@ -83,7 +81,7 @@ func TestGood(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	golden(t, "good.golden", out.String())
+	compareGolden(t, "good.golden", out.String())
 }
 
 func glob(t *testing.T, pattern string) []string {
@@ -95,8 +93,9 @@ func glob(t *testing.T, pattern string) []string {
 	return files
 }
 
-// TestBlob holds what a lookup decodes to what encoding/json makes of the text.
-func TestBlob(t *testing.T) {
+// TestParseAgreesWithEncodingJSON compares the spec of a file, and the devices that a lookup
+// copies from it, with what encoding/json makes of the text.
+func TestParseAgreesWithEncodingJSON(t *testing.T) {
 	for _, file := range []string{"testdata/good/everything.json", "testdata/good/claim.json"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -106,73 +105,27 @@ func TestBlob(t *testing.T) {
 		if err := json.Unmarshal(text, &want); err != nil {
 			t.Fatal(err)
 		}
-		c := &checker{}
-		p := c.parse(string(text), "")
-		b := p.content(nil)
-		if len(c.diags) > 0 {
-			t.Fatal(c.diags)
+		spec, faults := Parse(text)
+		if len(faults) > 0 {
+			t.Fatal(faults)
 		}
-		if diff := cmp.Diff(&want, b.spec(), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s (-json +blob):\n%s", file, diff)
+		if diff := cmp.Diff(&want, spec, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-json +parsed):\n%s", file, diff)
 		}
+		f := &specFile{dir: &specDir{path: "/etc/cdi"}, name: "a.json", spec: spec, kind: spec.Kind}
 		for i, d := range want.Devices {
-			var got Device
-			b.fill(i, &got)
-			wantDevice := Device{
-				Kind: want.Kind, Index: i, CDIVersion: want.Version, Annotations: d.Annotations,
+			wantDevice := &Device{
+				Name: want.Kind + "=" + d.Name, File: "/etc/cdi/a.json", Kind: want.Kind, Index: i, CDIVersion: want.Version, Annotations: d.Annotations,
 				SpecAnnotations: want.Annotations, SpecEdits: &want.ContainerEdits, Edits: &d.ContainerEdits,
 			}
-			if diff := cmp.Diff(wantDevice, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s, device %d (-json +blob):\n%s", file, i, diff)
-			}
-			for _, room := range []int{0, 1, 64} {
-				f := Found{Index: i, blob: b}
-				lists := &Lists{memory: make([]string, 0, room)}
-				spec, own := walked(f.SpecEdits(lists)), walked(f.Edits(lists))
-				if diff := cmp.Diff([]*specs.ContainerEdits{&want.ContainerEdits, &d.ContainerEdits}, []*specs.ContainerEdits{spec, own}, cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("%s, device %d, walked with room for %d (-json +blob):\n%s", file, i, room, diff)
-				}
-				if lists.Reset(); cap(lists.memory) < room || len(lists.memory) > 0 {
-					t.Errorf("%s, device %d: the room is %d of %d", file, i, len(lists.memory), cap(lists.memory))
-				}
+			if diff := cmp.Diff(wantDevice, declaration{f, i}.device(), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s, device %d (-json +copy):\n%s", file, i, diff)
 			}
 		}
 	}
 }
 
-// walked is what a walk gives, in the types of the CDI project.
-func walked(e Edits) *specs.ContainerEdits {
-	out := &specs.ContainerEdits{}
-	for e.Next() {
-		switch e.List() {
-		case Env:
-			out.Env = append(out.Env, e.Env())
-		case DeviceNodes:
-			n := e.DeviceNode()
-			out.DeviceNodes = append(out.DeviceNodes, &n)
-		case NetDevices:
-			n := e.NetDevice()
-			out.NetDevices = append(out.NetDevices, &n)
-		case Hooks:
-			h := e.Hook()
-			out.Hooks = append(out.Hooks, &h)
-		case Mounts:
-			m := e.Mount()
-			out.Mounts = append(out.Mounts, &m)
-		case IntelRdt:
-			r := e.IntelRdt()
-			out.IntelRdt = &r
-		case AdditionalGIDs:
-			out.AdditionalGIDs = append(out.AdditionalGIDs, e.AdditionalGID())
-		}
-	}
-	if e.Next() {
-		panic("there is more behind the end")
-	}
-	return out
-}
-
-// TestVersionRules holds the version of every field to the CDI project's own rules.
+// TestVersionRules compares the required version of every field with the rules of the CDI project.
 func TestVersionRules(t *testing.T) {
 	features := map[string]func(*specs.Spec){
 		"none": func(*specs.Spec) {},
@@ -193,7 +146,6 @@ func TestVersionRules(t *testing.T) {
 		"monitoring":    func(s *specs.Spec) { s.ContainerEdits.IntelRdt = &specs.IntelRdt{EnableMonitoring: true} },
 		"no monitoring": func(s *specs.Spec) { s.ContainerEdits.IntelRdt = &specs.IntelRdt{} },
 	}
-	var v Validator
 	for name, set := range features {
 		for _, version := range append([]string{"0.1.0", "0.2.0", "0.9.0", "1.2.0", "", "v", "vv1.0.0", "1.0"}, knownVersions...) {
 			for _, prefix := range []string{"", "v"} {
@@ -203,7 +155,7 @@ func TestVersionRules(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				diags, want := v.Validate(text), specs.ValidateVersion(s)
+				diags, want := Validate(text), specs.ValidateVersion(s)
 				if (len(diags) == 0) != (want == nil) {
 					t.Errorf("%s at %q: jackfield %v, specs-go %v", name, s.Version, diags, want)
 				}
@@ -212,19 +164,17 @@ func TestVersionRules(t *testing.T) {
 	}
 }
 
-// TestEarlyDevice holds the warning for what only upstream's loop overlooks.
-func TestEarlyDevice(t *testing.T) {
+// TestNewerFieldsInEarlierDevicesAreWarnings checks the warning for a field that upstream checks in the last device only.
+func TestNewerFieldsInEarlierDevicesAreWarnings(t *testing.T) {
 	const text = `{"cdiVersion":"0.3.0","kind":"v/c","devices":[{"name":"a","containerEdits":{"mounts":[{"hostPath":"/a","containerPath":"/b","type":"bind"}]}},{"name":"b","containerEdits":{"env":["A=b"]}}]}`
-	c := &checker{}
-	c.parse(text, "")
-	if len(c.diags) != 0 || len(c.warnings) != 1 || c.warnings[0].Field != "devices[0].containerEdits.mounts[0].type" {
-		t.Errorf("errors %v, warnings %v", c.diags, c.warnings)
+	p := parseSpec(text)
+	if len(p.faults) != 0 || len(p.warnings) != 1 || p.warnings[0].Field != "devices[0].containerEdits.mounts[0].type" {
+		t.Errorf("errors %v, warnings %v", p.faults, p.warnings)
 	}
 }
 
-// TestHostile holds that no text takes long, or deep, or much.
-func TestHostile(t *testing.T) {
-	var v Validator
+// TestHostileSpecsAreParsedCheaply checks that no text takes much time, memory or stack.
+func TestHostileSpecsAreParsedCheaply(t *testing.T) {
 	many := func(item string, n int) string { return strings.Repeat(item+",", n) + item }
 	for name, text := range map[string]string{
 		"brackets":       strings.Repeat("[", 1<<20),
@@ -238,9 +188,9 @@ func TestHostile(t *testing.T) {
 		"number":         strings.Repeat("1", 1<<20),
 		"digits in name": `{"kind":"` + strings.Repeat("9", 1<<20) + `"}`,
 	} {
-		if diags := v.Validate([]byte(text)); len(diags) == 0 || len(diags) > maxDiagnostics {
+		if diags := Validate([]byte(text)); len(diags) == 0 || len(diags) > maxFaults {
 			t.Errorf("%s: %d diagnostics", name, len(diags))
-		} else if n := len(diags[0].String()); n > 1024 {
+		} else if n := len(diags[0].Error()); n > 1024 {
 			t.Errorf("%s: a diagnostic of %d bytes", name, n)
 		}
 	}
@@ -260,9 +210,24 @@ func FuzzParse(f *testing.F) {
 			f.Add(text)
 		}
 	}
+	const device = "cdiVersion: '0.5.0'\nkind: v.com/c\ndevices: [{name: %s, containerEdits: {env: [A=b]}}]"
+	for _, name := range []string{`"\x61"`, "!!binary YWJj", "0x1F", "1_000", "'ab\n c'", ">-\n ab", "&a true"} {
+		f.Add(fmt.Appendf(nil, device, name))
+	}
+	utf16 := []byte{0xff, 0xfe}
+	for _, c := range fmt.Appendf(nil, device, "a") {
+		utf16 = append(utf16, c, 0)
+	}
+	f.Add(utf16)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var v Validator
-		spec, diags := v.Parse(text)
+		spec, diags := Parse(text)
+		if p := parseSpec(string(text)); checkKind(p.kind) == nil {
+			for _, name := range append(p.names, "all") {
+				if checkName(name) == nil && !mayDeclare(string(text), []string{p.kind + "=" + name}) {
+					t.Fatalf("%s=%s is overlooked in %q", p.kind, name, text)
+				}
+			}
+		}
 		if len(diags) > 0 {
 			for _, d := range diags {
 				if d.Rule == "" || d.Line < 0 || d.Column < 0 {
@@ -271,28 +236,16 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		// Nor does it matter what other files have.
-		w := &words{}
-		w.begin(manyFiles)
-		for file := range 3 {
-			c := &checker{}
-			c.w.words, c.w.file = w.table.Load(), uint32(file)
-			p := c.parse(string(text), "")
-			b := p.content(w)
-			if diff := cmp.Diff(spec, b.spec(), cmpopts.EquateEmpty()); diff != "" {
-				t.Fatalf("in file %d with words: %s", file, diff)
-			}
-		}
-		// What is read, written again and read again is the same.
+		// A parsed spec is the same after it is written and parsed again.
 		again := marshal(t, spec)
-		spec2, diags := v.Parse(again)
+		spec2, diags := Parse(again)
 		if len(diags) > 0 {
 			t.Fatalf("written again: %v\n%s", diags, again)
 		}
 		if twice := marshal(t, spec2); !bytes.Equal(again, twice) {
 			t.Fatalf("written again:\n%s\n%s", again, twice)
 		}
-		// JSON is read as encoding/json reads it.
+		// The result agrees with encoding/json.
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.DisallowUnknownFields()
 		var std specs.Spec

@@ -4,191 +4,214 @@ package cdiregistry
 
 import (
 	"fmt"
-	"hash/maphash"
-	"os"
+	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// Registry keeps the spec files of some directories as they are on disk.
+// Registry keeps the spec files of some directories as they are on disk. It has no
+// goroutine of its own: each Snapshot takes the kernel's change events from the queue and
+// reads again only the files that changed.
 //
-// It has no goroutine of its own. Each Snapshot first looks whether anything
-// was announced since the last one; only what was is read again, without a
-// lock, by the caller who came first. Callers who come meanwhile take on what
-// was announced since and wait for the rest, because it may be what they ask for.
+// It is safe for concurrent use. Lookups take turns: one that arrives while another reads
+// changed files waits for it, because these may be the files it asks for.
 type Registry struct {
-	host    hostfs.Root
-	opts    Options
-	euid    uint32
-	outside func() (hostfs.Outside, bool)
+	host  hostfs.Root
+	opts  Options
+	names []string // see SnapshotOf
+
+	mu      sync.Mutex
+	closed  bool
+	watch   *fswatch.Queue
 	dirs    []*specDir
-	seed    maphash.Seed
-	loaders sync.Pool // of *loader
-
-	cur atomic.Pointer[Snapshot]
-	// busy counts the callers between taking events off the queue and publishing
-	// what they mean. While it is not 0, an empty queue tells nothing.
-	busy  atomic.Int32
-	guard guard
-
-	// mu guards what follows. It is held to take events and to publish a snapshot,
-	// never while a file is read or a directory is listed.
-	mu     sync.Mutex
-	watch  watcher
-	states []dirState // one a directory
-	open   []*batch   // taken and not yet published
-	seq    uint64     // of the last batch
-	ids    fileIDs
-	closed bool
-	// committed and scanned are the batches that last published a file, and a whole
-	// directory, while others were open: an older batch that ends later must not
-	// put back what a newer one has seen.
-	committed map[fileKey]uint64
-	scanned   []uint64
+	current *Snapshot
+	// recheck are the files of current that events do not cover.
+	recheck map[fileKey]*specFile
 }
 
-// dirState is where the registry stands with one directory.
-type dirState struct {
-	id    dirIdentity
-	wd    int // its watch, or -1
-	known bool
-	// stale tells that the kernel dropped announcements or ended the watch.
-	stale bool
-}
-
-// fileKey is a file by directory and name.
+// fileKey identifies a file by directory and name.
 type fileKey struct {
 	dir  int
 	name string
 }
 
-// New makes a registry of dirs, host paths in rising priority. Nothing is read
-// before the first Snapshot, and no descriptor is held before it.
+// New returns a registry of dirs, host paths in rising priority. It reads nothing and opens
+// no descriptor before the first Snapshot.
 func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 	if opts.Extensions == nil {
 		opts.Extensions = []string{".json", ".yaml"}
 	}
-	if opts.MaxFileSize <= 0 {
-		opts.MaxFileSize = DefaultMaxFileSize
-	}
 	opts.Extensions = slices.Clone(opts.Extensions)
-	r := &Registry{
-		host: host, opts: opts, euid: uint32(os.Geteuid()), outside: sync.OnceValues(hostfs.UserNamespace), seed: maphash.MakeSeed(),
-		loaders: sync.Pool{New: func() any { return &loader{} }},
-		watch:   watcher{fd: -1},
-		guard:   guard{poll: -1, ways: -1, mounts: -1, off: opts.DisableWatch},
-		states:  make([]dirState, len(dirs)),
-		scanned: make([]uint64, len(dirs)),
-	}
-	known := &words{}
+	r := &Registry{host: host, opts: opts, watch: &fswatch.Queue{}, current: &Snapshot{}, recheck: map[fileKey]*specFile{}}
 	for i, d := range dirs {
 		if !path.IsAbs(d) {
 			return nil, fmt.Errorf("open CDI spec directory %q: the path must be absolute: %w", d, errdefs.ErrInvalidArgument)
 		}
-		dir := &specDir{path: path.Clean(d), prio: i, words: known}
-		dir.prefix = len(dir.join(""))
-		r.dirs = append(r.dirs, dir)
-		r.states[i].wd = -1
+		r.dirs = append(r.dirs, &specDir{path: path.Clean(d), priority: i, watch: noWatch})
+		r.current.dirs = append(r.current.dirs, dirView{path: path.Clean(d)})
 	}
-	r.cur.Store(newSnapshot(r))
 	return r, nil
 }
 
-// Snapshot is an immutable view that includes every file which was renamed into
-// place, or closed after writing, before the call began. When nothing has
-// changed, it is the same pointer as the last time. After Close it is the last view.
+// Snapshot returns an immutable view that includes every file which was renamed into place,
+// or closed after writing, before the call. While nothing changes it returns the same
+// pointer. After Close it returns the last view.
 //
-// The call costs a few system calls, and the work of what changed; it lists a
-// directory only when the directory is new or another than before, when
-// the kernel has dropped announcements, or when it cannot be watched.
+// A call costs one system call, one stat for each directory, and reading the files that changed.
+// It lists a directory only where the directory is new or was replaced, where the kernel dropped
+// events, and where the directory cannot be watched.
 func (r *Registry) Snapshot() *Snapshot {
-	if cur := r.cur.Load(); r.quiet(cur) {
-		return cur
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.refresh()
 	}
-	return r.refresh()
+	return r.current
 }
 
-// Close gives the descriptors back, after the loads under way.
+// SnapshotOf returns a snapshot for lookups of the given qualified names, "vendor.com/class=all"
+// among them. It leaves out files that cannot declare any of them, without parsing them. Nothing
+// is kept for later calls. It is for a process that looks up a few names once; where a lookup
+// fails, a lookup in [Registry.Snapshot] has the error that takes all files into account.
+func (r *Registry) SnapshotOf(names []string) *Snapshot {
+	opts, dirs := r.opts, make([]string, len(r.dirs))
+	for i, d := range r.dirs {
+		dirs[i] = d.path
+	}
+	opts.DisableWatch = true
+	once, _ := New(r.host, dirs, opts) // the paths are absolute
+	once.names = names
+	return once.Snapshot()
+}
+
+// mayDeclare reports whether a spec file with the given text may declare one of the names. In JSON
+// and YAML, a name stands in the text as it is, unless there are escapes, tags (!!binary), or another
+// encoding than UTF-8, in which each letter has a NUL.
+func mayDeclare(text string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		kind, device, _ := strings.Cut(name, "=")
+		return strings.Contains(text, kind) && (device == "all" || strings.Contains(text, device))
+	}) || strings.Contains(text, `\`) || strings.Contains(text, "!") || strings.Contains(text, "\x00")
+}
+
+// Close closes the descriptors.
 func (r *Registry) Close() error {
 	r.mu.Lock()
-	r.closed = true
-	r.guard.close()
-	err := r.watch.close()
-	open := slices.Clone(r.open)
-	r.mu.Unlock()
-	for _, b := range open {
-		<-b.done
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
 	}
-	if err != nil {
+	r.closed = true
+	if err := r.watch.Close(); err != nil {
 		return fmt.Errorf("close CDI registry: %w", err)
 	}
 	return nil
 }
 
-// quiet tells that cur is what the disk holds, and is still the newest.
-//
-// The order matters. Events that another caller took before the queue was looked
-// at had raised busy before they were taken; if busy is 0 now they are published,
-// and cur being the newest then means that they are in it.
-func (r *Registry) quiet(cur *Snapshot) bool {
-	s := r.guard.look(cur.dirs)
-	if s == announced || s != unchanged && !r.unmoved(cur) {
-		return false
-	}
-	for _, e := range cur.volatile {
-		if r.changed(e) {
-			return false
+// refresh makes current hold what is on disk. Events are taken from the queue before the
+// directories are checked and files are read, so that nothing that happened before the call
+// is missed; what happens meanwhile stays in the queue for the next call.
+func (r *Registry) refresh() {
+	changed := r.takeEvents()
+	for key, f := range r.recheck {
+		if r.hasChanged(f) {
+			changed[key.dir][key.name] = true
 		}
 	}
-	if s != unchanged && r.watch.queued() || r.busy.Load() != 0 || r.cur.Load() != cur {
-		return false
-	}
-	if s == due {
-		r.arm()
-	}
-	return true
-}
-
-// unmoved tells that the directories are those that cur knows, and are watched.
-func (r *Registry) unmoved(cur *Snapshot) bool {
-	for i := range cur.dirs {
-		if v := &cur.dirs[i]; v.rescan || r.identify(v.dir) != v.id {
-			return false
+	u := &update{registry: r, dirs: slices.Clone(r.current.dirs), files: make([][]change[*specFile], len(r.dirs))}
+	for i, d := range r.dirs {
+		switch id := identify(r.host.Stat(d.path)); {
+		case d.needsListing(id):
+			r.reloadDirectory(u, d)
+		case len(changed[i]) > 0:
+			r.reloadFiles(u, d, slices.Collect(maps.Keys(changed[i])))
 		}
 	}
-	return true
+	r.current = u.snapshot()
 }
 
-// identify looks at the inode a directory's path leads to.
-func (r *Registry) identify(d *specDir) dirIdentity {
-	st, err := r.host.Stat(d.path)
-	if err != nil {
-		return dirIdentity{errno: errnoOf(err)}
+// takeEvents drains the queue and returns the names in each directory that events are about.
+func (r *Registry) takeEvents() []map[string]bool {
+	changed := make([]map[string]bool, len(r.dirs))
+	for i := range changed {
+		changed[i] = map[string]bool{}
 	}
-	return dirIdentityOf(&st)
+	r.watch.Drain(func(ev fswatch.Event) {
+		for i, d := range r.dirs {
+			if ev.Dir != fswatch.AllDirs && ev.Dir != d.watch {
+				continue
+			}
+			d.stale = d.stale || ev.Lost || ev.Ended
+			if ev.Ended {
+				d.watch = noWatch
+			}
+			if r.isSpecName(ev.Name) {
+				changed[i][ev.Name] = true
+			}
+		}
+	})
+	return changed
 }
 
-// changed looks whether a file that is not covered by announcements is another.
-func (r *Registry) changed(e *entry) bool {
-	if e.check == checkReload || e.racy {
+func (r *Registry) isSpecName(name string) bool {
+	return name != "" && slices.Contains(r.opts.Extensions, path.Ext(name))
+}
+
+// hasChanged reports whether a file may have changed, without reading it.
+func (r *Registry) hasChanged(f *specFile) bool {
+	if f.revalidate == revalidateReload || f.mtimeTooRecent {
 		return true
 	}
-	st, err := r.host.Stat(e.path())
+	return identify(r.host.Stat(f.hostPath())) != f.id || f.target != nil && identify(r.host.Stat(f.target.path)) != f.target.id
+}
+
+// reloadDirectory lists a directory and loads the files that changed in it.
+func (r *Registry) reloadDirectory(u *update, d *specDir) {
+	known := r.current.dirs[d.priority]
+	dir, err := r.openAndWatch(d)
+	var names []string
+	if dir != nil {
+		defer dir.close()
+		if names, err = r.listSpecNames(d); err != nil && !errdefs.IsResourceExhausted(err) {
+			d.stale = true // the reason may pass, and no event reports that
+		}
+	}
+	u.setDirectory(d, err)
+	present := make(map[string]bool, len(names))
+	load := names[:0]
+	keep := r.isTrustedDirectory(known.id) && r.isTrustedDirectory(d.id)
+	for _, name := range names {
+		present[name] = true
+		if f := known.findFile(name); f == nil || !keep || r.hasChanged(f) {
+			load = append(load, name)
+		}
+	}
+	for _, f := range known.files {
+		if !present[f.name] {
+			u.setFile(d, f.name, nil)
+		}
+	}
+	for i, f := range r.loadAll(dir, load) {
+		u.setFile(d, load[i], f)
+	}
+}
+
+// reloadFiles loads single files of a directory.
+func (r *Registry) reloadFiles(u *update, d *specDir, names []string) {
+	dir, err := r.openDir(d)
 	if err != nil {
-		return identity{errno: errnoOf(err)} != e.id
+		d.stale = true // it was replaced meanwhile, or descriptors are used up
+		return
 	}
-	if identityOf(&st) != e.id {
-		return true
+	defer dir.close()
+	for i, f := range r.loadAll(dir, names) {
+		u.setFile(d, names[i], f)
 	}
-	if e.target == nil {
-		return false
-	}
-	st, err = r.host.Stat(e.target.path)
-	return err != nil || dirIdentityOf(&st) != e.target.id
 }

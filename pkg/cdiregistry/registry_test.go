@@ -18,7 +18,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// env is a registry of /etc/cdi and /run/cdi below some root.
+// env is a registry of /etc/cdi and /run/cdi below a temporary directory.
 type env struct {
 	*testing.T
 	host hostfs.Root
@@ -27,7 +27,7 @@ type env struct {
 	r    *cdiregistry.Registry
 }
 
-// mode is how a registry looks at the disk.
+// mode is how a registry reads the disk.
 type mode struct {
 	name    string
 	fixture bool
@@ -77,22 +77,23 @@ func (e *env) must(err error) {
 	}
 }
 
-// put writes a file in place, place renames one into place.
-func (e *env) put(file, text string) {
+// writeInPlace writes a file without a rename.
+func (e *env) writeInPlace(file, text string) {
 	e.Helper()
 	e.must(os.WriteFile(e.top+file, []byte(text), 0o644))
 	e.must(os.Chmod(e.top+file, 0o644))
 }
 
-func (e *env) place(file, text string) {
+// renameIntoPlace writes a temporary file and renames it.
+func (e *env) renameIntoPlace(file, text string) {
 	e.Helper()
 	tmp := e.top + filepath.Dir(file) + "/.tmp"
 	e.must(os.WriteFile(tmp, []byte(text), 0o644))
 	e.must(os.Rename(tmp, e.top+file))
 }
 
-// spec is a spec file of kind v.com/c whose devices each set one variable.
-func spec(value string, devices ...string) string {
+// specText returns a spec file of kind v.com/c. Each device sets the variable FROM to the value.
+func specText(value string, devices ...string) string {
 	var list []string
 	for _, d := range devices {
 		list = append(list, fmt.Sprintf(`{"name":%q,"containerEdits":{"env":["FROM=%s"]}}`, d, value))
@@ -100,15 +101,13 @@ func spec(value string, devices ...string) string {
 	return fmt.Sprintf(`{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[%s]}`, strings.Join(list, ","))
 }
 
-// want holds what device v.com/c=name is, by the value that spec gave it; "" is absent.
-// The next change comes while the guard is up, where it can be.
-func (e *env) want(name, value string) {
+// wantDevice checks that device v.com/c=name has the value of its spec file, or does not exist if the value is "".
+func (e *env) wantDevice(name, value string) {
 	e.Helper()
-	defer e.r.Guarded()
 	d, err := e.r.Snapshot().Device("v.com/c=" + name)
 	switch {
 	case value == "" && err == nil:
-		e.Fatalf("device %s is there, from %s", name, d.File)
+		e.Fatalf("device %s exists, from %s", name, d.File)
 	case value == "" && !errors.Is(err, errdefs.ErrNotFound):
 		e.Fatalf("device %s: %v", name, err)
 	case value != "" && err != nil:
@@ -118,8 +117,8 @@ func (e *env) want(name, value string) {
 	}
 }
 
-// refused holds that a file carries an error with a text in it.
-func (e *env) refused(file, text string) {
+// wantRefused checks that a file has an error that contains a text.
+func (e *env) wantRefused(file, text string) {
 	e.Helper()
 	for _, f := range e.r.Snapshot().Files() {
 		if strings.HasSuffix(f.Path, file) {
@@ -132,7 +131,7 @@ func (e *env) refused(file, text string) {
 	e.Fatalf("%s is not listed", file)
 }
 
-func (e *env) files() []string {
+func (e *env) listFiles() []string {
 	var out []string
 	for _, f := range e.r.Snapshot().Files() {
 		out = append(out, strings.TrimPrefix(f.Path, e.top))
@@ -140,16 +139,16 @@ func (e *env) files() []string {
 	return out
 }
 
-// eachMode runs a test for every way of looking.
+// eachMode runs a test in every mode.
 func eachMode(t *testing.T, f func(e *env)) {
 	for _, m := range modes {
 		t.Run(m.name, func(t *testing.T) { f(newEnv(t, m)) })
 	}
 }
 
-func TestLookup(t *testing.T) {
+func TestLookupReturnsDeviceOrReason(t *testing.T) {
 	eachMode(t, func(e *env) {
-		e.place("/etc/cdi/a.json", `{"cdiVersion":"v0.6.0","kind":"v.com/c","annotations":{"a":"b"},"containerEdits":{"env":["ALL=1"]},
+		e.renameIntoPlace("/etc/cdi/a.json", `{"cdiVersion":"v0.6.0","kind":"v.com/c","annotations":{"a":"b"},"containerEdits":{"env":["ALL=1"]},
 			"devices":[{"name":"0","containerEdits":{"env":["A=0"]}},{"name":"1","annotations":{"c":"d"},"containerEdits":{"env":["A=1"]}}]}`)
 		s := e.r.Snapshot()
 		d, err := s.Device("v.com/c=1")
@@ -158,68 +157,66 @@ func TestLookup(t *testing.T) {
 			d.Annotations["c"] != "d" || d.SpecAnnotations["a"] != "b" || d.Edits.Env[0] != "A=1" || d.SpecEdits.Env[0] != "ALL=1" {
 			e.Errorf("device is %+v", d)
 		}
-		// What is handed out is the caller's.
+		// The result belongs to the caller.
 		d.Edits.Env[0], d.SpecEdits.Env, d.Annotations["c"] = "changed", nil, "changed"
 		again, err := s.Device("v.com/c=1")
 		e.must(err)
 		if again.Edits.Env[0] != "A=1" || again.SpecEdits.Env[0] != "ALL=1" || again.Annotations["c"] != "d" {
-			e.Errorf("a caller's change is seen: %+v", again)
+			e.Errorf("a caller's change is visible to others: %+v", again)
 		}
 		if diff := cmp.Diff([]string{"v.com/c=0", "v.com/c=1"}, s.Devices()); diff != "" {
 			e.Error(diff)
 		}
-		if diff := cmp.Diff([]string{"v.com/c"}, s.Kinds()); diff != "" {
-			e.Error(diff)
-		}
 		if e.dirs[0] == "/etc/cdi" || s.Dirs()[0].Watched {
 			if first := e.r.Snapshot(); first != e.r.Snapshot() {
-				e.Error("nothing changed, and the snapshot is another")
+				e.Error("a new snapshot although nothing changed")
 			}
 		}
 	})
 }
 
-// TestPrecedence: a later directory wins, two of one priority are no device.
+// TestPrecedence checks that the device of a later directory is used, and that a device with two
+// declarations of one priority is not usable.
 func TestPrecedence(t *testing.T) {
 	eachMode(t, func(e *env) {
-		e.place("/etc/cdi/a.json", spec("low", "x", "y"))
-		e.place("/run/cdi/a.json", spec("high", "x"))
-		e.want("x", "high")
-		e.want("y", "low")
-		e.place("/run/cdi/b.json", spec("other", "x", "z"))
+		e.renameIntoPlace("/etc/cdi/a.json", specText("low", "x", "y"))
+		e.renameIntoPlace("/run/cdi/a.json", specText("high", "x"))
+		e.wantDevice("x", "high")
+		e.wantDevice("y", "low")
+		e.renameIntoPlace("/run/cdi/b.json", specText("other", "x", "z"))
 		_, err := e.r.Snapshot().Device("v.com/c=x")
 		var conflict *cdiregistry.ConflictError
 		if !errors.As(err, &conflict) || !errors.Is(err, errdefs.ErrConflict) ||
 			!slices.Equal(conflict.Files, []string{e.dirs[1] + "/a.json", e.dirs[1] + "/b.json"}) {
 			e.Fatalf("conflict: %v", err)
 		}
-		e.refused("/run/cdi/a.json", "v.com/c=x")
-		e.refused("/run/cdi/b.json", "v.com/c=x")
-		e.want("z", "other") // the rest of the files is usable
+		e.wantRefused("/run/cdi/a.json", "v.com/c=x")
+		e.wantRefused("/run/cdi/b.json", "v.com/c=x")
+		e.wantDevice("z", "other") // the other devices of the file are usable
 		if devices := e.r.Snapshot().Devices(); slices.Contains(devices, "v.com/c=x") {
 			e.Error("the device in conflict is listed")
 		}
 		e.must(os.Remove(e.top + "/run/cdi/b.json"))
-		e.want("x", "high")
-		e.want("z", "")
+		e.wantDevice("x", "high")
+		e.wantDevice("z", "")
 		for _, f := range e.r.Snapshot().Files() {
 			if f.Err != nil {
 				e.Errorf("%s still has %v", f.Path, f.Err)
 			}
 		}
 		e.must(os.Remove(e.top + "/run/cdi/a.json"))
-		e.want("x", "low")
+		e.wantDevice("x", "low")
 	})
 }
 
-// TestShadowedConflict: two low files do not take a device of high priority away,
-// and are still told that they disagree.
+// TestShadowedConflict checks that a conflict between two files of low priority is reported, and that the device
+// of high priority stays usable.
 func TestShadowedConflict(t *testing.T) {
 	eachMode(t, func(e *env) {
-		e.place("/etc/cdi/a.json", spec("a", "x"))
-		e.place("/etc/cdi/b.json", spec("b", "x"))
-		e.place("/run/cdi/c.json", spec("high", "x"))
-		e.want("x", "high")
+		e.renameIntoPlace("/etc/cdi/a.json", specText("a", "x"))
+		e.renameIntoPlace("/etc/cdi/b.json", specText("b", "x"))
+		e.renameIntoPlace("/run/cdi/c.json", specText("high", "x"))
+		e.wantDevice("x", "high")
 		for _, f := range e.r.Snapshot().Files() {
 			var conflict *cdiregistry.ConflictError
 			if low := f.Priority == 0; errors.As(f.Err, &conflict) != low || low && !conflict.Shadowed {
@@ -233,15 +230,15 @@ func TestShadowedConflict(t *testing.T) {
 	})
 }
 
-// TestWhatCounts: extensions, no recursion, directories named like files.
-func TestWhatCounts(t *testing.T) {
+// TestWhichFilesAreRead covers extensions, subdirectories, and directories with a file's name.
+func TestWhichFilesAreRead(t *testing.T) {
 	eachMode(t, func(e *env) {
 		for i, name := range []string{"a.json", "b.yaml", "c.yml", "d.JSON", "e.json.bak", "f", ".hidden.json", ".json"} {
-			e.place("/etc/cdi/"+name, spec("x", fmt.Sprint("d", i)))
+			e.renameIntoPlace("/etc/cdi/"+name, specText("x", fmt.Sprint("d", i)))
 		}
 		e.must(os.MkdirAll(e.top+"/etc/cdi/dir.json", 0o755))
 		e.must(os.MkdirAll(e.top+"/etc/cdi/sub", 0o755))
-		e.place("/etc/cdi/sub/g.json", spec("x", "sub"))
+		e.renameIntoPlace("/etc/cdi/sub/g.json", specText("x", "sub"))
 		var got []string
 		for _, f := range e.r.Snapshot().Files() {
 			got = append(got, filepath.Base(f.Path))
@@ -252,33 +249,33 @@ func TestWhatCounts(t *testing.T) {
 	})
 	t.Run("configured", func(t *testing.T) {
 		e := newEnv(t, mode{opts: cdiregistry.Options{Extensions: []string{".yml"}}})
-		e.place("/etc/cdi/a.json", spec("x", "a"))
-		e.place("/etc/cdi/b.yml", spec("x", "b"))
-		e.want("a", "")
-		e.want("b", "x")
+		e.renameIntoPlace("/etc/cdi/a.json", specText("x", "a"))
+		e.renameIntoPlace("/etc/cdi/b.yml", specText("x", "b"))
+		e.wantDevice("a", "")
+		e.wantDevice("b", "x")
 	})
 }
 
-// TestOneBadFile: what is broken is refused alone.
-func TestOneBadFile(t *testing.T) {
+// TestBrokenFileHarmsNoOther checks that a broken file is refused alone.
+func TestBrokenFileHarmsNoOther(t *testing.T) {
 	eachMode(t, func(e *env) {
-		e.place("/etc/cdi/good.json", spec("good", "x"))
-		e.place("/etc/cdi/bad.json", `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[{"name":"y","containerEdits":{"mounts":[{"hostPath":"/a","containerPath":"b"}]}}]}`)
-		e.want("x", "good")
-		e.refused("/etc/cdi/bad.json", `devices[0].containerEdits.mounts[0].containerPath: found "b": must be an absolute path`)
+		e.renameIntoPlace("/etc/cdi/good.json", specText("good", "x"))
+		e.renameIntoPlace("/etc/cdi/bad.json", `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[{"name":"y","containerEdits":{"mounts":[{"hostPath":"/a","containerPath":"b"}]}}]}`)
+		e.wantDevice("x", "good")
+		e.wantRefused("/etc/cdi/bad.json", `devices[0].containerEdits.mounts[0].containerPath: found "b": must be an absolute path`)
 		_, err := e.r.Snapshot().Device("v.com/c=y")
 		var nf *cdiregistry.NotFoundError
 		if !errors.As(err, &nf) || nf.Reason != cdiregistry.Refused {
-			e.Errorf("a device of a refused file: %v", err)
+			e.Errorf("device of a refused file: %v", err)
 		}
-		e.place("/etc/cdi/bad.json", spec("mended", "y"))
-		e.want("y", "mended")
+		e.renameIntoPlace("/etc/cdi/bad.json", specText("mended", "y"))
+		e.wantDevice("y", "mended")
 	})
 }
 
 func TestNewRefusesRelative(t *testing.T) {
 	if _, err := cdiregistry.New(hostfs.Host(), []string{"etc/cdi"}, cdiregistry.Options{}); !errors.Is(err, errdefs.ErrInvalidArgument) {
-		t.Errorf("a relative directory: %v", err)
+		t.Errorf("relative directory: %v", err)
 	}
 }
 
@@ -299,14 +296,14 @@ func TestDirsFromEnv(t *testing.T) {
 	}
 }
 
-// TestClose: the last view stays, nothing is read any more.
-func TestClose(t *testing.T) {
+// TestClosedRegistryKeepsLastSnapshot checks that nothing is read after Close.
+func TestClosedRegistryKeepsLastSnapshot(t *testing.T) {
 	e := newEnv(t, modes[0])
-	e.place("/etc/cdi/a.json", spec("a", "a"))
-	e.want("a", "a")
+	e.renameIntoPlace("/etc/cdi/a.json", specText("a", "a"))
+	e.wantDevice("a", "a")
 	e.must(e.r.Close())
 	e.must(e.r.Close())
-	e.place("/etc/cdi/b.json", spec("b", "b"))
-	e.want("a", "a")
-	e.want("b", "")
+	e.renameIntoPlace("/etc/cdi/b.json", specText("b", "b"))
+	e.wantDevice("a", "a")
+	e.wantDevice("b", "")
 }

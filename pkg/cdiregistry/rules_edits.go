@@ -5,306 +5,217 @@ package cdiregistry
 import (
 	"fmt"
 	"math"
+	"os"
 	"path"
 	"slices"
 	"strings"
+
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/mountopt"
 )
 
-// edits checks container edits and tells whether they are empty.
-func (c *checker) edits(i int32) bool {
-	at := c.w.begin()
-	defer func() { c.w.end(at) }()
-	if !c.present(i) {
-		return true
+// decodeEdits decodes container edits and reports whether they are empty.
+func (c *checker) decodeEdits(n *jsontree.Node) (e specs.ContainerEdits, empty bool) {
+	if !isPresent(n) {
+		return e, true
 	}
-	c.push("containerEdits")
-	defer c.pop()
-	var f [7]int32
-	if !c.object(i, editFields, f[:]) {
-		return false
+	c.pushField("containerEdits")
+	defer c.popField()
+	var f [7]*jsontree.Node
+	if !c.members(n, editFields, f[:]) {
+		return e, false
 	}
-	n := c.list(f[0], "env", tagEnv, c.envItem)
-	n += c.list(f[1], "deviceNodes", tagDeviceNodes, c.deviceNode)
-	c.nets.reset()
-	c.inside.reset()
-	if k := c.list(f[2], "netDevices", tagNetDevices, c.netDevice); k > 0 {
-		c.need(v110, f[2], "netDevices", "")
-		n += k
+	empty = !slices.ContainsFunc(f[:], func(n *jsontree.Node) bool { return countEntries(n) > 0 })
+	e.Env = decodeList(c, f[0], "env", c.decodeEnv)
+	e.DeviceNodes = decodeList(c, f[1], "deviceNodes", c.decodeDeviceNode)
+	if countEntries(f[2]) > 0 {
+		c.requireVersion(v110, f[2], "netDevices", "")
+		hostNames, names := map[string]bool{}, map[string]bool{}
+		e.NetDevices = decodeList(c, f[2], "netDevices", func(n *jsontree.Node) *specs.LinuxNetDevice {
+			return c.decodeNetDevice(n, hostNames, names)
+		})
 	}
-	n += c.list(f[3], "hooks", tagHooks, c.hook)
-	n += c.list(f[4], "mounts", tagMounts, c.mount)
-	if c.present(f[5]) {
-		c.need(v070, f[5], "intelRdt", "")
-		c.intelRdt(f[5])
-		n++
+	e.Hooks = decodeList(c, f[3], "hooks", c.decodeHook)
+	e.Mounts = decodeList(c, f[4], "mounts", c.decodeMount)
+	if isPresent(f[5]) {
+		c.requireVersion(v070, f[5], "intelRdt", "")
+		e.IntelRdt = c.decodeIntelRdt(f[5])
 	}
-	if k := c.list(f[6], "additionalGids", tagGIDs, c.gid); k > 0 {
-		c.need(v070, f[6], "additionalGids", "")
-		n += k
+	e.AdditionalGIDs = decodeList(c, f[6], "additionalGids", func(n *jsontree.Node) uint32 {
+		return uint32(c.decodeInteger(n, "", 0, math.MaxUint32, ruleGroupID))
+	})
+	if countEntries(f[6]) > 0 {
+		c.requireVersion(v070, f[6], "additionalGids", "")
 	}
-	return n == 0
+	return e, empty
 }
 
-// list checks and writes an array that is left out of the blob when it is empty.
-// It gives the number of entries, and 1 for what is not an array, so that the
-// edits do not also count as empty.
-func (c *checker) list(i int32, key string, tag byte, item func(int32)) int {
-	if !c.present(i) {
-		return 0
-	}
-	n := c.at(i)
-	if n.kind != kindArray {
-		c.bad(i, key, "must be an array")
-		return 1
-	}
-	if n.count > 0 {
-		c.w.byte(tag)
-		c.w.uint(uint64(n.count))
-		c.items(i, key, item)
-	}
-	return int(n.count)
-}
+const (
+	ruleUserID       = "must be a user ID, 0 to 4294967295"
+	ruleGroupID      = "must be a group ID, 0 to 4294967295"
+	ruleDeviceNumber = "must be a device number, 0 or more"
+	ruleFileMode     = "must be permission bits, at most 4095 (octal 7777); JSON takes them in decimal, 438 for 0666"
+)
 
-// strs writes an array that always has its place in the blob.
-func (c *checker) strs(i int32, key string, item func(int32)) {
-	if !c.present(i) {
-		c.w.uint(0)
-		return
-	}
-	c.w.uint(uint64(c.at(i).count))
-	c.items(i, key, item)
-}
-
-func (c *checker) strItem(i int32) {
-	c.w.strings++
-	c.w.str(c.str(i, ""))
-}
-
-func (c *checker) envItem(i int32) {
-	s := c.str(i, "")
-	if strings.IndexByte(s, '=') <= 0 && c.at(i).kind < kindArray && strings.IndexByte(c.text(i), 0) < 0 {
-		c.bad(i, "", "must be NAME=VALUE")
-	}
-	c.w.strings++
-	c.w.str(s)
-}
-
-func (c *checker) gid(i int32) {
-	c.w.uint(uint64(c.number(i, "", 0, math.MaxUint32, "must be a group ID, 0 to 4294967295")))
-}
-
-// absolute is an absolute path that must be there.
-func (c *checker) absolute(in, i int32, key string) string {
-	s := c.required(in, i, key)
-	if s != "" && !path.IsAbs(s) {
-		c.bad(i, key, "must be an absolute path")
+func (c *checker) decodeEnv(n *jsontree.Node) string {
+	s := c.decodeString(n, "")
+	if strings.IndexByte(s, '=') <= 0 && n.Kind < jsontree.Array && strings.IndexByte(n.Text, 0) < 0 {
+		c.reject(n, "", "must be NAME=VALUE")
 	}
 	return s
 }
 
-func (c *checker) deviceNode(i int32) {
-	var f [9]int32
-	if !c.object(i, nodeFields, f[:]) {
-		return
+// decodeAbsolute decodes an absolute path that the object in must have.
+func (c *checker) decodeAbsolute(in, n *jsontree.Node, key string) string {
+	s := c.decodeRequired(in, n, key)
+	if s != "" && !path.IsAbs(s) {
+		c.reject(n, key, "must be an absolute path")
 	}
-	flagsAt := len(c.w.b)
-	c.w.byte(0)
-	var flags byte
-	inside := c.absolute(i, f[0], "path")
-	c.w.str(inside)
-	ref := hostRef{what: refNode, path: inside, i: f[0], key: "path", numbers: [2]int64{-1, -1}}
-	if s := c.str(f[1], "hostPath"); s != "" {
-		if !path.IsAbs(s) {
-			c.bad(f[1], "hostPath", "must be an absolute path")
-		}
-		c.needLax(v050, f[1], "hostPath")
-		flags |= nodeHostPath
-		c.w.str(s)
-		ref.path, ref.i, ref.key = s, f[1], "hostPath"
-	}
-	if s := c.str(f[2], "type"); s != "" {
-		if len(s) != 1 || !strings.Contains("bcup", s) {
-			c.bad(f[2], "type", "must be b, c, u or p")
-		}
-		flags |= nodeType
-		c.w.str(s)
-		ref.nodeType = s
-	}
-	var mode int64
-	numbers := func(k int, key string, flag byte, hi int64, rule string) {
-		if c.present(f[k]) {
-			flags |= flag
-			v := c.number(f[k], key, 0, hi, rule)
-			c.w.uint(uint64(v))
-			ref.major = ref.major || k == 3 && v != 0
-			if k < 5 {
-				ref.numbers[k-3] = v
-			}
-			if k == 5 {
-				mode = v
-			}
-		}
-	}
-	numbers(3, "major", nodeMajor, math.MaxInt64, "must be a device number, 0 or more")
-	numbers(4, "minor", nodeMinor, math.MaxInt64, "must be a device number, 0 or more")
-	numbers(5, "fileMode", nodeFileMode, 0o7777, "must be permission bits, at most 4095 (octal 7777); JSON takes them in decimal, 438 for 0666")
-	if mode > 0o777 {
-		c.warn(f[5], "fileMode", fmt.Sprintf("is octal %04o, with bits that mean nothing on a device node; JSON takes decimal numbers: 438 is octal 0666, 432 is 0660", mode))
-	}
-	if s := c.str(f[6], "permissions"); s != "" {
-		if s != "none" && strings.Trim(s, "rwm") != "" {
-			c.bad(f[6], "permissions", `must be made of r, w and m, or be "none"`)
-		}
-		flags |= nodePermissions
-		c.w.str(s)
-	}
-	numbers(7, "uid", nodeUID, math.MaxUint32, "must be a user ID, 0 to 4294967295")
-	numbers(8, "gid", nodeGID, math.MaxUint32, "must be a group ID, 0 to 4294967295")
-	c.w.b[flagsAt] = flags
-	c.ref(ref)
+	return s
 }
 
-func (c *checker) netDevice(i int32) {
-	var f [2]int32
-	if !c.object(i, netFields, f[:]) {
-		return
+func (c *checker) decodeDeviceNode(n *jsontree.Node) *specs.DeviceNode {
+	var f [9]*jsontree.Node
+	d := &specs.DeviceNode{}
+	if !c.members(n, nodeFields, f[:]) {
+		return d
 	}
-	host := c.required(i, f[0], "hostInterfaceName")
-	name := c.required(i, f[1], "name")
-	if host != "" && !c.nets.add(host) {
-		c.bad(f[0], "hostInterfaceName", "these edits take this interface already")
+	d.Path = c.decodeAbsolute(n, f[0], "path")
+	ref := hostRef{what: refNode, path: d.Path, node: d}
+	at, key := f[0], "path"
+	if d.HostPath = c.decodeString(f[1], "hostPath"); d.HostPath != "" {
+		if !path.IsAbs(d.HostPath) {
+			c.reject(f[1], "hostPath", "must be an absolute path")
+		}
+		c.requireVersionInLastDevice(v050, f[1], "hostPath")
+		ref.path, at, key = d.HostPath, f[1], "hostPath"
 	}
-	if name != "" && !c.inside.add(name) {
-		c.bad(f[1], "name", "these edits give this name already")
+	if d.Type = c.decodeString(f[2], "type"); d.Type != "" && (len(d.Type) != 1 || !strings.Contains("bcup", d.Type)) {
+		c.reject(f[2], "type", "must be b, c, u or p")
 	}
-	c.ref(hostRef{what: refInterface, path: host, i: f[0], key: "hostInterfaceName"})
-	c.ref(hostRef{what: refInterfaceName, path: name, i: f[1], key: "name"})
-	c.w.str(host)
-	c.w.str(name)
+	if isPresent(f[3]) {
+		d.Major = c.decodeInteger(f[3], "major", 0, math.MaxInt64, ruleDeviceNumber)
+	}
+	if isPresent(f[4]) {
+		d.Minor = c.decodeInteger(f[4], "minor", 0, math.MaxInt64, ruleDeviceNumber)
+	}
+	if isPresent(f[5]) {
+		mode := os.FileMode(c.decodeInteger(f[5], "fileMode", 0, 0o7777, ruleFileMode))
+		if mode > 0o777 {
+			c.addWarning(f[5], "fileMode", fmt.Sprintf("is octal %04o, with bits that mean nothing on a device node; JSON takes decimal numbers: 438 is octal 0666, 432 is 0660", uint32(mode)))
+		}
+		d.FileMode = &mode
+	}
+	if d.Permissions = c.decodeString(f[6], "permissions"); d.Permissions != "none" && strings.Trim(d.Permissions, "rwm") != "" {
+		c.reject(f[6], "permissions", `must be made of r, w and m, or be "none"`)
+	}
+	d.UID = c.decodeID(f[7], "uid", ruleUserID)
+	d.GID = c.decodeID(f[8], "gid", ruleGroupID)
+	c.addRef(ref, at, key)
+	return d
 }
 
-func (c *checker) hook(i int32) {
-	var f [5]int32
-	if !c.object(i, hookFields, f[:]) {
-		return
+func (c *checker) decodeID(n *jsontree.Node, key, rule string) *uint32 {
+	if !isPresent(n) {
+		return nil
 	}
-	name := c.required(i, f[0], "hookName")
-	if name != "" && !slices.Contains(hookNames, name) {
-		c.bad(f[0], "hookName", "must be one of "+strings.Join(hookNames, ", "))
-	}
-	file := c.absolute(i, f[1], "path")
-	c.ref(hostRef{what: refHook, path: file, i: f[1], key: "path"})
-	c.w.str(name)
-	c.w.str(file)
-	c.strs(f[2], "args", c.strItem)
-	c.strs(f[3], "env", c.envItem)
-	var timeout int64
-	if c.present(f[4]) {
-		timeout = c.number(f[4], "timeout", 1, math.MaxInt32, "must be a number of seconds greater than 0, at most 2147483647")
-	}
-	c.w.uint(uint64(timeout))
+	id := uint32(c.decodeInteger(n, key, 0, math.MaxUint32, rule))
+	return &id
 }
 
-func (c *checker) mount(i int32) {
-	var f [4]int32
-	if !c.object(i, mountFields, f[:]) {
-		return
+// decodeNetDevice decodes a network device; hostNames and names are those of the devices
+// before it in the same edits.
+func (c *checker) decodeNetDevice(n *jsontree.Node, hostNames, names map[string]bool) *specs.LinuxNetDevice {
+	var f [2]*jsontree.Node
+	d := &specs.LinuxNetDevice{}
+	if !c.members(n, netFields, f[:]) {
+		return d
 	}
-	kind := c.str(f[3], "type")
-	if kind != "" {
-		c.needLax(v040, f[3], "type")
+	d.HostInterfaceName = c.decodeRequired(n, f[0], "hostInterfaceName")
+	d.Name = c.decodeRequired(n, f[1], "name")
+	if d.HostInterfaceName != "" && hostNames[d.HostInterfaceName] {
+		c.reject(f[0], "hostInterfaceName", "another network device of these edits is the same interface")
 	}
-	// The source of a mount that is not a bind may be no path at all: "tmpfs".
-	if kind != "" && kind != "bind" && kind != "rbind" && kind != "none" && !c.binds(f[2]) {
-		c.w.str(c.required(i, f[0], "hostPath"))
+	if d.Name != "" && names[d.Name] {
+		c.reject(f[1], "name", "another network device of these edits has this name")
+	}
+	hostNames[d.HostInterfaceName], names[d.Name] = true, true
+	c.addRef(hostRef{what: refInterface, path: d.HostInterfaceName}, f[0], "hostInterfaceName")
+	c.addRef(hostRef{what: refInterfaceName, path: d.Name}, f[1], "name")
+	return d
+}
+
+func (c *checker) decodeHook(n *jsontree.Node) *specs.Hook {
+	var f [5]*jsontree.Node
+	h := &specs.Hook{}
+	if !c.members(n, hookFields, f[:]) {
+		return h
+	}
+	h.HookName = c.decodeRequired(n, f[0], "hookName")
+	if h.HookName != "" && !slices.Contains(hookNames, h.HookName) {
+		c.reject(f[0], "hookName", "must be one of "+strings.Join(hookNames, ", "))
+	}
+	h.Path = c.decodeAbsolute(n, f[1], "path")
+	c.addRef(hostRef{what: refHook, path: h.Path}, f[1], "path")
+	h.Args = c.decodeStrings(f[2], "args")
+	h.Env = decodeList(c, f[3], "env", c.decodeEnv)
+	if isPresent(f[4]) {
+		seconds := int(c.decodeInteger(f[4], "timeout", 1, math.MaxInt32, "must be a number of seconds greater than 0, at most 2147483647"))
+		h.Timeout = &seconds
+	}
+	return h
+}
+
+func (c *checker) decodeMount(n *jsontree.Node) *specs.Mount {
+	var f [4]*jsontree.Node
+	m := &specs.Mount{}
+	if !c.members(n, mountFields, f[:]) {
+		return m
+	}
+	m.Options = c.decodeStrings(f[2], "options")
+	bind := mountopt.Parse(m.Options).Bind
+	if m.Type = c.decodeString(f[3], "type"); m.Type != "" {
+		c.requireVersionInLastDevice(v040, f[3], "type")
+	}
+	// The source of a mount that is no bind mount need not be a path: "tmpfs".
+	if m.Type != "" && m.Type != "bind" && m.Type != "rbind" && m.Type != "none" && !bind {
+		m.HostPath = c.decodeRequired(n, f[0], "hostPath")
 	} else {
-		source := c.absolute(i, f[0], "hostPath")
-		c.w.str(source)
-		c.ref(hostRef{what: refMount, path: source, i: f[0], key: "hostPath"})
-		if c.useRefs && !c.binds(f[2]) {
-			c.warn(i, "options", `has neither "bind" nor "rbind": runc then fails to make the bind mount`)
+		m.HostPath = c.decodeAbsolute(n, f[0], "hostPath")
+		c.addRef(hostRef{what: refMount, path: m.HostPath}, f[0], "hostPath")
+		if c.withRefs && !bind {
+			c.addWarning(n, "options", `has neither "bind" nor "rbind": runc then fails to make the bind mount`)
 		}
 	}
-	c.w.str(c.absolute(i, f[1], "containerPath"))
-	c.w.str(kind)
-	c.strs(f[2], "options", c.strItem)
+	m.ContainerPath = c.decodeAbsolute(n, f[1], "containerPath")
+	return m
 }
 
-// binds tells whether mount options ask for a bind mount.
-func (c *checker) binds(i int32) bool {
-	if !c.present(i) {
-		return false
+func (c *checker) decodeIntelRdt(n *jsontree.Node) *specs.IntelRdt {
+	c.pushField("intelRdt")
+	defer c.popField()
+	var f [5]*jsontree.Node
+	r := &specs.IntelRdt{}
+	if !c.members(n, rdtFields, f[:]) {
+		return r
 	}
-	for j := c.at(i).first; j != none; j = c.at(j).next {
-		if t := c.text(j); t == "bind" || t == "rbind" {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *checker) intelRdt(i int32) {
-	c.push("intelRdt")
-	defer c.pop()
-	var f [5]int32
-	if !c.object(i, rdtFields, f[:]) {
-		return
-	}
-	clos := c.str(f[0], "closID")
+	r.ClosID = c.decodeString(f[0], "closID")
 	switch {
-	case clos == "/": // the root class
-	case len(clos) >= 4096, clos == ".", clos == "..", strings.ContainsAny(clos, "/\n"):
-		c.bad(f[0], "closID", `must be a file name of fewer than 4096 bytes, or "/"`)
+	case r.ClosID == "/": // the root class
+	case len(r.ClosID) >= 4096, r.ClosID == ".", r.ClosID == "..", strings.ContainsAny(r.ClosID, "/\n"):
+		c.reject(f[0], "closID", `must be a file name of fewer than 4096 bytes, or "/"`)
 	}
-	var flags byte
-	if c.flag(f[4], "enableMonitoring") {
-		c.need(v110, f[4], "enableMonitoring", "")
-		flags |= rdtMonitoring
+	if r.EnableMonitoring = c.decodeBool(f[4], "enableMonitoring"); r.EnableMonitoring {
+		c.requireVersion(v110, f[4], "enableMonitoring", "")
 	}
-	if c.present(f[3]) {
-		c.need(v110, f[3], "schemata", "")
-		flags |= rdtSchemata
+	r.L3CacheSchema = c.decodeString(f[1], "l3CacheSchema")
+	r.MemBwSchema = c.decodeString(f[2], "memBwSchema")
+	if isPresent(f[3]) {
+		c.requireVersion(v110, f[3], "schemata", "")
+		// An empty list counts as present, unlike an absent one.
+		r.Schemata = append([]string{}, c.decodeStrings(f[3], "schemata")...)
 	}
-	c.w.byte(tagIntelRdt)
-	c.w.byte(flags)
-	c.w.str(clos)
-	c.w.str(c.str(f[1], "l3CacheSchema"))
-	c.w.str(c.str(f[2], "memBwSchema"))
-	if flags&rdtSchemata != 0 {
-		c.strs(f[3], "schemata", c.strItem)
-	}
-}
-
-// refWhat is what a path of a spec refers to on the host.
-type refWhat int
-
-const (
-	refNode refWhat = iota
-	refMount
-	refHook
-	refInterface
-	refInterfaceName // in the container; looked at as a name alone
-)
-
-// hostRef is a path, or a network interface, that must exist on the host when a
-// container is created.
-type hostRef struct {
-	what     refWhat
-	path     string
-	numbers  [2]int64 // major and minor number that the spec gives a node, -1 for none
-	nodeType string   // of a device node, "" when the host decides
-	major    bool     // the spec gives the device number
-	i        int32    // the node, and its key, until ref has placed it
-	key      string
-	place    Diagnostic
-}
-
-// ref keeps a reference when they are wanted.
-func (c *checker) ref(r hostRef) {
-	if !c.useRefs || r.path == "" || r.i == none {
-		return
-	}
-	r.place = Diagnostic{Field: c.field(r.key), Found: fmt.Sprintf("%q", r.path)}
-	r.place.Line, r.place.Column = c.d.place(c.at(r.i))
-	c.refs = append(c.refs, r)
+	return r
 }

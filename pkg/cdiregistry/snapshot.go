@@ -3,6 +3,7 @@
 package cdiregistry
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 	"slices"
@@ -13,209 +14,231 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Snapshot is an immutable view of the spec files. It may be kept and used by any
-// number of goroutines.
+// Snapshot is an immutable view of the spec files. It may be kept, and used by any number of
+// goroutines.
 type Snapshot struct {
-	generation uint64
-	dirs       []dirView
-	table      table
-	files      int // in all directories
-	kinds      trie[nothing, *kindSet]
-	conflicts  trie[nothing, conflictName]
-	// volatile are the files that announcements do not cover.
-	volatile []*entry
+	dirs    []dirView     // in rising priority
+	devices []declaration // of the usable files, in the order of compareDeclarations
 }
 
 // dirView is one directory in a snapshot.
 type dirView struct {
-	dir     *specDir
-	id      dirIdentity
+	path    string
+	id      identity
+	listed  bool
 	watched bool
-	rescan  bool // exists, and is not watched or could not be listed
 	err     error
-	files   trie[*table, fileID]
-	failed  trie[*table, fileID] // those of files that are refused
+	files   []*specFile // in the order of compareFiles
 }
 
-// entries yields the files of a list in no order.
-func (s *Snapshot) entries(list *trie[*table, fileID]) iter.Seq[*entry] {
-	return func(yield func(*entry) bool) {
-		for id := range list.all() {
-			if !yield(s.table.at(id)) {
-				return
-			}
-		}
-	}
-}
-
-// file is a file of directory i by its name there; nil when it is not known.
-func (s *Snapshot) file(i int, name string) *entry {
-	if s == nil {
+// findFile returns the file of a name, or nil.
+func (d *dirView) findFile(name string) *specFile {
+	i, found := slices.BinarySearchFunc(d.files, name, func(f *specFile, name string) int { return strings.Compare(f.name, name) })
+	if !found {
 		return nil
 	}
-	id, ok := s.dirs[i].files.get(&s.table, name)
+	return d.files[i]
+}
+
+// compareFiles orders the files of one directory.
+func compareFiles(a, b *specFile) int { return strings.Compare(a.name, b.name) }
+
+// declaration is a device of a usable file.
+type declaration struct {
+	file  *specFile
+	index int
+}
+
+func (d declaration) deviceName() string    { return d.file.spec.Devices[d.index].Name }
+func (d declaration) qualifiedName() string { return d.file.kind + "=" + d.deviceName() }
+
+// compareTo compares the qualified name of the device with another.
+func (d declaration) compareTo(kind, name string) int {
+	if c := strings.Compare(d.file.kind, kind); c != 0 {
+		return c
+	}
+	return strings.Compare(d.deviceName(), name)
+}
+
+// compareDeclarations orders declarations by qualified name, and those of one name by falling priority.
+func compareDeclarations(a, b declaration) int {
+	if c := a.compareTo(b.file.kind, b.deviceName()); c != 0 {
+		return c
+	}
+	return cmp.Or(b.file.dir.priority-a.file.dir.priority, compareFiles(a.file, b.file))
+}
+
+// findDeclarations returns the declarations of a qualified name, and nil where there is none.
+func (s *Snapshot) findDeclarations(kind, name string) []declaration {
+	i, ok := slices.BinarySearchFunc(s.devices, name, func(d declaration, name string) int { return d.compareTo(kind, name) })
 	if !ok {
 		return nil
 	}
-	return s.table.at(id)
+	return firstName(s.devices[i:])
 }
 
-// conflictName is a device that is declared twice at one priority.
-type conflictName struct{ kind, name string }
-
-func (c conflictName) key(nothing) string { return c.qualified() }
-func (c conflictName) qualified() string  { return c.kind + "=" + c.name }
-
-func newSnapshot(r *Registry) *Snapshot {
-	s := &Snapshot{
-		dirs:      make([]dirView, len(r.dirs)),
-		kinds:     trie[nothing, *kindSet]{seed: r.seed},
-		conflicts: trie[nothing, conflictName]{seed: r.seed},
+// firstName returns the declarations at the start of a list that have the same name.
+func firstName(list []declaration) []declaration {
+	n := 1
+	for n < len(list) && list[n].compareTo(list[0].file.kind, list[0].deviceName()) == 0 {
+		n++
 	}
-	for i, d := range r.dirs {
-		// No directory has this identity, so that the first look finds it changed.
-		none := trie[*table, fileID]{seed: r.seed}
-		s.dirs[i] = dirView{dir: d, id: dirIdentity{errno: unix.EINPROGRESS}, files: none, failed: none}
-	}
-	return s
+	return list[:n]
 }
 
-// Generation grows with every change, so that what was made from a snapshot can
-// be kept as long as it is the same.
-func (s *Snapshot) Generation() uint64 { return s.generation }
-
-// Device is the device of a qualified name, "vendor.com/class=name". The errors
-// are *NameError, *NotFoundError and *ConflictError.
-func (s *Snapshot) Device(qualifiedName string) (*Device, error) {
-	kind, name, _ := strings.Cut(qualifiedName, "=")
-	d, err := s.declaration(qualifiedName, kind, name)
-	if err != nil {
-		return nil, err
-	}
-	return d.device(qualifiedName), nil
-}
-
-// declaration is the one that counts.
-func (s *Snapshot) declaration(qualifiedName, kind, name string) (declaration, error) {
-	if k, ok := s.kinds.get(nothing{}, kind); ok {
-		if sl, ok := k.devices.get(&s.table, name); ok {
-			best, n := k.best(&s.table, sl)
-			if n > 1 {
-				return declaration{}, k.declarations(&s.table, sl).conflict(qualifiedName, best.e.dir)
+// byName yields the declarations of each name.
+func (s *Snapshot) byName() iter.Seq[[]declaration] {
+	return func(yield func([]declaration) bool) {
+		for list := s.devices; len(list) > 0; {
+			found := firstName(list)
+			if !yield(found) {
+				return
 			}
-			return best, nil
+			list = list[len(found):]
 		}
 	}
-	if err := checkQualified(qualifiedName); err != nil {
-		return declaration{}, &NameError{Name: qualifiedName, Rule: err.Error()}
-	}
-	return declaration{}, s.notFound(qualifiedName, kind, name)
 }
 
-// Kind is every usable device of a kind, in natural order of the names. None is a
-// *NotFoundError.
-func (s *Snapshot) Kind(kind string) ([]*Device, error) {
-	var out []*Device
-	if k, ok := s.kinds.get(nothing{}, kind); ok {
-		for _, d := range s.usable(k) {
-			out = append(out, d.device(kind+"="+d.name()))
+// isConflict reports whether several files of the highest priority have the declarations of
+// one name.
+func isConflict(found []declaration) bool {
+	return len(found) > 1 && found[0].file.dir.priority == found[1].file.dir.priority
+}
+
+// Device returns the device with the given qualified name, "vendor.com/class=name". The
+// errors are *NameError, *NotFoundError and *ConflictError.
+func (s *Snapshot) Device(name string) (*Device, error) {
+	kind, device, _ := strings.Cut(name, "=")
+	found := s.findDeclarations(kind, device)
+	switch {
+	case found == nil:
+		if err := ValidateQualifiedName(name); err != nil {
+			return nil, err
 		}
+		return nil, s.notFound(name, kind, device)
+	case isConflict(found):
+		return nil, newConflictError(found, found[0].file.dir)
 	}
-	if len(out) == 0 {
+	return found[0].device(), nil
+}
+
+// Kind returns every usable device of a kind, in natural order of the names. Where there is
+// none, the error is a *NotFoundError.
+func (s *Snapshot) Kind(kind string) ([]*Device, error) {
+	usable, _ := s.devicesOf(kind)
+	if len(usable) == 0 {
 		if err := checkKind(kind); err != nil {
 			return nil, &NameError{Name: kind, Rule: err.Error()}
 		}
 		return nil, s.notFound(kind, kind, "")
 	}
+	slices.SortFunc(usable, func(a, b declaration) int { return naturalCompare(a.deviceName(), b.deviceName()) })
+	out := make([]*Device, len(usable))
+	for i, d := range usable {
+		out[i] = d.device()
+	}
 	return out, nil
 }
 
-// usable are the devices of a kind without conflict, in natural order.
-func (s *Snapshot) usable(k *kindSet) []declaration {
-	out := make([]declaration, 0, k.devices.len)
-	for sl := range k.devices.all() {
-		if best, n := k.best(&s.table, sl); n == 1 {
-			out = append(out, best)
+// devicesOf returns the usable devices of a kind, and the conflicts about the others, by name.
+func (s *Snapshot) devicesOf(kind string) (usable []declaration, conflicts []*ConflictError) {
+	for found := range s.byName() {
+		switch {
+		case found[0].file.kind != kind:
+		case isConflict(found):
+			conflicts = append(conflicts, newConflictError(found, found[0].file.dir))
+		default:
+			usable = append(usable, found[0])
 		}
 	}
-	slices.SortFunc(out, func(a, b declaration) int { return naturalCompare(a.name(), b.name()) })
-	return out
+	return usable, conflicts
 }
 
-// Devices are the qualified names of all usable devices, sorted.
+// Devices returns the qualified names of all usable devices, sorted.
 func (s *Snapshot) Devices() []string {
 	var out []string
-	for k := range s.kinds.all() {
-		for sl := range k.devices.all() {
-			if d, n := k.best(&s.table, sl); n == 1 {
-				out = append(out, k.name+"="+d.name())
-			}
+	for found := range s.byName() {
+		if !isConflict(found) {
+			out = append(out, found[0].qualifiedName())
 		}
 	}
-	slices.Sort(out)
+	slices.Sort(out) // "a/b-c=d" precedes "a/b=d"
 	return out
 }
 
-// Kinds are the kinds that usable spec files declare, sorted.
-func (s *Snapshot) Kinds() []string {
-	out := make([]string, 0, s.kinds.len)
-	for k := range s.kinds.all() {
-		out = append(out, k.name)
-	}
-	slices.Sort(out)
-	return out
+// File is what a snapshot knows about one spec file.
+type File struct {
+	// Path is the host path, Priority that of its directory.
+	Path     string
+	Priority int
+	// Kind and Devices (unqualified names in the file's order) of a refused file are given
+	// as far as they could be read.
+	Kind    string
+	Devices []string
+	// Err is nil, a *SpecError where the file is refused, or joined *ConflictErrors where other files of the same
+	// priority declare devices of the file. The file's other devices are usable then.
+	Err error
+	// Size is in bytes.
+	Size    int64
+	ModTime time.Time
 }
 
-// Files are the spec files, refused ones among them, by priority and path.
+// Files returns the spec files, refused ones among them, by priority and path.
 func (s *Snapshot) Files() []File {
-	conflicts := map[*entry][]error{}
-	for c := range s.conflicts.all() {
-		all := s.conflicting(c)
-		for _, d := range all {
-			if err := all.conflict(c.qualified(), d.e.dir); len(err.Files) > 1 {
-				conflicts[d.e] = append(conflicts[d.e], err)
-			}
-		}
-	}
+	conflicts := s.conflictsByFile()
 	var out []File
-	for i := range s.dirs {
-		from := len(out)
-		for e := range s.entries(&s.dirs[i].files) {
-			out = append(out, e.describe(conflicts[e]))
-		}
-		slices.SortFunc(out[from:], func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	for f := range s.specFiles() {
+		out = append(out, f.describe(conflicts[f]))
 	}
 	return out
 }
 
-func (e *entry) describe(conflicts []error) File {
-	f := File{Path: e.path(), Priority: e.dir.prio, Kind: e.kind(), Size: e.id.size}
-	if e.id.mtime != 0 {
-		f.ModTime = time.Unix(0, e.id.mtime)
+// conflictsByFile returns the conflicts about devices of each file, those of no consequence
+// (Shadowed) among them.
+func (s *Snapshot) conflictsByFile() map[*specFile][]error {
+	out := map[*specFile][]error{}
+	for found := range s.byName() {
+		for i, d := range found {
+			dir := d.file.dir
+			if i > 0 && found[i-1].file.dir == dir || i+1 < len(found) && found[i+1].file.dir == dir {
+				out[d.file] = append(out[d.file], newConflictError(found, dir))
+			}
+		}
 	}
-	for i := range e.devices() {
-		f.Devices = append(f.Devices, e.deviceName(i))
-	}
-	slices.SortFunc(conflicts, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	switch {
-	case e.err != nil:
-		f.Err = &e.err.SpecError
-	case len(conflicts) == 1:
-		f.Err = conflicts[0]
-	case len(conflicts) > 1:
-		f.Err = errors.Join(conflicts...)
-	}
-	return f
+	return out
 }
 
-// Dirs are the spec directories in rising priority.
+func (f *specFile) describe(conflicts []error) File {
+	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()), Size: f.id.size}
+	if f.id.mtime != 0 {
+		out.ModTime = time.Unix(0, f.id.mtime)
+	}
+	if out.Err = errors.Join(conflicts...); f.err != nil {
+		out.Err = f.err
+	}
+	return out
+}
+
+// Dir is what a snapshot knows about one spec directory.
+type Dir struct {
+	Path     string
+	Priority int
+	// Missing means that the directory does not exist, which is no error.
+	Missing bool
+	// Watched means that the kernel reports changes. A directory that is not watched is
+	// listed again for each snapshot.
+	Watched bool
+	// Err is why the directory could not be read.
+	Err error
+}
+
+// Dirs returns the spec directories in rising priority.
 func (s *Snapshot) Dirs() []Dir {
 	out := make([]Dir, len(s.dirs))
-	for i := range s.dirs {
-		v := &s.dirs[i]
-		out[i] = Dir{Path: v.dir.path, Priority: i, Watched: v.watched, Missing: v.id.errno == unix.ENOENT}
-		if v.err != nil && !out[i].Missing {
-			out[i].Err = &DirError{Path: v.dir.path, Err: v.err}
+	for i, dir := range s.dirs {
+		out[i] = Dir{Path: dir.path, Priority: i, Watched: dir.watched, Missing: dir.id.errno == unix.ENOENT}
+		if dir.err != nil && !out[i].Missing {
+			out[i].Err = &DirError{Path: dir.path, Err: dir.err}
 		}
 	}
 	return out
@@ -236,10 +259,36 @@ func (e *DirError) Error() string {
 	return "read CDI spec directory \"" + e.Path + "\": " + e.Err.Error()
 }
 
-// Unwrap is the cause, or errdefs.ErrUnavailable.
+// Unwrap returns the cause, or errdefs.ErrUnavailable.
 func (e *DirError) Unwrap() error {
 	if e.Err == nil {
 		return errdefs.ErrUnavailable
 	}
 	return e.Err
+}
+
+// Stats counts what a snapshot holds.
+type Stats struct {
+	Files        int // spec files, refused ones among them
+	FilesInError int // refused files, and files with a device that another file of the directory declares
+	Devices      int // usable devices
+	DirsInError  int // directories that exist and cannot be read
+}
+
+// Stats counts the files, devices and directories.
+func (s *Snapshot) Stats() Stats {
+	var n Stats
+	for _, dir := range s.Dirs() {
+		if dir.Err != nil {
+			n.DirsInError++
+		}
+	}
+	for _, f := range s.Files() {
+		n.Files++
+		if f.Err != nil {
+			n.FilesInError++
+		}
+	}
+	n.Devices = len(s.Devices())
+	return n
 }

@@ -17,9 +17,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
-// TestEveryStep changes one thing after another, and looks after each whether the
-// registry has what one that was made just now reads.
-func TestEveryStep(t *testing.T) {
+// TestSnapshotIsRightAfterEachStep makes random changes, and compares the registry after each with a new registry.
+func TestSnapshotIsRightAfterEachStep(t *testing.T) {
 	rounds, steps := 8, 250
 	if testing.Short() {
 		rounds = 2
@@ -31,15 +30,12 @@ func TestEveryStep(t *testing.T) {
 				s := stepper{env: e, rnd: rand.New(rand.NewPCG(uint64(seed), 3))}
 				for _, dir := range []string{"/out", "/alt"} {
 					e.must(os.Mkdir(e.top+dir, 0o755))
-					e.place(dir+"/a.json", s.spec())
+					e.renameIntoPlace(dir+"/a.json", s.nextSpec())
 				}
 				var done []string
 				for range steps {
-					done = append(done, s.step())
-					if s.rnd.IntN(3) == 0 {
-						e.r.Guarded()
-					}
-					if diff := cmp.Diff(contents(newRegistry(t, e, cdiregistry.Options{DisableWatch: true}).Snapshot()), contents(e.r.Snapshot())); diff != "" {
+					done = append(done, s.changeOnce())
+					if diff := cmp.Diff(snapshotText(newRegistry(t, e, cdiregistry.Options{DisableWatch: true}).Snapshot()), snapshotText(e.r.Snapshot())); diff != "" {
 						t.Fatalf("seed %d, after %q (-fresh +registry):\n%s", seed, done[max(0, len(done)-12):], diff)
 					}
 				}
@@ -48,9 +44,9 @@ func TestEveryStep(t *testing.T) {
 	}
 }
 
-// contents is all that a snapshot says.
-func contents(s *cdiregistry.Snapshot) []string {
-	out := texts(s)
+// snapshotText returns the content of a snapshot as text.
+func snapshotText(s *cdiregistry.Snapshot) []string {
+	out := fileTexts(s)
 	for _, name := range s.Devices() {
 		d, err := s.Device(name)
 		if err != nil {
@@ -64,28 +60,28 @@ func contents(s *cdiregistry.Snapshot) []string {
 	return out
 }
 
-// stepper changes what the directories of an env hold.
+// stepper makes random changes to the directories of an env.
 type stepper struct {
 	*env
 	rnd *rand.Rand
 	n   int
 }
 
-func (s *stepper) spec() string {
+func (s *stepper) nextSpec() string {
 	s.n++
 	device := fmt.Sprint("d", s.rnd.IntN(5))
-	return spec(fmt.Sprintf("%06d", s.n), device, device+"x")
+	return specText(fmt.Sprintf("%06d", s.n), device, device+"x")
 }
 
-// file is one of a few paths, in a spec directory or not.
-func (s *stepper) file() string {
+// pickFile returns one of a few paths inside and outside of the spec directories.
+func (s *stepper) pickFile() string {
 	dir := []string{"/etc/cdi", "/etc/cdi", "/run/cdi", "/run/cdi", "/out", "/alt"}[s.rnd.IntN(6)]
 	return dir + "/" + []string{"a.json", "b.json", "c.yaml", "d.txt"}[s.rnd.IntN(4)]
 }
 
-// step makes one change and says which; one that cannot be made now is none.
-func (s *stepper) step() string {
-	file, other := s.file(), s.file()
+// changeOnce makes one random change and describes it. It returns "nothing" if the change is impossible.
+func (s *stepper) changeOnce() string {
+	file, other := s.pickFile(), s.pickFile()
 	at, to := s.top+file, s.top+other
 	regular := func(name string) bool {
 		st, err := os.Stat(name)
@@ -94,26 +90,26 @@ func (s *stepper) step() string {
 	switch k := s.rnd.IntN(20); k {
 	case 0, 1, 2:
 		tmp := filepath.Dir(at) + "/.tmp"
-		_ = os.WriteFile(tmp, []byte(s.spec()), 0o644)
-		return fmt.Sprint("place ", file, os.Rename(tmp, at))
+		_ = os.WriteFile(tmp, []byte(s.nextSpec()), 0o644)
+		return fmt.Sprint("rename into place ", file, os.Rename(tmp, at))
 	case 3, 4:
 		if !regular(at) {
 			return "nothing"
 		}
-		return fmt.Sprint("write ", file, os.WriteFile(at, []byte(s.spec()), 0o644))
+		return fmt.Sprint("write ", file, os.WriteFile(at, []byte(s.nextSpec()), 0o644))
 	case 5:
 		f, err := os.OpenFile(at, os.O_WRONLY|unix.O_NONBLOCK, 0)
 		if err != nil {
 			return "nothing"
 		}
 		defer f.Close()
-		_, err = f.WriteAt([]byte(s.spec()), 0)
+		_, err = f.WriteAt([]byte(s.nextSpec()), 0)
 		return fmt.Sprint("write over ", file, err)
 	case 6:
 		if !regular(at) {
 			return "nothing"
 		}
-		return fmt.Sprint("cut ", file, os.Truncate(at, int64(s.rnd.IntN(100))))
+		return fmt.Sprint("truncate ", file, os.Truncate(at, int64(s.rnd.IntN(100))))
 	case 7, 8:
 		return fmt.Sprint("remove ", file, os.Remove(at))
 	case 9, 10:
@@ -125,13 +121,13 @@ func (s *stepper) step() string {
 	case 12:
 		return fmt.Sprint("chmod ", file, os.Chmod(at, []os.FileMode{0o644, 0o644, 0o664, 0o600}[s.rnd.IntN(4)]))
 	case 13:
-		// The same size and time as before, which only the change time tells.
+		// Same size and modification time as before: only the change time differs.
 		st, err := os.Lstat(at)
 		if err != nil || !st.Mode().IsRegular() {
 			return "nothing"
 		}
-		err = os.WriteFile(at, []byte(s.spec()), 0o644)
-		return fmt.Sprint("write in secret ", file, errors.Join(err, os.Chtimes(at, time.Time{}, st.ModTime())))
+		err = os.WriteFile(at, []byte(s.nextSpec()), 0o644)
+		return fmt.Sprint("write and restore mtime of ", file, errors.Join(err, os.Chtimes(at, time.Time{}, st.ModTime())))
 	case 14:
 		return fmt.Sprint("mkdir ", file, os.Mkdir(at, 0o755))
 	case 15:
@@ -140,7 +136,7 @@ func (s *stepper) step() string {
 		dir := filepath.Dir(file)
 		return fmt.Sprint("chmod ", dir, os.Chmod(s.top+dir, []os.FileMode{0o755, 0o755, 0o777}[s.rnd.IntN(3)]))
 	case 17:
-		return s.directory()
+		return s.changeDirectory()
 	case 18:
 		owner := 65534 * s.rnd.IntN(2)
 		if os.Geteuid() != 0 {
@@ -155,8 +151,8 @@ func (s *stepper) step() string {
 	}
 }
 
-// directory moves, removes or makes a spec directory, or one above it.
-func (s *stepper) directory() string {
+// changeDirectory moves, exchanges or replaces a spec directory or its parent.
+func (s *stepper) changeDirectory() string {
 	at := s.top + []string{"/etc/cdi", "/run/cdi", "/etc", "/run"}[s.rnd.IntN(4)]
 	away := at + "-away"
 	name := at[len(s.top):]
@@ -165,10 +161,10 @@ func (s *stepper) directory() string {
 		if err := os.Rename(at, away); err != nil {
 			return "nothing"
 		}
-		return "take away " + name
+		return "remove " + name
 	case 1, 2:
 		_ = unix.Rename(away, at)
-		return fmt.Sprint("give back ", name)
+		return fmt.Sprint("move back ", name)
 	case 3:
 		if err := unix.Renameat2(unix.AT_FDCWD, at, unix.AT_FDCWD, s.top+"/alt", unix.RENAME_EXCHANGE); err != nil {
 			return "nothing"

@@ -19,11 +19,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// WriteSpec writes a spec file into dir, which is made when it is missing, and
-// gives its host path. The spec is validated first; the file appears under its
-// name with all of its content or not at all, replaces one that was there, and has
-// mode 0644. The name's extension, .json or .yaml, chooses the syntax; without
-// one of them ".json" is appended.
+// WriteSpec validates a spec, writes it into dir and returns the file's host path. It creates dir
+// where it is missing. The file appears whole or not at all, replaces one of the same name, and
+// has mode 0644. The name's extension, .json or .yaml, selects the syntax; without one, ".json"
+// is appended.
 func WriteSpec(host hostfs.Root, dir, name string, spec *specs.Spec) (string, error) {
 	name, err := specFileName(name)
 	if err != nil {
@@ -34,7 +33,7 @@ func WriteSpec(host hostfs.Root, dir, name string, spec *specs.Spec) (string, er
 	if err != nil {
 		return "", fmt.Errorf("write CDI spec %q: %w", file, err)
 	}
-	if diags := new(Validator).Validate(text); len(diags) > 0 {
+	if diags := Validate(text); len(diags) > 0 {
 		return "", fmt.Errorf("write CDI spec %q: %w", file, &SpecError{Path: file, Diagnostics: diags})
 	}
 	d, err := host.MakeDir(path.Clean(dir), 0o755)
@@ -48,14 +47,13 @@ func WriteSpec(host hostfs.Root, dir, name string, spec *specs.Spec) (string, er
 	return file, nil
 }
 
-// RemoveSpec removes a spec file that WriteSpec wrote. One that is not there is
-// no error.
+// RemoveSpec removes a spec file that WriteSpec wrote. A missing file is no error.
 func RemoveSpec(host hostfs.Root, dir, name string) error {
 	name, err := specFileName(name)
 	if err != nil {
 		return fmt.Errorf("remove CDI spec %q: %w", name, err)
 	}
-	if err := removeFile(host, path.Join(dir, name)); err != nil && errnoOf(err) != unix.ENOENT {
+	if err := removeFile(host, path.Join(dir, name)); err != nil && hostfs.Errno(err) != unix.ENOENT {
 		return err
 	}
 	return nil
@@ -65,16 +63,16 @@ func specFileName(name string) (string, error) {
 	if ext := path.Ext(name); ext != ".json" && ext != ".yaml" {
 		name += ".json"
 	}
-	// Room for what the temporary name adds.
+	// The temporary name is longer.
 	if strings.ContainsAny(name, "/\x00") || len(name) > unix.NAME_MAX-32 {
-		return name, fmt.Errorf("the name must be one of a file, at most %d bytes long: %w", unix.NAME_MAX-32, errdefs.ErrInvalidArgument)
+		return name, fmt.Errorf("the name must be a file name of at most %d bytes: %w", unix.NAME_MAX-32, errdefs.ErrInvalidArgument)
 	}
 	return name, nil
 }
 
 func encode(spec *specs.Spec, ext string) ([]byte, error) {
 	if spec == nil {
-		return nil, fmt.Errorf("there is no spec: %w", errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("the spec is nil: %w", errdefs.ErrInvalidArgument)
 	}
 	if ext == ".yaml" {
 		return yaml.Marshal(spec)
@@ -83,8 +81,8 @@ func encode(spec *specs.Spec, ext string) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// TransientName is the name, without extension, of a spec file that lives as long
-// as something called id: "vendor.com-class_id", as the CDI libraries have it.
+// TransientName returns the name, without extension, of a spec file that lives as long as its
+// owner of the given ID: "vendor.com-class_id", as in the CDI libraries.
 func TransientName(kind, id string) (string, error) {
 	if err := checkKind(kind); err != nil {
 		return "", fmt.Errorf("name transient CDI spec of kind %q: %w: %w", kind, err, errdefs.ErrInvalidArgument)
@@ -104,9 +102,8 @@ type Transient struct {
 	ID string
 }
 
-// Transients are the spec files, of any directory, that are named by TransientName,
-// in the order of Files. Files that are refused are among them when their kind
-// could be read.
+// Transients returns the spec files of all directories that have a name of TransientName, in the
+// order of Files. Refused files are among them where their kind could be read.
 func (s *Snapshot) Transients() []Transient {
 	var out []Transient
 	for _, f := range s.Files() {
@@ -119,14 +116,14 @@ func (s *Snapshot) Transients() []Transient {
 	return out
 }
 
-// RemoveStale removes the transient specs whose owners are gone, and gives the
-// paths of those it removed. A file that was written anew since the list was made
-// stays: somebody needs it. It goes on after an error; the errors are joined.
-func RemoveStale(host hostfs.Root, list []Transient, alive func(id string) bool) ([]string, error) {
+// RemoveTransients removes transient specs, whose owners no longer exist, and returns their paths.
+// It keeps a file that was written after it was listed, since another owner needs it. It goes on
+// after an error and joins the errors.
+func RemoveTransients(host hostfs.Root, list []Transient) ([]string, error) {
 	var removed []string
 	var errs []error
 	for _, t := range list {
-		if alive(t.ID) || t.writtenSince(host) {
+		if t.wasRewritten(host) {
 			continue
 		}
 		if err := removeFile(host, t.File.Path); err != nil {
@@ -138,8 +135,8 @@ func RemoveStale(host hostfs.Root, list []Transient, alive func(id string) bool)
 	return slices.Clip(removed), errors.Join(errs...)
 }
 
-// writtenSince reports whether the file is another one than was listed.
-func (t *Transient) writtenSince(host hostfs.Root) bool {
+// wasRewritten reports whether the file was written after it was listed.
+func (t *Transient) wasRewritten(host hostfs.Root) bool {
 	st, err := host.Stat(t.File.Path)
 	return err == nil && !t.File.ModTime.IsZero() && !t.File.ModTime.Equal(time.Unix(st.Mtim.Unix()))
 }

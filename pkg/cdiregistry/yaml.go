@@ -5,23 +5,32 @@ package cdiregistry
 import (
 	"errors"
 	"io"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
 )
 
-// parseYAML fills d from text, which must be one YAML document; further
-// documents must be empty. Aliases and merge keys are resolved here.
-func parseYAML(d *document, text string) *syntaxError {
-	d.reset(text, true)
+const (
+	// maxYAMLDepth bounds the nesting; CDI itself needs 6.
+	maxYAMLDepth  = 64
+	ruleEmptyFile = "the file is empty; a CDI spec is required"
+	ruleTooDeep   = "must not be nested deeper than 64 levels"
+	ruleTooMany   = "aliases that stand for too much"
+)
+
+// parseYAML returns the tree of a text, which must be one YAML document; further documents
+// must be empty. It resolves aliases and merge keys.
+func parseYAML(text string) (*jsontree.Node, *Diagnostic) {
 	dec := yaml.NewDecoder(strings.NewReader(text))
 	var root yaml.Node
 	if err := dec.Decode(&root); err != nil {
 		if errors.Is(err, io.EOF) {
-			return &syntaxError{line: 1, col: 1, rule: "an empty file; a CDI spec is wanted"}
+			return nil, &Diagnostic{Line: 1, Column: 1, Rule: ruleEmptyFile}
 		}
-		return yamlSyntax(err)
+		return nil, diag.YAMLError(err)
 	}
 	for {
 		var more yaml.Node
@@ -30,160 +39,122 @@ func parseYAML(d *document, text string) *syntaxError {
 			break
 		}
 		if err != nil {
-			e := yamlSyntax(err)
-			e.rule = "data after the end of the spec: " + e.rule
-			return e
+			d := diag.YAMLError(err)
+			d.Rule = "nothing may follow the end of the spec: " + d.Rule
+			return nil, d
 		}
 		if c := more.Content; len(c) != 1 || c[0].ShortTag() != "!!null" {
-			return &syntaxError{line: more.Line, col: more.Column, rule: "a second document; a CDI spec is one document"}
+			return nil, &Diagnostic{Line: more.Line, Column: more.Column, Rule: "a second document; a CDI spec is one document"}
 		}
 	}
 	if len(root.Content) != 1 {
-		return &syntaxError{line: 1, col: 1, rule: "an empty file; a CDI spec is wanted"}
+		return nil, &Diagnostic{Line: 1, Column: 1, Rule: ruleEmptyFile}
 	}
-	// Without aliases there are at most as many nodes as bytes. The bound stops
-	// aliases of aliases.
-	c := yamlConverter{d: d, left: 4*len(text) + 4096}
-	_, err := c.value(root.Content[0], 0)
-	return err
+	// Without aliases there are at most as many nodes as bytes. The bound stops aliases of
+	// aliases.
+	c := yamlConverter{left: 4*len(text) + 4096}
+	return c.convert(root.Content[0], 0)
 }
 
-// yamlSyntax takes the line out of the decoder's message.
-func yamlSyntax(err error) *syntaxError {
-	rule := strings.TrimPrefix(err.Error(), "yaml: ")
-	if len(rule) > 200 {
-		rule = strings.ToValidUTF8(rule[:200], "") + "..."
-	}
-	e := &syntaxError{rule: "not YAML: " + rule}
-	if at, ok := strings.CutPrefix(rule, "line "); ok {
-		if n, text, ok := strings.Cut(at, ": "); ok {
-			if line, err := strconv.Atoi(n); err == nil {
-				e.line, e.rule = line, "not YAML: "+text
-			}
-		}
-	}
-	return e
-}
-
+// yamlConverter makes the tree of a YAML document.
 type yamlConverter struct {
-	d    *document
-	left int // nodes that may still come
+	left int // nodes that it may still make
 }
 
-func (c *yamlConverter) fail(y *yaml.Node, rule string) *syntaxError {
-	return &syntaxError{line: y.Line, col: y.Column, rule: rule}
+func yamlFault(y *yaml.Node, rule string) *Diagnostic {
+	return &Diagnostic{Line: y.Line, Column: y.Column, Rule: rule}
 }
 
-func (c *yamlConverter) value(y *yaml.Node, depth int) (int32, *syntaxError) {
-	if depth > maxDepth {
-		return none, c.fail(y, "nested deeper than any CDI spec is")
+func (c *yamlConverter) convert(y *yaml.Node, depth int) (*jsontree.Node, *Diagnostic) {
+	if depth > maxYAMLDepth {
+		return nil, yamlFault(y, ruleTooDeep)
 	}
 	if c.left--; c.left < 0 {
-		return none, c.fail(y, "aliases that stand for too much")
+		return nil, yamlFault(y, ruleTooMany)
 	}
-	n := node{pos: uint32(y.Line), col: uint32(y.Column)}
+	n := &jsontree.Node{Line: y.Line, Column: y.Column}
 	switch y.Kind {
 	case yaml.AliasNode:
-		return c.value(y.Alias, depth+1)
+		return c.convert(y.Alias, depth+1)
 	case yaml.ScalarNode:
-		if err := c.scalar(&n, y); err != nil {
-			return none, err
-		}
-		return c.d.add(n), nil
+		return n, convertScalar(n, y)
 	case yaml.SequenceNode:
-		n.kind = kindArray
-		self, last := c.d.add(n), none
+		n.Kind = jsontree.Array
 		for _, item := range y.Content {
-			child, err := c.value(item, depth+1)
+			child, err := c.convert(item, depth+1)
 			if err != nil {
-				return none, err
+				return nil, err
 			}
-			c.d.link(self, last, child)
-			last = child
+			n.Children = append(n.Children, child)
 		}
-		return self, nil
+		return n, nil
 	case yaml.MappingNode:
-		n.kind = kindObject
-		self := c.d.add(n)
-		m := yamlMapping{c: c, self: self, last: none}
-		return self, m.fill(y, depth, nil)
+		n.Kind = jsontree.Object
+		return n, c.addMembers(n, y, depth, nil)
 	}
-	return none, c.fail(y, "not a value of YAML")
+	return nil, yamlFault(y, "not a value of YAML")
 }
 
-func (c *yamlConverter) scalar(n *node, y *yaml.Node) *syntaxError {
-	if err := c.tagged(y); err != nil {
+func convertScalar(n *jsontree.Node, y *yaml.Node) *Diagnostic {
+	if err := checkTag(y); err != nil {
 		return err
 	}
-	n.text = c.d.keep(y.Value)
+	n.Text = y.Value
 	switch y.ShortTag() {
 	case "!!null":
-		n.kind = kindNull
+		n.Kind = jsontree.Null
 	case "!!bool":
-		n.kind = kindBool
+		n.Kind = jsontree.Bool
 	case "!!int", "!!float":
-		n.kind = kindNumber
-		n.value, n.whole = yamlInt(y)
+		n.Kind = jsontree.Number
 	case "!!binary":
-		n.kind = kindString
-		var plain string
-		if err := y.Decode(&plain); err != nil {
-			return c.fail(y, "not base64, which !!binary asks for")
+		n.Kind = jsontree.String
+		if err := y.Decode(&n.Text); err != nil {
+			return yamlFault(y, "not base64, which !!binary asks for")
 		}
-		n.text = c.d.keep(plain)
 	default:
-		n.kind = kindString
+		n.Kind = jsontree.String
 	}
 	return nil
 }
 
-// tagged refuses a scalar that is not what its tag says it is: "!!bool yes".
-func (c *yamlConverter) tagged(y *yaml.Node) *syntaxError {
+// checkTag refuses a scalar that is not what its tag says: "!!bool yes".
+func checkTag(y *yaml.Node) *Diagnostic {
 	if y.Style&yaml.TaggedStyle == 0 || y.ShortTag() == "!!binary" {
 		return nil
 	}
 	var v any
 	if err := y.Decode(&v); err != nil {
-		return c.fail(y, "not what its tag "+quote(y.ShortTag())+" says")
+		return yamlFault(y, "not what its tag "+diag.Quote(y.ShortTag(), diag.Most)+" says")
 	}
 	return nil
 }
 
-// yamlMapping collects the entries of one mapping and of what is merged into it.
-type yamlMapping struct {
-	c    *yamlConverter
-	self int32
-	last int32
-}
-
-// fill adds the entries of y; those whose keys own holds already are left out,
-// which is how merged entries give way.
-func (m *yamlMapping) fill(y *yaml.Node, depth int, own map[string]bool) *syntaxError {
-	if depth > maxDepth {
-		return m.c.fail(y, "nested deeper than any CDI spec is")
-	}
+// addMembers adds the members of the mapping y to n. It leaves out those whose keys are in
+// own, which is how merged members give way.
+func (c *yamlConverter) addMembers(n *jsontree.Node, y *yaml.Node, depth int, own map[string]bool) *Diagnostic {
 	merged := own != nil
-	var merges []*yaml.Node
+	var merge *yaml.Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		k, v := y.Content[i], y.Content[i+1]
 		for k.Kind == yaml.AliasNode {
 			k = k.Alias
 		}
 		if k.Kind != yaml.ScalarNode {
-			return m.c.fail(k, "a key must be a string")
+			return yamlFault(k, "a key must be a string")
 		}
 		if k.Value == "<<" && (k.Tag == "" || k.Tag == "!" || k.ShortTag() == "!!merge") {
-			if len(merges) > 0 {
-				return m.c.fail(k, "the key << is there twice; give it a list")
+			if merge != nil {
+				return yamlFault(k, "duplicate key <<; give it a list")
 			}
-			merges = append(merges, v)
+			merge = v
 			continue
 		}
-		if err := m.c.tagged(k); err != nil {
+		if err := checkTag(k); err != nil {
 			return err
 		}
 		if k.ShortTag() == "!!null" {
-			return m.c.fail(k, "a key must be a string, not null")
+			return yamlFault(k, "a key must be a string, not null")
 		}
 		if merged {
 			if own[k.Value] {
@@ -191,69 +162,45 @@ func (m *yamlMapping) fill(y *yaml.Node, depth int, own map[string]bool) *syntax
 			}
 			own[k.Value] = true
 		}
-		child, err := m.c.value(v, depth+1)
+		child, err := c.convert(v, depth+1)
 		if err != nil {
 			return err
 		}
-		n := &m.c.d.nodes[child]
-		n.key = m.c.d.keep(k.Value)
-		m.c.d.link(m.self, m.last, child)
-		m.last = child
+		child.Key, child.KeyLine, child.KeyColumn = k.Value, k.Line, k.Column
+		n.Children = append(n.Children, child)
 	}
-	if len(merges) == 0 {
+	if merge == nil {
 		return nil
 	}
 	if !merged {
 		own = map[string]bool{}
-		for i := m.c.d.nodes[m.self].first; i != none; i = m.c.d.nodes[i].next {
-			own[m.c.d.str(m.c.d.nodes[i].key)] = true
+		for _, child := range n.Children {
+			own[child.Key] = true
 		}
 	}
-	for _, v := range merges {
-		if err := m.merge(v, depth+1, own); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.mergeMembers(n, merge, depth+1, own)
 }
 
-// merge adds what a merge key names: a mapping, or a list of them.
-func (m *yamlMapping) merge(v *yaml.Node, depth int, own map[string]bool) *syntaxError {
-	if depth > maxDepth {
-		return m.c.fail(v, "nested deeper than any CDI spec is")
+// mergeMembers adds what a merge key names: a mapping, or a list of them.
+func (c *yamlConverter) mergeMembers(n *jsontree.Node, v *yaml.Node, depth int, own map[string]bool) *Diagnostic {
+	if depth > maxYAMLDepth {
+		return yamlFault(v, ruleTooDeep)
 	}
-	if m.c.left--; m.c.left < 0 {
-		return m.c.fail(v, "aliases that stand for too much")
+	if c.left--; c.left < 0 {
+		return yamlFault(v, ruleTooMany)
 	}
 	switch v.Kind {
 	case yaml.AliasNode:
-		return m.merge(v.Alias, depth+1, own)
+		return c.mergeMembers(n, v.Alias, depth+1, own)
 	case yaml.MappingNode:
-		return m.fill(v, depth, own)
+		return c.addMembers(n, v, depth, own)
 	case yaml.SequenceNode:
 		for _, item := range v.Content {
-			if err := m.merge(item, depth+1, own); err != nil {
+			if err := c.mergeMembers(n, item, depth+1, own); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return m.c.fail(v, "a merge key takes a mapping or a list of mappings")
-}
-
-// yamlInt is the integer a scalar stands for, in any of YAML's notations.
-func yamlInt(y *yaml.Node) (int64, bool) {
-	var v any
-	if err := y.Decode(&v); err != nil {
-		return 0, false
-	}
-	switch v := v.(type) {
-	case int:
-		return int64(v), true
-	case int64:
-		return v, true
-	case float64:
-		return wholeFloat(v)
-	}
-	return 0, false
+	return yamlFault(v, "a merge key takes a mapping or a list of mappings")
 }

@@ -4,27 +4,30 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/orphans"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func cdiCommand(env Env) *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use:   "cdi",
-		Short: "Generate CDI files, and clear away those of owners that are gone",
-	}, group(&cobra.Command{
+		Short: "Generate CDI files, and remove those whose owner is gone",
+	}, commandGroup(&cobra.Command{
 		Use:   "generate",
-		Short: "Generate CDI files with the tools of the vendors",
+		Short: "Generate CDI files with a vendor's tool",
 	}, generateNvidiaCommand(env)), transientCommand(env))
 }
 
-// nvidiaFile is where NVIDIA's own tools look for the file and put it.
+// nvidiaFile is where NVIDIA's own tools write and read the file.
 const nvidiaFile = "/etc/cdi/nvidia.yaml"
 
 func generateNvidiaCommand(env Env) *cobra.Command {
@@ -32,22 +35,23 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nvidia",
 		Short: "Generate the CDI file of this host's NVIDIA GPUs, with nvidia-ctk",
-		Long: "nvidia runs `nvidia-ctk cdi generate` in a clean environment, checks what it prints as any CDI file is checked, and\n" +
-			"writes the file in one step, with mode 0644; the extension, .yaml or .json, chooses the syntax. It prints the path.",
+		Long: "nvidia runs `nvidia-ctk cdi generate` in a clean environment, checks the output\n" +
+			"as any CDI file is checked, and writes the file in one step, with mode 0644. The\n" +
+			"extension, .yaml or .json, chooses the syntax. The command prints the path.",
 		Example: "  jackfield cdi generate nvidia\n  jackfield cdi generate nvidia -o /var/run/cdi/nvidia.json\n  jackfield cdi generate nvidia -o -",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ext := filepath.Ext(out); out != "-" && ext != ".yaml" && ext != ".json" {
 				return usagef(cmd, "--output: found %q, want a name that ends in .yaml or .json, or - for standard output", out)
 			}
-			text, err := nvidiaCtk(cmd.Context(), env)
+			text, err := runNvidiaCTK(cmd.Context(), env)
 			if err != nil {
 				return err
 			}
-			spec, diags := new(cdiregistry.Validator).Parse(text)
+			spec, diags := cdiregistry.Parse(text)
 			if len(diags) > 0 {
-				for _, f := range fromCDI("the output of nvidia-ctk", diags) {
-					env.say("%s", f)
+				for _, f := range diagnosticsInFile("the output of nvidia-ctk", diags) {
+					env.message("%s", f)
 				}
 				return errAnswerNo
 			}
@@ -65,12 +69,12 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 			}
 			// Nothing says that a node is to read it where it was put.
 			if diags, err := cdiregistry.ValidateFile(hostfs.Host(), file, cdiregistry.ValidateOptions{}); err == nil {
-				for i, f := range fromCDI(file, diags) {
+				for i, f := range diagnosticsInFile(file, diags) {
 					what := ""
-					if diags[i].Severity == cdiregistry.SeverityError {
+					if !diags[i].IsWarning() {
 						what = "no container gets devices of it as it is: "
 					}
-					env.say("%s%s", what, f)
+					env.message("%s%s", what, f)
 				}
 			}
 			_, err = fmt.Fprintln(env.Stdout, plain(file))
@@ -81,20 +85,20 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-const transientLong = `transient lists CDI files that live as long as something else, a container or a
-resource claim: by their names, VENDOR-CLASS_ID.json or .yaml, in the last of the
-CDI directories, where CDI's libraries write them.
+const transientLong = `transient lists CDI files that belong to a container or a resource claim. Their
+names are VENDOR-CLASS_ID.json or .yaml, in the last of the CDI directories, where
+CDI's libraries write them.
 
---alive says which owners live: a file with their IDs in it, one a line, or - to read
-them from standard input. Then only the files of the others are listed, as far as
-they are older than --older-than, so that an owner made after the list was is safe;
---remove removes them. A list of UIDs, or of a runtime's IDs, is about files that
-have such an ID in their names, and about no others. An empty list, or one with more
-than an ID on a line, is refused, because it is what a failed command gives.`
+--alive names a file with the IDs of living owners, one a line; - is standard
+input. Then only the files of other owners are listed, if they are older than
+--older-than, which protects an owner that was created after the list. --remove
+removes them. A list of UIDs, or of a runtime's IDs, is about files that have such
+an ID in their names, and no others. An empty list, or one with several words on a
+line, is refused: a failed command prints such a list.`
 
 func transientCommand(env Env) *cobra.Command {
 	var (
-		n      node
+		n      hostFlags
 		alive  string
 		remove bool
 		age    time.Duration
@@ -104,7 +108,8 @@ func transientCommand(env Env) *cobra.Command {
 		Short: "List the CDI files of containers and claims, and remove those whose owner is gone",
 		Long:  transientLong,
 		Example: "  jackfield cdi transient\n" +
-			"  kubectl get resourceclaims -A -o jsonpath='{range .items[*]}{.metadata.uid}{\"\\n\"}{end}' |\n" +
+			"  kubectl get resourceclaims -A -o \\\n" +
+			"      jsonpath='{range .items[*]}{.metadata.uid}{\"\\n\"}{end}' |\n" +
 			"      jackfield cdi transient --alive - --remove",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -114,27 +119,23 @@ func transientCommand(env Env) *cobra.Command {
 			case age < 0:
 				return usagef(cmd, "--older-than: found %s, want a duration that is not negative", age)
 			}
-			host, cfg, err := n.load(cmd)
-			if err != nil {
-				return err
-			}
-			registry, err := n.registry(env, host, cfg, false)
+			registry, host, _, err := n.registry(cmd, env, false)
 			if err != nil {
 				return err
 			}
 			defer registry.Close()
-			list := ofLastDirectory(registry.Snapshot())
+			list := orphans.TransientSpecs(registry.Snapshot())
 			if alive != "" {
 				ids, err := readIDs(env, alive)
 				if err != nil {
 					return err
 				}
-				list = orphans(list, ids, time.Now().Add(-age))
+				list = orphans.WithoutOwner(list, ids, time.Now().Add(-age))
 			}
 			if !remove {
 				return printTransients(env, list)
 			}
-			removed, err := cdiregistry.RemoveStale(host, list, func(string) bool { return false })
+			removed, err := cdiregistry.RemoveTransients(host, list)
 			for _, file := range removed {
 				fmt.Fprintln(env.Stdout, plain(file))
 			}
@@ -142,9 +143,9 @@ func transientCommand(env Env) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&alive, "alive", "", "`file` with the IDs of the owners that live, - for standard input")
-	cmd.Flags().DurationVar(&age, "older-than", defaultAge, "with --alive, the least `age` of a file")
+	cmd.Flags().DurationVar(&age, "older-than", orphans.DefaultAge, "with --alive, the least `age` of a file")
 	cmd.Flags().BoolVar(&remove, "remove", false, "remove the files of owners that are gone, and print their paths")
-	n.flags(cmd)
+	n.addFlags(cmd)
 	return cmd
 }
 
@@ -153,12 +154,33 @@ func printTransients(env Env, list []cdiregistry.Transient) error {
 		return nil
 	}
 	var t table
-	t.add("OWNER", "KIND", "CHANGED", "FILE")
+	t.addRow("OWNER", "KIND", "CHANGED", "FILE")
 	for _, tr := range list {
-		t.add(tr.ID, tr.File.Kind, tr.File.ModTime.UTC().Format("2006-01-02 15:04:05"), tr.File.Path)
+		t.addRow(tr.ID, tr.File.Kind, tr.File.ModTime.UTC().Format("2006-01-02 15:04:05"), tr.File.Path)
 	}
-	var b strings.Builder
-	t.write(&b, "")
-	_, err := fmt.Fprint(env.Stdout, b.String())
+	_, err := io.WriteString(env.Stdout, t.formatText(""))
 	return err
+}
+
+// readIDs reads a list of IDs, one a line.
+func readIDs(env Env, file string) ([]string, error) {
+	text, err := readInput(file, env.Stdin)
+	if err != nil {
+		return nil, fmt.Errorf("read IDs from %q: %w", file, err)
+	}
+	var ids []string
+	for i, line := range strings.Split(string(text), "\n") {
+		switch words := strings.Fields(line); len(words) {
+		case 0:
+		case 1:
+			ids = append(ids, words[0])
+		default:
+			// A table, or the message of a failed command, is no list of owners.
+			return nil, fmt.Errorf("read IDs from %q: line %d: found %s, want one ID a line: %w", file, i+1, quoted(strings.TrimSpace(line)), errdefs.ErrInvalidArgument)
+		}
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("read IDs from %q: there are none, which would make every owner one that is gone: %w", file, errdefs.ErrInvalidArgument)
+	}
+	return ids, nil
 }

@@ -19,39 +19,39 @@ import (
 
 const (
 	nvidiaTool = "nvidia-ctk"
-	// nvidiaTime is how long nvidia-ctk may take: it talks to the driver.
-	nvidiaTime = time.Minute
-	// maxToolMessages bounds what is kept of its messages, in bytes.
+	// nvidiaTimeout bounds nvidia-ctk, which queries the driver.
+	nvidiaTimeout = time.Minute
+	// maxToolMessages bounds the messages of nvidia-ctk that are kept, in bytes.
 	maxToolMessages = 4 << 10
 )
 
-// nvidiaCtk is what `nvidia-ctk cdi generate` prints.
-func nvidiaCtk(ctx context.Context, env Env) ([]byte, error) {
+// runNvidiaCTK returns the output of `nvidia-ctk cdi generate`.
+func runNvidiaCTK(ctx context.Context, env Env) ([]byte, error) {
 	search := env.Getenv("PATH")
 	tool, ok := lookPath(search, nvidiaTool)
 	if !ok {
-		return nil, &hinted{
+		return nil, &hintedError{
 			err: fmt.Errorf("find %q: it is in no absolute directory of PATH: %w", nvidiaTool, errdefs.ErrNotFound),
 			hint: "install the NVIDIA Container Toolkit: the package nvidia-container-toolkit-base of NVIDIA's repository has nvidia-ctk; " +
 				"the NVIDIA driver must be installed as well",
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, nvidiaTime)
+	ctx, cancel := context.WithTimeout(ctx, nvidiaTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tool, "cdi", "generate")
-	// Nothing of the caller's environment decides what is written for root to run.
+	// The caller's environment must not decide what is written for root to run.
 	cmd.Env = []string{"PATH=" + search, "HOME=/", "LANG=C.UTF-8"}
 	cmd.Dir = "/"
 	cmd.WaitDelay = time.Second
-	out := &bounded{max: cdiregistry.DefaultMaxFileSize, stop: cancel}
-	messages := &bounded{max: maxToolMessages}
+	out := &limitedBuffer{max: cdiregistry.DefaultMaxFileSize, stop: cancel}
+	messages := &limitedBuffer{max: maxToolMessages}
 	cmd.Stdout, cmd.Stderr = out, messages
 	err := cmd.Run()
 	switch {
 	case out.more:
 		return nil, fmt.Errorf("run %q: it prints more than the %d bytes a CDI file may have: %w", tool, out.max, errdefs.ErrInvalidArgument)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("no answer within %s: %w", nvidiaTime, errdefs.ErrUnavailable)
+		err = fmt.Errorf("no answer within %s: %w", nvidiaTimeout, errdefs.ErrUnavailable)
 	case errors.Is(err, exec.ErrWaitDelay):
 		err = fmt.Errorf("it ended, and left a program behind that can still print: %w", errdefs.ErrUnavailable)
 	}
@@ -65,8 +65,8 @@ func nvidiaCtk(ctx context.Context, env Env) ([]byte, error) {
 	return nil, err
 }
 
-// lookPath finds a program in directories that are named absolutely: what lies in
-// the current directory is not what an administrator installed.
+// lookPath finds a program in the absolute directories of a search path. An administrator installs
+// nothing in the current directory.
 func lookPath(search, name string) (string, bool) {
 	for _, dir := range filepath.SplitList(search) {
 		file := filepath.Join(dir, name)
@@ -78,16 +78,15 @@ func lookPath(search, name string) (string, bool) {
 	return "", false
 }
 
-// bounded keeps the first bytes that are written, and calls stop for more. It is
-// no bytes.Buffer, which takes all that a reader has.
-type bounded struct {
+// limitedBuffer keeps the first max bytes that are written, and calls stop at the next one.
+type limitedBuffer struct {
 	text []byte
 	max  int
 	more bool
 	stop func()
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *limitedBuffer) Write(p []byte) (int, error) {
 	room := b.max - len(b.text)
 	b.text = append(b.text, p[:min(room, len(p))]...)
 	if len(p) <= room {

@@ -12,13 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/version"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hook"
-	"github.com/jackfield/jackfield/pkg/version"
 )
 
-// Exit statuses of all commands; exitStatus is the table.
+// Exit statuses of all commands; see exitStatus.
 const (
 	ExitOK    = 0 // the answer is yes
 	ExitNo    = 1 // the answer is no: refused, invalid, not there
@@ -26,10 +26,10 @@ const (
 	ExitError = 3 // there is no answer: something could not be read, done or checked
 )
 
-// exitStatus is the exit status for what a command returns.
+// exitStatus returns the exit status for the error of a command.
 func exitStatus(err error) int {
 	var (
-		h       *hinted
+		h       *hintedError
 		denied  *deniedError
 		badInfo deviceinfo.Diagnostics
 		badSpec *cdiregistry.SpecError
@@ -45,50 +45,48 @@ func exitStatus(err error) int {
 	return ExitError
 }
 
-// deniedError is a container that gets nothing because a request of it is refused or cannot be delivered.
+// deniedError is a container that gets nothing because one of its requests is refused or cannot be
+// delivered.
 type deniedError struct{ err error }
 
 func (e *deniedError) Error() string { return e.err.Error() }
 func (e *deniedError) Unwrap() error { return e.err }
 
-// Env is what a command sees of its surroundings.
+// Env is the environment of a command.
 type Env struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 }
 
-// errNoAnswer ends a command whose output says already what could not be checked.
+// errNoAnswer ends a command whose output already says what could not be checked.
 var errNoAnswer = errors.New("not everything could be checked")
 
-// errAnswerNo ends a command whose output says already why the answer is no.
+// errAnswerNo ends a command whose output already says why the answer is no.
 var errAnswerNo = errors.New("the answer is no")
 
-// hinted is an error, and what to do about it in a line of its own.
-type hinted struct {
+// hintedError is an error with a hint, which is printed on a line of its own.
+type hintedError struct {
 	err   error
 	hint  string
 	usage bool // a mistake in the command line
 }
 
-func (e *hinted) Error() string { return e.err.Error() }
-func (e *hinted) Unwrap() error { return e.err }
+func (e *hintedError) Error() string { return e.err.Error() }
+func (e *hintedError) Unwrap() error { return e.err }
 
-// usagef is a mistake in the command line; the hint is the command's own help.
+// usagef returns a mistake in the command line. Its hint is the command's own help.
 func usagef(cmd *cobra.Command, format string, args ...any) error {
-	return &hinted{err: fmt.Errorf(format, args...), hint: seeHelp(cmd), usage: true}
+	return &hintedError{err: fmt.Errorf(format, args...), hint: helpHint(cmd), usage: true}
 }
 
-func seeHelp(cmd *cobra.Command) string {
+func helpHint(cmd *cobra.Command) string {
 	return fmt.Sprintf("run `%s --help`", cmd.CommandPath())
 }
 
-// Run executes the command line and gives the exit status.
+// Run executes the command line and returns the exit status.
 func Run(ctx context.Context, args []string, env Env) int {
-	if len(args) > 0 && args[0] == hook.Full {
-		return runHook(ctx, args[1:], env)
-	}
-	cmd := command(env)
+	cmd := Command(env)
 	cmd.SetArgs(args)
 	cmd.SetIn(env.Stdin)
 	cmd.SetOut(env.Stdout)
@@ -97,29 +95,31 @@ func Run(ctx context.Context, args []string, env Env) int {
 	if err == nil || errors.Is(err, errAnswerNo) || errors.Is(err, errNoAnswer) {
 		return exitStatus(err)
 	}
-	env.say("%s", errorText(err))
-	var h *hinted
+	env.message("%s", diag.ErrorText(err))
+	var h *hintedError
 	if errors.As(err, &h) && h.hint != "" {
-		env.say("hint: %s", h.hint)
+		env.message("hint: %s", h.hint)
 	}
 	return exitStatus(err)
 }
 
-// say is a message for the person at the terminal. Further lines are indented.
-func (e Env) say(format string, args ...any) {
+// message prints a message to standard error. Further lines are indented.
+func (e Env) message(format string, args ...any) {
 	text := plainLines(fmt.Sprintf(format, args...))
 	fmt.Fprintf(e.Stderr, "jackfield: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
 }
 
-const rootLong = `Jackfield gives containers the devices and fast-path sockets that they were
-granted. This command explains what a pod would get on this node, checks the
-files that decide it, and shows what the node offers.
+const rootLong = `Jackfield injects devices and fast-path sockets into the containers that were
+granted them. This command explains what a pod would get on this node, checks
+the files that decide it, and shows what the node offers.
 
 Exit status: 0 when the answer is yes; 1 when it is no (refused, invalid, not
-there); 2 when the command line cannot be understood; 3 when there is no answer,
-because something could not be read, done or checked.`
+there); 2 for a mistake in the command line; 3 when there is no answer, because
+something could not be read, done or checked.`
 
-func command(env Env) *cobra.Command {
+// Command returns the tree of jackfield's commands. Run executes it; man pages and tests of the
+// documentation read it.
+func Command(env Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "jackfield",
 		Short:         "Devices and fast-path sockets for containers",
@@ -140,25 +140,25 @@ func command(env Env) *cobra.Command {
 	root.AddCommand(
 		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
 	)
-	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), doctorCommand(env), enableNRICommand(env), nriCommand(env), installCommand(env), completionCommand(env))
+	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), socketsCommand(env), doctorCommand(env), enableNRICommand(env), nriCommand(env), installCommand(env), completionCommand(env))
 	root.SetHelpCommand(helpCommand())
 	return root
 }
 
-// group is a command that has only subcommands.
-func group(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
+// commandGroup returns a command that has only subcommands.
+func commandGroup(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return unknownCommand(cmd, args[0])
 		}
-		return usagef(cmd, "%swant one of %s", inCommand(cmd), strings.Join(verbs(cmd), ", "))
+		return usagef(cmd, "%swant one of %s", commandPrefix(cmd), strings.Join(subcommands(cmd), ", "))
 	}
 	cmd.AddCommand(subs...)
 	return cmd
 }
 
-func verbs(cmd *cobra.Command) []string {
+func subcommands(cmd *cobra.Command) []string {
 	var names []string
 	for _, c := range cmd.Commands() {
 		if c.IsAvailableCommand() {
@@ -169,17 +169,17 @@ func verbs(cmd *cobra.Command) []string {
 	return names
 }
 
-// unknownCommand names the commands that may have been meant.
+// unknownCommand returns an error whose hint names the command that was probably meant.
 func unknownCommand(cmd *cobra.Command, name string) error {
-	hint := fmt.Sprintf("the commands are %s", strings.Join(verbs(cmd), ", "))
-	if near := nearestWord(name, verbs(cmd)); near != "" {
+	hint := fmt.Sprintf("the commands are %s", strings.Join(subcommands(cmd), ", "))
+	if near := nearestWord(name, subcommands(cmd)); near != "" {
 		hint = fmt.Sprintf("did you mean `%s %s`? %s", cmd.CommandPath(), near, hint)
 	}
-	return &hinted{err: fmt.Errorf("%sthere is no command %q", inCommand(cmd), name), hint: hint, usage: true}
+	return &hintedError{err: fmt.Errorf("%sthere is no command %q", commandPrefix(cmd), name), hint: hint, usage: true}
 }
 
-// inCommand begins a message about a subcommand's own command line.
-func inCommand(cmd *cobra.Command) string {
+// commandPrefix begins a message about a subcommand's own command line.
+func commandPrefix(cmd *cobra.Command) string {
 	if !cmd.HasParent() {
 		return ""
 	}
@@ -214,34 +214,28 @@ func versionCommand(env Env) *cobra.Command {
 		Short: "Print the version",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(cmd); err != nil {
-				return err
-			}
-			return out.write(env.Stdout, version.Get(), func(w io.Writer) error {
-				_, err := fmt.Fprintln(w, version.Line("jackfield"))
-				return err
-			})
+			return out.writeResult(env, version.Get(), func() string { return version.Line("jackfield") + "\n" })
 		},
 	}
-	out.flag(cmd)
+	out.addFlag(cmd)
 	return cmd
 }
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef(cmd, "%sfound the argument %q, want none", inCommand(cmd), args[0])
+		return usagef(cmd, "%sfound the argument %q, want none", commandPrefix(cmd), args[0])
 	}
 	return nil
 }
 
-// oneArg is for commands with one argument, called name in messages.
-func oneArg(name string) cobra.PositionalArgs {
+// exactlyOneArg accepts one argument, which messages call name.
+func exactlyOneArg(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
-			return usagef(cmd, "%s%s is missing", inCommand(cmd), name)
+			return usagef(cmd, "%s%s is missing", commandPrefix(cmd), name)
 		case len(args) > 1:
-			return usagef(cmd, "%swant one %s; found %q beside it", inCommand(cmd), name, args[1])
+			return usagef(cmd, "%swant one %s; found %q beside it", commandPrefix(cmd), name, args[1])
 		}
 		return nil
 	}

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/pkg/status"
+	"github.com/jackfield/jackfield/internal/status"
 )
 
-// completionTime bounds what a completion asks of the daemon: the shell waits for it.
-const completionTime = 2 * time.Second
+// completionTimeout bounds the request to the daemon: the shell waits for it.
+const completionTimeout = 2 * time.Second
 
 const completionLong = `completion writes a script to standard output. With it the shell completes commands,
 flags and their values. Write it to the shell's directory of completions, or load it
@@ -50,12 +50,12 @@ func completionCommand(env Env) *cobra.Command {
 		Use:       "completion SHELL",
 		Short:     "Write a completion script for " + strings.Join(shells, ", "),
 		Long:      completionLong,
-		Args:      oneArg("SHELL"),
+		Args:      exactlyOneArg("SHELL"),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			writeScript := write[args[0]]
 			if writeScript == nil {
-				return usagef(cmd, "%sfound the shell %q, want one of %s", inCommand(cmd), args[0], strings.Join(shells, ", "))
+				return usagef(cmd, "%sfound the shell %q, want one of %s", commandPrefix(cmd), args[0], strings.Join(shells, ", "))
 			}
 			return writeScript(cmd.Root())
 		},
@@ -64,32 +64,29 @@ func completionCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-// completeFlag has the shell complete the values of a flag. A command without that flag is a defect of the program.
+// completeFlag has the shell complete the values of a flag. A command without the flag is a defect
+// of the program.
 func completeFlag(cmd *cobra.Command, flag string, values cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, values); err != nil {
 		panic(fmt.Sprintf("complete values of %s: %v", cmd.CommandPath(), err))
 	}
 }
 
-// fixedValues completes one of the values.
+// fixedValues completes one of the given values.
 func fixedValues(values ...cobra.Completion) cobra.CompletionFunc {
 	return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// completePrograms completes the programs that are not among the arguments yet.
+// completePrograms completes the programs that are not yet among the arguments.
 func completePrograms(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	left := slices.DeleteFunc(programs(), func(name string) bool { return slices.Contains(args, name) })
 	return left, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeDevices completes the CDI devices of the node.
-func (n *node) completeDevices(env Env) cobra.CompletionFunc {
+func (n *hostFlags) completeDevices(env Env) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		host, cfg, err := n.load(cmd)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		registry, err := n.registry(env, host, cfg, false)
+		registry, _, _, err := n.registry(cmd, env, false)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -98,25 +95,63 @@ func (n *node) completeDevices(env Env) cobra.CompletionFunc {
 	}
 }
 
-// completeContainers completes the pods and containers that the daemon gave something.
-func (n *node) completeContainers(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	host, cfg, err := n.load(cmd)
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// completeFromStatus completes words that are taken from the daemon's status. The shell filters them.
+func (n *hostFlags) completeFromStatus(words func(*status.Node) []cobra.Completion) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		host, cfg, err := n.loadConfig(cmd)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		now, err := status.Get(ctx, host, cfg.StateDir)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		all := words(now)
+		slices.Sort(all)
+		return slices.Compact(all), cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
-	defer cancel()
-	now, err := status.Get(ctx, host, cfg.StateDir)
+}
+
+// completeNamedSockets completes the named sockets of the configuration.
+func (n *hostFlags) completeNamedSockets(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	_, cfg, err := n.loadConfig(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return slices.Sorted(maps.Keys(cfg.Sockets.Named)), cobra.ShellCompDirectiveNoFileComp
+}
+
+// containerIDs are the containers that the daemon injected something into, or that lack what they requested.
+func containerIDs(now *status.Node) []cobra.Completion {
 	var words []cobra.Completion
+	for _, c := range slices.Concat(now.Containers, now.Missed) {
+		words = append(words, cobra.CompletionWithDesc(plain(c.ContainerID), plain(strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/"))))
+	}
+	return words
+}
+
+// podsAndContainers are these containers and their pods.
+func podsAndContainers(now *status.Node) []cobra.Completion {
+	words := containerIDs(now)
 	for _, c := range slices.Concat(now.Containers, now.Missed) {
 		if c.Pod != "" {
 			words = append(words, plain(c.Namespace+"/"+c.Pod))
 		}
-		words = append(words, cobra.CompletionWithDesc(plain(c.ContainerID), plain(strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/"))))
 	}
-	slices.Sort(words)
-	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp
+	return words
+}
+
+// sandboxIDs are the sandboxes of the node, with their pods where these are known.
+func sandboxIDs(now *status.Node) []cobra.Completion {
+	pods := map[string]string{}
+	for _, c := range slices.Concat(now.Containers, now.Missed) {
+		pods[c.Sandbox] = c.Namespace + "/" + c.Pod
+	}
+	var words []cobra.Completion
+	for _, s := range now.Sandboxes {
+		words = append(words, cobra.CompletionWithDesc(plain(s.ID), plain(pods[s.ID])))
+	}
+	return words
 }

@@ -4,48 +4,49 @@ package cli
 
 import (
 	"fmt"
-	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/devicemetadata"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const deviceInfoLong = `deviceinfo lists, shows and writes device-info files (Device Information
-Specification 1.1.0), in the roles of a device plugin (save, §4.1) and of an NPWG
-implementation (copy, clean, §4.2). The directories are those of the
+Specification 1.1.0), as a device plugin does (save, §4.1) and as an NPWG
+implementation does (copy, clean, §4.2). The directories are those of the
 configuration, deviceInfo.dpDir and deviceInfo.cniDir.`
 
 func deviceInfoCommand(env Env) *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use:   "deviceinfo",
 		Short: "List, show and write device-info files",
 		Long:  deviceInfoLong,
 	}, infoListCommand(env), infoShowCommand(env), infoSaveCommand(env), infoCopyCommand(env), infoCleanCommand(env))
 }
 
-// infoDirs are the two directories of device-info files.
+// infoDirs are the directories of device-info files and of device metadata.
 type infoDirs struct {
-	dp  deviceinfo.DevicePluginDir
-	cni deviceinfo.CNIDir
+	dp     deviceinfo.DevicePluginDir
+	cni    deviceinfo.CNIDir
+	claims devicemetadata.Dir
 }
 
-func dirsOf(host hostfs.Root, cfg *config.Config) infoDirs {
+func newInfoDirs(host hostfs.Root, cfg *config.Config) infoDirs {
 	return infoDirs{
-		dp:  deviceinfo.DevicePluginDir{Root: host, Dir: cfg.DeviceInfo.DPDir},
-		cni: deviceinfo.CNIDir{Root: host, Dir: cfg.DeviceInfo.CNIDir},
+		dp:     deviceinfo.DevicePluginDir{Root: host, Dir: cfg.DeviceInfo.DPDir},
+		cni:    deviceinfo.CNIDir{Root: host, Dir: cfg.DeviceInfo.CNIDir},
+		claims: devicemetadata.Dir{Host: host, Path: cfg.Kubelet.PluginsDir},
 	}
 }
 
-func (n *node) infoDirs(cmd *cobra.Command) (infoDirs, error) {
-	host, cfg, err := n.load(cmd)
+func (n *hostFlags) infoDirs(cmd *cobra.Command) (infoDirs, error) {
+	host, cfg, err := n.loadConfig(cmd)
 	if err != nil {
 		return infoDirs{}, err
 	}
-	return dirsOf(host, cfg), nil
+	return newInfoDirs(host, cfg), nil
 }
 
 // plugins lists the files of device plugins.
@@ -54,8 +55,7 @@ func (d infoDirs) plugins() ([]infoFile, error) {
 	return infoFiles(roleDP, entries), err
 }
 
-// networks lists the files of network attachments, of one sandbox when the ID is
-// not "".
+// networks lists the files of network attachments: those of one sandbox, or all for "".
 func (d infoDirs) networks(sandboxID string) ([]infoFile, error) {
 	if sandboxID != "" {
 		entries, err := deviceinfo.ReadSandbox(d.cni.Root, d.cni.Dir, sandboxID)
@@ -75,21 +75,20 @@ func infoFiles(role string, entries []deviceinfo.Entry) []infoFile {
 
 func infoListCommand(env Env) *cobra.Command {
 	var (
-		n       node
+		n       hostFlags
 		out     output
 		sandbox string
 	)
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the device-info files of this node",
-		Long: "list shows each device-info file with its role (dp: of a device plugin, cni: of a network attachment), whose\n" +
-			"it is, as far as its name tells, its type, and the first finding when there is one.",
+		Short: "List the device-info files and the device metadata of this node",
+		Long: "list shows each device-info file with its role (dp: of a device plugin, cni: of a\n" +
+			"network attachment), its owner as far as the file's name shows it, its type, and\n" +
+			"its first diagnostic. It also shows each device in the metadata of resource claims\n" +
+			"(claim): claim, request, driver, pool, name, and its address or socket.",
 		Example: "  jackfield deviceinfo list\n  jackfield deviceinfo list --sandbox-id ID -o json",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(cmd); err != nil {
-				return err
-			}
 			if cmd.Flags().Changed("sandbox-id") && sandbox == "" {
 				return usagef(cmd, "--sandbox-id: the ID is empty")
 			}
@@ -106,39 +105,41 @@ func infoListCommand(env Env) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				claimed, err := dirs.claims.List()
+				if err != nil {
+					env.message("warning: not all device metadata is listed: %v", err)
+				}
 				files = append(files, plugins...)
+				for i := range claimed {
+					files = append(files, newClaimFiles(&claimed[i])...)
+				}
 			}
-			if out.json() {
-				return writeJSON(env.Stdout, files)
-			}
-			if len(files) == 0 {
-				env.say("no device-info files of %s", dirs.text(sandbox))
+			if len(files) == 0 && out.isText() {
+				env.message("no device-info files of %s", dirs.describeSearch(sandbox))
 				return nil
 			}
-			return printInfoFiles(env.Stdout, files)
+			return out.writeResult(env, files, func() string { return infoFilesText(files) })
 		},
 	}
-	n.flags(cmd)
+	n.addFlags(cmd)
 	cmd.Flags().StringVar(&sandbox, "sandbox-id", "", "only the files of the sandbox with this `ID`")
-	out.flag(cmd)
+	out.addFlag(cmd)
 	return cmd
 }
 
-func (d infoDirs) text(sandboxID string) string {
+func (d infoDirs) describeSearch(sandboxID string) string {
 	if sandboxID != "" {
 		return fmt.Sprintf("sandbox %s in %s", sandboxID, d.cni.Dir)
 	}
-	return fmt.Sprintf("network attachments in %s, and none of device plugins in %s", d.cni.Dir, d.dp.Dir)
+	return fmt.Sprintf("network attachments in %s, none of device plugins in %s, and no device metadata in %s", d.cni.Dir, d.dp.Dir, d.claims.Path)
 }
 
-func printInfoFiles(w io.Writer, files []infoFile) error {
-	t := &table{}
-	t.add("ROLE", "TYPE", "OF", "STATE", "FILE")
+func infoFilesText(files []infoFile) string {
+	var t table
+	t.addRow("ROLE", "TYPE", "OF", "STATE", "FILE")
 	for i := range files {
-		files[i].row(t)
+		f := &files[i]
+		t.addRow(f.Role, f.Type, f.ownerText(), f.stateText(), f.detailText())
 	}
-	var b strings.Builder
-	t.write(&b, "")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return t.formatText("")
 }

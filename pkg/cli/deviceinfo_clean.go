@@ -13,41 +13,40 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/orphans"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-const infoCleanLong = `clean removes device-info files, in one of three ways, and prints the path of
-each file it removed. --dry-run prints the same and removes nothing.
+const infoCleanLong = `clean removes device-info files in one of three forms, and prints the path of
+each file that it removes. --dry-run prints the same and removes nothing.
 
-  --sandbox-id ID            those of a sandbox that is gone, as at CNI DEL (§4.2.1)
-  --resource R --device ID   that of a device, as its plugin does when it stops (§4.1.1)
-  --orphans                  those of network attachments of sandboxes that are gone
+  --sandbox-id ID            files of a sandbox that is gone, as at CNI DEL (§4.2.1)
+  --resource R --device ID   file of a device, as its plugin stops (§4.1.1)
+  --orphans                  files of network attachments of all sandboxes that are gone
 
-For --orphans, --keep-sandboxes says which sandboxes live: a list with commas, or
-- to read them from standard input. A file is removed only when the ID of its
-sandbox can be read in its name (64 hexadecimal digits, as containerd and CRI-O
-have it), no ID to keep begins like it, and it is older than --older-than, so that
-a sandbox made after the list was is safe. An empty list is refused, because it is
-what a failed command gives.`
-
-// defaultAge is longer than anybody takes from listing the sandboxes to here.
-const defaultAge = 10 * time.Minute
+For --orphans, --keep-sandboxes names the sandboxes that live: a comma list, or -
+for standard input. A file is removed only if its name has the ID of a sandbox (64
+hexadecimal digits, as containerd and CRI-O have it), if no ID to keep begins that
+ID, and if the file is older than --older-than, which protects a sandbox that was
+created after the list. An empty list is refused: a failed command prints one.`
 
 func infoCleanCommand(env Env) *cobra.Command {
 	var (
-		n node
-		c cleaner
+		n hostFlags
+		c cleanCommand
 	)
 	cmd := &cobra.Command{
 		Use:   "clean {--sandbox-id ID | --resource NAME --device ID | --orphans --keep-sandboxes ID,...}",
 		Short: "Remove device-info files of sandboxes and devices that are gone",
 		Long:  infoCleanLong,
 		Example: "  jackfield deviceinfo clean --sandbox-id ID\n" +
-			"  crictl pods -q | jackfield deviceinfo clean --orphans --keep-sandboxes - --dry-run",
+			"  crictl pods -q |\n" +
+			"      jackfield deviceinfo clean --orphans --keep-sandboxes - --dry-run",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.check(cmd); err != nil {
+			if err := c.checkFlags(cmd); err != nil {
 				return err
 			}
 			dirs, err := n.infoDirs(cmd)
@@ -55,20 +54,20 @@ func infoCleanCommand(env Env) *cobra.Command {
 				return err
 			}
 			c.env, c.dirs = env, dirs
-			return c.run(cmd)
+			return c.removeFiles(cmd)
 		},
 	}
 	cmd.Flags().StringVar(&c.sandbox, "sandbox-id", "", "`ID` of a sandbox that is gone")
-	c.device.flags(cmd)
+	c.device.addFlags(cmd)
 	cmd.Flags().BoolVar(&c.orphans, "orphans", false, "the files of all sandboxes that are not to be kept")
 	cmd.Flags().StringSliceVar(&c.keep, "keep-sandboxes", nil, "`IDs` of the sandboxes that live, - for standard input")
-	cmd.Flags().DurationVar(&c.age, "older-than", defaultAge, "with --orphans, the least `age` of a file to remove")
+	cmd.Flags().DurationVar(&c.age, "older-than", orphans.DefaultAge, "with --orphans, the least `age` of a file to remove")
 	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "print what would be removed, and remove nothing")
-	n.flags(cmd)
+	n.addFlags(cmd)
 	return cmd
 }
 
-type cleaner struct {
+type cleanCommand struct {
 	env     Env
 	dirs    infoDirs
 	sandbox string
@@ -79,20 +78,20 @@ type cleaner struct {
 	dryRun  bool
 }
 
-// check wants exactly one of the three ways, with all it needs.
-func (c *cleaner) check(cmd *cobra.Command) error {
+// checkFlags accepts exactly one of the three forms, with all flags it needs.
+func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 	byDevice := c.device.resource != "" || c.device.id != ""
-	ways := 0
-	for _, way := range []bool{c.sandbox != "", byDevice, c.orphans} {
-		if way {
-			ways++
+	forms := 0
+	for _, form := range []bool{c.sandbox != "", byDevice, c.orphans} {
+		if form {
+			forms++
 		}
 	}
 	switch {
-	case ways != 1:
+	case forms != 1:
 		return usagef(cmd, "want one of --sandbox-id, --resource with --device, and --orphans")
 	case byDevice:
-		return c.device.check(cmd)
+		return c.device.checkFlags(cmd)
 	case !c.orphans && (c.keep != nil || cmd.Flags().Changed("older-than")):
 		return usagef(cmd, "--keep-sandboxes and --older-than go with --orphans only")
 	case c.orphans && c.keep == nil:
@@ -103,10 +102,10 @@ func (c *cleaner) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func (c *cleaner) run(cmd *cobra.Command) error {
+func (c *cleanCommand) removeFiles(cmd *cobra.Command) error {
 	switch {
 	case c.orphans:
-		keep, err := c.kept(cmd)
+		keep, err := c.readKeptIDs(cmd)
 		if err != nil {
 			return err
 		}
@@ -117,7 +116,7 @@ func (c *cleaner) run(cmd *cobra.Command) error {
 	return c.removeDevice()
 }
 
-func (c *cleaner) removeSandbox() error {
+func (c *cleanCommand) removeSandbox() error {
 	var files []string
 	var err error
 	if c.dryRun {
@@ -134,18 +133,18 @@ func (c *cleaner) removeSandbox() error {
 		fmt.Fprintln(c.env.Stdout, plain(f))
 	}
 	if err == nil && len(files) == 0 {
-		c.env.say("no device-info files of sandbox %s in %s", c.sandbox, c.dirs.cni.Dir)
+		c.env.message("no device-info files of sandbox %s in %s", c.sandbox, c.dirs.cni.Dir)
 	}
 	return err
 }
 
-func (c *cleaner) removeDevice() error {
+func (c *cleanCommand) removeDevice() error {
 	file, err := c.dirs.dp.Path(c.device.resource, c.device.id)
 	if err != nil {
 		return err
 	}
 	if _, err := c.dirs.dp.Root.Lstat(file); errdefs.IsNotFound(err) {
-		c.env.say("no device-info file %s", file)
+		c.env.message("no device-info file %s", file)
 		return nil
 	}
 	if !c.dryRun {
@@ -157,15 +156,11 @@ func (c *cleaner) removeDevice() error {
 	return err
 }
 
-// keptID is what an ID to keep looks like, also one that was cut for display.
-var keptID = lazy(`^[0-9a-f]{12,64}$`)
-
-// maxKept bounds what is read from standard input, in bytes: 10,000 IDs and
-// more.
+// maxKept bounds what is read from standard input, in bytes: more than 10,000 IDs.
 const maxKept = 1 << 20
 
-// kept are the IDs to keep. Whatever is no ID is refused: it would keep nothing.
-func (c *cleaner) kept(cmd *cobra.Command) ([]string, error) {
+// readKeptIDs returns the IDs to keep. Anything that is no ID is refused, because it would keep no file.
+func (c *cleanCommand) readKeptIDs(cmd *cobra.Command) ([]string, error) {
 	ids := c.keep
 	if len(ids) == 1 && ids[0] == "-" {
 		data, err := hostfs.ReadAtMost(c.env.Stdin, maxKept)
@@ -174,37 +169,43 @@ func (c *cleaner) kept(cmd *cobra.Command) ([]string, error) {
 		}
 		ids = splitIDs(string(data))
 	}
-	if fault := faultOfIDs(ids); fault != "" {
+	if fault := checkIDs(ids); fault != "" {
 		return nil, usagef(cmd, "--keep-sandboxes: %s", fault)
 	}
 	return ids, nil
 }
 
-// splitIDs takes a list with commas, white space or lines between apart.
+// splitIDs splits a list at commas, white space and line ends.
 func splitIDs(text string) []string { return strings.Fields(strings.ReplaceAll(text, ",", " ")) }
 
-// faultOfIDs says why a list does not tell which sandboxes live; "" where it does.
-func faultOfIDs(ids []string) string {
+// checkIDs says why a list is no list of living sandboxes; "" for a valid one.
+func checkIDs(ids []string) string {
 	if len(ids) == 0 {
 		return "the list is empty, and would remove the files of every sandbox"
 	}
 	for _, id := range ids {
-		if !keptID().MatchString(id) {
+		if !orphans.IsRuntimeID(id) {
 			return fmt.Sprintf("found %s, want 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", quoted(id))
 		}
 	}
 	return ""
 }
 
-// removeOrphans removes what no sandbox to keep owns.
-func (c *cleaner) removeOrphans(keep []string) error {
+// removeOrphans removes the files of sandboxes that are not to be kept.
+func (c *cleanCommand) removeOrphans(keep []string) error {
+	// Containers of Podman are not among the runtime's sandboxes.
+	recorded, err := cnirecord.Living(c.dirs.cni.Root, cnirecord.DefaultDir)
+	if err != nil {
+		return fmt.Errorf("find the containers of Podman: %w", err)
+	}
+	keep = append(slices.Clone(keep), recorded...)
 	names, err := c.dirs.cni.Root.ReadDir(c.dirs.cni.Dir, maxNames)
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("list device-info directory %q: %w", c.dirs.cni.Dir, err)
 	}
 	var errs []error
 	for _, name := range names {
-		if !orphan(name, keep) {
+		if !orphans.IsDeviceInfo(name, keep) {
 			continue
 		}
 		file := path.Join(c.dirs.cni.Dir, name)
@@ -225,11 +226,4 @@ func (c *cleaner) removeOrphans(keep []string) error {
 		fmt.Fprintln(c.env.Stdout, plain(file))
 	}
 	return errors.Join(errs...)
-}
-
-// orphan tells whether a file's name has the ID of a sandbox, and none to keep
-// anywhere in it.
-func orphan(name string, keep []string) bool {
-	_, id, _ := splitCNIName(name)
-	return id != "" && !slices.ContainsFunc(keep, func(k string) bool { return strings.Contains(name, "-"+k) })
 }

@@ -6,57 +6,56 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func infoShowCommand(env Env) *cobra.Command {
 	var (
-		n   node
+		n   hostFlags
 		out output
 	)
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Show a device-info file",
-		Long: "show prints the keys and values of a device-info file (- for standard input). With -o json it is the map\n" +
-			"itself, in the form in which save writes it. Of a file that is not valid every finding goes to standard error.",
-		Example: "  jackfield deviceinfo show /var/run/k8s.cni.cncf.io/devinfo/dp/intel.com-sriov-0000:03:00.3-device.json",
-		Args:    oneArg("FILE"),
+		Long: "show prints the keys and values of a device-info file (- for standard input). With\n" +
+			"-o json it prints the map in the form in which save writes it. The diagnostics of\n" +
+			"an invalid file go to standard error.",
+		Example: "  cd /var/run/k8s.cni.cncf.io/devinfo/dp\n" +
+			"  jackfield deviceinfo show intel.com-sriov-0000:03:00.3-device.json",
+		Args: exactlyOneArg("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(cmd); err != nil {
-				return err
-			}
 			info, err := n.readInfo(cmd, env, args[0])
 			if err != nil {
 				return err
 			}
-			for _, w := range fromDeviceInfo(args[0], severityWarning, info.Warnings) {
-				env.say("%s", w)
+			for _, w := range diagnosticsInFile(args[0], info.Warnings) {
+				env.message("%s", w)
 			}
 			data, err := deviceinfo.Marshal(info)
 			if err != nil {
 				return err
 			}
-			if !out.json() {
-				data = infoText(info, data)
+			if out.format == formatJSON {
+				_, err = env.Stdout.Write(data)
+				return err
 			}
-			_, err = env.Stdout.Write(data)
-			return err
+			return out.writeResult(env, json.RawMessage(data), func() string { return string(infoText(info, data)) })
 		},
 	}
-	n.rootFlag(cmd)
-	out.flag(cmd)
+	n.addRootFlag(cmd)
+	out.addFlag(cmd)
 	return cmd
 }
 
-// readInfo reads the device-info of an argument, a file or - for standard
-// input. Of one that is not valid it says everything, and gives errAnswerNo.
-func (n *node) readInfo(cmd *cobra.Command, env Env, arg string) (*deviceinfo.Info, error) {
-	host, err := n.host(cmd)
+// readInfo reads the device-info in a file, or on standard input for -. It prints the diagnostics
+// of invalid device-info and returns errAnswerNo.
+func (n *hostFlags) readInfo(cmd *cobra.Command, env Env, arg string) (*deviceinfo.Info, error) {
+	host, err := n.openHost(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -76,62 +75,46 @@ func (n *node) readInfo(cmd *cobra.Command, env Env, arg string) (*deviceinfo.In
 	}
 	info, err := deviceinfo.Parse(data, arg)
 	if err != nil {
-		for _, f := range fromDeviceInfoError(arg, err) {
-			env.say("%s", f)
+		for _, f := range diagnosticsOf(arg, err) {
+			env.message("%s", f)
 		}
 		return nil, errAnswerNo
 	}
 	return info, nil
 }
 
-// infoText is each value of the map on a line, with its dotted key, in the
-// map's order.
+// infoText prints each value of the map on a line, with its dotted key, in the map's order.
 func infoText(info *deviceinfo.Info, data []byte) []byte {
-	t := &table{}
-	flatten(t, "", data, func(key string) string { return socketMaker(info, key) })
-	var b strings.Builder
-	t.write(&b, "")
-	return []byte(b.String())
+	var t table
+	if root, fault := jsontree.Parse(string(data)); fault == nil {
+		addRows(&t, "", root, data, func(key string) string { return socketMaker(info, key) })
+	}
+	return []byte(t.formatText(""))
 }
 
-// flatten adds a row for each value of a map that is no map itself.
-func flatten(t *table, prefix string, data json.RawMessage, note func(key string) string) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	if _, err := dec.Token(); err != nil {
-		return
-	}
-	for dec.More() {
-		tok, err := dec.Token()
-		if err != nil {
-			return
-		}
-		var value json.RawMessage
-		if dec.Decode(&value) != nil {
-			return
-		}
-		key := prefix + fmt.Sprint(tok)
-		if value[0] == '{' {
-			flatten(t, key+".", value, note)
+// addRows adds a row for each value of a map that is no map itself.
+func addRows(t *table, prefix string, object *jsontree.Node, data []byte, note func(key string) string) {
+	for _, value := range object.Children {
+		key, text := prefix+value.Key, value.Text
+		switch value.Kind {
+		case jsontree.Object:
+			addRows(t, key+".", value, data, note)
 			continue
-		}
-		text := string(value)
-		var s string
-		if json.Unmarshal(value, &s) == nil {
-			text = s
-		} else {
+		case jsontree.Array:
+			text = string(data[value.Start:value.End])
 			var b bytes.Buffer
-			if json.Compact(&b, value) == nil {
+			if json.Compact(&b, data[value.Start:value.End]) == nil {
 				text = b.String()
 			}
 		}
 		if n := note(key); n != "" {
 			text += "  (" + n + ")"
 		}
-		t.add(key, text)
+		t.addRow(key, text)
 	}
 }
 
-// socketMaker says who makes the socket, by the specification.
+// socketMaker says who creates the socket, by the specification.
 func socketMaker(info *deviceinfo.Info, key string) string {
 	var host bool
 	switch {

@@ -13,15 +13,15 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// device is a device as its plugin names it.
+// device is a device as its device plugin names it.
 type device struct{ resource, id string }
 
-func (d *device) flags(cmd *cobra.Command) {
+func (d *device) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.resource, "resource", "", "`name` of the extended resource, such as intel.com/sriov")
 	cmd.Flags().StringVar(&d.id, "device", "", "`ID` of the device, as the device plugin names it")
 }
 
-func (d *device) check(cmd *cobra.Command) error {
+func (d *device) checkFlags(cmd *cobra.Command) error {
 	switch {
 	case d.resource == "":
 		return usagef(cmd, "--resource is missing")
@@ -33,79 +33,83 @@ func (d *device) check(cmd *cobra.Command) error {
 
 func infoSaveCommand(env Env) *cobra.Command {
 	var (
-		n node
+		n hostFlags
 		d device
 	)
 	cmd := &cobra.Command{
 		Use:   "save --resource NAME --device ID FILE",
 		Short: "Write the device-info file of a device, as a device plugin does",
-		Long: "save checks a device-info map (- for standard input) and writes it where the device plugin of the device would\n" +
-			"(Device Information Specification, §4.1): atomically, with mode 0644, making the directory when it is missing. It\n" +
-			"prints the path of the file.",
-		Example: "  jackfield deviceinfo save --resource intel.com/sriov --device 0000:03:00.3 info.json",
-		Args:    oneArg("FILE"),
+		Long: "save checks a device-info map (- for standard input) and writes it where the\n" +
+			"device plugin of the device would (Device Information Specification, §4.1):\n" +
+			"in one step, with mode 0644. It creates a missing directory, and prints the path\n" +
+			"of the file.",
+		Example: "  jackfield deviceinfo save --resource intel.com/sriov \\\n" +
+			"      --device 0000:03:00.3 info.json",
+		Args: exactlyOneArg("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := d.check(cmd); err != nil {
+			if err := d.checkFlags(cmd); err != nil {
 				return err
 			}
 			dirs, err := n.infoDirs(cmd)
 			if err != nil {
 				return err
 			}
-			// FILE is the caller's own, also where --root names another host.
-			info, err := (&node{root: "/"}).readInfo(cmd, env, args[0])
+			// FILE is a path of the caller, also where --root names another host.
+			info, err := (&hostFlags{root: "/"}).readInfo(cmd, env, args[0])
 			if err != nil {
 				return err
 			}
 			file, err := dirs.dp.Save(d.resource, d.id, info)
 			if err != nil {
-				return sayFindings(env, args[0], err)
+				return printDiagnostics(env, args[0], err)
 			}
 			_, err = fmt.Fprintln(env.Stdout, plain(file))
 			return err
 		},
 	}
-	d.flags(cmd)
-	n.flags(cmd)
+	d.addFlags(cmd)
+	n.addFlags(cmd)
 	return cmd
 }
 
-// sayFindings says each finding in an error on a line of its own.
-func sayFindings(env Env, file string, err error) error {
+// printDiagnostics prints each diagnostic in an error on a line of its own.
+func printDiagnostics(env Env, file string, err error) error {
 	var ds deviceinfo.Diagnostics
 	if !errors.As(err, &ds) {
 		return err
 	}
-	for _, f := range fromDeviceInfo(file, severityError, ds) {
-		env.say("%s", f)
+	for _, f := range diagnosticsInFile(file, ds) {
+		env.message("%s", f)
 	}
 	return errAnswerNo
 }
 
 func infoCopyCommand(env Env) *cobra.Command {
 	var (
-		n  node
+		n  hostFlags
 		d  device
 		to cniTarget
 	)
 	cmd := &cobra.Command{
 		Use:   "copy --resource NAME --device ID {--to FILE | --namespace NS --nad NAD --sandbox-id ID --interface IF}",
 		Short: "Copy a device's file to a network attachment, as an NPWG implementation does",
-		Long: "copy copies the device-info file of an allocated device to that of a network attachment (Device Information\n" +
-			"Specification, §4.2.1). The target is a name, or a path, in the directory of such files, or it is named as Multus\n" +
-			"names it: NS-NAD-ID_IF. It prints the path of the file.",
-		Example: "  jackfield deviceinfo copy --resource intel.com/sriov --device 0000:03:00.3 \\\n" +
-			"      --namespace telco --nad east --sandbox-id ID --interface net1",
+		Long: "copy copies the device-info file of an allocated device to that of a network\n" +
+			"attachment (Device Information Specification, §4.2.1). The target is a name or path in\n" +
+			"the directory of such files, or the name that Multus gives: NS-NAD-ID_IF. The command\n" +
+			"prints the path of the file.",
+		Example: "  jackfield deviceinfo copy --resource intel.com/sriov \\\n" +
+			"      --device 0000:03:00.3 --namespace telco --nad east \\\n" +
+			"      --sandbox-id ID --interface net1",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := d.check(cmd); err != nil {
+			if err := d.checkFlags(cmd); err != nil {
 				return err
 			}
 			dirs, err := n.infoDirs(cmd)
 			if err != nil {
 				return err
 			}
-			name, err := to.name(cmd, dirs.cni)
+			name, err := to.fileName(cmd, dirs.cni)
 			if err != nil {
 				return err
 			}
@@ -115,29 +119,29 @@ func infoCopyCommand(env Env) *cobra.Command {
 				if pathErr != nil {
 					return err
 				}
-				return sayFindings(env, source, err)
+				return printDiagnostics(env, source, err)
 			}
 			_, err = fmt.Fprintln(env.Stdout, plain(file))
 			return err
 		},
 	}
-	d.flags(cmd)
+	d.addFlags(cmd)
 	cmd.Flags().StringVar(&to.file, "to", "", "target `file`: a name or path in the directory of network attachments")
 	cmd.Flags().StringVar(&to.namespace, "namespace", "", "`namespace` of the NetworkAttachmentDefinition")
 	cmd.Flags().StringVar(&to.nad, "nad", "", "`name` of the NetworkAttachmentDefinition")
 	cmd.Flags().StringVar(&to.sandbox, "sandbox-id", "", "`ID` of the pod's sandbox")
 	cmd.Flags().StringVar(&to.ifName, "interface", "", "`name` of the interface in the pod")
-	n.flags(cmd)
+	n.addFlags(cmd)
 	return cmd
 }
 
-// cniTarget names the file of a network attachment in one of two ways.
+// cniTarget names the file of a network attachment, either itself or by its parts.
 type cniTarget struct {
 	file                            string
 	namespace, nad, sandbox, ifName string
 }
 
-func (t *cniTarget) name(cmd *cobra.Command, dir deviceinfo.CNIDir) (string, error) {
+func (t *cniTarget) fileName(cmd *cobra.Command, dir deviceinfo.CNIDir) (string, error) {
 	parts := []struct{ flag, value string }{
 		{"--namespace", t.namespace}, {"--nad", t.nad}, {"--sandbox-id", t.sandbox}, {"--interface", t.ifName},
 	}

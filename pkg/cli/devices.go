@@ -5,16 +5,16 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
-// offer is what a node has to give.
-type offer struct {
+// inventory is what a node offers.
+type inventory struct {
 	Dirs       []cdiDir      `json:"cdiDirs"`
 	Devices    []cdiDevice   `json:"cdiDevices"`
 	Conflicts  []cdiConflict `json:"cdiConflicts"`
@@ -44,69 +44,68 @@ type cdiConflict struct {
 	Usable bool     `json:"usable"` // a directory of higher priority declares it once
 }
 
-// cdiRefused is a file of which no device can be used.
+// cdiRefused is a file whose devices cannot be used.
 type cdiRefused struct {
-	File     string    `json:"file"`
-	Kind     string    `json:"kind,omitempty"`    // as far as it could be read
-	Devices  []string  `json:"devices,omitempty"` // as far as they could be read
-	Findings []finding `json:"findings"`
+	File     string       `json:"file"`
+	Kind     string       `json:"kind,omitempty"`    // as far as it could be read
+	Devices  []string     `json:"devices,omitempty"` // as far as they could be read
+	Findings []diagnostic `json:"findings"`
 }
 
 func devicesCommand(env Env) *cobra.Command {
 	var (
-		n     node
+		n     hostFlags
 		out   output
 		watch bool
 	)
 	cmd := &cobra.Command{
 		Use:   "devices",
 		Short: "Show what this node offers: CDI devices, and device-info of device plugins",
-		Long: "devices shows the CDI devices of this node and their files, the devices that cannot be used because two files of\n" +
-			"one directory declare them, the CDI files that are refused, with the first reason, and the device-info files of\n" +
-			"device plugins. CDI_SPEC_DIRS takes the place of the configuration's cdi.specDirs.\n\n" +
-			"With --watch it prints a line for everything there is (+), and then one for each change as it comes (+ new,\n" +
-			"- gone, ~ changed), until it is interrupted; with -o json a JSON object a line.",
+		Long: "devices shows the CDI devices of this node and their files, the devices that\n" +
+			"cannot be used because two files of one directory declare them, the refused CDI\n" +
+			"files with the first reason, and the device-info files of device plugins. The\n" +
+			"variable CDI_SPEC_DIRS replaces the configuration's cdi.specDirs.\n" +
+			"\n" +
+			"With --watch it prints a line for each of these (+), and then a line for each\n" +
+			"change (+ new, - gone, ~ changed), until it is interrupted. With -o json it prints\n" +
+			"a JSON object a line.",
 		Example: "  jackfield devices\n  jackfield devices -o json\n  CDI_SPEC_DIRS=/tmp/cdi jackfield devices --watch",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(cmd); err != nil {
-				return err
+			if watch && out.format == formatYAML {
+				return usagef(cmd, "devices: --watch prints text or json; found -o yaml")
 			}
-			host, cfg, err := n.load(cmd)
-			if err != nil {
-				return err
-			}
-			registry, err := n.registry(env, host, cfg, watch)
+			registry, host, cfg, err := n.registry(cmd, env, watch)
 			if err != nil {
 				return err
 			}
 			defer registry.Close()
-			dirs := dirsOf(host, cfg)
+			dirs := newInfoDirs(host, cfg)
 			if watch {
-				w := watcher{registry: registry, dirs: dirs, out: env.Stdout, json: out.json()}
-				return w.run(cmd.Context())
+				w := watcher{registry: registry, dirs: dirs, out: env.Stdout, json: !out.isText()}
+				return w.printUntilDone(cmd.Context())
 			}
 			plugins, err := dirs.plugins()
 			if err != nil {
 				return err
 			}
-			o := offerOf(registry.Snapshot())
+			o := newInventory(registry.Snapshot())
 			o.DeviceInfo = plugins
-			return out.write(env.Stdout, o, o.print)
+			return out.writeResult(env, o, o.formatText)
 		},
 	}
-	n.flags(cmd)
-	cmd.Flags().BoolVar(&watch, "watch", false, "print each change as it comes, until interrupted")
-	out.flag(cmd)
+	n.addFlags(cmd)
+	cmd.Flags().BoolVar(&watch, "watch", false, "print each change, until interrupted")
+	out.addFlag(cmd)
 	return cmd
 }
 
-func offerOf(s *cdiregistry.Snapshot) *offer {
-	o := &offer{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, DeviceInfo: []infoFile{}}
+func newInventory(s *cdiregistry.Snapshot) *inventory {
+	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, DeviceInfo: []infoFile{}}
 	for _, d := range s.Dirs() {
 		dir := cdiDir{Path: d.Path, Missing: d.Missing}
 		if d.Err != nil {
-			dir.Error = d.Err.Error()
+			dir.Error = diag.ErrorText(d.Err)
 		}
 		o.Dirs = append(o.Dirs, dir)
 	}
@@ -116,69 +115,64 @@ func offerOf(s *cdiregistry.Snapshot) *offer {
 		}
 	}
 	for _, f := range s.Files() {
-		o.fault(f)
+		o.addFault(f)
 	}
 	return o
 }
 
-// fault adds what is wrong with a file. A conflict is an error of each of its
-// files, and told once.
-func (o *offer) fault(f cdiregistry.File) {
+// addFault adds the error of a file. A conflict is an error of each of its files, and is added once.
+func (o *inventory) addFault(f cdiregistry.File) {
 	var bad *cdiregistry.SpecError
 	if errors.As(f.Err, &bad) {
-		o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: fromCDI(f.Path, bad.Diagnostics)})
+		o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diagnosticsInFile(f.Path, bad.Diagnostics)})
 		return
 	}
-	for _, c := range conflictsIn(f.Err) {
+	for _, c := range conflictsOf(f.Err) {
 		if c.Files[0] == f.Path {
 			o.Conflicts = append(o.Conflicts, cdiConflict{Name: c.Name, Files: c.Files, Usable: c.Shadowed})
 		}
 	}
 }
 
-// conflictsIn takes a joined error apart.
-func conflictsIn(err error) []*cdiregistry.ConflictError {
-	if many, ok := err.(interface{ Unwrap() []error }); ok {
-		var out []*cdiregistry.ConflictError
-		for _, e := range many.Unwrap() {
-			out = append(out, conflictsIn(e)...)
+// conflictsOf returns the conflicts in the error of a file.
+func conflictsOf(err error) []*cdiregistry.ConflictError {
+	var out []*cdiregistry.ConflictError
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			var c *cdiregistry.ConflictError
+			if errors.As(e, &c) {
+				out = append(out, c)
+			}
 		}
-		return out
 	}
-	var c *cdiregistry.ConflictError
-	if errors.As(err, &c) && len(c.Files) > 0 {
-		return []*cdiregistry.ConflictError{c}
-	}
-	return nil
+	return out
 }
-
-func (o *offer) print(w io.Writer) error {
+func (o *inventory) formatText() string {
 	var b strings.Builder
 	if len(o.Devices) == 0 {
 		fmt.Fprintf(&b, "No CDI devices in %s.\n", plain(o.dirNames()))
 	} else {
-		t := &table{}
-		t.add("CDI DEVICE", "FILE")
+		var t table
+		t.addRow("CDI DEVICE", "FILE")
 		for _, d := range o.Devices {
-			t.add(d.Name, d.File)
+			t.addRow(d.Name, d.File)
 		}
-		t.write(&b, "")
+		b.WriteString(t.formatText(""))
 	}
-	o.printFaults(&b)
+	o.writeFaults(&b)
 	if len(o.DeviceInfo) > 0 {
 		b.WriteString("\nDevice-info of device plugins:\n")
-		t := &table{}
+		var t table
 		for i := range o.DeviceInfo {
 			f := &o.DeviceInfo[i]
-			t.add(f.Type, f.what(), f.state(), f.detail())
+			t.addRow(f.Type, f.ownerText(), f.stateText(), f.detailText())
 		}
-		t.write(&b, "  ")
+		b.WriteString(t.formatText("  "))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
-func (o *offer) printFaults(b *strings.Builder) {
+func (o *inventory) writeFaults(b *strings.Builder) {
 	section := func(title string) func(string) {
 		first := true
 		return func(line string) {
@@ -191,11 +185,11 @@ func (o *offer) printFaults(b *strings.Builder) {
 	}
 	line := section("CDI devices in conflict (keep each in one file)")
 	for _, c := range o.Conflicts {
-		line(c.text())
+		line(c.formatText())
 	}
 	line = section("CDI files that are refused")
 	for _, r := range o.Refused {
-		line(r.text())
+		line(firstText(r.Findings))
 	}
 	line = section("CDI directories that cannot be read")
 	for _, d := range o.Dirs {
@@ -205,7 +199,7 @@ func (o *offer) printFaults(b *strings.Builder) {
 	}
 }
 
-func (c *cdiConflict) text() string {
+func (c *cdiConflict) formatText() string {
 	s := c.Name + ": " + strings.Join(c.Files, ", ")
 	if c.Usable {
 		s += " (a directory of higher priority has it once, and that one is used)"
@@ -213,15 +207,7 @@ func (c *cdiConflict) text() string {
 	return s
 }
 
-func (r *cdiRefused) text() string {
-	s := r.Findings[0].String()
-	if n := len(r.Findings) - 1; n > 0 {
-		s += fmt.Sprintf(" (and %d more)", n)
-	}
-	return s
-}
-
-func (o *offer) dirNames() string {
+func (o *inventory) dirNames() string {
 	names := make([]string, len(o.Dirs))
 	for i, d := range o.Dirs {
 		names[i] = d.Path

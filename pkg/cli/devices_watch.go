@@ -3,44 +3,44 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
-// watchInterval is how often a watch looks. A look at what has not changed costs
-// a few system calls.
+// watchInterval is the time between two reads of the inventory.
 const watchInterval = 250 * time.Millisecond
 
-// fact is one thing that a node offers, or one reason why it does not.
-type fact struct {
+// inventoryItem is one thing that a node offers, or one reason why it does not.
+type inventoryItem struct {
 	Change string `json:"change"` // added, removed or changed
 	What   string `json:"what"`   // device, conflict, refused, directory or device-info
 	Name   string `json:"name"`   // of the device, or the file
 	Detail string `json:"detail,omitempty"`
 
-	content string // tells that it changed where the detail does not
+	content string // differs after a change that the detail does not show
 }
 
-func (f fact) key() string { return f.What + " " + f.Name }
+func (i inventoryItem) itemKey() string { return i.What + " " + i.Name }
 
-func (f fact) text() string {
-	sign := map[string]string{"added": "+", "removed": "-", "changed": "~"}[f.Change]
-	s := f.Name
+func (i inventoryItem) formatText() string {
+	sign := map[string]string{"added": "+", "removed": "-", "changed": "~"}[i.Change]
+	s := i.Name
 	switch {
-	case strings.HasPrefix(f.Detail, f.Name): // a finding, which begins with the file
-		s = f.Detail
-	case f.Detail != "":
-		s += "  " + f.Detail
+	case strings.HasPrefix(i.Detail, i.Name): // a diagnostic, which begins with the file
+		s = i.Detail
+	case i.Detail != "":
+		s += "  " + i.Detail
 	}
-	return plain(fmt.Sprintf("%s %-11s %s", sign, f.What, s))
+	return plain(fmt.Sprintf("%s %-11s %s", sign, i.What, s))
 }
 
 // watcher prints the changes of what a node offers.
@@ -50,18 +50,17 @@ type watcher struct {
 	out      io.Writer
 	json     bool
 
-	snapshot *cdiregistry.Snapshot
-	cdi      map[string]fact
-	stamps   string // of the device-info files
-	info     map[string]fact
+	snapshot *cdiregistry.Snapshot // that cdi is of
+	cdi      map[string]inventoryItem
+	info     map[string]inventoryItem
 }
 
-// run prints everything, then each change, until ctx ends.
-func (w *watcher) run(ctx context.Context) error {
+// printUntilDone prints everything, then each change, until ctx ends.
+func (w *watcher) printUntilDone(ctx context.Context) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
-		if err := w.look(); err != nil {
+		if err := w.printChanges(); err != nil {
 			return err
 		}
 		select {
@@ -72,96 +71,72 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// look prints what has changed since the last look.
-func (w *watcher) look() error {
+// printChanges prints what has changed since the last call.
+func (w *watcher) printChanges() error {
 	if s := w.registry.Snapshot(); s != w.snapshot {
-		next := cdiFacts(s)
-		if err := w.print(w.cdi, next); err != nil {
+		next := cdiItems(s)
+		if err := w.printDifference(w.cdi, next); err != nil {
 			return err
 		}
 		w.snapshot, w.cdi = s, next
-	}
-	stamps := w.infoStamps()
-	if stamps == w.stamps && w.info != nil {
-		return nil
 	}
 	files, err := w.dirs.plugins()
 	if err != nil {
 		return err
 	}
-	next := map[string]fact{}
+	next := map[string]inventoryItem{}
 	for i := range files {
-		f := fact{What: "device-info", Name: files[i].File, Detail: files[i].what()}
-		if f.Detail == "" {
-			f.Detail = files[i].Type
-		}
+		item := inventoryItem{What: "device-info", Name: files[i].File, Detail: cmp.Or(files[i].ownerText(), files[i].Type)}
 		if !files[i].Valid {
-			f.Detail = files[i].Findings[0].String()
+			item.Detail = files[i].Findings[0].String()
 		}
 		data, _ := json.Marshal(files[i].Info)
-		f.content = string(data)
-		next[f.key()] = f
+		item.content = string(data)
+		next[item.itemKey()] = item
 	}
-	if err := w.print(w.info, next); err != nil {
+	if err := w.printDifference(w.info, next); err != nil {
 		return err
 	}
-	w.stamps, w.info = stamps, next
+	w.info = next
 	return nil
 }
 
-// infoStamps is another text when the directory of device-info is another.
-func (w *watcher) infoStamps() string {
-	dir := w.dirs.dp
-	names, err := dir.Root.ReadDir(dir.Dir, maxNames)
-	if err != nil {
-		return "none"
-	}
-	var b strings.Builder
-	for _, name := range names {
-		if st, err := dir.Root.Lstat(path.Join(dir.Dir, name)); err == nil {
-			fmt.Fprintf(&b, "%q %d %d %d %d\n", name, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano())
-		}
-	}
-	return b.String()
-}
-
-func cdiFacts(s *cdiregistry.Snapshot) map[string]fact {
-	facts := map[string]fact{}
-	add := func(f fact) { facts[f.key()] = f }
+func cdiItems(s *cdiregistry.Snapshot) map[string]inventoryItem {
+	items := map[string]inventoryItem{}
+	add := func(f inventoryItem) { items[f.itemKey()] = f }
 	for _, name := range s.Devices() {
 		d, err := s.Device(name)
 		if err != nil {
 			continue
 		}
 		content, _ := json.Marshal([]any{d.SpecEdits, d.Edits})
-		add(fact{What: "device", Name: d.Name, Detail: d.File, content: string(content)})
+		add(inventoryItem{What: "device", Name: d.Name, Detail: d.File, content: string(content)})
 	}
-	o := &offer{}
+	o := &inventory{}
 	for _, f := range s.Files() {
-		o.fault(f)
+		o.addFault(f)
 	}
 	for i := range o.Conflicts {
-		add(fact{What: "conflict", Name: o.Conflicts[i].Name, Detail: strings.Join(o.Conflicts[i].Files, ", ")})
+		add(inventoryItem{What: "conflict", Name: o.Conflicts[i].Name, Detail: strings.Join(o.Conflicts[i].Files, ", ")})
 	}
 	for i := range o.Refused {
-		add(fact{What: "refused", Name: o.Refused[i].File, Detail: o.Refused[i].text()})
+		add(inventoryItem{What: "refused", Name: o.Refused[i].File, Detail: firstText(o.Refused[i].Findings)})
 	}
 	for _, d := range s.Dirs() {
 		if d.Err != nil {
-			add(fact{What: "directory", Name: d.Path, Detail: d.Err.Error()})
+			add(inventoryItem{What: "directory", Name: d.Path, Detail: diag.ErrorText(d.Err)})
 		}
 	}
-	return facts
+	return items
 }
 
-// print prints how next differs from before: what is gone, then what is new or
-// changed, each sorted.
-func (w *watcher) print(before, next map[string]fact) error {
-	var gone, came []fact
+// printDifference prints how next differs from before: removed items, then new and changed ones, each sorted.
+func (w *watcher) printDifference(before, next map[string]inventoryItem) error {
+	var removed, others []inventoryItem
 	for key, f := range before {
 		if _, ok := next[key]; !ok {
 			f.Change = "removed"
-			gone = append(gone, f)
+			removed = append(removed, f)
 		}
 	}
 	for key, f := range next {
@@ -174,19 +149,19 @@ func (w *watcher) print(before, next map[string]fact) error {
 		default:
 			continue
 		}
-		came = append(came, f)
+		others = append(others, f)
 	}
-	byKey := func(a, b fact) int { return strings.Compare(a.key(), b.key()) }
-	slices.SortFunc(gone, byKey)
-	slices.SortFunc(came, byKey)
-	for _, f := range append(gone, came...) {
+	byKey := func(a, b inventoryItem) int { return strings.Compare(a.itemKey(), b.itemKey()) }
+	slices.SortFunc(removed, byKey)
+	slices.SortFunc(others, byKey)
+	for _, f := range append(removed, others...) {
 		var err error
 		if w.json {
 			enc := json.NewEncoder(w.out)
 			enc.SetEscapeHTML(false)
 			err = enc.Encode(f)
 		} else {
-			_, err = fmt.Fprintln(w.out, f.text())
+			_, err = fmt.Fprintln(w.out, f.formatText())
 		}
 		if err != nil {
 			return err

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 )
 
-// A change is one line, soon after it was made; an interrupt is a good end.
+// Each change is printed as one line; an interrupt ends the command with status 0.
 func TestDevicesWatch(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {
@@ -99,7 +99,7 @@ func TestDevicesWatch(t *testing.T) {
 	write(dp, `{"type": "pci", "version": "1.1.0", "pci": {"pci-address": "0000:03:00.3"}}`)
 	want("+ device-info /" + dp + "  a.b/c 0000:03:00.3")
 	write(dp, `{"type": "pci", "version": "1.1.0"}`)
-	want("~ device-info /" + dp + ":1:10: pci: missing, …")
+	want("~ device-info /" + dp + ":1:10: pci: missing; …")
 
 	stop()
 	for range lines {

@@ -4,22 +4,18 @@ package cli
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/doctor"
 )
 
-// What --fix changes lies below the root, whatever symlinks lead to it, and a directory
-// keeps all of its mode but the write access of others.
+// --fix follows symlinks below the root only, and removes from a directory's mode only the write access
+// of others.
 func TestDoctorFixesBelowTheRoot(t *testing.T) {
 	root, outside := t.TempDir(), filepath.Join(t.TempDir(), "vsw")
 	for _, dir := range []string{outside, filepath.Join(root, outside), filepath.Join(root, "etc/jackfield")} {
@@ -27,7 +23,7 @@ func TestDoctorFixesBelowTheRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The link is absolute: it leads to the same path below the root.
+	// The symlink is absolute, and is resolved below the root.
 	if err := os.Symlink(outside, filepath.Join(root, "vsw")); err != nil {
 		t.Fatal(err)
 	}
@@ -55,44 +51,33 @@ func TestDoctorFixesBelowTheRoot(t *testing.T) {
 	}
 }
 
-// Of claims and containers the daemon does not know which live: their CDI files are told
-// of in one line, with a command that there is.
-func TestDoctorTransients(t *testing.T) {
-	root := t.TempDir()
-	const dir = "/var/run/cdi/"
-	const uid = "8d6a7b5c-0f0e-4c1d-9b2a-3e4f5a6b7c8d"
-	for i, name := range []string{"k8s.io-gpu_base", "k8s.io-gpu_" + uid, "k8s.io-gpu_9" + uid[1:], "k8s.io-gpu_7" + uid[1:]} {
-		file := filepath.Join(root, dir, name+".json")
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		text := fmt.Sprintf(`{"cdiVersion": "0.6.0", "kind": "k8s.io/gpu", "devices": [{"name": "d%d", "containerEdits": {"env": ["A=b"]}}]}`, i)
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chtimes(file, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+func TestDoctorTextFitsTheTerminal(t *testing.T) {
+	findings := []doctor.Finding{{Check: "nri", Severity: doctor.Unknown, Found: "one two three four fives\n- six " + strings.Repeat("x", 40), Remedy: "seven eight nine ten"}}
+	const wrapped = `unknown  nri            one two three four
+                        fives
+                        - six
+                        xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
+                        -> seven eight nine
+                           ten
+
+0 errors, 0 warnings, 1 unknown
+`
+	if got := doctorText(findings, 47); got != strings.Replace(wrapped, "nine\n                           ten", "nine ten", 1) {
+		t.Errorf("found\n%s", got)
 	}
-	host, err := hostfs.New(root)
-	if err != nil {
-		t.Fatal(err)
+	findings[0].Remedy = "seven eight nine ten eleven"
+	if got, want := doctorText(findings, 47), strings.Replace(wrapped, "nine\n                           ten", "nine ten\n                           eleven", 1); got != want {
+		t.Errorf("found\n%s\nwant\n%s", got, want)
 	}
-	registry, err := cdiregistry.New(host, []string{strings.TrimSuffix(dir, "/")}, cdiregistry.Options{Trust: cdiregistry.TrustAnyone, DisableWatch: true})
-	if err != nil {
-		t.Fatal(err)
+	if got := doctorText(findings, 0); strings.Count(got, "\n") != 5 {
+		t.Errorf("text for a program is wrapped:\n%s", got)
 	}
-	defer registry.Close()
-	d := doctor{host: host, cfg: config.Default()}
-	if n := d.transientOrphans(registry.Snapshot(), []string{uid}, time.Now()); n != 2 || len(d.out) != 1 {
-		t.Fatalf("%d files, %+v", n, d.out)
-	}
-	if f := d.out[0]; !strings.HasPrefix(f.Found, "2 CDI files named by an ID of no pod that lives, as "+dir+"k8s.io-gpu_7") || f.Severity != severityNote {
-		t.Errorf("%+v", f)
-	}
-	words := strings.Fields(strings.SplitN(d.out[0].Remedy, "`", 3)[1])
+}
+
+// The remedy of CDI files without an owner names a command of this program.
+func TestDoctorRemedyNamesACommand(t *testing.T) {
 	var out, errs bytes.Buffer
-	if status := Run(t.Context(), append(words[1:3], "--help"), Env{Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }}); status != ExitOK {
-		t.Errorf("%q: %s", words, &errs)
+	if status := Run(t.Context(), []string{"cdi", "transient", "--help"}, Env{Stdin: &bytes.Buffer{}, Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }}); status != ExitOK || !strings.Contains(out.String(), "--alive") {
+		t.Error(errs.String())
 	}
 }

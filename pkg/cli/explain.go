@@ -7,43 +7,41 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/wording"
 )
 
-// explanation is what explain prints of one container.
+// explanation is what explain prints about one container.
 type explanation struct {
-	Workload  string  `json:"workload,omitempty"` // whose pod template it is, KIND NAMESPACE/NAME; "" for a Pod
+	place
 	Container string  `json:"container"`
 	Verdict   verdict `json:"verdict"`
 	// Created is null where not everything was checked.
 	Created  *bool          `json:"created"`
 	Error    string         `json:"error,omitempty"`
 	Requests []resolve.Item `json:"requests"`
-	// NotChecked are requests that could not be resolved, and what is needed for that.
+	// NotChecked has the requests that could not be resolved, and says what is needed for that.
 	NotChecked []resolve.Item `json:"notChecked,omitempty"`
 	Warnings   []string       `json:"warnings,omitempty"` // about the pod's annotations
 	Edits      edits.Set      `json:"edits"`
-	// View is what the container would find in devices.json; absent where it has
-	// no attachment.
+	// View is the container's devices.json; absent where it has no attachment.
 	View json.RawMessage `json:"view,omitempty"`
 
-	missing  bool     // the pod does not have the container, which an annotation names
-	problems []string // what Error joins, less what is the reason of a request
+	missing  bool    // the pod does not have the container, which an annotation names
+	problems []error // of Error, without those of a request
 }
 
-// verdict says what would become of a container.
+// verdict says what would happen to a container.
 type verdict string
 
 const (
@@ -67,72 +65,77 @@ func (x *explanation) decide() {
 	x.Created = &created
 }
 
-const explainLong = `explain resolves the requests of pods on this node as the NRI plugin would,
-changes nothing, and prints for each container what would be injected, from which
+const explainLong = `explain resolves the requests of pods on this node as the NRI plugin would, and
+changes nothing. For each container it prints what would be injected, from which
 file, by which policy rule, or why not. A refusal comes with the lines to add to
 the configuration.
 
 FILE holds Pods, workloads (each pod template is explained), Lists of them, or
-several of these as YAML documents; - is standard input.
+several of these as YAML documents; - is standard input. Of a directory, every
+*.yaml, *.yml and *.json file is read, and no directory below it.
 
-Network attachments are found by the ID of the pod's sandbox, or by how it begins.
+Network attachments are found by the ID of the pod's sandbox, or its beginning.
 Without --sandbox-id the networks that a pod names are not checked, and explain
-says so. What the kubelet allocated to a container, only the kubelet of its node
-knows, which is asked where policy lets devices come.
+says so. Of networks whose NetworkAttachmentDefinition is in FILE, the ports are
+checked against the policy. Of a resource claim, the names of claim and request are
+checked against the pod and the ResourceClaims and ResourceClaimTemplates in FILE;
+its devices are, with --sandbox-id on the node of the running pod. Only the kubelet of the node knows which devices it allocated to a
+container; explain queries it where policy allows devices.
 
 The exit status is 0 when every container would be created, 1 when one would be
 refused, and 3 when none would be refused but not everything could be checked.
 
 Without FILE, and with the ID of a sandbox or container of this node, explain
-shows what is on record: the device-info of the sandbox, and what its containers
-were given. It does not ask the container runtime.`
+shows what is on record: the device-info of the sandbox, and what was injected
+into its containers. It does not query the container runtime.`
 
 func explainCommand(env Env) *cobra.Command {
 	var (
-		n   node
+		n   hostFlags
 		out output
-		q   question
+		q   explainOptions
 	)
 	cmd := &cobra.Command{
 		Use:   "explain {FILE... | --sandbox-id ID | --container-id ID}",
-		Short: "Tell what a pod's containers would get here, from which file, by which rule, or why not",
+		Short: "Explain what a pod's containers would get here, from which file, by which rule, or why not",
 		Long:  explainLong,
 		Example: "  jackfield explain pod.yaml\n" +
 			"  jackfield explain -f deployment.yaml -n telco\n" +
-			"  kubectl get pod NAME -o yaml | jackfield explain - --sandbox-id ID --container app\n" +
+			"  jackfield explain -f manifests/\n" +
+			"  kubectl get pod NAME -o yaml |\n" +
+			"      jackfield explain - --sandbox-id ID --container app\n" +
 			"  jackfield explain --sandbox-id ID",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(cmd); err != nil {
-				return err
-			}
-			if err := q.check(cmd, args); err != nil {
+			if err := q.checkFlags(cmd, args); err != nil {
 				return err
 			}
 			if len(q.files) == 0 {
-				return n.explainRunning(cmd, env, out, q)
+				return n.explainRecord(cmd, env, out, q)
 			}
 			return n.explainPods(cmd, env, out, q)
 		},
 	}
-	n.flags(cmd)
-	q.podFlags(cmd)
+	n.addFlags(cmd)
+	q.addFlags(cmd)
 	cmd.Flags().StringVarP(&q.namespace, "namespace", "n", "", "the `namespace` of pods that name none (default \"default\")")
 	cmd.Flags().StringVar(&q.container, "container", "", "only the container of this `name` in the manifest")
 	cmd.Flags().StringVar(&q.sandboxID, "sandbox-id", "", "`ID` of the pod's sandbox, by which its network attachments are found")
 	cmd.Flags().StringVar(&q.containerID, "container-id", "", "`ID` of a container of this node")
-	out.flag(cmd)
+	completeFlag(cmd, "sandbox-id", n.completeFromStatus(sandboxIDs))
+	completeFlag(cmd, "container-id", n.completeFromStatus(containerIDs))
+	out.addFlag(cmd)
 	return cmd
 }
 
-// question is whom explain is asked about.
-type question struct {
-	manifests
+// explainOptions are the flags and arguments of explain.
+type explainOptions struct {
+	manifestFlags
 	container, sandboxID, containerID string
 }
 
-func (q *question) check(cmd *cobra.Command, args []string) error {
-	if err := q.manifests.check(cmd, args); err != nil {
+func (q *explainOptions) checkFlags(cmd *cobra.Command, args []string) error {
+	if err := q.manifestFlags.checkFlags(cmd, args); err != nil {
 		return err
 	}
 	switch {
@@ -150,8 +153,8 @@ func (q *question) check(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (n *node) explainPods(cmd *cobra.Command, env Env, out output, q question) error {
-	pods, err := q.read(cmd, env)
+func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q explainOptions) error {
+	pods, err := q.readPods(cmd, env)
 	if err != nil {
 		return err
 	}
@@ -169,30 +172,31 @@ func (n *node) explainPods(cmd *cobra.Command, env Env, out output, q question) 
 		return errors.Join(err, engine.Close())
 	}
 	all := []explanation{}
-	for _, p := range pods {
-		all = append(all, explainPod(cmd.Context(), env, engine, host, cfg, p, q)...)
+	claims := newClaimExplainer(env, host, cfg, engine.Policy(), pods, &q)
+	for i := range pods {
+		all = append(all, explainPod(cmd.Context(), env, engine, host, cfg, &pods[i], q, claims)...)
 	}
 	if err := engine.Close(); err != nil {
 		return err
 	}
-	err = out.write(env.Stdout, all, func(w io.Writer) error { return printExplanations(w, cfg, all) })
+	err = out.writeResult(env, all, func() string { return explanationsText(cfg, all) })
 	has := func(v verdict) bool {
 		return slices.ContainsFunc(all, func(x explanation) bool { return x.Verdict == v })
 	}
 	if err == nil && !has(verdictRefused) && has(verdictIncomplete) {
 		return errNoAnswer
 	}
-	return answer(err, !has(verdictRefused))
+	return answerError(err, !has(verdictRefused))
 }
 
-// checkContainer is an error where no pod has a container of the name.
-func checkContainer(pods []*pod, name string) error {
+// checkContainer returns an error where no pod has a container of the name.
+func checkContainer(pods []pod, name string) error {
 	if name == "" {
 		return nil
 	}
 	var names []string
 	for _, p := range pods {
-		for _, have := range p.containerNames() {
+		for _, have := range p.ContainerNames() {
 			if have == name {
 				return nil
 			}
@@ -201,49 +205,54 @@ func checkContainer(pods []*pod, name string) error {
 			}
 		}
 	}
-	text := fmt.Sprintf("%s has no container %s, but %s", pods[0].title(), quoted(name), strings.Join(names, ", "))
+	text := fmt.Sprintf("%s has no container %s, but %s", pods[0].Title(), quoted(name), strings.Join(names, ", "))
 	if len(pods) > 1 {
 		text = fmt.Sprintf("no pod has a container %s; they have %s", quoted(name), strings.Join(names, ", "))
 	}
-	if near := wording.Nearest(name, names...); near != "" {
+	if near := diag.Nearest(name, names...); near != "" {
 		text += "; did you mean " + near + "?"
 	}
 	return fmt.Errorf("%s: %w", text, errdefs.ErrNotFound)
 }
 
-// explainPod explains the containers of a pod, all or the one that was asked about.
-func explainPod(ctx context.Context, env Env, engine *resolve.Engine, host hostfs.Root, cfg *config.Config, p *pod, q question) []explanation {
-	warnings := p.warn(env, cfg)
+// explainPod explains all containers of a pod, or the one that the options name.
+func explainPod(ctx context.Context, env Env, engine *resolve.Engine, host hostfs.Root, cfg *config.Config, p *pod, q explainOptions, claims *claimExplainer) []explanation {
+	warnings := p.printWarnings(env, cfg)
 	var all []explanation
-	for _, r := range p.requests(q.sandboxID) {
-		if q.container != "" && q.container != r.Container {
-			continue
-		}
+	for _, r := range p.Requests(q.sandboxID, q.container) {
 		var notChecked []resolve.Item
 		if q.sandboxID == "" {
 			notChecked = uncheckedNetworks(r, engine.Policy())
 		}
-		r.Carries, r.FromManifest = carries, true
+		claimed := claims.explain(p, r)
+		notChecked = append(notChecked, claimed.notChecked...)
+		r.CanDeliver, r.FromManifest = checkDeliverable, true
 		plan, err := engine.Explain(ctx, r)
 		if err == nil {
-			err = undeliverable(r, plan)
+			err = markUndeliverable(r, plan)
 		}
+		if q.sandboxID == "" {
+			err = explainPorts(r, plan, err, q.portsOf(r, cfg), engine.Policy(), cfg)
+		}
+		plan.Items = append(plan.Items, claimed.items...)
+		err = failPlan(r, plan, err, claimed.faults)
 		x := explain(host, r, plan, err)
 		x.Requests, x.NotChecked = splitNotChecked(x.Requests, notChecked)
-		x.Workload, x.Warnings = p.workload(), warnings
+		x.place, x.Warnings = p.place(), warnings
 		x.decide()
 		all = append(all, x)
 	}
 	for _, m := range p.missingContainers(cfg) {
-		x := explanation{Workload: p.workload(), Container: p.Metadata.Namespace + "/" + p.Metadata.Name + "/" + m.name,
-			Error: m.problem, missing: true, problems: []string{m.problem}, Requests: []resolve.Item{}, Warnings: warnings}
+		x := explanation{place: p.place(), Container: m.name,
+			Error: m.problem, missing: true, problems: []error{errors.New(m.problem)}, Requests: []resolve.Item{}, Warnings: warnings}
 		x.decide()
 		all = append(all, x)
 	}
 	return all
 }
 
-// splitNotChecked parts the requests that were not checked from the others, and puts them before the networks, which were not checked either.
+// splitNotChecked separates the requests that were not checked from the others, and puts them
+// before the unchecked networks.
 func splitNotChecked(items, networks []resolve.Item) (checked, notChecked []resolve.Item) {
 	checked = []resolve.Item{}
 	for _, it := range items {
@@ -256,23 +265,23 @@ func splitNotChecked(items, networks []resolve.Item) (checked, notChecked []reso
 	return checked, append(notChecked, networks...)
 }
 
-// carries tells what no version of NRI can deliver. What the node's own cannot is
-// told by the doctor, and by the plugin.
-func carries(set *edits.Set, request string) error {
-	return nriapply.Carries(set, nriapply.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, request)
+// checkDeliverable returns an error for edits that no version of NRI can deliver. The doctor and
+// the plugin report what the node's own version cannot.
+func checkDeliverable(set *edits.Set, request string) error {
+	return nriapply.CheckSupported(set, nriapply.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, request)
 }
 
-// undeliverable is what keeps the plugin from delivering a plan, written to the
-// request that asks for it.
-func undeliverable(r *resolve.Request, plan *resolve.Plan) error {
+// markUndeliverable fails the requests of a plan that the plugin cannot deliver, and returns their
+// errors.
+func markUndeliverable(r *resolve.Request, plan *resolve.Plan) error {
 	var errs []error
 	for i := range plan.Items {
 		it := &plan.Items[i]
 		if it.Outcome != resolve.Injected {
 			continue
 		}
-		if err := carries(&plan.Set, it.Request); err != nil {
-			it.Outcome, it.Reason, it.Err = resolve.Failed, err.Error(), err
+		if err := checkDeliverable(&plan.Set, it.Request); err != nil {
+			it.Decline(resolve.Failed, err)
 			errs = append(errs, err)
 		}
 	}
@@ -301,19 +310,14 @@ func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error
 			}
 		}
 	}
-	for i := range x.Requests {
-		if it := &x.Requests[i]; it.Err != nil {
-			it.Reason = errorText(it.Err)
-		}
-	}
 	if err == nil {
 		return x
 	}
-	x.Error, x.Requests = errorText(err), resolve.WithheldItems(x.Requests)
-	told := map[string]bool{}
+	x.Error, x.Requests = diag.ErrorText(err), resolve.WithheldItems(x.Requests)
+	itemErrors := map[string]bool{}
 	for _, it := range x.Requests {
 		if it.Err != nil {
-			told[it.Err.Error()] = true
+			itemErrors[it.Err.Error()] = true
 		}
 	}
 	problems := []error{err}
@@ -322,15 +326,14 @@ func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error
 		problems = many.Errs
 	}
 	for _, p := range problems {
-		if !told[p.Error()] {
-			x.problems = append(x.problems, errorText(p))
+		if !itemErrors[p.Error()] {
+			x.problems = append(x.problems, p)
 		}
 	}
 	return x
 }
 
-// hostPathOf takes the directory of --root off a path: everything else that is
-// printed is a host path, too.
+// hostPathOf removes the directory of --root from a path: all printed paths are host paths.
 func hostPathOf(host hostfs.Root, p string) string {
 	if dir := host.Dir(); dir != "/" {
 		if rest, ok := strings.CutPrefix(p, dir+"/"); ok {
@@ -340,18 +343,18 @@ func hostPathOf(host hostfs.Root, p string) string {
 	return p
 }
 
-func printExplanations(w io.Writer, cfg *config.Config, all []explanation) error {
+func explanationsText(cfg *config.Config, all []explanation) string {
 	var b strings.Builder
+	var previous place
 	for i := range all {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		if w := all[i].Workload; w != "" && (i == 0 || w != all[i-1].Workload) {
-			b.WriteString(plain(w) + "\n\n")
-		}
+		heading := all[i].heading(previous)
+		b.WriteString(strings.ReplaceAll(heading, "\n", "\n\n"))
+		previous = all[i].place
 		t := explainText{x: &all[i], cfg: cfg, b: &b}
-		t.write()
+		t.writeExplanation()
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

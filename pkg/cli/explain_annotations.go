@@ -4,30 +4,32 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/wording"
 )
 
-// A runtime shows an adapter one container at a time and only annotations that exist. A manifest shows more: these checks
-// find requests that no adapter would ever see.
+// A runtime shows an adapter one container at a time and only annotations that exist. A manifest
+// shows more: these checks find requests that no adapter would ever see.
 
-// missingContainer is a container that an annotation asks for and the pod does not have.
+// missingContainer is a container that an annotation names and the pod does not have.
 type missingContainer struct {
-	name, problem string
+	name    string // NAMESPACE/POD/CONTAINER
+	problem string
 }
 
-// missingContainers are the containers that annotations name and the pod does not have.
+// missingContainers returns the containers that annotations name and the pod does not have.
 func (p *pod) missingContainers(cfg *config.Config) []missingContainer {
-	names := p.containerNames()
+	names := p.ContainerNames()
 	var out []missingContainer
 	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
 		name := annotation.ContainerOf(key)
@@ -35,15 +37,15 @@ func (p *pod) missingContainers(cfg *config.Config) []missingContainer {
 			continue
 		}
 		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s", plain(key), quoted(name), strings.Join(names, ", "))
-		if near := wording.Nearest(name, names...); near != "" {
+		if near := diag.Nearest(name, names...); near != "" {
 			problem += fmt.Sprintf("; did you mean %s?", near)
 		}
-		out = append(out, missingContainer{name, problem})
+		out = append(out, missingContainer{p.Metadata.Namespace + "/" + p.Metadata.Name + "/" + name, problem})
 	}
 	return out
 }
 
-// annotationWarnings are annotations that look like requests and are ignored.
+// annotationWarnings reports annotations that look like requests and are ignored.
 func (p *pod) annotationWarnings(cfg *config.Config) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
@@ -56,7 +58,7 @@ func (p *pod) annotationWarnings(cfg *config.Config) []string {
 			out = append(out, fmt.Sprintf("annotation %s is one of device-injector's and is ignored: compat.deviceInjector is off in the configuration", quoted(key)))
 		}
 	}
-	if annotation.HasAny(p.workloadAnnotations) {
+	if annotation.HasAny(p.WorkloadAnnotations) {
 		out = append(out, "the workload itself has annotations of Jackfield or CDI, which its pods do not get; put them below spec.template.metadata.annotations")
 	}
 	return out
@@ -66,19 +68,20 @@ func isIgnoredInjectorKey(key string, cfg *config.Config) bool {
 	return !cfg.Compat.DeviceInjector && annotation.HasInjector(map[string]string{key: ""})
 }
 
-// warn prints the warnings about the pod to standard error, and returns them.
-func (p *pod) warn(env Env, cfg *config.Config) []string {
+// printWarnings prints the warnings about the pod to standard error, and returns them.
+func (p *pod) printWarnings(env Env, cfg *config.Config) []string {
 	warnings := p.annotationWarnings(cfg)
 	for _, w := range warnings {
-		env.say("warning: %s: %s", p.title(), w)
+		env.message("warning: %s: %s", p.Title(), w)
 	}
 	return warnings
 }
 
 const needsSandbox = "needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"
 
-// uncheckedNetworks takes the networks out of a request that has no sandbox: no device-info can be found for them. It
-// returns an item for each. Annotations that cannot be read stay, for the engine to report.
+// uncheckedNetworks removes the networks from a request without a sandbox, whose device-info cannot
+// be found, and returns an item for each. Annotations that cannot be read stay: the engine reports
+// them.
 func uncheckedNetworks(r *resolve.Request, p *policy.Policy) []resolve.Item {
 	wants, err := annotation.Parse(r.Annotations, r.Container)
 	if err != nil || wants.Networks.Mode == annotation.NetworksNone {
@@ -86,7 +89,8 @@ func uncheckedNetworks(r *resolve.Request, p *policy.Policy) []resolve.Item {
 	}
 	var items []resolve.Item
 	add := func(name, network, from string) {
-		item := resolve.Item{Kind: resolve.KindNetwork, Request: "network " + quoted(name), From: from, Outcome: resolve.NotChecked, Reason: needsSandbox}
+		item := resolve.Item{Kind: resolve.KindNetwork, Name: name, Request: "network " + quoted(name), From: from}
+		item.Decline(resolve.NotChecked, errors.New(needsSandbox))
 		if grant, err := p.Network(resolve.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
 			item.Notes = append(item.Notes, fmt.Sprintf("no rule lets network %s bring anything to namespace %s", quoted(network), quoted(r.Namespace)))
 		}
@@ -109,7 +113,9 @@ func uncheckedNetworks(r *resolve.Request, p *policy.Policy) []resolve.Item {
 	}
 	networks, err := attachment.NamedNetworks(value, r.Namespace)
 	if err != nil {
-		return []resolve.Item{{Kind: resolve.KindNetwork, Request: "networks", From: attachment.NetworksAnnotation, Outcome: resolve.NotChecked, Reason: errorText(err)}}
+		item := resolve.Item{Kind: resolve.KindNetwork, Request: "networks", From: attachment.NetworksAnnotation}
+		item.Decline(resolve.NotChecked, err)
+		return []resolve.Item{item}
 	}
 	for _, n := range networks {
 		add(n, n, attachment.NetworksAnnotation)

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,39 +13,39 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/apply/oci"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
-	"github.com/jackfield/jackfield/pkg/wording"
 )
 
-const injectLong = `inject makes the edits that a container's requests stand for in its OCI spec, the
-config.json of a bundle: all of them, or none. The spec of a --bundle is changed in
-place, in one step; that of --spec goes to standard output, or to the file of -o,
-which may be the same. Fields that nobody knows stay as they are.
+const injectLong = `inject applies a container's requests to its OCI spec, the config.json of a
+bundle: all of them, or none. The spec of a --bundle is replaced in one step. That
+of --spec goes to standard output, or to the file of -o, which may be the same
+file. Unknown fields stay as they are.
 
-CDI devices are asked for by name (vendor.com/class=name, vendor.com/class=all, or
-an alias such as nvidia=0), and take the place of what the spec has at the same
-path. --annotation asks as a pod's annotation does. With --sandbox-id, the sockets
-and devices of that pod sandbox's network attachments come as well; what they need
-on the host is made under an ID, --container-id or one made from the bundle's path,
-and goes with --remove.
+--cdi-device names CDI devices (vendor.com/class=name, vendor.com/class=all, or an
+alias such as nvidia=0). They replace what the spec has at the same path.
+--annotation requests as a pod's annotation does. With --sandbox-id, the sockets
+and devices of that pod sandbox's network attachments are injected as well. What
+they need on the host is created under an ID, --container-id or one made from the
+bundle's path; --remove removes it.
 
-Without --config no policy applies: the command is the administrator's own act. With
-it, what the policy refuses is refused; --namespace, --pod and --container say whom
-to take the container for.`
+Without --config no policy applies: the administrator runs the command. With it,
+what the policy refuses is refused; --namespace, --pod and --container describe the
+container to the policy.`
 
-// wholeID is the length of a sandbox's ID, of containerd and CRI-O alike; their tools
-// show the beginning.
+// wholeID is the length of a sandbox ID of containerd and CRI-O. Their tools print the beginning.
 const wholeID = 64
 
 // injection is one run of inject.
 type injection struct {
 	env  Env
-	node node
+	node hostFlags
 	file specFile
 
 	devices, annotations    []string
@@ -59,17 +58,19 @@ func injectCommand(env Env) *cobra.Command {
 	in := injection{env: env}
 	cmd := &cobra.Command{
 		Use:   "inject {--bundle DIR | --spec FILE} [--cdi-device NAME]...",
-		Short: "Put devices and sockets into an OCI spec",
+		Short: "Inject devices and sockets into an OCI spec",
 		Long:  injectLong,
 		Example: "  jackfield inject --bundle . --cdi-device vendor.com/net=vf0\n" +
-			"  runc spec && jackfield inject --spec config.json --cdi-device nvidia=all -o config.json\n" +
+			"  runc spec\n" +
+			"  jackfield inject --spec config.json -o config.json \\\n" +
+			"      --cdi-device nvidia=all\n" +
 			"  jackfield inject --remove --bundle .",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if in.remove {
 				return in.runRemove(cmd)
 			}
-			return in.run(cmd)
+			return in.injectIntoSpec(cmd)
 		},
 	}
 	f := cmd.Flags()
@@ -85,44 +86,44 @@ func injectCommand(env Env) *cobra.Command {
 	f.StringVar(&in.ctrName, "container", "", "`name` of the container in the pod")
 	f.BoolVar(&in.remove, "remove", false, "remove what was made on the host for a container (--bundle, --container-id) or sandbox (--sandbox-id)")
 	f.StringVar(&in.node.configFile, "config", "", "configuration `file` whose policy applies (default: no policy, the rest of "+config.DefaultPath+")")
-	in.node.rootFlag(cmd)
+	in.node.addRootFlag(cmd)
 	completeFlag(cmd, "cdi-device", in.node.completeDevices(env))
 	return cmd
 }
 
-func (in *injection) run(cmd *cobra.Command) error {
-	if err := in.check(cmd); err != nil {
+func (in *injection) injectIntoSpec(cmd *cobra.Command) error {
+	if err := in.checkFlags(cmd); err != nil {
 		return err
 	}
-	annotations, err := in.pairs(cmd)
+	annotations, err := in.parseAnnotations(cmd)
 	if err != nil {
 		return err
 	}
-	if err := in.file.read(in.env.Stdin); err != nil {
+	if err := in.file.readSpec(in.env.Stdin); err != nil {
 		return fmt.Errorf("read OCI spec %q: %w", in.file.name, err)
 	}
 	defer in.file.close()
-	spec, err := oci.ParseConfig(in.file.text)
+	spec, err := oci.ParseConfig(in.file.name, in.file.text)
 	if err != nil {
-		return fmt.Errorf("read OCI spec %q: %w", in.file.name, err)
+		return fmt.Errorf("read OCI spec: %w", err)
 	}
-	s, err := in.open(cmd)
+	s, err := in.openTarget(cmd)
 	if err != nil {
 		return err
 	}
 	defer s.engine.Close()
-	text, undo, err := in.edit(cmd.Context(), s, spec, annotations)
+	text, undo, err := in.editSpec(cmd.Context(), s, spec, annotations)
 	if err != nil {
 		return err
 	}
-	if err := in.file.write(in.env.Stdout, text); err != nil {
+	if err := in.file.writeSpec(in.env.Stdout, text); err != nil {
 		return errors.Join(err, undo())
 	}
 	return nil
 }
 
-func (in *injection) check(cmd *cobra.Command) error {
-	in.file.standard()
+func (in *injection) checkFlags(cmd *cobra.Command) error {
+	in.file.resolveStdio()
 	switch {
 	case in.file.bundle == "" && in.file.spec == "":
 		return usagef(cmd, "want --bundle or --spec")
@@ -139,8 +140,8 @@ func (in *injection) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// pairs are the annotations.
-func (in *injection) pairs(cmd *cobra.Command) (map[string]string, error) {
+// parseAnnotations returns the annotations of the flags.
+func (in *injection) parseAnnotations(cmd *cobra.Command) (map[string]string, error) {
 	if len(in.annotations) == 0 {
 		return nil, nil
 	}
@@ -153,7 +154,7 @@ func (in *injection) pairs(cmd *cobra.Command) (map[string]string, error) {
 		if _, twice := out[key]; twice {
 			return nil, usagef(cmd, "--annotation: %q is there twice", key)
 		}
-		if in.ctrName == "" && annotation.OfOneContainer(key) {
+		if in.ctrName == "" && annotation.IsContainerScoped(key) {
 			return nil, usagef(cmd, "--annotation: %q is for one container; say with --container which one this is", key)
 		}
 		out[key] = value
@@ -161,17 +162,17 @@ func (in *injection) pairs(cmd *cobra.Command) (map[string]string, error) {
 	return out, nil
 }
 
-// injectSite is the node that injects, and where it keeps what it makes.
-type injectSite struct {
-	stage
+// injectTarget is the node that injects, and the store of what it creates.
+type injectTarget struct {
+	injectStore
 	engine  *resolve.Engine
 	aliases map[string]string
 }
 
-// open makes the engine. Whose CDI files are is asked below a --root as well: what
-// they say is going to be run.
-func (in *injection) open(cmd *cobra.Command) (*injectSite, error) {
-	host, cfg, err := in.node.load(cmd)
+// openTarget creates the engine. The owners of CDI files are checked below a --root as well: their hooks
+// are going to run.
+func (in *injection) openTarget(cmd *cobra.Command) (*injectTarget, error) {
+	host, cfg, err := in.node.loadConfig(cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -182,19 +183,19 @@ func (in *injection) open(cmd *cobra.Command) (*injectSite, error) {
 	if in.sandboxID, err = findSandbox(in.env, host, cfg, in.sandboxID); err != nil {
 		return nil, err
 	}
-	s := &injectSite{stage: stageOf(host, cfg), aliases: cfg.CDI.Aliases}
+	s := &injectTarget{injectStore: newInjectStore(host, cfg), aliases: cfg.CDI.Aliases}
 	mine := *cfg
 	mine.StateDir = s.dir
 	s.engine, err = resolve.New(host, &mine, resolve.Options{
-		AllowAll: in.node.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: askKubelet, SpecDirs: dirs, ForAdministrator: true,
+		AllowAll: in.node.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: kubelet.NewClient, SpecDirs: dirs, ForAdministrator: true,
 	})
 	return s, err
 }
 
-// edit gives the text with the edits, after making what they need on the host,
-// which undo removes again.
-func (in *injection) edit(ctx context.Context, s *injectSite, spec *oci.Config, annotations map[string]string) (text []byte, undo func() error, err error) {
-	id, err := in.id()
+// editSpec returns the spec with the edits, after creating what they need on the host. undo removes
+// that again.
+func (in *injection) editSpec(ctx context.Context, s *injectTarget, spec *oci.Config, annotations map[string]string) (text []byte, undo func() error, err error) {
+	id, err := in.recordID()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -208,8 +209,8 @@ func (in *injection) edit(ctx context.Context, s *injectSite, spec *oci.Config, 
 		Annotations: annotations, CDIDevices: names, Have: oci.Existing(spec.Spec()),
 	}
 	if in.sandboxID == "" {
-		// The environment is partly the image's: it must not make a device of the host
-		// come along that nobody asked for.
+		// The environment is partly the image's: it must not select a device of the host that
+		// nobody asked for.
 		req.Have.Env = nil
 	}
 	if p := spec.Spec().Process; p != nil {
@@ -218,59 +219,58 @@ func (in *injection) edit(ctx context.Context, s *injectSite, spec *oci.Config, 
 	undo = func() error { return nil }
 	plan, err := s.engine.Resolve(ctx, req)
 	if err != nil {
-		return nil, nil, in.explain(err)
+		return nil, nil, in.explainError(err)
 	}
 	if plan == nil {
 		return in.file.text, undo, nil
 	}
 	if text, err = spec.Apply(&plan.Set); err != nil {
-		return nil, nil, in.explain(err)
+		return nil, nil, in.explainError(err)
 	}
 	if plan.Staging != nil {
 		if undo, err = s.prepare(*plan.Staging); err != nil {
-			return nil, nil, in.explain(err)
+			return nil, nil, in.explainError(err)
 		}
 	}
-	in.report(plan)
+	in.printNotInjected(plan)
 	return text, undo, nil
 }
 
-// explain puts the spec in front of what went wrong, and each thing that did on a
-// line of its own.
-func (in *injection) explain(err error) error {
+// explainError adds the spec to an error, and puts each failed request on a line of its own.
+func (in *injection) explainError(err error) error {
 	var all *resolve.Error
 	if errors.As(err, &all) {
 		err = &deniedError{errors.Join(all.Errs...)}
 	}
 	err = fmt.Errorf("inject into %q: %w", in.file.name, err)
 	if in.sandboxID == "" && slices.ContainsFunc(in.annotations, func(a string) bool { return strings.HasPrefix(a, annotation.NetworksKey) }) {
-		return &hinted{err: err, hint: "network attachments are those of a pod's sandbox: say with --sandbox-id which"}
+		return &hintedError{err: err, hint: "network attachments are those of a pod's sandbox: say with --sandbox-id which"}
 	}
 	return err
 }
 
-// report says what did not come although nothing failed.
-func (in *injection) report(plan *resolve.Plan) {
+// printNotInjected prints what was not injected although nothing failed.
+func (in *injection) printNotInjected(plan *resolve.Plan) {
 	for _, it := range plan.Items {
-		if it.Outcome == resolve.Skipped || it.Outcome == resolve.LeftAlone {
-			in.env.say("%s: %s: %s", it.Request, it.Outcome, it.Reason)
+		if it.Outcome == resolve.Skipped || it.Outcome == resolve.Unmanaged {
+			in.env.message("%s: %s: %s", it.Request, it.Outcome, it.Reason)
 		}
 		for _, n := range it.Notes {
-			in.env.say("%s: %s", it.Request, n)
+			in.env.message("%s: %s", it.Request, n)
 		}
 		if it.Audit != "" {
-			in.env.say("%s: mode enforce would refuse it: %s", it.Request, it.Audit)
+			in.env.message("%s: mode enforce would refuse it: %s", it.Request, it.Audit)
 		}
 	}
 }
 
-// expandAliases replaces "nvidia=0" by the name it stands for. What has a vendor
-// is no alias.
+// expandAliases replaces "nvidia=0" by the name that it stands for. A name with a vendor is no
+// alias.
 func expandAliases(names []string, aliases map[string]string) ([]string, error) {
 	out := make([]string, len(names))
 	for i, name := range names {
 		out[i] = name
-		if address, _ := wording.PCIAddress(name); address != "" || strings.HasPrefix(name, "/dev/") {
+		if address, _ := diag.PCIAddress(name); address != "" || strings.HasPrefix(name, "/dev/") {
 			return nil, fmt.Errorf("--cdi-device: found %s, want the name of a CDI device, vendor.com/class=name (`jackfield devices` lists them): %w",
 				quoted(name), errdefs.ErrInvalidArgument)
 		}
@@ -282,7 +282,7 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 		if !known {
 			names := slices.Sorted(maps.Keys(aliases))
 			hint := "a CDI device is vendor.com/class=name"
-			if near := wording.Nearest(alias, names...); near != "" {
+			if near := diag.Nearest(alias, names...); near != "" {
 				hint = "did you mean " + near + "=" + device + "?"
 			}
 			return nil, fmt.Errorf("--cdi-device: found %q: %q is no alias of the configuration (cdi.aliases), which has %s; %s: %w",
@@ -292,6 +292,3 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 	}
 	return out, nil
 }
-
-// same tells that the spec is to stay as it is, where it is.
-func (f *specFile) same(text []byte) bool { return f.inPlace() && bytes.Equal(text, f.text) }

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,28 +15,27 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// maxSpec is the largest config.json that is read, in bytes; those of Kubernetes
-// have some 20,000.
+// maxSpec is the largest config.json that is read, in bytes. Those of Kubernetes have about 20,000.
 const maxSpec = 4 << 20
 
-// specFile is where an OCI spec is read from, and where it is written to. Paths are
-// those of the caller.
+// specFile is the OCI spec to read, and the file to write. Paths are the caller's.
 type specFile struct {
 	bundle, spec, out string // as the flags have them
 
-	name string // for messages
-	text []byte // as read
-	in   place  // not set for standard input
-	one  bool   // out is the file that is read
+	name            string     // for messages
+	text            []byte     // as read
+	in              openedFile // not set for standard input
+	overwritesInput bool       // out is the file that is read
 }
 
-// standard takes the names that systems have for standard input and output for what
-// they stand for: as a path, /dev/stdout leads to the file that the output goes to,
-// which would be replaced with all that it has from others.
-func (f *specFile) standard() {
+// resolveStdio replaces the system's names of standard input and output by -. As a path,
+// /dev/stdout leads to the file behind it, which would be replaced with everything that other
+// processes wrote.
+func (f *specFile) resolveStdio() {
 	switch f.spec {
 	case "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0":
 		f.spec = "-"
@@ -46,20 +46,20 @@ func (f *specFile) standard() {
 	}
 }
 
-// place is a file by the directory it is in, which stays open so that what is read
-// and what is replaced is the same.
-type place struct {
-	dir  *os.File
-	path string
-	base string
-	st   unix.Stat_t
-	set  bool // there is a file
+// openedFile is a file in a directory that stays open, so that the file that is read is the file
+// that is replaced.
+type openedFile struct {
+	dir    *os.File
+	path   string
+	base   string
+	st     unix.Stat_t
+	exists bool // there is a file
 
 	locked *os.File // the directory, while it is locked
 }
 
-// read reads the spec, whole.
-func (f *specFile) read(stdin io.Reader) (err error) {
+// readSpec reads the whole spec.
+func (f *specFile) readSpec(stdin io.Reader) (err error) {
 	f.name = f.spec
 	switch {
 	case f.bundle != "":
@@ -72,19 +72,19 @@ func (f *specFile) read(stdin io.Reader) (err error) {
 	if f.bundle != "" {
 		f.in, err = openInBundle(f.bundle)
 	} else {
-		f.in, err = openPlace(f.name)
+		f.in, err = openFile(f.name)
 	}
-	if err == nil && !f.in.set {
+	if err == nil && !f.in.exists {
 		err = unix.ENOENT
 	}
 	if err == nil {
-		f.one = f.overItself()
+		f.overwritesInput = f.isOutputInput()
 	}
 	if err == nil && f.inPlace() {
-		err = f.in.lock(lockWait)
+		err = f.in.lockDirectory(lockWait)
 	}
 	if err == nil {
-		f.text, err = f.in.read()
+		f.text, err = f.in.readContent()
 	}
 	if err != nil {
 		f.close()
@@ -92,55 +92,51 @@ func (f *specFile) read(stdin io.Reader) (err error) {
 	return err
 }
 
-// overItself tells that -o names the file that is read, by whatever path.
-func (f *specFile) overItself() bool {
+// isOutputInput reports whether -o names the file that is read, by whatever path.
+func (f *specFile) isOutputInput() bool {
 	if f.out == "" || f.out == "-" {
 		return false
 	}
-	to, err := openPlace(f.out)
+	to, err := openFile(f.out)
 	if err != nil {
-		return false // which the writing tells
+		return false // write reports it
 	}
 	defer to.close()
 	var a, b unix.Stat_t
 	return to.base == f.in.base && unix.Fstat(int(to.dir.Fd()), &a) == nil && unix.Fstat(int(f.in.dir.Fd()), &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
 }
 
-// lockWait is how long an injection waits for another into the same file, which
-// takes milliseconds.
+// lockWait bounds the wait for another injection into the same file, which takes milliseconds.
 const lockWait = 10 * time.Second
 
-// lock keeps other injections out of the directory until it is closed: of two at
-// once neither undoes what the other did. Where the file system has no locks there
-// is none.
-func (p *place) lock(wait time.Duration) error {
+// lockDirectory keeps other injections out of the directory until it is closed, so that none of two at once
+// undoes the other. Some file systems have no locks.
+func (p *openedFile) lockDirectory(wait time.Duration) error {
 	fd, err := unix.Openat(int(p.dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	p.locked = os.NewFile(uintptr(fd), p.path)
-	for until := time.Now().Add(wait); ; time.Sleep(2 * time.Millisecond) {
-		switch err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); {
-		case err == nil, errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP):
-			return nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			return fmt.Errorf("lock its directory: %w", err)
-		case time.Now().After(until):
-			return fmt.Errorf("another program has locked its directory for %v; run this again when it is done: %w", wait, errdefs.ErrUnavailable)
-		}
+	switch err := hostfs.LockWithin(fd, wait); {
+	case err == nil, errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP):
+		return nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("another program has locked its directory for %v; run this again when it is done: %w", wait, errdefs.ErrUnavailable)
+	default:
+		return fmt.Errorf("lock its directory: %w", err)
 	}
 }
 
 func (f *specFile) close() { f.in.close() }
 
-// inPlace tells that the spec is written where it was read.
-func (f *specFile) inPlace() bool { return f.bundle != "" && f.out == "" || f.one }
+// inPlace reports whether the spec is written where it was read.
+func (f *specFile) inPlace() bool { return f.bundle != "" && f.out == "" || f.overwritesInput }
 
-// write writes the spec to where it belongs: the file of before or the whole of
-// the new one, and nothing else, is what anybody finds there.
-func (f *specFile) write(stdout io.Writer, text []byte) error {
+// writeSpec writes the spec. A file is replaced in one step: readers find all of the old one or all of
+// the new one.
+func (f *specFile) writeSpec(stdout io.Writer, text []byte) error {
 	switch {
-	case f.same(text):
+	case f.inPlace() && bytes.Equal(text, f.text):
 		return nil
 	case f.inPlace():
 		if err := f.in.replace(text, &f.in.st); err != nil {
@@ -159,107 +155,102 @@ func (f *specFile) write(stdout io.Writer, text []byte) error {
 	return nil
 }
 
-// writeOther writes the file of -o. One that is there keeps its mode and owner; a
-// new one has the mode of the spec, or, from standard input, what the umask leaves.
+// writeOther writes the file of -o. An existing file keeps its mode and owner. A new one has the
+// mode of the spec or, for standard input, what the umask leaves.
 func (f *specFile) writeOther(text []byte) error {
-	to, err := openPlace(f.out)
+	to, err := openFile(f.out)
 	if err != nil {
 		return err
 	}
 	defer to.close()
 	like := &to.st
-	if !to.set {
-		like = &unix.Stat_t{Mode: 0o666 &^ umask(), Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
-		if f.in.set {
+	if !to.exists {
+		like = &unix.Stat_t{Mode: 0o666 &^ currentUmask(), Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
+		if f.in.exists {
 			like.Mode = f.in.st.Mode
 		}
 	}
 	return to.replace(text, like)
 }
 
-// umask is the process's. Nothing else makes files meanwhile.
-func umask() uint32 {
+// currentUmask returns the process's umask. Nothing else creates files meanwhile.
+func currentUmask() uint32 {
 	mask := unix.Umask(0o077)
 	unix.Umask(mask)
 	return uint32(mask)
 }
 
-// openPlace finds a file that is there, through symlinks, or where one would be.
-// What is there and no regular file is an error.
-func openPlace(path string) (place, error) {
+// openFile opens the directory of a file that exists, through symlinks, or of one that would be
+// created. Only a regular file is accepted.
+func openFile(path string) (openedFile, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {
 		real, err = filepath.EvalSymlinks(filepath.Dir(path))
 		real = filepath.Join(real, filepath.Base(path))
 	}
 	if err != nil {
-		return place{}, cause(err)
+		return openedFile{}, withoutPath(err)
 	}
-	p := place{path: real, base: filepath.Base(real)}
+	p := openedFile{path: real, base: filepath.Base(real)}
 	if p.dir, err = os.OpenFile(filepath.Dir(real), unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
-		return place{}, cause(err)
+		return openedFile{}, withoutPath(err)
 	}
-	return p.stat()
+	return p.findFile()
 }
 
-// openInBundle opens a bundle's config.json. In a directory that another user can
-// change it must not be a symlink: the owner of the bundle would choose which of the
-// caller's files is replaced.
-func openInBundle(bundle string) (place, error) {
+// openInBundle opens a bundle's config.json. In a directory that another user can change it must
+// not be a symlink: the bundle's owner would choose which of the caller's files is replaced.
+func openInBundle(bundle string) (openedFile, error) {
 	dir, err := os.OpenFile(bundle, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
-		return place{}, cause(err)
+		return openedFile{}, withoutPath(err)
 	}
-	p := place{dir: dir, path: filepath.Join(bundle, "config.json"), base: "config.json"}
+	p := openedFile{dir: dir, path: filepath.Join(bundle, "config.json"), base: "config.json"}
 	var st, file unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
 		p.close()
-		return place{}, err
+		return openedFile{}, err
 	}
-	if st.Mode&0o022 == 0 && (st.Uid == 0 || int(st.Uid) == os.Geteuid()) {
+	if trust.Check(bundle, &st, trust.Options{}) == nil {
 		p.close()
-		return openPlace(p.path)
+		return openFile(p.path)
 	}
 	if unix.Fstatat(int(dir.Fd()), p.base, &file, unix.AT_SYMLINK_NOFOLLOW) == nil && file.Mode&unix.S_IFMT == unix.S_IFLNK {
 		p.close()
-		return place{}, fmt.Errorf("it is a symlink in a directory that another user can change; name the file that it leads to with --spec FILE -o FILE: %w",
+		return openedFile{}, fmt.Errorf("it is a symlink in a directory that another user can change; name the file that it leads to with --spec FILE -o FILE: %w",
 			errdefs.ErrPermissionDenied)
 	}
-	return p.stat()
+	return p.findFile()
 }
 
-// stat finds the file in its directory. Only a regular file or none is accepted.
-func (p place) stat() (place, error) {
+// findFile finds the file in its directory. Only a regular file or none is accepted.
+func (p openedFile) findFile() (openedFile, error) {
 	err := unix.Fstatat(int(p.dir.Fd()), p.base, &p.st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return p, nil
 	case err != nil:
 		p.close()
-		return place{}, err
+		return openedFile{}, err
 	}
 	if p.st.Mode&unix.S_IFMT != unix.S_IFREG {
 		// Nor is a symlink to nothing, which /dev/stdout can be.
 		p.close()
-		return place{}, fmt.Errorf("it is a %s, not a regular file; - stands for standard input and output: %w", hostfs.TypeName(p.st.Mode), errdefs.ErrInvalidArgument)
+		return openedFile{}, fmt.Errorf("it is a %s, not a regular file; - stands for standard input and output: %w", hostfs.TypeName(p.st.Mode), errdefs.ErrInvalidArgument)
 	}
-	p.set = true
+	p.exists = true
 	return p, nil
 }
 
-// cause is an error without the path, which the message has already.
-func cause(err error) error {
-	var at *os.PathError
-	switch {
-	case errors.As(err, &at):
-		return at.Err
-	case err != nil && strings.HasPrefix(err.Error(), "EvalSymlinks:"):
+// withoutPath returns an error without its path, which the message already has.
+func withoutPath(err error) error {
+	if err != nil && strings.HasPrefix(err.Error(), "EvalSymlinks:") {
 		return unix.ELOOP // the one error that filepath.EvalSymlinks has of its own
 	}
-	return err
+	return hostfs.WithoutPath(err)
 }
 
-func (p *place) close() {
+func (p *openedFile) close() {
 	if p.locked != nil {
 		p.locked.Close()
 		p.locked = nil
@@ -270,7 +261,7 @@ func (p *place) close() {
 	}
 }
 
-func (p *place) read() ([]byte, error) {
+func (p *openedFile) readContent() ([]byte, error) {
 	fd, err := unix.Openat(int(p.dir.Fd()), p.base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -283,9 +274,9 @@ func (p *place) read() ([]byte, error) {
 	return hostfs.ReadRegular(file, maxSpec)
 }
 
-// replace puts text in the place of the file in one step, with the mode and owner
-// of another, and on the disk.
-func (p *place) replace(text []byte, like *unix.Stat_t) error {
+// replace replaces the file in one step, with the mode and owner of another file, and syncs it to
+// the disk.
+func (p *openedFile) replace(text []byte, like *unix.Stat_t) error {
 	dir, err := unix.Openat(int(p.dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

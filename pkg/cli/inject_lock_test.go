@@ -15,17 +15,17 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 )
 
-// Injections into one file at once, by whatever name: each finds what the others did.
-func TestInjectAtOnce(t *testing.T) {
+// Concurrent injections into one file, by different paths, keep each other's edits.
+func TestInjectConcurrently(t *testing.T) {
 	dir := t.TempDir()
 	file, link, other := filepath.Join(dir, "config.json"), filepath.Join(dir, "link.json"), filepath.Join(dir, "other")
 	if err := errors.Join(os.Symlink(dir, other), os.Symlink("config.json", link)); err != nil {
 		t.Fatal(err)
 	}
-	for name, ways := range map[string][]specFile{
+	for name, forms := range map[string][]specFile{
 		"bundle":        {{bundle: dir}},
 		"spec and -o":   {{spec: file, out: file}},
 		"bundle and -o": {{bundle: dir, out: file}},
@@ -42,16 +42,16 @@ func TestInjectAtOnce(t *testing.T) {
 				all.Go(func() {
 					var f specFile
 					var err error
-					// On a busy machine the others may take longer than they are waited for.
+					// On a busy machine the others may hold the lock longer than the timeout.
 					busytest.Until(func() bool {
-						f = ways[i%len(ways)]
-						err = f.read(strings.NewReader(""))
+						f = forms[i%len(forms)]
+						err = f.readSpec(strings.NewReader(""))
 						return !errdefs.IsUnavailable(err)
 					})
 					if err == nil {
 						defer f.close()
 						time.Sleep(time.Millisecond)
-						err = f.write(&bytes.Buffer{}, fmt.Appendf(f.text, "%d,", i))
+						err = f.writeSpec(&bytes.Buffer{}, fmt.Appendf(f.text, "%d,", i))
 					}
 					if err != nil {
 						t.Error(err)
@@ -64,17 +64,17 @@ func TestInjectAtOnce(t *testing.T) {
 				t.Errorf("%d of %d are there: %s, %v", n, writers, text, err)
 			}
 			if st, err := os.Lstat(file); err != nil || st.Mode() != 0o640 {
-				t.Errorf("it is %v now, %v", st.Mode(), err)
+				t.Errorf("file mode is %v, %v", st.Mode(), err)
 			}
 			if to, err := os.Readlink(link); err != nil || to != "config.json" {
-				t.Errorf("the link leads to %q now, %v", to, err)
+				t.Errorf("the symlink leads to %q, %v", to, err)
 			}
 		})
 	}
 }
 
-// So does the command itself, of which -o names what --spec does.
-func TestInjectCommandsAtOnce(t *testing.T) {
+// Concurrent commands whose -o names the file of --spec keep each other's edits.
+func TestInjectCommandsConcurrently(t *testing.T) {
 	const commands = 12
 	in := newInjector(t)
 	for i := range commands {
@@ -108,7 +108,7 @@ func TestInjectCommandsAtOnce(t *testing.T) {
 	}
 }
 
-// A second name of the file is replaced, and the first one stays: that is another file.
+// Replacing one hard link of a file leaves the other one unchanged.
 func TestInjectHardLink(t *testing.T) {
 	dir := t.TempDir()
 	file, second := filepath.Join(dir, "config.json"), filepath.Join(dir, "second.json")
@@ -116,10 +116,10 @@ func TestInjectHardLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := specFile{spec: file, out: second}
-	err := f.read(nil)
+	err := f.readSpec(nil)
 	if err == nil {
 		defer f.close()
-		err = f.write(nil, []byte(`{"new":1}`))
+		err = f.writeSpec(nil, []byte(`{"new":1}`))
 	}
 	a, err1 := os.ReadFile(file)
 	b, err2 := os.ReadFile(second)
@@ -128,28 +128,28 @@ func TestInjectHardLink(t *testing.T) {
 	}
 }
 
-// Who waits for a lock gives up some time.
-func TestInjectGivesUpWaiting(t *testing.T) {
+// The wait for the lock has a timeout.
+func TestInjectLockTimesOut(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	first := specFile{bundle: dir}
-	if err := first.read(nil); err != nil {
+	if err := first.readSpec(nil); err != nil {
 		t.Fatal(err)
 	}
 	defer first.close()
-	second, err := openPlace(filepath.Join(dir, "config.json"))
+	second, err := openFile(filepath.Join(dir, "config.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer second.close()
-	if err := second.lock(20 * time.Millisecond); !errors.Is(err, errdefs.ErrUnavailable) || !strings.Contains(err.Error(), "run this again") {
+	if err := second.lockDirectory(20 * time.Millisecond); !errors.Is(err, errdefs.ErrUnavailable) || !strings.Contains(err.Error(), "run this again") {
 		t.Errorf("%v", err)
 	}
-	// Whoever writes elsewhere has nothing to wait for.
+	// An injection that writes another file does not wait.
 	third := specFile{bundle: dir, out: "-"}
-	if err := third.read(nil); err != nil {
+	if err := third.readSpec(nil); err != nil {
 		t.Error(err)
 	}
 	third.close()

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// injector runs inject with spec files of its own.
+// injector runs inject with spec files in a temporary directory.
 type injector struct {
 	t      *testing.T
 	dir    string
@@ -82,7 +82,7 @@ func TestInjectKeepsOwnerAndMode(t *testing.T) {
 	if sys := st.Sys().(*syscall.Stat_t); st.Mode().Perm() != 0o604 || owner && (sys.Uid != 12345 || sys.Gid != 54321) {
 		t.Errorf("mode %o, owner %d:%d", st.Mode().Perm(), sys.Uid, sys.Gid)
 	}
-	// A file that is not there yet is like the spec, or like any file.
+	// A new file has the mode of the spec, or the default mode.
 	for _, tc := range []struct {
 		spec string
 		want os.FileMode
@@ -101,8 +101,8 @@ func TestInjectKeepsOwnerAndMode(t *testing.T) {
 	}
 }
 
-// Whoever reads the file while it is replaced, again and again, finds a whole one.
-func TestInjectIsNeverHalf(t *testing.T) {
+// A reader of the file never finds a part of it while it is replaced.
+func TestInjectReplacesFileAtomically(t *testing.T) {
 	in := newInjector(t)
 	in.write("b/config.json", smallSpec, 0o644)
 	var done atomic.Bool
@@ -135,7 +135,7 @@ func TestInjectIsNeverHalf(t *testing.T) {
 	}
 }
 
-func TestInjectReadsNoEnd(t *testing.T) {
+func TestInjectBoundsInput(t *testing.T) {
 	in := newInjector(t)
 	in.stdin = smallSpec + strings.Repeat(" ", maxSpec)
 	if code := in.run("--spec", "-", "--cdi-device", "v.com/c=a"); code != ExitError || !strings.Contains(in.stderr.String(), "more than the 4194304 bytes allowed") || in.stdout.Len() > 0 {
@@ -147,25 +147,24 @@ func TestInjectReadsNoEnd(t *testing.T) {
 	}
 }
 
-// The ID of a bundle is one that can be a directory's name, and no other bundle's.
+// The ID of a bundle is unique, and can be the name of a directory.
 func TestInjectID(t *testing.T) {
 	seen := map[string]bool{}
 	for _, bundle := range []string{"/a/userdata", "/b/userdata", "/x/ö y/..z", "/" + strings.Repeat("n", 300), "/"} {
 		in := injection{file: specFile{bundle: bundle}}
-		id, err := in.id()
+		id, err := in.recordID()
 		if err != nil || seen[id] || len(id) > 128 || strings.ContainsAny(id, "/. ö") || id == "" {
 			t.Errorf("%s: %q, %v", bundle, id, err)
 		}
 		seen[id] = true
-		if again, _ := in.id(); again != id {
+		if again, _ := in.recordID(); again != id {
 			t.Errorf("%s: %q and %q", bundle, id, again)
 		}
 	}
 }
 
-// TestInjectNewFile: what comes on standard input is written for whom the umask lets
-// read it; environments hold secrets.
-func TestInjectNewFile(t *testing.T) {
+// A new file from standard input has the mode that the umask leaves: environments hold secrets.
+func TestInjectNewFileHonoursUmask(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	in := newInjector(t)

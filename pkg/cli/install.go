@@ -6,33 +6,34 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-const installLong = `install copies programs of Jackfield from where this one lies, or --from, into a
-directory: for an init container, whose image has no shell, that puts jackfield-cni
-or jackfield-hook where the node's runtime runs it.
+const installLong = `install copies programs of Jackfield from this program's directory, or --from,
+into another directory. It is for an init container, whose image has no shell,
+that puts jackfield-cni or jackfield-hook where the node's runtime runs it.
 
-A program is put in place whole, by a rename: one that runs goes on with the old.
-What is the same already is left alone. The directory must belong to root, or to the
-caller, and nobody else may write to it: the runtime runs as root what is in there.`
+A program is replaced in one step; a running one continues with the old file. A
+program with the same content is not replaced. The directory must belong to root or
+the caller, and no other user may write to it: the runtime runs its programs as
+root.`
 
-// programs are what there is to be installed.
+// programs returns the names of the programs that can be installed.
 func programs() []string {
 	return []string{"jackfield", "jackfield-cni", "jackfield-hook", "jackfield-nri"}
 }
 
-// maxProgram is more than any program of Jackfield has, in bytes.
+// maxProgram bounds the size of a program, in bytes.
 const maxProgram = 256 << 20
 
 func installCommand(env Env) *cobra.Command {
@@ -62,7 +63,7 @@ func installCommand(env Env) *cobra.Command {
 				}
 				from = filepath.Dir(self)
 			}
-			if err := ownDir(to); err != nil {
+			if err := checkTargetDir(to); err != nil {
 				return err
 			}
 			for _, name := range args {
@@ -83,70 +84,52 @@ func installCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-// ownDir refuses a directory that others can write to.
-func ownDir(dir string) error {
-	st, err := os.Stat(dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return &hinted{err: fmt.Errorf("install into %q: there is no such directory: %w", dir, errdefs.ErrNotFound),
-				hint: "check the path; a directory that the runtime is to read can be created with `mkdir -p -m 0755 " + dir + "`"}
-		}
-		return fmt.Errorf("install into %q: %w", dir, err)
-	}
-	sys, ok := st.Sys().(*syscall.Stat_t)
+// checkTargetDir refuses a directory that other users can write to.
+func checkTargetDir(dir string) error {
+	var st unix.Stat_t
+	err := unix.Stat(dir, &st)
 	switch {
-	case !st.IsDir():
+	case errors.Is(err, unix.ENOENT):
+		return &hintedError{err: fmt.Errorf("install into %q: there is no such directory: %w", dir, errdefs.ErrNotFound),
+			hint: "check the path; a directory that the runtime is to read can be created with `mkdir -p -m 0755 " + dir + "`"}
+	case err != nil:
+		return fmt.Errorf("install into %q: %w", dir, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return fmt.Errorf("install into %q: it is not a directory: %w", dir, errdefs.ErrInvalidArgument)
-	case ok && sys.Uid != 0 && int(sys.Uid) != os.Geteuid():
-		return fmt.Errorf("install into %q: it belongs to uid %d, who can replace what root runs; choose a directory that belongs to root: %w", dir, sys.Uid, errdefs.ErrPermissionDenied)
-	case ok && sys.Mode&0o022 != 0:
-		return fmt.Errorf("install into %q: it has mode %04o, and others can replace what root runs; %s: %w", dir, sys.Mode&0o7777, hostfs.WriteRemedy(dir, sys.Mode), errdefs.ErrPermissionDenied)
+	}
+	if bad := trust.Check(dir, &st, trust.Options{}); bad != nil {
+		return fmt.Errorf("install into %w", bad)
 	}
 	return nil
 }
 
-// install copies one program, and says what it did.
+// install copies one program, and returns what it did.
 func install(from, to string) (what string, err error) {
-	st, err := os.Stat(from)
+	data, err := readProgram(from)
 	if err != nil {
 		return "", fmt.Errorf("install %q: %w", from, err)
 	}
-	if !st.Mode().IsRegular() || st.Size() > maxProgram {
-		return "", fmt.Errorf("install %q: it is no program of at most %d bytes: %w", from, maxProgram, errdefs.ErrInvalidArgument)
-	}
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return "", fmt.Errorf("install %q: %w", from, err)
-	}
-	if there, err := os.Lstat(to); err == nil && there.Mode() == 0o755 && there.Size() == int64(len(data)) {
-		if have, err := os.ReadFile(to); err == nil && bytes.Equal(have, data) {
+	if there, err := os.Lstat(to); err == nil && there.Mode() == 0o755 {
+		if have, err := readProgram(to); err == nil && bytes.Equal(have, data) {
 			return "as it was", nil
 		}
 	}
-	// A name that nobody reads, until the program is whole.
-	tmp := filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".new")
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	dir, err := os.Open(filepath.Dir(to))
+	if err == nil {
+		defer dir.Close()
+		err = hostfs.ReplaceAt(int(dir.Fd()), filepath.Base(to), data, hostfs.Own(0o755))
+	}
+	if err != nil {
 		return "", fmt.Errorf("install %q: %w", to, err)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("install %q: %w", to, err), ignoreMissing(os.Remove(tmp)))
-		}
-	}()
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(0o755), f.Sync(), f.Close()); err != nil {
-		return "", err
-	}
-	return "installed", os.Rename(tmp, to)
+	return "installed", nil
 }
 
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+func readProgram(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, withoutPath(err)
 	}
-	return err
+	defer f.Close()
+	return hostfs.ReadRegular(f, maxProgram)
 }

@@ -3,65 +3,162 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
-	"os"
+	"slices"
 	"strings"
+	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
+	"go.yaml.in/yaml/v3"
 
-	"github.com/jackfield/jackfield/pkg/wording"
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// output is the choice of -o.
-type output struct{ format string }
+// Formats of -o. Text is for people; wide is text with more columns, for some commands.
+const (
+	formatText = "text"
+	formatJSON = "json"
+	formatYAML = "yaml"
+	formatWide = "wide"
+)
 
-// flag adds -o with text and json.
-func (o *output) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&o.format, "output", "o", "text", "`format`: text or json")
-	completeFlag(cmd, "output", fixedValues("text", "json"))
+// output is how a command prints its result.
+type output struct {
+	format string // of -o
+	color  string // of --color
 }
 
-func (o *output) check(cmd *cobra.Command) error {
-	if o.format != "text" && o.format != "json" {
-		return usagef(cmd, "--output: found %q, want text or json", o.format)
+// addFlag adds -o with text, json, yaml and more formats, and --color.
+func (o *output) addFlag(cmd *cobra.Command, more ...string) {
+	addChoice(cmd, &o.format, "output", "o", "`format`", append([]string{formatText, formatJSON, formatYAML}, more...)...)
+	addChoice(cmd, &o.color, "color", "", "`when` text has colours (auto: on a terminal, without NO_COLOR)", colorAuto, colorAlways, colorNever)
+}
+
+// choice is a pflag.Value that is one of several words.
+type choice struct {
+	value *string
+	words []string
+}
+
+// addChoice adds a flag whose value is one of several words. The first one is the default.
+func addChoice(cmd *cobra.Command, value *string, name, short, usage string, words ...string) {
+	*value = words[0]
+	cmd.Flags().VarP(choice{value, words}, name, short, usage+": "+joinWords(words))
+	completeFlag(cmd, name, fixedValues(words...))
+}
+
+// joinWords lists words as in "a, b or c".
+func joinWords(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func (c choice) String() string {
+	if c.value == nil { // pflag asks a zero value, too
+		return ""
 	}
+	return *c.value
+}
+
+func (c choice) Type() string { return "string" }
+
+func (c choice) Set(word string) error {
+	if !slices.Contains(c.words, word) {
+		return errors.New("want " + joinWords(c.words))
+	}
+	*c.value = word
 	return nil
 }
 
-func (o *output) json() bool { return o.format == "json" }
+// isText reports whether the output is for people.
+func (o *output) isText() bool { return o.format == formatText || o.format == formatWide }
 
-// writeJSON writes v indented, with a newline at the end.
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+// writeResult writes v as JSON or YAML, or its text, whichever -o says.
+func (o *output) writeResult(env Env, v any, text func() string) error {
+	if o.isText() {
+		out := text()
+		if o.isColored(env) {
+			out = colorText(out)
+		}
+		_, err := io.WriteString(env.Stdout, out)
+		return err
+	}
+	var data bytes.Buffer
+	enc := json.NewEncoder(&data)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-// write writes v in JSON, or what text writes, whichever was asked for.
-func (o *output) write(w io.Writer, v any, text func(io.Writer) error) error {
-	if o.json() {
-		return writeJSON(w, v)
+	if err := enc.Encode(v); err != nil {
+		return err
 	}
-	return text(w)
+	if o.format == formatYAML {
+		return writeYAML(env.Stdout, &data)
+	}
+	_, err := data.WriteTo(env.Stdout)
+	return err
 }
 
-// answer ends a command that has written why the answer is no, when it is.
-func answer(written error, good bool) error {
+// writeYAML writes JSON as YAML, with the keys in their order.
+func writeYAML(w io.Writer, data io.Reader) error {
+	dec := json.NewDecoder(data)
+	dec.UseNumber()
+	node, err := readYAMLNode(dec)
+	if err != nil {
+		return err
+	}
+	enc := yaml.NewEncoder(w)
+	enc.SetIndent(2)
+	return errors.Join(enc.Encode(node), enc.Close())
+}
+
+// readYAMLNode reads one JSON value. In an object, keys and values alternate, as in a node of YAML.
+func readYAMLNode(dec *json.Decoder) (*yaml.Node, error) {
+	token, err := dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	switch v := token.(type) {
+	case json.Delim:
+		node := &yaml.Node{Kind: yaml.SequenceNode}
+		if v == '{' {
+			node.Kind = yaml.MappingNode
+		}
+		for dec.More() {
+			child, err := readYAMLNode(dec)
+			if err != nil {
+				return nil, err
+			}
+			node.Content = append(node.Content, child)
+		}
+		_, err := dec.Token() // the end of the object or array
+		return node, err
+	case string:
+		node := &yaml.Node{}
+		return node, node.Encode(v) // with quotes where any parser needs them
+	case nil:
+		return &yaml.Node{Kind: yaml.ScalarNode, Value: "null"}, nil
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}, nil
+}
+
+// answerError ends a command that has written why the answer is no.
+func answerError(written error, good bool) error {
 	if written == nil && !good {
 		return errAnswerNo
 	}
 	return written
 }
 
-// plain is s in one line, without what a terminal might act on.
-func plain(s string) string { return wording.Plain(s) }
+// plain returns s in one line, without characters that a terminal acts on.
+func plain(s string) string { return diag.Plain(s) }
 
-// quoted is what was found in a file, for a message.
-func quoted(s string) string { return wording.Quote(s, wording.Most) }
+// quoted quotes a value from a file for a message.
+func quoted(s string) string { return diag.Quote(s, diag.Most) }
 
 // plainLines is plain for text whose line ends are meant.
 func plainLines(s string) string {
@@ -72,21 +169,9 @@ func plainLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// terminalWidth is the width of the terminal that w is, in columns, 0 where it is none: what a program reads is not wrapped.
-func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok {
-		return 0
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil {
-		return 0
-	}
-	return int(size.Col)
-}
-
-// wrapText breaks the lines of a text at spaces, so that with an indent they are at most width columns wide. Further lines have the indent. A width of
-// 0, or one that leaves less than 20 columns, breaks none.
+// wrapText breaks the lines of a text at spaces, so that with an indent they are at most width
+// columns wide. Further lines are indented. A width of 0, or one that leaves less than 20 columns,
+// breaks none.
 func wrapText(text string, width, indent int) string {
 	var b strings.Builder
 	for i, line := range strings.Split(text, "\n") {
@@ -112,39 +197,25 @@ func wrapText(text string, width, indent int) string {
 	return b.String()
 }
 
-// table lays out rows in columns, two spaces apart. The last column is as wide
-// as it likes.
+// table lays out rows in columns, two spaces apart. The last column has any width.
 type table struct {
 	rows [][]string
 }
 
-func (t *table) add(cells ...string) {
+func (t *table) addRow(cells ...string) {
 	for i := range cells {
-		if cells[i] = plain(cells[i]); cells[i] == "" {
-			cells[i] = "-"
-		}
+		cells[i] = cmp.Or(plain(cells[i]), "-")
 	}
 	t.rows = append(t.rows, cells)
 }
 
-func (t *table) write(b *strings.Builder, indent string) {
-	var widths []int
+// formatText returns the table with each line indented.
+func (t *table) formatText(indent string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range t.rows {
-		for i, c := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(c))
-		}
+		fmt.Fprintln(w, indent+strings.Join(row, "\t"))
 	}
-	for _, row := range t.rows {
-		b.WriteString(indent)
-		for i, c := range row {
-			b.WriteString(c)
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
-			}
-		}
-		b.WriteByte('\n')
-	}
+	w.Flush() // a strings.Builder takes all
+	return b.String()
 }

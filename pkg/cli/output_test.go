@@ -2,10 +2,7 @@
 
 package cli
 
-import (
-	"strings"
-	"testing"
-)
+import "testing"
 
 func TestPlain(t *testing.T) {
 	for in, want := range map[string]string{
@@ -29,13 +26,11 @@ func TestPlain(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	tab := &table{}
-	tab.add("NAME", "KIND", "FILE")
-	tab.add("ü", "", "/a b")
-	tab.add("longer", "x", "/c\n")
-	var b strings.Builder
-	tab.write(&b, " ")
+	tab.addRow("NAME", "KIND", "FILE")
+	tab.addRow("ü", "", "/a b")
+	tab.addRow("longer", "x", "/c\n")
 	want := " NAME    KIND  FILE\n ü       -     /a b\n longer  x     /c\\n\n"
-	if b.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	if got := tab.formatText(" "); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

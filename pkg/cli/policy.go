@@ -4,37 +4,43 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 func policyCommand(env Env) *cobra.Command {
-	return group(&cobra.Command{
+	return commandGroup(&cobra.Command{
 		Use:   "policy",
-		Short: "Ask the policy, and test it",
-	}, policyCheckCommand(env), policyTestCommand(env))
+		Short: "Check requests against the policy, test it, and suggest rules",
+	}, policyCheckCommand(env), policySuggestCommand(env), policyTestCommand(env))
 }
 
-// asks are things to ask a policy about, by kind.
-type asks struct {
-	CDI      []string   `json:"cdi"`
-	Devices  []string   `json:"devices"`
-	Sockets  []string   `json:"sockets"`
-	Mounts   []askMount `json:"mounts"`
-	Hooks    []string   `json:"hooks"`
-	Networks []string   `json:"networks"`
+// query is what a policy is asked about, by kind.
+type query struct {
+	CDI      []string     `json:"cdi"`
+	Devices  []string     `json:"devices"`
+	Sockets  []string     `json:"sockets"`
+	Mounts   []mountQuery `json:"mounts"`
+	Hooks    []string     `json:"hooks"`
+	Networks []string     `json:"networks"`
+	Ports    []portQuery  `json:"ports"`
+	// NamedSockets are names of sockets.named. A name that the configuration does not have has no path.
+	NamedSockets []string `json:"namedSockets"`
 }
 
-type askMount struct {
+type mountQuery struct {
 	Source      string `json:"source"`
 	Destination string `json:"destination"`
 	ReadOnly    bool   `json:"readOnly"`
 }
 
-func (m askMount) String() string {
+func (m mountQuery) String() string {
 	s := m.Source + ":" + m.Destination
 	if m.ReadOnly {
 		s += ":ro"
@@ -42,48 +48,82 @@ func (m askMount) String() string {
 	return s
 }
 
-func (a *asks) empty() bool {
-	return len(a.CDI)+len(a.Devices)+len(a.Sockets)+len(a.Mounts)+len(a.Hooks)+len(a.Networks) == 0
+// portQuery is a port of a vswitch, written vswitch/bridge[:VLAN].
+type portQuery policy.Port
+
+func (q portQuery) String() string {
+	s := q.Switch + "/" + q.Bridge
+	if q.VLAN != 0 {
+		s += ":" + strconv.Itoa(q.VLAN)
+	}
+	return s
 }
 
-// decision is what the policy says of one thing.
+// UnmarshalText parses a port. The policy checks the names and the number.
+func (q *portQuery) UnmarshalText(text []byte) error {
+	port, vlan, tagged := strings.Cut(string(text), ":")
+	vswitch, bridge, ok := strings.Cut(port, "/")
+	number, err := strconv.Atoi(vlan)
+	if !ok || tagged && err != nil {
+		return fmt.Errorf("found %q, want VSWITCH/BRIDGE or VSWITCH/BRIDGE:VLAN", text)
+	}
+	*q = portQuery{Switch: vswitch, Bridge: bridge, VLAN: number}
+	return nil
+}
+
+func (a *query) isEmpty() bool {
+	return len(a.CDI)+len(a.Devices)+len(a.Sockets)+len(a.Mounts)+len(a.Hooks)+len(a.Networks)+len(a.Ports)+len(a.NamedSockets) == 0
+}
+
+// decision is the answer of a policy about one thing.
 type decision struct {
-	Kind    string `json:"kind"` // as in a rule's allow: cdi, devices, sockets, mounts, hooks, networks, limits
+	Kind    string `json:"kind"` // as in a rule's allow: cdi, devices, sockets, namedSockets, mounts, hooks, networks, ports, limits
 	Name    string `json:"name"`
 	Outcome string `json:"outcome"`
 	Rule    string `json:"rule,omitempty"`    // that grants or denies it, or came closest
 	Message string `json:"message,omitempty"` // the refusal
 }
 
-// The outcomes of a decision, which are what a case wants, too.
+// The outcomes of a decision. A test case expects one of them.
 const (
 	granted = "granted"
 	audited = "audited" // granted, and only audit mode does
 	refused = "refused"
 )
 
-// put asks the policy about each.
-func (a *asks) put(p *policy.Policy, s policy.Subject) []decision {
+// evaluate asks the policy of a configuration about each thing of the query.
+func (a *query) evaluate(cfg *config.Config, p *policy.Policy, s policy.Subject) []decision {
 	var all []decision
 	each := func(kind string, names []string, ask func(policy.Subject, string) (policy.Grant, error)) {
 		for _, name := range names {
 			grant, err := ask(s, name)
-			all = append(all, decided(kind, name, grant, err))
+			all = append(all, newDecision(kind, name, grant, err))
 		}
 	}
 	each("cdi", a.CDI, p.CDI)
 	each("devices", a.Devices, p.Device)
 	each("sockets", a.Sockets, p.Socket)
+	each("namedSockets", a.NamedSockets, func(s policy.Subject, name string) (policy.Grant, error) {
+		socket := policy.NamedSocket{Name: name}
+		if named, ok := cfg.Sockets.Named[name]; ok {
+			socket.Paths = []string{named.Path}
+		}
+		return p.NamedSocket(s, socket)
+	})
 	for _, m := range a.Mounts {
 		grant, err := p.Mount(s, m.Source, m.Destination, m.ReadOnly)
-		all = append(all, decided("mounts", m.String(), grant, err))
+		all = append(all, newDecision("mounts", m.String(), grant, err))
 	}
 	each("hooks", a.Hooks, p.Hook)
 	each("networks", a.Networks, p.Network)
+	for _, port := range a.Ports {
+		grant, err := p.Port(s, policy.Port(port))
+		all = append(all, newDecision("ports", port.String(), grant, err))
+	}
 	return all
 }
 
-func decided(kind, name string, g policy.Grant, err error) decision {
+func newDecision(kind, name string, g policy.Grant, err error) decision {
 	d := decision{Kind: kind, Name: name, Outcome: granted, Rule: g.Rule}
 	var r *policy.RefusedError
 	switch {
@@ -95,8 +135,8 @@ func decided(kind, name string, g policy.Grant, err error) decision {
 	return d
 }
 
-// limited is the decision about how much a container gets.
-func limited(p *policy.Policy, s policy.Subject, count, others policy.Usage) decision {
+// decideLimits returns the decision about how much a container gets.
+func decideLimits(p *policy.Policy, s policy.Subject, count, others policy.Usage) decision {
 	d := decision{Kind: "limits", Name: "what the container gets", Outcome: granted}
 	no, trial := p.Limit(s, count, others)
 	err := no
@@ -113,8 +153,8 @@ func limited(p *policy.Policy, s policy.Subject, count, others policy.Usage) dec
 	return d
 }
 
-// write is the decision for a person, indented by two.
-func (d *decision) write(b *strings.Builder) {
+// writeDecision writes the decision for a person, indented by two.
+func (d *decision) writeDecision(b *strings.Builder) {
 	b.WriteString("  " + d.Kind + " " + plain(d.Name) + ": " + d.Outcome)
 	if d.Outcome != refused && d.Rule != "" {
 		b.WriteString(" by rule " + plain(d.Rule))

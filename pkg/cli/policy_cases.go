@@ -3,53 +3,53 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
+	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 const policyTestLong = `test runs the cases in the YAML files of a directory (or in one file) against
-the policy, and tells of each that comes out otherwise than it wants. It is for
+the policy, and prints each case with another outcome than it expects. It is for
 the checks of a repository that holds a node's configuration.
 
 A file holds cases, and may name the configuration they are about, relative to
-itself; otherwise it is that of --config. The page jackfield.yaml(5) has the format.
+itself; otherwise --config names it. The page jackfield.yaml(5) has the format.
 
 The exit status is 1 when a case fails, and 3 when there is none.`
 
-// caseFile is one file of cases.
+// caseFile is one file of test cases.
 type caseFile struct {
 	Config string     `json:"config"`
 	Cases  []caseSpec `json:"cases"`
 }
 
-// caseSpec is one case: what a container asks for, and what is to come of each
-// of it.
+// caseSpec is one case: what a container asks for, and the outcome that is expected.
 type caseSpec struct {
 	Name string `json:"name"`
-	// Pod is a manifest, relative to the file, instead of For; what its
-	// annotations name is asked for beside Ask.
-	Pod       string     `json:"pod"`
-	Container string     `json:"container"` // only this one of Pod
-	For       *caseFor   `json:"for"`
-	Ask       asks       `json:"ask"`
-	Count     *caseUsage `json:"count"`   // how much the container gets
-	PodHas    caseUsage  `json:"podHas"`  // and its pod's other containers have
-	Want      string     `json:"want"`    // granted, audited or refused
-	Rule      string     `json:"rule"`    // that grants or denies it, or comes closest
-	Message   string     `json:"message"` // is in the refusal
+	// Pod is a manifest, relative to the file. It replaces For; what its annotations name is added
+	// to Ask.
+	Pod       string        `json:"pod"`
+	Container string        `json:"container"` // only this one of Pod
+	For       *caseFor      `json:"for"`
+	Ask       query         `json:"ask"`
+	Count     *policy.Usage `json:"count"`   // how much the container gets
+	PodHas    policy.Usage  `json:"podHas"`  // and its pod's other containers have
+	Want      string        `json:"want"`    // granted, audited or refused
+	Rule      string        `json:"rule"`    // that grants or denies it, or comes closest
+	Message   string        `json:"message"` // is in the refusal
 }
 
 type caseFor struct {
@@ -62,14 +62,6 @@ type caseFor struct {
 	Network      string            `json:"network"`
 }
 
-type caseUsage struct {
-	CDI     int `json:"cdi"`
-	Devices int `json:"devices"`
-	Sockets int `json:"sockets"`
-	Mounts  int `json:"mounts"`
-	Hooks   int `json:"hooks"`
-}
-
 // caseResult is one case that was run.
 type caseResult struct {
 	File   string   `json:"file"`
@@ -80,7 +72,7 @@ type caseResult struct {
 
 func policyTestCommand(env Env) *cobra.Command {
 	var (
-		n   node
+		n   hostFlags
 		out output
 	)
 	cmd := &cobra.Command{
@@ -88,20 +80,17 @@ func policyTestCommand(env Env) *cobra.Command {
 		Short:   "Run a directory of test cases against the policy",
 		Long:    policyTestLong,
 		Example: "  jackfield policy test --config config.yaml policy-tests",
-		Args:    oneArg("DIR"),
+		Args:    exactlyOneArg("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(cmd); err != nil {
-				return err
-			}
 			t := caseRunner{n: &n, cmd: cmd, configs: make(map[string]*caseConfig), results: []caseResult{}}
-			if err := t.path(args[0]); err != nil {
+			if err := t.runPath(args[0]); err != nil {
 				return err
 			}
-			return t.print(env, out)
+			return t.printResults(env, out)
 		},
 	}
-	n.flags(cmd)
-	out.flag(cmd)
+	n.addFlags(cmd)
+	out.addFlag(cmd)
 	return cmd
 }
 
@@ -111,42 +100,30 @@ type caseConfig struct {
 }
 
 type caseRunner struct {
-	n       *node
+	n       *hostFlags
 	cmd     *cobra.Command
 	configs map[string]*caseConfig // by the file's path, "" for the one of the flags
 	results []caseResult
 }
 
-func (t *caseRunner) path(arg string) error {
-	st, err := os.Stat(arg)
+func (t *caseRunner) runPath(arg string) error {
+	files, err := filesIn(arg)
 	if err != nil {
-		return fmt.Errorf("read test cases: %w", err)
+		return fmt.Errorf("read test cases in %q: %w", arg, err)
 	}
-	if !st.IsDir() {
-		return t.file(arg)
-	}
-	entries, err := os.ReadDir(arg)
-	if err != nil {
-		return fmt.Errorf("read test cases: %w", err)
-	}
-	for _, e := range entries { // sorted
-		if ext := filepath.Ext(e.Name()); e.IsDir() || e.Name()[0] == '.' || ext != ".yaml" && ext != ".yml" {
+	for _, file := range files {
+		if file != arg && (filepath.Base(file)[0] == '.' || filepath.Ext(file) == ".json") {
 			continue
 		}
-		file := filepath.Join(arg, e.Name())
-		if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
-			return fmt.Errorf("read test cases in %q: it is no regular file: %w", file, errdefs.ErrInvalidArgument)
-		}
-		data, err := readManifest(file, nil)
+		data, err := readInput(file, t.cmd.InOrStdin())
 		if err != nil {
 			return fmt.Errorf("read test cases in %q: %w", file, err)
 		}
 		// Manifests and configurations may lie beside the cases.
-		var keys map[string]any
-		if yaml.Unmarshal(data, &keys) == nil && keys["cases"] == nil {
+		if file != arg && !hasCases(data) {
 			continue
 		}
-		if err := t.file(file); err != nil {
+		if err := t.runFile(file, data); err != nil {
 			return err
 		}
 	}
@@ -156,22 +133,28 @@ func (t *caseRunner) path(arg string) error {
 	return nil
 }
 
-func (t *caseRunner) file(file string) error {
-	data, err := readManifest(file, nil)
-	if err != nil {
-		return fmt.Errorf("read test cases in %q: %w", file, err)
+// hasCases reports whether a file holds test cases, also where it is not valid YAML.
+func hasCases(data []byte) bool {
+	docs, err := manifest.DecodeYAML(data)
+	if err != nil || len(docs) == 0 {
+		return err != nil
 	}
+	var keys map[string]json.RawMessage
+	return json.Unmarshal(docs[0], &keys) != nil || keys["cases"] != nil
+}
+
+func (t *caseRunner) runFile(file string, data []byte) error {
 	cf, err := parseCases(file, data)
 	if err != nil {
 		return err
 	}
-	cc, err := t.config(file, cf.Config)
+	cc, err := t.loadConfig(file, cf.Config)
 	if err != nil {
 		return err
 	}
 	for i := range cf.Cases {
 		c := &cf.Cases[i]
-		diff, err := c.run(file, cc)
+		diff, err := c.runCase(file, cc)
 		if err != nil {
 			return fmt.Errorf("run test case %q in %q: %w", c.Name, file, err)
 		}
@@ -180,29 +163,35 @@ func (t *caseRunner) file(file string) error {
 	return nil
 }
 
-// parseCases reads a file of cases; file is its name, for messages.
+// parseCases reads a file of cases; messages name the file.
 func parseCases(file string, data []byte) (*caseFile, error) {
 	var cf caseFile
-	if err := yaml.UnmarshalStrict(data, &cf); err != nil {
+	docs, err := manifest.DecodeYAML(data)
+	if err == nil && len(docs) > 1 {
+		err = errors.New("want one YAML document")
+	}
+	if err == nil && len(docs) == 1 {
+		dec := json.NewDecoder(bytes.NewReader(docs[0]))
+		dec.DisallowUnknownFields()
+		err = dec.Decode(&cf)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read test cases in %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
 	}
 	if len(cf.Cases) == 0 {
 		return nil, fmt.Errorf("read test cases in %q: cases: want at least one: %w", file, errdefs.ErrInvalidArgument)
 	}
 	for i := range cf.Cases {
-		if broken := cf.Cases[i].broken(); broken != "" {
+		if broken := cf.Cases[i].findFault(); broken != "" {
 			return nil, fmt.Errorf("read test cases in %q: cases[%d] %s: %s: %w", file, i, quoted(cf.Cases[i].Name), broken, errdefs.ErrInvalidArgument)
 		}
 	}
 	return &cf, nil
 }
 
-// config is the configuration that a file of cases is about.
-func (t *caseRunner) config(file, named string) (*caseConfig, error) {
-	key := named
-	if named != "" && !filepath.IsAbs(named) {
-		key = filepath.Join(filepath.Dir(file), named)
-	}
+// loadConfig returns the configuration that a file of cases is about.
+func (t *caseRunner) loadConfig(file, named string) (*caseConfig, error) {
+	key := besideFile(file, named)
 	if have := t.configs[key]; have != nil {
 		return have, nil
 	}
@@ -210,11 +199,11 @@ func (t *caseRunner) config(file, named string) (*caseConfig, error) {
 	if key != "" {
 		n.configFile = key
 	}
-	_, cfg, err := n.load(t.cmd)
+	_, cfg, err := n.loadConfig(t.cmd)
 	if err != nil {
 		return nil, err
 	}
-	p, err := resolve.Policy(cfg)
+	p, err := cfg.CompilePolicy("")
 	if err != nil {
 		return nil, err
 	}
@@ -222,8 +211,16 @@ func (t *caseRunner) config(file, named string) (*caseConfig, error) {
 	return t.configs[key], nil
 }
 
-// broken says what is wrong with a case, or "".
-func (c *caseSpec) broken() string {
+// besideFile returns a path that a file of cases names, relative to itself.
+func besideFile(file, named string) string {
+	if named == "" || filepath.IsAbs(named) {
+		return named
+	}
+	return filepath.Join(filepath.Dir(file), named)
+}
+
+// findFault says what is wrong with a case, or "".
+func (c *caseSpec) findFault() string {
 	switch {
 	case c.Name == "":
 		return "name: want one"
@@ -231,7 +228,7 @@ func (c *caseSpec) broken() string {
 		return fmt.Sprintf("want: found %s, want %s, %s or %s", quoted(c.Want), granted, audited, refused)
 	case (c.Pod == "") == (c.For == nil):
 		return "want one of pod and for"
-	case c.Pod == "" && c.Ask.empty() && c.Count == nil:
+	case c.Pod == "" && c.Ask.isEmpty() && c.Count == nil:
 		return "ask: want something to ask about, or a count"
 	case c.Message != "" && c.Want == granted:
 		return "message: there is none where something is granted"
@@ -239,35 +236,29 @@ func (c *caseSpec) broken() string {
 	return ""
 }
 
-// run gives the lines of a failure, none for a case that passed.
-func (c *caseSpec) run(file string, cc *caseConfig) ([]string, error) {
+// runCase returns the lines of a failure, none for a case that passes.
+func (c *caseSpec) runCase(file string, cc *caseConfig) ([]string, error) {
 	var all []decision
 	if c.For != nil {
 		f := c.For
-		all = c.decide(cc.policy, policy.Subject{Namespace: f.Namespace, Pod: f.Pod, Container: f.Container, Labels: f.Labels,
+		all = c.evaluate(cc, policy.Subject{Namespace: f.Namespace, Pod: f.Pod, Container: f.Container, Labels: f.Labels,
 			RuntimeHandler: f.RuntimeClass, Image: f.Image, Network: f.Network}, c.Ask)
 	} else {
-		manifest := c.Pod
-		if !filepath.IsAbs(manifest) {
-			manifest = filepath.Join(filepath.Dir(file), manifest)
-		}
-		requests, err := caseRequests(manifest)
+		podFile := besideFile(file, c.Pod)
+		requests, err := caseRequests(podFile, c.Container)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range requests {
-			if c.Container != "" && c.Container != r.Container {
-				continue
-			}
-			wants, err := podAsks(cc.cfg, r)
+			wants, err := annotationQuery(cc.cfg, r)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, wants.put(cc.policy, resolve.Subject(r))...)
-			all = append(all, c.decide(cc.policy, resolve.Subject(r), c.Ask)...)
+			all = append(all, wants.evaluate(cc.cfg, cc.policy, resolve.Subject(r))...)
+			all = append(all, c.evaluate(cc, resolve.Subject(r), c.Ask)...)
 		}
 		if len(all) == 0 {
-			return nil, fmt.Errorf("%s: no container of it asks for anything by name: %w", manifest, errdefs.ErrNotFound)
+			return nil, fmt.Errorf("%s: no container of it asks for anything by name: %w", podFile, errdefs.ErrNotFound)
 		}
 	}
 	var diff []string
@@ -277,29 +268,33 @@ func (c *caseSpec) run(file string, cc *caseConfig) ([]string, error) {
 	return diff, nil
 }
 
-// caseRequests are the containers of all pods in a manifest.
-func caseRequests(manifest string) ([]*resolve.Request, error) {
-	pods, err := readPods(manifest, strings.NewReader(""))
+// caseRequests returns the containers of all pods in a manifest, or those with a name.
+func caseRequests(file, name string) ([]*resolve.Request, error) {
+	data, err := readInput(file, strings.NewReader(""))
+	if err != nil {
+		return nil, fmt.Errorf("read manifest %q: %w", file, err)
+	}
+	pods, err := manifest.Parse(file, data)
 	if err != nil {
 		return nil, err
 	}
 	var all []*resolve.Request
 	for _, p := range pods {
 		p.Metadata.Namespace = cmp.Or(p.Metadata.Namespace, "default")
-		all = append(all, p.requests("")...)
+		all = append(all, p.Requests("", name)...)
 	}
 	return all, nil
 }
 
-func (c *caseSpec) decide(p *policy.Policy, s policy.Subject, a asks) []decision {
-	all := a.put(p, s)
+func (c *caseSpec) evaluate(cc *caseConfig, s policy.Subject, a query) []decision {
+	all := a.evaluate(cc.cfg, cc.policy, s)
 	if c.Count != nil {
-		all = append(all, limited(p, s, policy.Usage(*c.Count), policy.Usage(c.PodHas)))
+		all = append(all, decideLimits(cc.policy, s, *c.Count, c.PodHas))
 	}
 	return all
 }
 
-// compare gives the lines that tell a decision from what the case wants.
+// compare returns the lines of the difference between a decision and the expected one.
 func (c *caseSpec) compare(d *decision) []string {
 	if d.Outcome == c.Want && (c.Rule == "" || c.Rule == d.Rule) && (c.Message == "" || strings.Contains(d.Message, c.Message)) {
 		return nil
@@ -327,7 +322,7 @@ func (c *caseSpec) compare(d *decision) []string {
 	return lines
 }
 
-func (t *caseRunner) print(env Env, out output) error {
+func (t *caseRunner) printResults(env Env, out output) error {
 	failed := 0
 	var b strings.Builder
 	for i := range t.results {
@@ -342,9 +337,5 @@ func (t *caseRunner) print(env Env, out output) error {
 		}
 	}
 	fmt.Fprintf(&b, "%d of %d passed\n", len(t.results)-failed, len(t.results))
-	err := out.write(env.Stdout, t.results, func(w io.Writer) error {
-		_, err := io.WriteString(w, b.String())
-		return err
-	})
-	return answer(err, failed == 0)
+	return answerError(out.writeResult(env, t.results, b.String), failed == 0)
 }

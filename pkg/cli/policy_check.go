@@ -3,88 +3,97 @@
 package cli
 
 import (
-	"io"
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/mountopt"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-const policyCheckLong = `check asks the policy about what a pod's annotations name, CDI devices and
-networks, and holds the number of the devices against the limits. It reads nothing
-of the node but its configuration, so that a manifest can be checked anywhere;
-explain does the rest, on the node.
+const policyCheckLong = `check asks the policy about the CDI devices, named sockets and networks that a pod's
+annotations name, and compares their number with the limits. It reads nothing of the
+node but its configuration, so that a manifest can be checked anywhere; explain
+does the rest on the node. If FILE holds the NetworkAttachmentDefinitions of the
+pod's networks, check also asks about the ports that they name.
 
 FILE holds Pods, workloads (each pod template is checked), Lists of them, or
-several of these as YAML documents; - is standard input. The flags add to what the
-annotations name. Without FILE it asks about what the flags name, for the
-container that the flags describe.
+several of these as YAML documents; - is standard input. Of a directory, every
+*.yaml, *.yml and *.json file is read, and no directory below it. The flags add to
+what the annotations name. Without FILE, check asks about what the flags name, for
+the container that the flags describe.
 
 The exit status is 1 when something is refused.`
 
-// checkQuestion is whom and what check is asked about.
-type checkQuestion struct {
-	manifests
+// policyCheck are the flags and arguments of policy check.
+type policyCheck struct {
+	manifestFlags
 	container string
 	subject   policy.Subject
 	labels    []string
-	asks      asks
+	query     query
 	mounts    []string
+	ports     []string
 }
 
 func policyCheckCommand(env Env) *cobra.Command {
 	var (
-		n   node
+		n   hostFlags
 		out output
-		q   checkQuestion
+		q   policyCheck
 	)
 	cmd := &cobra.Command{
 		Use:   "check [FILE...]",
-		Short: "Tell what the policy says of a pod's requests",
+		Short: "Check a pod's requests against the policy",
 		Long:  policyCheckLong,
 		Example: "  jackfield policy check deployment.yaml --config config.yaml\n" +
-			"  jackfield policy check --namespace telco --socket /var/run/vsw/a/a.sock --from-network telco/east",
+			"  jackfield policy check --namespace telco \\\n" +
+			"      --socket /var/run/vsw/a/a.sock --from-network telco/east",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(cmd); err != nil {
+			if err := q.checkFlags(cmd, args); err != nil {
 				return err
 			}
-			if err := q.check(cmd, args); err != nil {
-				return err
-			}
-			_, cfg, err := n.load(cmd)
+			_, cfg, err := n.loadConfig(cmd)
 			if err != nil {
 				return err
 			}
-			return q.run(cmd, env, out, cfg)
+			return q.checkQuery(cmd, env, out, cfg)
 		},
 	}
-	n.flags(cmd)
+	n.addFlags(cmd)
 	f := cmd.Flags()
-	q.podFlags(cmd)
+	q.addFlags(cmd)
 	f.StringVar(&q.container, "container", "", "the container's `name`; with a manifest, only this one")
 	f.StringVarP(&q.namespace, "namespace", "n", "", "the pod's `namespace`; none for a container outside of Kubernetes, or the manifest's")
 	f.StringArrayVar(&q.labels, "label", nil, "a label of the pod, `KEY=VALUE`")
 	f.StringVar(&q.subject.RuntimeHandler, "runtime-class", "", "the pod's runtime handler")
 	f.StringVar(&q.subject.Image, "image", "", "the container's image")
 	f.StringVar(&q.subject.Network, "from-network", "", "the network that brings devices and sockets, `NAMESPACE/NAME`")
-	f.StringArrayVar(&q.asks.CDI, "cdi", nil, "ask about a CDI `device`")
-	f.StringArrayVar(&q.asks.Devices, "device", nil, "ask about the device node at a `path` of the host")
-	f.StringArrayVar(&q.asks.Sockets, "socket", nil, "ask about the socket at a `path` of the host")
+	f.StringArrayVar(&q.query.CDI, "cdi", nil, "ask about a CDI `device`")
+	f.StringArrayVar(&q.query.Devices, "device", nil, "ask about the device node at a `path` of the host")
+	f.StringArrayVar(&q.query.Sockets, "socket", nil, "ask about the socket at a `path` of the host")
+	f.StringArrayVar(&q.query.NamedSockets, "named-socket", nil, "ask about the socket with a `name` in the configuration")
 	f.StringArrayVar(&q.mounts, "mount", nil, "ask about a mount, `SOURCE:DESTINATION[:ro]`")
-	f.StringArrayVar(&q.asks.Hooks, "hook", nil, "ask about a hook's `program`")
-	f.StringArrayVar(&q.asks.Networks, "network", nil, "ask about a `network`, NAMESPACE/NAME")
-	out.flag(cmd)
+	f.StringArrayVar(&q.query.Hooks, "hook", nil, "ask about a hook's `program`")
+	f.StringArrayVar(&q.query.Networks, "network", nil, "ask about a `network`, NAMESPACE/NAME")
+	f.StringArrayVar(&q.ports, "port", nil, "ask about a port of a vswitch, `VSWITCH/BRIDGE[:VLAN]`")
+	completeFlag(cmd, "cdi", n.completeDevices(env))
+	completeFlag(cmd, "named-socket", n.completeNamedSockets)
+	out.addFlag(cmd)
 	return cmd
 }
 
-func (q *checkQuestion) check(cmd *cobra.Command, args []string) error {
-	if err := q.manifests.check(cmd, args); err != nil {
+func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
+	if err := q.manifestFlags.checkFlags(cmd, args); err != nil {
 		return err
 	}
 	for _, m := range q.mounts {
@@ -92,7 +101,14 @@ func (q *checkQuestion) check(cmd *cobra.Command, args []string) error {
 		if len(parts) < 2 || len(parts) > 3 || len(parts) == 3 && parts[2] != "ro" {
 			return usagef(cmd, "--mount: found %q, want SOURCE:DESTINATION or SOURCE:DESTINATION:ro", m)
 		}
-		q.asks.Mounts = append(q.asks.Mounts, askMount{parts[0], parts[1], len(parts) == 3})
+		q.query.Mounts = append(q.query.Mounts, mountQuery{parts[0], parts[1], len(parts) == 3})
+	}
+	for _, p := range q.ports {
+		var port portQuery
+		if err := port.UnmarshalText([]byte(p)); err != nil {
+			return usagef(cmd, "--port: %v", err)
+		}
+		q.query.Ports = append(q.query.Ports, port)
 	}
 	for _, l := range q.labels {
 		key, value, ok := strings.Cut(l, "=")
@@ -107,15 +123,15 @@ func (q *checkQuestion) check(cmd *cobra.Command, args []string) error {
 	if len(q.files) > 0 && (q.labels != nil || q.subject.RuntimeHandler != "" || q.subject.Image != "") {
 		return usagef(cmd, "--label, --runtime-class and --image describe a container; with a manifest, the manifest does")
 	}
-	if len(q.files) == 0 && q.asks.empty() {
-		return usagef(cmd, "nothing to ask about: name a file with pods, or give one of --cdi, --device, --socket, --mount, --hook, --network")
+	if len(q.files) == 0 && q.query.isEmpty() {
+		return usagef(cmd, "nothing to ask about: name a file with pods, or give one of --cdi, --device, --socket, --named-socket, --mount, --hook, --network, --port")
 	}
 	return nil
 }
 
-// checked is what the policy says of one container.
-type checked struct {
-	Workload  string     `json:"workload,omitempty"` // whose pod template it is, KIND NAMESPACE/NAME; "" for a Pod
+// containerDecisions is what the policy says about one container.
+type containerDecisions struct {
+	place
 	Container string     `json:"container"`
 	Error     string     `json:"error,omitempty"`
 	Decisions []decision `json:"decisions"`
@@ -124,26 +140,26 @@ type checked struct {
 	heading string // of a container that no manifest describes
 }
 
-func (q *checkQuestion) run(cmd *cobra.Command, env Env, out output, cfg *config.Config) error {
-	p, err := resolve.Policy(cfg)
+func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, cfg *config.Config) error {
+	p, err := cfg.CompilePolicy("")
 	if err != nil {
 		return err
 	}
-	var all []checked
+	var all []containerDecisions
 	if len(q.files) == 0 {
 		q.subject.Namespace, q.subject.Container = q.namespace, q.container
 		name := (&resolve.Request{Namespace: q.namespace, Container: q.container}).Name()
-		all = append(all, checked{Container: name, heading: q.heading(), Decisions: q.asks.put(p, q.subject)})
+		all = append(all, containerDecisions{Container: name, heading: q.heading(), Decisions: q.query.evaluate(cfg, p, q.subject)})
 	} else {
-		pods, err := q.read(cmd, env)
+		pods, err := q.readPods(cmd, env)
 		if err == nil {
 			err = checkContainer(pods, q.container)
 		}
 		if err != nil {
 			return err
 		}
-		for _, pod := range pods {
-			all = append(all, q.pod(env, cfg, p, pod)...)
+		for i := range pods {
+			all = append(all, q.checkPod(env, cfg, p, &pods[i])...)
 		}
 	}
 	no := false
@@ -153,11 +169,11 @@ func (q *checkQuestion) run(cmd *cobra.Command, env Env, out output, cfg *config
 			no = no || d.Outcome == refused
 		}
 	}
-	return answer(out.write(env.Stdout, all, func(w io.Writer) error { return writeChecked(w, all) }), !no)
+	return answerError(out.writeResult(env, all, func() string { return checkedText(all) }), !no)
 }
 
-// heading says whom the flags describe.
-func (q *checkQuestion) heading() string {
+// heading names the container that the flags describe.
+func (q *policyCheck) heading() string {
 	var parts []string
 	if q.namespace != "" {
 		parts = append(parts, "Namespace "+q.namespace)
@@ -174,39 +190,39 @@ func (q *checkQuestion) heading() string {
 	return strings.Join(parts, ", ")
 }
 
-// pod asks about each container of a pod.
-func (q *checkQuestion) pod(env Env, cfg *config.Config, p *policy.Policy, pod *pod) []checked {
-	warnings := pod.warn(env, cfg)
-	var all []checked
-	for _, r := range pod.requests("") {
-		if q.container != "" && q.container != r.Container {
-			continue
-		}
-		c := checked{Workload: pod.workload(), Container: r.Name(), Decisions: []decision{}, Warnings: warnings}
-		wants, err := podAsks(cfg, r)
+// checkPod evaluates the query of each container of a pod.
+func (q *policyCheck) checkPod(env Env, cfg *config.Config, p *policy.Policy, pod *pod) []containerDecisions {
+	warnings := pod.printWarnings(env, cfg)
+	var all []containerDecisions
+	for _, r := range pod.Requests("", q.container) {
+		c := containerDecisions{place: pod.place(), Container: r.Name(), Decisions: []decision{}, Warnings: warnings}
+		wants, err := annotationQuery(cfg, r)
 		if err != nil {
-			c.Error = errorText(err)
+			c.Error = diag.ErrorText(err)
 		} else {
 			s := resolve.Subject(r)
 			s.Network = q.subject.Network
-			c.Decisions = append(wants.put(p, s), q.asks.put(p, s)...)
-			// How much else it gets the node knows.
-			if d := limited(p, s, policy.Usage{CDI: len(wants.CDI)}, policy.Usage{}); d.Outcome != granted {
+			for _, request := range q.portsOf(r, cfg) {
+				wants.Ports = append(wants.Ports, portQuery(request.port))
+			}
+			c.Decisions = append(wants.evaluate(cfg, p, s), q.query.evaluate(cfg, p, s)...)
+			// Only the node knows what else the container gets.
+			if d := decideLimits(p, s, policy.Usage{CDI: len(wants.CDI), Sockets: len(wants.NamedSockets)}, policy.Usage{}); d.Outcome != granted {
 				c.Decisions = append(c.Decisions, d)
 			}
 		}
 		all = append(all, c)
 	}
 	for _, m := range pod.missingContainers(cfg) {
-		all = append(all, checked{Workload: pod.workload(), Container: pod.Metadata.Namespace + "/" + pod.Metadata.Name + "/" + m.name,
+		all = append(all, containerDecisions{place: pod.place(), Container: m.name,
 			Error: m.problem, Decisions: []decision{}, Warnings: warnings})
 	}
 	return all
 }
 
-// podAsks is what a container's annotations name.
-func podAsks(cfg *config.Config, r *resolve.Request) (asks, error) {
-	var a asks
+// annotationQuery returns what a container's annotations name.
+func annotationQuery(cfg *config.Config, r *resolve.Request) (query, error) {
+	var a query
 	wants, err := annotation.Parse(r.Annotations, r.Container)
 	if err == nil {
 		wants, err = wants.ExpandAliases(cfg.CDI.Aliases)
@@ -215,19 +231,21 @@ func podAsks(cfg *config.Config, r *resolve.Request) (asks, error) {
 		return a, err
 	}
 	for _, d := range wants.Devices {
-		if d.Kind == annotation.CDI {
+		switch d.Kind {
+		case annotation.CDI:
 			a.CDI = append(a.CDI, d.Name())
+		case annotation.NamedSocket:
+			if _, ok := cfg.Sockets.Named[d.Socket]; !ok && !d.Optional {
+				return a, fmt.Errorf("annotation %s, item %d: the node's configuration names no socket %s; add it to sockets.named: %w", d.Key, d.Position, quoted(d.Socket), errdefs.ErrNotFound)
+			}
+			a.NamedSockets = append(a.NamedSockets, d.Socket)
 		}
 	}
 	for _, n := range wants.Networks.Items {
 		if n.Name == "" {
 			continue // an interface: which network that is, the node knows
 		}
-		namespace := n.Namespace
-		if namespace == "" {
-			namespace = r.Namespace
-		}
-		a.Networks = append(a.Networks, namespace+"/"+n.Name)
+		a.Networks = append(a.Networks, cmp.Or(n.Namespace, r.Namespace)+"/"+n.Name)
 	}
 	if cfg.Compat.DeviceInjector {
 		in, err := annotation.ParseInjector(r.Annotations, r.Container)
@@ -238,7 +256,7 @@ func podAsks(cfg *config.Config, r *resolve.Request) (asks, error) {
 			a.Devices = append(a.Devices, n.Path)
 		}
 		for _, m := range in.Mounts {
-			a.Mounts = append(a.Mounts, askMount{m.Source, m.Destination, resolve.ReadOnly(m.Options)})
+			a.Mounts = append(a.Mounts, mountQuery{m.Source, m.Destination, mountopt.IsReadOnly(m.Options)})
 		}
 		for _, d := range in.Devices {
 			if !slices.Contains(a.CDI, d.Name()) {
@@ -249,27 +267,25 @@ func podAsks(cfg *config.Config, r *resolve.Request) (asks, error) {
 	return a, nil
 }
 
-func writeChecked(w io.Writer, all []checked) error {
+func checkedText(all []containerDecisions) string {
 	var b strings.Builder
+	var previous place
 	for i := range all {
 		c := &all[i]
 		heading := c.heading
 		if heading == "" {
 			heading = "Container " + c.Container
 		}
-		if c.Workload != "" && (i == 0 || c.Workload != all[i-1].Workload) {
-			b.WriteString(plain(c.Workload) + "\n")
-		}
-		b.WriteString(plain(heading) + "\n")
+		b.WriteString(c.place.heading(previous) + plain(heading) + "\n")
+		previous = c.place
 		if c.Error != "" {
 			b.WriteString("  " + plain(c.Error) + "\n")
 		} else if len(c.Decisions) == 0 {
 			b.WriteString("  asks for nothing by name\n")
 		}
 		for j := range c.Decisions {
-			c.Decisions[j].write(&b)
+			c.Decisions[j].writeDecision(&b)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }

@@ -3,85 +3,132 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/status"
 )
 
-// statusTime bounds the question to the daemon.
-const statusTime = 10 * time.Second
+// statusTimeout bounds the request to the daemon.
+const statusTimeout = 10 * time.Second
+
+// statusQuery is a question to the daemon about all containers, or about one pod or container.
+type statusQuery struct {
+	env      Env
+	host     hostFlags
+	out      output
+	watch    bool
+	interval time.Duration
+}
+
+func (q *statusQuery) addFlags(cmd *cobra.Command, formats ...string) {
+	q.host.addFlags(cmd)
+	q.out.addFlag(cmd, formats...)
+	cmd.Flags().BoolVarP(&q.watch, "watch", "w", false, "print again after each change, until Ctrl-C; on a terminal, in place")
+	cmd.Flags().DurationVar(&q.interval, "interval", 2*time.Second, "`time` between two questions of --watch")
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return q.host.completeFromStatus(podsAndContainers)(cmd, args, word)
+	}
+}
+
+// run asks the daemon and prints what answer makes of it: a value for -o json and yaml, and a text.
+func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status.Node) (any, string, error)) error {
+	if q.interval <= 0 {
+		return usagef(cmd, "--interval: found %v, want a time such as 2s", q.interval)
+	}
+	host, cfg, err := q.host.loadConfig(cmd)
+	if err != nil {
+		return err
+	}
+	ask := func() (any, string, error) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
+		defer cancel()
+		node, err := status.Get(ctx, host, cfg.StateDir)
+		if err != nil {
+			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? `jackfield doctor` looks for what is wrong"}
+		}
+		if len(args) > 0 {
+			node.Containers = filterContainers(node.Containers, args[0])
+			node.Missed = filterContainers(node.Missed, args[0])
+			node.Sockets = filterSockets(node.Sockets, args[0])
+		}
+		return answer(node)
+	}
+	if q.watch {
+		return q.out.watchResult(cmd.Context(), q.env, q.interval, ask)
+	}
+	value, text, err := ask()
+	if err != nil && !errors.Is(err, errAnswerNo) {
+		return err
+	}
+	return cmp.Or(q.out.writeResult(q.env, value, func() string { return text }), err)
+}
+
+// message prints a message, except where the output is printed again and again.
+func (q *statusQuery) message(format string, args ...any) {
+	if !q.watch {
+		q.env.message(format, args...)
+	}
+}
+
+// atMostOnePod accepts the name of a pod or container, or nothing.
+func atMostOnePod(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usagef(cmd, "%swant one pod or container; found %q beside it", commandPrefix(cmd), args[1])
+	}
+	if len(args) == 1 && args[0] == "" {
+		return usagef(cmd, "%sthe pod or container is empty; leave it out for all of them", commandPrefix(cmd))
+	}
+	return nil
+}
 
 func statusCommand(env Env) *cobra.Command {
-	var (
-		n   node
-		out output
-	)
+	q := statusQuery{env: env}
 	cmd := &cobra.Command{
 		Use:   "status [POD|CONTAINER]",
-		Short: "Show what the daemon put into which running container",
-		Long: "Asks jackfield-nri, over a socket that only root can use, what it put into which running container, from which file, by\n" +
-			"which rule. POD is NAMESPACE/NAME, or NAME; CONTAINER is a container's name, or an ID or how it begins. The exit status is\n" +
-			"1 when the daemon has nothing of what is asked for, and, without an argument, when it is not registered with a runtime; 3 when it does not answer.",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return usagef(cmd, "%swant one pod or container; found %q beside it", inCommand(cmd), args[1])
-			}
-			if len(args) == 1 && args[0] == "" {
-				return usagef(cmd, "%sthe pod or container is empty; leave it out for all of them", inCommand(cmd))
-			}
-			return nil
-		},
+		Short: "Show what the daemon injected into running containers",
+		Long: "status asks jackfield-nri, over a socket that only root can use, what it injected\n" +
+			"into which running container, from which file, by which rule. POD is\n" +
+			"NAMESPACE/NAME, or NAME; CONTAINER is a container's name, or an ID or its\n" +
+			"beginning. The exit status is 1 when the daemon has no such pod or container and,\n" +
+			"without an argument, when it is not registered with a runtime; 3 when it does not\n" +
+			"answer.",
+		Args: atMostOnePod,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(cmd); err != nil {
-				return err
-			}
-			host, cfg, err := n.load(cmd)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), statusTime)
-			defer cancel()
-			node, err := status.Get(ctx, host, cfg.StateDir)
-			if err != nil {
-				return &hinted{err: err, hint: "is jackfield-nri running? `jackfield doctor` looks for what is wrong"}
-			}
-			if len(args) > 0 {
-				node.Containers = matching(node.Containers, args[0])
-				node.Missed = matching(node.Missed, args[0])
-			}
-			err = out.write(env.Stdout, node, func(w io.Writer) error {
-				_, err := io.WriteString(w, statusText(node, len(args) == 0))
-				return err
-			})
-			if err == nil && !node.Registered {
-				env.say("jackfield-nri is not registered with a runtime: new containers come up without devices and sockets")
-				env.say("hint: `jackfield doctor` finds out why")
-				if len(args) == 0 {
-					return errAnswerNo
+			return q.run(cmd, args, func(node *status.Node) (any, string, error) {
+				var err error
+				if !node.Registered {
+					q.message("jackfield-nri is not registered with a runtime: new containers start without devices and sockets")
+					q.message("hint: `jackfield doctor` finds out why")
+					if len(args) == 0 {
+						err = errAnswerNo
+					}
 				}
-			}
-			if err == nil && len(args) > 0 && len(node.Containers)+len(node.Missed) == 0 {
-				env.say("no running container of %s was given anything", plain(args[0]))
-				return errAnswerNo
-			}
-			return err
+				if len(args) > 0 && len(node.Containers)+len(node.Missed) == 0 {
+					q.message("nothing is injected into a running container of %s", plain(args[0]))
+					err = errAnswerNo
+				}
+				return node, statusText(node, len(args) == 0), err
+			})
 		},
 	}
-	n.flags(cmd)
-	out.flag(cmd)
-	cmd.ValidArgsFunction = n.completeContainers
+	q.addFlags(cmd)
 	return cmd
 }
 
-// matching are the containers of a pod, or the container, that a word means.
-func matching(cs []status.Container, word string) []status.Container {
+// filterContainers returns the containers of a pod, or the container, that a word names.
+func filterContainers(cs []status.Container, word string) []status.Container {
 	out := []status.Container{}
 	for _, c := range cs {
 		if c.Namespace+"/"+c.Pod == word || c.Pod == word || c.Container == word || strings.HasPrefix(c.ContainerID, word) {
@@ -95,7 +142,7 @@ func statusText(n *status.Node, whole bool) string {
 	var b strings.Builder
 	if whole {
 		var t table
-		t.add("jackfield-nri", n.Version+", process "+fmt.Sprint(n.PID)+", since "+n.Started.Format(time.RFC3339))
+		t.addRow("jackfield-nri", n.Version+", process "+fmt.Sprint(n.PID)+", since "+n.Started.Format(time.RFC3339))
 		runtime := ""
 		if r := n.Runtime; r != nil {
 			runtime = " with " + r.Name + " " + r.Version
@@ -105,82 +152,112 @@ func statusText(n *status.Node, whole bool) string {
 		}
 		switch {
 		case n.Registered:
-			t.add("runtime", "registered"+runtime)
+			t.addRow("runtime", "registered"+runtime)
 		case runtime != "":
-			t.add("runtime", "NOT REGISTERED, last"+runtime+": new containers come up without devices and sockets")
+			t.addRow("runtime", "NOT REGISTERED, last"+runtime+": new containers start without devices and sockets")
 		default:
-			t.add("runtime", "NOT REGISTERED: new containers come up without devices and sockets")
+			t.addRow("runtime", "NOT REGISTERED: new containers start without devices and sockets")
 		}
 		file := n.Config.File
 		if file == "" {
 			file = "the defaults"
 		}
-		t.add("configuration", fmt.Sprintf("%s, generation %d, since %s", file, n.Config.Generation, n.Config.Since.Format(time.RFC3339)))
+		t.addRow("configuration", fmt.Sprintf("%s, generation %d, since %s", file, n.Config.Generation, n.Config.Since.Format(time.RFC3339)))
 		if n.Config.Error != "" {
-			t.add("", "a newer one is refused: "+n.Config.Error)
+			t.addRow("", "a newer one is refused: "+n.Config.Error)
 		}
-		t.add("containers", fmt.Sprintf("%d that run were given something", len(n.Containers)))
+		t.addRow("containers", fmt.Sprintf("%d running with injected devices or sockets", len(n.Containers)))
 		if len(n.Missed) > 0 {
-			t.add("", fmt.Sprintf("%d that run lack what they asked for: they were created while jackfield-nri was not connected", len(n.Missed)))
+			t.addRow("", fmt.Sprintf("%d running lack what they asked for: they were created while jackfield-nri was not connected", len(n.Missed)))
 		}
-		t.write(&b, "")
+		if n.SocketsError == "" {
+			t.addRow("sockets", fmt.Sprintf("%d; `jackfield sockets` lists them", len(n.Sockets)))
+		} else {
+			t.addRow("sockets", "not known: "+n.SocketsError)
+		}
+		for i := range n.Vswitches {
+			v := &n.Vswitches[i]
+			t.addRow("vswitch "+v.Name, vswitchState(v))
+			if v.Error != "" {
+				t.addRow("", v.Error)
+			}
+		}
+		b.WriteString(t.formatText(""))
 	}
 	for i, c := range n.Containers {
 		if whole || i > 0 {
 			b.WriteByte('\n')
 		}
-		containerText(&b, &c)
+		writeContainer(&b, &c)
 	}
 	for i := range n.Missed {
 		if whole || i > 0 || len(n.Containers) > 0 {
 			b.WriteByte('\n')
 		}
-		missedText(&b, &n.Missed[i])
+		writeMissed(&b, &n.Missed[i])
 	}
 	return b.String()
 }
 
-func containerText(b *strings.Builder, c *status.Container) {
-	fmt.Fprintf(b, "%s  since %s\n", containerTitle(c), c.Since.Format(time.RFC3339))
+// vswitchState says whether a vswitch answers, and what became of the ports on it.
+func vswitchState(v *status.Vswitch) string {
+	switch {
+	case !v.Checked:
+		return "not checked yet"
+	case !v.Answering:
+		return "DOES NOT ANSWER at " + v.Endpoint
+	}
+	text := diag.Count(v.Ports, "port") + " of running pods"
+	if v.Missing > 0 {
+		text += fmt.Sprintf(", %d MISSING", v.Missing)
+	}
+	if v.Recreated > 0 {
+		text += fmt.Sprintf(", %d re-created", v.Recreated)
+	}
+	return text
+}
+
+func writeContainer(b *strings.Builder, c *status.Container) {
+	fmt.Fprintf(b, "%s  since %s\n", plain(c.Title()), c.Since.Format(time.RFC3339))
 	done := make([]bool, len(c.Edits))
 	for _, r := range c.Requests {
-		fmt.Fprintf(b, "\n  %s: %s\n", plain(r.Request), plain(r.Outcome))
+		fmt.Fprintf(b, "\n  %s: %s\n", plain(r.Request), plain(resolve.Outcome(r.Outcome).String()))
 		var t table
 		for _, line := range [][2]string{{"asked", r.From}, {"file", r.File}, {"rule", r.Rule}, {"why", r.Reason}, {"audit", r.Audit}} {
 			if line[1] != "" && (line[0] != "asked" || line[1] != r.File) {
-				t.add(line[0], line[1])
+				t.addRow(line[0], line[1])
 			}
 		}
 		for i, e := range c.Edits {
 			if e.Request == r.Request {
 				done[i] = true
-				t.add(splitEdit(e.What))
+				t.addRow(splitEdit(e.What))
 			}
 		}
-		t.write(b, "    ")
+		b.WriteString(t.formatText("    "))
 	}
 	var t table
 	for i, e := range c.Edits {
 		if !done[i] {
-			t.add(splitEdit(e.What))
+			t.addRow(splitEdit(e.What))
 		}
 	}
 	if len(t.rows) > 0 {
 		b.WriteString("\n  For the application to find them\n")
-		t.write(b, "    ")
+		b.WriteString(t.formatText("    "))
 	}
 	if c.More != "" {
 		fmt.Fprintf(b, "\n  left out: %s\n", plain(c.More))
 	}
 }
 
-// missedText is a container that lacks what it asked for, and what would become of its
-// requests now.
-func missedText(b *strings.Builder, c *status.Container) {
-	fmt.Fprintf(b, "%s  lacks what it asked for\n", containerTitle(c))
+// writeMissed writes a container that lacks what it asked for, and the present outcome of its
+// requests.
+func writeMissed(b *strings.Builder, c *status.Container) {
+	fmt.Fprintf(b, "%s  lacks what it asked for\n", plain(c.Title()))
 	for _, r := range c.Requests {
-		state := r.Outcome
-		if state == string(resolve.Injected) {
+		state := resolve.Outcome(r.Outcome).String()
+		if resolve.Outcome(r.Outcome) == resolve.Injected {
 			state = "would be injected now"
 		}
 		fmt.Fprintf(b, "\n  %s: %s\n", plain(r.Request), plain(state))
@@ -190,11 +267,7 @@ func missedText(b *strings.Builder, c *status.Container) {
 	}
 }
 
-func containerTitle(c *status.Container) string {
-	return plain(strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/")) + "  " + plain(c.ContainerID)
-}
-
-// splitEdit takes an edit's kind apart from the rest.
+// splitEdit separates the kind of an edit from the rest.
 func splitEdit(what string) (kind, rest string) {
 	kind, rest, _ = strings.Cut(what, " ")
 	return kind, rest

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/jackfield/jackfield/pkg/wording"
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// nearestWord is the candidate that a word was probably meant to be: the closest one, or else the first that begins with it.
-// It is "" where there is none.
+// nearestWord returns the candidate that a word was probably meant to be: the closest one, or else
+// the first that begins with it; "" for none.
 func nearestWord(word string, candidates []string) string {
-	if near := wording.Nearest(word, candidates...); near != "" || word == "" {
+	if near := diag.Nearest(word, candidates...); near != "" || word == "" {
 		return near
 	}
 	if i := slices.IndexFunc(candidates, func(c string) bool { return strings.HasPrefix(c, word) }); i >= 0 {
@@ -26,9 +26,14 @@ func nearestWord(word string, candidates []string) string {
 	return ""
 }
 
-// flagError is a usage error about the flags of a command. Of a flag that does not exist the hint names the one that may have been meant.
+// flagError returns a usage error about the flags of a command. The hint about an unknown flag
+// names the one that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
-	h := &hinted{err: err, hint: seeHelp(cmd), usage: true}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		err = fmt.Errorf("--%s: found %q, %w", invalid.GetFlag().Name, invalid.GetValue(), wantedValue(invalid))
+	}
+	h := &hintedError{err: err, hint: helpHint(cmd), usage: true}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
 		return h
@@ -39,7 +44,19 @@ func flagError(cmd *cobra.Command, err error) error {
 	return h
 }
 
-// nearestFlag is the flag of a command that was probably meant: the closest one, or else the first that has the word between its dashes.
+// wantedValue says what a flag accepts. The errors of package flag's own types are for programmers.
+func wantedValue(invalid *pflag.InvalidValueError) error {
+	switch invalid.GetFlag().Value.Type() {
+	case "bool":
+		return errors.New("want true or false")
+	case "duration":
+		return errors.New("want a duration such as 90s or 10m")
+	}
+	return invalid.Unwrap()
+}
+
+// nearestFlag returns the flag of a command that was probably meant: the closest one, or else the
+// first that has the word between its dashes.
 func nearestFlag(cmd *cobra.Command, word string) string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {

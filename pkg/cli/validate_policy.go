@@ -4,41 +4,61 @@ package cli
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/glob"
+	"github.com/jackfield/jackfield/internal/reserved"
 	"github.com/jackfield/jackfield/pkg/config"
 )
 
-// unreachableRules warns of socket roots that are not there, and of patterns of rules that nothing can ever match.
-func (v *validator) unreachableRules(cfg *config.Config) []finding {
-	var out []finding
+// unreachableRules warns about socket roots that do not exist, and patterns of rules that can never
+// match.
+func (v *validator) unreachableRules(cfg *config.Config) []diagnostic {
+	var out []diagnostic
 	warn := func(field, format string, args ...any) {
-		out = append(out, configFinding(cfg, severityWarning, field, fmt.Sprintf(format, args...)))
+		out = append(out, configDiagnostic(cfg, diag.SeverityWarning, field, fmt.Sprintf(format, args...)))
 	}
 	roots := make([]string, 0, 2*len(cfg.Sockets.Roots))
 	for i, root := range cfg.Sockets.Roots {
-		roots = append(roots, withoutVar(root))
+		roots = append(roots, reserved.WithoutVar(root))
 		if !v.checkHost {
 			continue
 		}
 		real, err := v.host.Resolve(root)
 		if err == nil {
-			roots = append(roots, withoutVar(real))
+			roots = append(roots, reserved.WithoutVar(real))
 			continue
 		}
 		field := fmt.Sprintf("sockets.roots[%d]", i)
-		if isWritten(cfg, field) {
+		if cfg.IsWritten(field) {
 			warn(field, "found %s: there is no such directory on this host, so that no socket comes from it", quoted(root))
 		}
 	}
+	var named []string
+	for _, n := range cfg.Sockets.Named {
+		named = append(named, reserved.WithoutVar(n.Path))
+	}
 	for i := range cfg.Policy.Rules {
 		r := &cfg.Policy.Rules[i]
+		for j, pattern := range r.Allow.NamedSockets {
+			if !matchesAny(glob.CompileName, pattern, slices.Collect(maps.Keys(cfg.Sockets.Named))) {
+				warn(fmt.Sprintf("policy.rules[%d].allow.namedSockets[%d]", i, j), "found %s: it matches no name in sockets.named", quoted(pattern))
+			}
+		}
 		for j, pattern := range r.Allow.Sockets {
-			if !belowAny(roots, pattern) {
+			if !belowAny(roots, pattern) && !matchesAny(glob.CompilePath, reserved.WithoutVar(pattern), named) {
 				warn(fmt.Sprintf("policy.rules[%d].allow.sockets[%d]", i, j),
-					"found %s: it matches nothing below the socket roots (%s), and sockets come from there alone", quoted(pattern), strings.Join(cfg.Sockets.Roots, ", "))
+					"found %s: it matches nothing below the socket roots (%s) and no path in sockets.named, and sockets come from there alone", quoted(pattern), strings.Join(cfg.Sockets.Roots, ", "))
+			}
+		}
+		for j, port := range r.Allow.Ports {
+			if !matchesPort(cfg, port.Port) {
+				warn(fmt.Sprintf("policy.rules[%d].allow.ports[%d]", i, j), "found %s: it matches no bridge of vswitches, and ports are created there alone", quoted(port.Port))
 			}
 		}
 		for j, pattern := range r.Allow.Devices {
@@ -52,24 +72,10 @@ func (v *validator) unreachableRules(cfg *config.Config) []finding {
 	return out
 }
 
-// isWritten reports whether the file itself has the field, which is not a default then.
-func isWritten(cfg *config.Config, field string) bool {
-	line, _ := cfg.LineColumn(field)
-	return line > 0
-}
-
-// withoutVar is a path as it is where /var/run is /run.
-func withoutVar(p string) string {
-	if strings.HasPrefix(p, "/var/run/") {
-		return p[len("/var"):]
-	}
-	return p
-}
-
-// belowAny reports whether the pattern can match a path below one of the roots: up to its first star it leads into
-// a root, or to a directory above one.
+// belowAny reports whether the pattern can match a path below one of the roots: up to its first
+// star it leads into a root, or to a directory above one.
 func belowAny(roots []string, pattern string) bool {
-	literal, _, star := strings.Cut(withoutVar(pattern), "*")
+	literal, _, star := strings.Cut(reserved.WithoutVar(pattern), "*")
 	for _, root := range roots {
 		root += "/"
 		if strings.HasPrefix(literal, root) || star && strings.HasPrefix(root, literal) {
@@ -77,4 +83,18 @@ func belowAny(roots []string, pattern string) bool {
 		}
 	}
 	return false
+}
+
+// matchesAny reports whether a pattern of names, or of paths, matches one of them.
+func matchesAny(compile func(string) (glob.Glob, error), pattern string, names []string) bool {
+	g, err := compile(pattern)
+	return err == nil && slices.ContainsFunc(names, g.Match)
+}
+
+// matchesPort reports whether a pattern matches a bridge of the node's vswitches, or a port on no bridge.
+func matchesPort(cfg *config.Config, pattern string) bool {
+	g, err := glob.CompileName(pattern)
+	return err == nil && slices.ContainsFunc(cfg.Vswitches, func(v config.Vswitch) bool {
+		return g.Match(v.Name+"/") || slices.ContainsFunc(v.Bridges, func(bridge string) bool { return g.Match(v.Name + "/" + bridge) })
+	})
 }

@@ -10,9 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -30,11 +32,11 @@ func sameJSON(t *testing.T, got, want string) {
 	}
 }
 
-func TestAddFirst(t *testing.T) {
+func TestAddAsFirstPlugin(t *testing.T) {
 	n := newNode(t)
-	dir := DefaultSocketDir + "/" + attachmentDir("fast", testID, "net1")
+	dir := attach.DefaultSocketDir + "/" + socketDirName("fast", testID, "net1")
 	for _, version := range versions {
-		a := n.ok(env("ADD", k8sArgs), confOf(version, `"device": {"type": "vhost-user", "mode": "server"},
+		a := n.mustRun(env("ADD", k8sArgs), confOf(version, `"device": {"type": "vhost-user", "mode": "server"},
 			"dns": {"nameservers": ["10.1.0.1"]}, "runtimeConfig": {"mac": "C2:11:22:33:44:55", "ips": ["10.10.0.1/24", "3ffe:ffff:0:01ff::1/64"]}`))
 		socket, v4, v6 := "", "", ""
 		switch version {
@@ -47,7 +49,7 @@ func TestAddFirst(t *testing.T) {
 			"interfaces": [{"name": "net1", "mac": "c2:11:22:33:44:55", "sandbox": "`+ownNS+`"`+socket+`}],
 			"ips": [{`+v4+`"address": "10.10.0.1/24", "interface": 0}, {`+v6+`"address": "3ffe:ffff:0:1ff::1/64", "interface": 0}],
 			"dns": {"nameservers": ["10.1.0.1"]}}`)
-		name, content := n.info()
+		name, content := n.readInfoFile()
 		if want := "blue-fast-" + testID + "_net1"; name != want {
 			t.Errorf("the file is %q, want %q", name, want)
 		}
@@ -57,41 +59,41 @@ func TestAddFirst(t *testing.T) {
 			t.Errorf("the socket directory is %v, %v", st, err)
 		}
 		if version != "0.3.1" {
-			n.ok(env("CHECK", k8sArgs), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}, "prevResult": `+a.out))
+			n.mustRun(env("CHECK", k8sArgs), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}, "prevResult": `+a.out))
 		}
 		// What the application left goes too.
 		must(t, os.WriteFile(filepath.Join(n.dir, dir, "vhost-user.sock"), nil, 0o600))
 		must(t, os.MkdirAll(filepath.Join(n.dir, dir, "a/b"), 0o700))
 		must(t, os.Symlink("/etc", filepath.Join(n.dir, dir, "a/etc")))
-		n.ok(env("DEL"), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}`))
-		n.ok(env("DEL"), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}`))
+		n.mustRun(env("DEL"), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}`))
+		n.mustRun(env("DEL"), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}`))
 		if left := n.files(); len(left) > 0 {
 			t.Fatalf("DEL left %q", left)
 		}
 	}
 }
 
-func TestAddChained(t *testing.T) {
+func TestAddAfterOtherPlugins(t *testing.T) {
 	prev := `{"cniVersion": "1.1.0", "interfaces": [{"name": "br0"}, {"name": "net1", "mac": "99:88:77:66:55:44", "sandbox": "/var/run/netns/blue"}],
 		"ips": [{"address": "10.1.0.5/16", "gateway": "10.1.0.1", "interface": 1}], "routes": [{"dst": "0.0.0.0/0"}], "dns": {"nameservers": ["10.1.0.1"]}}`
 	n := newNode(t)
 	conf := confWith(`, "prevResult": ` + prev + `, "runtimeConfig": {"ips": ["10.1.0.5"]}`)
-	a := n.ok(env("ADD"), conf)
+	a := n.mustRun(env("ADD"), conf)
 	sameJSON(t, a.out, prev)
-	_, content := n.info()
+	_, content := n.readInfoFile()
 	var info deviceinfo.Info
 	must(t, json.Unmarshal([]byte(content), &info))
-	sameJSON(t, string(info.Extra[extraKey]), `{"network": "fast", "ips": ["10.1.0.5/16"], "gateway": ["10.1.0.1"]}`)
-	n.ok(env("CHECK"), conf)
-	n.ok(env("DEL"), confWith(""))
+	sameJSON(t, string(info.Extra[attach.ExtraKey]), `{"network": "fast", "ips": ["10.1.0.5/16"], "gateway": ["10.1.0.1"]}`)
+	n.mustRun(env("CHECK"), conf)
+	n.mustRun(env("DEL"), confWith(""))
 	if left := n.files(); len(left) > 0 {
 		t.Fatalf("DEL left %q", left)
 	}
 
 	// A result without its version, as in the specification's examples.
 	conf = confWith(`, "prevResult": {"ips": [{"address": "10.1.0.5/16"}]}`)
-	sameJSON(t, n.ok(env("ADD"), conf).out, `{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/16"}]}`)
-	n.ok(env("DEL"), conf)
+	sameJSON(t, n.mustRun(env("ADD"), conf).out, `{"cniVersion": "1.1.0", "ips": [{"address": "10.1.0.5/16"}]}`)
+	n.mustRun(env("DEL"), conf)
 
 	for keys, want := range map[string]struct {
 		code uint
@@ -115,7 +117,7 @@ func TestAddChained(t *testing.T) {
 	}
 }
 
-func TestSockets(t *testing.T) {
+func TestAddPlansSocketOfEachSide(t *testing.T) {
 	for name, c := range map[string]struct{ device, want string }{
 		"client":   {`{"type": "vhost-user", "mode": "client", "path": "port.sock"}`, `"vhost-user": {"mode": "client", "path": "DIR/port.sock"}`},
 		"master":   {`{"type": "memif", "role": "master"}`, `"memif": {"role": "master", "path": "DIR/memif.sock", "mode": "ethernet"}`},
@@ -125,13 +127,13 @@ func TestSockets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			a := n.ok(env("ADD"), confOf("1.1.0", `"device": `+c.device))
-			_, content := n.info()
+			a := n.mustRun(env("ADD"), confOf("1.1.0", `"device": `+c.device))
+			_, content := n.readInfoFile()
 			kind := "vhost-user"
 			if strings.Contains(c.want, "memif") {
 				kind = "memif"
 			}
-			dir := DefaultSocketDir + "/" + attachmentDir("fast", testID, "net1")
+			dir := attach.DefaultSocketDir + "/" + socketDirName("fast", testID, "net1")
 			sameJSON(t, content, `{"type": "`+kind+`", "version": "1.1.0", `+strings.ReplaceAll(c.want, "DIR", dir)+`, "jackfield.dev/interface": {"network": "fast"}}`)
 			_, err := os.Stat(filepath.Join(n.dir, dir))
 			if made := err == nil; made != strings.Contains(c.want, "DIR") {
@@ -140,8 +142,8 @@ func TestSockets(t *testing.T) {
 			if strings.Contains(a.out, "@") {
 				t.Errorf("an abstract socket is no path: %s", a.out)
 			}
-			n.ok(env("CHECK"), confOf("1.1.0", `"device": `+c.device+`, "prevResult": `+a.out))
-			n.ok(env("DEL"), confOf("1.1.0", `"device": `+c.device))
+			n.mustRun(env("CHECK"), confOf("1.1.0", `"device": `+c.device+`, "prevResult": `+a.out))
+			n.mustRun(env("DEL"), confOf("1.1.0", `"device": `+c.device))
 			if left := n.files(); len(left) > 0 {
 				t.Fatalf("DEL left %q", left)
 			}
@@ -149,7 +151,7 @@ func TestSockets(t *testing.T) {
 	}
 }
 
-func TestSunPath(t *testing.T) {
+func TestSocketPathMustFitSocketAddress(t *testing.T) {
 	n := newNode(t)
 	long := "/var/run/" + strings.Repeat("x", 60)
 	a := n.run(env("ADD"), confWith(`, "socketDir": "`+long+`"`))
@@ -170,15 +172,15 @@ func TestSunPath(t *testing.T) {
 	}
 }
 
-func TestInfoFile(t *testing.T) {
+func TestDeviceInfoFileIsTheOneTheRuntimeNames(t *testing.T) {
 	n := newNode(t)
 	const dir = "/var/run/k8s.cni.cncf.io/devinfo/cni/"
 	conf := func(file string) string { return confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "` + file + `"}`) }
-	n.ok(env("ADD", k8sArgs), conf(dir+"unique-name"))
-	if name, _ := n.info(); name != "unique-name" {
+	n.mustRun(env("ADD", k8sArgs), conf(dir+"unique-name"))
+	if name, _ := n.readInfoFile(); name != "unique-name" {
 		t.Errorf("the file is %q", name)
 	}
-	n.ok(env("DEL"), conf(dir+"unique-name"))
+	n.mustRun(env("DEL"), conf(dir+"unique-name"))
 	for _, file := range []string{"/etc/shadow", dir + "../x", dir + "sub/x", dir + ".x", "relative", dir} {
 		a := n.run(env("ADD"), conf(file))
 		if a.code != codeConfig || !strings.Contains(a.msg, "CNIDeviceInfoFile") {
@@ -192,11 +194,11 @@ func TestInfoFile(t *testing.T) {
 	// The copy of a device plugin's file is updated, and is not this plugin's to
 	// remove.
 	n.write(dir+"copy", `{"type": "vhost-user", "version": "1.0.0", "vhost-user": {"mode": "server", "path": "/dp/sock"}, "vendor": 1}`)
-	n.ok(env("ADD"), conf(dir+"copy"))
-	if _, content := n.info(); !strings.Contains(content, `"vendor": 1`) || !strings.Contains(content, "/dp/sock") || !strings.Contains(content, extraKey) {
+	n.mustRun(env("ADD"), conf(dir+"copy"))
+	if _, content := n.readInfoFile(); !strings.Contains(content, `"vendor": 1`) || !strings.Contains(content, "/dp/sock") || !strings.Contains(content, attach.ExtraKey) {
 		t.Errorf("the updated file is %s", content)
 	}
-	n.ok(env("DEL"), conf(dir+"copy"))
+	n.mustRun(env("DEL"), conf(dir+"copy"))
 	if left := n.files(); len(left) != 1 {
 		t.Errorf("left %q, want the copy", left)
 	}
@@ -212,13 +214,13 @@ func TestInfoFile(t *testing.T) {
 
 // The socket in the copy of a device plugin's file is the allocated port's: what the
 // configuration does not say is taken from it, and what it says otherwise is an error.
-func TestDevicePluginsSocket(t *testing.T) {
+func TestAddKeepsSocketOfDevicePlugin(t *testing.T) {
 	const (
 		copied = "/var/run/k8s.cni.cncf.io/devinfo/cni/copy"
 		vhost  = `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": "/var/run/vsw/port2/vhu.sock"}}`
 		memif  = `{"type": "memif", "version": "1.1.0", "memif": {"role": "slave", "path": "/var/run/vsw/port2/memif.sock", "mode": "ip"}}`
 	)
-	own := DefaultSocketDir + "/" + attachmentDir("fast", testID, "net1") + "/vhost-user.sock"
+	own := attach.DefaultSocketDir + "/" + socketDirName("fast", testID, "net1") + "/vhost-user.sock"
 	for name, tc := range map[string]struct {
 		file, device string
 		want         string // the device's map in the file; "" for an error with
@@ -232,7 +234,7 @@ func TestDevicePluginsSocket(t *testing.T) {
 			want: `{"mode": "client", "path": "/var/run/vsw/port2/vhu.sock"}`},
 		"another port's path": {file: vhost, device: `{"type": "vhost-user", "mode": "client", "path": "/var/run/vsw/port0/vhu.sock"}`,
 			words: []string{"device.path", "/var/run/vsw/port0/vhu.sock", "/var/run/vsw/port2/vhu.sock", "vhost-user.path", copied, "remove device.path"}},
-		"a file's name": {file: vhost, device: `{"type": "vhost-user", "mode": "client", "path": "vhu.sock"}`,
+		"a file name": {file: vhost, device: `{"type": "vhost-user", "mode": "client", "path": "vhu.sock"}`,
 			words: []string{"device.path", `"vhu.sock"`, "/var/run/vsw/port2/vhu.sock", copied}},
 		"another mode": {file: vhost, device: `{"type": "vhost-user", "mode": "server"}`,
 			words: []string{"device.mode", `"server"`, `"client"`, "vhost-user.mode", copied, "remove device.mode"}},
@@ -246,8 +248,8 @@ func TestDevicePluginsSocket(t *testing.T) {
 		"an ADD of this one": {file: strings.Replace(vhost, "/var/run/vsw/port2/vhu.sock", own, 1), device: `{"type": "vhost-user", "mode": "client"}`, want: `{"mode": "client", "path": "` + own + `"}`},
 		"no file, no mode":   {device: `{"type": "vhost-user"}`, words: []string{"device.mode", "server or client"}},
 		"no file, no role":   {device: `{"type": "memif"}`, words: []string{"device.role", "master or slave"}},
-		"no file, an application's absolute path": {device: `{"type": "vhost-user", "mode": "server", "path": "` + DefaultSocketDir + `/a/b"}`,
-			words: []string{"device.path", "a file's name"}},
+		"no file, an application's absolute path": {device: `{"type": "vhost-user", "mode": "server", "path": "` + attach.DefaultSocketDir + `/a/b"}`,
+			words: []string{"device.path", "a file name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
@@ -273,7 +275,7 @@ func TestDevicePluginsSocket(t *testing.T) {
 			if a.code != 0 {
 				t.Fatalf("code %d, %s", a.code, a.all)
 			}
-			_, content := n.info()
+			_, content := n.readInfoFile()
 			var info map[string]json.RawMessage
 			must(t, json.Unmarshal([]byte(content), &info))
 			var kind, socket string
@@ -284,8 +286,8 @@ func TestDevicePluginsSocket(t *testing.T) {
 			if socket = m["path"]; !strings.HasPrefix(socket, "@") && !strings.Contains(a.out, `"socketPath": "`+socket+`"`) {
 				t.Errorf("the result has another socket: %s", a.out)
 			}
-			n.ok(env("CHECK"), conf[:len(conf)-1]+`, "prevResult": `+a.out+"}")
-			n.ok(env("DEL"), conf)
+			n.mustRun(env("CHECK"), conf[:len(conf)-1]+`, "prevResult": `+a.out+"}")
+			n.mustRun(env("DEL"), conf)
 			if left := n.files(); len(left) != 1 || left[0] != strings.Replace(copied, "/var/run", "/run", 1) && left[0] != copied {
 				t.Errorf("DEL left %q, want the copy alone", left)
 			}
@@ -293,9 +295,9 @@ func TestDevicePluginsSocket(t *testing.T) {
 	}
 }
 
-// A device-info file that somebody wrote, or removed, while ADD was at work is theirs:
-// ADD says that it is to be tried again, and what it leaves of the file is as it was.
-func TestInfoFileOfAnother(t *testing.T) {
+// ADD fails with "try again" if another process creates or removes the device-info file meanwhile, and leaves the file
+// as it is.
+func TestAddKeepsFileWrittenMeanwhile(t *testing.T) {
 	const dir, theirs = "/var/run/k8s.cni.cncf.io/devinfo/cni/", `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "server", "path": "/dp/sock"}}`
 	conf := confWith(`, "runtimeConfig": {"CNIDeviceInfoFile": "` + dir + `copy"}`)
 	for name, c := range map[string]struct {
@@ -303,8 +305,8 @@ func TestInfoFileOfAnother(t *testing.T) {
 		keys          string
 		code          uint
 	}{
-		"came":                 {"", theirs, "", codeLater},
-		"went":                 {theirs, "", "", codeLater},
+		"came":                 {"", theirs, "", types.ErrTryAgainLater},
+		"went":                 {theirs, "", "", types.ErrTryAgainLater},
 		"came, and no address": {"", theirs, `, "ipam": {"type": "none"}`, codeConfig},
 	} {
 		n := newNode(t)
@@ -328,16 +330,16 @@ func TestInfoFileOfAnother(t *testing.T) {
 			t.Errorf("%s: left %q", name, left)
 		}
 		if c.after != "" {
-			if _, content := n.info(); content != theirs {
+			if _, content := n.readInfoFile(); content != theirs {
 				t.Errorf("%s: it is %s", name, content)
 			}
 		}
 	}
 }
 
-func TestExists(t *testing.T) {
+func TestAddRefusesExistingAttachment(t *testing.T) {
 	n := newNode(t)
-	n.ok(env("ADD"), confWith(""))
+	n.mustRun(env("ADD"), confWith(""))
 	before := n.files()
 	for name, environ := range map[string][]string{"again": env("ADD"), "other network": env("ADD")} {
 		conf := confWith("")
@@ -355,35 +357,35 @@ func TestExists(t *testing.T) {
 	if a := n.run(env("ADD", "CNI_IFNAME=lo"), confWith("")); a.code != codeExists || !strings.Contains(a.msg, "lo") {
 		t.Errorf("an interface of the kernel: code %d, %s", a.code, a.all)
 	}
-	// A directory that no record tells of is somebody else's.
-	stranger := DefaultSocketDir + "/" + attachmentDir("fast", testID, "net2") + "/f"
+	// A directory without a record belongs to another owner.
+	stranger := attach.DefaultSocketDir + "/" + socketDirName("fast", testID, "net2") + "/f"
 	n.write(stranger, "")
 	if a := n.run(env("ADD", "CNI_IFNAME=net2"), confWith("")); a.code != codeExists {
 		t.Errorf("somebody's directory: code %d, %s", a.code, a.all)
 	}
-	n.ok(env("DEL", "CNI_IFNAME=net2"), confWith(""))
+	n.mustRun(env("DEL", "CNI_IFNAME=net2"), confWith(""))
 	if _, err := os.Stat(filepath.Join(n.dir, stranger)); err != nil {
 		t.Errorf("DEL removed what is not its own: %v", err)
 	}
 }
 
-// A vswitch that is not root's makes its sockets in directories of its group.
-func TestSocketDirOwner(t *testing.T) {
+// A vswitch that does not run as root creates its sockets in directories of its group.
+func TestSocketDirHasOwnerOfItsParent(t *testing.T) {
 	n := newNode(t)
-	root := filepath.Join(n.dir, DefaultSocketDir)
+	root := filepath.Join(n.dir, attach.DefaultSocketDir)
 	must(t, os.MkdirAll(root, 0o755))
 	must(t, os.Chmod(root, 0o775))
 	if os.Geteuid() == 0 {
 		must(t, os.Chown(root, 4321, 4322))
 	}
-	n.ok(env("ADD"), confWith(""))
+	n.mustRun(env("ADD"), confWith(""))
 	var st, want unix.Stat_t
 	must(t, unix.Stat(root, &want))
-	must(t, unix.Stat(filepath.Join(root, attachmentDir("fast", testID, "net1")), &st))
+	must(t, unix.Stat(filepath.Join(root, socketDirName("fast", testID, "net1")), &st))
 	if st.Uid != want.Uid || st.Gid != want.Gid || st.Mode&0o7777 != 0o775 {
 		t.Errorf("uid %d, gid %d, mode %o; want %d, %d, 775", st.Uid, st.Gid, st.Mode&0o7777, want.Uid, want.Gid)
 	}
-	n.ok(env("DEL"), confWith(""))
+	n.mustRun(env("DEL"), confWith(""))
 	must(t, os.Chmod(root, 0o777))
 	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.msg, "socketDir") {
 		t.Errorf("everybody's directory: code %d, %s", a.code, a.all)
@@ -393,9 +395,8 @@ func TestSocketDirOwner(t *testing.T) {
 	}
 }
 
-// A pod's author may ask for few addresses only: each is compared with each. What was
-// attached with more is still removed.
-func TestManyAddresses(t *testing.T) {
+// The author of a pod may request a bounded number of addresses, because each is compared with each. DEL has no bound.
+func TestAddBoundsNumberOfAddresses(t *testing.T) {
 	addresses := func(n int) (list []string) {
 		for i := range n {
 			list = append(list, fmt.Sprintf("10.0.%d.%d/16", i/256, i%256))
@@ -423,16 +424,16 @@ func TestManyAddresses(t *testing.T) {
 		if left := n.files(); len(left) > 0 {
 			t.Fatalf("%s: the refusal left %q", name, left)
 		}
-		n.ok(env("DEL", tc.args), confWith(tc.keys))
+		n.mustRun(env("DEL", tc.args), confWith(tc.keys))
 	}
 	for name, tc := range map[string][2]string{
 		"runtimeConfig": {"CNI_ARGS=", `, "runtimeConfig": {"ips": ` + quoted(maxIPs) + `}`},
 		"args":          {"CNI_ARGS=", `, "args": {"cni": {"ips": ` + quoted(maxIPs) + `}}`},
 		"CNI_ARGS":      {commas(maxIPs), ""},
 	} {
-		if a := n.ok(env("ADD", tc[0]), confWith(tc[1])); strings.Count(a.out, `"address"`) != maxIPs {
+		if a := n.mustRun(env("ADD", tc[0]), confWith(tc[1])); strings.Count(a.out, `"address"`) != maxIPs {
 			t.Errorf("%s: the result has not all of %d addresses: %s", name, maxIPs, a.out)
 		}
-		n.ok(env("DEL", tc[0]), confWith(tc[1]))
+		n.mustRun(env("DEL", tc[0]), confWith(tc[1]))
 	}
 }

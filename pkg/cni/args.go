@@ -8,21 +8,23 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/kubename"
 )
 
-// kubernetesArgs are the keys of CNI_ARGS that Kubernetes' runtimes and Multus
-// set.
+// kubernetesArgs are the keys of CNI_ARGS that Kubernetes' runtimes and Multus set.
 var kubernetesArgs = []string{"K8S_POD_NAMESPACE", "K8S_POD_NAME", "K8S_POD_INFRA_CONTAINER_ID", "K8S_POD_UID"}
 
-// cniArgs are the extra arguments of CNI_ARGS that mean something here.
+// cniArgs are the arguments of CNI_ARGS that this plugin uses.
 type cniArgs struct {
 	namespace, pod string
-	ips            []string // IP: <ip>[/<prefix>], or several with commas between, as the IPAM plugin static has them
+	ips            []string // IP: <ip>[/<prefix>], comma-separated as for the IPAM plugin static
 	mac            string   // MAC
 }
 
-// parseArgs reads CNI_ARGS (conventions, CNI_ARGS): pairs with semicolons
-// between. A key that nothing defines is an error unless IgnoreUnknown is set.
+// parseArgs parses CNI_ARGS (conventions, CNI_ARGS): pairs separated by semicolons. An unknown key is an error
+// unless IgnoreUnknown is set.
 func parseArgs(value string) (cniArgs, error) {
 	var (
 		a       cniArgs
@@ -30,7 +32,7 @@ func parseArgs(value string) (cniArgs, error) {
 		unknown []string
 	)
 	bad := func(pair, want string) (cniArgs, error) {
-		return a, environment("CNI_ARGS", value, want+"; found "+short(pair))
+		return a, environment("CNI_ARGS", value, want+"; found "+attach.Shorten(pair))
 	}
 	for pair := range strings.SplitSeq(value, ";") {
 		if pair == "" {
@@ -38,7 +40,7 @@ func parseArgs(value string) (cniArgs, error) {
 		}
 		key, v, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return bad(pair, "KEY=VALUE pairs with semicolons between")
+			return bad(pair, "KEY=VALUE pairs separated by semicolons")
 		}
 		switch {
 		case key == "IgnoreUnknown":
@@ -46,8 +48,8 @@ func parseArgs(value string) (cniArgs, error) {
 				return bad(pair, "IgnoreUnknown=true or false")
 			}
 		case key == "K8S_POD_NAMESPACE":
-			if a.namespace = v; v != "" && !isLabel(v) {
-				return bad(pair, "K8S_POD_NAMESPACE to be the name of a namespace")
+			if a.namespace = v; v != "" && !kubename.IsLabel(v) {
+				return bad(pair, "K8S_POD_NAMESPACE with the name of a namespace")
 			}
 		case key == "K8S_POD_NAME":
 			a.pod = v
@@ -63,11 +65,11 @@ func parseArgs(value string) (cniArgs, error) {
 		}
 	}
 	if len(unknown) > 0 && !bool(ignore) {
-		return bad(strings.Join(unknown, ";"), "only keys that are known, or IgnoreUnknown=true")
+		return bad(strings.Join(unknown, ";"), "only known keys, or IgnoreUnknown=true")
 	}
 	for _, ip := range a.ips {
 		if !isIP(ip) {
-			return bad("IP="+ip, "IP addresses, with or without their prefix lengths and with commas between")
+			return bad("IP="+ip, "comma-separated IP addresses, with or without prefix length")
 		}
 	}
 	if a.mac != "" {
@@ -78,13 +80,6 @@ func parseArgs(value string) (cniArgs, error) {
 		a.mac = mac
 	}
 	return a, nil
-}
-
-// isLabel reports whether s is a DNS label (RFC 1123), as names of namespaces are.
-func isLabel(s string) bool {
-	return s != "" && len(s) <= 63 && s[0] != '-' && s[len(s)-1] != '-' && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-')
-	})
 }
 
 // isIP reports whether s is <ip>[/<prefix>].

@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/claims"
 )
 
@@ -18,19 +19,19 @@ const otherID = "f061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a27
 
 // claimBy claims a directory as the NRI plugin does for a pod.
 func (n *node) claimBy(sandbox, dir string) error {
-	_, _, err := claims.At(n.host, DefaultClaimsDir).ClaimDirectory(dir, claims.Holder{Sandbox: sandbox, Adapter: claims.NRI, StateDir: "/var/run/jackfield"})
+	_, _, err := claims.At(n.host, attach.DefaultClaimsDir).ClaimDirectory(dir, claims.Holder{Sandbox: sandbox, Adapter: claims.NRI, StateDir: "/var/run/jackfield"})
 	return err
 }
 
-// From ADD to DEL an attachment's directory is its pod's, and known as created for it.
-func TestADirectoryIsClaimedAtAdd(t *testing.T) {
+// From ADD to DEL, the claim says that the directory was created for its pod.
+func TestAddClaimsDirectoryUntilDel(t *testing.T) {
 	n := newNode(t)
 	// The claim has the path that the NRI plugin finds, without the host's symlinks.
 	must(t, os.MkdirAll(filepath.Join(n.dir, "run"), 0o755))
 	must(t, os.MkdirAll(filepath.Join(n.dir, "var"), 0o755))
 	must(t, os.Symlink("../run", filepath.Join(n.dir, "var/run")))
-	n.ok(env("ADD"), confWith(""))
-	dir := path.Join("/run/jackfield/sockets", attachmentDir("fast", testID, "net1"))
+	n.mustRun(env("ADD"), confWith(""))
+	dir := path.Join("/run/jackfield/sockets", socketDirName("fast", testID, "net1"))
 	for _, d := range []string{dir, dir + "/below", path.Dir(dir)} {
 		if err := n.claimBy(otherID, d); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), testID) {
 			t.Errorf("another pod and %s: %v", d, err)
@@ -41,60 +42,60 @@ func TestADirectoryIsClaimedAtAdd(t *testing.T) {
 	defer f.Close()
 	id, err := claims.IdentityOf(int(f.Fd()))
 	must(t, err)
-	if own, err := claims.At(n.host, DefaultClaimsDir).Created(dir, testID, id); !own || err != nil {
+	if own, err := claims.At(n.host, attach.DefaultClaimsDir).Created(dir, testID, id); !own || err != nil {
 		t.Errorf("created for the pod: %t, %v", own, err)
 	}
 	must(t, n.claimBy(testID, dir))
-	n.ok(env("DEL"), confWith(""))
+	n.mustRun(env("DEL"), confWith(""))
 	if err := n.claimBy(otherID, dir); !errdefs.IsConflict(err) {
 		t.Errorf("after DEL, while the NRI plugin has the pod: %v", err)
 	}
-	must(t, claims.At(n.host, DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Adapter == claims.NRI }))
+	must(t, claims.At(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Adapter == claims.NRI }))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
 }
 
-// ADD makes nothing in a directory that is another pod's.
-func TestAddBelowAnothersDirectory(t *testing.T) {
+// ADD creates nothing in a directory that another pod has claimed.
+func TestAddRefusesDirectoryOfAnotherPod(t *testing.T) {
 	n := newNode(t)
 	must(t, n.claimBy(otherID, "/var/run/jackfield/sockets"))
 	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, otherID) {
 		t.Errorf("code %d, %s", a.code, a.all)
 	}
-	must(t, claims.At(n.host, DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Sandbox == otherID }))
+	must(t, claims.At(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Sandbox == otherID }))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
 }
 
 // DEL removes the directory that ADD created, and no other that took its place.
-func TestDelOfAReplacedDirectory(t *testing.T) {
+func TestDelKeepsReplacedDirectory(t *testing.T) {
 	n := newNode(t)
-	n.ok(env("ADD"), confWith(""))
-	dir := filepath.Join(n.dir, DefaultSocketDir, attachmentDir("fast", testID, "net1"))
+	n.mustRun(env("ADD"), confWith(""))
+	dir := filepath.Join(n.dir, attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
 	must(t, os.Rename(dir, filepath.Join(n.dir, "away")))
 	must(t, os.Mkdir(dir, 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
-	n.ok(env("DEL"), confWith(""))
+	n.mustRun(env("DEL"), confWith(""))
 	if _, err := os.Stat(filepath.Join(dir, "precious")); err != nil {
 		t.Error(err)
 	}
 }
 
-// A claim whose record is lost ends with GC; others' stay. DEL undoes what an earlier
-// version made, which claimed nothing.
-func TestClaimsWithoutARecord(t *testing.T) {
+// GC releases a claim whose record is lost, and no other. DEL removes attachments of earlier versions, which have no
+// claim.
+func TestGCReleasesClaimWithoutRecord(t *testing.T) {
 	n := newNode(t)
-	n.ok(env("ADD"), confWith(""))
-	record := filepath.Join(n.dir, DefaultStateDir, recordName("fast", testID, "net1"))
+	n.mustRun(env("ADD"), confWith(""))
+	record := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1"))
 	data, err := os.ReadFile(record)
 	must(t, err)
 	must(t, os.Remove(record))
 	must(t, n.claimBy(otherID, "/run/vsw/other"))
-	n.ok(env("GC"), confWith(`, "cni.dev/valid-attachments": []`))
-	all := claims.At(n.host, DefaultClaimsDir)
-	dir := path.Join(DefaultSocketDir, attachmentDir("fast", testID, "net1"))
+	n.mustRun(env("GC"), confWith(`, "cni.dev/valid-attachments": []`))
+	all := claims.At(n.host, attach.DefaultClaimsDir)
+	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
 	if c, err := all.Directory(dir); err != nil || len(c.Holders) > 0 {
 		t.Errorf("the lost attachment's claim: %+v, %v", c, err)
 	}
@@ -102,13 +103,13 @@ func TestClaimsWithoutARecord(t *testing.T) {
 		t.Errorf("the NRI plugin's claim: %+v, %v", c, err)
 	}
 	must(t, all.Release(func(claims.Holder) bool { return true }))
-	old := strings.NewReplacer(`"claimsDir":"`+DefaultClaimsDir+`",`, "", `"claimed":"`+dir+`",`, "").Replace(string(data))
+	old := strings.NewReplacer(`"claimsDir":"`+attach.DefaultClaimsDir+`",`, "", `"claimed":"`+dir+`",`, "").Replace(string(data))
 	if strings.Contains(old, "claim") {
 		t.Fatal(old)
 	}
 	must(t, os.WriteFile(record, []byte(old), 0o600))
 	must(t, os.WriteFile(filepath.Join(n.dir, dir, "app.sock"), nil, 0o600))
-	n.ok(env("DEL"), confWith(""))
+	n.mustRun(env("DEL"), confWith(""))
 	for _, f := range n.files() {
 		if !strings.Contains(f, "/devinfo/") {
 			t.Errorf("left %q", f)

@@ -10,68 +10,58 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/utils"
+	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/internal/quantity"
+	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-)
-
-const (
-	// DefaultSocketDir is the first of the node configuration's socket roots.
-	DefaultSocketDir = "/var/run/jackfield/sockets"
-	// DefaultStateDir holds the records of attachments. It goes with a reboot, as
-	// everything that it tells of.
-	DefaultStateDir = "/var/run/jackfield/cni"
-	// DefaultClaimsDir is that of the node configuration's default stateDir, which the
-	// NRI plugin and the OCI hook use.
-	DefaultClaimsDir = "/var/run/jackfield/claims"
 )
 
 // conf is a plugin's configuration (§1, Plugin configuration objects, and §3,
 // Deriving request configuration).
 type conf struct {
-	name, version string
-	device        device
-	deviceIDs     map[string]string // by key: where a device's ID was given
-	socketDir     string
-	stateDir      string
-	claimsDir     string
-	socketDirSize uint64 // bounds an attachment's directory; 0 for a plain directory
-	infoDir       string
-	ipam          string // type; "" for none
-	ipamErr       error  // what is wrong with it, for what undoes
-	dns           *types.DNS
-	runtime       runtimeConf
-	args          conventionalArgs
-	prevResult    json.RawMessage // nil for the first plugin of a network
-	valid         []types.GCAttachment
-	validGiven    bool
+	attach.Attachment
+	source     string         // the whole configuration
+	root       *jsontree.Node // the same
+	version    string
+	ipam       string // type; "" for none
+	ipamErr    error  // fault of ipam, for DEL and GC
+	dns        *types.DNS
+	runtime    runtimeConf
+	args       conventionalArgs
+	prevResult []byte // nil for the first plugin of a network
+	valid      []types.GCAttachment
+	validGiven bool
 }
 
-// keys are those of the configuration, each with its reader. One that reads
-// nothing is somebody else's: of the specification or of a runtime.
-var keys = map[string]func(c *conf, v value) error{
-	// The specification's.
-	"cniVersion":   (*conf).nothing,
-	"name":         (*conf).nothing,
-	"type":         (*conf).nothing,
-	"capabilities": (*conf).nothing,
+// keys are the known keys of the configuration with their readers; nil is for keys that this plugin does not
+// use.
+var keys = map[string]func(*conf, value) error{
+	// Keys of the specification.
+	"cniVersion":   nil,
+	"name":         nil,
+	"type":         nil,
+	"capabilities": nil,
 	"ipam":         (*conf).readIPAM,
 	"dns":          (*conf).readDNS,
 	"ipMasq":       (*conf).readIPMasq,
 	"args":         (*conf).readArgs,
 	"prevResult":   (*conf).readPrevResult,
-	// Of the whole network; a runtime that knows a single plugin only has them beside
-	// the plugin's.
-	"cniVersions":            (*conf).nothing,
-	"disableCheck":           (*conf).nothing,
-	"disableGC":              (*conf).nothing,
-	"loadOnlyInlinedPlugins": (*conf).nothing,
-	// Runtimes'.
+	// Keys of the whole network. Runtimes that run a single plugin pass them too.
+	"cniVersions":            nil,
+	"disableCheck":           nil,
+	"disableGC":              nil,
+	"loadOnlyInlinedPlugins": nil,
+	// Keys of runtimes.
 	"runtimeConfig":             (*conf).readRuntimeConfig,
-	"cni.dev/valid-attachments": (*conf).readValid,
-	"cni.dev/attachments":       (*conf).nothing,
-	// Multus' and the plugin's own.
+	"cni.dev/valid-attachments": (*conf).readValidAttachments,
+	// Keys of Multus and of this plugin.
 	"deviceID":      (*conf).readDeviceID,
 	"pciBusID":      (*conf).readDeviceID,
 	"device":        (*conf).readDevice,
@@ -80,154 +70,185 @@ var keys = map[string]func(c *conf, v value) error{
 	"stateDir":      (*conf).readDir,
 	"claimsDir":     (*conf).readDir,
 	"deviceInfoDir": (*conf).readDir,
+	"configFile":    (*conf).readConfigFile,
+	"timeout":       (*conf).readTimeout,
+	"vswitch":       (*conf).readPortKey,
+	"bridge":        (*conf).readPortKey,
+	"mtu":           (*conf).readPortKey,
+	"vlan":          (*conf).readPortKey,
+	"queues":        (*conf).readPortKey,
+	"rate":          (*conf).readPortKey,
 }
 
-// value is a value of the configuration.
-type value struct {
-	key string // with dots
-	raw json.RawMessage
-}
-
-func (v value) isNull() bool { return len(v.raw) == 0 || string(v.raw) == "null" }
-
-func (v value) into(to any, want string) error {
-	if err := json.Unmarshal(v.raw, to); err != nil {
-		return invalid(v.key, short(compact(v.raw)), want)
+// parseJSONObject parses one JSON object. what names it in errors (code 6).
+func parseJSONObject(what string, data []byte) (*jsontree.Node, error) {
+	root, fault := jsontree.Parse(string(data))
+	if fault == nil && root.Kind != jsontree.Object {
+		fault = &diag.Diagnostic{Line: root.Line, Column: root.Column, Found: root.Kind.String(), Rule: "must be an object"}
 	}
-	return nil
-}
-
-func (v value) text() (s string, err error) {
-	err = v.into(&s, "a string")
-	return s, err
-}
-
-// members are the keys of a map and their values, sorted by key.
-func (v value) members() ([]value, error) {
-	var m map[string]json.RawMessage
-	if err := v.into(&m, "a map"); err != nil {
-		return nil, err
+	if fault != nil {
+		return nil, attach.Fail(codeDecode, "failed to decode "+what, "line %d, column %d: %s", fault.Line, fault.Column, fault.Message())
 	}
-	list := make([]value, 0, len(m))
-	for _, k := range slices.Sorted(maps.Keys(m)) {
-		name := k
-		if v.key != "" {
-			name = v.key + "." + k
-		}
-		list = append(list, value{key: name, raw: m[k]})
-	}
-	return list, nil
+	return root, nil
 }
 
-// last is the key without those around it.
-func (v value) last() string { return v.key[strings.LastIndexByte(v.key, '.')+1:] }
-
-// parseConf reads a configuration. A key that nothing defines is an error (code
-// 2). permissive is for what undoes: of what is wrong there, only that without
-// which nothing can be found is an error.
-func parseConf(data []byte, permissive bool) (*conf, error) {
-	c := &conf{socketDir: DefaultSocketDir, stateDir: DefaultStateDir, claimsDir: DefaultClaimsDir, infoDir: deviceinfo.DefaultCNIDir, deviceIDs: map[string]string{}}
-	h, err := decodeHead(data)
+// parseHeader parses a configuration up to its version and name, which are checked before its other keys.
+func parseHeader(data []byte) (*conf, error) {
+	root, err := parseJSONObject("the network configuration", data)
 	if err != nil {
 		return nil, err
 	}
-	c.name, c.version = h.name, h.version
-	var top map[string]json.RawMessage
-	if err := json.Unmarshal(data, &top); err != nil {
-		return nil, fail(codeDecode, "failed to decode the network configuration", "%s", jsonProblem(data, err))
-	}
-	var unknown []field
-	for _, k := range slices.Sorted(maps.Keys(top)) {
-		v := value{k, top[k]}
-		read, known := keys[k]
-		switch {
-		case !known && strings.HasPrefix(k, "cni.dev/"): // reserved for the protocol
-		case !known:
-			unknown = append(unknown, field{k, v.raw})
-		default:
-			err := read(c, v)
-			switch {
-			case err == nil || permissive && skipped(k):
-			case permissive && k == "ipam":
-				c.ipamErr = err
-			default:
-				return nil, err
-			}
+	c := &conf{source: string(data), root: root, version: "0.1.0"} // the version of a configuration without a version
+	for _, f := range []struct {
+		key string
+		to  *string
+	}{{"name", &c.Network}, {"cniVersion", &c.version}} {
+		n := root.Member(f.key)
+		if n == nil || n.Kind == jsontree.Null {
+			continue
 		}
+		if n.Kind != jsontree.String {
+			return c, attach.Fail(codeDecode, "failed to decode the network configuration", "%s%s: found %s, want a string", c.Place(f.key), f.key, c.sourceOf(n))
+		}
+		*f.to = n.Text
 	}
-	if permissive {
-		return c, nil
-	}
-	if len(unknown) > 0 {
-		return nil, unsupported("neither the CNI specification, its runtimes, Multus nor this plugin defines it", unknown...)
-	}
-	if _, ok := top["device"]; !ok {
-		return nil, invalid("device", "nothing", `a map with the device's type, as {"type": "vhost-user", "mode": "server"}`)
+	if _, _, _, err := version.ParseVersion(c.version); err != nil {
+		return c, attach.Fail(codeDecode, "failed to decode version info", "%scniVersion: found %q, want major.minor.patch", c.Place("cniVersion"), attach.Shorten(c.version))
 	}
 	return c, nil
 }
 
-// skipped says of which keys a wrong value does not keep a DEL from its work.
-func skipped(key string) bool {
-	switch key {
-	case "stateDir", "ipam", "cni.dev/valid-attachments":
-		return false
+// readKeys reads the keys of the configuration. An unknown key is an error (code 2). permissive is for DEL and
+// GC: then only faults that prevent finding the attachment are errors.
+func (c *conf) readKeys(permissive bool) error {
+	c.SocketDir, c.StateDir, c.ClaimsDir, c.InfoDir = attach.DefaultSocketDir, attach.DefaultStateDir, attach.DefaultClaimsDir, deviceinfo.DefaultCNIDir
+	c.ConfigFile = config.DefaultPath
+	c.DeviceIDs = map[string]string{}
+	if err := utils.ValidateNetworkName(c.Network); err != nil {
+		return c.invalid("name", attach.Quote(c.Network), "a letter or digit, then letters, digits, _ . and -")
 	}
-	return true
+	var unknown []string
+	for _, n := range c.root.Children {
+		read, known := keys[n.Key]
+		if !known && !strings.HasPrefix(n.Key, "cni.dev/") { // reserved for the protocol
+			unknown = append(unknown, n.Key)
+		}
+		if read == nil {
+			continue
+		}
+		err := read(c, value{n.Key, n})
+		switch {
+		case err == nil || permissive && isIgnorable(n.Key):
+		case permissive && n.Key == "ipam":
+			c.ipamErr = err
+		default:
+			return err
+		}
+	}
+	if permissive {
+		return nil
+	}
+	if len(unknown) > 0 {
+		return c.unsupported("neither the CNI specification, its runtimes, Multus nor this plugin defines it"+attach.DidYouMean(unknown[0], slices.Sorted(maps.Keys(keys))), unknown...)
+	}
+	if c.root.Member("device") == nil {
+		return c.invalid("device", "nothing", `a map with the device's type, as {"type": "vhost-user", "mode": "server"}`)
+	}
+	return attach.CheckPort(&attach.Host{Source: c}, &c.Attachment)
 }
 
-func (c *conf) nothing(value) error { return nil }
+// isIgnorable reports whether DEL works despite an invalid value of a key.
+func isIgnorable(key string) bool {
+	return key != "stateDir" && key != "ipam" && key != "cni.dev/valid-attachments"
+}
 
-func (c *conf) readIPAM(v value) error {
+// value is a value of the configuration. Its path is its key and those of the maps around it, with dots.
+type value struct {
+	path string
+	*jsontree.Node
+}
+
+// member returns the value of a key of a map; its Node is nil if there is none.
+func (v value) member(key string) value { return value{v.path + "." + key, v.Member(key)} }
+
+func (v value) isNull() bool { return v.Node == nil || v.Kind == jsontree.Null }
+
+// isEmpty reports whether a value requests nothing.
+func (v value) isEmpty() bool {
+	return v.isNull() || v.Kind >= jsontree.String && v.Text == "" && len(v.Children) == 0
+}
+
+// decode decodes a value with encoding/json. null leaves to unchanged.
+func (c *conf) decode(v value, to any, want string) error {
 	if v.isNull() {
 		return nil
 	}
-	var m map[string]json.RawMessage
-	if err := v.into(&m, "a map"); err != nil {
+	if json.Unmarshal([]byte(c.source[v.Start:v.End]), to) != nil {
+		return c.invalidValue(v, want)
+	}
+	return nil
+}
+
+func (c *conf) decodeString(v value) (s string, err error) {
+	err = c.decode(v, &s, "a string")
+	return s, err
+}
+
+// members returns the members of a map; null has none.
+func (c *conf) members(v value) ([]value, error) {
+	if v.isNull() {
+		return nil, nil
+	}
+	if v.Kind != jsontree.Object {
+		return nil, c.invalidValue(v, "a map")
+	}
+	var list []value
+	for _, n := range v.Children {
+		list = append(list, value{v.path + "." + n.Key, n})
+	}
+	return list, nil
+}
+
+func (c *conf) readIPAM(v value) error {
+	if _, err := c.members(v); err != nil {
 		return err
 	}
-	raw, ok := m["type"]
-	if !ok {
-		return nil // "ipam": {} is how runtimes write that there is none
-	}
-	name, err := value{"ipam.type", raw}.text()
+	kind := v.member("type") // runtimes write "ipam": {} for none
+	name, err := c.decodeString(kind)
 	if err != nil {
 		return err
 	}
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
-		return invalid("ipam.type", compact(raw), "the name of a plugin's executable, without a path")
+		return c.invalidValue(kind, "the name of a plugin's executable, without a path")
 	}
 	c.ipam = name
 	return nil
 }
 
 func (c *conf) readDNS(v value) error {
-	if v.isNull() {
-		return nil
-	}
-	list, err := v.members()
+	list, err := c.members(v)
 	if err != nil {
 		return err
 	}
 	dns := types.DNS{}
 	for _, m := range list {
-		switch m.last() {
+		switch m.Key {
 		case "nameservers":
-			err = m.into(&dns.Nameservers, "a list of IP addresses")
+			err = c.decode(m, &dns.Nameservers, "a list of IP addresses")
 		case "domain":
-			err = m.into(&dns.Domain, "a string")
+			dns.Domain, err = c.decodeString(m)
 		case "search":
-			err = m.into(&dns.Search, "a list of strings")
+			err = c.decode(m, &dns.Search, "a list of strings")
 		case "options":
-			err = m.into(&dns.Options, "a list of strings")
+			err = c.decode(m, &dns.Options, "a list of strings")
 		default:
-			err = unsupported("the specification's dns has nameservers, domain, search and options", field{m.key, m.raw})
+			err = c.unsupported("the specification's dns has nameservers, domain, search and options", m.path)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := checkNameservers("dns.nameservers", dns.Nameservers); err != nil {
+	if err := c.checkNameservers("dns.nameservers", dns.Nameservers); err != nil {
 		return err
 	}
 	if !dns.IsEmpty() {
@@ -238,102 +259,69 @@ func (c *conf) readDNS(v value) error {
 
 func (c *conf) readIPMasq(v value) error {
 	var on bool
-	if v.isNull() {
-		return nil
-	}
-	if err := v.into(&on, "true or false"); err != nil {
+	if err := c.decode(v, &on, "true or false"); err != nil {
 		return err
 	}
 	if on {
-		return unsupported("a userspace interface's packets do not pass the host's firewall: nothing can be masqueraded", field{v.key, v.raw})
+		return c.unsupported("packets of a userspace interface do not pass the host's firewall: masquerading is impossible", v.path)
 	}
 	return nil
 }
 
 func (c *conf) readPrevResult(v value) error {
 	if !v.isNull() {
-		c.prevResult = v.raw
+		c.prevResult = []byte(c.source[v.Start:v.End])
 	}
 	return nil
 }
 
-func (c *conf) readValid(v value) error {
-	c.validGiven = true
-	if v.isNull() {
-		return nil // a list without elements, as libcni writes it
-	}
+func (c *conf) readValidAttachments(v value) error {
+	c.validGiven = true // libcni writes null for an empty list
 	const want = "a list of maps with containerID and ifname"
-	if err := v.into(&c.valid, want); err != nil {
+	if err := c.decode(v, &c.valid, want); err != nil {
 		return err
 	}
 	for _, a := range c.valid {
-		// One that names no attachment would have a living one removed.
+		// An incomplete element would cause the removal of a living attachment.
 		if a.ContainerID == "" || a.IfName == "" {
-			return invalid(v.key, short(compact(v.raw)), want+", neither of them empty")
+			return c.invalidValue(v, want+", neither of them empty")
 		}
 	}
 	return nil
 }
 
 func (c *conf) readDeviceID(v value) error {
-	if v.isNull() {
-		return nil
-	}
-	id, err := v.text()
+	id, err := c.decodeString(v)
 	if err == nil && id != "" {
-		c.deviceIDs[v.key] = id
+		c.DeviceIDs[v.path] = id
 	}
 	return err
 }
 
 func (c *conf) readDir(v value) error {
-	dir, err := v.text()
-	if err != nil {
+	dir, err := c.decodeString(v)
+	if err != nil || dir == "" {
 		return err
 	}
-	if dir == "" {
-		return nil
-	}
 	if hostfs.CheckPath(dir) != nil || path.Clean(dir) != dir {
-		return invalid(v.key, compact(v.raw), "a clean absolute path")
+		return c.invalidValue(v, "a clean absolute path")
 	}
-	if why := sharedDir(dir); why != "" {
-		return invalid(v.key, compact(v.raw), "a directory of its own: "+why)
+	if reserved.IsShared(dir) || reserved.Tree(dir) != "" {
+		return c.invalidValue(v, "a directory of its own, not one of the system")
 	}
-	switch v.key {
-	case "socketDir":
-		c.socketDir = dir
-	case "stateDir":
-		c.stateDir = dir
-	case "deviceInfoDir":
-		c.infoDir = dir
-	}
+	*map[string]*string{"socketDir": &c.SocketDir, "stateDir": &c.StateDir, "claimsDir": &c.ClaimsDir, "deviceInfoDir": &c.InfoDir}[v.Key] = dir
 	return nil
 }
 
 func (c *conf) readSocketDirSize(v value) error {
-	text, err := v.text()
+	text, err := c.decodeString(v)
 	if err != nil || text == "" {
 		return err
 	}
 	size, ok := quantity.ParseSize(text)
 	if !ok {
-		return invalid(v.key, compact(v.raw), strings.TrimPrefix(quantity.Rule, "want "))
+		return c.invalidValue(v, strings.TrimPrefix(quantity.Rule, "want "))
 	}
-	c.socketDirSize = size
+	c.SocketDirSize = size
 	return nil
-}
-
-// sharedDir says why a directory is not one to make others in.
-func sharedDir(dir string) string {
-	switch dir {
-	case "/", "/run", "/var", "/var/run", "/var/lib", "/tmp", "/var/tmp", "/home", "/root", "/boot":
-		return dir + " belongs to the whole system"
-	}
-	for _, d := range []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64"} {
-		if dir == d || strings.HasPrefix(dir, d+"/") {
-			return dir + " is below " + d
-		}
-	}
-	return ""
 }

@@ -7,64 +7,86 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// Each refusal has its code, and says the key and value that it is about.
-func TestRefusals(t *testing.T) {
+// Each error has its code, and names the key and value.
+func TestAddRefusesInvalidConfigurations(t *testing.T) {
 	n := newNode(t)
 	long := strings.Repeat("n", 250)
 	for conf, want := range map[string]struct {
 		code uint
 		msg  string
 	}{
-		confWith(`, "socketdir": "/x"`):                                                       {codeField, `"socketdir": "/x"`},
-		confWith(`, "mtu": 9000, "bridge": "cni0"`):                                           {codeField, `"bridge": "cni0", "mtu": 9000`},
-		confWith(`, "ipMasq": true`):                                                          {codeField, `"ipMasq": true`},
-		confWith(`, "dns": {"servers": ["10.0.0.1"]}`):                                        {codeField, `"dns.servers": ["10.0.0.1"]`},
-		confOf("1.1.0", `"device": {"type": "memif", "role": "master", "owner": {"uid": 1}}`): {codeField, `"device.owner": {"uid":1}`},
-		confWith(`, "runtimeConfig": {"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}]}`): {codeField, `"runtimeConfig.portMappings": [{"containerPort":80,"hostPort":8080,"protocol":"tcp"}]`},
-		confWith(`, "runtimeConfig": {"infinibandGUID": "c2:11:22:33:44:55:66:77"}`):                                  {codeField, `"runtimeConfig.infinibandGUID": "c2:11:22:33:44:55:66:77"`},
-		confWith(`, "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b"}}`):                              {codeField, `pod-annotations": {"a":"b"}`},
-		confWith(`, "runtimeConfig": {"ipRanges": [[{"subnet": "10.1.2.0/24"}]]}`):                                    {codeField, `"runtimeConfig.ipRanges": [[{"subnet":"10.1.2.0/24"}]]`},
-		confWith(`, "runtimeConfig": {"bandwidth": {"rate": 1}}`):                                                     {codeField, `"runtimeConfig.bandwidth.rate": 1`},
-		confOf("1.1.0", `"socketDir": "/x"`):                                                                          {codeConfig, "device"},
-		confOf("1.1.0", `"device": {"type": "tap"}`):                                                                  {codeConfig, `device.type: "tap"`},
-		confOf("1.1.0", `"device": {"type": "vhost-user"}`):                                                           {codeConfig, "device.mode"},
-		confOf("1.1.0", `"device": {"type": "memif", "role": "client"}`):                                              {codeConfig, `device.role: "client"`},
-		confOf("1.1.0", `"device": {"type": "memif", "role": "slave", "mode": "udp"}`):                                {codeConfig, `device.mode: "udp"`},
-		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "version": "2.0.0"}`):                     {codeConfig, "device.version"},
-		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "path": "a/b"}`):                          {codeConfig, "device.path"},
-		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "path": ".."}`):                           {codeConfig, "device.path"},
-		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "path": "/run/vsw/s/x"}`):                 {codeConfig, "device.path"},
-		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "client", "path": "/run/vsw/s/x"}`):                 {codeConfig, "device.path"},
-		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "client", "path": "`+DefaultSocketDir+`/x"}`):       {codeConfig, "device.path"},
-		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "client", "path": "`+DefaultSocketDir+`/../x/y"}`):  {codeConfig, "device.path"},
-		confOf("1.1.0", `"device": []`):                                                                               {codeConfig, "device: []"},
-		confWith(`, "socketDir": "relative"`):                                                                         {codeConfig, `socketDir: "relative"`},
-		confWith(`, "socketDir": "/run/../etc"`):                                                                      {codeConfig, "socketDir"},
-		confWith(`, "socketDir": "/tmp"`):                                                                             {codeConfig, "socketDir"},
-		confWith(`, "socketDir": "/dev/vsw"`):                                                                         {codeConfig, "socketDir"},
-		confWith(`, "socketDir": 1`):                                                                                  {codeConfig, "socketDir: 1"},
-		confWith(`, "stateDir": "/etc/jackfield"`):                                                                    {codeConfig, "stateDir"},
-		confWith(`, "ipam": {"type": "../bin/sh"}`):                                                                   {codeConfig, "ipam.type"},
-		confWith(`, "ipam": "host-local"`):                                                                            {codeConfig, "ipam"},
-		confWith(`, "ipam": {"type": "missing"}`):                                                                     {codeConfig, "missing"},
-		confWith(`, "dns": {"nameservers": ["ns.example"]}`):                                                          {codeConfig, "dns.nameservers"},
-		confWith(`, "runtimeConfig": {"mac": "xx"}`):                                                                  {codeConfig, "runtimeConfig.mac"},
-		confWith(`, "runtimeConfig": {"mac": "01:00:5e:00:00:01"}`):                                                   {codeConfig, "runtimeConfig.mac"},
-		confWith(`, "runtimeConfig": {"ips": ["10.0.0.1"]}`):                                                          {codeConfig, "runtimeConfig.ips"},
-		confWith(`, "runtimeConfig": {"ips": ["x"]}`):                                                                 {codeConfig, "runtimeConfig.ips"},
-		confWith(`, "runtimeConfig": {"dns": {"servers": ["x"]}}`):                                                    {codeConfig, "runtimeConfig.dns.servers"},
-		confWith(`, "runtimeConfig": {"deviceID": 1}`):                                                                {codeConfig, "runtimeConfig.deviceID"},
-		strings.Replace(confWith(""), `"fast"`, `"../x"`, 1):                                                          {codeConfig, "name"},
-		strings.Replace(confWith(""), `"fast"`, `""`, 1):                                                              {codeConfig, "name"},
-		strings.Replace(confWith(""), `"fast"`, `"`+long+`"`, 1):                                                      {codeConfig, "name"},
-		strings.Replace(confWith(""), `"fast"`, `1`, 1):                                                               {codeDecode, "decode"},
-		strings.Replace(confWith(""), "1.1.0", "0.2.0", 1):                                                            {codeVersion, "incompatible CNI versions"},
-		strings.Replace(confWith(""), "1.1.0", "9.9.9", 1):                                                            {codeVersion, "incompatible CNI versions"},
-		strings.Replace(confWith(""), "1.1.0", "one", 1):                                                              {codeDecode, "version"},
-		`{"name": "fast", "type": "jackfield-cni"}`:                                                                   {codeVersion, "incompatible CNI versions"},
+		confWith(`, "socketdir": "/x"`):                                                                {codeField, `"socketdir": "/x"`},
+		confWith(`, "hairpinMode": true, "isGateway": true`):                                           {codeField, `"hairpinMode": true, "isGateway": true`},
+		confWith(`, "vswitches": "ovs0"`):                                                              {codeField, `"vswitches": "ovs0"`},
+		confOf("1.1.0", `"vswitch": "ovs0", "device": {"type": "pci", "pci-address": "0000:03:00.3"}`): {codeField, `"vswitch": "ovs0"`},
+		confWith(`, "bridge": "br0"`):                                                                  {codeConfig, `bridge: "br0"`},
+		confWith(`, "mtu": 9000`):                                                                      {codeConfig, `mtu: 9000`},
+		confWith(`, "vswitch": 1`):                                                                     {codeConfig, `vswitch: 1`},
+		confWith(`, "vswitch": "ovs0", "mtu": 67`):                                                     {codeConfig, `mtu: 67`},
+		confWith(`, "vswitch": "ovs0", "mtu": "9000"`):                                                 {codeConfig, `mtu: "9000"`},
+		confWith(`, "vswitch": "ovs0", "vlan": 4095`):                                                  {codeConfig, `vlan: 4095`},
+		confWith(`, "timeout": "2s"`):                                                                  {codeConfig, `timeout: "2s"`},
+		confWith(`, "timeout": "3m"`):                                                                  {codeConfig, `timeout: "3m"`},
+		confWith(`, "timeout": 10`):                                                                    {codeConfig, `timeout: 10`},
+		confWith(`, "vswitch": "ovs0", "vlan": 0`):                                                     {codeConfig, `vlan: 0`},
+		confWith(`, "vswitch": "ovs0", "queues": 1.5`):                                                 {codeConfig, `queues: 1.5`},
+		confWith(`, "vswitch": "ovs0", "rate": "1Gi"`):                                                 {codeConfig, `rate: "1Gi"`},
+		confWith(`, "vswitch": "ovs0", "rate": []`):                                                    {codeConfig, `configuration is missing`},
+		confWith(`, "configFile": "/var/lib/kubelet/x.yaml"`):                                          {codeConfig, `configFile: "/var/lib/kubelet/x.yaml"`},
+		confWith(`, "configFile": "/etc/../var/x.yaml"`):                                               {codeConfig, `configFile: "/etc/../var/x.yaml"`},
+		confWith(`, "vswitch": "ovs0"`):                                                                {codeConfig, `the node's configuration is missing`},
+		confOf("1.1.0", `"vswitch": "ovs0", "device": {"type": "vhost-user", "mode": "client", "path": "`+attach.DefaultSocketDir+`/a/b"}`): {codeConfig, "device.path"},
+		confOf("1.1.0", `"vswitch": "ovs0", "device": {"type": "memif", "role": "slave", "path": "@x"}`):                                    {codeConfig, "device.path"},
+		confOf("1.1.0", `"vswitch": "ovs0", "device": {"type": "memif", "role": "slave", "mode": "ip"}`):                                    {codeConfig, "device.mode"},
+		confWith(`, "ipMasq": true`):                                                                                        {codeField, `"ipMasq": true`},
+		confWith(`, "dns": {"servers": ["10.0.0.1"]}`):                                                                      {codeField, `"dns.servers": ["10.0.0.1"]`},
+		confOf("1.1.0", `"device": {"type": "memif", "role": "master", "owner": {"uid": 1}}`):                               {codeField, `"device.owner": {"uid":1}`},
+		confWith(`, "runtimeConfig": {"portMappings": [{"containerPort": 80, "hostPort": 8080, "protocol": "tcp"}]}`):       {codeField, `"runtimeConfig.portMappings": [{"containerPort":80,"hostPort":8080,"protocol":"tcp"}]`},
+		confWith(`, "runtimeConfig": {"infinibandGUID": "c2:11:22:33:44:55:66:77"}`):                                        {codeField, `"runtimeConfig.infinibandGUID": "c2:11:22:33:44:55:66:77"`},
+		confWith(`, "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"a": "b"}}`):                                    {codeField, `pod-annotations": {"a":"b"}`},
+		confWith(`, "runtimeConfig": {"ipRanges": [[{"subnet": "10.1.2.0/24"}]]}`):                                          {codeField, `"runtimeConfig.ipRanges": [[{"subnet":"10.1.2.0/24"}]]`},
+		confWith(`, "runtimeConfig": {"bandwidth": {"rate": 1}}`):                                                           {codeField, `"runtimeConfig.bandwidth.rate": 1`},
+		confOf("1.1.0", `"socketDir": "/x"`):                                                                                {codeConfig, "device"},
+		confOf("1.1.0", `"device": {"type": "tap"}`):                                                                        {codeConfig, `device.type: "tap"`},
+		confOf("1.1.0", `"device": {"type": "vhost-user"}`):                                                                 {codeConfig, "device.mode"},
+		confOf("1.1.0", `"device": {"type": "memif", "role": "client"}`):                                                    {codeConfig, `device.role: "client"`},
+		confOf("1.1.0", `"device": {"type": "memif", "role": "slave", "mode": "udp"}`):                                      {codeConfig, `device.mode: "udp"`},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "version": "2.0.0"}`):                           {codeConfig, "device.version"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "path": "a/b"}`):                                {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "path": ".."}`):                                 {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "server", "path": "/run/vsw/s/x"}`):                       {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "client", "path": "/run/vsw/s/x"}`):                       {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "client", "path": "`+attach.DefaultSocketDir+`/x"}`):      {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": {"type": "vhost-user", "mode": "client", "path": "`+attach.DefaultSocketDir+`/../x/y"}`): {codeConfig, "device.path"},
+		confOf("1.1.0", `"device": []`):                                                                                     {codeConfig, "device: []"},
+		confWith(`, "socketDir": "relative"`):                                                                               {codeConfig, `socketDir: "relative"`},
+		confWith(`, "socketDir": "/run/../etc"`):                                                                            {codeConfig, "socketDir"},
+		confWith(`, "socketDir": "/tmp"`):                                                                                   {codeConfig, "socketDir"},
+		confWith(`, "socketDir": "/dev/vsw"`):                                                                               {codeConfig, "socketDir"},
+		confWith(`, "socketDir": 1`):                                                                                        {codeConfig, "socketDir: 1"},
+		confWith(`, "stateDir": "/etc/jackfield"`):                                                                          {codeConfig, "stateDir"},
+		confWith(`, "ipam": {"type": "../bin/sh"}`):                                                                         {codeConfig, "ipam.type"},
+		confWith(`, "ipam": "host-local"`):                                                                                  {codeConfig, "ipam"},
+		confWith(`, "ipam": {"type": "missing"}`):                                                                           {codeConfig, "missing"},
+		confWith(`, "dns": {"nameservers": ["ns.example"]}`):                                                                {codeConfig, "dns.nameservers"},
+		confWith(`, "runtimeConfig": {"mac": "xx"}`):                                                                        {codeConfig, "runtimeConfig.mac"},
+		confWith(`, "runtimeConfig": {"mac": "01:00:5e:00:00:01"}`):                                                         {codeConfig, "runtimeConfig.mac"},
+		confWith(`, "runtimeConfig": {"ips": ["10.0.0.1"]}`):                                                                {codeConfig, "runtimeConfig.ips"},
+		confWith(`, "runtimeConfig": {"ips": ["x"]}`):                                                                       {codeConfig, "runtimeConfig.ips"},
+		confWith(`, "runtimeConfig": {"dns": {"servers": ["x"]}}`):                                                          {codeConfig, "runtimeConfig.dns.servers"},
+		confWith(`, "runtimeConfig": {"deviceID": 1}`):                                                                      {codeConfig, "runtimeConfig.deviceID"},
+		strings.Replace(confWith(""), `"fast"`, `"../x"`, 1):                                                                {codeConfig, "name"},
+		strings.Replace(confWith(""), `"fast"`, `""`, 1):                                                                    {codeConfig, "name"},
+		strings.Replace(confWith(""), `"fast"`, `"`+long+`"`, 1):                                                            {codeConfig, "name"},
+		strings.Replace(confWith(""), `"fast"`, `1`, 1):                                                                     {codeDecode, "decode"},
+		strings.Replace(confWith(""), "1.1.0", "0.2.0", 1):                                                                  {codeVersion, "incompatible CNI versions"},
+		strings.Replace(confWith(""), "1.1.0", "9.9.9", 1):                                                                  {codeVersion, "incompatible CNI versions"},
+		strings.Replace(confWith(""), "1.1.0", "one", 1):                                                                    {codeDecode, "version"},
+		`{"name": "fast", "type": "jackfield-cni"}`:                                                                         {codeVersion, "incompatible CNI versions"},
 		`{"cniVersion": `:             {codeDecode, "decode"},
 		`[]`:                          {codeDecode, "decode"},
 		confWith(`, "prevResult": 7`): {codeDecode, "prevResult"},
@@ -72,10 +94,10 @@ func TestRefusals(t *testing.T) {
 	} {
 		a := n.run(env("ADD"), conf)
 		if strings.Contains(a.all, "Go value") {
-			t.Errorf("%s: the message speaks of the program's types: %s", short(conf), a.all)
+			t.Errorf("%s: the message speaks of the program's types: %s", attach.Shorten(conf), a.all)
 		}
 		if a.code != want.code || !strings.Contains(a.msg, want.msg) {
-			t.Errorf("%s:\ncode %d, %s\nwant code %d with %q in the message", short(conf), a.code, a.all, want.code, want.msg)
+			t.Errorf("%s:\ncode %d, %s\nwant code %d with %q in the message", attach.Shorten(conf), a.code, a.all, want.code, want.msg)
 		}
 	}
 	if left := n.files(); len(left) > 0 {
@@ -83,8 +105,26 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What asks for nothing is accepted; so is what runtimes and Multus add.
-func TestAcceptedKeys(t *testing.T) {
+func TestConfigurationErrorsHavePlaceAndSuggestion(t *testing.T) {
+	const head = "{\"cniVersion\": \"1.1.0\",\n \"name\": \"fast\", \"type\": \"jackfield-cni\",\n "
+	for keys, want := range map[string]string{
+		`"device": {"type": "tap"}}`: `line 3, column 21: device.type: found "tap"`,
+		`"device": {"type": "vhost-user",
+   "mode": "client", "path": "a/b"}}`: `line 4, column 30: device.path: found "a/b"`,
+		`"device": {"type": "vhost-user", "mode": "server"}, "socketdirs": "/x"}`:       `line 3, column 68: neither the CNI specification, its runtimes, Multus nor this plugin defines it; did you mean "socketDir"?`,
+		`"device": {"type": "vhost-user", "modus": "server"}}`:                          `line 3, column 44: device-info of type vhost-user has mode, path; did you mean "mode"?`,
+		`"runtimeConfig": {"io.kubernetes.cri.x": 1}}`:                                  `line 3, column 43: this plugin does not know the capability`,
+		`"device": {"type": "vhost-user" "mode": "server"}}`:                            `line 3, column 34: found '"': a comma or } is required`,
+		`"prevResult": {"ips": 1}, "device": {"type": "vhost-user", "mode": "server"}}`: `line 3, column 16: prevResult: ips: found a JSON number`,
+	} {
+		if a := newNode(t).run(env("ADD"), head+keys); !strings.Contains(a.all, want) {
+			t.Errorf("%s:\n%s\nwant %s", keys, a.all, want)
+		}
+	}
+}
+
+// Keys that request nothing are accepted, and so are keys that runtimes and Multus add.
+func TestAddAcceptsKeysThatRequestNothing(t *testing.T) {
 	for _, keys := range []string{
 		`, "cniVersions": ["1.0.0", "1.1.0"], "disableCheck": true, "disableGC": false, "loadOnlyInlinedPlugins": false, "ipMasq": false`,
 		`, "capabilities": {"CNIDeviceInfoFile": true, "mac": true, "ips": true}, "ipam": {}, "dns": {}, "args": {"cni": {}, "else": 1}`,
@@ -94,16 +134,16 @@ func TestAcceptedKeys(t *testing.T) {
 		`, "args": 1, "runtimeConfig": {"bandwidth": {"ingressRate": 0}}`,
 	} {
 		n := newNode(t)
-		n.ok(env("ADD"), confWith(keys))
-		n.ok(env("DEL"), confWith(keys))
+		n.mustRun(env("ADD"), confWith(keys))
+		n.mustRun(env("DEL"), confWith(keys))
 		if left := n.files(); len(left) > 0 {
 			t.Errorf("%s: left %q", keys, left)
 		}
 	}
 }
 
-// The conventions' order: the runtime's configuration, then args, then CNI_ARGS.
-func TestConventions(t *testing.T) {
+// The conventions have an order: runtimeConfig, then args, then CNI_ARGS.
+func TestRuntimeConfigTakesPrecedence(t *testing.T) {
 	const both = "CNI_ARGS=IP=192.168.10.4/24;MAC=c2:00:00:00:00:01"
 	for name, c := range map[string]struct{ environ, keys, want string }{
 		"CNI_ARGS": {both, ``, `{"network": "fast", "mac": "c2:00:00:00:00:01", "ips": ["192.168.10.4/24"]}`},
@@ -118,16 +158,16 @@ func TestConventions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			n.ok(env("ADD", c.environ), confWith(c.keys))
-			_, content := n.info()
+			n.mustRun(env("ADD", c.environ), confWith(c.keys))
+			_, content := n.readInfoFile()
 			info, err := deviceinfo.Parse([]byte(content), "")
 			must(t, err)
-			sameJSON(t, string(info.Extra[extraKey]), c.want)
+			sameJSON(t, string(info.Extra[attach.ExtraKey]), c.want)
 		})
 	}
 }
 
-func TestEnvironment(t *testing.T) {
+func TestAddRefusesInvalidEnvironments(t *testing.T) {
 	n := newNode(t)
 	for name, c := range map[string]struct {
 		environ []string
@@ -174,17 +214,17 @@ func TestEnvironment(t *testing.T) {
 	if a := n.run(env("ADD", "CNI_ARGS="+strings.Repeat("FOO=BAR;", 1000)), confWith("")); a.code != codeEnvironment || len(a.all) > 2000 {
 		t.Errorf("code %d, %d bytes", a.code, len(a.all))
 	}
-	n.ok(env("ADD", "CNI_ARGS=IgnoreUnknown=true;FOO=BAR;K8S_POD_UID=u"), confWith(""))
-	n.ok(env("DEL", "CNI_ARGS=FOO=BAR"), confWith(""))
+	n.mustRun(env("ADD", "CNI_ARGS=IgnoreUnknown=true;FOO=BAR;K8S_POD_UID=u"), confWith(""))
+	n.mustRun(env("DEL", "CNI_ARGS=FOO=BAR"), confWith(""))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
 }
 
-func TestVersion(t *testing.T) {
+func TestVersionAnswersWithVersionOfRequest(t *testing.T) {
 	n := newNode(t)
 	for in, want := range map[string]string{`{"cniVersion": "0.4.0"}`: "0.4.0", ``: "1.1.0", `{}`: "1.1.0"} {
-		a := n.ok([]string{"CNI_COMMAND=VERSION"}, in)
+		a := n.mustRun([]string{"CNI_COMMAND=VERSION"}, in)
 		sameJSON(t, a.out, `{"cniVersion": "`+want+`", "supportedVersions": ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]}`)
 	}
 	if a := n.run([]string{"CNI_COMMAND=VERSION"}, `{`); a.code != codeDecode {
@@ -195,6 +235,7 @@ func TestVersion(t *testing.T) {
 func FuzzConf(f *testing.F) {
 	for _, keys := range []string{``, `, "runtimeConfig": {"mac": "c2:11:22:33:44:55", "ips": ["10.0.0.1/24"], "dns": {"servers": ["10.0.0.1"]}, "bandwidth": {"ingressRate": 1}}`,
 		`, "args": {"cni": {"labels": [{"key": "a", "value": "b"}], "ips": ["10.0.0.1"]}}, "ipam": {"type": "host-local"}`,
+		`, "vswitch": "ovs0", "bridge": "br0", "mtu": 9000, "vlan": 7, "queues": 2, "rate": "1G", "configFile": "/etc/jackfield/x.yaml", "timeout": "20s"`,
 		`, "cni.dev/valid-attachments": [{"containerID": "a", "ifname": "b"}], "dns": {"domain": "x"}, "socketDir": "/s"`} {
 		f.Add([]byte(confWith(keys)), true)
 		f.Add([]byte(confOf("0.3.1", `"device": {"type": "memif", "role": "slave"}`+keys)), false)
@@ -202,7 +243,7 @@ func FuzzConf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte, permissive bool) {
 		c, err := parseConf(data, permissive)
 		if err != nil {
-			e := asError(err)
+			e := attach.AsError(err)
 			if e.Code != codeField && e.Code != codeConfig && e.Code != codeDecode || e.Msg == "" {
 				t.Fatalf("code %d, %s", e.Code, e.Msg)
 			}
@@ -216,21 +257,36 @@ func FuzzConf(f *testing.F) {
 		}
 		// What is accepted stays below the socket directory and fits a socket address.
 		call := &call{Plugin: &Plugin{}, params: params{ContainerID: testID, IfName: "net1"}, conf: c, version: c.version}
-		a := &addition{}
-		err = call.decidePlace(a)
-		p := a.place
-		if err != nil || !c.device.isSocket() || c.device.abstract() {
+		info, err := attach.PlanSocket(call.host(), call.attachment())
+		if err != nil || info == nil {
 			return
 		}
-		if !strings.HasPrefix(p.socket, c.socketDir+"/") || strings.Contains(p.socket, "/../") || len(p.socket) > sunPath {
-			t.Fatalf("the socket of %s is %q", data, p.socket)
-		}
-		info, err := call.deviceInfo(a)
-		if err != nil {
-			return
+		socket := attach.SocketPath(info)
+		if !strings.HasPrefix(socket, "@") && (!strings.HasPrefix(socket, c.SocketDir+"/") || strings.Contains(socket, "/../") || len(socket) > 107) {
+			t.Fatalf("the socket of %s is %q", data, socket)
 		}
 		if err := info.Validate(); err != nil {
 			t.Fatal(err)
 		}
 	})
+}
+
+// parseConf parses a configuration and reads its keys.
+func parseConf(data []byte, permissive bool) (*conf, error) {
+	c, err := parseHeader(data)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.readKeys(permissive)
+}
+
+func TestConfigurationSetsDirectories(t *testing.T) {
+	c, err := parseConf([]byte(`{"cniVersion":"1.1.0","name":"n","type":"jackfield-cni","device":{"type":"vhost-user","mode":"server"},
+		"socketDir":"/x/sockets","stateDir":"/x/state","claimsDir":"/x/claims","deviceInfoDir":"/x/devinfo"}`), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := [4]string{c.SocketDir, c.StateDir, c.ClaimsDir, c.InfoDir}; got != [4]string{"/x/sockets", "/x/state", "/x/claims", "/x/devinfo"} {
+		t.Errorf("directories are %q", got)
+	}
 }

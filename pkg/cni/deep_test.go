@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/attach"
 )
 
 // A tree that a container nested thousands of levels deep is removed by DEL, and by GC, with a few descriptors: a failing DEL keeps the pod terminating.
@@ -15,8 +17,8 @@ func TestDelRemovesDeepTree(t *testing.T) {
 	for command, conf := range map[string]string{"DEL": "", "GC": `, "cni.dev/valid-attachments": []`} {
 		t.Run(command, func(t *testing.T) {
 			n := newNode(t)
-			n.ok(env("ADD"), confWith(""))
-			nestDirectories(t, filepath.Join(n.dir, DefaultSocketDir, attachmentDir("fast", testID, "net1")), 1500)
+			n.mustRun(env("ADD"), confWith(""))
+			nestDirectories(t, filepath.Join(n.dir, attach.DefaultSocketDir, socketDirName("fast", testID, "net1")), 1500)
 			var limit unix.Rlimit
 			must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
 			open, err := os.ReadDir("/proc/self/fd")

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/sysfstest"
 )
 
 // hardware is a node with a virtual function and vDPA devices below another.
@@ -31,7 +32,7 @@ func hardware(t *testing.T) *node {
 	return n
 }
 
-func TestDevices(t *testing.T) {
+func TestAddDescribesPCIAndVDPADevices(t *testing.T) {
 	n := hardware(t)
 	const (
 		pci  = `{"type": "pci", "version": "1.1.0", "pci": {"pci-address": "0000:03:00.3", "pf-pci-address": "0000:03:00.0"}, "jackfield.dev/interface": {"network": "fast"}}`
@@ -50,19 +51,19 @@ func TestDevices(t *testing.T) {
 		"vdpa name": {`"device": {"type": "vdpa", "parent-device": "vdpa1"}`, virtio, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := n.ok(env("ADD"), confOf("1.1.0", c.keys))
-			_, content := n.info()
+			a := n.mustRun(env("ADD"), confOf("1.1.0", c.keys))
+			_, content := n.readInfoFile()
 			sameJSON(t, content, c.want)
 			if strings.Contains(a.out, "pciID") != (c.id != "") || !strings.Contains(a.out, c.id) {
 				t.Errorf("the result is %s, want pciID %q", a.out, c.id)
 			}
-			n.ok(env("CHECK"), confOf("1.1.0", c.keys+`, "prevResult": `+a.out))
-			n.ok(env("DEL"), confOf("1.1.0", c.keys))
-			a = n.ok(env("ADD"), confOf("1.0.0", c.keys))
+			n.mustRun(env("CHECK"), confOf("1.1.0", c.keys+`, "prevResult": `+a.out))
+			n.mustRun(env("DEL"), confOf("1.1.0", c.keys))
+			a = n.mustRun(env("ADD"), confOf("1.0.0", c.keys))
 			if strings.Contains(a.out, "pciID") {
 				t.Errorf("version 1.0.0 has no pciID: %s", a.out)
 			}
-			n.ok(env("DEL"), confOf("1.0.0", c.keys))
+			n.mustRun(env("DEL"), confOf("1.0.0", c.keys))
 		})
 	}
 	for keys, want := range map[string]struct {
@@ -72,13 +73,13 @@ func TestDevices(t *testing.T) {
 		`"device": {"type": "pci"}`: {codeConfig, "deviceID"},
 		`"device": {"type": "pci"}, "deviceID": "0000:03:00.3", "runtimeConfig": {"deviceID": "0000:03:00.4"}`:    {codeConfig, "0000:03:00.4"},
 		`"device": {"type": "pci", "pci-address": "0000:03:00.3"}, "runtimeConfig": {"deviceID": "0000:03:00.4"}`: {codeConfig, "pci-address"},
-		`"device": {"type": "pci"}, "deviceID": "0000:09:00.0"`:                                                   {codeDevice, "0000:09:00.0"},
+		`"device": {"type": "pci"}, "deviceID": "0000:09:00.0"`:                                                   {attach.CodeDevice, "0000:09:00.0"},
 		`"device": {"type": "pci"}, "deviceID": "a-name"`:                                                         {codeConfig, "a-name"},
 		`"device": {"type": "vdpa"}`:                                                                                   {codeConfig, "deviceID"},
 		`"device": {"type": "vdpa", "driver": "virtio"}, "deviceID": "vdpa0"`:                                          {codeConfig, "driver"},
 		`"device": {"type": "vdpa", "driver": "ifcvf"}`:                                                                {codeConfig, "vhost or virtio"},
-		`"device": {"type": "vdpa"}, "deviceID": "vdpa9"`:                                                              {codeDevice, "vdpa9"},
-		`"device": {"type": "vdpa"}, "deviceID": "0000:03:00.3"`:                                                       {codeDevice, "0000:03:00.3"},
+		`"device": {"type": "vdpa"}, "deviceID": "vdpa9"`:                                                              {attach.CodeDevice, "vdpa9"},
+		`"device": {"type": "vdpa"}, "deviceID": "0000:03:00.3"`:                                                       {attach.CodeDevice, "0000:03:00.3"},
 		`"device": {"type": "pci"}, "runtimeConfig": {"deviceID": "0000:03:00.3", "mac": "c2:11:22:33:44:55"}`:         {codeField, `"runtimeConfig.mac": "c2:11:22:33:44:55"`},
 		`"device": {"type": "pci"}, "runtimeConfig": {"deviceID": "0000:03:00.3", "bandwidth": {"ingressRate": 2048}}`: {codeField, `"runtimeConfig.bandwidth": {"ingressRate":2048}`},
 		`"device": {"type": "pci", "pci-address": "0000:02:01:6"}`:                                                     {codeConfig, "dddd:BB:DD.f"},
@@ -90,8 +91,8 @@ func TestDevices(t *testing.T) {
 	}
 	// A device plugin's own ID means what its file says.
 	n.write("/var/run/k8s.cni.cncf.io/devinfo/cni/copy", `{"type": "pci", "version": "1.0.0", "pci": {"pci-address": "0000:03:00.3", "rdma-device": "mlx5_3"}}`)
-	n.ok(env("ADD"), confOf("1.1.0", `"device": {"type": "pci", "vhost-net": "/dev/vhost-net"}, "runtimeConfig": {"deviceID": "a-name", "CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/copy"}`))
-	_, content := n.info()
+	n.mustRun(env("ADD"), confOf("1.1.0", `"device": {"type": "pci", "vhost-net": "/dev/vhost-net"}, "runtimeConfig": {"deviceID": "a-name", "CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/copy"}`))
+	_, content := n.readInfoFile()
 	sameJSON(t, content, `{"type": "pci", "version": "1.1.0", "pci": {"pci-address": "0000:03:00.3", "rdma-device": "mlx5_3", "pf-pci-address": "0000:03:00.0", "vhost-net": "/dev/vhost-net"},
 		"jackfield.dev/interface": {"network": "fast"}}`)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/attach"
 )
 
 // privateMounts gives the test's thread a mount namespace of its own.
@@ -47,24 +49,24 @@ func TestAddBoundsTheDirectory(t *testing.T) {
 	privateMounts(t)
 	for _, undo := range []string{"DEL", "GC"} {
 		n := newNode(t)
-		added := n.ok(env("ADD"), confWith(bounded))
+		added := n.mustRun(env("ADD"), confWith(bounded))
 		if m := n.mounts(); len(m) != 1 || !strings.Contains(m[0], "nosuid,nodev,noexec") {
 			t.Fatalf("mounts %q", m)
 		}
-		dir := filepath.Join(n.dir, DefaultSocketDir, attachmentDir("fast", testID, "net1"))
+		dir := filepath.Join(n.dir, attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
 		if err := os.WriteFile(filepath.Join(dir, "fill"), make([]byte, 1<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
 			t.Errorf("1 MiB in a directory of 64 KiB: %v", err)
 		}
-		n.ok(env("CHECK"), confWith(bounded+`, "prevResult": `+added.out))
+		n.mustRun(env("CHECK"), confWith(bounded+`, "prevResult": `+added.out))
 		// The size may be gone from the configuration since.
-		n.ok(env(undo), confWith(`, "cni.dev/valid-attachments": []`))
+		n.mustRun(env(undo), confWith(`, "cni.dev/valid-attachments": []`))
 		if left := append(n.files(), n.mounts()...); len(left) > 0 {
 			t.Errorf("%s left %q", undo, left)
 		}
 	}
 }
 
-func TestAddIsKilledWhileItBoundsTheDirectory(t *testing.T) {
+func TestDelRemovesMountOfKilledAdd(t *testing.T) {
 	privateMounts(t)
 	for at := 1; ; at++ {
 		n := newNode(t)
@@ -72,22 +74,22 @@ func TestAddIsKilledWhileItBoundsTheDirectory(t *testing.T) {
 			if at <= 6 {
 				t.Fatalf("ADD has %d steps only", at-1)
 			}
-			n.ok(env("DEL"), confWith(""))
+			n.mustRun(env("DEL"), confWith(""))
 			break
 		}
-		n.ok(env("DEL"), confWith(""))
+		n.mustRun(env("DEL"), confWith(""))
 		if left := append(n.files(), n.mounts()...); len(left) > 0 {
 			t.Errorf("killed at step %d: DEL left %q", at, left)
 		}
 	}
 }
 
-func TestSocketDirSize(t *testing.T) {
+func TestSocketDirSizeHasBounds(t *testing.T) {
 	n := newNode(t)
 	for _, size := range []string{`"0"`, `"4095"`, `"2Gi"`, `"1M"`, `"-1Mi"`, `65536`} {
 		if a := n.run(env("ADD"), confWith(`, "socketDirSize": `+size)); a.code != codeConfig || !strings.Contains(a.all, "socketDirSize") {
 			t.Errorf("%s: code %d, %s", size, a.code, a.all)
 		}
 	}
-	n.ok(env("ADD"), confWith(`, "socketDirSize": ""`))
+	n.mustRun(env("ADD"), confWith(`, "socketDirSize": ""`))
 }

@@ -3,17 +3,18 @@
 package cni
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/jsontree"
 )
 
-// The error codes of the specification (§5, Error), and those above 100, which
-// are the plugin's own.
+// The error codes of the specification (§5, Error). Codes from 100 are the plugin's own.
 const (
 	codeVersion     = types.ErrIncompatibleCNIVersion
 	codeField       = types.ErrUnsupportedField
@@ -22,118 +23,65 @@ const (
 	codeIO          = types.ErrIOFailure
 	codeDecode      = types.ErrDecodingFailure
 	codeConfig      = types.ErrInvalidNetworkConfig
-	codeLater       = types.ErrTryAgainLater
-	codeUnavailable = types.ErrPluginNotAvailable
-	codeLimited     = types.ErrLimitedConnectivity
-	codeExists      = 100 // the interface or its attachment exists already
-	codeChanged     = 101 // CHECK found something that is not as ADD left it
-	codeDevice      = 102 // the device does not exist, or its driver does not fit
+	codeExists      = attach.CodeExists
 )
 
-// codes are the codes of errors that bring none of their own.
-var codes = []struct {
-	is   func(error) bool
-	code uint
-	msg  string
-}{
-	{errdefs.IsUnavailable, codeLater, "try again later"},
-	{errdefs.IsAlreadyExists, codeExists, "the attachment exists already"},
-	{errdefs.IsConflict, codeConfig, "invalid network configuration"},
-	{errdefs.IsInvalidArgument, codeConfig, "invalid network configuration"},
-	{func(error) bool { return true }, codeIO, "I/O failure"},
-}
-
-// fail is an error with a code of the specification.
-func fail(code uint, msg, details string, args ...any) error {
-	if len(args) > 0 {
-		details = fmt.Sprintf(details, args...)
-	}
-	return types.NewError(code, msg, details)
-}
-
-// invalid is an error of the configuration's field key (code 7).
-func invalid(key, found, want string) error {
-	return fail(codeConfig, "invalid network configuration: "+key+": "+found, "%s: found %s, want %s", key, found, want)
-}
-
-// environment is an error of an environment variable (code 4), which names it.
+// environment returns the error for an environment variable (code 4).
 func environment(name, value, want string) error {
-	return fail(codeEnvironment, "invalid environment variable "+name, "%s=%q: want %s", name, short(value), want)
+	return attach.Fail(codeEnvironment, "invalid environment variable "+name, "%s=%q: want %s", name, attach.Shorten(value), want)
 }
 
-// unsupported is an error of fields that nothing defines or that cannot be had
-// (code 2). Its message has each key with its value.
-func unsupported(why string, fields ...field) error {
-	texts := make([]string, len(fields))
-	for i, f := range fields {
-		texts[i] = fmt.Sprintf("%q: %s", f.key, short(compact(f.value)))
-	}
-	return fail(codeField, "unsupported field in network configuration: "+strings.Join(texts, ", "), "%s", why)
+// invalid returns the error for a key of the configuration, given with dots (code 7).
+func (c *conf) invalid(key, found, want string) error {
+	return attach.Invalid(c, key, found, want)
 }
 
-// field is a key of the configuration, with dots, and its value.
-type field struct {
-	key   string
-	value json.RawMessage
+// invalidValue returns the error for a value of the configuration (code 7).
+func (c *conf) invalidValue(v value, want string) error {
+	return c.invalid(v.path, c.sourceOf(v.Node), want)
 }
 
-// asError gives any error its code.
-func asError(err error) *types.Error {
-	var e *types.Error
-	if errors.As(err, &e) {
-		return e
-	}
-	for _, c := range codes {
-		if c.is(err) {
-			return types.NewError(c.code, c.msg, err.Error())
+// unsupported returns the error for unknown keys and unsupported requests (code 2).
+func (c *conf) unsupported(why string, keys ...string) error {
+	return attach.Unsupported(c, why, keys...)
+}
+
+// find returns the value of a key with dots, or nil. A name between the dots may contain dots itself.
+func (c *conf) find(key string) *jsontree.Node {
+	for at := c.root; ; {
+		if n := at.Member(key); n != nil {
+			return n
 		}
-	}
-	return nil
-}
-
-// joinErrors is several errors in one, with the code of the first.
-func joinErrors(errs ...error) error {
-	errs = withoutNil(errs)
-	if len(errs) < 2 {
-		return errors.Join(errs...)
-	}
-	first := asError(errs[0])
-	details := make([]string, len(errs))
-	for i, err := range errs {
-		e := asError(err)
-		details[i] = strings.TrimSuffix(e.Msg+": "+e.Details, ": ")
-	}
-	return types.NewError(first.Code, first.Msg, strings.Join(details, "; "))
-}
-
-func withoutNil(errs []error) (list []error) {
-	for _, err := range errs {
-		if err != nil {
-			list = append(list, err)
+		first, rest, ok := strings.Cut(key, ".")
+		if at = at.Member(first); !ok || at == nil {
+			return nil
 		}
+		key = rest
 	}
-	return list
 }
 
-// compact is JSON without white space, or what is there where it is none.
-func compact(v json.RawMessage) string {
-	var b strings.Builder
-	var x any
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	dec := json.NewDecoder(strings.NewReader(string(v)))
-	dec.UseNumber()
-	if dec.Decode(&x) != nil || enc.Encode(x) != nil {
-		return string(v)
+// Place returns the place of a key's value as the beginning of a message, or "" for a missing key. With Name and
+// Value, it describes the configuration in errors of package attach.
+func (c *conf) Place(key string) string {
+	n := c.find(key)
+	if n == nil {
+		return ""
 	}
-	return strings.TrimSpace(b.String())
+	return fmt.Sprintf("line %d, column %d: ", n.Line, n.Column)
 }
 
-// short keeps messages readable: values come from outside.
-func short(s string) string {
-	const most = 256
-	if len(s) <= most {
-		return s
+// sourceOf returns a value as the configuration has it, without white space and bounded in length.
+func (c *conf) sourceOf(n *jsontree.Node) string {
+	if n == nil {
+		return "nothing"
 	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	var b bytes.Buffer
+	_ = json.Compact(&b, []byte(c.source[n.Start:n.End])) // it is JSON
+	return attach.Shorten(b.String())
 }
+
+// Name returns a key, which users write as it is.
+func (c *conf) Name(key string) string { return key }
+
+// Value returns the value of a key as the configuration has it.
+func (c *conf) Value(key string) string { return c.sourceOf(c.find(key)) }

@@ -6,68 +6,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"path"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/containerd/errdefs"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
 // mostMessage is more than any message about a value from outside has, in bytes: what
 // it quotes is cut.
 const mostMessage = 4 << 10
-
-// A record is what an ADD of that name wrote, or refused with the key: what DEL removes
-// by it lies where it says, and CHECK can compare it.
-func FuzzRecord(f *testing.F) {
-	name := recordName("fast", testID, "net1")
-	for _, data := range []string{
-		`{"network":"fast","containerID":"` + testID + `","ifname":"net1","socketDir":"/s","directory":"e061661af373-0123456789ab-net1","deviceInfoDir":"/d","deviceInfoFile":"default-fast-x_net1","deviceInfo":{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/s/d/vhost-user.sock"}}}`,
-		`{"network":"fast","containerID":"` + testID + `","ifname":"net1","chained":true,"deviceInfoDir":"/d","deviceInfoFile":"f","deviceInfoKept":true,"deviceInfo":{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.3"}}}`,
-		`{"network":"fast","containerID":"` + testID + `","ifname":"net1","directory":"..","deviceInfo":null}`, `{"netw`, `[]`, "\x00\x00", `{}`,
-	} {
-		f.Add(name, []byte(data))
-	}
-	f.Fuzz(func(t *testing.T, name string, data []byte) {
-		network, id, ifName, ok := splitRecordName(name)
-		if ok && recordName(network, id, ifName) != name {
-			t.Errorf("name %q is %q, %q, %q", name, network, id, ifName)
-		}
-		r, err := parseRecord(name, data)
-		if (r == nil) == (err == nil) {
-			t.Fatalf("both or neither of %+v, %v", r, err)
-		}
-		if err != nil {
-			if !errdefs.IsInvalidArgument(err) || len(err.Error()) > mostMessage {
-				t.Errorf("%d bytes: %.500v", len(err.Error()), err)
-			}
-			return
-		}
-		if recordName(r.Network, r.ContainerID, r.IfName) != name || !path.IsAbs(r.InfoDir) || deviceinfo.CheckFileName(r.InfoFile) != nil ||
-			r.Directory != "" && (!path.IsAbs(r.SocketDir) || path.Dir(path.Join("/x", r.Directory)) != "/x") {
-			t.Errorf("%q is read as %+v", data, r)
-		}
-		c := &call{Plugin: &Plugin{}, params: params{IfName: r.IfName}, version: "1.1.0"}
-		if i := c.newInterface(r.Info, socketOf(r.Info), ""); i.Name != r.IfName {
-			t.Errorf("interface %+v", i)
-		}
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := parseRecord(name, text)
-		if err != nil {
-			t.Fatalf("%s is written as %s: %v", data, text, err)
-		}
-		if more, err := json.Marshal(again); err != nil || !bytes.Equal(more, text) {
-			t.Errorf("%s is written as %s and then as %s, %v", data, text, more, err)
-		}
-	})
-}
 
 // What comes with a call beside the configuration's own keys: its version and name,
 // CNI_ARGS, and the previous plugin's or the IPAM plugin's answer.
@@ -87,22 +39,22 @@ func FuzzAnswers(f *testing.F) {
 		a, err := parseArgs(args)
 		switch {
 		case err != nil:
-			if e := asError(err); e.Code != codeEnvironment || !strings.Contains(e.Msg, "CNI_ARGS") || len(err.Error()) > mostMessage {
+			if e := attach.AsError(err); e.Code != codeEnvironment || !strings.Contains(e.Msg, "CNI_ARGS") || len(err.Error()) > mostMessage {
 				t.Errorf("%q: code %d, %d bytes: %.500v", args, e.Code, len(err.Error()), err)
 			}
-		case a.namespace != "" && (!isLabel(a.namespace) || strings.ContainsAny(a.namespace, "/.")), slices.ContainsFunc(a.ips, func(ip string) bool { return !isIP(ip) }), a.mac != "" && len(a.mac) != 17:
+		case a.namespace != "" && (!kubename.IsLabel(a.namespace) || strings.ContainsAny(a.namespace, "/.")), slices.ContainsFunc(a.ips, func(ip string) bool { return !isIP(ip) }), a.mac != "" && len(a.mac) != 17:
 			t.Errorf("%q is read as %+v", args, a)
 		}
 
-		if h, err := decodeHead(data); err != nil {
-			if e := asError(err); e.Code != codeDecode || len(err.Error()) > mostMessage {
+		if h, err := parseHeader(data); err != nil {
+			if e := attach.AsError(err); e.Code != codeDecode || len(err.Error()) > mostMessage {
 				t.Errorf("%.200q: code %d, %d bytes: %.500v", data, e.Code, len(err.Error()), err)
 			}
-		} else if h.supported && older(h.version, versions[0]) {
+		} else if slices.Contains(versions, h.version) && older(h.version, versions[0]) {
 			t.Errorf("%q is supported", h.version)
 		}
 
-		if e := asError(ipamError("ADD", "host-local", data, errors.New("exit status 1"))); e == nil || e.Code == 0 || e.Msg == "" {
+		if e := attach.AsError(ipamError("ADD", "host-local", data, errors.New("exit status 1"))); e == nil || e.Code == 0 || e.Msg == "" {
 			t.Errorf("%.200q: %+v", data, e)
 		}
 		for _, version := range versions {
@@ -136,8 +88,12 @@ func sameResult(t *testing.T, version string, data []byte, r *types100.Result) {
 	if at := c.interfaceOf(r); at >= len(r.Interfaces) {
 		t.Errorf("interface %d of %d", at, len(r.Interfaces))
 	}
-	checked := &deviceinfo.Info{Extra: map[string]json.RawMessage{extraKey: data}}
-	if err := checkAddresses(checked, r); err != nil && len(err.Error()) > mostMessage {
+	checked := &deviceinfo.Info{Extra: map[string]json.RawMessage{attach.ExtraKey: data}}
+	ips, err := attach.InterfaceIPs(checked)
+	if err == nil {
+		err = checkAddresses(ips, r)
+	}
+	if err != nil && len(err.Error()) > mostMessage {
 		t.Errorf("%d bytes: %.500v", len(err.Error()), err)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -26,12 +28,16 @@ type node struct {
 	dir  string
 	host hostfs.Root
 
-	reached func(step string) // is told of each step, where it is set
+	reached func(step string) // is called with each step, unless nil
 }
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	dir := t.TempDir()
+	return newNodeAt(t, t.TempDir())
+}
+
+func newNodeAt(t *testing.T, dir string) *node {
+	t.Helper()
 	host, err := hostfs.New(dir)
 	must(t, err)
 	return &node{t: t, dir: dir, host: host}
@@ -89,8 +95,8 @@ func (n *node) run(environ []string, conf string) answer {
 	return answer{out.String(), uint(code), e.Msg, e.Msg + ": " + e.Details, stderr.String()}
 }
 
-// ok executes the plugin, which must succeed.
-func (n *node) ok(environ []string, conf string) answer {
+// mustRun executes the plugin, which must succeed.
+func (n *node) mustRun(environ []string, conf string) answer {
 	n.t.Helper()
 	a := n.run(environ, conf)
 	if a.code != 0 {
@@ -112,7 +118,7 @@ func (n *node) write(path, data string) {
 func (n *node) files() []string {
 	n.t.Helper()
 	var list []string
-	for _, d := range []string{DefaultSocketDir, DefaultStateDir, DefaultClaimsDir, "/var/run/k8s.cni.cncf.io/devinfo/cni"} {
+	for _, d := range []string{attach.DefaultSocketDir, attach.DefaultStateDir, attach.DefaultClaimsDir, "/var/run/k8s.cni.cncf.io/devinfo/cni"} {
 		root := filepath.Join(n.dir, d)
 		_ = filepath.WalkDir(root, func(p string, _ os.DirEntry, err error) error {
 			if err == nil && p != root && filepath.Base(p) != ".jackfield.lock" {
@@ -125,8 +131,8 @@ func (n *node) files() []string {
 	return list
 }
 
-// read reads the one device-info file there is.
-func (n *node) info() (name, content string) {
+// readInfoFile reads the one device-info file there is.
+func (n *node) readInfoFile() (name, content string) {
 	n.t.Helper()
 	for _, f := range n.files() {
 		if strings.Contains(f, "/devinfo/cni/") {
@@ -146,4 +152,14 @@ func confWith(keys string) string {
 
 func confOf(version, keys string) string {
 	return `{"cniVersion": "` + version + `", "name": "fast", "type": "jackfield-cni", ` + keys + `}`
+}
+
+// recordFileName returns the name of a record's file.
+func recordFileName(network, containerID, ifName string) string {
+	return cnirecord.Key{Network: network, ContainerID: containerID, Interface: ifName}.FileName()
+}
+
+// socketDirName returns the name of an attachment's socket directory.
+func socketDirName(network, containerID, ifName string) string {
+	return attach.DirName(cnirecord.Key{Network: network, ContainerID: containerID, Interface: ifName})
 }

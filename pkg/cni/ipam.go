@@ -18,24 +18,26 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/types/create"
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
 const maxResult = 4 << 20
 
-// delegate runs the IPAM plugin with the configuration as it came and with the
-// environment that this one got (§4, Delegated plugin protocol), where command may
-// be another operation, by which a failed ADD is undone, and more other parameters,
-// NAME=value. It gives what the plugin printed. (cni's own invoke package would bring
-// OpenTelemetry into the binary.)
-func (c *call) delegate(command string, more ...string) ([]byte, error) {
+// runIPAM runs the IPAM plugin with this plugin's configuration and environment (§4, Delegated plugin
+// protocol) and returns its output. command may be another operation, to undo a failed ADD. more are other
+// parameters, NAME=value. The invoke package of containernetworking/cni would link OpenTelemetry.
+func (c *call) runIPAM(command string, more ...string) ([]byte, error) {
 	name := c.conf.ipam
-	if len(c.pluginPaths()) == 0 {
-		return nil, fail(codeEnvironment, "required environment variables missing: CNI_PATH", "ipam.type %q has to be found there", name)
+	if len(filepath.SplitList(c.Path)) == 0 {
+		return nil, attach.Fail(codeEnvironment, "required environment variables missing: CNI_PATH", "ipam.type %q must be in one of its directories", name)
 	}
 	file := c.findPlugin(name)
 	if file == "" {
-		return nil, invalid("ipam.type", `"`+name+`"`, "an executable in CNI_PATH, "+c.Path)
+		return nil, c.conf.invalid("ipam.type", attach.Quote(name), "an executable in CNI_PATH, "+c.Path)
 	}
 	more = append(more, "CNI_COMMAND="+command)
 	env := slices.DeleteFunc(slices.Clone(c.Environ), func(kv string) bool {
@@ -46,12 +48,19 @@ func (c *call) delegate(command string, more ...string) ([]byte, error) {
 	for try := 0; ; try++ {
 		out.Reset()
 		cmd := exec.CommandContext(c.ctx, file)
+		// When the operation's time ends, what the plugin has started ends with it.
+		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+		cmd.WaitDelay = time.Second
 		cmd.Env = append(env, more...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.StdinData), &limited{&out, maxResult}, c.Stderr
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.StdinData), &limitedWriter{&out, maxResult}, c.Stderr
 		err := cmd.Run()
 		if errors.Is(err, unix.ETXTBSY) && try < 5 { // the executable is being replaced
 			time.Sleep(200 * time.Millisecond)
 			continue
+		}
+		if err != nil && c.ctx.Err() != nil {
+			return nil, attach.Fail(types.ErrTryAgainLater, "IPAM plugin "+name+" timed out", "%s: the operation has taken longer than timeout of the configuration", command)
 		}
 		if err != nil {
 			return nil, ipamError(command, name, out.Bytes(), err)
@@ -60,9 +69,9 @@ func (c *call) delegate(command string, more ...string) ([]byte, error) {
 	}
 }
 
-// findPlugin is the path of an executable in CNI_PATH, "" for none.
+// findPlugin returns the path of an executable in CNI_PATH, or "".
 func (c *call) findPlugin(name string) string {
-	for _, dir := range c.pluginPaths() {
+	for _, dir := range filepath.SplitList(c.Path) {
 		file := filepath.Join(dir, name)
 		if st, err := os.Stat(file); dir != "" && err == nil && st.Mode().IsRegular() {
 			return file
@@ -71,44 +80,43 @@ func (c *call) findPlugin(name string) string {
 	return ""
 }
 
-// limited is a writer that takes so many bytes and no more.
-type limited struct {
+// limitedWriter accepts a limited number of bytes.
+type limitedWriter struct {
 	w    io.Writer
 	left int
 }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedWriter) Write(p []byte) (int, error) {
 	if len(p) > l.left {
-		return 0, fmt.Errorf("it printed more than %d bytes: %w", maxResult, errdefs.ErrResourceExhausted)
+		return 0, fmt.Errorf("the output has more than %d bytes: %w", maxResult, errdefs.ErrResourceExhausted)
 	}
 	l.left -= len(p)
 	return l.w.Write(p)
 }
 
-// ipamError passes an error of the IPAM plugin on, code and all.
+// ipamError returns an error of the IPAM plugin with its code.
 func ipamError(command, name string, out []byte, err error) error {
 	e := &types.Error{}
-	if json.Unmarshal(out, e) != nil || e.Code == 0 { // which is no error's
-		return fail(codeIO, "IPAM plugin "+name+" failed", "%s: %v %s", command, err, short(string(out)))
+	if json.Unmarshal(out, e) != nil || e.Code == 0 { // not an error of CNI
+		return attach.Fail(codeIO, "IPAM plugin "+name+" failed", "%s: %v %s", command, err, attach.Shorten(string(out)))
 	}
 	return types.NewError(e.Code, fmt.Sprintf("IPAM plugin %s: %s", name, e.Msg), e.Details)
 }
 
-// allocate is ADD of the IPAM plugin. When it fails it is told to DEL, so that
-// nothing half done stays.
-func (c *call) allocate() (*types100.Result, error) {
-	out, err := c.delegate("ADD")
+// allocateAddresses runs ADD of the IPAM plugin. After a failure it runs DEL, so that no address stays allocated.
+func (c *call) allocateAddresses() (*types100.Result, error) {
+	out, err := c.runIPAM("ADD")
 	var result *types100.Result
 	if err == nil {
 		result, err = parseResult(out, c.version)
 		if err != nil {
-			err = fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", short(err.Error()))
+			err = attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", attach.Shorten(decodeProblem(err)))
 		} else if len(result.IPs) == 0 {
-			err = fail(codeConfig, "IPAM plugin "+c.conf.ipam+" gave no address", "its result has no ips")
+			err = attach.Fail(codeConfig, "IPAM plugin "+c.conf.ipam+" assigned no address", "its result has no ips")
 		}
 	}
 	if err != nil {
-		_, undo := c.delegate("DEL")
+		_, undo := c.runIPAM("DEL")
 		if undo != nil {
 			fmt.Fprintf(c.Stderr, "jackfield-cni: undo IPAM: %v\n", undo)
 		}
@@ -117,42 +125,53 @@ func (c *call) allocate() (*types100.Result, error) {
 	return result, nil
 }
 
-// parseResult reads a result of the configuration's version. Results of older
-// plugins do not say their version, and those in the specification's examples do
-// not either.
+// parseResult parses a result. Results of older plugins, and in the specification's examples, have no
+// cniVersion. Then it is that of the configuration.
 func parseResult(data []byte, confVersion string) (*types100.Result, error) {
+	if err := checkParts(data); err != nil {
+		return nil, err
+	}
 	var m map[string]json.RawMessage
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
-	if m == nil {
+	if m == nil { // null
 		m = map[string]json.RawMessage{}
 	}
-	said := ""
+	version := ""
 	if raw, ok := m["cniVersion"]; ok {
-		if err := json.Unmarshal(raw, &said); err != nil {
+		if err := json.Unmarshal(raw, &version); err != nil {
 			return nil, err
 		}
 	}
-	if said == "" {
-		said = confVersion
-		m["cniVersion"], _ = json.Marshal(said)
+	if version == "" {
+		version = confVersion
+		m["cniVersion"], _ = json.Marshal(version)
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkParts(data); err != nil {
-		return nil, err
-	}
-	r, err := newResult(said, data)
+	r, err := create.Create(version, data)
 	if err != nil {
 		return nil, err
 	}
 	return types100.NewResultFromResult(r)
 }
 
-// resultParts is of a result, of whatever version, what its types take for granted.
+// decodeProblem describes an error of parseResult without the names of this program's types.
+func decodeProblem(err error) string {
+	var kind *json.UnmarshalTypeError
+	switch {
+	case !errors.As(err, &kind):
+		return diag.ErrorText(err)
+	case kind.Field != "":
+		return kind.Field + ": found a JSON " + kind.Value
+	}
+	return "found a JSON " + kind.Value + ", want a map"
+}
+
+// resultParts are the parts of a result of any version that the types of containernetworking/cni require.
 type resultParts struct {
 	Interfaces []*json.RawMessage `json:"interfaces"`
 	IPs        []*struct {
@@ -172,8 +191,8 @@ type routePart struct {
 	Dst *json.RawMessage `json:"dst"`
 }
 
-// checkParts refuses a result with parts that are null or lack what makes them one:
-// they would be passed on as addresses and routes that are none.
+// checkParts refuses a result with null or incomplete parts. They would be passed on as empty addresses and
+// routes.
 func checkParts(data []byte) error {
 	var p resultParts
 	if err := json.Unmarshal(data, &p); err != nil {

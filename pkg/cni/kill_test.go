@@ -13,7 +13,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -73,11 +76,11 @@ func (n *node) runUntil(at int, environ []string, conf string) (killed bool) {
 	return true
 }
 
-// Whatever step an ADD or a DEL was killed at, a DEL, or a GC, leaves nothing.
-func TestKilledAtEveryStep(t *testing.T) {
+// After an ADD or DEL that was killed at any step, DEL and GC leave nothing.
+func TestDelOrGCRepairsKillAtEveryStep(t *testing.T) {
 	clean := map[string]func(n *node){
-		"DEL": func(n *node) { n.ok(env("DEL"), confWith("")) },
-		"GC":  func(n *node) { n.ok(env("GC"), confWith(`, "cni.dev/valid-attachments": []`)) },
+		"DEL": func(n *node) { n.mustRun(env("DEL"), confWith("")) },
+		"GC":  func(n *node) { n.mustRun(env("GC"), confWith(`, "cni.dev/valid-attachments": []`)) },
 	}
 	for name, undo := range clean {
 		for _, op := range []struct {
@@ -86,7 +89,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 			least   int // steps
 		}{
 			{"ADD", func(*node) {}, 5},
-			{"DEL", func(n *node) { n.ok(env("ADD"), confWith("")) }, 2},
+			{"DEL", func(n *node) { n.mustRun(env("ADD"), confWith("")) }, 2},
 		} {
 			for at := 1; ; at++ {
 				n := newNode(t)
@@ -107,8 +110,8 @@ func TestKilledAtEveryStep(t *testing.T) {
 	// A record of which only a part was written.
 	for name, undo := range clean {
 		n := newNode(t)
-		n.ok(env("STATUS"), confWith(""))
-		n.write(DefaultStateDir+"/"+tmpName(recordName("fast", testID, "net1")), `{"netw`)
+		n.mustRun(env("STATUS"), confWith(""))
+		n.write(attach.DefaultStateDir+"/."+recordFileName("fast", testID, "net1")+".new", `{"netw`)
 		undo(n)
 		if left := n.files(); len(left) > 0 {
 			t.Errorf("%s left %q", name, left)
@@ -116,7 +119,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-func TestConcurrent(t *testing.T) {
+func TestAddsAndDelsRunInParallel(t *testing.T) {
 	n := newNode(t)
 	var wg sync.WaitGroup
 	errs := make(chan error, 100)
@@ -127,12 +130,12 @@ func TestConcurrent(t *testing.T) {
 				for _, command := range []string{"ADD", "DEL"} {
 					var err error
 					// On a busy machine another may have the lock for longer than it is
-					// waited for, and is told to try again later.
+					// waited for. The caller gets "try again later".
 					busytest.Until(func() bool {
 						var out bytes.Buffer
 						p := Plugin{Environ: env(command, id), Stdin: strings.NewReader(confWith("")), Stdout: &out, Stderr: &out, Host: n.host}
 						err = p.Run(context.Background())
-						return err == nil || asError(err).Code != codeLater
+						return err == nil || attach.AsError(err).Code != types.ErrTryAgainLater
 					})
 					if err != nil {
 						errs <- fmt.Errorf("%s %s: %w", command, id, err)
@@ -152,9 +155,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// Of several ADDs of one attachment at once, which no runtime may do, one wins and
-// nothing is lost.
-func TestRace(t *testing.T) {
+// Of parallel ADDs of one attachment, which runtimes must not start, one succeeds and nothing is lost.
+func TestOneOfParallelAddsWins(t *testing.T) {
 	n := newNode(t)
 	var wg sync.WaitGroup
 	codes := make(chan uint, 8)
@@ -163,7 +165,7 @@ func TestRace(t *testing.T) {
 			var out bytes.Buffer
 			p := Plugin{Environ: env("ADD"), Stdin: strings.NewReader(confWith("")), Stdout: &out, Stderr: &out, Host: n.host}
 			if err := p.Run(context.Background()); err != nil {
-				codes <- asError(err).Code
+				codes <- attach.AsError(err).Code
 				return
 			}
 			codes <- 0
@@ -176,7 +178,7 @@ func TestRace(t *testing.T) {
 		switch code {
 		case 0:
 			won++
-		case codeExists, codeLater:
+		case codeExists, types.ErrTryAgainLater:
 		default:
 			t.Errorf("code %d", code)
 		}

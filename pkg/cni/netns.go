@@ -9,19 +9,20 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/attach"
 )
 
 // nsfsMagic is the file system of namespaces (linux/magic.h, NSFS_MAGIC).
 const nsfsMagic = 0x6e736673
 
-// openNetns opens the container's network namespace, and tells whether it is the
-// plugin's own. Namespaces are magic links and mounts below /proc and /run: the
-// path is the runtime's, and is followed as it is.
+// openNetns opens the container's network namespace, and reports whether it is the plugin's own. Namespaces are
+// magic links and mounts below /proc and /run, so symlinks in the runtime's path are followed.
 func (c *call) openNetns() (f *os.File, own bool, err error) {
 	fd, err := unix.Open(c.Netns, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) {
-			return nil, false, fail(codeContainer, "container unknown: its network namespace does not exist", "CNI_NETNS=%q: %v", c.Netns, err)
+			return nil, false, attach.Fail(codeContainer, "container unknown: its network namespace does not exist", "CNI_NETNS=%q: %v", c.Netns, err)
 		}
 		return nil, false, environment("CNI_NETNS", c.Netns, "a network namespace ("+err.Error()+")")
 	}
@@ -37,20 +38,19 @@ func (c *call) openNetns() (f *os.File, own bool, err error) {
 func (c *call) checkNetns(fd int) (own bool, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != nsfsMagic {
-		return false, environment("CNI_NETNS", c.Netns, "a network namespace, which it is not")
+		return false, environment("CNI_NETNS", c.Netns, "a network namespace; it is another file")
 	}
 	if kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
-		return false, environment("CNI_NETNS", c.Netns, "a network namespace; it is one of another kind")
+		return false, environment("CNI_NETNS", c.Netns, "a network namespace; it is a namespace of another kind")
 	}
 	var theirs, ours unix.Stat_t
 	if err := errors.Join(unix.Fstat(fd, &theirs), unix.Stat("/proc/self/ns/net", &ours)); err != nil {
-		return false, fail(codeIO, "I/O failure", "compare CNI_NETNS %q with the plugin's own: %v", c.Netns, err)
+		return false, attach.Fail(codeIO, "I/O failure", "compare CNI_NETNS %q with the plugin's own: %v", c.Netns, err)
 	}
 	return theirs.Dev == ours.Dev && theirs.Ino == ours.Ino, nil
 }
 
-// checkIsolated refuses the plugin's own namespace, which is no container's.
-// CNI_NETNS_OVERRIDE allows it, as it does for other plugins.
+// checkIsolated refuses the plugin's own namespace. CNI_NETNS_OVERRIDE allows it, as for other plugins.
 func (c *call) checkIsolated(own bool) error {
 	if override := c.NetnsOverride; own && override != "1" && !strings.EqualFold(override, "true") {
 		return environment("CNI_NETNS", c.Netns, "the container's network namespace; it is the plugin's own")
@@ -58,30 +58,26 @@ func (c *call) checkIsolated(own bool) error {
 	return nil
 }
 
-// hasInterface reports whether an interface is in the namespace. A thread that
-// entered it is given back to the kernel and never used again.
-func hasInterface(ns *os.File, own bool, ifName string) (bool, error) {
-	type answer struct {
-		has bool
-		err error
-	}
-	done := make(chan answer, 1)
+// hasInterface reports whether an interface is in the namespace. The thread that enters the namespace ends
+// afterwards.
+func hasInterface(ns *os.File, own bool, ifName string) (has bool, err error) {
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		if !own {
 			runtime.LockOSThread()
-			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-				done <- answer{err: fail(codeIO, "I/O failure", "enter CNI_NETNS %q: %v", ns.Name(), err)}
+			if err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+				err = attach.Fail(codeIO, "I/O failure", "enter CNI_NETNS %q: %v", ns.Name(), err)
 				return
 			}
 		}
-		has, err := lookInterface(ifName)
-		done <- answer{has, err}
+		has, err = findInterface(ifName)
 	}()
-	a := <-done
-	return a.has, a.err
+	<-done
+	return has, err
 }
 
-func lookInterface(ifName string) (bool, error) {
+func findInterface(ifName string) (bool, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		defer unix.Close(fd)
@@ -96,5 +92,5 @@ func lookInterface(ifName string) (bool, error) {
 	case errors.Is(err, unix.ENODEV):
 		return false, nil
 	}
-	return false, fail(codeIO, "I/O failure", "look for interface %q in the container: %v", ifName, err)
+	return false, attach.Fail(codeIO, "I/O failure", "look for interface %q in the container: %v", ifName, err)
 }

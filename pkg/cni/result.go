@@ -4,20 +4,16 @@ package cni
 
 import (
 	"net"
+	"slices"
 	"strings"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/cni/pkg/types/create"
 
+	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-func newResult(version string, data []byte) (types.Result, error) {
-	return create.Create(version, data)
-}
-
-// newInterface is the attachment's interface in a result (§5, ADD success).
+// newInterface returns the attachment's interface for a result (§5, ADD success).
 func (c *call) newInterface(info *deviceinfo.Info, socket, mac string) *types100.Interface {
 	i := &types100.Interface{Name: c.IfName, Mac: mac, Sandbox: c.Netns}
 	if older(c.version, "1.1.0") {
@@ -40,38 +36,31 @@ func pciID(info *deviceinfo.Info) string {
 	return ""
 }
 
-// print writes the result in the configuration's version.
-func (c *call) print(r *types100.Result) error {
+// printResult prints the result in the configuration's version.
+func (c *call) printResult(r *types100.Result) error {
 	r.CNIVersion = types100.ImplementedSpecVersion
 	out, err := r.GetAsVersion(c.version)
 	if err == nil {
 		err = out.PrintTo(c.Stdout)
 	}
 	if err != nil {
-		return fail(codeIO, "failed to write the result", "%v", err)
+		return attach.Fail(codeIO, "failed to write the result", "%v", err)
 	}
 	return nil
 }
 
-// interfaceOf is the index of the attachment's interface in a result, -1 for none.
+// interfaceOf returns the index of the attachment's interface in a result, or -1.
 func (c *call) interfaceOf(r *types100.Result) int {
-	for i, have := range r.Interfaces {
-		if have != nil && have.Name == c.IfName && have.Sandbox != "" {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(r.Interfaces, func(have *types100.Interface) bool {
+		return have != nil && have.Name == c.IfName && have.Sandbox != ""
+	})
 }
 
-// lacking is the first of the wanted addresses that is not among those of a
-// result, "" for none. A wanted address without a prefix length fits any.
-func lacking(wanted []string, r *types100.Result) string {
+// missingAddress returns the first wanted address that is not in a result, or "". A wanted address without a
+// prefix length matches any prefix length.
+func missingAddress(wanted []string, r *types100.Result) string {
 	for _, w := range wanted {
-		found := false
-		for _, ip := range r.IPs {
-			found = found || sameIP(w, ip.Address)
-		}
-		if !found {
+		if !slices.ContainsFunc(r.IPs, func(ip *types100.IPConfig) bool { return sameIP(w, ip.Address) }) {
 			return w
 		}
 	}

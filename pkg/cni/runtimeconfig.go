@@ -3,105 +3,81 @@
 package cni
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"net"
 	"net/netip"
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// runtimeConf is what the runtime asks for by capabilities (conventions, Dynamic
-// plugin specific fields).
+// runtimeConf is the runtime's request through capabilities (conventions, Dynamic plugin specific fields).
 type runtimeConf struct {
-	infoFile  string
-	mac       string
-	ips       []string // <ip>[/<prefix>]
-	dns       *types.DNS
-	bandwidth json.RawMessage
-	asked     map[string]json.RawMessage // by key, as they came
+	mac      string
+	ips      []string // <ip>[/<prefix>]
+	ipRanges bool     // requested; the IPAM plugin reads them
+	dns      *types.DNS
 }
 
-// impossible are the capabilities that cannot be had, and why.
-var impossible = map[string]string{
-	"portMappings":   "a userspace interface's packets do not pass the host's firewall: no port can be mapped",
-	"infinibandGUID": "this plugin makes no InfiniBand interface",
+// unsupportedCapabilities are the capabilities that cannot be provided, with the reason.
+var unsupportedCapabilities = map[string]string{
+	"portMappings":   "packets of a userspace interface do not pass the host's firewall: mapping ports is impossible",
+	"infinibandGUID": "this plugin creates no InfiniBand interface",
 	"aliases":        "this plugin serves no names",
-	"cgroupPath":     "this plugin does nothing in cgroups",
+	"cgroupPath":     "this plugin does not use cgroups",
 }
 
 func (c *conf) readRuntimeConfig(v value) error {
-	if v.isNull() {
-		return nil
-	}
-	list, err := v.members()
-	if err != nil {
-		return err
-	}
-	c.runtime.asked = map[string]json.RawMessage{}
+	list, err := c.members(v)
 	for _, m := range list {
-		if isEmpty(m.raw) {
-			continue // nothing was asked for
+		if err == nil && !m.isEmpty() {
+			err = c.readCapability(m)
 		}
-		if err := c.readCapability(m); err != nil {
-			return err
-		}
-		c.runtime.asked[m.last()] = m.raw
-	}
-	return nil
-}
-
-func (c *conf) readCapability(m value) (err error) {
-	r := &c.runtime
-	switch name := m.last(); name {
-	case deviceinfo.CapabilityKey:
-		r.infoFile, err = m.text()
-	case "deviceID", "pciBusID":
-		err = c.readDeviceID(m)
-	case "mac":
-		r.mac, err = readMAC(m)
-	case "ips":
-		r.ips, err = readIPs(m)
-	case "ipRanges": // the IPAM plugin's
-	case "dns":
-		r.dns, err = readRuntimeDNS(m)
-	case "bandwidth":
-		r.bandwidth, err = readBandwidth(m)
-	default:
-		why := impossible[name]
-		if why == "" {
-			why = "the capability is not one that this plugin knows; take it out of the plugin's capabilities"
-		}
-		err = unsupported(why, field{m.key, m.raw})
 	}
 	return err
 }
 
-// isEmpty reports whether a value asks for nothing.
-func isEmpty(raw json.RawMessage) bool {
-	switch string(bytes.Join(bytes.Fields(raw), nil)) {
-	case "", "null", `""`, "[]", "{}":
-		return true
+func (c *conf) readCapability(m value) (err error) {
+	r := &c.runtime
+	switch m.Key {
+	case deviceinfo.CapabilityKey:
+		c.InfoFile, err = c.decodeString(m)
+	case "deviceID", "pciBusID":
+		err = c.readDeviceID(m)
+	case "mac":
+		r.mac, err = c.decodeMAC(m)
+	case "ips":
+		r.ips, err = c.decodeIPs(m)
+	case "ipRanges":
+		r.ipRanges = true
+	case "dns":
+		r.dns, err = c.decodeRuntimeDNS(m)
+	case "bandwidth":
+		c.Bandwidth, err = c.decodeBandwidth(m)
+	default:
+		why := unsupportedCapabilities[m.Key]
+		if why == "" {
+			why = "this plugin does not know the capability; remove it from the plugin's capabilities"
+		}
+		err = c.unsupported(why, m.path)
 	}
-	return false
+	return err
 }
 
-func readMAC(m value) (string, error) {
-	s, err := m.text()
+func (c *conf) decodeMAC(m value) (string, error) {
+	s, err := c.decodeString(m)
 	if err != nil {
 		return "", err
 	}
 	mac, want := parseMAC(s)
 	if want != "" {
-		return "", invalid(m.key, compact(m.raw), want)
+		return "", c.invalidValue(m, want)
 	}
 	return mac, nil
 }
 
-// parseMAC is a hardware address in its usual spelling, or what is wanted instead.
+// parseMAC returns a hardware address in canonical form, or in want the rule that it breaks.
 func parseMAC(s string) (mac, want string) {
 	hw, err := net.ParseMAC(s)
 	switch {
@@ -113,31 +89,31 @@ func parseMAC(s string) (mac, want string) {
 	return hw.String(), ""
 }
 
-func readIPs(m value) ([]string, error) {
+func (c *conf) decodeIPs(m value) ([]string, error) {
 	const want = "a list of IP addresses, each with or without its prefix length"
 	var ips []string
-	if err := m.into(&ips, want); err != nil {
+	if err := c.decode(m, &ips, want); err != nil {
 		return nil, err
 	}
 	for _, ip := range ips {
 		if !isIP(ip) {
-			return nil, invalid(m.key, fmt.Sprintf("%q", short(ip)), want)
+			return nil, c.invalid(m.path, attach.Quote(ip), want)
 		}
 	}
 	return ips, nil
 }
 
-// readRuntimeDNS reads the capability, whose keys are not those of a result.
-func readRuntimeDNS(m value) (*types.DNS, error) {
+// decodeRuntimeDNS decodes the capability dns. Its keys differ from those of a result.
+func (c *conf) decodeRuntimeDNS(m value) (*types.DNS, error) {
 	var in struct {
 		Servers  []string `json:"servers"`
 		Searches []string `json:"searches"`
 		Options  []string `json:"options"`
 	}
-	if err := m.into(&in, "a map with servers, searches and options, each a list of strings"); err != nil {
+	if err := c.decode(m, &in, "a map with servers, searches and options, each a list of strings"); err != nil {
 		return nil, err
 	}
-	if err := checkNameservers(m.key+".servers", in.Servers); err != nil {
+	if err := c.checkNameservers(m.path+".servers", in.Servers); err != nil {
 		return nil, err
 	}
 	dns := &types.DNS{Nameservers: in.Servers, Search: in.Searches, Options: in.Options}
@@ -147,68 +123,55 @@ func readRuntimeDNS(m value) (*types.DNS, error) {
 	return dns, nil
 }
 
-func checkNameservers(key string, list []string) error {
+func (c *conf) checkNameservers(key string, list []string) error {
 	for _, s := range list {
-		// A runtime hands the host's own on, which may have a zone: fe80::1%eth0.
+		// A runtime passes the host's nameservers, which may have a zone: fe80::1%eth0.
 		if _, err := netip.ParseAddr(s); err != nil {
-			return invalid(key, fmt.Sprintf("%q", short(s)), "IP addresses")
+			return c.invalid(key, attach.Quote(s), "IP addresses")
 		}
 	}
 	return nil
 }
 
-// readBandwidth checks the capability: rates in bits per second, bursts in bits.
-func readBandwidth(m value) (json.RawMessage, error) {
-	list, err := m.members()
+// decodeBandwidth decodes the capability: rates in bits per second, bursts in bits. 0 is no limit.
+func (c *conf) decodeBandwidth(m value) (map[string]uint64, error) {
+	list, err := c.members(m)
 	if err != nil {
 		return nil, err
 	}
 	limits := map[string]uint64{}
 	for _, f := range list {
 		var n uint64
-		switch f.last() {
+		switch f.Key {
 		case "ingressRate", "ingressBurst", "egressRate", "egressBurst":
-			if err := f.into(&n, "a number of bits, or of bits per second"); err != nil {
+			if err := c.decode(f, &n, "a number of bits, or of bits per second"); err != nil {
 				return nil, err
 			}
 			if n > 0 {
-				limits[f.last()] = n
+				limits[f.Key] = n
 			}
 		default:
-			return nil, unsupported("the capability has ingressRate, ingressBurst, egressRate and egressBurst", field{f.key, f.raw})
+			return nil, c.unsupported("the capability has ingressRate, ingressBurst, egressRate and egressBurst", f.path)
 		}
 	}
-	if len(limits) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(limits)
+	return limits, nil
 }
 
-// conventionalArgs is what args.cni may bring (conventions, "args" in network
-// config). It is optional metadata: what cannot be read is left out.
+// conventionalArgs is args.cni (conventions, "args" in network config). It is optional metadata: invalid values
+// are ignored.
 type conventionalArgs struct {
-	labels []label
+	labels []attach.Label
 	ips    []string
 	mac    string
 }
 
-type label struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
-
 func (c *conf) readArgs(v value) error {
-	var args struct {
-		CNI map[string]json.RawMessage `json:"cni"`
-	}
-	if json.Unmarshal(v.raw, &args) != nil {
-		return nil
-	}
-	var labels []label
-	if json.Unmarshal(args.CNI["labels"], &labels) == nil {
+	args := v.member("cni")
+	var labels []attach.Label
+	if c.decode(args.member("labels"), &labels, "") == nil {
 		c.args.labels = labels
 	}
-	c.args.ips, _ = readIPs(value{"args.cni.ips", args.CNI["ips"]})
-	c.args.mac, _ = readMAC(value{"args.cni.mac", args.CNI["mac"]})
+	c.args.ips, _ = c.decodeIPs(args.member("ips"))
+	c.args.mac, _ = c.decodeMAC(args.member("mac"))
 	return nil
 }

@@ -3,13 +3,15 @@
 package config
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/quantity"
+	"github.com/jackfield/jackfield/pkg/policy"
 )
 
-// DefaultPath is where the configuration file is looked for.
+// DefaultPath is the path of the configuration file.
 const DefaultPath = "/etc/jackfield/config.yaml"
 
 // Config is the node's configuration. All paths are host paths.
@@ -21,19 +23,21 @@ type Config struct {
 	Kubelet    Kubelet
 	Hook       Hook
 	Runtime    Runtime
-	// Missed is what becomes of running containers that asked for something, have none
-	// of it, and were created while the NRI plugin was not connected.
+	// Missed says what happens to running containers that asked for something and have none of it, because
+	// the NRI plugin was not connected when they were created.
 	Missed Missed
-	// StateDir is where Jackfield keeps what it makes for containers.
+	// StateDir is where Jackfield keeps what it creates for containers.
 	StateDir string
 	// Dialects are tried in order; the first that matches applies.
 	Dialects []Dialect
-	Policy   Policy
-	Validate Validate
-	Compat   Compat
-	Hooks    Hooks
-	Metrics  Metrics
-	AuditLog AuditLog
+	// Vswitches are the switches on which Jackfield creates ports. Their names are unique.
+	Vswitches []Vswitch
+	Policy    Policy
+	Validate  Validate
+	Compat    Compat
+	Hooks     Hooks
+	Metrics   Metrics
+	AuditLog  AuditLog
 
 	file      string
 	text      string
@@ -50,46 +54,45 @@ type CDI struct {
 	Extensions []string
 }
 
-// Access is the way in which a container that does not run as root gets at a
-// socket.
+// Access is the method by which a container that does not run as root gets access to a socket.
 type Access string
 
-// The ways of access.
+// The access methods.
 const (
 	AccessACL   Access = "acl"
 	AccessGroup Access = "group"
 	AccessOwner Access = "owner"
 )
 
-// Staging is how sockets get into containers.
+// Staging is how sockets are delivered.
 type Staging string
 
-// The ways of staging; see pkg/staging.
+// The staging modes; see pkg/staging.
 const (
 	StagingAuto      Staging = "auto"
 	StagingMount     Staging = "mount"
 	StagingDirectory Staging = "directory"
 )
 
-// Sockets says where sockets may be and how containers get at them.
+// Sockets configures where sockets may be and how containers get access to them.
 type Sockets struct {
 	// Roots are the directories below which sockets are delivered from.
 	Roots   []string
 	Access  Access
 	Staging Staging
-	// User is whom a container runs as where the runtime does not say: "UID" or
-	// "UID:GID", "" for nobody's knowing.
+	// User is the user of containers for which the runtime reports none: "UID" or "UID:GID", "" for
+	// unknown.
 	User string
-	// DirectorySize bounds each directory that is created for an application's sockets,
-	// by a file system of its own: a size such as "1Mi"; "" leaves them plain directories.
+	// DirectorySize bounds each directory created for an application's sockets by its own file system: a
+	// size such as "1Mi", "" for plain directories.
 	DirectorySize string
-	// SELinuxLabel is the label that sockets get where SELinux is on; "" leaves
-	// theirs.
+	// SELinuxLabel is the label of sockets where SELinux is enabled; "" leaves it unchanged.
 	SELinuxLabel string
+	// Named are the sockets that containers request by name, by that name.
+	Named map[string]NamedSocket
 }
 
-// UserIDs are the numbers in User; false without one. A GID that is left out is the
-// UID.
+// UserIDs returns the numbers in User; ok is false without a user. The GID defaults to the UID.
 func (s *Sockets) UserIDs() (uid, gid uint32, ok bool) {
 	u, g, both := strings.Cut(s.User, ":")
 	if !both {
@@ -123,6 +126,9 @@ type Multus struct {
 type Kubelet struct {
 	// PodResourcesSocket is the socket of the Pod Resources API.
 	PodResourcesSocket string
+	// PluginsDir holds the data directories of the kubelet's plugins, where drivers of dynamic
+	// resource allocation write metadata of the devices of resource claims.
+	PluginsDir string
 	// Required lets nothing but the kubelet say whose a device is: without its
 	// socket no container gets one.
 	Required bool
@@ -149,8 +155,7 @@ const (
 // its stage.
 type Undeliverable string
 
-// What becomes of an edit that comes too late: the container fails, or goes
-// without it.
+// What happens if an edit cannot be delivered: the container fails, or starts without the edit.
 const (
 	UndeliverableError Undeliverable = "error"
 	UndeliverableWarn  Undeliverable = "warn"
@@ -159,88 +164,54 @@ const (
 // Hook is for the OCI hook.
 type Hook struct {
 	Undeliverable Undeliverable
-	// AskedBy is an annotation, KEY=VALUE, without which a container of no pod may ask
-	// for nothing; "" for none. An image's manifest may ask as its user does, and does
-	// not know the value.
+	// AskedBy is an annotation, KEY=VALUE, that a container outside of pods needs to ask for anything; ""
+	// for none. The annotations of an image look like the user's, but an image does not know the value.
 	AskedBy string
 }
 
-// Hooks says where hooks.d directories are, oci-hooks(5), for the NRI plugin to
-// read.
+// Hooks configures the hooks.d directories, oci-hooks(5), that the NRI plugin reads.
 type Hooks struct {
-	// Dirs in ascending preference; nil for none.
+	// Dirs in ascending precedence; nil for none.
 	Dirs []string
 }
 
-// Mode is the policy's mode.
-type Mode string
-
-// The policy's modes.
-const (
-	Enforce Mode = "enforce"
-	Audit   Mode = "audit"
-)
-
-// Policy is the node's policy, as written.
+// Policy is the node's policy. See [Config.CompilePolicy].
 type Policy struct {
-	Mode  Mode
-	Rules []Rule
+	Mode  policy.Mode
+	Rules []policy.Rule
 }
 
-// Rule is one policy rule, as written. See pkg/policy for what it means.
-type Rule struct {
-	Name   string
-	For    Subjects
-	Mode   Mode // "" where the file does not say
-	Allow  Allow
-	Deny   Allow
-	Limits Limits
-}
-
-// Subjects says whom a rule is for. A list that is not in the file is nil.
-type Subjects struct {
-	Namespaces     []string
-	PodLabels      map[string]string
-	RuntimeClasses []string
-	Images         []string
-}
-
-// Allow says what a rule grants, or denies. A list that is not in the file is
-// nil.
-type Allow struct {
-	CDI, Sockets, Devices []string
-	Mounts                []MountRule
-	Hooks, Networks       []string
-}
-
-// MountRule is a pattern of mounts: their source, their destination ("" for
-// any), and whether they must be read-only.
-type MountRule struct {
-	Source, Destination string
-	ReadOnly            bool
-}
-
-// Limits say how much a rule's containers, and their pods, may have.
-type Limits struct{ Container, Pod Limit }
-
-// Limit is how many of each kind; 0 where the file does not say.
-type Limit struct{ CDI, Devices, Sockets, Mounts, Hooks int }
-
-// Validate says what of other NRI plugins' injections is held against the policy.
+// Validate configures which injections of other NRI plugins must comply with the policy.
 type Validate struct {
 	Devices, Mounts bool
-	// Except are plugins whose injections are not looked at, as NN-name.
+	// Except are plugins whose injections are not checked, as NN-name.
 	Except []string
 }
 
-// Compat is what is taken of other projects' own forms.
+// Compat enables request formats of other projects.
 type Compat struct {
-	// DeviceInjector takes the annotations of NRI's sample plugin device-injector.
+	// DeviceInjector enables the annotations of NRI's sample plugin device-injector.
 	DeviceInjector bool
 }
 
-// Default returns the configuration that holds without a file: nothing is
-// allowed to anybody.
+// Metrics configures where the NRI plugin serves metrics and health.
+type Metrics struct {
+	// Listen is HOST:PORT, unix:PATH with a host path, or "" for nowhere.
+	Listen string
+	// PProf serves the Go profiles as well.
+	PProf bool
+}
+
+// AuditLog configures where the NRI plugin records what it delivered and denied.
+type AuditLog struct {
+	// File is the host path of a file of its own; empty for none.
+	File string
+}
+
+// UnixListen begins the address of a UNIX socket.
+const UnixListen = "unix:"
+
+// Default returns the configuration without a file. It grants nothing.
 func Default() *Config {
 	return &Config{
 		CDI: CDI{
@@ -261,35 +232,33 @@ func Default() *Config {
 			DPDir:  "/var/run/k8s.cni.cncf.io/devinfo/dp",
 		},
 		Multus:   Multus{CacheDir: "/var/lib/cni/multus"},
-		Kubelet:  Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock"},
+		Kubelet:  Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock", PluginsDir: "/var/lib/kubelet/plugins"},
 		Hook:     Hook{Undeliverable: UndeliverableError},
 		Missed:   MissedReport,
 		StateDir: "/run/jackfield",
-		Policy:   Policy{Mode: Enforce},
+		Policy:   Policy{Mode: policy.Enforce},
 	}
 }
 
-// File returns the path of the file that c was read from, empty for Default.
+// File returns the path of the parsed file, "" for Default.
 func (c *Config) File() string { return c.file }
 
-// Text is the content that was parsed, "" for [Default].
+// Text returns the parsed text, "" for Default.
 func (c *Config) Text() string { return c.text }
 
 type position struct{ line, column int }
 
-// Position returns where in the file a field stands, as file:line:column, for
-// a dotted field such as policy.rules[0].allow.sockets[1]. For a field that is
-// not in the file it is the place of the nearest field around it, and for
-// Default it is empty.
+// Position returns the place of a field such as policy.rules[0].allow.sockets[1], as file:line:column. For a
+// field that is not in the file it is the place of the innermost field around it. For Default it is
+// "".
 func (c *Config) Position(field string) string {
 	if line, column := c.LineColumn(field); line > 0 {
-		return place(c.file, position{line, column})
+		return fmt.Sprintf("%s:%d:%d", c.file, line, column)
 	}
 	return c.file
 }
 
-// LineColumn is [Config.Position] in numbers that count from 1; 0 for no place in
-// the file.
+// LineColumn returns [Config.Position] as numbers from 1; 0 if the field has no place in the file.
 func (c *Config) LineColumn(field string) (line, column int) {
 	for ; field != ""; field = parent(field) {
 		if p, ok := c.positions[field]; ok {
@@ -299,16 +268,13 @@ func (c *Config) LineColumn(field string) (line, column int) {
 	return 0, 0
 }
 
-func place(file string, p position) string {
-	return file + ":" + strconv.Itoa(p.line) + ":" + strconv.Itoa(p.column)
+// IsWritten reports whether the file itself has a field. Otherwise its value is the default.
+func (c *Config) IsWritten(field string) bool {
+	_, ok := c.positions[field]
+	return ok
 }
 
 // parent returns the field around a field.
 func parent(field string) string {
-	for i := len(field) - 1; i >= 0; i-- {
-		if field[i] == '.' || field[i] == '[' {
-			return field[:i]
-		}
-	}
-	return ""
+	return field[:max(strings.LastIndexAny(field, ".["), 0)]
 }

@@ -3,21 +3,24 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// decoder walks the tree of a YAML document. It collects faults rather than
-// stopping at the first, so that a file is put right in one go.
+// decoder walks the tree of a YAML document. It collects all faults, so that a user can correct them in one
+// go.
 type decoder struct {
 	file      string
-	faults    []*Error
+	faults    diag.List
 	positions map[string]position
 }
 
-// reader reads a node into its destination.
+// reader decodes a node into its destination.
 type reader func(field string, node *yaml.Node)
 
 // member is one key that an object may have.
@@ -26,40 +29,47 @@ type member struct {
 	read reader
 }
 
-func (d *decoder) fault(field string, node *yaml.Node, found, rule string) {
-	d.faults = append(d.faults, &Error{
+func (d *decoder) addFault(field string, node *yaml.Node, found, rule string) {
+	d.faults = append(d.faults, &diag.Diagnostic{
 		File: d.file, Line: node.Line, Column: node.Column, Field: field, Found: found, Rule: rule,
 	})
 }
 
-func (d *decoder) mark(field string, node *yaml.Node) {
+// nodeOf returns a node at the place of a field, or another node if the file does not have the field.
+func (d *decoder) nodeOf(field string, other *yaml.Node) *yaml.Node {
+	if p, ok := d.positions[field]; ok {
+		return &yaml.Node{Line: p.line, Column: p.column}
+	}
+	return other
+}
+
+func (d *decoder) recordPosition(field string, node *yaml.Node) {
 	d.positions[field] = position{node.Line, node.Column}
 }
 
-// plain refuses what makes a YAML file mean something else than it shows:
-// anchors, aliases (and with them documents that grow when read), merge keys
-// and tags.
-func (d *decoder) plain(node *yaml.Node) {
+// rejectAnchorsAndTags refuses YAML features that hide what a file means: anchors, aliases (and with them
+// documents that grow when decoded) and tags.
+func (d *decoder) rejectAnchorsAndTags(node *yaml.Node) {
 	switch {
 	case node.Kind == yaml.AliasNode:
-		d.fault("", node, "the alias "+quote(node.Value), "YAML aliases are not taken; write the value out")
+		d.addFault("", node, "the alias "+quote(node.Value), "YAML aliases are not allowed; repeat the value")
 	case node.Anchor != "":
-		d.fault("", node, "the anchor "+quote(node.Anchor), "YAML anchors are not taken; write the value out")
+		d.addFault("", node, "the anchor "+quote(node.Anchor), "YAML anchors are not allowed; repeat the value")
 	case node.Style&yaml.TaggedStyle != 0:
-		d.fault("", node, "the tag "+quote(node.Tag), "YAML tags are not taken")
+		d.addFault("", node, "the tag "+quote(node.Tag), "YAML tags are not allowed")
 	}
 	for _, child := range node.Content {
-		d.plain(child)
+		d.rejectAnchorsAndTags(child)
 	}
 }
 
-// object reads an object that has some of the given members.
-func (d *decoder) object(field string, node *yaml.Node, members ...member) {
-	d.pairs(field, node, func(key, value *yaml.Node) {
+// readObject decodes an object with the given members, all optional.
+func (d *decoder) readObject(field string, node *yaml.Node, members ...member) {
+	d.readPairs(field, node, func(key, value *yaml.Node) {
 		for _, m := range members {
 			if m.key == key.Value {
-				d.mark(join2(field, m.key), value)
-				m.read(join2(field, m.key), value)
+				d.recordPosition(joinPath(field, m.key), value)
+				m.read(joinPath(field, m.key), value)
 				return
 			}
 		}
@@ -67,16 +77,15 @@ func (d *decoder) object(field string, node *yaml.Node, members ...member) {
 		for i, m := range members {
 			keys[i] = m.key
 		}
-		d.fault(field, key, "the unknown key "+quote(key.Value),
-			"the keys here are "+strings.Join(keys, ", ")+nearest(key.Value, keys))
+		d.addFault(field, key, "the unknown key "+quote(key.Value),
+			"the keys here are "+strings.Join(keys, ", ")+suggest(key.Value, keys))
 	})
 }
 
-// pairs calls read for each pair of an object, and sees to it that keys are
-// strings and there once.
-func (d *decoder) pairs(field string, node *yaml.Node, read func(key, value *yaml.Node)) {
+// readPairs calls read for each pair of an object. It refuses keys that are no strings, and duplicates.
+func (d *decoder) readPairs(field string, node *yaml.Node, read func(key, value *yaml.Node)) {
 	if node.Kind != yaml.MappingNode {
-		d.fault(field, node, found(node), "want an object")
+		d.addFault(field, node, describe(node), "want an object")
 		return
 	}
 	lines := make(map[string]int, len(node.Content)/2)
@@ -84,11 +93,11 @@ func (d *decoder) pairs(field string, node *yaml.Node, read func(key, value *yam
 		key, value := node.Content[i], node.Content[i+1]
 		switch first, twice := lines[key.Value]; {
 		case key.Kind == yaml.ScalarNode && key.Tag == "!!merge":
-			d.fault(field, key, "the merge key <<", "YAML merge keys are not taken; write the keys out")
+			d.addFault(field, key, "the merge key <<", "YAML merge keys are not allowed; repeat the keys")
 		case key.Kind != yaml.ScalarNode || key.Tag != "!!str":
-			d.fault(field, key, found(key), "want a string as key; put it in quotes if it is one")
+			d.addFault(field, key, describe(key), "want a string as key; put it in quotes if it is one")
 		case twice:
-			d.fault(join2(field, shorten(key.Value)), key, "the key a second time", "it is in line "+strconv.Itoa(first)+" already")
+			d.addFault(joinPath(field, shorten(key.Value)), key, "the key a second time", "it is already in line "+strconv.Itoa(first))
 		default:
 			lines[key.Value] = key.Line
 			read(key, value)
@@ -96,82 +105,101 @@ func (d *decoder) pairs(field string, node *yaml.Node, read func(key, value *yam
 	}
 }
 
-func join2(field, key string) string {
+// joinPath returns the path of a key below a field.
+func joinPath(field, key string) string {
 	if field == "" {
 		return key
 	}
 	return field + "." + key
 }
 
-// text reads a string that keeps a rule. rule returns what the string breaks,
-// or "".
-func (d *decoder) text(into *string, rule func(string) string) reader {
+// readText decodes a string. rule returns why the string is invalid, or "".
+func (d *decoder) readText(into *string, rule func(string) string) reader {
 	return func(field string, node *yaml.Node) {
-		if s, ok := d.str(field, node, rule); ok {
+		if s, ok := d.readString(field, node, rule); ok {
 			*into = s
 		}
 	}
 }
 
-func (d *decoder) str(field string, node *yaml.Node, rule func(string) string) (string, bool) {
+func (d *decoder) readString(field string, node *yaml.Node, rule func(string) string) (string, bool) {
 	if node.Kind != yaml.ScalarNode || node.Tag != "!!str" {
 		want := "want a string"
 		if node.Kind == yaml.ScalarNode && node.Tag != "!!null" {
 			want += "; put it in quotes"
 		}
-		d.fault(field, node, found(node), want)
+		d.addFault(field, node, describe(node), want)
 		return "", false
 	}
 	if broken := rule(node.Value); broken != "" {
-		d.fault(field, node, found(node), broken)
+		d.addFault(field, node, describe(node), broken)
 		return "", false
 	}
 	return node.Value, true
 }
 
-// truth reads true or false. YAML's older words for them (yes, on) are strings
-// here, and so faults.
-func (d *decoder) truth(into *bool) reader {
+// readBoolean decodes true or false. The other words of YAML 1.1 (yes, on) are strings, and so refused.
+func (d *decoder) readBoolean(into *bool) reader {
 	return func(field string, node *yaml.Node) {
 		var b bool
 		if node.Kind != yaml.ScalarNode || node.Tag != "!!bool" || node.Decode(&b) != nil {
-			d.fault(field, node, found(node), "want true or false")
+			d.addFault(field, node, describe(node), "want true or false")
 			return
 		}
 		*into = b
 	}
 }
 
-// list calls read for each element of a list. An empty list is refused: it
-// cannot be told whether its author meant nothing or everything.
-func (d *decoder) list(field string, node *yaml.Node, read reader) {
+// readList calls read for each element of a list. It refuses an empty list, which could mean nothing or
+// everything.
+func (d *decoder) readList(field string, node *yaml.Node, read reader) {
 	switch {
 	case node.Kind != yaml.SequenceNode:
-		d.fault(field, node, found(node), "want a list")
+		d.addFault(field, node, describe(node), "want a list")
 		return
 	case len(node.Content) == 0:
-		d.fault(field, node, "an empty list", "give at least one, or leave the key out")
+		d.addFault(field, node, "an empty list", "give at least one, or leave the key out")
 		return
 	}
 	for i, element := range node.Content {
 		at := field + "[" + strconv.Itoa(i) + "]"
-		d.mark(at, element)
+		d.recordPosition(at, element)
 		read(at, element)
 	}
 }
 
-// texts reads a list of different strings that each keep a rule.
-func (d *decoder) texts(into *[]string, rule func(string) string) reader {
+// readItems decodes a list of objects. read decodes one of them.
+func readItems[T any](d *decoder, into *[]T, read func(at string, element *yaml.Node, item *T)) reader {
+	return func(field string, node *yaml.Node) {
+		d.readList(field, node, func(at string, element *yaml.Node) {
+			var item T
+			read(at, element, &item)
+			*into = append(*into, item)
+		})
+	}
+}
+
+// orEmpty accepts an empty list. Empty lists of rules, dialects and vswitches are clear, and templates write them.
+func orEmpty(read reader) reader {
+	return func(field string, node *yaml.Node) {
+		if node.Kind != yaml.SequenceNode || len(node.Content) > 0 {
+			read(field, node)
+		}
+	}
+}
+
+// readTexts decodes a list of different strings. rule is as in readText.
+func (d *decoder) readTexts(into *[]string, rule func(string) string) reader {
 	return func(field string, node *yaml.Node) {
 		var all []string
 		first := make(map[string]int)
-		d.list(field, node, func(at string, element *yaml.Node) {
-			s, ok := d.str(at, element, rule)
+		d.readList(field, node, func(at string, element *yaml.Node) {
+			s, ok := d.readString(at, element, rule)
 			if !ok {
 				return
 			}
 			if line, twice := first[s]; twice {
-				d.fault(at, element, found(element), "it is in the list already, in line "+strconv.Itoa(line))
+				d.addFault(at, element, describe(element), "it is already in the list, in line "+strconv.Itoa(line))
 				return
 			}
 			first[s] = element.Line
@@ -181,20 +209,18 @@ func (d *decoder) texts(into *[]string, rule func(string) string) reader {
 	}
 }
 
-// enum reads one of a set of words.
-func enum[T ~string](d *decoder, into *T, words ...T) reader {
+// readEnum decodes one of a set of words.
+func readEnum[T ~string](d *decoder, into *T, words ...T) reader {
 	return func(field string, node *yaml.Node) {
 		names := make([]string, len(words))
 		for i, w := range words {
 			names[i] = string(w)
 		}
-		s, ok := d.str(field, node, func(s string) string {
-			for _, name := range names {
-				if s == name {
-					return ""
-				}
+		s, ok := d.readString(field, node, func(s string) string {
+			if slices.Contains(names, s) {
+				return ""
 			}
-			return "want one of " + strings.Join(names, ", ") + nearest(s, names)
+			return "want one of " + strings.Join(names, ", ") + suggest(s, names)
 		})
 		if ok {
 			*into = T(s)

@@ -5,7 +5,8 @@ package config
 import (
 	"maps"
 	"slices"
-	"strings"
+
+	"github.com/jackfield/jackfield/internal/glob"
 )
 
 // Side is a side of the boundary between the host and the container.
@@ -22,8 +23,13 @@ const (
 // which holds where no other is configured.
 const Specification = "specification"
 
-// Dialect says how the device-info of some networks or resources is to be
-// read, where its author did not mean what the specification says.
+// DeviceMetadata is the dialect of device metadata, which holds for devices of resource claims where
+// no other is configured: drivers mount the directory of a socket themselves, say where it is in the
+// container, and have the application create it.
+const DeviceMetadata = "device-metadata"
+
+// Dialect says how the device-info of some networks or resources, or the device metadata of some
+// drivers, is to be read, where its author did not mean what the specification says.
 type Dialect struct {
 	Match DialectMatch
 	// Use is the name of a built-in dialect.
@@ -43,12 +49,14 @@ type DialectMatch struct {
 	Network string
 	// Resource is a pattern of an extended resource's name.
 	Resource string
+	// Driver is a pattern of the name of a driver of resource claims. It stands alone.
+	Driver string
 }
 
 // builtin is what a built-in dialect does differently.
 type builtin struct {
-	// view is the side from which mode and role are told. The specification
-	// tells them from the application's.
+	// view is the side whose mode and role the fields describe. In the specification it is
+	// the application's.
 	view Side
 	path Side
 }
@@ -62,7 +70,8 @@ func builtins() map[string]builtin {
 		"virtio-device-plugin": {view: SideHost, path: SideHost},
 		"ovs-cni":              {view: SideHost, path: SideHost},
 		// Wants "client" and lets libvirt, in the pod, be the server.
-		"kubevirt": {view: SideHost, path: SideHost},
+		"kubevirt":     {view: SideHost, path: SideHost},
+		DeviceMetadata: {view: SideApplication, path: SideContainer},
 		// Gives the path as the container sees it.
 		"6wind": {view: SideApplication, path: SideContainer},
 	}
@@ -108,35 +117,28 @@ func (d Dialect) PathSide() Side {
 
 // Dialect returns the dialect for an attachment of the given network
 // (namespace/name) and resource, either of which may be empty: the first in
-// the file that matches, else that of the specification.
-func (c *Config) Dialect(network, resource string) Dialect {
+// the file that matches, else that of the specification. driver is that of a claim's device, which
+// metadata describes, and "" for others.
+func (c *Config) Dialect(network, resource, driver string) Dialect {
 	for _, d := range c.Dialects {
-		if d.Match.matches(network, resource) {
+		if d.Match.matches(network, resource, driver) {
 			return d
 		}
+	}
+	if driver != "" {
+		return Dialect{Use: DeviceMetadata}
 	}
 	return Dialect{Use: Specification}
 }
 
-func (m DialectMatch) matches(network, resource string) bool {
-	return (m.Network == "" || match(m.Network, network)) &&
-		(m.Resource == "" || match(m.Resource, resource))
+func (m DialectMatch) matches(network, resource, driver string) bool {
+	if driver != "" || m.Driver != "" {
+		return driver != "" && m.Driver != "" && matches(m.Driver, driver)
+	}
+	return matches(m.Network, network) && matches(m.Resource, resource)
 }
 
-// match reports whether s as a whole is the pattern, in which "*" stands for
-// any characters. Each piece between stars is taken at its first occurrence,
-// which leaves the most to the pieces after it, so nothing is tried twice.
-func match(pattern, s string) bool {
-	pieces := strings.Split(pattern, "*")
-	rest, ok := strings.CutPrefix(s, pieces[0])
-	if !ok || len(pieces) == 1 {
-		return ok && rest == ""
-	}
-	last := len(pieces) - 1
-	for _, piece := range pieces[1:last] {
-		if _, rest, ok = strings.Cut(rest, piece); !ok {
-			return false
-		}
-	}
-	return strings.HasSuffix(rest, pieces[last])
+func matches(pattern, name string) bool {
+	g, err := glob.CompileName(pattern)
+	return pattern == "" || err == nil && g.Match(name)
 }

@@ -31,27 +31,16 @@ dialects:
 		{"b/kv", "", "client", "kubevirt", SideHost, SideHost},
 		{"b/own", "", "client", Specification, SideApplication, SideHost},
 	} {
-		d := c.Dialect(tc.network, tc.resource)
+		d := c.Dialect(tc.network, tc.resource, "")
 		if d.Use != tc.use || d.CreatedBy(tc.word) != tc.creator || d.PathSide() != tc.path {
 			t.Errorf("%s %s %s: %s, created by %q, path of %q", tc.network, tc.resource, tc.word, d.Use, d.CreatedBy(tc.word), d.PathSide())
 		}
 	}
+	d := c.Dialect("", "", "other.example.com")
+	if d.Use != DeviceMetadata || d.CreatedBy("server") != SideApplication || d.PathSide() != SideContainer {
+		t.Errorf("the dialect of device metadata: %+v", d)
+	}
 	if got := (Dialect{}).CreatedBy("client"); got != SideHost {
 		t.Errorf("the zero Dialect: %q", got)
-	}
-}
-
-func TestMatch(t *testing.T) {
-	for _, tc := range []struct {
-		pattern, s string
-		want       bool
-	}{
-		{"a", "a", true}, {"a", "ab", false}, {"*", "", true}, {"*", "a/b", true},
-		{"a*b", "ab", true}, {"a*b", "aXb", true}, {"a*b", "aXbc", false}, {"ab*ba", "aba", false},
-		{"*ab*ab", "abab", true}, {"*ab*ab", "ab", false}, {"a**b", "ab", true},
-	} {
-		if got := match(tc.pattern, tc.s); got != tc.want {
-			t.Errorf("match(%q, %q) = %v", tc.pattern, tc.s, got)
-		}
 	}
 }

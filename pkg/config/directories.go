@@ -2,16 +2,20 @@
 
 package config
 
-import "path"
+import (
+	"maps"
+	"path"
+	"slices"
+)
 
-// Directory is a directory of the host that the configuration names.
+// Directory is a host directory that the configuration names.
 type Directory struct {
 	Path string
-	Use  string // what it is for, in words for people
+	Use  string // its purpose, for people
 }
 
-// Directories are the directories of the host that the plugin looks into, each once,
-// in a fixed order. specDirs, when not nil, take the place of the configuration's.
+// Directories returns the host directories that the plugin uses, each once, in a fixed order. specDirs, if
+// not nil, replace those of the configuration.
 func (c *Config) Directories(specDirs []string) []Directory {
 	if specDirs == nil {
 		specDirs = c.CDI.SpecDirs
@@ -26,9 +30,12 @@ func (c *Config) Directories(specDirs []string) []Directory {
 			}
 		}
 	}
-	// Below it lies a mount of its own.
+	// containers/ is a mount of its own.
 	add("state", c.StateDir, path.Join(c.StateDir, "containers"))
 	add("socket root", c.Sockets.Roots...)
+	for _, name := range slices.Sorted(maps.Keys(c.Sockets.Named)) {
+		add("named sockets", path.Dir(c.Sockets.Named[name].Path))
+	}
 	add("CDI", specDirs...)
 	add("device-info of networks", c.DeviceInfo.CNIDir)
 	add("device-info of device plugins", c.DeviceInfo.DPDir)
@@ -37,6 +44,7 @@ func (c *Config) Directories(specDirs []string) []Directory {
 	if s := c.Kubelet.PodResourcesSocket; s != "" {
 		add("the kubelet's socket", path.Dir(s))
 	}
+	add("the kubelet's plugins", c.Kubelet.PluginsDir)
 	if f := c.AuditLog.File; f != "" {
 		add("audit file", path.Dir(f))
 	}

@@ -9,5 +9,5 @@
 // of pkg/policy, which reports faults by field; [Config.Position] finds the
 // place in the file.
 //
-// The keys are described in docs/configuration.md.
+// The keys are described in docs/reference/configuration.md.
 package config

@@ -12,7 +12,7 @@ import (
 // The first block of the page is what holds without a file, and the others
 // are files that are taken.
 func TestDocumentation(t *testing.T) {
-	page, err := os.ReadFile("../../docs/configuration.md")
+	page, err := os.ReadFile("../../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}

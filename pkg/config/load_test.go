@@ -39,21 +39,21 @@ func TestLoad(t *testing.T) {
 		if err := os.Chown(filepath.Join(dir, "foreign.yaml"), -1, 12345); err != nil {
 			t.Fatal(err)
 		}
-		// A daemon does not take the word of another user than root.
+		// A daemon refuses a file of a user other than root.
 		write("owned.yaml", "stateDir: /run/x\n", 0o644)
 		for uid, want := range map[int]bool{0: true, 12345: false} {
 			if err := os.Chown(filepath.Join(dir, "owned.yaml"), uid, -1); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Load(host, "/owned.yaml"); err != nil {
+			if _, err := Load(host, "/owned.yaml", Options{}); err != nil {
 				t.Errorf("a file of uid %d: %v", uid, err)
 			}
-			if _, err := LoadOwned(host, "/owned.yaml"); want != (err == nil) || err != nil && !errdefs.IsPermissionDenied(err) {
+			if _, err := Load(host, "/owned.yaml", Options{RequireOwner: true}); want != (err == nil) || err != nil && !errdefs.IsPermissionDenied(err) {
 				t.Errorf("a daemon's file of uid %d: %v", uid, err)
 			}
 		}
 	} else {
-		t.Log("not root: the file that another group can write is left out")
+		t.Log("not root: cannot test a file that another group can write")
 	}
 	write("large.yaml", strings.Repeat("#", MaxSize+1), 0o600)
 	if err := unix.Mkfifo(filepath.Join(dir, "fifo.yaml"), 0o600); err != nil {
@@ -62,13 +62,13 @@ func TestLoad(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "dir.yaml"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// A ConfigMap's files are symlinks.
+	// The files of a ConfigMap are symlinks.
 	if err := os.Symlink("good.yaml", filepath.Join(dir, "link.yaml")); err != nil {
 		t.Fatal(err)
 	}
 
 	for _, name := range []string{"/good.yaml", "/link.yaml", "/group.yaml"} {
-		c, err := Load(host, name)
+		c, err := Load(host, name, Options{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if c.StateDir != "/run/x" || c.File() != name {
@@ -86,7 +86,7 @@ func TestLoad(t *testing.T) {
 		refused["/foreign.yaml"] = errdefs.ErrPermissionDenied
 	}
 	for name, want := range refused {
-		c, err := Load(host, name)
+		c, err := Load(host, name, Options{})
 		if c != nil || !errors.Is(err, want) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: got %v, %v; want %v", name, c, err, want)
 		}

@@ -4,97 +4,24 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"regexp"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/containerd/errdefs"
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/policy"
 )
 
-// MaxSize is the largest configuration file that is read, in bytes.
-const MaxSize = 1 << 20
-
-// Load reads the configuration file. A missing file is errdefs.ErrNotFound: it
-// is for the caller to say whether that means [Default]. A file that others
-// than its owner can write is errdefs.ErrPermissionDenied, since whoever
-// writes it grants devices; so is one that a group other than root's, or the
-// process's own, can write. Other faults are those of [Parse].
-func Load(host hostfs.Root, path string) (*Config, error) { return load(host, path, false) }
-
-// LoadOwned is Load for a daemon, which does what the file says for everybody: one that
-// belongs to another user than root and the process's own is
-// errdefs.ErrPermissionDenied, too.
-func LoadOwned(host hostfs.Root, path string) (*Config, error) { return load(host, path, true) }
-
-func load(host hostfs.Root, path string, owned bool) (*Config, error) {
-	data, err := read(host, path, owned)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration %q: %w", path, err)
-	}
-	return Parse(data, path)
-}
-
-// Place is where the configuration is that a command line asks for: a file of the
-// caller's own, whatever the host root, or for "" the node's, DefaultPath below it.
-func Place(host hostfs.Root, file string) (root hostfs.Root, path string, err error) {
-	if file == "" {
-		return host, DefaultPath, nil
-	}
-	path, err = filepath.Abs(file)
-	return hostfs.Host(), path, err
-}
-
-// LoadAsked reads the file of [Place]. The node's need not be there, which is
-// [Default].
-func LoadAsked(host hostfs.Root, file string) (*Config, error) { return loadAsked(host, file, Load) }
-
-// LoadAskedOwned is LoadAsked with LoadOwned.
-func LoadAskedOwned(host hostfs.Root, file string) (*Config, error) {
-	return loadAsked(host, file, LoadOwned)
-}
-
-func loadAsked(host hostfs.Root, file string, load func(hostfs.Root, string) (*Config, error)) (*Config, error) {
-	root, path, err := Place(host, file)
-	if err != nil {
-		return nil, err
-	}
-	c, err := load(root, path)
-	if file == "" && errdefs.IsNotFound(err) {
-		return Default(), nil
-	}
-	return c, err
-}
-
-func read(host hostfs.Root, path string, owned bool) ([]byte, error) {
-	return host.ReadFileIf(path, MaxSize, func(st *unix.Stat_t) error { return checkOwned(st, owned) })
-}
-
-// checkOwned refuses a file that others can write and, where owned, that belongs to
-// another user.
-func checkOwned(st *unix.Stat_t, owned bool) error {
-	othersGroup := st.Gid != 0 && int(st.Gid) != os.Getegid()
-	if st.Mode&unix.S_IFMT == unix.S_IFREG && (st.Mode&unix.S_IWOTH != 0 || st.Mode&unix.S_IWGRP != 0 && othersGroup) {
-		return fmt.Errorf("its mode is %04o, and only its owner may be able to write it; chmod go-w: %w", st.Mode&0o7777, errdefs.ErrPermissionDenied)
-	}
-	if owned && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("it belongs to uid %d, and only root may be able to write it; chown root: %w", st.Uid, errdefs.ErrPermissionDenied)
-	}
-	return nil
-}
-
-// Parse reads a configuration file's content. The name file is for messages.
-// An empty file is [Default]. The error joins an *Error for each fault, in the
-// order of the file, and unwraps to errdefs.ErrInvalidArgument.
+// Parse parses a configuration file. file is its path, for messages. An empty file is [Default]. The error
+// joins a *diag.Diagnostic for each fault, in the order of the file.
 func Parse(data []byte, file string) (*Config, error) {
 	d := &decoder{file: file, positions: make(map[string]position)}
 	c := Default()
@@ -104,20 +31,25 @@ func Parse(data []byte, file string) (*Config, error) {
 		return nil, fault
 	}
 	if root != nil {
-		d.plain(root)
+		d.rejectAnchorsAndTags(root)
 		if len(d.faults) == 0 {
 			d.config(c, root)
 		}
 	}
 	if len(d.faults) > 0 {
-		return nil, join(d.faults)
+		return nil, joinFaults(d.faults)
 	}
 	return c, nil
 }
 
-// document reads the one document of a file, nil for an empty one.
+// document parses the one YAML document of a file, nil for an empty file.
 func (d *decoder) document(data []byte) (*yaml.Node, error) {
-	whole := func(rule string) error { return &Error{File: d.file, Rule: rule} }
+	syntaxError := func(err error) error {
+		fault := diag.YAMLError(err)
+		fault.File = d.file
+		return fault
+	}
+	whole := func(rule string) error { return &diag.Diagnostic{File: d.file, Rule: rule} }
 	switch {
 	case len(data) > MaxSize:
 		return nil, whole(fmt.Sprintf("the file has %d bytes; at most %d are read", len(data), MaxSize))
@@ -130,14 +62,14 @@ func (d *decoder) document(data []byte) (*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, nil
 	case err != nil:
-		return nil, d.syntax(err)
+		return nil, syntaxError(err)
 	}
 	switch err := decoder.Decode(&second); {
 	case errors.Is(err, io.EOF):
 	case err != nil:
-		return nil, d.syntax(err)
+		return nil, syntaxError(err)
 	default:
-		return nil, &Error{File: d.file, Line: second.Line, Column: second.Column, Rule: "a second YAML document; want one"}
+		return nil, &diag.Diagnostic{File: d.file, Line: second.Line, Column: second.Column, Rule: "a second YAML document; want one"}
 	}
 	root := document.Content[0]
 	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
@@ -146,160 +78,154 @@ func (d *decoder) document(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// syntax makes an *Error of what the YAML parser says.
-func (d *decoder) syntax(err error) error {
-	e := &Error{File: d.file}
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if m := regexp.MustCompile(`^line (\d+): `).FindStringSubmatch(text); m != nil {
-		e.Line, _ = strconv.Atoi(m[1])
-		text = text[len(m[0]):]
-	}
-	e.Rule = "not YAML: " + shorten(text)
-	return e
-}
-
 func (d *decoder) config(c *Config, root *yaml.Node) {
-	d.object("", root,
-		member{"cdi", d.section(
-			member{"specDirs", d.texts(&c.CDI.SpecDirs, absolute)},
-			member{"aliases", d.aliases(c.CDI.Aliases)},
-			member{"extensions", d.texts(&c.CDI.Extensions, extension)},
-		)},
-		member{"sockets", d.section(
-			member{"roots", d.texts(&c.Sockets.Roots, socketRoot)},
-			member{"access", enum(d, &c.Sockets.Access, AccessACL, AccessGroup, AccessOwner)},
-			member{"staging", enum(d, &c.Sockets.Staging, StagingAuto, StagingMount, StagingDirectory)},
-			member{"user", d.text(&c.Sockets.User, userOrNone)},
-			member{"directorySize", d.text(&c.Sockets.DirectorySize, sizeOrNone)},
-			member{"selinuxLabel", d.text(&c.Sockets.SELinuxLabel, labelOrNone)},
-		)},
-		member{"deviceInfo", d.section(
-			member{"cniDir", d.text(&c.DeviceInfo.CNIDir, absolute)},
-			member{"dpDir", d.text(&c.DeviceInfo.DPDir, absolute)},
-		)},
-		member{"multus", d.section(
-			member{"cacheDir", d.text(&c.Multus.CacheDir, absolute)},
-		)},
-		member{"kubelet", d.section(
-			member{"podResourcesSocket", d.text(&c.Kubelet.PodResourcesSocket, absolute)},
-			member{"required", d.truth(&c.Kubelet.Required)},
-		)},
-		member{"hook", d.section(
-			member{"undeliverable", enum(d, &c.Hook.Undeliverable, UndeliverableError, UndeliverableWarn)},
-			member{"askedBy", d.text(&c.Hook.AskedBy, keyValue)},
-		)},
-		member{"hooks", d.section(
-			member{"dirs", d.texts(&c.Hooks.Dirs, absolute)},
-		)},
-		member{"runtime", d.section(
-			member{"socket", d.text(&c.Runtime.Socket, absoluteOrNone)},
-		)},
-		member{"missed", enum(d, &c.Missed, MissedReport, MissedEvict)},
-		member{"stateDir", d.text(&c.StateDir, stateDir)},
-		member{"dialects", d.dialects(&c.Dialects)},
-		member{"metrics", d.section(
-			member{"listen", d.text(&c.Metrics.Listen, listenAddress)},
-			member{"pprof", d.truth(&c.Metrics.PProf)},
-		)},
-		member{"audit", d.section(
-			member{"file", d.text(&c.AuditLog.File, absoluteOrNone)},
-		)},
-		member{"policy", d.section(
-			member{"mode", enum(d, &c.Policy.Mode, Enforce, Audit)},
-			member{"rules", d.rules(&c.Policy.Rules)},
-		)},
-		member{"validate", d.section(
-			member{"devices", d.truth(&c.Validate.Devices)},
-			member{"mounts", d.truth(&c.Validate.Mounts)},
-			member{"except", d.texts(&c.Validate.Except, pluginName)},
-		)},
-		member{"compat", d.section(
-			member{"deviceInjector", d.truth(&c.Compat.DeviceInjector)},
-		)},
-	)
-	d.apart(c, root)
+	d.readObject("", root, d.members(c)...)
+	d.checkDisjoint(c, root)
 }
 
-func (d *decoder) section(members ...member) reader {
-	return func(field string, node *yaml.Node) { d.object(field, node, members...) }
+// Keys returns the top-level keys of a configuration.
+func Keys() []string {
+	var keys []string
+	for _, m := range new(decoder).members(Default()) {
+		keys = append(keys, m.key)
+	}
+	return keys
 }
 
-// apart keeps the directories in which pods' sockets are looked for away from
-// the one in which Jackfield makes what containers see.
-func (d *decoder) apart(c *Config, root *yaml.Node) {
+// members returns the top-level keys with readers that decode their values into c.
+func (d *decoder) members(c *Config) []member {
+	return []member{
+		{"cdi", d.readSection(
+			member{"specDirs", d.readTexts(&c.CDI.SpecDirs, absolute)},
+			member{"aliases", d.readAliases(c.CDI.Aliases)},
+			member{"extensions", d.readTexts(&c.CDI.Extensions, extension)},
+		)},
+		{"sockets", d.readSection(
+			member{"roots", d.readTexts(&c.Sockets.Roots, socketRoot)},
+			member{"access", readEnum(d, &c.Sockets.Access, AccessACL, AccessGroup, AccessOwner)},
+			member{"staging", readEnum(d, &c.Sockets.Staging, StagingAuto, StagingMount, StagingDirectory)},
+			member{"user", d.readText(&c.Sockets.User, orNone(userIDs))},
+			member{"directorySize", d.readText(&c.Sockets.DirectorySize, orNone(directorySize))},
+			member{"selinuxLabel", d.readText(&c.Sockets.SELinuxLabel, orNone(selinuxLabel))},
+			member{"named", d.readNamedSockets(&c.Sockets.Named)},
+		)},
+		{"deviceInfo", d.readSection(
+			member{"cniDir", d.readText(&c.DeviceInfo.CNIDir, absolute)},
+			member{"dpDir", d.readText(&c.DeviceInfo.DPDir, absolute)},
+		)},
+		{"multus", d.readSection(
+			member{"cacheDir", d.readText(&c.Multus.CacheDir, absolute)},
+		)},
+		{"kubelet", d.readSection(
+			member{"podResourcesSocket", d.readText(&c.Kubelet.PodResourcesSocket, absolute)},
+			member{"pluginsDir", d.readText(&c.Kubelet.PluginsDir, absolute)},
+			member{"required", d.readBoolean(&c.Kubelet.Required)},
+		)},
+		{"hook", d.readSection(
+			member{"undeliverable", readEnum(d, &c.Hook.Undeliverable, UndeliverableError, UndeliverableWarn)},
+			member{"askedBy", d.readText(&c.Hook.AskedBy, orNone(keyValue))},
+		)},
+		{"hooks", d.readSection(
+			member{"dirs", d.readTexts(&c.Hooks.Dirs, absolute)},
+		)},
+		{"runtime", d.readSection(
+			member{"socket", d.readText(&c.Runtime.Socket, orNone(absolute))},
+		)},
+		{"missed", readEnum(d, &c.Missed, MissedReport, MissedEvict)},
+		{"stateDir", d.readText(&c.StateDir, stateDir)},
+		{"dialects", orEmpty(readItems(d, &c.Dialects, d.readDialect))},
+		{"vswitches", orEmpty(d.readVswitches(&c.Vswitches))},
+		{"metrics", d.readSection(
+			member{"listen", d.readText(&c.Metrics.Listen, orNone(listenAddress))},
+			member{"pprof", d.readBoolean(&c.Metrics.PProf)},
+		)},
+		{"audit", d.readSection(
+			member{"file", d.readText(&c.AuditLog.File, orNone(absolute))},
+		)},
+		{"policy", d.readSection(
+			member{"mode", readEnum(d, &c.Policy.Mode, policy.Enforce, policy.Audit)},
+			member{"rules", orEmpty(readItems(d, &c.Policy.Rules, d.readRule))},
+		)},
+		{"validate", d.readSection(
+			member{"devices", d.readBoolean(&c.Validate.Devices)},
+			member{"mounts", d.readBoolean(&c.Validate.Mounts)},
+			member{"except", d.readTexts(&c.Validate.Except, pluginName)},
+		)},
+		{"compat", d.readSection(
+			member{"deviceInjector", d.readBoolean(&c.Compat.DeviceInjector)},
+		)},
+	}
+}
+
+func (d *decoder) readSection(members ...member) reader {
+	return func(field string, node *yaml.Node) { d.readObject(field, node, members...) }
+}
+
+// checkDisjoint refuses socket roots and named sockets that overlap with the directory in which Jackfield creates what
+// containers see.
+func (d *decoder) checkDisjoint(c *Config, root *yaml.Node) {
 	for i, dir := range c.Sockets.Roots {
 		if !contains(dir, c.StateDir) && !contains(c.StateDir+"/containers", dir) {
 			continue
 		}
 		field := "sockets.roots[" + strconv.Itoa(i) + "]"
-		at := &yaml.Node{Line: root.Line, Column: root.Column}
-		// The roots may be the default ones; then the file said stateDir.
-		for _, name := range []string{"stateDir", field} {
-			if p, ok := d.positions[name]; ok {
-				at.Line, at.Column = p.line, p.column
-			}
+		// If the roots are the defaults, the fault is in stateDir.
+		d.addFault(field, d.nodeOf(field, d.nodeOf("stateDir", root)), quote(dir), "the directory must not contain stateDir, "+quote(c.StateDir)+", nor be in its containers/")
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Sockets.Named)) {
+		if file := c.Sockets.Named[name].Path; contains(c.StateDir+"/containers", file) {
+			field := "sockets.named." + name + ".path"
+			d.addFault(field, d.nodeOf(field, root), quote(file), "the socket must not be in containers/ of stateDir, "+quote(c.StateDir))
 		}
-		d.fault(field, at, quote(dir), "the directory must not hold stateDir, "+quote(c.StateDir)+", nor lie in its containers/")
 	}
 }
 
-func (d *decoder) aliases(into map[string]string) reader {
+func (d *decoder) readAliases(into map[string]string) reader {
 	return func(field string, node *yaml.Node) {
-		d.pairs(field, node, func(key, value *yaml.Node) {
-			at := join2(field, key.Value)
+		d.readPairs(field, node, func(key, value *yaml.Node) {
+			at := joinPath(field, key.Value)
 			if broken := aliasName(key.Value); broken != "" {
-				d.fault(field, key, found(key), broken)
+				d.addFault(field, key, describe(key), broken)
 				return
 			}
-			d.mark(at, value)
-			if kind, ok := d.str(at, value, cdiKind); ok {
+			d.recordPosition(at, value)
+			if kind, ok := d.readString(at, value, cdiKind); ok {
 				into[key.Value] = kind
 			}
 		})
 	}
 }
 
-func (d *decoder) dialects(into *[]Dialect) reader {
-	return func(field string, node *yaml.Node) {
-		if none(node) {
-			return
-		}
-		d.list(field, node, func(at string, element *yaml.Node) {
-			var one Dialect
-			before := len(d.faults)
-			d.object(at, element,
-				member{"match", d.section(
-					member{"network", d.text(&one.Match.Network, pattern)},
-					member{"resource", d.text(&one.Match.Resource, pattern)},
-				)},
-				member{"use", enum(d, &one.Use, DialectNames()...)},
-				member{"creator", enum(d, &one.Creator, SideHost, SideApplication)},
-				member{"path", enum(d, &one.Path, SideHost, SideContainer)},
-			)
-			switch {
-			case len(d.faults) > before:
-			case one.Match == DialectMatch{}:
-				d.fault(at+".match", element, "nothing", "say what the dialect is for: network, resource or both")
-			case one.Use == "" && one.Creator == "" && one.Path == "":
-				d.fault(at, element, "nothing but a match", "say what is different: use, creator or path")
-			}
-			if one.Use == "" {
-				one.Use = Specification
-			}
-			*into = append(*into, one)
-		})
+func (d *decoder) readDialect(at string, element *yaml.Node, one *Dialect) {
+	before := len(d.faults)
+	d.readObject(at, element,
+		member{"match", d.readSection(
+			member{"network", d.readText(&one.Match.Network, pattern)},
+			member{"resource", d.readText(&one.Match.Resource, pattern)},
+			member{"driver", d.readText(&one.Match.Driver, pattern)},
+		)},
+		member{"use", readEnum(d, &one.Use, DialectNames()...)},
+		member{"creator", readEnum(d, &one.Creator, SideHost, SideApplication)},
+		member{"path", readEnum(d, &one.Path, SideHost, SideContainer)},
+	)
+	switch {
+	case len(d.faults) > before:
+	case one.Match == DialectMatch{}:
+		d.addFault(at+".match", element, "nothing", "say what the dialect is for: network, resource or both, or driver")
+	case one.Match.Driver != "" && one.Match != DialectMatch{Driver: one.Match.Driver}:
+		d.addFault(at+".match", element, "driver beside network or resource", "a claim's device has a driver, and no other device has: write two dialects")
+	case one.Use == "" && one.Creator == "" && one.Path == "":
+		d.addFault(at, element, "nothing but a match", "say what is different: use, creator or path")
 	}
+	if one.Use == "" && one.Match.Driver != "" {
+		one.Use = DeviceMetadata
+	}
+	one.Use = cmp.Or(one.Use, Specification)
 }
 
-// none reports an empty list. No rules and no dialects cannot be
-// misunderstood, and templates write them.
-func none(node *yaml.Node) bool {
-	return node.Kind == yaml.SequenceNode && len(node.Content) == 0
-}
-
-// keyValue accepts an annotation, KEY=VALUE, or nothing.
+// keyValue requires an annotation, KEY=VALUE.
 func keyValue(s string) string {
-	if key, value, ok := strings.Cut(s, "="); s != "" && (!ok || key == "" || value == "") {
+	if key, value, ok := strings.Cut(s, "="); !ok || key == "" || value == "" {
 		return "want an annotation, KEY=VALUE"
 	}
 	return ""

@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 func diff(want, got *Config) string {
@@ -30,7 +32,7 @@ sockets:
   access: group
 deviceInfo: {cniDir: /a/cni, dpDir: /a/dp}
 multus: {cacheDir: /a/multus}
-kubelet: {podResourcesSocket: /a/kubelet.sock, required: true}
+kubelet: {podResourcesSocket: /a/kubelet.sock, pluginsDir: /a/plugins, required: true}
 stateDir: /run/jf
 dialects:
   - match: {resource: "example.com/vhost-*"}
@@ -53,7 +55,7 @@ policy:
         networks: ["*"]
 `
 
-func TestParseFull(t *testing.T) {
+func TestParseReadsEveryKey(t *testing.T) {
 	want := Default()
 	want.CDI.SpecDirs = []string{"/opt/cdi", "/run/cdi"}
 	want.CDI.Aliases["fpga"] = "xilinx.com/fpga"
@@ -62,20 +64,20 @@ func TestParseFull(t *testing.T) {
 	want.Sockets = Sockets{Roots: []string{"/var/run/jackfield/sockets", "/var/run/vsw"}, Access: AccessGroup, Staging: StagingAuto}
 	want.DeviceInfo = DeviceInfo{CNIDir: "/a/cni", DPDir: "/a/dp"}
 	want.Multus.CacheDir = "/a/multus"
-	want.Kubelet = Kubelet{PodResourcesSocket: "/a/kubelet.sock", Required: true}
+	want.Kubelet = Kubelet{PodResourcesSocket: "/a/kubelet.sock", PluginsDir: "/a/plugins", Required: true}
 	want.StateDir = "/run/jf"
 	want.Dialects = []Dialect{
 		{Match: DialectMatch{Resource: "example.com/vhost-*"}, Use: "virtio-device-plugin"},
 		{Match: DialectMatch{Network: "tenant-*/fast"}, Use: Specification, Creator: SideApplication, Path: SideContainer},
 	}
-	want.Policy = Policy{Mode: Audit, Rules: []Rule{{
+	want.Policy = Policy{Mode: policy.Audit, Rules: []policy.Rule{{
 		Name: "dpdk-tenants",
-		For: Subjects{
+		For: policy.Subjects{
 			Namespaces:     []string{"dpdk-*"},
 			PodLabels:      map[string]string{"app.kubernetes.io/name": "fwd", "tier": ""},
 			RuntimeClasses: []string{"kata"},
 		},
-		Allow: Allow{
+		Allow: policy.Allow{
 			CDI:      []string{"vendor.com/net=*"},
 			Sockets:  []string{"/var/run/vsw/**"},
 			Devices:  []string{"/dev/vfio/*", "/dev/vhost-vdpa-*"},
@@ -137,13 +139,13 @@ func TestDefaultIsFresh(t *testing.T) {
 func TestParseFaults(t *testing.T) {
 	for _, tc := range []struct{ name, content, want string }{
 		{"unknown key", "socket: {}\n",
-			`c.yaml:1:1: found the unknown key "socket": the keys here are cdi, sockets, deviceInfo, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, metrics, audit, policy, validate, compat; did you mean sockets?`},
+			`c.yaml:1:1: found the unknown key "socket": the keys here are cdi, sockets, deviceInfo, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat; did you mean sockets?`},
 		{"unknown key by case", "statedir: /run/x\n",
-			`c.yaml:1:1: found the unknown key "statedir": the keys here are cdi, sockets, deviceInfo, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, metrics, audit, policy, validate, compat; did you mean stateDir?`},
+			`c.yaml:1:1: found the unknown key "statedir": the keys here are cdi, sockets, deviceInfo, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat; did you mean stateDir?`},
 		{"unknown key inside", "cdi:\n  specDir: [/etc/cdi]\n",
 			`c.yaml:2:3: cdi: found the unknown key "specDir": the keys here are specDirs, aliases, extensions; did you mean specDirs?`},
 		{"duplicate key", "stateDir: /run/a\nmultus: {}\nstateDir: /run/b\n",
-			`c.yaml:3:1: stateDir: found the key a second time: it is in line 1 already`},
+			`c.yaml:3:1: stateDir: found the key a second time: it is already in line 1`},
 		{"wrong type, number", "stateDir: 7\n", `c.yaml:1:11: stateDir: found 7, which YAML reads as a number: want a string; put it in quotes`},
 		{"size of a directory", "sockets: {directorySize: 1MB}\n",
 			`c.yaml:1:26: sockets.directorySize: found "1MB": want a size from "4Ki" to "1Gi": a number of bytes, or of Ki, Mi or Gi`},
@@ -165,10 +167,10 @@ func TestParseFaults(t *testing.T) {
 		{"system root", "sockets: {roots: [/proc/1/root]}\n", `c.yaml:1:19: sockets.roots[0]: found "/proc/1/root": sockets are not delivered from /proc`},
 		{"system state", "stateDir: /run\n", `c.yaml:1:11: stateDir: found "/run": want a directory of its own for the state, not one that the system shares`},
 		{"root over the state", "stateDir: /run/jackfield/sockets/x\n",
-			`c.yaml:1:11: sockets.roots[0]: found "/var/run/jackfield/sockets": the directory must not hold stateDir, "/run/jackfield/sockets/x", nor lie in its containers/`},
+			`c.yaml:1:11: sockets.roots[0]: found "/var/run/jackfield/sockets": the directory must not contain stateDir, "/run/jackfield/sockets/x", nor be in its containers/`},
 		{"root in the staging", "sockets:\n  roots: [/run/jackfield/containers/x]\n",
-			`c.yaml:2:11: sockets.roots[0]: found "/run/jackfield/containers/x": the directory must not hold stateDir, "/run/jackfield", nor lie in its containers/`},
-		{"twice in a list", "cdi: {specDirs: [/a, /b, /a]}\n", `c.yaml:1:26: cdi.specDirs[2]: found "/a": it is in the list already, in line 1`},
+			`c.yaml:2:11: sockets.roots[0]: found "/run/jackfield/containers/x": the directory must not contain stateDir, "/run/jackfield", nor be in its containers/`},
+		{"twice in a list", "cdi: {specDirs: [/a, /b, /a]}\n", `c.yaml:1:26: cdi.specDirs[2]: found "/a": it is already in the list, in line 1`},
 		{"empty list", "cdi: {specDirs: []}\n", `c.yaml:1:17: cdi.specDirs: found an empty list: give at least one, or leave the key out`},
 		{"extension", "cdi: {extensions: [json]}\n", `c.yaml:1:20: cdi.extensions[0]: found "json": want one of .json, .yaml, .yml`},
 		{"alias name", "cdi: {aliases: {a.b: v.com/c}}\n",
@@ -180,12 +182,14 @@ func TestParseFaults(t *testing.T) {
 		{"YAML 1.1's boolean", "kubelet: {required: yes}\n", `c.yaml:1:21: kubelet.required: found "yes": want true or false`},
 		{"nothing for a boolean", "kubelet:\n  required:\n", `c.yaml:2:12: kubelet.required: found nothing: want true or false`},
 		{"boolean mode", "policy: {mode: false}\n", `c.yaml:1:16: policy.mode: found false, which YAML reads as a boolean: want a string; put it in quotes`},
-		{"dialect without match", "dialects:\n  - use: ovs-cni\n", `c.yaml:2:5: dialects[0].match: found nothing: say what the dialect is for: network, resource or both`},
+		{"dialect without match", "dialects:\n  - use: ovs-cni\n", `c.yaml:2:5: dialects[0].match: found nothing: say what the dialect is for: network, resource or both, or driver`},
+		{"dialect of a driver and a network", "dialects:\n  - {match: {driver: a, network: b}, path: host}\n",
+			`c.yaml:2:5: dialects[0].match: found driver beside network or resource: a claim's device has a driver, and no other device has: write two dialects`},
 		{"dialect without difference", "dialects:\n  - match: {network: a/b}\n", `c.yaml:2:5: dialects[0]: found nothing but a match: say what is different: use, creator or path`},
 		{"unknown dialect", "dialects:\n  - {match: {network: a/b}, use: ovscni}\n",
-			`c.yaml:2:34: dialects[0].use: found "ovscni": want one of 6wind, kubevirt, ovs-cni, specification, virtio-device-plugin; did you mean ovs-cni?`},
+			`c.yaml:2:34: dialects[0].use: found "ovscni": want one of 6wind, device-metadata, kubevirt, ovs-cni, specification, virtio-device-plugin; did you mean ovs-cni?`},
 		{"dialect pattern", "dialects:\n  - {match: {network: \"a/[b]\"}, use: ovs-cni}\n",
-			`c.yaml:2:23: dialects[0].match.network: found "a/[b]": want letters, digits and punctuation without ? [ ] { } \ ; * stands for any characters, ** is for paths`},
+			`c.yaml:2:23: dialects[0].match.network: found "a/[b]": a pattern holds no space, no control character and none of ? [ ] { } \ ; only * and ** are special`},
 		{"rule without for", "policy:\n  rules:\n    - name: a\n      allow: {cdi: [a]}\n", `c.yaml:3:7: policy.rules[0].for: found nothing: a rule has name, for, and allow, deny or limits`},
 		{"rule with nothing", "policy: {rules: [{}]}\n", strings.Join([]string{
 			`c.yaml:1:18: policy.rules[0].name: found nothing: a rule has name, for, and allow, deny or limits`,
@@ -196,10 +200,10 @@ func TestParseFaults(t *testing.T) {
 		{"boolean label", "policy: {rules: [{name: a, for: {podLabels: {x: true}}, allow: {cdi: [a]}}]}\n",
 			`c.yaml:1:49: policy.rules[0].for.podLabels.x: found true, which YAML reads as a boolean: want a string; put it in quotes`},
 		{"anchor and alias", "stateDir: &a /run/x\nmultus: {cacheDir: *a}\n", strings.Join([]string{
-			`c.yaml:1:11: found the anchor "a": YAML anchors are not taken; write the value out`,
-			`c.yaml:2:20: found the alias "a": YAML aliases are not taken; write the value out`}, "\n")},
-		{"merge key", "multus:\n  <<: {cacheDir: /a}\n", `c.yaml:2:3: multus: found the merge key <<: YAML merge keys are not taken; write the keys out`},
-		{"tag", "stateDir: !!str 7\n", `c.yaml:1:11: found the tag "!!str": YAML tags are not taken`},
+			`c.yaml:1:11: found the anchor "a": YAML anchors are not allowed; repeat the value`,
+			`c.yaml:2:20: found the alias "a": YAML aliases are not allowed; repeat the value`}, "\n")},
+		{"merge key", "multus:\n  <<: {cacheDir: /a}\n", `c.yaml:2:3: multus: found the merge key <<: YAML merge keys are not allowed; repeat the keys`},
+		{"tag", "stateDir: !!str 7\n", `c.yaml:1:11: found the tag "!!str": YAML tags are not allowed`},
 		{"two documents", "stateDir: /run/x\n---\nstateDir: /run/y\n", `c.yaml:2:1: a second YAML document; want one`},
 		{"not YAML", "cdi: {specDirs: [\n", `c.yaml:1: not YAML: did not find expected node content`},
 		{"tab", "cdi:\n\tspecDirs: [/a]\n", `c.yaml:2: not YAML: found character that cannot start any token`},
@@ -207,7 +211,7 @@ func TestParseFaults(t *testing.T) {
 		{"several, in order", "stateDir: x\ncdi: {specDirs: [y]}\nbogus: 1\n", strings.Join([]string{
 			`c.yaml:1:11: stateDir: found "x": want an absolute path`,
 			`c.yaml:2:18: cdi.specDirs[0]: found "y": want an absolute path`,
-			`c.yaml:3:1: found the unknown key "bogus": the keys here are cdi, sockets, deviceInfo, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, metrics, audit, policy, validate, compat`}, "\n")},
+			`c.yaml:3:1: found the unknown key "bogus": the keys here are cdi, sockets, deviceInfo, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat`}, "\n")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, err := Parse([]byte(tc.content), "c.yaml")
@@ -223,9 +227,9 @@ func TestParseFaults(t *testing.T) {
 			if !errors.Is(err, errdefs.ErrInvalidArgument) {
 				t.Error("not errdefs.ErrInvalidArgument")
 			}
-			var fault *Error
+			var fault *diag.Diagnostic
 			if !errors.As(err, &fault) || fault.File != "c.yaml" {
-				t.Errorf("not an *Error with the file: %#v", err)
+				t.Errorf("not a diagnostic with the file: %#v", err)
 			}
 		})
 	}
@@ -255,7 +259,7 @@ func TestParseBoundsItsMessage(t *testing.T) {
 }
 
 // Documents made to cost much must cost little.
-func TestParseHostile(t *testing.T) {
+func TestParseBoundsHostileFiles(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
 		prev := "*" + string(c-1)

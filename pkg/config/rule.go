@@ -3,122 +3,125 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/policy"
 )
 
-func (d *decoder) rules(into *[]Rule) reader {
-	return func(field string, node *yaml.Node) {
-		if none(node) {
-			return
-		}
-		d.list(field, node, func(at string, element *yaml.Node) {
-			var r Rule
-			before := len(d.faults)
-			d.object(at, element,
-				member{"name", d.text(&r.Name, notEmpty)},
-				member{"for", d.section(
-					member{"namespaces", d.texts(&r.For.Namespaces, anyText)},
-					member{"podLabels", d.labels(&r.For.PodLabels)},
-					member{"runtimeClasses", d.texts(&r.For.RuntimeClasses, anyText)},
-					member{"images", d.texts(&r.For.Images, notEmpty)},
-				)},
-				member{"mode", enum(d, &r.Mode, Enforce, Audit)},
-				member{"allow", d.allow(&r.Allow)},
-				member{"deny", d.allow(&r.Deny)},
-				member{"limits", d.section(
-					member{"container", d.limit(&r.Limits.Container)},
-					member{"pod", d.limit(&r.Limits.Pod)},
-				)},
-			)
-			if len(d.faults) == before {
-				d.complete(at, element)
-			}
-			*into = append(*into, r)
-		})
+// CompilePolicy compiles the policy. Its faults have their lines in the configuration. source is the
+// configuration's name in messages; "" stands for its file.
+func (c *Config) CompilePolicy(source string) (*policy.Policy, error) {
+	source = cmp.Or(source, c.file, DefaultPath)
+	p, err := policy.New(source, c.Policy.Mode, c.Policy.Rules)
+	for _, fault := range diag.All(source, err) {
+		fault.Line, fault.Column = c.LineColumn(fault.Field)
+	}
+	return p, err
+}
+
+func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
+	before := len(d.faults)
+	d.readObject(at, element,
+		member{"name", d.readText(&r.Name, notEmpty)},
+		member{"for", d.readSection(
+			member{"namespaces", d.readTexts(&r.For.Namespaces, anyText)},
+			member{"podLabels", d.readLabels(&r.For.PodLabels)},
+			member{"runtimeClasses", d.readTexts(&r.For.RuntimeClasses, anyText)},
+			member{"images", d.readTexts(&r.For.Images, notEmpty)},
+		)},
+		member{"mode", readEnum(d, &r.Mode, policy.Enforce, policy.Audit)},
+		member{"allow", d.readAllow(&r.Allow)},
+		member{"deny", d.readAllow(&r.Deny)},
+		member{"limits", d.readSection(
+			member{"container", d.readLimit(&r.Limits.Container)},
+			member{"pod", d.readLimit(&r.Limits.Pod)},
+		)},
+	)
+	if len(d.faults) == before {
+		d.checkComplete(at, element)
 	}
 }
 
-// complete sees to it that a rule says who and what.
-func (d *decoder) complete(at string, rule *yaml.Node) {
+// checkComplete refuses a rule without subjects or without effect.
+func (d *decoder) checkComplete(at string, rule *yaml.Node) {
 	for _, key := range []string{"name", "for"} {
-		if _, ok := d.positions[join2(at, key)]; !ok {
-			d.fault(join2(at, key), rule, "nothing", "a rule has name, for, and allow, deny or limits")
+		if _, ok := d.positions[joinPath(at, key)]; !ok {
+			d.addFault(joinPath(at, key), rule, "nothing", "a rule has name, for, and allow, deny or limits")
 		}
 	}
 	for _, key := range []string{"allow", "deny", "limits"} {
-		if _, ok := d.positions[join2(at, key)]; ok {
+		if _, ok := d.positions[joinPath(at, key)]; ok {
 			return
 		}
 	}
-	d.fault(join2(at, "allow"), rule, "nothing", "a rule has name, for, and allow, deny or limits")
+	d.addFault(joinPath(at, "allow"), rule, "nothing", "a rule has name, for, and allow, deny or limits")
 }
 
-func (d *decoder) allow(into *Allow) reader {
-	return d.section(
-		member{"cdi", d.texts(&into.CDI, notEmpty)},
-		member{"sockets", d.texts(&into.Sockets, notEmpty)},
-		member{"devices", d.texts(&into.Devices, notEmpty)},
-		member{"mounts", d.mountRules(&into.Mounts)},
-		member{"hooks", d.texts(&into.Hooks, notEmpty)},
-		member{"networks", d.texts(&into.Networks, notEmpty)},
+func (d *decoder) readAllow(into *policy.Allow) reader {
+	return d.readSection(
+		member{"cdi", d.readTexts(&into.CDI, notEmpty)},
+		member{"sockets", d.readTexts(&into.Sockets, notEmpty)},
+		member{"devices", d.readTexts(&into.Devices, notEmpty)},
+		member{"mounts", readItems(d, &into.Mounts, d.readMountRule)},
+		member{"hooks", d.readTexts(&into.Hooks, notEmpty)},
+		member{"networks", d.readTexts(&into.Networks, notEmpty)},
+		member{"ports", readItems(d, &into.Ports, d.readPortRule)},
+		member{"namedSockets", d.readTexts(&into.NamedSockets, notEmpty)},
 	)
 }
 
-func (d *decoder) mountRules(into *[]MountRule) reader {
-	return func(field string, node *yaml.Node) {
-		d.list(field, node, func(at string, element *yaml.Node) {
-			var m MountRule
-			before := len(d.faults)
-			d.object(at, element,
-				member{"source", d.text(&m.Source, notEmpty)},
-				member{"destination", d.text(&m.Destination, notEmpty)},
-				member{"readOnly", d.truth(&m.ReadOnly)},
-			)
-			if m.Source == "" && len(d.faults) == before {
-				d.fault(at+".source", element, "nothing", "a mount has a source, a pattern of host paths")
-			}
-			*into = append(*into, m)
-		})
+func (d *decoder) readMountRule(at string, element *yaml.Node, m *policy.Mount) {
+	before := len(d.faults)
+	d.readObject(at, element,
+		member{"source", d.readText(&m.Source, notEmpty)},
+		member{"destination", d.readText(&m.Destination, notEmpty)},
+		member{"readOnly", d.readBoolean(&m.ReadOnly)},
+	)
+	if m.Source == "" && len(d.faults) == before {
+		d.addFault(at+".source", element, "nothing", "a mount has a source, a pattern of host paths")
 	}
 }
 
-func (d *decoder) limit(into *Limit) reader {
-	return d.section(
-		member{"cdi", d.number(&into.CDI)},
-		member{"devices", d.number(&into.Devices)},
-		member{"sockets", d.number(&into.Sockets)},
-		member{"mounts", d.number(&into.Mounts)},
-		member{"hooks", d.number(&into.Hooks)},
+func (d *decoder) readLimit(into *policy.Limit) reader {
+	number := func(into *int) reader { return d.readNumber(into, 1, maxLimit, "; to allow none, use deny") }
+	return d.readSection(
+		member{"cdi", number(&into.CDI)}, member{"devices", number(&into.Devices)}, member{"sockets", number(&into.Sockets)},
+		member{"mounts", number(&into.Mounts)}, member{"hooks", number(&into.Hooks)},
 	)
 }
 
-// number reads a whole number from 1 on. Nothing at all is not a limit: what is
-// to be refused altogether is left out of allow, or denied.
-func (d *decoder) number(into *int) reader {
+// maxLimit is far more than any container has.
+const maxLimit = 1 << 20
+
+// readNumber decodes a whole number. hint ends the rule in the fault of another value.
+func (d *decoder) readNumber(into *int, least, most int, hint string) reader {
 	return func(field string, node *yaml.Node) {
 		n, err := strconv.Atoi(node.Value)
-		if node.Kind != yaml.ScalarNode || node.Tag != "!!int" || err != nil || n < 1 || n > 1<<20 {
-			d.fault(field, node, found(node), "want a whole number from 1 to 1048576; what is never to be had is denied")
+		if node.Kind != yaml.ScalarNode || node.Tag != "!!int" || err != nil || n < least || n > most {
+			d.addFault(field, node, describe(node), fmt.Sprintf("want a whole number from %d to %d%s", least, most, hint))
 			return
 		}
 		*into = n
 	}
 }
 
-func (d *decoder) labels(into *map[string]string) reader {
+func (d *decoder) readLabels(into *map[string]string) reader {
 	return func(field string, node *yaml.Node) {
 		labels := make(map[string]string)
-		d.pairs(field, node, func(key, value *yaml.Node) {
-			at := join2(field, key.Value)
-			d.mark(at, value)
-			if s, ok := d.str(at, value, anyText); ok {
+		d.readPairs(field, node, func(key, value *yaml.Node) {
+			at := joinPath(field, key.Value)
+			d.recordPosition(at, value)
+			if s, ok := d.readString(at, value, anyText); ok {
 				labels[key.Value] = s
 			}
 		})
 		if node.Kind == yaml.MappingNode && len(node.Content) == 0 {
-			d.fault(field, node, "an empty object", "give at least one, or leave the key out")
+			d.addFault(field, node, "an empty object", "give at least one, or leave the key out")
 		}
 		*into = labels
 	}

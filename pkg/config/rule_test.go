@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 const fullRule = `
@@ -33,15 +35,15 @@ func TestParseRule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Rule{
-		Name: "all-keys", Mode: Audit,
-		For: Subjects{Namespaces: []string{"", "a"}, PodLabels: map[string]string{"x": ""}, RuntimeClasses: []string{""}, Images: []string{"r/*"}},
-		Allow: Allow{CDI: []string{"a/b=c"}, Sockets: []string{"/run/x/*"}, Devices: []string{"/dev/x"},
-			Mounts: []MountRule{{"/srv/*", "/data", true}, {Source: "/opt"}}, Hooks: []string{"/usr/libexec/x"}, Networks: []string{"a/b"}},
-		Deny:   Allow{Mounts: []MountRule{{Source: "/etc/**"}}},
-		Limits: Limits{Container: Limit{1, 2, 3, 4, 5}, Pod: Limit{Sockets: 1 << 20}},
+	want := policy.Rule{
+		Name: "all-keys", Mode: policy.Audit,
+		For: policy.Subjects{Namespaces: []string{"", "a"}, PodLabels: map[string]string{"x": ""}, RuntimeClasses: []string{""}, Images: []string{"r/*"}},
+		Allow: policy.Allow{CDI: []string{"a/b=c"}, Sockets: []string{"/run/x/*"}, Devices: []string{"/dev/x"},
+			Mounts: []policy.Mount{{Source: "/srv/*", Destination: "/data", ReadOnly: true}, {Source: "/opt"}}, Hooks: []string{"/usr/libexec/x"}, Networks: []string{"a/b"}},
+		Deny:   policy.Allow{Mounts: []policy.Mount{{Source: "/etc/**"}}},
+		Limits: policy.Limits{Container: policy.Limit{CDI: 1, Devices: 2, Sockets: 3, Mounts: 4, Hooks: 5}, Pod: policy.Limit{Sockets: 1 << 20}},
 	}
-	if d := cmp.Diff([]Rule{want}, c.Policy.Rules); d != "" {
+	if d := cmp.Diff([]policy.Rule{want}, c.Policy.Rules); d != "" {
 		t.Errorf("-want +got\n%s", d)
 	}
 	if !c.Compat.DeviceInjector || !c.Validate.Devices || !c.Validate.Mounts || c.Validate.Except[0] != "10-x" {

@@ -3,21 +3,25 @@
 package config
 
 import (
+	"net"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
+	"github.com/jackfield/jackfield/internal/glob"
 	"github.com/jackfield/jackfield/internal/quantity"
+	"github.com/jackfield/jackfield/internal/reserved"
 )
 
-// The functions in this file return the rule that a value breaks, or "".
+// The functions in this file return why a value is invalid, or "".
 
 // maxPath is PATH_MAX without the NUL.
 const maxPath = 4095
 
-// absolute wants an absolute, clean path, not the root.
+// absolute requires an absolute, clean path, not the root.
 func absolute(s string) string {
 	switch {
 	case !path.IsAbs(s):
@@ -34,26 +38,36 @@ func absolute(s string) string {
 	return ""
 }
 
-// socketRoot wants a directory that holds sockets and nothing else, by its
-// name: what the system shares holds everybody's.
-func socketRoot(s string) string {
+// maxSocketPath is the size of sun_path without the NUL.
+const maxSocketPath = 107
+
+// socketPath requires a path that fits the address of a UNIX socket.
+func socketPath(s string) string {
 	if broken := absolute(s); broken != "" {
 		return broken
 	}
-	for _, dir := range []string{"/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/boot"} {
-		if s == dir || strings.HasPrefix(s, dir+"/") {
-			return "sockets are not delivered from " + dir
-		}
-	}
-	for _, dir := range []string{"/home", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/var", "/var/lib", "/var/run", "/var/tmp", "/lib", "/lib64"} {
-		if s == dir {
-			return "want a directory of its own for sockets, not one that the system shares"
-		}
+	if len(s) > maxSocketPath {
+		return "a socket's path has at most 107 bytes"
 	}
 	return ""
 }
 
-// stateDir wants a directory that Jackfield can have for itself.
+// socketRoot requires a directory that may hold only sockets, by its name. Directories that the system
+// shares hold files of others.
+func socketRoot(s string) string {
+	if broken := absolute(s); broken != "" {
+		return broken
+	}
+	if tree := reserved.Tree(s); tree != "" {
+		return "sockets are not delivered from " + tree
+	}
+	if reserved.IsShared(s) {
+		return "want a directory of its own for sockets, not one that the system shares"
+	}
+	return ""
+}
+
+// stateDir requires a directory that only Jackfield uses.
 func stateDir(s string) string {
 	if broken := socketRoot(s); broken != "" {
 		return strings.NewReplacer("sockets are not delivered from", "the state is not kept in", "for sockets", "for the state").Replace(broken)
@@ -61,8 +75,8 @@ func stateDir(s string) string {
 	return ""
 }
 
-// aliasName wants a name that annotations can use before "=". It has no dot,
-// so that it cannot be taken for a vendor.
+// aliasName requires a name that annotations can use before "=". It has no dot, which would make it a
+// vendor.
 func aliasName(s string) string {
 	if strings.Contains(s, ".") || parser.ValidateClassName(s) != nil {
 		return "an alias begins with a letter, ends with a letter or digit, and holds letters, digits, '_', '-' only"
@@ -70,7 +84,7 @@ func aliasName(s string) string {
 	return ""
 }
 
-// cdiKind wants vendor.com/class.
+// cdiKind requires vendor.com/class.
 func cdiKind(s string) string {
 	vendor, class, ok := strings.Cut(s, "/")
 	if !ok || parser.ValidateVendorName(vendor) != nil || parser.ValidateClassName(class) != nil {
@@ -87,18 +101,15 @@ func extension(s string) string {
 	return ""
 }
 
-// pattern wants a pattern of names.
+// pattern requires a pattern of names.
 func pattern(s string) string {
-	switch {
-	case s == "":
-		return "want a pattern; * stands for any characters"
-	case strings.Contains(s, "**"), strings.ContainsAny(s, `?[]{}\`), strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return `want letters, digits and punctuation without ? [ ] { } \ ; * stands for any characters, ** is for paths`
+	if _, err := glob.CompileName(s); err != nil {
+		return err.Error()
 	}
 	return ""
 }
 
-// pluginName wants an NRI plugin's name with its index, as the runtime logs it.
+// pluginName requires an NRI plugin's index and name, as the runtime logs them.
 func pluginName(s string) string {
 	if len(s) < 4 || s[0] < '0' || s[0] > '9' || s[1] < '0' || s[1] > '9' || s[2] != '-' {
 		return "want the plugin's index and name, such as 10-device-injector"
@@ -106,7 +117,7 @@ func pluginName(s string) string {
 	return ""
 }
 
-// notEmpty wants a string that is not empty; pkg/policy knows the rest.
+// notEmpty requires a string that is not empty. pkg/policy checks the rest.
 func notEmpty(s string) string {
 	if s == "" {
 		return "want a string that is not empty"
@@ -116,40 +127,60 @@ func notEmpty(s string) string {
 
 func anyText(string) string { return "" }
 
-// contains reports whether dir is p or above it. /var/run and /run are taken as
-// one, which they are wherever there is a /run.
+// contains reports whether dir is p or above it. /var/run and /run are the same directory.
 func contains(dir, p string) bool {
-	dir, p = run(dir), run(p)
+	dir, p = reserved.WithoutVar(dir), reserved.WithoutVar(p)
 	return p == dir || strings.HasPrefix(p, dir+"/")
 }
 
-func run(p string) string {
-	if rest, ok := strings.CutPrefix(p, "/var/run/"); ok {
-		return "/run/" + rest
+// orNone accepts an empty string, and what rule accepts.
+func orNone(rule func(string) string) func(string) string {
+	return func(s string) string {
+		if s == "" {
+			return ""
+		}
+		return rule(s)
 	}
-	return p
 }
 
-// userOrNone is "UID" or "UID:GID".
-func userOrNone(s string) string {
-	if _, _, ok := (&Sockets{User: s}).UserIDs(); s != "" && !ok {
+// userIDs requires "UID" or "UID:GID".
+func userIDs(s string) string {
+	if _, _, ok := (&Sockets{User: s}).UserIDs(); !ok {
 		return `want "UID" or "UID:GID" in numbers`
 	}
 	return ""
 }
 
-// sizeOrNone is the size of a directory.
-func sizeOrNone(s string) string {
-	if _, ok := quantity.ParseSize(s); s != "" && !ok {
+// directorySize requires the size of a directory.
+func directorySize(s string) string {
+	if _, ok := quantity.ParseSize(s); !ok {
 		return quantity.Rule
 	}
 	return ""
 }
 
-// labelOrNone is an SELinux context: user:role:type, and a level.
-func labelOrNone(s string) string {
-	if s != "" && (strings.Count(s, ":") < 2 || len(s) > 255 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })) {
+// selinuxLabel requires an SELinux context, user:role:type and a level.
+func selinuxLabel(s string) string {
+	if strings.Count(s, ":") < 2 || len(s) > 255 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return `want an SELinux label such as "system_u:object_r:container_file_t:s0"`
+	}
+	return ""
+}
+
+// listenAddress requires HOST:PORT or unix:PATH.
+func listenAddress(s string) string {
+	if path, ok := strings.CutPrefix(s, UnixListen); ok {
+		if broken := socketPath(path); broken != "" {
+			return broken + " behind " + UnixListen
+		}
+		return ""
+	}
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return "want HOST:PORT, as 127.0.0.1:9480, or unix:PATH"
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "want a port from 1 to 65535"
 	}
 	return ""
 }

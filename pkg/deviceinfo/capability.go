@@ -3,7 +3,6 @@
 package deviceinfo
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -14,33 +13,29 @@ import (
 // attachment's device-info file (§5.1).
 const CapabilityKey = "CNIDeviceInfoFile"
 
-// CapabilityArgs are the arguments an NPWG implementation hands to libcni, as
-// its RuntimeConf.CapabilityArgs (§5.1.1). libcni gives them to the plugins that
-// declare the capability. path is that of [CNIDir.Path].
+// CapabilityArgs returns the arguments that an NPWG implementation passes to libcni as
+// RuntimeConf.CapabilityArgs (§5.1.1). libcni passes them on to the plugins that declare
+// the capability. path is that of [CNIDir.Path].
 func CapabilityArgs(path string) map[string]any {
 	return map[string]any{CapabilityKey: path}
 }
 
-// RuntimeConfig is the runtimeConfig map with the capability argument as JSON,
-// for those who put together a plugin's configuration themselves:
+// RuntimeConfig returns the runtimeConfig map with the capability argument as JSON, for
+// callers that build a plugin's configuration without libcni:
 //
 //	{"runtimeConfig":{"CNIDeviceInfoFile":"/var/run/…"}}
 func RuntimeConfig(path string) json.RawMessage {
-	w := &writer{}
-	w.open()
-	w.key("runtimeConfig")
-	w.open()
-	w.text(CapabilityKey, path, true)
-	w.close(nil)
-	w.close(nil)
-	return w.Bytes()
+	var runtimeConfig, conf objectEncoder
+	runtimeConfig.addRequired(CapabilityKey, path)
+	conf.addMember("runtimeConfig", runtimeConfig.closeObject(nil))
+	return conf.closeObject(nil)
 }
 
-// pluginConf is what of a CNI network configuration matters here. Keys are compared
-// as the plugins do that read it next, letter by letter.
+// pluginConf is a CNI network configuration. The keys are compared with their case, as
+// CNI plugins do.
 type pluginConf map[string]json.RawMessage
 
-func readPluginConf(conf []byte) (pluginConf, error) {
+func parsePluginConf(conf []byte) (pluginConf, error) {
 	var c pluginConf
 	if err := json.Unmarshal(conf, &c); err != nil {
 		return nil, fmt.Errorf("read CNI configuration: %w: %w", err, errdefs.ErrInvalidArgument)
@@ -48,8 +43,8 @@ func readPluginConf(conf []byte) (pluginConf, error) {
 	return c, nil
 }
 
-// into reads the value of a key; what is missing leaves to as it is.
-func (c pluginConf) into(key string, to any) error {
+// decode decodes the value of a key into to; a missing key leaves to unchanged.
+func (c pluginConf) decode(key string, to any) error {
 	raw, ok := c[key]
 	if !ok {
 		return nil
@@ -60,43 +55,43 @@ func (c pluginConf) into(key string, to any) error {
 	return nil
 }
 
-// declares reports whether the configuration itself declares the capability.
-func (c pluginConf) declares() (bool, error) {
+// declaresCapability reports whether the configuration itself declares the capability.
+func (c pluginConf) declaresCapability() (bool, error) {
 	var capabilities map[string]bool
-	err := c.into("capabilities", &capabilities)
+	err := c.decode("capabilities", &capabilities)
 	return err == nil && capabilities[CapabilityKey], err
 }
 
 // DeclaresCapability reports whether a network configuration, or one of the
-// plugins in a list of them, declares the capability (§5.1.1). What is not such a
-// configuration is errdefs.ErrInvalidArgument.
+// plugins in a list of them, declares the capability (§5.1.1). The error for another
+// document is errdefs.ErrInvalidArgument.
 func DeclaresCapability(conf []byte) (bool, error) {
-	c, err := readPluginConf(conf)
+	c, err := parsePluginConf(conf)
 	if err != nil {
 		return false, err
 	}
 	var plugins []pluginConf
-	if err := c.into("plugins", &plugins); err != nil {
+	if err := c.decode("plugins", &plugins); err != nil {
 		return false, err
 	}
 	for _, p := range append([]pluginConf{c}, plugins...) {
-		if declared, err := p.declares(); err != nil || declared {
+		if declared, err := p.declaresCapability(); err != nil || declared {
 			return declared, err
 		}
 	}
 	return false, nil
 }
 
-// SetCapability sets the argument in the configuration of one plugin that
-// declares the capability, as libcni does before it runs the plugin (§5.1.1).
-// Other keys, and other arguments, are kept. The configuration of a plugin that
-// does not declare it is returned unchanged.
+// SetCapability sets the argument in the configuration of one plugin that declares the
+// capability, as libcni does before it runs the plugin (§5.1.1). Other keys and arguments
+// are kept. The configuration of a plugin that does not declare the capability is
+// returned unchanged.
 func SetCapability(conf []byte, path string) ([]byte, error) {
 	declared, err := DeclaresCapability(conf)
 	if err != nil || !declared {
 		return conf, err
 	}
-	all, err := readPluginConf(conf)
+	all, err := parsePluginConf(conf)
 	if err != nil {
 		return nil, err
 	}
@@ -104,15 +99,13 @@ func SetCapability(conf []byte, path string) ([]byte, error) {
 	if _, list := all["plugins"]; list {
 		return nil, fmt.Errorf("set %s: this is a list of plugins, not the configuration of one: %w", CapabilityKey, errdefs.ErrInvalidArgument)
 	}
-	if err := all.into("runtimeConfig", &runtime); err != nil {
+	if err := all.decode("runtimeConfig", &runtime); err != nil {
 		return nil, err
 	}
 	if runtime == nil {
 		runtime = map[string]json.RawMessage{}
 	}
-	w := &writer{}
-	w.string(path)
-	runtime[CapabilityKey] = bytes.Clone(w.Bytes())
+	runtime[CapabilityKey] = encodeString(path)
 	if all["runtimeConfig"], err = json.Marshal(runtime); err != nil {
 		return nil, fmt.Errorf("set %s: %w", CapabilityKey, err)
 	}
@@ -123,16 +116,15 @@ func SetCapability(conf []byte, path string) ([]byte, error) {
 	return out, nil
 }
 
-// CapabilityPath is the path that a CNI plugin finds in the configuration on its
-// standard input (§5.1.2); ok is false when there is none. Hand it to
-// [CNIDir.File].
+// CapabilityPath returns the path in the configuration that a CNI plugin reads from its
+// standard input (§5.1.2); ok is false without the argument. [CNIDir.File] takes the path.
 func CapabilityPath(stdin []byte) (path string, ok bool, err error) {
-	c, err := readPluginConf(stdin)
+	c, err := parsePluginConf(stdin)
 	if err != nil {
 		return "", false, err
 	}
 	var runtime map[string]json.RawMessage
-	if err := c.into("runtimeConfig", &runtime); err != nil {
+	if err := c.decode("runtimeConfig", &runtime); err != nil {
 		return "", false, err
 	}
 	raw, ok := runtime[CapabilityKey]
@@ -140,8 +132,8 @@ func CapabilityPath(stdin []byte) (path string, ok bool, err error) {
 		return "", false, nil
 	}
 	if err := json.Unmarshal(raw, &path); err != nil || path == "" {
-		return "", false, fmt.Errorf("read runtimeConfig.%s: found %s, want the path of a file (Device Information Specification %s, §5.1): %w",
-			CapabilityKey, excerpt(string(raw)), Version110, errdefs.ErrInvalidArgument)
+		return "", false, fmt.Errorf("read runtimeConfig.%s: found %s: must be the path of a file (%s): %w",
+			CapabilityKey, excerpt(string(raw)), inSection("5.1"), errdefs.ErrInvalidArgument)
 	}
 	return path, true, nil
 }

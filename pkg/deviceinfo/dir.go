@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -15,10 +16,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// maxScan bounds how many names of a directory are looked at in one go.
-const maxScan = 1 << 20
+// maxListed bounds the names in a directory.
+const maxListed = 1 << 20
 
-// cleanDir is dir, or def when dir is empty, as an absolute clean path.
+// cleanDir returns dir, or def if dir is empty, as an absolute clean path.
 func cleanDir(dir, def string) (string, error) {
 	if dir == "" {
 		dir = def
@@ -29,8 +30,8 @@ func cleanDir(dir, def string) (string, error) {
 	return path.Clean(dir), nil
 }
 
-// openDir opens a directory for listing and for opening files in it. A missing
-// one is errdefs.ErrNotFound, and nothing else is.
+// openDir opens a directory for listing and for opening files in it. Only a missing
+// directory is errdefs.ErrNotFound.
 func openDir(host hostfs.Root, dir string) (*os.File, error) {
 	f, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -39,34 +40,48 @@ func openDir(host hostfs.Root, dir string) (*os.File, error) {
 	return f, nil
 }
 
-// openDirIfThere is openDir, and nil without an error for a missing one.
-func openDirIfThere(host hostfs.Root, dir string) (*os.File, error) {
-	f, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+// openDirIfExists is openDir, but returns nil without an error for a missing directory.
+func openDirIfExists(host hostfs.Root, dir string) (*os.File, error) {
+	f, err := openDir(host, dir)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, dirError("open", dir, err)
-	}
-	return f, nil
+	return f, err
 }
 
-// dirError tells a directory that is missing from what is none.
+// listMatching opens a directory and returns its names that match, sorted. f is nil for a missing directory. Names that
+// were found before an error are returned, too.
+func listMatching(host hostfs.Root, dir string, match func(name string) bool) (f *os.File, names []string, err error) {
+	f, err = openDirIfExists(host, dir)
+	if f == nil {
+		return nil, nil, err
+	}
+	err = visitNames(f, dir, maxListed, func(name string) {
+		if match(name) {
+			names = append(names, name)
+		}
+	})
+	slices.Sort(names)
+	return f, names, err
+}
+
+// dirError describes an error of a directory. A path that is not a directory is
+// errdefs.ErrInvalidArgument.
 func dirError(verb, dir string, err error) error {
 	if errors.Is(err, unix.ENOTDIR) {
-		return fmt.Errorf("%s device-info directory %q: it, or what leads to it, is not a directory: %w", verb, dir, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%s device-info directory %q: it, or a parent of it, is not a directory: %w", verb, dir, errdefs.ErrInvalidArgument)
 	}
 	return fmt.Errorf("%s device-info directory %q: %w", verb, dir, err)
 }
 
-// scanDir calls visit with every name in the open directory f, in no order. It
-// stops with errdefs.ErrResourceExhausted behind limit names.
-func scanDir(f *os.File, dir string, limit int, visit func(name string)) error {
+// visitNames calls visit with every name in the open directory f, unsorted. After limit
+// names it stops with errdefs.ErrResourceExhausted.
+func visitNames(f *os.File, dir string, limit int, visit func(name string)) error {
 	for seen := 0; ; {
 		names, err := f.Readdirnames(1024)
 		for _, name := range names {
 			if seen++; seen > limit {
-				return fmt.Errorf("list device-info directory %q: it holds more than %d names; remove the stale ones: %w", dir, limit, errdefs.ErrResourceExhausted)
+				return fmt.Errorf("list device-info directory %q: it holds more than %d names; remove the stale files: %w", dir, limit, errdefs.ErrResourceExhausted)
 			}
 			visit(name)
 		}
@@ -79,10 +94,10 @@ func scanDir(f *os.File, dir string, limit int, visit func(name string)) error {
 	}
 }
 
-// readAt reads the device-info file name in the open directory. file is its host
-// path, for messages. What is there but is no regular file of a sensible size is
-// a Diagnostics, at once: nothing is opened that could block or act.
-func readAt(dirfd int, name, file string) ([]byte, error) {
+// readFileAt reads the device-info file name in the open directory. file is its host path,
+// for messages. Only regular files are opened, because opening a FIFO or a device can block
+// or have an effect; another type, and a file that is too large, is a Diagnostics.
+func readFileAt(dirfd int, name, file string) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, fileError("read", file, err)
@@ -94,45 +109,35 @@ func readAt(dirfd int, name, file string) ([]byte, error) {
 	if err != nil {
 		return nil, fileError("read", file, err)
 	}
-	defer unix.Close(fd)
-	if err := unix.Fstat(fd, &st); err != nil { // it may be another file by now
+	f := os.NewFile(uintptr(fd), file)
+	defer f.Close()
+	if err := unix.Fstat(fd, &st); err != nil { // the name may lead to another file by now
 		return nil, fileError("read", file, err)
 	}
 	if err := checkRegular(&st, file); err != nil {
 		return nil, err
 	}
-	buf := make([]byte, min(st.Size, MaxSize)+1)
-	for n := 0; ; {
-		k, err := unix.Read(fd, buf[n:])
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return nil, fileError("read", file, err)
-		case k == 0:
-			return buf[:n], nil
-		default:
-			n += k
-		}
-		if n > MaxSize {
-			return nil, Diagnostics{tooLarge(file, int64(n))}
-		}
-		if n == len(buf) {
-			buf = append(buf, make([]byte, len(buf)+512)...)
-		}
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1)) // a file can have more content than its size
+	switch {
+	case err != nil:
+		return nil, fileError("read", file, err)
+	case len(data) > MaxSize:
+		return nil, tooLarge(file, int64(len(data)), MaxSize)
 	}
+	return data, nil
 }
 
 func checkRegular(st *unix.Stat_t, file string) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return Diagnostics{{File: file, Found: "a " + hostfs.TypeName(st.Mode), Rule: "a regular file", Section: "4"}}
+		return Diagnostics{{File: file, Found: "a " + hostfs.TypeName(st.Mode), Rule: "must be a regular file", Section: inSection("4")}}
 	}
 	if st.Size > MaxSize {
-		return Diagnostics{tooLarge(file, st.Size)}
+		return tooLarge(file, st.Size, MaxSize)
 	}
 	return nil
 }
 
-// fileError gives the errno its sentinel.
+// fileError adds the sentinel of containerd/errdefs to an errno.
 func fileError(verb, file string, err error) error {
 	sentinel := error(nil)
 	switch {

@@ -12,8 +12,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// A tree in place of the host's own root, which is hostfs.Root{}.
-func fixture() (hostfs.Root, func()) {
+// newRoot returns a temporary tree as the host's root, for which programs use
+// hostfs.Root{}, and a function that removes it.
+func newRoot() (hostfs.Root, func()) {
 	dir, err := os.MkdirTemp("", "deviceinfo")
 	if err != nil {
 		log.Fatal(err)
@@ -30,30 +31,29 @@ func ExampleParse() {
     "type": "pci",
     "version": "1.1.0",
     "pci": {
-        "pci-address": "0000:02:01:6"
-        “pf-pci-address”: "0000:02:01.0"
+        "pci-address": "0000:02:01:6",
+        "PF-pci-address": "0000:02:01.0"
     }
 }`), "dp.json")
-	var findings deviceinfo.Diagnostics
-	if errors.As(err, &findings) {
-		for _, f := range findings {
-			fmt.Printf("line %d, column %d, %s: %s\n", f.Line, f.Column, f.Key, f.Found)
+	var faults deviceinfo.Diagnostics
+	if errors.As(err, &faults) {
+		for _, d := range faults {
+			fmt.Printf("line %d, column %d, %s: found %s: %s\n", d.Line, d.Column, d.Field, d.Found, d.Rule)
 		}
 	}
 	// Output:
-	// line 5, column 24, pci.pci-address: "0000:02:01:6"
-	// line 5, column 38, pci.pci-address: “pf-pci-address” after the value
-	// line 6, column 9, pci.pf-pci-address: “pf-pci-address”
+	// line 5, column 24, pci.pci-address: found "0000:02:01:6": must be a PCI address dddd:BB:DD.f such as 0000:02:01.6
+	// line 6, column 9, pci.PF-pci-address: found "PF-pci-address": must be the key "pf-pci-address"
 }
 
-// A device plugin writes what it allocates, an NPWG implementation copies it for
-// the CNI plugins, one of them adds to it, and it ends up in network-status.
-func Example_roles() {
-	root, remove := fixture()
+// A device plugin writes a file for each device that it advertises or allocates, and
+// removes the files when it stops.
+func ExampleDevicePlugin() {
+	root, remove := newRoot()
 	defer remove()
 
-	// Device plugin.
 	plugin := &deviceinfo.DevicePlugin{Dir: deviceinfo.DevicePluginDir{Root: root}}
+	defer plugin.Stop()
 	file, err := plugin.Save("intel.com/vf", "0000:01:02.2", &deviceinfo.Info{
 		Type:    deviceinfo.TypePCI,
 		Version: deviceinfo.Version,
@@ -63,36 +63,40 @@ func Example_roles() {
 		log.Fatal(err)
 	}
 	fmt.Println(file)
-	defer plugin.Stop()
+	// Output:
+	// /var/run/k8s.cni.cncf.io/devinfo/dp/intel.com-vf-0000:01:02.2-device.json
+}
 
-	// NPWG implementation, before CNI ADD.
-	cni := deviceinfo.CNIDir{Root: root}
-	name, err := deviceinfo.CNIFileName("ns", "nad", "e06166", "net1")
-	if err != nil {
-		log.Fatal(err)
-	}
-	_, path, err := cni.CopyFrom(plugin.Dir, "intel.com/vf", "0000:01:02.2", name)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(deviceinfo.CapabilityArgs(path))
-
-	// CNI plugin.
-	given, err := cni.File(path)
-	if err != nil {
-		log.Fatal(err)
-	}
-	err = given.Update(func(info *deviceinfo.Info) (*deviceinfo.Info, error) {
-		info.PCI.RepresentorDevice = "eth3"
-		return info, nil
+// An NPWG implementation such as Multus copies the device plugin's file for the CNI
+// plugins, passes them its path, and reports the result in network-status.
+func ExampleCNIDir() {
+	root, remove := newRoot()
+	defer remove()
+	devices := deviceinfo.DevicePluginDir{Root: root}
+	_, err := devices.Save("intel.com/vf", "0000:01:02.2", &deviceinfo.Info{
+		Type:    deviceinfo.TypePCI,
+		Version: deviceinfo.Version,
+		PCI:     &deviceinfo.PCI{PCIAddress: "0000:01:02.2"},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	// NPWG implementation, after CNI ADD.
+	// Before CNI ADD. The kubelet allocated the device to the pod.
+	networks := deviceinfo.CNIDir{Root: root}
+	name, err := deviceinfo.CNIFileName("ns", "nad", "e06166", "net1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, path, err := networks.CopyFrom(devices, "intel.com/vf", "0000:01:02.2", name)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(deviceinfo.CapabilityArgs(path)) // for libcni
+
+	// After CNI ADD.
 	status := deviceinfo.NetworkStatus{Name: "ns/nad", Interface: "net1"}
-	if err := status.Collect(cni, name); err != nil {
+	if err := status.Collect(networks, name); err != nil {
 		log.Fatal(err)
 	}
 	out, err := status.MarshalJSON()
@@ -101,30 +105,73 @@ func Example_roles() {
 	}
 	fmt.Println(string(out))
 
-	// And at CNI DEL.
-	if err := cni.Remove(name); err != nil {
+	// At CNI DEL.
+	if err := networks.Remove(name); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// /var/run/k8s.cni.cncf.io/devinfo/dp/intel.com-vf-0000:01:02.2-device.json
 	// map[CNIDeviceInfoFile:/var/run/k8s.cni.cncf.io/devinfo/cni/ns-nad-e06166_net1]
-	// {"name":"ns/nad","interface":"net1","device-info":{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:02.2","representor-device":"eth3"}}}
+	// {"name":"ns/nad","interface":"net1","device-info":{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:02.2"}}}
+}
+
+// A CNI plugin finds the path of its file in the configuration on its standard input, and
+// writes or completes the file.
+func ExampleCNIFile() {
+	root, remove := newRoot()
+	defer remove()
+	stdin := []byte(`{
+    "cniVersion": "1.1.0",
+    "name": "nad",
+    "type": "my-plugin",
+    "runtimeConfig": {"CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/ns-nad-e06166_net1"}
+}`)
+	path, ok, err := deviceinfo.CapabilityPath(stdin)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if !ok {
+		return // nothing reads device-info of this network
+	}
+	file, err := deviceinfo.CNIDir{Root: root}.File(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = file.Update(func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
+		if current == nil { // there was no device to allocate
+			current = &deviceinfo.Info{
+				Type:      deviceinfo.TypeVhostUser,
+				Version:   deviceinfo.Version,
+				VhostUser: &deviceinfo.VhostUser{Mode: deviceinfo.VhostUserClient, Path: "/run/vswitch/port1.sock"},
+			}
+		}
+		return current, nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	info, err := file.Read()
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(info.Type, info.VhostUser.Path)
+	// Output:
+	// vhost-user /run/vswitch/port1.sock
 }
 
 func ExampleIndex() {
-	root, remove := fixture()
+	root, remove := newRoot()
 	defer remove()
-	index, err := deviceinfo.NewIndex(root, deviceinfo.DefaultCNIDir, deviceinfo.IndexOptions{})
+	index, err := deviceinfo.NewIndex(root, deviceinfo.DefaultCNIDir)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer index.Close()
 
-	f, err := deviceinfo.CNIDir{Root: root}.File(deviceinfo.DefaultCNIDir + "/ns-nad-e06166_net1")
+	file, err := deviceinfo.CNIDir{Root: root}.File(deviceinfo.DefaultCNIDir + "/ns-nad-e06166_net1")
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = f.Write(&deviceinfo.Info{
+	err = file.Write(&deviceinfo.Info{
 		Type:    deviceinfo.TypeMemif,
 		Version: deviceinfo.Version,
 		Memif:   &deviceinfo.Memif{Role: deviceinfo.MemifSlave, Path: "/run/vpp/memif.sock", Mode: deviceinfo.MemifEthernet},

@@ -15,10 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// sources are the test files of a directory below testdata.
-func sources(t testing.TB, dir string) map[string][]byte {
+// readSources returns the test files of a directory below testdata.
+func readSources(t testing.TB, dir string) map[string][]byte {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("testdata", dir, "*"))
 	if err != nil || len(files) == 0 {
@@ -43,7 +43,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func golden(t *testing.T, file, got string) {
+// compareGolden compares got with the golden file of a source.
+func compareGolden(t *testing.T, file, got string) {
 	t.Helper()
 	file += ".golden"
 	if *update {
@@ -57,8 +58,8 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// lines are the findings one a line, as a person sees them.
-func lines(ds Diagnostics) string {
+// formatLines returns one diagnostic per line.
+func formatLines(ds Diagnostics) string {
 	var b strings.Builder
 	for i := range ds {
 		b.WriteString(ds[i].Error() + "\n")
@@ -67,7 +68,7 @@ func lines(ds Diagnostics) string {
 }
 
 func TestGoldenGood(t *testing.T) {
-	for file, data := range sources(t, "good") {
+	for file, data := range readSources(t, "good") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			info, err := Parse(data, filepath.Base(file))
 			if err != nil {
@@ -75,41 +76,41 @@ func TestGoldenGood(t *testing.T) {
 			}
 			out, err := Marshal(info)
 			must(t, err)
-			golden(t, file, lines(info.Warnings)+string(out))
+			compareGolden(t, file, formatLines(info.Warnings)+string(out))
 
 			again, err := Parse(out, filepath.Base(file))
 			must(t, err)
-			info.Warnings, again.Warnings = nil, nil // they are elsewhere now
+			info.Warnings, again.Warnings = nil, nil // their positions differ
 			if diff := cmp.Diff(info, again); diff != "" {
-				t.Errorf("written and read again (-before +after):\n%s", diff)
+				t.Errorf("after Marshal and Parse (-before +after):\n%s", diff)
 			}
 		})
 	}
 }
 
 func TestGoldenBad(t *testing.T) {
-	for file, data := range sources(t, "bad") {
+	for file, data := range readSources(t, "bad") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			info, err := Parse(data, filepath.Base(file))
 			if err == nil {
 				t.Fatalf("accepted as %+v", info)
 			}
-			golden(t, file, lines(findings(t, err)))
+			compareGolden(t, file, formatLines(diagnosticsOf(t, err)))
 		})
 	}
 }
 
-// findings are the diagnostics in err, which must be sorted, complete and of one
+// diagnosticsOf returns the diagnostics in err, which must be sorted, complete and of one
 // line each.
-func findings(t testing.TB, err error) Diagnostics {
+func diagnosticsOf(t testing.TB, err error) Diagnostics {
 	t.Helper()
 	var ds Diagnostics
 	if !errors.As(err, &ds) || len(ds) == 0 {
-		t.Fatalf("%T %v is no Diagnostics", err, err)
+		t.Fatalf("%T %v is not a Diagnostics", err, err)
 	}
 	var one *Diagnostic
 	if !errdefs.IsInvalidArgument(err) || !errors.As(err, &one) {
-		t.Errorf("%v is no invalid argument, or no *Diagnostic", err)
+		t.Errorf("%v is not an invalid argument, or not a *Diagnostic", err)
 	}
 	for i, d := range ds {
 		if strings.ContainsFunc(d.Error(), func(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }) {
@@ -119,23 +120,23 @@ func findings(t testing.TB, err error) Diagnostics {
 			t.Errorf("a message of %d characters", len([]rune(d.Error())))
 		}
 		if d.Rule == "" {
-			t.Errorf("a finding without a rule: %+v", d)
+			t.Errorf("a diagnostic without a rule: %+v", d)
 		}
 		if i > 0 && d.Line > 0 && (d.Line < ds[i-1].Line || d.Line == ds[i-1].Line && d.Column < ds[i-1].Column) {
-			t.Errorf("findings are not sorted: %v behind %v", &ds[i], &ds[i-1])
+			t.Errorf("diagnostics are not sorted: %v after %v", ds[i], ds[i-1])
 		}
 	}
 	return ds
 }
 
 func TestGoldenNetworkStatus(t *testing.T) {
-	for file, data := range sources(t, "status") {
+	for file, data := range readSources(t, "status") {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			list, err := ParseNetworkStatus(data, filepath.Base(file))
 			if err == nil {
 				t.Fatalf("accepted as %+v", list)
 			}
-			golden(t, file, lines(findings(t, err)))
+			compareGolden(t, file, formatLines(diagnosticsOf(t, err)))
 		})
 	}
 }

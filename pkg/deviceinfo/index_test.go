@@ -10,24 +10,24 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-func testIndex(t testing.TB, root hostfs.Root, opts IndexOptions) *Index {
+func testIndex(t testing.TB, root hostfs.Root) *Index {
 	t.Helper()
-	ix, err := NewIndex(root, "", opts)
+	ix, err := NewIndex(root, "")
 	must(t, err)
 	t.Cleanup(func() { must(t, ix.Close()) })
 	return ix
 }
 
-// has asserts which interfaces a lookup finds.
-func has(t testing.TB, ix *Index, id string, ifNames ...string) {
+// wantInterfaces checks that a lookup finds files of exactly the given interfaces.
+func wantInterfaces(t testing.TB, ix *Index, id string, ifNames ...string) {
 	t.Helper()
 	any, err := ix.Has(id)
 	must(t, err)
@@ -49,84 +49,84 @@ func has(t testing.TB, ix *Index, id string, ifNames ...string) {
 }
 
 func TestIndexFollowsTheDirectory(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{})
-	pci := info("pci", pciMap)
+	root, dir := newTestNode(t)
+	ix := testIndex(t, root)
+	pci := infoText("pci", pciMap)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	has(t, ix, "x")
-	put(t, dir, "n-x_a", pci) // created
-	has(t, ix, "x", "a")
-	put(t, dir, "tmp", pci)
+	wantInterfaces(t, ix, "x")
+	writeFile(t, dir, "n-x_a", pci) // created
+	wantInterfaces(t, ix, "x", "a")
+	writeFile(t, dir, "tmp", pci)
 	must(t, os.Rename(at("tmp"), at("n-x_b"))) // renamed into place
-	has(t, ix, "x", "a", "b")
+	wantInterfaces(t, ix, "x", "a", "b")
 	must(t, os.Link(at("n-x_a"), at("n-x_c")))
-	has(t, ix, "x", "a", "b", "c")
+	wantInterfaces(t, ix, "x", "a", "b", "c")
 	must(t, os.Rename(at("n-x_c"), at("n-y_c"))) // to another sandbox
-	has(t, ix, "x", "a", "b")
-	has(t, ix, "y", "c")
+	wantInterfaces(t, ix, "x", "a", "b")
+	wantInterfaces(t, ix, "y", "c")
 	must(t, os.Rename(at("n-y_c"), at("n-x_a"))) // over another file (both names are links of one, so nothing happens)
 	must(t, os.Remove(at("n-y_c")))
-	has(t, ix, "y")
+	wantInterfaces(t, ix, "y")
 	must(t, os.Rename(at("n-x_b"), filepath.Join(filepath.Dir(dir), "away")))
-	has(t, ix, "x", "a")
+	wantInterfaces(t, ix, "x", "a")
 	must(t, os.Remove(at("n-x_a")))
-	has(t, ix, "x")
+	wantInterfaces(t, ix, "x")
 	if ix.reloads != 1 {
 		t.Errorf("%d listings, want one", ix.reloads)
 	}
-	if len(ix.names) != 0 || len(ix.byTail) != 0 {
-		t.Errorf("names are left: %v %v", ix.names, ix.byTail)
+	if len(ix.names) != 0 || len(ix.bySuffix) != 0 {
+		t.Errorf("names are left: %v %v", ix.names, ix.bySuffix)
 	}
 }
 
 func TestIndexFollowsReplacedDirectories(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{})
-	pci := info("pci", pciMap)
-	put(t, dir, "n-x_a", pci)
-	has(t, ix, "x", "a")
+	root, dir := newTestNode(t)
+	ix := testIndex(t, root)
+	pci := infoText("pci", pciMap)
+	writeFile(t, dir, "n-x_a", pci)
+	wantInterfaces(t, ix, "x", "a")
 
 	must(t, os.RemoveAll(dir)) // removed
-	has(t, ix, "x")
-	must(t, os.Mkdir(dir, 0o755)) // made anew
-	put(t, dir, "n-x_b", pci)
-	has(t, ix, "x", "b")
+	wantInterfaces(t, ix, "x")
+	must(t, os.Mkdir(dir, 0o755)) // re-created
+	writeFile(t, dir, "n-x_b", pci)
+	wantInterfaces(t, ix, "x", "b")
 
-	must(t, os.RemoveAll(dir)) // both between two lookups
+	must(t, os.RemoveAll(dir)) // removed and re-created between two lookups
 	must(t, os.Mkdir(dir, 0o755))
-	put(t, dir, "n-x_c", pci)
-	has(t, ix, "x", "c")
+	writeFile(t, dir, "n-x_c", pci)
+	wantInterfaces(t, ix, "x", "c")
 
 	must(t, os.Rename(dir, dir+".old")) // moved away
-	has(t, ix, "x")
+	wantInterfaces(t, ix, "x")
 	must(t, os.Mkdir(dir+".new", 0o755))
-	put(t, dir+".new", "n-x_d", pci)
-	must(t, os.Rename(dir+".new", dir)) // another one moved in
-	has(t, ix, "x", "d")
-	put(t, dir+".old", "n-x_e", pci) // of no concern any more
-	has(t, ix, "x", "d")
+	writeFile(t, dir+".new", "n-x_d", pci)
+	must(t, os.Rename(dir+".new", dir)) // another directory takes its place
+	wantInterfaces(t, ix, "x", "d")
+	writeFile(t, dir+".old", "n-x_e", pci) // in the former directory
+	wantInterfaces(t, ix, "x", "d")
 
-	run := filepath.Join(root.Dir(), "run") // a symlink on the way changes
+	run := filepath.Join(root.Dir(), "run") // a symlink in the path changes
 	must(t, os.CopyFS(filepath.Join(root.Dir(), "run2"), os.DirFS(run)))
 	must(t, os.Symlink("/run2", filepath.Join(root.Dir(), "var/run2")))
 	must(t, os.Rename(filepath.Join(root.Dir(), "var/run2"), filepath.Join(root.Dir(), "var/run")))
-	put(t, filepath.Join(root.Dir(), "run2/k8s.cni.cncf.io/devinfo/cni"), "n-x_f", pci)
-	has(t, ix, "x", "d", "f")
+	writeFile(t, filepath.Join(root.Dir(), "run2/k8s.cni.cncf.io/devinfo/cni"), "n-x_f", pci)
+	wantInterfaces(t, ix, "x", "d", "f")
 
-	must(t, os.Rename(dir, dir+".1")) // away and back: it is the same
-	has(t, ix, "x", "d", "f")
+	must(t, os.Rename(dir, dir+".1")) // moved away and back
+	wantInterfaces(t, ix, "x", "d", "f")
 }
 
 func TestIndexSurvivesLostEvents(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{})
-	pci := info("pci", pciMap)
-	put(t, dir, "n-x_old", pci)
-	has(t, ix, "x", "old")
+	root, dir := newTestNode(t)
+	ix := testIndex(t, root)
+	pci := infoText("pci", pciMap)
+	writeFile(t, dir, "n-x_old", pci)
+	wantInterfaces(t, ix, "x", "old")
 	must(t, os.Remove(filepath.Join(dir, "n-x_old")))
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
-	put(t, dir, "a", "")
-	most := 1 << 14 // events that the kernel keeps, by default
+	writeFile(t, dir, "a", "")
+	most := 1 << 14 // default limit of events that the kernel queues
 	if text, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events"); err == nil {
 		_, err = fmt.Sscan(string(text), &most)
 		must(t, err)
@@ -135,50 +135,47 @@ func TestIndexSurvivesLostEvents(t *testing.T) {
 		must(t, os.Rename(a, b))
 		must(t, os.Rename(b, a))
 	}
-	put(t, dir, "n-x_new", pci)
-	has(t, ix, "x", "new")
+	writeFile(t, dir, "n-x_new", pci)
+	wantInterfaces(t, ix, "x", "new")
 	if ix.reloads != 2 {
 		t.Errorf("%d listings, want two, the second because events were lost", ix.reloads)
 	}
-	put(t, dir, "n-x_newer", pci)
-	has(t, ix, "x", "new", "newer")
+	writeFile(t, dir, "n-x_newer", pci)
+	wantInterfaces(t, ix, "x", "new", "newer")
 	if ix.reloads != 2 {
-		t.Errorf("%d listings, the watch does not work any more", ix.reloads)
+		t.Errorf("%d listings: the watch failed", ix.reloads)
 	}
 }
 
-// Without a watch, lookups are as right as ever.
+// Without a watch, lookups still find every file.
 func TestIndexWithoutWatch(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{})
-	null, err := os.Open("/dev/null") // no inotify descriptor: watches fail
-	must(t, err)
-	defer null.Close()
-	ix.watch.fd = int(null.Fd())
-	defer func() { ix.watch.fd = -1 }()
-	put(t, dir, "n-x_a", info("pci", pciMap))
-	has(t, ix, "x", "a")
-	put(t, dir, "n-x_b", info("pci", pciMap))
-	has(t, ix, "x", "a", "b")
-	ix.watch.fd = -1
-	has(t, ix, "x", "a", "b")
-	if !ix.watch.active || len(ix.names) != 2 {
-		t.Error("no watch although there can be one again")
+	root, dir := newTestNode(t)
+	ix := testIndex(t, root)
+	must(t, ix.queue.Close()) // watches fail
+	writeFile(t, dir, "n-x_a", infoText("pci", pciMap))
+	wantInterfaces(t, ix, "x", "a")
+	writeFile(t, dir, "n-x_b", infoText("pci", pciMap))
+	wantInterfaces(t, ix, "x", "a", "b")
+	ix.queue = fswatch.Queue{}
+	wantInterfaces(t, ix, "x", "a", "b")
+	if !ix.watched || len(ix.names) != 2 {
+		t.Error("no watch after inotify is usable again")
 	}
 }
 
 func TestIndexIsBounded(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{MaxNames: 10})
-	pci := info("pci", pciMap)
+	root, dir := newTestNode(t)
+	ix := testIndex(t, root)
+	ix.maxNames = 10
+	pci := infoText("pci", pciMap)
 	for i := range 30 {
-		put(t, dir, fmt.Sprintf("n-%d_a", i), pci)
+		writeFile(t, dir, fmt.Sprintf("n-%d_a", i), pci)
 	}
 	for i := range 30 {
-		has(t, ix, fmt.Sprint(i), "a")
+		wantInterfaces(t, ix, fmt.Sprint(i), "a")
 	}
-	put(t, dir, "n-7_b", pci)
-	has(t, ix, "7", "a", "b")
+	writeFile(t, dir, "n-7_b", pci)
+	wantInterfaces(t, ix, "7", "a", "b")
 	if len(ix.names) > 10 || !ix.full {
 		t.Errorf("%d names in memory, full %v", len(ix.names), ix.full)
 	}
@@ -187,17 +184,17 @@ func TestIndexIsBounded(t *testing.T) {
 			must(t, os.Remove(filepath.Join(dir, fmt.Sprintf("n-%d_a", i))))
 		}
 	}
-	has(t, ix, "7", "a", "b")
+	wantInterfaces(t, ix, "7", "a", "b")
 	if ix.full || len(ix.names) != 2 {
 		t.Errorf("%d names in memory, full %v; want 2 that fit", len(ix.names), ix.full)
 	}
 }
 
-// Names and IDs made of the very marks that separate them: the index must find
-// what a listing finds.
-func TestIndexFindsWhatAListingFinds(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{MaxNames: 200})
+// Names and IDs may contain the separators. The index must find the same files as a listing.
+func TestIndexFindsSameFilesAsListing(t *testing.T) {
+	root, dir := newTestNode(t)
+	ix := testIndex(t, root)
+	ix.maxNames = 200
 	r := rand.New(rand.NewPCG(3, 4))
 	word := func(most int) string {
 		var b strings.Builder
@@ -206,7 +203,7 @@ func TestIndexFindsWhatAListingFinds(t *testing.T) {
 		}
 		return b.String()
 	}
-	pci := []byte(info("pci", pciMap))
+	pci := []byte(infoText("pci", pciMap))
 	found := 0
 	var present []string
 	for range 4000 {
@@ -237,21 +234,21 @@ func TestIndexFindsWhatAListingFinds(t *testing.T) {
 		found += len(got)
 	}
 	if found < 1000 {
-		t.Errorf("only %d files were found in all lookups; the test tests little", found)
+		t.Errorf("all lookups found only %d files; the test covers little", found)
 	}
 }
 
-// A file is seen by the very next lookup, always.
-func TestIndexMissesNothing(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{})
-	pci := []byte(info("pci", pciMap))
+// A new file is found by the next lookup.
+func TestIndexFindsNewFileAtNextLookup(t *testing.T) {
+	root, dir := newTestNode(t)
+	ix := testIndex(t, root)
+	pci := []byte(infoText("pci", pciMap))
 	tmp := filepath.Join(dir, "tmp")
 	for i := range 1500 {
 		must(t, os.WriteFile(tmp, pci, 0o644))
 		id := fmt.Sprintf("%064x", i)
 		must(t, os.Rename(tmp, filepath.Join(dir, "ns-nad-"+id+"_net1")))
-		has(t, ix, id, "net1")
+		wantInterfaces(t, ix, id, "net1")
 	}
 	if ix.reloads != 1 {
 		t.Errorf("%d listings, want one", ix.reloads)
@@ -259,10 +256,10 @@ func TestIndexMissesNothing(t *testing.T) {
 }
 
 func TestIndexIsUsedConcurrently(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{})
+	root, dir := newTestNode(t)
+	ix := testIndex(t, root)
 	store := CNIDir{Root: root}
-	pci, err := Parse([]byte(info("pci", pciMap)), "f")
+	pci, err := Parse([]byte(infoText("pci", pciMap)), "f")
 	must(t, err)
 	var wg sync.WaitGroup
 	for w := range 4 {
@@ -283,7 +280,7 @@ func TestIndexIsUsedConcurrently(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				// The directory is replaced meanwhile, so the file may be elsewhere.
+				// The directory is replaced meanwhile, so the file may be in a former one.
 				if es, err := ix.Lookup(id); err != nil || len(es) > 0 && es[0].Err != nil {
 					t.Errorf("%s: %v, %v", id, es, err)
 				}
@@ -299,15 +296,15 @@ func TestIndexIsUsedConcurrently(t *testing.T) {
 }
 
 func TestClosedIndex(t *testing.T) {
-	root, dir := testNode(t)
-	ix, err := NewIndex(root, "", IndexOptions{})
+	root, dir := newTestNode(t)
+	ix, err := NewIndex(root, "")
 	must(t, err)
-	put(t, dir, "n-x_a", info("pci", pciMap))
-	has(t, ix, "x", "a")
+	writeFile(t, dir, "n-x_a", infoText("pci", pciMap))
+	wantInterfaces(t, ix, "x", "a")
 	must(t, ix.Close())
 	must(t, ix.Close())
 	if _, err := ix.Lookup("x"); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("a lookup behind Close: %v", err)
+		t.Errorf("lookup after Close: %v", err)
 	}
 }
 
@@ -319,12 +316,12 @@ func openDescriptors(t testing.TB) int {
 }
 
 func TestNoDescriptorIsLeaked(t *testing.T) {
-	root, dir := testNode(t)
-	put(t, dir, "ns-nad-"+testID+"_good", info("pci", pciMap))
-	plantHostile(t, dir)
+	root, dir := newTestNode(t)
+	writeFile(t, dir, "ns-nad-"+testID+"_good", infoText("pci", pciMap))
+	writeHostileFiles(t, dir)
 	store, dp := CNIDir{Root: root}, DevicePluginDir{Root: root}
 	once := func() {
-		ix, err := NewIndex(root, "", IndexOptions{})
+		ix, err := NewIndex(root, "")
 		must(t, err)
 		for range 3 {
 			_, err = ix.Lookup(testID)
@@ -337,7 +334,7 @@ func TestNoDescriptorIsLeaked(t *testing.T) {
 		must(t, ix.Close())
 		_, err = ReadSandbox(root, "", testID)
 		must(t, err)
-		pci, err := Parse([]byte(info("pci", pciMap)), "f")
+		pci, err := Parse([]byte(infoText("pci", pciMap)), "f")
 		must(t, err)
 		_, err = dp.Save("r", "1", pci)
 		must(t, err)
@@ -367,55 +364,7 @@ func TestNoDescriptorIsLeaked(t *testing.T) {
 	for range 20 {
 		once()
 	}
-	if after := openDescriptors(t); after > before { // what others left to the collector may have gone
+	if after := openDescriptors(t); after > before { // the garbage collector may close descriptors of other tests
 		t.Errorf("%d descriptors before, %d after", before, after)
-	}
-}
-
-// What is kept of a file is never older than the file.
-func TestIndexSeesEveryChangeOfContent(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{})
-	file := filepath.Join(dir, "n-x_a")
-	address := func() string {
-		t.Helper()
-		es, err := ix.Lookup("x")
-		must(t, err)
-		if len(es) != 1 || es[0].Err != nil {
-			t.Fatalf("found %+v", es)
-		}
-		es[0].Info.PCI.PCIAddress += "!" // what is handed out is the caller's
-		return strings.TrimSuffix(es[0].Info.PCI.PCIAddress, "!")
-	}
-	write := func(n int) string {
-		t.Helper()
-		want := fmt.Sprintf("0000:03:00.%d", n%8)
-		must(t, os.WriteFile(file, []byte(`{"type":"pci","version":"1.1.0","pci":{"pci-address":"`+want+`"}}`), 0o644))
-		return want
-	}
-	for n := range 300 { // at once, in place, of the same size
-		if want := write(n); address() != want {
-			t.Fatalf("after write %d the address is not %s", n, want)
-		}
-	}
-	want := write(1)
-	time.Sleep(2 * settled)
-	for range 3 {
-		if got := address(); got != want {
-			t.Fatalf("kept is %s, want %s", got, want)
-		}
-	}
-	if len(ix.content.byName) != 1 {
-		t.Errorf("%d files are kept, want one", len(ix.content.byName))
-	}
-	for n := range 300 {
-		if want := write(n); address() != want {
-			t.Fatalf("after write %d over what is kept the address is not %s", n, want)
-		}
-	}
-	must(t, os.Remove(file))
-	has(t, ix, "x")
-	if len(ix.content.byName) != 0 {
-		t.Error("the content of a file that is gone is kept")
 	}
 }

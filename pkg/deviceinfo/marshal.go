@@ -11,64 +11,60 @@ import (
 	"slices"
 )
 
-// Marshal is info as the content of a device-info file (§4): JSON indented by
-// four spaces, with a newline at the end. The same info gives the same bytes:
-// the keys of the specification in its order, then the unknown ones sorted. PCI
-// addresses are written in lower case.
+// Marshal returns info as the content of a device-info file (§4): JSON indented by four
+// spaces, with a newline at the end. The same info gives the same bytes: the keys of the
+// specification in its order, then the unknown ones sorted. PCI addresses are written in
+// lower case.
 //
-// The result is one that [Parse] accepts; what it would refuse is returned as
-// [Diagnostics] without positions.
+// [Parse] accepts the result. The error is [Diagnostics] without positions.
 func Marshal(info *Info) ([]byte, error) { return ParseOptions{}.marshal(info) }
 
 func (o ParseOptions) marshal(info *Info) ([]byte, error) {
-	compact, err := o.compact(info)
+	compact, err := o.marshalCompact(info)
 	if err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
-	b.Grow(2 * len(compact))
 	if err := json.Indent(&b, compact, "", "    "); err != nil {
 		return nil, fmt.Errorf("marshal device-info: %w", err)
 	}
 	b.WriteByte('\n')
 	if b.Len() > MaxSize {
-		return nil, Diagnostics{tooLarge("", int64(b.Len()))}
+		return nil, tooLarge("", int64(b.Len()), MaxSize)
 	}
 	return b.Bytes(), nil
 }
 
-// compact encodes info and reads the result back: what is written is under the
-// very rules of what is read.
-func (o ParseOptions) compact(info *Info) ([]byte, error) {
+// marshalCompact encodes info and parses the result, so that the rules for reading hold
+// for writing.
+func (o ParseOptions) marshalCompact(info *Info) ([]byte, error) {
 	if info == nil {
-		return nil, Diagnostics{{Found: "no device-info (nil)", Rule: "a device-info map", Section: "3.1"}}
+		return nil, Diagnostics{{Found: "nil", Rule: "must be a device-info map", Section: inSection("3.1")}}
 	}
-	data := info.encode()
-	canonical, err := o.Parse(data, "")
-	var ds Diagnostics
-	if errors.As(err, &ds) {
-		for i := range ds {
-			ds[i].Line, ds[i].Column = 0, 0
-		}
-		return nil, ds
-	}
+	canonical, err := o.Parse(info.encode(), "")
 	if err != nil {
+		var faults Diagnostics
+		if errors.As(err, &faults) {
+			for _, d := range faults {
+				d.Line, d.Column = 0, 0
+			}
+		}
 		return nil, err
 	}
 	return canonical.encode(), nil
 }
 
-// Validate is nil, or the [Diagnostics] that [Marshal] would return.
+// Validate returns nil, or the [Diagnostics] that [Marshal] would return.
 func (i *Info) Validate() error {
-	_, err := ParseOptions{}.compact(i)
+	_, err := ParseOptions{}.marshalCompact(i)
 	return err
 }
 
 // MarshalJSON is [Marshal] without white space.
-func (i Info) MarshalJSON() ([]byte, error) { return ParseOptions{}.compact(&i) }
+func (i Info) MarshalJSON() ([]byte, error) { return ParseOptions{}.marshalCompact(&i) }
 
-// AppendJSON appends what MarshalJSON gives, unchecked: it is for an Info that
-// [Parse] returned and of which only paths were changed, to valid ones.
+// AppendJSON appends the result of MarshalJSON to dst without validation. It is for an
+// Info that [Parse] returned and in which only paths were replaced by valid ones.
 func (i *Info) AppendJSON(dst []byte) []byte { return append(dst, i.encode()...) }
 
 // UnmarshalJSON is [Parse].
@@ -82,102 +78,85 @@ func (i *Info) UnmarshalJSON(data []byte) error {
 }
 
 func (i *Info) encode() []byte {
-	w := &writer{}
-	w.open()
-	w.text("type", string(i.Type), true)
-	w.text("version", i.Version, true)
+	var o objectEncoder
+	o.addRequired("type", string(i.Type), "version", i.Version)
 	if p := i.PCI; p != nil {
-		w.key("pci")
-		w.open()
-		w.text("pci-address", p.PCIAddress, true)
-		w.text("vhost-net", p.VhostNet, false)
-		w.text("rdma-device", p.RDMADevice, false)
-		w.text("pf-pci-address", p.PFPCIAddress, false)
-		w.text("representor-device", p.RepresentorDevice, false)
-		w.close(p.Extra)
+		var m objectEncoder
+		m.addRequired("pci-address", p.PCIAddress)
+		m.addOptional("vhost-net", p.VhostNet, "rdma-device", p.RDMADevice, "pf-pci-address", p.PFPCIAddress, "representor-device", p.RepresentorDevice)
+		o.addMember("pci", m.closeObject(p.Extra))
 	}
 	if v := i.VDPA; v != nil {
-		w.key("vdpa")
-		w.open()
-		w.text("parent-device", v.ParentDevice, true)
-		w.text("driver", string(v.Driver), true)
-		w.text("path", v.Path, false)
-		w.text("pci-address", v.PCIAddress, false)
-		w.text("pf-pci-address", v.PFPCIAddress, false)
-		w.text("representor-device", v.RepresentorDevice, false)
-		w.close(v.Extra)
+		var m objectEncoder
+		m.addRequired("parent-device", v.ParentDevice, "driver", string(v.Driver))
+		m.addOptional("path", v.Path, "pci-address", v.PCIAddress, "pf-pci-address", v.PFPCIAddress, "representor-device", v.RepresentorDevice)
+		o.addMember("vdpa", m.closeObject(v.Extra))
 	}
 	if v := i.VhostUser; v != nil {
-		w.key("vhost-user")
-		w.open()
-		w.text("mode", string(v.Mode), true)
-		w.text("path", v.Path, true)
-		w.close(v.Extra)
+		var m objectEncoder
+		m.addRequired("mode", string(v.Mode), "path", v.Path)
+		o.addMember("vhost-user", m.closeObject(v.Extra))
 	}
-	if m := i.Memif; m != nil {
-		w.key("memif")
-		w.open()
-		w.text("role", string(m.Role), true)
-		w.text("path", m.Path, true)
-		w.text("mode", string(m.Mode), true)
-		w.close(m.Extra)
+	if f := i.Memif; f != nil {
+		var m objectEncoder
+		m.addRequired("role", string(f.Role), "path", f.Path, "mode", string(f.Mode))
+		o.addMember("memif", m.closeObject(f.Extra))
 	}
-	w.close(i.Extra)
-	return w.Bytes()
+	return o.closeObject(i.Extra)
 }
 
-// writer writes nested maps. Strings go out as they are, so that what is not
-// UTF-8 is found when the result is read back, and not replaced in silence.
-type writer struct {
-	bytes.Buffer
-	first bool
+// objectEncoder writes a JSON object with its keys in the order of the calls, which
+// encoding/json cannot do together with unknown keys.
+type objectEncoder struct{ text []byte }
+
+func (e *objectEncoder) addMember(key string, value []byte) {
+	e.text = append(e.text, ',')
+	e.text = append(e.text, encodeString(key)...)
+	e.text = append(e.text, ':')
+	e.text = append(e.text, value...)
 }
 
-func (w *writer) open() {
-	w.WriteByte('{')
-	w.first = true
-}
-
-func (w *writer) key(k string) {
-	if !w.first {
-		w.WriteByte(',')
-	}
-	w.first = false
-	w.string(k)
-	w.WriteByte(':')
-}
-
-func (w *writer) text(key, value string, required bool) {
-	if value != "" || required {
-		w.key(key)
-		w.string(value)
+// addRequired adds pairs of a key and its value.
+func (e *objectEncoder) addRequired(pairs ...string) {
+	for pair := range slices.Chunk(pairs, 2) {
+		e.addMember(pair[0], encodeString(pair[1]))
 	}
 }
 
-func (w *writer) close(extra map[string]json.RawMessage) {
-	for _, k := range slices.Sorted(maps.Keys(extra)) {
-		w.key(k)
-		w.Write(extra[k])
+// addOptional adds those pairs that have a value.
+func (e *objectEncoder) addOptional(pairs ...string) {
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			e.addRequired(pair...)
+		}
 	}
-	w.WriteByte('}')
-	w.first = false
 }
 
-func (w *writer) string(s string) {
-	const hex = "0123456789abcdef"
-	w.WriteByte('"')
+// closeObject adds the unknown keys and returns the object.
+func (e *objectEncoder) closeObject(extra map[string]json.RawMessage) []byte {
+	for _, key := range slices.Sorted(maps.Keys(extra)) {
+		e.addMember(key, extra[key])
+	}
+	if len(e.text) == 0 {
+		return []byte("{}")
+	}
+	e.text[0] = '{'
+	return append(e.text, '}')
+}
+
+// encodeString returns a JSON string. Invalid UTF-8 is kept, so that the parser refuses it;
+// encoding/json would replace it.
+func encodeString(s string) []byte {
+	b := []byte{'"'}
 	for i := range len(s) {
 		switch c := s[i]; {
 		case c == '"' || c == '\\':
-			w.WriteByte('\\')
-			w.WriteByte(c)
+			b = append(b, '\\', c)
 		case c < ' ':
-			w.WriteString(`\u00`)
-			w.WriteByte(hex[c>>4])
-			w.WriteByte(hex[c&15])
+			b = fmt.Appendf(b, `\u%04x`, c)
 		default:
-			w.WriteByte(c)
+			b = append(b, c)
 		}
 	}
-	w.WriteByte('"')
+	return append(b, '"')
 }

@@ -16,7 +16,7 @@ import (
 
 var ignoreWarnings = cmpopts.IgnoreFields(Info{}, "Warnings")
 
-// randomInfo is any info that satisfies the specification.
+// randomInfo returns a random valid Info.
 func randomInfo(r *rand.Rand) *Info {
 	pick := func(s ...string) string { return s[r.IntN(len(s))] }
 	maybe := func(s string) string {
@@ -63,7 +63,7 @@ func randomInfo(r *rand.Rand) *Info {
 	return info
 }
 
-func TestWrittenAndReadIsTheSame(t *testing.T) {
+func TestParseReturnsMarshalledInfo(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		info := randomInfo(r)
@@ -80,14 +80,14 @@ func TestWrittenAndReadIsTheSame(t *testing.T) {
 		}
 		again, err := Marshal(got)
 		if err != nil || string(again) != string(data) {
-			t.Fatalf("not the same bytes again: %v\n%s\n%s", err, data, again)
+			t.Fatalf("different bytes when marshalled again: %v\n%s\n%s", err, data, again)
 		}
 		compact, err := json.Marshal(info)
 		must(t, err)
 		var back *Info
 		must(t, json.Unmarshal(compact, &back))
 		if diff := cmp.Diff(info, back, ignoreWarnings); diff != "" {
-			t.Fatalf("by encoding/json: -want +got:\n%s", diff)
+			t.Fatalf("encoding/json: -want +got:\n%s", diff)
 		}
 	}
 }
@@ -101,18 +101,18 @@ func TestMarshalRefusesWhatParseRefuses(t *testing.T) {
 		change func(*Info)
 		key    string
 	}{
-		"empty":         {func(i *Info) { *i = Info{} }, "type"},
-		"type":          {func(i *Info) { i.Type = "x" }, "type"},
-		"map missing":   {func(i *Info) { i.PCI = nil }, "pci"},
-		"version":       {func(i *Info) { i.Version = "" }, "version"},
-		"address":       {func(i *Info) { i.PCI.PCIAddress = "x" }, "pci.pci-address"},
-		"not UTF-8":     {func(i *Info) { i.PCI.RDMADevice = "a\xff" }, ""},
-		"other map":     {func(i *Info) { i.Memif = &Memif{} }, "memif.role"},
-		"extra known":   {func(i *Info) { i.Extra = map[string]json.RawMessage{"pci": json.RawMessage("{}")} }, "pci"},
-		"extra case":    {func(i *Info) { i.PCI.Extra = map[string]json.RawMessage{"PCI-address": json.RawMessage("1")} }, "pci.PCI-address"},
-		"extra no JSON": {func(i *Info) { i.Extra = map[string]json.RawMessage{"x": json.RawMessage("1,")} }, ""},
-		"extra empty":   {func(i *Info) { i.Extra = map[string]json.RawMessage{"x": nil} }, "x"},
-		"extra closes":  {func(i *Info) { i.Extra = map[string]json.RawMessage{"x": json.RawMessage(`1},"y":{`)} }, ""},
+		"empty":          {func(i *Info) { *i = Info{} }, "type"},
+		"type":           {func(i *Info) { i.Type = "x" }, "type"},
+		"map missing":    {func(i *Info) { i.PCI = nil }, "pci"},
+		"version":        {func(i *Info) { i.Version = "" }, "version"},
+		"address":        {func(i *Info) { i.PCI.PCIAddress = "x" }, "pci.pci-address"},
+		"not UTF-8":      {func(i *Info) { i.PCI.RDMADevice = "a\xff" }, ""},
+		"other map":      {func(i *Info) { i.Memif = &Memif{} }, "memif.role"},
+		"extra known":    {func(i *Info) { i.Extra = map[string]json.RawMessage{"pci": json.RawMessage("{}")} }, "pci"},
+		"extra case":     {func(i *Info) { i.PCI.Extra = map[string]json.RawMessage{"PCI-address": json.RawMessage("1")} }, "pci.PCI-address"},
+		"extra not JSON": {func(i *Info) { i.Extra = map[string]json.RawMessage{"x": json.RawMessage("1,")} }, ""},
+		"extra empty":    {func(i *Info) { i.Extra = map[string]json.RawMessage{"x": nil} }, ""},
+		"extra closes":   {func(i *Info) { i.Extra = map[string]json.RawMessage{"x": json.RawMessage(`1},"y":{`)} }, ""},
 		"extra injects": {func(i *Info) {
 			i.PCI.Extra = map[string]json.RawMessage{"x": json.RawMessage(`1,"pci-address":"0000:00:00.0"`)}
 		}, "pci.pci-address"},
@@ -131,11 +131,11 @@ func TestMarshalRefusesWhatParseRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if ds[0].Key != c.key && c.key != "" || ds[0].Line != 0 {
-			t.Errorf("%s: %v, want a finding about %q without a position", name, ds, c.key)
+		if ds[0].Field != c.key && c.key != "" || ds[0].Line != 0 {
+			t.Errorf("%s: %v, want a diagnostic about %q without a position", name, ds, c.key)
 		}
 	}
-	if _, err := Marshal(nil); len(findings(t, err)) != 1 {
+	if _, err := Marshal(nil); len(diagnosticsOf(t, err)) != 1 {
 		t.Errorf("nil: %v", err)
 	}
 }

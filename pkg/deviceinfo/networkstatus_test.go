@@ -13,7 +13,7 @@ import (
 
 func TestNetworkStatusKeepsTheOtherKeys(t *testing.T) {
 	src := `[{"name":"ns/a","interface":"eth0","ips":["192.0.2.2/24"],"default":true,"dns":{}},
-		{"name":"ns/b","device-info":` + info("pci", pciMap) + `,"mtu":1500.0,"Name2":"é"}]`
+		{"name":"ns/b","device-info":` + infoText("pci", pciMap) + `,"mtu":1500.0,"Name2":"é"}]`
 	list, err := ParseNetworkStatus([]byte(src), "f")
 	must(t, err)
 	if len(list) != 2 || list[0].Name != "ns/a" || list[0].Interface != "eth0" || list[0].DeviceInfo != nil || list[1].DeviceInfo.PCI == nil {
@@ -30,35 +30,35 @@ func TestNetworkStatusKeepsTheOtherKeys(t *testing.T) {
 	var again []NetworkStatus
 	must(t, json.Unmarshal(out, &again))
 	if diff := cmp.Diff(list, again); diff != "" {
-		t.Errorf("by encoding/json -want +got:\n%s", diff)
+		t.Errorf("encoding/json: -want +got:\n%s", diff)
 	}
 }
 
 func TestNetworkStatusCollects(t *testing.T) {
-	root, dir := testNode(t)
+	root, dir := newTestNode(t)
 	cni := CNIDir{Root: root}
 	s := NetworkStatus{Name: "ns/nad", Interface: "net1", Extra: map[string]json.RawMessage{"mac": json.RawMessage(`"02:11:22:33:44:54"`)}}
-	must(t, s.Collect(cni, "n-x_net1")) // nobody wrote one
+	must(t, s.Collect(cni, "n-x_net1")) // no file exists
 	out, err := json.Marshal(s)
 	must(t, err)
 	if want := `{"name":"ns/nad","interface":"net1","mac":"02:11:22:33:44:54"}`; string(out) != want {
 		t.Errorf("got %s, want %s", out, want)
 	}
-	put(t, dir, "n-x_net1", info("pci", pciMap+`,"later":1`))
+	writeFile(t, dir, "n-x_net1", infoText("pci", pciMap+`,"later":1`))
 	must(t, s.Collect(cni, "n-x_net1"))
 	out, err = json.Marshal(s)
 	must(t, err)
 	if want := `{"name":"ns/nad","interface":"net1","device-info":{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:02.2","later":1}},"mac":"02:11:22:33:44:54"}`; string(out) != want {
 		t.Errorf("got %s, want %s", out, want)
 	}
-	put(t, dir, "n-x_net1", "{")
-	if err := s.Collect(cni, "n-x_net1"); len(findings(t, err)) == 0 {
-		t.Errorf("a bad file: %v", err)
+	writeFile(t, dir, "n-x_net1", "{")
+	if err := s.Collect(cni, "n-x_net1"); len(diagnosticsOf(t, err)) == 0 {
+		t.Errorf("invalid file: %v", err)
 	}
 	must(t, os.RemoveAll(dir))
 	must(t, s.Collect(cni, "n-x_net1"))
 	if s.DeviceInfo != nil {
-		t.Error("the device-info of a file that is gone is left")
+		t.Error("the device-info of a removed file is left")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestNetworkStatusFollowsTheFormat(t *testing.T) {
 	for src, key := range map[string]string{
 		`[{"name":"a","device-info":{"type":"pci","version":"1.1.0"}}]`: "[0].device-info.pci",
 		`[{"name":"a"},{"name":"b","device-info":null}]`:                "[1].device-info",
-		`[{"name":"a","Device-Info":` + info("pci", pciMap) + `}]`:      "[0].Device-Info",
+		`[{"name":"a","Device-Info":` + infoText("pci", pciMap) + `}]`:  "[0].Device-Info",
 		`[{"name":5}]`:                      "[0].name",
 		`["a"]`:                             "[0]",
 		`{}`:                                "",
@@ -79,8 +79,8 @@ func TestNetworkStatusFollowsTheFormat(t *testing.T) {
 			t.Errorf("%.80s accepted", src)
 			continue
 		}
-		if ds := findings(t, err); ds[0].Key != key || ds[0].File != "annotation" {
-			t.Errorf("%.80s: %v, want a finding about %q", src, err, key)
+		if ds := diagnosticsOf(t, err); ds[0].Field != key || ds[0].File != "annotation" {
+			t.Errorf("%.80s: %v, want a diagnostic about %q", src, err, key)
 		}
 	}
 	for _, s := range []NetworkStatus{

@@ -5,33 +5,24 @@ package deviceinfo
 import (
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// Rules for single values. A check returns what to change, and whether the value
-// is right.
+// This file holds the rules for single values. A check returns a hint at what to change,
+// and whether the value is valid.
 
-// canonicalPCIAddress is a full address in the spelling of sysfs. Hexadecimal
-// digits of either case are taken; the device is at most 1f and the function at
-// most 7, for that is how many bits they have.
+// canonicalPCIAddress returns a full address as sysfs writes it, in lower case. The device
+// has five bits, so it is at most 1f, and the function has three.
 func canonicalPCIAddress(s string) (string, bool) {
-	if len(s) != len("dddd:bb:dd.f") || s[4] != ':' || s[7] != ':' || s[10] != '.' {
-		return "", false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case i == 4 || i == 7 || i == 10:
-		case !isHex(c),
-			i == 8 && c != '0' && c != '1',
-			i == 11 && (c < '0' || c > '7'):
-			return "", false
-		}
-	}
-	return strings.ToLower(s), true
+	address, wellFormed := diag.PCIAddress(s)
+	return address, wellFormed && len(s) == len("dddd:bb:dd.f")
 }
 
-// explainPCIAddress says what is wrong with an address that looks nearly right.
+// explainPCIAddress returns what is wrong with a nearly valid address.
 func explainPCIAddress(s string) string {
 	if _, ok := guessPCIAddress(s); ok {
 		return ""
@@ -44,18 +35,14 @@ func explainPCIAddress(s string) string {
 		return ""
 	case s[10] == '.' && (s[11] == '8' || s[11] == '9'):
 		return "the function is 0 to 7"
-	case s[7] == ':' && isHex(s[8]) && s[8] > '1':
+	case s[7] == ':' && strings.ContainsRune("23456789abcdefABCDEF", rune(s[8])):
 		return "the device is 00 to 1f"
 	}
 	return ""
 }
 
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-}
-
-// guessPCIAddress repairs the two mistakes people make: a colon before the
-// function, and the domain left out.
+// guessPCIAddress corrects the two usual mistakes: a colon before the function, and no
+// domain.
 func guessPCIAddress(s string) (string, bool) {
 	if _, ok := canonicalPCIAddress(s); ok {
 		return "", false
@@ -70,28 +57,26 @@ func guessPCIAddress(s string) (string, bool) {
 	return canonicalPCIAddress(s)
 }
 
-// checkVersion takes any 1.MINOR.PATCH.
+// checkVersion accepts any 1.MINOR.PATCH.
 func checkVersion(s string) (string, bool) {
 	parts := strings.Split(s, ".")
-	ok := len(parts) == 3
-	for _, p := range parts {
-		d, rest := digits(p)
-		ok = ok && rest == "" && d != "" && len(d) <= 9 && (d == "0" || d[0] != '0')
+	isVersion := len(parts) == 3
+	for _, part := range parts {
+		n, err := strconv.ParseUint(part, 10, 30)
+		isVersion = isVersion && err == nil && strconv.FormatUint(n, 10) == part
 	}
 	switch {
-	case ok && parts[0] == "1":
+	case isVersion && parts[0] == "1":
 		return "", true
-	case ok:
+	case isVersion:
 		return "this major version is not supported", false
-	case strings.HasPrefix(s, "v") && len(s) > 1:
-		if hint, ok := checkVersion(s[1:]); ok || hint != "" {
-			return `write it without the "v"`, false
-		}
+	case strings.HasPrefix(s, "v"):
+		return `write it without the "v"`, false
 	}
 	return "it has the form MAJOR.MINOR.PATCH", false
 }
 
-// checkPath takes an absolute, clean path of a file.
+// checkPath accepts an absolute, clean path of a file.
 func checkPath(s string) (string, bool) {
 	switch {
 	case s == "":
@@ -99,18 +84,18 @@ func checkPath(s string) (string, bool) {
 	case strings.IndexFunc(s, unicode.IsControl) >= 0:
 		return "a path has no control characters", false
 	case s[0] != '/':
-		return `the path is relative, and must start with "/"`, false
+		return `the path is relative; it must start with "/"`, false
 	case s == "/":
 		return "this is the root directory", false
 	case path.Clean(s) != s:
-		return fmt.Sprintf("write it without \"..\", \".\" and superfluous slashes, such as %q", excerpt(path.Clean(s))), false
+		return fmt.Sprintf("write it without \"..\", \".\" and extra slashes, such as %q", excerpt(path.Clean(s))), false
 	case len(s) > 4095:
 		return "a path has at most 4095 bytes", false
 	}
 	return "", true
 }
 
-// checkSocket takes a path that fits into a socket address.
+// checkSocket accepts a path that fits into a socket address.
 func checkSocket(s string) (string, bool) {
 	if strings.HasPrefix(s, "@") {
 		return "only a memif socket may be abstract", false
@@ -141,7 +126,7 @@ func checkSocketLength(s string) (string, bool) {
 	return "", true
 }
 
-// checkName takes the name of a device in a directory of sysfs.
+// checkName accepts the name of a device in a sysfs directory.
 func checkName(s string) (string, bool) {
 	switch {
 	case s == "":
@@ -156,7 +141,7 @@ func checkName(s string) (string, bool) {
 	return "", true
 }
 
-// checkNames takes names joined with commas.
+// checkNames accepts names separated by commas.
 func checkNames(s string) (string, bool) {
 	for name := range strings.SplitSeq(s, ",") {
 		if hint, ok := checkName(name); !ok {
@@ -166,7 +151,7 @@ func checkNames(s string) (string, bool) {
 	return "", true
 }
 
-// maxNetdev is the length of the longest alternative name of a network device
+// maxNetdev is the length in bytes of the longest alternative name of a network device
 // (ALTIFNAMSIZ, less the NUL).
 const maxNetdev = 127
 

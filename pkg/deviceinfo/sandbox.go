@@ -13,67 +13,60 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// maxPerSandbox bounds the files of one sandbox. Networks of a pod are counted
-// on the fingers; this is for what is not a pod.
+// maxPerSandbox bounds the files of one sandbox. A pod has a handful of networks.
 const maxPerSandbox = 1024
 
-// Entry is one file of a directory: its content, or why it cannot be had.
+// Entry is one file of a directory: its content, or the error of reading it.
 type Entry struct {
 	File    string // host path
-	Network string // "<namespace>-<nad>", of a CNI file
-	IfName  string // interface in the pod, of a CNI file
-	Info    *Info  // nil when Err is set
-	Err     error  // Diagnostics when the content is at fault
+	Network string // "<namespace>-<nad>"; only for a CNI file
+	IfName  string // interface in the pod; only for a CNI file
+	Info    *Info  // nil if Err is set
+	Err     error  // Diagnostics if the content is invalid
 }
 
-// ReadSandbox reads the CNI device-info files (§4.2) of one sandbox, named as
-// [CNIFileName] names them, from cniDir, a host path ("" is [DefaultCNIDir]).
-// Files of other sandboxes are not opened. The entries are sorted by interface,
-// then by file. A file that cannot be read is the error of its entry; one that
-// vanishes meanwhile is no entry. A directory that does not exist has none.
+// ReadSandbox reads the CNI device-info files (§4.2) of one sandbox, named by
+// [CNIFileName], from cniDir, a host path ("" is [DefaultCNIDir]). Files of other sandboxes
+// are not opened. The entries are sorted by interface, then by file. A file that cannot be
+// read has the error in its entry; a file that is removed meanwhile has no entry. A
+// directory that does not exist has no entries.
 //
-// An ID that is no sandbox ID is errdefs.ErrInvalidArgument, as is a cniDir that
-// is no directory. When cniDir holds absurdly many names, the last entry is an
+// The error for an invalid sandbox ID, and for a cniDir that is not a directory, is
+// errdefs.ErrInvalidArgument. If cniDir holds more than 2^20 names, the last entry is an
 // errdefs.ErrResourceExhausted for the directory.
 func ReadSandbox(host hostfs.Root, cniDir, sandboxID string) ([]Entry, error) {
-	return ParseOptions{}.ReadSandbox(host, cniDir, sandboxID)
-}
-
-// ReadSandbox is [ReadSandbox] with these options.
-func (o ParseOptions) ReadSandbox(host hostfs.Root, cniDir, sandboxID string) ([]Entry, error) {
 	dir, err := sandboxDir(cniDir, sandboxID)
 	if err != nil {
 		return nil, err
 	}
-	f, err := openDirIfThere(host, dir)
-	if f == nil || err != nil {
+	f, err := openDirIfExists(host, dir)
+	if f == nil {
 		return nil, err
 	}
 	defer f.Close()
 	var names []string
-	scanErr := scanDir(f, dir, maxScan, func(name string) {
+	listErr := visitNames(f, dir, maxListed, func(name string) {
 		if _, _, ok := MatchCNIFileName(name, sandboxID); ok && len(names) <= maxPerSandbox {
 			names = append(names, name)
 		}
 	})
-	entries := readEntries(dir, sandboxID, names, func(name, file string) (*Info, error) {
-		return o.readInfo(int(f.Fd()), name, file)
-	})
-	if scanErr != nil {
-		entries = append(entries, Entry{File: dir, Err: scanErr})
+	entries := readEntries(int(f.Fd()), dir, sandboxID, names)
+	if listErr != nil {
+		entries = append(entries, Entry{File: dir, Err: listErr})
 	}
 	return entries, nil
 }
 
+// sandboxDir checks the arguments of a lookup and returns the directory.
 func sandboxDir(cniDir, sandboxID string) (string, error) {
-	if !validSandboxID(sandboxID) {
-		return "", fmt.Errorf("read device-info of sandbox %q: an ID is not empty and has neither \"/\" nor NUL: %w", sandboxID, errdefs.ErrInvalidArgument)
+	if !isSandboxID(sandboxID) {
+		return "", fmt.Errorf("read device-info of sandbox %q: a sandbox ID is not empty and has neither \"/\" nor NUL: %w", sandboxID, errdefs.ErrInvalidArgument)
 	}
 	return cleanDir(cniDir, DefaultCNIDir)
 }
 
-// readEntries reads the files of one sandbox.
-func readEntries(dir, sandboxID string, names []string, read func(name, file string) (*Info, error)) []Entry {
+// readEntries reads the files of one sandbox in the open directory.
+func readEntries(dirfd int, dir, sandboxID string, names []string) []Entry {
 	if len(names) == 0 {
 		return nil
 	}
@@ -88,7 +81,7 @@ func readEntries(dir, sandboxID string, names []string, read func(name, file str
 		if e.Network, e.IfName, ok = MatchCNIFileName(name, sandboxID); !ok {
 			continue
 		}
-		if e.Info, e.Err = read(name, e.File); e.Err != nil && errdefs.IsNotFound(e.Err) {
+		if e.Info, e.Err = readInfo(dirfd, name, e.File); e.Err != nil && errdefs.IsNotFound(e.Err) {
 			continue
 		}
 		entries = append(entries, e)
@@ -103,10 +96,11 @@ func readEntries(dir, sandboxID string, names []string, read func(name, file str
 	return entries
 }
 
-func (o ParseOptions) readInfo(dirfd int, name, file string) (*Info, error) {
-	data, err := readAt(dirfd, name, file)
+// readInfo reads and parses the device-info file name in the open directory.
+func readInfo(dirfd int, name, file string) (*Info, error) {
+	data, err := readFileAt(dirfd, name, file)
 	if err != nil {
 		return nil, err
 	}
-	return o.Parse(data, file)
+	return Parse(data, file)
 }

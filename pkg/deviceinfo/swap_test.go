@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file that is a pipe by the time it is opened is not read, although it was a regular
-// file when it was checked.
+// A file that is replaced by a pipe between check and open is not read.
 func TestSwappedForAPipeIsNotRead(t *testing.T) {
 	dir := t.TempDir()
 	const content = `{"type":"pci"}`
@@ -51,7 +50,7 @@ func TestSwappedForAPipeIsNotRead(t *testing.T) {
 	}()
 	defer func() { close(stop); <-done }()
 	for range 20_000 {
-		data, err := readAt(fd, "a", "/devinfo/a")
+		data, err := readFileAt(fd, "a", "/devinfo/a")
 		if err == nil && string(data) != content || errors.Is(err, unix.EAGAIN) {
 			t.Fatalf("the pipe was read: %q, %v", data, err)
 		}

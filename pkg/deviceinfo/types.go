@@ -5,31 +5,28 @@ package deviceinfo
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 )
 
-// Versions of the specification that this package knows (§3.1.2). Any 1.x.y is
-// read, with a warning, because a minor version only adds keys; another major
-// version is refused.
+// Versions of the specification that this package knows (§3.1.2). Any other 1.x.y is read
+// with a warning, because a minor version only adds keys. Another major version is refused.
 const (
 	Version100 = "1.0.0"
 	Version110 = "1.1.0"
-	// Version is the one to write.
+	// Version is the version to write.
 	Version = Version110
 )
 
-// Limits of one device-info map. The specification sets none; these keep a
-// hostile file cheap.
-const (
-	MaxSize  = 64 << 10 // bytes of a file
-	MaxDepth = 32       // maps and lists inside each other, the outermost counted
-)
+// MaxSize bounds a device-info file, in bytes. The specification has no limit; this one
+// bounds the cost of a hostile file.
+const MaxSize = 64 << 10
 
-// MaxSocketPath is the longest path, in bytes, that a Unix socket address holds
-// (sun_path has 108 with the terminating NUL).
+// MaxSocketPath is the length in bytes of the longest path that a Unix socket address holds
+// (sun_path has 108 bytes, with the terminating NUL).
 const MaxSocketPath = 107
 
-// Type says which kind of device is described (§3.1.1).
+// Type is the kind of device (§3.1.1).
 type Type string
 
 // The values of "type".
@@ -40,7 +37,7 @@ const (
 	TypeMemif     Type = "memif"
 )
 
-// VDPADriver is the driver a vDPA device is bound to (§3.1.4.2).
+// VDPADriver is the driver of a vDPA device (§3.1.4.2).
 type VDPADriver string
 
 // The values of "driver".
@@ -71,7 +68,7 @@ const (
 	MemifSlave MemifRole = "slave"
 )
 
-// MemifMode says what travels over a memif device (§3.1.6.3).
+// MemifMode is the kind of packets of a memif device (§3.1.6.3).
 type MemifMode string
 
 // The values of "mode" of a memif device. The specification reserves
@@ -82,8 +79,8 @@ const (
 	MemifInjectPunt MemifMode = "inject-punt"
 )
 
-// Info is one device-info map (§3.1). The map that Type names is set; maps of
-// other types may be there too, and satisfy the specification as well.
+// Info is one device-info map (§3.1). The map that Type names is set. Maps of other types
+// are optional, and satisfy the specification as well.
 type Info struct {
 	Type      Type       `json:"type"`
 	Version   string     `json:"version"`
@@ -94,26 +91,26 @@ type Info struct {
 
 	// Extra holds keys the specification does not know, as compact JSON.
 	Extra map[string]json.RawMessage `json:"-"`
-	// Warnings are findings of [Parse] that do not make the map invalid. They
-	// are never written.
+	// Warnings are diagnostics of [Parse] that do not make the map invalid. They are
+	// never written.
 	Warnings Diagnostics `json:"-"`
 }
 
-// PCI describes a PCI function (§3.1.3). Addresses are in the form of sysfs,
-// "dddd:bb:dd.f" in lower case.
+// PCI describes a PCI function (§3.1.3). Addresses have the form "dddd:bb:dd.f", in lower
+// case.
 type PCI struct {
 	PCIAddress   string `json:"pci-address"`
 	VhostNet     string `json:"vhost-net,omitempty"`   // path of the vhost-net character device
-	RDMADevice   string `json:"rdma-device,omitempty"` // one name, or several with commas; see [PCI.RDMADevices]
+	RDMADevice   string `json:"rdma-device,omitempty"` // one name, or several separated by commas; see [PCI.RDMADevices]
 	PFPCIAddress string `json:"pf-pci-address,omitempty"`
-	// RepresentorDevice is the name of a network device; since version 1.1.0.
+	// RepresentorDevice is the name of a network device. Version 1.1.0 added the key.
 	RepresentorDevice string `json:"representor-device,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-"` // as [Info.Extra]
 }
 
-// RDMADevices are the names in "rdma-device", which device plugins in the
-// field join with commas when a function has several.
+// RDMADevices returns the names in "rdma-device". Device plugins separate them by commas if
+// a function has several RDMA devices.
 func (p *PCI) RDMADevices() []string {
 	if p == nil || p.RDMADevice == "" {
 		return nil
@@ -123,16 +120,15 @@ func (p *PCI) RDMADevices() []string {
 
 // VDPA describes a vDPA device (§3.1.4).
 type VDPA struct {
-	ParentDevice string     `json:"parent-device"` // name below /sys/bus/vdpa/devices
+	ParentDevice string     `json:"parent-device"` // name in /sys/bus/vdpa/devices
 	Driver       VDPADriver `json:"driver"`
-	// Path is that of the vhost or virtio device. It is required, but device
-	// plugins in the field omit it for the virtio driver, where nothing needs
-	// it: then it is "" and a warning tells, unless
-	// [ParseOptions.RequireVDPAPath] is set.
+	// Path is that of the vhost or virtio device. It is required, but device plugins omit
+	// it for the virtio driver, which does not use it. Then it is "", with a warning,
+	// unless [ParseOptions.RequireVDPAPath] is set.
 	Path         string `json:"path,omitempty"`
 	PCIAddress   string `json:"pci-address,omitempty"`
 	PFPCIAddress string `json:"pf-pci-address,omitempty"`
-	// RepresentorDevice is the name of a network device; since version 1.1.0.
+	// RepresentorDevice is the name of a network device. Version 1.1.0 added the key.
 	RepresentorDevice string `json:"representor-device,omitempty"`
 
 	Extra map[string]json.RawMessage `json:"-"` // as [Info.Extra]
@@ -146,8 +142,8 @@ type VhostUser struct {
 	Extra map[string]json.RawMessage `json:"-"` // as [Info.Extra]
 }
 
-// HostCreates reports whether, by the specification, the host creates the
-// socket. Some writers in the field mean the opposite.
+// HostCreates reports whether the host creates the socket according to the specification.
+// Some writers use the opposite meaning.
 func (v *VhostUser) HostCreates() bool { return v.Mode == VhostUserClient }
 
 // Memif describes a memif socket (§3.1.6).
@@ -159,49 +155,41 @@ type Memif struct {
 	Extra map[string]json.RawMessage `json:"-"` // as [Info.Extra]
 }
 
-// HostCreates reports whether, by the specification, the host creates the
-// socket.
+// HostCreates reports whether the host creates the socket according to the specification.
 func (m *Memif) HostCreates() bool { return m.Role == MemifSlave }
 
-// Abstract reports whether the socket lives in the network namespace's abstract
-// space and has no file.
+// Abstract reports whether the socket has an abstract address, in the network namespace,
+// and no file.
 func (m *Memif) Abstract() bool { return strings.HasPrefix(m.Path, "@") }
 
-// Clone is a copy that shares nothing with i.
+// Clone returns a deep copy.
 func (i *Info) Clone() *Info {
 	if i == nil {
 		return nil
 	}
 	c := *i
-	c.Extra = cloneExtra(i.Extra)
-	c.Warnings = append(Diagnostics(nil), i.Warnings...)
-	if i.PCI != nil {
-		p := *i.PCI
-		p.Extra = cloneExtra(p.Extra)
-		c.PCI = &p
+	c.Extra, c.Warnings = cloneExtra(i.Extra), slices.Clone(i.Warnings)
+	c.PCI = cloneMap(i.PCI, func(p *PCI) *map[string]json.RawMessage { return &p.Extra })
+	c.VDPA = cloneMap(i.VDPA, func(v *VDPA) *map[string]json.RawMessage { return &v.Extra })
+	c.VhostUser = cloneMap(i.VhostUser, func(v *VhostUser) *map[string]json.RawMessage { return &v.Extra })
+	c.Memif = cloneMap(i.Memif, func(m *Memif) *map[string]json.RawMessage { return &m.Extra })
+	return &c
+}
+
+// cloneMap copies the map of one type with its unknown keys.
+func cloneMap[T any](m *T, extra func(*T) *map[string]json.RawMessage) *T {
+	if m == nil {
+		return nil
 	}
-	if i.VDPA != nil {
-		v := *i.VDPA
-		v.Extra = cloneExtra(v.Extra)
-		c.VDPA = &v
-	}
-	if i.VhostUser != nil {
-		v := *i.VhostUser
-		v.Extra = cloneExtra(v.Extra)
-		c.VhostUser = &v
-	}
-	if i.Memif != nil {
-		m := *i.Memif
-		m.Extra = cloneExtra(m.Extra)
-		c.Memif = &m
-	}
+	c := *m
+	*extra(&c) = cloneExtra(*extra(&c))
 	return &c
 }
 
 func cloneExtra(m map[string]json.RawMessage) map[string]json.RawMessage {
 	c := maps.Clone(m)
 	for k, v := range c {
-		c[k] = append(json.RawMessage(nil), v...)
+		c[k] = slices.Clone(v)
 	}
 	return c
 }

@@ -19,33 +19,32 @@ const (
 	dirMode  = 0o755
 	fileMode = 0o644
 
-	// Names that start with "." are no device-info files to any reader here, temporary
-	// files among them.
+	// Readers ignore names that start with ".", such as this one and temporary files.
 	lockName = ".jackfield.lock"
 )
 
-// makeDir opens dir, and makes it and its parents where they are missing: CNI plugins
-// and agents under other users read there.
-func makeDir(host hostfs.Root, dir string) (*os.File, error) {
+// createDir opens dir, and creates it and its parents if they are missing. Their mode lets
+// CNI plugins and agents of other users read the files.
+func createDir(host hostfs.Root, dir string) (*os.File, error) {
 	f, err := host.MakeDir(dir, dirMode)
 	if err != nil {
-		return nil, dirError("make", dir, err)
+		return nil, dirError("create", dir, err)
 	}
 	return f, nil
 }
 
-// writeAt replaces the file name in the open directory by data, atomically and
+// writeFileAt replaces the file name in the open directory by data, atomically and
 // durably.
-func writeAt(dirfd int, name, file string, data []byte) error {
+func writeFileAt(dirfd int, name, file string, data []byte) error {
 	if err := hostfs.ReplaceAt(dirfd, name, data, hostfs.Own(fileMode)); err != nil {
 		return fileError("write", file, err)
 	}
 	return nil
 }
 
-// removeAt removes name from the open directory; a missing one is no error. A
-// symlink is removed itself.
-func removeAt(dirfd int, name, file string) error {
+// removeFileAt removes name from the open directory; a missing file is no error. Of a
+// symlink it removes the link.
+func removeFileAt(dirfd int, name, file string) error {
 	err := unix.Unlinkat(dirfd, name, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -59,73 +58,72 @@ func removeAt(dirfd int, name, file string) error {
 	return nil
 }
 
-// removeIn is removeAt for a directory that may be missing.
-func removeIn(host hostfs.Root, dir, name string) error {
-	f, err := openDirIfThere(host, dir)
+// removeFile is removeFileAt for a directory that may be missing.
+func removeFile(host hostfs.Root, dir, name string) error {
+	f, err := openDirIfExists(host, dir)
 	if f == nil {
 		return err
 	}
 	defer f.Close()
-	return removeAt(int(f.Fd()), name, path.Join(dir, name))
+	return removeFileAt(int(f.Fd()), name, path.Join(dir, name))
 }
 
-// RemoveTemporary removes what writers that were killed left in the host
-// directory dir: temporary files older than age. Readers ignore them anyway.
+// RemoveTemporary removes the temporary files older than age that killed writers left in
+// the host directory dir. Readers ignore these files.
 func RemoveTemporary(host hostfs.Root, dir string, age time.Duration) error {
 	dir, err := cleanDir(dir, DefaultCNIDir)
 	if err != nil {
 		return err
 	}
-	f, err := openDirIfThere(host, dir)
+	f, names, err := listMatching(host, dir, hostfs.IsTemporary)
 	if f == nil {
 		return err
 	}
 	defer f.Close()
-	fd := int(f.Fd())
-	var old []string
-	err = scanDir(f, dir, maxScan, func(name string) {
-		var st unix.Stat_t
-		if hostfs.IsTemporary(name) &&
-			unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && time.Since(time.Unix(st.Mtim.Unix())) > age {
-			old = append(old, name)
-		}
-	})
 	errs := []error{err}
-	for _, name := range old {
-		errs = append(errs, removeAt(fd, name, path.Join(dir, name)))
+	for _, name := range names {
+		var st unix.Stat_t
+		if unix.Fstatat(int(f.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && time.Since(time.Unix(st.Mtim.Unix())) > age {
+			errs = append(errs, removeFileAt(int(f.Fd()), name, path.Join(dir, name)))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// lockWait is how long a writer waits for another one. They hold the lock for
-// the time of one read and one write.
+// changeDir creates a directory if it is missing, and runs fn with its descriptor while no other
+// writer of this package changes it.
+func changeDir(host hostfs.Root, dir string, fn func(dirfd int) error) error {
+	f, err := createDir(host, dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fd := int(f.Fd())
+	return withLock(fd, dir, lockWait, func() error { return fn(fd) })
+}
+
+// lockWait is how long a writer waits for another writer, which holds the lock for one read
+// and one write.
 const lockWait = 5 * time.Second
 
-// locked runs fn while no other writer changes the directory by way of this
-// package. The lock lies on a file of its own that only its owner can open:
-// whoever may open a file may also lock it, and block everybody else.
+// withLock runs fn while no other writer of this package changes the directory. The lock is
+// on a file that only its owner can open: a user who can open a file can also lock it, and
+// block every writer.
 //
-// wait is how long another writer is waited for; behind it the error is
+// If another writer holds the lock for longer than wait, the error is
 // errdefs.ErrUnavailable.
-func locked(dirfd int, dir string, wait time.Duration, fn func() error) error {
+func withLock(dirfd int, dir string, wait time.Duration, fn func() error) error {
 	file := path.Join(dir, lockName)
 	fd, err := unix.Openat(dirfd, lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fileError("lock", file, err)
 	}
 	defer unix.Close(fd)
-	deadline := time.Now().Add(wait)
-	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return fn()
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return fileError("lock", file, err)
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("lock device-info file %q: another writer holds the lock for more than %v: %w", file, wait, errdefs.ErrUnavailable)
-		}
-		time.Sleep(pause)
+	switch err := hostfs.LockWithin(fd, wait); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fmt.Errorf("lock device-info file %q: another writer holds the lock for more than %v: %w", file, wait, errdefs.ErrUnavailable)
+	case err != nil:
+		return fileError("lock", file, err)
 	}
+	return fn()
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// emptyNode is a host root in which nothing is, not even /var.
-func emptyNode(t testing.TB) hostfs.Root {
+// newEmptyNode returns the root of a host without any directory, even without /var.
+func newEmptyNode(t testing.TB) hostfs.Root {
 	t.Helper()
 	root, err := hostfs.New(t.TempDir())
 	must(t, err)
@@ -32,22 +32,22 @@ func pciInfo() *Info {
 	return &Info{Type: TypePCI, Version: Version, PCI: &PCI{PCIAddress: "0000:01:02.2"}}
 }
 
-// withUmask runs f under a umask that would spoil the modes.
+// withUmask runs f under a umask that would change the modes of created files.
 func withUmask(mask int, f func()) {
 	old := unix.Umask(mask)
 	defer unix.Umask(old)
 	f()
 }
 
-func mode(t testing.TB, p string) os.FileMode {
+func modeOf(t testing.TB, p string) os.FileMode {
 	t.Helper()
 	st, err := os.Lstat(p)
 	must(t, err)
 	return st.Mode()
 }
 
-// names are what is in a directory, hidden files too.
-func names(t testing.TB, dir string) []string {
+// listNames returns the names in a directory, including hidden files.
+func listNames(t testing.TB, dir string) []string {
 	t.Helper()
 	es, err := os.ReadDir(dir)
 	must(t, err)
@@ -59,62 +59,62 @@ func names(t testing.TB, dir string) []string {
 }
 
 func TestSymlinksAtTheTargetAreNotFollowed(t *testing.T) {
-	root := emptyNode(t)
+	root := newEmptyNode(t)
 	dp, cni := DevicePluginDir{Root: root}, CNIDir{Root: root}
 	_, err := dp.Save("r", "1", pciInfo())
 	must(t, err)
 	must(t, os.MkdirAll(root.Path(DefaultCNIDir), 0o755))
 	victim := filepath.Join(root.Dir(), "victim")
 	must(t, os.WriteFile(victim, []byte("untouched"), 0o600))
-	plant := func(p string) {
+	replaceBySymlink := func(p string) {
 		must(t, os.RemoveAll(root.Path(p)))
 		must(t, os.Symlink("/victim", root.Path(p)))
 	}
 	dpFile, err := dp.Path("r", "1")
 	must(t, err)
-	plant(dpFile)
+	replaceBySymlink(dpFile)
 	if _, err := dp.Load("r", "1"); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("a symlink was read: %v", err)
+		t.Errorf("Load follows a symlink: %v", err)
 	}
 	_, err = dp.Save("r", "1", pciInfo())
 	must(t, err)
 	cniFile, err := cni.Path("f")
 	must(t, err)
-	plant(cniFile)
+	replaceBySymlink(cniFile)
 	_, _, err = cni.CopyFrom(dp, "r", "1", "f")
 	must(t, err)
-	plant(cniFile)
+	replaceBySymlink(cniFile)
 	f, err := cni.File(cniFile)
 	must(t, err)
 	if err := f.Update(func(i *Info) (*Info, error) { return pciInfo(), nil }); err == nil {
-		t.Error("a symlink was read for an update")
+		t.Error("Update follows a symlink")
 	}
 	must(t, f.Write(pciInfo()))
-	plant(cniFile)
+	replaceBySymlink(cniFile)
 	must(t, f.Remove())
 	for _, p := range []string{dpFile} {
-		if m := mode(t, root.Path(p)); m != 0o644 {
+		if m := modeOf(t, root.Path(p)); m != 0o644 {
 			t.Errorf("%s has mode %v, want a regular file in place of the symlink", p, m)
 		}
 	}
-	if b, err := os.ReadFile(victim); err != nil || string(b) != "untouched" || mode(t, victim) != 0o600 {
-		t.Errorf("the symlink's target: %q, %v", b, err)
+	if b, err := os.ReadFile(victim); err != nil || string(b) != "untouched" || modeOf(t, victim) != 0o600 {
+		t.Errorf("target of the symlink: %q, %v", b, err)
 	}
-	// A directory in the way is an error, and leaves nothing behind.
+	// A directory at the path is an error, and no temporary file is left.
 	must(t, os.Mkdir(root.Path(cniFile), 0o755))
 	if err := f.Write(pciInfo()); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("a directory in the way: %v", err)
+		t.Errorf("directory at the path: %v", err)
 	}
 	if err := f.Remove(); !errdefs.IsFailedPrecondition(err) {
-		t.Errorf("a directory in the way: %v", err)
+		t.Errorf("directory at the path: %v", err)
 	}
-	if got := names(t, root.Path(DefaultCNIDir)); !slices.Equal(got, []string{lockName, "f"}) {
+	if got := listNames(t, root.Path(DefaultCNIDir)); !slices.Equal(got, []string{lockName, "f"}) {
 		t.Errorf("left: %v", got)
 	}
 }
 
 func TestConcurrentWritersLoseNothing(t *testing.T) {
-	root, dir := testNode(t)
+	root, dir := newTestNode(t)
 	cni := CNIDir{Root: root}
 	f, err := cni.File(DefaultCNIDir + "/f")
 	must(t, err)
@@ -129,7 +129,7 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 			default:
 			}
 			if _, err := f.Read(); err != nil {
-				t.Errorf("a reader saw %v", err)
+				t.Errorf("concurrent reader: %v", err)
 				return
 			}
 		}
@@ -139,8 +139,8 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 		writers.Go(func() {
 			for i := range each {
 				var err error
-				// On a busy machine, or a slow disk, another writer may have the lock for
-				// longer than it is waited for.
+				// On a busy machine or a slow disk, another writer may hold the lock for
+				// longer than the timeout.
 				busytest.Until(func() bool {
 					err = f.Update(func(info *Info) (*Info, error) {
 						if info.Extra == nil {
@@ -163,42 +163,42 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 	got, err := f.Read()
 	must(t, err)
 	if len(got.Extra) != n*each {
-		t.Errorf("%d of %d updates are there", len(got.Extra), n*each)
+		t.Errorf("the file has %d of %d updates", len(got.Extra), n*each)
 	}
-	if got := names(t, dir); !slices.Equal(got, []string{lockName, "f"}) {
+	if got := listNames(t, dir); !slices.Equal(got, []string{lockName, "f"}) {
 		t.Errorf("left: %v", got)
 	}
-	if m := mode(t, filepath.Join(dir, lockName)); m != 0o600 {
-		t.Errorf("the lock has mode %v: others could hold it", m)
+	if m := modeOf(t, filepath.Join(dir, lockName)); m != 0o600 {
+		t.Errorf("the lock has mode %v: other users could lock it", m)
 	}
 }
 
-func TestAWriterThatHangsDoesNotHangOthers(t *testing.T) {
-	root, dir := testNode(t)
+func TestHangingWriterDoesNotBlockOthers(t *testing.T) {
+	root, dir := newTestNode(t)
 	f, err := openDir(root, DefaultCNIDir)
 	must(t, err)
 	defer f.Close()
 	fd := int(f.Fd())
-	err = locked(fd, dir, time.Minute, func() error {
-		return locked(fd, dir, 30*time.Millisecond, func() error { t.Error("two writers at once"); return nil })
+	err = withLock(fd, dir, time.Minute, func() error {
+		return withLock(fd, dir, 30*time.Millisecond, func() error { t.Error("two writers hold the lock"); return nil })
 	})
 	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), lockName) {
 		t.Errorf("got %v, want unavailable with the name of the lock", err)
 	}
 	ran := false
-	if err := locked(fd, dir, 0, func() error { ran = true; return nil }); err != nil || !ran {
-		t.Errorf("a free lock: %v", err)
+	if err := withLock(fd, dir, 0, func() error { ran = true; return nil }); err != nil || !ran {
+		t.Errorf("free lock: %v", err)
 	}
 }
 
-func TestTemporaryFilesAreNobodys(t *testing.T) {
-	root, dir := testNode(t)
-	ix := testIndex(t, root, IndexOptions{})
+func TestTemporaryFilesAreIgnored(t *testing.T) {
+	root, dir := newTestNode(t)
+	ix := testIndex(t, root)
 	tmp := ".jackfield-n-" + testID + "_net1.tmp"
 	for _, name := range []string{tmp, lockName, ".jackfield-X-" + testID + "_a"} {
-		put(t, dir, name, "{")
+		writeFile(t, dir, name, "{")
 	}
-	has(t, ix, testID)
+	wantInterfaces(t, ix, testID)
 	if es, err := ReadSandbox(root, "", testID); err != nil || es != nil {
 		t.Errorf("ReadSandbox = %+v, %v", es, err)
 	}
@@ -212,7 +212,7 @@ func TestTemporaryFilesAreNobodys(t *testing.T) {
 	must(t, os.Chtimes(filepath.Join(dir, lockName), old, old))
 	must(t, RemoveTemporary(root, "", time.Hour))
 	must(t, RemoveTemporary(root, "/none", time.Hour))
-	if got := names(t, dir); slices.Contains(got, tmp) || len(got) != 2 {
+	if got := listNames(t, dir); slices.Contains(got, tmp) || len(got) != 2 {
 		t.Errorf("left: %v", got)
 	}
 }

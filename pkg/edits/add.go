@@ -8,144 +8,134 @@ import (
 	"strings"
 )
 
-// AddDevice adds a device node. A node the container has already is left as it
-// is; another device at the same path is a *ConflictError, but a later CDI
-// device replaces an earlier one, as CDI prescribes.
+// AddDevice adds a device node. A node that the container already has stays as it is. Another
+// device at the same path is a *ConflictError, except that a later CDI device replaces an
+// earlier one, as CDI prescribes.
 func (b *Builder) AddDevice(d *Device) error {
 	if b.replaces(&d.Origin) {
-		b.have.Devices = without(b.have.Devices, func(h *Device) bool { return SameSpelling(h.Path, d.Path) })
+		b.have.Devices = without(b.have.Devices, func(h Device) bool { return EqualClean(h.Path, d.Path) })
 	}
 	for i := range b.have.Devices {
-		if h := &b.have.Devices[i]; SamePlace(h.Path, d.Path) {
-			if h.same(d) {
+		if h := &b.have.Devices[i]; SameContainerPath(h.Path, d.Path) {
+			if h.sameNode(d) {
 				return nil
 			}
 			return &ConflictError{What: "device path", Name: d.Path, First: existing, Second: d.Origin,
-				Detail: fmt.Sprintf("it is %s %d:%d there, and %s %d:%d is to be put there", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor)}
+				Detail: fmt.Sprintf("the container has %s %d:%d there, and the request wants %s %d:%d", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor)}
 		}
 	}
-	for i := range b.set.Devices {
-		have := &b.set.Devices[i]
-		if !SamePlace(have.Path, d.Path) {
-			continue
+	key := func(d *Device) string { return Clean(d.Path) }
+	i, ok := b.devices[key(d)]
+	if !ok {
+		b.set.Devices = appendKeyed(b.set.Devices, *d, b.devices, key)
+		b.changes++
+		return nil
+	}
+	switch have := &b.set.Devices[i]; {
+	case d.Origin.Source == CDI && have.Origin.Source == CDI:
+		later := *d
+		if have.sameNode(d) {
+			// Two CDI devices ask for one node, and each needs its own access to it.
+			later.Access = unionAccess(have.Access, d.Access)
 		}
-		switch {
-		case d.Origin.Source == CDI && have.Origin.Source == CDI:
-			later := *d
-			if have.same(d) {
-				// One node that two devices ask for: each needs its own right to it.
-				later.Access = unionAccess(have.Access, d.Access)
-			}
-			b.set.Devices = append(slices.Delete(b.set.Devices, i, i+1), later)
-			b.changes++
-			return nil
-		case have.same(d):
-			have.Access = unionAccess(have.Access, d.Access)
-			return nil
-		}
+		b.set.Devices = appendKeyed(deleteKeyed(b.set.Devices, i, b.devices, key), later, b.devices, key)
+		b.changes++
+		return nil
+	case have.sameNode(d):
+		have.Access = unionAccess(have.Access, d.Access)
+		return nil
+	default:
 		return &ConflictError{What: "device path", Name: d.Path, First: have.Origin, Second: d.Origin,
 			Detail: fmt.Sprintf("%s %d:%d against %s %d:%d", have.Type, have.Major, have.Minor, d.Type, d.Major, d.Minor)}
 	}
-	b.set.Devices = append(b.set.Devices, *d)
-	b.changes++
-	return nil
 }
 
-// AddMount adds a mount, under the rules of AddDevice with the destination as
-// the key. The same source at the same destination is the same mount.
+// appendKeyed appends an item to a list, of which positions has the position of each key.
+func appendKeyed[T any](list []T, item T, positions map[string]int, key func(*T) string) []T {
+	positions[key(&item)] = len(list)
+	return append(list, item)
+}
+
+// deleteKeyed deletes an item. Most items that are replaced are near the end.
+func deleteKeyed[T any](list []T, at int, positions map[string]int, key func(*T) string) []T {
+	delete(positions, key(&list[at]))
+	list = slices.Delete(list, at, at+1)
+	for i := at; i < len(list); i++ {
+		positions[key(&list[i])] = i
+	}
+	return list
+}
+
+// AddMount adds a mount by the rules of AddDevice, with the destination as the key. The same
+// source at the same destination is the same mount.
 func (b *Builder) AddMount(m *Mount) error {
-	if source, ok := b.mountedAt(m); ok {
+	if source, ok := b.existingSource(m); ok {
 		if source == m.Source {
 			return nil
 		}
 		return &ConflictError{What: "mount destination", Name: m.Destination, First: existing, Second: m.Origin,
-			Detail: fmt.Sprintf("%q is mounted there, and %q is to be mounted there", source, m.Source)}
+			Detail: fmt.Sprintf("the container has %q mounted there, and the request wants %q", source, m.Source)}
 	}
-	for i := range b.set.Mounts {
-		have := &b.set.Mounts[i]
-		if !SamePlace(have.Destination, m.Destination) {
+	key := func(m *Mount) string { return absolute(m.Destination) }
+	for _, destination := range spellings(m.Destination) {
+		i, ok := b.mounts[destination]
+		if !ok {
 			continue
 		}
+		have := &b.set.Mounts[i]
 		switch {
 		case m.Origin.Source == CDI && have.Origin.Source == CDI:
-			if !SameSpelling(have.Destination, m.Destination) {
-				// /run and /var/run: one place in most images, and not in all.
+			if destination != key(m) {
+				// One is below /run, the other below /var/run: the same directory in most images, but not in all.
 				continue
 			}
-			b.set.Mounts = append(slices.Delete(b.set.Mounts, i, i+1), *m)
+			b.set.Mounts = appendKeyed(deleteKeyed(b.set.Mounts, i, b.mounts, key), *m, b.mounts, key)
 			b.changes++
 			return nil
-		case have.same(m):
+		case have.sameMount(m):
 			return nil
 		}
 		return &ConflictError{What: "mount destination", Name: m.Destination, First: have.Origin, Second: m.Origin,
 			Detail: fmt.Sprintf("%q against %q", have.Source, m.Source)}
 	}
-	b.set.Mounts = append(b.set.Mounts, *m)
+	b.set.Mounts = appendKeyed(b.set.Mounts, *m, b.mounts, key)
 	b.changes++
 	return nil
 }
 
-// mountedAt is the source of the container's mount at the destination of another,
-// which does not take its place.
-func (b *Builder) mountedAt(m *Mount) (source string, ok bool) {
-	stays := func(destination string) bool {
-		return SamePlace(destination, m.Destination) && !b.replaced(destination) &&
-			!(b.replaces(&m.Origin) && SameSpelling(destination, m.Destination))
-	}
+// existingSource returns the source of the container's own mount at the destination of m, where m
+// does not replace it.
+func (b *Builder) existingSource(m *Mount) (source string, ok bool) {
 	for i := range b.have.Mounts {
-		if h := &b.have.Mounts[i]; stays(h.Destination) {
+		h := &b.have.Mounts[i]
+		if SameContainerPath(h.Destination, m.Destination) && !b.isReplaced(h.Destination) &&
+			!(b.replaces(&m.Origin) && EqualClean(h.Destination, m.Destination)) {
 			return h.Source, true
 		}
 	}
-	if b.have.More == nil {
-		return "", false
-	}
-	for i := 0; ; i++ {
-		destination, source, ok := b.have.More.MountAt(i)
-		if !ok || !differ(destination, m.Destination) && stays(destination) {
-			return source, ok
-		}
-	}
+	return "", false
 }
 
-// replaces reports whether an edit takes the place of what the container has.
+// replaces reports whether an edit replaces what the container has.
 func (b *Builder) replaces(o *Origin) bool { return b.have.CDIReplaces && o.Source == CDI }
 
-// replaced reports whether an edit of CDI took the place of a mount that the
-// container has.
-func (b *Builder) replaced(destination string) bool {
-	if !b.have.CDIReplaces {
-		return false
-	}
-	for i := range b.set.Mounts {
-		if m := &b.set.Mounts[i]; m.Origin.Source == CDI && SameSpelling(m.Destination, destination) {
-			return true
-		}
-	}
-	return false
+// isReplaced reports whether a CDI mount of the set replaced the container's mount at destination.
+func (b *Builder) isReplaced(destination string) bool {
+	i, ok := b.mounts[absolute(destination)]
+	return ok && b.have.CDIReplaces && b.set.Mounts[i].Origin.Source == CDI
 }
 
-// without is list less what matches. The list itself, which a Clone may share, is
-// not changed.
-func without[T any](list []T, match func(*T) bool) []T {
-	for i := range list {
-		if match(&list[i]) {
-			return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return match(&x) })
-		}
-	}
-	return list
+// without returns a copy of list less what matches. A Clone may share list, so it stays as it is.
+func without[T any](list []T, match func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(list), match)
 }
 
-// AddEnv adds a variable. A later one of CDI replaces an earlier one in place;
-// a variable of another source that is there with another value is a
-// *ConflictError. A variable the container has with that value is left alone.
+// AddEnv adds a variable. A later CDI variable replaces an earlier one in place. A variable of
+// another source with another value is a *ConflictError. A variable that the container already has
+// with this value is not added.
 func (b *Builder) AddEnv(e *Env) error {
-	for i := range b.set.Env {
+	if i, ok := b.env[e.Name]; ok {
 		have := &b.set.Env[i]
-		if have.Name != e.Name {
-			continue
-		}
 		switch {
 		case have.Value == e.Value:
 			return nil
@@ -156,36 +146,26 @@ func (b *Builder) AddEnv(e *Env) error {
 		}
 		return &ConflictError{What: "environment variable", Name: e.Name, First: have.Origin, Second: e.Origin}
 	}
-	if b.hasEnv(e.Name, e.Value) {
+	if at := LastEnv(b.have.Env, e.Name); at >= 0 && b.have.Env[at] == e.Text() {
 		return nil
 	}
-	b.set.Env = append(b.set.Env, *e)
+	b.set.Env = appendKeyed(b.set.Env, *e, b.env, func(e *Env) string { return e.Name })
 	b.changes++
 	return nil
 }
 
-// hasEnv reports whether the container has the variable with this value.
-func (b *Builder) hasEnv(name, value string) bool {
-	at := b.names.Last(name)
-	if at < 0 {
-		return false
-	}
-	kv, n := b.have.Env[at], len(name)
-	return len(kv) > n && kv[n+1:] == value
-}
-
-// AddHook adds a hook, unless the container has the very same hook already:
-// then the runtime injected the device itself. Hooks of the set accumulate.
+// AddHook adds a hook. It leaves out a hook that the container already has, because then the
+// runtime injected the device itself. Equal hooks of several edits are all kept.
 func (b *Builder) AddHook(h *Hook) {
-	if slices.ContainsFunc(b.have.Hooks, func(have Hook) bool { return have.same(h) }) {
+	if slices.ContainsFunc(b.have.Hooks, func(have Hook) bool { return have.sameHook(h) }) {
 		return
 	}
 	b.set.Hooks = append(b.set.Hooks, *h)
 	b.changes++
 }
 
-// AddNetDevice adds a network device. The same host device, or another one of
-// the same name in the container, is a *ConflictError.
+// AddNetDevice adds a network device. The same host device under another name, or another host
+// device under the same name, is a *ConflictError.
 func (b *Builder) AddNetDevice(n NetDevice) error {
 	for _, have := range b.set.NetDevices {
 		if have.HostName == n.HostName && have.Name == n.Name {
@@ -200,7 +180,7 @@ func (b *Builder) AddNetDevice(n NetDevice) error {
 	return nil
 }
 
-// AddGID adds an additional group once. Group 0 is left out, as CDI prescribes.
+// AddGID adds an additional group once. It leaves out group 0, as CDI prescribes.
 func (b *Builder) AddGID(g GID) {
 	if g.ID == 0 || slices.ContainsFunc(b.set.GIDs, func(h GID) bool { return h.ID == g.ID }) {
 		return
@@ -209,14 +189,14 @@ func (b *Builder) AddGID(g GID) {
 	b.changes++
 }
 
-// SetRDT sets the RDT configuration; the last one wins, as CDI prescribes.
+// SetRDT sets the RDT configuration. The last one wins, as CDI prescribes.
 func (b *Builder) SetRDT(r RDT) {
 	b.set.RDT = &r
 	b.changes++
 }
 
-// unionAccess joins two access strings in the order r, w, m. An empty string
-// means the target's default and stays so.
+// unionAccess joins two access strings in the order r, w, m. An empty string stands for the
+// runtime's default, which the union with any other keeps.
 func unionAccess(a, b string) string {
 	if a == b {
 		return a

@@ -5,11 +5,15 @@ package edits
 import (
 	"errors"
 	"path"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/internal/busytest"
 )
 
 func cdi(req string) Origin { return Origin{Source: CDI, Request: req, File: "/etc/cdi/x.json"} }
@@ -30,12 +34,12 @@ func wantConflict(t *testing.T, err error, names ...string) {
 	}
 	for _, n := range names {
 		if !strings.Contains(err.Error(), n) {
-			t.Errorf("the conflict does not name %q: %v", n, err)
+			t.Errorf("conflict does not name %q: %v", n, err)
 		}
 	}
 }
 
-func TestCDIDevicesReplaceEachOtherAndNobodyElse(t *testing.T) {
+func TestCDIEditsReplaceOnlyCDIEdits(t *testing.T) {
 	b := NewBuilder(&Set{}, Existing{})
 	must(t,
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Origin: cdi("one")}),
@@ -51,17 +55,17 @@ func TestCDIDevicesReplaceEachOtherAndNobodyElse(t *testing.T) {
 	wantConflict(t, b.AddMount(&Mount{Destination: "/m", Source: "/3", Origin: att("net1")}), `"/m"`, "net1", "two")
 	s := b.Set()
 	if s.Devices[0].Path != "/dev/b" || s.Devices[1].Minor != 5 {
-		t.Errorf("a replaced device goes to the end: %+v", s.Devices)
+		t.Errorf("a replacing device must be last: %+v", s.Devices)
 	}
 	if s.Env[0].Value != "2" || s.Env[1].Name != "F" {
-		t.Errorf("a replaced variable stays in place: %+v", s.Env)
+		t.Errorf("a replacing variable must keep its position: %+v", s.Env)
 	}
 	if len(s.Mounts) != 1 || s.Mounts[0].Source != "/2" {
 		t.Errorf("mounts are %+v", s.Mounts)
 	}
 }
 
-func TestTheSameEditTwiceIsOne(t *testing.T) {
+func TestEqualEditsAreMerged(t *testing.T) {
 	b := NewBuilder(&Set{}, Existing{})
 	d := Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: cdi("one")}
 	must(t, b.AddDevice(&d))
@@ -80,7 +84,7 @@ func TestTheSameEditTwiceIsOne(t *testing.T) {
 	}
 }
 
-func TestWhatTheContainerHasIsLeftAsItIs(t *testing.T) {
+func TestExistingThingsAreNotReplaced(t *testing.T) {
 	b := NewBuilder(&Set{}, Existing{
 		Devices: []Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3}},
 		Mounts:  []Mount{{Destination: "/m", Source: "/s"}},
@@ -95,9 +99,9 @@ func TestWhatTheContainerHasIsLeftAsItIs(t *testing.T) {
 	if b.Changes() != 0 {
 		t.Errorf("%d changes", b.Changes())
 	}
-	wantConflict(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: cdi("one")}), "as the runtime made it", "1:3", "1:5")
-	wantConflict(t, b.AddMount(&Mount{Destination: "/m", Source: "/t", Origin: cdi("one")}), "as the runtime made it", "/t")
-	// A variable of CDI takes the place of the container's, as CDI prescribes.
+	wantConflict(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: cdi("one")}), "as the runtime created it", "1:3", "1:5")
+	wantConflict(t, b.AddMount(&Mount{Destination: "/m", Source: "/t", Origin: cdi("one")}), "as the runtime created it", "/t")
+	// A CDI variable replaces the container's, as CDI prescribes.
 	must(t, b.AddEnv(&Env{Name: "E", Value: "2", Origin: cdi("one")}))
 	s := b.Set()
 	if len(s.Env) != 1 || s.Env[0].Value != "2" || len(s.Devices)+len(s.Mounts)+len(s.Hooks) != 0 {
@@ -105,7 +109,7 @@ func TestWhatTheContainerHasIsLeftAsItIs(t *testing.T) {
 	}
 }
 
-func TestCDIReplacesWhereThePersonWantsIt(t *testing.T) {
+func TestCDIReplacesExistingThings(t *testing.T) {
 	have := Existing{
 		Devices:     []Device{{Path: "/dev//a", Type: "c", Major: 1, Minor: 3}, {Path: "/dev/b", Type: "c", Major: 1, Minor: 3}},
 		Mounts:      []Mount{{Destination: "/m/", Source: "/s"}, {Destination: "/n", Source: "/s"}, {Destination: "/var/run/x", Source: "/s"}},
@@ -119,20 +123,20 @@ func TestCDIReplacesWhereThePersonWantsIt(t *testing.T) {
 	if b.Changes() != 2 {
 		t.Errorf("%d changes", b.Changes())
 	}
-	// What was replaced is gone, and what came instead is claimed.
+	// The replaced items are removed, and their replacements are claimed.
 	wantConflict(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Origin: att("net1")}), "one", "net1")
 	wantConflict(t, b.AddMount(&Mount{Destination: "/m", Source: "/s", Origin: att("net1")}), "one", "net1")
-	// Nobody else replaces anything.
-	wantConflict(t, b.AddDevice(&Device{Path: "/dev/b", Type: "c", Major: 1, Minor: 5, Origin: att("net1")}), "as the runtime made it")
-	wantConflict(t, b.AddMount(&Mount{Destination: "/n", Source: "/t", Origin: att("net1")}), "as the runtime made it")
-	// A copy made before still has everything.
-	wantConflict(t, before.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: att("net1")}), "as the runtime made it")
+	// Only CDI replaces.
+	wantConflict(t, b.AddDevice(&Device{Path: "/dev/b", Type: "c", Major: 1, Minor: 5, Origin: att("net1")}), "as the runtime created it")
+	wantConflict(t, b.AddMount(&Mount{Destination: "/n", Source: "/t", Origin: att("net1")}), "as the runtime created it")
+	// An earlier clone is unchanged.
+	wantConflict(t, before.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: att("net1")}), "as the runtime created it")
 	if have.Devices[0].Path != "/dev//a" || have.Mounts[0].Destination != "/m/" {
 		t.Error("the caller's lists were changed")
 	}
 }
 
-func TestOneNodeForTwoCDIDevices(t *testing.T) {
+func TestAccessOfNodeOfTwoCDIDevices(t *testing.T) {
 	for _, tc := range []struct{ first, second, want string }{
 		{"rw", "r", "rw"}, {"r", "w", "rw"}, {"mr", "mr", "mr"}, {"", "r", ""}, {"none", "r", "r"}, {"none", "none", "none"},
 	} {
@@ -144,7 +148,7 @@ func TestOneNodeForTwoCDIDevices(t *testing.T) {
 			t.Errorf("%q and %q: %+v, want %q", tc.first, tc.second, d, tc.want)
 		}
 	}
-	// Another node at that path: the rights of the first go with it.
+	// Another node at that path replaces the first one with its access.
 	b := NewBuilder(&Set{}, Existing{})
 	must(t,
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "rwm", Origin: cdi("one")}),
@@ -154,7 +158,7 @@ func TestOneNodeForTwoCDIDevices(t *testing.T) {
 	}
 }
 
-func TestCDIMountsAtRunAndVarRunAreTwo(t *testing.T) {
+func TestCDIMountsBelowRunAndVarRunAreBothKept(t *testing.T) {
 	b := NewBuilder(&Set{}, Existing{})
 	must(t,
 		b.AddMount(&Mount{Destination: "/run/x", Source: "/1", Origin: cdi("one")}),
@@ -165,11 +169,11 @@ func TestCDIMountsAtRunAndVarRunAreTwo(t *testing.T) {
 	}
 }
 
-func TestTheLastOfTwoVariablesCounts(t *testing.T) {
+func TestLastVariableOfANameCounts(t *testing.T) {
 	b := NewBuilder(&Set{}, Existing{Env: []string{"A=1", "A=2", "NOTHING"}})
 	must(t, b.AddEnv(&Env{Name: "A", Value: "2", Origin: cdi("one")}))
 	if b.Changes() != 0 {
-		t.Error("a variable that is there was added")
+		t.Error("an existing variable was added")
 	}
 	must(t, b.AddEnv(&Env{Name: "A", Value: "1", Origin: cdi("one")}), b.AddEnv(&Env{Name: "NOTHING", Value: "", Origin: cdi("one")}))
 	if s := b.Set(); len(s.Env) != 2 {
@@ -177,7 +181,7 @@ func TestTheLastOfTwoVariablesCounts(t *testing.T) {
 	}
 }
 
-func TestHooksAccumulate(t *testing.T) {
+func TestEqualHooksAreAllKept(t *testing.T) {
 	b := NewBuilder(&Set{}, Existing{})
 	for range 2 {
 		b.AddHook(&Hook{Stage: CreateRuntime, Path: "/h", Origin: cdi("one")})
@@ -224,36 +228,82 @@ func TestCloneSharesNothingThatChanges(t *testing.T) {
 	}
 }
 
-func TestWithin(t *testing.T) {
+func TestIsUnder(t *testing.T) {
 	for _, tc := range []struct {
 		dir, p string
 		want   bool
 	}{{"/a", "/a", true}, {"/a", "/a/b", true}, {"/a", "/ab", false}, {"/", "/x", true}, {"/var/run", "/run/x", true}, {"/run", "/var/run/x/../y", true}, {"/var/runx", "/run", false}} {
-		if got := Within(tc.dir, tc.p); got != tc.want {
-			t.Errorf("Within(%q, %q) = %v", tc.dir, tc.p, got)
+		if got := IsUnder(tc.dir, tc.p); got != tc.want {
+			t.Errorf("IsUnder(%q, %q) = %v", tc.dir, tc.p, got)
 		}
 	}
 }
 
-func TestSamePlace(t *testing.T) {
+func TestSameContainerPath(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
 		want bool
 	}{{"/a", "/a", true}, {"/a", "/a/", true}, {"/a/.", "/a", true}, {"/a/b/..", "/a", true}, {"/run/x", "/var/run/x", true}, {"a", "/a", true}, {"", "/", true}, {"/a", "/b", false}, {"/xa", "/ya", false}} {
-		if got := SamePlace(tc.a, tc.b); got != tc.want {
-			t.Errorf("SamePlace(%q, %q) = %v", tc.a, tc.b, got)
+		if got := SameContainerPath(tc.a, tc.b); got != tc.want {
+			t.Errorf("SameContainerPath(%q, %q) = %v", tc.a, tc.b, got)
 		}
-		if got := SamePlace(tc.b, tc.a); got != tc.want {
-			t.Errorf("SamePlace(%q, %q) = %v", tc.b, tc.a, got)
+		if got := SameContainerPath(tc.b, tc.a); got != tc.want {
+			t.Errorf("SameContainerPath(%q, %q) = %v", tc.b, tc.a, got)
 		}
 	}
 }
 
-// TestDepth: as path.Clean has it, however a path is spelled.
+// TestDepth covers paths that are not clean.
 func TestDepth(t *testing.T) {
 	for _, p := range []string{"", "/", "//", "/.", "/..", ".", "..", "a", "a/b", "/a", "/a/", "/a//b", "/a/./b", "/a/../b", "/a/.b", "/a.b/c", "/a/b/c", "a/../..", "/var/run/x", "x/y/"} {
 		if got, want := Depth(p), strings.Count(path.Clean(p), "/"); got != want {
 			t.Errorf("%q: %d, want %d", p, got, want)
 		}
+	}
+}
+
+func TestLastEnv(t *testing.T) {
+	for _, tc := range []struct {
+		env  []string
+		name string
+		want int
+	}{
+		{[]string{"A=1", "A=2", "B=3"}, "A", 1},
+		{[]string{"AB=1", "A=2"}, "A", 1},
+		{[]string{"A=2", "AB=1"}, "A", 0},
+		{[]string{"A", "B"}, "A", 0},
+		{[]string{"A=1", "A"}, "A", 1},
+		{[]string{"NOTHING=1"}, "N", -1},
+		{nil, "A", -1},
+	} {
+		if got := LastEnv(tc.env, tc.name); got != tc.want {
+			t.Errorf("LastEnv(%q, %q) = %d, want %d", tc.env, tc.name, got, tc.want)
+		}
+	}
+}
+
+// "all" of a kind can be thousands of devices, within the runtime's deadline. A list that is searched for each
+// edit would take a minute.
+func TestTimeOfEditsIsProportionalToTheirNumber(t *testing.T) {
+	b := NewBuilder(&Set{}, Existing{CDIReplaces: true})
+	busytest.Cheap(t, 10*time.Second, func() {
+		for i := range 40_000 {
+			n := strconv.Itoa(i)
+			must(t,
+				b.AddDevice(&Device{Path: "/dev/shared", Type: "c", Major: 1, Minor: 3, Origin: cdi("a")}),
+				b.AddDevice(&Device{Path: "/dev/d" + n, Type: "c", Major: 2, Minor: int64(i), Origin: cdi("a")}),
+				b.AddMount(&Mount{Source: "/usr", Destination: "/shared", Origin: cdi("a")}),
+				b.AddMount(&Mount{Source: "/usr", Destination: "/m/" + n, Origin: cdi("a")}),
+				b.AddEnv(&Env{Name: "SHARED", Value: n, Origin: cdi("a")}),
+				b.AddEnv(&Env{Name: "V" + n, Origin: cdi("a")}),
+			)
+		}
+	})
+	set := b.Set()
+	if len(set.Devices) != 40_001 || len(set.Mounts) != 40_001 || len(set.Env) != 40_001 {
+		t.Errorf("%d devices, %d mounts, %d variables", len(set.Devices), len(set.Mounts), len(set.Env))
+	}
+	if last := set.Devices[len(set.Devices)-2]; last.Path != "/dev/shared" {
+		t.Errorf("the shared device is not at the position of the last request: %s", last.Path)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// existing is the origin of what the container had before.
-var existing = Origin{Request: "the container as the runtime made it"}
+// existing is the origin of what the container has before any edit.
+var existing = Origin{Request: "the container as the runtime created it"}
 
-// ConflictError is two edits that want the same place. It unwraps to
-// errdefs.ErrConflict.
+// ConflictError reports two edits that claim the same path, variable or network device. It
+// unwraps to errdefs.ErrConflict.
 type ConflictError struct {
 	What, Name    string
 	First, Second Origin
@@ -27,5 +27,5 @@ func (e *ConflictError) Error() string {
 	return s
 }
 
-// Unwrap makes the error an errdefs.ErrConflict.
+// Unwrap returns errdefs.ErrConflict.
 func (e *ConflictError) Unwrap() error { return errdefs.ErrConflict }

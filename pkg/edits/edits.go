@@ -9,22 +9,24 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// Source says which kind of request an edit comes from. Edits of CDI override
-// each other as CDI prescribes; between sources a difference is a conflict.
+// Source is the kind of request that an edit comes from. CDI edits override each other as CDI
+// prescribes. Differing edits of two sources are a conflict.
 type Source uint8
 
 const (
 	// CDI marks edits of a Container Device Interface specification file.
 	CDI Source = iota
-	// Attachment marks edits made from a network attachment's device-info.
+	// Attachment marks edits from the device-info of a network attachment.
 	Attachment
-	// View marks what Jackfield adds itself: devices.json and its variables.
-	View
-	// HooksDir marks the hooks of an administrator's hooks.d directory.
+	// SourceJackfield marks what Jackfield itself adds: devices.json and its variables.
+	SourceJackfield
+	// HooksDir marks hooks from a hooks.d directory.
 	HooksDir
-	// Injector marks what the annotations of NRI's device-injector ask for.
+	// Injector marks edits that annotations of NRI's device-injector ask for.
 	Injector
 )
 
@@ -46,8 +48,7 @@ func (s Source) String() string {
 // Origin is where an edit comes from: request, file and field, policy rule.
 type Origin struct {
 	Source Source
-	// List and Index are the place in a list of Field, where the edit is one of a
-	// list: they are put into words only when somebody asks, see Path.
+	// List and Index are the position in a list below Field, for an edit from a list.
 	List    List
 	Index   uint32
 	Request string // as a person would name it: `CDI device "vendor.com/net=a"`
@@ -72,7 +73,7 @@ const (
 
 var listNames = [...]string{"", "env", "deviceNodes", "netDevices", "mounts", "hooks", "additionalGids"}
 
-// Path is the dotted path of the edit in its file, such as
+// Path returns the dotted path of the edit in its file, such as
 // "devices[2].containerEdits.mounts[0]".
 func (o *Origin) Path() string {
 	if o.List == NoList {
@@ -85,7 +86,7 @@ func (o *Origin) Path() string {
 func (o Origin) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // that is for whoever encodes the whole to say
+	e.SetEscapeHTML(false) // the encoder of the whole document decides that
 	err := e.Encode(struct {
 		Request string `json:"request"`
 		File    string `json:"file,omitempty"`
@@ -95,7 +96,7 @@ func (o Origin) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// String is the origin in one line, for messages.
+// String returns the origin in one line, for messages.
 func (o Origin) String() string {
 	var b strings.Builder
 	b.WriteString(o.Request)
@@ -109,11 +110,11 @@ func (o Origin) String() string {
 	return b.String()
 }
 
-// NoAccess is the Access of a node that is made without any right to use it.
+// NoAccess is the Access of a node that the container may not use.
 const NoAccess = "none"
 
-// Device is one device node. Numbers are always the host's, read from the node
-// or given by an administrator's CDI file.
+// Device is one device node. Its numbers are the host's, from the node itself or from an
+// administrator's CDI file.
 type Device struct {
 	Path     string       `json:"path"`               // in the container
 	HostPath string       `json:"hostPath,omitempty"` // on the host
@@ -123,9 +124,9 @@ type Device struct {
 	FileMode *os.FileMode `json:"fileMode,omitempty"` // permission bits
 	UID      *uint32      `json:"uid,omitempty"`
 	GID      *uint32      `json:"gid,omitempty"`
-	Access   string       `json:"access,omitempty"` // device cgroup: of r, w, m, or NoAccess; "" leaves it to the target's default
-	// Bind gives the node by a bind mount of HostPath: in a user namespace none can be
-	// made.
+	Access   string       `json:"access,omitempty"` // device cgroup: some of r, w and m, or NoAccess; "" is the runtime's default
+	// Bind delivers the node by a bind mount of HostPath, because a user namespace does not
+	// permit mknod.
 	Bind   bool   `json:"bind,omitempty"`
 	Origin Origin `json:"origin"`
 }
@@ -137,33 +138,6 @@ type Mount struct {
 	Type        string   `json:"type,omitempty"`
 	Options     []string `json:"options,omitempty"`
 	Origin      Origin   `json:"origin"`
-}
-
-// Env is one environment variable.
-type Env struct {
-	Name   string `json:"name"`
-	Value  string `json:"value"`
-	Origin Origin `json:"origin"`
-
-	text string // of EnvOf
-}
-
-// EnvOf is the variable of a text, NAME=value.
-func EnvOf(text string, o Origin) Env {
-	name, value, ok := strings.Cut(text, "=")
-	if !ok {
-		text = ""
-	}
-	return Env{Name: name, Value: value, Origin: o, text: text}
-}
-
-// Text is the variable as NAME=value. Of EnvOf it is the text that was given: Name and
-// Value are not to be changed then.
-func (e *Env) Text() string {
-	if e.text != "" {
-		return e.text
-	}
-	return e.Name + "=" + e.Value
 }
 
 // Stage is one of the OCI hook stages.
@@ -217,8 +191,8 @@ type GID struct {
 	Origin Origin `json:"origin"`
 }
 
-// Set is an ordered set of edits. Mounts are sorted so that one below another
-// comes after it; the other lists keep the order of the requests.
+// Set is an ordered set of edits. A mount below another comes after it. The other lists keep the
+// order of the requests.
 type Set struct {
 	Env        []Env       `json:"env,omitempty"`
 	Devices    []Device    `json:"devices,omitempty"`
@@ -235,15 +209,20 @@ func (s *Set) Empty() bool {
 		len(s.NetDevices) == 0 && len(s.GIDs) == 0 && s.RDT == nil
 }
 
-// same reports whether two devices are the same node with the same access.
-func (d *Device) same(o *Device) bool {
+// FileType returns the type bits of the node's mode, 0 for an unknown type.
+func (d *Device) FileType() uint32 {
+	return map[string]uint32{"c": unix.S_IFCHR, "u": unix.S_IFCHR, "b": unix.S_IFBLK, "p": unix.S_IFIFO}[d.Type]
+}
+
+// sameNode reports whether two devices have the same type and numbers.
+func (d *Device) sameNode(o *Device) bool {
 	return d.Type == o.Type && d.Major == o.Major && d.Minor == o.Minor
 }
 
-func (m *Mount) same(o *Mount) bool {
+func (m *Mount) sameMount(o *Mount) bool {
 	return m.Source == o.Source && m.Type == o.Type && slices.Equal(m.Options, o.Options)
 }
 
-func (h *Hook) same(o *Hook) bool {
+func (h *Hook) sameHook(o *Hook) bool {
 	return h.Stage == o.Stage && h.Path == o.Path && slices.Equal(h.Args, o.Args) && slices.Equal(h.Env, o.Env)
 }

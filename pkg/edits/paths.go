@@ -5,102 +5,42 @@ package edits
 import (
 	"path"
 	"strings"
+
+	"github.com/jackfield/jackfield/internal/reserved"
 )
 
-// cleanPath makes two spellings of one container path equal: images have
-// /var/run as a symlink to /run.
-func cleanPath(p string) string {
-	if p == "" || p[0] != '/' {
-		p = "/" + p
+// Clean returns the spelling of a container path that [SameContainerPath] compares: absolute,
+// clean, and with /run for /var/run, which images have as a symlink to /run.
+func Clean(p string) string { return reserved.WithoutVar(absolute(p)) }
+
+// absolute returns a container path with a slash in front, and clean.
+func absolute(p string) string { return path.Clean("/" + p) }
+
+// spellings returns the absolute paths that [SameContainerPath] takes for p, first that of p itself.
+func spellings(p string) []string {
+	p = absolute(p)
+	switch short := Clean(p); {
+	case short != p:
+		return []string{p, short}
+	case p == "/run" || strings.HasPrefix(p, "/run/"):
+		return []string{p, "/var" + p}
 	}
-	if !isClean(p) {
-		p = path.Clean(p)
-	}
-	if len(p) >= len("/var/run") && p[:len("/var/run")] == "/var/run" && (len(p) == len("/var/run") || p[len("/var/run")] == '/') {
-		return p[len("/var"):]
-	}
-	return p
+	return []string{p}
 }
 
-// isClean reports that path.Clean would change nothing; false is no answer.
-func isClean(p string) bool {
-	return !strings.Contains(p, "//") && !strings.Contains(p, "/.") && (len(p) == 1 || p[len(p)-1] != '/')
+// SameContainerPath reports whether two container paths name the same file in an image whose
+// /var/run is a symlink to /run.
+func SameContainerPath(a, b string) bool { return a == b || Clean(a) == Clean(b) }
+
+// EqualClean reports whether path.Clean makes two paths equal.
+func EqualClean(a, b string) bool { return a == b || path.Clean(a) == path.Clean(b) }
+
+// IsUnder reports whether container path p is dir or lies below it, in the sense of
+// [SameContainerPath].
+func IsUnder(dir, p string) bool {
+	dir, p = Clean(dir), Clean(p)
+	return dir == p || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// Clean is a container path in one spelling: what [SamePlace] compares.
-func Clean(p string) string { return cleanPath(p) }
-
-// SameSpelling reports whether two paths are the same but for what path.Clean takes
-// away: doubled slashes, dots, and a slash at the end.
-func SameSpelling(a, b string) bool {
-	return a == b || !differ(a, b) && !apart(a, b) && path.Clean(a) == path.Clean(b)
-}
-
-// differ reports that two paths are not of one place, without cleaning them; false
-// is no answer. Most paths differ in their last byte already, which cleaning leaves
-// alone where it is neither a slash nor a dot.
-func differ(a, b string) bool {
-	if a == "" || b == "" {
-		return false
-	}
-	x, y := a[len(a)-1], b[len(b)-1]
-	return x != y && x != '/' && x != '.' && y != '/' && y != '.'
-}
-
-// apart is differ for paths that end alike, as the libraries of one directory and
-// its subdirectories do: it goes back to the first byte that is another. What is
-// alike behind it has no component that begins with a dot, so cleaning leaves it, and
-// the components that differ.
-func apart(a, b string) bool {
-	for i, j := len(a)-1, len(b)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
-		switch x, y := a[i], b[j]; {
-		case x != y:
-			return x != '/' && x != '.' && y != '/' && y != '.'
-		case x == '/' && i+1 < len(a) && a[i+1] == '.':
-			return false
-		}
-	}
-	return false
-}
-
-// SamePlace reports whether two container paths mean the same place under the
-// convention that /var/run is /run.
-func SamePlace(a, b string) bool {
-	return a == b || !differ(a, b) && !apart(a, b) && cleanPath(a) == cleanPath(b)
-}
-
-// Within reports whether path p is dir or lies below it, under the convention
-// of [SamePlace].
-func Within(dir, p string) bool { return WithinClean(cleanPath(dir), cleanPath(p)) }
-
-// WithinClean is Within for paths that are [Clean].
-func WithinClean(dir, p string) bool {
-	return dir == p || dir == "/" || len(p) > len(dir) && p[:len(dir)] == dir && p[len(dir)] == '/'
-}
-
-// Depth is the number of slashes in the clean spelling (path.Clean) of a container
-// path: by it mounts are put in order.
-func Depth(p string) int {
-	if n := slashes(p); n > 0 {
-		return n
-	}
-	return strings.Count(path.Clean(p), "/")
-}
-
-// slashes is the number of them in an absolute path that is clean; 0 is no answer.
-func slashes(p string) int {
-	n := 0
-	for i := range len(p) {
-		if p[i] != '/' {
-			continue
-		}
-		if i+1 == len(p) || p[i+1] == '/' || p[i+1] == '.' {
-			return 0
-		}
-		n++
-	}
-	if n == 0 || p[0] != '/' {
-		return 0
-	}
-	return n
-}
+// Depth returns the number of slashes in a clean container path. Mounts are sorted by it.
+func Depth(p string) int { return strings.Count(path.Clean(p), "/") }

@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logger writes lines to a file or to the system's log: runtimes keep what a hook
-// prints only when it fails. Without a destination, nil, nothing is written.
+// logger writes lines to a file or to syslog. Runtimes keep what a hook prints only if it fails. A nil
+// logger writes nothing.
 type logger struct {
 	fd     int
 	syslog bool
 }
 
-// devLog is where the system's log listens, RFC 3164 in datagrams.
+// devLog is the socket of syslog. It receives datagrams in the format of RFC 3164.
 const devLog = "/dev/log"
 
 func openLog(to string) (*logger, error) {
@@ -29,10 +29,10 @@ func openLog(to string) (*logger, error) {
 	case "syslog":
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		if err != nil {
-			return nil, fmt.Errorf("open the system's log: %w", err)
+			return nil, fmt.Errorf("open syslog: %w", err)
 		}
 		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: devLog}); err != nil {
-			// A host without one is no reason for a container not to start.
+			// A host without syslog must not keep containers from starting.
 			unix.Close(fd)
 			return nil, nil
 		}
@@ -51,8 +51,8 @@ func (l *logger) close() {
 	}
 }
 
-// say writes one line. That it cannot be written has no consequence.
-func (l *logger) say(level string, stage Stage, container, text string) {
+// writeLine writes one line. Errors are ignored.
+func (l *logger) writeLine(level string, stage Stage, container, text string) {
 	if l == nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (l *logger) say(level string, stage Stage, container, text string) {
 	} else {
 		line = "time=" + time.Now().UTC().Format(time.RFC3339) + " " + line + "\n"
 	}
-	// One write, so that two hooks' lines do not mix.
+	// A single write keeps the lines of concurrent hooks apart.
 	if _, err := unix.Write(l.fd, []byte(line)); errors.Is(err, unix.EMSGSIZE) {
 		_, _ = unix.Write(l.fd, []byte(line[:min(len(line), 1024)]))
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A datagram of the system's log has priority, time, program and process (RFC 3164,
-// section 4.1), and is one however long the text is.
+// A datagram to syslog has priority, time, program and process (RFC 3164, section 4.1). A long text
+// is cut to one datagram.
 func TestSyslog(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -25,7 +25,7 @@ func TestSyslog(t *testing.T) {
 	l := &logger{fd: pair[0], syslog: true}
 	t.Cleanup(func() { l.close(); unix.Close(pair[1]) })
 	for level, priority := range map[string]string{"error": "27", "warning": "28", "info": "30"} {
-		l.say(level, Prestart, "c1", "two\nlines")
+		l.writeLine(level, Prestart, "c1", "two\nlines")
 		buf := make([]byte, 1024)
 		n, err := unix.Read(pair[1], buf)
 		want := regexp.MustCompile(`^<` + priority + `>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d jackfield-hook\[\d+\]: level=` + level + ` stage=prestart container=c1 msg="two\\nlines"$`)
@@ -33,14 +33,14 @@ func TestSyslog(t *testing.T) {
 			t.Errorf("%s: %q, %v", level, buf[:n], err)
 		}
 	}
-	l.say("error", Prestart, "c1", strings.Repeat("x", 1<<20))
+	l.writeLine("error", Prestart, "c1", strings.Repeat("x", 1<<20))
 	buf := make([]byte, 2048)
 	if n, err := unix.Read(pair[1], buf); err != nil || n != 1024 {
-		t.Errorf("of a long text: %d bytes, %v", n, err)
+		t.Errorf("long text: %d bytes, %v", n, err)
 	}
 }
 
-// A file is made for its owner alone, appended to, and not one that a symlink leads to.
+// A log file has mode 0600, is appended to, and is not reached through a symlink.
 func TestLogFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for range 2 {
@@ -48,7 +48,7 @@ func TestLogFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.say("info", Precreate, "c1", "text")
+		l.writeLine("info", Precreate, "c1", "text")
 		l.close()
 	}
 	data, err := os.ReadFile(file)
@@ -60,13 +60,12 @@ func TestLogFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := openLog(file + "2"); err == nil {
-		t.Error("a symlink is followed")
+		t.Error("openLog follows a symlink")
 	}
 }
 
-// A pod's author asks for as many things as an annotation holds: the log has lines of its own
-// for the first of them, and one for all others.
-func TestLogHasTheFirstRequestsOfAContainer(t *testing.T) {
+// The log has one line each for the first requests of a container, and one for all others.
+func TestLogBoundsLinesPerContainer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hook.log")
 	log, err := openLog(path)
 	if err != nil {
@@ -82,6 +81,6 @@ func TestLogHasTheFirstRequestsOfAContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, text := strings.Count(string(data), "\n"), string(data); n != maxLogged+1 || !strings.Contains(text, "and 1984 more lines") {
-		t.Errorf("%d lines, want the first %d and one for the others: %s", n, maxLogged, text)
+		t.Errorf("%d lines, want %d and one for the others: %s", n, maxLogged, text)
 	}
 }

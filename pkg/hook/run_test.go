@@ -13,15 +13,15 @@ import (
 	"testing"
 )
 
-// world is a host with a configuration and one CDI device.
-type world struct {
+// testHost is a host with a configuration and one CDI device.
+type testHost struct {
 	t   *testing.T
 	dir string
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{t: t, dir: t.TempDir()}
-	if strings.HasPrefix(w.dir, "/dev/") { // where no state is kept
+func newTestHost(t *testing.T) *testHost {
+	w := &testHost{t: t, dir: t.TempDir()}
+	if strings.HasPrefix(w.dir, "/dev/") { // a state directory must not be below /dev
 		dir, err := os.MkdirTemp("/tmp", "jf")
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ policy: {rules: [{name: r, for: {namespaces: ["", ns]}, allow: {cdi: ["v.com/c=a
 	return w
 }
 
-func (w *world) write(name, text string) {
+func (w *testHost) write(name, text string) {
 	w.t.Helper()
 	file := filepath.Join(w.dir, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -51,7 +51,7 @@ func (w *world) write(name, text string) {
 	}
 }
 
-func (w *world) read(name string) string {
+func (w *testHost) read(name string) string {
 	w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.dir, name))
 	if err != nil {
@@ -60,7 +60,7 @@ func (w *world) read(name string) string {
 	return string(text)
 }
 
-func (w *world) run(stdin string, args ...string) (string, error) {
+func (w *testHost) run(stdin string, args ...string) (string, error) {
 	var out bytes.Buffer
 	err := Run(context.Background(), append([]string{"--config", w.dir + "/config.yaml", "--log", w.dir + "/log"}, args...),
 		Env{Stdin: strings.NewReader(stdin), Stdout: &out, Self: func() (string, error) { return w.dir + "/bin/jackfield-hook", nil }})
@@ -68,22 +68,22 @@ func (w *world) run(stdin string, args ...string) (string, error) {
 }
 
 func TestPrecreate(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	plain := `{"ociVersion":"1.0.2","unknown":{"kept":1},"process":{"env":["A=1"]},"root":{"path":"/r"},"annotations":{},"linux":{}}`
 	if out, err := w.run(plain); err != nil || out != plain {
 		t.Errorf("%v: %s", err, out)
 	}
-	asks := strings.Replace(plain, `"annotations":{}`, `"annotations":{"devices.jackfield.dev":"v.com/c=a"}`, 1)
-	out, err := w.run(asks, "precreate")
+	requesting := strings.Replace(plain, `"annotations":{}`, `"annotations":{"devices.jackfield.dev":"v.com/c=a"}`, 1)
+	out, err := w.run(requesting, "precreate")
 	if err != nil || !strings.Contains(out, `"V=a"`) || !strings.Contains(out, "/dev/x") || !strings.Contains(out, `"unknown":{"kept":1}`) {
 		t.Errorf("%v: %s", err, out)
 	}
-	// Once more changes nothing.
+	// A second run changes nothing.
 	if again, err := w.run(out, "precreate"); err != nil || again != out {
 		t.Errorf("%v: %s", err, again)
 	}
-	// In a user namespace a node of another path is bound, with its rule.
-	out, err = w.run(strings.Replace(asks, `"linux":{}`, `"linux":{"namespaces":[{"type":"user"}]}`, 1), "precreate")
+	// In a user namespace, a node with another path on the host is bind-mounted, and its cgroup rule is added.
+	out, err = w.run(strings.Replace(requesting, `"linux":{}`, `"linux":{"namespaces":[{"type":"user"}]}`, 1), "precreate")
 	var spec struct {
 		Mounts []struct{ Destination, Source string }
 		Linux  struct {
@@ -95,21 +95,20 @@ func TestPrecreate(t *testing.T) {
 		len(spec.Linux.Devices) != 0 || len(spec.Linux.Resources.Devices) != 1 {
 		t.Errorf("%v: %s", err, out)
 	}
-	// One that the host has not, or has as another, is refused: the runtime would bind
-	// whatever is there.
+	// A node that the host lacks, or that differs on the host, is refused.
 	for node, want := range map[string]string{
-		`{"path":"/dev/x","type":"c","major":1,"minor":3}`:                                        `device node "/dev/x": in a user namespace only a node of the host can be had`,
-		`{"path":"/dev/x","hostPath":"/dev/null","type":"c","major":1,"minor":5}`:                 "number 1:3, not one of type c with 1:5",
+		`{"path":"/dev/x","type":"c","major":1,"minor":3}`:                                        `device node "/dev/x": a container with a user namespace can only get nodes that the host has`,
+		`{"path":"/dev/x","hostPath":"/dev/null","type":"c","major":1,"minor":5}`:                 "number 1:3, not of type c with 1:5",
 		`{"path":"/dev/x","hostPath":"` + w.dir + `/config.yaml","type":"c","major":1,"minor":5}`: "is a regular file",
 	} {
 		w.write("cdi/w.json", `{"cdiVersion":"0.6.0","kind":"v.com/w","devices":[{"name":"a","containerEdits":{"deviceNodes":[`+node+`]}}]}`)
 		w.write("config.yaml", strings.Replace(w.read("config.yaml"), `"v.com/c=a"]`, `"v.com/c=a", "v.com/w=a"]`, 1))
-		user := strings.Replace(strings.Replace(asks, "c=a", "w=a", 1), `"linux":{}`, `"linux":{"namespaces":[{"type":"user"}]}`, 1)
-		if out, err := w.run(user, "precreate"); err == nil || out != "" || !strings.Contains(err.Error(), want) {
+		inUserNS := strings.Replace(strings.Replace(requesting, "c=a", "w=a", 1), `"linux":{}`, `"linux":{"namespaces":[{"type":"user"}]}`, 1)
+		if out, err := w.run(inUserNS, "precreate"); err == nil || out != "" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v: %s, want %q", node, err, out, want)
 		}
 	}
-	out, err = w.run(strings.Replace(asks, "c=a", "c=b", 1))
+	out, err = w.run(strings.Replace(requesting, "c=a", "c=b", 1))
 	if err == nil || out != "" || !strings.Contains(err.Error(), `"v.com/c=b"`) {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -119,8 +118,8 @@ func TestPrecreate(t *testing.T) {
 	}
 }
 
-func TestArguments(t *testing.T) {
-	w := newWorld(t)
+func TestHelpVersionAndInvalidFlags(t *testing.T) {
+	w := newTestHost(t)
 	for _, args := range [][]string{{"startContainer"}, {"precreate", "x"}, {"--stage", "prestart", "prestart"}, {"--what"}, {"--log"}, {"--version=x"}, {"---log", "x"},
 		{"-=x"}, {"precreate", "--version"}, {"--", "--version"}} {
 		if out, err := w.run("{}", args...); err == nil || out != "" {
@@ -135,19 +134,19 @@ func TestArguments(t *testing.T) {
 }
 
 func TestVersionIsOneLine(t *testing.T) {
-	out, err := newWorld(t).run("", "--version")
+	out, err := newTestHost(t).run("", "--version")
 	if err != nil || !regexp.MustCompile(`^jackfield-hook \S+( \([0-9a-f]+(\+changes)?\))? go1\S+\n$`).MatchString(out) {
 		t.Errorf("%v, %q", err, out)
 	}
 }
 
-func TestFlags(t *testing.T) {
+func TestParseFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{"--config", "/c", "--log=l", "-container-id", "--x", "-stage=prestart"}, {"--config=/c", "-log", "l", "--container-id=--x", "prestart"},
 		{"--config=/x", "--config=/c", "--log", "l", "--container-id", "--x", "--", "prestart"},
 	} {
 		var h hook
-		if done, err := h.arguments(args); done || err != nil {
+		if done, err := h.parseFlags(args); done || err != nil {
 			t.Errorf("%q: %v, %v", args, done, err)
 		}
 		if h.configFile != "/c" || h.logTo != "l" || h.containerID != "--x" || h.stage != Prestart {
@@ -156,10 +155,26 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// A state without a process, a bundle without a configuration, and the sandbox's
-// own container.
-func TestRunning(t *testing.T) {
-	w := newWorld(t)
+// If the NRI plugin has mounted the container's staging directory, the hook injects nothing.
+func TestHookInjectsNothingAfterNRIPlugin(t *testing.T) {
+	w := newTestHost(t)
+	state := `{"ociVersion":"1.0.2","id":"c","status":"creating","bundle":"` + w.dir + `","pid":1,"annotations":{"devices.jackfield.dev":"v.com/c=none"}}`
+	for source, want := range map[string]string{w.dir + "/state/containers/c": "", w.dir + "/other": `"v.com/c=none"`} {
+		w.write("config.json", `{"ociVersion":"1.0.2","root":{"path":"/r"},"mounts":[{"destination":"/var/run/jackfield","source":"`+source+`"}]}`)
+		_, err := w.run(state, "createRuntime")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with a mount of %s: %v", source, err)
+		}
+	}
+	if log := w.read("log"); !strings.Contains(log, "the NRI plugin of this node has delivered") {
+		t.Error(log)
+	}
+}
+
+// createRuntime fails without a process and without config.json. It injects nothing into the container of the
+// sandbox itself. poststop always succeeds.
+func TestCreateRuntimeAndPoststop(t *testing.T) {
+	w := newTestHost(t)
 	state := func(annotations string, pid string) string {
 		return `{"ociVersion":"1.0.2","id":"c","status":"creating","bundle":"` + w.dir + `","pid":` + pid + `,"annotations":{` + annotations + `}}`
 	}
@@ -175,8 +190,8 @@ func TestRunning(t *testing.T) {
 	if _, err := w.run(state("", "0"), "poststop"); err != nil {
 		t.Error(err)
 	}
-	// Of a container for which nothing was made, whatever runc lets it be called, also
-	// beside others' things.
+	// poststop succeeds for containers for which nothing was created, also with IDs that only runc
+	// allows, and if other containers have state.
 	if err := os.MkdirAll(w.dir+"/state/hook/containers", 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +200,7 @@ func TestRunning(t *testing.T) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	// A pod's container where there is a kubelet: nobody guesses what it would say.
+	// For a pod's container on a node with a kubelet, the hook needs the program jackfield.
 	w.write("kubelet.sock", "")
 	if _, err := w.run(state(`"`+ctrdSandboxID+`":"s","`+ctrdNamespace+`":"ns","devices.jackfield.dev":"v.com/c=a"`, "1"), "createRuntime"); err == nil ||
 		!strings.Contains(err.Error(), w.dir+"/bin/jackfield") {
@@ -193,23 +208,23 @@ func TestRunning(t *testing.T) {
 	}
 }
 
-// An image asks as its user does. Where hook.askedBy is set, only who knows its value asks.
+// With hook.askedBy, requests need the annotation with the configured value. Images do not know the value.
 func TestAskedBy(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	w.write("config.yaml", w.read("config.yaml")+"hook: {askedBy: example.com/devices=our-word}\n")
 	spec := func(annotations string) string {
 		return `{"ociVersion":"1.0.2","process":{"env":["A=1"]},"root":{"path":"/r"},"annotations":{` + annotations + `},"linux":{}}`
 	}
-	const asks, pod = `"devices.jackfield.dev":"v.com/c=a"`, `,"io.kubernetes.cri.sandbox-id":"s","io.kubernetes.cri.sandbox-namespace":"ns"`
+	const requests, pod = `"devices.jackfield.dev":"v.com/c=a"`, `,"io.kubernetes.cri.sandbox-id":"s","io.kubernetes.cri.sandbox-namespace":"ns"`
 	for name, tc := range map[string]struct {
 		annotations        string
 		refused, delivered bool
 	}{
-		"the image alone": {asks, true, false},
-		"a guess":         {asks + `,"example.com/devices":"yes"`, true, false},
-		"the user":        {asks + `,"example.com/devices":"our-word"`, false, true},
-		"nothing asked":   {`"example.com/devices":"yes"`, false, false},
-		"a pod":           {asks + pod, false, true},
+		"image":       {requests, true, false},
+		"wrong value": {requests + `,"example.com/devices":"yes"`, true, false},
+		"user":        {requests + `,"example.com/devices":"our-word"`, false, true},
+		"no request":  {`"example.com/devices":"yes"`, false, false},
+		"pod":         {requests + pod, false, true},
 	} {
 		out, err := w.run(spec(tc.annotations), "precreate")
 		if (err != nil) != tc.refused || strings.Contains(out, `"V=a"`) != tc.delivered {
@@ -219,7 +234,7 @@ func TestAskedBy(t *testing.T) {
 			t.Errorf("%s: the error does not name the key, or has its value: %v", name, err)
 		}
 	}
-	state := `{"ociVersion":"1.0.2","id":"x","status":"creating","pid":1,"bundle":"/nowhere","annotations":{` + asks + `}}`
+	state := `{"ociVersion":"1.0.2","id":"x","status":"creating","pid":1,"bundle":"/nowhere","annotations":{` + requests + `}}`
 	if _, err := w.run(state, "createRuntime"); err == nil || !strings.Contains(err.Error(), "hook.askedBy") {
 		t.Errorf("createRuntime: %v", err)
 	}

@@ -7,39 +7,40 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/apply/oci"
-	"github.com/jackfield/jackfield/pkg/wording"
 )
 
-// maxInput is the most that is read from standard input and of a bundle's
-// config.json, in bytes; those of Kubernetes have some 20,000.
+// maxInput bounds standard input and a bundle's config.json, in bytes. Those of Kubernetes have some
+// 20,000.
 const maxInput = 4 << 20
 
 // parseState reads a container's state, OCI Runtime Specification 1.3.0, "State".
 func parseState(text []byte) (*rspec.State, error) {
-	s, err := oci.ParseState(text)
-	if err != nil {
-		return nil, notJSON(err)
+	s := &rspec.State{}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, jsonError(err)
 	}
 	switch {
 	case s.Version == "":
-		return nil, fmt.Errorf("ociVersion: missing: %w", errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("ociVersion is missing: %w", errdefs.ErrInvalidArgument)
 	case !validID(s.ID):
-		return nil, fmt.Errorf("id: found %s, want 1 to 1024 printable characters without a slash: %w", wording.Quote(s.ID, wording.Most), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("id: found %s, want 1 to 1024 printable characters without a slash: %w", diag.Quote(s.ID, diag.Most), errdefs.ErrInvalidArgument)
 	case s.Pid < 0:
 		return nil, fmt.Errorf("pid: found %d, want the container's first process: %w", s.Pid, errdefs.ErrInvalidArgument)
 	case !path.IsAbs(s.Bundle):
-		return nil, fmt.Errorf("bundle: found %s, want an absolute path: %w", wording.Quote(s.Bundle, wording.Most), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("bundle: found %s, want an absolute path: %w", diag.Quote(s.Bundle, diag.Most), errdefs.ErrInvalidArgument)
 	}
 	return s, nil
 }
 
-// notJSON is an error of encoding/json without the names of Go's types.
-func notJSON(err error) error {
+// jsonError returns an error of encoding/json without the names of Go types.
+func jsonError(err error) error {
 	var typ *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	switch {
@@ -54,51 +55,44 @@ func notJSON(err error) error {
 }
 
 func validID(id string) bool {
-	if id == "" || len(id) > 1024 || id == "." || id == ".." {
-		return false
-	}
-	for _, r := range id {
-		if r <= ' ' || r == '/' || r == 0x7f {
-			return false
-		}
-	}
-	return true
+	return id != "" && len(id) <= 1024 && id != "." && id != ".." &&
+		!strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f })
 }
 
-// stageOf tells the stage from what is on standard input: Podman hands over an OCI
-// configuration at precreate, and at every other stage a runtime hands over a state.
-func stageOf(text []byte) (Stage, error) {
-	var both struct {
+// detectStage derives the stage from standard input. Podman passes an OCI configuration at precreate.
+// At every other stage the runtime passes a state.
+func detectStage(text []byte) (Stage, error) {
+	var input struct {
 		Version string           `json:"ociVersion"`
 		ID      *json.RawMessage `json:"id"`
 		Status  string           `json:"status"`
 		Process *json.RawMessage `json:"process"`
 		Root    *json.RawMessage `json:"root"`
 	}
-	if err := json.Unmarshal(text, &both); err != nil {
-		return "", fmt.Errorf("read standard input: %w", notJSON(err))
+	if err := json.Unmarshal(text, &input); err != nil {
+		return "", fmt.Errorf("read standard input: %w", jsonError(err))
 	}
 	switch {
-	case both.ID == nil && both.Version != "" && (both.Process != nil || both.Root != nil):
+	case input.ID == nil && input.Version != "" && (input.Process != nil || input.Root != nil):
 		return Precreate, nil
-	case both.ID == nil:
-		return "", fmt.Errorf("read standard input: it is neither a container's state nor an OCI configuration; an OCI runtime runs this program: %w", errdefs.ErrInvalidArgument)
-	case both.Status == "stopped":
+	case input.ID == nil:
+		return "", fmt.Errorf("read standard input: neither a container's state nor an OCI configuration; an OCI runtime runs this program: %w", errdefs.ErrInvalidArgument)
+	case input.Status == "stopped":
 		return Poststop, nil
 	}
 	return CreateRuntime, nil
 }
 
-// bundleConfig reads a bundle's config.json.
-func (h *hook) bundleConfig(bundle string) (*oci.Config, error) {
+// readBundleConfig reads a bundle's config.json.
+func (h *hook) readBundleConfig(bundle string) (*oci.Config, error) {
 	name := path.Join(bundle, "config.json")
 	text, err := h.host.ReadFile(name, maxInput)
 	if err != nil {
 		return nil, err
 	}
-	c, err := oci.ParseConfig(text)
+	c, err := oci.ParseConfig(name, text)
 	if err != nil {
-		return nil, fmt.Errorf("read OCI spec %q: %w", name, err)
+		return nil, fmt.Errorf("read OCI configuration: %w", err)
 	}
 	return c, nil
 }

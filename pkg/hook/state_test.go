@@ -22,7 +22,7 @@ func TestParseState(t *testing.T) {
 		"":                                 "end of JSON",
 		"[]":                               "found a JSON array, want an object",
 		good + "{}":                        "after top-level value",
-		`{"id":"c1","bundle":"/b"}`:        "ociVersion: missing",
+		`{"id":"c1","bundle":"/b"}`:        "ociVersion is missing",
 		`{"ociVersion":"1","bundle":"/b"}`: `id: found ""`,
 		`{"ociVersion":"1","id":"../x","bundle":"/b"}`:                 `id: found "../x"`,
 		`{"ociVersion":"1","id":"..","bundle":"/b"}`:                   `id: found ".."`,
@@ -58,25 +58,25 @@ func TestStageOf(t *testing.T) {
 		`{"id":"c","status":"stopped"}`:            Poststop,
 		`{"id":"c","status":"stopped","root":"/"}`: Poststop,
 	} {
-		if got, err := stageOf([]byte(text)); got != want || err != nil {
+		if got, err := detectStage([]byte(text)); got != want || err != nil {
 			t.Errorf("%s: %s, %v, want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "{}", "[]", `{"ociVersion":"1"}`} {
-		if got, err := stageOf([]byte(text)); !errdefs.IsInvalidArgument(err) || strings.Contains(err.Error(), "Go ") {
+		if got, err := detectStage([]byte(text)); !errdefs.IsInvalidArgument(err) || strings.Contains(err.Error(), "Go ") {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
 }
 
-// What is read is valid, whatever was handed over.
+// A state that is accepted is valid.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"ociVersion":"1.0.2","id":"c1","status":"creating","pid":7,"bundle":"/b","annotations":{"io.kubernetes.cri-o.SandboxID":"s","io.kubernetes.cri-o.Labels":"{\"io.kubernetes.pod.namespace\":\"n\"}"}}`))
 	f.Add([]byte(`{"ociVersion":"1","process":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		stage, err := stageOf(text)
+		stage, err := detectStage(text)
 		if (stage == "") == (err == nil) {
-			t.Errorf("stage %q, %v", stage, err)
+			t.Errorf("stage %q, error %v", stage, err)
 		}
 		s, err := parseState(text)
 		if err != nil {
@@ -85,22 +85,22 @@ func FuzzState(f *testing.F) {
 		if !validID(s.ID) || strings.ContainsAny(s.ID, "/\x00") || s.Pid < 0 || s.Bundle[0] != '/' {
 			t.Errorf("%+v", s)
 		}
-		who, err := subjectOf(s.Annotations, s.ID)
-		if err == nil && who.ofPod && s.Annotations[crioSandboxID] != "" && who.namespace == "" {
-			t.Errorf("a pod's container without a namespace: %+v", who)
+		subject, err := subjectOf(s.Annotations, s.ID)
+		if err == nil && subject.ofPod && s.Annotations[crioSandboxID] != "" && subject.namespace == "" {
+			t.Errorf("a pod's container without a namespace: %+v", subject)
 		}
 	})
 }
 
-// Of a configuration, too.
+// The ID from an accepted configuration is valid.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"ociVersion":"1","root":{"path":"r"},"annotations":{"a":"b"},"linux":{"cgroupsPath":"/libpod_parent/libpod-` + strings.Repeat("a1", 32) + `"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := oci.ParseConfig(text)
+		c, err := oci.ParseConfig("config.json", text)
 		if err != nil {
 			return
 		}
-		if id := idOf(c.Spec()); !validID(id) {
+		if id := podmanID(c.Spec()); !validID(id) {
 			t.Errorf("ID %q", id)
 		}
 	})

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// When standard error is /dev/null, this file writes into the file of the parent runtime's --log flag
+// and to file descriptor 2 of the parent runtime.
+
 package hook
 
 import (
@@ -13,34 +16,35 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// Fail prints an error: see [Stderr]. Podman shows what a runtime printed only when it
-// cannot read the runtime's log as one message, and crun's message there says no more
-// than that a hook failed; so the hook's own is put in front of it.
-func Fail(err error) {
-	text := "jackfield-hook: " + err.Error()
-	if swallowed() {
-		noteInRuntimeLog(os.Getppid(), text)
+// PrintError prints an error. crun starts hooks with /dev/null as standard error, and only reports that a
+// hook failed. Then Fail adds the error to the runtime's log, which Podman shows, and prints it to
+// the standard error of the runtime, which is the terminal of the user.
+func PrintError(err error) {
+	text := "jackfield-hook: " + diag.ErrorText(err)
+	if stderrIsNull() {
+		appendToRuntimeLog(os.Getppid(), text)
 	}
-	fmt.Fprintln(Stderr(), text)
+	fmt.Fprintln(openStderr(), text)
 }
 
-// swallowed reports that standard error leads nowhere.
-func swallowed() bool {
+// stderrIsNull reports whether standard error is /dev/null.
+func stderrIsNull() bool {
 	var st unix.Stat_t
 	return unix.Fstat(2, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }
 
-// noteInRuntimeLog adds a message to the log that a runtime was started with, where
-// that is one of JSON lines: whoever started the runtime looks there for what went
-// wrong. Without such a log nothing happens.
-func noteInRuntimeLog(pid int, text string) {
+// appendToRuntimeLog appends a message to the JSON log of a runtime, if it was started with one and
+// this user owns the file.
+func appendToRuntimeLog(pid int, text string) {
 	cmdline, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 	if err != nil {
 		return
 	}
-	file := jsonLogOf(argsOf(cmdline))
+	file := jsonLogFile(splitCmdline(cmdline))
 	if file == "" {
 		return
 	}
@@ -53,30 +57,30 @@ func noteInRuntimeLog(pid int, text string) {
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) {
 		return
 	}
-	_, _ = unix.Write(fd, logLine(text, time.Now()))
+	_, _ = unix.Write(fd, formatLogLine(text, time.Now()))
 }
 
-// logLine is a message as runtimes write it to a log of JSON lines.
-func logLine(text string, now time.Time) []byte {
+// formatLogLine formats a message as runtimes do in a JSON log.
+func formatLogLine(text string, now time.Time) []byte {
 	line, err := json.Marshal(struct {
 		Message string `json:"msg"`
 		Level   string `json:"level"`
 		Time    string `json:"time"`
 	}{text, "error", now.UTC().Format(time.RFC3339)})
 	if err != nil {
-		return nil // which no string gives
+		return nil // strings always encode
 	}
 	return append(line, '\n')
 }
 
-// argsOf takes /proc/PID/cmdline apart, proc_pid_cmdline(5).
-func argsOf(cmdline []byte) []string {
+// splitCmdline splits /proc/PID/cmdline, proc_pid_cmdline(5).
+func splitCmdline(cmdline []byte) []string {
 	return strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
 }
 
-// jsonLogOf is the file of --log in a runtime's command line, where --log-format is
-// json; "" for none. What follows the command is not looked at.
-func jsonLogOf(args []string) string {
+// jsonLogFile returns the file of --log in a runtime's command line if --log-format is json, otherwise
+// "". It stops at the command.
+func jsonLogFile(args []string) string {
 	file, format := "", ""
 	for i := 1; i < len(args); i++ {
 		name, value, joined := strings.Cut(args[i], "=")
@@ -103,17 +107,15 @@ func jsonLogOf(args []string) string {
 	return file
 }
 
-// Stderr is where an error is printed: standard error, or, where a runtime has that
-// lead nowhere (crun does), the runtime's own, which is the terminal of whoever
-// started the container.
-func Stderr() io.Writer {
-	if !swallowed() {
+// openStderr returns standard error, or the runtime's standard error if the hook's is /dev/null.
+func openStderr() io.Writer {
+	if !stderrIsNull() {
 		return os.Stderr
 	}
 	fd, err := unix.Open("/proc/"+strconv.Itoa(os.Getppid())+"/fd/2", unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		// A socket, or what is another user's: rootless Podman in a terminal of root's.
-		fd, err = parentStderr()
+		// A socket, or a file of another user: rootless Podman in a terminal of root.
+		fd, err = dupParentStderr()
 	}
 	if err != nil {
 		return os.Stderr
@@ -121,9 +123,9 @@ func Stderr() io.Writer {
 	return os.NewFile(uintptr(fd), "the runtime's standard error")
 }
 
-// parentStderr is the runtime's own descriptor, when something can be written to it at
-// once: unlike one that is opened it may not be made non-blocking.
-func parentStderr() (int, error) {
+// dupParentStderr duplicates the runtime's file descriptor 2. It cannot be made non-blocking, since the
+// runtime shares it, so dupParentStderr fails unless it is ready for writing.
+func dupParentStderr() (int, error) {
 	parent, err := unix.PidfdOpen(os.Getppid(), 0)
 	if err != nil {
 		return -1, err

@@ -5,6 +5,7 @@ package hook
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
@@ -15,15 +16,15 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-// The annotations by which Kubernetes' runtimes say in an OCI configuration whose
-// container it is. They write them over what a pod's author wrote, in each container's
-// configuration: of others, such as CRI-O's RuntimeHandler and ContainerName, which it
-// writes for a sandbox alone, a container has the author's.
+// Annotations by which Kubernetes' runtimes identify the pod and container in an OCI configuration.
+// They overwrite what the pod's author wrote, in the configuration of each container. Other
+// annotations of the runtimes are not used: CRI-O writes RuntimeHandler and ContainerName only for
+// a sandbox, so in a container's configuration they come from the author.
 const (
 	crioPrefix     = "io.kubernetes.cri-o."
 	crioSandboxID  = crioPrefix + "SandboxID"
 	crioType       = crioPrefix + "ContainerType"
-	crioLabels     = crioPrefix + "Labels" // of the container, JSON: the kubelet's own
+	crioLabels     = crioPrefix + "Labels" // of the container, as JSON, written by the kubelet
 	ctrdPrefix     = "io.kubernetes.cri."
 	ctrdSandboxID  = ctrdPrefix + "sandbox-id"
 	ctrdType       = ctrdPrefix + "container-type"
@@ -39,32 +40,32 @@ const (
 	podman         = "libpod"
 )
 
-// subject is whose container it is.
+// subject identifies the container and its pod.
 type subject struct {
 	sandbox, namespace, pod, uid, container string
-	pause                                   bool // the sandbox's own container
-	ofPod                                   bool // a Kubernetes runtime made it
+	pause                                   bool // it is the sandbox's own container
+	ofPod                                   bool // a Kubernetes runtime created it
 }
 
-// subjectOf reads whose container it is. A container of no pod, such as one of
-// Podman's, has no namespace, and is its own sandbox: a CNI network knows it by its
-// ID. Podman gives some containers CRI-O's annotations, and CRI-O writes who manages a
-// container over what its pod says; containerd does neither.
+// subjectOf identifies the container by its annotations. A container outside of pods, such as one of
+// Podman, has no namespace and is its own sandbox: CNI networks know it by its ID. Podman gives some
+// containers CRI-O's annotations. CRI-O overwrites the manager annotation of a pod, containerd does
+// not.
 func subjectOf(annotations map[string]string, id string) (subject, error) {
 	crio, ctrd := annotations[crioSandboxID], annotations[ctrdSandboxID]
 	switch {
 	case annotations[managerKey] == podman && ctrd != "":
-		return subject{}, fmt.Errorf("annotations: found both %s=%s and %s, and only one runtime can have made the container: %w", managerKey, podman, ctrdSandboxID, errdefs.ErrConflict)
+		return subject{}, fmt.Errorf("annotations: found both %s=%s and %s, but only one runtime can have created the container: %w", managerKey, podman, ctrdSandboxID, errdefs.ErrConflict)
 	case annotations[managerKey] == podman:
 		return subject{sandbox: id, container: id}, nil
 	case crio != "" && ctrd != "":
-		return subject{}, fmt.Errorf("annotations: found both %s and %s, and only one runtime can have made the container: %w", crioSandboxID, ctrdSandboxID, errdefs.ErrConflict)
+		return subject{}, fmt.Errorf("annotations: found both %s and %s, but only one runtime can have created the container: %w", crioSandboxID, ctrdSandboxID, errdefs.ErrConflict)
 	case crio != "":
 		return crioSubject(annotations, crio)
 	case ctrd != "":
 		s := subject{sandbox: ctrd, namespace: annotations[ctrdNamespace], pod: annotations[ctrdPod], uid: annotations[ctrdUID],
 			container: annotations[ctrdName], pause: annotations[ctrdType] == "sandbox", ofPod: true}
-		return s, s.named(ctrdSandboxID, ctrdNamespace)
+		return s, s.checkNamespace(ctrdSandboxID, ctrdNamespace)
 	}
 	return subject{sandbox: id, container: id}, nil
 }
@@ -79,23 +80,23 @@ func crioSubject(annotations map[string]string, sandbox string) (subject, error)
 	}
 	s := subject{sandbox: sandbox, namespace: labels[labelNamespace], pod: labels[labelPod], uid: labels[labelUID], container: labels[labelName],
 		pause: annotations[crioType] == "sandbox", ofPod: true}
-	return s, s.named(crioSandboxID, labelNamespace)
+	return s, s.checkNamespace(crioSandboxID, labelNamespace)
 }
 
-// named refuses a pod's container without a namespace: the empty one is that of
-// containers of no pod, which have rules of their own.
-func (s *subject) named(by, missing string) error {
+// checkNamespace refuses a pod's container without a namespace. The empty namespace belongs to
+// containers outside of pods, for which other policy rules apply.
+func (s *subject) checkNamespace(by, missing string) error {
 	if s.namespace != "" {
 		return nil
 	}
-	return fmt.Errorf("annotations: %s says that the container is of a pod, and %s is missing: %w", by, missing, errdefs.ErrInvalidArgument)
+	return fmt.Errorf("annotations: %s says that the container belongs to a pod, but %s is missing: %w", by, missing, errdefs.ErrInvalidArgument)
 }
 
-// request is the container as its configuration describes it; pid is its first process,
-// 0 before there is one.
+// request returns the request of the container that spec describes. pid is its first process, 0
+// before that exists.
 func (s *subject) request(id string, annotations map[string]string, spec *rspec.Spec, pid int) *resolve.Request {
 	req := &resolve.Request{
-		// A container's configuration has neither in the runtime's own words, only in its author's.
+		// The configuration has neither from the runtime, only from the pod's author.
 		HandlerUnknown: true, LabelsUnknown: s.ofPod,
 		SandboxID: s.sandbox, ContainerID: id, Namespace: s.namespace, Pod: s.pod, PodUID: s.uid, Container: s.container,
 		Annotations: annotations, Have: oci.Existing(spec), UserNS: userNamespaceOf(spec, pid),
@@ -104,28 +105,13 @@ func (s *subject) request(id string, annotations map[string]string, spec *rspec.
 		req.User = &resolve.User{UID: p.User.UID, GID: p.User.GID}
 	}
 	if !s.ofPod {
-		req.Have.Env = withoutDevices(req.Have.Env)
+		req.Have.Env = withoutDeviceVariables(req.Have.Env)
 	}
 	return req
 }
 
-// withoutDevices is env less the variables by which a device plugin says what it
-// allocated: where there is no kubelet, the image or a user wrote them.
-func withoutDevices(env []string) []string {
-	var out []string
-	for i, kv := range env {
-		if strings.HasPrefix(kv, "PCIDEVICE_") {
-			if out == nil {
-				out = append(make([]string, 0, len(env)), env[:i]...)
-			}
-			continue
-		}
-		if out != nil {
-			out = append(out, kv)
-		}
-	}
-	if out == nil {
-		return env
-	}
-	return out
+// withoutDeviceVariables returns env without the variables of device plugins. Without a kubelet they
+// come from the image or the user.
+func withoutDeviceVariables(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PCIDEVICE_") })
 }

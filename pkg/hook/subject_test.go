@@ -21,7 +21,7 @@ func TestSubjectOf(t *testing.T) {
 		err         string
 	}{
 		{name: "Podman", annotations: map[string]string{managerKey: podman, crioSandboxID: "pod"}, want: subject{sandbox: "id", container: "id"}},
-		{name: "nobody's", want: subject{sandbox: "id", container: "id"}},
+		{name: "no manager", want: subject{sandbox: "id", container: "id"}},
 		{name: "CRI-O", annotations: map[string]string{crioSandboxID: "s", crioType: "container", labelNamespace: "spoofed",
 			crioLabels: `{"io.kubernetes.pod.namespace":"ns","io.kubernetes.pod.name":"p","io.kubernetes.pod.uid":"u","io.kubernetes.container.name":"c"}`},
 			want: subject{sandbox: "s", namespace: "ns", pod: "p", uid: "u", container: "c", ofPod: true}},
@@ -33,9 +33,9 @@ func TestSubjectOf(t *testing.T) {
 		{name: "containerd", annotations: map[string]string{ctrdSandboxID: "s", ctrdType: "container", ctrdNamespace: "ns", ctrdPod: "p", ctrdUID: "u", ctrdName: "c"},
 			want: subject{sandbox: "s", namespace: "ns", pod: "p", uid: "u", container: "c", ofPod: true}},
 		{name: "containerd without a namespace", annotations: map[string]string{ctrdSandboxID: "s"}, err: "is missing"},
-		{name: "both", annotations: map[string]string{ctrdSandboxID: "s", crioSandboxID: "s"}, err: "found both"},
-		// A pod's author may have this one annotation let through.
-		{name: "containerd with Podman's", annotations: map[string]string{managerKey: podman, ctrdSandboxID: "s", ctrdNamespace: "ns"}, err: "found both"},
+		{name: "CRI-O and containerd", annotations: map[string]string{ctrdSandboxID: "s", crioSandboxID: "s"}, err: "found both"},
+		// A runtime may be configured to pass Podman's annotation from the pod to the container.
+		{name: "containerd with Podman's annotation", annotations: map[string]string{managerKey: podman, ctrdSandboxID: "s", ctrdNamespace: "ns"}, err: "found both"},
 	} {
 		got, err := subjectOf(tc.annotations, "id")
 		switch {
@@ -49,9 +49,9 @@ func TestSubjectOf(t *testing.T) {
 	}
 }
 
-// What CRI-O writes for a sandbox alone is, in a container's configuration, what the
-// pod's author wrote: it makes no rule for another runtime class hold.
-func TestSubjectOfAuthorsWords(t *testing.T) {
+// CRI-O writes some annotations for sandboxes only. In the configuration of a container they come from the pod's
+// author, so they are ignored: a rule for another runtime class must not apply.
+func TestSubjectIgnoresPodAuthorsAnnotations(t *testing.T) {
 	annotations := map[string]string{crioSandboxID: "s", crioType: "container", crioLabels: `{"io.kubernetes.pod.namespace":"ns"}`,
 		crioPrefix + "RuntimeHandler": "kata", crioPrefix + "ContainerName": "trusted"}
 	s, err := subjectOf(annotations, "id")
@@ -59,53 +59,53 @@ func TestSubjectOfAuthorsWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if req := s.request("id", annotations, &rspec.Spec{}, 0); req.RuntimeHandler != "" || !req.HandlerUnknown || !req.LabelsUnknown || req.Container != "" || req.Namespace != "ns" {
-		t.Errorf("%+v", req)
+		t.Errorf("request %+v", req)
 	}
 }
 
-func TestWithoutDevices(t *testing.T) {
+func TestWithoutDeviceVariables(t *testing.T) {
 	env := []string{"A=1", "PCIDEVICE_X=0000:00:01.0", "B=2", "PCIDEVICE_Y=1"}
-	if got := withoutDevices(env); !slices.Equal(got, []string{"A=1", "B=2"}) || len(env) != 4 || env[1] != "PCIDEVICE_X=0000:00:01.0" {
+	if got := withoutDeviceVariables(env); !slices.Equal(got, []string{"A=1", "B=2"}) || len(env) != 4 || env[1] != "PCIDEVICE_X=0000:00:01.0" {
 		t.Error(got, env)
 	}
-	if got := withoutDevices(env[:1]); !slices.Equal(got, env[:1]) {
+	if got := withoutDeviceVariables(env[:1]); !slices.Equal(got, env[:1]) {
 		t.Error(got)
 	}
 }
 
-func TestIDOf(t *testing.T) {
+func TestPodmanID(t *testing.T) {
 	id, pod := strings.Repeat("0a", 32), strings.Repeat("f1", 32)
 	for _, spec := range []*rspec.Spec{
 		{Linux: &rspec.Linux{CgroupsPath: "machine.slice:libpod:" + id}},
 		{Linux: &rspec.Linux{CgroupsPath: "/libpod_parent/libpod-" + id}},
-		// Of a pod, whose own cgroup is around the container's.
+		// The container of a pod: the pod's cgroup is the parent.
 		{Linux: &rspec.Linux{CgroupsPath: "machine-libpod_pod_" + pod + ".slice:libpod:" + id}},
 		{Linux: &rspec.Linux{CgroupsPath: "/libpod_parent/" + pod + "/libpod-" + id}},
 		{Linux: &rspec.Linux{CgroupsPath: "/kubepods/podx/" + pod + "/libpod-payload-" + id}},
 		{Linux: &rspec.Linux{}, Mounts: []rspec.Mount{{Source: "proc"}, {Source: "/run/containers/storage/overlay-containers/" + id + "/userdata/hosts"}}},
 		{Linux: &rspec.Linux{}, Mounts: []rspec.Mount{{Source: "/srv/old-containers/x" + id}, {Source: "/run/user/1000/containers/vfs-containers/" + id + "/userdata/hosts"}}},
-		// Of a container whose network it joins.
+		// The container joins the network of another container, whose files are mounted.
 		{Linux: &rspec.Linux{}, Mounts: []rspec.Mount{{Destination: "/etc/hosts", Source: "/run/user/1000/containers/vfs-containers/" + pod + "/userdata/hosts"},
 			{Destination: "/run/.containerenv", Source: "/run/user/1000/containers/vfs-containers/" + id + "/userdata/.containerenv"},
 			{Destination: "/etc/resolv.conf", Source: "/run/user/1000/containers/vfs-containers/" + pod + "/userdata/resolv.conf"}}},
 	} {
-		if got := idOf(spec); got != id {
+		if got := podmanID(spec); got != id {
 			t.Errorf("%+v: %s", spec, got)
 		}
 	}
-	a, b := idOf(&rspec.Spec{Root: &rspec.Root{Path: "/a"}}), idOf(&rspec.Spec{Root: &rspec.Root{Path: "/b"}})
-	if a == b || a != idOf(&rspec.Spec{Root: &rspec.Root{Path: "/a"}}) || !validID(a) {
+	a, b := podmanID(&rspec.Spec{Root: &rspec.Root{Path: "/a"}}), podmanID(&rspec.Spec{Root: &rspec.Root{Path: "/b"}})
+	if a == b || a != podmanID(&rspec.Spec{Root: &rspec.Root{Path: "/a"}}) || !validID(a) {
 		t.Error(a, b)
 	}
 	for _, none := range []string{"", id[1:], id + "0", "g" + id[1:]} {
-		if got, ok := hexID(none); ok {
+		if got, ok := findHexID(none); ok {
 			t.Errorf("%s: %s", none, got)
 		}
 	}
 }
 
-// Whom the container's user is on the host is known from its process, from that of the
-// namespace it joins, or from what its configuration maps.
+// The user namespace is known from the container's process, from the process whose namespace it joins, or from the
+// mappings of config.json.
 func TestUserNamespaceOf(t *testing.T) {
 	spec := func(path string) *rspec.Spec {
 		return &rspec.Spec{Linux: &rspec.Linux{
@@ -134,9 +134,9 @@ func TestUserNamespaceOf(t *testing.T) {
 	}
 }
 
-// A rule for the default runtime class is not for a container of which the class is not
-// known, be it of a pod or not; it denies it what it denies.
-func TestRuntimeClassIsNotTheDefault(t *testing.T) {
+// If a container's runtime class is unknown, no rule for the default class grants anything to it, and a deny rule for
+// any class applies to it.
+func TestUnknownRuntimeClassIsNotTheDefault(t *testing.T) {
 	rule := policy.Rule{Name: "default-class", For: policy.Subjects{RuntimeClasses: []string{""}}, Allow: policy.Allow{CDI: []string{"*"}}}
 	allow, err := policy.New("config.yaml", policy.Enforce, []policy.Rule{rule})
 	if err != nil {
@@ -159,13 +159,13 @@ func TestRuntimeClassIsNotTheDefault(t *testing.T) {
 	}
 }
 
-// Without a kubelet nobody but the image and the user wrote a device plugin's variables.
+// Outside of a pod, no device plugin sets variables: the image or the user did. They are left out of the request.
 func TestRequestWithoutDevices(t *testing.T) {
 	spec := &rspec.Spec{Process: &rspec.Process{Env: []string{"A=1", "PCIDEVICE_X=0000:00:01.0"}}}
 	for _, ofPod := range []bool{false, true} {
 		s := subject{sandbox: "s", namespace: "ns", ofPod: ofPod}
 		if has := slices.Contains(s.request("id", nil, spec, 0).Have.Env, "PCIDEVICE_X=0000:00:01.0"); has != ofPod {
-			t.Errorf("of a pod: %t, the variable is there: %t", ofPod, has)
+			t.Errorf("container of a pod %t: variable in the request %t", ofPod, has)
 		}
 	}
 }

@@ -3,17 +3,15 @@
 package hook
 
 import (
-	"strconv"
-	"strings"
-
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-// userNamespaceOf is the container's own user namespace, nil where it has none. pid
-// is its first process, 0 where there is none yet: then it is the one that the
-// configuration makes, or that of the process whose namespace it joins.
+// userNamespaceOf returns the container's own user namespace, nil if it has none. pid is its first
+// process. Before that exists pid is 0, and the namespace is the one that the configuration creates
+// or joins.
 func userNamespaceOf(spec *rspec.Spec, pid int) *resolve.UserNS {
 	if spec.Linux == nil {
 		return nil
@@ -26,7 +24,7 @@ func userNamespaceOf(spec *rspec.Spec, pid int) *resolve.UserNS {
 		case pid > 0:
 			return &resolve.UserNS{PID: pid}
 		case n.Path != "":
-			return &resolve.UserNS{PID: processOf(n.Path)}
+			return &resolve.UserNS{PID: hostfs.NamespaceProcess(n.Path)}
 		}
 		return &resolve.UserNS{UIDs: idMaps(spec.Linux.UIDMappings), GIDs: idMaps(spec.Linux.GIDMappings)}
 	}
@@ -39,15 +37,4 @@ func idMaps(list []rspec.LinuxIDMapping) []resolve.IDMap {
 		out[i] = resolve.IDMap{Inside: m.ContainerID, Outside: m.HostID, Size: m.Size}
 	}
 	return out
-}
-
-// processOf is the process that a namespace's path is of; 0 for any other path.
-func processOf(path string) int {
-	pid, proc := strings.CutPrefix(path, "/proc/")
-	pid, user := strings.CutSuffix(pid, "/ns/user")
-	n, err := strconv.ParseUint(pid, 10, 31)
-	if !proc || !user || err != nil {
-		return 0
-	}
-	return int(n)
 }

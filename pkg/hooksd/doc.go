@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hooksd reads hooks.d directories, oci-hooks(5): which OCI hooks an
-// administrator wants in which containers.
+// Package hooksd reads hooks.d directories, oci-hooks(5): which OCI hooks an administrator wants in which
+// containers.
 //
-// Invariant: one bad file never disables another, and every bad one is a
-// Problem with its file and field. A snapshot is immutable and has every file
-// that was renamed into place before it was asked for. A hook is handed out as
-// usable only while the host has its program, and nobody but root and the
-// process's own user can alter file, directory or program.
+// Its invariants:
+//   - An invalid file never disables another. Each fault is reported with file and field.
+//   - A snapshot is immutable, and has every file that was renamed into place before the call.
+//   - A hook is only usable while the host has its program, and while only root and the user of this
+//     process can change the file, its directory and the program.
 //
-// What a file means is decided by the parser of Podman and CRI-O
-// (go.podman.io/common/pkg/hooks); docs/hooksd.md lists where more is wanted
-// here. Conditions are compiled once; the tests hold that they match what that
-// parser's own do.
+// The parser of Podman and CRI-O (go.podman.io/common/pkg/hooks) decides what a file means. docs/reference/hooks.d.md
+// lists where this package is stricter. Conditions are compiled once; tests compare the results with
+// those of that parser.
 package hooksd

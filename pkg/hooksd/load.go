@@ -3,6 +3,7 @@
 package hooksd
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -14,55 +15,26 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // maxFiles bounds the hook files of one directory.
 const maxFiles = 4096
 
-// entry is one file as it was read last.
-type entry struct {
-	file, real string // host paths: its own, and where the content lies
-	link       bool
-	id, dirID  identity // of what was read, and of the directory of real
-	volatile   bool     // it can change without an announcement of the directory
-	again      bool     // what kept it from being read may pass
-	hook       *Hook    // nil when it is in error
-	problems   []*Problem
-	program    *Problem // why the hook's program cannot be run
+// hookFile is one file as it was last read.
+type hookFile struct {
+	file, target string         // host paths: its own, and the end of its symlinks
+	data         []byte         // content; nil if it was not read
+	hook         *Hook          // nil if the file has an error
+	pathNode     *jsontree.Node // place of the program's path in the file
+	faults       diag.List
+	programFault *diag.Diagnostic // why the program cannot be run
 }
 
-// identity tells a file or directory from another, and from itself before a
-// change.
-type identity struct {
-	dev, ino, nlink uint64
-	mode, uid       uint32
-	size            int64
-	mtime, ctime    unix.Timespec
-	errno           unix.Errno
-}
-
-func identify(st unix.Stat_t, err error) identity {
-	if err != nil {
-		return identity{errno: errnoOf(err)}
-	}
-	id := identity{dev: st.Dev, ino: st.Ino, mode: st.Mode, uid: st.Uid}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		id.nlink, id.size, id.mtime, id.ctime = uint64(st.Nlink), st.Size, st.Mtim, st.Ctim
-	}
-	return id
-}
-
-func errnoOf(err error) unix.Errno {
-	var no unix.Errno
-	if errors.As(err, &no) {
-		return no
-	}
-	return unix.EIO
-}
-
-// list gives the names of hook files, sorted.
-func list(dir *os.File) ([]string, error) {
+// listHookFiles returns the names of the hook files in a directory, sorted.
+func listHookFiles(dir *os.File) ([]string, error) {
 	var out []string
 	for {
 		names, err := dir.Readdirnames(1024)
@@ -83,165 +55,146 @@ func list(dir *os.File) ([]string, error) {
 	}
 }
 
-// same reports that the file of this name is the one that was read.
-func (r *Registry) same(dirfd int, name string, e *entry) bool {
-	if e.volatile || e.again {
-		return !e.again && !r.changed(e)
-	}
-	var st unix.Stat_t
-	err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	return identify(st, err) == e.id
-}
-
-// changed looks whether what a volatile entry stands for is another now.
-func (r *Registry) changed(e *entry) bool {
-	return e.again || identify(r.host.Stat(e.file)) != e.id || e.dirID != (identity{}) && identify(r.host.Stat(path.Dir(e.real))) != e.dirID
-}
-
-// load reads one file; nil means that there is none. One that the real parser
-// passes over without a word, a symlink to nothing, is passed over here.
-func (r *Registry) load(dirfd int, dir, name string) *entry {
-	e := &entry{file: path.Join(dir, name)}
-	e.real = e.file
+// loadFile reads one file. It returns nil if the file does not exist. Dangling symlinks are ignored, as
+// Podman and CRI-O do. before is the file as it was last read, or nil: the same content is not parsed again.
+func (r *Registry) loadFile(dirfd int, dir, name string, before *hookFile) *hookFile {
+	e := &hookFile{file: path.Join(dir, name), target: path.Join(dir, name)}
 	var st unix.Stat_t
 	if err := unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		if errors.Is(err, unix.ENOENT) {
 			return nil
 		}
-		return e.fail("look at it", err)
+		return e.addSystemError("inspect it", err)
 	}
-	e.id = identify(st, nil)
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		if !r.follow(e) {
+		if !r.followLink(e) {
 			return e
 		}
-	} else if !e.regular(&st) {
+	} else if !e.checkRegular(&st) {
 		return e
 	}
-	f, err := r.host.Open(e.real, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NOCTTY)
+	f, err := r.host.Open(e.target, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NOCTTY)
 	if err != nil {
-		return e.fail("open it", err)
+		return e.addSystemError("open it", err)
 	}
 	defer f.Close()
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return e.fail("look at it", err)
+		return e.addSystemError("inspect it", err)
 	}
-	e.id = identify(st, nil)
-	e.volatile = e.link || st.Nlink > 1
-	if !e.regular(&st) {
+	if !e.checkRegular(&st) {
 		return e
 	}
-	if p := r.distrust("file", e.real, &st); p != nil {
-		e.problems = append(e.problems, p.at(e.file))
+	if p := r.checkOwnership("file", e.target, &st); p != nil {
+		e.faults = append(e.faults, atFile(p, e.file))
 		return e
 	}
 	data, err := hostfs.ReadRegular(f, MaxSize)
 	if err != nil {
 		if errdefs.IsInvalidArgument(err) {
-			e.problems = append(e.problems, &Problem{File: e.file, Rule: err.Error()})
+			e.faults = append(e.faults, &diag.Diagnostic{File: e.file, Rule: diag.ErrorText(err)})
 			return e
 		}
-		return e.fail("read it", err)
+		return e.addSystemError("read it", err)
 	}
-	e.hook, e.problems = Parse(data, e.file)
+	if e.data = data; before != nil && before.data != nil && bytes.Equal(before.data, data) {
+		e.hook, e.faults, e.pathNode = before.hook, before.faults, before.pathNode
+	} else {
+		e.hook, e.faults, e.pathNode = parseFile(data, e.file)
+	}
 	return e
 }
 
-// follow finds what a symlink leads to, inside the host root. The link is in a
-// directory that is trusted; what it leads to must be in one too.
-func (r *Registry) follow(e *entry) bool {
-	e.link, e.volatile = true, true
+// followLink resolves a symlink inside the host root. The link is in a trusted directory. Its target must
+// be in one, too.
+func (r *Registry) followLink(e *hookFile) bool {
 	st, err := r.host.Stat(e.file)
-	e.id = identify(st, err)
 	if err == nil {
-		if !e.regular(&st) {
+		if !e.checkRegular(&st) {
 			return false
 		}
-		e.real, err = r.host.Resolve(e.file)
+		e.target, err = r.host.Resolve(e.file)
 	}
 	if err != nil {
 		if !errdefs.IsNotFound(err) {
-			e.problems = append(e.problems, &Problem{File: e.file, Rule: "cannot follow the symlink: " + errnoOf(err).Error(), cause: errdefs.ErrPermissionDenied})
+			e.faults = append(e.faults, &diag.Diagnostic{File: e.file, Rule: "cannot follow the symlink: " + hostfs.Errno(err).Error(), Kind: errdefs.ErrPermissionDenied})
 		}
 		return false
 	}
-	dir, err := r.host.Stat(path.Dir(e.real))
-	e.dirID = identify(dir, err)
+	dir, err := r.host.Stat(path.Dir(e.target))
 	if err != nil {
-		e.fail("follow the symlink", err)
+		e.addSystemError("follow the symlink", err)
 		return false
 	}
-	if p := r.distrust("directory", path.Dir(e.real), &dir); p != nil {
-		e.problems = append(e.problems, p.at(e.file))
+	if p := r.checkOwnership("directory", path.Dir(e.target), &dir); p != nil {
+		e.faults = append(e.faults, atFile(p, e.file))
 		return false
 	}
 	return true
 }
 
-// at puts a problem of what a file leads to down to the file.
-func (p *Problem) at(file string) *Problem {
-	if p.File != file {
-		p.Found += " " + quote(p.File)
-		p.File = file
+// atFile turns a fault of a hook file's target, or of its directory, into a fault of the hook file.
+func atFile(d *diag.Diagnostic, file string) *diag.Diagnostic {
+	if d.File != file {
+		d.Found += " " + quote(d.File)
+		d.File = file
 	}
-	return p
+	return d
 }
 
-// regular refuses whatever is not a regular file.
-func (e *entry) regular(st *unix.Stat_t) bool {
+// checkRegular refuses everything but regular files.
+func (e *hookFile) checkRegular(st *unix.Stat_t) bool {
 	if st.Mode&unix.S_IFMT == unix.S_IFREG {
 		return true
 	}
-	e.problems = append(e.problems, &Problem{File: e.file, Found: "a " + hostfs.TypeName(st.Mode), Rule: "a hook file must be a regular file"})
+	e.faults = append(e.faults, &diag.Diagnostic{File: e.file, Found: "a " + hostfs.TypeName(st.Mode), Rule: "a hook file must be a regular file"})
 	return false
 }
 
-// fail records an error of the system, which may pass by itself.
-func (e *entry) fail(doing string, err error) *entry {
-	e.again, e.volatile = true, true
-	e.problems = append(e.problems, &Problem{File: e.file, Rule: "cannot " + doing + ": " + errnoOf(err).Error(), cause: errdefs.ErrUnavailable})
+// addSystemError records a system error.
+func (e *hookFile) addSystemError(doing string, err error) *hookFile {
+	e.faults = append(e.faults, &diag.Diagnostic{File: e.file, Rule: "cannot " + doing + ": " + hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable})
 	return e
 }
 
-// program is why a hook's program cannot be run on the host; nil when it can.
-func (r *Registry) program(e *entry) *Problem {
-	p := &Problem{File: e.file, Field: "hook.path", Found: quote(e.hook.Path), cause: errdefs.ErrFailedPrecondition}
+// checkProgram returns why a hook's program cannot be run on the host, or nil.
+func (r *Registry) checkProgram(e *hookFile) *diag.Diagnostic {
+	p := &diag.Diagnostic{File: e.file, Line: e.pathNode.Line, Column: e.pathNode.Column, Field: "hook.path", Found: quote(e.hook.Path), Kind: errdefs.ErrFailedPrecondition}
 	st, err := r.host.Stat(e.hook.Path)
 	switch {
 	case errdefs.IsNotFound(err):
-		p.Rule, p.cause = "there is no such file on this host; install the program, or remove the hook file", errdefs.ErrNotFound
+		p.Rule, p.Kind = "no such file on this host; install the program, or remove the hook file", errdefs.ErrNotFound
 	case err != nil:
-		p.Rule, p.cause = "cannot look at it on this host: "+errnoOf(err).Error(), errdefs.ErrUnavailable
+		p.Rule, p.Kind = "cannot inspect it on this host: "+hostfs.Errno(err).Error(), errdefs.ErrUnavailable
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		p.Rule = "on this host it is a " + hostfs.TypeName(st.Mode) + ", not a program"
 	case st.Mode&0o111 == 0:
 		p.Rule = fmt.Sprintf("it has mode %04o on this host and cannot be executed; run `chmod +x %s`", st.Mode&0o7777, e.hook.Path)
 	default:
-		d := r.distrust("program", e.hook.Path, &st)
+		d := r.checkOwnership("program", e.hook.Path, &st)
 		if d != nil {
-			p.Found, p.Rule, p.cause = d.Found+" "+p.Found, d.Rule, d.cause
+			p.Found, p.Rule, p.Kind = d.Found+" "+p.Found, d.Rule, d.Kind
 			return p
 		}
-		if d = r.distrustDirectories(e.hook.Path); d == nil {
+		if d = r.checkDirectories(e.hook.Path); d == nil {
 			return nil
 		}
-		p.Found, p.Rule, p.cause = p.Found+" through "+d.Found+" "+quote(d.File), d.Rule, d.cause
+		p.Found, p.Rule, p.Kind = p.Found+" through "+d.Found+" "+quote(d.File), d.Rule, d.Kind
 	}
 	return p
 }
 
-// maxLinks bounds the symlinks on the way to a program, as the kernel does.
+// maxLinks bounds the symlinks in a program's path, as the kernel does.
 const maxLinks = 40
 
-// distrustDirectories checks each directory that a path goes through, those of its
-// symlinks too: who can write one can put another file in the place of this one. A
-// sticky bit does not help, since the file may be missing for a moment.
-func (r *Registry) distrustDirectories(file string) *Problem {
+// checkDirectories checks each directory on a program's path, also those of its symlinks. A user who can
+// write one can replace the program. A sticky bit does not help: the file may be missing for a
+// moment, for example during an update.
+func (r *Registry) checkDirectories(file string) *diag.Diagnostic {
 	if r.opts.TrustAnyone {
 		return nil
 	}
-	fail := func(at string, err error) *Problem {
-		return &Problem{File: at, Found: "what cannot be inspected,", Rule: errnoOf(err).Error(), cause: errdefs.ErrUnavailable}
+	fail := func(at string, err error) *diag.Diagnostic {
+		return &diag.Diagnostic{File: at, Found: "a path that cannot be inspected,", Rule: hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
 	}
 	dir, rest, links := "/", strings.Split(file, "/"), 0
 	st, err := r.host.Lstat(dir)
@@ -249,7 +202,7 @@ func (r *Registry) distrustDirectories(file string) *Problem {
 		if err != nil {
 			return fail(dir, err)
 		}
-		if p := r.distrust("directory", dir, &st); p != nil {
+		if p := r.checkOwnership("directory", dir, &st); p != nil {
 			return p
 		}
 		for len(rest) > 0 && (rest[0] == "" || rest[0] == ".") {

@@ -3,71 +3,142 @@
 package hooksd
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	old "go.podman.io/common/pkg/hooks/0.1.0"
 	hooks "go.podman.io/common/pkg/hooks/1.0.0"
 
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 )
 
-// MaxSize is the largest file that is read, in bytes.
+// MaxSize is the size of the largest file that is read, in bytes.
 const MaxSize = 256 << 10
 
-// Parse reads the content of a file, oci-hooks(5), schema 1.0.0 or 0.1.0. The name
-// file is its path, for messages. The hook is nil when there is a problem that
-// is not a warning. Nothing is looked at on the host.
-func Parse(data []byte, file string) (*Hook, []*Problem) {
+// Hook is one hooks.d file. It must not be changed.
+type Hook = ocihook.Hook
+
+// Container is what the conditions of a hook depend on.
+type Container = ocihook.Container
+
+// Parse parses a hooks.d file, oci-hooks(5), schema 1.0.0 or 0.1.0. file is its path, for messages. The
+// hook is nil if a diagnostic is not a warning. Parse does not access the host.
+func Parse(data []byte, file string) (*Hook, diag.List) {
+	h, list, _ := parseFile(data, file)
+	return h, list
+}
+
+// parseFile is Parse. It also returns the node of the program's path.
+func parseFile(data []byte, file string) (*Hook, diag.List, *jsontree.Node) {
 	p := parser{file: file, data: data}
-	raw := p.read()
-	var h *Hook
-	if raw != nil {
-		h = p.hook(raw)
-	}
-	if len(p.problems) > maxProblems {
-		p.problems = p.problems[:maxProblems]
+	h := p.parseHook()
+	if len(p.found) > maxDiagnostics {
+		p.found = p.found[:maxDiagnostics]
 	}
 	if p.failed {
 		h = nil
 	}
-	sortProblems(p.problems)
-	return h, p.problems
+	p.found.Sort()
+	if p.old {
+		return h, p.found, p.findNode("hook")
+	}
+	return h, p.found, p.findNode("hook", "path")
 }
 
 type parser struct {
-	file     string
-	data     []byte
-	old      bool // schema 0.1.0
-	failed   bool
-	problems []*Problem
+	file   string
+	data   []byte
+	root   *jsontree.Node
+	old    bool // schema 0.1.0
+	failed bool
+	found  diag.List
 }
 
-func (p *parser) refuse(field, found, rule string) {
-	p.failed = true
-	p.problems = append(p.problems, &Problem{File: p.file, Field: field, Found: found, Rule: rule})
+// findNode returns the node of a field, or the innermost object around a missing field. As in
+// encoding/json, case does not matter and the last of several members counts.
+func (p *parser) findNode(keys ...string) *jsontree.Node {
+	n := p.root
+	for _, key := range keys {
+		child := memberFold(n, key)
+		if child == nil {
+			break
+		}
+		n = child
+	}
+	return n
 }
 
-func (p *parser) warn(field, found, rule string) {
-	p.problems = append(p.problems, &Problem{File: p.file, Field: field, Found: found, Rule: rule, Warning: true})
-}
-
-// read hands the content to the real parser's reader of its version, and says
-// where in the file what fails stands.
-func (p *parser) read() *hooks.Hook {
-	if len(p.data) > MaxSize {
-		p.refuse("", "", "the file is larger than any hook's")
+func memberFold(n *jsontree.Node, key string) *jsontree.Node {
+	if n == nil || n.Kind != jsontree.Object {
 		return nil
 	}
+	for _, child := range slices.Backward(n.Children) {
+		if strings.EqualFold(child.Key, key) {
+			return child
+		}
+	}
+	return nil
+}
+
+// element returns the node of a list's element, or the list.
+func element(n *jsontree.Node, i int) *jsontree.Node {
+	if n != nil && n.Kind == jsontree.Array && i < len(n.Children) {
+		return n.Children[i]
+	}
+	return n
+}
+
+// addError adds an error at a node, nil for the whole file.
+func (p *parser) addError(at *jsontree.Node, field, found, rule string) *diag.Diagnostic {
+	p.failed = true
+	d := &diag.Diagnostic{File: p.file, Field: field, Found: found, Rule: rule}
+	if at != nil {
+		d.Line, d.Column = at.Line, at.Column
+	}
+	p.found = append(p.found, d)
+	return d
+}
+
+func (p *parser) addWarning(line, column int, field, found, rule string) {
+	p.found = append(p.found, &diag.Diagnostic{File: p.file, Line: line, Column: column, Field: field, Found: found, Rule: rule, Severity: diag.SeverityWarning})
+}
+
+func (p *parser) parseHook() *Hook {
+	if len(p.data) > MaxSize {
+		p.addError(nil, "", "", "the file is larger than any hook file")
+		return nil
+	}
+	root, fault := jsontree.Parse(string(p.data))
+	if fault != nil {
+		fault.File, p.failed, p.found = p.file, true, append(p.found, fault)
+		return nil
+	}
+	p.root = root
+	raw := p.decodeHook()
+	if raw == nil {
+		return nil
+	}
+	p.checkKeys()
+	return p.checkHook(raw)
+}
+
+// decodeHook passes the content to the reader of Podman and CRI-O for its version.
+func (p *parser) decodeHook() *hooks.Hook {
 	var version struct {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(p.data, &version); err != nil {
-		p.json(err)
+		p.refuseDecoding(err)
 		return nil
 	}
 	read := hooks.Read
@@ -76,43 +147,33 @@ func (p *parser) read() *hooks.Hook {
 	case "", old.Version:
 		p.old, read = true, old.Read
 	default:
-		p.refuse("version", quote(version.Version), `want "1.0.0"`)
+		p.addError(p.findNode("version"), "version", quote(version.Version), `want "1.0.0"`)
 		return nil
 	}
 	raw, err := read(p.data)
-	if err != nil {
-		if version.Version == "" {
-			p.refuse("version", "nothing", `want "version": "1.0.0"; without it the file is read by the old schema 0.1.0, which says: `+err.Error())
-			return nil
-		}
-		p.json(err)
-		return nil
-	}
-	p.keys()
-	return raw
-}
-
-// json is an error of encoding/json, or of the old reader.
-func (p *parser) json(err error) {
-	problem := &Problem{File: p.file, Rule: err.Error()}
-	var (
-		syntax *json.SyntaxError
-		typ    *json.UnmarshalTypeError
-	)
 	switch {
-	case errors.As(err, &syntax):
-		problem.Line, problem.Column = position(p.data, syntax.Offset)
-		problem.Rule = "not JSON: " + syntax.Error()
-	case errors.As(err, &typ):
-		problem.Line, problem.Column = position(p.data, typ.Offset)
-		problem.Field, problem.Found, problem.Rule = typ.Field, "a JSON "+typ.Value, "want "+wanted(typ.Type.String())
+	case err != nil && version.Version == "":
+		p.addError(p.findNode("version"), "version", "nothing", `want "version": "1.0.0"; without it the file has the old schema 0.1.0, whose parser says: `+err.Error())
+	case err != nil:
+		p.refuseDecoding(err)
+	default:
+		return raw
 	}
-	p.failed = true
-	p.problems = append(p.problems, problem)
+	return nil
 }
 
-// wanted is a Go type in the terms of JSON.
-func wanted(typ string) string {
+// refuseDecoding adds an error of encoding/json, or of the reader of the old schema.
+func (p *parser) refuseDecoding(err error) {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		p.addError(p.findNode(strings.Split(wrong.Field, ".")...), wrong.Field, "a JSON "+wrong.Value, "want "+jsonTypeName(wrong.Type.String()))
+		return
+	}
+	p.addError(nil, "", "", err.Error())
+}
+
+// jsonTypeName names the JSON type that decodes to a Go type.
+func jsonTypeName(typ string) string {
 	switch {
 	case typ == "string":
 		return "a string"
@@ -126,67 +187,56 @@ func wanted(typ string) string {
 	return "an object"
 }
 
-// position is the line and column of the byte before offset, which is where the
-// decoder stopped.
-func position(data []byte, offset int64) (line, column int) {
-	before := data[:max(0, min(int(offset)-1, len(data)))]
-	return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
-}
-
-// hook checks what the real parser let through to here, and compiles it.
-func (p *parser) hook(raw *hooks.Hook) *Hook {
+// checkHook checks what the reader accepted, and compiles the conditions.
+func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 	h := &Hook{Name: path.Base(p.file), File: p.file, Path: raw.Hook.Path, Args: raw.Hook.Args, Env: raw.Hook.Env, Timeout: raw.Hook.Timeout}
-	field := "hook.path"
+	field, at := "hook.path", p.findNode("hook", "path")
 	if p.old {
-		field = "hook"
+		field, at = "hook", p.findNode("hook")
 	}
 	switch {
 	case raw.Hook.Path == "":
-		p.refuse(field, "", "missing; want the host path of the hook's program")
+		p.addError(at, field, "", "missing; want the host path of the hook's program")
 	case !path.IsAbs(raw.Hook.Path):
-		p.refuse(field, quote(raw.Hook.Path), "want an absolute host path")
+		p.addError(at, field, quote(raw.Hook.Path), "want an absolute host path")
 	case path.Clean(raw.Hook.Path) != raw.Hook.Path || strings.IndexByte(raw.Hook.Path, 0) >= 0 || raw.Hook.Path == "/":
-		p.refuse(field, quote(raw.Hook.Path), "want a path without //, /./, /../ and without / at the end; this is "+quote(path.Clean(raw.Hook.Path)))
+		p.addError(at, field, quote(raw.Hook.Path), "want a path without //, /./, /../ and without / at the end; this is "+quote(path.Clean(raw.Hook.Path)))
 	}
 	if t := raw.Hook.Timeout; t != nil && *t <= 0 {
-		p.refuse("hook.timeout", "", "want seconds, more than 0, or leave it out")
+		p.addError(p.findNode("hook", "timeout"), "hook.timeout", "", "want seconds, more than 0, or leave it out")
 	}
-	p.stages(h, raw.Stages)
-	var problems []*Problem
-	h.When, problems = compile(&raw.When, p.old)
-	for _, problem := range problems {
-		p.refuse(problem.Field, problem.Found, problem.Rule)
-	}
-	p.conditions(&h.When)
+	p.checkStages(h, raw.Stages)
+	p.compile(h, &raw.When)
+	p.checkConditions(&h.When)
 	if p.failed {
 		return nil
 	}
-	// The real parser has the last word. Its look at the program is at this
-	// process' own root, which need not be the host's: "/" is there at any.
+	// The parser of Podman and CRI-O has the last word. It inspects the program below this process's
+	// own root, which need not be the host's. "/" exists below any.
 	backstop := *raw
 	backstop.Hook.Path = "/"
 	if err := backstop.Validate(nil); err != nil {
-		p.refuse("", "", err.Error())
+		p.addError(nil, "", "", err.Error())
 	}
 	return h
 }
 
-func (p *parser) stages(h *Hook, stages []string) {
+func (p *parser) checkStages(h *Hook, stages []string) {
+	at := p.findNode("stages")
 	if stages == nil {
-		p.refuse("stages", "", "missing; want a list of "+strings.Join(stageNames(), ", "))
+		p.addError(at, "stages", "", "missing; want a list of "+strings.Join(stageNames(), ", "))
 		return
 	}
 	if len(stages) == 0 {
-		p.warn("stages", "an empty list", "the hook is never run")
+		p.addWarning(at.Line, at.Column, "stages", "an empty list", "the hook is never run")
 	}
 	for i, stage := range stages {
 		switch {
 		case stage == "precreate":
-			p.refuse(index("stages", i), quote(stage), "a stage of Podman alone, where the runtime is not asked; such a file belongs in a directory that only Podman reads")
-			p.problems[len(p.problems)-1].Elsewhere = true
+			p.addError(element(at, i), indexField("stages", i), quote(stage), "a stage that only Podman has; such a file belongs in a directory that only Podman reads").Kind = ErrPodmanStage
 			continue
 		case !slices.Contains(stageNames(), stage):
-			p.refuse(index("stages", i), quote(stage), "want one of "+strings.Join(stageNames(), ", "))
+			p.addError(element(at, i), indexField("stages", i), quote(stage), "want one of "+strings.Join(stageNames(), ", "))
 			continue
 		case stage == "prestart":
 			stage = "createRuntime"
@@ -199,50 +249,82 @@ func stageNames() []string {
 	return []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 }
 
-// conditions warns of those that never match.
-func (p *parser) conditions(w *ocihook.When) {
+// compile compiles the conditions, and refuses invalid regular expressions.
+func (p *parser) compile(h *Hook, w *hooks.When) {
+	compile := func(at *jsontree.Node, field, text string) *regexp.Regexp {
+		re, err := regexp.Compile(text)
+		if err != nil {
+			p.addError(at, field, quote(text), "not a regular expression: "+err.Error())
+		}
+		return re
+	}
+	annotations, commands, field := p.findNode("when", "annotations"), p.findNode("when", "commands"), "when.commands"
+	if p.old {
+		annotations, commands, field = p.findNode("annotations"), p.findNode("cmds"), "cmds"
+	}
+	h.When = ocihook.When{Or: p.old, Always: w.Always, HasBindMounts: w.HasBindMounts}
+	for _, key := range slices.Sorted(maps.Keys(w.Annotations)) {
+		at, name := annotations.Member(key), "when.annotations["+quote(key)+"]"
+		if p.old {
+			name = "annotations"
+		}
+		if at == nil {
+			at = annotations
+		}
+		keyAt := &jsontree.Node{Line: at.KeyLine, Column: at.KeyColumn}
+		h.When.Annotations = append(h.When.Annotations, ocihook.Annotation{Key: compile(keyAt, name, key), Value: compile(at, name, w.Annotations[key])})
+	}
+	for i, text := range w.Commands {
+		h.When.Commands = append(h.When.Commands, compile(element(commands, i), indexField(field, i), text))
+	}
+}
+
+func indexField(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
+
+// checkConditions warns of conditions that never match.
+func (p *parser) checkConditions(w *ocihook.When) {
+	never := func(at *jsontree.Node, field, found, rule string) {
+		p.addWarning(at.Line, at.Column, field, found, "the hook is never run; "+rule)
+	}
 	switch {
 	case w.Always == nil && w.HasBindMounts == nil && len(w.Annotations) == 0 && len(w.Commands) == 0:
-		p.warn("when", "no condition", "the hook is never run; want one of always, annotations, commands, hasBindMounts")
+		never(p.findNode("when"), "when", "no condition", "want one of always, annotations, commands, hasBindMounts")
 	case w.Or:
 	case w.Always != nil && !*w.Always:
-		p.warn("when.always", "false", "the hook is never run; leave it out")
+		never(p.findNode("when", "always"), "when.always", "false", "leave it out")
 	case w.HasBindMounts != nil && !*w.HasBindMounts:
-		p.warn("when.hasBindMounts", "false", "the hook is never run; leave it out")
+		never(p.findNode("when", "hasBindMounts"), "when.hasBindMounts", "false", "leave it out")
 	}
 }
 
-// keys warns of those that the real parser passes over: a condition with a slip
-// of the pen in its name is no condition.
-func (p *parser) keys() {
+// checkKeys warns of unknown keys, which the parser of Podman and CRI-O ignores: a misspelt condition
+// has no effect.
+func (p *parser) checkKeys() {
 	if p.old {
-		p.known("", p.data, "version", "hook", "arguments", "stages", "stage", "cmds", "cmd", "annotations", "annotation", "hasbindmounts")
+		p.warnUnknown("", p.root, "version", "hook", "arguments", "stages", "stage", "cmds", "cmd", "annotations", "annotation", "hasbindmounts")
 		return
 	}
-	members := p.known("", p.data, "version", "hook", "when", "stages")
-	p.known("hook", members["hook"], "path", "args", "env", "timeout")
-	p.known("when", members["when"], "always", "annotations", "commands", "hasBindMounts")
+	p.warnUnknown("", p.root, "version", "hook", "when", "stages")
+	p.warnUnknown("hook.", memberFold(p.root, "hook"), "path", "args", "env", "timeout")
+	p.warnUnknown("when.", memberFold(p.root, "when"), "always", "annotations", "commands", "hasBindMounts")
 }
 
-// known warns of members of an object other than these, and returns them by
-// name. Names are compared as encoding/json compares them.
-func (p *parser) known(field string, data []byte, names ...string) map[string]json.RawMessage {
-	var members map[string]json.RawMessage
-	if len(data) == 0 || json.Unmarshal(data, &members) != nil {
-		return nil
+func (p *parser) warnUnknown(prefix string, n *jsontree.Node, names ...string) {
+	if n == nil || n.Kind != jsontree.Object {
+		return
 	}
-	out := make(map[string]json.RawMessage, len(members))
-	for key, value := range members {
-		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, key) })
-		if i < 0 {
-			at := quote(key)
-			if field != "" {
-				at = field + "." + at
-			}
-			p.warn(at, "an unknown key", "it is passed over; the keys here are "+strings.Join(names, ", "))
-			continue
+	for _, child := range n.Children {
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, child.Key) }) {
+			p.addWarning(child.KeyLine, child.KeyColumn, prefix+quote(child.Key), "an unknown key", "it has no effect; the keys here are "+strings.Join(names, ", "))
 		}
-		out[names[i]] = value
 	}
-	return out
 }
+
+// ErrPodmanStage is the Kind of a diagnostic about Podman's own stage precreate. A file with this stage
+// is right in a directory that only Podman reads.
+var ErrPodmanStage = fmt.Errorf("stage of Podman: %w", errdefs.ErrInvalidArgument)
+
+// maxDiagnostics bounds the diagnostics of one file.
+const maxDiagnostics = 20
+
+func quote(s string) string { return diag.Quote(s, diag.Most) }

@@ -8,31 +8,33 @@ import (
 	"testing"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
 func TestParseRefuses(t *testing.T) {
 	for _, tc := range []struct{ name, content, want string }{
-		{"empty", ``, `f.json:1:1: not JSON: unexpected end of JSON input`},
-		{"cut", "{\n \"version\": \"1.0.0\",\n", `f.json:2:21: not JSON: unexpected end of JSON input`},
-		{"trailing", `{"version":"1.0.0"}x`, `f.json:1:20: not JSON: invalid character 'x' after top-level value`},
-		{"comma", "{\"version\":\"1.0.0\",\n \"stages\":[],}", `f.json:2:14: not JSON: invalid character '}' looking for beginning of object key string`},
-		{"null", `null`, `f.json: version: found nothing: want "version": "1.0.0"; without it the file is read by the old schema 0.1.0, which says: missing required property: hook`},
-		{"another version", `{"version":"2.0.0"}`, `f.json: version: found "2.0.0": want "1.0.0"`},
+		{"empty", ``, `f.json:1:1: found the end of the text: the text is empty; a JSON value is required`},
+		{"cut", "{\n \"version\": \"1.0.0\",\n", `f.json:3:1: found the end of the text: a key in double quotation marks is required: the text is cut short`},
+		{"trailing", `{"version":"1.0.0"}x`, `f.json:1:20: found 'x': nothing may follow the end of the JSON value`},
+		{"comma", "{\"version\":\"1.0.0\",\n \"stages\":[],}", `f.json:2:14: found '}': a value is required after the comma: remove the comma before it`},
+		{"null", `null`, `f.json:1:1: version: found nothing: want "version": "1.0.0"; without it the file has the old schema 0.1.0, whose parser says: missing required property: hook`},
+		{"another version", `{"version":"2.0.0"}`, `f.json:1:12: version: found "2.0.0": want "1.0.0"`},
 		{"a number as path", "{\"version\":\"1.0.0\",\n\"hook\":{\"path\":7}}", `f.json:2:16: hook.path: found a JSON number: want a string`},
 		{"a list as hook", `{"version":"1.0.0","hook":[]}`, `f.json:1:27: hook: found a JSON array: want an object`},
-		{"a string as stages", `{"version":"1.0.0","hook":{"path":"/h"},"stages":"prestart"}`, `f.json:1:59: stages: found a JSON string: want a list of strings`},
-		{"a word as always", `{"version":"1.0.0","when":{"always":"yes"}}`, `f.json:1:41: when.always: found a JSON string: want true or false`},
-		{"nothing", `{"version":"1.0.0","when":{"always":true}}`, "f.json: hook.path: missing; want the host path of the hook's program\nf.json: stages: missing; want a list of prestart, createRuntime, createContainer, startContainer, poststart, poststop"},
-		{"a relative path", `{"version":"1.0.0","hook":{"path":"bin/h"},"when":{"always":true},"stages":["poststop"]}`, `f.json: hook.path: found "bin/h": want an absolute host path`},
-		{"an unclean path", `{"version":"1.0.0","hook":{"path":"/a/../h"},"when":{"always":true},"stages":["poststop"]}`, `f.json: hook.path: found "/a/../h": want a path without //, /./, /../ and without / at the end; this is "/h"`},
-		{"a time-out of 0", `{"version":"1.0.0","hook":{"path":"/h","timeout":0},"when":{"always":true},"stages":["poststop"]}`, `f.json: hook.timeout: want seconds, more than 0, or leave it out`},
-		{"a stage of Podman's", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["poststop","precreate"]}`, `f.json: stages[1]: found "precreate": a stage of Podman alone, where the runtime is not asked; such a file belongs in a directory that only Podman reads`},
-		{"an unknown stage", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["preStart"]}`, `f.json: stages[0]: found "preStart": want one of prestart, createRuntime, createContainer, startContainer, poststart, poststop`},
+		{"a string as stages", `{"version":"1.0.0","hook":{"path":"/h"},"stages":"prestart"}`, `f.json:1:50: stages: found a JSON string: want a list of strings`},
+		{"a word as always", `{"version":"1.0.0","when":{"always":"yes"}}`, `f.json:1:37: when.always: found a JSON string: want true or false`},
+		{"nothing", `{"version":"1.0.0","when":{"always":true}}`, "f.json:1:1: hook.path: missing; want the host path of the hook's program\nf.json:1:1: stages: missing; want a list of prestart, createRuntime, createContainer, startContainer, poststart, poststop"},
+		{"a relative path", `{"version":"1.0.0","hook":{"path":"bin/h"},"when":{"always":true},"stages":["poststop"]}`, `f.json:1:35: hook.path: found "bin/h": want an absolute host path`},
+		{"an unclean path", `{"version":"1.0.0","hook":{"path":"/a/../h"},"when":{"always":true},"stages":["poststop"]}`, `f.json:1:35: hook.path: found "/a/../h": want a path without //, /./, /../ and without / at the end; this is "/h"`},
+		{"a time-out of 0", `{"version":"1.0.0","hook":{"path":"/h","timeout":0},"when":{"always":true},"stages":["poststop"]}`, `f.json:1:50: hook.timeout: want seconds, more than 0, or leave it out`},
+		{"a stage of Podman's", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["poststop","precreate"]}`, `f.json:1:85: stages[1]: found "precreate": a stage that only Podman has; such a file belongs in a directory that only Podman reads`},
+		{"an unknown stage", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["preStart"]}`, `f.json:1:74: stages[0]: found "preStart": want one of prestart, createRuntime, createContainer, startContainer, poststart, poststop`},
 		{"expressions", `{"version":"1.0.0","hook":{"path":"/h"},"when":{"annotations":{"a[":"b("},"commands":["c","*"]},"stages":["poststop"]}`,
-			"f.json: when.annotations[\"a[\"]: found \"a[\": not a regular expression: error parsing regexp: missing closing ]: `[`\n" +
-				"f.json: when.annotations[\"a[\"]: found \"b(\": not a regular expression: error parsing regexp: missing closing ): `b(`\n" +
-				"f.json: when.commands[1]: found \"*\": not a regular expression: error parsing regexp: missing argument to repetition operator: `*`"},
-		{"too large", strings.Repeat(" ", MaxSize+1), `f.json: the file is larger than any hook's`},
+			"f.json:1:64: when.annotations[\"a[\"]: found \"a[\": not a regular expression: error parsing regexp: missing closing ]: `[`\n" +
+				"f.json:1:69: when.annotations[\"a[\"]: found \"b(\": not a regular expression: error parsing regexp: missing closing ): `b(`\n" +
+				"f.json:1:91: when.commands[1]: found \"*\": not a regular expression: error parsing regexp: missing argument to repetition operator: `*`"},
+		{"too large", strings.Repeat(" ", MaxSize+1), `f.json: the file is larger than any hook file`},
 		{"the old schema", `{"version":"0.1.0","hook":"/h","stage":["prestart"],"stages":["prestart"]}`, `f.json: cannot set both 'stage' and 'stages'`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -44,15 +46,15 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 			}
 			for _, p := range problems {
-				if p.Warning || !errdefs.IsInvalidArgument(p) {
-					t.Errorf("%v: warning %v", p, p.Warning)
+				if p.IsWarning() || !errdefs.IsInvalidArgument(p) {
+					t.Errorf("%v: warning %v", p, p.IsWarning())
 				}
 			}
 		})
 	}
 }
 
-func text(problems []*Problem) string {
+func text(problems diag.List) string {
 	var lines []string
 	for _, p := range problems {
 		lines = append(lines, p.Error())
@@ -62,16 +64,16 @@ func text(problems []*Problem) string {
 
 func TestParseWarns(t *testing.T) {
 	for content, want := range map[string]string{
-		`{"version":"1.0.0","hook":{"path":"/h"},"when":{},"stages":["poststop"]}`:                                `when: found no condition`,
-		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":false},"stages":["poststop"]}`:                  `when.always: found false`,
-		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"hasBindMounts":false},"stages":["poststop"]}`:           `when.hasBindMounts: found false`,
-		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":[]}`:                             `stages: found an empty list`,
-		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true,"annotation":{}},"stages":["poststop"]}`:   `when."annotation": found an unknown key`,
-		`{"version":"1.0.0","hook":{"path":"/h","arg":[]},"when":{"always":true},"stages":["poststop"]}`:          `hook."arg": found an unknown key`,
-		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["poststop"],"comment":"hello"}`: `"comment": found an unknown key`,
+		`{"version":"1.0.0","hook":{"path":"/h"},"when":{},"stages":["poststop"]}`:                                `:1:48: warning: when: found no condition`,
+		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":false},"stages":["poststop"]}`:                  `:1:58: warning: when.always: found false`,
+		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"hasBindMounts":false},"stages":["poststop"]}`:           `:1:65: warning: when.hasBindMounts: found false`,
+		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":[]}`:                             `:1:73: warning: stages: found an empty list`,
+		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true,"annotation":{}},"stages":["poststop"]}`:   `:1:63: warning: when."annotation": found an unknown key`,
+		`{"version":"1.0.0","hook":{"path":"/h","arg":[]},"when":{"always":true},"stages":["poststop"]}`:          `:1:40: warning: hook."arg": found an unknown key`,
+		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":true},"stages":["poststop"],"comment":"hello"}`: `:1:86: warning: "comment": found an unknown key`,
 	} {
 		h, problems := Parse([]byte(content), "/d/f.json")
-		if h == nil || len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].Error(), "/d/f.json: "+want) {
+		if h == nil || len(problems) != 1 || !problems[0].IsWarning() || !strings.Contains(problems[0].Error(), "/d/f.json"+want) {
 			t.Errorf("%s: %v, %s", content, h, text(problems))
 		}
 	}

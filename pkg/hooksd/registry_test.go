@@ -14,7 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -36,7 +36,6 @@ func newTree(t *testing.T, opts Options) *tree {
 	host, err := hostfs.New(n.dir)
 	n.must(err)
 	n.r = New(host, []string{"/usr/hooks.d", "/etc/hooks.d"}, opts)
-	t.Cleanup(func() { n.must(n.r.Close()) })
 	return n
 }
 
@@ -58,14 +57,14 @@ func (n *tree) write(p, content string, mode os.FileMode) {
 	n.must(os.Chmod(n.path(p), mode))
 }
 
-// hook writes a hook file whose argument tells it from others.
+// hook writes a hook file, which arg distinguishes from others.
 func (n *tree) hook(p, arg string) { n.Helper(); n.write(p, hookJSON("/bin/prog", arg), 0o644) }
 
 func hookJSON(program, arg string) string {
 	return fmt.Sprintf(`{"version":"1.0.0","hook":{"path":%q,"args":["prog",%q]},"when":{"always":true},"stages":["createRuntime"]}`, program, arg)
 }
 
-// args are the arguments of the hooks in order; those in error have a "!".
+// args returns the arguments of the hooks in order. A "!" marks a hook with an error.
 func (n *tree) args() string {
 	var out []string
 	for _, h := range ocihook.Matching(n.r.Hooks(), &Container{Args: []string{"x"}}) {
@@ -95,7 +94,7 @@ func (n *tree) want(want string, problems ...string) {
 	}
 }
 
-func TestOrderAndMasking(t *testing.T) {
+func TestSnapshotOrdersAndMasksHooks(t *testing.T) {
 	n := newTree(t, Options{})
 	n.want("")
 	n.hook("/usr/hooks.d/20-b.json", "usr-b")
@@ -106,20 +105,20 @@ func TestOrderAndMasking(t *testing.T) {
 	n.want("usr-A usr-10b etc-b")
 	n.must(os.Remove(n.path("/etc/hooks.d/20-b.json")))
 	n.want("usr-A usr-10b usr-b")
-	// A file in error masks nothing, and disables nothing beside it.
+	// A file with an error masks no other and disables no other.
 	n.write("/etc/hooks.d/20-b.json", "{", 0o644)
 	n.want("usr-A usr-10b usr-b", "/etc/hooks.d/20-b.json:1:")
 	n.must(os.RemoveAll(n.path("/usr/hooks.d")))
 	n.want("", "/etc/hooks.d/20-b.json:1:")
-	// A directory that comes back is seen.
+	// A directory that is created again is read.
 	n.hook("/usr/hooks.d/30.json", "again")
 	n.want("again", "/etc/hooks.d/20-b.json:1:")
-	if g := n.r.Snapshot().Generation; g != n.r.Snapshot().Generation {
-		t.Error("a snapshot of nothing new has another generation")
+	if first := n.r.Snapshot(); n.r.Snapshot() != first {
+		t.Error("a snapshot of nothing new is another one")
 	}
 }
 
-func TestHostileFiles(t *testing.T) {
+func TestInvalidFilesAreReported(t *testing.T) {
 	n := newTree(t, Options{})
 	n.hook("/etc/hooks.d/50-good.json", "good")
 	n.must(unix.Mkfifo(n.path("/etc/hooks.d/10-fifo.json"), 0o644))
@@ -145,19 +144,19 @@ func TestHostileFiles(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(busytest.Hangs):
-		t.Fatal("it hangs")
+		t.Fatal("Snapshot hangs")
 	}
 	problems := []string{"10-fifo.json: found a FIFO", "11-dir.json: found a directory", "12-huge.json: ", "13-loop.json: cannot follow the symlink",
-		"17-open.json: found the file with mode 0664: it must be writable by its owner alone; run `chmod go-w /etc/hooks.d/17-open.json`",
-		"18-public.json: found the directory with mode 1777 \"/tmp/pub\""}
-	for range maxProblems {
-		problems = append(problems, "19-many.json: when.commands")
+		"17-open.json: found the file, mode 0664: it must be writable by its owner alone; run `chmod go-w /etc/hooks.d/17-open.json`",
+		"18-public.json: found the directory, mode 1777 \"/tmp/pub\""}
+	for range maxDiagnostics {
+		problems = append(problems, "when.commands")
 	}
 	n.want("good", problems...)
 	if !errdefs.IsPermissionDenied(n.r.Snapshot().Problems[4]) {
-		t.Errorf("%v is no permission denied", n.r.Snapshot().Problems[4])
+		t.Errorf("%v is not errdefs.ErrPermissionDenied", n.r.Snapshot().Problems[4])
 	}
-	// What is put right is read.
+	// Corrected files are read.
 	n.must(os.Chmod(n.path("/etc/hooks.d/17-open.json"), 0o644))
 	n.must(os.Chmod(n.path("/tmp/pub"), 0o755))
 	n.write("/nowhere", hookJSON("/bin/prog", "dangling"), 0o644)
@@ -167,17 +166,17 @@ func TestHostileFiles(t *testing.T) {
 	n.want("dangling open public good")
 }
 
-func TestAnOpenDirectory(t *testing.T) {
+func TestDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	n := newTree(t, Options{})
 	n.hook("/etc/hooks.d/10.json", "etc")
 	n.hook("/usr/hooks.d/20.json", "usr")
 	n.must(os.Chmod(n.path("/etc/hooks.d"), 0o777))
-	n.want("usr", "/etc/hooks.d: found the directory with mode 0777: it must be writable by its owner alone; run `chmod go-w /etc/hooks.d`")
+	n.want("usr", "/etc/hooks.d: found the directory, mode 0777: it must be writable by its owner alone; run `chmod go-w /etc/hooks.d`")
 	n.must(os.Chmod(n.path("/etc/hooks.d"), 0o755))
 	n.want("etc usr")
 	if os.Geteuid() == 0 {
 		n.must(os.Chown(n.path("/etc/hooks.d"), 12345, -1))
-		n.want("usr", "/etc/hooks.d: found the directory owned by uid 12345")
+		n.want("usr", "/etc/hooks.d: found the directory, owned by uid 12345")
 		n.must(os.Chown(n.path("/etc/hooks.d"), 0, -1))
 		n.want("etc usr")
 	} else {
@@ -193,19 +192,19 @@ func TestAnOpenDirectory(t *testing.T) {
 	any.want("etc")
 }
 
-// The program is looked for below the host root, each time.
-func TestTheProgram(t *testing.T) {
+// Each snapshot checks the program, below the host root.
+func TestProgramIsCheckedAtEachSnapshot(t *testing.T) {
 	n := newTree(t, Options{})
 	n.write("/etc/hooks.d/10.json", hookJSON("/opt/late", "late"), 0o644)
 	n.hook("/etc/hooks.d/20.json", "there")
-	n.want("late! there", `/etc/hooks.d/10.json: hook.path: found "/opt/late": there is no such file on this host`)
+	n.want("late! there", `/etc/hooks.d/10.json:1:35: hook.path: found "/opt/late": no such file on this host`)
 	if err := n.r.Snapshot().Hooks[0].Err; !errdefs.IsNotFound(err) {
-		t.Errorf("%v is no not found", err)
+		t.Errorf("%v is not errdefs.ErrNotFound", err)
 	}
 	n.write("/opt/late", "", 0o644)
 	n.want("late! there", `hook.path: found "/opt/late": it has mode 0644 on this host and cannot be executed; run `+"`chmod +x /opt/late`")
 	n.must(os.Chmod(n.path("/opt/late"), 0o777))
-	n.want("late! there", `hook.path: found the program with mode 0777 "/opt/late": it must be writable by its owner alone`)
+	n.want("late! there", `hook.path: found the program, mode 0777 "/opt/late": it must be writable by its owner alone`)
 	n.must(os.Chmod(n.path("/opt/late"), 0o755))
 	n.want("late there")
 	n.must(os.Remove(n.path("/opt/late")))
@@ -213,14 +212,14 @@ func TestTheProgram(t *testing.T) {
 	n.want("late! there", `hook.path: found "/opt/late": on this host it is a directory, not a program`)
 	// A file whose program is missing masks nothing.
 	n.write("/usr/hooks.d/10.json", hookJSON("/bin/prog", "below"), 0o644)
-	n.want("below there", `/etc/hooks.d/10.json: hook.path`)
-	// This process' own root has /bin/sh, and the host root has none.
+	n.want("below there", `/etc/hooks.d/10.json:1:35: hook.path`)
+	// This process's own root has /bin/sh, and the host root has none.
 	n.write("/etc/hooks.d/20.json", hookJSON("/bin/sh", "sh"), 0o644)
-	n.want("below sh!", `/etc/hooks.d/10.json: hook.path`, `/etc/hooks.d/20.json: hook.path: found "/bin/sh": there is no such file`)
+	n.want("below sh!", `/etc/hooks.d/10.json:1:35: hook.path`, `/etc/hooks.d/20.json:1:35: hook.path: found "/bin/sh": no such file`)
 }
 
-// Who can write a directory on the way to the program can put another in its place.
-func TestProgramInAnOpenDirectory(t *testing.T) {
+// A user who can write a directory on the program's path can replace the program.
+func TestProgramInDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 	n := newTree(t, Options{})
 	n.write("/opt/a/b/prog", "#!/bin/sh\n", 0o755)
 	n.write("/srv/real/prog", "#!/bin/sh\n", 0o755)
@@ -237,7 +236,7 @@ func TestProgramInAnOpenDirectory(t *testing.T) {
 			n.must(os.Chmod(n.path(tc.dir), mode))
 			n.want(tc.want, fmt.Sprintf("%q: it must be writable by its owner alone; ", tc.dir))
 			if h := n.r.Snapshot().Hooks[strings.Index(tc.want, "!")/8]; !errdefs.IsPermissionDenied(h.Err) {
-				t.Errorf("%s: %v is no permission denied", tc.dir, h.Err)
+				t.Errorf("%s: %v is not errdefs.ErrPermissionDenied", tc.dir, h.Err)
 			}
 		}
 		n.must(os.Chmod(n.path(tc.dir), 0o755))
@@ -245,7 +244,7 @@ func TestProgramInAnOpenDirectory(t *testing.T) {
 	}
 	if os.Geteuid() == 0 {
 		n.must(os.Chown(n.path("/opt/a"), 12345, -1))
-		n.want("direct! linked", "through the directory owned by uid 12345")
+		n.want("direct! linked", "through the directory, owned by uid 12345")
 	}
 	any := newTree(t, Options{TrustAnyone: true})
 	any.hook("/etc/hooks.d/10.json", "etc")
@@ -253,45 +252,60 @@ func TestProgramInAnOpenDirectory(t *testing.T) {
 	any.want("etc")
 }
 
-// Whatever way a file changes, the next snapshot has it.
-func TestChangesAreSeen(t *testing.T) {
-	for name, opts := range map[string]Options{"watched": {}, "once": {Once: true}} {
-		t.Run(name, func(t *testing.T) {
-			n := newTree(t, opts)
-			n.hook("/etc/hooks.d/10.json", "1")
-			n.want("1")
-			for i := range 200 {
-				want := fmt.Sprint(i + 2)
-				n.write("/etc/hooks.d/.new", hookJSON("/bin/prog", want), 0o644)
-				n.must(os.Rename(n.path("/etc/hooks.d/.new"), n.path("/etc/hooks.d/10.json")))
-				if got := n.args(); got != want {
-					t.Fatalf("after a rename hooks are %q, want %q", got, want)
-				}
-			}
-			if name == "once" {
-				return // a file system's time stamps are too coarse for the rest
-			}
-			n.hook("/etc/hooks.d/10.json", "in place")
-			n.want("in place")
-			// As the kubelet swaps a ConfigMap's files.
-			n.hook("/etc/hooks.d/..1/20.json", "one")
-			n.hook("/etc/hooks.d/..2/20.json", "two")
-			n.must(os.Symlink("..1", n.path("/etc/hooks.d/..data")))
-			n.must(os.Symlink("..data/20.json", n.path("/etc/hooks.d/20.json")))
-			n.want("in place one")
-			n.must(os.Symlink("..2", n.path("/etc/hooks.d/..tmp")))
-			n.must(os.Rename(n.path("/etc/hooks.d/..tmp"), n.path("/etc/hooks.d/..data")))
-			n.want("in place two")
-			// The directory itself is swapped.
-			n.hook("/etc/other/30.json", "swapped")
-			n.must(os.Rename(n.path("/etc/hooks.d"), n.path("/etc/away")))
-			n.want("")
-			n.must(os.Rename(n.path("/etc/other"), n.path("/etc/hooks.d")))
-			n.want("swapped")
-			n.hook("/etc/hooks.d/40.json", "more")
-			n.want("swapped more")
-		})
+// The next snapshot sees a file that was renamed into place, rewritten, or replaced behind a symlink.
+func TestSnapshotSeesEveryChange(t *testing.T) {
+	n := newTree(t, Options{})
+	n.hook("/etc/hooks.d/10.json", "1")
+	n.want("1")
+	for i := range 200 {
+		want := fmt.Sprint(i + 2)
+		n.write("/etc/hooks.d/.new", hookJSON("/bin/prog", want), 0o644)
+		n.must(os.Rename(n.path("/etc/hooks.d/.new"), n.path("/etc/hooks.d/10.json")))
+		if got := n.args(); got != want {
+			t.Fatalf("after a rename hooks are %q, want %q", got, want)
+		}
 	}
+	// Content of the same size, within one tick of the file system's clock.
+	for i := range 200 {
+		want := fmt.Sprint(i + 100)
+		n.hook("/etc/hooks.d/10.json", want)
+		if got := n.args(); got != want {
+			t.Fatalf("after a write in place hooks are %q, want %q", got, want)
+		}
+	}
+	n.hook("/etc/hooks.d/10.json", "in place")
+	n.want("in place")
+	// As the kubelet swaps a ConfigMap's files.
+	n.hook("/etc/hooks.d/..1/20.json", "one")
+	n.hook("/etc/hooks.d/..2/20.json", "two")
+	n.must(os.Symlink("..1", n.path("/etc/hooks.d/..data")))
+	n.must(os.Symlink("..data/20.json", n.path("/etc/hooks.d/20.json")))
+	n.want("in place one")
+	n.must(os.Symlink("..2", n.path("/etc/hooks.d/..tmp")))
+	n.must(os.Rename(n.path("/etc/hooks.d/..tmp"), n.path("/etc/hooks.d/..data")))
+	n.want("in place two")
+	// The directory itself is swapped.
+	n.hook("/etc/other/30.json", "swapped")
+	n.must(os.Rename(n.path("/etc/hooks.d"), n.path("/etc/away")))
+	n.want("")
+	n.must(os.Rename(n.path("/etc/other"), n.path("/etc/hooks.d")))
+	n.want("swapped")
+	n.hook("/etc/hooks.d/40.json", "more")
+	n.want("swapped more")
+}
+
+// A file that has not changed for a while is not read again, and its next change is seen.
+func TestSnapshotSeesChangeOfOldFile(t *testing.T) {
+	n := newTree(t, Options{})
+	n.hook("/etc/hooks.d/10.json", "old")
+	n.want("old")
+	parsed := n.r.dirs[1].files["10.json"].hook
+	n.want("old")
+	if n.r.dirs[1].files["10.json"].hook != parsed {
+		t.Error("an unchanged file is parsed again")
+	}
+	n.hook("/etc/hooks.d/10.json", "new")
+	n.want("new")
 }
 
 func TestConcurrentSnapshots(t *testing.T) {
@@ -331,7 +345,6 @@ func BenchmarkSnapshotAndMatch(b *testing.B) {
 		}
 	}
 	r := New(host, []string{dir}, Options{})
-	defer r.Close()
 	c := &Container{Args: []string{"/bin/sh"}, Annotations: map[string]string{}}
 	for i := range 20 {
 		c.Annotations[fmt.Sprintf("example.com/annotation-%d", i)] = "value"
@@ -341,9 +354,9 @@ func BenchmarkSnapshotAndMatch(b *testing.B) {
 	}
 }
 
-// A directory of more files than anybody has is an error of it, and none of them is read.
+// A directory with too many files is an error, and none of its files is read.
 func TestDirectoryOfManyFiles(t *testing.T) {
-	n := newTree(t, Options{Once: true})
+	n := newTree(t, Options{})
 	n.hook("/usr/hooks.d/10.json", "usr")
 	n.hook("/etc/hooks.d/20.json", "etc")
 	for i := range maxFiles + 1024 {
@@ -354,14 +367,13 @@ func TestDirectoryOfManyFiles(t *testing.T) {
 		t.Errorf("%d hooks, %d problems", len(s.Hooks), len(s.Problems))
 	}
 	if len(s.Problems) > 0 && !errdefs.IsResourceExhausted(s.Problems[0]) {
-		t.Errorf("no sentinel: %v", s.Problems[0])
+		t.Errorf("%v is not errdefs.ErrResourceExhausted", s.Problems[0])
 	}
 }
 
-// A file that is swapped for a symlink after it was inspected is not followed: what the link
-// leads to was not checked.
-func TestSwappedForASymlink(t *testing.T) {
-	n := newTree(t, Options{Once: true})
+// A file that is replaced by a symlink after its check is not followed: the link's target was not checked.
+func TestFileReplacedBySymlinkIsNotFollowed(t *testing.T) {
+	n := newTree(t, Options{})
 	n.hook("/etc/hooks.d/10.json", "inspected")
 	n.hook("/srv/10.json", "elsewhere")
 	n.mkdir("/usr/swapped")
@@ -369,7 +381,7 @@ func TestSwappedForASymlink(t *testing.T) {
 	inspected, err := os.Open(n.path("/etc/hooks.d"))
 	n.must(err)
 	defer inspected.Close()
-	if e := n.r.load(int(inspected.Fd()), "/usr/swapped", "10.json"); e == nil || e.hook != nil || len(e.problems) != 1 {
+	if e := n.r.loadFile(int(inspected.Fd()), "/usr/swapped", "10.json", nil); e == nil || e.hook != nil || len(e.faults) != 1 {
 		t.Errorf("got %+v", e)
 	}
 }

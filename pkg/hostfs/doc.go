@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hostfs is the floor that every other package reads and writes the host through.
+// Package hostfs reads and writes files of the host. Every other package uses it for that.
 //
-// Its invariant: a path taken from outside never leaves the host root and never
-// blocks. All host paths are taken below one directory, a [Root] value: "/" in
-// production, a fixture tree in tests. Symlinks are followed inside the root
-// only (openat2 RESOLVE_IN_ROOT), magic links never, and files are opened
-// O_NONBLOCK and checked on the descriptor, so that a FIFO, a device or a huge
-// file ends in an error at once.
+// A path from outside never leaves the host root and never blocks. All host paths lie below
+// one directory, a [Root] value: "/" in production, a fixture tree in tests. Symlinks are
+// followed inside the root only (openat2 RESOLVE_IN_ROOT), magic links never. Files are opened
+// O_NONBLOCK and checked on the descriptor, so that a FIFO, a device or a huge file is an error
+// at once.
 //
-// Below a directory that somebody else can write (a socket root, say)
-// [Root.OpenBeneath] follows no symlink at all. [ReplaceAt] writes so that every reader
-// sees the old or the new content.
+// Below a directory that another user can write, such as a socket root, [Root.OpenBeneath]
+// follows no symlink at all. [ReplaceAt] writes so that every reader sees the old or the new
+// content.
 package hostfs

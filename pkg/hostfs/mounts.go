@@ -9,15 +9,15 @@ import (
 
 // Mount is a line of mountinfo, proc_pid_mountinfo(5).
 type Mount struct {
-	Root   string // what of the file system is mounted
-	Point  string // where, in the namespace of the process
-	Shared bool   // what is mounted below it appears in the others of its peer group
+	Root   string // directory of the file system that is mounted
+	Point  string // mount point, in the mount namespace of the process
+	Shared bool   // mounts below it propagate to its peer group
 	FSType string
 	Super  []string // options of the file system
 }
 
-// Mounts are the mounts that this process sees, in the order in which they were made:
-// of several at one point the last is on top.
+// Mounts returns the mounts that this process sees, in the order in which they were made. The
+// last of several at one mount point is on top.
 func Mounts() ([]Mount, error) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -26,7 +26,22 @@ func Mounts() ([]Mount, error) {
 	return ParseMounts(string(data)), nil
 }
 
-// ParseMounts reads mountinfo. What is no line of it is passed over.
+// FindMount returns the mount that a path of this process lies in, and the mount on the path itself,
+// nil for none.
+func FindMount(path string) (around Mount, on *Mount, err error) {
+	mounts, err := Mounts()
+	for i := range mounts {
+		switch m := &mounts[i]; {
+		case m.Point == path:
+			on = m // the last of several is on top
+		case (m.Point == "/" || strings.HasPrefix(path, m.Point+"/")) && len(m.Point) >= len(around.Point):
+			around = *m
+		}
+	}
+	return around, on, err
+}
+
+// ParseMounts parses mountinfo. It skips invalid lines.
 func ParseMounts(mountinfo string) []Mount {
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	var mounts []Mount

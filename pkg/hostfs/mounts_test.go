@@ -23,7 +23,7 @@ func TestParseMounts(t *testing.T) {
 	}
 	own, err := Mounts()
 	if err != nil || !slices.ContainsFunc(own, func(m Mount) bool { return m.Point == "/" }) {
-		t.Errorf("this process has no root: %v, %v", own, err)
+		t.Errorf("no mount at / in the mounts of this process: %v, %v", own, err)
 	}
 }
 
@@ -33,13 +33,12 @@ func FuzzParseMounts(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, m := range ParseMounts(text) {
 			if m.Root == "" || m.Point == "" || m.FSType == "" {
-				t.Errorf("%+v of %q", m, text)
+				t.Errorf("mount %+v of %q", m, text)
 			}
 		}
-		// Of a uid_map, which is as simple a table: only a process in a user namespace
-		// has another root.
+		// The text as a uid_map: without a user namespace the root is unknown, and a root is a valid ID.
 		if root, inside := rootOutside(text); !inside && root != -1 || root < -1 || root > 1<<32-1 {
-			t.Errorf("root is %d, %v, by %q", root, inside, text)
+			t.Errorf("root %d, in a user namespace %v, from %q", root, inside, text)
 		}
 	})
 }

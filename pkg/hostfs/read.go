@@ -3,29 +3,29 @@
 package hostfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
-	"sort"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
-// ReadFile reads a regular file of at most max bytes. Anything else (a
-// directory, FIFO, socket, device, or a larger file) is
-// errdefs.ErrInvalidArgument, at once.
+// ReadFile reads a regular file of at most max bytes. A directory, FIFO, socket, device or larger
+// file is errdefs.ErrInvalidArgument, at once.
 func (r Root) ReadFile(hostPath string, max int64) ([]byte, error) {
 	return r.ReadFileIf(hostPath, max, func(*unix.Stat_t) error { return nil })
 }
 
-// ReadFileIf is [Root.ReadFile] for a file that passes a check, whose error it returns
-// as it is. The open file is looked at, so that what was checked is what is read.
+// ReadFileIf is [Root.ReadFile] with a check of the open file's stat, so that what was checked is
+// what is read. It returns the error of check unchanged.
 func (r Root) ReadFileIf(hostPath string, max int64, check func(*unix.Stat_t) error) ([]byte, error) {
-	// No os.File: the first one in a process readies the runtime's poller, which a
-	// short-lived process has no use for.
+	// Not an os.File: the first one in a process starts the Go runtime's poller, which a
+	// short-lived process does not need.
 	fd, err := r.open(hostPath, unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
@@ -58,63 +58,49 @@ func ReadRegular(f *os.File, max int64) ([]byte, error) {
 
 func readRegular(fd int, st *unix.Stat_t, max int64) ([]byte, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, fmt.Errorf("it is a %s, not a regular file: %w", TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it is a %s, not a regular file", TypeName(st.Mode)))
 	}
 	if st.Size > max {
-		return nil, fmt.Errorf("it has %d bytes, more than the %d allowed: %w", st.Size, max, errdefs.ErrInvalidArgument)
+		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it has %d bytes, more than the %d allowed", st.Size, max))
 	}
-	// sysfs and procfs report sizes that are not those of the content; a file may
-	// also grow after the look at it.
-	return readAll(func(b []byte) (int, error) { return unix.Read(fd, b) }, max0(st.Size), max)
+	// sysfs and procfs report sizes that are not those of the content. A file can also grow after
+	// the check.
+	return readAll(descriptorReader(fd), st.Size, max)
 }
 
 // ReadAtMost reads a stream to its end. More than max bytes are
 // errdefs.ErrInvalidArgument.
-func ReadAtMost(r io.Reader, max int64) ([]byte, error) {
-	var end error // came with the last bytes
-	read := func(b []byte) (n int, err error) {
-		for err = end; n == 0 && err == nil; {
-			n, err = r.Read(b)
-		}
-		if end = err; n > 0 || errors.Is(err, io.EOF) {
-			return n, nil
-		}
-		return 0, err
+func ReadAtMost(r io.Reader, max int64) ([]byte, error) { return readAll(r, 0, max) }
+
+// readAll reads to the end. It reads one byte more than allowed, to notice a larger file.
+func readAll(r io.Reader, expected, max int64) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(int(min(max, expected)) + bytes.MinRead)
+	if _, err := b.ReadFrom(io.LimitReader(r, max+1)); err != nil {
+		return nil, err
 	}
-	// Room for most, so that the buffer does not grow over and over.
-	return readAll(read, 64<<10, max)
+	if int64(b.Len()) > max {
+		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it has more than the %d bytes allowed", max))
+	}
+	return b.Bytes(), nil
 }
 
-// readAll reads to the end, where read gives 0; likely is how much that is as a rule.
-// One byte more than allowed tells.
-func readAll(read func([]byte) (int, error), likely, max int64) ([]byte, error) {
-	buf := make([]byte, 0, min(max, likely)+1)
+// descriptorReader reads from a descriptor of a regular file.
+type descriptorReader int
+
+func (fd descriptorReader) Read(b []byte) (int, error) {
 	for {
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
-		}
-		n, err := read(buf[len(buf):min(int64(cap(buf)), max+1)])
-		if errors.Is(err, unix.EINTR) {
+		n, err := unix.Read(int(fd), b)
+		switch {
+		case errors.Is(err, unix.EINTR):
 			continue
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
 		}
-		if err != nil {
-			return nil, err
-		}
-		if n == 0 {
-			return buf, nil
-		}
-		buf = buf[:len(buf)+n]
-		if int64(len(buf)) > max {
-			return nil, fmt.Errorf("it has more than the %d bytes allowed: %w", max, errdefs.ErrInvalidArgument)
-		}
+		return n, nil
 	}
-}
-
-func max0(n int64) int64 {
-	if n <= 0 {
-		return 511
-	}
-	return n
 }
 
 // ReadDir lists the names in a directory, sorted, at most max of them; more is
@@ -140,9 +126,9 @@ func (r Root) ReadDir(hostPath string, max int) ([]string, error) {
 		}
 		_, _, names = unix.ParseDirent(buf[:n], -1, names)
 		if len(names) > max {
-			return nil, fmt.Errorf("list %q: more than %d entries: %w", hostPath, max, errdefs.ErrResourceExhausted)
+			return nil, errdefs.ErrResourceExhausted.WithMessage(fmt.Sprintf("list %q: more than %d entries", hostPath, max))
 		}
 	}
-	sort.Strings(names)
+	slices.Sort(names)
 	return names, nil
 }

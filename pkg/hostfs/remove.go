@@ -14,11 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveTreeAt removes a file, or a directory with everything in it, from an open directory. A missing name is no error. It never follows a symlink and
-// never enters a mount: what is mounted in the tree stays, and is an error.
+// RemoveTreeAt removes a file, or a directory with everything in it, from an open directory. A
+// missing name is no error. It never follows a symlink and never enters a mount: what is mounted
+// in the tree stays, and is an error.
 //
-// A container can nest directories without limit. So no descriptor is held for each level: a directory that is not empty has its subdirectories moved up
-// into the top directory, and is removed. At most three directories are open at a time, and memory does not grow with the tree.
+// A container can nest directories without limit. So no descriptor is held for each level: a
+// directory that is not empty has its subdirectories moved up into the top directory, and is
+// removed. At most three directories are open at a time, and memory does not grow with the tree.
 func RemoveTreeAt(dirfd int, name string) error {
 	err := unix.Unlinkat(dirfd, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
@@ -34,14 +36,15 @@ func RemoveTreeAt(dirfd int, name string) error {
 	defer top.Close()
 	r := treeRemoval{top: top, prefix: strconv.FormatUint(rand.Uint64(), 36) + "-"}
 	for more := true; more; {
-		if more, err = r.sweep(top); err != nil {
+		if more, err = r.sweepDir(top); err != nil {
 			return fmt.Errorf("remove %q: %w", name, err)
 		}
 	}
 	return removeEmptyDir(dirfd, name)
 }
 
-// maxRemoved bounds the entries that one call removes: somebody who still makes files in the tree could keep it busy for good.
+// maxRemoved bounds the entries that one call removes: somebody who still makes files in the
+// tree could keep it busy for good.
 const maxRemoved = 1 << 24
 
 // treeRemoval is one removal of a tree.
@@ -52,9 +55,10 @@ type treeRemoval struct {
 	removed int
 }
 
-// sweep goes once through the entries of the top directory or of one directly below it, and removes them or moves them up. It reports whether the
-// directory needs another sweep; an error is of what nothing could be done about.
-func (r *treeRemoval) sweep(dir *os.File) (more bool, err error) {
+// sweepDir goes once through the entries of the top directory or of one directly below it, and
+// removes them or moves them up. It reports whether the directory needs another sweep; an error
+// is of what nothing could be done about.
+func (r *treeRemoval) sweepDir(dir *os.File) (more bool, err error) {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return false, err
 	}
@@ -64,7 +68,7 @@ func (r *treeRemoval) sweep(dir *os.File) (more bool, err error) {
 		names, err := dir.Readdirnames(1024)
 		for _, name := range names {
 			if r.removed++; r.removed > maxRemoved {
-				return false, fmt.Errorf("more than %d entries: %w", maxRemoved, errdefs.ErrResourceExhausted)
+				return false, errdefs.ErrResourceExhausted.WithMessage(fmt.Sprintf("more than %d entries", maxRemoved))
 			}
 			err := r.removeEntry(dir, name)
 			if err == nil {
@@ -86,7 +90,8 @@ func (r *treeRemoval) sweep(dir *os.File) (more bool, err error) {
 	return false, failed
 }
 
-// removeEntry removes an entry of the top directory, or of one directly below it; there, a directory that is not empty is moved up.
+// removeEntry removes an entry of the top directory, or of one directly below it; there, a
+// directory that is not empty is moved up.
 func (r *treeRemoval) removeEntry(dir *os.File, name string) error {
 	fd := int(dir.Fd())
 	err := unix.Unlinkat(fd, name, 0)
@@ -112,7 +117,7 @@ func (r *treeRemoval) removeEntry(dir *os.File, name string) error {
 	}
 	defer sub.Close()
 	for more := true; more; {
-		if more, err = r.sweep(sub); err != nil {
+		if more, err = r.sweepDir(sub); err != nil {
 			return fmt.Errorf("%q: %w", name, err)
 		}
 	}
@@ -141,10 +146,11 @@ func removeEmptyDir(dirfd int, name string) error {
 	return nil
 }
 
-// openForRemoval opens a directory whose entries are to be removed: no symlink, and nothing that is mounted there.
+// openForRemoval opens a directory whose entries are to be removed: no symlink, and nothing that
+// is mounted there.
 func openForRemoval(dirfd int, name string) (*os.File, error) {
 	fd, err := openat2(dirfd, name, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK,
+		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NONBLOCK,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 	})
 	if errors.Is(err, unix.EXDEV) {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTop opens a new directory, in which a test makes what is to be removed.
-func openTop(t *testing.T) (*os.File, string) {
+// openTempDir creates and opens a directory.
+func openTempDir(t *testing.T) (*os.File, string) {
 	t.Helper()
 	dir := t.TempDir()
 	f, err := os.Open(dir)
@@ -23,8 +23,8 @@ func openTop(t *testing.T) (*os.File, string) {
 	return f, dir
 }
 
-// makeChain makes a chain of nested directories, with a file in each.
-func makeChain(t *testing.T, dirfd int, name string, levels int) {
+// makeNestedDirs creates nested directories, with a file in each.
+func makeNestedDirs(t *testing.T, dirfd int, name string, levels int) {
 	t.Helper()
 	at, err := unix.Dup(dirfd)
 	must(t, err)
@@ -43,21 +43,21 @@ func makeChain(t *testing.T, dirfd int, name string, levels int) {
 
 const deepTree = "JACKFIELD_TEST_DEEP_TREE"
 
-// A tree of thousands of levels is removed by a process that may open a few files.
+// A process that may open only a few files removes a tree of thousands of levels.
 func TestRemoveTreeOfAnyDepth(t *testing.T) {
 	if dir := os.Getenv(deepTree); dir != "" {
 		limit := unix.Rlimit{Cur: 24, Max: 24}
 		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 		f, err := os.Open(dir)
 		must(t, err)
-		defer f.Close() // not before: the collector closes what nothing refers to
+		defer f.Close() // keeps f open: the garbage collector would close it
 		must(t, RemoveTreeAt(int(f.Fd()), "tree"))
 		return
 	}
-	f, dir := openTop(t)
-	t.Cleanup(func() { _ = RemoveTreeAt(int(f.Fd()), "tree") }) // testing's own removal cannot
-	makeChain(t, int(f.Fd()), "tree", 5000)
-	for i := range 40 { // wide as well
+	f, dir := openTempDir(t)
+	t.Cleanup(func() { _ = RemoveTreeAt(int(f.Fd()), "tree") }) // the removal by package testing fails on so many levels
+	makeNestedDirs(t, int(f.Fd()), "tree", 5000)
+	for i := range 40 { // and many directories beside each other
 		must(t, os.MkdirAll(filepath.Join(dir, "tree", fmt.Sprint("w", i), "x/y/z"), 0o755))
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestRemoveTreeOfAnyDepth$", "-test.count=1")
@@ -71,7 +71,7 @@ func TestRemoveTreeOfAnyDepth(t *testing.T) {
 }
 
 func TestRemoveTreeFollowsNoSymlink(t *testing.T) {
-	f, dir := openTop(t)
+	f, dir := openTempDir(t)
 	must(t, os.MkdirAll(filepath.Join(dir, "outside/sub"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "outside/sub/file"), nil, 0o600))
 	must(t, os.MkdirAll(filepath.Join(dir, "tree/a/b"), 0o755))
@@ -84,22 +84,22 @@ func TestRemoveTreeFollowsNoSymlink(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-		t.Errorf("left: %v, %v; want what is outside alone", left, err)
+		t.Errorf("left: %v, %v; want only the directory outside", left, err)
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "outside/sub/file")); err != nil {
-		t.Errorf("what lies behind symlinks was removed: %v", err)
+		t.Errorf("the target of a symlink was removed: %v", err)
 	}
-	if err := RemoveTreeAt(int(f.Fd()), "outside/sub"); err != nil { // a path, as it is
+	if err := RemoveTreeAt(int(f.Fd()), "outside/sub"); err != nil { // a path without symlinks
 		t.Error(err)
 	}
 }
 
-// What is mounted in a tree stays, and everything else is removed.
+// A file system that is mounted in the tree stays. Everything else is removed.
 func TestRemoveTreeEntersNoMount(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: only root mounts")
 	}
-	f, dir := openTop(t)
+	f, dir := openTempDir(t)
 	at := filepath.Join(dir, "tree/a/b/mounted")
 	must(t, os.MkdirAll(at, 0o755))
 	must(t, os.MkdirAll(filepath.Join(dir, "tree/c/d"), 0o755))
@@ -117,24 +117,40 @@ func TestRemoveTreeEntersNoMount(t *testing.T) {
 	must(t, err)
 	defer inside.Close()
 	if err := RemoveTreeAt(int(f.Fd()), "tree"); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("a tree with a mount in it gave %v", err)
+		t.Errorf("RemoveTreeAt of a tree with a mount: %v, want EBUSY", err)
 	}
 	var st unix.Stat_t
 	if must(t, unix.Fstat(int(inside.Fd()), &st)); st.Nlink != 1 {
-		t.Error("a file of what is mounted was removed")
+		t.Error("a file in the mounted file system was removed")
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "tree/c")); err == nil {
-		t.Error("a neighbour of the mount is left")
+		t.Error("a directory beside the mount is left")
 	}
-	// A mount at the very top is not entered either.
+	// The same holds for a mount at the top of the tree.
 	top := filepath.Join(dir, "top")
 	must(t, os.Mkdir(top, 0o755))
 	must(t, unix.Mount("test", top, "tmpfs", 0, ""))
 	must(t, os.WriteFile(filepath.Join(top, "precious"), nil, 0o600))
 	if err := RemoveTreeAt(int(f.Fd()), "top"); !errors.Is(err, unix.EBUSY) {
-		t.Errorf("a mount gave %v", err)
+		t.Errorf("RemoveTreeAt of a mount: %v, want EBUSY", err)
 	}
 	if _, err := os.Lstat(filepath.Join(top, "precious")); err != nil {
 		t.Error(err)
 	}
+}
+
+// A symlink that replaces a directory between two checks is not followed.
+func TestOpenForRemovalFollowsNoSymlink(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(dir, "neighbour"), 0o755))
+	must(t, os.Symlink("neighbour", filepath.Join(dir, "link")))
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	defer unix.Close(fd)
+	if f, err := openForRemoval(fd, "link"); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("got %v, %v; want ELOOP", f, err)
+	}
+	f, err := openForRemoval(fd, "neighbour")
+	must(t, err)
+	must(t, f.Close())
 }

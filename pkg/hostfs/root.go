@@ -38,7 +38,7 @@ func New(dir string) (Root, error) {
 		return Root{}, fmt.Errorf("open host root %q: %w", dir, sentinel(err))
 	}
 	if !st.IsDir() {
-		return Root{}, fmt.Errorf("open host root %q: not a directory: %w", dir, errdefs.ErrInvalidArgument)
+		return Root{}, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("open host root %q: not a directory", dir))
 	}
 	if abs == "/" {
 		return Root{}, nil
@@ -46,7 +46,7 @@ func New(dir string) (Root, error) {
 	return Root{dir: abs}, nil
 }
 
-// Dir is the root's directory on the machine, "/" in production.
+// Dir returns the root's directory on the machine, "/" in production.
 func (r Root) Dir() string {
 	if r.dir == "" {
 		return "/"
@@ -54,8 +54,8 @@ func (r Root) Dir() string {
 	return r.dir
 }
 
-// Path is where hostPath lies on the machine, by its text alone: no symlink is
-// looked at. It is for messages and for handing a path to another program.
+// Path returns where hostPath lies on the machine, by its text alone: it resolves no symlink.
+// It is for messages and for passing a path to another program.
 func (r Root) Path(hostPath string) string {
 	clean := filepath.Clean("/" + hostPath)
 	if r.dir == "" {
@@ -74,8 +74,7 @@ func (r Root) Open(hostPath string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), hostPath), nil
 }
 
-// OpenFD is Open for a caller that closes the descriptor with unix.Close: one that
-// is open for a moment costs less than the os.File around it.
+// OpenFD is Open for a caller that closes the descriptor with unix.Close.
 func (r Root) OpenFD(hostPath string, flags int) (int, error) {
 	fd, err := r.open(hostPath, flags, 0)
 	if err != nil {
@@ -104,41 +103,37 @@ func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
 	return openat2(dirfd, hostPath, &how)
 }
 
-// StatNoSymlinks describes what a canonical path (see [Root.Resolve]) leads to, on
-// a descriptor that was opened for it: a symlink anywhere on it is
-// errdefs.ErrPermissionDenied.
+// StatNoSymlinks returns the stat of a canonical path (see [Root.Resolve]). A symlink anywhere
+// on the path is errdefs.ErrPermissionDenied.
 func (r Root) StatNoSymlinks(hostPath string) (unix.Stat_t, error) {
 	var st unix.Stat_t
-	fd, err := r.open(hostPath, unix.O_PATH, unix.RESOLVE_NO_SYMLINKS)
-	if err == nil {
-		err = unix.Fstat(fd, &st)
-		unix.Close(fd)
-	}
-	if errors.Is(err, unix.ELOOP) {
-		err = fmt.Errorf("%w: %w", errSymlink, errdefs.ErrPermissionDenied)
-	}
+	fd, err := r.OpenNoSymlinks(hostPath, unix.O_PATH)
 	if err != nil {
-		return st, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
+		return st, err
+	}
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, &st); err != nil {
+		return st, &os.PathError{Op: "stat", Path: hostPath, Err: err}
 	}
 	return st, nil
 }
 
-// OpenNoSymlinks opens a canonical path (see [Root.Resolve]): a symlink anywhere on
-// it is errdefs.ErrPermissionDenied. O_CLOEXEC is always set, and O_NONBLOCK where
-// the kernel accepts it.
-func (r Root) OpenNoSymlinks(hostPath string, flags int) (*os.File, error) {
+// OpenNoSymlinks opens a canonical path (see [Root.Resolve]) for a caller that closes the
+// descriptor with unix.Close. A symlink anywhere on the path is errdefs.ErrPermissionDenied.
+// O_CLOEXEC is always set, and O_NONBLOCK where the kernel accepts it.
+func (r Root) OpenNoSymlinks(hostPath string, flags int) (int, error) {
 	fd, err := r.open(hostPath, flags, unix.RESOLVE_NO_SYMLINKS)
 	if errors.Is(err, unix.ELOOP) {
-		err = fmt.Errorf("%w: %w", errSymlink, errdefs.ErrPermissionDenied)
+		err = errSymlink
 	}
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
+		return -1, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
 	}
-	return os.NewFile(uintptr(fd), hostPath), nil
+	return fd, nil
 }
 
 // errSymlink says why a path is refused.
-var errSymlink = errors.New("a symlink is on the way, and none is followed there")
+var errSymlink = errdefs.ErrPermissionDenied.WithMessage("there is a symlink on the path, and none is followed there")
 
 // OpenBeneath opens rel below the directory dir. In dir symlinks are followed as
 // in [Root.Open]; in rel none is (RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS),
@@ -160,10 +155,10 @@ func (r Root) OpenBeneath(dir, rel string, flags int) (*os.File, error) {
 // OpenatBeneath is [Root.OpenBeneath] for a directory that is already open.
 func OpenatBeneath(dirfd int, rel string, flags int) (int, error) {
 	if strings.IndexByte(rel, 0) >= 0 {
-		return -1, fmt.Errorf("a NUL byte in %q: %w", rel, errdefs.ErrInvalidArgument)
+		return -1, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("there is a NUL byte in %q", rel))
 	}
 	if filepath.IsAbs(rel) {
-		return -1, fmt.Errorf("%q is not relative: %w", rel, errdefs.ErrInvalidArgument)
+		return -1, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is not relative", rel))
 	}
 	fd, err := openat2(dirfd, rel, &unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC | nonblock(flags)),
@@ -173,17 +168,17 @@ func OpenatBeneath(dirfd int, rel string, flags int) (int, error) {
 	case err == nil:
 		return fd, nil
 	case errors.Is(err, unix.ELOOP):
-		return -1, fmt.Errorf("%w: %w", errSymlink, errdefs.ErrPermissionDenied)
+		return -1, errSymlink
 	case errors.Is(err, unix.EXDEV):
-		return -1, fmt.Errorf("it leads out of the directory: %w", errdefs.ErrPermissionDenied)
+		return -1, errdefs.ErrPermissionDenied.WithMessage("it leads out of the directory")
 	}
 	return -1, sentinel(err)
 }
 
-// Stat describes what hostPath leads to.
+// Stat returns the stat of the file that hostPath leads to.
 func (r Root) Stat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPath, 0) }
 
-// Lstat describes hostPath itself when its last element is a symlink.
+// Lstat is Stat that does not follow a symlink in the last element.
 func (r Root) Lstat(hostPath string) (unix.Stat_t, error) { return r.stat(hostPath, unix.O_NOFOLLOW) }
 
 func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
@@ -195,7 +190,7 @@ func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
 			if flags&unix.O_NOFOLLOW != 0 {
 				at = unix.AT_SYMLINK_NOFOLLOW
 			}
-			err = statAt(hostPath, &st, at)
+			err = unix.Fstatat(unix.AT_FDCWD, hostPath, &st, at)
 		}
 		if err != nil {
 			return st, &os.PathError{Op: "stat", Path: hostPath, Err: sentinel(err)}
@@ -213,7 +208,7 @@ func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
 	return st, nil
 }
 
-// Readlink is the text of the symlink hostPath.
+// Readlink returns the text of the symlink hostPath.
 func (r Root) Readlink(hostPath string) (string, error) {
 	fd, err := r.open(hostPath, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -228,7 +223,7 @@ func (r Root) Readlink(hostPath string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-// Resolve is the canonical host path of what hostPath leads to, every symlink
+// Resolve returns the canonical host path of the file that hostPath leads to. Every symlink is
 // followed inside the root.
 func (r Root) Resolve(hostPath string) (string, error) {
 	fd, err := r.open(hostPath, unix.O_PATH, 0)
@@ -236,7 +231,7 @@ func (r Root) Resolve(hostPath string) (string, error) {
 		return "", &os.PathError{Op: "resolve", Path: hostPath, Err: sentinel(err)}
 	}
 	defer unix.Close(fd)
-	real, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	real, err := os.Readlink(DescriptorPath(fd))
 	if err != nil {
 		return "", &os.PathError{Op: "resolve", Path: hostPath, Err: err}
 	}
@@ -246,7 +241,7 @@ func (r Root) Resolve(hostPath string) (string, error) {
 	rel, ok := strings.CutPrefix(real, r.dir)
 	if !ok || rel != "" && rel[0] != '/' {
 		return "", &os.PathError{Op: "resolve", Path: hostPath,
-			Err: fmt.Errorf("it leads out of the host root %q: %w", r.dir, errdefs.ErrPermissionDenied)}
+			Err: errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("it leads out of the host root %q", r.dir))}
 	}
 	if rel == "" {
 		return "/", nil
@@ -254,8 +249,8 @@ func (r Root) Resolve(hostPath string) (string, error) {
 	return rel, nil
 }
 
-// Canonical is [Root.Resolve] for a path that need not exist: what is there of it is
-// resolved, and the rest appended by its text.
+// Canonical is [Root.Resolve] for a path that need not exist: the existing part is resolved, and
+// the rest appended by its text.
 func (r Root) Canonical(hostPath string) string {
 	clean := filepath.Clean("/" + hostPath)
 	for dir, rest := clean, ""; ; {
@@ -269,17 +264,46 @@ func (r Root) Canonical(hostPath string) string {
 	}
 }
 
-// CheckPath is nil for an absolute path without a NUL byte.
+// CheckPath returns an error unless a path is absolute and has no NUL byte.
 func CheckPath(p string) error {
 	switch {
 	case p == "":
-		return fmt.Errorf("the path is empty: %w", errdefs.ErrInvalidArgument)
+		return errdefs.ErrInvalidArgument.WithMessage("the path is empty")
 	case p[0] != '/':
-		return fmt.Errorf("%q is not absolute: %w", p, errdefs.ErrInvalidArgument)
+		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is not absolute", p))
 	case strings.IndexByte(p, 0) >= 0:
-		return fmt.Errorf("a NUL byte in %q: %w", p, errdefs.ErrInvalidArgument)
+		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("there is a NUL byte in %q", p))
 	}
 	return nil
+}
+
+// CheckID refuses an ID of a container or sandbox that is no safe file name, such as one that
+// leads out of its directory or begins with a dot.
+func CheckID(id string) error {
+	if id != "" && len(id) <= 128 && id[0] != '.' && !strings.ContainsFunc(id, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
+	}) {
+		return nil
+	}
+	return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("found %q, want 1 to 128 of A-Z a-z 0-9 - _ . and no dot first", id))
+}
+
+// WithoutPath returns an error without its path, for messages that name the path themselves.
+func WithoutPath(err error) error {
+	var at *os.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// Errno returns the errno in an error, EIO for an error without one, and 0 without an error.
+func Errno(err error) unix.Errno {
+	var no unix.Errno
+	if err != nil && !errors.As(err, &no) {
+		return unix.EIO
+	}
+	return no
 }
 
 // TypeName names the file type in a mode, for messages.
@@ -303,7 +327,7 @@ func TypeName(mode uint32) string {
 	return "file of unknown type"
 }
 
-// nonblock is O_NONBLOCK where the kernel accepts it beside the other flags.
+// nonblock returns O_NONBLOCK where the kernel accepts it with the other flags.
 func nonblock(flags int) int {
 	if flags&unix.O_PATH != 0 {
 		return 0
@@ -311,8 +335,8 @@ func nonblock(flags int) int {
 	return unix.O_NONBLOCK
 }
 
-// openat2 retries what the kernel asks to be retried: EAGAIN tells of a rename
-// that raced with the walk, EINTR of a signal.
+// openat2 retries after EAGAIN, which means that a rename raced with the path walk, and after
+// EINTR.
 func openat2(dirfd int, path string, how *unix.OpenHow) (int, error) {
 	for try := 0; ; try++ {
 		fd, err := unix.Openat2(dirfd, path, how)
@@ -323,7 +347,7 @@ func openat2(dirfd int, path string, how *unix.OpenHow) (int, error) {
 	}
 }
 
-// sentinel joins the errno with the errdefs sentinel callers compare with.
+// sentinel adds to an errno the errdefs sentinel that callers compare with.
 func sentinel(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
@@ -340,7 +364,7 @@ func sentinel(err error) error {
 	return err
 }
 
-// errnoError reads like the errno and is both, the errno and the sentinel.
+// errnoError prints as the errno, and is both the errno and the sentinel for errors.Is.
 type errnoError struct{ errno, sentinel error }
 
 func (e *errnoError) Error() string   { return e.errno.Error() }

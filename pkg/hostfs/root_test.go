@@ -13,10 +13,10 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 )
 
-func tree(t *testing.T) (Root, string) {
+func newTree(t *testing.T) (Root, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, d := range []string{"etc", "run/vsw/pod", "sys/a/b"} {
@@ -40,7 +40,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestSymlinksStayInsideTheRoot(t *testing.T) {
-	r, _ := tree(t)
+	r, _ := newTree(t)
 	for _, p := range []string{"/etc/f", "/run/vsw/abs", "/run/vsw/up", "/varrun/vsw/abs"} {
 		b, err := r.ReadFile(p, 100)
 		if err != nil || string(b) != "inside" {
@@ -51,7 +51,7 @@ func TestSymlinksStayInsideTheRoot(t *testing.T) {
 		}
 	}
 	if _, err := r.ReadFile("/loop", 100); !errdefs.IsPermissionDenied(err) {
-		t.Errorf("a symlink loop gave %v", err)
+		t.Errorf("symlink loop: %v", err)
 	}
 	if real, err := r.Resolve("/"); err != nil || real != "/" {
 		t.Errorf("Resolve(/) = %q, %v", real, err)
@@ -59,7 +59,7 @@ func TestSymlinksStayInsideTheRoot(t *testing.T) {
 }
 
 func TestOpenBeneathFollowsNoSymlink(t *testing.T) {
-	r, dir := tree(t)
+	r, dir := newTree(t)
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
 	f, err := r.OpenBeneath("/varrun/vsw", "pod/s", unix.O_PATH)
 	must(t, err)
@@ -68,8 +68,8 @@ func TestOpenBeneathFollowsNoSymlink(t *testing.T) {
 		f, err := r.OpenBeneath("/run/vsw", rel, unix.O_PATH)
 		if err == nil {
 			f.Close()
-			// O_PATH without O_NOFOLLOW on a symlink must not be had either.
-			t.Errorf("OpenBeneath(%q) worked", rel)
+			// This includes O_PATH without O_NOFOLLOW on a symlink.
+			t.Errorf("OpenBeneath(%q) succeeded", rel)
 			continue
 		}
 		if !errdefs.IsPermissionDenied(err) && !errdefs.IsInvalidArgument(err) {
@@ -78,9 +78,10 @@ func TestOpenBeneathFollowsNoSymlink(t *testing.T) {
 	}
 }
 
-// A symlink to a neighbour stays below the directory, and is refused all the same: who can make one could lead to a neighbour's files.
+// A symlink to a neighbouring directory is refused, too, although it stays below the top directory: a user who can create
+// symlinks could redirect to a neighbour's files.
 func TestOpenBeneathFollowsNoSymlinkToNeighbour(t *testing.T) {
-	r, dir := tree(t)
+	r, dir := newTree(t)
 	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/neighbour"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/neighbour/s"), nil, 0o644))
 	must(t, os.Symlink("../neighbour/s", filepath.Join(dir, "run/vsw/pod/file")))
@@ -104,22 +105,22 @@ func TestOpenBeneathFollowsNoSymlinkToNeighbour(t *testing.T) {
 	f.Close()
 }
 
-// Every symlink on a canonical path is refused, also one that stays inside the root.
+// OpenNoSymlinks refuses every symlink, including one that stays inside the root.
 func TestOpenNoSymlinks(t *testing.T) {
-	r, dir := tree(t)
+	r, dir := newTree(t)
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
 	must(t, os.Symlink("pod", filepath.Join(dir, "run/vsw/near")))
-	f, err := r.OpenNoSymlinks("/run/vsw/pod/s", unix.O_PATH)
+	fd, err := r.OpenNoSymlinks("/run/vsw/pod/s", unix.O_PATH)
 	must(t, err)
-	f.Close()
+	unix.Close(fd)
 	for _, p := range []string{"/varrun/vsw/pod/s", "/run/vsw/near", "/run/vsw/near/s", "/run/vsw/abs"} {
-		if f, err := r.OpenNoSymlinks(p, unix.O_PATH); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "symlink") {
-			t.Errorf("OpenNoSymlinks(%q) = %v, %v", p, f, err)
+		if fd, err := r.OpenNoSymlinks(p, unix.O_PATH); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "symlink") {
+			t.Errorf("OpenNoSymlinks(%q) = %d, %v", p, fd, err)
 		}
 	}
 }
 
-// A magic link of /proc leads where no path does: out of any root, or into another process's files.
+// A magic link of /proc leads out of any root or to another process's files.
 func TestOpenFollowsNoMagicLink(t *testing.T) {
 	for _, p := range []string{"/proc/self/exe", "/proc/self/cwd", "/proc/self/root/etc", "/proc/self/fd/0"} {
 		if f, err := Host().Open(p, unix.O_PATH); !errdefs.IsPermissionDenied(err) {
@@ -129,7 +130,7 @@ func TestOpenFollowsNoMagicLink(t *testing.T) {
 }
 
 func TestStatNoSymlinks(t *testing.T) {
-	r, dir := tree(t)
+	r, dir := newTree(t)
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
 	if st, err := r.StatNoSymlinks("/run/vsw/pod/s"); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		t.Errorf("got %+v, %v", st, err)
@@ -140,12 +141,12 @@ func TestStatNoSymlinks(t *testing.T) {
 		}
 	}
 	if _, err := r.StatNoSymlinks("/run/vsw/none"); !errdefs.IsNotFound(err) {
-		t.Errorf("a missing file gave %v", err)
+		t.Errorf("missing file: %v", err)
 	}
 }
 
 func TestReadFileNeverBlocksAndIsBounded(t *testing.T) {
-	r, dir := tree(t)
+	r, dir := newTree(t)
 	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
 	big, err := os.Create(filepath.Join(dir, "big"))
 	must(t, err)
@@ -160,28 +161,28 @@ func TestReadFileNeverBlocksAndIsBounded(t *testing.T) {
 		}
 	})
 	if b, err := r.ReadFile("/exact", 4096); err != nil || len(b) != 4096 {
-		t.Errorf("a file of exactly the limit: %d bytes, %v", len(b), err)
+		t.Errorf("file as large as the limit: %d bytes, %v", len(b), err)
 	}
 	if _, err := r.ReadFile("/exact", 4095); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("a file over the limit: %v", err)
+		t.Errorf("file above the limit: %v", err)
 	}
-	// procfs files say they have no bytes.
+	// Files of procfs have size 0.
 	if b, err := Host().ReadFile("/proc/self/status", 1<<20); err != nil || len(b) == 0 {
 		t.Errorf("ReadFile(/proc/self/status) = %d bytes, %v", len(b), err)
 	}
 	if _, err := Host().ReadFile("/proc/kallsyms", 4096); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("an endless file whose size reads 0: %v", err)
+		t.Errorf("large file with size 0: %v", err)
 	}
 }
 
 func TestErrorsAreSentinelAndErrno(t *testing.T) {
-	r, _ := tree(t)
+	r, _ := newTree(t)
 	_, err := r.ReadFile("/nothing", 1)
 	if !errdefs.IsNotFound(err) || !errors.Is(err, unix.ENOENT) || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a missing file gave %v", err)
+		t.Errorf("missing file: %v", err)
 	}
 	if got, want := err.Error(), "open /nothing: no such file or directory"; got != want {
-		t.Errorf("the error reads %q, want %q", got, want)
+		t.Errorf("error text %q, want %q", got, want)
 	}
 	for _, p := range []string{"", "relative", "/a\x00b"} {
 		if _, err := r.Stat(p); !errdefs.IsInvalidArgument(err) {
@@ -192,19 +193,19 @@ func TestErrorsAreSentinelAndErrno(t *testing.T) {
 		}
 	}
 	if _, err := New(filepath.Join(r.Dir(), "etc/f")); !errdefs.IsInvalidArgument(err) {
-		t.Errorf("a file as root gave %v", err)
+		t.Errorf("file as root: %v", err)
 	}
 }
 
 func TestReadDirAndLinks(t *testing.T) {
-	r, dir := tree(t)
+	r, dir := newTree(t)
 	names, err := r.ReadDir("/run/vsw", 10)
 	must(t, err)
 	if got := strings.Join(names, " "); got != "abs pod up" {
 		t.Errorf("ReadDir = %q", got)
 	}
 	if _, err := r.ReadDir("/run/vsw", 2); !errdefs.IsResourceExhausted(err) {
-		t.Errorf("too many entries gave %v", err)
+		t.Errorf("too many entries: %v", err)
 	}
 	if to, err := r.Readlink("/run/vsw/abs"); err != nil || to != "/etc/f" {
 		t.Errorf("Readlink = %q, %v", to, err)
@@ -212,9 +213,32 @@ func TestReadDirAndLinks(t *testing.T) {
 	st, err := r.Lstat("/run/vsw/abs")
 	must(t, err)
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
-		t.Errorf("Lstat sees a %s", TypeName(st.Mode))
+		t.Errorf("Lstat returns a %s, want a symlink", TypeName(st.Mode))
 	}
 	if got, want := r.Path("/../etc/f"), filepath.Join(dir, "etc/f"); got != want {
 		t.Errorf("Path = %q, want %q", got, want)
+	}
+}
+
+func TestStatFollowsTheLastSymlinkAndLstatDoesNot(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	link := name + ".link"
+	if _, err := Host().Stat(name); !errdefs.IsNotFound(err) {
+		t.Errorf("missing file: %v, want not found", err)
+	}
+	if err := errors.Join(os.WriteFile(name, []byte("x"), 0o600), os.Symlink(name, link)); err != nil {
+		t.Fatal(err)
+	}
+	var want unix.Stat_t
+	if err := unix.Stat(name, &want); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{name, link} {
+		if st, err := Host().Stat(path); err != nil || st.Ino != want.Ino || st.Mode != want.Mode || st.Size != want.Size {
+			t.Errorf("%s: %+v, %v, want %+v", path, st, err, want)
+		}
+	}
+	if st, err := Host().Lstat(link); err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		t.Errorf("Lstat of the symlink: %+v, %v", st, err)
 	}
 }

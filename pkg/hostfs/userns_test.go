@@ -23,7 +23,7 @@ func TestRootOutside(t *testing.T) {
 	}
 }
 
-// What is told of this process agrees with itself, wherever it runs.
+// The result for this process is consistent in every user namespace.
 func TestUserNamespace(t *testing.T) {
 	if o, inside := UserNamespace(); !inside && o != (Outside{}) || inside && o.Unmapped == 0 {
 		t.Errorf("%+v, %v", o, inside)

@@ -10,13 +10,14 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// MakeDir opens a directory, and makes it with mode perm, and its parents with 0755,
-// where they are missing: whatever the umask, for readers under other users. That it
-// was made is on the disk.
+// MakeDir opens a directory. A missing one is created with mode perm, and missing parents with
+// 0755, whatever the umask, so that other users can read it. The creation is synchronized to
+// the disk.
 func (r Root) MakeDir(dir string, perm uint32) (*os.File, error) {
 	f, err := r.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err == nil || !errors.Is(err, unix.ENOENT) || dir == "/" {
@@ -33,14 +34,14 @@ func (r Root) MakeDir(dir string, perm uint32) (*os.File, error) {
 		if err := errors.Join(unix.Close(fd), SyncDir(int(parent.Fd()))); err != nil {
 			return nil, err
 		}
-	case !errors.Is(err, unix.EEXIST): // else somebody was faster
+	case !errors.Is(err, unix.EEXIST): // another process was faster
 		return nil, err
 	}
 	return r.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 }
 
-// MkdirAt makes a directory with mode perm, whatever the umask, and opens it. One that
-// is there already is unix.EEXIST.
+// MkdirAt creates a directory with mode perm, whatever the umask, and opens it. An existing one
+// is unix.EEXIST.
 func MkdirAt(dirfd int, name string, perm uint32) (int, error) {
 	if err := unix.Mkdirat(dirfd, name, perm); err != nil {
 		return -1, err
@@ -56,8 +57,7 @@ func MkdirAt(dirfd int, name string, perm uint32) (int, error) {
 	return fd, nil
 }
 
-// SyncDir has the names in an open directory written to the disk, where the file
-// system can.
+// SyncDir writes the names in an open directory to the disk, where the file system can.
 func SyncDir(fd int) error {
 	if err := unix.Fsync(fd); err != nil && !errors.Is(err, unix.EINVAL) {
 		return err
@@ -65,13 +65,13 @@ func SyncDir(fd int) error {
 	return nil
 }
 
-// Like is whose a file is that is written, and who may use it.
+// Like is the owner and mode of a file to write.
 type Like struct {
 	Mode     uint32 // whatever the umask
-	UID, GID int    // -1 is the process's own
+	UID, GID int    // -1 for the process's own
 }
 
-// Own is a file of the process's own user.
+// Own returns a Like of the process's own user.
 func Own(mode uint32) Like { return Like{Mode: mode, UID: -1, GID: -1} }
 
 const (
@@ -79,41 +79,88 @@ const (
 	tmpSuffix = ".tmp"
 )
 
-// randomNumber makes the names of temporary files; a test replaces it.
+// randomNumber is part of the names of temporary files; a test replaces it.
 var randomNumber = rand.Uint64
 
-// IsTemporary reports whether a name is one that [ReplaceAt] uses meanwhile: a process
-// that is killed leaves it behind.
+// IsTemporary reports whether a name is that of a temporary file of [ReplaceAt], which a killed
+// process leaves behind.
 func IsTemporary(name string) bool {
 	return strings.HasPrefix(name, tmpPrefix) && strings.HasSuffix(name, tmpSuffix)
 }
 
-// ReplaceAt writes the file of a name in an open directory so that a reader sees the
-// old or the new content, also after a crash: a new file, on the disk, is renamed over
-// what has the name. A symlink there is replaced, not followed.
+// ReplaceAt writes a file in an open directory so that a reader sees the old or the new content,
+// also after a crash. It writes a new file, synchronizes it to the disk and renames it. A
+// symlink of that name is replaced, not followed.
 func ReplaceAt(dirfd int, name string, data []byte, like Like) (err error) {
-	// O_EXCL refuses what is there already, whoever foresaw the name.
+	// O_EXCL refuses an existing file, even if somebody guessed the name.
 	tmp := tmpPrefix + strconv.FormatUint(randomNumber(), 36) + tmpSuffix
 	fd, err := unix.Openat(dirfd, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(fill(fd, data, like), unix.Close(fd))
+	err = errors.Join(writeContent(fd, data, like), unix.Close(fd))
 	if err == nil {
 		err = unix.Renameat(dirfd, tmp, dirfd, name)
 	}
 	if err != nil {
-		// The error tells what happened.
 		_ = unix.Unlinkat(dirfd, tmp, 0)
 		return err
 	}
 	if err := SyncDir(dirfd); err != nil {
-		return fmt.Errorf("the file is written, and its directory cannot be synchronized: %w", err)
+		return fmt.Errorf("the file is written, but its directory cannot be synchronized: %w", err)
 	}
 	return nil
 }
 
-func fill(fd int, data []byte, like Like) error {
+// Umask returns the bits that the process's umask takes from the mode of a new file, as of the first
+// call. Without /proc, which alone tells them without changing the umask, it returns all bits.
+var Umask = sync.OnceValue(func() uint32 {
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0o777
+	}
+	_, text, _ := strings.Cut(string(data), "\nUmask:")
+	text, _, _ = strings.Cut(text, "\n")
+	mask, err := strconv.ParseUint(strings.TrimSpace(text), 8, 32)
+	if err != nil {
+		return 0o777
+	}
+	return uint32(mask)
+})
+
+// CreateFile writes a file with mode perm, whatever the umask. It follows no symlink. file is a path of
+// this process.
+func CreateFile(file string, data []byte, perm uint32) error {
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: file, Err: err}
+	}
+	err = writeAll(fd, data)
+	if err == nil && perm&Umask() != 0 {
+		err = unix.Fchmod(fd, perm)
+	}
+	if err := errors.Join(err, unix.Close(fd)); err != nil {
+		return &os.PathError{Op: "write", Path: file, Err: err}
+	}
+	return nil
+}
+
+// ReplaceFile is [CreateFile], except that a reader sees the old or the new content. It does not
+// wait for the disk, so that a crash of the machine can cut the file short: see [ReplaceAt]. One
+// caller at a time writes a file.
+func ReplaceFile(file string, data []byte, perm uint32) error {
+	tmp := path.Join(path.Dir(file), "."+path.Base(file)+".new")
+	err := CreateFile(tmp, data, perm)
+	if err == nil {
+		err = os.Rename(tmp, file)
+	}
+	if err != nil {
+		os.Remove(tmp)
+	}
+	return err
+}
+
+func writeAll(fd int, data []byte) error {
 	for len(data) > 0 {
 		n, err := unix.Write(fd, data)
 		if errors.Is(err, unix.EINTR) {
@@ -123,6 +170,13 @@ func fill(fd int, data []byte, like Like) error {
 			return err
 		}
 		data = data[n:]
+	}
+	return nil
+}
+
+func writeContent(fd int, data []byte, like Like) error {
+	if err := writeAll(fd, data); err != nil {
+		return err
 	}
 	if like.UID >= 0 && like.UID != os.Geteuid() || like.GID >= 0 && like.GID != os.Getegid() {
 		if err := unix.Fchown(fd, like.UID, like.GID); err != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is written is there whole, with its mode whatever the umask, a symlink in its
-// place is not followed, and nothing is left behind, also of what failed.
+// ReplaceAt writes the whole file, with its mode under any umask. It replaces a symlink instead of following it, and
+// leaves no temporary file, also after a failure.
 func TestReplaceAt(t *testing.T) {
 	host, err := New(t.TempDir())
 	if err != nil {
@@ -36,7 +36,7 @@ func TestReplaceAt(t *testing.T) {
 	}
 	again.Close()
 	if st, err := os.Stat(host.Path("/a/b/c")); err != nil || st.Mode().Perm() != 0o710 {
-		t.Errorf("one that was there has another mode: %v, %v", st, err)
+		t.Errorf("MakeDir changed the mode of an existing directory: %v, %v", st, err)
 	}
 	if fd, err := MkdirAt(int(dir.Fd()), "x", 0o700); err != nil {
 		t.Error(err)
@@ -44,7 +44,7 @@ func TestReplaceAt(t *testing.T) {
 		unix.Close(fd)
 	}
 	if _, err := MkdirAt(int(dir.Fd()), "x", 0o700); !errors.Is(err, unix.EEXIST) {
-		t.Errorf("a directory that is there: %v", err)
+		t.Errorf("MkdirAt of an existing directory: %v", err)
 	}
 
 	at := host.Path("/a/b/c")
@@ -66,7 +66,7 @@ func TestReplaceAt(t *testing.T) {
 		}
 	}
 	if got, _ := os.ReadFile(outside); string(got) != "theirs" {
-		t.Errorf("behind the symlink there is %q", got)
+		t.Errorf("the target of the symlink has content %q", got)
 	}
 	if err := ReplaceAt(int(dir.Fd()), "x", []byte("y"), Own(0o644)); err == nil {
 		t.Error("a directory was replaced")
@@ -79,12 +79,12 @@ func TestReplaceAt(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 	if IsTemporary("f") || !IsTemporary(".jackfield-X.tmp") {
-		t.Error("temporary names are mistaken")
+		t.Error("IsTemporary is wrong")
 	}
 }
 
-// A file, or a link, that has the temporary name already is neither written to nor renamed.
-func TestReplaceAtRefusesForeseenTemporary(t *testing.T) {
+// If a file or symlink with the temporary name exists, ReplaceAt fails. It neither writes to the file nor renames it.
+func TestReplaceAtRefusesExistingTemporaryFile(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Open(dir)
 	must(t, err)
@@ -93,16 +93,16 @@ func TestReplaceAtRefusesForeseenTemporary(t *testing.T) {
 	t.Cleanup(func() { randomNumber = rand.Uint64 })
 	tmp, theirs := filepath.Join(dir, ".jackfield-1.tmp"), filepath.Join(dir, "theirs")
 	must(t, os.WriteFile(theirs, []byte("theirs"), 0o666))
-	for _, foresee := range []func(old, new string) error{os.Link, os.Symlink} {
-		must(t, foresee(theirs, tmp))
+	for _, link := range []func(old, new string) error{os.Link, os.Symlink} {
+		must(t, link(theirs, tmp))
 		if err := ReplaceAt(int(f.Fd()), "name", []byte("ours"), Own(0o600)); !errors.Is(err, unix.EEXIST) {
 			t.Errorf("got %v, want EEXIST", err)
 		}
 		if got, err := os.ReadFile(theirs); err != nil || string(got) != "theirs" {
-			t.Errorf("the foreseen file holds %q: %v", got, err)
+			t.Errorf("the existing file has content %q: %v", got, err)
 		}
 		if st, err := os.Lstat(filepath.Join(dir, "name")); err == nil {
-			t.Errorf("the foreseen file was taken: %v", st.Mode())
+			t.Errorf("the existing file was renamed: %v", st.Mode())
 		}
 		must(t, os.Remove(tmp))
 	}

@@ -9,225 +9,184 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/time/rate"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// DefaultSocket is where the kubelet serves the API. A container that is to reach
-// it mounts the directory: the socket is made anew when the kubelet restarts.
+// DefaultSocket is the kubelet's socket. A container that uses it mounts the directory,
+// because a restarted kubelet re-creates the socket.
 const DefaultSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
-// Options of a client; the zero value is what a node needs.
+// Options of a client. A value of 0 or less stands for the default.
 type Options struct {
-	Timeout     time.Duration // how long one call of Pod waits; 1 s
-	CallTimeout time.Duration // how long a request may go on for the sake of later calls; 15 s, at least Timeout
-	IdleTimeout time.Duration // how long an unused connection is kept; 30 s
-	MissTTL     time.Duration // how long it is believed that the kubelet does not know a pod; 250 ms
+	Timeout     time.Duration // of one call of Pod; 1 s
+	CallTimeout time.Duration // of a request, which later calls of Pod can use; 15 s, at least Timeout
+	MissTTL     time.Duration // how long the client remembers that the kubelet does not know a pod; 250 ms
 	Cache       int           // pods whose answers are kept; 512
-	InFlight    int           // requests under way at once; 64
-	QPS         int           // requests a second; 50, half of what the kubelet allows to all its clients together
-	Burst       int           // requests at once after a rest; 10, as the kubelet
+	InFlight    int           // concurrent requests; 64
+	QPS         int           // requests per second; 50, half of the kubelet's limit for all its clients
+	Burst       int           // requests at once after a pause; 10, as the kubelet
 }
 
-func (o Options) withDefaults() (Options, error) {
-	for _, f := range []struct {
-		name  string
-		value *time.Duration
-		def   time.Duration
-	}{
-		{"Timeout", &o.Timeout, time.Second}, {"CallTimeout", &o.CallTimeout, 15 * time.Second},
-		{"IdleTimeout", &o.IdleTimeout, 30 * time.Second}, {"MissTTL", &o.MissTTL, 250 * time.Millisecond},
-	} {
-		if *f.value < 0 {
-			return o, fmt.Errorf("make pod resources client: %s is %v, less than 0: %w", f.name, *f.value, errdefs.ErrInvalidArgument)
-		}
-		if *f.value == 0 {
-			*f.value = f.def
-		}
-	}
-	for _, f := range []struct {
-		name  string
-		value *int
-		def   int
-	}{{"Cache", &o.Cache, 512}, {"InFlight", &o.InFlight, 64}, {"QPS", &o.QPS, 50}, {"Burst", &o.Burst, 10}} {
-		if *f.value < 0 {
-			return o, fmt.Errorf("make pod resources client: %s is %d, less than 0: %w", f.name, *f.value, errdefs.ErrInvalidArgument)
-		}
-		if *f.value == 0 {
-			*f.value = f.def
-		}
-	}
-	o.CallTimeout = max(o.CallTimeout, o.Timeout)
-	return o, nil
+func (o Options) withDefaults() Options {
+	o.Timeout = orDefault(o.Timeout, time.Second)
+	o.CallTimeout = max(orDefault(o.CallTimeout, 15*time.Second), o.Timeout)
+	o.MissTTL = orDefault(o.MissTTL, 250*time.Millisecond)
+	o.Cache = orDefault(o.Cache, 512)
+	o.InFlight = orDefault(o.InFlight, 64)
+	o.QPS = orDefault(o.QPS, 50)
+	o.Burst = orDefault(o.Burst, 10)
+	return o
 }
 
-// Client asks one kubelet. It is safe for concurrent use.
+func orDefault[T int | time.Duration](value, def T) T {
+	if value <= 0 {
+		return def
+	}
+	return value
+}
+
+// Client is a client of one kubelet. It is safe for concurrent use.
 type Client struct {
 	host   hostfs.Root
 	socket string
 	opts   Options
-	limit  limiter
+	limit  *rate.Limiter
 
-	life context.Context // ends with Close
-	end  context.CancelFunc
-	work sync.WaitGroup // flights, and connections being closed
+	lifetime context.Context // ends with Close
+	end      context.CancelFunc
+	running  sync.WaitGroup // requests
 
-	mu      sync.Mutex // held for moments only, never across a call
-	closed  bool
-	cache   *cache
-	flights map[PodKey]*flight
-	conn    *conn
-	idle    *time.Timer
+	mu       sync.Mutex
+	closed   bool
+	cache    *cache
+	requests map[PodKey]*request
+	// getUnsupported is the socket of a kubelet that does not support Get.
+	getUnsupported socketID
 }
 
-// flight is one request that is under way and whoever waits for it.
-type flight struct {
-	done      chan struct{} // closed when a and err are set
-	a         Allocation
-	err       error
-	forgotten bool // guarded by Client.mu: the answer is not to be kept
+// request is one request in flight.
+type request struct {
+	done   chan struct{} // closed when answer and err are set
+	answer Allocation
+	err    error
 }
 
-// New makes a client of the kubelet behind socket, a host path; "" is
-// [DefaultSocket]. Nothing is opened and no goroutine runs before the first
-// question.
+// New returns a client of the kubelet behind socket, a host path; "" is [DefaultSocket].
 func New(host hostfs.Root, socket string, opts Options) (*Client, error) {
 	if socket == "" {
 		socket = DefaultSocket
 	}
 	if err := hostfs.CheckPath(socket); err != nil {
-		return nil, fmt.Errorf("make pod resources client: socket: %w", err)
+		return nil, fmt.Errorf("create pod resources client: socket: %w", err)
 	}
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+	opts = opts.withDefaults()
 	c := &Client{
 		host: host, socket: socket, opts: opts,
-		limit:   limiter{interval: time.Second / time.Duration(opts.QPS), burst: opts.Burst},
-		cache:   newCache(opts.Cache),
-		flights: map[PodKey]*flight{},
+		limit:    rate.NewLimiter(rate.Limit(opts.QPS), opts.Burst),
+		cache:    newCache(opts.Cache),
+		requests: map[PodKey]*request{},
 	}
-	c.life, c.end = context.WithCancel(context.Background())
-	c.idle = time.AfterFunc(time.Hour, c.closeIdle)
-	c.idle.Stop()
+	c.lifetime, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
 
-// Pod is what the kubelet gave to the pod's containers. It returns when ctx ends
-// or after Options.Timeout, whichever is first; see [Error] for what it returns.
+// Pod returns what the kubelet allocated to the pod's containers. It returns when ctx ends
+// or after Options.Timeout, whichever is first. Every error is an [*Error].
 func (c *Client) Pod(ctx context.Context, key PodKey) (Allocation, error) {
-	q := question{key: key, socket: c.socket}
+	q := query{key: key, socket: c.socket}
 	if err := ctx.Err(); err != nil {
-		return Allocation{}, q.fail(err, "", "%v", err)
+		return Allocation{}, q.newError(err, "", "%v", err)
 	}
-	a, f, err := c.start(q)
-	if f == nil {
-		return a, err
+	answer, r, err := c.startRequest(q)
+	if r == nil {
+		return answer, err
 	}
-	budget := time.NewTimer(c.opts.Timeout)
-	defer budget.Stop()
+	timeout := time.NewTimer(c.opts.Timeout)
+	defer timeout.Stop()
 	select {
-	case <-f.done:
+	case <-r.done:
 	case <-ctx.Done():
-	case <-budget.C:
+	case <-timeout.C:
 	}
 	select {
-	case <-f.done: // an answer that is there counts, whichever was seen first
-		return f.a.Clone(), f.err
+	case <-r.done: // an answer that arrives together with the timeout counts
+		return r.answer.Clone(), r.err
 	default:
 	}
 	if err := ctx.Err(); err != nil {
-		return Allocation{}, q.fail(err, "", "no answer: %v", err)
+		return Allocation{}, q.newError(err, "", "no answer: %v", err)
 	}
-	return Allocation{}, q.fail(context.DeadlineExceeded, "the kubelet is slow; its answer is waited for and will serve the next attempt",
+	return Allocation{}, q.newError(context.DeadlineExceeded, "the kubelet is slow; its answer will serve the next attempt",
 		"no answer within %v", c.opts.Timeout)
 }
 
-// Prefetch asks about a pod without waiting, so that the answer is there when
-// [Client.Pod] is called. It does nothing that Pod would not do, and fails silently
-// where Pod would tell.
+// Prefetch requests a pod without waiting, so that [Client.Pod] finds the answer. Pod
+// reports the error if the request fails.
 func (c *Client) Prefetch(key PodKey) {
 	if key.UID != "" {
-		c.start(question{key: key, socket: c.socket})
+		_, _, _ = c.startRequest(query{key: key, socket: c.socket})
 	}
 }
 
-// Forget drops what is known about a pod; a request under way is not kept either.
-func (c *Client) Forget(key PodKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cache.forget(key)
-	if f := c.flights[key]; f != nil {
-		f.forgotten = true
-	}
-}
-
-// Close ends all requests and returns when no goroutine and no descriptor is
-// left. Questions asked later are ErrUnavailable.
+// Close ends all requests and waits until they have closed their connections. Later calls
+// are errdefs.ErrUnavailable.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	c.closed = true
-	c.idle.Stop()
-	c.end()
-	if c.conn != nil {
-		c.retireLocked(c.conn)
-	}
 	c.mu.Unlock()
-	c.work.Wait()
+	c.end()
+	c.running.Wait()
 	return nil
 }
 
-// start gives what is known, or the flight that will tell.
-func (c *Client) start(q question) (Allocation, *flight, error) {
+// startRequest returns a kept answer, or the request that will have one.
+func (c *Client) startRequest(q query) (Allocation, *request, error) {
 	k := q.key
 	if k.Namespace == "" || k.Name == "" || max(len(k.Namespace), len(k.Name), len(k.UID)) > maxText {
-		q.key = PodKey{Namespace: clip(k.Namespace), Name: clip(k.Name)}
-		return Allocation{}, nil, q.fail(errdefs.ErrInvalidArgument, "", "a pod has a namespace and a name, and nothing of it is longer than %d bytes", maxText)
+		q.key = PodKey{Namespace: diag.Excerpt(k.Namespace, 64), Name: diag.Excerpt(k.Name, 64)}
+		return Allocation{}, nil, q.newError(errdefs.ErrInvalidArgument, "", "a pod needs a namespace and a name, of at most %d bytes each", maxText)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return Allocation{}, nil, q.fail(errdefs.ErrUnavailable, "", "the client is closed")
+		return Allocation{}, nil, q.closed()
 	}
-	if a, err, ok := c.cache.get(q.key, time.Now()); ok {
-		return a, nil, err
+	if answer, err, ok := c.cache.findAnswer(k, time.Now()); ok {
+		return answer, nil, err
 	}
-	if f := c.flights[q.key]; f != nil {
-		return Allocation{}, f, nil
+	if r := c.requests[k]; r != nil {
+		return Allocation{}, r, nil
 	}
-	if len(c.flights) >= c.opts.InFlight {
-		return Allocation{}, nil, q.fail(errdefs.ErrResourceExhausted, "", "%d requests are under way already", len(c.flights))
+	if len(c.requests) >= c.opts.InFlight {
+		return Allocation{}, nil, q.newError(errdefs.ErrResourceExhausted, "", "%d requests are already in flight", len(c.requests))
 	}
-	f := &flight{done: make(chan struct{})}
-	c.flights[q.key] = f
-	c.work.Add(1)
-	go c.fly(q.key, f)
-	return Allocation{}, f, nil
+	r := &request{done: make(chan struct{})}
+	c.requests[k] = r
+	c.running.Go(func() { c.runRequest(q, r) })
+	return Allocation{}, r, nil
 }
 
-// fly asks and keeps the answer.
-func (c *Client) fly(key PodKey, f *flight) {
-	defer c.work.Done()
-	ctx, cancel := context.WithTimeout(c.life, c.opts.CallTimeout)
+// runRequest makes the request and keeps the answer.
+func (c *Client) runRequest(q query, r *request) {
+	ctx, cancel := context.WithTimeout(c.lifetime, c.opts.CallTimeout)
 	defer cancel()
-	a, size, err := c.ask(ctx, key)
-	if err != nil && c.life.Err() != nil {
-		err = question{key: key, socket: c.socket}.fail(errdefs.ErrUnavailable, "", "the client is closed")
+	r.answer, r.err = c.askKubelet(ctx, q)
+	if r.err != nil && c.lifetime.Err() != nil {
+		r.err = q.closed()
 	}
 	c.mu.Lock()
-	delete(c.flights, key)
-	if key.UID != "" && !f.forgotten {
+	delete(c.requests, q.key)
+	if q.key.UID != "" {
 		switch {
-		case err == nil && size <= maxCached:
-			c.cache.put(&cached{key: key, a: a})
-		case errdefs.IsNotFound(err):
-			c.cache.put(&cached{key: key, err: err, until: time.Now().Add(c.opts.MissTTL)})
+		case r.err == nil:
+			c.cache.keepAnswer(q.key, cached{answer: r.answer}, time.Now())
+		case errdefs.IsNotFound(r.err):
+			c.cache.keepAnswer(q.key, cached{err: r.err, until: time.Now().Add(c.opts.MissTTL)}, time.Now())
 		}
 	}
 	c.mu.Unlock()
-	f.a, f.err = a, err
-	close(f.done)
+	close(r.done)
 }
-
-func clip(s string) string { return s[:min(len(s), 64)] }

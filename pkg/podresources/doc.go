@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podresources asks the kubelet which devices it gave to the containers
-// of a pod: a client of the Pod Resources API, v1, over its unix socket.
+// Package podresources asks the kubelet which devices it allocated to the containers of a
+// pod. It is a client of the Pod Resources API v1, which the kubelet serves on a Unix socket.
 //
-// Its invariant: nobody waits longer than they said they would, and nobody is
-// told about another pod. [Client.Pod] returns by its caller's context and by
-// [Options].Timeout, whichever is first, whatever the kubelet does. An answer is
-// kept for the pod it was asked for, known by name and by UID (or sandbox ID), so
-// that a pod made anew under an old name never sees its predecessor's devices.
+// NRI and CNI calls block the creation of a container, so [Client.Pod] returns when its
+// context ends or after [Options].Timeout, even if the kubelet is unresponsive. The request
+// then continues for [Options].CallTimeout, and its answer serves the next attempt to create
+// the container. Concurrent calls for one pod share one request.
 //
-// Nothing is opened before the first question, and the connection goes when it
-// has been idle: a node without a kubelet pays one stat a question. Concurrent
-// questions about one pod share one request. A request that outlives its callers
-// goes on for [Options].CallTimeout, so that the answer of a slow kubelet is there
-// when the container is tried again.
+// An answer is kept for one pod, identified by name and UID (or sandbox ID). A re-created
+// pod of the same name never gets the devices of its predecessor.
 //
-// The kubelet's Get method is used where there is one. It is alpha and off from
-// 1.27, on from 1.34; older kubelets answer Unimplemented. Where it is off, and
-// where it does not know the pod, a kubelet answers with the same code (Unknown),
-// so that any refusal of Get is checked against List; what was learned is
-// remembered for the connection.
+// Every request has a connection of its own, so a kubelet restart needs no handling, and a
+// node without a kubelet costs one failed open. Requests are limited to half the rate that
+// the kubelet allows to all its clients together.
 //
-// Answers are not trusted: their size, their counts and every field are checked,
-// and only the pod that was asked for is decoded. Non-restartable init containers
-// are not in them: the kubelet leaves those out.
+// The client prefers the kubelet's Get method, which is alpha and off from Kubernetes 1.27,
+// and on from 1.34. Where Get is off, and where it does not know the pod, a kubelet answers
+// with the same code (Unknown). So any refusal of Get is checked with List, and a socket
+// whose kubelet has no Get is remembered.
+//
+// Resource names and device IDs come from device plugins and end up in messages and paths,
+// so every answer is validated. The kubelet does not list non-restartable init containers.
+//
+// The answers are types of package allocation, which imports no gRPC: the OCI hook uses the
+// types, and a gRPC client in its binary would delay every container.
 package podresources

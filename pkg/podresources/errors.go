@@ -6,29 +6,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// Error is the error of every question. It unwraps to a sentinel:
+// Error is the error of every call. It unwraps to a sentinel:
 //
 //	errdefs.ErrNotFound            the kubelet does not know the pod (yet)
 //	errdefs.ErrUnavailable         no socket, no kubelet behind it, or the client is closed
-//	errdefs.ErrPermissionDenied    the socket may not be opened
-//	errdefs.ErrInvalidArgument     the question, the socket file or the answer is malformed
+//	errdefs.ErrPermissionDenied    the socket cannot be opened
+//	errdefs.ErrInvalidArgument     the arguments, the socket file or the answer are invalid
 //	errdefs.ErrConflict            the answer lists the pod or a container twice
-//	errdefs.ErrResourceExhausted   the answer is too large, or too many questions are open
+//	errdefs.ErrResourceExhausted   the answer is too large, or too many requests are in flight
 //	context.DeadlineExceeded       no answer in time
-//	context.Canceled               the caller gave up
-//	errdefs.ErrUnknown             the kubelet refused, for a reason of its own
+//	context.Canceled               the caller canceled
+//	errdefs.ErrUnknown             the kubelet refused for another reason
 type Error struct {
 	Pod     string // "namespace/name"
 	Socket  string // host path of the socket
-	Method  string // "Get" or "List", "" before one was called
+	Method  string // "Get" or "List"; "" before a call
 	Field   string // path of the field in the answer, "pod_resources.containers[1].name"; "" outside an answer
 	Problem string // what was found
 	Hint    string // what to do; may be ""
@@ -53,67 +55,68 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// question is what every error about one question has in common.
-type question struct {
+// query is the pod, socket and method that every error of a request names.
+type query struct {
 	key    PodKey
 	socket string
 	method string
 }
 
-func (q question) fail(sentinel error, hint, format string, args ...any) error {
+func (q query) newError(sentinel error, hint, format string, args ...any) error {
 	return &Error{Pod: q.key.String(), Socket: q.socket, Method: q.method, Problem: fmt.Sprintf(format, args...), Hint: hint, Err: sentinel}
 }
 
-// bad is the error for a field of the answer.
-func (q question) bad(sentinel error, field, format string, args ...any) error {
+// newFieldError returns the error for a field of the answer.
+func (q query) newFieldError(sentinel error, field, format string, args ...any) error {
 	return &Error{Pod: q.key.String(), Socket: q.socket, Method: q.method, Field: field, Problem: fmt.Sprintf(format, args...), Err: sentinel}
 }
 
-// file is the error of looking at the socket.
-func (q question) file(err error) error {
-	problem := err.Error()
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		problem = pe.Err.Error()
+func (q query) closed() error {
+	return q.newError(errdefs.ErrUnavailable, "", "the client is closed")
+}
+
+// fileFailed returns the error for opening the socket file.
+func (q query) fileFailed(err error) error {
+	problem := diag.ErrorText(err)
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		problem = errno.Error()
 	}
 	switch {
 	case errdefs.IsNotFound(err):
-		return q.fail(errdefs.ErrUnavailable, "is the kubelet running, and its pod-resources directory mounted here?", "%s", problem)
-	case errdefs.IsPermissionDenied(err):
-		return q.fail(errdefs.ErrPermissionDenied, "only root may open it", "%s", problem)
+		return q.newError(errdefs.ErrUnavailable, "is the kubelet running, and its pod-resources directory mounted here?", "%s", problem)
+	case errdefs.IsPermissionDenied(err), errno == unix.EACCES:
+		return q.newError(errdefs.ErrPermissionDenied, "only root can open it", "%s", problem)
 	case errdefs.IsInvalidArgument(err):
-		return q.fail(errdefs.ErrInvalidArgument, "", "%s", problem)
+		return q.newError(errdefs.ErrInvalidArgument, "", "%s", problem)
 	}
-	return q.fail(errdefs.ErrUnavailable, "", "%s", problem)
+	return q.newError(errdefs.ErrUnavailable, "", "%s", problem)
 }
 
-// rpc is the error of a call. The kubelet's own words are quoted and cut.
-func (q question) rpc(err error) error {
+// callFailed returns the error for a call. The kubelet's message is quoted and shortened.
+func (q query) callFailed(err error) error {
 	st := status.Convert(err)
-	words := st.Message()
-	if len(words) > 256 {
-		words = words[:256] + "..."
-	}
+	message := diag.Quote(st.Message(), 256)
 	switch st.Code() {
 	case codes.DeadlineExceeded:
-		return q.fail(context.DeadlineExceeded, "", "no answer in time")
+		return q.newError(context.DeadlineExceeded, "", "no answer in time")
 	case codes.Canceled:
-		return q.fail(context.Canceled, "", "given up")
+		return q.newError(context.Canceled, "", "canceled")
 	case codes.Unavailable:
-		return q.fail(errdefs.ErrUnavailable, "is the kubelet running?", "%q", words)
+		return q.newError(errdefs.ErrUnavailable, "is the kubelet restarting? the next attempt connects again", "the kubelet ended the connection before it answered")
 	case codes.PermissionDenied, codes.Unauthenticated:
-		return q.fail(errdefs.ErrPermissionDenied, "", "the kubelet refuses: %q", words)
+		return q.newError(errdefs.ErrPermissionDenied, "", "the kubelet refuses: %s", message)
 	case codes.ResourceExhausted:
-		if tooLarge(err) {
-			return q.fail(errdefs.ErrResourceExhausted, "", "the answer is larger than the %d bytes allowed", maxAnswer)
+		if isTooLarge(err) {
+			return q.newError(errdefs.ErrResourceExhausted, "", "the answer is larger than %d MiB, more than a node's pods and devices need", maxAnswer>>20)
 		}
-		return q.fail(errdefs.ErrResourceExhausted, "the kubelet answers 100 questions a second; who else asks?", "the kubelet refuses: %q", words)
+		return q.newError(errdefs.ErrResourceExhausted, "the kubelet answers 100 requests per second to all its clients together", "the kubelet refuses: %s", message)
 	}
-	return q.fail(errdefs.ErrUnknown, "", "the kubelet refuses: %s %q", st.Code(), words)
+	return q.newError(errdefs.ErrUnknown, "", "the kubelet refuses: %s %s", st.Code(), message)
 }
 
-// tooLarge tells the client's own limit from the kubelet's rate limit, which has
-// the same code; grpc has no other mark for it.
-func tooLarge(err error) bool {
+// isTooLarge tells the client's own size limit from the kubelet's rate limit, which has the
+// same code. grpc has no other mark for it.
+func isTooLarge(err error) bool {
 	return status.Code(err) == codes.ResourceExhausted && strings.Contains(status.Convert(err).Message(), "larger than max")
 }

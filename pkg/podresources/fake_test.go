@@ -27,21 +27,21 @@ import (
 
 const socket = DefaultSocket
 
-// fake is a kubelet: a real gRPC server with the public API. Its fields are set
-// before it starts.
+// fake is a kubelet: a gRPC server with the public API. Its fields are set before it
+// starts.
 type fake struct {
 	v1.UnimplementedPodResourcesListerServer
 	pods  []*v1.PodResources
-	delay time.Duration // before each answer; cut short by the end of the question
-	// getErr is what Get answers; nil lets it work.
+	delay time.Duration // before each answer; ends with the request
+	// getErr is the error of Get; nil lets it work.
 	getErr func(*v1.GetPodResourcesRequest) error
-	// listErr is what List answers; nil lets it work.
+	// listErr is the error of List; nil lets it work.
 	listErr func() error
 	// raw replaces the message of any answer.
 	raw []byte
 
 	gets, lists atomic.Int32
-	stop        func() // ends what was started last; when it returns, nobody listens
+	stop        func() // stops the server; when it returns, nothing listens
 }
 
 func unimplemented(*v1.GetPodResourcesRequest) error {
@@ -52,7 +52,7 @@ func disabled(*v1.GetPodResourcesRequest) error {
 	return errors.New("PodResources API Get method disabled")
 }
 
-// hold keeps Get from answering until the function is called that it gives.
+// hold blocks Get until the returned function is called.
 func (f *fake) hold() (answer func()) {
 	held := make(chan struct{})
 	f.getErr = func(*v1.GetPodResourcesRequest) error {
@@ -64,7 +64,7 @@ func (f *fake) hold() (answer func()) {
 
 func (f *fake) Get(ctx context.Context, req *v1.GetPodResourcesRequest) (*v1.GetPodResourcesResponse, error) {
 	f.gets.Add(1)
-	if sleep(ctx, f.delay); f.getErr != nil {
+	if sleepUnlessDone(ctx, f.delay); f.getErr != nil {
 		if err := f.getErr(req); err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (f *fake) Get(ctx context.Context, req *v1.GetPodResourcesRequest) (*v1.Get
 
 func (f *fake) List(ctx context.Context, _ *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
 	f.lists.Add(1)
-	if sleep(ctx, f.delay); f.listErr != nil {
+	if sleepUnlessDone(ctx, f.delay); f.listErr != nil {
 		if err := f.listErr(); err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func (f *fake) List(ctx context.Context, _ *v1.ListPodResourcesRequest) (*v1.Lis
 	return &v1.ListPodResourcesResponse{PodResources: f.pods}, nil
 }
 
-// serverCodec lets an interceptor answer with bytes of its own.
+// serverCodec lets an interceptor answer with any bytes.
 type serverCodec struct{}
 
 func (serverCodec) Name() string { return "proto" }
@@ -99,14 +99,15 @@ func (serverCodec) Marshal(v any) (mem.BufferSlice, error) {
 	if b, ok := v.([]byte); ok {
 		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 	}
-	return codec{}.Marshal(v)
+	b, err := proto.Marshal(v.(proto.Message))
+	return mem.BufferSlice{mem.SliceBuffer(b)}, err
 }
 
 func (serverCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(data.Materialize(), v.(proto.Message))
 }
 
-// start serves on the socket below root, in place of any that was there.
+// start serves on the socket below root, and replaces an existing one.
 func (f *fake) start(t testing.TB, root hostfs.Root) {
 	t.Helper()
 	l := listen(t, root)
@@ -134,8 +135,8 @@ func (f *fake) start(t testing.TB, root hostfs.Root) {
 	t.Cleanup(f.stop)
 }
 
-// listen makes the socket below root, in place of any that was there. Its file stays
-// when the listener is closed.
+// listen creates the socket below root, and replaces an existing one. Its file stays when
+// the listener is closed.
 func listen(t testing.TB, root hostfs.Root) net.Listener {
 	t.Helper()
 	p := root.Path(socket)
@@ -143,7 +144,7 @@ func listen(t testing.TB, root hostfs.Root) net.Listener {
 		t.Fatal(err)
 	}
 	os.Remove(p)
-	// The tree of a test may lie deeper than a socket's address is long.
+	// The path of a test directory can be longer than a socket address.
 	dir, err := os.Open(filepath.Dir(p))
 	if err != nil {
 		t.Fatal(err)
@@ -166,19 +167,18 @@ func newRoot(t testing.TB) hostfs.Root {
 	return root
 }
 
-// ages is longer than any machine is held up: what takes so long hangs.
-const ages = time.Minute
+// hangTimeout is longer than any delay of a busy machine.
+const hangTimeout = time.Minute
 
-// waits is less than what one question would wait for: a second, as grpc does after a
-// failure. What does not wait takes much less of it on any machine.
-const waits = 300 * time.Millisecond
+// noDelay bounds the mean time of a call that does not wait. grpc's backoff is a second.
+const noDelay = 300 * time.Millisecond
 
-// newClient makes a client that is closed with the test. Where no timeout is given it
-// waits for ages: the machine may be busy.
+// newClient returns a client that is closed at the end of the test. The default timeout is
+// hangTimeout, because the machine may be busy.
 func newClient(t testing.TB, root hostfs.Root, opts Options) *Client {
 	t.Helper()
 	if opts.Timeout == 0 {
-		opts.Timeout = ages
+		opts.Timeout = hangTimeout
 	}
 	c, err := New(root, "", opts)
 	if err != nil {
@@ -201,11 +201,11 @@ func container(name string, idsOf ...string) *v1.ContainerResources {
 	return c
 }
 
-// settle waits until no more goroutines are running and no more descriptors are open
-// than before. What is left is the error.
-func settle(t testing.TB, goroutines, fds int) {
+// checkLeaks fails the test unless the numbers of goroutines and descriptors return to
+// those before.
+func checkLeaks(t testing.TB, goroutines, fds int) {
 	t.Helper()
-	for end := time.Now().Add(ages); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(hangTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if runtime.NumGoroutine() <= goroutines && descriptors(t) <= fds {
 			return
 		}

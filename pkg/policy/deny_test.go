@@ -86,7 +86,7 @@ func TestDenyWins(t *testing.T) {
 	}
 	p := mustNew(t, Enforce, wide, deny)
 	_, err := p.Socket(tenant, "/run/docker.sock")
-	want := `refuse socket "/run/docker.sock" to container "app" of pod "telco/fwd-0": denied by rule "never": its deny.sockets has "/run/docker.sock" in ` +
+	want := `deny socket "/run/docker.sock": denied by rule "never": its deny.sockets has "/run/docker.sock" in ` +
 		source + `, and what one rule denies no other allows`
 	if d := cmp.Diff(want, err.Error()); d != "" {
 		t.Errorf("-want +got\n%s", d)
@@ -121,7 +121,7 @@ func TestDenyOfAMountBelowTheSource(t *testing.T) {
 		}
 	}
 	_, err := p.Mount(tenant, "/srv/x", "/x", true)
-	want := `refuse mount "/srv/x" at "/x" to container "app" of pod "telco/fwd-0": denied by rule "never": its deny.mounts has {source: "/srv/x/key"}, ` +
+	want := `deny mount "/srv/x" at "/x": denied by rule "never": its deny.mounts has {source: "/srv/x/key"}, ` +
 		`which matches paths within the mount in ` + source + `, and what one rule denies no other allows`
 	if d := cmp.Diff(want, err.Error()); d != "" {
 		t.Errorf("-want +got\n%s", d)
@@ -129,7 +129,7 @@ func TestDenyOfAMountBelowTheSource(t *testing.T) {
 }
 
 // SocketDenied says what Socket says of denials, and nothing else.
-func TestSocketDenied(t *testing.T) {
+func TestSocketDeniedAgreesWithSocket(t *testing.T) {
 	never := Rule{Name: "never", For: everybody, Deny: Allow{Sockets: []string{"/run/docker.sock"}}}
 	for name, p := range map[string]*Policy{
 		"enforce": mustNew(t, Enforce, wide, never), "audit": mustNew(t, Audit, wide, never), "no deny": mustNew(t, Enforce, wide),
@@ -157,13 +157,13 @@ func TestDenyInAuditMode(t *testing.T) {
 }
 
 // A rule on trial neither refuses, nor keeps another from refusing.
-func TestRuleOnTrial(t *testing.T) {
+func TestAuditRuleGrantsAndReports(t *testing.T) {
 	deny := Rule{Name: "never", For: everybody, Mode: Audit, Deny: Allow{Devices: []string{"/dev/mem"}}}
 	g, err := mustNew(t, Enforce, deny, wide).Device(tenant, "/dev/mem")
 	if err != nil || !g.Audited || g.Rule != "wide" || g.Refusal == nil || g.Refusal.Rule != "never" {
 		t.Errorf("a deny on trial: %+v, %v", g, err)
 	}
-	// Where nothing grants it, that is why it is refused, and what would is told.
+	// Without a grant, the denial says so and names the lines that would grant it.
 	_, err = mustNew(t, Enforce, deny).Device(tenant, "/dev/mem")
 	var refused *RefusedError
 	if !errors.As(err, &refused) || refused.Denied || len(refused.Lines) == 0 {
@@ -186,7 +186,7 @@ func TestRuleOnTrial(t *testing.T) {
 	}
 }
 
-func TestDeniedBeforeTrialDenied(t *testing.T) {
+func TestEnforcedDenialWinsOverAuditedDenial(t *testing.T) {
 	trial := Rule{Name: "trial", For: everybody, Mode: Audit, Deny: Allow{CDI: []string{"*"}}}
 	force := Rule{Name: "force", For: everybody, Deny: Allow{CDI: []string{"*"}}}
 	_, err := mustNew(t, Enforce, trial, force, wide).CDI(tenant, "a/b=c")
@@ -196,7 +196,7 @@ func TestDeniedBeforeTrialDenied(t *testing.T) {
 	}
 }
 
-func TestMountsAndHooks(t *testing.T) {
+func TestMountsAndHooksAreGrantedByPath(t *testing.T) {
 	p := mustNew(t, Enforce, Rule{Name: "data", For: Subjects{Namespaces: []string{"telco"}}, Allow: Allow{
 		Mounts: []Mount{{Source: "/srv/data/**", Destination: "/data/*", ReadOnly: true}, {Source: "/srv/any"}},
 		Hooks:  []string{"/usr/libexec/oci/hooks.d/*"},
@@ -223,7 +223,7 @@ func TestMountsAndHooks(t *testing.T) {
 		}
 	}
 	_, err := p.Mount(tenant, "/srv/b", "/data/b", true)
-	want := `refuse mount "/srv/b" at "/data/b" to container "app" of pod "telco/fwd-0": closest rule "data": its allow.mounts has [{source: "/srv/data/**", destination: "/data/*", readOnly: true}, {source: "/srv/any"}]; to allow it, add to allow.mounts of rule "data" in ` + source + `:
+	want := `deny mount "/srv/b" at "/data/b": closest rule "data": its allow.mounts has [{source: "/srv/data/**", destination: "/data/*", readOnly: true}, {source: "/srv/any"}]; to allow it, add to allow.mounts of rule "data" in ` + source + `:
   - {source: "/srv/b", destination: "/data/b", readOnly: true}`
 	if d := cmp.Diff(want, err.Error()); d != "" {
 		t.Errorf("-want +got\n%s", d)
@@ -240,7 +240,7 @@ func TestImages(t *testing.T) {
 		}
 	}
 	_, err := p.CDI(tenant, "a/b=c")
-	want := `refuse CDI device "a/b=c" to container "app" of pod "telco/fwd-0": closest rule "signed": is for the images ["registry.example.com/telco/*"], and the runtime does not say which this container has; to allow it, add to policy.rules in ` + source + `:
+	want := `deny CDI device "a/b=c": closest rule "signed": is for the images ["registry.example.com/telco/*"], and the image of this container is unknown; to allow it, add to policy.rules in ` + source + `:
   - name: telco-cdi
     for: {namespaces: ["telco"]}
     allow: {cdi: ["a/b=c"]}`
@@ -254,7 +254,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-func TestOutsideOfKubernetes(t *testing.T) {
+func TestEmptyNamespaceIsForContainersOutsideOfPods(t *testing.T) {
 	p := mustNew(t, Enforce, Rule{Name: "podman", For: Subjects{Namespaces: []string{""}}, Allow: Allow{CDI: []string{"vendor.com/net=*"}}})
 	if _, err := p.CDI(Subject{Container: "c"}, "vendor.com/net=0"); err != nil {
 		t.Error(err)
@@ -263,7 +263,7 @@ func TestOutsideOfKubernetes(t *testing.T) {
 		t.Error("a pod is granted what is for containers outside of Kubernetes")
 	}
 	_, err := p.Device(Subject{Container: "c"}, "/dev/x")
-	want := `refuse device node "/dev/x" to container "c" outside of Kubernetes: closest rule "podman": it has no allow.devices; to allow it, add to allow of rule "podman" in ` + source + `:
+	want := `deny device node "/dev/x": closest rule "podman": it has no allow.devices; to allow it, add to allow of rule "podman" in ` + source + `:
   devices: ["/dev/x"]`
 	if d := cmp.Diff(want, err.Error()); d != "" {
 		t.Errorf("-want +got\n%s", d)
@@ -282,8 +282,8 @@ func TestLimits(t *testing.T) {
 		want              string
 	}{
 		{"within", Usage{Devices: 2, Sockets: 1}, Usage{Devices: 9, Sockets: 2}, ""},
-		{"container", Usage{Devices: 3}, Usage{}, `refuse 3 device nodes to container "app" of pod "telco/fwd-0": rule "small" has limits.container.devices: 2; ask for fewer, or raise it in ` + source},
-		{"pod", Usage{Sockets: 2}, Usage{Sockets: 2}, `refuse 4 sockets in one pod to container "app" of pod "telco/fwd-0": rule "small" has limits.pod.sockets: 3; ask for fewer, or raise it in ` + source},
+		{"container", Usage{Devices: 3}, Usage{}, `deny 3 device nodes: rule "small" has limits.container.devices: 2; ask for fewer, or raise it in ` + source},
+		{"pod", Usage{Sockets: 2}, Usage{Sockets: 2}, `deny 4 sockets in one pod: rule "small" has limits.pod.sockets: 3; ask for fewer, or raise it in ` + source},
 		{"nothing added", Usage{Devices: 1}, Usage{Sockets: 5}, ""},
 	} {
 		refused, audited := p.Limit(tenant, tc.container, tc.others)
@@ -313,7 +313,7 @@ func text(err error) string {
 
 // A network whose namespace is not known is denied under each name that the file's can
 // stand for, and allowed under none of them.
-func TestDenyANetworkOfAnyNamespace(t *testing.T) {
+func TestNetworkOfUnknownNamespaceIsDeniedUnderEachName(t *testing.T) {
 	deny := Rule{Name: "never", For: everybody, Deny: Allow{Networks: []string{"infra-a/*", "*/mgmt"}}}
 	p := mustNew(t, Enforce, wide, deny)
 	for name, denied := range map[string]bool{
@@ -352,9 +352,9 @@ func TestDenyANetworkOfAnyNamespace(t *testing.T) {
 	}
 }
 
-// What is not known of a container fails closed: rules that go by it grant it nothing,
-// and deny and limit it. An unknown runtime class is not the default one.
-func TestUnknownSubject(t *testing.T) {
+// Rules that select by an unknown property of a container grant it nothing, but deny and limit it.
+// An unknown runtime class is not the default one.
+func TestUnknownPropertiesGrantNothingAndRestrict(t *testing.T) {
 	known := Subject{Namespace: "ns", Pod: "p", Container: "c", Labels: map[string]string{"tier": "gold"}, RuntimeHandler: "kata", Image: "app:1"}
 	for name, tc := range map[string]struct {
 		subjects Subjects
@@ -363,10 +363,10 @@ func TestUnknownSubject(t *testing.T) {
 		text     string
 	}{
 		"the default runtime class": {Subjects{RuntimeClasses: []string{""}}, func(s *Subject) { s.RuntimeHandler, s.HandlerUnknown = "", true },
-			func(s *Subject) { s.RuntimeHandler = "kata" }, "nothing here says which"},
-		"any runtime class": {Subjects{RuntimeClasses: []string{"*"}}, func(s *Subject) { s.RuntimeHandler, s.HandlerUnknown = "", true }, nil, "nothing here says which"},
-		"an image":          {Subjects{Images: []string{"app:*"}}, func(s *Subject) { s.Image = "" }, func(s *Subject) { s.Image = "other" }, "the runtime does not say which"},
-		"labels":            {Subjects{PodLabels: map[string]string{"tier": "gold"}}, func(s *Subject) { s.Labels, s.LabelsUnknown = nil, true }, func(s *Subject) { s.Labels = nil }, "which labels"},
+			func(s *Subject) { s.RuntimeHandler = "kata" }, "is unknown here"},
+		"any runtime class": {Subjects{RuntimeClasses: []string{"*"}}, func(s *Subject) { s.RuntimeHandler, s.HandlerUnknown = "", true }, nil, "is unknown here"},
+		"an image":          {Subjects{Images: []string{"app:*"}}, func(s *Subject) { s.Image = "" }, func(s *Subject) { s.Image = "other" }, "the image of this container is unknown"},
+		"labels":            {Subjects{PodLabels: map[string]string{"tier": "gold"}}, func(s *Subject) { s.Labels, s.LabelsUnknown = nil, true }, func(s *Subject) { s.Labels = nil }, "the labels of the pod are unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			allow := mustNew(t, Enforce, Rule{Name: "r", For: tc.subjects, Allow: Allow{Sockets: []string{"/run/**"}}})
@@ -375,7 +375,7 @@ func TestUnknownSubject(t *testing.T) {
 			s := known
 			tc.hide(&s)
 			if _, err := allow.Socket(s, "/run/x"); err == nil || !strings.Contains(err.Error(), tc.text) {
-				t.Errorf("an allow rule, of a container of which it is not known: %v", err)
+				t.Errorf("an allow rule for an unknown property: %v", err)
 			}
 			if _, err := deny.Socket(s, "/run/x"); err == nil || !strings.Contains(err.Error(), `denied by rule "r"`) || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("a deny rule: %v", err)

@@ -4,28 +4,28 @@ package policy
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/containerd/errdefs"
 )
 
-// Limits bound how much a rule's subjects get.
+// Limits limit how much a rule's subjects get.
 type Limits struct {
-	// Container bounds what one container gets, Pod what the containers of one
-	// pod get together.
+	// Container limits one container, Pod all containers of a pod together.
 	Container, Pod Limit
 }
 
-// Limit is how many of each kind; 0 stands for no limit.
+// Limit is a number of each kind; 0 is no limit.
 type Limit struct {
-	// CDI counts CDI devices; Devices, Mounts and Hooks count edits, those of
-	// CDI devices among them; Sockets counts sockets.
+	// CDI counts CDI devices and Sockets counts sockets. Devices, Mounts and Hooks count edits,
+	// including those of CDI devices.
 	CDI, Devices, Sockets, Mounts, Hooks int
 }
 
-// Usage is what a container, or a pod, has or is about to get.
+// Usage is how much a container or a pod has, or will get.
 type Usage Limit
 
-// Add is the sum of two.
+// Add returns the sum.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{CDI: u.CDI + v.CDI, Devices: u.Devices + v.Devices, Sockets: u.Sockets + v.Sockets, Mounts: u.Mounts + v.Mounts, Hooks: u.Hooks + v.Hooks}
 }
@@ -47,54 +47,54 @@ func (l *Limit) fields(u Usage) [5]limitField {
 	}
 }
 
-func (l *Limits) fault() (field, why string) {
+// findFault returns the first limit that is out of range.
+func (l *Limits) findFault() (field, found, rule string) {
 	for _, part := range []struct {
 		name  string
 		limit *Limit
 	}{{"container", &l.Container}, {"pod", &l.Pod}} {
 		for _, f := range part.limit.fields(Usage{}) {
 			if f.limit < 0 || f.limit > maxLimit {
-				return "limits." + part.name + "." + f.field.field(), fmt.Sprintf("found %d, want 1 to %d", f.limit, maxLimit)
+				return "limits." + part.name + "." + f.field.listName(), strconv.Itoa(f.limit), fmt.Sprintf("want 1 to %d", maxLimit)
 			}
 		}
 	}
-	return "", ""
+	return "", "", ""
 }
 
-// LimitError says that a container would get more than a rule lets it have. It
-// unwraps to errdefs.ErrPermissionDenied, and is a refusal as a *RefusedError is.
+// LimitError says that a container would exceed a limit of a rule. It unwraps to
+// errdefs.ErrPermissionDenied.
 type LimitError struct {
 	Subject Subject
-	// Source is where the rules are from, Rule the name of the one that limits.
+	// Source is the file of the rules, Rule the name of the rule with the limit.
 	Source, Rule string
 	// Field is the limit, such as limits.pod.sockets.
 	Field string
-	// What is counted, its Limit, and how many it would be.
+	// What is counted, Limit how many are allowed, Wanted how many there would be.
 	What          string
 	Limit, Wanted int
-	// Unknown is what the rule goes by and nothing says of the container; empty for
-	// nothing.
+	// Unknown says which property of the container that the rule selects by is unknown, or is empty.
 	Unknown string
 }
 
-// Error implements error.
+// Error does not name the container: the error that it is part of does.
 func (e *LimitError) Error() string {
 	unknown := ""
 	if e.Unknown != "" {
 		unknown = "; the rule " + e.Unknown
 	}
-	return fmt.Sprintf("refuse %d %s to %s: rule %s has %s: %d; ask for fewer, or raise it in %s%s",
-		e.Wanted, e.What, e.Subject.who(), quote(e.Rule), e.Field, e.Limit, e.Source, unknown)
+	return fmt.Sprintf("deny %d %s: rule %s has %s: %d; ask for fewer, or raise it in %s%s",
+		e.Wanted, e.What, quote(e.Rule), e.Field, e.Limit, e.Source, unknown)
 }
 
-// Unwrap implements the errors package's protocol.
+// Unwrap returns errdefs.ErrPermissionDenied.
 func (e *LimitError) Unwrap() error { return errdefs.ErrPermissionDenied }
 
 // HasLimits reports whether some rule limits anything.
 func (p *Policy) HasLimits() bool { return p != nil && p.limits }
 
-// HasPodLimits reports whether some rule limits what the subject's pod gets, so
-// that somebody has to count.
+// HasPodLimits reports whether some rule limits the subject's pod, so that the caller has to count
+// what the pod's other containers have.
 func (p *Policy) HasPodLimits(s Subject) bool {
 	if !p.HasLimits() {
 		return false
@@ -107,10 +107,8 @@ func (p *Policy) HasPodLimits(s Subject) bool {
 	return false
 }
 
-// Limit compares what a container is about to get, and what the pod's other
-// containers have, with the limits of every rule that is for it. The first
-// result is the refusal; the second, where audit mode lets it through, what
-// would have been refused.
+// Limit compares what a container will get, and what the pod's other containers have, with the
+// limits of every rule for it. refused is the refusal. audited is what audit mode lets through.
 func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited error) {
 	if !p.HasLimits() {
 		return nil, nil
@@ -124,7 +122,7 @@ func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited err
 		if e == nil {
 			continue
 		}
-		e.Subject, e.Source, e.Rule, e.Unknown = s, p.source, r.name, r.unknown(&s)
+		e.Subject, e.Source, e.Rule, e.Unknown = s, p.source, r.name, r.unknownProperty(&s)
 		if !r.audit && p.Mode() == Enforce {
 			return e, nil
 		}
@@ -135,18 +133,18 @@ func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited err
 	return nil, audited
 }
 
-// exceeded is the rule's first limit that would be passed. A limit of the pod is
-// none for a container that adds nothing to it.
+// exceeded returns the rule's first limit that would be exceeded. A pod's limit does not apply to a
+// container that adds nothing to what is counted.
 func (r *rule) exceeded(container, others Usage) *LimitError {
 	for _, f := range r.limits.Container.fields(container) {
 		if f.limit > 0 && f.usage > f.limit {
-			return &LimitError{Field: "limits.container." + f.field.field(), What: f.name, Limit: f.limit, Wanted: f.usage}
+			return &LimitError{Field: "limits.container." + f.field.listName(), What: f.name, Limit: f.limit, Wanted: f.usage}
 		}
 	}
 	added := r.limits.Pod.fields(container)
 	for i, f := range r.limits.Pod.fields(container.Add(others)) {
 		if f.limit > 0 && f.usage > f.limit && added[i].usage > 0 {
-			return &LimitError{Field: "limits.pod." + f.field.field(), What: f.name + " in one pod", Limit: f.limit, Wanted: f.usage}
+			return &LimitError{Field: "limits.pod." + f.field.listName(), What: f.name + " in one pod", Limit: f.limit, Wanted: f.usage}
 		}
 	}
 	return nil

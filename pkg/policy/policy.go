@@ -6,16 +6,16 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/containerd/errdefs"
+	"github.com/jackfield/jackfield/internal/glob"
 )
 
-// Mode says what becomes of a refusal.
+// Mode says what happens to a refusal.
 type Mode string
 
 const (
 	// Enforce refuses what no rule grants.
 	Enforce Mode = "enforce"
-	// Audit grants it, and says that it would have been refused.
+	// Audit grants it, and reports that it would have been refused.
 	Audit Mode = "audit"
 )
 
@@ -24,75 +24,51 @@ type Subject struct {
 	Namespace, Pod, Container string
 	// Labels are the pod's.
 	Labels map[string]string
-	// LabelsUnknown is set where nothing says which labels the pod has. A rule that
-	// goes by labels then grants the container nothing, and denies and limits as if
-	// it were for it.
+	// LabelsUnknown is set where the labels of the pod are unknown. A rule that selects by labels
+	// then grants the container nothing, but its denials and limits apply.
 	LabelsUnknown bool
-	// RuntimeHandler is the pod's runtime handler, empty for the default.
+	// RuntimeHandler is the pod's runtime handler. Empty is the default one.
 	RuntimeHandler string
-	// HandlerUnknown is set where nothing says which the runtime handler is, with the
-	// same effect on rules with a list of runtime classes.
+	// HandlerUnknown is set where the runtime handler is unknown, with the same effect on rules
+	// with runtime classes.
 	HandlerUnknown bool
-	// Image is the container's image as the runtime names it, empty where it
-	// is not known, with the same effect on rules with a list of images.
+	// Image is the container's image, as the runtime names it. Empty is unknown, with the same
+	// effect on rules with images.
 	Image string
-	// Network is the network that brings the socket or device in question,
-	// as namespace/name; empty where none does. Only Socket and Device look
-	// at it: a rule with a list of networks is for these alone.
+	// Network is the network that a socket or device belongs to, as namespace/name, or empty. Only
+	// Socket and Device use it, because only they are narrowed by a rule's networks.
 	Network string
-	// NetworkGuessed is set where nothing trustworthy says in which namespace the
-	// network is. Then its name, namespace-name, is denied under each name that it
-	// can stand for, and allowed only by a pattern for every network, "*".
+	// NetworkGuessed is set where no trusted source has the network's namespace. Then the name,
+	// namespace-name, is denied under every name that it can stand for. Only the pattern for every
+	// network, "*", allows it.
 	NetworkGuessed bool
 }
 
-// kind is a kind of thing to decide on.
-type kind uint8
-
-const (
-	kindCDI kind = iota
-	kindSocket
-	kindDevice
-	kindMount
-	kindHook
-	kindNetwork // what a rule's allow says of networks narrows sockets and devices
-	kinds
-)
-
-// String is the kind's name in messages.
-func (k kind) String() string {
-	return [kinds]string{"CDI device", "socket", "device node", "mount", "hook", "network"}[k]
-}
-
-// field is the kind's list in a rule's allow or deny.
-func (k kind) field() string {
-	return [kinds]string{"cdi", "sockets", "devices", "mounts", "hooks", "networks"}[k]
-}
-
-// ofPath reports whether things of the kind are host paths.
-func (k kind) ofPath() bool { return k != kindCDI && k != kindNetwork }
-
-// thing is what a decision is about.
-type thing struct {
-	kind kind
-	name string // of a mount the source
-	// at is a mount's destination, writable that it is not read-only.
-	at       string
-	writable bool
-	// whole is set where it is a socket's directory with all that is below it.
-	whole bool
-}
-
-// Grant is a decision in favour.
+// Grant is a decision to allow.
 type Grant struct {
-	// Rule is the name of the first rule in file order that grants it; empty
-	// where none does, and only the policy's audit mode lets it through.
+	// Rule is the first rule in file order that grants the item. It is empty where only the
+	// policy's audit mode lets the item through.
 	Rule string
-	// Audited is set where audit mode, the policy's or a rule's, lets through
-	// what would be refused otherwise. Refusal is then what would have been
-	// returned.
+	// Audited is set where audit mode, the policy's or a rule's, lets through what would be refused
+	// otherwise. Refusal is then the error of mode enforce.
 	Audited bool
 	Refusal *RefusedError
+	// Asked is what the decision is about.
+	Asked Asked
+}
+
+// Strength orders grants of one thing under several names: by audit mode alone, by a rule in audit mode, and by a
+// rule in force. It is 0 for no grant.
+func (g Grant) Strength() int {
+	switch {
+	case g.Rule != "" && !g.Audited:
+		return 3
+	case g.Rule != "":
+		return 2
+	case g.Audited:
+		return 1
+	}
+	return 0
 }
 
 // Administrator is the rule that AllowAll's grants name.
@@ -104,45 +80,39 @@ type Policy struct {
 	mode   Mode
 	all    bool
 	rules  []rule
-	denies bool // some rule does
-	limits bool // some rule has some
+	denies bool // some rule denies something
+	limits bool // some rule has limits
 }
 
-// New compiles rules. The source is where they are from, for messages: the
-// configuration file's path. The error joins a *RuleError for each fault, and unwraps to
-// errdefs.ErrInvalidArgument.
+// New compiles rules. Messages name source, the path of the configuration file. The error joins a
+// *diag.Diagnostic for each fault and unwraps to errdefs.ErrInvalidArgument.
 func New(source string, mode Mode, rules []Rule) (*Policy, error) {
+	f := &faults{file: source}
 	if mode != Enforce && mode != Audit {
-		return nil, fmt.Errorf("compile policy: policy.mode in %s: %s: want %s or %s: %w", source, quote(string(mode)), Enforce, Audit, errdefs.ErrInvalidArgument)
+		f.rule = "policy"
+		f.addFault("mode", quote(string(mode)), fmt.Sprintf("want %s or %s", Enforce, Audit))
 	}
-	p := &Policy{source: source, mode: mode, rules: make([]rule, 0, len(rules))}
+	p := &Policy{source: source, mode: mode}
 	first := make(map[string]int, len(rules))
-	var all []error
 	for i, r := range rules {
-		c, faults := compileRule(r)
+		f.rule = fmt.Sprintf("policy.rules[%d]", i)
 		if at, ok := first[r.Name]; ok && r.Name != "" {
-			twice := &RuleError{Rule: r.Name, Field: "name", Why: fmt.Sprintf("policy.rules[%d] has this name already", at)}
-			faults = append([]*RuleError{twice}, faults...)
+			f.addFault("name", quote(r.Name), fmt.Sprintf("policy.rules[%d] has this name already", at))
 		} else {
 			first[r.Name] = i
 		}
-		for _, f := range faults {
-			f.Source = source
-			f.Field = fmt.Sprintf("policy.rules[%d].%s", i, f.Field)
-			all = append(all, f)
-		}
+		c := f.compileRule(r)
 		p.rules = append(p.rules, c)
-		p.denies = p.denies || !c.deny.empty()
+		p.denies = p.denies || !c.deny.isEmpty()
 		p.limits = p.limits || c.limits != Limits{}
 	}
-	if len(all) > 0 {
-		return nil, errors.Join(all...)
+	if len(f.list) > 0 {
+		return nil, errors.Join(f.list...)
 	}
 	return p, nil
 }
 
-// AllowAll grants everything: for what the administrator asks for in person,
-// on a command line.
+// AllowAll grants everything. It is for requests that the administrator makes on a command line.
 func AllowAll() *Policy { return &Policy{source: "the command line", mode: Enforce, all: true} }
 
 // Mode returns the policy's mode.
@@ -153,74 +123,71 @@ func (p *Policy) Mode() Mode {
 	return p.mode
 }
 
-// CDI decides on a fully qualified CDI name, vendor.com/class=name. The error
-// is a *RefusedError.
+// CDI decides on a fully qualified CDI name, vendor.com/class=name. The error is a *RefusedError.
 func (p *Policy) CDI(s Subject, name string) (Grant, error) {
-	return p.decide(&s, &thing{kind: kindCDI, name: name})
+	return p.decide(&s, &item{kind: kindCDI, name: name})
 }
 
-// Socket decides on a socket's host path, which must be absolute and clean;
-// any other is refused in every mode. The error is a *RefusedError.
+// Socket decides on a socket's host path, which must be absolute and clean. Every other path is
+// refused in every mode. The error is a *RefusedError.
 func (p *Policy) Socket(s Subject, path string) (Grant, error) {
-	return p.decide(&s, &thing{kind: kindSocket, name: path})
+	return p.decide(&s, &item{kind: kindSocket, name: path})
 }
 
-// SocketDir decides on a directory of sockets that is handed over with everything below
-// it, now and later. One pattern in force has to cover all of that, as "DIR/**" does, and
-// no deny pattern may match the directory or anything below it. The path is under the
-// rules of Socket.
+// SocketDir decides on a directory of sockets together with everything below it, now and later. One
+// pattern of a rule has to cover all of that, as "DIR/**" does, and no deny pattern may match the
+// directory or anything below it. The path follows the rules of Socket.
 func (p *Policy) SocketDir(s Subject, dir string) (Grant, error) {
-	return p.decide(&s, &thing{kind: kindSocket, name: dir, whole: true})
+	return p.decide(&s, &item{kind: kindSocket, name: dir, whole: true})
 }
 
-// Device decides on a device node's host path, under the rules of Socket.
+// Device decides on a device node's host path, which follows the rules of Socket.
 func (p *Policy) Device(s Subject, path string) (Grant, error) {
-	return p.decide(&s, &thing{kind: kindDevice, name: path})
+	return p.decide(&s, &item{kind: kindDevice, name: path})
 }
 
-// Mount decides on the mount of a host path at a path in the container, both
-// under the rules of Socket. What a CDI device or a network brings is not asked
-// about here: a granted CDI name brings its mounts, a granted socket its
-// directory.
+// Mount decides on the mount of a host path at a path in the container. Both follow the rules of
+// Socket. The mounts of a granted CDI device and the directory of a granted socket need no decision
+// of their own.
 func (p *Policy) Mount(s Subject, source, destination string, readOnly bool) (Grant, error) {
-	return p.decide(&s, &thing{kind: kindMount, name: source, at: destination, writable: !readOnly})
+	return p.decide(&s, &item{kind: kindMount, name: source, destination: destination, writable: !readOnly})
 }
 
-// Hook decides on an OCI hook by the host path of its program, under the rules
-// of Socket. A CDI device's hooks come with it and are not asked about.
+// Hook decides on an OCI hook by the host path of its program, which follows the rules of Socket.
+// The hooks of a granted CDI device need no decision of their own.
 func (p *Policy) Hook(s Subject, path string) (Grant, error) {
-	return p.decide(&s, &thing{kind: kindHook, name: path})
+	return p.decide(&s, &item{kind: kindHook, name: path})
 }
 
-// Network decides whether a network, named namespace/name, may bring the
-// subject anything at all. What it brings is for Socket and Device to decide.
-// Subject.Network is not used, Subject.NetworkGuessed is. The error is a *RefusedError.
+// Network decides whether a network, named namespace/name, may deliver anything to the subject.
+// Socket and Device decide on each socket and device. Network uses Subject.NetworkGuessed, but not
+// Subject.Network. The error is a *RefusedError.
 func (p *Policy) Network(s Subject, name string) (Grant, error) {
-	return p.decide(&s, &thing{kind: kindNetwork, name: name})
+	return p.decide(&s, &item{kind: kindNetwork, name: name})
 }
 
-// SocketDenied is the *RefusedError by which a rule denies the socket, nil for none:
-// what Socket would say of it, without asking whether any rule grants it. enforced is
-// false where audit mode, the policy's or the rule's, lets it through.
+// SocketDenied returns the *RefusedError by which a rule denies the socket, or nil. It is what
+// Socket would return, whether or not another rule grants the socket. enforced is false where audit
+// mode, the policy's or the rule's, lets the socket through.
 func (p *Policy) SocketDenied(s Subject, path string) (denied *RefusedError, enforced bool) {
-	return p.deniedSocket(&s, &thing{kind: kindSocket, name: path})
+	return p.deniedSocket(&s, &item{kind: kindSocket, name: path})
 }
 
 // SocketDirDenied is SocketDenied for what SocketDir decides on.
 func (p *Policy) SocketDirDenied(s Subject, dir string) (denied *RefusedError, enforced bool) {
-	return p.deniedSocket(&s, &thing{kind: kindSocket, name: dir, whole: true})
+	return p.deniedSocket(&s, &item{kind: kindSocket, name: dir, whole: true})
 }
 
-func (p *Policy) deniedSocket(s *Subject, t *thing) (denied *RefusedError, enforced bool) {
-	if p == nil || p.all || !p.denies || !cleanPath(t.name) {
+func (p *Policy) deniedSocket(s *Subject, it *item) (denied *RefusedError, enforced bool) {
+	if p == nil || p.all || !p.denies || !glob.CleanPath(it.name) {
 		return nil, false
 	}
-	return p.denied(s, t)
+	return p.denied(s, it)
 }
 
-func (p *Policy) decide(s *Subject, t *thing) (Grant, error) {
-	if t.kind.ofPath() && !cleanPath(t.name) || t.kind == kindMount && !cleanPath(t.at) {
-		return Grant{}, p.refuseUnclean(*s, *t)
+func (p *Policy) decide(s *Subject, it *item) (Grant, error) {
+	if !it.isWellFormed() {
+		return Grant{}, p.refuseMalformed(*s, *it)
 	}
 	var denied *RefusedError
 	if p != nil {
@@ -228,62 +195,109 @@ func (p *Policy) decide(s *Subject, t *thing) (Grant, error) {
 			return Grant{Rule: Administrator}, nil
 		}
 		if p.denies {
-			d, enforced := p.denied(s, t)
+			d, enforced := p.denied(s, it)
 			if enforced {
 				return Grant{}, d
 			}
 			denied = d
 		}
-		for i := range p.rules {
-			if r := &p.rules[i]; !r.audit && r.grants(s, t) {
-				return Grant{Rule: r.name, Audited: denied != nil, Refusal: denied}, nil
-			}
+		if rule := p.grantingRule(s, it, false); rule != "" {
+			return Grant{Rule: rule, Audited: denied != nil, Refusal: denied, Asked: it.asked(s)}, nil
 		}
 	}
 	refusal := denied
 	if refusal == nil {
-		refusal = p.refuse(*s, *t)
+		refusal = p.refuse(*s, *it)
 	}
-	if rule := p.onTrial(s, t); rule != "" || p.Mode() == Audit {
-		return Grant{Rule: rule, Audited: true, Refusal: refusal}, nil
+	if grant, ok := p.auditGrant(s, it, refusal); ok {
+		return grant, nil
 	}
 	if denied != nil {
-		// By a rule on trial, which refuses nothing: what stands in the way is that no
-		// rule grants it.
-		refusal = p.refuse(*s, *t)
+		// A rule in audit mode denies it, which refuses nothing. The reason is that no rule grants it.
+		refusal = p.refuse(*s, *it)
 	}
 	return Grant{}, refusal
 }
 
-// onTrial is the first rule in audit mode that grants the thing, "" for none.
-func (p *Policy) onTrial(s *Subject, t *thing) string {
+// auditGrant returns the grant of audit mode, the policy's or a rule's, for a refusal.
+func (p *Policy) auditGrant(s *Subject, it *item, refusal *RefusedError) (Grant, bool) {
+	rule := p.grantingRule(s, it, true)
+	return Grant{Rule: rule, Audited: true, Refusal: refusal, Asked: it.asked(s)}, rule != "" || p.Mode() == Audit
+}
+
+// grantingRule returns the first rule in audit mode, or in force, that grants the item, or "".
+func (p *Policy) grantingRule(s *Subject, it *item, audit bool) string {
 	if p == nil {
 		return ""
 	}
 	for i := range p.rules {
-		if r := &p.rules[i]; r.audit && r.grants(s, t) {
+		if r := &p.rules[i]; r.audit == audit && r.grants(s, it) {
 			return r.name
 		}
 	}
 	return ""
 }
 
-// grants reports whether the rule grants the subject the thing. The thing is
-// compared before the subject: it tells rules apart sooner.
-func (r *rule) grants(s *Subject, t *thing) bool {
-	if t.kind == kindNetwork {
-		return r.ofNetworks() && r.carries(s, t.name) && r.matches(s)
+// grants reports whether the rule grants the subject the item.
+func (r *rule) grants(s *Subject, it *item) bool {
+	switch it.kind {
+	case kindNetwork:
+		return r.allowsSocketsOrDevices() && r.allowsNetwork(s, it.name) && r.matches(s)
+	case kindSocket, kindDevice:
+		return r.allow.matching(it) != "" && r.allowsNetwork(s, s.Network) && r.matches(s)
 	}
-	if !r.allow.has(t) {
-		return false
-	}
-	if t.kind == kindSocket || t.kind == kindDevice {
-		return r.carries(s, s.Network) && r.matches(s)
-	}
-	return r.matches(s)
+	return r.allow.matching(it) != "" && r.matches(s)
 }
 
-// ofNetworks reports whether the rule speaks of anything a network can bring.
-func (r *rule) ofNetworks() bool {
-	return len(r.allow.lists[kindSocket]) > 0 || len(r.allow.lists[kindDevice]) > 0
+// allowsSocketsOrDevices reports whether the rule allows anything that a network can deliver.
+func (r *rule) allowsSocketsOrDevices() bool {
+	return len(r.allow[kindSocket]) > 0 || len(r.allow[kindDevice]) > 0
+}
+
+// denied returns the refusal by the first rule in force that denies the item, or else by the first
+// in audit mode. enforced is false where audit mode lets the item through.
+func (p *Policy) denied(s *Subject, it *item) (refusal *RefusedError, enforced bool) {
+	for i := range p.rules {
+		r := &p.rules[i]
+		why := r.denies(s, it)
+		if why == "" {
+			continue
+		}
+		enforced = !r.audit && p.mode == Enforce
+		if enforced || refusal == nil {
+			refusal = newRefusal(*s, *it)
+			refusal.Source, refusal.Rule, refusal.Denied = p.source, r.name, true
+			refusal.Asked.DeniedBy = r.name
+			refusal.Why = why + " in " + p.source + ", and what one rule denies no other allows"
+		}
+		if enforced {
+			return refusal, true
+		}
+	}
+	return refusal, false
+}
+
+// denies says by which pattern the rule denies the subject the item, or "".
+func (r *rule) denies(s *Subject, it *item) string {
+	if r.deny.isEmpty() {
+		return ""
+	}
+	list, text, within := it.kind, r.deny.matching(it), ""
+	switch {
+	case it.kind == kindNetwork:
+		text = r.deny.matchingNetwork(it.name)
+	case text == "" && s.Network != "" && (it.kind == kindSocket || it.kind == kindDevice):
+		list, text = kindNetwork, r.deny.matchingNetwork(s.Network)
+	}
+	if text == "" {
+		list, text, within = it.kind, r.deny.matchingWithin(it), ", which matches "+it.within()
+	}
+	if text == "" || !r.restricts(s) {
+		return ""
+	}
+	why := "its deny." + list.listName() + " has " + text + within
+	if unknown := r.unknownProperty(s); unknown != "" {
+		why += " (it " + unknown + ")"
+	}
+	return why
 }

@@ -8,82 +8,92 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/pkg/wording"
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// RefusedError says that no rule grants what was asked for, and what would. It
-// unwraps to errdefs.ErrPermissionDenied. Its text is written for the person
-// who reads it in "kubectl describe pod", where an event is cut after 1024
-// bytes.
+// RefusedError says that no rule grants what was asked for, and which lines would. It unwraps to
+// errdefs.ErrPermissionDenied. A person reads its text in "kubectl describe pod", where an event is
+// cut after 1024 bytes. Other readers use its fields and [RefusedError.Item], [RefusedError.Reason]
+// and [RefusedError.Remedy], of which the text consists.
 type RefusedError struct {
 	Subject Subject
-	// What kind of thing was asked for: "CDI device", "socket", "socket
-	// directory", "device node", "mount", "hook" or "network".
+	// What is the kind of what was asked for: "CDI device", "socket", "socket directory", "device
+	// node", "mount", "hook", "network", "port" or "named socket".
 	What string
-	// Name of the thing asked for; of a mount the source.
+	// Name is the name of what was asked for; of a mount the source.
 	Name string
-	// At is a mount's destination, empty for anything else.
+	// At is a mount's destination.
 	At string
-	// Denied is set where Rule denies it, rather than none granting it.
+	// VLAN is a port's; 0 for an untagged port.
+	VLAN int
+	// Denied is set where Rule denies it. Otherwise no rule grants it.
 	Denied bool
-	// Source is where the rules are from.
+	// Source is the file of the rules.
 	Source string
-	// Rule is the name of the rule that came closest, empty when none did.
+	// Rule is the rule that denies it or came closest to granting it, or empty.
 	Rule string
 	// Why says what did not match.
 	Why string
-	// Lines are the lines of YAML to add, none where no pattern can name
-	// what was asked for.
+	// Lines are the lines of YAML to add; none where no pattern can name what was asked for.
 	Lines []string
-	// Under is where the lines go: "policy.rules", or "allow" or a list of it
-	// in Rule, such as "allow.sockets".
+	// Under is where to add the lines: "policy.rules", or "allow" or a list of it in Rule, such as
+	// "allow.sockets".
 	Under string
+	// Asked is what was asked for, as a list of a rule has it.
+	Asked Asked
 }
 
-// Error implements error.
+// Error does not name the container: the error that it is part of does.
 func (e *RefusedError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "refuse %s %s", e.What, quote(e.Name))
-	if e.At != "" {
-		b.WriteString(" at " + quote(e.At))
+	text := "deny " + e.Item() + ": " + e.Reason()
+	if remedy := e.Remedy(); remedy != "" {
+		text += "; to allow it, " + remedy
 	}
-	b.WriteString(" to " + e.Subject.who() + ": ")
+	return text
+}
+
+// Item returns what was asked for, such as `mount "/srv/a" at "/data"`.
+func (e *RefusedError) Item() string {
+	text := e.What + " " + quote(e.Name)
+	switch {
+	case e.At != "":
+		text += " at " + quote(e.At)
+	case e.VLAN != 0:
+		text += fmt.Sprintf(" with VLAN %d", e.VLAN)
+	case e.What == kindPort.String():
+		text += " without a VLAN"
+	}
+	return text
+}
+
+// Reason returns the rule that denies it or came closest, and why.
+func (e *RefusedError) Reason() string {
 	switch {
 	case e.Denied:
-		fmt.Fprintf(&b, "denied by rule %s: ", quote(e.Rule))
+		return "denied by rule " + quote(e.Rule) + ": " + e.Why
 	case e.Rule != "":
-		fmt.Fprintf(&b, "closest rule %s: ", quote(e.Rule))
+		return "closest rule " + quote(e.Rule) + ": " + e.Why
 	}
-	b.WriteString(e.Why)
-	if remedy := e.Remedy(); remedy != "" {
-		b.WriteString("; to allow it, " + remedy)
-	}
-	return b.String()
+	return e.Why
 }
 
-// Remedy says where to add which lines, each on a line of its own after the first;
-// empty where no pattern can name what was asked for.
+// Remedy says where to add which lines, each on a line of its own after the first; empty where no
+// pattern can name what was asked for.
 func (e *RefusedError) Remedy() string {
 	if len(e.Lines) == 0 {
 		return ""
 	}
-	under := e.Under
-	if e.Under != underRules {
-		under += " of rule " + quote(e.Rule)
-	}
-	return "add to " + under + " in " + e.Source + ":\n  " + strings.Join(e.Lines, "\n  ")
+	return "add to " + e.RemedyPlace() + ":\n  " + strings.Join(e.Lines, "\n  ")
 }
 
-// who is the container in messages.
-func (s *Subject) who() string {
-	who := "the container"
-	if s.Container != "" {
-		who = "container " + quote(s.Container)
+// RemedyPlace names the list and file to which to add Lines, such as `allow.sockets of rule "dpdk"
+// in /etc/jackfield/config.yaml`.
+func (e *RefusedError) RemedyPlace() string {
+	under := e.Under
+	if under != underRules {
+		under += " of rule " + quote(e.Rule)
 	}
-	if s.Namespace == "" && s.Pod == "" {
-		return who + " outside of Kubernetes"
-	}
-	return who + " of pod " + quote(s.Namespace+"/"+s.Pod)
+	return under + " in " + e.Source
 }
 
 const (
@@ -91,88 +101,33 @@ const (
 	underAllow = "allow"
 )
 
-// Unwrap implements the errors package's protocol.
+// Unwrap returns errdefs.ErrPermissionDenied.
 func (e *RefusedError) Unwrap() error { return errdefs.ErrPermissionDenied }
 
-// closeness orders the ways in which a rule can fail to grant, the farthest
-// first.
+// closeness orders the ways in which a rule can fail to grant, from the farthest to the closest.
 type closeness uint8
 
 const (
 	unrelated      closeness = iota
-	otherSubject             // grants the thing, to others
-	partialSubject           // the same, and the namespace is right
-	otherBoth                // for the subject, but from other networks and not the name
-	otherKind                // for the subject, but nothing of the kind
-	otherName                // for the subject, but other names of the kind
-	otherNetwork             // the subject and the name, from other networks
+	otherSubject             // grants the item in other namespaces
+	partialSubject           // grants the item in this namespace, but to other containers
+	otherBoth                // grants the subject items of the kind, but from other networks and with other names
+	otherKind                // grants the subject items of other kinds
+	otherName                // grants the subject items of the kind with other names
+	otherNetwork             // grants the subject the item, but from other networks
 )
 
-// denied finds the rule that denies the thing: the first that enforces it, or
-// else the first on trial. enforced is false under audit mode.
-func (p *Policy) denied(s *Subject, t *thing) (refusal *RefusedError, enforced bool) {
-	for i := range p.rules {
-		r := &p.rules[i]
-		why := r.denies(s, t)
-		if why == "" {
-			continue
-		}
-		enforced = !r.audit && p.mode == Enforce
-		if enforced || refusal == nil {
-			refusal = newRefusal(*s, *t)
-			refusal.Source, refusal.Rule, refusal.Denied = p.source, r.name, true
-			refusal.Why = why + " in " + p.source + ", and what one rule denies no other allows"
-		}
-		if enforced {
-			return refusal, true
-		}
-	}
-	return refusal, false
-}
-
-// denies says by which pattern the rule denies the subject the thing, or "".
-func (r *rule) denies(s *Subject, t *thing) string {
-	if r.deny.empty() {
-		return ""
-	}
-	field, pattern := t.kind, ""
-	if t.kind == kindNetwork {
-		pattern = r.deny.network(t.name)
-	} else if pattern = r.deny.which(t); pattern == "" && s.Network != "" && (t.kind == kindSocket || t.kind == kindDevice) {
-		field, pattern = kindNetwork, r.deny.network(s.Network)
-	}
-	within := ""
-	switch {
-	case pattern == "" && t.kind == kindMount:
-		pattern, within = r.deny.mountBelow(t), ", which matches paths within the mount"
-	case pattern == "" && t.whole:
-		field, pattern, within = kindSocket, r.deny.socketWithin(t), ", which matches paths within the directory"
-	}
-	if pattern == "" || !r.restricts(s) {
-		return ""
-	}
-	if field != kindMount {
-		pattern = quote(pattern)
-	}
-	why := "its deny." + field.field() + " has " + pattern + within
-	if unknown := r.unknown(s); unknown != "" {
-		why += " (it " + unknown + ")"
-	}
-	return why
-}
-
-func newRefusal(s Subject, t thing) *RefusedError {
-	what := t.kind.String()
-	if t.whole {
+func newRefusal(s Subject, it item) *RefusedError {
+	what := it.kind.String()
+	if it.whole {
 		what = "socket directory"
 	}
-	return &RefusedError{Subject: s, What: what, Name: t.name, At: t.at}
+	return &RefusedError{Subject: s, What: what, Name: it.name, At: it.destination, VLAN: it.vlan, Asked: it.asked(&s)}
 }
 
-// refuse finds the rule that came closest. It runs only on the way to an
-// error.
-func (p *Policy) refuse(s Subject, t thing) *RefusedError {
-	e := newRefusal(s, t)
+// refuse returns a refusal with the rule that came closest and the lines that would grant the item.
+func (p *Policy) refuse(s Subject, it item) *RefusedError {
+	e := newRefusal(s, it)
 	var rules []rule
 	if p != nil {
 		e.Source, rules = p.source, p.rules
@@ -184,10 +139,10 @@ func (p *Policy) refuse(s Subject, t thing) *RefusedError {
 	)
 	for i := range rules {
 		r := &rules[i]
-		if r.allow.empty() || r.audit {
-			continue // it grants nothing to anybody
+		if r.allow.isEmpty() || r.audit {
+			continue // it grants nothing
 		}
-		c, n := r.closeness(&s, &t)
+		c, n := r.closeness(&s, &it)
 		if c > at || c == at && n > common {
 			closest, at, common = r, c, n
 		}
@@ -199,19 +154,18 @@ func (p *Policy) refuse(s Subject, t thing) *RefusedError {
 		e.Why = "no rule is for this pod and none allows it to another"
 	default:
 		e.Rule = closest.name
-		e.Why = closest.why(&s, &t, at)
+		e.Why = closest.explainMismatch(&s, &it, at)
 	}
-	p.remedy(e, t, at)
+	p.addRemedy(e, it, at)
 	return e
 }
 
-// closeness says how near the rule came, and for rules equally near how many
-// bytes of the name agreed.
-func (r *rule) closeness(s *Subject, t *thing) (closeness, int) {
-	k := t.kind
-	named := r.allow.has(t)
-	if k == kindNetwork {
-		named = r.ofNetworks() && r.carries(s, t.name)
+// closeness says how close the rule came and, to order equally close rules, how many bytes of the
+// name agreed.
+func (r *rule) closeness(s *Subject, it *item) (closeness, int) {
+	named := r.allow.matching(it) != ""
+	if it.kind == kindNetwork {
+		named = r.allowsSocketsOrDevices() && r.allowsNetwork(s, it.name)
 	}
 	part := r.mismatch(s)
 	switch {
@@ -223,16 +177,15 @@ func (r *rule) closeness(s *Subject, t *thing) (closeness, int) {
 		return unrelated, 0
 	case named:
 		return otherNetwork, 0
-	case (k == kindSocket || k == kindDevice) && !r.carries(s, s.Network):
+	case (it.kind == kindSocket || it.kind == kindDevice) && !r.allowsNetwork(s, s.Network):
 		return otherBoth, 0
 	}
-	common, any := 0, false
-	r.allow.prefixes(k, func(prefix string) {
-		any = true
-		common = max(common, commonPrefix(prefix, t.name))
-	})
-	if !any {
+	if len(r.allow[it.kind]) == 0 {
 		return otherKind, 0
+	}
+	common := 0
+	for _, p := range r.allow[it.kind] {
+		common = max(common, commonPrefix(p.name.Prefix(), it.name))
 	}
 	return otherName, common
 }
@@ -245,38 +198,38 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// why puts into words what kept the rule from granting.
-func (r *rule) why(s *Subject, t *thing, c closeness) string {
-	k := t.kind
+// explainMismatch says what kept the rule from granting.
+func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
+	k := it.kind
 	switch c {
 	case otherNetwork, otherBoth:
-		verb := "allows it from the networks "
+		allows := "allows it from the networks " + listed(r.allow.patternTexts(kindNetwork))
 		if c == otherBoth {
-			verb = "allows things from the networks "
+			allows = strings.Replace(allows, "allows it", "allows "+k.listName(), 1)
 		}
-		if s.Network == "" {
-			return verb + listed(quoted(r.allow.patterns(kindNetwork))) + ", and no network brings it here"
+		switch {
+		case s.Network == "":
+			return allows + ", and it comes from none here"
+		case s.NetworkGuessed:
+			return allows + ", and without Multus' record the namespace of network " + quote(s.Network) + " is unknown"
 		}
-		if s.NetworkGuessed {
-			return verb + listed(quoted(r.allow.patterns(kindNetwork))) + ", and without Multus' record nothing says in which namespace network " + quote(s.Network) + " is"
-		}
-		return verb + listed(quoted(r.allow.patterns(kindNetwork))) + ", not from " + quote(s.Network)
+		return allows + ", not from " + quote(s.Network)
 	case otherName:
-		has := "its allow." + k.field() + " has " + listed(r.allow.quoted(k))
-		if t.whole {
+		has := "its allow." + k.listName() + " has " + listed(r.allow.patternTexts(k))
+		if it.whole {
 			has += ", none of which covers everything below the directory"
 		}
 		return has
 	case otherKind:
 		if k == kindNetwork {
-			return "it allows neither sockets nor devices, which is what networks bring"
+			return "it allows neither sockets nor devices, which are what networks deliver"
 		}
-		return "it has no allow." + k.field()
+		return "it has no allow." + k.listName()
 	}
 	switch r.mismatch(s) {
 	case "podLabels":
 		if s.LabelsUnknown {
-			return r.unknown(s)
+			return r.unknownProperty(s)
 		}
 		for _, l := range r.labels {
 			if value, ok := s.Labels[l.key]; !ok {
@@ -287,45 +240,39 @@ func (r *rule) why(s *Subject, t *thing, c closeness) string {
 		}
 	case "runtimeClasses":
 		if s.HandlerUnknown {
-			return r.unknown(s)
+			return r.unknownProperty(s)
 		}
-		classes := listed(quoted(r.subjects.RuntimeClasses))
+		classes := listed(quoteAll(r.subjects.RuntimeClasses))
 		if s.RuntimeHandler == "" {
 			return "is for the runtime classes " + classes + ", and the pod has the default one"
 		}
 		return fmt.Sprintf("is for the runtime classes %s, not for %s", classes, quote(s.RuntimeHandler))
 	case "images":
 		if s.Image == "" {
-			return "is for the images " + listed(quoted(r.subjects.Images)) + ", and the runtime does not say which this container has"
+			return "is for the images " + listed(quoteAll(r.subjects.Images)) + ", and the image of this container is unknown"
 		}
-		return fmt.Sprintf("is for the images %s, not for %s", listed(quoted(r.subjects.Images)), quote(s.Image))
+		return fmt.Sprintf("is for the images %s, not for %s", listed(quoteAll(r.subjects.Images)), quote(s.Image))
 	}
-	namespaces := listed(quoted(r.subjects.Namespaces))
+	namespaces := listed(quoteAll(r.subjects.Namespaces))
 	if s.Namespace == "" {
-		return "is for the namespaces " + namespaces + ", and the container is of none"
+		return "is for the namespaces " + namespaces + ", and the container is in none"
 	}
 	return fmt.Sprintf("is for the namespaces %s, not for %s", namespaces, quote(s.Namespace))
 }
 
-func (p *Policy) refuseUnclean(s Subject, t thing) *RefusedError {
-	e := newRefusal(s, t)
+func (p *Policy) refuseMalformed(s Subject, it item) *RefusedError {
+	e := newRefusal(s, it)
 	e.Why = "only an absolute path without //, /./, /../ and without / at the end is ever allowed"
+	if it.kind == kindPort {
+		e.Why = fmt.Sprintf("only a vswitch and a bridge without / in their names and a VLAN from 1 to %d are ever allowed", maxVLAN)
+	}
 	if p != nil {
 		e.Source = p.source
 	}
 	return e
 }
 
-// quoted are the patterns of a kind for messages; those of mounts are lines of
-// YAML already.
-func (t *things) quoted(k kind) []string {
-	if k == kindMount {
-		return t.patterns(k)
-	}
-	return quoted(t.patterns(k))
-}
-
-func quoted(patterns []string) []string {
+func quoteAll(patterns []string) []string {
 	all := make([]string, len(patterns))
 	for i, p := range patterns {
 		all[i] = quote(p)
@@ -333,18 +280,10 @@ func quoted(patterns []string) []string {
 	return all
 }
 
-func patterns(globs []Glob) []string {
-	all := make([]string, len(globs))
-	for i, g := range globs {
-		all[i] = g.pattern
-	}
-	return all
-}
-
 // maxListed bounds the bytes of a rule's patterns that a message shows.
 const maxListed = 160
 
-// listed shows quoted patterns, at least the first and as many as fit.
+// listed lists quoted patterns, at least the first and as many as fit.
 func listed(patterns []string) string {
 	var b strings.Builder
 	b.WriteByte('[')
@@ -361,8 +300,7 @@ func listed(patterns []string) string {
 	return b.String() + "]"
 }
 
-// maxQuoted bounds the quoted form of a foreign name in a message, in bytes.
-// A path of a socket that can be connected to is shown whole.
+// maxQuoted bounds a quoted name in a message, in bytes. The longest path of a UNIX socket fits.
 const maxQuoted = 112
 
-func quote(s string) string { return wording.Quote(s, maxQuoted) }
+func quote(s string) string { return diag.Quote(s, maxQuoted) }

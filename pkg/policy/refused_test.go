@@ -4,6 +4,7 @@ package policy
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-func TestRefusals(t *testing.T) {
+func TestDenialNamesClosestRuleAndLinesToAdd(t *testing.T) {
 	p := mustNew(t, Enforce, rules()...)
 	pod := func(namespace string) Subject {
 		return Subject{Namespace: namespace, Pod: "fwd-0", Container: "app"}
@@ -22,22 +23,22 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"another name of the kind", func(p *Policy) (Grant, error) { return p.Socket(pod("dpdk-a"), "/var/run/ovs/x.sock") },
-			`refuse socket "/var/run/ovs/x.sock" to container "app" of pod "dpdk-a/fwd-0": closest rule "dpdk-tenants": its allow.sockets has ["/var/run/vsw/**"]; to allow it, add to allow.sockets of rule "dpdk-tenants" in /etc/jackfield/config.yaml:
+			`deny socket "/var/run/ovs/x.sock": closest rule "dpdk-tenants": its allow.sockets has ["/var/run/vsw/**"]; to allow it, add to allow.sockets of rule "dpdk-tenants" in /etc/jackfield/config.yaml:
   - "/var/run/ovs/x.sock"`},
 		{"nothing of the kind", func(p *Policy) (Grant, error) {
 			s := pod("telco")
 			s.Network = "telco/east"
 			return p.Device(s, "/dev/vfio/3")
 		},
-			`refuse device node "/dev/vfio/3" to container "app" of pod "telco/fwd-0": closest rule "memif": it has no allow.devices; to allow it, add to allow of rule "memif" in /etc/jackfield/config.yaml:
+			`deny device node "/dev/vfio/3": closest rule "memif": it has no allow.devices; to allow it, add to allow of rule "memif" in /etc/jackfield/config.yaml:
   devices: ["/dev/vfio/3"]`},
 		{"another namespace", func(p *Policy) (Grant, error) { return p.CDI(pod("default"), "vendor.com/net=vf0") },
-			`refuse CDI device "vendor.com/net=vf0" to container "app" of pod "default/fwd-0": closest rule "dpdk-tenants": is for the namespaces ["dpdk-*"], not for "default"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+			`deny CDI device "vendor.com/net=vf0": closest rule "dpdk-tenants": is for the namespaces ["dpdk-*"], not for "default"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
   - name: default-cdi
     for: {namespaces: ["default"]}
     allow: {cdi: ["vendor.com/net=vf0"]}`},
 		{"another label", func(p *Policy) (Grant, error) { return p.CDI(pod("ml"), "nvidia.com/gpu=0") },
-			`refuse CDI device "nvidia.com/gpu=0" to container "app" of pod "ml/fwd-0": closest rule "gpu": is for pods labelled tier=gold*, and the pod has no such label; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+			`deny CDI device "nvidia.com/gpu=0": closest rule "gpu": is for pods labelled tier=gold*, and the pod has no such label; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
   - name: ml-cdi
     for: {namespaces: ["ml"]}
     allow: {cdi: ["nvidia.com/gpu=0"]}`},
@@ -46,7 +47,7 @@ func TestRefusals(t *testing.T) {
 			s.Labels = map[string]string{"tier": "tin"}
 			return p.CDI(s, "nvidia.com/gpu=0")
 		},
-			`refuse CDI device "nvidia.com/gpu=0" to container "app" of pod "ml/fwd-0": closest rule "gpu": is for pods labelled tier=gold*, and the pod has "tin"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+			`deny CDI device "nvidia.com/gpu=0": closest rule "gpu": is for pods labelled tier=gold*, and the pod has "tin"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
   - name: ml-cdi
     for: {namespaces: ["ml"]}
     allow: {cdi: ["nvidia.com/gpu=0"]}`},
@@ -55,7 +56,7 @@ func TestRefusals(t *testing.T) {
 			s.Labels = map[string]string{"tier": "gold"}
 			return p.CDI(s, "nvidia.com/gpu=0")
 		},
-			`refuse CDI device "nvidia.com/gpu=0" to container "app" of pod "ml/fwd-0": closest rule "gpu": is for the runtime classes ["kata", "nv*"], and the pod has the default one; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+			`deny CDI device "nvidia.com/gpu=0": closest rule "gpu": is for the runtime classes ["kata", "nv*"], and the pod has the default one; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
   - name: ml-cdi
     for: {namespaces: ["ml"]}
     allow: {cdi: ["nvidia.com/gpu=0"]}`},
@@ -64,10 +65,10 @@ func TestRefusals(t *testing.T) {
 			s.Network = "other/net"
 			return p.Socket(s, "/run/vpp/a.sock")
 		},
-			`refuse socket "/run/vpp/a.sock" to container "app" of pod "telco/fwd-0": closest rule "memif": allows it from the networks ["telco/*"], not from "other/net"; to allow it, add to allow.networks of rule "memif" in /etc/jackfield/config.yaml:
+			`deny socket "/run/vpp/a.sock": closest rule "memif": allows it from the networks ["telco/*"], not from "other/net"; to allow it, add to allow.networks of rule "memif" in /etc/jackfield/config.yaml:
   - "other/net"`},
 		{"no network", func(p *Policy) (Grant, error) { return p.Socket(pod("telco"), "/run/vpp/a.sock") },
-			`refuse socket "/run/vpp/a.sock" to container "app" of pod "telco/fwd-0": closest rule "memif": allows it from the networks ["telco/*"], and no network brings it here; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+			`deny socket "/run/vpp/a.sock": closest rule "memif": allows it from the networks ["telco/*"], and it comes from none here; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
   - name: telco-sockets
     for: {namespaces: ["telco"]}
     allow: {sockets: ["/run/vpp/a.sock"]}`},
@@ -76,32 +77,32 @@ func TestRefusals(t *testing.T) {
 			s.Network = "other/net"
 			return p.Socket(s, "/run/x.sock")
 		},
-			`refuse socket "/run/x.sock" to container "app" of pod "telco/fwd-0": closest rule "memif": allows things from the networks ["telco/*"], not from "other/net"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+			`deny socket "/run/x.sock": closest rule "memif": allows sockets from the networks ["telco/*"], not from "other/net"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
   - name: telco-sockets
     for: {namespaces: ["telco"]}
     allow: {sockets: ["/run/x.sock"]}`},
 		{"nobody's", func(p *Policy) (Grant, error) { return p.Socket(pod("default"), "/run/x.sock") },
-			`refuse socket "/run/x.sock" to container "app" of pod "default/fwd-0": no rule is for this pod and none allows it to another; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+			`deny socket "/run/x.sock": no rule is for this pod and none allows it to another; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
   - name: default-sockets
     for: {namespaces: ["default"]}
     allow: {sockets: ["/run/x.sock"]}`},
 		{"network", func(p *Policy) (Grant, error) { return p.Network(pod("default"), "default/east") },
-			`refuse network "default/east" to container "app" of pod "default/fwd-0": closest rule "dpdk-tenants": is for the namespaces ["dpdk-*"], not for "default"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+			`deny network "default/east": closest rule "dpdk-tenants": is for the namespaces ["dpdk-*"], not for "default"; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
   - name: default-networks
     for: {namespaces: ["default"]}
     allow: {sockets: ["/DIRECTORY/OF/ITS/SOCKETS/**"], networks: ["default/east"]}`},
 		{"network, rule of others", func(p *Policy) (Grant, error) { return p.Network(pod("telco"), "default/east") },
-			`refuse network "default/east" to container "app" of pod "telco/fwd-0": closest rule "memif": its allow.networks has ["telco/*"]; to allow it, add to allow.networks of rule "memif" in /etc/jackfield/config.yaml:
+			`deny network "default/east": closest rule "memif": its allow.networks has ["telco/*"]; to allow it, add to allow.networks of rule "memif" in /etc/jackfield/config.yaml:
   - "default/east"`},
 		{"no rules", func(*Policy) (Grant, error) { return mustNew(t, Enforce).CDI(pod("default"), "a/b=c") },
-			`refuse CDI device "a/b=c" to container "app" of pod "default/fwd-0": there are no rules, and what no rule allows is refused; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
+			`deny CDI device "a/b=c": there are no rules, and what no rule allows is refused; to allow it, add to policy.rules in /etc/jackfield/config.yaml:
   - name: default-cdi
     for: {namespaces: ["default"]}
     allow: {cdi: ["a/b=c"]}`},
 		{"a star in the path", func(p *Policy) (Grant, error) { return p.Socket(pod("dpdk-a"), "/var/run/**") },
-			`refuse socket "/var/run/**" to container "app" of pod "dpdk-a/fwd-0": closest rule "dpdk-tenants": its allow.sockets has ["/var/run/vsw/**"]; no pattern can name it, so no rule can allow it alone`},
+			`deny socket "/var/run/**": closest rule "dpdk-tenants": its allow.sockets has ["/var/run/vsw/**"]; no pattern can name it, so no rule can allow it alone`},
 		{"unclean", func(p *Policy) (Grant, error) { return p.Socket(pod("dpdk-a"), "/var/run/vsw/../x") },
-			`refuse socket "/var/run/vsw/../x" to container "app" of pod "dpdk-a/fwd-0": only an absolute path without //, /./, /../ and without / at the end is ever allowed`},
+			`deny socket "/var/run/vsw/../x": only an absolute path without //, /./, /../ and without / at the end is ever allowed`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := tc.ask(p)
@@ -161,6 +162,8 @@ type yamlRule struct {
 type yamlAllow struct {
 	CDI, Sockets, Devices, Hooks, Networks []string
 	Mounts                                 []yamlMount
+	Ports                                  []yamlPort
+	NamedSockets                           []string `yaml:"namedSockets"`
 }
 
 type yamlMount struct {
@@ -169,9 +172,12 @@ type yamlMount struct {
 }
 
 func (a yamlAllow) allow() Allow {
-	out := Allow{CDI: a.CDI, Sockets: a.Sockets, Devices: a.Devices, Hooks: a.Hooks, Networks: a.Networks}
+	out := Allow{CDI: a.CDI, Sockets: a.Sockets, Devices: a.Devices, Hooks: a.Hooks, Networks: a.Networks, NamedSockets: a.NamedSockets}
 	for _, m := range a.Mounts {
 		out.Mounts = append(out.Mounts, Mount(m))
+	}
+	for _, p := range a.Ports {
+		out.Ports = append(out.Ports, PortPattern(p))
 	}
 	return out
 }
@@ -186,13 +192,26 @@ func FuzzRefusalLines(f *testing.F) {
 	f.Add(uint8(1), "telco", "/run/vpp/xs.ock", "other/x")
 	f.Add(uint8(3), "telco", "/srv/data", "")
 	f.Add(uint8(4), "", "/usr/libexec/oci/hook", "")
+	f.Add(uint8(5), "dpdk-a", "br-dpdk0:7", "")
+	f.Add(uint8(5), "dpdk-a", "br-dpdk0", "")
+	f.Add(uint8(5), "telco", "br:100", "")
+	f.Add(uint8(6), "telco", "spire", "")
 	f.Fuzz(func(t *testing.T, which uint8, namespace, name, network string) {
 		all := rules()
 		p := mustNew(t, Enforce, all...)
 		ask := func(p *Policy, name string) (Grant, error) {
 			s := Subject{Namespace: namespace, Network: network}
 			mount := func(s Subject, name string) (Grant, error) { return p.Mount(s, name, "/data", which%2 == 0) }
-			return []func(Subject, string) (Grant, error){p.CDI, p.Socket, p.Device, mount, p.Hook}[which%5](s, name)
+			port := func(s Subject, name string) (Grant, error) {
+				bridge, vlan, _ := strings.Cut(name, ":")
+				number, err := strconv.Atoi(vlan)
+				if err != nil {
+					bridge = name
+				}
+				return p.Port(s, Port{Switch: "ovs0", Bridge: bridge, VLAN: number})
+			}
+			named := func(s Subject, name string) (Grant, error) { return p.NamedSocket(s, NamedSocket{Name: name}) }
+			return []func(Subject, string) (Grant, error){p.CDI, p.Socket, p.Device, mount, p.Hook, port, named}[which%7](s, name)
 		}
 		_, err := ask(p, name)
 		var refused *RefusedError
@@ -220,6 +239,8 @@ func FuzzRefusalLines(f *testing.F) {
 			allow.Devices = append(allow.Devices, added.Devices...)
 			allow.Mounts = append(allow.Mounts, added.allow().Mounts...)
 			allow.Hooks = append(allow.Hooks, added.Hooks...)
+			allow.Ports = append(allow.Ports, added.allow().Ports...)
+			allow.NamedSockets = append(allow.NamedSockets, added.NamedSockets...)
 		default:
 			allow := &find(t, all, refused.Rule).Allow
 			if under == "allow.mounts" {
@@ -230,11 +251,19 @@ func FuzzRefusalLines(f *testing.F) {
 				allow.Mounts = append(allow.Mounts, Mount(mounts[0]))
 				break
 			}
+			if under == "allow.ports" {
+				var ports []yamlPort
+				if err := yaml.Unmarshal([]byte(text), &ports); err != nil || len(ports) != 1 {
+					t.Fatalf("%v:\n%s", err, text)
+				}
+				allow.Ports = append(allow.Ports, PortPattern(ports[0]))
+				break
+			}
 			if err := yaml.Unmarshal([]byte(text), &items); err != nil || len(items) != 1 {
 				t.Fatalf("%v:\n%s", err, text)
 			}
 			list := map[string]*[]string{
-				"allow.cdi": &allow.CDI, "allow.hooks": &allow.Hooks, "allow.sockets": &allow.Sockets, "allow.devices": &allow.Devices, "allow.networks": &allow.Networks,
+				"allow.cdi": &allow.CDI, "allow.hooks": &allow.Hooks, "allow.sockets": &allow.Sockets, "allow.devices": &allow.Devices, "allow.networks": &allow.Networks, "allow.namedSockets": &allow.NamedSockets,
 			}[under]
 			*list = append(*list, items...)
 		}

@@ -4,55 +4,50 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// pathUnknown stands in the remedy for the sockets of a network, which are
-// known only when the network brings one.
+// pathUnknown stands in the remedy for the sockets of a network, which are known only once the
+// network has one.
 const pathUnknown = "/DIRECTORY/OF/ITS/SOCKETS/**"
 
-// remedy writes the lines that would grant it.
-func (p *Policy) remedy(e *RefusedError, t thing, c closeness) {
-	k := t.kind
-	nameless := !nameable(k, t.name) || k == kindMount && !nameable(k, t.at)
+// addRemedy adds the lines that would grant the item to the refusal.
+func (p *Policy) addRemedy(e *RefusedError, it item, c closeness) {
+	k := it.kind
+	nameless := !nameable(k, it.name) || k == kindMount && !nameable(k, it.destination)
 	if nameless || c < otherKind && e.Subject.Namespace != "" && !nameable(kindNetwork, e.Subject.Namespace) {
 		e.Why += "; no pattern can name it, so no rule can allow it alone"
 		return
 	}
 	if e.Subject.NetworkGuessed && (c == otherNetwork || k == kindNetwork) {
-		e.Why += "; make Multus' cache readable (multus.cacheDir), or have a rule without networks"
+		e.Why += "; make Multus' cache readable (multus.cacheDir), or add a rule without networks"
 		return
 	}
-	text := strconv.Quote(t.name)
-	if t.whole {
-		text = strconv.Quote(t.name + "/**")
-	}
-	if k == kindMount {
-		text = Mount{Source: t.name, Destination: t.at, ReadOnly: !t.writable}.text()
-	}
+	text := it.formatYAML()
 	switch {
 	case c == otherNetwork && nameable(kindNetwork, e.Subject.Network):
-		e.Under, e.Lines = underAllow+"."+kindNetwork.field(), []string{"- " + strconv.Quote(e.Subject.Network)}
+		e.Under, e.Lines = underAllow+"."+kindNetwork.listName(), []string{"- " + strconv.Quote(e.Subject.Network)}
 	case c == otherName:
-		e.Under, e.Lines = underAllow+"."+k.field(), []string{"- " + text}
+		e.Under, e.Lines = underAllow+"."+k.listName(), []string{"- " + text}
 	case c == otherKind:
-		field := k.field()
+		field := k.listName()
 		if k == kindNetwork {
-			field, text = kindSocket.field(), strconv.Quote(pathUnknown)
+			field, text = kindSocket.listName(), strconv.Quote(pathUnknown)
 		}
 		e.Under, e.Lines = underAllow, []string{field + ": [" + text + "]"}
 	default:
-		allow := k.field() + ": [" + text + "]"
+		allow := k.listName() + ": [" + text + "]"
 		if k == kindNetwork {
-			allow = kindSocket.field() + ": [" + strconv.Quote(pathUnknown) + "], " + allow
+			allow = kindSocket.listName() + ": [" + strconv.Quote(pathUnknown) + "], " + allow
 		}
 		who := e.Subject.Namespace
 		if who == "" {
 			who = "host"
 		}
 		e.Under, e.Lines = underRules, []string{
-			"- name: " + p.freeName(who+"-"+k.field()),
+			"- name: " + p.freeName(who+"-"+k.listName()),
 			"  for: {namespaces: [" + strconv.Quote(e.Subject.Namespace) + "]}",
 			"  allow: {" + allow + "}",
 		}
@@ -72,27 +67,12 @@ func (p *Policy) freeName(want string) string {
 }
 
 func (p *Policy) hasRule(name string) bool {
-	if p == nil {
-		return false
-	}
-	for i := range p.rules {
-		if p.rules[i].name == name {
-			return true
-		}
-	}
-	return false
+	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.name == name })
 }
 
-// nameable reports whether a pattern can stand for s and nothing else. A pod
-// that asks for a path with a star in it must not get a star suggested.
+// nameable reports whether a pattern can match s and nothing else. The remedy for a path with a
+// star in it must not suggest a star.
 func nameable(k kind, s string) bool {
-	compile := CompileName
-	switch k {
-	case kindCDI:
-		compile = compileCDI
-	case kindSocket, kindDevice, kindMount, kindHook:
-		compile = CompilePath
-	}
-	_, err := compile(s)
+	_, err := k.compile(s)
 	return err == nil && !strings.Contains(s, "*") && strconv.CanBackquote(s) && strconv.QuoteToASCII(s) == strconv.Quote(s)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackfield/jackfield/internal/glob"
 )
 
 func TestGlobCovers(t *testing.T) {
@@ -30,7 +32,7 @@ func TestGlobCovers(t *testing.T) {
 		{"/run/vsw", "/run/vsw", false},
 		{"/**", "/run/vsw", true},
 	} {
-		g, err := CompilePath(tc.pattern)
+		g, err := glob.CompilePath(tc.pattern)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// BenchmarkResolve is the engine alone: a container with four CDI devices and
-// two sockets, and one that asks for nothing.
+// BenchmarkResolve measures the engine without an adapter: for a container with four CDI devices and two sockets, and
+// for a container without requests.
 func BenchmarkResolve(b *testing.B) {
 	check := func(err error) {
 		b.Helper()
@@ -24,7 +24,7 @@ func BenchmarkResolve(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	dir, err := os.MkdirTemp(base(), "jf")
+	dir, err := os.MkdirTemp(benchmarkDir(), "jf")
 	check(err)
 	b.Cleanup(func() { os.RemoveAll(dir) })
 	for _, d := range []string{"cdi", "vsw/p0", "vsw/p1", "cni"} {
@@ -76,9 +76,8 @@ policy:
 	}
 }
 
-// base is where a node has its state, sockets and device-info: a tmpfs where
-// there is one that this user may write.
-func base() string {
+// benchmarkDir returns /run, a tmpfs as on a node, or "" if the user cannot write there.
+func benchmarkDir() string {
 	if dir, err := os.MkdirTemp("/run", "jf"); err == nil {
 		os.Remove(dir)
 		return "/run"

@@ -3,17 +3,188 @@
 package resolve
 
 import (
+	"errors"
 	"fmt"
-	"os"
+	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/jackfield/jackfield/internal/cdiedits"
+	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/policy"
 )
+
+func cdiRequest(name string) string {
+	return "CDI device " + strconv.Quote(name)
+}
+
+// deliverPassedDevices delivers the CDI devices that the adapter passes, such as those of
+// --cdi-device.
+func (p *planner) deliverPassedDevices() {
+	for _, name := range p.req.CDIDevices {
+		p.deliver(Item{Kind: KindCDI, Name: name, Request: cdiRequest(name), From: "the command line"}, func(item *Item) error {
+			return p.addCDI(name, item)
+		})
+	}
+}
+
+// deliverRequestedDevice delivers one device request of an annotation.
+func (p *planner) deliverRequestedDevice(d annotation.Device) {
+	switch d.Kind {
+	case annotation.Resource:
+		p.deliverResource(d)
+		return
+	case annotation.NamedSocket:
+		p.deliverNamedSocket(d)
+		return
+	}
+	name := d.Name()
+	p.deliver(Item{Kind: KindCDI, Name: name, Request: cdiRequest(name), From: d.Key, Optional: d.Optional}, func(item *Item) error {
+		return inAnnotation(d.Key, d.Position, p.addCDI(name, item))
+	})
+}
+
+// addCDI adds the edits of a CDI device, or of every device of a kind for the name
+// "all", after policy granted each. Spec-level edits come once for each file,
+// before those of its first device.
+func (p *planner) addCDI(name string, item *Item) error {
+	if p.snapshot == nil {
+		if err := p.checkDirs(p.specDirs...); err != nil {
+			return err
+		}
+		if p.cdiNames == nil {
+			p.snapshot = p.registry.Snapshot()
+		} else {
+			p.snapshot = p.registry.SnapshotOf(p.cdiNames)
+		}
+	}
+	devices, err := p.findCDI(name)
+	if p.cdiNames != nil && (err != nil || !slices.Contains(p.cdiNames, name)) {
+		p.snapshot, p.cdiNames = p.registry.Snapshot(), nil
+		devices, err = p.findCDI(name)
+	}
+	if err != nil {
+		return p.lookupError(name, err)
+	}
+	if kind, all := strings.CutSuffix(name, "=all"); all && devices[0].Name != name {
+		item.Notes = append(item.Notes, p.noteUnusable(kind)...)
+		if p.forAdministrator {
+			item.Notes = append(item.Notes, noteMembers(devices))
+		}
+	}
+	for i, d := range devices {
+		if i > 0 { // there may be tens of thousands
+			if err := p.inTime(); err != nil {
+				return fmt.Errorf("%s, %d of its %d devices done: %w", cdiRequest(name), i, len(devices), err)
+			}
+		}
+		if err := p.addCDIDevice(d, item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findCDI returns the devices that a name stands for.
+func (p *planner) findCDI(name string) ([]*cdiregistry.Device, error) {
+	if kind, all := strings.CutSuffix(name, "=all"); all {
+		return p.snapshot.Expand(kind)
+	}
+	d, err := p.snapshot.Device(name)
+	return []*cdiregistry.Device{d}, err
+}
+
+// noteNetDevices is for network devices of a CDI file. The adapters do not know which OCI runtime
+// runs the container, and so not whether it supports them.
+const noteNetDevices = "an OCI runtime that does not know netDevices (runc before 1.4) leaves network devices out and reports no error: run `jackfield doctor` on the node"
+
+// noteUnusable lists what "all" does not deliver. A faulty file does not affect the devices of other
+// files, but it is reported.
+func (p *planner) noteUnusable(kind string) []string {
+	const notAll = "not all of the kind's devices are usable"
+	const maxListed = 3
+	reasons := p.snapshot.Skipped(kind)
+	var notes []string
+	for _, err := range reasons[:min(len(reasons), maxListed)] {
+		notes = append(notes, notAll+": "+err.Error())
+	}
+	if more := len(reasons) - maxListed; more > 0 {
+		notes = append(notes, fmt.Sprintf("%s: %d more refused files, or devices of several files", notAll, more))
+	}
+	return notes
+}
+
+// lookupError returns the error for a device that the registry does not return. Which devices the
+// node has is not for everyone to know: a refusal comes first.
+func (p *planner) lookupError(name string, err error) error {
+	_, refused := p.policy.CDI(p.subject, name)
+	var refusal *policy.RefusedError
+	switch {
+	case refused == nil:
+		return p.shortenNotFound(err)
+	case p.forAdministrator && errors.As(refused, &refusal):
+		// A rule for a device that does not exist is no remedy.
+		without := *refusal
+		without.Lines = nil
+		return &RequestError{Err: p.shortenNotFound(err), Hint: "policy would refuse the name as well: " + without.Error()}
+	}
+	return refused
+}
+
+// addCDIDevice adds the edits of one CDI device.
+func (p *planner) addCDIDevice(d *cdiregistry.Device, item *Item) error {
+	name := d.Name
+	grant, err := p.policy.CDI(p.subject, name)
+	if err != nil {
+		return err
+	}
+	item.File, item.Rule = d.File, grant.Rule
+	item.noteGrant(grant)
+	if p.devices[name] {
+		return nil
+	}
+	netDevices := len(p.b.Edits().NetDevices)
+	origin := edits.Origin{Source: edits.CDI, Request: item.Request, File: d.File, Rule: grant.Rule}
+	var env []string
+	if !p.specs[d.File] {
+		env = append(env, d.SpecEdits.Env...)
+		origin.Field = "containerEdits"
+		if err := p.addCDIEdits(d.SpecEdits, origin); err != nil {
+			return &RequestError{Request: cdiRequest(name), Err: err}
+		}
+		p.specs[d.File] = true
+	}
+	origin.Field = fmt.Sprintf("devices[%d].containerEdits", d.Index)
+	if err := p.addCDIEdits(d.Edits, origin); err != nil {
+		return &RequestError{Request: cdiRequest(name), Err: err}
+	}
+	p.devices[name] = true
+	if p.forAdministrator {
+		p.noteEnvClashes(name, append(env, d.Edits.Env...), item)
+	}
+	if len(p.b.Edits().NetDevices) > netDevices {
+		item.Notes = append(item.Notes, noteNetDevices)
+	}
+	return nil
+}
+
+// maxExplained is the number of missing CDI devices of a container whose errors list what the node
+// has: an annotation may name a thousand devices, and a node may have as many files.
+const maxExplained = 8
+
+func (p *planner) shortenNotFound(err error) error {
+	var none *cdiregistry.NotFoundError
+	if errors.As(err, &none) {
+		if p.missing++; p.missing > maxExplained {
+			none.Shorten()
+		}
+	}
+	return err
+}
 
 // maxNotes bounds what the notes of one request list.
 const maxNotes = 16
@@ -38,138 +209,30 @@ func noteMembers(devices []*cdiregistry.Device) string {
 // envSetting is the value of a variable, and the CDI device that set it.
 type envSetting struct{ value, device string }
 
-// noteEnvClashes notes the variables that the device sets to another value than a device before it.
-func (p *planner) noteEnvClashes(device string, item *Item) {
-	if p.envOf == nil {
-		p.envOf = make(map[string]envSetting)
+// noteEnvClashes notes which variables of env the device sets to another value than a device before it.
+func (p *planner) noteEnvClashes(device string, env []string, item *Item) {
+	if p.variables == nil {
+		p.variables = make(map[string]envSetting)
 	}
-	for _, e := range p.b.Edits().Env {
-		before, ok := p.envOf[e.Name]
+	for _, text := range env {
+		e := edits.ParseEnv(text, edits.Origin{})
+		before, ok := p.variables[e.Name]
 		if ok && before.value == e.Value {
 			continue
 		}
-		p.envOf[e.Name] = envSetting{e.Value, device}
+		p.variables[e.Name] = envSetting{e.Value, device}
 		if ok && len(item.Notes) < maxNotes {
 			item.Notes = append(item.Notes, fmt.Sprintf("variable %s: %s sets %q, and %s sets %q; the last one counts", e.Name, before.device, before.value, device, e.Value))
 		}
 	}
 }
 
-// cdiEdits adds the edits of one containerEdits map. The origin's field is its place in
-// the file, such as "devices[2].containerEdits".
-//
-// Device nodes get what the specification leaves out from the node on the host:
-// type, numbers and mode (CDI specification, "deviceNodes").
-func (p *planner) cdiEdits(e cdiregistry.Edits, origin edits.Origin) error {
-	for b := &p.b; e.Next(); {
-		origin.Index = uint32(e.Index())
-		var err error
-		switch e.List() {
-		case cdiregistry.Env:
-			b.RoomForEnv(e.Len() - e.Index())
-			origin.List = edits.EnvList
-			env := edits.EnvOf(e.Env(), origin)
-			err = b.AddEnv(&env)
-		case cdiregistry.DeviceNodes:
-			b.RoomForDevices(e.Len() - e.Index())
-			origin.List = edits.DeviceNodeList
-			n := e.DeviceNode()
-			d := edits.Device{Path: n.Path, HostPath: n.HostPath, Type: n.Type, Major: n.Major, Minor: n.Minor,
-				FileMode: n.FileMode, UID: n.UID, GID: n.GID, Access: n.Permissions, Origin: origin}
-			if err := p.complete(&d); err != nil {
-				return fmt.Errorf("%s: %s: %w", origin.File, origin.Path(), err)
-			}
-			err = b.AddDevice(&d)
-		case cdiregistry.NetDevices:
-			origin.List = edits.NetDeviceList
-			n := e.NetDevice()
-			err = b.AddNetDevice(edits.NetDevice{HostName: n.HostInterfaceName, Name: n.Name, Origin: origin})
-		case cdiregistry.Hooks:
-			b.RoomForHooks(e.Len() - e.Index())
-			origin.List = edits.HookList
-			h := e.Hook()
-			b.AddHook(&edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: origin})
-		case cdiregistry.Mounts:
-			b.RoomForMounts(e.Len() - e.Index())
-			origin.List = edits.MountList
-			m := e.Mount()
-			err = b.AddMount(&edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: origin})
-		case cdiregistry.IntelRdt:
-			o := origin
-			o.Field, o.List = origin.Field+".intelRdt", edits.NoList
-			r := e.IntelRdt()
-			b.SetRDT(edits.RDT{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
-				Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring, Origin: o})
-		case cdiregistry.AdditionalGIDs:
-			origin.List = edits.GIDList
-			b.AddGID(edits.GID{ID: e.AdditionalGID(), Origin: origin})
-		}
-		if err != nil {
-			return err
-		}
+// addCDIEdits adds the edits of one containerEdits object of a spec file. The origin's field is
+// its place in the file, such as "devices[2].containerEdits".
+func (p *planner) addCDIEdits(e *specs.ContainerEdits, origin edits.Origin) error {
+	adder := cdiedits.Adder{Host: p.host, Builder: &p.b}
+	if user := p.req.User; user != nil {
+		adder.UID, adder.GID = user.UID, user.GID
 	}
-	return nil
-}
-
-// complete completes a device node from the host. A file that gives type and
-// numbers itself needs no node on the host.
-func (p *planner) complete(d *edits.Device) error {
-	if d.HostPath == "" {
-		d.HostPath = d.Path
-	}
-	user := p.req.User
-	if user != nil && d.UID == nil && user.UID > 0 {
-		uid := user.UID
-		d.UID = &uid
-	}
-	if user != nil && d.GID == nil && user.GID > 0 {
-		gid := user.GID
-		d.GID = &gid
-	}
-	given := d.Type != "" && (d.Major != 0 || d.Type == "p")
-	if given && d.FileMode != nil {
-		return nil // the node on the host could add nothing
-	}
-	st, err := p.host.Stat(d.HostPath)
-	if err != nil {
-		if given {
-			return nil
-		}
-		return fmt.Errorf("read host device node: %w; the file gives no type and numbers of its own", err)
-	}
-	typ := deviceType(st.Mode)
-	if typ == "" {
-		if given {
-			return nil
-		}
-		return fmt.Errorf("host path %q is a %s, not a device node: %w", d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
-	}
-	if d.FileMode == nil {
-		d.FileMode = p.memory.mode(os.FileMode(st.Mode & 0o7777))
-	}
-	if given {
-		return nil
-	}
-	if d.Type == "" {
-		d.Type = typ
-	}
-	if d.Type != typ && !(d.Type == "u" && typ == "c") {
-		return fmt.Errorf("type: found %q, but host path %q is a %s: %w", d.Type, d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
-	}
-	if d.Type != "p" && d.Major == 0 {
-		d.Major, d.Minor = int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
-	}
-	return nil
-}
-
-func deviceType(mode uint32) string {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFCHR:
-		return "c"
-	case unix.S_IFBLK:
-		return "b"
-	case unix.S_IFIFO:
-		return "p"
-	}
-	return ""
+	return adder.Add(e, origin)
 }

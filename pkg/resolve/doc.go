@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resolve works out what a container was granted: from one [Request]
-// to one [Plan], whichever door the request came through.
+// Package resolve decides what a container is granted: from one [Request] to one [Plan], the same
+// for every adapter.
 //
 // Its invariants: a Plan is whole or there is an error, never half of one; the
 // same request over the same host gives the same bytes; nothing on the host is

@@ -5,10 +5,13 @@ package resolve
 import (
 	"cmp"
 	"errors"
-	"fmt"
+	"maps"
+	"path"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -22,13 +25,12 @@ type Options struct {
 	// AllowAll puts no policy in force: for what the administrator asks for in
 	// person, on a command line.
 	AllowAll bool
-	// Once is for a process that resolves one request and ends: nothing is
-	// watched.
+	// Once is for a process that resolves one request and exits. Nothing is watched.
 	Once bool
-	// TrustAnyone reads CDI files whoever may write them: for looking at a tree
-	// that is not in use.
+	// TrustAnyone also reads CDI files that other users can write, for a tree that is not in
+	// use.
 	TrustAnyone bool
-	// Staged has sockets bound in the staging directory (staging.Mounts), instead of
+	// Staged has sockets bound in the staging directory (staging.ModeMount), instead of
 	// having the runtime bind their directories. It is asked once, for the first
 	// container that this makes a difference to; nil stands for no.
 	Staged func() bool
@@ -36,20 +38,20 @@ type Options struct {
 	Owner string
 	// SpecDirs, when not nil, take the place of the configuration's.
 	SpecDirs []string
-	// Kubelet makes the client that asks the kubelet behind a socket; podresources has
-	// one. Without it, and with the socket, nobody says whose a device is.
+	// Kubelet creates the client for the kubelet's socket; podresources has one. Without it the
+	// kubelet's allocations are unknown.
 	Kubelet func(host hostfs.Root, socket string) (Kubelet, error)
 	// Ledger remembers what pods have, for limits of pods; nil where one container
 	// is all that is seen.
 	Ledger *Ledger
-	// Answers is asked before a directory is looked into that may be on a file system
-	// that hangs: an error is why it is not to be waited for. nil stands for none.
-	Answers func(dir string) error
+	// CheckResponsive is called before a directory is read that may be on a file system that hangs. An
+	// error says why it is not read. nil checks nothing.
+	CheckResponsive func(dir string) error
 	// Patience bounds what New waits for directories; 0 stands for a second. One that
 	// does not answer by then is for those requests to meet that need it.
 	Patience time.Duration
 	// HooksDirs reads the configuration's hooks.d directories; pkg/hooksd has one. It is
-	// for a door whose runtime does not read such itself.
+	// for a runtime that does not read them itself.
 	HooksDirs func(host hostfs.Root, dirs []string) HooksDirs
 	// ForAdministrator has notes say more, and errors name devices of the node also where the policy
 	// would refuse them. What ends in a pod's events must not.
@@ -68,7 +70,6 @@ type Kubelet interface {
 type HooksDirs interface {
 	// Hooks are what the directories hold now, in the order in which they are injected.
 	Hooks() []*ocihook.Hook
-	Close() error
 }
 
 // Engine resolves requests over one host with one configuration. It is safe for
@@ -82,52 +83,48 @@ type Engine struct {
 	ledger           *Ledger
 	registry         *cdiregistry.Registry
 	specDirs         []string // of registry
-	answers          func(dir string) error
+	checkResponsive  func(dir string) error
 	attachments      *attachment.Finder
 	kubelet          Kubelet   // nil for none
 	hooks            HooksDirs // nil for none
 	roots            []*socketRoot
-	varRunIsRun      func() bool // on this host; looked at once
+	namedRoots       map[string]*socketRoot // the directories of named sockets, by name
+	varRunIsRun      func() bool            // on this host; checked once
 	staged           func() bool
 	forAdministrator bool
-	memories         sync.Pool // of *memory
+	once             bool
 }
 
 // New makes an engine. Its errors are those of the configuration (the policy's
 // rules) and of the watches it needs.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
-	e := &Engine{host: host, cfg: cfg, source: cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath), owner: opts.Owner, ledger: opts.Ledger, forAdministrator: opts.ForAdministrator, staged: func() bool { return false }, answers: opts.Answers}
+	e := &Engine{host: host, cfg: cfg, source: cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath), owner: opts.Owner, ledger: opts.Ledger, forAdministrator: opts.ForAdministrator, once: opts.Once, staged: func() bool { return false }, checkResponsive: opts.CheckResponsive}
 	if opts.Staged != nil {
 		e.staged = sync.OnceValue(opts.Staged)
 	}
-	if e.answers == nil {
-		e.answers = func(string) error { return nil }
-	}
-	if opts.Patience <= 0 {
-		opts.Patience = aheadTime
+	if e.checkResponsive == nil {
+		e.checkResponsive = func(string) error { return nil }
 	}
 	var err error
-	if e.policy, err = policyOf(cfg, e.source, opts); err != nil {
+	if opts.AllowAll {
+		e.policy = policy.AllowAll()
+	} else if e.policy, err = cfg.CompilePolicy(e.source); err != nil {
 		return nil, err
 	}
 	dirs := cfg.CDI.SpecDirs
 	if opts.SpecDirs != nil {
 		dirs = opts.SpecDirs
 	}
-	trust := cdiregistry.TrustOwner
-	if opts.TrustAnyone {
-		trust = cdiregistry.TrustAnyone
-	}
 	e.specDirs = dirs
-	e.registry, err = cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, Trust: trust, DisableWatch: opts.Once})
+	e.registry, err = cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, TrustAnyone: opts.TrustAnyone, DisableWatch: opts.Once})
 	if err != nil {
 		return nil, err
 	}
 	find := attachment.Options{
-		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir, Once: opts.Once,
+		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir, PluginsDir: cfg.Kubelet.PluginsDir, Once: opts.Once,
 		PodResourcesSocket: cfg.Kubelet.PodResourcesSocket, KubeletRequired: cfg.Kubelet.Required,
 		OwnSocketTerms: func(network, resource string) bool {
-			return cfg.Dialect(network, resource) != (config.Dialect{Use: config.Specification})
+			return cfg.Dialect(network, resource, "") != (config.Dialect{Use: config.Specification})
 		},
 	}
 	if opts.Kubelet != nil && find.PodResourcesSocket != "" {
@@ -139,7 +136,13 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	if e.attachments, err = attachment.New(host, find); err != nil {
 		return nil, errors.Join(err, e.closeKubelet(), e.registry.Close())
 	}
-	e.roots = newSocketRoots(cfg.Sockets.Roots)
+	for _, name := range cfg.Sockets.Roots {
+		e.roots = append(e.roots, &socketRoot{name: name})
+	}
+	e.namedRoots = make(map[string]*socketRoot)
+	for name, s := range cfg.Sockets.Named {
+		e.namedRoots[name] = &socketRoot{name: path.Dir(s.Path)}
+	}
 	e.varRunIsRun = sync.OnceValue(func() bool { return varRunIsRun(host) })
 	e.readAhead(opts)
 	if opts.HooksDirs != nil && len(cfg.Hooks.Dirs) > 0 {
@@ -150,11 +153,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 
 // Close frees what the engine watches.
 func (e *Engine) Close() error {
-	err := errors.Join(e.attachments.Close(), e.closeKubelet(), e.registry.Close())
-	if e.hooks != nil {
-		err = errors.Join(err, e.hooks.Close())
-	}
-	return err
+	return errors.Join(e.attachments.Close(), e.closeKubelet(), e.registry.Close())
 }
 
 func (e *Engine) closeKubelet() error {
@@ -170,51 +169,6 @@ func (e *Engine) Registry() *cdiregistry.Registry { return e.registry }
 // Policy is the policy that the engine resolves under.
 func (e *Engine) Policy() *policy.Policy { return e.policy }
 
-// Policy compiles the configuration's policy, for commands that ask it without an
-// engine.
-func Policy(cfg *config.Config) (*policy.Policy, error) {
-	source := cfg.File()
-	if source == "" {
-		source = config.DefaultPath
-	}
-	return policyOf(cfg, source, Options{})
-}
-
-func policyOf(cfg *config.Config, source string, opts Options) (*policy.Policy, error) {
-	if opts.AllowAll {
-		return policy.AllowAll(), nil
-	}
-	rules := make([]policy.Rule, len(cfg.Policy.Rules))
-	for i, r := range cfg.Policy.Rules {
-		rules[i] = policy.Rule{
-			Name: r.Name, For: policy.Subjects(r.For), Mode: policy.Mode(r.Mode), Allow: allowOf(r.Allow), Deny: allowOf(r.Deny),
-			Limits: policy.Limits{Container: policy.Limit(r.Limits.Container), Pod: policy.Limit(r.Limits.Pod)},
-		}
-	}
-	p, err := policy.New(source, policy.Mode(cfg.Policy.Mode), rules)
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return p, err
-	}
-	var all []error
-	for _, err := range joined.Unwrap() {
-		var fault *policy.RuleError
-		if errors.As(err, &fault) {
-			err = fmt.Errorf("%s: %w", cfg.Position(fault.Field), err)
-		}
-		all = append(all, err)
-	}
-	return nil, errors.Join(all...)
-}
-
-func allowOf(a config.Allow) policy.Allow {
-	out := policy.Allow{CDI: a.CDI, Sockets: a.Sockets, Devices: a.Devices, Hooks: a.Hooks, Networks: a.Networks}
-	for _, m := range a.Mounts {
-		out.Mounts = append(out.Mounts, policy.Mount(m))
-	}
-	return out
-}
-
 // aheadTime is how long New waits for directories, unless Options say.
 const aheadTime = time.Second
 
@@ -226,27 +180,17 @@ func (e *Engine) readAhead(opts Options) {
 	}
 	e.varRunIsRun()
 	var work sync.WaitGroup
-	for _, r := range e.roots {
+	for _, r := range slices.Concat(e.roots, slices.Collect(maps.Values(e.namedRoots))) {
 		work.Go(func() { _, _ = r.resolve(e.host) })
 	}
 	work.Go(func() { e.registry.Snapshot() })
-	done := make(chan struct{})
-	go func() {
-		work.Wait()
-		close(done)
-	}()
-	timer := time.NewTimer(opts.Patience)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
-	}
+	_ = deadline.Within(cmp.Or(opts.Patience, aheadTime), func() error { work.Wait(); return nil })
 }
 
-// answering is nil, or why directories are not to be waited for.
-func (e *Engine) answering(dirs ...string) error {
+// checkDirs returns why one of the directories does not respond, or nil.
+func (e *Engine) checkDirs(dirs ...string) error {
 	for _, dir := range dirs {
-		if err := e.answers(dir); err != nil {
+		if err := e.checkResponsive(dir); err != nil {
 			return err
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Of many problems the first are told, and how many more there are.
-func TestErrorTellsSome(t *testing.T) {
+// An error lists its first 16 problems and counts the others.
+func TestErrorListsFirstProblems(t *testing.T) {
 	e := &Error{Container: "ns/pod/app"}
 	for range 16 {
 		e.Errs = append(e.Errs, errors.New("is missing"))

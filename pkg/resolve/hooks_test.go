@@ -27,7 +27,7 @@ policy:
       allow: {hooks: ["/opt/hooks/*"]}
 `
 
-func hooksDirs(host hostfs.Root, dirs []string) HooksDirs {
+func openHooksDirs(host hostfs.Root, dirs []string) HooksDirs {
 	return hooksd.New(host, dirs, hooksd.Options{})
 }
 
@@ -38,29 +38,29 @@ func newHooksHost(t *testing.T, mode string) *host {
 	must(t, os.Chmod(filepath.Join(h.dir, "opt/hooks/a"), 0o755))
 	cfg, err := config.Parse([]byte(strings.ReplaceAll(hookRules, "MODE", mode)), "/etc/jackfield/config.yaml")
 	must(t, err)
-	e, err := New(h.e.host, cfg, Options{HooksDirs: hooksDirs})
+	e, err := New(h.e.host, cfg, Options{HooksDirs: openHooksDirs})
 	must(t, err)
 	must(t, h.e.Close())
 	h.e = e
 	return h
 }
 
-func (h *host) hook(name, program, when string) {
+func (h *host) writeHook(name, program, when string) {
 	h.t.Helper()
 	h.write("/etc/hooks.d/"+name, fmt.Sprintf(`{"version":"1.0.0","hook":{"path":%q,"args":["a",%q],"timeout":2},"when":%s,"stages":["prestart","poststop"]}`, program, name, when))
 }
 
-func TestHooksOfDirectories(t *testing.T) {
+func TestHooksOfHooksDirs(t *testing.T) {
 	h := newHooksHost(t, "enforce")
 	pod := &Request{SandboxID: "s", ContainerID: "c", Namespace: "ns", Pod: "p", Container: "c", Args: []string{"/bin/app"}, Annotations: map[string]string{"example.com/x": "yes"}}
 	if p, err := h.e.Resolve(t.Context(), pod); p != nil || err != nil {
-		t.Fatalf("without a hook: %+v, %v", p, err)
+		t.Fatalf("without a hook: plan %+v, error %v", p, err)
 	}
-	h.hook("10-x.json", "/opt/hooks/a", `{"annotations":{"^example\\.com/x$":"^yes$"}}`)
-	h.hook("20-other.json", "/opt/hooks/a", `{"annotations":{"^example\\.com/y$":"^yes$"}}`)
-	h.hook("30-always.json", "/opt/hooks/a", `{"always":true}`)
-	h.hook("40-foreign.json", "/bin/foreign", `{"always":true}`)
-	h.hook("50-gone.json", "/opt/hooks/gone", `{"always":true}`)
+	h.writeHook("10-x.json", "/opt/hooks/a", `{"annotations":{"^example\\.com/x$":"^yes$"}}`)
+	h.writeHook("20-other.json", "/opt/hooks/a", `{"annotations":{"^example\\.com/y$":"^yes$"}}`)
+	h.writeHook("30-always.json", "/opt/hooks/a", `{"always":true}`)
+	h.writeHook("40-foreign.json", "/bin/foreign", `{"always":true}`)
+	h.writeHook("50-gone.json", "/opt/hooks/gone", `{"always":true}`)
 	p, err := h.e.Resolve(t.Context(), pod)
 	must(t, err)
 	var got string
@@ -74,31 +74,31 @@ poststop /opt/hooks/a [a 30-always.json] 2 /etc/hooks.d/30-always.json stages[1]
 `; got != want {
 		t.Errorf("hooks are\n%s\nwant\n%s", got, want)
 	}
-	if o := outcomes(p); o[`hook "10-x.json"`] != Injected || o[`hook "40-foreign.json"`] != LeftAlone || o[`hook "50-gone.json"`] != LeftAlone {
+	if o := planOutcomes(p); o[`hook "10-x.json"`] != Injected || o[`hook "40-foreign.json"`] != Unmanaged || o[`hook "50-gone.json"`] != Unmanaged {
 		t.Errorf("outcomes are %v", o)
 	}
-	// What asked for a hook in an annotation gets it, or is not created.
+	// A pod that requests a hook by an annotation gets the hook, or is not created.
 	other := *pod
 	other.Namespace = "other"
 	other.Pod, other.Container = "ns/p", "c"
-	h.refuse(&other, errdefs.IsPermissionDenied, `hook "/opt/hooks/a"`, "/etc/hooks.d/10-x.json", "allow: {hooks:")
-	h.hook("10-x.json", "/opt/hooks/gone", `{"annotations":{"^example\\.com/x$":"^yes$"}}`)
-	h.refuse(pod, errdefs.IsNotFound, "/etc/hooks.d/10-x.json", "hook.path", "no such file on this host")
-	// The runtime's own annotations of the container ask for nothing.
-	h.hook("10-x.json", "/opt/hooks/gone", `{"annotations":{"^io\\.kubernetes\\.cri\\..*":""}}`)
-	runtimes := *pod
-	runtimes.ContainerAnnotations = map[string]string{"io.kubernetes.cri.container-type": "container"}
-	if p, err := h.e.Resolve(t.Context(), &runtimes); err != nil || outcomes(p)[`hook "10-x.json"`] != LeftAlone {
+	h.wantRefusal(&other, errdefs.IsPermissionDenied, `hook "/opt/hooks/a"`, "/etc/hooks.d/10-x.json", "allow: {hooks:")
+	h.writeHook("10-x.json", "/opt/hooks/gone", `{"annotations":{"^example\\.com/x$":"^yes$"}}`)
+	h.wantRefusal(pod, errdefs.IsNotFound, "/etc/hooks.d/10-x.json", "hook.path", "no such file on this host")
+	// Annotations that the runtime adds to a container request no hook.
+	h.writeHook("10-x.json", "/opt/hooks/gone", `{"annotations":{"^io\\.kubernetes\\.cri\\..*":""}}`)
+	annotated := *pod
+	annotated.ContainerAnnotations = map[string]string{"io.kubernetes.cri.container-type": "container"}
+	if p, err := h.e.Resolve(t.Context(), &annotated); err != nil || planOutcomes(p)[`hook "10-x.json"`] != Unmanaged {
 		t.Errorf("got %v, %v", p, err)
 	}
 }
 
-// Hooks come to a pod that asks for no network, also while the device-info of networks
-// cannot be read; one that asks is refused.
-func TestHooksWhereDeviceInfoHangs(t *testing.T) {
+// While the device-info directory is unresponsive, a pod that requests no network still gets its hooks. A pod
+// that requests a network is refused.
+func TestHooksWithUnresponsiveDeviceInfo(t *testing.T) {
 	h := newHooksHost(t, "enforce")
-	h.hook("30-always.json", "/opt/hooks/a", `{"always":true}`)
-	e, err := New(h.e.host, h.e.cfg, Options{HooksDirs: hooksDirs, Answers: func(dir string) error {
+	h.writeHook("30-always.json", "/opt/hooks/a", `{"always":true}`)
+	e, err := New(h.e.host, h.e.cfg, Options{HooksDirs: openHooksDirs, CheckResponsive: func(dir string) error {
 		if dir == h.e.cfg.DeviceInfo.CNIDir {
 			return errdefs.ErrUnavailable
 		}
@@ -107,27 +107,27 @@ func TestHooksWhereDeviceInfoHangs(t *testing.T) {
 	must(t, err)
 	must(t, h.e.Close())
 	h.e = e
-	if p := h.resolve(ask("")); len(p.Set.Hooks) != 2 {
+	if p := h.resolve(newRequest("")); len(p.Set.Hooks) != 2 {
 		t.Errorf("hooks are %+v", p.Set.Hooks)
 	}
-	r := ask("")
+	r := newRequest("")
 	r.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": "a"}
-	h.refuse(r, errdefs.IsUnavailable)
+	h.wantRefusal(r, errdefs.IsUnavailable)
 }
 
 func TestHooksInAuditMode(t *testing.T) {
 	h := newHooksHost(t, "audit")
-	h.hook("10-x.json", "/opt/hooks/a", `{"annotations":{"x":""}}`)
-	h.hook("20-y.json", "/opt/hooks/a", `{"always":true}`)
+	h.writeHook("10-x.json", "/opt/hooks/a", `{"annotations":{"x":""}}`)
+	h.writeHook("20-y.json", "/opt/hooks/a", `{"always":true}`)
 	p := h.resolve(&Request{SandboxID: "s", ContainerID: "c", Namespace: "other", Pod: "p", Container: "app", Annotations: map[string]string{"x": "y"}})
-	if o := outcomes(p); o[`hook "10-x.json"`] != Injected || o[`hook "20-y.json"`] != LeftAlone || p.Items[0].Audit == "" {
+	if o := planOutcomes(p); o[`hook "10-x.json"`] != Injected || o[`hook "20-y.json"`] != Unmanaged || p.Items[0].Audit == "" {
 		t.Errorf("outcomes are %v, %q", o, p.Items[0].Audit)
 	}
 }
 
-func TestDoorsOfRuntimesThatReadHooksThemselves(t *testing.T) {
+func TestEngineWithoutHooksDirs(t *testing.T) {
 	h := newHooksHost(t, "enforce")
-	h.hook("10-x.json", "/opt/hooks/a", `{"always":true}`)
+	h.writeHook("10-x.json", "/opt/hooks/a", `{"always":true}`)
 	cfg := h.e.cfg
 	must(t, h.e.Close())
 	var err error
@@ -156,15 +156,15 @@ func TestHasBindMounts(t *testing.T) {
 		extra edits.Mount
 		want  bool
 	}{
-		"none":                 {edits.Mount{Destination: "/sys", Source: "sysfs", Type: "sysfs"}, false},
-		"the host's IPC":       {edits.Mount{Destination: "/dev/shm", Source: "/dev/shm", Type: "bind"}, false},
+		"no bind mount":        {edits.Mount{Destination: "/sys", Source: "sysfs", Type: "sysfs"}, false},
+		"the host's /dev/shm":  {edits.Mount{Destination: "/dev/shm", Source: "/dev/shm", Type: "bind"}, false},
 		"an emptyDir":          {edits.Mount{Destination: "/data", Source: pods + "volumes/kubernetes.io~empty-dir/data", Type: "bind"}, true},
 		"a hostPath":           {edits.Mount{Destination: "/data", Source: "/srv", Type: "bind"}, true},
-		"hosts of one's own":   {edits.Mount{Destination: "/etc/hosts", Source: "/srv/hosts", Type: "bind"}, true},
-		"by its option":        {edits.Mount{Destination: "/data", Source: "/srv", Options: []string{"rbind"}}, true},
+		"own /etc/hosts":       {edits.Mount{Destination: "/etc/hosts", Source: "/srv/hosts", Type: "bind"}, true},
+		"rbind option":         {edits.Mount{Destination: "/data", Source: "/srv", Options: []string{"rbind"}}, true},
 		"a tmpfs":              {edits.Mount{Destination: "/data", Source: "tmpfs", Type: "tmpfs"}, false},
-		"a name with the ID":   {edits.Mount{Destination: "/data", Source: "/srv/xSANDBOX", Type: "bind"}, true},
-		"a claim of other IDs": {edits.Mount{Destination: "/data", Source: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/OTHER/x", Type: "bind"}, true},
+		"ID within a name":     {edits.Mount{Destination: "/data", Source: "/srv/xSANDBOX", Type: "bind"}, true},
+		"another sandbox's ID": {edits.Mount{Destination: "/data", Source: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/OTHER/x", Type: "bind"}, true},
 	} {
 		r := &Request{SandboxID: "SANDBOX", ContainerID: "CONTAINER", PodUID: "UID", Have: edits.Existing{Mounts: append(append([]edits.Mount(nil), own...), tc.extra)}}
 		if got := hasBindMounts(r); got != tc.want {

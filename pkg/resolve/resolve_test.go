@@ -10,17 +10,19 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
 )
 
 const rules = `
@@ -37,7 +39,7 @@ policy:
       allow: {cdi: ["vendor.com/net=*"], sockets: ["/var/run/vsw/**"], devices: ["/dev/vfio/*"]}
 `
 
-// host is a node of its own.
+// host is a directory tree of a host, with an engine for it.
 type host struct {
 	t   *testing.T
 	dir string
@@ -46,7 +48,7 @@ type host struct {
 
 func newHost(t *testing.T, mode string) *host {
 	t.Helper()
-	// Sockets need a short path.
+	// The path of a UNIX socket must be short, so t.TempDir is not usable.
 	dir, err := os.MkdirTemp("", "jf")
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -93,16 +95,16 @@ func (h *host) listen(path string) {
 	h.t.Cleanup(func() { l.Close() })
 }
 
-func (h *host) info(nad, iface, text string) {
+func (h *host) writeInfo(nad, iface, text string) {
 	h.t.Helper()
 	h.write(fmt.Sprintf("/run/k8s.cni.cncf.io/devinfo/cni/ns-%s-sb_%s", nad, iface), text)
 }
 
-func vhost(mode, path string) string {
+func vhostUserInfo(mode, path string) string {
 	return fmt.Sprintf(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":%q,"path":%q}}`, mode, path)
 }
 
-func ask(devices string) *Request {
+func newRequest(devices string) *Request {
 	r := &Request{SandboxID: "sb", ContainerID: "ctr", Namespace: "ns", Pod: "p", Container: "c"}
 	if devices != "" {
 		r.Annotations = map[string]string{"devices.jackfield.dev": devices}
@@ -115,20 +117,20 @@ func (h *host) resolve(r *Request) *Plan {
 	p, err := h.e.Resolve(context.Background(), r)
 	must(h.t, err)
 	if p == nil {
-		h.t.Fatal("nothing was resolved")
+		h.t.Fatal("no plan")
 	}
 	return p
 }
 
-func (h *host) refuse(r *Request, is func(error) bool, words ...string) error {
+func (h *host) wantRefusal(r *Request, hasKind func(error) bool, words ...string) error {
 	h.t.Helper()
 	p, err := h.e.Resolve(context.Background(), r)
 	if err == nil || p != nil {
-		h.t.Fatalf("got %+v, %v; want an error and nothing else", p, err)
+		h.t.Fatalf("plan %+v, error %v; want an error and no plan", p, err)
 	}
 	var all *Error
-	if !errors.As(err, &all) || !is(err) {
-		h.t.Errorf("%v is of the wrong kind", err)
+	if !errors.As(err, &all) || !hasKind(err) {
+		h.t.Errorf("error %v has the wrong kind", err)
 	}
 	for _, w := range append(words, "ns/p/c") {
 		if !strings.Contains(err.Error(), w) {
@@ -138,7 +140,7 @@ func (h *host) refuse(r *Request, is func(error) bool, words ...string) error {
 	return err
 }
 
-func env(p *Plan) map[string]string {
+func planEnv(p *Plan) map[string]string {
 	m := map[string]string{}
 	for _, e := range p.Set.Env {
 		m[e.Name] = e.Value
@@ -146,7 +148,7 @@ func env(p *Plan) map[string]string {
 	return m
 }
 
-func outcomes(p *Plan) map[string]Outcome {
+func planOutcomes(p *Plan) map[string]Outcome {
 	m := map[string]Outcome{}
 	for _, it := range p.Items {
 		m[it.Request] = it.Outcome
@@ -154,18 +156,18 @@ func outcomes(p *Plan) map[string]Outcome {
 	return m
 }
 
-func TestNothingAskedIsNoPlan(t *testing.T) {
+func TestNoRequestHasNoPlan(t *testing.T) {
 	h := newHost(t, "enforce")
-	p, err := h.e.Resolve(context.Background(), ask(""))
+	p, err := h.e.Resolve(context.Background(), newRequest(""))
 	if p != nil || err != nil {
 		t.Errorf("got %+v, %v", p, err)
 	}
 }
 
-func TestSpecLevelEditsComeOnceAndFirst(t *testing.T) {
+func TestSpecLevelEditsAreFirstAndOnce(t *testing.T) {
 	h := newHost(t, "enforce")
 	for _, devices := range []string{"vendor.com/net=a,vendor.com/net=b", "v=a,vendor.com/net=a,v=b", "[vendor.com/net=a, vendor.com/net=b, vendor.com/net=a]"} {
-		p := h.resolve(ask(devices))
+		p := h.resolve(newRequest(devices))
 		var got []string
 		for _, e := range p.Set.Env {
 			got = append(got, e.Name+"="+e.Value)
@@ -177,60 +179,60 @@ func TestSpecLevelEditsComeOnceAndFirst(t *testing.T) {
 			t.Errorf("%s: %+v", devices, p.Set)
 		}
 		if o := &p.Set.Devices[1].Origin; o.File != "/etc/cdi/v.json" || o.Path() != "devices[1].containerEdits.deviceNodes[0]" || o.Rule != "r" || o.Request != `CDI device "vendor.com/net=b"` {
-			t.Errorf("the origin is %+v", o)
+			t.Errorf("origin %+v", o)
 		}
 	}
 }
 
-func TestTheSameRequestGivesTheSameBytes(t *testing.T) {
+func TestPlanIsDeterministic(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.listen("/run/vsw/p1/s")
-	h.info("one", "net1", vhost("client", "/var/run/vsw/p1/s"))
-	h.info("two", "net2", vhost("server", "/var/run/vsw/p2/s"))
+	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/p1/s"))
+	h.writeInfo("two", "net2", vhostUserInfo("server", "/var/run/vsw/p2/s"))
 	var first string
 	for range 20 {
-		data, err := json.Marshal(h.resolve(ask("vendor.com/net=b,vendor.com/net=a")))
+		data, err := json.Marshal(h.resolve(newRequest("vendor.com/net=b,vendor.com/net=a")))
 		must(t, err)
 		if first == "" {
 			first = string(data)
 		}
 		if string(data) != first {
-			t.Fatalf("two answers:\n%s\n%s", first, data)
+			t.Fatalf("two plans for one request:\n%s\n%s", first, data)
 		}
 	}
 }
 
-func TestAPlanIsWholeOrNotThere(t *testing.T) {
+func TestFailedRequestLeavesNoPlan(t *testing.T) {
 	h := newHost(t, "enforce")
-	h.refuse(ask("vendor.com/net=a,vendor.com/net=broken"), errdefs.IsNotFound, "vendor.com/net", "/dev/missing", "devices[2].containerEdits.deviceNodes[0]")
-	err := h.refuse(ask("vendor.com/net=x,other.com/net=y"), errdefs.IsNotFound, "(1)", "(2)", "vendor.com/net=x", "other.com/net=y")
+	h.wantRefusal(newRequest("vendor.com/net=a,vendor.com/net=broken"), errdefs.IsNotFound, "vendor.com/net", "/dev/missing", "devices[2].containerEdits.deviceNodes[0]")
+	err := h.wantRefusal(newRequest("vendor.com/net=x,other.com/net=y"), errdefs.IsNotFound, "(1)", "(2)", "vendor.com/net=x", "other.com/net=y")
 	if !errdefs.IsPermissionDenied(err) {
-		t.Errorf("the second error is lost: %v", err)
+		t.Errorf("the second error is missing: %v", err)
 	}
-	p, err := h.e.Explain(context.Background(), ask("vendor.com/net=a,vendor.com/net=broken"))
+	p, err := h.e.Explain(context.Background(), newRequest("vendor.com/net=a,vendor.com/net=broken"))
 	if err == nil || !p.Set.Empty() || len(p.Items) != 2 || p.Items[0].Outcome != Injected || p.Items[1].Outcome != Failed {
-		t.Errorf("explain gives %+v, %v", p, err)
+		t.Errorf("Explain: plan %+v, error %v", p, err)
 	}
 }
 
-func TestOptionalRequestsLeaveNothingBehind(t *testing.T) {
+func TestFailedOptionalRequestLeavesNoEdits(t *testing.T) {
 	h := newHost(t, "enforce")
-	p := h.resolve(ask("[{device: vendor.com/net=broken, optional: true}, vendor.com/net=a]"))
-	if _, there := env(p)["BROKEN"]; there || env(p)["SPEC"] != "1" || len(p.Set.Hooks) != 1 {
-		t.Errorf("the set is %+v", p.Set)
+	p := h.resolve(newRequest("[{device: vendor.com/net=broken, optional: true}, vendor.com/net=a]"))
+	if _, found := planEnv(p)["BROKEN"]; found || planEnv(p)["SPEC"] != "1" || len(p.Set.Hooks) != 1 {
+		t.Errorf("edits %+v", p.Set)
 	}
-	if o := outcomes(p); o[`CDI device "vendor.com/net=broken"`] != Skipped || o[`CDI device "vendor.com/net=a"`] != Injected {
+	if o := planOutcomes(p); o[`CDI device "vendor.com/net=broken"`] != Skipped || o[`CDI device "vendor.com/net=a"`] != Injected {
 		t.Errorf("outcomes are %v", o)
 	}
 }
 
-// What the door cannot deliver of an optional request is one more reason to skip it;
-// of a required one the door tells.
-func TestTheDoorCannotDeliverAnOptionalRequest(t *testing.T) {
+// An optional request that the adapter cannot deliver is skipped. A required one stays in the plan: the adapter
+// reports the error.
+func TestUndeliverableOptionalRequestIsSkipped(t *testing.T) {
 	h := newHost(t, "enforce")
 	for devices, want := range map[string]Outcome{"[{device: vendor.com/net=b, optional: true}, vendor.com/net=a]": Skipped, "[vendor.com/net=b, vendor.com/net=a]": Injected} {
-		r := ask(devices)
-		r.Carries = func(set *edits.Set, request string) error {
+		r := newRequest(devices)
+		r.CanDeliver = func(set *edits.Set, request string) error {
 			for i := range set.Devices {
 				if o := &set.Devices[i].Origin; o.Request == request && strings.Contains(request, "net=b") {
 					return fmt.Errorf("%s: not here: %w", o, errdefs.ErrNotImplemented)
@@ -239,31 +241,31 @@ func TestTheDoorCannotDeliverAnOptionalRequest(t *testing.T) {
 			return nil
 		}
 		p := h.resolve(r)
-		if o := outcomes(p); o[`CDI device "vendor.com/net=b"`] != want || o[`CDI device "vendor.com/net=a"`] != Injected {
+		if o := planOutcomes(p); o[`CDI device "vendor.com/net=b"`] != want || o[`CDI device "vendor.com/net=a"`] != Injected {
 			t.Errorf("%s: outcomes are %v", devices, o)
 		}
-		if env(p)["SPEC"] != "1" || len(p.Set.Hooks) != 1 || want == Skipped && len(p.Set.Devices) != 1 {
-			t.Errorf("%s: the set is %+v", devices, p.Set)
+		if planEnv(p)["SPEC"] != "1" || len(p.Set.Hooks) != 1 || want == Skipped && len(p.Set.Devices) != 1 {
+			t.Errorf("%s: edits %+v", devices, p.Set)
 		}
 	}
 }
 
-func TestAuditModeGrantsAndTells(t *testing.T) {
+func TestAuditModeGrantsAndReports(t *testing.T) {
 	h := newHost(t, "audit")
-	r := ask("vendor.com/net=a")
+	r := newRequest("vendor.com/net=a")
 	r.Namespace = "elsewhere"
 	p := h.resolve(r)
 	if len(p.Set.Devices) != 1 || !strings.Contains(p.Items[0].Audit, "elsewhere") {
 		t.Errorf("got %+v", p)
 	}
-	// But what nobody asked for is left alone there, as it will be under enforce.
-	h.info("one", "net1", vhost("client", "/var/run/vsw/none/s"))
+	// In audit mode, too, a discovered attachment that no rule grants is unmanaged.
+	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/none/s"))
 	r.Annotations = nil
 	p = h.resolve(r)
-	if len(p.Items) != 1 || p.Items[0].Outcome != LeftAlone {
+	if len(p.Items) != 1 || p.Items[0].Outcome != Unmanaged {
 		t.Errorf("got %+v", p.Items)
 	}
-	// The reason has the rule that would deliver it.
+	// The reason has the rule to add.
 	for _, want := range []string{"audit mode delivers nothing that was not asked for", "add to policy.rules in /etc/jackfield/config.yaml",
 		`for: {namespaces: ["elsewhere"]}`, `allow: {sockets: ["/var/run/vsw/none/s"]}`} {
 		if !strings.Contains(p.Items[0].Reason, want) {
@@ -276,52 +278,51 @@ func TestNetworksAnnotation(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.listen("/run/vsw/p1/s")
 	h.listen("/run/vsw/p2/s")
-	h.info("one", "net1", vhost("client", "/var/run/vsw/p1/s"))
-	h.info("two", "net2", vhost("client", "/var/run/vsw/p2/s"))
+	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/p1/s"))
+	h.writeInfo("two", "net2", vhostUserInfo("client", "/var/run/vsw/p2/s"))
 	for value, want := range map[string]string{"auto": "net1 net2", "none": "", "net2": "net2", "ns/one": "net1", "one,net2,one": "net1 net2"} {
-		r := ask("")
+		r := newRequest("")
 		r.Annotations = map[string]string{"networks.jackfield.dev": value}
 		p := h.resolve(r)
 		var got []string
 		for _, name := range []string{"NET1", "NET2"} {
-			if env(p)["JACKFIELD_"+name+"_TYPE"] != "" {
+			if planEnv(p)["JACKFIELD_"+name+"_TYPE"] != "" {
 				got = append(got, strings.ToLower(name))
 			}
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("%s gives %v, want %s", value, got, want)
+			t.Errorf("annotation %s: interfaces %v, want %s", value, got, want)
 		}
 		if len(got) == 0 && (p.Staging != nil || !p.Set.Empty()) {
-			t.Errorf("%s leaves %+v", value, p)
+			t.Errorf("annotation %s: plan %+v, want no edits", value, p)
 		}
 	}
 }
 
 func TestDialects(t *testing.T) {
 	h := newHost(t, "enforce")
-	// virtio-device-plugin says client and means the host's view: the application
-	// makes the socket.
-	h.info("plugin-a", "net1", vhost("client", "/var/run/vsw/p1/s"))
-	p := h.resolve(ask(""))
-	if got := env(p)["JACKFIELD_NET1_EAL"]; !strings.HasSuffix(got, ",server=1") || len(p.Staging.SocketDirs) != 1 {
-		t.Errorf("EAL is %q, staging %+v", got, p.Staging)
+	// The mode of virtio-device-plugin is the host's: with "client", the application creates the socket.
+	h.writeInfo("plugin-a", "net1", vhostUserInfo("client", "/var/run/vsw/p1/s"))
+	p := h.resolve(newRequest(""))
+	if got := planEnv(p)["JACKFIELD_NET1_EAL"]; !strings.HasSuffix(got, ",server=1") || len(p.Staging.SocketDirs) != 1 {
+		t.Errorf("EAL arguments %q, staging %+v", got, p.Staging)
 	}
-	// 6WIND gives the path in the container: its directory is mounted there already.
-	h.info("6wind", "net2", vhost("server", "/run/6wind/s"))
-	h.refuse(ask(""), errdefs.IsFailedPrecondition, "6wind", "/run/6wind/s")
-	r := ask("")
+	// The path of 6WIND is a path in the container, where the directory is already mounted.
+	h.writeInfo("6wind", "net2", vhostUserInfo("server", "/run/6wind/s"))
+	h.wantRefusal(newRequest(""), errdefs.IsFailedPrecondition, "6wind", "/run/6wind/s")
+	r := newRequest("")
 	r.Have.Mounts = []edits.Mount{{Destination: "/run/6wind", Source: "/x"}}
-	if got := env(h.resolve(r))["JACKFIELD_NET2_SOCKET"]; got != "/run/6wind/s" {
+	if got := planEnv(h.resolve(r))["JACKFIELD_NET2_SOCKET"]; got != "/run/6wind/s" {
 		t.Errorf("socket is %q", got)
 	}
 }
 
-func TestOwnPathOnlyWhereItHidesNothing(t *testing.T) {
+func TestSocketIsNotMountedAtOwnPathOverOtherMounts(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.listen("/run/vsw/p1/s")
-	h.info("one", "net1", vhost("client", "/var/run/vsw/p1/s"))
+	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/p1/s"))
 	for dst, want := range map[string]bool{"/data": true, "/run/vsw/p1": false, "/run/vsw": false, "/var/run/vsw/p1/x": false, "/var": false} {
-		r := ask("")
+		r := newRequest("")
 		r.Have.Mounts = []edits.Mount{{Destination: dst, Source: "/volume"}}
 		p := h.resolve(r)
 		own := false
@@ -329,66 +330,87 @@ func TestOwnPathOnlyWhereItHidesNothing(t *testing.T) {
 			own = own || m.Destination == "/var/run/vsw/p1"
 		}
 		if own != want {
-			t.Errorf("with a mount at %s the own path is there: %v", dst, own)
+			t.Errorf("mount at %s: socket at its own path is %v", dst, own)
 		}
 		if !want && (len(p.Items[0].Notes) == 0 || !strings.Contains(string(p.Staging.Files[0].Data), "not at its own path")) {
-			t.Errorf("with a mount at %s nobody is told: %+v", dst, p.Items)
+			t.Errorf("mount at %s: no note in %+v", dst, p.Items)
 		}
+	}
+}
+
+// Two networks have one socket: it is bound once at its own path.
+func TestSocketOfTwoNetworksIsOnceAtItsOwnPath(t *testing.T) {
+	h := newHost(t, "enforce")
+	h.replaceEngine(strings.ReplaceAll(rules, "MODE", "enforce"), true)
+	h.listen("/run/vsw/p1/s")
+	for name, iface := range map[string]string{"one": "net1", "two": "net2", "three": "net3"} {
+		h.writeInfo(name, iface, vhostUserInfo("client", "/var/run/vsw/p1/s"))
+	}
+	p := h.resolve(newRequest(""))
+	var places []string
+	for _, k := range p.Staging.Sockets {
+		places = append(places, k.At...)
+	}
+	if want := []string{"net/net1/s", "net/net2/s", "net/net3/s"}; !slices.Equal(places, want) {
+		t.Errorf("sockets are bound at %q, want %q", places, want)
+	}
+	if n := strings.Count(string(p.Staging.Files[0].Data), `"own-path": "/var/run/vsw/p1/s"`); n != 3 {
+		t.Errorf("%d networks have the socket at its own path: %s", n, p.Staging.Files[0].Data)
 	}
 }
 
 func TestReservedDirectories(t *testing.T) {
 	for _, d := range []string{"/", "/etc", "/etc/x", "/usr/lib/x", "/lib", "/lib64/x", "/libexec", "/proc/1", "/dev/vfio", "/run", "/var/run", "/tmp", "/home", "/var/lib", "/../etc"} {
-		if reservedDir(edits.Clean(d)) == "" {
-			t.Errorf("%s could be shadowed", d)
+		if reserved.DirInContainer(edits.Clean(d)) == "" {
+			t.Errorf("%s is not reserved", d)
 		}
 	}
 	for _, d := range []string{"/run/x", "/var/run/vsw/p", "/opt/x", "/data", "/tmp/x", "/etcetera"} {
-		if r := reservedDir(edits.Clean(d)); r != "" {
-			t.Errorf("%s is held for %s", d, r)
+		if r := reserved.DirInContainer(edits.Clean(d)); r != "" {
+			t.Errorf("%s is reserved for %s", d, r)
 		}
 	}
 }
 
-func TestInterfacesWhoseVariablesClash(t *testing.T) {
+func TestInterfacesWithSameVariablesConflict(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.listen("/run/vsw/p1/s")
-	h.info("one", "net.1", vhost("client", "/var/run/vsw/p1/s"))
-	h.info("two", "net-1", vhost("client", "/var/run/vsw/p1/s"))
-	h.refuse(ask(""), errdefs.IsConflict, "net.1", "net-1", "JACKFIELD_NET_1")
+	h.writeInfo("one", "net.1", vhostUserInfo("client", "/var/run/vsw/p1/s"))
+	h.writeInfo("two", "net-1", vhostUserInfo("client", "/var/run/vsw/p1/s"))
+	h.wantRefusal(newRequest(""), errdefs.IsConflict, "net.1", "net-1", "JACKFIELD_NET_1")
 }
 
 func TestMemif(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.listen("/run/vsw/p1/s")
-	h.info("one", "net1", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"/var/run/vsw/p1/s"}}`)
-	h.info("two", "net2", `{"type":"memif","version":"1.1.0","memif":{"role":"master","mode":"ethernet","path":"/var/run/vsw/p2/s"}}`)
-	h.info("three", "net3", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"@abstract"}}`)
-	h.info("four", "net4", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ip","path":"@ip"}}`)
-	p := h.resolve(ask(""))
+	h.writeInfo("one", "net1", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"/var/run/vsw/p1/s"}}`)
+	h.writeInfo("two", "net2", `{"type":"memif","version":"1.1.0","memif":{"role":"master","mode":"ethernet","path":"/var/run/vsw/p2/s"}}`)
+	h.writeInfo("three", "net3", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"@abstract"}}`)
+	h.writeInfo("four", "net4", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ip","path":"@ip"}}`)
+	p := h.resolve(newRequest(""))
 	for name, want := range map[string]string{
 		"JACKFIELD_NET1_EAL":    "--vdev=net_memif0,role=client,id=0,socket=/var/run/jackfield/net/net1/s,socket-abstract=no",
 		"JACKFIELD_NET2_EAL":    "--vdev=net_memif1,role=server,id=0,socket=/var/run/jackfield/net/net2/s,socket-abstract=no",
 		"JACKFIELD_NET3_EAL":    "--vdev=net_memif2,role=client,id=0,socket=abstract,socket-abstract=yes",
 		"JACKFIELD_NET3_SOCKET": "@abstract",
-		"JACKFIELD_NET4_EAL":    "", // DPDK's memif carries Ethernet only
+		"JACKFIELD_NET4_EAL":    "", // DPDK's memif driver supports Ethernet only
 	} {
-		if got := env(p)[name]; got != want {
+		if got := planEnv(p)[name]; got != want {
 			t.Errorf("%s=%q, want %q", name, got, want)
 		}
 	}
 }
 
-func TestACancelledContextEndsInAnError(t *testing.T) {
+func TestCancelledContextIsAnError(t *testing.T) {
 	h := newHost(t, "enforce")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if p, err := h.e.Resolve(ctx, ask("vendor.com/net=a")); p != nil || !errors.Is(err, context.Canceled) {
+	if p, err := h.e.Resolve(ctx, newRequest("vendor.com/net=a")); p != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %+v, %v", p, err)
 	}
 }
 
-func TestSpellingsOfARoot(t *testing.T) {
+func TestSocketBelowRootWithAndWithoutSymlink(t *testing.T) {
 	h := newHost(t, "enforce")
 	other, err := config.Parse([]byte(strings.ReplaceAll(strings.ReplaceAll(rules, "/var/run/vsw", "/run/vsw"), "MODE", "enforce")), "f")
 	must(t, err)
@@ -398,29 +420,29 @@ func TestSpellingsOfARoot(t *testing.T) {
 	h.listen("/run/vsw/p1/s")
 	for name, engine := range map[string]*Engine{"root /var/run/vsw": h.e, "root /run/vsw": e} {
 		for _, path := range []string{"/var/run/vsw/p1/s", "/run/vsw/p1/s"} {
-			h.info("one", "net1", vhost("client", path))
-			if p, err := engine.Resolve(context.Background(), ask("")); err != nil || p.Items[0].Outcome != Injected {
+			h.writeInfo("one", "net1", vhostUserInfo("client", path))
+			if p, err := engine.Resolve(context.Background(), newRequest("")); err != nil || p.Items[0].Outcome != Injected {
 				t.Errorf("%s, path %s: %+v, %v", name, path, p, err)
 			}
 		}
 	}
 }
 
-func TestADeviceOfNobodyIsRefusedToTheContainerThatAsks(t *testing.T) {
+func TestUnallocatedDeviceFailsContainerThatRequestsIt(t *testing.T) {
 	h := newHost(t, "enforce")
-	h.info("one", "net1", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`)
-	r := ask("")
+	h.writeInfo("one", "net1", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`)
+	r := newRequest("")
 	r.Annotations = map[string]string{"networks.jackfield.dev": "net1"}
-	if p := h.resolve(r); p.Items[0].Outcome != LeftAlone {
-		t.Errorf("asked for by the pod it is %s", p.Items[0].Outcome)
+	if p := h.resolve(r); p.Items[0].Outcome != Unmanaged {
+		t.Errorf("requested for the pod: outcome %s", p.Items[0].Outcome)
 	}
 	r.Annotations = map[string]string{"networks.jackfield.dev/container.c": "net1"}
-	h.refuse(r, errdefs.IsFailedPrecondition, "net1", "networks.jackfield.dev/container.c", "resources.limits")
+	h.wantRefusal(r, errdefs.IsFailedPrecondition, "net1", "networks.jackfield.dev/container.c", "resources.limits")
 }
 
-// A container that does not run as root owns its nodes, where the runtime says
-// whom it runs as, and may read and write them, not make them.
-func TestNodesBelongToTheContainersUser(t *testing.T) {
+// If the runtime reports the container's user, the device nodes belong to that user. The container may read and
+// write the nodes of its networks, but not create them.
+func TestNodesBelongToContainerUser(t *testing.T) {
 	h := newHost(t, "enforce")
 	tree, err := sysfstest.New(h.dir)
 	must(t, err)
@@ -432,45 +454,45 @@ func TestNodesBelongToTheContainersUser(t *testing.T) {
 		t.Skip(err)
 	}
 	must(t, err)
-	h.info("one", "net1", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`)
-	r := ask("vendor.com/net=a")
+	h.writeInfo("one", "net1", `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`)
+	r := newRequest("vendor.com/net=a")
 	r.Have.Env = []string{"PCIDEVICE_VENDOR_COM_VF=0000:03:00.1"}
 	r.User = &User{UID: 1000, GID: 2000}
 	p := h.resolve(r)
 	if len(p.Set.Devices) != 3 {
-		t.Fatalf("devices are %+v", p.Set.Devices)
+		t.Fatalf("device nodes %+v", p.Set.Devices)
 	}
 	for _, d := range p.Set.Devices {
 		if d.UID == nil || *d.UID != 1000 || d.GID == nil || *d.GID != 2000 {
 			t.Errorf("%s belongs to %v:%v", d.Path, d.UID, d.GID)
 		}
 		if strings.HasPrefix(d.Path, "/dev/vfio/") && d.Access != "rw" {
-			t.Errorf("%s is for %q", d.Path, d.Access)
+			t.Errorf("%s has access %q", d.Path, d.Access)
 		}
 	}
 }
 
-// A network that brings another port's socket than the one that was allocated to the pod
-// is refused, unless a dialect says that the two describe one socket in different terms.
-func TestAnotherPortsSocket(t *testing.T) {
+// A network whose socket is that of another port than the allocated one is refused. With a dialect it is accepted,
+// because the two files may describe one socket differently.
+func TestSocketOfAnotherPortIsRefused(t *testing.T) {
 	for nad, refused := range map[string]bool{"one": true, "plugin-a": false} {
 		h := newHost(t, "enforce")
 		h.listen("/run/vsw/port0/s")
-		h.info(nad, "net1", vhost("server", "/var/run/vsw/port0/s"))
-		h.write("/run/k8s.cni.cncf.io/devinfo/dp/vendor.com-port-port2-device.json", vhost("server", "/var/run/vsw/port2/s"))
+		h.writeInfo(nad, "net1", vhostUserInfo("server", "/var/run/vsw/port0/s"))
+		h.write("/run/k8s.cni.cncf.io/devinfo/dp/vendor.com-port-port2-device.json", vhostUserInfo("server", "/var/run/vsw/port2/s"))
 		h.write("/var/lib/cni/multus/sb", `[{"Name":"cbr0"},{"Name":"ns/`+nad+`","ifnameRequest":"net1","deviceID":"port2","resourceName":"vendor.com/port"}]`)
 		if refused {
-			h.refuse(ask(""), errdefs.IsConflict, "which socket net1 is", "/var/run/vsw/port0/s", "/var/run/vsw/port2/s", "port2", "dialect")
-		} else if p := h.resolve(ask("")); env(p)["JACKFIELD_NET1_TYPE"] == "" {
-			t.Errorf("with a dialect: %+v", p.Items)
+			h.wantRefusal(newRequest(""), errdefs.IsConflict, "which socket net1 is", "/var/run/vsw/port0/s", "/var/run/vsw/port2/s", "port2", "dialect")
+		} else if p := h.resolve(newRequest("")); planEnv(p)["JACKFIELD_NET1_TYPE"] == "" {
+			t.Errorf("with a dialect: items %+v", p.Items)
 		}
 	}
 }
 
-// What ends in a pod's events says nothing about devices that the pod may not have.
-func TestRefusalOfUnknownDeviceNamesNoOther(t *testing.T) {
+// An error is visible in the pod's events. It does not name devices that policy denies to the pod.
+func TestDenialOfUnknownDeviceNamesNoOther(t *testing.T) {
 	h := newHost(t, "enforce")
-	r := ask("vendor.com/net=aa")
+	r := newRequest("vendor.com/net=aa")
 	r.Namespace = "elsewhere"
 	_, err := h.e.Resolve(t.Context(), r)
 	var refused *policy.RefusedError
@@ -479,7 +501,7 @@ func TestRefusalOfUnknownDeviceNamesNoOther(t *testing.T) {
 	}
 }
 
-func TestRefusalNamesConfiguration(t *testing.T) {
+func TestDenialNamesConfiguration(t *testing.T) {
 	root, err := hostfs.New(t.TempDir())
 	must(t, err)
 	cfg, err := config.Parse([]byte("policy: {mode: enforce}\n"), "/etc/jackfield/config.yaml")
@@ -487,8 +509,45 @@ func TestRefusalNamesConfiguration(t *testing.T) {
 	e, err := New(root, cfg, Options{Once: true, ConfigName: "config.yaml of ConfigMap jackfield"})
 	must(t, err)
 	defer e.Close()
-	_, err = e.Resolve(t.Context(), ask("vendor.com/net=a"))
+	_, err = e.Resolve(t.Context(), newRequest("vendor.com/net=a"))
 	if err == nil || !strings.Contains(err.Error(), "add to policy.rules in config.yaml of ConfigMap jackfield:") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestProcessOfOneRequestGetsTheSame compares an engine that parses only the CDI files of the requested devices with one
+// that knows all.
+func TestProcessOfOneRequestGetsTheSame(t *testing.T) {
+	h := newHost(t, "enforce")
+	spec := func(kind string, names ...string) string {
+		for i, name := range names {
+			names[i] = fmt.Sprintf(`{"name":%q,"containerEdits":{"env":["V=%s"]}}`, name, name)
+		}
+		return fmt.Sprintf(`{"cdiVersion":"0.5.0","kind":%q,"devices":[%s]}`, kind, strings.Join(names, ","))
+	}
+	h.write("/etc/cdi/other.json", spec("vendor.com/other", "a"))
+	h.write("/etc/cdi/escaped.json", strings.ReplaceAll(spec("vendor.com/net", "e", "d"), "/", `\u002f`))
+	h.write("/etc/cdi/conflict-1.json", spec("vendor.com/net", "c", "d"))
+	h.write("/etc/cdi/conflict-2.json", spec("vendor.com/net", "c"))
+	h.write("/etc/cdi/bad.json", `{"cdiVersion":"0.5.0","kind":"vendor.com/net","devices":[{"name":"f"}]}`)
+	h.write("/etc/cdi/bad-other.json", `{"kind":"vendor.com/other"}`)
+	h.write("/run/cdi/v.json", spec("vendor.com/net", "b"))
+	once, err := New(h.e.host, h.e.cfg, Options{Once: true})
+	must(t, err)
+	defer once.Close()
+	describe := func(e *Engine, devices string) string {
+		p, err := e.Resolve(t.Context(), newRequest(devices))
+		text, marshalErr := json.Marshal(p)
+		must(t, marshalErr)
+		return fmt.Sprintf("%s\n%v", text, err)
+	}
+	for _, devices := range []string{
+		"vendor.com/net=a", "vendor.com/net=a,vendor.com/net=b", "vendor.com/net=e", "vendor.com/net=d", "vendor.com/net=c", "vendor.com/net=f",
+		"vendor.com/net=missing", "vendor.com/net=a,vendor.com/net=missing", "vendor.com/net=all", "vendor.com/none=all", "v=b", "v=all",
+		`[{device: "vendor.com/net=missing", optional: true}, "vendor.com/net=a"]`,
+	} {
+		if diff := cmp.Diff(describe(h.e, devices), describe(once, devices)); diff != "" {
+			t.Errorf("%s: %s", devices, diff)
+		}
 	}
 }

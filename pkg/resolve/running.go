@@ -3,97 +3,127 @@
 package resolve
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/sysfs"
 )
 
-// Running works out what a container that runs gets now of its sandbox's networks:
-// those that came since are in the plan, those that went are not. The request is the
-// one of its creation; Have names what it has, its mounts of the staging directory
-// among it.
+// phase is what differs between a container that is being created and one that runs.
+type phase struct {
+	timeout string // text of the error after the context ended
+	// isolatesFailures has a request that fails skipped, so that the others are delivered.
+	isolatesFailures bool
+	// awaitsSockets accepts a host socket that does not exist yet. It is bound once it does.
+	awaitsSockets bool
+	// noMount and noDevice are why no mount or device node can be added; "" if they can.
+	noMount, noDevice string
+	// keeps reports whether the container has what an attachment brings, and keeps it without a
+	// rule. An error means that this cannot be determined.
+	keeps func(a *attachment.Attachment) (bool, error)
+}
+
+var creation = phase{
+	timeout: "given up before the runtime's deadline",
+	keeps:   func(*attachment.Attachment) (bool, error) { return false, nil },
+}
+
+// ResolveRunning works out what a running container gets now of its sandbox's networks: networks
+// that were added since are in the plan, those that were removed are not. The request is the one of
+// its creation; Have names what it has, including its mounts of the staging directory.
 //
 // The plan has Staging, Items and Unchecked only, and Staging is never nil: a running
-// container gets neither variables nor mounts of its own nor device nodes. What of it
-// cannot be delivered is an item with an error, or left alone with a reason, and fails
-// nothing else. What the container has already it keeps, whatever the policy says now.
+// container gets neither variables nor mounts of its own nor device nodes. A request that cannot
+// be delivered is skipped or unmanaged, and does not fail the others. The container keeps what it
+// has, even if the present policy would deny it.
 //
-// Only a plan without Unchecked, and without an item that has an error, says what the
-// container has no more. The error is of the request as a whole; a request that ran out
-// of time is one.
-func (e *Engine) Running(ctx context.Context, req *Request) (*Plan, error) {
-	if err := e.answering(e.cfg.DeviceInfo.CNIDir, e.cfg.Multus.CacheDir); err != nil {
+// Only a plan without Unchecked and without a skipped item says what the container no longer has.
+// The error is of the request as a whole. A request that ran out of time is one.
+func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error) {
+	if err := e.checkDirs(e.cfg.DeviceInfo.CNIDir, e.cfg.Multus.CacheDir); err != nil {
 		return nil, &Error{Container: req.Name(), Errs: []error{err}}
 	}
-	subject := Subject(req)
-	var unchecked []error
+	p := &planner{Engine: e, ctx: ctx, req: *req, subject: Subject(req)}
+	p.b = edits.NewBuilder(&edits.Set{}, edits.Existing{Mounts: req.Have.Mounts})
+	p.phase = phase{
+		timeout: "out of time", isolatesFailures: true, awaitsSockets: true,
+		noMount:  "the container was running when the network came",
+		noDevice: "a running container gets no device nodes: the device is there once the container is re-created",
+		keeps:    p.hasReceived,
+	}
 	q := query(req)
-	q.Wanted = func(*attachment.Attachment) bool { return true }
-	q.Unread = func(err error) { unchecked = append(unchecked, err) }
+	q.Unread = func(err error) { p.unchecked = append(p.unchecked, err) }
 	found, allocated, err := e.attachments.Find(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := e.host.Stat(e.cfg.DeviceInfo.CNIDir); err != nil {
-		// Networks are taken from a pod file by file. A directory that is missing is one
-		// that was unmounted or replaced.
-		unchecked = append(unchecked, fmt.Errorf("deviceInfo.cniDir: %w", err))
+	if _, err := e.host.Stat(e.cfg.DeviceInfo.CNIDir); err != nil && !hasOnlyClaims(req) {
+		// Networks are removed from a pod file by file. A directory that is missing was
+		// unmounted or replaced.
+		p.unchecked = append(p.unchecked, fmt.Errorf("deviceInfo.cniDir: %w", err))
 	}
 	wants, err := annotation.Parse(req.Annotations, req.Container)
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{Engine: e, memory: &memory{engine: e}, ctx: ctx, req: *req, b: edits.NewBuilder(&edits.Set{}, edits.Existing{}), subject: subject, running: true, unchecked: unchecked}
 	for _, d := range wants.Devices {
-		if d.Kind == annotation.Resource {
-			p.device(d)
+		switch d.Kind {
+		case annotation.Resource:
+			p.deliverResource(d)
+		case annotation.NamedSocket:
+			p.deliverNamedSocket(d)
 		}
 	}
-	p.networks(wants.Networks, found)
-	p.allocated(allocated)
-	if len(p.errs) > 0 {
-		return nil, &Error{Container: req.Name(), Errs: p.errs, Items: p.items}
+	p.deliverNetworks(wants.Networks, found)
+	p.deliverAllocated(allocated)
+	if len(p.errs) == 0 {
+		p.fail(p.addViewFile())
 	}
-	if err := p.addView(); err != nil {
-		return nil, err
+	if len(p.errs) == 0 {
+		// The container keeps what it was given besides sockets.
+		u := p.ledger.usageOf(req.SandboxID, req.Container)
+		u.Sockets = p.countUsage().Sockets
+		p.fail(p.checkLimits(u))
 	}
-	if err := p.limit(); err != nil {
-		return nil, err
-	}
-	return &Plan{Staging: p.stage, Items: p.items, Usage: p.counted, Unchecked: p.unchecked}, nil
+	return p.result()
 }
 
-// keeps reports whether a running container has what an attachment brings. An error
-// says that this cannot be told.
-func (p *planner) keeps(a *attachment.Attachment) (bool, error) {
-	if !p.running || a.Info == nil {
+// hasOnlyClaims reports whether a running container has devices of claims and nothing of a network.
+func hasOnlyClaims(req *Request) bool {
+	var elements []devices.Device
+	if req.View == nil || json.Unmarshal(req.View(), &elements) != nil || len(elements) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(elements, func(e devices.Device) bool {
+		c := e.Jackfield.Claim
+		return c == nil || !strings.HasPrefix(e.Name, cmp.Or(c.PodClaim, c.Name)+"/"+c.Request)
+	})
+}
+
+// MetadataFiles returns the host paths of the files in which drivers describe the container's claims,
+// for a caller that watches them.
+func (e *Engine) MetadataFiles(req *Request) []string { return e.attachments.MetadataFiles(query(req)) }
+
+// hasReceived is phase.keeps of a running container.
+func (p *planner) hasReceived(a *attachment.Attachment) (bool, error) {
+	if a.Info == nil {
 		return false, a.Err
 	}
 	if s, ok := p.socketOf(a); ok {
-		if p.req.Holds == nil || s.inContainer() {
+		if p.req.HasSocket == nil || s.inContainer() {
 			return false, nil
 		}
-		at, err := p.place(s.path)
-		return err == nil && p.req.Holds(at.canonical, at.rel), err
+		at, err := p.socketPath(s.path)
+		return err == nil && p.req.HasSocket(at.canonical, at.rel), err
 	}
-	nodes, err := p.nodes(a, &viewEntry{})
+	nodes, err := p.nodesOf(a, &viewEntry{})
 	return err == nil && len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n sysfs.Node) bool { return !p.has(n) }), err
-}
-
-// mounts calls f with what is mounted in the container: what it has, and what it gets.
-func (p *planner) mounts(f func(*edits.Mount) bool) {
-	if !p.running {
-		p.b.Mounts(f)
-		return
-	}
-	for i := range p.req.Have.Mounts {
-		if !f(&p.req.Have.Mounts[i]) {
-			return
-		}
-	}
 }

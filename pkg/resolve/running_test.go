@@ -13,57 +13,56 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runningRequest is that of a container that was created and holds every socket.
-func runningRequest() *Request {
-	r := ask("")
-	r.Holds = func(string, string) bool { return true }
+// newRunningRequest returns the request of a running container that has all its sockets.
+func newRunningRequest() *Request {
+	r := newRequest("")
+	r.HasSocket = func(string, string) bool { return true }
 	return r
 }
 
-// A pass over a running container that runs out of time, or is over a directory that is
-// unresponsive, is an error: a plan without the container's sockets would have them
-// unmounted.
-func TestRunningIsAnErrorWhenItCannotCheckEverything(t *testing.T) {
+// ResolveRunning fails after its deadline and if a directory is unresponsive. A plan without the container's sockets
+// would unmount them.
+func TestResolveRunningFailsWhenIncomplete(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.listen("/run/vsw/1/s")
-	h.info("one", "net1", vhost("client", "/var/run/vsw/1/s"))
-	plan, err := h.e.Running(context.Background(), runningRequest())
+	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/1/s"))
+	plan, err := h.e.ResolveRunning(context.Background(), newRunningRequest())
 	must(t, err)
 	if len(plan.Items) != 1 || plan.Items[0].Err != nil || len(plan.Staging.Sockets)+len(plan.Staging.Dirs) == 0 && plan.Staging.Files == nil {
-		t.Fatalf("in time: %+v", plan)
+		t.Fatalf("before the deadline: %+v", plan)
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if plan, err := h.e.Running(ended, runningRequest()); err == nil {
-		t.Errorf("out of time: a plan with %d items and no error", len(plan.Items))
+	if plan, err := h.e.ResolveRunning(ended, newRunningRequest()); err == nil {
+		t.Errorf("after the deadline: a plan with %d items and no error", len(plan.Items))
 	}
-	h.e.answers = func(dir string) error {
+	h.e.checkResponsive = func(dir string) error {
 		if dir == h.e.cfg.DeviceInfo.CNIDir {
 			return errdefs.ErrUnavailable
 		}
 		return nil
 	}
-	if plan, err := h.e.Running(context.Background(), runningRequest()); !errdefs.IsUnavailable(err) {
-		t.Errorf("an unresponsive directory: %+v, %v", plan, err)
+	if plan, err := h.e.ResolveRunning(context.Background(), newRunningRequest()); !errdefs.IsUnavailable(err) {
+		t.Errorf("unresponsive directory: plan %+v, error %v", plan, err)
 	}
 }
 
-// What a source has that cannot be read may be what the container has: the plan says so.
-func TestRunningReportsWhatItCouldNotRead(t *testing.T) {
+// The plan lists sources that cannot be read, because the container's sockets may come from them.
+func TestResolveRunningReportsUnreadSources(t *testing.T) {
 	const multus = "/var/lib/cni/multus"
 	for name, tc := range map[string]struct {
-		spoil func(h *host)
-		ns    string
-		want  string // in Unchecked
+		breakSource func(h *host)
+		ns          string
+		want        string // in Unchecked
 	}{
-		"nothing wrong":  {spoil: func(*host) {}},
-		"Multus' record": {spoil: func(h *host) { h.write(multus+"/sb", "{") }, want: multus + "/sb"},
-		"the directory of device-info is gone": {spoil: func(h *host) {
+		"all sources valid":     {breakSource: func(*host) {}},
+		"invalid Multus record": {breakSource: func(h *host) { h.write(multus+"/sb", "{") }, want: multus + "/sb"},
+		"missing device-info directory": {breakSource: func(h *host) {
 			must(h.t, os.RemoveAll(filepath.Join(h.dir, "run/k8s.cni.cncf.io/devinfo/cni")))
 		}, want: "deviceInfo.cniDir"},
-		"a file of a network without a rule": {spoil: func(h *host) { h.info("one", "net1", "{") }, ns: "other", want: "net1"},
-		"a socket root of a network without a rule": {spoil: func(h *host) {
-			h.e.answers = func(dir string) error {
+		"invalid file of a network without a rule": {breakSource: func(h *host) { h.writeInfo("one", "net1", "{") }, ns: "other", want: "net1"},
+		"unresponsive socket root of a network without a rule": {breakSource: func(h *host) {
+			h.e.checkResponsive = func(dir string) error {
 				if dir == "/var/run/vsw" {
 					return errdefs.ErrUnavailable
 				}
@@ -74,37 +73,37 @@ func TestRunningReportsWhatItCouldNotRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, "enforce")
 			h.listen("/run/vsw/1/s")
-			h.info("one", "net1", vhost("client", "/var/run/vsw/1/s"))
-			tc.spoil(h)
-			r := runningRequest()
+			h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/1/s"))
+			tc.breakSource(h)
+			r := newRunningRequest()
 			if tc.ns != "" {
 				r.Namespace = tc.ns
 			}
-			plan, err := h.e.Running(context.Background(), r)
+			plan, err := h.e.ResolveRunning(context.Background(), r)
 			must(t, err)
 			var got []string
 			for _, err := range plan.Unchecked {
 				got = append(got, err.Error())
 			}
 			if tc.want == "" != (len(got) == 0) || !strings.Contains(strings.Join(got, "; "), tc.want) {
-				t.Errorf("unchecked is %q, want %q", got, tc.want)
+				t.Errorf("Unchecked is %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-// Without a free descriptor no directory can be read: that is an error, and not a sandbox
-// without networks.
-func TestRunningWithoutDescriptorsIsAnError(t *testing.T) {
+// Without a free descriptor no directory can be read. ResolveRunning then fails instead of reporting a sandbox without
+// networks.
+func TestResolveRunningFailsWithoutDescriptors(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.listen("/run/vsw/1/s")
-	h.info("one", "net1", vhost("client", "/var/run/vsw/1/s"))
-	var was unix.Rlimit
-	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
-	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
-	plan, err := h.e.Running(context.Background(), runningRequest())
-	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/1/s"))
+	var limit unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
+	plan, err := h.e.ResolveRunning(context.Background(), newRunningRequest())
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
 	if err == nil {
-		t.Errorf("a plan and no error: %+v", plan)
+		t.Errorf("got plan %+v and no error", plan)
 	}
 }

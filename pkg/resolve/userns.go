@@ -11,13 +11,12 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// UserNS is a user namespace of the container's own, in which its users are others
-// than on the host.
+// UserNS is a container's user namespace, which maps its users to other users of the host.
 type UserNS struct {
-	// PID is a process of the host that is in it; 0 when the runtime tells of none.
+	// PID is a process in the namespace; 0 if the runtime reports none.
 	PID int
-	// UIDs and GIDs say what it will map, where there is no process yet that the
-	// kernel could be asked of: an OCI configuration's uidMappings and gidMappings.
+	// UIDs and GIDs are the mappings that the namespace will have, for a container without a
+	// process: uidMappings and gidMappings of an OCI configuration.
 	UIDs, GIDs []IDMap
 }
 
@@ -42,7 +41,7 @@ func parseIDMap(data []byte) ([]IDMap, error) {
 			v, err := strconv.ParseUint(field[i], 10, 32)
 			n[i], ok = uint32(v), err == nil
 		}
-		// No range reaches over the last ID, which is nobody's.
+		// A range cannot include the last ID, which is reserved.
 		if !ok || n[2] == 0 || uint64(n[0])+uint64(n[2]) > 1<<32-1 || uint64(n[1])+uint64(n[2]) > 1<<32-1 {
 			return nil, fmt.Errorf("line %d: found %.80q, want three numbers: the first ID inside, the first outside, and how many: %w",
 				len(out)+1, strings.TrimSpace(line), errdefs.ErrInvalidArgument)
@@ -52,7 +51,7 @@ func parseIDMap(data []byte) ([]IDMap, error) {
 	return out, nil
 }
 
-// outside is the ID of the host that an ID of the namespace is.
+// outside returns the ID of the host that an ID of the namespace is.
 func outside(ranges []IDMap, id uint32) (uint32, bool) {
 	for _, r := range ranges {
 		if id >= r.Inside && id-r.Inside < r.Size {
@@ -63,17 +62,37 @@ func outside(ranges []IDMap, id uint32) (uint32, bool) {
 	return 0, false
 }
 
-// onHost is the user of the host that a user of the container's user namespace is.
-// The kernel says so, as this process sees it.
-func (p *planner) onHost(u User) (User, error) {
+// hostUser returns the user of the host that the container runs as, or nil if that is unknown. In
+// a user namespace of its own, it is not the user inside, where it is root by default.
+func (p *planner) hostUser() (*User, error) {
+	u := p.req.User
+	if uid, gid, ok := p.cfg.Sockets.UserIDs(); u == nil && ok {
+		u = &User{UID: uid, GID: gid}
+	}
+	if p.req.UserNS == nil {
+		return u, nil
+	}
+	if u == nil {
+		u = &User{}
+	}
+	mapped, err := p.mapUser(*u)
+	if err != nil {
+		return nil, err
+	}
+	return &mapped, nil
+}
+
+// mapUser returns the user of the host that a user of the container's user namespace is,
+// by the kernel's mapping as this process sees it.
+func (p *planner) mapUser(u User) (User, error) {
 	ns := p.req.UserNS
 	pid := ns.PID
 	if pid <= 0 && len(ns.UIDs)+len(ns.GIDs) > 0 {
-		uid, err := mapped(ns.UIDs, "uidMappings", "user", u.UID)
+		uid, err := hostID(ns.UIDs, "uidMappings", "user", u.UID)
 		if err != nil {
 			return u, err
 		}
-		gid, err := mapped(ns.GIDs, "gidMappings", "group", u.GID)
+		gid, err := hostID(ns.GIDs, "gidMappings", "group", u.GID)
 		return User{UID: uid, GID: gid}, err
 	}
 	if pid <= 0 {
@@ -105,11 +124,11 @@ func (p *planner) mapID(pid int, name, what string, id uint32) (uint32, error) {
 		return 0, fmt.Errorf("the container has a user namespace, but %s is of a process that has none: the runtime and the plugin number "+
 			"processes differently; a plugin that runs in a pod needs hostPID: true: %w", file, errdefs.ErrFailedPrecondition)
 	}
-	return mapped(ranges, file, what, id)
+	return hostID(ranges, file, what, id)
 }
 
-// mapped is the ID outside that an ID of the namespace is; by names who says so.
-func mapped(ranges []IDMap, by, what string, id uint32) (uint32, error) {
+// hostID returns the ID outside that an ID of the namespace is; by names the source of the mapping.
+func hostID(ranges []IDMap, by, what string, id uint32) (uint32, error) {
 	host, ok := outside(ranges, id)
 	if !ok {
 		return 0, fmt.Errorf("the container has a user namespace in which %s %d is nobody of the host: %s does not map it: %w",

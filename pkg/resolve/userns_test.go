@@ -18,19 +18,19 @@ func TestParseIDMap(t *testing.T) {
 		ok       bool
 	}{{0, 200000, true}, {65535, 265535, true}, {65536, 0, false}, {70000, 5, true}, {70001, 0, false}, {1<<32 - 1, 0, false}} {
 		if host, ok := outside(got, c.id); host != c.want || ok != c.ok {
-			t.Errorf("user %d is %d, %t of the host; want %d, %t", c.id, host, ok, c.want, c.ok)
+			t.Errorf("user %d: host ID %d, mapped %t; want %d, %t", c.id, host, ok, c.want, c.ok)
 		}
 	}
-	// A configuration's need not be what the kernel takes.
-	for _, wild := range []IDMap{{0, 1<<32 - 1, 1}, {0, 1<<32 - 2, 5}, {1<<32 - 1, 0, 1<<32 - 1}} {
-		if host, ok := outside([]IDMap{wild}, wild.Inside+min(wild.Size-1, 4)); ok && host != 0 {
-			t.Errorf("%v: %d", wild, host)
+	// Mappings of a configuration can be invalid for the kernel.
+	for _, invalid := range []IDMap{{0, 1<<32 - 1, 1}, {0, 1<<32 - 2, 5}, {1<<32 - 1, 0, 1<<32 - 1}} {
+		if host, ok := outside([]IDMap{invalid}, invalid.Inside+min(invalid.Size-1, 4)); ok && host != 0 {
+			t.Errorf("mapping %v: host ID %d", invalid, host)
 		}
 	}
 	for _, bad := range []string{"0 200000\n", "0 200000 65536 1\n", "0 -1 1\n", "0 0 0\n", "0 4294967295 1\n", "a b c\n", "\n",
 		strings.Repeat("0 1 1\n", maxIDMapLines+1)} {
 		if got, err := parseIDMap([]byte(bad)); err == nil {
-			t.Errorf("%.40q gives %v", bad, got)
+			t.Errorf("parseIDMap(%.40q) = %v, want an error", bad, got)
 		}
 	}
 }

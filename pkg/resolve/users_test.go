@@ -11,13 +11,13 @@ import (
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// Whom sockets are for: whom the runtime says, or else the configuration, as the host
-// knows him.
-func TestWhoseSocketsAre(t *testing.T) {
+// Sockets are accessible to the container's user: the one that the runtime reports, or else the one of the
+// configuration, as an ID of the host.
+func TestSocketsAreAccessibleToContainerUser(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.listen("/run/vsw/p1/a.sock")
-	h.info("one", "net1", vhost("client", "/var/run/vsw/p1/a.sock"))
-	h.info("two", "net2", vhost("server", "/var/run/vsw/p2/b.sock"))
+	h.writeInfo("one", "net1", vhostUserInfo("client", "/var/run/vsw/p1/a.sock"))
+	h.writeInfo("two", "net2", vhostUserInfo("server", "/var/run/vsw/p2/b.sock"))
 	h.write("/proc/77/uid_map", "         0     200000      65536\n")
 	h.write("/proc/77/gid_map", "         0     300000      65536\n")
 	h.write("/proc/78/uid_map", "         0          0 4294967295\n")
@@ -30,27 +30,27 @@ func TestWhoseSocketsAre(t *testing.T) {
 		user          *User
 		ns            *UserNS
 		want          *staging.User
-		way           staging.Way
+		method        staging.AccessMethod
 		err           string
 	}{
-		{name: "nobody says"},
-		{name: "the configuration says", sockets: `user: "1000:1001"`, want: &staging.User{UID: 1000, GID: 1001}},
-		{name: "the configuration says a user only", sockets: `user: "1000", access: owner`, want: &staging.User{UID: 1000, GID: 1000}, way: staging.ByOwner},
-		{name: "the runtime knows better", sockets: `user: "1000:1001", access: group`, user: &User{UID: 5, GID: 6}, want: &staging.User{UID: 5, GID: 6}, way: staging.ByGroup},
+		{name: "no user known"},
+		{name: "user of the configuration", sockets: `user: "1000:1001"`, want: &staging.User{UID: 1000, GID: 1001}},
+		{name: "configuration without a group", sockets: `user: "1000", access: owner`, want: &staging.User{UID: 1000, GID: 1000}, method: staging.ByOwner},
+		{name: "runtime overrides the configuration", sockets: `user: "1000:1001", access: group`, user: &User{UID: 5, GID: 6}, want: &staging.User{UID: 5, GID: 6}, method: staging.ByGroup},
 		{name: "root of a user namespace", ns: &UserNS{PID: 77}, want: &staging.User{UID: 200000, GID: 300000}},
-		{name: "a user of a user namespace", user: &User{UID: 1000, GID: 7}, ns: &UserNS{PID: 77}, want: &staging.User{UID: 201000, GID: 300007}},
-		{name: "the configuration's in a user namespace", sockets: `user: "1000:1001"`, ns: &UserNS{PID: 77}, want: &staging.User{UID: 201000, GID: 301001}},
-		{name: "not mapped", user: &User{UID: 65536}, ns: &UserNS{PID: 77}, err: "/proc/77/uid_map does not map it"},
-		{name: "what the configuration will map", user: &User{UID: 1000, GID: 7}, ns: &UserNS{UIDs: []IDMap{{0, 5, 1}, {1, 100000, 65535}}, GIDs: []IDMap{{0, 200000, 65536}}},
+		{name: "user of a user namespace", user: &User{UID: 1000, GID: 7}, ns: &UserNS{PID: 77}, want: &staging.User{UID: 201000, GID: 300007}},
+		{name: "user of the configuration in a user namespace", sockets: `user: "1000:1001"`, ns: &UserNS{PID: 77}, want: &staging.User{UID: 201000, GID: 301001}},
+		{name: "user without a mapping", user: &User{UID: 65536}, ns: &UserNS{PID: 77}, err: "/proc/77/uid_map does not map it"},
+		{name: "mappings of config.json", user: &User{UID: 1000, GID: 7}, ns: &UserNS{UIDs: []IDMap{{0, 5, 1}, {1, 100000, 65535}}, GIDs: []IDMap{{0, 200000, 65536}}},
 			want: &staging.User{UID: 100999, GID: 200007}},
-		{name: "what the configuration will not map", user: &User{UID: 1000}, ns: &UserNS{UIDs: []IDMap{{0, 5, 1}}}, err: "uidMappings does not map it"},
-		{name: "no group that it will map", ns: &UserNS{UIDs: []IDMap{{0, 5, 1}}}, err: "gidMappings does not map it"},
-		{name: "a process says more", ns: &UserNS{PID: 77, UIDs: []IDMap{{0, 5, 1}}}, want: &staging.User{UID: 200000, GID: 300000}},
-		{name: "no process is told", ns: &UserNS{}, err: "the runtime names no process"},
-		{name: "the process is not seen", ns: &UserNS{PID: 76}, err: "hostPID: true"},
-		{name: "another process", ns: &UserNS{PID: 78}, err: "number processes differently"},
-		{name: "no map", ns: &UserNS{PID: 79}, err: `/proc/79/uid_map: line 1: found "zero"`},
-		{name: "too large a map", ns: &UserNS{PID: 80}, err: "more than"},
+		{name: "user outside the mappings of config.json", user: &User{UID: 1000}, ns: &UserNS{UIDs: []IDMap{{0, 5, 1}}}, err: "uidMappings does not map it"},
+		{name: "no group mappings in config.json", ns: &UserNS{UIDs: []IDMap{{0, 5, 1}}}, err: "gidMappings does not map it"},
+		{name: "process overrides the mappings of config.json", ns: &UserNS{PID: 77, UIDs: []IDMap{{0, 5, 1}}}, want: &staging.User{UID: 200000, GID: 300000}},
+		{name: "runtime reports no process", ns: &UserNS{}, err: "the runtime names no process"},
+		{name: "process in another PID namespace", ns: &UserNS{PID: 76}, err: "hostPID: true"},
+		{name: "process of the host", ns: &UserNS{PID: 78}, err: "number processes differently"},
+		{name: "invalid uid_map", ns: &UserNS{PID: 79}, err: `/proc/79/uid_map: line 1: found "zero"`},
+		{name: "uid_map with too many lines", ns: &UserNS{PID: 80}, err: "more than"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text := strings.Replace(strings.ReplaceAll(rules, "MODE", "enforce"), "sockets: {", "sockets: {"+c.sockets+", ", 1)
@@ -59,34 +59,34 @@ func TestWhoseSocketsAre(t *testing.T) {
 			for _, staged := range []bool{true, false} {
 				e, err := New(root, cfg, Options{Staged: func() bool { return staged }})
 				must(t, err)
-				r := ask("")
+				r := newRequest("")
 				r.User, r.UserNS = c.user, c.ns
 				plan, err := e.Resolve(t.Context(), r)
 				must(t, e.Close())
 				if c.err != "" {
 					if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), "vhost-user.path") {
-						t.Errorf("%v, want %q and the field", err, c.err)
+						t.Errorf("got %v, want %q and the field", err, c.err)
 					}
 					continue
 				}
 				must(t, err)
-				way := c.way
-				if way == "" {
-					way = staging.ByACL
+				method := c.method
+				if method == "" {
+					method = staging.ByACL
 				}
 				for _, k := range plan.Staging.Sockets {
-					if (k.Access.User == nil) != (c.want == nil) || c.want != nil && *k.Access.User != *c.want || k.Access.Way != way {
-						t.Errorf("staged %t: access of %+v by %s, want %+v by %s", staged, k.Access.User, k.Access.Way, c.want, way)
+					if (k.Access.User == nil) != (c.want == nil) || c.want != nil && *k.Access.User != *c.want || k.Access.Method != method {
+						t.Errorf("staged %t: access for %+v by %s, want %+v by %s", staged, k.Access.User, k.Access.Method, c.want, method)
 					}
 				}
-				// In each mode, so that no other sandbox gets at it.
+				// The socket is prepared in each mode, so that it is checked against claims of other sandboxes.
 				if len(plan.Staging.Sockets) != 1 {
 					t.Errorf("staged %t: %d sockets", staged, len(plan.Staging.Sockets))
 				}
 				d := plan.Staging.SocketDirs
 				if len(d) != 1 || c.want == nil && (d[0].UID != -1 || d[0].GID != -1) ||
-					c.want != nil && (d[0].UID != int(c.want.UID) || d[0].GID != int(c.want.GID) || d[0].Way != way) {
-					t.Errorf("staged %t: socket directories %+v, want of %+v", staged, d, c.want)
+					c.want != nil && (d[0].UID != int(c.want.UID) || d[0].GID != int(c.want.GID) || d[0].AccessMethod != method) {
+					t.Errorf("staged %t: socket directories %+v, want owner %+v", staged, d, c.want)
 				}
 			}
 		})

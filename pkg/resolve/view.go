@@ -3,6 +3,8 @@
 package resolve
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path"
@@ -15,6 +17,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -23,20 +26,26 @@ import (
 // directory.
 const ViewFile = "devices.json"
 
-const envFile = "JACKFIELD_DEVICES_FILE"
-
-// viewEntry is what the container is told of one attachment.
+// viewEntry is one attachment in devices.json.
 type viewEntry struct {
-	att      *attachment.Attachment
-	creator  config.Side // of a socket
-	socket   string      // in the container
-	ownPath  string      // the device-info's own path, where it is there too
-	vdpaNode string      // in the container
-	note     string      // what the socket lacks, such as its own path
-	notes    []string
+	att      *attachment.Attachment // empty for a named socket
+	named    string                 // the name of a named socket
+	creator  config.Side            // of a socket
+	socket   string                 // in the container
+	ownPath  string                 // the device-info's own path, where it is there too
+	vdpaNode string                 // in the container
+	eal      []string               // see setEAL
+	note     string                 // what the socket lacks, such as its own path
+	notes    []string               // for the item
 }
 
-// addNote adds to what the container is told of the attachment.
+// isSocket reports whether the attachment is a socket.
+func (v *viewEntry) isSocket() bool {
+	info := v.att.Info
+	return v.named != "" || info != nil && (info.Type == deviceinfo.TypeVhostUser || info.Type == deviceinfo.TypeMemif)
+}
+
+// addNote adds a note for the container to the attachment.
 func (v *viewEntry) addNote(note string) {
 	if v.note != "" {
 		v.note += "; "
@@ -44,12 +53,12 @@ func (v *viewEntry) addNote(note string) {
 	v.note += note
 }
 
-// show adds a device to the container's view, once: a device that a network and
-// an annotation bring is the network's.
-func (p *planner) show(v viewEntry) {
+// addToView adds a device to the container's view, once. If a network and
+// an annotation bring a device, the network's entry remains.
+func (p *planner) addToView(v viewEntry) {
 	name := v.device()
 	for i := range p.view {
-		if have := &p.view[i]; have.device() == name {
+		if have := &p.view[i]; name != "" && have.device() == name {
 			if have.att.IfName == "" {
 				*have = v
 			}
@@ -59,13 +68,13 @@ func (p *planner) show(v viewEntry) {
 	p.view = append(p.view, v)
 }
 
-// shown reports whether the container's view has the device already.
-func (p *planner) shown(a *attachment.Attachment) bool {
+// inView reports whether the container's view has the device already.
+func (p *planner) inView(a *attachment.Attachment) bool {
 	v := viewEntry{att: a}
 	return v.device() != "" && slices.ContainsFunc(p.view, func(have viewEntry) bool { return have.device() == v.device() })
 }
 
-// device tells a PCI or vDPA device from another; it is "" for a socket.
+// device identifies a PCI or vDPA device; it is "" for a socket.
 func (v *viewEntry) device() string {
 	switch info := v.att.Info; {
 	case info == nil:
@@ -78,74 +87,107 @@ func (v *viewEntry) device() string {
 	return ""
 }
 
-// addView adds devices.json, the mount that carries it, and the environment.
-// Without an attachment there is none of it, unless one may come later.
+// addView adds devices.json, the mount with it, and the environment.
 func (p *planner) addView() error {
-	if len(p.view) == 0 && !p.running && !p.awaits {
-		return nil
-	}
-	origin := edits.Origin{Source: edits.View, Request: "the container's view of its devices"}
-	data := append(make([]byte, 0, 768*len(p.view)), '[')
-	p.b.RoomForEnv(1 + 4*len(p.view))
-	prefixes := map[string]string{}
-	vdevs := map[string]int{}
-	if err := p.env(envFile, path.Join(ContainerDir, ViewFile), origin); err != nil {
+	if err := p.addViewFile(); err != nil {
 		return err
 	}
+	origin := edits.Origin{Source: edits.SourceJackfield, Request: "the container's view of its devices"}
+	env := []edits.Env{{Name: devices.FileVariable, Value: path.Join(ContainerDir, ViewFile)}}
+	for i := range p.view {
+		env = append(env, p.view[i].variables()...)
+	}
+	for _, e := range env {
+		e.Origin = origin
+		if err := p.b.AddEnv(&e); err != nil {
+			return err
+		}
+	}
+	m := p.stagedMount(ContainerDir, "", false, origin)
+	if !p.staged() {
+		m.Options = []string{"bind", "ro", "rprivate", "nosuid", "nodev", "noexec"}
+	}
+	return p.b.AddMount(m)
+}
+
+// addViewFile adds devices.json.
+func (p *planner) addViewFile() error {
+	elements := []devices.Device{}
+	prefixes, vdevs := map[string]string{}, map[string]int{}
 	for i := range p.view {
 		v := &p.view[i]
-		eal := v.eal(vdevs)
-		data = v.appendElement(data, eal)
-		if v.att.IfName == "" {
-			continue
-		}
-		prefix := envPrefix(v.att.IfName)
-		if other, ok := prefixes[prefix]; ok {
-			return fmt.Errorf("interfaces %q and %q would have the same variables, %s_*; rename one of them: %w", other, v.att.IfName, prefix, errdefs.ErrConflict)
-		}
-		prefixes[prefix] = v.att.IfName
-		for _, kv := range []struct{ name, value string }{
-			{"_TYPE", string(v.att.Info.Type)}, {"_SOCKET", v.socket}, {"_PCI", pciAddress(v.att.Info)}, {"_EAL", words(eal)},
-		} {
-			if kv.value == "" {
-				continue
+		v.setEAL(vdevs)
+		elements = append(elements, v.element())
+		for _, name := range v.names() {
+			prefix := devices.VariablePrefix(name)
+			if prefix == devices.SocketPrefix && slices.ContainsFunc(p.view, func(o viewEntry) bool { return o.named != "" }) {
+				return fmt.Errorf("interface %q and the container's named sockets would have the same variables, %s_*; rename the interface: %w", name, prefix, errdefs.ErrConflict)
 			}
-			if err := p.env(prefix+kv.name, kv.value, origin); err != nil {
-				return err
+			if other, ok := prefixes[prefix]; ok {
+				return fmt.Errorf("%q and %q would have the same variables, %s_*; rename one of these interfaces or claims: %w", other, name, prefix, errdefs.ErrConflict)
 			}
+			prefixes[prefix] = name
 		}
 	}
-	p.staging().Files = append(p.staging().Files, staging.File{Name: ViewFile, Data: append(data, "\n]\n"...)})
-	if p.staged() {
-		return p.b.AddMount(p.stagedMount(ContainerDir, "", false, origin))
+	data, err := encodeView(elements)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", ViewFile, err)
 	}
-	return p.b.AddMount(&edits.Mount{
-		Destination: ContainerDir, Type: "bind", Origin: origin,
-		Source:  p.host.Path(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID)),
-		Options: []string{"bind", "ro", "rprivate", "nosuid", "nodev", "noexec"},
-	})
+	p.staging().Files = append(p.staging().Files, staging.File{Name: ViewFile, Data: data})
+	return nil
 }
 
-// words are arguments for whoever splits them at spaces; "" where one has a space
-// itself: devices.json has them one by one.
-func words(args []string) string {
-	for _, a := range args {
-		if strings.ContainsRune(a, ' ') {
-			return ""
+// encodeView returns the text of devices.json.
+func encodeView(elements []devices.Device) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(elements)
+	return b.Bytes(), err
+}
+
+// names returns what the attachment's variables are named for: its interface, and its claim and
+// request.
+func (v *viewEntry) names() (names []string) {
+	if v.att.IfName != "" {
+		names = append(names, v.att.IfName)
+	}
+	if v.att.Claimed != nil && v.att.Claimed.Request != "" {
+		names = append(names, v.att.Claimed.Name())
+	}
+	return names
+}
+
+// variables returns the variables of a named socket, or of an attachment with an interface or claim.
+func (v *viewEntry) variables() (env []edits.Env) {
+	device := v.element()
+	for _, x := range device.Variables(v.names()...) {
+		env = append(env, edits.Env{Name: x.Name, Value: x.Value})
+	}
+	return env
+}
+
+// element returns the attachment or named socket as it appears in devices.json.
+func (v *viewEntry) element() devices.Device {
+	if v.named != "" {
+		return devices.Device{Name: "socket:" + v.named, Jackfield: devices.Extension{Socket: v.socket, CreatedBy: string(v.creator), OwnPath: v.ownPath, Note: v.note}}
+	}
+	n := v.interfaceInfo()
+	e := devices.Device{
+		Name: v.att.Network, Interface: v.att.IfName, IPs: n.IPs, Gateway: n.Gateway, MAC: n.MAC, MTU: n.MTU, DNS: n.DNS,
+		Jackfield: devices.Extension{Resource: v.att.Resource, DeviceID: v.att.DeviceID, CreatedBy: string(v.creator), OwnPath: v.ownPath,
+			Note: v.note, Queues: n.Queues, Bandwidth: n.Bandwidth, Labels: n.Labels, EAL: v.eal},
+	}
+	if c := v.att.Claimed; c != nil {
+		if e.Name == "" {
+			e.Name, e.Jackfield.DeviceID = c.Name(), ""
 		}
+		e.Jackfield.Claim = &devices.Claim{Name: c.Claim, PodClaim: c.PodClaim, Request: c.Request, Driver: c.Driver, Pool: c.Pool, Device: c.Device}
 	}
-	return strings.Join(args, " ")
-}
-
-func (p *planner) env(name, value string, origin edits.Origin) error {
-	return p.b.AddEnv(&edits.Env{Name: name, Value: value, Origin: origin})
-}
-
-// appendElement appends the entry of devices.json, on a line of its own. Its first
-// keys are those of the network-status annotation (Device Information
-// Specification, §6), so that what reads the one can read the other; the paths in
-// device-info are those in the container.
-func (v *viewEntry) appendElement(data []byte, eal []string) []byte {
+	if v.att.Info == nil {
+		return e
+	}
 	info := v.att.Info.Clone()
 	switch info.Type {
 	case deviceinfo.TypeVhostUser:
@@ -157,99 +199,59 @@ func (v *viewEntry) appendElement(data []byte, eal []string) []byte {
 			info.VDPA.Path = v.vdpaNode
 		}
 	}
-	if len(data) > 1 {
-		data = append(data, ',')
+	if _, ok := attachment.ReadInterfaceInfo(info); ok {
+		delete(info.Extra, attachment.InterfaceInfoKey)
 	}
-	data = appendString(append(data, "\n  {\"name\": "...), v.att.Network)
-	if v.att.IfName != "" {
-		data = appendString(append(data, ", \"interface\": "...), v.att.IfName)
-	}
-	notes := readIfNotes(info)
-	if notes != nil {
-		delete(info.Extra, ifNotesKey)
-		data = notes.appendStatus(data)
-	}
-	data = info.AppendJSON(append(data, ",\n   \"device-info\": "...))
-	data = append(data, ",\n   \"jackfield\": {"...)
-	first := true
-	key := func(name string) {
-		if !first {
-			data = append(data, ", "...)
-		}
-		first = false
-		data = append(append(append(data, '"'), name...), "\": "...)
-	}
-	for _, f := range [...]struct{ name, value string }{
-		{"resource", v.att.Resource}, {"device-id", v.att.DeviceID},
-		{"socket-created-by", string(v.creator)}, // host or application
-		{"own-path", v.ownPath},                  // the socket is here too
-		{"note", v.note},
-	} {
-		if f.value != "" {
-			key(f.name)
-			data = appendString(data, f.value)
-		}
-	}
-	if notes != nil && len(notes.Bandwidth) > 0 { // asked for; what connects the socket sees to it
-		key("bandwidth")
-		data = appendJSON(data, notes.Bandwidth)
-	}
-	if notes != nil && len(notes.Labels) > 0 {
-		key("labels")
-		data = appendJSON(data, notes.Labels)
-	}
-	if len(eal) > 0 { // arguments for DPDK's EAL
-		key("eal")
-		data = append(data, '[')
-		for i, arg := range eal {
-			if i > 0 {
-				data = append(data, ", "...)
-			}
-			data = appendString(data, arg)
-		}
-		data = append(data, ']')
-	}
-	return append(data, "}}"...)
+	e.DeviceInfo = info.AppendJSON(nil)
+	return e
 }
 
-// appendString appends a JSON string.
-func appendString(data []byte, s string) []byte {
-	if !isPlain(s) {
-		quoted, _ := json.Marshal(s) // of a string always works
-		return append(data, quoted...)
+// interfaceInfo returns what is known about the interface: from device-info and, for a device of a
+// claim, from the driver's metadata.
+func (v *viewEntry) interfaceInfo() attachment.InterfaceInfo {
+	var n attachment.InterfaceInfo
+	if v.att.Info != nil {
+		n, _ = attachment.ReadInterfaceInfo(v.att.Info)
 	}
-	return append(append(append(data, '"'), s...), '"')
+	if c := v.att.Claimed; c != nil {
+		if len(n.IPs) == 0 {
+			n.IPs = c.IPs
+		}
+		n.MAC, n.MTU = cmp.Or(n.MAC, c.MAC), cmp.Or(n.MTU, c.MTU)
+	}
+	return n
 }
 
-// eal is the attachment as arguments of DPDK's EAL (DPDK Getting Started Guide,
+// setEAL sets the arguments of DPDK's EAL for the attachment (DPDK Getting Started Guide,
 // "EAL parameters"; Network Interface Controller Drivers, virtio and memif). A
-// path with a comma cannot be written there.
-func (v *viewEntry) eal(vdevs map[string]int) []string {
-	mac := readIfNotes(v.att.Info).macArgument()
-	vdev := func(driver, args string) []string {
-		n := vdevs[driver]
-		vdevs[driver]++
-		return []string{"--vdev=" + driver + strconv.Itoa(n) + "," + args + mac}
+// path with a comma cannot be written there. vdevs counts the devices of each driver.
+func (v *viewEntry) setEAL(vdevs map[string]int) {
+	if v.named != "" {
+		return
 	}
-	switch info := v.att.Info; info.Type {
-	case deviceinfo.TypePCI:
-		return []string{"-a", info.PCI.PCIAddress}
-	case deviceinfo.TypeVDPA:
-		if v.vdpaNode != "" {
-			return vdev("net_virtio_user", "path="+v.vdpaNode)
+	setVdev := func(driver, args string) {
+		n := v.interfaceInfo()
+		if n.Queues > 0 && driver == "net_virtio_user" { // memif's queues are the switch's to set
+			args += ",queues=" + strconv.Itoa(n.Queues)
 		}
-	case deviceinfo.TypeVhostUser:
-		if strings.Contains(v.socket, ",") {
-			return nil
+		if n.MAC != "" {
+			args += ",mac=" + n.MAC
 		}
-		if v.creator == config.SideApplication {
-			return vdev("net_virtio_user", "path="+v.socket+",server=1")
-		}
-		return vdev("net_virtio_user", "path="+v.socket)
-	case deviceinfo.TypeMemif:
-		if strings.Contains(v.socket, ",") || info.Memif.Mode != deviceinfo.MemifEthernet {
-			return nil
-		}
+		v.eal = []string{"--vdev=" + driver + strconv.Itoa(vdevs[driver]) + "," + args}
+		vdevs[driver]++
+	}
+	switch info := v.att.Info; {
+	case info == nil:
+	case info.Type == deviceinfo.TypePCI:
+		v.eal = []string{"-a", info.PCI.PCIAddress}
+	case info.Type == deviceinfo.TypeVDPA && v.vdpaNode != "":
+		setVdev("net_virtio_user", "path="+v.vdpaNode)
+	case strings.Contains(v.socket, ","):
+	case info.Type == deviceinfo.TypeVhostUser && v.creator == config.SideApplication:
+		setVdev("net_virtio_user", "path="+v.socket+",server=1")
+	case info.Type == deviceinfo.TypeVhostUser:
+		setVdev("net_virtio_user", "path="+v.socket)
+	case info.Type == deviceinfo.TypeMemif && info.Memif.Mode == deviceinfo.MemifEthernet:
 		role := "client"
 		if v.creator == config.SideApplication {
 			role = "server"
@@ -258,31 +260,6 @@ func (v *viewEntry) eal(vdevs map[string]int) []string {
 		if info.Memif.Abstract() {
 			socket, abstract = strings.TrimPrefix(v.socket, "@"), "yes"
 		}
-		return vdev("net_memif", "role="+role+",id=0,socket="+socket+",socket-abstract="+abstract)
+		setVdev("net_memif", "role="+role+",id=0,socket="+socket+",socket-abstract="+abstract)
 	}
-	return nil
-}
-
-func pciAddress(i *deviceinfo.Info) string {
-	switch {
-	case i.Type == deviceinfo.TypePCI:
-		return i.PCI.PCIAddress
-	case i.Type == deviceinfo.TypeVDPA:
-		return i.VDPA.PCIAddress
-	}
-	return ""
-}
-
-// envPrefix is JACKFIELD_<IFNAME>: upper case, and "_" for what no variable's
-// name can hold.
-func envPrefix(ifName string) string {
-	return "JACKFIELD_" + strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z':
-			return r - 'a' + 'A'
-		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
-			return r
-		}
-		return '_'
-	}, ifName)
 }

@@ -8,15 +8,17 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// schemaNode is what docs/devices.schema.json uses of JSON Schema.
+// schemaNode holds the keywords of JSON Schema that docs/reference/devices.schema.json uses.
 type schemaNode struct {
 	Type                 string
 	Enum                 []string
@@ -25,12 +27,12 @@ type schemaNode struct {
 	AdditionalProperties json.RawMessage
 	Items                *schemaNode
 
-	seen bool
+	used bool
 }
 
-// check returns what of a value the schema does not allow, and marks what it allows.
-func (n *schemaNode) check(at string, value any) []string {
-	n.seen = true
+// validate returns the faults of a value, and marks the keys of the schema that the value has.
+func (n *schemaNode) validate(at string, value any) []string {
+	n.used = true
 	var faults []string
 	switch value := value.(type) {
 	case map[string]any:
@@ -44,7 +46,7 @@ func (n *schemaNode) check(at string, value any) []string {
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {
 			if inner := n.Properties[key]; inner != nil {
-				faults = append(faults, inner.check(at+"."+key, value[key])...)
+				faults = append(faults, inner.validate(at+"."+key, value[key])...)
 			} else if string(n.AdditionalProperties) == "false" {
 				faults = append(faults, at+" has the unknown key "+key)
 			}
@@ -54,10 +56,14 @@ func (n *schemaNode) check(at string, value any) []string {
 			return []string{at + " is an array"}
 		}
 		for i, item := range value {
-			faults = append(faults, n.Items.check(fmt.Sprintf("%s[%d]", at, i), item)...)
+			faults = append(faults, n.Items.validate(fmt.Sprintf("%s[%d]", at, i), item)...)
 		}
 	case string:
-		if n.Type != "string" && !slices.Contains(n.Enum, value) {
+		if n.Type == "integer" {
+			if _, err := strconv.Atoi(value); err != nil {
+				faults = append(faults, fmt.Sprintf("%s is %q", at, value))
+			}
+		} else if n.Type != "string" && !slices.Contains(n.Enum, value) {
 			faults = append(faults, fmt.Sprintf("%s is %q", at, value))
 		}
 	default:
@@ -66,34 +72,33 @@ func (n *schemaNode) check(at string, value any) []string {
 	return faults
 }
 
-// unseen returns the keys that no value had.
-func (n *schemaNode) unseen(at string) []string {
-	if !n.seen {
+// listUnusedKeys returns the keys of the schema that no value had.
+func (n *schemaNode) listUnusedKeys(at string) []string {
+	if !n.used {
 		return []string{at}
 	}
 	var keys []string
 	for _, key := range slices.Sorted(maps.Keys(n.Properties)) {
-		keys = append(keys, n.Properties[key].unseen(at+"."+key)...)
+		keys = append(keys, n.Properties[key].listUnusedKeys(at+"."+key)...)
 	}
 	if n.Items != nil {
-		keys = append(keys, n.Items.unseen(at+"[]")...)
+		keys = append(keys, n.Items.listUnusedKeys(at+"[]")...)
 	}
 	return keys
 }
 
-// The schema has every key that devices.json can have and no other, and the page
-// describes each.
-func TestTheViewIsAsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/devices.schema.json")
+// The schema has exactly the keys that devices.json can have, and the page describes each.
+func TestViewIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/devices.schema.json")
 	must(t, err)
 	var schema schemaNode
 	must(t, json.Unmarshal(text, &schema))
-	page, err := os.ReadFile("../../docs/devices-json.md")
+	page, err := os.ReadFile("../../docs/reference/devices-json.md")
 	must(t, err)
 
-	const notes = `"jackfield.dev/interface":{"mac":"c2:11:22:33:44:55","ips":["10.0.0.1/24"],"gateway":["10.0.0.254"],` +
+	const notes = `"jackfield.dev/interface":{"mac":"c2:11:22:33:44:55","mtu":9000,"queues":2,"ips":["10.0.0.1/24"],"gateway":["10.0.0.254"],` +
 		`"dns":{"nameservers":["8.8.8.8"],"domain":"a","search":["b"],"options":["c"]},"bandwidth":{"ingressRate":2048},"labels":[{"key":"a","value":"b"}]}`
-	data := []byte{'['}
+	var elements []devices.Device
 	vdevs := map[string]int{}
 	for _, info := range []string{
 		`"type":"pci","pci":{"pci-address":"0000:03:00.1","vhost-net":"/dev/vhost-net","rdma-device":"mlx5_0","pf-pci-address":"0000:03:00.0","representor-device":"rep0"}`,
@@ -107,52 +112,63 @@ func TestTheViewIsAsDocumented(t *testing.T) {
 			att:     &attachment.Attachment{Network: "ns/n", IfName: "net1", Resource: "vendor.com/vf", DeviceID: "id", Info: parsed},
 			creator: config.SideHost, socket: "/s", ownPath: "/s", vdpaNode: "/dev/vhost-vdpa-0", note: "n",
 		}
-		data = v.appendElement(data, v.eal(vdevs))
+		v.setEAL(vdevs)
+		elements = append(elements, v.element())
 	}
+	named := viewEntry{att: &attachment.Attachment{}, named: "a", creator: config.SideHost, socket: "/s", ownPath: "/t", note: "n"}
+	elements = append(elements, named.element())
+	claim := &attachment.ClaimedDevice{Claim: "c", PodClaim: "p", Request: "r", Driver: "d", Pool: "n", Device: "dev", IPs: []string{"10.0.0.1/24"}, MAC: "c2:11:22:33:44:55"}
+	elements = append(elements, (&viewEntry{att: &attachment.Attachment{Claimed: claim}}).element())
+	data, err := encodeView(elements)
+	must(t, err)
 	var value any
-	must(t, json.Unmarshal(append(data, ']'), &value))
-	for _, fault := range schema.check("devices", withoutNumbers(value)) {
+	must(t, json.Unmarshal(data, &value))
+	for _, fault := range schema.validate("devices", replaceNumbers(value)) {
 		t.Error(fault)
 	}
-	for _, key := range schema.unseen("devices") {
+	for _, key := range schema.listUnusedKeys("devices") {
 		t.Errorf("devices.json never has the key %s of the schema", key)
 	}
 	for _, entry := range []*schemaNode{schema.Items, schema.Items.Properties["jackfield"]} {
 		for key := range entry.Properties {
 			if !strings.Contains(string(page), "`"+key+"`") {
-				t.Errorf("docs/devices-json.md does not describe %s", key)
+				t.Errorf("docs/reference/devices-json.md does not describe %s", key)
 			}
 		}
 	}
 }
 
-// withoutNumbers leaves out the only numbers, those of bandwidth, whose keys are CNI's.
-func withoutNumbers(value any) any {
+// replaceNumbers empties the bandwidth, whose keys are defined by CNI, and replaces other numbers by strings.
+func replaceNumbers(value any) any {
 	for _, entry := range value.([]any) {
 		own := entry.(map[string]any)["jackfield"].(map[string]any)
 		if own["bandwidth"] != nil {
 			own["bandwidth"] = map[string]any{}
 		}
+		if own["queues"] == 2.0 {
+			own["queues"] = "2"
+		}
+		if e := entry.(map[string]any); e["mtu"] == 9000.0 {
+			e["mtu"] = "9000"
+		}
 	}
 	return value
 }
 
-// The page has every variable that a container gets, and no other.
+// The page describes every variable that a container gets.
 func TestVariablesAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/devices-json.md")
+	page, err := os.ReadFile("../../docs/reference/environment.md")
 	must(t, err)
-	h := newHost(t, "enforce")
+	h := newNamedHost(t, true, "")
 	h.listen("/run/vsw/a/s")
-	h.info("one", "net-1", vhost("client", "/var/run/vsw/a/s"))
-	r := ask("")
-	r.Annotations = nil
-	for name := range env(h.resolve(r)) {
-		name = strings.Replace(name, "NET_1", "<IFNAME>", 1)
+	h.writeInfo("one", "net-1", vhostUserInfo("client", "/var/run/vsw/a/s"))
+	for name := range planEnv(h.resolve(newRequest("socket:spire"))) {
+		name = strings.NewReplacer("NET_1", "<IFNAME>", "SPIRE", "<NAME>").Replace(name)
 		if !strings.Contains(string(page), "| `"+name+"` |") {
-			t.Errorf("docs/devices-json.md does not describe %s", name)
+			t.Errorf("docs/reference/environment.md does not describe %s", name)
 		}
 	}
 	if !strings.Contains(string(page), "| `JACKFIELD_<IFNAME>_PCI` |") {
-		t.Error("docs/devices-json.md does not describe JACKFIELD_<IFNAME>_PCI")
+		t.Error("docs/reference/environment.md does not describe JACKFIELD_<IFNAME>_PCI")
 	}
 }

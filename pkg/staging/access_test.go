@@ -10,61 +10,63 @@ import (
 	"testing"
 )
 
-func TestAllowed(t *testing.T) {
+func TestACLWithUserGrantsWithoutWidening(t *testing.T) {
 	plain := []aclEntry{{aclUserObj, 7, aclNoID}, {aclGroupObj, 5, aclNoID}, {aclOther, 5, aclNoID}}
-	one, changed := allowed(plain, 1000, toConnect)
+	one, changed := aclWithUser(plain, 1000, connectRights)
 	want := []aclEntry{{aclUserObj, 7, aclNoID}, {aclUser, 6, 1000}, {aclGroupObj, 5, aclNoID}, {aclMask, 7, aclNoID}, {aclOther, 5, aclNoID}}
 	if !changed || !reflect.DeepEqual(one, want) {
 		t.Errorf("got %v, %v", one, changed)
 	}
-	if _, changed := allowed(one, 1000, toConnect); changed {
-		t.Error("what is allowed was changed")
+	if _, changed := aclWithUser(one, 1000, connectRights); changed {
+		t.Error("an ACL with sufficient access was changed")
 	}
-	two, _ := allowed(one, 999, toConnect)
+	two, _ := aclWithUser(one, 999, connectRights)
 	if two[1].ID != 999 || two[2].ID != 1000 || len(two) != 6 {
 		t.Errorf("not sorted: %v", two)
 	}
-	// Somebody's chmod narrowed the mask: what it took from others stays taken.
+	// A chmod narrowed the mask: other entries stay narrowed.
 	two[4].Perm = 4
-	three, changed := allowed(two, 999, toConnect)
+	three, changed := aclWithUser(two, 999, connectRights)
 	if !changed || three[1].Perm != 6 || three[2].Perm != 4 || three[3].Perm != 4 || three[4].Perm != 6 {
 		t.Errorf("got %v", three)
 	}
 }
 
-// can reports whether a user and group of the host can write the socket.
-func can(t *testing.T, uid, gid uint32, path string) bool {
+// canWrite reports whether a user and group of the host can write the socket.
+func canWrite(t *testing.T, uid, gid uint32, path string) bool {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `test -w "$0"`, path)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
 	return cmd.Run() == nil
 }
 
-func TestAccess(t *testing.T) {
+func TestGrantByEachMethod(t *testing.T) {
 	n := newNode(t)
-	must(t, os.Chmod(n.path("run/jackfield"), 0o755)) // for the look from outside the container
+	must(t, os.Chmod(n.path("run/jackfield"), 0o755)) // other users can enter the directory
 	must(t, os.Chmod(n.path("run/jackfield/containers"), 0o755))
 	must(t, os.Chmod(n.dir, 0o755))
-	for way, other := range map[Way]bool{ByACL: false, ByGroup: true, ByOwner: false} {
-		t.Run(string(way), func(t *testing.T) {
-			rel := "p-" + string(way) + "/a.sock"
+	for method, other := range map[AccessMethod]bool{ByACL: false, ByGroup: true, ByOwner: false} {
+		t.Run(string(method), func(t *testing.T) {
+			rel := "p-" + string(method) + "/a.sock"
 			made := func() {
 				n.listen("run/vsw/"+rel, "x")
 				must(t, os.Chmod(n.path("run/vsw/"+rel), 0o755))
 			}
 			made()
-			c := one("c-"+string(way), "s1", rel)
-			c.Sockets[0].Access = Access{Way: way, User: &User{UID: 1234, GID: 4321}}
-			at := n.in(c.ID, "net/net1/a.sock")
-			if can(t, 1234, 4321, n.path("run/vsw/"+rel)) {
+			c := newContainer("c-"+string(method), "s1", rel)
+			c.Sockets[0].Access = Access{Method: method, User: &User{UID: 1234, GID: 4321}}
+			at := n.stagedPath(c.ID, "net/net1/a.sock")
+			if canWrite(t, 1234, 4321, n.path("run/vsw/"+rel)) {
 				t.Fatal("the user could write the socket before")
 			}
 			must(t, n.Prepare(c))
 			check := func() {
 				t.Helper()
-				n.eventually(func() bool { return can(t, 1234, 4321, at) }, "the container's user cannot write the socket")
-				if can(t, 1235, 4322, at) || can(t, 1235, 4321, at) != other {
-					t.Error("somebody else can, or cannot")
+				// The old socket, which the user can write, stays until the new one has its rights.
+				n.waitUntil(func() bool { return canWrite(t, 1234, 4321, at) && canWrite(t, 1235, 4321, at) == other },
+					"the container's user or others of the group do not have the rights of the method")
+				if canWrite(t, 1235, 4322, at) || !other && canWrite(t, 1235, 4321, at) {
+					t.Error("another user can write the socket")
 				}
 				st, err := os.Stat(at)
 				must(t, err)
@@ -73,7 +75,7 @@ func TestAccess(t *testing.T) {
 				}
 			}
 			check()
-			// The vswitch sets the mode late, and makes the socket anew.
+			// The vswitch sets the mode late, and re-creates the socket.
 			must(t, os.Chmod(n.path("run/vsw/"+rel), 0o700))
 			check()
 			made()

@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What lies in the place of a socket is looked at on the descriptor, and nothing but
-// a socket is bound.
+// A file at a socket's path is checked on its descriptor, and only a socket is bound.
 func TestOnlySocketsBelowTheRootAreBound(t *testing.T) {
 	n := newNode(t)
 	n.listen("outside/secret.sock", "secret")
@@ -32,56 +31,54 @@ func TestOnlySocketsBelowTheRootAreBound(t *testing.T) {
 	must(t, os.Symlink(n.path("outside"), filepath.Join(bad, "dir")))
 	for _, rel := range []string{"bad/fifo", "bad/device", "bad/file", "bad/link", "bad/near", "bad/dir/secret.sock", "bad", "../outside/secret.sock",
 		"/outside/secret.sock", "good/../../outside/secret.sock", "good/a.sock\x00", "bad/no\nthing", ".."} {
-		c := one("c1", "s1", "good/a.sock")
+		c := newContainer("c1", "s1", "good/a.sock")
 		c.Sockets[0].Rel = rel
 		err := n.Prepare(c)
 		if !errdefs.IsInvalidArgument(err) && !errdefs.IsPermissionDenied(err) && !errdefs.IsNotFound(err) {
 			t.Errorf("%q: %v", rel, err)
 		}
-		if got := n.mounts(); len(got) > 0 || exists(n.in("c1", "")) {
+		if got := n.mounts(); len(got) > 0 || exists(n.stagedPath("c1", "")) {
 			t.Fatalf("%q: left: %v", rel, got)
 		}
 	}
-	// An odd name is a name.
+	// Unusual names are valid.
 	n.listen("run/vsw/good/a\nb .sock", "odd")
-	must(t, n.Prepare(one("c1", "s1", "good/a\nb .sock")))
-	n.answers(n.in("c1", "net/net1/a\nb .sock"), "odd")
+	must(t, n.Prepare(newContainer("c1", "s1", "good/a\nb .sock")))
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a\nb .sock"), "odd")
 }
 
-// Whoever can write a socket directory cannot stand for the host in another pod.
-func TestASocketInAnothersDirectoryIsRefused(t *testing.T) {
+// A tenant that can write a socket directory cannot replace the host's socket in another pod.
+func TestSocketInDirectoryOfAnotherSandboxIsRefused(t *testing.T) {
 	n := newNode(t)
 	must(t, n.Prepare(Container{ID: "c1", SandboxID: "s1", Dirs: []Dir{{Path: "net/net1"}},
 		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "tenant", At: "net/net1", UID: -1, GID: -1}}}))
 	n.listen("run/vsw/tenant/a.sock", "tenant")
-	if err := n.Prepare(one("c2", "s2", "tenant/a.sock")); !errdefs.IsConflict(err) {
+	if err := n.Prepare(newContainer("c2", "s2", "tenant/a.sock")); !errdefs.IsConflict(err) {
 		t.Errorf("another pod: %v", err)
 	}
-	must(t, n.Prepare(one("c3", "s1", "tenant/a.sock")))
-	n.answers(n.in("c3", "net/net1/a.sock"), "tenant")
+	must(t, n.Prepare(newContainer("c3", "s1", "tenant/a.sock")))
+	n.wantAnswer(n.stagedPath("c3", "net/net1/a.sock"), "tenant")
 }
 
-// A tenant that does its worst in a directory that it can write, where it has the
-// socket of its own pod watched, binds nothing but sockets of that directory, and
-// delays no other pod.
-func TestAnAttackerInItsOwnDirectory(t *testing.T) {
+// A tenant that attacks from a directory that it can write, with a watched socket of its own,
+// binds only sockets of that directory and delays no other pod.
+func TestTenantInItsOwnDirectoryReachesNothingElse(t *testing.T) {
 	n := newNode(t)
 	n.listen("outside/secret.sock", "secret")
 	must(t, n.Prepare(Container{ID: "app", SandboxID: "evil", Dirs: []Dir{{Path: "net/net1"}},
 		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "evil", At: "net/net1", UID: -1, GID: -1}}}))
 	n.listen("run/vsw/evil/a.sock", "evil")
-	must(t, n.Prepare(one("victim", "evil", "evil/a.sock")))
+	must(t, n.Prepare(newContainer("victim", "evil", "evil/a.sock")))
 	n.listen("run/vsw/good/b.sock", "good")
-	must(t, n.Prepare(one("other", "good", "good/b.sock")))
-	// The same is done first where nobody watches: what another pod's socket takes then
-	// is what this machine takes.
+	must(t, n.Prepare(newContainer("other", "good", "good/b.sock")))
+	// The baseline is the same attack in a directory that is not watched.
 	must(t, os.MkdirAll(n.path("elsewhere"), 0o755))
-	calm := n.underAttack(n.path("elsewhere"))
-	took := n.underAttack(n.in("app", "net/net1")) // as the application has it
-	t.Logf("another pod's socket, made anew under attack, answers after p50 %v, p95 %v, most %v; where the attack is on nothing after %v, %v, %v",
-		took[30], took[57], took[59], calm[30], calm[57], calm[59])
-	if took[57] > time.Second && took[57] > 5*calm[57] {
-		t.Errorf("p95 is %v, and %v where the attack is on nothing", took[57], calm[57])
+	baseline := n.measureUnderAttack(n.path("elsewhere"))
+	took := n.measureUnderAttack(n.stagedPath("app", "net/net1")) // as the application sees it
+	t.Logf("another pod's re-created socket answers after p50 %v, p95 %v, maximum %v; in the baseline after %v, %v, %v",
+		took[30], took[57], took[59], baseline[30], baseline[57], baseline[59])
+	if took[57] > time.Second && took[57] > 5*baseline[57] {
+		t.Errorf("p95 is %v, in the baseline %v", took[57], baseline[57])
 	}
 	if got := n.mounts(); len(got) > 4 {
 		t.Errorf("%d mounts", len(got))
@@ -93,9 +90,9 @@ func TestAnAttackerInItsOwnDirectory(t *testing.T) {
 	}
 }
 
-// underAttack does an attacker's worst in a directory, and gives, sorted, how long the
-// socket of another pod takes each of 60 times to answer when it is made anew.
-func (n *node) underAttack(dir string) (took []time.Duration) {
+// measureUnderAttack attacks from a directory and returns, sorted, how long the socket of another pod
+// takes to answer after each of 60 re-creations.
+func (n *node) measureUnderAttack(dir string) (took []time.Duration) {
 	n.t.Helper()
 	stop := make(chan struct{})
 	var attack sync.WaitGroup
@@ -136,7 +133,7 @@ func (n *node) underAttack(dir string) (took []time.Duration) {
 				}
 			}
 			_ = os.Rename(tmp, at)
-			if got, err := ask(n.in("victim", "net/net1/a.sock")); err == nil && got == "secret" {
+			if got, err := readSocket(n.stagedPath("victim", "net/net1/a.sock")); err == nil && got == "secret" {
 				n.t.Error("a socket outside the root was bound")
 				return
 			}
@@ -146,7 +143,7 @@ func (n *node) underAttack(dir string) (took []time.Duration) {
 		text := fmt.Sprint("good ", i)
 		l := n.listen("run/vsw/good/b.sock", text)
 		began := time.Now()
-		n.answers(n.in("other", "net/net1/b.sock"), text)
+		n.wantAnswer(n.stagedPath("other", "net/net1/b.sock"), text)
 		took = append(took, time.Since(began))
 		l.Close()
 	}

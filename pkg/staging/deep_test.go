@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What an application nested thousands of levels deep in its socket directory is removed with the sandbox, with a few descriptors, and what it links to is
-// not.
+// A directory tree thousands of levels deep in a socket directory is removed with the sandbox,
+// with few descriptors. The targets of symlinks in it stay.
 func TestRemoveSandboxRemovesDeepTree(t *testing.T) {
-	s, dir := open(t)
+	s, dir := newTestStore(t)
 	must(t, s.Prepare(Container{ID: "c1", SandboxID: "s1", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "own", UID: -1, GID: -1}}}))
 	at, err := unix.Open(filepath.Join(dir, "run/vsw/own"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	must(t, err)
@@ -42,42 +42,43 @@ func TestRemoveSandboxRemovesDeepTree(t *testing.T) {
 		t.Errorf("%.300v", err)
 	}
 	if exists(filepath.Join(dir, "run/vsw/own")) || !exists(filepath.Join(neighbour, "sub")) || exists(filepath.Join(dir, "run/jackfield/sandboxes/s1")) {
-		t.Error("too much or too little was removed")
+		t.Error("wrong directories were removed")
 	}
 }
 
-// A socket is not bound again out of a directory that another sandbox can write: its application could take the vswitch's place.
-func TestRebindRefusesAnothersDirectory(t *testing.T) {
+// A socket is not rebound from a directory that another sandbox can write: the application there
+// could replace the vswitch's socket.
+func TestRebindRefusesDirectoryOfAnotherSandbox(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/a/a.sock", "vswitch")
-	must(t, n.Prepare(one("c1", "s1", "a/a.sock")))
-	n.answers(n.in("c1", "net/net1/a.sock"), "vswitch")
-	// A claim as an earlier version wrote it, which did not know who holds sockets there.
+	must(t, n.Prepare(newContainer("c1", "s1", "a/a.sock")))
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "vswitch")
+	// A claim of an earlier version, which did not record the holders of sockets.
 	must(t, os.MkdirAll(n.path("run/jackfield/sandboxes/other"), 0o700))
 	must(t, os.WriteFile(n.path("run/jackfield/claims/%2Frun%2Fvsw%2Fa"), []byte("other"), 0o600))
 	n.listen("run/vsw/a/a.sock", "impostor")
-	n.eventually(func() bool { return len(n.events.failures()) > 0 }, "nothing was refused")
-	if got, err := ask(n.in("c1", "net/net1/a.sock")); err == nil && got != "vswitch" {
-		t.Errorf("the container has what answers %q", got)
+	n.waitUntil(func() bool { return len(n.events.failures()) > 0 }, "the socket was not refused")
+	if got, err := readSocket(n.stagedPath("c1", "net/net1/a.sock")); err == nil && got != "vswitch" {
+		t.Errorf("the socket in the container answers %q", got)
 	}
 	if err := n.events.failures()[0]; !errdefs.IsConflict(err) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A directory on the way to a socket directory stays while something of others is in it.
+// A parent of a socket directory stays while it contains anything else.
 func TestParentOfSocketDirectoriesStays(t *testing.T) {
-	s, dir := open(t)
+	s, dir := newTestStore(t)
 	for _, id := range []string{"s1", "s2"} {
 		must(t, s.Prepare(Container{ID: "c" + id, SandboxID: id, SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "shared/" + id, UID: -1, GID: -1}}}))
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/shared/s2/file"), nil, 0o600))
 	must(t, s.RemoveSandbox("s1"))
 	if exists(filepath.Join(dir, "run/vsw/shared/s1")) || !exists(filepath.Join(dir, "run/vsw/shared/s2/file")) {
-		t.Error("too much or too little was removed")
+		t.Error("wrong directories were removed")
 	}
 	must(t, s.RemoveSandbox("s2"))
 	if exists(filepath.Join(dir, "run/vsw/shared/s2")) {
-		t.Error("too little was removed")
+		t.Error("the directory is left")
 	}
 }

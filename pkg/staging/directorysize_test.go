@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -19,11 +20,11 @@ import (
 
 const testSize = 64 << 10
 
-// boundedNode is a node on which directories for sockets are bounded.
-func boundedNode(t *testing.T) *node {
+// newBoundedNode returns a node with a size limit for socket directories.
+func newBoundedNode(t *testing.T) *node {
 	t.Helper()
 	n := newNode(t)
-	n.open(Options{Mode: Mounts, Watch: true, DirectorySize: testSize})
+	n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})
 	return n
 }
 
@@ -41,8 +42,8 @@ func (n *node) mountedSockets() map[string]string {
 	return found
 }
 
-// noneLeft fails the test where a mount or a directory is left.
-func (n *node) noneLeft(what string) {
+// wantNothingLeft fails the test if a mount or a directory is left.
+func (n *node) wantNothingLeft(what string) {
 	n.t.Helper()
 	left, err := os.ReadDir(n.path("run/vsw"))
 	must(n.t, err)
@@ -61,8 +62,8 @@ func identityAt(t *testing.T, path string) claims.Identity {
 // A directory for an application's sockets is a small file system on the host, on which
 // set-uid programs and device nodes have no effect, and which the container sees.
 func TestDirectoryIsBounded(t *testing.T) {
-	n := boundedNode(t)
-	c := server("c1", "s1", "a/b")
+	n := newBoundedNode(t)
+	c := newServer("c1", "s1", "a/b")
 	c.SocketDirs[0].At, c.SocketDirs[0].UID, c.SocketDirs[0].GID = "net/net1", 1234, 1235
 	must(t, n.Prepare(c))
 	own := n.path("run/vsw/a/b")
@@ -75,11 +76,11 @@ func TestDirectoryIsBounded(t *testing.T) {
 	var st unix.Stat_t
 	must(t, unix.Stat(own, &st))
 	if st.Uid != 1234 || st.Gid != 1235 || st.Mode&0o7777 != 0o755 {
-		t.Errorf("directory of %d:%d, mode %o", st.Uid, st.Gid, st.Mode)
+		t.Errorf("directory has owner %d:%d and mode %o", st.Uid, st.Gid, st.Mode)
 	}
-	inside := filepath.Join(n.containers(), "c1", "net/net1")
+	inside := filepath.Join(n.containersDir(), "c1", "net/net1")
 	if identityAt(t, inside) != identityAt(t, own) {
-		t.Error("the container has another directory than the host")
+		t.Error("container and host have different directories")
 	}
 	err := os.WriteFile(filepath.Join(inside, "fill"), make([]byte, 4*testSize), 0o600)
 	if !errors.Is(err, unix.ENOSPC) {
@@ -92,43 +93,42 @@ func TestDirectoryIsBounded(t *testing.T) {
 		}
 	}
 	if !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("the container makes 2048 directories: %v", err)
+		t.Errorf("the container creates 2048 directories: %v", err)
 	}
-	must(t, os.WriteFile(n.path("run/vsw/other"), make([]byte, 4*testSize), 0o600)) // the root has room still
+	must(t, os.WriteFile(n.path("run/vsw/other"), make([]byte, 4*testSize), 0o600)) // the socket root has room
 	must(t, os.Remove(n.path("run/vsw/other")))
 
-	second := server("c2", "s1", "a/b")
+	second := newServer("c2", "s1", "a/b")
 	second.SocketDirs[0].At = "net/net1"
 	must(t, n.Prepare(second))
-	if identityAt(t, filepath.Join(n.containers(), "c2", "net/net1")) != identityAt(t, own) {
+	if identityAt(t, filepath.Join(n.containersDir(), "c2", "net/net1")) != identityAt(t, own) {
 		t.Errorf("the sandbox's second container has another directory; mounts %v", n.mountedSockets())
 	}
-	if err := n.Prepare(server("c3", "s2", "a/b")); !errdefs.IsConflict(err) {
+	if err := n.Prepare(newServer("c3", "s2", "a/b")); !errdefs.IsConflict(err) {
 		t.Errorf("another sandbox: %v", err)
 	}
 	if state, err := FindSocketDir(n.host, n.hostDir, "", "s1", "/run/vsw", "a/b"); state != Own || err != nil {
-		t.Errorf("the directory is of state %v, %v", state, err)
+		t.Errorf("the directory has state %v, %v", state, err)
 	}
 	must(t, n.RemoveSandbox("s1"))
 	must(t, n.RemoveSandbox("s2"))
-	n.noneLeft("after the sandbox")
+	n.wantNothingLeft("after the sandbox")
 }
 
-// What the pod's containers left behind is removed by the start of the next process, which
-// need not bound directories.
+// The start of the next process removes a pod's bounded directory, even without a size limit.
 func TestBoundedDirectoryIsRemovedByTheNextProcess(t *testing.T) {
-	n := boundedNode(t)
-	must(t, n.Prepare(server("c1", "s1", "a/b")))
+	n := newBoundedNode(t)
+	must(t, n.Prepare(newServer("c1", "s1", "a/b")))
 	must(t, os.WriteFile(n.path("run/vsw/a/b/app.sock"), nil, 0o600))
-	n.open(Options{Mode: Mounts, Watch: true})
-	must(t, n.Retain(func(string) bool { return false }, func(string) bool { return false }))
-	n.noneLeft("after Retain")
+	n.open(Options{Mode: ModeMount, Watch: true})
+	must(t, n.Retain(time.Time{}, func(string) bool { return false }, func(string) bool { return false }))
+	n.wantNothingLeft("after Retain")
 }
 
-// A mount that somebody else made on the directory is neither unmounted nor emptied.
+// Another process's mount on the directory is neither unmounted nor emptied.
 func TestForeignMountOnBoundedDirectoryStays(t *testing.T) {
-	n := boundedNode(t)
-	must(t, n.Prepare(server("c1", "s1", "a")))
+	n := newBoundedNode(t)
+	must(t, n.Prepare(newServer("c1", "s1", "a")))
 	must(t, unix.Mount(socketdir.Source, n.path("run/vsw/a"), "tmpfs", 0, ""))
 	must(t, os.WriteFile(n.path("run/vsw/a/precious"), nil, 0o600))
 	_ = n.RemoveSandbox("s1")
@@ -140,7 +140,7 @@ func TestForeignMountOnBoundedDirectoryStays(t *testing.T) {
 // A process that was killed before the record of the file system, or between the record and the
 // mount, leaves nothing that the end of the sandbox does not remove; and the sandbox's next
 // container gets a bounded directory.
-func TestKilledWhileDirectoryIsBounded(t *testing.T) {
+func TestBoundedDirectoryAfterCrash(t *testing.T) {
 	steps := map[string]func(n *node){
 		"created": func(*node) {},
 		"recorded": func(n *node) {
@@ -149,47 +149,47 @@ func TestKilledWhileDirectoryIsBounded(t *testing.T) {
 	}
 	for name, crash := range steps {
 		for _, again := range []bool{false, true} {
-			n := boundedNode(t)
-			c := server("c1", "s1", "a")
-			must(t, n.begin(&c))
-			_, _, err := n.claim("s1", "/run/vsw/a")
+			n := newBoundedNode(t)
+			c := newServer("c1", "s1", "a")
+			must(t, n.recordContainer(&c))
+			_, _, err := n.claimDirectory("s1", "/run/vsw/a")
 			must(t, err)
-			must(t, n.record("s1", made{Root: "/run/vsw", Rel: "a"}))
+			must(t, n.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}))
 			must(t, os.Mkdir(n.path("run/vsw/a"), 0o755))
 			crash(n)
-			n.open(Options{Mode: Mounts, Watch: true, DirectorySize: testSize})
+			n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})
 			if again {
-				must(t, n.Prepare(server("c2", "s1", "a")))
+				must(t, n.Prepare(newServer("c2", "s1", "a")))
 				if len(n.mountedSockets()) != 1 {
 					t.Errorf("%s: the next container's directory is not bounded", name)
 				}
 			}
 			must(t, n.RemoveSandbox("s1"))
-			n.noneLeft(name)
+			n.wantNothingLeft(name)
 		}
 	}
 }
 
-// A process that does not see the mount does not hand over the directory beneath it.
+// A process that does not see the mount does not deliver the directory below it.
 func TestUnseenMountIsRefused(t *testing.T) {
-	n := boundedNode(t)
-	must(t, n.Prepare(server("c1", "s1", "a")))
+	n := newBoundedNode(t)
+	must(t, n.Prepare(newServer("c1", "s1", "a")))
 	must(t, unix.Unmount(n.path("run/vsw/a"), unix.MNT_DETACH))
-	n.open(Options{Mode: Mounts, Watch: true})
-	if err := n.Prepare(server("c2", "s1", "a")); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "HostToContainer") {
+	n.open(Options{Mode: ModeMount, Watch: true})
+	if err := n.Prepare(newServer("c2", "s1", "a")); !errdefs.IsFailedPrecondition(err) || !strings.Contains(err.Error(), "HostToContainer") {
 		t.Errorf("got %v", err)
 	}
 	must(t, n.RemoveSandbox("s1"))
-	n.noneLeft("after the sandbox")
+	n.wantNothingLeft("after the sandbox")
 }
 
 // Without a size, and where mounts do not reach the host, directories are plain. The
 // risks of the root are reported then, and not where directories are bounded.
 func TestDirectoryIsPlain(t *testing.T) {
 	n := newNode(t)
-	must(t, n.Prepare(server("c1", "s1", "a")))
+	must(t, n.Prepare(newServer("c1", "s1", "a")))
 	if m := n.mountedSockets(); len(m) > 0 {
-		t.Errorf("off by default: mounts %v", m)
+		t.Errorf("no size: mounts %v", m)
 	}
 	roots := []string{"/run/vsw"}
 	if risks := CheckRootMounts(n.host, "/run/jackfield", roots, true); len(risks) > 0 {
@@ -197,8 +197,8 @@ func TestDirectoryIsPlain(t *testing.T) {
 	}
 	must(t, unix.Mount("test", n.path("run/vsw"), "tmpfs", 0, ""))
 	must(t, unix.Mount("", n.path("run/vsw"), "", unix.MS_PRIVATE, ""))
-	n.open(Options{Mode: Mounts, Watch: true, DirectorySize: testSize})
-	must(t, n.Prepare(server("c2", "s2", "b/c")))
+	n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})
+	must(t, n.Prepare(newServer("c2", "s2", "b/c")))
 	if m := n.mountedSockets(); len(m) > 0 || !exists(n.path("run/vsw/b/c")) {
 		t.Errorf("not shared: mounts %v", m)
 	}
@@ -207,5 +207,5 @@ func TestDirectoryIsPlain(t *testing.T) {
 		t.Errorf("not shared: risks %+v", risks)
 	}
 	must(t, n.RemoveSandbox("s2"))
-	n.noneLeft("after the sandbox")
+	n.wantNothingLeft("after the sandbox")
 }

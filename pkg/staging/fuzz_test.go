@@ -16,9 +16,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// What is kept in the state directory, and what the kernel tells, is read as it was
-// written or not at all: whatever stands there, nothing outside of the container's
-// directory and the socket roots is unmounted or removed by it.
+// Files of the state directory and of /proc are decoded correctly or rejected. No content leads to an
+// unmount or a removal outside of the container's directory and the socket roots.
 func FuzzRecords(f *testing.F) {
 	for _, data := range []string{
 		`{"owner":"hook","see":{"pids":1,"mounts":2,"at":3},"dirs":[{"path":"net"},{"path":"net/net1","scratch":true}],"sockets":[{"root":"/r","rel":"a/b.sock","at":["net/net1/b.sock"],"access":{"way":"acl","user":{"uid":1,"gid":2}}}],"socketDirs":[{"root":"/r","rel":"c","at":"net","uid":-1,"gid":0}],"bundle":"/b/c"}`,
@@ -33,19 +32,19 @@ func FuzzRecords(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, uid uint32) {
 		fuzzRecord(t, data)
-		fuzzMade(t, data)
+		fuzzCreatedDirs(t, data)
 		fuzzACL(t, data, uid)
 		text := string(data)
 
-		see := view{Mounts: 7}
-		if bundle, ok := bundleIn(text, see); ok && (!path.IsAbs(bundle) || text != strconv.FormatUint(see.Mounts, 10)+" "+bundle) || !ok && bundle != "" {
+		see := hostView{Mounts: 7}
+		if bundle, ok := parseBundle(text, see); ok && (!path.IsAbs(bundle) || text != strconv.FormatUint(see.Mounts, 10)+" "+bundle) || !ok && bundle != "" {
 			t.Errorf("the bundle of %q is %q, %v", text, bundle, ok)
 		}
-		if seconds, kernel, ok := startOf(text); seconds < 0 || !ok && (seconds != 0 || kernel) {
+		if seconds, kernel, ok := parseProcStat(text); seconds < 0 || !ok && (seconds != 0 || kernel) {
 			t.Errorf("%q was started at %d, %v, %v", text, seconds, kernel, ok)
 		}
 		alive := map[string]bool{}
-		mountedOf(data, []byte("/containers/"), alive)
+		addMountedContainers(data, []byte("/containers/"), alive)
 		for id := range alive {
 			if strings.ContainsAny(id, "/ \n") || !strings.Contains(text, "/containers/"+id) {
 				t.Errorf("%q has %q mounted", text, id)
@@ -57,9 +56,9 @@ func FuzzRecords(f *testing.F) {
 func fuzzRecord(t *testing.T, data []byte) {
 	r := decodeRecord(data, "me", "s1", "c1")
 	if r.ID != "c1" || r.SandboxID != "s1" || len(r.Files) > 0 {
-		t.Errorf("%q is a record of %+v", data, r)
+		t.Errorf("%q decoded to the record %+v", data, r)
 	}
-	for _, p := range append(r.points(), pathsOf(r.Dirs)...) {
+	for _, p := range append(r.mountPoints(), pathsOf(r.Dirs)...) {
 		if in := filepath.Join("/state/containers/c1", p); !strings.HasPrefix(in, "/state/containers/c1/") {
 			t.Errorf("%q leads to %q", data, in)
 		}
@@ -69,7 +68,7 @@ func fuzzRecord(t *testing.T, data []byte) {
 		t.Fatal(err)
 	}
 	if again := decodeRecord(text, "else", "s1", "c1"); !sameJSON(again, r) {
-		t.Errorf("%q is written as %s, which is %+v", data, text, again)
+		t.Errorf("%q is encoded as %s, which is decoded to %+v", data, text, again)
 	}
 }
 
@@ -86,8 +85,8 @@ func sameJSON(a, b any) bool {
 	return err1 == nil && err2 == nil && string(x) == string(y)
 }
 
-func fuzzMade(t *testing.T, data []byte) {
-	list, err := decodeMade(data)
+func fuzzCreatedDirs(t *testing.T, data []byte) {
+	list, err := decodeCreatedDirs(data)
 	if err != nil {
 		if list != nil || !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%q: %v, %v", data, list, err)
@@ -102,39 +101,39 @@ func fuzzMade(t *testing.T, data []byte) {
 	}
 }
 
-// fuzzACL: a user is let in, and nobody else gets or loses anything.
+// fuzzACL checks that a user is granted access, and that nobody else gains or loses any.
 func fuzzACL(t *testing.T, data []byte, uid uint32) {
 	acl, err := decodeACL(data)
 	if err != nil {
 		return
 	}
 	if text, err := encodeACL(acl); err != nil || string(text) != string(data) {
-		t.Errorf("%x is written as %x, %v", data, text, err)
+		t.Errorf("%x is encoded as %x, %v", data, text, err)
 	}
 	if !validACL(acl) || uid == aclNoID {
 		return
 	}
-	next, changed := allowed(acl, uid, toConnect)
+	next, changed := aclWithUser(acl, uid, connectRights)
 	if !validACL(next) {
 		t.Fatalf("%v becomes %v", acl, next)
 	}
-	if effective(next, aclUser, uid)&toConnect != toConnect {
-		t.Errorf("user %d is not let in by %v", uid, next)
+	if effectivePermissions(next, aclUser, uid)&connectRights != connectRights {
+		t.Errorf("ACL %v does not grant access to user %d", next, uid)
 	}
-	if again, more := allowed(next, uid, toConnect); more || !changed && !reflect.DeepEqual(acl, next) {
+	if again, more := aclWithUser(next, uid, connectRights); more || !changed && !reflect.DeepEqual(acl, next) {
 		t.Errorf("%v becomes %v and then %v", acl, next, again)
 	}
 	for _, e := range acl {
 		if e.Tag == aclMask || e.Tag == aclUser && e.ID == uid {
 			continue
 		}
-		if before, after := effective(acl, e.Tag, e.ID), effective(next, e.Tag, e.ID); before != after {
+		if before, after := effectivePermissions(acl, e.Tag, e.ID), effectivePermissions(next, e.Tag, e.ID); before != after {
 			t.Errorf("%v becomes %v: %#x %d has %o and then %o", acl, next, e.Tag, e.ID, before, after)
 		}
 	}
 }
 
-// validACL is the kernel's rule, posix_acl_valid.
+// validACL checks the kernel's rule, posix_acl_valid.
 func validACL(acl []aclEntry) bool {
 	counts := map[uint16]int{}
 	last := aclEntry{}
@@ -153,8 +152,8 @@ func validACL(acl []aclEntry) bool {
 
 const aclGroup = 0x08
 
-// effective is what an entry gives, within the mask where that holds.
-func effective(acl []aclEntry, tag uint16, id uint32) (perm uint16) {
+// effectivePermissions returns the permissions of an entry, limited by the mask where it applies.
+func effectivePermissions(acl []aclEntry, tag uint16, id uint32) (perm uint16) {
 	mask := uint16(7)
 	for _, e := range acl {
 		if e.Tag == aclMask {

@@ -14,9 +14,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// The IDs of a runtime that lies remove nothing outside of the state directory.
+// Invalid IDs from a runtime remove nothing outside of the state directory.
 func TestRemoveChecksIDs(t *testing.T) {
-	s, dir := open(t)
+	s, dir := newTestStore(t)
 	precious := filepath.Join(dir, "run/precious")
 	must(t, os.MkdirAll(filepath.Join(precious, "x.container"), 0o755))
 	must(t, os.WriteFile(filepath.Join(precious, "file"), nil, 0o600))
@@ -52,20 +52,20 @@ func TestOpenChecksStateDirectory(t *testing.T) {
 			"mode":  func(d string) error { return os.Chmod(d, 0o777) },
 			"type":  func(d string) error { return errors.Join(os.RemoveAll(d), os.Symlink("/tmp", d)) },
 		} {
-			s, dir := open(t)
+			s, dir := newTestStore(t)
 			must(t, s.Close())
 			d := filepath.Join(dir, "run/jackfield", sub)
 			must(t, spoil(d))
 			host, err := hostfs.New(dir)
 			must(t, err)
-			if _, err := Open(host, "/run/jackfield", Options{Mode: Directories}); !errdefs.IsPermissionDenied(err) {
+			if _, err := Open(host, "/run/jackfield", Options{Mode: ModeDirectory}); !errdefs.IsPermissionDenied(err) {
 				t.Errorf("%s of %q: %v, want permission denied", what, sub, err)
 			}
 		}
 	}
 }
 
-// mountFlags are those of the mount that a path lies on, without opening what is there.
+// mountFlags returns the flags of the mount that a path lies on, without opening the file.
 func mountFlags(t *testing.T, path string) int64 {
 	t.Helper()
 	var fs unix.Statfs_t
@@ -73,12 +73,13 @@ func mountFlags(t *testing.T, path string) int64 {
 	return int64(fs.Flags)
 }
 
-// All mounts in a staging directory are restricted, each by itself, also those that come late, and sockets of the host cannot be written over.
+// Every mount in a staging directory is restricted, also one that is added later, and sockets of
+// the host are read-only.
 func TestStagedMountsAreRestricted(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/a/a.sock", "a")
 	n.listen("run/vsw/b/b.sock", "b")
-	c := one("c1", "s1", "a/a.sock")
+	c := newContainer("c1", "s1", "a/a.sock")
 	c.Dirs = append(c.Dirs, Dir{Path: "net/net2"}, Dir{Path: "net/net3"}, Dir{Path: "net/net4"})
 	c.SocketDirs = []SocketDir{{Root: "/run/vsw", Rel: "own", At: "net/net2", UID: -1, GID: -1}}
 	must(t, n.Prepare(c))
@@ -88,29 +89,30 @@ func TestStagedMountsAreRestricted(t *testing.T) {
 	must(t, err)
 	const noPrograms = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
 	for at, want := range map[string]int64{"net/net1/a.sock": noPrograms | unix.ST_RDONLY, "net/net3/b.sock": noPrograms | unix.ST_RDONLY, "net/net2": noPrograms, "net/net4": noPrograms} {
-		if got := mountFlags(t, n.in("c1", at)); got&want != want {
+		if got := mountFlags(t, n.stagedPath("c1", at)); got&want != want {
 			t.Errorf("%s: mount flags %#x, want %#x", at, got, want)
 		}
 	}
 	n.listen("run/vsw/a/a.sock", "again")
-	n.answers(n.in("c1", "net/net1/a.sock"), "again")
-	if got, want := mountFlags(t, n.in("c1", "net/net1/a.sock")), int64(noPrograms|unix.ST_RDONLY); got&want != want {
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "again")
+	if got, want := mountFlags(t, n.stagedPath("c1", "net/net1/a.sock")), int64(noPrograms|unix.ST_RDONLY); got&want != want {
 		t.Errorf("a socket that was bound again: mount flags %#x, want %#x", got, want)
 	}
 }
 
-// A container's own small file system has room for sockets, and neither for data nor for programs, and is its user's.
+// A scratch file system has room for sockets only, runs no programs, and belongs to the container's
+// user.
 func TestScratchIsBounded(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/a/a.sock", "a")
-	c := as("c1", "s1", "a/a.sock", ByACL, 1234, 4321)
+	c := newContainerOf("c1", "s1", "a/a.sock", ByACL, 1234, 4321)
 	c.Dirs = []Dir{{Path: "net"}, {Path: "net/net1", Scratch: true}, {Path: "free", Scratch: true}}
 	must(t, n.Prepare(c))
 	for at, want := range map[string]struct {
 		mode     os.FileMode
 		uid, gid uint32
 	}{"net/net1": {0o755 | os.ModeDir, 1234, 4321}, "free": {0o777 | os.ModeDir | os.ModeSticky, 0, 0}} {
-		path := n.in("c1", at)
+		path := n.stagedPath("c1", at)
 		var fs unix.Statfs_t
 		must(t, unix.Statfs(path, &fs))
 		const noPrograms = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
@@ -127,53 +129,37 @@ func TestScratchIsBounded(t *testing.T) {
 	}
 }
 
-// Group 0 is the host's own: a container of that group gets no socket by it.
-func TestGroupZeroIsNotGiven(t *testing.T) {
+// Group 0 is root's group on the host: a container with that group is granted no socket by it.
+func TestGroupZeroIsNotGranted(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	must(t, os.Chown(path, 7, 8))
 	before := accessOf(t, path)
-	if err := n.Prepare(as("c1", "s1", "p/a.sock", ByGroup, 1234, 0)); err == nil {
-		t.Error("a socket was given to group 0")
+	if err := n.Prepare(newContainerOf("c1", "s1", "p/a.sock", ByGroup, 1234, 0)); err == nil {
+		t.Error("group 0 was granted access to a socket")
 	}
 	if after := accessOf(t, path); after != before {
-		t.Errorf("the socket has %s, before %s", after, before)
+		t.Errorf("access is %s, was %s before", after, before)
 	}
 }
 
-// What is mounted in a staging directory without a record is unmounted, and not emptied.
+// A mount in a staging directory that no record names is unmounted, and its files stay.
 func TestRemoveEntersNoMount(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/a/a.sock", "a")
-	must(t, n.Prepare(one("c1", "s1", "a/a.sock")))
+	must(t, n.Prepare(newContainer("c1", "s1", "a/a.sock")))
 	precious := n.path("precious")
 	must(t, os.MkdirAll(filepath.Join(precious, "sub"), 0o755))
 	must(t, os.WriteFile(filepath.Join(precious, "sub/file"), nil, 0o600))
-	must(t, os.Mkdir(n.in("c1", "foreign"), 0o755))
-	must(t, unix.Mount(precious, n.in("c1", "foreign"), "", unix.MS_BIND, ""))
-	must(t, os.Symlink(precious, n.in("c1", "link")))
+	must(t, os.Mkdir(n.stagedPath("c1", "foreign"), 0o755))
+	must(t, unix.Mount(precious, n.stagedPath("c1", "foreign"), "", unix.MS_BIND, ""))
+	must(t, os.Symlink(precious, n.stagedPath("c1", "link")))
 	must(t, n.RemoveContainer("s1", "c1"))
 	if !exists(filepath.Join(precious, "sub/file")) {
-		t.Error("a file of what was mounted there was removed")
+		t.Error("a file in the mounted file system was removed")
 	}
-	if exists(n.in("c1", "")) || len(n.mounts()) > 0 {
+	if exists(n.stagedPath("c1", "")) || len(n.mounts()) > 0 {
 		t.Errorf("left: %v", n.mounts())
 	}
-}
-
-// A symlink that took the place of a directory between two looks is not followed.
-func TestOpenToEmptyFollowsNoSymlink(t *testing.T) {
-	dir := t.TempDir()
-	must(t, os.Mkdir(filepath.Join(dir, "neighbour"), 0o755))
-	must(t, os.Symlink("neighbour", filepath.Join(dir, "link")))
-	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(t, err)
-	defer unix.Close(fd)
-	if fd, err := openToEmpty(fd, "link"); !errors.Is(err, unix.ELOOP) {
-		t.Errorf("got %d, %v; want ELOOP", fd, err)
-	}
-	got, err := openToEmpty(fd, "neighbour")
-	must(t, err)
-	unix.Close(got)
 }
 
 // Neither a record nor the file below a mount is written through a symlink.
@@ -184,19 +170,19 @@ func TestWritesFollowNoSymlink(t *testing.T) {
 	for _, to := range []string{theirs, missing} {
 		link := filepath.Join(dir, "link")
 		must(t, os.Symlink(to, link))
-		if err := create(link, []byte("ours"), 0o600); !errors.Is(err, unix.ELOOP) {
+		if err := hostfs.CreateFile(link, []byte("ours"), 0o600); !errors.Is(err, unix.ELOOP) {
 			t.Errorf("create: %v, want ELOOP", err)
 		}
-		must(t, placeholder(link))
+		must(t, createPlaceholder(link))
 		if st, err := os.Lstat(link); err != nil || !st.Mode().IsRegular() || st.Size() > 0 {
-			t.Errorf("placeholder: %v, %v, want an empty file of its own", st, err)
+			t.Errorf("placeholder: %v, %v, want a separate empty file", st, err)
 		}
 		must(t, os.Remove(link))
 	}
 	if got, err := os.ReadFile(theirs); err != nil || string(got) != "theirs" {
-		t.Errorf("the file behind the symlink holds %q: %v", got, err)
+		t.Errorf("the target of the symlink has content %q: %v", got, err)
 	}
 	if exists(missing) {
-		t.Error("a file was created behind the symlink")
+		t.Error("a file was created at the target of the symlink")
 	}
 }

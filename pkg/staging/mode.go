@@ -19,31 +19,41 @@ import (
 type Mode string
 
 const (
-	// Auto is Mounts where that works, else Directories. It is a wish only.
-	Auto Mode = "auto"
-	// Mounts binds each socket in the staging directory, which is propagated into
-	// the container: a socket can be bound anew, and one be added, while the
-	// container runs.
-	Mounts Mode = "mount"
-	// Directories leaves it to the runtime to bind the sockets' own directories.
-	Directories Mode = "directory"
+	// ModeAuto is ModeMount where that works, and ModeDirectory elsewhere. A store's Status
+	// never has it.
+	ModeAuto Mode = "auto"
+	// ModeMount binds each socket in the staging directory, from where the mount propagates
+	// into the container. Sockets can be rebound and added while the container runs.
+	ModeMount Mode = "mount"
+	// ModeDirectory lets the runtime bind the directories that the sockets are in.
+	ModeDirectory Mode = "directory"
 )
 
-// Status says which mode is in force, and why it is not Mounts.
+// Reason says why sockets are not staged as mounts.
+type Reason string
+
+const (
+	// ReasonConfigured means that the configuration sets ModeDirectory.
+	ReasonConfigured Reason = "configured"
+	// ReasonUnavailable means that mounts made here do not reach containers.
+	ReasonUnavailable Reason = "unavailable"
+	// ReasonUnknown means that nothing has been staged on this host yet.
+	ReasonUnknown Reason = "unknown"
+)
+
+// Status is the mode in force, and why it is not ModeMount.
 type Status struct {
 	Mode   Mode   `json:"mode"`
-	Reason string `json:"reason,omitempty"`
+	Reason Reason `json:"reasonCode,omitempty"`
+	Detail string `json:"reason,omitempty"` // the reason in words, for people
 }
-
-// ReasonConfigured is the reason for Directories where the configuration sets them.
-const ReasonConfigured = "the configuration asks for it"
 
 const statusFile = "staging.json"
 
-// ReadStatus is what the store of a state directory works with, or last did. Where
-// none ever was, Mode is Directories, and the error errdefs.ErrNotFound.
+// ReadStatus returns the status of the last store of a state directory. Without one, the mode
+// is ModeDirectory and the error is errdefs.ErrNotFound.
 func ReadStatus(host hostfs.Root, stateDir string) (Status, error) {
-	st := Status{Mode: Directories, Reason: "nothing has been staged on this host yet"}
+	st := Status{Mode: ModeDirectory, Reason: ReasonUnknown, Detail: "nothing has been staged on this host yet"}
 	data, err := host.ReadFile(path.Join(stateDir, statusFile), 64<<10)
 	if err != nil {
 		return st, err
@@ -54,29 +64,25 @@ func ReadStatus(host hostfs.Root, stateDir string) (Status, error) {
 	return st, nil
 }
 
-// Status says which mode is in force.
+// Status returns the mode in force.
 func (s *Store) Status() Status { return s.status }
 
-// choose settles the mode and readies the directory for it.
-func (s *Store) choose(want Mode) error {
-	if s.opts.Present {
-		s.status = Status{Mode: Mounts}
-		return nil
-	}
+// chooseMode chooses the mode, prepares the directory for it and records it.
+func (s *Store) chooseMode(want Mode) error {
 	switch want {
-	case Directories:
-		s.status = Status{Mode: Directories, Reason: ReasonConfigured}
-	case Auto, Mounts, "":
-		err := s.readyMount(want)
-		if err != nil && want == Mounts {
+	case ModeDirectory:
+		s.status = Status{Mode: ModeDirectory, Reason: ReasonConfigured, Detail: "the configuration asks for it"}
+	case ModeAuto, ModeMount, "":
+		err := s.makeSharedMount(want)
+		if err != nil && want == ModeMount {
 			return fmt.Errorf("stage sockets as mounts: %w", err)
 		}
-		s.status = Status{Mode: Mounts}
+		s.status = Status{Mode: ModeMount}
 		if err != nil {
-			s.status = Status{Mode: Directories, Reason: err.Error()}
+			s.status = Status{Mode: ModeDirectory, Reason: ReasonUnavailable, Detail: err.Error()}
 		}
 	default:
-		return fmt.Errorf("stage sockets: found mode %q, want auto, mount or directory: %w", want, errdefs.ErrInvalidArgument)
+		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("stage sockets: found mode %q, want auto, mount or directory", want))
 	}
 	data, err := json.Marshal(s.status)
 	if err != nil {
@@ -85,22 +91,22 @@ func (s *Store) choose(want Mode) error {
 	if old, err := os.ReadFile(path.Join(s.dir, statusFile)); err == nil && string(old) == string(data) {
 		return nil
 	}
-	return s.replace(s.dir, statusFile, data)
+	return hostfs.ReplaceFile(path.Join(s.dir, statusFile), data, viewFile)
 }
 
-// readyMount makes the directory of all containers a shared mount. The error says why
+// makeSharedMount makes the directory of all containers a shared mount. The error says why
 // mounts made in it would not reach containers.
-func (s *Store) readyMount(want Mode) error {
-	if s.host.Dir() != "/" && want != Mounts {
+func (s *Store) makeSharedMount(want Mode) error {
+	if s.host.Dir() != "/" && want != ModeMount {
 		return errdefs.ErrFailedPrecondition.WithMessage("host paths are taken below " + s.host.Dir())
 	}
-	dir := s.containers()
-	around, on, err := mountsAt(dir)
+	dir := s.containersDir()
+	around, on, err := hostfs.FindMount(dir)
 	if err != nil {
 		return err
 	}
 	if !around.Shared {
-		if err := sameNamespace(); err != nil {
+		if err := checkHostMountNamespace(); err != nil {
 			return fmt.Errorf("%w, and %s is not shared with the host: mount the state directory with mountPropagation Bidirectional", err, around.Point)
 		}
 	}
@@ -109,36 +115,37 @@ func (s *Store) readyMount(want Mode) error {
 		return &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer unix.Close(fd)
-	// Attached as a clone that is in no peer group, so that it gets one of its own:
-	// in that of the file system around it, each mount would be made twice.
-	tree, err := clone(fd, 0)
+	// The clone is in no peer group, so that it gets one of its own. In the peer group of the
+	// file system around it, each mount would appear twice.
+	tree, err := cloneMount(fd, 0)
 	if err != nil {
-		return mayNot("make a mount (Linux 5.12 is needed)", err)
+		return privilegeError("make a mount (Linux 5.12 is needed)", err)
 	}
 	defer unix.Close(tree)
 	if on == nil {
-		if err := attach(tree, dir, 0); err != nil {
-			return mayNot("bind "+dir+" on itself", err)
+		if err := attachMount(tree, dir, 0); err != nil {
+			return privilegeError("bind "+dir+" on itself", err)
 		}
 	}
 	if on == nil && !around.Shared || on != nil && !on.Shared {
 		if err := unix.Mount("", dir, "", unix.MS_SHARED, ""); err != nil {
-			return mayNot("make "+dir+" a shared mount", err)
+			return privilegeError("make "+dir+" a shared mount", err)
 		}
 	}
 	return nil
 }
 
-func mayNot(what string, err error) error {
+// privilegeError wraps an error of a mount operation, and says which privilege it needs.
+func privilegeError(what string, err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("%s: %w: this needs root with CAP_SYS_ADMIN", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// sameNamespace is nil where the process works in the mount namespace of the
-// host's first process, as far as that can be told.
-func sameNamespace() error {
+// checkHostMountNamespace returns an error unless the process is in the mount namespace of
+// process 1.
+func checkHostMountNamespace() error {
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	if err != nil {
 		return err

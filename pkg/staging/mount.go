@@ -7,29 +7,29 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// scratchOptions are those of a container's own small file system: room for the
-// sockets and lock files of an application, and no more.
+// scratchOptions limit the file system of a container's own to the sockets and lock files of
+// an application.
 const scratchOptions = "size=64k,nr_inodes=64"
 
 const (
-	restricted = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
-	msFlags    = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	restrictedAttrs = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+	restrictedFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 )
 
-// clone makes a mount of what a descriptor is of, attached nowhere yet. It is in no
-// peer group: what happens in the file system it comes from stays there.
-func clone(fd int, attr uint64) (int, error) {
-	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+// cloneMount returns a detached mount of the file of a descriptor. It is in no peer group, so
+// that mounts made in the source do not propagate to it.
+func cloneMount(fd int, attr uint64) (int, error) {
+	tree, err := openTree(fd)
 	if err != nil {
-		return -1, os.NewSyscallError("open_tree", err)
+		return -1, err
 	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: attr, Propagation: unix.MS_PRIVATE}); err != nil {
 		unix.Close(tree)
@@ -38,17 +38,23 @@ func clone(fd int, attr uint64) (int, error) {
 	return tree, nil
 }
 
-// attach mounts a clone at target. A symlink there is not followed.
-func attach(tree int, target string, flags int) error {
+// openTree returns a detached clone of a descriptor's mount, in the same peer group, with the descriptor's file as its root.
+func openTree(fd int) (int, error) {
+	tree, err := unix.OpenTree(fd, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	return tree, os.NewSyscallError("open_tree", err)
+}
+
+// attachMount mounts a detached mount at target. It follows no symlink there.
+func attachMount(tree int, target string, flags int) error {
 	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|flags); err != nil {
 		return &os.PathError{Op: "move_mount", Path: target, Err: err}
 	}
 	return nil
 }
 
-// detach unmounts all that is mounted at target, with what is mounted in it.
-func detach(target string) error {
-	// Nothing of ours stacks more than two.
+// unmountStack unmounts everything at target, with the mounts below it.
+func unmountStack(target string) error {
+	// Jackfield stacks two mounts at most.
 	for range 64 {
 		switch err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); {
 		case err == nil:
@@ -61,11 +67,10 @@ func detach(target string) error {
 	return nil
 }
 
-// placeholder makes the empty file that a socket is mounted on. What else is there
-// goes.
-func placeholder(target string) error {
-	const flags = unix.O_CREAT | unix.O_EXCL | unix.O_WRONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	fd, err := unix.Open(target, flags, 0o444)
+// createPlaceholder creates the empty file that a socket is mounted on, and removes anything
+// else at its path.
+func createPlaceholder(target string) error {
+	err := unix.Mknod(target, unix.S_IFREG|0o444, 0)
 	if errors.Is(err, unix.EEXIST) {
 		var st unix.Stat_t
 		if unix.Lstat(target, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
@@ -74,44 +79,49 @@ func placeholder(target string) error {
 		if err := os.Remove(target); err != nil {
 			return err
 		}
-		fd, err = unix.Open(target, flags, 0o444)
+		err = unix.Mknod(target, unix.S_IFREG|0o444, 0)
 	}
 	if err != nil {
 		return &os.PathError{Op: "create", Path: target, Err: err}
 	}
-	return unix.Close(fd)
+	return nil
 }
 
-// scratch mounts a small file system at dir.
-func scratch(dir string, uid, gid int) error {
+// mountScratch mounts a small tmpfs at dir.
+func mountScratch(dir string, uid, gid int) error {
 	options := scratchOptions + ",mode=1777"
 	if uid >= 0 && gid >= 0 {
 		options = scratchOptions + ",mode=755,uid=" + strconv.Itoa(uid) + ",gid=" + strconv.Itoa(gid)
 	}
-	if err := unix.Mount("jackfield", dir, "tmpfs", msFlags, options); err != nil {
+	if err := unix.Mount("jackfield", dir, "tmpfs", restrictedFlags, options); err != nil {
 		return &os.PathError{Op: "mount", Path: dir, Err: err}
 	}
 	return nil
 }
 
-// mountsAt finds the mount that a path lies in, and the one that is on the path itself,
-// when there is one.
-func mountsAt(path string) (around hostfs.Mount, on *hostfs.Mount, err error) {
-	mounts, err := hostfs.Mounts()
-	for i := range mounts {
-		switch m := &mounts[i]; {
-		case m.Point == path:
-			on = m // of several, the last is on top
-		case (m.Point == "/" || strings.HasPrefix(path, m.Point+"/")) && len(m.Point) >= len(around.Point):
-			around = *m
-		}
-	}
-	return around, on, err
-}
-
-func wantType(mode, want uint32, name string) error {
+// checkType returns an error unless a file has the wanted type.
+func checkType(mode, want uint32, name string) error {
 	if mode&unix.S_IFMT == want {
 		return nil
 	}
-	return fmt.Errorf("%q is a %s, want a %s: %w", name, hostfs.TypeName(mode), hostfs.TypeName(want), errdefs.ErrInvalidArgument)
+	return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is a %s, want a %s", name, hostfs.TypeName(mode), hostfs.TypeName(want)))
+}
+
+// bindFD binds the file of a descriptor at target.
+func bindFD(fd int, target string, attr uint64) error {
+	tree, err := cloneMount(fd, attr)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return attachMount(tree, target, 0)
+}
+
+// boundSocket returns the identity of the socket that is mounted at target, false for none.
+func boundSocket(target string) (claims.Identity, bool) {
+	var st unix.Stat_t
+	if err := unix.Lstat(target, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return claims.Identity{}, false
+	}
+	return claims.StatIdentity(&st), true
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,11 +19,11 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// TestMain runs the tests in a mount namespace of their own, where that can be had.
+// TestMain runs the tests in a private mount namespace if possible.
 func TestMain(m *testing.M) {
 	const inside = "JACKFIELD_STAGING_TEST"
 	if os.Geteuid() != 0 || os.Getenv(inside) != "" {
@@ -38,13 +39,13 @@ func TestMain(m *testing.M) {
 		if errors.As(err, &exit) {
 			os.Exit(exit.ExitCode())
 		}
-		fmt.Fprintln(os.Stderr, "no mount namespace of its own:", err)
+		fmt.Fprintln(os.Stderr, "no private mount namespace:", err)
 		os.Exit(m.Run())
 	}
 	os.Exit(0)
 }
 
-// node is a host of the test's own, with a shared file system.
+// node is a directory tree of a host on a file system with shared mounts.
 type node struct {
 	t    *testing.T
 	dir  string
@@ -77,8 +78,8 @@ func (e *events) failures() []error {
 	return append([]error(nil), e.failed...)
 }
 
-// canMount skips a test where nothing can be mounted.
-func canMount(t *testing.T) {
+// requireMounts skips a test that cannot mount.
+func requireMounts(t *testing.T) {
 	t.Helper()
 	why := "this needs root"
 	if os.Geteuid() == 0 {
@@ -95,7 +96,7 @@ func canMount(t *testing.T) {
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	canMount(t)
+	requireMounts(t)
 	dir, err := os.MkdirTemp("", "jf")
 	must(t, err)
 	must(t, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
@@ -110,11 +111,11 @@ func newNode(t *testing.T) *node {
 	n.host, err = hostfs.New(dir)
 	must(t, err)
 	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw"), 0o755))
-	n.open(Options{Mode: Mounts, Watch: true})
+	n.open(Options{Mode: ModeMount, Watch: true})
 	return n
 }
 
-// open opens the store, as a new process would.
+// open closes the store and opens it again, like a new process.
 func (n *node) open(o Options) {
 	n.t.Helper()
 	if n.Store != nil {
@@ -129,16 +130,16 @@ func (n *node) open(o Options) {
 
 func (n *node) path(p string) string { return filepath.Join(n.dir, p) }
 
-// in is a path in a container's staging directory.
-func (n *node) in(id, p string) string {
+// stagedPath returns a path in a container's staging directory.
+func (n *node) stagedPath(id, p string) string {
 	return n.path(filepath.Join(ContainerDir("/run/jackfield", id), p))
 }
 
-// listen makes a socket that answers with a text.
+// listen creates a socket that answers with a text.
 func (n *node) listen(p, text string) *net.UnixListener {
 	n.t.Helper()
 	must(n.t, os.MkdirAll(filepath.Dir(n.path(p)), 0o755))
-	// While a socket is being bound, what it replaces is mounted on it.
+	// While a socket is being rebound, the old socket is mounted on it.
 	for end := time.Now().Add(busytest.Hangs); errors.Is(os.Remove(n.path(p)), unix.EBUSY) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
@@ -159,8 +160,8 @@ func (n *node) listen(p, text string) *net.UnixListener {
 	return l
 }
 
-// ask is what a socket answers.
-func ask(path string) (string, error) {
+// readSocket connects to a socket and returns what it sends.
+func readSocket(path string) (string, error) {
 	c, err := net.DialTimeout("unix", path, 10*time.Second)
 	if err != nil {
 		return "", err
@@ -172,29 +173,51 @@ func ask(path string) (string, error) {
 	return string(buf[:k]), err
 }
 
-// answers waits until the socket at path answers with a text.
-func (n *node) answers(path, want string) {
+// wantAnswer waits until the socket at path sends a text.
+func (n *node) wantAnswer(path, want string) {
 	n.t.Helper()
 	var got string
 	var err error
 	for end := time.Now().Add(busytest.Hangs); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if got, err = ask(path); err == nil && got == want {
+		if got, err = readSocket(path); err == nil && got == want {
 			return
 		}
 	}
 	n.t.Errorf("%s answers %q, %v, want %q; failures: %v", path, got, err, want, n.events.failures())
 }
 
-func one(id, sandbox, rel string) Container {
+// newContainer returns a container with a socket of the host.
+func newContainer(id, sandbox, rel string) Container {
 	return Container{ID: id, SandboxID: sandbox, Files: []File{{"devices.json", []byte("[]")}}, Dirs: []Dir{{Path: "net/net1"}},
 		Sockets: []Socket{{Root: "/run/vsw", Rel: rel, At: []string{"net/net1/" + filepath.Base(rel)}, From: "file: vhost-user.path"}}}
 }
 
-// mounts are the mount points below the state directory, but for the one that
-// holds all containers.
-func (n *node) mounts() []string {
+// mounts returns the mount points below the state directory, except the shared mount.
+func (n *node) mounts() []string { return n.mountsOf("/proc/self/mountinfo") }
+
+// startContainer starts a thread in a mount namespace that gets the node's mounts, as a container
+// does, and returns the file that lists its mounts.
+func (n *node) startContainer() (mountinfo string) {
 	n.t.Helper()
-	data, err := os.ReadFile("/proc/self/mountinfo")
+	started, end := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
+		}
+		mountinfo = fmt.Sprintf("/proc/self/task/%d/mountinfo", unix.Gettid())
+		started <- err
+		<-end
+	}()
+	n.t.Cleanup(func() { close(end) })
+	must(n.t, <-started)
+	return mountinfo
+}
+
+func (n *node) mountsOf(mountinfo string) []string {
+	n.t.Helper()
+	data, err := os.ReadFile(mountinfo)
 	must(n.t, err)
 	var out []string
 	for line := range strings.Lines(string(data)) {
@@ -205,19 +228,19 @@ func (n *node) mounts() []string {
 	return out
 }
 
-func TestASocketIsBound(t *testing.T) {
+func TestSocketIsBound(t *testing.T) {
 	n := newNode(t)
-	if st := n.Status(); st.Mode != Mounts {
+	if st := n.Status(); st.Mode != ModeMount {
 		t.Fatalf("status %+v", st)
 	}
 	n.listen("run/vsw/p1/a.sock", "first")
-	must(t, n.Prepare(one("c1", "s1", "p1/a.sock")))
-	must(t, n.Prepare(one("c1", "s1", "p1/a.sock"))) // again
-	at := n.in("c1", "net/net1/a.sock")
-	n.answers(at, "first")
-	// Not even root can change it from in there.
+	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
+	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock"))) // a second time
+	at := n.stagedPath("c1", "net/net1/a.sock")
+	n.wantAnswer(at, "first")
+	// In the container, not even root can write there.
 	if err := os.Chmod(at, 0o777); !errors.Is(err, unix.EROFS) {
-		t.Errorf("chmod gave %v", err)
+		t.Errorf("chmod: %v", err)
 	}
 	if got := n.mounts(); len(got) != 1 {
 		t.Errorf("mounts: %v", got)
@@ -225,21 +248,21 @@ func TestASocketIsBound(t *testing.T) {
 	must(t, n.RemoveContainer("s1", "c1"))
 	must(t, n.RemoveContainer("s1", "c1"))
 	must(t, n.RemoveSandbox("s1"))
-	if got, l := n.mounts(), left(t, n.dir); len(got) > 0 || len(l) != 1 { // the vswitch's own directory
+	if got, l := n.mounts(), listFiles(t, n.dir); len(got) > 0 || len(l) != 1 { // only the vswitch's directory
 		t.Errorf("left: %v %v", got, l)
 	}
 }
 
-func TestASocketMadeAnewIsBoundAnew(t *testing.T) {
+func TestRecreatedSocketIsRebound(t *testing.T) {
 	n := newNode(t)
 	l := n.listen("run/vsw/p1/a.sock", "first")
 	for i := range 3 {
-		must(t, n.Prepare(one(fmt.Sprintf("c%d", i), fmt.Sprintf("s%d", i), "p1/a.sock")))
+		must(t, n.Prepare(newContainer(fmt.Sprintf("c%d", i), fmt.Sprintf("s%d", i), "p1/a.sock")))
 	}
 	check := func(want string) {
 		t.Helper()
 		for i := range 3 {
-			n.answers(n.in(fmt.Sprintf("c%d", i), "net/net1/a.sock"), want)
+			n.wantAnswer(n.stagedPath(fmt.Sprintf("c%d", i), "net/net1/a.sock"), want)
 		}
 	}
 	check("first")
@@ -250,11 +273,11 @@ func TestASocketMadeAnewIsBoundAnew(t *testing.T) {
 	n.listen("run/vsw/p1/.new", "third")
 	must(t, os.Rename(n.path("run/vsw/p1/.new"), n.path("run/vsw/p1/a.sock")))
 	check("third")
-	// Its directory made anew.
+	// Its directory is re-created.
 	must(t, os.RemoveAll(n.path("run/vsw/p1")))
 	n.listen("run/vsw/p1/a.sock", "fourth")
 	check("fourth")
-	// The directory swapped for another that was filled before.
+	// Another directory with a socket takes its place.
 	n.listen("run/vsw/p2/a.sock", "fifth")
 	must(t, os.Rename(n.path("run/vsw/p1"), n.path("run/vsw/p0")))
 	must(t, os.Rename(n.path("run/vsw/p2"), n.path("run/vsw/p1")))
@@ -271,31 +294,75 @@ func TestASocketMadeAnewIsBoundAnew(t *testing.T) {
 	}
 }
 
-func TestWhatWasMissedIsMadeUpFor(t *testing.T) {
+// The list follows a socket from its first binding over its removal to its return, also over a restart of the process.
+func TestSocketsAreListed(t *testing.T) {
+	n := newNode(t)
+	start := time.Now().Add(-time.Minute) // clocks of file systems are coarse
+	want := func(state SocketState, rebinds int) PlacedSocket {
+		t.Helper()
+		var got []PlacedSocket
+		if !busytest.Until(func() bool {
+			got = n.Sockets()
+			return len(got) == 1 && got[0].State == state && got[0].Rebinds == rebinds
+		}) {
+			t.Fatalf("found %+v, want a socket that is %s, with %d rebinds", got, state, rebinds)
+		}
+		if p := got[0]; p.ContainerID != "c1" || p.SandboxID != "s1" || p.At != "net/net1/a.sock" || p.HostPath != "/run/vsw/p1/a.sock" {
+			t.Errorf("found %+v", p)
+		}
+		return got[0]
+	}
+	c := newContainer("c1", "s1", "p1/a.sock")
+	c.Sockets[0].Await = true
+	must(t, os.MkdirAll(n.path("run/vsw/p1"), 0o755))
+	must(t, n.Prepare(c))
+	if got := want(SocketAwaited, 0); !got.Since.IsZero() || got.Identity.Inode != 0 {
+		t.Errorf("found %+v, want no socket", got)
+	}
+	l := n.listen("run/vsw/p1/a.sock", "first")
+	first := want(SocketBound, 1)
+	if first.Since.Before(start) || first.Identity.Inode == 0 {
+		t.Errorf("found %+v, want a socket since %v", first, start)
+	}
+	l.Close()
+	must(t, os.RemoveAll(n.path("run/vsw/p1/a.sock")))
+	if got := want(SocketRemoved, 1); got.Identity != first.Identity || got.Since != first.Since {
+		t.Errorf("found %+v, want the socket of %+v", got, first)
+	}
+	n.listen("run/vsw/p1/a.sock", "second")
+	second := want(SocketBound, 2)
+	n.open(Options{Mode: ModeMount, Watch: true})
+	must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
+	if got := want(SocketBound, 0); got.Since != second.Since || got.Identity != second.Identity {
+		t.Errorf("after a restart found %+v, want the socket of %+v", got, second)
+	}
+}
+
+func TestRetainRebindsSocketsRecreatedMeanwhile(t *testing.T) {
 	n := newNode(t)
 	l := n.listen("run/vsw/p1/a.sock", "first")
-	must(t, n.Prepare(one("c1", "s1", "p1/a.sock")))
-	must(t, n.Prepare(one("c2", "s2", "p1/a.sock")))
+	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
+	must(t, n.Prepare(newContainer("c2", "s2", "p1/a.sock")))
 	l.Close()
 	must(t, n.Close())
 	n.listen("run/vsw/p1/a.sock", "second")
-	n.open(Options{Mode: Mounts, Watch: true})
-	must(t, n.Retain(func(id string) bool { return id == "s1" }, func(id string) bool { return id == "c1" }))
-	n.answers(n.in("c1", "net/net1/a.sock"), "second")
+	n.open(Options{Mode: ModeMount, Watch: true})
+	must(t, n.Retain(time.Time{}, func(id string) bool { return id == "s1" }, func(id string) bool { return id == "c1" }))
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "second")
 	n.listen("run/vsw/p1/a.sock", "third")
-	n.answers(n.in("c1", "net/net1/a.sock"), "third")
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "third")
 	if got := n.mounts(); len(got) != 1 {
 		t.Errorf("mounts: %v", got)
 	}
-	if exists(n.in("c2", "")) {
-		t.Error("what is gone was kept")
+	if exists(n.stagedPath("c2", "")) {
+		t.Error("a removed container was kept")
 	}
 }
 
 func TestUpdate(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "a")
-	must(t, n.Prepare(one("c1", "s1", "p1/a.sock")))
+	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
 	update := func(c Container, want string) {
 		t.Helper()
 		ch, err := n.Update(c)
@@ -303,76 +370,128 @@ func TestUpdate(t *testing.T) {
 			t.Fatalf("changed %s, %v, want %s", got, err, want)
 		}
 	}
-	same := one("c1", "s1", "p1/a.sock")
-	update(same, "[] [] false")
-	// A second comes, before the host side has made its socket; and a directory.
-	two := one("c1", "s1", "p1/a.sock")
+	unchanged := newContainer("c1", "s1", "p1/a.sock")
+	update(unchanged, "[] [] false")
+	// Add a second socket before the vswitch creates it, and a directory.
+	two := newContainer("c1", "s1", "p1/a.sock")
 	two.Files = []File{{"devices.json", []byte(`["two"]`)}}
 	two.Dirs = append(two.Dirs, Dir{Path: "net/net2", Scratch: true}, Dir{Path: "net/net3"})
 	two.Sockets = append(two.Sockets, Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/b.sock"}})
 	two.SocketDirs = append(two.SocketDirs, SocketDir{Root: "/run/vsw", Rel: "p3", At: "net/net3", UID: -1, GID: -1})
 	update(two, "[net/net2/b.sock net/net3] [] true")
-	n.answers(n.in("c1", "net/net1/a.sock"), "a")
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "a")
 	n.listen("run/vsw/p2/b.sock", "b")
-	n.answers(n.in("c1", "net/net2/b.sock"), "b")
-	must(t, os.WriteFile(n.in("c1", "net/net2/lock"), nil, 0o600))
-	must(t, os.WriteFile(n.in("c1", "net/net3/app"), nil, 0o600))
+	n.wantAnswer(n.stagedPath("c1", "net/net2/b.sock"), "b")
+	must(t, os.WriteFile(n.stagedPath("c1", "net/net2/lock"), nil, 0o600))
+	must(t, os.WriteFile(n.stagedPath("c1", "net/net3/app"), nil, 0o600))
 	if !exists(n.path("run/vsw/p3/app")) {
-		t.Error("what the application makes is not on the host")
+		t.Error("a file of the application is missing on the host")
 	}
-	// The plugin starts anew, and both go again, the last socket with them.
-	n.open(Options{Mode: Mounts, Watch: true})
-	must(t, n.Retain(func(string) bool { return true }, func(string) bool { return true }))
-	update(same, "[] [net/net2/b.sock net/net3] true")
+	// The plugin restarts, and everything is removed again.
+	n.open(Options{Mode: ModeMount, Watch: true})
+	must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
+	update(unchanged, "[] [net/net2/b.sock net/net3] true")
 	update(Container{ID: "c1", SandboxID: "s1"}, "[] [net/net1/a.sock] false")
-	if exists(n.in("c1", "net/net2/b.sock")) || exists(n.in("c1", "net/net3/app")) || exists(n.in("c1", "net/net1/a.sock")) {
-		t.Error("what went is still there")
+	if exists(n.stagedPath("c1", "net/net2/b.sock")) || exists(n.stagedPath("c1", "net/net3/app")) || exists(n.stagedPath("c1", "net/net1/a.sock")) {
+		t.Error("a removed socket or directory still exists")
 	}
 	update(two, "[net/net1/a.sock net/net2/b.sock net/net3] [] true")
-	n.answers(n.in("c1", "net/net2/b.sock"), "b")
-	n.answers(n.in("c1", "net/net1/a.sock"), "a")
-	// What could not be bound was not added.
+	n.wantAnswer(n.stagedPath("c1", "net/net2/b.sock"), "b")
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "a")
+	// A socket that could not be bound is not in Change.Added.
 	third := two
 	third.Sockets = append(slices.Clone(two.Sockets), Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/c.sock"}})
-	must(t, os.MkdirAll(n.in("c1", "net/net2/c.sock/in/the/way"), 0o755))
+	must(t, os.MkdirAll(n.stagedPath("c1", "net/net2/c.sock/in/the/way"), 0o755))
 	if ch, err := n.Update(third); err == nil || len(ch.Added) > 0 {
-		t.Errorf("with something in the way: added %v, %v", ch.Added, err)
+		t.Errorf("with an obstacle: added %v, %v", ch.Added, err)
 	}
-	// It is tried again in the background, and that fails until the way is clear: cleared
-	// in one step, since what is half removed may be taken for a place to bind at.
-	n.eventually(func() bool { return len(n.events.failures()) > 0 }, "nothing was told of what could not be bound")
-	must(t, os.Rename(n.in("c1", "net/net2/c.sock"), n.in("c1", "net/net2/aside")))
+	// The background retry fails until the obstacle is removed. Remove it in one step, since a
+	// half-removed one can look like a mount point.
+	n.waitUntil(func() bool { return len(n.events.failures()) > 0 }, "no failure was reported for the socket that could not be mounted")
+	must(t, os.Rename(n.stagedPath("c1", "net/net2/c.sock"), n.stagedPath("c1", "net/net2/aside")))
 	update(two, "[] [net/net2/c.sock] false")
-	if _, err := n.Update(one("c2", "s1", "p1/a.sock")); !errdefs.IsNotFound(err) {
-		t.Errorf("an unknown container: %v", err)
+	if _, err := n.Update(newContainer("c2", "s1", "p1/a.sock")); !errdefs.IsNotFound(err) {
+		t.Errorf("unknown container: %v", err)
 	}
 	must(t, n.RemoveSandbox("s1"))
 	if got := n.mounts(); len(got) > 0 {
 		t.Errorf("mounts: %v", got)
 	}
-	if exists(n.path("run/vsw/p3")) || exists(n.in("c1", "")) {
-		t.Error("something is left")
+	if exists(n.path("run/vsw/p3")) || exists(n.stagedPath("c1", "")) {
+		t.Error("a directory is left")
 	}
 	for _, f := range n.events.failures() {
-		if !strings.Contains(f.Error(), n.in("c1", "net/net2/c.sock")+": invalid argument") {
+		if !strings.Contains(f.Error(), n.stagedPath("c1", "net/net2/c.sock")+": invalid argument") {
 			t.Errorf("failure: %v", f)
 		}
 	}
 }
 
-// eventually waits until something is so.
-func (n *node) eventually(so func() bool, otherwise string) {
-	n.t.Helper()
-	if !busytest.Until(so) {
-		n.t.Errorf("%s; failures: %v", otherwise, n.events.failures())
+// A container whose socket at a place is replaced by another one has the new socket, and keeps the old one until then.
+func TestUpdateReplacesSocketAtItsPlace(t *testing.T) {
+	n := newNode(t)
+	n.listen("run/vsw/old/a.sock", "old")
+	n.listen("run/vsw/new/a.sock", "new")
+	must(t, n.Prepare(newContainer("c1", "s1", "old/a.sock")))
+	_, err := n.Update(newContainer("c1", "s1", "new/a.sock"))
+	must(t, err)
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "new")
+	_, err = n.Update(newContainer("c1", "s1", "later/a.sock"))
+	must(t, err)
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "new")
+	n.listen("run/vsw/later/a.sock", "later")
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "later")
+	if got := n.mounts(); len(got) != 1 {
+		t.Errorf("mounts: %v", got)
 	}
 }
 
-// A socket that the host side makes anew all the time is given to containers all the
-// same: what was looked at may be gone before it is mounted.
-func TestPrepareWhileTheSocketIsMadeAnew(t *testing.T) {
+// A socket that is awaited is bound once its server creates it, also with its directory. Others are refused.
+func TestAwaitedSocketIsBoundOnceItExists(t *testing.T) {
 	n := newNode(t)
-	n.open(Options{Mode: Mounts}) // nobody binds anew what is given here
+	c := newContainer("c1", "s1", "server/deep/a.sock")
+	if err := n.Prepare(c); !errdefs.IsNotFound(err) {
+		t.Fatalf("not awaited: %v", err)
+	}
+	c.Sockets[0].Await = true
+	must(t, n.Prepare(c))
+	at := n.stagedPath("c1", "net/net1/a.sock")
+	if _, err := readSocket(at); err == nil {
+		t.Error("something answers before the server runs")
+	}
+	n.listen("run/vsw/server/deep/a.sock", "first")
+	n.wantAnswer(at, "first")
+	// The server's directory is removed and created again.
+	n.waitUntil(func() bool { return os.RemoveAll(n.path("run/vsw/server")) == nil }, "the server's directory stays")
+	n.listen("run/vsw/server/deep/a.sock", "second")
+	n.wantAnswer(at, "second")
+	must(t, n.RemoveSandbox("s1"))
+	if got := n.mounts(); len(got) > 0 || exists(n.stagedPath("c1", "")) {
+		t.Errorf("left: %v", got)
+	}
+	// A process that starts later waits, too.
+	must(t, os.RemoveAll(n.path("run/vsw/server")))
+	c.ID, c.SandboxID = "c2", "s2"
+	must(t, n.Prepare(c))
+	n.open(Options{Mode: ModeMount, Watch: true})
+	must(t, n.Retain(time.Time{}, func(string) bool { return true }, func(string) bool { return true }))
+	n.listen("run/vsw/server/deep/a.sock", "third")
+	n.wantAnswer(n.stagedPath("c2", "net/net1/a.sock"), "third")
+}
+
+// waitUntil waits until a condition holds.
+func (n *node) waitUntil(condition func() bool, failure string) {
+	n.t.Helper()
+	if !busytest.Until(condition) {
+		n.t.Errorf("%s; failures: %v", failure, n.events.failures())
+	}
+}
+
+// A socket is staged although it is re-created continuously: the checked socket can disappear before it
+// is mounted.
+func TestPrepareWhileSocketIsRecreated(t *testing.T) {
+	n := newNode(t)
+	n.open(Options{Mode: ModeMount}) // no process rebinds these sockets
 	n.listen("run/vsw/p1/a.sock", "first")
 	n.listen("run/vsw/p2/b.sock", "steady")
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -385,7 +504,7 @@ func TestPrepareWhileTheSocketIsMadeAnew(t *testing.T) {
 				return
 			default:
 			}
-			// As a vswitch that renames its socket into place.
+			// A vswitch may rename its socket into place.
 			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 			if err == nil {
 				err = errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path + ".new"}), unix.Close(fd), os.Rename(path+".new", path))
@@ -395,25 +514,25 @@ func TestPrepareWhileTheSocketIsMadeAnew(t *testing.T) {
 				return
 			}
 			os.Remove(path + ".new")
-			// Without a rest the kernel itself loses more than half of the looks.
+			// Without a pause, more than half of the attempts fail.
 			rest := unix.NsecToTimespec(int64(50 * time.Microsecond))
 			unix.Nanosleep(&rest, nil)
 		}
 	}()
 	for i := range 1000 {
 		id := fmt.Sprintf("c%d", i)
-		c := one(id, "s1", "p1/a.sock")
+		c := newContainer(id, "s1", "p1/a.sock")
 		c.Dirs[0].Scratch = true
 		c.Sockets[0].At = append(c.Sockets[0].At, "net/net1/again.sock")
-		steady := one(id, "s1", "p2/b.sock").Sockets[0]
+		steady := newContainer(id, "s1", "p2/b.sock").Sockets[0]
 		c.Sockets = []Socket{steady, c.Sockets[0], steady}
 		c.Sockets[2].At = []string{"net/net1/last.sock"}
 		if err := n.Prepare(c); err != nil {
 			t.Errorf("container %d: %v", i, err)
 		}
-		two, _ := bound(n.in(id, "net/net1/a.sock"))
-		if again, ok := bound(n.in(id, "net/net1/again.sock")); !ok || again != two {
-			t.Errorf("container %d: one socket at one place, %v, and another at another, %v", i, two, again)
+		two, _ := boundSocket(n.stagedPath(id, "net/net1/a.sock"))
+		if again, ok := boundSocket(n.stagedPath(id, "net/net1/again.sock")); !ok || again != two {
+			t.Errorf("container %d: different sockets at two paths: %v and %v", i, two, again)
 		}
 		if got := n.mounts(); len(got) != 5 {
 			t.Errorf("container %d: mounts %v", i, got)

@@ -3,30 +3,33 @@
 package staging
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// Prepare makes everything c names, or nothing. It may be called again for the
-// same container, which begins from nothing then.
+// Prepare creates everything that c names, or nothing. A second call for the same container
+// starts from scratch.
 func (s *Store) Prepare(c Container) (err error) {
-	if err := c.check(); err != nil {
+	if err := c.validate(); err != nil {
 		return err
 	}
-	if err := s.begin(&c); err != nil {
+	if err := s.recordContainer(&c); err != nil {
 		return fmt.Errorf("record container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.RemoveContainer(c.SandboxID, c.ID))
 			if c.SandboxID == c.ID {
-				// Nobody reports the end of a container that never was.
+				// The runtime does not report the end of a container that never existed.
 				err = errors.Join(err, s.RemoveIdleSandbox(c.SandboxID))
 			}
 		}
@@ -35,11 +38,10 @@ func (s *Store) Prepare(c Container) (err error) {
 	if err := s.makeSocketDirs(c.SandboxID, c.SocketDirs); err != nil {
 		return err
 	}
-	var done progress
+	var done stageProgress
 	for misses, losses := 0, 0; ; {
-		// What is gone between the look and the mount was a socket that the host side
-		// makes anew at this moment.
-		lost, err := s.stage(&c, &done)
+		// A vswitch is re-creating a socket that disappears between its check and its mount.
+		lost, err := s.stageContainer(&c, &done)
 		if !lost && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
@@ -47,75 +49,75 @@ func (s *Store) Prepare(c Container) (err error) {
 			losses++
 		} else {
 			misses++
-			done = progress{}
+			done = stageProgress{}
 		}
-		if misses == attempts || losses == attemptsLost {
+		if misses == maxAttempts || losses == maxLostAttempts {
 			return err
 		}
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// attempts are made to look at a container's sockets and bind them, a millisecond
-// apart, where something is not there, and attemptsLost where a socket was there and
-// gone before it was bound: each of these is as likely to lose as the one before.
-const attempts, attemptsLost = 5, 100
+// maxAttempts limits how often a container's sockets are opened and bound, a millisecond apart,
+// when something is missing. maxLostAttempts is the limit when a socket was opened and
+// disappeared before it was bound: each attempt is as likely to lose as the one before.
+const maxAttempts, maxLostAttempts = 5, 100
 
-// progress is what has been made of a container.
-type progress struct {
-	filled  bool // its directory, and what is in it but for sockets
-	sockets int  // the first of them
+// stageProgress is how much of a container exists.
+type stageProgress struct {
+	directoryFilled bool // its directory exists, with everything but the sockets
+	boundSockets    int  // how many of its sockets are bound, in their order
 }
 
-// stage opens what the container gets, makes its directory, and binds it there. Where a
-// socket is lost, which is gone before it is bound, all before it is made, so that the
-// next attempt has no more to do between its look and its mount than it must.
-func (s *Store) stage(c *Container, done *progress) (lost bool, err error) {
-	opened, err := s.openAll(c, done)
+// stageContainer opens the container's sockets and directories, creates its staging directory
+// and binds them there. It reports a socket as lost that disappeared before it was bound. What
+// was done before stays, so that the next attempt is as short as possible between opening and
+// binding.
+func (s *Store) stageContainer(c *Container, done *stageProgress) (lost bool, err error) {
+	opened, err := s.openSources(c, done)
 	if err != nil {
 		return false, err
 	}
-	defer opened.close()
-	unlock, err := s.lock()
+	defer opened.closeAll()
+	unlock, err := s.lockStore()
 	if err != nil {
 		return false, err
 	}
 	defer unlock()
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("make staging of container %q in state directory %q: %w", c.ID, s.dir, err)
+			err = fmt.Errorf("stage container %q in state directory %q: %w", c.ID, s.dir, err)
 		}
 	}()
-	if err := s.again(); err != nil {
+	if err := s.ensureSharedMount(); err != nil {
 		return false, err
 	}
-	if !done.filled {
-		if err := s.fill(c); err != nil {
+	if !done.directoryFilled {
+		if err := s.fillDirectory(c); err != nil {
 			return false, err
 		}
-		if s.status.Mode != Mounts {
+		if s.status.Mode != ModeMount {
 			return false, s.makePlaceholders(c)
 		}
 		if err := s.bindDirs(c, opened); err != nil {
 			return false, err
 		}
-		done.filled = true
+		done.directoryFilled = true
 	}
-	for ; done.sockets < len(c.Sockets); done.sockets++ {
-		if lost, err := s.bindSocket(c, &c.Sockets[done.sockets], opened.sockets[done.sockets]); err != nil {
+	for ; done.boundSockets < len(c.Sockets); done.boundSockets++ {
+		if lost, err := s.bindSocket(c, &c.Sockets[done.boundSockets], opened.sockets[done.boundSockets]); err != nil {
 			return lost, err
 		}
 	}
-	s.hold(&record{Owner: s.opts.Owner, Container: *c})
-	return false, s.announce(c)
+	s.trackContainer(&record{Owner: s.opts.Owner, Container: *c})
+	return false, s.markReady(c)
 }
 
-// makePlaceholders makes the files that the runtime mounts sockets on, where mounts are
-// not staged.
+// makePlaceholders creates the files that the runtime mounts sockets on, in ModeDirectory.
 func (s *Store) makePlaceholders(c *Container) error {
 	for i := range c.Sockets {
 		for _, at := range c.Sockets[i].At {
-			if err := placeholder(filepath.Join(s.containers(), c.ID, at)); err != nil {
+			if err := createPlaceholder(filepath.Join(s.containersDir(), c.ID, at)); err != nil {
 				return err
 			}
 		}
@@ -123,64 +125,54 @@ func (s *Store) makePlaceholders(c *Container) error {
 	return nil
 }
 
-// begin writes down what is about to be made, while nobody else changes anything.
-func (s *Store) begin(c *Container) error {
-	unlock, err := s.lock()
+// fillDirectory creates the container's directory with its directories and files.
+func (s *Store) fillDirectory(c *Container) error {
+	dir := filepath.Join(s.containersDir(), c.ID)
+	fresh, err := makeDir(dir)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	if err := s.retract(c.ID); err != nil {
-		return err
-	}
-	return s.note(c)
-}
-
-// note writes down what is about to be made.
-func (s *Store) note(c *Container) error {
-	if err := unix.Mkdir(filepath.Join(s.sandboxes(), c.SandboxID), privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
-	r := record{Owner: s.opts.Owner, Container: *c}
-	if s.opts.Shared {
-		r.See = here()
-	}
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if err := create(s.recordFile(c.SandboxID, c.ID), data, 0o600); err != nil {
-		return err
-	}
-	return s.noteBundle(c)
-}
-
-// fill makes the container's directory with the directories and files in it.
-func (s *Store) fill(c *Container) error {
-	dir := filepath.Join(s.containers(), c.ID)
-	fresh, err := s.mkdir(dir)
-	if err != nil {
-		return err
-	}
-	if !fresh && s.status.Mode == Mounts {
+	if !fresh && s.status.Mode == ModeMount {
 		if err := s.unmountAll(c); err != nil {
 			return err
 		}
 	}
 	for _, d := range c.Dirs {
-		if err := s.mkdirs(dir, d.Path); err != nil {
+		if err := makeDirs(dir, d.Path); err != nil {
 			return err
 		}
 	}
 	for _, f := range c.Files {
-		// Nobody reads in a directory that was made a moment ago.
-		write := s.replace
-		if fresh {
-			write = s.write
-		}
-		if err := write(dir, f.Name, f.Data); err != nil {
+		// Nobody reads it before the container exists.
+		if err := hostfs.CreateFile(filepath.Join(dir, f.Name), f.Data, viewFile); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// makeDirs creates a directory below base, with its parents.
+func makeDirs(base, rel string) error {
+	for elem := range strings.SplitSeq(rel, "/") {
+		base = filepath.Join(base, elem)
+		if _, err := makeDir(base); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeDir creates a directory that a container sees, with its mode whatever the umask. It
+// reports whether the directory was missing.
+func makeDir(dir string) (fresh bool, err error) {
+	if err := unix.Mkdir(dir, containerDir); err != nil {
+		if errors.Is(err, unix.EEXIST) {
+			return false, nil
+		}
+		return false, &os.PathError{Op: "mkdir", Path: dir, Err: err}
+	}
+	if containerDir&hostfs.Umask() == 0 {
+		return true, nil
+	}
+	return true, os.Chmod(dir, containerDir)
 }

@@ -10,33 +10,31 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// RemoveContainer removes a container's staging. The sandbox's socket
-// directories stay. A container that is not known is no error.
+// RemoveContainer removes a container's staging directory and record. The sandbox's socket
+// directories stay. An unknown container is no error.
 func (s *Store) RemoveContainer(sandboxID, containerID string) error {
 	if err := errors.Join(checkID("container", containerID), checkID("sandbox", sandboxID)); err != nil {
 		return err
 	}
-	if err := s.removeStaging(sandboxID, containerID); err != nil {
-		return fmt.Errorf("remove staging of container %q: %w", containerID, err)
+	r, err := s.removeStaging(sandboxID, containerID)
+	if err != nil {
+		return fmt.Errorf("remove container %q from staging: %w", containerID, err)
 	}
-	r := s.readRecord(sandboxID, containerID)
 	if err := os.Remove(s.recordFile(sandboxID, containerID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove staging of container %q: %w", containerID, err)
+		return fmt.Errorf("remove container %q from staging: %w", containerID, err)
 	}
-	return errors.Join(s.revokeAccess(r.Sockets, ""), s.forget(sandboxID))
+	return errors.Join(s.revokeAccess(r.Sockets, ""), s.removeUnusedSandboxRecord(sandboxID))
 }
 
-// RemoveContainerOfAny is RemoveContainer for whoever does not know the sandbox.
-func (s *Store) RemoveContainerOfAny(containerID string) error {
-	sandboxes, err := readNames(s.sandboxes())
+// RemoveContainerByID is RemoveContainer for a caller that does not know the sandbox.
+func (s *Store) RemoveContainerByID(containerID string) error {
+	sandboxes, err := listNames(s.sandboxesDir())
 	errs := []error{err}
 	for _, sid := range sandboxes {
 		if _, err := os.Lstat(s.recordFile(sid, containerID)); err == nil {
@@ -46,15 +44,15 @@ func (s *Store) RemoveContainerOfAny(containerID string) error {
 	return errors.Join(errs...)
 }
 
-// RemoveSandbox removes the staging of all of a sandbox's containers and the
-// socket directories that were made for it. An unknown sandbox is no error. That the
-// list of these directories was lost is told once: nothing of the sandbox is left then.
+// RemoveSandbox removes all of a sandbox's containers from staging, and the socket directories
+// that were created for the sandbox. An unknown sandbox is no error. If the list of these
+// directories was lost, one call returns an error, after which nothing of the sandbox is left.
 func (s *Store) RemoveSandbox(sandboxID string) error {
 	if err := checkID("sandbox", sandboxID); err != nil {
 		return err
 	}
-	sandbox := filepath.Join(s.sandboxes(), sandboxID)
-	names, err := readNames(sandbox)
+	sandbox := filepath.Join(s.sandboxesDir(), sandboxID)
+	names, err := listNames(sandbox)
 	if err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
 	}
@@ -62,8 +60,9 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 	var sockets []Socket
 	for _, name := range names {
 		if id, ok := strings.CutSuffix(name, containerSuffix); ok {
-			errs = append(errs, s.removeStaging(sandboxID, id))
-			sockets = append(sockets, s.readRecord(sandboxID, id).Sockets...)
+			r, err := s.removeStaging(sandboxID, id)
+			errs = append(errs, err)
+			sockets = append(sockets, r.Sockets...)
 		}
 	}
 	lost, err := s.removeSocketDirs(sandboxID)
@@ -76,211 +75,91 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 	return nil
 }
 
-// RemoveIdleSandbox is RemoveSandbox for one that has no container any more; of any
-// other it leaves everything.
+// RemoveIdleSandbox is RemoveSandbox for a sandbox without containers. It leaves any other
+// sandbox unchanged.
 func (s *Store) RemoveIdleSandbox(sandboxID string) error {
 	if err := checkID("sandbox", sandboxID); err != nil {
 		return err
 	}
-	names, err := readNames(filepath.Join(s.sandboxes(), sandboxID))
+	names, err := listNames(filepath.Join(s.sandboxesDir(), sandboxID))
 	if err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, containerSuffix) }) {
 		return err
 	}
 	return s.RemoveSandbox(sandboxID)
 }
 
-// removeStaging unmounts what is in a container's directory and removes it.
-func (s *Store) removeStaging(sandboxID, containerID string) error {
-	unlock, err := s.lock()
+// removeStaging unmounts and removes a container's staging directory. It returns the container's
+// record, which stays.
+func (s *Store) removeStaging(sandboxID, containerID string) (record, error) {
+	unlock, err := s.lockStore()
 	if err != nil {
-		return err
+		return record{}, err
 	}
 	defer unlock()
-	return s.removeLocked(sandboxID, containerID)
+	return s.removeStagingLocked(sandboxID, containerID)
 }
 
-func (s *Store) removeLocked(sandboxID, containerID string) error {
-	s.release(containerID)
-	if err := s.retract(containerID); err != nil {
-		return err
+func (s *Store) removeStagingLocked(sandboxID, containerID string) (record, error) {
+	s.untrackContainer(containerID)
+	r := s.readRecord(sandboxID, containerID)
+	if err := s.unmarkReady(containerID); err != nil {
+		return r, err
 	}
-	dir := filepath.Join(s.containers(), containerID)
+	dir := filepath.Join(s.containersDir(), containerID)
 	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return r, nil
 	}
-	if s.status.Mode == Mounts {
-		r := s.readRecord(sandboxID, containerID)
+	if s.status.Mode == ModeMount {
 		if err := s.unmountAll(&r.Container); err != nil {
-			return err
+			return r, err
 		}
 	}
-	return s.removeTree(containerID)
+	return r, s.removeTree(containerID)
 }
 
-// unmountAll unmounts all that can be mounted in a container's directory: what the
-// record names.
+// unmountAll unmounts everything in a container's directory that its record names.
 func (s *Store) unmountAll(c *Container) error {
-	dir := filepath.Join(s.containers(), c.ID)
+	dir := filepath.Join(s.containersDir(), c.ID)
 	var errs []error
-	for _, p := range c.points() {
-		errs = append(errs, detach(filepath.Join(dir, p)))
+	for _, p := range c.mountPoints() {
+		errs = append(errs, unmountStack(filepath.Join(dir, p)))
 	}
 	return errors.Join(errs...)
 }
 
-// removeTree removes a container's directory. What is mounted in it still, which
-// no record told of, is unmounted and not gone into: behind a mount lie the host's
-// own files.
+// removeTree removes a container's directory. A mount that no record names is unmounted and
+// never entered: it has files of the host.
 func (s *Store) removeTree(containerID string) error {
-	dirfd, err := unix.Open(s.containers(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dirfd, err := unix.Open(s.containersDir(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: s.containers(), Err: err}
+		return &os.PathError{Op: "open", Path: s.containersDir(), Err: err}
 	}
 	defer unix.Close(dirfd)
-	return removeAt(dirfd, s.containers(), containerID, 0)
-}
-
-// maxDepth is more than any staging directory has.
-const maxDepth = 16
-
-func removeAt(dirfd int, dir, name string, depth int) error {
-	path := filepath.Join(dir, name)
-	err := unix.Unlinkat(dirfd, name, 0)
-	if errors.Is(err, unix.EBUSY) {
-		if err = detach(path); err == nil {
-			err = unix.Unlinkat(dirfd, name, 0)
-		}
-	}
-	switch {
-	case err == nil, errors.Is(err, unix.ENOENT):
-		return nil
-	case !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM):
-		return &os.PathError{Op: "unlink", Path: path, Err: err}
-	case depth > maxDepth:
-		return fmt.Errorf("remove %q: %d directories deep: %w", path, depth, errdefs.ErrResourceExhausted)
-	}
-	fd, err := openToEmpty(dirfd, name)
-	if errors.Is(err, unix.EXDEV) {
-		if err := detach(path); err != nil {
-			return err
-		}
-		fd, err = openToEmpty(dirfd, name)
-	}
-	if err != nil {
-		return &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	names, err := f.Readdirnames(-1)
-	for _, n := range names {
-		err = errors.Join(err, removeAt(fd, path, n, depth+1))
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = hostfs.RemoveTreeAt(dirfd, containerID)
+	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
-	err = unix.Unlinkat(dirfd, name, unix.AT_REMOVEDIR)
-	if errors.Is(err, unix.EBUSY) {
-		if err = detach(path); err == nil {
-			err = unix.Unlinkat(dirfd, name, unix.AT_REMOVEDIR)
-		}
+	if err := unmountBelow(dirfd, containerID); err != nil {
+		return err
 	}
-	if err != nil && !errors.Is(err, unix.ENOENT) {
-		return &os.PathError{Op: "rmdir", Path: path, Err: err}
-	}
-	return nil
+	return hostfs.RemoveTreeAt(dirfd, containerID)
 }
 
-// openToEmpty opens a directory whose entries are to be removed: no symlink that took its place (ELOOP), and nothing that is mounted there (EXDEV).
-func openToEmpty(dirfd int, name string) (int, error) {
-	return unix.Openat2(dirfd, name, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV})
-}
-
-// Retain removes every sandbox for which alive is false, every container of the
-// others for which it is false, and staging that no record tells of. It is for the
-// start, when the runtime has said what lives: containers of this owner. What
-// lives, whoever's it is, is held from then on: sockets that the host side made
-// anew meanwhile are bound anew, and all are watched. What was recorded a moment ago
-// for a sandbox that lives counts as alive: its container may be in the making, which
-// the runtime does not tell of; if it never was made, it goes with the sandbox.
-func (s *Store) Retain(aliveSandbox, aliveContainer func(id string) bool) error {
-	sandboxes, err := readNames(s.sandboxes())
+// unmountBelow unmounts everything in an entry of an open directory, the newest first.
+func unmountBelow(dirfd int, name string) error {
+	dir, err := os.Readlink(hostfs.DescriptorPath(dirfd)) // as the kernel shows mount points
 	if err != nil {
 		return err
 	}
-	known := make(map[string]bool)
+	mounts, err := hostfs.Mounts()
+	if err != nil {
+		return err
+	}
 	var errs []error
-	if s.opts.Watch && s.status.Mode == Mounts {
-		s.mu.Lock()
-		errs = append(errs, s.settle())
-		s.mu.Unlock()
-	}
-	for _, sid := range sandboxes {
-		names, err := readNames(filepath.Join(s.sandboxes(), sid))
-		errs = append(errs, err)
-		foreign := false
-		for _, name := range names {
-			cid, ok := strings.CutSuffix(name, containerSuffix)
-			if !ok {
-				continue
-			}
-			switch r := s.readRecord(sid, cid); {
-			case r.Owner != s.opts.Owner:
-				foreign = true
-			case !aliveSandbox(sid):
-				continue
-			case !aliveContainer(cid) && !s.inTheMaking(sid, cid):
-				errs = append(errs, s.RemoveContainer(sid, cid))
-				continue
-			}
-			known[cid] = true
-			errs = append(errs, s.holdRecorded(sid, cid), s.recover(sid, cid))
-		}
-		if !foreign && !aliveSandbox(sid) {
-			errs = append(errs, s.RemoveSandbox(sid))
-		}
-	}
-	errs = append(errs, s.sweepRights(), s.SweepClaims())
-	containers, err := readNames(s.containers())
-	errs = append(errs, err)
-	for _, cid := range containers {
-		if !known[cid] && !aliveContainer(cid) {
-			s.mu.Lock()
-			errs = append(errs, s.removeTree(cid))
-			s.mu.Unlock()
+	for _, m := range slices.Backward(mounts) {
+		if strings.HasPrefix(m.Point+"/", filepath.Join(dir, name)+"/") {
+			errs = append(errs, unmountStack(m.Point))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// making is longer than a runtime takes from the request for a container to the
-// container.
-const making = 2 * time.Minute
-
-// inTheMaking reports whether a container was recorded so lately that the runtime
-// may still be at work on it.
-func (s *Store) inTheMaking(sandboxID, containerID string) bool {
-	fi, err := os.Lstat(s.recordFile(sandboxID, containerID))
-	return err == nil && time.Since(fi.ModTime()) < making
-}
-
-// asked puts in front what asks for something.
-func asked(from string, err error) error {
-	if err == nil || from == "" {
-		return err
-	}
-	return fmt.Errorf("%s: %w", from, err)
-}
-
-// openIn opens a path below a socket root, following no symlink.
-func (s *Store) openIn(root, rel string, flags int) (int, error) {
-	f, err := s.host.OpenNoSymlinks(root, unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return -1, err
-	}
-	defer f.Close()
-	fd, err := hostfs.OpenatBeneath(int(f.Fd()), rel, flags)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: filepath.Join(root, rel), Err: err}
-	}
-	return fd, nil
 }

@@ -9,11 +9,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// accessOf is who has which rights at a file: owner, group, mode and ACL.
+// accessOf describes the owner, group, mode and ACL of a file.
 func accessOf(t *testing.T, path string) string {
 	t.Helper()
 	var st unix.Stat_t
@@ -23,7 +24,7 @@ func accessOf(t *testing.T, path string) string {
 	return fmt.Sprintf("%d:%d %04o %v", st.Uid, st.Gid, st.Mode&0o7777, acl)
 }
 
-// newRightsNode is a node whose socket paths other users of the host can pass.
+// newRightsNode returns a node with socket paths that other users of the host can enter.
 func newRightsNode(t *testing.T, socket string) (n *node, path string) {
 	t.Helper()
 	n = newNode(t)
@@ -34,192 +35,195 @@ func newRightsNode(t *testing.T, socket string) (n *node, path string) {
 	return n, path
 }
 
-func as(id, sandbox, rel string, way Way, uid, gid uint32) Container {
-	c := one(id, sandbox, rel)
-	c.Sockets[0].Access = Access{Way: way, User: &User{UID: uid, GID: gid}}
+// newContainerOf returns a container of a user with a socket of the host.
+func newContainerOf(id, sandbox, rel string, method AccessMethod, uid, gid uint32) Container {
+	c := newContainer(id, sandbox, rel)
+	c.Sockets[0].Access = Access{Method: method, User: &User{UID: uid, GID: gid}}
 	return c
 }
 
-func (n *node) noRights() {
+// wantNoRightsRecords checks that no record of rights is left.
+func (n *node) wantNoRightsRecords() {
 	n.t.Helper()
-	left, err := filepath.Glob(n.path("run/jackfield/rights/*.json"))
+	left, err := filepath.Glob(n.path("run/jackfield/rights/*/*.json"))
 	if must(n.t, err); len(left) > 0 {
 		n.t.Errorf("records of rights are left: %q", left)
 	}
 }
 
-// When the last container of a user is removed, by whatever path, the socket is as it was before the first.
+// When the last container of a user is removed, by any operation, the socket has its former owner, mode and ACL.
 func TestRightsEndWithTheLastContainer(t *testing.T) {
-	for way, other := range map[Way]bool{ByACL: false, ByGroup: true, ByOwner: false} {
-		t.Run(string(way), func(t *testing.T) {
+	for method, other := range map[AccessMethod]bool{ByACL: false, ByGroup: true, ByOwner: false} {
+		t.Run(string(method), func(t *testing.T) {
 			n, path := newRightsNode(t, "p/a.sock")
 			before := accessOf(t, path)
-			must(t, n.Prepare(as("c1", "s1", "p/a.sock", way, 1234, 4321)))
-			must(t, n.Prepare(as("c2", "s2", "p/a.sock", way, 1234, 4321)))
-			must(t, n.Prepare(as("c3", "s2", "p/a.sock", way, 1234, 4321)))
-			if !can(t, 1234, 4321, path) || can(t, 1235, 4321, path) != other {
-				t.Fatal("the rights are not as wanted")
+			must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", method, 1234, 4321)))
+			must(t, n.Prepare(newContainerOf("c2", "s2", "p/a.sock", method, 1234, 4321)))
+			must(t, n.Prepare(newContainerOf("c3", "s2", "p/a.sock", method, 1234, 4321)))
+			if !canWrite(t, 1234, 4321, path) || canWrite(t, 1235, 4321, path) != other {
+				t.Fatal("wrong access to the socket")
 			}
 			must(t, n.RemoveContainer("s1", "c1"))
-			if !can(t, 1234, 4321, path) {
-				t.Error("a container that runs has lost the socket")
+			if !canWrite(t, 1234, 4321, path) {
+				t.Error("a running container has lost access to the socket")
 			}
 			must(t, n.RemoveContainer("s1", "c1"))
-			n.open(Options{Mode: Mounts, Watch: true})
-			must(t, n.Retain(func(id string) bool { return true }, func(id string) bool { return id != "c2" }))
+			n.open(Options{Mode: ModeMount, Watch: true})
+			must(t, n.Retain(time.Time{}, func(id string) bool { return true }, func(id string) bool { return id != "c2" }))
 			must(t, n.RemoveContainer("s2", "c2"))
-			if !can(t, 1234, 4321, path) {
-				t.Error("a container that runs has lost the socket")
+			if !canWrite(t, 1234, 4321, path) {
+				t.Error("a running container has lost access to the socket")
 			}
 			must(t, n.RemoveSandbox("s2"))
 			if after := accessOf(t, path); after != before {
-				t.Errorf("afterwards the socket has %s, before %s", after, before)
+				t.Errorf("access is %s, was %s before", after, before)
 			}
-			n.noRights()
+			n.wantNoRightsRecords()
 		})
 	}
 }
 
-// Several users at one socket: each right ends with its own containers, whatever the order.
+// Several users have access to one socket: each grant ends with its own containers, in any order.
 func TestRightsOfSeveralUsers(t *testing.T) {
-	for _, way := range []Way{ByACL, ByGroup, ByOwner} {
+	for _, method := range []AccessMethod{ByACL, ByGroup, ByOwner} {
 		for _, order := range [][]int{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}} {
-			t.Run(fmt.Sprint(way, order), func(t *testing.T) {
+			t.Run(fmt.Sprint(method, order), func(t *testing.T) {
 				n, path := newRightsNode(t, "p/a.sock")
 				before := accessOf(t, path)
 				for i := range uint32(3) {
-					must(t, n.Prepare(as(fmt.Sprint("c", i+1), "s1", "p/a.sock", way, 1001+i, 2001+i)))
+					must(t, n.Prepare(newContainerOf(fmt.Sprint("c", i+1), "s1", "p/a.sock", method, 1001+i, 2001+i)))
 				}
 				for done, i := range order {
 					must(t, n.RemoveContainer("s1", fmt.Sprint("c", i)))
 					for _, left := range order[done+1:] {
-						// A file has one owner and one group: of several, the last has it.
-						if uid := uint32(1000 + left); way == ByACL && !can(t, uid, uid+1000, path) {
-							t.Errorf("user %d has lost the socket", uid)
+						// A file has one owner and one group: the user of the last grant.
+						if uid := uint32(1000 + left); method == ByACL && !canWrite(t, uid, uid+1000, path) {
+							t.Errorf("user %d has lost access to the socket", uid)
 						}
 					}
-					if uid := uint32(1000 + i); can(t, uid, uid+1000, path) {
-						t.Errorf("user %d has the socket still", uid)
+					if uid := uint32(1000 + i); canWrite(t, uid, uid+1000, path) {
+						t.Errorf("user %d still has access to the socket", uid)
 					}
 				}
 				if after := accessOf(t, path); after != before {
-					t.Errorf("afterwards the socket has %s, before %s", after, before)
+					t.Errorf("access is %s, was %s before", after, before)
 				}
-				n.noRights()
+				n.wantNoRightsRecords()
 			})
 		}
 	}
 }
 
 // What an administrator granted, before or meanwhile, stays.
-func TestRightsOfTheAdministratorStay(t *testing.T) {
+func TestACLEntriesOfAdministratorStay(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
-	must(t, allow(path, 1234, toConnect))
-	must(t, n.Prepare(as("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
-	must(t, n.Prepare(as("c2", "s1", "p/a.sock", ByACL, 1235, 4322)))
-	must(t, allow(path, 1236, toConnect))
+	must(t, addACLUser(path, 1234, connectRights))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c2", "s1", "p/a.sock", ByACL, 1235, 4322)))
+	must(t, addACLUser(path, 1236, connectRights))
 	must(t, n.RemoveSandbox("s1"))
 	for uid, want := range map[uint32]bool{1234: true, 1235: false, 1236: true} {
-		if can(t, uid, 9, path) != want {
+		if canWrite(t, uid, 9, path) != want {
 			t.Errorf("user %d can write the socket: %t", uid, !want)
 		}
 	}
-	// So does a mode and a group that somebody set meanwhile.
+	// So do a mode and a group that were set meanwhile.
 	n, path = newRightsNode(t, "q/a.sock")
-	must(t, n.Prepare(as("c1", "s1", "q/a.sock", ByGroup, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "q/a.sock", ByGroup, 1234, 4321)))
 	must(t, n.Close())
 	must(t, os.Chown(path, 7, 8))
 	must(t, os.Chmod(path, 0o660))
 	n.Store = nil
-	n.open(Options{Mode: Mounts})
+	n.open(Options{Mode: ModeMount})
 	must(t, n.RemoveSandbox("s1"))
 	if got := accessOf(t, path); got[:9] != "7:8 0660 " {
-		t.Errorf("the socket has %s", got)
+		t.Errorf("access is %s", got)
 	}
 }
 
-// A socket that took the place of the first has what the living containers need, and nothing is taken from it when they go but that.
-func TestRightsAtASocketMadeAgain(t *testing.T) {
+// A re-created socket gets the access that the remaining containers need, and loses only that.
+func TestRightsAtRecreatedSocket(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
-	must(t, n.Prepare(as("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
-	must(t, n.Prepare(as("c2", "s1", "p/a.sock", ByACL, 1235, 4322)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c2", "s1", "p/a.sock", ByACL, 1235, 4322)))
 	must(t, n.RemoveContainer("s1", "c2"))
 	n.listen("run/vsw/p/a.sock", "again")
 	must(t, os.Chmod(path, 0o755))
 	before := "0:0 0755"
-	n.eventually(func() bool { return can(t, 1234, 4321, path) }, "the container's user cannot write the socket")
-	if can(t, 1235, 4322, path) {
-		t.Error("a container that was removed has it as well")
+	n.waitUntil(func() bool { return canWrite(t, 1234, 4321, path) }, "the container's user cannot write the socket")
+	if canWrite(t, 1235, 4322, path) {
+		t.Error("the user of a removed container still has access")
 	}
 	must(t, n.RemoveSandbox("s1"))
-	if after := accessOf(t, path); after[:len(before)] != before || can(t, 1234, 4321, path) {
-		t.Errorf("afterwards the socket has %s", after)
+	if after := accessOf(t, path); after[:len(before)] != before || canWrite(t, 1234, 4321, path) {
+		t.Errorf("access is %s", after)
 	}
 }
 
-// What a crash leaves between any two steps is taken back at the next start, and an update that drops a socket takes back what it had.
-func TestRightsAfterACrash(t *testing.T) {
+// The next start revokes what a crash left between any two steps. An update that removes a socket
+// revokes the access to it.
+func TestRightsAfterCrash(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	before := accessOf(t, path)
-	must(t, n.Prepare(as("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
-	must(t, os.Remove(n.recordFile("s1", "c1"))) // the process died before it took the right back
-	n.open(Options{Mode: Mounts, Watch: true})
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
+	must(t, os.Remove(n.recordFile("s1", "c1"))) // the process died before revoking the access
+	n.open(Options{Mode: ModeMount, Watch: true})
 	none := func(string) bool { return false }
-	must(t, n.Retain(none, none))
+	must(t, n.Retain(time.Time{}, none, none))
 	if after := accessOf(t, path); after != before {
-		t.Errorf("afterwards the socket has %s, before %s", after, before)
+		t.Errorf("access is %s, was %s before", after, before)
 	}
-	n.noRights()
+	n.wantNoRightsRecords()
 
-	must(t, n.Prepare(as("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
-	c := one("c1", "s1", "p/a.sock")
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
+	c := newContainer("c1", "s1", "p/a.sock")
 	c.Sockets = nil
 	_, err := n.Update(c)
 	must(t, err)
 	if after := accessOf(t, path); after != before {
-		t.Errorf("after the update the socket has %s, before %s", after, before)
+		t.Errorf("after the update access is %s, was %s before", after, before)
 	}
-	n.noRights()
+	n.wantNoRightsRecords()
 }
 
-// A record that is cut short, or forged by a disk, takes nothing back and stops nothing.
-func TestRightsOfABrokenRecord(t *testing.T) {
+// A damaged record revokes nothing and blocks nothing.
+func TestRightsOfDamagedRecord(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
-	must(t, n.Prepare(as("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
 	for _, text := range []string{"", "{", `{"socket":"/etc/passwd","root":"/run/vsw"}`, `{"socket":"/run/vsw/../../etc/x","root":"/run/vsw","holders":[{"record":"../../x"}]}`} {
 		record := n.path("run/jackfield/rights/" + rightsName("/run/vsw/p/a.sock"))
-		must(t, os.MkdirAll(filepath.Dir(record), 0o700)) // it goes with the last record in it
+		must(t, os.MkdirAll(filepath.Dir(record), 0o700)) // it is removed with its last record
 		must(t, os.WriteFile(record, []byte(text), 0o600))
-		must(t, n.Prepare(as("c2", "s2", "p/a.sock", ByACL, 1235, 4322)))
+		must(t, n.Prepare(newContainerOf("c2", "s2", "p/a.sock", ByACL, 1235, 4322)))
 		must(t, n.RemoveSandbox("s2"))
-		if !can(t, 1234, 4321, path) || can(t, 1235, 4322, path) {
-			t.Errorf("%q: the rights are wrong: %s", text, accessOf(t, path))
+		if !canWrite(t, 1234, 4321, path) || canWrite(t, 1235, 4322, path) {
+			t.Errorf("%q: wrong access: %s", text, accessOf(t, path))
 		}
 	}
 }
 
-// Another adapter's container, of the same user, keeps the right.
+// Another adapter's container of the same user keeps the access.
 func TestRightsAreSharedByAdapters(t *testing.T) {
 	n, path := newRightsNode(t, "p/a.sock")
 	before := accessOf(t, path)
-	hook, err := Open(n.host, HookDir("/run/jackfield"), Options{Mode: Mounts, Owner: HookOwner, Shared: true})
+	hook, err := Open(n.host, HookDir("/run/jackfield"), Options{Mode: ModeMount, Owner: HookOwner, Shared: true})
 	must(t, err)
-	t.Cleanup(func() { _ = hook.RemoveSandbox("pod"); _ = hook.Tidy(); _ = hook.Close() })
-	must(t, n.Prepare(as("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
-	must(t, hook.Prepare(as("c2", "pod", "p/a.sock", ByACL, 1234, 4321)))
+	t.Cleanup(func() { _ = hook.RemoveSandbox("pod"); _ = hook.UnmountIfEmpty(); _ = hook.Close() })
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
+	must(t, hook.Prepare(newContainerOf("c2", "pod", "p/a.sock", ByACL, 1234, 4321)))
 	must(t, n.RemoveSandbox("s1"))
 	none := func(string) bool { return false }
-	must(t, n.Retain(none, none))
-	if !can(t, 1234, 4321, path) {
-		t.Error("the hook's container has lost the socket")
+	must(t, n.Retain(time.Time{}, none, none))
+	if !canWrite(t, 1234, 4321, path) {
+		t.Error("the hook's container has lost access to the socket")
 	}
 	must(t, hook.RemoveSandbox("pod"))
 	if after := accessOf(t, path); after != before {
-		t.Errorf("afterwards the socket has %s, before %s", after, before)
+		t.Errorf("access is %s, was %s before", after, before)
 	}
 }
 
-// Pods of 600 users, one after the other and at once, use one socket that lives long, on file systems with small and with large ACLs.
+// Pods of 600 users, one after the other and at the same time, use one long-lived socket, on file systems with small and with large ACLs.
 func TestRightsOfManyUsers(t *testing.T) {
 	for _, fs := range []string{"tmpfs", "ext4"} {
 		t.Run(fs, func(t *testing.T) {
@@ -232,30 +236,30 @@ func TestRightsOfManyUsers(t *testing.T) {
 			must(t, os.Chmod(path, 0o755))
 			before := accessOf(t, path)
 			for i := range uint32(600) {
-				must(t, n.Prepare(as("c1", "s1", "p/a.sock", ByACL, 100000+i, 100000+i)))
+				must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", ByACL, 100000+i, 100000+i)))
 				must(t, n.RemoveSandbox("s1"))
 			}
 			if after := accessOf(t, path); after != before {
-				t.Errorf("afterwards the socket has %s, before %s", after, before)
+				t.Errorf("access is %s, was %s before", after, before)
 			}
-			// What crashes left makes room when there is no more.
+			// Entries that crashes left make room in a full ACL.
 			for i := range uint32(600) {
-				must(t, n.Prepare(as(strconv.Itoa(int(i)), "s1", "p/a.sock", ByACL, 100000+i, 100000+i)))
+				must(t, n.Prepare(newContainerOf(strconv.Itoa(int(i)), "s1", "p/a.sock", ByACL, 100000+i, 100000+i)))
 				if fs == "ext4" {
 					must(t, os.Remove(n.recordFile("s1", strconv.Itoa(int(i)))))
 				}
 			}
 			none := func(string) bool { return false }
-			n.open(Options{Mode: Mounts})
-			must(t, n.Retain(none, none))
+			n.open(Options{Mode: ModeMount})
+			must(t, n.Retain(time.Time{}, none, none))
 			if after := accessOf(t, path); after != before {
-				t.Errorf("afterwards the socket has %.200s, before %s", after, before)
+				t.Errorf("access is %.200s, was %s before", after, before)
 			}
 		})
 	}
 }
 
-// mountExt4 mounts an ext4 file system of its own at dir.
+// mountExt4 mounts a new ext4 file system at dir.
 func mountExt4(t *testing.T, dir string) {
 	t.Helper()
 	mkfs, err := exec.LookPath("mkfs.ext4")

@@ -11,7 +11,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// RootRisk is a risk of how socket roots are mounted: a container can write in the directories that are created for it below them.
+// RootRisk is a risk of how socket roots are mounted. A container can write in the directories
+// that are created for it below them.
 type RootRisk struct {
 	Roots  []string
 	Found  string
@@ -22,9 +23,10 @@ const ownFileSystem = "mount a file system of its own there, for example tmpfs w
 
 const notPropagated = "sockets.directorySize has no effect there, since mounts do not reach the host: mount the socket root with mountPropagation Bidirectional"
 
-// CheckRootMounts reports socket roots on which a container can leave set-uid programs and device nodes for users of the host, and those that a container
-// can fill together with the state directory. Roots that do not exist, or cannot be opened, are passed over, and so are, where bounded is true, those
-// where each directory gets a file system of its own.
+// CheckRootMounts returns the socket roots on which a container can leave set-uid programs and
+// device nodes for users of the host, and those on the file system of the state directory,
+// which a container can fill. It skips roots that cannot be opened. With bounded it also skips
+// roots where each directory gets a file system of its own.
 func CheckRootMounts(host hostfs.Root, stateDir string, roots []string, bounded bool) []RootRisk {
 	var open, shared []string
 	state, _, stateErr := mountOf(host, stateDir)

@@ -19,7 +19,7 @@ func TestCheckRootMounts(t *testing.T) {
 	}
 	risks := CheckRootMounts(n.host, "/run/jackfield", []string{"/run/safe", "/run/missing"}, false)
 	if len(risks) > 0 {
-		t.Errorf("a root of its own has risks: %+v", risks)
+		t.Errorf("private root has risks: %+v", risks)
 	}
 	risks = CheckRootMounts(n.host, "/run/jackfield", []string{"/run/safe", "/run/suid", "/run/dev", "/run/vsw"}, false)
 	if len(risks) != 2 || !slices.Equal(risks[0].Roots, []string{"/run/suid", "/run/dev", "/run/vsw"}) || !slices.Equal(risks[1].Roots, []string{"/run/vsw"}) {

@@ -13,19 +13,19 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// Why sockets are not bound by mounts is a failed precondition, and the reason that is shown
-// has no other text for that.
+// The reason why mounts are not used is errdefs.ErrFailedPrecondition, and its text does not
+// contain the sentinel.
 func TestReasonsAgainstMountsAreFailedPreconditions(t *testing.T) {
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
 	must(t, err)
 	s := &Store{host: host}
-	err = s.readyMount(Auto)
+	err = s.makeSharedMount(ModeAuto)
 	if !errdefs.IsFailedPrecondition(err) || err.Error() != "host paths are taken below "+dir {
 		t.Errorf("below another root: %v", err)
 	}
-	if err := sameNamespace(); err != nil && (!errdefs.IsFailedPrecondition(err) || err.Error() != "the process has a mount namespace of its own") {
-		t.Errorf("in a mount namespace of its own: %v", err)
+	if err := checkHostMountNamespace(); err != nil && (!errdefs.IsFailedPrecondition(err) || err.Error() != "the process has a mount namespace of its own") {
+		t.Errorf("in a private mount namespace: %v", err)
 	}
 }
 
@@ -35,10 +35,10 @@ func TestErrorsOfAccessHaveSentinels(t *testing.T) {
 	defer f.Close()
 	var st unix.Stat_t
 	must(t, unix.Fstat(int(f.Fd()), &st))
-	if err := give(int(f.Fd()), linkOf(int(f.Fd())), &st, "socket", -1, 0, 0o60); !errors.Is(err, errdefs.ErrFailedPrecondition) {
-		t.Errorf("the host's own group: %v", err)
+	if err := changeOwner(int(f.Fd()), hostfs.DescriptorPath(int(f.Fd())), &st, "socket", -1, 0, 0o60); !errors.Is(err, errdefs.ErrFailedPrecondition) {
+		t.Errorf("group of the host: %v", err)
 	}
 	if _, err := decodeACL([]byte{9, 0, 0, 0}); !errors.Is(err, errdefs.ErrNotImplemented) {
-		t.Errorf("an ACL of another version: %v", err)
+		t.Errorf("ACL of another version: %v", err)
 	}
 }

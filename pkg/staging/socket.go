@@ -11,15 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// opened are the descriptors of what a container's mounts are made from, each
-// opened below its root and looked at.
-type opened struct {
+// sourceFiles are the descriptors of the sockets and directories that a container's mounts are
+// made from. Each was opened below its root and checked.
+type sourceFiles struct {
 	sockets, dirs []int // in the order of Container.Sockets and SocketDirs; -1 for none
 }
 
-func (o *opened) close() {
+func (o *sourceFiles) closeAll() {
 	for _, list := range [][]int{o.sockets, o.dirs} {
 		for _, fd := range list {
 			if fd >= 0 {
@@ -29,36 +30,39 @@ func (o *opened) close() {
 	}
 }
 
-// openAll opens what the container's mounts are made from that are still to be made.
-// Where mounts are not staged it looks at the sockets all the same.
-func (s *Store) openAll(c *Container, done *progress) (_ *opened, err error) {
-	o := &opened{}
+// openSources opens the sources of the mounts that do not exist yet. It checks the sockets in
+// ModeDirectory, too.
+func (s *Store) openSources(c *Container, done *stageProgress) (_ *sourceFiles, err error) {
+	o := &sourceFiles{}
 	defer func() {
 		if err != nil {
-			o.close()
+			o.closeAll()
 		}
 	}()
 	for i := range c.Sockets {
 		k := &c.Sockets[i]
-		if i < done.sockets {
+		if i < done.boundSockets {
 			o.sockets = append(o.sockets, -1)
 			continue
 		}
-		fd, _, err := s.openSocket(c, k)
+		fd, err := s.openForContainer(c, k)
+		if k.Await && s.status.Mode == ModeMount && errdefs.IsNotFound(err) {
+			fd, err = -1, s.holdSocket(c.SandboxID, k.hostPath())
+		}
 		if err != nil {
-			return nil, asked(k.From, err)
+			return nil, withOrigin(k.From, err)
 		}
 		o.sockets = append(o.sockets, fd)
 	}
 	for i := range c.SocketDirs {
 		d := &c.SocketDirs[i]
-		if d.At == "" || s.status.Mode != Mounts || done.filled {
+		if d.At == "" || s.status.Mode != ModeMount || done.directoryFilled {
 			o.dirs = append(o.dirs, -1)
 			continue
 		}
 		fd, err := s.openSocketDir(d)
 		if err != nil {
-			return nil, asked(d.From, err)
+			return nil, withOrigin(d.From, err)
 		}
 		o.dirs = append(o.dirs, fd)
 	}
@@ -67,13 +71,13 @@ func (s *Store) openAll(c *Container, done *progress) (_ *opened, err error) {
 
 // openSocketDir opens the directory that makeSocketDirs checked, and no other.
 func (s *Store) openSocketDir(d *SocketDir) (int, error) {
-	fd, err := s.openIn(d.Root, d.Rel, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := openBelowRoot(s.host, d.Root, d.Rel, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return -1, err
 	}
 	found, err := claims.IdentityOf(fd)
-	if err == nil && found != d.found {
-		err = fmt.Errorf("directory %q was replaced while the container was being created: %w", filepath.Join(d.Root, d.Rel), errdefs.ErrConflict)
+	if err == nil && found != d.identity {
+		err = errdefs.ErrConflict.WithMessage(fmt.Sprintf("directory %q was replaced while the container was being created", filepath.Join(d.Root, d.Rel)))
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -82,22 +86,16 @@ func (s *Store) openSocketDir(d *SocketDir) (int, error) {
 	return fd, nil
 }
 
-// openSocket opens a socket below its root, checks it on the descriptor, records that the
-// sandbox has it, and lets the container at it.
-func (s *Store) openSocket(c *Container, k *Socket) (int, unix.Stat_t, error) {
+// openSocket opens the socket that is at its path now, below its root, and checks it on the
+// descriptor.
+func (s *Store) openSocket(k *Socket) (int, unix.Stat_t, error) {
 	var st unix.Stat_t
-	fd, err := s.openIn(k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
+	fd, err := openBelowRoot(s.host, k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
-		if errdefs.IsNotFound(err) {
-			err = fmt.Errorf("%w; the host side creates this socket, and has not yet: check the vswitch's port", err)
-		}
 		return -1, st, err
 	}
-	if st, err = isSocket(fd, k.path()); err == nil {
-		err = s.holdSocket(c.SandboxID, k.path())
-	}
-	if err == nil {
-		err = s.grantAccess(c.SandboxID, c.ID, k, fd, &st)
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = checkType(st.Mode, unix.S_IFSOCK, k.hostPath())
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -106,17 +104,33 @@ func (s *Store) openSocket(c *Container, k *Socket) (int, unix.Stat_t, error) {
 	return fd, st, nil
 }
 
-// claimed reports whether some sandbox can write a directory on the way to the
-// socket.
-func (s *Store) claimed(k *Socket) bool { return s.claims.Claimants(k.path()).Any() }
+// openForContainer opens a socket, claims it for the sandbox and grants the container's user
+// access.
+func (s *Store) openForContainer(c *Container, k *Socket) (int, error) {
+	fd, st, err := s.openSocket(k)
+	if errdefs.IsNotFound(err) {
+		err = fmt.Errorf("%w; the vswitch has not created this socket yet: check its port", err)
+	}
+	if err != nil {
+		return -1, err
+	}
+	if err = s.holdSocket(c.SandboxID, k.hostPath()); err == nil {
+		err = s.grantAccess(c.SandboxID, c.ID, k, fd, &st)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
 
-// bindDirs makes the container's mounts of directories.
-func (s *Store) bindDirs(c *Container, o *opened) error {
-	dir := filepath.Join(s.containers(), c.ID)
+// bindDirs mounts the container's directories.
+func (s *Store) bindDirs(c *Container, o *sourceFiles) error {
+	dir := filepath.Join(s.containersDir(), c.ID)
 	for _, d := range c.Dirs {
 		if d.Scratch {
-			uid, gid := c.owner(d.Path)
-			if err := scratch(filepath.Join(dir, d.Path), uid, gid); err != nil {
+			uid, gid := c.scratchOwner(d.Path)
+			if err := mountScratch(filepath.Join(dir, d.Path), uid, gid); err != nil {
 				return err
 			}
 		}
@@ -125,42 +139,47 @@ func (s *Store) bindDirs(c *Container, o *opened) error {
 		if o.dirs[i] < 0 {
 			continue
 		}
-		if err := bind(o.dirs[i], filepath.Join(dir, c.SocketDirs[i].At), restricted); err != nil {
-			return asked(c.SocketDirs[i].From, err)
+		if err := bindFD(o.dirs[i], filepath.Join(dir, c.SocketDirs[i].At), restrictedAttrs); err != nil {
+			return withOrigin(c.SocketDirs[i].From, err)
 		}
 	}
 	return nil
 }
 
-// bindSocket mounts the socket of a descriptor at all its places, or at none where it is
-// lost: unlinked since it was opened.
+// bindSocket binds the socket of a descriptor at all its places. If the socket was unlinked
+// since it was opened, it is lost and bound nowhere. A socket that is awaited has the descriptor
+// -1, and placeholders.
 func (s *Store) bindSocket(c *Container, k *Socket, fd int) (lost bool, err error) {
-	dir := filepath.Join(s.containers(), c.ID)
+	dir := filepath.Join(s.containersDir(), c.ID)
 	for i, at := range k.At {
 		target := filepath.Join(dir, at)
-		if err := placeholder(target); err != nil {
+		if err := createPlaceholder(target); err != nil {
 			return false, err
 		}
-		err := bind(fd, target, restricted|unix.MOUNT_ATTR_RDONLY)
+		if fd < 0 {
+			continue
+		}
+		err := bindFD(fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY)
 		if err == nil {
 			continue
 		}
-		if !gone(fd) {
-			return false, asked(k.From, err)
+		if !isUnlinked(fd) {
+			return false, withOrigin(k.From, err)
 		}
-		// Else one place would have the old socket and another the new.
+		// Otherwise one place would have the old socket, and another the new one.
 		for _, at := range k.At[:i] {
-			if err := detach(filepath.Join(dir, at)); err != nil {
+			if err := unmountStack(filepath.Join(dir, at)); err != nil {
 				return false, err
 			}
 		}
-		return true, asked(k.From, err)
+		return true, withOrigin(k.From, err)
 	}
 	return false, nil
 }
 
-// owner is whose a directory for sockets is to be.
-func (c *Container) owner(dir string) (uid, gid int) {
+// scratchOwner returns the user and group that own a scratch directory, -1 for the process's
+// own.
+func (c *Container) scratchOwner(dir string) (uid, gid int) {
 	for i := range c.Sockets {
 		if a := &c.Sockets[i].Access; a.User != nil {
 			for _, at := range c.Sockets[i].At {
@@ -173,25 +192,19 @@ func (c *Container) owner(dir string) (uid, gid int) {
 	return -1, -1
 }
 
-// bind mounts what a descriptor is of at target.
-func bind(fd int, target string, attr uint64) error {
-	tree, err := clone(fd, attr)
-	if err != nil {
+// withOrigin puts the file and field that request something before an error.
+func withOrigin(from string, err error) error {
+	if err == nil || from == "" {
 		return err
 	}
-	defer unix.Close(tree)
-	return attach(tree, target, 0)
+	return fmt.Errorf("%s: %w", from, err)
 }
 
-// bound is the inode that is mounted at target, a place of a socket; false when
-// there is no socket.
-func bound(target string) (inode, bool) {
-	var st unix.Stat_t
-	if err := unix.Lstat(target, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return inode{}, false
+// openBelowRoot opens a path below a canonical socket root. It follows no symlink.
+func openBelowRoot(host hostfs.Root, root, rel string, flags int) (int, error) {
+	path := filepath.Join(root, rel)
+	if !filepath.IsLocal(rel) {
+		return -1, errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("open %q: it is not below %q", path, root))
 	}
-	return inode{uint64(st.Dev), st.Ino}, true
+	return host.OpenNoSymlinks(path, flags)
 }
-
-// inode tells one file from another while both exist, which a mount of it ensures.
-type inode struct{ dev, ino uint64 }

@@ -20,73 +20,37 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// made is one directory that was created, as a sandbox's record has it.
-type made struct {
+// createdDir is a directory that was created for a sandbox, as the sandbox's record has it.
+type createdDir struct {
 	Root   string `json:"root"`
 	Rel    string `json:"rel"`
-	Parent bool   `json:"parent,omitempty"` // on the way to a socket directory: removed only when it is empty
-	// Identity is that of a parent. The claim has that of a socket directory. Without
-	// one, after a crash, the directory is removed only when it is empty.
+	Parent bool   `json:"parent,omitempty"` // of a socket directory: removed only when it is empty
+	// Identity is that of a parent; the identity of a socket directory is in its claim. A
+	// directory without one, after a crash, is removed only when it is empty.
 	Identity *claims.Identity `json:"identity,omitempty"`
 }
 
-func (m made) path() string { return filepath.Join(m.Root, m.Rel) }
+func (m createdDir) hostPath() string { return filepath.Join(m.Root, m.Rel) }
 
-// same reports whether two entries are of one directory.
-func (m made) same(o made) bool { return m.Root == o.Root && m.Rel == o.Rel && m.Parent == o.Parent }
+// isSame reports whether two entries are of the same directory.
+func (m createdDir) isSame(o createdDir) bool {
+	return m.Root == o.Root && m.Rel == o.Rel && m.Parent == o.Parent
+}
 
 const (
-	madeFile = "socket-dirs.json"
+	createdDirsFile = "socket-dirs.json"
 	// claimedFile keeps the record of a sandbox that has claims until the sandbox is
 	// removed.
 	claimedFile = "claimed"
 )
 
-// claimsPath is the host path of the node's claims. The state directory of an owner lies
-// in that of the node.
-func claimsPath(stateDir, owner string) string {
-	if owner != "" {
-		stateDir = filepath.Dir(stateDir)
-	}
-	return claims.Path(stateDir)
-}
-
-// holder is the sandbox as this store claims for it.
-func (s *Store) holder(sandboxID string) claims.Holder {
-	adapter := s.opts.Owner
-	if adapter == "" {
-		adapter = claims.NRI
-	}
-	return claims.Holder{Sandbox: sandboxID, Adapter: adapter, StateDir: s.hostDir}
-}
-
-// claim claims a directory for a sandbox, after marking the sandbox's record.
-func (s *Store) claim(sandboxID, dir string) (c claims.Claim, fresh bool, err error) {
-	if err := s.markClaimed(sandboxID); err != nil {
-		return c, false, err
-	}
-	return s.claims.ClaimDirectory(dir, s.holder(sandboxID))
-}
-
-// holdSocket records that a sandbox has a socket of the host.
-func (s *Store) holdSocket(sandboxID, socket string) error {
-	if err := s.markClaimed(sandboxID); err != nil {
-		return err
-	}
-	return s.claims.HoldSocket(socket, s.holder(sandboxID))
-}
-
-func (s *Store) markClaimed(sandboxID string) error {
-	return create(filepath.Join(s.sandboxes(), sandboxID, claimedFile), nil, 0o600)
-}
-
-// makeSocketDirs claims the directories for the sandbox and creates what is
-// missing. Each is written down in the sandbox's record first.
+// makeSocketDirs claims the directories for the sandbox and creates those that are missing. Each
+// is recorded under the sandbox before it is created.
 func (s *Store) makeSocketDirs(sandboxID string, dirs []SocketDir) error {
 	for i := range dirs {
 		d := &dirs[i]
 		if err := s.makeSocketDir(sandboxID, d); err != nil {
-			return asked(d.From, fmt.Errorf("make socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
+			return withOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
 		}
 	}
 	return nil
@@ -94,8 +58,8 @@ func (s *Store) makeSocketDirs(sandboxID string, dirs []SocketDir) error {
 
 func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (err error) {
 	rel := filepath.Clean(d.Rel)
-	if !local(rel) {
-		return fmt.Errorf("%q is not below %q: %w", d.Rel, d.Root, errdefs.ErrInvalidArgument)
+	if !isLocal(rel) {
+		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is not below %q", d.Rel, d.Root))
 	}
 	unlock, err := s.lockSandbox(sandboxID)
 	if err != nil {
@@ -103,7 +67,7 @@ func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (err error) {
 	}
 	defer unlock()
 	dir := filepath.Join(d.Root, rel)
-	claim, fresh, err := s.claim(sandboxID, dir)
+	claim, fresh, err := s.claimDirectory(sandboxID, dir)
 	if err != nil {
 		return err
 	}
@@ -117,7 +81,7 @@ func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (err error) {
 		return err
 	}
 	defer unix.Close(parent)
-	own := made{Root: d.Root, Rel: rel}
+	own := createdDir{Root: d.Root, Rel: rel}
 	if !fresh && claim.Created == nil {
 		if err := s.removeUnfinished(sandboxID, own, parent); err != nil {
 			return err
@@ -128,12 +92,12 @@ func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (err error) {
 		return err
 	}
 	defer unix.Close(fd)
-	if d.found, err = claims.IdentityOf(fd); err != nil {
+	if d.identity, err = claims.IdentityOf(fd); err != nil {
 		return err
 	}
 	switch {
 	case created:
-		if err := chown(fd, d); err != nil {
+		if err := setOwner(fd, d); err != nil {
 			return err
 		}
 		bounded, err := s.isBounded(filepath.Dir(dir))
@@ -141,24 +105,24 @@ func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (err error) {
 			return err
 		}
 		if bounded {
-			d.found, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize)
+			d.identity, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize)
 			return err
 		}
-		return s.claims.SetCreated(dir, d.found)
-	case claim.Mounted != nil && claim.Created != nil && *claim.Created == d.found:
-		return s.mountAgain(d, dir, parent, fd)
-	case claim.IsCreated(d.found):
-		return letMake(d, fd)
+		return s.claims.SetCreated(dir, d.identity)
+	case claim.Mounted != nil && claim.Created != nil && *claim.Created == d.identity:
+		return s.remountBounded(d, dir, parent, fd)
+	case claim.IsCreated(d.identity):
+		return grantCreate(d, fd)
 	case d.Granted:
 		return nil
 	case d.Refusal != nil:
 		return d.Refusal
 	}
-	return fmt.Errorf("it existed before and was not created for this sandbox: %w", errdefs.ErrPermissionDenied)
+	return errdefs.ErrPermissionDenied.WithMessage("it existed before and was not created for this sandbox")
 }
 
-// isBounded reports whether directories that are created in parent get a file system of
-// their own: where the configuration has a size, and the mount reaches the host.
+// isBounded reports whether a directory created in parent gets a file system of its own: the
+// configuration has a size, and mounts made there reach the host.
 func (s *Store) isBounded(parent string) (bool, error) {
 	if s.opts.DirectorySize == 0 {
 		return false, nil
@@ -166,27 +130,26 @@ func (s *Store) isBounded(parent string) (bool, error) {
 	return mountsReachHost(s.host.Path(parent))
 }
 
-// mountsReachHost reports whether what is mounted in a directory is propagated.
+// mountsReachHost reports whether mounts made in a directory propagate.
 func mountsReachHost(dir string) (bool, error) {
-	around, on, err := mountsAt(dir)
+	around, on, err := hostfs.FindMount(dir)
 	if on != nil {
 		around = *on
 	}
 	return around.Shared, err
 }
 
-// mountAgain mounts the file system of a directory that has none: a crash came between
-// its record and its mount.
-func (s *Store) mountAgain(d *SocketDir, dir string, parent, fd int) error {
+// remountBounded mounts the file system of a directory after a crash between its record and its
+// mount.
+func (s *Store) remountBounded(d *SocketDir, dir string, parent, fd int) error {
 	bounded, err := s.isBounded(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
 	if !bounded {
-		return fmt.Errorf("the file system that bounds it is not mounted here; mount the socket root with mountPropagation HostToContainer, or re-create the pod: %w",
-			errdefs.ErrFailedPrecondition)
+		return errdefs.ErrFailedPrecondition.WithMessage("the file system that limits its size is not mounted here; mount the socket root with mountPropagation HostToContainer, or re-create the pod")
 	}
-	if d.found, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
+	if d.identity, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
 		return err
 	}
 	root, err := hostfs.OpenatBeneath(parent, filepath.Base(dir), unix.O_RDONLY|unix.O_DIRECTORY)
@@ -194,51 +157,41 @@ func (s *Store) mountAgain(d *SocketDir, dir string, parent, fd int) error {
 		return err
 	}
 	defer unix.Close(root)
-	return letMake(d, root)
+	return grantCreate(d, root)
 }
 
-// lockSandbox locks a sandbox's record for those who create its directories.
+// lockSandbox locks a sandbox's record while its directories are created.
 func (s *Store) lockSandbox(sandboxID string) (unlock func(), err error) {
-	dir := filepath.Join(s.sandboxes(), sandboxID)
+	dir := filepath.Join(s.sandboxesDir(), sandboxID)
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
-	for {
-		if err = unix.Flock(fd, unix.LOCK_EX); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if err != nil {
+	if err := hostfs.Flock(fd, unix.LOCK_EX); err != nil {
 		unix.Close(fd)
 		return nil, &os.PathError{Op: "lock", Path: dir, Err: err}
 	}
 	return func() { unix.Close(fd) }, nil
 }
 
-// makeParents opens the directory that a socket directory lies in. What is missing of it
-// is created, and stays root's.
+// makeParents opens the parent of a socket directory. It creates missing directories, which root
+// owns.
 func (s *Store) makeParents(sandboxID, root, rel string) (fd int, err error) {
-	f, err := s.host.OpenNoSymlinks(root, unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return -1, err
-	}
-	defer f.Close()
-	at, err := hostfs.OpenatBeneath(int(f.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	at, err := s.host.OpenNoSymlinks(root, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil || rel == "." {
 		return at, err
 	}
 	walked := ""
 	for elem := range strings.SplitSeq(rel, "/") {
 		walked = filepath.Join(walked, elem)
-		m := made{Root: root, Rel: walked, Parent: true}
+		m := createdDir{Root: root, Rel: walked, Parent: true}
 		next, created, err := s.openOrCreate(sandboxID, m, at)
 		unix.Close(at)
 		if err == nil && created {
 			var id claims.Identity
 			if id, err = claims.IdentityOf(next); err == nil {
 				m.Identity = &id
-				err = s.record(sandboxID, m)
+				err = s.recordCreatedDir(sandboxID, m)
 			}
 		}
 		if err != nil {
@@ -252,75 +205,75 @@ func (s *Store) makeParents(sandboxID, root, rel string) (fd int, err error) {
 	return at, nil
 }
 
-// openOrCreate opens a directory in an open one, and creates it where it is missing, for
-// which it is recorded first. One that somebody else created at the same time is not
-// recorded.
-func (s *Store) openOrCreate(sandboxID string, m made, parent int) (fd int, created bool, err error) {
+// openOrCreate opens a directory in an open one. A missing directory is recorded and then
+// created. A directory that another process created at the same time is not recorded.
+func (s *Store) openOrCreate(sandboxID string, m createdDir, parent int) (fd int, created bool, err error) {
 	name := filepath.Base(m.Rel)
 	fd, err = hostfs.OpenatBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if !errors.Is(err, unix.ENOENT) {
 		return fd, false, err
 	}
-	if err := s.record(sandboxID, m); err != nil {
+	if err := s.recordCreatedDir(sandboxID, m); err != nil {
 		return -1, false, err
 	}
 	fd, err = hostfs.MkdirAt(parent, name, containerDir)
 	if !errors.Is(err, unix.EEXIST) {
 		return fd, err == nil, err
 	}
-	if err := s.unrecord(sandboxID, m); err != nil {
+	if err := s.unrecordCreatedDir(sandboxID, m); err != nil {
 		return -1, false, err
 	}
 	fd, err = hostfs.OpenatBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	return fd, false, err
 }
 
-// removeUnfinished removes a directory that is recorded, and of which no claim says which
-// one it is: a crash came between. It goes only when it is empty.
-func (s *Store) removeUnfinished(sandboxID string, m made, parent int) error {
-	list, err := readMade(filepath.Join(s.sandboxes(), sandboxID))
-	if err != nil || !slices.ContainsFunc(list, m.same) {
+// removeUnfinished removes a directory that is recorded and whose identity no claim has, after a
+// crash between the two. It removes only an empty directory.
+func (s *Store) removeUnfinished(sandboxID string, m createdDir, parent int) error {
+	list, err := readCreatedDirs(filepath.Join(s.sandboxesDir(), sandboxID))
+	if err != nil || !slices.ContainsFunc(list, m.isSame) {
 		return err
 	}
 	return removeEmpty(parent, filepath.Base(m.Rel))
 }
 
-// letMake lets the container's user make sockets in a directory that was created for its
-// sandbox, and that is removed with it: nobody later inherits the right.
-func letMake(d *SocketDir, fd int) error {
-	if d.UID <= 0 || d.GID < 0 || d.Way == "" {
+// grantCreate grants the container's user permission to create sockets in a directory that was
+// created for its sandbox. The directory is removed with the sandbox, so nobody inherits it.
+func grantCreate(d *SocketDir, fd int) error {
+	if d.UID <= 0 || d.GID < 0 || d.AccessMethod == "" {
 		return nil
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return os.NewSyscallError("fstat", err)
 	}
-	a := Access{Way: d.Way, User: &User{UID: uint32(d.UID), GID: uint32(d.GID)}}
-	return a.let(fd, &st, "directory", toMake)
+	a := Access{Method: d.AccessMethod, User: &User{UID: uint32(d.UID), GID: uint32(d.GID)}}
+	return a.grantDirectory(fd, &st, "directory", createRights)
 }
 
-func chown(fd int, d *SocketDir) error {
+// setOwner sets the owner of a created directory.
+func setOwner(fd int, d *SocketDir) error {
 	if d.UID < 0 && d.GID < 0 {
 		return nil
 	}
 	return unix.Fchown(fd, d.UID, d.GID)
 }
 
-// record adds a directory to what the sandbox's end removes, or replaces its entry.
-func (s *Store) record(sandboxID string, m made) error {
-	return s.changeRecord(sandboxID, func(list []made) []made {
-		return append(slices.DeleteFunc(list, m.same), m)
+// recordCreatedDir adds a directory to the sandbox's record, or replaces its entry.
+func (s *Store) recordCreatedDir(sandboxID string, m createdDir) error {
+	return s.updateCreatedDirs(sandboxID, func(list []createdDir) []createdDir {
+		return append(slices.DeleteFunc(list, m.isSame), m)
 	})
 }
 
-// unrecord takes a directory out of it.
-func (s *Store) unrecord(sandboxID string, m made) error {
-	return s.changeRecord(sandboxID, func(list []made) []made { return slices.DeleteFunc(list, m.same) })
+// unrecordCreatedDir removes a directory from the sandbox's record.
+func (s *Store) unrecordCreatedDir(sandboxID string, m createdDir) error {
+	return s.updateCreatedDirs(sandboxID, func(list []createdDir) []createdDir { return slices.DeleteFunc(list, m.isSame) })
 }
 
-func (s *Store) changeRecord(sandboxID string, change func([]made) []made) error {
-	sandbox := filepath.Join(s.sandboxes(), sandboxID)
-	list, err := readMade(sandbox)
+func (s *Store) updateCreatedDirs(sandboxID string, change func([]createdDir) []createdDir) error {
+	sandbox := filepath.Join(s.sandboxesDir(), sandboxID)
+	list, err := readCreatedDirs(sandbox)
 	if err != nil {
 		return err
 	}
@@ -328,48 +281,39 @@ func (s *Store) changeRecord(sandboxID string, change func([]made) []made) error
 	if err != nil {
 		return err
 	}
-	return s.replace(sandbox, madeFile, data)
+	return hostfs.ReplaceFile(filepath.Join(sandbox, createdDirsFile), data, viewFile)
 }
 
-// removeSocketDirs removes the directories that makeSocketDirs created, the deepest
-// first, with the sockets that applications left in them, and then the sandbox's claims.
-// A list that a disk lost is reported by lost, since a second attempt would not learn
-// more of what was created.
+// removeSocketDirs removes the directories that makeSocketDirs created, the deepest first, with
+// the sockets in them, and then the sandbox's claims. A damaged list is reported by lost, and
+// not as a failure: a second attempt would not learn more.
 func (s *Store) removeSocketDirs(sandboxID string) (lost, err error) {
-	list, err := readMade(filepath.Join(s.sandboxes(), sandboxID))
+	list, err := readCreatedDirs(filepath.Join(s.sandboxesDir(), sandboxID))
 	if errdefs.IsInvalidArgument(err) {
-		lost = fmt.Errorf("%w: what was made for sockets below the socket roots is left", err)
+		lost = fmt.Errorf("%w: the directories created for its sockets remain", err)
 	} else if err != nil {
 		return nil, err
 	}
 	var errs []error
 	for _, m := range slices.Backward(list) {
-		if err := s.removeMade(m); err != nil {
-			errs = append(errs, fmt.Errorf("remove directory %q: %w", m.path(), err))
+		if err := s.removeCreatedDir(m); err != nil {
+			errs = append(errs, fmt.Errorf("remove directory %q: %w", m.hostPath(), err))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		// The claims say which directories are the sandbox's, for the next attempt.
+		// Keep the claims: the next attempt needs the identities in them.
 		return lost, err
 	}
 	own := s.holder(sandboxID)
 	return lost, s.claims.Release(func(h claims.Holder) bool {
-		// Earlier versions of the NRI plugin did not say who claims.
+		// Earlier versions of the NRI plugin did not record the adapter.
 		return h == own || own.Adapter == claims.NRI && h == claims.Holder{Sandbox: sandboxID}
 	})
 }
 
-// removeMade removes one directory, where it still is the one that was created.
-func (s *Store) removeMade(m made) error {
-	root, err := s.host.OpenNoSymlinks(m.Root, unix.O_PATH|unix.O_DIRECTORY)
-	if isAbsent(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	parent, err := hostfs.OpenatBeneath(int(root.Fd()), filepath.Dir(m.Rel), unix.O_RDONLY|unix.O_DIRECTORY)
+// removeCreatedDir removes a directory if it still is the one that was created.
+func (s *Store) removeCreatedDir(m createdDir) error {
+	parent, err := openBelowRoot(s.host, m.Root, filepath.Dir(m.Rel), unix.O_RDONLY|unix.O_DIRECTORY)
 	if isAbsent(err) {
 		return nil
 	}
@@ -381,7 +325,7 @@ func (s *Store) removeMade(m made) error {
 	var claim claims.Claim
 	want := m.Identity
 	if !m.Parent {
-		if claim, err = s.claims.Directory(m.path()); err != nil {
+		if claim, err = s.claims.Directory(m.hostPath()); err != nil {
 			return err
 		}
 		want = claim.Created
@@ -395,19 +339,18 @@ func (s *Store) removeMade(m made) error {
 	}
 	switch {
 	case want != nil && *want != found:
-		return nil // somebody put another directory in its place
+		return nil // another directory has its place
 	case want == nil || m.Parent:
 		return removeEmpty(parent, name)
 	}
 	return hostfs.RemoveTreeAt(parent, name)
 }
 
-// isAbsent reports whether there is no directory at a path: nothing, something else, or
-// a symlink on the way to it.
+// isAbsent reports whether an error means that there is no directory at a path, or a symlink on
+// the way to it.
 func isAbsent(err error) bool { return errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) }
 
-// removeEmpty removes a directory in an open one when it is empty. It removes nothing
-// that is not a directory.
+// removeEmpty removes a directory in an open one if it is empty.
 func removeEmpty(parent int, name string) error {
 	err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 	for _, kept := range []error{unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.EBUSY, unix.ENOTDIR} {
@@ -418,32 +361,32 @@ func removeEmpty(parent int, name string) error {
 	return err
 }
 
-func readMade(sandbox string) ([]made, error) {
-	data, err := os.ReadFile(filepath.Join(sandbox, madeFile))
+func readCreatedDirs(sandbox string) ([]createdDir, error) {
+	data, err := os.ReadFile(filepath.Join(sandbox, createdDirsFile))
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
 		return nil, err
 	}
-	list, err := decodeMade(data)
+	list, err := decodeCreatedDirs(data)
 	if err != nil {
-		return nil, fmt.Errorf("read %q: %w", filepath.Join(sandbox, madeFile), err)
+		return nil, fmt.Errorf("read %q: %w", filepath.Join(sandbox, createdDirsFile), err)
 	}
 	return list, nil
 }
 
-func decodeMade(data []byte) ([]made, error) {
-	var list []made
+func decodeCreatedDirs(data []byte) ([]createdDir, error) {
+	var list []createdDir
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
+		return nil, errdefs.ErrInvalidArgument.WithMessage(err.Error())
 	}
 	for i, m := range list {
 		if err := hostfs.CheckPath(m.Root); err != nil {
 			return nil, fmt.Errorf("[%d].root: %w", i, err)
 		}
-		if !local(m.Rel) {
-			return nil, fmt.Errorf("[%d].rel: found %q, want a path below root: %w", i, m.Rel, errdefs.ErrInvalidArgument)
+		if !isLocal(m.Rel) {
+			return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("[%d].rel: found %q, want a path below root", i, m.Rel))
 		}
 	}
 	return list, nil

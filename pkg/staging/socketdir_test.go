@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -20,14 +21,14 @@ import (
 	"github.com/jackfield/jackfield/internal/claims"
 )
 
-// server is a container whose application makes its socket in a directory.
-func server(id, sandbox, rel string) Container {
+// newServer returns a container whose application creates its socket in a directory.
+func newServer(id, sandbox, rel string) Container {
 	return Container{ID: id, SandboxID: sandbox, Dirs: []Dir{{Path: "net/net1"}},
 		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: rel, UID: -1, GID: -1, From: "file: vhost-user.path"}}}
 }
 
-// client is a container that gets a socket of the host.
-func client(id, sandbox, rel string) Container {
+// newClient returns a container that gets a socket of the host.
+func newClient(id, sandbox, rel string) Container {
 	return Container{ID: id, SandboxID: sandbox, Sockets: []Socket{{Root: "/run/vsw", Rel: rel, From: "file: vhost-user.path"}}}
 }
 
@@ -39,21 +40,20 @@ func listen(t *testing.T, path string) {
 	t.Cleanup(func() { l.Close() })
 }
 
-// What a request names wrongly is neither recorded nor removed with the sandbox that made
-// the request.
-func TestARefusedRequestRemovesNothing(t *testing.T) {
-	s, dir := open(t)
+// A path of an invalid request is neither recorded nor removed with the sandbox.
+func TestRefusedRequestRemovesNothing(t *testing.T) {
+	s, dir := newTestStore(t)
 	vsw := filepath.Join(dir, "run/vsw")
 	listen(t, filepath.Join(vsw, "victim.sock"))
 	must(t, os.WriteFile(filepath.Join(vsw, "vswitch.conf"), []byte("x"), 0o600))
 	must(t, os.MkdirAll(filepath.Join(vsw, "empty"), 0o755))
 	must(t, os.Symlink("empty", filepath.Join(vsw, "link")))
 	for _, rel := range []string{"victim.sock", "victim.sock/deeper", "vswitch.conf", "vswitch.conf/deeper/x", "link", "link/x", "empty"} {
-		if err := s.Prepare(server("c1", "s1", rel)); err == nil {
+		if err := s.Prepare(newServer("c1", "s1", rel)); err == nil {
 			t.Errorf("%s was handed over", rel)
 		}
 	}
-	if list, err := readMade(filepath.Join(s.sandboxes(), "s1")); err != nil || len(list) > 0 {
+	if list, err := readCreatedDirs(filepath.Join(s.sandboxesDir(), "s1")); err != nil || len(list) > 0 {
 		t.Errorf("recorded as created: %v, %v", list, err)
 	}
 	must(t, s.RemoveSandbox("s1"))
@@ -62,189 +62,187 @@ func TestARefusedRequestRemovesNothing(t *testing.T) {
 			t.Errorf("%s was removed", name)
 		}
 	}
-	if l := left(t, dir); len(l) != 4 {
+	if l := listFiles(t, dir); len(l) != 4 {
 		t.Errorf("left: %v", l)
 	}
 }
 
-// A directory that existed before is handed over where policy grants the whole of it, and
-// refused in the words of the policy where it does not, without a claim that would keep
-// others out.
-func TestADirectoryThatExistedNeedsAGrant(t *testing.T) {
-	s, dir := open(t)
+// An existing directory is delivered if policy grants everything below it. Otherwise it is denied
+// with the policy's refusal, without a claim that would exclude others.
+func TestExistingDirectoryNeedsGrant(t *testing.T) {
+	s, dir := newTestStore(t)
 	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/ports"), 0o755))
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/ports/precious"), nil, 0o600))
-	c := server("c1", "s1", "ports")
+	c := newServer("c1", "s1", "ports")
 	if err := s.Prepare(c); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "/run/vsw/ports") {
-		t.Errorf("without a word of the policy: %v", err)
+		t.Errorf("without a grant of the policy: %v", err)
 	}
 	words := errors.New("add DIR/** to the rule")
 	c.SocketDirs[0].Refusal = words
 	if err := s.Prepare(c); !errors.Is(err, words) {
 		t.Errorf("got %v", err)
 	}
-	granted := server("c2", "s2", "ports")
+	granted := newServer("c2", "s2", "ports")
 	granted.SocketDirs[0].Granted = true
 	must(t, s.Prepare(granted))
 	must(t, s.RemoveSandbox("s1"))
 	must(t, s.RemoveSandbox("s2"))
-	if l := left(t, dir); len(l) != 1 || !exists(filepath.Join(dir, "run/vsw/ports/precious")) {
+	if l := listFiles(t, dir); len(l) != 1 || !exists(filepath.Join(dir, "run/vsw/ports/precious")) {
 		t.Errorf("left: %v", l)
 	}
 }
 
-// A directory that somebody put in the place of the sandbox's own is theirs: it is neither
-// handed over nor removed.
-func TestAReplacedDirectoryIsNotTheSandboxs(t *testing.T) {
-	s, dir := open(t)
+// A directory that replaced the sandbox's own is neither delivered nor removed.
+func TestReplacedDirectoryIsForeign(t *testing.T) {
+	s, dir := newTestStore(t)
 	own, parent := filepath.Join(dir, "run/vsw/a/b"), filepath.Join(dir, "run/vsw/a")
-	must(t, s.Prepare(server("c1", "s1", "a/b")))
-	must(t, s.Prepare(server("c2", "s1", "a/b")))
+	must(t, s.Prepare(newServer("c1", "s1", "a/b")))
+	must(t, s.Prepare(newServer("c2", "s1", "a/b")))
 	must(t, os.Rename(own, own+"-away"))
 	must(t, os.Mkdir(own, 0o755))
 	must(t, os.WriteFile(filepath.Join(own, "precious"), nil, 0o600))
-	if err := s.Prepare(server("c3", "s1", "a/b")); !errdefs.IsPermissionDenied(err) {
+	if err := s.Prepare(newServer("c3", "s1", "a/b")); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("got %v", err)
 	}
 	must(t, s.RemoveSandbox("s1"))
 	if !exists(filepath.Join(own, "precious")) {
-		t.Error("somebody else's directory was removed")
+		t.Error("a foreign directory was removed")
 	}
-	// The same of a parent, which is empty at that.
+	// The same holds for an empty parent.
 	must(t, os.RemoveAll(parent))
-	must(t, s.Prepare(server("c1", "s1", "a/b")))
+	must(t, s.Prepare(newServer("c1", "s1", "a/b")))
 	must(t, os.Rename(parent, parent+"-away"))
 	must(t, os.Mkdir(parent, 0o755))
 	must(t, s.RemoveSandbox("s1"))
 	if !exists(parent) {
-		t.Error("somebody else's parent directory was removed")
+		t.Error("a foreign parent directory was removed")
 	}
-	// A file in its place.
+	// The same holds for a file in place of the directory.
 	must(t, os.RemoveAll(parent))
 	must(t, os.RemoveAll(parent+"-away"))
-	must(t, s.Prepare(server("c1", "s1", "b")))
+	must(t, s.Prepare(newServer("c1", "s1", "b")))
 	must(t, os.Remove(filepath.Join(dir, "run/vsw/b")))
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/b"), nil, 0o600))
 	must(t, s.RemoveSandbox("s1"))
 	if !exists(filepath.Join(dir, "run/vsw/b")) {
-		t.Error("somebody else's file was removed")
+		t.Error("a foreign file was removed")
 	}
 }
 
-// Only the socket directory is the container's user's: who owns a parent can rename what
-// others have in it.
-func TestParentsStayRoots(t *testing.T) {
+// The container's user owns only the socket directory: the owner of a parent could rename other
+// directories in it.
+func TestParentDirectoriesBelongToRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("not root, which CI promises")
 		}
 		t.Skip("skipped: only root gives directories away")
 	}
-	s, dir := open(t)
-	c := server("c1", "s1", "shared/deep/pod-a")
+	s, dir := newTestStore(t)
+	c := newServer("c1", "s1", "shared/deep/pod-a")
 	c.SocketDirs[0].UID, c.SocketDirs[0].GID = 1234, 1235
 	must(t, s.Prepare(c))
 	for rel, want := range map[string]uint32{"shared": 0, "shared/deep": 0, "shared/deep/pod-a": 1234} {
 		var st unix.Stat_t
 		must(t, unix.Stat(filepath.Join(dir, "run/vsw", rel), &st))
 		if st.Uid != want || st.Mode&0o7777 != 0o755 {
-			t.Errorf("%s is of uid %d with mode %o, want uid %d", rel, st.Uid, st.Mode&0o7777, want)
+			t.Errorf("%s has uid %d and mode %o, want uid %d", rel, st.Uid, st.Mode&0o7777, want)
 		}
 	}
 }
 
-// A sandbox keeps its directory until it is removed, whatever becomes of its containers.
-func TestAClaimOutlivesTheContainers(t *testing.T) {
-	s, dir := open(t)
-	// The vswitch made the directory: there is no list of what was created.
+// A sandbox keeps its directory until the sandbox is removed.
+func TestClaimOutlivesContainers(t *testing.T) {
+	s, dir := newTestStore(t)
+	// The vswitch created the directory: there is no list of created directories.
 	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/p1"), 0o755))
-	mine, theirs := server("c1", "s1", "p1"), server("c2", "s2", "p1/x")
+	mine, theirs := newServer("c1", "s1", "p1"), newServer("c2", "s2", "p1/x")
 	mine.SocketDirs[0].Granted, theirs.SocketDirs[0].Granted = true, true
 	must(t, s.Prepare(mine))
 	must(t, s.RemoveContainer("s1", "c1"))
 	if err := s.Prepare(theirs); !errdefs.IsConflict(err) {
 		t.Errorf("after the container's removal: %v", err)
 	}
-	// As a start of the plugin finds it.
-	must(t, s.Retain(func(id string) bool { return id == "s1" }, func(string) bool { return false }))
+	// The plugin calls Retain when it starts.
+	must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s1" }, func(string) bool { return false }))
 	if err := s.Prepare(theirs); !errdefs.IsConflict(err) {
 		t.Errorf("after a restart: %v", err)
 	}
-	must(t, s.Retain(func(id string) bool { return id == "s2" }, func(string) bool { return false }))
+	must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s2" }, func(string) bool { return false }))
 	must(t, s.Prepare(theirs))
 	must(t, s.RemoveSandbox("s2"))
-	if l := left(t, dir); len(l) != 1 {
+	if l := listFiles(t, dir); len(l) != 1 {
 		t.Errorf("left: %v", l)
 	}
 }
 
-// stores are the stores of the NRI plugin, of the OCI hook and of inject on one node.
-func stores(t *testing.T) (map[string]*Store, string) {
+// openAllStores opens the stores of the NRI plugin, of the OCI hook and of inject on one node.
+func openAllStores(t *testing.T) (map[string]*Store, string) {
 	t.Helper()
-	plugin, dir := open(t)
-	hook, err := Open(plugin.host, HookDir("/run/jackfield"), Options{Mode: Directories, Owner: HookOwner, Shared: true})
+	plugin, dir := newTestStore(t)
+	hook, err := Open(plugin.host, HookDir("/run/jackfield"), Options{Mode: ModeDirectory, Owner: HookOwner, Shared: true})
 	must(t, err)
-	inject, err := Open(plugin.host, InjectDir("/run/jackfield"), Options{Mode: Directories, Owner: InjectOwner})
+	inject, err := Open(plugin.host, InjectDir("/run/jackfield"), Options{Mode: ModeDirectory, Owner: InjectOwner})
 	must(t, err)
 	return map[string]*Store{"NRI plugin": plugin, "OCI hook": hook, "inject": inject}, dir
 }
 
-// Nothing tells the OCI hook of the end of a pod that is not its own. What it records of such
-// a pod goes with the last container, unless directories are the pod's.
-func TestSocketsOfAHooksPodEndWithItsLastContainer(t *testing.T) {
-	all, dir := stores(t)
+// The OCI hook does not learn of the end of another runtime's pod. Its record of such a pod is
+// removed with the last container, unless the pod has directories.
+func TestHookReleasesSocketsWithLastContainer(t *testing.T) {
+	all, dir := openAllStores(t)
 	hook := all["OCI hook"]
 	listen(t, filepath.Join(dir, "run/vsw/held/x.sock"))
-	must(t, hook.Prepare(client("c1", "s1", "held/x.sock")))
-	must(t, hook.Prepare(client("c2", "s1", "held/x.sock")))
+	must(t, hook.Prepare(newClient("c1", "s1", "held/x.sock")))
+	must(t, hook.Prepare(newClient("c2", "s1", "held/x.sock")))
 	must(t, hook.RemoveContainer("s1", "c1"))
-	if err := all["inject"].Prepare(server("c3", "s2", "held")); !errdefs.IsConflict(err) {
-		t.Errorf("with a container left the socket's directory is given away: %v", err)
+	if err := all["inject"].Prepare(newServer("c3", "s2", "held")); !errdefs.IsConflict(err) {
+		t.Errorf("another sandbox gets the directory of a socket that a container still has: %v", err)
 	}
 	must(t, all["inject"].RemoveSandbox("s2"))
 	must(t, hook.RemoveContainer("s1", "c2"))
-	claimed, err := readNames(hook.host.Path("/run/jackfield/claims"))
+	claimed, err := listNames(hook.host.Path("/run/jackfield/claims"))
 	must(t, err)
-	recorded, err := readNames(hook.sandboxes())
+	recorded, err := listNames(hook.sandboxesDir())
 	must(t, err)
 	if len(claimed)+len(recorded) > 0 {
 		t.Errorf("left: claims %v, records %v", claimed, recorded)
 	}
-	must(t, hook.Prepare(server("c1", "s1", "own")))
+	must(t, hook.Prepare(newServer("c1", "s1", "own")))
 	must(t, hook.RemoveContainer("s1", "c1"))
-	if err := all["inject"].Prepare(server("c3", "s2", "own")); !errdefs.IsConflict(err) {
-		t.Errorf("the pod's directory is given away with its last container: %v", err)
+	if err := all["inject"].Prepare(newServer("c3", "s2", "own")); !errdefs.IsConflict(err) {
+		t.Errorf("another sandbox gets the pod's directory after its last container: %v", err)
 	}
 }
 
-// What one adapter gave a sandbox no other gives another sandbox: directories, and sockets
-// in them. jackfield-cni's claims hold from ADD on.
-func TestAllAdaptersShareTheClaims(t *testing.T) {
-	all, dir := stores(t)
+// A directory, or a socket in it, that one adapter delivered to a sandbox is not delivered to
+// another sandbox by any adapter. jackfield-cni claims at ADD.
+func TestAdaptersShareClaims(t *testing.T) {
+	all, dir := openAllStores(t)
 	listen(t, filepath.Join(dir, "run/vsw/held/x.sock"))
 	for by, first := range all {
-		must(t, first.Prepare(server("c1", "s1", "own")))
+		must(t, first.Prepare(newServer("c1", "s1", "own")))
 		listen(t, filepath.Join(dir, "run/vsw/own/app.sock"))
-		must(t, first.Prepare(client("c2", "s1", "held/x.sock")))
+		must(t, first.Prepare(newClient("c2", "s1", "held/x.sock")))
 		for name, second := range all {
 			if name == by {
 				continue
 			}
 			for what, c := range map[string]Container{
-				"the directory": server("c3", "s2", "own"), "one above": server("c3", "s2", "."), "one below": server("c3", "s2", "own/deeper"),
-				"a socket in it": client("c3", "s2", "own/app.sock"), "the directory of a socket": server("c3", "s2", "held"),
+				"the directory": newServer("c3", "s2", "own"), "a parent": newServer("c3", "s2", "."), "a subdirectory": newServer("c3", "s2", "own/deeper"),
+				"a socket in it": newClient("c3", "s2", "own/app.sock"), "the directory of a socket": newServer("c3", "s2", "held"),
 			} {
 				for i := range c.SocketDirs {
 					c.SocketDirs[i].Granted = true
 				}
-				if err := second.Prepare(c); err == nil || !errdefs.IsConflict(err) && what != "one above" {
-					t.Errorf("%s gave %s that %s gave: %v", name, what, by, err)
+				if err := second.Prepare(c); err == nil || !errdefs.IsConflict(err) && what != "a parent" {
+					t.Errorf("%s delivers %s that %s delivered to another sandbox: %v", name, what, by, err)
 				}
 			}
 			must(t, second.RemoveSandbox("s2"))
-			// Containers of the same pod share, whoever serves them.
-			must(t, second.Prepare(server("c4", "s1", "own")))
-			must(t, second.Prepare(client("c4", "s1", "own/app.sock")))
+			// Containers of one pod share directories and sockets, also by different adapters.
+			must(t, second.Prepare(newServer("c4", "s1", "own")))
+			must(t, second.Prepare(newClient("c4", "s1", "own/app.sock")))
 			must(t, second.RemoveSandbox("s1"))
 		}
 		must(t, first.RemoveSandbox("s1"))
@@ -254,21 +252,21 @@ func TestAllAdaptersShareTheClaims(t *testing.T) {
 	_, _, err := plugin.claims.ClaimDirectory("/run/vsw/cni", byCNI)
 	must(t, err)
 	for name, s := range all {
-		if err := s.Prepare(server("c1", "s2", "cni")); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "by cni") {
-			t.Errorf("%s gave what jackfield-cni created: %v", name, err)
+		if err := s.Prepare(newServer("c1", "s2", "cni")); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "by cni") {
+			t.Errorf("%s delivers a directory that jackfield-cni created for another sandbox: %v", name, err)
 		}
 		must(t, s.RemoveSandbox("s2"))
 	}
-	if names, err := readNames(plugin.host.Path("/run/jackfield/claims")); err != nil || len(names) != 1 {
+	if names, err := listNames(plugin.host.Path("/run/jackfield/claims")); err != nil || len(names) != 1 {
 		t.Errorf("claims left: %v, %v", names, err)
 	}
 }
 
-// Of sandboxes that ask at once, through whichever adapter, one gets the directory, and
-// containers of one sandbox all get it.
-func TestManyAskForADirectoryAtOnce(t *testing.T) {
+// One of many sandboxes that request a directory at the same time, by any adapter, gets it. All
+// containers of one sandbox get it.
+func TestOneOfManySandboxesGetsDirectory(t *testing.T) {
 	for range 10 {
-		all, dir := stores(t)
+		all, dir := openAllStores(t)
 		var got [3]atomic.Int32
 		var wait sync.WaitGroup
 		i := 0
@@ -276,7 +274,7 @@ func TestManyAskForADirectoryAtOnce(t *testing.T) {
 			for n := range 4 {
 				sandbox := i
 				wait.Go(func() {
-					if s.Prepare(server(fmt.Sprintf("c%d-%d", sandbox, n), fmt.Sprint("s", sandbox), "shared/own")) == nil {
+					if s.Prepare(newServer(fmt.Sprintf("c%d-%d", sandbox, n), fmt.Sprint("s", sandbox), "shared/own")) == nil {
 						got[sandbox].Add(1)
 					}
 				})
@@ -287,7 +285,7 @@ func TestManyAskForADirectoryAtOnce(t *testing.T) {
 		counts := []int32{got[0].Load(), got[1].Load(), got[2].Load()}
 		slices.Sort(counts)
 		if !slices.Equal(counts, []int32{0, 0, 4}) {
-			t.Fatalf("containers of three sandboxes that got the directory: %v", counts)
+			t.Fatalf("containers with the directory, for each of three sandboxes: %v", counts)
 		}
 		i = 0
 		for _, s := range all {
@@ -295,20 +293,20 @@ func TestManyAskForADirectoryAtOnce(t *testing.T) {
 				must(t, s.RemoveSandbox(fmt.Sprint("s", sandbox)))
 			}
 		}
-		if l := left(t, dir); len(l) > 0 {
+		if l := listFiles(t, dir); len(l) > 0 {
 			t.Fatalf("left: %v", l)
 		}
 	}
 }
 
-// A parent that two sandboxes need at once is one's to remove.
-func TestAParentIsRecordedOnce(t *testing.T) {
+// A parent that two sandboxes need at the same time is recorded by one of them.
+func TestParentIsRecordedOnce(t *testing.T) {
 	for range 20 {
-		s, _ := open(t)
+		s, _ := newTestStore(t)
 		var wait sync.WaitGroup
 		for i := range 4 {
 			wait.Go(func() {
-				if err := s.Prepare(server("c", fmt.Sprint("s", i), fmt.Sprint("shared/p", i))); err != nil {
+				if err := s.Prepare(newServer("c", fmt.Sprint("s", i), fmt.Sprint("shared/p", i))); err != nil {
 					t.Error(err)
 				}
 			})
@@ -316,7 +314,7 @@ func TestAParentIsRecordedOnce(t *testing.T) {
 		wait.Wait()
 		recorded := 0
 		for i := range 4 {
-			list, err := readMade(filepath.Join(s.sandboxes(), fmt.Sprint("s", i)))
+			list, err := readCreatedDirs(filepath.Join(s.sandboxesDir(), fmt.Sprint("s", i)))
 			must(t, err)
 			for _, m := range list {
 				if m.Parent {
@@ -330,64 +328,64 @@ func TestAParentIsRecordedOnce(t *testing.T) {
 	}
 }
 
-// Where sockets' directories are bound, too, a socket in another sandbox's directory is
-// refused, without a user to give access to.
-func TestASocketInAnothersDirectoryInDirectoryMode(t *testing.T) {
-	s, dir := open(t)
-	must(t, s.Prepare(server("c1", "s1", "tenant")))
+// In ModeDirectory, too, a socket in another sandbox's directory is denied, also without a user
+// to grant access to.
+func TestSocketInDirectoryOfAnotherSandboxInDirectoryMode(t *testing.T) {
+	s, dir := newTestStore(t)
+	must(t, s.Prepare(newServer("c1", "s1", "tenant")))
 	listen(t, filepath.Join(dir, "run/vsw/tenant/a.sock"))
-	if err := s.Prepare(client("c2", "s2", "tenant/a.sock")); !errdefs.IsConflict(err) {
+	if err := s.Prepare(newClient("c2", "s2", "tenant/a.sock")); !errdefs.IsConflict(err) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// What a crash leaves between the creation of a directory and its identity's record is
-// created again where it is empty, and else neither handed over nor removed.
-func TestACrashWhileADirectoryIsCreated(t *testing.T) {
-	s, dir := open(t)
+// A directory that a crash left without a recorded identity is created again if it is empty.
+// Otherwise it is neither delivered nor removed.
+func TestCrashWhileDirectoryIsCreated(t *testing.T) {
+	s, dir := newTestStore(t)
 	at := filepath.Join(dir, "run/vsw/a")
 	crash := func() {
 		t.Helper()
-		must(t, s.note(&Container{ID: "c0", SandboxID: "s1"}))
-		_, _, err := s.claim("s1", "/run/vsw/a")
+		must(t, s.writeRecord(&Container{ID: "c0", SandboxID: "s1"}))
+		_, _, err := s.claimDirectory("s1", "/run/vsw/a")
 		must(t, err)
-		must(t, s.record("s1", made{Root: "/run/vsw", Rel: "a"}))
+		must(t, s.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}))
 		must(t, os.Mkdir(at, 0o755))
 	}
 	crash()
-	must(t, s.Prepare(server("c1", "s1", "a")))
+	must(t, s.Prepare(newServer("c1", "s1", "a")))
 	must(t, s.RemoveSandbox("s1"))
-	if l := left(t, dir); len(l) > 0 {
+	if l := listFiles(t, dir); len(l) > 0 {
 		t.Fatalf("left: %v", l)
 	}
 	crash()
 	must(t, s.RemoveSandbox("s1"))
-	if l := left(t, dir); len(l) > 0 {
+	if l := listFiles(t, dir); len(l) > 0 {
 		t.Fatalf("left: %v", l)
 	}
 	crash()
 	must(t, os.WriteFile(filepath.Join(at, "precious"), nil, 0o600))
-	if err := s.Prepare(server("c1", "s1", "a")); !errdefs.IsPermissionDenied(err) {
+	if err := s.Prepare(newServer("c1", "s1", "a")); !errdefs.IsPermissionDenied(err) {
 		t.Errorf("got %v", err)
 	}
 	must(t, s.RemoveSandbox("s1"))
 	if !exists(filepath.Join(at, "precious")) {
-		t.Error("what nobody knows was removed")
+		t.Error("a directory without a recorded identity was removed")
 	}
-	// A claim without the sandbox's record ends with the next look at what lives.
+	// A claim without the sandbox's record is removed by the next Retain.
 	_, _, err := s.claims.ClaimDirectory("/run/vsw/b", s.holder("gone"))
 	must(t, err)
-	must(t, s.Retain(func(string) bool { return false }, func(string) bool { return false }))
-	must(t, s.Prepare(server("c1", "s2", "b")))
+	must(t, s.Retain(time.Time{}, func(string) bool { return false }, func(string) bool { return false }))
+	must(t, s.Prepare(newServer("c1", "s2", "b")))
 }
 
-// The records and claims of earlier versions keep what they say: whose a directory is, and
-// that it was created for the sandbox.
+// Records and claims of earlier versions stay valid: which sandbox has a directory, and that it
+// was created for the sandbox.
 func TestRecordsOfEarlierVersions(t *testing.T) {
 	for _, owner := range []string{"", HookOwner, InjectOwner} {
 		t.Run(owner, func(t *testing.T) {
 			state := map[string]string{"": "/run/jackfield", HookOwner: HookDir("/run/jackfield"), InjectOwner: InjectDir("/run/jackfield")}[owner]
-			plugin, dir := open(t)
+			plugin, dir := newTestStore(t)
 			write := func(path, text string) {
 				t.Helper()
 				path = filepath.Join(dir, state, path)
@@ -403,24 +401,24 @@ func TestRecordsOfEarlierVersions(t *testing.T) {
 			write("claims/%2Frun%2Fvsw%2Fvoid", "gone")
 			write("sandboxes/s1/socket-dirs.json", `[{"root":"/run/vsw","rel":"made","parent":true},{"root":"/run/vsw","rel":"made/own"}]`)
 			write("sandboxes/s1/c1.container", `{"socketDirs":[{"root":"/run/vsw","rel":"made/own","uid":-1,"gid":-1}]}`)
-			s, err := Open(plugin.host, state, Options{Mode: Directories, Owner: owner, Shared: owner == HookOwner})
+			s, err := Open(plugin.host, state, Options{Mode: ModeDirectory, Owner: owner, Shared: owner == HookOwner})
 			must(t, err)
 			for _, rel := range []string{"made/own", "before", "made", "made/own/x"} {
-				other := server("c2", "s2", rel)
+				other := newServer("c2", "s2", rel)
 				other.SocketDirs[0].Granted = true
 				if err := plugin.Prepare(other); !errdefs.IsConflict(err) {
 					t.Errorf("another sandbox and %s: %v", rel, err)
 				}
 			}
 			must(t, plugin.RemoveSandbox("s2"))
-			must(t, s.Prepare(server("c3", "s1", "made/own"))) // restarted
-			if err := s.Prepare(server("c3", "s1", "before")); !errdefs.IsPermissionDenied(err) {
-				t.Errorf("a directory that existed before: %v", err)
+			must(t, s.Prepare(newServer("c3", "s1", "made/own"))) // restarted
+			if err := s.Prepare(newServer("c3", "s1", "before")); !errdefs.IsPermissionDenied(err) {
+				t.Errorf("directory that existed before: %v", err)
 			}
-			must(t, plugin.Prepare(server("c2", "s2", "void")))
+			must(t, plugin.Prepare(newServer("c2", "s2", "void")))
 			must(t, plugin.RemoveSandbox("s2"))
 			must(t, s.RemoveSandbox("s1"))
-			if l := left(t, dir); len(l) != 1 || l[0] != "run/vsw/before" {
+			if l := listFiles(t, dir); len(l) != 1 || l[0] != "run/vsw/before" {
 				t.Errorf("left: %v", l)
 			}
 			if owner != "" && exists(filepath.Join(dir, state, "claims")) {

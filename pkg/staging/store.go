@@ -8,20 +8,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/fswatch"
+	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/pathwatch"
 )
 
-// Directory modes: what a container is handed can be read by any user in it;
-// the directories above it are not for other users of the host.
+// Any user in a container can read what is mounted into it. Other users of the host cannot
+// enter the directories above it.
 const (
 	privateDir   = 0o700
 	containerDir = 0o755
@@ -36,75 +35,69 @@ type Store struct {
 	opts    Options
 	status  Status
 	claims  *claims.Dir
-	// masked says that the process's umask takes something from the modes above,
-	// so that each has to be set again.
-	masked bool
 
-	mu      sync.Mutex // of what follows, and of every mount
-	held    map[string]*record
-	sources map[string]*source // by the socket's host path
-	watch   [2]*pathwatch.Watcher
-	// watchHush limits the lines about directories that cannot be watched.
-	watchHush hush
-	closed    bool
-	keeper    int // the descriptor by which this process is the keeper, -1 where it is not
-	bg        sync.WaitGroup
+	mu       sync.Mutex // guards what follows, and every mount
+	tracked  map[string]*record
+	sockets  map[string]*hostSocket // by the socket's host path
+	watchers [2]*fswatch.Watcher
+	// watchThrottle limits the log lines about directories that cannot be watched.
+	watchThrottle logThrottle
+	closed        bool
+	rebinderLock  int // descriptor of the lock that makes this process the rebinder, or -1
+	bg            sync.WaitGroup
 }
 
-// Options change how a Store works. The zero value is a store of a process that
-// makes or removes something and ends.
+// Options change how a Store works. The zero value is for a short-lived process that stages or
+// removes a container.
 type Options struct {
-	// Mode is what is wanted; "" is Auto.
+	// Mode is the wanted mode; "" is ModeAuto.
 	Mode Mode
-	// Owner is recorded with each container. Retain removes this owner's only. It is ""
-	// for the NRI plugin, whose state directory is the node's; that of any other owner
-	// lies in it, as the claims do that all share.
+	// Owner is recorded with each container. Retain removes only this owner's containers. It
+	// is "" for the NRI plugin, whose state directory is the node's. The state directory of
+	// every other owner lies in that of the node, where all owners share the claims.
 	Owner string
-	// Watch keeps sockets alive: one that the host side makes anew is bound anew.
+	// Watch rebinds a socket when the vswitch re-creates it.
 	Watch bool
-	// Events, when not nil, is told what the store does by itself.
+	// Events, when not nil, receives what the store does in the background.
 	Events Events
-	// Shared is for a state directory in which processes that end make and remove
-	// containers, each by itself, and one that stays watches over them.
+	// Shared is for a state directory that many short-lived processes use, and that one
+	// long-lived process watches.
 	Shared bool
-	// DirectorySize bounds each directory that is created for an application's sockets, in
+	// DirectorySize limits each directory that is created for an application's sockets, in
 	// bytes, where mounts reach the host. 0 leaves them plain directories.
 	DirectorySize uint64
-	// Present is for a process that makes no container, but watches over or removes
-	// what others made: how those did it is as it is. With Watch it takes up the
-	// containers that are there and those that come; without, it makes nothing.
-	Present bool
+	// NoCreate is for a process that watches or removes what other processes staged. With
+	// Watch it tracks their containers; without, it creates nothing.
+	NoCreate bool
 }
 
-// Events is told what a store does by itself. Its methods are called one at a time
-// for each watcher, must not block for long, and must not call the store.
+// Events receives what a store does in the background. Each watcher calls its methods one at
+// a time. They must not block for long and must not call the store.
 type Events interface {
-	// Rebound tells that a socket was made anew by the host side, and was bound anew.
+	// Rebound reports that a vswitch re-created a socket and that it was rebound.
 	Rebound(Rebound)
-	// Failed tells of what could not be done, and will be tried again when the host
-	// side makes the socket once more. Of sockets that a tenant can make it tells of
-	// some only.
+	// Failed reports an error. The store tries again when the socket is created the next
+	// time. Errors that a tenant can cause are throttled.
 	Failed(error)
 }
 
-// Open makes the state directory ready. It and its parent directories are made 0755,
-// whatever the umask; a state directory that another user owns or may write to is
-// errdefs.ErrPermissionDenied.
+// Open prepares the state directory. It is created with its parents, mode 0755 whatever the
+// umask. A state directory that another user owns or can write is errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	claimed := claimsPath(dir, opts.Owner)
-	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, keeper: -1, held: make(map[string]*record), sources: make(map[string]*source),
+	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, rebinderLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket),
 		claims: claims.At(host, claimed)}
-	own := []string{s.containers(), s.sandboxes(), host.Path(claimed)}
+	own := []string{s.containersDir(), s.sandboxesDir(), host.Path(claimed)}
 	if opts.Shared {
-		own = append(own, s.ready())
+		own = append(own, s.readyDir())
 	}
 	for _, d := range own {
-		if opts.Present && !opts.Watch {
+		if opts.NoCreate && !opts.Watch {
 			break
 		}
 		err := unix.Mkdir(d, privateDir)
 		if errors.Is(err, unix.ENOENT) {
-			// The sockets of vswitches that are not root's lie below the same parents.
+			// Vswitches of other users have sockets below the same parents.
 			var parent *os.File
 			if parent, err = host.MakeDir(dir, 0o755); err == nil {
 				parent.Close()
@@ -112,33 +105,36 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 			}
 		}
 		if err != nil && !errors.Is(err, unix.EEXIST) {
-			return nil, fmt.Errorf("make state directory %q: %w", dir, err)
+			return nil, fmt.Errorf("create state directory %q: %w", dir, err)
 		}
 	}
 	for _, d := range append([]string{s.dir}, own...) {
 		var st unix.Stat_t
 		if err := unix.Lstat(d, &st); err != nil {
-			if opts.Present && !opts.Watch && errors.Is(err, unix.ENOENT) {
+			if opts.NoCreate && !opts.Watch && errors.Is(err, unix.ENOENT) {
 				continue
 			}
 			return nil, fmt.Errorf("check state directory %q: %w", d, err)
 		}
-		if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Uid != uint32(os.Geteuid()) && st.Uid != 0 || st.Mode&0o022 != 0 {
-			return nil, fmt.Errorf("check state directory %q: it is a %s of uid %d with mode %04o, want a directory of root or uid %d that nobody else can write: %w",
-				d, hostfs.TypeName(st.Mode), st.Uid, st.Mode&0o7777, os.Geteuid(), errdefs.ErrPermissionDenied)
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return nil, errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("check state directory %q: found a %s, want a directory", d, hostfs.TypeName(st.Mode)))
+		}
+		if fault := trust.Check(d, &st, trust.Options{}); fault != nil {
+			return nil, fmt.Errorf("check state directory %w", fault)
 		}
 	}
-	if !opts.Present || opts.Watch {
+	if !opts.NoCreate || opts.Watch {
 		s.adoptOldClaims()
 	}
-	s.masked = umask()&(containerDir|viewFile) != 0
-	if err := s.chooseLocked(opts.Mode); err != nil {
+	if opts.NoCreate {
+		s.status = Status{Mode: ModeMount}
+	} else if err := s.lockAndChooseMode(opts.Mode); err != nil {
 		return nil, err
 	}
-	if opts.Watch && s.status.Mode == Mounts {
-		err := s.startWatching()
-		if err == nil && opts.Shared && opts.Present {
-			err = s.adopt()
+	if opts.Watch && s.status.Mode == ModeMount {
+		err := s.startWatchers()
+		if err == nil && opts.Shared && opts.NoCreate {
+			err = s.watchReadyDir()
 		}
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -147,29 +143,25 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// chooseLocked settles the mode while no other process mounts or unmounts.
-func (s *Store) chooseLocked(want Mode) error {
-	if s.opts.Present {
-		return s.choose(want)
-	}
-	unlock, err := s.lock()
+// lockAndChooseMode chooses the mode while no other process mounts or unmounts.
+func (s *Store) lockAndChooseMode(want Mode) error {
+	unlock, err := s.lockStore()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return s.choose(want)
+	return s.chooseMode(want)
 }
 
-// Close ends what the store watches. What it made stays for the containers that
-// have it.
+// Close ends the watches. What was staged stays for the containers that have it.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	watch := s.watch
-	s.watch, s.closed = [2]*pathwatch.Watcher{}, true
+	watch := s.watchers
+	s.watchers, s.closed = [2]*fswatch.Watcher{}, true
 	var errs []error
-	if s.keeper >= 0 {
-		errs = append(errs, unix.Close(s.keeper))
-		s.keeper = -1
+	if s.rebinderLock >= 0 {
+		errs = append(errs, unix.Close(s.rebinderLock))
+		s.rebinderLock = -1
 	}
 	s.mu.Unlock()
 	for _, w := range watch {
@@ -181,53 +173,37 @@ func (s *Store) Close() error {
 	return errors.Join(errs...)
 }
 
-// Tidy removes the mount that holds all containers' when there is no container. It
-// is for the end of the last store of a state directory.
-func (s *Store) Tidy() error {
-	unlock, err := s.lock()
+// UnmountIfEmpty removes the shared mount of the state directory when no container is staged.
+// It is for the last store of a state directory.
+func (s *Store) UnmountIfEmpty() error {
+	unlock, err := s.lockStore()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if s.opts.Shared && !mountRoot(s.containers()) {
+	if s.opts.Shared && !isMountRoot(s.containersDir()) {
 		return nil
 	}
-	if left, err := s.Containers(); err != nil || len(left) > 0 || s.status.Mode != Mounts {
+	if left, err := s.Containers(); err != nil || len(left) > 0 || s.status.Mode != ModeMount {
 		return err
 	}
-	return detach(s.containers())
+	return unmountStack(s.containersDir())
 }
 
-// umask is the process's file mode creation mask. The kernel tells it without
-// changing it in /proc only; where that is not to be had everything is masked.
-func umask() uint32 {
-	data, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0o777
-	}
-	for line := range strings.Lines(string(data)) {
-		if value, ok := strings.CutPrefix(line, "Umask:"); ok {
-			if n, err := strconv.ParseUint(strings.TrimSpace(value), 8, 32); err == nil {
-				return uint32(n)
-			}
-		}
-	}
-	return 0o777
-}
+func (s *Store) containersDir() string { return ContainersDir(s.dir) }
+func (s *Store) sandboxesDir() string  { return SandboxesDir(s.dir) }
 
-func (s *Store) containers() string { return ContainersDir(s.dir) }
-func (s *Store) sandboxes() string  { return SandboxesDir(s.dir) }
-
-// ContainerDir is the path, below the state directory stateDir, that is mounted
-// into a container at /var/run/jackfield.
+// ContainerDir returns the directory in stateDir that is mounted into a container at
+// /var/run/jackfield.
 func ContainerDir(stateDir, containerID string) string {
 	return filepath.Join(ContainersDir(stateDir), containerID)
 }
 
-// Containers lists the containers that have staging, sorted.
-func (s *Store) Containers() ([]string, error) { return readNames(s.containers()) }
+// Containers lists the staged containers, sorted.
+func (s *Store) Containers() ([]string, error) { return listNames(s.containersDir()) }
 
-func readNames(dir string) ([]string, error) {
+// listNames returns the names in a directory, sorted. A missing directory has none.
+func listNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -17,7 +17,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-func open(t *testing.T) (*Store, string) {
+// newTestStore opens a store below a new host root.
+func newTestStore(t *testing.T) (*Store, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "jf")
 	must(t, err)
@@ -25,7 +26,7 @@ func open(t *testing.T) (*Store, string) {
 	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw"), 0o755))
 	host, err := hostfs.New(dir)
 	must(t, err)
-	s, err := Open(host, "/run/jackfield", Options{Mode: Directories})
+	s, err := Open(host, "/run/jackfield", Options{Mode: ModeDirectory})
 	must(t, err)
 	return s, dir
 }
@@ -37,8 +38,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// left lists what the state directory and the socket root hold.
-func left(t *testing.T, dir string) []string {
+// listFiles lists the files in the state directory and the socket root.
+func listFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	var out []string
 	for _, d := range []string{"run/jackfield/containers", "run/jackfield/sandboxes", "run/jackfield/claims", "run/vsw"} {
@@ -60,7 +61,7 @@ var sample = Container{ID: "c1", SandboxID: "s1", Files: []File{{"devices.json",
 	SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "a/b", UID: os.Geteuid(), GID: os.Getegid()}}}
 
 func TestPrepareAndRemove(t *testing.T) {
-	s, dir := open(t)
+	s, dir := newTestStore(t)
 	must(t, s.Prepare(sample))
 	must(t, s.Prepare(sample))
 	base := filepath.Join(dir, ContainerDir("/run/jackfield", "c1"))
@@ -79,31 +80,31 @@ func TestPrepareAndRemove(t *testing.T) {
 	must(t, s.RemoveContainer("s1", "c1"))
 	must(t, s.RemoveContainer("s1", "c1"))
 	if !exists(filepath.Join(dir, "run/vsw/a/b/app.sock")) {
-		t.Error("the sandbox's directory went with the container")
+		t.Error("the sandbox's directory was removed with the container")
 	}
 	must(t, s.RemoveSandbox("s1"))
 	must(t, s.RemoveSandbox("s1"))
-	if l := left(t, dir); len(l) > 0 {
+	if l := listFiles(t, dir); len(l) > 0 {
 		t.Errorf("left: %v", l)
 	}
 }
 
-// A list that a disk lost does not hold the sandbox's end for good: it is told once,
-// and what was made below the roots is left, for nothing tells that it was.
-func TestALostListOfSocketDirectories(t *testing.T) {
+// A damaged list of directories does not block the removal of a sandbox: it is reported once, and
+// the directories remain.
+func TestDamagedListOfSocketDirectories(t *testing.T) {
 	for what, text := range map[string]string{"empty": "", "zeros": "\x00\x00", "half": `[{"root":"/run/v`, "leads out": `[{"root":"/run","rel":"../etc"}]`, "of nowhere": `[{"rel":"a"}]`, "the root": `[{"root":"/run/vsw","rel":"."}]`} {
-		s, dir := open(t)
+		s, dir := newTestStore(t)
 		must(t, s.Prepare(sample))
-		list := filepath.Join(dir, "run/jackfield/sandboxes/s1", madeFile)
+		list := filepath.Join(dir, "run/jackfield/sandboxes/s1", createdDirsFile)
 		must(t, os.WriteFile(list, []byte(text), 0o600))
-		if err := s.RemoveSandbox("s1"); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), list) || !strings.Contains(err.Error(), "is left") {
+		if err := s.RemoveSandbox("s1"); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), list) || !strings.Contains(err.Error(), "remain") {
 			t.Errorf("%s: %v", what, err)
 		}
 		must(t, s.RemoveSandbox("s1"))
-		if l := left(t, dir); len(l) != 1 || l[0] != "run/vsw/a" || !exists(filepath.Join(dir, "run/vsw/a/b")) {
+		if l := listFiles(t, dir); len(l) != 1 || l[0] != "run/vsw/a" || !exists(filepath.Join(dir, "run/vsw/a/b")) {
 			t.Errorf("%s: left: %v", what, l)
 		}
-		// The directory is anybody's then.
+		// Then any sandbox can claim the directory.
 		other := sample
 		other.SandboxID = "s2"
 		other.SocketDirs = slices.Clone(sample.SocketDirs)
@@ -112,23 +113,23 @@ func TestALostListOfSocketDirectories(t *testing.T) {
 	}
 }
 
-func TestWhatWasThereBeforeStays(t *testing.T) {
-	s, dir := open(t)
+func TestExistingDirectoriesStay(t *testing.T) {
+	s, dir := newTestStore(t)
 	must(t, os.MkdirAll(filepath.Join(dir, "run/vsw/a"), 0o700))
 	must(t, s.Prepare(sample))
-	// Somebody else puts something beside.
+	// Another process creates a file next to it.
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/a/other"), nil, 0o600))
 	must(t, s.RemoveSandbox("s1"))
 	if exists(filepath.Join(dir, "run/vsw/a/b")) || !exists(filepath.Join(dir, "run/vsw/a/other")) {
-		t.Error("too little or too much was removed")
+		t.Error("wrong directories were removed")
 	}
 	if st, _ := os.Stat(filepath.Join(dir, "run/vsw/a")); st.Mode().Perm() != 0o700 {
-		t.Errorf("the mode of a directory that was there is now %o", st.Mode().Perm())
+		t.Errorf("the mode of an existing directory is now %o", st.Mode().Perm())
 	}
 }
 
-func TestASocketDirectoryBelongsToOneSandbox(t *testing.T) {
-	s, _ := open(t)
+func TestSocketDirectoryBelongsToOneSandbox(t *testing.T) {
+	s, _ := newTestStore(t)
 	must(t, s.Prepare(sample))
 	for _, rel := range []string{"a/b", "a", "a/b/c"} {
 		other := Container{ID: "c2", SandboxID: "s2", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: rel}}}
@@ -144,7 +145,7 @@ func TestASocketDirectoryBelongsToOneSandbox(t *testing.T) {
 }
 
 func TestSymlinksBelowARootAreNotFollowed(t *testing.T) {
-	s, dir := open(t)
+	s, dir := newTestStore(t)
 	must(t, os.MkdirAll(filepath.Join(dir, "outside"), 0o755))
 	must(t, os.Symlink("../../outside", filepath.Join(dir, "run/vsw/a")))
 	if err := s.Prepare(sample); !errdefs.IsPermissionDenied(err) {
@@ -158,12 +159,12 @@ func TestSymlinksBelowARootAreNotFollowed(t *testing.T) {
 	must(t, os.Symlink("../../../outside", filepath.Join(dir, "run/vsw/a/b")))
 	must(t, s.RemoveSandbox("s1"))
 	if !exists(filepath.Join(dir, "outside/precious")) {
-		t.Error("removing followed a link out of the root")
+		t.Error("the removal followed a symlink out of the root")
 	}
 }
 
 func TestPrepareIsAllOrNothing(t *testing.T) {
-	s, dir := open(t)
+	s, dir := newTestStore(t)
 	for name, c := range map[string]Container{
 		"mount point": {ID: "c1", SandboxID: "s1", Dirs: []Dir{{Path: "net/../../x"}}},
 		"file":        {ID: "c1", SandboxID: "s1", Files: []File{{"../x", nil}}},
@@ -175,47 +176,70 @@ func TestPrepareIsAllOrNothing(t *testing.T) {
 		if err := s.Prepare(c); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if l := left(t, dir); len(l) > 0 {
+		if l := listFiles(t, dir); len(l) > 0 {
 			t.Errorf("%s: left: %v", name, l)
 		}
 	}
 }
 
+// Containers may be created after the runtime's report and before Retain: in a sandbox of the report, and in a
+// new one. Retain keeps them.
+func TestRetainKeepsWhatWasCreatedAfterTheReport(t *testing.T) {
+	s, dir := newTestStore(t)
+	must(t, s.Prepare(sample))
+	must(t, os.Chtimes(s.recordFile("s1", "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
+	must(t, os.Chtimes(filepath.Join(s.sandboxesDir(), "s1"), time.Time{}, time.Now().Add(-maxCreationTime)))
+	must(t, os.Chtimes(filepath.Join(s.containersDir(), "c1"), time.Time{}, time.Now().Add(-maxCreationTime)))
+	report := time.Now()
+	none := func(string) bool { return false }
+	must(t, s.Prepare(Container{ID: "c2", SandboxID: "s2"}))
+	must(t, os.Mkdir(filepath.Join(s.containersDir(), "c3"), 0o755))
+	must(t, s.Retain(report, none, none))
+	got := strings.Join(listFiles(t, dir), " ")
+	if want := "run/jackfield/containers/c2 run/jackfield/containers/c3 run/jackfield/sandboxes/s2"; got != want {
+		t.Errorf("left are %q, want %q", got, want)
+	}
+	must(t, s.Retain(time.Now().Add(time.Hour), none, none))
+	if l := listFiles(t, dir); len(l) > 0 {
+		t.Errorf("left: %q", l)
+	}
+}
+
 func TestRetain(t *testing.T) {
-	s, dir := open(t)
+	s, dir := newTestStore(t)
 	for _, c := range []Container{sample, {ID: "c2", SandboxID: "s2"}, {ID: "c3", SandboxID: "s2"}, {ID: "new", SandboxID: "s2"}, {ID: "new1", SandboxID: "s1"}} {
 		must(t, s.Prepare(c))
 	}
-	// The runtime does not tell of a container that it is making.
+	// The runtime does not report a container that it is creating.
 	for id, sandbox := range map[string]string{"c1": "s1", "c2": "s2", "c3": "s2"} {
-		must(t, os.Chtimes(s.recordFile(sandbox, id), time.Time{}, time.Now().Add(-making)))
+		must(t, os.Chtimes(s.recordFile(sandbox, id), time.Time{}, time.Now().Add(-maxCreationTime)))
 	}
 	must(t, os.Mkdir(filepath.Join(dir, "run/jackfield/containers/orphan"), 0o755))
-	must(t, s.Retain(func(id string) bool { return id == "s2" }, func(id string) bool { return id == "c3" }))
-	got := strings.Join(left(t, dir), " ")
+	must(t, s.Retain(time.Time{}, func(id string) bool { return id == "s2" }, func(id string) bool { return id == "c3" }))
+	got := strings.Join(listFiles(t, dir), " ")
 	if want := "run/jackfield/containers/c3 run/jackfield/containers/new run/jackfield/sandboxes/s2"; got != want {
 		t.Errorf("left are %q, want %q", got, want)
 	}
 	must(t, s.RemoveSandbox("s2"))
-	if l := left(t, dir); len(l) > 0 {
-		t.Errorf("left are %q", l)
+	if l := listFiles(t, dir); len(l) > 0 {
+		t.Errorf("left: %q", l)
 	}
 }
 
-func TestAStateDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
-	s, dir := open(t)
+func TestStateDirectoryThatOthersCanWriteIsRefused(t *testing.T) {
+	s, dir := newTestStore(t)
 	must(t, os.Chmod(filepath.Join(dir, "run/jackfield"), 0o777))
-	if _, err := Open(s.host, "/run/jackfield", Options{Mode: Directories}); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "0777") {
+	if _, err := Open(s.host, "/run/jackfield", Options{Mode: ModeDirectory}); !errdefs.IsPermissionDenied(err) || !strings.Contains(err.Error(), "0777") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A vswitch that is not root's has its sockets below the same parents, whoever made them.
-func TestTheStateDirectoryUnderAUmask(t *testing.T) {
+// A vswitch of another user needs access to the same parent directories.
+func TestStateDirectoryWithUmask(t *testing.T) {
 	host, err := hostfs.New(t.TempDir())
 	must(t, err)
 	defer unix.Umask(unix.Umask(0o077))
-	_, err = Open(host, "/run/jackfield/hook", Options{Mode: Directories, Shared: true})
+	_, err = Open(host, "/run/jackfield/hook", Options{Mode: ModeDirectory, Shared: true})
 	must(t, err)
 	for dir, want := range map[string]os.FileMode{"/run": 0o755, "/run/jackfield": 0o755, "/run/jackfield/hook": 0o755, "/run/jackfield/hook/containers": privateDir} {
 		if st, err := os.Stat(host.Path(dir)); err != nil || st.Mode().Perm() != want {
@@ -224,8 +248,8 @@ func TestTheStateDirectoryUnderAUmask(t *testing.T) {
 	}
 }
 
-func TestNoDescriptorIsLeft(t *testing.T) {
-	s, _ := open(t)
+func TestNoDescriptorLeaks(t *testing.T) {
+	s, _ := newTestStore(t)
 	count := func() int {
 		e, err := os.ReadDir("/proc/self/fd")
 		must(t, err)

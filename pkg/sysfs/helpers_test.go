@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/pkg/sysfs"
-	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -36,7 +36,7 @@ func newTree(t testing.TB) *sysfstest.Tree {
 	return tree
 }
 
-// must fails the test, or skips it where the machine cannot make device nodes.
+// must fails the test on an error. It skips the test where mknod is not permitted.
 func must(t testing.TB, errs ...error) {
 	t.Helper()
 	err := errors.Join(errs...)
@@ -56,7 +56,7 @@ func paths(nodes []sysfs.Node) []string {
 	return out
 }
 
-// render is one line per node, all fields but the owner, which is the tester.
+// render returns a line per node, without the owner, who is the user that runs the test.
 func render(nodes []sysfs.Node) string {
 	var b strings.Builder
 	for _, n := range nodes {

@@ -13,24 +13,23 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/sysfs"
-	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
 )
 
 const real = "/sys/devices/pci0000:00/" + vf
 
-// errorCases is a host in good order that one change breaks. Each is one line of
+// errorCases are changes that break an intact host tree. Each is one entry of
 // the golden file.
 func errorCases() []struct {
 	name     string
 	breakIt  func(*sysfstest.Tree) error
-	look     func(hostfs.Root) error
+	lookUp   func(hostfs.Root) error
 	sentinel error
 } {
 	nodes := func(h hostfs.Root) error { _, err := sysfs.Nodes(h, vf); return err }
-	vfio := func(h hostfs.Root) error { _, err := sysfs.VFIO(h, vf); return err }
 	rdma := func(h hostfs.Root) error { _, err := sysfs.RDMA(h, vf2, []string{"mlx5_4"}); return err }
 	vhost := func(h hostfs.Root) error { _, err := sysfs.VhostNet(h); return err }
 	vdpa := func(h hostfs.Root) error { _, err := sysfs.VDPA(h, "vdpa0"); return err }
@@ -61,14 +60,12 @@ func errorCases() []struct {
 	return []struct {
 		name     string
 		breakIt  func(*sysfstest.Tree) error
-		look     func(hostfs.Root) error
+		lookUp   func(hostfs.Root) error
 		sentinel error
 	}{
 		{"no such device", remove(real), nodes, errdefs.ErrNotFound},
 		{"no driver", func(t *sysfstest.Tree) error { return t.AddPCI(vf, "", 42) }, nodes, errdefs.ErrFailedPrecondition},
-		{"no driver, vfio", func(t *sysfstest.Tree) error { return t.AddPCI(vf, "", 42) }, vfio, errdefs.ErrFailedPrecondition},
 		{"reserved", func(t *sysfstest.Tree) error { return t.AddPCI(vf, "pci-stub", 42) }, nodes, errdefs.ErrFailedPrecondition},
-		{"netdev driver, vfio", func(t *sysfstest.Tree) error { return t.AddPCI(vf, "iavf", 42) }, vfio, errdefs.ErrFailedPrecondition},
 		{"uio without a device", func(t *sysfstest.Tree) error { return t.AddPCI(vf, "igb_uio", 42) }, nodes, errdefs.ErrNotFound},
 		{"driver is a FIFO", fifo(real + "/driver"), nodes, errdefs.ErrInvalidArgument},
 		{"driver is a directory", func(t *sysfstest.Tree) error {
@@ -135,12 +132,12 @@ func TestErrors(t *testing.T) {
 			must(t, tree.AddPCI(vf, "vfio-pci", 42), tree.AddVFIO(42, dev(42), dev(1)),
 				tree.AddPCI(vf2, "mlx5_core", 43), tree.AddRDMA(vf2, "mlx5_4", 4, dev(4), dev(9)), tree.AddRDMA(vf2, "mlx5_5", 5, dev(5), dev(9)),
 				tree.AddVhostNet(dev(60), dev(61)), tree.AddVDPA("vdpa0", "vhost_vdpa", vf, 0, dev(70)))
-			if err := c.look(tree.Root()); err != nil {
-				t.Fatalf("before it is broken: %v", err)
+			if err := c.lookUp(tree.Root()); err != nil {
+				t.Fatalf("intact tree: %v", err)
 			}
 			must(t, c.breakIt(tree))
 			var err error
-			busytest.Cheap(t, time.Second, func() { err = c.look(tree.Root()) })
+			busytest.Cheap(t, time.Second, func() { err = c.lookUp(tree.Root()) })
 			if !errors.Is(err, c.sentinel) {
 				t.Fatalf("error is %v, want %v", err, c.sentinel)
 			}
@@ -151,12 +148,12 @@ func TestErrors(t *testing.T) {
 			fmt.Fprintf(&b, "%s\n    %v\n", c.name, err)
 		})
 	}
-	if !t.Failed() && b.Len() > 0 { // each case says why it is skipped
+	if !t.Failed() && b.Len() > 0 { // a skipped case writes nothing
 		golden(t, "testdata/errors.golden", b.String())
 	}
 }
 
-// What comes from device-info never reaches the file system unless it is a plain name.
+// A name from device-info is checked before any file is accessed.
 func TestHostileParameters(t *testing.T) {
 	tree := newTree(t)
 	host := tree.Root()
@@ -166,14 +163,12 @@ func TestHostileParameters(t *testing.T) {
 		"0000:03:20.0", "0000:03:00.8", "000:03:00.3", "0000:03:00.33", "0000:03:00.3\n", "０000:03:00.3", "0000-03-00.3",
 		strings.Repeat("0", 1<<20) + ":03:00.3", "000000000:03:00.3", "+000:03:00.3"}
 	for _, s := range bad {
-		for what, look := range map[string]func() error{
+		for what, lookUp := range map[string]func() error{
 			"Nodes": func() error { _, err := sysfs.Nodes(host, s); return err },
 			"PCI":   func() error { _, err := sysfs.PCI(host, s); return err },
-			"VFIO":  func() error { _, err := sysfs.VFIO(host, s); return err },
-			"UIO":   func() error { _, err := sysfs.UIO(host, s); return err },
 			"RDMA":  func() error { _, err := sysfs.RDMA(host, s, nil); return err },
 		} {
-			if err := look(); !errors.Is(err, errdefs.ErrInvalidArgument) {
+			if err := lookUp(); !errors.Is(err, errdefs.ErrInvalidArgument) {
 				t.Errorf("%s(%.40q): %v", what, s, err)
 			}
 		}
@@ -192,7 +187,7 @@ func TestHostileParameters(t *testing.T) {
 	}
 }
 
-// Links that lead out of the tree end inside it.
+// A symlink out of the tree is resolved inside it.
 func TestSymlinksStayInside(t *testing.T) {
 	outside := newTree(t)
 	must(t, outside.AddPCI(vf, "vfio-pci", 42), outside.AddVFIO(42, dev(42), dev(1)), outside.AddVDPA("vdpa0", "vhost_vdpa", vf, 0, dev(0)))

@@ -5,7 +5,6 @@ package sysfs
 import (
 	"path"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -16,30 +15,30 @@ import (
 // maxRDMA bounds the RDMA devices named in one request.
 const maxRDMA = 64
 
-// RDMA gives the verbs nodes of RDMA devices of one PCI function, sorted by
+// RDMA returns the verbs nodes of RDMA devices of one PCI function, sorted by
 // path: uverbs<N>, and umad<N>, issm<N> and rdma_cm where the kernel has them.
 // names are the devices of device-info's rdma-device (Device Information
-// Specification 3.1.3.3); none stands for all of the function's. A name that is
-// not the function's is ErrConflict and names both.
+// Specification 3.1.3.3); without names, all of the function's devices are meant.
+// A name of another function's device is ErrConflict, and the error names both.
 func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 	l := lookup{"find RDMA nodes of PCI device", address}
 	if len(names) > maxRDMA {
-		return nil, l.fail("", errdefs.ErrInvalidArgument, "", "%d RDMA devices are named, more than %d", len(names), maxRDMA)
+		return nil, l.newError("", errdefs.ErrInvalidArgument, "", "%d RDMA devices are named, more than %d", len(names), maxRDMA)
 	}
 	for _, name := range names {
 		if err := checkName(name); err != nil {
 			return nil, &Error{Op: l.op, Device: l.device, Problem: "RDMA " + err.Error(), Err: errdefs.ErrInvalidArgument}
 		}
 	}
-	dev, err := l.pci(host)
+	dev, err := l.readPCI(host)
 	if err != nil {
 		return nil, err
 	}
-	chars, err := l.rdmaChars(host, dev)
+	chars, err := l.listRDMAChars(host, dev)
 	if err != nil {
 		return nil, err
 	}
-	names, err = l.rdmaNames(host, dev, chars, names)
+	names, err = l.selectRDMA(host, dev, chars, names)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +49,7 @@ func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 			if c.device != name {
 				continue
 			}
-			n, err := l.node(host, "/dev/infiniband/"+path.Base(c.file), c.file, path.Join(c.file, "dev"), true)
+			n, err := l.statNode(host, "/dev/infiniband/"+path.Base(c.file), c.file, path.Join(c.file, "dev"), true)
 			if err != nil {
 				return nil, err
 			}
@@ -58,60 +57,48 @@ func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 			verbs = verbs || strings.HasPrefix(path.Base(c.file), "uverbs")
 		}
 		if !verbs {
-			return nil, l.fail(path.Join(dev.Dir, "infiniband_verbs"), errdefs.ErrNotFound, "load the kernel module ib_uverbs",
+			return nil, l.newError(path.Join(dev.Dir, "infiniband_verbs"), errdefs.ErrNotFound, "load the kernel module ib_uverbs",
 				"RDMA device %q has no uverbs device", name)
 		}
 	}
-	cm, err := l.fixed(host, "/dev/infiniband/rdma_cm", "misc/rdma_cm", "")
+	cm, err := l.statFixedNode(host, "/dev/infiniband/rdma_cm", "misc/rdma_cm", "")
 	switch {
 	case err == nil:
 		nodes = append(nodes, cm)
 	case !errdefs.IsNotFound(err):
 		return nil, err
 	}
-	return sorted(nodes), nil
-}
-
-// SplitRDMA takes apart the comma list that device plugins write into
-// rdma-device. Blanks around the names and empty items are dropped.
-func SplitRDMA(list string) []string {
-	var names []string
-	for item := range strings.SplitSeq(list, ",") {
-		if item = strings.TrimSpace(item); item != "" && !slices.Contains(names, item) {
-			names = append(names, item)
-		}
-	}
-	return names
+	return sortByPath(nodes), nil
 }
 
 // rdmaChar is one entry of infiniband_verbs or infiniband_mad.
 type rdmaChar struct {
 	file   string // its sysfs directory
-	device string // its ibdev file: the RDMA device it belongs to
+	device string // the RDMA device that its ibdev file names
 }
 
-func (l lookup) rdmaChars(host hostfs.Root, dev PCIDevice) ([]rdmaChar, error) {
+func (l lookup) listRDMAChars(host hostfs.Root, dev PCIDevice) ([]rdmaChar, error) {
 	var chars []rdmaChar
 	for _, class := range []struct {
 		dir   string
 		match func(string) bool
 	}{
-		{"infiniband_verbs", numbered("uverbs")},
-		{"infiniband_mad", numbered("umad", "issm")},
+		{"infiniband_verbs", hasNumber("uverbs")},
+		{"infiniband_mad", hasNumber("umad", "issm")},
 	} {
 		dir := path.Join(dev.Dir, class.dir)
-		entries, err := l.list(host, dir, class.match)
+		entries, err := l.listDir(host, dir, class.match)
 		if err != nil {
 			return nil, err
 		}
 		for _, entry := range entries {
 			file := path.Join(dir, entry)
-			device, ok, err := l.read(host, path.Join(file, "ibdev"))
+			device, ok, err := l.readAttribute(host, path.Join(file, "ibdev"))
 			if err != nil {
 				return nil, err
 			}
 			if !ok || checkName(device) != nil {
-				return nil, l.fail(path.Join(file, "ibdev"), errdefs.ErrInvalidArgument, "", "it holds %.64q, not the name of an RDMA device", device)
+				return nil, l.newError(path.Join(file, "ibdev"), errdefs.ErrInvalidArgument, "", "it holds %.64q, not the name of an RDMA device", device)
 			}
 			chars = append(chars, rdmaChar{file, device})
 		}
@@ -119,12 +106,13 @@ func (l lookup) rdmaChars(host hostfs.Root, dev PCIDevice) ([]rdmaChar, error) {
 	return chars, nil
 }
 
-// rdmaNames checks that names are the function's, or gives all that are. The
-// infiniband directory is empty on the host once a CNI plugin has moved the RDMA
-// device into a pod's network namespace; the verbs entries still name it.
-func (l lookup) rdmaNames(host hostfs.Root, dev PCIDevice, chars []rdmaChar, names []string) ([]string, error) {
+// selectRDMA checks that the names are the function's RDMA devices. Without names it
+// returns all of them. The infiniband directory is empty on the host once a CNI plugin
+// has moved the RDMA device into a pod's network namespace; the verbs entries still
+// name it.
+func (l lookup) selectRDMA(host hostfs.Root, dev PCIDevice, chars []rdmaChar, names []string) ([]string, error) {
 	dir := path.Join(dev.Dir, "infiniband")
-	own, err := l.list(host, dir, func(name string) bool { return checkName(name) == nil })
+	own, err := l.listDir(host, dir, func(name string) bool { return checkName(name) == nil })
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +121,9 @@ func (l lookup) rdmaNames(host hostfs.Root, dev PCIDevice, chars []rdmaChar, nam
 			own = append(own, c.device)
 		}
 	}
-	sort.Strings(own)
+	slices.Sort(own)
 	if len(own) == 0 {
-		return nil, l.fail(dir, errdefs.ErrNotFound, "load the RDMA module of driver "+dev.Driver, "the device has no RDMA device")
+		return nil, l.newError(dir, errdefs.ErrNotFound, "load the RDMA module of driver "+dev.Driver, "the device has no RDMA device")
 	}
 	if len(names) == 0 {
 		return own, nil
@@ -143,7 +131,7 @@ func (l lookup) rdmaNames(host hostfs.Root, dev PCIDevice, chars []rdmaChar, nam
 	wanted := slices.Compact(slices.Sorted(slices.Values(names)))
 	for _, name := range wanted {
 		if !slices.Contains(own, name) {
-			return nil, l.fail(dir, errdefs.ErrConflict, "correct rdma-device or pci-address in the device-info",
+			return nil, l.newError(dir, errdefs.ErrConflict, "correct rdma-device or pci-address in the device-info",
 				"RDMA device %q is not one of PCI device %q, which has %q", name, dev.Address, own)
 		}
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/pkg/sysfs"
-	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
 )
 
-// The golden output of every class on one host.
+// The golden file holds the nodes of every class on one host.
 func TestAllClasses(t *testing.T) {
 	tree := newTree(t)
 	must(t,
@@ -73,7 +73,7 @@ func TestOwnerAndModeAreTheHostNodes(t *testing.T) {
 	if err := os.Chown(tree.Path("/dev/vfio/42"), 1234, 5678); err != nil {
 		t.Skipf("skipped: changing the owner of a node needs CAP_CHOWN: %v", err)
 	}
-	nodes, err := sysfs.VFIO(tree.Root(), vf)
+	nodes, err := sysfs.Nodes(tree.Root(), vf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestOwnerAndModeAreTheHostNodes(t *testing.T) {
 	}
 }
 
-func TestChangesAreSeenAtOnce(t *testing.T) {
+func TestEveryLookupReadsSysfsAgain(t *testing.T) {
 	tree := newTree(t)
 	host := tree.Root()
 	must(t, tree.AddPCI(vf, "vfio-pci", 42), tree.AddVFIO(42, dev(42), dev(1)), tree.AddVFIO(43, dev(43), dev(1)))
@@ -141,7 +141,7 @@ func TestIOMMUFDIsAllOrNothing(t *testing.T) {
 			for _, p := range c.remove {
 				must(t, tree.Remove(p))
 			}
-			nodes, err := sysfs.VFIO(tree.Root(), vf)
+			nodes, err := sysfs.Nodes(tree.Root(), vf)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +152,7 @@ func TestIOMMUFDIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestVDPAFunctionAbove(t *testing.T) {
+func TestVDPAParentFunction(t *testing.T) {
 	tree := newTree(t)
 	must(t, tree.AddVDPA("deep", "virtio_vdpa", "0000:03:00.2/mlx5_core.sf.4/mlx5_core.vnet.4", 0, dev(0)))
 	v, err := sysfs.VDPA(tree.Root(), "deep")
@@ -188,13 +188,13 @@ func TestRDMASelection(t *testing.T) {
 	check([]string{"mlx5_4"}, four)
 	check([]string{"mlx5_4", "mlx5_4"}, four)
 	check(nil, all)
-	check(sysfs.SplitRDMA("mlx5_5, mlx5_4,,mlx5_5"), all)
+	check([]string{"mlx5_5", "mlx5_4", "mlx5_5"}, all)
 
 	_, err := sysfs.RDMA(host, vf, []string{"mlx5_4", "mlx5_6"})
 	wantErr(t, err, errdefs.ErrConflict, "mlx5_6", vf, base+"/infiniband")
 
 	// The RDMA CNI moves the device into the pod's namespace: the host's
-	// infiniband directory is empty then, the verbs entries stay.
+	// infiniband directory becomes empty, and the verbs entries remain.
 	must(t, tree.Remove("/sys/devices/pci0000:00/"+vf+"/infiniband"))
 	check([]string{"mlx5_4"}, four)
 

@@ -3,6 +3,7 @@
 package sysfs
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
@@ -13,55 +14,67 @@ import (
 
 const pciDevices = "/sys/bus/pci/devices"
 
-// PCIDevice is what sysfs says about one PCI function.
+// PCIDevice describes one PCI function.
 type PCIDevice struct {
-	Address    string // the kernel's spelling, "0000:03:00.3"
+	Address    string // as the kernel writes it, "0000:03:00.3"
 	Dir        string // /sys/bus/pci/devices/<address>
-	Driver     string // driver: the name it links to, "" when none is bound
-	Kind       Kind   // what nodes the driver calls for
-	IOMMUGroup string // iommu_group: the number it links to, "" without an IOMMU
+	Driver     string // target of driver; "" if none is bound
+	Kind       Kind   // of the driver
+	IOMMUGroup string // number in the target of iommu_group; "" without an IOMMU
 	NoIOMMU    bool   // iommu_group/name is vfio-noiommu
-	Physical   string // physfn: the physical function's address, "" unless this is a virtual function
+	Physical   string // target of physfn, the physical function's address; "" unless this is a virtual function
 }
 
-// Kind is what a device's driver means for its nodes.
+// Kind says which device nodes a driver provides.
 type Kind string
 
 // The kinds of driver.
 const (
-	KindNone   Kind = "none"   // no driver, or one that only reserves the device: nobody can use it
-	KindKernel Kind = "kernel" // the kernel's own (iavf, mlx5_core, ...): it is used without a node
-	KindVFIO   Kind = "vfio"   // see [VFIO]
-	KindUIO    Kind = "uio"    // see [UIO]
+	KindNone   Kind = "none"   // no driver, or one that only reserves the device: the device is unusable
+	KindKernel Kind = "kernel" // a network driver or the like (iavf, mlx5_core, ...): it provides no node
+	KindVFIO   Kind = "vfio"   // /dev/vfio/<group>, or the nodes of iommufd
+	KindUIO    Kind = "uio"    // /dev/uio<N>
 )
 
 // PCI reads one PCI function. A device that does not exist is ErrNotFound.
 func PCI(host hostfs.Root, address string) (PCIDevice, error) {
-	return lookup{"read PCI device", address}.pci(host)
+	return lookup{"read PCI device", address}.readPCI(host)
 }
 
-// Nodes gives the nodes that the driver bound to the function calls for, sorted
-// by path: VFIO nodes under a VFIO driver (see [VFIO]), UIO nodes under a UIO
-// driver (see [UIO]), and none, without an error, under a driver of the kernel's
-// own (iavf, mlx5_core, virtio-pci, ...). A device without any driver, or with
-// one that only reserves it, is ErrFailedPrecondition.
+// Nodes returns the device nodes that the function's driver provides, sorted by
+// path. The kernel's own drivers (iavf, mlx5_core, virtio-pci, ...) provide none,
+// which is no error. A device without a driver, or with one that only reserves it,
+// is ErrFailedPrecondition.
+//
+// A VFIO driver provides the group's node, /dev/vfio/<group>, and /dev/vfio/vfio. A
+// group named vfio-noiommu has the node /dev/vfio/noiommu-<group>, which keeps that
+// name in the container, where DPDK and VPP look for it. The nodes of iommufd, the
+// device's /dev/vfio/devices/vfio<N> and /dev/iommu, are added if the host has both:
+// the application chooses. A kernel built without group nodes has those alone; a
+// host with neither is an error.
+//
+// igb_uio and uio_pci_generic provide /dev/uio<N>.
 func Nodes(host hostfs.Root, address string) ([]Node, error) {
 	l := lookup{"find device nodes of PCI device", address}
-	dev, err := l.pci(host)
+	dev, err := l.readPCI(host)
 	switch {
 	case err != nil:
 		return nil, err
 	case dev.Kind == KindVFIO:
-		return l.vfio(host, dev)
+		return l.findVFIO(host, dev)
 	case dev.Kind == KindUIO:
-		return l.uio(host, dev)
+		return l.findUIO(host, dev)
 	case dev.Kind == KindKernel:
 		return nil, nil
 	}
-	return nil, l.unbound(dev, "bind it to vfio-pci or to its network driver")
+	problem := "the device is bound to no driver"
+	if dev.Driver != "" {
+		problem = fmt.Sprintf("the device is bound to driver %q", dev.Driver)
+	}
+	return nil, l.newError(path.Join(dev.Dir, "driver"), errdefs.ErrFailedPrecondition, "bind it to vfio-pci or to its network driver", "%s", problem)
 }
 
-func (l lookup) pci(host hostfs.Root) (PCIDevice, error) {
+func (l lookup) readPCI(host hostfs.Root) (PCIDevice, error) {
 	address, err := ParseAddress(l.device)
 	if err != nil {
 		return PCIDevice{}, &Error{Op: l.op, Device: l.device, Problem: err.Error(), Err: errdefs.ErrInvalidArgument}
@@ -70,11 +83,11 @@ func (l lookup) pci(host hostfs.Root) (PCIDevice, error) {
 	if _, err := host.Stat(dev.Dir); err != nil {
 		hint := ""
 		if errdefs.IsNotFound(err) {
-			hint = "this host has no such device; lspci -D lists those it has"
+			hint = "this host has no such device; lspci -D lists its devices"
 		}
-		return PCIDevice{}, l.wrap(dev.Dir, err, hint)
+		return PCIDevice{}, l.wrapError(dev.Dir, err, hint)
 	}
-	driver, err := l.link(host, path.Join(dev.Dir, "driver"))
+	driver, err := l.readLink(host, path.Join(dev.Dir, "driver"))
 	if err != nil {
 		return PCIDevice{}, err
 	}
@@ -84,23 +97,23 @@ func (l lookup) pci(host hostfs.Root) (PCIDevice, error) {
 	if dev.Kind, err = l.classify(host, dev); err != nil {
 		return PCIDevice{}, err
 	}
-	if err := l.group(host, &dev); err != nil {
+	if err := l.readGroup(host, &dev); err != nil {
 		return PCIDevice{}, err
 	}
 	physical := path.Join(dev.Dir, "physfn")
-	target, err := l.link(host, physical)
+	target, err := l.readLink(host, physical)
 	if err != nil {
 		return PCIDevice{}, err
 	}
 	if target != "" {
 		if dev.Physical, err = ParseAddress(path.Base(target)); err != nil {
-			return PCIDevice{}, l.fail(physical, errdefs.ErrInvalidArgument, "", "it links to %q, which is no PCI device", target)
+			return PCIDevice{}, l.newError(physical, errdefs.ErrInvalidArgument, "", "it links to %q, which is not a PCI device", target)
 		}
 	}
 	return dev, nil
 }
 
-// classify decides by the driver what kind of nodes the device has.
+// classify returns the kind of the device's driver.
 func (l lookup) classify(host hostfs.Root, dev PCIDevice) (Kind, error) {
 	switch dev.Driver {
 	case "", "pci-stub", "pciback", "xen-pciback":
@@ -110,41 +123,32 @@ func (l lookup) classify(host hostfs.Root, dev PCIDevice) (Kind, error) {
 	case "igb_uio", "uio_pci_generic":
 		return KindUIO, nil
 	}
-	// Variant drivers (mlx5_vfio_pci, hisi-acc-vfio-pci, ...) are many; what they
-	// share is the name's ending, and on kernels from 6.1 the vfio-dev directory.
+	// Variant drivers (mlx5_vfio_pci, hisi-acc-vfio-pci, ...) share the end of the
+	// name and, from Linux 6.1, the vfio-dev directory.
 	if strings.HasSuffix(strings.ReplaceAll(dev.Driver, "_", "-"), "-vfio-pci") {
 		return KindVFIO, nil
 	}
-	names, err := l.vfioDevs(host, dev)
+	names, err := l.listVFIODevs(host, dev)
 	if err != nil || len(names) == 0 {
 		return KindKernel, err
 	}
 	return KindVFIO, nil
 }
 
-// group reads iommu_group and iommu_group/name.
-func (l lookup) group(host hostfs.Root, dev *PCIDevice) error {
+// readGroup reads iommu_group and iommu_group/name.
+func (l lookup) readGroup(host hostfs.Root, dev *PCIDevice) error {
 	file := path.Join(dev.Dir, "iommu_group")
-	target, err := l.link(host, file)
+	target, err := l.readLink(host, file)
 	if err != nil || target == "" {
 		return err
 	}
 	group := path.Base(target)
-	if _, ok := number(group, ""); !ok {
-		return l.fail(file, errdefs.ErrInvalidArgument, "", "it links to %q, which is no IOMMU group", target)
+	if _, ok := parseNumber(group, ""); !ok {
+		return l.newError(file, errdefs.ErrInvalidArgument, "", "it links to %q, which is not an IOMMU group", target)
 	}
 	dev.IOMMUGroup = group
-	// The kernel makes the file only for groups that were given a name.
-	name, _, err := l.read(host, path.Join(file, "name"))
+	// The file exists only for groups that have a name.
+	name, _, err := l.readAttribute(host, path.Join(file, "name"))
 	dev.NoIOMMU = name == "vfio-noiommu"
 	return err
-}
-
-// unbound is the error for a device whose driver gives no node.
-func (l lookup) unbound(dev PCIDevice, hint string) error {
-	file := path.Join(dev.Dir, "driver")
-	if dev.Driver == "" {
-		return l.fail(file, errdefs.ErrFailedPrecondition, hint, "the device is bound to no driver")
-	}
-	return l.fail(file, errdefs.ErrFailedPrecondition, hint, "the device is bound to driver %q", dev.Driver)
 }

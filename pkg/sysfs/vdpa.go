@@ -20,22 +20,22 @@ const (
 	VirtioVDPA = "virtio"
 )
 
-// VDPADevice is what sysfs says about one vDPA device.
+// VDPADevice describes one vDPA device.
 type VDPADevice struct {
 	Name   string // as listed in /sys/bus/vdpa/devices
 	Dir    string // /sys/bus/vdpa/devices/<name>
-	Driver string // driver: VhostVDPA or VirtioVDPA, "" when none is bound
-	// Address is the PCI function below which the device hangs, "" for a software
+	Driver string // VhostVDPA or VirtioVDPA
+	// Address is that of the PCI function the device belongs to, "" for a software
 	// device. For a device on a scalable function it is the parent function's.
 	Address string
-	// Nodes is the device's /dev/vhost-vdpa-<N>; empty under the virtio driver,
-	// where the device is a network interface.
+	// Nodes holds the device's /dev/vhost-vdpa-<N>. It is empty under the virtio
+	// driver, where the device is a network interface.
 	Nodes []Node
 }
 
 // VDPA reads one vDPA device and its node. The name is device-info's
-// parent-device (Device Information Specification 3.1.4.1). A device that is
-// bound to no driver is ErrFailedPrecondition.
+// parent-device (Device Information Specification 3.1.4.1). A device without a
+// driver is ErrFailedPrecondition.
 func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
 	l := lookup{"find vhost-vdpa node of vDPA device", name}
 	if err := checkName(name); err != nil {
@@ -46,27 +46,27 @@ func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
 	if err != nil {
 		hint := ""
 		if errdefs.IsNotFound(err) {
-			hint = "this host has no such device; vdpa dev show lists those it has"
+			hint = "this host has no such device; vdpa dev show lists its devices"
 		}
-		return VDPADevice{}, l.wrap(dev.Dir, err, hint)
+		return VDPADevice{}, l.wrapError(dev.Dir, err, hint)
 	}
-	dev.Address = nearestFunction(real)
-	if err := l.vdpaDriver(host, &dev); err != nil {
+	dev.Address = lastPCIAddress(real)
+	if err := l.readVDPADriver(host, &dev); err != nil {
 		return VDPADevice{}, err
 	}
 	if dev.Driver == VirtioVDPA {
 		return dev, nil
 	}
-	entries, err := l.list(host, dev.Dir, numbered("vhost-vdpa-"))
+	entries, err := l.listDir(host, dev.Dir, hasNumber("vhost-vdpa-"))
 	if err != nil {
 		return VDPADevice{}, err
 	}
 	if len(entries) != 1 {
-		return VDPADevice{}, l.fail(dev.Dir, errdefs.ErrNotFound, "bind it to vhost_vdpa again",
-			"it holds %d vhost-vdpa-<N> entries, where one is expected", len(entries))
+		return VDPADevice{}, l.newError(dev.Dir, errdefs.ErrNotFound, "bind it to vhost_vdpa again",
+			"it holds %d vhost-vdpa-<N> entries instead of one", len(entries))
 	}
 	from := path.Join(dev.Dir, entries[0])
-	n, err := l.node(host, "/dev/"+entries[0], from, path.Join(from, "dev"), true)
+	n, err := l.statNode(host, "/dev/"+entries[0], from, path.Join(from, "dev"), true)
 	if err != nil {
 		return VDPADevice{}, err
 	}
@@ -74,28 +74,28 @@ func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
 	return dev, nil
 }
 
-func (l lookup) vdpaDriver(host hostfs.Root, dev *VDPADevice) error {
+func (l lookup) readVDPADriver(host hostfs.Root, dev *VDPADevice) error {
 	file := path.Join(dev.Dir, "driver")
-	target, err := l.link(host, file)
+	target, err := l.readLink(host, file)
 	if err != nil {
 		return err
 	}
 	const hint = "bind it to vhost_vdpa or virtio_vdpa"
 	switch driver := path.Base(target); driver {
 	case ".":
-		return l.fail(file, errdefs.ErrFailedPrecondition, hint, "the device is bound to no driver")
+		return l.newError(file, errdefs.ErrFailedPrecondition, hint, "the device is bound to no driver")
 	case "vhost_vdpa":
 		dev.Driver = VhostVDPA
 	case "virtio_vdpa":
 		dev.Driver = VirtioVDPA
 	default:
-		return l.fail(file, errdefs.ErrFailedPrecondition, hint, "the device is bound to driver %q", driver)
+		return l.newError(file, errdefs.ErrFailedPrecondition, hint, "the device is bound to driver %q", driver)
 	}
 	return nil
 }
 
-// nearestFunction is the last PCI address in a canonical sysfs path.
-func nearestFunction(real string) string {
+// lastPCIAddress returns the last PCI address in a canonical sysfs path, or "".
+func lastPCIAddress(real string) string {
 	for real != "/" && real != "." {
 		if address, err := ParseAddress(path.Base(real)); err == nil && strings.HasPrefix(real, "/sys/devices/") {
 			return address

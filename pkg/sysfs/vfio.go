@@ -12,60 +12,82 @@ import (
 
 const vfioContainer = "/dev/vfio/vfio"
 
-// VFIO gives the nodes of a PCI function that is bound to a VFIO driver, sorted
-// by path. Bound to another driver, or to none, it is ErrFailedPrecondition.
-//
-// The group's node, /dev/vfio/<group>, comes with /dev/vfio/vfio. A group named
-// vfio-noiommu has the node /dev/vfio/noiommu-<group>; it keeps that name in the
-// container, where DPDK and VPP look for it. The nodes of iommufd, the device's
-// /dev/vfio/devices/vfio<N> and /dev/iommu, are given in addition when the host
-// has both of them: the application chooses. A kernel built without group nodes
-// has those alone; a host with neither is an error.
-func VFIO(host hostfs.Root, address string) ([]Node, error) {
-	l := lookup{"find VFIO nodes of PCI device", address}
-	dev, err := l.pci(host)
+// findVFIO returns the nodes of a PCI function bound to a VFIO driver; see [Nodes].
+func (l lookup) findVFIO(host hostfs.Root, dev PCIDevice) ([]Node, error) {
+	cdev, err := l.findIOMMUFD(host, dev)
 	if err != nil {
 		return nil, err
 	}
-	return l.vfio(host, dev)
-}
-
-func (l lookup) vfio(host hostfs.Root, dev PCIDevice) ([]Node, error) {
-	if dev.Kind != KindVFIO {
-		return nil, l.unbound(dev, "bind it to vfio-pci")
-	}
-	cdev, err := l.iommufd(host, dev)
-	if err != nil {
-		return nil, err
-	}
-	group, err := l.vfioGroup(host, dev)
-	// Absent is no failure of a kernel that has the other interface; a node that
-	// is there and is not what it should be always is one.
+	group, err := l.findVFIOGroup(host, dev)
+	// Where iommufd's nodes exist the group's may be absent, but not wrong.
 	if err != nil && !(errdefs.IsNotFound(err) && len(cdev) > 0) {
 		return nil, err
 	}
-	return sorted(append(group, cdev...)), nil
+	return sortByPath(append(group, cdev...)), nil
 }
 
-// vfioGroup gives the group's node and the container's, both or none.
-func (l lookup) vfioGroup(host hostfs.Root, dev PCIDevice) ([]Node, error) {
+// findVFIOGroup returns the group's node and /dev/vfio/vfio.
+func (l lookup) findVFIOGroup(host hostfs.Root, dev PCIDevice) ([]Node, error) {
 	from := path.Join(dev.Dir, "iommu_group")
 	if dev.IOMMUGroup == "" {
-		return nil, l.fail(from, errdefs.ErrNotFound,
-			"switch on the IOMMU (intel_iommu=on or amd_iommu=on), or vfio's enable_unsafe_noiommu_mode",
+		return nil, l.newError(from, errdefs.ErrNotFound,
+			"enable the IOMMU (intel_iommu=on or amd_iommu=on), or vfio's enable_unsafe_noiommu_mode",
 			"the device is in no IOMMU group")
 	}
 	name := dev.IOMMUGroup
 	if dev.NoIOMMU {
 		name = "noiommu-" + dev.IOMMUGroup
 	}
-	group, err := l.node(host, path.Join("/dev/vfio", name), from, path.Join("/sys/class/vfio", name, "dev"), false)
+	group, err := l.statNode(host, path.Join("/dev/vfio", name), from, path.Join("/sys/class/vfio", name, "dev"), false)
 	if err != nil {
 		return nil, err
 	}
-	container, err := l.fixed(host, vfioContainer, "misc/vfio", from)
+	container, err := l.statFixedNode(host, vfioContainer, "misc/vfio", from)
 	if err != nil {
 		return nil, err
 	}
 	return []Node{group, container}, nil
+}
+
+const iommuNode = "/dev/iommu"
+
+// findIOMMUFD returns the device's own VFIO node and /dev/iommu, or neither: an
+// application needs both. Most kernels have neither.
+func (l lookup) findIOMMUFD(host hostfs.Root, dev PCIDevice) ([]Node, error) {
+	names, err := l.listVFIODevs(host, dev)
+	if err != nil || len(names) == 0 {
+		return nil, err
+	}
+	dir := path.Join(dev.Dir, "vfio-dev")
+	if len(names) > 1 {
+		return nil, l.newError(dir, errdefs.ErrInvalidArgument, "", "it holds %d devices (%q, %q, ...) instead of one",
+			len(names), names[0], names[1])
+	}
+	from := path.Join(dir, names[0])
+	// A kernel without CONFIG_VFIO_DEVICE_CDEV, and a device without an IOMMU, has
+	// the directory but no numbers in it.
+	if _, ok, err := l.readAttribute(host, path.Join(from, "dev")); err != nil || !ok {
+		return nil, err
+	}
+	device, err := l.statNode(host, path.Join("/dev/vfio/devices", names[0]), from, path.Join(from, "dev"), true)
+	if err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	iommu, err := l.statFixedNode(host, iommuNode, "misc/iommu", from)
+	if err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	return []Node{device, iommu}, nil
+}
+
+// listVFIODevs returns the names in the function's vfio-dev directory.
+func (l lookup) listVFIODevs(host hostfs.Root, dev PCIDevice) ([]string, error) {
+	return l.listDir(host, path.Join(dev.Dir, "vfio-dev"), hasNumber("vfio"))
+}
+
+func ignoreNotFound(err error) error {
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
 }

@@ -4,18 +4,18 @@ package sysfs
 
 import "github.com/jackfield/jackfield/pkg/hostfs"
 
-// VhostNet gives /dev/net/tun and /dev/vhost-net, the nodes of virtio-user's
-// exceptional path (Device Information Specification 3.1.3.2). Both are needed;
-// one that is missing is ErrNotFound.
+// VhostNet returns /dev/net/tun and /dev/vhost-net, the nodes of virtio-user's
+// exceptional path (Device Information Specification 3.1.3.2). An application needs
+// both; if one is missing the error is ErrNotFound.
 func VhostNet(host hostfs.Root) ([]Node, error) {
 	l := lookup{op: "find vhost-net nodes"}
-	tun, err := l.fixed(host, "/dev/net/tun", "misc/tun", "")
+	tun, err := l.statFixedNode(host, "/dev/net/tun", "misc/tun", "")
 	if err != nil {
-		return nil, l.module(err, "tun")
+		return nil, hintModule(err, "tun")
 	}
-	vhost, err := l.fixed(host, "/dev/vhost-net", "misc/vhost-net", "")
+	vhost, err := l.statFixedNode(host, "/dev/vhost-net", "misc/vhost-net", "")
 	if err != nil {
-		return nil, l.module(err, "vhost_net")
+		return nil, hintModule(err, "vhost_net")
 	}
 	return []Node{tun, vhost}, nil
 }

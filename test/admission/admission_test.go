@@ -99,8 +99,8 @@ func pod(annotations map[string]string) *corev1.Pod {
 	}
 }
 
-// refusals are what the validator says against a pod, made or changed from old.
-func refusals(t *testing.T, v validating.Validator, namespaceLabels map[string]string, is, was *corev1.Pod) []string {
+// denials returns the messages with which the validator denies the creation of a pod or, if was is set, its update.
+func denials(t *testing.T, v validating.Validator, namespaceLabels map[string]string, is, was *corev1.Pod) []string {
 	t.Helper()
 	gvk := corev1.SchemeGroupVersion.WithKind("Pod")
 	gvr := corev1.SchemeGroupVersion.WithResource("pods")
@@ -125,52 +125,52 @@ func refusals(t *testing.T, v validating.Validator, namespaceLabels map[string]s
 	return out
 }
 
-func TestAnnotations(t *testing.T) {
+func TestInvalidAnnotationsAreDenied(t *testing.T) {
 	v := load(t, "annotations.yaml")
 	for name, tc := range map[string]struct {
 		annotations map[string]string
-		want        string // in the refusal; "" for none
+		want        string // part of the message; "" if the pod is admitted
 	}{
-		"none":                 {nil, ""},
-		"others'":              {map[string]string{"devices.example.com/x": "y", "notjackfield.dev": "z"}, ""},
-		"devices":              {map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}, ""},
-		"for the pod":          {map[string]string{"networks.jackfield.dev/pod": "none"}, ""},
-		"for a container":      {map[string]string{"devices.jackfield.dev/container.app": "vendor.com/net=a"}, ""},
-		"for an init one":      {map[string]string{"devices.jackfield.dev/container.setup": "vendor.com/net=a"}, ""},
-		"with a dot":           {map[string]string{"devices.jackfield.dev/container.side.car": "vendor.com/net=a"}, ""},
-		"unknown container":    {map[string]string{"devices.jackfield.dev/container.ap": "vendor.com/net=a"}, "devices.jackfield.dev/container.ap: the pod has no such container; it has app, side.car, setup"},
-		"end of a container":   {map[string]string{"devices.jackfield.dev/container.car": "vendor.com/net=a"}, "no such container"},
-		"unknown key":          {map[string]string{"device.jackfield.dev": "x"}, "device.jackfield.dev: the annotations are"},
-		"unknown case":         {map[string]string{"Devices.Jackfield.dev": "x"}, "the annotations are"},
-		"unknown scope":        {map[string]string{"devices.jackfield.dev/containers.app": "x"}, "the annotations are"},
-		"the domain":           {map[string]string{"jackfield.dev/devices": "x"}, "the annotations are"},
-		"too long":             {map[string]string{"devices.jackfield.dev": strings.Repeat("a", 65537)}, "longer than"},
-		"no networks":          {map[string]string{"networks.jackfield.dev": " \n"}, "networks.jackfield.dev is empty"},
-		"256 KiB of others'":   {map[string]string{"other": strings.Repeat("a", 256<<10), "devices.jackfield.dev": "vendor.com/net=a"}, ""},
-		"many keys of its own": {manyKeys(2000), "no such container"},
+		"none":                   {nil, ""},
+		"of others":              {map[string]string{"devices.example.com/x": "y", "notjackfield.dev": "z"}, ""},
+		"devices":                {map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}, ""},
+		"for the pod":            {map[string]string{"networks.jackfield.dev/pod": "none"}, ""},
+		"for a container":        {map[string]string{"devices.jackfield.dev/container.app": "vendor.com/net=a"}, ""},
+		"for an init container":  {map[string]string{"devices.jackfield.dev/container.setup": "vendor.com/net=a"}, ""},
+		"with a dot":             {map[string]string{"devices.jackfield.dev/container.side.car": "vendor.com/net=a"}, ""},
+		"unknown container":      {map[string]string{"devices.jackfield.dev/container.ap": "vendor.com/net=a"}, "devices.jackfield.dev/container.ap: the pod has no such container; it has app, side.car, setup"},
+		"end of a container":     {map[string]string{"devices.jackfield.dev/container.car": "vendor.com/net=a"}, "no such container"},
+		"unknown key":            {map[string]string{"device.jackfield.dev": "x"}, "device.jackfield.dev: the annotations are"},
+		"unknown case":           {map[string]string{"Devices.Jackfield.dev": "x"}, "the annotations are"},
+		"unknown scope":          {map[string]string{"devices.jackfield.dev/containers.app": "x"}, "the annotations are"},
+		"the domain":             {map[string]string{"jackfield.dev/devices": "x"}, "the annotations are"},
+		"too long":               {map[string]string{"devices.jackfield.dev": strings.Repeat("a", 65537)}, "longer than"},
+		"no networks":            {map[string]string{"networks.jackfield.dev": " \n"}, "networks.jackfield.dev is empty"},
+		"256 KiB of others":      {map[string]string{"other": strings.Repeat("a", 256<<10), "devices.jackfield.dev": "vendor.com/net=a"}, ""},
+		"many keys of Jackfield": {manyKeys(2000), "no such container"},
 	} {
-		got := refusals(t, v, nil, pod(tc.annotations), nil)
+		got := denials(t, v, nil, pod(tc.annotations), nil)
 		if tc.want == "" && len(got) > 0 || tc.want != "" && !strings.Contains(strings.Join(got, "\n"), tc.want) {
 			t.Errorf("%s: got %.300q, want %q", name, got, tc.want)
 		}
 	}
 	debugged := pod(map[string]string{"devices.jackfield.dev/container.dbg": "vendor.com/net=a"})
 	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "dbg"}}}
-	if got := refusals(t, v, nil, debugged, nil); len(got) > 0 {
+	if got := denials(t, v, nil, debugged, nil); len(got) > 0 {
 		t.Errorf("an annotation for an ephemeral container: %q", got)
 	}
-	// A pod that is as wrong as it was can still be changed otherwise.
+	// A pod with invalid annotations can still be updated if these stay as they are.
 	wrong := pod(map[string]string{"device.jackfield.dev": "x"})
-	if got := refusals(t, v, nil, wrong, wrong); len(got) > 0 {
-		t.Errorf("a pod whose annotations stay as they are: %q", got)
+	if got := denials(t, v, nil, wrong, wrong); len(got) > 0 {
+		t.Errorf("a pod with unchanged annotations: %q", got)
 	}
 	others := pod(map[string]string{"device.jackfield.dev": "x", "k8s.v1.cni.cncf.io/network-status": "[]"})
-	if got := refusals(t, v, nil, others, wrong); len(got) > 0 {
+	if got := denials(t, v, nil, others, wrong); len(got) > 0 {
 		t.Errorf("a pod whose other annotations change: %q", got)
 	}
 	for _, was := range []*corev1.Pod{pod(nil), pod(map[string]string{"a": "b"}), pod(map[string]string{"device.jackfield.dev": "y"})} {
-		if got := refusals(t, v, nil, wrong, was); len(got) == 0 {
-			t.Errorf("a pod with %v that gets a wrong annotation is let through", was.Annotations)
+		if got := denials(t, v, nil, wrong, was); len(got) == 0 {
+			t.Errorf("a pod with %v is admitted with a new invalid annotation", was.Annotations)
 		}
 	}
 }
@@ -183,38 +183,38 @@ func manyKeys(n int) map[string]string {
 	return m
 }
 
-func TestNamespaces(t *testing.T) {
+func TestDevicesInUnlabelledNamespacesAreDenied(t *testing.T) {
 	v := load(t, "namespaces.yaml")
 	allowed := map[string]string{"jackfield.dev/devices": "allowed"}
 	for name, tc := range map[string]struct {
 		labels, annotations map[string]string
-		refused             bool
+		denied              bool
 	}{
-		"nothing asked":       {nil, map[string]string{"a": "b"}, false},
-		"allowed":             {allowed, map[string]string{"devices.jackfield.dev": "a/b=c"}, false},
-		"not labelled":        {nil, map[string]string{"devices.jackfield.dev": "a/b=c"}, true},
-		"labelled otherwise":  {map[string]string{"jackfield.dev/devices": "no"}, map[string]string{"devices.jackfield.dev": "a/b=c"}, true},
-		"CDI's":               {nil, map[string]string{"cdi.k8s.io/x": "a/b=c"}, true},
-		"device-injector's":   {nil, map[string]string{"mounts.nri.io/container.app": "[]"}, true},
-		"its newer ones":      {nil, map[string]string{"cdi-devices.noderesource.dev": "[]"}, true},
-		"another of nri.io":   {nil, map[string]string{"cpu.nri.io": "[]"}, false},
-		"by another spelling": {nil, map[string]string{"DEVICES.jackfield.dev": "a/b=c"}, true},
+		"no request":                          {nil, map[string]string{"a": "b"}, false},
+		"allowed":                             {allowed, map[string]string{"devices.jackfield.dev": "a/b=c"}, false},
+		"not labelled":                        {nil, map[string]string{"devices.jackfield.dev": "a/b=c"}, true},
+		"labelled otherwise":                  {map[string]string{"jackfield.dev/devices": "no"}, map[string]string{"devices.jackfield.dev": "a/b=c"}, true},
+		"annotation of CDI":                   {nil, map[string]string{"cdi.k8s.io/x": "a/b=c"}, true},
+		"annotation of device-injector":       {nil, map[string]string{"mounts.nri.io/container.app": "[]"}, true},
+		"newer annotation of device-injector": {nil, map[string]string{"cdi-devices.noderesource.dev": "[]"}, true},
+		"other annotation of nri.io":          {nil, map[string]string{"cpu.nri.io": "[]"}, false},
+		"other spelling":                      {nil, map[string]string{"DEVICES.jackfield.dev": "a/b=c"}, true},
 	} {
-		got := refusals(t, v, tc.labels, pod(tc.annotations), nil)
-		if (len(got) > 0) != tc.refused {
+		got := denials(t, v, tc.labels, pod(tc.annotations), nil)
+		if (len(got) > 0) != tc.denied {
 			t.Errorf("%s: %q", name, got)
 		}
-		if tc.refused && !strings.Contains(strings.Join(got, ""), "kubectl label namespace telco jackfield.dev/devices=allowed") {
+		if tc.denied && !strings.Contains(strings.Join(got, ""), "kubectl label namespace telco jackfield.dev/devices=allowed") {
 			t.Errorf("%s: %q does not say what to do", name, got)
 		}
-		// What was there before the label was taken away, or the policy came, is left alone.
+		// Annotations from before the policy, or from before the label was removed, may stay.
 		was, is := pod(tc.annotations), pod(maps.Clone(tc.annotations))
 		is.Annotations["k8s.v1.cni.cncf.io/network-status"] = "[]"
-		if got := refusals(t, v, tc.labels, is, was); len(got) > 0 {
+		if got := denials(t, v, tc.labels, is, was); len(got) > 0 {
 			t.Errorf("%s: another annotation: %q", name, got)
 		}
-		if got := refusals(t, v, tc.labels, is, pod(map[string]string{"a": "b"})); (len(got) > 0) != tc.refused {
-			t.Errorf("%s: an annotation that comes: %q", name, got)
+		if got := denials(t, v, tc.labels, is, pod(map[string]string{"a": "b"})); (len(got) > 0) != tc.denied {
+			t.Errorf("%s: a new annotation: %q", name, got)
 		}
 	}
 }

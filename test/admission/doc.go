@@ -2,8 +2,8 @@
 
 // Package admission evaluates deploy/admission as the API server does.
 //
-// Invariant: the expressions are compiled and run by the API server's own code,
-// with its limits on their cost; what the cluster would refuse is refused here.
+// Invariant: the API server's own code compiles and runs the expressions, with its limits on their cost.
+// These tests deny what a cluster denies.
 //
-// It is a module of its own: nothing else needs the API server.
+// It is a separate module, because nothing else needs the API server.
 package admission

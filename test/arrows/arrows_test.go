@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arrows holds the project's structure: who may import whom.
+// Package arrows checks which listPackages may import which.
 package arrows
 
 import (
@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,42 +25,68 @@ type pkg struct {
 	Imports               []string
 }
 
-// leaf packages stand on nothing of Jackfield's but the floor, and on what is
-// listed here.
+// leaves are listPackages that import only the floor and the listPackages that are listed here.
 var leaves = map[string][]string{
 	"pkg/hostfs":                  nil,
-	"pkg/wording":                 nil,
+	"internal/diag":               nil,
 	"pkg/edits":                   nil,
-	"pkg/version":                 nil,
-	"pkg/busytest":                nil,
-	"pkg/telemetry":               nil,
+	"internal/version":            nil,
+	"deploy/artifact":             nil,
+	"deploy/image":                {"deploy/artifact"},
+	"internal/busytest":           nil,
+	"internal/telemetry":          nil,
+	"internal/httpserver":         nil,
+	"internal/linequeue":          nil,
+	"internal/privilege":          nil,
+	"internal/filewatch":          nil,
+	"internal/dircheck":           {"pkg/config"},
 	"pkg/annotation":              nil,
 	"pkg/deviceinfo":              nil,
+	"pkg/devices":                 nil,
 	"pkg/cdiregistry":             nil,
-	"pkg/policy":                  nil,
+	"pkg/cdi":                     {"internal/cdiedits", "pkg/apply/oci", "pkg/cdiregistry", "pkg/edits"},
+	"internal/cdiedits":           {"pkg/edits"},
+	"internal/glob":               nil,
+	"pkg/policy":                  {"internal/glob"},
 	"internal/quantity":           nil,
-	"pkg/config":                  {"internal/quantity"},
+	"internal/jsontree":           nil,
+	"internal/reserved":           nil,
+	"pkg/config":                  {"internal/glob", "internal/quantity", "pkg/policy"},
 	"pkg/sysfs":                   nil,
-	"pkg/sysfs/sysfstest":         nil,
+	"internal/sysfstest":          nil,
 	"pkg/podresources":            {"pkg/podresources/allocation"},
 	"pkg/podresources/allocation": nil,
-	"pkg/pathwatch":               nil,
+	"internal/fswatch":            nil,
+	"internal/devicemetadata":     nil,
 	"internal/claims":             nil,
-	"internal/socketdir":          {"internal/claims"},
-	"pkg/staging":                 {"pkg/pathwatch", "internal/claims", "internal/socketdir"},
-	"pkg/status":                  nil,
-	"pkg/hooksd":                  {"pkg/hooksd/ocihook"},
-	"pkg/hooksd/ocihook":          nil,
-	"pkg/attachment":              {"pkg/deviceinfo", "pkg/podresources/allocation"},
+	"internal/cnirecord":          {"pkg/deviceinfo", "pkg/vswitch"},
+	"internal/attach": {"internal/claims", "internal/cnirecord", "internal/socketdir", "internal/vswitchdriver",
+		"pkg/config", "pkg/deviceinfo", "pkg/policy", "pkg/sysfs", "pkg/vswitch"},
+	"internal/socketdir":     {"internal/claims"},
+	"pkg/staging":            {"internal/fswatch", "internal/claims", "internal/socketdir"},
+	"internal/status":        nil,
+	"pkg/hooksd":             {"pkg/hooksd/ocihook"},
+	"pkg/hooksd/ocihook":     nil,
+	"internal/runtimeconfig": nil,
+	"pkg/vswitch":            nil,
+	"internal/manifest":      {"pkg/edits", "pkg/policy", "pkg/resolve"},
+	"pkg/vswitch/grout":      {"pkg/vswitch"},
+	"internal/portreconcile": {"internal/cnirecord", "pkg/vswitch"},
+	"pkg/vswitch/vpp":        {"pkg/vswitch"},
+	"pkg/vswitch/ovs":        {"pkg/vswitch"},
+	"internal/vswitchdriver": {"pkg/config", "pkg/vswitch", "pkg/vswitch/grout", "pkg/vswitch/ovs", "pkg/vswitch/vpp"},
+	"internal/rootless":      {"pkg/config"},
+	"internal/orphans":       {"pkg/cdiregistry", "pkg/deviceinfo"},
+	"pkg/attachment":         {"internal/devicemetadata", "pkg/deviceinfo", "pkg/devices", "pkg/podresources/allocation"},
 }
 
-// floor is what every leaf may stand on.
-var floor = []string{"pkg/hostfs", "pkg/wording"}
+// floor is the shared machinery that every leaf and every applier may import.
+var floor = []string{"pkg/hostfs", "internal/deadline", "internal/diag", "internal/fswatch", "internal/jsontree", "internal/kubename", "internal/mountopt", "internal/reserved", "internal/trust"}
 
-// adapters are the doors.
-var adapters = []string{"nri", "pkg/cli", "pkg/hook", "pkg/cni"}
+// adapters are the listPackages that may log and count.
+var adapters = []string{"nri", "pkg/cli", "pkg/hook", "pkg/cni", "pkg/netavark"}
 
-func packages(t *testing.T) []pkg {
+func listPackages(t *testing.T) []pkg {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,GoFiles,Imports", "./...")
 	cmd.Dir = "../.."
@@ -78,58 +105,86 @@ func packages(t *testing.T) []pkg {
 		pkgs = append(pkgs, p)
 	}
 	if len(pkgs) < 10 {
-		t.Fatalf("go list found %d packages only", len(pkgs))
+		t.Fatalf("go list found only %d listPackages", len(pkgs))
 	}
 	return pkgs
 }
 
-func TestArrows(t *testing.T) {
-	for _, p := range packages(t) {
+func TestImportsFollowStructure(t *testing.T) {
+	for _, p := range listPackages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		for _, imp := range p.Imports {
 			to, ours := strings.CutPrefix(imp, module)
-			if why := forbidden(name, to, imp, ours); why != "" {
+			if why := importFault(name, to, imp, ours); why != "" {
 				t.Errorf("%s imports %s: %s", name, imp, why)
 			}
 		}
 	}
 }
 
-func forbidden(from, to, imp string, ours bool) string {
+func importFault(from, to, imp string, ours bool) string {
 	allowed, leaf := leaves[from]
 	applier := strings.HasPrefix(from, "pkg/apply/")
 	adapter := slices.Contains(adapters, from)
+	core := from == "pkg/resolve" || from == "internal/doctor" || from == "internal/kubelet"
 	command := strings.HasPrefix(from, "cmd/")
 	switch {
 	case strings.HasPrefix(imp, "github.com/sirupsen/logrus") && !adapter && !command:
 		return "only adapters and commands log"
 	case !ours:
 		return ""
-	case to == "pkg/busytest":
+	case to == "internal/busytest":
 		return "only tests import it"
 	case strings.HasPrefix(from, "pkg/") && (to == "nri" || strings.HasPrefix(to, "cmd/")):
-		return "nothing under pkg/ imports a door or a command"
-	case to == "pkg/telemetry" && !adapter && !command:
+		return "nothing under pkg/ imports the NRI plugin or a command"
+	case to == "internal/telemetry" && !adapter && !command:
 		return "only adapters and commands count"
-	case command && !slices.Contains(adapters, to):
-		return "a command imports its adapter only"
-	case applier && to != "pkg/edits" && !(from == "pkg/apply/live" && to == "pkg/hostfs"):
-		return "appliers import edits only"
-	case slices.Contains(floor, from):
-		return "the floor stands on nothing"
+	case from == "cmd/jackfield-run" && (to == "pkg/devices" || to == "internal/version"):
+		return "" // it runs in containers
+	case from == "cmd/kubectl-jackfield" && to == "internal/kubectlplugin", from == "internal/kubectlplugin" && to == "internal/version":
+		return "" // they run on users' machines
+	case command && !slices.Contains(adapters, to) && to != "internal/kubelet":
+		return "a command imports its adapter and what it passes to it"
+	case applier && to != "pkg/edits" && !slices.Contains(floor, to):
+		return "appliers import edits and shared machinery only"
+	case slices.Contains(floor, from) && !slices.Contains(floor, to):
+		return "shared machinery imports nothing but shared machinery"
 	case leaf && !slices.Contains(floor, to) && !slices.Contains(allowed, to):
 		return "leaves do not import each other"
-	case from == "pkg/resolve" && (slices.Contains(adapters, to) || strings.HasPrefix(to, "pkg/apply/")):
-		return "resolve knows neither doors nor appliers"
-	case !leaf && !applier && !adapter && !command && from != "pkg/resolve":
-		return "the package has no place in the structure: name it in this test and in docs/architecture.md"
+	case core && (slices.Contains(adapters, to) || strings.HasPrefix(to, "pkg/apply/")):
+		return "the engine imports neither adapters nor appliers"
+	case !leaf && !applier && !adapter && !command && !core && !slices.Contains(floor, from):
+		return "the package is not part of the structure: add it in this test and in docs/contributing/architecture.md"
 	}
 	return ""
 }
 
-// Commands are doors' handles and nothing else; packages say what they hold.
-func TestRooms(t *testing.T) {
-	for _, p := range packages(t) {
+// docs/contributing/architecture.md has a row for every package, and for no other.
+func TestArchitecturePageNamesEveryPackage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/contributing/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("(?m)^\\| `((?:cmd|pkg|internal)/[a-z/-]+|nri)` \\|").FindAllStringSubmatch(string(page), -1)
+	named := map[string]bool{}
+	for _, row := range rows {
+		named[row[1]] = true
+	}
+	for _, p := range listPackages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if !named[name] && !strings.HasPrefix(name, "deploy/") {
+			t.Errorf("docs/contributing/architecture.md has no row for %s", name)
+		}
+		delete(named, name)
+	}
+	for name := range named {
+		t.Errorf("docs/contributing/architecture.md has a row for %s, which does not exist", name)
+	}
+}
+
+// Each file names the licence, only main exits, a main.go has at most 60 lines, and listPackages have a doc.go.
+func TestFilesFollowConventions(t *testing.T) {
+	for _, p := range listPackages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)
 		documented := false
 		for _, file := range p.GoFiles {
@@ -148,7 +203,7 @@ func TestRooms(t *testing.T) {
 				t.Errorf("%s/%s has an init function", name, file)
 			}
 			if bytes.Contains(data, []byte("os.Exit(")) && p.Name != "main" {
-				t.Errorf("%s/%s exits; only main does", name, file)
+				t.Errorf("%s/%s calls os.Exit; only main may", name, file)
 			}
 			documented = documented || file == "doc.go"
 		}

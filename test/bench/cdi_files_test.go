@@ -12,7 +12,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
-// cdiSizes are the numbers of spec files that every CDI benchmark is run with.
+// cdiSizes has the numbers of spec files with which every CDI benchmark runs.
 var cdiSizes = []int{10, 100, 1000, 5000}
 
 const (
@@ -20,8 +20,8 @@ const (
 	cdiDevices = 4 // in a file
 )
 
-// cdiSpec is a spec file as a driver writes one for a claim: four devices with
-// nodes, mounts, env and a hook, some 2 KB of JSON.
+// cdiSpec returns a spec file as a driver writes it for a claim: four devices with nodes, mounts, env
+// and a hook, about 2 KB of JSON.
 func cdiSpec(file int) []byte {
 	spec := specs.Spec{
 		Version: "0.7.0",
@@ -65,10 +65,10 @@ func cdiSpec(file int) []byte {
 
 func cdiDevice(file, d int) string { return fmt.Sprintf("claim-%d-dev-%d", file, d) }
 
-// cdiQualified is the qualified name of a device.
+// cdiQualified returns the qualified name of a device.
 func cdiQualified(file, d int) string { return cdiKind + "=" + cdiDevice(file, d) }
 
-// cdiDirectory is a directory with n spec files.
+// cdiDirectory creates a directory with n spec files.
 func cdiDirectory(tb testing.TB, n int) string {
 	tb.Helper()
 	dir := filepath.Join(tb.TempDir(), "cdi")

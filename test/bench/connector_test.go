@@ -17,14 +17,14 @@ import (
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// asConnector makes the test binary the connector.
+// asConnector is the environment variable that turns the test binary into the connector.
 const asConnector = "JACKFIELD_BENCH_CONNECTOR"
 
-// between is how long a container waits until it tries to connect again.
-const between = 100 * time.Microsecond
+// retryInterval is how long a container waits before it tries to connect again.
+const retryInterval = 100 * time.Microsecond
 
-// connector is the containers' side: another process than the plugin, as they are,
-// which sleeps while it waits, so that it takes no processor from the plugin.
+// connector connects to the sockets in the containers. It is a separate process and sleeps between its
+// tries, so that it takes no processor time from the plugin.
 type connector struct {
 	in  io.Writer
 	out io.Reader
@@ -44,67 +44,59 @@ func startConnector(b *testing.B) *connector {
 		must(b, cmd.Wait())
 	})
 	c := &connector{in, out}
-	_, _ = c.answer(b) // it is ready
+	c.connectedAt(b) // the first value reports that the connector is ready
 	return c
 }
 
-// ask has it connect from inside one container, until that works, and then from
-// each of the others.
-func (c *connector) ask(b *testing.B, container int) {
+// request makes the connector try to connect from inside a container until it succeeds.
+func (c *connector) request(b *testing.B, container int) {
 	_, err := c.in.Write([]byte{byte(container)})
 	must(b, err)
 }
 
-// answer is when it had connected from the one container, and when from all.
-func (c *connector) answer(b *testing.B) (one, all time.Duration) {
-	var t [2]int64
+// connectedAt waits until the container is connected and returns the time, from [monotonic].
+func (c *connector) connectedAt(b *testing.B) time.Duration {
+	var t int64
 	must(b, binary.Read(c.out, binary.NativeEndian, &t))
-	return time.Duration(t[0]), time.Duration(t[1])
+	return time.Duration(t)
 }
 
-// monotonic is a clock that all processes share.
+// monotonic returns the time of a clock that all processes share.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t)
 	return time.Duration(t.Nano())
 }
 
-// connect is the connector. It ends with its standard input.
+// connect runs the connector until its standard input ends.
 func connect() error {
-	// Inside a container is where a directory of its mounts is, whoever looks there.
-	dirs := make([]string, rebindContainers)
-	for i := range dirs {
-		fd, err := inside(staging.ContainerDir("/run/jackfield", fmt.Sprint("c", i)))
+	// A descriptor of a directory leads to the mounts of the namespace it was opened in.
+	sockets := make([]string, rebindContainers)
+	for i := range sockets {
+		fd, err := openInContainer(staging.ContainerDir("/run/jackfield", fmt.Sprint("c", i)))
 		if err != nil {
-			return fmt.Errorf("make a mount namespace: %w", err)
+			return fmt.Errorf("create a mount namespace: %w", err)
 		}
-		dirs[i] = fmt.Sprintf("/proc/self/fd/%d/vhost.sock", fd)
+		sockets[i] = fmt.Sprintf("/proc/self/fd/%d/vhost.sock", fd)
 	}
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	until := func(path string) {
-		rest := unix.NsecToTimespec(int64(between))
-		for !connects(path) {
-			_ = unix.Nanosleep(&rest, nil)
-		}
-	}
-	var t [2]int64
+	var t int64
 	for {
 		if err := binary.Write(os.Stdout, binary.NativeEndian, t); err != nil {
 			return err
 		}
-		var which [1]byte
-		if n, err := unix.Read(0, which[:]); n <= 0 {
+		var container [1]byte
+		if n, err := unix.Read(0, container[:]); n <= 0 {
 			return err
 		}
-		until(dirs[which[0]])
-		t[0] = int64(monotonic())
-		for _, d := range dirs {
-			until(d)
+		for !connects(sockets[container[0]]) {
+			pause := unix.NsecToTimespec(int64(retryInterval))
+			_ = unix.Nanosleep(&pause, nil)
 		}
-		t[1] = int64(monotonic())
+		t = int64(monotonic())
 	}
 }
 
@@ -117,9 +109,9 @@ func connects(path string) bool {
 	return unix.Connect(fd, &unix.SockaddrUnix{Name: path}) == nil
 }
 
-// inside makes a mount namespace, which a thread keeps, with a staging directory as a
-// container has it, and opens the directory of the socket there.
-func inside(dir string) (int, error) {
+// openInContainer creates a mount namespace, mounts a staging directory there as in a container, and
+// opens the socket's directory. A thread keeps the namespace alive.
+func openInContainer(dir string) (int, error) {
 	type opened struct {
 		fd  int
 		err error
@@ -129,7 +121,7 @@ func inside(dir string) (int, error) {
 	thread = func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The first thread's view is /proc/self's.
+			// The first thread must stay, because /proc/self shows its namespaces.
 			go thread()
 			runtime.Gosched()
 			runtime.UnlockOSThread()
@@ -143,7 +135,7 @@ func inside(dir string) (int, error) {
 			err = unix.Mount(dir, "/mnt", "", unix.MS_BIND|unix.MS_REC, "")
 		}
 		if err == nil {
-			// What a container does not have.
+			// A container does not see the other containers' directories.
 			err = unix.Unmount("/run/jackfield/containers", unix.MNT_DETACH)
 		}
 		fd := -1

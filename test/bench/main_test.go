@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/test/e2e/jail"
+	"github.com/jackfield/jackfield/test/ovs"
 )
 
-// TestMain runs the benchmarks, as root, in namespaces of their own, where /run is
-// a tmpfs as on a node.
+// TestMain runs the benchmarks as root in new namespaces, where /run is a tmpfs as on a node.
 func TestMain(m *testing.M) {
 	if os.Getenv(asConnector) != "" {
 		if err := connect(); err != nil {
@@ -28,17 +28,17 @@ func TestMain(m *testing.M) {
 	if jail.Outside() && jail.Possible() != nil {
 		os.Exit(m.Run())
 	}
-	os.Exit(jail.Run(nil, m.Run))
+	os.Exit(jail.Run(func() ([]string, error) { return nil, ovs.Prepare() }, m.Run))
 }
 
-// quantile is the value that percent of a hundred lie below. It sorts them.
+// quantile returns the value below which the given percentage of all values lies. It sorts them.
 func quantile(all []time.Duration, percent int) float64 {
 	slices.Sort(all)
 	return float64(all[len(all)*percent/100])
 }
 
-// reportPair reports the medians of what ran in turn, in units of so many nanoseconds,
-// and their ratio: a busy moment of the machine does not move these.
+// reportPair reports the medians of two sides that took turns, in the given unit, and their
+// ratio.
 func reportPair(b *testing.B, ours, theirs []time.Duration, name, theirName string, unit time.Duration) {
 	a, p := quantile(ours, 50), quantile(theirs, 50)
 	b.ReportMetric(0, "ns/op")

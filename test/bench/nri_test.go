@@ -25,73 +25,50 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// CreateContainer through a real NRI socket: the whole round trip as a runtime
-// sees it, of a no-op plugin and of Jackfield, each a process of its own, in turn
-// in the same run. The figures x/noop are the ratios.
+// BenchmarkNRICreateContainer measures the round trip of CreateContainer through a real NRI socket,
+// as the runtime sees it. Jackfield and its peer are separate processes and take turns. The
+// figures x/noop and x/floor are the ratios.
+//
+// The no-op plugin subscribes to the same events and returns empty answers. The floor is a plugin that
+// answers with Jackfield's adjustment from memory, and creates the same directories, files and
+// mounts.
 func BenchmarkNRICreateContainer(b *testing.B) {
 	noop := newNRI(b)
 	noop.start(b, "50-noop", build(b, "./nri/cmd/noop"), noop.runtime.SocketPath(), "50", "noop")
 	node := newNRI(b)
 	node.jackfield(b)
-	asks := map[string]string{"devices.jackfield.dev": "vendor.com/net=d0,vendor.com/net=d1,vendor.com/net=d2,vendor.com/net=d3"}
-	nothing, full := node.container("dpdk-1", nil), node.container("dpdk-1", asks)
+	annotations := map[string]string{"devices.jackfield.dev": "vendor.com/net=d0,vendor.com/net=d1,vendor.com/net=d2,vendor.com/net=d3"}
+	full := node.container("dpdk-1", annotations)
 	node.attach(b, full.pod)
+	floor := node.floor(b, full, annotations)
+	b.Run("nothing-asked", func(b *testing.B) {
+		compare(b, node.container("dpdk-1", nil), noop.container("dpdk-1", nil), "noop")
+	})
+	b.Run("4-cdi-2-sockets", func(b *testing.B) { compare(b, full, floor, "floor") })
+}
 
-	b.Run("nothing-asked", func(b *testing.B) { compare(b, nothing, noop.container("dpdk-1", nil), "noop") })
-	b.Run("4-cdi-2-sockets", func(b *testing.B) { compare(b, full, noop.container("dpdk-1", asks), "noop") })
-
-	// The floors of the second: a plugin that answers with the same adjustment, made
-	// beforehand, and does nothing (what it costs beyond the no-op is the runtime's);
-	// one that also makes the same directories and files for the container; and one
-	// that also makes the same mounts.
+// floor starts the plugin that repeats what Jackfield answers and creates for a container.
+func (n *nriNode) floor(b *testing.B, full *container, annotations map[string]string) *container {
 	ctr := proto.CloneOf(full.ctr)
 	adjust, err := full.runtime.Adjust(context.Background(), full.pod, ctr)
 	check(b, err)
 	data, err := proto.Marshal(adjust)
 	check(b, err)
-	steps := node.steps(b, full.pod.Id, ctr.Id)
+	steps := n.steps(b, full.pod.Id, ctr.Id)
 	check(b, full.runtime.RemoveContainer(context.Background(), full.pod, ctr))
-	floor := func(name string, steps []string) *container {
-		n := newNRI(b)
-		answer := filepath.Join(n.dir, "adjustment")
-		check(b, os.WriteFile(answer, data, 0o600))
-		args := []string{n.runtime.SocketPath(), "50", name, answer}
-		if steps != nil {
-			file, dir := filepath.Join(n.dir, "steps"), filepath.Join(n.dir, "state")
-			check(b, os.WriteFile(file, []byte(strings.Join(steps, "\n")), 0o600))
-			check(b, os.Mkdir(dir, 0o755))
-			b.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-			args = append(args, file, dir)
-		}
-		n.start(b, "50-"+name, build(b, "./nri/cmd/noop"), args...)
-		return n.container("dpdk-1", asks)
-	}
-	isMount := func(step string) bool { return strings.HasPrefix(step, "bind") || strings.HasPrefix(step, "tmpfs") }
-	b.Run("4-cdi-2-sockets-canned", func(b *testing.B) {
-		compare(b, floor("canned", nil), noop.container("dpdk-1", asks), "noop")
-	})
-	all := floor("made", steps)
-	name := "4-cdi-2-sockets-canned-and-files"
-	if slices.ContainsFunc(steps, isMount) {
-		b.Run(name, func(b *testing.B) {
-			files := floor("files", slices.DeleteFunc(slices.Clone(steps), isMount))
-			compare(b, files, noop.container("dpdk-1", asks), "noop")
-		})
-		name = "4-cdi-2-sockets-canned-and-mounts"
-	}
-	b.Run(name, func(b *testing.B) { compare(b, all, noop.container("dpdk-1", asks), "noop") })
-	b.Run("4-cdi-2-sockets-over-floor", func(b *testing.B) { compare(b, full, all, "floor") })
-	b.Run("4-cdi-2-sockets-directory", func(b *testing.B) {
-		node := newNRI(b)
-		node.jackfield(b, "staging: directory")
-		full := node.container("dpdk-1", asks)
-		node.attach(b, full.pod)
-		compare(b, full, noop.container("dpdk-1", asks), "noop")
-	})
+
+	floor := newNRI(b)
+	answer, list, dir := filepath.Join(floor.dir, "adjustment"), filepath.Join(floor.dir, "steps"), filepath.Join(floor.dir, "state")
+	check(b, os.WriteFile(answer, data, 0o600))
+	check(b, os.WriteFile(list, []byte(strings.Join(steps, "\n")), 0o600))
+	check(b, os.Mkdir(dir, 0o755))
+	b.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	floor.start(b, "50-floor", build(b, "./nri/cmd/noop"), floor.runtime.SocketPath(), "50", "floor", answer, list, dir)
+	return floor.container("dpdk-1", annotations)
 }
 
-// steps are what Jackfield made on the host for a container, as the no-op plugin can
-// be told to make it.
+// steps lists the directories, files and mounts that Jackfield created on the host for a
+// container, in the input format of the no-op plugin.
 func (n *nriNode) steps(b *testing.B, sandboxID, containerID string) []string {
 	state := filepath.Join(n.dir, "state")
 	info, err := os.ReadFile("/proc/self/mountinfo")
@@ -116,10 +93,10 @@ func (n *nriNode) steps(b *testing.B, sandboxID, containerID string) []string {
 			case mounted && from == "tmpfs":
 				steps = append(steps, "dir "+name, "tmpfs "+name)
 			case mounted:
-				// The path in its file system ends as that on the host does.
+				// The path in the mount's file system ends like the host path.
 				at := strings.Index(from, "/vsw/")
 				if at < 0 {
-					return fmt.Errorf("%s is mounted from %s, which is no socket", path, from)
+					return fmt.Errorf("%s is mounted from %s; want a socket below vsw", path, from)
 				}
 				steps = append(steps, "file "+name+" 0")
 				binds = append(binds, "bind "+name+" "+n.dir+from[at:])
@@ -141,8 +118,8 @@ func (n *nriNode) steps(b *testing.B, sandboxID, containerID string) []string {
 	return append(steps, binds...)
 }
 
-// What 10,000 device-info files of sandboxes that are gone cost a container that
-// asks for nothing, and one with two attachments: the figure x/empty.
+// BenchmarkNRIStaleDeviceInfo compares a node with 10,000 device-info files of removed sandboxes
+// with an empty directory. The figure x/empty is the ratio.
 func BenchmarkNRIStaleDeviceInfo(b *testing.B) {
 	empty, stale := newNRI(b), newNRI(b)
 	for i := range 10000 {
@@ -166,10 +143,8 @@ func BenchmarkNRIStaleDeviceInfo(b *testing.B) {
 
 const staleInfo = `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`
 
-// compare creates a container on the one and on the other in turn and reports the
-// medians of ours and the peer's, which a busy moment of the machine does not move,
-// and their ratio. Each container is a new one, and removed again outside of the
-// time that is taken.
+// compare creates containers on both sides in turn, and reports the two medians and their ratio.
+// Each container is new. Its removal is not timed.
 func compare(b *testing.B, ours, peer *container, name string) {
 	for range 50 {
 		ours.create(b)
@@ -195,9 +170,8 @@ func newNRI(b *testing.B) *nriNode {
 	return &nriNode{dir: dir, runtime: nritest.New(b, nritest.Options{})}
 }
 
-// jackfield connects the plugin, configured for directories of its own, with ten
-// CDI files.
-func (n *nriNode) jackfield(b *testing.B, sockets ...string) {
+// jackfield starts the plugin with its own directories and ten CDI files.
+func (n *nriNode) jackfield(b *testing.B) {
 	for _, d := range []string{"cdi", "vsw", "cni", "dp", "state"} {
 		check(b, os.MkdirAll(filepath.Join(n.dir, d), 0o755))
 	}
@@ -208,9 +182,9 @@ func (n *nriNode) jackfield(b *testing.B, sockets ...string) {
 			 "mounts":[{"hostPath":"/run/vendor","containerPath":"/opt/vendor%d","options":["ro","bind"]}]}}]}`, i, i, i, i+3, i), 0o644))
 	}
 	file := filepath.Join(n.dir, "config.yaml")
-	check(b, os.WriteFile(file, []byte(n.expand(`
+	check(b, os.WriteFile(file, []byte(strings.ReplaceAll(`
 cdi: {specDirs: [DIR/cdi]}
-sockets: {SOCKETS}
+sockets: {roots: [DIR/vsw]}
 deviceInfo: {cniDir: DIR/cni, dpDir: DIR/dp}
 stateDir: DIR/state
 metrics: {listen: "unix:DIR/metrics.sock"}
@@ -220,17 +194,11 @@ policy:
     - name: r
       for: {namespaces: ["dpdk-*"]}
       allow: {cdi: ["vendor.com/net=*"], sockets: ["DIR/vsw/**"]}
-`, sockets)), 0o600))
+`, "DIR", n.dir)), 0o600))
 	n.start(b, "50-jackfield", build(b, "../cmd/jackfield-nri"), "--config", file, "--nri-socket", n.runtime.SocketPath())
 }
 
-// expand puts the node's directory and its keys of sockets into a configuration.
-func (n *nriNode) expand(text string, sockets []string) string {
-	text = strings.ReplaceAll(text, "SOCKETS", strings.Join(append(sockets, "roots: [DIR/vsw]"), ", "))
-	return strings.ReplaceAll(text, "DIR", n.dir)
-}
-
-// build makes a command of the test module, or of the product.
+// build compiles a command of the test module, or of the product.
 func build(b *testing.B, pkg string) string {
 	b.Helper()
 	root, err := parts.ModuleRoot(".")
@@ -263,7 +231,7 @@ func (n *nriNode) start(b *testing.B, name, bin string, args ...string) {
 	check(b, n.runtime.WaitPlugin(wait, name))
 }
 
-// attach gives the pod a vhost-user and a memif socket.
+// attach writes device-info of a vhost-user and a memif socket for the pod.
 func (n *nriNode) attach(b *testing.B, pod *api.PodSandbox) {
 	for i, s := range []struct {
 		kind vswitch.Kind
@@ -282,7 +250,7 @@ func (n *nriNode) attach(b *testing.B, pod *api.PodSandbox) {
 	}
 }
 
-// container is one creation that can be repeated.
+// container is a container that can be created repeatedly.
 type container struct {
 	runtime *nritest.Runtime
 	pod     *api.PodSandbox
@@ -295,9 +263,9 @@ func (n *nriNode) container(namespace string, annotations map[string]string) *co
 	return &container{n.runtime, pod, ctr}
 }
 
-// create is one creation and the time it took.
+// create creates the container under a new ID, and returns how long that took.
 func (c *container) create(tb testing.TB) time.Duration {
-	ctr := proto.CloneOf(c.ctr) // the runtime adds to it what plugins say
+	ctr := proto.CloneOf(c.ctr) // the runtime applies the plugins' adjustments to it
 	ctr.Id = nritest.NewID()
 	start := time.Now()
 	_, err := c.runtime.Adjust(context.Background(), c.pod, ctr)

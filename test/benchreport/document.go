@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// between replaces what stands between the markers of a name, which are comments
-// on lines of their own.
+// between replaces the text between the markers of a name. Each marker is a comment on its own line.
 func between(doc, name, text string) (string, error) {
 	begin, end := "<!-- bench:"+name+" -->\n", "<!-- /bench:"+name+" -->\n"
 	if strings.Count(doc, begin) != 1 || strings.Count(doc, end) != 1 {
@@ -17,7 +16,7 @@ func between(doc, name, text string) (string, error) {
 	before, rest, _ := strings.Cut(doc, begin)
 	_, after, ok := strings.Cut(rest, end)
 	if !ok {
-		return "", fmt.Errorf("%q stands before %q", strings.TrimSpace(end), strings.TrimSpace(begin))
+		return "", fmt.Errorf("%q is before %q", strings.TrimSpace(end), strings.TrimSpace(begin))
 	}
 	return before + begin + "\n" + strings.TrimSpace(text) + "\n\n" + end + after, nil
 }

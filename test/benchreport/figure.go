@@ -14,8 +14,7 @@ import (
 // less "Benchmark" and the number of processors, and the metric's unit.
 type figure struct{ bench, metric string }
 
-// f is the figure that "CDIAdd/n=10/jackfield p50-ns" names; the metric is ns/op
-// where there is none.
+// f parses a figure such as "CDIAdd/n=10/jackfield p50-ns". The default metric is ns/op.
 func f(s string) figure {
 	bench, metric, ok := strings.Cut(s, " ")
 	if !ok {
@@ -24,22 +23,22 @@ func f(s string) figure {
 	return figure{bench, metric}
 }
 
-// top is the name of the function.
-func (f figure) top() string {
+// function returns the name of the benchmark function.
+func (f figure) function() string {
 	name, _, _ := strings.Cut(f.bench, "/")
 	return name
 }
 
-// at is the figure with n in the place of N.
-func (f figure) at(n int) figure {
+// withSize returns the figure with N replaced by n.
+func (f figure) withSize(n int) figure {
 	return figure{strings.ReplaceAll(f.bench, "n=N", "n="+strconv.Itoa(n)), f.metric}
 }
 
-// results are the values that each benchmark reported, one a run.
+// results has the values that each benchmark reported, one for each run.
 type results map[figure][]float64
 
-// median is the middle value of a figure, in its base unit (ns, B, %, or none);
-// false when it was not measured.
+// median returns the median of a figure in its base unit (ns, B, %, or none), and false if it was not
+// measured.
 func (r results) median(f figure) (float64, bool) {
 	v := slices.Sorted(slices.Values(r[f]))
 	if len(v) == 0 {
@@ -48,13 +47,13 @@ func (r results) median(f figure) (float64, bool) {
 	return v[len(v)/2] * scale(f.metric), true
 }
 
-// span is the least and the greatest value.
-func (r results) span(f figure) (low, high float64) {
+// extremes returns the least and the greatest value.
+func (r results) extremes(f figure) (low, high float64) {
 	v := slices.Sorted(slices.Values(r[f]))
 	return v[0] * scale(f.metric), v[len(v)-1] * scale(f.metric)
 }
 
-// unit is what a metric counts: "ns", "B", "%" or "".
+// unit returns the base unit of a metric: "ns", "B", "%" or "".
 func unit(metric string) string {
 	for _, part := range strings.FieldsFunc(metric, func(c rune) bool { return c == '-' || c == '/' }) {
 		switch part {
@@ -69,7 +68,7 @@ func unit(metric string) string {
 	return ""
 }
 
-// scale is how much of the base unit one of a metric's is.
+// scale returns the factor from a metric's unit to its base unit.
 func scale(metric string) float64 {
 	for _, part := range strings.FieldsFunc(metric, func(c rune) bool { return c == '-' || c == '/' }) {
 		switch part {
@@ -88,7 +87,7 @@ func scale(metric string) float64 {
 	return 1
 }
 
-// text is a value as a person reads it.
+// text formats a value for a reader.
 func text(v float64, unit string) string {
 	switch unit {
 	case "ns":
@@ -115,7 +114,7 @@ func text(v float64, unit string) string {
 	return digits(v)
 }
 
-// digits is v with three significant digits.
+// digits formats v with three significant digits.
 func digits(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 100 || a == 0:
@@ -126,7 +125,7 @@ func digits(v float64) string {
 	return strconv.FormatFloat(v, 'f', 2, 64)
 }
 
-// times is a ratio; a small one is written as a fraction.
+// times formats a ratio. A small one becomes a fraction.
 func times(v float64) string {
 	if v > 0 && v < 0.1 {
 		return fmt.Sprintf("1/%s", digits(math.Round(1/v)))

@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o := options{quick: *quick, doc: filepath.Join(root, "docs", "performance.md"), out: out}
+	o := options{quick: *quick, doc: filepath.Join(root, "docs", "explanation", "performance.md"), out: out}
 	if *only != "" {
 		o.only = strings.Split(*only, ",")
 	}
@@ -68,8 +68,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return report(ctx, o, r)
 }
 
-// report runs the sections and writes each as soon as it is done, so that a
-// failure later takes nothing away.
+// report runs the sections and writes each when it is done, so that a later failure loses no results.
 func report(ctx context.Context, o options, r *runner) error {
 	start := time.Now()
 	var errs []error
@@ -101,7 +100,7 @@ func report(ctx context.Context, o options, r *runner) error {
 	return errors.Join(errs...)
 }
 
-// write puts a section's tables and plots where the documentation has them.
+// write writes a section's tables and plots into the documentation.
 func (s *section) write(doc, text string, results results) error {
 	have, err := os.ReadFile(doc)
 	if err != nil {
@@ -111,7 +110,7 @@ func (s *section) write(doc, text string, results results) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", doc, err)
 	}
-	images := filepath.Join(filepath.Dir(doc), "images")
+	images := filepath.Join(filepath.Dir(doc), "..", "images")
 	for i := range s.growths {
 		g := &s.growths[i]
 		svg, ok := g.svg(results)

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// procs is the number of processors at the end of a benchmark's name.
+// procs matches the number of processors at the end of a benchmark's name.
 var procs = regexp.MustCompile(`-\d+$`)
 
-// parse adds what the testing package printed of benchmarks:
+// parse adds the results in the output of the testing package:
 //
 //	BenchmarkName/case-2   123   4.5 ns/op   6 metric
 func (r results) parse(output string) {

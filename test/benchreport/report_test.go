@@ -33,7 +33,7 @@ func parsed() results {
 	return r
 }
 
-func TestMedianIsOfAllRuns(t *testing.T) {
+func TestMedianUsesAllRuns(t *testing.T) {
 	v, ok := parsed().median(f("CDIAdd/n=10/jackfield p50-ns"))
 	if !ok || v != 23000 {
 		t.Errorf("got %v, %v", v, ok)
@@ -46,16 +46,18 @@ func TestMedianIsOfAllRuns(t *testing.T) {
 	}
 }
 
-func TestRowSaysWhetherTheTargetIsMet(t *testing.T) {
+func TestRowShowsWhetherTargetIsMet(t *testing.T) {
 	for _, tt := range []struct {
 		row  row
 		want []string
 	}{
 		{nri("a", "NRICreateContainer/nothing-asked", "noop", "no-op", 1.15), []string{"| **256 µs** | 244 µs no-op | 1.05 |", "≤ 1.15 ×: met"}},
 		{nri("a", "NRICreateContainer/4-cdi-2-sockets", "noop", "no-op", 1.6), []string{"2.05", "≤ 1.60 ×: **missed**"}},
-		{cdi("a", "CDIAdd/n=1000/SIDE p50-ns", 50e3, 0), []string{"**24.0 µs**", "180 ms upstream", "1/7500", "≤ 50.0 µs: met"}},
-		{none(cdi("a", "CDIAdd/n=1000/SIDE %missed", 0, 0)), []string{"0.50 %", "0: **missed**"}},
-		{none(cdi("a", "CDIAdd/n=10/SIDE %missed", 0, 0)), []string{"**0 %**", "0: met"}},
+		{row{text: "a", ours: f("CDIAdd/n=1000/jackfield p50-ns"), peer: f("CDIAdd/n=1000/upstream p50-ns"), by: "upstream", most: 50e3, mostTimes: 1.0 / 500},
+			[]string{"**24.0 µs**", "180 ms upstream", "1/7500", "≤ 50.0 µs: met; ≥ 500 × faster: met"}},
+		{row{text: "a", ours: f("CDIAdd/n=1000/jackfield p50-ns"), peer: f("CDIAdd/n=1000/upstream p50-ns"), mostTimes: 1.0 / 8000}, []string{"≥ 8000 × faster: **missed**"}},
+		{row{text: "a", ours: f("CDIAdd/n=1000/jackfield %missed"), zero: true}, []string{"0.50 %", "0: **missed**"}},
+		{row{text: "a", ours: f("CDIAdd/n=10/jackfield %missed"), zero: true}, []string{"**0 %**", "0: met"}},
 	} {
 		got := tt.row.line(parsed())
 		for _, want := range tt.want {
@@ -66,25 +68,17 @@ func TestRowSaysWhetherTheTargetIsMet(t *testing.T) {
 	}
 }
 
-func TestWhatIsAbsentIsLeftOut(t *testing.T) {
+func TestRowWithoutResultsIsOmitted(t *testing.T) {
 	for i := range sections {
 		s := &sections[i]
 		if got := s.tables(results{}); strings.Contains(got, "**") {
-			t.Errorf("%s has figures of nothing:\n%s", s.name, got)
+			t.Errorf("%s has figures without results:\n%s", s.name, got)
 		}
 		for j := range s.growths {
 			if _, ok := s.growths[j].svg(results{}); ok {
-				t.Errorf("%s is drawn of nothing", s.growths[j].name)
+				t.Errorf("%s is drawn without results", s.growths[j].name)
 			}
 		}
-	}
-}
-
-func TestWhatHasNoRowIsListed(t *testing.T) {
-	s := &section{name: "others", rest: true}
-	got := s.tables(parsed())
-	if !strings.Contains(got, "| Stray/case | cpu 1.50 ms |") || strings.Contains(got, "CDIAdd") {
-		t.Errorf("got\n%s", got)
 	}
 }
 
@@ -92,7 +86,7 @@ func TestPlotIsWellFormed(t *testing.T) {
 	g := growth{"x", "one file <added> → resolvable", cdiSides("CDIAdd/n=N/SIDE p50-ns"), 50e3}
 	svg, ok := g.svg(parsed())
 	if !ok {
-		t.Fatal("nothing was drawn")
+		t.Fatal("no plot")
 	}
 	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -108,26 +102,24 @@ func TestPlotIsWellFormed(t *testing.T) {
 	}
 }
 
-func TestOnlyWhatIsBetweenTheMarkersChanges(t *testing.T) {
+func TestOnlyTextBetweenMarkersChanges(t *testing.T) {
 	doc := "a\n<!-- bench:x -->\nold\n<!-- /bench:x -->\nz\n"
 	got, err := between(doc, "x", "new\n")
 	if err != nil || got != "a\n<!-- bench:x -->\n\nnew\n\n<!-- /bench:x -->\nz\n" {
 		t.Errorf("%v, %q", err, got)
 	}
 	if again, err := between(got, "x", "new"); err != nil || again != got {
-		t.Errorf("twice gives %v, %q", err, again)
+		t.Errorf("the second replacement returns %v, %q", err, again)
 	}
 	for _, bad := range []string{"", doc + doc, "<!-- /bench:x -->\n<!-- bench:x -->\n"} {
 		if _, err := between(bad, "x", "new"); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
 
-// Every section has its place in the documentation, and every benchmark that a row
-// names is there.
-func TestDocumentationHasTheSections(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/performance.md")
+func TestDocumentationHasSections(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/explanation/performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,30 +130,30 @@ func TestDocumentationHasTheSections(t *testing.T) {
 	}
 }
 
-func TestBenchmarksOfTheRowsExist(t *testing.T) {
-	files, err := filepath.Glob("../bench/*_test.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err, files)
-	}
-	var source strings.Builder
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		source.Write(b)
-	}
+func TestBenchmarksOfRowsExist(t *testing.T) {
 	for i := range sections {
+		files, err := filepath.Glob(filepath.Join("..", sections[i].directory(), "*_test.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatal(err, files)
+		}
+		var source strings.Builder
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			source.Write(b)
+		}
 		for _, b := range sections[i].plan() {
-			name := "func Benchmark" + topOf(b.bench) + "("
-			if b.pkg == ownPackage && !strings.Contains(source.String(), name) {
-				t.Errorf("section %s runs %s, which is not in test/bench", sections[i].name, topOf(b.bench))
+			name := "func Benchmark" + functionOf(b.bench) + "("
+			if !strings.Contains(source.String(), name) {
+				t.Errorf("section %s runs %s, which does not exist", sections[i].name, functionOf(b.bench))
 			}
 		}
 	}
 }
 
-func TestPatternTakesTheNameAlone(t *testing.T) {
+func TestPatternMatchesWholeElements(t *testing.T) {
 	if got := pattern("CDIAdd/n=*/jackfield"); got != "^BenchmarkCDIAdd$/^n=.*$/^jackfield$" {
 		t.Error(got)
 	}

@@ -12,106 +12,58 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// runner builds and runs the test binaries.
+// runner builds and runs the benchmarks.
 type runner struct {
 	root, tmp string
 	out       io.Writer
 	quick     bool
-	built     map[string]binary
+	binary    string // the section's test binary
 }
 
-// binary is a test binary with its benchmarks.
-type binary struct {
-	path, dir string
-	tops      []string // names of the functions, less "Benchmark"
-}
+// limit is the time limit of one run of benchmarks. A cluster's first run builds Kubernetes.
+const limit = 40 * time.Minute
 
-// ownPackage has the benchmarks of which none goes unreported.
-const ownPackage = "test/bench"
-
-// limit is how long one run of benchmarks may take.
-const limit = 5 * time.Minute
-
-// section runs what a section needs. The results are there with an error, too.
+// section runs the benchmarks of a section. With an error it also returns the results of the others.
 func (r *runner) section(ctx context.Context, s *section) (results, error) {
 	all := results{}
-	var errs []error
-	plan := s.plan()
-	if s.rest {
-		bin, err := r.build(ctx, ownPackage)
-		if err != nil {
-			return all, err
-		}
-		used := claimed()
-		for _, top := range bin.tops {
-			if !used[top] {
-				plan = append(plan, bench{bench: top, pkg: ownPackage})
-			}
-		}
+	dir := filepath.Join(r.root, "test", s.directory())
+	if err := r.build(ctx, dir); err != nil {
+		return all, err
 	}
-	for _, b := range plan {
+	var errs []error
+	for _, b := range s.plan() {
 		if ctx.Err() != nil {
 			break
 		}
-		bin, err := r.build(ctx, b.pkg)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		top, _, _ := strings.Cut(b.bench, "/")
-		if !slices.Contains(bin.tops, top) {
-			fmt.Fprintf(r.out, "# %s has no Benchmark%s: left out\n", b.pkg, top)
-			continue
-		}
-		if err := r.run(ctx, bin, b, all); err != nil {
-			errs = append(errs, fmt.Errorf("%s: Benchmark%s: %w", b.pkg, b.bench, err))
+		if err := r.run(ctx, dir, b, all); err != nil {
+			errs = append(errs, fmt.Errorf("run Benchmark%s: %w", b.bench, err))
 		}
 	}
 	return all, errors.Join(errs...)
 }
 
-// build makes the test binary of a package, given from the repository's root.
-func (r *runner) build(ctx context.Context, pkg string) (binary, error) {
-	if b, ok := r.built[pkg]; ok {
-		return b, nil
+// build builds the benchmarks of a package.
+func (r *runner) build(ctx context.Context, dir string) error {
+	binary := filepath.Join(r.tmp, filepath.Base(dir)+".test")
+	if r.binary == binary {
+		return nil
 	}
-	dir := r.root
-	rel := pkg
-	if in, ok := strings.CutPrefix(pkg, "test/"); ok {
-		dir, rel = filepath.Join(r.root, "test"), in
-	}
-	b := binary{path: filepath.Join(r.tmp, strings.ReplaceAll(pkg, "/", "_")+".test"), dir: filepath.Join(r.root, pkg)}
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "grpcnotrace", "-o", b.path, "./"+rel)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-tags", "grpcnotrace", "-o", binary, ".")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return b, fmt.Errorf("build the benchmarks of %s: %w\n%s", pkg, err, out)
+		return fmt.Errorf("build the benchmarks: %w\n%s", err, out)
 	}
-	list := exec.CommandContext(ctx, b.path, "-test.list", "^Benchmark")
-	list.Dir = b.dir
-	out, err := list.Output()
-	if err != nil {
-		return b, fmt.Errorf("list the benchmarks of %s: %w", pkg, err)
-	}
-	for name := range strings.FieldsSeq(string(out)) {
-		if top, ok := strings.CutPrefix(name, "Benchmark"); ok {
-			b.tops = append(b.tops, top)
-		}
-	}
-	if r.built == nil {
-		r.built = map[string]binary{}
-	}
-	r.built[pkg] = b
-	return b, nil
+	r.binary = binary
+	return nil
 }
 
 // run runs the benchmarks of one name and adds what they report.
-func (r *runner) run(ctx context.Context, bin binary, b bench, all results) error {
+func (r *runner) run(ctx context.Context, dir string, b bench, all results) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	count, benchtime := max(b.count, 1), b.time
@@ -122,11 +74,11 @@ func (r *runner) run(ctx context.Context, bin binary, b bench, all results) erro
 		count, benchtime = 1, "1x"
 	}
 	args := []string{"-test.run", "^$", "-test.bench", pattern(b.bench), "-test.benchtime", benchtime,
-		"-test.count", fmt.Sprint(count), "-test.benchmem", "-test.timeout", limit.String()}
-	fmt.Fprintf(r.out, "# %s %s\n", filepath.Base(bin.path), strings.Join(args, " "))
-	cmd := exec.CommandContext(ctx, bin.path, args...)
-	cmd.Dir = bin.dir
-	// It ends what it started when it is asked to, before it is made to.
+		"-test.count", fmt.Sprint(count), "-test.benchmem", "-test.v", "-test.timeout", limit.String()}
+	fmt.Fprintf(r.out, "# %s %s\n", filepath.Base(r.binary), strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, r.binary, args...)
+	cmd.Dir = dir
+	// SIGTERM lets the benchmark stop the processes it started.
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 20 * time.Second
 	cmd.Env = append(os.Environ(), "TMPDIR="+r.tmp)
@@ -138,14 +90,14 @@ func (r *runner) run(ctx context.Context, bin binary, b bench, all results) erro
 	if err != nil {
 		return err
 	}
-	if !strings.Contains(out.String(), "ns/op") && !strings.Contains(out.String(), "\nBenchmark") {
-		fmt.Fprintf(r.out, "# %s reported nothing: its rows are left out\n", b.bench)
+	if strings.Contains(out.String(), "--- SKIP: ") || !strings.Contains(out.String(), "\nBenchmark") {
+		fmt.Fprintf(r.out, "# %s reported nothing, or a part of it was skipped; rows without figures are omitted\n", b.bench)
 	}
 	return nil
 }
 
-// pattern is the regular expression of a benchmark's name, in which each element
-// stands for itself, or for what a "*" in it leaves open.
+// pattern returns the regular expression of a benchmark's name, in whose elements "*" matches
+// anything.
 func pattern(name string) string {
 	elems := strings.Split("Benchmark"+name, "/")
 	for i, e := range elems {

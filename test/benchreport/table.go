@@ -4,32 +4,26 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 )
 
-// row is one figure beside its peer and its floor.
+// row is a figure and its peer's figure from the same run.
 type row struct {
-	text string // what it is
+	text string // what was measured
 	ours figure
-	peer figure // of somebody else's, in the same run; none is ""
-	by   string // who the peer is
-	// ratio is where the benchmark reports ours over the peer itself.
+	peer figure // {} without a peer
+	by   string // the peer's name
+	// ratio is set if the benchmark itself reports the ratio of ours to the peer's.
 	ratio figure
-	floor figure // what nobody can do without
-	under string // what the floor is
 
-	none      bool    // the target for ours is 0
+	zero      bool    // the target for ours is 0
 	most      float64 // target for ours, in the base unit (ns, B, %); 0 is none
-	mostTimes float64 // target for ours over the peer
-	mostFloor float64 // target for ours over the floor
+	mostTimes float64 // target for ours over the peer's; 0 is none
 }
 
-// growth is one figure as it grows with the number of files, for several sides: a
-// table, and a plot of the same.
+// growth is a figure by the number of files, for several sides. It becomes a table and a plot.
 type growth struct {
 	name, title string
 	sides       []side
@@ -42,13 +36,13 @@ type side struct {
 	figure
 }
 
-// tables are a section's tables as Markdown.
+// tables returns a section's tables as Markdown.
 func (s *section) tables(r results) string {
 	var b strings.Builder
 	b.WriteString(s.intro())
 	b.WriteString("\n\n")
 	if len(s.rows) > 0 {
-		b.WriteString("| | Jackfield | beside it | ratio | floor | over the floor | target |\n|---|---|---|---|---|---|---|\n")
+		b.WriteString("| | Jackfield | peer | ratio | target |\n|---|---|---|---|---|\n")
 	}
 	for i := range s.rows {
 		b.WriteString(s.rows[i].line(r))
@@ -56,16 +50,15 @@ func (s *section) tables(r results) string {
 	for i := range s.growths {
 		b.WriteString(s.growths[i].table(r))
 	}
-	b.WriteString(s.others(r))
 	return b.String()
 }
 
-// intro says where the figures are from.
+// intro returns a line with the command, Go version and processor of the figures.
 func (s *section) intro() string {
 	return fmt.Sprintf("<sub>`make bench BENCHFLAGS='-only %s'`: %s, %d CPUs%s.</sub>", s.name, runtime.Version(), runtime.NumCPU(), model())
 }
 
-// model is the processor's name as the kernel gives it.
+// model returns the processor's name from the kernel.
 func model() string {
 	b, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -79,59 +72,52 @@ func model() string {
 	return ""
 }
 
-// line is the row, or nothing where ours was not measured.
+// line returns the row, or "" if ours was not measured.
 func (w *row) line(r results) string {
 	ours, ok := r.median(w.ours)
 	if !ok {
 		return ""
 	}
-	var peer, ratio, floor, over string
+	var peer, ratio string
 	var targets []string
-	met := func(ok bool, what string) {
-		if ok {
-			targets = append(targets, what+": met")
+	target := func(met bool, text string) {
+		if met {
+			targets = append(targets, text+": met")
 		} else {
-			targets = append(targets, what+": **missed**")
+			targets = append(targets, text+": **missed**")
 		}
 	}
 	if w.most > 0 {
-		met(ours <= w.most, "≤ "+text(w.most, unit(w.ours.metric)))
+		target(ours <= w.most, "≤ "+text(w.most, unit(w.ours.metric)))
 	}
-	if w.none {
-		_, high := r.span(w.ours)
-		met(high == 0, "0")
+	if w.zero {
+		_, high := r.extremes(w.ours)
+		target(high == 0, "0")
 	}
 	if v, ok := r.median(w.peer); ok {
 		peer = text(v, unit(w.peer.metric)) + " " + w.by
-		against, span := w.over(r, ours, v)
-		if !w.none {
+		against, span := w.compare(r, ours, v)
+		if !w.zero {
 			ratio = span
 		}
-		if w.mostTimes > 0 {
-			met(against <= w.mostTimes, "≤ "+digits(w.mostTimes)+" ×")
+		switch {
+		case w.mostTimes >= 1:
+			target(against <= w.mostTimes, "≤ "+digits(w.mostTimes)+" ×")
+		case w.mostTimes > 0:
+			target(against <= w.mostTimes, "≥ "+digits(1/w.mostTimes)+" × faster")
 		}
 	}
-	if v, ok := r.median(w.floor); ok && v > 0 {
-		floor = text(v, unit(w.floor.metric))
-		if w.under != "" {
-			floor += " " + w.under
-		}
-		over = times(ours / v)
-		if w.mostFloor > 0 {
-			met(ours/v <= w.mostFloor, "≤ "+digits(w.mostFloor)+" × the floor")
-		}
-	}
-	return fmt.Sprintf("| %s | **%s** | %s | %s | %s | %s | %s |\n", w.text, text(ours, unit(w.ours.metric)), peer, ratio, floor, over, strings.Join(targets, "; "))
+	return fmt.Sprintf("| %s | **%s** | %s | %s | %s |\n", w.text, text(ours, unit(w.ours.metric)), peer, ratio, strings.Join(targets, "; "))
 }
 
-// over is ours over the peer, and the same as text with the range of the runs.
-func (w *row) over(r results, ours, peer float64) (float64, string) {
+// compare returns ours divided by the peer's, and the ratio as text with the range of the runs.
+func (w *row) compare(r results, ours, peer float64) (float64, string) {
 	v, ok := r.median(w.ratio)
 	if !ok {
 		return ours / peer, times(ours / peer)
 	}
 	s := times(v)
-	if low, high := r.span(w.ratio); times(low) != times(high) {
+	if low, high := r.extremes(w.ratio); times(low) != times(high) {
 		s += fmt.Sprintf(" (%s – %s)", times(low), times(high))
 	}
 	return v, s
@@ -139,14 +125,14 @@ func (w *row) over(r results, ours, peer float64) (float64, string) {
 
 func (g *growth) file() string { return g.name + ".svg" }
 
-// table is the figure of each side and number, and the plot of it.
+// table returns the figure of each side and number, and a link to the plot.
 func (g *growth) table(r results) string {
 	var b strings.Builder
 	for _, s := range g.sides {
 		var cells []string
 		some := false
 		for _, n := range sizes {
-			v, ok := r.median(s.at(n))
+			v, ok := r.median(s.withSize(n))
 			if !ok {
 				cells = append(cells, "")
 				continue
@@ -167,59 +153,7 @@ func (g *growth) table(r results) string {
 		head += fmt.Sprintf(" | %d", n)
 		rule += "---|"
 	}
-	return head + " |" + rule + "\n" + b.String() + fmt.Sprintf("\n![%s, by the number of files](images/%s)\n", upperFirst(strings.ReplaceAll(g.title, "`", "")), g.file())
+	return head + " |" + rule + "\n" + b.String() + fmt.Sprintf("\n![%s, by the number of files](../images/%s)\n", upperFirst(strings.ReplaceAll(g.title, "`", "")), g.file())
 }
 
 func upperFirst(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-
-// others lists what no row has, as it was reported.
-func (s *section) others(r results) string {
-	if !s.rest {
-		return ""
-	}
-	used := claimed()
-	byName := map[string][]string{}
-	for fig := range r {
-		if !used[fig.top()] && !slices.Contains([]string{"B/op", "allocs/op", "MB/s"}, fig.metric) {
-			if v, _ := r.median(fig); v != 0 {
-				byName[fig.bench] = append(byName[fig.bench], fig.metric)
-			}
-		}
-	}
-	if len(byName) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("| benchmark | |\n|---|---|\n")
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		var cells []string
-		for _, m := range slices.Sorted(slices.Values(byName[name])) {
-			v, _ := r.median(figure{name, m})
-			cells = append(cells, strings.TrimSpace(label(m)+" "+text(v, unit(m))))
-		}
-		fmt.Fprintf(&b, "| %s | %s |\n", name, strings.Join(cells, ", "))
-	}
-	return b.String()
-}
-
-// claimed are the benchmarks that a section shows.
-func claimed() map[string]bool {
-	names := map[string]bool{}
-	for _, s := range sections {
-		for _, fig := range s.figures() {
-			names[fig.top()] = true
-		}
-	}
-	return names
-}
-
-// label is a metric's name without its unit.
-func label(metric string) string {
-	var keep []string
-	for part := range strings.SplitSeq(strings.TrimSuffix(metric, "/op"), "-") {
-		if unit(part) == "" {
-			keep = append(keep, part)
-		}
-	}
-	return strings.Join(keep, "-")
-}

@@ -16,10 +16,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
-// stricter are the rules that Jackfield has and upstream has not, by a part of the
-// diagnostic; each is a row of the table in docs/cdi.md.
+// stricter lists the rules that only Jackfield has, each by a part of its diagnostic. Each has a row
+// in the table of docs/explanation/differences-from-upstream-cdi.md.
 var stricter = []string{
-	"data after the end of the spec",
+	"nothing may follow the end of the",
 	"a second document",
 	"an entry must not be null",
 	"must be an absolute path",
@@ -33,43 +33,42 @@ var stricter = []string{
 	"must be a device number, 0 or more", // fractions and negative numbers
 	"must be a user ID",                  // fractions
 	"must be a group ID",
-	"a key must be a string, not null", // which upstream drops
-	"nested deeper than any CDI spec is",
+	"a key must be a string, not null", // upstream drops such a key
+	"must not be nested deeper than",
 	"aliases that stand for too much",
 }
 
-// Allowed tells whether the difference between the verdicts of the two on one
-// text is intended; why names it.
-func Allowed(text []byte, ours []cdiregistry.Diagnostic, theirs error) (why string, ok bool) {
+// isIntended reports whether Jackfield and upstream agree about a text or differ on purpose. why is
+// the reason for the difference.
+func isIntended(text []byte, ours []*cdiregistry.Diagnostic, theirs error) (why string, ok bool) {
 	switch {
 	case len(ours) == 0 && theirs == nil, len(ours) > 0 && theirs != nil:
 		return "", true
 	case len(ours) == 0:
-		// JSON that is valid and that the YAML decoder does not take.
+		// The YAML decoder rejects some valid JSON.
 		return "valid JSON", json.Valid(text)
 	case bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) && !json.Valid(text):
-		// What looks like JSON is told what is wrong with it as JSON; what it is refused
-		// for as YAML, which upstream reads it as, is said of it behind a document's start.
-		var v cdiregistry.Validator
-		_, ours = v.Parse(append([]byte("---\n"), text...))
+		// Jackfield reports such text as invalid JSON. Upstream reads it as YAML, and so does
+		// Jackfield after a document start.
+		_, ours = cdiregistry.Parse(append([]byte("---\n"), text...))
 		if len(ours) == 0 {
-			return "is refused as JSON, and is good YAML", false
+			return "rejected as JSON, and valid as YAML", false
 		}
 	}
 	for _, d := range ours {
 		known := false
 		for _, s := range stricter {
-			known = known || strings.Contains(d.String(), s)
+			known = known || strings.Contains(d.Error(), s)
 		}
 		if !known {
-			return d.String(), false
+			return d.Error(), false
 		}
 	}
-	return ours[0].String(), true
+	return ours[0].Error(), true
 }
 
-// Upstream gives upstream's verdict on one text; a panic is an error.
-func Upstream(dir string, text []byte) (spec *specs.Spec, err error) {
+// parseUpstream parses a text with upstream. A panic is an error.
+func parseUpstream(dir string, text []byte) (spec *specs.Spec, err error) {
 	file := filepath.Join(dir, "x.json")
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return nil, err
@@ -86,13 +85,13 @@ func Upstream(dir string, text []byte) (spec *specs.Spec, err error) {
 	return s.Spec, nil
 }
 
-// Same compares specs as JSON, without the leading "v" of the version.
-func Same(a, b *specs.Spec) error {
-	x, err := normal(a)
+// compareSpecs compares specs as JSON, without the leading "v" of the version.
+func compareSpecs(a, b *specs.Spec) error {
+	x, err := marshalNormalized(a)
 	if err != nil {
 		return err
 	}
-	y, err := normal(b)
+	y, err := marshalNormalized(b)
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func Same(a, b *specs.Spec) error {
 	return nil
 }
 
-func normal(s *specs.Spec) ([]byte, error) {
+func marshalNormalized(s *specs.Spec) ([]byte, error) {
 	c := *s
 	c.Version = strings.TrimPrefix(c.Version, "v")
 	return json.Marshal(&c)

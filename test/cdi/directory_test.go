@@ -21,20 +21,19 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// TestSameDirectories compares the two on generated directories: the devices they
-// find, from which file and with which edits, and the files they find fault with.
-// Our registry lives on from one round to the next, so that what it holds after
-// many changes is compared, and not only what it loads.
-func TestSameDirectories(t *testing.T) {
+// TestRandomDirectoriesAgreeWithUpstream compares both sides on generated directories: the devices, their files and
+// edits, and the files with errors. The registry is the same in all rounds, so the test also checks
+// its state after many changes.
+func TestRandomDirectoriesAgreeWithUpstream(t *testing.T) {
 	g := generator{rand.New(rand.NewPCG(3, 9))}
 	top := t.TempDir()
-	// With so many files the registry keeps what several have once.
+	// With so many files the registry stores equal values once.
 	many := top + "/many"
 	if err := os.Mkdir(many, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 40 {
-		if err := os.WriteFile(fmt.Sprintf("%s/%d.json", many, i), []byte(simple(fmt.Sprint("many-", i), fmt.Sprint("device-of-", i))), 0o644); err != nil {
+		if err := os.WriteFile(fmt.Sprintf("%s/%d.json", many, i), []byte(specWithEnv(fmt.Sprint("many-", i), fmt.Sprint("device-of-", i))), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -80,9 +79,9 @@ func (g generator) change(t *testing.T, dirs []string) {
 				t.Fatal(err)
 			}
 			text := g.text()
-			_, err := Upstream(t.TempDir(), text)
+			_, err := parseUpstream(t.TempDir(), text)
 			if g.chance(60) || err != nil && strings.Contains(err.Error(), "panics") { // defect 1
-				text = []byte(simple(fmt.Sprint(g.IntN(1000)), g.names()...))
+				text = []byte(specWithEnv(fmt.Sprint(g.IntN(1000)), g.names()...))
 			}
 			if err := os.WriteFile(file, text, 0o644); err != nil {
 				t.Fatal(err)
@@ -107,31 +106,30 @@ func compareDirectories(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.C
 			conflicts++
 			if conflict.Shadowed {
 				shadowed++
-				// The one deliberate difference here: the device of high priority stays.
+				// This difference is intended: the device of high priority remains usable.
 				usable[conflict.Name] = true
 			}
 		}
-		// Files that only our stricter rules refuse are not generated here often; they
-		// are left out of the comparison below by their devices.
+		// Few of the generated files are rejected by Jackfield's stricter rules only. Their devices
+		// are left out of the comparison below.
 		if f.Err != nil {
 			faults[f.Path] = true
 		}
 	}
-	// A file that only our stricter rules refuse changes what the others of its
-	// directory are in conflict with.
+	// A file that only Jackfield rejects changes the conflicts of other files in its directory.
 	strict := false
 	for _, path := range slices.Sorted(maps.Keys(faults)) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		diags := new(cdiregistry.Validator).Validate(text)
-		if _, theirs := Upstream(t.TempDir(), text); theirs != nil || len(diags) == 0 && len(cache.GetErrors()[path]) > 0 {
+		diags := cdiregistry.Validate(text)
+		if _, theirs := parseUpstream(t.TempDir(), text); theirs != nil || len(diags) == 0 && len(cache.GetErrors()[path]) > 0 {
 			continue
 		}
 		strict = true
-		if why, ok := Allowed(text, diags, nil); !ok || len(diags) == 0 {
-			t.Errorf("only jackfield refuses %s: %s", path, why)
+		if why, ok := isIntended(text, diags, nil); !ok || len(diags) == 0 {
+			t.Errorf("only jackfield rejects %s: %s", path, why)
 		}
 	}
 	if strict {
@@ -139,7 +137,7 @@ func compareDirectories(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.C
 	}
 	for path := range cache.GetErrors() {
 		if !faults[path] {
-			t.Errorf("upstream finds fault with %s: %v", path, cache.GetErrors()[path])
+			t.Errorf("only upstream rejects %s: %v", path, cache.GetErrors()[path])
 		}
 	}
 	ours = slices.DeleteFunc(ours, func(name string) bool { return usable[name] && !slices.Contains(theirs, name) })
@@ -152,7 +150,7 @@ func compareDirectories(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.C
 	return conflicts, shadowed
 }
 
-// conflictsOf are the conflicts in the error of a file, one or several joined.
+// conflictsOf returns the conflicts in the error of a file, which may be joined errors.
 func conflictsOf(err error) []*cdiregistry.ConflictError {
 	var out []*cdiregistry.ConflictError
 	if list, ok := err.(interface{ Unwrap() []error }); ok {
@@ -176,17 +174,17 @@ func compareDevice(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.Cache,
 	}
 	u := cache.GetDevice(name)
 	if u == nil {
-		return // told above
+		return // reported above
 	}
 	us := u.GetSpec()
 	if d.File != us.GetPath() || d.Priority != us.GetPriority() {
-		t.Errorf("%s is from %s (%d), upstream's from %s (%d)", name, d.File, d.Priority, us.GetPath(), us.GetPriority())
+		t.Errorf("%s is from %s (%d), and upstream's from %s (%d)", name, d.File, d.Priority, us.GetPath(), us.GetPriority())
 		return
 	}
 	whole := func(spec, device specs.ContainerEdits) *specs.Spec {
 		return &specs.Spec{ContainerEdits: spec, Devices: []specs.Device{{ContainerEdits: device}}}
 	}
-	if err := Same(whole(*d.SpecEdits, *d.Edits), whole(us.ContainerEdits, u.ContainerEdits)); err != nil {
+	if err := compareSpecs(whole(*d.SpecEdits, *d.Edits), whole(us.ContainerEdits, u.ContainerEdits)); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cdi holds pkg/cdiregistry to upstream's CDI cache: the same files
-// accepted and refused, the same devices found, with the same edits. Where
-// Jackfield differs on purpose, [Allowed] says so, and docs/cdi.md gives the
-// reason.
+// Package cdi compares pkg/cdiregistry with upstream's CDI cache: both must accept and reject the
+// same files, and find the same devices with the same edits. isIntended lists the intended
+// differences, and docs/explanation/differences-from-upstream-cdi.md gives their reasons.
 package cdi

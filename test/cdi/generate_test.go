@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// generator makes the texts of spec files: mostly valid ones, with one or two
-// things wrong in some, as JSON or YAML.
+// generator generates the texts of spec files as JSON or YAML. Most are valid, and some have one or
+// two faults.
 type generator struct{ *rand.Rand }
 
 type object = map[string]any
@@ -47,7 +47,7 @@ func (g generator) text() []byte {
 	return b
 }
 
-// scramble damages the text itself.
+// scramble damages the text.
 func (g generator) scramble(b []byte) []byte {
 	i := g.IntN(len(b))
 	switch g.IntN(5) {
@@ -167,7 +167,7 @@ func (g generator) maybe(o object, key string, from ...any) {
 	}
 }
 
-// spoil changes one value somewhere to something that is often wrong.
+// spoil replaces one value with another that is often invalid.
 func (g generator) spoil(root object) {
 	var spots []func(any)
 	var keys []func(string)

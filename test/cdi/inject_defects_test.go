@@ -22,18 +22,18 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-// Each test here shows one defect of upstream's injection, as long as it is there,
-// and that Jackfield's has it not. When upstream mends one, its test says so.
+// Each test here shows one defect of upstream's injection, and that Jackfield does not have it.
+// The test fails when upstream fixes the defect.
 
-const mended = "upstream has mended it: take this test and its row in docs/cdi.md out"
+const upstreamFixed = "upstream has fixed the defect: remove this test and its row in docs/explanation/differences-from-upstream-cdi.md"
 
-// device is the text of a spec file with one device, d of v.com/c.
+// device returns the text of a spec file with one device, d of v.com/c.
 func device(edits string) string {
 	return `{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"d","containerEdits":` + edits + `}]}`
 }
 
-// directory has spec files of these texts.
-func directory(tb testing.TB, texts ...string) []string {
+// writeSpecDir writes spec files with the given texts.
+func writeSpecDir(tb testing.TB, texts ...string) []string {
 	tb.Helper()
 	dir := tb.TempDir()
 	for i, text := range texts {
@@ -44,7 +44,7 @@ func directory(tb testing.TB, texts ...string) []string {
 	return []string{dir}
 }
 
-// mknod makes a node, or skips where that takes a right that nobody promised.
+// mknod creates a device node, or skips the test without CAP_MKNOD outside CI.
 func mknod(t *testing.T, file string, major, minor uint32) {
 	t.Helper()
 	err := unix.Mknod(file, unix.S_IFCHR|0o600, int(unix.Mkdev(major, minor)))
@@ -58,16 +58,16 @@ func mknod(t *testing.T, file string, major, minor uint32) {
 	}
 }
 
-// Defect 2: an injection writes to the spec that all injections share, without a
-// lock. Under the race detector this test is the proof of the other side.
-func TestInjectWritesNothingShared(t *testing.T) {
-	dirs := directory(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"/dev/null"},{"path":"/dev/zero"}],"env":["A=b"],"hooks":[{"hookName":"poststop","path":"/bin/true","args":["a"]}]}`))
-	cache := upstreamCache(t, dirs)
+// Defect 2: upstream's injection writes to the spec that all injections share, without a lock.
+// The race detector checks that Jackfield does not.
+func TestInjectDoesNotChangeRegistry(t *testing.T) {
+	dirs := writeSpecDir(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"/dev/null"},{"path":"/dev/zero"}],"env":["A=b"],"hooks":[{"hookName":"poststop","path":"/bin/true","args":["a"]}]}`))
+	cache := newUpstreamCache(t, dirs)
 	if _, err := cache.InjectDevices(&rspec.Spec{}, "v.com/c=d"); err != nil {
 		t.Fatal(err)
 	}
 	if n := cache.GetDevice("v.com/c=d").ContainerEdits.DeviceNodes[1]; n.HostPath == "" && n.Major == 0 && n.FileMode == nil {
-		t.Error(mended)
+		t.Error(upstreamFixed)
 	}
 	e, err := resolve.New(hostfs.Host(), engineConfig(), resolve.Options{AllowAll: true, SpecDirs: dirs})
 	if err != nil {
@@ -83,7 +83,7 @@ func TestInjectWritesNothingShared(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				// Whoever has the result may do with it as he likes.
+				// The caller may change the result.
 				spec.Linux.Devices[0].Major++
 				*spec.Linux.Devices[1].FileMode = 0
 				spec.Hooks.Poststop[0].Args[0] = "scribble"
@@ -100,12 +100,12 @@ func TestInjectWritesNothingShared(t *testing.T) {
 	}
 }
 
-// Defect 3: what an injection found of a device node is kept, and the next one gets
-// it although the node is another now.
-func TestInjectLooksAtTheNodeEachTime(t *testing.T) {
+// Defect 3: upstream keeps the numbers of a device node for the next injection, although the node
+// may have been replaced.
+func TestInjectReadsDeviceNodeEachTime(t *testing.T) {
 	node := filepath.Join(t.TempDir(), "node")
-	dirs := directory(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"`+node+`"}]}`))
-	e, cache := engine(t, dirs), upstreamCache(t, dirs)
+	dirs := writeSpecDir(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"`+node+`"}]}`))
+	e, cache := newEngine(t, dirs), newUpstreamCache(t, dirs)
 	numbers := func() (ours, theirs string) {
 		a, b := &rspec.Spec{}, &rspec.Spec{}
 		if err := inject(e, a, "v.com/c=d"); err != nil {
@@ -121,7 +121,7 @@ func TestInjectLooksAtTheNodeEachTime(t *testing.T) {
 	if ours, theirs := numbers(); ours != "1:3 600" || theirs != ours {
 		t.Fatalf("jackfield %s, upstream %s", ours, theirs)
 	}
-	// The driver was loaded again.
+	// Reloading the driver replaces the node.
 	if err := os.Remove(node); err != nil {
 		t.Fatal(err)
 	}
@@ -134,53 +134,53 @@ func TestInjectLooksAtTheNodeEachTime(t *testing.T) {
 		t.Errorf("jackfield has %s", ours)
 	}
 	if theirs == ours {
-		t.Error(mended)
+		t.Error(upstreamFixed)
 	}
 }
 
-// Defect 7: a device that is named twice has its hooks run twice.
-func TestInjectTwiceNamedIsOnce(t *testing.T) {
-	dirs := directory(t, device(`{"deviceNodes":[{"path":"/dev/null"}],"hooks":[{"hookName":"createRuntime","path":"/bin/true"}]}`))
+// Defect 7: upstream adds the hooks of a device twice if the request names it twice.
+func TestInjectDeduplicatesDevices(t *testing.T) {
+	dirs := writeSpecDir(t, device(`{"deviceNodes":[{"path":"/dev/null"}],"hooks":[{"hookName":"createRuntime","path":"/bin/true"}]}`))
 	ours, theirs := &rspec.Spec{}, &rspec.Spec{}
-	if err := inject(engine(t, dirs), ours, "v.com/c=d", "v.com/c=d"); err != nil {
+	if err := inject(newEngine(t, dirs), ours, "v.com/c=d", "v.com/c=d"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := upstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/c=d"); err != nil {
+	if _, err := newUpstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/c=d"); err != nil {
 		t.Fatal(err)
 	}
 	if n, m := len(ours.Hooks.CreateRuntime), len(ours.Linux.Resources.Devices); n != 1 || m != 1 {
 		t.Errorf("jackfield has %d hooks and %d rules", n, m)
 	}
 	if n, m := len(theirs.Hooks.CreateRuntime), len(theirs.Linux.Resources.Devices); n == 1 || m == 1 {
-		t.Error(mended)
+		t.Error(upstreamFixed)
 	}
 }
 
-// Defect 9: an injection that fails leaves the spec half edited.
-func TestInjectFailsWhole(t *testing.T) {
-	dirs := directory(t,
+// Defect 9: upstream's failed injection leaves the spec partly edited.
+func TestFailedInjectLeavesSpecUnchanged(t *testing.T) {
+	dirs := writeSpecDir(t,
 		device(`{"env":["A=b"],"deviceNodes":[{"path":"/dev/null"}]}`),
 		`{"cdiVersion":"1.1.0","kind":"v.com/broken","devices":[{"name":"d","containerEdits":{"deviceNodes":[{"path":"/dev/no/such/node"}],"env":["B=c"]}}]}`)
 	ours, theirs := &rspec.Spec{Version: "1.2.0"}, &rspec.Spec{Version: "1.2.0"}
-	err := inject(engine(t, dirs), ours, "v.com/c=d", "v.com/broken=d")
+	err := inject(newEngine(t, dirs), ours, "v.com/c=d", "v.com/broken=d")
 	if !errdefs.IsNotFound(err) || !strings.Contains(err.Error(), "/dev/no/such/node") || !strings.Contains(err.Error(), "1.json: devices[0].containerEdits.deviceNodes[0]") {
 		t.Errorf("jackfield: %v", err)
 	}
 	if diff := cmp.Diff(&rspec.Spec{Version: "1.2.0"}, ours); diff != "" {
 		t.Errorf("jackfield leaves %s", diff)
 	}
-	if _, err := upstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/broken=d"); err == nil || theirs.Process == nil {
-		t.Errorf("%v: "+mended, err)
+	if _, err := newUpstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/broken=d"); err == nil || theirs.Process == nil {
+		t.Errorf("%v: "+upstreamFixed, err)
 	}
 }
 
-// Defect 10: two network devices of one name, or one under two names, pass, and no
-// runtime can make them.
-func TestInjectNetDeviceClash(t *testing.T) {
+// Defect 10: upstream accepts two network devices with one name, and one with two names. No runtime
+// can create these.
+func TestInjectRejectsConflictingNetDevices(t *testing.T) {
 	net := func(kind, host, name string) string {
 		return fmt.Sprintf(`{"cdiVersion":"1.1.0","kind":"v.com/%s","devices":[{"name":"d","containerEdits":{"netDevices":[{"hostInterfaceName":%q,"name":%q}]}}]}`, kind, host, name)
 	}
-	dirs := directory(t, net("a", "eth1", "net1"), net("b", "eth2", "net1"), net("c", "eth1", "net2"))
+	dirs := writeSpecDir(t, net("a", "eth1", "net1"), net("b", "eth2", "net1"), net("c", "eth1", "net2"))
 	own := &rspec.Spec{Linux: &rspec.Linux{NetDevices: map[string]rspec.LinuxNetDevice{"eth9": {Name: "net1"}}}}
 	for _, tc := range []struct {
 		spec    *rspec.Spec
@@ -192,10 +192,10 @@ func TestInjectNetDeviceClash(t *testing.T) {
 		{own, []string{"v.com/a=d"}, []string{"net1", "eth9", "eth1", "v.com/a=d", "0.json"}},
 	} {
 		before := copySpec(t, tc.spec)
-		if _, err := upstreamCache(t, dirs).InjectDevices(copySpec(t, tc.spec), tc.devices...); err != nil {
-			t.Errorf("%v: "+mended, err)
+		if _, err := newUpstreamCache(t, dirs).InjectDevices(copySpec(t, tc.spec), tc.devices...); err != nil {
+			t.Errorf("%v: "+upstreamFixed, err)
 		}
-		err := inject(engine(t, dirs), tc.spec, tc.devices...)
+		err := inject(newEngine(t, dirs), tc.spec, tc.devices...)
 		if !errdefs.IsConflict(err) {
 			t.Fatalf("%v: %v", tc.devices, err)
 		}
@@ -205,23 +205,23 @@ func TestInjectNetDeviceClash(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(before, tc.spec); diff != "" {
-			t.Errorf("half edited: %s", diff)
+			t.Errorf("partly edited: %s", diff)
 		}
 	}
 }
 
-// Defect 14: a device node that is a symlink is refused.
-func TestInjectSymlinkedNode(t *testing.T) {
+// Defect 14: upstream rejects a device node that is a symlink.
+func TestInjectFollowsSymlinkToDeviceNode(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "by-id")
 	if err := os.Symlink("/dev/null", link); err != nil {
 		t.Fatal(err)
 	}
-	dirs := directory(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"`+link+`"}]}`))
-	if _, err := upstreamCache(t, dirs).InjectDevices(&rspec.Spec{}, "v.com/c=d"); err == nil {
-		t.Error(mended)
+	dirs := writeSpecDir(t, device(`{"deviceNodes":[{"path":"/dev/jf","hostPath":"`+link+`"}]}`))
+	if _, err := newUpstreamCache(t, dirs).InjectDevices(&rspec.Spec{}, "v.com/c=d"); err == nil {
+		t.Error(upstreamFixed)
 	}
 	spec := &rspec.Spec{}
-	if err := inject(engine(t, dirs), spec, "v.com/c=d"); err != nil {
+	if err := inject(newEngine(t, dirs), spec, "v.com/c=d"); err != nil {
 		t.Fatal(err)
 	}
 	if d := spec.Linux.Devices[0]; d.Path != "/dev/jf" || d.Type != "c" || d.Major != 1 || d.Minor != 3 {
@@ -229,14 +229,14 @@ func TestInjectSymlinkedNode(t *testing.T) {
 	}
 }
 
-// What is wrong says what to do, where upstream says only which device.
-func TestInjectExplains(t *testing.T) {
-	dirs := directory(t, device(`{"env":["A"]}`))
-	_, theirs := upstreamCache(t, dirs).InjectDevices(&rspec.Spec{}, "v.com/c=d")
+// The error names the file and its fault. Upstream's names only the device.
+func TestInjectErrorNamesFileAndFault(t *testing.T) {
+	dirs := writeSpecDir(t, device(`{"env":["A"]}`))
+	_, theirs := newUpstreamCache(t, dirs).InjectDevices(&rspec.Spec{}, "v.com/c=d")
 	if theirs == nil || strings.Contains(theirs.Error(), "0.json") {
-		t.Errorf("%v: "+mended, theirs)
+		t.Errorf("%v: "+upstreamFixed, theirs)
 	}
-	err := inject(engine(t, dirs), &rspec.Spec{}, "v.com/c=d")
+	err := inject(newEngine(t, dirs), &rspec.Spec{}, "v.com/c=d")
 	var missing *cdiregistry.NotFoundError
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "0.json") || !strings.Contains(err.Error(), `found "A"`) {
 		t.Errorf("jackfield: %v", err)

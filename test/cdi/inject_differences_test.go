@@ -13,7 +13,7 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// summary is what an injection changes, in short.
+// summary lists the parts of a spec that an injection changes.
 func summary(s *rspec.Spec) string {
 	var b strings.Builder
 	for _, m := range s.Mounts {
@@ -38,13 +38,13 @@ func summary(s *rspec.Spec) string {
 	return b.String()
 }
 
-// TestInjectDifferences has what the generator leaves out, beside the defects: the
-// differences that docs/cdi.md lists, with what comes out of both.
+// TestInjectDifferences checks the results of both sides for each difference that
+// docs/explanation/differences-from-upstream-cdi.md lists. The generator does not generate these.
 func TestInjectDifferences(t *testing.T) {
 	two := func(a, b string) string {
 		return `{"cdiVersion":"1.1.0","kind":"v.com/c","devices":[{"name":"d","containerEdits":` + a + `},{"name":"e","containerEdits":` + b + `}]}`
 	}
-	page, err := os.ReadFile("../../docs/cdi.md")
+	page, err := os.ReadFile("../../docs/explanation/differences-from-upstream-cdi.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestInjectDifferences(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text         string
 		spec         rspec.Spec
-		ours, theirs string // "error" for one that fails
+		ours, theirs string // "error" if the injection fails
 	}{
 		"another node at the path": {
 			text:   two(`{"deviceNodes":[{"path":"/dev/x","type":"c","major":1,"minor":3}]}`, `{"deviceNodes":[{"path":"/dev/x","type":"c","major":1,"minor":5}]}`),
@@ -135,11 +135,11 @@ func TestInjectDifferences(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !bytes.Contains(page, []byte("\n| "+name+" | ")) {
-				t.Errorf("docs/cdi.md has no row %q", name)
+				t.Errorf("docs/explanation/differences-from-upstream-cdi.md has no row %q", name)
 			}
-			dirs := directory(t, tc.text)
+			dirs := writeSpecDir(t, tc.text)
 			ours, theirs := copySpec(t, &tc.spec), copySpec(t, &tc.spec)
-			switch err := inject(engine(t, dirs), ours, "v.com/c=d", "v.com/c=e"); {
+			switch err := inject(newEngine(t, dirs), ours, "v.com/c=d", "v.com/c=e"); {
 			case tc.ours == "error":
 				if err == nil {
 					t.Errorf("jackfield: %s", summary(ours))
@@ -152,13 +152,13 @@ func TestInjectDifferences(t *testing.T) {
 				}
 			}
 			got := ""
-			if _, err := upstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/c=e"); err != nil {
+			if _, err := newUpstreamCache(t, dirs).InjectDevices(theirs, "v.com/c=d", "v.com/c=e"); err != nil {
 				got = "error"
 			} else {
 				got = summary(theirs)
 			}
 			if diff := cmp.Diff(tc.theirs, got); diff != "" {
-				t.Errorf("upstream is another than docs/cdi.md says: %s", diff)
+				t.Errorf("upstream differs from docs/explanation/differences-from-upstream-cdi.md: %s", diff)
 			}
 		})
 	}

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// injection is a case: files for spec directories in rising priority, an OCI spec,
-// and the devices that are asked for.
+// injection is a test case: files of spec directories in rising priority, an OCI spec, and the
+// requested devices.
 type injection struct {
 	dirs    []map[string]object
 	spec    *rspec.Spec
 	devices []string
 }
 
-// host is what the generated device nodes refer to.
+// host has the host files that generated device nodes refer to.
 type host struct{ fifo, regular string }
 
 func newHost(tb testing.TB) host {
@@ -38,8 +38,9 @@ func newHost(tb testing.TB) host {
 	return h
 }
 
-// injection makes a case. What docs/cdi.md lists as a difference of injecting is left out
-// here, each by the line that says so; TestInjectDifferences has it.
+// injection generates a test case. It leaves out the differences that
+// docs/explanation/differences-from-upstream-cdi.md lists, each where a comment says so.
+// TestInjectDifferences has these.
 func (g generator) injection(h host) injection {
 	var in injection
 	var names []string
@@ -52,8 +53,8 @@ func (g generator) injection(h host) injection {
 				name := fmt.Sprintf("d%d%d%d", dir, file, d)
 				switch g.IntN(8) {
 				case 0:
-					// The same in each directory: the higher one wins. Left out: a name that is declared
-					// twice in a lower directory and once in a higher one (upstream has neither).
+					// Directories may declare the same name: the higher priority wins. Left out: a name that is
+					// declared twice in a lower directory and once in a higher one (upstream has neither).
 					name = fmt.Sprintf("over%d%d", file, d)
 				case 1:
 					name = fmt.Sprintf("twice%d%d", dir, d)
@@ -101,7 +102,7 @@ func (g generator) injectEdits(h host) object {
 			}
 			e["deviceNodes"] = list
 		case 2:
-			// Left out: clashes, of which upstream has the last. Here a host device always has the
+			// Left out: conflicts, in which upstream keeps the last. A host device always has the
 			// same name.
 			n := g.IntN(4)
 			e["netDevices"] = []any{object{"hostInterfaceName": fmt.Sprint("eth", n), "name": fmt.Sprint("net", n)}}
@@ -178,7 +179,7 @@ func (g generator) deviceNode(h host) object {
 			n = object{"path": "/dev/u", "type": "u", "major": 1, "minor": 7}
 			break
 		}
-		// What cannot be made.
+		// A node that cannot be created.
 		n = pick(g, object{"path": "/dev/no/such/node"}, object{"path": "/dev/x", "hostPath": h.regular},
 			object{"path": "/dev/x", "hostPath": "/dev/null", "type": "b"}, object{"path": "/dev/x", "hostPath": h.fifo, "type": "c"})
 	}
@@ -189,7 +190,7 @@ func (g generator) deviceNode(h host) object {
 	return n
 }
 
-// ociSpec is a container as a runtime describes it.
+// ociSpec generates the OCI spec of a container.
 func (g generator) ociSpec() *rspec.Spec {
 	s := &rspec.Spec{Version: "1.2.0"}
 	if g.chance(85) {
@@ -246,7 +247,7 @@ func (g generator) ociLinux() *rspec.Linux {
 	return l
 }
 
-// write makes the directories below a new one, and gives their paths.
+// write creates the spec directories below a new directory and returns their paths.
 func (in *injection) write(tb testing.TB, base string) []string {
 	tb.Helper()
 	var dirs []string
@@ -272,7 +273,7 @@ func (in *injection) write(tb testing.TB, base string) []string {
 	return dirs
 }
 
-// byteSource makes choices of bytes, so that a fuzzer chooses.
+// byteSource is a random source whose values are bytes of a fuzzer.
 type byteSource struct {
 	bytes []byte
 	more  *rand.PCG

@@ -27,7 +27,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 )
 
-func helm(t *testing.T, values string) []Object {
+func renderHelm(t *testing.T, values string) []Object {
 	t.Helper()
 	objects, err := Helm(values)
 	if err != nil {
@@ -36,7 +36,7 @@ func helm(t *testing.T, values string) []Object {
 	return objects
 }
 
-func kustomize(t *testing.T, dir string) []Object {
+func renderKustomize(t *testing.T, dir string) []Object {
 	t.Helper()
 	objects, err := Kustomize(dir)
 	if err != nil {
@@ -45,8 +45,8 @@ func kustomize(t *testing.T, dir string) []Object {
 	return objects
 }
 
-// overlay writes a kustomization of the base with components, as a user would,
-// and gives its directory. Where config is not empty it replaces the configuration.
+// overlay writes a kustomization of the base with components and returns its directory. A config that
+// is not empty replaces the configuration.
 func overlay(t *testing.T, config string, components ...string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -57,7 +57,7 @@ func overlay(t *testing.T, config string, components ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if top, err = filepath.Rel(dir, top); err != nil { // kustomize takes relative paths only
+	if top, err = filepath.Rel(dir, top); err != nil { // kustomize accepts relative paths only
 		t.Fatal(err)
 	}
 	text := "resources: [" + top + "/base]\ncomponents:\n"
@@ -76,8 +76,8 @@ func overlay(t *testing.T, config string, components ...string) string {
 	return dir
 }
 
-// only returns the one object of a type.
-func only[T Object](t *testing.T, objects []Object) T {
+// onlyObject returns the one object of a type.
+func onlyObject[T Object](t *testing.T, objects []Object) T {
 	t.Helper()
 	var found []T
 	for _, o := range objects {
@@ -91,13 +91,15 @@ func only[T Object](t *testing.T, objects []Object) T {
 	return found[0]
 }
 
-// comparable gives objects as a map from kind and name to YAML, without what the
-// two ways cannot have in common: Helm's own labels, comments in the
-// configuration, the names of volumes.
+// comparable returns objects as a map from kind and name to YAML. It removes what differs between Helm
+// and kustomize by design: Helm's labels, comments in the configuration, and volume names.
 func comparable(t *testing.T, objects []Object) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, o := range objects {
+		if o.GetAnnotations()["helm.sh/hook"] != "" {
+			continue // kustomize has no hooks
+		}
 		labels := maps.Clone(o.GetLabels())
 		delete(labels, "app.kubernetes.io/managed-by")
 		delete(labels, "helm.sh/chart")
@@ -112,7 +114,7 @@ func comparable(t *testing.T, objects []Object) map[string]string {
 			}
 			o.Data["config.yaml"] = fmt.Sprint(c)
 		case *apps.DaemonSet:
-			sameVolumes(o)
+			normalizeVolumes(o)
 		}
 		text, err := yaml.Marshal(o)
 		if err != nil {
@@ -123,8 +125,8 @@ func comparable(t *testing.T, objects []Object) map[string]string {
 	return all
 }
 
-// sameVolumes names volumes by the host's path, and sorts them and their mounts.
-func sameVolumes(ds *apps.DaemonSet) {
+// normalizeVolumes renames volumes to their host paths, and sorts them and their mounts.
+func normalizeVolumes(ds *apps.DaemonSet) {
 	pod := &ds.Spec.Template.Spec
 	names := map[string]string{}
 	for i, v := range pod.Volumes {
@@ -143,7 +145,7 @@ func sameVolumes(ds *apps.DaemonSet) {
 	}
 }
 
-// baseConfig is the configuration of kustomize's base.
+// baseConfig returns the configuration of the kustomize base.
 func baseConfig(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(Base, "config.yaml"))
@@ -153,7 +155,7 @@ func baseConfig(t *testing.T) string {
 	return string(data)
 }
 
-// Both ways install the same, with the same options.
+// Helm and kustomize install the same objects with the same options.
 func TestHelmAndKustomizeAgree(t *testing.T) {
 	for name, tc := range map[string]struct {
 		values     string
@@ -178,14 +180,14 @@ func TestHelmAndKustomizeAgree(t *testing.T) {
 				}
 				dir = overlay(t, config, tc.components...)
 			}
-			if d := cmp.Diff(comparable(t, kustomize(t, dir)), comparable(t, helm(t, tc.values))); d != "" {
+			if d := cmp.Diff(comparable(t, renderKustomize(t, dir)), comparable(t, renderHelm(t, tc.values))); d != "" {
 				t.Errorf("kustomize (-), helm (+):\n%s", d)
 			}
 		})
 	}
 }
 
-// What is rendered is what the API server takes, and what the plugin takes.
+// The API server accepts the rendered objects, and the plugin accepts the rendered configuration.
 func TestRenderedObjectsAreValid(t *testing.T) {
 	for name, values := range map[string]string{
 		"defaults":     "{}",
@@ -194,7 +196,7 @@ func TestRenderedObjectsAreValid(t *testing.T) {
 		"processes":    "hostPID: true",
 		"NRI":          "enableNRI: {enabled: true, runtime: cri-o}",
 		"programs":     "{hostPrograms: {cni: {enabled: true, dir: /srv/cni/bin}, hook: {enabled: true}}, enableNRI: {enabled: true}, seLinuxType: spc_t}",
-		"extras":       "{extraEnv: [{name: A, value: b}], extraVolumes: [{name: more, emptyDir: {}}], extraVolumeMounts: [{name: more, mountPath: /more}], commonLabels: {team: net}, imagePullSecrets: [{name: pull}], nri: {index: 7}}",
+		"extras":       "{extraArgs: [--pprof], extraEnv: [{name: A, value: b}], extraVolumes: [{name: more, emptyDir: {}}], extraVolumeMounts: [{name: more, mountPath: /more}], commonLabels: {team: net}, imagePullSecrets: [{name: pull}], nri: {index: 7}}",
 		"Prometheus":   "{config: {metrics: {listen: ':9480'}}, metrics: {podMonitor: {enabled: true, labels: {release: p}}, networkPolicy: {from: [{podSelector: {}}]}}}",
 		"everything": `
 image: {repository: registry.example/jackfield, digest: "sha256:` + strings.Repeat("ab", 32) + `", pullPolicy: Always, pullSecrets: [{name: pull}]}
@@ -213,33 +215,33 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 fullnameOverride: patches`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := helm(t, values)
-			for _, f := range Check(only[*apps.DaemonSet](t, objects)) {
+			objects := renderHelm(t, values)
+			for _, f := range Check(onlyObject[*apps.DaemonSet](t, objects)) {
 				t.Error(f)
 			}
-			if _, err := config.Parse([]byte(only[*core.ConfigMap](t, objects).Data["config.yaml"]), "config.yaml"); err != nil {
+			if _, err := config.Parse([]byte(onlyObject[*core.ConfigMap](t, objects).Data["config.yaml"]), "config.yaml"); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	t.Run("kustomize", func(t *testing.T) {
 		for _, dir := range []string{Base, overlay(t, "", "unprivileged", "openshift")} {
-			objects := kustomize(t, dir)
-			for _, f := range Check(only[*apps.DaemonSet](t, objects)) {
+			objects := renderKustomize(t, dir)
+			for _, f := range Check(onlyObject[*apps.DaemonSet](t, objects)) {
 				t.Error(f)
 			}
-			if _, err := config.Parse([]byte(only[*core.ConfigMap](t, objects).Data["config.yaml"]), "config.yaml"); err != nil {
+			if _, err := config.Parse([]byte(onlyObject[*core.ConfigMap](t, objects).Data["config.yaml"]), "config.yaml"); err != nil {
 				t.Error(err)
 			}
 		}
 	})
 }
 
-// mounts gives the container's mounts, as "path ro|rw propagation".
+// mounts returns the container's mounts as "path ro|rw propagation".
 func mounts(t *testing.T, objects []Object) []string {
 	t.Helper()
 	var list []string
-	for _, m := range only[*apps.DaemonSet](t, objects).Spec.Template.Spec.Containers[0].VolumeMounts {
+	for _, m := range onlyObject[*apps.DaemonSet](t, objects).Spec.Template.Spec.Containers[0].VolumeMounts {
 		mode, propagation := "rw", "none"
 		if m.ReadOnly {
 			mode = "ro"
@@ -253,9 +255,9 @@ func mounts(t *testing.T, objects []Object) []string {
 	return list
 }
 
-// Every directory of the configuration is there, once, and nothing is mounted
-// below the state directory, from where it would reach the host.
-func TestMountsFollowTheConfiguration(t *testing.T) {
+// Every directory of the configuration is mounted once. Nothing is mounted below the state directory,
+// because such a mount would propagate to the host.
+func TestMountsFollowConfiguration(t *testing.T) {
 	for name, tc := range map[string]struct {
 		values       string
 		with, absent []string
@@ -266,17 +268,25 @@ func TestMountsFollowTheConfiguration(t *testing.T) {
 			[]string{"/run rw Bidirectional", "/srv/vsw rw HostToContainer"}, []string{"/var/run", "/run/"}},
 		"hostRun, unprivileged": {"{hostRun: true, staging: {propagation: false}}", []string{"/run rw HostToContainer"}, []string{"/var/run", "/run/"}},
 		"state directory":       {"config: {stateDir: /srv/jackfield}", []string{"/srv/jackfield rw Bidirectional"}, []string{"/run/jackfield"}},
-		"kubelet":               {"config: {kubelet: {podResourcesSocket: /data/kubelet/pod-resources/k.sock}}", []string{"/data/kubelet/pod-resources ro none"}, []string{"/var/lib/kubelet"}},
-		"report":                {"config: {missed: report}", nil, []string{"/run/containerd", "/run/crio"}},
-		"evict":                 {"config: {missed: evict}", []string{"/run/containerd ro none"}, nil},
-		"evict, CRI-O":          {"config: {missed: evict, runtime: {socket: /run/crio/crio.sock}}", []string{"/run/crio ro none"}, []string{"/run/containerd"}},
-		"NRI":                   {"nri: {socketDir: /srv/nri}", []string{"/srv/nri ro none"}, []string{"/var/run/nri"}},
-		"bounded":               {"config: {sockets: {roots: [/srv/vsw], directorySize: 1Mi}}", []string{"/srv/vsw rw Bidirectional", "/run/jackfield rw Bidirectional"}, nil},
+		"kubelet": {"config: {kubelet: {podResourcesSocket: /data/kubelet/pod-resources/k.sock, pluginsDir: /data/kubelet/plugins}}",
+			[]string{"/data/kubelet/pod-resources ro none", "/data/kubelet/plugins ro HostToContainer"}, []string{"/var/lib/kubelet"}},
+		"report":       {"config: {missed: report}", nil, []string{"/run/containerd", "/run/crio"}},
+		"evict":        {"config: {missed: evict}", []string{"/run/containerd ro none"}, nil},
+		"evict, CRI-O": {"config: {missed: evict, runtime: {socket: /run/crio/crio.sock}}", []string{"/run/crio ro none"}, []string{"/run/containerd"}},
+		"vswitches": {"config: {vswitches: [{name: a, type: ovs}, {name: b, type: ovs, endpoint: /srv/ovs/db.sock}, {name: c, type: vpp}]}",
+			[]string{"/run/openvswitch ro none", "/srv/ovs ro none", "/run/vpp ro none"}, []string{"/run/jackfield/cni", "/run "}},
+		"vswitches, state directory": {"config: {stateDir: /srv/jackfield, vswitches: [{name: g, type: grout, endpoint: /run/grout/api.sock}]}",
+			[]string{"/run/jackfield rw none", "/run/grout ro none"}, []string{"/run "}},
+		"named sockets": {"config: {sockets: {named: {spire: {path: /run/spire/agent.sock, at: /run/spire/agent.sock, create: wait}, db: {path: /srv/db/db.sock}}}}",
+			[]string{"/run/spire rw HostToContainer", "/srv/db rw HostToContainer"}, nil},
+		"no vswitches": {"config: {vswitches: []}", nil, []string{"/run/openvswitch", "/run/jackfield/cni"}},
+		"NRI":          {"nri: {socketDir: /srv/nri}", []string{"/srv/nri ro none"}, []string{"/var/run/nri"}},
+		"bounded":      {"config: {sockets: {roots: [/srv/vsw], directorySize: 1Mi}}", []string{"/srv/vsw rw Bidirectional", "/run/jackfield rw Bidirectional"}, nil},
 		"bounded, unprivileged": {"{config: {sockets: {roots: [/srv/vsw], directorySize: 1Mi}}, staging: {propagation: false}}",
 			[]string{"/srv/vsw rw HostToContainer"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := mounts(t, helm(t, tc.values))
+			got := mounts(t, renderHelm(t, tc.values))
 			for _, want := range tc.with {
 				if !slices.Contains(got, want) {
 					t.Errorf("%q is not among the mounts %q", want, got)
@@ -293,14 +303,14 @@ func TestMountsFollowTheConfiguration(t *testing.T) {
 	}
 }
 
-// The chart's defaults for directories are the plugin's.
-func TestDefaultMountsAreTheConfigurationsDefaults(t *testing.T) {
+// The chart has the same default directories as the plugin.
+func TestDefaultMountsMatchDefaultConfiguration(t *testing.T) {
 	c := config.Default()
-	want := append([]string{c.StateDir, c.DeviceInfo.CNIDir, c.DeviceInfo.DPDir, c.Multus.CacheDir, filepath.Dir(c.Kubelet.PodResourcesSocket),
+	want := append([]string{c.StateDir, c.DeviceInfo.CNIDir, c.DeviceInfo.DPDir, c.Multus.CacheDir, filepath.Dir(c.Kubelet.PodResourcesSocket), c.Kubelet.PluginsDir,
 		"/etc/jackfield", "/var/run/nri", "/sys", "/dev"}, c.CDI.SpecDirs...)
 	slices.Sort(want)
 	var got []string
-	for _, m := range mounts(t, helm(t, "{}")) {
+	for _, m := range mounts(t, renderHelm(t, "{}")) {
 		got = append(got, strings.Fields(m)[0])
 	}
 	if d := cmp.Diff(want, got); d != "" {
@@ -308,9 +318,9 @@ func TestDefaultMountsAreTheConfigurationsDefaults(t *testing.T) {
 	}
 }
 
-// The probes ask the address that the configuration names from within the pod, and none
-// that is not HOST:PORT. Only one on the pod network is announced, and guarded.
-func TestProbes(t *testing.T) {
+// The probes connect from within the pod to the configured address. An address that is not HOST:PORT
+// has no probes. Only an address on the pod network has a container port and a NetworkPolicy.
+func TestProbesUseConfiguredAddress(t *testing.T) {
 	for listen, want := range map[string]struct {
 		probed string
 		port   int32
@@ -318,8 +328,8 @@ func TestProbes(t *testing.T) {
 		":9480": {"127.0.0.1:9480", 9480}, "0.0.0.0:9999": {"127.0.0.1:9999", 9999}, "[::]:1": {"127.0.0.1:1", 1},
 		"127.0.0.1:9480": {"127.0.0.1:9480", 0}, "[::1]:9480": {"[::1]:9480", 0}, "": {}, "unix:/run/m.sock": {},
 	} {
-		objects := helm(t, fmt.Sprintf("config: {metrics: {listen: %q}}", listen))
-		c := only[*apps.DaemonSet](t, objects).Spec.Template.Spec.Containers[0]
+		objects := renderHelm(t, fmt.Sprintf("config: {metrics: {listen: %q}}", listen))
+		c := onlyObject[*apps.DaemonSet](t, objects).Spec.Template.Spec.Containers[0]
 		for path, probe := range map[string]*core.Probe{"readyz": c.ReadinessProbe, "healthz": c.LivenessProbe} {
 			switch {
 			case want.probed == "":
@@ -338,15 +348,15 @@ func TestProbes(t *testing.T) {
 		}
 	}
 	if _, err := Helm("metrics: {podMonitor: {enabled: true}}"); err == nil || !strings.Contains(err.Error(), "config.metrics.listen") {
-		t.Errorf("a PodMonitor of an address that Prometheus does not reach: %v", err)
+		t.Errorf("a PodMonitor of an address that Prometheus cannot reach: %v", err)
 	}
 }
 
-// As shipped, nothing is served to other pods, and no container's own word decides whose
-// a device is.
+// By default other pods cannot reach the metrics, and a container's environment does not select its
+// devices.
 func TestDefaultsAreSafe(t *testing.T) {
-	for name, objects := range map[string][]Object{"helm": helm(t, "{}"), "kustomize": kustomize(t, Base)} {
-		c, err := config.Parse([]byte(only[*core.ConfigMap](t, objects).Data["config.yaml"]), "config.yaml")
+	for name, objects := range map[string][]Object{"helm": renderHelm(t, "{}"), "kustomize": renderKustomize(t, Base)} {
+		c, err := config.Parse([]byte(onlyObject[*core.ConfigMap](t, objects).Data["config.yaml"]), "config.yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,19 +366,19 @@ func TestDefaultsAreSafe(t *testing.T) {
 		if host, _, err := net.SplitHostPort(c.Metrics.Listen); err != nil || !net.ParseIP(host).IsLoopback() {
 			t.Errorf("%s: metrics.listen is %q", name, c.Metrics.Listen)
 		}
-		pod := only[*apps.DaemonSet](t, objects).Spec.Template.Spec
+		pod := onlyObject[*apps.DaemonSet](t, objects).Spec.Template.Spec
 		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
 			if container.TerminationMessagePolicy != core.TerminationMessageFallbackToLogsOnError {
-				t.Errorf("%s: kubectl describe does not show why %s ended", name, container.Name)
+				t.Errorf("%s: kubectl describe does not show why %s exited", name, container.Name)
 			}
 		}
 	}
 }
 
-// The runtime's configuration is changed where a distribution of Kubernetes has it.
-func TestRuntimeConfigurationElsewhere(t *testing.T) {
+// enableNRI edits the runtime's configuration at the path of the Kubernetes distribution.
+func TestEnableNRIEditsConfiguredFile(t *testing.T) {
 	const file = "/var/snap/microk8s/current/args/containerd-template.toml"
-	pod := only[*apps.DaemonSet](t, helm(t, "enableNRI: {enabled: true, configFile: "+file+"}")).Spec.Template.Spec
+	pod := onlyObject[*apps.DaemonSet](t, renderHelm(t, "enableNRI: {enabled: true, configFile: "+file+"}")).Spec.Template.Spec
 	c := pod.InitContainers[0]
 	if !slices.Contains(c.Command, "--config="+file) || len(c.VolumeMounts) != 1 || c.VolumeMounts[0].MountPath != filepath.Dir(file) {
 		t.Errorf("%s runs %q with %v", c.Name, c.Command, c.VolumeMounts)
@@ -380,20 +390,22 @@ func TestRuntimeConfigurationElsewhere(t *testing.T) {
 	}
 }
 
-// The plugin's two digits come out of numbers and strings alike.
-func TestIndex(t *testing.T) {
+// A number or a string sets the plugin's index of two digits.
+func TestIndexHasTwoDigits(t *testing.T) {
 	for value, want := range map[string]string{"50": "50", "7": "07", "0": "00", "'08'": "08", "'50'": "50"} {
-		args := only[*apps.DaemonSet](t, helm(t, "nri: {index: "+value+"}")).Spec.Template.Spec.Containers[0].Args
+		args := onlyObject[*apps.DaemonSet](t, renderHelm(t, "nri: {index: "+value+"}")).Spec.Template.Spec.Containers[0].Args
 		if !slices.Contains(args, "--index="+want) {
 			t.Errorf("%s: the arguments are %q, want --index=%s", value, args, want)
 		}
 	}
 }
 
-// The copy of the last good configuration is where it outlives the container.
-func TestChartKeepsTheLastGoodConfigurationInTheStateDirectory(t *testing.T) {
-	for values, want := range map[string]string{"{}": "", "config: {stateDir: /srv/jackfield}": "--config-copy=/srv/jackfield/last-good-config.yaml"} {
-		args := only[*apps.DaemonSet](t, helm(t, values)).Spec.Template.Spec.Containers[0].Args
+// The copy of the last good configuration is in the state directory, where it outlives the container, or where
+// jackfield-cni reads it for ports.
+func TestLastGoodConfigurationIsInStateDirectory(t *testing.T) {
+	for values, want := range map[string]string{"{}": "", "config: {stateDir: /srv/jackfield}": "--config-copy=/srv/jackfield/last-good-config.yaml",
+		"config: {stateDir: /srv/jackfield, vswitches: [{name: a, type: ovs}]}": ""} {
+		args := onlyObject[*apps.DaemonSet](t, renderHelm(t, values)).Spec.Template.Spec.Containers[0].Args
 		got := ""
 		for _, a := range args {
 			if strings.HasPrefix(a, "--config-copy") {
@@ -406,9 +418,9 @@ func TestChartKeepsTheLastGoodConfigurationInTheStateDirectory(t *testing.T) {
 	}
 }
 
-// Without propagation the container has the three capabilities, and no more.
-func TestUnprivileged(t *testing.T) {
-	sc := only[*apps.DaemonSet](t, helm(t, "staging: {propagation: false}")).Spec.Template.Spec.Containers[0].SecurityContext
+// Without propagation the container has exactly three capabilities.
+func TestUnprivilegedContainerHasThreeCapabilities(t *testing.T) {
+	sc := onlyObject[*apps.DaemonSet](t, renderHelm(t, "staging: {propagation: false}")).Spec.Template.Spec.Containers[0].SecurityContext
 	if sc.Privileged != nil || *sc.AllowPrivilegeEscalation || !*sc.ReadOnlyRootFilesystem {
 		t.Errorf("the security context is %+v", sc)
 	}
@@ -417,13 +429,12 @@ func TestUnprivileged(t *testing.T) {
 	}
 }
 
-// The init containers that copy programs are off, and have nothing but their
-// directory.
-func TestHostPrograms(t *testing.T) {
-	if c := only[*apps.DaemonSet](t, helm(t, "{}")).Spec.Template.Spec.InitContainers; len(c) > 0 {
+// The init containers that copy programs are off by default, and each mounts only its target directory.
+func TestInitContainersMountOnlyTargetDirectory(t *testing.T) {
+	if c := onlyObject[*apps.DaemonSet](t, renderHelm(t, "{}")).Spec.Template.Spec.InitContainers; len(c) > 0 {
 		t.Errorf("there are %d init containers", len(c))
 	}
-	pod := only[*apps.DaemonSet](t, helm(t, "hostPrograms: {cni: {enabled: true, dir: /srv/cni/bin}, hook: {enabled: true}}")).Spec.Template.Spec
+	pod := onlyObject[*apps.DaemonSet](t, renderHelm(t, "hostPrograms: {cni: {enabled: true, dir: /srv/cni/bin}, hook: {enabled: true}}")).Spec.Template.Spec
 	if len(pod.InitContainers) != 2 {
 		t.Fatalf("there are %d init containers, want 2", len(pod.InitContainers))
 	}
@@ -443,9 +454,9 @@ func TestHostPrograms(t *testing.T) {
 	}
 }
 
-// Whatever the schema takes is rendered as what it is, also where YAML would see a
-// number, a truth or a list of its own in it.
-func TestValuesAreRenderedAsTheyAre(t *testing.T) {
+// A value that the schema accepts keeps its type and text when it is rendered, even if YAML could parse
+// it as a number, a boolean or a list.
+func TestValuesKeepTypeAndText(t *testing.T) {
 	dir := `/opt/a,b]{c}'"#d`
 	for _, values := range []string{
 		`fullnameOverride: "123"`, `nameOverride: "123"`, `existingConfigMap: "1e3"`, `serviceAccount: {name: "0x1f"}`, `priorityClassName: "12"`,
@@ -460,7 +471,7 @@ func TestValuesAreRenderedAsTheyAre(t *testing.T) {
 			t.Errorf("%s: %v", values, err)
 			continue
 		}
-		ds := only[*apps.DaemonSet](t, objects)
+		ds := onlyObject[*apps.DaemonSet](t, objects)
 		for _, f := range Check(ds) {
 			t.Errorf("%s: %s", values, f)
 		}
@@ -472,8 +483,8 @@ func TestValuesAreRenderedAsTheyAre(t *testing.T) {
 	}
 }
 
-// A value that means nothing is refused, with its name.
-func TestSchemaRefuses(t *testing.T) {
+// The schema rejects an invalid value, and the error names it.
+func TestSchemaRejectsInvalidValues(t *testing.T) {
 	for values, want := range map[string]string{
 		"imgae: {}":                                                   "imgae",
 		"image: {repo: x}":                                            "repo",
@@ -511,6 +522,12 @@ func TestSchemaRefuses(t *testing.T) {
 		"config: {policy: {rules: [{name: a, for: {namespace: x}}]}}": "namespace",
 		"config: {policy: {rules: [{name: a, allow: {mounts: [{src: /a}]}}]}}": "src",
 		"metrics: {networkPolicy: {from: []}}":                                 "/metrics/networkPolicy/from",
+		"extraArgs: [x]":                                                       "/extraArgs/0",
+		"pools: {A: {nodeSelector: {a: b}}}":                                   "pools",
+		"pools: {a: {}}":                                                       "nodeSelector",
+		"pools: {a: {nodeSelector: {}}}":                                       "nodeSelector",
+		"pools: {a: {nodeSelector: {a: b}, metrics: {}}}":                      "metrics",
+		"pools: {a: {nodeSelector: {a: b}, config: {polciy: {}}}}":             "polciy",
 		"enableNRI: {configFile: config.toml}":                                 "/enableNRI/configFile",
 	} {
 		_, err := Helm(values)
@@ -520,9 +537,9 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// The schema has the keys of the configuration, in every mapping and no others: those that
-// pkg/config names for a key that it does not know.
-func TestSchemaHasTheConfigurationsKeys(t *testing.T) {
+// Each mapping of the schema has exactly the keys of the configuration. pkg/config lists these in its
+// error about an unknown key.
+func TestSchemaHasConfigurationKeys(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(Chart, "values.schema.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -546,11 +563,11 @@ func TestSchemaHasTheConfigurationsKeys(t *testing.T) {
 		}
 		checked++
 		if string(n.AdditionalProperties) != "false" {
-			t.Errorf("%s: the schema takes any key", at)
+			t.Errorf("%s: the schema accepts any key", at)
 		}
 		_, err := config.Parse([]byte(wrap("{zzz: 1}")), "c.yaml")
 		if err == nil {
-			t.Fatalf("%s: zzz is a key", at)
+			t.Fatalf("%s: the configuration accepts the key zzz", at)
 		}
 		_, list, ok := strings.Cut(err.Error(), "the keys here are ")
 		if !ok {
@@ -569,7 +586,7 @@ func TestSchemaHasTheConfigurationsKeys(t *testing.T) {
 	}
 	check(schema.Properties["config"], "config", func(inner string) string { return inner })
 	if checked < 20 {
-		t.Errorf("only %d mappings were looked at", checked)
+		t.Errorf("checked only %d mappings", checked)
 	}
 }
 
@@ -581,15 +598,15 @@ type schemaNode struct {
 	Definitions          map[string]schemaNode
 }
 
-// The command of the installation page takes the configuration out of what Helm renders.
-func TestConfigurationCanBeValidatedBeforeItIsInstalled(t *testing.T) {
-	page, err := os.ReadFile("../../docs/install.md")
+// The command of the installation page extracts the configuration from Helm's output.
+func TestPageExtractsConfigurationToValidate(t *testing.T) {
+	page, err := os.ReadFile("../../docs/how-to/install-helm.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	script := regexp.MustCompile(`helm template .* --show-only templates/configmap\.yaml \| sed '([^']*)' \| jackfield validate -\n`).FindSubmatch(page)
 	if script == nil {
-		t.Fatal("docs/install.md does not have the command")
+		t.Fatal("docs/how-to/install-helm.md does not have the command")
 	}
 	const values = "config: {policy: {rules: [{name: a, for: {namespaces: [x]}, allow: {sockets: [/run/x/**]}}]}}"
 	files, err := renderChart(values)
@@ -602,12 +619,12 @@ func TestConfigurationCanBeValidatedBeforeItIsInstalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(only[*core.ConfigMap](t, helm(t, values)).Data["config.yaml"], strings.TrimSuffix(string(got), "\n")); d != "" {
+	if d := cmp.Diff(onlyObject[*core.ConfigMap](t, renderHelm(t, values)).Data["config.yaml"], strings.TrimSuffix(string(got), "\n")); d != "" {
 		t.Errorf("the ConfigMap's (-), the command's (+):\n%s", d)
 	}
 }
 
-// Every value has its place in the schema, or it could not be set.
+// The schema accepts values.yaml, so every value can be set.
 func TestValuesAreInTheSchema(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(Chart, "values.yaml"))
 	if err != nil {
@@ -618,8 +635,8 @@ func TestValuesAreInTheSchema(t *testing.T) {
 	}
 }
 
-// The rules above find what they are for.
-func TestCheckFinds(t *testing.T) {
+// Check and Decode reject invalid objects.
+func TestInvalidObjectsAreRejected(t *testing.T) {
 	for name, spoil := range map[string]func(*apps.DaemonSet){
 		"Bidirectional": func(ds *apps.DaemonSet) { ds.Spec.Template.Spec.Containers[0].SecurityContext.Privileged = nil },
 		"escalation": func(ds *apps.DaemonSet) {
@@ -633,36 +650,35 @@ func TestCheckFinds(t *testing.T) {
 		},
 		"DNS label": func(ds *apps.DaemonSet) { ds.Spec.Template.Spec.Volumes[0].Name = "a_b" },
 	} {
-		ds := only[*apps.DaemonSet](t, helm(t, "{}"))
+		ds := onlyObject[*apps.DaemonSet](t, renderHelm(t, "{}"))
 		spoil(ds)
 		if found := strings.Join(Check(ds), "\n"); !strings.Contains(found, name) {
 			t.Errorf("%s: found only %q", name, found)
 		}
 	}
 	if _, err := Decode([]byte("apiVersion: v1\nkind: ConfigMap\ndate: {}\n")); err == nil {
-		t.Error("an unknown field was taken")
+		t.Error("an unknown field was accepted")
 	}
 	if _, err := Decode([]byte("apiVersion: v1\nkind: Secret\n")); err == nil {
-		t.Error("a Secret was taken")
+		t.Error("a Secret was accepted")
 	}
 }
 
-// Refusals name the ConfigMap, which a person can edit, and not the file in the plugin's container.
-func TestRefusalsNameConfigMap(t *testing.T) {
+// Denials name the ConfigMap, which a person can edit, and not the file in the plugin's container.
+func TestDenialsNameConfigMap(t *testing.T) {
 	for values, want := range map[string]string{"{}": "jackfield", "existingConfigMap: mine": "mine"} {
-		args := only[*apps.DaemonSet](t, helm(t, values)).Spec.Template.Spec.Containers[0].Args
+		args := onlyObject[*apps.DaemonSet](t, renderHelm(t, values)).Spec.Template.Spec.Containers[0].Args
 		if !slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "--config-name=config.yaml of ConfigMap "+want+" ") }) {
 			t.Errorf("%s: the arguments are %q", values, args)
 		}
 	}
 }
 
-// The admission policies can be tried before they refuse, and never hold up the cluster's
-// own pods.
-func TestAdmissionCanBeTried(t *testing.T) {
+// The admission policies can be tried with warnings first, and never apply to kube-system.
+func TestAdmissionWarnsOnTrial(t *testing.T) {
 	for dir, want := range map[string][]admission.ValidationAction{"admission": {admission.Deny}, "admission-warn": {admission.Warn, admission.Audit}} {
 		policies, bindings := 0, 0
-		for _, o := range kustomize(t, filepath.Join(deploy, dir)) {
+		for _, o := range renderKustomize(t, filepath.Join(deploy, dir)) {
 			binding, ok := o.(*admission.ValidatingAdmissionPolicyBinding)
 			if !ok {
 				policies++
@@ -670,10 +686,10 @@ func TestAdmissionCanBeTried(t *testing.T) {
 			}
 			bindings++
 			if !slices.Equal(binding.Spec.ValidationActions, want) {
-				t.Errorf("%s: %s does %q, want %q", dir, binding.Name, binding.Spec.ValidationActions, want)
+				t.Errorf("%s: %s has the actions %q, want %q", dir, binding.Name, binding.Spec.ValidationActions, want)
 			}
 			if binding.Spec.MatchResources == nil || binding.Spec.MatchResources.NamespaceSelector == nil {
-				t.Errorf("%s: %s is for kube-system too", dir, binding.Name)
+				t.Errorf("%s: %s applies to kube-system as well", dir, binding.Name)
 				continue
 			}
 			selector, err := meta.LabelSelectorAsSelector(binding.Spec.MatchResources.NamespaceSelector)
@@ -682,7 +698,7 @@ func TestAdmissionCanBeTried(t *testing.T) {
 			}
 			for namespace, matches := range map[string]bool{"kube-system": false, "telco": true} {
 				if selector.Matches(labels.Set{"kubernetes.io/metadata.name": namespace}) != matches {
-					t.Errorf("%s: %s is for %s: %v, want %v", dir, binding.Name, namespace, !matches, matches)
+					t.Errorf("%s: %s applies to %s: %v, want %v", dir, binding.Name, namespace, !matches, matches)
 				}
 			}
 		}

@@ -24,7 +24,7 @@ type Object interface {
 	GetObjectKind() schema.ObjectKind
 }
 
-// PodMonitor is what is used here of the Prometheus operator's type.
+// PodMonitor has the fields of the Prometheus operator's type that these tests use.
 type PodMonitor struct {
 	meta.TypeMeta   `json:",inline"`
 	meta.ObjectMeta `json:"metadata"`
@@ -42,8 +42,25 @@ type PodMonitor struct {
 	} `json:"spec"`
 }
 
-// Decode reads the documents of a YAML stream. A field that the API's type does
-// not have, and a kind that is not expected here, are errors.
+// PrometheusRule is the Prometheus operator's type. Prometheus' own tool checks the rules, in test/monitoring.
+type PrometheusRule struct {
+	meta.TypeMeta   `json:",inline"`
+	meta.ObjectMeta `json:"metadata"`
+	Spec            struct {
+		Groups []struct {
+			Name  string `json:"name"`
+			Rules []struct {
+				Alert       string            `json:"alert"`
+				Expr        string            `json:"expr"`
+				For         string            `json:"for,omitempty"`
+				Labels      map[string]string `json:"labels"`
+				Annotations map[string]string `json:"annotations"`
+			} `json:"rules"`
+		} `json:"groups"`
+	} `json:"spec"`
+}
+
+// Decode decodes the documents of a YAML stream. An unknown field and an unexpected kind are errors.
 func Decode(stream []byte) ([]Object, error) {
 	var objects []Object
 	for _, doc := range documents(stream) {
@@ -63,8 +80,8 @@ func Decode(stream []byte) ([]Object, error) {
 	return objects, nil
 }
 
-// decode reads a document as the API server does, which is sent JSON: yaml.Unmarshal
-// makes a string of a number where the type wants one, and the server does not.
+// decode decodes a document as the API server does, which receives JSON. yaml.Unmarshal would convert
+// a number to a string if the type requires one, and the server does not.
 func decode(doc []byte, o Object) error {
 	data, err := yaml.YAMLToJSONStrict(doc)
 	if err != nil {
@@ -95,6 +112,8 @@ func empty(t meta.TypeMeta) (Object, error) {
 		return new(networking.NetworkPolicy), nil
 	case "monitoring.coreos.com/v1 PodMonitor":
 		return new(PodMonitor), nil
+	case "monitoring.coreos.com/v1 PrometheusRule":
+		return new(PrometheusRule), nil
 	case "rbac.authorization.k8s.io/v1 RoleBinding":
 		return new(rbac.RoleBinding), nil
 	}
@@ -103,7 +122,7 @@ func empty(t meta.TypeMeta) (Object, error) {
 
 var separator = regexp.MustCompile(`(?m)^---[ \t]*(#.*)?$`)
 
-// documents splits a stream and leaves out documents without content.
+// documents splits a stream and drops documents without content.
 func documents(stream []byte) [][]byte {
 	var docs [][]byte
 	for _, doc := range separator.Split(string(stream), -1) {

@@ -20,7 +20,7 @@ import (
 
 const deploy = "../../deploy"
 
-// Chart is the chart's directory, Base the kustomization's.
+// Chart is the directory of the chart, and Base that of the kustomization.
 var (
 	Chart = filepath.Join(deploy, "helm/jackfield")
 	Base  = filepath.Join(deploy, "kustomize/base")
@@ -50,9 +50,8 @@ func Helm(values string) ([]Object, error) {
 	return objects, nil
 }
 
-// renderChart renders the chart as `helm install jackfield --namespace jackfield-system
-// --values` with these values (YAML) would, after a check against its schema. It returns
-// the files by their names.
+// renderChart checks the values (YAML) against the schema and renders the chart as `helm install
+// jackfield --namespace jackfield-system --values` does. It returns the files by their names.
 func renderChart(values string) (map[string]string, error) {
 	chart, err := loader.Load(Chart)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
-// Check holds a DaemonSet against the API server's rules that types alone do not
-// say (k8s.io/kubernetes, pkg/apis/core/validation), and returns what it breaks.
+// Check checks a DaemonSet against rules of the API server that its types do not express
+// (k8s.io/kubernetes, pkg/apis/core/validation), and returns the violations.
 func Check(ds *apps.DaemonSet) []string {
 	var found []string
 	fault := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }

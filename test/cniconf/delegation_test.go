@@ -17,16 +17,16 @@ import (
 	noop "github.com/containernetworking/cni/plugins/test/noop/debug"
 )
 
-// called reads how noop was called last.
-func called(t *testing.T, file string) *noop.Debug {
+// lastCall reads the last call of noop.
+func lastCall(t *testing.T, file string) *noop.Debug {
 	t.Helper()
 	d, err := noop.ReadDebug(file)
 	must(t, err)
 	return d
 }
 
-// The delegated plugin has the environment and the configuration that this one had.
-func TestDelegation(t *testing.T) {
+// The delegated plugin gets jackfield-cni's environment and configuration.
+func TestDelegatedPluginGetsEnvironmentAndConfiguration(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
 	rt := r.attachment("c1")
@@ -55,7 +55,7 @@ func TestDelegation(t *testing.T) {
 			must(t, (&noop.Debug{}).WriteDebug(file))
 			must(t, op.run())
 		}
-		d := called(t, file)
+		d := lastCall(t, file)
 		a := d.CmdArgs
 		if d.Command != op.command || a.ContainerID != rt.ContainerID || a.Netns != rt.NetNS || a.IfName != rt.IfName || a.Path != k.Upstream || !strings.Contains(a.Args, "K8S_POD_NAMESPACE=blue") {
 			t.Errorf("%s: noop was called with %s %+v", op.command, d.Command, a)
@@ -63,15 +63,14 @@ func TestDelegation(t *testing.T) {
 		var conf map[string]any
 		must(t, json.Unmarshal(a.StdinData, &conf))
 		if conf["name"] != "dbnet" || conf["type"] != "jackfield-cni" || conf["device"] == nil || conf["args"] == nil || conf["ipam"].(map[string]any)["anything"] == nil {
-			t.Errorf("%s: noop was given %s", op.command, a.StdinData)
+			t.Errorf("%s: noop got the configuration %s", op.command, a.StdinData)
 		}
 	}
-	r.nothingLeft()
+	r.checkNothingLeft()
 }
 
-// An error of the delegated plugin is this one's, and a failed ADD is followed by
-// its DEL.
-func TestDelegationFails(t *testing.T) {
+// jackfield-cni returns the error of the delegated plugin, and calls its DEL after a failed ADD.
+func TestErrorOfDelegatedPluginIsReturned(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
 	rt := r.attachment("c1")
@@ -92,29 +91,29 @@ func TestDelegationFails(t *testing.T) {
 		if command == "ADD" {
 			want = "DEL"
 		}
-		if got := called(t, file).Command; got != want {
+		if got := lastCall(t, file).Command; got != want {
 			t.Errorf("%s: noop was called with %s last, want %s", command, got, want)
 		}
-		r.nothingLeft()
+		r.checkNothingLeft()
 	}
-	// So it is with a result that cannot be used.
+	// The same holds for an unusable result.
 	for _, result := range []string{`{"cniVersion": "1.1.0", "ips": []}`, `{`, `{"ips": [{"address": "x"}]}`} {
 		report(noop.Debug{ReportResult: result})
-		if _, e := r.execute("jackfield-cni", conf, env("ADD")...); e == nil || called(t, file).Command != "DEL" {
+		if _, e := r.execute("jackfield-cni", conf, env("ADD")...); e == nil || lastCall(t, file).Command != "DEL" {
 			t.Errorf("result %s: %v", result, e)
 		}
-		r.nothingLeft()
+		r.checkNothingLeft()
 	}
-	// And with addresses that were asked for and not given.
+	// The same holds if a requested address was not assigned.
 	report(noop.Debug{ReportResult: `{"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.1/24"}]}`})
 	asked := strings.Replace(conf, `"prevResult": null`, `"runtimeConfig": {"ips": ["10.9.0.7/24"]}`, 1)
 	_, e := r.execute("jackfield-cni", asked, env("ADD")...)
-	if e == nil || e.Code != types.ErrUnsupportedField || !strings.Contains(e.Msg, `"runtimeConfig.ips": ["10.9.0.7/24"]`) || called(t, file).Command != "DEL" {
-		t.Errorf("an address that was not given: %v", e)
+	if e == nil || e.Code != types.ErrUnsupportedField || !strings.Contains(e.Msg, `"runtimeConfig.ips": ["10.9.0.7/24"]`) || lastCall(t, file).Command != "DEL" {
+		t.Errorf("requested address was not assigned: %v", e)
 	}
-	r.nothingLeft()
+	r.checkNothingLeft()
 
-	// CHECK of what is there.
+	// CHECK fails with the delegated plugin's error.
 	report(noop.Debug{ReportResult: `{"cniVersion": "1.1.0", "ips": [{"address": "10.9.0.1/24"}]}`})
 	out, e := r.execute("jackfield-cni", conf, env("ADD")...)
 	if e != nil {
@@ -128,23 +127,22 @@ func TestDelegationFails(t *testing.T) {
 	if _, e := r.execute("jackfield-cni", conf, env("DEL")...); e != nil {
 		t.Error(e)
 	}
-	r.nothingLeft()
+	r.checkNothingLeft()
 }
 
-// An ADD that is killed while the IPAM plugin allocates, or after it did, leaves
-// nothing that DEL does not clean.
-func TestKilledWhileAllocating(t *testing.T) {
+// If ADD is killed while or after the IPAM plugin allocates, DEL removes everything.
+func TestDelCleansUpKilledAdd(t *testing.T) {
 	k := require(t)
 	for _, when := range []string{"before", "after"} {
 		r := newRuntime(t, t.TempDir())
 		for _, name := range []string{"jackfield-cni", "host-local"} {
 			must(t, os.Symlink(filepath.Join(k.Upstream, name), filepath.Join(r.bin, name)))
 		}
-		// host-local, and the end of the process that runs it.
+		// The script runs host-local and kills the process that called it.
 		script := "#!/bin/sh\nhl=$(dirname $0)/host-local\n" +
 			"if [ $CNI_COMMAND != ADD ]; then exec $hl; fi\n"
 		if when == "before" {
-			// What host-local is told has been written by then.
+			// At this point jackfield-cni has written host-local's input.
 			script += "conf=$(cat)\nkill -9 $PPID\nprintf %s \"$conf\" | $hl\n"
 		} else {
 			script += "$hl\nkill -9 $PPID\n"
@@ -157,9 +155,9 @@ func TestKilledWhileAllocating(t *testing.T) {
 		cmd.Env = append(env, "CNI_COMMAND=ADD", "CNI_PATH="+r.bin, "PATH="+os.Getenv("PATH"))
 		cmd.Stdin = strings.NewReader(conf)
 		if err := cmd.Run(); cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Fatalf("it was not killed: %v", err)
+			t.Fatalf("jackfield-cni was not killed: %v", err)
 		}
-		// The orphan ends by itself.
+		// Wait for the orphaned host-local, which exits by itself.
 		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			if leases, _ := filepath.Glob(r.ipam + "/*/10.*"); len(leases) > 0 {
 				break
@@ -169,11 +167,11 @@ func TestKilledWhileAllocating(t *testing.T) {
 			}
 		}
 		if dirs, err := os.ReadDir(socketDir); err != nil || len(dirs) != 1 {
-			t.Errorf("it was killed too early: %v, %v", dirs, err)
+			t.Errorf("jackfield-cni was killed too early: %v, %v", dirs, err)
 		}
 		if _, e := r.execute("jackfield-cni", conf, append(env, "CNI_COMMAND=DEL")...); e != nil {
 			t.Error(e)
 		}
-		r.nothingLeft()
+		r.checkNothingLeft()
 	}
 }

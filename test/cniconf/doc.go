@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cniconf holds jackfield-cni against the CNI specification. It is driven
-// by libcni, as runtimes drive it, beside the real bridge, tuning, portmap and
-// host-local, Debian's and those of the reference's current release, in a jail with
-// network namespaces of its own.
+// Package cniconf checks jackfield-cni against the CNI specification. libcni calls it as a runtime
+// does, with the real plugins bridge, tuning, portmap and host-local: Debian's, and those of the
+// reference's current release. The tests run in a jail with its own network namespaces.
 //
-// Invariant: no plugin here is a stand-in; where a plugin has to misbehave, it is
-// cni's own noop, which is made for that.
+// Invariant: no plugin here is a fake. Where a plugin must fail, the tests use noop, which the CNI
+// project provides for that.
 package cniconf

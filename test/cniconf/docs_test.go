@@ -13,14 +13,14 @@ import (
 	"github.com/jackfield/jackfield/test/testnames"
 )
 
-// docs/cni.md has a row for every requirement of the specification, in its words, with
-// tests that are there.
+// docs/contributing/conformance-cni.md has a row for every requirement of the specification. Each row
+// quotes the specification and names existing tests.
 func TestEveryRequirementHasATest(t *testing.T) {
-	page, err := os.ReadFile("../../docs/cni.md")
+	page, err := os.ReadFile("../../docs/contributing/conformance-cni.md")
 	must(t, err)
 	rows := regexp.MustCompile("(?m)^\\| [1-5] \\| (.*?) \\| .* \\| (`Test.*) \\|$").FindAllStringSubmatch(string(page), -1)
 	if len(rows) < 50 {
-		t.Fatalf("the table has %d rows only", len(rows))
+		t.Fatalf("the table has only %d rows", len(rows))
 	}
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/containernetworking/cni").Output()
 	must(t, err)
@@ -28,9 +28,9 @@ func TestEveryRequirementHasATest(t *testing.T) {
 	must(t, err)
 	spec, _, ok := strings.Cut(string(data), "## Appendix: Examples")
 	if !ok || !strings.Contains(spec, "This is CNI **spec** version **1.1.0**") {
-		t.Fatal("the reference's specification is of another version: look through the table")
+		t.Fatal("the reference's specification has another version: review the table")
 	}
-	tests := testnames.Of(t, ".", "../../pkg/cni")
+	tests := testnames.Find(t, ".", "../../pkg/cni")
 	used := map[string]bool{}
 	for _, row := range rows {
 		used[row[1]] = strings.Contains(spec, row[1])
@@ -39,7 +39,7 @@ func TestEveryRequirementHasATest(t *testing.T) {
 		}
 		for _, name := range regexp.MustCompile(`\w+`).FindAllString(row[2], -1) {
 			if !tests[name] {
-				t.Errorf("%s is named for %q and does not exist", name, row[1])
+				t.Errorf("the row of %q names %s, which does not exist", row[1], name)
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// runtime is libcni with a cache of its own.
+// runtime is libcni with its own cache.
 type runtime struct {
 	*libcni.CNIConfig
 	t      *testing.T
@@ -49,13 +49,13 @@ type runtime struct {
 	id     int // of this test's bridge
 }
 
-// bridges counts the bridges: one that was left by its last port has no address, and
-// bridge cannot use it again.
+// bridges counts the bridges. Each test needs its own, because a bridge without ports loses its
+// address, and the bridge plugin cannot reuse it.
 var bridges atomic.Int32
 
 func (r *runtime) bridge() string { return fmt.Sprintf("cni%d", r.id) }
 
-// newRuntime is a runtime that finds its plugins in dir.
+// newRuntime returns a runtime that finds its plugins in dir.
 func newRuntime(t *testing.T, dir string) *runtime {
 	t.Helper()
 	r := &runtime{t: t, bin: dir, stderr: &bytes.Buffer{}, ipam: t.TempDir(), ctx: t.Context(), id: int(bridges.Add(1))}
@@ -73,7 +73,7 @@ func newRuntime(t *testing.T, dir string) *runtime {
 	return r
 }
 
-// list is a network of these plugins.
+// list returns a network with the given plugins.
 func (r *runtime) list(version string, plugins ...string) *libcni.NetworkConfigList {
 	r.t.Helper()
 	l, err := libcni.NetworkConfFromBytes([]byte(fmt.Sprintf(`{"cniVersion": %q, "name": "dbnet", "plugins": [%s]}`, version, strings.Join(plugins, ", "))))
@@ -81,12 +81,12 @@ func (r *runtime) list(version string, plugins ...string) *libcni.NetworkConfigL
 	return l
 }
 
-// hostLocal is the ipam of a plugin.
+// hostLocal returns the ipam key of a plugin's configuration.
 func (r *runtime) hostLocal() string {
 	return fmt.Sprintf(`"ipam": {"type": "host-local", "dataDir": %q, "subnet": "10.1.0.0/16", "gateway": "10.1.0.1", "routes": [{"dst": "0.0.0.0/0"}]}`, r.ipam)
 }
 
-// attachment is a container with a network namespace.
+// attachment returns the attachment of a container in a new network namespace.
 func (r *runtime) attachment(id string) *libcni.RuntimeConf {
 	r.t.Helper()
 	netns, err := testutils.NewNS()
@@ -100,7 +100,7 @@ func (r *runtime) in(netns ns.NetNS, id string) *libcni.RuntimeConf {
 		Args: [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "blue"}, {"K8S_POD_NAME", "pod"}}}
 }
 
-// add is ADD of the network, and gives its result in the current form.
+// add calls ADD for the network and returns the result in the current version.
 func (r *runtime) add(l *libcni.NetworkConfigList, rt *libcni.RuntimeConf) *types100.Result {
 	r.t.Helper()
 	result, err := r.AddNetworkList(r.ctx, l, rt)
@@ -115,8 +115,8 @@ func (r *runtime) add(l *libcni.NetworkConfigList, rt *libcni.RuntimeConf) *type
 	return current
 }
 
-// nothingLeft holds what ADD makes against its removal.
-func (r *runtime) nothingLeft() {
+// checkNothingLeft checks that everything that ADD created is removed.
+func (r *runtime) checkNothingLeft() {
 	r.t.Helper()
 	var left []string
 	for _, dir := range []string{socketDir, stateDir, devinfoDir} {
@@ -137,7 +137,7 @@ func (r *runtime) nothingLeft() {
 	}
 }
 
-// execute runs jackfield-cni, or another plugin, by itself.
+// execute runs jackfield-cni or another plugin without libcni.
 func (r *runtime) execute(plugin, conf string, env ...string) (out string, e *types.Error) {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.ctx, filepath.Join(r.bin, plugin))

@@ -18,10 +18,10 @@ import (
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// kit is where the programs are, made outside the jail.
+// kit has the paths of the programs, which are built outside the jail.
 type kit struct {
 	// Debian and Upstream are directories of CNI plugins, each with jackfield-cni.
-	// Debian's speak version 1.0.0 at most.
+	// Debian's support version 1.0.0 at most.
 	Debian, Upstream string
 	Iptables         string // a directory for PATH
 }
@@ -51,7 +51,7 @@ func impossible() error {
 	return jail.Possible()
 }
 
-// require skips a test where it cannot run, and says why. In CI that is a failure.
+// require skips a test that cannot run here, with the reason. In CI the test fails instead.
 func require(t *testing.T) kit {
 	t.Helper()
 	if !jail.Inside() {
@@ -94,7 +94,7 @@ func prepare() ([]string, error) {
 			return nil, err
 		}
 	}
-	// The tools' module has the plugins, so that the tests' own stays small.
+	// The module of the tools requires the plugins, so that the module of the tests stays small.
 	packages := []string{"github.com/containernetworking/cni/plugins/test/noop"}
 	for _, p := range upstream {
 		packages = append(packages, "github.com/containernetworking/plugins/plugins/"+p)
@@ -134,7 +134,7 @@ func link(file, dir string) error {
 	return os.Symlink(file, name)
 }
 
-// wrapIptables makes commands that find the libraries of the unpacked packages.
+// wrapIptables writes scripts that run iptables with the libraries of the unpacked packages.
 func wrapIptables(got []parts.Unpacked, dir string) error {
 	var libs []string
 	modules := ""

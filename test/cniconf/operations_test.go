@@ -25,8 +25,8 @@ import (
 
 const server = `"type": "jackfield-cni", "device": {"type": "vhost-user", "mode": "server"}`
 
-// Each version from ADD to DEL, the plugin first and with addresses of host-local.
-func TestEveryVersion(t *testing.T) {
+// In each version, jackfield-cni as the first plugin passes ADD, CHECK and DEL, with addresses of host-local.
+func TestAddCheckDelInEveryVersion(t *testing.T) {
 	k := require(t)
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
@@ -55,42 +55,41 @@ func TestEveryVersion(t *testing.T) {
 			if version != "0.3.1" {
 				must(t, r.CheckNetworkList(r.ctx, l, rt))
 			}
-			// Without the namespace, and once more without what libcni remembers.
+			// DEL must succeed without the namespace, and again without libcni's cached result.
 			must(t, unix.Unmount(rt.NetNS, unix.MNT_DETACH))
 			must(t, os.Remove(rt.NetNS))
 			rt.NetNS = ""
 			must(t, r.DelNetworkList(r.ctx, l, rt))
-			r.nothingLeft()
+			r.checkNothingLeft()
 			must(t, r.DelNetworkList(r.ctx, l, rt))
 		})
 	}
 }
 
-// A failed ADD leaves nothing, and the runtime's DEL behind it has nothing to
-// complain about.
-func TestFailedAdd(t *testing.T) {
+// A failed ADD leaves nothing, and the runtime's DEL after it succeeds.
+func TestFailedAddLeavesNothing(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
 	rt := r.attachment("c1")
-	// The interface is the bridge's already.
-	both := r.list("1.1.0", `{"type": "bridge", "bridge": "`+r.bridge()+`", `+r.hostLocal()+`}`)
-	r.add(both, rt)
+	// bridge has created the interface already.
+	bridged := r.list("1.1.0", `{"type": "bridge", "bridge": "`+r.bridge()+`", `+r.hostLocal()+`}`)
+	r.add(bridged, rt)
 	var e *types.Error
 	_, err := r.AddNetworkList(r.ctx, r.list("1.1.0", "{"+server+", "+r.hostLocal()+"}"), rt)
 	if !asError(err, &e) || e.Code != 100 || !strings.Contains(e.Msg, "eth0") {
-		t.Errorf("ADD of an interface that is there: %v", err)
+		t.Errorf("ADD of an existing interface: %v", err)
 	}
-	must(t, r.DelNetworkList(r.ctx, both, rt))
-	r.nothingLeft()
+	must(t, r.DelNetworkList(r.ctx, bridged, rt))
+	r.checkNothingLeft()
 
-	// An unknown key, whose DEL is to succeed.
+	// DEL must succeed for a configuration with an unknown key.
 	bad := r.list("1.1.0", "{"+server+`, "keyA": ["some more", "configuration"], `+r.hostLocal()+"}")
 	_, err = r.AddNetworkList(r.ctx, bad, rt)
 	if !asError(err, &e) || e.Code != types.ErrUnsupportedField || !strings.Contains(e.Msg, `"keyA": ["some more","configuration"]`) {
 		t.Errorf("ADD with an unknown key: %v", err)
 	}
 	must(t, r.DelNetworkList(r.ctx, bad, rt))
-	r.nothingLeft()
+	r.checkNothingLeft()
 }
 
 func asError(err error, to **types.Error) bool {
@@ -98,12 +97,11 @@ func asError(err error, to **types.Error) bool {
 	return errors.As(err, to)
 }
 
-// The appendix's example, from ADD to DEL, with jackfield-cni between bridge and
-// the others.
-func TestAppendix(t *testing.T) {
+// The example of the specification's appendix passes ADD, CHECK and DEL, with jackfield-cni between
+// bridge and the other plugins.
+func TestAppendixExample(t *testing.T) {
 	k := require(t)
-	// Debian's portmap, when it finds ip6tables, looks for rules of IPv6 that it has not
-	// made.
+	// If Debian's portmap finds ip6tables, it expects IPv6 rules that it has not created.
 	t.Setenv("PATH", k.Iptables+":/usr/bin:/bin")
 	for version, dir := range map[string]string{"0.3.1": k.Debian, "0.4.0": k.Debian, "1.0.0": k.Debian, "1.1.0": k.Upstream} {
 		t.Run(version, func(t *testing.T) {
@@ -130,20 +128,20 @@ func TestAppendix(t *testing.T) {
 			info, err := deviceinfo.ReadFile(hostfs.Host(), file)
 			must(t, err)
 			if !strings.Contains(string(info.Extra["jackfield.dev/interface"]), "00:11:22:33:44:66") {
-				t.Errorf("the device-info says %s of the interface", info.Extra["jackfield.dev/interface"])
+				t.Errorf("the device-info has the interface %s", info.Extra["jackfield.dev/interface"])
 			}
 			if version != "0.3.1" {
 				must(t, r.CheckNetworkList(r.ctx, l, rt))
 			}
 			must(t, r.DelNetworkList(r.ctx, l, rt))
-			r.nothingLeft()
+			r.checkNothingLeft()
 			must(t, r.DelNetworkList(r.ctx, l, rt))
 		})
 	}
 }
 
-// What the plugin before returned is the result, whatever was in it.
-func TestPassThrough(t *testing.T) {
+// The result is prevResult, with every field.
+func TestResultIsPrevResult(t *testing.T) {
 	k := require(t)
 	for version, dir := range map[string]string{"0.3.1": k.Debian, "0.4.0": k.Debian, "1.0.0": k.Debian, "1.1.0": k.Upstream} {
 		r := newRuntime(t, dir)
@@ -166,11 +164,11 @@ func TestPassThrough(t *testing.T) {
 			t.Errorf("%s: prevResult -, result +:\n%s", version, d)
 		}
 		must(t, r.DelNetworkList(r.ctx, r.list(version, bridge, "{"+server+"}"), rt))
-		r.nothingLeft()
+		r.checkNothingLeft()
 	}
 }
 
-// Attachments of many containers at once, as the specification allows.
+// Many containers can be attached at once, as the specification allows.
 func TestConcurrentAttachments(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
@@ -208,7 +206,7 @@ func TestConcurrentAttachments(t *testing.T) {
 	if len(sockets) != len(rts) {
 		t.Errorf("%d containers had %d sockets", len(rts), len(sockets))
 	}
-	r.nothingLeft()
+	r.checkNothingLeft()
 }
 
 func TestStatusAndGC(t *testing.T) {
@@ -221,9 +219,9 @@ func TestStatusAndGC(t *testing.T) {
 		r.add(l, r.attachment(id))
 	}
 	keep = append(keep, types.GCAttachment{ContainerID: "b", IfName: "eth0"})
-	// libcni itself calls DEL for what it remembers; this one remembers nothing.
-	forgetful := newRuntime(t, k.Upstream)
-	must(t, forgetful.GCNetworkList(r.ctx, l, &libcni.GCArgs{ValidAttachments: keep}))
+	// libcni's GC calls DEL for cached attachments. This runtime has an empty cache.
+	uncached := newRuntime(t, k.Upstream)
+	must(t, uncached.GCNetworkList(r.ctx, l, &libcni.GCArgs{ValidAttachments: keep}))
 	dirs, err := os.ReadDir(socketDir)
 	must(t, err)
 	leases, err := filepath.Glob(r.ipam + "/dbnet/10.*")
@@ -231,14 +229,14 @@ func TestStatusAndGC(t *testing.T) {
 	if len(dirs) != 1 || !strings.HasPrefix(dirs[0].Name(), "b-") || len(leases) != 1 {
 		t.Errorf("GC left %v and the leases %q", dirs, leases)
 	}
-	must(t, forgetful.GCNetworkList(r.ctx, l, &libcni.GCArgs{}))
-	r.nothingLeft()
+	must(t, uncached.GCNetworkList(r.ctx, l, &libcni.GCArgs{}))
+	r.checkNothingLeft()
 
 	must(t, os.RemoveAll(socketDir))
 	must(t, os.WriteFile(socketDir, nil, 0o600))
 	var e *types.Error
 	if err := r.GetStatusNetworkList(r.ctx, l); !asError(err, &e) || e.Code != types.ErrPluginNotAvailable {
-		t.Errorf("STATUS without a place for sockets: %v", err)
+		t.Errorf("STATUS without a socket directory: %v", err)
 	}
 }
 
@@ -256,15 +254,14 @@ func TestVersionCommand(t *testing.T) {
 	}
 }
 
-// Two ports that a device plugin allocated, whose device-info Multus copies before ADD:
-// each attachment keeps its port's socket, and a configuration that names another port's
-// fails.
-func TestAllocatedPorts(t *testing.T) {
+// A device plugin allocated two ports, and Multus copies their device-info before ADD. Each
+// attachment keeps its port's socket. A configuration that names another port's socket fails.
+func TestAllocatedPortsKeepTheirSockets(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
 	const plugin = `"type": "jackfield-cni", "capabilities": {"CNIDeviceInfoFile": true}, "device": {"type": "vhost-user"`
 	l := r.list("1.1.0", "{"+plugin+"}}")
-	copied := func(rt *libcni.RuntimeConf, ifName, port string) (file, socket string) {
+	copyDeviceInfo := func(rt *libcni.RuntimeConf, ifName, port string) (file, socket string) {
 		name, err := deviceinfo.CNIFileName("blue", "dbnet", rt.ContainerID, ifName)
 		must(t, err)
 		file, socket = filepath.Join(devinfoDir, name), "/var/run/vsw/"+port+"/vhu.sock"
@@ -275,7 +272,7 @@ func TestAllocatedPorts(t *testing.T) {
 	}
 	rt := r.attachment("c1")
 	for ifName, port := range map[string]string{"net1": "port1", "net2": "port2"} {
-		file, socket := copied(rt, ifName, port)
+		file, socket := copyDeviceInfo(rt, ifName, port)
 		result := r.add(l, rt)
 		if got := result.Interfaces[0].SocketPath; got != socket {
 			t.Errorf("%s has the socket %q, want %q", ifName, got, socket)
@@ -285,12 +282,12 @@ func TestAllocatedPorts(t *testing.T) {
 			t.Errorf("the device-info of %s is %s, %v", ifName, data, err)
 		}
 		if dirs, err := os.ReadDir(socketDir); len(dirs) > 0 {
-			t.Errorf("%s: directories were made for a socket that has one: %v, %v", ifName, dirs, err)
+			t.Errorf("%s: a directory was created although the socket has one: %v, %v", ifName, dirs, err)
 		}
 		must(t, r.DelNetworkList(r.ctx, l, rt))
 		must(t, os.Remove(file)) // as Multus does
 	}
-	file, socket := copied(rt, "net1", "port1")
+	file, socket := copyDeviceInfo(rt, "net1", "port1")
 	before, err := os.ReadFile(file)
 	must(t, err)
 	_, err = r.AddNetworkList(r.ctx, r.list("1.1.0", "{"+plugin+`, "mode": "client", "path": "/var/run/vsw/port0/vhu.sock"}, "socketDir": "/var/run/vsw"}`), rt)
@@ -304,9 +301,9 @@ func TestAllocatedPorts(t *testing.T) {
 		}
 	}
 	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
-		t.Errorf("the device plugin's device-info is %s, %v; it was %s", after, err, before)
+		t.Errorf("the device plugin's device-info is %s, %v; want %s", after, err, before)
 	}
 	must(t, r.DelNetworkList(r.ctx, l, rt))
 	must(t, os.Remove(file))
-	r.nothingLeft()
+	r.checkNothingLeft()
 }

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// What is wrong with a call is refused with the code that cni's own skel package has
-// for it: noop is made with that.
-func TestAgainstSkel(t *testing.T) {
+// Invalid calls fail with the error codes of CNI's skel package. noop is built with that package.
+func TestErrorCodesAgreeWithSkel(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
 	netns := r.attachment("c1").NetNS
@@ -48,13 +47,13 @@ func TestAgainstSkel(t *testing.T) {
 		_, theirs := r.execute("noop", c.conf, c.env...)
 		switch {
 		case (ours == nil) != (theirs == nil):
-			t.Errorf("%s: jackfield-cni says %v, skel %v", name, ours, theirs)
+			t.Errorf("%s: jackfield-cni returns %v, skel %v", name, ours, theirs)
 		case ours != nil && ours.Code != theirs.Code:
 			t.Errorf("%s: jackfield-cni has code %d (%s), skel %d (%s)", name, ours.Code, ours.Msg, theirs.Code, theirs.Msg)
 		}
 	}
 
-	// Where the two differ, the specification is on this side.
+	// In these differences jackfield-cni follows the specification.
 	type reply struct {
 		Version string `json:"cniVersion"`
 	}
@@ -63,28 +62,28 @@ func TestAgainstSkel(t *testing.T) {
 		must(t, json.Unmarshal([]byte(out), &v))
 		return v.Version
 	}
-	// VERSION answers with the version that it was asked with.
+	// VERSION returns the version of the request.
 	ours, _ := r.execute("jackfield-cni", `{"cniVersion": "0.4.0"}`, "CNI_COMMAND=VERSION")
 	theirs, _ := r.execute("noop", `{"cniVersion": "0.4.0"}`, "CNI_COMMAND=VERSION")
 	if versionOf(ours) != "0.4.0" || versionOf(theirs) == "0.4.0" {
 		t.Errorf("VERSION: jackfield-cni prints %s, skel %s", ours, theirs)
 	}
-	// A version that is none is a failure to decode.
+	// An invalid version is a decoding failure.
 	if _, e := r.execute("jackfield-cni", version("1.x"), with("ADD")...); e == nil || e.Code != 6 {
-		t.Errorf("a version that is none: %v", e)
+		t.Errorf("invalid version: %v", e)
 	}
-	// An error says the version in use.
+	// An error has the version in use.
 	ours, _ = r.execute("jackfield-cni", version("0.4.0"), with("ADD", "CNI_IFNAME=")...)
 	theirs, _ = r.execute("noop", version("0.4.0"), with("ADD", "CNI_IFNAME=")...)
 	if versionOf(ours) != "0.4.0" || versionOf(theirs) != "" {
 		t.Errorf("errors: jackfield-cni prints %s, skel %s", ours, theirs)
 	}
-	// CNI_PATH is optional where nothing is delegated.
+	// CNI_PATH is optional without delegation.
 	if _, e := r.execute("jackfield-cni", conf, with("ADD", "CNI_PATH=")...); e != nil {
 		t.Errorf("ADD without CNI_PATH: %v", e)
 	}
 	if _, e := r.execute("jackfield-cni", conf, with("DEL", "CNI_PATH=")...); e != nil {
 		t.Errorf("DEL without CNI_PATH: %v", e)
 	}
-	r.nothingLeft()
+	r.checkNothingLeft()
 }

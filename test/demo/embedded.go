@@ -23,14 +23,14 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// embedded is the demonstration with the runtime's side of NRI in this process:
-// no container is run, and its OCI specification is shown instead.
+// embedded is the demonstration with the runtime's side of NRI in this process. It runs no container
+// and shows the OCI specification instead.
 func embedded(w io.Writer, why error) error {
 	return withContext(func(ctx context.Context) error { return runEmbedded(ctx, w, why) })
 }
 
 func runEmbedded(ctx context.Context, w io.Writer, why error) (err error) {
-	fmt.Fprintf(w, "No real containerd here: %v.\nThe embedded NRI runtime takes its place: same plugin, same protocol, but no container is run.\n", why)
+	fmt.Fprintf(w, "No real containerd here: %v.\nThe embedded NRI runtime replaces it: same plugin, same protocol, but no container runs.\n", why)
 	// Sockets need a short path.
 	dir, err := os.MkdirTemp("", "jf")
 	if err != nil {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows Jackfield at work: a pod that asks for a CDI device and has
-// two network attachments with sockets gets all three, and uses them.
+// Command demo shows Jackfield at work: a pod requests a CDI device and has two network attachments
+// with sockets. It gets all three and uses them.
 //
-// As root on Debian it runs a private, unmodified containerd; elsewhere the
-// runtime's side of NRI in this process, with the same plugin and protocol.
+// As root on Debian it runs a private, unmodified containerd. Elsewhere it runs the runtime's side of
+// NRI in this process, with the same plugin and protocol.
 package main
 
 import (
@@ -57,7 +57,7 @@ func withContext(f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// notReal says why there can be no real containerd here, or nil.
+// notReal returns why no real containerd can run here, or nil.
 func notReal() error {
 	if os.Getenv("JACKFIELD_DEMO") == "embedded" {
 		return errors.New("JACKFIELD_DEMO=embedded asks for it")
@@ -67,7 +67,7 @@ func notReal() error {
 	}
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("there is no %s to fetch containerd with", tool)
+			return fmt.Errorf("%s is missing; it is needed to download containerd", tool)
 		}
 	}
 	return jail.Possible()
@@ -83,7 +83,7 @@ func prepare() ([]string, error) {
 	return kit.Env()
 }
 
-// The scene, the same for both runtimes. Host paths.
+// The node's files and names, the same for both runtimes. Paths are host paths.
 const (
 	configYAML = `sockets: {roots: [/var/run/vsw]}
 policy:
@@ -143,7 +143,7 @@ func indent(w io.Writer, text string) {
 
 func scene(w io.Writer) {
 	heading(w, "the node")
-	indent(w, fmt.Sprintf("CDI device    %-28s %s\nvswitch       %-28s vhost-user, made by the host\nvswitch       %-28s memif, made by the host\npolicy rule   %-28s namespaces fast-*",
+	indent(w, fmt.Sprintf("CDI device    %-28s %s\nvswitch       %-28s vhost-user, created by the host\nvswitch       %-28s memif, created by the host\npolicy rule   %-28s namespaces fast-*",
 		deviceRequest, cdiFile, vhostSocket, memifSocket, "fast-path-tenants"))
 	heading(w, "the pod: no volume, no privilege")
 	indent(w, fmt.Sprintf("namespace: %s\nannotations:\n  devices.jackfield.dev: %s\n  k8s.v1.cni.cncf.io/networks: %s", namespace, deviceRequest, networks))

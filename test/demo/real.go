@@ -18,8 +18,8 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// onContainerd is the demonstration on a containerd of its own. It runs in namespaces of
-// its own, with which everything made here goes.
+// onContainerd is the demonstration on a private containerd, in namespaces that remove everything
+// when they end.
 func onContainerd(ctx context.Context, w io.Writer) (err error) {
 	kit, err := node.KitFromEnv()
 	if err != nil {
@@ -68,7 +68,7 @@ func onContainerd(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// What Multus and the CNI plugins write while the sandbox is made.
+	// Multus and the CNI plugins write these files while the sandbox is created.
 	err = errors.Join(write(devinfoFile("vhost-net", pod.ID, "net1"), vhostInfo), write(devinfoFile("memif-net", pod.ID, "net2"), memifInfo))
 	if err != nil {
 		return err
@@ -104,8 +104,8 @@ func onContainerd(ctx context.Context, w io.Writer) (err error) {
 	return refused(ctx, w, n)
 }
 
-// restarted kills the vswitch's port under the running container and starts it
-// again: the container has the new socket, and is not restarted for it.
+// restarted crashes and restarts the vswitch's port under the running container, and shows that the
+// container reaches the new socket without a restart.
 func restarted(ctx context.Context, w io.Writer, ctr *node.Container, port *vswitch.Server) error {
 	const line = "sockclient connect $JACKFIELD_NET1_SOCKET"
 	before, err := ctr.PID(ctx)
@@ -122,10 +122,10 @@ func restarted(ctx context.Context, w io.Writer, ctr *node.Container, port *vswi
 	}
 	indent(w, "$ "+line+"\n"+stdout+stderr)
 	if code == 0 {
-		return errors.New("a dead vswitch answers")
+		return errors.New("the crashed vswitch still answers")
 	}
-	heading(w, "it comes back, and makes its socket anew")
-	again, err := vswitch.Listen(vswitch.VhostUser, vhostSocket, greeting(vhostSocket)+", started again")
+	heading(w, "it restarts and re-creates its socket")
+	again, err := vswitch.Listen(vswitch.VhostUser, vhostSocket, greeting(vhostSocket)+", restarted")
 	if err != nil {
 		return err
 	}
@@ -149,13 +149,13 @@ func restarted(ctx context.Context, w io.Writer, ctr *node.Container, port *vswi
 	if after != before {
 		return fmt.Errorf("the container's process was %d and is %d", before, after)
 	}
-	indent(w, "The container was not restarted, nor told: the plugin bound the new socket where the old one was.")
+	indent(w, "The container was not restarted. The plugin mounted the new socket where the old one was.")
 	return nil
 }
 
-// refused shows what a pod without a rule reads.
+// refused shows the error of a pod that no rule covers.
 func refused(ctx context.Context, w io.Writer, n *node.Node) error {
-	heading(w, "the same device, asked for in a namespace without a rule")
+	heading(w, "the same device, requested in a namespace without a rule")
 	pod, err := n.RunPod(ctx, node.PodOptions{Name: "stranger", Namespace: "web", Annotations: map[string]string{"devices.jackfield.dev": deviceRequest}})
 	if err != nil {
 		return err

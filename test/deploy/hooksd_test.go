@@ -16,8 +16,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/annotation"
 )
 
-// hookFiles are the files of hooks.d as they would be installed, the program being
-// one that is there.
+// hookFiles writes the hooks.d files of a runtime with the path of an existing program, and returns
+// their directory.
 func hookFiles(t *testing.T, runtime string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,9 +38,8 @@ func hookFiles(t *testing.T, runtime string) string {
 	return dir
 }
 
-// The parser of Podman and CRI-O takes the files, each with the stages that it
-// knows.
-func TestHooksAreTaken(t *testing.T) {
+// The parser of Podman and CRI-O accepts the files with the stages of each runtime.
+func TestRuntimesAcceptHookFiles(t *testing.T) {
 	for runtime, extensions := range map[string][]string{"crio": nil, "podman": {"precreate", "poststop"}} {
 		got := map[string]*current.Hook{}
 		if err := hooks.ReadDir(hookFiles(t, runtime), extensions, got); err != nil || len(got) != 1 {
@@ -48,13 +47,12 @@ func TestHooksAreTaken(t *testing.T) {
 		}
 	}
 	if err := hooks.ReadDir(hookFiles(t, "podman"), nil, map[string]*current.Hook{}); err == nil || !strings.Contains(err.Error(), "precreate") {
-		t.Errorf("Podman's file in a directory that CRI-O or Buildah reads: %v; it was thought that they refuse it", err)
+		t.Errorf("Podman's file in a directory that CRI-O or Buildah reads: %v; want it rejected for its stage", err)
 	}
 }
 
-// A container that asks for nothing never starts the hook, and one that does, or
-// may have meant to, always does.
-func TestHooksAreConditioned(t *testing.T) {
+// The hook runs exactly for containers with annotations of Jackfield or CDI, misspelt ones included.
+func TestHookRunsOnlyWithAnnotations(t *testing.T) {
 	for runtime, stages := range map[string]string{"crio": "createRuntime poststop", "podman": "precreate"} {
 		manager, err := hooks.New(t.Context(), []string{hookFiles(t, runtime)}, []string{"precreate", "poststop"})
 		if err != nil {
@@ -66,7 +64,7 @@ func TestHooksAreConditioned(t *testing.T) {
 			annotations := map[string]string{key: "x"}
 			want := annotation.HasAny(annotations)
 			if runtime == "crio" && strings.HasPrefix(key, annotation.CDIPrefix) {
-				want = false // CRI-O delivers these itself
+				want = false // CRI-O injects CDI devices itself
 			}
 			spec := &rspec.Spec{Process: &rspec.Process{Args: []string{"/bin/sh"}}}
 			extra, err := manager.Hooks(spec, annotations, true)
@@ -91,8 +89,8 @@ func TestHooksAreConditioned(t *testing.T) {
 	}
 }
 
-// The drop-ins name the runtimes' own directories, and the one of the hook.
-func TestHookDropIns(t *testing.T) {
+// The drop-ins list the runtime's default directories and that of the hook.
+func TestDropInsListHookDirectories(t *testing.T) {
 	for file, want := range map[string]string{
 		"deploy/podman/50-jackfield.conf":     "[engine]\nhooks_dir = [\"/usr/share/containers/oci/hooks.d\", \"/etc/containers/oci/hooks.d\", \"/usr/local/share/jackfield/podman-hooks.d\"]\n",
 		"deploy/crio/50-jackfield-hooks.conf": "[crio.runtime]\nhooks_dir = [\"/usr/share/containers/oci/hooks.d\", \"/usr/local/share/jackfield/crio-hooks.d\"]\n",
@@ -102,6 +100,6 @@ func TestHookDropIns(t *testing.T) {
 		}
 	}
 	if want := fmt.Sprintf("[%q, %q]", hooks.DefaultDir, hooks.OverrideDir); !strings.Contains(string(read(t, "deploy/podman/50-jackfield.conf")), want[1:len(want)-1]) {
-		t.Errorf("Podman's own directories are %s", want)
+		t.Errorf("Podman's default directories are %s", want)
 	}
 }

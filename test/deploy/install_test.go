@@ -16,17 +16,17 @@ import (
 	"testing"
 )
 
-// place is a host to install on, below a directory of its own.
-type place struct {
+// installRoot is a directory into which install.sh installs (DESTDIR).
+type installRoot struct {
 	*testing.T
 	dir string // DESTDIR
 	env []string
 }
 
-// bin is where the programs are built, once.
+// bin is the directory of the programs, which are built once.
 var bin string
 
-var programs = sync.OnceValue(func() error {
+var buildPrograms = sync.OnceValue(func() error {
 	build := exec.Command("go", "build", "-o", bin+"/", "./cmd/...")
 	build.Dir, build.Env = top, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -46,19 +46,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newPlace builds the programs, and takes the paths that packages use.
-func newPlace(t *testing.T, env ...string) *place {
+// newInstallRoot builds the programs and returns a directory to install into.
+func newInstallRoot(t *testing.T, env ...string) *installRoot {
 	t.Helper()
-	p := &place{T: t, dir: filepath.Join(t.TempDir(), "root")}
-	if err := programs(); err != nil {
+	p := &installRoot{T: t, dir: filepath.Join(t.TempDir(), "root")}
+	if err := buildPrograms(); err != nil {
 		t.Fatal(err)
 	}
 	p.env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DESTDIR=" + p.dir, "BIN=" + bin}, env...)
 	return p
 }
 
-// run is install.sh, which is what `make install` and its like run.
-func (p *place) run(what string) string {
+// run runs install.sh, as `make install` and the other targets do.
+func (p *installRoot) run(what string) string {
 	p.Helper()
 	cmd := exec.Command(filepath.Join(top, "deploy/install/install.sh"), what)
 	cmd.Env = p.env
@@ -69,8 +69,8 @@ func (p *place) run(what string) string {
 	return string(out)
 }
 
-// files are the files that are there, by path, with their modes.
-func (p *place) files() map[string]fs.FileMode {
+// files returns the modes of all installed files by path.
+func (p *installRoot) files() map[string]fs.FileMode {
 	p.Helper()
 	out := map[string]fs.FileMode{}
 	err := filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
@@ -89,7 +89,7 @@ func (p *place) files() map[string]fs.FileMode {
 	return out
 }
 
-func (p *place) read(path string) string {
+func (p *installRoot) read(path string) string {
 	p.Helper()
 	data, err := os.ReadFile(filepath.Join(p.dir, path))
 	if err != nil {
@@ -98,7 +98,7 @@ func (p *place) read(path string) string {
 	return string(data)
 }
 
-func (p *place) write(path, text string) {
+func (p *installRoot) write(path, text string) {
 	p.Helper()
 	path = filepath.Join(p.dir, path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -109,13 +109,13 @@ func (p *place) write(path, text string) {
 	}
 }
 
-func (p *place) has(name string) bool {
+func (p *installRoot) isBuilt(name string) bool {
 	_, err := os.Stat(filepath.Join(bin, name))
 	return err == nil
 }
 
-func TestInstall(t *testing.T) {
-	p := newPlace(t, "PREFIX=/usr")
+func TestInstallAndUninstall(t *testing.T) {
+	p := newInstallRoot(t, "PREFIX=/usr")
 	p.run("install")
 	want := map[string]fs.FileMode{
 		"/etc/jackfield/config.yaml":                    0o644,
@@ -125,7 +125,7 @@ func TestInstall(t *testing.T) {
 		"/usr/share/doc/jackfield/LICENSE":              0o644,
 		"/usr/share/doc/jackfield/config.yaml":          0o644,
 	}
-	if p.has("jackfield-hook") {
+	if p.isBuilt("jackfield-hook") {
 		maps.Copy(want, map[string]fs.FileMode{
 			"/usr/bin/jackfield-hook":                               0o755,
 			"/etc/containers/containers.conf.d/50-jackfield.conf":   0o644,
@@ -135,8 +135,17 @@ func TestInstall(t *testing.T) {
 			"/usr/share/jackfield/podman-hooks.d/50-jackfield.json": 0o644,
 		})
 	}
-	if p.has("jackfield-cni") {
+	if p.isBuilt("kubectl-jackfield") {
+		want["/usr/bin/kubectl-jackfield"] = 0o755
+	}
+	if p.isBuilt("jackfield-run") {
+		want["/usr/bin/jackfield-run"] = 0o755
+	}
+	if p.isBuilt("jackfield-cni") {
 		want["/opt/cni/bin/jackfield-cni"] = 0o755
+	}
+	if p.isBuilt("jackfield-netavark") {
+		want["/usr/libexec/netavark/jackfield-netavark"] = 0o755
 	}
 	got := p.files()
 	for path, mode := range want {
@@ -147,21 +156,21 @@ func TestInstall(t *testing.T) {
 	for path := range got {
 		generated := strings.HasPrefix(path, "/usr/share/man/") || strings.Contains(path, "/completions/") || strings.Contains(path, "/site-functions/") || strings.Contains(path, "vendor_completions")
 		if _, ok := want[path]; !ok && !generated {
-			t.Errorf("%s is installed, and nobody knows why", path)
+			t.Errorf("%s is installed and not expected", path)
 		}
 	}
 	for path := range got {
-		if text := p.read(path); !strings.HasPrefix(path, "/usr/bin") && !strings.HasPrefix(path, "/opt") && strings.Contains(text, "/usr/local") && !strings.HasPrefix(path, "/usr/share/man") {
+		if text := p.read(path); !strings.HasPrefix(path, "/usr/bin") && !strings.HasPrefix(path, "/usr/libexec") && !strings.HasPrefix(path, "/opt") && strings.Contains(text, "/usr/local") && !strings.HasPrefix(path, "/usr/share/man") {
 			t.Errorf("%s names /usr/local:\n%s", path, text)
 		}
 	}
 	if unit := p.read("/usr/lib/systemd/system/jackfield-nri.service"); !strings.Contains(unit, "\nExecStart=/usr/bin/jackfield-nri --config /etc/jackfield/config.yaml\n") {
 		t.Errorf("the unit is\n%s", unit)
 	}
-	// Once more changes nothing.
+	// A second installation changes nothing.
 	p.run("install")
 	if again := p.files(); !maps.Equal(again, got) {
-		t.Errorf("the second time makes %v", slices.Sorted(maps.Keys(again)))
+		t.Errorf("after the second installation there are %v", slices.Sorted(maps.Keys(again)))
 	}
 	p.run("uninstall")
 	if left := p.files(); len(left) > 0 {
@@ -170,34 +179,34 @@ func TestInstall(t *testing.T) {
 }
 
 func TestInstallKeepsConfiguration(t *testing.T) {
-	p := newPlace(t)
+	p := newInstallRoot(t)
 	mine := "policy: {mode: audit, rules: []}\n"
 	p.write("/etc/jackfield/config.yaml", mine)
 	p.write("/etc/nri/conf.d/50-jackfield.conf", mine)
 	p.write("/etc/containers/containers.conf", "[engine]\nhooks_dir = [\"/srv/hooks\"]\n")
 	p.write("/etc/crio/crio.conf.d/10-mine.conf", "[crio.runtime]\n  hooks_dir = [\"/srv/hooks\"]\n")
 	out := p.run("install") + p.run("nri-plugin") + p.run("crio-hook")
-	if !p.has("jackfield-hook") {
-		out += `/etc/containers/containers.conf.d/50-jackfield.conf is left out: /etc/containers/containers.conf has a hooks_dir, which it would take the place of; add "/usr/local/share/jackfield/podman-hooks.d" there`
+	if !p.isBuilt("jackfield-hook") {
+		out += `/etc/containers/containers.conf.d/50-jackfield.conf is not installed: it would replace hooks_dir of /etc/containers/containers.conf; add "/usr/local/share/jackfield/podman-hooks.d" there`
 	}
 	for _, want := range []string{
-		"/etc/jackfield/config.yaml is kept as it is",
-		"/etc/nri/conf.d/50-jackfield.conf is kept as it is",
-		`/etc/containers/containers.conf.d/50-jackfield.conf is left out: /etc/containers/containers.conf has a hooks_dir, which it would take the place of; add "/usr/local/share/jackfield/podman-hooks.d" there`,
-		`/etc/crio/crio.conf.d/50-jackfield-hooks.conf is left out: /etc/crio/crio.conf.d/10-mine.conf has a hooks_dir`,
+		"/etc/jackfield/config.yaml exists and is kept",
+		"/etc/nri/conf.d/50-jackfield.conf exists and is kept",
+		`/etc/containers/containers.conf.d/50-jackfield.conf is not installed: it would replace hooks_dir of /etc/containers/containers.conf; add "/usr/local/share/jackfield/podman-hooks.d" there`,
+		`/etc/crio/crio.conf.d/50-jackfield-hooks.conf is not installed: it would replace hooks_dir of /etc/crio/crio.conf.d/10-mine.conf`,
 	} {
 		if !strings.Contains(out, want) {
-			t.Errorf("it does not say %q:\n%s", want, out)
+			t.Errorf("the output does not contain %q:\n%s", want, out)
 		}
 	}
 	if got := p.read("/etc/jackfield/config.yaml") + p.read("/etc/nri/conf.d/50-jackfield.conf"); got != mine+mine {
-		t.Errorf("configuration is\n%s", got)
+		t.Errorf("the configuration is\n%s", got)
 	}
 	if mode := p.files()["/opt/nri/plugins/50-jackfield"]; mode != 0o755 {
 		t.Errorf("the plugin has mode %v", mode)
 	}
 	if out := p.run("uninstall"); !strings.Contains(out, "/etc/jackfield/config.yaml is kept: it was edited") {
-		t.Errorf("uninstalling says\n%s", out)
+		t.Errorf("uninstall prints\n%s", out)
 	}
 	want := []string{"/etc/containers/containers.conf", "/etc/crio/crio.conf.d/10-mine.conf", "/etc/jackfield/config.yaml", "/etc/nri/conf.d/50-jackfield.conf"}
 	if left := slices.Sorted(maps.Keys(p.files())); !slices.Equal(left, want) {
@@ -205,9 +214,9 @@ func TestInstallKeepsConfiguration(t *testing.T) {
 	}
 }
 
-// A program that runs can be replaced.
-func TestInstallOverARunningProgram(t *testing.T) {
-	p := newPlace(t)
+// install replaces a running program.
+func TestInstallReplacesRunningProgram(t *testing.T) {
+	p := newInstallRoot(t)
 	p.run("install")
 	running := exec.Command(filepath.Join(p.dir, "usr/local/bin/jackfield"), "validate", "-")
 	stdin, err := running.StdinPipe()
@@ -222,7 +231,7 @@ func TestInstallOverARunningProgram(t *testing.T) {
 	_ = running.Wait() // an empty file is invalid
 }
 
-func TestInstallRefusesPathsThatFilesCannotHold(t *testing.T) {
+func TestInstallRejectsInvalidPaths(t *testing.T) {
 	for _, prefix := range []string{"usr", "/usr/", "/a b", "/a\"b", "/a#b", "/a//b"} {
 		cmd := exec.Command(filepath.Join(top, "deploy/install/install.sh"), "uninstall")
 		cmd.Env = []string{"PATH=/usr/bin:/bin", "DESTDIR=" + t.TempDir(), "PREFIX=" + prefix}
@@ -232,9 +241,9 @@ func TestInstallRefusesPathsThatFilesCannotHold(t *testing.T) {
 	}
 }
 
-// `make install` hands the paths on.
-func TestMakeInstall(t *testing.T) {
-	p := newPlace(t)
+// `make install` passes the paths to install.sh.
+func TestMakeInstallPassesPaths(t *testing.T) {
+	p := newInstallRoot(t)
 	cmd := exec.Command("make", "-s", "install", "GO=none", "DESTDIR="+p.dir, "PREFIX=/opt/jackfield", "UNITDIR=/units", "BIN="+bin)
 	cmd.Dir = top
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -247,28 +256,27 @@ func TestMakeInstall(t *testing.T) {
 	}
 }
 
-// The unit as systemd itself reads it.
-func TestSystemdUnit(t *testing.T) {
+// systemd accepts the unit.
+func TestSystemdUnitIsValid(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		if os.Getenv("CI") == "true" {
-			t.Fatal("no systemd-analyze, and CI promises that there is")
+			t.Fatal("no systemd-analyze, which CI requires")
 		}
 		t.Skip("skipped: no systemd-analyze to check units with")
 	}
-	p := newPlace(t, "PREFIX="+t.TempDir())
+	p := newInstallRoot(t, "PREFIX="+t.TempDir())
 	p.dir = ""
 	p.env[1] = "DESTDIR="
 	conf := t.TempDir()
 	p.env = append(p.env, "SYSCONFDIR="+conf, "CNIBINDIR="+conf+"/cni", "UNITDIR="+conf+"/units")
 	p.run("install")
-	// The manual pages are not those of this machine: they are looked for below.
+	// The manual pages are not installed on this machine; the test looks for them in the tree below.
 	out, err := exec.Command(analyze, "verify", "--man=no", conf+"/units/jackfield-nri.service").CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
-	// Nothing that makes a mount namespace: what is mounted in one the runtime does not
-	// see.
+	// No setting may create a mount namespace, because the runtime would not see the plugin's mounts.
 	unit := string(read(t, "deploy/systemd/jackfield-nri.service"))
 	for line := range strings.Lines(unit) {
 		for _, key := range []string{"ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths",

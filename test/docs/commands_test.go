@@ -18,7 +18,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/cli"
 )
 
-// programs are the commands whose lines are checked.
+// programs returns the commands whose documented command lines are checked.
 func programs() map[string]*cobra.Command {
 	none := func(string) string { return "" }
 	tree := cli.Command(cli.Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Getenv: none})
@@ -27,16 +27,16 @@ func programs() map[string]*cobra.Command {
 	return map[string]*cobra.Command{"jackfield": tree, "jackfield-nri": nri.Command(none, io.Discard)}
 }
 
-// Each command line of the documentation names commands and flags that exist.
-func TestCommandLines(t *testing.T) {
+// The command lines of the documentation use existing commands and flags.
+func TestCommandLinesExist(t *testing.T) {
 	tree := programs()
 	names := []string{"jackfield", "jackfield-nri"}
 	seen := 0
-	for _, p := range all(t) {
+	for _, p := range readPages(t) {
 		check := func(number int, text string) {
 			seen++
 			words := strings.Fields(text)
-			if why := wrong(tree[words[0]], words[1:]); why != "" {
+			if why := unknownPart(tree[words[0]], words[1:]); why != "" {
 				t.Errorf("%s: `%s`: %s", p.place(number), text, why)
 			}
 		}
@@ -50,7 +50,7 @@ func TestCommandLines(t *testing.T) {
 		}
 		for _, l := range p.lines {
 			for _, span := range l.code() {
-				// Only what looks like a command line: "jackfield" alone is a name.
+				// Check only what looks like a command line: "jackfield" alone is a name.
 				first, rest, _ := strings.Cut(span, " ")
 				if slices.Contains(names, first) && rest != "" {
 					check(l.number, span)
@@ -59,12 +59,12 @@ func TestCommandLines(t *testing.T) {
 		}
 	}
 	if seen < 25 {
-		t.Errorf("found %d command lines only", seen)
+		t.Errorf("found only %d command lines", seen)
 	}
 }
 
-// wrong says what in a command line does not exist.
-func wrong(cmd *cobra.Command, words []string) string {
+// unknownPart returns an error text about the command or flag of a command line that does not exist.
+func unknownPart(cmd *cobra.Command, words []string) string {
 	depth := 0
 	for i, w := range words {
 		if w == "" || strings.HasPrefix(w, "-") || strings.HasPrefix(w, "[") {
@@ -83,7 +83,7 @@ func wrong(cmd *cobra.Command, words []string) string {
 	}
 	for _, w := range words {
 		for _, flag := range regexp.MustCompile(`(?:^|[\[|(])(--?[a-z][a-z-]*)`).FindAllStringSubmatch(w, -1) {
-			if !has(cmd, flag[1]) {
+			if !hasFlag(cmd, flag[1]) {
 				return cmd.CommandPath() + " has no flag " + flag[1]
 			}
 		}
@@ -91,7 +91,7 @@ func wrong(cmd *cobra.Command, words []string) string {
 	return ""
 }
 
-func has(cmd *cobra.Command, flag string) bool {
+func hasFlag(cmd *cobra.Command, flag string) bool {
 	for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.InheritedFlags(), cmd.PersistentFlags()} {
 		if name, long := strings.CutPrefix(flag, "--"); long {
 			if set.Lookup(name) != nil {
@@ -104,27 +104,61 @@ func has(cmd *cobra.Command, flag string) bool {
 	return false
 }
 
-// The documentation of the command line has every command.
+// docs/reference/cli.md names every command.
 func TestEveryCommandIsDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(top, "docs/cli.md"))
+	text, err := os.ReadFile(filepath.Join(top, "docs/reference/cli.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, cmd := range programs()["jackfield"].Commands() {
 		if !cmd.Hidden && !strings.Contains(string(text), "`"+cmd.Name()) && !strings.Contains(string(text), "jackfield "+cmd.Name()) {
-			t.Errorf("docs/cli.md does not name `jackfield %s`", cmd.Name())
+			t.Errorf("docs/reference/cli.md does not name `jackfield %s`", cmd.Name())
 		}
 	}
 }
 
-// The checks above find what they are for.
-func TestWrong(t *testing.T) {
+// docs/reference/cli.md names every flag of every program.
+func TestEveryFlagIsDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(top, "docs/reference/cli.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		if cmd.Hidden || cmd.Name() == "completion" || cmd.Name() == "help" {
+			return
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Name == "help" || f.Deprecated != "" {
+				return
+			}
+			checked++
+			named := regexp.MustCompile("--" + f.Name + `\b`).Match(text)
+			if !named && (f.Shorthand == "" || !regexp.MustCompile(`[\[ `+"`"+`]-`+f.Shorthand+`\b`).Match(text)) {
+				t.Errorf("docs/reference/cli.md does not name --%s of `%s`", f.Name, cmd.CommandPath())
+			}
+		})
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+	}
+	for _, cmd := range programs() {
+		check(cmd)
+	}
+	if checked < 40 {
+		t.Errorf("found only %d flags", checked)
+	}
+}
+
+// unknownPart finds unknown commands and flags.
+func TestUnknownCommandsAndFlagsAreFound(t *testing.T) {
 	tree := programs()["jackfield"]
 	for line, want := range map[string]string{
 		"explain --pod x": "", "explain --pods x": "--pods", "deviceinfo list": "", "deviceinfo lisst": "lisst", "explane": "explane",
 		"explain --pod FILE [--container NAME] [-o text|json]": "", "version": "", "completion bash": "", "explain [--nope]": "--nope",
 	} {
-		if got := wrong(tree, strings.Fields(line)); want == "" && got != "" || want != "" && !strings.Contains(got, want) {
+		if got := unknownPart(tree, strings.Fields(line)); want == "" && got != "" || want != "" && !strings.Contains(got, want) {
 			t.Errorf("%s: got %q, want %q", line, got, want)
 		}
 	}

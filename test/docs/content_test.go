@@ -20,14 +20,13 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 )
 
-// knownKeys are the keys at the top of the configuration file, from the error
-// about one that is not.
+// knownKeys returns the top-level keys of the configuration file, from the error about an unknown key.
 func knownKeys(t *testing.T) []string {
 	t.Helper()
 	return keysIn(t, "")
 }
 
-// keysIn are the keys below a dotted field; nil where it is not an object.
+// keysIn returns the keys below a dotted field; nil if it is no mapping.
 func keysIn(t *testing.T, field string) []string {
 	t.Helper()
 	text := "no-such-key: 1\n"
@@ -38,7 +37,7 @@ func keysIn(t *testing.T, field string) []string {
 	}
 	_, err := config.Parse([]byte(text), "x")
 	if err == nil {
-		t.Fatalf("the configuration takes %q", text)
+		t.Fatalf("the configuration accepts %q", text)
 	}
 	m := regexp.MustCompile(`"no-such-key": the keys here are ([\w, ]+)`).FindStringSubmatch(err.Error())
 	if m == nil {
@@ -53,12 +52,11 @@ func reverse(field string) string {
 	return strings.Join(parts, ".")
 }
 
-// A YAML block whose keys are the configuration's is a configuration that is
-// taken. With one of them, all have to be.
-func TestConfigurations(t *testing.T) {
+// A YAML block with a key of the configuration is a valid configuration.
+func TestConfigurationBlocksAreValid(t *testing.T) {
 	keys := knownKeys(t)
-	taken := 0
-	for _, p := range all(t) {
+	checked := 0
+	for _, p := range readPages(t) {
 		for _, b := range p.blocks {
 			if b.lang != "yaml" {
 				continue
@@ -80,20 +78,20 @@ func TestConfigurations(t *testing.T) {
 			if !slices.ContainsFunc(keys, func(k string) bool { return top[k] != nil }) {
 				continue
 			}
-			taken++
+			checked++
 			if _, err := config.Parse([]byte(b.text), p.place(b.line)); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if taken < 8 {
-		t.Errorf("found %d configurations only", taken)
+	if checked < 8 {
+		t.Errorf("found only %d configurations", checked)
 	}
 }
 
 // The first block of the page about the configuration has every key, each with its default.
 func TestEveryKeyIsListedWithItsDefault(t *testing.T) {
-	for _, p := range all(t) {
+	for _, p := range readPages(t) {
 		if filepath.Base(p.path) != "configuration.md" {
 			continue
 		}
@@ -122,13 +120,13 @@ func TestEveryKeyIsListedWithItsDefault(t *testing.T) {
 		}
 		return
 	}
-	t.Error("there is no configuration.md")
+	t.Error("found no configuration.md")
 }
 
-// A JSON block is JSON; "…" stands for what is left out of a string.
-func TestJSON(t *testing.T) {
+// A JSON block is valid JSON. "…" replaces an omitted part of a string.
+func TestJSONBlocksAreValid(t *testing.T) {
 	seen := 0
-	for _, p := range all(t) {
+	for _, p := range readPages(t) {
 		for _, b := range p.blocks {
 			if b.lang != "json" {
 				continue
@@ -147,23 +145,22 @@ func TestJSON(t *testing.T) {
 		}
 	}
 	if seen < 2 {
-		t.Errorf("found %d blocks only", seen)
+		t.Errorf("found only %d blocks", seen)
 	}
 }
 
-// A dotted name in code that begins with a key of the configuration is one of its
-// fields.
-func TestConfigurationKeys(t *testing.T) {
+// A dotted name in code that begins with a key of the configuration is one of its fields.
+func TestNamedConfigurationKeysExist(t *testing.T) {
 	keys := knownKeys(t)
 	dotted := regexp.MustCompile(`^[a-z][A-Za-z]*(\.[a-z][A-Za-z]*)+$`)
 	files := regexp.MustCompile(`\.(d|conf|md|yaml|json|log|sock|go|k8s|io|jackfield|com|dev|service)(\.|$)`)
 	checked := 0
-	for _, p := range all(t) {
+	for _, p := range readPages(t) {
 		for _, l := range p.lines {
 			for _, span := range l.code() {
 				first, _, _ := strings.Cut(span, ".")
-				// hooks.d files have fields of their own.
-				if strings.HasPrefix(filepath.Base(p.path), "hooks") && first == "hook" {
+				// hooks.d files have other fields.
+				if strings.Contains(filepath.Base(p.path), "hook") && first == "hook" {
 					continue
 				}
 				if !dotted.MatchString(span) || !slices.Contains(keys, first) || files.MatchString(span) {
@@ -178,12 +175,12 @@ func TestConfigurationKeys(t *testing.T) {
 		}
 	}
 	if checked < 10 {
-		t.Errorf("found %d keys only", checked)
+		t.Errorf("found only %d keys", checked)
 	}
 }
 
-// A test that a page names exists.
-func TestNamedTests(t *testing.T) {
+// The tests that pages name exist.
+func TestNamedTestsExist(t *testing.T) {
 	cmd := exec.Command("git", "grep", "-hoE", `^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--", "*_test.go")
 	if out, err := exec.Command("git", "-C", top, "rev-parse").CombinedOutput(); err != nil {
 		cmd = exec.Command("grep", "-rhoE", `^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--include=*_test.go", ".")
@@ -201,11 +198,11 @@ func TestNamedTests(t *testing.T) {
 		exists[strings.TrimPrefix(strings.TrimSpace(l), "func ")] = true
 	}
 	name := regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*`)
-	for _, p := range all(t) {
+	for _, p := range readPages(t) {
 		for _, l := range p.lines {
 			for _, span := range l.code() {
 				if n := name.FindString(span); n != "" && !exists[n] {
-					t.Errorf("%s: there is no %s", p.place(l.number), n)
+					t.Errorf("%s: %s does not exist", p.place(l.number), n)
 				}
 			}
 		}

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs holds the documentation true: links lead somewhere, configurations
-// are taken, JSON parses, and the commands, flags, configuration keys, metrics and
-// tests that a page names exist.
+// Package docs checks the documentation: link targets exist, configurations and JSON are valid, and
+// the commands, flags, configuration keys and tests that a page names exist.
 //
-// Invariant: a page is read as its reader reads it, from the Markdown itself;
-// nothing is marked in it for the sake of these tests.
+// Invariant: the tests read the same Markdown as a reader. No page has marks for these tests.
 package docs

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// What is installed names no page of the documentation, which is not: manual pages are.
+// Installed text refers to manual pages, because the pages of docs/ are not installed.
 func TestInstalledTextNamesNoPage(t *testing.T) {
 	page := regexp.MustCompile(`\bdocs/[a-z0-9/-]+\.md\b`)
 	for _, file := range []string{"deploy/config.yaml", "deploy/install/config.yaml"} {
@@ -23,7 +23,7 @@ func TestInstalledTextNamesNoPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		if found := page.Find(text); found != nil {
-			t.Errorf("%s: it names %s", file, found)
+			t.Errorf("%s names %s", file, found)
 		}
 	}
 	literals := 0
@@ -41,7 +41,7 @@ func TestInstalledTextNamesNoPage(t *testing.T) {
 				if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 					literals++
 					if found := page.FindString(lit.Value); found != "" {
-						t.Errorf("%s: a text names %s", set.Position(lit.Pos()), found)
+						t.Errorf("%s: a string names %s", set.Position(lit.Pos()), found)
 					}
 				}
 				return true
@@ -53,6 +53,6 @@ func TestInstalledTextNamesNoPage(t *testing.T) {
 		}
 	}
 	if literals < 1000 {
-		t.Errorf("found %d literals only", literals)
+		t.Errorf("found only %d literals", literals)
 	}
 }

@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -11,23 +12,23 @@ import (
 	"testing"
 )
 
-func all(t *testing.T) []*page {
+func readPages(t *testing.T) []*page {
 	t.Helper()
 	p, err := pages()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(p) < 15 {
-		t.Fatalf("found %d pages only", len(p))
+		t.Fatalf("found only %d pages", len(p))
 	}
 	return p
 }
 
 var link = regexp.MustCompile(`\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)`)
 
-// Each link leads to a file of the checkout, and to a heading in it.
-func TestLinks(t *testing.T) {
-	everything := all(t)
+// The file and the heading of each link exist.
+func TestLinkTargetsExist(t *testing.T) {
+	everything := readPages(t)
 	byPath := map[string]*page{}
 	for _, p := range everything {
 		byPath[p.path] = p
@@ -50,7 +51,7 @@ func TestLinks(t *testing.T) {
 					to = filepath.Join(filepath.Dir(p.path), u.Path)
 				}
 				if _, err := os.Stat(filepath.Join(top, to)); err != nil || strings.HasPrefix(to, "..") {
-					t.Errorf("%s: link %q: there is no %s", p.place(l.number), m[1], to)
+					t.Errorf("%s: link %q: %s does not exist", p.place(l.number), m[1], to)
 				} else if target := byPath[to]; u.Fragment != "" && (target == nil || !target.anchors()[u.Fragment]) {
 					t.Errorf("%s: link %q: %s has no such heading", p.place(l.number), m[1], to)
 				}
@@ -58,14 +59,14 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	if seen < 40 {
-		t.Errorf("found %d links only", seen)
+		t.Errorf("found only %d links", seen)
 	}
 }
 
-// Each page of docs/ can be reached from the README, by links.
+// A reader can reach each page of docs/ by links from the README.
 func TestEveryPageIsLinked(t *testing.T) {
 	byPath := map[string]*page{}
-	for _, p := range all(t) {
+	for _, p := range readPages(t) {
 		byPath[p.path] = p
 	}
 	reached := map[string]bool{}
@@ -94,12 +95,49 @@ func TestEveryPageIsLinked(t *testing.T) {
 	visit("README.md")
 	for path := range byPath {
 		if strings.HasPrefix(path, "docs/") && !reached[path] {
-			t.Errorf("%s: no link leads there from README.md", path)
+			t.Errorf("%s cannot be reached from README.md", path)
 		}
 	}
 }
 
-func TestSlug(t *testing.T) {
+// The pages and headings that code, charts, scripts and configuration files name exist.
+func TestPagesNamedInOtherFilesExist(t *testing.T) {
+	byPath := map[string]*page{}
+	for _, p := range readPages(t) {
+		byPath[p.path] = p
+	}
+	named := regexp.MustCompile(`docs/[A-Za-z0-9./_-]+\.(?:md|json)(?:#[a-z0-9-]+)?`)
+	seen := 0
+	for _, dir := range []string{"cmd", "deploy", "hooks.d", "internal", "nri", "pkg", "test", "Makefile"} {
+		err := filepath.WalkDir(filepath.Join(top, dir), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !d.Type().IsRegular() || strings.HasSuffix(path, ".md") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			for _, name := range named.FindAllString(string(text), -1) {
+				seen++
+				file, heading, _ := strings.Cut(name, "#")
+				if _, err := os.Stat(filepath.Join(top, file)); err != nil {
+					t.Errorf("%s: %s does not exist", path, file)
+				} else if p := byPath[file]; heading != "" && (p == nil || !p.anchors()[heading]) {
+					t.Errorf("%s: %s has no heading %s", path, file, heading)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen < 20 {
+		t.Errorf("found only %d names", seen)
+	}
+}
+
+func TestSlugMatchesGitHub(t *testing.T) {
 	for heading, want := range map[string]string{
 		"Who is believed": "who-is-believed", "`metrics`, `audit`": "metrics-audit", "What policy does not say": "what-policy-does-not-say",
 		"A [link](x.md) here": "a-link-here", "containerd ≥ 1.7": "containerd--17", "`hooks.d`": "hooksd",

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// top is the checkout.
+// top is the top directory of the checkout.
 const top = "../.."
 
 // page is one Markdown file.
@@ -22,7 +22,7 @@ type page struct {
 	blocks []block
 }
 
-// line is a line of text, outside of blocks.
+// line is a line of text outside of fenced blocks.
 type line struct {
 	number int
 	text   string
@@ -35,10 +35,10 @@ type block struct {
 	text string
 }
 
-// place is where in the checkout something stands.
+// place returns the page's path with a line number.
 func (p *page) place(line int) string { return fmt.Sprintf("%s:%d", p.path, line) }
 
-// pages reads all of the checkout's Markdown files but fixtures.
+// pages reads all Markdown files of the checkout except test data.
 func pages() ([]*page, error) {
 	var all []*page
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
@@ -92,7 +92,7 @@ func parse(path, text string) *page {
 	return p
 }
 
-// code are the inline code spans of a line.
+// code returns the inline code spans of a line.
 func (l line) code() []string {
 	var spans []string
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(l.text, -1) {
@@ -101,7 +101,7 @@ func (l line) code() []string {
 	return spans
 }
 
-// anchors are the names of the page's headings, as GitHub makes them.
+// anchors returns the anchors that GitHub derives from the page's headings.
 func (p *page) anchors() map[string]bool {
 	all := map[string]bool{}
 	for _, l := range p.lines {
@@ -118,8 +118,7 @@ func (p *page) anchors() map[string]bool {
 	return all
 }
 
-// slug is what GitHub calls a heading: lower case, without punctuation, with "-"
-// for blanks.
+// slug returns GitHub's anchor of a heading: lower case, without punctuation, with "-" for spaces.
 func slug(heading string) string {
 	heading = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`).ReplaceAllString(heading, "$1")
 	var b strings.Builder
@@ -134,9 +133,8 @@ func slug(heading string) string {
 	return b.String()
 }
 
-// commandLines are the lines of a block in which a program is called: in console
-// blocks those after a prompt, elsewhere those that begin with the program.
-// Continued lines are joined.
+// commandLines returns the lines of a block that run a program: in console blocks those after a
+// prompt, in others those that begin with the program. It joins continued lines.
 func (b block) commandLines(programs []string) []string {
 	var found []string
 	text := strings.ReplaceAll(b.text, "\\\n", " ")

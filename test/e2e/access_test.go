@@ -15,10 +15,10 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// A container that does not run as root gets at a socket of the host's root, also
-// when it is made anew; one that runs as somebody else does not. These runtimes do
-// not say whom a container runs as, so the configuration does.
-func TestNonRootReachesTheSocket(t *testing.T) {
+// A container that does not run as root can use a socket of the host's root, also after the socket
+// was re-created. A container that runs as another user cannot. These runtimes do not report the
+// container's user, so the configuration names it.
+func TestNonRootContainerUsesSocket(t *testing.T) {
 	for _, way := range []string{"acl", "group", "owner"} {
 		t.Run(way, func(t *testing.T) {
 			e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
@@ -29,7 +29,7 @@ func TestNonRootReachesTheSocket(t *testing.T) {
 				start := func(name string, mode os.FileMode) *vswitch.Server { return vhostUserAt(t, h, path, name, mode) }
 				s := start("one", 0o755)
 				pod := h.RunPod(node.PodOptions{Name: "users", Namespace: "dpdk-1"})
-				// As jackfield-cni makes it, for root.
+				// The mode and owner that jackfield-cni sets, for root.
 				appDir := "/run/vsw/" + pod.ID[:12] + "-0011aabbccdd-net2"
 				createAsCNI(t, h, pod, appDir)
 				devinfo(h, pod, "red", "net1", vhostUser("client", "/var"+path))
@@ -38,7 +38,7 @@ func TestNonRootReachesTheSocket(t *testing.T) {
 				ctr := pod.Run(node.ContainerOptions{Name: "user", User: 1000, Group: 1001})
 				other := pod.Run(node.ContainerOptions{Name: "other", User: 2000, Group: 2001})
 				if got := ctr.Output("id", "-u"); got != "1000" {
-					t.Fatalf("it runs as %s", got)
+					t.Fatalf("the container runs as %s", got)
 				}
 				works := func(name string) {
 					t.Helper()
@@ -72,7 +72,7 @@ func TestNonRootReachesTheSocket(t *testing.T) {
 	}
 }
 
-// vhostUserAt starts a vswitch with a socket of a mode.
+// vhostUserAt starts a vswitch whose socket has the given mode.
 func vhostUserAt(t *testing.T, h *e2e.H, path, name string, mode os.FileMode) *vswitch.Server {
 	t.Helper()
 	s := h.Vswitch(vswitch.VhostUser, path, name)
@@ -82,20 +82,20 @@ func vhostUserAt(t *testing.T, h *e2e.H, path, name string, mode os.FileMode) *v
 	return s
 }
 
-// fromInside has the application make its socket where a variable says, and asks it from
-// the host.
+// fromInside has the application create its socket at the path that a variable names, and queries it from the
+// host.
 func fromInside(t *testing.T, h *e2e.H, ctr *e2e.Container, variable, onHost string) {
 	ctr.Output("sh", "-c", "sockclient listen "+variable+" 'from inside' 1 >/dev/null 2>&1 &")
 	h.Eventually(func() error {
 		got, err := vswitch.Ask(t.Context(), onHost)
 		if err == nil && got != "from inside" {
-			err = fmt.Errorf("the application's socket gave %q", got)
+			err = fmt.Errorf("the application's socket answers %q", got)
 		}
 		return err
 	})
 }
 
-// closedToOthers reports an error where users that nobody named have rights at a socket.
+// closedToOthers fails the test if a user other than the granted ones has rights to a socket.
 func closedToOthers(t *testing.T, path string) {
 	t.Helper()
 	var st unix.Stat_t

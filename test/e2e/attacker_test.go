@@ -16,14 +16,13 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// A pod that does its worst in the socket directory that it can write, where the
-// plugin watches a socket of its own network, gets nothing of the host bound that
-// is not its own, and another pod's socket is bound anew all the while.
-func TestAttackersPod(t *testing.T) {
+// A pod attacks the socket directory that it can write and that the plugin watches for it. The plugin mounts
+// no other file of the host into it, and still rebinds another pod's socket.
+func TestAttackingPodStaysInItsDirectory(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		plugin := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-		before := h.Look("/run/jackfield")
+		before := h.Inventory("/run/jackfield")
 		outside := h.Vswitch(vswitch.VhostUser, "/run/outside/secret.sock", "outside")
 		good := h.Vswitch(vswitch.VhostUser, "/run/vsw/good/b.sock", "good")
 
@@ -35,7 +34,7 @@ func TestAttackersPod(t *testing.T) {
 		devinfo(h, evil, "blue", "net1", vhostUser("server", "/var/run/vsw/evil/app.sock"))
 		first := evil.Run(node.ContainerOptions{Name: "first", Command: []string{"sockclient", "listen", "/var/run/jackfield/net/net1/a.sock", "evil"}})
 		first.WaitLogs("listening")
-		// It claims that the host makes a socket there.
+		// The device-info claims that the host creates a socket there.
 		devinfo(h, evil, "pink", "net2", vhostUser("client", "/var/run/vsw/evil/a.sock"))
 		attacker := evil.Run(node.ContainerOptions{Name: "attacker",
 			Command: []string{"sockclient", "attack", "/var/run/jackfield/net/net1", "a.sock", "/run/outside/secret.sock"}})
@@ -44,9 +43,9 @@ func TestAttackersPod(t *testing.T) {
 		began, restarts := time.Now(), 0
 		for ; restarts < 10 || !strings.Contains(attacker.Logs(), "the crowd is there"); restarts++ {
 			if time.Since(began) > 5*time.Minute {
-				t.Fatalf("after %d restarts there is no crowd: %s", restarts, attacker.Logs())
+				t.Fatalf("after %d restarts the attacker has not created its sockets: %s", restarts, attacker.Logs())
 			}
-			onlyOwn(t, attacker.ID)
+			checkOnlyOwnMounts(t, attacker.ID)
 			if err := good.Crash(); err != nil {
 				t.Fatal(err)
 			}
@@ -57,20 +56,20 @@ func TestAttackersPod(t *testing.T) {
 				t.Fatalf("the attack failed: %s", logs)
 			}
 		}
-		onlyOwn(t, attacker.ID)
-		// Of a socket that a tenant can make there is a line every five seconds at most.
+		checkOnlyOwnMounts(t, attacker.ID)
+		// For a socket that a tenant can create, the plugin logs at most one line every five seconds.
 		if n, most := strings.Count(plugin.Log(), "/run/vsw/evil/a.sock"), 40+int(time.Since(began)/time.Second); n == 0 || n > most {
-			t.Errorf("the plugin has %d lines of the attack, want some, and %d at most", n, most)
+			t.Errorf("the plugin logged %d lines about the attack, want between 1 and %d", n, most)
 		}
 		if strings.Count(attacker.Logs(), "attack ") > 20 {
 			t.Errorf("most of the attack failed: %s", attacker.Logs())
 		}
 		t.Logf("%d restarts of another pod's vswitch under attack, in %v", restarts, time.Since(began).Round(time.Millisecond))
 		if names, err := os.ReadDir("/run/vsw/evil"); err != nil || len(names) < 10_000 {
-			t.Errorf("%d names in the attacker's directory, %v", len(names), err)
+			t.Errorf("%d entries in the attacker's directory, %v", len(names), err)
 		}
 		if n := outside.Answered(); n != 0 {
-			t.Errorf("a socket outside of the roots was asked %d times", n)
+			t.Errorf("a socket outside of the roots was queried %d times", n)
 		}
 		evil.Remove()
 		if _, err := os.Lstat("/run/vsw/evil"); !os.IsNotExist(err) {
@@ -82,9 +81,9 @@ func TestAttackersPod(t *testing.T) {
 	})
 }
 
-// onlyOwn looks at what is mounted in a container's staging directory: of the host's
-// /run only the attacker's own directory and what lies in it, and sockets alone.
-func onlyOwn(t *testing.T, containerID string) {
+// checkOnlyOwnMounts checks the mounts in a container's staging directory. Of the host's /run they show only
+// the attacker's own directory and the sockets in it.
+func checkOnlyOwnMounts(t *testing.T, containerID string) {
 	t.Helper()
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -103,7 +102,7 @@ func onlyOwn(t *testing.T, containerID string) {
 		}
 		var st unix.Stat_t
 		if unix.Lstat(point, &st) != nil {
-			continue // bound anew meanwhile
+			continue // rebound meanwhile
 		}
 		if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFSOCK && kind != unix.S_IFDIR && kind != unix.S_IFREG {
 			t.Errorf("%s is of type %o", point, kind)

@@ -18,10 +18,9 @@ func claimSpec(i int) string {
 	return fmt.Sprintf(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"claim-%d","containerEdits":{"env":["CLAIM_%d=yes"]}}]}`, i, i)
 }
 
-// A node with DRA drivers: 2,000 specs are there, 20 more are renamed into place
-// each second, and a container asks for its device the moment its spec is there.
-// None misses it.
-func TestContainersWhileSpecsAreWritten(t *testing.T) {
+// A node with DRA drivers has 2,000 specs. Each second 20 more are renamed into place, and a container
+// requests each new device as soon as its spec exists. Every container gets its device.
+func TestContainerGetsDeviceOfNewSpec(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/etc/cdi")
 		dir, err := os.MkdirTemp("/etc/cdi", ".new")

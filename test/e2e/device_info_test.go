@@ -14,15 +14,15 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
+	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/kubelet"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// Each type of device-info on a real containerd. The hardware is stood in for by
-// a sysfs tree and character devices under a host root of the test's own.
+// The tests run each type of device-info on a real containerd. A sysfs tree and character devices under a
+// host root of the test replace the hardware.
 
 const (
 	hostRoot = "/run/hr"
@@ -43,9 +43,9 @@ policy:
         devices: ["/dev/vfio/*", "/dev/vhost-vdpa-*", "/dev/vhost-net", "/dev/net/tun", "/dev/infiniband/*"]
 `
 
-// hardware makes the host root: three VFs bound to vfio-pci, in the groups 11 to
-// 13, and a vDPA device of a fourth function.
-func hardware(t *testing.T, h *e2e.H) *sysfstest.Tree {
+// createHardware creates the host root: three VFs that are bound to vfio-pci, in the groups 11 to 13, and a
+// vDPA device of a fourth function.
+func createHardware(t *testing.T, h *e2e.H) *sysfstest.Tree {
 	t.Helper()
 	h.MkdirAll(hostRoot + "/run/vsw")
 	h.MkdirAll(hostRoot + "/var")
@@ -66,10 +66,10 @@ func hardware(t *testing.T, h *e2e.H) *sysfstest.Tree {
 	return tree
 }
 
-// withKubelet makes the hardware, a kubelet, and the plugin.
+// withKubelet creates the hardware, and starts a kubelet and the plugin.
 func withKubelet(t *testing.T, h *e2e.H) *kubelet.Server {
 	t.Helper()
-	hardware(t, h)
+	createHardware(t, h)
 	k, err := kubelet.StartUnder(hostRoot)
 	if err != nil {
 		t.Fatal(err)
@@ -87,8 +87,8 @@ func pci(address string) string {
 	return fmt.Sprintf(`{"type":"pci","version":"1.1.0","pci":{"pci-address":%q}}`, address)
 }
 
-// view reads devices.json inside: network and type by interface.
-func view(t *testing.T, c *e2e.Container) map[string]string {
+// readView reads devices.json in the container. It returns the network and the type of each interface.
+func readView(t *testing.T, c *e2e.Container) map[string]string {
 	t.Helper()
 	var list []struct {
 		Name, Interface string
@@ -109,9 +109,9 @@ func view(t *testing.T, c *e2e.Container) map[string]string {
 	return out
 }
 
-func TestEveryTypeOfDeviceInfo(t *testing.T) {
+func TestDeviceInfoOfEveryType(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
-		hardware(t, h)
+		createHardware(t, h)
 		h.StartPlugin(node.PluginOptions{Config: deviceConfig, Args: []string{"--root", hostRoot}})
 		h.Vswitch(vswitch.VhostUser, hostRoot+"/run/vsw/p3/vhost.sock", "vhost-user client")
 		h.Vswitch(vswitch.Memif, hostRoot+"/run/vsw/p5/memif.sock", "memif slave")
@@ -125,7 +125,7 @@ func TestEveryTypeOfDeviceInfo(t *testing.T) {
 		hostDevinfo(h, pod, "abstract", "net7", memif("master", "@abstract"))
 		ctr := pod.Run(node.ContainerOptions{Env: []string{"PCIDEVICE_ACME_COM_VF=" + vf1, "PCIDEVICE_ACME_COM_VDPA=0000:04:00.2"}})
 
-		// Nodes are there, usable, and for reading and writing only.
+		// The device nodes exist and can be used, for reading and writing only.
 		got := ctr.Output("sh", "-c", `for d in /dev/vfio/* /dev/vhost-vdpa-*; do ls -l $d | tr -s ' ' | cut -d' ' -f5,6,10; done
 head -c 1 /dev/vfio/11 | wc -c; head -c 4 /dev/vhost-vdpa-0 | xxd -p; echo $JACKFIELD_NET1_PCI $JACKFIELD_NET1_EAL; echo $JACKFIELD_NET2_EAL`)
 		if want := "1, 3 /dev/vfio/11\n1, 3 /dev/vfio/vfio\n1, 5 /dev/vhost-vdpa-0\n0\n00000000\n" + vf1 + " -a " + vf1 + "\n--vdev=net_virtio_user0,path=/dev/vhost-vdpa-0"; got != want {
@@ -140,7 +140,7 @@ head -c 1 /dev/vfio/11 | wc -c; head -c 4 /dev/vhost-vdpa-0 | xxd -p; echo $JACK
 			vswitch.Greeting("vhost-user client")+"\n"+vswitch.Greeting("memif slave") {
 			t.Errorf("the host's sockets answer %q", got)
 		}
-		// Sockets belong to the pod: another container of it makes some of them.
+		// Sockets belong to the pod: another container of the pod creates some of them.
 		app := pod.Run(node.ContainerOptions{Name: "app", Command: []string{"sh", "-c",
 			"sockclient listen $JACKFIELD_NET4_SOCKET four & sockclient memif $JACKFIELD_NET6_SOCKET six & exec sockclient memif $JACKFIELD_NET7_SOCKET seven"}})
 		for path, want := range map[string]string{hostRoot + "/run/vsw/p4/vhost.sock": "four", hostRoot + "/run/vsw/p6/memif.sock": "six"} {
@@ -152,27 +152,27 @@ head -c 1 /dev/vfio/11 | wc -c; head -c 4 /dev/vhost-vdpa-0 | xxd -p; echo $JACK
 				return err
 			})
 		}
-		// An abstract socket is the network namespace's, which both containers share.
+		// An abstract socket belongs to the network namespace, which both containers share.
 		h.Eventually(func() error {
 			stdout, stderr, code := ctr.Exec("sh", "-c", "sockclient connect $JACKFIELD_NET7_SOCKET")
 			if code != 0 || strings.TrimSpace(stdout) != "seven" {
-				return fmt.Errorf("the abstract socket gives %q %q", stdout, stderr)
+				return fmt.Errorf("the abstract socket answers %q %q", stdout, stderr)
 			}
 			return nil
 		})
-		// The VF is not the second container's, the sockets are.
+		// The second container gets the sockets and not the VF.
 		if got := app.Output("sh", "-c", "ls /dev/vfio 2>/dev/null; env | grep -c _SOCKET="); got != "5" {
 			t.Errorf("the other container has %q", got)
 		}
-		if v := view(t, app); len(v) != 5 || v["net1"] != "" {
-			t.Errorf("the other container is told of %v", v)
+		if v := readView(t, app); len(v) != 5 || v["net1"] != "" {
+			t.Errorf("devices.json of the other container has %v", v)
 		}
 	})
 }
 
-// A pod with three networks and two containers, whose VFs the kubelet allocated
-// crosswise: each container gets its own and is told which network each is.
-func TestCrosswiseAllocation(t *testing.T) {
+// A pod has three networks and two containers, and the kubelet allocated the VFs crosswise. Each
+// container gets its own VFs, and its devices.json names the network of each.
+func TestContainersGetTheirOwnAllocations(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		k := withKubelet(t, h)
 		pod := h.RunPod(node.PodOptions{Name: "cross", Namespace: "dpdk-1", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "red,green,blue"}})
@@ -190,21 +190,20 @@ func TestCrosswiseAllocation(t *testing.T) {
 			if got := ctr.Output("ls", "/dev/vfio"); got != want.nodes {
 				t.Errorf("%s has the nodes %q, want %q", name, got, want.nodes)
 			}
-			if got := fmt.Sprint(view(t, ctr)); got != want.view {
-				t.Errorf("%s is told of %s, want %s", name, got, want.view)
+			if got := fmt.Sprint(readView(t, ctr)); got != want.view {
+				t.Errorf("devices.json of %s has %s, want %s", name, got, want.view)
 			}
 		}
-		// Whatever a pod says, a device that the kubelet did not give is not given.
+		// A pod cannot get a device that the kubelet did not allocate to it.
 		liar := pod.Run(node.ContainerOptions{Name: "one", Attempt: 1, Env: []string{"PCIDEVICE_ACME_COM_VF=" + vf2}})
 		if got := liar.Output("ls", "/dev/vfio"); got != "12\nvfio" {
-			t.Errorf("restarted it has %q", got)
+			t.Errorf("the restarted container has %q", got)
 		}
 	})
 }
 
-// A container that claims in its own environment what the kubelet gave to another
-// is not believed.
-func TestAForgedEnvironment(t *testing.T) {
+// A container's environment does not grant what the kubelet allocated to another container.
+func TestForgedEnvironmentGrantsNothing(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		k := withKubelet(t, h)
 		pod := h.RunPod(node.PodOptions{Name: "forger", Namespace: "dpdk-1"})
@@ -216,7 +215,7 @@ func TestAForgedEnvironment(t *testing.T) {
 				t.Fatal(err)
 			}
 			if out, _, _, _ := c.Exec(t.Context(), "sh", "-c", "ls /dev/vfio 2>/dev/null"); out != "" {
-				t.Errorf("it has %q", out)
+				t.Errorf("the container has %q", out)
 			}
 			return
 		}
@@ -226,7 +225,7 @@ func TestAForgedEnvironment(t *testing.T) {
 	})
 }
 
-// The nodes of all pools arrive, though the device plugin's annotations lose some
+// A container gets the device nodes of all pools, although the device plugin's annotations omit some
 // (sriov-network-device-plugin#731).
 func TestSeveralPools(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
@@ -236,21 +235,21 @@ func TestSeveralPools(t *testing.T) {
 			h.WriteFile(filepath.Join(hostRoot, "run/k8s.cni.cncf.io/devinfo/dp", "acme.com-"+pool+"-"+id+"-device.json"), pci(id))
 		}
 		pod := h.RunPod(node.PodOptions{Name: "pools", Namespace: "dpdk-1"})
-		// CDI's annotation brought the first pool's node.
+		// The CDI annotation injected the device node of the first pool.
 		h.CharDevice("/run/devs/11", 1, 3)
 		ctr := pod.Run(node.ContainerOptions{
 			Env:     []string{"PCIDEVICE_ACME_COM_POOL_A=" + vf1, "PCIDEVICE_ACME_COM_POOL_B=" + vf2},
 			Devices: criDevices("/run/devs/11", "/dev/vfio/11"),
 		})
 		if got := ctr.Output("ls", "/dev/vfio"); got != "11\n12\nvfio" {
-			t.Errorf("inside are %q", got)
+			t.Errorf("the container has %q", got)
 		}
 	})
 }
 
-// The kubelet may be absent, slow or lie: a creation stays within its budget and
-// ends by the documented rule.
-func TestAKubeletInTrouble(t *testing.T) {
+// The kubelet may be absent, slow or wrong. A creation stays within its time limit and has the documented
+// result.
+func TestFailingKubeletDoesNotBlockCreation(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		k := withKubelet(t, h)
 		create := func(name string) (time.Duration, error) {
@@ -260,24 +259,24 @@ func TestAKubeletInTrouble(t *testing.T) {
 			_, err := pod.Pod.Create(t.Context(), node.ContainerOptions{Env: []string{"PCIDEVICE_ACME_COM_VF=" + vf1}})
 			return time.Since(start), err
 		}
-		// The plugin waits for the kubelet for half a second, which is thirty times less
-		// than the bound; without one it would wait until the runtime's deadline.
+		// The plugin waits half a second for the kubelet, a thirtieth of the bound. Without a limit it would
+		// wait until the runtime's deadline.
 		const bound = 15 * time.Second
 		k.SetDelay(10 * time.Minute)
 		took, err := create("slow")
 		if took > bound || err == nil || !strings.Contains(err.Error(), "kubelet") {
-			t.Errorf("with a slow kubelet the creation took %v and gave %v", took, err)
+			t.Errorf("with a slow kubelet the creation took %v and returned %v", took, err)
 		}
 		k.SetDelay(0)
 		k.SetLie(kubelet.Lies()[1], "dpdk-1", "lied")
 		k.SetPods(kubelet.Pod("dpdk-1", "lied", kubelet.Container("main", kubelet.Device(resource, vf1))))
 		if took, err := create("lied"); took > bound || err == nil {
-			t.Errorf("with a lying kubelet the creation took %v and gave %v", took, err)
+			t.Errorf("with a wrong kubelet the creation took %v and returned %v", took, err)
 		}
 		k.Stop()
 		os.Remove(k.Socket())
 		if took, err := create("absent"); took > bound || err != nil {
-			t.Errorf("without a kubelet the creation took %v and gave %v", took, err)
+			t.Errorf("without a kubelet the creation took %v and returned %v", took, err)
 		}
 	})
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// With sockets.directorySize the host reaches the application's socket, a container that
-// fills its directory fills nothing else, and the end of the pod leaves no mount.
+// With sockets.directorySize the host reaches the application's socket. A container that fills its directory
+// fills no other file system. The end of the pod leaves no mount.
 func TestSocketDirectoryIsBounded(t *testing.T) {
 	for _, staging := range []string{"mount", "directory"} {
 		e2e.Each(t, func(t *testing.T, h *e2e.H) {
 			h.MkdirAll("/run/vsw")
 			h.StartPlugin(node.PluginOptions{Config: strings.Replace(nodeConfig, "sockets: {", "sockets: {directorySize: 1Mi, staging: "+staging+", ", 1)})
-			before := h.Look("/run/vsw", "/run/jackfield")
+			before := h.Inventory("/run/vsw", "/run/jackfield")
 			pod := h.RunPod(node.PodOptions{Name: "bounded", Namespace: "dpdk-1"})
 			devinfo(h, pod, "red", "net1", vhostUser("server", "/var/run/vsw/bounded/app.sock"))
 			app := pod.Run(node.ContainerOptions{Name: "app", Command: []string{"sh", "-c", "exec sockclient listen $JACKFIELD_NET1_SOCKET 'from inside'"}})
@@ -37,9 +37,9 @@ func TestSocketDirectoryIsBounded(t *testing.T) {
 			}
 			fi, err := os.Stat("/run/vsw/bounded/fill")
 			if err != nil || fi.Size() == 0 || fi.Size() > 1<<20 {
-				t.Errorf("the host sees of the file %v, %v", fi, err)
+				t.Errorf("stat of the file on the host: %v, %v", fi, err)
 			}
-			// Others write there as well, but not a MiB.
+			// Other processes write there as well, but not a MiB.
 			if now := freeBlocks(t, "/run/vsw"); now+(1<<20) < free {
 				t.Errorf("the file system of the socket root had %d bytes free, and has %d", free, now)
 			}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e is the harness of the tests against real runtimes, and those tests
-// themselves. A test gets an H, which is a node with an unmodified containerd,
-// and runs pods on it:
+// Package e2e is the harness of the tests against real runtimes, and contains these tests. A test gets an H,
+// which is a node with an unmodified containerd, and runs pods on it:
 //
 //	func TestMain(m *testing.M) { e2e.Main(m) }
 //
@@ -14,15 +13,12 @@
 //		})
 //	}
 //
-// Invariant: the whole test process runs in a jail (see package jail): it is root
-// of a machine of its own, so that tests may write to /etc/cdi or /run and look
-// at the host's paths with plain os calls. What a test made through H is gone
-// when the test ends. Tests that share a node therefore follow one another; they
-// must not be parallel.
+// Invariant: the whole test process runs in a jail (see package jail), where it is root. Tests may therefore
+// write to /etc/cdi or /run, and read paths of the host with calls of package os. When a test ends,
+// everything that it created through H is removed. Tests that share a node run one after another and must not
+// be parallel.
 //
-// A test is skipped only where this machine cannot run it, with the reason, and
-// fails then in CI, which has promised that it can.
+// A test is skipped only where the machine cannot run it. The skip states the reason. In CI it is a failure.
 //
-// Results must not be taken from go test's cache, which does not see that a
-// command of Jackfield has changed: run with -count=1.
+// The cache of go test does not notice that a command of Jackfield has changed: run with -count=1.
 package e2e

@@ -21,8 +21,8 @@ type diagnosis struct {
 	Fixed                          bool
 }
 
-// doctor runs the command on the node of h and gives its findings and exit status.
-func doctor(t *testing.T, h *e2e.H, args ...string) ([]diagnosis, int) {
+// runDoctor runs the command on the node of h, and returns its findings and its exit status.
+func runDoctor(t *testing.T, h *e2e.H, args ...string) ([]diagnosis, int) {
 	t.Helper()
 	cmd := h.Command("jackfield", append([]string{"doctor", "-o", "json", "--containerd-config", filepath.Join(h.Dir(), "config.toml")}, args...)...)
 	out, err := cmd.Output()
@@ -40,8 +40,8 @@ func doctor(t *testing.T, h *e2e.H, args ...string) ([]diagnosis, int) {
 	return found, code
 }
 
-// says wants a finding with a remedy where it is an error.
-func says(t *testing.T, found []diagnosis, check, severity, text string) {
+// expectFinding fails the test without a finding of the check, severity and text. An error needs a remedy.
+func expectFinding(t *testing.T, found []diagnosis, check, severity, text string) {
 	t.Helper()
 	for _, f := range found {
 		if f.Check == check && f.Severity == severity && strings.Contains(f.Found, text) {
@@ -51,10 +51,10 @@ func says(t *testing.T, found []diagnosis, check, severity, text string) {
 			return
 		}
 	}
-	t.Errorf("no %s of %s with %q in %+v", severity, check, text, found)
+	t.Errorf("no finding of severity %s and check %s with %q in %+v", severity, check, text, found)
 }
 
-func TestDoctorOnARealRuntime(t *testing.T) {
+func TestDoctorOnContainerd(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/var/run/vsw")
 		h.MkdirAll(devinfoDir)
@@ -63,27 +63,27 @@ func TestDoctorOnARealRuntime(t *testing.T) {
 		config := []string{"--config", p.ConfigFile}
 		h.RunPod(node.PodOptions{})
 
-		found, code := doctor(t, h, config...)
+		found, code := runDoctor(t, h, config...)
 		if code != 0 {
-			t.Errorf("exit status %d on a node that is well: %+v", code, found)
+			t.Errorf("exit status %d on a healthy node: %+v", code, found)
 		}
 		for _, f := range found {
 			if f.Severity == "error" {
-				t.Errorf("a finding on a node that is well: %+v", f)
+				t.Errorf("a finding on a healthy node: %+v", f)
 			}
 		}
-		says(t, found, "plugin", "ok", "is registered with containerd")
-		says(t, found, "nri", "ok", h.NRISocket())
-		says(t, found, "runtime", "ok", "has NRI on")
-		says(t, found, "version", "note", "NRI v0.")
+		expectFinding(t, found, "plugin", "ok", "is registered with containerd")
+		expectFinding(t, found, "nri", "ok", h.NRISocket())
+		expectFinding(t, found, "runtime", "ok", "has NRI on")
+		expectFinding(t, found, "version", "note", "NRI v0.")
 		if h.Generation() == node.V24 {
-			says(t, found, "version", "note", "NRI v0.12.3 of containerd 2.4.2 has no field for:\n- failing a container when the plugin does not answer (0.12.4); jackfield-nri is a validator instead")
-			says(t, found, "required", "note", "the validator of NRI is off in "+filepath.Join(h.Dir(), "config.toml"))
+			expectFinding(t, found, "version", "note", "NRI v0.12.3 of containerd 2.4.2 has no field for:\n- failing a container when the plugin does not answer (0.12.4); jackfield-nri is a validator instead")
+			expectFinding(t, found, "required", "note", "NRI's validator is off in "+filepath.Join(h.Dir(), "config.toml"))
 		} else {
-			says(t, found, "required", "note", "knows no required plugins")
+			expectFinding(t, found, "required", "note", "has no required plugins")
 		}
 
-		// Five ways to break it.
+		// Five faults.
 		h.WriteFile("/etc/cdi/bad.json", `{`)
 		if err := os.Chmod("/var/run/vsw", 0o777); err != nil {
 			t.Fatal(err)
@@ -94,17 +94,17 @@ func TestDoctorOnARealRuntime(t *testing.T) {
 		if err := os.Chtimes(gone, old, old); err != nil {
 			t.Fatal(err)
 		}
-		found, code = doctor(t, h, config...)
+		found, code = runDoctor(t, h, config...)
 		if code != 1 {
 			t.Errorf("exit status %d", code)
 		}
-		says(t, found, "cdi", "error", "/etc/cdi/bad.json")
-		says(t, found, "sockets", "error", "mode 0777")
-		says(t, found, "device-info", "error", gone)
-		says(t, found, "orphans", "warning", "1 device-info file")
+		expectFinding(t, found, "cdi", "error", "/etc/cdi/bad.json")
+		expectFinding(t, found, "sockets", "error", "mode 0777")
+		expectFinding(t, found, "device-info", "error", gone)
+		expectFinding(t, found, "orphans", "warning", "1 device-info file")
 
-		// What is safe is done about it, and nothing else.
-		found, code = doctor(t, h, append(config, "--fix")...)
+		// --fix corrects what is safe to correct, and nothing else.
+		found, code = runDoctor(t, h, append(config, "--fix")...)
 		fixed := 0
 		for _, f := range found {
 			if f.Fixed {
@@ -112,10 +112,10 @@ func TestDoctorOnARealRuntime(t *testing.T) {
 			}
 		}
 		if code != 1 || fixed != 2 {
-			t.Errorf("exit status %d, %d mended: %+v", code, fixed, found)
+			t.Errorf("exit status %d, %d fixed: %+v", code, fixed, found)
 		}
 		if _, err := os.Stat(gone); !os.IsNotExist(err) {
-			t.Errorf("the orphan is there: %v", err)
+			t.Errorf("the orphan still exists: %v", err)
 		}
 		if st, err := os.Stat("/var/run/vsw"); err != nil || st.Mode().Perm() != 0o755 {
 			t.Errorf("the socket root: %v, %v", st.Mode(), err)
@@ -125,36 +125,36 @@ func TestDoctorOnARealRuntime(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.Eventually(func() error {
-			found, code = doctor(t, h, config...)
+			found, code = runDoctor(t, h, config...)
 			for _, f := range found {
 				if strings.Contains(f.Found, "refuses a newer configuration") {
 					return nil
 				}
 			}
-			return errors.New("the refused configuration is not told")
+			return errors.New("the refused configuration is not reported")
 		})
-		says(t, found, "configuration", "error", "bogus")
+		expectFinding(t, found, "configuration", "error", "bogus")
 		if err := os.WriteFile(p.ConfigFile, []byte(nodeConfig), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Stop(node.Patience); err != nil {
 			t.Errorf("stop the plugin: %v", err)
 		}
-		found, code = doctor(t, h, config...)
+		found, code = runDoctor(t, h, config...)
 		if code != 1 {
 			t.Errorf("exit status %d without a plugin", code)
 		}
-		says(t, found, "plugin", "error", "status.sock")
+		expectFinding(t, found, "plugin", "error", "status.sock")
 	})
 }
 
 func TestDoctorWithoutNRI(t *testing.T) {
 	e2e.EachFresh(t, node.Options{NoNRI: true}, func(t *testing.T, h *e2e.H) {
-		found, code := doctor(t, h)
+		found, code := runDoctor(t, h)
 		if code != 1 {
 			t.Errorf("exit status %d", code)
 		}
-		says(t, found, "runtime", "error", "turns NRI off")
-		says(t, found, "nri", "error", "there is no NRI socket "+h.NRISocket())
+		expectFinding(t, found, "runtime", "error", "turns NRI off")
+		expectFinding(t, found, "nri", "error", "there is no NRI socket "+h.NRISocket())
 	})
 }

@@ -10,15 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackfield/jackfield/pkg/status"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// A container that another program's hook fails ten times leaves at most its last try on the
-// host, is not in the status and uses up no limit. Nothing is left after the pod.
-func TestCreationsThatFail(t *testing.T) {
+// A container fails ten times because of another program's hook. At most its last attempt is left on the
+// host. The failed attempts are not in the status and count towards no limit. Nothing is left after the pod
+// is removed.
+func TestFailedCreationsUseNoLimit(t *testing.T) {
 	const limited = `
 sockets: {roots: [/var/run/vsw]}
 policy:
@@ -77,7 +78,7 @@ policy:
 			_, err := os.Stat("/run/jackfield/status/" + running.ID)
 			return err
 		})
-		before := h.Look("/run/jackfield")
+		before := h.Inventory("/run/jackfield")
 		staged, mounted := entries(t, "/run/jackfield/containers"), mounts(t)
 
 		pod := h.RunPod(node.PodOptions{Name: "failing", Namespace: "dpdk-1", Annotations: map[string]string{
@@ -109,7 +110,7 @@ policy:
 			t.Errorf("%d mounts are left, want at most the %d of one container", n, one)
 		}
 		listed(1)
-		// What has failed does not use up the pod's limit.
+		// Failed attempts do not count towards the pod's limit.
 		answers(t, pod.Run(node.ContainerOptions{Name: "other"}))
 		listed(2)
 		pod.Remove()

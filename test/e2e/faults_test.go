@@ -18,9 +18,9 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// What goes wrong on a node, and what becomes of pods then.
+// The tests of this file are about faults on a node and their effect on pods.
 
-// socketPod runs a pod with a socket that the host made, and checks that it answers.
+// socketPod runs a pod with a socket that the host created, and checks that the socket answers.
 func faultPod(t *testing.T, h *e2e.H, name string) *e2e.Pod {
 	t.Helper()
 	pod := h.RunPod(node.PodOptions{Name: name, Namespace: "dpdk-1"})
@@ -36,8 +36,8 @@ func answers(t *testing.T, ctr *e2e.Container) {
 	}
 }
 
-// descriptors is how many the plugin has open.
-func descriptors(t *testing.T, p *e2e.Plugin) int {
+// openDescriptors returns how many file descriptors the plugin has open.
+func openDescriptors(t *testing.T, p *e2e.Plugin) int {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.PID()))
 	if err != nil {
@@ -46,7 +46,7 @@ func descriptors(t *testing.T, p *e2e.Plugin) int {
 	return len(entries)
 }
 
-func TestTheRuntimeIsRestartedTwentyTimes(t *testing.T) {
+func TestPluginSurvivesTwentyRuntimeRestarts(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -63,7 +63,7 @@ func TestTheRuntimeIsRestartedTwentyTimes(t *testing.T) {
 			}
 			h.WaitPlugin("10-jackfield")
 			if i == 0 {
-				before = descriptors(t, p)
+				before = openDescriptors(t, p)
 			}
 			if i%5 == 4 {
 				faultPod(t, h, fmt.Sprintf("pod-%d", i)).Remove()
@@ -71,7 +71,7 @@ func TestTheRuntimeIsRestartedTwentyTimes(t *testing.T) {
 			answers(t, ctr)
 		}
 		h.Eventually(func() error {
-			if now := descriptors(t, p); now > before {
+			if now := openDescriptors(t, p); now > before {
 				return fmt.Errorf("%d descriptors after the first restart and %d after the last", before, now)
 			}
 			return nil
@@ -79,13 +79,13 @@ func TestTheRuntimeIsRestartedTwentyTimes(t *testing.T) {
 	})
 }
 
-// containerd does not tell of the removal of a pod that is older than its own process.
-// What was made for it goes all the same.
-func TestAPodOlderThanTheRuntime(t *testing.T) {
+// containerd does not report the removal of a pod that is older than its own process. The plugin
+// removes the pod's directories all the same.
+func TestPodOlderThanRuntimeIsRemoved(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-		before := h.Look("/run/jackfield/claims", "/run/jackfield/containers", "/run/jackfield/sandboxes", "/run/vsw")
+		before := h.Inventory("/run/jackfield/claims", "/run/jackfield/containers", "/run/jackfield/sandboxes", "/run/vsw")
 		pod := h.RunPod(node.PodOptions{Name: "old", Namespace: "dpdk-1"})
 		devinfo(h, pod, "blue", "net1", vhostUser("server", "/var/run/vsw/port3/app.sock"))
 		pod.Run(node.ContainerOptions{}).Output("sh", "-c", "touch $(dirname $JACKFIELD_NET1_SOCKET)/x")
@@ -94,7 +94,7 @@ func TestAPodOlderThanTheRuntime(t *testing.T) {
 		pod.Remove()
 		var left []string
 		for end := time.Now().Add(node.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			left = slices.DeleteFunc(node.Left(before, h.Look("/run/jackfield/claims", "/run/jackfield/containers", "/run/jackfield/sandboxes", "/run/vsw")),
+			left = slices.DeleteFunc(node.Leftovers(before, h.Inventory("/run/jackfield/claims", "/run/jackfield/containers", "/run/jackfield/sandboxes", "/run/vsw")),
 				func(s string) bool { return !strings.HasPrefix(s, "file ") })
 			if len(left) == 0 {
 				return
@@ -104,9 +104,9 @@ func TestAPodOlderThanTheRuntime(t *testing.T) {
 	})
 }
 
-// The runtime's NRI socket is gone, as after a runtime that died for good, and comes
-// back with the runtime.
-func TestTheSocketGoesAndComesBack(t *testing.T) {
+// The runtime's NRI socket disappears, as after a crash of the runtime, and comes back with the
+// runtime.
+func TestPluginReconnectsToRecreatedNRISocket(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -116,7 +116,7 @@ func TestTheSocketGoesAndComesBack(t *testing.T) {
 		if err := os.Rename(h.NRISocket(), h.NRISocket()+".gone"); err != nil {
 			t.Fatal(err)
 		}
-		pod.Remove() // the connection that is there goes on
+		pod.Remove() // the existing connection still works
 		h.KillContainerd()
 		h.WaitPlugin("10-jackfield")
 		p.WaitLog(from, "no connection to the runtime")
@@ -139,7 +139,7 @@ func stateOn(t *testing.T, h *e2e.H, options string) (*e2e.Plugin, string) {
 	return p, dir
 }
 
-// refusedPod runs a pod whose container has to be refused for a reason.
+// refusedPod runs a pod whose container must be refused with the given texts.
 func refusedPod(t *testing.T, h *e2e.H, name string, want ...string) {
 	t.Helper()
 	pod := h.RunPod(node.PodOptions{Name: name, Namespace: "dpdk-1"})
@@ -153,16 +153,16 @@ func refusedPod(t *testing.T, h *e2e.H, name string, want ...string) {
 	pod.Remove()
 }
 
-// plainPod runs a pod that asks for nothing: no trouble of Jackfield's is its own.
+// plainPod runs a pod without a request, which no fault of Jackfield may affect.
 func plainPod(h *e2e.H, name string) {
 	pod := h.RunPod(node.PodOptions{Name: name, Namespace: "dpdk-1"})
 	pod.Run(node.ContainerOptions{}).Output("true")
 	pod.Remove()
 }
 
-// The state directory is full: what needs it is refused, and says so; what is there
-// lives on; and room makes it work again.
-func TestTheStateDirectoryIsFull(t *testing.T) {
+// While the state directory is full, containers that need it are refused with that reason, and
+// running containers keep what they have. Once there is room, containers are created again.
+func TestFullStateDirectoryRefusesContainers(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		_, dir := stateOn(t, h, "size=1m,nr_inodes=200")
 		first := faultPod(t, h, "first")
@@ -174,7 +174,7 @@ func TestTheStateDirectoryIsFull(t *testing.T) {
 			}
 			fill = append(fill, name)
 		}
-		before := h.Look(dir)
+		before := h.Inventory(dir)
 		refusedPod(t, h, "second", dir, "no space left")
 		plainPod(h, "plain")
 		h.NothingLeft(before, dir)
@@ -188,8 +188,8 @@ func TestTheStateDirectoryIsFull(t *testing.T) {
 	})
 }
 
-// The state directory is read-only: the same.
-func TestTheStateDirectoryIsReadOnly(t *testing.T) {
+// The same tests with a read-only state directory.
+func TestReadOnlyStateDirectoryRefusesContainers(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		_, dir := stateOn(t, h, "size=1m")
 		first := faultPod(t, h, "first")
@@ -206,9 +206,9 @@ func TestTheStateDirectoryIsReadOnly(t *testing.T) {
 	})
 }
 
-// A clock that jumps leaves files that are older than what they replace, or of the
-// future. What counts is that they changed.
-func TestTheClockJumps(t *testing.T) {
+// After the clock was set, a new file can be older than the file that it replaces, or dated in the future.
+// The plugin notices the change.
+func TestClockJumpHidesNoChange(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 		write := func(value string, at time.Time) {
@@ -220,12 +220,12 @@ func TestTheClockJumps(t *testing.T) {
 		}
 		now := time.Now()
 		for i, at := range []time.Time{now, now.Add(-20 * 365 * 24 * time.Hour), now.Add(20 * 365 * 24 * time.Hour), now, now, time.Unix(0, 0)} {
-			// As long as the one before, in the same file.
+			// The content has the same length, and is written to the same file.
 			value := fmt.Sprintf("value-%d", i)
 			write(value, at)
 			pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}})
 			if got := pod.Run(node.ContainerOptions{}).Output("sh", "-c", "echo $CLOCK"); got != value {
-				t.Errorf("the file of %v gives %q, want %q", at, got, value)
+				t.Errorf("with the file of %v the container has %q, want %q", at, got, value)
 			}
 			pod.Remove()
 		}

@@ -21,18 +21,17 @@ import (
 )
 
 var (
-	firePods = flag.Int("fire.pods", 200, "pods of TestPodsUnderFire")
-	fireKill = flag.Duration("fire.kill", 2*time.Second, "how often TestPodsUnderFire kills the plugin")
+	firePods = flag.Int("fire.pods", 200, "pods of TestPodsWhilePluginIsKilled")
+	fireKill = flag.Duration("fire.kill", 2*time.Second, "how often TestPodsWhilePluginIsKilled kills the plugin")
 )
 
-// Pods come and go, twenty at a time, while the plugin is killed and started again.
-// Afterwards nothing is left.
+// Twenty pods at a time are created and removed, while the plugin is killed and started again. Nothing is
+// left afterwards.
 //
-// On the older runtimes a container either has working sockets, or was created while
-// there was no plugin: they know no required plugin, and then it has nothing at all.
-// Where the runtime knows them, each pod says that it requires the plugin: a container
-// that is refused is tried again, as the kubelet does, and none comes up without.
-func TestPodsUnderFire(t *testing.T) {
+// Older runtimes do not support required plugins. There, a container has working sockets, or it has nothing
+// because no plugin was connected when it was created. On newer runtimes each pod requires the plugin: a
+// refused container is created again, as the kubelet does, and no container runs without its sockets.
+func TestPodsWhilePluginIsKilled(t *testing.T) {
 	e2e.Require(t)
 	for _, g := range node.Generations() {
 		t.Run(string(g), func(t *testing.T) {
@@ -46,7 +45,7 @@ func TestPodsUnderFire(t *testing.T) {
 	}
 }
 
-// fire is one run of TestPodsUnderFire.
+// fire is one run of TestPodsWhilePluginIsKilled.
 type fire struct {
 	guarded bool
 	// registering is held while a plugin registers: containerd 2.1 and 2.4 can hang
@@ -63,8 +62,8 @@ func (f *fire) run(t *testing.T, h *e2e.H) {
 	}
 	h.MkdirAll(devinfoDir)
 	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-	// The plugin itself is another process by the end.
-	before := h.Look(looked...)
+	// At the end, the plugin is another process.
+	before := h.Inventory(inventoryDirs...)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
@@ -81,7 +80,7 @@ func (f *fire) run(t *testing.T, h *e2e.H) {
 				}
 				p.Kill()
 				kills++
-				time.Sleep(f.down())
+				time.Sleep(f.downtime())
 				f.registering.Lock()
 				err := p.Plugin.Start(ctx)
 				f.registering.Unlock()
@@ -100,7 +99,7 @@ func (f *fire) run(t *testing.T, h *e2e.H) {
 		wg.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			got, err := f.one(ctx, h, i)
+			got, err := f.runPod(ctx, h, i)
 			switch {
 			case err != nil:
 				mu.Lock()
@@ -124,38 +123,38 @@ func (f *fire) run(t *testing.T, h *e2e.H) {
 		t.Error(err)
 	}
 	if kills == 0 || f.with.Load() == 0 {
-		t.Errorf("%d kills and %d pods with sockets show nothing", kills, f.with.Load())
+		t.Errorf("%d kills and %d pods with sockets are too few for the test", kills, f.with.Load())
 	}
 	if f.guarded && f.refused.Load() == 0 {
-		t.Error("nothing was refused, which shows nothing")
+		t.Error("no container was refused: the plugin was never down when one was created")
 	}
 	if f.guarded && f.without.Load() > 0 {
-		t.Errorf("%d containers came up without what they asked for", f.without.Load())
+		t.Errorf("%d containers were created without what they requested", f.without.Load())
 	}
-	for _, seen := range h.Look(looked...) {
+	for _, seen := range h.Inventory(inventoryDirs...) {
 		if strings.HasPrefix(seen, fmt.Sprintf("process %d ", p.PID())) {
-			before = append(before, seen) // another process than at first
+			before = append(before, seen) // not the first process
 		}
 	}
-	h.NothingLeft(before, looked...)
+	h.NothingLeft(before, inventoryDirs...)
 }
 
-// down is how long the plugin is: where it is required, long enough for containers to be
+// downtime is how long the plugin is down. Where it is required, this is long enough for containers to be
 // refused.
-func (f *fire) down() time.Duration {
+func (f *fire) downtime() time.Duration {
 	if f.guarded {
 		return time.Second
 	}
 	return 100 * time.Millisecond
 }
 
-// create creates the pod's container, as the kubelet does: again, when it is refused.
+// create creates the pod's container. If the container is refused it is created again, as the kubelet does.
 func (f *fire) create(ctx context.Context, pod *node.Pod) (*node.Container, error) {
 	end := time.Now().Add(2 * time.Minute)
 	for i := 0; ; i++ {
 		ctr, err := pod.Create(ctx, node.ContainerOptions{Attempt: uint32(i)})
-		// Without a validator what fails a request is that the connection breaks under it;
-		// where the machine is busy, and the plugin killed every other second, more than once.
+		// Without a validator, a request fails if its connection breaks. The plugin is killed every other
+		// second, so on a busy machine this may happen to a container more than once.
 		if err == nil || time.Now().After(end) || !f.guarded && (i == 10 || i > 0 && strings.Contains(err.Error(), "jackfield: ") && !e2e.TooLate(err)) {
 			return ctr, err
 		}
@@ -169,9 +168,8 @@ func (f *fire) create(ctx context.Context, pod *node.Pod) (*node.Container, erro
 	}
 }
 
-// one runs a pod and says whether its container has what it was granted, which
-// then has to work.
-func (f *fire) one(ctx context.Context, h *e2e.H, i int) (got bool, err error) {
+// runPod runs a pod and reports whether its container has its sockets. Sockets that it has must work.
+func (f *fire) runPod(ctx context.Context, h *e2e.H, i int) (got bool, err error) {
 	name := fmt.Sprintf("pod-%d", i)
 	options := node.PodOptions{Name: name, Namespace: "dpdk-1"}
 	if f.guarded {
@@ -195,7 +193,7 @@ func (f *fire) one(ctx context.Context, h *e2e.H, i int) (got bool, err error) {
 		}
 	}()
 	for iface, info := range files {
-		// As Multus writes it: in place before the first container.
+		// The file is in place before the first container, as with Multus.
 		if err := os.WriteFile(fireFile(pod, iface), []byte(info), 0o644); err != nil {
 			return false, err
 		}
@@ -219,19 +217,19 @@ func (f *fire) one(ctx context.Context, h *e2e.H, i int) (got bool, err error) {
 	}
 	if _, told := node.Env(spec, "JACKFIELD_NET1_SOCKET"); !told {
 		if mounts > 0 {
-			return false, fmt.Errorf("%s: %d mounts and no environment: half of it", name, mounts)
+			return false, fmt.Errorf("%s: %d mounts and no environment: the container was injected in part", name, mounts)
 		}
 		return false, nil
 	}
 	for _, net := range []string{"NET1", "NET2"} {
 		out, stderr, code, err := ctr.Exec(ctx, "sh", "-c", "sockclient connect $JACKFIELD_"+net+"_SOCKET")
 		if err != nil || code != 0 || !strings.HasPrefix(out, "hello from") {
-			return false, fmt.Errorf("%s: %s gives %q, %s: status %d, %v", name, net, out, stderr, code, err)
+			return false, fmt.Errorf("%s: %s answers %q, %s: status %d, %v", name, net, out, stderr, code, err)
 		}
 	}
 	out, stderr, code, err := ctr.Exec(ctx, "sh", "-c", "touch $(dirname $JACKFIELD_NET3_SOCKET)/x && ls "+fmt.Sprintf("/run/vsw/%s", name))
 	if err != nil || code != 0 || strings.TrimSpace(out) != "x" {
-		return false, fmt.Errorf("%s: its own directory gives %q, %s: status %d, %v", name, out, stderr, code, err)
+		return false, fmt.Errorf("%s: its own directory has %q, %s: status %d, %v", name, out, stderr, code, err)
 	}
 	return true, nil
 }

@@ -18,15 +18,13 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// H is a node in the hands of one test. Its methods fail the test where those of
-// the Node inside, which stay in reach as h.Node, return an error.
+// H is a node for one test. Its methods fail the test on errors. The methods of h.Node return errors.
 type H struct {
 	*node.Node
 	t testing.TB
 }
 
-// Each runs f as a subtest for each generation, on the nodes that all tests of
-// the package share.
+// Each runs f as a subtest for each generation, on nodes that all tests of the package share.
 func Each(t *testing.T, f func(t *testing.T, h *H)) {
 	t.Helper()
 	Require(t)
@@ -35,8 +33,8 @@ func Each(t *testing.T, f func(t *testing.T, h *H)) {
 	}
 }
 
-// EachShipped is Each for the generations that a distribution ships: for tests that
-// take long and of which the runtime decides little.
+// EachShipped is Each for the generations that a distribution ships. Use it for tests that take long and
+// depend little on the runtime.
 func EachShipped(t *testing.T, f func(t *testing.T, h *H)) {
 	t.Helper()
 	Require(t)
@@ -45,8 +43,7 @@ func EachShipped(t *testing.T, f func(t *testing.T, h *H)) {
 	}
 }
 
-// EachFresh is Each on nodes of the test's own: for tests that restart or
-// configure containerd.
+// EachFresh is Each on nodes of the test's own. Use it for tests that restart or configure containerd.
 func EachFresh(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {
 	t.Helper()
 	Require(t)
@@ -54,6 +51,24 @@ func EachFresh(t *testing.T, o node.Options, f func(t *testing.T, h *H)) {
 		t.Run(string(g), func(t *testing.T) {
 			o := o
 			o.Generation = g
+			f(t, Fresh(t, o))
+		})
+	}
+}
+
+// EachUserNS is EachFresh on nodes that run pods with a user namespace (hostUsers: false). containerd 2 refuses
+// such pods with runc before 1.2.
+func EachUserNS(t *testing.T, f func(t *testing.T, h *H)) {
+	t.Helper()
+	for _, g := range node.Generations() {
+		t.Run(string(g), func(t *testing.T) {
+			o := node.Options{Generation: g, NewRunc: g != node.V1}
+			if o.NewRunc && Kit(t).NewRunc == "" {
+				if os.Getenv("CI") == "true" {
+					t.Fatal("no C compiler to build runc with, and CI promises that there is one")
+				}
+				t.Skip("skipped: containerd 2 needs a newer runc than Debian's for this, and there is no C compiler to build it with")
+			}
 			f(t, Fresh(t, o))
 		})
 	}
@@ -72,8 +87,7 @@ func Shared(t testing.TB, g node.Generation) *H {
 	return h
 }
 
-// Fresh returns a node of the test's own, which ends with it. It starts in a
-// quarter of a second.
+// Fresh returns a node that ends with the test. A node starts in a quarter of a second.
 func Fresh(t testing.TB, o node.Options) *H {
 	t.Helper()
 	Require(t)
@@ -95,7 +109,7 @@ func Fresh(t testing.TB, o node.Options) *H {
 	return h
 }
 
-// Kit returns where the programs are, for tests that need no node.
+// Kit returns the paths of the programs, for tests that need no node.
 func Kit(t testing.TB) *node.Kit {
 	t.Helper()
 	Require(t)
@@ -115,8 +129,8 @@ func (h *H) logOnFailure() {
 	})
 }
 
-// RestartContainerd restarts containerd in the orderly way; pods and plugins that
-// connected from outside run on. Only for Fresh nodes.
+// RestartContainerd stops containerd with SIGTERM and starts it again. Pods, and plugins that connected by
+// themselves, continue to run. It is only for Fresh nodes.
 func (h *H) RestartContainerd() {
 	h.t.Helper()
 	if err := h.Node.Restart(h.t.Context()); err != nil {
@@ -124,7 +138,7 @@ func (h *H) RestartContainerd() {
 	}
 }
 
-// KillContainerd is RestartContainerd by SIGKILL.
+// KillContainerd is RestartContainerd with SIGKILL.
 func (h *H) KillContainerd() {
 	h.t.Helper()
 	if err := h.Node.Kill(h.t.Context()); err != nil {
@@ -132,14 +146,14 @@ func (h *H) KillContainerd() {
 	}
 }
 
-// Plugin is Jackfield's NRI plugin while a test runs.
+// Plugin is Jackfield's NRI plugin, which ends with the test.
 type Plugin struct {
 	*node.Plugin
 	h *H
 }
 
-// StartPlugin runs jackfield-nri of this checkout against the node, until the
-// test ends, and returns when containerd has it.
+// StartPlugin runs jackfield-nri of this checkout against the node until the test ends. It returns when
+// containerd has registered the plugin.
 func (h *H) StartPlugin(o node.PluginOptions) *Plugin {
 	h.t.Helper()
 	p, err := h.Node.StartPlugin(h.t.Context(), o)
@@ -163,8 +177,7 @@ func (p *Plugin) Restart() {
 	}
 }
 
-// WaitLog waits until the plugin has logged one of the texts, from the byte
-// offset from of its log on.
+// WaitLog waits until the plugin's log, from byte offset from, contains one of the texts.
 func (p *Plugin) WaitLog(from int, texts ...string) {
 	p.h.t.Helper()
 	ctx, cancel := context.WithTimeout(p.h.t.Context(), node.Patience)
@@ -174,8 +187,8 @@ func (p *Plugin) WaitLog(from int, texts ...string) {
 	}
 }
 
-// WaitPlugin waits until a plugin, "10-jackfield" for example, has registered
-// since containerd was started last.
+// WaitPlugin waits until a plugin, "10-jackfield" for example, has registered since the last start of
+// containerd.
 func (h *H) WaitPlugin(name string) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), node.Patience)
@@ -185,8 +198,8 @@ func (h *H) WaitPlugin(name string) {
 	}
 }
 
-// Connect runs a stub plugin in the test process until the test ends, and returns
-// when containerd has it.
+// Connect runs a stub plugin in the test process until the test ends. It returns when containerd has
+// registered the plugin.
 func (h *H) Connect(idx, name string, plugin any) (stop func()) {
 	h.t.Helper()
 	from := len(h.Log())
@@ -203,9 +216,8 @@ func (h *H) Connect(idx, name string, plugin any) (stop func()) {
 	return stop
 }
 
-// Command returns a command, not started, that ends with the test. A path
-// without a slash that names a command of the checkout, "jackfield" for example,
-// is that.
+// Command returns a command that is not started yet, and ends with the test. A name without a slash,
+// "jackfield" for example, is a command of the checkout if it has one of that name.
 func (h *H) Command(name string, args ...string) *exec.Cmd {
 	h.t.Helper()
 	if !strings.Contains(name, "/") {
@@ -216,8 +228,8 @@ func (h *H) Command(name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(h.t.Context(), name, args...)
 }
 
-// WriteFile writes a file of the host, /etc/cdi/x.json for example, with the
-// directories it needs, and removes what it made when the test ends.
+// WriteFile writes a file of the host, /etc/cdi/x.json for example, with the directories that it needs. When
+// the test ends, it removes what it created.
 func (h *H) WriteFile(path, text string) {
 	h.t.Helper()
 	h.MkdirAll(filepath.Dir(path))
@@ -227,8 +239,8 @@ func (h *H) WriteFile(path, text string) {
 	h.t.Cleanup(func() { os.Remove(path) })
 }
 
-// MkdirAll makes a directory of the host, and removes what it made when the test
-// ends, with whatever came to be in it.
+// MkdirAll creates a directory of the host. When the test ends, it removes the directories that it created,
+// with their content.
 func (h *H) MkdirAll(dir string) {
 	h.t.Helper()
 	first := ""
@@ -250,19 +262,19 @@ func (h *H) MkdirAll(dir string) {
 	}
 }
 
-// CharDevice makes a character device node on the host that goes with the test:
-// 1, 3 is the null device, 1, 5 the zero device.
+// CharDevice creates a character device node on the host and removes it when the test ends: 1, 3 is
+// the null device, 1, 5 the zero device.
 func (h *H) CharDevice(path string, major, minor uint32) {
 	h.t.Helper()
 	h.MkdirAll(filepath.Dir(path))
 	if err := unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(major, minor))); err != nil {
-		h.t.Fatalf("make device %q: %v", path, err)
+		h.t.Fatalf("create device %q: %v", path, err)
 	}
 	h.t.Cleanup(func() { os.Remove(path) })
 }
 
-// Vswitch serves a socket on the host, in a directory that is made if need be,
-// until the test ends. It answers vswitch.Greeting(name).
+// Vswitch serves a socket on the host until the test ends, and creates the directory of the socket if it is
+// missing. The socket answers vswitch.Greeting(name).
 func (h *H) Vswitch(kind vswitch.Kind, path, name string) *vswitch.Server {
 	h.t.Helper()
 	if !strings.HasPrefix(path, "@") {
@@ -280,7 +292,7 @@ func (h *H) Vswitch(kind vswitch.Kind, path, name string) *vswitch.Server {
 	return s
 }
 
-// Eventually tries f until it returns nil, for node.Patience.
+// Eventually calls f until it returns nil, for at most node.Patience.
 func (h *H) Eventually(f func() error) {
 	h.t.Helper()
 	err := f()
@@ -292,24 +304,24 @@ func (h *H) Eventually(f func() error) {
 	}
 }
 
-// Look returns what is there of processes, mounts, interfaces, cgroups, and files
-// in the directories given. Compare with NothingLeft.
-func (h *H) Look(dirs ...string) []string {
+// Inventory lists processes, mounts, interfaces, cgroups, and the files in the given directories. Compare
+// with NothingLeft.
+func (h *H) Inventory(dirs ...string) []string {
 	h.t.Helper()
-	found, err := node.Look(dirs...)
+	found, err := node.Inventory(dirs...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	return found
 }
 
-// NothingLeft fails the test when, after node.Patience, there still is something
-// that Look did not see before. The directories are those given to Look.
+// NothingLeft fails the test if something that is not in before still exists after node.Patience. dirs are
+// the directories that Inventory was called with.
 func (h *H) NothingLeft(before []string, dirs ...string) {
 	h.t.Helper()
 	var left []string
 	for end := time.Now().Add(node.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if left = node.Left(before, h.Look(dirs...)); len(left) == 0 {
+		if left = node.Leftovers(before, h.Inventory(dirs...)); len(left) == 0 {
 			return
 		}
 	}

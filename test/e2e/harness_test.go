@@ -22,12 +22,11 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// The tests of this file are about the harness: what they show is taken for
-// granted by all others.
+// The tests of this file check the harness, on which all other tests rely.
 
 func TestHarnessPod(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
-		before := h.Look("/run", "/etc", "/var/lib")
+		before := h.Inventory("/run", "/etc", "/var/lib")
 		pod := h.RunPod(node.PodOptions{Name: "web", Namespace: "shop", Annotations: map[string]string{"a": "b"}})
 		ctr := pod.Run(node.ContainerOptions{
 			Args: []string{"sh", "-c", "echo out; echo err >&2; exec sleep 1000"},
@@ -38,7 +37,7 @@ func TestHarnessPod(t *testing.T) {
 		}
 		stdout, stderr, code := ctr.Exec("sh", "-c", "echo out; echo err >&2; exit 3")
 		if stdout != "out\n" || stderr != "err\n" || code != 3 {
-			t.Errorf("exec gave %q, %q, %d", stdout, stderr, code)
+			t.Errorf("exec returned %q, %q, %d", stdout, stderr, code)
 		}
 		ctr.WaitLogs("out\n")
 		ctr.WaitLogs("err\n")
@@ -69,7 +68,7 @@ func TestHarnessHostNetwork(t *testing.T) {
 	})
 }
 
-// Created and not started, a container has a spec too; that is when refusals come.
+// A container that is created and not started has a spec too. Refusals happen at that time.
 func TestHarnessSpecBeforeStart(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		ctr := h.RunPod(node.PodOptions{}).Create(node.ContainerOptions{})
@@ -98,8 +97,7 @@ func TestHarnessComparableSpec(t *testing.T) {
 	})
 }
 
-// The host's devices and sockets that tests need, and that the container sees
-// through CRI's own fields.
+// The host's devices and sockets that tests need exist. The container sees them by CRI's own fields.
 func TestHarnessHost(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.CharDevice("/run/d/zero", 1, 5)
@@ -115,7 +113,7 @@ func TestHarnessHost(t *testing.T) {
 			t.Errorf("inside: %q", got)
 		}
 		if _, err := os.Stat("/etc/passwd"); err != nil {
-			t.Errorf("the machine's /etc does not shine through: %v", err)
+			t.Errorf("the machine's /etc is not visible: %v", err)
 		}
 	})
 	if _, err := os.Stat("/run/vsw"); err == nil {
@@ -123,7 +121,7 @@ func TestHarnessHost(t *testing.T) {
 	}
 }
 
-// An application makes the socket, and the host connects.
+// An application creates the socket, and the host connects.
 func TestHarnessSocketFromInside(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/app")
@@ -138,7 +136,7 @@ func TestHarnessSocketFromInside(t *testing.T) {
 	})
 }
 
-// envPlugin is about the smallest NRI plugin.
+// envPlugin is a minimal NRI plugin.
 type envPlugin struct{ nritest.Noop }
 
 func (envPlugin) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
@@ -157,12 +155,12 @@ func TestHarnessPlugin(t *testing.T) {
 		stop()
 		ctr = h.RunPod(node.PodOptions{Name: "two"}).Run(node.ContainerOptions{})
 		if _, ok := node.Env(ctr.OCISpec(), "FROM_PLUGIN"); ok {
-			t.Error("the plugin is gone and its environment is not")
+			t.Error("the plugin has ended and its environment is still injected")
 		}
 	})
 }
 
-// noop is a pre-installed plugin's program.
+// noop is the program of a pre-installed plugin.
 func noop(t *testing.T) string {
 	t.Helper()
 	e2e.Require(t)
@@ -182,7 +180,7 @@ func TestHarnessPreinstalled(t *testing.T) {
 		h.WaitPlugin("20-noop")
 		h.RunPod(node.PodOptions{}).Run(node.ContainerOptions{})
 		if text := read(t, filepath.Join(h.PluginConfigDir(), "20-noop.conf")); text != "x" {
-			t.Errorf("its configuration is %q", text)
+			t.Errorf("the plugin's configuration is %q", text)
 		}
 		h.RestartContainerd()
 		h.WaitPlugin("20-noop")
@@ -197,7 +195,7 @@ func TestHarnessRestart(t *testing.T) {
 		for _, restart := range []func(){h.RestartContainerd, h.KillContainerd} {
 			restart()
 			if got := ctr.Output("echo", "alive"); got != "alive" || ctr.PID() != pid {
-				t.Errorf("after the restart it says %q as process %d, before %d", got, ctr.PID(), pid)
+				t.Errorf("after the restart the container prints %q as process %d, before %d", got, ctr.PID(), pid)
 			}
 			stop := h.Connect("10", "env", envPlugin{})
 			two := h.RunPod(node.PodOptions{Name: "two"})
@@ -210,8 +208,8 @@ func TestHarnessRestart(t *testing.T) {
 	})
 }
 
-// containerd's own CDI is off unless a test turns it on. With it on, a spec file
-// whose class is one letter long kills either generation at the next request.
+// containerd's own CDI is off unless a test turns it on. With CDI on, a spec file whose class is one letter
+// long makes both generations crash at the next request.
 func TestHarnessCDIOption(t *testing.T) {
 	e2e.EachFresh(t, node.Options{CDI: true}, func(t *testing.T, h *e2e.H) {
 		h.WriteFile("/etc/cdi/v.json", `{"cdiVersion": "0.6.0", "kind": "vendor.com/class",
@@ -236,7 +234,7 @@ func TestHarnessCDIOption(t *testing.T) {
 	})
 }
 
-// A node that ends leaves nothing of itself, with pods still running.
+// A node that is closed leaves nothing, even if pods are running.
 func TestHarnessClose(t *testing.T) {
 	e2e.Require(t)
 	for _, g := range node.Generations() {
@@ -245,8 +243,8 @@ func TestHarnessClose(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := e2e.Shared(t, g) // only to look around
-			before := h.Look("/run/n", "/run/netns", "/var/lib")
+			h := e2e.Shared(t, g) // only for Inventory
+			before := h.Inventory("/run/n", "/run/netns", "/var/lib")
 			before = slices.DeleteFunc(before, func(s string) bool { return strings.Contains(s, n.Dir()) })
 			for range 2 {
 				p, err := n.RunPod(t.Context(), node.PodOptions{})

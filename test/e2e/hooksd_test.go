@@ -15,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// hooks.d directories under containerd, which does not read them itself.
+// The tests of this file use hooks.d directories under containerd, which does not read them itself.
 
 const hooksConfig = `
 hooks: {dirs: [/run/hd/usr, /run/hd/etc]}
@@ -41,7 +41,7 @@ func noted() string {
 	return strings.Join(strings.Fields(string(data)), " ")
 }
 
-func TestHooksDirectories(t *testing.T) {
+func TestHooksDirUnderContainerd(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		t.Cleanup(func() { os.RemoveAll("/run/hd") })
 		h.MkdirAll("/run/hd/etc")
@@ -61,7 +61,7 @@ func TestHooksDirectories(t *testing.T) {
 		plugin := h.StartPlugin(node.PluginOptions{Config: hooksConfig})
 		for _, want := range []string{
 			"/run/hd/etc/05-bad.json:3:19: hook.path: found a JSON number: want a string",
-			"/run/hd/etc/50-gone.json: hook.path: found",
+			"/run/hd/etc/50-gone.json:1:39: hook.path: found",
 		} {
 			plugin.WaitLog(0, want)
 		}
@@ -84,36 +84,37 @@ func TestHooksDirectories(t *testing.T) {
 			t.Errorf("hooks ran: %s", got)
 		}
 		if got := run("unasked", "dpdk-1", map[string]string{"example.com/note": "no"}, node.ContainerOptions{}); got != "command |" && got != "command | " {
-			t.Errorf("hooks ran in a pod that did not ask: %s", got)
+			t.Errorf("hooks ran in a pod without a request: %s", got)
 		}
 		if got := run("binds", "dpdk-1", nil, node.ContainerOptions{Mounts: []*cri.Mount{{HostPath: "/run/hd/bin", ContainerPath: "/data", Readonly: true}}}); strings.Trim(got, " |") != "command binds" {
 			t.Errorf("hooks ran in a pod with a bind mount: %s", got)
 		}
-		// Policy: what asked is refused, what did not is left alone.
+		// With a policy that denies the hook, a container that requests it is refused. A container
+		// that does not request it runs without it.
 		if got := run("left", "default", nil, node.ContainerOptions{}); strings.Trim(got, " |") != "" {
 			t.Errorf("hooks ran where no rule grants them: %s", got)
 		}
 		err := h.RunPod(node.PodOptions{Name: "refused", Namespace: "default", Annotations: yes}).CreateFails(node.ContainerOptions{})
-		if !strings.Contains(err.Error(), `refuse hook "/run/hd/bin/note"`) || !strings.Contains(err.Error(), "hooks: [") {
+		if !strings.Contains(err.Error(), `deny hook "/run/hd/bin/note"`) || !strings.Contains(err.Error(), "hooks: [") {
 			t.Errorf("the refusal is %v", err)
 		}
 		err = h.RunPod(node.PodOptions{Name: "gone", Namespace: "dpdk-1", Annotations: map[string]string{"example.com/gone": "yes"}}).CreateFails(node.ContainerOptions{})
-		if !strings.Contains(err.Error(), "/run/hd/etc/50-gone.json: hook.path") || !strings.Contains(err.Error(), "no such file on this host") {
+		if !strings.Contains(err.Error(), "/run/hd/etc/50-gone.json:1:39: hook.path") || !strings.Contains(err.Error(), "no such file on this host") {
 			t.Errorf("a hook without a program: %v", err)
 		}
-		// Who can write the program's directory can put another program in its place.
+		// Users who can write the program's directory can replace the program.
 		if err := os.Chmod("/run/hd/bin", 0o777|os.ModeSticky); err != nil {
 			t.Fatal(err)
 		}
 		err = h.RunPod(node.PodOptions{Name: "open", Namespace: "dpdk-1", Annotations: yes}).CreateFails(node.ContainerOptions{})
-		if !strings.Contains(err.Error(), `through the directory with mode 1777 "/run/hd/bin"`) {
+		if !strings.Contains(err.Error(), `through the directory, mode 1777 "/run/hd/bin"`) {
 			t.Errorf("a hook whose program is in an open directory: %v", err)
 		}
 		if err := os.Chmod("/run/hd/bin", 0o755); err != nil {
 			t.Fatal(err)
 		}
 
-		// Changes are there for the next container, and reported by themselves.
+		// The next container sees changes. The plugin reports them without a request.
 		from := len(plugin.Log())
 		if err := errors.Join(os.Remove("/run/hd/etc/10-asked.json"), os.Remove("/run/hd/etc/05-bad.json")); err != nil {
 			t.Fatal(err)
@@ -124,7 +125,7 @@ func TestHooksDirectories(t *testing.T) {
 		if err := os.Chmod("/run/hd/etc", 0o777); err != nil {
 			t.Fatal(err)
 		}
-		plugin.WaitLog(from, "/run/hd/etc: found the directory with mode 0777")
+		plugin.WaitLog(from, "/run/hd/etc: found the directory, mode 0777")
 		if got := run("open", "dpdk-1", yes, node.ContainerOptions{}); strings.Trim(got, " |") != "masked" {
 			t.Errorf("with a directory that anyone can write hooks ran: %s", got)
 		}

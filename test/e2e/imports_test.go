@@ -18,8 +18,8 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// hasNRI is whether a containerd has NRI on and lets plugins connect with a configuration file and its imports, by
-// `containerd config dump`; read is false where it refuses them.
+// hasNRI reports whether containerd has NRI enabled and accepts connections of plugins, with a configuration
+// file and its imports, according to `containerd config dump`. read is false if containerd refuses them.
 func hasNRI(t *testing.T, containerd, file string) (on, read bool) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), containerd, "--config", file, "config", "dump").Output()
@@ -33,16 +33,15 @@ func hasNRI(t *testing.T, containerd, file string) (on, read bool) {
 	_, table, found := strings.Cut(text, "io.containerd.nri.v1.nri")
 	disable := regexp.MustCompile(`(?m)^\s*disable = (\w+)$`).FindStringSubmatch(table)
 	if !found || disable == nil {
-		t.Fatalf("%s tells nothing of NRI:\n%s", containerd, text)
+		t.Fatalf("%s has no NRI section:\n%s", containerd, text)
 	}
 	connections := regexp.MustCompile(`(?m)^\s*disable_connections = (\w+)$`).FindStringSubmatch(table)
 	return disable[1] == "false" && (connections == nil || connections[1] == "false"), true
 }
 
-// Drop-ins mean to the doctor and to `enable-nri` what they mean to every containerd
-// that reads them: 2.4.2 for one, which merges a plugin's table key by key, and 1.7,
-// which replaces it.
-func TestContainerdImportsAsContainerd(t *testing.T) {
+// The doctor and `enable-nri` read drop-ins like the containerd that reads them. 2.4.2 merges the table of a
+// plugin key by key, and 1.7 replaces it.
+func TestImportsAreReadLikeContainerd(t *testing.T) {
 	e2e.Require(t)
 	kit, err := node.KitFromEnv()
 	if err != nil {
@@ -81,8 +80,8 @@ func TestContainerdImportsAsContainerd(t *testing.T) {
 			}
 		}
 		main := filepath.Join(dir, "config.toml")
-		// 1.7 reads files of later versions, too, where the last one is of version 2:
-		// nobody means that.
+		// 1.7 also reads files of later versions if the last one is of version 2, but no
+		// administrator configures that.
 		newer := regexp.MustCompile(`version = [34]`).MatchString(fmt.Sprint(files))
 		all := func() (on bool, says string) {
 			on = true
@@ -103,18 +102,18 @@ func TestContainerdImportsAsContainerd(t *testing.T) {
 		}
 		_, diagnosis := run("doctor", "--root", root)
 		if said := !regexp.MustCompile(`(?m)^ERROR +runtime .*(turns NRI off|lets no plugin connect)`).MatchString(diagnosis); said != newest {
-			t.Errorf("%d: containerd %s has NRI on: %v, and the doctor says of %q\n%s", i, kit.Versions[node.V24], newest, files, diagnosis)
+			t.Errorf("%d: containerd %s has NRI on: %v, and the doctor reports for %q\n%s", i, kit.Versions[node.V24], newest, files, diagnosis)
 		}
 		on, says := all()
 		code, text := run("enable-nri", "--root", root, "--runtime", "containerd")
 		switch nothing := strings.Contains(text, "NRI is on and lets plugins connect, nothing changed"); {
 		case nothing && !on, !nothing && on && code == 0:
-			t.Errorf("%d: NRI is on:%s; and enable says of %q\n%s", i, says, files, text)
+			t.Errorf("%d: NRI is on:%s; enable-nri prints for %q\n%s", i, says, files, text)
 		case nothing:
 			counts["on"]++
 		case code == 0:
 			if on, says := all(); !on {
-				t.Errorf("%d: after enable NRI is on:%s; it said of %q\n%s", i, says, files, text)
+				t.Errorf("%d: after enable-nri NRI is on:%s; it printed for %q\n%s", i, says, files, text)
 			}
 			counts["changed"]++
 		default:
@@ -127,7 +126,7 @@ func TestContainerdImportsAsContainerd(t *testing.T) {
 	t.Log(counts)
 	for _, what := range []string{"on", "changed", "refused"} {
 		if counts[what] < 3 {
-			t.Errorf("%d cases of 60 are %s: the test has lost its sense", counts[what], what)
+			t.Errorf("%d cases of 60 are %s: the test needs cases of every kind", counts[what], what)
 		}
 	}
 }

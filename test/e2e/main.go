@@ -17,9 +17,8 @@ import (
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// Main takes over TestMain: it fetches and builds what is needed, moves the test
-// process into a jail, runs the tests, and exits. Where that is impossible it
-// runs the tests all the same, for them to say why they are skipped.
+// Main replaces TestMain: it fetches and builds what is needed, moves the test process into a jail, runs the
+// tests, and exits. Where that is impossible it still runs the tests, which are skipped with the reason.
 func Main(m *testing.M) {
 	flag.Parse()
 	if jail.Outside() && Impossible() != nil {
@@ -35,9 +34,9 @@ func Main(m *testing.M) {
 	}))
 }
 
-// MainWith is Main for a package that needs more: outside of the jail, where it can
-// be had, before gets it ready, and inside of it inside makes use of it; nil is
-// nothing. What they set in the environment is there for the tests.
+// MainWith is Main for packages that need more. before prepares it outside of the jail, if a jail is
+// possible, and inside sets it up in the jail. Either may be nil. Tests see the environment variables that
+// they set.
 func MainWith(m *testing.M, name string, before func(context.Context) error, inside func() error) {
 	flag.Parse()
 	var err error
@@ -64,7 +63,7 @@ func prepare() ([]string, error) {
 	return kit.Env()
 }
 
-// Impossible returns why the tests cannot run on this machine.
+// Impossible returns the reason why the tests cannot run on this machine.
 func Impossible() error {
 	if testing.Short() {
 		return errors.New("left out of short runs")
@@ -74,14 +73,14 @@ func Impossible() error {
 	}
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("no %s to fetch containerd with", tool)
+			return fmt.Errorf("no %s, which fetches containerd", tool)
 		}
 	}
 	return jail.Possible()
 }
 
-// Require skips a test that needs a real runtime where there can be none, and
-// says why. In CI that is a failure.
+// Require skips a test, with the reason, if it needs a real runtime and none can run. In CI it fails the
+// test.
 func Require(tb testing.TB) {
 	tb.Helper()
 	if jail.Inside() {
@@ -98,16 +97,15 @@ func Require(tb testing.TB) {
 	tb.Skipf("skipped: %v", why)
 }
 
-// shared has the nodes that tests share, one of each generation.
+// shared holds the nodes that tests share, one of each generation.
 var shared = struct {
 	sync.Mutex
 	nodes  map[node.Generation]*node.Node
 	broken map[node.Generation]error
 }{nodes: map[node.Generation]*node.Node{}, broken: map[node.Generation]error{}}
 
-// sharedNode starts a generation's node when it is first asked for, and again when
-// containerd has died since, which failed the test that it died in. One that
-// failed to start is not tried again.
+// sharedNode starts a generation's node at its first use. It starts the node again if containerd has died,
+// which failed the test that it died in. A node that failed to start is not started again.
 func sharedNode(ctx context.Context, g node.Generation) (*node.Node, error) {
 	shared.Lock()
 	defer shared.Unlock()

@@ -11,13 +11,12 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/jackfield/jackfield/pkg/status"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// reportedMissed waits until jackfield status lists these containers as missed, and no
-// other.
+// reportedMissed waits until jackfield status lists exactly these containers as missed.
 func reportedMissed(t *testing.T, h *e2e.H, p *e2e.Plugin, want ...*e2e.Container) {
 	t.Helper()
 	var ids []string
@@ -40,15 +39,15 @@ func reportedMissed(t *testing.T, h *e2e.H, p *e2e.Plugin, want ...*e2e.Containe
 		}
 		slices.Sort(found)
 		if !n.Registered || !slices.Equal(found, ids) {
-			return fmt.Errorf("missed are %q, want %q: %s", found, ids, out)
+			return fmt.Errorf("missed containers are %q, want %q: %s", found, ids, out)
 		}
 		return nil
 	})
 }
 
-// containerd is killed, and a container is created while the plugin is away: it is
-// reported when the plugin is back, and with missed: evict it is stopped. A container
-// that has its devices is neither, whatever was restarted.
+// containerd is killed, and a container is created while the plugin is down. The plugin reports the container
+// when it is back, and with "missed: evict" it stops the container. A container that has its devices is
+// neither reported nor stopped, whichever process was restarted.
 func TestMissedContainersOnContainerd(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		h.CharDevice("/run/devs/zero", 1, 5)
@@ -56,7 +55,7 @@ func TestMissedContainersOnContainerd(t *testing.T) {
 			{"env":["A=1"],"deviceNodes":[{"path":"/dev/vendor-a","hostPath":"/run/devs/zero"}]}}]}`)
 		p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 		given := h.RunPod(node.PodOptions{Name: "given", Namespace: "dpdk-1", Annotations: asks}).Run(node.ContainerOptions{})
-		has(t, given)
+		checkInjected(t, given)
 		reportedMissed(t, h, p)
 
 		p.Kill()
@@ -70,10 +69,10 @@ func TestMissedContainersOnContainerd(t *testing.T) {
 		from := len(p.Log())
 		p.Restart()
 		reportedMissed(t, h, p, lacks)
-		p.WaitLog(from, "runs without what it asked for")
-		found, _ := doctor(t, h, "--config", p.ConfigFile)
-		says(t, found, "missed", "warning", "dpdk-1/missed/main")
-		// The plugin is there: a restart of containerd changes nothing.
+		p.WaitLog(from, "runs without what it requested")
+		found, _ := runDoctor(t, h, "--config", p.ConfigFile)
+		expectFinding(t, found, "missed", "warning", "dpdk-1/missed/main")
+		// The plugin is up: a restart of containerd changes nothing.
 		h.RestartContainerd()
 		h.WaitPlugin("10-jackfield")
 		reportedMissed(t, h, p, lacks)
@@ -83,7 +82,7 @@ func TestMissedContainersOnContainerd(t *testing.T) {
 		if err := os.WriteFile(p.ConfigFile, []byte(config), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		// What was given is known without its record, too.
+		// The plugin recognises an injected container without its record, too.
 		if err := os.RemoveAll("/run/jackfield/status"); err != nil {
 			t.Fatal(err)
 		}
@@ -99,9 +98,9 @@ func TestMissedContainersOnContainerd(t *testing.T) {
 			return nil
 		})
 		reportedMissed(t, h, p)
-		has(t, given) // it runs on
+		checkInjected(t, given) // it is still running
 		// The kubelet creates it again.
 		lacks.Remove()
-		has(t, pod.Run(node.ContainerOptions{Attempt: 1}))
+		checkInjected(t, pod.Run(node.ContainerOptions{Attempt: 1}))
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// portsConfig is a node on which the tenants' ports share one directory.
+// portsConfig configures a node on which the tenants' ports share one directory.
 const portsConfig = `
 sockets: {roots: [/run/vsw]}
 policy:
@@ -44,10 +44,10 @@ func createAsCNI(t *testing.T, h *e2e.H, pod *e2e.Pod, dir string) {
 	}
 }
 
-// A tenant with a socket of its own in a directory that all ports share gets that socket
-// alone: not the directory, whoever makes the socket and however sockets are staged. What
-// it is refused is left as it is, and keeps nobody else out.
-func TestNeighboursInOneDirectory(t *testing.T) {
+// A tenant has a socket of its own in a directory that all ports share. In every staging mode, and for both
+// sides that can create the socket, the container gets that socket alone and never the directory. A refused
+// request changes nothing and holds no claim.
+func TestTenantsShareSocketDirectory(t *testing.T) {
 	for _, staging := range []string{"mount", "directory"} {
 		t.Run(staging, func(t *testing.T) {
 			h := e2e.Shared(t, node.V2)
@@ -69,7 +69,7 @@ func TestNeighboursInOneDirectory(t *testing.T) {
 			}
 			for _, left := range []string{"b-victim.sock", "vswitch.conf", "secret/s.sock"} {
 				if _, err := os.Lstat("/run/vsw/ports/" + left); err != nil {
-					t.Errorf("removed with a pod that was refused: %v", err)
+					t.Errorf("the directory was removed with the refused pod: %v", err)
 				}
 			}
 

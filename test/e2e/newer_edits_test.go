@@ -19,8 +19,9 @@ import (
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 
-// What CDI edits become that older NRI versions have no field for, and what none has.
-func TestEditsOfANewerNRI(t *testing.T) {
+// The test injects CDI edits for which older versions of NRI have no field, and edits for which no version
+// has one.
+func TestEditsNewerThanNRI(t *testing.T) {
 	h := e2e.Shared(t, node.V24)
 	h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 	for _, d := range []string{"/dev/net/tun", "/dev/fuse"} {
@@ -48,15 +49,15 @@ func TestEditsOfANewerNRI(t *testing.T) {
 		ctr := pod(t, "perms").Run(node.ContainerOptions{})
 		ctr.Output("sh", "-c", ": < /dev/ro && : > /dev/rw")
 		if out, errs, code := ctr.Exec("sh", "-c", ": > /dev/ro"); code == 0 || !strings.Contains(errs, "not permitted") {
-			t.Errorf("a device that may be read is written: status %d, %q %q; the rules are %+v", code, out, errs, ctr.OCISpec().Linux.Resources.Devices)
+			t.Errorf("a read-only device was written: status %d, %q %q; the rules are %+v", code, out, errs, ctr.OCISpec().Linux.Resources.Devices)
 		}
 	})
-	// What runc refuses as CDI has it: a rule of type u, a bind mount without the option.
-	t.Run("odd ones", func(t *testing.T) {
+	// runc refuses these edits as CDI has them: a device rule of type u, and a bind mount without the option.
+	t.Run("edits that runc refuses", func(t *testing.T) {
 		ctr := pod(t, "odd").Run(node.ContainerOptions{})
 		ctr.Output("sh", "-c", "dd if=/dev/unbuffered of=/dev/null bs=4 count=1 && echo > /dev/null && test -e /opt/cdi/newer.json")
 		if err := pod(t, "fifo").CreateFails(node.ContainerOptions{}); !strings.Contains(err.Error(), `FIFO "/dev/ff"`) || !strings.Contains(err.Error(), "under mounts") {
-			t.Errorf("a FIFO gives %v", err)
+			t.Errorf("a FIFO: error %v", err)
 		}
 	})
 	t.Run("netDevices", func(t *testing.T) {
@@ -67,7 +68,7 @@ func TestEditsOfANewerNRI(t *testing.T) {
 			t.Skip("skipped: Debian's runc does not know network devices, and there is no C compiler to build a newer one with")
 		}
 		if out, err := exec.Command("ip", "link", "add", "jfnd0", "type", "veth", "peer", "name", "jfnd1").CombinedOutput(); err != nil {
-			t.Fatalf("make the network device: %v: %s", err, out)
+			t.Fatalf("create the network device: %v: %s", err, out)
 		}
 		t.Cleanup(func() { _ = exec.Command("ip", "link", "del", "jfnd1").Run() })
 		ctr := pod(t, "netdev").Run(node.ContainerOptions{})
@@ -75,11 +76,11 @@ func TestEditsOfANewerNRI(t *testing.T) {
 			t.Errorf("the container's network devices are %q", got)
 		}
 		if _, err := os.Stat("/sys/class/net/jfnd0"); err == nil {
-			t.Error("the host has the device still")
+			t.Error("the host still has the device")
 		}
 	})
 	t.Run("intelRdt", func(t *testing.T) {
-		// This machine need not have it: the container is not started.
+		// The machine may lack resctrl: the container is not started.
 		spec := pod(t, "rdt").Create(node.ContainerOptions{}).OCISpec()
 		if rdt := spec.Linux.IntelRdt; rdt == nil || rdt.ClosID != "gold" || !slices.Equal(rdt.Schemata, []string{"L3:0=f"}) {
 			t.Errorf("the specification has %+v", rdt)
@@ -93,7 +94,7 @@ func TestEditsOfANewerNRI(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a user that is told", func(t *testing.T) {
+	t.Run("user of the container", func(t *testing.T) {
 		spec := pod(t, "perms").Create(node.ContainerOptions{User: 1000, Group: 1001}).OCISpec()
 		at := slices.IndexFunc(spec.Linux.Devices, func(d rspec.LinuxDevice) bool { return d.Path == "/dev/ro" })
 		if at < 0 || spec.Linux.Devices[at].UID == nil || *spec.Linux.Devices[at].UID != 1000 || *spec.Linux.Devices[at].GID != 1001 {
@@ -102,63 +103,63 @@ func TestEditsOfANewerNRI(t *testing.T) {
 	})
 }
 
-// hears is a plugin that keeps what it is told of.
-type hears struct {
+// eventRecorder is a plugin that records the events that it receives.
+type eventRecorder struct {
 	nritest.Noop
-	mu   sync.Mutex
-	told []string
+	mu       sync.Mutex
+	recorded []string
 }
 
-func (e *hears) note(event string) {
+func (e *eventRecorder) record(event string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.told = append(e.told, event)
+	e.recorded = append(e.recorded, event)
 }
 
-func (e *hears) Configure(context.Context, string, string, string) (api.EventMask, error) {
+func (e *eventRecorder) Configure(context.Context, string, string, string) (api.EventMask, error) {
 	var mask api.EventMask
 	mask.Set(api.Event_STOP_POD_SANDBOX, api.Event_REMOVE_POD_SANDBOX, api.Event_REMOVE_CONTAINER)
 	return mask, nil
 }
 
-func (e *hears) StopPodSandbox(context.Context, *api.PodSandbox) error {
-	e.note("StopPodSandbox")
+func (e *eventRecorder) StopPodSandbox(context.Context, *api.PodSandbox) error {
+	e.record("StopPodSandbox")
 	return nil
 }
 
-func (e *hears) RemovePodSandbox(context.Context, *api.PodSandbox) error {
-	e.note("RemovePodSandbox")
+func (e *eventRecorder) RemovePodSandbox(context.Context, *api.PodSandbox) error {
+	e.record("RemovePodSandbox")
 	return nil
 }
 
-func (e *hears) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error {
-	e.note("RemoveContainer")
+func (e *eventRecorder) RemoveContainer(context.Context, *api.PodSandbox, *api.Container) error {
+	e.record("RemoveContainer")
 	return nil
 }
 
-// What a runtime tells of a pod that is older than its own process: that its containers
-// went, and not that it did. docs/compatibility.md says so.
-func TestWhatIsToldOfOlderPods(t *testing.T) {
+// For a pod that is older than its own process, a runtime reports the removal of containers but not of the
+// pod. docs/reference/compatibility.md documents this.
+func TestRemovalOfOlderPodIsNotReported(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		old := h.RunPod(node.PodOptions{Name: "old"})
 		old.Run(node.ContainerOptions{})
 		h.RestartContainerd()
-		e := &hears{}
+		e := &eventRecorder{}
 		h.Connect("10", "hears", e)
 		young := h.RunPod(node.PodOptions{Name: "young"})
 		young.Run(node.ContainerOptions{})
 		old.Remove()
-		told := func() []string {
+		recorded := func() []string {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			return slices.Clone(e.told)
+			return slices.Clone(e.recorded)
 		}
-		if got := told(); !slices.Equal(got, []string{"RemoveContainer"}) {
-			t.Errorf("of the older pod it is told %q", got)
+		if got := recorded(); !slices.Equal(got, []string{"RemoveContainer"}) {
+			t.Errorf("events of the older pod: %q", got)
 		}
 		young.Remove()
-		if got := told(); !slices.Equal(got, []string{"RemoveContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox"}) {
-			t.Errorf("of both it is told %q", got)
+		if got := recorded(); !slices.Equal(got, []string{"RemoveContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox"}) {
+			t.Errorf("events of both pods: %q", got)
 		}
 	})
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// Pod is a pod's sandbox in the hands of a test.
+// Pod is a pod's sandbox. Its methods fail the test on errors.
 type Pod struct {
 	*node.Pod
 	h    *H
 	gone bool
 }
 
-// Container is a container in the hands of a test.
+// Container is a container. Its methods fail the test on errors.
 type Container struct {
 	*node.Container
 	pod *Pod
 }
 
-// RunPod runs a pod's sandbox, which is removed with its containers when the test
-// ends. For a failure that is expected there is h.Node.RunPod.
+// RunPod runs a pod's sandbox. When the test ends, the sandbox and its containers are removed. If a failure
+// is expected, use h.Node.RunPod.
 func (h *H) RunPod(o node.PodOptions) *Pod {
 	h.t.Helper()
 	p, err := h.Node.RunPod(h.t.Context(), o)
@@ -57,7 +57,7 @@ func (p *Pod) Remove() {
 	p.gone = true
 }
 
-// OCISpec returns the config.json that runc got for the sandbox.
+// OCISpec returns the sandbox's config.json, as runc got it.
 func (p *Pod) OCISpec() *rspec.Spec {
 	p.h.t.Helper()
 	spec, err := p.Pod.OCISpec()
@@ -67,7 +67,7 @@ func (p *Pod) OCISpec() *rspec.Spec {
 	return spec
 }
 
-// Create creates a container, which is not started.
+// Create creates a container without starting it.
 func (p *Pod) Create(o node.ContainerOptions) *Container {
 	p.h.t.Helper()
 	c, err := p.TryCreate(p.h.t.Context(), o)
@@ -77,8 +77,8 @@ func (p *Pod) Create(o node.ContainerOptions) *Container {
 	return &Container{Container: c, pod: p}
 }
 
-// TryCreate is Create where the error matters. A container that is refused for want of
-// time, on a busy machine, is created again, as the kubelet does.
+// TryCreate is Create for tests that check the error. A container that times out on a busy machine
+// is created again, as the kubelet does.
 func (p *Pod) TryCreate(ctx context.Context, o node.ContainerOptions) (*node.Container, error) {
 	p.h.t.Helper()
 	c, err := p.Pod.Create(ctx, o)
@@ -90,20 +90,19 @@ func (p *Pod) TryCreate(ctx context.Context, o node.ContainerOptions) (*node.Con
 	return c, err
 }
 
-// TooLate reports a refusal because the kubelet, or the node itself, took longer than
-// the plugin waits for it: the next attempt may be in time.
+// TooLate reports whether a container was refused because the kubelet or the node exceeded the plugin's time
+// limit. Another attempt may succeed.
 func TooLate(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "no answer") || strings.Contains(err.Error(), "given up before the runtime's deadline"))
 }
 
-// CreateFails creates a container that has to be refused and returns the error
-// that the kubelet would see.
+// CreateFails creates a container that must be refused. It returns the error that the kubelet would see.
 func (p *Pod) CreateFails(o node.ContainerOptions) error {
 	p.h.t.Helper()
 	if _, err := p.Pod.Create(p.h.t.Context(), o); err != nil {
 		return err
 	}
-	p.h.t.Fatalf("container %q was created and should have been refused", o.Name)
+	p.h.t.Fatalf("container %q was created, want a refusal", o.Name)
 	return nil
 }
 
@@ -123,8 +122,7 @@ func (c *Container) Start() {
 	}
 }
 
-// Exec runs a command in the container and returns what it printed and its
-// status.
+// Exec runs a command in the container. It returns the command's output and exit status.
 func (c *Container) Exec(cmd ...string) (stdout, stderr string, code int) {
 	c.pod.h.t.Helper()
 	stdout, stderr, code, err := c.Container.Exec(c.pod.h.t.Context(), cmd...)
@@ -134,8 +132,7 @@ func (c *Container) Exec(cmd ...string) (stdout, stderr string, code int) {
 	return stdout, stderr, code
 }
 
-// Output runs a command that has to succeed and returns what it printed, without
-// the last newline.
+// Output runs a command that must succeed. It returns the command's output without the last newline.
 func (c *Container) Output(cmd ...string) string {
 	c.pod.h.t.Helper()
 	stdout, stderr, code := c.Exec(cmd...)
@@ -145,8 +142,7 @@ func (c *Container) Output(cmd ...string) string {
 	return strings.TrimSuffix(stdout, "\n")
 }
 
-// OCISpec returns the config.json that runc got; before the start, the spec that
-// containerd keeps.
+// OCISpec returns the config.json that runc got. Before the start it returns the spec that containerd stores.
 func (c *Container) OCISpec() *rspec.Spec {
 	c.pod.h.t.Helper()
 	spec, err := c.Container.OCISpec(c.pod.h.t.Context())
@@ -156,9 +152,8 @@ func (c *Container) OCISpec() *rspec.Spec {
 	return spec
 }
 
-// ComparableSpec returns the container's OCI spec as JSON, with names in the
-// place of all that differs from one pod to the next: two containers that asked
-// for the same have the same.
+// ComparableSpec returns the container's OCI spec as JSON, with placeholders for all values that differ
+// between pods. It is equal for containers with equal requests.
 func (c *Container) ComparableSpec() string {
 	c.pod.h.t.Helper()
 	data, err := json.MarshalIndent(c.OCISpec(), "", "  ")
@@ -200,7 +195,7 @@ func (c *Container) PID() int {
 	return pid
 }
 
-// Stop ends the container at once.
+// Stop kills the container.
 func (c *Container) Stop() {
 	c.pod.h.t.Helper()
 	if err := c.Container.Stop(c.pod.h.t.Context()); err != nil {
@@ -208,7 +203,7 @@ func (c *Container) Stop() {
 	}
 }
 
-// Remove ends and removes the container.
+// Remove kills and removes the container.
 func (c *Container) Remove() {
 	c.pod.h.t.Helper()
 	if err := c.Container.Remove(c.pod.h.t.Context()); err != nil {

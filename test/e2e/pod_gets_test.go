@@ -14,7 +14,7 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// What a pod gets, and does not get, from a plugin on an unmodified containerd.
+// The tests of this file show what a pod gets, and does not get, from the plugin on an unmodified containerd.
 
 const nodeConfig = `
 sockets: {roots: [/var/run/vsw]}
@@ -30,7 +30,7 @@ policy:
 
 const devinfoDir = "/var/run/k8s.cni.cncf.io/devinfo/cni/"
 
-// devinfo writes a device-info file as Multus names it.
+// devinfo writes a device-info file under the name that Multus gives it.
 func devinfo(h *e2e.H, pod *e2e.Pod, nad, iface, content string) {
 	h.WriteFile(fmt.Sprintf("%s%s-%s-%s_%s", devinfoDir, pod.Namespace(), nad, pod.ID, iface), content)
 }
@@ -43,8 +43,8 @@ func memif(role, path string) string {
 	return fmt.Sprintf(`{"type":"memif","version":"1.1.0","memif":{"role":%q,"mode":"ethernet","path":%q}}`, role, path)
 }
 
-// looked are the directories in which nothing may be left.
-var looked = []string{"/run/jackfield", "/run/vsw", "/var/run/k8s.cni.cncf.io"}
+// inventoryDirs are the directories in which nothing may be left.
+var inventoryDirs = []string{"/run/jackfield", "/run/vsw", "/var/run/k8s.cni.cncf.io"}
 
 func TestCDIDevice(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
@@ -61,7 +61,7 @@ func TestCDIDevice(t *testing.T) {
 		pod := h.RunPod(node.PodOptions{Name: "cdi", Namespace: "dpdk-1",
 			Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=dev0"}})
 		ctr := pod.Run(node.ContainerOptions{})
-		// The device cgroup lets it be read and written, and nothing else is.
+		// The device cgroup allows reading and writing this device, and no other access.
 		got := ctr.Output("sh", "-c", `ls -l /dev/vendor0 | tr -s ' ' | cut -d' ' -f5,6; head -c 4 /dev/vendor0 | xxd -p; echo x > /dev/vendor0 && echo written
 echo $VENDOR $VENDOR_DEVICE; cat /opt/vendor/driver.so; touch /opt/vendor/x 2>/dev/null || echo read-only`)
 		if want := "1, 5\n00000000\nwritten\nyes dev0\nlibraryread-only"; got != want {
@@ -69,7 +69,7 @@ echo $VENDOR $VENDOR_DEVICE; cat /opt/vendor/driver.so; touch /opt/vendor/x 2>/d
 		}
 		state, err := os.ReadFile("/run/vendor/hook-ran")
 		if err != nil || !strings.Contains(string(state), ctr.ID) {
-			t.Errorf("the createRuntime hook got %q, %v", state, err)
+			t.Errorf("the createRuntime hook read %q, %v", state, err)
 		}
 	})
 }
@@ -78,7 +78,7 @@ func TestSockets(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-		before := h.Look(looked...)
+		before := h.Inventory(inventoryDirs...)
 		h.Vswitch(vswitch.VhostUser, "/run/vsw/port1/vhost.sock", "vhost-user")
 		h.Vswitch(vswitch.Memif, "/run/vsw/port2/memif.sock", "memif")
 		h.Vswitch(vswitch.VhostUser, "/run/vsw/other/secret.sock", "another tenant")
@@ -97,12 +97,13 @@ func TestSockets(t *testing.T) {
 				t.Errorf("%s answers %q, want %q", path, got, want)
 			}
 		}
-		// The host's directory is read-only, and nobody else's is there.
+		// The host's directory is read-only and shows no other port's socket.
 		got := ctr.Output("sh", "-c", "rm -f /var/run/vsw/port1/vhost.sock 2>/dev/null; touch /var/run/vsw/port1/x 2>/dev/null; ls /var/run/vsw/port1 /var/run/vsw")
 		if want := "/var/run/vsw:\nport1\nport2\nport3\n\n/var/run/vsw/port1:\nvhost.sock"; got != want {
-			t.Errorf("inside are:\n%s\nwant:\n%s", got, want)
+			t.Errorf("the container has:\n%s\nwant:\n%s", got, want)
 		}
-		// The application makes its own, and the host finds it where device-info says.
+		// The application creates its own socket, and the host finds the socket at the path of the
+		// device-info.
 		second := pod.Run(node.ContainerOptions{Name: "app", Command: []string{"sh", "-c", "exec sockclient listen $JACKFIELD_NET3_SOCKET 'from inside'"}})
 		second.WaitLogs("listening")
 		if got, err := vswitch.Ask(t.Context(), "/run/vsw/port3/app.sock"); err != nil || got != "from inside" {
@@ -113,18 +114,18 @@ func TestSockets(t *testing.T) {
 			t.Fatalf("devices.json: %v: %v", err, view)
 		}
 		if name, iface := view[0]["name"], view[0]["interface"]; name != "dpdk-1/red" || iface != "net1" {
-			t.Errorf("the first network is %v on %v", name, iface)
+			t.Errorf("the first network is %v on interface %v", name, iface)
 		}
 		pod.Remove()
 		os.RemoveAll("/run/k8s.cni.cncf.io")
 		os.RemoveAll("/run/vsw/port1")
 		os.RemoveAll("/run/vsw/port2")
 		os.RemoveAll("/run/vsw/other")
-		h.NothingLeft(before, looked...)
+		h.NothingLeft(before, inventoryDirs...)
 	})
 }
 
-func TestNothingAskedForNothingChanged(t *testing.T) {
+func TestContainerWithoutRequestIsUnchanged(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`)
 		spec := func() string {
@@ -144,8 +145,8 @@ func TestNothingAskedForNothingChanged(t *testing.T) {
 	})
 }
 
-// Each refusal is seen on the CRI side and names the request, the file or rule,
-// and the remedy; afterwards nothing is left.
+// The kubelet sees each refusal in the CRI error, which names the request, the file or rule, and the remedy.
+// Nothing is left afterwards.
 func TestRefusals(t *testing.T) {
 	for _, tc := range []struct {
 		name, namespace, annotation, devinfo string
@@ -174,7 +175,7 @@ func TestRefusals(t *testing.T) {
 				t.Cleanup(func() { os.Remove("/run/vsw/link") })
 				h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`)
 				h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-				before := h.Look(looked...)
+				before := h.Inventory(inventoryDirs...)
 				annotations := map[string]string{}
 				if tc.annotation != "" {
 					annotations["devices.jackfield.dev"] = tc.annotation
@@ -192,14 +193,14 @@ func TestRefusals(t *testing.T) {
 				}
 				pod.Remove()
 				os.RemoveAll("/run/k8s.cni.cncf.io")
-				h.NothingLeft(before, looked...)
+				h.NothingLeft(before, inventoryDirs...)
 			})
 		})
 	}
 }
 
-// What is mounted cannot be reached by a pod of another namespace.
-func TestLeftAloneWithoutARule(t *testing.T) {
+// A pod of a namespace without a rule does not reach the sockets.
+func TestPodWithoutRuleIsUnmanaged(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -210,7 +211,7 @@ func TestLeftAloneWithoutARule(t *testing.T) {
 		if got := ctr.Output("sh", "-c", "env | grep -c JACKFIELD; ls /var/run/vsw 2>/dev/null; true"); got != "0" {
 			t.Errorf("inside: %q", got)
 		}
-		p.WaitLog(0, "left alone")
+		p.WaitLog(0, "unmanaged")
 	})
 }
 
@@ -241,8 +242,8 @@ func TestContainerdRestarts(t *testing.T) {
 	})
 }
 
-// The runtime starts the plugin itself, and hands over its configuration.
-func TestStartedByTheRuntime(t *testing.T) {
+// The runtime starts the plugin itself, and passes its configuration.
+func TestRuntimeStartsPlugin(t *testing.T) {
 	bin, err := e2e.Kit(t).Command("jackfield-nri")
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +253,7 @@ func TestStartedByTheRuntime(t *testing.T) {
 		h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`)
 		pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}})
 		if got := pod.Run(node.ContainerOptions{}).Output("sh", "-c", "echo $A"); got != "1" {
-			t.Errorf("inside A is %q", got)
+			t.Errorf("A is %q in the container", got)
 		}
 		err := h.RunPod(node.PodOptions{Namespace: "web", Annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}}).CreateFails(node.ContainerOptions{})
 		if !strings.Contains(err.Error(), "dpdk-tenants") {

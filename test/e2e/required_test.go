@@ -16,8 +16,8 @@ import (
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
 
-// What NRI 0.12.3 of containerd 2.4 makes of containers while the plugin is not there,
-// or ends under a request. The set-ups are those of docs/security.md.
+// The tests of this file use NRI 0.12.3 of containerd 2.4. The plugin is down while containers are created,
+// or ends during a request. The setups are those of docs/explanation/trust-and-threats.md.
 
 const (
 	requiredKey  = "required-plugins.noderesource.dev"
@@ -31,85 +31,84 @@ var (
 	needs = map[string]string{"devices.jackfield.dev": "vendor.com/net=a", requiredKey: "[jackfield]"}
 )
 
-// required is a node with the validator on.
-func required(t *testing.T, v node.Validator) *e2e.H {
+// startWithValidator starts a node with the validator on.
+func startWithValidator(t *testing.T, v node.Validator) *e2e.H {
 	h := e2e.Fresh(t, node.Options{Generation: node.V24, Validator: &v})
 	h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
 	return h
 }
 
-// has wants a container that has what it asked for.
-func has(t *testing.T, ctr *e2e.Container) {
+// checkInjected checks that a container has what it requested.
+func checkInjected(t *testing.T, ctr *e2e.Container) {
 	t.Helper()
 	if got := ctr.Output("sh", "-c", "echo [$A]"); got != "[1]" {
 		t.Errorf("A is %q", got)
 	}
 }
 
-// refused wants a container to be refused by the runtime for want of the plugin.
-func refused(t *testing.T, pod *e2e.Pod, o node.ContainerOptions) {
+// checkRefused checks that the runtime refuses a container because the plugin is missing.
+func checkRefused(t *testing.T, pod *e2e.Pod, o node.ContainerOptions) {
 	t.Helper()
 	if err := pod.CreateFails(o); !strings.Contains(err.Error(), notPresent) {
-		t.Errorf("the kubelet is told %v, want %s", err, notPresent)
+		t.Errorf("the kubelet sees %v, want %s", err, notPresent)
 	}
 }
 
-// A pod says that it needs the plugin: while that is down, its containers are refused;
-// others come up.
-func TestThePodRequiresThePlugin(t *testing.T) {
-	h := required(t, node.Validator{})
+// A pod requires the plugin. While the plugin is down, containers of this pod are refused and other
+// containers are created.
+func TestPodRequiresPlugin(t *testing.T) {
+	h := startWithValidator(t, node.Validator{})
 	pod := h.RunPod(node.PodOptions{Name: "needs", Namespace: "dpdk-1", Annotations: needs})
-	refused(t, pod, node.ContainerOptions{})
+	checkRefused(t, pod, node.ContainerOptions{})
 	h.RunPod(node.PodOptions{Name: "plain", Namespace: "dpdk-1"}).Run(node.ContainerOptions{}).Output("true")
-	// One that asks and does not say so is what the annotation is for.
+	// A pod that requests a device without requiring the plugin starts without the device.
 	if got := h.RunPod(node.PodOptions{Name: "asks", Namespace: "dpdk-1", Annotations: asks}).Run(node.ContainerOptions{}).Output("sh", "-c", "echo [$A]"); got != "[]" {
 		t.Errorf("without the plugin A is %q", got)
 	}
 	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-	has(t, pod.Run(node.ContainerOptions{Attempt: 1}))
-	found, _ := doctor(t, h, "--config", p.ConfigFile)
-	says(t, found, "required", "ok", "annotation "+requiredKey)
+	checkInjected(t, pod.Run(node.ContainerOptions{Attempt: 1}))
+	found, _ := runDoctor(t, h, "--config", p.ConfigFile)
+	expectFinding(t, found, "required", "ok", "annotation "+requiredKey)
 	if err := p.Stop(node.Patience); err != nil {
 		t.Error(err)
 	}
-	// The runtime finds out that it is gone, by what it asks next: here a container.
+	// The runtime notices that the plugin ended with its next request, here a container.
 	if err := pod.CreateFails(node.ContainerOptions{Name: "later"}); !strings.Contains(err.Error(), "10-jackfield") {
-		t.Errorf("the kubelet is told %v", err)
+		t.Errorf("the kubelet sees %v", err)
 	}
-	refused(t, pod, node.ContainerOptions{Name: "later", Attempt: 1})
+	checkRefused(t, pod, node.ContainerOptions{Name: "later", Attempt: 1})
 	p.Restart()
-	has(t, pod.Run(node.ContainerOptions{Name: "later", Attempt: 2}))
+	checkInjected(t, pod.Run(node.ContainerOptions{Name: "later", Attempt: 2}))
 }
 
-// The node requires the plugin: while that is down, no container is created but of
-// pods that tolerate it, also right after the runtime was started.
-func TestTheNodeRequiresThePlugin(t *testing.T) {
-	h := required(t, node.Validator{Required: []string{"jackfield"}, Tolerate: tolerateKey})
+// The node requires the plugin. While the plugin is down, and right after the runtime has started, containers
+// are created only in pods that tolerate its absence.
+func TestNodeRequiresPlugin(t *testing.T) {
+	h := startWithValidator(t, node.Validator{Required: []string{"jackfield"}, Tolerate: tolerateKey})
 	plain := h.RunPod(node.PodOptions{Name: "plain"})
-	refused(t, plain, node.ContainerOptions{})
+	checkRefused(t, plain, node.ContainerOptions{})
 	tolerant := h.RunPod(node.PodOptions{Name: "tolerant", Annotations: map[string]string{tolerateKey: "true"}})
 	tolerant.Run(node.ContainerOptions{}).Output("true")
 	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 	plain.Run(node.ContainerOptions{Attempt: 1}).Output("true")
 	pod := h.RunPod(node.PodOptions{Name: "asks", Namespace: "dpdk-1", Annotations: asks})
-	has(t, pod.Run(node.ContainerOptions{}))
-	found, _ := doctor(t, h, "--config", p.ConfigFile)
-	says(t, found, "required", "ok", `["jackfield"], but of pods annotated `+tolerateKey)
+	checkInjected(t, pod.Run(node.ContainerOptions{}))
+	found, _ := runDoctor(t, h, "--config", p.ConfigFile)
+	expectFinding(t, found, "required", "ok", `only pods annotated `+tolerateKey+` get containers without the NRI plugins ["jackfield"]`)
 	p.Kill()
 	h.RestartContainerd()
-	refused(t, pod, node.ContainerOptions{Name: "second"})
+	checkRefused(t, pod, node.ContainerOptions{Name: "second"})
 	p.Restart()
-	has(t, pod.Run(node.ContainerOptions{Name: "second", Attempt: 1}))
+	checkInjected(t, pod.Run(node.ContainerOptions{Name: "second", Attempt: 1}))
 }
 
-// The plugin ends, or hangs, after the runtime has asked it for a container and before
-// it has answered; or between that and the request before, when the runtime does not
-// know yet. NRI counts it as present: what fails the container is that the plugin is a
+// The plugin ends or hangs during a request to create a container, or ended before the request without the
+// runtime noticing. NRI then counts the plugin as present. The container is refused because the plugin is a
 // validator itself.
-func TestThePluginEndsUnderARequest(t *testing.T) {
-	for name, v := range map[string]*node.Validator{"the default validator is on": {}, "it is off": nil} {
+func TestPluginEndsDuringRequest(t *testing.T) {
+	for name, v := range map[string]*node.Validator{"with the default validator": {}, "without the default validator": nil} {
 		t.Run(name, func(t *testing.T) {
-			h := e2e.Fresh(t, node.Options{Generation: node.V24, Validator: v, PluginRequestTimeout: 8 * time.Second}) // which is waited for
+			h := e2e.Fresh(t, node.Options{Generation: node.V24, Validator: v, PluginRequestTimeout: 8 * time.Second}) // the test waits this long
 			h.WriteFile("/etc/cdi/vendor.json", requiredSpec)
 			p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 			annotations := asks
@@ -126,24 +125,24 @@ func TestThePluginEndsUnderARequest(t *testing.T) {
 					t.Fatalf("%s: container %s was created without its device", when, ctr.ID)
 				}
 				if !strings.Contains(err.Error(), "10-jackfield") {
-					t.Errorf("%s: the kubelet is told %v", when, err)
+					t.Errorf("%s: the kubelet sees %v", when, err)
 				}
 			}
 			comesUp := func() {
 				t.Helper()
 				p.Restart()
 				attempt++
-				has(t, pod.Run(node.ContainerOptions{Attempt: attempt}))
+				checkInjected(t, pod.Run(node.ContainerOptions{Attempt: attempt}))
 			}
 
 			p.Signal(unix.SIGSTOP)
 			killed := make(chan struct{})
 			go func() {
 				defer close(killed)
-				time.Sleep(300 * time.Millisecond) // the request is there, and waits
+				time.Sleep(300 * time.Millisecond) // by then the plugin has the request
 				p.Kill()
 			}()
-			fails("killed under the request")
+			fails("killed during the request")
 			<-killed
 			comesUp()
 
@@ -159,7 +158,7 @@ func TestThePluginEndsUnderARequest(t *testing.T) {
 	}
 }
 
-// dying is a plugin whose connection ends while it is asked for a container.
+// dying is a plugin whose connection ends during CreateContainer.
 type dying struct {
 	nritest.Noop
 	hangUp chan struct{}
@@ -171,10 +170,10 @@ func (d *dying) CreateContainer(ctx context.Context, _ *api.PodSandbox, _ *api.C
 	return nil, nil, ctx.Err()
 }
 
-// What the runtime by itself does not do, and the reason for Jackfield to be a validator:
-// a plugin that is required and ends under the request counts as present.
-func TestARequiredPluginThatEndsCounts(t *testing.T) {
-	h := required(t, node.Validator{Required: []string{"dying"}})
+// The runtime counts a required plugin as present if the plugin ends during the request. For this reason
+// Jackfield is a validator.
+func TestRequiredPluginThatEndsCountsAsPresent(t *testing.T) {
+	h := startWithValidator(t, node.Validator{Required: []string{"dying"}})
 	d := &dying{hangUp: make(chan struct{})}
 	stop := h.Connect("10", "dying", d)
 	go func() {
@@ -188,19 +187,18 @@ func TestARequiredPluginThatEndsCounts(t *testing.T) {
 	}
 }
 
-// injects is a plugin that gives a container what it says.
-type injects struct {
+// injector is a plugin that injects the same adjustment into every container.
+type injector struct {
 	nritest.Noop
 	adjust *api.ContainerAdjustment
 }
 
-func (i *injects) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (i *injector) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	return i.adjust, nil, nil
 }
 
-// Another plugin of the node injects a device and a mount: what the policy does not
-// grant the container fails it.
-func TestAnotherPluginOnARealRuntime(t *testing.T) {
+// Another plugin injects a device and a mount. The container is refused if the policy does not grant them.
+func TestPolicyAppliesToOtherPluginOnContainerd(t *testing.T) {
 	h := e2e.Fresh(t, node.Options{Generation: node.V24})
 	h.CharDevice("/run/devs/zero", 1, 5)
 	h.WriteFile("/srv/data/file", "data")
@@ -214,7 +212,7 @@ validate: {devices: true, mounts: true, except: [30-trusted]}
 	device.AddDevice(&api.LinuxDevice{Path: "/run/devs/zero", Type: "c", Major: 1, Minor: 5})
 	mount.AddMount(&api.Mount{Source: "/srv/data", Destination: "/data", Type: "bind", Options: []string{"rbind", "ro"}})
 	both := func(index, name string, adjust *api.ContainerAdjustment) func() {
-		return h.Connect(index, name, &injects{adjust: adjust})
+		return h.Connect(index, name, &injector{adjust: adjust})
 	}
 	granted := h.RunPod(node.PodOptions{Name: "granted", Namespace: "dpdk-1", Annotations: asks})
 	other := h.RunPod(node.PodOptions{Name: "other", Namespace: "dpdk-2"})
@@ -223,13 +221,13 @@ validate: {devices: true, mounts: true, except: [30-trusted]}
 		works  string
 		says   string
 	}{
-		{device, "head -c 4 /run/devs/zero | xxd -p", `refuse device node "/run/devs/zero"`},
-		{mount, "cat /data/file", `refuse mount "/srv/data" at "/data"`},
+		{device, "head -c 4 /run/devs/zero | xxd -p", `deny device node "/run/devs/zero"`},
+		{mount, "cat /data/file", `deny mount "/srv/data" at "/data"`},
 	} {
 		attempt := uint32(i)
 		stop := both("20", "other", tc.adjust)
 		ctr := granted.Run(node.ContainerOptions{Attempt: attempt})
-		has(t, ctr) // and its own beside it
+		checkInjected(t, ctr) // its own request
 		ctr.Output("sh", "-c", tc.works)
 		err := other.CreateFails(node.ContainerOptions{Attempt: attempt})
 		for _, want := range []string{tc.says, `NRI plugin "20-other"`, "dpdk-2/other/main"} {

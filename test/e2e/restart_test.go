@@ -16,27 +16,26 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// What the ways of a vswitch's restart do to a running container that has the socket
-// by a bind of the file, by a bind of its directory, and from Jackfield. The table is
-// in docs/sockets.md.
-func TestWhatARestartIsToPlainBinds(t *testing.T) {
+// A vswitch restarts in several ways. A running container has the socket by a bind mount of the file, by a
+// bind mount of its directory, and from Jackfield. docs/explanation/sockets-that-survive.md has the table.
+func TestVswitchRestartWithPlainBinds(t *testing.T) {
 	const dir, socket = "/run/vsw/port1", "/run/vsw/port1/vhost.sock"
 	listen := func(path string) (*vswitch.Server, error) {
 		return vswitch.Listen(vswitch.VhostUser, path, vswitch.Greeting("again"))
 	}
 	for _, tc := range []struct {
 		name      string
-		directory bool // whether a bind of the directory has the socket again
+		directory bool // a bind mount of the directory shows the new socket
 		restart   func() (*vswitch.Server, error)
 	}{
-		{"the socket is removed and made anew", true, func() (*vswitch.Server, error) {
+		{"the socket is removed and created again", true, func() (*vswitch.Server, error) {
 			return listen(socket) // which removes it first
 		}},
 		{"a new socket is renamed into place", true, func() (*vswitch.Server, error) {
 			s, err := listen(dir + "/.new")
 			return s, errors.Join(err, os.Rename(dir+"/.new", socket))
 		}},
-		{"the directory is removed and made anew", false, func() (*vswitch.Server, error) {
+		{"the directory is removed and created again", false, func() (*vswitch.Server, error) {
 			err := errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755))
 			s, listenErr := listen(socket)
 			return s, errors.Join(err, listenErr)
@@ -62,7 +61,7 @@ func TestWhatARestartIsToPlainBinds(t *testing.T) {
 					"jackfield": "/var/run/jackfield/net/net1/vhost.sock", "jackfield, own path": socket}
 				for way, path := range ways {
 					if out, errs, code := ctr.Exec("sockclient", "connect", path); code != 0 || strings.TrimSpace(out) != vswitch.Greeting("the first") {
-						t.Fatalf("before the restart the %s gives %q, %s", way, out, errs)
+						t.Fatalf("before the restart the %s has %q, %s", way, out, errs)
 					}
 				}
 				if err := first.Crash(); err != nil {
@@ -77,17 +76,17 @@ func TestWhatARestartIsToPlainBinds(t *testing.T) {
 				for _, way := range []string{"jackfield", "jackfield, own path"} {
 					h.Eventually(func() error {
 						if out, errs, _ := ctr.Exec("sockclient", "connect", ways[way]); strings.TrimSpace(out) != again {
-							return fmt.Errorf("after the restart the container gets %q from %s: %s", out, ways[way], errs)
+							return fmt.Errorf("after the restart the container reads %q from %s: %s", out, ways[way], errs)
 						}
 						return nil
 					})
 				}
-				// By now whatever comes by itself has come.
+				// By now, every socket that appears without Jackfield has appeared.
 				result := []string{"jackfield: answers"}
 				for way, want := range map[string]bool{"file": false, "directory": tc.directory} {
 					out, errs, _ := ctr.Exec("sockclient", "connect", ways[way])
 					if answers := strings.TrimSpace(out) == again; answers != want {
-						t.Errorf("after the restart a bind of the %s gives %q, %s", way, out, errs)
+						t.Errorf("after the restart a bind mount of the %s has %q, %s", way, out, errs)
 					}
 					result = append(result, fmt.Sprintf("bind of the %s: %s", way, strings.TrimSpace(out+errs)))
 				}

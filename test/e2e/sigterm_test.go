@@ -19,12 +19,12 @@ import (
 	"github.com/jackfield/jackfield/test/kubelet"
 )
 
-// The daemon gets SIGTERM while a container is being created, which the kubelet's
-// answer holds open: the container has its device, or is refused with a reason. It
-// is never created without, the daemon ends in good order, and nothing is left.
-func TestSIGTERMInTheMiddleOfACreation(t *testing.T) {
+// The plugin gets SIGTERM while a container is being created, which the kubelet's answer delays. The
+// container has its device or is refused with a reason, and is never created without its device. The plugin
+// exits with status 0, and nothing is left.
+func TestSIGTERMDuringCreation(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
-		hardware(t, h)
+		createHardware(t, h)
 		k, err := kubelet.StartUnder(hostRoot)
 		if err != nil {
 			t.Fatal(err)
@@ -55,9 +55,9 @@ func TestSIGTERMInTheMiddleOfACreation(t *testing.T) {
 				c, err := pod.Pod.Create(context.WithoutCancel(t.Context()), node.ContainerOptions{Env: []string{"PCIDEVICE_ACME_COM_VF=" + vf1}})
 				made <- result{c, err}
 			}()
-			// The kubelet may have been asked ahead: it is the request that has to be there.
+			// The plugin may have called the kubelet earlier. The test waits for the call of the request.
 			h.Eventually(func() error {
-				metrics, err := asked(hostRoot+"/run/sigterm.sock", "/metrics")
+				metrics, err := getMetrics(hostRoot+"/run/sigterm.sock", "/metrics")
 				if err == nil && number(metrics, "jackfield_containers_total ") < 1 {
 					err = errors.New("the plugin is not asked for a container")
 				}
@@ -74,8 +74,8 @@ func TestSIGTERMInTheMiddleOfACreation(t *testing.T) {
 			k.SetDelay(0)
 			switch {
 			case tc.gets && e2e.TooLate(r.err) && i < 20:
-				// A busy machine took the kubelet's answer more than the half second that the
-				// plugin waits: that is a refusal with a reason, and once more it may be in time.
+				// On a busy machine the kubelet's answer may take longer than the half second that the plugin
+				// waits. The plugin then refuses with a reason, and another attempt may succeed.
 				cases = slices.Insert(cases, i+1, testCase{fmt.Sprintf("answered-%d", i+1), tc.delay, true})
 			case tc.gets && r.err != nil:
 				t.Errorf("%s: %v", tc.name, r.err)
@@ -87,9 +87,9 @@ func TestSIGTERMInTheMiddleOfACreation(t *testing.T) {
 				}
 				out, _, _, err := r.c.Exec(t.Context(), "sh", "-c", "ls /dev/vfio; cat $JACKFIELD_DEVICES_FILE")
 				if err != nil || !strings.HasPrefix(out, "11\nvfio\n") || !strings.Contains(out, vf1) {
-					t.Errorf("%s: inside are %q, %v", tc.name, out, err)
+					t.Errorf("%s: the container has %q, %v", tc.name, out, err)
 				}
-				// The next daemon takes the container over, and cleans up after it.
+				// The next process takes over the container and cleans up after it.
 				p.Restart()
 				pod.Remove()
 				if err := p.Stop(node.Patience); err != nil {

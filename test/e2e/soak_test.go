@@ -26,12 +26,12 @@ var (
 	soakRestart = flag.Duration("soak.restart", 3*time.Second, "how often TestSoak restarts containerd")
 )
 
-// soakPorts are the ports of the vswitch, each with a socket of either kind.
+// soakPorts are the ports of the vswitch. Each has a vhost-user and a memif socket.
 const soakPorts = 4
 
-// soakRequest is how long the runtime waits for the plugin, and soakReload the time
-// between two reloads, two of three of which replace a configuration: no more of these
-// than the eight that are held anyway are younger than a request may be.
+// soakRequest is the runtime's time limit for a request. soakReload is the interval of configuration changes,
+// two of three of which are valid. At this rate, no more than the eight replaced configurations that are
+// always kept are younger than a request can be.
 const (
 	soakRequest = 5 * time.Second
 	soakReload  = 420 * time.Millisecond
@@ -49,14 +49,13 @@ policy:
         sockets: ["/var/run/vsw/**"]
 `
 
-// Pods come and go for as long as -soak.pods says, ten at a time, while the policy is
-// reloaded, CDI files come and go, the vswitch restarts and containerd does. Each
-// container checks what it has against what it asked for. After each quarter nothing
-// is held that was not held before.
+// The test creates as many pods as -soak.pods says, ten at a time. Meanwhile the policy is reloaded, CDI
+// files are written and removed, and the vswitch and containerd restart. Each container compares what it has
+// with what it requested. After each quarter, the plugin holds no more than after the first.
 func TestSoak(t *testing.T) {
 	e2e.Require(t)
-	// A replaced configuration is held for the time of a request at least: with the
-	// nodes' own, and the pace of the reloads, dozens would be.
+	// A replaced configuration is held for at least the time limit of a request. With the default limit of
+	// the nodes, and this rate of reloads, dozens would be held.
 	h := e2e.Fresh(t, node.Options{Generation: node.V2, PluginRequestTimeout: soakRequest})
 	h.MkdirAll("/run/vsw")
 	h.MkdirAll(devinfoDir)
@@ -70,15 +69,15 @@ func TestSoak(t *testing.T) {
 	for _, f := range []func(context.Context) error{s.reload, s.churn, s.vswitch, s.restart} {
 		trouble.Go(func() {
 			if err := f(ctx); err != nil && ctx.Err() == nil {
-				s.wrong(err)
+				s.addError(err)
 			}
 		})
 	}
-	// What replaced configurations hold until they are closed is held from the first
-	// quarter on.
+	// Replaced configurations are held until they are closed. Replace enough of them before the first quarter
+	// ends.
 	for end := time.Now().Add(5 * time.Minute); s.vswitches.Load() == 0 || s.good.Load() < 14; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("five minutes, and %d configurations in force", s.good.Load())
+			t.Fatalf("after five minutes %d configurations were in force", s.good.Load())
 		}
 	}
 	const quarters = 4
@@ -90,7 +89,7 @@ func TestSoak(t *testing.T) {
 	}
 	cancel()
 	trouble.Wait()
-	t.Logf("%d pods: %d right, %d refused as they had to be, %d wrong; %d restarts of containerd, %d policies in force and %d refused, %d CDI files, %d restarts of the vswitch",
+	t.Logf("%d pods: %d correct, %d refused as expected, %d failed; %d restarts of containerd, %d policies in force and %d refused, %d CDI files, %d restarts of the vswitch",
 		*soakPods, s.right.Load(), s.refused.Load(), len(s.errs), s.restarts.Load(), s.good.Load(), s.bad.Load(), s.files.Load(), s.vswitches.Load())
 	for _, err := range s.errs {
 		t.Error(err)
@@ -107,12 +106,12 @@ type soak struct {
 	runtime sync.RWMutex // held for writing while containerd restarts
 	mu      sync.Mutex
 	errs    []error
-	state   []string // files of state at the last look
+	state   []string // state files at the last measurement
 
 	right, refused, restarts, good, bad, files, vswitches atomic.Int64
 }
 
-func (s *soak) wrong(err error) {
+func (s *soak) addError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.errs = append(s.errs, err)
@@ -127,14 +126,14 @@ func (s *soak) quarter(ctx context.Context, q, n int) {
 		wg.Go(func() {
 			defer func() { <-turn }()
 			if err := s.pod(ctx, q*n+i); err != nil {
-				s.wrong(fmt.Errorf("pod %d: %w", q*n+i, err))
+				s.addError(fmt.Errorf("pod %d: %w", q*n+i, err))
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// wish is what a pod asks for and what its container has to have, and nothing else.
+// wish is what a pod requests, and what its container must have, with nothing else.
 type wish struct {
 	namespace, devices string
 	info               map[string]string // device-info by interface
@@ -152,7 +151,7 @@ func soakWish(i int) wish {
 		w.devices = fmt.Sprintf("vendor.com/net=dev%d", i%16)
 		w.env = []string{fmt.Sprintf("SOAK_net=dev%d", i%16)}
 		w.try = expect("head -c 4 /dev/soak-net | xxd -p", "00000000")
-	case 1: // two sockets that the host makes
+	case 1: // two sockets that the host creates
 		w.info = map[string]string{
 			"net1": vhostUser("client", fmt.Sprintf("/run/vsw/port%d/vhost.sock", port)),
 			"net2": memif("slave", fmt.Sprintf("/run/vsw/memif%d/memif.sock", port))}
@@ -160,7 +159,7 @@ func soakWish(i int) wish {
 			return errors.Join(expect("sockclient connect $JACKFIELD_NET1_SOCKET", vswitch.Greeting(fmt.Sprintf("port%d", port)))(ctx, c),
 				expect("sockclient connect $JACKFIELD_NET2_SOCKET", vswitch.Greeting(fmt.Sprintf("memif%d", port)))(ctx, c))
 		}
-	case 2: // one of its own
+	case 2: // a socket that the application creates
 		path := fmt.Sprintf("/run/vsw/own%d/app.sock", i)
 		w.info = map[string]string{"net1": vhostUser("server", path)}
 		w.try = func(ctx context.Context, c *node.Container) error {
@@ -169,7 +168,7 @@ func soakWish(i int) wish {
 				return err
 			}
 			if got, err := vswitch.Ask(ctx, path); err != nil || got != "mine" {
-				return fmt.Errorf("the application's socket gives %q: %w", got, err)
+				return fmt.Errorf("the application's socket answers %q: %w", got, err)
 			}
 			return nil
 		}
@@ -177,15 +176,14 @@ func soakWish(i int) wish {
 		w.namespace, w.devices, w.refused = "web", "vendor.com/net=dev1", true
 	case 4: // nothing
 		w.try = expect("ls /var/run/jackfield 2>/dev/null | wc -l", "0")
-	case 5: // a device that has just been made
+	case 5: // a device whose spec was just written
 		w.devices, w.file = fmt.Sprintf("vendor.com/churn=pod%d", i), fmt.Sprintf("/etc/cdi/pod-%d.json", i)
 		w.env = []string{fmt.Sprintf("SOAK_churn=pod%d", i)}
 	}
 	return w
 }
 
-// expect runs a command until it prints what is wanted: the vswitch may be on its
-// way back.
+// expect runs a command until it prints the wanted text, because the vswitch may be restarting.
 func expect(line, want string) func(context.Context, *node.Container) error {
 	return func(ctx context.Context, c *node.Container) error {
 		for end := time.Now().Add(node.Patience); ; time.Sleep(20 * time.Millisecond) {
@@ -197,13 +195,13 @@ func expect(line, want string) func(context.Context, *node.Container) error {
 				return nil
 			}
 			if time.Now().After(end) {
-				return fmt.Errorf("%q gives %q and %q, want %q", line, out, errs, want)
+				return fmt.Errorf("%q prints %q and %q, want %q", line, out, errs, want)
 			}
 		}
 	}
 }
 
-// call makes one call of the runtime's, between its restarts.
+// call calls f while the runtime is not restarting.
 func (s *soak) call(f func() error) error {
 	s.runtime.RLock()
 	defer s.runtime.RUnlock()
@@ -236,7 +234,7 @@ func (s *soak) pod(ctx context.Context, i int) (err error) {
 	}
 	if w.file != "" {
 		name := strings.TrimPrefix(w.devices, "vendor.com/churn=")
-		if err := renamed(w.file, soakDevice("churn", name)); err != nil {
+		if err := writeRenamed(w.file, soakDevice("churn", name)); err != nil {
 			return err
 		}
 	}
@@ -244,7 +242,7 @@ func (s *soak) pod(ctx context.Context, i int) (err error) {
 	err = s.call(func() (err error) { ctr, err = pod.Create(ctx, node.ContainerOptions{}); return })
 	if w.refused {
 		if err == nil || !strings.Contains(err.Error(), "dpdk-tenants") {
-			return fmt.Errorf("it was to be refused: %w", err)
+			return fmt.Errorf("the container was not refused as expected: %w", err)
 		}
 		s.refused.Add(1)
 		return nil
@@ -255,7 +253,7 @@ func (s *soak) pod(ctx context.Context, i int) (err error) {
 	if err != nil {
 		return err
 	}
-	// One call: containerd is not restarted between an exec and its answer.
+	// One call: containerd does not restart between the exec and its answer.
 	if err := s.call(func() error { return check(ctx, ctr, w) }); err != nil {
 		return err
 	}
@@ -263,7 +261,7 @@ func (s *soak) pod(ctx context.Context, i int) (err error) {
 	return nil
 }
 
-// check compares what a container has with what it asked for.
+// check compares what a container has with what it requested.
 func check(ctx context.Context, ctr *node.Container, w wish) error {
 	spec, err := ctr.OCISpec(ctx)
 	if err != nil {
@@ -292,7 +290,7 @@ func check(ctx context.Context, ctr *node.Container, w wish) error {
 	}
 	for _, d := range spec.Linux.Devices {
 		if strings.HasPrefix(d.Path, "/dev/soak-") && !strings.HasPrefix(w.devices, "vendor.com/"+strings.TrimPrefix(d.Path, "/dev/soak-")+"=") {
-			return fmt.Errorf("it has the device %q, and asked for %q", d.Path, w.devices)
+			return fmt.Errorf("the container has the device %q, and requested %q", d.Path, w.devices)
 		}
 	}
 	if w.try == nil {
@@ -301,7 +299,7 @@ func check(ctx context.Context, ctr *node.Container, w wish) error {
 	return w.try(ctx, ctr)
 }
 
-// soakDevices is a CDI file with n devices; soakDevice has one.
+// soakDevices returns a CDI file with n devices, and soakDevice one with a single device.
 func soakDevices(class string, n int) string {
 	var devices []string
 	for i := range n {
@@ -320,8 +318,8 @@ func cdiFile(class string, devices []string) string {
 	return fmt.Sprintf(`{"cdiVersion":"0.6.0","kind":"vendor.com/%s","devices":[%s]}`, class, strings.Join(devices, ","))
 }
 
-// renamed writes a file so that nobody sees half of it.
-func renamed(path, text string) error {
+// writeRenamed writes a file and renames it into place.
+func writeRenamed(path, text string) error {
 	tmp := filepath.Join(filepath.Dir(path), "."+filepath.Base(path))
 	return errors.Join(os.WriteFile(tmp, []byte(text), 0o600), os.Rename(tmp, path))
 }

@@ -34,17 +34,17 @@ func every(ctx context.Context, d time.Duration, f func(n int) error) error {
 	}
 }
 
-// reload writes the policy anew, every third time one that is refused.
+// reload rewrites the policy; every third version is invalid.
 func (s *soak) reload(ctx context.Context) error {
 	return every(ctx, soakReload, func(n int) error {
 		from := len(s.p.Log())
 		if n%3 == 2 {
 			s.bad.Add(1)
-			err := renamed(s.p.ConfigFile, soakConfig+"    - name: broken\n      fro: {}\n")
+			err := writeRenamed(s.p.ConfigFile, soakConfig+"    - name: broken\n      fro: {}\n")
 			return errors.Join(err, s.logged(ctx, from, "fro"))
 		}
 		s.good.Add(1)
-		err := renamed(s.p.ConfigFile, soakConfig+fmt.Sprintf("    - {name: other-%d, for: {namespaces: [none]}, allow: {cdi: [\"vendor.com/net=*\"]}}\n", n))
+		err := writeRenamed(s.p.ConfigFile, soakConfig+fmt.Sprintf("    - {name: other-%d, for: {namespaces: [none]}, allow: {cdi: [\"vendor.com/net=*\"]}}\n", n))
 		return errors.Join(err, s.logged(ctx, from, "in force"))
 	})
 }
@@ -60,7 +60,7 @@ func (s *soak) logged(ctx context.Context, from int, text string) error {
 func (s *soak) churn(ctx context.Context) error {
 	return every(ctx, 50*time.Millisecond, func(n int) error {
 		s.files.Add(1)
-		err := renamed(fmt.Sprintf("/etc/cdi/churn-%d.json", n), soakDevice("churn", fmt.Sprintf("idle%d", n)))
+		err := writeRenamed(fmt.Sprintf("/etc/cdi/churn-%d.json", n), soakDevice("churn", fmt.Sprintf("idle%d", n)))
 		if n >= 50 {
 			err = errors.Join(err, os.Remove(fmt.Sprintf("/etc/cdi/churn-%d.json", n-50)))
 		}
@@ -68,8 +68,7 @@ func (s *soak) churn(ctx context.Context) error {
 	})
 }
 
-// vswitch starts the ports, and restarts one after the other, now and then with its
-// directory.
+// vswitch starts the ports and restarts them one after another, sometimes with their directory.
 func (s *soak) vswitch(ctx context.Context) error {
 	servers := map[string]*vswitch.Server{}
 	start := func(name string) error {
@@ -110,7 +109,7 @@ func (s *soak) vswitch(ctx context.Context) error {
 	})
 }
 
-// restart restarts containerd between two calls of it.
+// restart restarts containerd between two calls of the runtime.
 func (s *soak) restart(ctx context.Context) error {
 	return every(ctx, *soakRestart, func(int) error {
 		s.runtime.Lock()
@@ -125,32 +124,31 @@ func (s *soak) restart(ctx context.Context) error {
 	})
 }
 
-// held is what the plugin holds between pods.
+// held counts what the plugin holds between pods.
 type held struct{ descriptors, goroutines, mounts, files, rss int }
 
 func (f held) String() string {
 	return fmt.Sprintf("%d descriptors, %d goroutines, %d mounts, %d files of state, %.1f MiB", f.descriptors, f.goroutines, f.mounts, f.files, float64(f.rss)/1024)
 }
 
-// measure takes the least of several looks: the trouble goes on meanwhile. On a busy
-// machine it may be long until all is done that goes on: it looks on until what is held
-// is as wanted.
+// measure returns the lowest of several readings, because the disturbances go on meanwhile. It keeps
+// reading until the result is as wanted, since a busy machine may take long to settle.
 func (s *soak) measure(wanted func(held) bool) held {
 	s.t.Helper()
-	least := s.look()
+	least := s.measureOnce()
 	for i, end := 0, time.Now().Add(node.Patience); i < 20 || !wanted(least) && time.Now().Before(end); i++ {
 		time.Sleep(100 * time.Millisecond)
-		now := s.look()
+		now := s.measureOnce()
 		least = held{min(least.descriptors, now.descriptors), min(least.goroutines, now.goroutines), min(least.mounts, now.mounts),
 			min(least.files, now.files), min(least.rss, now.rss)}
 	}
 	return least
 }
 
-func (s *soak) look() held {
+func (s *soak) measureOnce() held {
 	s.t.Helper()
 	proc := fmt.Sprintf("/proc/%d/", s.p.PID())
-	// What was freed is given back to the kernel by a collection.
+	// The garbage collection returns freed memory to the kernel.
 	if _, err := s.get("/debug/pprof/heap?gc=1"); err != nil {
 		s.t.Fatal(err)
 	}
@@ -176,7 +174,7 @@ func (s *soak) look() held {
 	return held{len(fds), number(metrics, "go_goroutines "), strings.Count(string(mounts), "/run/jackfield"), files, number(string(status), "VmRSS:")}
 }
 
-// number is the one behind a name at the beginning of a line.
+// number returns the number after a name at the beginning of a line, or -1.
 func number(text, name string) int {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, name); ok {
@@ -191,10 +189,10 @@ func number(text, name string) int {
 	return -1
 }
 
-func (s *soak) get(path string) (string, error) { return asked("/run/soak.sock", path) }
+func (s *soak) get(path string) (string, error) { return getMetrics("/run/soak.sock", path) }
 
-// asked is what a plugin answers at its metrics' socket.
-func asked(socket, path string) (string, error) {
+// getMetrics returns the body of a path at the metrics socket of a plugin.
+func getMetrics(socket, path string) (string, error) {
 	client := &http.Client{Timeout: node.Patience, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -208,7 +206,7 @@ func asked(socket, path string) (string, error) {
 	return string(body), err
 }
 
-// judge compares what was held after the quarters with what was after the first.
+// judge compares what is held after each quarter with what was held after the first.
 func (s *soak) judge(takes []held) {
 	s.t.Helper()
 	first, last := takes[0], takes[len(takes)-1]
@@ -222,25 +220,23 @@ func (s *soak) judge(takes []held) {
 		s.t.Errorf("memory: %d KiB after the first quarter, %d KiB after the last", first.rss, last.rss)
 	}
 	if s.restarts.Load() == 0 || s.good.Load() == 0 || s.bad.Load() == 0 {
-		s.t.Error("the run was too short for trouble to come")
+		s.t.Error("the run was too short for restarts and reloads")
 	}
 }
 
-// longSoak is how many pods make a run in which the first quarter is more than warming
-// up.
+// longSoak is the number of pods from which on the first quarter is more than warm-up.
 const longSoak = 400
 
-// grown is what is held more than after the first quarter.
+// grown returns an error for each quantity that has grown since the first quarter.
 func (s *soak) grown(first, last held) (errs []error) {
-	// A connection or a file that is open at that moment is no leak, nor is one replaced
-	// configuration more, with its four descriptors, nor the goroutines that do the work,
-	// of which as many are kept as were needed at once; growth is. Of a short run the
-	// first quarter is warming up.
+	// Some differences are no leak: an open connection or file, one more replaced configuration with its four
+	// descriptors, and the worker goroutines, of which as many are kept as were needed at once. In a short
+	// run, the first quarter is warm-up.
 	short := *soakPods < longSoak
 	slack := map[bool]held{false: {descriptors: 6, goroutines: 8}, true: {descriptors: 12, goroutines: 12}}[short]
-	// Of the eight replaced configurations that wait to be closed each has three more
-	// descriptors if it was asked for a CDI device while it was in force, to know of
-	// changes by; how many were is chance. Hundreds are replaced in a long run.
+	// Eight replaced configurations wait to be closed. Each of them has three more descriptors to watch CDI
+	// directories if a CDI device was requested while it was in force, which is a matter of chance. A long
+	// run replaces hundreds.
 	slack.descriptors += 8 * 3
 	for _, c := range []struct {
 		what       string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// Sockets in running containers, while the host side comes and goes.
+// The tests of this file use sockets in running containers, while the vswitch stops and starts.
 
 // eventually waits until a command in the container prints a text.
 func eventually(h *e2e.H, c *e2e.Container, want string, cmd string) {
@@ -37,11 +38,11 @@ func socketPod(h *e2e.H, namespace string, o node.ContainerOptions) (*e2e.Pod, *
 	return pod, pod.Run(o)
 }
 
-func TestARunningContainerSurvivesAVswitchRestart(t *testing.T) {
+func TestRunningContainerSurvivesVswitchRestart(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		plugin := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-		before := h.Look(looked...)
+		before := h.Inventory(inventoryDirs...)
 		h.MkdirAll("/run/vsw/port1")
 		h.MkdirAll("/run/vsw/port2")
 		start := func(name string) (stop func()) {
@@ -66,16 +67,29 @@ func TestARunningContainerSurvivesAVswitchRestart(t *testing.T) {
 			}
 		}
 		works("one")
+		listed := func(state string, rebinds int) {
+			t.Helper()
+			h.Eventually(func() error {
+				out, err := h.Command("jackfield", "sockets", "dpdk-1/live", "--config", plugin.ConfigFile, "--color", "always").CombinedOutput()
+				rows := regexp.MustCompile(fmt.Sprintf(`(?m)^dpdk-1/live/main  /var/run/jackfield/net/net[12]/(?:vhost|memif)\.sock  +\d+s  +%d  +\S+ +\x1b\[3\dm  %s\x1b`, rebinds, state))
+				if err != nil || len(rows.FindAll(out, -1)) != 2 {
+					return fmt.Errorf("want two sockets that are %s, with %d rebinds: %w\n%s", state, rebinds, err, out)
+				}
+				return nil
+			})
+		}
+		listed("bound", 0)
 		stop()
 		stop = start("two")
 		works("two")
-		// Its directories are made anew as well.
+		listed("bound", 1)
+		// The vswitch's directories are re-created as well.
 		stop()
 		os.RemoveAll("/run/vsw/port1")
 		os.RemoveAll("/run/vsw/port2")
 		stop = start("three")
 		works("three")
-		// The plugin is not there meanwhile.
+		// The plugin is down meanwhile.
 		plugin.Kill()
 		stop()
 		stop = start("four")
@@ -85,24 +99,24 @@ func TestARunningContainerSurvivesAVswitchRestart(t *testing.T) {
 		stop = start("five")
 		works("five")
 		if now := ctr.PID(); now != pid {
-			t.Errorf("the container's process is %d, and was %d", now, pid)
+			t.Errorf("the container's process is %d, want %d as before", now, pid)
 		}
 		stop()
 		pod.Remove()
 		os.RemoveAll("/run/k8s.cni.cncf.io")
 		os.RemoveAll("/run/vsw/port1")
 		os.RemoveAll("/run/vsw/port2")
-		for _, found := range h.Look() {
-			if strings.Contains(found, "jackfield-nri") { // the one that was started anew
+		for _, found := range h.Inventory() {
+			if strings.Contains(found, "jackfield-nri") { // the restarted plugin
 				before = append(before, found)
 			}
 		}
-		h.NothingLeft(before, looked...)
+		h.NothingLeft(before, inventoryDirs...)
 	})
 }
 
-// A directory that many ports share, as OVS has it, shows nobody else's.
-func TestASocketInACommonDirectory(t *testing.T) {
+// In a directory that many ports share, as with OVS, a container sees its own socket only.
+func TestContainerSeesOnlyItsSocketOfSharedDirectory(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -120,7 +134,7 @@ func TestASocketInACommonDirectory(t *testing.T) {
 			eventually(h, ctr, vswitch.Greeting("vhu1"), "sockclient connect "+p)
 		}
 		if got := ctr.Output("ls", "/var/run/vsw"); got != "vhu0\nvhu1" {
-			t.Errorf("inside are %q", got)
+			t.Errorf("the container has %q", got)
 		}
 		h.Vswitch(vswitch.VhostUser, "/run/vsw/vhu1", "again")
 		for _, p := range []string{"$JACKFIELD_NET2_SOCKET", "/var/run/vsw/vhu1"} {
@@ -129,9 +143,9 @@ func TestASocketInACommonDirectory(t *testing.T) {
 	})
 }
 
-// Where mounts are not staged, the sockets' directories are bound: a socket made
-// anew in its directory is there, one in a directory made anew is not.
-func TestStagingAsDirectories(t *testing.T) {
+// In directory mode the sockets' directories are mounted: a socket that is re-created in its
+// directory appears in the container, a socket in a re-created directory does not.
+func TestDirectoryModeFollowsSocketNotDirectory(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		config := strings.Replace(nodeConfig, "sockets: {", "sockets: {staging: directory, ", 1)
@@ -155,8 +169,9 @@ func TestStagingAsDirectories(t *testing.T) {
 	})
 }
 
-// A network that comes while the container runs is there in it, and goes again.
-func TestNetworksThatComeLater(t *testing.T) {
+// A network that is attached while the container runs appears in it, and disappears with its
+// removal.
+func TestNetworkAttachedWhileContainerRuns(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		plugin := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -170,7 +185,7 @@ func TestNetworksThatComeLater(t *testing.T) {
 		interfaces := "grep -o '\"interface\": \"[a-z0-9]*\"' /var/run/jackfield/devices.json | cut -d'\"' -f4 | xargs"
 		eventually(h, ctr, "net1", interfaces)
 
-		// The host side makes its socket after the file, and another's is refused.
+		// The vswitch creates its socket after the file; another pod's socket is refused.
 		devinfo(h, pod, "green", "net2", memif("slave", "/var/run/vsw/port2/memif.sock"))
 		devinfo(h, pod, "blue", "net3", vhostUser("client", "/var/run/other/x.sock"))
 		devinfo(h, pod, "pink", "net4", vhostUser("server", "/var/run/vsw/port4/app.sock"))
@@ -184,7 +199,7 @@ func TestNetworksThatComeLater(t *testing.T) {
 		h.Eventually(func() error {
 			got, err := vswitch.Ask(t.Context(), "/run/vsw/port4/app.sock")
 			if err == nil && got != "from inside" {
-				err = fmt.Errorf("the application's socket gave %q", got)
+				err = fmt.Errorf("the application's socket answers %q", got)
 			}
 			return err
 		})
@@ -192,13 +207,14 @@ func TestNetworksThatComeLater(t *testing.T) {
 			t.Errorf("a pod without a rule has %q", got)
 		}
 
-		// What goes while the plugin is not there is gone once it is back.
+		// A network is removed while the plugin is down. The plugin removes it from the container when it is
+		// back.
 		remove := func(pod *e2e.Pod, nad, iface string) {
 			if err := os.Remove(fmt.Sprintf("%s%s-%s-%s_%s", devinfoDir, pod.Namespace(), nad, pod.ID, iface)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		remove(pod, "blue", "net3") // while it cannot be read, nothing is taken away
+		remove(pod, "blue", "net3") // while the file cannot be read, nothing is removed
 		remove(pod, "green", "net2")
 		eventually(h, ctr, "net1 net4", interfaces)
 		plugin.Kill()
@@ -209,7 +225,7 @@ func TestNetworksThatComeLater(t *testing.T) {
 		remove(pod, "red", "net1")
 		eventually(h, ctr, "", interfaces)
 		eventually(h, ctr, "", "ls /var/run/vsw/port1")
-		// And comes again, at its own path as well.
+		// The network appears again, also at its own path.
 		devinfo(h, pod, "red", "net1", vhostUser("client", "/var/run/vsw/port1/vhost.sock"))
 		for _, p := range ownPaths[:2] {
 			eventually(h, ctr, vswitch.Greeting("one"), "sockclient connect "+p)

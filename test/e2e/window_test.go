@@ -9,10 +9,10 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// What happens while the plugin is down. These runtimes, NRI 0.6 and 0.8, know
-// no required plugins: a container that asks for a device, and says that it needs the
-// plugin, comes up without. docs/security.md says so.
-func TestTheWindowWithoutThePlugin(t *testing.T) {
+// While the plugin is down, a container that requests a device starts without it, even if it requires
+// the plugin: these runtimes, NRI 0.6 and 0.8, have no required plugins. docs/explanation/trust-and-threats.md documents
+// this.
+func TestContainerStartsUninjectedWithoutPlugin(t *testing.T) {
 	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 		h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`)
 		pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1", Annotations: map[string]string{

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hangfs mounts a real FUSE file system that never answers: what a dead
-// network file system is to whoever opens a directory of it.
+// Package hangfs mounts a real FUSE file system that never answers, as a dead network file
+// system does.
 package hangfs

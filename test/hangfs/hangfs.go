@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Mount puts the file system on dir until the test ends, when whoever waits for it
-// gets an error. release ends it before. Where FUSE cannot be had the test is
-// skipped; CI has promised it.
+// Mount mounts the file system on dir until the test ends. Processes that wait for it then get an
+// error. release ends it earlier. Without FUSE the test is skipped, or fails in CI.
 func Mount(t testing.TB, dir string) (release func()) {
 	t.Helper()
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)

@@ -3,36 +3,34 @@
 package kubelet
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 )
 
-// Lie is an answer that no kubelet gives.
+// Lie is an invalid answer, which a real kubelet never sends.
 type Lie int
 
-// The lies. Each but Honest is told to every question, about the pod asked for
-// where the question names one, and about the pod given to [Server.SetLie] otherwise.
+// The lies. Each but Honest answers every call, about the pod that the call names or, for
+// List, the pod of [Server.SetLie].
 const (
 	Honest             Lie = iota
 	Nothing                // an empty message
 	OtherPod               // Get: the devices of pod "victim/victim"
-	NilEntries             // a pod of which a container is empty
+	NilEntries             // a pod with an empty container
 	DuplicateContainer     // one container twice, with different devices
 	InvalidID              // a device ID with a newline
 	DuplicatePod           // List: the pod twice, with different devices
 	TooManyDevices         // 100,000 device IDs in one container
 	TooLarge               // 17 MiB
-	Garbage                // bytes that are no protobuf
-	EmptyPods              // 16 MiB of empty pods
+	Garbage                // bytes that are not protobuf
 )
 
-// Lies is all of them.
+// Lies returns all lies.
 func Lies() []Lie {
 	var all []Lie
-	for l := Nothing; l <= EmptyPods; l++ {
+	for l := Nothing; l <= Garbage; l++ {
 		all = append(all, l)
 	}
 	return all
@@ -40,15 +38,15 @@ func Lies() []Lie {
 
 func (l Lie) String() string {
 	names := []string{"Honest", "Nothing", "OtherPod", "NilEntries", "DuplicateContainer", "InvalidID", "DuplicatePod",
-		"TooManyDevices", "TooLarge", "Garbage", "EmptyPods"}
+		"TooManyDevices", "TooLarge", "Garbage"}
 	if l < 0 || int(l) >= len(names) {
 		return fmt.Sprintf("Lie(%d)", int(l))
 	}
 	return names[l]
 }
 
-// tell gives the message, or the bytes, of the lie.
-func (l Lie) tell(req any, pod [2]string) (any, error) {
+// answer returns the message, or the bytes, of the lie.
+func (l Lie) answer(req any, pod [2]string) (any, error) {
 	get, isGet := req.(*v1.GetPodResourcesRequest)
 	if isGet {
 		pod = [2]string{get.GetPodNamespace(), get.GetPodName()}
@@ -73,7 +71,7 @@ func (l Lie) tell(req any, pod [2]string) (any, error) {
 	case DuplicatePod:
 		pods = append(pods, &v1.PodResources{Namespace: p.Namespace, Name: p.Name,
 			Containers: []*v1.ContainerResources{container("lie", "2")}})
-		if isGet { // Get has room for one: the message names two, as bytes can
+		if isGet { // a message of Get has one pod, but its bytes can have two
 			a, err := codec{}.Marshal(&v1.ListPodResourcesResponse{PodResources: pods})
 			return a.Materialize(), err
 		}
@@ -83,8 +81,6 @@ func (l Lie) tell(req any, pod [2]string) (any, error) {
 		return make([]byte, 17<<20), nil
 	case Garbage:
 		return []byte("\xff\xfe\xfdgarbage"), nil
-	case EmptyPods:
-		return bytes.Repeat([]byte{0x0a, 0x00}, 8<<20-16), nil
 	}
 	if isGet {
 		return &v1.GetPodResourcesResponse{PodResources: p}, nil

@@ -4,12 +4,12 @@ package kubelet
 
 import v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
-// Pod is a pod's part of an answer.
+// Pod returns a pod of an answer.
 func Pod(namespace, name string, containers ...*v1.ContainerResources) *v1.PodResources {
 	return &v1.PodResources{Namespace: namespace, Name: name, Containers: containers}
 }
 
-// Container is a container's part, without devices; see [Device] and [Claim].
+// Container returns a container of an answer; see [Device] and [Claim].
 func Container(name string, with ...func(*v1.ContainerResources)) *v1.ContainerResources {
 	c := &v1.ContainerResources{Name: name}
 	for _, w := range with {
@@ -18,8 +18,8 @@ func Container(name string, with ...func(*v1.ContainerResources)) *v1.ContainerR
 	return c
 }
 
-// Device gives a container devices of a resource, one entry each, as the kubelet
-// lists them.
+// Device adds devices of a resource to a container, one entry each, as the kubelet lists
+// them.
 func Device(resource string, ids ...string) func(*v1.ContainerResources) {
 	return func(c *v1.ContainerResources) {
 		for _, id := range ids {
@@ -28,7 +28,7 @@ func Device(resource string, ids ...string) func(*v1.ContainerResources) {
 	}
 }
 
-// Claim gives a container one device of a resource claim, with its CDI names.
+// Claim adds one device of a resource claim to a container, with its CDI names.
 func Claim(namespace, claim, driver, device string, cdi ...string) func(*v1.ContainerResources) {
 	return func(c *v1.ContainerResources) {
 		r := &v1.ClaimResource{DriverName: driver, PoolName: "node", DeviceName: device}

@@ -23,10 +23,10 @@ import (
 // SocketPath is where a kubelet serves, below a host root.
 const SocketPath = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
-// Generation says what a kubelet does with Get.
+// Generation is the age of a kubelet, which decides whether Get works.
 type Generation int
 
-// The generations of kubelet.
+// The generations.
 const (
 	WithGet     Generation = iota // from 1.34
 	GetDisabled                   // from 1.27, with the feature gate off: code Unknown
@@ -36,7 +36,7 @@ const (
 // Calls counts requests.
 type Calls struct{ Get, List int }
 
-// Server is one kubelet. Its methods may be called at any time.
+// Server is one kubelet. It is safe for concurrent use.
 type Server struct {
 	socket string
 
@@ -48,20 +48,20 @@ type Server struct {
 	delay time.Duration
 	err   error
 	lie   Lie
-	about [2]string // namespace and name that a lie of List is about
+	about [2]string // namespace and name of the pod of a lie of List
 	calls Calls
 }
 
-// Start serves on the unix socket at path, whose directory is made.
+// Start serves on the Unix socket at path, and creates its directory.
 func Start(path string) (*Server, error) {
 	s := &Server{socket: path}
 	return s, s.Start()
 }
 
-// StartUnder serves where a kubelet does, below the host root dir.
+// StartUnder serves at SocketPath below the host root dir.
 func StartUnder(dir string) (*Server, error) { return Start(filepath.Join(dir, SocketPath)) }
 
-// Socket is the path the server serves on.
+// Socket returns the path of the socket.
 func (s *Server) Socket() string { return s.socket }
 
 // Start serves again after Stop. As a kubelet does, it replaces the socket.
@@ -86,8 +86,8 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Stop ends the server at once, requests under way included. The socket file
-// stays, with nobody behind it, as it does when a kubelet is killed.
+// Stop ends the server and its calls at once. The socket file stays, as it does when a
+// kubelet is killed.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	srv, done := s.grpc, s.done
@@ -105,27 +105,27 @@ func (s *Server) Restart() error {
 	return s.Start()
 }
 
-// SetPods replaces the pods the server knows.
+// SetPods replaces the pods of the server.
 func (s *Server) SetPods(pods ...*v1.PodResources) {
 	s.set(func() { s.pods = pods })
 }
 
-// SetGeneration makes the server that old.
+// SetGeneration sets the age of the kubelet.
 func (s *Server) SetGeneration(g Generation) { s.set(func() { s.gen = g }) }
 
-// SetDelay makes every answer take that long.
+// SetDelay delays every answer.
 func (s *Server) SetDelay(d time.Duration) { s.set(func() { s.delay = d }) }
 
-// SetError makes every answer this error; nil lets the server work again.
+// SetError makes every call fail with err; nil ends it.
 func (s *Server) SetError(err error) { s.set(func() { s.err = err }) }
 
-// SetLie makes the server lie; Honest ends it. List, whose question names no pod,
-// lies about this one.
+// SetLie makes the server lie; Honest ends it. List, which names no pod, lies about the
+// given one.
 func (s *Server) SetLie(l Lie, namespace, name string) {
 	s.set(func() { s.lie, s.about = l, [2]string{namespace, name} })
 }
 
-// Calls is how often the server was asked since it was made.
+// Calls returns the number of calls since the start of the test.
 func (s *Server) Calls() Calls {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *Server) set(f func()) {
 	f()
 }
 
-// intercept counts, delays, refuses and lies.
+// intercept counts and delays a call, and answers it with an error or a lie.
 func (s *Server) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, h grpc.UnaryHandler) (any, error) {
 	s.mu.Lock()
 	get := info.FullMethod == v1.PodResourcesLister_Get_FullMethodName
@@ -168,12 +168,12 @@ func (s *Server) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 		return nil, errors.New("PodResources API Get method disabled")
 	}
 	if lie != Honest {
-		return lie.tell(req, about)
+		return lie.answer(req, about)
 	}
 	return h(ctx, req)
 }
 
-// api is the honest kubelet.
+// api answers as a kubelet does.
 type api struct {
 	v1.UnimplementedPodResourcesListerServer
 	server *Server
@@ -199,7 +199,7 @@ func (a *api) Get(_ context.Context, req *v1.GetPodResourcesRequest) (*v1.GetPod
 	return nil, fmt.Errorf("pod %s in namespace %s not found", req.GetPodName(), req.GetPodNamespace())
 }
 
-// codec lets a lie answer with bytes of its own.
+// codec lets a lie answer with any bytes.
 type codec struct{}
 
 func (codec) Name() string { return "proto" }
@@ -227,8 +227,8 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return proto.Unmarshal(data.Materialize(), m)
 }
 
-// listen makes the socket through its directory's descriptor: the trees of tests
-// lie deeper than a socket's address is long.
+// listen creates the socket through a descriptor of its directory, because the path of a
+// test directory can be longer than a socket address.
 func listen(path string) (net.Listener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -246,6 +246,6 @@ func listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // its address is a descriptor that is closed by then
+	l.SetUnlinkOnClose(false) // the address names a descriptor that is closed later
 	return l, nil
 }

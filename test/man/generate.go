@@ -23,36 +23,138 @@ import (
 	"github.com/jackfield/jackfield/pkg/cli"
 )
 
-// date stands on the pages: a month of its own for each would change them all
-// the time.
+// date is the date of all pages. It is fixed, so that the pages change only with their content.
 var date = time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC)
 
-// chapter is a page that is made of the documentation's: the first source with its
-// sections, each further one as a section that is called by its title.
+// chapter is a manual page that is generated from pages of the documentation: the first source with its
+// sections, and each further one as a section with its title.
 type chapter struct {
 	name, section, summary string
 	sources, see           []string
-	without                []string // sections for readers of the source code
+	more                   string // additional sections in Markdown, which the documentation has elsewhere
 }
 
 func chapters() []chapter {
 	return []chapter{
 		{
-			name: "jackfield.yaml", section: "5", summary: "the node's configuration and policy, /etc/jackfield/config.yaml",
-			sources: []string{"docs/configuration.md", "docs/policy.md"}, see: []string{"jackfield(1)", "jackfield-nri(8)"},
+			name: "jackfield.yaml", section: "5", summary: "the node's configuration and policy",
+			sources: []string{"docs/reference/configuration.md", "docs/reference/policy.md"}, see: []string{"jackfield(1)", "jackfield-nri(8)"},
+			more: `
+# FILES
+
+/etc/jackfield/config.yaml
+: the configuration
+
+/etc/nri/conf.d/50-jackfield.conf
+: the configuration, if the runtime starts jackfield-nri
+
+/run/jackfield/last-good-config.yaml
+: copy of the last good configuration, for the next start of jackfield-nri
+`,
 		},
 		{
-			name: "jackfield-cni", section: "8", summary: "CNI plugin that makes sockets' directories and writes device-info",
-			sources: []string{"docs/cni.md"}, see: []string{"jackfield(1)", "jackfield.yaml(5)"}, without: []string{"Every MUST of the specification"},
+			name: "jackfield-cni", section: "8", summary: "CNI plugin that creates socket directories and writes device-info",
+			sources: []string{"docs/reference/cni-plugin.md"}, see: []string{"jackfield(1)", "jackfield.yaml(5)"},
+			more: `
+# FILES
+
+/var/run/jackfield/sockets
+: directories of attachments
+
+/var/run/jackfield/cni
+: records of attachments
+
+/var/run/jackfield/claims
+: the node's claims of socket directories
+
+/var/run/k8s.cni.cncf.io/devinfo/cni
+: device-info files
+
+# ENVIRONMENT
+
+CNI_COMMAND, CNI_CONTAINERID, CNI_NETNS, CNI_IFNAME, CNI_ARGS, CNI_PATH, CNI_NETNS_OVERRIDE
+: as in the CNI specification
+
+# EXIT STATUS
+
+0
+: success
+
+1
+: an error, which is printed to standard output as the CNI specification requires
+`,
 		},
 		{
-			name: "jackfield-hook", section: "8", summary: "OCI hook that gives containers the sockets and devices they were granted",
-			sources: []string{"docs/hooks.md"}, see: []string{"jackfield(1)", "jackfield.yaml(5)"}, without: []string{"What it costs", "Tested"},
+			name: "jackfield-netavark", section: "8", summary: "netavark plugin for networks of Podman with vhost-user and memif sockets",
+			sources: []string{"docs/reference/netavark-plugin.md"}, see: []string{"jackfield(1)", "jackfield-hook(8)", "jackfield.yaml(5)", "podman-network-create(1)"},
+			more: `
+# FILES
+
+/usr/local/libexec/netavark/jackfield-netavark
+: where netavark finds the plugin
+
+/etc/jackfield/config.yaml
+: the node's configuration, which names the other directories
+
+~/.config/jackfield/config.yaml
+: the configuration of an ordinary user's Podman
+
+# EXIT STATUS
+
+0
+: success
+
+1
+: an error, which is printed to standard output as netavark requires
+`,
+		},
+		{
+			name: "kubectl-jackfield", section: "1", summary: "run jackfield in the plugin's pod on a pod's node",
+			sources: []string{"docs/reference/kubectl-jackfield.md"}, see: []string{"jackfield(1)", "kubectl(1)"},
+		},
+		{
+			name: "jackfield-run", section: "1", summary: "start a program with the arguments that its container's devices need",
+			sources: []string{"docs/reference/jackfield-run.md"}, see: []string{"jackfield(1)", "jackfield-nri(8)"},
+		},
+		{
+			name: "jackfield-hook", section: "8", summary: "OCI hook that delivers the granted devices and sockets to a container",
+			sources: []string{"docs/reference/oci-hook.md"}, see: []string{"jackfield(1)", "jackfield.yaml(5)"},
 		},
 	}
 }
 
-// generate gives the pages by file name.
+// commandSections returns the sections that cobra does not write: files, environment and exit status.
+func commandSections(cmd *cobra.Command) string {
+	var b strings.Builder
+	term := func(name, meaning string) {
+		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", strings.ReplaceAll(name, "-", "\\-"), meaning)
+	}
+	daemon := cmd.Root().Name() == "jackfield-nri"
+	if cmd.Flag("config") != nil || !cmd.HasParent() {
+		b.WriteString(".SH FILES\n")
+		term("/etc/jackfield/config.yaml", "the configuration, see jackfield.yaml(5)")
+		term("/etc/cdi, /var/run/cdi", "CDI files, unless the configuration names other directories")
+		term("/run/jackfield", "state of containers, and the socket of \\fBjackfield status\\fR")
+		b.WriteString(".SH ENVIRONMENT\n")
+		term("CDI_SPEC_DIRS", "directories of CDI files, separated by colons, in place of those of the configuration")
+	}
+	b.WriteString(".SH EXIT STATUS\n")
+	if daemon {
+		term("0", "the plugin was stopped")
+	} else {
+		term("0", "success; the answer is yes")
+		term("1", "the answer is no: denied, invalid, or nothing found")
+	}
+	term("2", "the command line is wrong")
+	if daemon {
+		term("3", "any other error")
+	} else {
+		term("3", "no answer: something could not be read, done or checked")
+	}
+	return b.String()
+}
+
+// generate returns the pages by file name.
 func generate(top string) (map[string][]byte, error) {
 	all := map[string][]byte{}
 	none := func(string) string { return "" }
@@ -66,7 +168,7 @@ func generate(top string) (map[string][]byte, error) {
 	for _, c := range chapters() {
 		page, err := c.page(top)
 		if errors.Is(err, fs.ErrNotExist) && !exists(filepath.Join(top, "cmd", c.name)) && c.section == "8" {
-			continue // there is no such program
+			continue // the program does not exist
 		}
 		if err != nil {
 			return nil, err
@@ -98,12 +200,20 @@ func commands(all map[string][]byte, cmd *cobra.Command, section string) error {
 	if err := doc.GenMan(cmd, header, &page); err != nil {
 		return fmt.Errorf("make page of %q: %w", cmd.CommandPath(), err)
 	}
-	all[name+"."+section] = page.Bytes()
+	before, see, _ := strings.Cut(page.String(), "\n.SH SEE ALSO\n")
+	text := strings.TrimRight(before, "\n") + "\n" + commandSections(cmd)
+	switch {
+	case see != "":
+		text += ".SH SEE ALSO\n" + see
+	case !cmd.HasParent():
+		text += ".SH SEE ALSO\n\\fBjackfield(1)\\fP, \\fBjackfield.yaml(5)\\fP\n"
+	}
+	all[name+"."+section] = []byte(text)
 	return nil
 }
 
-// page makes a manual page of pages of the documentation: the first title becomes the
-// name, headings become sections, links lose their targets, and tables become lists.
+// page generates a manual page from pages of the documentation: the first title becomes the name,
+// headings become sections, links lose their targets, and tables become lists.
 func (c chapter) page(top string) ([]byte, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%% %q %q %q \"Jackfield\" \"Jackfield\"\n\n# NAME\n\n%s - %s\n\n# DESCRIPTION\n",
@@ -125,6 +235,7 @@ func (c chapter) page(top string) ([]byte, error) {
 		}
 		c.write(&b, body, level)
 	}
+	b.WriteString(c.more)
 	see := slices.Clone(c.see)
 	slices.Sort(see)
 	fmt.Fprintf(&b, "\n# SEE ALSO\n\n%s\n", strings.Join(see, ", "))
@@ -133,9 +244,9 @@ func (c chapter) page(top string) ([]byte, error) {
 
 var link = regexp.MustCompile(`\[((?:[^\]\[]|\[[^\]]*\])*)\]\([^)\s]+\)`)
 
-// write adds the body of a page, whose sections (##) get the given level.
+// write appends the body of a page. Its sections (##) get the given level.
 func (c chapter) write(b *strings.Builder, body string, level int) {
-	fenced, left := false, false
+	fenced := false
 	var table []string
 	flush := func() {
 		if len(table) > 0 {
@@ -146,12 +257,6 @@ func (c chapter) write(b *strings.Builder, body string, level int) {
 	for line := range strings.Lines(body) {
 		if strings.HasPrefix(line, "```") {
 			fenced = !fenced
-		}
-		if !fenced && strings.HasPrefix(line, "## ") {
-			left = slices.Contains(c.without, strings.TrimSpace(line[3:]))
-		}
-		if left {
-			continue
 		}
 		if !fenced {
 			line = link.ReplaceAllString(line, "$1")
@@ -173,8 +278,8 @@ func (c chapter) write(b *strings.Builder, body string, level int) {
 	flush()
 }
 
-// writeTable writes a table as a list, which fits a terminal of any width: the first
-// column has the terms, and what is in the others stands below with the columns' titles.
+// writeTable writes a table as a list, which fits a terminal of any width: the first column has the
+// terms, and the other cells follow below with the titles of their columns.
 func writeTable(b *strings.Builder, lines []string) {
 	titles := cells(lines[0])
 	for _, line := range lines[2:] { // the second line is |---|
@@ -198,7 +303,7 @@ func writeTable(b *strings.Builder, lines []string) {
 	b.WriteString("\n")
 }
 
-// cells are those of a table's row; "\|" is a bar in one.
+// cells returns the cells of a table row. "\|" is a bar within a cell.
 func cells(line string) []string {
 	const bar = "\x00"
 	line = strings.ReplaceAll(strings.TrimSpace(line), `\|`, bar)

@@ -21,7 +21,7 @@ func run() int {
 	return 0
 }
 
-// write puts the pages into docs/man, and removes others that are there.
+// write writes the pages into docs/man and removes all other files there.
 func write(top string) error {
 	all, err := generate(top)
 	if err != nil {

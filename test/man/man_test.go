@@ -16,7 +16,7 @@ import (
 
 const top = "../.."
 
-// What is in docs/man is what the commands and the documentation say today.
+// docs/man matches the current commands and documentation.
 func TestPagesAreCurrent(t *testing.T) {
 	want, err := generate(top)
 	if err != nil {
@@ -34,13 +34,13 @@ func TestPagesAreCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(text, want[filepath.Base(f)]) {
-			t.Errorf("docs/man/%s is not what it should be: run make man", filepath.Base(f))
+			t.Errorf("docs/man/%s is outdated: run make man", filepath.Base(f))
 		}
 	}
 	if names := slices.Sorted(maps.Keys(want)); !slices.Equal(names, have) {
 		t.Errorf("docs/man has %q, want %q: run make man", have, names)
 	}
-	// man NAME shows the lowest section: a second page of that name is never seen.
+	// man NAME shows the page of the lowest section only, so no name may be in two sections.
 	sections := map[string]string{}
 	for name := range want {
 		page, section := name[:len(name)-2], name[len(name)-1:]
@@ -51,21 +51,21 @@ func TestPagesAreCurrent(t *testing.T) {
 	}
 	for _, must := range []string{"jackfield.1", "jackfield-explain.1", "jackfield-nri.8", "jackfield.yaml.5"} {
 		if want[must] == nil {
-			t.Errorf("there is no %s", must)
+			t.Errorf("%s does not exist", must)
 		}
 	}
 }
 
-// Each page is what man(1) can read: it has a title and a NAME for whatis, and
-// groff, where there is one, finds no fault.
-func TestPagesCanBeRead(t *testing.T) {
+// man(1) can read each page: it has a title, and a NAME for whatis. groff, if it is installed, reports
+// no errors.
+func TestPagesAreValidManPages(t *testing.T) {
 	pages, err := generate(top)
 	if err != nil {
 		t.Fatal(err)
 	}
 	groff, err := exec.LookPath("groff")
 	if err != nil {
-		t.Log("there is no groff: only the pages' form is looked at")
+		t.Log("groff is not installed: only titles and NAME sections are checked")
 	}
 	for name, page := range pages {
 		text := string(page)
@@ -85,8 +85,28 @@ func TestPagesCanBeRead(t *testing.T) {
 	}
 }
 
-// Outside of examples no line is wider than a terminal of 80 columns.
-func TestPagesFitATerminal(t *testing.T) {
+// The page of each program and command has an exit status. Those of programs also have files and environment.
+func TestPagesHaveRequiredSections(t *testing.T) {
+	pages, err := generate(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, page := range pages {
+		if strings.HasSuffix(name, ".5") {
+			continue
+		}
+		if !regexp.MustCompile(`(?m)^\.SH EXIT STATUS$`).Match(page) {
+			t.Errorf("%s has no EXIT STATUS", name)
+		}
+		if program := strings.HasSuffix(name, ".8") || name == "jackfield.1"; program && !regexp.MustCompile(`(?m)^\.SH FILES$`).Match(page) {
+			t.Errorf("%s has no FILES", name)
+		}
+	}
+}
+
+// No line is wider than a terminal of 80 columns. The examples of pages generated from the documentation are left
+// out, because files and output have lines of any width.
+func TestPagesFitTerminal(t *testing.T) {
 	groff, err := exec.LookPath("groff")
 	if err != nil {
 		t.Skip("skipped: no groff to format pages with")
@@ -98,7 +118,10 @@ func TestPagesFitATerminal(t *testing.T) {
 	example := regexp.MustCompile(`(?s)\n\.(EX|nf)\n.*?\n\.(EE|fi)\n`)
 	for name, page := range pages {
 		cmd := exec.Command(groff, "-Kutf8", "-t", "-man", "-Tascii", "-P-c", "-P-bou", "-rLL=80n")
-		cmd.Stdin = bytes.NewReader(example.ReplaceAll(page, []byte("\n")))
+		if !strings.HasSuffix(name, ".1") {
+			page = example.ReplaceAll(page, []byte("\n"))
+		}
+		cmd.Stdin = bytes.NewReader(page)
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatal(err)
@@ -112,8 +135,8 @@ func TestPagesFitATerminal(t *testing.T) {
 	}
 }
 
-// Pages are for users: what the tests are called is in the documentation of the source.
-func TestPagesNameNoTest(t *testing.T) {
+// Manual pages are for users, so they name no tests.
+func TestPagesNameNoTests(t *testing.T) {
 	pages, err := generate(top)
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +149,7 @@ func TestPagesNameNoTest(t *testing.T) {
 	}
 	for _, want := range []string{"POLICY", "podLabels", "namespaces"} {
 		if !bytes.Contains(pages["jackfield.yaml.5"], []byte(want)) {
-			t.Errorf("jackfield.yaml.5 has nothing about %s", want)
+			t.Errorf("jackfield.yaml.5 does not mention %s", want)
 		}
 	}
 }

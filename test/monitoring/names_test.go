@@ -13,14 +13,14 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/jackfield/jackfield/pkg/telemetry"
+	"github.com/jackfield/jackfield/internal/telemetry"
 )
 
-// metric finds names that can only be meant as this program's metrics.
+// metric matches names of metrics that the program may expose.
 var metric = regexp.MustCompile(`\b(?:jackfield_[a-z0-9_]+|process_[a-z0-9_]+|go_[a-z0-9_]+)\b`)
 
-// exposed are the names under which the program's metrics are stored.
-func exposed() map[string]bool {
+// exposedNames returns the names under which Prometheus stores the program's metrics.
+func exposedNames() map[string]bool {
 	names := map[string]bool{}
 	for _, f := range telemetry.Families() {
 		names[f.Name] = true
@@ -34,8 +34,8 @@ func exposed() map[string]bool {
 }
 
 func TestEveryNamedMetricIsExposed(t *testing.T) {
-	names := exposed()
-	for _, file := range []string{"../../deploy/monitoring/alerts.yaml", "../../deploy/monitoring/dashboard.json", "../../docs/operations.md"} {
+	names := exposedNames()
+	for _, file := range []string{"../../deploy/monitoring/alerts.yaml", "../../deploy/monitoring/dashboard.json", "../../docs/reference/metrics-alerts.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -46,15 +46,15 @@ func TestEveryNamedMetricIsExposed(t *testing.T) {
 		}
 		for _, name := range found {
 			if !names[name] && !names[strings.TrimSuffix(name, "_")] {
-				t.Errorf("%s: there is no metric %s", file, name)
+				t.Errorf("%s: the metric %s does not exist", file, name)
 			}
 		}
 	}
 }
 
-// The table of the page is the program's list, in its order and words.
-func TestThePageHasEveryMetric(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
+// The page has a table of the program's metrics, in the same order and words.
+func TestPageListsEveryMetric(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/metrics-alerts.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,15 +63,15 @@ func TestThePageHasEveryMetric(t *testing.T) {
 		b.WriteString("| `" + f.Name + "` | " + f.Type + " | " + f.Help + " |\n")
 	}
 	if !strings.Contains(string(text), b.String()) {
-		t.Errorf("docs/operations.md does not have this table:\n%s", b.String())
+		t.Errorf("docs/reference/metrics-alerts.md does not have this table:\n%s", b.String())
 	}
 }
 
-func TestFamilies(t *testing.T) {
+func TestMetricNamesFollowConventions(t *testing.T) {
 	var seen []string
 	for _, f := range telemetry.Families() {
 		if slices.Contains(seen, f.Name) {
-			t.Errorf("%s is there twice", f.Name)
+			t.Errorf("%s is listed twice", f.Name)
 		}
 		seen = append(seen, f.Name)
 		if !strings.HasSuffix(f.Help, ".") {
@@ -83,7 +83,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// Each alert has its line in the runbook, and a link to it.
+// Each alert has a line in the runbook, and its runbook_url links to the section.
 func TestEveryAlertIsInTheRunbook(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/monitoring/alerts.yaml")
 	if err != nil {
@@ -115,8 +115,8 @@ func TestEveryAlertIsInTheRunbook(t *testing.T) {
 	}
 }
 
-// The dashboard is what Grafana imports: panels that each have a query and a place.
-func TestDashboard(t *testing.T) {
+// Grafana can import the dashboard: each panel has queries and a position.
+func TestDashboardIsComplete(t *testing.T) {
 	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
@@ -152,17 +152,17 @@ func TestDashboard(t *testing.T) {
 		}
 		ids[p.ID] = true
 		if p.Type == "stat" && len(p.FieldConfig.Defaults.Thresholds.Steps) == 0 {
-			t.Errorf("panel %q looks the same whether 0 nodes are down or all", p.Title)
+			t.Errorf("panel %q has no thresholds", p.Title)
 		}
 		if len(p.Targets) == 0 {
-			t.Errorf("panel %q asks for nothing", p.Title)
+			t.Errorf("panel %q has no query", p.Title)
 		}
 		for _, q := range p.Targets {
 			if q.Expr == "" || q.RefID == "" {
 				t.Errorf("panel %q has the query %+v", p.Title, q)
 			}
 			if selectors := strings.Count(q.Expr, "{"); selectors == 0 || selectors != strings.Count(q.Expr, `{job=~"$job",instance=~"$instance"`) {
-				t.Errorf("panel %q asks for other jobs or nodes than the chosen: %s", p.Title, q.Expr)
+				t.Errorf("panel %q does not select the chosen jobs and nodes: %s", p.Title, q.Expr)
 			}
 		}
 	}

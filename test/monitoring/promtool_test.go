@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,13 +18,14 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/jackfield/jackfield/pkg/telemetry"
+	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// promtool is Prometheus' own, from Debian's package. Where there is no archive the
-// test is skipped; CI has promised one.
+// promtool returns the path of promtool from Debian's package of Prometheus. Without a Debian archive
+// it skips the test, except in CI, which has one.
 func promtool(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -41,13 +44,13 @@ func promtool(t *testing.T) string {
 	return ""
 }
 
-func TestPrometheusTakesTheRules(t *testing.T) {
+func TestPromtoolAcceptsRules(t *testing.T) {
 	tool := promtool(t)
 	out, err := exec.Command(tool, "check", "rules", "--lint-fatal", "../../deploy/monitoring/alerts.yaml").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	// What the alerts say at given values: promtool runs them.
+	// promtool evaluates the alerts at given values.
 	out, err = exec.Command(tool, "test", "rules", "testdata/alerts_test.yaml").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
@@ -57,23 +60,25 @@ func TestPrometheusTakesTheRules(t *testing.T) {
 	}
 }
 
-func TestPrometheusTakesTheMetrics(t *testing.T) {
+func TestPromtoolAcceptsMetrics(t *testing.T) {
 	tool := promtool(t)
-	var c telemetry.Counters
+	c := telemetry.NewCounters()
 	c.RefusedBy.Add(`a "rule" with \ and` + "\n" + `a second line`)
 	c.RefusedBy.Add("not UTF-8: \xff")
-	c.Handlers[telemetry.CreateContainer].Observe(3 * time.Millisecond)
-	c.Handlers[telemetry.CreateContainer].Observe(time.Minute)
-	c.Count(telemetry.SourceCDI, telemetry.Refused)
-	s := telemetry.Sample{Version: "v1", Runtime: "containerd", RuntimeVersion: "v2", NRI: "0.8.0", CDI: telemetry.CDI{Known: true, Files: 3}, StartedAt: 1.5e9, CPUSeconds: .25}
-	text := telemetry.Expose(nil, &c, &s)
+	c.Observe(telemetry.CreateContainer, 3*time.Millisecond)
+	c.Observe(telemetry.CreateContainer, time.Minute)
+	c.CountRequest(telemetry.SourceCDI, telemetry.Refused)
+	s := telemetry.Sample{Version: "v1", Runtime: "containerd", RuntimeVersion: "v2", NRI: "0.8.0", CDI: telemetry.CDI{Known: true, Files: 3}}
+	reply := httptest.NewRecorder()
+	promhttp.HandlerFor(telemetry.NewGatherer(c, func() *telemetry.Sample { return &s }), promhttp.HandlerOpts{}).ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	text := reply.Body.Bytes()
 	cmd := exec.Command(tool, "check", "metrics")
 	cmd.Stdin = bytes.NewReader(text)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, text)
 	}
 	for _, want := range []string{
-		`jackfield_requests_total{source="cdi",outcome="refused"} 1`,
+		`jackfield_requests_total{outcome="refused",source="cdi"} 1`,
 		`jackfield_handler_duration_seconds_bucket{handler="CreateContainer",le="0.005"} 1`,
 		`jackfield_handler_duration_seconds_bucket{handler="CreateContainer",le="+Inf"} 2`,
 		`jackfield_handler_duration_seconds_sum{handler="CreateContainer"} 60.003`,
@@ -85,7 +90,7 @@ func TestPrometheusTakesTheMetrics(t *testing.T) {
 	}
 }
 
-func TestEveryFileIsTested(t *testing.T) {
+func TestEveryMonitoringFileIsTested(t *testing.T) {
 	files, err := filepath.Glob("../../deploy/monitoring/*")
 	if err != nil {
 		t.Fatal(err)
@@ -94,13 +99,13 @@ func TestEveryFileIsTested(t *testing.T) {
 		switch filepath.Base(f) {
 		case "alerts.yaml", "dashboard.json", "README.md":
 		default:
-			t.Errorf("%s is held by no test", f)
+			t.Errorf("no test covers %s", f)
 		}
 	}
 }
 
-// A dashboard's queries are checked as rules, with Grafana's variables filled in.
-func TestPrometheusTakesTheDashboard(t *testing.T) {
+// promtool checks the dashboard's queries as rules, with values for Grafana's variables.
+func TestPromtoolAcceptsDashboardQueries(t *testing.T) {
 	tool := promtool(t)
 	data, err := os.ReadFile("../../deploy/monitoring/dashboard.json")
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
-	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
+	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/test/kubelet"
 	nritest "github.com/jackfield/jackfield/test/nri"
 )
@@ -146,9 +146,9 @@ func view(t *testing.T, s *rspec.Spec) string {
 	return strings.Join(all, ", ")
 }
 
-// A pod with three networks and two containers, whose functions the kubelet gave
-// crosswise: Multus hands them to the networks in an order of its own.
-func TestCrosswise(t *testing.T) {
+// A pod has three networks and two containers. The kubelet allocates the functions crosswise,
+// because Multus sorts them over all containers.
+func TestDevicesAllocatedCrosswiseReachTheirContainers(t *testing.T) {
 	for _, generation := range []kubelet.Generation{kubelet.WithGet, kubelet.GetDisabled, kubelet.WithoutGet} {
 		t.Run(fmt.Sprintf("kubelet generation %d", generation), func(t *testing.T) {
 			n, k := vfNode(t, policyYAML)
@@ -191,9 +191,9 @@ func TestCrosswise(t *testing.T) {
 	}
 }
 
-// Nobody can write themselves a device: with a kubelet there, a variable that
-// claims one is refused, and the error names both.
-func TestForgedEnvironment(t *testing.T) {
+// A container that claims a device in a variable is refused when the kubelet did not allocate the
+// device. The error names the variable and the kubelet's answer.
+func TestForgedDeviceVariableIsRefused(t *testing.T) {
 	n, k := vfNode(t, policyYAML)
 	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"k8s.v1.cni.cncf.io/networks": `[{"name":"east","deviceID":"0000:03:00.2"}]`})
 	n.attach(pod, vfs[0].address)
@@ -215,9 +215,8 @@ func TestForgedEnvironment(t *testing.T) {
 	check(t, err)
 }
 
-// Without a socket the environment is believed, unless the node requires the
-// kubelet.
-func TestNoKubelet(t *testing.T) {
+// Without the kubelet's socket the variables are trusted, unless the node requires the kubelet.
+func TestDeviceVariablesAreTrustedWithoutKubelet(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		n, k := vfNode(t, strings.Replace(policyYAML, "policy:", fmt.Sprintf("kubelet: {required: %v}\npolicy:", required), 1))
 		k.Stop()
@@ -245,10 +244,9 @@ func TestNoKubelet(t *testing.T) {
 	}
 }
 
-// A kubelet that is there and gives no answer, a late one or a wrong one: in time,
-// the container is refused where a rule puts Jackfield in charge of its device,
-// and created otherwise.
-func TestKubeletInTrouble(t *testing.T) {
+// The kubelet gives no answer, a late one or a wrong one. A container is refused in time if a rule
+// grants its device, and created otherwise.
+func TestFailingKubeletRefusesManagedDevices(t *testing.T) {
 	type trouble struct {
 		name string
 		make func(k *kubelet.Server)
@@ -300,9 +298,9 @@ func TestKubeletInTrouble(t *testing.T) {
 	}
 }
 
-// The kubelet is asked when the sandbox is there, so that its answer is when the
-// container is created; by a rule that goes by the network's real name, too.
-func TestKubeletIsAskedAhead(t *testing.T) {
+// The kubelet is queried when the sandbox runs, so that its answer is known when the container is
+// created. A rule that names the network works, too.
+func TestKubeletIsQueriedAtRunPodSandbox(t *testing.T) {
 	n, k := vfNode(t, strings.Replace(policyYAML, "        devices:", "        networks: [dpdk-1/east]\n        devices:", 1))
 	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address))))
 	pod := nritest.NewPod("dpdk-1", "p", nil)
@@ -316,8 +314,8 @@ func TestKubeletIsAskedAhead(t *testing.T) {
 	}
 }
 
-// A pod whose first attempt found the kubelet away is created at the next one.
-func TestKubeletComesBack(t *testing.T) {
+// A container that was refused for want of the kubelet's answer is created at the next attempt.
+func TestContainerIsCreatedOnceKubeletAnswers(t *testing.T) {
 	n, k := vfNode(t, policyYAML)
 	k.SetPods(kubelet.Pod("dpdk-1", "p", kubelet.Container("c", kubelet.Device(vfPool, vfs[0].address))))
 	k.Stop()
@@ -335,9 +333,9 @@ func TestKubeletComesBack(t *testing.T) {
 	}
 }
 
-// With CDI, sriov-network-device-plugin gives a container that was allocated from
-// several pools the nodes of one of them; it gets the others here.
-func TestSeveralPools(t *testing.T) {
+// With CDI, sriov-network-device-plugin gives a container only the nodes of one of its pools.
+// Jackfield injects the others.
+func TestDevicesOfSeveralPoolsAreInjected(t *testing.T) {
 	n, k := vfNode(t, policyYAML)
 	give := func(c *api.Container) {
 		c.Env = append(c.Env, "PCIDEVICE_INTEL_COM_VF=0000:03:00.2,0000:03:00.3", `PCIDEVICE_INTEL_COM_VF_INFO={"0000:03:00.2":{"vfio":{"mount":"/dev/vfio/vfio","dev-mount":"/dev/vfio/11"}}}`,
@@ -381,8 +379,8 @@ func TestSeveralPools(t *testing.T) {
 	}
 }
 
-// A device that a network, an annotation and the allocation all lead to is one.
-func TestOneDeviceByThreeWays(t *testing.T) {
+// A network, an annotation and the allocation name the same device.
+func TestDeviceRequestedThreeTimesIsInjectedOnce(t *testing.T) {
 	n, k := vfNode(t, policyYAML)
 	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"devices.jackfield.dev": "resource:intel.com/vf"})
 	n.attach(pod, vfs[0].address)
@@ -398,11 +396,10 @@ func TestOneDeviceByThreeWays(t *testing.T) {
 	}
 }
 
-// A pod-wide resource is for the containers that the kubelet lists: an init or ephemeral
-// container, which it never lists, comes up without. A listed container without the
-// resource does not, nor one that the annotation of its own is for, nor one that says it
-// has some.
-func TestUnlistedContainerAndAPodWideResource(t *testing.T) {
+// A pod-wide resource applies to the containers that the kubelet lists. An init or ephemeral
+// container, which it never lists, is created without it. A listed container without the resource is
+// refused. So is one that has an annotation of its own, or a variable that claims the resource.
+func TestPodWideResourceSkipsUnlistedContainers(t *testing.T) {
 	const pool = "resource:intel.com/vf"
 	for name, tc := range map[string]struct {
 		annotations map[string]string
@@ -457,9 +454,9 @@ func TestUnlistedContainerAndAPodWideResource(t *testing.T) {
 	}
 }
 
-// Sources that contradict each other fail the container where a rule is in
-// charge, and the error names both files.
-func TestContradictingSources(t *testing.T) {
+// Sources that contradict each other fail a container whose network a rule grants. The error names
+// both files.
+func TestContradictingSourcesFailContainer(t *testing.T) {
 	n, k := vfNode(t, policyYAML)
 	pod := nritest.NewPod("dpdk-1", "p", nil)
 	n.attach(pod, vfs[0].address)
@@ -474,8 +471,8 @@ func TestContradictingSources(t *testing.T) {
 	}
 }
 
-// Whatever lies where Multus keeps its record does not hold the runtime.
-func TestHostileMultusRecord(t *testing.T) {
+// A pipe, a directory or other content in the place of Multus' record does not block the runtime.
+func TestInvalidMultusRecordDoesNotBlock(t *testing.T) {
 	n, k := vfNode(t, policyYAML)
 	for name, make := range map[string]func(path string) error{
 		"FIFO":   func(path string) error { return unix.Mkfifo(path, 0o600) },
@@ -501,9 +498,9 @@ func TestHostileMultusRecord(t *testing.T) {
 	}
 }
 
-// A network that was asked for by name and has no device-info fails the
-// container with what is known of it.
-func TestNetworkWithoutDeviceInfo(t *testing.T) {
+// A network that is requested by name and has no device-info fails the container. The error says
+// what is known of the network.
+func TestRequestedNetworkWithoutDeviceInfoFails(t *testing.T) {
 	n, _ := vfNode(t, policyYAML)
 	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"k8s.v1.cni.cncf.io/networks": "bridge", "networks.jackfield.dev": "bridge"})
 	n.write("/var/lib/cni/multus/"+pod.Id, `[{"Name":"cbr0"},{"Name":"dpdk-1/bridge","Conf":{"name":"bridge"}}]`)

@@ -15,9 +15,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Created is a container that the plugins had their say about.
+// Created is a container after the plugins have adjusted it.
 type Created struct {
-	// Container is what the plugins were shown.
+	// Container is what the runtime reported to the plugins.
 	Container *api.Container
 	// Adjust is the collected adjustment of all plugins, as the runtime gets it.
 	Adjust *api.ContainerAdjustment
@@ -49,13 +49,13 @@ func NewPod(namespace, name string, annotations map[string]string) *api.PodSandb
 	}
 }
 
-// RunPodSandbox tells the plugins of a new pod, and keeps it when they agree.
+// RunPodSandbox reports a new pod to the plugins, and keeps it unless one returns an error.
 func (r *Runtime) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	a, err := r.running()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := r.patient(ctx)
+	ctx, cancel := r.requestContext(ctx)
 	defer cancel()
 	if err := a.RunPodSandbox(ctx, &api.RunPodSandboxRequest{Pod: pod}); err != nil {
 		return err
@@ -64,24 +64,24 @@ func (r *Runtime) RunPodSandbox(ctx context.Context, pod *api.PodSandbox) error 
 	return nil
 }
 
-// StopPodSandbox tells the plugins that a pod has stopped.
+// StopPodSandbox reports to the plugins that a pod has stopped.
 func (r *Runtime) StopPodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	a, err := r.running()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := r.patient(ctx)
+	ctx, cancel := r.requestContext(ctx)
 	defer cancel()
 	return a.StopPodSandbox(ctx, &api.StopPodSandboxRequest{Pod: pod})
 }
 
-// RemovePodSandbox tells the plugins that a pod is gone, and forgets it.
+// RemovePodSandbox reports to the plugins that a pod is removed, and forgets it.
 func (r *Runtime) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	a, err := r.running()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := r.patient(ctx)
+	ctx, cancel := r.requestContext(ctx)
 	defer cancel()
 	if err := a.RemovePodSandbox(ctx, &api.RemovePodSandboxRequest{Pod: pod}); err != nil {
 		return err
@@ -90,10 +90,9 @@ func (r *Runtime) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) err
 	return nil
 }
 
-// CreateContainer creates a container of a pod. Of ctr, the name is needed; an
-// empty ID is made up. Its args, env, mounts, hooks, rlimits and devices are what
-// the kubelet asked for; the runtime's own mounts and defaults come in front.
-// Nothing of pod and ctr is kept or altered.
+// CreateContainer creates a container of a pod. The name of ctr is required; an empty ID is replaced by
+// a new one. Its args, env, mounts, hooks, rlimits and devices are what the kubelet requested; the
+// runtime's own mounts and defaults precede them. pod and ctr are neither kept nor changed.
 func (r *Runtime) CreateContainer(ctx context.Context, pod *api.PodSandbox, ctr *api.Container) (*Created, error) {
 	before := BaseSpec(ctr)
 	shown := Shown(pod, ctr, before)
@@ -110,7 +109,7 @@ func (r *Runtime) CreateContainer(ctx context.Context, pod *api.PodSandbox, ctr 
 		return nil, err
 	}
 	r.AddContainer(shown)
-	ctx, cancel := r.patient(ctx)
+	ctx, cancel := r.requestContext(ctx)
 	defer cancel()
 	if err := a.PostCreateContainer(ctx, &api.PostCreateContainerRequest{Pod: pod, Container: shown}); err != nil {
 		return nil, err
@@ -118,14 +117,14 @@ func (r *Runtime) CreateContainer(ctx context.Context, pod *api.PodSandbox, ctr 
 	return &Created{Container: shown, Adjust: adjust, Before: before, Spec: spec}, nil
 }
 
-// Adjust is the bare request of CreateContainer, for benchmarks: no spec is made
-// and none altered, and the container is not kept.
+// Adjust is the bare request of CreateContainer, for benchmarks: it creates and changes no spec, and
+// does not keep the container.
 func (r *Runtime) Adjust(ctx context.Context, pod *api.PodSandbox, shown *api.Container) (*api.ContainerAdjustment, error) {
 	a, err := r.running()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := r.patient(ctx)
+	ctx, cancel := r.requestContext(ctx)
 	defer cancel()
 	rpl, err := a.CreateContainer(ctx, &api.CreateContainerRequest{Pod: pod, Container: shown})
 	if err != nil {
@@ -134,7 +133,7 @@ func (r *Runtime) Adjust(ctx context.Context, pod *api.PodSandbox, shown *api.Co
 	return rpl.GetAdjust(), nil
 }
 
-// Apply alters a spec by an adjustment with the runtimes' own code.
+// Apply applies an adjustment to a spec with the runtimes' own code.
 func (r *Runtime) Apply(spec *rspec.Spec, adjust *api.ContainerAdjustment) error {
 	var opts []nrigen.GeneratorOption
 	if r.opts.InjectCDI != nil {
@@ -144,13 +143,13 @@ func (r *Runtime) Apply(spec *rspec.Spec, adjust *api.ContainerAdjustment) error
 	return nrigen.SpecGenerator(&g, opts...).Adjust(adjust)
 }
 
-// StartContainer tells the plugins that a created container starts and runs.
+// StartContainer reports to the plugins that a created container starts and runs.
 func (r *Runtime) StartContainer(ctx context.Context, pod *api.PodSandbox, ctr *api.Container) error {
 	a, err := r.running()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := r.patient(ctx)
+	ctx, cancel := r.requestContext(ctx)
 	defer cancel()
 	if err := a.StartContainer(ctx, &api.StartContainerRequest{Pod: pod, Container: ctr}); err != nil {
 		return err
@@ -161,25 +160,25 @@ func (r *Runtime) StartContainer(ctx context.Context, pod *api.PodSandbox, ctr *
 	return a.PostStartContainer(ctx, &api.PostStartContainerRequest{Pod: pod, Container: running})
 }
 
-// StopContainer tells the plugins that a container has stopped.
+// StopContainer reports to the plugins that a container has stopped.
 func (r *Runtime) StopContainer(ctx context.Context, pod *api.PodSandbox, ctr *api.Container) error {
 	a, err := r.running()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := r.patient(ctx)
+	ctx, cancel := r.requestContext(ctx)
 	defer cancel()
 	_, err = a.StopContainer(ctx, &api.StopContainerRequest{Pod: pod, Container: ctr})
 	return err
 }
 
-// RemoveContainer tells the plugins that a container is gone, and forgets it.
+// RemoveContainer reports to the plugins that a container is removed, and forgets it.
 func (r *Runtime) RemoveContainer(ctx context.Context, pod *api.PodSandbox, ctr *api.Container) error {
 	a, err := r.running()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := r.patient(ctx)
+	ctx, cancel := r.requestContext(ctx)
 	defer cancel()
 	if err := a.RemoveContainer(ctx, &api.RemoveContainerRequest{Pod: pod, Container: ctr}); err != nil {
 		return err
@@ -188,7 +187,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, pod *api.PodSandbox, ctr 
 	return nil
 }
 
-// Shown returns what a runtime tells plugins of a container whose spec is made.
+// Shown returns what a runtime reports to plugins of a container with a spec.
 func Shown(pod *api.PodSandbox, ctr *api.Container, spec *rspec.Spec) *api.Container {
 	c := proto.CloneOf(ctr)
 	if c.Id == "" {

@@ -14,10 +14,9 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// A creation that fails behind NRI, of which the runtime reports nothing, leaves at most
-// the last try of a container's name on the host. It is not in the status and counts
-// against no limit.
-func TestCreationsThatFailBehindNRI(t *testing.T) {
+// The runtime does not report that a creation failed after its NRI part. At most the last attempt
+// under a container's name is left on the host. It is not in the status and counts against no limit.
+func TestFailedCreationsLeaveOneAttempt(t *testing.T) {
 	const limited = `
 sockets: {roots: [/var/run/vsw]}
 policy:

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nritest is the runtime's side of NRI without a runtime: the very
-// adaptation code that containerd and CRI-O link, on a real socket, driven from
-// Go. Plugins cannot tell it from a runtime; nothing needs root.
+// Package nritest is the runtime's side of NRI without a runtime: the adaptation code that
+// containerd and CRI-O link, on a real socket. Plugins cannot distinguish it from a runtime.
+// Nothing needs root.
 //
-// Invariant: a CreateContainer here goes through what a runtime does, in its
-// order: the container's OCI spec is made first, the plugins see what that spec
-// says, and their collected adjustment is applied to it by the runtimes' own
-// generator. What the harness returns is the spec that runc would get.
+// Its invariant: CreateContainer does what a runtime does, in the same order. It creates the
+// container's OCI spec, passes that to the plugins, and applies their adjustments with the
+// runtimes' own generator. It returns the spec that runc would get.
 //
-// The adaptation keeps its two time-outs in package variables. Runtimes of one
-// process therefore share them, and the one started last sets them for all.
+// The adaptation keeps its two timeouts in package variables. Runtimes of one process share
+// them, and the last one started sets them for all.
 package nritest

@@ -12,8 +12,8 @@ import (
 	"github.com/containerd/nri/pkg/log"
 )
 
-// events learns from the adaptation's metrics which plugins are there: it has
-// no other way to ask.
+// events learns from the adaptation's metrics which plugins are connected: the adaptation has no
+// other interface for that.
 type events struct {
 	mu      sync.Mutex
 	synced  []string        // synchronized, not yet counted

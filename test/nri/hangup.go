@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangUp shuts down every connection that this process accepted on a socket
-// path. The adaptation keeps them to itself and leaves them open when it stops,
-// where a real runtime's exit closes them.
+// hangUp shuts down every connection that this process accepted on a socket path. The adaptation
+// leaves them open when it stops; the exit of a real runtime closes them.
 func hangUp(path string) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What is parallel here waits for what never answers, and wants no processor.
+// Parallel tests here wait for something that never answers, and need no processor.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	named := false

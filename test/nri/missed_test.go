@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/cli"
-	"github.com/jackfield/jackfield/pkg/status"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
@@ -44,8 +44,8 @@ func (n *node) created(namespace string, annotations map[string]string, change f
 	return c.Container
 }
 
-// Containers that are created while the plugin is away, and lack what they asked for, are
-// named by the log, the status, the doctor and a metric, until they end. Others are not.
+// Containers that are created while the plugin is not connected, and lack what they requested, are in
+// the log, the status, the doctor's report and a metric until they end. Others are not.
 func TestMissedContainersAreReported(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)
@@ -65,7 +65,7 @@ func TestMissedContainersAreReported(t *testing.T) {
 		check(t, n.runtime.RunPodSandbox(context.Background(), pod))
 		network = n.mustCreate(pod).Container
 
-		quiet["asks for nothing"] = n.created("dpdk-1", nil, nil)
+		quiet["requests nothing"] = n.created("dpdk-1", nil, nil)
 		quiet["optional"] = n.created("dpdk-1", map[string]string{"devices.jackfield.dev": `[{"device": "vendor.com/net=a", "optional": true}]`}, nil)
 		unmanaged := nritest.NewPod("other", "p", nil)
 		n.devinfo(unmanaged, "vhost-net", "net1", info)
@@ -116,7 +116,7 @@ func TestMissedContainersAreReported(t *testing.T) {
 		cli.Run(context.Background(), append(args, "--root", n.dir), cli.Env{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: os.Getenv})
 		return out.String()
 	}
-	for _, want := range []string{"3 that run lack what they asked for", "dpdk-1/p/c  " + lacks.Id + "  lacks what it asked for", "would be injected now", "closest rule"} {
+	for _, want := range []string{"3 running lack what they asked for", "dpdk-1/p/c  " + lacks.Id + "  lacks what it asked for", "would be injected now", "closest rule"} {
 		if out := run("status"); !strings.Contains(out, want) {
 			t.Errorf("status does not say %q:\n%s", want, out)
 		}
@@ -141,8 +141,8 @@ func TestMissedContainersAreReported(t *testing.T) {
 	}
 }
 
-// A check reserves nothing of a pod's limits: what is missed counts when it is created.
-func TestMissedContainersTakeNothingOfTheLimits(t *testing.T) {
+// A missed container does not count for its pod's limits until it is created again.
+func TestMissedContainersDoNotCountForLimits(t *testing.T) {
 	const limited = policyYAML + `
     - {name: quota, for: {namespaces: ["dpdk-*"]}, limits: {pod: {cdi: 1}}}
 `
@@ -185,7 +185,7 @@ func (n *node) serveCRI(socket string) *criServer {
 	return s
 }
 
-// With missed: evict the containers that would get everything now are stopped, each once.
+// With missed: evict, each container that would get everything now is stopped once.
 func TestMissedContainersAreEvicted(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)
@@ -197,7 +197,7 @@ func TestMissedContainersAreEvicted(t *testing.T) {
 		refused = n.created("other", asksForA, nil)
 		absent = n.created("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a,vendor.com/net=absent"}, nil)
 	})
-	eventually(t, "four missed containers", func() bool { return strings.Count(n.log.String(), "runs without what it asked for") == 4 })
+	eventually(t, "four missed containers", func() bool { return strings.Count(n.log.String(), "runs without what it requested") == 4 })
 	var stopped []string
 	eventually(t, "two evictions", func() bool {
 		select {
@@ -241,8 +241,8 @@ func TestMissedContainersAreEvicted(t *testing.T) {
 	}
 }
 
-// Where the CRI socket is not there the containers stay, and the log says why.
-func TestEvictionWithoutASocket(t *testing.T) {
+// Without the CRI socket the containers stay, and the log says why.
+func TestEvictionWithoutCRISocketIsLogged(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)
 	var c *api.Container

@@ -11,11 +11,10 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// Noop is a plugin that hears the events Jackfield hears and does nothing: what
-// it costs is what NRI costs.
+// Noop is a plugin that subscribes to Jackfield's events and does nothing. Its cost is that of NRI.
 type Noop struct{}
 
-// Configure asks for the same events as Jackfield does.
+// Configure subscribes to the same events as Jackfield.
 func (Noop) Configure(context.Context, string, string, string) (stub.EventMask, error) {
 	var mask stub.EventMask
 	mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER,
@@ -31,7 +30,7 @@ func (Noop) Synchronize(context.Context, []*api.PodSandbox, []*api.Container) ([
 // RunPodSandbox does nothing.
 func (Noop) RunPodSandbox(context.Context, *api.PodSandbox) error { return nil }
 
-// CreateContainer asks for nothing.
+// CreateContainer injects nothing.
 func (Noop) CreateContainer(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	return nil, nil, nil
 }

@@ -20,8 +20,9 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/nri"
-	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	nritest "github.com/jackfield/jackfield/test/nri"
@@ -293,7 +294,7 @@ func TestSocketsReachTheSpec(t *testing.T) {
 	}
 }
 
-// nothingLeft looks at the state directory.
+// nothingLeft checks the state directory.
 func (n *node) nothingLeft() {
 	n.t.Helper()
 	for _, d := range []string{"containers", "sandboxes", "claims"} {
@@ -305,7 +306,7 @@ func (n *node) nothingLeft() {
 	}
 }
 
-func TestAPodThatAsksForNothingIsUntouched(t *testing.T) {
+func TestPodWithoutRequestsIsUntouched(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)
 	c := n.mustCreate(n.pod("dpdk-1", map[string]string{"other": "annotation"}))
@@ -332,7 +333,7 @@ func TestRefusalsNameRequestRuleAndRemedy(t *testing.T) {
 			want: []string{`"vendor.com/net=c"`, "dpdk-1/p/c", "devices.jackfield.dev", "jackfield devices"}},
 		{name: "no rule for the namespace", namespace: "other", annotations: map[string]string{"devices.jackfield.dev": "vendor.com/net=a"},
 			want: []string{"vendor.com/net=a", "other", "dpdk-tenants", "/etc/jackfield/config.yaml", "namespaces"}},
-		{name: "network asked for without a rule", namespace: "other", annotations: map[string]string{"networks.jackfield.dev": "net1"},
+		{name: "requested network without a rule", namespace: "other", annotations: map[string]string{"networks.jackfield.dev": "net1"},
 			devinfo: fmt.Sprintf(vhost, "/var/run/vsw/p1/vhost.sock"),
 			want:    []string{"/var/run/vsw/p1/vhost.sock", "other", "/etc/jackfield/config.yaml"}},
 		{name: "bad BDF", namespace: "dpdk-1", devinfo: `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:02:01:6"}}`,
@@ -344,7 +345,7 @@ func TestRefusalsNameRequestRuleAndRemedy(t *testing.T) {
 		{name: "path too long", namespace: "dpdk-1", devinfo: fmt.Sprintf(vhost, "/var/run/vsw/"+strings.Repeat("x", 60)+"/"+strings.Repeat("y", 60)),
 			want: []string{"net1", "vhost-user.path", "107"}},
 		{name: "no socket", namespace: "dpdk-1", devinfo: fmt.Sprintf(vhost, "/var/run/vsw/p9/none.sock"),
-			want: []string{"net1", "/run/vsw/p9/none.sock", "host side creates"}},
+			want: []string{"net1", "/run/vsw/p9/none.sock", "the vswitch has not created this socket yet"}},
 		{name: "not a socket", namespace: "dpdk-1", devinfo: fmt.Sprintf(vhost, "/var/run/vsw/p1/file"),
 			want: []string{"net1", "regular file", "socket"}},
 		{name: "the application's socket in the root itself", namespace: "dpdk-1", devinfo: strings.Replace(fmt.Sprintf(vhost, "/var/run/vsw/shared.sock"), `"client"`, `"server"`, 1),
@@ -383,7 +384,7 @@ func TestRefusalsNameRequestRuleAndRemedy(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAskedForAndNotGrantedIsLeftAlone(t *testing.T) {
+func TestUngrantedAttachmentIsUnmanaged(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	pod := nritest.NewPod("other", "p", nil)
 	n.devinfo(pod, "nad", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"client","path":"/elsewhere/vhost.sock"}}`)
@@ -393,10 +394,10 @@ func TestWhatIsNotAskedForAndNotGrantedIsLeftAlone(t *testing.T) {
 	if len(c.Spec.Mounts) != len(c.Before.Mounts) {
 		t.Errorf("mounts were added: %v", c.Spec.Mounts)
 	}
-	if got := n.plugin.Counters().LeftAlone.Load(); got != 2 {
-		t.Errorf("%d attachments counted as left alone, want 2", got)
+	if got := n.plugin.Counters().Requests(telemetry.Unmanaged); got != 2 {
+		t.Errorf("%d attachments counted as unmanaged, want 2", got)
 	}
-	eventually(t, "what was left alone is logged", func() bool { return strings.Contains(n.log.String(), "left alone") })
+	eventually(t, "unmanaged attachments are logged", func() bool { return strings.Contains(n.log.String(), "unmanaged") })
 }
 
 func TestOptionalRequestsAreSkippedWhole(t *testing.T) {
@@ -414,9 +415,9 @@ func TestOptionalRequestsAreSkippedWhole(t *testing.T) {
 	}
 }
 
-// An optional device of which NRI cannot carry some edit is skipped, whole; one
-// that is not optional fails the container.
-func TestOptionalRequestsThatNRICannotCarry(t *testing.T) {
+// An optional device with an edit that NRI cannot carry is skipped whole. A device that is not optional
+// fails the container.
+func TestOptionalRequestsThatNRICannotApply(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)
 	n.write("/etc/cdi/odd.json", `{"cdiVersion":"0.7.0","kind":"vendor.com/net","containerEdits":{"env":["ODD=1"]},"devices":[
@@ -440,7 +441,7 @@ func TestOptionalRequestsThatNRICannotCarry(t *testing.T) {
 	}
 }
 
-func TestWhatTheContainerHasIsNotInjectedTwice(t *testing.T) {
+func TestPresentEditsAreNotInjectedTwice(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)
 	pod := n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
@@ -476,11 +477,11 @@ func TestReconnectAfterTheRuntimeRestarts(t *testing.T) {
 	}
 }
 
-// A runtime that was away for seconds has its plugin back at once: a container that is
-// created before comes up without its devices. A doubling delay between the attempts
-// would miss the limit in every round. The limit is far above the 25 ms between two
-// attempts, for machines that are busy, and one round of three has to keep it.
-func TestReconnectAfterALongAbsence(t *testing.T) {
+// The plugin reconnects at once to a runtime that was down for seconds, because a container that is
+// created before has no devices. A doubling delay between attempts would miss the limit in every
+// round. The limit is far above the 25 ms between two attempts, for busy machines, and one round of
+// three has to keep it.
+func TestReconnectAfterLongAbsence(t *testing.T) {
 	const away, limit = 3300 * time.Millisecond, time.Second
 	n := newNode(t, policyYAML, nritest.Options{})
 	var took []time.Duration
@@ -503,7 +504,7 @@ func TestReconnectAfterALongAbsence(t *testing.T) {
 	t.Errorf("the plugin was back after %v, want within %v once", took, limit)
 }
 
-func TestSynchronizeRemovesWhatIsGone(t *testing.T) {
+func TestSynchronizeRemovesStateOfGoneContainers(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	pod := nritest.NewPod("dpdk-1", "p", nil)
 	n.devinfo(pod, "app", "net1", `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/var/run/vsw/own/app.sock"}}`)
@@ -521,7 +522,7 @@ func TestSynchronizeRemovesWhatIsGone(t *testing.T) {
 	}
 }
 
-func TestTwoPodsCannotShareAnApplicationsDirectory(t *testing.T) {
+func TestTwoPodsCannotShareSocketDirectory(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	const info = `{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/var/run/vsw/own/app.sock"}}`
 	var pods []*api.PodSandbox
@@ -542,12 +543,12 @@ func TestTwoPodsCannotShareAnApplicationsDirectory(t *testing.T) {
 	n.mustCreate(pods[1])
 }
 
-func TestAHangingFileSystemDoesNotHoldTheRuntime(t *testing.T) {
+func TestHangingFileSystemDoesNotBlockRuntime(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	check(t, unix.Mkfifo(n.path("/etc/cdi/fifo.json"), 0o644))
 	check(t, unix.Mkfifo(n.path("/run/k8s.cni.cncf.io/devinfo/cni/x-"+strings.Repeat("a", 64)+"_net1"), 0o644))
 	n.write("/etc/cdi/vendor.json", cdiSpec)
-	// Whoever opens a FIFO waits for a writer, and there is none.
+	// An open of a FIFO waits for a writer, and there is none.
 	start := time.Now()
 	c := n.mustCreate(n.pod("dpdk-1", map[string]string{"devices.jackfield.dev": "vendor.com/net=b"}))
 	if !slices.Contains(c.Spec.Process.Env, "DEV=b") || time.Since(start) > answer {

@@ -23,7 +23,7 @@ import (
 // Options of a Runtime. The zero value is a containerd 2.1.9 with a socket in a
 // directory of its own.
 type Options struct {
-	// RuntimeName and RuntimeVersion are what plugins get told;
+	// RuntimeName and RuntimeVersion are what the runtime reports of itself;
 	// empty: "containerd" and "2.1.9".
 	RuntimeName, RuntimeVersion string
 	// SocketPath is where plugins connect. Empty: nri.sock in a new directory
@@ -32,17 +32,16 @@ type Options struct {
 	// PluginPath and ConfigPath are the directories of pre-installed plugins
 	// and of their NN-name.conf files. Empty: none.
 	PluginPath, ConfigPath string
-	// RequestTimeout and RegistrationTimeout are what a plugin is given for a request
-	// and for its registration; 0: NRI's defaults, 2 s and 5 s.
+	// RequestTimeout and RegistrationTimeout bound a request and a registration; 0: NRI's
+	// defaults, 2 s and 5 s.
 	RequestTimeout, RegistrationTimeout time.Duration
-	// Patience is how long a request is really waited for before the plugin is
-	// dropped, where that is longer than the RequestTimeout that the plugin sees
-	// as its deadline: a plugin that answers in time, on a machine that is slow to
-	// let it, is then not taken for one that does not answer. It holds for the
-	// whole process.
+	// Patience is how long the runtime really waits for a request before it drops the
+	// plugin, if longer than the RequestTimeout that the plugin sees as its deadline. So
+	// a plugin on a busy machine is not dropped for an answer that was in time. It
+	// applies to the whole process.
 	Patience time.Duration
-	// InjectCDI is called for the CDI device names that plugins ask the runtime
-	// to inject. nil does what runtimes without it do: drop them in silence.
+	// InjectCDI is called for the CDI device names that plugins have the runtime inject.
+	// nil drops them silently, as runtimes without an injector do.
 	InjectCDI func(*rspec.Spec, []string) error
 	// Validator is the configuration of NRI's default validator; nil: none.
 	Validator *validator.DefaultValidatorConfig
@@ -62,7 +61,7 @@ type Runtime struct {
 	updates []*api.ContainerUpdate
 }
 
-// Start makes a runtime that listens. The caller has to Close it.
+// Start returns a runtime that listens. The caller closes it.
 func Start(opts Options) (*Runtime, error) {
 	if opts.RuntimeName == "" {
 		opts.RuntimeName = "containerd"
@@ -101,8 +100,8 @@ func Start(opts Options) (*Runtime, error) {
 // SocketPath returns where plugins connect.
 func (r *Runtime) SocketPath() string { return r.opts.SocketPath }
 
-// Suspend stops listening and hangs up on every plugin, as a runtime that goes
-// away does. Pods and containers live on.
+// Suspend stops listening and disconnects every plugin, as a runtime that ends does. Pods and
+// containers stay.
 func (r *Runtime) Suspend() error {
 	r.mu.Lock()
 	a := r.adapt
@@ -112,7 +111,7 @@ func (r *Runtime) Suspend() error {
 		return nil
 	}
 	a.Stop()
-	// Stop only ends what the adaptation started itself.
+	// Stop ends only what the adaptation itself started.
 	err := hangUp(r.opts.SocketPath)
 	r.events.reset()
 	if rm := os.Remove(r.opts.SocketPath); rm != nil && !errors.Is(rm, os.ErrNotExist) {
@@ -163,7 +162,7 @@ func (r *Runtime) Restart() error {
 	return r.Resume()
 }
 
-// Close ends the runtime and removes what it made.
+// Close ends the runtime and removes what it created.
 func (r *Runtime) Close() error {
 	err := r.Suspend()
 	if r.tmp != "" {
@@ -173,22 +172,22 @@ func (r *Runtime) Close() error {
 }
 
 // WaitPlugin waits until a plugin, "10-jackfield" for example, is registered,
-// configured and synchronized, so that the next request reaches it. A plugin that
-// was there once counts, unless Gone was told that it went.
+// configured and synchronized, so that the next request reaches it. A plugin that registered
+// earlier counts, unless Gone was called for it.
 func (r *Runtime) WaitPlugin(ctx context.Context, name string) error {
 	return r.events.waitPlugin(ctx, name)
 }
 
-// Gone tells that a plugin has ended, so that WaitPlugin waits for the next of its
-// name: the runtime itself notices at its next request.
+// Gone records that a plugin has ended, so that WaitPlugin waits for the next one of its name. The
+// runtime itself notices at its next request.
 func (r *Runtime) Gone(name string) { r.events.gone(name) }
 
-// Plugins returns how many plugins the runtime talks to. A plugin that went away
-// is counted until the next request.
+// Plugins returns how many plugins are connected. A plugin that ended is counted until the next
+// request.
 func (r *Runtime) Plugins() int { return r.events.plugins() }
 
-// AddPod makes a pod known without telling plugins: it is in the state that the
-// next plugin to connect is synchronized with.
+// AddPod adds a pod without reporting it. It is in the state with which the next plugin is
+// synchronized.
 func (r *Runtime) AddPod(pod *api.PodSandbox) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,8 +201,8 @@ func (r *Runtime) AddContainer(ctr *api.Container) {
 	r.ctrs[ctr.GetId()] = proto.CloneOf(ctr)
 }
 
-// Forget removes a pod, with its containers, or a container from the state
-// without telling plugins, as if it went while they were away.
+// Forget removes a pod with its containers, or a container, without reporting it, as if it had ended
+// while no plugin was connected.
 func (r *Runtime) Forget(id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,7 +215,7 @@ func (r *Runtime) Forget(id string) {
 	}
 }
 
-// Updates returns the container updates that plugins sent unasked, so far.
+// Updates returns the unsolicited container updates that plugins have sent.
 func (r *Runtime) Updates() []*api.ContainerUpdate {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,7 +226,7 @@ func (r *Runtime) synchronize(ctx context.Context, cb adaptation.SyncCB) error {
 	r.mu.Lock()
 	pods, ctrs := sorted(r.pods), sorted(r.ctrs)
 	r.mu.Unlock()
-	ctx, cancel := r.patient(ctx)
+	ctx, cancel := r.requestContext(ctx)
 	defer cancel()
 	updates, err := cb(ctx, pods, ctrs)
 	if err != nil {

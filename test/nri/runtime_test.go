@@ -128,9 +128,9 @@ func TestCreateContainerFails(t *testing.T) {
 	}
 }
 
-// A plugin that is late is dropped and the container comes without it: what
-// every handler's deadline has to prevent.
-func TestLatePlugin(t *testing.T) {
+// The runtime drops a plugin that is late, and creates the container without it. The deadline of every
+// handler has to prevent that.
+func TestRuntimeDropsLatePlugin(t *testing.T) {
 	r := New(t, Options{})
 	release := make(chan struct{})
 	plugin := &injector{create: func(ctx context.Context, _ *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, error) {
@@ -154,7 +154,7 @@ func TestLatePlugin(t *testing.T) {
 	}
 }
 
-func TestRestart(t *testing.T) {
+func TestRuntimeRestartSynchronizes(t *testing.T) {
 	before := openFiles(t)
 	r, err := Start(Options{RequestTimeout: time.Minute, RegistrationTimeout: time.Minute})
 	if err != nil {
@@ -190,14 +190,14 @@ func TestRestart(t *testing.T) {
 	if _, err := os.Stat(filepath.Dir(r.SocketPath())); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory is still there: %v", err)
 	}
-	for end := time.Now().Add(slow); openFiles(t) > before; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(maxWait); openFiles(t) > before; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d open files, %d before", openFiles(t), before)
 		}
 	}
 }
 
-func TestPreinstalled(t *testing.T) {
+func TestPreinstalledPluginIsStarted(t *testing.T) {
 	dir := t.TempDir()
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "05-noop"), "./cmd/noop")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -205,14 +205,14 @@ func TestPreinstalled(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	r := New(t, Options{PluginPath: dir})
-	ctx, cancel := context.WithTimeout(t.Context(), slow)
+	ctx, cancel := context.WithTimeout(t.Context(), maxWait)
 	defer cancel()
 	if err := r.WaitPlugin(ctx, "05-noop"); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestInjectCDI(t *testing.T) {
+func TestRuntimeInjectsCDIDevices(t *testing.T) {
 	plugin := &injector{create: func(context.Context, *api.PodSandbox, *api.Container) (*api.ContainerAdjustment, error) {
 		a := &api.ContainerAdjustment{}
 		a.AddCDIDevice(&api.CDIDevice{Name: "v.com/c=d"})

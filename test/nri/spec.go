@@ -7,8 +7,8 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 )
 
-// BaseSpec returns the OCI spec that a runtime makes of a container before it
-// asks plugins. Every call returns a new one.
+// BaseSpec returns the OCI spec of a container before plugins adjust it. Every call returns a new
+// one.
 func BaseSpec(ctr *api.Container) *rspec.Spec {
 	spec := &rspec.Spec{
 		Version: "1.2.0",

@@ -22,12 +22,12 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/nri"
-	"github.com/jackfield/jackfield/pkg/busytest"
 	"github.com/jackfield/jackfield/pkg/cli"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/status"
 	nritest "github.com/jackfield/jackfield/test/nri"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
@@ -57,7 +57,7 @@ func containers(n int) func(s *status.Node) bool {
 	return func(s *status.Node) bool { return len(s.Containers) == n }
 }
 
-func TestStatusTellsWhatRunningContainersWereGiven(t *testing.T) {
+func TestStatusListsInjectedEdits(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)
 	pod := nritest.NewPod("dpdk-1", "p", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"})
@@ -77,8 +77,11 @@ func TestStatusTellsWhatRunningContainersWereGiven(t *testing.T) {
 	if got.ContainerID != c.Container.Id || got.Sandbox != pod.Id || got.Namespace != "dpdk-1" || got.Pod != "p" || got.Container != "c" || len(got.Requests) != 2 {
 		t.Errorf("the container is %+v", got)
 	}
-	device := status.Edit{What: "device /dev/net-a", Request: `CDI device "vendor.com/net=a"`, File: "/etc/cdi/vendor.json",
+	device := status.Edit{Kind: "device", Name: "/dev/net-a", What: "device /dev/net-a", Request: `CDI device "vendor.com/net=a"`, File: "/etc/cdi/vendor.json",
 		Field: "devices[0].containerEdits.deviceNodes[0]", Rule: "dpdk-tenants"}
+	if r := got.Requests[0]; r.Kind != "cdi" || r.Name != "vendor.com/net=a" {
+		t.Errorf("the first request is %+v", r)
+	}
 	found := false
 	for _, e := range got.Edits {
 		found = found || e == device
@@ -106,14 +109,14 @@ func TestStatusTellsWhatRunningContainersWereGiven(t *testing.T) {
 	if code := run("dpdk-1/p", "-o", "json"); code != 0 || !json.Valid(out.Bytes()) {
 		t.Errorf("exit status %d: %s%s", code, &out, &msg)
 	}
-	if code := run("other/p"); code != 1 || !strings.Contains(msg.String(), "no running container of other/p") {
+	if code := run("other/p"); code != 1 || !strings.Contains(msg.String(), "nothing is injected into a running container of other/p") {
 		t.Errorf("exit status %d: %s", code, &msg)
 	}
 
 	check(t, n.runtime.RemoveContainer(context.Background(), pod, c.Container))
 	n.status("no container", containers(0))
 	eventually(t, "no record", func() bool { return n.records() == 0 })
-	if code := run(); code != 0 || !strings.Contains(out.String(), "0 that run were given something") {
+	if code := run(); code != 0 || !strings.Contains(out.String(), "0 running with injected devices or sockets") {
 		t.Errorf("exit status %d: %s", code, &out)
 	}
 
@@ -131,9 +134,9 @@ func (n *node) records() int {
 	return len(entries)
 }
 
-// After a restart of the plugin what lives is told from the records; what does not,
-// and what is no record, is gone or told of.
-func TestStatusSurvivesARestart(t *testing.T) {
+// After a restart of the plugin the status has the living containers from their records. Records of
+// others are removed, and what is no record is reported.
+func TestStatusSurvivesRestart(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	n.write("/etc/cdi/vendor.json", cdiSpec)
 	ask := map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}
@@ -187,8 +190,8 @@ func (n *node) anotherWith(t *testing.T, yaml string, change func()) {
 	n.wait()
 }
 
-// Only root asks; a peer that reads nothing holds nobody.
-func TestStatusSocketIsRootsAlone(t *testing.T) {
+// Only root can query the status. A peer that reads nothing blocks no other.
+func TestStatusSocketAdmitsOnlyRoot(t *testing.T) {
 	n := newNode(t, policyYAML, nritest.Options{})
 	socket := n.path("/run/jackfield/status.sock")
 	var st os.FileInfo
@@ -258,7 +261,7 @@ func TestStatusSocketIsRootsAlone(t *testing.T) {
 func TestHelperStatusPeer(t *testing.T) {
 	root := os.Getenv("STATUS_ROOT")
 	if root == "" {
-		return // runs as another user, below TestStatusSocketIsRootsAlone
+		return // runs as another user, below TestStatusSocketAdmitsOnlyRoot
 	}
 	host, err := hostfs.New(root)
 	check(t, err)

@@ -72,9 +72,9 @@ func injectedMount(source, destination, kind string, options ...string) *api.Con
 	return a
 }
 
-// What another plugin injects is held against the policy, by what it is on the
-// host and not by what it is called in the container.
-func TestOtherPluginsAreHeldToThePolicy(t *testing.T) {
+// What another plugin injects must be granted by the policy, under its name on the host and not the
+// name in the container.
+func TestPolicyAppliesToOtherPlugins(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		index  string // of the other plugin; Jackfield's is 50
@@ -85,13 +85,13 @@ func TestOtherPluginsAreHeldToThePolicy(t *testing.T) {
 		{"granted device by another name", "10-other", injectedDevice("/dev/mine", 1, 3), nil},
 		{"device after Jackfield", "90-other", injectedDevice("/dev/vfio/7", 1, 9), []string{`"90-other"`, "1:9", "no node of this host"}},
 		{"raw number under a granted name", "10-other", injectedDevice("/dev/vfio/7", 8, 0), []string{"8:0", "/sys/dev/char/8:0"}},
-		{"mount", "10-other", injectedMount("/etc", "/host", "bind", "rbind", "ro"), []string{`refuse mount "/etc" at "/host"`, `"10-other"`}},
+		{"mount", "10-other", injectedMount("/etc", "/host", "bind", "rbind", "ro"), []string{`deny mount "/etc" at "/host"`, `"10-other"`}},
 		{"granted mount", "10-other", injectedMount("/srv/data/a", "/data", "bind", "rbind", "ro"), nil},
-		{"granted mount, writable", "10-other", injectedMount("/srv/data/a", "/data", "bind", "rbind", "rw"), []string{`refuse mount "/srv/data/a"`}},
-		{"granted mount, writable by default", "10-other", injectedMount("/srv/data/a", "/data", "bind", "rbind"), []string{`refuse mount "/srv/data/a"`}},
-		{"symlink out of a granted directory", "10-other", injectedMount("/srv/data/link", "/data", "bind", "rbind", "ro"), []string{`refuse mount "/srv/secret"`}},
+		{"granted mount, writable", "10-other", injectedMount("/srv/data/a", "/data", "bind", "rbind", "rw"), []string{`deny mount "/srv/data/a"`}},
+		{"granted mount, writable by default", "10-other", injectedMount("/srv/data/a", "/data", "bind", "rbind"), []string{`deny mount "/srv/data/a"`}},
+		{"symlink out of a granted directory", "10-other", injectedMount("/srv/data/link", "/data", "bind", "rbind", "ro"), []string{`deny mount "/srv/secret"`}},
 		{"up", "10-other", injectedMount("/srv/data/../secret", "/data", "bind", "ro"), []string{"only an absolute path"}},
-		{"disk", "10-other", injectedMount("/dev/sda", "/data", "ext4", "ro"), []string{`refuse mount "/dev/sda"`}},
+		{"disk", "10-other", injectedMount("/dev/sda", "/data", "ext4", "ro"), []string{`deny mount "/dev/sda"`}},
 		{"tmpfs", "10-other", injectedMount("tmpfs", "/cache", "tmpfs"), nil},
 		{"trusted plugin", "20-trusted", injectedMount("/etc", "/host", "bind", "rbind"), nil},
 	} {
@@ -125,8 +125,8 @@ func TestOtherPluginsAreHeldToThePolicy(t *testing.T) {
 	}
 }
 
-// A read-only mount that brings others along, which can be written, is no read-only one.
-func TestAReadOnlyMountThatCanBeWrittenBelow(t *testing.T) {
+// A read-only mount that includes writable submounts counts as writable.
+func TestReadOnlyMountWithWritableSubmounts(t *testing.T) {
 	for options, refused := range map[string]bool{"rbind,ro": true, "bind,ro": false, "rbind,ro,rro": false} {
 		n := newNode(t, validatingYAML, withValidation)
 		check(t, os.MkdirAll(n.path("/srv/data/a/below"), 0o755))
@@ -136,15 +136,15 @@ func TestAReadOnlyMountThatCanBeWrittenBelow(t *testing.T) {
 		t.Cleanup(func() { check(t, unix.Unmount(n.path("/srv/data/a/below"), unix.MNT_DETACH)) })
 		n.other("10", "other", injectedMount("/srv/data/a", "/data", "bind", strings.Split(options, ",")...))
 		_, err := n.create(n.pod("dpdk-a", nil), nil)
-		if (err != nil) != refused || refused && !strings.Contains(err.Error(), `refuse mount "/srv/data/a"`) {
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), `deny mount "/srv/data/a"`) {
 			t.Errorf("%s: %v, want it refused: %v", options, err, refused)
 		}
 	}
 }
 
-// What Jackfield delivers itself is judged once, when it is delivered: a CDI
-// device's edits come with its name.
-func TestOwnInjectionsAreNotJudgedTwice(t *testing.T) {
+// What Jackfield injects is checked once, when it is injected: a grant of a CDI device includes the
+// edits of the device.
+func TestOwnInjectionsAreNotValidated(t *testing.T) {
 	n := newNode(t, validatingYAML, withValidation)
 	check(t, os.WriteFile(n.path("/etc/cdi/v.json"), []byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a",
  "containerEdits":{"deviceNodes":[{"path":"/dev/ungranted","type":"c","major":1,"minor":5}],"mounts":[{"hostPath":"/opt/v","containerPath":"/opt/v"}]}}]}`), 0o644))
@@ -157,7 +157,7 @@ func TestOwnInjectionsAreNotJudgedTwice(t *testing.T) {
 	}
 }
 
-// A policy in audit mode refuses nothing of other plugins, and says what it would.
+// A policy in audit mode denies nothing of other plugins, and logs what mode enforce would deny.
 func TestValidationInAuditMode(t *testing.T) {
 	n := newNode(t, strings.Replace(validatingYAML, "policy:\n", "policy:\n  mode: audit\n", 1), withValidation)
 	check(t, os.MkdirAll(n.path("/etc"), 0o755))
@@ -166,14 +166,14 @@ func TestValidationInAuditMode(t *testing.T) {
 	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 	_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
 	check(t, err)
-	if !strings.Contains(n.log.String(), "mode enforce would refuse this") {
+	if !strings.Contains(n.log.String(), "mode enforce would deny this request") {
 		t.Error("nothing is said")
 	}
 }
 
-// Between the event and the failure policy the plugin is a validator without being told
-// to: a runtime goes on without a plugin that does not answer, and not without a validator.
-func TestAValidatorInPlaceOfAFailurePolicy(t *testing.T) {
+// On runtimes with the event and without failure policies, the plugin is a validator without
+// configuration: such a runtime goes on without an unresponsive plugin, but not without a validator.
+func TestValidatorReplacesFailurePolicy(t *testing.T) {
 	for version, want := range map[string]bool{"1.7.24": false, "2.1.9": false, "2.2.0": true, "2.2.1": true} {
 		host, err := hostfs.New(t.TempDir())
 		check(t, err)
@@ -193,9 +193,9 @@ func TestAValidatorInPlaceOfAFailurePolicy(t *testing.T) {
 	}
 }
 
-// A runtime that is too old for the event is not asked for it, which would make the
-// registration fail, and the log says what that means.
-func TestValidationNeedsTheRuntime(t *testing.T) {
+// The plugin does not subscribe to the event on a runtime that is too old for it, because the
+// registration would fail. The log says what that means.
+func TestValidationNeedsRuntimeSupport(t *testing.T) {
 	n := newNode(t, validatingYAML, nritest.Options{RuntimeVersion: "2.1.9"})
 	check(t, os.MkdirAll(n.path("/etc"), 0o755))
 	n.other("10", "other", injectedMount("/etc", "/host", "bind", "rbind"))
@@ -203,14 +203,14 @@ func TestValidationNeedsTheRuntime(t *testing.T) {
 	check(t, n.runtime.RunPodSandbox(t.Context(), pod))
 	_, err := n.runtime.CreateContainer(t.Context(), pod, &api.Container{Name: "app"})
 	check(t, err)
-	if !strings.Contains(n.log.String(), "this runtime has no validation of adjustments") {
+	if !strings.Contains(n.log.String(), "this runtime does not validate adjustments") {
 		t.Error("nothing is said")
 	}
 }
 
-// Another plugin that registers under Jackfield's own name is held to the policy, and what
-// Jackfield itself injects is not.
-func TestAnotherPluginUnderTheSameName(t *testing.T) {
+// Another plugin that registers under Jackfield's name is validated. What Jackfield itself injects is
+// not.
+func TestOtherPluginWithSameNameIsValidated(t *testing.T) {
 	n := newNode(t, validatingYAML, withValidation)
 	n.write("/etc/cdi/vendor.json", cdiSpec)
 	check(t, os.MkdirAll(n.path("/srv/secret"), 0o755))
@@ -221,7 +221,7 @@ func TestAnotherPluginUnderTheSameName(t *testing.T) {
 	t.Cleanup(stop)
 	eventually(t, "two plugins", func() bool { return n.runtime.Plugins() == 2 })
 	_, err = n.create(pod, nil)
-	if err == nil || !strings.Contains(err.Error(), `refuse mount "/srv/secret"`) {
+	if err == nil || !strings.Contains(err.Error(), `deny mount "/srv/secret"`) {
 		t.Errorf("the other plugin's mount: %v", err)
 	}
 }

@@ -55,8 +55,8 @@ func (s *Store) apt(ctx context.Context, suite string) (*apt, error) {
 	return a, nil
 }
 
-// aptConf is read after the machine's own configuration, whose proxies and
-// credentials stay; its hooks, pins and lists go.
+// aptConf is read after the machine's own configuration. It keeps the machine's proxies and
+// credentials and disables its hooks, pins and lists.
 func aptConf(dir string) string {
 	return fmt.Sprintf(`#clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;

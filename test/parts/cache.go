@@ -68,9 +68,9 @@ func CacheDir() (string, error) {
 	return filepath.Join(root, ".cache"), nil
 }
 
-// lock takes the exclusive lock of a file, made if need be, and returns its
-// release. It waits for other processes until ctx is done, and tells logf once
-// that it does.
+// lock takes the exclusive lock of a file, which it creates if needed, and returns
+// a function that releases it. It waits for other processes until ctx is done, and
+// logs that once.
 func lock(ctx context.Context, path string, logf func(string, ...any)) (func(), error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o666)
 	if errors.Is(err, os.ErrPermission) {

@@ -64,6 +64,17 @@ func Podman() []Package {
 	return pkgs
 }
 
+// Podman5 is Podman 5.4 with netavark 1.14, crun 1.21 and conmon, and the libraries that they need beside those of
+// Debian 12's base system, the C library among them.
+func Podman5() []Package {
+	pkgs := []Package{{Suite: "trixie", Name: "podman", Version: "5.4."}, {Suite: "trixie", Name: "netavark", Version: "1.14."}, {Suite: "trixie", Name: "crun", Version: "1.21"}}
+	for _, name := range strings.Fields(`conmon passt uidmap golang-github-containers-common libc6 libgcc-s1 libsubid5 libgpgme11t64 libassuan9
+		libgpg-error0 libseccomp2 libsqlite3-0 libsystemd0 libyajl2 libcap2 libglib2.0-0t64`) {
+		pkgs = append(pkgs, Package{Suite: "trixie", Name: name})
+	}
+	return pkgs
+}
+
 // Uidmap is newuidmap and newgidmap, by which an ordinary user gets a range of users
 // of a namespace; libsubid, which they need, comes with Podman.
 func Uidmap() Package { return Package{Suite: "bookworm", Name: "uidmap"} }
@@ -101,6 +112,11 @@ func DPDK() []Package {
 	return pkgs
 }
 
+// DPDKHeaders has what the compiler needs for an application of that DPDK. Its libraries are those of DPDK.
+func DPDKHeaders() []Package {
+	return []Package{{Suite: "bookworm", Name: "libdpdk-dev", Version: "22.11."}, {Suite: "bookworm", Name: "libbsd-dev"}}
+}
+
 // OVS is Open vSwitch 3.1 with DPDK's datapath, its database server and its
 // clients, and the libraries that these need on top of DPDK's.
 func OVS() []Package {
@@ -109,6 +125,56 @@ func OVS() []Package {
 		pkgs = append(pkgs, Package{Suite: "bookworm", Name: name, Version: "3.1."})
 	}
 	for _, name := range strings.Fields("libbpf1 libcap-ng0 libssl3 libunbound8 libxdp1 libevent-2.1-7 libnettle8 libhogweed6 libgmp10") {
+		pkgs = append(pkgs, Package{Suite: "bookworm", Name: name})
+	}
+	return pkgs
+}
+
+// Grout is grout 0.19 with its command-line client grcli, the drivers for vhost-user and memif, and the libraries that these are
+// linked against, the C library among them: Debian 12 has an older one. grout comes first.
+func Grout() []Package {
+	pkgs := []Package{{Suite: "forky", Name: "grout", Version: "0.19."}}
+	add := func(prefix, version, names string) {
+		for _, name := range strings.Fields(names) {
+			pkgs = append(pkgs, Package{Suite: "forky", Name: prefix + name, Version: version})
+		}
+	}
+	// grout has only a part of the drivers in its dependencies.
+	add("librte-", "25.11", "net-vhost26 net-virtio26 net-memif26 mempool-ring26 bus-vdev26 bus-pci26 bus-fslmc26")
+	add("librte-", "25.11", `argparse26 bpf26 common-dpaax26 cryptodev26 dmadev26 eal26 ethdev26 eventdev26 fib26 graph26 hash26
+		kvargs26 log26 mbuf26 mempool26 meter26 net26 pcapng26 pci26 rcu26 rib26 ring26 telemetry26 timer26 vhost26`)
+	add("", "", `libc6 libgcc-s1 libecoli0 libevent-core-2.1-7t64 libevent-extra-2.1-7t64 libevent-pthreads-2.1-7t64 libmnl0 libnuma1
+		libedit2 libbsd0 libmd0 libtinfo6 libyaml-0-2 libfdt1 libelf1t64 zlib1g libzstd1`)
+	// libpcap brings D-Bus, and that systemd's library.
+	add("", "", "libpcap0.8t64 libdbus-1-3 libsystemd0")
+	return pkgs
+}
+
+// RPM is RPM 4.18, its configuration, and the libraries that rpm is linked against beside those of Debian's base
+// system. rpm comes first, its configuration second.
+func RPM() []Package {
+	var pkgs []Package
+	for _, name := range strings.Fields("rpm rpm-common librpm9 librpmio9 libpopt0 liblua5.3-0 libsqlite3-0") {
+		pkgs = append(pkgs, Package{Suite: "bookworm", Name: name})
+	}
+	return pkgs
+}
+
+// StorageDaemon is QEMU's storage daemon, which serves vhost-user-blk, and the libraries that it needs beside the C
+// library. The daemon comes first.
+func StorageDaemon() []Package {
+	pkgs := []Package{{Suite: "bookworm", Name: "qemu-system-common", Version: "7.2"}}
+	for _, name := range strings.Fields(`liburing2 libfuse3-3 libaio1 libglib2.0-0 libgnutls30 libnuma1 libzstd1 zlib1g libnettle8
+		libhogweed6 libgmp10 libp11-kit0 libidn2-0 libunistring2 libtasn1-6 libpcre2-8-0 libffi8`) {
+		pkgs = append(pkgs, Package{Suite: "bookworm", Name: name})
+	}
+	return pkgs
+}
+
+// Python is Python 3.11 with its standard library, and the libraries that it needs, the C library among them.
+func Python() []Package {
+	var pkgs []Package
+	for _, name := range strings.Fields("python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libc6 libexpat1 zlib1g") {
 		pkgs = append(pkgs, Package{Suite: "bookworm", Name: name})
 	}
 	return pkgs

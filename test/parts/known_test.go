@@ -10,6 +10,8 @@ import (
 
 func TestKnownPackages(t *testing.T) {
 	all := append(DPDK(), ContainerdV1(), ContainerdV2(), Runc(), Busybox(), CNIPlugins(), Prometheus(), Uidmap(), Buildah())
+	all = append(append(append(all, Grout()...), RPM()...), StorageDaemon()[0], Python()[0])
+	all = append(all, DPDKHeaders()...)
 	for i, p := range all {
 		if err := p.validate(); err != nil {
 			t.Error(err)

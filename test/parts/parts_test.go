@@ -18,7 +18,7 @@ import (
 
 const testSuite = "bookworm"
 
-// requireApt skips where there is no apt; CI has promised one.
+// requireApt skips a test without apt. In CI it fails the test.
 func requireApt(t *testing.T) {
 	t.Helper()
 	for _, tool := range []string{"apt-get", "dpkg-deb"} {
@@ -31,7 +31,7 @@ func requireApt(t *testing.T) {
 	}
 }
 
-// archive makes a Debian archive of one package in a folder and returns its
+// archive creates a Debian archive of one package in a folder and returns its
 // address and the package file. It is unsigned.
 func archive(t *testing.T, version string) (mirror, deb string) {
 	t.Helper()
@@ -156,7 +156,7 @@ func TestEnsureRefuses(t *testing.T) {
 				t.Errorf("got %v, want one that says %q", err, tc.says)
 			}
 			if _, err := s.Cached(little); !errdefs.IsNotFound(err) {
-				t.Errorf("it is in the cache: %v", err)
+				t.Errorf("the package is in the cache: %v", err)
 			}
 		})
 	}
@@ -202,7 +202,7 @@ https://mirror.example/debian/ bookworm main deb
 		}
 	}
 	if got := pickMirror("https://vendor.example/ nodistro main deb\n", "bookworm"); got != "" {
-		t.Errorf("took %q for Debian's archive", got)
+		t.Errorf("picked %q as Debian's archive", got)
 	}
 }
 

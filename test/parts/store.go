@@ -20,12 +20,12 @@ import (
 
 // Store is a cache folder of unpacked packages.
 type Store struct {
-	// Dir holds everything; it is made when needed.
+	// Dir holds everything. It is created when needed.
 	Dir string
 	// Mirror is the archive's address; empty takes the one of apt's
 	// configuration.
 	Mirror string
-	// Logf is told what takes time; nil keeps quiet.
+	// Logf reports downloads and builds; nil reports nothing.
 	Logf func(format string, args ...any)
 
 	// trusted takes the place of signatures in this package's own tests.
@@ -46,7 +46,7 @@ type Unpacked struct {
 // Path returns where a file of the package is, "usr/sbin/runc" for example.
 func (u Unpacked) Path(rel string) string { return filepath.Join(u.Dir, filepath.FromSlash(rel)) }
 
-// record is what is kept beside an unpacked package.
+// record is the metadata file beside an unpacked package.
 type record struct {
 	Suite   string `json:"suite"`
 	Package string `json:"package"`
@@ -176,7 +176,7 @@ func (s *Store) fill(ctx context.Context, suite string, pkgs []Package) error {
 	return nil
 }
 
-// install puts one package in its place by way of tmp, the record last.
+// install moves one package from tmp into the cache and writes its record last.
 func (s *Store) install(ctx context.Context, apt *apt, p Package, tmp string) error {
 	deb, err := apt.download(ctx, p.Name, tmp)
 	if err != nil {

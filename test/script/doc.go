@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package script tests the jackfield command from outside, by txtar scripts in
-// testdata: each holds a host's tree, command lines, and the output they must
-// give to the byte. The test binary itself is the command that they run.
+// Package script tests the jackfield command with the txtar scripts in testdata. Each has the files of
+// a host, command lines, and their exact output. The scripts run the test binary as the command.
 //
-// What a txtar archive cannot hold is made by commands of the scripts: mknod,
-// mkfifo, mksock (a socket that listens until the script ends) and aged. The command
-// root ends a script that an ordinary user cannot run.
+// Script commands create what a txtar archive cannot hold: mknod, mkfifo, mksock (a socket that listens
+// until the script ends), leavesock and aged. The command root skips a script that needs root.
 //
 // `go test ./script -update` writes the output of the commands into the scripts.
 package script

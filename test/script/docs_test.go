@@ -20,19 +20,19 @@ import (
 	"github.com/jackfield/jackfield/pkg/cli"
 )
 
-// Each command in a block marked "console" prints what stands below it, on the
-// node of testdata/docs, in the order of the page.
-func TestDocs(t *testing.T) {
-	page, err := filepath.Abs("../../docs/cli.md")
+// On the node of testdata/docs, each command in a block marked "console" prints the output below it.
+// The commands run in the order of the page.
+func TestConsoleBlocksOfCLIPage(t *testing.T) {
+	page, err := filepath.Abs("../../docs/reference/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkConsoles(t, page, docsNode(t), 8)
 }
 
-// The same for the page about the first pod, on a node with the files of the page.
-func TestFirstPod(t *testing.T) {
-	const page = "../../docs/first-pod.md"
+// On a node with the files of the tutorial, its commands print the output below them.
+func TestConsoleBlocksOfFirstPodTutorial(t *testing.T) {
+	const page = "../../docs/tutorials/first-pod.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
@@ -60,13 +60,13 @@ func TestFirstPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := unix.Mknod(filepath.Join(root, "dev/null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
-		t.Skipf("skipped: only root can make the device of the page: %v", err)
+		t.Skipf("skipped: only root can create the device of the page: %v", err)
 	}
 	t.Chdir(root)
 	checkConsoles(t, absolute, root, 6)
 
-	// The event is the error of explain, with the DaemonSet's name of the configuration.
-	daemonSet, err := os.ReadFile(filepath.Join(filepath.Dir(absolute), "../deploy/kustomize/base/daemonset.yaml"))
+	// The event of the page is the error of explain, with the DaemonSet's name for the configuration.
+	daemonSet, err := os.ReadFile(filepath.Join(filepath.Dir(absolute), "../../deploy/kustomize/base/daemonset.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func checkConsoles(t *testing.T, page, root string, atLeast int) {
 		return b.String() + "```\n"
 	})
 	if shown < atLeast {
-		t.Errorf("%s shows %d commands only", page, shown)
+		t.Errorf("%s shows only %d commands", page, shown)
 	}
 	if got == string(text) {
 		return
@@ -115,13 +115,13 @@ func checkConsoles(t *testing.T, page, root string, atLeast int) {
 	was, is := strings.Split(string(text), "\n"), strings.Split(got, "\n")
 	for i := range min(len(was), len(is)) {
 		if was[i] != is[i] {
-			t.Fatalf("%s:%d: the page says\n%s\nand the command\n%s\n(-update writes the page)", page, i+1, was[i], is[i])
+			t.Fatalf("%s:%d: the page has\n%s\nand the command prints\n%s\n(-update writes the page)", page, i+1, was[i], is[i])
 		}
 	}
-	t.Fatalf("%s: a command prints more, or less, than the page says (-update writes the page)", page)
+	t.Fatalf("%s: a command prints more or fewer lines than the page has (-update writes the page)", page)
 }
 
-// docsNode makes the host of the page, and its home directory the current one.
+// docsNode creates the host of the page and changes to its home directory.
 func docsNode(t *testing.T) string {
 	root := t.TempDir()
 	ar, err := txtar.ParseFile("testdata/docs/node.txtar")
@@ -145,7 +145,7 @@ func docsNode(t *testing.T) string {
 	return root
 }
 
-// runAt runs a command on the host below root, and gives all that it prints.
+// runAt runs a command on the host below root and returns its whole output.
 func runAt(root string, args []string) string {
 	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") }); i > 0 {
 		args = slices.Insert(slices.Clone(args), i, "--root", root)

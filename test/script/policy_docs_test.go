@@ -13,9 +13,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/cli"
 )
 
-// The cases of docs/policy.md pass against its first example.
-func TestPolicyCases(t *testing.T) {
-	page, err := os.ReadFile("../../docs/policy.md")
+// The test cases of docs/reference/policy.md pass with its first example.
+func TestCasesOfPolicyPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/policy.md")
 	if err != nil {
 		t.Fatal(err)
 	}

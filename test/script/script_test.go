@@ -25,17 +25,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/cli"
+	"github.com/jackfield/jackfield/test/kubelet"
 )
 
 var update = flag.Bool("update", false, "write the output of the commands into the scripts")
 
 func TestMain(m *testing.M) {
-	// Files of the scripts have the modes of a node's files, whoever runs them.
+	// The umask gives the files of the scripts the modes of a node's files for any user.
 	unix.Umask(0o022)
 	testscript.Main(m, map[string]func(){"jackfield": jackfield})
 }
 
-// jackfield is cmd/jackfield.
+// jackfield runs the command as cmd/jackfield does.
 func jackfield() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -50,7 +51,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "leavesock": leavesock, "answer": answer, "ordinary": ordinary, "aged": aged, "status": status, "root": root,
+			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "leavesock": leavesock, "answer": answer, "ordinary": ordinary, "aged": aged, "status": status, "root": root, "kubelet": startKubelet,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -58,11 +59,11 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// testKey finds the test among the values of a script.
+// testKey is the key of the test in the values of a script.
 type testKey struct{}
 
-// skip ends a script because the environment lacks something. CI has promised
-// everything, so there it is a failure.
+// skip skips a script because the environment lacks something. In CI, which has everything, it fails
+// the script.
 func skip(ts *testscript.TestScript, format string, args ...any) {
 	if ci, _ := strconv.ParseBool(os.Getenv("CI")); ci {
 		ts.Fatalf(format, args...)
@@ -70,7 +71,7 @@ func skip(ts *testscript.TestScript, format string, args ...any) {
 	ts.Value(testKey{}).(testscript.T).Skip(fmt.Sprintf(format, args...))
 }
 
-// root ends a script that wants the rights of root: root WHY...
+// root skips a script that needs root: root WHY...
 func root(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: root WHY...")
@@ -80,7 +81,7 @@ func root(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// mknod makes a device node: mknod FILE c|b MAJOR MINOR.
+// mknod creates a device node: mknod FILE c|b MAJOR MINOR.
 func mknod(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 4 {
 		ts.Fatalf("usage: mknod FILE c|b MAJOR MINOR")
@@ -100,7 +101,7 @@ func mknod(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Chmod(file, 0o666))
 }
 
-// mkfifo makes FIFOs: mkfifo FILE...
+// mkfifo creates FIFOs: mkfifo FILE...
 func mkfifo(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: mkfifo FILE...")
@@ -110,7 +111,7 @@ func mkfifo(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// mksock makes sockets that listen: mksock FILE...
+// mksock creates listening sockets: mksock FILE...
 func mksock(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: mksock FILE...")
@@ -121,7 +122,7 @@ func mksock(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// leavesock makes the files of sockets that no process has open any more: leavesock FILE...
+// leavesock creates socket files that no process listens on: leavesock FILE...
 func leavesock(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: leavesock FILE...")
@@ -131,7 +132,7 @@ func leavesock(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// answer has a daemon answer at a socket with the content of a file: answer SOCKET FILE.
+// answer starts a daemon that answers on a socket with the content of a file: answer SOCKET FILE.
 func answer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: answer SOCKET FILE")
@@ -143,20 +144,34 @@ func answer(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { server.Close() })
 }
 
-// listenAt listens at a socket, whose file stays.
+// startKubelet starts a kubelet that allocated a device of a claim to a container: kubelet SOCKET NAMESPACE POD CONTAINER
+// CLAIM DRIVER DEVICE. The device's pool is "node".
+func startKubelet(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 7 {
+		ts.Fatalf("usage: kubelet SOCKET NAMESPACE POD CONTAINER CLAIM DRIVER DEVICE")
+	}
+	server, err := kubelet.Start(ts.MkAbs(args[0]))
+	if err != nil {
+		ts.Fatalf("start kubelet: %v", err)
+	}
+	ts.Defer(server.Stop)
+	server.SetPods(kubelet.Pod(args[1], args[2], kubelet.Container(args[3], kubelet.Claim(args[1], args[4], args[5], args[6]))))
+}
+
+// listenAt listens on a socket. Closing it keeps the file.
 func listenAt(ts *testscript.TestScript, file string) *net.UnixListener {
 	file = parent(ts, file)
 	dir, err := os.Open(filepath.Dir(file))
 	ts.Check(err)
 	defer dir.Close()
-	// The path of a socket is short; that of a script's directory need not be.
+	// A script's directory can have a longer path than a socket address allows.
 	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(file)))
 	ts.Check(err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	return l.(*net.UnixListener)
 }
 
-// aged sets the time of the last change back: aged DURATION FILE...
+// aged sets the modification time back: aged DURATION FILE...
 func aged(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: aged DURATION FILE...")
@@ -169,8 +184,7 @@ func aged(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// status runs the jackfield command and wants its exit status:
-// status N ARG...
+// status runs the jackfield command and checks its exit status: status N ARG...
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: status N ARG...")
@@ -194,9 +208,9 @@ func ordinary(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: ordinary N ARG...")
 	}
-	// Directories of tests are for their user alone.
+	// Only their owner can enter the tests' directories.
 	ts.Check(os.Chmod(ts.MkAbs(".."), 0o755))
-	cmd := exec.Command("/proc/self/exe") // of which the directory need not be the user's to enter
+	cmd := exec.Command("/proc/self/exe") // the user need not be able to enter the program's directory
 	cmd.Args = append([]string{"jackfield"}, args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = []string{"PATH=" + ts.Getenv("PATH")}
@@ -215,7 +229,7 @@ func ordinary(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// parent makes the directory of a file.
+// parent creates the directory of a file.
 func parent(ts *testscript.TestScript, file string) string {
 	file = ts.MkAbs(file)
 	ts.Check(os.MkdirAll(filepath.Dir(file), 0o755))

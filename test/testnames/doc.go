@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testnames finds the tests of a tree.
+// Package testnames finds the names of tests in Go files.
 //
-// Its invariant: a name that is in the answer is that of a test or fuzz target which
-// is there.
+// Invariant: every returned name belongs to an existing test or fuzz target.
 package testnames

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Of are the names of all tests and fuzz targets below directories, for pages
-// that say which test holds what.
-func Of(t *testing.T, dirs ...string) map[string]bool {
+// Find returns the names of all tests and fuzz targets below the directories, for checks of pages that
+// name tests.
+func Find(t *testing.T, dirs ...string) map[string]bool {
 	t.Helper()
 	tests := make(map[string]bool)
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)

@@ -112,8 +112,8 @@ func (s *Server) serve() {
 // with, without the newline. A dead socket gives ECONNREFUSED.
 func Ask(ctx context.Context, path string) (string, error) {
 	answer, err := ask(ctx, VhostUser, path)
-	// The kernel looks an abstract name up by type, so that the other type is
-	// refused there like a dead socket.
+	// The kernel looks up an abstract name by type, so connecting with the other type fails as on a
+	// dead socket.
 	abstract := strings.HasPrefix(path, "@")
 	if errors.Is(err, syscall.EPROTOTYPE) || abstract && errors.Is(err, syscall.ECONNREFUSED) {
 		answer, err = ask(ctx, Memif, path)
@@ -130,8 +130,8 @@ func ask(ctx context.Context, kind Kind, path string) (string, error) {
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	// A packet socket cuts what does not fit the first read, so one read of
-	// a whole answer does for both kinds.
+	// A packet socket truncates what does not fit into the first read, so one read of the whole
+	// answer serves both kinds.
 	buf := make([]byte, 4096)
 	n := 0
 	for n < len(buf) && !strings.HasSuffix(string(buf[:n]), "\n") {

@@ -52,7 +52,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-func TestAbstract(t *testing.T) {
+func TestAskAbstractSocket(t *testing.T) {
 	path := "@jackfield-test-" + filepath.Base(t.TempDir()) + time.Now().Format("150405.000000000")
 	s, err := Listen(Memif, path, "x")
 	if err != nil {
@@ -64,13 +64,13 @@ func TestAbstract(t *testing.T) {
 	}
 }
 
-func TestListenSparesOtherFiles(t *testing.T) {
+func TestListenKeepsOtherFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Listen(VhostUser, path, "x"); err == nil {
-		t.Fatal("it took a regular file's place")
+		t.Fatal("Listen replaced a regular file")
 	}
 	if _, err := os.Lstat(path); err != nil {
 		t.Error(err)

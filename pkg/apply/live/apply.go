@@ -3,16 +3,15 @@
 package live
 
 import (
-	"errors"
 	"fmt"
 
-	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// Target is a container that has its namespaces and has not pivoted into its root.
+// Target is a container that has its namespaces and has not yet pivoted into its root.
 type Target struct {
 	// Pid is the container's first process, in this process's PID namespace.
 	Pid int
@@ -21,134 +20,122 @@ type Target struct {
 	Root string
 }
 
-// Options change how Apply works. The zero value is right in every process.
-type Options struct {
-	// Stranded, when it is not nil, has the calling thread itself enter the container's
-	// mount namespace and come back, instead of one that is made for it and thrown
-	// away: for a process that does little else, in which that one is what takes the
-	// time. The process has to be in the host's user namespace; in another one it
-	// may be free to enter and not to come back.
-	//
-	// Should the thread not come back, Apply does not return. Stranded is called then,
-	// by a thread that was never away, and is to end the process.
-	Stranded func(error)
-}
-
-// Apply makes the mounts and device nodes of the set in the container, and opens its
-// device cgroup. What [TooLate] lists is left out. After an error the container
-// has some of the edits, or none, and must not be started.
+// Apply creates the mounts and device nodes of the set in the container, and allows the devices in
+// its device cgroup. It leaves out what [UndeliverableEdits] lists. After an error the container
+// has some of the edits or none, and must not be started.
 //
-// Mounts come from descriptors that were opened on the host; device nodes are
-// those of the host, bound, or new ones where the set says another mode or owner
-// than the host's node has and no user namespace keeps them from being made.
-func Apply(host hostfs.Root, t Target, set *edits.Set, opts Options) error {
+// Mounts come from descriptors that were opened on the host. Device nodes are bind mounts of the
+// host's nodes. Where the set wants another mode or owner and the container has no user namespace,
+// they are new nodes.
+func Apply(host hostfs.Root, t Target, set *edits.Set) error {
 	if len(set.Mounts)+len(set.Devices) == 0 {
 		return nil
 	}
-	c, err := open(t, opts)
+	c, err := openContainer(t)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	jobs, err := c.jobs(host, set)
+	operations, err := c.prepareOperations(host, set)
 	defer func() {
-		for i := range jobs {
-			jobs[i].close()
+		for i := range operations {
+			operations[i].close()
 		}
 	}()
 	if err != nil {
 		return err
 	}
-	// A rule without its node opens nothing, a node without its rule looks broken.
-	if err := allow(t.Pid, set.Devices); err != nil {
+	// The cgroup comes first: a rule without its node grants nothing, a node without its rule looks
+	// broken to the application.
+	if err := allowDevices(t.Pid, set.Devices); err != nil {
 		return err
 	}
-	return c.inside(func(root int) error {
-		for i := range jobs {
-			if err := jobs[i].do(root); err != nil {
-				return fmt.Errorf("%s: put %s into the container: %w", jobs[i].origin, jobs[i].what, err)
+	return c.onDisposableThread(func(root int) error {
+		for i := range operations {
+			if err := operations[i].deliver(root); err != nil {
+				return fmt.Errorf("%s: deliver %s to the container: %w", operations[i].origin, operations[i].what, err)
 			}
 		}
 		return nil
 	})
 }
 
-// jobs opens all that comes from the host. They are to be closed after an error,
-// too.
-func (c *container) jobs(host hostfs.Root, set *edits.Set) ([]job, error) {
+// prepareOperations opens everything that comes from the host. The caller closes the operations,
+// also after an error.
+func (c *container) prepareOperations(host hostfs.Root, set *edits.Set) ([]operation, error) {
 	if len(set.Devices) > 0 {
-		apart, err := c.userNS()
+		foreign, err := c.hasOtherUserNamespace()
 		if err != nil {
 			return nil, err
 		}
-		c.bound = apart || rootless()
+		c.bindsDevices = foreign || rootless()
 	}
-	jobs := make([]job, 0, len(set.Devices)+len(set.Mounts))
+	operations := make([]operation, 0, len(set.Devices)+len(set.Mounts))
 	for i := range set.Devices {
-		j, err := c.deviceJob(host, &set.Devices[i])
+		o, err := c.deviceOperation(host, &set.Devices[i])
 		if err != nil {
-			return jobs, fmt.Errorf("%s: device node %q: %w", set.Devices[i].Origin, set.Devices[i].Path, err)
+			return operations, fmt.Errorf("%s: device node %q: %w", set.Devices[i].Origin, set.Devices[i].Path, err)
 		}
-		jobs = append(jobs, j)
+		operations = append(operations, o)
 	}
 	for i := range set.Mounts {
-		j, err := c.mountJob(host, &set.Mounts[i])
+		o, err := c.mountOperation(host, &set.Mounts[i])
 		if err != nil {
-			return jobs, fmt.Errorf("%s: mount %q: %w", set.Mounts[i].Origin, set.Mounts[i].Destination, err)
+			return operations, fmt.Errorf("%s: mount %q: %w", set.Mounts[i].Origin, set.Mounts[i].Destination, err)
 		}
-		jobs = append(jobs, j)
+		operations = append(operations, o)
 	}
-	return jobs, nil
+	return operations, nil
 }
 
-// Late is an edit that a container can no longer be given.
-type Late struct {
-	What   string // such as `variable "A"`
-	Origin edits.Origin
+// operation is one mount or device node to create in the container. Everything that it needs from
+// the host is open.
+type operation struct {
+	what        string // for messages
+	origin      edits.Origin
+	destination string // clean path in the container
+
+	tree   int         // detached mount, -1 for a new device node
+	isDir  bool        // the root of the mount is a directory
+	source unix.Stat_t // root of the mount on the host; Ino 0 for a new file system
+
+	node *edits.Device // nil for a mount
 }
 
-// TooLate lists what a container that exists can no longer be given: variables,
-// hooks, groups, network devices and RDT. Its own variables, of edits.View, are not
-// among them: they say what devices.json says, which is at a fixed path.
-func TooLate(set *edits.Set) []Late {
-	var late []Late
-	for i := range set.Env {
-		if e := &set.Env[i]; e.Origin.Source != edits.View {
-			late = append(late, Late{fmt.Sprintf("variable %q", e.Name), e.Origin})
-		}
+func (o *operation) close() {
+	if o.tree >= 0 {
+		unix.Close(o.tree)
 	}
-	for i := range set.Hooks {
-		h := &set.Hooks[i]
-		late = append(late, Late{fmt.Sprintf("%s hook %q", h.Stage, h.Path), h.Origin})
-	}
-	for i := range set.NetDevices {
-		n := &set.NetDevices[i]
-		late = append(late, Late{fmt.Sprintf("network device %q", n.HostName), n.Origin})
-	}
-	for i := range set.GIDs {
-		g := &set.GIDs[i]
-		late = append(late, Late{fmt.Sprintf("additional group %d", g.ID), g.Origin})
-	}
-	if set.RDT != nil {
-		late = append(late, Late{"Intel RDT configuration", set.RDT.Origin})
-	}
-	return late
 }
 
-// Error is the edit as what fails a container. It unwraps to
-// errdefs.ErrNotImplemented.
-func (l Late) Error() string {
-	return fmt.Sprintf("%s: %s comes too late: the container's configuration is read already", l.Origin, l.What)
+// deliver performs the operation. It changes nothing if the container has the result already.
+func (o *operation) deliver(root int) error {
+	if o.tree < 0 {
+		return o.makeNode(root)
+	}
+	target, err := openTarget(root, o.destination, o.isDir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(target)
+	if o.isMountedAt(target) {
+		return nil
+	}
+	if err := unix.MoveMount(o.tree, "", target, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount at %q: %w", o.destination, err)
+	}
+	return nil
 }
 
-// Unwrap makes it an errdefs.ErrNotImplemented.
-func (l Late) Unwrap() error { return errdefs.ErrNotImplemented }
-
-// JoinLate is one error of many, nil of none.
-func JoinLate(late []Late) error {
-	errs := make([]error, len(late))
-	for i, l := range late {
-		errs[i] = l
+// isMountedAt reports whether target already shows what is to be mounted there, because the hook
+// of an earlier stage or the runtime mounted it.
+func (o *operation) isMountedAt(target int) bool {
+	var st unix.Stat_t
+	if unix.Fstat(target, &st) != nil || o.source.Ino == 0 {
+		return false
 	}
-	return errors.Join(errs...)
+	if o.node != nil && st.Mode&unix.S_IFMT == o.source.Mode&unix.S_IFMT && st.Rdev == o.source.Rdev {
+		return true // another file with the same device number
+	}
+	return st.Dev == o.source.Dev && st.Ino == o.source.Ino
 }

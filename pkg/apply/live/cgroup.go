@@ -3,6 +3,7 @@
 package live
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,28 +19,28 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// deviceCgroup is where a process's devices are controlled.
+// deviceCgroup is the cgroup that restricts the devices of a process.
 type deviceCgroup struct {
-	dir string // "" where nothing controls them
+	dir string // "" where devices are not restricted
 	v2  bool
 }
 
-// allow opens the device cgroup of a process for devices: version 1 by a line for
-// each, version 2 by a program (see bpf.go).
-func allow(pid int, devices []edits.Device) error {
+// allowDevices allows devices in the device cgroup of a process: in version 1 by a line for each
+// device, in version 2 by a BPF program.
+func allowDevices(pid int, devices []edits.Device) error {
 	var rules []rule
 	for i := range devices {
-		if r, ok := ruleOf(&devices[i]); ok && !slices.Contains(rules, r) {
+		if r, ok := deviceRule(&devices[i]); ok && !slices.Contains(rules, r) {
 			rules = append(rules, r)
 		}
 	}
 	if len(rules) == 0 {
 		return nil
 	}
-	cg, err := cgroupOf(pid)
+	cg, err := findDeviceCgroup(pid)
 	if err == nil && cg.dir != "" {
 		if cg.v2 {
-			err = amend(cg.dir, rules)
+			err = prependRules(cg.dir, rules)
 		} else {
 			err = writeRules(cg.dir, rules)
 		}
@@ -48,14 +49,13 @@ func allow(pid int, devices []edits.Device) error {
 	case err == nil:
 		return nil
 	case (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) && rootless():
-		// Nobody but the host's root restricts devices: there the node's owner and mode
-		// are what counts.
+		// Rootless runtimes cannot restrict devices. The owner and mode of the node decide there.
 		return nil
 	}
-	return fmt.Errorf("open the device cgroup of process %d: %w", pid, err)
+	return fmt.Errorf("allow devices in the cgroup of process %d: %w", pid, err)
 }
 
-// rule is one device that may be used.
+// rule allows one device.
 type rule struct {
 	typ          byte // b or c
 	major, minor uint32
@@ -63,23 +63,16 @@ type rule struct {
 }
 
 func (r rule) String() string {
-	return string(r.typ) + " " + strconv.FormatUint(uint64(r.major), 10) + ":" + strconv.FormatUint(uint64(r.minor), 10) + " " + r.access
+	return fmt.Sprintf("%c %d:%d %s", r.typ, r.major, r.minor, r.access)
 }
 
-func ruleOf(d *edits.Device) (rule, bool) {
-	r := rule{major: uint32(d.Major), minor: uint32(d.Minor), access: d.Access}
-	switch d.Type {
-	case "c", "u":
-		r.typ = 'c'
-	case "b":
+func deviceRule(d *edits.Device) (rule, bool) {
+	r := rule{typ: 'c', major: uint32(d.Major), minor: uint32(d.Minor), access: cmp.Or(d.Access, "rwm")}
+	kind := d.FileType()
+	if kind == unix.S_IFBLK {
 		r.typ = 'b'
-	default:
-		return r, false
 	}
-	if r.access == "" {
-		r.access = "rwm"
-	}
-	return r, d.Access != edits.NoAccess
+	return r, d.Access != edits.NoAccess && (kind == unix.S_IFCHR || kind == unix.S_IFBLK)
 }
 
 func writeRules(dir string, rules []rule) error {
@@ -97,9 +90,9 @@ func writeRules(dir string, rules []rule) error {
 	return nil
 }
 
-// cgroupOf finds the cgroup that controls a process's devices: of version 1 where
-// the controller is mounted, else of version 2.
-func cgroupOf(pid int) (deviceCgroup, error) {
+// findDeviceCgroup finds the cgroup that restricts a process's devices: in version 1 if its devices
+// controller is mounted, else in version 2.
+func findDeviceCgroup(pid int) (deviceCgroup, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
 		return deviceCgroup{}, err
@@ -119,7 +112,7 @@ func cgroupOf(pid int) (deviceCgroup, error) {
 			return deviceCgroup{dir: dir, v2: true}, nil
 		}
 	}
-	return deviceCgroup{}, fmt.Errorf("no hierarchy of cgroups that controls devices is mounted here (process %d is in %q and %q): %w", pid, v1, v2, errdefs.ErrNotFound)
+	return deviceCgroup{}, fmt.Errorf("no cgroup hierarchy that restricts devices is mounted (process %d is in %q and %q): %w", pid, v1, v2, errdefs.ErrNotFound)
 }
 
 // parseCgroup reads /proc/PID/cgroup, cgroups(7): the paths in the hierarchy of the
@@ -139,8 +132,8 @@ func parseCgroup(text string) (v1, v2 string) {
 	return v1, v2
 }
 
-// cgroupDir is where a cgroup is, by the mounts. Of several the last one counts, which
-// covers the others.
+// cgroupDir finds the directory of a cgroup in the mount table. The last matching mount wins, since
+// it covers the others.
 func cgroupDir(mounts []hostfs.Mount, path string, hierarchy func(*hostfs.Mount) bool) (dir string, ok bool) {
 	for i := range mounts {
 		m := &mounts[i]
@@ -162,7 +155,7 @@ func isDevices(m *hostfs.Mount) bool {
 
 func isUnified(m *hostfs.Mount) bool { return m.FSType == "cgroup2" }
 
-// rootless reports that this process is in a user namespace that is not the host's.
+// rootless reports whether this process is in a user namespace other than the host's.
 func rootless() bool {
 	_, inside := hostfs.UserNamespace()
 	return inside

@@ -12,9 +12,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/pkg/busytest"
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -59,21 +62,21 @@ func FuzzCgroup(f *testing.F) {
 	})
 }
 
-// unified is a new cgroup of version 2.
-func unified(t *testing.T) string {
+// newUnifiedCgroup creates a cgroup of version 2.
+func newUnifiedCgroup(t *testing.T) string {
 	t.Helper()
 	requireRoot(t)
 	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
 		if _, err := os.Stat(filepath.Join(mount, "cgroup.procs")); err != nil {
 			continue
 		}
-		// Another process may have this one's number, in another PID namespace.
+		// A process in another PID namespace may have this process's ID.
 		dir, err := os.MkdirTemp(mount, "jackfield-live-")
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			// A process that has been waited for may still be on its way out of it.
+			// A process that has been waited for may still be leaving the cgroup.
 			if !busytest.Until(func() bool { err = os.Remove(dir); return !errors.Is(err, unix.EBUSY) }) || err != nil {
 				t.Error(err)
 			}
@@ -81,33 +84,30 @@ func unified(t *testing.T) string {
 		return dir
 	}
 	if os.Getenv("CI") == "true" {
-		t.Fatal("no cgroups of version 2, and CI promises them")
+		t.Fatal("no cgroups of version 2, which CI has")
 	}
 	t.Skip("skipped: no cgroups of version 2 are mounted")
 	return ""
 }
 
-// The program that denies everything, as a runtime's at its worst.
-func denyAll(t *testing.T, cgroup string, flags uint32) {
+// attachDenyAll attaches a program that denies all devices.
+func attachDenyAll(t *testing.T, cgroup string, flags uint32) error {
 	t.Helper()
-	prog, err := load([]byte{mov64I, 0, 0, 0, 0, 0, 0, 0, exit, 0, 0, 0, 0, 0, 0, 0})
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.CGroupDevice, License: "Apache", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(prog)
+	defer prog.Close()
 	dir, err := unix.Open(cgroup, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unix.Close(dir)
-	attr := struct{ targetFD, progFD, typ, flags, replaceFD uint32 }{uint32(dir), uint32(prog), attachDevice, flags, 0}
-	if _, err := bpf(unix.BPF_PROG_ATTACH, &attr); err != nil {
-		t.Fatal(err)
-	}
+	return link.RawAttachProgram(link.RawAttachProgramOptions{Target: dir, Program: prog, Attach: ebpf.AttachCGroupDevice, Flags: flags})
 }
 
-// readIn reads a byte of a device in a cgroup.
-func readIn(t *testing.T, cgroup, device string) string {
+// readInCgroup reads one byte of a device in a cgroup.
+func readInCgroup(t *testing.T, cgroup, device string) string {
 	t.Helper()
 	dir, err := os.Open(cgroup)
 	if err != nil {
@@ -124,44 +124,53 @@ func readIn(t *testing.T, cgroup, device string) string {
 	return stderr.String()
 }
 
-func TestAmend(t *testing.T) {
-	for name, flags := range map[string]uint32{"multi": allowMulti, "override": allowOverride, "none": 0} {
+func TestPrependRules(t *testing.T) {
+	for name, flags := range map[string]uint32{"multi": unix.BPF_F_ALLOW_MULTI, "override": unix.BPF_F_ALLOW_OVERRIDE, "none": 0} {
 		t.Run(name, func(t *testing.T) {
-			dir := unified(t)
-			if err := amend(dir, []rule{{typ: 'c', major: 1, minor: 5, access: "r"}}); err != nil {
-				t.Fatal(err) // without a program nothing is restricted
+			dir := newUnifiedCgroup(t)
+			if err := prependRules(dir, []rule{{typ: 'c', major: 1, minor: 5, access: "r"}}); err != nil {
+				t.Fatal(err) // without a program, devices are not restricted
 			}
-			denyAll(t, dir, flags)
-			if got := readIn(t, dir, "/dev/zero"); got == "read" {
-				t.Fatal("the program does not restrict anything")
-			}
-			if err := amend(dir, []rule{{typ: 'b', major: 1, minor: 5, access: "rwm"}, {typ: 'c', major: 1, minor: 5, access: "w"}}); err != nil {
+			if err := attachDenyAll(t, dir, flags); err != nil {
 				t.Fatal(err)
 			}
-			if got := readIn(t, dir, "/dev/zero"); got == "read" {
-				t.Error("read with the rights of another device, and the right to write")
+			if got := readInCgroup(t, dir, "/dev/zero"); got == "read" {
+				t.Fatal("the program denies no device")
+			}
+			if err := prependRules(dir, []rule{{typ: 'b', major: 1, minor: 5, access: "rwm"}, {typ: 'c', major: 1, minor: 5, access: "w"}}); err != nil {
+				t.Fatal(err)
+			}
+			if got := readInCgroup(t, dir, "/dev/zero"); got == "read" {
+				t.Error("read with a rule for another device and a rule that only allows writing")
 			}
 			rules := []rule{{typ: 'c', major: 1, minor: 9, access: "rwm"}, {typ: 'c', major: 1, minor: 5, access: "r"}}
 			for range 2 {
-				if err := amend(dir, rules); err != nil {
+				if err := prependRules(dir, rules); err != nil {
 					t.Fatal(err)
 				}
 			}
 			for _, device := range []string{"/dev/zero", "/dev/urandom"} {
-				if got := readIn(t, dir, device); got != "read" {
+				if got := readInCgroup(t, dir, device); got != "read" {
 					t.Errorf("%s: %s", device, got)
 				}
 			}
-			if got := readIn(t, dir, "/dev/random"); got == "read" {
-				t.Error("read what is not granted")
+			if got := readInCgroup(t, dir, "/dev/random"); got == "read" {
+				t.Error("read a device that is not granted")
 			}
 			fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer unix.Close(fd)
-			if ids, got, err := attached(fd); err != nil || len(ids) != 1 || got != flags {
-				t.Errorf("programs %v, flags %d, %v", ids, got, err)
+			got, err := link.QueryPrograms(link.QueryOptions{Target: fd, Attach: ebpf.AttachCGroupDevice})
+			if err != nil || len(got.Programs) != 1 {
+				t.Errorf("programs %+v, %v", got, err)
+			}
+			// The kernel accepts further programs only with the flags of the first one.
+			for _, other := range []uint32{unix.BPF_F_ALLOW_MULTI, unix.BPF_F_ALLOW_OVERRIDE, 0} {
+				if err := attachDenyAll(t, dir, other); (err == nil) != (other == flags) {
+					t.Errorf("attached with flags %d, and another program with %d: %v", flags, other, err)
+				}
 			}
 		})
 	}

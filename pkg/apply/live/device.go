@@ -3,6 +3,7 @@
 package live
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -13,65 +14,53 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// deviceJob finds how a device node is given: bound from the host's, or made.
-func (c *container) deviceJob(host hostfs.Root, d *edits.Device) (job, error) {
-	j := job{what: fmt.Sprintf("device node %q", d.Path), origin: d.Origin, tree: -1, node: d}
+// deviceOperation decides how the container gets a device node: as a bind mount of the host's node,
+// or as a new node.
+func (c *container) deviceOperation(host hostfs.Root, d *edits.Device) (operation, error) {
+	o := operation{what: fmt.Sprintf("device node %q", d.Path), origin: d.Origin, tree: -1, node: d}
 	var err error
-	if j.dst, err = clean(d.Path); err != nil {
-		return j, err
+	if o.destination, err = cleanDestination(d.Path); err != nil {
+		return o, err
+	}
+	if d.FileType() == 0 {
+		return o, fmt.Errorf("type: found %q, want b, c, u or p: %w", d.Type, errdefs.ErrInvalidArgument)
 	}
 	mode, dev := nodeNumbers(d)
-	if mode&unix.S_IFMT == 0 {
-		return j, fmt.Errorf("type: found %q, want b, c, u or p: %w", d.Type, errdefs.ErrInvalidArgument)
-	}
-	from := d.HostPath
-	if from == "" {
-		from = d.Path
-	}
+	from := cmp.Or(d.HostPath, d.Path)
 	f, err := host.Open(from, unix.O_PATH)
 	if errdefs.IsNotFound(err) {
-		if c.bound {
-			return j, fmt.Errorf("in a user namespace only a node of the host can be had: %w", err)
+		if c.bindsDevices {
+			return o, fmt.Errorf("a container with a user namespace can only get nodes that the host has: %w", err)
 		}
-		return j, nil
+		return o, nil
 	}
 	if err != nil {
-		return j, err
+		return o, err
 	}
 	defer f.Close()
-	if err := unix.Fstat(int(f.Fd()), &j.from); err != nil {
-		return j, err
+	if err := unix.Fstat(int(f.Fd()), &o.source); err != nil {
+		return o, err
 	}
-	if j.from.Mode&unix.S_IFMT != mode&unix.S_IFMT || d.Type != "p" && j.from.Rdev != dev {
-		// The file has numbers of its own, and whatever is on the host is another thing.
-		if c.bound {
-			return j, fmt.Errorf("host path %q: %w", from, conflict(from, &j.from))
+	if o.source.Mode&unix.S_IFMT != mode&unix.S_IFMT || d.Type != "p" && o.source.Rdev != dev {
+		// The CDI file gives its own device number, and the host's node has another one.
+		if c.bindsDevices {
+			return o, fmt.Errorf("host path %q: %w", from, typeConflict(from, &o.source))
 		}
-		return j, nil
+		return o, nil
 	}
-	if !c.bound && (j.from.Mode&0o7777 != mode&0o7777 || int(j.from.Uid) != owner(d.UID) || int(j.from.Gid) != owner(d.GID)) {
-		return j, nil
+	if !c.bindsDevices && (o.source.Mode&0o7777 != mode&0o7777 || int(o.source.Uid) != ownerID(d.UID) || int(o.source.Gid) != ownerID(d.GID)) {
+		return o, nil
 	}
-	j.tree, err = unix.OpenTree(int(f.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	o.tree, err = unix.OpenTree(int(f.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
-		return j, fmt.Errorf("take host path %q: %w", from, err)
+		return o, fmt.Errorf("clone the mount of host path %q: %w", from, err)
 	}
-	return j, detach(j.tree, &unix.MountAttr{Propagation: unix.MS_PRIVATE, Attr_clr: unix.MOUNT_ATTR_NODEV, Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}, 0)
+	return o, setAttributes(o.tree, &unix.MountAttr{Propagation: unix.MS_PRIVATE, Attr_clr: unix.MOUNT_ATTR_NODEV, Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}, 0)
 }
 
-// nodeNumbers are type and mode, and the device's number. The mode is 0666 unless
-// the edit says another.
+// nodeNumbers returns the type and mode, and the device number. The default mode is 0666.
 func nodeNumbers(d *edits.Device) (mode uint32, dev uint64) {
-	switch d.Type {
-	case "c", "u":
-		mode = unix.S_IFCHR
-	case "b":
-		mode = unix.S_IFBLK
-	case "p":
-		mode = unix.S_IFIFO
-	default:
-		return 0, 0
-	}
+	mode = d.FileType()
 	if d.Type != "p" {
 		dev = unix.Mkdev(uint32(d.Major), uint32(d.Minor))
 	}
@@ -81,14 +70,14 @@ func nodeNumbers(d *edits.Device) (mode uint32, dev uint64) {
 	return mode | 0o666, dev
 }
 
-// detach sets what a mount that is nowhere yet is to be like.
-func detach(tree int, attr *unix.MountAttr, flags uint) error {
+// setAttributes sets the attributes of a detached mount.
+func setAttributes(tree int, attr *unix.MountAttr, flags uint) error {
 	err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|flags, attr)
 	if errors.Is(err, unix.EPERM) && attr.Attr_clr != 0 {
-		// In a user namespace what the host took away cannot be had again.
-		again := *attr
-		again.Attr_clr = 0
-		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|flags, &again)
+		// In a user namespace, restrictions of the host's mount are locked.
+		restricted := *attr
+		restricted.Attr_clr = 0
+		err = unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH|flags, &restricted)
 	}
 	if err != nil {
 		return fmt.Errorf("set the mount's options: %w", err)
@@ -96,7 +85,47 @@ func detach(tree int, attr *unix.MountAttr, flags uint) error {
 	return nil
 }
 
-func conflict(name string, st *unix.Stat_t) error {
-	return fmt.Errorf("%q is a %s there already, number %d:%d: %w",
+func typeConflict(name string, st *unix.Stat_t) error {
+	return fmt.Errorf("%q already exists as a %s with number %d:%d: %w",
 		name, hostfs.TypeName(st.Mode), unix.Major(st.Rdev), unix.Minor(st.Rdev), errdefs.ErrConflict)
+}
+
+// makeNode creates a device node as the edit describes it.
+func (o *operation) makeNode(root int) error {
+	d := o.node
+	mode, dev := nodeNumbers(d)
+	fd, err := openInRoot(root, o.destination)
+	if err == nil {
+		defer unix.Close(fd)
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT == mode&unix.S_IFMT && (st.Rdev == dev || d.Type == "p") {
+			return nil
+		}
+		return typeConflict(o.destination, &st)
+	}
+	if !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("find %q in the container: %w", o.destination, err)
+	}
+	_, err = createInRoot(root, o.destination, func(parent int, base string) error {
+		return unix.Mknodat(parent, base, mode, int(dev))
+	})
+	if err != nil {
+		return err
+	}
+	fd, err = openInRoot(root, o.destination)
+	if err != nil {
+		return fmt.Errorf("find %q in the container: %w", o.destination, err)
+	}
+	defer unix.Close(fd)
+	return unix.Fchownat(fd, "", ownerID(d.UID), ownerID(d.GID), unix.AT_EMPTY_PATH)
+}
+
+func ownerID(id *uint32) int {
+	if id == nil {
+		return 0
+	}
+	return int(*id)
 }

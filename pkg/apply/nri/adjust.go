@@ -3,6 +3,7 @@
 package nri
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,23 +11,24 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/mountopt"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
-// Capabilities says what the runtime's NRI can carry beyond the raw fields that
+// Capabilities says what the runtime's NRI supports beyond the fields that
 // every version has (annotations, mounts, env, hooks, devices).
 type Capabilities struct {
 	DeviceRules bool // device cgroup rules in linux.resources: NRI 0.10
 	NetDevices  bool // linux.net_devices: NRI 0.11
 	RDT         bool // linux.rdt: NRI 0.11
-	Validate    bool // the event in which a plugin sees what others adjust: NRI 0.10
-	FailRequest bool // a request fails with its plugin, when that asks for it: NRI 0.12.4
-	// UserNS says that the container has a user namespace: nodes cannot be made
-	// there, and the OCI runtime binds them, from the path that they have inside.
+	Validate    bool // the event in which a plugin sees the adjustments of others: NRI 0.10
+	FailRequest bool // a plugin can require that requests fail without it: NRI 0.12.4
+	// UserNS means that the container has a user namespace. The OCI runtime cannot create nodes
+	// there. It binds the host's node with the same path.
 	UserNS bool
 }
 
-// CapabilitiesOf gives the capabilities of an NRI version such as "v0.8.0". An
+// CapabilitiesOf returns the capabilities of an NRI version such as "v0.8.0". An
 // unknown version has none.
 func CapabilitiesOf(version string) Capabilities {
 	var major, minor, patch int
@@ -38,9 +40,9 @@ func CapabilitiesOf(version string) Capabilities {
 		FailRequest: atLeast(13) || minor == 12 && patch >= 4}
 }
 
-// Adjustment is the set as an adjustment, for a container that has these devices
-// already. An edit that this runtime cannot be given is an *UnsupportedError; an
-// empty set is nil.
+// Adjustment returns the set as an adjustment, for a container that has these devices
+// already. An edit that this runtime does not support is an *UnsupportedError. For an
+// empty set it returns nil.
 func Adjustment(set *edits.Set, can Capabilities, have ...edits.Device) (*api.ContainerAdjustment, error) {
 	if set.Empty() {
 		return nil, nil
@@ -49,17 +51,17 @@ func Adjustment(set *edits.Set, can Capabilities, have ...edits.Device) (*api.Co
 	for _, e := range set.Env {
 		a.AddEnv(e.Name, e.Value)
 	}
-	if err := Carries(set, can, ""); err != nil {
+	if err := CheckSupported(set, can, ""); err != nil {
 		return nil, err
 	}
 	for i := range set.Devices {
-		if can.bound(&set.Devices[i]) {
+		if can.needsBind(&set.Devices[i]) {
 			bindNode(a, set.Devices, i, can)
 		}
 		addDevice(a, set.Devices, i, have, can)
 	}
 	for _, m := range set.Mounts {
-		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: mountType(m), Options: mountOptions(m)})
+		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: cmp.Or(m.Type, "bind"), Options: mountOptions(m)})
 	}
 	for _, h := range set.Hooks {
 		addHook(a, h)
@@ -73,44 +75,42 @@ func Adjustment(set *edits.Set, can Capabilities, have ...edits.Device) (*api.Co
 	return a, nil
 }
 
-// Carries is nil where an adjustment for this runtime can hold all edits of a
-// request, by Origin.Request, or of the whole set for "". The error is an
-// *UnsupportedError.
-func Carries(set *edits.Set, can Capabilities, request string) error {
-	of := func(o *edits.Origin) bool { return request == "" || o.Request == request }
+// CheckSupported returns an *UnsupportedError if an adjustment for this runtime cannot hold all
+// edits of a request, by Origin.Request. The request "" stands for the whole set.
+func CheckSupported(set *edits.Set, can Capabilities, request string) error {
+	isOfRequest := func(o *edits.Origin) bool { return request == "" || o.Request == request }
 	for i := range set.Devices {
-		if d := &set.Devices[i]; of(&d.Origin) {
-			if err := can.takesDevice(d); err != nil {
+		if d := &set.Devices[i]; isOfRequest(&d.Origin) {
+			if err := can.checkDevice(d); err != nil {
 				return err
 			}
 		}
 	}
 	for i := range set.NetDevices {
-		if n := &set.NetDevices[i]; !can.NetDevices && of(&n.Origin) {
+		if n := &set.NetDevices[i]; !can.NetDevices && isOfRequest(&n.Origin) {
 			return &UnsupportedError{Edit: fmt.Sprintf("network device %q", n.HostName), Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: n.Origin}
 		}
 	}
 	for i := range set.GIDs {
-		if g := &set.GIDs[i]; of(&g.Origin) {
+		if g := &set.GIDs[i]; isOfRequest(&g.Origin) {
 			return &UnsupportedError{Edit: fmt.Sprintf("additional group %d", g.ID), Origin: g.Origin,
 				Remedy: "NRI has no field for it: set supplementalGroups in the pod's securityContext and drop additionalGids from the file"}
 		}
 	}
-	if r := set.RDT; r != nil && !can.RDT && of(&r.Origin) {
+	if r := set.RDT; r != nil && !can.RDT && isOfRequest(&r.Origin) {
 		return &UnsupportedError{Edit: "Intel RDT configuration", Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: r.Origin}
 	}
 	return nil
 }
 
-// takesDevice refuses the nodes that NRI has no way for. The rule of the device
-// cgroup has the type of the node, and OCI runtimes know rules for c and b alone:
-// an unbuffered character device (u) goes as what it is to the kernel, and a FIFO
-// cannot go.
-func (can Capabilities) takesDevice(d *edits.Device) error {
+// checkDevice refuses a node that NRI cannot deliver. The rule of the device
+// cgroup has the type of the node, and OCI runtimes accept only rules for c and b.
+// An unbuffered character device (u) is a character device to the kernel; a FIFO has no rule.
+func (can Capabilities) checkDevice(d *edits.Device) error {
 	if d.Type == "p" {
 		return &UnsupportedError{Edit: fmt.Sprintf("FIFO %q", d.Path), Origin: d.Origin,
-			Remedy: "NRI makes a rule of the device cgroup of every device node, and the OCI runtime refuses one for a FIFO: " +
-				"make the FIFO on the host and give it under mounts instead of deviceNodes"}
+			Remedy: "NRI derives a device cgroup rule from every device node, and the OCI runtime refuses a rule for a FIFO: " +
+				"create the FIFO on the host and list it under mounts instead of deviceNodes"}
 	}
 	if !can.DeviceRules && d.Access != "" && (!strings.Contains(d.Access, "r") || !strings.Contains(d.Access, "w")) {
 		return &UnsupportedError{Edit: fmt.Sprintf("device %q with the permissions %q", d.Path, d.Access), Origin: d.Origin,
@@ -120,11 +120,11 @@ func (can Capabilities) takesDevice(d *edits.Device) error {
 }
 
 // addDevice adds the node devices[i]. NRI derives the cgroup rule itself: "rw" for a
-// character device, "rwm" for a block device. What is asked beyond that, or
-// less, is a rule of its own, where the runtime takes one.
+// character device, "rwm" for a block device. Other permissions need further rules, where the
+// runtime supports them.
 func addDevice(a *api.ContainerAdjustment, devices []edits.Device, i int, have []edits.Device, can Capabilities) {
 	d := &devices[i]
-	dev := &api.LinuxDevice{Path: d.Path, Type: typeOf(d), Major: d.Major, Minor: d.Minor}
+	dev := &api.LinuxDevice{Path: d.Path, Type: ruleType(d), Major: d.Major, Minor: d.Minor}
 	if d.FileMode != nil {
 		dev.FileMode = api.FileMode(*d.FileMode)
 	}
@@ -134,13 +134,12 @@ func addDevice(a *api.ContainerAdjustment, devices []edits.Device, i int, have [
 	if d.GID != nil {
 		dev.Gid = api.UInt32(*d.GID)
 	}
-	if !can.bound(d) {
+	if !can.needsBind(d) {
 		a.AddDevice(dev)
 	}
 	if d.Access == "" || !can.DeviceRules {
-		// Before NRI 0.10 "m", the right to make the same node once more, is not
-		// added for a character device nor taken from a block device: the container
-		// has that very node either way.
+		// Before NRI 0.10, "m" cannot be added to a character device nor removed from a block
+		// device. That is harmless: the right to create the node again gives nothing new.
 		return
 	}
 	derived := derivedAccess(d)
@@ -158,7 +157,7 @@ func addDevice(a *api.ContainerAdjustment, devices []edits.Device, i int, have [
 	addRule(a, d, true, allow)
 }
 
-// derivedAccess is the rule that NRI derives for a device.
+// derivedAccess returns the permissions of the rule that NRI derives for a device.
 func derivedAccess(d *edits.Device) string {
 	if d.Type == "b" {
 		return "rwm"
@@ -166,41 +165,40 @@ func derivedAccess(d *edits.Device) string {
 	return "rw"
 }
 
-// grants reports whether a device brings a right, one of r, w and m.
-func grants(d *edits.Device, right rune) bool {
+// grants reports whether a device has a permission, one of r, w and m.
+func grants(d *edits.Device, permission rune) bool {
 	switch d.Access {
 	case "":
-		return strings.ContainsRune(derivedAccess(d), right)
+		return strings.ContainsRune(derivedAccess(d), permission)
 	case edits.NoAccess:
 		return false
 	}
-	return strings.ContainsRune(d.Access, right)
+	return strings.ContainsRune(d.Access, permission)
 }
 
-// othersGrant reports whether the container has a right to the number of devices[i]
-// by another node: a rule is of a number, and what takes a right away takes it from
-// all nodes of that number.
-func othersGrant(right rune, devices []edits.Device, i int, have []edits.Device) bool {
+// othersGrant reports whether another node with the numbers of devices[i] has a permission. Rules
+// are by number, so a rule that denies the permission would deny it to all these nodes.
+func othersGrant(permission rune, devices []edits.Device, i int, have []edits.Device) bool {
 	d := &devices[i]
 	same := func(o *edits.Device) bool {
-		return typeOf(o) == typeOf(d) && o.Major == d.Major && o.Minor == d.Minor
+		return ruleType(o) == ruleType(d) && o.Major == d.Major && o.Minor == d.Minor
 	}
 	for j := range devices {
-		if j != i && same(&devices[j]) && grants(&devices[j], right) {
+		if j != i && same(&devices[j]) && grants(&devices[j], permission) {
 			return true
 		}
 	}
 	for j := range have {
-		if same(&have[j]) && grants(&have[j], right) {
+		if same(&have[j]) && grants(&have[j], permission) {
 			return true
 		}
 	}
-	return typeOf(d) == "c" && isDefault(d.Major, d.Minor)
+	return ruleType(d) == "c" && isDefaultDevice(d.Major, d.Minor)
 }
 
-// isDefault reports whether every container has a character device and all rights
-// to it (OCI Runtime Specification, "Default Devices").
-func isDefault(major, minor int64) bool {
+// isDefaultDevice reports whether every container has a character device with all permissions
+// (OCI Runtime Specification, "Default Devices").
+func isDefaultDevice(major, minor int64) bool {
 	switch major {
 	case 1:
 		return minor == 3 || minor == 5 || minor == 7 || minor == 8 || minor == 9 // null, zero, full, random, urandom
@@ -210,8 +208,8 @@ func isDefault(major, minor int64) bool {
 	return major == 136 // the terminals of /dev/pts
 }
 
-// typeOf is the type of a node and of its rule.
-func typeOf(d *edits.Device) string {
+// ruleType returns the type of a node and of its rule.
+func ruleType(d *edits.Device) string {
 	if d.Type == "u" {
 		return "c"
 	}
@@ -229,12 +227,12 @@ func addRule(a *api.ContainerAdjustment, d *edits.Device, allow bool, access str
 		a.Linux.Resources = &api.LinuxResources{}
 	}
 	a.Linux.Resources.Devices = append(a.Linux.Resources.Devices, &api.LinuxDeviceCgroup{
-		Allow: allow, Type: typeOf(d), Major: api.Int64(d.Major), Minor: api.Int64(d.Minor), Access: access,
+		Allow: allow, Type: ruleType(d), Major: api.Int64(d.Major), Minor: api.Int64(d.Minor), Access: access,
 	})
 }
 
 func addHook(a *api.ContainerAdjustment, h edits.Hook) {
-	hook := &api.Hook{Path: h.Path, Args: append([]string(nil), h.Args...), Env: append([]string(nil), h.Env...)}
+	hook := &api.Hook{Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env)}
 	if h.Timeout != nil {
 		hook.Timeout = api.Int(*h.Timeout)
 	}
@@ -260,7 +258,7 @@ func setRDT(a *api.ContainerAdjustment, r *edits.RDT) {
 	if r.ClosID != "" {
 		a.SetLinuxRDTClosID(r.ClosID)
 	}
-	schemata := append([]string(nil), r.Schemata...)
+	schemata := slices.Clone(r.Schemata)
 	for _, s := range []string{r.L3CacheSchema, r.MemBwSchema} {
 		if s != "" {
 			schemata = append(schemata, s)
@@ -274,29 +272,21 @@ func setRDT(a *api.ContainerAdjustment, r *edits.RDT) {
 	}
 }
 
-// mountType is never empty: runtimes take "bind" for what CDI leaves out.
-func mountType(m edits.Mount) string {
-	if m.Type == "" {
-		return "bind"
-	}
-	return m.Type
-}
-
-// mountOptions are those of the mount. What runtimes take for a bind mount is one by
-// its options alone: runc fails on a type of that name without them.
+// mountOptions returns the options of a mount, whose default type is "bind". A bind mount needs the
+// option: runc fails on the type alone.
 func mountOptions(m edits.Mount) []string {
-	options := append([]string(nil), m.Options...)
-	if mountType(m) == "bind" && !slices.Contains(options, "bind") && !slices.Contains(options, "rbind") {
+	options := slices.Clone(m.Options)
+	if cmp.Or(m.Type, "bind") == "bind" && !mountopt.Parse(options).Bind {
 		options = append(options, "bind")
 	}
 	return options
 }
 
-// UnsupportedError is an edit that the runtime's NRI cannot carry. It unwraps to
+// UnsupportedError is an edit that the runtime's NRI does not support. It unwraps to
 // errdefs.ErrNotImplemented.
 type UnsupportedError struct {
-	Edit   string // what cannot be carried
-	Needs  string // the version that can
+	Edit   string
+	Needs  string // the version that supports it
 	Remedy string
 	Origin edits.Origin
 }
@@ -312,5 +302,28 @@ func (e *UnsupportedError) Error() string {
 	return s
 }
 
-// Unwrap makes the error an errdefs.ErrNotImplemented.
+// Unwrap returns errdefs.ErrNotImplemented.
 func (e *UnsupportedError) Unwrap() error { return errdefs.ErrNotImplemented }
+
+// needsBind reports whether a node must be bound by a mount: in a user namespace the
+// OCI runtime cannot create it, and would bind the host's node with the path that
+// this node has in the container.
+func (can Capabilities) needsBind(d *edits.Device) bool {
+	return can.UserNS && d.HostPath != "" && d.HostPath != d.Path && d.Type != "p"
+}
+
+// bindNode mounts the node of devices[i] and adds its device cgroup rule. Before NRI 0.10 only a
+// device has a rule, so the container gets the node a second time, at its path on the host.
+func bindNode(a *api.ContainerAdjustment, devices []edits.Device, i int, can Capabilities) {
+	d := &devices[i]
+	a.AddMount(&api.Mount{Destination: d.Path, Source: d.HostPath, Type: "bind", Options: []string{"bind", "rw", "nosuid", "noexec"}})
+	if can.DeviceRules {
+		addRule(a, d, true, derivedAccess(d))
+		return
+	}
+	has := func(o edits.Device) bool { return o.Path == d.HostPath }
+	before := func(o edits.Device) bool { return o.HostPath == d.HostPath && can.needsBind(&o) }
+	if !slices.ContainsFunc(devices, has) && !slices.ContainsFunc(devices[:i], before) {
+		a.AddDevice(&api.LinuxDevice{Path: d.HostPath, Type: ruleType(d), Major: d.Major, Minor: d.Minor})
+	}
+}

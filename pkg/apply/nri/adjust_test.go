@@ -16,7 +16,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
-func TestEmptySetIsNoAdjustment(t *testing.T) {
+func TestEmptySetHasNoAdjustment(t *testing.T) {
 	a, err := Adjustment(&edits.Set{}, Capabilities{})
 	if a != nil || err != nil {
 		t.Errorf("got %v, %v", a, err)
@@ -57,7 +57,7 @@ func TestEveryEditIsCarried(t *testing.T) {
 	}
 }
 
-// rules gives the cgroup rules that the adjustment adds to those NRI derives.
+// rules returns the cgroup rules that the adjustment adds to those NRI derives.
 func rules(t *testing.T, typ, access string, can Capabilities) (string, error) {
 	t.Helper()
 	a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", Type: typ, Major: 240, Minor: 3, Access: access, Origin: edits.Origin{Request: "R", File: "/f"}}}}, can)
@@ -119,9 +119,9 @@ func TestDeviceAccess(t *testing.T) {
 	}
 }
 
-// A rule is of a number: what one node has no right to is taken away only where no
-// other node of that number brings it, and no container loses its /dev/null.
-func TestARightOfAnotherNodeStays(t *testing.T) {
+// Cgroup rules apply to device numbers. A permission is denied only if no other node with the same
+// number has it, so no container loses /dev/null.
+func TestPermissionOfAnotherNodeStays(t *testing.T) {
 	dev := func(path, access string, major, minor int64) edits.Device {
 		return edits.Device{Path: path, HostPath: path, Type: "c", Major: major, Minor: minor, Access: access}
 	}
@@ -162,7 +162,7 @@ func TestARightOfAnotherNodeStays(t *testing.T) {
 
 // The rule that NRI derives has the type of the node, and runc ends with "invalid
 // cgroup device type" for any but a, b and c.
-func TestNodesOfOtherTypes(t *testing.T) {
+func TestFIFOAndUnbufferedDeviceNodes(t *testing.T) {
 	for _, can := range []Capabilities{{}, {DeviceRules: true}, {DeviceRules: true, UserNS: true}, {UserNS: true}} {
 		for _, hostPath := range []string{"/dev/a", "/run/v/a"} {
 			a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", HostPath: hostPath, Type: "u", Major: 1, Minor: 3}}}, can)
@@ -171,7 +171,7 @@ func TestNodesOfOtherTypes(t *testing.T) {
 			}
 			for _, d := range a.Linux.Devices {
 				if d.Type != "c" || d.Major != 1 || d.Minor != 3 {
-					t.Errorf("%+v: an unbuffered device goes as %v", can, d)
+					t.Errorf("%+v: adjustment of an unbuffered device: %v", can, d)
 				}
 			}
 			for _, r := range a.Linux.GetResources().GetDevices() {
@@ -187,8 +187,8 @@ func TestNodesOfOtherTypes(t *testing.T) {
 	}
 }
 
-// runc makes a bind mount where an option says so, and fails on the type alone.
-func TestABindMountSaysSoInItsOptions(t *testing.T) {
+// runc creates a bind mount if an option says so, and fails on the type alone.
+func TestBindMountHasBindOption(t *testing.T) {
 	for _, tc := range []struct {
 		mount edits.Mount
 		want  string
@@ -209,7 +209,7 @@ func TestABindMountSaysSoInItsOptions(t *testing.T) {
 	}
 }
 
-func TestWhatTheRuntimeCannotTakeIsRefused(t *testing.T) {
+func TestUnsupportedEditIsRefused(t *testing.T) {
 	o := edits.Origin{Request: "R", File: "/etc/cdi/f.json"}
 	for name, set := range map[string]*edits.Set{
 		"group":          {GIDs: []edits.GID{{ID: 7, Origin: o}}},
@@ -241,9 +241,9 @@ func TestCapabilitiesOf(t *testing.T) {
 	}
 }
 
-// In a user namespace a node that has another path on the host is a mount, with the
-// rule that it needs; one that has the same is left to the runtime.
-func TestNodesInAUserNamespace(t *testing.T) {
+// In a user namespace, a node with another path on the host is a mount with a device
+// cgroup rule. The runtime binds a node with the same path itself.
+func TestNodesInUserNamespace(t *testing.T) {
 	set := &edits.Set{Devices: []edits.Device{
 		{Path: "/dev/a", HostPath: "/run/v/a", Type: "c", Major: 240, Minor: 3, Access: "r"},
 		{Path: "/dev/b", HostPath: "/dev/b", Type: "c", Major: 1, Minor: 5},

@@ -3,120 +3,186 @@
 package oci
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
-	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
-// Apply makes the edits in spec (OCI Runtime Specification 1.3.0), with the
-// semantics of CDI's own library:
+// Apply returns the text with the edits, with the semantics of CDI's own library:
 //
-//   - a variable takes the place of the last one of its name, or is appended;
-//   - a device node takes the place of those at its path, and goes to the end of
-//     the list; character and block devices get a rule of the device cgroup, "rwm"
-//     unless the edit says otherwise, none at all for edits.NoAccess;
-//   - a mount takes the place of the first one at its destination, and all mounts
-//     are then sorted by depth, stably; in a user namespace CDI's bind mounts are
-//     mapped ("idmap", "ridmap") unless they say so themselves;
-//   - where a mount of Jackfield's own is a slave ("rslave") of the host's, the root
-//     becomes one too, unless it is one already or is shared: else runtimes that
-//     have it private would cut the mount off;
-//   - hooks and groups are appended, the RDT configuration is replaced, a network
-//     device takes the place of the one of its host name.
+//   - A variable replaces the last one of its name, or is appended.
+//   - A device node replaces those at its path, at the end of the list. Character and block devices
+//     get a rule of the device cgroup: "rwm" unless the edit has another access, none for
+//     edits.NoAccess. A rule that exists and is not followed by a denying rule is not repeated.
+//   - A mount replaces the first one at its destination. Then all mounts are sorted by depth, stably.
+//     In a user namespace CDI's bind mounts get "idmap" or "ridmap" unless they have either.
+//   - If a mount of Jackfield's own is "rslave", a private root becomes "rslave" too. Otherwise
+//     runtimes would cut the mount off from the host's.
+//   - Hooks and groups are appended. The RDT configuration is replaced. A network device replaces
+//     the one of its host name.
 //
-// A rule that spec has already, with none after it that denies anything, is not
-// added again.
-//
-// The error is an *edits.ConflictError, or errdefs.ErrInvalidArgument for a nil
-// spec and an unknown hook stage; spec is as it was then. Slices and maps of
-// spec are replaced, not written to, and nothing in spec is shared with set.
-func Apply(spec *rspec.Spec, set *edits.Set) error {
-	if spec == nil {
-		return fmt.Errorf("edit OCI spec: there is none: %w", errdefs.ErrInvalidArgument)
-	}
+// The receiver does not change. If nothing changes, the text is the original one. The error is an
+// *edits.ConflictError, or errdefs.ErrInvalidArgument for an unknown hook stage.
+func (c *Config) Apply(set *edits.Set) ([]byte, error) {
 	if set == nil || set.Empty() {
-		return nil
+		return []byte(c.text), nil
 	}
-	var c changes
-	if err := c.plan(spec, set); err != nil {
-		return fmt.Errorf("edit OCI spec: %w", err)
+	p, err := c.planEdits(set)
+	if err != nil {
+		return nil, fmt.Errorf("edit OCI configuration: %w", err)
 	}
-	c.commit(spec)
+	w := &writer{text: c.text}
+	changes := w.changes(c, p)
+	if len(changes) == 0 {
+		return []byte(c.text), nil
+	}
+	w.writeObject(c.root, changes)
+	if w.err != nil {
+		return nil, fmt.Errorf("edit OCI configuration: %w", w.err)
+	}
+	return formatLike(c, w.out.Bytes())
+}
+
+// member is a member of an object that changes: its new value, or, if it stays an object, its
+// members that change.
+type member struct {
+	key     string
+	value   []byte
+	members []member
+}
+
+// writer writes a config.json with changed members.
+type writer struct {
+	text string
+	out  bytes.Buffer
+	err  error
+}
+
+func (w *writer) changes(c *Config, p *plan) []member {
+	var hooks, netDevices, rdt, propagation []member
+	for _, stage := range edits.Stages() {
+		hooks = append(hooks, changedList(w, string(stage), c.hooks[stage], p.hooks[stage])...)
+	}
+	for _, n := range p.netDevices {
+		netDevices = append(netDevices, member{key: n.HostName, value: w.marshal(rspec.LinuxNetDevice{Name: n.Name})})
+	}
+	if p.rdt != nil {
+		rdt = []member{{key: "intelRdt", value: w.marshal(p.rdt)}}
+	}
+	if p.propagation != "" {
+		propagation = []member{{key: "rootfsPropagation", value: w.marshal(p.propagation)}}
+	}
+	return slices.Concat(
+		changedObject("process",
+			changedObject("user", changedList(w, "additionalGids", c.gids, p.gids)),
+			changedList(w, "env", c.env, p.env)),
+		changedList(w, "mounts", c.mounts, p.mounts),
+		changedObject("hooks", hooks),
+		changedObject("linux",
+			changedList(w, "devices", c.devices, p.devices),
+			changedObject("netDevices", netDevices),
+			changedObject("resources", changedList(w, "devices", c.rules, p.rules)),
+			rdt, propagation))
+}
+
+func changedObject(key string, members ...[]member) []member {
+	if all := slices.Concat(members...); len(all) > 0 {
+		return []member{{key: key, members: all}}
+	}
 	return nil
 }
 
-// Existing is what the container has by its spec, for a resolution whose edits are
-// to be applied to it. It shares memory with spec, which must not be changed
-// meanwhile.
-func Existing(spec *rspec.Spec) edits.Existing {
-	have := edits.Existing{CDIReplaces: true}
-	if spec.Process != nil {
-		have.Env = spec.Process.Env
-	}
-	if len(spec.Mounts) > 0 {
-		have.More = (*mountList)(spec)
-	}
-	if spec.Linux != nil && len(spec.Linux.Devices) > 0 {
-		have.Devices = make([]edits.Device, len(spec.Linux.Devices))
-		for i := range spec.Linux.Devices {
-			d := &spec.Linux.Devices[i]
-			have.Devices[i] = edits.Device{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode, UID: d.UID, GID: d.GID}
-		}
-	}
-	if spec.Hooks == nil {
-		return have
-	}
-	for i, stage := range stageNames {
-		for _, h := range hooksOf(spec, i) {
-			have.Hooks = append(have.Hooks, edits.Hook{Stage: stage, Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout})
-		}
-	}
-	return have
-}
-
-// mountList is a spec as the list of its mounts.
-type mountList rspec.Spec
-
-func (l *mountList) MountAt(i int) (destination, source string, ok bool) {
-	if i >= len(l.Mounts) {
-		return "", "", false
-	}
-	return l.Mounts[i].Destination, l.Mounts[i].Source, true
-}
-
-// stages is how many stages hooks have, in the order of edits.Stages.
-const stages = 6
-
-// stageNames are the stages in the order of edits.Stages.
-var stageNames = [stages]edits.Stage{edits.Prestart, edits.CreateRuntime, edits.CreateContainer, edits.StartContainer, edits.Poststart, edits.Poststop}
-
-// stageField is the list of one stage.
-func stageField(h *rspec.Hooks, stage int) *[]rspec.Hook {
-	return [stages]*[]rspec.Hook{
-		//lint:ignore SA1019 CDI names the stage, and runtimes run it.
-		&h.Prestart,
-		&h.CreateRuntime, &h.CreateContainer, &h.StartContainer, &h.Poststart, &h.Poststop,
-	}[stage]
-}
-
-func hooksOf(spec *rspec.Spec, stage int) []rspec.Hook {
-	if spec.Hooks == nil {
+// changedList returns a list if it differs from what it was. Elements that stay keep their text.
+func changedList[T any](w *writer, key string, before, after []element[T]) []member {
+	if slices.EqualFunc(before, after, func(a, b element[T]) bool { return a.text == b.text }) {
 		return nil
 	}
-	return *stageField(spec.Hooks, stage)
-}
-
-func hasUserNamespace(spec *rspec.Spec) bool {
-	if spec.Linux == nil {
-		return false
-	}
-	for i := range spec.Linux.Namespaces {
-		if spec.Linux.Namespaces[i].Type == rspec.UserNamespace {
-			return true
+	texts := make([][]byte, len(after))
+	for i, e := range after {
+		if texts[i] = []byte(e.text); e.text == "" {
+			texts[i] = w.marshal(e.value)
 		}
 	}
-	return false
+	return []member{{key: key, value: slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]"))}}
+}
+
+// marshal encodes a value as runtimes do, without escapes for HTML.
+func (w *writer) marshal(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil && w.err == nil {
+		w.err = err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}
+
+// writeObject writes the object n with changed members. The order of its members stays, new members
+// follow. A nil or null n is a missing object.
+func (w *writer) writeObject(n *jsontree.Node, changes []member) {
+	separator := byte('{')
+	writeKey := func(key string) {
+		w.out.WriteByte(separator)
+		w.out.Write(w.marshal(key))
+		w.out.WriteByte(':')
+		separator = ','
+	}
+	if n != nil {
+		for _, child := range n.Children {
+			writeKey(child.Key)
+			if i := slices.IndexFunc(changes, func(m member) bool { return m.key == child.Key }); i >= 0 {
+				w.writeMember(child, &changes[i])
+			} else {
+				w.out.WriteString(w.text[child.Start:child.End])
+			}
+		}
+	}
+	for i := range changes {
+		if n.Member(changes[i].key) == nil {
+			writeKey(changes[i].key)
+			w.writeMember(nil, &changes[i])
+		}
+	}
+	w.out.WriteByte('}')
+}
+
+func (w *writer) writeMember(n *jsontree.Node, m *member) {
+	if m.value != nil {
+		w.out.Write(m.value)
+		return
+	}
+	w.writeObject(n, m.members)
+}
+
+// formatLike formats text like the configuration: in one line, or with the indentation of its first
+// member.
+func formatLike(c *Config, text []byte) ([]byte, error) {
+	var out bytes.Buffer
+	format := json.Compact
+	if indent, ok := indentation(c); ok {
+		format = func(dst *bytes.Buffer, src []byte) error { return json.Indent(dst, src, "", indent) }
+	}
+	err := format(&out, text)
+	out.WriteString(c.text[c.root.End:])
+	return out.Bytes(), err
+}
+
+// indentation returns the white space before the first member. ok is false if the member does not
+// begin its line.
+func indentation(c *Config) (indent string, ok bool) {
+	const maxIndent = 8
+	first := strings.IndexByte(c.text[c.root.Start:], '"')
+	if first < 0 {
+		return "", false
+	}
+	_, indent, ok = strings.Cut(c.text[c.root.Start+1:c.root.Start+first], "\n")
+	indent = indent[strings.LastIndexByte(indent, '\n')+1:]
+	return indent, ok && len(indent) <= maxIndent
 }

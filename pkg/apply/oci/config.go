@@ -7,280 +7,296 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
-// Config is the text of an OCI config.json. Of its values only those are read that
-// edits can reach or depend on; the others need to be JSON, and no more.
+// Config is an OCI config.json. Only the values that edits change or depend on are decoded. All
+// others only need to be JSON.
 type Config struct {
 	text string
+	root *jsontree.Node
 	spec rspec.Spec
-	root object
-	// The objects in which something can change, and the lists. One that is not in
-	// the text has no place.
-	process, user, hooks, linux, resources, netDevices object
-	env, gids, mounts, devices, rules                  array
-	stage                                              [stages]array
+
+	env     []element[string]
+	gids    []element[uint32]
+	mounts  []element[rspec.Mount]
+	hooks   map[edits.Stage][]element[rspec.Hook]
+	devices []element[rspec.LinuxDevice]
+	rules   []element[rspec.LinuxDeviceCgroup]
 }
 
-// ParseConfig reads a config.json: a JSON object with an ociVersion. The error is
-// a *ConfigError.
-func ParseConfig(data []byte) (*Config, error) {
-	if err := checkSyntax(data); err != nil {
-		return nil, err
+// element is one element of a list: its value, and its text in config.json. A new element has no
+// text.
+type element[T any] struct {
+	value T
+	text  string
+}
+
+// ParseConfig parses a config.json: a JSON object with an ociVersion. file names it in the error,
+// which is a *diag.Diagnostic.
+func ParseConfig(file string, data []byte) (*Config, error) {
+	c := &Config{text: string(data)}
+	r := &reader{file: file, text: c.text}
+	if c.root, r.err = jsontree.Parse(c.text); r.err == nil {
+		c.readSpec(r)
 	}
-	text := string(data)
-	c := &Config{text: text}
-	start := skipSpace(text, 0)
-	whole := span{start, skipValue(text, start)}
-	if text[start] != '{' {
-		return nil, c.fault(whole, "", "an OCI spec is a JSON object")
-	}
-	r := &reader{c: c}
-	c.root = r.object(whole, "", "ociVersion", "process", "root", "annotations", "mounts", "hooks", "linux")
-	c.readVersion(r)
-	c.readRoot(r)
-	c.readProcess(r)
-	c.mounts = r.array(c.root, "mounts")
-	decode(r, c.mounts, &c.spec.Mounts)
-	c.readHooks(r)
-	c.readLinux(r)
 	if r.err != nil {
+		r.err.File = file
 		return nil, r.err
 	}
 	return c, nil
 }
 
-// Spec is what was read: ociVersion, the path of root, annotations, the process's
-// user and environment, mounts, hooks, and of linux the namespaces, devices,
-// network devices, the rules of the device cgroup and its path. Everything else is missing in it. It must not be changed.
+// Spec returns the decoded part of the configuration: ociVersion, root.path, annotations, the user
+// and environment of the process, mounts, hooks, and of linux the namespaces, ID mappings, devices,
+// network devices, device cgroup rules, cgroupsPath and rootfsPropagation. It must not be changed.
 func (c *Config) Spec() *rspec.Spec { return &c.spec }
 
-// Apply is the text with the edits made in it, under the rules of the function
-// Apply. The receiver does not change. Where nothing changes, it is the same text.
-func (c *Config) Apply(set *edits.Set) ([]byte, error) {
-	if set == nil || set.Empty() {
-		return []byte(c.text), nil
+// Existing returns what a container with this configuration has, for the resolution of edits that
+// are to be applied to it.
+func Existing(spec *rspec.Spec) edits.Existing {
+	have := edits.Existing{CDIReplaces: true}
+	if spec.Process != nil {
+		have.Env = spec.Process.Env
 	}
-	ch := changes{track: true}
-	if err := ch.plan(&c.spec, set); err != nil {
-		return nil, fmt.Errorf("edit OCI spec: %w", err)
+	for i := range spec.Mounts {
+		have.Mounts = append(have.Mounts, edits.Mount{Destination: spec.Mounts[i].Destination, Source: spec.Mounts[i].Source})
 	}
-	return c.patch(&ch)
+	if spec.Linux != nil {
+		for i := range spec.Linux.Devices {
+			d := &spec.Linux.Devices[i]
+			have.Devices = append(have.Devices, edits.Device{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode, UID: d.UID, GID: d.GID})
+		}
+	}
+	if spec.Hooks != nil {
+		for _, stage := range edits.Stages() {
+			for _, h := range *hooksOfStage(spec.Hooks, stage) {
+				have.Hooks = append(have.Hooks, edits.Hook{Stage: stage, Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout})
+			}
+		}
+	}
+	return have
 }
 
-func (c *Config) readVersion(r *reader) {
-	v := r.value(c.root, "ociVersion")
-	if r.err != nil {
-		return
+// hooksOfStage returns the list of one stage, nil for an unknown stage.
+func hooksOfStage(h *rspec.Hooks, stage edits.Stage) *[]rspec.Hook {
+	switch stage {
+	case edits.Prestart:
+		//lint:ignore SA1019 CDI names the stage, and runtimes run it.
+		return &h.Prestart
+	case edits.CreateRuntime:
+		return &h.CreateRuntime
+	case edits.CreateContainer:
+		return &h.CreateContainer
+	case edits.StartContainer:
+		return &h.StartContainer
+	case edits.Poststart:
+		return &h.Poststart
+	case edits.Poststop:
+		return &h.Poststop
 	}
-	if v.empty() {
-		r.err = c.fault(c.root.span, "ociVersion", "the field is missing: an OCI spec has a version")
-		return
-	}
-	if r.scalar(c.root, "ociVersion", &c.spec.Version); r.err != nil || c.spec.Version == "" {
-		r.err = c.fault(v, "ociVersion", "must be a version")
-	}
+	return nil
 }
 
-// readRoot reads what no edit reaches, and adapters ask for: where the root file
-// system is, and the annotations.
-func (c *Config) readRoot(r *reader) {
-	root := r.objectIn(c.root, "root", "path")
-	if !root.empty() {
+func (c *Config) readSpec(r *reader) {
+	if c.root.Kind != jsontree.Object {
+		r.addFault(c.root, "", "an OCI configuration must be a JSON object")
+		return
+	}
+	r.checkKeys(c.root, "", "ociVersion", "process", "root", "annotations", "mounts", "hooks", "linux")
+	r.decode(c.root, "", "ociVersion", &c.spec.Version)
+	if c.spec.Version == "" {
+		at := r.member(c.root, "ociVersion")
+		if at == nil {
+			at = c.root
+		}
+		r.addFault(at, "ociVersion", "a version is required")
+	}
+	if root := r.object(c.root, "root", "path"); root != nil {
 		c.spec.Root = &rspec.Root{}
-		r.scalar(root, "path", &c.spec.Root.Path)
+		r.decode(root, "root", "path", &c.spec.Root.Path)
 	}
-	annotations := r.objectIn(c.root, "annotations")
-	for _, m := range annotations.members {
-		if c.spec.Annotations == nil {
-			c.spec.Annotations = make(map[string]string, len(annotations.members))
-		}
-		value, ok := plainString(m.value.of(c.text))
-		if !ok {
-			r.into(m.value, annotations.name+"."+m.key, &value)
-		}
-		c.spec.Annotations[m.key] = value
+	c.spec.Annotations = decodeMap[string](r, c.root, "annotations")
+	if process := r.object(c.root, "process", "user", "env"); process != nil {
+		c.spec.Process = &rspec.Process{}
+		c.env = decodeList(r, process, "process.env", &c.spec.Process.Env)
+		user := r.object(process, "process.user", "uid", "gid", "additionalGids")
+		u := &c.spec.Process.User
+		c.gids = decodeList(r, user, "process.user.additionalGids", &u.AdditionalGids)
+		r.decode(user, "process.user", "uid", &u.UID)
+		r.decode(user, "process.user", "gid", &u.GID)
 	}
-}
-
-func (c *Config) readProcess(r *reader) {
-	c.process = r.objectIn(c.root, "process", "user", "env")
-	c.user = r.objectIn(c.process, "user", "uid", "gid", "additionalGids")
-	c.env = r.array(c.process, "env")
-	c.gids = r.array(c.user, "additionalGids")
-	if c.process.empty() {
-		return
-	}
-	c.spec.Process = &rspec.Process{}
-	decode(r, c.env, &c.spec.Process.Env)
-	u := &c.spec.Process.User
-	decode(r, c.gids, &u.AdditionalGids)
-	r.scalar(c.user, "uid", &u.UID)
-	r.scalar(c.user, "gid", &u.GID)
+	c.mounts = decodeList(r, c.root, "mounts", &c.spec.Mounts)
+	c.readHooks(r)
+	c.readLinux(r)
 }
 
 func (c *Config) readHooks(r *reader) {
-	var names []string
+	var stages []string
 	for _, s := range edits.Stages() {
-		names = append(names, string(s))
+		stages = append(stages, string(s))
 	}
-	c.hooks = r.objectIn(c.root, "hooks", names...)
-	if c.hooks.empty() {
+	hooks := r.object(c.root, "hooks", stages...)
+	if hooks == nil {
 		return
 	}
 	c.spec.Hooks = &rspec.Hooks{}
-	for i, name := range names {
-		c.stage[i] = r.array(c.hooks, name)
-		decode(r, c.stage[i], stageField(c.spec.Hooks, i))
+	c.hooks = make(map[edits.Stage][]element[rspec.Hook])
+	for _, s := range edits.Stages() {
+		c.hooks[s] = decodeList(r, hooks, "hooks."+string(s), hooksOfStage(c.spec.Hooks, s))
 	}
 }
 
 func (c *Config) readLinux(r *reader) {
-	c.linux = r.objectIn(c.root, "linux", "namespaces", "devices", "resources", "netDevices", "intelRdt", "cgroupsPath",
+	linux := r.object(c.root, "linux", "namespaces", "devices", "resources", "netDevices", "intelRdt", "cgroupsPath",
 		"uidMappings", "gidMappings", "rootfsPropagation")
-	if c.linux.empty() {
+	if linux == nil {
 		return
 	}
 	l := &rspec.Linux{}
 	c.spec.Linux = l
-	decode(r, r.array(c.linux, "namespaces"), &l.Namespaces)
-	r.scalar(c.linux, "cgroupsPath", &l.CgroupsPath)
-	r.scalar(c.linux, "rootfsPropagation", &l.RootfsPropagation)
-	decode(r, r.array(c.linux, "uidMappings"), &l.UIDMappings)
-	decode(r, r.array(c.linux, "gidMappings"), &l.GIDMappings)
-	c.devices = r.array(c.linux, "devices")
-	decode(r, c.devices, &l.Devices)
-	c.resources = r.objectIn(c.linux, "resources", "devices")
-	c.rules = r.array(c.resources, "devices")
-	if !c.resources.empty() {
+	decodeList(r, linux, "linux.namespaces", &l.Namespaces)
+	r.decode(linux, "linux", "cgroupsPath", &l.CgroupsPath)
+	r.decode(linux, "linux", "rootfsPropagation", &l.RootfsPropagation)
+	decodeList(r, linux, "linux.uidMappings", &l.UIDMappings)
+	decodeList(r, linux, "linux.gidMappings", &l.GIDMappings)
+	c.devices = decodeList(r, linux, "linux.devices", &l.Devices)
+	if resources := r.object(linux, "linux.resources", "devices"); resources != nil {
 		l.Resources = &rspec.LinuxResources{}
-		decode(r, c.rules, &l.Resources.Devices)
+		c.rules = decodeList(r, resources, "linux.resources.devices", &l.Resources.Devices)
 	}
-	c.netDevices = r.objectIn(c.linux, "netDevices")
-	for _, m := range c.netDevices.members {
-		var d rspec.LinuxNetDevice
-		r.into(m.value, c.netDevices.name+"."+m.key, &d)
-		if l.NetDevices == nil {
-			l.NetDevices = make(map[string]rspec.LinuxNetDevice, len(c.netDevices.members))
-		}
-		l.NetDevices[m.key] = d
-	}
+	l.NetDevices = decodeMap[rspec.LinuxNetDevice](r, linux, "linux.netDevices")
 }
 
-// reader reads parts of a config until the first error.
+// reader decodes parts of a config.json up to the first error.
 type reader struct {
-	c   *Config
-	err error
+	file, text string
+	err        *diag.Diagnostic
 }
 
-// object is the object at a place. The names are those that are looked for in it:
-// each may stand there once and in no other case, since a runtime could take the
-// other for it.
-func (r *reader) object(at span, name string, names ...string) object {
+func (r *reader) addFault(at *jsontree.Node, field, rule string) {
 	if r.err != nil {
-		return object{}
+		return
 	}
-	if r.c.text[at.start] != '{' {
-		r.err = r.c.fault(at, name, "must be an object")
-		return object{}
+	r.err = &diag.Diagnostic{Line: at.Line, Column: at.Column, Field: field, Rule: rule}
+	if at.Kind != jsontree.Object && at.Kind != jsontree.Array || field == "" {
+		r.err.Found = diag.Excerpt(r.text[at.Start:at.End], 40)
 	}
-	o := object{span: at, name: name, members: members(r.c.text, at)}
-	seen := make(map[string]struct{}, len(names))
-	for _, m := range o.members {
-		field := join(name, m.key)
-		known := len(names) == 0 // its keys are names of something
-		for _, n := range names {
-			if m.key != n && strings.EqualFold(m.key, n) {
-				r.err = r.c.fault(m.name, field, fmt.Sprintf("must be spelled %q: some runtimes would take it for that", n))
-				return object{}
+}
+
+// failKey reports the key of a member.
+func (r *reader) failKey(member *jsontree.Node, parent, rule string) {
+	if r.err == nil {
+		r.err = &diag.Diagnostic{Line: member.KeyLine, Column: member.KeyColumn, Field: joinField(parent, member.Key), Rule: rule}
+	}
+}
+
+// member returns a member of an object, nil if it is missing or null. path is dotted, and ends in
+// the member's key.
+func (r *reader) member(parent *jsontree.Node, path string) *jsontree.Node {
+	if n := parent.Member(path[strings.LastIndexByte(path, '.')+1:]); r.err == nil && n != nil && n.Kind != jsontree.Null {
+		return n
+	}
+	return nil
+}
+
+// object returns a member that is an object, nil if it is missing or null. keys are the keys that
+// the caller uses; without keys, all are.
+func (r *reader) object(parent *jsontree.Node, path string, keys ...string) *jsontree.Node {
+	n := r.member(parent, path)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != jsontree.Object {
+		r.addFault(n, path, "must be an object")
+		return nil
+	}
+	r.checkKeys(n, path, keys...)
+	return n
+}
+
+// checkKeys refuses duplicates of the keys, and other spellings of them: runtimes written in Go
+// ignore case.
+func (r *reader) checkKeys(n *jsontree.Node, path string, keys ...string) {
+	seen := make(map[string]bool, len(keys))
+	for _, m := range n.Children {
+		for _, key := range keys {
+			if m.Key != key && strings.EqualFold(m.Key, key) {
+				r.failKey(m, path, fmt.Sprintf("must be spelled %q: some runtimes ignore case", key))
 			}
-			known = known || m.key == n
 		}
-		if _, twice := seen[m.key]; twice {
-			r.err = r.c.fault(m.name, field, "must not be there twice")
-			return object{}
+		if seen[m.Key] {
+			r.failKey(m, path, "must not occur twice")
 		}
-		if known {
-			seen[m.key] = struct{}{}
-		}
-	}
-	return o
-}
-
-// objectIn is the object of a name in another; null is as good as none.
-func (r *reader) objectIn(in object, name string, names ...string) object {
-	at := r.value(in, name)
-	if at.empty() {
-		return object{name: join(in.name, name)}
-	}
-	return r.object(at, join(in.name, name), names...)
-}
-
-// array is the list of a name in an object.
-func (r *reader) array(in object, name string) array {
-	a := array{name: join(in.name, name)}
-	at := r.value(in, name)
-	if at.empty() {
-		return a
-	}
-	if r.c.text[at.start] != '[' {
-		r.err = r.c.fault(at, a.name, "must be a list")
-		return a
-	}
-	a.span, a.elements = at, elements(r.c.text, at)
-	return a
-}
-
-// value is the place of a value that is not null.
-func (r *reader) value(in object, name string) span {
-	if r.err != nil {
-		return span{}
-	}
-	for _, m := range in.members {
-		if m.key == name && r.c.text[m.value.start] != 'n' {
-			return m.value
-		}
-	}
-	return span{}
-}
-
-func (r *reader) scalar(in object, name string, into any) {
-	if at := r.value(in, name); !at.empty() && !readPlain(r.c.text, at, into) {
-		r.into(at, join(in.name, name), into)
+		seen[m.Key] = len(keys) == 0 || slices.Contains(keys, m.Key)
 	}
 }
 
-func (r *reader) into(at span, field string, into any) {
-	if r.err != nil {
-		return
+// decode decodes a member, if it is there.
+func (r *reader) decode(parent *jsontree.Node, path, key string, into any) {
+	path = joinField(path, key)
+	if n := r.member(parent, path); n != nil {
+		r.unmarshal(n, path, into)
 	}
-	err := json.Unmarshal([]byte(at.of(r.c.text)), into)
-	if err == nil {
-		return
-	}
+}
+
+func (r *reader) unmarshal(n *jsontree.Node, field string, into any) {
+	err := json.Unmarshal([]byte(r.text[n.Start:n.End]), into)
 	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		if wrong.Field != "" {
-			field += "." + wrong.Field
-		}
-		e := r.c.fault(at, field, "must be "+jsonType(wrong.Type))
-		e.Found = wrong.Value
-		r.err = e
-		return
+	switch {
+	case err == nil:
+	case errors.As(err, &wrong):
+		r.addFault(n, joinField(field, wrong.Field), "must be "+jsonTypeName(wrong.Type))
+		r.err.Found = "a JSON " + wrong.Value
+	default:
+		r.addFault(n, field, err.Error())
 	}
-	r.err = r.c.fault(at, field, err.Error())
 }
 
-// jsonType is what a value of a type is in JSON.
-func jsonType(t reflect.Type) string {
+// decodeList decodes the elements of a list, both as elements and as values of the spec.
+func decodeList[T any](r *reader, parent *jsontree.Node, path string, values *[]T) []element[T] {
+	n := r.member(parent, path)
+	if n == nil {
+		return nil
+	}
+	if n.Kind != jsontree.Array {
+		r.addFault(n, path, "must be a list")
+		return nil
+	}
+	out := make([]element[T], len(n.Children))
+	for i, child := range n.Children {
+		r.unmarshal(child, path+"["+strconv.Itoa(i)+"]", &out[i].value)
+		out[i].text = r.text[child.Start:child.End]
+		*values = append(*values, out[i].value)
+	}
+	return out
+}
+
+// decodeMap decodes an object of which all keys are used.
+func decodeMap[T any](r *reader, parent *jsontree.Node, path string) map[string]T {
+	n := r.object(parent, path)
+	if n == nil {
+		return nil
+	}
+	out := make(map[string]T, len(n.Children))
+	for _, child := range n.Children {
+		var value T
+		r.unmarshal(child, joinField(path, child.Key), &value)
+		out[child.Key] = value
+	}
+	return out
+}
+
+// jsonTypeName names the JSON type that decodes to a Go type.
+func jsonTypeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"
@@ -294,93 +310,9 @@ func jsonType(t reflect.Type) string {
 	return "a whole number of type " + t.Kind().String()
 }
 
-// decode reads each element of a list.
-func decode[T any](r *reader, a array, into *[]T) {
-	if len(a.elements) == 0 || r.err != nil {
-		return
+func joinField(path, key string) string {
+	if path == "" || key == "" {
+		return path + key
 	}
-	*into = make([]T, len(a.elements))
-	for i, at := range a.elements {
-		item := &(*into)[i]
-		if readPlain(r.c.text, at, item) {
-			continue
-		}
-		*item = *new(T)
-		r.into(at, a.name+"["+strconv.Itoa(i)+"]", item)
-	}
-}
-
-func join(name, key string) string {
-	if name == "" {
-		return key
-	}
-	return name + "." + key
-}
-
-// ConfigError is why a text is no OCI spec that can be edited. It unwraps to
-// errdefs.ErrInvalidArgument.
-type ConfigError struct {
-	Line, Column int    // from 1, Column in characters
-	Field        string // such as "linux.devices[2].major"; "" for the whole
-	Found        string // as in the text, shortened; "" where that would say nothing
-	Rule         string // what is asked for
-}
-
-func (e *ConfigError) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "line %d, column %d: ", e.Line, e.Column)
-	if e.Field != "" {
-		b.WriteString(e.Field + ": ")
-	}
-	if e.Found != "" {
-		b.WriteString("found " + e.Found + ": ")
-	}
-	b.WriteString(e.Rule)
-	return b.String()
-}
-
-// Unwrap makes the error an errdefs.ErrInvalidArgument.
-func (e *ConfigError) Unwrap() error { return errdefs.ErrInvalidArgument }
-
-func (c *Config) fault(at span, field, rule string) *ConfigError {
-	e := &ConfigError{Field: field, Rule: rule}
-	e.Line, e.Column = position(c.text, at.start)
-	if found := at.of(c.text); found[0] != '{' && found[0] != '[' || field == "" {
-		e.Found = shorten(found)
-	}
-	return e
-}
-
-func checkSyntax(text []byte) error {
-	if json.Valid(text) {
-		return nil
-	}
-	// A RawMessage is checked as a whole, and not looked into.
-	err := json.Unmarshal(text, new(json.RawMessage))
-	e := &ConfigError{Rule: fmt.Sprintf("is not JSON: %v", err)}
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		e.Line, e.Column = position(string(text), max(int(syntax.Offset)-1, 0))
-	} else {
-		e.Line, e.Column = 1, 1
-	}
-	return e
-}
-
-func position(text string, offset int) (line, column int) {
-	before := text[:min(offset, len(text))]
-	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
-}
-
-func shorten(text string) string {
-	const most = 40
-	s := strings.Join(strings.Fields(text[:min(len(text), 4*most)]), " ")
-	if len(s) <= most {
-		return s
-	}
-	cut := most
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "..."
+	return path + "." + key
 }

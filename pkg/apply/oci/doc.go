@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package oci turns a set of edits into changes of an OCI runtime specification,
-// as a value of runtime-spec or as the text of a config.json.
+// Package oci applies a set of edits to the text of an OCI config.json (OCI Runtime Specification
+// 1.3.0).
 //
-// Its invariant: every edit of the set is in the result, or there is an error and
-// nothing was changed. A set that was resolved against [Existing] can be applied
-// again: what is there already is not there twice. In a text, whatever the edits
-// do not reach stays as it is, byte for byte, fields that nobody knows among it.
-// The package does no I/O. It reads a container's state, too, which is of the same
-// specification.
+// Its invariants:
+//   - Every edit of the set is in the result, or there is an error.
+//   - A set that was resolved against [Existing] can be applied again: nothing is added twice.
+//   - Fields that the edits do not change keep their values, including unknown fields and numbers
+//     of any size. Only white space may change.
+//
+// The package does no I/O.
 package oci

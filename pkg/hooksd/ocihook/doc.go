@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ocihook is what a hooks.d file says, as values: the OCI hook, and in which
-// containers it is wanted.
+// Package ocihook is the content of a hooks.d file as values: the OCI hook and its conditions.
 //
-// It has no code that reads such files: a program that imports these values and has no
-// such directory carries no parser of them.
+// It is separate from pkg/hooksd so that jackfield-hook, which reads no hooks.d files, does not link the
+// parser of Podman and CRI-O.
 package ocihook

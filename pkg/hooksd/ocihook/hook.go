@@ -2,23 +2,22 @@
 
 package ocihook
 
-// Hook is one hooks.d file. It is not to be altered.
+// Hook is one hooks.d file. It must not be changed.
 type Hook struct {
 	// Name is the file's name, by which files mask each other and are ordered.
 	Name string
 	// File is its host path.
 	File string
-	// Path, Args, Env and Timeout (in seconds) are the OCI hook's. Path is on the
-	// host.
+	// Path (on the host), Args, Env and Timeout (in seconds) are those of the OCI hook.
 	Path      string
 	Args, Env []string
 	Timeout   *int
-	// Stages are names of the OCI runtime specification. The deprecated prestart
-	// is among them as createRuntime, as Podman and CRI-O have it.
+	// Stages are names of the OCI Runtime Specification. The deprecated prestart is replaced by
+	// createRuntime, as in Podman and CRI-O.
 	Stages []string
-	// Err is why the program cannot be run, a *hooksd.Problem; nil when it can.
+	// Err is a *diag.Diagnostic if the program cannot be run.
 	Err error
-	// When says in which containers it is wanted.
+	// When is the conditions.
 	When When
 }
 
@@ -36,8 +35,8 @@ func Matching(hooks []*Hook, c *Container) []*Hook {
 	return out
 }
 
-// AskedBy reports whether the hook is conditioned on annotations and these
-// match, so that whoever wrote them asked for the hook.
+// AskedBy reports whether the hook has conditions on annotations and these match: then their author asked
+// for the hook.
 func (h *Hook) AskedBy(annotations map[string]string) bool {
 	if len(h.When.Annotations) == 0 {
 		return false

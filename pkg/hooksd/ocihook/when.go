@@ -4,20 +4,19 @@ package ocihook
 
 import "regexp"
 
-// Container is what the conditions look at.
+// Container is what the conditions depend on.
 type Container struct {
-	// Args is the process with its arguments, process.args of the OCI
-	// configuration.
+	// Args is process.args of the OCI configuration.
 	Args []string
-	// Annotations are the container's, with the pod's over them.
+	// Annotations are those of the container and the pod. The pod's take precedence.
 	Annotations map[string]string
-	// HasBindMounts says that whoever asked for the container asked for a bind
-	// mount from the host. What a runtime mounts by itself is none.
+	// HasBindMounts says that the user asked for a bind mount from the host. Mounts that the runtime adds
+	// do not count.
 	HasBindMounts bool
 }
 
-// When is the compiled conditions of a file. They are ANDed; those of the old
-// schema 0.1.0 are ORed.
+// When is the compiled conditions of a file. All must match. With Or, of the old schema 0.1.0, one is
+// enough.
 type When struct {
 	Or                    bool
 	Always, HasBindMounts *bool
@@ -29,9 +28,8 @@ type When struct {
 // both.
 type Annotation struct{ Key, Value *regexp.Regexp }
 
-// match is When.Match of the parser of Podman and CRI-O on compiled expressions. The one
-// difference: a container without arguments is no error, and no command matches
-// it.
+// match is When.Match of the parser of Podman and CRI-O on compiled expressions, with one difference: for
+// a container without arguments no command matches, and it is no error.
 func (w *When) match(c *Container) bool {
 	matched := false
 	for _, condition := range []struct{ there, met bool }{

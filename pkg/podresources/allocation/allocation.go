@@ -4,28 +4,28 @@ package allocation
 
 import "slices"
 
-// PodKey says which pod is meant.
+// PodKey identifies a pod.
 type PodKey struct {
 	Namespace string
 	Name      string
-	// UID tells this pod from an earlier one of the same name: its UID, or its
-	// sandbox's ID. Answers to questions without one are not kept.
+	// UID is the pod's UID, or its sandbox's ID. It tells the pod from an earlier pod of
+	// the same name. Without UID, answers are not kept.
 	UID string
 }
 
-// String is "namespace/name".
+// String returns "namespace/name".
 func (k PodKey) String() string { return k.Namespace + "/" + k.Name }
 
-// Allocation is what the kubelet gave to the containers of one pod. It is sorted
-// throughout and the caller's own.
+// Allocation is the devices that the kubelet allocated to the containers of one pod. All
+// its lists are sorted, and the caller may change them.
 type Allocation struct {
 	Namespace  string
 	Name       string
-	Socket     string // host path of the socket that said so
+	Socket     string // host path of the kubelet's socket
 	Containers []Container
 }
 
-// Container is what one container was given. Containers without devices are listed.
+// Container is one container with its devices. Containers without devices are listed.
 type Container struct {
 	Name      string
 	Resources []Resource    // from device plugins, by name
@@ -35,21 +35,19 @@ type Container struct {
 // Resource is a device plugin's resource and the IDs of its devices.
 type Resource struct {
 	Name string   // "intel.com/sriov_netdevice"
-	IDs  []string // "0000:03:00.3"; what an ID means is the plugin's affair
+	IDs  []string // "0000:03:00.3"; the device plugin defines the form
 }
 
 // ClaimDevice is one device of a resource claim.
 type ClaimDevice struct {
 	Namespace string // of the claim
 	Claim     string // the claim's name
-	Driver    string
+	Driver    string // "sriov.example.com"; "" if the kubelet does not list it
 	Pool      string
-	Device    string
-	ShareID   string   // "" unless the device is shared
-	CDI       []string // qualified CDI names
+	Device    string // its name in the driver's pool
 }
 
-// Container is the container of that name; ok is false when the pod has none.
+// Container returns the container of that name; ok is false if the pod has none.
 func (a Allocation) Container(name string) (c Container, ok bool) {
 	for _, c := range a.Containers {
 		if c.Name == name {
@@ -59,7 +57,7 @@ func (a Allocation) Container(name string) (c Container, ok bool) {
 	return Container{}, false
 }
 
-// IDs is the device IDs of a resource, nil when the container has none of it.
+// IDs returns the device IDs of a resource, or nil if the container has none.
 func (c Container) IDs(resource string) []string {
 	for _, r := range c.Resources {
 		if r.Name == resource {
@@ -69,7 +67,7 @@ func (c Container) IDs(resource string) []string {
 	return nil
 }
 
-// Clone copies everything that can be changed.
+// Clone returns a deep copy.
 func (a Allocation) Clone() Allocation {
 	a.Containers = slices.Clone(a.Containers)
 	for i := range a.Containers {
@@ -79,9 +77,6 @@ func (a Allocation) Clone() Allocation {
 			c.Resources[j].IDs = slices.Clone(c.Resources[j].IDs)
 		}
 		c.Claims = slices.Clone(c.Claims)
-		for j := range c.Claims {
-			c.Claims[j].CDI = slices.Clone(c.Claims[j].CDI)
-		}
 	}
 	return a
 }

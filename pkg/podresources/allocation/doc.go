@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package allocation is what the kubelet says of the devices of a pod's containers,
-// as values.
+// Package allocation holds the types of the kubelet's answer about the devices of a pod's
+// containers.
 //
-// It has no code that asks the kubelet: a program that imports these values and
-// never asks does not carry a gRPC client, and does not wait for one to get ready.
+// It is apart from package podresources because it imports no gRPC. The OCI hook uses the
+// types, and a gRPC client in its binary would delay every container.
 package allocation

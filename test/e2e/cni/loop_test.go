@@ -36,13 +36,13 @@ policy:
 	hostLocal = `"ipam": {"type": "host-local", "dataDir": "` + ipamDir + `", "ranges": [[{"subnet": "10.89.0.0/16"}]]}`
 )
 
-// networks have the plugin behind another one, and the plugin first.
+// networks configure the plugin after another one, and as the first plugin.
 var networks = []struct {
 	name, conf string
-	// host is testpmd's device, where %s is the socket.
+	// host is testpmd's device, in which %s is the socket.
 	host string
-	// first: the plugin is the first of the network, and its interface is userspace's
-	// alone.
+	// first means that the plugin is the first of the network, and that its interface exists only in user
+	// space.
 	first bool
 }{
 	{
@@ -85,7 +85,7 @@ func created(t *testing.T, pod *e2e.Pod) (info *deviceinfo.Info, socket string) 
 	return info, info.VhostUser.Path
 }
 
-// address is the pod's, as the runtime knows it.
+// address returns the pod's address, as the runtime reports it.
 func address(t *testing.T, pod *e2e.Pod) string {
 	t.Helper()
 	status, err := pod.Status(t.Context())
@@ -148,7 +148,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// once is the command of a container that runs testpmd once it is told to go.
+// once is the command of a container that runs testpmd once the test creates its start file.
 func once(t *testing.T, devices string) []string {
 	t.Helper()
 	_, cpu, err := dpdk.CPUs()
@@ -159,8 +159,8 @@ func once(t *testing.T, devices string) []string {
 	return []string{"sh", "-c", "until test -e /tmp/go; do sleep 0.02; done; exec /usr/bin/dpdk-testpmd " + devices + " " + strings.Join(args, " ")}
 }
 
-// checkView looks for the interface's address in the container's devices.json. Behind
-// bridge it is the kernel interface's.
+// checkView checks the interface's address in the container's devices.json. After bridge it is the address of
+// the kernel interface.
 func checkView(t *testing.T, ctr *e2e.Container, ip string, first bool) {
 	t.Helper()
 	var list []struct {
@@ -175,7 +175,7 @@ func checkView(t *testing.T, ctr *e2e.Container, ip string, first bool) {
 	}
 }
 
-// nothingLeft holds what the plugin made against its removal.
+// nothingLeft checks that everything that the plugin created is removed.
 func nothingLeft(t *testing.T, h *e2e.H) {
 	t.Helper()
 	h.Eventually(func() error {

@@ -15,14 +15,14 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// An application that does not run as root makes its socket in the directory that
-// jackfield-cni made for root, and nobody else does.
+// An application that does not run as root creates its socket in the directory that jackfield-cni
+// created for root. No other user can.
 func TestTheApplicationIsNotRoot(t *testing.T) {
 	for _, network := range networks[:2] {
 		t.Run(network.name, func(t *testing.T) {
 			e2e.EachFresh(t, node.Options{CNI: network.conf}, func(t *testing.T, h *e2e.H) {
 				t.Cleanup(func() { cleanUp(t) })
-				// NRI 0.11 and later tells the user, for each container its own.
+				// NRI 0.11 and later reports the user of each container.
 				told, config := h.Generation() == node.V24, "sockets: {user: \"1000:1001\"}\n"
 				if told {
 					config = ""
@@ -34,7 +34,7 @@ func TestTheApplicationIsNotRoot(t *testing.T) {
 				listen := "sockclient listen $JACKFIELD_ETH0_SOCKET 'from inside' 1"
 				others, options, try := pod, node.ContainerOptions{Name: "other", User: 2000, Group: 2001}, listen
 				if told {
-					// A pod that was granted nothing, and sees the directory all the same.
+					// A pod without a grant sees the directory.
 					others, try = h.RunPod(node.PodOptions{Name: "others", Namespace: "web"}), "sockclient listen /mnt/app.sock 'from inside' 1"
 					options.Mounts = []*cri.Mount{{HostPath: filepath.Dir(socket), ContainerPath: "/mnt"}}
 				}

@@ -13,24 +13,23 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
+	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/dpdk"
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
 const (
-	// hostRoot is the host root of the tests that need hardware to stand in for.
+	// hostRoot is the host root of the tests with emulated hardware.
 	hostRoot = "/run/hr"
-	// Two virtual functions with virtio-net, of which the container is given one.
+	// Two virtual functions with virtio-net. The container gets one of them.
 	vf, otherVF = "0000:03:00.1", "0000:03:00.2"
 	vdpaPCI     = "0000:04:00.2"
 )
 
-// hardware makes a host root with two VFs bound to vfio-pci and a vDPA device, as
-// far as Jackfield and EAL look before they open a device. The nodes are null and
-// zero.
-func hardware(t *testing.T, h *e2e.H) {
+// createHardware creates a host root with two VFs that are bound to vfio-pci, and a vDPA device, as far as
+// Jackfield and EAL check before they open a device. The device nodes are null and zero.
+func createHardware(t *testing.T, h *e2e.H) {
 	t.Helper()
 	h.MkdirAll(hostRoot + "/run/vsw")
 	h.MkdirAll(hostRoot + "/var")
@@ -52,16 +51,16 @@ func hardware(t *testing.T, h *e2e.H) {
 	errs = append(errs,
 		tree.AddPCI(vdpaPCI, "mlx5_core", sysfstest.NoGroup),
 		tree.AddVDPA("vdpa0", "vhost_vdpa", vdpaPCI, 0, sysfstest.Zero()),
-		// What a kernel with vhost-vdpa has in /proc/devices; its number is zero's.
+		// /proc/devices of a kernel with vhost-vdpa. The number is that of the zero device.
 		tree.WriteFile("/devices", "Character devices:\n  1 vhost-vdpa\n\nBlock devices:\n"))
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// eal returns the arguments of all devices of the container's devices.json, in
-// its order, and by interface.
-func eal(t *testing.T, ctr *e2e.Container) (all []string, byInterface map[string]string) {
+// readEAL returns the EAL arguments of all devices in the container's devices.json, in its order, and by
+// interface.
+func readEAL(t *testing.T, ctr *e2e.Container) (all []string, byInterface map[string]string) {
 	t.Helper()
 	var list []struct {
 		Interface string
@@ -78,15 +77,14 @@ func eal(t *testing.T, ctr *e2e.Container) (all []string, byInterface map[string
 	return all, byInterface
 }
 
-// One testpmd takes all devices of its devices.json at once. Its sockets carry
-// packets; of the PCI function and the vDPA device, for which there is no hardware,
-// it is shown that EAL and the driver take the arguments as what they are meant to
-// be, and fail at the device.
+// A single testpmd takes all devices of its devices.json. Packets go through its sockets. There is no
+// hardware for the PCI function and the vDPA device: for these, EAL and the driver accept the arguments as
+// the intended kind of device, and fail at the device.
 func TestAllOfDevicesJSON(t *testing.T) {
 	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 		tree := dpdk.Lay(t)
-		hardware(t, h)
-		// Below another root sockets are bound only where that is asked for.
+		createHardware(t, h)
+		// Below another host root, sockets are bound only if the configuration says so.
 		bind := strings.Replace(config, "sockets: {", "sockets: {staging: mount, ", 1)
 		h.StartPlugin(node.PluginOptions{Config: bind, Args: []string{"--root", hostRoot}})
 		vsw := hostRoot + "/run/vsw/"
@@ -112,11 +110,11 @@ func TestAllOfDevicesJSON(t *testing.T) {
 			Mounts: append(tree.Mounts(),
 				&cri.Mount{HostPath: hostRoot + "/sys", ContainerPath: "/fixture/sys", Readonly: true},
 				&cri.Mount{HostPath: hostRoot + "/devices", ContainerPath: "/fixture/devices", Readonly: true}),
-			// EAL looks for PCI devices there instead of in /sys.
+			// EAL searches PCI devices here instead of /sys.
 			Env: []string{"SYSFS_PCI_DEVICES=/fixture/sys/bus/pci/devices", "PCIDEVICE_ACME_COM_VF=" + vf, "PCIDEVICE_ACME_COM_VDPA=" + vdpaPCI},
 		})
 		printed(t, ctr)
-		all, byInterface := eal(t, ctr)
+		all, byInterface := readEAL(t, ctr)
 		if len(byInterface) != 6 {
 			t.Fatalf("devices.json has %q", byInterface)
 		}
@@ -125,12 +123,12 @@ func TestAllOfDevicesJSON(t *testing.T) {
 				t.Errorf("%s: the environment says %q and devices.json %q", iface, got, args)
 			}
 		}
-		inContainer(t, ctr, "mount", "-o", "bind", "/fixture/devices", "/proc/devices")
+		runInContainer(t, ctr, "mount", "-o", "bind", "/fixture/devices", "/proc/devices")
 		ctr.Output("sh", "-c", `echo "$@" > /tmp/eal`, "sh", strings.Join(all, " "))
 		run(ctr)
 		first.Connected(3)
 		outside := first.Exchange(3, running)
-		// A memif client on the host tries once, when it starts.
+		// A memif client on the host tries to connect once, at its start.
 		second := tree.Start(t, dpdk.Options{Name: "second", Devices: []string{"--no-pci",
 			"--vdev=net_memif0,role=client,socket-abstract=no,socket=" + vsw + "p6/sock"}})
 		second.Connected(1)
@@ -147,7 +145,7 @@ func TestAllOfDevicesJSON(t *testing.T) {
 		log := ctr.Logs()
 		for _, want := range []string{
 			"Probe PCI driver: net_virtio (1af4:1041) device: " + vf,
-			"vhost_vdpa_setup(): ", // not that of a socket or of vhost-net
+			"vhost_vdpa_setup(): ", // not the function for a socket or for vhost-net
 			"virtio_user_dev_init(): (/dev/vhost-vdpa-0) backend set up fails",
 		} {
 			if !strings.Contains(log, want) {
@@ -160,8 +158,8 @@ func TestAllOfDevicesJSON(t *testing.T) {
 	})
 }
 
-// EAL takes the address of a function that is not there, and refuses, as Jackfield
-// does, what the Device Information Specification has in its example.
+// EAL accepts the address of an absent function. EAL, like Jackfield, refuses the address in the example of
+// the Device Information Specification.
 func TestAddresses(t *testing.T) {
 	tree := dpdk.Lay(t)
 	const absent = "fffe:fd:1c.5"
@@ -176,9 +174,9 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// inContainer runs a command of the container's image as the host's root, in the
-// container's mount and process namespaces.
-func inContainer(t *testing.T, ctr *e2e.Container, args ...string) {
+// runInContainer runs a command of the container's image as the host's root, in the container's mount and PID
+// namespaces.
+func runInContainer(t *testing.T, ctr *e2e.Container, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "nsenter", append([]string{"--mount", "--pid", "--target", strconv.Itoa(ctr.PID()), "/bin/busybox"}, args...)...)
 	if out, err := cmd.CombinedOutput(); err != nil {

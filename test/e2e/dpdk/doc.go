@@ -14,11 +14,10 @@
 //		})
 //	}
 //
-// Invariant: nothing of DPDK is installed, and nothing of this machine's takes its
-// place. A Tree is the unpacked packages as they would lie in a root file system,
-// C library included. A container gets it as read-only mounts and needs nothing in
-// its image; the host's testpmd runs with the tree's own loader.
+// Invariant: DPDK is not installed, and no file of this machine replaces one of its files. A Tree is the
+// unpacked packages, C library included, laid out as in a root file system. A container gets it as read-only
+// mounts and needs nothing in its image. The host's testpmd runs with the tree's own loader.
 //
-// No huge pages, no hardware and no kernel module are needed. testpmd polls: it is
-// given one CPU a side, at low priority, and for as long as is asked for.
+// The tests need no huge pages, no hardware and no kernel module. testpmd polls: each side runs on one CPU,
+// at low priority, for a limited time.
 package dpdk

@@ -14,17 +14,16 @@ import (
 	"github.com/jackfield/jackfield/test/e2e"
 )
 
-// Finish ends the container's testpmd, which is its first process, and returns what
-// its ports forwarded.
+// Finish ends the container's testpmd, which is its first process, and returns what its ports forwarded.
 func Finish(t *testing.T, h *e2e.H, ctr *e2e.Container) map[int]Counters {
 	t.Helper()
 	if err := unix.Kill(ctr.PID(), unix.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	ctr.WaitLogs("Shutting down port")
-	if !goodBye(ctr) {
-		// Seen once in some hundred runs, with memif: the port's end waits for DPDK's
-		// interrupt thread. What was forwarded has been printed by then.
+	if !waitClosed(ctr) {
+		// Seen once in some hundred runs, with memif: closing the port waits for DPDK's interrupt thread. By
+		// then testpmd has printed what it forwarded.
 		t.Logf("testpmd in container %q hangs while it closes its port, and is killed", ctr.Name())
 		ctr.Stop()
 	}
@@ -38,9 +37,8 @@ func Finish(t *testing.T, h *e2e.H, ctr *e2e.Container) map[int]Counters {
 	return Forwarded(ctr.Logs())
 }
 
-// goodBye waits until testpmd has closed its ports; false when it does not in ten
-// seconds.
-func goodBye(ctr *e2e.Container) bool {
+// waitClosed waits ten seconds until testpmd has closed its ports, and reports whether it has.
+func waitClosed(ctr *e2e.Container) bool {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if strings.Contains(ctr.Logs(), "Bye...") {
 			return true

@@ -5,35 +5,38 @@ package dpdk
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/test/e2e"
+	"github.com/jackfield/jackfield/test/e2e/grout"
 	"github.com/jackfield/jackfield/test/parts"
 )
 
 // kitEnv carries the kit into the jail.
 const kitEnv = "JACKFIELD_DPDK"
 
-// kit is where the packages are, or why they are not.
+// kit has the paths of the packages, or the reason why they are missing.
 type kit struct {
 	Version string   // of testpmd's package
 	Dirs    []string // of the unpacked packages
 	OVS     []string // of those of Open vSwitch
+	Headers []string // of those with DPDK's headers
 	Missing string
 }
 
-// Main is e2e.Main for packages with tests that need DPDK: it fetches that too,
-// before the jail.
+// Main is e2e.Main for packages with tests that need DPDK or grout. It also fetches these, before the jail.
 func Main(m *testing.M) {
-	e2e.MainWith(m, "dpdk", prepare, nil)
+	e2e.MainWith(m, "dpdk", func(ctx context.Context) error { return errors.Join(prepare(ctx), grout.Prepare(ctx)) }, nil)
 }
 
-// prepare fetches what is not in the cache. That the archive cannot be had is for
-// Require to tell; anything else is an error.
+// prepare fetches what is not in the cache. If the archive is unavailable, Require reports it. Any other
+// failure is an error.
 func prepare(ctx context.Context) error {
 	var k kit
 	got, err := fetch(ctx)
@@ -45,10 +48,13 @@ func prepare(ctx context.Context) error {
 	default:
 		k.Version = got[0].FullVersion
 		for i, u := range got {
-			if i < len(parts.DPDK()) {
+			switch {
+			case i < len(parts.DPDK()):
 				k.Dirs = append(k.Dirs, u.Dir)
-			} else {
+			case i < len(parts.DPDK())+len(parts.OVS()):
 				k.OVS = append(k.OVS, u.Dir)
+			default:
+				k.Headers = append(k.Headers, u.Dir)
 			}
 		}
 	}
@@ -65,11 +71,10 @@ func fetch(ctx context.Context) ([]parts.Unpacked, error) {
 		return nil, err
 	}
 	store.Logf = func(format string, args ...any) { fmt.Fprintf(os.Stderr, "dpdk: "+format+"\n", args...) }
-	return store.Ensure(ctx, append(parts.DPDK(), parts.OVS()...)...)
+	return store.Ensure(ctx, slices.Concat(parts.DPDK(), parts.OVS(), parts.DPDKHeaders())...)
 }
 
-// Require skips a test where DPDK or a runtime cannot be had, and says why. In CI
-// that is a failure.
+// Require skips a test, with the reason, if DPDK or a runtime is missing. In CI it fails the test.
 func Require(tb testing.TB) {
 	tb.Helper()
 	load(tb)

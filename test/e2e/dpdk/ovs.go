@@ -19,7 +19,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// What Open vSwitch runs and reads, in a root file system.
+// Open vSwitch runs and reads these files, which have the paths of a root file system.
 const (
 	ovsVswitchd = "usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
 	ovsdbServer = "usr/sbin/ovsdb-server"
@@ -31,12 +31,12 @@ const (
 
 var ovsFiles = []string{ovsVswitchd, ovsdbServer, ovsdbTool, ovsVsctl, ovsOfctl, ovsSchema}
 
-// hugePages are what OVS' DPDK gets, of 2 MiB each.
+// hugePages is the number of huge pages of 2 MiB for the DPDK of OVS.
 const hugePages = 300
 
-// OVS is an Open vSwitch with DPDK's datapath and one bridge, br0.
+// OVS is an Open vSwitch with the DPDK datapath and one bridge, br0.
 type OVS struct {
-	// Dir has its sockets, those of dpdkvhostuser ports among them.
+	// Dir contains its sockets, also those of dpdkvhostuser ports.
 	Dir string
 
 	tb   testing.TB
@@ -45,8 +45,8 @@ type OVS struct {
 	run  *node.Process
 }
 
-// StartOVS runs Open vSwitch on the host until the test ends, with its run directory
-// in dir. A test is skipped, with the reason, where huge pages cannot be had.
+// StartOVS runs Open vSwitch on the host until the test ends, with dir as its run directory. The test is
+// skipped, with the reason, if there are no huge pages.
 func (t *Tree) StartOVS(tb testing.TB, dir string) *OVS {
 	tb.Helper()
 	o := &OVS{Dir: dir, tb: tb, tree: t, huge: takeHugePages(tb)}
@@ -80,8 +80,7 @@ func (t *Tree) StartOVS(tb testing.TB, dir string) *OVS {
 	return o
 }
 
-// Start starts the switch, after Kill too, and returns when it has read its
-// configuration.
+// Start starts the switch, also after Kill, and returns when the switch has read its configuration.
 func (o *OVS) Start() {
 	o.tb.Helper()
 	run, err := node.StartProcess(o.command(ovsVswitchd, "unix:"+o.path("db.sock"), "--unixctl="+o.path("ctl"), "--no-chdir"), o.path("log"))
@@ -95,31 +94,37 @@ func (o *OVS) Start() {
 			o.tb.Logf("OVS logged:\n%s", node.Tail(run.Log(), 40))
 		}
 	})
-	o.settled()
+	o.waitConfigured()
 }
 
-// settled waits until the switch has been through its configuration once more.
-func (o *OVS) settled() {
+// waitConfigured waits until the switch has applied its configuration once more.
+func (o *OVS) waitConfigured() {
 	o.tb.Helper()
 	o.Vsctl("set", "Open_vSwitch", ".", "external_ids:settled="+strconv.FormatInt(time.Now().UnixNano(), 10))
 }
 
-// Kill ends the switch as a crash does: its sockets stay behind.
+// Kill ends the switch as a crash does: its sockets are left.
 func (o *OVS) Kill() { o.run.Kill() }
 
-// Vsctl changes the configuration, and waits until the switch has taken it unless
-// told not to.
+// Vsctl changes the configuration. It waits until the switch has applied the change, unless args say
+// otherwise.
 func (o *OVS) Vsctl(args ...string) string {
 	o.tb.Helper()
 	return o.tool(ovsVsctl, append([]string{"--db=unix:" + o.path("db.sock"), "--timeout=60"}, args...)...)
 }
 
-// Patch has what comes in at one of the bridge's ports leave at the other.
+// Patch forwards packets between two ports of the bridge.
 func (o *OVS) Patch(a, b int) {
 	o.tb.Helper()
 	for _, flow := range []string{fmt.Sprintf("in_port=%d,actions=output:%d", a, b), fmt.Sprintf("in_port=%d,actions=output:%d", b, a)} {
-		o.tool(ovsOfctl, "add-flow", "unix:"+o.path("br0.mgmt"), flow)
+		o.Ofctl("add-flow", flow)
 	}
+}
+
+// Ofctl runs a command of ovs-ofctl for the bridge.
+func (o *OVS) Ofctl(command string, args ...string) string {
+	o.tb.Helper()
+	return o.tool(ovsOfctl, append([]string{command, "unix:" + o.path("br0.mgmt")}, args...)...)
 }
 
 func (o *OVS) path(name string) string { return filepath.Join(o.Dir, name) }
@@ -142,8 +147,8 @@ func (o *OVS) tool(program string, args ...string) string {
 	return string(out)
 }
 
-// takeHugePages takes huge pages of the machine, gives them back when the test ends,
-// and returns where they are mounted.
+// takeHugePages reserves huge pages of the machine until the test ends, and returns the directory where they
+// are mounted.
 func takeHugePages(tb testing.TB) string {
 	tb.Helper()
 	const file = "/proc/sys/vm/nr_hugepages"
@@ -183,7 +188,7 @@ func takeHugePages(tb testing.TB) string {
 		skip(err.Error())
 	}
 	tb.Cleanup(func() {
-		// What a killed process had in it is freed with the mount.
+		// The unmount frees the pages of a killed process.
 		if err := errors.Join(unix.Unmount(dir, 0), os.Remove(dir)); err != nil {
 			tb.Errorf("clean up: %v", err)
 		}
@@ -191,8 +196,7 @@ func takeHugePages(tb testing.TB) string {
 	return dir
 }
 
-// Linked waits until a port's other side is there, as the switch sees it, and the
-// switch has done what it does about that.
+// Linked waits until the switch reports the link of a port as up, and has applied the change.
 func (o *OVS) Linked(port string) {
 	o.tb.Helper()
 	ctx, cancel := context.WithTimeout(o.tb.Context(), 2*time.Minute)
@@ -200,7 +204,7 @@ func (o *OVS) Linked(port string) {
 	for {
 		state := strings.TrimSpace(o.Vsctl("get", "interface", port, "link_state"))
 		if state == "up" {
-			o.settled()
+			o.waitConfigured()
 			return
 		}
 		select {

@@ -13,16 +13,15 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// Open vSwitch as the host side, with both of its kinds of vhost-user ports: packets
-// go from one pod through the switch to another, before and after the switch was
-// killed and started again.
+// Open vSwitch as the vswitch, with both kinds of vhost-user ports: packets go from one pod through
+// the switch to another, before and after the switch was killed and restarted.
 func TestOVS(t *testing.T) {
 	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 		tree := dpdk.LayOVS(t)
 		h.MkdirAll("/run/vsw/ovs")
 		ovs := tree.StartOVS(t, "/run/vsw/ovs")
-		// dpdkvhostuser makes its socket in OVS' run directory, among all others;
-		// dpdkvhostuserclient connects to the application's.
+		// dpdkvhostuser creates its socket in OVS' run directory, with all others. dpdkvhostuserclient
+		// connects to the application's socket.
 		ovs.Vsctl("add-port", "br0", "vhost0", "--", "set", "interface", "vhost0", "type=dpdkvhostuser", "ofport_request=1")
 		ovs.Vsctl("add-port", "br0", "client0", "--", "set", "interface", "client0", "type=dpdkvhostuserclient", "ofport_request=2",
 			"options:vhost-server-path=/run/vsw/app/sock")
@@ -38,10 +37,9 @@ func TestOVS(t *testing.T) {
 		client := app("client", vhostUser("client", "/run/vsw/ovs/vhost0"))
 		client.ready()
 		ovs.Linked("vhost0")
-		// When a port gets its link OVS sets up others anew: it hangs up on a server that it
-		// had connected to, and connects again. A driver that was asking for features then
-		// has no port, and what it listened at keeps the second connection: another takes
-		// its place.
+		// When a port's link comes up, OVS sets up its other ports again: it closes the connection
+		// to a server and connects a second time. A driver that was negotiating features then has
+		// no port, and its listening socket keeps the second connection. Start another one.
 		var server *prompt
 		for attempt := 1; ; attempt++ {
 			server = app(fmt.Sprint("server-", attempt), vhostUser("server", "/run/vsw/app/sock"))
@@ -57,7 +55,7 @@ func TestOVS(t *testing.T) {
 			t.Helper()
 			ovs.Linked("vhost0")
 			ovs.Linked("client0")
-			// On a busy machine the switch, which polls, may not have its turn in that time.
+			// On a busy machine the switch, which polls, may get no CPU in that time.
 			for end := time.Now().Add(2 * time.Minute); ; {
 				server.command("start", "packets/burst")
 				client.command("start tx_first", "packets/burst")
@@ -76,16 +74,16 @@ func TestOVS(t *testing.T) {
 
 		mark := len(p.Log())
 		ovs.Kill()
-		// DPDK does not bind to a path where a socket was left behind.
+		// DPDK does not bind to a path with a stale socket.
 		if err := os.Remove("/run/vsw/ovs/vhost0"); err != nil {
 			t.Fatal(err)
 		}
 		ovs.Start()
 		ovs.Patch(1, 2)
-		p.WaitLog(mark, "made the socket anew")
-		// Both ports are attached anew, in the running processes: the client does not
-		// connect again by itself, and the server, which does (see TestRestart), loses the
-		// connection when OVS, as it starts, makes it twice in a row.
+		p.WaitLog(mark, "re-created the socket")
+		// Both ports are attached again in the running processes. The client does not reconnect
+		// by itself. The server does (see TestRestart), but loses the connection when OVS
+		// connects twice in a row at its start.
 		for _, c := range reattach("/var/run/jackfield/net/net1/vhost0") {
 			client.command(c[0], c[1])
 		}

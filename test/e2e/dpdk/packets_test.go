@@ -14,9 +14,8 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// The container's DPDK is a read-only mount of Debian's unpacked packages, C library
-// included, over an image that has nothing but a static busybox. The host's is the
-// same.
+// The container's DPDK is a read-only mount of Debian's unpacked packages, C library included, over an image
+// with only a static busybox. The host runs the same files.
 
 const config = `
 sockets: {roots: [/run/vsw]}
@@ -32,7 +31,7 @@ policy:
 const (
 	devinfoDir = "/run/k8s.cni.cncf.io/devinfo/cni"
 	hostSide   = "/run/vsw/port/sock"
-	// running is how long packets are sent for.
+	// running is how long packets are sent.
 	running = 500 * time.Millisecond
 )
 
@@ -49,8 +48,8 @@ func devinfo(h *e2e.H, root string, pod *e2e.Pod, iface, content string) {
 	h.WriteFile(fmt.Sprintf("%s%s/%s-net-%s_%s", root, devinfoDir, pod.Namespace(), pod.ID, iface), content)
 }
 
-// testpmd is a shell command that forwards until SIGINT. Of its devices it knows what
-// the shell makes of devices, and nothing else.
+// testpmd is a shell command that forwards packets until SIGINT. Its only devices are those that
+// the shell expands from devices.
 func testpmd(t *testing.T, devices string) string {
 	t.Helper()
 	_, cpu, err := dpdk.CPUs()
@@ -61,7 +60,7 @@ func testpmd(t *testing.T, devices string) string {
 	return "/usr/bin/dpdk-testpmd " + devices + " " + strings.Join(append(generic, dpdk.Unattended()...), " ")
 }
 
-// printed shows what a container printed when the test fails.
+// printed logs the container's output if the test fails.
 func printed(t *testing.T, ctr *e2e.Container) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -70,21 +69,22 @@ func printed(t *testing.T, ctr *e2e.Container) {
 	})
 }
 
-// once is the command of a container that runs another once it is told to go.
+// once is the command of a container that runs another command once the test creates its start
+// file.
 func once(command string) []string {
 	return []string{"sh", "-c", "until test -e /tmp/go; do sleep 0.02; done; exec " + command}
 }
 
 func run(ctr *e2e.Container) { ctr.Output("touch", "/tmp/go") }
 
-// Packets go both ways over every kind of socket, whoever makes it, and testpmd in
-// the container has its device from JACKFIELD_NET1_EAL alone.
+// Packets go both ways over every kind of socket, created by the host or by the application.
+// testpmd in the container gets its device from JACKFIELD_NET1_EAL alone.
 func TestPackets(t *testing.T) {
 	for _, tc := range []struct {
 		name, info string
 		host       string // device on the host
-		first      bool   // the host makes the socket
-		eal        string // what the container is told
+		first      bool   // the host creates the socket
+		eal        string // what JACKFIELD_NET1_EAL must be
 	}{
 		{name: "vhost-user that the host creates", info: vhostUser("client", hostSide), first: true,
 			host: "--vdev=net_vhost0,iface=" + hostSide, eal: "--vdev=net_virtio_user0,path=/var/run/jackfield/net/net1/sock"},
@@ -96,7 +96,7 @@ func TestPackets(t *testing.T) {
 		{name: "memif with the container as server", info: memif("master", hostSide),
 			host: "--vdev=net_memif0,role=client,socket-abstract=no,socket=" + hostSide,
 			eal:  "--vdev=net_memif0,role=server,id=0,socket=/var/run/jackfield/net/net1/sock,socket-abstract=no"},
-		// An abstract socket is the pod's network namespace's, which the switch enters.
+		// An abstract socket belongs to the pod's network namespace, which the switch enters.
 		{name: "abstract memif", info: memif("master", "@jackfield"),
 			host: "--vdev=net_memif0,role=client,socket-abstract=yes,socket=jackfield",
 			eal:  "--vdev=net_memif0,role=server,id=0,socket=jackfield,socket-abstract=yes"},
@@ -106,7 +106,7 @@ func TestPackets(t *testing.T) {
 				tree := dpdk.Lay(t)
 				h.MkdirAll("/run/vsw")
 				h.StartPlugin(node.PluginOptions{Config: config})
-				before := h.Look("/run/vsw", "/run/jackfield")
+				before := h.Inventory("/run/vsw", "/run/jackfield")
 				pod := h.RunPod(node.PodOptions{Namespace: "dpdk-1"})
 				devinfo(h, "", pod, "net1", tc.info)
 				o := dpdk.Options{Devices: []string{"--no-pci", tc.host}}
@@ -146,8 +146,8 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// listening returns nil once the application has made its socket. A memif client on
-// the host tries once.
+// listening returns nil once the application has created its socket. A memif client on the host tries to
+// connect once.
 func listening(info string, pid int) error {
 	if !strings.Contains(info, "@") {
 		_, err := os.Lstat(hostSide)

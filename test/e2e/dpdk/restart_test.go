@@ -14,39 +14,38 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// prompt is a testpmd that takes commands and is a container's first process.
+// prompt is a testpmd that accepts commands and is a container's first process.
 type prompt struct {
 	t   *testing.T
 	h   *e2e.H
 	ctr *e2e.Container
 }
 
-// runPrompt runs one with the devices that the shell makes of devices. It takes
-// commands once it is ready, which with a vhost-user socket of its own is when
-// somebody has connected.
+// runPrompt runs a testpmd with the devices that the shell expands from devices. It accepts
+// commands once it is ready: with a vhost-user socket of its own, once a client has connected.
 func runPrompt(t *testing.T, h *e2e.H, pod *e2e.Pod, tree *dpdk.Tree, devices string) *prompt {
 	t.Helper()
 	_, cpu, err := dpdk.CPUs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// With the interrupt at a change of the link, virtio-user as a server drops the new
-	// connection after the old one, now and then: it is asked for its link instead.
+	// With the interrupt at a change of the link, virtio-user as a server sometimes drops the new connection
+	// after the old one. The test queries the link instead.
 	args := append(append(dpdk.Generic("app", cpu), "--"), append(dpdk.Forward(), "--interactive", "--disable-link-check", "--no-lsc-interrupt")...)
-	// The descriptor that is open both ways keeps its standard input from ending.
+	// The descriptor that is open for reading and writing keeps the standard input from ending.
 	command := "mkfifo /tmp/in && exec 3<>/tmp/in && exec /usr/bin/dpdk-testpmd " + devices + " " + strings.Join(args, " ") + " <&3"
 	ctr := pod.Run(node.ContainerOptions{TTY: true, Mounts: tree.Mounts(), Command: []string{"sh", "-c", command}})
 	printed(t, ctr)
 	return &prompt{t, h, ctr}
 }
 
-// ready waits until testpmd takes commands.
+// ready waits until testpmd accepts commands.
 func (p *prompt) ready() {
 	p.t.Helper()
 	p.wait(0, "Done")
 }
 
-// command gives testpmd a command and waits until it has printed a text.
+// command runs a command of testpmd and waits until testpmd has printed a text.
 func (p *prompt) command(command, text string) {
 	p.t.Helper()
 	from := len(p.ctr.Logs())
@@ -61,9 +60,9 @@ func (p *prompt) command(command, text string) {
 	p.wait(from, text)
 }
 
-// down waits until the port has no link. That the application looks is what has
-// virtio-user as a server wait for the next connection.
-func (p *prompt) down() {
+// waitLinkDown waits until the port has no link. The query makes virtio-user as a server wait for the next
+// connection.
+func (p *prompt) waitLinkDown() {
 	p.t.Helper()
 	p.command("show port info 0", "Link status: down")
 }
@@ -76,7 +75,7 @@ func (p *prompt) stop() dpdk.Counters {
 	return dpdk.Forwarded(p.ctr.Logs()[from:])[0]
 }
 
-// wait gives a busy machine time: testpmd polls, and has its CPU to share.
+// wait waits for a text in the log. testpmd polls on a shared CPU, so a busy machine needs time.
 func (p *prompt) wait(from int, text string) {
 	p.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -94,35 +93,35 @@ func (p *prompt) probed() bool {
 	return !strings.Contains(p.ctr.Logs(), "No probed ethernet devices")
 }
 
-// reattach are the commands that have a virtio-user port connect to its socket anew,
-// which as a client it does not by itself, and their answers.
+// reattach are the commands that make a virtio-user port connect to its socket again, and their
+// answers. As a client virtio-user does not reconnect by itself.
 func reattach(socket string) [][2]string {
 	return [][2]string{{"port stop 0", "Done"}, {"port detach 0", "Now total ports is 0"},
 		{"port attach net_virtio_user1,path=" + socket, "Now total ports is 1"}, {"port start 0", "Done"}}
 }
 
-// The host's testpmd is killed and started again while the container and its
-// process run on. What the application has to do itself is what its driver cannot.
+// The host's testpmd is killed and started again while the container and its process continue to run. The
+// test runs commands in the application only where its driver does not reconnect.
 func TestRestart(t *testing.T) {
 	const inside = "/var/run/jackfield/net/net1/sock"
 	for _, tc := range []struct {
 		name, info string
 		host       string
-		first      bool        // the host makes the socket
-		again      [][2]string // what the running testpmd in the container is told: command, and its answer
-		// paused does not forward while the other side dies: DPDK's memif frees its rings
-		// under a port that polls them, and now and then the process ends by that.
+		first      bool        // the host creates the socket
+		again      [][2]string // commands for the running testpmd in the container, and their answers
+		// paused does not forward while the peer ends: DPDK's memif frees its rings while a port polls them,
+		// which sometimes ends the process.
 		paused bool
 	}{
 		{name: "vhost-user that the application creates", info: vhostUser("server", hostSide),
 			host: "--vdev=net_vhost0,client=1,iface=" + hostSide},
 		{name: "memif with the container as server", info: memif("master", hostSide), paused: true,
 			host: "--vdev=net_memif0,role=client,socket-abstract=no,socket=" + hostSide},
-		// Virtio-user as a client does not connect again: its port is attached anew.
+		// Virtio-user as a client does not reconnect: the test attaches its port again.
 		{name: "vhost-user that the host creates", info: vhostUser("client", hostSide), first: true,
 			host:  "--vdev=net_vhost0,iface=" + hostSide,
 			again: append(append([][2]string{{"stop", "Done."}}, reattach(inside)...), [2]string{"start", "testpmd>"})},
-		// Nor does memif as a client, in this version: its port is started again.
+		// Nor does memif as a client, in this version: the test starts its port again.
 		{name: "memif with the host as server", info: memif("slave", hostSide), first: true, paused: true,
 			host: "--vdev=net_memif0,role=server,socket-abstract=no,socket=" + hostSide,
 			again: [][2]string{
@@ -158,16 +157,16 @@ func TestRestart(t *testing.T) {
 					app.command("stop", "Done.")
 				}
 				host.Kill()
-				app.down()
+				app.waitLinkDown()
 				if tc.first {
-					// DPDK does not bind to a path where a socket was left behind.
+					// DPDK does not bind to a path with a stale socket.
 					if err := os.Remove(hostSide); err != nil {
 						t.Fatal(err)
 					}
 				}
 				start("again")
 				if tc.first {
-					p.WaitLog(mark, "made the socket anew")
+					p.WaitLog(mark, "re-created the socket")
 				}
 				for _, c := range tc.again {
 					app.command(c[0], c[1])

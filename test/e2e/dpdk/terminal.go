@@ -11,11 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal makes a pseudo-terminal and appends what is written to it to the file
-// log. It returns the path to write to, and a channel that is closed when the last
-// writer is gone and everything is in the file. The C library keeps back what it
-// writes to a file or pipe until 4 KiB are together, so that answers to commands
-// would not be seen.
+// terminal creates a pseudo-terminal and appends its output to the file log. It returns the path to
+// write to, and a channel that is closed once the last writer has closed it and all output is in
+// the file. The C library buffers up to 4 KiB of output to a file or pipe, which would delay
+// the answers to commands.
 func terminal(log string) (path string, done <-chan struct{}, err error) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -55,7 +54,7 @@ func terminal(log string) (path string, done <-chan struct{}, err error) {
 		defer close(ended)
 		defer master.Close()
 		defer file.Close()
-		// It ends with EIO, once the other side was opened and is closed.
+		// Read fails with EIO once the other side has been opened and closed.
 		_, _ = io.Copy(file, master)
 	}()
 	return fmt.Sprintf("/dev/pts/%d", n), ended, nil

@@ -18,39 +18,36 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// Generic returns the EAL arguments that testpmd needs whatever its devices are,
-// without huge pages and on one CPU. prefix tells DPDK processes of one file system
-// apart. What names devices comes on top, and "--no-pci" where there are to be no
-// PCI devices.
+// Generic returns the EAL arguments that testpmd needs with any devices, without huge pages and on one CPU.
+// prefix distinguishes DPDK processes that share a file system. Callers add the arguments of devices, and
+// "--no-pci" to exclude PCI devices.
 func Generic(prefix string, cpu int) []string {
-	// Two lcores on one CPU: one prompts and sleeps, the other polls.
+	// Two lcores on one CPU: one serves the prompt, the other polls.
 	return []string{"--no-huge", "-m", "128", "--no-shconf", "--no-telemetry", "--file-prefix=" + prefix,
 		fmt.Sprintf("--lcores=0@%d,1@%d", cpu, cpu)}
 }
 
-// Forward returns testpmd's own arguments, which follow "--": each port sends back
-// what it receives.
+// Forward returns testpmd's own arguments, which follow "--". Each port sends back what it receives.
 func Forward() []string {
 	return []string{"--total-num-mbufs=2048", "--forward-mode=io", "--port-topology=loop"}
 }
 
-// Unattended returns the arguments on top of Forward that keep testpmd forwarding
-// until SIGINT when its standard input is empty, as a container's is.
+// Unattended returns the arguments, in addition to Forward's, that keep testpmd forwarding until SIGINT
+// although its standard input is empty, as in a container.
 func Unattended() []string { return []string{"--stats-period=1"} }
 
-// attended returns the arguments on top of Forward of a testpmd that takes commands,
-// that for a first burst among them, and waits for nobody before.
+// attended returns the arguments, in addition to Forward's, of a testpmd that accepts commands and
+// starts without waiting for a peer.
 func attended() []string {
 	return []string{"--interactive", "--disable-link-check", "--no-lsc-interrupt"}
 }
 
-// Counters are a port's packets.
+// Counters counts the packets of a port.
 type Counters struct{ RX, TX uint64 }
 
 func (c Counters) String() string { return fmt.Sprintf("%d received, %d sent", c.RX, c.TX) }
 
-// Forwarded returns the counters that testpmd prints, for each port, when it stops
-// forwarding; of several the last.
+// Forwarded returns the last counters of each port that testpmd printed when it stopped forwarding.
 func Forwarded(log string) map[int]Counters {
 	ports := map[int]Counters{}
 	for _, m := range regexp.MustCompile(`Forward statistics for port (\d+) [ -]*\s+RX-packets: (\d+) .*\s+TX-packets: (\d+) `).FindAllStringSubmatch(log, -1) {
@@ -66,42 +63,40 @@ func Forwarded(log string) map[int]Counters {
 type Options struct {
 	// Name is its file prefix; empty: "host".
 	Name string
-	// Devices are the EAL arguments that name devices, and others on top of
-	// Generic.
+	// Devices are the EAL arguments of devices, and other arguments in addition to Generic's.
 	Devices []string
 	// NetNS is the path of a network namespace to run in; empty: the host's.
 	NetNS string
 }
 
-// Testpmd is a testpmd on the host that takes commands.
+// Testpmd is a testpmd on the host that accepts commands.
 type Testpmd struct {
 	*node.Process
 	tb      testing.TB
 	stdin   io.Writer
-	printed <-chan struct{} // closed when all is in the log
+	printed <-chan struct{} // closed when the log is complete
 }
 
-// Stop ends testpmd in the orderly way.
+// Stop ends testpmd with SIGTERM.
 func (p *Testpmd) Stop() {
 	_ = p.Process.Stop(3 * time.Second)
 	<-p.printed
 }
 
-// Start runs testpmd on the host until the test ends, and returns when it takes
-// commands. Its ports are started, and forward once they are told to.
+// Start runs testpmd on the host until the test ends, and returns once it accepts commands. Its
+// ports are started, and forward packets after the command to start forwarding.
 func (t *Tree) Start(tb testing.TB, o Options) *Testpmd {
 	tb.Helper()
 	p, err := t.start(tb, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// The prompt comes after that, letter by letter and mixed with other threads' lines.
+	// The prompt follows letter by letter, mixed with the lines of other threads.
 	p.wait(0, "\nDone\n")
 	return p
 }
 
-// Fails runs testpmd on the host with devices that it has to refuse, and returns
-// what it printed.
+// Fails runs testpmd on the host with devices that it must refuse, and returns its output.
 func (t *Tree) Fails(tb testing.TB, o Options) string {
 	tb.Helper()
 	p, err := t.start(tb, o)
@@ -154,17 +149,16 @@ func (t *Tree) start(tb testing.TB, o Options) (*Testpmd, error) {
 		if tb.Failed() {
 			tb.Logf("testpmd on the host printed:\n%s", node.Tail(p.Log(), 60))
 		}
-		// EAL makes it and leaves it.
+		// EAL creates this directory and does not remove it.
 		if err := os.RemoveAll("/run/dpdk/" + o.Name); err != nil {
 			tb.Errorf("clean up: %v", err)
 		}
-		_ = os.Remove("/run/dpdk") // when it was the last
+		_ = os.Remove("/run/dpdk") // if it is empty
 	})
 	return p, nil
 }
 
-// Command gives testpmd a command and returns what it prints, once one of texts is
-// in that.
+// Command runs a command of testpmd. It returns the output once that contains one of texts.
 func (p *Testpmd) Command(command string, texts ...string) string {
 	p.tb.Helper()
 	from := len(p.Log())
@@ -184,7 +178,7 @@ func (p *Testpmd) wait(from int, texts ...string) string {
 	return p.Log()[from:]
 }
 
-// Connected waits until the other side of each of n ports is there.
+// Connected waits until the peer of each of n ports is connected.
 func (p *Testpmd) Connected(n int) {
 	p.tb.Helper()
 	for port := range n {
@@ -199,8 +193,8 @@ func (p *Testpmd) Connected(n int) {
 	}
 }
 
-// Exchange sends packets from each of n ports, sends back what comes in, for the
-// time given or until each has received some, and returns what was forwarded.
+// Exchange sends packets from each of n ports and forwards what they receive, until d has passed or each has
+// received some. It returns what was forwarded.
 func (p *Testpmd) Exchange(n int, d time.Duration) map[int]Counters {
 	p.tb.Helper()
 	var counters map[int]Counters

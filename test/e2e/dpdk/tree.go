@@ -21,28 +21,28 @@ import (
 // program is testpmd's path in a root file system.
 const program = "/usr/bin/dpdk-testpmd"
 
-// Tree has DPDK and all it is linked against, as they would be installed.
+// Tree is DPDK and all libraries that it needs, laid out as if installed.
 type Tree struct {
-	// Dir has usr, lib and, where the architecture has one, lib64.
+	// Dir contains usr, lib and, on architectures that have it, lib64.
 	Dir string
-	// Version is that of Debian's packages.
+	// Version is the version of Debian's packages.
 	Version string
 
 	loader   []string // runs a program of the tree on the host
 	command  []string // runs testpmd on the host
 	plugins  string   // directory of drivers, in Dir
-	defaults string   // where testpmd looks for drivers by itself
+	defaults string   // testpmd's default directory of drivers
 }
 
-// Lay lays DPDK out for a test, which is skipped where it cannot be had, and
-// removes it when the test ends. It takes about 20 ms and 25 MB.
+// Lay lays out DPDK for a test and removes it when the test ends. The test is skipped if DPDK is missing.
+// This takes about 20 ms and 25 MB.
 func Lay(tb testing.TB) *Tree {
 	tb.Helper()
 	k := load(tb)
 	return lay(tb, k, k.Dirs)
 }
 
-// LayOVS is Lay with Open vSwitch beside DPDK.
+// LayOVS is Lay with DPDK and Open vSwitch.
 func LayOVS(tb testing.TB) *Tree {
 	tb.Helper()
 	k := load(tb)
@@ -51,8 +51,8 @@ func LayOVS(tb testing.TB) *Tree {
 
 func lay(tb testing.TB, k kit, pkgs []string) *Tree {
 	tb.Helper()
-	// Directly below /run: EAL takes no drivers from below a directory that is
-	// writable for all, as TMPDIR is.
+	// The tree is directly below /run, because EAL loads no drivers from a directory that all users can
+	// write, such as TMPDIR.
 	dir, err := os.MkdirTemp("/run", "dpdk-")
 	if err != nil {
 		tb.Fatal(err)
@@ -101,13 +101,13 @@ func (t *Tree) lay(pkgs []string) error {
 	}
 	t.defaults = strings.TrimPrefix(t.plugins, t.Dir)
 	libs := filepath.Dir(loader) + ":" + filepath.Dir(filepath.Dir(t.plugins))
-	// The C library's own loader keeps this machine's libraries out.
+	// With the loader of its own C library, the tree uses no library of this machine.
 	t.loader = []string{loader, "--library-path", libs}
 	t.command = append(slices.Clone(t.loader), filepath.Join(t.Dir, program))
 	return nil
 }
 
-// find returns the one file of a pattern.
+// find returns the only file that matches a pattern.
 func (t *Tree) find(pattern string) (string, error) {
 	found, err := filepath.Glob(filepath.Join(t.Dir, pattern))
 	if err != nil || len(found) != 1 {
@@ -116,8 +116,8 @@ func (t *Tree) find(pattern string) (string, error) {
 	return found[0], nil
 }
 
-// files yields what is needed of an unpacked package: testpmd, shared libraries, and
-// what Open vSwitch runs. The names are relative.
+// files yields the files that are needed from an unpacked package: testpmd, shared libraries, and the files
+// of Open vSwitch. The names are relative.
 func files(pkg string) func(func(string, error) bool) {
 	return func(yield func(string, error) bool) {
 		err := filepath.WalkDir(pkg, func(path string, d fs.DirEntry, err error) error {
@@ -125,7 +125,7 @@ func files(pkg string) func(func(string, error) bool) {
 				return err
 			}
 			if d.IsDir() {
-				// Conversions between character sets, 9 MB of them.
+				// Character set conversions, 9 MB.
 				if d.Name() == "gconv" {
 					return fs.SkipDir
 				}
@@ -149,7 +149,7 @@ func files(pkg string) func(func(string, error) bool) {
 	}
 }
 
-// place copies a file or a symbolic link, with the directories above it.
+// place copies a file or a symbolic link, and creates its parent directories.
 func place(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -170,9 +170,9 @@ func place(from, to string) error {
 	return errors.Join(err, dst.Close())
 }
 
-// Mounts gives a container DPDK, read-only, where it would be installed: the image
-// needs no distribution and has none. testpmd is /usr/bin/dpdk-testpmd then and
-// finds its libraries and drivers by itself.
+// Mounts returns mounts that make DPDK available in a container, read-only and in its usual directories. The
+// image needs no distribution. testpmd is then /usr/bin/dpdk-testpmd, and finds its libraries and drivers by
+// itself.
 func (t *Tree) Mounts() []*cri.Mount {
 	var mounts []*cri.Mount
 	for _, name := range []string{"usr", "lib", "lib64"} {
@@ -183,9 +183,9 @@ func (t *Tree) Mounts() []*cri.Mount {
 	return mounts
 }
 
-// hide puts the tree's drivers in the place of this machine's, which testpmd on
-// the host would load as well, and returns how to undo that. The mount is the
-// jail's. Most machines have no DPDK, and nothing is done.
+// hide mounts the tree's drivers over this machine's, which testpmd on the host would otherwise load as well.
+// It returns a function that undoes this. The mount exists only in the jail. Most machines have no DPDK, so
+// nothing is mounted.
 func (t *Tree) hide() (undo func() error, err error) {
 	_, err = os.Stat(t.defaults)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -201,8 +201,8 @@ func (t *Tree) hide() (undo func() error, err error) {
 	return func() error { return unix.Unmount(t.defaults, unix.MNT_DETACH) }, nil
 }
 
-// CPUs returns a CPU for the host's testpmd and one for the container's, which are
-// the same where this process has only one.
+// CPUs returns a CPU for the host's testpmd and a CPU for the container's. They are equal if this process has
+// only one.
 func CPUs() (host, container int, err error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// The packages bring every library that testpmd and the drivers need, and none that
-// they do not: nothing is taken from this machine, and nothing is fetched in vain.
+// The packages contain every library that testpmd and the drivers need, and each package is needed. No
+// library of this machine is used.
 func TestClosedAndMinimal(t *testing.T) {
 	k := load(t)
 	tree := Lay(t)
@@ -62,7 +62,7 @@ func TestClosedAndMinimal(t *testing.T) {
 	t.Logf("%d packages, %d libraries: %s", len(k.Dirs), len(seen), strings.Join(slices.Sorted(maps.Keys(seen)), " "))
 }
 
-// needed returns the libraries that a file of the tree is linked against.
+// needed returns the libraries that a file of the tree is linked to.
 func needed(t *Tree, name string) ([]string, error) {
 	for _, pattern := range []string{"usr/bin", "lib/*", "usr/lib/*", "usr/lib/*/dpdk/pmds-*"} {
 		found, err := filepath.Glob(filepath.Join(t.Dir, pattern, name))

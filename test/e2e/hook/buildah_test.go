@@ -12,7 +12,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
-// build is `buildah bud` of an image whose one step runs a command.
+// build runs `buildah bud` of an image with a single step that runs a command.
 func (h *host) build(runtime, from, command string, options ...string) (string, error) {
 	h.t.Helper()
 	h.write("context/Dockerfile", "FROM "+from+"\nRUN "+command+"\n")
@@ -29,34 +29,33 @@ func (h *host) buildah(args ...string) (string, error) {
 	return h.output(cmd)
 }
 
-// Buildah's containers get devices by the wrapper of docs/hooks.md, and a refusal is what
-// the build ends with. Its hooks are none that Jackfield could be: it refuses a file
-// that names the stage precreate, and what it hands over at the other stages has no
-// annotations.
+// Buildah's containers get devices through the wrapper of docs/how-to/wrap-a-runtime.md, and a refusal ends
+// the build. Jackfield cannot use the hooks of Buildah: Buildah refuses a file that names the stage
+// precreate, and the state that it passes at other stages has no annotations.
 func TestBuildah(t *testing.T) {
-	podmans(t, func(t *testing.T, h *host, name string) {
+	eachRuntime(t, func(t *testing.T, h *host, name string) {
 		image, runtime := h.image(name), h.runtimes()[name]
 		const use = "echo FANCY=$FANCY; dd if=/dev/fancy bs=4 count=1 2>/dev/null | od -An -tx1"
 		out, err := h.build(h.wrapper(runtime, "vendor.example.com/dev=full"), image, use)
-		h.wants(out, err, "FANCY=1", "00 00 00 00")
+		h.checkPrinted(out, err, "FANCY=1", "00 00 00 00")
 		if _, err := os.Stat(h.path("hook-ran")); err != nil {
 			t.Error(err)
 		}
 		out, err = h.build(h.wrapper(runtime, "vendor.example.com/dev=secret", "--config", h.path("config.yaml")), image, "echo started")
-		refused(t, out, err, `refuse CDI device "vendor.example.com/dev=secret"`)
+		checkRefused(t, out, err, `deny CDI device "vendor.example.com/dev=secret"`)
 
 		out, err = h.build(runtime, image, "echo started", "--hooks-dir", h.hooksFile("early", "precreate"))
-		refused(t, out, err, `unknown stage "precreate"`)
-		// An image's annotations are what conditions of hooks.d files are held against.
+		checkRefused(t, out, err, `unknown stage "precreate"`)
+		// hooks.d files compare their conditions with the annotations of the image.
 		out, err = h.buildah("from", "--name", "asking", image)
-		h.wants(out, err)
+		h.checkPrinted(out, err)
 		out, err = h.buildah("config", "--annotation", "devices.jackfield.dev=vendor.example.com/dev=zero", "asking")
-		h.wants(out, err)
+		h.checkPrinted(out, err)
 		out, err = h.buildah("commit", "--quiet", "asking", "localhost/asking")
-		h.wants(out, err)
+		h.checkPrinted(out, err)
 		out, err = h.buildah("rm", "asking")
-		h.wants(out, err)
+		h.checkPrinted(out, err)
 		out, err = h.build(runtime, "localhost/asking", "ls /dev/fancy || echo none", "--hooks-dir", h.hooksFile("late", "createRuntime"))
-		h.wants(out, err, "none")
+		h.checkPrinted(out, err, "none")
 	})
 }

@@ -9,51 +9,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openDevices opens the device that was granted, and one that was not.
+// openDevices opens the granted device and another one.
 const openDevices = `(: </dev/ctl) && echo opened; mknod /dev/other c 10 237; (: </dev/other) || echo refused`
 
-// What is granted can be used, and nothing beside it: under cgroups of version 1.
+// With cgroups of version 1, a container can use the granted device and no other.
 func TestDeviceCgroup(t *testing.T) {
-	each(t, func(t *testing.T, h *host, runtime, stage string) {
-		out, err := h.run(runtime, container{stages: []string{stage}, annotations: device("ctl"), command: openDevices})
-		h.wants(out, err, "opened", "refused", "other: Operation not permitted")
+	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
+		out, err := h.run(runtime, container{stages: []string{stage}, annotations: deviceAnnotation("ctl"), command: openDevices})
+		h.checkPrinted(out, err, "opened", "refused", "other: Operation not permitted")
 	})
 }
 
-// The same under version 2, in a mount namespace that has nothing else.
+// The same with version 2, in a mount namespace that has no other hierarchy.
 func TestDeviceCgroupUnified(t *testing.T) {
-	each(t, func(t *testing.T, h *host, runtime, stage string) {
-		unified(t, h)
+	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
+		useCgroupV2(t, h)
 		c := container{stages: []string{stage}, command: "echo started"}
 		out, err := h.run(runtime, c)
-		h.wants(out, err, "started")
-		c.annotations, c.command = device("ctl"), openDevices
+		h.checkPrinted(out, err, "started")
+		c.annotations, c.command = deviceAnnotation("ctl"), openDevices
 		out, err = h.run(runtime, c)
-		h.wants(out, err, "opened", "refused", "other: Operation not permitted")
+		h.checkPrinted(out, err, "opened", "refused", "other: Operation not permitted")
 	})
 }
 
-// And under Podman, at every stage.
+// The same under Podman, at every stage.
 func TestPodmanDeviceCgroupUnified(t *testing.T) {
 	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
 		t.Run(stages[0], func(t *testing.T) {
-			podmans(t, func(t *testing.T, h *host, runtime string) {
-				unified(t, h)
+			eachRuntime(t, func(t *testing.T, h *host, runtime string) {
+				useCgroupV2(t, h)
 				dir := h.hooksFile("hooks", stages...)
 				out, err := h.podman(runtime, []string{dir}, append([]string{"--cap-add", "MKNOD",
-					// The controller is in use in version 1.
-					"--pids-limit", "0"}, h.asks(openDevices, "ctl")...)...)
-				h.wants(out, err, "opened", "refused", "other: Operation not permitted")
+					// Version 1 uses the controller.
+					"--pids-limit", "0"}, h.requestOptions(openDevices, "ctl")...)...)
+				h.checkPrinted(out, err, "opened", "refused", "other: Operation not permitted")
 			})
 		})
 	}
 }
 
-// unified gives the test's runtimes version 2 alone.
-func unified(t *testing.T, h *host) {
+// useCgroupV2 restricts the test's runtimes to cgroups of version 2.
+func useCgroupV2(t *testing.T, h *host) {
 	t.Helper()
 	h.unified = true
-	if has(t, unix.CAP_SYS_RESOURCE) {
+	if hasCapability(t, unix.CAP_SYS_RESOURCE) {
 		return
 	}
 	var u unix.Utsname

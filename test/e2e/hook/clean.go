@@ -15,48 +15,47 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
-// left is what containers may leave behind.
-type left struct {
+// resources is an inventory of what containers may leave behind.
+type resources struct {
 	mounts    []string
 	processes []string // their command lines
 	cgroups   []string
-	files     []string // of what runtimes and the hook keep for containers
+	files     []string // of runtimes and the hook, for containers
 }
 
-// look lists what there is now.
-func (h *host) look() left {
+// listResources lists what exists now.
+func (h *host) listResources() resources {
 	h.t.Helper()
-	return left{mounts: h.mountPoints(), processes: h.processes(), cgroups: h.cgroups(), files: h.kept()}
+	return resources{mounts: h.mountPoints(), processes: h.processes(), cgroups: h.cgroups(), files: h.stateFiles()}
 }
 
-// since is what is there now and was not then.
-func (l left) since(then left) []string {
+// addedSince returns what is in l and was not in before.
+func (l resources) addedSince(before resources) []string {
 	var out []string
-	for _, of := range []struct {
-		what      string
-		now, then []string
-	}{{"mount", l.mounts, then.mounts}, {"process", l.processes, then.processes}, {"cgroup", l.cgroups, then.cgroups}, {"file", l.files, then.files}} {
+	for _, kind := range []struct {
+		what        string
+		now, before []string
+	}{{"mount", l.mounts, before.mounts}, {"process", l.processes, before.processes}, {"cgroup", l.cgroups, before.cgroups}, {"file", l.files, before.files}} {
 		known := make(map[string]int)
-		for _, s := range of.then {
+		for _, s := range kind.before {
 			known[s]++
 		}
-		for _, s := range of.now {
+		for _, s := range kind.now {
 			if known[s]--; known[s] < 0 {
-				out = append(out, of.what+" "+s)
+				out = append(out, kind.what+" "+s)
 			}
 		}
 	}
 	return out
 }
 
-// checkClean checks that nothing is left of the containers: no mount, no process, no
-// cgroup, no file of a runtime's or of the hook's. What Podman does in the background
-// has ten seconds.
+// checkClean checks that containers left no mount, process or cgroup, and no file of a runtime or of the
+// hook. It waits for background work of Podman.
 func (h *host) checkClean() {
 	h.t.Helper()
 	var found []string
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if found = h.look().since(h.before); len(found) == 0 || time.Now().After(end) {
+		if found = h.listResources().addedSince(h.before); len(found) == 0 || time.Now().After(end) {
 			break
 		}
 	}
@@ -72,7 +71,7 @@ func (h *host) mountPoints() []string {
 	h.t.Helper()
 	var points []string
 	for line := range strings.Lines(h.readFile("/proc/self/mountinfo")) {
-		// Podman binds its own storage once, for good.
+		// Podman binds its own storage once and permanently.
 		if f := strings.Fields(line); len(f) > 4 && f[4] != h.path("podman/root/vfs") {
 			points = append(points, f[4])
 		}
@@ -89,7 +88,7 @@ func (h *host) readFile(name string) string {
 	return string(data)
 }
 
-// processes are all of the jail.
+// processes returns the processes of the jail.
 func (h *host) processes() []string {
 	h.t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -98,7 +97,7 @@ func (h *host) processes() []string {
 	}
 	var all []string
 	for _, f := range files {
-		// One that has ended since has none.
+		// A process that has ended meanwhile has none.
 		if text, err := os.ReadFile(f); err == nil && len(text) > 0 {
 			all = append(all, strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " ")))
 		}
@@ -106,8 +105,8 @@ func (h *host) processes() []string {
 	return all
 }
 
-// cgroups are those of the jail, in all hierarchies: of version 2, too, which is mounted
-// for that where it is hidden.
+// cgroups returns the cgroups of the jail in all hierarchies. Where version 2 is hidden, it is mounted for
+// this purpose.
 func (h *host) cgroups() []string {
 	h.t.Helper()
 	mounts, err := jail.CgroupMounts()
@@ -130,11 +129,11 @@ func (h *host) cgroups() []string {
 	for _, m := range mounts {
 		top := filepath.Join(m, jail.CgroupParent())
 		err := filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
-			// Podman has one for all that watch over containers, for good.
+			// Podman has a permanent one for all conmon processes.
 			if err == nil && d.IsDir() && name != top && name != filepath.Join(top, "conmon") {
 				all = append(all, name)
 			}
-			return nil // it is gone
+			return nil // it was removed
 		})
 		if err != nil {
 			h.t.Fatal(err)
@@ -143,8 +142,8 @@ func (h *host) cgroups() []string {
 	return all
 }
 
-// kept is what runtimes and the hook keep for containers.
-func (h *host) kept() []string {
+// stateFiles returns the files that runtimes and the hook store for containers.
+func (h *host) stateFiles() []string {
 	h.t.Helper()
 	dirs := []string{"/run/runc", "/run/crun", h.path("oci-state"), h.path("state/hook/containers"), h.path("state/hook/sandboxes"), h.path("state/claims")}
 	var all []string

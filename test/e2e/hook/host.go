@@ -15,26 +15,26 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// host is a directory with all that a test's containers are made of: configuration,
-// CDI files, sockets, root file systems.
+// host is a directory with everything that a test's containers need: configuration, CDI files, sockets and
+// root file systems.
 type host struct {
 	t      *testing.T
 	dir    string
 	kit    kit
 	common *node.Kit
-	before left // what was there
+	before resources // the inventory before the test
 
-	quiet       bool   // the root file system is there and stays as it is
+	quiet       bool   // the root file system exists and is not changed
 	propagation string // of a container's root, when it is run without Podman
 
-	unified bool   // runtimes find cgroups of version 2 alone
-	hook    string // the program; "" for the one that was built
+	unified bool   // runtimes see only cgroups of version 2
+	hook    string // the hook program; "" is the built one
 }
 
 func newHost(t *testing.T) *host {
 	t.Helper()
 	k, common := require(t)
-	// Podman wants its directories to have short names.
+	// Podman needs short directory names.
 	dir, err := os.MkdirTemp("", "h")
 	if err != nil {
 		t.Fatal(err)
@@ -48,19 +48,19 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	h := &host{t: t, dir: dir, kit: k, common: common}
-	h.before = h.look()
+	h.before = h.listResources()
 	for _, dir := range []string{"cdi", "state", "sock", "devinfo"} {
 		h.mkdir(dir)
 	}
 	h.configure("")
-	// Its number is that of /dev/zero; nothing else on the host is so called.
+	// The device has the number of /dev/zero, and a name that no other device of the host has.
 	if err := unix.Mknod(h.path("fancy0"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(h.path("fancy0"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	// A device that no runtime lets everybody use: /dev/fuse.
+	// /dev/fuse is a device that no runtime grants to all containers.
 	if err := unix.Mknod(h.path("ctl0"), unix.S_IFCHR|0o666, int(unix.Mkdev(10, 229))); err != nil {
 		t.Fatal(err)
 	}
@@ -106,8 +106,8 @@ func (h *host) read(name string) string {
 	return string(data)
 }
 
-// configure writes the node's configuration: containers of no pod may have all but
-// one of the CDI devices, and the sockets of one directory.
+// configure writes the node's configuration: containers without a pod may have all CDI devices but one, and
+// the sockets of one directory.
 func (h *host) configure(more string) {
 	h.write("config.yaml", `cdi: {specDirs: [`+h.path("cdi")+`]}
 sockets: {roots: [`+h.path("sock")+`]}
@@ -123,7 +123,7 @@ policy:
 `+more)
 }
 
-// rootfs makes a root file system: busybox and the socket client.
+// rootfs creates a root file system with busybox and the socket client.
 func (h *host) rootfs() string {
 	h.t.Helper()
 	name := "rootfs"
@@ -157,7 +157,7 @@ func (h *host) rootfs() string {
 	return h.path(name)
 }
 
-// socket has a vswitch answer on a socket that a network of the container ID has.
+// socket starts a vswitch with a socket that a network of the container ID has.
 func (h *host) socket(id string) {
 	h.t.Helper()
 	h.mkdir("sock/port0")
@@ -173,7 +173,7 @@ func (h *host) socket(id string) {
 	h.network(id, s.Path())
 }
 
-// network gives the container ID a network whose socket the host makes at a path.
+// network gives the container ID a network with a socket of the host at a path.
 func (h *host) network(id, socket string) {
 	h.t.Helper()
 	info, err := json.Marshal(map[string]any{"type": "vhost-user", "version": "1.1.0",
@@ -184,7 +184,7 @@ func (h *host) network(id, socket string) {
 	h.write("devinfo/ns-fast-"+id+"_net1", string(info))
 }
 
-// hookCommand is the hook of a stage.
+// hookCommand returns the path of the hook program.
 func (h *host) hookCommand() string {
 	h.t.Helper()
 	if h.hook != "" {
@@ -205,7 +205,7 @@ func (h *host) hookArgs(stage string) []string {
 	return args
 }
 
-// log is what the hook wrote.
+// log returns the hook's log.
 func (h *host) log() string {
 	data, err := os.ReadFile(h.path("hook.log"))
 	if err != nil && !os.IsNotExist(err) {

@@ -14,8 +14,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
-// install installs Jackfield as `make install` does, below /etc of the jail and a
-// prefix of the test's own.
+// install installs Jackfield as `make install` does, below the jail's /etc and a prefix of the test.
 func (h *host) install() {
 	h.t.Helper()
 	const config = "/etc/jackfield/config.yaml"
@@ -44,13 +43,12 @@ func (h *host) install() {
 	})
 }
 
-// configured runs `podman run` with the configuration that is installed, and no
-// option that names hooks.
-func (h *host) configured(runtime string, args ...string) (string, error) {
+// runInstalled runs `podman run` with the installed configuration and without options for hooks.
+func (h *host) runInstalled(runtime string, args ...string) (string, error) {
 	h.t.Helper()
-	// The Podman that conmon starts when the container has ended looks for conmon, too,
-	// and is not told by an option where that is; a variable that names a file would
-	// have it read no other.
+	// When the container has ended, conmon starts a Podman that needs the path of conmon, too, and that does
+	// not get the options. With a variable that names a configuration file, that Podman would read no other
+	// file.
 	const system = "/etc/containers/containers.conf"
 	if _, err := os.Stat(system); err != nil {
 		h.replace(system, "[engine]\nconmon_path = [\""+h.kit.Conmon+"\"]\n")
@@ -68,29 +66,29 @@ func (h *host) configured(runtime string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// What `make install` puts on a host is what Podman reads there, and runs.
+// Podman reads and runs what `make install` installs.
 func TestPodmanAsInstalled(t *testing.T) {
-	podmans(t, func(t *testing.T, h *host, runtime string) {
+	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		h.install()
 		const use = "echo FANCY=$FANCY; dd if=/dev/fancy bs=4 count=1 2>/dev/null | od -An -tx1"
-		// By the drop-in of containers.conf.
-		out, err := h.configured(runtime, h.asks(use, "full")...)
-		h.wants(out, err, "FANCY=1", "00 00 00 00")
+		// The drop-in of containers.conf configures the hook.
+		out, err := h.runInstalled(runtime, h.requestOptions(use, "full")...)
+		h.checkPrinted(out, err, "FANCY=1", "00 00 00 00")
 		dirs := []string{h.path("prefix/share/jackfield/podman-hooks.d")}
-		out, err = h.podman(runtime, dirs, h.asks(use, "full")...)
-		h.wants(out, err, "FANCY=1", "00 00 00 00")
-		out, err = h.podman(runtime, dirs, h.asks("echo started", "secret")...)
-		refused(t, out, err, `refuse CDI device "vendor.example.com/dev=secret"`)
-		// The file for CRI-O is one for Podman, too: of the stages that every runtime has.
-		out, err = h.podman(runtime, []string{h.path("prefix/share/jackfield/crio-hooks.d")}, h.asks(readDevice, "zero")...)
-		h.wants(out, err, "00 00 00 00", "from the host", "read-only")
-		// What would stop the hook does not stop a container that asks for nothing.
+		out, err = h.podman(runtime, dirs, h.requestOptions(use, "full")...)
+		h.checkPrinted(out, err, "FANCY=1", "00 00 00 00")
+		out, err = h.podman(runtime, dirs, h.requestOptions("echo started", "secret")...)
+		checkRefused(t, out, err, `deny CDI device "vendor.example.com/dev=secret"`)
+		// Podman also accepts the file for CRI-O, which has the stages of every runtime.
+		out, err = h.podman(runtime, []string{h.path("prefix/share/jackfield/crio-hooks.d")}, h.requestOptions(readDevice, "zero")...)
+		h.checkPrinted(out, err, "00 00 00 00", "from the host", "read-only")
+		// A configuration that makes the hook fail does not stop a container without a request.
 		if err := os.WriteFile("/etc/jackfield/config.yaml", []byte("not a configuration\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		out, err = h.podman(runtime, dirs, h.asks("ls /dev/fancy || echo none")...)
-		h.wants(out, err, "none")
-		if out, err = h.podman(runtime, dirs, h.asks("echo started", "env")...); err == nil || !strings.Contains(out, "config.yaml") {
+		out, err = h.podman(runtime, dirs, h.requestOptions("ls /dev/fancy || echo none")...)
+		h.checkPrinted(out, err, "none")
+		if out, err = h.podman(runtime, dirs, h.requestOptions("echo started", "env")...); err == nil || !strings.Contains(out, "config.yaml") {
 			t.Errorf("with a broken configuration: %v, %s", err, out)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// until waits for something, half a minute at most.
-func (h *host) until(what string, f func() bool) {
+// waitUntil waits until f returns true.
+func (h *host) waitUntil(what string, f func() bool) {
 	h.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); !f(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -28,9 +28,8 @@ func (h *host) exists(name string) bool {
 	return err == nil
 }
 
-// keeper runs jackfield-nri, for which there is no runtime here, until stop or the
-// test's end.
-func (h *host) keeper() (stop func()) {
+// startKeeper runs jackfield-nri, without a runtime, until stop or the end of the test.
+func (h *host) startKeeper() (stop func()) {
 	h.t.Helper()
 	bin, err := h.common.Command("jackfield-nri")
 	if err != nil {
@@ -58,14 +57,14 @@ func (h *host) keeper() (stop func()) {
 		}
 	}
 	h.t.Cleanup(stop)
-	h.until("the keeper", func() bool {
+	h.waitUntil("the keeper", func() bool {
 		return exec.Command("flock", "--nonblock", h.path("state/hook/keeper"), "true").Run() != nil && h.exists("state/hook/keeper")
 	})
 	return stop
 }
 
-// anew makes the vswitch's socket anew, with its directory.
-func (h *host) anew(s *vswitch.Server, name string) *vswitch.Server {
+// recreateSocket creates the vswitch's socket again, in a directory that is created again.
+func (h *host) recreateSocket(s *vswitch.Server, name string) *vswitch.Server {
 	h.t.Helper()
 	if s != nil {
 		if err := s.Close(); err != nil {
@@ -83,14 +82,12 @@ func (h *host) anew(s *vswitch.Server, name string) *vswitch.Server {
 	return n
 }
 
-// asksTwice connects, waits until it can connect to a vswitch that calls itself
-// second, and says so.
+// asksTwice connects, waits until it can connect to a vswitch named second, and prints its answer.
 const asksTwice = `C="sockclient connect /var/run/jackfield/net/net1/vhost.sock"; $C; echo > /asked;
 for i in $(busybox seq 300); do $C 2>/dev/null | grep second && exit 0; busybox sleep 0.1; done; echo never; exit 1`
 
-// With jackfield-nri on the host a running container of Podman's or of plain runc
-// and crun gets the socket that the vswitch makes anew, in a directory made anew; also
-// when jackfield-nri itself was restarted meanwhile.
+// With jackfield-nri on the host, a running container of Podman, runc or crun gets the vswitch's re-created
+// socket in a re-created directory, also if jackfield-nri was restarted meanwhile.
 func TestKeeper(t *testing.T) {
 	restart := func(t *testing.T, h *host, s *vswitch.Server, stop func(), run func() (string, error)) {
 		t.Helper()
@@ -103,7 +100,7 @@ func TestKeeper(t *testing.T) {
 			out, err := run()
 			done <- result{out, err}
 		}()
-		h.until("the container to connect", func() bool { return h.exists("rootfs/asked") || len(done) > 0 })
+		h.waitUntil("the container to connect", func() bool { return h.exists("rootfs/asked") || len(done) > 0 })
 		if h.exists("state/hook/ready") {
 			if names, err := os.ReadDir(h.path("state/hook/ready")); err != nil || len(names) != 1 {
 				t.Errorf("announced: %v, %v", names, err)
@@ -112,12 +109,12 @@ func TestKeeper(t *testing.T) {
 		if stop != nil {
 			stop()
 		}
-		s = h.anew(s, "second")
+		s = h.recreateSocket(s, "second")
 		if stop != nil {
-			h.keeper()
+			h.startKeeper()
 		}
 		r := <-done
-		h.wants(r.out, r.err, "hello from first", "hello from second")
+		h.checkPrinted(r.out, r.err, "hello from first", "hello from second")
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -125,13 +122,13 @@ func TestKeeper(t *testing.T) {
 			t.Error("the sockets were not staged")
 		}
 	}
-	each(t, func(t *testing.T, h *host, runtime, stage string) {
+	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		if runtime == h.kit.Crun {
-			// Everything is private under crun, unless the configuration says otherwise.
+			// Under crun all mounts are private, unless the configuration says otherwise.
 			h.propagation = "rslave"
 		}
-		h.keeper()
-		s := h.anew(nil, "first")
+		h.startKeeper()
+		s := h.recreateSocket(nil, "first")
 		h.network("keep-id", s.Path())
 		restart(t, h, s, nil, func() (string, error) {
 			return h.run(runtime, container{id: "keep-id", stages: []string{stage}, userNS: stage == "prestart", command: asksTwice})
@@ -139,32 +136,32 @@ func TestKeeper(t *testing.T) {
 	})
 	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
 		t.Run("podman/"+stages[0], func(t *testing.T) {
-			podmans(t, func(t *testing.T, h *host, runtime string) {
+			eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 				if runtime == "crun" && stages[0] != "precreate" {
-					t.Log("crun cuts mounts off: see TestCutOff")
+					t.Log("crun mounts are private: see TestPrivateMounts")
 					return
 				}
-				stop := h.keeper()
+				stop := h.startKeeper()
 				dirs := []string{h.hooksFile("hooks", stages...)}
-				out, err := h.podmanCommand(runtime, dirs, "create", h.options(append([]string{"--annotation", "networks.jackfield.dev=net1"}, h.asks(asksTwice)...))...)
-				h.wants(out, err)
+				out, err := h.podmanCommand(runtime, dirs, "create", h.options(append([]string{"--annotation", "networks.jackfield.dev=net1"}, h.requestOptions(asksTwice)...))...)
+				h.checkPrinted(out, err)
 				id := strings.TrimSpace(out)
-				s := h.anew(nil, "first")
+				s := h.recreateSocket(nil, "first")
 				h.network(id, s.Path())
 				restart(t, h, s, stop, func() (string, error) { return h.podmanCommand(runtime, dirs, "start", "--attach", id) })
 				out, err = h.podmanCommand(runtime, dirs, "rm", id)
-				h.wants(out, err)
+				h.checkPrinted(out, err)
 			})
 		})
 	}
 }
 
-// Without it a socket's directory is handed over, in which one that is made anew is
-// found, and the log says so.
+// Without jackfield-nri, the container gets the socket's directory, in which a re-created socket appears. The
+// log says so.
 func TestWithoutKeeper(t *testing.T) {
-	each(t, func(t *testing.T, h *host, runtime, stage string) {
-		h.propagation = "rslave" // for crun, which else is a reason of its own
-		s := h.anew(nil, "first")
+	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
+		h.propagation = "rslave" // otherwise crun's private mounts are a reason, too
+		s := h.recreateSocket(nil, "first")
 		h.network("alone-id", s.Path())
 		done := make(chan error, 1)
 		var out string
@@ -173,59 +170,59 @@ func TestWithoutKeeper(t *testing.T) {
 			out, err = h.run(runtime, container{id: "alone-id", stages: []string{stage}, command: asksTwice})
 			done <- err
 		}()
-		h.until("the container to connect", func() bool { return h.exists("rootfs/asked") || len(done) > 0 })
+		h.waitUntil("the container to connect", func() bool { return h.exists("rootfs/asked") || len(done) > 0 })
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		s = h.anew(nil, "second")
+		s = h.recreateSocket(nil, "second")
 		err := <-done
-		h.wants(out, err, "hello from first", "hello from second")
+		h.checkPrinted(out, err, "hello from first", "hello from second")
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if !strings.Contains(h.log(), "sockets are delivered by their directories: no jackfield-nri is running here") {
-			t.Errorf("not told: %s", h.log())
+		if !strings.Contains(h.log(), "sockets are delivered by their directories: no jackfield-nri runs on this node") {
+			t.Errorf("the log does not say so: %s", h.log())
 		}
 	})
 }
 
-// Where the runtime cuts a container's mounts off from the host's, a socket's directory
-// is handed over although somebody would bind it anew.
-func TestCutOff(t *testing.T) {
-	podmans(t, func(t *testing.T, h *host, runtime string) {
-		h.keeper()
-		s := h.anew(nil, "first")
+// If the runtime gives the container private mounts, the container gets the socket's directory although
+// jackfield-nri runs.
+func TestPrivateMounts(t *testing.T) {
+	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
+		h.startKeeper()
+		s := h.recreateSocket(nil, "first")
 		h.network("cut-id", s.Path())
 		if runtime == "runc" {
 			h.propagation = "rprivate"
 		}
 		out, err := h.run(h.runtimes()[runtime], container{id: "cut-id", stages: []string{"createRuntime"},
 			command: "sockclient connect /var/run/jackfield/net/net1/vhost.sock"})
-		h.wants(out, err, "hello from first")
+		h.checkPrinted(out, err, "hello from first")
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 		if !strings.Contains(h.log(), "by their directories: the runtime cuts the container's mounts off") {
-			t.Errorf("not told: %s", h.log())
+			t.Errorf("the log does not say so: %s", h.log())
 		}
 	})
 }
 
-// What precreate made for a container that then was not created is removed: by the
-// hook's next run, by jackfield-nri, and by `jackfield doctor --fix`.
-func TestLeftBehind(t *testing.T) {
-	podmans(t, func(t *testing.T, h *host, runtime string) {
+// precreate staged mounts for a container that was then not created. The hook's next run, jackfield-nri and
+// `jackfield doctor --fix` remove them.
+func TestStaleStaging(t *testing.T) {
+	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		dirs := []string{h.hooksFile("hooks", "precreate")}
 		fail := func() bool {
 			t.Helper()
-			// The command is not in the image: the runtime gives up after the hook.
+			// The image lacks the command: the runtime fails after the hook.
 			out, err := h.podmanCommand(runtime, dirs, "create", h.options([]string{"--annotation", "networks.jackfield.dev=net1", "--rootfs", h.rootfs(), "/bin/none"})...)
-			h.wants(out, err)
+			h.checkPrinted(out, err)
 			id := strings.TrimSpace(out)
-			s := h.anew(nil, "first")
+			s := h.recreateSocket(nil, "first")
 			h.network(id, s.Path())
 			if out, err := h.podmanCommand(runtime, dirs, "start", "--attach", id); err == nil {
-				t.Fatalf("it ran: %s", out)
+				t.Fatalf("the container ran: %s", out)
 			}
 			if out, err := h.podmanCommand(runtime, dirs, "rm", id); err != nil {
 				t.Fatal(out, err)
@@ -254,9 +251,9 @@ func TestLeftBehind(t *testing.T) {
 			return len(names)
 		}
 		if !fail() {
-			// It had the poststop hook run.
+			// The runtime ran the poststop hook.
 			if runtime != "runc" || left() != 0 {
-				t.Errorf("%s: no record, and %d are left", runtime, left())
+				t.Errorf("%s: no record, and %d sandboxes are left", runtime, left())
 			}
 			return
 		}
@@ -269,19 +266,19 @@ func TestLeftBehind(t *testing.T) {
 			t.Errorf("doctor: %v, %s", err, out)
 		}
 		fail()
-		stop := h.keeper()
-		h.until("jackfield-nri to remove it", func() bool { return left() == 0 })
+		stop := h.startKeeper()
+		h.waitUntil("jackfield-nri to remove it", func() bool { return left() == 0 })
 		stop()
 		fail()
-		s := h.anew(nil, "first")
+		s := h.recreateSocket(nil, "first")
 		h.network("next", s.Path())
 		out2, err := h.run(h.runtimes()[runtime], container{id: "next", stages: []string{"createRuntime"}, command: "echo next"})
-		h.wants(out2, err, "next")
+		h.checkPrinted(out2, err, "next")
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
-		if left() != 0 || !strings.Contains(h.log(), "removed what was left of 1 containers") {
-			t.Errorf("the next run left it: %s", h.log())
+		if left() != 0 || !strings.Contains(h.log(), "removed leftovers of 1 containers") {
+			t.Errorf("the next run of the hook did not remove the staged mounts: %s", h.log())
 		}
 	})
 }

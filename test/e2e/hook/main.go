@@ -22,7 +22,7 @@ import (
 // kitEnv carries the kit into the jail.
 const kitEnv = "JACKFIELD_HOOK_KIT"
 
-// kit is where the runtimes are, or why they are not.
+// kit has the paths of the runtimes, or the reason why they are missing.
 type kit struct {
 	Podman, Conmon, Crun, Buildah string
 	Uidmap                        string   // the directory of newuidmap and newgidmap
@@ -30,7 +30,7 @@ type kit struct {
 	Missing                       string
 }
 
-// Main is e2e.Main for this package: it fetches Podman and crun too, before the jail.
+// Main is e2e.Main for this package. It also fetches Podman and crun, before the jail.
 func Main(m *testing.M) {
 	if os.Getenv(memlockEnv) != "" {
 		fmt.Fprintln(os.Stderr, "hook:", runAsIfRaised(os.Args[1:]))
@@ -40,24 +40,24 @@ func Main(m *testing.M) {
 }
 
 func inside() error {
-	// crun takes a host with both versions of cgroups for one with version 2 where it
-	// sees both. The tests have version 1; the one of version 2 mounts that for itself.
+	// If crun sees both versions of cgroups, it assumes that the host uses version 2. The tests use version
+	// 1. The test of version 2 mounts that version itself.
 	if err := unix.Unmount("/sys/fs/cgroup/unified", unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT {
 		return fmt.Errorf("hide the second version of cgroups: %w", err)
 	}
-	// Podman makes directories in whatever it finds there: not in the machine's.
+	// Podman creates directories below this mount point, which must not be the machine's.
 	if err := unix.Mount("tmpfs", "/sys/fs/cgroup/unified", "tmpfs", 0, "mode=755"); err != nil && err != unix.ENOENT {
 		return fmt.Errorf("hide the second version of cgroups: %w", err)
 	}
 	if err := libraries(); err != nil {
-		return fmt.Errorf("make the libraries known: %w", err)
+		return fmt.Errorf("configure the loader: %w", err)
 	}
 	return nil
 }
 
-// libraries has the loader of the jail find the fetched libraries. A variable would
-// not do: Podman, conmon and crun start each other with environments of their own. They
-// are mounted where every user can pass to.
+// libraries makes the jail's loader find the fetched libraries. An environment variable would not suffice,
+// because Podman, conmon and crun start each other with environments of their own. The libraries are mounted
+// where every user can reach them.
 func libraries() error {
 	var k kit
 	if err := json.Unmarshal([]byte(os.Getenv(kitEnv)), &k); err != nil || k.Missing != "" {
@@ -74,7 +74,7 @@ func libraries() error {
 		}
 		dirs = append(dirs, dir)
 	}
-	// A link to the machine's own.
+	// A link to the machine's own library.
 	const cache = "/etc/ld.so.cache"
 	if err := os.Remove(cache); err != nil && !os.IsNotExist(err) {
 		return err
@@ -86,8 +86,8 @@ func libraries() error {
 	return nil
 }
 
-// prepare fetches what is not in the cache. That the archive cannot be had is for
-// require to tell; anything else is an error.
+// prepare fetches what is not in the cache. If the archive is unavailable, require reports it. Any other
+// failure is an error.
 func prepare(ctx context.Context) error {
 	store, err := parts.Open()
 	if err != nil {
@@ -128,8 +128,7 @@ func prepare(ctx context.Context) error {
 	return os.Setenv(kitEnv, string(data))
 }
 
-// require skips a test where the runtimes cannot be had, and says why. In CI that is
-// a failure.
+// require skips a test, with the reason, if the runtimes are missing. In CI it fails the test.
 func require(tb testing.TB) (kit, *node.Kit) {
 	tb.Helper()
 	e2e.Require(tb)

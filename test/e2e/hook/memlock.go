@@ -15,23 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memlockEnv has this program run another one, its arguments, for which raising
-// RLIMIT_MEMLOCK succeeds.
+// memlockEnv makes this program run another program, its arguments, for which raising RLIMIT_MEMLOCK
+// succeeds.
 //
-// crun 1.8 raises that limit before it loads a BPF program, which takes
-// CAP_SYS_RESOURCE. Since Linux 5.11 what BPF programs take is counted by cgroups and not
-// against that limit: a root without the capability lacks nothing but crun's
-// belief that it is needed. So the kernel is told, by seccomp(2), to answer that call,
-// and no other, without doing anything.
+// crun 1.8 raises that limit before it loads a BPF program, which needs CAP_SYS_RESOURCE. Since Linux 5.11,
+// cgroups account for the memory of BPF programs and the limit does not apply, so root without the capability
+// can load them. A seccomp(2) filter makes the kernel answer this call, and no other, with success and
+// without doing anything.
 const memlockEnv = "JACKFIELD_HOOK_MEMLOCK"
 
-// asIfRaised wraps a command.
+// asIfRaised returns the wrapper's command line for a command.
 func asIfRaised(args []string) ([]string, error) {
 	self, err := os.Executable()
 	return append([]string{"/usr/bin/env", memlockEnv + "=1", self}, args...), err
 }
 
-// runAsIfRaised is what the wrapper does. It returns only with an error.
+// runAsIfRaised runs the wrapped command. It returns only with an error.
 func runAsIfRaised(args []string) error {
 	runtime.LockOSThread()
 	program, err := exec.LookPath(args[0])
@@ -54,11 +53,11 @@ func runAsIfRaised(args []string) error {
 		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: yes, Jf: no, K: k}
 	}
 	answer := func(k uint32) unix.SockFilter { return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k} }
-	// The C library's setrlimit is prlimit64(pid, resource, limit, old).
+	// The C library implements setrlimit as prlimit64(pid, resource, limit, old).
 	filter := []unix.SockFilter{
 		load(nr), equal(unix.SYS_PRLIMIT64, 0, 6),
 		load(resource), equal(unix.RLIMIT_MEMLOCK, 0, 4),
-		load(limitLow), equal(0, 0, 3), // no limit given is a question
+		load(limitLow), equal(0, 0, 3), // without a limit the call only reads
 		load(limitHi), equal(0, 0, 1),
 		answer(unix.SECCOMP_RET_ALLOW),
 		answer(unix.SECCOMP_RET_ERRNO), // of 0: it succeeded
@@ -70,8 +69,8 @@ func runAsIfRaised(args []string) error {
 	return unix.Exec(program, args, os.Environ())
 }
 
-// has reports whether this process has a capability.
-func has(tb testing.TB, capability uint) bool {
+// hasCapability reports whether this process has a capability.
+func hasCapability(tb testing.TB, capability uint) bool {
 	tb.Helper()
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -18,12 +18,12 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
-// runtimes are the OCI runtimes, by name.
+// runtimes returns the OCI runtimes by name.
 func (h *host) runtimes() map[string]string {
 	return map[string]string{"runc": h.common.Runc, "crun": h.kit.Crun}
 }
 
-// container is one that a runtime is asked for without Podman.
+// container is a container that a runtime runs without Podman.
 type container struct {
 	id          string
 	stages      []string // of the hook
@@ -33,12 +33,12 @@ type container struct {
 	userNS      bool
 }
 
-// device asks for CDI devices.
-func device(names ...string) map[string]string {
+// deviceAnnotation requests CDI devices.
+func deviceAnnotation(names ...string) map[string]string {
 	return map[string]string{"devices.jackfield.dev": "vendor.example.com/dev=" + strings.Join(names, ",vendor.example.com/dev=")}
 }
 
-// run runs a container to its end, and gives all that was printed.
+// run runs a container to its end and returns its output.
 func (h *host) run(runtime string, c container) (string, error) {
 	h.t.Helper()
 	if c.id == "" {
@@ -65,17 +65,17 @@ func (h *host) output(cmd *exec.Cmd) (string, error) {
 	return string(out), err
 }
 
-// wrap has a command, and what that starts, see the cgroups that the test is about.
+// wrap makes a command and its children see the cgroups that the test is about.
 func (h *host) wrap(cmd *exec.Cmd) {
 	h.t.Helper()
 	if !h.unified {
 		return
 	}
-	// Nothing but the second version of cgroups, in a mount namespace of its own.
+	// In a mount namespace of its own there is only version 2 of cgroups.
 	script := "umount -l /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec \"$@\""
 	args := cmd.Args
 	args[0] = cmd.Path
-	if !has(h.t, unix.CAP_SYS_RESOURCE) {
+	if !hasCapability(h.t, unix.CAP_SYS_RESOURCE) {
 		var err error
 		if args, err = asIfRaised(args); err != nil {
 			h.t.Fatal(err)
@@ -89,7 +89,7 @@ func (h *host) wrap(cmd *exec.Cmd) {
 	cmd.Path = unshare
 }
 
-// spec is a configuration as `runc spec` makes it, less what no test needs.
+// spec returns a configuration like that of `runc spec`, without what no test needs.
 func (h *host) spec(c container) *rspec.Spec {
 	caps := []string{"CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_MKNOD"}
 	s := &rspec.Spec{
@@ -125,7 +125,7 @@ func (h *host) spec(c container) *rspec.Spec {
 		case "createRuntime":
 			s.Hooks.CreateRuntime = append(s.Hooks.CreateRuntime, hook)
 		case "prestart":
-			//lint:ignore SA1019 runtimes run it, and the hook serves it.
+			//lint:ignore SA1019 runtimes run it, and the hook supports it.
 			s.Hooks.Prestart = append(s.Hooks.Prestart, hook)
 		case "poststop":
 			s.Hooks.Poststop = append(s.Hooks.Poststop, hook)
@@ -134,8 +134,8 @@ func (h *host) spec(c container) *rspec.Spec {
 	return s
 }
 
-// chownTree gives the root file system to the root of the user namespace, for which
-// the directories above it can be passed.
+// chownTree gives the root file system to root of the user namespace, and lets that user traverse the
+// directories above it.
 func (h *host) chownTree() {
 	h.t.Helper()
 	err := filepath.Walk(h.path("rootfs"), func(name string, _ os.FileInfo, err error) error {
@@ -152,8 +152,8 @@ func (h *host) chownTree() {
 	}
 }
 
-// wants fails the test unless the container ran and said this.
-func (h *host) wants(out string, err error, parts ...string) {
+// checkPrinted fails the test unless the container ran and printed all parts.
+func (h *host) checkPrinted(out string, err error, parts ...string) {
 	h.t.Helper()
 	if err != nil {
 		h.t.Fatalf("%v: %s", err, out)
@@ -165,9 +165,9 @@ func (h *host) wants(out string, err error, parts ...string) {
 	}
 }
 
-// refused fails the test unless the container did not run, and said why. A runtime
-// may print that in quotes.
-func refused(t *testing.T, out string, err error, parts ...string) {
+// checkRefused fails the test unless the container was refused with all parts in the output. A runtime may
+// print them in quotes.
+func checkRefused(t *testing.T, out string, err error, parts ...string) {
 	t.Helper()
 	out = strings.ReplaceAll(out, `\`, "")
 	if err == nil {

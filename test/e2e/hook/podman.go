@@ -15,8 +15,8 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
-// hooksFile writes a hooks.d directory with the hook at these stages, for containers
-// whose annotations ask for something.
+// hooksFile writes a hooks.d directory with the hook at these stages, for containers with a request in their
+// annotations.
 func (h *host) hooksFile(dir string, stages ...string) string {
 	h.t.Helper()
 	args := h.hookArgs("")
@@ -36,19 +36,18 @@ func (h *host) hooksFile(dir string, stages ...string) string {
 	return h.path(dir)
 }
 
-// podman runs `podman run` with a runtime and directories of hooks, and gives what
-// was printed.
+// podman runs `podman run` with a runtime and hooks directories, and returns its output.
 func (h *host) podman(runtime string, hooks []string, args ...string) (string, error) {
 	h.t.Helper()
 	return h.podmanCommand(runtime, hooks, "run", append([]string{"--rm"}, h.options(args)...)...)
 }
 
-// options are those that a container needs in the jail, and more.
+// options returns the options that a container needs in the jail, and more.
 func (h *host) options(more []string) []string {
 	return append([]string{"--network", "none"}, h.withNetwork(more)...)
 }
 
-// withNetwork are options for a container that has a network.
+// withNetwork returns options for a container that has a network.
 func (h *host) withNetwork(more []string) []string {
 	return append([]string{"--cgroup-parent", jail.CgroupParent(),
 		"--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", "--security-opt", "seccomp=unconfined"}, more...)
@@ -56,8 +55,7 @@ func (h *host) withNetwork(more []string) []string {
 
 func (h *host) podmanCommand(runtime string, hooks []string, command string, args ...string) (string, error) {
 	h.t.Helper()
-	// conmon starts Podman once more when the container is gone, with this file and
-	// without the flag.
+	// When the container has ended, conmon starts Podman again with this file and without the flag.
 	h.write("containers.conf", "[engine]\nconmon_path = [\""+h.kit.Conmon+"\"]\n"+h.networks())
 	h.write("storage.conf", "[storage]\ndriver = \"vfs\"\nrunroot = \""+h.path("podman/run")+"\"\ngraphroot = \""+h.path("podman/root")+"\"\n")
 	all := []string{"--root", h.path("podman/root"), "--runroot", h.path("podman/run"), "--tmpdir", h.path("podman/tmp"),
@@ -74,15 +72,15 @@ func (h *host) podmanCommand(runtime string, hooks []string, command string, arg
 	return h.output(cmd)
 }
 
-// cniNetwork is a network of Podman's: bridge, and behind it jackfield-cni, or
-// jackfield-cni first. It gives the interface a socket of the vswitch's.
+// cniNetwork writes a network of Podman: bridge followed by jackfield-cni, or jackfield-cni first. The
+// interface gets a socket of the vswitch.
 func (h *host) cniNetwork(name string, first bool) {
 	h.t.Helper()
 	own, err := h.common.Command("jackfield-cni")
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	// Podman leaves the place where it keeps network namespaces.
+	// Podman does not remove the directory of network namespaces.
 	h.t.Cleanup(func() {
 		if err := unix.Unmount("/run/netns", unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 			h.t.Error(err)
@@ -104,7 +102,7 @@ func (h *host) cniNetwork(name string, first bool) {
 	h.write("networks/"+name+".conflist", `{"cniVersion": "1.0.0", "name": "`+name+`", "plugins": [`+plugins+`]}`)
 }
 
-// networks is where Podman looks for networks, where the test has any.
+// networks returns Podman's directory of networks, if the test has any.
 func (h *host) networks() string {
 	if _, err := os.Stat(h.path("networks")); err != nil {
 		return ""
@@ -112,18 +110,18 @@ func (h *host) networks() string {
 	return "[network]\nnetwork_backend = \"cni\"\ncni_plugin_dirs = [\"" + h.path("cni") + "\"]\nnetwork_config_dir = \"" + h.path("networks") + "\"\n"
 }
 
-// annotation asks for CDI devices on Podman's command line, which takes what is between
-// commas for one annotation each unless all of it is in quotes.
-func annotation(devices ...string) string {
-	return `"devices.jackfield.dev=` + device(devices...)["devices.jackfield.dev"] + `"`
+// podmanAnnotation returns a request for CDI devices for Podman's command line. Podman splits annotations at
+// commas unless the whole is quoted.
+func podmanAnnotation(devices ...string) string {
+	return `"devices.jackfield.dev=` + deviceAnnotation(devices...)["devices.jackfield.dev"] + `"`
 }
 
-// asks are the options of `podman run` for a container that asks for CDI devices,
-// and runs a command in sh.
-func (h *host) asks(command string, devices ...string) []string {
+// requestOptions returns the options of `podman run` for a container that requests CDI devices and runs a
+// command in sh.
+func (h *host) requestOptions(command string, devices ...string) []string {
 	var args []string
 	if len(devices) > 0 {
-		args = []string{"--annotation", annotation(devices...)}
+		args = []string{"--annotation", podmanAnnotation(devices...)}
 	}
 	return append(args, "--rootfs", h.rootfs(), "/bin/sh", "-c", command)
 }

@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The program needs no loader and no library: whatever an environment or an image says
-// of either has no part in it.
-func TestStatic(t *testing.T) {
+// The program is static: it needs no loader and no library, so neither an environment nor an image can
+// replace one.
+func TestStaticProgram(t *testing.T) {
 	f, err := elf.Open(newHost(t).hookCommand())
 	if err != nil {
 		t.Fatal(err)
@@ -25,17 +25,16 @@ func TestStatic(t *testing.T) {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
-			t.Errorf("it has a segment %v", p.Type)
+			t.Errorf("the program has a segment %v", p.Type)
 		}
 	}
 	if libs, err := f.ImportedLibraries(); len(libs) > 0 {
-		t.Errorf("it needs %v, %v", libs, err)
+		t.Errorf("the program needs libraries %v, %v", libs, err)
 	}
 }
 
-// direct runs the hook at createRuntime for a process that stands for a container, with
-// an environment.
-func (h *host) direct(env []string, annotations map[string]string) (string, error) {
+// runHookDirectly runs the hook at createRuntime with an environment, for a process in place of a container.
+func (h *host) runHookDirectly(env []string, annotations map[string]string) (string, error) {
 	h.t.Helper()
 	spec, err := json.Marshal(h.spec(container{annotations: annotations}))
 	if err != nil {
@@ -67,16 +66,14 @@ func (h *host) direct(env []string, annotations map[string]string) (string, erro
 	return string(printed), err
 }
 
-// Nothing is taken from the environment, in which a runtime may have what an image's
-// author wrote.
+// The hook ignores the environment, which may come from the author of an image.
 func TestEnvironment(t *testing.T) {
 	h := newHost(t)
 	h.write("evil/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.example.com/dev","devices":[{"name":"zero","containerEdits":{"env":["EVIL=1"]}}]}`)
 	evil := []string{"CDI_SPEC_DIRS=" + h.path("evil"), "LD_PRELOAD=" + h.path("evil/none.so"), "PATH=" + h.path("evil"), "HOME=" + h.path("evil"),
 		"XDG_CONFIG_HOME=" + h.path("evil"), "XDG_RUNTIME_DIR=" + h.path("evil"), "TMPDIR=" + h.path("evil"), "JACKFIELD_CONFIG=" + h.path("evil/config.yaml")}
-	// The device of the environment's directory brings a variable, which would come too
-	// late.
-	if out, err := h.direct(evil, device("zero")); err != nil || strings.Contains(out, "EVIL") {
+	// The device of the directory in the environment has a variable, which this stage cannot deliver.
+	if out, err := h.runHookDirectly(evil, deviceAnnotation("zero")); err != nil || strings.Contains(out, "EVIL") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if got := h.log(); !strings.Contains(got, h.path("cdi/vendor.json")) || strings.Contains(got, "evil") {
@@ -84,7 +81,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// No file of the image is opened: the kernel tells of none while the hook runs.
+// The hook opens no file of the image: the kernel reports no open while the hook runs.
 func TestImageIsNotRead(t *testing.T) {
 	h := newHost(t)
 	root := h.rootfs()
@@ -115,13 +112,14 @@ func TestImageIsNotRead(t *testing.T) {
 	}
 	h.write("rootfs/etc/probe", "")
 	if h.read("rootfs/etc/probe"); len(drain()) == 0 {
-		t.Fatal("the kernel tells of no opening at all")
+		t.Fatal("the kernel reports no open")
 	}
-	// What direct writes is the bundle's, and rootfs what it was made of: that much opens.
-	h.direct(nil, nil)
+	// The first run writes the bundle, and rootfs copies programs, which opens files. The second run does
+	// not.
+	h.runHookDirectly(nil, nil)
 	drain()
 	h.quiet = true
-	if out, err := h.direct(nil, device("zero")); err != nil {
+	if out, err := h.runHookDirectly(nil, deviceAnnotation("zero")); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if names := drain(); len(names) > 0 {

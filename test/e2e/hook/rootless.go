@@ -16,25 +16,24 @@ import (
 	"time"
 )
 
-// userID is the uid and gid of the ordinary user, subIDs the first of the 65536 that
-// belong to them beside it.
+// userID is the uid and gid of the ordinary user, and subIDs the first of that user's 65,536 subordinate IDs.
 const (
 	userID = 1000
 	subIDs = 100000
 )
 
-// user is an ordinary user of the jail, who runs Podman.
+// user is an unprivileged user of the jail who runs Podman.
 type user struct {
 	*host
-	home, run string // directories: the user's own, and what the system makes at login
+	home, run string // directories: the user's home, and the runtime directory of the login
 }
 
-// user makes alice, with a range of uids of her own, and gives her Podman and all that
-// it starts: of the cache she may not be able to read a thing.
+// user creates the user alice with a range of subordinate IDs, and copies Podman and its programs for her,
+// because she may not be able to read the cache.
 func (h *host) user() *user {
 	h.t.Helper()
 	u := &user{host: h, home: h.path("home"), run: "/run/user/" + strconv.Itoa(userID)}
-	// The jail's own /etc has links to the machine's files.
+	// The jail's /etc has links to the machine's files.
 	for name, text := range map[string]string{
 		"passwd": fmt.Sprintf("root:x:0:0:root:/root:/bin/sh\nalice:x:%d:%d::%s:/bin/sh\n", userID, userID, u.home),
 		"group":  fmt.Sprintf("root:x:0:\nalice:x:%d:\n", userID),
@@ -62,14 +61,14 @@ func (h *host) user() *user {
 	if err := os.Mkdir(u.run, 0o700); err != nil {
 		h.t.Fatal(err)
 	}
-	u.own(u.run)
-	u.own(u.home)
-	u.own(h.path("rootfs"))
+	u.chownToUser(u.run)
+	u.chownToUser(u.home)
+	u.chownToUser(h.path("rootfs"))
 	h.t.Cleanup(u.logout)
 	return u
 }
 
-// replace puts a file in another's place until the test ends.
+// replace replaces a file until the test ends.
 func (h *host) replace(name, text string) {
 	h.t.Helper()
 	saved := name + ".saved"
@@ -111,8 +110,8 @@ func (h *host) copyProgram(from, to string, mode os.FileMode) {
 	}
 }
 
-// own gives a tree to the user.
-func (u *user) own(dir string) {
+// chownToUser gives a tree to the user.
+func (u *user) chownToUser(dir string) {
 	u.t.Helper()
 	err := filepath.Walk(dir, func(name string, _ os.FileInfo, err error) error {
 		if err != nil {
@@ -125,8 +124,8 @@ func (u *user) own(dir string) {
 	}
 }
 
-// configureUser moves the configuration to where the user's own is, without a word of
-// where things are kept; system, to where the system's is.
+// configureUser moves the configuration to the user's directory, or, with system, to the system's. The
+// configuration then has no paths of state.
 func (u *user) configureUser(system bool) {
 	u.t.Helper()
 	data, err := os.ReadFile(u.path("config.yaml"))
@@ -144,8 +143,7 @@ func (u *user) configureUser(system bool) {
 	u.replace("/etc/jackfield/config.yaml", text+"stateDir: /var/lib/jackfield\n")
 }
 
-// hooks is a hooks.d directory whose file says nothing but the stages: no
-// configuration, no directory.
+// hooks returns a hooks.d directory whose file names the stages and no configuration or directory.
 func (u *user) hooks(dir string, stages ...string) string {
 	u.t.Helper()
 	args := []string{"jackfield-hook", "--log", filepath.Join(u.run, "hook.log")}
@@ -165,7 +163,7 @@ func (u *user) hooks(dir string, stages ...string) string {
 	return u.path(dir)
 }
 
-// podman is a command of Podman's, by the user.
+// podman returns a command of Podman for the user.
 func (u *user) podman(runtime, hooks, command string, args ...string) *exec.Cmd {
 	u.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -182,14 +180,14 @@ func (u *user) podman(runtime, hooks, command string, args ...string) *exec.Cmd 
 	return cmd
 }
 
-// runs is `podman run` to its end.
-func (u *user) runs(runtime, hooks string, args ...string) (string, error) {
+// runPodman runs `podman run` to its end.
+func (u *user) runPodman(runtime, hooks string, args ...string) (string, error) {
 	u.t.Helper()
 	out, err := u.podman(runtime, hooks, "run", append([]string{"--rm", "--network", "none"}, args...)...).CombinedOutput()
 	return string(out), err
 }
 
-// log is what the hook wrote.
+// log returns the hook's log.
 func (u *user) log() string {
 	data, err := os.ReadFile(filepath.Join(u.run, "hook.log"))
 	if err != nil && !os.IsNotExist(err) {
@@ -198,8 +196,7 @@ func (u *user) log() string {
 	return string(data)
 }
 
-// logout ends what Podman keeps running, which holds its user namespace, and checks
-// that nothing is left.
+// logout ends the processes of Podman that hold its user namespace, and checks that nothing is left.
 func (u *user) logout() {
 	if u.t.Failed() {
 		u.t.Logf("the hook's log:\n%s", u.log())
@@ -227,7 +224,7 @@ func (u *user) logout() {
 	}
 }
 
-// processes are those of the user's, and of the uids that belong to them.
+// processes returns the processes of the user and of the subordinate IDs.
 func (u *user) processes() []string {
 	files, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {

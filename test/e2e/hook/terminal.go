@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal runs a command whose standard streams are a terminal that belongs to uid,
-// and gives what a person reads there.
+// onTerminal runs a command on a terminal that belongs to uid, and returns what the terminal shows.
 func onTerminal(t *testing.T, cmd *exec.Cmd, uid int) (string, error) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -48,7 +47,7 @@ func onTerminal(t *testing.T, cmd *exec.Cmd, uid int) (string, error) {
 		var text strings.Builder
 		buf := make([]byte, 4096)
 		for {
-			// When nobody has the other side any more that is EIO.
+			// EIO means that no process has the other side open any more.
 			n, err := master.Read(buf)
 			text.Write(buf[:n])
 			if err != nil {

@@ -11,24 +11,24 @@ import (
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// wrapper is the one of docs/hooks.md, with another device and more options of jackfield
-// inject; what it calls runc is another runtime, perhaps.
+// wrapper writes the wrapper of docs/how-to/wrap-a-runtime.md, with another device and more options of
+// jackfield inject. "runc" in it may be another runtime.
 func (h *host) wrapper(runtime, device string, more ...string) string {
 	h.t.Helper()
 	root, err := parts.ModuleRoot(".")
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(h.readFile(root+"/docs/hooks.md"), "```sh\n#!/bin/sh\n")
+	_, rest, ok := strings.Cut(h.readFile(root+"/docs/how-to/wrap-a-runtime.md"), "```sh\n#!/bin/sh\n")
 	script, _, end := strings.Cut(rest, "```")
 	if !ok || !end || strings.Count(script, "\n") > 5 {
-		h.t.Fatalf("docs/hooks.md: no wrapper, or a long one: %q", script)
+		h.t.Fatalf("docs/how-to/wrap-a-runtime.md has no wrapper, or it is too long: %q", script)
 	}
 	command, err := h.common.Command("jackfield")
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	// The programs are found by name, as they would be.
+	// The wrapper finds the programs by name, as on a host.
 	h.mkdir("path")
 	for name, file := range map[string]string{"jackfield": command, "runc": runtime} {
 		if err := os.Symlink(file, h.path("path/"+name)); err != nil && !os.IsExist(err) {
@@ -44,8 +44,8 @@ func (h *host) wrapper(runtime, device string, more ...string) string {
 	return h.path("wrapper")
 }
 
-// It changes the bundle, and the runtime is none the wiser. What is not there, and what
-// the policy of a configuration that it names refuses, stops the container.
+// The wrapper changes the bundle before the runtime reads it. A missing device and a denial of the named
+// configuration stop the container.
 func TestWrapper(t *testing.T) {
 	for _, name := range []string{"runc", "crun"} {
 		t.Run(name, func(t *testing.T) {
@@ -53,20 +53,20 @@ func TestWrapper(t *testing.T) {
 			runtime := h.runtimes()[name]
 			const use = "echo FANCY=$FANCY; dd if=/dev/fancy bs=4 count=1 2>/dev/null | od -An -tx1"
 			out, err := h.run(h.wrapper(runtime, "vendor.example.com/dev=full"), container{command: use})
-			h.wants(out, err, "FANCY=1", "00 00 00 00")
+			h.checkPrinted(out, err, "FANCY=1", "00 00 00 00")
 			out, err = h.run(h.wrapper(runtime, "vendor.example.com/dev=none"), container{command: "echo started"})
-			refused(t, out, err, "vendor.example.com/dev=none")
+			checkRefused(t, out, err, "vendor.example.com/dev=none")
 			out, err = h.run(h.wrapper(runtime, "vendor.example.com/dev=full", "--config", h.path("config.yaml")), container{command: use})
-			h.wants(out, err, "FANCY=1", "00 00 00 00")
+			h.checkPrinted(out, err, "FANCY=1", "00 00 00 00")
 			out, err = h.run(h.wrapper(runtime, "vendor.example.com/dev=secret", "--config", h.path("config.yaml")), container{command: "echo started"})
-			refused(t, out, err, `refuse CDI device "vendor.example.com/dev=secret"`)
-			// However the bundle is said.
+			checkRefused(t, out, err, `deny CDI device "vendor.example.com/dev=secret"`)
+			// Every spelling of the bundle option.
 			wrapper := h.wrapper(runtime, "vendor.example.com/dev=full")
-			out, err = h.run(runtime, container{command: use}) // which has a new one made
-			h.wants(out, err, "FANCY=\n")
+			out, err = h.run(runtime, container{command: use}) // which creates a new bundle
+			h.checkPrinted(out, err, "FANCY=\n")
 			out, err = h.output(exec.Command(wrapper, "--root", h.path("oci-state"), "run", "--bundle="+h.path("bundle"), "said-otherwise"))
-			h.wants(out, err, "FANCY=1")
-			// The words of another command are its own.
+			h.checkPrinted(out, err, "FANCY=1")
+			// Arguments of other commands are unchanged.
 			out, err = h.output(exec.Command(wrapper, "--root", h.path("oci-state"), "exec", "nobody", "git", "create", "run"))
 			if err == nil || !strings.Contains(out, "nobody") && !strings.Contains(out, "does not exist") || strings.Contains(out, "inject") {
 				t.Errorf("%v: %s", err, out)

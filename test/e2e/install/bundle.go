@@ -14,8 +14,8 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// bundle makes a bundle for a runtime without NRI: busybox and the socket client, and
-// the OCI hook with a configuration file. It runs a script with sh.
+// bundle writes a bundle for a runtime without NRI: busybox and the socket client, and the OCI hook with a
+// configuration file. The container runs a script with sh.
 func bundle(kit *node.Kit, dir, id, config, script string) error {
 	hook, err := kit.Command("jackfield-hook")
 	if err != nil {

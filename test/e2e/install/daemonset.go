@@ -13,8 +13,8 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// daemonSet is of apps/v1 what is needed to run the pod. That there is nothing
-// else of consequence in the files is held by test/charts.
+// daemonSet has the fields of apps/v1 that are needed to run the pod. test/charts checks that the files have
+// no other fields of consequence.
 type daemonSet struct {
 	Spec struct {
 		Template struct {
@@ -51,7 +51,7 @@ type volume struct {
 
 type hostPath struct{ Path, Type string }
 
-// addRoot adds a socket root, as the chart does for one of the configuration's.
+// addRoot adds a socket root, as the chart does for each root of the configuration.
 func (d *daemonSet) addRoot(dir string) {
 	pod := &d.Spec.Template.Spec
 	pod.Volumes = append(pod.Volumes, volume{Name: "root", HostPath: &hostPath{dir, "DirectoryOrCreate"}})
@@ -64,7 +64,7 @@ func read(checkout string) (*daemonSet, error) {
 	return decode(filepath.Join(checkout, "deploy/kustomize/base/daemonset.yaml"))
 }
 
-// readUnprivileged is read with the patch of the component "unprivileged" on it.
+// readUnprivileged reads the DaemonSet with the patch of the component "unprivileged".
 func readUnprivileged(checkout string) (*daemonSet, error) {
 	ds, err := read(checkout)
 	if err != nil {
@@ -102,8 +102,8 @@ func decode(file string) (*daemonSet, error) {
 	return ds, nil
 }
 
-// options is what a kubelet makes of the DaemonSet's container. configDir has the
-// ConfigMap's files; moved gives some host paths another place.
+// options returns the container options that a kubelet derives from the DaemonSet's container. configDir has
+// the ConfigMap's files. moved maps paths of the host to other paths.
 func (d *daemonSet) options(configDir string, moved map[string]string) (node.ContainerOptions, error) {
 	c := d.Spec.Template.Spec.Containers[0]
 	o := node.ContainerOptions{
@@ -127,8 +127,7 @@ func (d *daemonSet) options(configDir string, moved map[string]string) (node.Con
 	return o, nil
 }
 
-// source gives a volume's directory on the host, and makes it where the kubelet
-// would.
+// source returns a volume's directory on the host, and creates it if a kubelet would.
 func (d *daemonSet) source(name, configDir string, moved map[string]string) (string, error) {
 	for _, v := range d.Spec.Template.Spec.Volumes {
 		switch {

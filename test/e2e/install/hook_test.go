@@ -30,8 +30,7 @@ policy:
       allow: {sockets: ["/var/run/vsw/**"]}
 `
 
-// asksThrice tells each time that the vswitch behind the socket is another one, until
-// the third.
+// asksThrice prints the vswitch's answer each time it changes, until the third.
 const asksThrice = `for i in $(busybox seq 1500); do
 	now=$(sockclient connect /var/run/jackfield/net/net1/vhost.sock 2>/dev/null)
 	case "$now" in "$was"|"") ;; *) was="$now"; echo "$now" >> /heard;; esac
@@ -39,12 +38,12 @@ const asksThrice = `for i in $(busybox seq 1500); do
 	busybox sleep 0.02
 done; echo never >&2; exit 1`
 
-// jackfield-nri of the DaemonSet, in a mount namespace of its own, keeps the sockets
-// alive of a container that runc and the hook made on the host: one that it found
-// when it began, and one that came while it ran. Its end takes no socket away, and
-// when the container ends nothing is left, in either namespace.
+// The DaemonSet's jackfield-nri has a mount namespace of its own. It rebinds the sockets of a container that
+// runc and the hook created on the host, both of a container that was running when it started and of a later
+// one. When the plugin ends, no socket is removed. When the container ends, nothing is left in either
+// namespace.
 func TestTheDaemonSetKeepsTheHooksSockets(t *testing.T) {
-	h := e2e.Fresh(t, node.Options{}) // of which nothing depends on the version
+	h := e2e.Fresh(t, node.Options{}) // the version does not matter
 	ds := deployed(t, h, "privileged")
 	const id, vhost, state = "hooked", "/run/vsw/port1/vhost.sock", "/run/jackfield/hook"
 	h.WriteFile("/run/hooked/config.yaml", hookConfig)
@@ -84,7 +83,7 @@ func TestTheDaemonSetKeepsTheHooksSockets(t *testing.T) {
 		t.Fatalf("the daemon's mount namespace is %s, the host's %s, %v", its, own, err)
 	}
 	h.Eventually(func() error {
-		if !staging.Kept(hostfs.Host(), state) {
+		if !staging.RebinderRunning(hostfs.Host(), state) {
 			return errors.New("there is nobody who keeps the hook's sockets")
 		}
 		return nil
@@ -102,10 +101,10 @@ func TestTheDaemonSetKeepsTheHooksSockets(t *testing.T) {
 	if strings.Contains(log(), "by their directories") {
 		t.Errorf("the hook saw nobody who keeps sockets: %s", log())
 	}
-	counts(t, h, pod, "jackfield_staging_sockets 1")
+	waitMetric(t, h, pod, "jackfield_staging_sockets 1")
 	again("second")
 	heard("second")
-	// One that goes, and a successor that finds the container, and another socket.
+	// The plugin stops. The next one finds the container and rebinds a new socket.
 	pod.Remove()
 	again("third")
 	time.Sleep(50 * time.Millisecond)
@@ -123,7 +122,7 @@ func TestTheDaemonSetKeepsTheHooksSockets(t *testing.T) {
 	}
 	heard("third")
 
-	counts(t, h, pod, "jackfield_staging_sockets 0")
+	waitMetric(t, h, pod, "jackfield_staging_sockets 0")
 	for _, dir := range []string{"containers", "sandboxes", "ready", "claims"} {
 		if names, err := os.ReadDir(filepath.Join(state, dir)); err != nil && !errors.Is(err, fs.ErrNotExist) || len(names) > 0 {
 			t.Errorf("%s has %v, %v", dir, names, err)
@@ -142,8 +141,8 @@ func TestTheDaemonSetKeepsTheHooksSockets(t *testing.T) {
 	}
 }
 
-// counts waits for a line of the daemon's metrics.
-func counts(t *testing.T, h *e2e.H, pod *e2e.Pod, line string) {
+// waitMetric waits for a line of the plugin's metrics.
+func waitMetric(t *testing.T, h *e2e.H, pod *e2e.Pod, line string) {
 	t.Helper()
 	status, err := pod.Status(t.Context())
 	if err != nil {

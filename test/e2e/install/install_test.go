@@ -28,18 +28,18 @@ policy:
         sockets: ["/var/run/jackfield/sockets/**", "/var/run/vsw/**"]
 `
 
-// ways are those in which the DaemonSet can run.
+// ways returns the variants of the DaemonSet.
 func ways() map[string]func(string) (*daemonSet, error) {
 	return map[string]func(string) (*daemonSet, error){"privileged": read, "unprivileged": readUnprivileged}
 }
 
-// each runs a test with the DaemonSet's pod on a fresh node of each generation.
+// each runs a test with the DaemonSet's pod on a new node of each generation.
 func each(t *testing.T, name string, f func(t *testing.T, h *e2e.H, ds *daemonSet)) {
 	t.Helper()
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) { f(t, h, deployed(t, h, name)) })
 }
 
-// deployed is the DaemonSet with a socket root, whose image the node has.
+// deployed returns the DaemonSet with a socket root. The node has its image.
 func deployed(t *testing.T, h *e2e.H, name string) *daemonSet {
 	t.Helper()
 	ds, err := ways()[name](os.Getenv(checkoutEnv))
@@ -53,7 +53,7 @@ func deployed(t *testing.T, h *e2e.H, name string) *daemonSet {
 	return ds
 }
 
-// start runs the DaemonSet's pod, until the plugin is registered.
+// start runs the DaemonSet's pod and waits until the plugin is registered.
 func start(t *testing.T, h *e2e.H, ds *daemonSet) (*e2e.Pod, *e2e.Container) {
 	t.Helper()
 	from := len(h.Log())
@@ -95,7 +95,7 @@ func ready(t *testing.T, h *e2e.H, ds *daemonSet, daemon *e2e.Container) {
 	}
 }
 
-// The image, run as the DaemonSet says, does what the plugin does.
+// The image, run as the DaemonSet says, works like the plugin.
 func TestImage(t *testing.T) {
 	for name := range ways() {
 		t.Run(name, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// delivers runs a pod that is granted a CDI device, a socket of the host and one
-// of its own, and sees them work.
+// delivers runs a pod that is granted a CDI device, a socket of the host and a socket of its own, and checks
+// that they work.
 func delivers(t *testing.T, h *e2e.H) {
 	t.Helper()
 	h.CharDevice("/dev/jackfield-test", 1, 5)

@@ -19,22 +19,21 @@ import (
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// checkoutEnv and imageEnv carry the checkout's directory and the image's archive
-// into the jail.
+// checkoutEnv and imageEnv carry the checkout's directory and the image's archive into the jail.
 const (
 	checkoutEnv = "JACKFIELD_CHECKOUT"
 	imageEnv    = "JACKFIELD_IMAGE"
 )
 
-// execEnv has the test's own binary run this program in its place, with no
-// capability left that keepEnv does not have, as bits in hexadecimal.
+// execEnv makes the test binary run this program instead, with only the capabilities of keepEnv, a bit set in
+// hexadecimal.
 const (
 	execEnv = "JACKFIELD_EXEC"
 	keepEnv = "JACKFIELD_KEEP_CAPS"
 )
 
-// execWithout becomes another program; it returns where that fails. What is not in the
-// bounding set root does not get by an exec.
+// execWithout replaces the process by another program. It returns only with an error. At exec, root gets no
+// capability outside of the bounding set.
 func execWithout() error {
 	goruntime.LockOSThread()
 	program := os.Getenv(execEnv)
@@ -47,7 +46,7 @@ func execWithout() error {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
-			break // the kernel has no more
+			break // the kernel has no more capabilities
 		} else if err != nil {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
@@ -55,10 +54,10 @@ func execWithout() error {
 	return unix.Exec(program, append([]string{program}, os.Args[1:]...), []string{"PATH=" + os.Getenv("PATH")})
 }
 
-// ImageName is what the archive's image is called.
+// ImageName is the name of the archive's image.
 const ImageName = "localhost/jackfield/jackfield:devel"
 
-// Main is e2e.Main with the container image, made before the jail.
+// Main is e2e.Main with the container image, which it builds before the jail.
 func Main(m *testing.M) {
 	if os.Getenv(execEnv) != "" {
 		fmt.Fprintln(os.Stderr, "install:", execWithout())

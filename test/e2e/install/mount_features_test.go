@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
@@ -18,7 +19,7 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// tenant is a pod that tries one feature, which has a name of its own.
+// tenant is a pod that uses one feature, under a name of its own.
 type tenant struct {
 	t    *testing.T
 	h    *e2e.H
@@ -26,8 +27,8 @@ type tenant struct {
 	name string
 }
 
-// container creates and starts the pod's container, runs a script in it, and gives what
-// that prints. prepare, where it is not nil, is told of the pod before.
+// container creates and starts the pod's container, runs a script in it, and returns the script's
+// output. prepare, unless nil, is called with the pod before.
 func (a *tenant) container(annotations map[string]string, prepare func(pod *e2e.Pod), o node.ContainerOptions, script string) (string, error) {
 	pod := a.h.RunPod(node.PodOptions{Name: a.name, Namespace: "dpdk-1", Annotations: annotations})
 	defer pod.Remove()
@@ -55,7 +56,7 @@ func want(got string, err error, want string) error {
 	return err
 }
 
-// cdi asks for a CDI device whose file is written before the daemon is asked.
+// cdi writes a CDI spec file and creates a container that requests its device.
 func (a *tenant) cdi(dir, class, edits, script, answer string) error {
 	file := filepath.Join(dir, a.name+".json")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -69,13 +70,13 @@ func (a *tenant) cdi(dir, class, edits, script, answer string) error {
 	return want(got, err, answer)
 }
 
-// socket asks for a network's socket.
+// socket requests a network's socket.
 func (a *tenant) socket(mode, path string, user int64, script, answer string) error {
 	got, err := a.container(nil, func(pod *e2e.Pod) { devinfo(a.h, pod, "red", "net1", mode, path) }, node.ContainerOptions{User: user, Group: user}, script)
 	return want(got, err, answer)
 }
 
-// hostSocket has a vswitch answer below the socket root, and a container connect.
+// hostSocket starts a vswitch below the socket root, and a container that connects.
 func (a *tenant) hostSocket(dir string, user int64) error {
 	path := filepath.Join("/run/vsw", dir, "vhost.sock")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -90,7 +91,7 @@ func (a *tenant) hostSocket(dir string, user int64) error {
 	return a.socket("client", "/var"+path, user, "sockclient connect $JACKFIELD_NET1_SOCKET", vswitch.Greeting(a.name))
 }
 
-// mountedAt runs f while a file system is mounted that was not when the daemon started.
+// mountedAt runs f while a file system is mounted that was not mounted when the plugin started.
 func mountedAt(dir string, f func() error) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -102,15 +103,30 @@ func mountedAt(dir string, f func() error) error {
 	return errors.Join(err, unix.Unmount(dir, unix.MNT_DETACH), os.Remove(dir))
 }
 
-// allocated gives the pod's container devices of a resource.
+// allocated allocates devices of a resource to the pod's container.
 func (a *tenant) allocated(resource, id string) {
 	a.k.SetPods(kubelet.Pod("dpdk-1", a.name, kubelet.Container("main", kubelet.Device(resource, id))))
 }
 
+// pluginsDir has the data directories of DRA drivers.
+const pluginsDir = "/var/lib/kubelet/plugins"
+
+// claim allocates a function by a resource claim. The driver injects its metadata, and no device node.
+func (a *tenant) claim(driver string) error {
+	metadata := filepath.Join(pluginsDir, driver, "dra-device-metadata/dpdk-1_"+a.name, "vf/metadata.json")
+	a.h.WriteFile(metadata, fmt.Sprintf(`{"kind": "DeviceMetadata", "apiVersion": "metadata.resource.k8s.io/v1beta1",
+		"metadata": {"name": %q, "namespace": "dpdk-1", "uid": "u", "generation": 1}, "requests": [{"name": "vf", "devices": [
+		{"driver": %q, "pool": "node", "name": "any", "attributes": {"resource.kubernetes.io/pciBusID": {"string": %q}}}]}]}`, a.name, driver, vf(12)))
+	a.k.SetPods(kubelet.Pod("dpdk-1", a.name, kubelet.Container("main", kubelet.Claim("dpdk-1", a.name, driver, "any"))))
+	got, err := a.container(nil, nil, node.ContainerOptions{Mounts: []*cri.Mount{{HostPath: metadata, Readonly: true,
+		ContainerPath: "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/" + a.name + "/vf/" + driver + "-metadata.json"}}}, vfio)
+	return want(got, err, "12 vfio")
+}
+
 const vfio = "ls /dev/vfio 2>/dev/null | tr '\\n' ' '"
 
-// mountFeatures are what docs/install.md says mounts are for, by a word in the table
-// below. Each works in a DaemonSet's pod that has all mounts.
+// mountFeatures are the features for which docs/reference/host-paths-and-capabilities.md says mounts are
+// needed, by a word in the table below. Each works in a DaemonSet's pod that has all mounts.
 func mountFeatures() map[string]func(a *tenant) error {
 	return map[string]func(a *tenant) error{
 		"CDI files of the administrator": func(a *tenant) error {
@@ -166,7 +182,11 @@ func mountFeatures() map[string]func(a *tenant) error {
 			}, node.ContainerOptions{}, "echo $JACKFIELD_NET1_PCI")
 			return want(got, err, vf(13))
 		},
-		// The plugin runs at all.
+		"a claim's metadata": func(a *tenant) error { return a.claim("present.example.com") },
+		"a claim's metadata in a file system that came later": func(a *tenant) error {
+			return mountedAt(filepath.Join(pluginsDir, "later.example.com"), func() error { return a.claim("later.example.com") })
+		},
+		// The plugin runs.
 		"": func(*tenant) error { return nil },
 	}
 }

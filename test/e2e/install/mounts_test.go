@@ -15,16 +15,16 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/jackfield/jackfield/pkg/sysfs/sysfstest"
+	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/test/e2e"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/kubelet"
 )
 
-// hostDir stands in for the host's /sys and /dev; the rest of the host is the jail's.
+// hostDir replaces the host's /sys and /dev. The rest of the host is the jail's.
 const hostDir = "/run/hw"
 
-// vf is the PCI function of a group.
+// vf returns the PCI function of an IOMMU group.
 func vf(group int) string { return fmt.Sprintf("0000:03:00.%d", group-10) }
 
 const mountsConfig = `
@@ -39,8 +39,8 @@ policy:
         devices: ["/dev/vfio/*"]
 `
 
-// A mount as its volumeMount has it, and what does not work without it, or with less
-// of it: "" is that the plugin does not come up.
+// mountNeeds lists properties of mounts, as their volumeMounts have them, each with a feature that needs the property.
+// "" means that the plugin does not start without it.
 func mountNeeds() []mountNeed {
 	return []mountNeed{
 		{"/etc/jackfield", "mount", ""},
@@ -54,6 +54,8 @@ func mountNeeds() []mountNeed {
 		{"/var/run/k8s.cni.cncf.io/devinfo/dp", "mount", "a device plugin's own ID"},
 		{"/var/lib/cni/multus", "mount", "a network without device-info"},
 		{"/var/lib/kubelet/pod-resources", "mount", "the kubelet's word"},
+		{"/var/lib/kubelet/plugins", "mount", "a claim's metadata"},
+		{"/var/lib/kubelet/plugins", "HostToContainer", "a claim's metadata in a file system that came later"},
 		{"/sys", "mount", "the kubelet's word"},
 		{"/dev", "mount", "a device that came later"},
 		{"/dev", "HostToContainer", "a device in a file system that came later"},
@@ -66,7 +68,7 @@ func mountNeeds() []mountNeed {
 
 type mountNeed struct{ path, what, feature string }
 
-// properties are what there is of a mount that can be taken away.
+// properties are the mount's properties that can be removed one by one.
 func (m *mount) properties() []string {
 	all := []string{"mount"}
 	if !m.ReadOnly {
@@ -78,7 +80,7 @@ func (m *mount) properties() []string {
 	return all
 }
 
-// without is the DaemonSet with less of a mount.
+// without returns the DaemonSet without a mount or one of its properties.
 func (d *daemonSet) without(path, what string) *daemonSet {
 	less := *d
 	less.Spec.Template.Spec.Containers = slices.Clone(d.Spec.Template.Spec.Containers)
@@ -104,14 +106,13 @@ func (d *daemonSet) without(path, what string) *daemonSet {
 	return &less
 }
 
-// Every mount of the DaemonSet, its right to write and its propagation are needed for
-// something, which does not work without; all of them are enough. A mount that is none
-// of the table is one too many.
+// Every mount of the DaemonSet, its write permission and its propagation are needed for a feature. All of
+// them are sufficient. A mount that is not in the table is superfluous.
 func TestEachMountIsNecessary(t *testing.T) {
 	h := e2e.Fresh(t, node.Options{})
 	ds := deployed(t, h, "privileged")
 	h.WriteFile("/run/mounts/config.yaml", mountsConfig)
-	k := hardware(t, h)
+	k := createHardware(t, h)
 	for _, m := range ds.Spec.Template.Spec.Containers[0].VolumeMounts {
 		for _, what := range m.properties() {
 			if !slices.ContainsFunc(mountNeeds(), func(n mountNeed) bool { return n.path == m.MountPath && n.what == what }) {
@@ -176,8 +177,8 @@ func TestEachMountIsNecessary(t *testing.T) {
 	}
 }
 
-// hardware makes three PCI functions that are bound to vfio-pci, and a kubelet.
-func hardware(t *testing.T, h *e2e.H) *kubelet.Server {
+// createHardware creates three PCI functions that are bound to vfio-pci, and a kubelet.
+func createHardware(t *testing.T, h *e2e.H) *kubelet.Server {
 	t.Helper()
 	h.MkdirAll(hostDir)
 	h.MkdirAll("/run/vsw")
@@ -194,7 +195,7 @@ func hardware(t *testing.T, h *e2e.H) *kubelet.Server {
 	if err := errors.Join(tree.Node("/dev/null", 0o666, sysfstest.Null()), tree.Node("/dev/zero", 0o666, sysfstest.Zero())); err != nil {
 		t.Fatal(err)
 	}
-	// Where the runtime mounts in every container.
+	// Runtimes mount into these directories in every container.
 	for _, dir := range []string{"dev/shm", "dev/mqueue", "dev/pts", "sys/fs/cgroup"} {
 		h.MkdirAll(filepath.Join(hostDir, dir))
 	}
@@ -206,7 +207,7 @@ func hardware(t *testing.T, h *e2e.H) *kubelet.Server {
 	return k
 }
 
-// tryStart runs the DaemonSet's pod until the plugin is registered, or says why it is not.
+// tryStart runs the DaemonSet's pod until the plugin is registered. Otherwise it returns the reason.
 func tryStart(t *testing.T, h *e2e.H, ds *daemonSet) (*e2e.Pod, error) {
 	t.Helper()
 	from := len(h.Log())
@@ -224,7 +225,7 @@ func tryStart(t *testing.T, h *e2e.H, ds *daemonSet) (*e2e.Pod, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), node.Patience)
 	defer cancel()
-	go func() { // not for one that has ended, or says that it cannot connect
+	go func() { // stop waiting if it has ended or cannot connect
 		for ctx.Err() == nil {
 			st, err := c.Status(ctx)
 			if log, logErr := c.Logs(); err == nil && logErr == nil && (st.GetState() == cri.ContainerState_CONTAINER_EXITED || strings.Contains(log, "nri.sock: connect:")) {
@@ -240,20 +241,20 @@ func tryStart(t *testing.T, h *e2e.H, ds *daemonSet) (*e2e.Pod, error) {
 	return pod, nil
 }
 
-// documentedMounts: the table of docs/install.md has every path.
+// documentedMounts checks that the table of docs/reference/host-paths-and-capabilities.md has every path.
 func documentedMounts(t *testing.T) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(os.Getenv(checkoutEnv), "docs/install.md"))
+	text, err := os.ReadFile(filepath.Join(os.Getenv(checkoutEnv), "docs/reference/host-paths-and-capabilities.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(text), "### Host directories")
-	table, _, _ = strings.Cut(table, "\nThe nodes' directories")
+	_, table, _ := strings.Cut(string(text), "## Host directories")
+	table, _, _ = strings.Cut(table, "\n1. ")
 	for _, n := range mountNeeds() {
 		switch name := n.path; {
-		case name == "/etc/jackfield", name == "/var/run/vsw": // the configuration's own, and a socket root
+		case name == "/etc/jackfield", name == "/var/run/vsw": // the configuration's directory, and a socket root
 		case !strings.Contains(table, "`"+name+"`") && !strings.Contains(table, "`…/"+filepath.Base(name)+"`"):
-			t.Errorf("docs/install.md does not say what %s is for", name)
+			t.Errorf("docs/reference/host-paths-and-capabilities.md does not say what %s is for", name)
 		}
 	}
 }

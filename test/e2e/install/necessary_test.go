@@ -17,8 +17,8 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// features are what docs/install.md says each capability is for. Each is tried with a
-// pod of its own, and is an error where it cannot be had.
+// features are the features for which docs/reference/host-paths-and-capabilities.md says each capability is
+// needed. Each runs a pod of its own, and returns an error if it does not work.
 func features() map[int]func(ctx context.Context, h *e2e.H, name string) error {
 	return map[int]func(ctx context.Context, h *e2e.H, name string) error{
 		unix.CAP_SYS_ADMIN: mounted, unix.CAP_CHOWN: ownDirectory, unix.CAP_FOWNER: othersSocket, unix.CAP_DAC_OVERRIDE: othersDirectory,
@@ -29,9 +29,8 @@ func capName(c int) string {
 	return map[int]string{unix.CAP_SYS_ADMIN: "CAP_SYS_ADMIN", unix.CAP_CHOWN: "CAP_CHOWN", unix.CAP_FOWNER: "CAP_FOWNER", unix.CAP_DAC_OVERRIDE: "CAP_DAC_OVERRIDE"}[c]
 }
 
-// Every documented capability is needed for what is documented of it, and for nothing
-// else; all of them, and nothing else, are enough. The plugin is root, with a bounding
-// set without the rest.
+// Every documented capability is needed for its documented feature and for no other. All of them are
+// sufficient. The plugin is root, and its bounding set has only these.
 func TestEachCapabilityIsNecessary(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		self, err := os.Executable()
@@ -51,7 +50,7 @@ func TestEachCapabilityIsNecessary(t *testing.T) {
 		all := documented(t)
 		for without := range features() {
 			if all&(1<<without) == 0 {
-				t.Errorf("docs/install.md has no %s", capName(without))
+				t.Errorf("docs/reference/host-paths-and-capabilities.md has no %s", capName(without))
 			}
 		}
 		for without := -1; without < 64; without++ {
@@ -63,10 +62,10 @@ func TestEachCapabilityIsNecessary(t *testing.T) {
 			}
 			p := h.StartPlugin(node.PluginOptions{Config: strings.Replace(nodeConfig, "sockets: {", `sockets: {user: "1000", `, 1), Binary: self, Args: []string{"--least-privilege"},
 				Env: []string{fmt.Sprintf("%s=%x", keepEnv, keep), execEnv + "=" + bin}})
-			holds(t, p.PID(), keep)
+			checkCapabilities(t, p.PID(), keep)
 			for c, try := range features() {
 				err := try(t.Context(), h, fmt.Sprintf("without%d-for%d", without+1, c))
-				needed := c == without || c == unix.CAP_DAC_OVERRIDE && without == unix.CAP_CHOWN // the directory is the user's, too
+				needed := c == without || c == unix.CAP_DAC_OVERRIDE && without == unix.CAP_CHOWN // the directory belongs to the user
 				switch {
 				case needed && err == nil:
 					t.Errorf("without %s all works that it is said to be for", capName(c))
@@ -83,7 +82,7 @@ func TestEachCapabilityIsNecessary(t *testing.T) {
 	})
 }
 
-// mounted: sockets are bound in the state directory by mounts.
+// mounted checks that sockets are bound in the state directory by mounts.
 func mounted(context.Context, *e2e.H, string) error {
 	data, err := os.ReadFile("/run/jackfield/staging.json")
 	if err == nil && !strings.Contains(string(data), `"mode":"mount"`) {
@@ -92,29 +91,29 @@ func mounted(context.Context, *e2e.H, string) error {
 	return err
 }
 
-// ownDirectory: the application, which is not root, makes its socket.
+// ownDirectory runs an application that is not root and creates its socket.
 func ownDirectory(ctx context.Context, h *e2e.H, name string) error {
-	return gets(ctx, h, name, "server", "/var/run/vsw/own-"+name+"/app.sock", 1000)
+	return runSocketPod(ctx, h, name, "server", "/var/run/vsw/own-"+name+"/app.sock", 1000)
 }
 
-// othersSocket: a container that is not root gets at a socket that is not root's.
+// othersSocket runs a container that is not root and has a socket of another user.
 func othersSocket(ctx context.Context, h *e2e.H, name string) error {
 	path := "/run/vsw/port-" + name + "/vhost.sock"
 	h.Vswitch(vswitch.VhostUser, path, name)
 	if err := os.Chown(path, 200, 200); err != nil {
 		return err
 	}
-	return gets(ctx, h, name, "client", "/var"+path, 1000)
+	return runSocketPod(ctx, h, name, "client", "/var"+path, 1000)
 }
 
-// othersDirectory: a directory is made, and removed, in one that is not root's.
+// othersDirectory creates and removes a directory in a directory of another user.
 func othersDirectory(ctx context.Context, h *e2e.H, name string) error {
-	return gets(ctx, h, name, "server", "/var/run/vsw/others/"+name+"/app.sock", 1000)
+	return runSocketPod(ctx, h, name, "server", "/var/run/vsw/others/"+name+"/app.sock", 1000)
 }
 
-// gets makes a pod with a socket, and removes it. Runtimes before NRI 0.11 do not say
-// who the user is: the configuration has the same.
-func gets(ctx context.Context, h *e2e.H, name, mode, path string, user int64) error {
+// runSocketPod runs a pod with a socket, and removes it. Runtimes before NRI 0.11 do not report the container's user,
+// so the configuration names the user.
+func runSocketPod(ctx context.Context, h *e2e.H, name, mode, path string, user int64) error {
 	pod := h.RunPod(node.PodOptions{Name: name, Namespace: "dpdk-1"})
 	defer pod.Remove()
 	devinfo(h, pod, "red", "net1", mode, path)

@@ -17,10 +17,10 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-// documented are the capabilities of the table in docs/install.md, as bits.
+// documented returns the capabilities of the table in docs/reference/host-paths-and-capabilities.md, as bits.
 func documented(t *testing.T) uint64 {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(os.Getenv(checkoutEnv), "docs/install.md"))
+	text, err := os.ReadFile(filepath.Join(os.Getenv(checkoutEnv), "docs/reference/host-paths-and-capabilities.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,20 +31,20 @@ func documented(t *testing.T) uint64 {
 	var set uint64
 	for _, m := range regexp.MustCompile("(?m)^\\| `(CAP_[A-Z_]+)` \\|").FindAllStringSubmatch(string(text), -1) {
 		if known[m[1]] == 0 {
-			t.Errorf("docs/install.md has %s, which this test does not know", m[1])
+			t.Errorf("docs/reference/host-paths-and-capabilities.md has %s, which this test does not know", m[1])
 		}
 		set |= known[m[1]]
 	}
 	return set
 }
 
-// With the documented capabilities and no others, in every set of every thread,
-// all is delivered, sockets are bound anew into a running container, and a new
-// plugin takes over from the one before.
+// With the documented capabilities and no others, in every set of every thread, everything is
+// delivered, sockets are rebound in a running container, and a new plugin takes over from the
+// previous one.
 func TestLeastPrivilege(t *testing.T) {
 	each(t, "privileged", func(t *testing.T, h *e2e.H, ds *daemonSet) {
 		pod, daemon := start(t, h, ds)
-		holds(t, daemon.PID(), documented(t))
+		checkCapabilities(t, daemon.PID(), documented(t))
 		delivers(t, h)
 
 		vhost := "/run/vsw/port1/vhost.sock"
@@ -82,8 +82,8 @@ func TestLeastPrivilege(t *testing.T) {
 	})
 }
 
-// holds compares the capabilities of all threads of a process.
-func holds(t *testing.T, pid int, want uint64) {
+// checkCapabilities compares the capabilities of all threads of a process with the wanted ones.
+func checkCapabilities(t *testing.T, pid int, want uint64) {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil || len(threads) == 0 {

@@ -16,8 +16,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/node"
 )
 
-// The init containers of the components copy programs out of the image, and these run
-// on the node.
+// The components' init containers copy programs out of the image. These programs run on the node.
 func TestHostPrograms(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		if err := h.Ctr(t.Context(), "images", "import", "--local", "--snapshotter", "native", os.Getenv(imageEnv)); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// CgroupMounts returns where cgroup hierarchies are mounted, of either version.
+// CgroupMounts returns the mount points of cgroup hierarchies of both versions.
 func CgroupMounts() ([]string, error) {
 	all, err := hostfs.Mounts()
 	var mounts []string
@@ -27,7 +27,7 @@ func CgroupMounts() ([]string, error) {
 	return mounts, err
 }
 
-// cgroupsUsable returns nil when device cgroups can be made.
+// cgroupsUsable returns nil if device cgroups can be created.
 func cgroupsUsable() error {
 	mounts, err := CgroupMounts()
 	if err != nil {
@@ -37,7 +37,7 @@ func cgroupsUsable() error {
 		_, v1 := os.Stat(filepath.Join(m, "devices.allow"))
 		_, root := os.Stat(filepath.Join(m, "devices.list"))
 		_, v2 := os.Stat(filepath.Join(m, "cgroup.controllers"))
-		// In a hybrid set-up the version 2 hierarchy has no devices.
+		// In a hybrid setup, the version 2 hierarchy does not control devices.
 		if v1 != nil && root != nil && (v2 != nil || len(mounts) > 1) {
 			continue
 		}
@@ -50,25 +50,23 @@ func cgroupsUsable() error {
 	return fmt.Errorf("cgroups cannot be used: no hierarchy with devices is mounted")
 }
 
-// keep waits for the outer process to end, which closes the pipe, and removes
-// what it left behind.
+// keep waits for the end of the outer process, which closes the pipe, and removes the cgroups that it left.
 func keep(cgroup string, pipe io.Reader) error {
 	if _, err := io.Copy(io.Discard, pipe); err != nil {
 		return err
 	}
-	// The jail's processes die with the outer process, but not in the same instant.
+	// The jail's processes die with the outer process, but a moment later.
 	var err error
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if err = removeCgroups(cgroup); err == nil {
+		if err = RemoveCgroup(cgroup); err == nil {
 			return nil
 		}
 	}
 	return fmt.Errorf("remove cgroups %q: %w", cgroup, err)
 }
 
-// removeCgroups removes a cgroup from all hierarchies, with those below it. It
-// never ends a process.
-func removeCgroups(cgroup string) error {
+// RemoveCgroup removes a cgroup and its children from all hierarchies. It never ends a process.
+func RemoveCgroup(cgroup string) error {
 	mounts, err := CgroupMounts()
 	if err != nil {
 		return err
@@ -80,8 +78,7 @@ func removeCgroups(cgroup string) error {
 	return errors.Join(errs...)
 }
 
-// removeTree removes the directories of a cgroup from the bottom up; their files
-// go with them.
+// removeTree removes the directories of a cgroup from the bottom up. The kernel removes the files.
 func removeTree(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jail runs a program's own executable again in namespaces of its own,
-// so that a real container runtime can be tried without a trace on the machine.
+// Package jail runs a program's own executable again in new namespaces, so that a real container runtime can
+// be tested without leaving anything on the machine.
 //
-// Invariant: whatever ends the outer process, SIGKILL included, nothing is left
-// of what happened inside:
+// Invariant: nothing from inside is left when the outer process ends, even by SIGKILL:
 //
-//   - processes: they live in a PID namespace, whose first process dies with the
-//     outer process and takes all others along, daemons and containers too;
-//   - mounts, network interfaces and network namespaces: they live in a mount
-//     and a network namespace that go with the last process;
-//   - files: /run is a tmpfs of the jail, and so are the directories /etc, /opt
-//     and /var/lib themselves (their entries lead to the machine's, but for
-//     those of container runtimes, which are hidden); TMPDIR is below /run;
-//   - cgroups: all belong below CgroupParent, which a keeper process outside
-//     removes once the outer process is gone.
+//   - processes, with daemons and containers, live in a PID namespace whose first process dies
+//     with the outer process;
+//   - mounts and network interfaces live in a mount and a network namespace that end with the
+//     last process;
+//   - files: /run, /etc, /opt and /var/lib are tmpfs of the jail, and TMPDIR is below /run. The
+//     entries of /etc, /opt and /var/lib link to the machine's, except for those of container
+//     runtimes, which are hidden;
+//   - cgroups are below CgroupParent, which a keeper process outside removes once the outer
+//     process has ended.
 //
-// Inside, the whole mount tree is shared among the jail's mount namespaces, as
-// it is on a machine that systemd started, and cut off from the machine's.
+// Inside, the whole mount tree is shared among the jail's mount namespaces, as systemd does on a machine. It
+// is private with respect to the machine's mount tree.
 package jail

@@ -14,22 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostDir is where the machine's own directories are found inside, under their
-// own names.
+// hostDir contains the machine's own directories inside the jail, under their own names.
 const hostDir = "/run/host"
 
-// shadowed names the directories that are the jail's own, each with the entries
-// of the machine that stay out of it.
+// shadowed names the directories that the jail replaces, each with the machine's entries that are hidden.
 func shadowed() map[string][]string {
 	return map[string][]string{
-		"/etc":     {"cdi", "cni", "containerd", "containers", "crio", "jackfield", "nri"},
+		"/etc":     {"cdi", "cni", "containerd", "containers", "crio", "jackfield", "kubernetes", "nri"},
 		"/opt":     {"cni", "containerd", "nri"},
 		"/var/lib": {"cni", "containerd", "containers", "crio", "jackfield", "kubelet", "nri"},
 	}
 }
 
-// runInit is the jail's first process: it lays the jail out, starts the program
-// inside, and reaps what is orphaned until that ends.
+// runInit is the jail's first process: it sets up the jail, starts the program inside, and reaps orphans
+// until the program ends.
 func runInit(cgroup string) (int, error) {
 	if os.Getpid() != 1 {
 		return 1, fmt.Errorf("set up jail: process %d is not the first of its namespace", os.Getpid())
@@ -51,7 +49,7 @@ func runInit(cgroup string) (int, error) {
 			child.Signal(s)
 		}
 	}()
-	// wait4 by hand: this process inherits children that it never started.
+	// This calls wait4 itself, because the process inherits children that it did not start.
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, 0, nil)
@@ -71,11 +69,11 @@ func layOut() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make / private: %w", err)
 	}
-	// The stacked proc shows this PID namespace.
+	// The new /proc shows this PID namespace.
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
-	// On Debian /var/run leads to /run; where it does not, it has to here.
+	// On Debian /var/run links to /run. Elsewhere, the jail links it.
 	if target, err := filepath.EvalSymlinks("/var/run"); err == nil && target != "/run" {
 		return fmt.Errorf("/var/run is %q and not /run", target)
 	}
@@ -96,8 +94,7 @@ func layOut() error {
 	return loopbackUp()
 }
 
-// shadow puts a tmpfs in the place of a directory, with a symbolic link for each
-// entry that is not hidden.
+// shadow mounts a tmpfs over a directory, with a symbolic link for each entry that is not hidden.
 func shadow(dir string, hidden []string) error {
 	old, tmp := hostDir+dir, "/run/new"
 	for _, d := range []string{old, tmp} {

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// stageEnv tells a re-executed process what it is; its value is
-	// "STAGE CGROUP".
+	// stageEnv tells a re-executed process its stage. The value is "STAGE CGROUP".
 	stageEnv = "JACKFIELD_JAIL"
 
 	stageKeeper = "keeper"
@@ -27,7 +26,7 @@ const (
 
 	cloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
-	// TempDir is what TMPDIR says inside: short, for the sake of socket paths.
+	// TempDir is TMPDIR inside. It is short because of socket paths.
 	TempDir = "/run/t"
 )
 
@@ -37,15 +36,14 @@ func Inside() bool {
 	return stage == stageInside
 }
 
-// Outside reports whether this process is none of a jail's: where it is false and
-// Inside too, the process is on its way to Run, which takes it over.
+// Outside reports whether this process does not belong to a jail. If Outside and Inside are both false, the
+// process is a stage of Run.
 func Outside() bool {
 	stage, _ := stage()
 	return stage == ""
 }
 
-// CgroupParent returns the cgroup, "/jackfield-…", below which everything made
-// inside belongs; "" outside.
+// CgroupParent returns the cgroup, "/jackfield-…", below which all cgroups of the jail are; "" outside.
 func CgroupParent() string {
 	if stage, cgroup := stage(); stage == stageInside {
 		return "/" + cgroup
@@ -58,20 +56,32 @@ func stage() (stage, cgroup string) {
 	return stage, cgroup
 }
 
-// Run runs inside in a jail and returns the status to exit with. It has to be
-// called at the start of main or TestMain, before goroutines: the jail is made by
-// running this executable again with the same arguments, so that the program
-// comes by here again, several times, and inside is called in the last of these
-// processes only.
-//
-// before, if it is not nil, is called once, outside, with the machine's network
-// still there. The variables it returns ("KEY=value") are set inside.
+// Run is RunStages without Started.
 func Run(before func() ([]string, error), inside func() int) int {
+	return RunStages(Stages{Before: before, Inside: inside})
+}
+
+// Stages are the parts of a program that runs in a jail.
+type Stages struct {
+	// Before, if not nil, is called once, outside, where the machine's network is available. The variables
+	// that it returns ("KEY=value") are set inside.
+	Before func() ([]string, error)
+	// Started, if not nil, is called once, outside, with the ID of the jail's first process, which has all
+	// namespaces of the jail.
+	Started func(pid int) error
+	// Inside is the program. Its result is the exit status.
+	Inside func() int
+}
+
+// RunStages runs a program in a jail and returns the exit status. Call it at the start of main or TestMain,
+// before any goroutine: it creates the jail by running this executable again with the same arguments. The
+// program therefore calls RunStages several times, and only the last of these processes calls Inside.
+func RunStages(s Stages) int {
 	var err error
 	code := 1
 	switch stage, cgroup := stage(); stage {
 	case stageInside:
-		return inside()
+		return s.Inside()
 	case stageInit:
 		code, err = runInit(cgroup)
 	case stageKeeper:
@@ -79,11 +89,11 @@ func Run(before func() ([]string, error), inside func() int) int {
 		code = 0
 	default:
 		var env []string
-		if before != nil {
-			env, err = before()
+		if s.Before != nil {
+			env, err = s.Before()
 		}
 		if err == nil {
-			code, err = runOuter(env)
+			code, err = runOuter(env, s.Started)
 		}
 	}
 	if err != nil {
@@ -93,7 +103,7 @@ func Run(before func() ([]string, error), inside func() int) int {
 	return code
 }
 
-// self returns a command that runs this executable again, as another stage.
+// self returns a command that runs this executable again as another stage.
 func self(stage, cgroup string, env ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
@@ -102,7 +112,7 @@ func self(stage, cgroup string, env ...string) *exec.Cmd {
 }
 
 // runOuter starts the keeper and the jail's first process, and waits.
-func runOuter(env []string) (int, error) {
+func runOuter(env []string, started func(pid int) error) (int, error) {
 	cgroup := fmt.Sprintf("jackfield-%d-%x", os.Getpid(), time.Now().UnixNano())
 	release, err := startKeeper(cgroup)
 	if err != nil {
@@ -110,7 +120,7 @@ func runOuter(env []string) (int, error) {
 	}
 	defer release()
 
-	// The parent-death signal is sent when the thread ends that started the child.
+	// The kernel sends the parent-death signal when the thread that started the child ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := self(stageInit, cgroup, env...)
@@ -122,6 +132,12 @@ func runOuter(env []string) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return 1, fmt.Errorf("make namespaces: %w", err)
 	}
+	if started != nil {
+		if err := started(cmd.Process.Pid); err != nil {
+			_, _ = cmd.Process.Kill(), cmd.Wait()
+			return 1, err
+		}
+	}
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
@@ -129,7 +145,7 @@ func runOuter(env []string) (int, error) {
 			select {
 			case s := <-signals:
 				cmd.Process.Signal(s)
-				// Whoever sends a signal wants an end, soon.
+				// A signal must end the test process soon.
 				time.AfterFunc(5*time.Second, func() { cmd.Process.Kill() })
 			case <-done:
 				return
@@ -147,8 +163,8 @@ func runOuter(env []string) (int, error) {
 	return cmd.ProcessState.ExitCode(), err
 }
 
-// startKeeper starts the process that cleans up after the outer process, and
-// returns a function that waits for it to do so.
+// startKeeper starts the process that cleans up after the outer process. It returns a function that waits
+// until this is done.
 func startKeeper(cgroup string) (release func(), err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -158,7 +174,7 @@ func startKeeper(cgroup string) (release func(), err error) {
 	cmd := self(stageKeeper, cgroup)
 	cmd.Stdin = r
 	cmd.Dir = "/"
-	// A session of its own, so that Ctrl-C does not end it as well.
+	// The keeper has its own session, so that Ctrl-C does not end it as well.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		w.Close()
@@ -172,8 +188,7 @@ func startKeeper(cgroup string) (release func(), err error) {
 	}, nil
 }
 
-// Possible returns nil when this process can make a jail, and the reason
-// otherwise.
+// Possible returns nil if this process can create a jail, and the reason otherwise.
 func Possible() error {
 	if Inside() {
 		return nil

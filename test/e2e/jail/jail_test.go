@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scenarioEnv names what a test binary that a test starts does in its jail.
+// scenarioEnv names the scenario that a test binary runs in its jail.
 const scenarioEnv = "JACKFIELD_JAIL_SCENARIO"
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func scenario() int {
 			fmt.Println(err)
 		}
 		return 7
-	case "mess": // leave as much as possible behind, and wait
+	case "mess": // leave processes, mounts and cgroups, and wait
 		mounts, err := CgroupMounts()
 		if err != nil {
 			fmt.Println(err)
@@ -92,7 +92,7 @@ func TestInside(t *testing.T) {
 	if code := cmd.ProcessState.ExitCode(); code != 7 {
 		t.Errorf("status is %d", code)
 	}
-	got := strings.Replace(string(out), " ::1/128", "", 1) // where there is IPv6
+	got := strings.Replace(string(out), " ::1/128", "", 1) // if there is IPv6
 	if want := "before=yes tmp=/run/t addresses=[127.0.0.1/8] run=[d host/ d t/]\n"; got != want {
 		t.Errorf("inside said %q, want %q", got, want)
 	}
@@ -102,7 +102,7 @@ func TestInside(t *testing.T) {
 	noCgroups(t, fmt.Sprintf("jackfield-%d-", cmd.Process.Pid))
 }
 
-// However the outer process ends, nothing is left.
+// Nothing is left, however the outer process ends.
 func TestNothingIsLeft(t *testing.T) {
 	require(t)
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {

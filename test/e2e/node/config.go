@@ -10,45 +10,42 @@ import (
 	"time"
 )
 
-// Options of a Node. The zero value is containerd 2 as a distribution ships it,
-// with NRI, and without CDI of its own.
+// Options of a Node. The zero value is containerd 2 of a distribution, with NRI and without CDI of its own.
 type Options struct {
 	// Generation of containerd; empty: V2.
 	Generation Generation
-	// Dir holds all that the node makes; empty: a new directory below /run/n.
-	// Keep it short: sockets are made below it.
+	// Dir contains everything that the node creates; empty: a new directory below /run/n. Keep it short,
+	// because sockets are created below it.
 	Dir string
-	// CDI turns on containerd's own injection of CDI devices that come in the
-	// CRI's field or in container annotations. CDISpecDirs are its directories;
-	// nil: /etc/cdi and /var/run/cdi.
+	// CDI turns on containerd's own injection of CDI devices from the CRI field or from container
+	// annotations. CDISpecDirs are its directories; nil: /etc/cdi and /var/run/cdi.
 	CDI         bool
 	CDISpecDirs []string
-	// NewRunc takes the runc that is built from source instead of Debian's, for what
-	// that is too old for. It may be missing: see Kit.NewRunc.
+	// NewRunc uses the runc that is built from source, for features that Debian's runc lacks. It may be
+	// missing: see Kit.NewRunc.
 	NewRunc bool
 	// NoNRI turns NRI off.
 	NoNRI bool
-	// PluginRequestTimeout and PluginRegistrationTimeout are those of NRI; 0: 20 s
-	// each, for a busy machine. Its own are 2 s and 5 s.
+	// PluginRequestTimeout and PluginRegistrationTimeout are the time limits of NRI; 0: 20 s each, for a busy
+	// machine. NRI's defaults are 2 s and 5 s.
 	PluginRequestTimeout, PluginRegistrationTimeout time.Duration
-	// Validator is NRI's default validator, which V24 has; nil: off, as it is shipped.
+	// Validator is NRI's default validator, which V24 has; nil: off, as by default.
 	Validator *Validator
-	// CNI is the configuration list of the pods' network; empty: ptp with
-	// addresses from host-local.
+	// CNI is the configuration list of the pods' network; empty: ptp with addresses of host-local.
 	CNI string
-	// Plugins are pre-installed NRI plugins: they are there when containerd starts.
+	// Plugins are pre-installed NRI plugins, which exist when containerd starts.
 	Plugins []Preinstalled
 }
 
-// Validator is the configuration of NRI's default validator, switched on.
+// Validator is the configuration of NRI's default validator, which it turns on.
 type Validator struct {
 	// Required are plugins without which no container is created.
 	Required []string
-	// Tolerate is the annotation by which a pod goes without them; empty: none.
+	// Tolerate is the annotation with which a pod may start without them; empty: none.
 	Tolerate string
 }
 
-// Preinstalled is an NRI plugin that containerd starts by itself.
+// Preinstalled is an NRI plugin that containerd starts.
 type Preinstalled struct {
 	// Name is "NN-name".
 	Name string
@@ -62,8 +59,8 @@ func (n *Node) path(names ...string) string {
 	return filepath.Join(append([]string{n.dir}, names...)...)
 }
 
-// runc is Debian's for Debian's containerd, and the one that is built from source,
-// where it can be, for the one that is built from source.
+// runc returns Debian's runc for Debian's containerd. For the containerd that is built from source, it
+// returns the runc that is built from source, if there is one.
 func (n *Node) runc() string {
 	if n.opts.NewRunc || n.opts.Generation == V24 && n.kit.NewRunc != "" {
 		return n.kit.NewRunc
@@ -71,8 +68,7 @@ func (n *Node) runc() string {
 	return n.kit.Runc
 }
 
-// config returns containerd's configuration file, in the version that containerd
-// itself writes.
+// config returns containerd's configuration file, in the version that containerd itself writes.
 func (n *Node) config() string {
 	server := fmt.Sprintf("[grpc]\n  address = %q\n", n.Socket())
 	switch n.opts.Generation {
@@ -187,8 +183,8 @@ func (n *Node) cdiDirs() []string {
 	return n.opts.CDISpecDirs
 }
 
-// cniConfig returns the pods' network: a pair of interfaces for each, which
-// needs nothing of the kernel but veth.
+// cniConfig returns the pods' network: a pair of interfaces for each pod, for which the kernel needs only
+// veth.
 func (n *Node) cniConfig() string {
 	if n.opts.CNI != "" {
 		return n.opts.CNI
@@ -203,7 +199,7 @@ func (n *Node) cniConfig() string {
 `, n.path("cni", "state"))
 }
 
-// linkCNI fills the directory of CNI plugins: Debian's, and this checkout's own.
+// linkCNI links Debian's CNI plugins and those of this checkout into one directory.
 func (n *Node) linkCNI() error {
 	entries, err := os.ReadDir(n.kit.CNI)
 	if err != nil {

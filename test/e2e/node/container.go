@@ -18,25 +18,24 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// ContainerOptions of a container. The zero value is a container "main" of Image
-// that sleeps.
+// ContainerOptions of a container. The zero value is a container "main" of Image that sleeps.
 type ContainerOptions struct {
 	Name string
 	// Image; empty: Image.
 	Image         string
 	Command, Args []string
-	// Env has "NAME=value".
+	// Env has entries "NAME=value".
 	Env                 []string
 	Mounts              []*cri.Mount
 	Devices             []*cri.Device
 	CDIDevices          []string
 	Labels, Annotations map[string]string
-	// User and Group the container runs as; 0: root. Groups are supplementary.
+	// User and Group are the container's user and group; 0: root. Groups are supplementary.
 	User, Group    int64
 	Groups         []int64
 	ReadonlyRootfs bool
 	Privileged     bool
-	// Capabilities to add and to drop; nil: the runtime's own.
+	// Capabilities to add and to drop; nil: the runtime's defaults.
 	Capabilities *cri.Capability
 	WorkingDir   string
 	// TTY gives the container's process a terminal to write to.
@@ -52,7 +51,7 @@ type Container struct {
 	cfg *cri.ContainerConfig
 }
 
-// Create creates a container and does not start it: NRI plugins decide here.
+// Create creates a container and does not start it. NRI plugins are called here.
 func (p *Pod) Create(ctx context.Context, o ContainerOptions) (*Container, error) {
 	if o.Name == "" {
 		o.Name = "main"
@@ -109,7 +108,7 @@ func (p *Pod) Create(ctx context.Context, o ContainerOptions) (*Container, error
 // Name returns the container's name in its pod.
 func (c *Container) Name() string { return c.cfg.GetMetadata().GetName() }
 
-// Start starts the container: runc gets its config.json here.
+// Start starts the container. runc gets its config.json here.
 func (c *Container) Start(ctx context.Context) error {
 	_, err := c.pod.node.runtime.StartContainer(ctx, &cri.StartContainerRequest{ContainerId: c.ID})
 	if err != nil {
@@ -127,7 +126,7 @@ func (c *Container) Exec(ctx context.Context, cmd ...string) (stdout, stderr str
 	return string(r.GetStdout()), string(r.GetStderr()), int(r.GetExitCode()), nil
 }
 
-// Status returns the container's state as CRI tells it.
+// Status returns the container's state as CRI reports it.
 func (c *Container) Status(ctx context.Context) (*cri.ContainerStatus, error) {
 	r, err := c.pod.node.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.ID})
 	if err != nil {
@@ -144,8 +143,8 @@ func (c *Container) PID(ctx context.Context) (int, error) {
 	return info.PID, c.info(ctx, &info)
 }
 
-// OCISpec returns the config.json that runc got; before the start, which makes
-// it, the spec that containerd keeps for it.
+// OCISpec returns the config.json that runc got. Before the start, it returns the spec that containerd
+// stores.
 func (c *Container) OCISpec(ctx context.Context) (*rspec.Spec, error) {
 	spec, err := c.pod.node.bundleSpec(c.ID)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +156,7 @@ func (c *Container) OCISpec(ctx context.Context) (*rspec.Spec, error) {
 	return info.Spec, c.info(ctx, &info)
 }
 
-// info reads containerd's own details of a container.
+// info reads containerd's verbose information about a container.
 func (c *Container) info(ctx context.Context, v any) error {
 	r, err := c.pod.node.runtime.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: c.ID, Verbose: true})
 	if err != nil {
@@ -183,8 +182,7 @@ func (n *Node) bundleSpec(id string) (*rspec.Spec, error) {
 	return spec, nil
 }
 
-// Logs returns what the container printed, both streams, without CRI's
-// time stamps.
+// Logs returns the container's output, of both streams, without CRI's time stamps.
 func (c *Container) Logs() (string, error) {
 	data, err := os.ReadFile(filepath.Join(c.pod.cfg.GetLogDirectory(), c.cfg.GetLogPath()))
 	if err != nil {
@@ -204,7 +202,7 @@ func (c *Container) Logs() (string, error) {
 	return out.String(), nil
 }
 
-// Stop ends the container at once.
+// Stop kills the container.
 func (c *Container) Stop(ctx context.Context) error {
 	_, err := c.pod.node.runtime.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.ID})
 	if err != nil {
@@ -213,7 +211,7 @@ func (c *Container) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Remove ends and removes the container.
+// Remove kills and removes the container.
 func (c *Container) Remove(ctx context.Context) error {
 	_, err := c.pod.node.runtime.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.ID})
 	if err != nil {

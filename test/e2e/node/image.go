@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// Image is the test image: busybox in /bin, /bin/sockclient, the users root
-	// and app (1000). It sleeps unless it is told otherwise.
+	// Image is the test image: busybox in /bin, /bin/sockclient, the users root and app (1000). By default it
+	// sleeps.
 	Image = "localhost/jackfield/test:latest"
-	// PauseImage is the sandbox's.
+	// PauseImage is the image of sandboxes.
 	PauseImage = "localhost/jackfield/pause:latest"
 )
 
-// applets are the commands of busybox that the image has. Each costs a symbolic
-// link in every container, so not all of them are there.
+// applets are the commands of busybox in the image. Each of them is a symbolic link in every container, so
+// the list has only those that tests use.
 func applets() []string {
 	return strings.Fields(`[ ash awk basename cat chgrp chmod chown cmp cp cut date dd df diff dirname echo
 		env expr false find free grep head hexdump hostname id ifconfig ip kill ln ls mkdir mkfifo mknod mktemp
@@ -37,14 +37,14 @@ func applets() []string {
 
 // file is an entry of an image layer.
 type file struct {
-	name string // no leading slash; a trailing one makes a directory
+	name string // no leading slash; a trailing slash means a directory
 	mode int64
 	link string // symbolic link to
 	data []byte
 }
 
-// writeImages writes an OCI layout with both images as a tar archive.
-func writeImages(w io.Writer, kit *Kit) error {
+// WriteImages writes an OCI layout with both images as a tar archive.
+func WriteImages(w io.Writer, kit *Kit) error {
 	busybox, err := os.ReadFile(kit.Busybox)
 	if err != nil {
 		return fmt.Errorf("make image: %w", err)
@@ -79,7 +79,7 @@ func writeImages(w io.Writer, kit *Kit) error {
 	return l.close()
 }
 
-// layout writes an OCI image layout as a tar archive. The first error stays.
+// layout writes an OCI image layout as a tar archive. It stores the first error.
 type layout struct {
 	tar   *tar.Writer
 	index ispec.Index

@@ -25,27 +25,27 @@ const (
 	V1 Generation = "containerd-1.7"
 	// V2 is containerd 2.x with NRI 0.8 or later.
 	V2 Generation = "containerd-2"
-	// V24 is containerd 2.4 with NRI 0.12, built from source: no distribution that
-	// the others come from has it.
+	// V24 is containerd 2.4 with NRI 0.12. It is built from source, because the distribution of the others
+	// does not have it.
 	V24 Generation = "containerd-2.4"
 )
 
-// Generations returns all of them.
+// Generations returns all generations.
 func Generations() []Generation { return []Generation{V1, V2, V24} }
 
-// Shipped returns those that a distribution ships.
+// Shipped returns the generations that a distribution ships.
 func Shipped() []Generation { return []Generation{V1, V2} }
 
-// Kit is where the programs are that a node consists of.
+// Kit has the paths of the programs of a node.
 type Kit struct {
 	// Containerd has the directories of containerd, its shim and ctr, by generation.
 	Containerd map[Generation]string
-	// Versions are theirs, for people.
+	// Versions are the versions of containerd, for log output.
 	Versions map[Generation]string
 	// Runc and Busybox are programs, CNI is a directory of plugins.
 	Runc, Busybox, CNI string
-	// NewRunc is a runc with what Debian's lacks, mounts with mapped users for one;
-	// empty where there is no C compiler to build it with.
+	// NewRunc is a runc with features that Debian's lacks, for example mounts with mapped users; empty if
+	// there is no C compiler to build it.
 	NewRunc string
 	// Commands are Jackfield's own commands, and sockclient, by name.
 	Commands map[string]string
@@ -56,13 +56,12 @@ type Kit struct {
 // kitEnv carries the kit into the jail.
 const kitEnv = "JACKFIELD_KIT"
 
-// Prepare downloads what is not in the cache and builds the commands of this
-// checkout. It needs a network the first time, and so belongs before the jail. A
-// command of Jackfield that does not build is not an error here, but one of
-// Command later.
+// Prepare downloads what is not in the cache and builds the commands of this checkout. The first run needs
+// the network, so it happens before the jail. A command of Jackfield that does not build is not an error of
+// Prepare but of Command.
 //
-// Only the given generations are for certain there: what is built from source, which
-// takes a minute the first time, is for V24 alone, and the newer runc with it.
+// Only the given generations are certain to exist. containerd and runc are built from source for V24 only,
+// which takes a minute the first time.
 func Prepare(ctx context.Context, logf func(format string, args ...any), generations ...Generation) (*Kit, error) {
 	store, err := parts.Open()
 	if err != nil {
@@ -92,8 +91,8 @@ func Prepare(ctx context.Context, logf func(format string, args ...any), generat
 	return k, k.build(ctx, logf, slices.Contains(generations, V24))
 }
 
-// build makes static binaries of all commands of the checkout, and of the runtimes
-// that no distribution has, where they are wanted.
+// build builds static binaries of all commands of the checkout and, if wanted, of the runtimes that no
+// distribution has.
 func (k *Kit) build(ctx context.Context, logf func(format string, args ...any), runtimes bool) error {
 	cache, err := parts.CacheDir()
 	if err != nil {
@@ -115,7 +114,7 @@ func (k *Kit) build(ctx context.Context, logf func(format string, args ...any), 
 		if err := k.buildRunc(ctx, filepath.Join(root, "test", "runc"), bin); err != nil {
 			return err
 		}
-		if err := k.buildContainerd(ctx, filepath.Join(root, "test", "containerd"), filepath.Join(cache, "containerd"), logf); err != nil {
+		if err := k.buildContainerd(ctx, filepath.Join(root, "test", "containerd"), cache, logf); err != nil {
 			return err
 		}
 	}
@@ -133,7 +132,7 @@ func (k *Kit) build(ctx context.Context, logf func(format string, args ...any), 
 	if len(pkgs) == 0 || goBuild(ctx, root, bin, pkgs...) == nil {
 		return nil
 	}
-	for _, pkg := range pkgs { // one of them is broken: which?
+	for _, pkg := range pkgs { // finds the broken package
 		if err := goBuild(ctx, root, bin, pkg); err != nil {
 			name := filepath.Base(pkg)
 			k.Broken[name] = err.Error()
@@ -143,8 +142,8 @@ func (k *Kit) build(ctx context.Context, logf func(format string, args ...any), 
 	return ctx.Err()
 }
 
-// buildRunc builds runc from the module proxy, where there is a C compiler, which its
-// entry into namespaces is written for.
+// buildRunc builds runc from the module proxy if there is a C compiler, which runc's code for namespaces
+// needs.
 func (k *Kit) buildRunc(ctx context.Context, dir, bin string) error {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		return nil
@@ -161,10 +160,9 @@ func (k *Kit) buildRunc(ctx context.Context, dir, bin string) error {
 	return nil
 }
 
-// buildBeside has the go command link on the file system of the directory that the
-// programs go to: it renames them into place then. Packages' tests run beside each
-// other, and one may run a program that the other has just built once more; a copy is
-// not there for a moment, and then half.
+// buildBeside makes the go command link on the file system of the target directory, so that it renames
+// programs into place. Tests of several packages run at the same time, and may run a program while another
+// package builds it again. A copied program would be missing for a moment, and then incomplete.
 func buildBeside(dir string) string { return "GOTMPDIR=" + filepath.Dir(dir) }
 
 func goBuild(ctx context.Context, dir, bin string, pkgs ...string) error {

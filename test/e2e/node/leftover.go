@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,12 +20,14 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
-// Look returns what a pod or a runtime could leave behind on the machine, one
-// line each, sorted: processes, mounts, network interfaces and namespaces,
-// cgroups, and everything in and below the directories given. What containerd
-// keeps for itself once it has run a pod is not among it, unless it is below a
-// directory that was named.
-func Look(dirs ...string) ([]string, error) {
+// pluginLocks are the files and the sixteen directories at most that the plugin locks. It creates each when it
+// needs it first, and keeps it.
+var pluginLocks = regexp.MustCompile(`^/run/jackfield/(hook|hook/keeper|rights|rights/[0-9a-f])$`)
+
+// Inventory lists what a pod or a runtime could leave on the machine, one sorted line each: processes,
+// mounts, network interfaces and namespaces, cgroups, and everything in the given directories. It excludes
+// what containerd keeps for itself after the first pod, except below the given directories, and pluginLocks.
+func Inventory(dirs ...string) ([]string, error) {
 	var found []string
 	procs, err := processesWith("")
 	if err != nil {
@@ -56,7 +59,9 @@ func Look(dirs ...string) ([]string, error) {
 			if slices.Contains(skip, path) {
 				return fs.SkipDir
 			}
-			found = append(found, "file "+path)
+			if !pluginLocks.MatchString(path) {
+				found = append(found, "file "+path)
+			}
 			return nil
 		})
 		if err != nil {
@@ -69,7 +74,7 @@ func Look(dirs ...string) ([]string, error) {
 	}
 	for _, h := range hierarchies {
 		err := walk(filepath.Join(h, jail.CgroupParent()), func(path string, d fs.DirEntry) error {
-			// The parent itself is the keeper's.
+			// The keeper removes the parent itself.
 			if d.IsDir() && strings.TrimPrefix(path, h) != jail.CgroupParent() {
 				found = append(found, "cgroup "+path)
 			}
@@ -83,12 +88,12 @@ func Look(dirs ...string) ([]string, error) {
 	return found, nil
 }
 
-// Left returns what is in after and was not in before.
-func Left(before, after []string) []string {
+// Leftovers returns what is in after and was not in before.
+func Leftovers(before, after []string) []string {
 	return slices.DeleteFunc(slices.Clone(after), func(s string) bool { return slices.Contains(before, s) })
 }
 
-// walk is filepath.WalkDir for trees that others change meanwhile.
+// walk is filepath.WalkDir for trees that change meanwhile.
 func walk(dir string, f func(string, fs.DirEntry) error) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +106,7 @@ func walk(dir string, f func(string, fs.DirEntry) error) error {
 	})
 }
 
-// processesWith returns the processes that have arg among their arguments; ""
-// returns all.
+// processesWith returns the processes that have arg among their arguments. With "" it returns all processes.
 func processesWith(arg string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

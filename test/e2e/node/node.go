@@ -26,8 +26,8 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 )
 
-// Node is a running containerd. Its methods may be called from several
-// goroutines, but for Restart, Kill and Close.
+// Node is a running containerd. Its methods may be called concurrently, except for
+// Restart, Kill and Close.
 type Node struct {
 	kit  *Kit
 	opts Options
@@ -39,25 +39,23 @@ type Node struct {
 	images     cri.ImageServiceClient
 
 	mu      sync.Mutex
-	started int // bytes of containerd's log before its last start
-	plugins int // how many were started, for their names
+	started int // size of containerd's log before the last start
+	plugins int // number of started plugins, for their names
 }
 
 const (
-	// callTimeout ends every CRI call: nothing that works here takes seconds, and a
-	// test must not hang where containerd does.
+	// callTimeout bounds every CRI call. Working calls take less than a second, and a test must not hang when
+	// containerd hangs.
 	callTimeout = 2 * time.Minute
-	// Patience is how long is waited for what comes in a second or less on a machine
-	// that has nothing else to do: a busy one gets there, too, and what never comes
-	// is told in good time.
+	// Patience is how long a test waits for events that an idle machine delivers within a second. A busy
+	// machine needs longer.
 	Patience = time.Minute
 )
 
-// nodesDir has the nodes' directories.
+// nodesDir contains the directories of nodes.
 const nodesDir = "/run/n"
 
-// Start starts containerd with its images and waits until it is ready for pods.
-// The caller has to Close it.
+// Start starts containerd with its images and waits until it is ready for pods. The caller must call Close.
 func Start(ctx context.Context, kit *Kit, opts Options) (*Node, error) {
 	if !jail.Inside() {
 		return nil, fmt.Errorf("start containerd: not in a jail: %w", errdefs.ErrFailedPrecondition)
@@ -76,7 +74,7 @@ func Start(ctx context.Context, kit *Kit, opts Options) (*Node, error) {
 		if err != nil {
 			return nil, fmt.Errorf("start containerd: %w", err)
 		}
-		// Roots of user namespaces have to pass.
+		// Root of a user namespace must be able to traverse the directory.
 		if err := os.Chmod(dir, 0o711); err != nil {
 			return nil, fmt.Errorf("start containerd: %w", err)
 		}
@@ -150,8 +148,7 @@ func (n *Node) launch(ctx context.Context) error {
 	}
 }
 
-// call makes a CRI call that ends, in time or with containerd, and tells when it
-// was with containerd.
+// call makes a CRI call that ends in time, or when containerd ends. In the latter case the error says so.
 func (n *Node) call(ctx context.Context, method string, req, reply any,
 	cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -171,7 +168,7 @@ func (n *Node) call(ctx context.Context, method string, req, reply any,
 	select {
 	case <-ended:
 		return fmt.Errorf("containerd has ended (%v): %w\n%s", n.containerd.err, err, Tail(n.Log(), 40))
-	case <-time.After(200 * time.Millisecond): // its connections end before it does
+	case <-time.After(200 * time.Millisecond): // connections end before the process
 		return err
 	}
 }
@@ -198,7 +195,7 @@ func (n *Node) waitReady(ctx context.Context) error {
 	}
 }
 
-// loadImages imports both images and waits until the CRI side knows them.
+// loadImages imports both images and waits until CRI lists them.
 func (n *Node) loadImages(ctx context.Context) error {
 	name := n.path("images.tar")
 	f, err := os.Create(name)
@@ -207,7 +204,7 @@ func (n *Node) loadImages(ctx context.Context) error {
 	}
 	defer os.Remove(name)
 	defer f.Close()
-	if err := writeImages(f, n.kit); err != nil {
+	if err := WriteImages(f, n.kit); err != nil {
 		return err
 	}
 	if err := n.Ctr(ctx, "images", "import", "--local", "--snapshotter", "native", name); err != nil {
@@ -230,7 +227,7 @@ func (n *Node) loadImages(ctx context.Context) error {
 	return nil
 }
 
-// Ctr runs containerd's own client in the namespace that CRI uses.
+// Ctr runs containerd's client ctr in the namespace that CRI uses.
 func (n *Node) Ctr(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(n.kit.Containerd[n.opts.Generation], "ctr"),
 		append([]string{"--address", n.Socket(), "--namespace", "k8s.io"}, args...)...)
@@ -250,31 +247,29 @@ func (n *Node) Alive() bool {
 	}
 }
 
-// Kit returns where the programs are.
+// Kit returns the paths of the programs.
 func (n *Node) Kit() *Kit { return n.kit }
 
-// Generation returns which containerd this is.
+// Generation returns the generation of containerd.
 func (n *Node) Generation() Generation { return n.opts.Generation }
 
-// Dir returns the directory of all that the node made.
+// Dir returns the directory of everything that the node creates.
 func (n *Node) Dir() string { return n.dir }
 
-// Socket returns containerd's socket, which is the CRI's.
+// Socket returns containerd's socket, which serves CRI.
 func (n *Node) Socket() string { return n.path("containerd.sock") }
 
-// NRISocket returns where NRI plugins connect.
+// NRISocket returns the socket to which NRI plugins connect.
 func (n *Node) NRISocket() string { return n.path("nri", "nri.sock") }
 
-// PluginDir and PluginConfigDir are the places of pre-installed NRI plugins and
-// of their drop-ins.
+// PluginDir and PluginConfigDir are the directories of pre-installed NRI plugins and of their drop-ins.
 func (n *Node) PluginDir() string       { return n.path("nri", "plugins") }
 func (n *Node) PluginConfigDir() string { return n.path("nri", "conf.d") }
 
-// CRI returns the client of the runtime service, for calls that have no method
-// here.
+// CRI returns the client of the runtime service, for calls without a method in this package.
 func (n *Node) CRI() cri.RuntimeServiceClient { return n.runtime }
 
-// Log returns containerd's log, of all its starts.
+// Log returns containerd's log since its first start.
 func (n *Node) Log() string {
 	text, err := os.ReadFile(n.path("containerd.log"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -283,13 +278,13 @@ func (n *Node) Log() string {
 	return string(text)
 }
 
-// Restart stops containerd in the orderly way and starts it again. Pods run on.
+// Restart stops containerd with SIGTERM and starts it again. Pods continue to run.
 func (n *Node) Restart(ctx context.Context) error {
 	_ = n.containerd.Stop(Patience)
 	return n.relaunch(ctx)
 }
 
-// Kill ends containerd with SIGKILL and starts it again. Pods run on.
+// Kill ends containerd with SIGKILL and starts it again. Pods continue to run.
 func (n *Node) Kill(ctx context.Context) error {
 	n.containerd.Kill()
 	return n.relaunch(ctx)
@@ -302,8 +297,7 @@ func (n *Node) relaunch(ctx context.Context) error {
 	return nil
 }
 
-// Close removes all pods, ends containerd and everything it started, and removes
-// the node's directory.
+// Close removes all pods, ends containerd and all its processes, and removes the node's directory.
 func (n *Node) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
@@ -323,8 +317,7 @@ func (n *Node) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// killShims ends the shims of this containerd that are left, and waits for those
-// that are on their way out.
+// killShims kills the remaining shims of this containerd, and waits for those that are ending.
 func (n *Node) killShims(ctx context.Context) error {
 	for {
 		shims, err := processesWith(n.Socket())

@@ -19,8 +19,8 @@ import (
 	"github.com/jackfield/jackfield/test/parts"
 )
 
-// scenarioEnv makes a test binary that a test starts run nodes in a jail. The
-// tests themselves run outside of any, to see what is left on the machine.
+// scenarioEnv makes a test binary run nodes in a jail. The tests themselves run outside of any jail, to check
+// what is left on the machine.
 const scenarioEnv = "JACKFIELD_NODE_SCENARIO"
 
 func TestMain(m *testing.M) {
@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 	}, scenario))
 }
 
-// scenario runs a node of each generation with a pod that a host process and a
-// hook could be part of, says so, and waits for its end on standard input.
+// scenario runs a node of each generation with a pod that uses a host process and a hook. It
+// reports that it is ready, and waits for the end of standard input.
 func scenario() int {
 	ctx := context.Background()
 	kit, err := KitFromEnv()
@@ -56,7 +56,7 @@ func scenario() int {
 				if err := n.Close(ctx); err != nil {
 					fmt.Println(err)
 				}
-				// Mount namespaces of processes that just ended may hold on a moment longer.
+				// Mount namespaces of processes that just ended may exist a moment longer.
 				if _, err := os.Stat(n.Dir()); err == nil {
 					fmt.Println("left", n.Dir())
 				}
@@ -100,8 +100,7 @@ func require(t *testing.T) {
 	}
 }
 
-// Whether the test process ends in the orderly way or is killed, the machine is
-// as it was before.
+// When the test process ends, normally or by SIGKILL, the machine is as it was before.
 func TestNothingIsLeft(t *testing.T) {
 	require(t)
 	for _, how := range []string{"orderly", "killed"} {
@@ -128,7 +127,7 @@ func TestNothingIsLeft(t *testing.T) {
 				t.Errorf("it said %q, %v", line, err)
 			}
 			cgroup := fmt.Sprintf("jackfield-%d-", cmd.Process.Pid)
-			if n := len(Left(before, machine(t, ns, cgroup))); n < 10 {
+			if n := len(Leftovers(before, machine(t, ns, cgroup))); n < 10 {
 				t.Errorf("saw only %d traces of what runs now", n)
 			}
 			if how == "killed" {
@@ -144,7 +143,7 @@ func TestNothingIsLeft(t *testing.T) {
 			_ = cmd.Wait()
 			var left []string
 			for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				if left = Left(before, machine(t, ns, cgroup)); len(left) == 0 {
+				if left = Leftovers(before, machine(t, ns, cgroup)); len(left) == 0 {
 					return
 				}
 			}
@@ -153,9 +152,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// machine returns what nodes could leave behind outside of their jail, with the
-// processes of its PID namespace and its cgroups. Other jails are none of its
-// business: other packages' tests run beside these.
+// machine lists what nodes could leave outside of their jail, with the processes of its PID namespace and its
+// cgroups. It ignores other jails, because tests of other packages run at the same time.
 func machine(t *testing.T, pidns, cgroup string) []string {
 	t.Helper()
 	var found []string

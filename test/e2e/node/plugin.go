@@ -18,22 +18,22 @@ import (
 type PluginOptions struct {
 	// Config is the text of its configuration file; empty: no --config.
 	Config string
-	// Index and Name it registers with; empty: "10" and "jackfield".
+	// Index and Name are those of the registration; empty: "10" and "jackfield".
 	Index, Name string
-	// Args come after the harness' own.
+	// Args follow the arguments of the harness.
 	Args []string
-	// Env has variables on top of the harness' own.
+	// Env has variables in addition to the harness's.
 	Env []string
 	// Binary; empty: jackfield-nri of this checkout.
 	Binary string
 }
 
-// Plugin is a running NRI plugin, started from outside of the runtime.
+// Plugin is a running NRI plugin that the runtime did not start.
 type Plugin struct {
 	*Process
 	// Name is "NN-name".
 	Name string
-	// ConfigFile is the file that Config was written to, which a test may alter.
+	// ConfigFile is the file with Config, which a test may change.
 	ConfigFile string
 
 	node *Node
@@ -41,8 +41,7 @@ type Plugin struct {
 	log  string
 }
 
-// StartPlugin starts Jackfield's plugin against this node and waits until
-// containerd has it.
+// StartPlugin starts Jackfield's plugin against this node and waits until containerd has registered it.
 func (n *Node) StartPlugin(ctx context.Context, o PluginOptions) (*Plugin, error) {
 	if o.Index == "" {
 		o.Index = "10"
@@ -85,8 +84,7 @@ func (n *Node) StartPlugin(ctx context.Context, o PluginOptions) (*Plugin, error
 	return p, nil
 }
 
-// Start starts the plugin again, after Stop or Kill, and waits until containerd
-// has it.
+// Start starts the plugin again, after Stop or Kill, and waits until containerd has registered it.
 func (p *Plugin) Start(ctx context.Context) error {
 	from := len(p.node.Log())
 	proc, err := StartProcess(p.cmd(), p.log)
@@ -103,8 +101,8 @@ func (p *Plugin) Start(ctx context.Context) error {
 	return nil
 }
 
-// WaitPlugin waits until a plugin, "10-jackfield" for example, has registered
-// since containerd was started last.
+// WaitPlugin waits until a plugin, "10-jackfield" for example, has registered since the last start of
+// containerd.
 func (n *Node) WaitPlugin(ctx context.Context, name string) error {
 	n.mu.Lock()
 	from := n.started
@@ -112,24 +110,24 @@ func (n *Node) WaitPlugin(ctx context.Context, name string) error {
 	return n.waitPlugin(ctx, name, from, nil)
 }
 
-// WaitPluginSince is WaitPlugin for what containerd has logged from the byte
-// offset from on: for a name that was registered before.
+// WaitPluginSince is WaitPlugin for containerd's log from byte offset from, for a name that was registered
+// before.
 func (n *Node) WaitPluginSince(ctx context.Context, name string, from int) error {
 	return n.waitPlugin(ctx, name, from, nil)
 }
 
-// waitPlugin looks for the line that containerd logs when a plugin was
-// configured and synchronized: it tells in no other way.
+// waitPlugin waits for the line that containerd logs when a plugin was configured and synchronized, because
+// there is no other sign.
 func (n *Node) waitPlugin(ctx context.Context, name string, from int, ended <-chan struct{}) error {
 	for {
 		log := n.Log()[from:]
 		for line := range strings.Lines(log) {
-			// The line's own quotes are escaped in containerd's log format.
+			// containerd's log format escapes the quotes of the line.
 			if _, after, ok := strings.Cut(line, `plugin \"`+name+`\" `); ok &&
 				(strings.HasPrefix(after, "connected") || strings.HasPrefix(after, "synchronization success")) {
 				return nil
 			}
-			// NRI 0.6 only lists those that it started itself.
+			// NRI 0.6 lists only plugins that it started itself.
 			if strings.Contains(line, `: \"`+name+`\" (pre-connected:`) {
 				return nil
 			}
@@ -144,7 +142,7 @@ func (n *Node) waitPlugin(ctx context.Context, name string, from int, ended <-ch
 	}
 }
 
-// Preinstall puts a plugin where containerd finds it at its next start.
+// Preinstall installs a plugin, which containerd starts at its next start.
 func (n *Node) Preinstall(p Preinstalled) error {
 	src, err := os.Open(p.Binary)
 	if err != nil {

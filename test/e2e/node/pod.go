@@ -24,12 +24,12 @@ type PodOptions struct {
 	Labels, Annotations map[string]string
 	// UID; empty: a new one.
 	UID string
-	// HostNetwork pods have no network of their own and no CNI call.
+	// HostNetwork pods have no network of their own, so CNI is not called.
 	HostNetwork bool
 	// Privileged allows privileged containers.
 	Privileged bool
-	// UserNS is the user of the host that root is in the pod's user namespace, of
-	// 65,536 users; 0: no user namespace.
+	// UserNS is the host's uid of root in the pod's user namespace, which has 65,536 users; 0: no user
+	// namespace.
 	UserNS uint32
 	// Attempt is the kubelet's count of sandboxes of this pod.
 	Attempt uint32
@@ -66,7 +66,7 @@ func (n *Node) RunPod(ctx context.Context, o PodOptions) (*Pod, error) {
 		LogDirectory: n.path("logs", o.UID),
 		Labels:       labels,
 		Annotations:  o.Annotations,
-		// The machine's resolv.conf is none of the pod's business.
+		// The pod must not get the machine's resolv.conf.
 		DnsConfig: &cri.DNSConfig{Servers: []string{"127.0.0.1"}},
 		Linux: &cri.LinuxPodSandboxConfig{
 			CgroupParent: jail.CgroupParent() + "/" + o.UID,
@@ -99,7 +99,7 @@ func (p *Pod) Name() string      { return p.cfg.GetMetadata().GetName() }
 func (p *Pod) Namespace() string { return p.cfg.GetMetadata().GetNamespace() }
 func (p *Pod) UID() string       { return p.cfg.GetMetadata().GetUid() }
 
-// Status returns the sandbox's state as CRI tells it.
+// Status returns the sandbox's state as CRI reports it.
 func (p *Pod) Status(ctx context.Context) (*cri.PodSandboxStatus, error) {
 	r, err := p.node.runtime.PodSandboxStatus(ctx, &cri.PodSandboxStatusRequest{PodSandboxId: p.ID})
 	if err != nil {
@@ -132,7 +132,7 @@ func (n *Node) removePod(ctx context.Context, id, cgroup, logs string) error {
 	if _, err := n.runtime.RemovePodSandbox(ctx, &cri.RemovePodSandboxRequest{PodSandboxId: id}); err != nil {
 		return fmt.Errorf("remove pod %q: %w", id, err)
 	}
-	// What the kubelet would do.
+	// The kubelet would do this.
 	err := os.RemoveAll(logs)
 	mounts, merr := jail.CgroupMounts()
 	for _, m := range mounts {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a program that runs beside the test, with its output in a file.
+// Process is a program that runs in the background, with its output in a file.
 type Process struct {
 	cmd  *exec.Cmd
 	log  string
@@ -32,7 +32,7 @@ func StartProcess(cmd *exec.Cmd, log string) (*Process, error) {
 		return nil, fmt.Errorf("start %q: %w", cmd.Path, err)
 	}
 	defer f.Close()
-	// A file, and not a pipe: daemons that keep it open must not hold up Wait.
+	// The output is a file and not a pipe: daemons that keep a pipe open would delay Wait.
 	cmd.Stdout, cmd.Stderr = f, f
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &unix.SysProcAttr{}
@@ -55,7 +55,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for the end and returns how it was: nil for status 0.
+// Wait waits until the process ends and returns its error: nil for status 0.
 func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -65,13 +65,13 @@ func (p *Process) Wait(ctx context.Context) error {
 	}
 }
 
-// Signal sends a signal; to a process that has ended it does nothing.
+// Signal sends a signal. It does nothing if the process has ended.
 func (p *Process) Signal(s os.Signal) {
 	_ = p.cmd.Process.Signal(s)
 }
 
-// Stop ends the process, with SIGTERM and, after grace, with SIGKILL for it and
-// its group, and returns how it ended.
+// Stop ends the process with SIGTERM, and after grace kills its process group. It returns the process's
+// error.
 func (p *Process) Stop(grace time.Duration) error {
 	p.once.Do(func() {
 		p.Signal(unix.SIGTERM)
@@ -85,13 +85,13 @@ func (p *Process) Stop(grace time.Duration) error {
 	return p.err
 }
 
-// Kill ends the process with SIGKILL and waits for the end.
+// Kill ends the process with SIGKILL and waits until it has ended.
 func (p *Process) Kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 }
 
-// Log returns what was logged so far, by earlier runs with the same file too.
+// Log returns the log, including that of earlier runs with the same file.
 func (p *Process) Log() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -100,8 +100,8 @@ func (p *Process) Log() string {
 	return string(text)
 }
 
-// WaitLog waits until the log, from the byte offset from on, has one of texts.
-// It fails when the process ends before.
+// WaitLog waits until the log, from byte offset from, contains one of texts. It fails if the process ends
+// first.
 func (p *Process) WaitLog(ctx context.Context, from int, texts ...string) error {
 	for {
 		ended := false

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command skipped says why the tests on real container runtimes do not run here, where
-// they do not: `go test` shows the reasons of what is skipped with -v alone.
+// Command skipped prints why tests on real container runtimes are skipped here. Without -v, `go test` does
+// not print the reasons.
 package main
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	testing.Init() // for the flags that a test has, -short among them
+	testing.Init() // defines the flags of tests, for example -short
 	flag.Parse()
 	if why := e2e.Impossible(); why != nil {
 		fmt.Printf("skipped: the tests on real container runtimes (%v); `go test -v` gives the reason of each other test that is skipped\n", why)

@@ -1,3 +1,35 @@
+{{- /* The templates of a DaemonSet and what belongs to it get a context in which Values are those of a pool and
+Pool is its name; both are the chart's where there are no pools. */ -}}
+{{- define "jackfield.poolContext" -}}
+{{- $values := .values -}}
+{{- if hasKey (get .pool "config" | default dict) "metrics" -}}
+{{- fail (printf "pools.%s.config.metrics: the NetworkPolicy and the PodMonitor are those of all pools; set config.metrics" .name) -}}
+{{- end -}}
+{{- include "jackfield.merge" (dict "into" $values "from" .pool) -}}
+{{- end -}}
+
+{{- /* Merges mappings into mappings, in place. A value that is no mapping, a list for example, is replaced. */ -}}
+{{- define "jackfield.merge" -}}
+{{- $into := .into -}}
+{{- range $key, $value := .from -}}
+{{- $old := get $into $key -}}
+{{- if and (kindIs "map" $value) (kindIs "map" $old) -}}
+{{- include "jackfield.merge" (dict "into" $old "from" $value) -}}
+{{- else -}}
+{{- $_ := set $into $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The name of a DaemonSet and its ConfigMap. */ -}}
+{{- define "jackfield.poolName" -}}
+{{- if get . "Pool" -}}
+{{- printf "%s-%s" (include "jackfield.fullname" . | trunc (int (sub 57 (len .Pool))) | trimSuffix "-") .Pool -}}
+{{- else -}}
+{{- include "jackfield.fullname" . -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "jackfield.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
@@ -15,6 +47,9 @@
 {{- define "jackfield.selector" -}}
 app.kubernetes.io/name: {{ include "jackfield.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- with (get . "Pool") }}
+jackfield.dev/pool: {{ . | quote }}
+{{- end }}
 {{- end -}}
 
 {{- define "jackfield.labels" -}}
@@ -48,20 +83,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
     "cdi" (dict "specDirs" (list "/etc/cdi" "/var/run/cdi"))
     "deviceInfo" (dict "cniDir" "/var/run/k8s.cni.cncf.io/devinfo/cni" "dpDir" "/var/run/k8s.cni.cncf.io/devinfo/dp")
     "multus" (dict "cacheDir" "/var/lib/cni/multus")
-    "kubelet" (dict "podResourcesSocket" "/var/lib/kubelet/pod-resources/kubelet.sock")
-    "sockets" (dict "roots" (list "/var/run/jackfield/sockets") "directorySize" "")
+    "kubelet" (dict "podResourcesSocket" "/var/lib/kubelet/pod-resources/kubelet.sock" "pluginsDir" "/var/lib/kubelet/plugins")
+    "sockets" (dict "roots" (list "/var/run/jackfield/sockets") "directorySize" "" "named" dict)
     "hooks" (dict "dirs" list)
     "metrics" (dict "listen" "")
     "audit" (dict "file" "")
     "missed" "report"
     "runtime" (dict "socket" "")
+    "vswitches" list
     "stateDir" "/run/jackfield" -}}
 {{- mergeOverwrite $defaults (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 
-{{- /* What is mounted from the host, a list of {path, write, propagation}. A
-directory in one that is mounted already, and with hostRun everything in /run, is
-left out: a mount below the state directory would reach the host. */ -}}
+{{- /* The mounts from the host, a list of {path, write, propagation}. A directory
+below another mount is left out, and with hostRun everything in /run, because a
+mount below the state directory would propagate to the host. */ -}}
 {{- define "jackfield.hostPaths" -}}
 {{- $c := include "jackfield.config" . | fromYaml -}}
 {{- $list := list -}}
@@ -72,11 +108,14 @@ left out: a mount below the state directory would reach the host. */ -}}
 {{- $covers = append $covers "/run/" -}}
 {{- end -}}
 {{- $wanted := list (dict "path" $c.stateDir "write" true "propagation" $mode) -}}
-{{- /* What bounds directories for sockets is mounted there, and must reach the host. */ -}}
+{{- /* Size-limited socket directories are mounts there, which must propagate to the host. */ -}}
 {{- $rootMode := "HostToContainer" -}}
 {{- if and $c.sockets.directorySize $mode -}}{{- $rootMode = $mode -}}{{- end -}}
 {{- range $c.sockets.roots -}}
 {{- $wanted = append $wanted (dict "path" . "write" true "propagation" $rootMode) -}}
+{{- end -}}
+{{- range $c.sockets.named -}}
+{{- $wanted = append $wanted (dict "path" (dir .path) "write" true "propagation" "HostToContainer") -}}
 {{- end -}}
 {{- with $c.audit.file -}}
 {{- $wanted = append $wanted (dict "path" (dir .) "write" true "propagation" "") -}}
@@ -84,8 +123,17 @@ left out: a mount below the state directory would reach the host. */ -}}
 {{- range concat (list .Values.nri.socketDir) $c.cdi.specDirs $c.hooks.dirs (list $c.deviceInfo.cniDir $c.deviceInfo.dpDir $c.multus.cacheDir (dir $c.kubelet.podResourcesSocket)) -}}
 {{- $wanted = append $wanted (dict "path" . "write" false "propagation" "") -}}
 {{- end -}}
+{{- /* CSI drivers mount volumes there: their unmounts must reach this container. */ -}}
+{{- $wanted = append $wanted (dict "path" $c.kubelet.pluginsDir "write" false "propagation" "HostToContainer") -}}
 {{- if eq $c.missed "evict" -}}
 {{- $wanted = append $wanted (dict "path" (dir (default "/run/containerd/containerd.sock" $c.runtime.socket)) "write" false "propagation" "") -}}
+{{- end -}}
+{{- with $c.vswitches -}}
+{{- $endpoints := dict "ovs" "/run/openvswitch/db.sock" "grout" "/run/grout.sock" "vpp" "/run/vpp/api.sock" -}}
+{{- $wanted = append $wanted (dict "path" "/run/jackfield" "write" true "propagation" "") -}}
+{{- range . -}}
+{{- $wanted = append $wanted (dict "path" (dir (default (get $endpoints .type) (get . "endpoint"))) "write" false "propagation" "") -}}
+{{- end -}}
 {{- end -}}
 {{- $wanted = append $wanted (dict "path" "/sys" "write" false "propagation" "") -}}
 {{- $wanted = append $wanted (dict "path" .Values.devDir "write" false "propagation" "HostToContainer") -}}
@@ -103,8 +151,8 @@ left out: a mount below the state directory would reach the host. */ -}}
 {{- dict "list" $list | toYaml -}}
 {{- end -}}
 
-{{- /* A volume's name is made of the path; where that could give one name to two
-paths, a hash makes the difference. */ -}}
+{{- /* A volume is named after its path. A hash is added where two paths could get
+the same name. */ -}}
 {{- define "jackfield.volumeName" -}}
 {{- $name := printf "host%s" (regexReplaceAll "[^a-z0-9]+" (lower .) "-") -}}
 {{- if or (not (regexMatch "^[a-z0-9/.]*$" .)) (gt (len $name) 60) -}}
@@ -113,7 +161,7 @@ paths, a hash makes the difference. */ -}}
 {{- $name -}}
 {{- end -}}
 
-{{- /* The port of metrics and health on the pod network; empty where none is. */ -}}
+{{- /* The port of metrics and health on the pod network; empty without one. */ -}}
 {{- define "jackfield.port" -}}
 {{- $listen := (include "jackfield.config" . | fromYaml).metrics.listen -}}
 {{- if regexMatch "^(|0\\.0\\.0\\.0|\\[::\\]):[0-9]+$" $listen -}}
@@ -121,7 +169,7 @@ paths, a hash makes the difference. */ -}}
 {{- end -}}
 {{- end -}}
 
-{{- /* The address that the probes ask from within the pod; empty where none is served. */ -}}
+{{- /* The address of the probes within the pod; empty without one. */ -}}
 {{- define "jackfield.probed" -}}
 {{- $listen := (include "jackfield.config" . | fromYaml).metrics.listen -}}
 {{- if include "jackfield.port" . -}}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command hello prints a line. It is what a Go process costs at least.
+// Command hello prints a line. Its run time is the minimum of a Go process.
 package main
 
 import "fmt"

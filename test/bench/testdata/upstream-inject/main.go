@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command upstream-inject does with CDI's own library what `jackfield inject --spec
-// FILE` does: DIR, FILE and the names of devices are its arguments. It is for
-// measuring.
+// Command upstream-inject does the same as `jackfield inject --spec FILE` with CDI's own library, for
+// benchmarks. Its arguments are DIR, FILE and the names of devices.
 package main
 
 import (

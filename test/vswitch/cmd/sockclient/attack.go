@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crowd is how many sockets an attacker makes beside the one that is watched.
+// crowd is the number of sockets that an attacker creates beside the watched one.
 const crowd = 10_000
 
-// attack does in a directory what its owner should not: whoever looks for the socket
-// NAME there finds symlinks to the path secret, FIFOs, device nodes, directories and
-// sockets that follow each other as fast as can be, between odd names and a crowd of
-// sockets. It prints a line when the crowd is there, and goes on until ctx is done.
+// attack misuses a directory that a pod owns. A process that opens the socket NAME there finds, in
+// rapid succession, symlinks to the path secret, FIFOs, device nodes, directories and sockets, among
+// odd names and a crowd of sockets. attack prints a line once the crowd exists, and goes on until ctx
+// is done.
 func attack(ctx context.Context, dir, name, secret string, out io.Writer) error {
 	for _, odd := range []string{"new\nline.sock", "..sock", "a b", `\..\..`, "%2e%2e%2f", "\xff\xfe", "-rf"} {
 		if err := plant(filepath.Join(dir, odd)); err != nil {
@@ -70,7 +70,7 @@ func attack(ctx context.Context, dir, name, secret string, out io.Writer) error 
 	return <-failed
 }
 
-// plant leaves a socket that nobody answers at.
+// plant creates a socket file that no process listens on.
 func plant(path string) error {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {

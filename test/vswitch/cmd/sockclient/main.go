@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sockclient stands for the application in a test container: it
-// connects to a socket that a vswitch made, or makes one that a vswitch
-// connects to. It is linked statically and needs no file beside it.
+// Command sockclient is the application in a test container. It connects to a vswitch's socket, or
+// creates a socket that a vswitch connects to. It is linked statically and needs no other file.
 package main
 
 import (

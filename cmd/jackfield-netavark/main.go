@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command jackfield-netavark is the netavark plugin, for networks of Podman 5 and later.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/jackfield/jackfield/pkg/netavark"
+)
+
+func main() { os.Exit(run()) }
+
+// run leaves signals to the kernel: a teardown removes what a killed setup created.
+func run() int {
+	p := netavark.Plugin{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	if err := p.Run(context.Background()); err != nil {
+		return 1
+	}
+	return 0
+}

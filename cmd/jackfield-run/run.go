@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/version"
+	"github.com/jackfield/jackfield/pkg/devices"
+)
+
+// Exit statuses, those of env(1) where it has them.
+const (
+	exitUsage       = 2
+	exitFailed      = 125
+	exitNotRunnable = 126
+	exitNotFound    = 127
+)
+
+const usage = "usage: jackfield-run [--wait DURATION] [--remove-stale] PROGRAM [ARGUMENT...]"
+
+// run returns if there is no program to start, or it could not be started.
+func run(args []string) (status int, err error) {
+	flags := flag.NewFlagSet("jackfield-run", flag.ContinueOnError)
+	wait := flags.Duration("wait", 0, "")
+	removeStale := flags.Bool("remove-stale", false, "")
+	showVersion := flags.Bool("version", false, "")
+	flags.SetOutput(io.Discard)
+	err = flags.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Println(usage)
+		return 0, nil
+	case err != nil:
+		return exitUsage, fmt.Errorf("%w; %s", err, usage)
+	case *showVersion:
+		fmt.Println(version.Line("jackfield-run"))
+		return 0, nil
+	case flags.NArg() == 0:
+		return exitUsage, errors.New("no program; " + usage)
+	}
+	argv, err := prepare(flags.Args(), *wait, *removeStale)
+	if err != nil {
+		return exitFailed, err
+	}
+	program, err := exec.LookPath(argv[0])
+	if err == nil {
+		err = &fs.PathError{Op: "exec", Path: program, Err: unix.Exec(program, argv, os.Environ())}
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+		return exitNotFound, err
+	}
+	return exitNotRunnable, err
+}
+
+// prepare sets the environment and returns the program and its arguments.
+func prepare(args []string, wait time.Duration, removeStale bool) ([]string, error) {
+	list, err := devices.Read("")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("the container has no devices from Jackfield: %w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if removeStale {
+		err = removeStaleSockets(list)
+	}
+	if err == nil && wait > 0 {
+		err = waitForSockets(list, wait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return expandArguments(list, args)
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"fmt"
+	"path"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+// addPlan is what one Add is about to create.
+type addPlan struct {
+	record    cnirecord.Record
+	file      deviceinfo.CNIFile
+	before    *deviceinfo.Info // device-info that the runtime copied from the device plugin's; nil for none
+	info      *deviceinfo.Info
+	socket    socketPlan
+	port      *vswitch.Port  // nil for none
+	driver    vswitch.Driver // of the port
+	allocated bool           // Steps.Allocate was called
+	wrote     bool           // the device-info file may have been written
+}
+
+// Add creates an attachment. It plans everything before it creates anything. With a port, it returns by the end of
+// LimitTime, if steps do: a vswitch may take a part of that time, and the rest is for undoing.
+func Add(ctx context.Context, host *Host, attachment *Attachment, steps Steps) error {
+	ctx, cancel := attachment.LimitTime(ctx)
+	defer cancel()
+	j := &job{Attachment: attachment, Host: host, ctx: ctx}
+	a, err := j.planAdd()
+	if err != nil {
+		return err
+	}
+	st, err := cnirecord.Open(j.Root, j.StateDir)
+	if err != nil {
+		return j.recordError(err)
+	}
+	defer st.Close()
+	j.reportStep("decided")
+	if err := j.createRecord(st, &a.record); err != nil {
+		return err
+	}
+	j.reportStep("recorded")
+	err = j.createAttachment(st, a, steps)
+	if err == nil {
+		j.reportStep("made")
+		err = steps.Report(Created{Info: a.info, Socket: a.socket.socket})
+	}
+	if err == nil {
+		j.reportStep("printed")
+		return nil
+	}
+	// The runtime gets the error of Add. If undoing fails, the record stays for Remove.
+	if undo := j.undoAdd(st, a, steps); undo != nil {
+		undo = JoinErrors(undo, j.markLeftover(st))
+		fmt.Fprintf(j.Log, "%s: undo ADD: %v\n", j.Program, undo)
+	}
+	return err
+}
+
+// planAdd checks everything that an Add depends on.
+func (j *job) planAdd() (*addPlan, error) {
+	a := &addPlan{}
+	if err := j.planInfoFile(a); err != nil {
+		return nil, err
+	}
+	if err := j.planAddSocket(a); err != nil {
+		return nil, err
+	}
+	if err := j.planPort(a); err != nil {
+		return nil, err
+	}
+	var err error
+	if a.info, err = j.deviceInfo(a); err != nil {
+		return nil, err
+	}
+	a.record = cnirecord.Record{Key: j.Key, Adapter: j.Adapter, Netns: j.Netns, Namespace: j.Namespace, Pod: j.Pod, Chained: j.Chained,
+		InfoDir: j.InfoDir, InfoFile: a.record.InfoFile, InfoKept: a.before != nil, Info: a.info}
+	if a.socket.dir != "" {
+		a.record.SocketDir, a.record.Directory = j.SocketDir, a.socket.dir
+		a.record.ClaimsDir, a.record.Claimed = j.ClaimsDir, j.claimedPath(a.socket.dir)
+	}
+	return a, nil
+}
+
+// PlanSocket returns the device-info that Add would write for a socket of which no device plugin has written any. It
+// returns nil for another device. It reads nothing.
+func PlanSocket(host *Host, attachment *Attachment) (*deviceinfo.Info, error) {
+	j := &job{Attachment: attachment, Host: host}
+	if !j.Device.IsSocket() {
+		return nil, nil
+	}
+	a := &addPlan{}
+	if err := j.planAddSocket(a); err != nil {
+		return nil, err
+	}
+	return j.deviceInfo(a)
+}
+
+// InfoFileName returns the name of an attachment's device-info file that Multus would choose. Attachments outside
+// Kubernetes are in the namespace default.
+func InfoFileName(k cnirecord.Key, namespace string) (string, error) {
+	if namespace == "" {
+		namespace = "default"
+	}
+	return deviceinfo.CNIFileName(namespace, k.Network, k.ContainerID, k.Interface)
+}
+
+// planInfoFile determines the device-info file: the one that the runtime names, or the one that Multus would
+// name (Device Information Specification, §4.2 and §5.1.2).
+func (j *job) planInfoFile(a *addPlan) error {
+	full := j.InfoFile
+	if full == "" {
+		name, err := InfoFileName(j.Key, j.Namespace)
+		if err != nil {
+			return Fail(codeConfig, "invalid network configuration", "no device-info file can be named: %v", err)
+		}
+		full = path.Join(j.InfoDir, name)
+	}
+	var err error
+	if a.file, err = (deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}).File(full); err != nil {
+		return Fail(codeConfig, "invalid network configuration: "+j.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+Quote(full), "%v", err)
+	}
+	a.record.InfoFile = path.Base(full)
+	a.before, err = a.file.Read()
+	switch {
+	case err == nil || errdefs.IsNotFound(err):
+		return nil
+	case errdefs.IsInvalidArgument(err):
+		return Fail(codeConfig, "invalid device-info of the device plugin", "%v", err)
+	}
+	return Fail(codeIO, "I/O failure: device-info", "%v", err)
+}
+
+// deviceInfo returns the device-info of the attachment, without the interface's information.
+func (j *job) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
+	d := &j.Device
+	if !d.IsSocket() {
+		return j.describeDevice(a.before)
+	}
+	info := &deviceinfo.Info{Type: d.Kind}
+	if a.before != nil {
+		info = a.before.Clone() // of the same type: planAddSocket has checked it
+	}
+	info.Version = deviceinfo.Version
+	if d.Kind == deviceinfo.TypeVhostUser {
+		if info.VhostUser == nil {
+			info.VhostUser = &deviceinfo.VhostUser{}
+		}
+		info.VhostUser.Mode, info.VhostUser.Path = deviceinfo.VhostUserMode(d.Field["mode"]), a.socket.socket
+	} else {
+		if info.Memif == nil {
+			info.Memif = &deviceinfo.Memif{}
+		}
+		info.Memif.Role, info.Memif.Path, info.Memif.Mode = deviceinfo.MemifRole(d.Field["role"]), a.socket.socket, deviceinfo.MemifMode(d.Field["mode"])
+	}
+	if err := info.Validate(); err != nil {
+		return nil, Fail(codeConfig, "invalid network configuration: device", "%v", err)
+	}
+	return info, nil
+}
+
+// createAttachment creates what was planned and recorded.
+func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) error {
+	// Status makes the same check.
+	dir, err := openDir(j.Root, "deviceInfoDir", j.InfoDir, 0o755)
+	if err != nil {
+		return err
+	}
+	dir.Close()
+	if a.socket.dir != "" {
+		if err := j.claimAndCreateSocketDir(a.socket.dir); err != nil {
+			// The existing directory is not this attachment's, and its Remove must not remove it.
+			if AsError(err).Code == CodeExists {
+				a.socket.dir = ""
+			}
+			return err
+		}
+	}
+	j.reportStep("directory made")
+	var addresses Addresses
+	if steps.Allocate != nil {
+		a.allocated = true
+		if addresses, err = steps.Allocate(); err != nil {
+			return err
+		}
+	}
+	j.reportStep("addresses allocated")
+	if a.port != nil {
+		if err := j.createPort(st, a, addresses); err != nil {
+			return err
+		}
+	}
+	info := a.info.Clone()
+	if err := setInterfaceInfo(info, j.interfaceInfo(a, addresses)); err != nil {
+		return err
+	}
+	err = a.file.Update(func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
+		if (current != nil) != (a.before != nil) {
+			return nil, Fail(codeLater, "try again later", "device-info file %q was created or removed meanwhile", a.record.InfoFile)
+		}
+		a.wrote = true
+		return info, nil
+	})
+	if err != nil {
+		if e := AsError(err); e.Code != codeIO {
+			return e
+		}
+		return Fail(codeIO, "I/O failure: device-info", "%v", err)
+	}
+	return nil
+}
+
+// interfaceInfo returns what the device-info file and devices.json say about the interface.
+func (j *job) interfaceInfo(a *addPlan, of Addresses) interfaceInfo {
+	n := interfaceInfo{Network: j.Network, MAC: j.MAC, IPs: of.IPs, Gateway: of.Gateways, DNS: of.DNS, Bandwidth: j.Bandwidth, Labels: j.Labels}
+	if a.port != nil {
+		n.MTU, n.Queues = a.port.MTU, a.port.Queues
+	}
+	return n
+}
+
+// undoAdd undoes an Add that failed. It removes the record last.
+func (j *job) undoAdd(st *cnirecord.Store, a *addPlan, steps Steps) error {
+	unlock, err := j.lockPort(j.ctx, st, &a.record)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := j.removePort(j.ctx, &a.record); err != nil {
+		return err
+	}
+	var errs []error
+	if a.allocated && steps.Release != nil {
+		errs = append(errs, steps.Release())
+	}
+	switch {
+	case !a.wrote: // the current file is not from this Add
+		a.record.InfoKept = true
+	case a.before != nil:
+		errs = append(errs, a.file.Write(a.before))
+	}
+	if a.socket.dir == "" {
+		a.record.Directory = ""
+	}
+	errs = append(errs, j.removeAttachment(&a.record))
+	if err := JoinErrors(errs...); err != nil {
+		return err
+	}
+	return j.recordError(st.Remove(a.record.Key))
+}

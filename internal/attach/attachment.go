@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+const (
+	// DefaultSocketDir is the first of the node configuration's socket roots.
+	DefaultSocketDir = "/var/run/jackfield/sockets"
+	// DefaultStateDir holds the records of attachments.
+	DefaultStateDir = cnirecord.DefaultDir
+	// DefaultClaimsDir is in the default stateDir of the node's configuration. The NRI plugin and the OCI
+	// hook use the same directory.
+	DefaultClaimsDir = "/var/run/jackfield/claims"
+)
+
+// Attachment is one attachment of a container to a network, as its network and its runtime describe it.
+type Attachment struct {
+	cnirecord.Key
+
+	// Netns is the path of the container's network namespace. Namespace and Pod are empty outside Kubernetes.
+	Netns, Namespace, Pod string
+	// Adapter is the program that creates the attachment, "" for the CNI plugin.
+	Adapter string
+	// Chained says that the interface is of an earlier plugin of the network.
+	Chained bool
+
+	Device Device
+	// DeviceIDs are IDs of the device by the keys that give them.
+	DeviceIDs map[string]string
+	Port      PortRequest
+
+	// MAC is the hardware address of a socket's interface, "" to leave the choice to the application.
+	MAC       string
+	Bandwidth map[string]uint64
+	Labels    []Label
+
+	// Timeout bounds an Add if Port names a vswitch, and what other operations wait for the vswitch; 0 for
+	// DefaultTimeout.
+	Timeout time.Duration
+
+	// ConfigFile is the node's configuration, which is read if Port names a vswitch. Where the default file is missing,
+	// the copy that jackfield-nri keeps is read.
+	ConfigFile string
+	SocketDir  string // has the directories of the attachments
+	StateDir   string // has the records
+	ClaimsDir  string
+	InfoDir    string // has the device-info files
+	// InfoFile is the device-info file that the runtime names, "" for the name that Multus would choose.
+	InfoFile string
+	// SocketDirSize bounds the attachment's directory, 0 for a plain directory.
+	SocketDirSize uint64
+}
+
+// Host is where an adapter runs.
+type Host struct {
+	Root hostfs.Root
+	// Log gets messages that are not errors of the operation, each beginning with Program.
+	Log     io.Writer
+	Program string
+	// Source describes the keys that errors name.
+	Source Source
+	// Release releases the addresses of an attachment; nil for none. Remove and CollectGarbage call it.
+	Release func(cnirecord.Key) error
+	// Reached is called at each step; nil for no call. Tests stop the program there.
+	Reached func(step string)
+
+	driver vswitch.Driver // of all vswitches in tests; nil for those of the node's configuration
+}
+
+// Source describes the keys of an adapter's configuration in errors.
+type Source interface {
+	// Name returns what the adapter's users call a key, such as device.role.
+	Name(key string) string
+	// Place begins a message about a key, such as "line 2, column 3: ". It may be "".
+	Place(key string) string
+	// Value returns the key's value as it was written, or "nothing".
+	Value(key string) string
+}
+
+// Addresses are the addresses of an attachment's interface and what belongs to them.
+type Addresses struct {
+	IPs      []string // with prefix lengths
+	Gateways []string
+	DNS      *DNS
+}
+
+// Steps are what an adapter does while an attachment is created.
+type Steps struct {
+	// Allocate returns the attachment's addresses. It runs when the socket directory exists. nil allocates none.
+	Allocate func() (Addresses, error)
+	// Release undoes Allocate, wherever that stopped. It may be nil.
+	Release func() error
+	// Report hands the attachment to the runtime. If it fails, the attachment is removed.
+	Report func(Created) error
+}
+
+// Created is an attachment that was created.
+type Created struct {
+	Info   *deviceinfo.Info // without the interface's information
+	Socket string           // path of the socket on the host, or "@name"; "" for a device
+}
+
+// job is one operation on an attachment. ctx is that of the operation, which one process runs.
+type job struct {
+	*Attachment
+	*Host
+	ctx context.Context
+
+	loadedFile string // the node's configuration, once it is loaded
+}
+
+func (j *job) reportStep(name string) {
+	if j.Reached != nil {
+		j.Reached(name)
+	}
+}
+
+// releaseAddresses releases the addresses of an attachment.
+func (j *job) releaseAddresses(key cnirecord.Key) error {
+	if j.Release == nil {
+		return nil
+	}
+	return j.Release(key)
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"cmp"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/sysfs"
+)
+
+// deviceID returns the device that the runtime, Multus or the configuration names. Contradictions are errors.
+func (j *job) deviceID() (id string, err error) {
+	from := ""
+	for _, key := range slices.Sorted(maps.Keys(j.DeviceIDs)) {
+		switch next := j.DeviceIDs[key]; {
+		case id == "":
+			id, from = next, key
+		case !strings.EqualFold(id, next):
+			return "", j.invalid(key, Quote(next), `the device that `+from+` names, `+Quote(id))
+		}
+	}
+	return id, nil
+}
+
+// describeDevice returns the device-info of a PCI or vDPA device, from the configuration, the device's ID and the
+// kernel. current is the device plugin's device-info, or nil.
+func (j *job) describeDevice(current *deviceinfo.Info) (*deviceinfo.Info, error) {
+	id, err := j.deviceID()
+	if err != nil {
+		return nil, err
+	}
+	info := &deviceinfo.Info{Type: j.Device.Kind, Version: deviceinfo.Version}
+	if current != nil {
+		if current.Type != j.Device.Kind {
+			return nil, j.invalid("device.type", Quote(string(j.Device.Kind)), Quote(string(current.Type))+`, the type in the device-info file of the device plugin`)
+		}
+		info = current.Clone()
+		info.Version = deviceinfo.Version
+	}
+	if j.Device.Kind == deviceinfo.TypePCI {
+		return info, j.describePCI(id, info)
+	}
+	return info, j.describeVDPA(id, info)
+}
+
+// agreedValue returns the value of the device's key on which all sources that have one agree.
+func (j *job) agreedValue(key string, sources ...string) (string, error) {
+	found := ""
+	for _, s := range sources {
+		if found != "" && s != "" && !strings.EqualFold(found, s) {
+			return "", j.invalid("device."+key, Quote(found), Quote(s)+`, which another source has`)
+		}
+		found = cmp.Or(found, s)
+	}
+	return found, nil
+}
+
+func (j *job) describePCI(id string, info *deviceinfo.Info) error {
+	if info.PCI == nil {
+		info.PCI = &deviceinfo.PCI{}
+	}
+	p := info.PCI
+	if id != "" {
+		if _, err := sysfs.ParseAddress(id); err != nil {
+			if p.PCIAddress == "" && j.Device.Field["pci-address"] == "" {
+				return j.invalid("deviceID", Quote(id), "a PCI address, dddd:BB:DD.f, or a device-info file of the device plugin with the address")
+			}
+			id = "" // a name of the device plugin's own
+		}
+	}
+	address, err := j.agreedValue("pci-address", j.Device.Field["pci-address"], id, p.PCIAddress)
+	if err != nil {
+		return err
+	}
+	if address == "" {
+		return j.invalid("deviceID", "nothing", "the PCI device: runtimeConfig.deviceID, which a runtime fills in, or deviceID, or device.pci-address")
+	}
+	dev, err := sysfs.PCI(j.Root, address)
+	if err != nil {
+		return deviceError(address, err)
+	}
+	p.PCIAddress = dev.Address
+	p.VhostNet = cmp.Or(j.Device.Field["vhost-net"], p.VhostNet)
+	p.RDMADevice = cmp.Or(j.Device.Field["rdma-device"], p.RDMADevice)
+	p.PFPCIAddress = cmp.Or(j.Device.Field["pf-pci-address"], dev.Physical, p.PFPCIAddress)
+	p.RepresentorDevice = cmp.Or(j.Device.Field["representor-device"], p.RepresentorDevice)
+	return nil
+}
+
+func (j *job) describeVDPA(id string, info *deviceinfo.Info) error {
+	if info.VDPA == nil {
+		info.VDPA = &deviceinfo.VDPA{}
+	}
+	v := info.VDPA
+	address, name := "", id
+	if a, err := sysfs.ParseAddress(id); err == nil {
+		address, name = a, ""
+	}
+	name, err := j.agreedValue("parent-device", j.Device.Field["parent-device"], v.ParentDevice, name)
+	if err != nil {
+		return err
+	}
+	if address, err = j.agreedValue("pci-address", j.Device.Field["pci-address"], v.PCIAddress, address); err != nil {
+		return err
+	}
+	if name == "" && address == "" {
+		return j.invalid("deviceID", "nothing", "the vDPA device or its PCI function: runtimeConfig.deviceID, which a runtime fills in, or deviceID, or device.parent-device")
+	}
+	dev, err := findVDPA(j.Root, name, address)
+	if err != nil {
+		return err
+	}
+	if _, err := j.agreedValue("driver", j.Device.Field["driver"], dev.Driver); err != nil {
+		return err
+	}
+	if _, err := j.agreedValue("pci-address", address, dev.Address); err != nil {
+		return err
+	}
+	v.ParentDevice, v.Driver, v.PCIAddress = dev.Name, deviceinfo.VDPADriver(dev.Driver), dev.Address
+	if len(dev.Nodes) > 0 {
+		v.Path = dev.Nodes[0].Path
+	} else if virtio := virtioDir(j.Root, dev.Dir); virtio != "" {
+		v.Path = virtio
+	}
+	if _, err := j.agreedValue("path", j.Device.Field["path"], v.Path); err != nil {
+		return err
+	}
+	if v.PCIAddress != "" && v.PFPCIAddress == "" {
+		if pci, err := sysfs.PCI(j.Root, v.PCIAddress); err == nil {
+			v.PFPCIAddress = pci.Physical
+		}
+	}
+	v.PFPCIAddress = cmp.Or(j.Device.Field["pf-pci-address"], v.PFPCIAddress)
+	v.RepresentorDevice = cmp.Or(j.Device.Field["representor-device"], v.RepresentorDevice)
+	return nil
+}
+
+const (
+	vdpaDir  = "/sys/bus/vdpa/devices"
+	maxNames = 4096
+)
+
+// findVDPA reads a vDPA device by its name or its PCI function.
+func findVDPA(host hostfs.Root, name, address string) (sysfs.VDPADevice, error) {
+	if name != "" {
+		dev, err := sysfs.VDPA(host, name)
+		return dev, deviceError(name, err)
+	}
+	names, err := host.ReadDir(vdpaDir, maxNames)
+	if err != nil && !errdefs.IsNotFound(err) {
+		return sysfs.VDPADevice{}, deviceError(address, err)
+	}
+	var found []sysfs.VDPADevice
+	for _, n := range names {
+		if dev, err := sysfs.VDPA(host, n); err == nil && dev.Address == address {
+			found = append(found, dev)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return sysfs.VDPADevice{}, Fail(CodeDevice, "device "+address+" cannot be used", "no device in %s with a driver belongs to PCI function %s: add one with the vdpa command", vdpaDir, address)
+	}
+	return sysfs.VDPADevice{}, Fail(CodeDevice, "device "+address+" cannot be used", "%d vDPA devices belong to PCI function %s: choose one with device.parent-device", len(found), address)
+}
+
+// virtioDir returns the device on the virtio bus of a vDPA device that is bound to the virtio driver, or "".
+func virtioDir(host hostfs.Root, dir string) string {
+	names, err := host.ReadDir(dir, maxNames)
+	if err != nil {
+		return ""
+	}
+	for _, n := range names {
+		if strings.HasPrefix(n, "virtio") {
+			return path.Join("/sys/bus/virtio/devices", n)
+		}
+	}
+	return ""
+}
+
+func deviceError(id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return Fail(CodeDevice, "device "+Shorten(id)+" cannot be used", "%v", err)
+}

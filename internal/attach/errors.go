@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/jackfield/jackfield/internal/diag"
+)
+
+// Errors have the codes of the CNI specification (§5, Error). Codes from 100 are Jackfield's own.
+const (
+	codeField       = types.ErrUnsupportedField
+	codeIO          = types.ErrIOFailure
+	codeConfig      = types.ErrInvalidNetworkConfig
+	codeLater       = types.ErrTryAgainLater
+	codeUnavailable = types.ErrPluginNotAvailable
+	codeLimited     = types.ErrLimitedConnectivity
+
+	CodeExists  = 100 // the interface or its attachment exists already
+	CodeChanged = 101 // Check found a change since Add
+	CodeDevice  = 102 // the device does not exist, or its driver does not fit
+	CodeDenied  = 103 // the node's policy denies the port
+	CodeSwitch  = 104 // the vswitch refuses the port
+)
+
+// codes maps sentinels to the codes of errors without a code.
+var codes = []struct {
+	is   func(error) bool
+	code uint
+	msg  string
+}{
+	{errdefs.IsUnavailable, codeLater, "try again later"},
+	{errdefs.IsAlreadyExists, CodeExists, "the attachment already exists"},
+	{errdefs.IsConflict, codeConfig, "invalid network configuration"},
+	{errdefs.IsInvalidArgument, codeConfig, "invalid network configuration"},
+	{func(error) bool { return true }, codeIO, "I/O failure"},
+}
+
+// Fail returns an error with a code. Errors among args are printed without sentinels.
+func Fail(code uint, msg, details string, args ...any) error {
+	if len(args) > 0 {
+		for i, arg := range args {
+			if err, ok := arg.(error); ok {
+				args[i] = diag.ErrorText(err)
+			}
+		}
+		details = fmt.Sprintf(details, args...)
+	}
+	return types.NewError(code, msg, details)
+}
+
+// Invalid returns the error for the value of a key, given with dots.
+func Invalid(s Source, key, found, want string) error {
+	name := s.Name(key)
+	return Fail(codeConfig, "invalid network configuration: "+name+": "+found, "%s%s: found %s, want %s", s.Place(key), name, found, want)
+}
+
+// Unsupported returns the error for unknown keys, and for keys that request something impossible. Its message has
+// each key with its value.
+func Unsupported(s Source, why string, keys ...string) error {
+	texts := make([]string, len(keys))
+	for i, key := range keys {
+		texts[i] = fmt.Sprintf("%q: %s", s.Name(key), s.Value(key))
+	}
+	return Fail(codeField, "unsupported field in network configuration: "+strings.Join(texts, ", "), "%s%s", s.Place(keys[0]), why)
+}
+
+func (j *job) invalid(key, found, want string) error { return Invalid(j.Source, key, found, want) }
+
+// AsError converts an error to one with a code.
+func AsError(err error) *types.Error {
+	var e *types.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	for _, c := range codes {
+		if c.is(err) {
+			return types.NewError(c.code, c.msg, diag.ErrorText(err))
+		}
+	}
+	return nil
+}
+
+// JoinErrors joins errors to one with the code of the first.
+func JoinErrors(errs ...error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) < 2 {
+		return errors.Join(errs...)
+	}
+	first := AsError(errs[0])
+	details := make([]string, len(errs))
+	for i, err := range errs {
+		e := AsError(err)
+		details[i] = strings.TrimSuffix(e.Msg+": "+e.Details, ": ")
+	}
+	return types.NewError(first.Code, first.Msg, strings.Join(details, "; "))
+}
+
+// DidYouMean returns the end of a message about an unknown name: the known name that it probably stands for.
+func DidYouMean(unknown string, known []string) string {
+	if near := diag.Nearest(unknown, known...); near != "" {
+		return `; did you mean "` + near + `"?`
+	}
+	return ""
+}
+
+// Quote returns foreign text for messages, in quotation marks.
+func Quote(s string) string { return `"` + Shorten(s) + `"` }
+
+// Shorten bounds the length of foreign text in messages, and escapes control characters.
+func Shorten(s string) string { return diag.Excerpt(s, 256) }

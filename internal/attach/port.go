@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/vswitchdriver"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+const (
+	// DefaultTimeout is that of an attachment whose network does not give any. The reconciler of the NRI plugin
+	// repairs what a vswitch that hangs has left.
+	DefaultTimeout = 10 * time.Second
+	// MinTimeout and MaxTimeout are the bounds of Attachment.Timeout.
+	MinTimeout, MaxTimeout = 3 * time.Second, 2 * time.Minute
+	// undoTime is the end of an Add's time, in which a port that was created too late is removed.
+	undoTime = 2 * time.Second
+)
+
+// LimitTime returns a context that ends when an Add of the attachment has to. Without a port it has no limit.
+func (a *Attachment) LimitTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if a.Port.Vswitch == "" {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, cmp.Or(a.Timeout, DefaultTimeout))
+}
+
+// limitSwitch returns a context for the work on a vswitch in one operation.
+func (j *job) limitSwitch() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(j.ctx, cmp.Or(j.Timeout, DefaultTimeout))
+}
+
+// loadNodeConfig loads the node's configuration and returns a vswitch in it.
+func (j *job) loadNodeConfig(file, name string) (*config.Config, config.Vswitch, error) {
+	cfg, err := config.LoadOrCopy(j.Root, file)
+	if errdefs.IsNotFound(err) {
+		return nil, config.Vswitch{}, Fail(codeConfig, "the node's configuration is missing", "create %s with the vswitch %q under vswitches%s", file, name, orCopy(file))
+	}
+	if err != nil {
+		return nil, config.Vswitch{}, Fail(codeConfig, "the node's configuration is invalid", "%v", err)
+	}
+	j.loadedFile = cfg.File()
+	v, ok := cfg.Vswitch(name)
+	if !ok {
+		names := []string{}
+		for _, v := range cfg.Vswitches {
+			names = append(names, v.Name)
+		}
+		return nil, v, Fail(codeConfig, "vswitch "+Quote(name)+" is not in the node's configuration", "vswitches of %s has %s%s",
+			cfg.File(), cmp.Or(strings.Join(names, ", "), "none"), DidYouMean(name, names))
+	}
+	return cfg, v, nil
+}
+
+// orCopy returns the end of a message about a missing configuration file.
+func orCopy(file string) string {
+	if file != config.DefaultPath {
+		return ""
+	}
+	return ", or run jackfield-nri, which keeps a copy of its configuration in " + config.DefaultCopyPath
+}
+
+// openSwitch returns the driver of a vswitch in the node's configuration.
+func (j *job) openSwitch(file, name string) (vswitch.Driver, error) {
+	_, v, err := j.loadNodeConfig(file, name)
+	if err != nil {
+		return nil, err
+	}
+	return j.openDriver(v)
+}
+
+// openDriver returns the driver of a vswitch.
+func (j *job) openDriver(v config.Vswitch) (vswitch.Driver, error) {
+	if j.driver != nil {
+		return j.driver, nil
+	}
+	return vswitchdriver.Open(j.Root, v)
+}
+
+// switchError returns an error of a vswitch with its code.
+func (j *job) switchError(err error) error {
+	var refusal *vswitch.Refusal
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) || errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err):
+		return Fail(codeLater, "the vswitch does not answer", "%v", err)
+	case errdefs.IsAlreadyExists(err):
+		return Fail(CodeExists, "the port already exists", "%v", err)
+	case errors.As(err, &refusal):
+		place, named := j.loadedFile+": ", *refusal
+		if !strings.HasPrefix(refusal.Field, "vswitches.") {
+			place, named.Field = j.Source.Place(refusal.Field), j.Source.Name(refusal.Field)
+		}
+		return Fail(CodeSwitch, "the vswitch refuses the port"+strings.TrimSuffix(": "+named.Field, ": "), "%s%v", place, &named)
+	}
+	return Fail(codeIO, "I/O failure: vswitch", "%v", err)
+}
+
+// portOwner returns the owner of an attachment's port. Its first two fields alone identify the port.
+func portOwner(k cnirecord.Key) vswitch.Owner {
+	return vswitch.Owner{ContainerID: k.ContainerID, Interface: k.Interface, Network: k.Network}
+}
+
+// CheckBridge checks that the vswitch and the bridge of an attachment's port are in the node's configuration.
+func CheckBridge(host *Host, attachment *Attachment) error {
+	if attachment.Port.Vswitch == "" {
+		return nil
+	}
+	_, _, _, err := (&job{Attachment: attachment, Host: host}).findBridge()
+	return err
+}
+
+// findBridge returns the node's configuration, and in it the vswitch and the bridge of the attachment's port.
+func (j *job) findBridge() (*config.Config, config.Vswitch, string, error) {
+	cfg, v, err := j.loadNodeConfig(j.ConfigFile, j.Port.Vswitch)
+	if err != nil {
+		return nil, v, "", err
+	}
+	bridge := cmp.Or(j.Port.Bridge, v.Defaults.Bridge)
+	if bridge != "" && !slices.Contains(v.Bridges, bridge) {
+		return nil, v, "", j.invalid("bridge", Quote(bridge), "one of the bridges of vswitch "+v.Name+" in "+cfg.File()+": "+
+			cmp.Or(strings.Join(v.Bridges, ", "), "none")+DidYouMean(bridge, v.Bridges))
+	}
+	return cfg, v, bridge, nil
+}
+
+// planPort plans the attachment's port and asks the policy for it.
+func (j *job) planPort(a *addPlan) error {
+	p := &j.Port
+	if p.Vswitch == "" {
+		return nil
+	}
+	if path := socketFields(a.before)["path"]; path != "" && a.socket.dir == "" {
+		return j.invalid("vswitch", Quote(p.Vswitch), "no vswitch, because the device plugin's device-info names the allocated port's socket, "+Quote(path)+
+			": remove vswitch from the configuration, or resourceName from the network's definition")
+	}
+	cfg, v, bridge, err := j.findBridge()
+	if err != nil {
+		return err
+	}
+	if a.driver, err = j.openDriver(v); err != nil {
+		return err
+	}
+	rules, err := cfg.CompilePolicy("")
+	if err != nil {
+		return Fail(codeConfig, "the node's configuration is invalid", "%v", err)
+	}
+	if _, err := rules.Port(policy.Subject{Namespace: j.Namespace, Pod: j.Pod}, policy.Port{Switch: v.Name, Bridge: bridge, VLAN: p.VLAN}); err != nil {
+		return Fail(CodeDenied, "the node's policy denies port "+v.Name+"/"+bridge, "%v", err)
+	}
+	owner := portOwner(j.Key)
+	owner.Namespace, owner.Pod = j.Namespace, j.Pod
+	a.port = &vswitch.Port{
+		Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.Type(j.Device.Kind), Socket: a.socket.socket, SwitchListens: j.Device.hostCreates(),
+		Bridge: bridge, MAC: j.MAC, MTU: cmp.Or(p.MTU, v.Defaults.MTU), VLAN: p.VLAN, Queues: cmp.Or(p.Queues, v.Defaults.Queues),
+		Rate: cmp.Or(p.Rate, j.Bandwidth["egressRate"]),
+	}
+	return nil
+}
+
+// createPort records the port with its addresses, and creates it. The plan then has the port as the vswitch
+// reports it.
+func (j *job) createPort(st *cnirecord.Store, a *addPlan, of Addresses) error {
+	a.port.Addresses = of.IPs
+	a.record.Switch, a.record.ConfigFile, a.record.Port = j.Port.Vswitch, j.ConfigFile, a.port
+	if err := st.Update(&a.record); err != nil {
+		return j.recordError(err)
+	}
+	j.reportStep("port recorded")
+	end, _ := j.ctx.Deadline() // LimitTime's
+	ctx, cancel := context.WithDeadline(j.ctx, end.Add(-undoTime))
+	defer cancel()
+	unlock, err := j.lockPort(ctx, st, &a.record)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	got, err := a.driver.Ensure(ctx, *a.port)
+	if err != nil {
+		return j.switchError(err)
+	}
+	j.reportStep("port created")
+	a.port = &got
+	if got.Socket == a.socket.socket {
+		return nil
+	}
+	// The vswitch decides where its sockets are.
+	if err := j.checkLength(got.Socket); err != nil {
+		return err
+	}
+	a.socket.socket = got.Socket
+	setSocket(a.info, got.Socket)
+	return j.recordError(st.Update(&a.record))
+}
+
+// setSocket sets the path in the device-info of a socket.
+func setSocket(i *deviceinfo.Info, socket string) {
+	switch i.Type {
+	case deviceinfo.TypeVhostUser:
+		i.VhostUser.Path = socket
+	case deviceinfo.TypeMemif:
+		i.Memif.Path = socket
+	}
+}
+
+// lockPort takes the lock of a record with a port, so that the reconciler of the NRI plugin does not create the
+// port while it is being removed.
+func (j *job) lockPort(ctx context.Context, st *cnirecord.Store, r *cnirecord.Record) (unlock func(), err error) {
+	if r.Port == nil {
+		return func() {}, nil
+	}
+	unlock, err = st.Lock(ctx, r.Key)
+	if err != nil {
+		return nil, j.recordError(err)
+	}
+	if unlock == nil {
+		return nil, Fail(codeLater, "try again later", "record %q was removed meanwhile", r.FileName())
+	}
+	return unlock, nil
+}
+
+// removePort removes the port of a record. While it fails, the record has to stay.
+func (j *job) removePort(ctx context.Context, r *cnirecord.Record) error {
+	if r.Port == nil {
+		return nil
+	}
+	driver, err := j.openSwitch(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
+	if err != nil {
+		e := AsError(err)
+		return Fail(e.Code, e.Msg, "%s; port %s stays on vswitch %q: put the vswitch back into the node's configuration, or remove the port yourself and then the record %s",
+			e.Details, r.Port.Name, r.Switch, path.Join(j.StateDir, r.FileName()))
+	}
+	return j.switchError(driver.Remove(ctx, r.Port.Owner))
+}
+
+func (j *job) removeOwnersPort(driver vswitch.Driver, owner vswitch.Owner) error {
+	ctx, cancel := j.limitSwitch()
+	defer cancel()
+	return j.switchError(driver.Remove(ctx, owner))
+}
+
+// removeUnrecordedPort removes the port of an attachment whose record is unreadable, from the vswitch that the
+// network's configuration names.
+func (j *job) removeUnrecordedPort(key cnirecord.Key) error {
+	if j.Port.Vswitch == "" {
+		return nil
+	}
+	driver, err := j.openSwitch(j.ConfigFile, j.Port.Vswitch)
+	if err != nil {
+		return err
+	}
+	return j.removeOwnersPort(driver, portOwner(key))
+}
+
+// listPorts lists Jackfield's ports on a vswitch in the node's configuration.
+func (j *job) listPorts(file, name string) (vswitch.Driver, []vswitch.Port, error) {
+	driver, err := j.openSwitch(file, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := j.limitSwitch()
+	defer cancel()
+	ports, err := driver.List(ctx)
+	return driver, ports, j.switchError(err)
+}
+
+// collectPorts removes the network's ports that are not in valid and have no record: their record was lost. A
+// port is recorded before it is created, so the ports are listed first.
+func (j *job) collectPorts(st *cnirecord.Store, valid map[cnirecord.Key]bool) error {
+	if j.Port.Vswitch == "" {
+		return nil
+	}
+	driver, ports, err := j.listPorts(j.ConfigFile, j.Port.Vswitch)
+	if err != nil {
+		return err
+	}
+	recorded := map[vswitch.Owner]bool{}
+	if st != nil {
+		keys, err := st.Keys()
+		if err != nil {
+			return j.recordError(err)
+		}
+		for _, k := range keys {
+			recorded[vswitch.Owner{ContainerID: k.ContainerID, Interface: k.Interface}] = true
+		}
+	}
+	var errs []error
+	for _, p := range ports {
+		o := p.Owner
+		if o.Network != j.Network || recorded[vswitch.Owner{ContainerID: o.ContainerID, Interface: o.Interface}] ||
+			valid[cnirecord.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
+			continue
+		}
+		errs = append(errs, j.removeOwnersPort(driver, o))
+	}
+	return JoinErrors(errs...)
+}
+
+// checkRecordedPort compares the port of a record with what the vswitch reports. A vswitch does not report every
+// property.
+func (j *job) checkRecordedPort(r *cnirecord.Record) error {
+	if r.Port == nil {
+		return nil
+	}
+	_, ports, err := j.listPorts(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(ports, func(p vswitch.Port) bool { return p.Name == r.Port.Name })
+	if at < 0 {
+		return Changed("port", "vswitch %q has no port %s", r.Switch, r.Port.Name)
+	}
+	have, want := ports[at], *r.Port
+	if have.Owner.ContainerID != want.Owner.ContainerID || have.Owner.Interface != want.Owner.Interface {
+		return Changed("port", "port %s of vswitch %q belongs to interface %q of container %q", want.Name, r.Switch, have.Owner.Interface, have.Owner.ContainerID)
+	}
+	if have.Fault != "" {
+		return Changed("port", "port %s of vswitch %q is not usable: %s", want.Name, r.Switch, Quote(have.Fault))
+	}
+	want.Socket = SocketPath(r.Info) // the vswitch may have chosen it
+	for _, f := range []struct {
+		key        string
+		have, want any
+		reported   bool
+	}{
+		{"socket", have.Socket, want.Socket, have.Socket != ""},
+		{"bridge", have.Bridge, want.Bridge, have.Bridge != ""},
+		{"mtu", have.MTU, want.MTU, have.MTU != 0 && want.MTU != 0},
+		{"vlan", have.VLAN, want.VLAN, true},
+		{"queues", have.Queues, want.Queues, have.Queues != 0 && want.Queues != 0},
+	} {
+		if f.reported && f.have != f.want {
+			return Changed("port", "%s of port %s of vswitch %q is %v, want %v", f.key, want.Name, r.Switch, f.have, f.want)
+		}
+	}
+	return nil
+}
+
+// checkSwitch checks that the network's vswitch answers, and returns the file that configures it. If it does not answer
+// and the network has ports on it, existing containers are cut off, too.
+func (j *job) checkSwitch() (configFile string, err error) {
+	if j.Port.Vswitch == "" {
+		return "", nil
+	}
+	if _, _, err = j.listPorts(j.ConfigFile, j.Port.Vswitch); err == nil {
+		return j.loadedFile, nil
+	}
+	code, msg := uint(codeUnavailable), "the plugin is not available"
+	cutOff, _ := j.findRecord(func(r *cnirecord.Record) bool { return r.Switch == j.Port.Vswitch })
+	if AsError(err).Code == codeLater && cutOff != nil {
+		code, msg = codeLimited, "the plugin is not available, and existing containers have limited connectivity"
+	}
+	details := AsError(err).Msg + ": " + AsError(err).Details
+	if j.loadedFile != "" {
+		details += "; the node's configuration is " + j.loadedFile
+	}
+	return "", Fail(code, msg, "%s", details)
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/socketdir"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const (
+	// maxSocketPath is the longest path of a UNIX socket address, without its NUL.
+	maxSocketPath = 107
+	// dirInContainer has a container's sockets, as net/<ifName>/<file>.
+	dirInContainer = "/var/run/jackfield"
+)
+
+// socketPlan is the place of an attachment's socket.
+type socketPlan struct {
+	dir    string // the attachment's directory below the socket directory, one element; "" for none
+	socket string // path of the socket on the host, or "@name"
+}
+
+// planSocket plans the socket of an attachment: in the attachment's own directory below the socket directory.
+// The name of that directory only depends on network, container and interface.
+func (j *job) planSocket() (socketPlan, error) {
+	d := &j.Device
+	file := d.Field["path"]
+	switch {
+	case !d.IsSocket():
+		return socketPlan{}, nil
+	case d.isAbstract():
+		return socketPlan{socket: file}, nil
+	case path.IsAbs(file):
+		rel, ok := strings.CutPrefix(file, j.SocketDir+"/")
+		if !ok || !strings.Contains(rel, "/") {
+			return socketPlan{}, j.invalid("device.path", Quote(file), "a socket in a directory below socketDir, "+j.SocketDir)
+		}
+		return socketPlan{socket: file}, j.checkLength(file)
+	case file == "":
+		file = string(d.Kind) + ".sock"
+	}
+	p := socketPlan{dir: DirName(j.Key)}
+	p.socket = path.Join(j.SocketDir, p.dir, file)
+	return p, j.checkLength(p.socket)
+}
+
+// planAddSocket plans the socket of an Add: at the path in the device plugin's device-info, or at that of the
+// configuration.
+func (j *job) planAddSocket(a *addPlan) error {
+	d := &j.Device
+	if !d.IsSocket() {
+		return nil
+	}
+	file := path.Join(j.InfoDir, a.record.InfoFile)
+	if err := j.completeSocket(file, a.before); err != nil {
+		return err
+	}
+	have, described := d.Field["path"], socketFields(a.before)["path"]
+	if described != "" {
+		switch own, err := j.planSocket(); {
+		case err == nil && own.dir != "" && own.socket == described:
+			a.socket = own // an earlier ADD of this attachment wrote the file
+			return nil
+		case have == "" || j.samePath(have, described):
+			a.socket = socketPlan{socket: described}
+			if strings.HasPrefix(described, "@") {
+				return nil
+			}
+			return j.checkLength(described)
+		default:
+			return j.contradiction("path", have, described, file, string(d.Kind)+".path")
+		}
+	}
+	if err := j.checkSocketPath(); err != nil {
+		return err
+	}
+	var err error
+	a.socket, err = j.planSocket()
+	return err
+}
+
+// samePath reports whether two host paths, or abstract names, are the same socket.
+func (j *job) samePath(a, b string) bool {
+	return a == b || path.IsAbs(a) && path.IsAbs(b) && j.Root.Canonical(a) == j.Root.Canonical(b)
+}
+
+// DirName returns the name of an attachment's directory: the beginning of the container's ID, for
+// people, a hash of network, container and interface, and the interface. It has at most 41 bytes.
+func DirName(k cnirecord.Key) string {
+	sum := sha256.Sum256([]byte(k.Network + "\x00" + k.ContainerID + "\x00" + k.Interface))
+	return k.ContainerID[:min(12, len(k.ContainerID))] + "-" + hex.EncodeToString(sum[:6]) + "-" + k.Interface
+}
+
+// checkLength checks that the socket's paths on the host and in the container fit a UNIX socket address.
+func (j *job) checkLength(socket string) error {
+	inside := path.Join(dirInContainer, "net", j.Interface, path.Base(socket))
+	for _, p := range []struct{ what, path string }{{"on the host", socket}, {"in the container", inside}} {
+		if n := len(p.path); n > maxSocketPath {
+			return Fail(codeConfig, "invalid network configuration: socketDir, device.path: the socket's path is too long",
+				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or device.path", p.what, p.path, n, maxSocketPath)
+		}
+	}
+	return nil
+}
+
+// openDir opens a directory of the configuration. It creates the directory and its parents if they are
+// missing, with mode perm whatever the umask. key names it in errors. A directory that all users can write
+// to is refused.
+func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
+	f, err := host.MakeDir(dir, perm)
+	if err != nil {
+		return nil, Fail(codeIO, "I/O failure: "+key, "open %s %q: %v", key, dir, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err != nil {
+		err = Fail(codeIO, "I/O failure: "+key, "inspect %s %q: %v", key, dir, err)
+	} else if st.Mode&0o002 != 0 {
+		err = Fail(codeConfig, "invalid network configuration: "+key, "%s: found %q with mode %04o, want a directory that not all users can write to; run `chmod o-w %s`", key, dir, st.Mode&0o7777, dir)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// claimedPath returns the canonical path of an attachment's directory, under which it is claimed.
+func (j *job) claimedPath(name string) string {
+	return path.Join(j.Root.Canonical(j.SocketDir), name)
+}
+
+// holder returns the holder of a container's claims.
+func (j *job) holder(containerID string) claims.Holder {
+	return claims.Holder{Sandbox: containerID, Adapter: claims.CNI, StateDir: j.StateDir}
+}
+
+// claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim keeps other
+// pods from getting the directory before the pod's first container is created.
+func (j *job) claimAndCreateSocketDir(name string) (err error) {
+	dir, claimed := claims.At(j.Root, j.ClaimsDir), j.claimedPath(name)
+	_, fresh, err := dir.ClaimDirectory(claimed, j.holder(j.ContainerID))
+	if errdefs.IsConflict(err) {
+		return Fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)
+	}
+	if err != nil {
+		return Fail(codeIO, "I/O failure: claimsDir", "claim %q in %q: %v", claimed, j.ClaimsDir, err)
+	}
+	j.reportStep("directory claimed")
+	fd, err := j.createSocketDir(name)
+	if err != nil {
+		if fresh && AsError(err).Code == CodeExists {
+			// The existing directory is not this attachment's.
+			err = JoinErrors(err, dir.ReleaseDirectory(claimed, j.holder(j.ContainerID)))
+		}
+		return err
+	}
+	defer unix.Close(fd)
+	j.reportStep("directory created")
+	return j.recordSocketDir(dir, claimed, fd)
+}
+
+// recordSocketDir records the creation of an attachment's directory in its claim. If the configuration has a
+// size, it mounts a file system that bounds the directory. The plugin runs in the runtime's mount namespace,
+// so the host sees the mount.
+func (j *job) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
+	if size := j.SocketDirSize; size > 0 {
+		if _, err := socketdir.Mount(dir, claimed, fd, size); err != nil {
+			return Fail(codeIO, "I/O failure: socketDirSize", "bound directory %q: %v", claimed, err)
+		}
+		j.reportStep("file system mounted")
+		return nil
+	}
+	id, err := claims.IdentityOf(fd)
+	if err == nil {
+		err = dir.SetCreated(claimed, id)
+	}
+	if err != nil {
+		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, j.ClaimsDir, err)
+	}
+	return nil
+}
+
+// createSocketDir creates an attachment's directory with the owner, group and group write permission of the
+// socket directory, so that a vswitch that does not run as root can create its sockets.
+func (j *job) createSocketDir(name string) (fd int, err error) {
+	dir := j.SocketDir
+	f, err := openDir(j.Root, "socketDir", dir, 0o755)
+	if err != nil {
+		return -1, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return -1, Fail(codeIO, "I/O failure: socketDir", "inspect %q: %v", dir, err)
+	}
+	fd, err = hostfs.MkdirAt(int(f.Fd()), name, 0o755|st.Mode&0o020)
+	if errors.Is(err, unix.EEXIST) {
+		return -1, Fail(CodeExists, "the attachment already exists", "directory %q exists, and no record says that this plugin created it: remove it", path.Join(dir, name))
+	}
+	if err != nil {
+		return -1, Fail(codeIO, "I/O failure: socketDir", "create %q: %v", path.Join(dir, name), err)
+	}
+	if int(st.Uid) != os.Geteuid() || int(st.Gid) != os.Getegid() {
+		if err := unix.Fchown(fd, int(st.Uid), int(st.Gid)); err != nil {
+			unix.Close(fd)
+			return -1, Fail(codeIO, "I/O failure: socketDir", "set the owner of %q to that of %q: %v", path.Join(dir, name), dir, err)
+		}
+	}
+	return fd, nil
+}
+
+// removeClaimedDir removes the directory of a record, if it still is the one that Add created, and then its
+// claim. If a killed Add did not record which directory it created, only an empty directory is removed.
+func (j *job) removeClaimedDir(r *cnirecord.Record) error {
+	if r.Directory == "" {
+		return nil
+	}
+	if r.Claimed == "" { // of an earlier version
+		return removeSocketDir(j.Root, r.SocketDir, r.Directory, nil)
+	}
+	dir := claims.At(j.Root, r.ClaimsDir)
+	claim, err := dir.Directory(r.Claimed)
+	if err != nil {
+		return Fail(codeIO, "I/O failure: claimsDir", "%v", err)
+	}
+	if err := removeSocketDir(j.Root, r.SocketDir, r.Directory, &claim); err != nil {
+		return err
+	}
+	if err := dir.ReleaseDirectory(r.Claimed, j.holder(r.ContainerID)); err != nil {
+		return Fail(codeIO, "I/O failure: claimsDir", "%v", err)
+	}
+	return nil
+}
+
+// removeSocketDir unmounts the file system that the claim names, and removes an attachment's directory: all of it if it
+// is the one that the claim says was created, or if claim is nil, and only an empty one if the claim does not say. It
+// follows no symlink, changes nothing outside, and only removes a directory. A missing directory is no error.
+func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) error {
+	unclaimed := claim == nil
+	if unclaimed {
+		claim = &claims.Claim{}
+	}
+	if name == "" {
+		return nil
+	}
+	if err := deviceinfo.CheckFileName(name); err != nil {
+		return err
+	}
+	f, err := host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return Fail(codeIO, "I/O failure: socketDir", "open %q: %v", dir, err)
+	}
+	defer f.Close()
+	found, err := socketdir.Unmount(int(f.Fd()), name, claim)
+	if errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) {
+		return nil // missing, no directory, or a symlink
+	}
+	switch {
+	case err != nil:
+	case !unclaimed && claim.Created == nil:
+		err = unix.Unlinkat(int(f.Fd()), name, unix.AT_REMOVEDIR)
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
+			err = nil
+		}
+	case unclaimed || *claim.Created == found:
+		err = hostfs.RemoveTreeAt(int(f.Fd()), name)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return Fail(codeIO, "I/O failure: socketDir", "remove %q: %v", path.Join(dir, name), err)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+// hungSwitch answers no call until its context ends, and then takes as long as a driver may.
+type hungSwitch struct{ calls []string }
+
+func (h *hungSwitch) hang(ctx context.Context, call string) error {
+	h.calls = append(h.calls, call)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (h *hungSwitch) Ensure(ctx context.Context, _ vswitch.Port) (vswitch.Port, error) {
+	defer time.Sleep(vswitch.CleanupTime)
+	return vswitch.Port{}, h.hang(ctx, "ensure")
+}
+
+func (h *hungSwitch) Remove(ctx context.Context, _ vswitch.Owner) error { return h.hang(ctx, "remove") }
+
+func (h *hungSwitch) List(ctx context.Context) ([]vswitch.Port, error) {
+	return nil, h.hang(ctx, "list")
+}
+
+// Add and Remove end within the attachment's timeout, whichever call of the vswitch hangs. What the vswitch may still
+// have stays recorded.
+// keySource describes keys as they are.
+type keySource struct{}
+
+func (keySource) Name(key string) string { return key }
+func (keySource) Place(string) string    { return "" }
+func (keySource) Value(string) string    { return "nothing" }
+
+func TestHungSwitchTakesTheTimeoutAtMost(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: DefaultTimeout, MinTimeout: MinTimeout, time.Minute: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			root := t.TempDir()
+			host, err := hostfs.New(root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(filepath.Join(root, "etc/jackfield"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			const config = `
+vswitches: [{name: ovs0, type: ovs, bridges: [br0]}]
+policy: {rules: [{name: all, for: {namespaces: [""]}, allow: {ports: ["ovs0/br0"]}}]}
+`
+			if err := os.WriteFile(filepath.Join(root, "etc/jackfield/config.yaml"), []byte(config), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			hung := &hungSwitch{}
+			at := &Host{Root: host, Log: io.Discard, Source: keySource{}, driver: hung}
+			a := &Attachment{
+				Key:    cnirecord.Key{Network: "fast", ContainerID: "c1", Interface: "net1"},
+				Device: Device{Kind: deviceinfo.TypeVhostUser, Field: map[string]string{"mode": "server"}},
+				Port:   PortRequest{Vswitch: "ovs0", Bridge: "br0"}, Timeout: timeout, ConfigFile: "/etc/jackfield/config.yaml",
+				SocketDir: "/var/run/jackfield/sockets", StateDir: "/var/run/jackfield/cni", ClaimsDir: "/var/run/jackfield/claims", InfoDir: "/var/run/devinfo",
+			}
+			begin := time.Now()
+			err = Add(t.Context(), at, a, Steps{Report: func(Created) error { return nil }})
+			if took := time.Since(begin); err == nil || AsError(err).Code != codeLater || took != want {
+				t.Errorf("timeout %v: Add ends after %v: %v", timeout, took, err)
+			}
+			begin = time.Now()
+			err = Remove(t.Context(), at, a)
+			if took := time.Since(begin); err == nil || AsError(err).Code != codeLater || took != want {
+				t.Errorf("timeout %v: Remove ends after %v: %v", timeout, took, err)
+			}
+			if len(hung.calls) != 3 {
+				t.Errorf("calls of the vswitch: %q", hung.calls)
+			}
+			store, err := cnirecord.Find(host, a.StateDir)
+			if err != nil || store == nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			if r, err := store.Read(a.Key); err != nil || r == nil || r.Port == nil {
+				t.Errorf("the record is %+v, %v", r, err)
+			}
+		})
+	}
+}

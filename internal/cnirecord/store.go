@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cnirecord
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/trust"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const (
+	maxRecord  = 256 << 10
+	maxRecords = 1 << 16
+	// partSuffix ends the name of a record that is being written.
+	partSuffix = ".new"
+)
+
+// Store is the directory of the records.
+type Store struct {
+	dir string
+	f   *os.File
+}
+
+// Open opens the directory, and creates it if it is missing. The error for a directory that all users can write
+// to is a *trust.Error.
+func Open(host hostfs.Root, dir string) (*Store, error) {
+	f, err := host.MakeDir(dir, 0o700)
+	if err != nil {
+		return nil, fmt.Errorf("open stateDir %q: %w", dir, err)
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err != nil {
+		err = fmt.Errorf("inspect stateDir %q: %w", dir, err)
+	} else if st.Mode&0o002 != 0 {
+		err = &trust.Error{Path: dir, Found: fmt.Sprintf("mode %04o", st.Mode&0o7777), Rule: "not all users may write to it", Remedy: "run `chmod o-w " + dir + "`"}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &Store{dir, f}, nil
+}
+
+// Find opens the directory. It returns nil if the directory is missing.
+func Find(host hostfs.Root, dir string) (*Store, error) {
+	if _, err := host.Stat(dir); errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	return Open(host, dir)
+}
+
+// Close closes the directory.
+func (s *Store) Close() error { return s.f.Close() }
+
+func (s *Store) fd() int { return int(s.f.Fd()) }
+
+func (s *Store) wrap(verb, name string, err error) error {
+	return fmt.Errorf("%s record %q: %w", verb, path.Join(s.dir, name), err)
+}
+
+// Keys lists the attachments that have a record, sorted.
+func (s *Store) Keys() ([]Key, error) { return s.list(parseFileName) }
+
+// UnfinishedKeys lists the attachments of which writing a record was begun and not finished, sorted.
+func (s *Store) UnfinishedKeys() ([]Key, error) {
+	return s.list(func(name string) (Key, bool) {
+		key, ok := parseFileName(strings.TrimSuffix(strings.TrimPrefix(name, "."), partSuffix))
+		return key, ok && partName(key) == name
+	})
+}
+
+func (s *Store) list(parseName func(string) (Key, bool)) ([]Key, error) {
+	if _, err := s.f.Seek(0, 0); err != nil {
+		return nil, s.wrap("list", "", err)
+	}
+	var keys []Key
+	for {
+		names, err := s.f.Readdirnames(1024)
+		for _, name := range names {
+			if key, ok := parseName(name); ok {
+				keys = append(keys, key)
+			}
+		}
+		if len(keys) > maxRecords {
+			return nil, s.wrap("list", "", fmt.Errorf("more than %d: %w", maxRecords, errdefs.ErrResourceExhausted))
+		}
+		if len(names) == 0 {
+			slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.FileName(), b.FileName()) })
+			return keys, nil
+		}
+		if err != nil {
+			return nil, s.wrap("list", "", err)
+		}
+	}
+}
+
+// Create writes a new record. A second record for the same interface of the container, in any network, is
+// errdefs.ErrAlreadyExists. A key that is too long for a file name is errdefs.ErrInvalidArgument.
+func (s *Store) Create(r *Record) error {
+	keys, err := s.Keys()
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if k.ContainerID == r.ContainerID && k.Interface == r.Interface {
+			return fmt.Errorf("container %q has interface %q in network %q; run DEL first: %w", k.ContainerID, k.Interface, k.Network, errdefs.ErrAlreadyExists)
+		}
+	}
+	part := partName(r.Key)
+	if over := len(part) - 255; over > 0 {
+		names := len(r.Network) + len(r.ContainerID)
+		return fmt.Errorf("the names of network and container together are too long: %d bytes, at most %d: %w", names, names-over, errdefs.ErrInvalidArgument)
+	}
+	err = s.writePart(r)
+	if err == nil {
+		// Unlike a rename, a link does not replace the record of a concurrent ADD.
+		err = errors.Join(unix.Linkat(s.fd(), part, s.fd(), r.FileName(), 0), unix.Unlinkat(s.fd(), part, 0))
+	}
+	if errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("another ADD of the same interface is running or was killed; run DEL first: %w", errdefs.ErrAlreadyExists)
+	}
+	if err == nil {
+		err = hostfs.SyncDir(s.fd())
+	}
+	if err != nil {
+		return s.wrap("write", r.FileName(), err)
+	}
+	return nil
+}
+
+// Update replaces the record of an attachment that has one, as a whole.
+func (s *Store) Update(r *Record) error {
+	err := s.writePart(r)
+	if err == nil {
+		err = unix.Renameat(s.fd(), partName(r.Key), s.fd(), r.FileName())
+	}
+	if err == nil {
+		err = hostfs.SyncDir(s.fd())
+	}
+	if err != nil {
+		return s.wrap("update", r.FileName(), err)
+	}
+	return nil
+}
+
+// partName returns the name of a record's file while it is being written.
+func partName(k Key) string { return "." + k.FileName() + partSuffix }
+
+// writePart writes a new file and syncs it to disk. An existing file belongs to a concurrent ADD.
+func (s *Store) writePart(r *Record) error {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	name := partName(r.Key)
+	fd, err := unix.Openat(s.fd(), name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		err = errors.Join(err, unix.Unlinkat(s.fd(), name, 0))
+	}
+	return err
+}
+
+// Read returns the record of an attachment, or nil. An unreadable record, after a disk fault or a change by
+// another program, is errdefs.ErrInvalidArgument.
+func (s *Store) Read(k Key) (*Record, error) {
+	fd, err := hostfs.OpenatBeneath(s.fd(), k.FileName(), unix.O_RDONLY|unix.O_NOCTTY)
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.wrap("read", k.FileName(), err)
+	}
+	f := os.NewFile(uintptr(fd), k.FileName())
+	defer f.Close()
+	data, err := hostfs.ReadRegular(f, maxRecord)
+	if err != nil {
+		return nil, s.wrap("read", k.FileName(), err)
+	}
+	r, err := parse(k, data)
+	if err != nil {
+		return nil, s.wrap("read", k.FileName(), err)
+	}
+	return r, nil
+}
+
+// Remove removes a record, and its unfinished file. A missing record is no error.
+func (s *Store) Remove(k Key) error {
+	for _, name := range []string{partName(k), k.FileName()} {
+		if err := unix.Unlinkat(s.fd(), name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return s.wrap("remove", name, err)
+		}
+	}
+	return nil
+}
+
+// lockPause is the time between two attempts to take a lock.
+const lockPause = 10 * time.Millisecond
+
+// Lock takes the lock of an attachment's record, and waits for it until ctx ends. Who creates or removes the
+// attachment's port holds it, so that no port is created again while it is being removed. The lock is on the
+// record's file and ends with the process at the latest. Without a record there is no lock: unlock is nil.
+func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
+	for {
+		unlock, err = s.TryLock(k)
+		if !errdefs.IsConflict(err) {
+			return unlock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// TryLock is Lock without waiting. The error for a lock that another process holds is errdefs.ErrConflict.
+func (s *Store) TryLock(k Key) (unlock func(), err error) {
+	fd, err := hostfs.OpenatBeneath(s.fd(), k.FileName(), unix.O_RDONLY|unix.O_NOCTTY)
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.wrap("lock", k.FileName(), err)
+	}
+	var st unix.Stat_t
+	if err = hostfs.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
+		err = unix.Fstat(fd, &st)
+	}
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		unix.Close(fd)
+		return nil, s.wrap("lock", k.FileName(), errdefs.ErrConflict.WithMessage("another process changes the attachment"))
+	case err != nil:
+		unix.Close(fd)
+		return nil, s.wrap("lock", k.FileName(), err)
+	case st.Nlink == 0: // removed by the process that had the lock before
+		unix.Close(fd)
+		return nil, nil
+	}
+	return func() { unix.Close(fd) }, nil
+}

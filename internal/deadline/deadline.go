@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deadline
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+var (
+	// ErrTimeout is the error for work that did not end in time and goes on. It is an
+	// errdefs.ErrUnavailable.
+	ErrTimeout = errdefs.ErrUnavailable.WithMessage("timed out")
+	// ErrBusy is the error for work that was not begun because every goroutine of the pool
+	// is busy. It is an errdefs.ErrUnavailable.
+	ErrBusy = errdefs.ErrUnavailable.WithMessage("all workers are busy")
+)
+
+// PanicError is a panic in the work. It is an errdefs.ErrInternal.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e.Value) }
+
+func (e *PanicError) Unwrap() error { return errdefs.ErrInternal }
+
+// Pool bounds the goroutines at work. A nil Pool is unbounded.
+type Pool struct {
+	size int64
+	busy atomic.Int64
+}
+
+// NewPool returns a pool of at most size goroutines.
+func NewPool(size int) *Pool { return &Pool{size: int64(size)} }
+
+// Busy returns the number of goroutines at work, including those that hang.
+func (p *Pool) Busy() int { return int(p.busy.Load()) }
+
+// Go runs f in a goroutine and does not wait for it. It returns false, without running f,
+// when every goroutine is busy.
+func (p *Pool) Go(f func()) bool {
+	if p == nil {
+		go f()
+		return true
+	}
+	if p.busy.Add(1) > p.size {
+		p.busy.Add(-1)
+		return false
+	}
+	go func() {
+		defer p.busy.Add(-1)
+		f()
+	}()
+	return true
+}
+
+// Run runs f in a goroutine of the pool and returns its result, or [ErrTimeout] after d. On
+// a timeout f goes on by itself. A result that arrives together with the timeout counts.
+// The error is [ErrBusy] where the pool has no goroutine left, and a [*PanicError] where f
+// panics.
+func Run[T any](p *Pool, d time.Duration, f func() (T, error)) (T, error) {
+	done := make(chan result[T], 1)
+	begun := p.Go(func() {
+		var r result[T]
+		defer func() {
+			if v := recover(); v != nil {
+				r = result[T]{err: &PanicError{v, debug.Stack()}}
+			}
+			done <- r
+		}()
+		r.value, r.err = f()
+	})
+	if !begun {
+		return result[T]{err: ErrBusy}.unpack()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	return receive(done, timer.C).unpack()
+}
+
+type result[T any] struct {
+	value T
+	err   error
+}
+
+func (r result[T]) unpack() (T, error) { return r.value, r.err }
+
+// receive returns the result, or a timeout. The select alone would choose at random where
+// both are there.
+func receive[T any](done <-chan result[T], timeout <-chan time.Time) result[T] {
+	select {
+	case r := <-done:
+		return r
+	case <-timeout:
+	}
+	select {
+	case r := <-done:
+		return r
+	default:
+		return result[T]{err: ErrTimeout}
+	}
+}
+
+// Within is [Run] without a pool, for work whose only result is an error.
+func Within(d time.Duration, f func() error) error {
+	_, err := Run(nil, d, func() (struct{}, error) { return struct{}{}, f() })
+	return err
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deadline
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+func TestRunReturnsResult(t *testing.T) {
+	failure := errors.New("failure")
+	got, err := Run(NewPool(1), time.Hour, func() (int, error) { return 1, failure })
+	if got != 1 || !errors.Is(err, failure) {
+		t.Errorf("found %d, %v", got, err)
+	}
+}
+
+func TestRunStopsWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, ended := make(chan struct{}), make(chan struct{})
+		began := time.Now()
+		got, err := Run(NewPool(1), time.Second, func() (int, error) {
+			defer close(ended)
+			<-release
+			return 1, nil
+		})
+		if got != 0 || !errors.Is(err, ErrTimeout) || !errdefs.IsUnavailable(err) || err.Error() != "timed out" {
+			t.Errorf("found %d, %v", got, err)
+		}
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("waited for %v, want 1s", waited)
+		}
+		close(release)
+		<-ended // the work goes on
+	})
+}
+
+func TestResultThatArrivesWithTimeoutCounts(t *testing.T) {
+	for range 100 {
+		done, timeout := make(chan result[int], 1), make(chan time.Time, 1)
+		done <- result[int]{value: 1}
+		timeout <- time.Now()
+		if got, err := receive(done, timeout).unpack(); got != 1 || err != nil {
+			t.Fatalf("found %d, %v", got, err)
+		}
+	}
+}
+
+func TestRunReturnsPanicAsError(t *testing.T) {
+	err := Within(time.Hour, func() error { panic("defect") })
+	var p *PanicError
+	if !errors.As(err, &p) || p.Value != "defect" || len(p.Stack) == 0 || !errdefs.IsInternal(err) || err.Error() != "internal error: defect" {
+		t.Errorf("found %v", err)
+	}
+}
+
+func TestPoolBoundsGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(2)
+		release := make(chan struct{})
+		hang := func() { <-release }
+		for range 2 {
+			if !p.Go(hang) {
+				t.Fatal("the pool refuses work before it is full")
+			}
+		}
+		if p.Busy() != 2 || p.Go(hang) {
+			t.Errorf("%d goroutines are busy, and the pool takes more", p.Busy())
+		}
+		if _, err := Run(p, time.Second, func() (int, error) { return 1, nil }); !errors.Is(err, ErrBusy) || !errdefs.IsUnavailable(err) {
+			t.Errorf("found %v, want %v", err, ErrBusy)
+		}
+		close(release)
+		synctest.Wait()
+		if p.Busy() != 0 {
+			t.Errorf("%d goroutines are busy after the work ended", p.Busy())
+		}
+		if _, err := Run(p, time.Second, func() (int, error) { return 1, nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}

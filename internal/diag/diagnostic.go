@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diag
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+// Severity says whether a fault keeps the file, or the part at fault, from being used.
+type Severity string
+
+// An empty severity counts as [SeverityError].
+const (
+	SeverityError   Severity = "error"
+	SeverityWarning Severity = "warning"
+)
+
+// Diagnostic is one fault in something that others wrote: a CDI spec file, a device-info
+// file, a configuration.
+type Diagnostic struct {
+	// File is the host path; "" where the caller knows it.
+	File string `json:"file,omitempty"`
+	// Line and Column count from 1, Column in characters. Both are 0 for the whole file.
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+	// Field is the path of the field, such as "devices[2].containerEdits"; "" for the
+	// whole file.
+	Field string `json:"key,omitempty"`
+	// Found is the value as the file has it, quoted and shortened; "" where nothing is.
+	Found string `json:"found,omitempty"`
+	// Rule is what the field must be.
+	Rule string `json:"rule"`
+	// Section is the section of the specification that has the rule, with the
+	// specification's name; "" where the rule comes from elsewhere.
+	Section string `json:"section,omitempty"`
+	// Hint says what to change; it may be "".
+	Hint     string   `json:"hint,omitempty"`
+	Severity Severity `json:"severity,omitempty"`
+	// Kind is a sentinel of containerd/errdefs; nil counts as ErrInvalidArgument.
+	Kind error `json:"-"`
+}
+
+// IsWarning reports whether what is at fault can be used all the same.
+func (d *Diagnostic) IsWarning() bool { return d.Severity == SeverityWarning }
+
+// Error is one line, with what is known of it:
+//
+//	FILE:LINE:COLUMN: warning: FIELD: found FOUND: RULE (SECTION): HINT
+func (d *Diagnostic) Error() string {
+	var b strings.Builder
+	b.WriteString(d.File)
+	if d.Line > 0 {
+		if d.File != "" {
+			b.WriteString(":")
+		}
+		fmt.Fprintf(&b, "%d", d.Line)
+		if d.Column > 0 {
+			fmt.Fprintf(&b, ":%d", d.Column)
+		}
+	}
+	if b.Len() > 0 {
+		b.WriteString(": ")
+	}
+	if d.IsWarning() {
+		b.WriteString("warning: ")
+	}
+	b.WriteString(d.Message())
+	return b.String()
+}
+
+// Message is [Diagnostic.Error] without the place and the severity.
+func (d *Diagnostic) Message() string {
+	text := Field(d.Field, d.Found, d.Rule)
+	if d.Section != "" {
+		text += " (" + d.Section + ")"
+	}
+	if d.Hint != "" {
+		text += ": " + d.Hint
+	}
+	return text
+}
+
+// Unwrap returns the sentinel of containerd/errdefs.
+func (d *Diagnostic) Unwrap() error {
+	if d.Kind == nil {
+		return errdefs.ErrInvalidArgument
+	}
+	return d.Kind
+}
+
+// List is the faults of one file, in the order of the file.
+type List []*Diagnostic
+
+// Sort sorts the faults by their files and places. Those at one place keep their order.
+func (l List) Sort() {
+	slices.SortStableFunc(l, func(a, b *Diagnostic) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column)
+	})
+}
+
+// Error joins the faults with "; ".
+func (l List) Error() string {
+	texts := make([]string, len(l))
+	for i, d := range l {
+		texts[i] = d.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap lists the faults for errors.Is and errors.As.
+func (l List) Unwrap() []error {
+	errs := make([]error, len(l))
+	for i, d := range l {
+		errs[i] = d
+	}
+	return errs
+}
+
+// All lists the diagnostics that err consists of: a List, one Diagnostic, or errors joined
+// by errors.Join. An error that is no diagnostic becomes one for the whole of file.
+func All(file string, err error) List {
+	if err == nil {
+		return nil
+	}
+	var one *Diagnostic
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all List
+		for _, err := range joined.Unwrap() {
+			all = append(all, All(file, err)...)
+		}
+		return all
+	}
+	if errors.As(err, &one) {
+		return List{one}
+	}
+	return List{{File: file, Rule: err.Error(), Kind: err}}
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diag
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Plain is s in one line, without what a terminal might act on: control characters,
+// invisible ones, those that reorder text, and what is not UTF-8 are shown as escapes.
+func Plain(s string) string {
+	if strings.IndexFunc(s, isUnsafe) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		shown, size := escapeFirst(s)
+		b.WriteString(shown)
+		s = s[size:]
+	}
+	return b.String()
+}
+
+// Excerpt is [Plain] of as much of s as most characters show, with "…" for the rest.
+func Excerpt(s string, most int) string {
+	var b strings.Builder
+	for n := 0; len(s) > 0; {
+		shown, size := escapeFirst(s)
+		if n += utf8.RuneCountInString(shown); n > most {
+			b.WriteString("…")
+			break
+		}
+		b.WriteString(shown)
+		s = s[size:]
+	}
+	return b.String()
+}
+
+// escapeFirst returns the first character of s as it is shown, and its size in s.
+func escapeFirst(s string) (string, int) {
+	r, size := utf8.DecodeRuneInString(s)
+	switch {
+	case r == utf8.RuneError && size <= 1:
+		return fmt.Sprintf(`\x%02x`, s[0]), 1
+	case r == '\n':
+		return `\n`, size
+	case r == '\t':
+		return `\t`, size
+	case isUnsafe(r) && r < 0x80:
+		return fmt.Sprintf(`\x%02x`, r), size
+	case isUnsafe(r):
+		return fmt.Sprintf(`\u%04x`, r), size
+	}
+	return s[:size], size
+}
+
+func isUnsafe(r rune) bool { return r != ' ' && !unicode.IsPrint(r) }

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diag
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Most is the length that a quoted text has at most in most messages, in bytes. The
+// message ends in an event of a pod and in a log.
+const Most = 96
+
+// Quote is s quoted, in ASCII; of a longer one than most bytes, with its quotation
+// marks and escapes, the beginning and how long it is.
+func Quote(s string, most int) string {
+	cut := min(len(s), most-2)
+	for {
+		for cut < len(s) && cut > 0 && !utf8.RuneStart(s[cut]) {
+			cut--
+		}
+		q := strconv.QuoteToASCII(s[:cut])
+		if len(q) <= most {
+			if cut < len(s) {
+				q += "... (" + strconv.Itoa(len(s)) + " bytes)"
+			}
+			return q
+		}
+		cut -= (len(q) - most + 9) / 10
+	}
+}
+
+// Field is "FIELD: found FOUND: RULE", as far as each is known.
+func Field(field, found, rule string) string {
+	var b strings.Builder
+	if field != "" {
+		b.WriteString(field + ": ")
+	}
+	if found != "" {
+		b.WriteString("found " + found + ": ")
+	}
+	b.WriteString(rule)
+	return b.String()
+}
+
+// Nearest is the candidate that word was probably meant to be: the same but for case,
+// or the closest within two edits; "" where none is like it.
+func Nearest(word string, candidates ...string) string {
+	best, at := "", 3
+	for _, c := range candidates {
+		if strings.EqualFold(word, c) {
+			return c
+		}
+		if d := distance(word, c); d < at && d < len(c)-1 {
+			best, at = c, d
+		}
+	}
+	return best
+}
+
+// NearestFew returns up to most candidates that word was probably meant to be, by the rule of
+// [Nearest]: the nearest first, then the shortest, then in the order of the alphabet.
+func NearestFew(word string, most int, candidates iter.Seq[string]) []string {
+	type near struct {
+		name string
+		far  int
+	}
+	var found []near
+	for c := range candidates {
+		far := 0
+		if !strings.EqualFold(word, c) {
+			far = distance(word, c)
+		}
+		if far <= 2 && far < len(c)-1 {
+			found = append(found, near{c, far})
+		}
+	}
+	slices.SortFunc(found, func(a, b near) int {
+		return cmp.Or(a.far-b.far, len(a.name)-len(b.name), strings.Compare(a.name, b.name))
+	})
+	var names []string
+	for _, n := range found[:min(len(found), most)] {
+		names = append(names, n.name)
+	}
+	return names
+}
+
+// distance is the number of single-byte insertions, deletions, replacements and swaps of
+// neighbours between a and b, or more than 2 where it is certainly more.
+func distance(a, b string) int {
+	if len(a) > len(b)+2 || len(b) > len(a)+2 {
+		return 3
+	}
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := last[j]
+			if a[i] != b[j] {
+				cost++
+			}
+			row[j+1] = min(cost, row[j]+1, last[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+// YAMLError returns the error of a YAML parser with its line.
+func YAMLError(err error) *Diagnostic {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	d := &Diagnostic{}
+	place, rest, _ := strings.Cut(text, ": ")
+	if n, err := strconv.Atoi(strings.TrimPrefix(place, "line ")); err == nil && strings.HasPrefix(place, "line ") {
+		d.Line, text = n, rest
+	}
+	d.Rule = "not YAML: " + Excerpt(text, 200)
+	return d
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+// readConfig reads Jackfield's configuration. On this host the file's owner is checked, as
+// jackfield-nri does.
+func (d *doctor) readConfig() {
+	d.configFiles().Reading(d.configFile())
+	cfg, err := config.LoadOrDefault(d.Host, d.ConfigFile, config.Options{RequireOwner: d.isLive()})
+	if err != nil {
+		d.reportConfigError(err)
+		return
+	}
+	d.cfg = cfg
+}
+
+// reportConfigError reports why a configuration is rejected, each fault in a finding of its own.
+func (d *doctor) reportConfigError(err error) {
+	const remedy = "correct it; until then the configuration that was last in force stays so, also after a restart of jackfield-nri"
+	var fault *diag.Diagnostic
+	switch {
+	case errors.As(err, &fault):
+		for _, fault := range diag.All(d.configFile(), err) {
+			d.report("configuration", Error, remedy, "%v", fault)
+		}
+	case errors.Is(err, os.ErrPermission):
+		d.report("configuration", Unknown, runAsRoot, "%v", err)
+	default:
+		d.report("configuration", Error, remedy, "%v", err)
+	}
+}
+
+// chooseConfig decides which configuration is checked, and reports whether it is valid: the one
+// that the caller named, or else the one that the daemon runs with, which need not be the file of
+// this host.
+func (d *doctor) chooseConfig(valid bool) bool {
+	d.cfgName = d.cfg.File()
+	if d.cfgName == "" {
+		d.cfgName = "the defaults (there is no " + config.DefaultPath + ")"
+	}
+	if d.node == nil {
+		return valid
+	}
+	running, err := config.Parse([]byte(d.node.Config.Text), d.node.Config.File)
+	if err != nil || d.node.Config.Text == "" && d.node.Config.File != "" {
+		return valid // a daemon of another version
+	}
+	if valid && running.Text() == d.cfg.Text() {
+		return true
+	}
+	name := fmt.Sprintf("the defaults, with which jackfield-nri (process %d) runs", d.node.PID)
+	if d.node.Config.File != "" {
+		name = fmt.Sprintf("%s, as jackfield-nri (process %d) runs with it", d.node.Config.File, d.node.PID)
+	}
+	switch {
+	case d.ConfigFile != "":
+		if valid {
+			d.report("configuration", Note, "leave out --config to check that one", "%s is not the configuration in force: that is %s", d.cfgName, name)
+		}
+		return valid
+	case valid && d.cfg.File() != "":
+		d.report("configuration", Note, "", "%s of this host is not the configuration in force, and is not checked further", d.cfgName)
+	}
+	d.cfg, d.cfgName = running, name
+	return true
+}
+
+func (d *doctor) checkConfig() {
+	if _, err := d.cfg.CompilePolicy(""); err != nil {
+		d.report("configuration", Error, "correct the rule", "%v", err)
+		return
+	}
+	switch {
+	case d.cfg.File() == "" && d.node == nil:
+		d.report("configuration", Note, "write rules: `man jackfield.yaml`; or see the pod's log, where jackfield-nri is in a pod and has a configuration of its own",
+			"there is no %s, and jackfield-nri does not say with which configuration it runs; the defaults grant nothing to anybody", config.DefaultPath)
+	case len(d.cfg.Policy.Rules) == 0:
+		d.report("configuration", Warning, "write rules: `man jackfield.yaml`", "%s: there is no policy rule, so nothing is granted to anybody", d.cfgName)
+	case d.cfg.Policy.Mode == policy.Audit:
+		d.report("configuration", Warning, "set policy.mode to enforce once the audit file shows no refusal that you do not want", "%s: policy.mode is audit: nothing is refused", d.cfgName)
+	default:
+		d.reportOK("configuration", "%s: %s", d.cfgName, diag.Count(len(d.cfg.Policy.Rules), "policy rule"))
+	}
+}

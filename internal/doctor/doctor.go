@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/runtimeconfig"
+	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// Severity says how much a finding matters.
+type Severity string
+
+// The severities of findings.
+const (
+	OK      Severity = "ok"
+	Note    Severity = "note"
+	Warning Severity = "warning"
+	Unknown Severity = "unknown" // doctor could not find out
+	Error   Severity = "error"
+)
+
+// Finding is the result of a check, or one of its results.
+type Finding struct {
+	Check    string   `json:"check"` // what was checked
+	Severity Severity `json:"severity"`
+	Found    string   `json:"found"`
+	Remedy   string   `json:"remedy,omitempty"`
+	Fixed    bool     `json:"fixed,omitempty"` // because the caller asked for it
+}
+
+// Options say what is examined.
+type Options struct {
+	Host           hostfs.Root
+	ConfigFile     string // Jackfield's; "" for the node's own
+	SpecDirs       string // the value of CDI_SPEC_DIRS
+	ContainerdFile string
+	CRIOFile       string
+	NRISocket      string // "" for the one that the runtime's configuration names
+	Fix            bool   // do what is safe about findings
+}
+
+// doctor is one examination.
+type doctor struct {
+	Options
+	cfg          *config.Config // that is checked
+	cfgName      string         // of that, for messages
+	node         *status.Node   // nil when the daemon does not answer
+	nodeErr      error          // why it does not
+	validators   map[string]validatorSettings
+	runtimeFound bool // a runtime's configuration exists
+	nriFault     bool // an error of NRI is reported
+	pluginDir    string
+	unresponsive map[string]bool         // directories
+	reading      *atomic.Pointer[string] // the file that a check is reading, where it says so
+	snapshot     *cdiregistry.Snapshot
+	findings     []Finding
+}
+
+// daemonTimeout bounds the request to the daemon.
+const daemonTimeout = 5 * time.Second
+
+// Examine makes all checks and returns their findings, in a fixed order.
+func Examine(ctx context.Context, opts Options) []Finding {
+	d := doctor{Options: opts}
+	d.examine(ctx)
+	return d.findings
+}
+
+// examine makes one check after the other. Later checks use what earlier ones found.
+func (d *doctor) examine(ctx context.Context) {
+	valid := d.runCheck("configuration", fewFilesTimeout, (*doctor).readConfig) && d.cfg != nil
+	if !valid {
+		d.cfg = config.Default()
+	}
+	d.runCheck("plugin", fewFilesTimeout, func(d *doctor) {
+		ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
+		defer cancel()
+		d.node, d.nodeErr = status.Get(ctx, d.Host, d.cfg.StateDir)
+	})
+	valid = d.chooseConfig(valid)
+	d.checkDirectories()
+	if valid {
+		d.runCheck("configuration", checkTimeout, (*doctor).checkConfig)
+	}
+	d.checkRuntimes()
+	d.runCheck("plugin", checkTimeout, (*doctor).checkPlugin)
+	d.checkMissed()
+	d.checkVswitches()
+	d.runCheck("state", checkTimeout, (*doctor).checkState)
+	d.runCheck("sockets", checkTimeout, (*doctor).checkSocketRoots)
+	d.runCheck("cdi", checkTimeout, (*doctor).checkCDI)
+	d.runCheck("hooks", checkTimeout, (*doctor).checkHooks)
+	d.runCheck("device-info", checkTimeout, (*doctor).checkDeviceInfo)
+	d.runCheck("claims", checkTimeout, (*doctor).checkClaims)
+	if d.snapshot != nil {
+		d.runCheck("orphans", checkTimeout, (*doctor).checkOrphans)
+		d.runCheck("injectors", checkTimeout, (*doctor).checkInjectors)
+		d.runCheck("netDevices", checkTimeout, (*doctor).checkNetDevices)
+	}
+	d.runCheck("kubelet", checkTimeout, (*doctor).checkKubelet)
+}
+
+// report adds a finding. The texts of errors have no sentinels.
+func (d *doctor) report(check string, severity Severity, remedy, format string, args ...any) *Finding {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = diag.ErrorText(err)
+		}
+	}
+	d.findings = append(d.findings, Finding{Check: check, Severity: severity, Found: fmt.Sprintf(format, args...), Remedy: remedy})
+	return &d.findings[len(d.findings)-1]
+}
+
+func (d *doctor) reportOK(check, format string, args ...any) {
+	d.report(check, OK, "", format, args...)
+}
+
+// runAsRoot is the remedy for what only root can read.
+const runAsRoot = "run doctor as root"
+
+// maxReported bounds the findings of one kind; further ones are counted.
+const maxReported = 20
+
+// fileFault is why a file cannot be used.
+type fileFault struct {
+	file    string
+	err     error
+	warning bool // it can be used all the same
+}
+
+// reportFaults reports the first faults of a check's files, and counts the others.
+func (d *doctor) reportFaults(check, remedy string, faults []fileFault) {
+	for i, f := range faults {
+		if i == maxReported {
+			d.report(check, Error, "", "and %d more", len(faults)-maxReported)
+			return
+		}
+		if f.warning {
+			d.report(check, Warning, "", "%v", f.err)
+			continue
+		}
+		d.report(check, Error, remedy+": `jackfield validate "+f.file+"` has every finding", "%v", f.err)
+	}
+}
+
+// isLive reports whether the host is the one that doctor runs on. Owners of files and mounts of any
+// other tree say nothing.
+func (d *doctor) isLive() bool { return d.Host.Dir() == "/" }
+
+// OpenRegistry reads the CDI spec files of a node. specDirs is the value of CDI_SPEC_DIRS. The
+// caller closes the registry.
+func OpenRegistry(host hostfs.Root, cfg *config.Config, specDirs string, watch bool) (*cdiregistry.Registry, error) {
+	dirs, err := cdiregistry.DirsFromEnv(specDirs)
+	if err != nil {
+		return nil, err
+	}
+	if dirs == nil {
+		dirs = cfg.CDI.SpecDirs
+	}
+	// Owners of files in another tree say nothing.
+	return cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, DisableWatch: !watch, TrustAnyone: host.Dir() != "/"})
+}
+
+// configFiles returns access to the runtimes' configuration files that notes which file is being read.
+func (d *doctor) configFiles() runtimeconfig.Files {
+	f := runtimeconfig.Files{Host: d.Host}
+	if reading := d.reading; reading != nil {
+		f.Reading = func(path string) { reading.Store(&path) }
+	}
+	return f
+}
+
+// configFile is the configuration file that the command line or the node names.
+func (d *doctor) configFile() string { return cmp.Or(d.ConfigFile, config.DefaultPath) }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// Nothing else reports an OCI runtime that does not know network devices: it leaves them out
+// without an error.
+func TestCheckNetDevicesAsksEveryRuntime(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	program := func(name, answer string) string {
+		return write(name, "#!/bin/sh\n[ \"$1\" = features ] || exit 2\n"+answer+"\n", 0o755)
+	}
+	knows := program("knows", `echo '{"ociVersionMin":"1.0.0","linux":{"netDevices":{"enabled":true}}}'`)
+	without := program("without", `echo '{"ociVersionMin":"1.0.0","linux":{"cgroup":{"v1":true}}}'`)
+	old := program("old", "echo 'No help topic for features' >&2; exit 3")
+	absent := filepath.Join(dir, "absent")
+	containerd := write("containerd.toml", "version = 2\n"+
+		"[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.knows.options]\n  BinaryName = \""+knows+"\"\n"+
+		"[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.without.options]\n  BinaryName = \""+without+"\"\n", 0o644)
+	crio := write("crio.conf", "[crio.runtime.runtimes.old]\nruntime_path = \""+old+"\"\n[crio.runtime.runtimes.absent]\nruntime_path = \""+absent+"\"\n", 0o644)
+
+	examine := func(spec string) string {
+		t.Helper()
+		write("cdi/vendor.json", spec, 0o644)
+		registry, err := cdiregistry.New(hostfs.Host(), []string{filepath.Join(dir, "cdi")}, cdiregistry.Options{TrustAnyone: true, DisableWatch: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer registry.Close()
+		d := doctor{Options: Options{Host: hostfs.Host(), ContainerdFile: containerd, CRIOFile: crio}, snapshot: registry.Snapshot()}
+		d.checkNetDevices()
+		var lines strings.Builder
+		for _, f := range d.findings {
+			fmt.Fprintf(&lines, "%s: %s: %s\n", f.Severity, f.Check, f.Found)
+		}
+		return lines.String()
+	}
+	text := examine(`{"cdiVersion":"1.1.0","kind":"vendor.com/net","devices":[{"name":"nd","containerEdits":{"netDevices":[{"hostInterfaceName":"eth7","name":"fast0"}]}}]}`)
+	for _, want := range []string{
+		"ok: netDevices: OCI runtime " + knows + " knows netDevices\n",
+		"warning: netDevices: OCI runtime " + without + " does not know netDevices",
+		"warning: netDevices: OCI runtime " + old + " does not say that it knows netDevices",
+		"unknown: netDevices: OCI runtime " + absent + " is not here",
+		`containers get CDI device "vendor.com/net=nd" without its network devices`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if text := examine(`{"cdiVersion":"1.1.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`); strings.Contains(text, "netDevices") {
+		t.Errorf("without a network device the runtimes are asked:\n%s", text)
+	}
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/runtimeconfig"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// checkRuntimes checks what the configuration of containerd and CRI-O says of NRI, and the NRI
+// socket.
+func (d *doctor) checkRuntimes() {
+	for _, exists := range []func(d *doctor) bool{(*doctor).checkContainerd, (*doctor).checkCRIO} {
+		// An unresponsive configuration exists, too.
+		if !d.runCheck("runtime", fewFilesTimeout, func(d *doctor) { d.runtimeFound = exists(d) || d.runtimeFound }) {
+			d.runtimeFound = true
+		}
+	}
+	if !d.runtimeFound {
+		d.report("runtime", Note, "name the file with --containerd-config or --crio-config; in a pod that does not mount it, run doctor on the node",
+			"there is no configuration of containerd (%s) or CRI-O (%s) here: only the NRI socket shows whether NRI is on", d.ContainerdFile, d.CRIOFile)
+	}
+	d.NRISocket = cmp.Or(d.NRISocket, "/var/run/nri/nri.sock")
+	d.pluginDir = cmp.Or(d.pluginDir, "/opt/nri/plugins")
+	d.runCheck("nri", fewFilesTimeout, func(d *doctor) {
+		d.checkNRISocket()
+		d.nriFault = slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Severity == Error })
+	})
+}
+
+// setNRIPaths keeps where the runtime's configuration has its NRI socket and plugins.
+func (d *doctor) setNRIPaths(socket, plugins runtimeconfig.Setting) {
+	d.NRISocket = cmp.Or(d.NRISocket, socket.Value)
+	d.pluginDir = cmp.Or(plugins.Value, d.pluginDir)
+}
+
+// checkContainerd checks containerd's configuration, and reports whether there is one.
+func (d *doctor) checkContainerd() bool {
+	conf, err := runtimeconfig.ReadContainerd(d.configFiles(), d.ContainerdFile)
+	switch {
+	case errdefs.IsNotFound(err):
+		return false
+	case errdefs.IsPermissionDenied(err):
+		d.report("runtime", Unknown, runAsRoot, "containerd's configuration: %v", err)
+		return true
+	case errdefs.IsResourceExhausted(err):
+		d.report("runtime", Unknown, "import fewer files", "containerd's configuration is not checked: %v", err)
+		return true
+	case err != nil:
+		d.report("runtime", Error, "correct it: containerd does not start with it", "%v", err)
+		return true
+	}
+	for _, m := range conf.Missing {
+		d.report("runtime", Error, "create it, or remove it from imports: containerd does not start without it", "there is no %s", m)
+	}
+	d.checkContainerdNRI(conf)
+	d.setNRIPaths(conf.Get("plugins", runtimeconfig.NRIPlugin, "socket_path"), conf.Get("plugins", runtimeconfig.NRIPlugin, "plugin_path"))
+	table := []string{"plugins", runtimeconfig.NRIPlugin, "default_validator"}
+	d.setValidator("containerd", containerdValidator.readSettings(conf.Table(table...), conf.SettingFile(append(table, "enable")...)))
+	for _, cri := range []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"} {
+		if s := conf.Get("plugins", cri, "enable_cdi"); s.Value == "true" {
+			d.report("injectors", Note, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): no policy rule is asked for these, and what it injected is not injected twice", s.File)
+			break
+		}
+	}
+	return true
+}
+
+// checkContainerdNRI reports whether NRI is on, and which file has it so.
+func (d *doctor) checkContainerdNRI(conf *runtimeconfig.Containerd) {
+	const table = "[plugins.\"" + runtimeconfig.NRIPlugin + "\"]"
+	imported := func(file string) string {
+		if file == d.ContainerdFile {
+			return file
+		}
+		return fmt.Sprintf("%s, which %s imports,", file, d.ContainerdFile)
+	}
+	for _, s := range conf.DisabledBy {
+		d.report("runtime", Error, "take "+runtimeconfig.NRIPlugin+" out of disabled_plugins at "+s.Place()+" and restart containerd", "%s turns NRI off", imported(s.File))
+	}
+	disable, connections, shadowedBy := conf.NRIDisable(), conf.NRIConnections(), conf.ShadowedBy()
+	switch {
+	case disable.IsNot("false"):
+		d.report("runtime", Error, "set disable = false in "+table+" at "+disable.Place()+" and restart containerd", "%s turns NRI off", imported(disable.File))
+	case len(conf.DisabledBy) > 0:
+	case connections.IsNot("false"):
+		d.report("runtime", Error, "set disable_connections = false in "+table+" at "+connections.Place()+" and restart containerd, or install the plugin as /opt/nri/plugins/50-jackfield",
+			"%s lets no plugin connect from outside", imported(connections.File))
+	case shadowedBy.IsSet():
+		d.report("runtime", Warning, "with containerd 1.7 set disable = false in "+table+" of "+shadowedBy.File+", too, and restart it",
+			"%s has NRI on, but containerd 1.7, which has it off by default, takes %s whole from %s", disable.File, table, imported(shadowedBy.File))
+	case !conf.NRIOn():
+		d.report("runtime", Warning, "with containerd 1.7 set disable = false in "+table+" and restart it", "%s does not mention NRI, which containerd 1.7 has off by default", d.ContainerdFile)
+	default:
+		d.reportOK("runtime", "%s has NRI on", imported(cmp.Or(disable.File, d.ContainerdFile)))
+	}
+}
+
+// checkCRIO checks CRI-O's configuration, and reports whether there is one.
+func (d *doctor) checkCRIO() bool {
+	conf := runtimeconfig.ReadCRIO(d.configFiles(), d.CRIOFile)
+	for _, err := range conf.Faults {
+		if errdefs.IsPermissionDenied(err) || errors.Is(err, os.ErrPermission) {
+			d.report("runtime", Unknown, runAsRoot, "CRI-O's configuration: %v", err)
+		} else {
+			d.report("runtime", Error, "correct the file: CRI-O does not start with it", "%v", err)
+		}
+	}
+	if len(conf.Files) == 0 {
+		return len(conf.Faults) > 0
+	}
+	d.setNRIPaths(conf.Get("crio", "nri", "nri_listen"), conf.Get("crio", "nri", "nri_plugin_dir"))
+	enable, blocks := conf.Get("crio", "nri", "enable_nri"), conf.NRIBlocks()
+	for _, b := range blocks {
+		d.report("runtime", Error, "set "+b.Key+" = "+b.Want+" in [crio.nri] at "+b.Place()+" and restart CRI-O", "%s %s", b.File, b.Effect)
+	}
+	switch {
+	case len(blocks) > 0:
+	case !enable.IsSet():
+		d.report("runtime", Note, "", "CRI-O's configuration does not mention NRI: it is on by default since 1.30")
+	default:
+		d.reportOK("runtime", "%s has NRI on", enable.File)
+	}
+	if len(conf.Faults) == 0 {
+		set := conf.Table("crio", "nri", "default_validator")
+		d.setValidator("cri-o", crioValidator.readSettings(set, cmp.Or(set[crioValidator.enable].File, d.CRIOFile)))
+	}
+	d.checkCRIOInjectors(conf, !enable.IsNot("true"))
+	return true
+}
+
+func (d *doctor) checkNRISocket() {
+	const start = "turn NRI on in the runtime's configuration (`jackfield enable-nri`) and restart the runtime"
+	st, err := d.configFiles().At(d.NRISocket).Stat(d.NRISocket)
+	switch {
+	case err != nil && errdefs.IsNotFound(err):
+		remedy := start
+		if !d.runtimeFound {
+			remedy = "install containerd 1.7 or later, or CRI-O; where its files are elsewhere, name them with --containerd-config, --crio-config or --nri-socket"
+		}
+		d.report("nri", Error, remedy, "there is no NRI socket %s: NRI is off, or the runtime is not running", d.NRISocket)
+	case errdefs.IsPermissionDenied(err):
+		d.report("nri", Unknown, runAsRoot, "the NRI socket %s: %v", d.NRISocket, err)
+	case err != nil:
+		d.report("nri", Error, "check the directory of the socket", "the NRI socket %s: %v", d.NRISocket, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
+		d.report("nri", Error, "remove it and restart the runtime", "%s is a %s, not a socket", d.NRISocket, hostfs.TypeName(st.Mode))
+	default:
+		if st.Mode&0o022 != 0 {
+			d.report("nri", Error, "chmod go-w "+d.NRISocket, "others than root can connect to the NRI socket %s (mode %04o), and so change every container", d.NRISocket, st.Mode&0o7777)
+		}
+		d.checkNRIListener(start)
+	}
+}
+
+// checkNRIListener checks whether a process has the NRI socket open: the file stays when a runtime
+// ends, or restarts with NRI off.
+func (d *doctor) checkNRIListener(remedy string) {
+	bound, err := isSocketBound(d.configFiles().At(d.NRISocket), d.NRISocket)
+	switch {
+	case errdefs.IsPermissionDenied(err) || errors.Is(err, os.ErrPermission):
+		d.report("nri", Unknown, runAsRoot, "whether the runtime listens at %s: %v", d.NRISocket, err)
+	case err != nil:
+		d.report("nri", Error, remedy, "the NRI socket %s: %v", d.NRISocket, err)
+	case !bound:
+		d.report("nri", Error, remedy, "nothing listens at the NRI socket %s, an earlier process left the file: NRI is off, plugins may not connect, or the runtime is not running", d.NRISocket)
+	default:
+		d.reportOK("nri", "the runtime listens at %s", d.NRISocket)
+	}
+}
+
+// isSocketBound reports whether a process has the socket of a file open. It connects a datagram
+// socket: the kernel refuses the wrong type before the listener sees anything, so that the runtime
+// does not log a plugin that failed to register.
+func isSocketBound(host hostfs.Root, file string) (bool, error) {
+	f, err := host.Open(file, unix.O_PATH)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	// By descriptor: a path below the root can be longer than a socket's address.
+	switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d", f.Fd())}); err {
+	case unix.EPROTOTYPE:
+		return true, nil
+	case unix.ECONNREFUSED:
+		return false, nil
+	case nil:
+		return false, fmt.Errorf("connect to %q: it is a datagram socket, want a stream socket: %w", file, errdefs.ErrInvalidArgument)
+	default:
+		return false, &os.PathError{Op: "connect", Path: file, Err: err}
+	}
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/jackfield/jackfield/internal/devicemetadata"
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hooksd"
+)
+
+// checkCDI checks the CDI spec files, and keeps them for later checks.
+func (d *doctor) checkCDI() {
+	registry, err := OpenRegistry(d.Host, d.cfg, d.SpecDirs, false)
+	if err != nil {
+		d.report("cdi", Error, "", "the CDI directories cannot be read: %v", err)
+		return
+	}
+	defer func() {
+		if err := registry.Close(); err != nil {
+			d.report("cdi", Warning, "", "%v", err)
+		}
+	}()
+	d.snapshot = registry.Snapshot()
+	unreadable := 0
+	for _, dir := range d.snapshot.Dirs() {
+		if dir.Err != nil {
+			unreadable++
+			d.report("cdi", Error, "", "%v", dir.Err)
+		}
+	}
+	var faults []fileFault
+	for _, f := range d.snapshot.Files() {
+		if f.Err != nil {
+			faults = append(faults, fileFault{file: f.Path, err: f.Err})
+		}
+	}
+	d.reportFaults("cdi", "correct or remove it", faults)
+	if stats := d.snapshot.Stats(); unreadable+len(faults) == 0 {
+		d.reportOK("cdi", "%s in %s", diag.Count(stats.Devices, "device"), diag.Count(stats.Files, "file"))
+	}
+}
+
+// checkHooks checks the hooks.d directories, where the configuration names some.
+func (d *doctor) checkHooks() {
+	if len(d.cfg.Hooks.Dirs) == 0 {
+		return
+	}
+	s := hooksd.New(d.Host, d.cfg.Hooks.Dirs, hooksd.Options{TrustAnyone: !d.isLive()}).Snapshot()
+	var faults []fileFault
+	for _, p := range s.Problems {
+		fault := *p
+		fault.Severity = "" // the line begins with it
+		faults = append(faults, fileFault{p.File, &fault, p.IsWarning()})
+	}
+	d.reportFaults("hooks", "correct or remove it", faults)
+	if len(s.Problems) == 0 {
+		d.reportOK("hooks", "%s in %s", diag.Count(len(s.Hooks), "hook"), strings.Join(d.cfg.Hooks.Dirs, ", "))
+	}
+}
+
+// checkDeviceInfo checks the device-info files of network attachments and of device plugins.
+func (d *doctor) checkDeviceInfo() {
+	networks, err1 := d.cniDir().List()
+	plugins, err2 := deviceinfo.DevicePluginDir{Root: d.Host, Dir: d.cfg.DeviceInfo.DPDir}.List("")
+	if err := errors.Join(err1, err2); err != nil {
+		d.report("device-info", Error, "", "%v", err)
+		return
+	}
+	var faults []fileFault
+	for _, f := range append(networks, plugins...) {
+		if f.Err == nil {
+			continue
+		}
+		first := f.Err
+		var all deviceinfo.Diagnostics
+		if errors.As(f.Err, &all) && len(all) > 0 {
+			all[0].File = f.File
+			first = all[0]
+		}
+		faults = append(faults, fileFault{file: f.File, err: first})
+	}
+	d.reportFaults("device-info", "its writer has to correct it", faults)
+	if len(faults) == 0 {
+		d.reportOK("device-info", "%s of network attachments, %d of device plugins", diag.Count(len(networks), "file"), len(plugins))
+	}
+}
+
+// checkClaims checks the metadata files of resource claims, where a driver has written some.
+func (d *doctor) checkClaims() {
+	files, err := devicemetadata.Dir{Host: d.Host, Path: d.cfg.Kubelet.PluginsDir}.List()
+	if err != nil {
+		d.report("claims", Error, "", "%v", err)
+	}
+	faults := 0
+	for _, f := range files {
+		if f.Err == nil {
+			continue
+		}
+		if faults++; faults <= maxReported {
+			d.report("claims", Error, "its driver has to correct it: containers that a rule applies to are not created", "%v", f.Err)
+		}
+	}
+	switch {
+	case faults > maxReported:
+		d.report("claims", Error, "", "and %d more", faults-maxReported)
+	case faults == 0 && err == nil && len(files) > 0:
+		d.reportOK("claims", "device metadata of %s in %s", diag.Count(len(files), "request"), d.cfg.Kubelet.PluginsDir)
+	}
+}
+
+func (d *doctor) cniDir() deviceinfo.CNIDir {
+	return deviceinfo.CNIDir{Root: d.Host, Dir: d.cfg.DeviceInfo.CNIDir}
+}

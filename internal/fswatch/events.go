@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fswatch
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// notification is a call to make once the lock is free.
+type notification struct {
+	watch *Watch
+	name  string
+}
+
+func (w *Watcher) run() {
+	defer close(w.done)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := w.file.Read(buf)
+		if err != nil {
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			return // closed
+		}
+		due := w.applyEvents(buf[:n])
+		for _, d := range due {
+			d.watch.notify(d.name)
+		}
+		if len(due) == 0 && w.opts.Pause > 0 {
+			time.Sleep(w.opts.Pause)
+		}
+	}
+}
+
+// applyEvents processes a batch of events and returns the notifications, each once.
+func (w *Watcher) applyEvents(events []byte) []notification {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return nil
+	}
+	var due []notification
+	seen := make(map[notification]bool)
+	add := func(x *Watch, name string) {
+		if d := (notification{x, name}); !seen[d] {
+			seen[d] = true
+			due = append(due, d)
+		}
+	}
+	for ev := range inotifyEvents(events) {
+		if ev.Mask&unix.IN_Q_OVERFLOW != 0 {
+			w.rearmNode(w.root, add)
+			continue
+		}
+		for _, n := range w.wds[ev.WD] {
+			w.applyEvent(n, ev, add)
+		}
+	}
+	return due
+}
+
+func (w *Watcher) applyEvent(n *node, ev inotifyEvent, add func(*Watch, string)) {
+	if ev.Mask&directoryGone != 0 {
+		// The parent has an event for the new name, unless this is the root, or the new
+		// name appeared before this event was read.
+		w.rearmNode(n, add)
+		return
+	}
+	name := string(ev.Name)
+	for _, x := range n.names[name] {
+		if x.wantsEvent(ev.Mask) {
+			add(x, name)
+		}
+	}
+	if name != "" {
+		for _, x := range n.names[""] {
+			if x.wantsEvent(ev.Mask) {
+				add(x, name)
+			}
+		}
+	}
+	if ev.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_MOVED_FROM) != 0 {
+		if c := n.children[name]; c != nil {
+			w.rearmNode(c, add)
+		}
+	}
+}
+
+func (x *Watch) wantsEvent(mask uint32) bool {
+	return mask&(always|x.mask) != 0 && (mask&unix.IN_MOVED_FROM == 0 || x.mask&Removed != 0)
+}
+
+// rearmNode watches the directories from n on again. It notifies every watch below n, since
+// there are no events of what happened before the directory was watched.
+func (w *Watcher) rearmNode(n *node, add func(*Watch, string)) {
+	if err := w.armNode(n); err != nil && w.opts.Failed != nil {
+		w.opts.Failed(err)
+	}
+	for name, list := range n.names {
+		for _, x := range list {
+			add(x, name)
+		}
+	}
+	for _, c := range n.children {
+		w.rearmNode(c, add)
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// ListenUnix creates a socket that only its owner can connect to. It replaces a socket that an
+// earlier process left there, and nothing else.
+func ListenUnix(path string) (*UnixListener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != fs.ModeSocket {
+		return nil, fmt.Errorf("listen at %s: found a file that is not a socket; remove it or configure another path: %w", path, errdefs.ErrAlreadyExists)
+	}
+	// The mode that a socket has before it is bound is its mode in the file system: at no
+	// moment can others connect.
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var err error
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }), err)
+	}}
+	tmp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	address, done, err := shortAddress(tmp)
+	if err != nil {
+		return nil, err
+	}
+	l, err := lc.Listen(context.Background(), "unix", address)
+	done()
+	if err != nil {
+		return nil, err
+	}
+	u := l.(*net.UnixListener)
+	u.SetUnlinkOnClose(false)
+	st, err := os.Lstat(tmp)
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close(), os.Remove(tmp))
+	}
+	return &UnixListener{u, path, st}, nil
+}
+
+// maxSocketPath is the longest path of a socket, in bytes: sun_path without its NUL.
+const maxSocketPath = 107
+
+// shortAddress returns an address for a socket whose path is too long for one: below the
+// directory's descriptor, which done closes.
+func shortAddress(path string) (address string, done func(), err error) {
+	if len(path) <= maxSocketPath {
+		return path, func() {}, nil
+	}
+	fd, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", fd, filepath.Base(path)), func() { unix.Close(fd) }, nil
+}
+
+// UnixListener removes its socket when it is closed, unless another process has replaced it.
+type UnixListener struct {
+	*net.UnixListener
+	path string
+	info os.FileInfo
+}
+
+// Close implements net.Listener.
+func (s *UnixListener) Close() error {
+	if st, err := os.Lstat(s.path); err == nil && os.SameFile(st, s.info) {
+		os.Remove(s.path)
+	}
+	return s.UnixListener.Close()
+}
+
+// limitedListener bounds the connections of a listener by closing the oldest one. So no client
+// can keep out others by holding connections open, least of all the kubelet, which kills a
+// plugin whose health it cannot check.
+type limitedListener struct {
+	net.Listener
+	limit int
+
+	mu   sync.Mutex
+	open []*limitedConn // the oldest first
+}
+
+// Accept implements net.Listener.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	conn := &limitedConn{Conn: c, of: l}
+	l.mu.Lock()
+	var oldest *limitedConn
+	if len(l.open) >= l.limit {
+		oldest = l.open[0]
+	}
+	l.open = append(l.open, conn)
+	l.mu.Unlock()
+	if oldest != nil {
+		oldest.Close()
+	}
+	return conn, nil
+}
+
+type limitedConn struct {
+	net.Conn
+	of *limitedListener
+}
+
+// Close implements net.Conn.
+func (c *limitedConn) Close() error {
+	c.of.mu.Lock()
+	if i := slices.Index(c.of.open, c); i >= 0 {
+		c.of.open = slices.Delete(c.of.open, i, i+1)
+	}
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}

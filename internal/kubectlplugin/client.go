@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlplugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// container is the name of the plugin's container in its pod, in the chart and in the kustomization.
+const container = "jackfield-nri"
+
+// client runs kubectl for one command line.
+type client struct {
+	env                                                           Env
+	kubeconfig, context, as, namespace, pluginNamespace, selector string
+	output                                                        string
+	watch                                                         bool
+}
+
+// pod is what is needed of a pod.
+type pod struct {
+	Metadata struct {
+		Name, Namespace, UID string
+		DeletionTimestamp    string
+	}
+	Spec struct {
+		NodeName   string
+		Containers []struct{ Name string }
+	}
+	Status struct {
+		Phase      string
+		Conditions []struct{ Type, Status, Message string }
+	}
+}
+
+func (p *pod) title() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
+
+// remoteStatus is the exit status of jackfield, which has said why.
+type remoteStatus struct{ code int }
+
+func (r *remoteStatus) Error() string { return "jackfield ended with status " + strconv.Itoa(r.code) }
+
+// kubectl runs kubectl. Its error has what kubectl printed to standard error.
+func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer, args ...string) error {
+	var flags []string
+	for _, f := range [][2]string{{"--kubeconfig", c.kubeconfig}, {"--context", c.context}, {"--as", c.as}} {
+		if f[1] != "" {
+			flags = append(flags, f[0]+"="+f[1])
+		}
+	}
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "kubectl", append(flags, args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, &stderr
+	err := cmd.Run()
+	if err == nil {
+		_, err = stderr.WriteTo(c.env.Stderr) // warnings
+		return err
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return &failure{text: "run kubectl: " + err.Error(), hint: "install kubectl, and have its directory in PATH", code: exitError}
+	}
+	if ctx.Err() != nil {
+		return &remoteStatus{exitError} // the user ended it
+	}
+	text := strings.TrimSpace(stderr.String())
+	if rest, ok := strings.CutSuffix(text, fmt.Sprintf("command terminated with exit code %d", exit.ExitCode())); ok {
+		_, err := io.WriteString(c.env.Stderr, rest)
+		return errors.Join(&remoteStatus{exit.ExitCode()}, err)
+	}
+	return describeFailure(text)
+}
+
+// forbidden matches the API server's message about a missing right.
+var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
+
+// describeFailure turns kubectl's message into an error, with the rule that would give a missing right.
+func describeFailure(text string) error {
+	f := &failure{text: text, code: exitError}
+	switch m := forbidden.FindStringSubmatch(text); {
+	case strings.Contains(text, "(NotFound)"):
+		f.code = exitNo
+		f.hint = "check the name and --namespace"
+	case m != nil:
+		where := "a ClusterRole and a ClusterRoleBinding"
+		if m[5] != "" {
+			where = fmt.Sprintf("a Role and a RoleBinding of the namespace %q", m[5])
+		}
+		f.hint = fmt.Sprintf("to allow it to %q, add to the rules of %s: {apiGroups: [%q], resources: [%q], verbs: [%s]}", m[1], where, m[4], m[3], m[2])
+		if m[3] == "pods" && m[5] == "" {
+			f.hint += "; or name the namespace of Jackfield's pods with --plugin-namespace"
+		}
+	}
+	return f
+}
+
+// get decodes the objects of a `kubectl get`, and returns their text.
+func (c *client) get(ctx context.Context, into any, args ...string) (string, error) {
+	var out bytes.Buffer
+	if err := c.kubectl(ctx, nil, &out, append([]string{"get", "--output=json"}, args...)...); err != nil {
+		return "", err
+	}
+	text := out.String()
+	if err := json.Unmarshal(out.Bytes(), into); err != nil {
+		return "", &failure{text: "read the answer of kubectl: " + err.Error(), code: exitError}
+	}
+	return text, nil
+}
+
+// findPod returns a pod that is on a node, and its manifest. The name can have the form of jackfield, NAMESPACE/NAME.
+func (c *client) findPod(ctx context.Context, name string) (*pod, string, error) {
+	namespace := c.namespace
+	if before, after, ok := strings.Cut(strings.TrimPrefix(name, "pod/"), "/"); ok {
+		namespace, name = before, after
+	}
+	args := []string{"pod", strings.TrimPrefix(name, "pod/")}
+	if namespace != "" {
+		args = append(args, "--namespace="+namespace)
+	}
+	p := &pod{}
+	text, err := c.get(ctx, p, args...)
+	if err != nil {
+		return nil, "", err
+	}
+	if p.Spec.NodeName == "" {
+		why := ""
+		for _, condition := range p.Status.Conditions {
+			if condition.Type == "PodScheduled" && condition.Message != "" {
+				why = ": " + condition.Message
+			}
+		}
+		return nil, "", &failure{text: fmt.Sprintf("pod %s is not on a node yet%s", p.title(), why), code: exitError,
+			hint: "`jackfield explain` and `jackfield policy check` take its manifest"}
+	}
+	return p, text, nil
+}
+
+// findPlugin returns Jackfield's pod on a node.
+func (c *client) findPlugin(ctx context.Context, node string) (*pod, error) {
+	where := "--all-namespaces"
+	if c.pluginNamespace != "" {
+		where = "--namespace=" + c.pluginNamespace
+	}
+	var list struct{ Items []pod }
+	if _, err := c.get(ctx, &list, "pods", where, "--selector="+c.selector, "--field-selector=spec.nodeName="+node); err != nil {
+		return nil, err
+	}
+	found := ""
+	for i := range list.Items {
+		p := &list.Items[i]
+		for _, have := range p.Spec.Containers {
+			if have.Name != container {
+				continue
+			}
+			if p.Status.Phase == "Running" && p.Metadata.DeletionTimestamp == "" {
+				return p, nil
+			}
+			found = fmt.Sprintf("; pod %s is %s", p.title(), p.Status.Phase)
+		}
+	}
+	return nil, &failure{text: fmt.Sprintf("no pod with the labels %s runs on node %s%s", c.selector, node, found), code: exitError,
+		hint: "check that Jackfield is installed, and the nodeSelector and tolerations of its DaemonSet; --selector and --plugin-namespace name other pods"}
+}
+
+// exec runs jackfield in the plugin's pod.
+func (c *client) exec(ctx context.Context, plugin *pod, stdin io.Reader, stdout io.Writer, command ...string) error {
+	args := []string{"exec", "--namespace=" + plugin.Metadata.Namespace, plugin.Metadata.Name, "--container=" + container}
+	switch {
+	case c.watch:
+		stdin = c.env.Stdin
+		args = append(args, "--stdin", "--tty") // Ctrl-C ends jackfield, and so does a lost connection
+	case stdin != nil:
+		args = append(args, "--stdin")
+	}
+	color := "never"
+	if stdout == c.env.Stdout && isTerminal(stdout) && c.env.Getenv("NO_COLOR") == "" {
+		color = "always"
+	}
+	args = append(args, "--", "jackfield")
+	return c.kubectl(ctx, stdin, stdout, append(append(args, command...), "--color="+color)...)
+}
+
+// findSandbox asks the plugin for the pod's sandbox, which the API server does not know. It is "" if there is none.
+func (c *client) findSandbox(ctx context.Context, plugin, p *pod) (string, error) {
+	var out bytes.Buffer
+	quiet := *c
+	quiet.env.Stderr = io.Discard
+	err := quiet.exec(ctx, plugin, nil, &out, "status", p.title(), "--output=json")
+	var remote *remoteStatus
+	if err != nil && (!errors.As(err, &remote) || remote.code != exitNo) { // 1: nothing is injected into the pod
+		return "", err
+	}
+	var node struct {
+		Containers []struct{ Sandbox, PodUID string }
+		Sandboxes  []struct{ ID, UID string }
+	}
+	if err := json.Unmarshal(out.Bytes(), &node); err != nil {
+		return "", &failure{text: "read the plugin's status: " + err.Error(), code: exitError}
+	}
+	for _, s := range node.Containers {
+		if s.PodUID == p.Metadata.UID {
+			return s.Sandbox, nil
+		}
+	}
+	for _, s := range node.Sandboxes {
+		if s.UID == p.Metadata.UID {
+			return s.ID, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/internal/version"
+)
+
+// Exit statuses, as those of jackfield.
+const (
+	exitNo    = 1
+	exitUsage = 2
+	exitError = 3
+)
+
+// Env is the environment of the command.
+type Env struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+}
+
+// Run executes the command line and returns the exit status.
+func Run(ctx context.Context, args []string, env Env) int {
+	cmd := Command(env)
+	cmd.SetArgs(args)
+	cmd.SetOut(env.Stdout)
+	cmd.SetErr(env.Stderr)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	var remote *remoteStatus
+	if errors.As(err, &remote) {
+		return remote.code
+	}
+	// The API server's messages quote names and texts of others.
+	text := strings.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, err.Error())
+	fmt.Fprintf(env.Stderr, "kubectl-jackfield: %s\n", text)
+	var f *failure
+	if !errors.As(err, &f) {
+		return exitUsage // cobra's own error
+	}
+	if f.hint != "" {
+		fmt.Fprintf(env.Stderr, "hint: %s\n", f.hint)
+	}
+	return f.code
+}
+
+// failure is why jackfield did not run.
+type failure struct {
+	text, hint string
+	code       int
+}
+
+func (f *failure) Error() string { return f.text }
+
+const long = `kubectl jackfield runs a command of jackfield in the pod of Jackfield's DaemonSet that is
+on the node of a pod. It finds the node and the sandbox of the pod by itself. It runs
+kubectl, which must be in PATH, and needs these rights: get pods in the pod's
+namespace, list pods in that of Jackfield (or in all, without --plugin-namespace), and
+create pods/exec there. Who has these can run any command in Jackfield's pods, so it is
+for administrators.
+
+The exit status is that of jackfield: 0 for yes, 1 for no, 2 for a mistake in the
+command line, and 3 when there is no answer.`
+
+// Command returns the command.
+func Command(env Env) *cobra.Command {
+	c := &client{env: env}
+	root := &cobra.Command{
+		Use:           "kubectl-jackfield",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl jackfield"},
+		Short:         "Show what Jackfield does for a pod, on the pod's node",
+		Long:          long,
+		Version:       version.String(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetVersionTemplate("kubectl-jackfield {{.Version}}\n")
+	f := root.PersistentFlags()
+	f.StringVar(&c.kubeconfig, "kubeconfig", "", "kubectl's `file` with clusters and users")
+	f.StringVar(&c.context, "context", "", "`name` of the kubeconfig's context")
+	f.StringVar(&c.as, "as", "", "`user` to impersonate")
+	f.StringVarP(&c.namespace, "namespace", "n", "", "the pod's `namespace`")
+	f.StringVar(&c.pluginNamespace, "plugin-namespace", "", "`namespace` of Jackfield's pods (default: all are searched)")
+	f.StringVarP(&c.selector, "selector", "l", "app.kubernetes.io/name=jackfield", "`labels` of Jackfield's pods")
+	root.AddCommand(
+		c.command("explain POD", "Explain what a pod's containers would get now, from which file, by which rule, or why not", c.explain),
+		c.watchable(c.command("status POD", "Show what was injected into a pod's running containers", c.run)),
+		c.watchable(c.command("sockets POD", "List the sockets of a pod's running containers, with peers, age and rebinds", c.run)),
+		c.doctorCommand(),
+	)
+	return root
+}
+
+// command returns a subcommand for one pod. do gets the command's name.
+func (c *client) command(use, short string, do func(ctx context.Context, name, pod string) error) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return do(cmd.Context(), cmd.Name(), args[0]) },
+	}
+	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`format` of jackfield: text, json, yaml, or wide for sockets")
+	return cmd
+}
+
+func (c *client) watchable(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "show changes in place until Ctrl-C; needs a terminal")
+	return cmd
+}
+
+func (c *client) doctorCommand() *cobra.Command {
+	cmd := c.command("doctor {POD | --node NODE}", "Find what keeps containers on a pod's node from getting devices and sockets", nil)
+	node := ""
+	cmd.Flags().StringVar(&node, "node", "", "`name` of the node")
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if (len(args) == 0) == (node == "") {
+			return errors.New("doctor: want a pod, or --node NODE")
+		}
+		if node == "" {
+			p, _, err := c.findPod(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			node = p.Spec.NodeName
+		}
+		plugin, err := c.findPlugin(cmd.Context(), node)
+		if err != nil {
+			return err
+		}
+		return c.exec(cmd.Context(), plugin, nil, c.env.Stdout, "doctor", c.format())
+	}
+	return cmd
+}
+
+// run runs a command of jackfield that takes a pod.
+func (c *client) run(ctx context.Context, name, pod string) error {
+	p, _, err := c.findPod(ctx, pod)
+	if err != nil {
+		return err
+	}
+	plugin, err := c.findPlugin(ctx, p.Spec.NodeName)
+	if err != nil {
+		return err
+	}
+	args := []string{name, p.title(), c.format()}
+	if c.watch {
+		if !isTerminal(c.env.Stdout) {
+			return errors.New("--watch needs a terminal")
+		}
+		args = append(args, "--watch")
+	}
+	return c.exec(ctx, plugin, nil, c.env.Stdout, args...)
+}
+
+// explain explains the pod's manifest, with the networks of its sandbox.
+func (c *client) explain(ctx context.Context, _, pod string) error {
+	p, manifest, err := c.findPod(ctx, pod)
+	if err != nil {
+		return err
+	}
+	plugin, err := c.findPlugin(ctx, p.Spec.NodeName)
+	if err != nil {
+		return err
+	}
+	args := []string{"explain", "-", c.format()}
+	sandbox, err := c.findSandbox(ctx, plugin, p)
+	if err != nil {
+		return err
+	}
+	if sandbox != "" {
+		args = append(args, "--sandbox-id", sandbox)
+	} else {
+		fmt.Fprintf(c.env.Stderr, "kubectl-jackfield: the plugin on node %s knows no sandbox of pod %s yet: its networks are not checked\n", p.Spec.NodeName, p.title())
+	}
+	return c.exec(ctx, plugin, strings.NewReader(manifest), c.env.Stdout, args...)
+}
+
+// format is the flag for the format of the result.
+func (c *client) format() string { return "--output=" + c.output }
+
+// isTerminal reports whether w is a terminal, or another character device.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}

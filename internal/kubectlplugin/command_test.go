@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kubectlplugin
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kubectl is a program in place of kubectl. It notes its arguments, and answers by their second or first word.
+const kubectl = `#!/bin/sh
+dir=$(dirname "$0")
+printf '%s\n' "$*" >>"$dir/log"
+case "$*" in
+*" get "*" pod "*|"get "*" pod "*) name=pod ;;
+*"get "*) name=pods ;;
+*" status "*--output=json*) name=status ;;
+*) cat >"$dir/stdin"; name=exec ;;
+esac
+[ -f "$dir/$name.err" ] && cat "$dir/$name.err" >&2
+[ -f "$dir/$name" ] && cat "$dir/$name"
+exit "$(cat "$dir/$name.code" 2>/dev/null || echo 0)"
+`
+
+const (
+	scheduled = `{"metadata":{"name":"fwd-0","namespace":"telco","uid":"u1"},"spec":{"nodeName":"n2"},"status":{"phase":"Running"}}`
+	plugins   = `{"items":[
+		{"metadata":{"name":"jackfield-test","namespace":"net"},"spec":{"containers":[{"name":"other"}]},"status":{"phase":"Running"}},
+		{"metadata":{"name":"jackfield-old","namespace":"net","deletionTimestamp":"2026-11-01T00:00:00Z"},"spec":{"containers":[{"name":"jackfield-nri"}]},"status":{"phase":"Running"}},
+		{"metadata":{"name":"jackfield-x","namespace":"net"},"spec":{"containers":[{"name":"jackfield-nri"}]},"status":{"phase":"Running"}}]}`
+	nodeStatus = `{"containers":[{"sandbox":"old","podUID":"u0"}],"sandboxes":[{"id":"other","uid":"u2"},{"id":"e061","uid":"u1"}]}`
+	terminated = "some message\ncommand terminated with exit code "
+	noExec     = `Error from server (Forbidden): pods "jackfield-x" is forbidden: User "jane" cannot create resource "pods/exec" in API group "" in the namespace "net"`
+)
+
+func TestCommands(t *testing.T) {
+	const find = "--kubeconfig=k --context=c get --output=json pods --all-namespaces --selector=app.kubernetes.io/name=jackfield --field-selector=spec.nodeName=n2\n"
+	const run = "--kubeconfig=k --context=c exec --namespace=net jackfield-x --container=jackfield-nri "
+	const get = "--kubeconfig=k --context=c get --output=json pod fwd-0 --namespace=telco\n"
+	for name, tc := range map[string]struct {
+		args     string
+		files    map[string]string
+		code     int
+		log, err string
+		stdin    string
+	}{
+		"status": {args: "status fwd-0 -n telco", log: get + find + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n"},
+		"sockets": {args: "sockets pod/fwd-0 -n telco -o wide", files: map[string]string{"exec.code": "1", "exec.err": terminated + "1\n"},
+			code: 1, err: "some message\n", log: get + find + run + "-- jackfield sockets telco/fwd-0 --output=wide --color=never\n"},
+		"explain": {args: "explain telco/fwd-0 -o json", files: map[string]string{"status.code": "1", "status.err": terminated + "1\n", "exec.code": "3", "exec.err": terminated + "3"}, code: 3,
+			err: "some message\n", stdin: scheduled,
+			log: get + find + run + "-- jackfield status telco/fwd-0 --output=json --color=never\n" + run + "--stdin -- jackfield explain - --output=json --sandbox-id e061 --color=never\n"},
+		"doctor": {args: "doctor --node n2", log: find + run + "-- jackfield doctor --output=text --color=never\n"},
+		"no pod": {args: "status fwd-0 -n telco", files: map[string]string{"pod.code": "1", "pod.err": "Error from server (NotFound): pods \"fwd-0\x1b\" not found"}, code: 1, log: get,
+			err: "kubectl-jackfield: Error from server (NotFound): pods \"fwd-0?\" not found\nhint: check the name and --namespace\n"},
+		"not scheduled": {args: "status fwd-0 -n telco", code: 3, log: get, files: map[string]string{
+			"pod": `{"metadata":{"name":"fwd-0","namespace":"telco"},"status":{"conditions":[{"type":"PodScheduled","status":"False","message":"0/3 nodes are available"}]}}`},
+			err: "kubectl-jackfield: pod telco/fwd-0 is not on a node yet: 0/3 nodes are available\nhint: `jackfield explain` and `jackfield policy check` take its manifest\n"},
+		"no plugin": {args: "status fwd-0 -n telco", code: 3, log: get + find, files: map[string]string{
+			"pods": `{"items":[{"metadata":{"name":"jackfield-x","namespace":"net"},"spec":{"containers":[{"name":"jackfield-nri"}]},"status":{"phase":"Pending"}}]}`},
+			err: "kubectl-jackfield: no pod with the labels app.kubernetes.io/name=jackfield runs on node n2; pod net/jackfield-x is Pending\n" +
+				"hint: check that Jackfield is installed, and the nodeSelector and tolerations of its DaemonSet; --selector and --plugin-namespace name other pods\n"},
+		"no right to exec": {args: "status fwd-0 -n telco", code: 3, files: map[string]string{"exec.code": "1", "exec.err": noExec},
+			log: get + find + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n",
+			err: "kubectl-jackfield: " + noExec + "\nhint: to allow it to \"jane\", add to the rules of a Role and a RoleBinding of the namespace \"net\": {apiGroups: [\"\"], resources: [\"pods/exec\"], verbs: [create]}\n"},
+		"no terminal": {args: "status fwd-0 -n telco --watch", code: 2, log: get + find, err: "kubectl-jackfield: --watch needs a terminal\n"},
+		"usage":       {args: "status", code: 2, err: "kubectl-jackfield: accepts 1 arg(s), received 0\n"},
+		"no node":     {args: "doctor", code: 2, err: "kubectl-jackfield: doctor: want a pod, or --node NODE\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+			files := map[string]string{"pod": scheduled, "pods": plugins, "status": nodeStatus, "exec": "the answer\n"}
+			for name, text := range tc.files {
+				files[name] = text
+			}
+			for name, text := range files {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			var out, errs bytes.Buffer
+			args := append(strings.Fields(tc.args), "--kubeconfig", "k", "--context=c")
+			code := Run(t.Context(), args, Env{Stdin: strings.NewReader("unused"), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }})
+			log, _ := os.ReadFile(filepath.Join(dir, "log"))
+			if code != tc.code || string(log) != tc.log || errs.String() != tc.err {
+				t.Errorf("exit status %d, want %d\n%s\nwant\n%s\nran\n%s\nwant\n%s", code, tc.code, &errs, tc.err, log, tc.log)
+			}
+			want := ""
+			if strings.Contains(tc.log, " -- ") {
+				want = "the answer\n"
+			}
+			if out.String() != want {
+				t.Errorf("printed %q, want %q", &out, want)
+			}
+			if stdin, _ := os.ReadFile(filepath.Join(dir, "stdin")); string(stdin) != tc.stdin {
+				t.Errorf("the command reads %q, want %q", stdin, tc.stdin)
+			}
+		})
+	}
+}
+
+func TestMissingKubectlIsReported(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	var errs bytes.Buffer
+	code := Run(t.Context(), []string{"status", "a"}, Env{Stdout: &errs, Stderr: &errs, Getenv: os.Getenv})
+	if code != exitError || !strings.Contains(errs.String(), "hint: install kubectl") {
+		t.Errorf("exit status %d: %s", code, &errs)
+	}
+}

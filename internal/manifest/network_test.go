@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+func TestParseNetworksFindsPortsOfThePlugin(t *testing.T) {
+	networks, err := ParseNetworks("nets.yaml", []byte(`
+kind: NetworkAttachmentDefinition
+metadata: {name: one, namespace: a}
+spec: {config: '{"type": "jackfield-cni", "vswitch": "ovs0", "bridge": "br0", "vlan": 7}'}
+---
+kind: List
+items:
+  - kind: NetworkAttachmentDefinition
+    metadata: {name: chain}
+    spec: {config: '{"plugins": [{"type": "bridge", "vswitch": "ovs0"}, {"type": "jackfield-cni", "vswitch": "vpp0"}]}'}
+  - {kind: NetworkAttachmentDefinition, metadata: {name: in-a-file}}
+---
+kind: Deployment
+spec: {config: 7}
+`))
+	want := []Network{
+		{"a", "one", []policy.Port{{Switch: "ovs0", Bridge: "br0", VLAN: 7}}},
+		{"", "chain", []policy.Port{{Switch: "vpp0"}}},
+	}
+	if d := cmp.Diff(want, networks); d != "" || err != nil {
+		t.Errorf("%v, -want +got\n%s", err, d)
+	}
+}
+
+func TestParseNetworksNamesTheFaultyNetwork(t *testing.T) {
+	_, err := ParseNetworks("nets.yaml", []byte(`{kind: NetworkAttachmentDefinition, metadata: {name: x}, spec: {config: '{"vlan": "7"}'}}`))
+	if err == nil || !strings.Contains(err.Error(), `read manifest "nets.yaml": NetworkAttachmentDefinition "x": spec.config: `) {
+		t.Error(err)
+	}
+}
+
+func FuzzParseNetworks(f *testing.F) {
+	f.Add([]byte(`{kind: NetworkAttachmentDefinition, spec: {config: '{"type": "jackfield-cni", "vswitch": "ovs0"}'}}`))
+	f.Add([]byte(`{kind: List, items: [{kind: NetworkAttachmentDefinition, spec: {config: '{"plugins": [null]}'}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		networks, err := ParseNetworks("f", data)
+		for _, n := range networks {
+			if err != nil || len(n.Ports) == 0 {
+				t.Errorf("%+v, %v", n, err)
+			}
+		}
+	})
+}

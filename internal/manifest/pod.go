@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"strings"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// Pod is the part of a Pod (core/v1), or of a workload's pod template, that decides what its
+// containers get.
+type Pod struct {
+	Kind     string `json:"kind"` // of the workload whose template it is
+	Metadata struct {
+		Name         string            `json:"name"`
+		Namespace    string            `json:"namespace"`
+		UID          string            `json:"uid"`
+		GenerateName string            `json:"generateName"`
+		Labels       map[string]string `json:"labels"`
+		Annotations  map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Spec struct {
+		RuntimeClassName string          `json:"runtimeClassName"`
+		SecurityContext  securityContext `json:"securityContext"`
+		InitContainers   []container     `json:"initContainers"`
+		Containers       []container     `json:"containers"`
+		ResourceClaims   []PodClaim      `json:"resourceClaims"`
+	} `json:"spec"`
+	Status struct {
+		ResourceClaimStatuses []struct {
+			Name              string `json:"name"` // in the spec
+			ResourceClaimName string `json:"resourceClaimName"`
+		} `json:"resourceClaimStatuses"`
+	} `json:"status"`
+
+	// WorkloadAnnotations are the annotations of the workload itself, which its pods do not get.
+	WorkloadAnnotations map[string]string `json:"-"`
+}
+
+type container struct {
+	Name    string   `json:"name"`
+	Image   string   `json:"image"`
+	Command []string `json:"command"`
+	Args    []string `json:"args"`
+	Env     []struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"env"`
+	VolumeMounts []struct {
+		Name      string `json:"name"`
+		MountPath string `json:"mountPath"`
+	} `json:"volumeMounts"`
+	Resources struct {
+		Claims []ClaimUse `json:"claims"`
+	} `json:"resources"`
+	SecurityContext securityContext `json:"securityContext"`
+}
+
+type securityContext struct {
+	RunAsUser  *uint32 `json:"runAsUser"`
+	RunAsGroup *uint32 `json:"runAsGroup"`
+}
+
+// Title names the pod, or the workload whose template it is, for messages.
+func (p *Pod) Title() string {
+	return p.Kind + " " + strings.Trim(p.Metadata.Namespace+"/"+p.Metadata.Name, "/")
+}
+
+// Workload returns the title of the workload whose template the pod is, "" for a Pod.
+func (p *Pod) Workload() string {
+	if p.Kind == "Pod" {
+		return ""
+	}
+	return p.Title()
+}
+
+// containers returns the pod's containers in the order of their creation.
+func (p *Pod) containers() []container {
+	return append(append([]container(nil), p.Spec.InitContainers...), p.Spec.Containers...)
+}
+
+// ContainerNames returns the names of the pod's containers.
+func (p *Pod) ContainerNames() []string {
+	var names []string
+	for _, c := range p.containers() {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Requests returns the pod's containers as an adapter would see them, init containers first, as far
+// as the manifest says. A name selects one container, "" all.
+func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
+	var out []*resolve.Request
+	for _, c := range p.containers() {
+		if name != "" && name != c.Name {
+			continue
+		}
+		r := &resolve.Request{
+			SandboxID: sandboxID, ContainerID: "CONTAINER-ID", Namespace: p.Metadata.Namespace, Pod: p.Metadata.Name, PodUID: p.Metadata.UID,
+			Container: c.Name, Image: c.Image, RuntimeHandler: p.Spec.RuntimeClassName, Labels: p.Metadata.Labels, Annotations: p.Metadata.Annotations,
+			User: effectiveUser(c.SecurityContext, p.Spec.SecurityContext),
+		}
+		if len(c.Command) > 0 { // else the image says what is run
+			r.Args = append(append([]string(nil), c.Command...), c.Args...)
+		}
+		for _, e := range c.Env {
+			r.Have.Env = append(r.Have.Env, e.Name+"="+e.Value)
+		}
+		for _, m := range c.VolumeMounts {
+			r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.MountPath, Source: "volume " + m.Name, Type: "bind"})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// effectiveUser returns the user that the manifest sets, the container's before the pod's; nil where the
+// image decides.
+func effectiveUser(own, pods securityContext) *resolve.User {
+	if own.RunAsUser == nil {
+		own.RunAsUser = pods.RunAsUser
+	}
+	if own.RunAsGroup == nil {
+		own.RunAsGroup = pods.RunAsGroup
+	}
+	if own.RunAsUser == nil {
+		return nil
+	}
+	u := &resolve.User{UID: *own.RunAsUser}
+	if own.RunAsGroup != nil {
+		u.GID = *own.RunAsGroup
+	}
+	return u
+}

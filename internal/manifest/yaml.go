@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// DecodeYAML returns the YAML documents of a file as JSON, without those that hold nothing but
+// comments. Types are checked as strictly as in JSON: a number is no string.
+func DecodeYAML(data []byte) ([]json.RawMessage, error) {
+	var docs []json.RawMessage
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var node yaml.Node
+		err := dec.Decode(&node)
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(node.Content) == 0 || node.Content[0].Tag == "!!null" {
+			continue
+		}
+		timestampsToStrings(&node)
+		var value any
+		if err := node.Decode(&value); err != nil {
+			return nil, err
+		}
+		doc, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, doc)
+	}
+}
+
+// timestampsToStrings turns dates into strings, as Kubernetes reads them.
+func timestampsToStrings(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {
+		node.Tag = "!!str"
+	}
+	for _, child := range node.Content {
+		timestampsToStrings(child)
+	}
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package manifest
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDecodeYAML(t *testing.T) {
+	docs, err := DecodeYAML([]byte("# a comment\n---\n---\na: {b: 2026-11-23, c: 1, d: 'x'}\n--- # another\n[true]\n...\n"))
+	if err != nil || len(docs) != 2 || string(docs[0]) != `{"a":{"b":"2026-11-23","c":1,"d":"x"}}` || string(docs[1]) != "[true]" {
+		t.Errorf("%q, %v", docs, err)
+	}
+	for text, want := range map[string]string{
+		"a: 1\n---\nb: [\n":      "line 3",
+		"a: 1\n---\nb: 1\nb: 2":  "line 4",
+		"a: &a [*a]\n":           "contains itself",
+		"? {a: b}\n: c\n":        "",
+		"a: .nan\n":              "NaN",
+		"\x00":                   "control characters",
+		"a: !!binary not base64": "",
+	} {
+		if docs, err := DecodeYAML([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %q, %v; want an error with %q", text, docs, err, want)
+		}
+	}
+}

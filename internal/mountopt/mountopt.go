@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package mountopt parses the options of a mount as OCI runtimes do (OCI Runtime Specification,
+// "Mounts"), so that what policy checks is what an applier mounts.
+package mountopt
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Options are the parsed options of a mount. The masks are MOUNT_ATTR_* of mount_setattr(2).
+type Options struct {
+	Bind      bool // "bind" or "rbind"
+	Recursive bool // "rbind": with the mounts below the source
+	IDMap     bool // "idmap" or "ridmap"
+	// Set and Clear are attributes of the root of the mount, SetAll and ClearAll those of the root
+	// and of all mounts below it.
+	Set, Clear, SetAll, ClearAll uint64
+	Propagation                  uint64   // MS_PRIVATE, MS_SLAVE, MS_SHARED, MS_UNBINDABLE; 0 when no option sets it
+	Data                         []string // everything else: options of the file system
+}
+
+// Parse parses options. Of two that contradict each other the last one counts.
+func Parse(list []string) Options {
+	var o Options
+	for _, option := range list {
+		if set, clear, ok := attribute(option); ok {
+			o.Set, o.Clear = o.Set&^clear|set, o.Clear&^set|clear
+			continue
+		}
+		if set, clear, ok := attribute(strings.TrimPrefix(option, "r")); ok {
+			o.SetAll, o.ClearAll = o.SetAll&^clear|set, o.ClearAll&^set|clear
+			continue
+		}
+		switch option {
+		case "", "defaults":
+		case "bind":
+			o.Bind = true
+		case "rbind":
+			o.Bind, o.Recursive = true, true
+		case "idmap", "ridmap":
+			o.IDMap = true
+		case "private", "rprivate":
+			o.Propagation = unix.MS_PRIVATE
+		case "slave", "rslave":
+			o.Propagation = unix.MS_SLAVE
+		case "shared", "rshared":
+			o.Propagation = unix.MS_SHARED
+		case "unbindable", "runbindable":
+			o.Propagation = unix.MS_UNBINDABLE
+		default:
+			if !slices.Contains(o.Data, option) {
+				o.Data = append(o.Data, option)
+			}
+		}
+	}
+	// The atime settings are one field: setting one clears the others.
+	if o.Set&unix.MOUNT_ATTR__ATIME != 0 {
+		o.Clear |= unix.MOUNT_ATTR__ATIME
+	}
+	return o
+}
+
+// attribute returns the mount attributes that an option sets and clears.
+func attribute(option string) (set, clear uint64, known bool) {
+	switch option {
+	case "ro":
+		return unix.MOUNT_ATTR_RDONLY, 0, true
+	case "rw":
+		return 0, unix.MOUNT_ATTR_RDONLY, true
+	case "nosuid":
+		return unix.MOUNT_ATTR_NOSUID, 0, true
+	case "suid":
+		return 0, unix.MOUNT_ATTR_NOSUID, true
+	case "nodev":
+		return unix.MOUNT_ATTR_NODEV, 0, true
+	case "dev":
+		return 0, unix.MOUNT_ATTR_NODEV, true
+	case "noexec":
+		return unix.MOUNT_ATTR_NOEXEC, 0, true
+	case "exec":
+		return 0, unix.MOUNT_ATTR_NOEXEC, true
+	case "noatime":
+		return unix.MOUNT_ATTR_NOATIME, unix.MOUNT_ATTR__ATIME, true
+	case "relatime", "atime":
+		return unix.MOUNT_ATTR_RELATIME, unix.MOUNT_ATTR__ATIME, true
+	case "strictatime":
+		return unix.MOUNT_ATTR_STRICTATIME, unix.MOUNT_ATTR__ATIME, true
+	case "norelatime", "nostrictatime":
+		return 0, 0, true // the kernel's default, relatime, stays
+	case "nodiratime":
+		return unix.MOUNT_ATTR_NODIRATIME, 0, true
+	case "diratime":
+		return 0, unix.MOUNT_ATTR_NODIRATIME, true
+	case "nosymfollow":
+		return unix.MOUNT_ATTR_NOSYMFOLLOW, 0, true
+	case "symfollow":
+		return 0, unix.MOUNT_ATTR_NOSYMFOLLOW, true
+	}
+	return 0, 0, false
+}
+
+// IsBind reports whether a mount with this type and these options is a bind mount.
+func IsBind(mountType string, options []string) bool {
+	return mountType == "bind" || Parse(options).Bind
+}
+
+// IsReadOnly reports whether a mount with these options cannot be written: of ro and rw the last
+// one counts. With an option that makes what is mounted writable in another way (rrw), or that is
+// not known, the mount counts as writable.
+func IsReadOnly(options []string) bool {
+	o := Parse(options)
+	if o.IDMap || slices.Contains(options, "rrw") {
+		return false
+	}
+	for _, option := range o.Data {
+		if !slices.Contains([]string{"sync", "async", "dirsync"}, option) {
+			return false
+		}
+	}
+	return o.Set&unix.MOUNT_ATTR_RDONLY != 0
+}

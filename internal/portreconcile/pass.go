@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package portreconcile
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+// attachment identifies a port by what every switch stores of its owner.
+type attachment struct{ containerID, iface string }
+
+func attachmentOf(o vswitch.Owner) attachment { return attachment{o.ContainerID, o.Interface} }
+
+// knownPort is a port as its record requests it, and as the switch had it when it was last ensured.
+type knownPort struct{ requested, found vswitch.Port }
+
+// switchState is the work on one switch. The goroutine of run alone uses known, orphans and failures.
+type switchState struct {
+	name    string
+	driver  Switch
+	options *Options
+	wake    chan struct{}
+	known   map[attachment]knownPort
+	orphans map[attachment]time.Time // since when
+	// failures are the errors of the last pass, by name of the port; "" is the switch. Only a new one is reported.
+	failures map[string]string
+
+	mu     sync.Mutex
+	status Status
+}
+
+func (s *switchState) trigger() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // a pass is due already
+	}
+}
+
+// run makes a pass at the start, after each trigger, and again after a failure.
+func (s *switchState) run(ctx context.Context) {
+	s.trigger()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settleTime):
+		}
+		select {
+		case <-s.wake: // this pass is for it
+		default:
+		}
+		timer.Stop()
+		if again := s.pass(ctx); again > 0 {
+			timer.Reset(again)
+		}
+	}
+}
+
+// pass compares the switch with the records once. It returns when it has to be repeated without a trigger, or
+// zero.
+//
+// The order matters. An ADD writes the record before it creates the port, and a DEL removes it afterwards. So a
+// port that is listed first, and has no record later, belongs to no ADD.
+func (s *switchState) pass(ctx context.Context) (again time.Duration) {
+	p := &passResult{changes: map[Action][]Change{}, failures: map[string]string{}}
+	defer func() { again = s.finish(p) }()
+	listCtx, cancel := context.WithTimeout(ctx, listTimeout)
+	listed, err := s.driver.List(listCtx)
+	cancel()
+	if err != nil {
+		s.fail(p, vswitch.Port{}, err)
+		return
+	}
+	p.answering = true
+	store, err := cnirecord.Find(s.options.Host, s.options.StateDir)
+	if err != nil {
+		s.fail(p, vswitch.Port{}, err)
+		return
+	}
+	if store != nil {
+		defer store.Close()
+	}
+	records, recorded, whole := s.readRecords(store, p)
+	sandboxes, known := s.options.Sandboxes()
+	if !known {
+		sandboxes = nil // containers that no runtime reports have ports, too
+	}
+	found := map[attachment]vswitch.Port{}
+	for _, port := range listed {
+		found[attachmentOf(port.Owner)] = port
+	}
+	s.ensureAll(ctx, store, records, found, sandboxes, p)
+	if whole && known {
+		s.removeOrphans(ctx, found, recorded, sandboxes, p)
+	}
+	return
+}
+
+// passResult is what one pass found. Its mutex is for the goroutines that ensure ports, and guards what they
+// share.
+type passResult struct {
+	mu             sync.Mutex
+	answering      bool
+	ports, missing int
+	errors         int
+	firstError     string
+	changes        map[Action][]Change
+	failures       map[string]string
+	again          time.Duration // the shortest
+}
+
+func (p *passResult) repeatAfter(d time.Duration) {
+	if p.again == 0 || d < p.again {
+		p.again = d
+	}
+}
+
+func (p *passResult) addChange(action Action, c Change) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changes[action] = append(p.changes[action], c)
+}
+
+func (s *switchState) fail(p *passResult, port vswitch.Port, err error) {
+	if s.failures[port.Name] != err.Error() {
+		p.addChange(Failed, Change{port, err})
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failures[port.Name] = err.Error()
+	p.errors++
+	p.firstError = cmp.Or(p.firstError, err.Error())
+	p.repeatAfter(retryTime)
+}
+
+// finish reports the changes and updates the status.
+func (s *switchState) finish(p *passResult) time.Duration {
+	for _, action := range []Action{Recreated, Changed, Removed, Failed} {
+		changes := p.changes[action]
+		if len(changes) == 0 {
+			continue
+		}
+		slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Port.Name, b.Port.Name) })
+		s.options.Report(Event{Switch: s.name, Action: action, Changes: changes})
+	}
+	s.failures = p.failures
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.status
+	s.status = Status{
+		Answering: p.answering, Ports: p.ports, Missing: p.missing, LastError: p.firstError,
+		Recreated: old.Recreated + len(p.changes[Recreated]) + len(p.changes[Changed]), Removed: old.Removed + len(p.changes[Removed]),
+		Errors: old.Errors + p.errors,
+	}
+	return p.again
+}
+
+// readRecords returns the records of this switch, and the attachments with a record of any switch. It reports
+// whether all records were read.
+func (s *switchState) readRecords(store *cnirecord.Store, p *passResult) (records []*cnirecord.Record, recorded map[attachment]bool, whole bool) {
+	recorded = map[attachment]bool{}
+	if store == nil {
+		return nil, recorded, true
+	}
+	keys, err := store.Keys()
+	if err != nil {
+		s.fail(p, vswitch.Port{}, err)
+		return nil, recorded, false
+	}
+	whole = true
+	for _, key := range keys {
+		recorded[attachment{key.ContainerID, key.Interface}] = true
+		record, err := store.Read(key)
+		switch {
+		case err != nil:
+			s.fail(p, vswitch.Port{}, err)
+			whole = false
+		case record != nil && record.Switch == s.name:
+			records = append(records, record)
+		}
+	}
+	return records, recorded, whole
+}
+
+// ensureAll ensures the ports of living sandboxes, and of containers that no runtime reports, that are missing or
+// different.
+func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, records []*cnirecord.Record, found map[attachment]vswitch.Port, sandboxes map[string]bool, p *passResult) {
+	known := map[attachment]knownPort{}
+	slots := make(chan struct{}, maxParallel)
+	var group sync.WaitGroup
+	for _, record := range records {
+		if !sandboxes[record.ContainerID] && !record.IsRunningUnlisted(s.options.Host) {
+			continue // its ADD is running, or the sandbox is gone
+		}
+		id := attachmentOf(record.Port.Owner)
+		port, exists := found[id]
+		last, ensured := s.known[id]
+		if exists && ensured && isSamePort(last.requested, *record.Port) && isSamePort(last.found, port) {
+			p.mu.Lock()
+			known[id] = last
+			p.mu.Unlock()
+			continue
+		}
+		slots <- struct{}{}
+		group.Go(func() {
+			defer func() { <-slots }()
+			port, ok := s.ensure(ctx, store, record, found, p)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if ok {
+				known[id] = knownPort{*record.Port, port}
+			} else if !exists || found[id].Fault != "" {
+				p.missing++
+			}
+		})
+	}
+	group.Wait()
+	s.known, p.ports = known, len(known)
+}
+
+// ensure ensures the port of a record, unless another process is about to change it.
+func (s *switchState) ensure(ctx context.Context, store *cnirecord.Store, record *cnirecord.Record, found map[attachment]vswitch.Port, p *passResult) (vswitch.Port, bool) {
+	unlock, err := store.TryLock(record.Key)
+	if errdefs.IsConflict(err) {
+		p.mu.Lock()
+		p.repeatAfter(time.Second)
+		p.mu.Unlock()
+		return vswitch.Port{}, false
+	}
+	if err != nil {
+		s.fail(p, *record.Port, err)
+		return vswitch.Port{}, false
+	}
+	if unlock == nil {
+		return vswitch.Port{}, false // removed meanwhile
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	port, err := s.driver.Ensure(ctx, *record.Port)
+	if err != nil {
+		s.fail(p, *record.Port, err)
+		return vswitch.Port{}, false
+	}
+	before, exists := found[attachmentOf(record.Port.Owner)]
+	action := Changed
+	if !exists {
+		action = Recreated
+	}
+	if !exists || !isSamePort(before, port) {
+		p.addChange(action, Change{Port: port})
+	}
+	return port, true
+}
+
+// removeOrphans removes the ports that have had neither record nor sandbox for some time.
+func (s *switchState) removeOrphans(ctx context.Context, found map[attachment]vswitch.Port, recorded map[attachment]bool, sandboxes map[string]bool, p *passResult) {
+	orphans := map[attachment]time.Time{}
+	for id, port := range found {
+		if id.containerID == "" || recorded[id] || sandboxes[id.containerID] {
+			continue
+		}
+		since, seen := s.orphans[id]
+		if !seen {
+			since = time.Now()
+		}
+		if left := orphanTime - time.Since(since); left > 0 {
+			orphans[id] = since
+			p.repeatAfter(left)
+			continue
+		}
+		removeCtx, cancel := context.WithTimeout(ctx, changeTimeout)
+		err := s.driver.Remove(removeCtx, port.Owner)
+		cancel()
+		if err != nil {
+			orphans[id] = since
+			s.fail(p, port, err)
+			continue
+		}
+		p.addChange(Removed, Change{Port: port})
+	}
+	s.orphans = orphans
+}
+
+// isSamePort compares what every switch stores of the owner, and all other fields.
+func isSamePort(a, b vswitch.Port) bool {
+	reduce := func(p vswitch.Port) vswitch.Port {
+		p.Owner = vswitch.Owner{ContainerID: p.Owner.ContainerID, Interface: p.Owner.Interface}
+		if len(p.Addresses) == 0 {
+			p.Addresses = nil
+		}
+		return p
+	}
+	return reflect.DeepEqual(reduce(a), reduce(b))
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimeconfig
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+)
+
+const (
+	// ContainerdFile is containerd's configuration file.
+	ContainerdFile = "/etc/containerd/config.toml"
+	// NRIPlugin is the name of NRI among containerd's plugins.
+	NRIPlugin = "io.containerd.nri.v1.nri"
+)
+
+// Bounds of a configuration of containerd with all that it imports. They also end imports whose
+// names grow without end, over a symlink to a directory above.
+const (
+	maxImports     = 256
+	maxImportBytes = 16 << 20
+	maxImportDirs  = 1000
+)
+
+var (
+	nriTable      = []string{"plugins", NRIPlugin}
+	nriDisable    = []string{"plugins", NRIPlugin, "disable"}
+	nriConnection = []string{"plugins", NRIPlugin, "disable_connections"}
+)
+
+// Containerd is containerd's configuration with all files that it imports, merged as containerd 2
+// merges them: of two files that set a key the later one holds, and disabled_plugins add up.
+type Containerd struct {
+	Settings
+	Missing    []string  // files imported by name that do not exist: containerd does not start
+	DisabledBy []Setting // each disabled_plugins that has NRI
+
+	files        []containerdFile // in the order of merging; the main one is first
+	version      int              // the highest of all files: containerd converts the others to it
+	lastNRITable Setting          // NRI's table in the last file that has one; the value is that of disable there
+}
+
+type containerdFile struct {
+	name, text string
+	statements []statement
+}
+
+// ReadContainerd reads a configuration and its imports as containerd does: the patterns of a file
+// in their order, matches sorted by name, imports of imported files after all of these, and no path
+// twice. A relative pattern is below the directory of the file that has it.
+func ReadContainerd(host Files, file string) (*Containerd, error) {
+	c := &Containerd{}
+	loaded := map[string]bool{}
+	bytes := 0
+	type pending struct{ name, importer string }
+	for todo := []pending{{file, ""}}; len(todo) > 0; todo = todo[1:] {
+		next := todo[0]
+		if loaded[next.name] {
+			continue
+		}
+		loaded[next.name] = true
+		data, err := host.ReadFile(next.name)
+		if errdefs.IsNotFound(err) && next.importer != "" {
+			c.Missing = append(c.Missing, next.name+", which "+next.importer+" imports")
+			continue
+		}
+		if err != nil {
+			return nil, importedBy(next.importer, err)
+		}
+		if bytes += len(data); bytes > maxImportBytes || len(c.files) == maxImports {
+			return nil, fmt.Errorf("%s and what it imports are more than %d files or %d bytes: %w", file, maxImports, maxImportBytes, errdefs.ErrResourceExhausted)
+		}
+		statements, err := parseTOML(next.name, string(data))
+		if err != nil {
+			return nil, importedBy(next.importer, fmt.Errorf("%s: %w", next.name, err))
+		}
+		c.files = append(c.files, containerdFile{next.name, string(data), statements})
+		for _, st := range statements {
+			if st.isTable || !slices.Equal(st.Path, []string{"imports"}) {
+				continue
+			}
+			if !strings.HasPrefix(st.Written, "[") {
+				return nil, importedBy(next.importer, fmt.Errorf("%s: imports: found %s, want a list of files: %w", next.name, st.Written, errdefs.ErrInvalidArgument))
+			}
+			names, err := resolveImports(host, path.Dir(next.name), st.List)
+			if err != nil {
+				return nil, fmt.Errorf("%s: imports: %w", next.name, err)
+			}
+			for _, name := range names {
+				todo = append(todo, pending{name, next.name})
+			}
+		}
+	}
+	c.mergeFiles()
+	return c, nil
+}
+
+func importedBy(importer string, err error) error {
+	if importer == "" {
+		return err
+	}
+	return fmt.Errorf("imported by %s: %w", importer, err)
+}
+
+// resolveImports returns the paths that patterns stand for. Only a name with a * is a pattern.
+func resolveImports(host Files, dir string, patterns []string) ([]string, error) {
+	var out []string
+	dirs := 0
+	for _, pattern := range patterns {
+		if !path.IsAbs(pattern) {
+			pattern = path.Join(dir, pattern)
+		}
+		pattern = path.Clean(pattern)
+		if !strings.Contains(pattern, "*") {
+			out = append(out, pattern)
+			continue
+		}
+		if _, err := path.Match(pattern, ""); err != nil {
+			return nil, fmt.Errorf("%q: %w: %w", pattern, err, errdefs.ErrInvalidArgument)
+		}
+		names, err := globHost(host, pattern, &dirs)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, names...); len(out) > MaxNames {
+			return nil, fmt.Errorf("they match more than %d files: %w", MaxNames, errdefs.ErrResourceExhausted)
+		}
+	}
+	return out, nil
+}
+
+// globHost is filepath.Glob below the host's root, for a valid pattern. Unlike filepath.Glob it
+// reports a directory that may not be read.
+func globHost(host Files, pattern string, dirs *int) ([]string, error) {
+	in := []string{path.Dir(pattern)}
+	if strings.ContainsAny(in[0], `*?[\`) {
+		var err error
+		if in, err = globHost(host, in[0], dirs); err != nil {
+			return nil, err
+		}
+	}
+	var out []string
+	for _, dir := range in {
+		if *dirs++; *dirs > maxImportDirs {
+			return nil, fmt.Errorf("%q: more than %d directories: %w", pattern, maxImportDirs, errdefs.ErrResourceExhausted)
+		}
+		names, err := host.ReadDir(dir)
+		if errdefs.IsPermissionDenied(err) || errdefs.IsResourceExhausted(err) {
+			return nil, err
+		}
+		for _, name := range names {
+			if ok, err := path.Match(path.Base(pattern), name); err == nil && ok {
+				out = append(out, path.Join(dir, name))
+			}
+		}
+		if len(out) > MaxNames {
+			return nil, fmt.Errorf("%q: more than %d files: %w", pattern, MaxNames, errdefs.ErrResourceExhausted)
+		}
+	}
+	return out, nil
+}
+
+// mergeFiles fills in what the files set together.
+func (c *Containerd) mergeFiles() {
+	c.Settings, c.DisabledBy, c.version, c.lastNRITable = Settings{}, nil, 0, Setting{}
+	for _, f := range c.files {
+		var table Setting
+		for _, st := range f.statements {
+			if hasPrefix(st.Path, nriTable) && !table.IsSet() {
+				table = Setting{File: st.File, Line: st.Line}
+			}
+			if st.isTable {
+				continue
+			}
+			c.Settings[pathKey(st.Path)] = st.Setting
+			switch {
+			case slices.Equal(st.Path, []string{"version"}):
+				if v, err := strconv.Atoi(st.Value); err == nil {
+					c.version = max(c.version, v)
+				}
+			case slices.Equal(st.Path, []string{"disabled_plugins"}) && slices.Contains(st.List, NRIPlugin):
+				c.DisabledBy = append(c.DisabledBy, st.Setting)
+			case slices.Equal(st.Path, nriDisable):
+				table = st.Setting
+			}
+		}
+		if table.IsSet() {
+			c.lastNRITable = table
+		}
+	}
+}
+
+// SettingFile returns the file that sets a key; the main file where none does.
+func (c *Containerd) SettingFile(path ...string) string {
+	if s := c.Get(path...); s.IsSet() {
+		return s.File
+	}
+	return c.files[0].name
+}
+
+// NRIDisable returns the key disable of NRI's table.
+func (c *Containerd) NRIDisable() Setting { return c.Get(nriDisable...) }
+
+// NRIConnections returns the key disable_connections of NRI's table.
+func (c *Containerd) NRIConnections() Setting { return c.Get(nriConnection...) }
+
+// ShadowedBy returns NRI's table in the last file that has one, where that table has no key
+// disable: it hides the key from containerd 1.7, which takes a plugin's table whole from the last
+// file. It returns the zero value where nothing is hidden, or a file's version shows that no
+// containerd 1.7 reads it.
+func (c *Containerd) ShadowedBy() Setting {
+	if c.version > 2 || !c.NRIDisable().IsSet() || c.lastNRITable.Value != "" {
+		return Setting{}
+	}
+	return c.lastNRITable
+}
+
+// NRIOn reports whether NRI is on and plugins may connect, in whatever version of containerd reads
+// the files.
+func (c *Containerd) NRIOn() bool {
+	disable := c.NRIDisable()
+	switch {
+	case len(c.DisabledBy) > 0 || c.ShadowedBy().IsSet() || c.NRIConnections().IsNot("false"):
+		return false
+	case !disable.IsSet():
+		return c.version > 2
+	}
+	return !disable.IsNot("false")
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimeconfig
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// Change is what turns NRI on in a runtime's configuration.
+type Change struct {
+	File          string   // to change; where nothing is to be changed, the file that has NRI on
+	Before, After string   // of the file; Before is "" for a file that does not exist
+	Missing       []string // files that the configuration imports and that do not exist
+}
+
+// Needed reports whether the file has to be changed.
+func (c *Change) Needed() bool { return c.Before != c.After }
+
+// EnableContainerdNRI returns the change of a file of containerd's configuration. It is an error
+// where an imported file keeps NRI off, whatever the main file says.
+func EnableContainerdNRI(host hostfs.Root, file string) (*Change, error) {
+	conf, err := ReadContainerd(Files{Host: host}, file)
+	if errdefs.IsNotFound(err) {
+		conf, err = &Containerd{files: []containerdFile{{name: file}}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	main := &conf.files[0]
+	change := &Change{File: file, Before: main.text, Missing: conf.Missing}
+	if change.After, err = containerdWithNRI(main.text); err != nil {
+		return nil, err
+	}
+	if conf.NRIOn() {
+		change.After = change.Before
+		if disable := conf.NRIDisable(); disable.IsSet() {
+			change.File = disable.File
+		}
+		return change, nil
+	}
+	if main.statements, err = parseTOML(file, change.After); err != nil {
+		return nil, err
+	}
+	conf.mergeFiles()
+	return change, conf.overrides()
+}
+
+// overrides is the error of imported files that keep NRI off.
+func (c *Containerd) overrides() error {
+	main := c.files[0].name
+	var todo, files []string
+	add := func(by Setting, what string) {
+		if by.File == main {
+			return
+		}
+		todo = append(todo, by.Place()+": "+what)
+		if !slices.Contains(files, by.File) {
+			files = append(files, by.File)
+		}
+	}
+	if s := c.NRIDisable(); s.IsNot("false") {
+		add(s, "set disable = false, where it has "+s.Written)
+	}
+	if s := c.ShadowedBy(); s.IsSet() {
+		add(s, "set disable = false in this [plugins.\""+NRIPlugin+"\"], too: containerd 1.7 takes the table whole from the last file that has it")
+	}
+	if s := c.NRIConnections(); s.IsNot("false") {
+		add(s, "set disable_connections = false, where it has "+s.Written)
+	}
+	for _, s := range c.DisabledBy {
+		add(s, "take "+NRIPlugin+" out of disabled_plugins")
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	return fmt.Errorf("an imported file keeps NRI off and takes precedence; nothing is changed:\n- %s\nedit it by hand, or give --config %s: %w",
+		strings.Join(todo, "\n- "), strings.Join(files, ", then --config "), errdefs.ErrFailedPrecondition)
+}
+
+const containerdNRIOn = "[plugins.\"" + NRIPlugin + "\"]\n  disable = false\n"
+
+// containerdWithNRI returns a file of containerd's configuration with NRI on and open to plugins
+// that connect. All other bytes stay.
+func containerdWithNRI(text string) (string, error) {
+	statements, err := parseTOML("", text)
+	if err != nil {
+		return "", err
+	}
+	if len(statements) == 0 {
+		return text + lineEnd(text) + "version = 2\n\n" + containerdNRIOn, nil
+	}
+	f, err := findNRI(statements)
+	if err != nil {
+		return "", err
+	}
+	var edits []textEdit
+	switch {
+	case f.disable.IsNot("false") && f.disable.IsNot("true"):
+		return "", fmt.Errorf("plugins.%q.disable: found %s, want true or false: %w", NRIPlugin, f.disable.Written, errdefs.ErrInvalidArgument)
+	case f.disable.IsNot("false"):
+		edits = append(edits, textEdit{f.disable.start, f.disable.end, "false"})
+	case f.disable.IsSet() || f.version != "2":
+		// containerd 2 has NRI on where the file does not say.
+	case f.dotted:
+		return "", fmt.Errorf("%s is written with dotted keys, which are not added to here; set disable = false beside them: %w", strings.Join(nriTable, "."), errdefs.ErrNotImplemented)
+	case f.table.isTable:
+		end := f.table.end
+		edits = append(edits, textEdit{end, end, lineEnd(text[:end]) + "  disable = false\n"})
+	default:
+		edits = append(edits, textEdit{len(text), len(text), lineEnd(text) + "\n" + containerdNRIOn})
+	}
+	switch {
+	case f.connections.IsNot("false") && f.connections.IsNot("true"):
+		return "", fmt.Errorf("plugins.%q.disable_connections: found %s, want true or false: %w", NRIPlugin, f.connections.Written, errdefs.ErrInvalidArgument)
+	case f.connections.IsNot("false"):
+		edits = append(edits, textEdit{f.connections.start, f.connections.end, "false"})
+	}
+	for _, e := range f.disabledPlugins {
+		if e.text == NRIPlugin {
+			rest := strings.TrimLeft(text[e.end:], " \t")
+			rest = strings.TrimLeft(strings.TrimPrefix(rest, ","), " \t")
+			edits = append(edits, textEdit{e.start, len(text) - len(rest), ""})
+		}
+	}
+	return applyEdits(text, edits), nil
+}
+
+// nriStatements are the statements of a file of containerd's configuration that decide about NRI.
+type nriStatements struct {
+	version                     string
+	table, disable, connections statement
+	dotted                      bool // keys of NRI stand outside of a table of their own
+	disabledPlugins             []element
+}
+
+func findNRI(statements []statement) (nriStatements, error) {
+	f := nriStatements{version: "1"}
+	below := false // in a table of its own below NRI's, beside which NRI's own can stand
+	for _, st := range statements {
+		if st.isTable && !st.isInline {
+			below = len(st.Path) > 2 && hasPrefix(st.Path, nriTable)
+		}
+		switch {
+		case st.isInline && (slices.Equal(st.Path, nriTable) || slices.Equal(st.Path, nriTable[:1])):
+			return f, fmt.Errorf("%s is written as an inline table, which is not edited here; set disable = false in it: %w", strings.Join(st.Path, "."), errdefs.ErrNotImplemented)
+		case st.isTable && slices.Equal(st.Path, nriTable):
+			f.table = st
+		case st.isTable:
+		case slices.Equal(st.Path, []string{"version"}):
+			f.version = st.Written
+		case slices.Equal(st.Path, []string{"disabled_plugins"}):
+			f.disabledPlugins = st.elements
+		case slices.Equal(st.Path, nriDisable):
+			f.disable = st
+		case slices.Equal(st.Path, nriConnection):
+			f.connections = st
+		}
+		f.dotted = f.dotted || !st.isTable && hasPrefix(st.Path, nriTable) && !f.table.isTable && !below
+	}
+	if !slices.Contains([]string{"2", "3", "4"}, f.version) {
+		return f, fmt.Errorf("it is of version %s, want 2, 3 or 4; convert it with `containerd config migrate`: %w", f.version, errdefs.ErrNotImplemented)
+	}
+	return f, nil
+}
+
+// textEdit replaces a range of a text.
+type textEdit struct {
+	start, end int
+	text       string
+}
+
+func applyEdits(text string, edits []textEdit) string {
+	// From the end, so that earlier offsets stay valid.
+	slices.SortFunc(edits, func(a, b textEdit) int { return b.start - a.start })
+	for _, e := range edits {
+		text = text[:e.start] + e.text + text[e.end:]
+	}
+	return text
+}
+
+// lineEnd is the line end that a text lacks.
+func lineEnd(text string) string {
+	if text == "" || strings.HasSuffix(text, "\n") {
+		return ""
+	}
+	return "\n"
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimeconfig
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"github.com/jackfield/jackfield/internal/diag"
+)
+
+// Setting is a key of a configuration file and its value. The zero value stands for a key that no
+// file sets.
+type Setting struct {
+	Path    []string // tables and key, from the root of the document
+	File    string
+	Line    int
+	Value   string   // a string without its quotation marks; anything else as written
+	List    []string // the strings of an array
+	Written string   // the value as written, shortened for messages
+}
+
+// IsSet reports whether a file sets the key.
+func (s Setting) IsSet() bool { return s.Line > 0 }
+
+// Place is FILE:LINE.
+func (s Setting) Place() string { return fmt.Sprintf("%s:%d", s.File, s.Line) }
+
+// IsNot reports whether a file sets the key to something else than the value.
+func (s Setting) IsNot(value string) bool { return s.IsSet() && s.Written != value }
+
+// Settings are the keys in force, by their path.
+type Settings map[string]Setting
+
+func pathKey(path []string) string { return strings.Join(path, "\x00") }
+
+// Get returns the setting of a key. The path has the tables and the key.
+func (s Settings) Get(path ...string) Setting { return s[pathKey(path)] }
+
+// Table returns the keys that stand in a table, by their name.
+func (s Settings) Table(path ...string) map[string]Setting {
+	out := map[string]Setting{}
+	for _, set := range s {
+		if last := len(set.Path) - 1; slices.Equal(set.Path[:last], path) {
+			out[set.Path[last]] = set
+		}
+	}
+	return out
+}
+
+// Find returns the settings of a key in all tables below a path, sorted by their path.
+func (s Settings) Find(key string, below ...string) []Setting {
+	var out []Setting
+	for _, set := range s {
+		if last := len(set.Path) - 1; last > len(below) && set.Path[last] == key && hasPrefix(set.Path, below) {
+			out = append(out, set)
+		}
+	}
+	slices.SortFunc(out, func(a, b Setting) int { return slices.Compare(a.Path, b.Path) })
+	return out
+}
+
+func hasPrefix(path, prefix []string) bool {
+	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
+}
+
+// statement is one table header or one key with its value in a TOML document, with its place in the
+// text. The keys of an inline table are statements of their own behind that of the table.
+type statement struct {
+	Setting
+	isTable  bool // a table's header, or an inline table
+	isInline bool
+	start    int // of the value; of a header: of its first key
+	end      int // of the value; of a header: of its line
+	elements []element
+}
+
+// element is a string in an array.
+type element struct {
+	text       string
+	start, end int
+}
+
+// parseTOML returns the statements of a document in its order.
+func parseTOML(file, text string) ([]statement, error) {
+	r := tomlReader{file: file, text: text, line: 1}
+	r.parser.Reset([]byte(text))
+	var table []string
+	for r.parser.NextExpression() {
+		node := r.parser.Expression()
+		if node.Kind == unstable.KeyValue {
+			r.addKeyValue(table, node)
+			continue
+		}
+		path, start, end := r.readKey(node)
+		if node.Kind == unstable.ArrayTable {
+			// Each is a table of its own, which nothing here looks for.
+			path = append(path, fmt.Sprintf("[[%d]]", start))
+		}
+		table = path
+		line := strings.IndexByte(text[end:], '\n') + 1
+		if line == 0 {
+			line = len(text) - end
+		}
+		r.statements = append(r.statements, statement{Setting: r.setting(path, start), isTable: true, start: start, end: end + line})
+	}
+	err := r.parser.Error()
+	var bad *unstable.ParserError
+	if errors.As(err, &bad) {
+		line := r.parser.Shape(r.parser.Range(bad.Highlight)).Start.Line
+		return nil, fmt.Errorf("line %d: not valid TOML: %s: %w", line, bad.Message, errdefs.ErrInvalidArgument)
+	}
+	return r.statements, err
+}
+
+type tomlReader struct {
+	file, text   string
+	parser       unstable.Parser
+	statements   []statement
+	line, offset int // of the statement that was read last
+}
+
+// setting is the setting of a path that begins at an offset. Offsets rise from call to call.
+func (r *tomlReader) setting(path []string, start int) Setting {
+	r.line += strings.Count(r.text[r.offset:start], "\n")
+	r.offset = start
+	return Setting{Path: path, File: r.file, Line: r.line}
+}
+
+// readKey returns the dotted key of a node, and where it begins and ends.
+func (r *tomlReader) readKey(node *unstable.Node) (path []string, start, end int) {
+	for it := node.Key(); it.Next(); {
+		part := it.Node()
+		if path = append(path, string(part.Data)); len(path) == 1 {
+			start = int(part.Raw.Offset)
+		}
+		end = int(part.Raw.Offset + part.Raw.Length)
+	}
+	return path, start, end
+}
+
+func (r *tomlReader) addKeyValue(table []string, node *unstable.Node) {
+	key, _, keyEnd := r.readKey(node)
+	start := keyEnd + strings.IndexByte(r.text[keyEnd:], '=') + 1
+	start += len(r.text[start:]) - len(strings.TrimLeft(r.text[start:], " \t"))
+	end := int(node.Raw.Offset + node.Raw.Length)
+	path := slices.Concat(table, key)
+	value := node.Value()
+	st := statement{Setting: r.setting(path, start), start: start, end: end}
+	st.Value = r.text[start:end]
+	st.Written = diag.Excerpt(st.Value, 64)
+	switch value.Kind {
+	case unstable.String:
+		st.Value = string(value.Data)
+	case unstable.Array:
+		for it := value.Children(); it.Next(); {
+			if item := it.Node(); item.Kind == unstable.String {
+				at := int(item.Raw.Offset)
+				st.List = append(st.List, string(item.Data))
+				st.elements = append(st.elements, element{string(item.Data), at, at + int(item.Raw.Length)})
+			}
+		}
+	case unstable.InlineTable:
+		st.isTable, st.isInline = true, true
+	}
+	r.statements = append(r.statements, st)
+	if st.isInline {
+		for it := value.Children(); it.Next(); {
+			r.addKeyValue(path, it.Node())
+		}
+	}
+}

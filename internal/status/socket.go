@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/trust"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// MaxAnswer is the longest answer that is read, in bytes.
+const MaxAnswer = 64 << 20
+
+// Get gets the status from the daemon of a state directory. Where no daemon answers the error is
+// errdefs.ErrUnavailable; where the caller has no permission, errdefs.ErrPermissionDenied.
+func Get(ctx context.Context, host hostfs.Root, stateDir string) (*Node, error) {
+	path := Socket(stateDir)
+	fail := func(err error) error {
+		kind := error(errdefs.ErrUnavailable)
+		if errors.Is(err, os.ErrPermission) {
+			kind = errdefs.ErrPermissionDenied
+		}
+		return fmt.Errorf("ask jackfield-nri at %s: %w: %w", path, err, kind)
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dialSocket(ctx, host.Path(path))
+	}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://jackfield/status", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			return nil, fail(op.Err)
+		}
+		return nil, fail(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
+	if err != nil {
+		return nil, fail(err)
+	}
+	if resp.StatusCode != http.StatusOK || len(data) > MaxAnswer {
+		return nil, fail(fmt.Errorf("found an answer of status %s and %d bytes", resp.Status, len(data)))
+	}
+	var n Node
+	if err := json.Unmarshal(data, &n); err != nil {
+		return nil, fail(err)
+	}
+	return &n, nil
+}
+
+// dialSocket connects by the socket's descriptor where its path is too long for an address.
+func dialSocket(ctx context.Context, path string) (net.Conn, error) {
+	var d net.Dialer
+	if len(path) < 108 {
+		return d.DialContext(ctx, "unix", path)
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: "unix", Err: err}
+	}
+	defer unix.Close(fd)
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+}
+
+// Listener accepts connections of root and of this process's user, and closes all others,
+// whatever the mode of the socket is.
+type Listener struct {
+	Unix interface {
+		net.Listener
+		AcceptUnix() (*net.UnixConn, error)
+	}
+}
+
+// Addr implements net.Listener.
+func (l Listener) Addr() net.Addr { return l.Unix.Addr() }
+
+// Close implements net.Listener.
+func (l Listener) Close() error { return l.Unix.Close() }
+
+// Accept implements net.Listener.
+func (l Listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Unix.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if peer, err := trust.Peer(c); err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid()) {
+			return c, nil
+		}
+		c.Close()
+	}
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Node is the status of a daemon.
+type Node struct {
+	Version    string    `json:"version"`
+	PID        int       `json:"pid"`
+	Started    time.Time `json:"started"`
+	Registered bool      `json:"registered"`        // with the runtime, now
+	Runtime    *Runtime  `json:"runtime,omitempty"` // of the last registration
+	Config     Config    `json:"config"`
+	// Containers are the running containers that have something injected, by namespace, pod,
+	// name and ID.
+	Containers []Container `json:"containers"`
+	// Missed are the running containers that lack what they requested, because they were
+	// created while the daemon was not connected; in the same order. Their requests have the
+	// outcome that they would have now: "injected" is what the container would get.
+	Missed []Container `json:"missed,omitempty"`
+	// Sockets are those of running containers, by container and path, whichever adapter served it. SocketsError is
+	// why they are not known.
+	Sockets      []PlacedSocket `json:"sockets"`
+	SocketsError string         `json:"socketsError,omitempty"`
+	// Sandboxes are all pods that the runtime reported as living, by ID.
+	Sandboxes []Sandbox `json:"sandboxes"`
+	// Staging is how sockets are delivered: "mount" or "directory", and why it is not
+	// "mount".
+	Staging       string `json:"staging,omitempty"`
+	StagingReason string `json:"stagingReason,omitempty"`
+	// StagingReasonCode is the reason as a value: a staging.Reason.
+	StagingReasonCode string `json:"stagingReasonCode,omitempty"`
+	// Vswitches are the vswitches of the configuration, by name.
+	Vswitches []Vswitch `json:"vswitches,omitempty"`
+}
+
+// Vswitch is a virtual switch and the ports of living pods on it.
+type Vswitch struct {
+	Name     string `json:"name"`
+	Type     string `json:"type"`
+	Endpoint string `json:"endpoint"`
+	// Checked says that the switch was checked since the daemon started. Until then nothing below is known.
+	Checked   bool `json:"checked"`
+	Answering bool `json:"answering"` // at the last check
+	Ports     int  `json:"ports"`     // on the switch
+	Missing   int  `json:"missing"`   // not on the switch, and not re-created yet
+	// Recreated, Removed and Errors count since the daemon started or the configuration of the switches changed.
+	Recreated int    `json:"recreated"`
+	Removed   int    `json:"removed"`
+	Errors    int    `json:"errors"`
+	Error     string `json:"error,omitempty"` // of the last check
+}
+
+// Sandbox is a pod that lives.
+type Sandbox struct {
+	ID  string `json:"id"`
+	UID string `json:"uid,omitempty"`
+}
+
+// Runtime is a container runtime as it names itself.
+type Runtime struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	NRI     string `json:"nri,omitempty"` // "" where it is unknown
+}
+
+// Config is the configuration in force.
+type Config struct {
+	File       string    `json:"file,omitempty"` // "" for the defaults
+	Text       string    `json:"text,omitempty"` // the content of the file when it was read
+	Generation uint64    `json:"generation"`
+	Since      time.Time `json:"since"`
+	Error      string    `json:"error,omitempty"` // why a newer one is not in force
+}
+
+// Container is one container and what was injected.
+type Container struct {
+	Since       time.Time `json:"since"` // when it was created
+	Namespace   string    `json:"namespace"`
+	Pod         string    `json:"pod"`
+	PodUID      string    `json:"podUID,omitempty"`
+	Sandbox     string    `json:"sandbox"`
+	Container   string    `json:"container"`
+	ContainerID string    `json:"containerID"`
+	Generation  uint64    `json:"configGeneration"` // the configuration in force when it was created
+	Requests    []Request `json:"requests,omitempty"`
+	Edits       []Edit    `json:"edits,omitempty"`
+	// More says how many requests and edits were left out to keep a size limit.
+	More string `json:"more,omitempty"`
+}
+
+// Request is one request or found attachment, and its outcome.
+type Request struct {
+	Kind    string   `json:"kind,omitempty"` // a resolve.RequestKind
+	Name    string   `json:"name,omitempty"` // of the CDI device, network, resource or hook
+	Request string   `json:"request"`        // both, as messages name it
+	From    string   `json:"from"`           // annotation key, or device-info file
+	File    string   `json:"file,omitempty"` // that describes it
+	Rule    string   `json:"rule,omitempty"` // that granted it
+	Outcome string   `json:"outcome"`        // injected, present, left alone, skipped, refused or failed
+	Reason  string   `json:"reason,omitempty"`
+	Audit   string   `json:"audit,omitempty"` // what mode enforce would have denied
+	Notes   []string `json:"notes,omitempty"`
+	Asked   []Asked  `json:"asked,omitempty"` // what policy decided on
+}
+
+// Asked is one thing that policy decided on, as a rule's allow has it.
+type Asked struct {
+	List        string `json:"list"` // of allow: cdi, sockets, namedSockets, devices, mounts or hooks
+	Name        string `json:"name"`
+	Destination string `json:"destination,omitempty"` // of a mount
+	ReadOnly    bool   `json:"readOnly,omitempty"`
+	Network     string `json:"network,omitempty"` // that brings a socket or device
+	DeniedBy    string `json:"deniedBy,omitempty"`
+}
+
+// Edit is one change of the container and its origin. A variable has only its name: the value
+// may be a secret.
+type Edit struct {
+	Kind    string `json:"kind,omitempty"` // device, mount, env, hook, net device, group or intelRdt
+	Name    string `json:"name,omitempty"` // in the container: a path, the name of a variable, a number
+	What    string `json:"what"`           // both for people: "device /dev/vfio/12", "mount /a from /b", "hook createRuntime /bin/x", ...
+	Request string `json:"request"`
+	File    string `json:"file,omitempty"`
+	Field   string `json:"field,omitempty"`
+	Rule    string `json:"rule,omitempty"`
+}
+
+// PlacedSocket is a socket of the host, or a directory for sockets, at its place in a container.
+type PlacedSocket struct {
+	Namespace   string    `json:"namespace,omitempty"` // "" with the other names where only the ID is known
+	Pod         string    `json:"pod,omitempty"`
+	Container   string    `json:"container,omitempty"`
+	ContainerID string    `json:"containerID"`
+	Sandbox     string    `json:"sandbox"`
+	Path        string    `json:"path"` // in the container
+	HostPath    string    `json:"hostPath"`
+	State       string    `json:"state"`          // a staging.SocketState
+	Since       time.Time `json:"since,omitzero"` // when the container got this socket
+	Rebinds     int       `json:"rebinds"`        // since the daemon started
+	Device      uint64    `json:"device,omitempty"`
+	Inode       uint64    `json:"inode,omitempty"` // of the socket that the container has
+	// Peers is the number of connections to the socket; null where no process that the reader sees listens at it.
+	Peers *int `json:"peers"`
+}
+
+// Title names the container: NAMESPACE/POD/CONTAINER, or the ID where the names are not known.
+func (s *PlacedSocket) Title() string {
+	return cmp.Or(strings.Trim(s.Namespace+"/"+s.Pod+"/"+s.Container, "/"), s.ContainerID)
+}
+
+// Sort sorts containers in the order of Node.
+func Sort(cs []Container) {
+	slices.SortFunc(cs, func(a, b Container) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Container, b.Container), cmp.Compare(a.ContainerID, b.ContainerID))
+	})
+}
+
+// Socket returns the host path of the socket for a state directory.
+func Socket(stateDir string) string { return path.Join(stateDir, "status.sock") }
+
+// Title names the container for messages: NAMESPACE/POD/CONTAINER, two spaces and the ID.
+func (c *Container) Title() string {
+	return strings.Trim(c.Namespace+"/"+c.Pod+"/"+c.Container, "/") + "  " + c.ContainerID
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package telemetry
+
+import (
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Counters count what the plugin does.
+type Counters struct {
+	Containers atomic.Uint64 // containers whose creation was reported
+	Untouched  atomic.Uint64 // of these: containers without a request
+	Audited    atomic.Uint64 // requests that mode enforce would have denied
+	TimedOut   atomic.Uint64 // containers refused because the runtime's deadline was near
+
+	// RefusedBy are the refusals by the rule that came closest.
+	RefusedBy RuleCounter
+
+	Connections   atomic.Uint64 // registrations with a runtime
+	Rebinds       atomic.Uint64 // sockets bound again in a running container's staging directory
+	HotPlugs      atomic.Uint64 // running containers whose networks changed
+	StagingFailed atomic.Uint64 // failures to update the sockets of running containers
+	CleanupFailed atomic.Uint64 // removals that left something behind
+	StatusFailed  atomic.Uint64 // container records that could not be written or read
+	Panics        atomic.Uint64 // panics that were recovered
+	AuditLines    atomic.Uint64 // lines written to the audit file
+	AuditDropped  atomic.Uint64 // lines dropped because the audit file was too slow
+	AuditFailed   atomic.Uint64 // lines lost because the audit file could not be written
+	LogDropped    atomic.Uint64 // log lines dropped because standard error was too slow
+
+	requests map[request]*atomic.Uint64
+	calls    map[Handler]*handlerMetrics
+	duration *prometheus.HistogramVec
+}
+
+// request is the labels of a request.
+type request struct {
+	source  Source
+	outcome Outcome
+}
+
+// handlerMetrics are the metrics of one of the runtime's calls.
+type handlerMetrics struct {
+	duration prometheus.Observer
+	timeouts atomic.Uint64
+}
+
+// NewCounters returns counters that are all 0. Every series exists from the start, so that the
+// first refusal is an increase and not a new series.
+func NewCounters() *Counters {
+	c := &Counters{requests: make(map[request]*atomic.Uint64), calls: make(map[Handler]*handlerMetrics), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: handlerDuration.Name, Help: handlerDuration.Help,
+		// From a container without a request to the runtime's default deadline.
+		Buckets: []float64{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, .01, .05, .25, 1, 2},
+	}, []string{"handler"})}
+	for _, h := range handlers {
+		c.calls[h] = &handlerMetrics{duration: c.duration.WithLabelValues(string(h))}
+	}
+	for _, s := range sources {
+		for _, o := range outcomes {
+			if s != SourceContainer || o == Failed || o == Refused {
+				c.requests[request{s, o}] = new(atomic.Uint64)
+			}
+		}
+	}
+	return c
+}
+
+// Observe counts one call of the runtime, which took d.
+func (c *Counters) Observe(h Handler, d time.Duration) { c.calls[h].duration.Observe(d.Seconds()) }
+
+// CountTimeout counts a call of the runtime that was answered before its work was done.
+func (c *Counters) CountTimeout(h Handler) { c.calls[h].timeouts.Add(1) }
+
+// Timeouts returns how often CountTimeout was called for the handler.
+func (c *Counters) Timeouts(h Handler) uint64 { return c.calls[h].timeouts.Load() }
+
+// CountRequest counts one request. A request with unknown labels is counted as one that failed.
+func (c *Counters) CountRequest(s Source, o Outcome) {
+	one := c.requests[request{s, o}]
+	if one == nil {
+		one = c.requests[request{SourceContainer, Failed}]
+	}
+	one.Add(1)
+}
+
+// Requests returns how many requests of all sources had the outcome.
+func (c *Counters) Requests(o Outcome) uint64 {
+	n := uint64(0)
+	for _, s := range sources {
+		if one := c.requests[request{s, o}]; one != nil {
+			n += one.Load()
+		}
+	}
+	return n
+}
+
+// Each calls yield with the name and value of the counts that the plugin logs when it ends.
+func (c *Counters) Each(yield func(name string, value uint64) bool) {
+	for name, value := range map[string]uint64{
+		"containers": c.Containers.Load(), "untouched": c.Untouched.Load(), "audited": c.Audited.Load(), "timedOut": c.TimedOut.Load(),
+		"injected": c.Requests(Injected), "present": c.Requests(Present), "unmanaged": c.Requests(Unmanaged),
+		"skipped": c.Requests(Skipped), "refused": c.Requests(Refused), "failed": c.Requests(Failed),
+		"rebinds": c.Rebinds.Load(), "hotPlugs": c.HotPlugs.Load(), "stagingFailed": c.StagingFailed.Load(),
+	} {
+		if !yield(name, value) {
+			return
+		}
+	}
+}
+
+// maxRules bounds the time series of a RuleCounter: every configuration can have other
+// rules, and a count stays for as long as the process.
+const maxRules = 200
+
+// otherRules is the name under which rules beyond maxRules are counted.
+const otherRules = "(others)"
+
+// RuleCounter counts by the name of a rule. The zero value is ready.
+type RuleCounter struct {
+	mu     sync.Mutex
+	counts map[string]uint64
+}
+
+// Add adds one to the rule's count.
+func (r *RuleCounter) Add(rule string) {
+	rule = strings.ToValidUTF8(rule, "�")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = make(map[string]uint64)
+	}
+	if _, known := r.counts[rule]; !known && len(r.counts) >= maxRules {
+		rule = otherRules
+	}
+	r.counts[rule]++
+}
+
+// eachRule calls yield with every rule and its count.
+func (r *RuleCounter) eachRule(yield func(rule string, n uint64)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for rule, n := range r.counts {
+		yield(rule, n)
+	}
+}
+
+// Source is where a request comes from. The values are those of a label.
+type Source string
+
+// The sources. SourceContainer is for what belongs to no single request, such as an
+// annotation that cannot be parsed, a limit, or what another plugin injects.
+const (
+	SourceCDI            Source = "cdi"
+	SourceNetwork        Source = "network"
+	SourceResource       Source = "resource"
+	SourceClaim          Source = "claim"
+	SourceSocket         Source = "socket"
+	SourceHook           Source = "hook"
+	SourceDeviceInjector Source = "device-injector"
+	SourceContainer      Source = "container"
+)
+
+// Outcome is the outcome of a request. The values are those of a label.
+type Outcome string
+
+// The outcomes.
+const (
+	Injected  Outcome = "injected"
+	Present   Outcome = "present"
+	Unmanaged Outcome = "left_alone" // queries that users have written name this value
+	Skipped   Outcome = "skipped"
+	Refused   Outcome = "refused"
+	Failed    Outcome = "failed"
+)
+
+// Handler is one of the runtime's calls. The values are the names of the NRI protocol.
+type Handler string
+
+// The handlers.
+const (
+	Configure                   Handler = "Configure"
+	Synchronize                 Handler = "Synchronize"
+	RunPodSandbox               Handler = "RunPodSandbox"
+	CreateContainer             Handler = "CreateContainer"
+	ValidateContainerAdjustment Handler = "ValidateContainerAdjustment"
+	StartContainer              Handler = "StartContainer"
+	StopContainer               Handler = "StopContainer"
+	RemoveContainer             Handler = "RemoveContainer"
+	RemovePodSandbox            Handler = "RemovePodSandbox"
+)
+
+var (
+	sources  = [...]Source{SourceCDI, SourceNetwork, SourceResource, SourceClaim, SourceSocket, SourceHook, SourceDeviceInjector, SourceContainer}
+	outcomes = [...]Outcome{Injected, Present, Unmanaged, Skipped, Refused, Failed}
+	handlers = [...]Handler{Configure, Synchronize, RunPodSandbox, CreateContainer, ValidateContainerAdjustment,
+		StartContainer, StopContainer, RemoveContainer, RemovePodSandbox}
+)

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package vswitchdriver returns the driver of a vswitch in the node's configuration.
+package vswitchdriver
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+	"github.com/jackfield/jackfield/pkg/vswitch/grout"
+	"github.com/jackfield/jackfield/pkg/vswitch/ovs"
+	"github.com/jackfield/jackfield/pkg/vswitch/vpp"
+)
+
+// Driver creates ports and reports changes.
+type Driver interface {
+	vswitch.Driver
+	vswitch.Watcher
+}
+
+// Open returns the driver of a vswitch. It does not connect.
+func Open(host hostfs.Root, v config.Vswitch) (Driver, error) {
+	switch v.Type {
+	case config.VswitchOVS:
+		return ovs.New(ovs.Options{Name: v.Name, Endpoint: host.Path(v.Endpoint), RunDir: cmp.Or(v.SocketDir, path.Dir(v.Endpoint))}), nil
+	case config.VswitchGrout:
+		return grout.New(grout.Options{Name: v.Name, Endpoint: v.Endpoint, Grcli: v.Grcli, Host: host}), nil
+	case config.VswitchVPP:
+		return vpp.New(vpp.Options{Name: v.Name, Endpoint: v.Endpoint, Host: host}), nil
+	}
+	return nil, fmt.Errorf("vswitch %q: type %q has no driver: %w", v.Name, v.Type, errdefs.ErrNotImplemented)
+}

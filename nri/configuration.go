@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/internal/filewatch"
+	"github.com/jackfield/jackfield/internal/kubelet"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+const (
+	// retireAfter is longer than any request runs that began under an earlier configuration.
+	retireAfter = time.Minute
+	// maxRetired is how many earlier configurations stay open for that time. A request that is
+	// still under way after more changes may fail.
+	maxRetired = 8
+)
+
+// configuration is the configuration in force and the earlier ones whose requests may still
+// run. A change replaces the core as a whole.
+type configuration struct {
+	core       atomic.Pointer[core]
+	handedOver atomic.Bool      // the runtime handed it over: the file does not count
+	watch      *filewatch.Watch // nil where there is no file
+
+	changing sync.Mutex // one change at a time
+	copying  sync.Mutex // one copy at a time
+
+	mu      sync.Mutex
+	status  ConfigStatus
+	retired []*core // the oldest first
+}
+
+// core is what one configuration consists of.
+type core struct {
+	engine *resolve.Engine
+	store  *staging.Store // nil while the state directory is unresponsive
+	cfg    *config.Config
+	staged bool // sockets are bound in the staging directory
+}
+
+// ConfigStatus says which configuration is in force.
+type ConfigStatus struct {
+	// Source is its file, "" for the defaults.
+	Source string
+	// Generation counts from 1, and grows with each configuration that comes into force.
+	Generation uint64
+	// Since is when the present one came into force.
+	Since time.Time
+	// LastError is why the newest file is not in force, nil when it is. FailedAt is when
+	// that was found, Failures how often it happened.
+	LastError error
+	FailedAt  time.Time
+	Failures  uint64
+}
+
+// ConfigStatus returns which configuration is in force, and why a newer one is not.
+func (p *Plugin) ConfigStatus() ConfigStatus {
+	p.config.mu.Lock()
+	defer p.config.mu.Unlock()
+	return p.config.status
+}
+
+// applyRuntimeConfig puts the configuration that the runtime handed over into force.
+func (p *Plugin) applyRuntimeConfig(data []byte) error {
+	cfg, err := config.Parse(data, "the runtime's plugin configuration")
+	if err != nil {
+		return err
+	}
+	if p.counters.Connections.Load() > 0 {
+		// A runtime that was restarted hands it over again.
+		if err := checkSameStore(p.config.core.Load().cfg, cfg); err != nil {
+			return err
+		}
+	}
+	if err := p.applyConfig(cfg); err != nil {
+		return err
+	}
+	p.config.handedOver.Store(true)
+	return nil
+}
+
+// applyConfig puts a configuration into force.
+func (p *Plugin) applyConfig(cfg *config.Config) error {
+	p.config.changing.Lock()
+	defer p.config.changing.Unlock()
+	w := newStartupWait()
+	p.dirs.Replace(cfg.Directories(p.opts.SpecDirs))
+	store, err := p.storeFor(cfg, w)
+	if err != nil {
+		return err
+	}
+	staged := p.expectsStaging(cfg)
+	if store != nil {
+		staged = store.Status().Mode == staging.ModeMount
+	}
+	engine, err := p.newEngine(cfg, staged, w)
+	if err != nil {
+		if c := p.config.core.Load(); store != nil && (c == nil || c.store != store) {
+			err = errors.Join(err, store.Close())
+		}
+		return err
+	}
+	now := &core{engine, store, cfg, staged}
+	old := p.config.core.Swap(now)
+	p.containers.hotplug.followConfig(now)
+	p.startRebinder(now)
+	p.ports.followConfig(cfg)
+	if old != nil {
+		p.retireCore(old)
+	}
+	p.config.recordInForce(cfg)
+	if old != nil && old.store != nil && old.store != store {
+		// No container lives in it yet: see storeFor.
+		if err := old.store.Close(); err != nil {
+			p.log.WithError(err).Warn("cannot close the state directory of the earlier configuration")
+		}
+	}
+	w.runWithin(p.reportHooks)
+	p.watchHooks(now)
+	p.servers.applyConfig(cfg, w)
+	return nil
+}
+
+// storeFor returns the store for a configuration: the present one, in which containers live,
+// unless the configuration has another. That can only be before the first registration, when
+// the runtime hands over its configuration. The store is nil while the state directory is
+// unresponsive.
+func (p *Plugin) storeFor(cfg *config.Config, w startupWait) (*staging.Store, error) {
+	if c := p.config.core.Load(); c != nil && checkSameStore(c.cfg, cfg) == nil {
+		return c.store, nil
+	}
+	return p.openStoreWithin(cfg, w)
+}
+
+// checkSameStore refuses a configuration that would lose the state of living containers.
+func checkSameStore(present, cfg *config.Config) error {
+	if dir := present.StateDir; dir != cfg.StateDir {
+		return fmt.Errorf("%s: stateDir: found %q, and living containers use %q; restart jackfield-nri to change it: %w",
+			cfg.Position("stateDir"), cfg.StateDir, dir, errdefs.ErrFailedPrecondition)
+	}
+	if staged := present.Sockets.Staging; staged != cfg.Sockets.Staging {
+		return fmt.Errorf("%s: sockets.staging: found %q, and living containers use %q; restart jackfield-nri to change it: %w",
+			cfg.Position("sockets.staging"), cfg.Sockets.Staging, staged, errdefs.ErrFailedPrecondition)
+	}
+	if size := present.Sockets.DirectorySize; size != cfg.Sockets.DirectorySize {
+		return fmt.Errorf("%s: sockets.directorySize: found %q, and %q is in force; restart jackfield-nri to change it: %w",
+			cfg.Position("sockets.directorySize"), cfg.Sockets.DirectorySize, size, errdefs.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+// expectsStaging returns how sockets are most likely delivered, before the state directory is
+// open.
+func (p *Plugin) expectsStaging(cfg *config.Config) bool {
+	return cfg.Sockets.Staging == config.StagingMount || cfg.Sockets.Staging != config.StagingDirectory && p.opts.Host.Dir() == "/"
+}
+
+func (p *Plugin) newEngine(cfg *config.Config, staged bool, w startupWait) (*resolve.Engine, error) {
+	return resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, HooksDirs: newHooksDirs,
+		Staged: func() bool { return staged }, Kubelet: kubelet.NewClient, CheckResponsive: p.dirs.Check, Patience: w.timeLeft(), ConfigName: p.opts.ConfigName})
+}
+
+// recordInForce records that a configuration came into force.
+func (c *configuration) recordInForce(cfg *config.Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status = ConfigStatus{Source: cfg.File(), Generation: c.status.Generation + 1, Since: time.Now(), Failures: c.status.Failures}
+}
+
+// retireCore has an earlier configuration closed when no request runs under it any more.
+func (p *Plugin) retireCore(old *core) {
+	c := &p.config
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.retired = append(c.retired, old)
+	if len(c.retired) > maxRetired {
+		go p.closeRetired(c.retired[0])
+	}
+	time.AfterFunc(retireAfter, func() { p.closeRetired(old) })
+}
+
+// closeRetired closes an earlier configuration that is still open.
+func (p *Plugin) closeRetired(old *core) {
+	c := &p.config
+	c.mu.Lock()
+	i := slices.Index(c.retired, old)
+	if i >= 0 {
+		c.retired = slices.Delete(c.retired, i, i+1)
+	}
+	c.mu.Unlock()
+	if i < 0 {
+		return
+	}
+	if err := old.engine.Close(); err != nil {
+		p.log.WithError(err).Warn("cannot close the watches of the earlier configuration")
+	}
+}
+
+// closeCores ends the watch of the file, and closes the earlier configurations.
+func (c *configuration) closeCores() error {
+	c.watch.Close()
+	c.mu.Lock()
+	cores := c.retired
+	c.retired = nil
+	c.mu.Unlock()
+	var errs []error
+	for _, old := range cores {
+		errs = append(errs, old.engine.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// watchConfig reads the configuration file again whenever it changes.
+func (p *Plugin) watchConfig() {
+	if p.opts.ConfigFile != "" {
+		p.config.watch = filewatch.Start(p.opts.ConfigHost, p.opts.ConfigFile, p.reloadConfig)
+	}
+}
+
+// reloadConfig puts a changed file into force, or reports why it cannot be.
+func (p *Plugin) reloadConfig() {
+	if p.config.handedOver.Load() {
+		return
+	}
+	log := p.log.WithField("file", p.opts.ConfigFile)
+	present := p.config.core.Load().cfg
+	cfg, err := config.Load(p.opts.ConfigHost, p.opts.ConfigFile, config.Options{RequireOwner: true})
+	if err == nil && reflect.DeepEqual(cfg, present) {
+		// The file was touched, or is corrected.
+		if status := p.config.clearFault(); status.LastError != nil {
+			log.WithField("generation", status.Generation).Info("the configuration file is the configuration in force again")
+		}
+		return
+	}
+	if err == nil {
+		err = checkSameStore(present, cfg)
+	}
+	if err == nil {
+		err = p.applyConfig(cfg)
+	}
+	if err != nil {
+		p.rejectConfig(err)
+		return
+	}
+	p.copyConfig(cfg)
+	if now, before := cfg.Validate, present.Validate; (now.Devices || now.Mounts) != (before.Devices || before.Mounts) {
+		log.Warn("validate is switched on or off when the plugin registers next: restart jackfield-nri")
+	}
+	log.WithField("generation", p.ConfigStatus().Generation).Info("new configuration in force")
+}
+
+// clearFault returns the status before the file was the configuration in force again.
+func (c *configuration) clearFault() ConfigStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.status
+	c.status.LastError, c.status.FailedAt = nil, time.Time{}
+	return before
+}
+
+// rejectConfig records and logs why the configuration file is not in force. Before any file
+// came into force, the copy of the last good one is.
+func (p *Plugin) rejectConfig(err error) {
+	p.config.mu.Lock()
+	defer p.config.mu.Unlock()
+	status := &p.config.status
+	message := "new configuration rejected; keeping the current one"
+	if p.opts.ConfigFault != nil && status.Generation == 1 {
+		message = "configuration rejected; keeping the last good one"
+		err = fmt.Errorf("%w (in force is the last good configuration, a copy of which is %s)", err, p.opts.ConfigCopy)
+		if status.LastError != nil && status.LastError.Error() == err.Error() {
+			return // the watch's first reading of the file
+		}
+	}
+	status.LastError, status.FailedAt, status.Failures = err, time.Now(), status.Failures+1
+	p.log.WithError(err).WithField("file", p.opts.ConfigFile).WithField("generation", status.Generation).Error(message)
+}
+
+// copyConfig keeps a copy of a configuration file that came into force, for a start at which
+// the file is faulty. While the copy's directory is unresponsive the copying goes on.
+func (p *Plugin) copyConfig(cfg *config.Config) {
+	if p.opts.ConfigCopy == "" {
+		return
+	}
+	newStartupWait().runWithin(func() {
+		p.config.copying.Lock()
+		defer p.config.copying.Unlock()
+		if err := config.WriteCopy(p.opts.Host, p.opts.ConfigCopy, p.opts.ConfigFile, []byte(cfg.Text())); err != nil {
+			p.log.WithError(err).Warn("cannot copy the configuration for a start at which the file is faulty")
+		}
+	})
+}
+
+// configReadTimeout is how long the start waits for the configuration file.
+const configReadTimeout = 3 * time.Second
+
+// loadConfig reads the configuration and compiles its rules. While a file cannot be used, the copy
+// of the last good one is in force. A file that does not exist grants nothing any more: its copy
+// is removed.
+func loadConfig(opts *Options, file string, log *logrus.Logger) error {
+	var err error
+	if opts.ConfigHost, opts.ConfigFile, err = config.Locate(opts.Host, file); err != nil {
+		return err
+	}
+	opts.Config, err = readWithin(opts.ConfigFile, func() (*config.Config, error) {
+		return compileConfig(config.Load(opts.ConfigHost, opts.ConfigFile, config.Options{RequireOwner: true}))
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errdefs.IsNotFound(err):
+		if opts.ConfigCopy != "" {
+			_, rerr := readWithin(opts.ConfigCopy, func() (struct{}, error) { return struct{}{}, config.RemoveCopy(opts.Host, opts.ConfigCopy) })
+			if rerr != nil {
+				log.WithError(rerr).Warn("cannot remove the copy of a configuration file that is gone")
+			}
+		}
+		if file != "" {
+			return err
+		}
+		opts.Config = config.Default()
+		return nil
+	case opts.ConfigCopy == "":
+		return err
+	}
+	kept, kerr := readWithin(opts.ConfigCopy, func() (*config.Config, error) {
+		return compileConfig(config.LoadCopy(opts.Host, opts.ConfigCopy, opts.ConfigFile))
+	})
+	if kerr != nil {
+		if !errdefs.IsNotFound(kerr) {
+			log.WithError(kerr).Warn("the copy of the last good configuration cannot be used either")
+		}
+		return err
+	}
+	opts.Config, opts.ConfigFault = kept, err
+	return nil
+}
+
+// compileConfig compiles the rules of a configuration that was loaded.
+func compileConfig(cfg *config.Config, err error) (*config.Config, error) {
+	if err == nil {
+		_, err = cfg.CompilePolicy("")
+	}
+	return cfg, err
+}
+
+// readWithin reads a file that may be on a file system that hangs. That is an error, and systemd
+// or the kubelet starts the plugin again.
+func readWithin[T any](file string, read func() (T, error)) (T, error) {
+	value, err := deadline.Run(nil, configReadTimeout, read)
+	if errors.Is(err, deadline.ErrTimeout) {
+		err = errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("read configuration %q: no answer within %v; check the file system mounted there", file, configReadTimeout))
+	}
+	return value, err
+}

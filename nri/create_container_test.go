@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/internal/telemetry"
+)
+
+const vswYAML = `
+sockets: {roots: [/run/vsw]}
+policy: {rules: [{name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"]}}]}
+`
+
+func podWithSocket(t *testing.T, h *reloadHost) (*api.PodSandbox, *api.Container) {
+	t.Helper()
+	root := h.p.opts.Host.Dir()
+	pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "app-net"}}
+	info := filepath.Join(root, "var/run/k8s.cni.cncf.io/devinfo/cni")
+	check(t, os.MkdirAll(info, 0o755))
+	check(t, os.MkdirAll(filepath.Join(root, "run/vsw"), 0o755))
+	check(t, os.WriteFile(filepath.Join(info, "ns-app-net-"+pod.Id+"_net1"),
+		[]byte(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/run/vsw/app/app.sock"}}`), 0o644))
+	return pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Labels: map[string]string{containerNameLabel: "c"}}
+}
+
+// Work that ends after the runtime has an error removes what it created, on its own worker: all
+// other workers may be busy.
+func TestWorkAfterTimeoutIsUndone(t *testing.T) {
+	h := newReloadHost(t, vswYAML, false)
+	pod, c := podWithSocket(t, h)
+	free := make(chan struct{})
+	defer close(free)
+	for range maxWorkers {
+		if !h.p.workers.Go(func() { <-free }) {
+			t.Fatal("a worker is still busy")
+		}
+	}
+	late := &decision{}
+	late.claimAnswer()
+	adjust, err := h.p.createContainer(context.Background(), pod, c, late)
+	if adjust != nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("late work: %v, %v", adjust, err)
+	}
+	left, err := h.p.config.core.Load().store.Containers()
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the state directory: %q, %v", left, err)
+	}
+	if n := h.p.counters.Timeouts(telemetry.CreateContainer); n != 0 {
+		t.Errorf("%d timeouts were counted for the removal, which is no call of the runtime", n)
+	}
+
+	in := &decision{}
+	if adjust, err = h.p.createContainer(context.Background(), pod, c, in); err != nil || adjust == nil {
+		t.Fatalf("work before the deadline: %v, %v", adjust, err)
+	}
+	if left, err = h.p.config.core.Load().store.Containers(); err != nil || len(left) != 1 {
+		t.Errorf("in the state directory: %q, %v", left, err)
+	}
+}
+
+// Without a free worker, a pod with requests gets no container, rather than a container without
+// what it requests, in every form of request.
+func TestPodWithRequestIsRefusedWithoutWorkers(t *testing.T) {
+	injector := map[string]string{"cdi-devices.nri.io/pod": "[vendor.com/net=a]"}
+	for name, tc := range map[string]struct {
+		yaml        string
+		annotations map[string]string
+		refused     bool
+	}{
+		"nothing":                      {granting, nil, false},
+		"a device":                     {granting, map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}, true},
+		"a network":                    {granting, map[string]string{"k8s.v1.cni.cncf.io/networks": "a"}, true},
+		"device-injector's":            {granting + "compat: {deviceInjector: true}\n", injector, true},
+		"device-injector's, not taken": {granting, injector, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newReloadHost(t, tc.yaml, false)
+			free := make(chan struct{})
+			defer close(free)
+			for h.p.workers.Go(func() { <-free }) {
+			}
+			pod := &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p", Annotations: tc.annotations}
+			adjust, _, err := h.p.CreateContainer(context.Background(), pod, &api.Container{Id: strings.Repeat("b", 64), PodSandboxId: pod.Id, Name: "c"})
+			if adjust != nil || (err != nil) != tc.refused {
+				t.Errorf("got %v, %v, want an error: %v", adjust, err, tc.refused)
+			}
+		})
+	}
+}
+
+// A validation is a call of the runtime like the others: it is timed, the shutdown waits for it,
+// and a panic in it is counted. CRI-O keeps a container's name in a label.
+func TestValidationIsTimedAndRecovered(t *testing.T) {
+	h := newReloadHost(t, vswYAML+"validate: {mounts: true}\n", false)
+	pod, c := podWithSocket(t, h)
+	req := &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c, Adjust: &api.ContainerAdjustment{Mounts: []*api.Mount{{Source: "/", Destination: "/host", Type: "bind"}}}}
+	req.Owners = &api.OwningPlugins{Owners: map[string]*api.FieldOwners{c.Id: {Compound: map[int32]*api.CompoundFieldOwners{
+		int32(api.Field_Mounts): {Owners: map[string]string{"/host": "10-other"}}}}}}
+	err := h.p.ValidateContainerAdjustment(context.Background(), req)
+	if err == nil || !strings.Contains(err.Error(), `container "ns/p/c"`) {
+		t.Errorf("mount of the host's root: %v", err)
+	}
+	if n := timedCalls(t, h.p, telemetry.ValidateContainerAdjustment); n != 1 {
+		t.Errorf("%d validations were timed", n)
+	}
+	if h.p.runtime.calls.finished.Load() != 1 || h.p.runtime.calls.running.Load() != 0 {
+		t.Error("the shutdown does not wait for a validation")
+	}
+	if err := h.p.ValidateContainerAdjustment(context.Background(), &api.ValidateContainerAdjustmentRequest{Pod: pod, Container: c}); err != nil {
+		t.Errorf("empty adjustment: %v", err)
+	}
+	whole := h.p.config.core.Swap(&core{cfg: h.p.config.core.Load().cfg})
+	defer h.p.config.core.Store(whole)
+	if err = h.p.ValidateContainerAdjustment(context.Background(), req); err == nil || !strings.Contains(err.Error(), "internal error") || h.p.counters.Panics.Load() != 1 {
+		t.Errorf("panic: error %v, counted %d times", err, h.p.counters.Panics.Load())
+	}
+}
+
+// timedCalls returns how many calls of a handler the metrics have.
+func timedCalls(t *testing.T, p *Plugin, h telemetry.Handler) uint64 {
+	t.Helper()
+	families, err := telemetry.NewGatherer(p.counters, p.takeSample).Gather()
+	check(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "jackfield_handler_duration_seconds" && m.GetLabel()[0].GetValue() == string(h) {
+				return m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return 0
+}

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/linequeue"
+	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// The outcome of each request goes to the metrics, the log, the status and the audit file.
+
+// reportCreated reports the outcome of each request of a container that is created.
+func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
+	p.countItems(plan.Items)
+	logPlan(p.containerLog(pod, c), plan.Items)
+	event := ""
+	for i := range plan.Items {
+		switch plan.Items[i].Outcome {
+		case resolve.Injected:
+			event = eventInjected
+		case resolve.Skipped:
+			event = cmp.Or(event, eventSkipped)
+		}
+	}
+	if event == "" {
+		return
+	}
+	record := p.containerRecord(pod, c, plan.Items, plan)
+	if event == eventInjected {
+		p.containers.records.addContainer(record)
+	}
+	p.writeAudit(event, nil, record)
+}
+
+// reportRefused reports why a container is not created.
+func (p *Plugin) reportRefused(pod *api.PodSandbox, c *api.Container, err error) {
+	var all *resolve.Error
+	var items []resolve.Item
+	problems := 1
+	if errors.As(err, &all) {
+		items, problems = resolve.WithheldItems(all.Items), len(all.Errs)
+	}
+	p.countItems(items)
+	// The problems that belong to no single request: an annotation that cannot be parsed, a
+	// limit, a runtime that cannot apply an edit, a full disk.
+	for i := range items {
+		if items[i].FailsContainer() {
+			problems--
+		}
+	}
+	var limit *policy.LimitError
+	if errors.As(err, &limit) {
+		p.countRefusal(limit.Rule)
+		problems--
+	}
+	for range problems {
+		p.counters.CountRequest(telemetry.SourceContainer, telemetry.Failed)
+	}
+	p.containerLog(pod, c).WithError(withoutContainer(err)).Error("container refused")
+	p.writeAudit(eventRefused, withoutContainer(err), p.containerRecord(pod, c, items, nil))
+}
+
+// withoutContainer returns the error without the name of the container, which log and audit
+// file have in a field.
+func withoutContainer(err error) error {
+	if all, ok := err.(*resolve.Error); ok {
+		return &resolve.Error{Errs: all.Errs, Items: all.Items}
+	}
+	return err
+}
+
+// countRefusal counts a refusal by a rule that belongs to no single request.
+func (p *Plugin) countRefusal(rule string) {
+	p.counters.CountRequest(telemetry.SourceContainer, telemetry.Refused)
+	p.counters.RefusedBy.Add(rule)
+}
+
+func (p *Plugin) writeAudit(event string, err error, record status.Container) {
+	file := p.servers.audit.Load()
+	if file == nil {
+		return
+	}
+	line := &auditLine{Time: record.Since.Format(time.RFC3339Nano), Event: event, Container: record}
+	if err != nil {
+		line.Error = diag.ErrorText(err)
+	}
+	file.queueLine(line)
+}
+
+// countItems counts requests, and refusals by rule.
+func (p *Plugin) countItems(items []resolve.Item) {
+	for i := range items {
+		it := &items[i]
+		if it.Audit != "" {
+			p.counters.Audited.Add(1)
+		}
+		if it.Outcome == resolve.Withheld {
+			continue
+		}
+		p.counters.CountRequest(telemetry.Source(it.Kind), countedOutcomes[it.Outcome])
+		if it.Outcome == resolve.Refused {
+			var r *policy.RefusedError
+			rule := ""
+			if errors.As(it.Err, &r) {
+				rule = r.Rule
+			}
+			p.counters.RefusedBy.Add(rule)
+		}
+	}
+}
+
+// countedOutcomes are the labels of the outcomes that are counted.
+var countedOutcomes = map[resolve.Outcome]telemetry.Outcome{
+	resolve.Injected: telemetry.Injected, resolve.Present: telemetry.Present, resolve.Unmanaged: telemetry.Unmanaged,
+	resolve.Skipped: telemetry.Skipped, resolve.Refused: telemetry.Refused, resolve.Failed: telemetry.Failed,
+}
+
+// maxLoggedRequests is how many requests of a container have log lines of their own: a pod's
+// author writes as many requests as an annotation holds.
+const maxLoggedRequests = 16
+
+// logPlan logs one line for everything that was injected, and a line for each of the first
+// requests that were not injected or that have a note.
+func logPlan(log *logrus.Entry, items []resolve.Item) {
+	var injected []string
+	logged, more := 0, 0
+	line := func(write func()) {
+		if logged++; logged > maxLoggedRequests {
+			more++
+			return
+		}
+		write()
+	}
+	for _, it := range items {
+		if it.Audit != "" {
+			line(func() {
+				log.WithFields(logrus.Fields{"request": it.Request, "refusal": it.Audit}).Warn("mode enforce would deny this request")
+			})
+		}
+		switch it.Outcome {
+		case resolve.Injected:
+			injected = append(injected, it.Request+" from "+it.File+" by "+ruleName(it.Rule))
+			for _, n := range it.Notes {
+				line(func() { log.WithField("request", it.Request).Info(n) })
+			}
+		case resolve.Present:
+			if log.Logger.IsLevelEnabled(logrus.DebugLevel) {
+				line(func() { log.WithField("request", it.Request).Debug("present already") })
+			}
+		case resolve.Unmanaged:
+			line(func() {
+				log.WithFields(logrus.Fields{"request": it.Request, "file": it.File, "reason": it.Reason}).Info("unmanaged")
+			})
+		case resolve.Skipped:
+			line(func() {
+				log.WithFields(logrus.Fields{"request": it.Request, "reason": it.Reason}).Warn("optional request skipped")
+			})
+		}
+	}
+	if more > 0 {
+		log.Warnf("%d more lines about requests of this container are left out; audit.file has all of them", more)
+	}
+	if len(injected) > 0 {
+		log.WithField("requests", injected).Info("injected")
+	}
+}
+
+// ruleName returns a rule for the log. A request that grants access to nothing on the host needs
+// no rule.
+func ruleName(rule string) string {
+	if rule == "" {
+		return "no rule"
+	}
+	return "rule " + rule
+}
+
+// containerRecord returns a container with the outcome of its requests, for status and audit.
+func (p *Plugin) containerRecord(pod *api.PodSandbox, c *api.Container, items []resolve.Item, plan *resolve.Plan) status.Container {
+	out := status.Container{
+		Since: time.Now().UTC(), Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Sandbox: pod.GetId(),
+		Container: containerName(c), ContainerID: c.GetId(), Generation: p.ConfigStatus().Generation,
+	}
+	for i := range items {
+		it := &items[i]
+		request := status.Request{
+			Kind: string(it.Kind), Name: it.Name, Request: it.Request, From: it.From, File: it.File, Rule: it.Rule, Outcome: string(it.Outcome), Reason: it.Reason, Audit: it.Audit, Notes: it.Notes,
+		}
+		for _, asked := range it.Asked {
+			request.Asked = append(request.Asked, status.Asked(asked))
+		}
+		out.Requests = append(out.Requests, request)
+	}
+	if plan != nil {
+		out.Edits = describeEdits(&plan.Set)
+	}
+	return out
+}
+
+func describeEdits(s *edits.Set) []status.Edit {
+	var out []status.Edit
+	add := func(o edits.Origin, kind, name, text string) {
+		out = append(out, status.Edit{Kind: kind, Name: name, What: kind + " " + text, Request: o.Request, File: o.File, Field: o.Path(), Rule: o.Rule})
+	}
+	for _, d := range s.Devices {
+		add(d.Origin, "device", d.Path, d.Path)
+	}
+	for _, m := range s.Mounts {
+		add(m.Origin, "mount", m.Destination, m.Destination+" from "+m.Source)
+	}
+	for _, e := range s.Env {
+		add(e.Origin, "env", e.Name, e.Name)
+	}
+	for _, h := range s.Hooks {
+		add(h.Origin, "hook", h.Path, string(h.Stage)+" "+h.Path)
+	}
+	for _, d := range s.NetDevices {
+		add(d.Origin, "net device", d.Name, d.HostName+" as "+d.Name)
+	}
+	for _, g := range s.GIDs {
+		id := strconv.FormatUint(uint64(g.ID), 10)
+		add(g.Origin, "group", id, id)
+	}
+	if s.RDT != nil {
+		add(s.RDT.Origin, "intelRdt", s.RDT.ClosID, s.RDT.ClosID)
+	}
+	return out
+}
+
+// auditLine is one line of the audit file: the outcome of one container.
+type auditLine struct {
+	Time  string `json:"time"`  // RFC 3339, in UTC
+	Event string `json:"event"` // injected, refused or skipped
+	Error string `json:"error,omitempty"`
+	status.Container
+}
+
+// The events.
+const (
+	eventInjected = "injected"
+	eventRefused  = "refused"
+	eventSkipped  = "skipped"
+)
+
+// maxAuditLine bounds a line, in bytes.
+const maxAuditLine = 128 << 10
+
+// encodeLine returns the line with its newline, within the limit. Its types always have a JSON form.
+func (a *auditLine) encodeLine() []byte {
+	data, _ := json.Marshal(a)
+	if len(data) > maxAuditLine {
+		short := *a
+		short.More = fmt.Sprintf("%d requests and %d edits: the line would have had %d bytes", len(a.Requests), len(a.Edits), len(data))
+		short.Requests, short.Edits = nil, nil
+		short.Error = a.Error[:min(len(a.Error), maxAuditLine/8)]
+		data, _ = json.Marshal(&short)
+	}
+	return append(data, '\n')
+}
+
+// auditFile is the file that the lines are appended to. Its methods, except queueLine and reopenFile, run
+// on its own goroutine.
+type auditFile struct {
+	host     hostfs.Root
+	path     string
+	counters *telemetry.Counters
+	log      *logrus.Entry
+	lines    *linequeue.Queue
+
+	stale   atomic.Bool // the file is to be reopened
+	failing atomic.Bool
+	f       *os.File
+	partial bool // the last line was not written whole
+}
+
+func openAudit(host hostfs.Root, path string, counters *telemetry.Counters, log *logrus.Entry) *auditFile {
+	a := &auditFile{host: host, path: path, counters: counters, log: log.WithField("file", path)}
+	a.lines = linequeue.New(a.writeLine, func() { counters.AuditDropped.Add(1) })
+	return a
+}
+
+func (a *auditFile) queueLine(line *auditLine) { a.lines.Add(line.encodeLine()) }
+
+// reopenFile has the file reopened before the next line, for a program that rotates logs and sends a
+// signal. A file that was renamed is noticed without.
+func (a *auditFile) reopenFile() { a.stale.Store(true) }
+
+func (a *auditFile) close() { a.lines.Close() }
+
+func (a *auditFile) writeLine(line []byte) {
+	err := a.appendLine(line)
+	switch was := a.failing.Swap(err != nil); {
+	case err != nil:
+		a.counters.AuditFailed.Add(1)
+		if !was {
+			a.log.WithError(err).Error("the audit file cannot be written; lines are lost until it can be")
+		}
+	case was:
+		a.log.Warn("the audit file can be written again")
+		fallthrough
+	default:
+		a.counters.AuditLines.Add(1)
+	}
+}
+
+func (a *auditFile) appendLine(line []byte) error {
+	if err := a.openIfNeeded(); err != nil {
+		return err
+	}
+	if a.partial {
+		line = append([]byte{'\n'}, line...)
+	}
+	n, err := a.f.Write(line)
+	if n > 0 {
+		a.partial = line[n-1] != '\n'
+	}
+	return err
+}
+
+// openIfNeeded opens the file where it is not open, was renamed, or is to be reopened.
+func (a *auditFile) openIfNeeded() error {
+	path := a.host.Path(a.path)
+	if a.f != nil {
+		var open, there unix.Stat_t
+		same := unix.Fstat(int(a.f.Fd()), &open) == nil && unix.Lstat(path, &there) == nil && open.Dev == there.Dev && open.Ino == there.Ino
+		if same && !a.stale.Load() {
+			return nil
+		}
+		a.f.Close()
+		a.f, a.partial = nil, false
+	}
+	a.stale.Store(false)
+	// A FIFO without a reader is an error rather than a wait, and nothing but a
+	// regular file is written to.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_NOCTTY, 0o600)
+	if err != nil {
+		return err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fmt.Errorf("audit.file: found a %s at %s, want a regular file: %w", st.Mode().Type(), a.path, errdefs.ErrInvalidArgument)
+	}
+	if err != nil {
+		f.Close()
+		return err
+	}
+	a.f = f
+	return nil
+}

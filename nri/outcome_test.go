@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/internal/telemetry"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// A pod's author chooses how many optional requests fail, but not how many lines are logged.
+func TestLogLinesOfOneContainerAreBounded(t *testing.T) {
+	buf := &logBuffer{}
+	log := logrus.New()
+	log.SetOutput(buf)
+	items := make([]resolve.Item, 1000)
+	for i := range items {
+		items[i] = resolve.Item{Request: fmt.Sprintf("request %d.", i), Outcome: resolve.Skipped, Reason: "not found", Audit: "refused"}
+	}
+	items = append(items, resolve.Item{Request: "injected", Outcome: resolve.Injected, Notes: make([]string, 100)})
+	logPlan(logrus.NewEntry(log), items)
+	text := buf.String()
+	if n := strings.Count(text, "\n"); n != maxLoggedRequests+2 {
+		t.Errorf("the log has %d lines, want the first %d, one for the others, and one for what was injected", n, maxLoggedRequests)
+	}
+	for _, want := range []string{"request 0.", "request 7.", "2084 more lines", "injected from"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log does not have %q", want)
+		}
+	}
+}
+
+// Metrics count a request by its kind, not by its text.
+func TestRequestsAreCountedByTheirKind(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	for kind, want := range map[resolve.RequestKind]telemetry.Source{
+		resolve.KindCDI: telemetry.SourceCDI, resolve.KindNetwork: telemetry.SourceNetwork, resolve.KindResource: telemetry.SourceResource,
+		resolve.KindHook: telemetry.SourceHook, resolve.KindDeviceInjector: telemetry.SourceDeviceInjector,
+	} {
+		h.p.countItems([]resolve.Item{{Kind: kind, Request: `CDI device "vendor.com/net=a"`, Outcome: resolve.Unmanaged}})
+		if got := exposedValue(t, h.p, "jackfield_requests_total", "left_alone", string(want)); got != 1 || string(want) != string(kind) {
+			t.Errorf("%s is counted %v times as %s, want once", kind, got, want)
+		}
+	}
+}
+
+// exposedValue returns the value of a counter with the given label values, in the order of the
+// labels' names.
+func exposedValue(t *testing.T, p *Plugin, name string, labels ...string) float64 {
+	t.Helper()
+	families, err := telemetry.NewGatherer(p.counters, p.takeSample).Gather()
+	check(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var values []string
+			for _, l := range m.GetLabel() {
+				values = append(values, l.GetValue())
+			}
+			if f.GetName() == name && slices.Equal(values, labels) {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	t.Fatalf("no metric %s with %q", name, labels)
+	return 0
+}
+
+// A request of a kind without a source would count as a failure of the container.
+func TestEachKindOfRequestIsCounted(t *testing.T) {
+	for _, kind := range []resolve.RequestKind{resolve.KindCDI, resolve.KindNetwork, resolve.KindResource, resolve.KindClaim,
+		resolve.KindSocket, resolve.KindHook, resolve.KindDeviceInjector} {
+		c := telemetry.NewCounters()
+		c.CountRequest(telemetry.Source(kind), telemetry.Present)
+		if c.Requests(telemetry.Present) != 1 || c.Requests(telemetry.Failed) != 0 {
+			t.Errorf("%s is counted as something else", kind)
+		}
+	}
+}

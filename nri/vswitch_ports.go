@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"context"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/portreconcile"
+	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/internal/vswitchdriver"
+	"github.com/jackfield/jackfield/pkg/config"
+)
+
+// vswitchPorts has the ports of living pods re-created that a vswitch has lost. The work is done
+// in goroutines of its own, so no handler waits for a vswitch. Without vswitches in the
+// configuration there are none.
+type vswitchPorts struct {
+	p *Plugin
+
+	mu         sync.Mutex
+	switches   []config.Vswitch
+	reconciler *portreconcile.Reconciler // nil for none
+	end        context.CancelFunc
+	done       chan struct{}
+}
+
+// followConfig works on the vswitches of a configuration from now on.
+func (v *vswitchPorts) followConfig(cfg *config.Config) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if reflect.DeepEqual(cfg.Vswitches, v.switches) {
+		return
+	}
+	v.stopReconciler()
+	v.switches = cfg.Vswitches
+	drivers := make(map[string]portreconcile.Switch)
+	for _, s := range cfg.Vswitches {
+		driver, err := vswitchdriver.Open(v.p.opts.Host, s)
+		if err != nil {
+			v.p.log.WithError(err).WithField("vswitch", s.Name).Error("ports of running pods are not re-created on this vswitch")
+			continue
+		}
+		drivers[s.Name] = driver
+	}
+	if len(drivers) == 0 {
+		return
+	}
+	v.reconciler = portreconcile.New(portreconcile.Options{Switches: drivers, Host: v.p.opts.Host, StateDir: cnirecord.DefaultDir,
+		Sandboxes: v.p.containers.records.liveSandboxes, Report: v.p.reportPorts})
+	var ctx context.Context
+	ctx, v.end = context.WithCancel(context.Background())
+	v.done = make(chan struct{})
+	go func(r *portreconcile.Reconciler, done chan struct{}) {
+		defer close(done)
+		r.Run(ctx)
+	}(v.reconciler, v.done)
+}
+
+// stopReconciler ends the work. A call of a switch that is under way ends by itself. The lock is held.
+func (v *vswitchPorts) stopReconciler() {
+	if v.reconciler != nil {
+		v.end()
+		v.reconciler = nil
+	}
+}
+
+// closeReconciler ends the work, and waits for calls of switches that are under way.
+func (v *vswitchPorts) closeReconciler() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.reconciler == nil {
+		return nil
+	}
+	v.stopReconciler()
+	return closeWithin(func() error { <-v.done; return nil })
+}
+
+// sandboxesChanged has the ports checked. It does not wait.
+func (v *vswitchPorts) sandboxesChanged() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.reconciler != nil {
+		v.reconciler.Trigger()
+	}
+}
+
+// listStatus returns the state of each vswitch of the configuration.
+func (v *vswitchPorts) listStatus() []status.Vswitch {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.reconciler == nil {
+		return nil
+	}
+	found := v.reconciler.Status()
+	var out []status.Vswitch
+	for _, s := range v.switches {
+		now := found[s.Name]
+		out = append(out, status.Vswitch{
+			Name: s.Name, Type: string(s.Type), Endpoint: s.Endpoint, Checked: now.Answering || now.LastError != "", Answering: now.Answering,
+			Ports: now.Ports, Missing: now.Missing, Recreated: now.Recreated, Removed: now.Removed, Errors: now.Errors, Error: now.LastError,
+		})
+	}
+	return out
+}
+
+// maxLoggedPorts bounds the ports that one line names. A vswitch whose database is lost has lost all its ports.
+const maxLoggedPorts = 5
+
+// reportPorts logs what was done about ports in one line, and each port at level debug.
+func (p *Plugin) reportPorts(e portreconcile.Event) {
+	log := p.log.WithField("vswitch", e.Switch)
+	level, text := logrus.InfoLevel, ""
+	switch e.Action {
+	case portreconcile.Recreated:
+		text = "the vswitch had lost ports of running pods; re-created them"
+	case portreconcile.Changed:
+		text = "ports of running pods differed on the vswitch; corrected them"
+	case portreconcile.Removed:
+		text = "removed ports of pods that are gone"
+	case portreconcile.Failed:
+		level, text = logrus.WarnLevel, "cannot keep the ports of running pods on the vswitch; trying again every few seconds"
+	}
+	var names []string
+	for _, c := range e.Changes {
+		one := log
+		if c.Err != nil {
+			one = log.WithError(c.Err)
+		}
+		if owner := c.Port.Owner; c.Port.Name != "" {
+			name := c.Port.Name
+			one = one.WithFields(logrus.Fields{"port": name, "sandbox": owner.ContainerID, "interface": owner.Interface})
+			if owner.Pod != "" {
+				pod := owner.Namespace + "/" + owner.Pod
+				name += " (" + pod + ")"
+				one = one.WithField("pod", pod)
+			}
+			names = append(names, name)
+		}
+		one.WithField("action", e.Action).Debug("port of the vswitch")
+	}
+	if err := e.Changes[0].Err; err != nil {
+		log = log.WithError(err)
+	}
+	if len(names) > 0 {
+		log = log.WithFields(logrus.Fields{"count": len(names), "ports": strings.Join(names[:min(len(names), maxLoggedPorts)], ", ")})
+	}
+	log.Log(level, text)
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// Under cgroup version 2 a BPF program decides on every use of a device. The runtime generates
+// and attaches one. If several are attached, all must allow the access, so attaching another one
+// does not help. Jackfield reads the attached program back from the kernel, prepends instructions
+// that allow its devices, and attaches the result in place of the old program. That works for
+// programs of any runtime.
+//
+// opencontainers/cgroups can only attach a program generated from the complete list of rules.
+// Each runtime adds rules to that list which the container's configuration does not show.
+
+// prependRules prepends rules to each device program attached to the cgroup dir. Without such a
+// program the cgroup does not restrict devices.
+func prependRules(dir string, rules []rule) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", dir, err)
+	}
+	defer unix.Close(fd)
+	attached, err := link.QueryPrograms(link.QueryOptions{Target: fd, Attach: ebpf.AttachCGroupDevice})
+	if err != nil {
+		return fmt.Errorf("%s: list the device programs: %w", dir, err)
+	}
+	prefix := allowInstructions(rules)
+	for _, p := range attached.Programs {
+		if err := prependToProgram(fd, p.ID, prefix); err != nil {
+			return fmt.Errorf("%s: allow %v in device program %d: %w", dir, rules, p.ID, err)
+		}
+	}
+	return nil
+}
+
+func prependToProgram(cgroup int, id ebpf.ProgramID, prefix asm.Instructions) error {
+	old, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	code, err := readInstructions(old)
+	if err != nil {
+		return fmt.Errorf("read the instructions: %w", err)
+	}
+	if hasPrefix(code, prefix) {
+		return nil
+	}
+	changed, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "jackfield", Type: ebpf.CGroupDevice, License: "Apache",
+		Instructions: append(prefix[:len(prefix):len(prefix)], code...)})
+	if err != nil {
+		return fmt.Errorf("load the changed program: %w", err)
+	}
+	defer changed.Close()
+	if err := replaceProgram(cgroup, old, changed); err != nil {
+		return fmt.Errorf("replace it by the changed program: %w", err)
+	}
+	return nil
+}
+
+func readInstructions(p *ebpf.Program) (asm.Instructions, error) {
+	info, err := p.Info()
+	if err != nil {
+		return nil, err
+	}
+	return info.Instructions()
+}
+
+// hasPrefix reports whether code begins with prefix. The verifier does not rewrite the
+// instructions of device programs.
+func hasPrefix(code, prefix asm.Instructions) bool {
+	return len(code) >= len(prefix) && slices.EqualFunc(code[:len(prefix)], prefix, func(a, b asm.Instruction) bool {
+		return a.OpCode == b.OpCode && a.Dst == b.Dst && a.Src == b.Src && a.Offset == b.Offset && a.Constant == b.Constant
+	})
+}
+
+// replaceProgram attaches a program in place of another in one step. The kernel answers EPERM
+// unless the flags are those with which the first program was attached.
+func replaceProgram(cgroup int, old, changed *ebpf.Program) error {
+	opts := link.RawAttachProgramOptions{Target: cgroup, Program: changed, Attach: ebpf.AttachCGroupDevice}
+	multi := opts
+	multi.Flags, multi.Anchor = unix.BPF_F_ALLOW_MULTI, link.ReplaceProgram(old)
+	err := link.RawAttachProgram(multi)
+	for _, opts.Flags = range []uint32{unix.BPF_F_ALLOW_OVERRIDE, 0} {
+		if !errors.Is(err, unix.EPERM) {
+			return err
+		}
+		err = link.RawAttachProgram(opts)
+	}
+	return err
+}
+
+// Values of struct bpf_cgroup_dev_ctx, linux/bpf.h. The lower half of its first word is the type
+// of the device, the upper half the access.
+const (
+	ctxType, ctxMajor, ctxMinor   = 0, 4, 8 // offsets
+	typeMask, accessShift         = 0xffff, 16
+	devBlock, devChar             = 1, 2
+	accessMknod, accessR, accessW = 1, 2, 4
+	anyAccess                     = accessMknod | accessR | accessW
+)
+
+// allowInstructions allows the accesses that the rules name. Any other access continues behind
+// the last instruction.
+func allowInstructions(rules []rule) asm.Instructions {
+	var code asm.Instructions
+	for _, r := range rules {
+		typ, granted := int32(devChar), int32(0)
+		if r.typ == 'b' {
+			typ = devBlock
+		}
+		for access, bit := range map[rune]int32{'r': accessR, 'w': accessW, 'm': accessMknod} {
+			if strings.ContainsRune(r.access, access) {
+				granted |= bit
+			}
+		}
+		block := asm.Instructions{
+			asm.LoadMem(asm.R2, asm.R1, ctxType, asm.Word),
+			asm.Mov.Reg32(asm.R3, asm.R2),
+			asm.And.Imm32(asm.R2, typeMask),
+			asm.JNE.Imm32(asm.R2, typ, ""),
+			asm.RSh.Imm32(asm.R3, accessShift),
+			asm.And.Imm32(asm.R3, anyAccess&^granted),
+			asm.JNE.Imm32(asm.R3, 0, ""),
+			asm.LoadMem(asm.R2, asm.R1, ctxMajor, asm.Word),
+			asm.JNE.Imm32(asm.R2, int32(r.major), ""),
+			asm.LoadMem(asm.R2, asm.R1, ctxMinor, asm.Word),
+			asm.JNE.Imm32(asm.R2, int32(r.minor), ""),
+			asm.Mov.Imm(asm.R0, 1),
+			asm.Return(),
+		}
+		for i := range block {
+			if block[i].OpCode.JumpOp() == asm.JNE {
+				block[i].Offset = int16(len(block) - i - 1)
+			}
+		}
+		code = append(code, block...)
+	}
+	return code
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package live
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// maxDanglingLinks bounds the dangling symlinks that are followed to create their target.
+const maxDanglingLinks = 16
+
+// openInRoot opens a path below the container's root as the container would: symlinks cannot leave
+// the root.
+func openInRoot(root int, name string) (int, error) {
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
+		if (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)) && try < 64 {
+			continue
+		}
+		return fd, err
+	}
+}
+
+// openTarget opens the mount point at a path below the container's root: a directory or a file. It
+// creates what is missing, including parent directories.
+func openTarget(root int, name string, dir bool) (int, error) {
+	name = path.Clean("/" + name)
+	for range maxDanglingLinks {
+		fd, err := openInRoot(root, name)
+		if err == nil {
+			if err := checkKind(fd, name, dir); err != nil {
+				unix.Close(fd)
+				return -1, err
+			}
+			return fd, nil
+		}
+		if !errors.Is(err, unix.ENOENT) || name == "/" {
+			return -1, fmt.Errorf("find %q in the container: %w", name, err)
+		}
+		to, err := createInRoot(root, name, func(parent int, base string) error {
+			if dir {
+				return unix.Mkdirat(parent, base, 0o755)
+			}
+			return unix.Mknodat(parent, base, unix.S_IFREG|0o644, 0)
+		})
+		if err != nil {
+			return -1, err
+		}
+		name = to
+	}
+	return -1, fmt.Errorf("find %q in the container: %w", name, unix.ELOOP)
+}
+
+// createInRoot calls create for a path that does not exist. It returns the path, or, if the path is
+// a dangling symlink, the path that the symlink names.
+func createInRoot(root int, name string, create func(parent int, base string) error) (string, error) {
+	parent, err := openTarget(root, path.Dir(name), true)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(parent)
+	base := path.Base(name)
+	var st unix.Stat_t
+	if err := unix.Fstat(parent, &st); err != nil {
+		return "", fmt.Errorf("create %q in the container: %w", name, err)
+	}
+	err = create(parent, base)
+	if errors.Is(err, unix.EOVERFLOW) {
+		// The file system belongs to a user namespace in which the host's root is not mapped.
+		err = withFSOwner(st.Uid, st.Gid, func() error { return create(parent, base) })
+	}
+	if errors.Is(err, unix.EEXIST) {
+		buf := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(parent, base, buf)
+		if err != nil {
+			return name, nil // another process created it meanwhile
+		}
+		to := string(buf[:n])
+		if !path.IsAbs(to) {
+			to = path.Join(path.Dir(name), to)
+		}
+		return path.Clean(to), nil
+	}
+	if errors.Is(err, unix.EROFS) {
+		return "", fmt.Errorf("create %q in the container: its file system is read-only; add the path to the image: %w", name, err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("create %q in the container: %w", name, err)
+	}
+	// The new file gets the owner of its directory: in a user namespace that is the container's root.
+	if st.Uid != 0 || st.Gid != 0 {
+		if err := unix.Fchownat(parent, base, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return "", fmt.Errorf("create %q in the container: %w", name, err)
+		}
+	}
+	return name, nil
+}
+
+// withFSOwner calls f with another owner for files that this thread creates.
+func withFSOwner(uid, gid uint32, f func() error) error {
+	// Both calls are per thread, return the old ID, and fail silently.
+	oldGID, err := unix.SetfsgidRetGid(int(gid))
+	if err != nil {
+		return err
+	}
+	oldUID, err := unix.SetfsuidRetUid(int(uid))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_, _ = unix.SetfsuidRetUid(oldUID)
+		_, _ = unix.SetfsgidRetGid(oldGID)
+	}()
+	return f()
+}
+
+// checkKind refuses to mount a directory on a file, and a file on a directory.
+func checkKind(fd int, name string, dir bool) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR; isDir != dir {
+		want := "directory"
+		if !dir {
+			want = "file"
+		}
+		return fmt.Errorf("the container has a %s at %q, want a %s there: %w", hostfs.TypeName(st.Mode), name, want, errdefs.ErrConflict)
+	}
+	return nil
+}
+
+// cleanDestination cleans a path of the container. It refuses relative paths and the root.
+func cleanDestination(name string) (string, error) {
+	if !path.IsAbs(name) || strings.IndexByte(name, 0) >= 0 || path.Clean(name) == "/" {
+		return "", fmt.Errorf("found %q, want an absolute path below the container's root: %w", name, errdefs.ErrInvalidArgument)
+	}
+	return path.Clean(name), nil
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// cacheKind is the kind of the file that libcni writes for a network's result.
+const cacheKind = "cniCacheV1"
+
+// cachedResult is libcni's record of one attachment (containernetworking/cni, libcni:
+// cachedInfo), without the keys that are not used here.
+type cachedResult struct {
+	kind        string // kind
+	containerID string // containerId
+	ifName      string // ifName
+	network     string // networkName: the name of the CNI configuration
+	deviceID    string // capabilityArgs.deviceID
+	record      interfaceRecord
+}
+
+// readResult reads /var/lib/cni/multus/results/<conf>-<sandboxID>-<ifName>, or returns nil
+// if it does not exist. The content must be of that attachment.
+func readResult(host hostfs.Root, dir, conf, sandboxID, ifName string) (c *cachedResult, file string, err error) {
+	name := conf + "-" + sandboxID + "-" + ifName
+	file = path.Join(dir, "results", name)
+	data, err := readCache(host, dir, "results", name)
+	if errdefs.IsNotFound(err) {
+		return nil, file, nil
+	}
+	if err == nil {
+		c, err = parseResult(data)
+	}
+	if err == nil {
+		err = c.checkIdentity(conf, sandboxID, ifName)
+	}
+	if err != nil {
+		return nil, file, fmt.Errorf("read CNI result %q: %w", file, err)
+	}
+	c.record.source = file
+	return c, file, nil
+}
+
+// checkIdentity checks that the record is of one attachment.
+func (c *cachedResult) checkIdentity(conf, sandboxID, ifName string) error {
+	for _, f := range []struct{ key, found, want string }{
+		{"kind", c.kind, cacheKind}, {"containerId", c.containerID, sandboxID}, {"ifName", c.ifName, ifName}, {"networkName", c.network, conf},
+	} {
+		if f.found != f.want {
+			return fmt.Errorf("%s: found %s, want %q: %w", f.key, quote(f.found), f.want, errdefs.ErrInvalidArgument)
+		}
+	}
+	return nil
+}
+
+// parseResult reads the content of a cached result.
+func parseResult(data []byte) (*cachedResult, error) {
+	root, err := parseJSON(string(data), jsontree.Object)
+	if err != nil {
+		return nil, err
+	}
+	c := &cachedResult{}
+	err = stringMembers(root, map[string]*string{"kind": &c.kind, "containerId": &c.containerID, "ifName": &c.ifName, "networkName": &c.network})
+	if err != nil {
+		return nil, err
+	}
+	if result := root.Member("result"); result != nil {
+		c.record = parseInterfaceRecord(data[result.Start:result.End], c.ifName)
+	}
+	args := root.Member("capabilityArgs")
+	if args == nil || args.Kind != jsontree.Object {
+		return c, nil
+	}
+	if err := checkKind(args, jsontree.Object); err != nil { // a key twice
+		return nil, err
+	}
+	if c.deviceID, err = stringMember(args, "deviceID"); err == nil && c.deviceID != "" {
+		err = checkID(c.deviceID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("capabilityArgs.deviceID: %w", err)
+	}
+	return c, nil
+}
+
+// parseInterfaceRecord returns what a CNI result (CNI specification, section 5) says about the
+// interface in the pod. What is invalid is left out.
+func parseInterfaceRecord(result []byte, ifName string) interfaceRecord {
+	var content struct {
+		Interfaces []struct {
+			Name, Mac, Sandbox string
+			Mtu                int
+		}
+		IPs []struct {
+			Address   string
+			Interface *int // index in Interfaces
+		}
+	}
+	if json.Unmarshal(result, &content) != nil {
+		return interfaceRecord{}
+	}
+	var r interfaceRecord
+	r.fields.mac, r.fields.ips, r.fields.mtu = "result.interfaces.mac", "result.ips", "result.interfaces.mtu"
+	for i, n := range content.Interfaces {
+		if n.Name != ifName || n.Sandbox == "" { // of the host
+			continue
+		}
+		r.mac, r.mtu = canonicalMAC(n.Mac), validMTU(n.Mtu)
+		for _, ip := range content.IPs {
+			if (ip.Interface == nil || *ip.Interface == i) && !isNoCIDR(ip.Address) {
+				r.ips = append(r.ips, ip.Address)
+			}
+		}
+		break
+	}
+	return r
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
+)
+
+// InterfaceInfoKey is the key of device-info below which jackfield-cni writes what the Device
+// Information Specification has no key for.
+const InterfaceInfoKey = "jackfield.dev/interface"
+
+// InterfaceInfo describes the interface of an attachment.
+type InterfaceInfo struct {
+	MAC       string            `json:"mac"`
+	IPs       []string          `json:"ips"`
+	Gateway   []string          `json:"gateway"`
+	DNS       *devices.DNS      `json:"dns"`
+	MTU       int               `json:"mtu"`
+	Queues    int               `json:"queues"`    // pairs
+	Bandwidth map[string]uint64 `json:"bandwidth"` // bits per second, and bits
+	Labels    []devices.Label   `json:"labels"`
+}
+
+// ReadInterfaceInfo returns what the device-info says about the interface; empty if it says
+// nothing that can be read. The file is untrusted, like all device-info: invalid addresses and
+// numbers out of range are left out.
+func ReadInterfaceInfo(info *deviceinfo.Info) (n InterfaceInfo, ok bool) {
+	raw, ok := info.Extra[InterfaceInfoKey]
+	if !ok || json.Unmarshal(raw, &n) != nil {
+		return InterfaceInfo{}, false
+	}
+	mac, err := net.ParseMAC(n.MAC)
+	n.MAC = ""
+	if err == nil && len(mac) == 6 {
+		n.MAC = mac.String()
+	}
+	n.MTU = validMTU(n.MTU)
+	if n.Queues < 0 || n.Queues > 256 {
+		n.Queues = 0
+	}
+	n.IPs = slices.DeleteFunc(n.IPs, isNoCIDR)
+	n.Gateway = slices.DeleteFunc(n.Gateway, func(s string) bool { return net.ParseIP(s) == nil })
+	return n, true
+}
+
+// validMTU returns an MTU that an interface can have, or 0.
+func validMTU(mtu int) int {
+	if mtu < 68 || mtu > 65535 {
+		return 0
+	}
+	return mtu
+}
+
+func isNoCIDR(s string) bool {
+	_, _, err := net.ParseCIDR(s)
+	return err != nil
+}
+
+// interfaceRecord is what one source says about the interface of a device. Fields name the values
+// in that source.
+type interfaceRecord struct {
+	source string
+	fields struct{ mac, ips, mtu string }
+	mac    string
+	ips    []string
+	mtu    int
+}
+
+// newClaimRecord returns what the metadata of a claim says.
+func newClaimRecord(c *ClaimedDevice) interfaceRecord {
+	r := interfaceRecord{source: c.File, mac: c.MAC, ips: c.IPs, mtu: c.MTU}
+	r.fields.mac, r.fields.ips, r.fields.mtu = "networkData.hardwareAddress", "networkData.ips", "attribute mtu"
+	return r
+}
+
+// newInfoRecord returns what the attachment's device-info says.
+func newInfoRecord(a *Attachment) interfaceRecord {
+	n, _ := ReadInterfaceInfo(a.Info)
+	r := interfaceRecord{source: a.File, mac: n.MAC, ips: n.IPs, mtu: n.MTU}
+	r.fields.mac, r.fields.ips, r.fields.mtu = InterfaceInfoKey+".mac", InterfaceInfoKey+".ips", InterfaceInfoKey+".mtu"
+	return r
+}
+
+// compareWithClaim returns a conflict if the metadata of a claim describes the attachment's device
+// differently than its device-info or libcni's record.
+func (s *search) compareWithClaim(a *Attachment, c *ClaimedDevice, device string) error {
+	record := s.records[a.IfName]
+	if c.IfName != "" && a.IfName != "" && c.IfName != a.IfName {
+		return &ConflictError{On: "which interface " + device + " is", First: Claim{cmp.Or(a.File, record.source, "Multus' record"), a.IfName}, Second: Claim{c.File, c.IfName}, Hint: hintRecreate}
+	}
+	for _, r := range []interfaceRecord{newInfoRecord(a), record} {
+		if err := compareInterfaces(device, r, newClaimRecord(c), hintRecreate); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareInterfaces returns a conflict if two sources give the interface of a device different
+// values. A value that one of them lacks is no conflict.
+func compareInterfaces(device string, first, second interfaceRecord, hint string) error {
+	conflict := func(what, firstSays, secondSays string) error {
+		return &ConflictError{On: "which " + what + " " + device + " has", First: Claim{first.source, firstSays}, Second: Claim{second.source, secondSays}, Hint: hint}
+	}
+	switch a, b := canonicalMAC(first.mac), canonicalMAC(second.mac); {
+	case a != "" && b != "" && a != b:
+		return conflict("MAC address", first.fields.mac+" "+a, second.fields.mac+" "+b)
+	case first.mtu != 0 && second.mtu != 0 && first.mtu != second.mtu:
+		return conflict("MTU", first.fields.mtu+" "+strconv.Itoa(first.mtu), second.fields.mtu+" "+strconv.Itoa(second.mtu))
+	case !addressesAgree(first.ips, second.ips):
+		return conflict("addresses", fmt.Sprintf("%s %q", first.fields.ips, first.ips), fmt.Sprintf("%s %q", second.fields.ips, second.ips))
+	}
+	return nil
+}
+
+// canonicalMAC returns a hardware address in the kernel's form, or "" for none: drivers write zeros
+// for an address that was not set.
+func canonicalMAC(s string) string {
+	mac, err := net.ParseMAC(s)
+	if err != nil || !slices.ContainsFunc(mac, func(b byte) bool { return b != 0 }) {
+		return ""
+	}
+	return mac.String()
+}
+
+// addressesAgree reports whether two sources can both be right about an interface's addresses: of
+// IPv4 and of IPv6, all addresses of one are the other's, too. A source may know fewer.
+func addressesAgree(a, b []string) bool {
+	contains := func(all, some []netip.Prefix) bool {
+		return !slices.ContainsFunc(some, func(p netip.Prefix) bool { return !slices.Contains(all, p) })
+	}
+	for _, is6 := range []bool{false, true} {
+		x, y := addressesOf(a, is6), addressesOf(b, is6)
+		if !contains(x, y) && !contains(y, x) {
+			return false
+		}
+	}
+	return true
+}
+
+// addressesOf returns the addresses of a family, with their prefix lengths. Link-local addresses do
+// not count, because the kernel adds them.
+func addressesOf(list []string, is6 bool) (out []netip.Prefix) {
+	for _, s := range list {
+		if p, err := netip.ParsePrefix(s); err == nil && p.Addr().Is6() == is6 && !p.Addr().IsLinkLocalUnicast() {
+			out = append(out, p)
+		}
+	}
+	return out
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cdiregistry
+
+import (
+	"path"
+	"reflect"
+	"time"
+
+	"golang.org/x/sys/unix"
+	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// specFile is one spec file as it was read. It never changes.
+type specFile struct {
+	dir  *specDir // its path and priority alone
+	name string   // in the directory
+	id   identity
+	spec *specs.Spec // nil for a refused file
+	err  *SpecError  // nil for a usable file
+	// kind and refused are the kind, and the devices of a refused file, as far as known.
+	kind    string
+	refused []string
+
+	revalidate revalidation
+	// mtimeTooRecent means that the file changed so shortly before it was read that a later
+	// change may carry the same time stamp.
+	mtimeTooRecent bool
+	// target is the directory of the file that a symlink leads to; nil for other files.
+	target *targetDir
+}
+
+// revalidation is what a lookup must do about a file that events do not cover.
+type revalidation uint8
+
+const (
+	// revalidateNone: events of the directory report every change.
+	revalidateNone revalidation = iota
+	// revalidateStat: the file can change from elsewhere, through the target of a symlink
+	// or another hard link, so each lookup compares its identity.
+	revalidateStat
+	// revalidateReload: the file could not be read, or not to its end, for a reason that
+	// may pass.
+	revalidateReload
+)
+
+// targetDir is a directory outside of the spec directories. Its owner and mode decide
+// whether a symlinked file is trusted.
+type targetDir struct {
+	path string
+	id   identity
+}
+
+func (t *targetDir) equal(o *targetDir) bool {
+	return t == o || t != nil && o != nil && *t == *o
+}
+
+func (f *specFile) hostPath() string { return path.Join(f.dir.path, f.name) }
+
+// devices returns those of a usable file.
+func (f *specFile) devices() []specs.Device {
+	if f.err != nil {
+		return nil
+	}
+	return f.spec.Devices
+}
+
+// deviceNames returns the unqualified names, in the order of the file.
+func (f *specFile) deviceNames() []string {
+	if f.err != nil {
+		return f.refused
+	}
+	names := make([]string, len(f.spec.Devices))
+	for i := range names {
+		names[i] = f.spec.Devices[i].Name
+	}
+	return names
+}
+
+// equal reports whether reading the file again gave what was known. When it was read does not matter.
+func (f *specFile) equal(o *specFile) bool {
+	return f.id == o.id && f.revalidate == o.revalidate && f.target.equal(o.target) &&
+		reflect.DeepEqual(f.err, o.err) && reflect.DeepEqual(f.spec, o.spec)
+}
+
+// identity tells one state of a file or directory, or of its absence, from another without reading it. That of a
+// directory has neither size nor time stamps: events report what happens inside.
+type identity struct {
+	dev, ino       uint64
+	size           int64
+	mtime, ctime   int64 // ns since the epoch
+	mode, uid, gid uint32
+	errno          unix.Errno // why stat failed
+}
+
+// identify returns the identity from a result of stat.
+func identify(st unix.Stat_t, err error) identity {
+	if err != nil {
+		return identity{errno: hostfs.Errno(err)}
+	}
+	id := identity{dev: uint64(st.Dev), ino: st.Ino, mode: st.Mode, uid: st.Uid, gid: st.Gid}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		id.size, id.mtime, id.ctime = st.Size, st.Mtim.Nano(), st.Ctim.Nano()
+	}
+	return id
+}
+
+// isTooRecent reports whether a file of this identity, read at now, may change again under
+// the same time stamps. The kernel's clock for them advances every 1 to 10 ms, and some file
+// systems keep whole seconds only.
+func (id identity) isTooRecent(now time.Time) bool {
+	window := 20 * time.Millisecond
+	if id.mtime%1e9 == 0 && id.ctime%1e9 == 0 {
+		window = 2 * time.Second
+	}
+	return max(id.mtime, id.ctime) > now.UnixNano()-int64(window)
+}

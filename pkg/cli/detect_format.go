@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/manifest"
+	"github.com/jackfield/jackfield/pkg/config"
+)
+
+// format is what a file is meant to be.
+type format int
+
+const (
+	formatUnknown format = iota
+	formatEmpty
+	formatDeviceInfo
+	formatCDI
+	formatHooks
+	formatConfig
+	formatMetadata // of devices of resource claims
+	formatManifest // of Kubernetes
+)
+
+// detectFormat returns what a file is meant to be, by its content, also where that is broken. A
+// YAML file is CDI, unless it has keys of a configuration, or misspelt ones, and none of CDI.
+func detectFormat(name string, data []byte) format {
+	ext := path.Ext(name)
+	isYAML := ext == ".yaml" || ext == ".yml"
+	text := bytes.TrimSpace(bytes.TrimPrefix(data, utf8BOM))
+	switch {
+	case !isYAML && metadataWords.Match(data):
+		return formatMetadata
+	case (isYAML || ext == ".json") && isManifest(data):
+		return formatManifest
+	case isYAML && (specWords.Match(data) || !configWords.Match(data) && !resemblesConfig(data)):
+		return formatCDI
+	case isYAML:
+		return formatConfig
+	case len(text) == 0:
+		return formatEmpty
+	}
+	if root, fault := jsontree.Parse(string(text)); fault == nil && root.Kind == jsontree.Object {
+		if f := formatByKeys(root); f != formatUnknown {
+			return f
+		}
+	}
+	switch {
+	case cdiWords.Match(text):
+		return formatCDI
+	case hookWords.Match(text):
+		return formatHooks
+	case (text[0] == '{' || ext == ".json") && infoWords.Match(text):
+		return formatDeviceInfo
+	}
+	return formatUnknown
+}
+
+var utf8BOM = []byte("\xef\xbb\xbf")
+
+// The words that show the format of a file that is not valid JSON: it is broken, or is YAML under
+// another name.
+var (
+	cdiWords        = regexp.MustCompile(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
+	hookWords       = regexp.MustCompile(`"(hook|when|stages)"\s*:`)
+	apiVersionWords = regexp.MustCompile(`(?m)^[\s{]*["']?apiVersion["']?\s*:`)
+	manifestWords   = regexp.MustCompile(`(?m)^[\s{]*["']?kind["']?\s*:\s*["']?(Pod|` + strings.Join(manifest.Workloads, "|") + `|List)["']?\s*(,|}|#|$)`)
+	metadataWords   = regexp.MustCompile(`"kind"\s*:\s*"DeviceMetadata"|"apiVersion"\s*:\s*"metadata\.resource\.k8s\.io/`)
+	infoWords       = regexp.MustCompile(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
+	specWords       = regexp.MustCompile(`(?m)^["']?(cdiVersion|kind|devices|containerEdits)["']?\s*:`)
+	configWords     = regexp.MustCompile(`(?m)^["']?(` + strings.Join(config.Keys(), "|") + `)["']?\s*:`)
+	yamlKeys        = regexp.MustCompile(`(?m)^["']?([A-Za-z]+)["']?\s*:`)
+)
+
+var specKeys = []string{"cdiVersion", "kind", "devices", "containerEdits", "annotations"}
+
+// isManifest reports whether the file is a Kubernetes object. Its kind has no slash, unlike that of
+// CDI.
+func isManifest(data []byte) bool {
+	return apiVersionWords.Match(data) && !cdiWords.Match(data) || manifestWords.Match(data)
+}
+
+// resemblesConfig reports whether a key of YAML is a misspelt one of the configuration, and none is
+// a misspelt one of CDI.
+func resemblesConfig(data []byte) bool {
+	const maxKeys = 64
+	resembles := false
+	for _, m := range yamlKeys.FindAllSubmatch(data, maxKeys) {
+		key := string(m[1])
+		if diag.Nearest(key, specKeys...) != "" {
+			return false
+		}
+		resembles = resembles || diag.Nearest(key, config.Keys()...) != ""
+	}
+	return resembles
+}
+
+// formatByKeys returns the format that the first telling key of a JSON object shows.
+func formatByKeys(root *jsontree.Node) format {
+	for _, member := range root.Children {
+		switch strings.ToLower(member.Key) {
+		case "cdiversion", "kind", "devices", "containeredits":
+			return formatCDI
+		case "hook", "when", "stages":
+			return formatHooks
+		case "type", "pci", "vdpa", "vhost-user", "memif":
+			return formatDeviceInfo
+		}
+	}
+	// hooks.d files have a version, too, beside keys of their own.
+	if slices.ContainsFunc(root.Children, func(m *jsontree.Node) bool { return strings.EqualFold(m.Key, "version") }) {
+		return formatDeviceInfo
+	}
+	return formatUnknown
+}

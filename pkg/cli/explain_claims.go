@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/devicemetadata"
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/manifest"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// metadataMount is where a container would find the metadata of a claim's request.
+const metadataMount = "/var/run/kubernetes.io/dra-device-attributes/resourceclaims"
+
+// claimExplainer explains the resource claims of a pod's containers. The engine finds claims by the
+// container's mounts of device metadata, which no manifest has. For a pod that runs here they are
+// known from the metadata files.
+type claimExplainer struct {
+	host   hostfs.Root
+	cfg    *config.Config
+	policy *policy.Policy
+	claims map[string]manifest.Claim // of the files, see manifestFlags
+	files  []devicemetadata.File     // of this node
+	// live is set for a pod with a sandbox on this node: the engine asks the kubelet which of the
+	// files are the container's.
+	live bool
+	// missing is what a pod needs to be live.
+	missing string
+}
+
+// newClaimExplainer reads the metadata files of this node if a pod uses claims.
+func newClaimExplainer(env Env, host hostfs.Root, cfg *config.Config, rules *policy.Policy, pods []pod, q *explainOptions) *claimExplainer {
+	c := &claimExplainer{host: host, cfg: cfg, policy: rules, claims: q.claims}
+	if !slices.ContainsFunc(pods, func(p pod) bool { return len(p.Spec.ResourceClaims) > 0 }) {
+		return c
+	}
+	_, err := host.Stat(cfg.Kubelet.PodResourcesSocket)
+	c.live = err == nil && q.sandboxID != ""
+	c.missing = "--sandbox-id of the running pod, on its node"
+	if err != nil && q.sandboxID != "" {
+		c.missing = "the kubelet's socket " + cfg.Kubelet.PodResourcesSocket
+	}
+	if c.files, err = (devicemetadata.Dir{Host: host, Path: cfg.Kubelet.PluginsDir}).List(); err != nil {
+		env.message("warning: not all device metadata is read: %v", err)
+	}
+	return c
+}
+
+// explainedClaims are the claims that the engine does not explain.
+type explainedClaims struct {
+	items, notChecked []resolve.Item
+	faults            []error // of the items
+}
+
+// explain explains the claims that a container uses, and adds the mounts by which the engine finds those
+// of a running pod.
+func (c *claimExplainer) explain(p *pod, r *resolve.Request) (out explainedClaims) {
+	for _, use := range p.ClaimUses(r.Container) {
+		name := strings.TrimSuffix(use.Name+"/"+use.Request, "/")
+		item := resolve.Item{Kind: resolve.KindClaim, Name: name, Request: "claim " + quoted(name), From: "resources.claims of the container"}
+		claim, err := c.checkUse(p, use, &item)
+		if err != nil {
+			item.Decline(resolve.Failed, err)
+			out.items, out.faults = append(out.items, item), append(out.faults, err)
+			continue
+		}
+		grant, err := c.policy.Network(resolve.Subject(r), "")
+		if err != nil || grant.Rule == "" {
+			item.Decline(resolve.Unmanaged, fmt.Errorf("no rule lets allocated devices come to namespace %s: the container gets what the claim's driver injects", quoted(r.Namespace)))
+			out.items = append(out.items, item)
+			continue
+		}
+		files := c.filesOf(p, claim, use.Request)
+		switch {
+		case c.live && len(files) > 0:
+			for _, f := range files {
+				r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Type: "bind", Source: c.host.Path(f.Path),
+					Destination: path.Join(metadataMount, f.Claim, f.Request, f.Driver+"-metadata.json")})
+			}
+		case c.live:
+			item.Decline(resolve.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", c.cfg.Kubelet.PluginsDir))
+			out.items = append(out.items, item)
+		default:
+			item.Notes = append(item.Notes, fmt.Sprintf("rule %s lets allocated devices come to the container", quoted(grant.Rule)))
+			for _, f := range files {
+				item.Notes = append(item.Notes, fileNotes(&f)...)
+			}
+			item.Decline(resolve.NotChecked, fmt.Errorf("needs %s: the kubelet knows the container's devices, and their driver describes them below %s; on that node, `jackfield status` shows them, too", c.missing, c.cfg.Kubelet.PluginsDir))
+			out.notChecked = append(out.notChecked, item)
+		}
+	}
+	return out
+}
+
+// checkUse checks what a container says about a claim against the pod and the claims in the files. It
+// adds what the files say to the item's notes.
+func (c *claimExplainer) checkUse(p *pod, use manifest.ClaimUse, item *resolve.Item) (*manifest.PodClaim, error) {
+	i := slices.IndexFunc(p.Spec.ResourceClaims, func(have manifest.PodClaim) bool { return have.Name == use.Name })
+	if i < 0 {
+		var names []string
+		for _, have := range p.Spec.ResourceClaims {
+			names = append(names, have.Name)
+		}
+		return nil, fmt.Errorf("spec.resourceClaims of the pod has no %s%s: %w", quoted(use.Name), suggestOf(use.Name, names), errdefs.ErrNotFound)
+	}
+	claim := &p.Spec.ResourceClaims[i]
+	kind, name := claim.Object()
+	if kind == "" {
+		return nil, fmt.Errorf("spec.resourceClaims[%d]: want either resourceClaimName or resourceClaimTemplateName: %w", i, errdefs.ErrInvalidArgument)
+	}
+	title := kind + " " + p.Metadata.Namespace + "/" + name
+	object, known := c.claims[title]
+	if !known {
+		item.Notes = append(item.Notes, title+" is not in the files, so its requests are not checked")
+	}
+	if running := c.claims[manifest.ResourceClaim+" "+p.Metadata.Namespace+"/"+p.ClaimName(claim)]; len(running.Devices) > 0 {
+		object.Devices = running.Devices // of a claim from a template, too
+	}
+	var names []string
+	found := use.Request == ""
+	for _, r := range object.Requests {
+		names = append(names, r.Name)
+		if use.Request != "" && r.Name != use.Request {
+			continue
+		}
+		found = true
+		item.Notes = append(item.Notes, fmt.Sprintf("%s, request %s: device class %s", title, quoted(r.Name), strings.Join(r.Classes, " or ")))
+	}
+	if known && !found {
+		return nil, fmt.Errorf("the kubelet would start the container without the devices: %s has no request %s%s: %w", title, quoted(use.Request), suggestOf(use.Request, names), errdefs.ErrNotFound)
+	}
+	for _, d := range object.Devices {
+		if base, _, _ := strings.Cut(d.Request, "/"); use.Request == "" || base == use.Request {
+			item.Notes = append(item.Notes, fmt.Sprintf("allocated: device %s/%s/%s", d.Driver, d.Pool, d.Device))
+		}
+	}
+	return claim, nil
+}
+
+// suggestOf lists the names that exist, and the one that resembles a wrong one.
+func suggestOf(wrong string, names []string) string {
+	if len(names) == 0 {
+		return ", nor any other"
+	}
+	text := ", but " + strings.Join(names, ", ")
+	if near := diag.Nearest(wrong, names...); near != "" {
+		text += "; did you mean " + near + "?"
+	}
+	return text
+}
+
+// filesOf returns the metadata files of a request of a pod's claim, of all requests for "". A manifest
+// without a status does not name the claims that the API server creates from templates: their names
+// begin with those of the pod and of the claim in its spec.
+func (c *claimExplainer) filesOf(p *pod, claim *manifest.PodClaim, request string) (files []devicemetadata.File) {
+	name := p.ClaimName(claim)
+	for _, f := range c.files {
+		isNamed := f.Claim == name
+		if name == "" {
+			isNamed = strings.HasPrefix(f.Claim, p.Metadata.Name+"-"+claim.Name+"-") && (f.Metadata == nil || f.Metadata.PodClaim == claim.Name)
+		}
+		if isNamed && f.Namespace == p.Metadata.Namespace && (request == "" || f.Request == request) {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// fileNotes says what a metadata file of this node has.
+func fileNotes(f *devicemetadata.File) (notes []string) {
+	for _, device := range newClaimFiles(f) {
+		if device.Valid {
+			notes = append(notes, "device "+device.Claim.text(device.Interface)+", by "+f.Path)
+		} else {
+			notes = append(notes, firstText(device.Findings))
+		}
+	}
+	return notes
+}

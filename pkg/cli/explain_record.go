@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// sandboxRecord is what the node has on record about a sandbox: its device-info, and what was
+// injected into its containers.
+type sandboxRecord struct {
+	SandboxID  string            `json:"sandboxID,omitempty"`
+	DeviceInfo []infoFile        `json:"deviceInfo"`
+	Containers []containerRecord `json:"containers"`
+}
+
+// containerRecord is what was injected into a container at its creation.
+type containerRecord struct {
+	ID   string          `json:"id"`
+	View json.RawMessage `json:"view,omitempty"` // its devices.json
+}
+
+// maxView bounds a devices.json, in bytes.
+const maxView = 1 << 20
+
+// findSandbox returns the whole ID of the sandbox whose ID is id or begins with it. A whole ID need
+// not be on record: most pods have no network attachment with device-info.
+func findSandbox(env Env, host hostfs.Root, cfg *config.Config, id string) (string, error) {
+	if id == "" {
+		return "", nil
+	}
+	if err := hostfs.CheckID(id); err != nil {
+		return "", fmt.Errorf("--sandbox-id: %w", err)
+	}
+	dirs := newInfoDirs(host, cfg)
+	if own, err := dirs.networks(id); err != nil || len(own) > 0 {
+		return id, err
+	}
+	if recorded, err := staging.RecordedContainers(host, cfg.StateDir, id); err == nil && len(recorded) > 0 {
+		return id, nil
+	}
+	if len(id) >= wholeID {
+		env.message("note: there is no device-info of sandbox %s in %s", id, cfg.DeviceInfo.CNIDir)
+		return id, nil
+	}
+	files, err := dirs.networks("")
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for i := range files {
+		if s := files[i].SandboxID; strings.HasPrefix(s, id) && !slices.Contains(found, s) {
+			found = append(found, s)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", &hintedError{
+			err:  fmt.Errorf("--sandbox-id: found %q: no sandbox with device-info in %s has an ID that begins so: %w", id, cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound),
+			hint: "the whole ID is taken as it is: crictl pods --no-trunc",
+		}
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("--sandbox-id: found %q: %d sandboxes have an ID that begins so, %s and %s among them; give more of it: %w",
+		id, len(found), shortID(found[0]), shortID(found[1]), errdefs.ErrInvalidArgument)
+}
+
+func (n *hostFlags) explainRecord(cmd *cobra.Command, env Env, out output, q explainOptions) error {
+	for _, id := range []struct{ flag, value string }{{"--sandbox-id", q.sandboxID}, {"--container-id", q.containerID}} {
+		if id.value != "" && hostfs.CheckID(id.value) != nil {
+			return usagef(cmd, "%s: %w", id.flag, hostfs.CheckID(id.value))
+		}
+	}
+	host, cfg, err := n.loadConfig(cmd)
+	if err != nil {
+		return err
+	}
+	if q.sandboxID != "" {
+		// An ID that is not found is reported below, with everything that was searched.
+		id, err := findSandbox(Env{Stderr: io.Discard}, host, cfg, q.sandboxID)
+		switch {
+		case err == nil:
+			q.sandboxID = id
+		case !errdefs.IsNotFound(err):
+			return err
+		}
+	}
+	r := sandboxRecord{SandboxID: q.sandboxID, DeviceInfo: []infoFile{}, Containers: []containerRecord{}}
+	if q.containerID != "" {
+		if err := r.addContainer(host, cfg.StateDir, q.containerID); err != nil {
+			return err
+		}
+	} else if err := r.addContainers(host, cfg.StateDir); err != nil {
+		return err
+	}
+	if r.SandboxID != "" {
+		files, err := newInfoDirs(host, cfg).networks(r.SandboxID)
+		if err != nil {
+			return err
+		}
+		r.DeviceInfo = append(r.DeviceInfo, files...)
+	}
+	if len(r.DeviceInfo) == 0 && len(r.Containers) == 0 {
+		return fmt.Errorf("find sandbox %q: there is no device-info of it in %s, and %s has no record of its containers: %w",
+			q.sandboxID, cfg.DeviceInfo.CNIDir, cfg.StateDir, errdefs.ErrNotFound)
+	}
+	return out.writeResult(env, r, r.formatText)
+}
+
+// addContainer fills in one container and its sandbox.
+func (r *sandboxRecord) addContainer(host hostfs.Root, stateDir, id string) error {
+	sandboxes, err := staging.RecordedSandboxes(host, stateDir, id)
+	if err != nil {
+		return err
+	}
+	for _, s := range sandboxes {
+		if r.SandboxID != "" && r.SandboxID != s {
+			return fmt.Errorf("container %q is one of sandbox %q, not of %q: %w", id, s, r.SandboxID, errdefs.ErrInvalidArgument)
+		}
+		r.SandboxID = s
+	}
+	if len(sandboxes) == 0 {
+		return fmt.Errorf("find container %q: %s has no record of it: nothing was injected into it, or it is not a container of this node: %w",
+			id, stateDir, errdefs.ErrNotFound)
+	}
+	r.Containers = append(r.Containers, readContainerRecord(host, stateDir, id))
+	return nil
+}
+
+// addContainers fills in the containers of the sandbox.
+func (r *sandboxRecord) addContainers(host hostfs.Root, stateDir string) error {
+	ids, err := staging.RecordedContainers(host, stateDir, r.SandboxID)
+	for _, id := range ids {
+		r.Containers = append(r.Containers, readContainerRecord(host, stateDir, id))
+	}
+	return err
+}
+
+func readContainerRecord(host hostfs.Root, stateDir, id string) containerRecord {
+	g := containerRecord{ID: id}
+	data, err := host.ReadFile(path.Join(staging.ContainerDir(stateDir, id), resolve.ViewFile), maxView)
+	if err == nil && json.Valid(data) {
+		g.View = data
+	}
+	return g
+}
+
+func (r *sandboxRecord) formatText() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Sandbox %s\n", plain(r.SandboxID))
+	var t table
+	for i := range r.DeviceInfo {
+		f := &r.DeviceInfo[i]
+		t.addRow(f.Interface, f.Network, f.Type, f.stateText(), f.detailText())
+	}
+	b.WriteString(t.formatText("  "))
+	for _, c := range r.Containers {
+		fmt.Fprintf(&b, "\nInjected into container %s\n", plain(c.ID))
+		views := parseView(c.View)
+		var t table
+		for i := range views {
+			v := &views[i]
+			what := v.DeviceInfo.PCI.Address + v.DeviceInfo.VDPA.Path
+			if socket := v.socket(); socket != "" {
+				what = socket + ", made by the " + v.Jackfield.Creator
+			}
+			t.addRow(v.Interface, v.Name, v.DeviceInfo.Type, what)
+		}
+		b.WriteString(t.formatText("  "))
+		if len(views) == 0 {
+			b.WriteString("  no attachment; injected CDI devices are not on record\n")
+		}
+	}
+	return b.String()
+}

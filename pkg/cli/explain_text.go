@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// explainText writes one explanation for a person.
+type explainText struct {
+	x   *explanation
+	cfg *config.Config
+	b   *strings.Builder
+}
+
+func (t *explainText) writeExplanation() {
+	x := t.x
+	fmt.Fprintf(t.b, "Container %s %s.\n", plain(x.Container), verdictText(x))
+	for _, p := range x.problems {
+		t.b.WriteByte('\n')
+		t.writeReason(p, &resolve.Item{})
+	}
+	views := parseView(x.View)
+	for i := range x.Requests {
+		t.writeRequest(&x.Requests[i], views)
+	}
+	for i := range x.NotChecked {
+		it := &x.NotChecked[i]
+		// One line: the reason is what to do.
+		fmt.Fprintf(t.b, "\n  %s: %s (%s)\n", plain(it.Request), it.Outcome, plain(it.Reason))
+		t.writeLine("asked", "by "+requesterText(it.From))
+		for _, n := range it.Notes {
+			t.writeLine("note", n)
+		}
+	}
+	rest := describeEdits(&x.Edits, func(o edits.Origin) bool { return o.Source == edits.SourceJackfield })
+	if len(rest) > 0 {
+		t.b.WriteString("\n  For the application to find them\n")
+		for _, e := range rest {
+			t.writeLine(e.kind, e.text)
+		}
+	}
+}
+
+func verdictText(x *explanation) string {
+	switch {
+	case x.missing:
+		return "is not in the pod"
+	case x.Verdict == verdictRefused:
+		return "would be refused"
+	case x.Verdict == verdictIncomplete && x.Edits.Empty():
+		return "is not fully checked; what was checked would leave it as it is"
+	case x.Verdict == verdictIncomplete:
+		return "is not fully checked; what was checked would be created with this"
+	case len(x.Requests) == 0:
+		return "asks for nothing, and would be left as it is"
+	case x.Edits.Empty():
+		return "would be created as it is"
+	}
+	return "would be created with this"
+}
+
+func (t *explainText) writeRequest(it *resolve.Item, views []viewedAttachment) {
+	fmt.Fprintf(t.b, "\n  %s: %s\n", plain(it.Request), it.Outcome)
+	if it.File != it.From && it.From != "" {
+		asked := "by " + requesterText(it.From)
+		if in, ok := it.Err.(*resolve.RequestError); ok && in.Position > 0 {
+			asked += fmt.Sprintf(", item %d", in.Position)
+		}
+		t.writeLine("asked", asked)
+	}
+	t.writeLine("file", it.File)
+	t.writeLine("rule", it.Rule)
+	for i := range views {
+		if v := &views[i]; v.isOf(it) {
+			t.writeSocket(v, it.Kind)
+		}
+	}
+	for _, e := range describeEdits(&t.x.Edits, func(o edits.Origin) bool { return o.Request == it.Request && o.Source != edits.SourceJackfield }) {
+		t.writeLine(e.kind, e.text)
+	}
+	for _, n := range it.Notes {
+		t.writeLine("note", n)
+	}
+	if it.Err != nil {
+		t.writeReason(it.Err, it)
+	}
+	if len(it.Audits) > 0 {
+		t.writeLine("audit", "granted by mode audit alone; mode enforce would refuse it")
+	}
+	for _, err := range it.Audits {
+		t.writeReason(err, it)
+	}
+}
+
+// requesterText is an annotation, or an adapter's own input in its own words.
+func requesterText(from string) string {
+	if strings.Contains(from, " ") {
+		return from
+	}
+	return "annotation " + from
+}
+
+func (t *explainText) writeLine(name, value string) {
+	if value != "" {
+		fmt.Fprintf(t.b, "    %-7s %s\n", name, plain(value))
+	}
+}
+
+// writeReason prints why a request is not injected: each fault of device-info on a line, what was searched
+// on a line each, and the lines of YAML that allow it, so that they can be copied. It leaves out what
+// the lines around it show: the request, its annotation and its file.
+func (t *explainText) writeReason(err error, it *resolve.Item) {
+	place := ""
+	var hints []string
+	for {
+		request, ok := err.(*resolve.RequestError)
+		if !ok {
+			break
+		}
+		unknown := *request
+		if unknown.Annotation == it.From {
+			unknown.Annotation = ""
+		}
+		if unknown.Request == it.Request {
+			unknown.Request = ""
+		}
+		if unknown.File == it.File {
+			unknown.File = ""
+		}
+		place += unknown.Place()
+		if request.Hint != "" {
+			hints = append(hints, request.Hint)
+		}
+		err = request.Err
+	}
+	switch e := err.(type) {
+	case deviceinfo.Diagnostics:
+		for _, d := range e {
+			t.writeFault(place, d, it)
+		}
+	case *diag.Diagnostic:
+		t.writeFault(place, e, it)
+	case *cdiregistry.NotFoundError:
+		problem, details := e.Parts()
+		t.writeLine("why", place+problem)
+		hints = append(details, hints...)
+	case *policy.RefusedError:
+		if e.Item() != it.Request {
+			place += e.Item() + ": "
+		}
+		t.writeLine("why", place+e.Reason())
+		t.writeRemedy("to allow it, ", e)
+	case *resolve.UnmanagedError:
+		t.writeLine("why", place+e.Why())
+		t.writeRemedy("to deliver it, ", e.Refusal)
+	default:
+		t.writeLine("why", place+diag.ErrorText(err))
+	}
+	for _, hint := range hints {
+		t.writeLine("", hint)
+	}
+}
+
+// writeFault prints a fault in a file.
+func (t *explainText) writeFault(place string, d *diag.Diagnostic, it *resolve.Item) {
+	known := *d
+	if known.File == it.File {
+		known.File = ""
+	}
+	t.writeLine("why", place+known.Error())
+}
+
+// writeRemedy prints the lines of YAML that prevent a refusal.
+func (t *explainText) writeRemedy(purpose string, refused *policy.RefusedError) {
+	if refused == nil || len(refused.Lines) == 0 {
+		return
+	}
+	t.writeLine("remedy", purpose+"add to "+refused.RemedyPlace()+":")
+	for _, l := range refused.Lines {
+		fmt.Fprintf(t.b, "              %s\n", plain(l))
+	}
+}
+
+// viewedAttachment is what explain takes from an element of devices.json. A socket always
+// belongs to a network.
+type viewedAttachment struct {
+	Name, Interface string
+	DeviceInfo      struct {
+		Type string
+		PCI  struct {
+			Address string `json:"pci-address"`
+		}
+		VDPA      struct{ Path string }
+		VhostUser struct{ Path string } `json:"vhost-user"`
+		Memif     struct{ Path string }
+	} `json:"device-info"`
+	Jackfield struct {
+		Resource string
+		Claim    *struct{ Driver string }
+		Creator  string `json:"socket-created-by"`
+		OwnPath  string `json:"own-path"`
+		Socket   string // the path of a named socket
+	}
+}
+
+func parseView(data json.RawMessage) []viewedAttachment {
+	var out []viewedAttachment
+	if json.Unmarshal(data, &out) != nil {
+		return nil
+	}
+	return out
+}
+
+// isOf reports whether the element is of a request. A claim's device is in it under the claim's name,
+// or under the name of its network.
+func (v *viewedAttachment) isOf(it *resolve.Item) bool {
+	switch it.Kind {
+	case resolve.KindNetwork:
+		return v.Name == it.Name && v.Interface == it.Interface
+	case resolve.KindClaim:
+		return v.Name == it.Name && v.Jackfield.Claim != nil
+	case resolve.KindSocket:
+		return v.Name == "socket:"+it.Name
+	}
+	return false
+}
+
+// socket is the socket's path in the container, "" for what has none.
+func (v *viewedAttachment) socket() string {
+	return v.Jackfield.Socket + v.DeviceInfo.VhostUser.Path + v.DeviceInfo.Memif.Path
+}
+
+// writeSocket prints where the container finds a socket and which side creates it. Dialects describe
+// this differently.
+func (t *explainText) writeSocket(v *viewedAttachment, kind resolve.RequestKind) {
+	socket := v.socket()
+	if socket == "" {
+		return
+	}
+	if v.Jackfield.OwnPath != "" && v.Jackfield.OwnPath != socket {
+		socket += ", and " + v.Jackfield.OwnPath
+	}
+	t.writeLine("socket", socket)
+	driver := ""
+	if kind == resolve.KindClaim {
+		driver = v.Jackfield.Claim.Driver
+	}
+	maker := "made by the " + v.Jackfield.Creator
+	if d := t.cfg.Dialect(v.Name, v.Jackfield.Resource, driver); d.Match != (config.DialectMatch{}) {
+		maker += fmt.Sprintf(", in the dialect %q that the configuration gives it", d.Use)
+	}
+	t.writeLine("", maker)
+}
+
+// editLine is one edit for a person.
+type editLine struct{ kind, text string }
+
+// describeEdits lists the edits whose origin is wanted.
+func describeEdits(s *edits.Set, want func(edits.Origin) bool) []editLine {
+	var out []editLine
+	add := func(o edits.Origin, kind, format string, args ...any) {
+		if want(o) {
+			out = append(out, editLine{kind, fmt.Sprintf(format, args...)})
+		}
+	}
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		add(d.Origin, "device", "%s", deviceText(d))
+	}
+	for _, m := range s.Mounts {
+		add(m.Origin, "mount", "%s from %s (%s)", m.Destination, m.Source, strings.Join(m.Options, ","))
+	}
+	for _, e := range s.Env {
+		add(e.Origin, "env", "%s=%s", e.Name, e.Value)
+	}
+	for _, h := range s.Hooks {
+		args := ""
+		if len(h.Args) > 1 {
+			args = " " + strings.Join(h.Args[1:], " ")
+		}
+		add(h.Origin, "hook", "%s %s%s", h.Stage, h.Path, args)
+	}
+	for _, n := range s.NetDevices {
+		add(n.Origin, "netdev", "%s as %s", n.HostName, n.Name)
+	}
+	for _, g := range s.GIDs {
+		add(g.Origin, "group", "%d", g.ID)
+	}
+	if s.RDT != nil {
+		add(s.RDT.Origin, "rdt", "class %q", s.RDT.ClosID)
+	}
+	return out
+}
+
+// deviceText is a device node: path, type and numbers, access, owner, source.
+func deviceText(d *edits.Device) string {
+	s := fmt.Sprintf("%s (%s %d:%d", d.Path, d.Type, d.Major, d.Minor)
+	if d.Access != "" {
+		s += " " + d.Access
+	}
+	if d.UID != nil {
+		s += fmt.Sprintf(" uid %d", *d.UID)
+	}
+	if d.GID != nil {
+		s += fmt.Sprintf(" gid %d", *d.GID)
+	}
+	s += ")"
+	if d.HostPath != "" && d.HostPath != d.Path {
+		s += " from " + d.HostPath
+	}
+	return s
+}

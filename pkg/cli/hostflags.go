@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/internal/doctor"
+	"github.com/jackfield/jackfield/internal/kubelet"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hooksd"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// hostFlags select the host and the configuration that a command reads.
+type hostFlags struct {
+	configFile, root string
+}
+
+func (n *hostFlags) addRootFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&n.root, "root", "/", "take all host paths below this `directory`")
+}
+
+func (n *hostFlags) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&n.configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
+	n.addRootFlag(cmd)
+}
+
+func (n *hostFlags) openHost(cmd *cobra.Command) (hostfs.Root, error) {
+	if n.root == "" {
+		// An empty variable in a script must not mean the current directory.
+		return hostfs.Root{}, usagef(cmd, "--root: the name is empty")
+	}
+	host, err := hostfs.New(n.root)
+	if err != nil {
+		return host, usagef(cmd, "--root: %w", err)
+	}
+	return host, nil
+}
+
+// loadConfig returns the host and its configuration.
+func (n *hostFlags) loadConfig(cmd *cobra.Command) (hostfs.Root, *config.Config, error) {
+	host, err := n.openHost(cmd)
+	if err != nil {
+		return host, nil, err
+	}
+	cfg, err := n.configOf(host)
+	return host, cfg, err
+}
+
+// engine returns an engine that resolves as a runtime's adapter would, as far as the command line
+// says. The caller closes it.
+func (n *hostFlags) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root, *config.Config, error) {
+	host, cfg, err := n.loadConfig(cmd)
+	if err != nil {
+		return nil, host, nil, err
+	}
+	dirs, err := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv))
+	if err != nil {
+		return nil, host, nil, err
+	}
+	// As the daemon of this host stages sockets, or last did; as directories where none ever ran.
+	staged := func() bool {
+		status, _ := staging.ReadStatus(host, cfg.StateDir)
+		return status.Mode == staging.ModeMount
+	}
+	engine, err := resolve.New(host, cfg, resolve.Options{
+		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: isForeignTree(host),
+		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
+			return hooksd.New(host, dirs, hooksd.Options{TrustAnyone: isForeignTree(host)})
+		},
+		SpecDirs: dirs, ForAdministrator: true,
+	})
+	return engine, host, cfg, err
+}
+
+// registry reads the configuration and the CDI files of the node. The caller closes the registry.
+func (n *hostFlags) registry(cmd *cobra.Command, env Env, watch bool) (*cdiregistry.Registry, hostfs.Root, *config.Config, error) {
+	host, cfg, err := n.loadConfig(cmd)
+	if err != nil {
+		return nil, host, nil, err
+	}
+	registry, err := doctor.OpenRegistry(host, cfg, env.Getenv(cdiregistry.DirsEnv), watch)
+	return registry, host, cfg, err
+}
+
+// isForeignTree reports whether a host root is not the host that this process runs on. Owners of
+// files in such a tree say nothing.
+func isForeignTree(host hostfs.Root) bool { return host.Dir() != "/" }
+
+// configOf reads the configuration file of the flag, a path of the caller, or the node's if it
+// exists.
+func (n *hostFlags) configOf(host hostfs.Root) (*config.Config, error) {
+	return config.LoadOrDefault(host, n.configFile, config.Options{})
+}
+
+// hostPath returns an argument as a host path. A relative path is the caller's; with --root it is
+// refused, because nothing says what it is relative to.
+func (n *hostFlags) hostPath(cmd *cobra.Command, arg string) (string, error) {
+	switch {
+	case arg == "":
+		return "", usagef(cmd, "a path is empty")
+	case filepath.IsAbs(arg):
+		return path.Clean(arg), nil
+	case n.root != "/":
+		return "", usagef(cmd, "with --root, paths are those of the host below it and begin with /; found %q", arg)
+	}
+	abs, err := filepath.Abs(arg)
+	if err != nil {
+		return "", fmt.Errorf("find %q: %w", arg, err)
+	}
+	return abs, nil
+}

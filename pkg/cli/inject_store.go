@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// injectStore is where inject keeps what containers need on the host. It lies beside the directory
+// of the NRI plugin, which removes everything that its runtime does not know.
+type injectStore struct {
+	host hostfs.Root
+	dir  string // host path
+}
+
+func newInjectStore(host hostfs.Root, cfg *config.Config) injectStore {
+	return injectStore{host: host, dir: staging.InjectDir(cfg.StateDir)}
+}
+
+// prepare creates what a container needs. undo removes it again, unless the container had something
+// before.
+func (s *injectStore) prepare(c staging.Container) (undo func() error, err error) {
+	if c.ID == "" {
+		return nil, fmt.Errorf("its sockets and devices need a directory on this host: name the container with --container-id, "+
+			"and when it is gone run `jackfield inject --remove --container-id ID`: %w", errdefs.ErrFailedPrecondition)
+	}
+	if c.SandboxID == "" {
+		c.SandboxID = c.ID
+	}
+	_, err = s.host.Lstat(staging.ContainerDir(s.dir, c.ID))
+	fresh := errdefs.IsNotFound(err)
+	store, err := s.openStore()
+	if err != nil {
+		return nil, err
+	}
+	if err := store.SweepClaims(); err != nil {
+		return nil, err
+	}
+	if err := store.Prepare(c); err != nil {
+		return nil, err
+	}
+	return func() error {
+		if !fresh {
+			return nil
+		}
+		err := store.RemoveContainer(c.SandboxID, c.ID)
+		if c.SandboxID == c.ID {
+			err = errors.Join(err, store.RemoveIdleSandbox(c.SandboxID))
+		}
+		return err
+	}, nil
+}
+
+func (s *injectStore) openStore() (*staging.Store, error) {
+	return staging.Open(s.host, s.dir, staging.Options{Mode: staging.ModeDirectory, Owner: staging.InjectOwner})
+}
+
+// recordID returns the ID under which the container's things are kept: the flag's, or one made from the
+// bundle's path. Names of bundles are not unique: Podman calls each "userdata".
+func (in *injection) recordID() (string, error) {
+	if in.containerID != "" || in.file.bundle == "" {
+		return in.containerID, nil
+	}
+	dir, err := filepath.Abs(in.file.bundle)
+	if err != nil {
+		return "", fmt.Errorf("find bundle %q: %w", in.file.bundle, err)
+	}
+	// With --remove the bundle may be gone.
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	sum := sha256.Sum256([]byte(dir))
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
+			return r
+		}
+		return '-'
+	}, filepath.Base(dir))
+	return name[:min(len(name), 100)] + "-" + hex.EncodeToString(sum[:6]), nil
+}
+
+// runRemove removes what was created for a container, or for all containers of a sandbox. It is no
+// error if nothing was.
+func (in *injection) runRemove(cmd *cobra.Command) error {
+	whose := 0
+	for _, flag := range []string{"bundle", "container-id", "sandbox-id"} {
+		if cmd.Flags().Changed(flag) {
+			whose++
+		}
+	}
+	for _, flag := range []string{"spec", "output", "cdi-device", "annotation", "namespace", "pod", "container"} {
+		if cmd.Flags().Changed(flag) {
+			return usagef(cmd, "--remove and --%s do not go together", flag)
+		}
+	}
+	if whose != 1 || in.file.bundle+in.containerID+in.sandboxID == "" {
+		return usagef(cmd, "--remove wants one of --bundle, --container-id and --sandbox-id")
+	}
+	id, err := in.recordID()
+	if err != nil {
+		return err
+	}
+	host, cfg, err := in.node.loadConfig(cmd)
+	if err != nil {
+		return err
+	}
+	s := newInjectStore(host, cfg)
+	if _, err := host.Lstat(s.dir); errdefs.IsNotFound(err) {
+		return nil
+	}
+	store, err := s.openStore()
+	if err != nil {
+		return err
+	}
+	if in.sandboxID != "" {
+		return store.RemoveSandbox(in.sandboxID)
+	}
+	// The container may be of any sandbox, or be its own.
+	return errors.Join(store.RemoveContainerByID(id), store.RemoveSandbox(id))
+}

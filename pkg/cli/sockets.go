@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+const socketsLong = `sockets lists the sockets of running containers: where each is in the container and on
+the host, since when, how often it was bound again after the host had re-created it
+(since jackfield-nri started), and how many peers are connected.
+
+STATE is "bound" while the container has the host's present socket, "removed" while
+the host has none, "outdated" where the host has another one, "awaited" before the
+first one, and "directory" for a directory in which the application creates its
+sockets. PEERS is "?" where no process that this command sees listens: it sees only
+its own network namespace, which in a pod is not that of the host.
+
+POD is NAMESPACE/NAME, or NAME; CONTAINER is a container's name, or an ID or its
+beginning. The exit status is 1 when the pod or container has no socket, and 3 when
+jackfield-nri does not answer.`
+
+func socketsCommand(env Env) *cobra.Command {
+	q := statusQuery{env: env}
+	cmd := &cobra.Command{
+		Use:   "sockets [POD|CONTAINER]",
+		Short: "List the sockets of running containers, with peers, age and rebinds",
+		Long:  socketsLong,
+		Args:  atMostOnePod,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return q.run(cmd, args, func(node *status.Node) (any, string, error) {
+				if node.SocketsError != "" {
+					return nil, "", fmt.Errorf("list sockets: jackfield-nri does not know them now: %s", node.SocketsError)
+				}
+				if err := fillPeers(node.Sockets); err != nil {
+					q.message("%v", err)
+				}
+				var err error
+				if len(args) > 0 && len(node.Sockets) == 0 {
+					q.message("no running container of %s has a socket", plain(args[0]))
+					err = errAnswerNo
+				}
+				return node.Sockets, socketsText(node.Sockets, q.out.format == formatWide, time.Now()), err
+			})
+		},
+	}
+	q.addFlags(cmd, formatWide)
+	return cmd
+}
+
+// socketsText is the table of sockets. STATE comes last but for HOST PATH, which has any width.
+func socketsText(sockets []status.PlacedSocket, wide bool, now time.Time) string {
+	var t table
+	heading := []string{"CONTAINER", "PATH", "AGE", "REBINDS", "PEERS", "STATE", "HOST PATH"}
+	if wide {
+		heading = append(heading, "SINCE", "CONTAINER ID")
+	}
+	t.addRow(heading...)
+	for i := range sockets {
+		s := &sockets[i]
+		age, since, peers := "", "", "?"
+		if !s.Since.IsZero() {
+			age, since = ageText(now.Sub(s.Since)), s.Since.Format(time.RFC3339)
+		}
+		if s.Peers != nil {
+			peers = strconv.Itoa(*s.Peers)
+		}
+		rebinds := strconv.Itoa(s.Rebinds)
+		if s.State == string(staging.SocketDirectory) {
+			rebinds, peers = "", ""
+		}
+		row := []string{s.Title(), s.Path, age, rebinds, peers, s.State, s.HostPath}
+		if wide {
+			row = append(row, since, s.ContainerID)
+		}
+		t.addRow(row...)
+	}
+	return t.formatText("")
+}
+
+// ageText is a duration in its largest unit, as kubectl prints ages.
+func ageText(d time.Duration) string {
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}} {
+		if d >= 2*unit.size {
+			return fmt.Sprintf("%d%s", d/unit.size, unit.name)
+		}
+	}
+	return fmt.Sprintf("%ds", max(0, d/time.Second))
+}
+
+// filterSockets returns the sockets of a pod, or of the container, that a word names.
+func filterSockets(sockets []status.PlacedSocket, word string) []status.PlacedSocket {
+	out := []status.PlacedSocket{}
+	for _, s := range sockets {
+		if s.Namespace+"/"+s.Pod == word || s.Pod == word || s.Container == word || strings.HasPrefix(s.ContainerID, word) {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/attach"
+)
+
+// DEL and GC succeed with an unreadable record. They remove what has the attachment's names, and nothing else.
+func TestDelIgnoresContentOfBrokenRecord(t *testing.T) {
+	const infoDir = "/var/run/k8s.cni.cncf.io/devinfo/cni"
+	name := recordFileName("fast", testID, "net1")
+	whole := func(n *node) string {
+		data, err := os.ReadFile(filepath.Join(n.dir, attach.DefaultStateDir, name))
+		must(t, err)
+		return string(data)
+	}
+	for what, spoil := range map[string]func(record string) string{
+		"empty":             func(string) string { return "" },
+		"zeros":             func(r string) string { return strings.Repeat("\x00", len(r)) },
+		"half":              func(r string) string { return r[:len(r)/2] },
+		"no record":         func(string) string { return "{}" },
+		"a list":            func(string) string { return "[]" },
+		"of another":        func(r string) string { return strings.Replace(r, `"net1"`, `"net2"`, 1) },
+		"no device-info":    func(r string) string { return r[:strings.Index(r, `"deviceInfo":`)-1] + "}" },
+		"info not of":       func(r string) string { return strings.Replace(r, `"deviceInfo":{`, `"deviceInfo":{"type":1,`, 1) },
+		"leads out":         func(r string) string { return strings.Replace(r, `"directory":"`, `"directory":"../../etc/`, 1) },
+		"file leads out":    func(r string) string { return strings.Replace(r, `"deviceInfoFile":"`, `"deviceInfoFile":"../`, 1) },
+		"directory of none": func(r string) string { return strings.Replace(r, `"socketDir":"/`, `"socketDir":"`, 1) },
+		"too large":         func(r string) string { return r + strings.Repeat(" ", 256<<10) },
+	} {
+		for _, op := range []struct{ command, keys string }{{"DEL", ""}, {"GC", `, "cni.dev/valid-attachments": []`}} {
+			n := newNode(t)
+			args := "CNI_ARGS=K8S_POD_NAMESPACE=apps;IgnoreUnknown=true"
+			n.mustRun(env("ADD", args), confWith(""))
+			n.write(attach.DefaultSocketDir+"/"+socketDirName("fast", testID, "net1")+"/app.sock", "left by the application")
+			// What is another's stays: of another interface and network, and what this
+			// plugin did not write.
+			n.mustRun(env("ADD", args, "CNI_IFNAME=net2"), confWith(""))
+			n.mustRun(env("ADD", args, "CNI_IFNAME=net3"), strings.Replace(confWith(""), `"fast"`, `"other"`, 1))
+			n.write(infoDir+"/apps-slow-"+testID+"_net1", `{"type": "vhost-user", "version": "1.1.0", "vhost-user": {"mode": "client", "path": "/run/x/y"}}`)
+			n.write(infoDir+"/apps-bad-"+testID+"_net1", `{`)
+			broken := spoil(whole(n))
+			if broken == whole(n) {
+				t.Fatalf("%s: the record is as it was", what)
+			}
+			must(t, os.WriteFile(filepath.Join(n.dir, attach.DefaultStateDir, name), []byte(broken), 0o600))
+			if a := n.run(env("CHECK", args), confWith(`, "prevResult": {"cniVersion": "1.1.0"}`)); a.code != codeIO || !strings.Contains(a.all, name) {
+				t.Errorf("%s: CHECK: code %d, %s", what, a.code, a.all)
+			}
+			if op.command == "GC" {
+				op.keys = strings.Replace(op.keys, "[]", `[{"containerID": "`+testID+`", "ifname": "net2"}]`, 1)
+			}
+			a := n.mustRun(env(op.command), confWith(op.keys))
+			if !strings.Contains(a.stderr, name) || !strings.Contains(a.stderr, "fast-"+testID+"_net1") || len(a.stderr) > 2000 {
+				t.Errorf("%s: %s tells %q", what, op.command, a.stderr)
+			}
+			left := strings.Join(n.files(), "\n")
+			if gone := []string{name, socketDirName("fast", testID, "net1"), "apps-fast-" + testID + "_net1"}; containsAny(left, gone) {
+				t.Errorf("%s: %s left %s", what, op.command, left)
+			}
+			for _, stays := range []string{socketDirName("fast", testID, "net2"), "apps-fast-" + testID + "_net2", socketDirName("other", testID, "net3"),
+				"apps-other-" + testID + "_net3", "apps-slow-", "apps-bad-"} {
+				if !strings.Contains(left, stays) {
+					t.Errorf("%s: %s removed %s", what, op.command, stays)
+				}
+			}
+			n.mustRun(env("DEL"), confWith(""))
+			n.mustRun(env("ADD", args), confWith(""))
+		}
+	}
+}
+
+// The runtime may have given the file any name.
+func TestDelOfBrokenRecordRemovesNamedFile(t *testing.T) {
+	n := newNode(t)
+	conf := confWith(`, "capabilities": {"CNIDeviceInfoFile": true}, "runtimeConfig": {"CNIDeviceInfoFile": "/var/run/k8s.cni.cncf.io/devinfo/cni/any-name"}`)
+	n.mustRun(env("ADD"), conf)
+	must(t, os.Truncate(filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1")), 0))
+	n.mustRun(env("DEL"), conf)
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// A FIFO in place of the record does not block DEL.
+func TestDelDoesNotWaitForFIFO(t *testing.T) {
+	n := newNode(t)
+	n.mustRun(env("ADD"), confWith(""))
+	file := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1"))
+	must(t, os.Remove(file))
+	must(t, unix.Mkfifo(file, 0o600))
+	n.mustRun(env("DEL"), confWith(""))
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
+// A result with an incomplete part is refused, and the error names its key. Otherwise it would be passed on as the
+// address "<nil>".
+func TestIncompleteResultIsRefused(t *testing.T) {
+	for result, want := range map[string]string{
+		`{"cniVersion": "1.0.0", "interfaces": [{"name": "a"}, null]}`:                                        "interfaces[1]: missing",
+		`{"cniVersion": "0.4.0", "ips": [{"version": "4", "adress": "10.0.0.1/8"}]}`:                          "ips[0].address: missing",
+		`{"cniVersion": "1.1.0", "ips": [{"address": "10.0.0.1/8"}, null]}`:                                   "ips[1].address: missing",
+		`{"cniVersion": "1.1.0", "routes": [{"gw": "10.0.0.1"}]}`:                                             "routes[0].dst: missing",
+		`{"cniVersion": "0.2.0", "ip6": {}}`:                                                                  "ip6.ip: missing",
+		`{"cniVersion": "0.2.0", "ip4": {"ip": "10.0.0.1/8", "routes": [null]}, "ip6": {"ip": "fd00::1/64"}}`: "ip4.routes[0].dst: missing",
+	} {
+		if r, err := parseResult([]byte(result), "1.1.0"); r != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, %v; want %s", result, r, err, want)
+		}
+		a := newNode(t).run(env("ADD"), confWith(`, "prevResult": `+result))
+		if a.code != codeDecode || !strings.Contains(a.all, want) {
+			t.Errorf("%s: code %d, %s; want %s", result, a.code, a.all, want)
+		}
+	}
+}
+
+func containsAny(text string, parts []string) bool {
+	for _, p := range parts {
+		if strings.Contains(text, p) {
+			return true
+		}
+	}
+	return false
+}

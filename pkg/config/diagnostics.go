@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/diag"
+)
+
+// maxFaults bounds how many faults of a file are reported.
+const maxFaults = 20
+
+// joinFaults returns the faults as one error in the order of the file.
+func joinFaults(faults diag.List) error {
+	faults.Sort()
+	var errs []error
+	for _, f := range faults[:min(len(faults), maxFaults)] {
+		errs = append(errs, f)
+	}
+	if more := len(faults) - maxFaults; more > 0 {
+		errs = append(errs, &diag.Diagnostic{File: faults[0].File, Rule: "and " + strconv.Itoa(more) + " more"})
+	}
+	return errors.Join(errs...)
+}
+
+// describe describes a node for a message.
+func describe(node *yaml.Node) string {
+	switch {
+	case node.Kind == yaml.MappingNode:
+		return "an object"
+	case node.Kind == yaml.SequenceNode:
+		return "a list"
+	case node.Kind == yaml.AliasNode:
+		return "an alias"
+	case node.Tag == "!!null":
+		return "nothing"
+	case node.Tag == "!!bool", node.Tag == "!!int", node.Tag == "!!float", node.Tag == "!!timestamp":
+		return shorten(node.Value) + ", which YAML reads as " + map[string]string{
+			"!!bool": "a boolean", "!!int": "a number", "!!float": "a number", "!!timestamp": "a time",
+		}[node.Tag]
+	}
+	return quote(node.Value)
+}
+
+func quote(s string) string { return diag.Quote(s, diag.Most) }
+
+// shorten is quote without the quotation marks.
+func shorten(s string) string { return strings.ReplaceAll(quote(s), `"`, "") }
+
+// suggest returns a hint at the candidate that is most similar to word, or "".
+func suggest(word string, candidates []string) string {
+	if best := diag.Nearest(word, candidates...); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	return ""
+}

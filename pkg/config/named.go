@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"fmt"
+	"path"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/kubename"
+	"github.com/jackfield/jackfield/internal/reserved"
+)
+
+// NamedSocket is a socket of the host that a container requests by its name.
+type NamedSocket struct {
+	// Path is the socket's path on the host.
+	Path string
+	// At is where a container has the socket. By default, it is at DefaultAt alone.
+	At string
+	// Create says what happens to a container that requests the socket before it exists.
+	Create SocketCreation
+}
+
+// SocketCreation says what happens to a container that requests a socket before it exists.
+type SocketCreation string
+
+// The container is refused, or created and given the socket once it exists.
+const (
+	SocketRefuse SocketCreation = "refuse"
+	SocketWait   SocketCreation = "wait"
+)
+
+// NamedSocketDir is the directory in a container with a directory for each named socket.
+const NamedSocketDir = "/var/run/jackfield/named"
+
+// DefaultAt returns where a container always has the named socket, whatever At says.
+func (n *NamedSocket) DefaultAt(name string) string {
+	file := n.Path
+	if n.At != "" {
+		file = n.At
+	}
+	return path.Join(NamedSocketDir, name, path.Base(file))
+}
+
+// readNamedSockets decodes the sockets that containers request by name.
+func (d *decoder) readNamedSockets(into *map[string]NamedSocket) reader {
+	return func(field string, node *yaml.Node) {
+		all := make(map[string]NamedSocket)
+		d.readPairs(field, node, func(key, value *yaml.Node) {
+			if broken := SocketName(key.Value); broken != "" {
+				d.addFault(field, key, describe(key), broken)
+				return
+			}
+			at := joinPath(field, key.Value)
+			d.recordPosition(at, value)
+			n := NamedSocket{Create: SocketRefuse}
+			before := len(d.faults)
+			d.readObject(at, value,
+				member{"path", d.readText(&n.Path, namedSocketPath)},
+				member{"at", d.readText(&n.At, namedSocketAt)},
+				member{"create", readEnum(d, &n.Create, SocketRefuse, SocketWait)},
+			)
+			if len(d.faults) == before {
+				d.checkNamedSocket(at, key, &n)
+			}
+			all[key.Value] = n
+		})
+		if len(all) > 0 {
+			*into = all
+		}
+	}
+}
+
+// checkNamedSocket checks what concerns more than one key, and sets the default of at.
+func (d *decoder) checkNamedSocket(field string, name *yaml.Node, n *NamedSocket) {
+	if n.Path == "" {
+		d.addFault(joinPath(field, "path"), name, "nothing", "a named socket has a path, where its server creates it on the host")
+		return
+	}
+	inside := n.DefaultAt(name.Value)
+	if len(inside) > maxSocketPath {
+		d.addFault(field, name, quote(name.Value), fmt.Sprintf("a socket's path has at most %d bytes; in a container it would be %s", maxSocketPath, quote(inside)))
+	}
+	if n.At == "" {
+		n.At = inside
+	}
+	if n.At != inside && contains(path.Dir(NamedSocketDir), n.At) {
+		d.addFault(joinPath(field, "at"), name, quote(n.At), "Jackfield's own directory in a container is for "+quote(inside)+", where the socket is anyway")
+	}
+}
+
+// SocketName returns why a name cannot be that of a socket, or "". Variables are named for it.
+func SocketName(s string) string {
+	if !kubename.IsLabel(s) {
+		return "the name of a socket has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit"
+	}
+	return ""
+}
+
+// namedSocketPath requires the path of a socket outside of directories in which the system keeps files, and of
+// those in which any user can create one.
+func namedSocketPath(s string) string {
+	if broken := socketPath(s); broken != "" {
+		return broken
+	}
+	switch dir := path.Dir(s); {
+	case reserved.Tree(s) != "":
+		return "sockets are not delivered from " + reserved.Tree(s)
+	case dir == "/tmp" || dir == "/var/tmp":
+		return "any user of the host can create a socket in " + dir
+	case dir == "/":
+		return "want a path in a directory below /"
+	}
+	return ""
+}
+
+// namedSocketAt requires a path whose directory can be mounted in a container without hiding something.
+func namedSocketAt(s string) string {
+	if broken := socketPath(s); broken != "" {
+		return broken
+	}
+	if dir := reserved.DirInContainer(path.Dir(s)); dir != "" {
+		return "the directory of the socket is mounted in the container, where it would hide what the image or the system has in " + dir
+	}
+	return ""
+}

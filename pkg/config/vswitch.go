@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+// VswitchType is the program behind a vswitch, and so the protocol of its endpoint.
+type VswitchType string
+
+// The types of vswitches.
+const (
+	VswitchOVS   VswitchType = "ovs"
+	VswitchGrout VswitchType = "grout"
+	VswitchVPP   VswitchType = "vpp"
+)
+
+// Vswitch is a virtual switch on which Jackfield creates ports.
+type Vswitch struct {
+	// Name is the name that networks and policy rules use.
+	Name string
+	Type VswitchType
+	// Endpoint is the host path of the switch's control socket.
+	Endpoint string
+	// Bridges are the names of the bridges, domains or bridge domains on which ports may be created.
+	Bridges []string
+	// Defaults apply where the network does not say.
+	Defaults VswitchDefaults
+	// Grcli is the host path of grout's command; "" for other types.
+	Grcli string
+	// SocketDir is the host directory in which Open vSwitch creates the sockets of ports on which it listens;
+	// "" for the directory of Endpoint.
+	SocketDir string
+}
+
+// VswitchDefaults are the defaults of a vswitch's ports. Zero values leave the choice to the switch.
+type VswitchDefaults struct {
+	Bridge      string
+	MTU, Queues int
+}
+
+// Vswitch returns the vswitch with the given name. ok is false if the configuration has none.
+func (c *Config) Vswitch(name string) (v Vswitch, ok bool) {
+	i := slices.IndexFunc(c.Vswitches, func(v Vswitch) bool { return v.Name == name })
+	if i < 0 {
+		return Vswitch{}, false
+	}
+	return c.Vswitches[i], true
+}
+
+// endpoints are where the switches' control sockets are by default.
+var endpoints = map[VswitchType]string{
+	VswitchOVS: "/run/openvswitch/db.sock", VswitchGrout: "/run/grout.sock", VswitchVPP: "/run/vpp/api.sock",
+}
+
+const defaultGrcli = "/usr/bin/grcli"
+
+// The bounds of a port's MTU, which is that of IPv4, and of its pairs of queues.
+const (
+	minMTU, maxMTU = 68, 65535
+	maxQueues      = 256
+)
+
+func (d *decoder) readVswitches(into *[]Vswitch) reader {
+	first := make(map[string]string) // the field of each name
+	return readItems(d, into, func(at string, element *yaml.Node, v *Vswitch) {
+		before := len(d.faults)
+		d.readObject(at, element,
+			member{"name", d.readText(&v.Name, switchName)},
+			member{"type", readEnum(d, &v.Type, VswitchOVS, VswitchGrout, VswitchVPP)},
+			member{"endpoint", d.readText(&v.Endpoint, socketPath)},
+			member{"bridges", d.readTexts(&v.Bridges, switchName)},
+			member{"defaults", d.readSection(
+				member{"bridge", d.readText(&v.Defaults.Bridge, switchName)},
+				member{"mtu", d.readNumber(&v.Defaults.MTU, minMTU, maxMTU, "")},
+				member{"queues", d.readNumber(&v.Defaults.Queues, 1, maxQueues, "")},
+			)},
+			member{"grcli", d.readText(&v.Grcli, absolute)},
+			member{"socketDir", d.readText(&v.SocketDir, absolute)},
+		)
+		if len(d.faults) == before {
+			d.checkVswitch(at, element, v, first)
+		}
+		v.Endpoint = cmp.Or(v.Endpoint, endpoints[v.Type])
+		if v.Grcli == "" && v.Type == VswitchGrout {
+			v.Grcli = defaultGrcli
+		}
+	})
+}
+
+// checkVswitch checks what concerns more than one key. first has the field of each name so far.
+func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first map[string]string) {
+	fault := func(key, found, rule string) {
+		field := joinPath(at, key)
+		d.addFault(field, d.nodeOf(field, element), found, rule)
+	}
+	switch {
+	case v.Name == "":
+		fault("name", "nothing", "a vswitch has a name and a type")
+	case v.Type == "":
+		fault("type", "nothing", "a vswitch has a name and a type")
+	}
+	if other, twice := first[v.Name]; twice {
+		fault("name", quote(v.Name), other+" has this name already")
+	} else {
+		first[v.Name] = at
+	}
+	if bridge := v.Defaults.Bridge; bridge != "" && !slices.Contains(v.Bridges, bridge) {
+		fault("defaults.bridge", quote(bridge), "want one of bridges"+suggest(bridge, v.Bridges))
+	}
+	if v.Grcli != "" && v.Type != VswitchGrout {
+		fault("grcli", quote(v.Grcli), "only a vswitch of type grout has it")
+	}
+	if v.SocketDir != "" && v.Type != VswitchOVS {
+		fault("socketDir", quote(v.SocketDir), "only a vswitch of type ovs has it")
+	}
+}
+
+// maxSwitchName is more than the name of a Linux interface, and of any bridge, has.
+const maxSwitchName = 63
+
+// switchName requires the name of a vswitch or bridge, which policy rules join with "/".
+func switchName(s string) string {
+	ok := s != "" && len(s) <= maxSwitchName && !strings.ContainsFunc(s, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r))
+	})
+	if !ok || strings.Trim(s, "._-") == "" {
+		return fmt.Sprintf("want 1 to %d letters, digits, '.', '_', '-', not all of them punctuation", maxSwitchName)
+	}
+	return ""
+}
+
+// readPortRule decodes a port, which is a pattern or an object.
+func (d *decoder) readPortRule(at string, element *yaml.Node, p *policy.PortPattern) {
+	if element.Kind != yaml.MappingNode {
+		d.readText(&p.Port, notEmpty)(at, element)
+		return
+	}
+	before := len(d.faults)
+	d.readObject(at, element,
+		member{"port", d.readText(&p.Port, notEmpty)},
+		member{"vlans", d.readVLANs(&p.VLANs)},
+	)
+	if p.Port == "" && len(d.faults) == before {
+		d.addFault(at+".port", element, "nothing", "an object has port, a pattern of vswitch/bridge")
+	}
+}
+
+// readVLANs decodes a list of VLANs: numbers, and strings such as "100-199". pkg/policy checks the bounds.
+func (d *decoder) readVLANs(into *[]string) reader {
+	return func(field string, node *yaml.Node) {
+		d.readList(field, node, func(at string, element *yaml.Node) {
+			if element.Kind == yaml.ScalarNode && element.Tag == "!!int" {
+				*into = append(*into, element.Value)
+				return
+			}
+			if s, ok := d.readString(at, element, notEmpty); ok {
+				*into = append(*into, s)
+			}
+		})
+	}
+}

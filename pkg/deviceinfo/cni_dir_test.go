@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNPWGCopiesTheDevicePluginFile(t *testing.T) {
+	root := newEmptyNode(t)
+	dp, cni := DevicePluginDir{Root: root}, CNIDir{Root: root}
+	name, err := CNIFileName("ns", "nad", testID, "net1")
+	must(t, err)
+	if _, _, err := cni.CopyFrom(dp, "r", "1", name); !errdefs.IsNotFound(err) {
+		t.Errorf("without a device plugin's file: %v", err)
+	}
+	_, err = dp.Save("r", "1", pciInfo())
+	must(t, err)
+	dpFile, _ := dp.Path("r", "1")
+	odd := "\n" + strings.Replace(infoText("pci", pciMap), "{", `{ "later" : [ 1 ],`, 1) + "\n\n"
+	must(t, os.WriteFile(root.Path(dpFile), []byte(odd), 0o600))
+	got, file, err := cni.CopyFrom(dp, "r", "1", name)
+	must(t, err)
+	if file != DefaultCNIDir+"/"+name || got.Type != TypePCI {
+		t.Errorf("copied %+v to %q", got, file)
+	}
+	if b, err := os.ReadFile(root.Path(file)); err != nil || string(b) != odd {
+		t.Errorf("the copy is %q, %v", b, err)
+	}
+	if m := modeOf(t, root.Path(file)); m != 0o644 {
+		t.Errorf("the copy has mode %v", m)
+	}
+	es, err := ReadSandbox(root, "", testID)
+	if err != nil || len(es) != 1 || es[0].IfName != "net1" || es[0].Err != nil {
+		t.Errorf("ReadSandbox = %+v, %v", es, err)
+	}
+	if es, err := cni.List(); err != nil || len(es) != 1 || es[0].File != file {
+		t.Errorf("List = %+v, %v", es, err)
+	}
+	must(t, os.WriteFile(root.Path(dpFile), []byte("{"), 0o600))
+	if _, _, err := cni.CopyFrom(dp, "r", "1", name); len(diagnosticsOf(t, err)) == 0 {
+		t.Errorf("an invalid file: %v", err)
+	}
+	if b, err := os.ReadFile(root.Path(file)); err != nil || string(b) != odd {
+		t.Errorf("the copy after a failure is %q, %v", b, err)
+	}
+}
+
+func TestNPWGRemovesAtDEL(t *testing.T) {
+	root := newEmptyNode(t)
+	cni := CNIDir{Root: root}
+	must(t, cni.Remove("f")) // without the directory
+	if got, err := cni.RemoveSandbox(testID); got != nil || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, name := range []string{"n-" + testID + "_net2", "n-" + testID + "_net1", "n-other_net1"} {
+		f, err := cni.File(DefaultCNIDir + "/" + name)
+		must(t, err)
+		must(t, f.Write(pciInfo()))
+	}
+	for range 2 {
+		must(t, cni.Remove("n-other_net1"))
+	}
+	got, err := cni.RemoveSandbox(testID)
+	must(t, err)
+	if diff := cmp.Diff([]string{DefaultCNIDir + "/n-" + testID + "_net1", DefaultCNIDir + "/n-" + testID + "_net2"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if es, err := cni.List(); err != nil || len(es) != 0 {
+		t.Errorf("left: %v, %v", es, err)
+	}
+	for _, name := range []string{"", ".", "..", "../dp/x", "a\x00b", lockName} {
+		if err := cni.Remove(name); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("Remove(%q) = %v; want invalid argument", name, err)
+		}
+	}
+}
+
+func TestCapability(t *testing.T) {
+	const file = DefaultCNIDir + `/ns-"nad"-x_net1`
+	if diff := cmp.Diff(map[string]any{"CNIDeviceInfoFile": file}, CapabilityArgs(file)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	var rc struct {
+		RuntimeConfig map[string]string `json:"runtimeConfig"`
+	}
+	must(t, json.Unmarshal(RuntimeConfig(file), &rc))
+	if rc.RuntimeConfig["CNIDeviceInfoFile"] != file {
+		t.Errorf("RuntimeConfig = %s", RuntimeConfig(file))
+	}
+
+	const declares = `{"type":"sriov","n":1.50,"capabilities":{"CNIDeviceInfoFile":true,"mac":true},"runtimeConfig":{"mac":"02:00:00:00:00:01"}}`
+	for conf, want := range map[string]bool{
+		declares:           true,
+		`{"type":"sriov"}`: false,
+		`{"type":"sriov","capabilities":{"CNIDeviceInfoFile":false}}`:         false,
+		`{"plugins":[{"type":"a"},` + declares + `]}`:                         true,
+		`{"plugins":[{"type":"a"},{"type":"b","capabilities":{"mac":true}}]}`: false,
+	} {
+		if got, err := DeclaresCapability([]byte(conf)); err != nil || got != want {
+			t.Errorf("%s: %v, %v; want %v", conf, got, err, want)
+		}
+	}
+	out, err := SetCapability([]byte(declares), file)
+	must(t, err)
+	const want = `{"capabilities":{"CNIDeviceInfoFile":true,"mac":true},"n":1.50,"runtimeConfig":{"CNIDeviceInfoFile":"/var/run/k8s.cni.cncf.io/devinfo/cni/ns-\"nad\"-x_net1","mac":"02:00:00:00:00:01"},"type":"sriov"}`
+	if diff := cmp.Diff(want, string(out)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if path, ok, err := CapabilityPath(out); path != file || !ok || err != nil {
+		t.Errorf("CapabilityPath = %q, %v, %v", path, ok, err)
+	}
+	if out, err := SetCapability([]byte(`{"type": "b"}`), file); err != nil || string(out) != `{"type": "b"}` {
+		t.Errorf("plugin without the capability: %s, %v", out, err)
+	}
+	if path, ok, err := CapabilityPath([]byte(`{"runtimeConfig":{"mac":"x"}}`)); path != "" || ok || err != nil {
+		t.Errorf("without the argument: %q, %v, %v", path, ok, err)
+	}
+	for _, conf := range []string{`{`, `[]`, `{"capabilities":{"CNIDeviceInfoFile":"yes"}}`, `{"plugins":[` + declares + `]}`,
+		`{"capabilities":{"CNIDeviceInfoFile":true},"runtimeConfig":1}`} {
+		if _, err := SetCapability([]byte(conf), file); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("SetCapability(%s): %v; want invalid argument", conf, err)
+		}
+	}
+	for _, conf := range []string{`{`, `{"runtimeConfig":{"CNIDeviceInfoFile":1}}`, `{"runtimeConfig":{"CNIDeviceInfoFile":""}}`, `{"runtimeConfig":{"CNIDeviceInfoFile":null}}`} {
+		if _, _, err := CapabilityPath([]byte(conf)); !errdefs.IsInvalidArgument(err) {
+			t.Errorf("CapabilityPath(%s): %v; want invalid argument", conf, err)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestDevicePluginWritesReadsAndRemoves(t *testing.T) {
+	root := newEmptyNode(t)
+	dp := DevicePluginDir{Root: root}
+	if _, err := dp.Load("intel.com/vf", "0000:01:02.2"); !errdefs.IsNotFound(err) {
+		t.Errorf("before the directory exists: %v", err)
+	}
+	must(t, dp.Remove("intel.com/vf", "0000:01:02.2"))
+	if es, err := dp.List(""); err != nil || es != nil {
+		t.Errorf("before the directory exists: %v, %v", es, err)
+	}
+	var file string
+	withUmask(0o077, func() {
+		var err error
+		file, err = dp.Save("intel.com/vf", "0000:01:02.2", pciInfo())
+		must(t, err)
+	})
+	if want := "/var/run/k8s.cni.cncf.io/devinfo/dp/intel.com-vf-0000:01:02.2-device.json"; file != want {
+		t.Errorf("Save wrote %q, want %q", file, want)
+	}
+	for _, p := range []string{"/var", "/var/run", "/var/run/k8s.cni.cncf.io", "/var/run/k8s.cni.cncf.io/devinfo", DefaultDPDir} {
+		if m := modeOf(t, root.Path(p)); m != os.ModeDir|0o755 {
+			t.Errorf("%s has mode %v, want 0755", p, m)
+		}
+	}
+	if m := modeOf(t, root.Path(file)); m != 0o644 {
+		t.Errorf("the file has mode %v, want 0644", m)
+	}
+	got, err := dp.Load("intel.com/vf", "0000:01:02.2")
+	must(t, err)
+	if diff := cmp.Diff(pciInfo(), got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	_, err = dp.Save("other", "1", pciInfo())
+	must(t, err)
+	writeFile(t, root.Path(DefaultDPDir), "intel.com-vf-bad-device.json", "{")
+	writeFile(t, root.Path(DefaultDPDir), "README", "not a device's file")
+	es, err := dp.List("intel.com/vf")
+	must(t, err)
+	if len(es) != 2 || es[0].File != file || es[0].Err != nil || es[1].Err == nil {
+		t.Errorf("List = %+v", es)
+	}
+	if es, err = dp.List(""); err != nil || len(es) != 3 {
+		t.Errorf("List of all = %+v, %v", es, err)
+	}
+	for range 2 {
+		must(t, dp.Remove("intel.com/vf", "0000:01:02.2"))
+	}
+	want := []string{"README", "intel.com-vf-bad-device.json", "other-1-device.json"}
+	if diff := cmp.Diff(want, listNames(t, root.Path(DefaultDPDir))); diff != "" {
+		t.Errorf("left in the directory -want +got:\n%s", diff)
+	}
+}
+
+func TestDevicePluginWritesNothingInvalid(t *testing.T) {
+	root := newEmptyNode(t)
+	dp := DevicePluginDir{Root: root}
+	vdpa := &Info{Type: TypeVDPA, Version: Version, VDPA: &VDPA{ParentDevice: "vdpa0", Driver: VDPAVirtio}}
+	for _, i := range []*Info{nil, {}, {Type: TypePCI, Version: Version, PCI: &PCI{PCIAddress: "x"}}, vdpa} {
+		if _, err := dp.Save("r", "1", i); len(diagnosticsOf(t, err)) == 0 || !strings.Contains(err.Error(), "r-1-device.json") {
+			t.Errorf("%+v: %v", i, err)
+		}
+	}
+	if _, err := dp.Save("../../etc/x", "1", pciInfo()); err == nil {
+		t.Error("a resource that leads out of the directory was accepted")
+	}
+	if got := listNames(t, root.Dir()); len(got) != 0 {
+		t.Errorf("left on the host: %v", got)
+	}
+}
+
+func TestDevicePluginRemovesItsFilesWhenItStops(t *testing.T) {
+	root := newEmptyNode(t)
+	p := &DevicePlugin{Dir: DevicePluginDir{Root: root}}
+	_, err := p.Dir.Save("r", "of another plugin", pciInfo())
+	must(t, err)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			if _, err := p.Save("r", fmt.Sprint(i), pciInfo()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	must(t, p.Remove("r", "3"))
+	if es, err := p.Dir.List("r"); err != nil || len(es) != 8 {
+		t.Errorf("%d files, %v", len(es), err)
+	}
+	for range 2 {
+		must(t, p.Stop())
+	}
+	if got := listNames(t, root.Path(DefaultDPDir)); !slices.Equal(got, []string{"r-of another plugin-device.json"}) {
+		t.Errorf("left: %v", got)
+	}
+}

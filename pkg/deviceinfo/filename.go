@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package deviceinfo
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/containerd/errdefs"
+)
+
+// The directories of the files, as host paths.
+const (
+	DefaultDPDir  = "/var/run/k8s.cni.cncf.io/devinfo/dp"  // §4.1
+	DefaultCNIDir = "/var/run/k8s.cni.cncf.io/devinfo/cni" // §4.2
+)
+
+// dpSuffix is the end of the name of every device plugin file (§4.1).
+const dpSuffix = "-device.json"
+
+// maxIfName is the longest name of a network interface (IFNAMSIZ, less the NUL).
+const maxIfName = 15
+
+// DPFileName returns the name of a device plugin's file (§4.1),
+// "<resourceName>-<deviceID>-device.json" with each "/" replaced by "-". The specification
+// requires the replacement in the resource name; device plugins do it in the ID too.
+// Different pairs can have the same name ("a/b" and "a-b").
+//
+// The error for an empty part, and for a result that is not a safe file name, is
+// errdefs.ErrInvalidArgument.
+func DPFileName(resource, deviceID string) (string, error) {
+	if resource == "" || deviceID == "" {
+		return "", fmt.Errorf("name device-info file of resource %q, device %q: neither may be empty: %w", resource, deviceID, errdefs.ErrInvalidArgument)
+	}
+	name := strings.ReplaceAll(resource+"-"+deviceID+dpSuffix, "/", "-")
+	if err := CheckFileName(name); err != nil {
+		return "", fmt.Errorf("name device-info file of resource %q, device %q: %w", resource, deviceID, err)
+	}
+	return name, nil
+}
+
+// CNIFileName returns the name that Multus uses for the file of a network attachment
+// (§4.2), which is unique: "<namespace>-<nad>-<sandboxID>_<ifName>", with each "/" in
+// namespace and nad replaced by "-".
+//
+// The error is errdefs.ErrInvalidArgument for an empty part, a sandbox ID with "/", an
+// invalid interface name, a result that is not a safe file name, and a result that
+// [MatchCNIFileName] would split differently. The last is impossible with the names of
+// Kubernetes objects, which have no "_".
+func CNIFileName(namespace, nad, sandboxID, ifName string) (string, error) {
+	fail := func(why string) (string, error) {
+		return "", fmt.Errorf("name device-info file of network %q in namespace %q, interface %q, sandbox %q: %s: %w",
+			nad, namespace, ifName, sandboxID, why, errdefs.ErrInvalidArgument)
+	}
+	switch {
+	case namespace == "" || nad == "":
+		return fail("neither network nor namespace may be empty")
+	case !isSandboxID(sandboxID):
+		return fail(`a sandbox ID is not empty and has neither "/" nor NUL`)
+	case !isIfName(ifName):
+		return fail(`an interface name has 1 to 15 bytes, without "/", ":" and spaces`)
+	}
+	network := strings.ReplaceAll(namespace+"-"+nad, "/", "-")
+	name := network + "-" + sandboxID + "_" + ifName
+	if err := CheckFileName(name); err != nil {
+		return "", fmt.Errorf("name device-info file of network %q, interface %q, sandbox %q: %w", nad, ifName, sandboxID, err)
+	}
+	if n, i, ok := MatchCNIFileName(name, sandboxID); !ok || n != network || i != ifName {
+		return fail("the name could be split in two ways")
+	}
+	return name, nil
+}
+
+// MatchCNIFileName reports whether a file in the CNI directory belongs to the sandbox, and
+// splits its name. network is "<namespace>-<nad>", which cannot be split further; ifName is
+// the interface.
+//
+// "-<sandboxID>_" may occur more than once. The first place that leaves a valid interface
+// name counts: the names of Kubernetes objects have no "_", so no earlier place can match.
+// Names that start with ".", such as temporary files, never match.
+func MatchCNIFileName(name, sandboxID string) (network, ifName string, ok bool) {
+	if !isSandboxID(sandboxID) || CheckFileName(name) != nil {
+		return "", "", false
+	}
+	sep := "-" + sandboxID + "_"
+	for from := 0; ; {
+		i := strings.Index(name[from:], sep)
+		if i < 0 {
+			return "", "", false
+		}
+		i += from
+		if rest := name[i+len(sep):]; i > 0 && isIfName(rest) {
+			return name[:i], rest, true
+		}
+		from = i + 1
+	}
+}
+
+// SplitCNIFileName splits the name of a file of Multus, "<namespace>-<nad>-<sandboxID>_<ifName>"
+// (§4.2). It needs a sandbox ID of 64 lower case hexadecimal digits, as containerd and CRI-O use
+// it, because another ID cannot be told from the network's name before it. Without one, all parts
+// are "".
+func SplitCNIFileName(name string) (network, sandboxID, ifName string) {
+	const idLength = 64
+	for end := len(name); ; {
+		end = strings.LastIndexByte(name[:end], '-')
+		if end <= 0 {
+			return "", "", ""
+		}
+		rest := name[end+1:]
+		if len(rest) <= idLength || rest[idLength] != '_' || strings.Trim(rest[:idLength], "0123456789abcdef") != "" {
+			continue
+		}
+		if network, ifName, ok := MatchCNIFileName(name, rest[:idLength]); ok {
+			return network, rest[:idLength], ifName
+		}
+	}
+}
+
+// CheckFileName returns nil for a name that stays in its directory and that readers do not
+// ignore: not empty, no "/" and no NUL, not starting with "." (so neither "." nor ".." nor
+// a temporary file), at most 255 bytes. The error is errdefs.ErrInvalidArgument.
+func CheckFileName(name string) error {
+	why := ""
+	switch {
+	case name == "":
+		why = "it is empty"
+	case name[0] == '.':
+		why = `it starts with "."`
+	case strings.Contains(name, "/"):
+		why = `it contains "/"`
+	case strings.IndexByte(name, 0) >= 0:
+		why = "it contains NUL"
+	case len(name) > 255:
+		why = fmt.Sprintf("it has %d bytes, more than 255", len(name))
+	default:
+		return nil
+	}
+	return fmt.Errorf("file name %q: %s: %w", name, why, errdefs.ErrInvalidArgument)
+}
+
+// isSandboxID accepts more than CNI's grammar for container IDs, because runtimes are free
+// in their sandbox IDs.
+func isSandboxID(id string) bool {
+	return id != "" && len(id) <= 255 && strings.IndexByte(id, '/') < 0 && strings.IndexByte(id, 0) < 0
+}
+
+// isIfName applies the kernel's rule for interface names. It also excludes the temporary
+// files of other writers ("…_net1.tmp-1234567").
+func isIfName(s string) bool {
+	return s != "" && len(s) <= maxIfName && s != "." && s != ".." &&
+		strings.IndexFunc(s, func(r rune) bool {
+			return r == '/' || r == ':' || unicode.IsSpace(r) || unicode.IsControl(r)
+		}) < 0
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package devices
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Variable is an environment variable of the container.
+type Variable struct{ Name, Value string }
+
+// SocketPrefix begins the variables of named sockets.
+const SocketPrefix = "JACKFIELD_SOCKET"
+
+// Names returns what the variables of a device are named for: its interface, and the claim and request
+// of a device without a network.
+func (d *Device) Names() (names []string) {
+	if d.Interface != "" {
+		names = append(names, d.Interface)
+	}
+	// Several devices of a request are numbered: CLAIM/REQUEST/NUMBER.
+	if c := d.Jackfield.Claim; c != nil && c.Request != "" && strings.HasPrefix(d.Name+"/", cmp.Or(c.PodClaim, c.Name)+"/"+c.Request+"/") {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// Variables returns the variables of a named socket, or those of a device for each of the given names.
+func (d *Device) Variables(names ...string) (variables []Variable) {
+	if socket, ok := strings.CutPrefix(d.Name, "socket:"); ok {
+		return []Variable{{VariableName(SocketPrefix, socket), d.Socket()}}
+	}
+	for _, name := range names {
+		for _, v := range []Variable{{"_TYPE", d.Type()}, {"_SOCKET", d.Socket()}, {"_PCI", d.PCIAddress()}, {"_EAL", joinArguments(d.Jackfield.EAL)}} {
+			if v.Value != "" {
+				variables = append(variables, Variable{VariablePrefix(name) + v.Name, v.Value})
+			}
+		}
+	}
+	return variables
+}
+
+// joinArguments joins arguments with spaces, for programs that split them. It returns "" if an argument has
+// a space.
+func joinArguments(args []string) string {
+	if slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, " ") }) {
+		return ""
+	}
+	return strings.Join(args, " ")
+}
+
+// VariablePrefix returns JACKFIELD_NAME, with which the variables of an interface or claim begin.
+func VariablePrefix(name string) string { return VariableName("JACKFIELD", name) }
+
+// VariableName joins a prefix and a name to that of a variable: upper case, and "_" for characters that a
+// variable's name cannot have.
+func VariableName(prefix, name string) string {
+	return prefix + "_" + strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+}

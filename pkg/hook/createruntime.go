@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/apply/live"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// createRuntime handles the stages createRuntime and prestart. The container has its namespaces, and
+// the runtime has read its configuration.
+func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
+	s, err := subjectOf(st.Annotations, st.ID)
+	if err != nil || s.pause {
+		return err
+	}
+	if st.Pid == 0 {
+		return fmt.Errorf("stage %s: the state has pid 0, want the container's first process: %w", h.stage, errdefs.ErrInvalidArgument)
+	}
+	if err := h.loadConfig(); err != nil {
+		return err
+	}
+	if err := h.checkAskedBy(&s, st.Annotations); err != nil {
+		return err
+	}
+	if err := h.execWithKubelet(&s); err != nil {
+		return err
+	}
+	c, err := h.readBundleConfig(st.Bundle)
+	if err != nil {
+		return err
+	}
+	spec := c.Spec()
+	if spec.Root == nil || spec.Root.Path == "" {
+		return fmt.Errorf("read OCI configuration %q: root.path is missing: %w", path.Join(st.Bundle, "config.json"), errdefs.ErrInvalidArgument)
+	}
+	root := spec.Root.Path
+	if !path.IsAbs(root) {
+		root = path.Join(st.Bundle, root)
+	}
+	req := s.request(st.ID, st.Annotations, spec, st.Pid)
+	// The runtime has created what is in the configuration. Nothing replaces it.
+	req.Have.CDIReplaces = false
+	if h.cfg.Hook.Undeliverable != config.UndeliverableWarn {
+		req.CanDeliver = undeliverableOf
+	}
+	if slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return m.Source == h.nriStagingDir(st.ID) }) {
+		h.logLine("info", "the NRI plugin of this node has delivered what the container asks for")
+		return nil
+	}
+	plan, err := h.resolve(ctx, req, func() bool { return seesLaterMounts(spec) })
+	if err != nil || plan == nil {
+		return err
+	}
+	if plan.Staging != nil {
+		plan.Staging.Bundle = st.Bundle
+	}
+	if err := h.checkUndeliverable(&plan.Set); err != nil {
+		return err
+	}
+	if err := h.prepareStaging(plan.Staging); err != nil {
+		return err
+	}
+	err = live.Apply(h.host, live.Target{Pid: st.Pid, Root: root}, &plan.Set)
+	if err != nil && plan.Staging != nil {
+		// The runtime stops here, and some runtimes then run no poststop hook.
+		err = errors.Join(err, h.removeStaging(s.sandbox, st.ID))
+	}
+	return err
+}
+
+// nriStagingDir is the directory that the NRI plugin of this node mounts into a container.
+func (h *hook) nriStagingDir(containerID string) string {
+	return h.host.Path(staging.ContainerDir(path.Dir(h.cfg.StateDir), containerID))
+}
+
+// undeliverableOf is what a running container cannot get of one request, as an error.
+func undeliverableOf(set *edits.Set, request string) error {
+	return live.JoinUndeliverable(slices.DeleteFunc(live.UndeliverableEdits(set), func(u live.Undeliverable) bool { return u.Origin.Request != request }))
+}
+
+// checkUndeliverable fails the container for edits that it cannot get, or logs them, as
+// hook.undeliverable says.
+func (h *hook) checkUndeliverable(set *edits.Set) error {
+	list := live.UndeliverableEdits(set)
+	if len(list) == 0 {
+		return nil
+	}
+	if h.cfg.Hook.Undeliverable == config.UndeliverableWarn {
+		for _, u := range list {
+			h.logLine("warning", diag.ErrorText(u))
+		}
+		return nil
+	}
+	return fmt.Errorf("%w; deliver it at stage precreate (Podman) or through NRI, or set hook.undeliverable: warn in %s to start without it",
+		live.JoinUndeliverable(list), cmp.Or(h.cfg.File(), config.DefaultPath))
+}
+
+// poststop removes what was created for the container on the host. It only needs the container's ID.
+func (h *hook) poststop(st *rspec.State) error {
+	id := cmp.Or(h.containerID, st.ID)
+	s, err := subjectOf(st.Annotations, id)
+	if err != nil {
+		return err
+	}
+	if hostfs.CheckID(id) != nil {
+		return nil // runc allows more characters in IDs; nothing is created for such an ID
+	}
+	if err := h.loadConfig(); err != nil {
+		return err
+	}
+	if _, err := h.host.Lstat(h.cfg.StateDir); errdefs.IsNotFound(err) {
+		return nil
+	}
+	return h.removeStaging(s.sandbox, id)
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/version"
+)
+
+const usage = `usage: jackfield-hook [--config FILE] [--log FILE|syslog] [STAGE]
+
+An OCI hook. The runtime describes a container on standard input. The hook delivers the
+devices and sockets that the container's annotations ask for and the node's policy
+grants. STAGE is precreate, createRuntime, prestart or poststop. Without STAGE, the hook
+derives it from standard input: an OCI configuration means precreate, the state of a
+stopped container means poststop, any other state means createRuntime.
+
+`
+
+// Stage is a point in a container's life at which the hook runs.
+type Stage string
+
+// The stages. Only Podman and Buildah have Precreate.
+const (
+	Precreate     Stage = "precreate"
+	CreateRuntime Stage = "createRuntime"
+	Prestart      Stage = "prestart"
+	Poststop      Stage = "poststop"
+)
+
+// commandLine returns a program with this hook's flags, for a container and stage.
+func (h *hook) commandLine(args []string, containerID string, stage Stage) []string {
+	for _, f := range []struct{ name, value string }{{"--container-id", containerID}, {"--config", h.configFile}, {"--log", h.logTo}} {
+		if f.value != "" {
+			args = append(args, f.name, f.value)
+		}
+	}
+	return append(args, string(stage))
+}
+
+// parseFlags parses the command line: flags, then the stage. done is true if the caller asked for
+// the help or the version, which parseFlags printed.
+func (h *hook) parseFlags(args []string) (done bool, err error) {
+	f := flag.NewFlagSet("jackfield-hook", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&h.configFile, "config", "", "")
+	f.StringVar(&h.logTo, "log", "", "")
+	f.StringVar(&h.containerID, "container-id", "", "")
+	stage := f.String("stage", "", "")
+	showVersion := f.Bool("version", false, "")
+	err = f.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		_, err := io.WriteString(h.env.Stdout, usage)
+		return true, err
+	case err != nil:
+		return false, fmt.Errorf("%w (the flags are --config, --log, --stage, --container-id, --version and --help): %w", err, errdefs.ErrInvalidArgument)
+	case *showVersion:
+		_, err := fmt.Fprintln(h.env.Stdout, version.Line("jackfield-hook"))
+		return true, err
+	case f.NArg() == 1 && *stage == "":
+		*stage = f.Arg(0)
+	case f.NArg() > 0:
+		return false, fmt.Errorf("found %q, want one stage and no other argument: %w", f.Args(), errdefs.ErrInvalidArgument)
+	}
+	h.stage = Stage(*stage)
+	if known := []Stage{"", Precreate, CreateRuntime, Prestart, Poststop}; !slices.Contains(known, h.stage) {
+		return false, fmt.Errorf("stage: found %q, want precreate, createRuntime, prestart or poststop: %w", *stage, errdefs.ErrInvalidArgument)
+	}
+	return false, nil
+}

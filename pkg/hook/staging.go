@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	rspec "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// sweepTimeout bounds how long the start or end of a container waits for the removal of leftovers,
+// which happens once in [staging.MinOrphanAge].
+const sweepTimeout = 300 * time.Millisecond
+
+// shouldStage reports whether the container's sockets are bound in its staging directory. Staging
+// needs the NRI plugin of this node, which rebinds sockets that the host re-creates. Without the
+// plugin, the socket's own directory is delivered, in which the new socket appears.
+// seesLaterMounts says whether later mounts of the host reach the container. reason says why
+// sockets are not staged.
+func (h *hook) shouldStage(containerID string, seesLaterMounts func() bool) (staged bool, reason string) {
+	mode := staging.Mode(h.cfg.Sockets.Staging)
+	switch {
+	case mode == staging.ModeDirectory:
+		return false, ""
+	case !seesLaterMounts():
+		return false, "the runtime cuts the container's mounts off from the host's; set linux.rootfsPropagation to \"rslave\" in its configuration, as precreate does"
+	case mode == staging.ModeMount:
+		return true, ""
+	}
+	if staging.RebinderRunning(h.host, h.cfg.StateDir) || staging.IsReady(h.host, h.cfg.StateDir, containerID) {
+		return true, ""
+	}
+	return false, "no jackfield-nri runs on this node to rebind them"
+}
+
+// seesLaterMounts reports whether later mounts of the host reach the container through a mount that
+// it got before its root was pivoted. The configuration may say so. runc does it by default, crun
+// makes all mounts private, and of other runtimes it is not known.
+func seesLaterMounts(spec *rspec.Spec) bool {
+	if spec.Linux != nil {
+		switch spec.Linux.RootfsPropagation {
+		case "slave", "rslave", "shared", "rshared":
+			return true
+		case "":
+		default:
+			return false
+		}
+	}
+	comm, err := hostfs.Host().ReadFile("/proc/"+strconv.Itoa(os.Getppid())+"/comm", 64)
+	return err == nil && strings.TrimSpace(string(comm)) == "runc"
+}
+
+// openStore opens the store of the hook's containers.
+func (h *hook) openStore(staged bool) (err error) {
+	opts := staging.Options{Mode: staging.ModeDirectory, Owner: staging.HookOwner, Shared: true, DirectorySize: h.cfg.Sockets.DirectoryBytes()}
+	if staged {
+		if opts.Mode = staging.Mode(h.cfg.Sockets.Staging); opts.Mode == "" {
+			opts.Mode = staging.ModeAuto
+		}
+	}
+	h.store, err = staging.Open(h.host, h.cfg.StateDir, opts)
+	return err
+}
+
+// prepareStaging creates what the container needs on the host.
+func (h *hook) prepareStaging(c *staging.Container) error {
+	if c == nil {
+		return nil
+	}
+	if h.store.Status().Mode == staging.ModeMount && !staging.RebinderRunning(h.host, h.cfg.StateDir) {
+		h.logLine("warning", "sockets.staging is mount, but no jackfield-nri runs on this node: sockets that the host re-creates are rebound when it starts")
+	}
+	if err := h.store.Prepare(*c); err != nil {
+		return err
+	}
+	h.sweepOrphans(h.store)
+	return nil
+}
+
+// removeStaging removes what was created for a container. What belongs to a pod's sandbox is removed
+// with the sandbox's own container.
+func (h *hook) removeStaging(sandbox, id string) error {
+	store, err := staging.Open(h.host, h.cfg.StateDir, staging.Options{Owner: staging.HookOwner, Shared: true, NoCreate: true})
+	if err != nil {
+		return err
+	}
+	err = store.RemoveContainer(sandbox, id)
+	if sandbox == id {
+		err = errors.Join(err, store.RemoveSandbox(sandbox))
+	}
+	h.sweepOrphans(store)
+	return errors.Join(err, store.UnmountIfEmpty())
+}
+
+// sweepOrphans removes leftovers of containers whose creation failed after the hook, or whose end was not
+// reported. A failure only concerns those containers, so it is only logged.
+func (h *hook) sweepOrphans(store *staging.Store) {
+	n, err := store.SweepIfDue(sweepTimeout)
+	if err != nil {
+		h.logLine("warning", diag.ErrorText(err))
+	}
+	if n > 0 {
+		h.logLine("info", fmt.Sprintf("removed leftovers of %d containers and sandboxes", n))
+	}
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hostfs
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DescriptorPath returns a path to the file of a descriptor, for system calls that accept no
+// O_PATH descriptor. It leads to this very file, whatever its name leads to by now.
+func DescriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// Flock applies flock(2) to a descriptor and retries when a signal interrupts the wait. The kernel
+// releases the lock when the descriptor is closed.
+func Flock(fd, how int) error {
+	for {
+		if err := unix.Flock(fd, how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// LockWithin takes the exclusive lock of a descriptor, and waits for it at most so long. If another process then still
+// has the lock, the error is unix.EWOULDBLOCK.
+func LockWithin(fd int, wait time.Duration) error {
+	for end := time.Now().Add(wait); ; time.Sleep(2 * time.Millisecond) {
+		if err := Flock(fd, unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+const selinuxXattr = "security.selinux"
+
+// SELinuxLabel returns the label of the file of a descriptor, "" where it has none.
+func SELinuxLabel(fd int) string {
+	label := make([]byte, 256)
+	n, err := unix.Getxattr(DescriptorPath(fd), selinuxXattr, label)
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimRight(label[:n], "\x00"))
+}
+
+// SELinuxEnabled reports whether SELinux is on.
+func SELinuxEnabled() bool {
+	_, err := os.Stat("/sys/fs/selinux/enforce")
+	return err == nil
+}
+
+// SetSELinuxLabel sets the label of the file of a descriptor, unless it has that label already.
+func SetSELinuxLabel(fd int, label string) error {
+	if SELinuxLabel(fd) == label {
+		return nil
+	}
+	return unix.Setxattr(DescriptorPath(fd), selinuxXattr, []byte(label), 0)
+}

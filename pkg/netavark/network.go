@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netavark
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/utils"
+
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/cnirecord"
+)
+
+// network is a network of Podman, with the keys that this plugin uses. Podman may add others.
+type network struct {
+	Name        string            `json:"name"`
+	Driver      string            `json:"driver"`
+	Interface   string            `json:"network_interface"`
+	Options     options           `json:"options"`
+	IPAMOptions map[string]string `json:"ipam_options"`
+	Subnets     []subnet          `json:"subnets"`
+	Routes      []json.RawMessage `json:"routes"`
+	Internal    bool              `json:"internal"`
+}
+
+type subnet struct {
+	Subnet  netip.Prefix `json:"subnet"`
+	Gateway netip.Addr   `json:"gateway"`
+}
+
+// decode decodes standard input.
+func decode(data []byte, to any) error {
+	err := json.Unmarshal(data, to)
+	var kind *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &kind) && kind.Field != "":
+		return fmt.Errorf("standard input: %s: found a JSON %s, want another kind of value", quote(kind.Field), kind.Value)
+	}
+	return fmt.Errorf("standard input: %s", quote(err.Error()))
+}
+
+// check refuses what no network of this plugin can provide.
+func (n *network) check() error {
+	if err := utils.ValidateNetworkName(n.Name); err != nil {
+		return invalid("name", n.Name, "a letter or digit, then letters, digits, _ . and -")
+	}
+	const noInterface = "a userspace interface is no interface of the kernel"
+	switch {
+	case n.Interface != "":
+		return fmt.Errorf("--interface-name: found %s: %s; name a bridge of the vswitch by --opt bridge=…", quote(n.Interface), noInterface)
+	case n.Internal:
+		return fmt.Errorf("--internal: %s, so its packets do not pass the host's firewall; isolate the network by a bridge or a VLAN of the vswitch", noInterface)
+	case len(n.Routes) > 0:
+		return fmt.Errorf("--route: %s and takes no routes; the application routes", noInterface)
+	}
+	switch driver := n.IPAMOptions["driver"]; driver {
+	case "", "host-local", "none":
+	default:
+		return fmt.Errorf("--ipam-driver: found %s, want host-local or none: %s", quote(driver), noInterface)
+	}
+	return n.Options.checkConfigFile()
+}
+
+// addresses returns the addresses with prefix lengths of the subnets, and the gateways.
+func (n *network) addresses(ips []netip.Addr) (attach.Addresses, error) {
+	var of attach.Addresses
+	for _, ip := range ips {
+		s, ok := n.subnetOf(ip)
+		if !ok {
+			return of, fmt.Errorf("static_ips: found %s, want an address in a subnet of the network", ip)
+		}
+		of.IPs = append(of.IPs, netip.PrefixFrom(ip, s.Subnet.Bits()).String())
+		if s.Gateway.IsValid() {
+			of.Gateways = append(of.Gateways, s.Gateway.String())
+		}
+	}
+	return of, nil
+}
+
+func (n *network) subnetOf(ip netip.Addr) (subnet, bool) {
+	for _, s := range n.Subnets {
+		if s.Subnet.Contains(ip) {
+			return s, true
+		}
+	}
+	return subnet{}, false
+}
+
+// createNetwork is the command create: it checks a network of Podman and prints it.
+func (p *Plugin) createNetwork(data []byte) error {
+	var n network
+	if err := decode(data, &n); err != nil {
+		return err
+	}
+	var whole map[string]json.RawMessage // with the keys that this plugin does not know
+	if err := decode(data, &whole); err != nil {
+		return err
+	}
+	if err := n.check(); err != nil {
+		return err
+	}
+	t := &attach.Attachment{}
+	if err := n.Options.read(t); err != nil {
+		return err
+	}
+	if err := p.locate(n.Options["configFile"], t); err != nil {
+		return err
+	}
+	// A container of the longest possible names.
+	t.Key = cnirecord.Key{Network: n.Name, ContainerID: strings.Repeat("f", 64), Interface: strings.Repeat("i", 15)}
+	host := p.host(n.Options)
+	if _, err := attach.PlanSocket(host, t); err != nil {
+		return err
+	}
+	if err := attach.CheckBridge(host, t); err != nil {
+		return err
+	}
+	whole["dns_enabled"] = json.RawMessage("false") // no name server reaches a userspace interface
+	if len(n.Subnets) == 0 {
+		whole["ipam_options"] = json.RawMessage(`{"driver":"none"}`)
+	}
+	return p.print(whole)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netavark
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/quantity"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// options are the options of a network (podman network create --opt). They describe themselves in errors of package
+// attach, as attach.Source.
+type options map[string]string
+
+// deviceOptions are the options of the device. Package attach calls them device.type and so on.
+var deviceOptions = []string{"type", "mode", "role", "path"}
+
+// knownOptions are the options of a network, sorted.
+var knownOptions = []string{"bridge", "configFile", "mode", "mtu", "path", "queues", "rate", "role", "timeout", "type", "vlan", "vswitch"}
+
+// Name returns the option of a key.
+func (o options) Name(key string) string { return strings.TrimPrefix(key, "device.") }
+
+// Place begins a message about an option.
+func (o options) Place(key string) string {
+	if slices.Contains(knownOptions, o.Name(key)) {
+		return "option "
+	}
+	return ""
+}
+
+// Value returns the value of an option.
+func (o options) Value(key string) string {
+	if v, ok := o[o.Name(key)]; ok {
+		return quote(v)
+	}
+	return "nothing"
+}
+
+// invalid returns the error for the value of an option.
+func (o options) invalid(key, want string) error {
+	return invalid("option "+key, o[key], want)
+}
+
+// configDir has the files that the option configFile can name.
+const configDir = "/etc"
+
+// checkConfigFile checks the option configFile.
+func (o options) checkConfigFile() error {
+	file := o["configFile"]
+	if file == "" || hostfs.CheckPath(file) == nil && path.Clean(file) == file && strings.HasPrefix(file, configDir+"/") {
+		return nil
+	}
+	return o.invalid("configFile", "a clean path of a file below "+configDir)
+}
+
+// read reads the options into an attachment.
+func (o options) read(t *attach.Attachment) error {
+	for _, key := range slices.Sorted(maps.Keys(o)) {
+		if slices.Contains(knownOptions, key) {
+			continue
+		}
+		hint := ""
+		if near := diag.Nearest(key, knownOptions...); near != "" {
+			hint = "; did you mean " + strconv.Quote(near) + "?"
+		}
+		return fmt.Errorf("option %s: it is unknown; known are %s%s", quote(key), strings.Join(knownOptions, ", "), hint)
+	}
+	if err := o.readDevice(t); err != nil {
+		return err
+	}
+	return o.readPort(t)
+}
+
+func (o options) readDevice(t *attach.Attachment) error {
+	t.Device = attach.Device{Kind: deviceinfo.Type(o["type"]), Field: map[string]string{}}
+	if !t.Device.IsSocket() {
+		return o.invalid("type", `"vhost-user" or "memif": networks of Podman have sockets; request other devices by the annotation devices.jackfield.dev`)
+	}
+	for _, key := range deviceOptions[1:] {
+		value, given := o[key]
+		switch {
+		case !given:
+		case !slices.Contains(attach.DeviceKeys[t.Device.Kind], key):
+			return fmt.Errorf("option %s: a device of type %s has no such option, but %s", key, t.Device.Kind, strings.Join(attach.DeviceKeys[t.Device.Kind], " and "))
+		default:
+			t.Device.Field[key] = value
+		}
+	}
+	return attach.CheckDevice(&attach.Host{Source: o}, t)
+}
+
+func (o options) readPort(t *attach.Attachment) error {
+	p := &t.Port
+	p.Vswitch, p.Bridge = o["vswitch"], o["bridge"]
+	for key, to := range map[string]*int{"mtu": &p.MTU, "vlan": &p.VLAN, "queues": &p.Queues} {
+		if o[key] == "" {
+			continue
+		}
+		bounds := attach.PortBounds[key]
+		n, err := strconv.Atoi(o[key])
+		if err != nil || n < bounds[0] || n > bounds[1] {
+			return o.invalid(key, fmt.Sprintf("a number from %d to %d", bounds[0], bounds[1]))
+		}
+		*to = n
+	}
+	if rate := o["rate"]; rate != "" {
+		var ok bool
+		if p.Rate, ok = quantity.ParseRate(rate); !ok {
+			return o.invalid("rate", strings.TrimPrefix(quantity.RateRule, "want "))
+		}
+	}
+	if timeout := o["timeout"]; timeout != "" {
+		d, err := time.ParseDuration(timeout)
+		if err != nil || d < attach.MinTimeout || d > attach.MaxTimeout {
+			return o.invalid("timeout", fmt.Sprintf("a duration from %v to %v, as 10s", attach.MinTimeout, attach.MaxTimeout))
+		}
+		t.Timeout = d
+	}
+	for _, key := range []string{"vswitch", "bridge", "mtu", "vlan", "queues", "rate"} {
+		if o[key] != "" {
+			p.Given = cmp.Or(p.Given, key)
+		}
+	}
+	return attach.CheckPort(&attach.Host{Source: o}, t)
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netavark
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/rootless"
+	buildinfo "github.com/jackfield/jackfield/internal/version"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const (
+	program = "jackfield-netavark"
+	// adapter marks the records of this plugin.
+	adapter = "netavark"
+	// apiVersion is the version of netavark's plugin API.
+	apiVersion = "1.0.0"
+	// maxInput bounds standard input, in bytes.
+	maxInput = 4 << 20
+)
+
+// Plugin is one execution of the plugin. The zero Host is the root of this machine.
+type Plugin struct {
+	Args           []string // without the program's name
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Host           hostfs.Root
+
+	// reached is called at each step. Tests stop the plugin there.
+	reached func(step string)
+}
+
+// Run runs the command of Args. It prints the result or the error to Stdout, as netavark expects them, and returns
+// the error.
+func (p *Plugin) Run(ctx context.Context) error {
+	err := p.runCommand(ctx)
+	if err == nil {
+		return nil
+	}
+	message := struct {
+		Error string `json:"error"`
+	}{errorText(err)}
+	return errors.Join(err, p.print(message))
+}
+
+func (p *Plugin) print(v any) error {
+	e := json.NewEncoder(p.Stdout)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+func (p *Plugin) runCommand(ctx context.Context) error {
+	if slices.Equal(p.Args, []string{"--version"}) {
+		_, err := fmt.Fprintln(p.Stdout, buildinfo.Line(program))
+		return err
+	}
+	command, arguments := "info", 0
+	if len(p.Args) > 0 {
+		command = p.Args[0]
+		arguments = len(p.Args) - 1
+	}
+	want, known := map[string]int{"info": 0, "create": 0, "setup": 1, "teardown": 1}[command]
+	switch {
+	case !known:
+		return invalid("command", command, "info, create, setup or teardown")
+	case arguments != want && want == 1:
+		return fmt.Errorf("%s: found %d arguments, want the path of the container's network namespace", command, arguments)
+	case arguments != want:
+		return fmt.Errorf("%s: found %d arguments, want none", command, arguments)
+	case command == "info":
+		return p.print(map[string]string{"version": buildinfo.Get().Version, "api_version": apiVersion})
+	}
+	data, err := hostfs.ReadAtMost(p.Stdin, maxInput)
+	if err != nil {
+		return fmt.Errorf("read standard input: %w", err)
+	}
+	switch command {
+	case "create":
+		return p.createNetwork(data)
+	case "setup":
+		return p.setUp(ctx, data, p.Args[1])
+	}
+	return p.tearDown(ctx, data, p.Args[1])
+}
+
+// locate sets the attachment's directories and its configuration file from the node's configuration, or from that of
+// the user whose Podman runs the plugin. file is the option configFile, or "". Records of root are where the
+// reconciler of the NRI plugin reads them, whatever the configuration says.
+func (p *Plugin) locate(file string, t *attach.Attachment) error {
+	t.StateDir = attach.DefaultStateDir
+	outside, inside := hostfs.UserNamespace()
+	uid, isRootless := rootless.User(p.Host, outside, inside)
+	t.ConfigFile = file
+	if isRootless && file == "" {
+		t.ConfigFile = rootless.ConfigFile(p.Host, uid)
+	}
+	t.ConfigFile = cmp.Or(t.ConfigFile, config.DefaultPath)
+	cfg, err := config.Load(p.Host, t.ConfigFile, config.Options{RequireOwner: true})
+	if err != nil {
+		return fmt.Errorf("load the node's configuration: %w", err)
+	}
+	if len(cfg.Sockets.Roots) == 0 {
+		return fmt.Errorf("%s: sockets.roots is empty, want the directory for sockets of networks first", t.ConfigFile)
+	}
+	t.ClaimsDir, t.SocketDir, t.InfoDir = claims.Path(cfg.StateDir), cfg.Sockets.Roots[0], cfg.DeviceInfo.CNIDir
+	t.SocketDirSize = cfg.Sockets.DirectoryBytes()
+	if isRootless {
+		state := rootless.StateDir(uid, cfg)
+		t.StateDir, t.ClaimsDir = path.Join(state, "cni"), claims.Path(state)
+		t.SocketDirSize = 0 // no vswitch sees the user's mounts
+	}
+	return nil
+}
+
+// host returns where attachments are created.
+func (p *Plugin) host(o options) *attach.Host {
+	return &attach.Host{Root: p.Host, Log: p.Stderr, Program: program, Source: o, Reached: p.reached}
+}

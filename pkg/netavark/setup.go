@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netavark
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/containernetworking/cni/pkg/utils"
+
+	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// execution is the input of setup and teardown, with the keys that this plugin uses. Port mappings are those of
+// all networks of the container, and aliases are for name servers: both are ignored.
+type execution struct {
+	ContainerID string  `json:"container_id"`
+	Network     network `json:"network"`
+	Options     struct {
+		Interface string            `json:"interface_name"`
+		StaticIPs []netip.Addr      `json:"static_ips"`
+		StaticMAC string            `json:"static_mac"`
+		Options   map[string]string `json:"options"`
+	} `json:"network_options"`
+}
+
+// status is the result of setup.
+type status struct {
+	SearchDomains []string                   `json:"dns_search_domains"`
+	ServerIPs     []string                   `json:"dns_server_ips"`
+	Interfaces    map[string]interfaceStatus `json:"interfaces"`
+}
+
+type interfaceStatus struct {
+	MAC     string          `json:"mac_address"`
+	Subnets []addressStatus `json:"subnets"`
+}
+
+type addressStatus struct {
+	Address netip.Prefix `json:"ipnet"`
+	Gateway *netip.Addr  `json:"gateway"`
+}
+
+// parseExecution reads the input of setup and teardown and identifies the attachment.
+func parseExecution(data []byte, netns string) (*execution, *attach.Attachment, error) {
+	e := &execution{}
+	if err := decode(data, e); err != nil {
+		return nil, nil, err
+	}
+	if err := utils.ValidateContainerID(e.ContainerID); err != nil || hostfs.CheckID(e.ContainerID) != nil {
+		return nil, nil, invalid("container_id", e.ContainerID, "a letter or digit, then letters, digits, _ . and -")
+	}
+	if err := utils.ValidateInterfaceName(e.Options.Interface); err != nil {
+		return nil, nil, invalid("network_options.interface_name", e.Options.Interface, `1 to 15 bytes without "/", ":" and white space, and not "." or ".."`)
+	}
+	if hostfs.CheckPath(netns) != nil {
+		return nil, nil, invalid("network namespace", netns, "an absolute path")
+	}
+	if err := e.Network.check(); err != nil {
+		return nil, nil, err
+	}
+	return e, &attach.Attachment{Adapter: adapter, Netns: netns,
+		Key: cnirecord.Key{Network: e.Network.Name, ContainerID: e.ContainerID, Interface: e.Options.Interface}}, nil
+}
+
+// setUp is the command setup: it creates the attachment and prints its addresses.
+func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
+	e, t, err := parseExecution(data, netns)
+	if err != nil {
+		return err
+	}
+	for key := range e.Options.Options {
+		return fmt.Errorf("--network %s:%s: networks of this driver have no option for a single container", e.Network.Name, quote(key))
+	}
+	if t.MAC, err = parseMAC(e.Options.StaticMAC); err != nil {
+		return err
+	}
+	addresses, err := e.Network.addresses(e.Options.StaticIPs)
+	if err != nil {
+		return err
+	}
+	if err := e.Network.Options.read(t); err != nil {
+		return err
+	}
+	if err := p.locate(e.Network.Options["configFile"], t); err != nil {
+		return err
+	}
+	host := p.host(e.Network.Options)
+	// Podman sets up an interface of a container once. What is recorded of it is left over.
+	if err := attach.RemoveLeftovers(ctx, host, t); err != nil {
+		return err
+	}
+	return attach.Add(ctx, host, t, attach.Steps{
+		Allocate: func() (attach.Addresses, error) { return addresses, nil },
+		Report:   func(attach.Created) error { return p.print(e.status(t.MAC)) },
+	})
+}
+
+// parseMAC returns a hardware address in canonical form. "" leaves the choice to the application.
+func parseMAC(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	mac, err := net.ParseMAC(s)
+	if err != nil || len(mac) != 6 || mac[0]&1 != 0 {
+		return "", invalid("network_options.static_mac", s, "a hardware address of one interface, six bytes as c2:11:22:33:44:55")
+	}
+	return mac.String(), nil
+}
+
+// status returns the result for Podman. All addresses are in a subnet.
+func (e *execution) status(mac string) status {
+	i := interfaceStatus{MAC: mac, Subnets: []addressStatus{}}
+	for _, ip := range e.Options.StaticIPs {
+		s, _ := e.Network.subnetOf(ip)
+		a := addressStatus{Address: netip.PrefixFrom(ip, s.Subnet.Bits())}
+		if s.Gateway.IsValid() {
+			a.Gateway = &s.Gateway
+		}
+		i.Subnets = append(i.Subnets, a)
+	}
+	return status{[]string{}, []string{}, map[string]interfaceStatus{e.Options.Interface: i}}
+}
+
+// tearDown is the command teardown: it removes the attachment. The record says what there is, so options that have
+// become invalid do not matter. A user's records may be where only the user's configuration says.
+func (p *Plugin) tearDown(ctx context.Context, data []byte, netns string) error {
+	e, t, err := parseExecution(data, netns)
+	if err != nil {
+		return err
+	}
+	_ = e.Network.Options.read(t)
+	if err := p.locate(e.Network.Options["configFile"], t); err != nil {
+		if _, inside := hostfs.UserNamespace(); inside {
+			return err
+		}
+	}
+	return attach.Remove(ctx, p.host(e.Network.Options), t)
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podresources
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/containerd/errdefs"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func mkfifo(p string) error { return unix.Mkfifo(p, 0o600) }
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// invalidAnswer is an answer of the kubelet that the client must refuse.
+type invalidAnswer struct {
+	name     string
+	pods     []*v1.PodResources
+	sentinel error
+}
+
+func invalidAnswers() []invalidAnswer {
+	one := func(p *v1.PodResources) []*v1.PodResources { return []*v1.PodResources{pod("other", "x"), p} }
+	claims := func(rs ...*v1.ClaimResource) []*v1.PodResources {
+		return one(pod("ns", "pod", &v1.ContainerResources{Name: "c", DynamicResources: []*v1.DynamicResource{
+			{ClaimNamespace: "ns", ClaimName: "claim", ClaimResources: rs}}}))
+	}
+	ids := func(resource string, ids ...string) []*v1.PodResources {
+		return one(pod("ns", "pod", &v1.ContainerResources{Name: "c", Devices: []*v1.ContainerDevices{{ResourceName: resource, DeviceIds: ids}}}))
+	}
+	many := func(n int) []string { return strings.Split(strings.Repeat("x,", n-1)+"x", ",") }
+	var containers []*v1.ContainerResources
+	for i := range 1025 {
+		containers = append(containers, container(fmt.Sprint("c", i)))
+	}
+	return []invalidAnswer{
+		{"nil container", one(pod("ns", "pod", container("c"), nil)), errdefs.ErrInvalidArgument},
+		{"container name", one(pod("ns", "pod", container("../c"))), errdefs.ErrInvalidArgument},
+		{"container twice", one(pod("ns", "pod", container("c", "r=1"), container("d"), container("c", "r=2"))), errdefs.ErrConflict},
+		{"too many containers", one(pod("ns", "pod", containers...)), errdefs.ErrInvalidArgument},
+		{"nil devices", one(pod("ns", "pod", &v1.ContainerResources{Name: "c", Devices: []*v1.ContainerDevices{nil}})), errdefs.ErrInvalidArgument},
+		{"empty ID", ids("r", "1", ""), errdefs.ErrInvalidArgument},
+		{"ID with a newline", ids("r", "1\n2"), errdefs.ErrInvalidArgument},
+		{"ID with a NUL", ids("r", "1\x00"), errdefs.ErrInvalidArgument},
+		{"ID with blanks around", ids("r", " 1"), errdefs.ErrInvalidArgument},
+		{"long ID", ids("r", strings.Repeat("x", 1025)), errdefs.ErrInvalidArgument},
+		{"resource name", ids("r\x1b[31m", "1"), errdefs.ErrInvalidArgument},
+		{"too many IDs", ids("r", many(16385)...), errdefs.ErrInvalidArgument},
+		{"nil claim", one(pod("ns", "pod", &v1.ContainerResources{Name: "c", DynamicResources: []*v1.DynamicResource{nil}})), errdefs.ErrInvalidArgument},
+		{"claim device", claims(&v1.ClaimResource{DeviceName: "a"}, &v1.ClaimResource{DeviceName: "d\x00"}), errdefs.ErrInvalidArgument},
+	}
+}
+
+// Get and List give each invalid answer over a real connection. The same client still gets
+// a valid answer about another pod.
+func TestInvalidAnswers(t *testing.T) {
+	var b strings.Builder
+	for _, l := range invalidAnswers() {
+		t.Run(l.name, func(t *testing.T) {
+			for _, getErr := range []func(*v1.GetPodResourcesRequest) error{nil, unimplemented} {
+				root := newRoot(t)
+				f := &fake{pods: append(l.pods, pod("ns", "valid", container("c", "r=1"))), getErr: getErr}
+				f.start(t, root)
+				c := newClient(t, root, Options{})
+				_, err := c.Pod(t.Context(), key)
+				var e *Error
+				if !errors.Is(err, l.sentinel) || !errors.As(err, &e) || e.Socket != socket || e.Field == "" {
+					t.Fatalf("%#v (%v), want %v", err, err, l.sentinel)
+				}
+				if getErr == nil {
+					fmt.Fprintf(&b, "%s\n    %v\n", l.name, err)
+				} else if !strings.Contains(e.Field, "pod_resources[1]") {
+					t.Errorf("field is %q", e.Field)
+				}
+				if _, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "valid", UID: "uid"}); err != nil {
+					t.Errorf("the valid answer: %v", err)
+				}
+			}
+		})
+	}
+	const file = "testdata/invalid_answers.golden"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" && !t.Failed() {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+func TestInvalidMessages(t *testing.T) {
+	get := func(p *v1.PodResources) []byte { return marshal(t, &v1.GetPodResourcesResponse{PodResources: p}) }
+	for _, c := range []struct {
+		name     string
+		getErr   func(*v1.GetPodResourcesRequest) error
+		raw      []byte
+		sentinel error
+		says     string
+	}{
+		{"empty Get", nil, []byte{}, errdefs.ErrInvalidArgument, "Get: pod_resources: it is missing"},
+		{"another pod", nil, get(pod("ns", "victim", container("c", "r=1"))), errdefs.ErrInvalidArgument, `about pod "ns/victim"`},
+		{"another namespace", nil, get(pod("victim", "pod")), errdefs.ErrInvalidArgument, `about pod "victim/pod"`},
+		{"truncated", nil, get(pod("ns", "pod", container("c")))[:9], errdefs.ErrUnknown, "failed to unmarshal"},
+		{"garbage", nil, []byte("\xff\xfe\xfdgarbage"), errdefs.ErrUnknown, "failed to unmarshal"},
+		{"not UTF-8", nil, []byte{0x0a, 3, 0x0a, 1, 0xff}, errdefs.ErrUnknown, "failed to unmarshal"},
+		{"too large Get", nil, make([]byte, maxAnswer+1), errdefs.ErrResourceExhausted, "larger than 4 MiB"},
+		{"too large List", unimplemented, make([]byte, maxAnswer+1), errdefs.ErrResourceExhausted, "larger than 4 MiB"},
+		{"pod twice", unimplemented, marshal(t, &v1.ListPodResourcesResponse{PodResources: []*v1.PodResources{
+			pod("ns", "pod", container("c", "r=1")), pod("x", "y"), pod("ns", "pod", container("c", "r=2"))}}), errdefs.ErrConflict, "pod_resources[2]"},
+		{"garbage in List", unimplemented, []byte{0x0a, 0xff}, errdefs.ErrUnknown, "failed to unmarshal"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := newRoot(t)
+			f := &fake{raw: c.raw, getErr: c.getErr}
+			f.start(t, root)
+			_, err := newClient(t, root, Options{}).Pod(t.Context(), key)
+			wantErr(t, err, c.sentinel, c.says, socket)
+		})
+	}
+}
+
+// A pod may be listed twice with the same devices. Fields of a later version are ignored.
+func TestListIgnoresDuplicatesAndUnknownFields(t *testing.T) {
+	listed := pod("ns", "pod", container("c", "r=1"))
+	raw := marshal(t, &v1.ListPodResourcesResponse{PodResources: []*v1.PodResources{listed, nil, listed}})
+	raw = append(raw, 0xa2, 0x06, 3, 'n', 'e', 'w') // field 100
+	root := newRoot(t)
+	(&fake{raw: raw, getErr: unimplemented}).start(t, root)
+	a, err := newClient(t, root, Options{}).Pod(t.Context(), key)
+	if err != nil || a.Containers[0].IDs("r")[0] != "1" {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+func TestKubeletRefusesCall(t *testing.T) {
+	long := strings.Repeat("very ", 1000) + "\x1b[31mlong"
+	for _, c := range []struct {
+		code     codes.Code
+		sentinel error
+	}{
+		{codes.PermissionDenied, errdefs.ErrPermissionDenied},
+		{codes.Unauthenticated, errdefs.ErrPermissionDenied},
+		{codes.Internal, errdefs.ErrUnknown},
+		{codes.Unimplemented, errdefs.ErrUnknown},
+		{codes.Code(99), errdefs.ErrUnknown},
+	} {
+		t.Run(c.code.String(), func(t *testing.T) {
+			root := newRoot(t)
+			f := &fake{getErr: unimplemented, listErr: func() error { return status.Error(c.code, long) }}
+			f.start(t, root)
+			_, err := newClient(t, root, Options{}).Pod(t.Context(), key)
+			wantErr(t, err, c.sentinel, "List", socket, "very")
+			if len(err.Error()) > 600 || strings.Contains(err.Error(), "\x1b") {
+				t.Errorf("%d bytes: %.700q", len(err.Error()), err)
+			}
+			if n := f.lists.Load(); n > 2 {
+				t.Errorf("%d calls", n)
+			}
+		})
+	}
+}
+
+// FuzzFromList checks that any answer gives an [*Error] or an answer about the pod.
+func FuzzFromList(f *testing.F) {
+	f.Add(marshal(f, &v1.ListPodResourcesResponse{PodResources: []*v1.PodResources{pod("x", "y"), pod("ns", "pod", container("a", "r=1"), container("b"))}}))
+	for _, l := range invalidAnswers() {
+		if b := marshal(f, &v1.ListPodResourcesResponse{PodResources: l.pods}); len(b) < 4096 {
+			f.Add(b)
+		}
+	}
+	q := query{key: key, socket: socket, method: "List"}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var answer v1.ListPodResourcesResponse
+		if proto.Unmarshal(b, &answer) != nil {
+			return
+		}
+		a, err := q.fromList(&answer)
+		if err != nil {
+			var e *Error
+			if !errors.As(err, &e) || e.Socket != socket || errors.Unwrap(err) == nil {
+				t.Errorf("%#v", err)
+			}
+			return
+		}
+		if a.Name != key.Name || a.Namespace != key.Namespace {
+			t.Errorf("an answer about %s/%s", a.Namespace, a.Name)
+		}
+		if diff := cmp.Diff(a, a.Clone()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

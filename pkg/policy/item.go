@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"strconv"
+
+	"github.com/jackfield/jackfield/internal/glob"
+)
+
+// kind is a kind of thing that rules allow or deny.
+type kind uint8
+
+const (
+	kindCDI kind = iota
+	kindSocket
+	kindDevice
+	kindMount
+	kindHook
+	kindNetwork // in a rule's allow, networks narrow sockets and devices
+	kindPort
+	kindNamedSocket
+	kinds
+)
+
+// String returns the kind's name in messages.
+func (k kind) String() string {
+	return [kinds]string{"CDI device", "socket", "device node", "mount", "hook", "network", "port", "named socket"}[k]
+}
+
+// listName returns the kind's list in a rule's allow or deny.
+func (k kind) listName() string {
+	return [kinds]string{"cdi", "sockets", "devices", "mounts", "hooks", "networks", "ports", "namedSockets"}[k]
+}
+
+// compile compiles a pattern of names of the kind.
+func (k kind) compile(pattern string) (glob.Glob, error) {
+	switch k {
+	case kindCDI:
+		return compileCDI(pattern)
+	case kindNetwork, kindNamedSocket:
+		return glob.CompileName(pattern)
+	case kindPort:
+		return compilePort(pattern)
+	}
+	return glob.CompilePath(pattern)
+}
+
+// list returns the patterns of a kind that are names alone; nil for mounts and ports.
+func (a *Allow) list(k kind) *[]string {
+	return [kinds]*[]string{kindCDI: &a.CDI, kindSocket: &a.Sockets, kindDevice: &a.Devices, kindHook: &a.Hooks,
+		kindNetwork: &a.Networks, kindNamedSocket: &a.NamedSockets}[k]
+}
+
+// isHostPath reports whether items of the kind are named by a host path.
+func (k kind) isHostPath() bool {
+	return k != kindCDI && k != kindNetwork && k != kindPort && k != kindNamedSocket
+}
+
+// item is what a decision is about.
+type item struct {
+	kind        kind
+	name        string // the source of a mount
+	destination string // of a mount
+	writable    bool   // of a mount
+	whole       bool   // a socket's directory with everything below it
+	vlan        int    // of a port; 0 for untagged
+}
+
+// isWellFormed reports whether some rule could allow the item.
+func (it *item) isWellFormed() bool {
+	switch {
+	case it.kind == kindPort:
+		return isValidPort(it.name, it.vlan)
+	case it.kind == kindMount && !glob.CleanPath(it.destination):
+		return false
+	}
+	return !it.kind.isHostPath() || glob.CleanPath(it.name)
+}
+
+// within names the parts of the item that a denial can match.
+func (it *item) within() string {
+	switch it.kind {
+	case kindMount:
+		return "paths within the mount"
+	case kindPort:
+		return "VLANs that an untagged port can carry"
+	}
+	return "paths within the directory"
+}
+
+// formatYAML returns the item as the entry of a rule's list that matches only this item.
+func (it *item) formatYAML() string {
+	switch {
+	case it.kind == kindMount:
+		return Mount{Source: it.name, Destination: it.destination, ReadOnly: !it.writable}.formatYAML()
+	case it.kind == kindPort && it.vlan > 0:
+		return PortPattern{Port: it.name, VLANs: []string{strconv.Itoa(it.vlan)}}.formatYAML()
+	case it.whole:
+		return strconv.Quote(it.name + "/**")
+	}
+	return strconv.Quote(it.name)
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/glob"
+)
+
+// patternSet is a compiled Allow.
+type patternSet [kinds][]pattern
+
+// pattern is one entry of a list of a rule.
+type pattern struct {
+	text string // for messages: quoted, or a line of YAML
+	name glob.Glob
+	// destination and readOnly are of mounts. A nil destination matches every path.
+	destination *glob.Glob
+	readOnly    bool
+	vlans       []vlanRange // of ports; nil for any VLAN and none
+}
+
+// compilePatterns compiles a rule's allow or deny.
+func (f *faults) compilePatterns(field string, a Allow) (set patternSet) {
+	for k := range kinds {
+		list := a.list(k)
+		if list == nil {
+			continue
+		}
+		for _, g := range f.compileList(field+"."+k.listName(), *list, k.compile) {
+			set[k] = append(set[k], pattern{text: quote(g.String()), name: g})
+		}
+	}
+	for i, m := range a.Mounts {
+		at := fmt.Sprintf("%s.mounts[%d]", field, i)
+		p := pattern{text: m.formatYAML(), name: f.compile(at+".source", m.Source, glob.CompilePath), readOnly: m.ReadOnly}
+		if m.Destination != "" {
+			g := f.compile(at+".destination", m.Destination, glob.CompilePath)
+			p.destination = &g
+		}
+		set[kindMount] = append(set[kindMount], p)
+	}
+	set[kindPort] = f.compilePorts(field+".ports", a.Ports)
+	return set
+}
+
+// formatYAML returns the mount as one line of the rule.
+func (m Mount) formatYAML() string {
+	text := "{source: " + strconv.Quote(m.Source)
+	if m.Destination != "" {
+		text += ", destination: " + strconv.Quote(m.Destination)
+	}
+	if m.ReadOnly {
+		text += ", readOnly: true"
+	}
+	return text + "}"
+}
+
+// compileCDI compiles a pattern of CDI names and refuses one that no name can match.
+func compileCDI(pattern string) (glob.Glob, error) {
+	if !strings.Contains(pattern, "*") {
+		kind, name, ok := strings.Cut(pattern, "=")
+		if vendor, class, slash := strings.Cut(kind, "/"); !ok || !slash || vendor == "" || class == "" || name == "" {
+			return glob.Glob{}, fmt.Errorf("want vendor.com/class=name, with * for any characters")
+		}
+	}
+	return glob.CompileName(pattern)
+}
+
+// matches reports whether the pattern matches the item, which is of the pattern's kind.
+func (p *pattern) matches(it *item) bool {
+	switch {
+	case it.kind == kindMount:
+		return p.name.Match(it.name) && p.matchesMode(it) && (p.destination == nil || p.destination.Match(it.destination))
+	case it.kind == kindPort:
+		return p.name.Match(it.name) && p.matchesVLAN(it.vlan)
+	case it.whole:
+		return p.name.Covers(it.name)
+	}
+	return p.name.Match(it.name)
+}
+
+// matchesMode reports whether the pattern is for mounts that are as writable as the item.
+func (p *pattern) matchesMode(it *item) bool { return !p.readOnly || !it.writable }
+
+// matchesWithin reports whether the pattern of a denial matches something that the item includes: what is below
+// a mount or a socket's directory, or a VLAN of an untagged port.
+func (p *pattern) matchesWithin(it *item) bool {
+	switch {
+	case it.kind == kindMount:
+		return p.name.MatchesBelow(it.name) && p.matchesMode(it) &&
+			(p.destination == nil || p.destination.Match(it.destination) || p.destination.MatchesBelow(it.destination))
+	case it.kind == kindPort:
+		return it.vlan == 0 && p.name.Match(it.name)
+	case it.whole:
+		return p.name.Match(it.name) || p.name.MatchesBelow(it.name)
+	}
+	return false
+}
+
+// findPattern returns the text of the first pattern of a kind that matches, or "".
+func (s *patternSet) findPattern(k kind, matches func(*pattern) bool) string {
+	for i := range s[k] {
+		if matches(&s[k][i]) {
+			return s[k][i].text
+		}
+	}
+	return ""
+}
+
+// matching returns the pattern that matches the item, or "".
+func (s *patternSet) matching(it *item) string {
+	return s.findPattern(it.kind, func(p *pattern) bool { return p.matches(it) })
+}
+
+// matchingWithin returns the pattern that matches something that the item includes, or "".
+func (s *patternSet) matchingWithin(it *item) string {
+	return s.findPattern(it.kind, func(p *pattern) bool { return p.matchesWithin(it) })
+}
+
+// matchingNetwork returns the pattern that matches a network, or "". A network of unknown namespace is named
+// after a file, namespace-name, in which any "-" may separate the two. It has all of these names.
+func (s *patternSet) matchingNetwork(name string) string {
+	text := s.matching(&item{kind: kindNetwork, name: name})
+	if len(s[kindNetwork]) == 0 || strings.Contains(name, "/") {
+		return text
+	}
+	for i := 1; text == "" && i < len(name)-1 && i < glob.MaxPattern; i++ {
+		if name[i] == '-' {
+			text = s.matching(&item{kind: kindNetwork, name: name[:i] + "/" + name[i+1:]})
+		}
+	}
+	return text
+}
+
+// patternTexts returns the patterns of a kind for messages.
+func (s *patternSet) patternTexts(k kind) []string {
+	var all []string
+	for _, p := range s[k] {
+		all = append(all, p.text)
+	}
+	return all
+}
+
+// isEmpty reports whether there is no pattern.
+func (s *patternSet) isEmpty() bool {
+	return !slices.ContainsFunc(s[:], func(list []pattern) bool { return len(list) > 0 })
+}
+
+// faults collects the faults of a rule.
+type faults struct {
+	file string
+	rule string // the field of the rule
+	list []error
+}
+
+func (f *faults) addFault(field, found, rule string) {
+	f.list = append(f.list, &diag.Diagnostic{File: f.file, Field: f.rule + "." + field, Found: found, Rule: rule})
+}
+
+func (f *faults) compile(field, pattern string, compile func(string) (glob.Glob, error)) glob.Glob {
+	g, err := compile(pattern)
+	if err != nil {
+		f.addFault(field, quote(pattern), err.Error())
+	}
+	return g
+}
+
+func (f *faults) compileList(field string, patterns []string, compile func(string) (glob.Glob, error)) []glob.Glob {
+	var all []glob.Glob
+	for i, pattern := range patterns {
+		all = append(all, f.compile(fmt.Sprintf("%s[%d]", field, i), pattern, compile))
+	}
+	return all
+}

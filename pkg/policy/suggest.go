@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/jackfield/jackfield/internal/glob"
+)
+
+// Asked is one thing that a decision is about, as a list of a rule's allow has it.
+type Asked struct {
+	List string // of Allow: cdi, sockets, namedSockets, devices, mounts, hooks, networks or ports
+	Name string // with /** for a directory with everything below it
+	// Destination and ReadOnly are of a mount.
+	Destination string
+	ReadOnly    bool
+	// Network brings the socket or device; "" for none, and where the network's namespace is unknown.
+	Network string
+	// DeniedBy is the rule that denies it, or empty.
+	DeniedBy string
+}
+
+// asked returns the item as a rule's list has it.
+func (it *item) asked(s *Subject) Asked {
+	a := Asked{List: it.kind.listName(), Name: it.name, Destination: it.destination, ReadOnly: it.kind == kindMount && !it.writable}
+	if it.whole {
+		a.Name += "/**"
+	}
+	if (it.kind == kindSocket || it.kind == kindDevice) && !s.NetworkGuessed {
+		a.Network = s.Network
+	}
+	return a
+}
+
+// Suggestion is what containers of a namespace asked for.
+type Suggestion struct {
+	Namespace string
+	Asked
+}
+
+// Suggest returns the smallest rules that grant exactly what was asked for: for each namespace one rule, and one more for
+// each network that brings sockets or devices. The second result has what no such rule can grant: what is denied, and
+// names that no pattern can have. What comes twice is in neither twice.
+func Suggest(asked []Suggestion) (rules []Rule, left []Suggestion) {
+	order := func(a, b Suggestion) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Network, b.Network), cmp.Compare(a.List, b.List), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Destination, b.Destination), cmp.Compare(strconv.FormatBool(a.ReadOnly), strconv.FormatBool(b.ReadOnly)), cmp.Compare(a.DeniedBy, b.DeniedBy))
+	}
+	asked = slices.SortedFunc(slices.Values(asked), order)
+	asked = slices.Compact(asked)
+	for _, a := range asked {
+		k, ok := kindOf(a.List)
+		switch {
+		case !ok || k == kindNetwork || k == kindPort || a.DeniedBy != "" || !a.isNameable(k):
+			left = append(left, a)
+			continue
+		case slices.ContainsFunc(asked, func(b Suggestion) bool { return a != b && b.covers(&a, k) }):
+			continue
+		}
+		rule := ruleFor(&rules, a)
+		if k == kindMount {
+			rule.Allow.Mounts = append(rule.Allow.Mounts, Mount{Source: a.Name, Destination: a.Destination, ReadOnly: a.ReadOnly})
+			continue
+		}
+		list := rule.Allow.list(k)
+		*list = append(*list, a.Name)
+	}
+	return rules, left
+}
+
+// kindOf returns the kind that has a list of a rule's allow.
+func kindOf(list string) (kind, bool) {
+	for k := range kinds {
+		if k.listName() == list {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// isNameable reports whether patterns can match what was asked for, and nothing else.
+func (a *Suggestion) isNameable(k kind) bool {
+	name := a.Name
+	if dir, whole := cutWhole(k, name); whole {
+		name = dir
+	}
+	return nameable(k, name) && (k != kindMount || nameable(k, a.Destination)) && (a.Namespace == "" || nameable(kindNetwork, a.Namespace)) &&
+		(a.Network == "" || nameable(kindNetwork, a.Network))
+}
+
+// cutWhole returns the directory of a name that is for everything below it.
+func cutWhole(k kind, name string) (dir string, whole bool) {
+	const below = "/**"
+	if k != kindSocket || len(name) <= len(below) || name[len(name)-len(below):] != below {
+		return "", false
+	}
+	return name[:len(name)-len(below)], true
+}
+
+// covers reports whether the rule for a grants b too, which is of kind k.
+func (a *Suggestion) covers(b *Suggestion, k kind) bool {
+	if a.Namespace != b.Namespace || a.List != b.List || a.DeniedBy != "" || a.Network != "" && a.Network != b.Network || a.Destination != b.Destination ||
+		a.ReadOnly && !b.ReadOnly || !a.isNameable(k) {
+		return false
+	}
+	if a.Name == b.Name {
+		return true
+	}
+	if _, whole := cutWhole(k, a.Name); !whole {
+		return false
+	}
+	g, err := glob.CompilePath(a.Name)
+	if err != nil {
+		return false
+	}
+	if dir, whole := cutWhole(k, b.Name); whole {
+		return g.Covers(dir)
+	}
+	return g.Match(b.Name)
+}
+
+// ruleFor returns the rule for the namespace and network, which it adds if there is none. The rules are in order.
+func ruleFor(rules *[]Rule, a Suggestion) *Rule {
+	var networks []string
+	if a.Network != "" {
+		networks = []string{a.Network}
+	}
+	if n := len(*rules); n > 0 {
+		if last := &(*rules)[n-1]; last.For.Namespaces[0] == a.Namespace && slices.Equal(last.Allow.Networks, networks) {
+			return last
+		}
+	}
+	namespace := cmp.Or(a.Namespace, "host")
+	if !validName("suggested-" + namespace + "-9999") {
+		namespace = "long-name"
+	}
+	name := "suggested-" + namespace
+	for n := 2; slices.ContainsFunc(*rules, func(r Rule) bool { return r.Name == name }); n++ {
+		name = fmt.Sprintf("suggested-%s-%d", namespace, n)
+	}
+	*rules = append(*rules, Rule{Name: name, For: Subjects{Namespaces: []string{a.Namespace}}, Allow: Allow{Networks: networks}})
+	return &(*rules)[len(*rules)-1]
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+// Ledger remembers what the containers of pods have, where a rule limits what a
+// pod gets. It outlives an Engine, which is replaced with each configuration. A
+// container is known by its name in the pod, so that a re-created one replaces the previous one.
+// An ended container is dropped by its ID, which does not drop its replacement. The zero value is
+// ready.
+type Ledger struct {
+	mu   sync.Mutex
+	pods map[string]map[string]containerUsage // by sandbox and container name
+}
+
+type containerUsage struct {
+	id string // of the container
+	policy.Usage
+}
+
+// Note records what a container has, as the adapter finds it after a restart.
+func (l *Ledger) Note(sandboxID, container, containerID string, u policy.Usage) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteLocked(sandboxID, container, containerID, u)
+}
+
+func (l *Ledger) noteLocked(sandboxID, container, containerID string, u policy.Usage) {
+	if l.pods == nil {
+		l.pods = make(map[string]map[string]containerUsage)
+	}
+	if l.pods[sandboxID] == nil {
+		l.pods[sandboxID] = make(map[string]containerUsage)
+	}
+	l.pods[sandboxID][container] = containerUsage{containerID, u}
+}
+
+// Drop removes a container that has ended or was not created.
+func (l *Ledger) Drop(sandboxID, containerID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.pods[sandboxID], func(_ string, u containerUsage) bool { return u.id == containerID })
+	if len(l.pods[sandboxID]) == 0 {
+		delete(l.pods, sandboxID)
+	}
+}
+
+// usageOf returns what a container has.
+func (l *Ledger) usageOf(sandboxID, container string) policy.Usage {
+	if l == nil {
+		return policy.Usage{}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pods[sandboxID][container].Usage
+}
+
+// Forget removes a pod.
+func (l *Ledger) Forget(sandboxID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pods, sandboxID)
+}
+
+// Retain removes the pods that are gone, and of the others the containers that have ended.
+func (l *Ledger) Retain(alive, runs func(id string) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, containers := range l.pods {
+		maps.DeleteFunc(containers, func(_ string, u containerUsage) bool { return !runs(u.id) })
+		if !alive(id) || len(containers) == 0 {
+			delete(l.pods, id)
+		}
+	}
+}
+
+// reserve checks whether a container may have so much beside the others of its pod. Unless the plan
+// is only shown, it records that in the same step: two containers cannot both get the last of it.
+func (l *Ledger) reserve(req *Request, u policy.Usage, onlyShow bool, check func(others policy.Usage) error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var others policy.Usage
+	for name, have := range l.pods[req.SandboxID] {
+		if name != req.Container {
+			others = others.Add(have.Usage)
+		}
+	}
+	err := check(others)
+	if err == nil && !onlyShow {
+		l.noteLocked(req.SandboxID, req.Container, req.ContainerID, u)
+	}
+	return err
+}
+
+// checkLimits checks what the container gets against the rules' limits.
+func (p *planner) checkLimits(u policy.Usage) error {
+	if !p.policy.HasLimits() {
+		return nil
+	}
+	check := func(others policy.Usage) error {
+		refused, audited := p.policy.Limit(p.subject, u, others)
+		if audited != nil && len(p.items) > 0 {
+			p.items[len(p.items)-1].addAudit(audited)
+		}
+		return refused
+	}
+	if !p.policy.HasPodLimits(p.subject) {
+		return check(policy.Usage{})
+	}
+	p.usage = &u
+	if p.ledger == nil {
+		return check(policy.Usage{})
+	}
+	return p.ledger.reserve(&p.req, u, p.explains, check)
+}
+
+// countUsage counts what the plan gives. The mounts of sockets count as sockets, and
+// what Jackfield adds itself does not count.
+func (p *planner) countUsage() policy.Usage {
+	set := p.b.Edits()
+	u := policy.Usage{CDI: len(p.devices), Devices: len(set.Devices), Hooks: len(set.Hooks)}
+	for i := range set.Mounts {
+		if s := set.Mounts[i].Origin.Source; s != edits.Attachment && s != edits.SourceJackfield {
+			u.Mounts++
+		}
+	}
+	for i := range p.view {
+		if p.view[i].isSocket() {
+			u.Sockets++
+		}
+	}
+	return u
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+)
+
+// aclEntry is an entry of a POSIX ACL in the kernel's format (linux/posix_acl_xattr.h).
+type aclEntry struct {
+	Tag, Perm uint16
+	ID        uint32
+}
+
+const (
+	aclVersion  = 2
+	aclUserObj  = 0x01
+	aclUser     = 0x02
+	aclGroupObj = 0x04
+	aclMask     = 0x10
+	aclOther    = 0x20
+	aclNoID     = ^uint32(0)
+	maxXattr    = 64 << 10 // XATTR_SIZE_MAX of linux/limits.h
+)
+
+// addACLUser adds an entry for a user to a file's ACL.
+func addACLUser(link string, uid uint32, rights uint16) error {
+	acl, err := readACL(link)
+	if err != nil {
+		return err
+	}
+	next, changed := aclWithUser(acl, uid, rights)
+	if !changed {
+		return nil
+	}
+	return writeACL(link, next)
+}
+
+func writeACL(link string, acl []aclEntry) error {
+	buf, err := encodeACL(acl)
+	if err != nil {
+		return err
+	}
+	return unix.Setxattr(link, aclXattr, buf, 0)
+}
+
+// readACL reads a file's ACL. For a file without one it returns the entries of the mode bits.
+func readACL(link string) ([]aclEntry, error) {
+	buf := make([]byte, 4096)
+	n, err := unix.Getxattr(link, aclXattr, buf)
+	if errors.Is(err, unix.ERANGE) {
+		buf = make([]byte, maxXattr)
+		n, err = unix.Getxattr(link, aclXattr, buf)
+	}
+	if errors.Is(err, unix.ENODATA) {
+		var st unix.Stat_t
+		if err := unix.Stat(link, &st); err != nil {
+			return nil, err
+		}
+		of := func(shift int) uint16 { return uint16(st.Mode>>shift) & 7 }
+		return []aclEntry{{aclUserObj, of(6), aclNoID}, {aclGroupObj, of(3), aclNoID}, {aclOther, of(0), aclNoID}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return decodeACL(buf[:n])
+}
+
+func encodeACL(acl []aclEntry) ([]byte, error) {
+	return binary.Append(binary.LittleEndian.AppendUint32(nil, aclVersion), binary.LittleEndian, acl)
+}
+
+func decodeACL(buf []byte) ([]aclEntry, error) {
+	if len(buf) < 4 || binary.LittleEndian.Uint32(buf) != aclVersion || (len(buf)-4)%8 != 0 {
+		return nil, errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("the ACL has %d bytes and an unknown version", len(buf)))
+	}
+	acl := make([]aclEntry, (len(buf)-4)/8)
+	_, err := binary.Decode(buf[4:], binary.LittleEndian, acl)
+	return acl, err
+}
+
+// aclWithUser returns an ACL in which a user has some permissions, with the entries in the
+// kernel's order. If the mask has to be widened for that, the permissions of all other entries
+// are limited to the old mask, so that nobody else gets more than before.
+func aclWithUser(acl []aclEntry, uid uint32, rights uint16) (_ []aclEntry, changed bool) {
+	limit, masked := maskOf(acl)
+	user := slices.IndexFunc(acl, func(e aclEntry) bool { return e.Tag == aclUser && e.ID == uid })
+	if user >= 0 && masked && acl[user].Perm&limit&rights == rights {
+		return acl, false
+	}
+	out := slices.Clone(acl)
+	if user < 0 {
+		out = insertEntry(out, aclEntry{aclUser, rights, uid})
+	}
+	if !masked {
+		out = insertEntry(out, aclEntry{aclMask, 0, aclNoID})
+	}
+	union, mask := rights, -1
+	for i := range out {
+		switch e := &out[i]; {
+		case e.Tag == aclUser && e.ID == uid:
+			e.Perm = rights
+		case e.Tag == aclMask:
+			mask = i
+		case e.Tag != aclUserObj && e.Tag != aclOther:
+			e.Perm &= limit
+			union |= e.Perm
+		}
+	}
+	out[mask].Perm = union
+	return out, true
+}
+
+// insertEntry inserts an entry in the kernel's order, by tag and ID.
+func insertEntry(acl []aclEntry, e aclEntry) []aclEntry {
+	i := slices.IndexFunc(acl, func(o aclEntry) bool { return o.Tag > e.Tag || o.Tag == e.Tag && o.ID > e.ID })
+	if i < 0 {
+		i = len(acl)
+	}
+	return slices.Insert(acl, i, e)
+}
+
+// maskOf returns the permissions of the mask, which limits those of named users and of groups.
+func maskOf(acl []aclEntry) (limit uint16, ok bool) {
+	i := slices.IndexFunc(acl, func(e aclEntry) bool { return e.Tag == aclMask })
+	if i < 0 {
+		return 7, false
+	}
+	return acl[i].Perm, true
+}
+
+// userPermissions returns the permissions of a user's entry, nil for no entry.
+func userPermissions(acl []aclEntry, uid uint32) *uint16 {
+	for _, e := range acl {
+		if e.Tag == aclUser && e.ID == uid {
+			return &e.Perm
+		}
+	}
+	return nil
+}
+
+// aclWithoutGrant returns an ACL without what was granted to a user. An entry that was changed
+// since then stays. Nobody else gets more than before. An ACL without an entry for a named user
+// or group has no mask, so that the file has only its mode bits again.
+func aclWithoutGrant(acl []aclEntry, granted aclGrant) []aclEntry {
+	var out []aclEntry
+	limit, _ := maskOf(acl)
+	union, named, found := uint16(0), false, false
+	for _, e := range acl {
+		if e.Tag == aclUser && e.ID == granted.UID && e.Perm == connectRights {
+			found = true
+			if granted.Before == nil {
+				continue
+			}
+			e.Perm = *granted.Before
+		}
+		if e.Tag != aclUserObj && e.Tag != aclOther && e.Tag != aclMask {
+			union |= e.Perm
+			named = named || e.Tag != aclGroupObj
+		}
+		out = append(out, e)
+	}
+	if !found {
+		return acl
+	}
+	for i := range out {
+		switch {
+		case out[i].Tag == aclMask:
+			out[i].Perm = union & limit
+		case out[i].Tag == aclGroupObj && !named:
+			out[i].Perm &= limit
+		}
+	}
+	if !named {
+		out = slices.DeleteFunc(out, func(e aclEntry) bool { return e.Tag == aclMask })
+	}
+	return out
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// DirState is the relation of a socket directory to a sandbox.
+type DirState int
+
+const (
+	// Missing is a directory that does not exist yet. It is created for the sandbox.
+	Missing DirState = iota
+	// Own was created for the sandbox, by any adapter.
+	Own
+	// Foreign existed before the sandbox, or replaced the sandbox's own directory.
+	Foreign
+)
+
+// FindSocketDir returns the relation of a sandbox to the directory at a path below a canonical
+// socket root. stateDir and owner are those of the store that will deliver the directory.
+func FindSocketDir(host hostfs.Root, stateDir, owner, sandboxID, root, rel string) (DirState, error) {
+	fd, err := openBelowRoot(host, root, rel, unix.O_PATH|unix.O_DIRECTORY)
+	if errors.Is(err, unix.ENOENT) {
+		_, err = host.StatNoSymlinks(root) // without its root, it cannot be created
+		return Missing, err
+	}
+	if err != nil {
+		return Foreign, err
+	}
+	defer unix.Close(fd)
+	id, err := claims.IdentityOf(fd)
+	if err != nil {
+		return Foreign, err
+	}
+	own, err := claims.At(host, claimsPath(stateDir, owner)).Created(filepath.Join(root, rel), sandboxID, id)
+	if err != nil || !own {
+		return Foreign, err
+	}
+	return Own, nil
+}
+
+// SweepClaims removes this store's claims of sandboxes that it has no record of. Only a crash
+// or a lost record leaves such claims.
+func (s *Store) SweepClaims() error {
+	own := s.holder("")
+	return s.claims.Release(func(h claims.Holder) bool {
+		return h.Adapter == own.Adapter && h.StateDir == own.StateDir && !s.hasSandbox(h.Sandbox)
+	})
+}
+
+// hasSandbox reports whether a sandbox has a record. On an error it reports true, so that the
+// sandbox keeps its claims.
+func (s *Store) hasSandbox(id string) bool {
+	_, err := os.Lstat(filepath.Join(s.sandboxesDir(), id))
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// adoptOldClaims converts the claims of earlier versions. These hold only the sandbox's ID, and
+// the OCI hook and inject kept them in a directory of their own. If the sandbox's record says
+// that a directory was created for the sandbox, the new claim says so, too. A claim that cannot
+// be converted stays, and nothing is created for it.
+func (s *Store) adoptOldClaims() {
+	old := filepath.Join(s.dir, "claims")
+	moved := s.host.Path(claimsPath(s.hostDir, s.opts.Owner)) != old
+	names, err := listNames(old)
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		data, err := os.ReadFile(filepath.Join(old, name))
+		sandbox, dir := string(data), claims.DirectoryOf(name)
+		if err != nil || checkID("sandbox", sandbox) != nil || dir == "" {
+			continue
+		}
+		if !s.hasSandbox(sandbox) {
+			_ = os.Remove(filepath.Join(old, name)) // earlier versions ignored such a claim
+			continue
+		}
+		if _, _, err := s.claimDirectory(sandbox, dir); err != nil && !errdefs.IsConflict(err) {
+			continue
+		}
+		list, _ := readCreatedDirs(filepath.Join(s.sandboxesDir(), sandbox))
+		if i := slices.IndexFunc(list, func(m createdDir) bool { return !m.Parent && m.hostPath() == dir }); i >= 0 {
+			s.adoptOldDirectory(list[i])
+		}
+		if moved {
+			_ = os.Remove(filepath.Join(old, name))
+		}
+	}
+	if moved {
+		_ = os.Remove(old)
+	}
+}
+
+// adoptOldDirectory records in the claim of a directory that it was created for the sandbox.
+func (s *Store) adoptOldDirectory(m createdDir) {
+	fd, err := openBelowRoot(s.host, m.Root, m.Rel, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if id, err := claims.IdentityOf(fd); err == nil {
+		_ = s.claims.SetCreated(m.hostPath(), id)
+	}
+}
+
+// holdRecordedSockets claims the sockets of a container that an earlier process staged; an
+// earlier version claimed none. A conflict with another sandbox's directory is no error:
+// nothing is taken from a running container.
+func (s *Store) holdRecordedSockets(sandboxID, containerID string) error {
+	r := s.readRecord(sandboxID, containerID)
+	var errs []error
+	for i := range r.Sockets {
+		if err := s.holdSocket(sandboxID, r.Sockets[i].hostPath()); err != nil && !errdefs.IsConflict(err) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// claimsPath returns the host path of the node's claims. An owner's state directory lies in
+// that of the node.
+func claimsPath(stateDir, owner string) string {
+	if owner != "" {
+		stateDir = filepath.Dir(stateDir)
+	}
+	return claims.Path(stateDir)
+}
+
+// holder returns the sandbox as the holder of this store's claims.
+func (s *Store) holder(sandboxID string) claims.Holder {
+	return claims.Holder{Sandbox: sandboxID, Adapter: cmp.Or(s.opts.Owner, claims.NRI), StateDir: s.hostDir}
+}
+
+// claimDirectory marks the sandbox's record and claims a directory for the sandbox.
+func (s *Store) claimDirectory(sandboxID, dir string) (c claims.Claim, fresh bool, err error) {
+	if err := s.markClaimed(sandboxID); err != nil {
+		return c, false, err
+	}
+	return s.claims.ClaimDirectory(dir, s.holder(sandboxID))
+}
+
+// holdSocket marks the sandbox's record and claims a socket of the host for the sandbox.
+func (s *Store) holdSocket(sandboxID, socket string) error {
+	if err := s.markClaimed(sandboxID); err != nil {
+		return err
+	}
+	return s.claims.HoldSocket(socket, s.holder(sandboxID))
+}
+
+// markClaimed keeps the sandbox's record until the sandbox is removed.
+func (s *Store) markClaimed(sandboxID string) error {
+	return hostfs.CreateFile(filepath.Join(s.sandboxesDir(), sandboxID, claimedFile), nil, 0o600)
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const (
+	// MinOrphanAge is the age at which a recorded container can be an orphan. A runtime has
+	// created the container long before.
+	MinOrphanAge = 10 * time.Minute
+
+	lastSweepFile = "swept"
+	// Limits of one search: records, processes, and bytes of one mount table.
+	maxOrphans    = 4096
+	maxProcesses  = 100000
+	maxMountTable = 64 << 20
+)
+
+// Orphan is a container or sandbox that has state here and does not exist any more.
+type Orphan struct {
+	Sandbox    string
+	Container  string // "" for a sandbox without recorded containers
+	modified   time.Time
+	recordedAt int64 // in seconds since 1970
+}
+
+// Orphans lists this owner's containers that the runtime never had removed: their record is
+// older than age, and no process of the host has their staging directory mounted. It leaves
+// out containers whose processes this process cannot see, and containers that were recorded
+// before a process started that this process may not inspect. A search that takes longer than
+// timeout is an error.
+func (s *Store) Orphans(age, timeout time.Duration) ([]Orphan, error) {
+	old, idle, err := s.oldRecords(time.Now().Add(-age))
+	if err != nil || len(old)+len(idle) == 0 {
+		return nil, err
+	}
+	if len(old) > 0 {
+		scan, err := s.scanMounts(timeout)
+		if err != nil {
+			return nil, err
+		}
+		old = slices.DeleteFunc(old, func(l Orphan) bool { return !scan.isUnmounted(l.Container, l.recordedAt) })
+	}
+	return append(old, idle...), nil
+}
+
+// UnmountedContainers returns those of the containers whose staging directory no process of the host
+// has mounted, nor a directory in it. begun maps their IDs to when each was recorded: one
+// that was recorded before a process started that this one may not inspect is left out. The
+// caller knows that this process sees the containers' processes.
+func (s *Store) UnmountedContainers(begun map[string]time.Time, timeout time.Duration) ([]string, error) {
+	scan, err := s.scanMounts(timeout)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for id, at := range begun {
+		if scan.isUnmounted(id, at.Unix()) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// oldRecords lists containers with an old record, and sandboxes that have no container and
+// whose own bundle is gone.
+func (s *Store) oldRecords(before time.Time) (containers, sandboxes []Orphan, err error) {
+	view := currentView()
+	sids, err := listNames(s.sandboxesDir())
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, sid := range sids {
+		dir := filepath.Join(s.sandboxesDir(), sid)
+		names, err := listNames(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		hasContainer := false
+		for _, name := range names {
+			cid, ok := strings.CutSuffix(name, containerSuffix)
+			if !ok {
+				continue
+			}
+			hasContainer = true
+			if written, ok := olderThan(filepath.Join(dir, name), before); ok && len(containers) < maxOrphans {
+				if r := s.readRecord(sid, cid); r.Owner == s.opts.Owner && r.View.PIDs == view.PIDs {
+					containers = append(containers, Orphan{sid, cid, written, r.View.At})
+				}
+			}
+		}
+		if written, ok := olderThan(dir, before); !hasContainer && ok && len(sandboxes) < maxOrphans && s.isBundleGone(dir, view) {
+			sandboxes = append(sandboxes, Orphan{sid, "", written, 0})
+		}
+	}
+	return containers, sandboxes, nil
+}
+
+// olderThan returns when a file was modified, and whether that was before a time.
+func olderThan(file string, before time.Time) (time.Time, bool) {
+	fi, err := os.Lstat(file)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return fi.ModTime(), fi.ModTime().Before(before)
+}
+
+// Sweep removes the [Store.Orphans] and returns how many containers and sandboxes it removed.
+func (s *Store) Sweep(age, timeout time.Duration) (int, error) {
+	orphans, err := s.Orphans(age, timeout)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	var errs []error
+	for _, l := range orphans {
+		ok, err := s.removeOrphan(l)
+		if ok {
+			n++
+		}
+		errs = append(errs, err)
+	}
+	errs = append(errs, s.SweepClaims())
+	return n, errors.Join(errs...)
+}
+
+// SweepIfDue is Sweep with [MinOrphanAge], unless a process did that within this time.
+func (s *Store) SweepIfDue(timeout time.Duration) (int, error) {
+	file := filepath.Join(s.dir, lastSweepFile)
+	now := time.Now()
+	if fi, err := os.Lstat(file); err == nil && now.Sub(fi.ModTime()).Abs() < MinOrphanAge {
+		return 0, nil
+	}
+	// Set the time first, so that one of many concurrent processes sweeps.
+	if err := hostfs.CreateFile(file, nil, 0o600); err != nil {
+		return 0, err
+	}
+	if err := os.Chtimes(file, time.Time{}, now); err != nil {
+		return 0, err
+	}
+	return s.Sweep(MinOrphanAge, timeout)
+}
+
+// removeOrphan removes an orphan, unless its record was written again meanwhile.
+func (s *Store) removeOrphan(l Orphan) (bool, error) {
+	file := filepath.Join(s.sandboxesDir(), l.Sandbox)
+	if l.Container != "" {
+		file = s.recordFile(l.Sandbox, l.Container)
+	}
+	unlock, err := s.lockStore()
+	if err != nil {
+		return false, err
+	}
+	fi, err := os.Lstat(file)
+	if err != nil || !fi.ModTime().Equal(l.modified) {
+		unlock()
+		return false, nil
+	}
+	var r record
+	if l.Container != "" {
+		if err = errors.Join(checkID("container", l.Container), checkID("sandbox", l.Sandbox)); err == nil {
+			r, err = s.removeStagingLocked(l.Sandbox, l.Container)
+		}
+		if err == nil {
+			err = os.Remove(file)
+		}
+	}
+	unlock()
+	if err == nil {
+		err = s.revokeAccess(r.Sockets, "")
+	}
+	if err != nil {
+		return false, fmt.Errorf("remove orphaned container %q: %w", l.Container, err)
+	}
+	if l.Container == "" || l.Container == l.Sandbox {
+		return true, s.RemoveIdleSandbox(l.Sandbox)
+	}
+	return true, s.removeUnusedSandboxRecord(l.Sandbox)
+}
+
+// hostView identifies the namespaces by which a process sees the host.
+type hostView struct {
+	PIDs   uint64 `json:"pids,omitempty"`   // inode of the PID namespace
+	Mounts uint64 `json:"mounts,omitempty"` // inode of the mount namespace
+	At     int64  `json:"at,omitempty"`     // when the process recorded it, in seconds since 1970
+}
+
+func currentView() hostView { return hostView{nsInode("pid"), nsInode("mnt"), time.Now().Unix()} }
+
+func nsInode(name string) uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/"+name, &st) != nil {
+		return 0
+	}
+	return st.Ino
+}
+
+const bundleFile = "bundle"
+
+// recordBundle records where the runtime keeps the sandbox's own bundle: at the path of the
+// container's bundle, with the sandbox's ID in place of the container's. Jackfield stages
+// nothing for the sandbox's own container, so nothing else shows when the sandbox ends.
+func (s *Store) recordBundle(c *Container) error {
+	if !s.opts.Shared || c.ID == c.SandboxID || c.Bundle == "" {
+		return nil
+	}
+	elems := strings.Split(c.Bundle, "/")
+	i := slices.Index(elems, c.ID)
+	if i < 0 {
+		return nil
+	}
+	elems[i] = c.SandboxID
+	text := strconv.FormatUint(currentView().Mounts, 10) + " " + strings.Join(elems, "/")
+	return hostfs.CreateFile(filepath.Join(s.sandboxesDir(), c.SandboxID, bundleFile), []byte(text), 0o600)
+}
+
+// isBundleGone reports whether a sandbox's recorded bundle does not exist any more. It reports
+// false when this process is in another mount namespace than the one that recorded it.
+func (s *Store) isBundleGone(sandbox string, view hostView) bool {
+	data, err := os.ReadFile(filepath.Join(sandbox, bundleFile))
+	if err != nil {
+		return false
+	}
+	bundle, ok := parseBundle(string(data), view)
+	if !ok {
+		return false
+	}
+	var st unix.Stat_t
+	return errors.Is(unix.Lstat(s.host.Path(bundle), &st), unix.ENOENT)
+}
+
+// parseBundle returns the host path that recordBundle wrote. It reports false when the record
+// is of another mount namespace than view's.
+func parseBundle(text string, view hostView) (bundle string, ok bool) {
+	ns, bundle, ok := strings.Cut(text, " ")
+	if !ok || ns != strconv.FormatUint(view.Mounts, 10) || hostfs.CheckPath(bundle) != nil {
+		return "", false
+	}
+	return bundle, true
+}

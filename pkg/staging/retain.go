@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package staging
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Retain removes this owner's sandboxes and containers that do not exist any more, and staging
+// directories without a record. It is for the start of a process that the runtime has told
+// what exists. It tracks all other containers, of any owner: sockets that were re-created
+// meanwhile are rebound, and all are watched.
+//
+// A container that was recorded a moment ago, of a sandbox that exists, stays: the runtime may
+// be creating it. If it was never created, it is removed with its sandbox.
+//
+// asOf is when the runtime's report arrived. Retain may run later, while containers are created
+// that the report does not know, so everything recorded after asOf stays. The zero time is for a
+// report that knows everything.
+func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id string) bool) error {
+	sandboxes, err := listNames(s.sandboxesDir())
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	var errs []error
+	if s.opts.Watch && s.status.Mode == ModeMount {
+		s.mu.Lock()
+		errs = append(errs, s.finishInterruptedSwaps())
+		s.mu.Unlock()
+	}
+	for _, sid := range sandboxes {
+		sandbox := filepath.Join(s.sandboxesDir(), sid)
+		stays := aliveSandbox(sid) || changedSince(asOf, sandbox)
+		names, err := listNames(sandbox)
+		errs = append(errs, err)
+		foreign := false
+		for _, name := range names {
+			cid, ok := strings.CutSuffix(name, containerSuffix)
+			if !ok {
+				continue
+			}
+			switch r := s.readRecord(sid, cid); {
+			case r.Owner != s.opts.Owner:
+				foreign = true
+			case !stays:
+				continue
+			case changedSince(asOf, s.recordFile(sid, cid)):
+				known[cid] = true // Prepare tracks it
+				continue
+			case !aliveContainer(cid) && !s.mayBeInCreation(sid, cid):
+				errs = append(errs, s.RemoveContainer(sid, cid))
+				continue
+			}
+			known[cid] = true
+			errs = append(errs, s.holdRecordedSockets(sid, cid), s.trackRecorded(sid, cid))
+		}
+		if !foreign && !stays {
+			errs = append(errs, s.RemoveSandbox(sid))
+		}
+	}
+	errs = append(errs, s.sweepRights(), s.SweepClaims())
+	containers, err := listNames(s.containersDir())
+	errs = append(errs, err)
+	for _, cid := range containers {
+		if !known[cid] && !aliveContainer(cid) && !changedSince(asOf, filepath.Join(s.containersDir(), cid)) {
+			s.mu.Lock()
+			errs = append(errs, s.removeTree(cid))
+			s.mu.Unlock()
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// maxCreationTime is longer than a runtime takes to create a container.
+const maxCreationTime = 2 * time.Minute
+
+// mayBeInCreation reports whether a container was recorded so recently that the runtime may be
+// creating it.
+func (s *Store) mayBeInCreation(sandboxID, containerID string) bool {
+	fi, err := os.Lstat(s.recordFile(sandboxID, containerID))
+	return err == nil && time.Since(fi.ModTime()) < maxCreationTime
+}
+
+// clockGranularity bounds how far the time stamps of a file system lag behind the clock.
+const clockGranularity = 20 * time.Millisecond
+
+// changedSince reports whether a file or directory was created or changed after asOf.
+func changedSince(asOf time.Time, path string) bool {
+	if asOf.IsZero() {
+		return false
+	}
+	fi, err := os.Lstat(path)
+	return err == nil && fi.ModTime().After(asOf.Add(-clockGranularity))
+}

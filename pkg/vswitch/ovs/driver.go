@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+const (
+	// callTimeout bounds Remove and List, which do not wait for ovs-vswitchd.
+	callTimeout = 10 * time.Second
+	// ensureTimeout bounds Ensure, which waits until ovs-vswitchd has made the port, unless the caller's
+	// context has a deadline.
+	ensureTimeout = 30 * time.Second
+)
+
+// Options describe one switch.
+type Options struct {
+	// Name is the switch's name in the node's configuration.
+	Name string
+	// Endpoint is the host path of the database's socket.
+	Endpoint string
+	// RunDir is the run directory of ovs-vswitchd, below which it creates sockets: a host path, the
+	// directory of Endpoint if empty.
+	RunDir string
+	// Host is the file system that Endpoint and RunDir are in.
+	Host hostfs.Root
+}
+
+// Driver creates ports on one Open vSwitch. It is a vswitch.Driver and a vswitch.Watcher. It keeps no
+// connection between calls, so it needs none of the server's state and outlives the server.
+type Driver struct {
+	name     string
+	endpoint string // as this process sees it
+	runDir   string // host path
+	host     hostfs.Root
+}
+
+var (
+	_ vswitch.Driver  = (*Driver)(nil)
+	_ vswitch.Watcher = (*Driver)(nil)
+)
+
+// New returns a driver. It does not connect.
+func New(o Options) *Driver {
+	return &Driver{name: o.Name, endpoint: o.Host.Path(o.Endpoint), runDir: cmp.Or(o.RunDir, path.Dir(o.Endpoint)), host: o.Host}
+}
+
+// Ensure implements vswitch.Driver.
+func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, error) {
+	if err := d.checkPort(port); err != nil {
+		return vswitch.Port{}, err
+	}
+	if _, bounded := ctx.Deadline(); !bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ensureTimeout)
+		defer cancel()
+	}
+	c, disconnect, err := d.connect(ctx)
+	if err != nil {
+		return vswitch.Port{}, err
+	}
+	defer disconnect()
+	for {
+		result, created, err := d.ensureOnce(ctx, c, port)
+		if err == nil {
+			return result, nil
+		}
+		if errors.Is(err, errChangedMeanwhile) && ctx.Err() == nil {
+			continue
+		}
+		err = d.explain(ctx, port, err)
+		if created {
+			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), vswitch.CleanupTime)
+			defer cancel()
+			if removeErr := d.Remove(cleanup, port.Owner); removeErr != nil {
+				err = fmt.Errorf("%w; the port was not removed: %v", err, removeErr)
+			}
+		}
+		return vswitch.Port{}, err
+	}
+}
+
+// errChangedMeanwhile says that a row was changed between reading and writing.
+var errChangedMeanwhile = errors.New("another program keeps changing the port")
+
+// ensureOnce reads the port's rows, writes what differs, and waits for ovs-vswitchd. It reports whether
+// it may have created the port.
+func (d *Driver) ensureOnce(ctx context.Context, c *connection, port vswitch.Port) (result vswitch.Port, created bool, err error) {
+	s, err := readState(c, port)
+	if err == nil {
+		err = d.checkState(c, s, port)
+	}
+	if err != nil {
+		return vswitch.Port{}, false, err
+	}
+	result = d.portOf(desiredPort(port), desiredInterface(port), port.Bridge, s.system)
+	result.Owner = port.Owner
+	if port.SwitchListens {
+		if err := d.clearSocketPath(s, result); err != nil {
+			return vswitch.Port{}, false, err
+		}
+	}
+	operations, created := planChanges(s, port)
+	if s.port == nil || len(operations) > 0 || !s.iface.usable() {
+		if err := d.commit(ctx, c, port.Name, operations); err != nil {
+			return vswitch.Port{}, created, err
+		}
+	}
+	return result, created, nil
+}
+
+// clearSocketPath removes the socket that a killed ovs-vswitchd left where it has to create one, because DPDK does not
+// bind to a path that exists. Once DPDK has failed to, it has a closed descriptor for that path: each further attempt of
+// the same ovs-vswitchd fails, and closes a descriptor of something else. Any change of the database is an attempt.
+func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
+	failed := s.iface != nil && s.iface.Error.first() != "" && s.system.DPDKInitialized
+	if s.port != nil && !failed {
+		return nil // ovs-vswitchd has created the socket, or is about to
+	}
+	if err := vswitch.RemoveStaleSocket(d.host, port.Type, port.Socket); err != nil {
+		return d.refuse(port, "", err.Error(), "remove the file, or end the process that uses it", err)
+	}
+	if failed {
+		return d.refuse(port, "", fmt.Sprintf("ovs-vswitchd could not create the socket %q: %s", port.Socket, diag.Excerpt(s.iface.Error.first(), 400)),
+			"restart Open vSwitch; the socket that it left behind when it was killed is removed", errdefs.ErrFailedPrecondition)
+	}
+	return nil
+}
+
+// commit makes the changes and returns when the port is usable.
+func (d *Driver) commit(ctx context.Context, c *connection, name string, operations []operation) error {
+	operations = append(operations,
+		mutateRows("Open_vSwitch", [][3]any{{"next_cfg", "+=", 1}}),
+		selectRows("Open_vSwitch", []string{"next_cfg"}))
+	results, err := c.transact(operations...)
+	var refused *databaseError
+	if errors.As(err, &refused) && refused.Code == "timed out" {
+		return errChangedMeanwhile // by the first operation, which waits for the state that was read
+	}
+	if err != nil {
+		return err
+	}
+	var system []struct {
+		NextCfg int64 `json:"next_cfg"`
+	}
+	if err := json.Unmarshal(results[len(results)-1].Rows, &system); err != nil || len(system) != 1 {
+		return fmt.Errorf("the server's answer has no next_cfg: %w", errors.Join(err))
+	}
+	return waitUsable(ctx, c, name, system[0].NextCfg)
+}
+
+// waitUsable waits until ovs-vswitchd has processed the configuration with that number, and returns what it
+// says of the interface.
+func waitUsable(ctx context.Context, c *connection, name string, number int64) error {
+	end, _ := ctx.Deadline()
+	// The server's own timeout ends first, so that the connection stays usable.
+	patience := time.Until(end) * 9 / 10
+	results, err := c.transact(
+		operation{"op": "wait", "table": "Open_vSwitch", "timeout": max(patience.Milliseconds(), 0), "where": where(condition{"cur_cfg", ">=", number}),
+			"columns": []string{"cur_cfg"}, "until": "!=", "rows": []any{}},
+		selectRows("Interface", interfaceColumns, condition{"name", "==", name}),
+		selectRows("Open_vSwitch", systemColumns))
+	var refused *databaseError
+	if errors.As(err, &refused) && refused.Code == "timed out" {
+		return &silentSwitchError{patience.Round(time.Millisecond)}
+	}
+	if err != nil {
+		return err
+	}
+	iface, err := parseRow[interfaceRow](results[1].Rows)
+	if err != nil {
+		return err
+	}
+	system, err := parseRow[systemRow](results[2].Rows)
+	if err != nil {
+		return err
+	}
+	if iface == nil || system == nil {
+		return errChangedMeanwhile
+	}
+	if !iface.usable() {
+		return &unusableError{*iface, *system}
+	}
+	return nil
+}
+
+// Remove implements vswitch.Driver. It does not wait for ovs-vswitchd, which may be down for ever.
+func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	c, disconnect, err := d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect()
+	if err := removePort(c, owner); err != nil {
+		return d.explain(ctx, vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}, err)
+	}
+	return nil
+}
+
+func removePort(c *connection, owner vswitch.Owner) error {
+	results, err := c.transact(selectRows("Port", []string{"_uuid"},
+		condition{"external_ids", "includes", stringMap{managedKey: "true", ownerKey: ownerID(owner)}}))
+	if err != nil {
+		return err
+	}
+	rows, err := parseRows[portRow](results[0].Rows)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	var ports set[uuid]
+	for _, row := range rows {
+		ports = append(ports, row.UUID)
+	}
+	// The rows of ports and interfaces that no bridge has are removed by the server.
+	_, err = c.transact(mutateRows("Bridge", [][3]any{{"ports", "delete", ports}}))
+	return err
+}
+
+// List implements vswitch.Driver.
+func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	c, disconnect, err := d.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer disconnect()
+	ports, err := d.listPorts(c)
+	if err != nil {
+		return nil, d.unavailable(ctx, err)
+	}
+	return ports, nil
+}
+
+func (d *Driver) listPorts(c *connection) ([]vswitch.Port, error) {
+	mark := condition{"external_ids", "includes", stringMap{managedKey: "true"}}
+	results, err := c.transact(
+		selectRows("Port", portColumns, mark),
+		selectRows("Interface", interfaceColumns, mark),
+		selectRows("Bridge", []string{"name", "ports"}),
+		selectRows("Open_vSwitch", systemColumns))
+	if err != nil {
+		return nil, err
+	}
+	portRows, err1 := parseRows[portRow](results[0].Rows)
+	interfaceRows, err2 := parseRows[interfaceRow](results[1].Rows)
+	bridgeRows, err3 := parseRows[bridgeRow](results[2].Rows)
+	system, err4 := parseRow[systemRow](results[3].Rows)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return nil, err
+	}
+	if system == nil {
+		system = &systemRow{}
+	}
+	interfaces := map[uuid]interfaceRow{}
+	for _, row := range interfaceRows {
+		interfaces[row.UUID] = row
+	}
+	bridges := map[uuid]string{}
+	for _, b := range bridgeRows {
+		for _, port := range b.Ports {
+			bridges[port] = b.Name
+		}
+	}
+	ports := []vswitch.Port{}
+	for _, row := range portRows {
+		if _, ok := ownerOf(row.ExternalIDs); !ok {
+			continue
+		}
+		ports = append(ports, d.portOf(row, interfaces[row.Interfaces.first()], bridges[row.UUID], *system))
+	}
+	slices.SortFunc(ports, func(a, b vswitch.Port) int { return cmp.Compare(a.Name, b.Name) })
+	return ports, nil
+}

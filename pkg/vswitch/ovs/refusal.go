@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+const (
+	// maxSocketPath is the longest path of a UNIX socket, unix(7).
+	maxSocketPath = 107
+	// The datapath takes frames of 9728 bytes, with Ethernet header, two VLAN tags and checksum. It ignores a
+	// larger MTU, and reports that only in its log.
+	minMTU, maxMTU = 68, 9702
+	maxVLAN        = 4094
+)
+
+// errEmptyDatabase is the error for a database in which nothing was configured yet.
+var errEmptyDatabase = errors.New(`the database is empty; run "ovs-vsctl init" or start Open vSwitch with its own service`)
+
+// silentSwitchError says that ovs-vswitchd did not process a change.
+type silentSwitchError struct{ waited time.Duration }
+
+func (e *silentSwitchError) Error() string {
+	return fmt.Sprintf("ovs-vswitchd has not processed the change within %v; check that it runs", e.waited)
+}
+
+// unusableError says that ovs-vswitchd could not make the port.
+type unusableError struct {
+	iface  interfaceRow
+	system systemRow
+}
+
+func (e *unusableError) Error() string {
+	if text := e.iface.Error.first(); text != "" {
+		return diag.Excerpt(text, 400)
+	}
+	return "ovs-vswitchd gave the port no number"
+}
+
+func (d *Driver) refuse(port vswitch.Port, field, said, remedy string, kind error) error {
+	return &vswitch.Refusal{Switch: d.name, Port: port.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
+}
+
+// checkPort refuses what Open vSwitch cannot have or would ignore in silence.
+func (d *Driver) checkPort(p vswitch.Port) error {
+	invalid := func(field, said, remedy string) error {
+		return d.refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
+	}
+	socket := p.Socket
+	if p.SwitchListens {
+		socket = d.runDir + "/" + p.Name
+	}
+	switch {
+	case p.Type == vswitch.Memif:
+		return invalid("type", "Open vSwitch has no memif ports", "use vhost-user, or a vswitch of type grout or vpp")
+	case p.Type != vswitch.VhostUser:
+		return invalid("type", fmt.Sprintf("found %s", diag.Quote(string(p.Type), diag.Most)), "use vhost-user")
+	case p.Bridge == "":
+		return invalid("bridge", "missing", "name a bridge with datapath_type netdev")
+	case socket == "" || socket[0] != '/' || strings.ContainsRune(socket, 0):
+		return invalid("socket", fmt.Sprintf("found %s", diag.Quote(socket, diag.Most)), "use an absolute path")
+	case len(socket) > maxSocketPath:
+		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket, diag.Most), len(socket)), fmt.Sprintf("use a path of at most %d bytes", maxSocketPath))
+	case p.MTU != 0 && (p.MTU < minMTU || p.MTU > maxMTU):
+		return invalid("mtu", fmt.Sprintf("found %d", p.MTU), fmt.Sprintf("use an MTU from %d to %d", minMTU, maxMTU))
+	case p.VLAN < 0 || p.VLAN > maxVLAN:
+		return invalid("vlan", fmt.Sprintf("found %d", p.VLAN), fmt.Sprintf("use a VLAN from 1 to %d", maxVLAN))
+	}
+	return nil
+}
+
+// checkState refuses bridges without DPDK's datapath, and ports of others.
+func (d *Driver) checkState(c *connection, s *state, p vswitch.Port) error {
+	if s.bridge == nil {
+		names, err := bridgeNames(c)
+		if err != nil {
+			return err
+		}
+		remedy := fmt.Sprintf("run `ovs-vsctl add-br %s -- set bridge %s datapath_type=netdev`", p.Bridge, p.Bridge)
+		if len(names) > 0 {
+			remedy += " or name one of " + strings.Join(names, ", ")
+		}
+		return d.refuse(p, "bridge", fmt.Sprintf("there is no bridge %s", diag.Quote(p.Bridge, diag.Most)), remedy, errdefs.ErrNotFound)
+	}
+	if s.bridge.DatapathType != "netdev" {
+		return d.refuse(p, "bridge", fmt.Sprintf("bridge %s has datapath_type %s, not netdev", diag.Quote(p.Bridge, diag.Most), diag.Quote(s.bridge.DatapathType, diag.Most)),
+			fmt.Sprintf("run `ovs-vsctl set bridge %s datapath_type=netdev` or name another bridge", p.Bridge), errdefs.ErrFailedPrecondition)
+	}
+	if s.port == nil && s.iface == nil {
+		return nil
+	}
+	taken := func(by string) error {
+		return d.refuse(p, "", "the name is taken by "+by, fmt.Sprintf("remove it with `ovs-vsctl del-port %s` if nothing uses it", p.Name), errdefs.ErrAlreadyExists)
+	}
+	if s.port == nil {
+		return taken("an interface of another port")
+	}
+	owner, ours := ownerOf(s.port.ExternalIDs)
+	switch {
+	case !ours:
+		return taken("a port that Jackfield did not create")
+	case ownerID(owner) != ownerID(p.Owner):
+		return taken(fmt.Sprintf("the port of container %s, interface %s", diag.Quote(owner.ContainerID, diag.Most), diag.Quote(owner.Interface, diag.Most)))
+	}
+	return nil
+}
+
+func bridgeNames(c *connection) ([]string, error) {
+	results, err := c.transact(selectRows("Bridge", []string{"name"}, condition{"datapath_type", "==", "netdev"}))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := parseRows[bridgeRow](results[0].Rows)
+	var names []string
+	for _, row := range rows {
+		names = append(names, diag.Plain(row.Name))
+	}
+	slices.Sort(names)
+	return names[:min(len(names), 8)], err
+}
+
+// explain turns an error into one that says what the administrator can do.
+func (d *Driver) explain(ctx context.Context, p vswitch.Port, err error) error {
+	var refusal *vswitch.Refusal
+	var refused *databaseError
+	var unsupported *rpcError
+	var unusable *unusableError
+	switch {
+	case errors.As(err, &refusal):
+		return err
+	case errors.Is(err, errChangedMeanwhile):
+		return d.refuse(p, "", err.Error(), "find the program in the log of ovsdb-server", errdefs.ErrAborted)
+	case errors.As(err, &refused), errors.As(err, &unsupported):
+		return d.refuse(p, "", err.Error(), "check the version of Open vSwitch; Jackfield needs 2.11 or later", errdefs.ErrFailedPrecondition)
+	case !errors.As(err, &unusable):
+		return d.unavailable(ctx, err)
+	case !unusable.system.DPDKInitialized:
+		return d.refuse(p, "vswitches."+d.name, "DPDK is not initialised: "+unusable.Error(),
+			"run `ovs-vsctl set Open_vSwitch . other_config:dpdk-init=true` and check the log of ovs-vswitchd", errdefs.ErrFailedPrecondition)
+	case !slices.Contains(unusable.system.InterfaceTypes, unusable.iface.Type):
+		return d.refuse(p, "vswitches."+d.name, fmt.Sprintf("this ovs-vswitchd has no interfaces of type %s: %v", unusable.iface.Type, unusable),
+			"install Open vSwitch with DPDK and its vhost library", errdefs.ErrFailedPrecondition)
+	}
+	return d.refuse(p, "", unusable.Error(), "check the log of ovs-vswitchd", errdefs.ErrFailedPrecondition)
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ovs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+// reconnectDelay is the pause between two attempts to connect. A failed attempt is a single system call.
+const reconnectDelay = 200 * time.Millisecond
+
+// Watch implements vswitch.Watcher.
+func (d *Driver) Watch(ctx context.Context, changed func()) error {
+	return vswitch.WatchConnections(ctx, reconnectDelay, func() { _ = d.watchConnection(ctx, changed) })
+}
+
+// watchConnection watches until the connection ends.
+func (d *Driver) watchConnection(ctx context.Context, changed func()) error {
+	c, disconnect, err := d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer disconnect()
+	if err := c.conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
+		return err
+	}
+	var unsupported *rpcError
+	_, err = c.call("monitor_cond", []any{database, "jackfield", monitorRequests(true)})
+	if errors.As(err, &unsupported) { // Open vSwitch before 2.6
+		_, err = c.call("monitor", []any{database, "jackfield", monitorRequests(false)})
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	if ctx.Err() != nil { // its deadline may have been cleared
+		return ctx.Err()
+	}
+	for {
+		changed()
+		if _, err := c.receive(); err != nil {
+			changed()
+			return err
+		}
+	}
+}
+
+// monitorRequests asks for changes of marked ports, of bridges, and of DPDK's state. With conditions, the
+// server does not report ports of others.
+func monitorRequests(conditions bool) map[string]any {
+	request := func(columns []string, where ...condition) any {
+		r := map[string]any{"columns": columns, "select": map[string]bool{"initial": false}}
+		if conditions && where != nil {
+			r["where"] = where
+		}
+		return []any{r}
+	}
+	mark := condition{"external_ids", "includes", stringMap{managedKey: "true"}}
+	return map[string]any{
+		"Port":         request([]string{"name", "tag", "interfaces", "external_ids"}, mark),
+		"Interface":    request([]string{"type", "options", "mtu_request", "ingress_policing_rate", "external_ids", "ofport", "error"}, mark),
+		"Bridge":       request([]string{"name", "datapath_type"}),
+		"Open_vSwitch": request([]string{"dpdk_initialized"}),
+	}
+}

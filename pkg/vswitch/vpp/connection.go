@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vpp
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/diag"
+)
+
+const (
+	// callTimeout bounds one request and its replies. VPP needs less than 1 ms for most.
+	callTimeout = 5 * time.Second
+	// maxMessage bounds a message. The largest is the table of messages, with 66 bytes for each of some 860.
+	maxMessage = 1 << 20
+	// maxDetails bounds the messages that answer one dump.
+	maxDetails = 1 << 16
+
+	frameHeaderSize = 16
+)
+
+// connection is one connection to VPP's API. It serves one call at a time.
+type connection struct {
+	conn  net.Conn
+	index uint32            // of this client
+	ids   map[string]uint16 // of messages, by names with checksums
+	known map[uint16]bool   // IDs of all messages
+	last  uint32            // context of the last request
+	stop  func() bool       // of the caller's context
+}
+
+// missingMessageError says that VPP does not have a message as the driver knows it.
+type missingMessageError string
+
+func (e missingMessageError) Error() string { return fmt.Sprintf("VPP has no message %s", string(e)) }
+
+// retvalError is the negative result of a call.
+type retvalError struct {
+	message string
+	retval  int32
+}
+
+func (e *retvalError) Error() string {
+	return fmt.Sprintf("%s: %s", e.message, describeRetval(e.retval))
+}
+
+// connect connects to VPP and reads the table of its messages. The connection is closed, and a call that waits ends,
+// when ctx ends.
+func connect(ctx context.Context, socket string) (*connection, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+	if err != nil {
+		return nil, unavailable("connect", err)
+	}
+	c := &connection{conn: conn, stop: context.AfterFunc(ctx, func() { conn.Close() })}
+	if err := c.create(); err != nil {
+		c.close()
+		return nil, unavailable("sockclnt_create", err)
+	}
+	return c, nil
+}
+
+func (c *connection) close() {
+	c.stop()
+	c.conn.Close()
+}
+
+// create introduces this client and reads the table of messages.
+func (c *connection) create() error {
+	c.setDeadline()
+	request := binary.BigEndian.AppendUint16(nil, idSockclntCreate)
+	request = binary.BigEndian.AppendUint32(request, 0) // the context
+	var name sockclntCreateMessage
+	copy(name.Name[:], "jackfield")
+	if err := c.send(append(request, name.Name[:]...)); err != nil {
+		return err
+	}
+	message, err := c.receive()
+	if err != nil {
+		return err
+	}
+	var head struct {
+		ID                   uint16
+		ClientIndex, Context uint32
+		Response             int32
+		Index                uint32
+		Count                uint16
+	}
+	rest, err := decode(message, &head)
+	if err != nil {
+		return err
+	}
+	if head.ID != idSockclntCreateReply || head.Response != 0 {
+		return errdefs.ErrUnknown.WithMessage(fmt.Sprintf("message %d with result %d in reply", head.ID, head.Response))
+	}
+	table := make([]messageTableEntry, head.Count)
+	if _, err := decode(rest, table); err != nil {
+		return err
+	}
+	c.index, c.ids, c.known = head.Index, make(map[string]uint16, len(table)), make(map[uint16]bool, len(table))
+	for _, entry := range table {
+		c.ids[text(entry.Name[:])] = entry.ID
+		c.known[entry.ID] = true
+	}
+	return nil
+}
+
+// call sends a request and decodes its reply. A negative result is a *retvalError.
+func (c *connection) call(e exchange, request, reply any) error {
+	return c.callWith(e, request, nil, reply)
+}
+
+// callWith is call for a request that ends in a string of variable length.
+func (c *connection) callWith(e exchange, request any, tail []byte, reply any) error {
+	name := e.request
+	replyID, ok := c.ids[e.answer]
+	if !ok {
+		return missingMessageError(e.answer)
+	}
+	c.setDeadline()
+	number, err := c.request(name, request, tail)
+	if err != nil {
+		return unavailable(name, err)
+	}
+	for {
+		message, err := c.receive()
+		if err != nil {
+			return unavailable(name, err)
+		}
+		id, answered, body, err := c.splitReply(message)
+		if err != nil {
+			return unavailable(name, err)
+		}
+		if id != replyID || answered != number {
+			continue // an event, or the reply to an earlier call that timed out
+		}
+		// Every reply begins with its result.
+		var result retvalReply
+		if _, err := decode(body, &result); err != nil {
+			return unavailable(name, err)
+		}
+		if result.Retval < 0 {
+			return &retvalError{name, result.Retval}
+		}
+		if rest, err := decode(body, reply); err != nil || len(rest) != 0 {
+			return unavailable(name, errLength)
+		}
+		return nil
+	}
+}
+
+// dump sends a request that VPP answers with any number of messages, and calls found with the body of each. The reply to
+// a ping marks their end.
+func (c *connection) dump(e exchange, request any, found func(body []byte) error) error {
+	name := e.request
+	detailsID, ok1 := c.ids[e.answer]
+	endID, ok2 := c.ids[controlPing.answer]
+	if !ok1 || !ok2 {
+		return missingMessageError(e.answer)
+	}
+	c.setDeadline()
+	number, err := c.request(name, request, nil)
+	if err != nil {
+		return unavailable(name, err)
+	}
+	ping, err := c.request(controlPing.request, struct{}{}, nil)
+	if err != nil {
+		return unavailable(name, err)
+	}
+	for range maxDetails {
+		message, err := c.receive()
+		if err != nil {
+			return unavailable(name, err)
+		}
+		id, answered, body, err := c.splitReply(message)
+		switch {
+		case err != nil:
+		case id == endID && answered == ping:
+			return nil
+		case id == detailsID && answered == number:
+			err = found(body)
+		}
+		if err != nil {
+			return unavailable(name, err)
+		}
+	}
+	return unavailable(name, errdefs.ErrUnknown.WithMessage(fmt.Sprintf("more than %d messages in reply", maxDetails)))
+}
+
+// request sends a message and returns its context, by which its reply is known.
+func (c *connection) request(name string, body any, tail []byte) (number uint32, err error) {
+	id, ok := c.ids[name]
+	if !ok {
+		return 0, missingMessageError(name)
+	}
+	c.last++
+	message := binary.BigEndian.AppendUint16(nil, id)
+	message = binary.BigEndian.AppendUint32(message, c.index)
+	message = binary.BigEndian.AppendUint32(message, c.last)
+	message, err = binary.Append(message, binary.BigEndian, body)
+	if err != nil {
+		return 0, err
+	}
+	return c.last, c.send(append(message, tail...))
+}
+
+func (c *connection) setDeadline() { _ = c.conn.SetDeadline(time.Now().Add(callTimeout)) }
+
+// send writes one message: 8 bytes that VPP does not use, the length, 4 bytes that it does not use, and the body.
+func (c *connection) send(message []byte) error {
+	frame := make([]byte, frameHeaderSize, frameHeaderSize+len(message))
+	binary.BigEndian.PutUint32(frame[8:], uint32(len(message)))
+	_, err := c.conn.Write(append(frame, message...))
+	return err
+}
+
+// receive reads one message.
+func (c *connection) receive() ([]byte, error) {
+	var header [frameHeaderSize]byte
+	if _, err := io.ReadFull(c.conn, header[:]); err != nil {
+		return nil, err
+	}
+	length := binary.BigEndian.Uint32(header[8:])
+	if length > maxMessage {
+		return nil, errdefs.ErrUnknown.WithMessage(fmt.Sprintf("a message of %d bytes, want at most %d", length, maxMessage))
+	}
+	message := make([]byte, length)
+	_, err := io.ReadFull(c.conn, message)
+	return message, err
+}
+
+// splitReply returns the parts of a message from VPP. answered is the context of the request that it answers.
+func (c *connection) splitReply(message []byte) (id uint16, answered uint32, body []byte, err error) {
+	var head struct {
+		ID      uint16
+		Context uint32
+	}
+	body, err = decode(message, &head)
+	if err == nil && !c.known[head.ID] {
+		err = errdefs.ErrUnknown.WithMessage(fmt.Sprintf("a message with the unknown number %d", head.ID))
+	}
+	return head.ID, head.Context, body, err
+}
+
+var errLength = errdefs.ErrUnknown.WithMessage("a message does not have the length of its definition")
+
+// decode fills value, a pointer to a struct or a slice, from the beginning of data, and returns the rest.
+func decode(data []byte, value any) ([]byte, error) {
+	n, err := binary.Decode(data, binary.BigEndian, value)
+	if err != nil {
+		return nil, errLength
+	}
+	return data[n:], nil
+}
+
+// text returns a string that VPP pads with NULs.
+func text(field []byte) string {
+	field, _, _ = bytes.Cut(field, []byte{0})
+	return string(field)
+}
+
+// unavailable returns the error of a call that VPP did not answer as it should. The connection is closed when the
+// caller's time is up.
+func unavailable(message string, err error) error {
+	var timeout net.Error
+	var missing missingMessageError
+	switch {
+	case errors.As(err, &missing):
+		return err
+	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, net.ErrClosed), errors.Is(err, context.DeadlineExceeded):
+		err = errors.New("timed out")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
+		err = errors.New("VPP closed the connection")
+	}
+	return errdefs.ErrUnavailable.WithMessage(message + ": " + diag.Excerpt(err.Error(), 2*diag.Most))
+}

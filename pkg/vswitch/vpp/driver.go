@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vpp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+const (
+	// maxSocketPath is the longest path of a UNIX socket address, without its NUL.
+	maxSocketPath = 107
+	maxBridge     = 1<<24 - 1
+)
+
+// Options say where a VPP is.
+type Options struct {
+	// Name is the switch's name in the node's configuration.
+	Name string
+	// Endpoint is the host path of VPP's API socket.
+	Endpoint string
+	// Host is the file system that Endpoint and the ports' sockets are in.
+	Host hostfs.Root
+}
+
+// Driver creates ports on one VPP. It keeps no state; each call opens a connection of its own.
+type Driver struct {
+	name, socket string
+	host         hostfs.Root
+}
+
+var (
+	_ vswitch.Driver  = (*Driver)(nil)
+	_ vswitch.Watcher = (*Driver)(nil)
+)
+
+// New returns the driver of a VPP. It does not connect.
+func New(o Options) *Driver {
+	return &Driver{name: o.Name, socket: o.Host.Path(o.Endpoint), host: o.Host}
+}
+
+// Ensure implements vswitch.Driver. VPP creates a socket before it answers, so an interface that is up is usable.
+// MAC is the container's: VPP's bridge domains learn it, and nothing is set. The application chooses the queues of
+// vhost-user.
+func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, error) {
+	bridge, err := d.check(port)
+	if err != nil {
+		return vswitch.Port{}, err
+	}
+	var have *swInterface
+	err = d.with(ctx, func(c *connection) error {
+		v, err := c.readInventory()
+		if err != nil {
+			return err
+		}
+		if port.Bridge != "" && !v.bridges[bridge] {
+			return d.refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
+				`create it with "vppctl create bridge-domain `+port.Bridge+`", in VPP's startup file as well`, errdefs.ErrNotFound)
+		}
+		if err := d.ensure(ctx, c, v, port, bridge); err != nil {
+			return err
+		}
+		if v, err = c.readInventory(); err != nil {
+			return err
+		}
+		if have = v.owned(port.Owner); have == nil {
+			return errdefs.ErrUnavailable.WithMessage("the interface was deleted right after its creation")
+		}
+		return nil
+	})
+	if err != nil {
+		return vswitch.Port{}, d.explain(port, err)
+	}
+	have.Owner = port.Owner
+	return have.Port, nil
+}
+
+// ensure creates the interface or changes it. v is what VPP had before.
+func (d *Driver) ensure(ctx context.Context, c *connection, v *inventory, port vswitch.Port, bridge uint32) error {
+	have := v.owned(port.Owner)
+	if have != nil && !isSameSocket(have.Port, port) {
+		if err := c.delete(have); err != nil {
+			return err
+		}
+		delete(v.interfaces, have.index)
+		have = nil
+	}
+	created := have == nil
+	if created {
+		var err error
+		if have, err = d.create(c, v, port); err != nil {
+			// Another process may have created it in the meantime.
+			if again, e := c.readInventory(); e == nil && again.owned(port.Owner) != nil {
+				have, created, err = again.owned(port.Owner), false, nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	err := c.configure(have, port, bridge)
+	if err != nil && created {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), vswitch.CleanupTime)
+		defer cancel()
+		err = joinCleanup(err, d.with(ctx, func(c *connection) error { return c.delete(have) }))
+	}
+	return err
+}
+
+// joinCleanup returns the error of a call, with that of the removal of what was created before.
+func joinCleanup(err, cleanup error) error {
+	if cleanup == nil {
+		return err
+	}
+	return fmt.Errorf("%w; what was created is not removed: %w", err, cleanup)
+}
+
+// isSameSocket reports whether an interface has what cannot be changed.
+func isSameSocket(a, b vswitch.Port) bool {
+	return a.Type == b.Type && a.Socket == b.Socket && a.SwitchListens == b.SwitchListens && a.MemifID == b.MemifID
+}
+
+// create creates the interface with its tag.
+func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) (*swInterface, error) {
+	for _, i := range v.interfaces {
+		if i.Socket != port.Socket {
+			continue
+		}
+		// A memif gets its tag after its creation. One without a tag that nobody has used is what an earlier call left.
+		if i.Type == vswitch.Memif && isSameSocket(i.Port, port) && !i.tagged && !i.up && i.Bridge == "" {
+			if err := c.setTag(i.index, port.Owner); err != nil {
+				return nil, err
+			}
+			i.Name, i.Owner = port.Name, newPort(port).Owner
+			return i, nil
+		}
+		return nil, d.refuse(port, "device.path", fmt.Sprintf("another interface of VPP uses the socket %q", port.Socket),
+			"delete the interface or choose another path", errdefs.ErrAlreadyExists)
+	}
+	if port.SwitchListens {
+		// VPP removes whatever socket it finds at the path. It must not be another process'.
+		if err := vswitch.RemoveStaleSocket(d.host, port.Type, port.Socket); err != nil {
+			return nil, d.refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err)
+		}
+	}
+	if port.Type == vswitch.Memif {
+		return c.createMemif(port)
+	}
+	request := createVhostUserIfMessage{IsServer: port.SwitchListens}
+	copy(request.Socket[:], port.Socket)
+	copy(request.Tag[:], formatTag(port.Owner))
+	var reply indexReply
+	if err := c.call(createVhostUserIf, request, &reply); err != nil {
+		return nil, err
+	}
+	return &swInterface{Port: newPort(port), index: reply.Index}, nil
+}
+
+// createMemif creates a memif's socket, which VPP numbers, the interface and its tag. If it fails, it removes what it
+// created.
+func (c *connection) createMemif(port vswitch.Port) (have *swInterface, err error) {
+	var socket, created indexReply
+	err = c.callWith(memifSocketFilenameAddDel, memifSocketFilenameMessage{IsAdd: true, SocketID: anyIndex, FilenameLength: uint32(len(port.Socket))},
+		[]byte(port.Socket), &socket)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = joinCleanup(err, c.deleteMemifSocket(socket.Index))
+		}
+	}()
+	role := memifSlave
+	if port.SwitchListens {
+		role = memifMaster
+	}
+	request := memifCreateMessage{Role: role, ID: port.MemifID, SocketID: socket.Index, RxQueues: uint8(port.Queues), TxQueues: uint8(port.Queues)}
+	if err := c.call(memifCreate, request, &created); err != nil {
+		return nil, err
+	}
+	if err := c.setTag(created.Index, port.Owner); err != nil {
+		return nil, joinCleanup(err, c.call(memifDelete, swIfIndexMessage{created.Index}, new(retvalReply)))
+	}
+	return &swInterface{Port: newPort(port), index: created.Index, memifSocket: socket.Index}, nil
+}
+
+func (c *connection) setTag(index uint32, owner vswitch.Owner) error {
+	tag := swInterfaceTagAddDelMessage{IsAdd: true, SwIfIndex: index}
+	copy(tag.Tag[:], formatTag(owner))
+	return c.call(swInterfaceTagAddDel, tag, new(retvalReply))
+}
+
+// newPort is what VPP has of a port right after its creation.
+func newPort(p vswitch.Port) vswitch.Port {
+	owner := vswitch.Owner{ContainerID: p.Owner.ContainerID, Interface: p.Owner.Interface}
+	return vswitch.Port{Name: p.Name, Owner: owner, Type: p.Type, Socket: p.Socket, SwitchListens: p.SwitchListens, MemifID: p.MemifID}
+}
+
+// configure changes what can be changed of an interface.
+func (c *connection) configure(have *swInterface, want vswitch.Port, bridge uint32) error {
+	if want.MTU != 0 && have.MTU != want.MTU {
+		mtu := have.mtu
+		mtu[0] = uint32(want.MTU)
+		if err := c.call(swInterfaceSetMTU, swInterfaceSetMTUMessage{have.index, mtu}, new(retvalReply)); err != nil {
+			return err
+		}
+	}
+	if want.Bridge != "" && have.Bridge != want.Bridge {
+		request := swInterfaceSetL2BridgeMessage{SwIfIndex: have.index, BridgeDomain: bridge, Enable: true}
+		if err := c.call(swInterfaceSetL2Bridge, request, new(retvalReply)); err != nil {
+			return err
+		}
+	}
+	if !have.up {
+		return c.call(swInterfaceSetFlags, swInterfaceSetFlagsMessage{have.index, adminUp}, new(retvalReply))
+	}
+	return nil
+}
+
+// delete deletes an interface, and a memif's socket.
+func (c *connection) delete(i *swInterface) error {
+	if i.Type == vswitch.VhostUser {
+		return ignoreMissing(c.call(deleteVhostUserIf, swIfIndexMessage{i.index}, new(retvalReply)))
+	}
+	if err := ignoreMissing(c.call(memifDelete, swIfIndexMessage{i.index}, new(retvalReply))); err != nil {
+		return err
+	}
+	return c.deleteMemifSocket(i.memifSocket)
+}
+
+func (c *connection) deleteMemifSocket(id uint32) error {
+	err := c.call(memifSocketFilenameAddDel, memifSocketFilenameMessage{SocketID: id}, new(indexReply))
+	var result *retvalError
+	if errors.As(err, &result) && result.retval == retvalInvalidArgument {
+		return nil // the socket does not exist
+	}
+	return err
+}
+
+// ignoreMissing returns nil if another process has deleted the interface.
+func ignoreMissing(err error) error {
+	var result *retvalError
+	if errors.As(err, &result) && result.retval == retvalInvalidInterface {
+		return nil
+	}
+	return err
+}
+
+// Remove implements vswitch.Driver. VPP leaves the socket of a memif behind.
+func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
+	port := vswitch.Port{Name: vswitch.PortName(owner)}
+	return d.explain(port, d.with(ctx, func(c *connection) error {
+		v, err := c.readInventory()
+		if err != nil {
+			return err
+		}
+		have := v.owned(owner)
+		if have == nil {
+			return nil
+		}
+		if err := c.delete(have); err != nil || !have.SwitchListens {
+			return err
+		}
+		return vswitch.RemoveStaleSocket(d.host, have.Type, have.Socket)
+	}))
+}
+
+// List implements vswitch.Driver.
+func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
+	var ports []vswitch.Port
+	err := d.with(ctx, func(c *connection) error {
+		v, err := c.readInventory()
+		if err != nil {
+			return err
+		}
+		for _, i := range v.interfaces {
+			if i.Name != "" {
+				ports = append(ports, i.Port)
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(ports, func(a, b vswitch.Port) int { return cmp.Compare(a.Name, b.Name) })
+	return ports, d.explain(vswitch.Port{}, err)
+}
+
+// with runs f with a connection.
+func (d *Driver) with(ctx context.Context, f func(*connection) error) error {
+	c, err := connect(ctx, d.socket)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return f(c)
+}
+
+// check refuses what VPP cannot do or the messages cannot hold, and returns the number of the bridge domain.
+func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
+	invalid := func(field, said, remedy string) error {
+		return d.refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
+	}
+	tag := formatTag(p.Owner)
+	number, bridgeErr := strconv.ParseUint(p.Bridge, 10, 32)
+	switch {
+	case p.Name != vswitch.PortName(p.Owner):
+		err = invalid("name", "want "+vswitch.PortName(p.Owner), "name the port for its owner")
+	case p.VLAN != 0:
+		err = d.refuse(p, "vlan", "Jackfield sets no VLAN on ports of VPP",
+			"leave out vlan and name a bridge domain of its own for the VLAN, with a sub-interface of the uplink", errdefs.ErrNotImplemented)
+	case p.Rate != 0:
+		err = d.refuse(p, "rate", "Jackfield sets no rate on ports of VPP", "leave out rate, or set a policer in VPP", errdefs.ErrNotImplemented)
+	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
+		err = d.refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type), diag.Most), "use vhost-user or memif", errdefs.ErrNotImplemented)
+	case p.Bridge != "" && (bridgeErr != nil || number == 0 || number > maxBridge || strconv.FormatUint(number, 10) != p.Bridge):
+		err = invalid("bridge", diag.Quote(p.Bridge, diag.Most)+" is not the number of a bridge domain", fmt.Sprintf("use a number from 1 to %d", maxBridge))
+	case p.Type == vswitch.Memif && p.Queues > 255:
+		err = d.refuse(p, "queues", "a memif has at most 255", "use fewer queues", errdefs.ErrOutOfRange)
+	case len(p.Socket) > maxSocketPath || !strings.HasPrefix(p.Socket, "/") || strings.ContainsRune(p.Socket, 0):
+		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket, diag.Most), maxSocketPath), "shorten socketDir or device.path")
+	case len(tag) > maxTag:
+		err = invalid("containerID", fmt.Sprintf("the tag %s has %d bytes; VPP stores %d", diag.Quote(tag, diag.Most), len(tag), maxTag), "use a shorter container ID or interface name")
+	}
+	return uint32(number), err
+}
+
+// explain returns a call's error as a Refusal if VPP answered, and with the switch's name.
+func (d *Driver) explain(p vswitch.Port, err error) error {
+	var refusal *vswitch.Refusal
+	var result *retvalError
+	var missing missingMessageError
+	switch {
+	case err == nil || errors.As(err, &refusal):
+		return err
+	case errdefs.IsUnavailable(err):
+		return &vswitch.UnavailableError{Switch: d.name, Endpoint: d.socket, Err: err}
+	case errors.As(err, &missing):
+		return d.refuse(p, "", missing.Error(), "load VPP's plugins for vhost-user and memif; Jackfield knows the messages of VPP 26.06", errdefs.ErrNotImplemented)
+	case errors.As(err, &result):
+		return d.refuse(p, fieldOf(result.message), err.Error(), "see VPP's log", result.kind())
+	}
+	return fmt.Errorf("vswitch %q: %w", d.name, err)
+}
+
+// fieldOf returns the key of the configuration that a message carries.
+func fieldOf(message string) string {
+	switch message {
+	case swInterfaceSetMTU.request:
+		return "mtu"
+	case swInterfaceSetL2Bridge.request:
+		return "bridge"
+	case memifSocketFilenameAddDel.request, createVhostUserIf.request:
+		return "socketDir"
+	}
+	return ""
+}
+
+func (d *Driver) refuse(p vswitch.Port, field, said, remedy string, kind error) error {
+	return &vswitch.Refusal{Switch: d.name, Port: p.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vpp
+
+import (
+	"strconv"
+
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+// swInterface is a vhost-user or memif interface of VPP. The Port's owner and name are set if it has Jackfield's tag.
+type swInterface struct {
+	vswitch.Port
+	index       uint32
+	up, tagged  bool
+	mtu         [4]uint32
+	memifSocket uint32
+}
+
+// inventory is what VPP has.
+type inventory struct {
+	interfaces map[uint32]*swInterface
+	bridges    map[uint32]bool
+}
+
+// owned returns the owner's interface, or nil.
+func (v *inventory) owned(owner vswitch.Owner) *swInterface {
+	for _, i := range v.interfaces {
+		if i.Name != "" && i.Name == vswitch.PortName(owner) {
+			return i
+		}
+	}
+	return nil
+}
+
+// readInventory reads VPP's interfaces and bridge domains. A plugin that is not loaded has no interfaces.
+func (c *connection) readInventory() (*inventory, error) {
+	v := &inventory{interfaces: map[uint32]*swInterface{}, bridges: map[uint32]bool{}}
+	details := map[uint32]swInterfaceDetailsMessage{}
+	err := c.dump(swInterfaceDump, swInterfaceDumpMessage{SwIfIndex: anyIndex}, func(body []byte) error {
+		var m swInterfaceDetailsMessage
+		_, err := decode(body, &m)
+		details[m.SwIfIndex] = m
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	add := func(index uint32, port vswitch.Port, memifSocket uint32) {
+		d := details[index]
+		i := &swInterface{Port: port, index: index, up: d.Flags&adminUp != 0, tagged: d.Tag[0] != 0, mtu: d.MTU, memifSocket: memifSocket}
+		i.MTU = int(d.MTU[0])
+		if owner, ok := parseTag(text(d.Tag[:])); ok {
+			i.Owner, i.Name = owner, vswitch.PortName(owner)
+		}
+		v.interfaces[index] = i
+	}
+	if c.has(swInterfaceVhostUserDump.request) {
+		err := c.dump(swInterfaceVhostUserDump, swIfIndexMessage{anyIndex}, func(body []byte) error {
+			var m swInterfaceVhostUserDetailsMessage
+			_, err := decode(body, &m)
+			add(m.SwIfIndex, vswitch.Port{Type: vswitch.VhostUser, Socket: text(m.Socket[:]), SwitchListens: m.IsServer}, 0)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if c.has(memifDump.request) {
+		if err := c.readMemifs(add); err != nil {
+			return nil, err
+		}
+	}
+	err = c.dump(bridgeDomainDump, bridgeDomainDumpMessage{anyIndex, anyIndex}, func(body []byte) error {
+		var m bridgeDomainDetailsMessage
+		rest, err := decode(body, &m)
+		if err != nil {
+			return err
+		}
+		v.bridges[m.BridgeDomain] = true
+		for range m.Members {
+			var member bridgeDomainMember
+			if rest, err = decode(rest, &member); err != nil {
+				return err
+			}
+			if i := v.interfaces[member.SwIfIndex]; i != nil {
+				i.Bridge = strconv.FormatUint(uint64(m.BridgeDomain), 10)
+			}
+		}
+		return nil
+	})
+	return v, err
+}
+
+func (c *connection) readMemifs(add func(index uint32, port vswitch.Port, memifSocket uint32)) error {
+	sockets := map[uint32]string{}
+	err := c.dump(memifSocketFilenameDump, struct{}{}, func(body []byte) error {
+		var m memifSocketFilenameDetailsMessage
+		_, err := decode(body, &m)
+		sockets[m.SocketID] = text(m.Filename[:])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.dump(memifDump, struct{}{}, func(body []byte) error {
+		var m memifDetailsMessage
+		_, err := decode(body, &m)
+		add(m.SwIfIndex, vswitch.Port{Type: vswitch.Memif, Socket: sockets[m.SocketID], SwitchListens: m.Role == memifMaster, MemifID: m.ID}, m.SocketID)
+		return err
+	})
+}
+
+func (c *connection) has(message string) bool {
+	_, ok := c.ids[message]
+	return ok
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vpp
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+// reconnectPause is between two attempts to connect.
+const reconnectPause = 250 * time.Millisecond
+
+// Watch implements vswitch.Watcher. It holds a connection, on which VPP reports interfaces that are deleted. VPP closes
+// it when it ends, and has no ports when it is back.
+func (d *Driver) Watch(ctx context.Context, changed func()) error {
+	return vswitch.WatchConnections(ctx, reconnectPause, func() { d.readEvents(ctx, changed) })
+}
+
+// readEvents calls changed after it connects, for each interface that is deleted, and when the connection ends.
+func (d *Driver) readEvents(ctx context.Context, changed func()) {
+	c, err := connect(ctx, d.socket)
+	if err != nil {
+		return
+	}
+	defer c.close()
+	request := wantInterfaceEventsMessage{Enable: 1, PID: uint32(os.Getpid())}
+	if err := c.call(wantInterfaceEvents, request, new(retvalReply)); err != nil {
+		return
+	}
+	changed()
+	defer changed()
+	_ = c.conn.SetDeadline(time.Time{})
+	for {
+		message, err := c.receive()
+		if err != nil {
+			return
+		}
+		id, _, body, err := c.splitReply(message)
+		if err != nil {
+			return
+		}
+		var event swInterfaceEventMessage
+		if id != c.ids[swInterfaceEvent] {
+			continue
+		}
+		if _, err := decode(body, &event); err != nil {
+			return
+		}
+		if event.Deleted {
+			changed()
+		}
+	}
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vswitch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+// Type is the protocol of a port's socket.
+type Type string
+
+const (
+	VhostUser Type = "vhost-user"
+	Memif     Type = "memif"
+)
+
+// Owner identifies the network attachment that a port belongs to.
+type Owner struct {
+	// ContainerID is CNI's: the ID of the pod's sandbox.
+	ContainerID string `json:"containerID"`
+	// Interface is the attachment's interface name in the pod.
+	Interface string `json:"interface"`
+	// Network is the name in the network configuration.
+	Network string `json:"network,omitempty"`
+	// Namespace and Pod are empty outside Kubernetes.
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod,omitempty"`
+}
+
+// Port is one port of a virtual switch. Zero values leave the choice to the switch.
+type Port struct {
+	// Name is the port's name on the switch. PortName returns the name for an owner.
+	Name  string `json:"name"`
+	Owner Owner  `json:"owner"`
+	Type  Type   `json:"type"`
+	// Socket is the host path of the port's socket, at most 107 bytes.
+	Socket string `json:"socket"`
+	// SwitchListens says that the switch creates the socket. Otherwise the application creates it, and
+	// the switch connects to it and tries again after each disconnection.
+	SwitchListens bool `json:"switchListens,omitempty"`
+	// MemifID is the interface ID of the memif protocol.
+	MemifID uint32 `json:"memifID,omitempty"`
+	// Bridge is a bridge of Open vSwitch, a domain of grout or the number of a bridge domain of VPP.
+	Bridge string `json:"bridge,omitempty"`
+	// MAC is the container's address, in colon form.
+	MAC string `json:"mac,omitempty"`
+	// Addresses are the container's addresses in CIDR form.
+	Addresses []string `json:"addresses,omitempty"`
+	// MTU is in bytes.
+	MTU int `json:"mtu,omitempty"`
+	// VLAN is the tag of the port's untagged frames, 1 to 4094.
+	VLAN int `json:"vlan,omitempty"`
+	// Queues is the number of pairs of a receive and a transmit queue.
+	Queues int `json:"queues,omitempty"`
+	// Rate limits what the container sends, in bits a second.
+	Rate uint64 `json:"rate,omitempty"`
+	// Fault is the switch's own message about a port that exists and is not usable. Only List sets it.
+	Fault string `json:"-"`
+}
+
+// Driver creates ports on one switch. Every method returns when ctx ends. A switch that does not answer
+// is an error with errdefs.ErrUnavailable. What the switch refuses is a *Refusal.
+type Driver interface {
+	// Ensure creates the port, or changes it until it is as described, and returns when the switch reports
+	// that the port is usable. The result is the port as List returns it then, with the whole owner; its
+	// Socket may differ from what was asked where the switch decides the path. A port of this name without
+	// Jackfield's mark, or of another owner, is an error with errdefs.ErrAlreadyExists. If Ensure fails, it
+	// removes the port that it created, for which it takes at most CleanupTime after ctx has ended.
+	Ensure(ctx context.Context, port Port) (Port, error)
+	// Remove removes the owner's port. A missing port is no error.
+	Remove(ctx context.Context, owner Owner) error
+	// List returns the ports with Jackfield's mark, sorted by name. Only what the switch stores is
+	// set; the owner may lack its network, namespace and pod.
+	List(ctx context.Context) ([]Port, error)
+}
+
+// CleanupTime bounds the removal of a port whose creation failed.
+const CleanupTime = time.Second
+
+// Watcher is a Driver that reports changes.
+type Watcher interface {
+	// Watch calls changed after each connection to the switch, when a connection is lost, and whenever one
+	// of Jackfield's ports may be missing or different. It connects again, until ctx ends. changed does not
+	// block, and may be called from several goroutines.
+	Watch(ctx context.Context, changed func()) error
+}
+
+// Refusal is an error of a switch that answered.
+type Refusal struct {
+	// Switch is the switch's name in the node's configuration. Port is the port's name.
+	Switch, Port string
+	// Field is the key whose value the switch refuses: of the network's configuration ("bridge", "mtu") or
+	// of the node's ("vswitches.ovs0.endpoint").
+	Field string
+	// Said is the switch's own message.
+	Said string
+	// Remedy says what the administrator can do.
+	Remedy string
+	// Kind is a sentinel of containerd/errdefs. It is not part of the message.
+	Kind error
+}
+
+func (r *Refusal) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "vswitch %q refuses port %q", r.Switch, r.Port)
+	if r.Field != "" {
+		fmt.Fprintf(&b, ": %s", r.Field)
+	}
+	if r.Said != "" {
+		fmt.Fprintf(&b, ": %s", r.Said)
+	}
+	if r.Remedy != "" {
+		fmt.Fprintf(&b, ": %s", r.Remedy)
+	}
+	return b.String()
+}
+
+func (r *Refusal) Unwrap() error { return r.Kind }
+
+// UnavailableError is the error of a switch that does not answer. It is an errdefs.ErrUnavailable.
+type UnavailableError struct {
+	// Switch is the switch's name in the node's configuration. Endpoint is the address of its API.
+	Switch, Endpoint string
+	Err              error
+}
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("vswitch %q does not answer on %s: %v", e.Switch, e.Endpoint, e.Err)
+}
+
+func (e *UnavailableError) Unwrap() []error { return []error{errdefs.ErrUnavailable, e.Err} }
+
+// portNamePrefix begins the name of every port. Drivers of switches without labels take it for a part of
+// the mark.
+const portNamePrefix = "jf"
+
+// PortName returns the name of the owner's port. It has 15 bytes, the longest name of a Linux
+// interface, and depends on ContainerID and Interface alone.
+func PortName(o Owner) string {
+	sum := sha256.Sum256([]byte(o.ContainerID + "/" + o.Interface))
+	return portNamePrefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:13]
+}
+
+// IsPortName reports whether PortName could have returned the name.
+func IsPortName(name string) bool {
+	rest, ok := strings.CutPrefix(name, portNamePrefix)
+	return ok && len(rest) == 13 && strings.Trim(rest, "0123456789abcdefghijklmnopqrstuv") == ""
+}
+
+// WatchConnections runs watch, which watches one connection to a switch until it ends, again and again until ctx ends.
+// pause is the time before the next attempt to connect.
+func WatchConnections(ctx context.Context, pause time.Duration, watch func()) error {
+	for ctx.Err() == nil {
+		watch()
+		Sleep(ctx, pause)
+	}
+	return ctx.Err()
+}
+
+// Sleep returns after a time, or when ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hook
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// tutorialBlocks returns the fenced blocks of the Podman tutorial in a language, in the page's order.
+func tutorialBlocks(t *testing.T, lang string) []string {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/tutorials/podman.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, m := range regexp.MustCompile("(?ms)^```"+lang+"\n(.*?)^```$").FindAllSubmatch(page, -1) {
+		blocks = append(blocks, string(m[1]))
+	}
+	return blocks
+}
+
+// writeSystemFile writes a file below the jail's /etc, and removes it at the end of the test.
+func (h *host) writeSystemFile(file, text string) {
+	h.t.Helper()
+	err := os.MkdirAll(filepath.Dir(file), 0o755)
+	if err == nil {
+		err = os.WriteFile(file, []byte(text), 0o644)
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { os.Remove(file) })
+}
+
+// The files, commands and outputs of the Podman tutorial are correct.
+func TestPodmanTutorial(t *testing.T) {
+	files, commands, outputs := tutorialBlocks(t, "yaml"), tutorialBlocks(t, "sh"), tutorialBlocks(t, "text")
+	if len(files) != 2 || len(commands) != 4 || len(outputs) != 3 {
+		t.Fatalf("the page has %d files, %d blocks of commands and %d outputs, want 2, 4 and 3", len(files), len(commands), len(outputs))
+	}
+	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
+		h.install()
+		h.writeSystemFile("/etc/cdi/example.yaml", files[0])
+		h.writeSystemFile("/etc/jackfield/config.yaml", files[1])
+
+		validate := strings.Fields(commands[1])
+		out, err := exec.Command(filepath.Join(h.path("prefix/bin"), validate[0]), validate[1:]...).CombinedOutput()
+		if err != nil || string(out) != outputs[0] {
+			t.Errorf("validate: %v, printed\n%swant\n%s", err, out, outputs[0])
+		}
+
+		run := func(command string) (string, error) {
+			t.Helper()
+			option := regexp.MustCompile(`--annotation (\S+) docker\.io/library/alpine (.*)\n`).FindStringSubmatch(command)
+			if option == nil {
+				t.Fatalf("%q is not a podman run with an annotation and alpine", command)
+			}
+			h.write("rootfs/etc/group", "root:x:0:\n")
+			shell := strings.TrimSuffix(strings.TrimPrefix(option[2], "sh -c '"), "'")
+			return h.runInstalled(runtime, "--annotation", option[1], "--rootfs", h.rootfs(), "/bin/sh", "-c", shell)
+		}
+		date := regexp.MustCompile(`[A-Z][a-z]{2} +\d+ +\d\d:\d\d`)
+		got, err := run(commands[2])
+		if err != nil || date.ReplaceAllString(got, "DATE") != date.ReplaceAllString(outputs[1], "DATE") {
+			t.Errorf("run: %v, printed\n%swant\n%s", err, got, outputs[1])
+		}
+		got, err = run(commands[3])
+		checkRefused(t, got, err, strings.TrimSpace(outputs[2]))
+	})
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	vswitchport "github.com/jackfield/jackfield/pkg/vswitch"
+	"github.com/jackfield/jackfield/test/e2e/grout"
+	"github.com/jackfield/jackfield/test/multus"
+	"github.com/jackfield/jackfield/test/vswitch"
+)
+
+const (
+	networksKey = "k8s.v1.cni.cncf.io/networks"
+	nadCRD      = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "network-attachment-definitions.k8s.cni.cncf.io"},
+  "spec": {"group": "k8s.cni.cncf.io", "scope": "Namespaced",
+    "names": {"plural": "network-attachment-definitions", "singular": "network-attachment-definition", "kind": "NetworkAttachmentDefinition"},
+    "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+      "spec": {"type": "object", "properties": {"config": {"type": "string"}}}}}}}]}}`
+	// multusNetwork comes before the cluster's own network, so that the runtime uses it instead.
+	multusNetwork = `{"cniVersion": "1.0.0", "name": "multus-cni-network", "plugins": [{"type": "multus", "kubeconfig": "/etc/kubernetes/admin.conf",
+  "clusterNetwork": "/etc/cni/net.d/10-pods.conflist", "binDir": "/opt/cni/bin"}]}`
+)
+
+// waitNetwork waits until the runtime attaches pods to a network.
+func (k *K) waitNetwork(name string) {
+	k.t.Helper()
+	runtime := k.runtime()
+	k.Wait("the runtime uses the network "+name, func() error {
+		reply, err := runtime.Status(k.ctx, &cri.StatusRequest{Verbose: true})
+		if config := reply.GetInfo()["cniconfig"]; err == nil && !strings.Contains(config, `"Name":"`+name+`"`) {
+			err = errors.New(config)
+		}
+		return err
+	})
+}
+
+// installMultus makes the stand-in of Multus the cluster's network until the test ends. The plugin is this
+// test program.
+func (k *K) installMultus() {
+	k.t.Helper()
+	k.Apply(nadCRD)
+	k.t.Cleanup(func() {
+		if _, err := k.Cluster.Kubectl(k.ctx, "delete", "customresourcedefinition", "network-attachment-definitions.k8s.cni.cncf.io"); err != nil {
+			k.t.Errorf("clean up: %v", err)
+		}
+	})
+	k.Wait("the API server knows networks", func() error {
+		_, err := k.Cluster.Kubectl(k.ctx, "get", "network-attachment-definitions")
+		return err
+	})
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	const plugin, file = "/opt/cni/bin/multus", "/etc/cni/net.d/00-multus.conflist"
+	if err := errors.Join(os.MkdirAll(multus.CacheDir+"/results", 0o700), os.WriteFile(plugin, self, 0o755),
+		os.WriteFile(file, []byte(multusNetwork), 0o600)); err != nil {
+		k.t.Fatal(err)
+	}
+	k.t.Cleanup(func() {
+		if err := os.Remove(file); err != nil {
+			k.t.Error(err)
+		}
+		k.waitNetwork("pods")
+		if err := os.Remove(plugin); err != nil {
+			k.t.Error(err)
+		}
+	})
+	k.waitNetwork("multus-cni-network")
+}
+
+// defineNetwork creates a NetworkAttachmentDefinition; resource may be "".
+func (k *K) defineNetwork(namespace, name, resource, config string) {
+	k.t.Helper()
+	k.Apply(object(map[string]any{"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "metadata": map[string]any{
+		"name": name, "namespace": namespace, "annotations": map[string]string{"k8s.v1.cni.cncf.io/resourceName": resource}},
+		"spec": map[string]any{"config": config}}))
+}
+
+// netAttachment is an element of devices.json, or of the annotation network-status.
+type netAttachment struct {
+	Name, Interface string
+	IPs             []string
+	DeviceInfo      struct {
+		Type      string
+		VhostUser struct{ Mode, Path string } `json:"vhost-user"`
+	} `json:"device-info"`
+	Jackfield struct {
+		Resource string
+		DeviceID string `json:"device-id"`
+		OwnPath  string `json:"own-path"`
+	}
+}
+
+// checkNetworks checks the networks of the pod "router", and returns the ports of its networks net1 and fast0.
+func (k *K) checkNetworks(namespace string) []string {
+	k.t.Helper()
+	var ports []string
+	for _, container := range []string{"main", "second"} {
+		ports = append(ports, strings.TrimSpace(k.Kubectl("--namespace", namespace, "exec", "router", "--container", container, "--", "sh", "-c", "echo $ACME_PORT")))
+	}
+	slices.Sort(ports) // as Multus does, whatever container has them
+	for _, container := range []string{"main", "second"} {
+		out := k.Kubectl("--namespace", namespace, "exec", "router", "--container", container, "--", "sh", "-c",
+			"cat $JACKFIELD_DEVICES_FILE; echo end; for s in $JACKFIELD_NET1_SOCKET $JACKFIELD_FAST0_SOCKET $JACKFIELD_NET3_SOCKET; do sockclient connect $s; done; ip addr show net3")
+		text, rest, _ := strings.Cut(out, "end\n")
+		var list []netAttachment
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			k.t.Fatalf("%v: %s", err, text)
+		}
+		var got []string
+		for _, a := range list {
+			got = append(got, strings.Join([]string{a.Interface, a.Name, a.Jackfield.Resource, a.Jackfield.DeviceID, a.Jackfield.OwnPath}, " "))
+		}
+		slices.Sort(got)
+		want := []string{"eth0 pods   " + portSocket, "fast0 " + namespace + "/ports " + portResource + " " + ports[1] + " " + portPath(ports[1]),
+			"net1 " + namespace + "/ports " + portResource + " " + ports[0] + " " + portPath(ports[0]), "net3 " + namespace + "/chain   " + portSocket}
+		if !slices.Equal(got, want) {
+			k.t.Errorf("container %s has in devices.json\n%s\nwant\n%s", container, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if !strings.HasPrefix(rest, vswitch.Greeting(ports[0])+"\n"+vswitch.Greeting(ports[1])+"\n"+vswitch.Greeting("the vswitch")+"\n") || !strings.Contains(rest, "inet 10.89.") {
+			k.t.Errorf("the sockets and the interface of container %s say %s", container, rest)
+		}
+	}
+
+	var statuses []netAttachment
+	text := k.Kubectl("--namespace", namespace, "get", "pod", "router", `--output=jsonpath={.metadata.annotations.k8s\.v1\.cni\.cncf\.io/network-status}`)
+	if err := json.Unmarshal([]byte(text), &statuses); err != nil {
+		k.t.Fatalf("%v: %s", err, text)
+	}
+	var got []string
+	for _, s := range statuses {
+		got = append(got, strings.Join([]string{s.Interface, s.Name, s.DeviceInfo.VhostUser.Mode, s.DeviceInfo.VhostUser.Path}, " "))
+	}
+	want := []string{"eth0 pods  ", "net1 " + namespace + "/ports client " + portPath(ports[0]), "fast0 " + namespace + "/ports client " + portPath(ports[1]), "net3 " + namespace + "/chain  "}
+	if !slices.Equal(got, want) {
+		k.t.Errorf("network-status has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	return ports
+}
+
+// Networks of a pod that a stand-in of Multus attaches with jackfield-cni: two with a device of a device plugin,
+// and one with a kernel interface and a socket of the vswitch. They follow the pod into a new container and a new
+// sandbox.
+func TestNetworksThatMultusAttaches(t *testing.T) {
+	k := Start(t)
+	k.servePorts("mp0", "mp1", "mp2")
+	k.installMultus()
+	ns := k.Namespace("fast-networks", nil)
+	k.defineNetwork(ns, "ports", portResource, `{"cniVersion": "1.0.0", "name": "ports", "type": "jackfield-cni", "socketDir": "/var/run/vsw",
+  "capabilities": {"CNIDeviceInfoFile": true, "deviceID": true}, "device": {"type": "vhost-user"}}`)
+	k.defineNetwork(ns, "chain", "", `{"cniVersion": "1.0.0", "name": "chain", "plugins": [
+  {"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.89.0.0/16"}]]}}, `+port+`]}`)
+	before := k.inventory(k.FirstNode())
+	spec := Pod{}.spec()
+	spec["containers"] = []any{portContainer("main"), portContainer("second")}
+	k.Apply(object(map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": map[string]any{
+		"name": "router", "namespace": ns, "annotations": map[string]string{networksKey: "ports,ports@fast0,chain"}}}))
+	k.WaitPod(ns, "router")
+	ports := k.checkNetworks(ns)
+	contains(t, k.Jackfield("status", ns+"/router"), `network "`+ns+`/ports" on net1`, `network "`+ns+`/ports" on fast0`, `network "`+ns+`/chain" on net3`)
+
+	k.Exec(ns, "router", "touch", "/tmp/end")
+	k.Wait("the container runs again", func() error {
+		if s := k.State(ns, "router"); s.Restarts != 1 || !s.Ready {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
+	if after := k.checkNetworks(ns); !slices.Equal(after, ports) {
+		t.Errorf("after a restart of a container, the ports were %q and are %q", ports, after)
+	}
+
+	first := k.sandboxes(ns)
+	if len(first) != 1 {
+		t.Fatalf("the pod has the sandboxes %q", first)
+	}
+	if _, err := k.runtime().StopPodSandbox(k.ctx, &cri.StopPodSandboxRequest{PodSandboxId: first[0]}); err != nil {
+		t.Fatal(err)
+	}
+	k.Wait("the pod runs in a new sandbox", func() error {
+		now := k.sandboxes(ns)
+		if len(now) != 1 || now[0] == first[0] {
+			return fmt.Errorf("the ready sandboxes are %q", now)
+		}
+		if s := k.State(ns, "router"); s.Restarts < 2 || !s.Ready {
+			return fmt.Errorf("it is %+v", s)
+		}
+		return nil
+	})
+	k.WaitPod(ns, "router")
+	if after := k.checkNetworks(ns); !slices.Equal(after, ports) {
+		t.Errorf("in a new sandbox, the ports were %q and are %q", ports, after)
+	}
+	if left, err := filepath.Glob(multus.CacheDir + "/*" + first[0] + "*"); err != nil || len(left) > 0 {
+		t.Errorf("left of the first sandbox: %q, %v", left, err)
+	}
+
+	k.Kubectl("--namespace", ns, "delete", "pod", "router")
+	k.nothingLeft(k.FirstNode(), ns, before)
+}
+
+// A network of the stand-in whose port jackfield-cni creates on grout, with the configuration that the DaemonSet
+// keeps on the node.
+func TestMultusNetworkHasPortOnGrout(t *testing.T) {
+	k := Start(t)
+	dir, err := os.MkdirTemp("/opt", "grout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("TMPDIR", dir) // grout's client must have the same path on the node
+	s := grout.Start(t, dir)
+	s.Run("interface", "add", "bridge", "br0")
+	k.Upgrade(strings.Replace(values, "[/var/run/vsw]}\n", fmt.Sprintf("[/var/run/vsw, %s/sockets]}\n"+
+		"  vswitches: [{name: grout0, type: grout, endpoint: %s, grcli: %s, bridges: [br0], defaults: {bridge: br0}}]\n", dir, s.Socket, s.Grcli), 1) +
+		fastRule + fmt.Sprintf(`      - name: ports
+        for: {namespaces: [fast-grout]}
+        allow: {ports: ["grout0/br0"], sockets: ["%s/sockets/**"]}
+`, dir))
+	t.Cleanup(func() { k.Upgrade(values + fastRule) })
+	k.waitConfiguration("grout0")
+	k.installMultus()
+	ns := k.Namespace("fast-grout", nil)
+	k.defineNetwork(ns, "fast", "", `{"cniVersion": "1.0.0", "name": "fast", "type": "jackfield-cni", "vswitch": "grout0", "socketDir": "`+dir+`/sockets",
+  "device": {"type": "vhost-user", "mode": "client"}}`)
+	before := k.inventory(k.FirstNode())
+	k.RunPod(Pod{Namespace: ns, Name: "router", Annotations: map[string]string{networksKey: "fast"}})
+	contains(t, k.Exec(ns, "router", "sh", "-c", "test -S $JACKFIELD_NET1_SOCKET && cat $JACKFIELD_DEVICES_FILE"), `"`+ns+`/fast"`, `"net1"`)
+	port := vswitchport.PortName(vswitchport.Owner{ContainerID: k.sandboxes(ns)[0], Interface: "net1"})
+	if found, ok := s.Interface(port); !ok || found.Domain != "br0" || !strings.Contains(found.Devargs, dir+"/sockets/") {
+		t.Errorf("grout has %+v as %q", found, port)
+	}
+	k.Kubectl("--namespace", ns, "delete", "pod", "router")
+	k.Wait("the port is removed", func() error {
+		if found, ok := s.Interface(port); ok {
+			return fmt.Errorf("grout has %+v", found)
+		}
+		return nil
+	})
+	k.nothingLeft(k.FirstNode(), ns, before)
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package parts
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+)
+
+// Programs are built from source, with the versions that a go.mod names, because no distribution has them.
+type Programs struct {
+	// Name is the name in messages, and of the folder in the cache.
+	Name string
+	// Dir has the go.mod and go.sum.
+	Dir string
+	// Module is the module whose version is the programs' version.
+	Module string
+	// Packages are the import paths of the programs.
+	Packages []string
+	// Tags are build tags, separated by commas.
+	Tags string
+	// Ldflags returns the linker's flags for a version; nil: "-s -w".
+	Ldflags func(version string) string
+}
+
+// progressInterval is how often a build reports its progress.
+const progressInterval = 15 * time.Second
+
+// Build returns the programs' directory in the cache folder, and their version without the "v". It builds
+// the programs unless the cache has them. The directory has the digest of go.mod and go.sum in its name.
+func (p Programs) Build(ctx context.Context, cache string, logf func(string, ...any)) (dir, version string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("build %s: %w", p.Name, err)
+		}
+	}()
+	mod, err := os.ReadFile(filepath.Join(p.Dir, "go.mod"))
+	if err != nil {
+		return "", "", err
+	}
+	sums, err := os.ReadFile(filepath.Join(p.Dir, "go.sum"))
+	if err != nil {
+		return "", "", err
+	}
+	found := regexp.MustCompile(`\s` + regexp.QuoteMeta(p.Module) + ` v(\S+)`).FindSubmatch(mod)
+	if found == nil {
+		return "", "", fmt.Errorf("%s/go.mod does not require %s: %w", p.Dir, p.Module, errdefs.ErrNotFound)
+	}
+	version = string(found[1])
+	key := sha256.Sum256(append(append(mod, sums...), p.Tags...))
+	cache = filepath.Join(cache, p.Name)
+	dir = filepath.Join(cache, fmt.Sprintf("%s-%x", version, key[:6]))
+	if _, err := os.Stat(dir); err == nil {
+		return dir, version, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", "", err
+	}
+	// Tests of several packages run at the same time. Without a lock, each would build.
+	unlock, err := lock(ctx, filepath.Join(cache, ".lock"), logf)
+	if err != nil {
+		return "", "", err
+	}
+	defer unlock()
+	if _, err := os.Stat(dir); err == nil {
+		return dir, version, nil
+	}
+	logf("building %s %s from source, once", p.Name, version)
+	tmp, err := os.MkdirTemp(cache, ".new-")
+	if err != nil {
+		return "", "", err
+	}
+	defer os.RemoveAll(tmp)
+	if err := p.build(ctx, tmp, version, logf); err != nil {
+		return "", "", err
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return "", "", err
+	}
+	return dir, version, os.Rename(tmp, dir)
+}
+
+func (p Programs) build(ctx context.Context, dir, version string, logf func(string, ...any)) error {
+	ldflags := "-s -w"
+	if p.Ldflags != nil {
+		ldflags = p.Ldflags(version)
+	}
+	args := []string{"build", "-v", "-trimpath", "-tags", p.Tags, "-ldflags", ldflags, "-o", dir + "/"}
+	cmd := exec.CommandContext(ctx, "go", append(args, p.Packages...)...)
+	cmd.Dir = p.Dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+	log := &buildLog{}
+	cmd.Stdout, cmd.Stderr = log, log
+	started := time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for tick := time.NewTicker(progressInterval); ; {
+		select {
+		case err := <-done:
+			tick.Stop()
+			if err != nil {
+				return fmt.Errorf("%w\n%s", err, log.faults())
+			}
+			return nil
+		case <-tick.C:
+			logf("building %s: %d packages compiled in %s", p.Name, log.packages(), time.Since(started).Round(time.Second))
+		}
+	}
+}
+
+// buildLog is the output of go build -v: a line for each compiled package, and faults.
+type buildLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *buildLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *buildLog) packages() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Count(l.text.Bytes(), []byte("\n"))
+}
+
+// faults returns the lines that are not import paths.
+func (l *buildLog) faults() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var faults strings.Builder
+	for line := range strings.Lines(l.text.String()) {
+		if strings.ContainsAny(strings.TrimRight(line, "\n"), " \t") {
+			faults.WriteString(line)
+		}
+	}
+	return faults.String()
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vpp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/pkg/cni"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/test/vswitch/vpp"
+)
+
+// The configuration and the networks of the how-to create ports.
+func TestHowToPage(t *testing.T) {
+	data, err := os.ReadFile("../../../docs/how-to/create-ports-on-vpp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	documents := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(text, -1)
+	if len(documents) != 3 {
+		t.Fatalf("the page has %d blocks of YAML", len(documents))
+	}
+	root, err := os.MkdirTemp("", "vpp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	for _, dir := range []string{"etc/jackfield", "run/vpp", "var"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../run", filepath.Join(root, "var/run")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "etc/jackfield/config.yaml"), []byte(documents[0][1]), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := vpp.Start(t, filepath.Join(root, "run/vpp"))
+	s.Root = root
+	s.AddBridge(1)
+	var definition struct {
+		Spec struct{ Config string }
+	}
+	if err := yaml.Unmarshal([]byte(documents[1][1]), &definition); err != nil {
+		t.Fatal(err)
+	}
+	network := definition.Spec.Config
+	const device = `{"type": "memif", "role": "slave"}`
+	host, err := hostfs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(command, network string) (out string, code uint) {
+		t.Helper()
+		environ := []string{"CNI_COMMAND=" + command, "CNI_CONTAINERID=" + strings.Repeat("5a", 32), "CNI_IFNAME=net1", "CNI_NETNS=/proc/self/ns/net", "CNI_NETNS_OVERRIDE=1",
+			"CNI_PATH=/nowhere", "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=dpdk-a;K8S_POD_NAME=forwarder"}
+		var stdout bytes.Buffer
+		p := cni.Plugin{Environ: environ, Stdin: strings.NewReader(network), Stdout: &stdout, Stderr: &bytes.Buffer{}, Host: host}
+		if p.Run(t.Context()) == nil {
+			return stdout.String(), 0
+		}
+		var e struct{ Code uint }
+		if err := json.Unmarshal(stdout.Bytes(), &e); err != nil || e.Code == 0 {
+			t.Fatalf("%s: %v: %s", command, err, &stdout)
+		}
+		return stdout.String(), e.Code
+	}
+	devices := regexp.MustCompile("(?m)^\\| `({[^`]*})` \\|").FindAllStringSubmatch(text, -1)
+	if len(devices) != 4 || !strings.Contains(network, device) {
+		t.Fatalf("the table has %d devices, and the network is:\n%s", len(devices), network)
+	}
+	for _, m := range devices {
+		network := strings.Replace(network, device, m[1], 1)
+		if out, code := run("ADD", network); code != 0 {
+			t.Fatalf("ADD with %s: %s", m[1], out)
+		}
+		if have := s.Interfaces(); len(have) != 1 || have[0].Bridge != 1 || !have[0].Up || !strings.HasPrefix(have[0].Tag, "jf/") {
+			t.Fatalf("after ADD with %s VPP has %+v", m[1], have)
+		}
+		if out, code := run("DEL", network); code != 0 {
+			t.Fatalf("DEL: %s", out)
+		}
+		if have := s.Interfaces(); len(have) != 0 || s.MemifSockets() != 0 {
+			t.Fatalf("after DEL VPP has %+v", have)
+		}
+	}
+	for _, change := range []string{device + `, "vlan": 7`, device + `, "rate": "1G"`} {
+		if out, code := run("ADD", strings.Replace(network, device, change, 1)); code != 104 {
+			t.Errorf("ADD with %s: code %d, want 104: %s", change, code, out)
+		}
+		if have := s.Interfaces(); len(have) != 0 {
+			t.Fatalf("a failed ADD leaves %+v", have)
+		}
+	}
+}
