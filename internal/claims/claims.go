@@ -307,7 +307,8 @@ func (d *Dir) ReleaseSockets(h Holder) (directories bool, err error) {
 	return directories, d.release(sockets, func(have Holder) bool { return have == h })
 }
 
-// Release removes all claims and holds of the holders for which isGone is true.
+// Release removes all claims and holds of the holders for which isGone is true, and what a writer left that
+// was killed.
 func (d *Dir) Release(isGone func(Holder) bool) error { return d.release(nil, isGone) }
 
 // release removes holders from the files of these names, or from all files for nil.
@@ -320,12 +321,13 @@ func (d *Dir) release(names []string, isGone func(Holder) bool) error {
 		return err
 	}
 	defer unlock()
+	var errs []error
 	if names == nil {
 		if names, err = d.listNames(); err != nil {
 			return err
 		}
+		errs = append(errs, hostfs.RemoveUnfinished(d.dir))
 	}
-	var errs []error
 	for _, name := range names {
 		c, err := d.readClaim(name)
 		if err != nil {

@@ -145,11 +145,36 @@ func CreateFile(file string, data []byte, perm uint32) error {
 	return nil
 }
 
+// A file that ReplaceFile writes has its name between these until it is whole.
+const unfinishedPrefix, unfinishedSuffix = ".", ".new"
+
+// IsUnfinished reports whether a name is that of a file that [ReplaceFile] has not finished.
+func IsUnfinished(name string) bool {
+	return strings.HasPrefix(name, unfinishedPrefix) && strings.HasSuffix(name, unfinishedSuffix)
+}
+
+// RemoveUnfinished removes the files that killed callers of [ReplaceFile] left in a directory. The
+// caller has locked out everybody who writes there. A missing directory is no error. dir is a path of
+// this process.
+func RemoveUnfinished(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if IsUnfinished(e.Name()) {
+			errs = append(errs, os.Remove(path.Join(dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // ReplaceFile is [CreateFile], except that a reader sees the old or the new content. It does not
 // wait for the disk, so that a crash of the machine can cut the file short: see [ReplaceAt]. One
 // caller at a time writes a file.
 func ReplaceFile(file string, data []byte, perm uint32) error {
-	tmp := path.Join(path.Dir(file), "."+path.Base(file)+".new")
+	tmp := path.Join(path.Dir(file), unfinishedPrefix+path.Base(file)+unfinishedSuffix)
 	err := CreateFile(tmp, data, perm)
 	if err == nil {
 		err = os.Rename(tmp, file)

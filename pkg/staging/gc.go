@@ -133,8 +133,23 @@ func (s *Store) Sweep(age, timeout time.Duration) (int, error) {
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, s.SweepClaims())
+	errs = append(errs, removeUnfinished(s.readyDir(), s.lockStore), s.SweepClaims())
 	return n, errors.Join(errs...)
+}
+
+// removeUnfinished removes from a directory what processes that were killed left unfinished. It locks the
+// directory only if there is something.
+func removeUnfinished(dir string, lock func() (unlock func(), err error)) error {
+	names, err := listNames(dir)
+	if err != nil || !slices.ContainsFunc(names, hostfs.IsUnfinished) {
+		return err
+	}
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return hostfs.RemoveUnfinished(dir)
 }
 
 // SweepIfDue is Sweep with [MinOrphanAge], unless a process did that within this time.

@@ -205,6 +205,36 @@ func TestSweep(t *testing.T) {
 	must(t, n.openHookStore(true).UnmountIfEmpty())
 }
 
+// A process that is killed while it replaces a file leaves a hidden file beside it.
+func TestUnfinishedFilesAreRemoved(t *testing.T) {
+	leave := func(n *node, file string) string {
+		t.Helper()
+		file = n.path(file)
+		must(t, os.MkdirAll(filepath.Dir(file), privateDir))
+		must(t, os.WriteFile(file, []byte("{"), 0o600))
+		return file
+	}
+	gone := func(file string) {
+		t.Helper()
+		if _, err := os.Lstat(file); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	none := func(string) bool { return false }
+	n := newNode(t)
+	claim, right := leave(n, "run/jackfield/claims/.%2Frun%2Fvsw%2Fp1.new"), leave(n, "run/jackfield/rights/8/.8f.json.new")
+	must(t, n.Retain(time.Now(), none, none))
+	gone(claim)
+	gone(right)
+
+	shared := newSharedNode(t)
+	ready := leave(shared, "run/jackfield/ready/.c1.new")
+	if _, err := shared.Sweep(MinOrphanAge, time.Minute); err != nil {
+		t.Error(err)
+	}
+	gone(ready)
+}
+
 // A pod's socket directories stay after its container, and are removed once the runtime has
 // removed the bundle of its sandbox.
 func TestSweepOfSandboxes(t *testing.T) {

@@ -200,10 +200,14 @@ func (s *Store) sweepRights() error {
 	digits, err := listNames(s.rightsDir())
 	errs := []error{err}
 	for _, digit := range digits {
+		errs = append(errs, removeUnfinished(filepath.Join(s.rightsDir(), digit), func() (func(), error) {
+			lock, err := s.lockRights(filepath.Join(s.nodeDir(), "rights", digit))
+			return func() { lock.Close() }, err
+		}))
 		names, err := listNames(filepath.Join(s.rightsDir(), digit))
 		errs = append(errs, err)
 		for _, name := range names {
-			if strings.HasSuffix(name, rightsSuffix) && name[0] != '.' {
+			if strings.HasSuffix(name, rightsSuffix) {
 				files = append(files, filepath.Join(digit, name))
 			}
 		}
