@@ -243,7 +243,7 @@ imagePullCredentialsVerificationPolicy: NeverVerify
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: "0%%", nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%"}
 volumePluginDir: /var/lib/kubelet/plugins/volume
-syncFrequency: 5s
+syncFrequency: 2s
 nodeStatusUpdateFrequency: 2s
 kubeAPIQPS: 200
 kubeAPIBurst: 400

@@ -209,6 +209,10 @@ func TestContainersGetPortsThatKubeletAllocated(t *testing.T) {
 		return nil
 	})
 	plugin.register()
+	k.Wait("the kubelet has the pod again", func() error {
+		_, err := k.Cluster.Kubectl(k.ctx, "--namespace", ns, "exec", "router", "--container", "main", "--", "true")
+		return err
+	})
 	if after := k.checkPorts(ns, "router", all...); !slices.Equal(after, ports) {
 		t.Errorf("after a restart of the kubelet, the ports were %q and are %q", ports, after)
 	}

@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -24,6 +25,7 @@ import (
 	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/multus"
+	"github.com/jackfield/jackfield/test/ovs"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
@@ -37,7 +39,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	os.Exit(cluster.Run(cluster.Stages{
-		Prepared: func(*cluster.Kit) error { return grout.Prepare(context.Background()) },
+		Prepared: func(*cluster.Kit) error { return errors.Join(grout.Prepare(context.Background()), ovs.Prepare()) },
 		Inside: func() int {
 			code := m.Run()
 			if shared.cluster != nil {

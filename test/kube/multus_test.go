@@ -17,6 +17,7 @@ import (
 	vswitchport "github.com/jackfield/jackfield/pkg/vswitch"
 	"github.com/jackfield/jackfield/test/e2e/grout"
 	"github.com/jackfield/jackfield/test/multus"
+	"github.com/jackfield/jackfield/test/ovs"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
@@ -250,4 +251,46 @@ func TestMultusNetworkHasPortOnGrout(t *testing.T) {
 		return nil
 	})
 	k.nothingLeft(k.FirstNode(), ns, before)
+}
+
+// The plugin of the DaemonSet creates a port again that Open vSwitch lost.
+func TestPortReturnsOnOpenVSwitch(t *testing.T) {
+	k := Start(t)
+	s := ovs.StartIn(t, "/opt") // the node has a /run of its own
+	sockets := filepath.Join(s.Dir, "sockets")
+	k.Upgrade(strings.Replace(values, "[/var/run/vsw]}\n", fmt.Sprintf("[/var/run/vsw, %s]}\n"+
+		"  vswitches: [{name: ovs0, type: ovs, endpoint: %s, bridges: [br0], defaults: {bridge: br0}}]\n", sockets, s.Endpoint()), 1) +
+		fastRule + fmt.Sprintf(`      - name: ports
+        for: {namespaces: [fast-ovs]}
+        allow: {ports: ["ovs0/br0"], sockets: ["%s/**"]}
+`, sockets))
+	t.Cleanup(func() { k.Upgrade(values + fastRule) })
+	k.waitConfiguration("ovs0")
+	k.installMultus()
+	ns := k.Namespace("fast-ovs", nil)
+	k.defineNetwork(ns, "fast", "", `{"cniVersion": "1.0.0", "name": "fast", "type": "jackfield-cni", "vswitch": "ovs0", "socketDir": "`+sockets+`",
+  "device": {"type": "vhost-user", "mode": "server"}}`)
+	k.RunPod(Pod{Namespace: ns, Name: "router", Annotations: map[string]string{networksKey: "fast"}})
+	port := vswitchport.PortName(vswitchport.Owner{ContainerID: k.sandboxes(ns)[0], Interface: "net1"})
+	describe := func() string { return s.Vsctl("get", "interface", port, "type", "options", "external_ids") }
+	before := describe()
+
+	s.Vsctl("del-port", port)
+	k.Wait("the port returns", func() error {
+		if ports := strings.Fields(s.Vsctl("list-ports", "br0")); !slices.Equal(ports, []string{port}) {
+			return fmt.Errorf("br0 has %q", ports)
+		}
+		return nil
+	})
+	if after := describe(); after != before {
+		t.Errorf("the port was %s and is %s", before, after)
+	}
+	contains(t, k.Jackfield("status"), "ovs0")
+	k.Kubectl("--namespace", ns, "delete", "pod", "router")
+	k.Wait("the port is removed", func() error {
+		if ports := s.Vsctl("list-ports", "br0"); ports != "" {
+			return fmt.Errorf("br0 has %q", ports)
+		}
+		return nil
+	})
 }

@@ -140,6 +140,7 @@ func deploymentOf(p Pod, spec map[string]any, replicas int) string {
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": p.Name, "namespace": p.Namespace},
 		"spec": map[string]any{
 			"replicas": replicas, "selector": map[string]any{"matchLabels": labels},
+			"strategy": map[string]any{"rollingUpdate": map[string]any{"maxSurge": "50%", "maxUnavailable": "50%"}},
 			"template": map[string]any{"metadata": map[string]any{"labels": labels, "annotations": p.Annotations}, "spec": spec},
 		},
 	})

@@ -202,6 +202,7 @@ func TestTwoNodes(t *testing.T) {
 				t.Errorf("the plugin on %s was not replaced", n.Name)
 			}
 			k.checkHardware(n, ns, n.Name)
+			contains(t, k.Kubectl("jackfield", "status", n.Name, "--namespace", ns), ns+"/"+n.Name+"/main", `CDI device "`+nic0+`": injected`)
 			if after := k.Pods(ns)[n.Name]; after != pods[n.Name] {
 				t.Errorf("pod %s was %+v and is %+v", n.Name, pods[n.Name], after)
 			}

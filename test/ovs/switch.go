@@ -57,6 +57,11 @@ func Prepare() error {
 // vSwitch cannot run; in CI that is a failure.
 func New(tb testing.TB) *Switch {
 	tb.Helper()
+	return newIn(tb, "/run")
+}
+
+func newIn(tb testing.TB, parent string) *Switch {
+	tb.Helper()
 	skip := tb.Skipf
 	if os.Getenv("CI") == "true" {
 		skip = tb.Fatalf
@@ -76,7 +81,7 @@ func New(tb testing.TB) *Switch {
 	}
 	// Paths of sockets are short, those of TempDir are not. DPDK loads no driver from below a directory that
 	// everybody can write, such as /tmp.
-	dir, err := os.MkdirTemp("/run", "ovs")
+	dir, err := os.MkdirTemp(parent, "ovs")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -98,7 +103,13 @@ func New(tb testing.TB) *Switch {
 // Start returns a switch that runs, with bridge br0.
 func Start(tb testing.TB) *Switch {
 	tb.Helper()
-	s := New(tb)
+	return StartIn(tb, "/run")
+}
+
+// StartIn is Start with the run directory in another directory.
+func StartIn(tb testing.TB, parent string) *Switch {
+	tb.Helper()
+	s := newIn(tb, parent)
 	s.StartDatabase()
 	s.Configure(true)
 	s.StartSwitch()
