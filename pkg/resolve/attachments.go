@@ -142,6 +142,9 @@ func (p *planner) deliverAttachment(a *attachment.Attachment, key string, option
 			return nil
 		case isRefusal(err) && key == "" && item.Rule == "":
 			// No rule grants any part of it, so it is unmanaged, and the set has nothing of it.
+			if p.explains && p.req.FromManifest && a.Claimed != nil {
+				item.Notes = append(item.Notes, "a device that the claim's driver has the runtime inject (CDI) needs no rule; a manifest does not show it, `jackfield status` does")
+			}
 			item.Decline(Unmanaged, err)
 			return nil
 		case isRefusal(err):
