@@ -104,6 +104,32 @@ func TestWorkflowsRunMakeTargets(t *testing.T) {
 	}
 }
 
+// actionlint finds nothing in the workflows: it checks keys, events, runners, permissions and expressions. It does not
+// check the inputs of actions that are named by commit.
+func TestWorkflowsPassActionlint(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(top, ".github/workflows/*.yml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("found the workflows %q: %v", files, err)
+	}
+	lint := func(files ...string) (string, error) {
+		// Programs that a machine may have do not change the result.
+		args := []string{"tool", "-modfile=../tools/go.mod", "actionlint", "-no-color", "-shellcheck=", "-pyflakes="}
+		out, err := exec.CommandContext(t.Context(), "go", append(args, files...)...).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := lint(files...); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	broken := filepath.Join(t.TempDir(), "broken.yml")
+	const text = "on: push\njobs:\n  test:\n    runs-on: ubuntu-24.04\n    steps:\n      - run: echo ${{ github.nothing }}\n"
+	if err := os.WriteFile(broken, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := lint(broken); err == nil || !strings.Contains(out, `property "nothing" is not defined`) {
+		t.Errorf("actionlint accepts an unknown property: %v\n%s", err, out)
+	}
+}
+
 // issueForm has the fields of a GitHub issue form that this project uses.
 type issueForm struct {
 	Name, Description string
