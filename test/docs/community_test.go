@@ -4,6 +4,8 @@ package docs
 
 import (
 	"bytes"
+	"go/version"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,6 +132,46 @@ func TestWorkflowsPassActionlint(t *testing.T) {
 	}
 }
 
+// The workflows install a Go that every module of the checkout accepts: setup-go keeps Go from fetching a newer one.
+func TestWorkflowsInstallGoForEachModule(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(top, ".github/workflows/*.yml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("found the workflows %q: %v", files, err)
+	}
+	minors := map[string]bool{}
+	for _, module := range goModules(t) {
+		text, err := os.ReadFile(filepath.Join(top, module, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := regexp.MustCompile(`(?m)^go (\d+\.\d+)(\.\d+)?$`).FindSubmatch(text)
+		if found == nil {
+			t.Fatalf("%s/go.mod names no version of Go", module)
+		}
+		minors[string(found[1])] = true
+	}
+	newest := slices.MaxFunc(slices.Collect(maps.Keys(minors)), func(a, b string) int { return version.Compare("go"+a, "go"+b) })
+	// The newest patch release, which has the fixes of the standard library and satisfies each go.mod.
+	want := map[string]string{"go-version": newest + ".x", "check-latest": "true"}
+	steps := 0
+	for _, file := range files {
+		for name, job := range readYAML[workflow](t, file).Jobs {
+			for _, s := range job.Steps {
+				if !strings.HasPrefix(s.Uses, "actions/setup-go@") {
+					continue
+				}
+				steps++
+				if d := cmp.Diff(want, s.With); d != "" {
+					t.Errorf("%s: job %s installs Go with (-want, +got):\n%s", file, name, d)
+				}
+			}
+		}
+	}
+	if steps == 0 {
+		t.Error("no workflow installs Go")
+	}
+}
+
 // issueForm has the fields of a GitHub issue form that this project uses.
 type issueForm struct {
 	Name, Description string
@@ -176,6 +218,21 @@ func TestIssueFormsAreValid(t *testing.T) {
 	}
 }
 
+// goModules returns the directories of the checkout's modules, such as "/test", sorted.
+func goModules(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("git", "-C", top, "ls-files", "--cached", "--others", "--exclude-standard", "go.mod", "*/go.mod").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var modules []string
+	for file := range strings.FieldsSeq(string(out)) {
+		modules = append(modules, filepath.Join("/", filepath.Dir(file)))
+	}
+	slices.Sort(modules)
+	return modules
+}
+
 // Each module of the checkout gets updates of its dependencies.
 func TestDependabotKnowsModules(t *testing.T) {
 	type ecosystem struct {
@@ -189,15 +246,7 @@ func TestDependabotKnowsModules(t *testing.T) {
 		Version int
 		Updates []ecosystem
 	}](t, filepath.Join(top, ".github/dependabot.yml"))
-	out, err := exec.Command("git", "-C", top, "ls-files", "--cached", "--others", "--exclude-standard", "go.mod", "*/go.mod").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var modules []string
-	for file := range strings.FieldsSeq(string(out)) {
-		modules = append(modules, filepath.Join("/", filepath.Dir(file)))
-	}
-	slices.Sort(modules)
+	modules := goModules(t)
 	for _, e := range config.Updates {
 		if e.PackageEcosystem == "gomod" {
 			if d := cmp.Diff(modules, e.Directories); d != "" {
