@@ -13,7 +13,7 @@ UNIT := -timeout 60m
 # How long each fuzz target runs under `make test` in CI, and under `make fuzz`.
 FUZZTIME ?= 5s
 
-.PHONY: help build image release man test unit e2e kube fuzz bench lint signed-off demo recording cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
+.PHONY: help build image release man test unit e2e kube fuzz bench lint signed-off demo recording screenshot cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ demo: ## run a pod that uses its devices and sockets, on a private containerd
 
 recording: ## run the demo and record it as docs/images/demo.svg (root)
 	cd test && $(GO) run ./demo/record
+
+screenshot: ## draw the dashboard as docs/images/dashboard.png (npm, Chromium)
+	cd test && $(GO) run ./monitoring/screenshot
 
 cluster: ## run a Kubernetes node with Jackfield and sample pods, until Ctrl-C (root)
 	@cd test && $(GO) run ./cluster/up

@@ -167,3 +167,32 @@ func TestDashboardIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// The picture of the dashboard in the documentation shows the panels that the dashboard has. If not, run make screenshot.
+func TestPictureShowsDashboard(t *testing.T) {
+	var d struct{ Panels []struct{ Title string } }
+	var drawn []string
+	for file, to := range map[string]any{"../../deploy/monitoring/dashboard.json": &d, "screenshot/panels.json": &drawn} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(data, to); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+	}
+	var titles []string
+	for _, p := range d.Panels {
+		titles = append(titles, p.Title)
+	}
+	if !slices.Equal(titles, drawn) {
+		t.Errorf("docs/images/dashboard.png shows the panels\n%q, the dashboard has\n%q; run make screenshot", drawn, titles)
+	}
+	picture, err := os.Stat("../../docs/images/dashboard.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if picture.Size() > 300<<10 {
+		t.Errorf("docs/images/dashboard.png has %d bytes, which is much for a page", picture.Size())
+	}
+}
