@@ -61,7 +61,14 @@ func TestAttackingPodStaysInItsDirectory(t *testing.T) {
 		if n, most := strings.Count(plugin.Log(), "/run/vsw/evil/a.sock"), 40+int(time.Since(began)/time.Second); n == 0 || n > most {
 			t.Errorf("the plugin logged %d lines about the attack, want between 1 and %d", n, most)
 		}
-		if strings.Count(attacker.Logs(), "attack ") > 20 {
+		// A part of the attack fails while the plugin binds a socket of the attacker again: EBUSY.
+		failed, last := 0, 0
+		for line := range strings.Lines(attacker.Logs()) {
+			if n, _ := fmt.Sscanf(line, "attack %d:", &last); n == 1 {
+				failed++
+			}
+		}
+		if failed > max(20, last/2) {
 			t.Errorf("most of the attack failed: %s", attacker.Logs())
 		}
 		t.Logf("%d restarts of another pod's vswitch under attack, in %v", restarts, time.Since(began).Round(time.Millisecond))
