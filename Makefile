@@ -43,8 +43,8 @@ unit: ## the tests of the packages and of everything in test/ but test/e2e and t
 
 # Tests with real parts: one package after the other, because switches keep the processors busy. A part may
 # crash without Jackfield's doing, so a test that fails runs once more, and both results are printed. With
-# more than three failures none runs again.
-REAL = $(GO) tool -modfile=$(CURDIR)/test/tools/go.mod gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3
+# more than six failures, of subtests too, none runs again.
+REAL = $(GO) tool -modfile=$(CURDIR)/test/tools/go.mod gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=6
 
 e2e: ## the tests on real container runtimes (root)
 	cd test && $(REAL) --packages=./e2e/... -- -count=1 -timeout 60m -p 1
