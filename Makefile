@@ -41,19 +41,15 @@ unit: ## the tests of the packages and of everything in test/ but test/e2e and t
 	cd test/admission && $(GO) test $(UNIT) ./...
 	cd test/release && $(GO) test $(UNIT) $$($(GO) list ./... | grep -v /test/release/kube)
 
-# Tests with real parts: one package after the other, because switches keep the processors busy. A part may
-# crash without Jackfield's doing, so a test that fails runs once more, and both results are printed. With
-# more than six failures, of subtests too, none runs again.
-REAL = $(GO) tool -modfile=$(CURDIR)/test/tools/go.mod gotestsum --format pkgname --rerun-fails=1 --rerun-fails-max-failures=6
-
+# One package after the other, because switches that poll keep the processors busy.
 e2e: ## the tests on real container runtimes (root)
-	cd test && $(REAL) --packages=./e2e/... -- -count=1 -timeout 60m -p 1
+	cd test && $(GO) test -count=1 -timeout 60m -p 1 ./e2e/...
 	@cd test && $(GO) run ./e2e/skipped
 
 # The first run builds Kubernetes, which takes about ten minutes on two cores.
 kube: ## the tests in a Kubernetes cluster (root)
-	cd test && $(REAL) --packages='./kube ./cluster/...' -- -count=1 -timeout 90m -p 1
-	cd test/release && $(REAL) --packages=./kube -- -count=1 -timeout 90m
+	cd test && $(GO) test -count=1 -timeout 90m -p 1 ./kube ./cluster/...
+	cd test/release && $(GO) test -count=1 -timeout 90m ./kube
 
 fuzz: ## each fuzz target for FUZZTIME
 	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' test/fuzz.sh . test

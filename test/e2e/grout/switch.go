@@ -23,6 +23,8 @@ type Switch struct {
 	Socket string
 	// Grcli is a program that runs its client.
 	Grcli string
+	// OnCrash, if set, is called by Run when grout has ended by a fault of its own. It does not return.
+	OnCrash func()
 
 	tb      testing.TB
 	command []string
@@ -127,6 +129,16 @@ func (s *Switch) Kill() {
 	}
 }
 
+// crashed reports whether grout ended by a fault of its own.
+func (s *Switch) crashed() bool {
+	select {
+	case <-s.run.Done():
+		return strings.Contains(s.run.Log(), "crash_handler: caught fatal signal")
+	case <-time.After(time.Second):
+		return false
+	}
+}
+
 // Signal sends grout a signal.
 func (s *Switch) Signal(sig unix.Signal) { s.run.Signal(sig) }
 
@@ -135,6 +147,9 @@ func (s *Switch) Run(args ...string) string {
 	s.tb.Helper()
 	out, err := s.grcli(args...)
 	if err != nil {
+		if s.crashed() && s.OnCrash != nil {
+			s.OnCrash()
+		}
 		s.tb.Fatalf("grcli %q: %v: %s", args, err, out)
 	}
 	return string(out)

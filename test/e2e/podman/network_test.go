@@ -47,8 +47,30 @@ func (h *host) wait(what string, f func() bool) {
 
 // A network creates a port for each container, grout connects to the socket in the container, and the end of the
 // container removes the port.
+//
+// grout 0.19 sometimes crashes when the port is deleted. What Jackfield does is then checked with another grout.
 func TestContainerHasPort(t *testing.T) {
-	h := newHost(t)
+	for range 3 {
+		crashed := false
+		t.Run("grout", func(t *testing.T) {
+			h := newHost(t)
+			h.grout.OnCrash = func() {
+				crashed = true
+				t.SkipNow()
+			}
+			h.checkPort()
+		})
+		if !crashed {
+			return
+		}
+		t.Log("grout crashed")
+	}
+	t.Error("three grouts crashed")
+}
+
+// checkPort is TestContainerHasPort with one grout.
+func (h *host) checkPort() {
+	t := h.t
 	h.createNetwork("fast", "--opt", "type=vhost-user", "--opt", "mode=server", "--opt", "queues=2", "--subnet", "10.88.5.0/24")
 	// The socket client ends when grout has connected.
 	h.must(append([]string{"run", "-d", "--name", "c", "--network", "fast:mac=c2:11:22:33:44:55,ip=10.88.5.9"},
