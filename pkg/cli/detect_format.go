@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
@@ -36,11 +37,11 @@ func detectFormat(name string, data []byte) format {
 	isYAML := ext == ".yaml" || ext == ".yml"
 	text := bytes.TrimSpace(bytes.TrimPrefix(data, utf8BOM))
 	switch {
-	case !isYAML && metadataWords.Match(data):
+	case !isYAML && metadataWords().Match(data):
 		return formatMetadata
 	case (isYAML || ext == ".json") && isManifest(data):
 		return formatManifest
-	case isYAML && (specWords.Match(data) || !configWords.Match(data) && !resemblesConfig(data)):
+	case isYAML && (specWords().Match(data) || !configWords().Match(data) && !resemblesConfig(data)):
 		return formatCDI
 	case isYAML:
 		return formatConfig
@@ -53,11 +54,11 @@ func detectFormat(name string, data []byte) format {
 		}
 	}
 	switch {
-	case cdiWords.Match(text):
+	case cdiWords().Match(text):
 		return formatCDI
-	case hookWords.Match(text):
+	case hookWords().Match(text):
 		return formatHooks
-	case (text[0] == '{' || ext == ".json") && infoWords.Match(text):
+	case (text[0] == '{' || ext == ".json") && infoWords().Match(text):
 		return formatDeviceInfo
 	}
 	return formatUnknown
@@ -68,23 +69,29 @@ var utf8BOM = []byte("\xef\xbb\xbf")
 // The words that show the format of a file that is not valid JSON: it is broken, or is YAML under
 // another name.
 var (
-	cdiWords        = regexp.MustCompile(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
-	hookWords       = regexp.MustCompile(`"(hook|when|stages)"\s*:`)
-	apiVersionWords = regexp.MustCompile(`(?m)^[\s{]*["']?apiVersion["']?\s*:`)
-	manifestWords   = regexp.MustCompile(`(?m)^[\s{]*["']?kind["']?\s*:\s*["']?(Pod|` + strings.Join(manifest.Workloads, "|") + `|List)["']?\s*(,|}|#|$)`)
-	metadataWords   = regexp.MustCompile(`"kind"\s*:\s*"DeviceMetadata"|"apiVersion"\s*:\s*"metadata\.resource\.k8s\.io/`)
-	infoWords       = regexp.MustCompile(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
-	specWords       = regexp.MustCompile(`(?m)^["']?(cdiVersion|kind|devices|containerEdits)["']?\s*:`)
-	configWords     = regexp.MustCompile(`(?m)^["']?(` + strings.Join(config.Keys(), "|") + `)["']?\s*:`)
-	yamlKeys        = regexp.MustCompile(`(?m)^["']?([A-Za-z]+)["']?\s*:`)
+	cdiWords        = lazyPattern(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
+	hookWords       = lazyPattern(`"(hook|when|stages)"\s*:`)
+	apiVersionWords = lazyPattern(`(?m)^[\s{]*["']?apiVersion["']?\s*:`)
+	manifestWords   = lazyPattern(`(?m)^[\s{]*["']?kind["']?\s*:\s*["']?(Pod|` + strings.Join(manifest.Workloads, "|") + `|List)["']?\s*(,|}|#|$)`)
+	metadataWords   = lazyPattern(`"kind"\s*:\s*"DeviceMetadata"|"apiVersion"\s*:\s*"metadata\.resource\.k8s\.io/`)
+	infoWords       = lazyPattern(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
+	specWords       = lazyPattern(`(?m)^["']?(cdiVersion|kind|devices|containerEdits)["']?\s*:`)
+	configWords     = lazyPattern(`(?m)^["']?(` + strings.Join(config.Keys(), "|") + `)["']?\s*:`)
+	yamlKeys        = lazyPattern(`(?m)^["']?([A-Za-z]+)["']?\s*:`)
 )
+
+// lazyPattern returns a pattern that is compiled when it is first used. Most commands use none, and compiling them all
+// takes a tenth of the time of a short command.
+func lazyPattern(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
 var specKeys = []string{"cdiVersion", "kind", "devices", "containerEdits", "annotations"}
 
 // isManifest reports whether the file is a Kubernetes object. Its kind has no slash, unlike that of
 // CDI.
 func isManifest(data []byte) bool {
-	return apiVersionWords.Match(data) && !cdiWords.Match(data) || manifestWords.Match(data)
+	return apiVersionWords().Match(data) && !cdiWords().Match(data) || manifestWords().Match(data)
 }
 
 // resemblesConfig reports whether a key of YAML is a misspelt one of the configuration, and none is
@@ -92,7 +99,7 @@ func isManifest(data []byte) bool {
 func resemblesConfig(data []byte) bool {
 	const maxKeys = 64
 	resembles := false
-	for _, m := range yamlKeys.FindAllSubmatch(data, maxKeys) {
+	for _, m := range yamlKeys().FindAllSubmatch(data, maxKeys) {
 		key := string(m[1])
 		if diag.Nearest(key, specKeys...) != "" {
 			return false

@@ -58,17 +58,17 @@ func (o *output) isColored(env Env) bool {
 // coloredStates are the states in texts that people look for: bad ones are red, those that may matter yellow.
 var coloredStates = []struct {
 	color string
-	state *regexp.Regexp
+	state func() *regexp.Regexp
 }{
-	{"31", regexp.MustCompile(`(?m)^ERROR\b|: (?:refused|failed)$|\bwould be refused\b|\bNOT REGISTERED\b|\bDOES NOT ANSWER\b|\b\d+ MISSING\b`)},
-	{"33", regexp.MustCompile(`(?m)^(?:warning|unknown)\b|: (?:skipped|not checked)\b|  (?:awaited|removed|outdated)\b|\blacks what it asked for$`)},
-	{"32", regexp.MustCompile(`(?m)^(?:ok|fixed)\b|: injected$|\bregistered with\b|  bound\b`)},
+	{"31", lazyPattern(`(?m)^ERROR\b|: (?:refused|failed)$|\bwould be refused\b|\bNOT REGISTERED\b|\bDOES NOT ANSWER\b|\b\d+ MISSING\b`)},
+	{"33", lazyPattern(`(?m)^(?:warning|unknown)\b|: (?:skipped|not checked)\b|  (?:awaited|removed|outdated)\b|\blacks what it asked for$`)},
+	{"32", lazyPattern(`(?m)^(?:ok|fixed)\b|: injected$|\bregistered with\b|  bound\b`)},
 }
 
 // colorText colours the states in a text.
 func colorText(text string) string {
 	for _, c := range coloredStates {
-		text = c.state.ReplaceAllString(text, "\x1b["+c.color+"m$0\x1b[0m")
+		text = c.state().ReplaceAllString(text, "\x1b["+c.color+"m$0\x1b[0m")
 	}
 	return text
 }
