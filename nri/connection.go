@@ -21,7 +21,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/trust"
-	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
+	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 )
 
 // A container that is created while the plugin is not connected comes up without its devices.
@@ -45,7 +45,7 @@ const (
 type runtimeLink struct {
 	calls        callTracker
 	registered   atomic.Bool // the runtime has reported what lives
-	capabilities atomic.Pointer[nriapply.Capabilities]
+	capabilities atomic.Pointer[capability.Capabilities]
 	timeout      atomic.Int64 // of a request, in nanoseconds
 	info         atomic.Pointer[runtimeInfo]
 	pid          atomic.Int32 // 0 where it is unknown
@@ -206,7 +206,7 @@ func (r *runtimeLink) recordConfigure(runtime, version string) (nriVersion strin
 	if !isNRIVersion(nriVersion) {
 		nriVersion = inferNRIVersion(runtime, version)
 	}
-	can := nriapply.CapabilitiesOf(nriVersion)
+	can := capability.Of(nriVersion)
 	r.capabilities.Store(&can)
 	r.timeout.Store(int64(timeout))
 	r.info.Store(&runtimeInfo{runtime, version, nriVersion})

@@ -18,6 +18,7 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
+	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -125,7 +126,7 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	p.forgetFailedCreations(current, pod, c)
 	req := p.request(pod, c)
 	can := p.capabilitiesFor(req.UserNS != nil)
-	req.CanDeliver = func(set *edits.Set, request string) error { return nriapply.CheckSupported(set, can, request) }
+	req.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, can, request) }
 
 	plan, err := current.engine.Resolve(ctx, req)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/telemetry"
-	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
+	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
@@ -187,7 +187,7 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 func (p *Plugin) Shutdown(context.Context) { p.log.Info("the runtime shuts down") }
 
 // capabilitiesFor returns what the runtime can apply to a container.
-func (p *Plugin) capabilitiesFor(hasUserNS bool) nriapply.Capabilities {
+func (p *Plugin) capabilitiesFor(hasUserNS bool) capability.Capabilities {
 	can := *p.runtime.capabilities.Load()
 	can.UserNS = hasUserNS
 	return can

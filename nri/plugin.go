@@ -16,7 +16,7 @@ import (
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/dircheck"
 	"github.com/jackfield/jackfield/internal/telemetry"
-	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
+	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -92,7 +92,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	}
 	p := &Plugin{opts: opts, log: logrus.NewEntry(log), counters: telemetry.NewCounters(), workers: deadline.NewPool(maxWorkers)}
 	p.closing, p.end = context.WithCancel(context.Background())
-	p.runtime.capabilities.Store(&nriapply.Capabilities{})
+	p.runtime.capabilities.Store(&capability.Capabilities{})
 	p.runtime.timeout.Store(int64(stub.DefaultRequestTimeout))
 	p.servers = &servers{p: p, scrapes: deadline.NewPool(maxScrapeWorkers)}
 	p.ports.p = p

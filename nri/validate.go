@@ -19,7 +19,7 @@ import (
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/mountopt"
 	"github.com/jackfield/jackfield/internal/telemetry"
-	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
+	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -33,7 +33,7 @@ func (p *Plugin) validatesOthers(nriVersion string) bool {
 	if !v.Devices && !v.Mounts {
 		return false
 	}
-	if !nriapply.CapabilitiesOf(nriVersion).Validate {
+	if !capability.Of(nriVersion).Validate {
 		p.log.WithField("nri", nriVersion).Error("validate is on, and this runtime does not validate adjustments, which NRI 0.10 introduced: what other plugins inject is not validated")
 		return false
 	}

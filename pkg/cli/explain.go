@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
+	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -268,7 +268,7 @@ func splitNotChecked(items, networks []resolve.Item) (checked, notChecked []reso
 // checkDeliverable returns an error for edits that no version of NRI can deliver. The doctor and
 // the plugin report what the node's own version cannot.
 func checkDeliverable(set *edits.Set, request string) error {
-	return nriapply.CheckSupported(set, nriapply.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, request)
+	return capability.Check(set, capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, request)
 }
 
 // markUndeliverable fails the requests of a plan that the plugin cannot deliver, and returns their

@@ -145,6 +145,8 @@ func importFault(from, to, imp string, ours bool) string {
 		return "" // they run on users' machines
 	case command && !slices.Contains(adapters, to) && to != "internal/kubelet":
 		return "a command imports its adapter and what it passes to it"
+	case from == "pkg/apply/nri" && to == "pkg/apply/nri/capability":
+		return "" // the part that does not link NRI
 	case applier && to != "pkg/edits" && !slices.Contains(floor, to):
 		return "appliers import edits and shared machinery only"
 	case slices.Contains(floor, from) && !slices.Contains(floor, to):

@@ -13,11 +13,12 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
 func TestEmptySetHasNoAdjustment(t *testing.T) {
-	a, err := Adjustment(&edits.Set{}, Capabilities{})
+	a, err := Adjustment(&edits.Set{}, capability.Capabilities{})
 	if a != nil || err != nil {
 		t.Errorf("got %v, %v", a, err)
 	}
@@ -33,7 +34,7 @@ func TestEveryEditIsCarried(t *testing.T) {
 	for _, s := range edits.Stages() {
 		set.Hooks = append(set.Hooks, edits.Hook{Stage: s, Path: "/h", Args: []string{string(s)}, Env: []string{"E=1"}, Timeout: &timeout})
 	}
-	a, err := Adjustment(set, Capabilities{})
+	a, err := Adjustment(set, capability.Capabilities{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestEveryEditIsCarried(t *testing.T) {
 }
 
 // rules returns the cgroup rules that the adjustment adds to those NRI derives.
-func rules(t *testing.T, typ, access string, can Capabilities) (string, error) {
+func rules(t *testing.T, typ, access string, can capability.Capabilities) (string, error) {
 	t.Helper()
 	a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", Type: typ, Major: 240, Minor: 3, Access: access, Origin: edits.Origin{Request: "R", File: "/f"}}}}, can)
 	if err != nil {
@@ -76,10 +77,10 @@ func rules(t *testing.T, typ, access string, can Capabilities) (string, error) {
 }
 
 func TestDeviceAccess(t *testing.T) {
-	new := Capabilities{DeviceRules: true}
+	new := capability.Capabilities{DeviceRules: true}
 	for _, tc := range []struct {
 		typ, access string
-		can         Capabilities
+		can         capability.Capabilities
 		want        string
 		refused     bool
 	}{
@@ -102,7 +103,7 @@ func TestDeviceAccess(t *testing.T) {
 	} {
 		got, err := rules(t, tc.typ, tc.access, tc.can)
 		if tc.refused {
-			var u *UnsupportedError
+			var u *capability.UnsupportedError
 			if !errors.As(err, &u) || !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), "/f") || !strings.Contains(err.Error(), "0.10") {
 				t.Errorf("%s %q: %v, want a refusal that names the file and the version", tc.typ, tc.access, err)
 			}
@@ -143,7 +144,7 @@ func TestPermissionOfAnotherNodeStays(t *testing.T) {
 		"one that every one has":    {[]edits.Device{dev("/dev/a", "r", 1, 3), dev("/dev/b", "none", 5, 2)}, nil, ""},
 		"one beside those all have": {[]edits.Device{dev("/dev/a", "r", 1, 11)}, nil, "deny 1:11 w"},
 	} {
-		a, err := Adjustment(&edits.Set{Devices: tc.set}, Capabilities{DeviceRules: true}, tc.have...)
+		a, err := Adjustment(&edits.Set{Devices: tc.set}, capability.Capabilities{DeviceRules: true}, tc.have...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +164,7 @@ func TestPermissionOfAnotherNodeStays(t *testing.T) {
 // The rule that NRI derives has the type of the node, and runc ends with "invalid
 // cgroup device type" for any but a, b and c.
 func TestFIFOAndUnbufferedDeviceNodes(t *testing.T) {
-	for _, can := range []Capabilities{{}, {DeviceRules: true}, {DeviceRules: true, UserNS: true}, {UserNS: true}} {
+	for _, can := range []capability.Capabilities{{}, {DeviceRules: true}, {DeviceRules: true, UserNS: true}, {UserNS: true}} {
 		for _, hostPath := range []string{"/dev/a", "/run/v/a"} {
 			a, err := Adjustment(&edits.Set{Devices: []edits.Device{{Path: "/dev/a", HostPath: hostPath, Type: "u", Major: 1, Minor: 3}}}, can)
 			if err != nil {
@@ -199,7 +200,7 @@ func TestBindMountHasBindOption(t *testing.T) {
 		{edits.Mount{Type: "none", Options: []string{"bind"}}, "none bind"},
 		{edits.Mount{Type: "tmpfs", Options: []string{"size=1m"}}, "tmpfs size=1m"},
 	} {
-		a, err := Adjustment(&edits.Set{Mounts: []edits.Mount{tc.mount}}, Capabilities{})
+		a, err := Adjustment(&edits.Set{Mounts: []edits.Mount{tc.mount}}, capability.Capabilities{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,12 +217,12 @@ func TestUnsupportedEditIsRefused(t *testing.T) {
 		"network device": {NetDevices: []edits.NetDevice{{HostName: "eth1", Name: "n", Origin: o}}},
 		"RDT":            {RDT: &edits.RDT{ClosID: "c", Origin: o}},
 	} {
-		_, err := Adjustment(set, Capabilities{DeviceRules: true})
+		_, err := Adjustment(set, capability.Capabilities{DeviceRules: true})
 		if !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), "/etc/cdi/f.json") || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	all := Capabilities{NetDevices: true, RDT: true}
+	all := capability.Capabilities{NetDevices: true, RDT: true}
 	a, err := Adjustment(&edits.Set{NetDevices: []edits.NetDevice{{HostName: "eth1", Name: "n"}}, RDT: &edits.RDT{ClosID: "c", L3CacheSchema: "L3:0=f", EnableMonitoring: true}}, all)
 	if err != nil || a.Linux.NetDevices["eth1"].Name != "n" || *a.Linux.Rdt.ClosId.Get() != "c" || a.Linux.Rdt.Schemata.GetValue()[0] != "L3:0=f" {
 		t.Errorf("got %v, %v", a, err)
@@ -229,13 +230,13 @@ func TestUnsupportedEditIsRefused(t *testing.T) {
 }
 
 func TestCapabilitiesOf(t *testing.T) {
-	for version, want := range map[string]Capabilities{
+	for version, want := range map[string]capability.Capabilities{
 		"": {}, "unknown": {}, "0.6.1": {}, "v0.9.0": {}, "v0.10.0": {DeviceRules: true, Validate: true}, "v0.11.1": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
 		"v0.12.3": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
 		"v0.12.4": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
 		"v1.0.0":  {DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true}, "0.0.0-unknown": {},
 	} {
-		if got := CapabilitiesOf(version); got != want {
+		if got := capability.Of(version); got != want {
 			t.Errorf("CapabilitiesOf(%q) = %+v, want %+v", version, got, want)
 		}
 	}
@@ -249,7 +250,7 @@ func TestNodesInUserNamespace(t *testing.T) {
 		{Path: "/dev/b", HostPath: "/dev/b", Type: "c", Major: 1, Minor: 5},
 		{Path: "/dev/c", HostPath: "/run/v/c", Type: "b", Major: 7, Minor: 0},
 	}}
-	a, err := Adjustment(set, Capabilities{UserNS: true, DeviceRules: true})
+	a, err := Adjustment(set, capability.Capabilities{UserNS: true, DeviceRules: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +270,7 @@ func TestNodesInUserNamespace(t *testing.T) {
 	// Without rules the node is there by its host path as well, once.
 	set.Devices[0].Access = ""
 	set.Devices = append(set.Devices, edits.Device{Path: "/dev/a2", HostPath: "/run/v/a", Type: "c", Major: 240, Minor: 3})
-	if a, err = Adjustment(set, Capabilities{UserNS: true}); err != nil {
+	if a, err = Adjustment(set, capability.Capabilities{UserNS: true}); err != nil {
 		t.Fatal(err)
 	}
 	var paths []string
@@ -279,7 +280,7 @@ func TestNodesInUserNamespace(t *testing.T) {
 	if want := []string{"/run/v/a", "/dev/b", "/run/v/c"}; !slices.Equal(paths, want) || len(a.Mounts) != 3 {
 		t.Errorf("devices %q, want %q; mounts %v", paths, want, a.Mounts)
 	}
-	if a, err = Adjustment(set, Capabilities{}); err != nil || len(a.Mounts) != 0 || len(a.Linux.Devices) != 4 {
+	if a, err = Adjustment(set, capability.Capabilities{}); err != nil || len(a.Mounts) != 0 || len(a.Linux.Devices) != 4 {
 		t.Errorf("without a user namespace: %v, %v", a, err)
 	}
 }

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package capability says which edits the NRI of a runtime can deliver, by its version. It is apart
+// from package nri, so that a program that only asks does not link NRI.
+package capability
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+)
+
+// Capabilities says what the runtime's NRI supports beyond the fields that
+// every version has (annotations, mounts, env, hooks, devices).
+type Capabilities struct {
+	DeviceRules bool // device cgroup rules in linux.resources: NRI 0.10
+	NetDevices  bool // linux.net_devices: NRI 0.11
+	RDT         bool // linux.rdt: NRI 0.11
+	Validate    bool // the event in which a plugin sees the adjustments of others: NRI 0.10
+	FailRequest bool // a plugin can require that requests fail without it: NRI 0.12.4
+	// UserNS means that the container has a user namespace. The OCI runtime cannot create nodes
+	// there. It binds the host's node with the same path.
+	UserNS bool
+}
+
+// Of returns the capabilities of an NRI version such as "v0.8.0". An
+// unknown version has none.
+func Of(version string) Capabilities {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch); n < 2 {
+		return Capabilities{}
+	}
+	atLeast := func(m int) bool { return major > 0 || minor >= m }
+	return Capabilities{DeviceRules: atLeast(10), Validate: atLeast(10), NetDevices: atLeast(11), RDT: atLeast(11),
+		FailRequest: atLeast(13) || minor == 12 && patch >= 4}
+}
+
+// Check returns an *UnsupportedError if an adjustment for this runtime cannot hold all
+// edits of a request, by Origin.Request. The request "" stands for the whole set.
+func Check(set *edits.Set, can Capabilities, request string) error {
+	isOfRequest := func(o *edits.Origin) bool { return request == "" || o.Request == request }
+	for i := range set.Devices {
+		if d := &set.Devices[i]; isOfRequest(&d.Origin) {
+			if err := can.checkDevice(d); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range set.NetDevices {
+		if n := &set.NetDevices[i]; !can.NetDevices && isOfRequest(&n.Origin) {
+			return &UnsupportedError{Edit: fmt.Sprintf("network device %q", n.HostName), Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: n.Origin}
+		}
+	}
+	for i := range set.GIDs {
+		if g := &set.GIDs[i]; isOfRequest(&g.Origin) {
+			return &UnsupportedError{Edit: fmt.Sprintf("additional group %d", g.ID), Origin: g.Origin,
+				Remedy: "NRI has no field for it: set supplementalGroups in the pod's securityContext and drop additionalGids from the file"}
+		}
+	}
+	if r := set.RDT; r != nil && !can.RDT && isOfRequest(&r.Origin) {
+		return &UnsupportedError{Edit: "Intel RDT configuration", Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: r.Origin}
+	}
+	return nil
+}
+
+// checkDevice refuses a node that NRI cannot deliver. The rule of the device
+// cgroup has the type of the node, and OCI runtimes accept only rules for c and b.
+// An unbuffered character device (u) is a character device to the kernel; a FIFO has no rule.
+func (can Capabilities) checkDevice(d *edits.Device) error {
+	if d.Type == "p" {
+		return &UnsupportedError{Edit: fmt.Sprintf("FIFO %q", d.Path), Origin: d.Origin,
+			Remedy: "NRI derives a device cgroup rule from every device node, and the OCI runtime refuses a rule for a FIFO: " +
+				"create the FIFO on the host and list it under mounts instead of deviceNodes"}
+	}
+	if !can.DeviceRules && d.Access != "" && (!strings.Contains(d.Access, "r") || !strings.Contains(d.Access, "w")) {
+		return &UnsupportedError{Edit: fmt.Sprintf("device %q with the permissions %q", d.Path, d.Access), Origin: d.Origin,
+			Needs: fmt.Sprintf("NRI 0.10 (containerd 2.2, CRI-O 1.34); this runtime would grant %q", DerivedAccess(d))}
+	}
+	return nil
+}
+
+// DerivedAccess returns the permissions of the rule that NRI derives for a device.
+func DerivedAccess(d *edits.Device) string {
+	if d.Type == "b" {
+		return "rwm"
+	}
+	return "rw"
+}
+
+// UnsupportedError is an edit that the runtime's NRI does not support. It unwraps to
+// errdefs.ErrNotImplemented.
+type UnsupportedError struct {
+	Edit   string
+	Needs  string // the version that supports it
+	Remedy string
+	Origin edits.Origin
+}
+
+func (e *UnsupportedError) Error() string {
+	s := fmt.Sprintf("%s: %s cannot be delivered by this runtime's NRI", e.Origin, e.Edit)
+	if e.Needs != "" {
+		s += "; it needs " + e.Needs
+	}
+	if e.Remedy != "" {
+		s += "; " + e.Remedy
+	}
+	return s
+}
+
+// Unwrap returns errdefs.ErrNotImplemented.
+func (e *UnsupportedError) Unwrap() error { return errdefs.ErrNotImplemented }
