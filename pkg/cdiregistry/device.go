@@ -39,7 +39,7 @@ func (d declaration) device() *Device {
 	spec := d.file.spec
 	declared := &spec.Devices[d.index]
 	return &Device{
-		Name: d.qualifiedName(), Kind: spec.Kind, File: d.file.hostPath(), Index: d.index, Priority: d.file.dir.priority, CDIVersion: spec.Version,
+		Name: d.name, Kind: spec.Kind, File: d.file.hostPath(), Index: d.index, Priority: d.file.dir.priority, CDIVersion: spec.Version,
 		Annotations: maps.Clone(declared.Annotations), SpecAnnotations: maps.Clone(spec.Annotations),
 		SpecEdits: copyEdits(&spec.ContainerEdits), Edits: copyEdits(&declared.ContainerEdits),
 	}

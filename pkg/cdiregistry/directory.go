@@ -20,11 +20,12 @@ type specDir struct {
 	path     string
 	priority int // index among the directories
 	id       identity
-	watch    int  // ID in the queue, or noWatch
-	listed   bool // at least once
-	// stale means that events were lost: the watch ended, the queue overflowed, or the
-	// directory could not be read.
+	watch    int // ID in the queue, or noWatch
+	// stale means that the directory must be listed: nothing was read yet, the watch ended, the
+	// queue overflowed, or the directory could not be read.
 	stale bool
+	// recheck are the files, by name, that events do not cover.
+	recheck map[string]*specFile
 }
 
 const noWatch = -2 // not fswatch.AllDirs
@@ -32,7 +33,7 @@ const noWatch = -2 // not fswatch.AllDirs
 // needsListing reports whether events since the last listing do not suffice, where the path
 // leads to id now.
 func (d *specDir) needsListing(id identity) bool {
-	return !d.listed || d.stale || d.id != id || d.watch == noWatch && id.errno == 0
+	return d.stale || d.id != id || d.watch == noWatch && id.errno == 0
 }
 
 // openDir is a directory while files in it are loaded.
@@ -61,7 +62,7 @@ func (r *Registry) openDir(d *specDir) (*openDir, error) {
 // change falls between the listing and the first event.
 func (r *Registry) openAndWatch(d *specDir) (*openDir, error) {
 	before := d.watch
-	d.watch, d.listed, d.stale = noWatch, true, false
+	d.watch, d.stale = noWatch, false
 	dir, err := r.openDir(d)
 	switch {
 	case hostfs.Errno(err) == unix.ENOENT:

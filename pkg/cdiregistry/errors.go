@@ -27,7 +27,7 @@ type ConflictError struct {
 
 // newConflictError returns the conflict between the declarations of one name that are in dir.
 func newConflictError(found []declaration, dir *specDir) *ConflictError {
-	e := &ConflictError{Name: found[0].qualifiedName(), Shadowed: found[0].file.dir != dir && !isConflict(found)}
+	e := &ConflictError{Name: found[0].name, Shadowed: found[0].file.dir != dir && !isConflict(found)}
 	for _, d := range found {
 		if d.file.dir == dir {
 			e.Files = append(e.Files, d.file.hostPath())

@@ -58,7 +58,7 @@ func (s *Snapshot) Expand(kind string) ([]*Device, error) {
 // priority declare.
 func (s *Snapshot) Skipped(kind string) []error {
 	var reasons []error
-	for f := range s.specFiles() {
+	for _, f := range s.files {
 		if f.err != nil && f.kind == kind {
 			reasons = append(reasons, f.err)
 		}

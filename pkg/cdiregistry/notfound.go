@@ -4,7 +4,6 @@ package cdiregistry
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -70,7 +69,7 @@ type Explanation struct {
 // notFound returns the error for a name; device is "" where all of the kind were asked for.
 func (s *Snapshot) notFound(name, kind, device string) *NotFoundError {
 	e := &NotFoundError{Name: name, Kind: kind, Reason: NoSpec, device: device, snapshot: s}
-	for f := range s.specFiles() {
+	for _, f := range s.files {
 		switch {
 		case f.kind != kind:
 		case f.err != nil:
@@ -85,19 +84,6 @@ func (s *Snapshot) notFound(name, kind, device string) *NotFoundError {
 		}
 	}
 	return e
-}
-
-// specFiles yields the spec files by priority and name.
-func (s *Snapshot) specFiles() iter.Seq[*specFile] {
-	return func(yield func(*specFile) bool) {
-		for _, dir := range s.dirs {
-			for _, f := range dir.files {
-				if !yield(f) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // Shorten leaves what [NotFoundError.Explain] finds out of the text. A caller that reports
@@ -131,7 +117,7 @@ func (e *NotFoundError) Explain() Explanation {
 		}
 	}
 	var others []*SpecError
-	for f := range s.specFiles() {
+	for _, f := range s.files {
 		if f.kind == e.Kind {
 			x.Mentions = append(x.Mentions, f.hostPath())
 		}
@@ -155,7 +141,7 @@ func (e *NotFoundError) Explain() Explanation {
 func (e *NotFoundError) findNearest() []string {
 	var names []string
 	kinds := map[string]bool{}
-	for f := range e.snapshot.specFiles() {
+	for _, f := range e.snapshot.files {
 		if f.err != nil || len(names) >= maxComparedNames {
 			continue
 		}
@@ -171,8 +157,8 @@ func (e *NotFoundError) findNearest() []string {
 	}
 	near := diag.NearestFew(e.Kind, maxListed, maps.Keys(kinds))
 	for i, kind := range near {
-		if e.snapshot.findDeclarations(kind, e.device) != nil {
-			near[i] = kind + "=" + e.device
+		if name := kind + "=" + e.device; len(e.snapshot.findDeclarations(name)) > 0 {
+			near[i] = name
 		}
 	}
 	return near

@@ -118,7 +118,7 @@ func TestParseAgreesWithEncodingJSON(t *testing.T) {
 				Name: want.Kind + "=" + d.Name, File: "/etc/cdi/a.json", Kind: want.Kind, Index: i, CDIVersion: want.Version, Annotations: d.Annotations,
 				SpecAnnotations: want.Annotations, SpecEdits: &want.ContainerEdits, Edits: &d.ContainerEdits,
 			}
-			if diff := cmp.Diff(wantDevice, declaration{f, i}.device(), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(wantDevice, declaration{want.Kind + "=" + d.Name, f, i}.device(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s, device %d (-json +copy):\n%s", file, i, diff)
 			}
 		}

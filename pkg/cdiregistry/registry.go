@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/fswatch"
+	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -24,6 +25,7 @@ import (
 // changed files waits for it, because these may be the files it asks for.
 type Registry struct {
 	host  hostfs.Root
+	files trust.Reader
 	opts  Options
 	names []string // see SnapshotOf
 
@@ -32,14 +34,6 @@ type Registry struct {
 	watch   *fswatch.Queue
 	dirs    []*specDir
 	current *Snapshot
-	// recheck are the files of current that events do not cover.
-	recheck map[fileKey]*specFile
-}
-
-// fileKey identifies a file by directory and name.
-type fileKey struct {
-	dir  int
-	name string
 }
 
 // New returns a registry of dirs, host paths in rising priority. It reads nothing and opens
@@ -49,13 +43,14 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 		opts.Extensions = []string{".json", ".yaml"}
 	}
 	opts.Extensions = slices.Clone(opts.Extensions)
-	r := &Registry{host: host, opts: opts, watch: &fswatch.Queue{}, current: &Snapshot{}, recheck: map[fileKey]*specFile{}}
+	r := &Registry{host: host, opts: opts, watch: &fswatch.Queue{}, current: &Snapshot{}}
+	r.files = trust.Reader{Host: host, Options: trust.Options{UnmappedOwner: true}, TrustAnyone: opts.TrustAnyone, What: "a spec file", MaxSize: DefaultMaxFileSize}
 	for i, d := range dirs {
 		if !path.IsAbs(d) {
 			return nil, fmt.Errorf("open CDI spec directory %q: the path must be absolute: %w", d, errdefs.ErrInvalidArgument)
 		}
-		r.dirs = append(r.dirs, &specDir{path: path.Clean(d), priority: i, watch: noWatch})
-		r.current.dirs = append(r.current.dirs, dirView{path: path.Clean(d)})
+		r.dirs = append(r.dirs, &specDir{path: path.Clean(d), priority: i, watch: noWatch, stale: true, recheck: map[string]*specFile{}})
+		r.current.dirs = append(r.current.dirs, Dir{Path: path.Clean(d), Priority: i})
 	}
 	return r, nil
 }
@@ -120,13 +115,13 @@ func (r *Registry) Close() error {
 // is missed; what happens meanwhile stays in the queue for the next call.
 func (r *Registry) refresh() {
 	changed := r.takeEvents()
-	for key, f := range r.recheck {
-		if r.hasChanged(f) {
-			changed[key.dir][key.name] = true
-		}
-	}
-	u := &update{registry: r, dirs: slices.Clone(r.current.dirs), files: make([][]change[*specFile], len(r.dirs))}
+	u := &update{current: r.current, dirs: slices.Clone(r.current.dirs)}
 	for i, d := range r.dirs {
+		for name, f := range d.recheck {
+			if r.hasChanged(f) {
+				changed[i][name] = true
+			}
+		}
 		switch id := identify(r.host.Stat(d.path)); {
 		case d.needsListing(id):
 			r.reloadDirectory(u, d)
@@ -174,7 +169,7 @@ func (r *Registry) hasChanged(f *specFile) bool {
 
 // reloadDirectory lists a directory and loads the files that changed in it.
 func (r *Registry) reloadDirectory(u *update, d *specDir) {
-	known := r.current.dirs[d.priority]
+	before := d.id
 	dir, err := r.openAndWatch(d)
 	var names []string
 	if dir != nil {
@@ -184,20 +179,16 @@ func (r *Registry) reloadDirectory(u *update, d *specDir) {
 		}
 	}
 	u.setDirectory(d, err)
-	present := make(map[string]bool, len(names))
-	load := names[:0]
-	keep := r.isTrustedDirectory(known.id) && r.isTrustedDirectory(d.id)
-	for _, name := range names {
-		present[name] = true
-		if f := known.findFile(name); f == nil || !keep || r.hasChanged(f) {
-			load = append(load, name)
-		}
-	}
-	for _, f := range known.files {
-		if !present[f.name] {
+	for _, f := range r.current.files {
+		if _, present := slices.BinarySearch(names, f.name); f.dir == d && !present {
 			u.setFile(d, f.name, nil)
 		}
 	}
+	// What is known of the files of another directory, or under other rights, may not be so.
+	load := slices.DeleteFunc(names, func(name string) bool {
+		f := r.current.findFile(d, name)
+		return f != nil && d.id == before && !r.hasChanged(f)
+	})
 	for i, f := range r.loadAll(dir, load) {
 		u.setFile(d, load[i], f)
 	}

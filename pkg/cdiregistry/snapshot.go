@@ -10,68 +10,48 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // Snapshot is an immutable view of the spec files. It may be kept, and used by any number of
 // goroutines.
 type Snapshot struct {
-	dirs    []dirView     // in rising priority
+	dirs    []Dir         // in rising priority
+	files   []*specFile   // in the order of compareFiles
 	devices []declaration // of the usable files, in the order of compareDeclarations
 }
 
-// dirView is one directory in a snapshot.
-type dirView struct {
-	path    string
-	id      identity
-	listed  bool
-	watched bool
-	err     error
-	files   []*specFile // in the order of compareFiles
-}
-
-// findFile returns the file of a name, or nil.
-func (d *dirView) findFile(name string) *specFile {
-	i, found := slices.BinarySearchFunc(d.files, name, func(f *specFile, name string) int { return strings.Compare(f.name, name) })
+// findFile returns the file of a name in a directory, or nil.
+func (s *Snapshot) findFile(d *specDir, name string) *specFile {
+	i, found := slices.BinarySearchFunc(s.files, &specFile{dir: d, name: name}, compareFiles)
 	if !found {
 		return nil
 	}
-	return d.files[i]
+	return s.files[i]
 }
 
-// compareFiles orders the files of one directory.
-func compareFiles(a, b *specFile) int { return strings.Compare(a.name, b.name) }
+// compareFiles orders files by the priority of their directory, and by name.
+func compareFiles(a, b *specFile) int {
+	return cmp.Or(a.dir.priority-b.dir.priority, strings.Compare(a.name, b.name))
+}
 
 // declaration is a device of a usable file.
 type declaration struct {
+	name  string // qualified
 	file  *specFile
 	index int
 }
 
-func (d declaration) deviceName() string    { return d.file.spec.Devices[d.index].Name }
-func (d declaration) qualifiedName() string { return d.file.kind + "=" + d.deviceName() }
-
-// compareTo compares the qualified name of the device with another.
-func (d declaration) compareTo(kind, name string) int {
-	if c := strings.Compare(d.file.kind, kind); c != 0 {
-		return c
-	}
-	return strings.Compare(d.deviceName(), name)
-}
-
 // compareDeclarations orders declarations by qualified name, and those of one name by falling priority.
 func compareDeclarations(a, b declaration) int {
-	if c := a.compareTo(b.file.kind, b.deviceName()); c != 0 {
-		return c
-	}
-	return cmp.Or(b.file.dir.priority-a.file.dir.priority, compareFiles(a.file, b.file))
+	return cmp.Or(strings.Compare(a.name, b.name), compareFiles(b.file, a.file))
 }
 
-// findDeclarations returns the declarations of a qualified name, and nil where there is none.
-func (s *Snapshot) findDeclarations(kind, name string) []declaration {
-	i, ok := slices.BinarySearchFunc(s.devices, name, func(d declaration, name string) int { return d.compareTo(kind, name) })
-	if !ok {
+// findDeclarations returns the declarations of a qualified name.
+func (s *Snapshot) findDeclarations(name string) []declaration {
+	i, found := slices.BinarySearchFunc(s.devices, name, func(d declaration, name string) int { return strings.Compare(d.name, name) })
+	if !found {
 		return nil
 	}
 	return firstName(s.devices[i:])
@@ -79,11 +59,10 @@ func (s *Snapshot) findDeclarations(kind, name string) []declaration {
 
 // firstName returns the declarations at the start of a list that have the same name.
 func firstName(list []declaration) []declaration {
-	n := 1
-	for n < len(list) && list[n].compareTo(list[0].file.kind, list[0].deviceName()) == 0 {
-		n++
+	if n := slices.IndexFunc(list, func(d declaration) bool { return d.name != list[0].name }); n > 0 {
+		return list[:n]
 	}
-	return list[:n]
+	return list
 }
 
 // byName yields the declarations of each name.
@@ -108,13 +87,13 @@ func isConflict(found []declaration) bool {
 // Device returns the device with the given qualified name, "vendor.com/class=name". The
 // errors are *NameError, *NotFoundError and *ConflictError.
 func (s *Snapshot) Device(name string) (*Device, error) {
-	kind, device, _ := strings.Cut(name, "=")
-	found := s.findDeclarations(kind, device)
+	found := s.findDeclarations(name)
 	switch {
-	case found == nil:
+	case len(found) == 0:
 		if err := ValidateQualifiedName(name); err != nil {
 			return nil, err
 		}
+		kind, device, _ := strings.Cut(name, "=")
 		return nil, s.notFound(name, kind, device)
 	case isConflict(found):
 		return nil, newConflictError(found, found[0].file.dir)
@@ -132,7 +111,7 @@ func (s *Snapshot) Kind(kind string) ([]*Device, error) {
 		}
 		return nil, s.notFound(kind, kind, "")
 	}
-	slices.SortFunc(usable, func(a, b declaration) int { return naturalCompare(a.deviceName(), b.deviceName()) })
+	slices.SortFunc(usable, func(a, b declaration) int { return naturalCompare(a.name, b.name) })
 	out := make([]*Device, len(usable))
 	for i, d := range usable {
 		out[i] = d.device()
@@ -159,10 +138,9 @@ func (s *Snapshot) Devices() []string {
 	var out []string
 	for found := range s.byName() {
 		if !isConflict(found) {
-			out = append(out, found[0].qualifiedName())
+			out = append(out, found[0].name)
 		}
 	}
-	slices.Sort(out) // "a/b-c=d" precedes "a/b=d"
 	return out
 }
 
@@ -187,7 +165,7 @@ type File struct {
 func (s *Snapshot) Files() []File {
 	conflicts := s.conflictsByFile()
 	var out []File
-	for f := range s.specFiles() {
+	for _, f := range s.files {
 		out = append(out, f.describe(conflicts[f]))
 	}
 	return out
@@ -233,16 +211,7 @@ type Dir struct {
 }
 
 // Dirs returns the spec directories in rising priority.
-func (s *Snapshot) Dirs() []Dir {
-	out := make([]Dir, len(s.dirs))
-	for i, dir := range s.dirs {
-		out[i] = Dir{Path: dir.path, Priority: i, Watched: dir.watched, Missing: dir.id.errno == unix.ENOENT}
-		if dir.err != nil && !out[i].Missing {
-			out[i].Err = &DirError{Path: dir.path, Err: dir.err}
-		}
-	}
-	return out
-}
+func (s *Snapshot) Dirs() []Dir { return slices.Clone(s.dirs) }
 
 // DirError is why a spec directory could not be read. It unwraps to the cause.
 type DirError struct {
@@ -252,20 +221,11 @@ type DirError struct {
 
 // Error names the directory and the cause.
 func (e *DirError) Error() string {
-	var no unix.Errno
-	if errors.As(e.Err, &no) {
-		return "read CDI spec directory \"" + e.Path + "\": " + no.Error()
-	}
-	return "read CDI spec directory \"" + e.Path + "\": " + e.Err.Error()
+	return "read CDI spec directory \"" + e.Path + "\": " + diag.ErrorText(hostfs.WithoutPath(e.Err))
 }
 
-// Unwrap returns the cause, or errdefs.ErrUnavailable.
-func (e *DirError) Unwrap() error {
-	if e.Err == nil {
-		return errdefs.ErrUnavailable
-	}
-	return e.Err
-}
+// Unwrap returns the cause.
+func (e *DirError) Unwrap() error { return e.Err }
 
 // Stats counts what a snapshot holds.
 type Stats struct {

@@ -27,8 +27,7 @@ type Options struct {
 
 // Registry reads hooks.d directories. It is safe for concurrent use.
 type Registry struct {
-	host hostfs.Root
-	opts Options
+	files trust.Reader
 
 	mu   sync.Mutex
 	dirs []*directory
@@ -54,11 +53,15 @@ type Snapshot struct {
 // same name in an earlier directory. A directory may be created later. Nothing is read before the
 // first Snapshot.
 func New(host hostfs.Root, dirs []string, opts Options) *Registry {
-	r := &Registry{host: host, opts: opts}
+	r := newRegistry(host, opts.TrustAnyone)
 	for _, d := range dirs {
 		r.dirs = append(r.dirs, &directory{path: path.Clean(d)})
 	}
 	return r
+}
+
+func newRegistry(host hostfs.Root, trustAnyone bool) *Registry {
+	return &Registry{files: trust.Reader{Host: host, TrustAnyone: trustAnyone, What: "a hook file", MaxSize: MaxSize}}
 }
 
 // Snapshot returns the current content of the directories, and the same pointer while nothing changes. It reads each
@@ -82,7 +85,7 @@ func (r *Registry) Hooks() []*Hook { return r.Snapshot().Hooks }
 func (r *Registry) readDirectory(d *directory) {
 	before := d.files
 	d.files, d.fault = map[string]*hookFile{}, nil
-	dir, err := r.host.Open(d.path, unix.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := r.files.Host.Open(d.path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		if !errdefs.IsNotFound(err) || errors.Is(err, unix.ENOTDIR) {
 			d.fault = &diag.Diagnostic{File: d.path, Rule: "cannot read the directory: " + hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
@@ -96,15 +99,16 @@ func (r *Registry) readDirectory(d *directory) {
 		d.fault = &diag.Diagnostic{File: d.path, Rule: "cannot inspect the directory: " + hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
 		return
 	}
-	if d.fault = r.checkOwnership("directory", d.path, &st); d.fault != nil {
+	if d.fault = r.files.Check("directory", d.path, &st); d.fault != nil {
+		d.fault.File = d.path
 		return
 	}
-	names, err := listHookFiles(dir)
+	names, err := r.listHookFiles(d.path)
 	if err != nil {
 		d.fault = &diag.Diagnostic{File: d.path, Rule: diag.ErrorText(err), Kind: errdefs.ErrResourceExhausted}
 	}
 	for _, name := range names {
-		e := r.loadFile(fd, d.path, name, before[name])
+		e := r.loadFile(fd, path.Join(d.path, name), before[name])
 		if e == nil {
 			continue
 		}
@@ -151,16 +155,4 @@ func (r *Registry) assemble() *Snapshot {
 	})
 	s.Problems.Sort()
 	return s
-}
-
-// checkOwnership refuses a file or directory that another user owns or can write. Such a user could run
-// programs as root on this host.
-func (r *Registry) checkOwnership(what, file string, st *unix.Stat_t) *diag.Diagnostic {
-	if r.opts.TrustAnyone {
-		return nil
-	}
-	if err := trust.Check(file, st, trust.Options{}); err != nil {
-		return &diag.Diagnostic{File: file, Found: "the " + what + ", " + err.Found, Rule: err.Rule + "; " + err.Remedy, Kind: errdefs.ErrPermissionDenied}
-	}
-	return nil
 }

@@ -23,13 +23,13 @@ type ValidateOptions struct {
 // ValidateFile reads one file, a host path, as a Registry does, and returns its faults. The error is
 // errdefs.ErrNotFound if there is no such file, or an error of its directory.
 func ValidateFile(host hostfs.Root, file string, opts ValidateOptions) (diag.List, error) {
-	r := &Registry{host: host, opts: Options{TrustAnyone: opts.TrustAnyone}}
+	r := newRegistry(host, opts.TrustAnyone)
 	dir, err := host.Open(path.Dir(file), unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	e := r.loadFile(int(dir.Fd()), path.Dir(file), path.Base(file), nil)
+	e := r.loadFile(int(dir.Fd()), path.Clean(file), nil)
 	if e == nil {
 		return nil, fmt.Errorf("read %q: %w", file, unix.ENOENT)
 	}

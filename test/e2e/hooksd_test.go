@@ -107,7 +107,7 @@ func TestHooksDirUnderContainerd(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = h.RunPod(node.PodOptions{Name: "open", Namespace: "dpdk-1", Annotations: yes}).CreateFails(node.ContainerOptions{})
-		if !strings.Contains(err.Error(), `through the directory, mode 1777 "/run/hd/bin"`) {
+		if !strings.Contains(err.Error(), `through directory "/run/hd/bin", mode 1777`) {
 			t.Errorf("a hook whose program is in an open directory: %v", err)
 		}
 		if err := os.Chmod("/run/hd/bin", 0o755); err != nil {
@@ -125,7 +125,7 @@ func TestHooksDirUnderContainerd(t *testing.T) {
 		if err := os.Chmod("/run/hd/etc", 0o777); err != nil {
 			t.Fatal(err)
 		}
-		plugin.WaitLog(from, "/run/hd/etc: found the directory, mode 0777")
+		plugin.WaitLog(from, `/run/hd/etc: found directory "/run/hd/etc", mode 0777`)
 		if got := run("open", "dpdk-1", yes, node.ContainerOptions{}); strings.Trim(got, " |") != "masked" {
 			t.Errorf("with a directory that anyone can write hooks ran: %s", got)
 		}
