@@ -5,12 +5,9 @@ package deviceinfo
 import (
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -22,78 +19,63 @@ type DevicePluginDir struct {
 	Dir  string // host path
 }
 
-func (d DevicePluginDir) hostDir() (string, error) { return cleanDir(d.Dir, DefaultDPDir) }
-
-// locate returns the directory, the name and the host path of a device's file.
-func (d DevicePluginDir) locate(resource, deviceID string) (dir, name, file string, err error) {
-	if name, err = DPFileName(resource, deviceID); err != nil {
-		return "", "", "", err
+// locate returns the place of a device's file.
+func (d DevicePluginDir) locate(resource, deviceID string) (infoFile, error) {
+	name, err := DPFileName(resource, deviceID)
+	if err != nil {
+		return infoFile{}, err
 	}
-	if dir, err = d.hostDir(); err != nil {
-		return "", "", "", err
-	}
-	return dir, name, path.Join(dir, name), nil
+	dir, err := cleanDir(d.Dir, DefaultDPDir)
+	return infoFile{d.Root, dir, name}, err
 }
 
 // Path returns the host path of a device's file (§4.1).
 func (d DevicePluginDir) Path(resource, deviceID string) (string, error) {
-	_, _, file, err := d.locate(resource, deviceID)
-	return file, err
+	f, err := d.locate(resource, deviceID)
+	if err != nil {
+		return "", err
+	}
+	return f.path(), nil
 }
 
 // Save writes the file of a device (§4.1.1), atomically and with mode 0644, and creates the
 // directory if it is missing. It returns the host path. Invalid device-info is refused; a
 // vDPA device needs its path with either driver.
 func (d DevicePluginDir) Save(resource, deviceID string, info *Info) (string, error) {
-	dir, name, file, err := d.locate(resource, deviceID)
+	f, err := d.locate(resource, deviceID)
 	if err != nil {
 		return "", err
 	}
 	data, err := ParseOptions{RequireVDPAPath: true}.marshal(info)
 	if err != nil {
-		return "", fmt.Errorf("save device-info file %q: %w", file, err)
+		return "", fmt.Errorf("save device-info file %q: %w", f.path(), err)
 	}
-	f, err := createDir(d.Root, dir)
+	open, err := createDir(d.Root, f.dir)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	return file, writeFileAt(int(f.Fd()), name, file, data)
+	defer open.Close()
+	return f.path(), open.replaceFile(f.name, data)
 }
 
 // Load reads the file of a device. The error is errdefs.ErrNotFound without a file, and
 // [Diagnostics] for invalid content.
 func (d DevicePluginDir) Load(resource, deviceID string) (*Info, error) {
-	info, _, err := d.loadFile(resource, deviceID)
+	f, err := d.locate(resource, deviceID)
+	if err != nil {
+		return nil, err
+	}
+	info, _, err := f.read()
 	return info, err
-}
-
-// loadFile also returns the bytes of the file.
-func (d DevicePluginDir) loadFile(resource, deviceID string) (*Info, []byte, error) {
-	dir, name, file, err := d.locate(resource, deviceID)
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := openDir(d.Root, dir)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	data, err := readFileAt(int(f.Fd()), name, file)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := Parse(data, file)
-	return info, data, err
 }
 
 // Remove removes the file of a device (§4.1.1). A missing file is no error.
 func (d DevicePluginDir) Remove(resource, deviceID string) error {
-	dir, name, _, err := d.locate(resource, deviceID)
+	f, err := d.locate(resource, deviceID)
 	if err != nil {
 		return err
 	}
-	return removeFile(d.Root, dir, name)
+	return f.remove()
 }
 
 // List reads the files of a resource, or all files if resource is "", sorted by file. A
@@ -101,38 +83,13 @@ func (d DevicePluginDir) Remove(resource, deviceID string) error {
 // listed for a resource "a". An invalid file has the error in its entry; a directory that
 // does not exist has no files.
 func (d DevicePluginDir) List(resource string) ([]Entry, error) {
-	dir, err := d.hostDir()
-	if err != nil {
-		return nil, err
-	}
 	prefix := ""
 	if resource != "" {
 		prefix = strings.ReplaceAll(resource, "/", "-") + "-"
 	}
-	return listEntries(d.Root, dir, func(name string) bool {
+	return listFiles(d.Root, d.Dir, DefaultDPDir, func(name string) bool {
 		return strings.HasPrefix(name, prefix) && strings.HasSuffix(name, dpSuffix)
 	})
-}
-
-// listEntries reads the files in a directory whose names match.
-func listEntries(host hostfs.Root, dir string, match func(name string) bool) ([]Entry, error) {
-	f, names, err := listMatching(host, dir, func(name string) bool { return CheckFileName(name) == nil && match(name) })
-	if f == nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err != nil {
-		return nil, err
-	}
-	entries := make([]Entry, 0, len(names))
-	for _, name := range names {
-		e := Entry{File: path.Join(dir, name)}
-		if e.Info, e.Err = readInfo(int(f.Fd()), name, e.File); errors.Is(e.Err, unix.ENOENT) {
-			continue
-		}
-		entries = append(entries, e)
-	}
-	return entries, nil
 }
 
 // DevicePlugin writes the files of one running device plugin and removes them when the

@@ -102,21 +102,24 @@ func MatchCNIFileName(name, sandboxID string) (network, ifName string, ok bool) 
 // it, because another ID cannot be told from the network's name before it. Without one, all parts
 // are "".
 func SplitCNIFileName(name string) (network, sandboxID, ifName string) {
-	const idLength = 64
 	for end := len(name); ; {
 		end = strings.LastIndexByte(name[:end], '-')
 		if end <= 0 {
 			return "", "", ""
 		}
 		rest := name[end+1:]
-		if len(rest) <= idLength || rest[idLength] != '_' || strings.Trim(rest[:idLength], "0123456789abcdef") != "" {
+		id, _, _ := strings.Cut(rest, "_")
+		if !isHexID(id) {
 			continue
 		}
-		if network, ifName, ok := MatchCNIFileName(name, rest[:idLength]); ok {
-			return network, rest[:idLength], ifName
+		if network, ifName, ok := MatchCNIFileName(name, id); ok {
+			return network, id, ifName
 		}
 	}
 }
+
+// isHexID reports whether a sandbox ID has the form that containerd and CRI-O use.
+func isHexID(id string) bool { return len(id) == 64 && strings.Trim(id, "0123456789abcdef") == "" }
 
 // CheckFileName returns nil for a name that stays in its directory and that readers do not
 // ignore: not empty, no "/" and no NUL, not starting with "." (so neither "." nor ".." nor

@@ -35,72 +35,53 @@ type Entry struct {
 // errdefs.ErrInvalidArgument. If cniDir holds more than 2^20 names, the last entry is an
 // errdefs.ErrResourceExhausted for the directory.
 func ReadSandbox(host hostfs.Root, cniDir, sandboxID string) ([]Entry, error) {
-	dir, err := sandboxDir(cniDir, sandboxID)
+	d, err := openSandboxDir(host, cniDir, sandboxID)
+	if err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	defer d.Close()
+	names, err := d.listNames(belongsTo(sandboxID))
+	return d.readSandbox(sandboxID, names, err), nil
+}
+
+// openSandboxDir checks the arguments of a lookup and opens the directory.
+func openSandboxDir(host hostfs.Root, cniDir, sandboxID string) (*directory, error) {
+	if !isSandboxID(sandboxID) {
+		return nil, fmt.Errorf("read device-info of sandbox %q: a sandbox ID is not empty and has neither \"/\" nor NUL: %w", sandboxID, errdefs.ErrInvalidArgument)
+	}
+	dir, err := cleanDir(cniDir, DefaultCNIDir)
 	if err != nil {
 		return nil, err
 	}
-	f, err := openDirIfExists(host, dir)
-	if f == nil {
-		return nil, err
-	}
-	defer f.Close()
-	var names []string
-	listErr := visitNames(f, dir, maxListed, func(name string) {
-		if _, _, ok := MatchCNIFileName(name, sandboxID); ok && len(names) <= maxPerSandbox {
-			names = append(names, name)
-		}
-	})
-	entries := readEntries(int(f.Fd()), dir, sandboxID, names)
-	if listErr != nil {
-		entries = append(entries, Entry{File: dir, Err: listErr})
-	}
-	return entries, nil
+	return openDir(host, dir)
 }
 
-// sandboxDir checks the arguments of a lookup and returns the directory.
-func sandboxDir(cniDir, sandboxID string) (string, error) {
-	if !isSandboxID(sandboxID) {
-		return "", fmt.Errorf("read device-info of sandbox %q: a sandbox ID is not empty and has neither \"/\" nor NUL: %w", sandboxID, errdefs.ErrInvalidArgument)
+// belongsTo returns a function that reports whether a file name is of the sandbox.
+func belongsTo(sandboxID string) func(name string) bool {
+	return func(name string) bool {
+		_, _, ok := MatchCNIFileName(name, sandboxID)
+		return ok
 	}
-	return cleanDir(cniDir, DefaultCNIDir)
 }
 
-// readEntries reads the files of one sandbox in the open directory.
-func readEntries(dirfd int, dir, sandboxID string, names []string) []Entry {
-	if len(names) == 0 {
-		return nil
-	}
-	tooMany := len(names) > maxPerSandbox
-	if tooMany {
+// readSandbox reads the files of a sandbox with the given names. listErr is the error of listing
+// the directory, which becomes an entry.
+func (d *directory) readSandbox(sandboxID string, names []string, listErr error) []Entry {
+	if len(names) > maxPerSandbox {
 		names = names[:maxPerSandbox]
+		listErr = cmp.Or(listErr, fmt.Errorf("read device-info of sandbox %q in %q: more than %d files: %w",
+			sandboxID, d.path, maxPerSandbox, errdefs.ErrResourceExhausted))
 	}
-	entries := make([]Entry, 0, len(names))
-	for _, name := range names {
-		e := Entry{File: path.Join(dir, name)}
-		var ok bool
-		if e.Network, e.IfName, ok = MatchCNIFileName(name, sandboxID); !ok {
-			continue
-		}
-		if e.Info, e.Err = readInfo(dirfd, name, e.File); e.Err != nil && errdefs.IsNotFound(e.Err) {
-			continue
-		}
-		entries = append(entries, e)
+	entries := d.readEntries(names)
+	for i := range entries {
+		e := &entries[i]
+		e.Network, e.IfName, _ = MatchCNIFileName(path.Base(e.File), sandboxID)
 	}
 	slices.SortFunc(entries, func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(a.IfName, b.IfName), cmp.Compare(a.File, b.File))
 	})
-	if tooMany {
-		entries = append(entries, Entry{File: dir, Err: fmt.Errorf("read device-info of sandbox %q in %q: more than %d files: %w",
-			sandboxID, dir, maxPerSandbox, errdefs.ErrResourceExhausted)})
+	if listErr != nil {
+		entries = append(entries, Entry{File: d.path, Err: listErr})
 	}
 	return entries
-}
-
-// readInfo reads and parses the device-info file name in the open directory.
-func readInfo(dirfd int, name, file string) (*Info, error) {
-	data, err := readFileAt(dirfd, name, file)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(data, file)
 }

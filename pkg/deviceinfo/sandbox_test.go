@@ -207,11 +207,11 @@ func TestScanIsBounded(t *testing.T) {
 	for i := range 5 {
 		writeFile(t, dir, fmt.Sprintf("f%d", i), "")
 	}
-	f, err := openDir(root, DefaultCNIDir)
+	d, err := openDir(root, DefaultCNIDir)
 	must(t, err)
-	defer f.Close()
+	defer d.Close()
 	n := 0
-	if err := visitNames(f, DefaultCNIDir, 3, func(string) { n++ }); !errors.Is(err, errdefs.ErrResourceExhausted) || n != 3 {
+	if err := d.visitNames(3, func(string) { n++ }); !errors.Is(err, errdefs.ErrResourceExhausted) || n != 3 {
 		t.Errorf("%d names, %v; want 3 and resource exhausted", n, err)
 	}
 }
@@ -256,7 +256,7 @@ func TestReadIsBoundedWhateverTheSize(t *testing.T) {
 			_ = unix.Munmap(m)
 		}
 	}()
-	if data, err := readFileAt(int(dir.Fd()), "smaps", "smaps"); err == nil || !strings.Contains(err.Error(), "at most") {
+	if data, err := (&directory{dir, "/proc/self"}).readFile("smaps"); err == nil || !strings.Contains(err.Error(), "at most") {
 		t.Errorf("read %d bytes, %v", len(data), err)
 	}
 }

@@ -35,7 +35,7 @@ func TestSwappedForAPipeIsNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer at.Close()
-	fd := int(at.Fd())
+	d := &directory{at, dir}
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -44,13 +44,13 @@ func TestSwappedForAPipeIsNotRead(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = unix.Renameat2(fd, "a", fd, "b", unix.RENAME_EXCHANGE)
+				_ = unix.Renameat2(d.fd(), "a", d.fd(), "b", unix.RENAME_EXCHANGE)
 			}
 		}
 	}()
 	defer func() { close(stop); <-done }()
 	for range 20_000 {
-		data, err := readFileAt(fd, "a", "/devinfo/a")
+		data, err := d.readFile("a")
 		if err == nil && string(data) != content || errors.Is(err, unix.EAGAIN) {
 			t.Fatalf("the pipe was read: %q, %v", data, err)
 		}

@@ -174,19 +174,18 @@ func TestConcurrentWritersLoseNothing(t *testing.T) {
 }
 
 func TestHangingWriterDoesNotBlockOthers(t *testing.T) {
-	root, dir := newTestNode(t)
-	f, err := openDir(root, DefaultCNIDir)
+	root, _ := newTestNode(t)
+	d, err := openDir(root, DefaultCNIDir)
 	must(t, err)
-	defer f.Close()
-	fd := int(f.Fd())
-	err = withLock(fd, dir, time.Minute, func() error {
-		return withLock(fd, dir, 30*time.Millisecond, func() error { t.Error("two writers hold the lock"); return nil })
+	defer d.Close()
+	err = d.withLock(time.Minute, func() error {
+		return d.withLock(30*time.Millisecond, func() error { t.Error("two writers hold the lock"); return nil })
 	})
 	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), lockName) {
 		t.Errorf("got %v, want unavailable with the name of the lock", err)
 	}
 	ran := false
-	if err := withLock(fd, dir, 0, func() error { ran = true; return nil }); err != nil || !ran {
+	if err := d.withLock(0, func() error { ran = true; return nil }); err != nil || !ran {
 		t.Errorf("free lock: %v", err)
 	}
 }
