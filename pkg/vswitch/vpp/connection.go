@@ -44,16 +44,6 @@ type missingMessageError string
 
 func (e missingMessageError) Error() string { return fmt.Sprintf("VPP has no message %s", string(e)) }
 
-// retvalError is the negative result of a call.
-type retvalError struct {
-	message string
-	retval  int32
-}
-
-func (e *retvalError) Error() string {
-	return fmt.Sprintf("%s: %s", e.message, describeRetval(e.retval))
-}
-
 // connect connects to VPP and reads the table of its messages. The connection is closed, and a call that waits ends,
 // when ctx ends.
 func connect(ctx context.Context, socket string) (*connection, error) {
@@ -114,20 +104,15 @@ func (c *connection) create() error {
 	return nil
 }
 
-// call sends a request and decodes its reply. A negative result is a *retvalError.
-func (c *connection) call(e exchange, request, reply any) error {
-	return c.callWith(e, request, nil, reply)
-}
-
-// callWith is call for a request that ends in a string of variable length.
-func (c *connection) callWith(e exchange, request any, tail []byte, reply any) error {
+// call sends a request, whose parts follow each other, and decodes its reply. A negative result is a *retvalError.
+func (c *connection) call(e exchange, reply any, request ...any) error {
 	name := e.request
 	replyID, ok := c.ids[e.answer]
 	if !ok {
 		return missingMessageError(e.answer)
 	}
 	c.setDeadline()
-	number, err := c.request(name, request, tail)
+	number, err := c.request(name, request...)
 	if err != nil {
 		return unavailable(name, err)
 	}
@@ -168,11 +153,11 @@ func (c *connection) dump(e exchange, request any, found func(body []byte) error
 		return missingMessageError(e.answer)
 	}
 	c.setDeadline()
-	number, err := c.request(name, request, nil)
+	number, err := c.request(name, request)
 	if err != nil {
 		return unavailable(name, err)
 	}
-	ping, err := c.request(controlPing.request, struct{}{}, nil)
+	ping, err := c.request(controlPing.request)
 	if err != nil {
 		return unavailable(name, err)
 	}
@@ -197,7 +182,7 @@ func (c *connection) dump(e exchange, request any, found func(body []byte) error
 }
 
 // request sends a message and returns its context, by which its reply is known.
-func (c *connection) request(name string, body any, tail []byte) (number uint32, err error) {
+func (c *connection) request(name string, body ...any) (number uint32, err error) {
 	id, ok := c.ids[name]
 	if !ok {
 		return 0, missingMessageError(name)
@@ -206,11 +191,12 @@ func (c *connection) request(name string, body any, tail []byte) (number uint32,
 	message := binary.BigEndian.AppendUint16(nil, id)
 	message = binary.BigEndian.AppendUint32(message, c.index)
 	message = binary.BigEndian.AppendUint32(message, c.last)
-	message, err = binary.Append(message, binary.BigEndian, body)
-	if err != nil {
-		return 0, err
+	for _, part := range body {
+		if message, err = binary.Append(message, binary.BigEndian, part); err != nil {
+			return 0, err
+		}
 	}
-	return c.last, c.send(append(message, tail...))
+	return c.last, c.send(message)
 }
 
 func (c *connection) setDeadline() { _ = c.conn.SetDeadline(time.Now().Add(callTimeout)) }

@@ -58,64 +58,73 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 	if err != nil {
 		return vswitch.Port{}, err
 	}
-	var have *swInterface
+	var got vswitch.Port
 	err = d.with(ctx, func(c *connection) error {
-		v, err := c.readInventory()
-		if err != nil {
-			return err
-		}
-		if port.Bridge != "" && !v.bridges[bridge] {
-			return d.refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
-				`create it with "vppctl create bridge-domain `+port.Bridge+`", in VPP's startup file as well`, errdefs.ErrNotFound)
-		}
-		if err := d.ensure(ctx, c, v, port, bridge); err != nil {
-			return err
-		}
-		if v, err = c.readInventory(); err != nil {
-			return err
-		}
-		if have = v.owned(port.Owner); have == nil {
-			return errdefs.ErrUnavailable.WithMessage("the interface was deleted right after its creation")
-		}
-		return nil
+		got, err = d.ensure(ctx, c, port, bridge)
+		return err
 	})
 	if err != nil {
 		return vswitch.Port{}, d.explain(port, err)
 	}
-	have.Owner = port.Owner
-	return have.Port, nil
+	got.Owner = port.Owner
+	return got, nil
 }
 
-// ensure creates the interface or changes it. v is what VPP had before.
-func (d *Driver) ensure(ctx context.Context, c *connection, v *inventory, port vswitch.Port, bridge uint32) error {
+// ensure creates the interface or changes it, and returns the port as VPP has it then.
+func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, bridge uint32) (vswitch.Port, error) {
+	v, err := c.readInventory()
+	if err != nil {
+		return vswitch.Port{}, err
+	}
+	if port.Bridge != "" && !v.bridges[bridge] {
+		return vswitch.Port{}, d.refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
+			`create it with "vppctl create bridge-domain `+port.Bridge+`", in VPP's startup file as well`, errdefs.ErrNotFound)
+	}
 	have := v.owned(port.Owner)
 	if have != nil && !isSameSocket(have.Port, port) {
 		if err := c.delete(have); err != nil {
-			return err
+			return vswitch.Port{}, err
 		}
 		delete(v.interfaces, have.index)
 		have = nil
 	}
-	created := have == nil
-	if created {
-		var err error
-		if have, err = d.create(c, v, port); err != nil {
-			// Another process may have created it in the meantime.
-			if again, e := c.readInventory(); e == nil && again.owned(port.Owner) != nil {
-				have, created, err = again.owned(port.Owner), false, nil
-			}
-			if err != nil {
-				return err
-			}
+	created := false
+	if have == nil {
+		createErr := d.create(c, v, port)
+		created = createErr == nil
+		have, err = c.findInterface(port.Owner)
+		if createErr != nil && have == nil { // otherwise another process has created it in the meantime
+			return vswitch.Port{}, createErr
 		}
 	}
-	err := c.configure(have, port, bridge)
-	if err != nil && created {
+	if err == nil {
+		err = c.configure(have, port, bridge)
+	}
+	if err == nil {
+		have, err = c.findInterface(port.Owner)
+	}
+	if err == nil {
+		return have.Port, nil
+	}
+	if created {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), vswitch.CleanupTime)
 		defer cancel()
-		err = joinCleanup(err, d.with(ctx, func(c *connection) error { return c.delete(have) }))
+		err = joinCleanup(err, d.remove(ctx, port.Owner))
 	}
-	return err
+	return vswitch.Port{}, err
+}
+
+// findInterface returns the owner's interface, which exists, as VPP has it now.
+func (c *connection) findInterface(owner vswitch.Owner) (*swInterface, error) {
+	v, err := c.readInventory()
+	if err != nil {
+		return nil, err
+	}
+	have := v.owned(owner)
+	if have == nil {
+		err = errdefs.ErrUnavailable.WithMessage("the interface was deleted right after its creation")
+	}
+	return have, err
 }
 
 // joinCleanup returns the error of a call, with that of the removal of what was created before.
@@ -132,26 +141,22 @@ func isSameSocket(a, b vswitch.Port) bool {
 }
 
 // create creates the interface with its tag.
-func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) (*swInterface, error) {
+func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
 	for _, i := range v.interfaces {
 		if i.Socket != port.Socket {
 			continue
 		}
 		// A memif gets its tag after its creation. One without a tag that nobody has used is what an earlier call left.
 		if i.Type == vswitch.Memif && isSameSocket(i.Port, port) && !i.tagged && !i.up && i.Bridge == "" {
-			if err := c.setTag(i.index, port.Owner); err != nil {
-				return nil, err
-			}
-			i.Name, i.Owner = port.Name, newPort(port).Owner
-			return i, nil
+			return c.setTag(i.index, port.Owner)
 		}
-		return nil, d.refuse(port, "device.path", fmt.Sprintf("another interface of VPP uses the socket %q", port.Socket),
+		return d.refuse(port, "device.path", fmt.Sprintf("another interface of VPP uses the socket %q", port.Socket),
 			"delete the interface or choose another path", errdefs.ErrAlreadyExists)
 	}
 	if port.SwitchListens {
 		// VPP removes whatever socket it finds at the path. It must not be another process'.
 		if err := vswitch.RemoveStaleSocket(d.host, port.Type, port.Socket); err != nil {
-			return nil, d.refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err)
+			return d.refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err)
 		}
 	}
 	if port.Type == vswitch.Memif {
@@ -160,21 +165,16 @@ func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) (*swInte
 	request := createVhostUserIfMessage{IsServer: port.SwitchListens}
 	copy(request.Socket[:], port.Socket)
 	copy(request.Tag[:], formatTag(port.Owner))
-	var reply indexReply
-	if err := c.call(createVhostUserIf, request, &reply); err != nil {
-		return nil, err
-	}
-	return &swInterface{Port: newPort(port), index: reply.Index}, nil
+	return c.call(createVhostUserIf, new(indexReply), request)
 }
 
 // createMemif creates a memif's socket, which VPP numbers, the interface and its tag. If it fails, it removes what it
 // created.
-func (c *connection) createMemif(port vswitch.Port) (have *swInterface, err error) {
+func (c *connection) createMemif(port vswitch.Port) (err error) {
 	var socket, created indexReply
-	err = c.callWith(memifSocketFilenameAddDel, memifSocketFilenameMessage{IsAdd: true, SocketID: anyIndex, FilenameLength: uint32(len(port.Socket))},
-		[]byte(port.Socket), &socket)
-	if err != nil {
-		return nil, err
+	name := memifSocketFilenameMessage{IsAdd: true, SocketID: anyIndex, FilenameLength: uint32(len(port.Socket))}
+	if err := c.call(memifSocketFilenameAddDel, &socket, name, []byte(port.Socket)); err != nil {
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -186,25 +186,19 @@ func (c *connection) createMemif(port vswitch.Port) (have *swInterface, err erro
 		role = memifMaster
 	}
 	request := memifCreateMessage{Role: role, ID: port.MemifID, SocketID: socket.Index, RxQueues: uint8(port.Queues), TxQueues: uint8(port.Queues)}
-	if err := c.call(memifCreate, request, &created); err != nil {
-		return nil, err
+	if err := c.call(memifCreate, &created, request); err != nil {
+		return err
 	}
 	if err := c.setTag(created.Index, port.Owner); err != nil {
-		return nil, joinCleanup(err, c.call(memifDelete, swIfIndexMessage{created.Index}, new(retvalReply)))
+		return joinCleanup(err, c.call(memifDelete, new(retvalReply), swIfIndexMessage{created.Index}))
 	}
-	return &swInterface{Port: newPort(port), index: created.Index, memifSocket: socket.Index}, nil
+	return nil
 }
 
 func (c *connection) setTag(index uint32, owner vswitch.Owner) error {
 	tag := swInterfaceTagAddDelMessage{IsAdd: true, SwIfIndex: index}
 	copy(tag.Tag[:], formatTag(owner))
-	return c.call(swInterfaceTagAddDel, tag, new(retvalReply))
-}
-
-// newPort is what VPP has of a port right after its creation.
-func newPort(p vswitch.Port) vswitch.Port {
-	owner := vswitch.Owner{ContainerID: p.Owner.ContainerID, Interface: p.Owner.Interface}
-	return vswitch.Port{Name: p.Name, Owner: owner, Type: p.Type, Socket: p.Socket, SwitchListens: p.SwitchListens, MemifID: p.MemifID}
+	return c.call(swInterfaceTagAddDel, new(retvalReply), tag)
 }
 
 // configure changes what can be changed of an interface.
@@ -212,18 +206,18 @@ func (c *connection) configure(have *swInterface, want vswitch.Port, bridge uint
 	if want.MTU != 0 && have.MTU != want.MTU {
 		mtu := have.mtu
 		mtu[0] = uint32(want.MTU)
-		if err := c.call(swInterfaceSetMTU, swInterfaceSetMTUMessage{have.index, mtu}, new(retvalReply)); err != nil {
+		if err := c.call(swInterfaceSetMTU, new(retvalReply), swInterfaceSetMTUMessage{have.index, mtu}); err != nil {
 			return err
 		}
 	}
 	if want.Bridge != "" && have.Bridge != want.Bridge {
 		request := swInterfaceSetL2BridgeMessage{SwIfIndex: have.index, BridgeDomain: bridge, Enable: true}
-		if err := c.call(swInterfaceSetL2Bridge, request, new(retvalReply)); err != nil {
+		if err := c.call(swInterfaceSetL2Bridge, new(retvalReply), request); err != nil {
 			return err
 		}
 	}
 	if !have.up {
-		return c.call(swInterfaceSetFlags, swInterfaceSetFlagsMessage{have.index, adminUp}, new(retvalReply))
+		return c.call(swInterfaceSetFlags, new(retvalReply), swInterfaceSetFlagsMessage{have.index, adminUp})
 	}
 	return nil
 }
@@ -231,16 +225,16 @@ func (c *connection) configure(have *swInterface, want vswitch.Port, bridge uint
 // delete deletes an interface, and a memif's socket.
 func (c *connection) delete(i *swInterface) error {
 	if i.Type == vswitch.VhostUser {
-		return ignoreMissing(c.call(deleteVhostUserIf, swIfIndexMessage{i.index}, new(retvalReply)))
+		return ignoreMissing(c.call(deleteVhostUserIf, new(retvalReply), swIfIndexMessage{i.index}))
 	}
-	if err := ignoreMissing(c.call(memifDelete, swIfIndexMessage{i.index}, new(retvalReply))); err != nil {
+	if err := ignoreMissing(c.call(memifDelete, new(retvalReply), swIfIndexMessage{i.index})); err != nil {
 		return err
 	}
 	return c.deleteMemifSocket(i.memifSocket)
 }
 
 func (c *connection) deleteMemifSocket(id uint32) error {
-	err := c.call(memifSocketFilenameAddDel, memifSocketFilenameMessage{SocketID: id}, new(indexReply))
+	err := c.call(memifSocketFilenameAddDel, new(indexReply), memifSocketFilenameMessage{SocketID: id})
 	var result *retvalError
 	if errors.As(err, &result) && result.retval == retvalInvalidArgument {
 		return nil // the socket does not exist
@@ -259,8 +253,11 @@ func ignoreMissing(err error) error {
 
 // Remove implements vswitch.Driver. VPP leaves the socket of a memif behind.
 func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
-	port := vswitch.Port{Name: vswitch.PortName(owner)}
-	return d.explain(port, d.with(ctx, func(c *connection) error {
+	return d.explain(vswitch.Port{Name: vswitch.PortName(owner)}, d.remove(ctx, owner))
+}
+
+func (d *Driver) remove(ctx context.Context, owner vswitch.Owner) error {
+	return d.with(ctx, func(c *connection) error {
 		v, err := c.readInventory()
 		if err != nil {
 			return err
@@ -273,7 +270,7 @@ func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
 			return err
 		}
 		return vswitch.RemoveStaleSocket(d.host, have.Type, have.Socket)
-	}))
+	})
 }
 
 // List implements vswitch.Driver.
@@ -347,7 +344,7 @@ func (d *Driver) explain(p vswitch.Port, err error) error {
 	case errors.As(err, &missing):
 		return d.refuse(p, "", missing.Error(), "load VPP's plugins for vhost-user and memif; Jackfield knows the messages of VPP 26.06", errdefs.ErrNotImplemented)
 	case errors.As(err, &result):
-		return d.refuse(p, fieldOf(result.message), err.Error(), "see VPP's log", result.kind())
+		return d.refuse(p, fieldOf(result.message), err.Error(), "see VPP's log", result.Unwrap())
 	}
 	return fmt.Errorf("vswitch %q: %w", d.name, err)
 }

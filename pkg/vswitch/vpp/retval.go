@@ -8,60 +8,56 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-// Results of VPP's API that tell the driver what is wrong.
+// Results of VPP's API that the driver expects.
 const (
-	retvalNoSuchEntry      = -6
-	retvalSubIfExists      = -68
-	retvalInvalidArgument  = -73
-	retvalInterfaceExists  = -79
-	retvalValueExists      = -81
-	retvalEntryExists      = -116
 	retvalInvalidInterface = -2
+	retvalInvalidArgument  = -73
 )
 
-// retvals are the results that the driver's calls can have. The first of VPP's ten system call errors is -11.
-var retvals = map[int32]string{
-	-1:                     "unspecified error",
-	retvalInvalidInterface: "no such interface",
-	retvalNoSuchEntry:      "no such entry",
-	-7:                     "invalid value",
-	-8:                     "invalid value",
-	-9:                     "not implemented",
-	-30:                    "feature disabled by configuration",
-	retvalSubIfExists:      "interface exists",
-	-69:                    "interface not created",
-	retvalInvalidArgument:  "invalid argument",
-	-74:                    "unexpected state of the interface",
-	retvalInterfaceExists:  "interface exists",
-	retvalValueExists:      "value exists",
-	retvalEntryExists:      "entry exists",
-	-126:                   "unsupported",
-	-144:                   "initialization failed",
-	-162:                   "limit exceeded",
+// results are the results that the driver's calls can have, each with a sentinel. The first of VPP's ten system call
+// errors is -11.
+var results = map[int32]struct {
+	text string
+	kind error
+}{
+	-1:                     {"unspecified error", errdefs.ErrFailedPrecondition},
+	retvalInvalidInterface: {"no such interface", errdefs.ErrNotFound},
+	-6:                     {"no such entry", errdefs.ErrNotFound},
+	-7:                     {"invalid value", errdefs.ErrInvalidArgument},
+	-8:                     {"invalid value", errdefs.ErrInvalidArgument},
+	-9:                     {"not implemented", errdefs.ErrNotImplemented},
+	-30:                    {"feature disabled by configuration", errdefs.ErrNotImplemented},
+	-68:                    {"interface exists", errdefs.ErrAlreadyExists},
+	-69:                    {"interface not created", errdefs.ErrFailedPrecondition},
+	retvalInvalidArgument:  {"invalid argument", errdefs.ErrInvalidArgument},
+	-74:                    {"unexpected state of the interface", errdefs.ErrFailedPrecondition},
+	-79:                    {"interface exists", errdefs.ErrAlreadyExists},
+	-81:                    {"value exists", errdefs.ErrAlreadyExists},
+	-116:                   {"entry exists", errdefs.ErrAlreadyExists},
+	-126:                   {"unsupported", errdefs.ErrNotImplemented},
+	-144:                   {"initialization failed", errdefs.ErrFailedPrecondition},
+	-162:                   {"limit exceeded", errdefs.ErrFailedPrecondition},
 }
 
-func describeRetval(retval int32) string {
-	words, ok := retvals[retval]
-	switch {
-	case !ok && retval <= -11 && retval >= -20:
-		words = "system call failed"
-	case !ok:
-		words = "error"
+// retvalError is the negative result of a call. It unwraps to a sentinel of containerd/errdefs.
+type retvalError struct {
+	message string
+	retval  int32
+}
+
+func (e *retvalError) Error() string {
+	text := "error"
+	if r, ok := results[e.retval]; ok {
+		text = r.text
+	} else if e.retval <= -11 && e.retval >= -20 {
+		text = "system call failed"
 	}
-	return fmt.Sprintf("%s (%d)", words, retval)
+	return fmt.Sprintf("%s: %s (%d)", e.message, text, e.retval)
 }
 
-// kind returns the sentinel of a result.
-func (e *retvalError) kind() error {
-	switch e.retval {
-	case retvalSubIfExists, retvalInterfaceExists, retvalValueExists, retvalEntryExists:
-		return errdefs.ErrAlreadyExists
-	case retvalNoSuchEntry, retvalInvalidInterface:
-		return errdefs.ErrNotFound
-	case -7, -8, retvalInvalidArgument:
-		return errdefs.ErrInvalidArgument
-	case -9, -30, -126:
-		return errdefs.ErrNotImplemented
+func (e *retvalError) Unwrap() error {
+	if r, ok := results[e.retval]; ok {
+		return r.kind
 	}
 	return errdefs.ErrFailedPrecondition
 }

@@ -97,7 +97,7 @@ func FuzzReplies(f *testing.F) {
 				}
 			}
 		}
-		_ = c.call(controlPing, struct{}{}, new(controlPingReplyMessage))
+		_ = c.call(controlPing, new(controlPingReplyMessage))
 		_, _ = c.readInventory()
 	})
 }

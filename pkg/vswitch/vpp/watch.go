@@ -27,7 +27,7 @@ func (d *Driver) readEvents(ctx context.Context, changed func()) {
 	}
 	defer c.close()
 	request := wantInterfaceEventsMessage{Enable: 1, PID: uint32(os.Getpid())}
-	if err := c.call(wantInterfaceEvents, request, new(retvalReply)); err != nil {
+	if err := c.call(wantInterfaceEvents, new(retvalReply), request); err != nil {
 		return
 	}
 	changed()
