@@ -4,9 +4,7 @@
 package vswitchdriver
 
 import (
-	"cmp"
 	"fmt"
-	"path"
 
 	"github.com/containerd/errdefs"
 
@@ -28,7 +26,7 @@ type Driver interface {
 func Open(host hostfs.Root, v config.Vswitch) (Driver, error) {
 	switch v.Type {
 	case config.VswitchOVS:
-		return ovs.New(ovs.Options{Name: v.Name, Endpoint: host.Path(v.Endpoint), RunDir: cmp.Or(v.SocketDir, path.Dir(v.Endpoint))}), nil
+		return ovs.New(ovs.Options{Name: v.Name, Endpoint: v.Endpoint, RunDir: v.SocketDir, Host: host}), nil
 	case config.VswitchGrout:
 		return grout.New(grout.Options{Name: v.Name, Endpoint: v.Endpoint, Grcli: v.Grcli, Host: host}), nil
 	case config.VswitchVPP:
