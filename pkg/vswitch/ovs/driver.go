@@ -5,7 +5,6 @@ package ovs
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path"
@@ -22,9 +21,9 @@ import (
 const (
 	// callTimeout bounds Remove and List, which do not wait for ovs-vswitchd.
 	callTimeout = 10 * time.Second
-	// ensureTimeout bounds Ensure, which waits until ovs-vswitchd has made the port, unless the caller's
-	// context has a deadline.
-	ensureTimeout = 30 * time.Second
+	// ensureTimeout bounds Ensure, which waits until ovs-vswitchd has made the port. It is the longest timeout that a
+	// network can have.
+	ensureTimeout = 2 * time.Minute
 )
 
 // Options describe one switch.
@@ -64,11 +63,8 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 	if err := d.checkPort(port); err != nil {
 		return vswitch.Port{}, err
 	}
-	if _, bounded := ctx.Deadline(); !bounded {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, ensureTimeout)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, ensureTimeout)
+	defer cancel()
 	c, disconnect, err := d.connect(ctx)
 	if err != nil {
 		return vswitch.Port{}, err
@@ -102,7 +98,7 @@ var errChangedMeanwhile = errors.New("another program keeps changing the port")
 func (d *Driver) ensureOnce(ctx context.Context, c *connection, port vswitch.Port) (result vswitch.Port, created bool, err error) {
 	s, err := readState(c, port)
 	if err == nil {
-		err = d.checkState(c, s, port)
+		err = d.checkState(s, port)
 	}
 	if err != nil {
 		return vswitch.Port{}, false, err
@@ -116,7 +112,7 @@ func (d *Driver) ensureOnce(ctx context.Context, c *connection, port vswitch.Por
 	}
 	operations, created := planChanges(s, port)
 	if s.port == nil || len(operations) > 0 || !s.iface.usable() {
-		if err := d.commit(ctx, c, port.Name, operations); err != nil {
+		if err := d.commit(ctx, c, port, operations); err != nil {
 			return vswitch.Port{}, created, err
 		}
 	}
@@ -142,58 +138,50 @@ func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
 }
 
 // commit makes the changes and returns when the port is usable.
-func (d *Driver) commit(ctx context.Context, c *connection, name string, operations []operation) error {
+func (d *Driver) commit(ctx context.Context, c *connection, port vswitch.Port, operations []operation) error {
 	operations = append(operations,
 		mutateRows("Open_vSwitch", [][3]any{{"next_cfg", "+=", 1}}),
 		selectRows("Open_vSwitch", []string{"next_cfg"}))
 	results, err := c.transact(operations...)
-	var refused *databaseError
-	if errors.As(err, &refused) && refused.Code == "timed out" {
+	if isTimeout(err) {
 		return errChangedMeanwhile // by the first operation, which waits for the state that was read
 	}
 	if err != nil {
 		return err
 	}
-	var system []struct {
-		NextCfg int64 `json:"next_cfg"`
-	}
-	if err := json.Unmarshal(results[len(results)-1].Rows, &system); err != nil || len(system) != 1 {
+	system, err := parseRow[systemRow](results[len(results)-1].Rows)
+	if err != nil || system == nil {
 		return fmt.Errorf("the server's answer has no next_cfg: %w", errors.Join(err))
 	}
-	return waitUsable(ctx, c, name, system[0].NextCfg)
+	return d.waitUsable(ctx, c, port, system.NextConfig)
 }
 
 // waitUsable waits until ovs-vswitchd has processed the configuration with that number, and returns what it
 // says of the interface.
-func waitUsable(ctx context.Context, c *connection, name string, number int64) error {
+func (d *Driver) waitUsable(ctx context.Context, c *connection, port vswitch.Port, number int64) error {
 	end, _ := ctx.Deadline()
 	// The server's own timeout ends first, so that the connection stays usable.
 	patience := time.Until(end) * 9 / 10
 	results, err := c.transact(
 		operation{"op": "wait", "table": "Open_vSwitch", "timeout": max(patience.Milliseconds(), 0), "where": where(condition{"cur_cfg", ">=", number}),
 			"columns": []string{"cur_cfg"}, "until": "!=", "rows": []any{}},
-		selectRows("Interface", interfaceColumns, condition{"name", "==", name}),
+		selectRows("Interface", interfaceColumns, condition{"name", "==", port.Name}),
 		selectRows("Open_vSwitch", systemColumns))
-	var refused *databaseError
-	if errors.As(err, &refused) && refused.Code == "timed out" {
-		return &silentSwitchError{patience.Round(time.Millisecond)}
+	if isTimeout(err) {
+		return fmt.Errorf("ovs-vswitchd has not processed the change within %v; check that it runs", patience.Round(time.Millisecond))
 	}
 	if err != nil {
 		return err
 	}
-	iface, err := parseRow[interfaceRow](results[1].Rows)
-	if err != nil {
+	iface, err1 := parseRow[interfaceRow](results[1].Rows)
+	system, err2 := parseRow[systemRow](results[2].Rows)
+	switch err := cmp.Or(err1, err2); {
+	case err != nil:
 		return err
-	}
-	system, err := parseRow[systemRow](results[2].Rows)
-	if err != nil {
-		return err
-	}
-	if iface == nil || system == nil {
+	case iface == nil || system == nil:
 		return errChangedMeanwhile
-	}
-	if !iface.usable() {
-		return &unusableError{*iface, *system}
+	case !iface.usable():
+		return d.refuseUnusable(port, iface, system)
 	}
 	return nil
 }
@@ -249,41 +237,29 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 }
 
 func (d *Driver) listPorts(c *connection) ([]vswitch.Port, error) {
-	mark := condition{"external_ids", "includes", stringMap{managedKey: "true"}}
-	results, err := c.transact(
-		selectRows("Port", portColumns, mark),
-		selectRows("Interface", interfaceColumns, mark),
-		selectRows("Bridge", []string{"name", "ports"}),
-		selectRows("Open_vSwitch", systemColumns))
+	v, err := readContents(c, condition{"external_ids", "includes", stringMap{managedKey: "true"}})
 	if err != nil {
 		return nil, err
 	}
-	portRows, err1 := parseRows[portRow](results[0].Rows)
-	interfaceRows, err2 := parseRows[interfaceRow](results[1].Rows)
-	bridgeRows, err3 := parseRows[bridgeRow](results[2].Rows)
-	system, err4 := parseRow[systemRow](results[3].Rows)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		return nil, err
-	}
-	if system == nil {
-		system = &systemRow{}
+	if v.system == nil {
+		v.system = &systemRow{}
 	}
 	interfaces := map[uuid]interfaceRow{}
-	for _, row := range interfaceRows {
+	for _, row := range v.interfaces {
 		interfaces[row.UUID] = row
 	}
 	bridges := map[uuid]string{}
-	for _, b := range bridgeRows {
+	for _, b := range v.bridges {
 		for _, port := range b.Ports {
 			bridges[port] = b.Name
 		}
 	}
 	ports := []vswitch.Port{}
-	for _, row := range portRows {
+	for _, row := range v.ports {
 		if _, ok := ownerOf(row.ExternalIDs); !ok {
 			continue
 		}
-		ports = append(ports, d.portOf(row, interfaces[row.Interfaces.first()], bridges[row.UUID], *system))
+		ports = append(ports, d.portOf(row, interfaces[row.Interfaces.first()], bridges[row.UUID], *v.system))
 	}
 	slices.SortFunc(ports, func(a, b vswitch.Port) int { return cmp.Compare(a.Name, b.Name) })
 	return ports, nil

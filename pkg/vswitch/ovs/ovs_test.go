@@ -108,7 +108,7 @@ func TestPlanLeavesSettingsOfOthersAlone(t *testing.T) {
 	iface, port := desiredInterface(testPort), desiredPort(testPort)
 	iface.UUID, port.UUID, port.Interfaces = "i", "p", set[uuid]{"i"}
 	iface.ExternalIDs["ovn-installed"], iface.Options["tx-retries-max"] = "true", "0"
-	s := &state{port: &port, iface: &iface, bridge: &bridgeRow{UUID: "b"}, bridgesOf: []uuid{"b"}}
+	s := &state{port: &port, iface: &iface, bridge: &bridgeRow{UUID: "b"}, bridges: []bridgeRow{{UUID: "a"}, {UUID: "b", Ports: set[uuid]{"p"}}}}
 	if operations, creates := planChanges(s, testPort); operations != nil || creates {
 		t.Errorf("a port that is as desired is changed: %v", operations)
 	}
@@ -208,9 +208,8 @@ func TestMissingServerIsUnavailable(t *testing.T) {
 	}
 }
 
-// An old server has no monitor_cond. A server asks for an echo at any time. Each connection begins with a
-// change.
-func TestWatchFallsBackAnswersEchoAndReconnects(t *testing.T) {
+// A server asks for an echo at any time. Each connection begins with a change.
+func TestWatchAnswersEchoAndReconnects(t *testing.T) {
 	echoes := make(chan string, 100)
 	d := serve(t, func(c net.Conn) {
 		decoder := json.NewDecoder(c)
@@ -221,8 +220,6 @@ func TestWatchFallsBackAnswersEchoAndReconnects(t *testing.T) {
 			}
 			switch m.Method {
 			case "monitor_cond":
-				fmt.Fprintf(c, `{"id":%s,"result":null,"error":"unknown method"}`, m.ID)
-			case "monitor":
 				fmt.Fprint(c, `{"id":"echo","method":"echo","params":["x"]}`)
 				fmt.Fprintf(c, `{"id":%s,"result":{},"error":null}{"id":null,"method":"update","params":["jackfield",{}]}`, m.ID)
 			case "":

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/containerd/errdefs"
 
@@ -27,26 +26,6 @@ const (
 
 // errEmptyDatabase is the error for a database in which nothing was configured yet.
 var errEmptyDatabase = errors.New(`the database is empty; run "ovs-vsctl init" or start Open vSwitch with its own service`)
-
-// silentSwitchError says that ovs-vswitchd did not process a change.
-type silentSwitchError struct{ waited time.Duration }
-
-func (e *silentSwitchError) Error() string {
-	return fmt.Sprintf("ovs-vswitchd has not processed the change within %v; check that it runs", e.waited)
-}
-
-// unusableError says that ovs-vswitchd could not make the port.
-type unusableError struct {
-	iface  interfaceRow
-	system systemRow
-}
-
-func (e *unusableError) Error() string {
-	if text := e.iface.Error.first(); text != "" {
-		return diag.Excerpt(text, 400)
-	}
-	return "ovs-vswitchd gave the port no number"
-}
 
 func (d *Driver) refuse(port vswitch.Port, field, said, remedy string, kind error) error {
 	return &vswitch.Refusal{Switch: d.name, Port: port.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
@@ -81,14 +60,10 @@ func (d *Driver) checkPort(p vswitch.Port) error {
 }
 
 // checkState refuses bridges without DPDK's datapath, and ports of others.
-func (d *Driver) checkState(c *connection, s *state, p vswitch.Port) error {
+func (d *Driver) checkState(s *state, p vswitch.Port) error {
 	if s.bridge == nil {
-		names, err := bridgeNames(c)
-		if err != nil {
-			return err
-		}
 		remedy := fmt.Sprintf("run `ovs-vsctl add-br %s -- set bridge %s datapath_type=netdev`", p.Bridge, p.Bridge)
-		if len(names) > 0 {
+		if names := usableBridges(s.bridges); len(names) > 0 {
 			remedy += " or name one of " + strings.Join(names, ", ")
 		}
 		return d.refuse(p, "bridge", fmt.Sprintf("there is no bridge %s", diag.Quote(p.Bridge, diag.Most)), remedy, errdefs.ErrNotFound)
@@ -116,41 +91,49 @@ func (d *Driver) checkState(c *connection, s *state, p vswitch.Port) error {
 	return nil
 }
 
-func bridgeNames(c *connection) ([]string, error) {
-	results, err := c.transact(selectRows("Bridge", []string{"name"}, condition{"datapath_type", "==", "netdev"}))
-	if err != nil {
-		return nil, err
-	}
-	rows, err := parseRows[bridgeRow](results[0].Rows)
+// usableBridges returns the names of some bridges with DPDK's datapath.
+func usableBridges(bridges []bridgeRow) []string {
 	var names []string
-	for _, row := range rows {
-		names = append(names, diag.Plain(row.Name))
+	for _, b := range bridges {
+		if b.DatapathType == "netdev" {
+			names = append(names, diag.Plain(b.Name))
+		}
 	}
 	slices.Sort(names)
-	return names[:min(len(names), 8)], err
+	return names[:min(len(names), 8)]
+}
+
+// refuseUnusable returns the error for an interface that ovs-vswitchd could not make.
+func (d *Driver) refuseUnusable(p vswitch.Port, iface *interfaceRow, system *systemRow) error {
+	field, said, remedy := "vswitches."+d.name, "ovs-vswitchd gave the port no number", ""
+	if text := iface.Error.first(); text != "" {
+		said = diag.Excerpt(text, 400)
+	}
+	switch {
+	case !system.DPDKInitialized:
+		said = "DPDK is not initialised: " + said
+		remedy = "run `ovs-vsctl set Open_vSwitch . other_config:dpdk-init=true` and check the log of ovs-vswitchd"
+	case !slices.Contains(system.InterfaceTypes, iface.Type):
+		said = fmt.Sprintf("this ovs-vswitchd has no interfaces of type %s: %s", iface.Type, said)
+		remedy = "install Open vSwitch with DPDK and its vhost library"
+	default:
+		field, remedy = "", "check the log of ovs-vswitchd"
+	}
+	return d.refuse(p, field, said, remedy, errdefs.ErrFailedPrecondition)
 }
 
 // explain turns an error into one that says what the administrator can do.
 func (d *Driver) explain(ctx context.Context, p vswitch.Port, err error) error {
 	var refusal *vswitch.Refusal
 	var refused *databaseError
-	var unsupported *rpcError
-	var unusable *unusableError
+	var failed *rpcError
 	switch {
 	case errors.As(err, &refusal):
 		return err
 	case errors.Is(err, errChangedMeanwhile):
 		return d.refuse(p, "", err.Error(), "find the program in the log of ovsdb-server", errdefs.ErrAborted)
-	case errors.As(err, &refused), errors.As(err, &unsupported):
+	case errors.As(err, &refused), errors.As(err, &failed):
 		return d.refuse(p, "", err.Error(), "check the version of Open vSwitch; Jackfield needs 2.11 or later", errdefs.ErrFailedPrecondition)
-	case !errors.As(err, &unusable):
-		return d.unavailable(ctx, err)
-	case !unusable.system.DPDKInitialized:
-		return d.refuse(p, "vswitches."+d.name, "DPDK is not initialised: "+unusable.Error(),
-			"run `ovs-vsctl set Open_vSwitch . other_config:dpdk-init=true` and check the log of ovs-vswitchd", errdefs.ErrFailedPrecondition)
-	case !slices.Contains(unusable.system.InterfaceTypes, unusable.iface.Type):
-		return d.refuse(p, "vswitches."+d.name, fmt.Sprintf("this ovs-vswitchd has no interfaces of type %s: %v", unusable.iface.Type, unusable),
-			"install Open vSwitch with DPDK and its vhost library", errdefs.ErrFailedPrecondition)
 	}
-	return d.refuse(p, "", unusable.Error(), "check the log of ovs-vswitchd", errdefs.ErrFailedPrecondition)
+	return d.unavailable(ctx, err)
 }

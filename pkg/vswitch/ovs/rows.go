@@ -66,6 +66,7 @@ type bridgeRow struct {
 }
 
 type systemRow struct {
+	NextConfig      int64       `json:"next_cfg"`
 	OtherConfig     stringMap   `json:"other_config"`
 	DPDKInitialized bool        `json:"dpdk_initialized"`
 	InterfaceTypes  set[string] `json:"iface_types"`
@@ -74,6 +75,7 @@ type systemRow struct {
 var (
 	portColumns      = []string{"_uuid", "name", "tag", "interfaces", "external_ids"}
 	interfaceColumns = []string{"_uuid", "name", "type", "options", "mtu_request", "ingress_policing_rate", "ingress_policing_burst", "external_ids", "ofport", "error"}
+	bridgeColumns    = []string{"_uuid", "name", "datapath_type", "ports"}
 	systemColumns    = []string{"other_config", "dpdk_initialized", "iface_types"}
 )
 
@@ -163,50 +165,70 @@ func (d *Driver) portOf(row portRow, iface interfaceRow, bridge string, system s
 	return p
 }
 
+// contents are rows of the database: some of the ports and interfaces, and all bridges.
+type contents struct {
+	ports      []portRow
+	interfaces []interfaceRow
+	bridges    []bridgeRow
+	system     *systemRow // nil in an empty database
+}
+
+// readContents reads the ports and interfaces that meet a condition.
+func readContents(c *connection, which condition) (contents, error) {
+	results, err := c.transact(
+		selectRows("Port", portColumns, which),
+		selectRows("Interface", interfaceColumns, which),
+		selectRows("Bridge", bridgeColumns),
+		selectRows("Open_vSwitch", systemColumns))
+	if err != nil {
+		return contents{}, err
+	}
+	var v contents
+	var err1, err2, err3, err4 error
+	v.ports, err1 = parseRows[portRow](results[0].Rows)
+	v.interfaces, err2 = parseRows[interfaceRow](results[1].Rows)
+	v.bridges, err3 = parseRows[bridgeRow](results[2].Rows)
+	v.system, err4 = parseRow[systemRow](results[3].Rows)
+	return v, cmp.Or(err1, err2, err3, err4)
+}
+
 // state is what the database has of a port.
 type state struct {
-	port      *portRow
-	iface     *interfaceRow
-	bridge    *bridgeRow // the desired one
-	bridgesOf []uuid     // the bridges with the port; one, unless someone changed them by hand
-	system    systemRow
+	port    *portRow
+	iface   *interfaceRow
+	bridges []bridgeRow // all
+	bridge  *bridgeRow  // the desired one
+	system  systemRow
 }
 
 func readState(c *connection, port vswitch.Port) (*state, error) {
-	named := condition{"name", "==", port.Name}
-	results, err := c.transact(
-		selectRows("Port", portColumns, named),
-		selectRows("Interface", interfaceColumns, named),
-		selectRows("Bridge", []string{"_uuid", "name", "datapath_type"}, condition{"name", "==", port.Bridge}),
-		selectRows("Open_vSwitch", systemColumns))
+	v, err := readContents(c, condition{"name", "==", port.Name})
 	if err != nil {
 		return nil, err
 	}
-	s := &state{}
-	var err1, err2, err3 error
-	s.port, err1 = parseRow[portRow](results[0].Rows)
-	s.iface, err2 = parseRow[interfaceRow](results[1].Rows)
-	s.bridge, err3 = parseRow[bridgeRow](results[2].Rows)
-	system, err4 := parseRow[systemRow](results[3].Rows)
-	if err := cmp.Or(err1, err2, err3, err4); err != nil {
-		return nil, err
-	}
-	if system == nil {
+	if v.system == nil {
 		return nil, errEmptyDatabase
 	}
-	s.system = *system
-	if s.port == nil {
-		return s, nil
+	s := &state{bridges: v.bridges, system: *v.system}
+	if len(v.ports) > 0 {
+		s.port = &v.ports[0]
 	}
-	results, err = c.transact(selectRows("Bridge", []string{"_uuid"}, condition{"ports", "includes", s.port.UUID}))
-	if err != nil {
-		return nil, err
+	if len(v.interfaces) > 0 {
+		s.iface = &v.interfaces[0]
 	}
-	bridges, err := parseRows[bridgeRow](results[0].Rows)
-	for _, b := range bridges {
-		s.bridgesOf = append(s.bridgesOf, b.UUID)
+	for i, b := range v.bridges {
+		if b.Name == port.Bridge {
+			s.bridge = &v.bridges[i]
+		}
 	}
-	return s, err
+	return s, nil
+}
+
+// isOnBridge reports whether the desired bridge, and no other, has the port.
+func (s *state) isOnBridge() bool {
+	return !slices.ContainsFunc(s.bridges, func(b bridgeRow) bool {
+		return slices.Contains(b.Ports, s.port.UUID) != (b.UUID == s.bridge.UUID)
+	})
 }
 
 // planChanges returns the operations that make the rows as desired, and whether they create the port.
@@ -257,7 +279,7 @@ func planChanges(s *state, port vswitch.Port) (operations []operation, creates b
 			operations = append(operations, mutateRows(m.table, mutations, m.row))
 		}
 	}
-	if !slices.Equal(s.bridgesOf, []uuid{s.bridge.UUID}) {
+	if !s.isOnBridge() {
 		operations = append(operations,
 			mutateRows("Bridge", [][3]any{{"ports", "delete", s.port.UUID}}),
 			mutateRows("Bridge", [][3]any{{"ports", "insert", s.port.UUID}}, condition{"_uuid", "==", s.bridge.UUID}))

@@ -4,6 +4,7 @@ package ovs
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/jackfield/jackfield/internal/diag"
@@ -54,6 +55,12 @@ func (e *databaseError) Error() string {
 		text += ": " + e.Details
 	}
 	return diag.Excerpt(text, 400)
+}
+
+// isTimeout reports whether the condition that an operation waits for was not met in time.
+func isTimeout(err error) bool {
+	var refused *databaseError
+	return errors.As(err, &refused) && refused.Code == "timed out"
 }
 
 // transact makes the operations in one transaction. It returns one result for each.

@@ -4,7 +4,6 @@ package ovs
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackfield/jackfield/pkg/vswitch"
@@ -28,12 +27,7 @@ func (d *Driver) watchConnection(ctx context.Context, changed func()) error {
 	if err := c.conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 		return err
 	}
-	var unsupported *rpcError
-	_, err = c.call("monitor_cond", []any{database, "jackfield", monitorRequests(true)})
-	if errors.As(err, &unsupported) { // Open vSwitch before 2.6
-		_, err = c.call("monitor", []any{database, "jackfield", monitorRequests(false)})
-	}
-	if err != nil {
+	if _, err := c.call("monitor_cond", []any{database, "jackfield", monitorRequests()}); err != nil {
 		return err
 	}
 	if err := c.conn.SetDeadline(time.Time{}); err != nil {
@@ -51,12 +45,11 @@ func (d *Driver) watchConnection(ctx context.Context, changed func()) error {
 	}
 }
 
-// monitorRequests asks for changes of marked ports, of bridges, and of DPDK's state. With conditions, the
-// server does not report ports of others.
-func monitorRequests(conditions bool) map[string]any {
+// monitorRequests asks for changes of marked ports, of bridges, and of DPDK's state.
+func monitorRequests() map[string]any {
 	request := func(columns []string, where ...condition) any {
 		r := map[string]any{"columns": columns, "select": map[string]bool{"initial": false}}
-		if conditions && where != nil {
+		if where != nil {
 			r["where"] = where
 		}
 		return []any{r}
