@@ -155,6 +155,9 @@ func TestRuntimeConfigTakesPrecedence(t *testing.T) {
 				"bandwidth": {"ingressRate": 2048, "ingressBurst": 1600}}, "dns": {"nameservers": ["1.1.1.1"], "domain": "d"}, "args": {"cni": {"ips": ["10.10.0.1/24"]}}`,
 			`{"network": "fast", "mac": "c2:00:00:00:00:03", "ips": ["10.10.0.1/24"], "dns": {"nameservers": ["8.8.8.8"], "search": ["corp"], "options": ["ndots:5"]},
 				"bandwidth": {"ingressRate": 2048, "ingressBurst": 1600}}`},
+		"containerd": {"CNI_ARGS=", `, "runtimeConfig": {"dns": {"Servers": ["8.8.8.8"], "Searches": null, "Options": null},
+				"bandwidth": {"IngressRate": 2048, "IngressBurst": 1600, "EgressRate": 0, "EgressBurst": 0}}`,
+			`{"network": "fast", "dns": {"nameservers": ["8.8.8.8"]}, "bandwidth": {"ingressRate": 2048, "ingressBurst": 1600}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)

@@ -5,6 +5,8 @@ package cni
 import (
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -133,6 +135,9 @@ func (c *conf) checkNameservers(key string, list []string) error {
 	return nil
 }
 
+// bandwidthKeys are the keys of the capability bandwidth. containerd writes them with a capital letter.
+var bandwidthKeys = []string{"ingressRate", "ingressBurst", "egressRate", "egressBurst"}
+
 // decodeBandwidth decodes the capability: rates in bits per second, bursts in bits. 0 is no limit.
 func (c *conf) decodeBandwidth(m value) (map[string]uint64, error) {
 	list, err := c.members(m)
@@ -141,17 +146,16 @@ func (c *conf) decodeBandwidth(m value) (map[string]uint64, error) {
 	}
 	limits := map[string]uint64{}
 	for _, f := range list {
+		at := slices.IndexFunc(bandwidthKeys, func(key string) bool { return strings.EqualFold(key, f.Key) })
+		if at < 0 {
+			return nil, c.unsupported("the capability has "+strings.Join(bandwidthKeys, ", "), f.path)
+		}
 		var n uint64
-		switch f.Key {
-		case "ingressRate", "ingressBurst", "egressRate", "egressBurst":
-			if err := c.decode(f, &n, "a number of bits, or of bits per second"); err != nil {
-				return nil, err
-			}
-			if n > 0 {
-				limits[f.Key] = n
-			}
-		default:
-			return nil, c.unsupported("the capability has ingressRate, ingressBurst, egressRate and egressBurst", f.path)
+		if err := c.decode(f, &n, "a number of bits, or of bits per second"); err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			limits[bandwidthKeys[at]] = n
 		}
 	}
 	return limits, nil
