@@ -10,7 +10,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -98,7 +97,8 @@ func ReplaceAt(dirfd int, name string, data []byte, like Like) (err error) {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(writeContent(fd, data, like), unix.Close(fd))
+	f := os.NewFile(uintptr(fd), name)
+	err = errors.Join(writeContent(f, data, like), f.Close())
 	if err == nil {
 		err = unix.Renameat(dirfd, tmp, dirfd, name)
 	}
@@ -112,37 +112,15 @@ func ReplaceAt(dirfd int, name string, data []byte, like Like) (err error) {
 	return nil
 }
 
-// Umask returns the bits that the process's umask takes from the mode of a new file, as of the first
-// call. Without /proc, which alone tells them without changing the umask, it returns all bits.
-var Umask = sync.OnceValue(func() uint32 {
-	data, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0o777
-	}
-	_, text, _ := strings.Cut(string(data), "\nUmask:")
-	text, _, _ = strings.Cut(text, "\n")
-	mask, err := strconv.ParseUint(strings.TrimSpace(text), 8, 32)
-	if err != nil {
-		return 0o777
-	}
-	return uint32(mask)
-})
-
 // CreateFile writes a file with mode perm, whatever the umask. It follows no symlink. file is a path of
 // this process.
-func CreateFile(file string, data []byte, perm uint32) error {
-	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, perm)
+func CreateFile(file string, data []byte, perm os.FileMode) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, perm)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: file, Err: err}
+		return err
 	}
-	err = writeAll(fd, data)
-	if err == nil && perm&Umask() != 0 {
-		err = unix.Fchmod(fd, perm)
-	}
-	if err := errors.Join(err, unix.Close(fd)); err != nil {
-		return &os.PathError{Op: "write", Path: file, Err: err}
-	}
-	return nil
+	_, err = f.Write(data)
+	return errors.Join(err, f.Chmod(perm), f.Close())
 }
 
 // A file that ReplaceFile writes has its name between these until it is whole.
@@ -173,7 +151,7 @@ func RemoveUnfinished(dir string) error {
 // ReplaceFile is [CreateFile], except that a reader sees the old or the new content. It does not
 // wait for the disk, so that a crash of the machine can cut the file short: see [ReplaceAt]. One
 // caller at a time writes a file.
-func ReplaceFile(file string, data []byte, perm uint32) error {
+func ReplaceFile(file string, data []byte, perm os.FileMode) error {
 	tmp := path.Join(path.Dir(file), unfinishedPrefix+path.Base(file)+unfinishedSuffix)
 	err := CreateFile(tmp, data, perm)
 	if err == nil {
@@ -185,31 +163,18 @@ func ReplaceFile(file string, data []byte, perm uint32) error {
 	return err
 }
 
-func writeAll(fd int, data []byte) error {
-	for len(data) > 0 {
-		n, err := unix.Write(fd, data)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		data = data[n:]
-	}
-	return nil
-}
-
-func writeContent(fd int, data []byte, like Like) error {
-	if err := writeAll(fd, data); err != nil {
+// writeContent writes the content of a new file to the disk, with its owner and mode.
+func writeContent(f *os.File, data []byte, like Like) error {
+	if _, err := f.Write(data); err != nil {
 		return err
 	}
 	if like.UID >= 0 && like.UID != os.Geteuid() || like.GID >= 0 && like.GID != os.Getegid() {
-		if err := unix.Fchown(fd, like.UID, like.GID); err != nil {
+		if err := f.Chown(like.UID, like.GID); err != nil {
 			return fmt.Errorf("keep the owner %d:%d: %w", like.UID, like.GID, err)
 		}
 	}
-	if err := unix.Fchmod(fd, like.Mode); err != nil {
+	if err := unix.Fchmod(int(f.Fd()), like.Mode); err != nil {
 		return err
 	}
-	return unix.Fsync(fd)
+	return f.Sync()
 }

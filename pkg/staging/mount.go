@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/containerd/errdefs"
@@ -87,14 +88,15 @@ func createPlaceholder(target string) error {
 	return nil
 }
 
-// mountScratch mounts a small tmpfs at dir.
-func mountScratch(dir string, uid, gid int) error {
+// mountScratch mounts a small tmpfs on a directory of the container, which is below base.
+func (c *Container) mountScratch(base, dir string) error {
+	target := filepath.Join(base, dir)
 	options := scratchOptions + ",mode=1777"
-	if uid >= 0 && gid >= 0 {
+	if uid, gid := c.scratchOwner(dir); uid >= 0 && gid >= 0 {
 		options = scratchOptions + ",mode=755,uid=" + strconv.Itoa(uid) + ",gid=" + strconv.Itoa(gid)
 	}
-	if err := unix.Mount("jackfield", dir, "tmpfs", restrictedFlags, options); err != nil {
-		return &os.PathError{Op: "mount", Path: dir, Err: err}
+	if err := unix.Mount("jackfield", target, "tmpfs", restrictedFlags, options); err != nil {
+		return &os.PathError{Op: "mount", Path: target, Err: err}
 	}
 	return nil
 }

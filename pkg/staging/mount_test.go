@@ -410,6 +410,16 @@ func TestUpdate(t *testing.T) {
 	n.waitUntil(func() bool { return len(n.events.failures()) > 0 }, "no failure was reported for the socket that could not be mounted")
 	must(t, os.Rename(n.stagedPath("c1", "net/net2/c.sock"), n.stagedPath("c1", "net/net2/aside")))
 	update(two, "[] [net/net2/c.sock] false")
+	// Nor are a file that is no socket, and a directory that belongs to another pod.
+	must(t, n.Prepare(Container{ID: "other", SandboxID: "s9", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "p9", UID: -1, GID: -1}}}))
+	must(t, os.WriteFile(n.path("run/vsw/p2/file"), nil, 0o600))
+	denied := two
+	denied.Sockets = append(slices.Clone(two.Sockets), Socket{Root: "/run/vsw", Rel: "p2/file", At: []string{"net/net2/file"}})
+	denied.SocketDirs = append(slices.Clone(two.SocketDirs), SocketDir{Root: "/run/vsw", Rel: "p9", At: "net/net2", UID: -1, GID: -1})
+	if ch, err := n.Update(denied); !errdefs.IsInvalidArgument(err) || !errdefs.IsConflict(err) || !ch.Empty() || exists(n.stagedPath("c1", "net/net2/file")) {
+		t.Errorf("denied items: %+v, %v", ch, err)
+	}
+	must(t, n.RemoveSandbox("s9"))
 	if _, err := n.Update(newContainer("c2", "s1", "p1/a.sock")); !errdefs.IsNotFound(err) {
 		t.Errorf("unknown container: %v", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,104 +34,47 @@ func (s *Store) Prepare(c Container) (err error) {
 		}
 	}()
 	c.SocketDirs = slices.Clone(c.SocketDirs)
-	if err := s.makeSocketDirs(c.SandboxID, c.SocketDirs); err != nil {
-		return err
-	}
-	var done stageProgress
-	for misses, losses := 0, 0; ; {
-		// A vswitch is re-creating a socket that disappears between its check and its mount.
-		lost, err := s.stageContainer(&c, &done)
-		if !lost && !errors.Is(err, unix.ENOENT) {
+	for i := range c.SocketDirs {
+		if err := s.makeSocketDir(c.SandboxID, &c.SocketDirs[i]); err != nil {
 			return err
 		}
-		if lost {
-			losses++
-		} else {
-			misses++
-			done = stageProgress{}
-		}
-		if misses == maxAttempts || losses == maxLostAttempts {
+	}
+	if err := s.fillDirectory(&c); err != nil {
+		return s.stagingError(&c, err)
+	}
+	for i := range c.SocketDirs {
+		if err := s.stageSocketDir(&c, &c.SocketDirs[i]); err != nil {
 			return err
 		}
-		time.Sleep(time.Millisecond)
 	}
+	for i := range c.Sockets {
+		if err := s.stageSocket(&c, &c.Sockets[i]); err != nil {
+			return err
+		}
+	}
+	return s.finishStaging(&c)
 }
 
-// maxAttempts limits how often a container's sockets are opened and bound, a millisecond apart,
-// when something is missing. maxLostAttempts is the limit when a socket was opened and
-// disappeared before it was bound: each attempt is as likely to lose as the one before.
-const maxAttempts, maxLostAttempts = 5, 100
-
-// stageProgress is how much of a container exists.
-type stageProgress struct {
-	directoryFilled bool // its directory exists, with everything but the sockets
-	boundSockets    int  // how many of its sockets are bound, in their order
+func (s *Store) stagingError(c *Container, err error) error {
+	return fmt.Errorf("stage container %q in state directory %q: %w", c.ID, s.dir, err)
 }
 
-// stageContainer opens the container's sockets and directories, creates its staging directory
-// and binds them there. It reports a socket as lost that disappeared before it was bound. What
-// was done before stays, so that the next attempt is as short as possible between opening and
-// binding.
-func (s *Store) stageContainer(c *Container, done *stageProgress) (lost bool, err error) {
-	opened, err := s.openSources(c, done)
-	if err != nil {
-		return false, err
-	}
-	defer opened.closeAll()
+// fillDirectory creates the container's directory with its directories and files. Mounts of an
+// earlier call are removed.
+func (s *Store) fillDirectory(c *Container) error {
 	unlock, err := s.lockStore()
 	if err != nil {
-		return false, err
-	}
-	defer unlock()
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("stage container %q in state directory %q: %w", c.ID, s.dir, err)
-		}
-	}()
-	if err := s.ensureSharedMount(); err != nil {
-		return false, err
-	}
-	if !done.directoryFilled {
-		if err := s.fillDirectory(c); err != nil {
-			return false, err
-		}
-		if s.status.Mode != ModeMount {
-			return false, s.makePlaceholders(c)
-		}
-		if err := s.bindDirs(c, opened); err != nil {
-			return false, err
-		}
-		done.directoryFilled = true
-	}
-	for ; done.boundSockets < len(c.Sockets); done.boundSockets++ {
-		if lost, err := s.bindSocket(c, &c.Sockets[done.boundSockets], opened.sockets[done.boundSockets]); err != nil {
-			return lost, err
-		}
-	}
-	s.trackContainer(&record{Owner: s.opts.Owner, Container: *c})
-	return false, s.markReady(c)
-}
-
-// makePlaceholders creates the files that the runtime mounts sockets on, in ModeDirectory.
-func (s *Store) makePlaceholders(c *Container) error {
-	for i := range c.Sockets {
-		for _, at := range c.Sockets[i].At {
-			if err := createPlaceholder(filepath.Join(s.containersDir(), c.ID, at)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// fillDirectory creates the container's directory with its directories and files.
-func (s *Store) fillDirectory(c *Container) error {
-	dir := filepath.Join(s.containersDir(), c.ID)
-	fresh, err := makeDir(dir)
-	if err != nil {
 		return err
 	}
-	if !fresh && s.status.Mode == ModeMount {
+	defer unlock()
+	if err := s.ensureSharedMount(); err != nil {
+		return err
+	}
+	dir := filepath.Join(s.containersDir(), c.ID)
+	if err := makeDirs(s.containersDir(), c.ID); err != nil {
+		return err
+	}
+	if s.status.Mode == ModeMount {
 		if err := s.unmountAll(c); err != nil {
 			return err
 		}
@@ -148,31 +90,47 @@ func (s *Store) fillDirectory(c *Container) error {
 			return err
 		}
 	}
+	for _, d := range c.Dirs {
+		if d.Scratch && s.status.Mode == ModeMount {
+			if err := c.mountScratch(dir, d.Path); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
-// makeDirs creates a directory below base, with its parents.
+// finishStaging tracks a container whose mounts all exist.
+func (s *Store) finishStaging(c *Container) error {
+	unlock, err := s.lockStore()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if s.status.Mode != ModeMount {
+		return nil
+	}
+	s.trackContainer(&record{Owner: s.opts.Owner, Container: *c})
+	return s.markReady(c)
+}
+
+// makeDirs creates a directory below base, with its parents, with the mode that a container needs
+// whatever the umask. It follows no symlink.
 func makeDirs(base, rel string) error {
+	at, err := unix.Open(base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: base, Err: err}
+	}
 	for elem := range strings.SplitSeq(rel, "/") {
-		base = filepath.Join(base, elem)
-		if _, err := makeDir(base); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// makeDir creates a directory that a container sees, with its mode whatever the umask. It
-// reports whether the directory was missing.
-func makeDir(dir string) (fresh bool, err error) {
-	if err := unix.Mkdir(dir, containerDir); err != nil {
+		next, err := hostfs.MkdirAt(at, elem, containerDir)
 		if errors.Is(err, unix.EEXIST) {
-			return false, nil
+			next, err = hostfs.OpenatBeneath(at, elem, unix.O_RDONLY|unix.O_DIRECTORY)
 		}
-		return false, &os.PathError{Op: "mkdir", Path: dir, Err: err}
+		unix.Close(at)
+		if err != nil {
+			return &os.PathError{Op: "mkdir", Path: filepath.Join(base, rel), Err: err}
+		}
+		at = next
 	}
-	if containerDir&hostfs.Umask() == 0 {
-		return true, nil
-	}
-	return true, os.Chmod(dir, containerDir)
+	return unix.Close(at)
 }

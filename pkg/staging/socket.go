@@ -3,9 +3,11 @@
 package staging
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -13,61 +15,6 @@ import (
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
-
-// sourceFiles are the descriptors of the sockets and directories that a container's mounts are
-// made from. Each was opened below its root and checked.
-type sourceFiles struct {
-	sockets, dirs []int // in the order of Container.Sockets and SocketDirs; -1 for none
-}
-
-func (o *sourceFiles) closeAll() {
-	for _, list := range [][]int{o.sockets, o.dirs} {
-		for _, fd := range list {
-			if fd >= 0 {
-				unix.Close(fd)
-			}
-		}
-	}
-}
-
-// openSources opens the sources of the mounts that do not exist yet. It checks the sockets in
-// ModeDirectory, too.
-func (s *Store) openSources(c *Container, done *stageProgress) (_ *sourceFiles, err error) {
-	o := &sourceFiles{}
-	defer func() {
-		if err != nil {
-			o.closeAll()
-		}
-	}()
-	for i := range c.Sockets {
-		k := &c.Sockets[i]
-		if i < done.boundSockets {
-			o.sockets = append(o.sockets, -1)
-			continue
-		}
-		fd, err := s.openForContainer(c, k)
-		if k.Await && s.status.Mode == ModeMount && errdefs.IsNotFound(err) {
-			fd, err = -1, s.holdSocket(c.SandboxID, k.hostPath())
-		}
-		if err != nil {
-			return nil, withOrigin(k.From, err)
-		}
-		o.sockets = append(o.sockets, fd)
-	}
-	for i := range c.SocketDirs {
-		d := &c.SocketDirs[i]
-		if d.At == "" || s.status.Mode != ModeMount || done.directoryFilled {
-			o.dirs = append(o.dirs, -1)
-			continue
-		}
-		fd, err := s.openSocketDir(d)
-		if err != nil {
-			return nil, withOrigin(d.From, err)
-		}
-		o.dirs = append(o.dirs, fd)
-	}
-	return o, nil
-}
 
 // openSocketDir opens the directory that makeSocketDirs checked, and no other.
 func (s *Store) openSocketDir(d *SocketDir) (int, error) {
@@ -124,31 +71,78 @@ func (s *Store) openForContainer(c *Container, k *Socket) (int, error) {
 	return fd, nil
 }
 
-// bindDirs mounts the container's directories.
-func (s *Store) bindDirs(c *Container, o *sourceFiles) error {
-	dir := filepath.Join(s.containersDir(), c.ID)
-	for _, d := range c.Dirs {
-		if d.Scratch {
-			uid, gid := c.scratchOwner(d.Path)
-			if err := mountScratch(filepath.Join(dir, d.Path), uid, gid); err != nil {
-				return err
-			}
-		}
+// stageSocketDir mounts a socket directory at its place.
+func (s *Store) stageSocketDir(c *Container, d *SocketDir) error {
+	if d.At == "" || s.status.Mode != ModeMount {
+		return nil
 	}
-	for i := range c.SocketDirs {
-		if o.dirs[i] < 0 {
-			continue
-		}
-		if err := bindFD(o.dirs[i], filepath.Join(dir, c.SocketDirs[i].At), restrictedAttrs); err != nil {
-			return withOrigin(c.SocketDirs[i].From, err)
-		}
+	fd, err := s.openSocketDir(d)
+	if err != nil {
+		return withOrigin(d.From, err)
+	}
+	defer unix.Close(fd)
+	unlock, err := s.lockStore()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := bindFD(fd, filepath.Join(s.containersDir(), c.ID, d.At), restrictedAttrs); err != nil {
+		return s.stagingError(c, withOrigin(d.From, err))
 	}
 	return nil
 }
 
+// maxMisses limits how often a socket that is missing is opened, a millisecond apart. maxLosses is
+// the limit for a socket that was opened and disappeared before it was bound: each attempt is as
+// likely to lose as the one before.
+const maxMisses, maxLosses = 5, 100
+
+// stageSocket binds a socket of the host at its places. A vswitch that is re-creating the socket
+// gets some time.
+func (s *Store) stageSocket(c *Container, k *Socket) error {
+	for misses, losses := 0, 0; ; time.Sleep(time.Millisecond) {
+		lost, err := s.openAndBindSocket(c, k)
+		switch {
+		case lost:
+			losses++
+		case errors.Is(err, unix.ENOENT):
+			misses++
+		default:
+			return err
+		}
+		if misses == maxMisses || losses == maxLosses {
+			return err
+		}
+	}
+}
+
+// openAndBindSocket opens the socket that is at its path now, and binds it at its places. It reports
+// a socket as lost that disappeared in between.
+func (s *Store) openAndBindSocket(c *Container, k *Socket) (lost bool, err error) {
+	fd, err := s.openForContainer(c, k)
+	if k.Await && s.status.Mode == ModeMount && errdefs.IsNotFound(err) {
+		err = s.holdSocket(c.SandboxID, k.hostPath())
+	}
+	if err != nil {
+		return false, withOrigin(k.From, err)
+	}
+	if fd >= 0 {
+		defer unix.Close(fd)
+	}
+	unlock, err := s.lockStore()
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	if lost, err = s.bindSocket(c, k, fd); err != nil {
+		err = s.stagingError(c, err)
+	}
+	return lost, err
+}
+
 // bindSocket binds the socket of a descriptor at all its places. If the socket was unlinked
 // since it was opened, it is lost and bound nowhere. A socket that is awaited has the descriptor
-// -1, and placeholders.
+// -1, and placeholders. In ModeDirectory every socket has placeholders: the runtime mounts on them.
 func (s *Store) bindSocket(c *Container, k *Socket, fd int) (lost bool, err error) {
 	dir := filepath.Join(s.containersDir(), c.ID)
 	for i, at := range k.At {
@@ -156,7 +150,7 @@ func (s *Store) bindSocket(c *Container, k *Socket, fd int) (lost bool, err erro
 		if err := createPlaceholder(target); err != nil {
 			return false, err
 		}
-		if fd < 0 {
+		if fd < 0 || s.status.Mode != ModeMount {
 			continue
 		}
 		err := bindFD(fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY)

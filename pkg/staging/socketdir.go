@@ -44,19 +44,16 @@ const (
 	claimedFile = "claimed"
 )
 
-// makeSocketDirs claims the directories for the sandbox and creates those that are missing. Each
-// is recorded under the sandbox before it is created.
-func (s *Store) makeSocketDirs(sandboxID string, dirs []SocketDir) error {
-	for i := range dirs {
-		d := &dirs[i]
-		if err := s.makeSocketDir(sandboxID, d); err != nil {
-			return withOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
-		}
+// makeSocketDir claims a directory for the sandbox and creates it if it is missing. It is recorded
+// under the sandbox before it is created.
+func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) error {
+	if err := s.claimAndCreate(sandboxID, d); err != nil {
+		return withOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
 	}
 	return nil
 }
 
-func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (err error) {
+func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (err error) {
 	rel := filepath.Clean(d.Rel)
 	if !isLocal(rel) {
 		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is not below %q", d.Rel, d.Root))

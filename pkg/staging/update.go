@@ -57,60 +57,76 @@ func (s *Store) Update(c Container) (Change, error) {
 		}
 	}
 	var errs []error
-	var fresh []SocketDir
-	kept := c.SocketDirs[:0:0]
-	for _, d := range c.SocketDirs {
-		if !slices.ContainsFunc(was.SocketDirs, d.isSame) {
-			one := []SocketDir{d}
-			if err := s.makeSocketDirs(c.SandboxID, one); err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			fresh = append(fresh, one[0])
-		}
-		kept = append(kept, d)
-	}
-	c.SocketDirs = kept
-	before := was.socketPlaces()
-	incoming := make(map[socketPlace]int) // descriptors, -1 for a socket that does not exist yet
-	var fds []int
+	var added []newMount
 	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
+		for _, m := range added {
+			if m.fd >= 0 {
+				unix.Close(m.fd)
+			}
 		}
 	}()
-	c.Sockets = slices.DeleteFunc(slices.Clone(c.Sockets), func(k Socket) bool {
-		at := slices.DeleteFunc(slices.Clone(k.At), func(at string) bool { return before[socketPlace{k.hostPath(), at}] })
-		if len(at) == 0 {
+	c.SocketDirs = slices.DeleteFunc(slices.Clone(c.SocketDirs), func(d SocketDir) bool {
+		if slices.ContainsFunc(was.SocketDirs, d.isSame) {
 			return false
 		}
-		fd, err := s.openForContainer(&c, &k)
-		if errdefs.IsNotFound(err) {
-			err = s.holdSocket(c.SandboxID, k.hostPath())
-		}
+		m, err := s.openNewDir(c.SandboxID, &d)
 		if err != nil {
-			errs = append(errs, withOrigin(k.From, err))
+			errs = append(errs, err)
 			return true
 		}
-		fds = append(fds, fd)
-		for _, at := range at {
-			incoming[socketPlace{k.hostPath(), at}] = fd
-		}
+		added = append(added, m)
 		return false
 	})
-	opened, err := s.openSources(&Container{SandboxID: c.SandboxID, SocketDirs: fresh}, &stageProgress{})
-	if err != nil {
-		return ch, errors.Join(append(errs, err)...)
-	}
-	defer opened.closeAll()
+	c.Sockets = slices.DeleteFunc(slices.Clone(c.Sockets), func(k Socket) bool {
+		m, err := s.openNewSocket(was, &c, &k)
+		if err != nil {
+			errs = append(errs, err)
+			return true
+		}
+		added = append(added, m)
+		return false
+	})
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tracked[c.ID] != was {
 		return ch, errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it was removed", c.ID))
 	}
-	err = s.applyUpdate(was, &c, fresh, opened, incoming, &ch)
+	err := s.applyUpdate(was, &c, added, &ch)
 	return ch, errors.Join(append(errs, err)...)
+}
+
+// newMount is a socket or a socket directory to mount in a running container.
+type newMount struct {
+	fd       int // -1 for a socket that does not exist yet
+	isSocket bool
+	at       []string // places in the staging directory
+	from     string   // file and field that request it, for messages
+}
+
+// openNewDir creates a socket directory that the container does not have, and opens it.
+func (s *Store) openNewDir(sandboxID string, d *SocketDir) (newMount, error) {
+	m := newMount{fd: -1, from: d.From}
+	if err := s.makeSocketDir(sandboxID, d); err != nil || d.At == "" {
+		return m, err
+	}
+	fd, err := s.openSocketDir(d)
+	m.fd, m.at = fd, []string{d.At}
+	return m, withOrigin(d.From, err)
+}
+
+// openNewSocket opens a socket for the places at which the container does not have it.
+func (s *Store) openNewSocket(was *record, c *Container, k *Socket) (newMount, error) {
+	m := newMount{fd: -1, isSocket: true, from: k.From}
+	m.at = slices.DeleteFunc(slices.Clone(k.At), func(at string) bool { return was.hasSocketAt(at, k.hostPath()) })
+	if len(m.at) == 0 {
+		return m, nil
+	}
+	fd, err := s.openForContainer(c, k)
+	if m.fd = fd; errdefs.IsNotFound(err) {
+		err = s.holdSocket(c.SandboxID, k.hostPath())
+	}
+	return m, withOrigin(k.From, err)
 }
 
 // UpdateRemoves reports whether an update would remove a socket, a socket directory or a line of
@@ -128,9 +144,8 @@ func (s *Store) UpdateRemoves(c Container) bool {
 	if was == nil {
 		return false
 	}
-	after := c.socketPlaces()
-	for p := range was.socketPlaces() {
-		if !after[p] {
+	for i := range was.Sockets {
+		if k := &was.Sockets[i]; slices.ContainsFunc(k.At, func(at string) bool { return !c.hasSocketAt(at, k.hostPath()) }) {
 			return true
 		}
 	}
@@ -157,34 +172,20 @@ func (d SocketDir) isSame(o SocketDir) bool {
 	return d.Root == o.Root && filepath.Clean(d.Rel) == filepath.Clean(o.Rel) && d.At == o.At
 }
 
-// socketPlace is a socket and one place at which it is bound.
-type socketPlace struct{ socket, at string }
-
-func (c *Container) socketPlaces() map[socketPlace]bool {
-	all := make(map[socketPlace]bool)
-	for i := range c.Sockets {
-		for _, at := range c.Sockets[i].At {
-			all[socketPlace{c.Sockets[i].hostPath(), at}] = true
-		}
-	}
-	return all
-}
-
-// placesOf returns the places of sockets, whichever socket each has.
-func placesOf(sockets map[socketPlace]bool) map[string]bool {
-	places := make(map[string]bool)
-	for p := range sockets {
-		places[p.at] = true
-	}
-	return places
+// hasSocketAt reports whether the container has a socket at a place: the socket with this host
+// path, or any for "".
+func (c *Container) hasSocketAt(at, hostPath string) bool {
+	return slices.ContainsFunc(c.Sockets, func(k Socket) bool {
+		return slices.Contains(k.At, at) && (hostPath == "" || hostPath == k.hostPath())
+	})
 }
 
 // applyUpdate makes the changes of an update. The lock is held.
-func (s *Store) applyUpdate(was *record, c *Container, fresh []SocketDir, o *sourceFiles, incoming map[socketPlace]int, ch *Change) error {
+func (s *Store) applyUpdate(was *record, c *Container, added []newMount, ch *Change) error {
 	// Until all is done the record has both the old and the new.
 	both := *c
-	both.Sockets = append(slices.Clone(was.Sockets), c.Sockets...)
-	both.SocketDirs = append(slices.Clone(was.SocketDirs), fresh...)
+	both.Sockets = slices.Concat(was.Sockets, c.Sockets)
+	both.SocketDirs = slices.Concat(was.SocketDirs, c.SocketDirs)
 	if err := s.rewriteRecord(&record{Owner: was.Owner, Container: both}); err != nil {
 		return err
 	}
@@ -196,37 +197,14 @@ func (s *Store) applyUpdate(was *record, c *Container, fresh []SocketDir, o *sou
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	for i := range fresh {
-		if fresh[i].At == "" {
-			continue
-		}
-		if err := bindFD(o.dirs[i], filepath.Join(dir, fresh[i].At), restrictedAttrs); err != nil {
-			errs = append(errs, withOrigin(fresh[i].From, err))
-			continue
-		}
-		ch.Added = append(ch.Added, fresh[i].At)
-	}
-	before, after := was.socketPlaces(), c.socketPlaces()
-	occupied, needed := placesOf(before), placesOf(after)
-	for p, fd := range incoming {
-		target := filepath.Join(dir, p.at)
-		if occupied[p.at] {
-			// Another socket takes the place; one that does not exist yet does so once it is created.
-			if fd >= 0 {
-				errs = append(errs, replaceMount(fd, target))
+	for _, m := range added {
+		for _, at := range m.at {
+			if err := m.attach(filepath.Join(dir, at), was.hasSocketAt(at, "")); err != nil {
+				errs = append(errs, withOrigin(m.from, err))
+				continue // the record has it, so that trackContainer checks it again
 			}
-			ch.Added = append(ch.Added, p.at)
-			continue
+			ch.Added = append(ch.Added, at)
 		}
-		err := createPlaceholder(target)
-		if err == nil && fd >= 0 {
-			err = bindFD(fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue // the record has it, so that trackContainer checks it again
-		}
-		ch.Added = append(ch.Added, p.at)
 	}
 	now := &record{Owner: was.Owner, Container: *c}
 	s.trackContainer(now)
@@ -237,14 +215,16 @@ func (s *Store) applyUpdate(was *record, c *Container, fresh []SocketDir, o *sou
 		errs = append(errs, hostfs.ReplaceFile(filepath.Join(dir, f.Name), f.Data, viewFile))
 		ch.Files = true
 	}
-	for p := range before {
-		if !after[p] && !needed[p.at] {
-			target := filepath.Join(dir, p.at)
-			errs = append(errs, unmountStack(target))
-			if err := unix.Unlink(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, &os.PathError{Op: "unlink", Path: target, Err: err})
+	var dropped []Socket
+	for _, k := range was.Sockets {
+		for _, at := range k.At {
+			if !c.hasSocketAt(at, "") {
+				errs = append(errs, removeSocketAt(filepath.Join(dir, at)))
+				ch.Removed = append(ch.Removed, at)
 			}
-			ch.Removed = append(ch.Removed, p.at)
+		}
+		if !slices.ContainsFunc(c.Sockets, func(o Socket) bool { return o.hostPath() == k.hostPath() }) {
+			dropped = append(dropped, k)
 		}
 	}
 	for _, d := range was.SocketDirs {
@@ -255,13 +235,37 @@ func (s *Store) applyUpdate(was *record, c *Container, fresh []SocketDir, o *sou
 	}
 	slices.Sort(ch.Added)
 	slices.Sort(ch.Removed)
+	ch.Removed = slices.Compact(ch.Removed) // the record of an interrupted update names a socket twice
 	if err := s.rewriteRecord(now); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
-	dropped := slices.DeleteFunc(slices.Clone(was.Sockets), func(k Socket) bool {
-		return slices.ContainsFunc(c.Sockets, func(o Socket) bool { return o.hostPath() == k.hostPath() })
-	})
 	return errors.Join(append(errs, s.revokeAccess(dropped, s.recordName(c.SandboxID, c.ID)))...)
+}
+
+// attach mounts at target. If another socket has the place, the new socket replaces it. One that does
+// not exist yet does so once it is created.
+func (m *newMount) attach(target string, occupied bool) error {
+	switch {
+	case !m.isSocket:
+		return bindFD(m.fd, target, restrictedAttrs)
+	case occupied && m.fd >= 0:
+		return replaceMount(m.fd, target)
+	case occupied:
+		return nil
+	}
+	if err := createPlaceholder(target); err != nil || m.fd < 0 {
+		return err
+	}
+	return bindFD(m.fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY)
+}
+
+// removeSocketAt unmounts a socket and removes the file that it was mounted on.
+func removeSocketAt(target string) error {
+	err := unmountStack(target)
+	if e := os.Remove(target); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	return err
 }
 
 // addDir creates a directory that the container does not have.
@@ -272,6 +276,5 @@ func (s *Store) addDir(base string, d Dir, was *record) error {
 	if i := slices.IndexFunc(was.Dirs, func(o Dir) bool { return o.Path == d.Path }); !d.Scratch || i >= 0 && was.Dirs[i].Scratch {
 		return nil
 	}
-	uid, gid := was.scratchOwner(d.Path)
-	return mountScratch(filepath.Join(base, d.Path), uid, gid)
+	return was.mountScratch(base, d.Path)
 }
