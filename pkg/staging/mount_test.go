@@ -437,6 +437,22 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// A directory of its own that a running container gets belongs to the container's user, as one that it is created with.
+func TestUpdateGivesScratchDirectoryToUser(t *testing.T) {
+	n := newNode(t)
+	n.listen("run/vsw/p/a.sock", "host")
+	must(t, n.Prepare(Container{ID: "c1", SandboxID: "s1"}))
+	c := newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)
+	c.Dirs[0].Scratch = true
+	_, err := n.Update(c)
+	must(t, err)
+	var st unix.Stat_t
+	must(t, unix.Stat(n.stagedPath("c1", "net/net1"), &st))
+	if st.Uid != 1234 || st.Gid != 4321 || st.Mode&0o7777 != 0o755 {
+		t.Errorf("the directory belongs to %d:%d and has mode %o", st.Uid, st.Gid, st.Mode&0o7777)
+	}
+}
+
 // A container whose socket at a place is replaced by another one has the new socket, and keeps the old one until then.
 func TestUpdateReplacesSocketAtItsPlace(t *testing.T) {
 	n := newNode(t)

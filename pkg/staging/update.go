@@ -192,7 +192,11 @@ func (s *Store) applyUpdate(was *record, c *Container, added []newMount, ch *Cha
 	dir := filepath.Join(s.containersDir(), c.ID)
 	var errs []error
 	for _, d := range c.Dirs {
-		errs = append(errs, s.addDir(dir, d, was))
+		err := makeDirs(dir, d.Path)
+		if err == nil && d.Scratch && !slices.Contains(was.Dirs, d) {
+			err = c.mountScratch(dir, d.Path)
+		}
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -266,15 +270,4 @@ func removeSocketAt(target string) error {
 		err = errors.Join(err, e)
 	}
 	return err
-}
-
-// addDir creates a directory that the container does not have.
-func (s *Store) addDir(base string, d Dir, was *record) error {
-	if err := makeDirs(base, d.Path); err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(was.Dirs, func(o Dir) bool { return o.Path == d.Path }); !d.Scratch || i >= 0 && was.Dirs[i].Scratch {
-		return nil
-	}
-	return was.mountScratch(base, d.Path)
 }
