@@ -19,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/apply/oci"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -52,6 +53,10 @@ type injection struct {
 	sandboxID, containerID  string
 	namespace, pod, ctrName string
 	remove                  bool
+
+	host     hostfs.Root
+	cfg      *config.Config
+	storeDir string // host path; see inject_store.go
 }
 
 func injectCommand(env Env) *cobra.Command {
@@ -107,12 +112,15 @@ func (in *injection) injectIntoSpec(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("read OCI spec: %w", err)
 	}
-	s, err := in.openTarget(cmd)
+	if err := in.loadHost(cmd); err != nil {
+		return err
+	}
+	engine, err := in.openEngine()
 	if err != nil {
 		return err
 	}
-	defer s.engine.Close()
-	text, undo, err := in.editSpec(cmd.Context(), s, spec, annotations)
+	defer engine.Close()
+	text, undo, err := in.editSpec(cmd.Context(), engine, spec, annotations)
 	if err != nil {
 		return err
 	}
@@ -162,44 +170,40 @@ func (in *injection) parseAnnotations(cmd *cobra.Command) (map[string]string, er
 	return out, nil
 }
 
-// injectTarget is the node that injects, and the store of what it creates.
-type injectTarget struct {
-	injectStore
-	engine  *resolve.Engine
-	aliases map[string]string
+// loadHost reads the configuration of the host that injects.
+func (in *injection) loadHost(cmd *cobra.Command) (err error) {
+	in.host, in.cfg, err = in.node.loadConfig(cmd)
+	if err == nil {
+		in.storeDir = staging.InjectDir(in.cfg.StateDir)
+	}
+	return err
 }
 
-// openTarget creates the engine. The owners of CDI files are checked below a --root as well: their hooks
+// openEngine creates the engine. The owners of CDI files are checked below a --root as well: their hooks
 // are going to run.
-func (in *injection) openTarget(cmd *cobra.Command) (*injectTarget, error) {
-	host, cfg, err := in.node.loadConfig(cmd)
-	if err != nil {
-		return nil, err
-	}
+func (in *injection) openEngine() (*resolve.Engine, error) {
 	dirs, err := cdiregistry.DirsFromEnv(in.env.Getenv(cdiregistry.DirsEnv))
 	if err != nil {
 		return nil, err
 	}
-	if in.sandboxID, err = findSandbox(in.env, host, cfg, in.sandboxID); err != nil {
+	if in.sandboxID, err = findSandbox(in.env, in.host, in.cfg, in.sandboxID); err != nil {
 		return nil, err
 	}
-	s := &injectTarget{injectStore: newInjectStore(host, cfg), aliases: cfg.CDI.Aliases}
-	mine := *cfg
-	mine.StateDir = s.dir
-	s.engine, err = resolve.New(host, &mine, resolve.Options{
+	cfg := *in.cfg
+	cfg.StateDir = in.storeDir
+	return resolve.New(in.host, &cfg, resolve.Options{
 		AllowAll: in.node.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: kubelet.NewClient, SpecDirs: dirs, ForAdministrator: true,
 	})
-	return s, err
 }
 
 // editSpec returns the spec with the edits, after creating what they need on the host. undo removes
 // that again.
-func (in *injection) editSpec(ctx context.Context, s *injectTarget, spec *oci.Config, annotations map[string]string) (text []byte, undo func() error, err error) {
+func (in *injection) editSpec(ctx context.Context, engine *resolve.Engine, spec *oci.Config, annotations map[string]string) (text []byte, undo func() error, err error) {
 	id, err := in.recordID()
 	if err != nil {
 		return nil, nil, err
 	}
-	names, err := expandAliases(in.devices, s.aliases)
+	names, err := expandAliases(in.devices, in.cfg.CDI.Aliases)
 	if err != nil {
 		return nil, nil, &deniedError{err}
 	}
@@ -217,7 +221,7 @@ func (in *injection) editSpec(ctx context.Context, s *injectTarget, spec *oci.Co
 		req.User = &resolve.User{UID: p.User.UID, GID: p.User.GID}
 	}
 	undo = func() error { return nil }
-	plan, err := s.engine.Resolve(ctx, req)
+	plan, err := engine.Resolve(ctx, req)
 	if err != nil {
 		return nil, nil, in.explainError(err)
 	}
@@ -228,7 +232,7 @@ func (in *injection) editSpec(ctx context.Context, s *injectTarget, spec *oci.Co
 		return nil, nil, in.explainError(err)
 	}
 	if plan.Staging != nil {
-		if undo, err = s.prepare(*plan.Staging); err != nil {
+		if undo, err = in.prepare(*plan.Staging); err != nil {
 			return nil, nil, in.explainError(err)
 		}
 	}

@@ -22,14 +22,17 @@ import (
 // maxSpec is the largest config.json that is read, in bytes. Those of Kubernetes have about 20,000.
 const maxSpec = 4 << 20
 
+// configName is the name of a bundle's spec.
+const configName = "config.json"
+
 // specFile is the OCI spec to read, and the file to write. Paths are the caller's.
 type specFile struct {
 	bundle, spec, out string // as the flags have them
 
-	name            string     // for messages
-	text            []byte     // as read
-	in              openedFile // not set for standard input
-	overwritesInput bool       // out is the file that is read
+	name    string     // for messages
+	text    []byte     // as read
+	in      openedFile // not set for standard input
+	inPlace bool       // the file that is read is replaced
 }
 
 // resolveStdio replaces the system's names of standard input and output by -. As a path,
@@ -50,37 +53,30 @@ func (f *specFile) resolveStdio() {
 // that is replaced.
 type openedFile struct {
 	dir    *os.File
-	path   string
 	base   string
-	st     unix.Stat_t
-	exists bool // there is a file
-
-	locked *os.File // the directory, while it is locked
+	exists bool        // there is a file
+	like   hostfs.Like // its mode and owner
 }
 
 // readSpec reads the whole spec.
 func (f *specFile) readSpec(stdin io.Reader) (err error) {
-	f.name = f.spec
 	switch {
 	case f.bundle != "":
-		f.name = filepath.Join(f.bundle, "config.json")
+		f.name = filepath.Join(f.bundle, configName)
+		f.in, err = openInBundle(f.bundle)
 	case f.spec == "-":
 		f.name = "standard input"
 		f.text, err = hostfs.ReadAtMost(stdin, maxSpec)
 		return err
+	default:
+		f.name = f.spec
+		f.in, err = openFile(f.spec)
 	}
-	if f.bundle != "" {
-		f.in, err = openInBundle(f.bundle)
-	} else {
-		f.in, err = openFile(f.name)
+	if err != nil {
+		return err
 	}
-	if err == nil && !f.in.exists {
-		err = unix.ENOENT
-	}
-	if err == nil {
-		f.overwritesInput = f.isOutputInput()
-	}
-	if err == nil && f.inPlace() {
+	f.inPlace = f.bundle != "" && f.out == "" || f.isOutputInput()
+	if f.inPlace {
 		err = f.in.lockDirectory(lockWait)
 	}
 	if err == nil {
@@ -99,11 +95,12 @@ func (f *specFile) isOutputInput() bool {
 	}
 	to, err := openFile(f.out)
 	if err != nil {
-		return false // write reports it
+		return false // writeSpec reports it
 	}
 	defer to.close()
-	var a, b unix.Stat_t
-	return to.base == f.in.base && unix.Fstat(int(to.dir.Fd()), &a) == nil && unix.Fstat(int(f.in.dir.Fd()), &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino
+	a, err1 := to.dir.Stat()
+	b, err2 := f.in.dir.Stat()
+	return err1 == nil && err2 == nil && os.SameFile(a, b) && to.base == f.in.base
 }
 
 // lockWait bounds the wait for another injection into the same file, which takes milliseconds.
@@ -112,12 +109,7 @@ const lockWait = 10 * time.Second
 // lockDirectory keeps other injections out of the directory until it is closed, so that none of two at once
 // undoes the other. Some file systems have no locks.
 func (p *openedFile) lockDirectory(wait time.Duration) error {
-	fd, err := unix.Openat(int(p.dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	p.locked = os.NewFile(uintptr(fd), p.path)
-	switch err := hostfs.LockWithin(fd, wait); {
+	switch err := hostfs.LockWithin(int(p.dir.Fd()), wait); {
 	case err == nil, errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP):
 		return nil
 	case errors.Is(err, unix.EWOULDBLOCK):
@@ -129,28 +121,25 @@ func (p *openedFile) lockDirectory(wait time.Duration) error {
 
 func (f *specFile) close() { f.in.close() }
 
-// inPlace reports whether the spec is written where it was read.
-func (f *specFile) inPlace() bool { return f.bundle != "" && f.out == "" || f.overwritesInput }
-
 // writeSpec writes the spec. A file is replaced in one step: readers find all of the old one or all of
 // the new one.
 func (f *specFile) writeSpec(stdout io.Writer, text []byte) error {
+	var err error
+	name := f.out
 	switch {
-	case f.inPlace() && bytes.Equal(text, f.text):
+	case f.inPlace && bytes.Equal(text, f.text):
 		return nil
-	case f.inPlace():
-		if err := f.in.replace(text, &f.in.st); err != nil {
-			return fmt.Errorf("write OCI spec %q: %w", f.name, err)
-		}
-		return nil
+	case f.inPlace:
+		name = f.name
+		err = f.in.replace(text, f.in.like)
 	case f.out == "" || f.out == "-":
-		if _, err := stdout.Write(text); err != nil {
-			return fmt.Errorf("write OCI spec to standard output: %w", err)
-		}
-		return nil
+		name = "standard output"
+		_, err = stdout.Write(text)
+	default:
+		err = f.writeOther(text)
 	}
-	if err := f.writeOther(text); err != nil {
-		return fmt.Errorf("write OCI spec %q: %w", f.out, err)
+	if err != nil {
+		return fmt.Errorf("write OCI spec %q: %w", name, err)
 	}
 	return nil
 }
@@ -163,12 +152,12 @@ func (f *specFile) writeOther(text []byte) error {
 		return err
 	}
 	defer to.close()
-	like := &to.st
-	if !to.exists {
-		like = &unix.Stat_t{Mode: 0o666 &^ currentUmask(), Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}
-		if f.in.exists {
-			like.Mode = f.in.st.Mode
-		}
+	like := hostfs.Own(0o666 &^ currentUmask())
+	switch {
+	case to.exists:
+		like = to.like
+	case f.in.exists:
+		like = hostfs.Own(f.in.like.Mode)
 	}
 	return to.replace(text, like)
 }
@@ -191,54 +180,49 @@ func openFile(path string) (openedFile, error) {
 	if err != nil {
 		return openedFile{}, withoutPath(err)
 	}
-	p := openedFile{path: real, base: filepath.Base(real)}
-	if p.dir, err = os.OpenFile(filepath.Dir(real), unix.O_PATH|unix.O_DIRECTORY, 0); err != nil {
-		return openedFile{}, withoutPath(err)
-	}
-	return p.findFile()
+	return openInDirectory(filepath.Dir(real), filepath.Base(real))
 }
 
 // openInBundle opens a bundle's config.json. In a directory that another user can change it must
 // not be a symlink: the bundle's owner would choose which of the caller's files is replaced.
 func openInBundle(bundle string) (openedFile, error) {
-	dir, err := os.OpenFile(bundle, unix.O_PATH|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return openedFile{}, withoutPath(err)
+	path := filepath.Join(bundle, configName)
+	link, err := os.Lstat(path)
+	if err != nil || link.Mode()&os.ModeSymlink == 0 {
+		return openInDirectory(bundle, configName)
 	}
-	p := openedFile{dir: dir, path: filepath.Join(bundle, "config.json"), base: "config.json"}
-	var st, file unix.Stat_t
-	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
-		p.close()
+	var st unix.Stat_t
+	if err := unix.Stat(bundle, &st); err != nil {
 		return openedFile{}, err
 	}
-	if trust.Check(bundle, &st, trust.Options{}) == nil {
-		p.close()
-		return openFile(p.path)
-	}
-	if unix.Fstatat(int(dir.Fd()), p.base, &file, unix.AT_SYMLINK_NOFOLLOW) == nil && file.Mode&unix.S_IFMT == unix.S_IFLNK {
-		p.close()
+	if trust.Check(bundle, &st, trust.Options{}) != nil {
 		return openedFile{}, fmt.Errorf("it is a symlink in a directory that another user can change; name the file that it leads to with --spec FILE -o FILE: %w",
 			errdefs.ErrPermissionDenied)
 	}
-	return p.findFile()
+	return openFile(path)
 }
 
-// findFile finds the file in its directory. Only a regular file or none is accepted.
-func (p openedFile) findFile() (openedFile, error) {
-	err := unix.Fstatat(int(p.dir.Fd()), p.base, &p.st, unix.AT_SYMLINK_NOFOLLOW)
+// openInDirectory opens a directory, and finds a file in it. Only a regular file or none is accepted.
+func openInDirectory(dir, base string) (p openedFile, err error) {
+	if p.dir, err = os.OpenFile(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
+		return p, withoutPath(err)
+	}
+	p.base = base
+	var st unix.Stat_t
+	err = unix.Fstatat(int(p.dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return p, nil
-	case err != nil:
+	case err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG:
+		// Nor is a symlink to nothing, which /dev/stdout can be.
+		err = fmt.Errorf("it is a %s, not a regular file; - stands for standard input and output: %w", hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+	}
+	if err != nil {
 		p.close()
 		return openedFile{}, err
 	}
-	if p.st.Mode&unix.S_IFMT != unix.S_IFREG {
-		// Nor is a symlink to nothing, which /dev/stdout can be.
-		p.close()
-		return openedFile{}, fmt.Errorf("it is a %s, not a regular file; - stands for standard input and output: %w", hostfs.TypeName(p.st.Mode), errdefs.ErrInvalidArgument)
-	}
 	p.exists = true
+	p.like = hostfs.Like{Mode: st.Mode & 0o7777, UID: int(st.Uid), GID: int(st.Gid)}
 	return p, nil
 }
 
@@ -250,16 +234,7 @@ func withoutPath(err error) error {
 	return hostfs.WithoutPath(err)
 }
 
-func (p *openedFile) close() {
-	if p.locked != nil {
-		p.locked.Close()
-		p.locked = nil
-	}
-	if p.dir != nil {
-		p.dir.Close()
-		p.dir = nil
-	}
-}
+func (p *openedFile) close() { p.dir.Close() }
 
 func (p *openedFile) readContent() ([]byte, error) {
 	fd, err := unix.Openat(int(p.dir.Fd()), p.base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -268,19 +243,10 @@ func (p *openedFile) readContent() ([]byte, error) {
 	}
 	file := os.NewFile(uintptr(fd), p.base)
 	defer file.Close()
-	if err := unix.Fstat(fd, &p.st); err != nil {
-		return nil, err
-	}
 	return hostfs.ReadRegular(file, maxSpec)
 }
 
-// replace replaces the file in one step, with the mode and owner of another file, and syncs it to
-// the disk.
-func (p *openedFile) replace(text []byte, like *unix.Stat_t) error {
-	dir, err := unix.Openat(int(p.dir.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	return hostfs.ReplaceAt(dir, p.base, text, hostfs.Like{Mode: like.Mode & 0o7777, UID: int(like.Uid), GID: int(like.Gid)})
+// replace replaces the file in one step, with the mode and owner of like, and syncs it to the disk.
+func (p *openedFile) replace(text []byte, like hostfs.Like) error {
+	return hostfs.ReplaceAt(int(p.dir.Fd()), p.base, text, like)
 }

@@ -13,25 +13,12 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// injectStore is where inject keeps what containers need on the host. It lies beside the directory
-// of the NRI plugin, which removes everything that its runtime does not know.
-type injectStore struct {
-	host hostfs.Root
-	dir  string // host path
-}
-
-func newInjectStore(host hostfs.Root, cfg *config.Config) injectStore {
-	return injectStore{host: host, dir: staging.InjectDir(cfg.StateDir)}
-}
-
 // prepare creates what a container needs. undo removes it again, unless the container had something
 // before.
-func (s *injectStore) prepare(c staging.Container) (undo func() error, err error) {
+func (in *injection) prepare(c staging.Container) (undo func() error, err error) {
 	if c.ID == "" {
 		return nil, fmt.Errorf("its sockets and devices need a directory on this host: name the container with --container-id, "+
 			"and when it is gone run `jackfield inject --remove --container-id ID`: %w", errdefs.ErrFailedPrecondition)
@@ -39,9 +26,9 @@ func (s *injectStore) prepare(c staging.Container) (undo func() error, err error
 	if c.SandboxID == "" {
 		c.SandboxID = c.ID
 	}
-	_, err = s.host.Lstat(staging.ContainerDir(s.dir, c.ID))
+	_, err = in.host.Lstat(staging.ContainerDir(in.storeDir, c.ID))
 	fresh := errdefs.IsNotFound(err)
-	store, err := s.openStore()
+	store, err := in.openStore()
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +50,10 @@ func (s *injectStore) prepare(c staging.Container) (undo func() error, err error
 	}, nil
 }
 
-func (s *injectStore) openStore() (*staging.Store, error) {
-	return staging.Open(s.host, s.dir, staging.Options{Mode: staging.ModeDirectory, Owner: staging.InjectOwner})
+// openStore opens the store of what containers need on the host. It lies beside the directory of the NRI plugin,
+// which removes everything that its runtime does not know.
+func (in *injection) openStore() (*staging.Store, error) {
+	return staging.Open(in.host, in.storeDir, staging.Options{Mode: staging.ModeDirectory, Owner: staging.InjectOwner})
 }
 
 // recordID returns the ID under which the container's things are kept: the flag's, or one made from the
@@ -113,15 +102,13 @@ func (in *injection) runRemove(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	host, cfg, err := in.node.loadConfig(cmd)
-	if err != nil {
+	if err := in.loadHost(cmd); err != nil {
 		return err
 	}
-	s := newInjectStore(host, cfg)
-	if _, err := host.Lstat(s.dir); errdefs.IsNotFound(err) {
+	if _, err := in.host.Lstat(in.storeDir); errdefs.IsNotFound(err) {
 		return nil
 	}
-	store, err := s.openStore()
+	store, err := in.openStore()
 	if err != nil {
 		return err
 	}
