@@ -16,9 +16,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// maxNames bounds the entries of a directory that are read.
-const maxNames = 1 << 20
-
 // checkOrphans looks for files of sandboxes that are gone. The daemon knows from the runtime which
 // live.
 func (d *doctor) checkOrphans() {
@@ -42,42 +39,30 @@ func (d *doctor) checkOrphans() {
 	}
 	alive, owners = append(alive, recorded...), append(owners, recorded...)
 	before := time.Now().Add(-orphans.DefaultAge)
-	found := d.checkDeviceInfoOrphans(alive, before)
+	isDeviceInfo := func(name string) bool { return orphans.IsDeviceInfo(name, alive) }
+	isRecord := func(name string) bool { return !slices.Contains(alive, name) }
+	found := d.checkFiles(d.cfg.DeviceInfo.CNIDir, "device-info file", Warning, fixRemoves, before, isDeviceInfo)
 	found += d.checkMultusOrphans(alive, before)
-	found += d.checkStagingOrphans(alive, before)
+	found += d.checkFiles(staging.SandboxesDir(d.cfg.StateDir), "record", Warning,
+		"restart jackfield-nri: it removes them when the runtime has reported what lives; its log says what keeps them", before, isRecord)
 	found += d.checkTransientOrphans(owners, before)
 	if found == 0 {
 		d.reportOK("orphans", "nothing is left of pods that are gone")
 	}
 }
 
-// namesBefore returns the entries of a directory that were last changed before a time.
-func (d *doctor) namesBefore(dir string, before time.Time) []string {
-	names, _ := d.Host.ReadDir(dir, maxNames)
-	slices.Sort(names)
-	return slices.DeleteFunc(names, func(name string) bool {
-		st, err := d.Host.Lstat(path.Join(dir, name))
-		return err != nil || !time.Unix(st.Mtim.Unix()).Before(before)
-	})
-}
+// fixRemoves is the remedy for files that --fix removes.
+const fixRemoves = "`jackfield doctor --fix` removes them"
 
-func (d *doctor) checkDeviceInfoOrphans(alive []string, before time.Time) int {
-	dir := d.cniDir()
-	found, removed := 0, 0
-	for _, name := range d.namesBefore(dir.Dir, before) {
-		if !orphans.IsDeviceInfo(name, alive) {
-			continue
-		}
-		found++
-		if d.Fix && dir.Remove(name) == nil {
-			removed++
-		}
+// checkFiles reports the orphans among the old files of a directory, and returns how many there are.
+// Where the remedy is fixRemoves, and the caller asks for fixes, it removes them.
+func (d *doctor) checkFiles(dir, noun string, severity Severity, remedy string, before time.Time, isOrphan func(name string) bool) int {
+	names, _ := orphans.OldFiles(d.Host, dir, before, isOrphan)
+	if len(names) > 0 {
+		f := d.report("orphans", severity, remedy, "%s in %s of sandboxes that are gone", diag.Count(len(names), noun), dir)
+		f.Fixed = d.Fix && remedy == fixRemoves && d.removeFiles(dir, names)
 	}
-	if found > 0 {
-		f := d.report("orphans", Warning, "`jackfield doctor --fix` removes them", "%s in %s of sandboxes that are gone", diag.Count(found, "device-info file"), dir.Dir)
-		f.Fixed = removed == found
-	}
-	return found
+	return len(names)
 }
 
 // checkMultusOrphans looks for what Multus keeps of sandboxes: a file of the sandbox, with its networks, and a result
@@ -85,36 +70,23 @@ func (d *doctor) checkDeviceInfoOrphans(alive []string, before time.Time) int {
 // still owes. Without such a file no DEL uses a result.
 func (d *doctor) checkMultusOrphans(alive []string, before time.Time) int {
 	dir := d.cfg.Multus.CacheDir
-	owed := map[string]bool{}
-	names, err := d.Host.ReadDir(dir, maxNames)
+	names, err := d.Host.ReadDir(dir, orphans.MaxNames)
 	if err != nil {
 		return 0 // no Multus, or the check of the configuration reports it
 	}
-	found := 0
+	owed := map[string]bool{}
 	for _, name := range names {
 		owed[orphans.RuntimeIDIn(name)] = true
 	}
-	for _, name := range d.namesBefore(dir, before) {
-		if id := orphans.RuntimeIDIn(name); id != "" && !slices.Contains(alive, id) {
-			found++
-		}
+	isGone := func(name string) bool {
+		id := orphans.RuntimeIDIn(name)
+		return id != "" && !slices.Contains(alive, id)
 	}
-	if found > 0 {
-		d.report("orphans", Note, "Multus removes them at the DEL of the sandbox; where that never comes, remove those that are older than the node's start",
-			"%s in %s of sandboxes that are gone", diag.Count(found, "cache file"), dir)
-	}
-	results := path.Join(dir, "results")
-	var left []string
-	for _, name := range d.namesBefore(results, before) {
-		if id := orphans.RuntimeIDIn(name); id != "" && !slices.Contains(alive, id) && !owed[id] {
-			left = append(left, name)
-		}
-	}
-	if len(left) > 0 {
-		f := d.report("orphans", Warning, "`jackfield doctor --fix` removes them", "%s in %s of sandboxes that are gone", diag.Count(len(left), "result"), results)
-		f.Fixed = d.Fix && d.removeFiles(results, left)
-	}
-	return found + len(left)
+	found := d.checkFiles(dir, "cache file", Note,
+		"Multus removes them at the DEL of the sandbox; where that never comes, remove those that are older than the node's start", before, isGone)
+	return found + d.checkFiles(path.Join(dir, "results"), "result", Warning, fixRemoves, before, func(name string) bool {
+		return isGone(name) && !owed[orphans.RuntimeIDIn(name)]
+	})
 }
 
 // removeFiles removes regular files of a directory. It reports whether all are gone.
@@ -136,16 +108,6 @@ func (d *doctor) removeFiles(dir string, names []string) bool {
 		}
 	}
 	return removed == len(names)
-}
-
-func (d *doctor) checkStagingOrphans(alive []string, before time.Time) int {
-	dir := staging.SandboxesDir(d.cfg.StateDir)
-	names := slices.DeleteFunc(d.namesBefore(dir, before), func(name string) bool { return slices.Contains(alive, name) })
-	if len(names) > 0 {
-		d.report("orphans", Warning, "restart jackfield-nri: it removes them when the runtime has reported what lives; its log says what keeps them",
-			"%s in %s of sandboxes that are gone", diag.Count(len(names), "record"), dir)
-	}
-	return len(names)
 }
 
 // checkTransientOrphans reports CDI files that are named by an ID of no living pod. The IDs of
@@ -186,7 +148,7 @@ func (d *doctor) checkHookOrphans() {
 	if len(left) == 0 {
 		return
 	}
-	f := d.report("orphans", Warning, "`jackfield doctor --fix` removes them", "%s in %s of the OCI hook's containers that are gone",
+	f := d.report("orphans", Warning, fixRemoves, "%s in %s of the OCI hook's containers that are gone",
 		diag.Count(len(left), "record"), staging.SandboxesDir(dir))
 	if !d.Fix {
 		return

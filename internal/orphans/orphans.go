@@ -7,6 +7,7 @@
 package orphans
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // DefaultAge is the least age of an orphan. It is longer than anybody takes from listing the owners
@@ -55,6 +57,23 @@ func RuntimeIDIn(text string) string {
 func IsDeviceInfo(name string, alive []string) bool {
 	_, id, _ := deviceinfo.SplitCNIFileName(name)
 	return id != "" && !slices.ContainsFunc(alive, func(a string) bool { return strings.Contains(name, "-"+a) })
+}
+
+// MaxNames bounds the entries of a directory that are read.
+const MaxNames = 1 << 20
+
+// OldFiles returns the entries of a directory that were last changed before a time and that a
+// condition holds for, sorted.
+func OldFiles(host hostfs.Root, dir string, before time.Time, isOrphan func(name string) bool) ([]string, error) {
+	names, err := host.ReadDir(dir, MaxNames)
+	slices.Sort(names)
+	return slices.DeleteFunc(names, func(name string) bool {
+		if !isOrphan(name) {
+			return true
+		}
+		st, err := host.Lstat(path.Join(dir, name))
+		return err != nil || !time.Unix(st.Mtim.Unix()).Before(before)
+	}), err
 }
 
 // TransientSpecs returns the transient CDI spec files in the directory where CDI's libraries write

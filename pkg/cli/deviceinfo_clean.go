@@ -199,31 +199,20 @@ func (c *cleanCommand) removeOrphans(keep []string) error {
 		return fmt.Errorf("find the containers of Podman: %w", err)
 	}
 	keep = append(slices.Clone(keep), recorded...)
-	names, err := c.dirs.cni.Root.ReadDir(c.dirs.cni.Dir, maxNames)
+	dir := c.dirs.cni
+	names, err := orphans.OldFiles(dir.Root, dir.Dir, time.Now().Add(-c.age), func(name string) bool { return orphans.IsDeviceInfo(name, keep) })
 	if err != nil && !errdefs.IsNotFound(err) {
-		return fmt.Errorf("list device-info directory %q: %w", c.dirs.cni.Dir, err)
+		return fmt.Errorf("list device-info directory %q: %w", dir.Dir, err)
 	}
 	var errs []error
 	for _, name := range names {
-		if !orphans.IsDeviceInfo(name, keep) {
-			continue
+		if !c.dryRun {
+			if err := dir.Remove(name); err != nil {
+				errs = append(errs, err)
+				continue
+			}
 		}
-		file := path.Join(c.dirs.cni.Dir, name)
-		st, err := c.dirs.cni.Root.Lstat(file)
-		if errdefs.IsNotFound(err) {
-			continue
-		}
-		if err == nil && time.Since(time.Unix(st.Mtim.Unix())) < c.age {
-			continue
-		}
-		if err == nil && !c.dryRun {
-			err = c.dirs.cni.Remove(name)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		fmt.Fprintln(c.env.Stdout, plain(file))
+		fmt.Fprintln(c.env.Stdout, plain(path.Join(dir.Dir, name)))
 	}
 	return errors.Join(errs...)
 }
