@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,7 +52,7 @@ func (d *doctor) checkDirectories() {
 // reports whether it is done.
 func (d *doctor) runCheck(name string, limit time.Duration, check func(d *doctor)) bool {
 	sub, reading := *d, new(atomic.Pointer[string])
-	sub.findings, sub.reading = nil, reading
+	sub.findings, sub.reading, sub.validators = nil, reading, maps.Clone(d.validators)
 	if len(d.unresponsive) > 0 {
 		limit = min(limit, impatientTimeout)
 	}

@@ -5,7 +5,6 @@ package doctor
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -28,15 +27,12 @@ func (d *doctor) readConfig() {
 func (d *doctor) reportConfigError(err error) {
 	const remedy = "correct it; until then the configuration that was last in force stays so, also after a restart of jackfield-nri"
 	var fault *diag.Diagnostic
-	switch {
-	case errors.As(err, &fault):
-		for _, fault := range diag.All(d.configFile(), err) {
-			d.report("configuration", Error, remedy, "%v", fault)
-		}
-	case errors.Is(err, os.ErrPermission):
-		d.report("configuration", Unknown, runAsRoot, "%v", err)
-	default:
-		d.report("configuration", Error, remedy, "%v", err)
+	if !errors.As(err, &fault) {
+		d.reportError("configuration", remedy, err)
+		return
+	}
+	for _, fault := range diag.All(d.configFile(), err) {
+		d.report("configuration", Error, remedy, "%v", fault)
 	}
 }
 

@@ -5,9 +5,13 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/runtimeconfig"
@@ -52,13 +56,13 @@ type Options struct {
 // doctor is one examination.
 type doctor struct {
 	Options
-	cfg          *config.Config // that is checked
-	cfgName      string         // of that, for messages
-	node         *status.Node   // nil when the daemon does not answer
-	nodeErr      error          // why it does not
-	validators   map[string]validatorSettings
-	runtimeFound bool // a runtime's configuration exists
-	nriFault     bool // an error of NRI is reported
+	cfg          *config.Config               // that is checked
+	cfgName      string                       // of that, for messages
+	node         *status.Node                 // nil when the daemon does not answer
+	nodeErr      error                        // why it does not
+	validators   map[string]validatorSettings // by the runtime's name
+	runtimeFound bool                         // a runtime's configuration exists
+	nriFault     bool                         // an error of NRI is reported
 	pluginDir    string
 	unresponsive map[string]bool         // directories
 	reading      *atomic.Pointer[string] // the file that a check is reading, where it says so
@@ -71,7 +75,7 @@ const daemonTimeout = 5 * time.Second
 
 // Examine makes all checks and returns their findings, in a fixed order.
 func Examine(ctx context.Context, opts Options) []Finding {
-	d := doctor{Options: opts}
+	d := doctor{Options: opts, validators: map[string]validatorSettings{}}
 	d.examine(ctx)
 	return d.findings
 }
@@ -127,6 +131,15 @@ func (d *doctor) reportOK(check, format string, args ...any) {
 
 // runAsRoot is the remedy for what only root can read.
 const runAsRoot = "run doctor as root"
+
+// reportError reports an error. What only root can find out is unknown.
+func (d *doctor) reportError(check, remedy string, err error) {
+	severity := Error
+	if errdefs.IsPermissionDenied(err) || errors.Is(err, os.ErrPermission) {
+		severity, remedy = Unknown, runAsRoot
+	}
+	d.report(check, severity, remedy, "%v", err)
+}
 
 // maxReported bounds the findings of one kind; further ones are counted.
 const maxReported = 20

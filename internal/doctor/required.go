@@ -48,15 +48,6 @@ func (v validatorTable) readSettings(set map[string]runtimeconfig.Setting, file 
 	return out
 }
 
-// setValidator keeps what a runtime's configuration sets. It replaces the map: a check that was
-// given up may still write to its own.
-func (d *doctor) setValidator(runtime string, v validatorSettings) {
-	all := map[string]validatorSettings{}
-	maps.Copy(all, d.validators)
-	all[runtime] = v
-	d.validators = all
-}
-
 // checkRequired reports what happens to a container that is created while the plugin is not
 // running.
 func (d *doctor) checkRequired(r *status.Runtime, hasRequired bool) {

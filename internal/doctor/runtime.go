@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -49,14 +48,11 @@ func (d *doctor) checkContainerd() bool {
 	switch {
 	case errdefs.IsNotFound(err):
 		return false
-	case errdefs.IsPermissionDenied(err):
-		d.report("runtime", Unknown, runAsRoot, "containerd's configuration: %v", err)
-		return true
 	case errdefs.IsResourceExhausted(err):
 		d.report("runtime", Unknown, "import fewer files", "containerd's configuration is not checked: %v", err)
 		return true
 	case err != nil:
-		d.report("runtime", Error, "correct it: containerd does not start with it", "%v", err)
+		d.reportError("runtime", "correct it: containerd does not start with it", err)
 		return true
 	}
 	for _, m := range conf.Missing {
@@ -65,7 +61,7 @@ func (d *doctor) checkContainerd() bool {
 	d.checkContainerdNRI(conf)
 	d.setNRIPaths(conf.Get("plugins", runtimeconfig.NRIPlugin, "socket_path"), conf.Get("plugins", runtimeconfig.NRIPlugin, "plugin_path"))
 	table := []string{"plugins", runtimeconfig.NRIPlugin, "default_validator"}
-	d.setValidator("containerd", containerdValidator.readSettings(conf.Table(table...), conf.SettingFile(append(table, "enable")...)))
+	d.validators["containerd"] = containerdValidator.readSettings(conf.Table(table...), conf.SettingFile(append(table, "enable")...))
 	for _, cri := range []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"} {
 		if s := conf.Get("plugins", cri, "enable_cdi"); s.Value == "true" {
 			d.report("injectors", Note, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): no policy rule is asked for these, and what it injected is not injected twice", s.File)
@@ -109,11 +105,7 @@ func (d *doctor) checkContainerdNRI(conf *runtimeconfig.Containerd) {
 func (d *doctor) checkCRIO() bool {
 	conf := runtimeconfig.ReadCRIO(d.configFiles(), d.CRIOFile)
 	for _, err := range conf.Faults {
-		if errdefs.IsPermissionDenied(err) || errors.Is(err, os.ErrPermission) {
-			d.report("runtime", Unknown, runAsRoot, "CRI-O's configuration: %v", err)
-		} else {
-			d.report("runtime", Error, "correct the file: CRI-O does not start with it", "%v", err)
-		}
+		d.reportError("runtime", "correct the file: CRI-O does not start with it", err)
 	}
 	if len(conf.Files) == 0 {
 		return len(conf.Faults) > 0
@@ -132,7 +124,7 @@ func (d *doctor) checkCRIO() bool {
 	}
 	if len(conf.Faults) == 0 {
 		set := conf.Table("crio", "nri", "default_validator")
-		d.setValidator("cri-o", crioValidator.readSettings(set, cmp.Or(set[crioValidator.enable].File, d.CRIOFile)))
+		d.validators["cri-o"] = crioValidator.readSettings(set, cmp.Or(set[crioValidator.enable].File, d.CRIOFile))
 	}
 	d.checkCRIOInjectors(conf, !enable.IsNot("true"))
 	return true
@@ -142,16 +134,14 @@ func (d *doctor) checkNRISocket() {
 	const start = "turn NRI on in the runtime's configuration (`jackfield enable-nri`) and restart the runtime"
 	st, err := d.configFiles().At(d.NRISocket).Stat(d.NRISocket)
 	switch {
-	case err != nil && errdefs.IsNotFound(err):
+	case errdefs.IsNotFound(err):
 		remedy := start
 		if !d.runtimeFound {
 			remedy = "install containerd 1.7 or later, or CRI-O; where its files are elsewhere, name them with --containerd-config, --crio-config or --nri-socket"
 		}
 		d.report("nri", Error, remedy, "there is no NRI socket %s: NRI is off, or the runtime is not running", d.NRISocket)
-	case errdefs.IsPermissionDenied(err):
-		d.report("nri", Unknown, runAsRoot, "the NRI socket %s: %v", d.NRISocket, err)
 	case err != nil:
-		d.report("nri", Error, "check the directory of the socket", "the NRI socket %s: %v", d.NRISocket, err)
+		d.reportError("nri", "check the directory of the socket", err)
 	case st.Mode&unix.S_IFMT != unix.S_IFSOCK:
 		d.report("nri", Error, "remove it and restart the runtime", "%s is a %s, not a socket", d.NRISocket, hostfs.TypeName(st.Mode))
 	default:
@@ -167,10 +157,8 @@ func (d *doctor) checkNRISocket() {
 func (d *doctor) checkNRIListener(remedy string) {
 	bound, err := isSocketBound(d.configFiles().At(d.NRISocket), d.NRISocket)
 	switch {
-	case errdefs.IsPermissionDenied(err) || errors.Is(err, os.ErrPermission):
-		d.report("nri", Unknown, runAsRoot, "whether the runtime listens at %s: %v", d.NRISocket, err)
 	case err != nil:
-		d.report("nri", Error, remedy, "the NRI socket %s: %v", d.NRISocket, err)
+		d.reportError("nri", remedy, err)
 	case !bound:
 		d.report("nri", Error, remedy, "nothing listens at the NRI socket %s, an earlier process left the file: NRI is off, plugins may not connect, or the runtime is not running", d.NRISocket)
 	default:

@@ -95,19 +95,14 @@ func (d *doctor) checkClaims() {
 	if err != nil {
 		d.report("claims", Error, "", "%v", err)
 	}
-	faults := 0
+	var faults []fileFault
 	for _, f := range files {
-		if f.Err == nil {
-			continue
-		}
-		if faults++; faults <= maxReported {
-			d.report("claims", Error, "its driver has to correct it: containers that a rule applies to are not created", "%v", f.Err)
+		if f.Err != nil {
+			faults = append(faults, fileFault{file: f.Path, err: f.Err})
 		}
 	}
-	switch {
-	case faults > maxReported:
-		d.report("claims", Error, "", "and %d more", faults-maxReported)
-	case faults == 0 && err == nil && len(files) > 0:
+	d.reportFaults("claims", "its driver has to correct it; until then containers that a rule applies to are not created", faults)
+	if len(faults) == 0 && err == nil && len(files) > 0 {
 		d.reportOK("claims", "device metadata of %s in %s", diag.Count(len(files), "request"), d.cfg.Kubelet.PluginsDir)
 	}
 }
