@@ -5,11 +5,6 @@ package manifest
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-
-	"github.com/containerd/errdefs"
-
-	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // The kinds of a Claim (resource.k8s.io).
@@ -64,61 +59,31 @@ func (s *claimSpec) requests() (out []ClaimRequest) {
 	return out
 }
 
-// ParseClaims returns the ResourceClaims and ResourceClaimTemplates in a manifest; messages name the
-// file. Other objects are skipped.
-func ParseClaims(file string, data []byte) ([]Claim, error) {
-	docs, err := DecodeYAML(data)
+// addClaim adds a ResourceClaim or ResourceClaimTemplate.
+func (o *Objects) addClaim(data json.RawMessage, x *object) error {
+	claim := Claim{Kind: x.Kind, Namespace: x.Metadata.Namespace, Name: x.Metadata.Name}
+	var err error
+	if x.Kind == ResourceClaimTemplate {
+		var template struct{ Spec struct{ Spec claimSpec } }
+		err = json.Unmarshal(data, &template)
+		claim.Requests = template.Spec.Spec.requests()
+	} else {
+		var c struct {
+			Spec   claimSpec
+			Status struct {
+				Allocation struct {
+					Devices struct{ Results []ClaimDevice }
+				}
+			}
+		}
+		err = json.Unmarshal(data, &c)
+		claim.Requests, claim.Devices = c.Spec.requests(), c.Status.Allocation.Devices.Results
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read manifest %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%s: %w", x.title(), err)
 	}
-	var all []Claim
-	for ; len(docs) > 0; docs = docs[1:] {
-		var o struct {
-			Kind     string
-			Metadata struct{ Name, Namespace string }
-			Items    []json.RawMessage
-		}
-		// Parse reports objects that are invalid. Other kinds have other types.
-		if err := json.Unmarshal(docs[0], &o); err != nil {
-			continue
-		}
-		for _, item := range o.Items {
-			if kind := strings.TrimSuffix(o.Kind, "List"); kind != "" {
-				item = withKind(item, kind)
-			}
-			docs = append(docs, item)
-		}
-		if o.Kind != ResourceClaim && o.Kind != ResourceClaimTemplate {
-			continue
-		}
-		claim := Claim{Kind: o.Kind, Namespace: o.Metadata.Namespace, Name: o.Metadata.Name}
-		if err := claim.parse(docs[0]); err != nil {
-			return nil, fmt.Errorf("read manifest %q: %s %s: %w: %w", file, o.Kind, diag.Quote(o.Metadata.Name, diag.Most), err, errdefs.ErrInvalidArgument)
-		}
-		all = append(all, claim)
-	}
-	return all, nil
-}
-
-// parse reads requests and devices of a claim's object.
-func (c *Claim) parse(data json.RawMessage) error {
-	if c.Kind == ResourceClaimTemplate {
-		var o struct{ Spec struct{ Spec claimSpec } }
-		err := json.Unmarshal(data, &o)
-		c.Requests = o.Spec.Spec.requests()
-		return err
-	}
-	var o struct {
-		Spec   claimSpec
-		Status struct {
-			Allocation struct {
-				Devices struct{ Results []ClaimDevice }
-			}
-		}
-	}
-	err := json.Unmarshal(data, &o)
-	c.Requests, c.Devices = o.Spec.requests(), o.Status.Allocation.Devices.Results
-	return err
+	o.Claims = append(o.Claims, claim)
+	return nil
 }
 
 // PodClaim is an element of a pod's resourceClaims: it names a claim, or a template for one.

@@ -4,6 +4,7 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,14 +20,24 @@ const (
 	MaxSize      = 4 << 20 // bytes
 	maxDocuments = 1024    // YAML documents in it
 	maxPods      = 4096    // pods and pod templates in it
+	maxOthers    = 8       // other kinds that a message names
 )
 
-// NoPodsError is a valid manifest without a pod.
+// Objects are the objects of a manifest that decide what containers get.
+type Objects struct {
+	Pods     []*Pod // and pod templates, in the file's order
+	Networks []Network
+	Claims   []Claim
+
+	others []string // kinds without pods, each once
+}
+
+// NoPodsError is a valid manifest without a pod. It may have other objects.
 type NoPodsError string
 
 func (e NoPodsError) Error() string { return string(e) }
 
-// object is any Kubernetes object that holds pods or a pod template.
+// object is any Kubernetes object.
 type object struct {
 	Kind     string `json:"kind"`
 	Metadata struct {
@@ -47,6 +58,11 @@ type object struct {
 	} `json:"spec"`
 }
 
+// title names the object for messages.
+func (o *object) title() string {
+	return o.Kind + " " + diag.Quote(cmp.Or(o.Metadata.Name, o.Metadata.GenerateName), diag.Most)
+}
+
 // podTemplate returns the object's pod template, or nil.
 func (o *object) podTemplate() json.RawMessage {
 	for _, t := range []json.RawMessage{o.Spec.Template, o.Spec.JobTemplate.Spec.Template, o.Template} {
@@ -61,72 +77,86 @@ func (o *object) podTemplate() json.RawMessage {
 // it has one.
 var Workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "PodTemplate"}
 
-// Parse returns the pods and pod templates of a manifest in the file's order; messages name the
-// file. Objects without pods, such as Services, are skipped.
-func Parse(file string, data []byte) ([]*Pod, error) {
-	fail := func(format string, args ...any) ([]*Pod, error) {
-		return nil, fmt.Errorf("read manifest %q: "+format+": %w", append(append([]any{file}, args...), errdefs.ErrInvalidArgument)...)
+// Parse returns the objects of a manifest; messages name the file. Objects of other kinds, such as Services,
+// are skipped. Without a pod the error is a NoPodsError, and the other objects are returned with it.
+func Parse(file string, data []byte) (Objects, error) {
+	objects, err := parseDocuments(data)
+	if err != nil {
+		return Objects{}, fmt.Errorf("read manifest %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
 	}
+	if len(objects.Pods) == 0 {
+		err = fmt.Errorf("read manifest %q: %w: %w", file, objects.noPods(), errdefs.ErrInvalidArgument)
+	}
+	return objects, err
+}
+
+func parseDocuments(data []byte) (o Objects, err error) {
 	docs, err := DecodeYAML(data)
-	switch {
-	case err != nil:
-		return fail("%w", err)
-	case len(docs) == 0:
-		return fail("%w", NoPodsError("the file is empty: want a Pod or a workload"))
-	case len(docs) > maxDocuments:
-		return fail("it holds more than %d documents", maxDocuments)
+	if err != nil {
+		return o, err
 	}
-	r := reader{}
+	if len(docs) > maxDocuments {
+		return o, fmt.Errorf("it holds more than %d documents", maxDocuments)
+	}
 	for _, doc := range docs {
-		if err := r.object(doc, ""); err != nil {
-			return fail("%w", err)
+		if err := o.add(doc, ""); err != nil {
+			return o, err
 		}
 	}
-	if len(r.pods) == 0 {
-		found := make([]string, len(r.others))
-		for i, kind := range r.others {
-			found[i] = diag.Quote(kind, diag.Most)
-		}
-		return fail("%w", NoPodsError(fmt.Sprintf("it holds no pod: kind: found %s, want a Pod, a workload with a pod template (%s) or a List of them",
-			strings.Join(found, ", "), strings.Join(Workloads, ", "))))
+	return o, nil
+}
+
+// noPods says what the manifest holds instead of pods.
+func (o *Objects) noPods() NoPodsError {
+	if len(o.others) == 0 {
+		return "the file is empty: want a Pod or a workload"
 	}
-	return r.pods, nil
+	found := make([]string, len(o.others))
+	for i, kind := range o.others {
+		found[i] = diag.Quote(kind, diag.Most)
+	}
+	return NoPodsError(fmt.Sprintf("it holds no pod: kind: found %s, want a Pod, a workload with a pod template (%s) or a List of them",
+		strings.Join(found, ", "), strings.Join(Workloads, ", ")))
 }
 
-// reader collects the pods of the objects of a manifest.
-type reader struct {
-	pods   []*Pod
-	others []string // kinds without pods, each once
-}
-
-// object adds the pods of one object. parent is the kind of the list it is in, "" for none.
-func (r *reader) object(data json.RawMessage, parent string) error {
-	var o object
-	err := json.Unmarshal(data, &o)
-	isWorkload := slices.Contains(Workloads, o.Kind)
-	template := o.podTemplate()
+// add adds one object. parent is the kind of the list it is in, "" for none. The items of a typed list need
+// not name their kind. A List may hold typed lists, and lists are not nested deeper.
+func (o *Objects) add(data json.RawMessage, parent string) error {
+	var x object
+	err := json.Unmarshal(data, &x)
+	x.Kind = cmp.Or(x.Kind, strings.TrimSuffix(parent, "List"))
+	isWorkload := slices.Contains(Workloads, x.Kind)
+	template := x.podTemplate()
 	switch {
-	case err != nil && (o.Kind == "" || o.Kind == "Pod" || o.Kind == "List" || isWorkload):
+	case err != nil && (x.Kind == "" || x.Kind == "Pod" || x.Kind == "List" || isWorkload):
 		return err
-	case o.Kind == "Pod":
-		return r.pod(data, &o)
+	case x.Kind == "Pod":
+		return o.addPod(data, &x)
 	case isWorkload && template == nil:
-		return fmt.Errorf("%s %s: spec.template is missing", o.Kind, diag.Quote(o.Metadata.Name, diag.Most))
+		return fmt.Errorf("%s: spec.template is missing", x.title())
 	case isWorkload || hasContainers(template):
-		return r.pod(template, &o)
-	case parent == "" && strings.HasSuffix(o.Kind, "List"):
-		itemKind := strings.TrimSuffix(o.Kind, "List") // the items of a typed list need not name their kind
-		for _, item := range o.Items {
-			if itemKind != "" {
-				item = withKind(item, itemKind)
-			}
-			if err := r.object(item, o.Kind); err != nil {
-				return err
-			}
-		}
+		return o.addPod(template, &x)
+	case x.Kind == networkKind:
+		err = o.addNetwork(data, &x)
+	case x.Kind == ResourceClaim || x.Kind == ResourceClaimTemplate:
+		err = o.addClaim(data, &x)
+	case (parent == "" || parent == "List" && x.Kind != "List") && strings.HasSuffix(x.Kind, "List"):
+		err = o.addItems(&x)
+	default:
+		err = nil // an object of another kind has other types
 	}
-	if !slices.Contains(r.others, o.Kind) && len(r.others) < 8 {
-		r.others = append(r.others, o.Kind)
+	if !slices.Contains(o.others, x.Kind) && len(o.others) < maxOthers {
+		o.others = append(o.others, x.Kind)
+	}
+	return err
+}
+
+// addItems adds the objects in a list.
+func (o *Objects) addItems(list *object) error {
+	for _, item := range list.Items {
+		if err := o.add(item, list.Kind); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -141,37 +171,23 @@ func hasContainers(template json.RawMessage) bool {
 	return json.Unmarshal(template, &t) == nil && len(t.Spec.Containers) > 0
 }
 
-// withKind returns an item of a typed list with the list's kind, unless it has a kind of its own.
-func withKind(item json.RawMessage, kind string) json.RawMessage {
-	var o map[string]json.RawMessage
-	if json.Unmarshal(item, &o) != nil || o == nil || o["kind"] != nil {
-		return item
-	}
-	o["kind"], _ = json.Marshal(kind)
-	item, _ = json.Marshal(o)
-	return item
-}
-
-// pod adds a Pod, or the pod template of a workload.
-func (r *reader) pod(data json.RawMessage, o *object) error {
+// addPod adds a Pod, or the pod template of a workload.
+func (o *Objects) addPod(data json.RawMessage, x *object) error {
 	p := &Pod{}
 	if err := json.Unmarshal(data, p); err != nil {
-		return fmt.Errorf("%s %s: %w", o.Kind, diag.Quote(o.Metadata.Name, diag.Most), err)
+		return fmt.Errorf("%s: %w", x.title(), err)
 	}
-	p.Kind = o.Kind
-	if p.Metadata.Name = o.Metadata.Name; p.Metadata.Name == "" {
-		p.Metadata.Name = o.Metadata.GenerateName
-	}
-	p.Metadata.Namespace = o.Metadata.Namespace
-	if o.Kind != "Pod" {
-		p.WorkloadAnnotations = o.Metadata.Annotations
+	p.Kind = x.Kind
+	p.Metadata.Name, p.Metadata.Namespace = cmp.Or(x.Metadata.Name, x.Metadata.GenerateName), x.Metadata.Namespace
+	if x.Kind != "Pod" {
+		p.WorkloadAnnotations = x.Metadata.Annotations
 	}
 	if len(p.Spec.Containers) == 0 {
-		return fmt.Errorf("%s %s: spec.containers: want at least one", o.Kind, diag.Quote(p.Metadata.Name, diag.Most))
+		return fmt.Errorf("%s: spec.containers: want at least one", x.title())
 	}
-	if len(r.pods) >= maxPods {
+	if len(o.Pods) >= maxPods {
 		return fmt.Errorf("it holds more than %d pods", maxPods)
 	}
-	r.pods = append(r.pods, p)
+	o.Pods = append(o.Pods, p)
 	return nil
 }

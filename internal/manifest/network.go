@@ -6,11 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/containerd/errdefs"
-
-	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
+
+const networkKind = "NetworkAttachmentDefinition"
 
 // Network is a NetworkAttachmentDefinition whose configuration asks jackfield-cni for ports of vswitches.
 type Network struct {
@@ -27,43 +26,20 @@ type networkPlugin struct {
 	VLAN    int    `json:"vlan"`
 }
 
-// ParseNetworks returns the networks with ports in a manifest; messages name the file. Other objects are
-// skipped.
-func ParseNetworks(file string, data []byte) ([]Network, error) {
-	docs, err := DecodeYAML(data)
+// addNetwork adds a NetworkAttachmentDefinition if it has ports.
+func (o *Objects) addNetwork(data json.RawMessage, x *object) error {
+	var network struct{ Spec struct{ Config string } }
+	if err := json.Unmarshal(data, &network); err != nil {
+		return fmt.Errorf("%s: %w", x.title(), err)
+	}
+	ports, err := parsePorts(network.Spec.Config)
 	if err != nil {
-		return nil, fmt.Errorf("read manifest %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%s: spec.config: %w", x.title(), err)
 	}
-	var all []Network
-	for ; len(docs) > 0; docs = docs[1:] {
-		var o struct {
-			Kind     string `json:"kind"`
-			Metadata struct {
-				Name      string `json:"name"`
-				Namespace string `json:"namespace"`
-			} `json:"metadata"`
-			Items []json.RawMessage `json:"items"`
-			Spec  struct {
-				Config string `json:"config"`
-			} `json:"spec"`
-		}
-		// Parse reports objects that are invalid. Other kinds have other types.
-		if err := json.Unmarshal(docs[0], &o); err != nil {
-			continue
-		}
-		docs = append(docs, o.Items...)
-		if o.Kind != "NetworkAttachmentDefinition" {
-			continue
-		}
-		ports, err := parsePorts(o.Spec.Config)
-		if err != nil {
-			return nil, fmt.Errorf("read manifest %q: %s %s: spec.config: %w: %w", file, o.Kind, diag.Quote(o.Metadata.Name, diag.Most), err, errdefs.ErrInvalidArgument)
-		}
-		if len(ports) > 0 {
-			all = append(all, Network{o.Metadata.Namespace, o.Metadata.Name, ports})
-		}
+	if len(ports) > 0 {
+		o.Networks = append(o.Networks, Network{x.Metadata.Namespace, x.Metadata.Name, ports})
 	}
-	return all, nil
+	return nil
 }
 
 // parsePorts returns the ports in a network's configuration: a plugin, or a list of them. Without a

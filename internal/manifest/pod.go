@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/pkg/edits"
@@ -78,7 +79,7 @@ func (p *Pod) Workload() string {
 
 // containers returns the pod's containers in the order of their creation.
 func (p *Pod) containers() []container {
-	return append(append([]container(nil), p.Spec.InitContainers...), p.Spec.Containers...)
+	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
 }
 
 // ContainerNames returns the names of the pod's containers.
@@ -104,7 +105,7 @@ func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
 			User: effectiveUser(c.SecurityContext, p.Spec.SecurityContext),
 		}
 		if len(c.Command) > 0 { // else the image says what is run
-			r.Args = append(append([]string(nil), c.Command...), c.Args...)
+			r.Args = slices.Concat(c.Command, c.Args)
 		}
 		for _, e := range c.Env {
 			r.Have.Env = append(r.Have.Env, e.Name+"="+e.Value)

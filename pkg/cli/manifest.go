@@ -89,42 +89,28 @@ func (m *manifestFlags) checkFlags(cmd *cobra.Command, args []string) error {
 
 // readPods returns the pods of all files. Notes about them go to standard error.
 func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]pod, error) {
+	m.networks, m.claims = map[string][]policy.Port{}, map[string]manifest.Claim{}
 	var all []pod
 	for _, name := range m.files {
 		files, err := filesIn(name)
 		if err != nil {
 			return nil, fmt.Errorf("read manifests in %q: %w", name, err)
 		}
-		found, foundOthers := len(all), false
+		isEmpty := true
 		for _, file := range files {
-			data, err := readInput(file, env.Stdin)
-			if err != nil {
-				return nil, fmt.Errorf("read manifest %q: %w", file, err)
-			}
-			networks, err := manifest.ParseNetworks(file, data)
-			if err != nil {
-				return nil, err
-			}
-			m.addNetworks(networks)
-			claims, err := manifest.ParseClaims(file, data)
-			if err != nil {
-				return nil, err
-			}
-			m.addClaims(claims)
-			pods, err := manifest.Parse(file, data)
+			objects, err := readManifest(file, env.Stdin)
+			hasOthers := len(objects.Networks)+len(objects.Claims) > 0
 			var none manifest.NoPodsError
-			if errors.As(err, &none) && len(networks)+len(claims) > 0 {
-				foundOthers = true
-				continue
+			if err != nil && (!errors.As(err, &none) || !hasOthers && file == name) {
+				return nil, err
 			}
-			if errors.As(err, &none) && file != name {
+			if err != nil && !hasOthers {
 				env.message("note: %s holds no pod", file)
 				continue
 			}
-			if err != nil {
-				return nil, err
-			}
-			for _, p := range pods {
+			isEmpty = false
+			m.addOthers(&objects)
+			for _, p := range objects.Pods {
 				if err := m.setNamespace(cmd, env, file, p); err != nil {
 					return nil, err
 				}
@@ -135,7 +121,7 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]pod, error) {
 				all = append(all, next)
 			}
 		}
-		if len(all) == found && !foundOthers {
+		if isEmpty {
 			return nil, fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name, strings.Join(manifestSuffixes, ", "), errdefs.ErrNotFound)
 		}
 	}
@@ -145,24 +131,22 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]pod, error) {
 	return all, nil
 }
 
-// addNetworks adds networks of a file. Those that name no namespace are in the one of the flag.
-func (m *manifestFlags) addNetworks(networks []manifest.Network) {
-	if m.networks == nil {
-		m.networks = make(map[string][]policy.Port)
+// readManifest reads a file of the caller, or standard input for "-".
+func readManifest(file string, stdin io.Reader) (manifest.Objects, error) {
+	data, err := readInput(file, stdin)
+	if err != nil {
+		return manifest.Objects{}, fmt.Errorf("read manifest %q: %w", file, err)
 	}
-	for _, n := range networks {
-		m.networks[cmp.Or(n.Namespace, m.namespace, "default")+"/"+n.Name] = n.Ports
-	}
+	return manifest.Parse(file, data)
 }
 
-// addClaims adds resource claims of a file, like addNetworks.
-func (m *manifestFlags) addClaims(claims []manifest.Claim) {
-	if m.claims == nil {
-		m.claims = make(map[string]manifest.Claim)
+// addOthers adds the networks and claims of a file. Those that name no namespace are in the one of the flag.
+func (m *manifestFlags) addOthers(o *manifest.Objects) {
+	for _, n := range o.Networks {
+		m.networks[cmp.Or(n.Namespace, m.namespace, "default")+"/"+n.Name] = n.Ports
 	}
-	for _, c := range claims {
-		c.Namespace = cmp.Or(c.Namespace, m.namespace, "default")
-		m.claims[c.Kind+" "+c.Namespace+"/"+c.Name] = c
+	for _, c := range o.Claims {
+		m.claims[c.Kind+" "+cmp.Or(c.Namespace, m.namespace, "default")+"/"+c.Name] = c
 	}
 }
 

@@ -270,16 +270,12 @@ func (c *caseSpec) runCase(file string, cc *caseConfig) ([]string, error) {
 
 // caseRequests returns the containers of all pods in a manifest, or those with a name.
 func caseRequests(file, name string) ([]*resolve.Request, error) {
-	data, err := readInput(file, strings.NewReader(""))
-	if err != nil {
-		return nil, fmt.Errorf("read manifest %q: %w", file, err)
-	}
-	pods, err := manifest.Parse(file, data)
+	objects, err := readManifest(file, strings.NewReader(""))
 	if err != nil {
 		return nil, err
 	}
 	var all []*resolve.Request
-	for _, p := range pods {
+	for _, p := range objects.Pods {
 		p.Metadata.Namespace = cmp.Or(p.Metadata.Namespace, "default")
 		all = append(all, p.Requests("", name)...)
 	}
