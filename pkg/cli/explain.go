@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/devicemetadata"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -171,10 +172,11 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 	if q.sandboxID, err = findSandbox(env, host, cfg, q.sandboxID); err != nil {
 		return errors.Join(err, engine.Close())
 	}
+	x := explainer{explainOptions: q, env: env, engine: engine, host: host, cfg: cfg}
+	x.readMetadata(pods)
 	all := []explanation{}
-	claims := newClaimExplainer(env, host, cfg, engine.Policy(), pods, &q)
 	for i := range pods {
-		all = append(all, explainPod(cmd.Context(), env, engine, host, cfg, &pods[i], q, claims)...)
+		all = append(all, x.explainPod(cmd.Context(), &pods[i])...)
 	}
 	if err := engine.Close(); err != nil {
 		return err
@@ -215,54 +217,46 @@ func checkContainer(pods []pod, name string) error {
 	return fmt.Errorf("%s: %w", text, errdefs.ErrNotFound)
 }
 
-// explainPod explains all containers of a pod, or the one that the options name.
-func explainPod(ctx context.Context, env Env, engine *resolve.Engine, host hostfs.Root, cfg *config.Config, p *pod, q explainOptions, claims *claimExplainer) []explanation {
-	warnings := p.printWarnings(env, cfg)
-	var all []explanation
-	for _, r := range p.Requests(q.sandboxID, q.container) {
-		var notChecked []resolve.Item
-		if q.sandboxID == "" {
-			notChecked = uncheckedNetworks(r, engine.Policy())
-		}
-		claimed := claims.explain(p, r)
-		notChecked = append(notChecked, claimed.notChecked...)
-		r.CanDeliver, r.FromManifest = checkDeliverable, true
-		plan, err := engine.Explain(ctx, r)
-		if err == nil {
-			err = markUndeliverable(r, plan)
-		}
-		if q.sandboxID == "" {
-			err = explainPorts(r, plan, err, q.portsOf(r, cfg), engine.Policy(), cfg)
-		}
-		plan.Items = append(plan.Items, claimed.items...)
-		err = failPlan(r, plan, err, claimed.faults)
-		x := explain(host, r, plan, err)
-		x.Requests, x.NotChecked = splitNotChecked(x.Requests, notChecked)
-		x.place, x.Warnings = p.place(), warnings
-		x.decide()
-		all = append(all, x)
-	}
-	for _, m := range p.missingContainers(cfg) {
-		x := explanation{place: p.place(), Container: m.name,
-			Error: m.problem, missing: true, problems: []error{errors.New(m.problem)}, Requests: []resolve.Item{}, Warnings: warnings}
-		x.decide()
-		all = append(all, x)
-	}
-	return all
+// explainer explains the containers of pods. The engine explains what an adapter would request. A manifest
+// says more, about networks, ports and resource claims: the explainer adds an item for each of these.
+type explainer struct {
+	explainOptions
+	env    Env
+	engine *resolve.Engine
+	host   hostfs.Root
+	cfg    *config.Config
+
+	metadata []devicemetadata.File // of this node
+	// live is set for a pod with a sandbox on this node: the engine asks the kubelet which of the
+	// metadata files are the container's.
+	live bool
+	// missing is what a pod needs to be live.
+	missing string
 }
 
-// splitNotChecked separates the requests that were not checked from the others, and puts them
-// before the unchecked networks.
-func splitNotChecked(items, networks []resolve.Item) (checked, notChecked []resolve.Item) {
-	checked = []resolve.Item{}
-	for _, it := range items {
-		if it.Outcome == resolve.NotChecked {
-			notChecked = append(notChecked, it)
-		} else {
-			checked = append(checked, it)
+// explainPod explains all containers of a pod, or the one that the options name.
+func (x *explainer) explainPod(ctx context.Context, p *pod) []explanation {
+	warnings := p.printWarnings(x.env, x.cfg)
+	var all []explanation
+	for _, r := range p.Requests(x.sandboxID, x.container) {
+		var more []resolve.Item
+		if x.sandboxID == "" {
+			more = append(x.explainPorts(r), x.uncheckedNetworks(r)...)
 		}
+		more = append(more, x.explainClaims(p, r)...)
+		r.CanDeliver, r.FromManifest = checkDeliverable, true
+		plan, err := x.engine.Explain(ctx, r)
+		err = addItems(r, plan, err, more)
+		all = append(all, x.newExplanation(r, plan, err))
 	}
-	return checked, append(notChecked, networks...)
+	for _, m := range p.missingContainers(x.cfg) {
+		all = append(all, explanation{Container: m.name, Error: m.problem, missing: true, problems: []error{errors.New(m.problem)}, Requests: []resolve.Item{}})
+	}
+	for i := range all {
+		all[i].place, all[i].Warnings = p.place(), warnings
+		all[i].decide()
+	}
+	return all
 }
 
 // checkDeliverable returns an error for edits that no version of NRI can deliver. The doctor and
@@ -271,20 +265,28 @@ func checkDeliverable(set *edits.Set, request string) error {
 	return capability.Check(set, capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, request)
 }
 
-// markUndeliverable fails the requests of a plan that the plugin cannot deliver, and returns their
-// errors.
-func markUndeliverable(r *resolve.Request, plan *resolve.Plan) error {
+// addItems adds items to a plan whose error is err, and fails what the plugin cannot deliver. It returns the
+// error of the whole.
+func addItems(r *resolve.Request, plan *resolve.Plan, err error, more []resolve.Item) error {
 	var errs []error
+	var failed *resolve.Error
+	if errors.As(err, &failed) {
+		errs = failed.Errs
+	}
 	for i := range plan.Items {
-		it := &plan.Items[i]
-		if it.Outcome != resolve.Injected {
-			continue
-		}
-		if err := checkDeliverable(&plan.Set, it.Request); err != nil {
-			it.Decline(resolve.Failed, err)
-			errs = append(errs, err)
+		if it := &plan.Items[i]; err == nil && it.Outcome == resolve.Injected {
+			if err := checkDeliverable(&plan.Set, it.Request); err != nil {
+				it.Decline(resolve.Failed, err)
+				errs = append(errs, err)
+			}
 		}
 	}
+	for _, it := range more {
+		if it.FailsContainer() {
+			errs = append(errs, it.Err)
+		}
+	}
+	plan.Items = append(plan.Items, more...)
 	if len(errs) == 0 {
 		return nil
 	}
@@ -292,45 +294,47 @@ func markUndeliverable(r *resolve.Request, plan *resolve.Plan) error {
 	return &resolve.Error{Container: r.Name(), Errs: errs, Items: plan.Items}
 }
 
-func explain(host hostfs.Root, r *resolve.Request, plan *resolve.Plan, err error) explanation {
-	x := explanation{Container: r.Name(), Requests: plan.Items, Edits: plan.Set}
-	if x.Requests == nil {
-		x.Requests = []resolve.Item{}
+// newExplanation returns the explanation of a plan, or of its error.
+func (x *explainer) newExplanation(r *resolve.Request, plan *resolve.Plan, err error) explanation {
+	out := explanation{Container: r.Name(), Requests: []resolve.Item{}, Edits: plan.Set}
+	items := plan.Items
+	if err != nil {
+		out.Error, items = diag.ErrorText(err), resolve.WithheldItems(items)
+		out.problems = otherErrors(err, items)
 	}
-	for i := range x.Edits.Mounts {
-		m := &x.Edits.Mounts[i]
+	for _, it := range items {
+		if it.Outcome == resolve.NotChecked {
+			out.NotChecked = append(out.NotChecked, it)
+		} else {
+			out.Requests = append(out.Requests, it)
+		}
+	}
+	for i := range out.Edits.Mounts {
+		m := &out.Edits.Mounts[i]
 		if m.Origin.Source != edits.CDI {
-			m.Source = hostPathOf(host, m.Source)
+			m.Source = hostPathOf(x.host, m.Source)
 		}
 	}
 	if plan.Staging != nil {
 		for _, f := range plan.Staging.Files {
 			if f.Name == resolve.ViewFile {
-				x.View = f.Data
+				out.View = f.Data
 			}
 		}
 	}
-	if err == nil {
-		return x
-	}
-	x.Error, x.Requests = diag.ErrorText(err), resolve.WithheldItems(x.Requests)
-	itemErrors := map[string]bool{}
-	for _, it := range x.Requests {
-		if it.Err != nil {
-			itemErrors[it.Err.Error()] = true
-		}
-	}
-	problems := []error{err}
+	return out
+}
+
+// otherErrors returns the errors that no item has.
+func otherErrors(err error, items []resolve.Item) []error {
+	all := []error{err}
 	var many *resolve.Error
 	if errors.As(err, &many) {
-		problems = many.Errs
+		all = slices.Clone(many.Errs)
 	}
-	for _, p := range problems {
-		if !itemErrors[p.Error()] {
-			x.problems = append(x.problems, p)
-		}
-	}
-	return x
+	return slices.DeleteFunc(all, func(err error) bool {
+		return slices.ContainsFunc(items, func(it resolve.Item) bool { return it.Err != nil && it.Err.Error() == err.Error() })
+	})
 }
 
 // hostPathOf removes the directory of --root from a path: all printed paths are host paths.

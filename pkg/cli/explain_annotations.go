@@ -3,8 +3,6 @@
 package cli
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,10 +10,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/annotation"
-	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // A runtime shows an adapter one container at a time and only annotations that exist. A manifest
@@ -75,50 +70,4 @@ func (p *pod) printWarnings(env Env, cfg *config.Config) []string {
 		env.message("warning: %s: %s", p.Title(), w)
 	}
 	return warnings
-}
-
-const needsSandbox = "needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"
-
-// uncheckedNetworks removes the networks from a request without a sandbox, whose device-info cannot
-// be found, and returns an item for each. Annotations that cannot be read stay: the engine reports
-// them.
-func uncheckedNetworks(r *resolve.Request, p *policy.Policy) []resolve.Item {
-	wants, err := annotation.Parse(r.Annotations, r.Container)
-	if err != nil || wants.Networks.Mode == annotation.NetworksNone {
-		return nil
-	}
-	var items []resolve.Item
-	add := func(name, network, from string) {
-		item := resolve.Item{Kind: resolve.KindNetwork, Name: name, Request: "network " + quoted(name), From: from}
-		item.Decline(resolve.NotChecked, errors.New(needsSandbox))
-		if grant, err := p.Network(resolve.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
-			item.Notes = append(item.Notes, fmt.Sprintf("no rule lets network %s bring anything to namespace %s", quoted(network), quoted(r.Namespace)))
-		}
-		items = append(items, item)
-	}
-	if wants.Networks.Mode == annotation.NetworksListed {
-		for _, n := range wants.Networks.Items {
-			network := ""
-			if n.Name != "" && n.Interface == "" { // else it may be an interface, of any network
-				network = cmp.Or(n.Namespace, r.Namespace) + "/" + n.Name
-			}
-			add(n.Item, network, n.Key)
-		}
-		r.Annotations = annotation.WithoutNetworks(r.Annotations, r.Container)
-		return items
-	}
-	value := r.Annotations[attachment.NetworksAnnotation]
-	if value == "" {
-		return nil
-	}
-	networks, err := attachment.NamedNetworks(value, r.Namespace)
-	if err != nil {
-		item := resolve.Item{Kind: resolve.KindNetwork, Request: "networks", From: attachment.NetworksAnnotation}
-		item.Decline(resolve.NotChecked, err)
-		return []resolve.Item{item}
-	}
-	for _, n := range networks {
-		add(n, n, attachment.NetworksAnnotation)
-	}
-	return items
 }

@@ -13,99 +13,70 @@ import (
 	"github.com/jackfield/jackfield/internal/devicemetadata"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/manifest"
-	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // metadataMount is where a container would find the metadata of a claim's request.
 const metadataMount = "/var/run/kubernetes.io/dra-device-attributes/resourceclaims"
 
-// claimExplainer explains the resource claims of a pod's containers. The engine finds claims by the
-// container's mounts of device metadata, which no manifest has. For a pod that runs here they are
-// known from the metadata files.
-type claimExplainer struct {
-	host   hostfs.Root
-	cfg    *config.Config
-	policy *policy.Policy
-	claims map[string]manifest.Claim // of the files, see manifestFlags
-	files  []devicemetadata.File     // of this node
-	// live is set for a pod with a sandbox on this node: the engine asks the kubelet which of the
-	// files are the container's.
-	live bool
-	// missing is what a pod needs to be live.
-	missing string
-}
-
-// newClaimExplainer reads the metadata files of this node if a pod uses claims.
-func newClaimExplainer(env Env, host hostfs.Root, cfg *config.Config, rules *policy.Policy, pods []pod, q *explainOptions) *claimExplainer {
-	c := &claimExplainer{host: host, cfg: cfg, policy: rules, claims: q.claims}
+// readMetadata reads the metadata files of this node if a pod uses claims.
+func (x *explainer) readMetadata(pods []pod) {
 	if !slices.ContainsFunc(pods, func(p pod) bool { return len(p.Spec.ResourceClaims) > 0 }) {
-		return c
+		return
 	}
-	_, err := host.Stat(cfg.Kubelet.PodResourcesSocket)
-	c.live = err == nil && q.sandboxID != ""
-	c.missing = "--sandbox-id of the running pod, on its node"
-	if err != nil && q.sandboxID != "" {
-		c.missing = "the kubelet's socket " + cfg.Kubelet.PodResourcesSocket
+	_, err := x.host.Stat(x.cfg.Kubelet.PodResourcesSocket)
+	x.live = err == nil && x.sandboxID != ""
+	x.missing = "--sandbox-id of the running pod, on its node"
+	if err != nil && x.sandboxID != "" {
+		x.missing = "the kubelet's socket " + x.cfg.Kubelet.PodResourcesSocket
 	}
-	if c.files, err = (devicemetadata.Dir{Host: host, Path: cfg.Kubelet.PluginsDir}).List(); err != nil {
-		env.message("warning: not all device metadata is read: %v", err)
+	if x.metadata, err = (devicemetadata.Dir{Host: x.host, Path: x.cfg.Kubelet.PluginsDir}).List(); err != nil {
+		x.env.message("warning: not all device metadata is read: %v", err)
 	}
-	return c
 }
 
-// explainedClaims are the claims that the engine does not explain.
-type explainedClaims struct {
-	items, notChecked []resolve.Item
-	faults            []error // of the items
-}
-
-// explain explains the claims that a container uses, and adds the mounts by which the engine finds those
-// of a running pod.
-func (c *claimExplainer) explain(p *pod, r *resolve.Request) (out explainedClaims) {
+// explainClaims returns an item for each claim that a container uses. The engine finds claims by the container's
+// mounts of device metadata, which no manifest has. For a pod that runs here the mounts are known from the
+// metadata files: they are added to the request, and the engine explains the claim.
+func (x *explainer) explainClaims(p *pod, r *resolve.Request) (items []resolve.Item) {
 	for _, use := range p.ClaimUses(r.Container) {
 		name := strings.TrimSuffix(use.Name+"/"+use.Request, "/")
 		item := resolve.Item{Kind: resolve.KindClaim, Name: name, Request: "claim " + quoted(name), From: "resources.claims of the container"}
-		claim, err := c.checkUse(p, use, &item)
-		if err != nil {
-			item.Decline(resolve.Failed, err)
-			out.items, out.faults = append(out.items, item), append(out.faults, err)
-			continue
+		claim, err := x.checkUse(p, use, &item)
+		var files []devicemetadata.File
+		if err == nil {
+			files = x.filesOf(p, claim, use.Request)
 		}
-		grant, err := c.policy.Network(resolve.Subject(r), "")
-		if err != nil || grant.Rule == "" {
-			item.Decline(resolve.Unmanaged, fmt.Errorf("no rule lets allocated devices come to namespace %s: the container gets what the claim's driver injects", quoted(r.Namespace)))
-			out.items = append(out.items, item)
-			continue
-		}
-		files := c.filesOf(p, claim, use.Request)
+		grant, refusal := x.engine.Policy().Network(resolve.Subject(r), "")
 		switch {
-		case c.live && len(files) > 0:
+		case err != nil:
+			item.Decline(resolve.Failed, err)
+		case refusal != nil || grant.Rule == "":
+			item.Decline(resolve.Unmanaged, fmt.Errorf("no rule lets allocated devices come to namespace %s: the container gets what the claim's driver injects", quoted(r.Namespace)))
+		case x.live && len(files) > 0:
 			for _, f := range files {
-				r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Type: "bind", Source: c.host.Path(f.Path),
+				r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Type: "bind", Source: x.host.Path(f.Path),
 					Destination: path.Join(metadataMount, f.Claim, f.Request, f.Driver+"-metadata.json")})
 			}
-		case c.live:
-			item.Decline(resolve.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", c.cfg.Kubelet.PluginsDir))
-			out.items = append(out.items, item)
+			continue
+		case x.live:
+			item.Decline(resolve.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", x.cfg.Kubelet.PluginsDir))
 		default:
 			item.Notes = append(item.Notes, fmt.Sprintf("rule %s lets allocated devices come to the container", quoted(grant.Rule)))
 			for _, f := range files {
 				item.Notes = append(item.Notes, fileNotes(&f)...)
 			}
-			item.Decline(resolve.NotChecked, fmt.Errorf("needs %s: the kubelet knows the container's devices, and their driver describes them below %s; on that node, `jackfield status` shows them, too", c.missing, c.cfg.Kubelet.PluginsDir))
-			out.notChecked = append(out.notChecked, item)
+			item.Decline(resolve.NotChecked, fmt.Errorf("needs %s: the kubelet knows the container's devices, and their driver describes them below %s; on that node, `jackfield status` shows them, too", x.missing, x.cfg.Kubelet.PluginsDir))
 		}
+		items = append(items, item)
 	}
-	return out
+	return items
 }
 
 // checkUse checks what a container says about a claim against the pod and the claims in the files. It
 // adds what the files say to the item's notes.
-func (c *claimExplainer) checkUse(p *pod, use manifest.ClaimUse, item *resolve.Item) (*manifest.PodClaim, error) {
+func (x *explainer) checkUse(p *pod, use manifest.ClaimUse, item *resolve.Item) (*manifest.PodClaim, error) {
 	i := slices.IndexFunc(p.Spec.ResourceClaims, func(have manifest.PodClaim) bool { return have.Name == use.Name })
 	if i < 0 {
 		var names []string
@@ -120,11 +91,11 @@ func (c *claimExplainer) checkUse(p *pod, use manifest.ClaimUse, item *resolve.I
 		return nil, fmt.Errorf("spec.resourceClaims[%d]: want either resourceClaimName or resourceClaimTemplateName: %w", i, errdefs.ErrInvalidArgument)
 	}
 	title := kind + " " + p.Metadata.Namespace + "/" + name
-	object, known := c.claims[title]
+	object, known := x.claims[title]
 	if !known {
 		item.Notes = append(item.Notes, title+" is not in the files, so its requests are not checked")
 	}
-	if running := c.claims[manifest.ResourceClaim+" "+p.Metadata.Namespace+"/"+p.ClaimName(claim)]; len(running.Devices) > 0 {
+	if running := x.claims[manifest.ResourceClaim+" "+p.Metadata.Namespace+"/"+p.ClaimName(claim)]; len(running.Devices) > 0 {
 		object.Devices = running.Devices // of a claim from a template, too
 	}
 	var names []string
@@ -163,9 +134,9 @@ func suggestOf(wrong string, names []string) string {
 // filesOf returns the metadata files of a request of a pod's claim, of all requests for "". A manifest
 // without a status does not name the claims that the API server creates from templates: their names
 // begin with those of the pod and of the claim in its spec.
-func (c *claimExplainer) filesOf(p *pod, claim *manifest.PodClaim, request string) (files []devicemetadata.File) {
+func (x *explainer) filesOf(p *pod, claim *manifest.PodClaim, request string) (files []devicemetadata.File) {
 	name := p.ClaimName(claim)
-	for _, f := range c.files {
+	for _, f := range x.metadata {
 		isNamed := f.Claim == name
 		if name == "" {
 			isNamed = strings.HasPrefix(f.Claim, p.Metadata.Name+"-"+claim.Name+"-") && (f.Metadata == nil || f.Metadata.PodClaim == claim.Name)

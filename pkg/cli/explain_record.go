@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -170,18 +172,21 @@ func (r *sandboxRecord) formatText() string {
 	b.WriteString(t.formatText("  "))
 	for _, c := range r.Containers {
 		fmt.Fprintf(&b, "\nInjected into container %s\n", plain(c.ID))
-		views := parseView(c.View)
+		view, _ := devices.Parse(c.View)
 		var t table
-		for i := range views {
-			v := &views[i]
-			what := v.DeviceInfo.PCI.Address + v.DeviceInfo.VDPA.Path
-			if socket := v.socket(); socket != "" {
-				what = socket + ", made by the " + v.Jackfield.Creator
+		for i := range view {
+			d := &view[i]
+			what := d.PCIAddress()
+			if info, err := deviceinfo.Parse(d.DeviceInfo, ""); err == nil && info.VDPA != nil {
+				what = info.VDPA.Path
 			}
-			t.addRow(v.Interface, v.Name, v.DeviceInfo.Type, what)
+			if socket := d.Socket(); socket != "" {
+				what = socket + ", made by the " + d.Jackfield.CreatedBy
+			}
+			t.addRow(d.Interface, d.Name, d.Type(), what)
 		}
 		b.WriteString(t.formatText("  "))
-		if len(views) == 0 {
+		if len(view) == 0 {
 			b.WriteString("  no attachment; injected CDI devices are not on record\n")
 		}
 	}

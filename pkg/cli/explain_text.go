@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -30,9 +30,9 @@ func (t *explainText) writeExplanation() {
 		t.b.WriteByte('\n')
 		t.writeReason(p, &resolve.Item{})
 	}
-	views := parseView(x.View)
+	view, _ := devices.Parse(x.View) // the engine wrote it
 	for i := range x.Requests {
-		t.writeRequest(&x.Requests[i], views)
+		t.writeRequest(&x.Requests[i], view)
 	}
 	for i := range x.NotChecked {
 		it := &x.NotChecked[i]
@@ -70,7 +70,7 @@ func verdictText(x *explanation) string {
 	return "would be created with this"
 }
 
-func (t *explainText) writeRequest(it *resolve.Item, views []viewedAttachment) {
+func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device) {
 	fmt.Fprintf(t.b, "\n  %s: %s\n", plain(it.Request), it.Outcome)
 	if it.File != it.From && it.From != "" {
 		asked := "by " + requesterText(it.From)
@@ -81,9 +81,9 @@ func (t *explainText) writeRequest(it *resolve.Item, views []viewedAttachment) {
 	}
 	t.writeLine("file", it.File)
 	t.writeLine("rule", it.Rule)
-	for i := range views {
-		if v := &views[i]; v.isOf(it) {
-			t.writeSocket(v, it.Kind)
+	for i := range view {
+		if d := &view[i]; viewedBy(d, it) {
+			t.writeSocket(d, it.Kind)
 		}
 	}
 	for _, e := range describeEdits(&t.x.Edits, func(o edits.Origin) bool { return o.Request == it.Request && o.Source != edits.SourceJackfield }) {
@@ -192,73 +192,38 @@ func (t *explainText) writeRemedy(purpose string, refused *policy.RefusedError) 
 	}
 }
 
-// viewedAttachment is what explain takes from an element of devices.json. A socket always
-// belongs to a network.
-type viewedAttachment struct {
-	Name, Interface string
-	DeviceInfo      struct {
-		Type string
-		PCI  struct {
-			Address string `json:"pci-address"`
-		}
-		VDPA      struct{ Path string }
-		VhostUser struct{ Path string } `json:"vhost-user"`
-		Memif     struct{ Path string }
-	} `json:"device-info"`
-	Jackfield struct {
-		Resource string
-		Claim    *struct{ Driver string }
-		Creator  string `json:"socket-created-by"`
-		OwnPath  string `json:"own-path"`
-		Socket   string // the path of a named socket
-	}
-}
-
-func parseView(data json.RawMessage) []viewedAttachment {
-	var out []viewedAttachment
-	if json.Unmarshal(data, &out) != nil {
-		return nil
-	}
-	return out
-}
-
-// isOf reports whether the element is of a request. A claim's device is in it under the claim's name,
-// or under the name of its network.
-func (v *viewedAttachment) isOf(it *resolve.Item) bool {
+// viewedBy reports whether an element of devices.json is of a request. A claim's device is in it under the claim's
+// name, or under the name of its network.
+func viewedBy(d *devices.Device, it *resolve.Item) bool {
 	switch it.Kind {
 	case resolve.KindNetwork:
-		return v.Name == it.Name && v.Interface == it.Interface
+		return d.Name == it.Name && d.Interface == it.Interface
 	case resolve.KindClaim:
-		return v.Name == it.Name && v.Jackfield.Claim != nil
+		return d.Name == it.Name && d.Jackfield.Claim != nil
 	case resolve.KindSocket:
-		return v.Name == "socket:"+it.Name
+		return d.Name == "socket:"+it.Name
 	}
 	return false
 }
 
-// socket is the socket's path in the container, "" for what has none.
-func (v *viewedAttachment) socket() string {
-	return v.Jackfield.Socket + v.DeviceInfo.VhostUser.Path + v.DeviceInfo.Memif.Path
-}
-
 // writeSocket prints where the container finds a socket and which side creates it. Dialects describe
 // this differently.
-func (t *explainText) writeSocket(v *viewedAttachment, kind resolve.RequestKind) {
-	socket := v.socket()
+func (t *explainText) writeSocket(d *devices.Device, kind resolve.RequestKind) {
+	socket := d.Socket()
 	if socket == "" {
 		return
 	}
-	if v.Jackfield.OwnPath != "" && v.Jackfield.OwnPath != socket {
-		socket += ", and " + v.Jackfield.OwnPath
+	if d.Jackfield.OwnPath != "" && d.Jackfield.OwnPath != socket {
+		socket += ", and " + d.Jackfield.OwnPath
 	}
 	t.writeLine("socket", socket)
 	driver := ""
 	if kind == resolve.KindClaim {
-		driver = v.Jackfield.Claim.Driver
+		driver = d.Jackfield.Claim.Driver
 	}
-	maker := "made by the " + v.Jackfield.Creator
-	if d := t.cfg.Dialect(v.Name, v.Jackfield.Resource, driver); d.Match != (config.DialectMatch{}) {
-		maker += fmt.Sprintf(", in the dialect %q that the configuration gives it", d.Use)
+	maker := "made by the " + d.Jackfield.CreatedBy
+	if dialect := t.cfg.Dialect(d.Name, d.Jackfield.Resource, driver); dialect.Match != (config.DialectMatch{}) {
+		maker += fmt.Sprintf(", in the dialect %q that the configuration gives it", dialect.Use)
 	}
 	t.writeLine("", maker)
 }

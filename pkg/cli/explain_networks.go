@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/attachment"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+const needsSandbox = "needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"
+
+// uncheckedNetworks removes the networks from a request without a sandbox, whose device-info cannot
+// be found, and returns an item for each. Annotations that cannot be read stay: the engine reports
+// them.
+func (x *explainer) uncheckedNetworks(r *resolve.Request) []resolve.Item {
+	wants, err := annotation.Parse(r.Annotations, r.Container)
+	if err != nil || wants.Networks.Mode == annotation.NetworksNone {
+		return nil
+	}
+	var items []resolve.Item
+	add := func(name, network, from string) {
+		item := resolve.Item{Kind: resolve.KindNetwork, Name: name, Request: "network " + quoted(name), From: from}
+		item.Decline(resolve.NotChecked, errors.New(needsSandbox))
+		if grant, err := x.engine.Policy().Network(resolve.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
+			item.Notes = append(item.Notes, fmt.Sprintf("no rule lets network %s bring anything to namespace %s", quoted(network), quoted(r.Namespace)))
+		}
+		items = append(items, item)
+	}
+	if wants.Networks.Mode == annotation.NetworksListed {
+		for _, n := range wants.Networks.Items {
+			network := ""
+			if n.Name != "" && n.Interface == "" { // else it may be an interface, of any network
+				network = cmp.Or(n.Namespace, r.Namespace) + "/" + n.Name
+			}
+			add(n.Item, network, n.Key)
+		}
+		r.Annotations = annotation.WithoutNetworks(r.Annotations, r.Container)
+		return items
+	}
+	value := r.Annotations[attachment.NetworksAnnotation]
+	if value == "" {
+		return nil
+	}
+	networks, err := attachment.NamedNetworks(value, r.Namespace)
+	if err != nil {
+		item := resolve.Item{Kind: resolve.KindNetwork, Request: "networks", From: attachment.NetworksAnnotation}
+		item.Decline(resolve.NotChecked, err)
+		return []resolve.Item{item}
+	}
+	for _, n := range networks {
+		add(n, n, attachment.NetworksAnnotation)
+	}
+	return items
+}
+
+// explainPorts returns an item for each port that the pod's networks ask for. The vswitch itself is not asked.
+// A port that the policy denies fails the pod.
+func (x *explainer) explainPorts(r *resolve.Request) []resolve.Item {
+	var items []resolve.Item
+	for _, request := range x.portsOf(r, x.cfg) {
+		item := resolve.Item{Kind: resolve.KindNetwork, Name: request.network, From: attachment.NetworksAnnotation,
+			Request: fmt.Sprintf("port %s of network %s", portQuery(request.port), quoted(request.network))}
+		grant, err := x.engine.Policy().Port(resolve.Subject(r), request.port)
+		if _, ok := x.cfg.Vswitch(request.port.Switch); !ok {
+			err = fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", quoted(request.port.Switch), errdefs.ErrNotFound)
+		}
+		if err != nil {
+			item.Decline(resolve.Refused, err)
+		} else {
+			by := "audit mode"
+			if grant.Rule != "" {
+				by = "rule " + quoted(grant.Rule)
+			}
+			item.Rule = grant.Rule
+			item.Decline(resolve.NotChecked, fmt.Errorf("%s grants the port; jackfield-cni creates it with the pod's sandbox", by))
+		}
+		items = append(items, item)
+	}
+	return items
+}
