@@ -25,15 +25,15 @@ const (
 // file, a configuration.
 type Diagnostic struct {
 	// File is the host path; "" where the caller knows it.
-	File string `json:"file,omitempty"`
+	File string `json:"file"`
 	// Line and Column count from 1, Column in characters. Both are 0 for the whole file.
-	Line   int `json:"line,omitempty"`
-	Column int `json:"column,omitempty"`
+	Line   int `json:"line"`
+	Column int `json:"column"`
 	// Field is the path of the field, such as "devices[2].containerEdits"; "" for the
 	// whole file.
-	Field string `json:"key,omitempty"`
+	Field string `json:"key"`
 	// Found is the value as the file has it, quoted and shortened; "" where nothing is.
-	Found string `json:"found,omitempty"`
+	Found string `json:"found"`
 	// Rule is what the field must be.
 	Rule string `json:"rule"`
 	// Section is the section of the specification that has the rule, with the
@@ -41,7 +41,7 @@ type Diagnostic struct {
 	Section string `json:"section,omitempty"`
 	// Hint says what to change; it may be "".
 	Hint     string   `json:"hint,omitempty"`
-	Severity Severity `json:"severity,omitempty"`
+	Severity Severity `json:"severity"`
 	// Kind is a sentinel of containerd/errdefs; nil counts as ErrInvalidArgument.
 	Kind error `json:"-"`
 }

@@ -33,7 +33,7 @@ type infoFile struct {
 	SandboxID string           `json:"sandboxID,omitempty"`
 	Type      string           `json:"type,omitempty"`
 	Valid     bool             `json:"valid"`
-	Findings  []diagnostic     `json:"findings,omitempty"`
+	Findings  diag.List        `json:"findings,omitempty"`
 	Info      *deviceinfo.Info `json:"deviceInfo,omitempty"`
 	Claim     *claimDevice     `json:"claim,omitempty"`
 }

@@ -46,10 +46,10 @@ type cdiConflict struct {
 
 // cdiRefused is a file whose devices cannot be used.
 type cdiRefused struct {
-	File     string       `json:"file"`
-	Kind     string       `json:"kind,omitempty"`    // as far as it could be read
-	Devices  []string     `json:"devices,omitempty"` // as far as they could be read
-	Findings []diagnostic `json:"findings"`
+	File     string    `json:"file"`
+	Kind     string    `json:"kind,omitempty"`    // as far as it could be read
+	Devices  []string  `json:"devices,omitempty"` // as far as they could be read
+	Findings diag.List `json:"findings"`
 }
 
 func devicesCommand(env Env) *cobra.Command {

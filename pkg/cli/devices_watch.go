@@ -88,7 +88,7 @@ func (w *watcher) printChanges() error {
 	for i := range files {
 		item := inventoryItem{What: "device-info", Name: files[i].File, Detail: cmp.Or(files[i].ownerText(), files[i].Type)}
 		if !files[i].Valid {
-			item.Detail = files[i].Findings[0].String()
+			item.Detail = plain(files[i].Findings[0].Error())
 		}
 		data, _ := json.Marshal(files[i].Info)
 		item.content = string(data)

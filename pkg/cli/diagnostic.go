@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -13,26 +14,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/hooksd"
 )
 
-// diagnostic is [diag.Diagnostic] with the JSON keys of -o json, of which most are never left out.
-type diagnostic struct {
-	File     string        `json:"file"`
-	Line     int           `json:"line"`
-	Column   int           `json:"column"`
-	Field    string        `json:"key"`
-	Found    string        `json:"found"`
-	Rule     string        `json:"rule"`
-	Section  string        `json:"section,omitempty"`
-	Hint     string        `json:"hint,omitempty"`
-	Severity diag.Severity `json:"severity"`
-	Kind     error         `json:"-"`
-}
-
-// String is one line: FILE:LINE:COLUMN: what is found, and what is wanted.
-func (d diagnostic) String() string { return plain((*diag.Diagnostic)(&d).Error()) }
-
 // firstText is the first of some diagnostics, and how many more there are.
-func firstText(all []diagnostic) string {
-	s := all[0].String()
+func firstText(all diag.List) string {
+	s := plain(all[0].Error())
 	if more := len(all) - 1; more > 0 {
 		s += fmt.Sprintf(" (and %d more)", more)
 	}
@@ -40,12 +24,12 @@ func firstText(all []diagnostic) string {
 }
 
 // fileDiagnostic is about a file as a whole.
-func fileDiagnostic(file string, severity diag.Severity, found, rule string) diagnostic {
-	return diagnostic{File: file, Found: found, Rule: rule, Severity: severity}
+func fileDiagnostic(file string, severity diag.Severity, found, rule string) *diag.Diagnostic {
+	return &diag.Diagnostic{File: file, Found: found, Rule: rule, Severity: severity}
 }
 
 // cannotRead is about a file whose content cannot be read.
-func cannotRead(file string, err error) diagnostic {
+func cannotRead(file string, err error) *diag.Diagnostic {
 	text := diag.ErrorText(err)
 	var no unix.Errno
 	if errors.As(err, &no) {
@@ -58,7 +42,7 @@ func cannotRead(file string, err error) diagnostic {
 
 // diagnosticsOf returns the diagnostics in an error about a file. file is the file's name in
 // messages.
-func diagnosticsOf(file string, err error) []diagnostic {
+func diagnosticsOf(file string, err error) diag.List {
 	var list diag.List
 	var one *diag.Diagnostic
 	switch {
@@ -67,25 +51,23 @@ func diagnosticsOf(file string, err error) []diagnostic {
 	case errors.As(err, &one):
 		return diagnosticsInFile(file, diag.All(file, err))
 	}
-	return []diagnostic{cannotRead(file, err)}
+	return diag.List{cannotRead(file, err)}
 }
 
-// diagnosticsInFile returns diagnostics with the file's name in messages.
-func diagnosticsInFile(file string, all []*diag.Diagnostic) []diagnostic {
-	out := make([]diagnostic, len(all))
+// diagnosticsInFile returns diagnostics with the file's name in messages, and a severity.
+func diagnosticsInFile(file string, all diag.List) diag.List {
+	out := make(diag.List, len(all))
 	for i, d := range all {
-		out[i] = diagnostic(*d)
-		out[i].File, out[i].Kind = file, nil
-		if d.Severity == "" {
-			out[i].Severity = diag.SeverityError
-		}
+		named := *d
+		named.File, named.Kind, named.Severity = file, nil, cmp.Or(d.Severity, diag.SeverityError)
+		out[i] = &named
 	}
 	return out
 }
 
 // hookDiagnostics returns the diagnostics of a hooks.d file. A stage that only Podman knows is a warning:
 // the file may be for Podman.
-func hookDiagnostics(file string, faults diag.List) []diagnostic {
+func hookDiagnostics(file string, faults diag.List) diag.List {
 	out := diagnosticsInFile(file, faults)
 	for i, f := range faults {
 		if errors.Is(f, hooksd.ErrPodmanStage) {
@@ -96,7 +78,7 @@ func hookDiagnostics(file string, faults diag.List) []diagnostic {
 }
 
 // configDiagnostic is about a field of a configuration.
-func configDiagnostic(cfg *config.Config, severity diag.Severity, field, rule string) diagnostic {
+func configDiagnostic(cfg *config.Config, severity diag.Severity, field, rule string) *diag.Diagnostic {
 	line, column := cfg.LineColumn(field)
-	return diagnostic{File: cfg.File(), Line: line, Column: column, Field: field, Rule: rule, Severity: severity}
+	return &diag.Diagnostic{File: cfg.File(), Line: line, Column: column, Field: field, Rule: rule, Severity: severity}
 }

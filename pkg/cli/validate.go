@@ -71,7 +71,7 @@ func validateCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := validator{host: host, checkHost: !noHost, strict: strict, quiet: quiet, findings: []diagnostic{}}
+			v := validator{host: host, checkHost: !noHost, strict: strict, quiet: quiet, findings: diag.List{}}
 			if err := v.findReadDirs(&n, env); err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ type validator struct {
 	quiet     bool     // nothing is printed of files that are right
 	readDirs  []string // whose CDI and hooks.d files this host reads, symlinks resolved
 	files     int      // that were looked at
-	findings  []diagnostic
+	findings  diag.List
 	lines     []validateLine
 }
 
@@ -152,10 +152,10 @@ func (v *validator) isRead(hostPath string) bool {
 	return slices.Contains(v.readDirs, v.resolveDir(path.Dir(hostPath)))
 }
 
-func (v *validator) addFindings(found ...diagnostic) {
+func (v *validator) addFindings(found ...*diag.Diagnostic) {
 	v.findings = append(v.findings, found...)
 	for _, f := range found {
-		v.lines = append(v.lines, validateLine{finding: f.String()})
+		v.lines = append(v.lines, validateLine{finding: plain(f.Error())})
 	}
 }
 
@@ -294,7 +294,7 @@ func (v *validator) validateContent(c content) format {
 }
 
 // manifestDiagnostic is about a Kubernetes object, which another command checks.
-func manifestDiagnostic(shown string, severity diag.Severity) diagnostic {
+func manifestDiagnostic(shown string, severity diag.Severity) *diag.Diagnostic {
 	d := fileDiagnostic(shown, severity, "", "is a Kubernetes object, and was not checked")
 	d.Hint = "run `jackfield explain " + shown + "` on pods and workloads"
 	return d
@@ -302,7 +302,7 @@ func manifestDiagnostic(shown string, severity diag.Severity) diagnostic {
 
 // unknownFormat is about a file in none of the formats that are checked. The place is that of a
 // mistake in the JSON: a file is mostly broken before the key that shows its format.
-func unknownFormat(shown string, severity diag.Severity, data []byte, isJSON bool) diagnostic {
+func unknownFormat(shown string, severity diag.Severity, data []byte, isJSON bool) *diag.Diagnostic {
 	d := fileDiagnostic(shown, severity, "", "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\"), and was not checked")
 	if isJSON {
 		if _, fault := jsontree.Parse(string(data)); fault != nil {

@@ -29,7 +29,7 @@ func (v *validator) validateCDI(hostPath, shown string, data []byte) {
 		if ext := path.Ext(shown); ext != ".json" && ext != ".yaml" {
 			v.addFindings(fileDiagnostic(shown, diag.SeverityWarning, "", "is not read under this name: CDI files are *.json and *.yaml, and what else cdi.extensions of the configuration has"))
 		}
-		v.addFindings(v.validateOnHost(hostPath, shown, func(checkHost, trustAnyone bool) ([]diagnostic, error) {
+		v.addFindings(v.validateOnHost(hostPath, shown, func(checkHost, trustAnyone bool) (diag.List, error) {
 			all, err := cdiregistry.ValidateFile(v.host, hostPath, cdiregistry.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
 			return diagnosticsInFile(shown, all), err
 		})...)
@@ -39,19 +39,19 @@ func (v *validator) validateCDI(hostPath, shown string, data []byte) {
 
 // validateOnHost returns the diagnostics of a file. Where this host does not read the file, errors
 // that the file alone does not have are warnings: they are about this host.
-func (v *validator) validateOnHost(hostPath, shown string, validate func(checkHost, trustAnyone bool) ([]diagnostic, error)) []diagnostic {
+func (v *validator) validateOnHost(hostPath, shown string, validate func(checkHost, trustAnyone bool) (diag.List, error)) diag.List {
 	found, err := validate(v.checkHost, v.trustsAnyone())
 	if err == nil && v.checkHost && !v.isRead(hostPath) {
-		var alone []diagnostic
+		var alone diag.List
 		alone, err = validate(false, true)
 		for i := range found {
-			if !slices.Contains(alone, found[i]) {
+			if !slices.ContainsFunc(alone, func(d *diag.Diagnostic) bool { return *d == *found[i] }) {
 				found[i].Severity = diag.SeverityWarning
 			}
 		}
 	}
 	if err != nil {
-		return []diagnostic{cannotRead(shown, err)}
+		return diag.List{cannotRead(shown, err)}
 	}
 	return found
 }
@@ -145,7 +145,7 @@ func (v *validator) validateHooks(hostPath, shown string, data []byte) {
 		_, problems := hooksd.Parse(data, shown)
 		v.addFindings(hookDiagnostics(shown, problems)...)
 	} else {
-		v.addFindings(v.validateOnHost(hostPath, shown, func(checkHost, trustAnyone bool) ([]diagnostic, error) {
+		v.addFindings(v.validateOnHost(hostPath, shown, func(checkHost, trustAnyone bool) (diag.List, error) {
 			all, err := hooksd.ValidateFile(v.host, hostPath, hooksd.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
 			return hookDiagnostics(shown, all), err
 		})...)

@@ -18,8 +18,8 @@ import (
 
 // unreachableRules warns about socket roots that do not exist, and patterns of rules that can never
 // match.
-func (v *validator) unreachableRules(cfg *config.Config) []diagnostic {
-	var out []diagnostic
+func (v *validator) unreachableRules(cfg *config.Config) diag.List {
+	var out diag.List
 	warn := func(field, format string, args ...any) {
 		out = append(out, configDiagnostic(cfg, diag.SeverityWarning, field, fmt.Sprintf(format, args...)))
 	}
