@@ -21,6 +21,21 @@ func policyCommand(env Env) *cobra.Command {
 	}, policyCheckCommand(env), policySuggestCommand(env), policyTestCommand(env))
 }
 
+// nodePolicy is the policy of a configuration.
+type nodePolicy struct {
+	*policy.Policy
+	cfg *config.Config
+}
+
+func (n *hostFlags) loadPolicy(cmd *cobra.Command) (nodePolicy, error) {
+	_, cfg, err := n.loadConfig(cmd)
+	if err != nil {
+		return nodePolicy{}, err
+	}
+	p, err := cfg.CompilePolicy("")
+	return nodePolicy{p, cfg}, err
+}
+
 // query is what a policy is asked about, by kind.
 type query struct {
 	CDI      []string     `json:"cdi"`
@@ -34,11 +49,7 @@ type query struct {
 	NamedSockets []string `json:"namedSockets"`
 }
 
-type mountQuery struct {
-	Source      string `json:"source"`
-	Destination string `json:"destination"`
-	ReadOnly    bool   `json:"readOnly"`
-}
+type mountQuery policy.Mount
 
 func (m mountQuery) String() string {
 	s := m.Source + ":" + m.Destination
@@ -91,8 +102,8 @@ const (
 	refused = "refused"
 )
 
-// evaluate asks the policy of a configuration about each thing of the query.
-func (a *query) evaluate(cfg *config.Config, p *policy.Policy, s policy.Subject) []decision {
+// evaluate asks the policy about each thing of the query.
+func (a *query) evaluate(p nodePolicy, s policy.Subject) []decision {
 	var all []decision
 	each := func(kind string, names []string, ask func(policy.Subject, string) (policy.Grant, error)) {
 		for _, name := range names {
@@ -105,7 +116,7 @@ func (a *query) evaluate(cfg *config.Config, p *policy.Policy, s policy.Subject)
 	each("sockets", a.Sockets, p.Socket)
 	each("namedSockets", a.NamedSockets, func(s policy.Subject, name string) (policy.Grant, error) {
 		socket := policy.NamedSocket{Name: name}
-		if named, ok := cfg.Sockets.Named[name]; ok {
+		if named, ok := p.cfg.Sockets.Named[name]; ok {
 			socket.Paths = []string{named.Path}
 		}
 		return p.NamedSocket(s, socket)
@@ -136,20 +147,19 @@ func newDecision(kind, name string, g policy.Grant, err error) decision {
 }
 
 // decideLimits returns the decision about how much a container gets.
-func decideLimits(p *policy.Policy, s policy.Subject, count, others policy.Usage) decision {
+func decideLimits(p nodePolicy, s policy.Subject, count, others policy.Usage) decision {
 	d := decision{Kind: "limits", Name: "what the container gets", Outcome: granted}
 	no, trial := p.Limit(s, count, others)
-	err := no
-	if err == nil {
-		err = trial
-	}
 	var l *policy.LimitError
-	if errors.As(err, &l) {
-		d.Name, d.Rule, d.Message, d.Outcome = l.Field, l.Rule, l.Error(), refused
-		if no == nil {
-			d.Outcome = audited
-		}
+	switch {
+	case errors.As(no, &l):
+		d.Outcome = refused
+	case errors.As(trial, &l):
+		d.Outcome = audited
+	default:
+		return d
 	}
+	d.Name, d.Rule, d.Message = l.Field, l.Rule, l.Error()
 	return d
 }
 

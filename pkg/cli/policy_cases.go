@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/manifest"
-	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
@@ -82,7 +81,7 @@ func policyTestCommand(env Env) *cobra.Command {
 		Example: "  jackfield policy test --config config.yaml policy-tests",
 		Args:    exactlyOneArg("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t := caseRunner{n: &n, cmd: cmd, configs: make(map[string]*caseConfig), results: []caseResult{}}
+			t := caseRunner{n: n, cmd: cmd, results: []caseResult{}}
 			if err := t.runPath(args[0]); err != nil {
 				return err
 			}
@@ -94,15 +93,9 @@ func policyTestCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-type caseConfig struct {
-	cfg    *config.Config
-	policy *policy.Policy
-}
-
 type caseRunner struct {
-	n       *hostFlags
+	n       hostFlags
 	cmd     *cobra.Command
-	configs map[string]*caseConfig // by the file's path, "" for the one of the flags
 	results []caseResult
 }
 
@@ -148,13 +141,17 @@ func (t *caseRunner) runFile(file string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	cc, err := t.loadConfig(file, cf.Config)
+	n := t.n
+	if cf.Config != "" {
+		n.configFile = besideFile(file, cf.Config)
+	}
+	p, err := n.loadPolicy(t.cmd)
 	if err != nil {
 		return err
 	}
 	for i := range cf.Cases {
 		c := &cf.Cases[i]
-		diff, err := c.runCase(file, cc)
+		diff, err := c.runCase(file, p)
 		if err != nil {
 			return fmt.Errorf("run test case %q in %q: %w", c.Name, file, err)
 		}
@@ -189,31 +186,9 @@ func parseCases(file string, data []byte) (*caseFile, error) {
 	return &cf, nil
 }
 
-// loadConfig returns the configuration that a file of cases is about.
-func (t *caseRunner) loadConfig(file, named string) (*caseConfig, error) {
-	key := besideFile(file, named)
-	if have := t.configs[key]; have != nil {
-		return have, nil
-	}
-	n := *t.n
-	if key != "" {
-		n.configFile = key
-	}
-	_, cfg, err := n.loadConfig(t.cmd)
-	if err != nil {
-		return nil, err
-	}
-	p, err := cfg.CompilePolicy("")
-	if err != nil {
-		return nil, err
-	}
-	t.configs[key] = &caseConfig{cfg, p}
-	return t.configs[key], nil
-}
-
 // besideFile returns a path that a file of cases names, relative to itself.
 func besideFile(file, named string) string {
-	if named == "" || filepath.IsAbs(named) {
+	if filepath.IsAbs(named) {
 		return named
 	}
 	return filepath.Join(filepath.Dir(file), named)
@@ -237,11 +212,11 @@ func (c *caseSpec) findFault() string {
 }
 
 // runCase returns the lines of a failure, none for a case that passes.
-func (c *caseSpec) runCase(file string, cc *caseConfig) ([]string, error) {
+func (c *caseSpec) runCase(file string, p nodePolicy) ([]string, error) {
 	var all []decision
 	if c.For != nil {
 		f := c.For
-		all = c.evaluate(cc, policy.Subject{Namespace: f.Namespace, Pod: f.Pod, Container: f.Container, Labels: f.Labels,
+		all = c.evaluate(p, policy.Subject{Namespace: f.Namespace, Pod: f.Pod, Container: f.Container, Labels: f.Labels,
 			RuntimeHandler: f.RuntimeClass, Image: f.Image, Network: f.Network}, c.Ask)
 	} else {
 		podFile := besideFile(file, c.Pod)
@@ -250,12 +225,12 @@ func (c *caseSpec) runCase(file string, cc *caseConfig) ([]string, error) {
 			return nil, err
 		}
 		for _, r := range requests {
-			wants, err := annotationQuery(cc.cfg, r)
+			wants, err := annotationQuery(p.cfg, r)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, wants.evaluate(cc.cfg, cc.policy, resolve.Subject(r))...)
-			all = append(all, c.evaluate(cc, resolve.Subject(r), c.Ask)...)
+			all = append(all, wants.evaluate(p, resolve.Subject(r))...)
+			all = append(all, c.evaluate(p, resolve.Subject(r), c.Ask)...)
 		}
 		if len(all) == 0 {
 			return nil, fmt.Errorf("%s: no container of it asks for anything by name: %w", podFile, errdefs.ErrNotFound)
@@ -282,10 +257,10 @@ func caseRequests(file, name string) ([]*resolve.Request, error) {
 	return all, nil
 }
 
-func (c *caseSpec) evaluate(cc *caseConfig, s policy.Subject, a query) []decision {
-	all := a.evaluate(cc.cfg, cc.policy, s)
+func (c *caseSpec) evaluate(p nodePolicy, s policy.Subject, a query) []decision {
+	all := a.evaluate(p, s)
 	if c.Count != nil {
-		all = append(all, decideLimits(cc.policy, s, *c.Count, c.PodHas))
+		all = append(all, decideLimits(p, s, *c.Count, c.PodHas))
 	}
 	return all
 }

@@ -62,11 +62,11 @@ func policyCheckCommand(env Env) *cobra.Command {
 			if err := q.checkFlags(cmd, args); err != nil {
 				return err
 			}
-			_, cfg, err := n.loadConfig(cmd)
+			p, err := n.loadPolicy(cmd)
 			if err != nil {
 				return err
 			}
-			return q.checkQuery(cmd, env, out, cfg)
+			return q.checkQuery(cmd, env, out, p)
 		},
 	}
 	n.addFlags(cmd)
@@ -140,16 +140,12 @@ type containerDecisions struct {
 	heading string // of a container that no manifest describes
 }
 
-func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, cfg *config.Config) error {
-	p, err := cfg.CompilePolicy("")
-	if err != nil {
-		return err
-	}
+func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p nodePolicy) error {
 	var all []containerDecisions
 	if len(q.files) == 0 {
 		q.subject.Namespace, q.subject.Container = q.namespace, q.container
 		name := (&resolve.Request{Namespace: q.namespace, Container: q.container}).Name()
-		all = append(all, containerDecisions{Container: name, heading: q.heading(), Decisions: q.query.evaluate(cfg, p, q.subject)})
+		all = append(all, containerDecisions{Container: name, heading: q.heading(), Decisions: q.query.evaluate(p, q.subject)})
 	} else {
 		pods, err := q.readPods(cmd, env)
 		if err == nil {
@@ -159,7 +155,7 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, cfg *c
 			return err
 		}
 		for i := range pods {
-			all = append(all, q.checkPod(env, cfg, p, &pods[i])...)
+			all = append(all, q.checkPod(env, p, &pods[i])...)
 		}
 	}
 	no := false
@@ -174,38 +170,33 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, cfg *c
 
 // heading names the container that the flags describe.
 func (q *policyCheck) heading() string {
-	var parts []string
-	if q.namespace != "" {
-		parts = append(parts, "Namespace "+q.namespace)
+	switch {
+	case q.namespace == "" && q.container == "":
+		return "Container outside of Kubernetes"
+	case q.namespace == "":
+		return "Container " + q.container + ", outside of Kubernetes"
+	case q.container == "":
+		return "Namespace " + q.namespace
 	}
-	if q.container != "" {
-		parts = append(parts, "Container "+q.container)
-	}
-	if q.namespace == "" {
-		parts = append(parts, "outside of Kubernetes")
-		if q.container == "" {
-			return "Container outside of Kubernetes"
-		}
-	}
-	return strings.Join(parts, ", ")
+	return "Namespace " + q.namespace + ", Container " + q.container
 }
 
 // checkPod evaluates the query of each container of a pod.
-func (q *policyCheck) checkPod(env Env, cfg *config.Config, p *policy.Policy, pod *pod) []containerDecisions {
-	warnings := pod.printWarnings(env, cfg)
+func (q *policyCheck) checkPod(env Env, p nodePolicy, pod *pod) []containerDecisions {
+	warnings := pod.printWarnings(env, p.cfg)
 	var all []containerDecisions
 	for _, r := range pod.Requests("", q.container) {
 		c := containerDecisions{place: pod.place(), Container: r.Name(), Decisions: []decision{}, Warnings: warnings}
-		wants, err := annotationQuery(cfg, r)
+		wants, err := annotationQuery(p.cfg, r)
 		if err != nil {
 			c.Error = diag.ErrorText(err)
 		} else {
 			s := resolve.Subject(r)
 			s.Network = q.subject.Network
-			for _, request := range q.portsOf(r, cfg) {
+			for _, request := range q.portsOf(r, p.cfg) {
 				wants.Ports = append(wants.Ports, portQuery(request.port))
 			}
-			c.Decisions = append(wants.evaluate(cfg, p, s), q.query.evaluate(cfg, p, s)...)
+			c.Decisions = append(wants.evaluate(p, s), q.query.evaluate(p, s)...)
 			// Only the node knows what else the container gets.
 			if d := decideLimits(p, s, policy.Usage{CDI: len(wants.CDI), Sockets: len(wants.NamedSockets)}, policy.Usage{}); d.Outcome != granted {
 				c.Decisions = append(c.Decisions, d)
@@ -213,7 +204,7 @@ func (q *policyCheck) checkPod(env Env, cfg *config.Config, p *policy.Policy, po
 		}
 		all = append(all, c)
 	}
-	for _, m := range pod.missingContainers(cfg) {
+	for _, m := range pod.missingContainers(p.cfg) {
 		all = append(all, containerDecisions{place: pod.place(), Container: m.name,
 			Error: m.problem, Decisions: []decision{}, Warnings: warnings})
 	}
