@@ -18,59 +18,56 @@ const maxDepth = 64
 // Parse returns the one JSON value that text consists of, or where and why text is not
 // JSON. The error names no file.
 func Parse(text string) (*Node, *diag.Diagnostic) {
-	p := &parser{text: text, line: 1, column: 1}
-	p.skipSpace()
+	p := newParser(text)
 	if p.at == len(text) {
-		d := p.faultHere("the text is empty; a JSON value is required")
-		d.Hint = ""
-		return nil, d
+		p.fail("the text is empty; a JSON value is required")
+		p.fault.Hint = ""
+		return nil, p.fault
 	}
-	root, err := p.parseValue(0)
-	if err != nil {
-		return nil, err
-	}
+	root := p.parseValue(0)
 	p.skipSpace()
 	if p.at < len(text) {
-		return nil, p.faultHere("nothing may follow the end of the JSON value")
+		p.fail("nothing may follow the end of the JSON value")
+	}
+	if p.fault != nil {
+		return nil, p.fault
 	}
 	return root, nil
 }
 
 // Stream parses JSON values that follow one another, such as the versions of one object. Places
 // count from the beginning of the text.
-type Stream struct{ p parser }
+type Stream struct{ p *parser }
 
 // NewStream returns a stream of the values that text consists of.
-func NewStream(text string) *Stream { return &Stream{parser{text: text, line: 1, column: 1}} }
+func NewStream(text string) *Stream { return &Stream{newParser(text)} }
 
 // Next returns the next value, or nil at the end of the text. Nothing can be read after a fault.
 func (s *Stream) Next() (*Node, *diag.Diagnostic) {
-	s.p.skipSpace()
 	if s.p.at == len(s.p.text) {
 		return nil, nil
 	}
-	return s.p.parseValue(0)
+	value := s.p.parseValue(0)
+	s.p.skipSpace()
+	return value, s.p.fault
 }
 
+// parser reads text from left to right. Its methods go on after a fault, but read no further child: the
+// first fault is the one that is reported.
 type parser struct {
-	text string
-	at   int // offset of the next byte
+	text  string
+	at    int // offset of the next byte
+	fault *diag.Diagnostic
 
 	// line and column are the place of offset located, from where position counts on.
 	located      int
 	line, column int
-
-	free []Node // allocated together
 }
 
-func (p *parser) newNode(start int) *Node {
-	if len(p.free) == 0 {
-		p.free = make([]Node, 32)
-	}
-	n := &p.free[0]
-	p.free = p.free[1:]
-	n.Start = start
-	return n
+func newParser(text string) *parser {
+	p := &parser{text: text, line: 1, column: 1}
+	p.skipSpace()
+	return p
 }
 
 // position returns the line and column of an offset. Offsets must not decrease from call to
@@ -87,8 +84,14 @@ func (p *parser) position(offset int) (line, column int) {
 	return p.line, p.column
 }
 
-// faultHere reports a fault at the next byte.
-func (p *parser) faultHere(rule string) *diag.Diagnostic {
+// fail reports a fault at the next byte, unless there was one before.
+func (p *parser) fail(rule string) {
+	if p.fault == nil {
+		p.fault = p.describeFault(rule)
+	}
+}
+
+func (p *parser) describeFault(rule string) *diag.Diagnostic {
 	d := &diag.Diagnostic{Rule: rule, Found: "the end of the text"}
 	d.Line, d.Column = p.position(p.at)
 	if p.at == len(p.text) {
@@ -132,183 +135,166 @@ func (p *parser) skipSpace() {
 // isNext reports whether the next byte is c.
 func (p *parser) isNext(c byte) bool { return p.at < len(p.text) && p.text[p.at] == c }
 
-func (p *parser) parseValue(depth int) (*Node, *diag.Diagnostic) {
-	if depth > maxDepth {
-		return nil, p.faultHere("must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels")
+// skip skips the next byte if it is c.
+func (p *parser) skip(c byte) bool {
+	if !p.isNext(c) {
+		return false
 	}
-	if p.at == len(p.text) {
-		return nil, p.faultHere("a value is missing")
+	p.at++
+	return true
+}
+
+func (p *parser) parseValue(depth int) *Node {
+	n := &Node{Start: p.at}
+	switch {
+	case depth > maxDepth:
+		p.fail("must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels")
+		return n
+	case p.at == len(p.text):
+		p.fail("a value is missing")
+		return n
 	}
-	n := p.newNode(p.at)
 	n.Line, n.Column = p.position(p.at)
-	var err *diag.Diagnostic
 	switch c := p.text[p.at]; {
 	case c == '"':
 		n.Kind = String
-		n.Text, err = p.parseString()
+		n.Text = p.parseString()
 	case c == '{':
 		n.Kind = Object
-		err = p.parseList(n, '}', depth)
+		p.parseChildren(n, '}', depth)
 	case c == '[':
 		n.Kind = Array
-		err = p.parseList(n, ']', depth)
+		p.parseChildren(n, ']', depth)
 	case c == '-' || isDigit(c):
 		n.Kind = Number
-		err = p.skipNumber()
+		p.skipNumber()
 		n.Text = p.text[n.Start:p.at]
 	default:
-		n.Kind, n.Text, err = p.parseWord()
+		n.Kind, n.Text = p.parseWord()
 	}
 	n.End = p.at
-	return n, err
+	return n
 }
 
-func (p *parser) parseWord() (Kind, string, *diag.Diagnostic) {
-	for _, word := range [...]struct {
-		text string
-		kind Kind
-	}{{"true", Bool}, {"false", Bool}, {"null", Null}} {
-		if strings.HasPrefix(p.text[p.at:], word.text) {
-			p.at += len(word.text)
-			return word.kind, word.text, nil
+func (p *parser) parseWord() (Kind, string) {
+	for _, word := range []string{"null", "true", "false"} {
+		if strings.HasPrefix(p.text[p.at:], word) {
+			p.at += len(word)
+			if word == "null" {
+				return Null, word
+			}
+			return Bool, word
 		}
 	}
-	return Null, "", p.faultHere("a JSON value is required")
+	p.fail("a JSON value is required")
+	return Null, ""
 }
 
-// parseList parses the children of an array or object, up to its closing bracket.
-func (p *parser) parseList(n *Node, closing byte, depth int) *diag.Diagnostic {
+// parseChildren parses the children of an array or object, up to its closing bracket.
+func (p *parser) parseChildren(n *Node, closing byte, depth int) {
 	p.at++
 	p.skipSpace()
-	if p.isNext(closing) {
-		p.at++
-		return nil
+	if p.skip(closing) {
+		return
 	}
-	for {
-		child, err := p.parseChild(n.Kind, depth)
-		if err != nil {
-			return err
-		}
-		n.Children = append(n.Children, child)
+	for p.fault == nil {
+		n.Children = append(n.Children, p.parseChild(n.Kind, depth))
 		p.skipSpace()
 		switch {
-		case p.isNext(','):
-			p.at++
-			p.skipSpace()
-			if p.isNext(closing) {
-				d := p.faultHere("a value is required after the comma")
-				d.Hint = "remove the comma before it"
-				return d
-			}
-		case p.isNext(closing):
-			p.at++
-			return nil
-		default:
-			return p.faultHere("a comma or " + string(closing) + " is required")
+		case p.skip(closing):
+			return
+		case !p.skip(','):
+			p.fail("a comma or " + string(closing) + " is required")
+		}
+		p.skipSpace()
+		if p.isNext(closing) && p.fault == nil {
+			p.fail("a value is required after the comma")
+			p.fault.Hint = "remove the comma before it"
 		}
 	}
 }
 
 // parseChild parses one element of an array, or one member of an object.
-func (p *parser) parseChild(kind Kind, depth int) (*Node, *diag.Diagnostic) {
+func (p *parser) parseChild(kind Kind, depth int) *Node {
 	if kind == Array {
 		return p.parseValue(depth + 1)
 	}
 	if !p.isNext('"') {
-		return nil, p.faultHere("a key in double quotation marks is required")
+		p.fail("a key in double quotation marks is required")
+		return &Node{}
 	}
 	line, column := p.position(p.at)
-	key, err := p.parseString()
-	if err != nil {
-		return nil, err
+	key := p.parseString()
+	p.skipSpace()
+	if !p.skip(':') {
+		p.fail("a colon is required after the key " + diag.Quote(key, diag.Most))
+		return &Node{}
 	}
 	p.skipSpace()
-	if !p.isNext(':') {
-		return nil, p.faultHere("a colon is required after the key " + diag.Quote(key, diag.Most))
-	}
-	p.at++
-	p.skipSpace()
-	child, err := p.parseValue(depth + 1)
-	if err != nil {
-		return nil, err
-	}
+	child := p.parseValue(depth + 1)
 	child.Key, child.KeyLine, child.KeyColumn = key, line, column
-	return child, nil
+	return child
 }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-func (p *parser) skipDigits() bool {
-	start := p.at
+func (p *parser) skipNumber() {
+	p.skip('-')
+	if !p.skip('0') {
+		p.skipDigits()
+	}
+	if p.skip('.') {
+		p.skipDigits()
+	}
+	if p.skip('e') || p.skip('E') {
+		_ = p.skip('+') || p.skip('-')
+		p.skipDigits()
+	}
+}
+
+// skipDigits skips one digit or more.
+func (p *parser) skipDigits() {
+	if p.at == len(p.text) || !isDigit(p.text[p.at]) {
+		p.fail("a digit is required")
+	}
 	for p.at < len(p.text) && isDigit(p.text[p.at]) {
 		p.at++
 	}
-	return p.at > start
-}
-
-func (p *parser) skipNumber() *diag.Diagnostic {
-	if p.isNext('-') {
-		p.at++
-	}
-	if p.isNext('0') {
-		p.at++
-	} else if !p.skipDigits() {
-		return p.faultHere("a digit is required")
-	}
-	if p.isNext('.') {
-		p.at++
-		if !p.skipDigits() {
-			return p.faultHere("a digit is required")
-		}
-	}
-	if p.isNext('e') || p.isNext('E') {
-		p.at++
-		if p.isNext('+') || p.isNext('-') {
-			p.at++
-		}
-		if !p.skipDigits() {
-			return p.faultHere("a digit is required")
-		}
-	}
-	return nil
 }
 
 // parseString parses the string that begins at the next byte, and returns its value.
-func (p *parser) parseString() (string, *diag.Diagnostic) {
+func (p *parser) parseString() string {
 	p.at++
-	start := p.at
-	var unescaped []byte // nil up to the first escape
-	for p.at < len(p.text) {
+	var unescaped []byte // up to the last escape
+	for start := p.at; p.at < len(p.text); {
 		switch c := p.text[p.at]; {
 		case c == '"':
-			value := p.text[start:p.at]
-			if unescaped != nil {
-				value = string(append(unescaped, value...))
-			}
 			p.at++
-			return value, nil
+			return string(unescaped) + p.text[start:p.at-1]
 		case c < 0x20:
-			return "", p.faultHere("a control character in a string must be escaped")
+			p.fail("a control character in a string must be escaped")
+			return ""
 		case c == '\\':
 			r, size := decodeEscape(p.text[p.at:])
 			if size == 0 {
-				return "", p.faultHere("not an escape sequence of JSON")
+				p.fail("not an escape sequence of JSON")
+				return ""
 			}
 			unescaped = append(unescaped, p.text[start:p.at]...)
 			unescaped = utf8.AppendRune(unescaped, r)
 			p.at += size
 			start = p.at
-		case c < utf8.RuneSelf:
-			p.at++
 		default:
 			r, size := utf8.DecodeRuneInString(p.text[p.at:])
 			if r == utf8.RuneError && size == 1 {
-				return "", p.faultHere("not valid UTF-8")
+				p.fail("not valid UTF-8")
+				return ""
 			}
 			p.at += size
 		}
 	}
-	return "", p.faultHere("a string is not closed")
+	p.fail("a string is not closed")
+	return ""
 }
 
 // decodeEscape returns the character of the escape sequence that s begins with, and the
