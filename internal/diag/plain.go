@@ -4,6 +4,7 @@ package diag
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -11,18 +12,7 @@ import (
 
 // Plain is s in one line, without what a terminal might act on: control characters,
 // invisible ones, those that reorder text, and what is not UTF-8 are shown as escapes.
-func Plain(s string) string {
-	if strings.IndexFunc(s, isUnsafe) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		shown, size := escapeFirst(s)
-		b.WriteString(shown)
-		s = s[size:]
-	}
-	return b.String()
-}
+func Plain(s string) string { return Excerpt(s, math.MaxInt) }
 
 // Excerpt is [Plain] of as much of s as most characters show, with "…" for the rest.
 func Excerpt(s string, most int) string {

@@ -50,43 +50,39 @@ func Field(field, found, rule string) string {
 // Nearest is the candidate that word was probably meant to be: the same but for case,
 // or the closest within two edits; "" where none is like it.
 func Nearest(word string, candidates ...string) string {
-	best, at := "", 3
-	for _, c := range candidates {
-		if strings.EqualFold(word, c) {
-			return c
-		}
-		if d := distance(word, c); d < at && d < len(c)-1 {
-			best, at = c, d
-		}
+	if near := NearestFew(word, 1, slices.Values(candidates)); len(near) > 0 {
+		return near[0]
 	}
-	return best
+	return ""
+}
+
+// Suggest is "; did you mean CANDIDATE?" for the end of a message, or "" where no candidate is like word.
+func Suggest(word string, candidates ...string) string {
+	if near := Nearest(word, candidates...); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
 }
 
 // NearestFew returns up to most candidates that word was probably meant to be, by the rule of
 // [Nearest]: the nearest first, then the shortest, then in the order of the alphabet.
 func NearestFew(word string, most int, candidates iter.Seq[string]) []string {
-	type near struct {
-		name string
-		far  int
+	edits := func(c string) int {
+		if strings.EqualFold(word, c) {
+			return 0
+		}
+		return distance(word, c)
 	}
-	var found []near
+	var found []string
 	for c := range candidates {
-		far := 0
-		if !strings.EqualFold(word, c) {
-			far = distance(word, c)
-		}
-		if far <= 2 && far < len(c)-1 {
-			found = append(found, near{c, far})
+		if n := edits(c); n == 0 || n <= 2 && n < len(c)-1 {
+			found = append(found, c)
 		}
 	}
-	slices.SortFunc(found, func(a, b near) int {
-		return cmp.Or(a.far-b.far, len(a.name)-len(b.name), strings.Compare(a.name, b.name))
+	slices.SortFunc(found, func(a, b string) int {
+		return cmp.Or(edits(a)-edits(b), len(a)-len(b), strings.Compare(a, b))
 	})
-	var names []string
-	for _, n := range found[:min(len(found), most)] {
-		names = append(names, n.name)
-	}
-	return names
+	return found[:min(len(found), most)]
 }
 
 // distance is the number of single-byte insertions, deletions, replacements and swaps of

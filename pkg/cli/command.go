@@ -192,13 +192,12 @@ func helpCommand() *cobra.Command {
 		Short: "Show the help of a command",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			at := cmd.Root()
-			for _, name := range args {
-				next := slices.IndexFunc(at.Commands(), func(c *cobra.Command) bool { return c.Name() == name })
-				if next < 0 {
-					return unknownCommand(at, name)
-				}
-				at = at.Commands()[next]
+			at, unknown, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if len(unknown) > 0 {
+				return unknownCommand(at, unknown[0])
 			}
 			at.InitDefaultHelpFlag()
 			at.InitDefaultVersionFlag()

@@ -29,23 +29,7 @@ into the shell that runs:
 
 func completionCommand(env Env) *cobra.Command {
 	var bare bool
-	write := map[string]func(*cobra.Command) error{
-		"bash": func(root *cobra.Command) error { return root.GenBashCompletionV2(env.Stdout, !bare) },
-		"zsh": func(root *cobra.Command) error {
-			if bare {
-				return root.GenZshCompletionNoDesc(env.Stdout)
-			}
-			return root.GenZshCompletion(env.Stdout)
-		},
-		"fish": func(root *cobra.Command) error { return root.GenFishCompletion(env.Stdout, !bare) },
-		"powershell": func(root *cobra.Command) error {
-			if bare {
-				return root.GenPowerShellCompletion(env.Stdout)
-			}
-			return root.GenPowerShellCompletionWithDesc(env.Stdout)
-		},
-	}
-	shells := slices.Sorted(maps.Keys(write))
+	shells := []string{"bash", "fish", "powershell", "zsh"}
 	cmd := &cobra.Command{
 		Use:       "completion SHELL",
 		Short:     "Write a completion script for " + strings.Join(shells, ", "),
@@ -53,11 +37,22 @@ func completionCommand(env Env) *cobra.Command {
 		Args:      exactlyOneArg("SHELL"),
 		ValidArgs: shells,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			writeScript := write[args[0]]
-			if writeScript == nil {
-				return usagef(cmd, "%sfound the shell %q, want one of %s", commandPrefix(cmd), args[0], strings.Join(shells, ", "))
+			root, shell := cmd.Root(), args[0]
+			switch {
+			case shell == "bash":
+				return root.GenBashCompletionV2(env.Stdout, !bare)
+			case shell == "fish":
+				return root.GenFishCompletion(env.Stdout, !bare)
+			case shell == "powershell" && bare:
+				return root.GenPowerShellCompletion(env.Stdout)
+			case shell == "powershell":
+				return root.GenPowerShellCompletionWithDesc(env.Stdout)
+			case shell == "zsh" && bare:
+				return root.GenZshCompletionNoDesc(env.Stdout)
+			case shell == "zsh":
+				return root.GenZshCompletion(env.Stdout)
 			}
-			return writeScript(cmd.Root())
+			return usagef(cmd, "%sfound the shell %q, want one of %s", commandPrefix(cmd), shell, strings.Join(shells, ", "))
 		},
 	}
 	cmd.Flags().BoolVar(&bare, "no-descriptions", false, "leave out the descriptions of what is completed")

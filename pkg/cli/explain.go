@@ -193,28 +193,21 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 
 // checkContainer returns an error where no pod has a container of the name.
 func checkContainer(pods []pod, name string) error {
-	if name == "" {
-		return nil
-	}
 	var names []string
 	for _, p := range pods {
 		for _, have := range p.ContainerNames() {
-			if have == name {
-				return nil
-			}
 			if !slices.Contains(names, have) {
 				names = append(names, have)
 			}
 		}
 	}
-	text := fmt.Sprintf("%s has no container %s, but %s", pods[0].Title(), quoted(name), strings.Join(names, ", "))
-	if len(pods) > 1 {
-		text = fmt.Sprintf("no pod has a container %s; they have %s", quoted(name), strings.Join(names, ", "))
+	if name == "" || slices.Contains(names, name) {
+		return nil
 	}
-	if near := diag.Nearest(name, names...); near != "" {
-		text += "; did you mean " + near + "?"
+	if len(pods) == 1 {
+		return fmt.Errorf("%s has no container %s%s: %w", pods[0].Title(), quoted(name), suggestOf(name, names), errdefs.ErrNotFound)
 	}
-	return fmt.Errorf("%s: %w", text, errdefs.ErrNotFound)
+	return fmt.Errorf("no pod has a container %s; they have %s%s: %w", quoted(name), strings.Join(names, ", "), diag.Suggest(name, names...), errdefs.ErrNotFound)
 }
 
 // explainer explains the containers of pods. The engine explains what an adapter would request. A manifest

@@ -31,10 +31,7 @@ func (p *pod) missingContainers(cfg *config.Config) []missingContainer {
 		if name == "" || slices.Contains(names, name) || isIgnoredInjectorKey(key, cfg) {
 			continue
 		}
-		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s", plain(key), quoted(name), strings.Join(names, ", "))
-		if near := diag.Nearest(name, names...); near != "" {
-			problem += fmt.Sprintf("; did you mean %s?", near)
-		}
+		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s%s", plain(key), quoted(name), strings.Join(names, ", "), diag.Suggest(name, names...))
 		out = append(out, missingContainer{p.Metadata.Namespace + "/" + p.Metadata.Name + "/" + name, problem})
 	}
 	return out

@@ -124,11 +124,7 @@ func suggestOf(wrong string, names []string) string {
 	if len(names) == 0 {
 		return ", nor any other"
 	}
-	text := ", but " + strings.Join(names, ", ")
-	if near := diag.Nearest(wrong, names...); near != "" {
-		text += "; did you mean " + near + "?"
-	}
-	return text
+	return ", but " + strings.Join(names, ", ") + diag.Suggest(wrong, names...)
 }
 
 // filesOf returns the metadata files of a request of a pod's claim, of all requests for "". A manifest

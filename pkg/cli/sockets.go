@@ -5,7 +5,6 @@ package cli
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -97,15 +96,4 @@ func ageText(d time.Duration) string {
 		}
 	}
 	return fmt.Sprintf("%ds", max(0, d/time.Second))
-}
-
-// filterSockets returns the sockets of a pod, or of the container, that a word names.
-func filterSockets(sockets []status.PlacedSocket, word string) []status.PlacedSocket {
-	out := []status.PlacedSocket{}
-	for _, s := range sockets {
-		if s.Namespace+"/"+s.Pod == word || s.Pod == word || s.Container == word || strings.HasPrefix(s.ContainerID, word) {
-			out = append(out, s)
-		}
-	}
-	return out
 }

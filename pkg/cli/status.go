@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,9 +60,7 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? `jackfield doctor` looks for what is wrong"}
 		}
 		if len(args) > 0 {
-			node.Containers = filterContainers(node.Containers, args[0])
-			node.Missed = filterContainers(node.Missed, args[0])
-			node.Sockets = filterSockets(node.Sockets, args[0])
+			keepNamed(node, args[0])
 		}
 		return answer(node)
 	}
@@ -127,15 +126,15 @@ func statusCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-// filterContainers returns the containers of a pod, or the container, that a word names.
-func filterContainers(cs []status.Container, word string) []status.Container {
-	out := []status.Container{}
-	for _, c := range cs {
-		if c.Namespace+"/"+c.Pod == word || c.Pod == word || c.Container == word || strings.HasPrefix(c.ContainerID, word) {
-			out = append(out, c)
-		}
+// keepNamed removes everything from a status that is not of the pod, or the container, that a word names.
+func keepNamed(n *status.Node, word string) {
+	isOther := func(namespace, pod, container, id string) bool {
+		return namespace+"/"+pod != word && pod != word && container != word && !strings.HasPrefix(id, word)
 	}
-	return out
+	isOtherContainer := func(c status.Container) bool { return isOther(c.Namespace, c.Pod, c.Container, c.ContainerID) }
+	n.Containers = slices.DeleteFunc(n.Containers, isOtherContainer)
+	n.Missed = slices.DeleteFunc(n.Missed, isOtherContainer)
+	n.Sockets = slices.DeleteFunc(n.Sockets, func(s status.PlacedSocket) bool { return isOther(s.Namespace, s.Pod, s.Container, s.ContainerID) })
 }
 
 func statusText(n *status.Node, whole bool) string {
