@@ -25,9 +25,9 @@ func CapabilityArgs(path string) map[string]any {
 //
 //	{"runtimeConfig":{"CNIDeviceInfoFile":"/var/run/…"}}
 func RuntimeConfig(path string) json.RawMessage {
-	var runtimeConfig, conf objectEncoder
-	runtimeConfig.addRequired(CapabilityKey, path)
-	conf.addMember("runtimeConfig", runtimeConfig.closeObject(nil))
+	var arguments, conf objectEncoder
+	arguments.addRequired(CapabilityKey, path)
+	conf.addMember("runtimeConfig", arguments.closeObject(nil))
 	return conf.closeObject(nil)
 }
 
@@ -55,13 +55,6 @@ func (c pluginConf) decode(key string, to any) error {
 	return nil
 }
 
-// declaresCapability reports whether the configuration itself declares the capability.
-func (c pluginConf) declaresCapability() (bool, error) {
-	var capabilities map[string]bool
-	err := c.decode("capabilities", &capabilities)
-	return err == nil && capabilities[CapabilityKey], err
-}
-
 // DeclaresCapability reports whether a network configuration, or one of the
 // plugins in a list of them, declares the capability (§5.1.1). The error for another
 // document is errdefs.ErrInvalidArgument.
@@ -75,8 +68,12 @@ func DeclaresCapability(conf []byte) (bool, error) {
 		return false, err
 	}
 	for _, p := range append([]pluginConf{c}, plugins...) {
-		if declared, err := p.declaresCapability(); err != nil || declared {
-			return declared, err
+		var capabilities map[string]bool
+		if err := p.decode("capabilities", &capabilities); err != nil {
+			return false, err
+		}
+		if capabilities[CapabilityKey] {
+			return true, nil
 		}
 	}
 	return false, nil
@@ -95,25 +92,18 @@ func SetCapability(conf []byte, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var runtime map[string]json.RawMessage
 	if _, list := all["plugins"]; list {
 		return nil, fmt.Errorf("set %s: this is a list of plugins, not the configuration of one: %w", CapabilityKey, errdefs.ErrInvalidArgument)
 	}
+	var runtime map[string]json.RawMessage
 	if err := all.decode("runtimeConfig", &runtime); err != nil {
 		return nil, err
 	}
-	if runtime == nil {
-		runtime = map[string]json.RawMessage{}
-	}
-	runtime[CapabilityKey] = encodeString(path)
-	if all["runtimeConfig"], err = json.Marshal(runtime); err != nil {
-		return nil, fmt.Errorf("set %s: %w", CapabilityKey, err)
-	}
-	out, err := json.Marshal(all)
-	if err != nil {
-		return nil, fmt.Errorf("set %s: %w", CapabilityKey, err)
-	}
-	return out, nil
+	delete(runtime, CapabilityKey)
+	var arguments, out objectEncoder
+	arguments.addRequired(CapabilityKey, path)
+	all["runtimeConfig"] = arguments.closeObject(runtime)
+	return out.closeObject(all), nil
 }
 
 // CapabilityPath returns the path in the configuration that a CNI plugin reads from its
