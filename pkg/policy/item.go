@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/jackfield/jackfield/internal/glob"
@@ -65,6 +66,22 @@ type item struct {
 	writable    bool   // of a mount
 	whole       bool   // a socket's directory with everything below it
 	vlan        int    // of a port; 0 for untagged
+}
+
+// describe returns the item for a message, such as `mount "/srv/a" at "/data"`.
+func (it *item) describe() string {
+	text := it.kind.String() + " " + quote(it.name)
+	switch {
+	case it.whole:
+		return "socket directory " + quote(it.name)
+	case it.kind == kindMount:
+		return text + " at " + quote(it.destination)
+	case it.kind == kindPort && it.vlan != 0:
+		return text + fmt.Sprintf(" with VLAN %d", it.vlan)
+	case it.kind == kindPort:
+		return text + " without a VLAN"
+	}
+	return text
 }
 
 // isWellFormed reports whether some rule could allow the item.

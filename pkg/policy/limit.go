@@ -4,6 +4,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/containerd/errdefs"
@@ -65,7 +66,6 @@ func (l *Limits) findFault() (field, found, rule string) {
 // LimitError says that a container would exceed a limit of a rule. It unwraps to
 // errdefs.ErrPermissionDenied.
 type LimitError struct {
-	Subject Subject
 	// Source is the file of the rules, Rule the name of the rule with the limit.
 	Source, Rule string
 	// Field is the limit, such as limits.pod.sockets.
@@ -91,39 +91,30 @@ func (e *LimitError) Error() string {
 func (e *LimitError) Unwrap() error { return errdefs.ErrPermissionDenied }
 
 // HasLimits reports whether some rule limits anything.
-func (p *Policy) HasLimits() bool { return p != nil && p.limits }
+func (p *Policy) HasLimits() bool {
+	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.limits != Limits{} })
+}
 
 // HasPodLimits reports whether some rule limits the subject's pod, so that the caller has to count
 // what the pod's other containers have.
 func (p *Policy) HasPodLimits(s Subject) bool {
-	if !p.HasLimits() {
-		return false
-	}
-	for i := range p.rules {
-		if r := &p.rules[i]; r.limits.Pod != (Limit{}) && r.restricts(&s) {
-			return true
-		}
-	}
-	return false
+	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.limits.Pod != Limit{} && r.restricts(&s) })
 }
 
 // Limit compares what a container will get, and what the pod's other containers have, with the
 // limits of every rule for it. refused is the refusal. audited is what audit mode lets through.
 func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited error) {
-	if !p.HasLimits() {
+	if p == nil {
 		return nil, nil
 	}
 	for i := range p.rules {
 		r := &p.rules[i]
-		if r.limits == (Limits{}) || !r.restricts(&s) {
-			continue
-		}
 		e := r.exceeded(container, others)
-		if e == nil {
+		if e == nil || !r.restricts(&s) {
 			continue
 		}
-		e.Subject, e.Source, e.Rule, e.Unknown = s, p.source, r.name, r.unknownProperty(&s)
-		if !r.audit && p.Mode() == Enforce {
+		e.Source, e.Rule, e.Unknown = p.source, r.name, r.unknownProperty(&s)
+		if !r.audit && p.Mode() != Audit {
 			return e, nil
 		}
 		if audited == nil {

@@ -5,6 +5,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackfield/jackfield/internal/glob"
 )
@@ -80,8 +81,6 @@ type Policy struct {
 	mode   Mode
 	all    bool
 	rules  []rule
-	denies bool // some rule denies something
-	limits bool // some rule has limits
 }
 
 // New compiles rules. Messages name source, the path of the configuration file. The error joins a
@@ -101,10 +100,7 @@ func New(source string, mode Mode, rules []Rule) (*Policy, error) {
 		} else {
 			first[r.Name] = i
 		}
-		c := f.compileRule(r)
-		p.rules = append(p.rules, c)
-		p.denies = p.denies || !c.deny.isEmpty()
-		p.limits = p.limits || c.limits != Limits{}
+		p.rules = append(p.rules, f.compileRule(r))
 	}
 	if len(f.list) > 0 {
 		return nil, errors.Join(f.list...)
@@ -179,63 +175,48 @@ func (p *Policy) SocketDirDenied(s Subject, dir string) (denied *RefusedError, e
 }
 
 func (p *Policy) deniedSocket(s *Subject, it *item) (denied *RefusedError, enforced bool) {
-	if p == nil || p.all || !p.denies || !glob.CleanPath(it.name) {
+	if p == nil || p.all || !glob.CleanPath(it.name) {
 		return nil, false
 	}
 	return p.denied(s, it)
 }
 
 func (p *Policy) decide(s *Subject, it *item) (Grant, error) {
-	if !it.isWellFormed() {
-		return Grant{}, p.refuseMalformed(*s, *it)
+	if p == nil {
+		p = &Policy{}
 	}
-	var denied *RefusedError
-	if p != nil {
-		if p.all {
-			return Grant{Rule: Administrator}, nil
-		}
-		if p.denies {
-			d, enforced := p.denied(s, it)
-			if enforced {
-				return Grant{}, d
-			}
-			denied = d
-		}
-		if rule := p.grantingRule(s, it, false); rule != "" {
-			return Grant{Rule: rule, Audited: denied != nil, Refusal: denied, Asked: it.asked(s)}, nil
-		}
+	switch {
+	case !it.isWellFormed():
+		return Grant{}, p.refuseMalformed(s, it)
+	case p.all:
+		return Grant{Rule: Administrator}, nil
 	}
-	refusal := denied
-	if refusal == nil {
-		refusal = p.refuse(*s, *it)
+	denied, enforced := p.denied(s, it)
+	if enforced {
+		return Grant{}, denied
 	}
-	if grant, ok := p.auditGrant(s, it, refusal); ok {
-		return grant, nil
+	if rule := p.grantingRule(s, it, false); rule != "" {
+		return Grant{Rule: rule, Audited: denied != nil, Refusal: denied, Asked: it.asked(s)}, nil
 	}
-	if denied != nil {
-		// A rule in audit mode denies it, which refuses nothing. The reason is that no rule grants it.
-		refusal = p.refuse(*s, *it)
+	// A denial that audit mode lets through refuses nothing. Without audit mode's grant, the
+	// reason is that no rule grants the item.
+	trial := p.grantingRule(s, it, true)
+	if trial == "" && p.Mode() != Audit {
+		return Grant{}, p.refuse(s, it)
 	}
-	return Grant{}, refusal
-}
-
-// auditGrant returns the grant of audit mode, the policy's or a rule's, for a refusal.
-func (p *Policy) auditGrant(s *Subject, it *item, refusal *RefusedError) (Grant, bool) {
-	rule := p.grantingRule(s, it, true)
-	return Grant{Rule: rule, Audited: true, Refusal: refusal, Asked: it.asked(s)}, rule != "" || p.Mode() == Audit
+	if denied == nil {
+		denied = p.refuse(s, it)
+	}
+	return Grant{Rule: trial, Audited: true, Refusal: denied, Asked: it.asked(s)}, nil
 }
 
 // grantingRule returns the first rule in audit mode, or in force, that grants the item, or "".
 func (p *Policy) grantingRule(s *Subject, it *item, audit bool) string {
-	if p == nil {
+	i := slices.IndexFunc(p.rules, func(r rule) bool { return r.audit == audit && r.grants(s, it) })
+	if i < 0 {
 		return ""
 	}
-	for i := range p.rules {
-		if r := &p.rules[i]; r.audit == audit && r.grants(s, it) {
-			return r.name
-		}
-	}
-	return ""
+	return p.rules[i].name
 }
 
 // grants reports whether the rule grants the subject the item.
@@ -263,9 +244,9 @@ func (p *Policy) denied(s *Subject, it *item) (refusal *RefusedError, enforced b
 		if why == "" {
 			continue
 		}
-		enforced = !r.audit && p.mode == Enforce
+		enforced = !r.audit && p.Mode() != Audit
 		if enforced || refusal == nil {
-			refusal = newRefusal(*s, *it)
+			refusal = newRefusal(s, it)
 			refusal.Source, refusal.Rule, refusal.Denied = p.source, r.name, true
 			refusal.Asked.DeniedBy = r.name
 			refusal.Why = why + " in " + p.source + ", and what one rule denies no other allows"

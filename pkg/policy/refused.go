@@ -16,16 +16,6 @@ import (
 // cut after 1024 bytes. Other readers use its fields and [RefusedError.Item], [RefusedError.Reason]
 // and [RefusedError.Remedy], of which the text consists.
 type RefusedError struct {
-	Subject Subject
-	// What is the kind of what was asked for: "CDI device", "socket", "socket directory", "device
-	// node", "mount", "hook", "network", "port" or "named socket".
-	What string
-	// Name is the name of what was asked for; of a mount the source.
-	Name string
-	// At is a mount's destination.
-	At string
-	// VLAN is a port's; 0 for an untagged port.
-	VLAN int
 	// Denied is set where Rule denies it. Otherwise no rule grants it.
 	Denied bool
 	// Source is the file of the rules.
@@ -41,6 +31,8 @@ type RefusedError struct {
 	Under string
 	// Asked is what was asked for, as a list of a rule has it.
 	Asked Asked
+
+	item item
 }
 
 // Error does not name the container: the error that it is part of does.
@@ -53,18 +45,7 @@ func (e *RefusedError) Error() string {
 }
 
 // Item returns what was asked for, such as `mount "/srv/a" at "/data"`.
-func (e *RefusedError) Item() string {
-	text := e.What + " " + quote(e.Name)
-	switch {
-	case e.At != "":
-		text += " at " + quote(e.At)
-	case e.VLAN != 0:
-		text += fmt.Sprintf(" with VLAN %d", e.VLAN)
-	case e.What == kindPort.String():
-		text += " without a VLAN"
-	}
-	return text
-}
+func (e *RefusedError) Item() string { return e.item.describe() }
 
 // Reason returns the rule that denies it or came closest, and why.
 func (e *RefusedError) Reason() string {
@@ -117,46 +98,39 @@ const (
 	otherNetwork             // grants the subject the item, but from other networks
 )
 
-func newRefusal(s Subject, it item) *RefusedError {
-	what := it.kind.String()
-	if it.whole {
-		what = "socket directory"
-	}
-	return &RefusedError{Subject: s, What: what, Name: it.name, At: it.destination, VLAN: it.vlan, Asked: it.asked(&s)}
+func newRefusal(s *Subject, it *item) *RefusedError {
+	return &RefusedError{Asked: it.asked(s), item: *it}
 }
 
 // refuse returns a refusal with the rule that came closest and the lines that would grant the item.
-func (p *Policy) refuse(s Subject, it item) *RefusedError {
+func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
 	e := newRefusal(s, it)
-	var rules []rule
-	if p != nil {
-		e.Source, rules = p.source, p.rules
-	}
+	e.Source = p.source
 	var (
 		closest *rule
 		at      closeness
 		common  int
 	)
-	for i := range rules {
-		r := &rules[i]
+	for i := range p.rules {
+		r := &p.rules[i]
 		if r.allow.isEmpty() || r.audit {
 			continue // it grants nothing
 		}
-		c, n := r.closeness(&s, &it)
+		c, n := r.closeness(s, it)
 		if c > at || c == at && n > common {
 			closest, at, common = r, c, n
 		}
 	}
 	switch {
-	case len(rules) == 0:
+	case len(p.rules) == 0:
 		e.Why = "there are no rules, and what no rule allows is refused"
 	case closest == nil:
 		e.Why = "no rule is for this pod and none allows it to another"
 	default:
 		e.Rule = closest.name
-		e.Why = closest.explainMismatch(&s, &it, at)
+		e.Why = closest.explainMismatch(s, it, at)
 	}
-	p.addRemedy(e, it, at)
+	p.addRemedy(e, s, it, at)
 	return e
 }
 
@@ -167,7 +141,7 @@ func (r *rule) closeness(s *Subject, it *item) (closeness, int) {
 	if it.kind == kindNetwork {
 		named = r.allowsSocketsOrDevices() && r.allowsNetwork(s, it.name)
 	}
-	part := r.mismatch(s)
+	part := r.mismatch(s, false)
 	switch {
 	case part == "namespaces" && named:
 		return otherSubject, 0
@@ -226,11 +200,11 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 		}
 		return "it has no allow." + k.listName()
 	}
-	switch r.mismatch(s) {
-	case "podLabels":
-		if s.LabelsUnknown {
-			return r.unknownProperty(s)
-		}
+	part := r.mismatch(s, false)
+	switch {
+	case part == "podLabels" && s.LabelsUnknown, part == "runtimeClasses" && s.HandlerUnknown, part == "images" && s.Image == "":
+		return r.unknownProperty(s)
+	case part == "podLabels":
 		for _, l := range r.labels {
 			if value, ok := s.Labels[l.key]; !ok {
 				return fmt.Sprintf("is for pods labelled %s=%s, and the pod has no such label", l.key, l.value)
@@ -238,19 +212,13 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 				return fmt.Sprintf("is for pods labelled %s=%s, and the pod has %s", l.key, l.value, quote(value))
 			}
 		}
-	case "runtimeClasses":
-		if s.HandlerUnknown {
-			return r.unknownProperty(s)
-		}
+	case part == "runtimeClasses":
 		classes := listed(quoteAll(r.subjects.RuntimeClasses))
 		if s.RuntimeHandler == "" {
 			return "is for the runtime classes " + classes + ", and the pod has the default one"
 		}
 		return fmt.Sprintf("is for the runtime classes %s, not for %s", classes, quote(s.RuntimeHandler))
-	case "images":
-		if s.Image == "" {
-			return "is for the images " + listed(quoteAll(r.subjects.Images)) + ", and the image of this container is unknown"
-		}
+	case part == "images":
 		return fmt.Sprintf("is for the images %s, not for %s", listed(quoteAll(r.subjects.Images)), quote(s.Image))
 	}
 	namespaces := listed(quoteAll(r.subjects.Namespaces))
@@ -260,14 +228,12 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 	return fmt.Sprintf("is for the namespaces %s, not for %s", namespaces, quote(s.Namespace))
 }
 
-func (p *Policy) refuseMalformed(s Subject, it item) *RefusedError {
+func (p *Policy) refuseMalformed(s *Subject, it *item) *RefusedError {
 	e := newRefusal(s, it)
+	e.Source = p.source
 	e.Why = "only an absolute path without //, /./, /../ and without / at the end is ever allowed"
 	if it.kind == kindPort {
 		e.Why = fmt.Sprintf("only a vswitch and a bridge without / in their names and a VLAN from 1 to %d are ever allowed", maxVLAN)
-	}
-	if p != nil {
-		e.Source = p.source
 	}
 	return e
 }

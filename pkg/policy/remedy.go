@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,21 +15,21 @@ import (
 const pathUnknown = "/DIRECTORY/OF/ITS/SOCKETS/**"
 
 // addRemedy adds the lines that would grant the item to the refusal.
-func (p *Policy) addRemedy(e *RefusedError, it item, c closeness) {
+func (p *Policy) addRemedy(e *RefusedError, s *Subject, it *item, c closeness) {
 	k := it.kind
 	nameless := !nameable(k, it.name) || k == kindMount && !nameable(k, it.destination)
-	if nameless || c < otherKind && e.Subject.Namespace != "" && !nameable(kindNetwork, e.Subject.Namespace) {
+	if nameless || c < otherKind && s.Namespace != "" && !nameable(kindNetwork, s.Namespace) {
 		e.Why += "; no pattern can name it, so no rule can allow it alone"
 		return
 	}
-	if e.Subject.NetworkGuessed && (c == otherNetwork || k == kindNetwork) {
+	if s.NetworkGuessed && (c == otherNetwork || k == kindNetwork) {
 		e.Why += "; make Multus' cache readable (multus.cacheDir), or add a rule without networks"
 		return
 	}
 	text := it.formatYAML()
 	switch {
-	case c == otherNetwork && nameable(kindNetwork, e.Subject.Network):
-		e.Under, e.Lines = underAllow+"."+kindNetwork.listName(), []string{"- " + strconv.Quote(e.Subject.Network)}
+	case c == otherNetwork && nameable(kindNetwork, s.Network):
+		e.Under, e.Lines = underAllow+"."+kindNetwork.listName(), []string{"- " + strconv.Quote(s.Network)}
 	case c == otherName:
 		e.Under, e.Lines = underAllow+"."+k.listName(), []string{"- " + text}
 	case c == otherKind:
@@ -42,13 +43,10 @@ func (p *Policy) addRemedy(e *RefusedError, it item, c closeness) {
 		if k == kindNetwork {
 			allow = kindSocket.listName() + ": [" + strconv.Quote(pathUnknown) + "], " + allow
 		}
-		who := e.Subject.Namespace
-		if who == "" {
-			who = "host"
-		}
+		who := cmp.Or(s.Namespace, "host")
 		e.Under, e.Lines = underRules, []string{
 			"- name: " + p.freeName(who+"-"+k.listName()),
-			"  for: {namespaces: [" + strconv.Quote(e.Subject.Namespace) + "]}",
+			"  for: {namespaces: [" + strconv.Quote(s.Namespace) + "]}",
 			"  allow: {" + allow + "}",
 		}
 	}
@@ -59,15 +57,18 @@ func (p *Policy) freeName(want string) string {
 	if !validName(want) {
 		want = "new"
 	}
+	return numberedName(want, func(name string) bool {
+		return slices.ContainsFunc(p.rules, func(r rule) bool { return r.name == name })
+	})
+}
+
+// numberedName returns a name that is not in use: the wanted one, or that with a number behind it.
+func numberedName(want string, inUse func(string) bool) string {
 	name := want
-	for n := 2; p.hasRule(name); n++ {
+	for n := 2; inUse(name); n++ {
 		name = fmt.Sprintf("%s-%d", want, n)
 	}
 	return name
-}
-
-func (p *Policy) hasRule(name string) bool {
-	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.name == name })
 }
 
 // nameable reports whether a pattern can match s and nothing else. The remedy for a path with a

@@ -149,17 +149,15 @@ func validName(s string) bool {
 }
 
 // matches reports whether the rule is for the subject and may grant it something.
-func (r *rule) matches(s *Subject) bool { return r.mismatch(s) == "" }
+func (r *rule) matches(s *Subject) bool { return r.mismatch(s, false) == "" }
 
 // restricts reports whether the rule's denials and limits apply to the subject. Unknown properties
 // of a container exempt it from none.
-func (r *rule) restricts(s *Subject) bool { return r.mismatchWith(s, true) == "" }
+func (r *rule) restricts(s *Subject) bool { return r.mismatch(s, true) == "" }
 
-// mismatch returns the part of the rule's subjects that s does not match, or "".
-func (r *rule) mismatch(s *Subject) string { return r.mismatchWith(s, false) }
-
-// mismatchWith is mismatch, where unknown properties of the subject match or do not.
-func (r *rule) mismatchWith(s *Subject, unknownMatches bool) string {
+// mismatch returns the part of the rule's subjects that s does not match, or "". Unknown properties
+// of the subject match or do not, as unknownMatches says.
+func (r *rule) mismatch(s *Subject, unknownMatches bool) string {
 	if r.namespaces != nil && !matchAny(r.namespaces, s.Namespace) {
 		return "namespaces"
 	}
@@ -172,20 +170,16 @@ func (r *rule) mismatchWith(s *Subject, unknownMatches bool) string {
 			return "podLabels"
 		}
 	}
-	if r.handlers != nil && !matchKnown(r.handlers, s.RuntimeHandler, !s.HandlerUnknown, unknownMatches) {
-		return "runtimeClasses"
+	matchKnown := func(globs []glob.Glob, text string, known bool) bool {
+		return globs == nil || known && matchAny(globs, text) || !known && unknownMatches
 	}
-	if r.images != nil && !matchKnown(r.images, s.Image, s.Image != "", unknownMatches) {
+	switch {
+	case !matchKnown(r.handlers, s.RuntimeHandler, !s.HandlerUnknown):
+		return "runtimeClasses"
+	case !matchKnown(r.images, s.Image, s.Image != ""):
 		return "images"
 	}
 	return ""
-}
-
-func matchKnown(globs []glob.Glob, s string, known, otherwise bool) bool {
-	if !known {
-		return otherwise
-	}
-	return matchAny(globs, s)
 }
 
 // unknownProperty says which property that the rule selects by is unknown for the subject, or "".

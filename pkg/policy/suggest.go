@@ -4,9 +4,9 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jackfield/jackfield/internal/glob"
 )
@@ -84,21 +84,17 @@ func kindOf(list string) (kind, bool) {
 
 // isNameable reports whether patterns can match what was asked for, and nothing else.
 func (a *Suggestion) isNameable(k kind) bool {
-	name := a.Name
-	if dir, whole := cutWhole(k, name); whole {
-		name = dir
-	}
+	name, _ := cutWhole(k, a.Name)
 	return nameable(k, name) && (k != kindMount || nameable(k, a.Destination)) && (a.Namespace == "" || nameable(kindNetwork, a.Namespace)) &&
 		(a.Network == "" || nameable(kindNetwork, a.Network))
 }
 
-// cutWhole returns the directory of a name that is for everything below it.
+// cutWhole returns the directory of a name that is for everything below it, and other names unchanged.
 func cutWhole(k kind, name string) (dir string, whole bool) {
-	const below = "/**"
-	if k != kindSocket || len(name) <= len(below) || name[len(name)-len(below):] != below {
-		return "", false
+	if k != kindSocket || name == "/**" {
+		return name, false
 	}
-	return name[:len(name)-len(below)], true
+	return strings.CutSuffix(name, "/**")
 }
 
 // covers reports whether the rule for a grants b too, which is of kind k.
@@ -110,11 +106,8 @@ func (a *Suggestion) covers(b *Suggestion, k kind) bool {
 	if a.Name == b.Name {
 		return true
 	}
-	if _, whole := cutWhole(k, a.Name); !whole {
-		return false
-	}
 	g, err := glob.CompilePath(a.Name)
-	if err != nil {
+	if _, whole := cutWhole(k, a.Name); !whole || err != nil {
 		return false
 	}
 	if dir, whole := cutWhole(k, b.Name); whole {
@@ -138,10 +131,9 @@ func ruleFor(rules *[]Rule, a Suggestion) *Rule {
 	if !validName("suggested-" + namespace + "-9999") {
 		namespace = "long-name"
 	}
-	name := "suggested-" + namespace
-	for n := 2; slices.ContainsFunc(*rules, func(r Rule) bool { return r.Name == name }); n++ {
-		name = fmt.Sprintf("suggested-%s-%d", namespace, n)
-	}
+	name := numberedName("suggested-"+namespace, func(name string) bool {
+		return slices.ContainsFunc(*rules, func(r Rule) bool { return r.Name == name })
+	})
 	*rules = append(*rules, Rule{Name: name, For: Subjects{Namespaces: []string{a.Namespace}}, Allow: Allow{Networks: networks}})
 	return &(*rules)[len(*rules)-1]
 }
