@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/jackfield/jackfield/internal/quantity"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
@@ -39,9 +41,9 @@ type Config struct {
 	Metrics   Metrics
 	AuditLog  AuditLog
 
-	file      string
-	text      string
-	positions map[string]position
+	file   string
+	text   string
+	fields map[string]*yaml.Node // the values that the file has
 }
 
 // CDI says where device specifications are.
@@ -246,8 +248,6 @@ func (c *Config) File() string { return c.file }
 // Text returns the parsed text, "" for Default.
 func (c *Config) Text() string { return c.text }
 
-type position struct{ line, column int }
-
 // Position returns the place of a field such as policy.rules[0].allow.sockets[1], as file:line:column. For a
 // field that is not in the file it is the place of the innermost field around it. For Default it is
 // "".
@@ -261,18 +261,15 @@ func (c *Config) Position(field string) string {
 // LineColumn returns [Config.Position] as numbers from 1; 0 if the field has no place in the file.
 func (c *Config) LineColumn(field string) (line, column int) {
 	for ; field != ""; field = parent(field) {
-		if p, ok := c.positions[field]; ok {
-			return p.line, p.column
+		if node := c.fields[field]; node != nil {
+			return node.Line, node.Column
 		}
 	}
 	return 0, 0
 }
 
 // IsWritten reports whether the file itself has a field. Otherwise its value is the default.
-func (c *Config) IsWritten(field string) bool {
-	_, ok := c.positions[field]
-	return ok
-}
+func (c *Config) IsWritten(field string) bool { return c.fields[field] != nil }
 
 // parent returns the field around a field.
 func parent(field string) string {

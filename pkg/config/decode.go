@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +16,9 @@ import (
 // decoder walks the tree of a YAML document. It collects all faults, so that a user can correct them in one
 // go.
 type decoder struct {
-	file      string
-	faults    diag.List
-	positions map[string]position
+	file   string
+	faults diag.List
+	fields map[string]*yaml.Node // the values that the file has
 }
 
 // reader decodes a node into its destination.
@@ -35,16 +36,9 @@ func (d *decoder) addFault(field string, node *yaml.Node, found, rule string) {
 	})
 }
 
-// nodeOf returns a node at the place of a field, or another node if the file does not have the field.
+// nodeOf returns the node of a field, or another node if the file does not have the field.
 func (d *decoder) nodeOf(field string, other *yaml.Node) *yaml.Node {
-	if p, ok := d.positions[field]; ok {
-		return &yaml.Node{Line: p.line, Column: p.column}
-	}
-	return other
-}
-
-func (d *decoder) recordPosition(field string, node *yaml.Node) {
-	d.positions[field] = position{node.Line, node.Column}
+	return cmp.Or(d.fields[field], other)
 }
 
 // rejectAnchorsAndTags refuses YAML features that hide what a file means: anchors, aliases (and with them
@@ -63,13 +57,15 @@ func (d *decoder) rejectAnchorsAndTags(node *yaml.Node) {
 	}
 }
 
-// readObject decodes an object with the given members, all optional.
-func (d *decoder) readObject(field string, node *yaml.Node, members ...member) {
+// readObject decodes an object with the given members, all optional. It returns false if it has a fault.
+func (d *decoder) readObject(field string, node *yaml.Node, members ...member) bool {
+	before := len(d.faults)
 	d.readPairs(field, node, func(key, value *yaml.Node) {
 		for _, m := range members {
 			if m.key == key.Value {
-				d.recordPosition(joinPath(field, m.key), value)
-				m.read(joinPath(field, m.key), value)
+				at := joinPath(field, m.key)
+				d.fields[at] = value
+				m.read(at, value)
 				return
 			}
 		}
@@ -80,6 +76,28 @@ func (d *decoder) readObject(field string, node *yaml.Node, members ...member) {
 		d.addFault(field, key, "the unknown key "+quote(key.Value),
 			"the keys here are "+strings.Join(keys, ", ")+suggest(key.Value, keys))
 	})
+	return len(d.faults) == before
+}
+
+// readMap decodes an object whose keys the user chooses. rule returns why a key is invalid, or "".
+// read decodes a value; it returns false for an invalid one.
+func readMap[T any](d *decoder, into *map[string]T, rule func(string) string, read func(at string, key, value *yaml.Node) (T, bool)) reader {
+	return func(field string, node *yaml.Node) {
+		d.readPairs(field, node, func(key, value *yaml.Node) {
+			if broken := rule(key.Value); broken != "" {
+				d.addFault(field, key, describe(key), broken)
+				return
+			}
+			at := joinPath(field, key.Value)
+			d.fields[at] = value
+			if *into == nil {
+				*into = make(map[string]T)
+			}
+			if v, ok := read(at, key, value); ok {
+				(*into)[key.Value] = v
+			}
+		})
+	}
 }
 
 // readPairs calls read for each pair of an object. It refuses keys that are no strings, and duplicates.
@@ -163,7 +181,7 @@ func (d *decoder) readList(field string, node *yaml.Node, read reader) {
 	}
 	for i, element := range node.Content {
 		at := field + "[" + strconv.Itoa(i) + "]"
-		d.recordPosition(at, element)
+		d.fields[at] = element
 		read(at, element)
 	}
 }

@@ -28,9 +28,9 @@ type Options struct {
 // devices. So is a file that a group other than root's or this process's own can write. For
 // other errors see [Parse].
 func Load(host hostfs.Root, path string, opts Options) (*Config, error) {
-	data, err := Read(host, path, opts)
+	data, err := host.ReadFileIf(path, MaxSize, checkTrust(path, opts))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read configuration: %w", err)
 	}
 	return Parse(data, path)
 }
@@ -56,15 +56,6 @@ func Locate(host hostfs.Root, file string) (root hostfs.Root, path string, err e
 	}
 	path, err = filepath.Abs(file)
 	return hostfs.Host(), path, err
-}
-
-// Read reads a configuration file as [Load] does, without parsing it.
-func Read(host hostfs.Root, path string, opts Options) ([]byte, error) {
-	data, err := host.ReadFileIf(path, MaxSize, checkTrust(path, opts))
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	return data, nil
 }
 
 // checkTrust returns a check of a file's owner and mode. ReadFileIf itself refuses files that are not

@@ -43,33 +43,18 @@ func (n *NamedSocket) DefaultAt(name string) string {
 	return path.Join(NamedSocketDir, name, path.Base(file))
 }
 
-// readNamedSockets decodes the sockets that containers request by name.
-func (d *decoder) readNamedSockets(into *map[string]NamedSocket) reader {
-	return func(field string, node *yaml.Node) {
-		all := make(map[string]NamedSocket)
-		d.readPairs(field, node, func(key, value *yaml.Node) {
-			if broken := SocketName(key.Value); broken != "" {
-				d.addFault(field, key, describe(key), broken)
-				return
-			}
-			at := joinPath(field, key.Value)
-			d.recordPosition(at, value)
-			n := NamedSocket{Create: SocketRefuse}
-			before := len(d.faults)
-			d.readObject(at, value,
-				member{"path", d.readText(&n.Path, namedSocketPath)},
-				member{"at", d.readText(&n.At, namedSocketAt)},
-				member{"create", readEnum(d, &n.Create, SocketRefuse, SocketWait)},
-			)
-			if len(d.faults) == before {
-				d.checkNamedSocket(at, key, &n)
-			}
-			all[key.Value] = n
-		})
-		if len(all) > 0 {
-			*into = all
-		}
+// readNamedSocket decodes a socket that containers request by name, which is the key.
+func (d *decoder) readNamedSocket(at string, name, value *yaml.Node) (NamedSocket, bool) {
+	n := NamedSocket{Create: SocketRefuse}
+	ok := d.readObject(at, value,
+		member{"path", d.readText(&n.Path, namedSocketPath)},
+		member{"at", d.readText(&n.At, namedSocketAt)},
+		member{"create", readEnum(d, &n.Create, SocketRefuse, SocketWait)},
+	)
+	if ok {
+		d.checkNamedSocket(at, name, &n)
 	}
+	return n, ok
 }
 
 // checkNamedSocket checks what concerns more than one key, and sets the default of at.

@@ -23,9 +23,9 @@ import (
 // Parse parses a configuration file. file is its path, for messages. An empty file is [Default]. The error
 // joins a *diag.Diagnostic for each fault, in the order of the file.
 func Parse(data []byte, file string) (*Config, error) {
-	d := &decoder{file: file, positions: make(map[string]position)}
+	d := &decoder{file: file, fields: make(map[string]*yaml.Node)}
 	c := Default()
-	c.file, c.text, c.positions = file, string(data), d.positions
+	c.file, c.text, c.fields = file, string(data), d.fields
 	root, fault := d.document(data)
 	if fault != nil {
 		return nil, fault
@@ -97,7 +97,9 @@ func (d *decoder) members(c *Config) []member {
 	return []member{
 		{"cdi", d.readSection(
 			member{"specDirs", d.readTexts(&c.CDI.SpecDirs, absolute)},
-			member{"aliases", d.readAliases(c.CDI.Aliases)},
+			member{"aliases", readMap(d, &c.CDI.Aliases, aliasName, func(at string, _, value *yaml.Node) (string, bool) {
+				return d.readString(at, value, cdiKind)
+			})},
 			member{"extensions", d.readTexts(&c.CDI.Extensions, extension)},
 		)},
 		{"sockets", d.readSection(
@@ -107,7 +109,7 @@ func (d *decoder) members(c *Config) []member {
 			member{"user", d.readText(&c.Sockets.User, orNone(userIDs))},
 			member{"directorySize", d.readText(&c.Sockets.DirectorySize, orNone(directorySize))},
 			member{"selinuxLabel", d.readText(&c.Sockets.SELinuxLabel, orNone(selinuxLabel))},
-			member{"named", d.readNamedSockets(&c.Sockets.Named)},
+			member{"named", readMap(d, &c.Sockets.Named, SocketName, d.readNamedSocket)},
 		)},
 		{"deviceInfo", d.readSection(
 			member{"cniDir", d.readText(&c.DeviceInfo.CNIDir, absolute)},
@@ -180,25 +182,8 @@ func (d *decoder) checkDisjoint(c *Config, root *yaml.Node) {
 	}
 }
 
-func (d *decoder) readAliases(into map[string]string) reader {
-	return func(field string, node *yaml.Node) {
-		d.readPairs(field, node, func(key, value *yaml.Node) {
-			at := joinPath(field, key.Value)
-			if broken := aliasName(key.Value); broken != "" {
-				d.addFault(field, key, describe(key), broken)
-				return
-			}
-			d.recordPosition(at, value)
-			if kind, ok := d.readString(at, value, cdiKind); ok {
-				into[key.Value] = kind
-			}
-		})
-	}
-}
-
 func (d *decoder) readDialect(at string, element *yaml.Node, one *Dialect) {
-	before := len(d.faults)
-	d.readObject(at, element,
+	ok := d.readObject(at, element,
 		member{"match", d.readSection(
 			member{"network", d.readText(&one.Match.Network, pattern)},
 			member{"resource", d.readText(&one.Match.Resource, pattern)},
@@ -209,7 +194,7 @@ func (d *decoder) readDialect(at string, element *yaml.Node, one *Dialect) {
 		member{"path", readEnum(d, &one.Path, SideHost, SideContainer)},
 	)
 	switch {
-	case len(d.faults) > before:
+	case !ok:
 	case one.Match == DialectMatch{}:
 		d.addFault(at+".match", element, "nothing", "say what the dialect is for: network, resource or both, or driver")
 	case one.Match.Driver != "" && one.Match != DialectMatch{Driver: one.Match.Driver}:

@@ -25,8 +25,7 @@ func (c *Config) CompilePolicy(source string) (*policy.Policy, error) {
 }
 
 func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
-	before := len(d.faults)
-	d.readObject(at, element,
+	ok := d.readObject(at, element,
 		member{"name", d.readText(&r.Name, notEmpty)},
 		member{"for", d.readSection(
 			member{"namespaces", d.readTexts(&r.For.Namespaces, anyText)},
@@ -42,7 +41,7 @@ func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
 			member{"pod", d.readLimit(&r.Limits.Pod)},
 		)},
 	)
-	if len(d.faults) == before {
+	if ok {
 		d.checkComplete(at, element)
 	}
 }
@@ -50,12 +49,12 @@ func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
 // checkComplete refuses a rule without subjects or without effect.
 func (d *decoder) checkComplete(at string, rule *yaml.Node) {
 	for _, key := range []string{"name", "for"} {
-		if _, ok := d.positions[joinPath(at, key)]; !ok {
+		if d.fields[joinPath(at, key)] == nil {
 			d.addFault(joinPath(at, key), rule, "nothing", "a rule has name, for, and allow, deny or limits")
 		}
 	}
 	for _, key := range []string{"allow", "deny", "limits"} {
-		if _, ok := d.positions[joinPath(at, key)]; ok {
+		if d.fields[joinPath(at, key)] != nil {
 			return
 		}
 	}
@@ -76,13 +75,12 @@ func (d *decoder) readAllow(into *policy.Allow) reader {
 }
 
 func (d *decoder) readMountRule(at string, element *yaml.Node, m *policy.Mount) {
-	before := len(d.faults)
-	d.readObject(at, element,
+	ok := d.readObject(at, element,
 		member{"source", d.readText(&m.Source, notEmpty)},
 		member{"destination", d.readText(&m.Destination, notEmpty)},
 		member{"readOnly", d.readBoolean(&m.ReadOnly)},
 	)
-	if m.Source == "" && len(d.faults) == before {
+	if m.Source == "" && ok {
 		d.addFault(at+".source", element, "nothing", "a mount has a source, a pattern of host paths")
 	}
 }
@@ -112,17 +110,11 @@ func (d *decoder) readNumber(into *int, least, most int, hint string) reader {
 
 func (d *decoder) readLabels(into *map[string]string) reader {
 	return func(field string, node *yaml.Node) {
-		labels := make(map[string]string)
-		d.readPairs(field, node, func(key, value *yaml.Node) {
-			at := joinPath(field, key.Value)
-			d.recordPosition(at, value)
-			if s, ok := d.readString(at, value, anyText); ok {
-				labels[key.Value] = s
-			}
-		})
 		if node.Kind == yaml.MappingNode && len(node.Content) == 0 {
 			d.addFault(field, node, "an empty object", "give at least one, or leave the key out")
 		}
-		*into = labels
+		readMap(d, into, anyText, func(at string, _, value *yaml.Node) (string, bool) {
+			return d.readString(at, value, anyText)
+		})(field, node)
 	}
 }

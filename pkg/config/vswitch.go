@@ -72,8 +72,7 @@ const (
 func (d *decoder) readVswitches(into *[]Vswitch) reader {
 	first := make(map[string]string) // the field of each name
 	return readItems(d, into, func(at string, element *yaml.Node, v *Vswitch) {
-		before := len(d.faults)
-		d.readObject(at, element,
+		ok := d.readObject(at, element,
 			member{"name", d.readText(&v.Name, switchName)},
 			member{"type", readEnum(d, &v.Type, VswitchOVS, VswitchGrout, VswitchVPP)},
 			member{"endpoint", d.readText(&v.Endpoint, socketPath)},
@@ -86,7 +85,7 @@ func (d *decoder) readVswitches(into *[]Vswitch) reader {
 			member{"grcli", d.readText(&v.Grcli, absolute)},
 			member{"socketDir", d.readText(&v.SocketDir, absolute)},
 		)
-		if len(d.faults) == before {
+		if ok {
 			d.checkVswitch(at, element, v, first)
 		}
 		v.Endpoint = cmp.Or(v.Endpoint, endpoints[v.Type])
@@ -144,12 +143,11 @@ func (d *decoder) readPortRule(at string, element *yaml.Node, p *policy.PortPatt
 		d.readText(&p.Port, notEmpty)(at, element)
 		return
 	}
-	before := len(d.faults)
-	d.readObject(at, element,
+	ok := d.readObject(at, element,
 		member{"port", d.readText(&p.Port, notEmpty)},
 		member{"vlans", d.readVLANs(&p.VLANs)},
 	)
-	if p.Port == "" && len(d.faults) == before {
+	if p.Port == "" && ok {
 		d.addFault(at+".port", element, "nothing", "an object has port, a pattern of vswitch/bridge")
 	}
 }
