@@ -108,7 +108,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 
 func (p *Plugin) logCounters() {
 	fields := logrus.Fields{}
-	for name, value := range p.counters.Each {
+	for name, value := range p.counters.Totals() {
 		fields[name] = value
 	}
 	p.log.WithFields(fields).Info("ended")

@@ -34,7 +34,7 @@ type Counters struct {
 	LogDropped    atomic.Uint64 // log lines dropped because standard error was too slow
 
 	requests map[request]*atomic.Uint64
-	calls    map[Handler]*handlerMetrics
+	timeouts map[Handler]*atomic.Uint64
 	duration *prometheus.HistogramVec
 }
 
@@ -44,22 +44,17 @@ type request struct {
 	outcome Outcome
 }
 
-// handlerMetrics are the metrics of one of the runtime's calls.
-type handlerMetrics struct {
-	duration prometheus.Observer
-	timeouts atomic.Uint64
-}
-
 // NewCounters returns counters that are all 0. Every series exists from the start, so that the
 // first refusal is an increase and not a new series.
 func NewCounters() *Counters {
-	c := &Counters{requests: make(map[request]*atomic.Uint64), calls: make(map[Handler]*handlerMetrics), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	c := &Counters{requests: make(map[request]*atomic.Uint64), timeouts: make(map[Handler]*atomic.Uint64), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: handlerDuration.Name, Help: handlerDuration.Help,
 		// From a container without a request to the runtime's default deadline.
 		Buckets: []float64{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, .01, .05, .25, 1, 2},
 	}, []string{"handler"})}
 	for _, h := range handlers {
-		c.calls[h] = &handlerMetrics{duration: c.duration.WithLabelValues(string(h))}
+		c.duration.WithLabelValues(string(h))
+		c.timeouts[h] = new(atomic.Uint64)
 	}
 	for _, s := range sources {
 		for _, o := range outcomes {
@@ -72,13 +67,22 @@ func NewCounters() *Counters {
 }
 
 // Observe counts one call of the runtime, which took d.
-func (c *Counters) Observe(h Handler, d time.Duration) { c.calls[h].duration.Observe(d.Seconds()) }
+func (c *Counters) Observe(h Handler, d time.Duration) {
+	c.duration.WithLabelValues(string(h)).Observe(d.Seconds())
+}
 
 // CountTimeout counts a call of the runtime that was answered before its work was done.
-func (c *Counters) CountTimeout(h Handler) { c.calls[h].timeouts.Add(1) }
+func (c *Counters) CountTimeout(h Handler) { c.timeouts[h].Add(1) }
 
 // Timeouts returns how often CountTimeout was called for the handler.
-func (c *Counters) Timeouts(h Handler) uint64 { return c.calls[h].timeouts.Load() }
+func (c *Counters) Timeouts(h Handler) uint64 { return c.timeouts[h].Load() }
+
+func (c *Counters) timeoutValues() (all []value) {
+	for h, n := range c.timeouts {
+		all = append(all, one(n.Load(), string(h))...)
+	}
+	return all
+}
 
 // CountRequest counts one request. A request with unknown labels is counted as one that failed.
 func (c *Counters) CountRequest(s Source, o Outcome) {
@@ -87,6 +91,13 @@ func (c *Counters) CountRequest(s Source, o Outcome) {
 		one = c.requests[request{SourceContainer, Failed}]
 	}
 	one.Add(1)
+}
+
+func (c *Counters) requestValues() (all []value) {
+	for r, n := range c.requests {
+		all = append(all, one(n.Load(), string(r.source), string(r.outcome))...)
+	}
+	return all
 }
 
 // Requests returns how many requests of all sources had the outcome.
@@ -100,17 +111,13 @@ func (c *Counters) Requests(o Outcome) uint64 {
 	return n
 }
 
-// Each calls yield with the name and value of the counts that the plugin logs when it ends.
-func (c *Counters) Each(yield func(name string, value uint64) bool) {
-	for name, value := range map[string]uint64{
+// Totals are the counts that the plugin logs when it ends, by name.
+func (c *Counters) Totals() map[string]uint64 {
+	return map[string]uint64{
 		"containers": c.Containers.Load(), "untouched": c.Untouched.Load(), "audited": c.Audited.Load(), "timedOut": c.TimedOut.Load(),
 		"injected": c.Requests(Injected), "present": c.Requests(Present), "unmanaged": c.Requests(Unmanaged),
 		"skipped": c.Requests(Skipped), "refused": c.Requests(Refused), "failed": c.Requests(Failed),
 		"rebinds": c.Rebinds.Load(), "hotPlugs": c.HotPlugs.Load(), "stagingFailed": c.StagingFailed.Load(),
-	} {
-		if !yield(name, value) {
-			return
-		}
 	}
 }
 
@@ -141,13 +148,13 @@ func (r *RuleCounter) Add(rule string) {
 	r.counts[rule]++
 }
 
-// eachRule calls yield with every rule and its count.
-func (r *RuleCounter) eachRule(yield func(rule string, n uint64)) {
+func (r *RuleCounter) values() (all []value) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for rule, n := range r.counts {
-		yield(rule, n)
+		all = append(all, one(n, rule)...)
 	}
+	return all
 }
 
 // Source is where a request comes from. The values are those of a label.

@@ -5,7 +5,6 @@ package telemetry
 import (
 	"runtime"
 	"slices"
-	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -60,15 +59,30 @@ var handlerDuration = Family{"jackfield_handler_duration_seconds", histogram, "T
 
 const counter, gauge, histogram = "counter", "gauge", "histogram"
 
-// series is a family with its labels and how its values are collected.
-type series struct {
+// metric is a family with its labels and its values at the time of a scrape.
+type metric struct {
 	Family
-	labels  []string
-	collect func(emit emit, c *Counters, s *Sample)
+	labels []string
+	values []value
 }
 
-// emit takes one value of a family, with the values of its labels.
-type emit func(value float64, labels ...string)
+// value is one value of a metric, with the values of its labels.
+type value struct {
+	number float64
+	labels []string
+}
+
+// one returns a single value.
+func one[N int | uint64 | float64](n N, labels ...string) []value {
+	return []value{{float64(n), labels}}
+}
+
+func flag(set bool, labels ...string) []value {
+	if set {
+		return one(1, labels...)
+	}
+	return one(0, labels...)
+}
 
 // processFamilies are the metrics of the process and the Go runtime that are exposed.
 var processFamilies = []Family{
@@ -82,8 +96,8 @@ var processFamilies = []Family{
 // Families returns all metrics, in the order of the reference page.
 func Families() []Family {
 	var out []Family
-	for _, s := range allSeries() {
-		out = append(out, s.Family)
+	for _, m := range metrics(NewCounters(), &Sample{}) {
+		out = append(out, m.Family)
 	}
 	return append(out, processFamilies...)
 }
@@ -114,143 +128,110 @@ type collector struct {
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(metrics chan<- prometheus.Metric) {
-	sample := c.sample()
-	for _, s := range allSeries() {
-		desc, kind := prometheus.NewDesc(s.Name, s.Help, s.labels, nil), prometheus.GaugeValue
-		if s.Type == counter {
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	for _, m := range metrics(c.counters, c.sample()) {
+		desc, kind := prometheus.NewDesc(m.Name, m.Help, m.labels, nil), prometheus.GaugeValue
+		if m.Type == counter {
 			kind = prometheus.CounterValue
 		}
-		s.collect(func(value float64, labels ...string) {
-			metrics <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
-		}, c.counters, sample)
+		for _, v := range m.values {
+			out <- prometheus.MustNewConstMetric(desc, kind, v.number, v.labels...)
+		}
 	}
 }
 
-// allSeries are the metrics of Jackfield itself.
-func allSeries() []series {
-	count := func(pick func(c *Counters) *atomic.Uint64) func(emit, *Counters, *Sample) {
-		return func(e emit, c *Counters, _ *Sample) { e(float64(pick(c).Load())) }
+// metrics returns the metrics of Jackfield itself.
+func metrics(c *Counters, s *Sample) []metric {
+	var runtimeInfo []value
+	if s.Runtime != "" {
+		runtimeInfo = one(1, s.Runtime, s.RuntimeVersion, s.NRI)
 	}
-	value := func(pick func(s *Sample) uint64) func(emit, *Counters, *Sample) {
-		return func(e emit, _ *Counters, s *Sample) { e(float64(pick(s))) }
+	var directories []value
+	for _, d := range s.Directories {
+		directories = append(directories, flag(d.Up, d.Path, d.Use)...)
 	}
-	flag := func(pick func(s *Sample) bool) func(emit, *Counters, *Sample) {
-		return func(e emit, _ *Counters, s *Sample) { e(boolValue(pick(s))) }
-	}
-	cdi := func(pick func(s *CDI) uint64) func(emit, *Counters, *Sample) {
-		return func(e emit, _ *Counters, s *Sample) {
-			if s.CDI.Known {
-				e(float64(pick(&s.CDI)))
-			}
+	cdi := func(n uint64) []value {
+		if !s.CDI.Known {
+			return nil
 		}
+		return one(n)
 	}
-	vswitch := func(pick func(v *Vswitch) float64) func(emit, *Counters, *Sample) {
-		return func(e emit, _ *Counters, s *Sample) {
-			for i := range s.Vswitches {
-				e(pick(&s.Vswitches[i]), s.Vswitches[i].Name)
-			}
+	vswitches := func(valueOf func(v *Vswitch) []value) (all []value) {
+		for i := range s.Vswitches {
+			all = append(all, valueOf(&s.Vswitches[i])...)
 		}
+		return all
 	}
 	ofVswitch := []string{"vswitch"}
-	return []series{
+	return []metric{
 		{Family{"jackfield_build_info", gauge, "The build, in the labels version, commit and goversion: always 1."},
-			[]string{"version", "commit", "goversion"}, func(e emit, _ *Counters, s *Sample) { e(1, s.Version, s.Commit, runtime.Version()) }},
+			[]string{"version", "commit", "goversion"}, one(1, s.Version, s.Commit, runtime.Version())},
 
-		{Family{"jackfield_nri_connected", gauge, "1 while the plugin is registered with the runtime."}, nil, flag(func(s *Sample) bool { return s.Connected })},
-		{Family{"jackfield_nri_connections_total", counter, "Registrations with the runtime."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.Connections })},
+		{Family{"jackfield_nri_connected", gauge, "1 while the plugin is registered with the runtime."}, nil, flag(s.Connected)},
+		{Family{"jackfield_nri_connections_total", counter, "Registrations with the runtime."}, nil, one(c.Connections.Load())},
 		{Family{"jackfield_nri_runtime_info", gauge, "The runtime of the last registration and its NRI version: always 1."},
-			[]string{"runtime", "version", "nri"}, func(e emit, _ *Counters, s *Sample) {
-				if s.Runtime != "" {
-					e(1, s.Runtime, s.RuntimeVersion, s.NRI)
-				}
-			}},
+			[]string{"runtime", "version", "nri"}, runtimeInfo},
 
-		{Family{"jackfield_containers_total", counter, "Containers whose creation the runtime reported."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.Containers })},
-		{Family{"jackfield_containers_untouched_total", counter, "Containers without a request."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.Untouched })},
-		{Family{"jackfield_containers_timed_out_total", counter, "Containers refused because their work was not done before the runtime's deadline."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.TimedOut })},
-		{Family{"jackfield_requests_total", counter, "Requests by source and outcome."}, []string{"source", "outcome"}, collectRequests},
+		{Family{"jackfield_containers_total", counter, "Containers whose creation the runtime reported."}, nil, one(c.Containers.Load())},
+		{Family{"jackfield_containers_untouched_total", counter, "Containers without a request."}, nil, one(c.Untouched.Load())},
+		{Family{"jackfield_containers_timed_out_total", counter, "Containers refused because their work was not done before the runtime's deadline."}, nil, one(c.TimedOut.Load())},
+		{Family{"jackfield_requests_total", counter, "Requests by source and outcome."}, []string{"source", "outcome"}, c.requestValues()},
 		{Family{"jackfield_refusals_total", counter, "Refusals by the policy rule that came closest or whose limit was reached; empty where there is none."},
-			[]string{"rule"}, func(e emit, c *Counters, _ *Sample) {
-				c.RefusedBy.eachRule(func(rule string, n uint64) { e(float64(n), rule) })
-			}},
-		{Family{"jackfield_would_refuse_total", counter, "Requests granted in mode audit that mode enforce would deny."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.Audited })},
+			[]string{"rule"}, c.RefusedBy.values()},
+		{Family{"jackfield_would_refuse_total", counter, "Requests granted in mode audit that mode enforce would deny."}, nil, one(c.Audited.Load())},
 
-		{handlerDuration, []string{"handler"}, func(emit, *Counters, *Sample) {}}, // the histogram collects itself
+		{handlerDuration, []string{"handler"}, nil}, // the histogram collects itself
 		{Family{"jackfield_handler_timeouts_total", counter, "Calls answered before their work was done, because a file system or socket of the host was unresponsive."},
-			[]string{"handler"}, func(e emit, c *Counters, _ *Sample) {
-				for _, h := range handlers {
-					e(float64(c.Timeouts(h)), string(h))
-				}
-			}},
-		{Family{"jackfield_workers_busy", gauge, "Goroutines that work on calls of the runtime, including blocked ones."}, nil, value(func(s *Sample) uint64 { return uint64(s.Workers) })},
-		{Family{"jackfield_workers_max", gauge, "Limit of the goroutines that work on calls of the runtime; at the limit calls are refused."}, nil, value(func(s *Sample) uint64 { return uint64(s.WorkersMax) })},
+			[]string{"handler"}, c.timeoutValues()},
+		{Family{"jackfield_workers_busy", gauge, "Goroutines that work on calls of the runtime, including blocked ones."}, nil, one(s.Workers)},
+		{Family{"jackfield_workers_max", gauge, "Limit of the goroutines that work on calls of the runtime; at the limit calls are refused."}, nil, one(s.WorkersMax)},
 		{Family{"jackfield_directory_up", gauge, "1 while the file system of a configured directory answers, whether the directory exists or not; 0 while it is unresponsive."},
-			[]string{"directory", "use"}, func(e emit, _ *Counters, s *Sample) {
-				for _, d := range s.Directories {
-					e(boolValue(d.Up), d.Path, d.Use)
-				}
-			}},
-		{Family{"jackfield_panics_total", counter, "Panics that were recovered; each is in the log with its stack."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.Panics })},
+			[]string{"directory", "use"}, directories},
+		{Family{"jackfield_panics_total", counter, "Panics that were recovered; each is in the log with its stack."}, nil, one(c.Panics.Load())},
 
-		{Family{"jackfield_config_generation", gauge, "Grows with each configuration that comes into force."}, nil, value(func(s *Sample) uint64 { return s.ConfigGeneration })},
-		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer one is rejected."}, nil, flag(func(s *Sample) bool { return s.ConfigCurrent })},
-		{Family{"jackfield_config_refused_total", counter, "New configurations that were rejected."}, nil, value(func(s *Sample) uint64 { return s.ConfigRefused })},
+		{Family{"jackfield_config_generation", gauge, "Grows with each configuration that comes into force."}, nil, one(s.ConfigGeneration)},
+		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer one is rejected."}, nil, flag(s.ConfigCurrent)},
+		{Family{"jackfield_config_refused_total", counter, "New configurations that were rejected."}, nil, one(s.ConfigRefused)},
 
-		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only then."}, nil, flag(func(s *Sample) bool { return s.CDI.Known })},
-		{Family{"jackfield_cdi_files", gauge, "CDI specification files."}, nil, cdi(func(s *CDI) uint64 { return s.Files })},
-		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are invalid or conflict with others."}, nil, cdi(func(s *CDI) uint64 { return s.FilesInError })},
-		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that exist and cannot be read."}, nil, cdi(func(s *CDI) uint64 { return s.Unreadable })},
-		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be requested."}, nil, cdi(func(s *CDI) uint64 { return s.Devices })},
+		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only then."}, nil, flag(s.CDI.Known)},
+		{Family{"jackfield_cdi_files", gauge, "CDI specification files."}, nil, cdi(s.CDI.Files)},
+		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are invalid or conflict with others."}, nil, cdi(s.CDI.FilesInError)},
+		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that exist and cannot be read."}, nil, cdi(s.CDI.Unreadable)},
+		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be requested."}, nil, cdi(s.CDI.Devices)},
 
-		{Family{"jackfield_hooks", gauge, "Hooks of hooks.d directories that can be injected."}, nil, value(func(s *Sample) uint64 { return s.Hooks })},
-		{Family{"jackfield_hooks_files_in_error", gauge, "Files and directories of hooks.d that cannot be used."}, nil, value(func(s *Sample) uint64 { return s.HooksInError })},
+		{Family{"jackfield_hooks", gauge, "Hooks of hooks.d directories that can be injected."}, nil, one(s.Hooks)},
+		{Family{"jackfield_hooks_files_in_error", gauge, "Files and directories of hooks.d that cannot be used."}, nil, one(s.HooksInError)},
 
-		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a running container loses a socket whose directory is re-created, and gets no new networks."}, []string{"mode"}, collectStagingMode},
-		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, nil, value(func(s *Sample) uint64 { return s.Staged })},
-		{Family{"jackfield_staging_sockets", gauge, "Host sockets that are bound in staging directories."}, nil, value(func(s *Sample) uint64 { return s.Sockets })},
-		{Family{"jackfield_staging_failures_total", counter, "Failures to update the sockets of running containers."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.StagingFailed })},
-		{Family{"jackfield_hotplugs_total", counter, "Updates of running containers whose networks changed."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.HotPlugs })},
-		{Family{"jackfield_status_containers", gauge, "Running containers that have something injected."}, nil, value(func(s *Sample) uint64 { return s.StatusContainers })},
-		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested, because they were created while the plugin was not connected."}, nil, value(func(s *Sample) uint64 { return s.Missed })},
-		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: jackfield status loses the container at a restart."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.StatusFailed })},
-		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers after the host re-created them."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.Rebinds })},
-		{Family{"jackfield_cleanup_failures_total", counter, "Removals of a container's or pod's state that left something behind."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.CleanupFailed })},
+		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a running container loses a socket whose directory is re-created, and gets no new networks."}, []string{"mode"}, stagingModes(s.StagingMode)},
+		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, nil, one(s.Staged)},
+		{Family{"jackfield_staging_sockets", gauge, "Host sockets that are bound in staging directories."}, nil, one(s.Sockets)},
+		{Family{"jackfield_staging_failures_total", counter, "Failures to update the sockets of running containers."}, nil, one(c.StagingFailed.Load())},
+		{Family{"jackfield_hotplugs_total", counter, "Updates of running containers whose networks changed."}, nil, one(c.HotPlugs.Load())},
+		{Family{"jackfield_status_containers", gauge, "Running containers that have something injected."}, nil, one(s.StatusContainers)},
+		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested, because they were created while the plugin was not connected."}, nil, one(s.Missed)},
+		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: jackfield status loses the container at a restart."}, nil, one(c.StatusFailed.Load())},
+		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers after the host re-created them."}, nil, one(c.Rebinds.Load())},
+		{Family{"jackfield_cleanup_failures_total", counter, "Removals of a container's or pod's state that left something behind."}, nil, one(c.CleanupFailed.Load())},
 
-		{Family{"jackfield_vswitch_up", gauge, "1 while the API of a configured vswitch answers."}, ofVswitch, vswitch(func(v *Vswitch) float64 { return boolValue(v.Up) })},
-		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, ofVswitch, vswitch(func(v *Vswitch) float64 { return float64(v.Ports) })},
-		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be re-created yet."}, ofVswitch, vswitch(func(v *Vswitch) float64 { return float64(v.Missing) })},
-		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the vswitch had lost them."}, ofVswitch, vswitch(func(v *Vswitch) float64 { return float64(v.Recreated) })},
-		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a vswitch."}, ofVswitch, vswitch(func(v *Vswitch) float64 { return float64(v.Removed) })},
-		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, ofVswitch, vswitch(func(v *Vswitch) float64 { return float64(v.Errors) })},
+		{Family{"jackfield_vswitch_up", gauge, "1 while the API of a configured vswitch answers."}, ofVswitch, vswitches(func(v *Vswitch) []value { return flag(v.Up, v.Name) })},
+		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Ports, v.Name) })},
+		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be re-created yet."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Missing, v.Name) })},
+		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the vswitch had lost them."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Recreated, v.Name) })},
+		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a vswitch."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Removed, v.Name) })},
+		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Errors, v.Name) })},
 
-		{Family{"jackfield_audit_up", gauge, "1 while the audit file can be written or none is configured."}, nil, flag(func(s *Sample) bool { return s.AuditWritable })},
-		{Family{"jackfield_audit_lines_total", counter, "Lines written to the audit file."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.AuditLines })},
-		{Family{"jackfield_audit_dropped_total", counter, "Lines dropped because the audit file was too slow."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.AuditDropped })},
-		{Family{"jackfield_audit_failures_total", counter, "Lines lost because the audit file could not be written."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.AuditFailed })},
-		{Family{"jackfield_log_dropped_total", counter, "Log lines dropped because the reader of standard error was too slow."}, nil, count(func(c *Counters) *atomic.Uint64 { return &c.LogDropped })},
+		{Family{"jackfield_audit_up", gauge, "1 while the audit file can be written or none is configured."}, nil, flag(s.AuditWritable)},
+		{Family{"jackfield_audit_lines_total", counter, "Lines written to the audit file."}, nil, one(c.AuditLines.Load())},
+		{Family{"jackfield_audit_dropped_total", counter, "Lines dropped because the audit file was too slow."}, nil, one(c.AuditDropped.Load())},
+		{Family{"jackfield_audit_failures_total", counter, "Lines lost because the audit file could not be written."}, nil, one(c.AuditFailed.Load())},
+		{Family{"jackfield_log_dropped_total", counter, "Log lines dropped because the reader of standard error was too slow."}, nil, one(c.LogDropped.Load())},
 	}
 }
 
-// collectStagingMode emits every mode, so that a rule can ask for one that is not in force.
-func collectStagingMode(e emit, _ *Counters, s *Sample) {
-	if s.StagingMode == "" {
-		return
+// stagingModes returns a value for every mode, so that a rule can ask for one that is not in force.
+func stagingModes(inForce string) []value {
+	if inForce == "" {
+		return nil
 	}
-	for _, mode := range [...]string{"mount", "directory"} {
-		e(boolValue(mode == s.StagingMode), mode)
-	}
-}
-
-func collectRequests(e emit, c *Counters, _ *Sample) {
-	for r, n := range c.requests {
-		e(float64(n.Load()), string(r.source), string(r.outcome))
-	}
-}
-
-func boolValue(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
+	return append(flag(inForce == "mount", "mount"), flag(inForce == "directory", "directory")...)
 }
