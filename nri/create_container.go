@@ -4,17 +4,11 @@ package nri
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"sync/atomic"
 
-	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
-	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
@@ -24,24 +18,38 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-// A container is created in five steps: precheck (hasNoRequests), resolve, adjust, stage and record
-// (createContainer). The first four can hang on a file system of the host, so a worker does them,
-// while the handler keeps the runtime's deadline. What is on the host is created last before the
-// answer, and removed where the runtime got another answer meanwhile.
+// A container is created in five steps: precheck (hasNoRequests), resolve, adjust and stage
+// (prepareCreation), and record (recordCreation). The first four can hang on a file system of the
+// host, so a worker does them, while the handler keeps the runtime's deadline. What is on the host
+// is created last before the answer, and removed where the runtime got another answer meanwhile.
 
 // CreateContainer injects what the container requests and the policy grants.
-func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (_ *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
 	defer p.endHandler(telemetry.CreateContainer, p.beginHandler())
 	p.counters.Containers.Add(1)
+	log := p.podLog(pod)
+	defer p.recoverPanic(&err, log)
 	if p.hasNoRequests(ctx, pod, c) {
 		p.counters.Untouched.Add(1)
 		return nil, nil, nil
 	}
-	adjust, err := p.createOnWorker(ctx, pod, c)
+	made, err := runOrHandOver(ctx, p, telemetry.CreateContainer, log, func(ctx context.Context) (*creation, error) {
+		return p.prepareCreation(ctx, pod, c)
+	}, p.undoCreation)
+	if isTimeout(err) {
+		p.counters.TimedOut.Add(1)
+		err = p.explainTimeout(err)
+	}
 	if err != nil {
+		p.reportRefused(pod, c, err)
 		return nil, nil, newRefusal(pod, c, err)
 	}
-	return adjust, nil, nil
+	if made == nil {
+		p.counters.Untouched.Add(1)
+		return nil, nil, nil
+	}
+	p.recordCreation(made)
+	return markUsage(made.adjust, made.plan.Usage), nil, nil
 }
 
 // hasNoRequests reports that there is nothing to do for the container. The check runs on a
@@ -56,15 +64,16 @@ func (p *Plugin) hasNoRequests(ctx context.Context, pod *api.PodSandbox, c *api.
 		return current.engine.Hooks() == nil // hooks do not need the directory
 	}
 	// A third of the time, so that enough is left for resolving.
-	nothing, err := deadline.Run(p.workers, p.timeLeft(ctx)/3, func() (nothing bool, err error) {
-		defer p.recoverPanic(func() *logrus.Entry { return p.podLog(pod) }) // the caller then resolves the container
+	ctx, cancel := context.WithTimeout(ctx, p.timeLeft(ctx)/3)
+	defer cancel()
+	log := p.containerLog(pod, c)
+	nothing, err := runOrHandOver(ctx, p, telemetry.CreateContainer, log, func(context.Context) (bool, error) {
 		return current.engine.HasNoRequests(pod.GetId(), pod.GetAnnotations(), c.GetEnv(), hasDeviceMetadata(c)), nil
-	})
-	if errors.Is(err, deadline.ErrTimeout) {
-		p.counters.CountTimeout(telemetry.CreateContainer)
-		p.containerLog(pod, c).Warn("a host directory is unresponsive: the container, whose pod requests nothing, is created unchecked")
+	}, func(bool) {})
+	if isTimeout(err) {
+		log.WithError(err).Warn("a host directory is unresponsive: the container, whose pod requests nothing, is created unchecked")
 	}
-	return nothing || err != nil
+	return nothing || isTimeout(err)
 }
 
 // hasDeviceMetadata reports whether the container has a mount of metadata of a resource claim.
@@ -72,56 +81,9 @@ func hasDeviceMetadata(c *api.Container) bool {
 	return slices.ContainsFunc(c.GetMounts(), func(m *api.Mount) bool { return attachment.IsMetadataMount(m.GetDestination()) })
 }
 
-// decision ensures that exactly one party answers the runtime: the worker that resolved the
-// container, or the handler whose deadline expired. Only the winner logs, counts and keeps
-// state, so these always agree with the answer.
-type decision struct{ claimed atomic.Bool }
-
-// claimAnswer reports whether the caller is the one that answers.
-func (d *decision) claimAnswer() bool { return d.claimed.CompareAndSwap(false, true) }
-
-// createOnWorker runs createContainer on a worker and answers before the runtime's deadline: a
-// file system that hangs blocks the worker, never the runtime.
-func (p *Plugin) createOnWorker(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, error) {
-	ctx, cancel := p.handlerContext(ctx)
-	defer cancel()
-	type result struct {
-		adjust *api.ContainerAdjustment
-		err    error
-	}
-	var answer decision
-	done := make(chan result, 1)
-	begun := p.workers.Go(func() {
-		var r result
-		defer func() {
-			if v := recover(); v != nil {
-				r = result{err: p.reportPanic(p.podLog(pod), v)}
-				p.refuseContainer(&answer, pod, c, r.err)
-			}
-			done <- r
-		}()
-		r.adjust, r.err = p.createContainer(ctx, pod, c, &answer)
-	})
-	if !begun {
-		return nil, p.timeOut(pod, c, errNoWorker())
-	}
-	select {
-	case r := <-done:
-		if r.err == nil || ctx.Err() == nil || !answer.claimAnswer() {
-			return r.adjust, r.err
-		}
-	case <-ctx.Done():
-		if !answer.claimAnswer() {
-			r := <-done // the worker has decided, and delivers its answer now
-			return r.adjust, r.err
-		}
-	}
-	return nil, p.timeOut(pod, c, p.errTimeout())
-}
-
-// createContainer resolves the container's requests, stages its sockets, and returns the
-// adjustment. It runs on a worker.
-func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container, answer *decision) (*api.ContainerAdjustment, error) {
+// prepareCreation resolves the container's requests, stages its sockets, and makes the
+// adjustment. It runs on a worker. The creation is nil for a container that gets nothing.
+func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *api.Container) (_ *creation, err error) {
 	current := p.config.core.Load()
 	p.forgetFailedCreations(current, pod, c)
 	req := p.request(pod, c)
@@ -129,44 +91,27 @@ func (p *Plugin) createContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	req.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, can, request) }
 
 	plan, err := current.engine.Resolve(ctx, req)
-	if err != nil {
-		p.refuseContainer(answer, pod, c, err)
+	if plan == nil || err != nil {
 		return nil, err
 	}
-	if plan == nil {
-		if answer.claimAnswer() {
-			p.counters.Untouched.Add(1)
-		}
-		return nil, nil
-	}
-	created := false
 	defer func() {
-		if !created {
+		if err != nil {
 			p.containers.ledger.Drop(req.SandboxID, req.ContainerID)
 		}
 	}()
-
 	adjust, err := nriapply.Adjustment(&plan.Set, can, req.Have.Devices...)
-	if err == nil && ctx.Err() != nil {
-		return nil, ctx.Err() // too late: nothing is created, and the handler answers
-	}
-	if err == nil && plan.Staging != nil {
-		err = p.prepareStaging(current, plan)
-	}
 	if err != nil {
-		p.refuseContainer(answer, pod, c, err)
 		return nil, err
 	}
-	if !answer.claimAnswer() {
-		// The runtime has had an error meanwhile. This is a worker: the removal can hang.
-		if plan.Staging != nil {
-			p.forgetContainer(pod, c)(current.store)
-		}
-		return nil, context.DeadlineExceeded
+	if err := ctx.Err(); err != nil {
+		return nil, err // too late: nothing is created
 	}
-	created = true
-	p.recordCreation(pod, c, req, plan, adjust)
-	return markUsage(adjust, plan.Usage), nil
+	if plan.Staging != nil {
+		if err := p.prepareStaging(current, plan); err != nil {
+			return nil, err
+		}
+	}
+	return &creation{pod: pod, c: c, req: req, plan: plan, adjust: adjust, store: current.store}, nil
 }
 
 // prepareStaging creates what the adjustment refers to in the state directory.
@@ -177,39 +122,26 @@ func (p *Plugin) prepareStaging(current *core, plan *resolve.Plan) error {
 	return current.store.Prepare(*plan.Staging)
 }
 
-// recordCreation keeps what the container was given.
-func (p *Plugin) recordCreation(pod *api.PodSandbox, c *api.Container, req *resolve.Request, plan *resolve.Plan, adjust *api.ContainerAdjustment) {
-	p.containers.creations.addCreation(pod, c, plan.Usage, adjust)
-	if plan.Staging != nil {
-		req.Have.Mounts = append(req.Have.Mounts, plan.Set.Mounts...)
-		req.Have.Devices = append(req.Have.Devices, plan.Set.Devices...)
-		p.containers.hotplug.addContainer(req)
+// undoCreation removes what was created for a container that the runtime was refused meanwhile.
+func (p *Plugin) undoCreation(made *creation) {
+	if made == nil {
+		return
 	}
-	p.reportCreated(pod, c, plan)
+	remove := p.forgetContainer(made.pod, made.c)
+	if made.plan.Staging != nil {
+		remove(made.store)
+	}
 }
 
-// errTimeout is the error for a container whose work was not done in time.
-func (p *Plugin) errTimeout() error {
-	which := ""
-	if faults := p.dirs.Faults(); len(faults) > 0 {
-		which = " (" + strings.Join(faults, "; ") + ")"
+// recordCreation keeps and reports what the container was given.
+func (p *Plugin) recordCreation(made *creation) {
+	p.containers.creations.addCreation(made)
+	if made.plan.Staging != nil {
+		made.req.Have.Mounts = append(made.req.Have.Mounts, made.plan.Set.Mounts...)
+		made.req.Have.Devices = append(made.req.Have.Devices, made.plan.Set.Devices...)
+		p.containers.hotplug.addContainer(made.req)
 	}
-	return errdefs.ErrUnavailable.WithMessage("given up before the runtime's deadline: a file system or socket of this host is unresponsive" + which)
-}
-
-// timeOut reports a container that is refused for want of an answer, and returns err.
-func (p *Plugin) timeOut(pod *api.PodSandbox, c *api.Container, err error) error {
-	p.counters.TimedOut.Add(1)
-	p.counters.CountTimeout(telemetry.CreateContainer)
-	p.reportRefused(pod, c, err)
-	return err
-}
-
-// refuseContainer reports that a container is refused, unless the runtime has another answer already.
-func (p *Plugin) refuseContainer(answer *decision, pod *api.PodSandbox, c *api.Container, err error) {
-	if answer.claimAnswer() {
-		p.reportRefused(pod, c, err)
-	}
+	p.reportCreated(made.pod, made.c, made.plan)
 }
 
 // refusal is the error that the runtime reports in an event of the pod. Its text names the

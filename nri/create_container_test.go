@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 
@@ -44,12 +45,9 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 			t.Fatal("a worker is still busy")
 		}
 	}
-	late := &decision{}
-	late.claimAnswer()
-	adjust, err := h.p.createContainer(context.Background(), pod, c, late)
-	if adjust != nil || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("late work: %v, %v", adjust, err)
-	}
+	made, err := h.p.prepareCreation(context.Background(), pod, c)
+	check(t, err)
+	h.p.undoCreation(made)
 	left, err := h.p.config.core.Load().store.Containers()
 	if err != nil || len(left) > 0 {
 		t.Errorf("left in the state directory: %q, %v", left, err)
@@ -58,12 +56,46 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 		t.Errorf("%d timeouts were counted for the removal, which is no call of the runtime", n)
 	}
 
-	in := &decision{}
-	if adjust, err = h.p.createContainer(context.Background(), pod, c, in); err != nil || adjust == nil {
-		t.Fatalf("work before the deadline: %v, %v", adjust, err)
+	// Work that has no time left creates nothing.
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if made, err = h.p.prepareCreation(ended, pod, c); made != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("late work: %v, %v", made, err)
+	}
+	if left, err = h.p.config.core.Load().store.Containers(); err != nil || len(left) > 0 {
+		t.Errorf("left in the state directory: %q, %v", left, err)
+	}
+	if made, err = h.p.prepareCreation(context.Background(), pod, c); err != nil || made.adjust == nil {
+		t.Fatalf("work before the deadline: %v, %v", made, err)
 	}
 	if left, err = h.p.config.core.Load().store.Containers(); err != nil || len(left) != 1 {
 		t.Errorf("in the state directory: %q, %v", left, err)
+	}
+}
+
+// A handler that waits no longer refuses the container, and what the worker creates afterwards is removed.
+func TestLateCreationIsRefusedAndUndone(t *testing.T) {
+	h := newReloadHost(t, vswYAML, false)
+	pod, c := podWithSocket(t, h)
+	h.p.runtime.timeout.Store(int64(time.Second))
+	release, made := make(chan struct{}), make(chan *creation, 1)
+	_, err := runOrHandOver(context.Background(), h.p, telemetry.CreateContainer, h.p.log, func(context.Context) (*creation, error) {
+		<-release
+		return h.p.prepareCreation(context.Background(), pod, c)
+	}, func(late *creation) {
+		h.p.undoCreation(late)
+		made <- late
+	})
+	if !isTimeout(err) || h.p.counters.Timeouts(telemetry.CreateContainer) != 1 {
+		t.Errorf("found %v, want a timeout", err)
+	}
+	close(release)
+	if late := <-made; late == nil {
+		t.Error("the late creation is not undone")
+	}
+	left, err := h.p.config.core.Load().store.Containers()
+	if err != nil || len(left) > 0 {
+		t.Errorf("left in the state directory: %q, %v", left, err)
 	}
 }
 

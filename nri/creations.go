@@ -36,25 +36,27 @@ type creations struct {
 
 // creation is one container that was given something.
 type creation struct {
-	pod   *api.PodSandbox
-	c     *api.Container
-	usage *policy.Usage // nil where no rule limits it
-	// adjust is what the runtime was answered.
-	adjust *api.ContainerAdjustment
+	pod    *api.PodSandbox
+	c      *api.Container
+	req    *resolve.Request
+	plan   *resolve.Plan
+	adjust *api.ContainerAdjustment // what the runtime was answered
+	store  *staging.Store           // that has the container's sockets
 	begun  time.Time
 	// checked is when the last check began whether the container exists; at first it is begun.
 	checked time.Time
 }
 
 // addCreation notes a container that was given something.
-func (cs *creations) addCreation(pod *api.PodSandbox, c *api.Container, usage *policy.Usage, adjust *api.ContainerAdjustment) {
+func (cs *creations) addCreation(made *creation) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.pending == nil {
 		cs.pending = make(map[string]*creation)
 	}
-	now := time.Now()
-	cs.pending[c.GetId()] = &creation{pod, c, usage, adjust, now, now}
+	made.begun = time.Now()
+	made.checked = made.begun
+	cs.pending[made.c.GetId()] = made
 }
 
 // recordStart notes that a container starts, and counts it again.
@@ -62,8 +64,8 @@ func (cs *creations) recordStart(containerID string, ledger *resolve.Ledger) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	cs.reported = true
-	if one := cs.pending[containerID]; one != nil && one.usage != nil {
-		ledger.Note(one.pod.GetId(), containerName(one.c), containerID, *one.usage)
+	if one := cs.pending[containerID]; one != nil && one.plan.Usage != nil {
+		ledger.Note(one.pod.GetId(), containerName(one.c), containerID, *one.plan.Usage)
 	}
 	delete(cs.pending, containerID)
 }

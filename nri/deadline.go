@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -60,53 +61,64 @@ func (p *Plugin) timeLeft(ctx context.Context) time.Duration {
 	return limit
 }
 
-// handlerContext returns the context in which a handler works. It ends before the runtime's
-// deadline, so that the answer arrives in time.
-func (p *Plugin) handlerContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := p.timeLeft(ctx)
-	return context.WithTimeout(ctx, limit-limit/8)
-}
-
-// errNoWorker is the error for work that no worker is left for.
-func errNoWorker() error {
-	return errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("all %d workers are blocked on host file systems (run \"jackfield doctor\")", maxWorkers))
-}
-
-// runOnWorker runs f, which can hang, on a worker, and waits for it until the runtime's
-// deadline is near: then the error is [deadline.ErrTimeout], and f goes on by itself.
+// runOnWorker runs f, which can hang, on a worker, and waits for it until the runtime's deadline
+// is near: then the error is [deadline.ErrTimeout], and f goes on by itself.
 func (p *Plugin) runOnWorker(ctx context.Context, h telemetry.Handler, log *logrus.Entry, f func() error) error {
-	ctx, cancel := p.handlerContext(ctx)
-	defer cancel()
-	_, err := deadline.Run(p.workers, p.timeLeft(ctx), func() (_ struct{}, err error) {
-		defer func() {
-			if r := recover(); r != nil {
-				err = p.reportPanic(log, r)
-			}
-		}()
-		return struct{}{}, f()
-	})
-	if errors.Is(err, deadline.ErrBusy) {
-		err = errNoWorker()
-	} else if !errors.Is(err, deadline.ErrTimeout) {
-		return err
-	}
-	p.counters.CountTimeout(h)
+	_, err := runOrHandOver(ctx, p, h, log, func(context.Context) (struct{}, error) { return struct{}{}, f() }, func(struct{}) {})
 	return err
 }
 
-// recoverPanic is a deferred call in work whose result nobody waits for.
-func (p *Plugin) recoverPanic(log func() *logrus.Entry) {
-	if r := recover(); r != nil {
-		_ = p.reportPanic(log(), r)
+// runOrHandOver is runOnWorker for work with a result: either the caller gets it, or, after a
+// timeout, late does, on the worker.
+func runOrHandOver[T any](ctx context.Context, p *Plugin, h telemetry.Handler, log *logrus.Entry, f func(context.Context) (T, error), late func(T)) (T, error) {
+	limit := p.timeLeft(ctx)
+	limit -= limit / 8 // the answer has to arrive in time
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	result, err := deadline.RunOrHandOver(p.workers, limit, func() (result T, err error) {
+		defer p.recoverPanic(&err, log)
+		return f(ctx)
+	}, func(result T, err error) {
+		defer p.recoverPanic(&err, log)
+		late(result)
+	})
+	if err != nil && ctx.Err() != nil {
+		err = deadline.ErrTimeout
 	}
+	if isTimeout(err) {
+		p.counters.CountTimeout(h)
+	}
+	return result, err
 }
 
-// reportPanic counts and logs a panic, r being what recover returned, and returns the error for
-// the caller.
-func (p *Plugin) reportPanic(log *logrus.Entry, r any) error {
-	p.counters.Panics.Add(1)
-	log.WithField("panic", r).Error(string(debug.Stack()))
-	return errdefs.ErrInternal.WithMessage(fmt.Sprintf("internal error, see the plugin's log: %v", r))
+// isTimeout reports whether runOnWorker did not wait for the end of the work.
+func isTimeout(err error) bool {
+	return errors.Is(err, deadline.ErrTimeout) || errors.Is(err, deadline.ErrBusy)
+}
+
+// explainTimeout returns an error of runOnWorker as the runtime reports it in an event of the pod.
+func (p *Plugin) explainTimeout(err error) error {
+	switch {
+	case errors.Is(err, deadline.ErrBusy):
+		return errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("all %d workers are blocked on host file systems (run \"jackfield doctor\")", maxWorkers))
+	case errors.Is(err, deadline.ErrTimeout):
+		which := ""
+		if faults := p.dirs.Faults(); len(faults) > 0 {
+			which = " (" + strings.Join(faults, "; ") + ")"
+		}
+		return errdefs.ErrUnavailable.WithMessage("given up before the runtime's deadline: a file system or socket of this host is unresponsive" + which)
+	}
+	return err
+}
+
+// recoverPanic is a deferred call that makes a panic the error of its function. It counts the
+// panic and logs it.
+func (p *Plugin) recoverPanic(err *error, log *logrus.Entry) {
+	if r := recover(); r != nil {
+		p.counters.Panics.Add(1)
+		log.WithField("panic", r).Error(string(debug.Stack()))
+		*err = errdefs.ErrInternal.WithMessage(fmt.Sprintf("internal error, see the plugin's log: %v", r))
+	}
 }
 
 // startupWait bounds how long applying a configuration waits for directories that can hang. A

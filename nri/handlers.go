@@ -106,7 +106,7 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	p.ports.sandboxesChanged()
 	time.AfterFunc(prefetchDelay, func() {
 		p.workers.Go(func() {
-			defer p.recoverPanic(func() *logrus.Entry { return p.podLog(pod) })
+			defer p.recoverPanic(new(error), p.podLog(pod))
 			p.config.core.Load().engine.Prefetch(p.request(pod, nil))
 		})
 	})

@@ -284,7 +284,7 @@ func (h *hotplug) updateContainer(c *runningContainer) {
 	req := c.req
 	log := h.p.log.WithFields(logrus.Fields{"pod": req.Namespace + "/" + req.Pod, "sandbox": req.SandboxID,
 		"container": req.Container, "containerID": req.ContainerID})
-	defer h.p.recoverPanic(func() *logrus.Entry { return log })
+	defer h.p.recoverPanic(new(error), log)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.timeout.Load()))
 	defer cancel()
 	current := h.p.config.core.Load()

@@ -213,12 +213,7 @@ type missedCheck struct {
 
 func (m *missedContainers) checkSuspect(s *suspect) (result missedCheck) {
 	p := m.p
-	defer func() {
-		if r := recover(); r != nil {
-			_ = p.reportPanic(p.containerLog(s.pod, s.c), r) // no caller waits
-			result = missedCheck{}
-		}
-	}()
+	defer p.recoverPanic(new(error), p.containerLog(s.pod, s.c))
 	current := p.config.core.Load()
 	req := p.request(s.pod, s.c)
 	if p.containers.records.hasContainer(req.ContainerID) || p.wasGiven(current, req) {

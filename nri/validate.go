@@ -16,7 +16,6 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/mountopt"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
@@ -58,11 +57,8 @@ func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 	}
 	defer p.endHandler(telemetry.ValidateContainerAdjustment, p.beginHandler())
 	err := p.runOnWorker(ctx, telemetry.ValidateContainerAdjustment, p.podLog(req.GetPod()), v.checkAdjustment)
-	if errors.Is(err, deadline.ErrTimeout) {
-		err = p.errTimeout()
-	}
 	if err != nil {
-		return newRefusal(req.GetPod(), req.GetContainer(), err)
+		return newRefusal(req.GetPod(), req.GetContainer(), p.explainTimeout(err))
 	}
 	return nil
 }

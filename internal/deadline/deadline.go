@@ -65,23 +65,29 @@ func (p *Pool) Go(f func()) bool {
 // The error is [ErrBusy] where the pool has no goroutine left, and a [*PanicError] where f
 // panics.
 func Run[T any](p *Pool, d time.Duration, f func() (T, error)) (T, error) {
-	done := make(chan result[T], 1)
+	return RunOrHandOver(p, d, f, func(T, error) {})
+}
+
+// RunOrHandOver is [Run] for a result that must not be lost: either the caller gets it, or,
+// after a timeout, late does, in the goroutine of f.
+func RunOrHandOver[T any](p *Pool, d time.Duration, f func() (T, error), late func(T, error)) (T, error) {
+	done, abandoned := make(chan result[T]), make(chan struct{})
 	begun := p.Go(func() {
-		var r result[T]
-		defer func() {
-			if v := recover(); v != nil {
-				r = result[T]{err: &PanicError{v, debug.Stack()}}
-			}
-			done <- r
-		}()
-		r.value, r.err = f()
+		r := runRecovered(f)
+		select {
+		case done <- r:
+		case <-abandoned:
+			late(r.value, r.err)
+		}
 	})
 	if !begun {
 		return result[T]{err: ErrBusy}.unpack()
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	return receive(done, timer.C).unpack()
+	r := receive(done, timer.C)
+	close(abandoned)
+	return r.unpack()
 }
 
 type result[T any] struct {
@@ -90,6 +96,16 @@ type result[T any] struct {
 }
 
 func (r result[T]) unpack() (T, error) { return r.value, r.err }
+
+func runRecovered[T any](f func() (T, error)) (r result[T]) {
+	defer func() {
+		if v := recover(); v != nil {
+			r = result[T]{err: &PanicError{v, debug.Stack()}}
+		}
+	}()
+	r.value, r.err = f()
+	return r
+}
 
 // receive returns the result, or a timeout. The select alone would choose at random where
 // both are there.

@@ -39,6 +39,24 @@ func TestRunStopsWaiting(t *testing.T) {
 	})
 }
 
+// Exactly one party gets the result: the caller, or late after a timeout.
+func TestResultIsHandedOverAfterTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, takes := range []time.Duration{time.Millisecond, time.Second, time.Hour} {
+			late := make(chan int, 1)
+			got, err := RunOrHandOver(NewPool(1), time.Second, func() (int, error) {
+				time.Sleep(takes)
+				return 1, nil
+			}, func(value int, _ error) { late <- value })
+			time.Sleep(takes)
+			synctest.Wait()
+			if (got == 1) != (err == nil) || (got == 1) == (len(late) == 1) {
+				t.Errorf("work of %v: the caller gets %d, %v, and late is called %d times", takes, got, err, len(late))
+			}
+		}
+	})
+}
+
 func TestResultThatArrivesWithTimeoutCounts(t *testing.T) {
 	for range 100 {
 		done, timeout := make(chan result[int], 1), make(chan time.Time, 1)
