@@ -19,7 +19,6 @@ import (
 	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 const (
@@ -48,9 +47,7 @@ type configuration struct {
 // core is what one configuration consists of.
 type core struct {
 	engine *resolve.Engine
-	store  *staging.Store // nil while the state directory is unresponsive
 	cfg    *config.Config
-	staged bool // sockets are bound in the staging directory
 }
 
 // ConfigStatus says which configuration is in force.
@@ -81,12 +78,6 @@ func (p *Plugin) applyRuntimeConfig(data []byte) error {
 	if err != nil {
 		return err
 	}
-	if p.counters.Connections.Load() > 0 {
-		// A runtime that was restarted hands it over again.
-		if err := checkSameStore(p.config.core.Load().cfg, cfg); err != nil {
-			return err
-		}
-	}
 	if err := p.applyConfig(cfg); err != nil {
 		return err
 	}
@@ -98,53 +89,35 @@ func (p *Plugin) applyRuntimeConfig(data []byte) error {
 func (p *Plugin) applyConfig(cfg *config.Config) error {
 	p.config.changing.Lock()
 	defer p.config.changing.Unlock()
-	w := newStartupWait()
-	p.dirs.Replace(cfg.Directories(p.opts.SpecDirs))
-	store, err := p.storeFor(cfg, w)
-	if err != nil {
-		return err
-	}
-	staged := p.expectsStaging(cfg)
-	if store != nil {
-		staged = store.Status().Mode == staging.ModeMount
-	}
-	engine, err := p.newEngine(cfg, staged, w)
-	if err != nil {
-		if c := p.config.core.Load(); store != nil && (c == nil || c.store != store) {
-			err = errors.Join(err, store.Close())
+	old := p.config.core.Load()
+	if old != nil {
+		if err := checkSameStore(old.cfg, cfg); err != nil {
+			return err
 		}
+	}
+	p.dirs.Replace(cfg.Directories(p.opts.SpecDirs))
+	if old == nil {
+		if err := p.openStateDir(cfg); err != nil {
+			return err
+		}
+	}
+	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, HooksDirs: newHooksDirs,
+		Staged: p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.dirs.Check, Patience: startupTimeout, ConfigName: p.opts.ConfigName})
+	if err != nil {
 		return err
 	}
-	now := &core{engine, store, cfg, staged}
-	old := p.config.core.Swap(now)
-	p.containers.hotplug.followConfig(now)
-	p.startRebinder(now)
+	now := &core{engine, cfg}
+	p.config.core.Store(now)
+	p.containers.hotplug.followConfig()
 	p.ports.followConfig(cfg)
 	if old != nil {
 		p.retireCore(old)
 	}
 	p.config.recordInForce(cfg)
-	if old != nil && old.store != nil && old.store != store {
-		// No container lives in it yet: see storeFor.
-		if err := old.store.Close(); err != nil {
-			p.log.WithError(err).Warn("cannot close the state directory of the earlier configuration")
-		}
-	}
-	w.runWithin(p.reportHooks)
+	waitAtStart(p.reportHooks)
 	p.watchHooks(now)
-	p.servers.applyConfig(cfg, w)
+	p.servers.applyConfig(cfg)
 	return nil
-}
-
-// storeFor returns the store for a configuration: the present one, in which containers live,
-// unless the configuration has another. That can only be before the first registration, when
-// the runtime hands over its configuration. The store is nil while the state directory is
-// unresponsive.
-func (p *Plugin) storeFor(cfg *config.Config, w startupWait) (*staging.Store, error) {
-	if c := p.config.core.Load(); c != nil && checkSameStore(c.cfg, cfg) == nil {
-		return c.store, nil
-	}
-	return p.openStoreWithin(cfg, w)
 }
 
 // checkSameStore refuses a configuration that would lose the state of living containers.
@@ -162,17 +135,6 @@ func checkSameStore(present, cfg *config.Config) error {
 			cfg.Position("sockets.directorySize"), cfg.Sockets.DirectorySize, size, errdefs.ErrFailedPrecondition)
 	}
 	return nil
-}
-
-// expectsStaging returns how sockets are most likely delivered, before the state directory is
-// open.
-func (p *Plugin) expectsStaging(cfg *config.Config) bool {
-	return cfg.Sockets.Staging == config.StagingMount || cfg.Sockets.Staging != config.StagingDirectory && p.opts.Host.Dir() == "/"
-}
-
-func (p *Plugin) newEngine(cfg *config.Config, staged bool, w startupWait) (*resolve.Engine, error) {
-	return resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, HooksDirs: newHooksDirs,
-		Staged: func() bool { return staged }, Kubelet: kubelet.NewClient, CheckResponsive: p.dirs.Check, Patience: w.timeLeft(), ConfigName: p.opts.ConfigName})
 }
 
 // recordInForce records that a configuration came into force.
@@ -211,16 +173,18 @@ func (p *Plugin) closeRetired(old *core) {
 	}
 }
 
-// closeCores ends the watch of the file, and closes the earlier configurations.
-func (c *configuration) closeCores() error {
-	c.watch.Close()
+// closeEngines closes the configuration in force and the earlier ones.
+func (c *configuration) closeEngines() error {
 	c.mu.Lock()
 	cores := c.retired
 	c.retired = nil
 	c.mu.Unlock()
+	if current := c.core.Load(); current != nil {
+		cores = append(cores, current)
+	}
 	var errs []error
-	for _, old := range cores {
-		errs = append(errs, old.engine.Close())
+	for _, one := range cores {
+		errs = append(errs, one.engine.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -246,9 +210,6 @@ func (p *Plugin) reloadConfig() {
 			log.WithField("generation", status.Generation).Info("the configuration file is the configuration in force again")
 		}
 		return
-	}
-	if err == nil {
-		err = checkSameStore(present, cfg)
 	}
 	if err == nil {
 		err = p.applyConfig(cfg)
@@ -297,7 +258,7 @@ func (p *Plugin) copyConfig(cfg *config.Config) {
 	if p.opts.ConfigCopy == "" {
 		return
 	}
-	newStartupWait().runWithin(func() {
+	waitAtStart(func() {
 		p.config.copying.Lock()
 		defer p.config.copying.Unlock()
 		if err := config.WriteCopy(p.opts.Host, p.opts.ConfigCopy, p.opts.ConfigFile, []byte(cfg.Text())); err != nil {

@@ -94,7 +94,7 @@ func newReloadHostIn(t *testing.T, root, content string, link bool) *reloadHost 
 	// The tests are about answers and not about time: no request times out, and the state
 	// directory is open.
 	h.p.runtime.timeout.Store(int64(time.Hour))
-	if !busytest.Until(func() bool { return h.p.config.core.Load().store != nil }) {
+	if !busytest.Until(func() bool { return h.p.state.store.Load() != nil }) {
 		t.Fatal("the state directory is not open")
 	}
 	return h
@@ -344,14 +344,19 @@ func TestManyReloadsKeepFewConfigurationsOpen(t *testing.T) {
 // A runtime hands its configuration over at each registration. The first one decides where the
 // state directory is; later, containers live there.
 func TestRuntimeConfigKeepsStateDirectory(t *testing.T) {
-	h := newReloadHost(t, refusing, false)
+	host := newCopyHost(t)
+	log := logrus.New()
+	log.SetOutput(&logBuffer{})
+	p, err := New(Options{Host: host.host, Inherited: true}, log)
+	check(t, err)
+	defer func() { check(t, p.Close()) }()
 	hand := func(yaml string) error {
-		_, err := h.p.Configure(context.Background(), yaml, "containerd", "v2.2.0")
+		_, err := p.Configure(context.Background(), yaml, "containerd", "v2.2.0")
 		return err
 	}
 	check(t, hand("stateDir: /run/first\n"+refusing))
-	store := h.p.config.core.Load().store
-	_, err := h.p.Synchronize(context.Background(), nil, nil)
+	store := p.state.store.Load()
+	_, err = p.Synchronize(context.Background(), nil, nil)
 	check(t, err)
 	for _, yaml := range []string{"stateDir: /run/second\n", "stateDir: /run/first\nsockets: {staging: directory}\n", "stateDir: /run/first\nsockets: {directorySize: 1Mi}\n"} {
 		if err := hand(yaml + refusing); !errdefs.IsFailedPrecondition(err) {
@@ -359,7 +364,7 @@ func TestRuntimeConfigKeepsStateDirectory(t *testing.T) {
 		}
 	}
 	check(t, hand("stateDir: /run/first\n"+granting))
-	if h.p.config.core.Load().store != store {
+	if p.state.store.Load() != store || store == nil {
 		t.Error("the store of running containers was replaced")
 	}
 }

@@ -6,7 +6,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 
 	"github.com/jackfield/jackfield/internal/diag"
@@ -15,7 +18,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // A container is created in five steps: precheck (hasNoRequests), resolve, adjust and stage
@@ -81,11 +86,24 @@ func hasDeviceMetadata(c *api.Container) bool {
 	return slices.ContainsFunc(c.GetMounts(), func(m *api.Mount) bool { return attachment.IsMetadataMount(m.GetDestination()) })
 }
 
+// creation is one container that was given something.
+type creation struct {
+	pod    *api.PodSandbox
+	c      *api.Container
+	req    *resolve.Request
+	plan   *resolve.Plan
+	adjust *api.ContainerAdjustment // what the runtime was answered
+	store  *staging.Store           // that has the container's sockets
+	begun  time.Time
+	// checked is when the last check began whether the container exists; at first it is begun.
+	checked time.Time
+}
+
 // prepareCreation resolves the container's requests, stages its sockets, and makes the
 // adjustment. It runs on a worker. The creation is nil for a container that gets nothing.
 func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *api.Container) (_ *creation, err error) {
-	current := p.config.core.Load()
-	p.forgetFailedCreations(current, pod, c)
+	current, store := p.config.core.Load(), p.state.store.Load()
+	p.forgetFailedCreations(store, pod, c)
 	req := p.request(pod, c)
 	can := p.capabilitiesFor(req.UserNS != nil)
 	req.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, can, request) }
@@ -106,20 +124,16 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	if err := ctx.Err(); err != nil {
 		return nil, err // too late: nothing is created
 	}
-	if plan.Staging != nil {
-		if err := p.prepareStaging(current, plan); err != nil {
+	switch {
+	case plan.Staging == nil:
+	case store == nil:
+		return nil, p.storeFault(current.cfg)
+	default:
+		if err := store.Prepare(*plan.Staging); err != nil {
 			return nil, err
 		}
 	}
-	return &creation{pod: pod, c: c, req: req, plan: plan, adjust: adjust, store: current.store}, nil
-}
-
-// prepareStaging creates what the adjustment refers to in the state directory.
-func (p *Plugin) prepareStaging(current *core, plan *resolve.Plan) error {
-	if err := p.storeFault(current); err != nil {
-		return err
-	}
-	return current.store.Prepare(*plan.Staging)
+	return &creation{pod: pod, c: c, req: req, plan: plan, adjust: adjust, store: store}, nil
 }
 
 // undoCreation removes what was created for a container that the runtime was refused meanwhile.
@@ -135,7 +149,7 @@ func (p *Plugin) undoCreation(made *creation) {
 
 // recordCreation keeps and reports what the container was given.
 func (p *Plugin) recordCreation(made *creation) {
-	p.containers.creations.addCreation(made)
+	p.containers.addCreation(made)
 	if made.plan.Staging != nil {
 		made.req.Have.Mounts = append(made.req.Have.Mounts, made.plan.Set.Mounts...)
 		made.req.Have.Devices = append(made.req.Have.Devices, made.plan.Set.Devices...)
@@ -160,3 +174,57 @@ func (r refusal) Error() string {
 }
 
 func (r refusal) Unwrap() error { return r.err }
+
+// usageAnnotation is the container annotation with what a container was given, where a rule
+// limits what its pod gets. The runtime keeps it, so that it survives a restart of the plugin. A
+// pod's author writes the pod's annotations, not the container's.
+const usageAnnotation = "usage.jackfield.dev"
+
+const usageFormat = "cdi=%d,devices=%d,sockets=%d,mounts=%d,hooks=%d"
+
+// maxUsage is far more than any container is given, and small enough to be summed up.
+const maxUsage = 1 << 20
+
+// markUsage adds the annotation to an adjustment.
+func markUsage(adjust *api.ContainerAdjustment, u *policy.Usage) *api.ContainerAdjustment {
+	if u == nil || *u == (policy.Usage{}) {
+		return adjust
+	}
+	if adjust == nil {
+		adjust = &api.ContainerAdjustment{}
+	}
+	adjust.AddAnnotation(usageAnnotation, formatUsage(u))
+	return adjust
+}
+
+func formatUsage(u *policy.Usage) string {
+	return fmt.Sprintf(usageFormat, u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks)
+}
+
+// parseUsage parses what formatUsage returns, and nothing else: a negative count would lift the
+// limit of the container's pod.
+func parseUsage(text string) (policy.Usage, error) {
+	var u policy.Usage
+	_, err := fmt.Sscanf(text, usageFormat, &u.CDI, &u.Devices, &u.Sockets, &u.Mounts, &u.Hooks)
+	if err != nil || formatUsage(&u) != text || min(u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks) < 0 || max(u.CDI, u.Devices, u.Sockets, u.Mounts, u.Hooks) > maxUsage {
+		return policy.Usage{}, fmt.Errorf("found %s, want %s with counts from 0 to %d: %w", diag.Quote(text, 100), strings.ReplaceAll(usageFormat, "%d", "N"), maxUsage, errdefs.ErrInvalidArgument)
+	}
+	return u, nil
+}
+
+// restoreUsage reads from the annotations what living containers were given.
+func (p *Plugin) restoreUsage(containers []*api.Container) {
+	p.containers.ledger.Retain(p.containers.hasSandbox, p.containers.hasContainer)
+	for _, c := range containers {
+		text, ok := c.GetAnnotations()[usageAnnotation]
+		if !ok || c.GetState() == api.ContainerState_CONTAINER_STOPPED {
+			continue // a container that has ended has nothing
+		}
+		u, err := parseUsage(text)
+		if err != nil {
+			p.log.WithError(err).WithField("containerID", c.GetId()).Warnf("ignored the container's annotation %s: the container does not count for its pod's limits", usageAnnotation)
+			continue
+		}
+		p.containers.ledger.Note(c.GetPodSandboxId(), containerName(c), c.GetId(), u)
+	}
+}

@@ -48,7 +48,7 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 	made, err := h.p.prepareCreation(context.Background(), pod, c)
 	check(t, err)
 	h.p.undoCreation(made)
-	left, err := h.p.config.core.Load().store.Containers()
+	left, err := h.p.state.store.Load().Containers()
 	if err != nil || len(left) > 0 {
 		t.Errorf("left in the state directory: %q, %v", left, err)
 	}
@@ -62,13 +62,13 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 	if made, err = h.p.prepareCreation(ended, pod, c); made != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("late work: %v, %v", made, err)
 	}
-	if left, err = h.p.config.core.Load().store.Containers(); err != nil || len(left) > 0 {
+	if left, err = h.p.state.store.Load().Containers(); err != nil || len(left) > 0 {
 		t.Errorf("left in the state directory: %q, %v", left, err)
 	}
 	if made, err = h.p.prepareCreation(context.Background(), pod, c); err != nil || made.adjust == nil {
 		t.Fatalf("work before the deadline: %v, %v", made, err)
 	}
-	if left, err = h.p.config.core.Load().store.Containers(); err != nil || len(left) != 1 {
+	if left, err = h.p.state.store.Load().Containers(); err != nil || len(left) != 1 {
 		t.Errorf("in the state directory: %q, %v", left, err)
 	}
 }
@@ -93,7 +93,7 @@ func TestLateCreationIsRefusedAndUndone(t *testing.T) {
 	if late := <-made; late == nil {
 		t.Error("the late creation is not undone")
 	}
-	left, err := h.p.config.core.Load().store.Containers()
+	left, err := h.p.state.store.Load().Containers()
 	if err != nil || len(left) > 0 {
 		t.Errorf("left in the state directory: %q, %v", left, err)
 	}

@@ -31,13 +31,14 @@ func TestSweepOfFailedCreations(t *testing.T) {
 		t.Helper()
 		_, err := h.p.Configure(ctx, "", runtime, "1.33.0")
 		check(t, err)
-		h.p.containers.creations.forgetAll()
+		_, err = h.p.Synchronize(ctx, []*api.PodSandbox{h.pod}, nil)
+		check(t, err)
 		h.create()
 		if started {
 			check(t, h.p.StartContainer(ctx, h.pod, &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id}))
 		}
 		h.p.runtime.pid.Store(pid)
-		one := h.p.containers.creations.pending[h.c.Id]
+		one := h.p.containers.find(h.c.Id).creation
 		one.begun, one.checked = one.begun.Add(-age), one.checked.Add(-age)
 		h.p.sweepFailedCreations()
 		_, err = os.Stat(dir)
@@ -73,7 +74,7 @@ func TestSweepOfFailedCreations(t *testing.T) {
 		t.Errorf("checked twice within %v: %v", staging.MinOrphanAge, err)
 	}
 	sweep("of a container that does not exist", "cri-o", self, true, age, false)
-	if h.p.containers.creations.isPending(h.c.Id) || h.p.containers.records.hasContainer(h.c.Id) {
+	if h.p.containers.hasContainer(h.c.Id) {
 		t.Error("the plugin still knows the container")
 	}
 }

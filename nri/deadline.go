@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -17,26 +18,39 @@ import (
 	"github.com/jackfield/jackfield/internal/telemetry"
 )
 
-// background is a goroutine of the plugin that works when it is woken up, until the plugin closes.
-type background struct{ wakeup, done chan struct{} }
-
-func newBackground() background {
-	return background{wakeup: make(chan struct{}, 1), done: make(chan struct{})}
+// background are the goroutines that work until the plugin closes.
+type background struct {
+	closing context.Context
+	end     context.CancelFunc // has them end
+	tasks   sync.WaitGroup
 }
 
-// wakeUp has the goroutine work.
-func (b *background) wakeUp() {
-	select {
-	case b.wakeup <- struct{}{}:
-	default:
-	}
-}
-
-// waitForEnd waits for the end of the goroutine. What hangs on a file system ends with the process.
-func (b *background) waitForEnd() {
-	select {
-	case <-b.done:
-	case <-time.After(closeTimeout):
+// runWhenWoken has work called in a goroutine of its own: after each call of wakeUp, and after each
+// interval; 0 stands for none.
+func (b *background) runWhenWoken(interval time.Duration, work func()) (wakeUp func()) {
+	wake := make(chan struct{}, 1)
+	b.tasks.Go(func() {
+		var tick <-chan time.Time
+		if interval > 0 {
+			ticker := time.NewTicker(interval)
+			defer ticker.Stop()
+			tick = ticker.C
+		}
+		for {
+			select {
+			case <-b.closing.Done():
+				return
+			case <-wake:
+			case <-tick:
+			}
+			work()
+		}
+	})
+	return func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -121,23 +135,13 @@ func (p *Plugin) recoverPanic(err *error, log *logrus.Entry) {
 	}
 }
 
-// startupWait bounds how long applying a configuration waits for directories that can hang. A
-// runtime that starts the plugin expects it to register within five seconds.
-type startupWait struct{ until time.Time }
+// startupTimeout is how long each step of applying a configuration waits for a directory that can
+// hang. A runtime that starts the plugin expects it to register within five seconds.
+const startupTimeout = 500 * time.Millisecond
 
-const (
-	// startupTimeout is how long applying a configuration waits for all directories, and
-	// stepTimeout how long it waits at least for each.
-	startupTimeout, stepTimeout = time.Second, 100 * time.Millisecond
-)
-
-func newStartupWait() startupWait { return startupWait{time.Now().Add(startupTimeout)} }
-
-func (w startupWait) timeLeft() time.Duration { return max(stepTimeout, time.Until(w.until)) }
-
-// runWithin runs f, and stops waiting for it when the time is up.
-func (w startupWait) runWithin(f func()) {
-	_ = deadline.Within(w.timeLeft(), func() error { f(); return nil })
+// waitAtStart runs f, and waits for it as long as the start may.
+func waitAtStart(f func()) {
+	_ = deadline.Within(startupTimeout, func() error { f(); return nil })
 }
 
 const (

@@ -9,7 +9,6 @@
 // the container fails when the plugin does not answer. NRI 0.10 knows only validators: there
 // the plugin is one, because a container without its validator fails.
 //
-// Work that can hang runs on workers (workers.go). What the plugin knows of containers is in
-// records.go, creations.go, hotplug.go and missed.go, and what it keeps on the host in
-// statedir.go.
+// Work that can hang runs on workers (deadline.go). What the plugin knows of containers is in
+// containers.go and hotplug.go, and what it keeps on the host in statedir.go.
 package nri

@@ -69,25 +69,10 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.endHandler(telemetry.Synchronize, p.beginHandler())
 	asOf := time.Now()
-	sandboxes := make(map[string]*api.PodSandbox, len(pods))
-	for _, pod := range pods {
-		sandboxes[pod.GetId()] = pod
-	}
-	alive := make(map[string]bool, len(containers))
-	for _, c := range containers {
-		alive[c.GetId()] = true
-	}
-	state := &p.containers
-	state.creations.forgetAll()
-	p.restoreUsage(sandboxes, alive, containers)
-	p.runInStore(ctx, telemetry.Synchronize, func(store *staging.Store) {
-		err := store.Retain(asOf, func(id string) bool { return sandboxes[id] != nil }, func(id string) bool { return alive[id] })
-		p.reportRemoval(p.log, "containers that are gone", err)
-		state.hotplug.synchronize(store, sandboxes, containers)
-	})
+	p.containers.synchronize(pods, containers)
+	p.restoreUsage(containers)
+	p.runInStore(ctx, telemetry.Synchronize, func(store *staging.Store) { p.retainLiving(store, asOf) })
 	p.log.WithField("pods", len(pods)).WithField("containers", len(containers)).Info("synchronized")
-	state.missed.synchronize(sandboxes, containers)
-	state.records.synchronize(pods, alive)
 	p.ports.sandboxesChanged()
 	p.counters.Connections.Add(1)
 	p.runtime.registered.Store(true)
@@ -102,7 +87,7 @@ const prefetchDelay = 25 * time.Millisecond
 // are read ahead, after the runtime has its answer.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	defer p.endHandler(telemetry.RunPodSandbox, p.beginHandler())
-	p.containers.records.addSandbox(pod)
+	p.containers.addSandbox(pod)
 	p.ports.sandboxesChanged()
 	time.AfterFunc(prefetchDelay, func() {
 		p.workers.Go(func() {
@@ -116,7 +101,10 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 // StartContainer reports that a container was created and starts.
 func (p *Plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
 	defer p.endHandler(telemetry.StartContainer, p.beginHandler())
-	p.containers.creations.recordStart(c.GetId(), &p.containers.ledger)
+	if made := p.containers.recordStart(c.GetId()); made != nil && made.plan.Usage != nil {
+		// It counts again: forgetFailedCreations may have dropped it.
+		p.containers.ledger.Note(made.pod.GetId(), containerName(made.c), made.c.GetId(), *made.plan.Usage)
+	}
 	return nil
 }
 
@@ -135,7 +123,7 @@ func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	remove := p.forgetContainer(pod, c)
 	p.runInStore(ctx, telemetry.RemoveContainer, func(store *staging.Store) {
 		remove(store)
-		if !p.containers.records.isPreexisting(pod.GetId()) {
+		if !p.containers.isPreexisting(pod.GetId()) {
 			return
 		}
 		// With the last container the pod's socket directories are removed. A container that
@@ -149,9 +137,7 @@ func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 // state on the host, which can hang.
 func (p *Plugin) forgetContainer(pod *api.PodSandbox, c *api.Container) (remove func(*staging.Store)) {
 	state := &p.containers
-	state.records.removeContainer(c.GetId())
-	state.creations.forgetContainer(c.GetId())
-	state.missed.forgetContainer(c.GetId())
+	state.removeContainer(c.GetId())
 	state.hotplug.removeContainer(c.GetId())
 	state.ledger.Drop(pod.GetId(), c.GetId())
 	return func(store *staging.Store) {
@@ -172,9 +158,7 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 	defer p.endHandler(telemetry.RemovePodSandbox, p.beginHandler())
 	state := &p.containers
 	state.ledger.Forget(pod.GetId())
-	state.creations.forgetSandbox(pod.GetId())
-	state.records.removeSandbox(pod.GetId())
-	state.missed.forgetSandbox(pod.GetId())
+	state.removeSandbox(pod.GetId())
 	state.hotplug.removeSandbox(pod.GetId())
 	p.ports.sandboxesChanged()
 	p.runInStore(ctx, telemetry.RemovePodSandbox, func(store *staging.Store) {

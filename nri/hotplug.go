@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/fswatch"
@@ -29,30 +28,30 @@ import (
 // driver replaces the metadata of their resource claims. It watches the directory of device-info files
 // and the directories of the metadata. The runtime does not wait for it.
 type hotplug struct {
-	p *Plugin
-	background
+	p       *Plugin
+	wakeUp  func()
 	timeout atomic.Int64 // hotplugTimeout, in nanoseconds; tests shorten it
 
 	mu       sync.Mutex
 	running  map[string]*runningContainer // by ID
+	ended    []*runningContainer          // whose watches are to be stopped
 	dir      string                       // the watched directory; "" for none
 	watcher  *fswatch.Watcher             // nil while nothing is watched
 	endWatch context.CancelFunc           // nil for none
-
-	// watches are those of metadata files, by their path, and end with their watcher. Only updateUntilClosed's
-	// goroutine uses them.
-	watches   map[string]*fswatch.Watch
-	watchesOf *fswatch.Watcher
 }
 
 // runningContainer is a container with a staging directory. hotplug.mu guards it.
 type runningContainer struct {
-	req      *resolve.Request
-	dirty    bool   // to be updated
-	fault    string // why the last update was incomplete; "" after a complete one
-	retries  backoff
-	timer    *time.Timer // of the next retry; nil before the first
-	metadata []string    // the files of its claims
+	req     *resolve.Request
+	dirty   bool   // to be updated
+	fault   string // why the last update was incomplete; "" after a complete one
+	retries backoff
+	timer   *time.Timer // of the next retry; nil before the first
+
+	// watches are those of the metadata files of its claims, by path. They end with their watcher. Only
+	// updateDirty uses them, because a call of a watcher can hang with the file system.
+	watches map[string]*fswatch.Watch
+	watcher *fswatch.Watcher
 }
 
 const (
@@ -64,17 +63,17 @@ const (
 )
 
 func newHotplug(p *Plugin) *hotplug {
-	h := &hotplug{p: p, background: newBackground(), running: make(map[string]*runningContainer)}
+	h := &hotplug{p: p, running: make(map[string]*runningContainer)}
 	h.timeout.Store(int64(hotplugTimeout))
-	go h.updateUntilClosed()
+	h.wakeUp = p.runWhenWoken(0, h.updateDirty)
 	return h
 }
 
-// followConfig watches the directory of a configuration, where sockets can be added to running
-// containers. An unresponsive directory is watched as soon as it answers.
-func (h *hotplug) followConfig(c *core) {
+// followConfig watches the directory of the configuration in force, where sockets can be added to
+// running containers. An unresponsive directory is watched as soon as it answers.
+func (h *hotplug) followConfig() {
 	dir := ""
-	if c.store != nil && c.staged {
+	if c := h.p.config.core.Load(); c != nil && h.p.state.store.Load() != nil && h.p.state.staged.Load() {
 		dir = c.cfg.DeviceInfo.CNIDir
 	}
 	h.mu.Lock()
@@ -179,7 +178,13 @@ func (h *hotplug) removeSandbox(id string) {
 func (h *hotplug) removeIf(match func(*runningContainer) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.running, func(_ string, c *runningContainer) bool { return match(c) })
+	maps.DeleteFunc(h.running, func(_ string, c *runningContainer) bool {
+		if !match(c) {
+			return false
+		}
+		h.ended = append(h.ended, c)
+		return true
+	})
 	h.wakeUp()
 }
 
@@ -190,21 +195,21 @@ func (h *hotplug) isRunning(c *runningContainer) bool {
 	return h.running[c.req.ContainerID] != nil
 }
 
-// synchronize takes the containers that live, and checks what changed while the plugin was not
-// connected.
-func (h *hotplug) synchronize(store *staging.Store, pods map[string]*api.PodSandbox, containers []*api.Container) {
-	held := store.TrackedContainers()
-	running := make(map[string]*runningContainer)
-	for _, c := range containers {
-		pod := pods[c.GetPodSandboxId()]
-		if _, ok := slices.BinarySearch(held, c.GetId()); ok && pod != nil {
-			running[c.GetId()] = &runningContainer{req: h.p.request(pod, c)}
+// synchronize takes the containers of the store that live, and checks what changed while the plugin
+// was not connected.
+func (h *hotplug) synchronize(store *staging.Store) {
+	h.removeIf(func(c *runningContainer) bool { return !h.p.containers.hasContainer(c.req.ContainerID) })
+	for _, id := range store.TrackedContainers() {
+		c := h.p.containers.find(id)
+		if c == nil || c.pod == nil {
+			continue
 		}
+		h.mu.Lock()
+		if h.running[id] == nil {
+			h.running[id] = &runningContainer{req: h.p.request(c.pod, c.c)}
+		}
+		h.mu.Unlock()
 	}
-	// In one step: a container that is missing has ended.
-	h.mu.Lock()
-	h.running = running
-	h.mu.Unlock()
 	h.markAllDirty()
 }
 
@@ -243,39 +248,36 @@ func (h *hotplug) markDirty(match func(*runningContainer) bool) {
 	}
 }
 
-func (h *hotplug) updateUntilClosed() {
-	defer close(h.done)
-	for {
-		select {
-		case <-h.p.closing.Done():
-			return
-		case <-h.wakeup:
+func (h *hotplug) updateDirty() {
+	sleep(h.p.closing, hotplugSettle)
+	dirty, ended := h.takeWork()
+	for _, c := range ended {
+		for _, watch := range c.watches {
+			watch.Stop()
 		}
-		sleep(h.p.closing, hotplugSettle)
-		h.stopUnusedWatches()
-		for _, c := range h.takeDirty() {
-			if h.p.closing.Err() == nil {
-				h.updateContainer(c)
-			}
+	}
+	for _, c := range dirty {
+		if h.p.closing.Err() == nil {
+			h.updateContainer(c)
 		}
 	}
 }
 
-// takeDirty returns the containers to update, in order.
-func (h *hotplug) takeDirty() []*runningContainer {
+// takeWork returns the containers to update, in order, and those that have ended.
+func (h *hotplug) takeWork() (dirty, ended []*runningContainer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []*runningContainer
 	for _, c := range h.running {
 		if c.dirty {
 			c.dirty = false
-			out = append(out, c)
+			dirty = append(dirty, c)
 		}
 	}
-	slices.SortFunc(out, func(a, b *runningContainer) int {
+	slices.SortFunc(dirty, func(a, b *runningContainer) int {
 		return cmp.Or(cmp.Compare(a.req.SandboxID, b.req.SandboxID), cmp.Compare(a.req.ContainerID, b.req.ContainerID))
 	})
-	return out
+	ended, h.ended = h.ended, nil
+	return dirty, ended
 }
 
 // updateContainer gives one container what its sandbox's networks are now. An incomplete update is
@@ -287,14 +289,14 @@ func (h *hotplug) updateContainer(c *runningContainer) {
 	defer h.p.recoverPanic(new(error), log)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.timeout.Load()))
 	defer cancel()
-	current := h.p.config.core.Load()
-	if current.store == nil {
+	current, store := h.p.config.core.Load(), h.p.state.store.Load()
+	if store == nil {
 		return // the container is updated when the state directory can be used
 	}
 	watchErr := h.watchMetadata(c, current)
 	now := *req
 	now.View = func() []byte { return readView(h.p.opts.Host, current.cfg.StateDir, req.ContainerID) }
-	now.HasSocket = func(root, rel string) bool { return current.store.HasSocket(req.ContainerID, root, rel) }
+	now.HasSocket = func(root, rel string) bool { return store.HasSocket(req.ContainerID, root, rel) }
 	plan, err := current.engine.ResolveRunning(ctx, &now)
 	if !h.isRunning(c) {
 		// It ended meanwhile and no longer counts for the pod's limits.
@@ -317,12 +319,12 @@ func (h *hotplug) updateContainer(c *runningContainer) {
 			transient = transient || isTransient(it.Err)
 		}
 	}
-	if all := slices.Concat(failed, plan.Unchecked); len(all) > 0 && current.store.UpdateRemoves(*plan.Staging) {
+	if all := slices.Concat(failed, plan.Unchecked); len(all) > 0 && store.UpdateRemoves(*plan.Staging) {
 		// The container may have what cannot be read now.
 		h.reportIncomplete(log, c, true, fmt.Errorf("the container keeps what it has until all of its networks can be checked: %w", firstOf(all)))
 		return
 	}
-	change, err := current.store.Update(*plan.Staging)
+	change, err := store.Update(*plan.Staging)
 	if errdefs.IsNotFound(err) {
 		return // it was removed meanwhile
 	}
@@ -390,32 +392,27 @@ func (h *hotplug) reportComplete(log *logrus.Entry, c *runningContainer) {
 // A driver of resource claims replaces its metadata files by rename. The container has the old file
 // mounted and never sees the new one, so the plugin watches the files and rewrites devices.json.
 
-// watchMetadata watches the metadata files of a container's claims. Only updateUntilClosed's goroutine
-// calls it, because it can hang with the file system.
+// watchMetadata watches the metadata files of a container's claims.
 func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) {
-	files := current.engine.MetadataFiles(c.req)
 	h.mu.Lock()
 	w := h.watcher
-	c.metadata = files
 	h.mu.Unlock()
-	if w != h.watchesOf {
-		h.watchesOf, h.watches = w, make(map[string]*fswatch.Watch)
+	if w != c.watcher {
+		c.watcher, c.watches = w, make(map[string]*fswatch.Watch)
 	}
 	plugins := current.cfg.Kubelet.PluginsDir
-	for _, file := range files {
-		if w == nil || h.watches[file] != nil {
+	for _, file := range current.engine.MetadataFiles(c.req) {
+		if w == nil || c.watches[file] != nil {
 			continue
 		}
 		if err := h.p.dirs.Check(plugins); err != nil {
 			return err
 		}
 		at := h.p.opts.Host.Canonical(plugins) + strings.TrimPrefix(file, plugins)
-		watch, failed := w.Add(path.Dir(at), path.Base(at), fswatch.Written|fswatch.Removed, func(string) {
-			h.markDirty(func(other *runningContainer) bool { return slices.Contains(other.metadata, file) })
-		})
+		watch, failed := w.Add(path.Dir(at), path.Base(at), fswatch.Written|fswatch.Removed, func(string) { h.markContainerDirty(c) })
 		switch {
 		case failed == nil:
-			h.watches[file] = watch
+			c.watches[file] = watch
 			continue
 		case watch != nil:
 			watch.Stop()
@@ -423,24 +420,6 @@ func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) 
 		err = fmt.Errorf("watch device metadata %q: %w", at, failed)
 	}
 	return err
-}
-
-// stopUnusedWatches ends the watches of metadata files that no running container has.
-func (h *hotplug) stopUnusedWatches() {
-	used := make(map[string]bool)
-	h.mu.Lock()
-	for _, c := range h.running {
-		for _, file := range c.metadata {
-			used[file] = true
-		}
-	}
-	h.mu.Unlock()
-	maps.DeleteFunc(h.watches, func(file string, watch *fswatch.Watch) bool {
-		if !used[file] {
-			watch.Stop()
-		}
-		return !used[file]
-	})
 }
 
 // maxView bounds a devices.json that is read, in bytes.

@@ -43,7 +43,7 @@ func newRunningHost(t *testing.T, config string, prepare ...func(root string)) *
 		f(root)
 	}
 	h := &runningHost{reloadHost: newReloadHostIn(t, root, config, false), root: root}
-	if st := h.p.config.core.Load().store.Status(); st.Mode != staging.ModeMount {
+	if st := h.p.state.store.Load().Status(); st.Mode != staging.ModeMount {
 		t.Fatalf("sockets are not bound by mounts: %s", st.Detail)
 	}
 	h.pod = &api.PodSandbox{Id: strings.Repeat("a", 64), Namespace: "ns", Name: "p"}
@@ -213,11 +213,13 @@ func TestFailedHotplugWatchIsRepeated(t *testing.T) {
 	h.writeInfo("net1", "client", "/run/vsw/1/s")
 	h.create()
 	h.wantInterfaces("at its creation", "net1")
-	h.p.containers.hotplug.followConfig(&core{cfg: h.p.config.core.Load().cfg}) // nothing is watched
+	store := h.p.state.store.Swap(nil)
+	h.p.containers.hotplug.followConfig() // nothing is watched
+	h.p.state.store.Store(store)
 	var was unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
-	h.p.containers.hotplug.followConfig(h.p.config.core.Load())
+	h.p.containers.hotplug.followConfig()
 	failed := busytest.Until(func() bool { return h.p.counters.StagingFailed.Load() > 0 })
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	if !failed {

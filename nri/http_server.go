@@ -47,27 +47,22 @@ type servers struct {
 	audit   atomic.Pointer[auditFile]
 	scrapes *deadline.Pool // for what a scrape reads, which can hang
 
-	mu       sync.Mutex
-	config   config.Metrics
-	metrics  *httpserver.Server // at metrics.listen; nil without one
-	stateDir string
-	status   *httpserver.Server // at the status socket in stateDir
-	closed   bool
+	mu      sync.Mutex
+	config  config.Metrics
+	metrics *httpserver.Server // at metrics.listen; nil without one
+	status  *httpserver.Server // at the status socket in the state directory
+	closed  bool
 }
 
 // applyConfig applies a configuration.
-func (s *servers) applyConfig(cfg *config.Config, w startupWait) {
+func (s *servers) applyConfig(cfg *config.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return
 	}
 	s.applyAudit(cfg)
-	if s.stateDir != cfg.StateDir {
-		// It changes only where the runtime hands over a configuration at the start.
-		s.p.containers.records.setStateDir(cfg.StateDir)
-		s.stateDir = cfg.StateDir
-		s.status.Close()
+	if s.status == nil {
 		mux := s.p.newHandler(false)
 		mux.HandleFunc("GET /status", s.p.serveStatus)
 		socket := status.Socket(cfg.StateDir)
@@ -77,7 +72,7 @@ func (s *servers) applyConfig(cfg *config.Config, w startupWait) {
 				return nil, err
 			}
 			return status.Listener{Unix: l}, nil
-		}}, w)
+		}})
 	}
 	if s.config == cfg.Metrics {
 		return
@@ -95,13 +90,13 @@ func (s *servers) applyConfig(cfg *config.Config, w startupWait) {
 		if cfg.Metrics.PProf {
 			opts.WriteTimeout = profileTimeout
 		}
-		s.metrics = s.startServer(address, opts, w)
+		s.metrics = s.startServer(address, opts)
 	}
 }
 
 // startServer starts a server, and returns when it listens, unless the directory of its socket is
 // unresponsive.
-func (s *servers) startServer(address string, opts httpserver.Options, w startupWait) *httpserver.Server {
+func (s *servers) startServer(address string, opts httpserver.Options) *httpserver.Server {
 	log, listen := s.p.log.WithField("listen", address), opts.Listen
 	opts.Listen = func() (net.Listener, error) {
 		l, err := listen()
@@ -112,7 +107,7 @@ func (s *servers) startServer(address string, opts httpserver.Options, w startup
 	}
 	opts.Failed = func(err error) { log.WithError(err).Error("cannot serve metrics, health or status; trying again") }
 	server := httpserver.Start(opts)
-	w.runWithin(server.Wait)
+	waitAtStart(server.Wait)
 	return server
 }
 
@@ -241,18 +236,18 @@ func (p *Plugin) serveStatus(w http.ResponseWriter, _ *http.Request) {
 func (p *Plugin) nodeStatus() *status.Node {
 	in := p.ConfigStatus()
 	n := &status.Node{
-		Version: version.String(), PID: os.Getpid(), Started: p.containers.records.start.UTC(), Registered: p.runtime.registered.Load(),
+		Version: version.String(), PID: os.Getpid(), Started: p.started.UTC(), Registered: p.runtime.registered.Load(),
 		Config: status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()},
-		Missed: p.containers.missed.listMissed(),
+		Missed: p.containers.listMissed(),
 	}
-	n.Containers, n.Sandboxes = p.containers.records.listContainers()
+	n.Containers, n.Sandboxes = p.containers.listStarted(), p.containers.listSandboxes()
 	if c := p.config.core.Load(); c != nil {
 		n.Config.Text = c.cfg.Text()
-		n.Sockets, n.SocketsError = p.listSockets(c)
-		if c.store != nil {
-			st := c.store.Status()
-			n.Staging, n.StagingReason, n.StagingReasonCode = string(st.Mode), st.Detail, string(st.Reason)
-		}
+	}
+	n.Sockets, n.SocketsError = p.listSockets()
+	if store := p.state.store.Load(); store != nil {
+		st := store.Status()
+		n.Staging, n.StagingReason, n.StagingReasonCode = string(st.Mode), st.Detail, string(st.Reason)
 	}
 	n.Vswitches = p.ports.listStatus()
 	if in.LastError != nil {
@@ -265,9 +260,9 @@ func (p *Plugin) nodeStatus() *status.Node {
 }
 
 // listSockets returns the sockets of running containers, or why they are not known.
-func (p *Plugin) listSockets(c *core) ([]status.PlacedSocket, string) {
+func (p *Plugin) listSockets() ([]status.PlacedSocket, string) {
 	placed, err := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (all []staging.PlacedSocket, _ error) {
-		for _, store := range p.stores(c) {
+		for _, store := range p.state.openStores() {
 			all = append(all, store.Sockets()...)
 		}
 		return all, nil
@@ -277,7 +272,7 @@ func (p *Plugin) listSockets(c *core) ([]status.PlacedSocket, string) {
 	}
 	sockets := make([]status.PlacedSocket, len(placed))
 	for i, s := range placed {
-		owner, _ := p.containers.records.findContainer(s.ContainerID)
+		owner, _ := p.containers.recordOf(s.ContainerID)
 		sockets[i] = status.PlacedSocket{
 			Namespace: owner.Namespace, Pod: owner.Pod, Container: owner.Container, ContainerID: s.ContainerID, Sandbox: s.SandboxID,
 			Path: path.Join(resolve.ContainerDir, s.At), HostPath: s.HostPath, State: string(s.State), Since: s.Since, Rebinds: s.Rebinds,
@@ -301,12 +296,11 @@ const (
 // takeSample returns the state that the metrics expose beside the counters.
 func (p *Plugin) takeSample() *telemetry.Sample {
 	build, cfg := version.Get(), p.ConfigStatus()
-	containers, _ := p.containers.records.listContainers()
 	s := &telemetry.Sample{
 		Version: build.Version, Commit: build.ShortCommit(), Connected: p.runtime.registered.Load(),
 		ConfigGeneration: cfg.Generation, ConfigRefused: cfg.Failures, ConfigCurrent: cfg.LastError == nil,
 		Workers: p.workers.Busy(), WorkersMax: maxWorkers, AuditWritable: true,
-		StatusContainers: uint64(len(containers)), Missed: uint64(len(p.containers.missed.listMissed())),
+		StatusContainers: uint64(len(p.containers.listStarted())), Missed: uint64(len(p.containers.listMissed())),
 		Hooks: p.hooks.usable.Load(), HooksInError: p.hooks.inError.Load(),
 	}
 	for _, d := range p.dirs.Directories() {
@@ -324,7 +318,9 @@ func (p *Plugin) takeSample() *telemetry.Sample {
 	}
 	if current := p.config.core.Load(); current != nil {
 		s.CDI = p.sampleCDI(current)
-		p.sampleStaging(current, s)
+	}
+	if store := p.state.store.Load(); store != nil {
+		p.sampleStaging(store, s)
 	}
 	return s
 }
@@ -337,13 +333,10 @@ func (p *Plugin) sampleCDI(c *core) telemetry.CDI {
 	return telemetry.CDI{Known: true, Files: uint64(size.Files), FilesInError: uint64(size.FilesInError), Devices: uint64(size.Devices), Unreadable: uint64(size.DirsInError)}
 }
 
-func (p *Plugin) sampleStaging(c *core, s *telemetry.Sample) {
-	if c.store == nil {
-		return // the state directory is unresponsive
-	}
+func (p *Plugin) sampleStaging(store *staging.Store, s *telemetry.Sample) {
 	stats, err := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (staging.Stats, error) {
 		var sum staging.Stats
-		for _, store := range p.stores(c) {
+		for _, store := range p.state.openStores() {
 			sum = sum.Add(store.Stats())
 		}
 		return sum, nil
@@ -351,6 +344,6 @@ func (p *Plugin) sampleStaging(c *core, s *telemetry.Sample) {
 	if err != nil {
 		return
 	}
-	s.StagingMode = string(c.store.Status().Mode)
+	s.StagingMode = string(store.Status().Mode)
 	s.Staged, s.Sockets = uint64(stats.Containers), uint64(stats.Sockets)
 }

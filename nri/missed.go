@@ -7,14 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -47,160 +44,79 @@ const (
 	evictionInterval = time.Second
 )
 
-// missedContainers knows the running containers that lack what they requested.
+// missedContainers checks the running containers that may lack what they requested.
 type missedContainers struct {
-	p *Plugin
-	background
-
-	mu       sync.Mutex
-	suspects map[string]*suspect // by container ID
-	evicted  map[string]bool     // containers, while the plugin runs
-}
-
-// suspect is a container as the runtime described it, of which nothing else is known or which is
-// missed.
-type suspect struct {
-	pod    *api.PodSandbox
-	c      *api.Container
-	missed *status.Container // what it lacks; nil while that is not known
+	p      *Plugin
+	wakeUp func()
 }
 
 func newMissedContainers(p *Plugin) *missedContainers {
-	m := &missedContainers{p: p, background: newBackground(), suspects: make(map[string]*suspect), evicted: make(map[string]bool)}
-	go m.checkUntilClosed()
-	return m
-}
-
-// synchronize takes the containers that live, to be checked once the records of what
-// containers were given are read.
-func (m *missedContainers) synchronize(pods map[string]*api.PodSandbox, containers []*api.Container) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	before := m.suspects
-	m.suspects = make(map[string]*suspect)
-	for _, c := range containers {
-		if pod := pods[c.GetPodSandboxId()]; pod != nil && c.GetState() != api.ContainerState_CONTAINER_STOPPED {
-			s := &suspect{pod: pod, c: c}
-			if old := before[c.GetId()]; old != nil {
-				s.missed = old.missed
-			}
-			m.suspects[c.GetId()] = s
-		}
-	}
-	maps.DeleteFunc(m.evicted, func(id string, _ bool) bool { return m.suspects[id] == nil })
-}
-
-// forgetContainer drops a container that has ended.
-func (m *missedContainers) forgetContainer(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.suspects, id)
-	delete(m.evicted, id)
-}
-
-// forgetSandbox drops the containers of a pod that is gone.
-func (m *missedContainers) forgetSandbox(sandboxID string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, s := range m.suspects {
-		if s.pod.GetId() == sandboxID {
-			delete(m.suspects, id)
-			delete(m.evicted, id)
-		}
-	}
-}
-
-// listMissed returns the missed containers.
-func (m *missedContainers) listMissed() []status.Container {
-	m.mu.Lock()
-	var out []status.Container
-	for _, s := range m.suspects {
-		if s.missed != nil {
-			out = append(out, *s.missed)
-		}
-	}
-	m.mu.Unlock()
-	status.Sort(out)
-	return out
-}
-
-func (m *missedContainers) checkUntilClosed() {
-	defer close(m.done)
-	tick := time.NewTicker(missedCheckInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-m.p.closing.Done():
-			return
-		case <-m.wakeup:
-		case <-tick.C: // also for records that cannot be read
-			m.p.sweepFailedCreations()
-		}
+	m := &missedContainers{p: p}
+	m.wakeUp = p.runWhenWoken(missedCheckInterval, func() {
+		p.sweepFailedCreations()
 		m.checkAll()
-	}
-}
-
-// listSuspects returns the suspects, in order.
-func (m *missedContainers) listSuspects() []*suspect {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []*suspect
-	for _, id := range slices.Sorted(maps.Keys(m.suspects)) {
-		out = append(out, m.suspects[id])
-	}
-	return out
+	})
+	return m
 }
 
 // checkAll checks every suspect, reports those that are missed, and then evicts them
 // where the configuration says so.
 func (m *missedContainers) checkAll() {
-	var evictable []*suspect
+	table := m.p.containers.containerTable
+	var evictable []*container
 	lines, more := 0, 0
-	for _, s := range m.listSuspects() {
+	for _, c := range table.list(func(c *container) bool { return c.suspect }) {
 		if m.p.closing.Err() != nil {
 			return
 		}
-		result := m.checkSuspect(s)
+		result := m.checkContainer(c)
 		switch {
 		case result.unknown:
 			continue
 		case !result.missed:
-			m.forgetContainer(s.c.GetId())
+			table.clearSuspicion(c)
 			continue
 		}
-		if m.recordMissed(s, result) {
+		if table.recordMissed(c, result.record) {
 			if lines++; lines <= maxMissedLines {
-				m.p.containerLog(s.pod, s.c).WithField("requests", missedRequests(result.record.Requests)).
+				m.p.containerLog(c.pod, c.c).WithField("requests", missedRequests(result.record.Requests)).
 					Warn("the container was created while jackfield-nri was not connected, and runs without what it requested")
 			} else {
 				more++
 			}
 		}
 		if result.deliverable {
-			evictable = append(evictable, s)
+			evictable = append(evictable, c)
 		}
 	}
 	if more > 0 {
 		m.p.log.WithField("containers", more).Warn("more containers run without what they requested: `jackfield status` lists them")
 	}
-	if m.p.config.core.Load().cfg.Missed == config.MissedEvict {
+	if current := m.p.config.core.Load(); current != nil && current.cfg.Missed == config.MissedEvict {
 		m.evictAll(evictable)
 	}
 }
 
-// recordMissed keeps the record of a missed container, and is true for one that is new.
-func (m *missedContainers) recordMissed(s *suspect, result missedCheck) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.suspects[s.c.GetId()] != s {
+// recordMissed keeps what a container lacks, and is true where that is new.
+func (t *containerTable) recordMissed(c *container, record status.Container) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.containers[c.c.GetId()] != c {
 		return false // it ended meanwhile, or is checked again
 	}
-	known := s.missed != nil
+	known := c.missed != nil
 	if known {
-		result.record.Since = s.missed.Since
+		record.Since = c.missed.Since
 	}
-	s.missed = &result.record
+	c.missed = &record
 	return !known
+}
+
+// clearSuspicion notes that a container lacks nothing, or was stopped.
+func (t *containerTable) clearSuspicion(c *container) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.suspect, c.missed = false, nil
 }
 
 // missedCheck is what the check of one container found.
@@ -211,15 +127,16 @@ type missedCheck struct {
 	record      status.Container
 }
 
-func (m *missedContainers) checkSuspect(s *suspect) (result missedCheck) {
+func (m *missedContainers) checkContainer(c *container) (result missedCheck) {
 	p := m.p
-	defer p.recoverPanic(new(error), p.containerLog(s.pod, s.c))
+	defer p.recoverPanic(new(error), p.containerLog(c.pod, c.c))
 	current := p.config.core.Load()
-	req := p.request(s.pod, s.c)
-	if p.containers.records.hasContainer(req.ContainerID) || p.wasGiven(current, req) {
+	req := p.request(c.pod, c.c)
+	_, recorded := p.containers.recordOf(req.ContainerID)
+	if recorded || p.wasGiven(current, req) {
 		return missedCheck{}
 	}
-	if current.engine.HasNoRequests(req.SandboxID, req.Annotations, req.Have.Env, hasDeviceMetadata(s.c)) {
+	if current.engine.HasNoRequests(req.SandboxID, req.Annotations, req.Have.Env, hasDeviceMetadata(c.c)) {
 		return missedCheck{}
 	}
 	ctx, cancel := context.WithTimeout(m.p.closing, missedCheckTimeout)
@@ -233,8 +150,8 @@ func (m *missedContainers) checkSuspect(s *suspect) (result missedCheck) {
 	if len(items) == 0 && (err == nil || len(plan.Items) > 0 || !errors.As(err, &whole)) {
 		return missedCheck{}
 	}
-	result = missedCheck{missed: true, record: p.containerRecord(s.pod, s.c, items, nil)}
-	if created := s.c.GetCreatedAt(); created > 0 {
+	result = missedCheck{missed: true, record: p.containerRecord(c.pod, c.c, items, nil)}
+	if created := c.c.GetCreatedAt(); created > 0 {
 		result.record.Since = time.Unix(0, created).UTC()
 	}
 	if len(items) == 0 {
@@ -304,37 +221,36 @@ var defaultRuntimeSockets = map[string]string{
 
 // evictAll stops containers, one after the other. Each is checked again right before: a
 // container that ended, or that would be refused now, is not stopped.
-func (m *missedContainers) evictAll(suspects []*suspect) {
-	for _, s := range suspects {
-		if !m.mayEvict(s.c.GetId()) || !m.checkSuspect(s).deliverable {
+func (m *missedContainers) evictAll(containers []*container) {
+	table := m.p.containers.containerTable
+	for _, c := range containers {
+		if m.p.closing.Err() != nil || !table.mayEvict(c) || !m.checkContainer(c).deliverable {
 			continue
 		}
-		log := m.p.containerLog(s.pod, s.c)
-		if err := m.evictContainer(s.c.GetId()); err != nil {
+		log := m.p.containerLog(c.pod, c.c)
+		if err := m.evictContainer(c.c.GetId()); err != nil {
 			log.WithError(err).Error("the container, which runs without what it requested, could not be evicted; trying again in a minute")
 			return // the next one would fail for the same reason
 		}
-		m.recordEviction(s.c.GetId())
+		table.recordEviction(c)
 		log.Warn("evicted the container, which ran without what it requested: the kubelet creates it again as the pod's restartPolicy says")
 		sleep(m.p.closing, evictionInterval)
 	}
 }
 
-// mayEvict reports whether a container lives, and was not stopped before.
-func (m *missedContainers) mayEvict(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.suspects[id]
-	return s != nil && s.missed != nil && !m.evicted[id] && m.p.closing.Err() == nil
+// mayEvict reports whether a missed container lives, and was not stopped before.
+func (t *containerTable) mayEvict(c *container) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.containers[c.c.GetId()] == c && c.missed != nil && !c.evicted
 }
 
-// recordEviction drops a container that was stopped: containerd does not report the end of a
+// recordEviction notes that a container was stopped: containerd does not report the end of a
 // container that is older than its own process.
-func (m *missedContainers) recordEviction(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.suspects, id)
-	m.evicted[id] = true
+func (t *containerTable) recordEviction(c *container) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.suspect, c.missed, c.evicted = false, nil, true
 }
 
 func (m *missedContainers) evictContainer(id string) error {

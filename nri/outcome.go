@@ -47,7 +47,7 @@ func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *reso
 	}
 	record := p.containerRecord(pod, c, plan.Items, plan)
 	if event == eventInjected {
-		p.containers.records.addContainer(record)
+		p.containers.setRecord(record)
 	}
 	p.writeAudit(event, nil, record)
 }

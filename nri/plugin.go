@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
@@ -53,27 +54,26 @@ type Plugin struct {
 	opts     Options
 	log      *logrus.Entry
 	counters *telemetry.Counters
+	started  time.Time
 	workers  *deadline.Pool // for work that can hang
+	background
 
-	config     configuration     // what is in force
 	runtime    runtimeLink       // the connection to the runtime
+	config     configuration     // what is in force
 	containers containerState    // what is known of containers
 	state      stateDir          // the state directory on the host
-	dirs       *dircheck.Checker // which configured directories are unresponsive
-	hooks      hooksReport       // what is reported of hooks.d directories
 	ports      vswitchPorts      // of living pods, on the vswitches
 	servers    *servers          // metrics, health and status
-	closing    context.Context   // ends with Close
-	end        context.CancelFunc
+	dirs       *dircheck.Checker // which configured directories are unresponsive
+	hooks      hooksReport       // what is reported of hooks.d directories
 }
 
 // containerState is what the plugin knows of the node's containers.
 type containerState struct {
-	ledger    resolve.Ledger    // what pods have, for the limits of pods
-	creations creations         // containers that have not started
-	records   *records          // what running containers were given
-	hotplug   *hotplug          // networks of running containers
-	missed    *missedContainers // containers that lack what they requested
+	*containerTable
+	ledger  resolve.Ledger    // what pods have, for the limits of pods
+	hotplug *hotplug          // networks of running containers
+	missed  *missedContainers // containers that lack what they requested
 }
 
 // maxWorkers bounds the goroutines that unresponsive file systems can block.
@@ -90,20 +90,19 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	if err := errors.Join(api.CheckPluginIndex(opts.Index), api.CheckPluginName(opts.Name)); err != nil {
 		return nil, fmt.Errorf("make plugin %q: %w: %w", opts.Index+"-"+opts.Name, err, errdefs.ErrInvalidArgument)
 	}
-	p := &Plugin{opts: opts, log: logrus.NewEntry(log), counters: telemetry.NewCounters(), workers: deadline.NewPool(maxWorkers)}
+	p := &Plugin{opts: opts, log: logrus.NewEntry(log), counters: telemetry.NewCounters(), started: time.Now(), workers: deadline.NewPool(maxWorkers)}
 	p.closing, p.end = context.WithCancel(context.Background())
 	p.runtime.capabilities.Store(&capability.Capabilities{})
 	p.runtime.timeout.Store(int64(stub.DefaultRequestTimeout))
 	p.servers = &servers{p: p, scrapes: deadline.NewPool(maxScrapeWorkers)}
 	p.ports.p = p
-	p.containers.records = newRecords(p)
+	p.containers.containerTable = newContainerTable(func() { p.counters.StatusFailed.Add(1) }, p.runWhenWoken(0, p.writeRecords))
 	p.containers.hotplug = newHotplug(p)
 	p.containers.missed = newMissedContainers(p)
 	p.dirs = dircheck.New(opts.Host, p.reportDirectory)
 	if !p.awaitsConfig() {
 		if err := p.applyFirstConfig(); err != nil {
-			p.closeParts()
-			return nil, err
+			return nil, errors.Join(err, p.Close())
 		}
 	}
 	return p, nil
@@ -127,31 +126,21 @@ func (p *Plugin) applyFirstConfig() error {
 	return nil
 }
 
-// Close frees the plugin's resources. No handler may be running.
+// Close frees the plugin's resources. No handler may be running. What hangs on a file system ends
+// with the process.
 func (p *Plugin) Close() error {
-	err := errors.Join(p.config.closeCores(), p.ports.closeReconciler())
-	p.closeParts()
-	p.stopRebinder()
-	if current := p.config.core.Load(); current != nil {
-		err = errors.Join(err, closeWithin(func() error {
-			err := current.engine.Close()
-			if current.store != nil {
-				err = errors.Join(err, current.store.Close(), current.store.UnmountIfEmpty())
-			}
-			return err
-		}))
-	}
+	p.config.watch.Close()
+	p.state.mu.Lock()
+	p.end()
+	p.state.mu.Unlock()
+	p.dirs.Close()
+	err := errors.Join(p.ports.closeReconciler(), closeWithin(func() error {
+		p.tasks.Wait()
+		p.writeRecords()
+		return nil
+	}), closeWithin(func() error { return errors.Join(p.config.closeEngines(), p.state.closeStores()) }))
 	p.servers.closeAll()
 	return err
-}
-
-// closeParts ends the goroutines that New started.
-func (p *Plugin) closeParts() {
-	p.end()
-	p.dirs.Close()
-	p.containers.hotplug.waitForEnd()
-	p.containers.missed.waitForEnd()
-	p.containers.records.waitForEnd()
 }
 
 // Counters returns the plugin's counters.

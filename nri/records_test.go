@@ -18,7 +18,7 @@ func TestLiveSandboxesAreKnownAfterSynchronize(t *testing.T) {
 	ctx := context.Background()
 	want := func(what string, known bool, ids ...string) {
 		t.Helper()
-		got, ok := h.p.containers.records.liveSandboxes()
+		got, ok := h.p.containers.liveSandboxes()
 		if ok != known || !slices.Equal(slices.Sorted(maps.Keys(got)), ids) {
 			t.Errorf("%s: got %v, known: %t; want %q, known: %t", what, got, ok, ids, known)
 		}

@@ -6,43 +6,53 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/dircheck"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// A state directory that is unresponsive when the plugin starts is opened in the background.
-// What the runtime reports meanwhile is deferred, and done before anything new is created in
-// the directory.
+// reopenInterval is how long after a failure the state directory is opened again.
+const reopenInterval = time.Second
 
-const (
-	// reopenInterval is how long after a failure the state directory is opened again.
-	reopenInterval = time.Second
-	// maxDeferred bounds the deferred cleanups. The next start cleans up what is beyond it.
-	maxDeferred = 1 << 16
-)
-
-// stateDir is the state directory while it cannot be used, and the rebinder of the OCI hook's.
+// stateDir is the state directory. Its path and mode stay the same for as long as the plugin runs:
+// see checkSameStore. A directory that is unresponsive when the plugin starts is opened in the
+// background.
 type stateDir struct {
-	mu       sync.Mutex
-	deferred []func(*staging.Store)
-	fault    error     // why the directory cannot be used; nil while it is unresponsive
-	since    time.Time // when it was first opened
+	store  atomic.Pointer[staging.Store] // nil while the directory cannot be used
+	staged atomic.Bool                   // sockets are bound in the staging directory
+	hooks  atomic.Pointer[staging.Store] // of the OCI hook's containers; nil while it is not open
 
-	rebinder    atomic.Pointer[rebinder]
-	rebinderDir string // the state directory it belongs to; guarded by configuration.changing
+	mu    sync.Mutex
+	fault error     // why the directory cannot be used; nil while it is unresponsive
+	since time.Time // when it was first opened
 }
 
-type openedStore struct {
-	store *staging.Store
-	err   error
+// openStateDir opens the state directory of the first configuration.
+func (p *Plugin) openStateDir(cfg *config.Config) error {
+	// The most likely mode, until the directory is open.
+	p.state.staged.Store(cfg.Sockets.Staging == config.StagingMount || cfg.Sockets.Staging != config.StagingDirectory && p.opts.Host.Dir() == "/")
+	p.state.mu.Lock()
+	p.state.since = time.Now()
+	p.state.mu.Unlock()
+	store, err := deadline.RunOrHandOver(nil, startupTimeout, func() (*staging.Store, error) { return p.openStore(cfg) },
+		func(store *staging.Store, err error) { p.useLateStore(cfg, store, err) })
+	if errors.Is(err, deadline.ErrTimeout) {
+		p.log.WithField("directory", cfg.StateDir).Error("the state directory is unresponsive: the plugin starts without it, and refuses containers with sockets or devices of networks until it answers")
+		return nil
+	}
+	if err == nil {
+		p.useStore(cfg, store)
+	}
+	return err
 }
 
 // openStore opens the state directory and stages sockets as the configuration says.
@@ -64,148 +74,96 @@ func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
 	return store, nil
 }
 
-// openStoreWithin opens the state directory. While the directory is unresponsive the store is
-// nil, without an error, and the directory is opened in the background.
-func (p *Plugin) openStoreWithin(cfg *config.Config, w startupWait) (*staging.Store, error) {
-	opened := make(chan openedStore, 1)
-	go func() {
-		store, err := p.openStore(cfg)
-		opened <- openedStore{store, err}
-	}()
-	select {
-	case o := <-opened:
-		return o.store, o.err
-	case <-time.After(w.timeLeft()):
-	}
-	p.state.mu.Lock()
-	p.state.deferred, p.state.fault, p.state.since = nil, nil, time.Now()
-	p.state.mu.Unlock()
-	p.log.WithField("directory", cfg.StateDir).Error("the state directory is unresponsive: the plugin starts without it, and refuses containers with sockets or devices of networks until it answers")
-	go func() { p.useLateStore(cfg, <-opened) }()
-	return nil, nil
-}
-
-// useLateStore puts a state directory that answers late into use. If that fails it opens the
-// directory again, until the plugin is closed.
-func (p *Plugin) useLateStore(cfg *config.Config, o openedStore) {
-	for {
-		if o.err == nil {
-			o.err = p.storeOpened(cfg, o.store)
-		}
-		if o.err == nil {
-			return
-		}
+// useLateStore puts a state directory that answers late into use. After a failure to open it, it
+// opens the directory again, until the plugin is closed.
+func (p *Plugin) useLateStore(cfg *config.Config, store *staging.Store, err error) {
+	for ; err != nil; store, err = p.openStore(cfg) {
 		p.state.mu.Lock()
-		if p.state.fault == nil || p.state.fault.Error() != o.err.Error() {
-			p.log.WithError(o.err).Error("the state directory answers and cannot be used; trying again every second")
+		if p.state.fault == nil || p.state.fault.Error() != err.Error() {
+			p.log.WithError(err).Error("the state directory answers and cannot be used; trying again every second")
 		}
-		p.state.fault = o.err
+		p.state.fault = err
 		p.state.mu.Unlock()
 		sleep(p.closing, reopenInterval)
 		if p.closing.Err() != nil {
 			return
 		}
-		o.store, o.err = p.openStore(cfg)
 	}
-}
-
-// storeOpened puts a store into use, after the deferred cleanups. A store that is not used is
-// closed; after an error it has to be opened again.
-func (p *Plugin) storeOpened(cfg *config.Config, store *staging.Store) error {
-	p.config.changing.Lock()
-	defer p.config.changing.Unlock()
-	old := p.config.core.Load()
-	if old.store != nil || checkSameStore(old.cfg, cfg) != nil || p.closing.Err() != nil {
-		// The runtime handed over a configuration with another state directory.
-		if err := store.Close(); err != nil {
-			p.log.WithError(err).Warn("cannot close a state directory that is not used")
-		}
-		return nil
-	}
-	now := &core{engine: old.engine, store: store, cfg: old.cfg, staged: store.Status().Mode == staging.ModeMount}
-	if now.staged != old.staged {
-		engine, err := p.newEngine(old.cfg, now.staged, newStartupWait())
-		if err != nil {
-			return errors.Join(fmt.Errorf("use the configuration in force with the state directory: %w", err), store.Close())
-		}
-		now.engine = engine
-	}
-	p.runDeferred(now)
-	if now.engine != old.engine {
-		p.retireCore(old)
-	}
+	// What ended while the directory was not open is removed before anything new is created there,
+	// and then what ended during that.
+	p.retainLiving(store, time.Now())
+	opened := time.Now()
+	p.useStore(cfg, store)
+	p.retainLiving(store, opened)
 	p.log.WithField("directory", cfg.StateDir).Info("the state directory is in use")
-	p.containers.hotplug.followConfig(now)
-	p.containers.hotplug.markAllDirty()
-	p.startRebinder(now)
-	return nil
+	p.containers.hotplug.followConfig()
 }
 
-// runDeferred does what was deferred, and puts the core with the store into force.
-func (p *Plugin) runDeferred(now *core) {
-	for {
-		p.state.mu.Lock()
-		deferred := p.state.deferred
-		p.state.deferred = nil
-		if len(deferred) == 0 {
-			p.config.core.Store(now)
-			p.state.mu.Unlock()
-			return
+// useStore puts an open store into use, unless the plugin is closed meanwhile.
+func (p *Plugin) useStore(cfg *config.Config, store *staging.Store) {
+	p.state.mu.Lock()
+	defer p.state.mu.Unlock()
+	if p.closing.Err() != nil {
+		if err := store.Close(); err != nil {
+			p.log.WithError(err).Warn("cannot close the state directory")
 		}
-		p.state.mu.Unlock()
-		for _, f := range deferred {
-			f(now.store)
-		}
+		return
+	}
+	staged := store.Status().Mode == staging.ModeMount
+	p.state.staged.Store(staged)
+	p.state.store.Store(store)
+	if staged {
+		p.tasks.Go(func() { p.rebindHookSockets(staging.HookDir(cfg.StateDir)) })
 	}
 }
 
-// runInStore runs f in the state directory, within the runtime's time or beyond it, or as soon
-// as the directory can be used. What f leaves behind is removed when the plugin synchronizes
-// the next time.
+// closeStores closes the open stores. The sockets in them stay bound.
+func (s *stateDir) closeStores() error {
+	var errs []error
+	if store := s.store.Load(); store != nil {
+		errs = append(errs, store.Close(), store.UnmountIfEmpty())
+	}
+	if hooks := s.hooks.Load(); hooks != nil {
+		errs = append(errs, hooks.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// openStores returns the plugin's store and that of the OCI hook's containers, as far as they are open.
+func (s *stateDir) openStores() []*staging.Store {
+	return slices.DeleteFunc([]*staging.Store{s.store.Load(), s.hooks.Load()}, func(store *staging.Store) bool { return store == nil })
+}
+
+// retainLiving removes what is kept for sandboxes and containers that are gone, as far as the
+// runtime has reported what lives. What was created after asOf stays.
+func (p *Plugin) retainLiving(store *staging.Store, asOf time.Time) {
+	if _, known := p.containers.liveSandboxes(); !known {
+		return
+	}
+	p.reportRemoval(p.log, "containers that are gone", store.Retain(asOf, p.containers.hasSandbox, p.containers.hasContainer))
+	p.containers.hotplug.synchronize(store)
+}
+
+// runInStore runs f in the state directory, within the runtime's time or beyond it. While the
+// directory cannot be used f is left out: retainLiving removes what it would have removed.
 func (p *Plugin) runInStore(ctx context.Context, h telemetry.Handler, f func(*staging.Store)) {
-	store := p.config.core.Load().store
+	store := p.state.store.Load()
 	if store == nil {
-		if p.deferCleanup(h, f) {
-			return
-		}
-		store = p.config.core.Load().store
+		return
 	}
 	if err := p.runOnWorker(ctx, h, p.log, func() error { f(store); return nil }); err != nil {
 		p.log.WithError(err).Warnf("%s was answered before its work was done", h)
 	}
 }
 
-// deferCleanup keeps f until the state directory can be used. It returns false where it can.
-func (p *Plugin) deferCleanup(h telemetry.Handler, f func(*staging.Store)) bool {
-	p.state.mu.Lock()
-	defer p.state.mu.Unlock()
-	if p.config.core.Load().store != nil {
-		return false
-	}
-	if h == telemetry.Synchronize {
-		// It reports everything that lives, and so replaces what came before.
-		p.state.deferred = nil
-	}
-	if len(p.state.deferred) >= maxDeferred {
-		p.counters.CleanupFailed.Add(1)
-		return true
-	}
-	p.state.deferred = append(p.state.deferred, f)
-	return true
-}
-
-// storeFault is why a container that needs the state directory is refused; nil where the
-// directory can be used.
-func (p *Plugin) storeFault(c *core) error {
-	if c.store != nil {
-		return nil
-	}
+// storeFault is why a container that needs the state directory is refused while it cannot be used.
+func (p *Plugin) storeFault(cfg *config.Config) error {
 	p.state.mu.Lock()
 	defer p.state.mu.Unlock()
 	if p.state.fault != nil {
-		return fmt.Errorf("cannot deliver sockets and devices.json: state directory %s cannot be used: %w", c.cfg.StateDir, errors.Join(p.state.fault, errdefs.ErrUnavailable))
+		return fmt.Errorf("cannot deliver sockets and devices.json: state directory %s cannot be used: %w", cfg.StateDir, errors.Join(p.state.fault, errdefs.ErrUnavailable))
 	}
-	return fmt.Errorf("cannot deliver sockets and devices.json: %s: %w", dircheck.Directory{Directory: config.Directory{Path: c.cfg.StateDir, Use: "state"}, Since: p.state.since}.Fault(), errdefs.ErrUnavailable)
+	return fmt.Errorf("cannot deliver sockets and devices.json: %s: %w", dircheck.Directory{Directory: config.Directory{Path: cfg.StateDir, Use: "state"}, Since: p.state.since}.Fault(), errdefs.ErrUnavailable)
 }
 
 // stagingEvents counts and logs what the store does by itself.
@@ -236,18 +194,6 @@ func (p *Plugin) reportDirectory(d dircheck.Directory, was time.Duration) {
 	p.containers.hotplug.markAllDirty() // what changed meanwhile
 }
 
-// rebinder rebinds the sockets of containers that the OCI hook serves (Podman's, and those of
-// runtimes without NRI): a hook has ended by the time a vswitch re-creates its socket. Hooks
-// see that there is a rebinder, and bind sockets only then.
-type rebinder struct {
-	p     *Plugin
-	dir   string // the hook's state directory
-	store atomic.Pointer[staging.Store]
-	quit  context.Context
-	end   context.CancelFunc
-	done  chan struct{}
-}
-
 const (
 	// rebinderRetry is the time between two attempts to become the rebinder while another
 	// process is: an earlier plugin that ends.
@@ -256,64 +202,11 @@ const (
 	sweepTimeout = 10 * time.Second
 )
 
-// newRebinder takes over what hooks created, and what they will create.
-func newRebinder(p *Plugin, cfg *config.Config) *rebinder {
-	r := &rebinder{p: p, dir: staging.HookDir(cfg.StateDir), done: make(chan struct{})}
-	r.quit, r.end = context.WithCancel(context.Background())
-	go r.rebindUntilQuit()
-	return r
-}
-
-// startRebinder starts a rebinder for the configuration's state directory, where this
-// plugin's mounts reach containers. configuration.changing is held.
-func (p *Plugin) startRebinder(c *core) {
-	dir := ""
-	if c.store != nil && c.store.Status().Mode == staging.ModeMount {
-		dir = c.cfg.StateDir
-	}
-	if dir == p.state.rebinderDir {
-		return
-	}
-	p.stopRebinder()
-	if p.state.rebinderDir = dir; dir != "" {
-		p.state.rebinder.Store(newRebinder(p, c.cfg))
-	}
-}
-
-// stopRebinder ends the rebinder. Its sockets stay bound.
-func (p *Plugin) stopRebinder() {
-	r := p.state.rebinder.Swap(nil)
-	if r == nil {
-		return
-	}
-	r.end()
-	err := closeWithin(func() error {
-		<-r.done
-		if store := r.store.Load(); store != nil {
-			return store.Close()
-		}
-		return nil
-	})
-	if err != nil {
-		p.log.WithError(err).Warn("cannot close the state directory of the OCI hook")
-	}
-}
-
-// openStore opens the hook's state directory.
-func (r *rebinder) openStore() (*staging.Store, error) {
-	store, err := staging.Open(r.p.opts.Host, r.dir, staging.Options{
-		Owner: staging.HookOwner, Shared: true, NoCreate: true, Watch: true, Events: stagingEvents{r.p}})
-	if err != nil {
-		return nil, err
-	}
-	r.store.Store(store)
-	return store, nil
-}
-
-// rebindUntilQuit opens the state directory and becomes the rebinder. After a failure it tries again, with
-// a growing interval.
-func (r *rebinder) rebindUntilQuit() {
-	defer close(r.done)
+// rebindHookSockets rebinds the sockets of containers that the OCI hook serves (Podman's, and those of
+// runtimes without NRI): a hook has ended by the time a vswitch re-creates its socket. Hooks see that
+// there is a rebinder, and bind sockets only then. After a failure it tries again, with a growing
+// interval, until the plugin closes.
+func (p *Plugin) rebindHookSockets(dir string) {
 	var (
 		store   *staging.Store
 		active  bool
@@ -321,10 +214,12 @@ func (r *rebinder) rebindUntilQuit() {
 		logged  string
 		wait    time.Duration
 	)
-	for ; r.quit.Err() == nil; sleep(r.quit, wait) {
+	for ; p.closing.Err() == nil; sleep(p.closing, wait) {
 		var err error
 		if store == nil {
-			store, err = r.openStore()
+			store, err = staging.Open(p.opts.Host, dir, staging.Options{
+				Owner: staging.HookOwner, Shared: true, NoCreate: true, Watch: true, Events: stagingEvents{p}})
+			p.state.hooks.Store(store)
 		}
 		if err == nil && !active {
 			active, err = store.BecomeRebinder()
@@ -332,19 +227,19 @@ func (r *rebinder) rebindUntilQuit() {
 		switch {
 		case err != nil:
 			wait = retries.nextWait()
-			r.p.counters.StagingFailed.Add(1)
+			p.counters.StagingFailed.Add(1)
 			if text := err.Error(); text != logged {
 				logged = text
-				r.p.log.WithError(err).WithField("retry", wait.String()).Warn("sockets of containers that the OCI hook serves are not rebound until this succeeds")
+				p.log.WithError(err).WithField("retry", wait.String()).Warn("sockets of containers that the OCI hook serves are not rebound until this succeeds")
 			}
 		case !active:
 			wait = rebinderRetry
 		default:
 			if logged != "" {
 				logged = ""
-				r.p.log.Info("sockets of containers that the OCI hook serves are rebound again")
+				p.log.Info("sockets of containers that the OCI hook serves are rebound again")
 			}
-			r.sweepOrphans(store)
+			p.sweepOrphans(store)
 			wait = staging.MinOrphanAge
 		}
 	}
@@ -352,24 +247,10 @@ func (r *rebinder) rebindUntilQuit() {
 
 // sweepOrphans removes the state of containers whose creation failed after the hook ran, and of those
 // whose end was reported to no hook.
-func (r *rebinder) sweepOrphans(store *staging.Store) {
+func (p *Plugin) sweepOrphans(store *staging.Store) {
 	n, err := store.Sweep(staging.MinOrphanAge, sweepTimeout)
-	r.p.reportRemoval(r.p.log, "the OCI hook's containers that are gone", err)
+	p.reportRemoval(p.log, "the OCI hook's containers that are gone", err)
 	if n > 0 {
-		r.p.log.WithField("containers", n).Info("removed the state of the OCI hook's containers that are gone")
+		p.log.WithField("containers", n).Info("removed the state of the OCI hook's containers that are gone")
 	}
-}
-
-// stores are the plugin's state directory and that of the OCI hook's containers, as far as they are open.
-func (p *Plugin) stores(c *core) []*staging.Store {
-	var open []*staging.Store
-	if c.store != nil {
-		open = append(open, c.store)
-	}
-	if r := p.state.rebinder.Load(); r != nil {
-		if hooks := r.store.Load(); hooks != nil {
-			open = append(open, hooks)
-		}
-	}
-	return open
 }

@@ -6,36 +6,70 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
-	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
 )
 
-// A state directory responds late. The first configuration does not allow its use, so it is closed. It is
-// opened again with the next configuration.
+// A state directory answers late and cannot be opened. It is opened again until it can be.
 func TestUnusableStateDirectoryIsReopened(t *testing.T) {
-	content := fmt.Sprintf(runningConfig, runningRule)
-	h := newRunningHost(t, content)
-	// The watch reads the file once when it starts. After a change this has happened.
-	h.replaceConfigFile(content + "# changed\n")
-	h.waitForStatus("the changed file", func(s ConfigStatus) bool { return s.Generation == 2 })
-	good := h.p.config.core.Load()
-	faulty := *good.cfg
-	faulty.Policy.Rules = []policy.Rule{{Name: "r", Allow: policy.Allow{Sockets: []string{"relative"}}}}
-	h.p.config.changing.Lock()
-	h.p.config.core.Store(&core{engine: good.engine, cfg: &faulty, staged: !good.staged})
-	h.p.config.changing.Unlock()
-	go h.p.useLateStore(good.cfg, openedStore{store: good.store})
+	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
+	store, cfg := h.p.state.store.Swap(nil), h.p.config.core.Load().cfg
+	check(t, store.Close())
+	dir := filepath.Join(h.root, "run/jackfield")
+	check(t, os.Rename(dir, dir+".away"))
+	check(t, os.WriteFile(dir, nil, 0o644)) // a file in place of the directory
+	go func() {
+		store, err := h.p.openStore(cfg)
+		h.p.useLateStore(cfg, store, err)
+	}()
 	h.waitForStatus("the failure", func(ConfigStatus) bool {
 		h.p.state.mu.Lock()
 		defer h.p.state.mu.Unlock()
 		return h.p.state.fault != nil
 	})
-	if _, err := good.store.BecomeRebinder(); !errors.Is(err, os.ErrClosed) {
+	if err := h.p.storeFault(cfg); !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "cannot be used") {
+		t.Errorf("a container that needs the directory is refused with %v", err)
+	}
+	check(t, os.Remove(dir))
+	check(t, os.Rename(dir+".away", dir))
+	h.waitForStatus("the state directory in use", func(ConfigStatus) bool { return h.p.state.store.Load() != nil })
+}
+
+// What ended while the state directory could not be used is removed when it can be, and nothing else is.
+func TestLateStateDirectoryLosesWhatEnded(t *testing.T) {
+	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
+	h.listen("run/vsw/1/s")
+	h.writeInfo("net1", "client", "/run/vsw/1/s")
+	h.create()
+	ended := h.c
+	h.c = &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id, Name: "d"}
+	h.create()
+	_, err := h.p.Synchronize(t.Context(), []*api.PodSandbox{h.pod}, []*api.Container{ended, h.c})
+	check(t, err)
+	for _, id := range []string{ended.Id, h.c.Id} { // not a moment ago
+		record := filepath.Join(h.root, "run/jackfield/sandboxes", h.pod.Id, id+".container")
+		check(t, os.Chtimes(record, time.Now(), time.Now().Add(-time.Hour)))
+	}
+	store := h.p.state.store.Swap(nil)
+	check(t, h.p.RemoveContainer(t.Context(), h.pod, ended))
+	h.p.useLateStore(h.p.config.core.Load().cfg, store, nil)
+	if left, err := store.Containers(); err != nil || len(left) != 1 || left[0] != h.c.Id {
+		t.Errorf("in the state directory: %q, %v; want only the container that lives", left, err)
+	}
+}
+
+// A store that is opened after the plugin's end is closed.
+func TestStoreAfterCloseIsClosed(t *testing.T) {
+	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
+	store := h.p.state.store.Swap(nil)
+	h.p.end()
+	h.p.useLateStore(h.p.config.core.Load().cfg, store, nil)
+	if _, err := store.BecomeRebinder(); !errors.Is(err, os.ErrClosed) || h.p.state.store.Load() != nil {
 		t.Errorf("the unused store is not closed: %v", err)
 	}
-	h.p.config.changing.Lock()
-	h.p.config.core.Store(&core{engine: good.engine, cfg: good.cfg, staged: !good.staged})
-	h.p.config.changing.Unlock()
-	h.waitForStatus("the state directory in use", func(ConfigStatus) bool { return h.p.config.core.Load().store != nil })
 }

@@ -52,7 +52,7 @@ func (v *vswitchPorts) followConfig(cfg *config.Config) {
 		return
 	}
 	v.reconciler = portreconcile.New(portreconcile.Options{Switches: drivers, Host: v.p.opts.Host, StateDir: cnirecord.DefaultDir,
-		Sandboxes: v.p.containers.records.liveSandboxes, Report: v.p.reportPorts})
+		Sandboxes: v.p.containers.liveSandboxes, Report: v.p.reportPorts})
 	var ctx context.Context
 	ctx, v.end = context.WithCancel(context.Background())
 	v.done = make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -67,10 +68,10 @@ func (n *hostFlags) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs
 		return nil, host, nil, err
 	}
 	// As the daemon of this host stages sockets, or last did; as directories where none ever ran.
-	staged := func() bool {
+	staged := sync.OnceValue(func() bool {
 		status, _ := staging.ReadStatus(host, cfg.StateDir)
 		return status.Mode == staging.ModeMount
-	}
+	})
 	engine, err := resolve.New(host, cfg, resolve.Options{
 		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: isForeignTree(host),
 		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {

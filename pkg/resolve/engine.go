@@ -31,8 +31,8 @@ type Options struct {
 	// use.
 	TrustAnyone bool
 	// Staged has sockets bound in the staging directory (staging.ModeMount), instead of
-	// having the runtime bind their directories. It is asked once, for the first
-	// container that this makes a difference to; nil stands for no.
+	// having the runtime bind their directories. It is asked wherever this makes a
+	// difference; nil stands for no.
 	Staged func() bool
 	// Owner is that of the store that delivers sockets; see staging.Options.
 	Owner string
@@ -100,7 +100,7 @@ type Engine struct {
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	e := &Engine{host: host, cfg: cfg, source: cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath), owner: opts.Owner, ledger: opts.Ledger, forAdministrator: opts.ForAdministrator, once: opts.Once, staged: func() bool { return false }, checkResponsive: opts.CheckResponsive}
 	if opts.Staged != nil {
-		e.staged = sync.OnceValue(opts.Staged)
+		e.staged = opts.Staged
 	}
 	if e.checkResponsive == nil {
 		e.checkResponsive = func(string) error { return nil }

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// containerTable has the sandboxes and containers that live: all that the runtime reported when the
+// plugin registered, and those that were given something since.
+type containerTable struct {
+	mu           sync.Mutex
+	synchronized bool // the runtime has reported what lives
+	// reportsStarts says that this runtime reports starts. Without a report nothing is known.
+	reportsStarts bool
+	sandboxes     map[string]sandbox
+	containers    map[string]*container // by ID
+
+	recordsUnread  bool            // the records of containers are to be read
+	recordsChanged map[string]bool // containers whose record is to be written or removed
+	// recordsLost is called for a record that cannot be kept, and wakeWriter has writeRecords called.
+	recordsLost, wakeWriter func()
+}
+
+// sandbox is a sandbox that lives. One that is older than the connection is preexisting: containerd
+// reports neither the end nor the removal of a pod that is older than its own process, but reports
+// those of the pod's containers.
+type sandbox struct {
+	podUID      string
+	preexisting bool
+}
+
+// container is a container that lives. containerTable.mu guards what is not constant.
+type container struct {
+	pod *api.PodSandbox // constant; nil where the runtime did not report it
+	c   *api.Container  // constant
+
+	creation *creation         // nil once it has started
+	record   *status.Container // what it was given; nil for nothing
+	suspect  bool              // whether it has what it requested is to be checked
+	missed   *status.Container // what it lacks; nil for nothing
+	evicted  bool              // it was stopped because of that
+}
+
+func newContainerTable(recordsLost, wakeWriter func()) *containerTable {
+	return &containerTable{sandboxes: make(map[string]sandbox), containers: make(map[string]*container),
+		recordsChanged: make(map[string]bool), recordsLost: recordsLost, wakeWriter: wakeWriter}
+}
+
+// synchronize takes what the runtime reports as living, in place of what was known before.
+func (t *containerTable) synchronize(pods []*api.PodSandbox, containers []*api.Container) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.containers
+	t.sandboxes, t.containers = make(map[string]sandbox), make(map[string]*container)
+	podOf := make(map[string]*api.PodSandbox)
+	for _, pod := range pods {
+		podOf[pod.GetId()] = pod
+		t.sandboxes[pod.GetId()] = sandbox{podUID: pod.GetUid(), preexisting: true}
+	}
+	for _, c := range containers {
+		now := &container{pod: podOf[c.GetPodSandboxId()], c: c}
+		now.suspect = now.pod != nil && c.GetState() != api.ContainerState_CONTAINER_STOPPED
+		if old := before[c.GetId()]; old != nil {
+			now.record, now.evicted = old.record, old.evicted
+			if now.suspect {
+				now.missed = old.missed
+			}
+		}
+		t.containers[c.GetId()] = now
+	}
+	t.synchronized, t.reportsStarts, t.recordsUnread = true, false, true
+	t.wakeWriter()
+}
+
+// addSandbox adds a sandbox that was created.
+func (t *containerTable) addSandbox(pod *api.PodSandbox) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sandboxes[pod.GetId()] = sandbox{podUID: pod.GetUid()}
+}
+
+// addCreation adds a container that was given something.
+func (t *containerTable) addCreation(made *creation) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	made.begun = time.Now()
+	made.checked = made.begun
+	t.containers[made.c.GetId()] = &container{pod: made.pod, c: made.c, creation: made}
+}
+
+// setRecord keeps what a container was given.
+func (t *containerTable) setRecord(record status.Container) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.containers[record.ContainerID]; c != nil {
+		c.record = &record
+		t.markRecordChanged(record.ContainerID)
+	}
+}
+
+// recordStart notes that a container starts, and returns its creation; nil where it was given nothing.
+func (t *containerTable) recordStart(id string) *creation {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.reportsStarts = true
+	c := t.containers[id]
+	if c == nil {
+		return nil
+	}
+	made := c.creation
+	c.creation = nil
+	return made
+}
+
+// removeContainer drops a container that has ended.
+func (t *containerTable) removeContainer(id string) {
+	t.removeIf(func(c *container) bool { return c.c.GetId() == id })
+}
+
+// removeSandbox drops a sandbox and its containers.
+func (t *containerTable) removeSandbox(id string) {
+	t.removeIf(func(c *container) bool { return c.pod.GetId() == id })
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.sandboxes, id)
+}
+
+func (t *containerTable) removeIf(match func(*container) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.containers, func(id string, c *container) bool {
+		if !match(c) {
+			return false
+		}
+		t.markRecordChanged(id)
+		return true
+	})
+}
+
+// find returns a container, or nil.
+func (t *containerTable) find(id string) *container {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.containers[id]
+}
+
+func (t *containerTable) hasContainer(id string) bool { return t.find(id) != nil }
+
+// list returns the containers that match, by ID. The lock is held during match.
+func (t *containerTable) list(match func(*container) bool) []*container {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var found []*container
+	for _, c := range t.containers {
+		if match(c) {
+			found = append(found, c)
+		}
+	}
+	slices.SortFunc(found, func(a, b *container) int { return cmp.Compare(a.c.GetId(), b.c.GetId()) })
+	return found
+}
+
+// recordOf returns what a container was given; ok is false for nothing.
+func (t *containerTable) recordOf(id string) (record status.Container, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.containers[id]; c != nil && c.record != nil {
+		return *c.record, true
+	}
+	return status.Container{}, false
+}
+
+// listRecords returns the records that pick returns for containers, in the order of the status.
+func (t *containerTable) listRecords(pick func(*container) *status.Container) []status.Container {
+	records := []status.Container{}
+	t.list(func(c *container) bool {
+		if record := pick(c); record != nil {
+			records = append(records, *record)
+		}
+		return false
+	})
+	status.Sort(records)
+	return records
+}
+
+// listStarted returns what the containers that have started were given.
+func (t *containerTable) listStarted() []status.Container {
+	return t.listRecords(func(c *container) *status.Container {
+		if t.isPending(c) {
+			return nil
+		}
+		return c.record
+	})
+}
+
+// listMissed returns what containers lack.
+func (t *containerTable) listMissed() []status.Container {
+	return t.listRecords(func(c *container) *status.Container { return c.missed })
+}
+
+// listSandboxes returns the sandboxes, by ID.
+func (t *containerTable) listSandboxes() []status.Sandbox {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	pods := make([]status.Sandbox, 0, len(t.sandboxes))
+	for _, id := range slices.Sorted(maps.Keys(t.sandboxes)) {
+		pods = append(pods, status.Sandbox{ID: id, UID: t.sandboxes[id].podUID})
+	}
+	return pods
+}
+
+func (t *containerTable) hasSandbox(id string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.sandboxes[id]
+	return ok
+}
+
+// isPreexisting reports whether a sandbox is older than the connection.
+func (t *containerTable) isPreexisting(sandboxID string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sandboxes[sandboxID].preexisting
+}
+
+// liveSandboxes returns the sandboxes that the runtime knows. known is false until the runtime has
+// reported them. While the runtime is down they are those of before.
+func (t *containerTable) liveSandboxes() (ids map[string]bool, known bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ids = make(map[string]bool, len(t.sandboxes))
+	for id := range t.sandboxes {
+		ids[id] = true
+	}
+	return ids, t.synchronized
+}
+
+// A runtime does not always report that a creation failed after NRI's part of it: CRI-O does not
+// when the OCI runtime fails. The kubelet starts each container of a pod before it creates the next
+// one, so what has not started by then never will.
+//
+// A container that was created and has no StartContainer is forgotten when another one takes its
+// name, or when it is certain that it does not exist: see sweepFailedCreations. Until then it counts
+// against no limit and is not in the status.
+
+// isPending reports whether a container has not started, as far as the runtime reports that. The
+// lock is held.
+func (t *containerTable) isPending(c *container) bool { return t.reportsStarts && c.creation != nil }
+
+// adjustmentOf is what the runtime was answered for a container that has not started; nil for
+// nothing.
+func (t *containerTable) adjustmentOf(id string) *api.ContainerAdjustment {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.containers[id]; c != nil && c.creation != nil {
+		return c.creation.adjust
+	}
+	return nil
+}
+
+// forgetFailedCreations forgets earlier attempts to create a container of this name, and counts
+// what else never started in the pod against no limit. It runs on a worker.
+func (p *Plugin) forgetFailedCreations(store *staging.Store, pod *api.PodSandbox, c *api.Container) {
+	table := p.containers.containerTable
+	failed := table.list(func(one *container) bool {
+		return table.isPending(one) && one.pod.GetId() == pod.GetId() && one.c.GetId() != c.GetId()
+	})
+	for _, one := range failed {
+		if containerName(one.c) != containerName(c) {
+			p.containers.ledger.Drop(pod.GetId(), one.c.GetId())
+			continue
+		}
+		p.containerLog(one.pod, one.c).WithField("next", c.GetId()).Info("the container never started: removed its state")
+		remove := p.forgetContainer(one.pod, one.c)
+		if store != nil {
+			remove(store)
+		}
+	}
+}
+
+// sweepFailedCreations removes what was created for containers that did not start for
+// [staging.MinOrphanAge] and certainly do not exist: no process has mounted the staging directory
+// that the runtime's mount names.
+//
+// That is proof under CRI-O alone, which has the OCI runtime create the container, with its
+// mounts, before it answers CreateContainer. containerd creates it when it is started; until
+// then a container that exists has no mounts. containerd reports failed creations itself.
+func (p *Plugin) sweepFailedCreations() {
+	current, table := p.config.core.Load(), p.containers.containerTable
+	store := p.state.store.Load()
+	if store == nil || p.runtimeName() != crio || !p.runtime.seesRuntime() {
+		return
+	}
+	begun := make(map[string]time.Time)
+	overdue := table.list(func(one *container) bool {
+		if !table.isPending(one) || time.Since(one.creation.checked) < staging.MinOrphanAge {
+			return false
+		}
+		one.creation.checked = time.Now()
+		dir := p.opts.Host.Path(staging.ContainerDir(current.cfg.StateDir, one.c.GetId()))
+		if !slices.ContainsFunc(one.creation.adjust.GetMounts(), func(m *api.Mount) bool { return m.GetSource() == dir }) {
+			return false
+		}
+		begun[one.c.GetId()] = one.creation.begun
+		return true
+	})
+	if len(overdue) == 0 {
+		return
+	}
+	unmounted, err := store.UnmountedContainers(begun, sweepTimeout)
+	if err != nil {
+		p.log.WithError(err).Warn("cannot check which containers that never started exist: their state stays until their pods are removed")
+		return
+	}
+	for _, one := range overdue {
+		if slices.Contains(unmounted, one.c.GetId()) && table.adjustmentOf(one.c.GetId()) != nil {
+			p.containerLog(one.pod, one.c).Info("the container never started and does not exist: removed its state")
+			p.forgetContainer(one.pod, one.c)(store)
+		}
+	}
+}
+
+// The status records of containers are in the state directory, from where a restarted plugin reads
+// them. A goroutine of its own writes them: a directory that hangs costs records, and delays no
+// container.
+
+const (
+	// maxChangedRecords bounds the records that wait for the state directory.
+	maxChangedRecords = 4096
+	// recordDelay is how long a record waits for others, and for creations under way, which
+	// the writing of files slows down. A daemon that is killed in between does not know of
+	// the container afterwards.
+	recordDelay = 200 * time.Millisecond
+)
+
+// markRecordChanged has the record of a container written or removed. The lock is held.
+func (t *containerTable) markRecordChanged(id string) {
+	if len(t.recordsChanged) >= maxChangedRecords {
+		t.recordsLost()
+		return
+	}
+	t.recordsChanged[id] = true
+	t.wakeWriter()
+}
+
+// hasChanges reports whether records are to be read, written or removed.
+func (t *containerTable) hasChanges() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.recordsUnread || len(t.recordsChanged) > 0
+}
+
+// takeChanges returns which records are to be read, written or removed.
+func (t *containerTable) takeChanges() (unread bool, changed map[string]bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	unread, changed = t.recordsUnread, t.recordsChanged
+	t.recordsUnread, t.recordsChanged = false, make(map[string]bool)
+	return unread, changed
+}
+
+// addRecords keeps what the containers were given before a restart.
+func (t *containerTable) addRecords(found []status.Container) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, record := range found {
+		if c := t.containers[record.ContainerID]; c != nil && c.record == nil {
+			c.record = &record
+		}
+	}
+}
+
+// writeRecords reads the records that are to be read, and then writes and removes those that changed.
+func (p *Plugin) writeRecords() {
+	sleep(p.closing, recordDelay)
+	current, table := p.config.core.Load(), p.containers.containerTable
+	if current == nil || !table.hasChanges() {
+		return
+	}
+	files, err := status.OpenRecords(p.opts.Host, current.cfg.StateDir)
+	if err != nil {
+		p.reportLostRecord(err)
+		return
+	}
+	unread, changed := table.takeChanges()
+	if unread {
+		p.readRecords(files)
+	}
+	for id := range changed {
+		if record, ok := table.recordOf(id); ok {
+			err = files.Write(&record)
+		} else {
+			err = files.Remove(id)
+		}
+		if err != nil {
+			p.reportLostRecord(err)
+		}
+	}
+}
+
+// readRecords reads the records of containers that live, and removes all others.
+func (p *Plugin) readRecords(files *status.Records) {
+	began := time.Now()
+	found, err := files.Retain(p.containers.hasContainer)
+	if err != nil {
+		p.reportLostRecord(err)
+	}
+	p.containers.addRecords(found)
+	p.log.WithField("records", len(found)).WithField("took", time.Since(began).String()).Debug("status records read")
+	p.containers.missed.wakeUp()
+}
+
+func (p *Plugin) reportLostRecord(err error) {
+	p.counters.StatusFailed.Add(1)
+	p.log.WithError(err).Warn("jackfield status may lose some containers after a restart")
+}
