@@ -5,6 +5,7 @@ package cni
 import (
 	"encoding/json"
 	"maps"
+	"net/netip"
 	"path"
 	"slices"
 	"strings"
@@ -71,13 +72,13 @@ var keys = map[string]func(*conf, value) error{
 	"claimsDir":     (*conf).readDir,
 	"deviceInfoDir": (*conf).readDir,
 	"configFile":    (*conf).readConfigFile,
-	"timeout":       (*conf).readTimeout,
-	"vswitch":       (*conf).readPortKey,
-	"bridge":        (*conf).readPortKey,
-	"mtu":           (*conf).readPortKey,
-	"vlan":          (*conf).readPortKey,
-	"queues":        (*conf).readPortKey,
-	"rate":          (*conf).readPortKey,
+	"timeout":       (*conf).readPortValue,
+	"vswitch":       (*conf).readPortName,
+	"bridge":        (*conf).readPortName,
+	"mtu":           (*conf).readPortValue,
+	"vlan":          (*conf).readPortValue,
+	"queues":        (*conf).readPortValue,
+	"rate":          (*conf).readPortValue,
 }
 
 // parseJSONObject parses one JSON object. what names it in errors (code 6).
@@ -230,31 +231,31 @@ func (c *conf) readDNS(v value) error {
 	if err != nil {
 		return err
 	}
-	dns := types.DNS{}
 	for _, m := range list {
-		switch m.Key {
-		case "nameservers":
-			err = c.decode(m, &dns.Nameservers, "a list of IP addresses")
-		case "domain":
-			dns.Domain, err = c.decodeString(m)
-		case "search":
-			err = c.decode(m, &dns.Search, "a list of strings")
-		case "options":
-			err = c.decode(m, &dns.Options, "a list of strings")
-		default:
-			err = c.unsupported("the specification's dns has nameservers, domain, search and options", m.path)
-		}
-		if err != nil {
-			return err
+		if !slices.Contains([]string{"nameservers", "domain", "search", "options"}, m.Key) {
+			return c.unsupported("the specification's dns has nameservers, domain, search and options", m.path)
 		}
 	}
-	if err := c.checkNameservers("dns.nameservers", dns.Nameservers); err != nil {
+	dns := &types.DNS{}
+	if err := c.decode(v, dns, "a map with nameservers, search and options, each a list of strings, and the string domain"); err != nil {
 		return err
 	}
-	if !dns.IsEmpty() {
-		c.dns = &dns
+	c.dns, err = c.checkDNS(dns, "dns.nameservers")
+	return err
+}
+
+// checkDNS checks DNS settings. It returns nil for empty ones. key has the name servers.
+func (c *conf) checkDNS(dns *types.DNS, key string) (*types.DNS, error) {
+	for _, s := range dns.Nameservers {
+		// A runtime passes the host's nameservers, which may have a zone: fe80::1%eth0.
+		if _, err := netip.ParseAddr(s); err != nil {
+			return nil, c.invalid(key, attach.Quote(s), "IP addresses")
+		}
 	}
-	return nil
+	if dns.IsEmpty() {
+		return nil, nil
+	}
+	return dns, nil
 }
 
 func (c *conf) readIPMasq(v value) error {

@@ -3,16 +3,12 @@
 package cni
 
 import (
-	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/jsontree"
-	"github.com/jackfield/jackfield/internal/quantity"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -50,56 +46,26 @@ func (c *conf) readDevice(v value) error {
 	return attach.CheckDevice(&attach.Host{Source: c}, &c.Attachment)
 }
 
-// readPortKey reads a key of the port.
-func (c *conf) readPortKey(v value) (err error) {
+func (c *conf) readPortName(v value) error {
+	to := &c.Port.Vswitch
+	if v.path == "bridge" {
+		to = &c.Port.Bridge
+	}
+	return c.decode(v, to, "a string")
+}
+
+// readPortValue reads a number of the port, its rate or the time limit.
+func (c *conf) readPortValue(v value) error {
 	if v.isEmpty() {
 		return nil
 	}
-	p := &c.Port
-	p.Given = v.path
-	switch v.path {
-	case "vswitch":
-		p.Vswitch, err = c.decodeString(v)
-	case "bridge":
-		p.Bridge, err = c.decodeString(v)
-	case "mtu":
-		p.MTU, err = c.decodePortNumber(v)
-	case "vlan":
-		p.VLAN, err = c.decodePortNumber(v)
-	case "queues":
-		p.Queues, err = c.decodePortNumber(v)
-	case "rate":
-		ok := v.Kind == jsontree.String || v.Kind == jsontree.Number
-		if ok {
-			p.Rate, ok = quantity.ParseRate(v.Text)
-		}
-		if !ok {
-			err = c.invalidValue(v, strings.TrimPrefix(quantity.RateRule, "want "))
-		}
+	text := "" // invalid for each key
+	if v.Kind == jsontree.Number && v.path != "timeout" || v.Kind == jsontree.String && (v.path == "rate" || v.path == "timeout") {
+		text = v.Text
 	}
-	return err
-}
-
-func (c *conf) decodePortNumber(v value) (int, error) {
-	bounds := attach.PortBounds[v.path]
-	n, err := strconv.Atoi(v.Text)
-	if v.Kind != jsontree.Number || err != nil || n < bounds[0] || n > bounds[1] {
-		return 0, c.invalidValue(v, fmt.Sprintf("a number from %d to %d", bounds[0], bounds[1]))
+	if want := c.SetPortValue(v.path, text); want != "" {
+		return c.invalidValue(v, want)
 	}
-	return n, nil
-}
-
-// readTimeout reads the time limit of an operation.
-func (c *conf) readTimeout(v value) error {
-	text, err := c.decodeString(v)
-	if err != nil || text == "" {
-		return err
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < attach.MinTimeout || d > attach.MaxTimeout {
-		return c.invalidValue(v, fmt.Sprintf("a duration from %v to %v, as \"10s\"", attach.MinTimeout, attach.MaxTimeout))
-	}
-	c.Timeout = d
 	return nil
 }
 

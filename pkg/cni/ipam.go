@@ -171,65 +171,54 @@ func decodeProblem(err error) string {
 	return "found a JSON " + kind.Value + ", want a map"
 }
 
-// resultParts are the parts of a result of any version that the types of containernetworking/cni require.
-type resultParts struct {
-	Interfaces []*json.RawMessage `json:"interfaces"`
-	IPs        []*struct {
-		Address *json.RawMessage `json:"address"`
-	} `json:"ips"`
-	Routes []*routePart `json:"routes"`
-	IP4    *ipPart      `json:"ip4"` // until 0.2.0
-	IP6    *ipPart      `json:"ip6"`
+// resultPart has what an address or a route of a result must have.
+type resultPart struct {
+	Address *json.RawMessage `json:"address"`
+	Dst     *json.RawMessage `json:"dst"`
 }
 
+// ipPart is an address with its routes in a result until 0.2.0.
 type ipPart struct {
 	IP     *json.RawMessage `json:"ip"`
-	Routes []*routePart     `json:"routes"`
+	Routes []*resultPart    `json:"routes"`
 }
 
-type routePart struct {
-	Dst *json.RawMessage `json:"dst"`
-}
-
-// checkParts refuses a result with null or incomplete parts. They would be passed on as empty addresses and
-// routes.
+// checkParts refuses a result of any version with null or incomplete parts. They would be passed on as empty addresses
+// and routes.
 func checkParts(data []byte) error {
-	var p resultParts
-	if err := json.Unmarshal(data, &p); err != nil {
+	var result struct {
+		Interfaces []*resultPart `json:"interfaces"`
+		IPs        []*resultPart `json:"ips"`
+		Routes     []*resultPart `json:"routes"`
+		IP4        *ipPart       `json:"ip4"`
+		IP6        *ipPart       `json:"ip6"`
+	}
+	if err := json.Unmarshal(data, &result); err != nil {
 		return err
 	}
-	missing := func(format string, args ...any) error {
-		return fmt.Errorf(format+": missing: %w", append(args, errdefs.ErrInvalidArgument)...)
-	}
-	routes := func(of string, list []*routePart) error {
-		for i, r := range list {
-			if r == nil || r.Dst == nil {
-				return missing("%sroutes[%d].dst", of, i)
+	var missing []string
+	check := func(parts []*resultPart, name string, isComplete func(*resultPart) bool) {
+		for i, part := range parts {
+			if part == nil || !isComplete(part) {
+				missing = append(missing, fmt.Sprintf(name, i))
 			}
 		}
-		return nil
 	}
-	for i, have := range p.Interfaces {
-		if have == nil {
-			return missing("interfaces[%d]", i)
-		}
-	}
-	for i, ip := range p.IPs {
-		if ip == nil || ip.Address == nil {
-			return missing("ips[%d].address", i)
-		}
-	}
-	for i, ip := range []*ipPart{p.IP4, p.IP6} {
+	hasDst := func(p *resultPart) bool { return p.Dst != nil }
+	check(result.Interfaces, "interfaces[%d]", func(*resultPart) bool { return true })
+	check(result.IPs, "ips[%d].address", func(p *resultPart) bool { return p.Address != nil })
+	check(result.Routes, "routes[%d].dst", hasDst)
+	for name, ip := range map[string]*ipPart{"ip4": result.IP4, "ip6": result.IP6} {
 		if ip == nil {
 			continue
 		}
-		name := []string{"ip4", "ip6"}[i]
 		if ip.IP == nil {
-			return missing("%s.ip", name)
+			missing = append(missing, name+".ip")
 		}
-		if err := routes(name+".", ip.Routes); err != nil {
-			return err
-		}
+		check(ip.Routes, name+".routes[%d].dst", hasDst)
 	}
-	return routes("", p.Routes)
+	if len(missing) > 0 {
+		return fmt.Errorf("%s: missing: %w", slices.Min(missing), errdefs.ErrInvalidArgument)
+	}
+	return nil
 }

@@ -4,7 +4,6 @@ package cni
 
 import (
 	"net"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -115,24 +114,7 @@ func (c *conf) decodeRuntimeDNS(m value) (*types.DNS, error) {
 	if err := c.decode(m, &in, "a map with servers, searches and options, each a list of strings"); err != nil {
 		return nil, err
 	}
-	if err := c.checkNameservers(m.path+".servers", in.Servers); err != nil {
-		return nil, err
-	}
-	dns := &types.DNS{Nameservers: in.Servers, Search: in.Searches, Options: in.Options}
-	if dns.IsEmpty() {
-		return nil, nil
-	}
-	return dns, nil
-}
-
-func (c *conf) checkNameservers(key string, list []string) error {
-	for _, s := range list {
-		// A runtime passes the host's nameservers, which may have a zone: fe80::1%eth0.
-		if _, err := netip.ParseAddr(s); err != nil {
-			return c.invalid(key, attach.Quote(s), "IP addresses")
-		}
-	}
-	return nil
+	return c.checkDNS(&types.DNS{Nameservers: in.Servers, Search: in.Searches, Options: in.Options}, m.path+".servers")
 }
 
 // bandwidthKeys are the keys of the capability bandwidth. containerd writes them with a capital letter.

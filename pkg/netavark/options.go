@@ -3,18 +3,15 @@
 package netavark
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/quantity"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -102,35 +99,13 @@ func (o options) readDevice(t *attach.Attachment) error {
 }
 
 func (o options) readPort(t *attach.Attachment) error {
-	p := &t.Port
-	p.Vswitch, p.Bridge = o["vswitch"], o["bridge"]
-	for key, to := range map[string]*int{"mtu": &p.MTU, "vlan": &p.VLAN, "queues": &p.Queues} {
+	t.Port.Vswitch, t.Port.Bridge = o["vswitch"], o["bridge"]
+	for _, key := range []string{"mtu", "vlan", "queues", "rate", "timeout"} {
 		if o[key] == "" {
 			continue
 		}
-		bounds := attach.PortBounds[key]
-		n, err := strconv.Atoi(o[key])
-		if err != nil || n < bounds[0] || n > bounds[1] {
-			return o.invalid(key, fmt.Sprintf("a number from %d to %d", bounds[0], bounds[1]))
-		}
-		*to = n
-	}
-	if rate := o["rate"]; rate != "" {
-		var ok bool
-		if p.Rate, ok = quantity.ParseRate(rate); !ok {
-			return o.invalid("rate", strings.TrimPrefix(quantity.RateRule, "want "))
-		}
-	}
-	if timeout := o["timeout"]; timeout != "" {
-		d, err := time.ParseDuration(timeout)
-		if err != nil || d < attach.MinTimeout || d > attach.MaxTimeout {
-			return o.invalid("timeout", fmt.Sprintf("a duration from %v to %v, as 10s", attach.MinTimeout, attach.MaxTimeout))
-		}
-		t.Timeout = d
-	}
-	for _, key := range []string{"vswitch", "bridge", "mtu", "vlan", "queues", "rate"} {
-		if o[key] != "" {
-			p.Given = cmp.Or(p.Given, key)
+		if want := t.SetPortValue(key, o[key]); want != "" {
+			return o.invalid(key, want)
 		}
 	}
 	return attach.CheckPort(&attach.Host{Source: o}, t)
