@@ -135,7 +135,7 @@ func (j *job) planInfoFile(a *addPlan) error {
 	case errdefs.IsInvalidArgument(err):
 		return Fail(codeConfig, "invalid device-info of the device plugin", "%v", err)
 	}
-	return Fail(codeIO, "I/O failure: device-info", "%v", err)
+	return infoError(err)
 }
 
 // deviceInfo returns the device-info of the attachment, without the interface's information.
@@ -208,13 +208,10 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 		a.wrote = true
 		return info, nil
 	})
-	if err != nil {
-		if e := AsError(err); e.Code != codeIO {
-			return e
-		}
-		return Fail(codeIO, "I/O failure: device-info", "%v", err)
+	if err != nil && AsError(err).Code != codeIO {
+		return AsError(err)
 	}
-	return nil
+	return infoError(err)
 }
 
 // interfaceInfo returns what the device-info file and devices.json say about the interface.
@@ -226,32 +223,22 @@ func (j *job) interfaceInfo(a *addPlan, of Addresses) interfaceInfo {
 	return n
 }
 
-// undoAdd undoes an Add that failed. It removes the record last.
+// undoAdd undoes an Add that failed.
 func (j *job) undoAdd(st *cnirecord.Store, a *addPlan, steps Steps) error {
-	unlock, err := j.lockPort(j.ctx, st, &a.record)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := j.removePort(j.ctx, &a.record); err != nil {
-		return err
-	}
-	var errs []error
-	if a.allocated && steps.Release != nil {
-		errs = append(errs, steps.Release())
-	}
-	switch {
-	case !a.wrote: // the current file is not from this Add
+	if !a.wrote { // the current file is not from this Add
 		a.record.InfoKept = true
-	case a.before != nil:
-		errs = append(errs, a.file.Write(a.before))
 	}
 	if a.socket.dir == "" {
 		a.record.Directory = ""
 	}
-	errs = append(errs, j.removeAttachment(&a.record))
-	if err := JoinErrors(errs...); err != nil {
-		return err
-	}
-	return j.recordError(st.Remove(a.record.Key))
+	return j.removeAll(st, &a.record, func() error {
+		var errs []error
+		if a.allocated && steps.Release != nil {
+			errs = append(errs, steps.Release())
+		}
+		if a.wrote && a.before != nil {
+			errs = append(errs, a.file.Write(a.before))
+		}
+		return JoinErrors(errs...)
+	})
 }

@@ -5,7 +5,9 @@ package attach
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -82,26 +84,13 @@ func (j *job) checkInfoFile(r *cnirecord.Record) (*deviceinfo.Info, error) {
 	if err != nil {
 		return nil, Changed("device-info file", "%v", err)
 	}
-	if found, want := identity(info), identity(r.Info); found != want {
-		return nil, Changed("device-info file", "%s: found %s, want %s", file, found, want)
+	found, want := identityFields(info), identityFields(r.Info)
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if found[key] != want[key] {
+			return nil, Changed("device-info file", "%s: %s: found %q, want %q", file, key, found[key], want[key])
+		}
 	}
 	return info, nil
-}
-
-// identity returns what identifies the device in a device-info.
-func identity(i *deviceinfo.Info) string {
-	s := string(i.Type)
-	switch i.Type {
-	case deviceinfo.TypePCI:
-		s += " " + i.PCI.PCIAddress
-	case deviceinfo.TypeVDPA:
-		s += " " + i.VDPA.ParentDevice + " " + string(i.VDPA.Driver)
-	case deviceinfo.TypeVhostUser:
-		s += " " + string(i.VhostUser.Mode) + " " + i.VhostUser.Path
-	case deviceinfo.TypeMemif:
-		s += " " + string(i.Memif.Role) + " " + string(i.Memif.Mode) + " " + i.Memif.Path
-	}
-	return s
 }
 
 func (j *job) checkSocketDir(r *cnirecord.Record) error {
@@ -122,15 +111,4 @@ func (j *job) checkSocketDir(r *cnirecord.Record) error {
 		return Changed("socket directory", "%q is a %s", dir, hostfs.TypeName(st.Mode))
 	}
 	return nil
-}
-
-// SocketPath returns the socket path in a device-info, "" for a device.
-func SocketPath(i *deviceinfo.Info) string {
-	switch i.Type {
-	case deviceinfo.TypeVhostUser:
-		return i.VhostUser.Path
-	case deviceinfo.TypeMemif:
-		return i.Memif.Path
-	}
-	return ""
 }

@@ -82,55 +82,48 @@ func RemoveLeftovers(ctx context.Context, host *Host, attachment *Attachment) er
 	return nil
 }
 
-// removeRecorded removes an attachment, and its record last. A missing record is no error: nothing exists of the
-// attachment but addresses. The port is removed first, and while that fails, everything else stays. While the
-// addresses are not released, the record stays, so that the next Remove or CollectGarbage tries again.
+// removeRecorded removes an attachment. A missing record is no error: nothing exists of the attachment but addresses.
 func (j *job) removeRecorded(st *cnirecord.Store, key cnirecord.Key) error {
+	release := func() error { return j.releaseAddresses(key) }
 	r, err := st.Read(key)
-	broken := errdefs.IsInvalidArgument(err)
 	switch {
-	case broken:
-		if err := j.removeUnrecordedPort(key); err != nil {
-			return err
-		}
-	case err == nil && r != nil:
-		ctx, cancel := j.limitSwitch()
-		defer cancel()
-		unlock, err := j.lockPort(ctx, st, r)
-		if err != nil {
-			return err
-		}
-		defer unlock()
-		if err := j.removePort(ctx, r); err != nil {
-			return err
-		}
+	case errdefs.IsInvalidArgument(err):
+		return j.removeUnrecorded(st, key, err)
+	case err != nil:
+		return JoinErrors(release(), j.recordError(err))
+	case r == nil:
+		r = &cnirecord.Record{Key: key, InfoKept: true}
+	}
+	return j.removeAll(st, r, release)
+}
+
+// removeAll removes what an Add has created. The port is removed first, and while that fails, everything else stays. The
+// record is removed last: while the addresses or something else is left, it stays, so that the next Remove or
+// CollectGarbage tries again.
+func (j *job) removeAll(st *cnirecord.Store, r *cnirecord.Record, release func() error) error {
+	ctx, cancel := j.limitSwitch()
+	defer cancel()
+	unlock, err := j.lockPort(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := j.removePort(ctx, r); err != nil {
+		return err
 	}
 	j.reportStep("port removed")
-	leased := j.releaseAddresses(key)
-	switch {
-	case broken:
-		err = j.removeUnrecorded(key, err)
-	case err != nil:
-		err = j.recordError(err)
-	case r != nil:
-		err = j.removeAttachment(r)
-	}
-	if err != nil || leased != nil {
-		return JoinErrors(leased, err)
+	if err := JoinErrors(release(), j.removeAttachment(r)); err != nil {
+		return err
 	}
 	j.reportStep("removed")
-	return j.recordError(st.Remove(key))
+	return j.recordError(st.Remove(r.Key))
 }
 
 // removeAttachment removes what an Add created. Parts may be gone already.
 func (j *job) removeAttachment(r *cnirecord.Record) error {
 	var errs []error
 	if !r.InfoKept {
-		err := deviceinfo.CNIDir{Root: j.Root, Dir: r.InfoDir}.Remove(r.InfoFile)
-		if err != nil {
-			err = Fail(codeIO, "I/O failure: device-info", "%v", err)
-		}
-		errs = append(errs, err)
+		errs = append(errs, infoError(deviceinfo.CNIDir{Root: j.Root, Dir: r.InfoDir}.Remove(r.InfoFile)))
 	}
 	j.reportStep("device-info removed")
 	errs = append(errs, j.removeClaimedDir(r))
@@ -138,8 +131,5 @@ func (j *job) removeAttachment(r *cnirecord.Record) error {
 }
 
 func (j *job) removeTemporary(dir string) error {
-	if err := deviceinfo.RemoveTemporary(j.Root, dir, temporaryAge); err != nil {
-		return Fail(codeIO, "I/O failure: device-info", "%v", err)
-	}
-	return nil
+	return infoError(deviceinfo.RemoveTemporary(j.Root, dir, temporaryAge))
 }

@@ -64,17 +64,23 @@ func CheckDevice(host *Host, attachment *Attachment) error {
 	return nil
 }
 
-// socketFields returns the fields of a socket's device-info by the keys of the configuration.
-func socketFields(info *deviceinfo.Info) map[string]string {
+// identityFields returns the fields of a device-info that identify the device, by the keys of the configuration.
+func identityFields(info *deviceinfo.Info) map[string]string {
 	switch {
 	case info == nil:
+		return nil
 	case info.Type == deviceinfo.TypeVhostUser:
-		return map[string]string{"mode": string(info.VhostUser.Mode), "path": info.VhostUser.Path}
+		return map[string]string{"type": string(info.Type), "mode": string(info.VhostUser.Mode), "path": info.VhostUser.Path}
 	case info.Type == deviceinfo.TypeMemif:
-		return map[string]string{"role": string(info.Memif.Role), "path": info.Memif.Path, "mode": string(info.Memif.Mode)}
+		return map[string]string{"type": string(info.Type), "role": string(info.Memif.Role), "path": info.Memif.Path, "mode": string(info.Memif.Mode)}
+	case info.Type == deviceinfo.TypeVDPA:
+		return map[string]string{"type": string(info.Type), "parent-device": info.VDPA.ParentDevice, "driver": string(info.VDPA.Driver)}
 	}
-	return nil
+	return map[string]string{"type": string(info.Type), "pci-address": info.PCI.PCIAddress}
 }
+
+// SocketPath returns the path of the socket in a device-info, "" for a device or nil.
+func SocketPath(info *deviceinfo.Info) string { return identityFields(info)["path"] }
 
 // completeSocket takes missing fields from the device plugin's device-info described, of which file is a copy.
 // That device-info describes the allocated port, so a contradicting configuration is an error.
@@ -84,7 +90,7 @@ func (j *job) completeSocket(file string, described *deviceinfo.Info) error {
 	if described != nil && described.Type != d.Kind {
 		return j.contradiction("type", string(d.Kind), string(described.Type), file, "type")
 	}
-	says := socketFields(described)
+	says := identityFields(described)
 	for _, key := range DeviceKeys[d.Kind] {
 		if key == "path" {
 			continue

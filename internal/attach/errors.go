@@ -74,6 +74,14 @@ func Unsupported(s Source, why string, keys ...string) error {
 
 func (j *job) invalid(key, found, want string) error { return Invalid(j.Source, key, found, want) }
 
+// infoError returns an error of reading or writing device-info with its code.
+func infoError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return Fail(codeIO, "I/O failure: device-info", "%v", err)
+}
+
 // AsError converts an error to one with a code.
 func AsError(err error) *types.Error {
 	var e *types.Error

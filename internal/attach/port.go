@@ -145,7 +145,7 @@ func (j *job) planPort(a *addPlan) error {
 	if p.Vswitch == "" {
 		return nil
 	}
-	if path := socketFields(a.before)["path"]; path != "" && a.socket.dir == "" {
+	if path := SocketPath(a.before); path != "" && a.socket.dir == "" {
 		return j.invalid("vswitch", Quote(p.Vswitch), "no vswitch, because the device plugin's device-info names the allocated port's socket, "+Quote(path)+
 			": remove vswitch from the configuration, or resourceName from the network's definition")
 	}
@@ -248,25 +248,6 @@ func (j *job) removePort(ctx context.Context, r *cnirecord.Record) error {
 	return j.switchError(driver.Remove(ctx, r.Port.Owner))
 }
 
-func (j *job) removeOwnersPort(driver vswitch.Driver, owner vswitch.Owner) error {
-	ctx, cancel := j.limitSwitch()
-	defer cancel()
-	return j.switchError(driver.Remove(ctx, owner))
-}
-
-// removeUnrecordedPort removes the port of an attachment whose record is unreadable, from the vswitch that the
-// network's configuration names.
-func (j *job) removeUnrecordedPort(key cnirecord.Key) error {
-	if j.Port.Vswitch == "" {
-		return nil
-	}
-	driver, err := j.openSwitch(j.ConfigFile, j.Port.Vswitch)
-	if err != nil {
-		return err
-	}
-	return j.removeOwnersPort(driver, portOwner(key))
-}
-
 // listPorts lists Jackfield's ports on a vswitch in the node's configuration.
 func (j *job) listPorts(file, name string) (vswitch.Driver, []vswitch.Port, error) {
 	driver, err := j.openSwitch(file, name)
@@ -306,7 +287,9 @@ func (j *job) collectPorts(st *cnirecord.Store, valid map[cnirecord.Key]bool) er
 			valid[cnirecord.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
 			continue
 		}
-		errs = append(errs, j.removeOwnersPort(driver, o))
+		ctx, cancel := j.limitSwitch()
+		errs = append(errs, j.switchError(driver.Remove(ctx, o)))
+		cancel()
 	}
 	return JoinErrors(errs...)
 }

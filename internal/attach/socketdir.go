@@ -68,7 +68,7 @@ func (j *job) planAddSocket(a *addPlan) error {
 	if err := j.completeSocket(file, a.before); err != nil {
 		return err
 	}
-	have, described := d.Field["path"], socketFields(a.before)["path"]
+	have, described := d.Field["path"], SocketPath(a.before)
 	if described != "" {
 		switch own, err := j.planSocket(); {
 		case err == nil && own.dir != "" && own.socket == described:
