@@ -26,11 +26,11 @@ type Driver interface {
 func Open(host hostfs.Root, v config.Vswitch) (Driver, error) {
 	switch v.Type {
 	case config.VswitchOVS:
-		return ovs.New(ovs.Options{Name: v.Name, Endpoint: v.Endpoint, RunDir: v.SocketDir, Host: host}), nil
+		return &ovs.Driver{Name: v.Name, Endpoint: v.Endpoint, RunDir: v.SocketDir, Host: host}, nil
 	case config.VswitchGrout:
-		return grout.New(grout.Options{Name: v.Name, Endpoint: v.Endpoint, Grcli: v.Grcli, Host: host}), nil
+		return &grout.Driver{Name: v.Name, Endpoint: v.Endpoint, Grcli: v.Grcli, Host: host}, nil
 	case config.VswitchVPP:
-		return vpp.New(vpp.Options{Name: v.Name, Endpoint: v.Endpoint, Host: host}), nil
+		return &vpp.Driver{Name: v.Name, Endpoint: v.Endpoint, Host: host}, nil
 	}
 	return nil, fmt.Errorf("vswitch %q: type %q has no driver: %w", v.Name, v.Type, errdefs.ErrNotImplemented)
 }

@@ -45,8 +45,6 @@ type Port struct {
 	// SwitchListens says that the switch creates the socket. Otherwise the application creates it, and
 	// the switch connects to it and tries again after each disconnection.
 	SwitchListens bool `json:"switchListens,omitempty"`
-	// MemifID is the interface ID of the memif protocol.
-	MemifID uint32 `json:"memifID,omitempty"`
 	// Bridge is a bridge of Open vSwitch, a domain of grout or the number of a bridge domain of VPP.
 	Bridge string `json:"bridge,omitempty"`
 	// MAC is the container's address, in colon form.

@@ -3,7 +3,6 @@
 package grout
 
 import (
-	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
@@ -28,11 +27,7 @@ const (
 func formatDevargs(p vswitch.Port) string {
 	id := p.Name[2:10]
 	if p.Type == vswitch.Memif {
-		args := memifDriver + id + ",role=server,socket=" + p.Socket + ",socket-abstract=no"
-		if p.MemifID != 0 {
-			args += ",id=" + strconv.FormatUint(uint64(p.MemifID), 10)
-		}
-		return args
+		return memifDriver + id + ",role=server,socket=" + p.Socket + ",socket-abstract=no"
 	}
 	args := vhostDriver + id + ",iface=" + p.Socket
 	if p.Queues > 1 {
@@ -57,13 +52,6 @@ func parseDevargs(args string, p *vswitch.Port) error {
 		p.Type, p.Socket, p.SwitchListens = vswitch.VhostUser, keys["iface"], keys["client"] != "1"
 	case strings.HasPrefix(device, memifDriver):
 		p.Type, p.Socket, p.SwitchListens = vswitch.Memif, keys["socket"], keys["role"] == "server"
-		if id, ok := keys["id"]; ok {
-			n, err := strconv.ParseUint(id, 10, 32)
-			if err != nil {
-				return fmt.Errorf("devargs: id: %w", err)
-			}
-			p.MemifID = uint32(n)
-		}
 	default:
 		return errdefs.ErrUnknown.WithMessage("devargs: neither " + vhostDriver + " nor " + memifDriver)
 	}

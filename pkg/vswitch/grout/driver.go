@@ -23,8 +23,8 @@ import (
 // maxVhostQueues is DPDK's limit of queue pairs.
 const maxVhostQueues = 128
 
-// Options say where a grout is.
-type Options struct {
+// Driver creates ports on one grout. It keeps no state. All fields are required.
+type Driver struct {
 	// Name is the switch's name in the node's configuration.
 	Name string
 	// Endpoint is the host path of grout's API socket.
@@ -35,21 +35,8 @@ type Options struct {
 	Host hostfs.Root
 }
 
-// Driver creates ports on one grout. It keeps no state.
-type Driver struct {
-	name, socket, grcli string
-	host                hostfs.Root
-}
-
-var (
-	_ vswitch.Driver  = (*Driver)(nil)
-	_ vswitch.Watcher = (*Driver)(nil)
-)
-
-// New returns the driver of a grout. It does not connect.
-func New(o Options) *Driver {
-	return &Driver{name: o.Name, socket: o.Host.Path(o.Endpoint), grcli: o.Grcli, host: o.Host}
-}
+// socket returns the path of grout's API socket as this process sees it.
+func (d *Driver) socket() string { return d.Host.Path(d.Endpoint) }
 
 // Ensure implements vswitch.Driver. grout creates a socket before it answers, so a port that exists is usable.
 // MAC is the container's: grout's bridges learn it, and nothing is set.
@@ -98,7 +85,7 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 func (d *Driver) create(ctx context.Context, port vswitch.Port) (netInterface, error) {
 	if port.SwitchListens {
 		// A grout that was killed leaves its sockets behind, and DPDK does not bind to a path that exists.
-		if err := vswitch.RemoveStaleSocket(d.host, port.Type, port.Socket); err != nil {
+		if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
 			return d.findCreated(ctx, port, d.refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err))
 		}
 	}
@@ -218,7 +205,7 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 		}
 		port, err := newPort(found[name])
 		if err != nil {
-			return nil, fmt.Errorf("vswitch %q: interface %q: %w", d.name, name, err)
+			return nil, fmt.Errorf("vswitch %q: interface %q: %w", d.Name, name, err)
 		}
 		ports = append(ports, port)
 	}
@@ -295,5 +282,5 @@ func (d *Driver) explain(p vswitch.Port, e *commandError) error {
 }
 
 func (d *Driver) refuse(p vswitch.Port, field, said, remedy string, kind error) error {
-	return &vswitch.Refusal{Switch: d.name, Port: p.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
+	return &vswitch.Refusal{Switch: d.Name, Port: p.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
 }

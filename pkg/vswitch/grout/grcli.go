@@ -61,7 +61,7 @@ func (e *commandError) unavailable() bool {
 func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	args := []string{"-s", d.socket, "-j"}
+	args := []string{"-s", d.socket(), "-j"}
 	if !keepGoing {
 		args = append(args, "-e")
 	}
@@ -82,14 +82,14 @@ func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (l
 		}
 		return nil, nil, d.unavailable("grcli: %s", why)
 	case err != nil && len(failed) == 0:
-		return nil, nil, d.unavailable("run %q (vswitches.%s.grcli): %v: %s", d.grcli, d.name, err, diag.Excerpt(stderr.buf.String(), diag.Most))
+		return nil, nil, d.unavailable("run %q (vswitches.%s.grcli): %v: %s", d.Grcli, d.Name, err, diag.Excerpt(stderr.buf.String(), diag.Most))
 	}
 	return bytes.Split(bytes.TrimSpace(stdout.buf.Bytes()), []byte("\n")), failed, nil
 }
 
 // command returns a grcli that is killed with its process group when ctx ends.
 func (d *Driver) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, d.grcli, args...)
+	cmd := exec.CommandContext(ctx, d.Grcli, args...)
 	// grcli takes its messages from the C library's locale, and fails in a locale that is not installed.
 	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
@@ -145,16 +145,16 @@ func (d *Driver) parseInterfaces(lines [][]byte) (map[string]netInterface, error
 }
 
 func (d *Driver) garbage(line []byte) error {
-	return d.unknown("%q prints %s, want an interface in JSON", d.grcli, diag.Quote(string(line[:min(len(line), 2*diag.Most)]), diag.Most))
+	return d.unknown("%q prints %s, want an interface in JSON", d.Grcli, diag.Quote(string(line[:min(len(line), 2*diag.Most)]), diag.Most))
 }
 
 // unknown returns the error of an answer that the driver does not expect.
 func (d *Driver) unknown(format string, args ...any) error {
-	return errdefs.ErrUnknown.WithMessage(fmt.Sprintf("vswitch %q: ", d.name) + fmt.Sprintf(format, args...))
+	return errdefs.ErrUnknown.WithMessage(fmt.Sprintf("vswitch %q: ", d.Name) + fmt.Sprintf(format, args...))
 }
 
 func (d *Driver) unavailable(format string, args ...any) error {
-	return &vswitch.UnavailableError{Switch: d.name, Endpoint: d.socket, Err: fmt.Errorf(format, args...)}
+	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.socket(), Err: fmt.Errorf(format, args...)}
 }
 
 // boundedBuffer keeps an output of at most maxOutput bytes. A program that prints more gets a broken pipe.

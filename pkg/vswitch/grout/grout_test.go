@@ -28,7 +28,7 @@ func newDriver(t *testing.T, script string) *Driver {
 	if err := os.WriteFile(grcli, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{Name: "grout0", Endpoint: "/run/grout.sock", Grcli: grcli})
+	return &Driver{Name: "grout0", Endpoint: "/run/grout.sock", Grcli: grcli}
 }
 
 func TestBrokenGrcliIsAnError(t *testing.T) {
@@ -78,7 +78,7 @@ func TestHangingGrcliIsKilledWithItsChildren(t *testing.T) {
 }
 
 func TestMissingGrcliNamesItsKey(t *testing.T) {
-	d := New(Options{Name: "grout0", Endpoint: "/run/grout.sock", Grcli: "/does/not/exist"})
+	d := &Driver{Name: "grout0", Endpoint: "/run/grout.sock", Grcli: "/does/not/exist"}
 	if _, err := d.List(t.Context()); !errors.Is(err, errdefs.ErrUnavailable) || !strings.Contains(err.Error(), `run "/does/not/exist" (vswitches.grout0.grcli)`) {
 		t.Errorf("List: %v", err)
 	}
@@ -91,7 +91,7 @@ func TestDevargsSurviveARoundTrip(t *testing.T) {
 	}{
 		{vswitch.Port{Type: vswitch.VhostUser, Socket: "/s", SwitchListens: true}, "net_vhost01234567,iface=/s"},
 		{vswitch.Port{Type: vswitch.VhostUser, Socket: "/s", Queues: 2}, "net_vhost01234567,iface=/s,queues=2,client=1"},
-		{vswitch.Port{Type: vswitch.Memif, Socket: "/s", SwitchListens: true, MemifID: 5}, "net_memif01234567,role=server,socket=/s,socket-abstract=no,id=5"},
+		{vswitch.Port{Type: vswitch.Memif, Socket: "/s", SwitchListens: true}, "net_memif01234567,role=server,socket=/s,socket-abstract=no"},
 	} {
 		tc.port.Name = "jf0123456789abc"
 		if got := formatDevargs(tc.port); got != tc.want {
@@ -105,7 +105,7 @@ func TestDevargsSurviveARoundTrip(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", tc.want, diff)
 		}
 	}
-	for _, args := range []string{"", "0000:03:00.1", "net_tap0,iface=x", "net_vhost0", "net_memif0,socket=/s,id=-1"} {
+	for _, args := range []string{"", "0000:03:00.1", "net_tap0,iface=x", "net_vhost0"} {
 		if err := parseDevargs(args, new(vswitch.Port)); err == nil {
 			t.Errorf("parseDevargs(%q) accepts it", args)
 		}

@@ -38,7 +38,7 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 
 // accepts reports whether a grout listens on the API socket.
 func (d *Driver) accepts(ctx context.Context) bool {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.socket)
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.socket())
 	if err != nil {
 		return false
 	}
@@ -57,7 +57,7 @@ func (d *Driver) readEvents(ctx context.Context, changed func()) {
 
 // streamEvents runs "grcli events" until it ends.
 func (d *Driver) streamEvents(ctx context.Context, changed func()) {
-	cmd := d.command(ctx, "-s", d.socket, "events", "show", "type", "iface")
+	cmd := d.command(ctx, "-s", d.socket(), "events", "show", "type", "iface")
 	// The kernel ends grcli when this process is killed. It goes by the thread that started grcli.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

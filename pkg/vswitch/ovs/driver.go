@@ -26,8 +26,9 @@ const (
 	ensureTimeout = 2 * time.Minute
 )
 
-// Options describe one switch.
-type Options struct {
+// Driver creates ports on one Open vSwitch. It keeps no connection between calls, so it needs none of the server's state
+// and outlives the server.
+type Driver struct {
 	// Name is the switch's name in the node's configuration.
 	Name string
 	// Endpoint is the host path of the database's socket.
@@ -39,24 +40,10 @@ type Options struct {
 	Host hostfs.Root
 }
 
-// Driver creates ports on one Open vSwitch. It is a vswitch.Driver and a vswitch.Watcher. It keeps no
-// connection between calls, so it needs none of the server's state and outlives the server.
-type Driver struct {
-	name     string
-	endpoint string // as this process sees it
-	runDir   string // host path
-	host     hostfs.Root
-}
+// endpoint returns the path of the database's socket as this process sees it.
+func (d *Driver) endpoint() string { return d.Host.Path(d.Endpoint) }
 
-var (
-	_ vswitch.Driver  = (*Driver)(nil)
-	_ vswitch.Watcher = (*Driver)(nil)
-)
-
-// New returns a driver. It does not connect.
-func New(o Options) *Driver {
-	return &Driver{name: o.Name, endpoint: o.Host.Path(o.Endpoint), runDir: cmp.Or(o.RunDir, path.Dir(o.Endpoint)), host: o.Host}
-}
+func (d *Driver) runDir() string { return cmp.Or(d.RunDir, path.Dir(d.Endpoint)) }
 
 // Ensure implements vswitch.Driver.
 func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, error) {
@@ -127,7 +114,7 @@ func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
 	if s.port != nil && !failed {
 		return nil // ovs-vswitchd has created the socket, or is about to
 	}
-	if err := vswitch.RemoveStaleSocket(d.host, port.Type, port.Socket); err != nil {
+	if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
 		return d.refuse(port, "", err.Error(), "remove the file, or end the process that uses it", err)
 	}
 	if failed {

@@ -28,7 +28,7 @@ const (
 var errEmptyDatabase = errors.New(`the database is empty; run "ovs-vsctl init" or start Open vSwitch with its own service`)
 
 func (d *Driver) refuse(port vswitch.Port, field, said, remedy string, kind error) error {
-	return &vswitch.Refusal{Switch: d.name, Port: port.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
+	return &vswitch.Refusal{Switch: d.Name, Port: port.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
 }
 
 // checkPort refuses what Open vSwitch cannot have or would ignore in silence.
@@ -38,7 +38,7 @@ func (d *Driver) checkPort(p vswitch.Port) error {
 	}
 	socket := p.Socket
 	if p.SwitchListens {
-		socket = d.runDir + "/" + p.Name
+		socket = d.runDir() + "/" + p.Name
 	}
 	switch {
 	case p.Type == vswitch.Memif:
@@ -105,7 +105,7 @@ func usableBridges(bridges []bridgeRow) []string {
 
 // refuseUnusable returns the error for an interface that ovs-vswitchd could not make.
 func (d *Driver) refuseUnusable(p vswitch.Port, iface *interfaceRow, system *systemRow) error {
-	field, said, remedy := "vswitches."+d.name, "ovs-vswitchd gave the port no number", ""
+	field, said, remedy := "vswitches."+d.Name, "ovs-vswitchd gave the port no number", ""
 	if text := iface.Error.first(); text != "" {
 		said = diag.Excerpt(text, 400)
 	}

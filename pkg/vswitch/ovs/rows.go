@@ -155,7 +155,7 @@ func (d *Driver) portOf(row portRow, iface interfaceRow, bridge string, system s
 	p.Owner, _ = ownerOf(row.ExternalIDs)
 	if iface.Type == switchListens {
 		p.SwitchListens = true
-		p.Socket = path.Join(d.runDir, system.OtherConfig["vhost-sock-dir"], row.Name)
+		p.Socket = path.Join(d.runDir(), system.OtherConfig["vhost-sock-dir"], row.Name)
 	}
 	if list := row.ExternalIDs[addressesKey]; list != "" {
 		p.Addresses = strings.Split(list, ",")

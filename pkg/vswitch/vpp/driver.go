@@ -24,8 +24,8 @@ const (
 	maxBridge     = 1<<24 - 1
 )
 
-// Options say where a VPP is.
-type Options struct {
+// Driver creates ports on one VPP. It keeps no state; each call opens a connection of its own. All fields are required.
+type Driver struct {
 	// Name is the switch's name in the node's configuration.
 	Name string
 	// Endpoint is the host path of VPP's API socket.
@@ -34,21 +34,8 @@ type Options struct {
 	Host hostfs.Root
 }
 
-// Driver creates ports on one VPP. It keeps no state; each call opens a connection of its own.
-type Driver struct {
-	name, socket string
-	host         hostfs.Root
-}
-
-var (
-	_ vswitch.Driver  = (*Driver)(nil)
-	_ vswitch.Watcher = (*Driver)(nil)
-)
-
-// New returns the driver of a VPP. It does not connect.
-func New(o Options) *Driver {
-	return &Driver{name: o.Name, socket: o.Host.Path(o.Endpoint), host: o.Host}
-}
+// socket returns the path of VPP's API socket as this process sees it.
+func (d *Driver) socket() string { return d.Host.Path(d.Endpoint) }
 
 // Ensure implements vswitch.Driver. VPP creates a socket before it answers, so an interface that is up is usable.
 // MAC is the container's: VPP's bridge domains learn it, and nothing is set. The application chooses the queues of
@@ -137,7 +124,7 @@ func joinCleanup(err, cleanup error) error {
 
 // isSameSocket reports whether an interface has what cannot be changed.
 func isSameSocket(a, b vswitch.Port) bool {
-	return a.Type == b.Type && a.Socket == b.Socket && a.SwitchListens == b.SwitchListens && a.MemifID == b.MemifID
+	return a.Type == b.Type && a.Socket == b.Socket && a.SwitchListens == b.SwitchListens
 }
 
 // create creates the interface with its tag.
@@ -155,7 +142,7 @@ func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
 	}
 	if port.SwitchListens {
 		// VPP removes whatever socket it finds at the path. It must not be another process'.
-		if err := vswitch.RemoveStaleSocket(d.host, port.Type, port.Socket); err != nil {
+		if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
 			return d.refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err)
 		}
 	}
@@ -185,7 +172,7 @@ func (c *connection) createMemif(port vswitch.Port) (err error) {
 	if port.SwitchListens {
 		role = memifMaster
 	}
-	request := memifCreateMessage{Role: role, ID: port.MemifID, SocketID: socket.Index, RxQueues: uint8(port.Queues), TxQueues: uint8(port.Queues)}
+	request := memifCreateMessage{Role: role, SocketID: socket.Index, RxQueues: uint8(port.Queues), TxQueues: uint8(port.Queues)}
 	if err := c.call(memifCreate, &created, request); err != nil {
 		return err
 	}
@@ -269,7 +256,7 @@ func (d *Driver) remove(ctx context.Context, owner vswitch.Owner) error {
 		if err := c.delete(have); err != nil || !have.SwitchListens {
 			return err
 		}
-		return vswitch.RemoveStaleSocket(d.host, have.Type, have.Socket)
+		return vswitch.RemoveStaleSocket(d.Host, have.Type, have.Socket)
 	})
 }
 
@@ -294,7 +281,7 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 
 // with runs f with a connection.
 func (d *Driver) with(ctx context.Context, f func(*connection) error) error {
-	c, err := connect(ctx, d.socket)
+	c, err := connect(ctx, d.socket())
 	if err != nil {
 		return err
 	}
@@ -340,13 +327,13 @@ func (d *Driver) explain(p vswitch.Port, err error) error {
 	case err == nil || errors.As(err, &refusal):
 		return err
 	case errdefs.IsUnavailable(err):
-		return &vswitch.UnavailableError{Switch: d.name, Endpoint: d.socket, Err: err}
+		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.socket(), Err: err}
 	case errors.As(err, &missing):
 		return d.refuse(p, "", missing.Error(), "load VPP's plugins for vhost-user and memif; Jackfield knows the messages of VPP 26.06", errdefs.ErrNotImplemented)
 	case errors.As(err, &result):
 		return d.refuse(p, fieldOf(result.message), err.Error(), "see VPP's log", result.Unwrap())
 	}
-	return fmt.Errorf("vswitch %q: %w", d.name, err)
+	return fmt.Errorf("vswitch %q: %w", d.Name, err)
 }
 
 // fieldOf returns the key of the configuration that a message carries.
@@ -363,5 +350,5 @@ func fieldOf(message string) string {
 }
 
 func (d *Driver) refuse(p vswitch.Port, field, said, remedy string, kind error) error {
-	return &vswitch.Refusal{Switch: d.name, Port: p.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
+	return &vswitch.Refusal{Switch: d.Name, Port: p.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
 }

@@ -106,7 +106,7 @@ func (c *connection) readMemifs(add func(index uint32, port vswitch.Port, memifS
 	return c.dump(memifDump, struct{}{}, func(body []byte) error {
 		var m memifDetailsMessage
 		_, err := decode(body, &m)
-		add(m.SwIfIndex, vswitch.Port{Type: vswitch.Memif, Socket: sockets[m.SocketID], SwitchListens: m.Role == memifMaster, MemifID: m.ID}, m.SocketID)
+		add(m.SwIfIndex, vswitch.Port{Type: vswitch.Memif, Socket: sockets[m.SocketID], SwitchListens: m.Role == memifMaster}, m.SocketID)
 		return err
 	})
 }

@@ -35,7 +35,7 @@ func start(t *testing.T) (*grout.Switch, *driver.Driver, string) {
 	s := grout.Start(t, dir)
 	s.Run("interface", "add", "bridge", "br0")
 	s.Run("interface", "add", "bridge", "br1")
-	return s, driver.New(driver.Options{Name: "grout0", Endpoint: s.Socket, Grcli: s.Grcli}), dir
+	return s, &driver.Driver{Name: "grout0", Endpoint: s.Socket, Grcli: s.Grcli}, dir
 }
 
 // newPort returns a vhost-user port of pod n, whose socket grout creates.
@@ -76,7 +76,7 @@ func TestEnsureListAndRemove(t *testing.T) {
 	for i, change := range []func(*vswitch.Port){
 		func(*vswitch.Port) {},
 		func(p *vswitch.Port) { p.SwitchListens, p.Queues = false, 2 },
-		func(p *vswitch.Port) { p.Type, p.MemifID, p.MTU, p.Queues = vswitch.Memif, 7, 1600, 2 },
+		func(p *vswitch.Port) { p.Type, p.MTU, p.Queues = vswitch.Memif, 1600, 2 },
 	} {
 		p := newPort(dir, i)
 		change(&p)

@@ -36,7 +36,7 @@ func start(t *testing.T) (*vpp.Server, *driver.Driver, string) {
 	s := vpp.Start(t, dir)
 	s.AddBridge(1)
 	s.AddBridge(2)
-	return s, driver.New(driver.Options{Name: "vpp0", Endpoint: s.Socket}), dir
+	return s, &driver.Driver{Name: "vpp0", Endpoint: s.Socket}, dir
 }
 
 // newPort returns a vhost-user port of pod n, whose socket VPP creates.
@@ -79,7 +79,7 @@ func TestEnsureListAndRemove(t *testing.T) {
 	for i, change := range []func(*vswitch.Port){
 		func(*vswitch.Port) {},
 		func(p *vswitch.Port) { p.SwitchListens, p.MTU = false, 1500 },
-		func(p *vswitch.Port) { p.Type, p.MemifID, p.Queues, p.Bridge = vswitch.Memif, 7, 2, "2" },
+		func(p *vswitch.Port) { p.Type, p.Queues, p.Bridge = vswitch.Memif, 2, "2" },
 		func(p *vswitch.Port) {
 			p.Type, p.SwitchListens, p.Owner.ContainerID = vswitch.Memif, false, "cnitool-1"
 		},
@@ -91,7 +91,7 @@ func TestEnsureListAndRemove(t *testing.T) {
 			p.Name = vswitch.PortName(p.Owner)
 			got := ensure(t, d, p)
 			have := s.Interfaces()
-			if len(have) != 1 || !have[0].Up || fmt.Sprint(have[0].Bridge) != p.Bridge || have[0].Type != string(p.Type) || have[0].Listens != p.SwitchListens || have[0].MemifID != p.MemifID {
+			if len(have) != 1 || !have[0].Up || fmt.Sprint(have[0].Bridge) != p.Bridge || have[0].Type != string(p.Type) || have[0].Listens != p.SwitchListens || have[0].MemifID != 0 {
 				t.Fatalf("VPP has %+v", have)
 			}
 			if p.Type == vswitch.Memif && have[0].RxQueues != uint32(max(p.Queues, 1)) {
@@ -448,7 +448,7 @@ func TestHangingVPPIsUnavailable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := driver.New(driver.Options{Name: "vpp0", Endpoint: dir + "/api.sock"})
+	d := &driver.Driver{Name: "vpp0", Endpoint: dir + "/api.sock"}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := d.List(ctx); !errors.Is(err, errdefs.ErrUnavailable) || !strings.Contains(err.Error(), "timed out") || !strings.Contains(err.Error(), `vswitch "vpp0"`) {
