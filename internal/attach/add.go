@@ -138,34 +138,6 @@ func (j *job) planInfoFile(a *addPlan) error {
 	return infoError(err)
 }
 
-// deviceInfo returns the device-info of the attachment, without the interface's information.
-func (j *job) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
-	d := &j.Device
-	if !d.IsSocket() {
-		return j.describeDevice(a.before)
-	}
-	info := &deviceinfo.Info{Type: d.Kind}
-	if a.before != nil {
-		info = a.before.Clone() // of the same type: planAddSocket has checked it
-	}
-	info.Version = deviceinfo.Version
-	if d.Kind == deviceinfo.TypeVhostUser {
-		if info.VhostUser == nil {
-			info.VhostUser = &deviceinfo.VhostUser{}
-		}
-		info.VhostUser.Mode, info.VhostUser.Path = deviceinfo.VhostUserMode(d.Field["mode"]), a.socket.socket
-	} else {
-		if info.Memif == nil {
-			info.Memif = &deviceinfo.Memif{}
-		}
-		info.Memif.Role, info.Memif.Path, info.Memif.Mode = deviceinfo.MemifRole(d.Field["role"]), a.socket.socket, deviceinfo.MemifMode(d.Field["mode"])
-	}
-	if err := info.Validate(); err != nil {
-		return nil, Fail(codeConfig, "invalid network configuration: device", "%v", err)
-	}
-	return info, nil
-}
-
 // createAttachment creates what was planned and recorded.
 func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) error {
 	// Status makes the same check.

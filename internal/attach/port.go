@@ -16,7 +16,6 @@ import (
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/vswitchdriver"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
@@ -206,16 +205,6 @@ func (j *job) createPort(st *cnirecord.Store, a *addPlan, of Addresses) error {
 	a.socket.socket = got.Socket
 	setSocket(a.info, got.Socket)
 	return j.recordError(st.Update(&a.record))
-}
-
-// setSocket sets the path in the device-info of a socket.
-func setSocket(i *deviceinfo.Info, socket string) {
-	switch i.Type {
-	case deviceinfo.TypeVhostUser:
-		i.VhostUser.Path = socket
-	case deviceinfo.TypeMemif:
-		i.Memif.Path = socket
-	}
 }
 
 // lockPort takes the lock of a record with a port, so that the reconciler of the NRI plugin does not create the

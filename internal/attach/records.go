@@ -57,3 +57,22 @@ func (j *job) recordError(err error) error {
 	}
 	return Fail(codeIO, "I/O failure: stateDir", "%v", err)
 }
+
+// readRecord reads the record of the attachment.
+func (j *job) readRecord() (*cnirecord.Record, error) {
+	st, err := j.findRecords()
+	if err != nil {
+		return nil, err
+	}
+	var r *cnirecord.Record
+	if st != nil {
+		defer st.Close()
+		if r, err = st.Read(j.Key); err != nil {
+			return nil, j.recordError(err)
+		}
+	}
+	if r == nil {
+		return nil, Changed("its record is gone", "container %q, interface %q of network %q is not recorded in %q", j.ContainerID, j.Interface, j.Network, j.StateDir)
+	}
+	return r, nil
+}

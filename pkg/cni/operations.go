@@ -3,10 +3,15 @@
 package cni
 
 import (
+	"cmp"
 	"encoding/json"
+	"net"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
 // recordKey returns the key of the attachment of this operation.
@@ -78,4 +83,67 @@ func (c *call) checkStatus() error {
 		Version    string `json:"cniVersion"`
 		ConfigFile string `json:"configFile"`
 	}{c.version, file})
+}
+
+// checkAttachment is CHECK (§2). It checks that the device-info file, the socket directory and this plugin's part of the
+// previous result are as ADD left them. Later plugins may have changed the rest.
+func (c *call) checkAttachment() error {
+	if c.conf.prevResult == nil {
+		return c.conf.invalid("prevResult", "nothing", "the result of the network's ADD")
+	}
+	prev, err := c.parsePrevResult()
+	if err != nil {
+		return err
+	}
+	r, lost := attach.Recorded(c.host(), c.attachment())
+	ns, own, err := c.openNetns()
+	if err != nil {
+		if attach.AsError(err).Code == codeContainer && lost == nil {
+			// codeContainer would mean that no DEL is needed (§5, Error).
+			return attach.Changed("its network namespace is gone", "CNI_NETNS=%q does not exist; DEL removes what ADD made", c.Netns)
+		}
+		return err
+	}
+	ns.Close()
+	if err := cmp.Or(c.checkIsolated(own), lost); err != nil {
+		return err
+	}
+	err = attach.Check(c.ctx, c.host(), c.attachment(), r, func(info *deviceinfo.Info, ips []string) error {
+		if !r.Chained {
+			if err := c.checkInterface(r, prev); err != nil {
+				return err
+			}
+		}
+		return checkAddresses(ips, prev)
+	})
+	if err == nil && c.conf.ipam != "" {
+		_, err = c.runIPAM("CHECK")
+	}
+	return err
+}
+
+// checkInterface checks the interface that ADD returned. A later plugin may have changed its hardware address.
+func (c *call) checkInterface(r *cnirecord.Record, prev *types100.Result) error {
+	at := c.interfaceOf(prev)
+	if at < 0 {
+		return attach.Changed("prevResult", "it has no interface %q in the container", c.IfName)
+	}
+	have := prev.Interfaces[at]
+	if have.Sandbox != c.Netns {
+		return attach.Changed("prevResult", "interface %q is in %q, not in CNI_NETNS %q", c.IfName, have.Sandbox, c.Netns)
+	}
+	if want := c.newInterface(r.Info, attach.SocketPath(r.Info), ""); have.SocketPath != want.SocketPath || have.PciID != want.PciID {
+		return attach.Changed("prevResult", "interface %q has socketPath %q and pciID %q, want %q and %q", c.IfName, have.SocketPath, have.PciID, want.SocketPath, want.PciID)
+	}
+	return nil
+}
+
+// checkAddresses checks the addresses that the runtime requested.
+func checkAddresses(ips []string, prev *types100.Result) error {
+	for _, ip := range ips {
+		if _, _, err := net.ParseCIDR(ip); err == nil && missingAddress([]string{ip}, prev) != "" {
+			return attach.Changed("prevResult", "address %s is not in it", ip)
+		}
+	}
+	return nil
 }

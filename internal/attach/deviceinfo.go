@@ -4,6 +4,7 @@ package attach
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"path"
 	"slices"
@@ -192,4 +193,125 @@ func deviceError(id string, err error) error {
 		return nil
 	}
 	return Fail(CodeDevice, "device "+Shorten(id)+" cannot be used", "%v", err)
+}
+
+// ExtraKey is the key of device-info for information that the specification has no key for. The vswitch and
+// pkg/resolve, for devices.json, read it.
+const ExtraKey = "jackfield.dev/interface"
+
+// interfaceInfo is what the device-info file says about the interface beyond its device.
+type interfaceInfo struct {
+	Network   string            `json:"network,omitempty"`
+	MAC       string            `json:"mac,omitempty"`
+	IPs       []string          `json:"ips,omitempty"`
+	Gateway   []string          `json:"gateway,omitempty"`
+	DNS       *DNS              `json:"dns,omitempty"`
+	Bandwidth map[string]uint64 `json:"bandwidth,omitempty"`
+	MTU       int               `json:"mtu,omitempty"`
+	Queues    int               `json:"queues,omitempty"`
+	Labels    []Label           `json:"labels,omitempty"`
+}
+
+// Label is a label of an interface.
+type Label struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// DNS has the keys of dns in a result of CNI.
+type DNS struct {
+	Nameservers []string `json:"nameservers,omitempty"`
+	Domain      string   `json:"domain,omitempty"`
+	Search      []string `json:"search,omitempty"`
+	Options     []string `json:"options,omitempty"`
+}
+
+// setInterfaceInfo writes n into the device-info.
+func setInterfaceInfo(info *deviceinfo.Info, n interfaceInfo) error {
+	raw, err := json.Marshal(n)
+	if err != nil {
+		return err
+	}
+	if info.Extra == nil {
+		info.Extra = map[string]json.RawMessage{}
+	}
+	delete(info.Extra, ExtraKey)
+	if string(raw) != "{}" {
+		info.Extra[ExtraKey] = raw
+	}
+	return nil
+}
+
+// networkName returns the network for which this plugin wrote the device-info, or "".
+func networkName(info *deviceinfo.Info) string {
+	var n interfaceInfo
+	if json.Unmarshal(info.Extra[ExtraKey], &n) != nil {
+		return ""
+	}
+	return n.Network
+}
+
+// deviceInfo returns the device-info of the attachment, without the interface's information.
+func (j *job) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
+	d := &j.Device
+	if !d.IsSocket() {
+		return j.describeDevice(a.before)
+	}
+	info := &deviceinfo.Info{Type: d.Kind}
+	if a.before != nil {
+		info = a.before.Clone() // of the same type: planAddSocket has checked it
+	}
+	info.Version = deviceinfo.Version
+	if d.Kind == deviceinfo.TypeVhostUser {
+		if info.VhostUser == nil {
+			info.VhostUser = &deviceinfo.VhostUser{}
+		}
+		info.VhostUser.Mode, info.VhostUser.Path = deviceinfo.VhostUserMode(d.Field["mode"]), a.socket.socket
+	} else {
+		if info.Memif == nil {
+			info.Memif = &deviceinfo.Memif{}
+		}
+		info.Memif.Role, info.Memif.Path, info.Memif.Mode = deviceinfo.MemifRole(d.Field["role"]), a.socket.socket, deviceinfo.MemifMode(d.Field["mode"])
+	}
+	if err := info.Validate(); err != nil {
+		return nil, Fail(codeConfig, "invalid network configuration: device", "%v", err)
+	}
+	return info, nil
+}
+
+// identityFields returns the fields of a device-info that identify the device, by the keys of the configuration.
+func identityFields(info *deviceinfo.Info) map[string]string {
+	switch {
+	case info == nil:
+		return nil
+	case info.Type == deviceinfo.TypeVhostUser:
+		return map[string]string{"type": string(info.Type), "mode": string(info.VhostUser.Mode), "path": info.VhostUser.Path}
+	case info.Type == deviceinfo.TypeMemif:
+		return map[string]string{"type": string(info.Type), "role": string(info.Memif.Role), "path": info.Memif.Path, "mode": string(info.Memif.Mode)}
+	case info.Type == deviceinfo.TypeVDPA:
+		return map[string]string{"type": string(info.Type), "parent-device": info.VDPA.ParentDevice, "driver": string(info.VDPA.Driver)}
+	}
+	return map[string]string{"type": string(info.Type), "pci-address": info.PCI.PCIAddress}
+}
+
+// SocketPath returns the path of the socket in a device-info, "" for a device or nil.
+func SocketPath(info *deviceinfo.Info) string { return identityFields(info)["path"] }
+
+// setSocket sets the path in the device-info of a socket.
+func setSocket(i *deviceinfo.Info, socket string) {
+	switch i.Type {
+	case deviceinfo.TypeVhostUser:
+		i.VhostUser.Path = socket
+	case deviceinfo.TypeMemif:
+		i.Memif.Path = socket
+	}
+}
+
+// InterfaceIPs returns the interface's addresses in a device-info that Add wrote.
+func InterfaceIPs(info *deviceinfo.Info) ([]string, error) {
+	var n interfaceInfo
+	if raw, ok := info.Extra[ExtraKey]; ok && json.Unmarshal(raw, &n) != nil {
+		return nil, Changed("device-info file", "%s differs from what ADD wrote", ExtraKey)
+	}
+	return n.IPs, nil
 }

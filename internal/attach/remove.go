@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+// temporaryAge is the age at which temporary files in the device-info directory are removed. Writers take
+// milliseconds, so an older file is from a writer that was killed.
+const temporaryAge = 10 * time.Second
+
+// Remove removes whatever exists of the attachment, and its addresses. It needs neither the network namespace nor
+// the device.
+func Remove(ctx context.Context, host *Host, attachment *Attachment) error {
+	j := &job{Attachment: attachment, Host: host, ctx: ctx}
+	st, err := j.findRecords()
+	if err != nil {
+		return JoinErrors(err, j.releaseAddresses(j.Key))
+	}
+	if st == nil {
+		return JoinErrors(j.releaseAddresses(j.Key), j.removeTemporary(j.InfoDir))
+	}
+	defer st.Close()
+	err = j.removeRecorded(st, j.Key)
+	if err != nil {
+		err = JoinErrors(err, j.markLeftover(st))
+	}
+	return JoinErrors(err, j.removeTemporary(j.InfoDir))
+}
+
+// markLeftover marks the record of an attachment that could not be removed. The CNI plugin needs no mark: its
+// runtime runs DEL again, and GC.
+func (j *job) markLeftover(st *cnirecord.Store) error {
+	if j.Adapter == "" {
+		return nil
+	}
+	r, err := st.Read(j.Key)
+	if err != nil || r == nil || r.Leftover {
+		return nil // an unreadable record has been reported
+	}
+	r.Leftover = true
+	return j.recordError(st.Update(r))
+}
+
+// RemoveLeftovers removes what the adapter recorded of the attachment's interface, in any network. It also tries to
+// remove other attachments whose Remove has failed, and reports on Log what it cannot remove.
+func RemoveLeftovers(ctx context.Context, host *Host, attachment *Attachment) error {
+	j := &job{Attachment: attachment, Host: host, ctx: ctx}
+	st, err := j.findRecords()
+	if st == nil || err != nil {
+		return err
+	}
+	defer st.Close()
+	keys, err := st.Keys()
+	if err != nil {
+		return j.recordError(err)
+	}
+	answers := true // until a leftover shows that a vswitch does not
+	for _, key := range keys {
+		own := key.ContainerID == j.ContainerID && key.Interface == j.Interface
+		r, err := st.Read(key)
+		if err != nil || r == nil || r.Adapter != j.Adapter || !own && !(r.Leftover && answers) {
+			continue
+		}
+		err = j.removeRecorded(st, key)
+		switch {
+		case err != nil && own:
+			return err
+		case err != nil:
+			answers = false
+			fmt.Fprintf(j.Log, "%s: interface %s of container %s in network %s is left over: %v\n", j.Program, key.Interface, key.ContainerID, key.Network, err)
+		}
+	}
+	return nil
+}
+
+// removeRecorded removes an attachment. A missing record is no error: nothing exists of the attachment but addresses.
+func (j *job) removeRecorded(st *cnirecord.Store, key cnirecord.Key) error {
+	release := func() error { return j.releaseAddresses(key) }
+	r, err := st.Read(key)
+	switch {
+	case errdefs.IsInvalidArgument(err):
+		return j.removeUnrecorded(st, key, err)
+	case err != nil:
+		return JoinErrors(release(), j.recordError(err))
+	case r == nil:
+		r = &cnirecord.Record{Key: key, InfoKept: true}
+	}
+	return j.removeAll(st, r, release)
+}
+
+// removeAll removes what an Add has created. The port is removed first, and while that fails, everything else stays. The
+// record is removed last: while the addresses or something else is left, it stays, so that the next Remove or
+// CollectGarbage tries again.
+func (j *job) removeAll(st *cnirecord.Store, r *cnirecord.Record, release func() error) error {
+	ctx, cancel := j.limitSwitch()
+	defer cancel()
+	unlock, err := j.lockPort(ctx, st, r)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := j.removePort(ctx, r); err != nil {
+		return err
+	}
+	j.reportStep("port removed")
+	if err := JoinErrors(release(), j.removeAttachment(r)); err != nil {
+		return err
+	}
+	j.reportStep("removed")
+	return j.recordError(st.Remove(r.Key))
+}
+
+// removeAttachment removes what an Add created. Parts may be gone already.
+func (j *job) removeAttachment(r *cnirecord.Record) error {
+	var errs []error
+	if !r.InfoKept {
+		errs = append(errs, infoError(deviceinfo.CNIDir{Root: j.Root, Dir: r.InfoDir}.Remove(r.InfoFile)))
+	}
+	j.reportStep("device-info removed")
+	errs = append(errs, j.removeClaimedDir(r))
+	return JoinErrors(errs...)
+}
+
+func (j *job) removeTemporary(dir string) error {
+	return infoError(deviceinfo.RemoveTemporary(j.Root, dir, temporaryAge))
+}
+
+// CollectGarbage removes the attachments of the attachment's network that are not in valid. A failure does not keep
+// it from removing others.
+func CollectGarbage(ctx context.Context, host *Host, network *Attachment, valid map[cnirecord.Key]bool) error {
+	j := &job{Attachment: network, Host: host, ctx: ctx}
+	st, err := j.findRecords()
+	switch {
+	case err != nil:
+		return JoinErrors(err, j.removeTemporary(j.InfoDir))
+	case st == nil:
+		return JoinErrors(j.collectPorts(nil, valid), j.removeTemporary(j.InfoDir))
+	}
+	defer st.Close()
+	keys, err := st.Keys()
+	unfinished, err2 := st.UnfinishedKeys()
+	errs := []error{j.recordError(err), j.recordError(err2)}
+	for _, key := range append(keys, unfinished...) {
+		if key.Network != j.Network || valid[key] {
+			continue
+		}
+		if r, err := st.Read(key); err == nil && r != nil && r.Adapter != j.Adapter {
+			continue // of another runtime's network with the same name
+		}
+		errs = append(errs, j.removeRecorded(st, key))
+	}
+	errs = append(errs, j.collectPorts(st, valid), j.releaseUnrecorded(st))
+	errs = append(errs, j.removeTemporary(j.InfoDir))
+	return JoinErrors(errs...)
+}
+
+// releaseUnrecorded removes the claims of containers without any record, of all networks: the record was
+// lost.
+func (j *job) releaseUnrecorded(st *cnirecord.Store) error {
+	keys, err := st.Keys()
+	if err != nil {
+		return j.recordError(err)
+	}
+	recorded := map[string]bool{}
+	for _, key := range keys {
+		recorded[key.ContainerID] = true
+	}
+	err = claims.At(j.Root, j.ClaimsDir).Release(func(h claims.Holder) bool {
+		return h == j.holder(h.Sandbox) && !recorded[h.Sandbox]
+	})
+	if err != nil {
+		return Fail(codeIO, "I/O failure: claimsDir", "%v", err)
+	}
+	return nil
+}
+
+// maxInfoFiles bounds the search for device-info files of an attachment.
+const maxInfoFiles = 1 << 16
+
+// removeUnrecorded removes what it can find of an attachment without a usable record. Remove must succeed (§2,
+// Remove), otherwise the pod never ends. Nothing in the broken record is used. The names of the port, the directory and
+// the device-info file contain the attachment's names, and a file must say that this plugin wrote it for
+// this network. The runtime logs the messages on standard error.
+func (j *job) removeUnrecorded(st *cnirecord.Store, key cnirecord.Key, broken error) error {
+	fmt.Fprintf(j.Log, "%s: %v; removing the record and everything with the attachment's names\n", j.Program, j.recordError(broken))
+	name := DirName(key)
+	r := &cnirecord.Record{Key: key, InfoKept: true, SocketDir: j.SocketDir, Directory: name, ClaimsDir: j.ClaimsDir, Claimed: j.claimedPath(name)}
+	claim, err := claims.At(j.Root, r.ClaimsDir).Directory(r.Claimed)
+	if err != nil {
+		return JoinErrors(j.releaseAddresses(key), Fail(codeIO, "I/O failure: claimsDir", "%v", err))
+	}
+	if len(claim.Holders) == 0 {
+		r.Claimed = "" // an earlier version made no claim
+	}
+	if j.Port.Vswitch != "" {
+		owner := portOwner(key)
+		r.Switch, r.ConfigFile, r.Port = j.Port.Vswitch, j.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}
+	}
+	return j.removeAll(st, r, func() error { return JoinErrors(j.releaseAddresses(key), j.removeOwnInfoFiles(key)) })
+}
+
+// removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
+func (j *job) removeOwnInfoFiles(key cnirecord.Key) error {
+	files, err := j.ownInfoFiles(key)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, file := range files {
+		fmt.Fprintf(j.Log, "%s: removing device-info file %q\n", j.Program, path.Join(j.InfoDir, file))
+		errs = append(errs, infoError(deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}.Remove(file)))
+	}
+	return JoinErrors(errs...)
+}
+
+// ownInfoFiles returns the names of an attachment's device-info files that this plugin wrote, among the file
+// that the runtime names and those named in Multus' way.
+func (j *job) ownInfoFiles(key cnirecord.Key) ([]string, error) {
+	names, err := j.Root.ReadDir(j.InfoDir, maxInfoFiles)
+	if errdefs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, infoError(err)
+	}
+	named := ""
+	if key == j.Key {
+		named = path.Base(j.InfoFile)
+	}
+	dir := deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}
+	var own []string
+	for _, name := range names {
+		if _, of, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID); name != named && (!ok || of != key.Interface) {
+			continue
+		}
+		file, err := dir.File(path.Join(j.InfoDir, name))
+		if err != nil {
+			continue
+		}
+		// This plugin replaces files atomically, so it did not write an unreadable one.
+		if info, err := file.Read(); err == nil && networkName(info) == key.Network {
+			own = append(own, name)
+		}
+	}
+	return own, nil
+}
