@@ -24,18 +24,12 @@ import (
 // createRuntime handles the stages createRuntime and prestart. The container has its namespaces, and
 // the runtime has read its configuration.
 func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
-	s, err := subjectOf(st.Annotations, st.ID)
+	s, err := h.identify(st.Annotations, st.ID)
 	if err != nil || s.pause {
 		return err
 	}
 	if st.Pid == 0 {
 		return fmt.Errorf("stage %s: the state has pid 0, want the container's first process: %w", h.stage, errdefs.ErrInvalidArgument)
-	}
-	if err := h.loadConfig(); err != nil {
-		return err
-	}
-	if err := h.checkAskedBy(&s, st.Annotations); err != nil {
-		return err
 	}
 	if err := h.execWithKubelet(&s); err != nil {
 		return err

@@ -36,20 +36,11 @@ func (h *hook) precreate(ctx context.Context, text []byte) error {
 
 func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]byte, error) {
 	spec := c.Spec()
-	id := h.containerID
-	if id == "" {
-		id = podmanID(spec)
-	}
+	id := cmp.Or(h.containerID, podmanID(spec))
 	h.name = id
-	s, err := subjectOf(spec.Annotations, id)
+	s, err := h.identify(spec.Annotations, id)
 	if err != nil || s.pause {
 		return text, err
-	}
-	if err := h.loadConfig(); err != nil {
-		return nil, err
-	}
-	if err := h.checkAskedBy(&s, spec.Annotations); err != nil {
-		return nil, err
 	}
 	req := s.request(id, spec.Annotations, spec, 0)
 	plan, err := h.resolve(ctx, req, func() bool { return true })

@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/containerd/errdefs"
-
+	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/apply/oci"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
@@ -45,6 +46,19 @@ type subject struct {
 	sandbox, namespace, pod, uid, container string
 	pause                                   bool // it is the sandbox's own container
 	ofPod                                   bool // a Kubernetes runtime created it
+}
+
+// identify reads the configuration and identifies the container. It refuses requests that may come
+// from an image. For a sandbox's own container, which gets nothing, it reads no configuration.
+func (h *hook) identify(annotations map[string]string, id string) (subject, error) {
+	s, err := subjectOf(annotations, id)
+	if err != nil || s.pause {
+		return s, err
+	}
+	if err := h.loadConfig(); err != nil {
+		return s, err
+	}
+	return s, h.checkAskedBy(&s, annotations)
 }
 
 // subjectOf identifies the container by its annotations. A container outside of pods, such as one of
@@ -92,6 +106,21 @@ func (s *subject) checkNamespace(by, missing string) error {
 	return fmt.Errorf("annotations: %s says that the container belongs to a pod, but %s is missing: %w", by, missing, errdefs.ErrInvalidArgument)
 }
 
+// checkAskedBy refuses the requests of a container outside of pods that lacks the annotation of
+// hook.askedBy. Podman copies the annotations of an image's manifest to the container, where they
+// look like the user's. An image does not know the annotation's value.
+func (h *hook) checkAskedBy(s *subject, annotations map[string]string) error {
+	key, value, ok := strings.Cut(h.cfg.Hook.AskedBy, "=")
+	if !ok || s.ofPod || annotations[key] == value {
+		return nil
+	}
+	if !annotation.HasAny(annotations) && !(h.cfg.Compat.DeviceInjector && annotation.HasInjector(annotations)) {
+		return nil
+	}
+	return fmt.Errorf("annotations ask for devices or networks, but may come from the image: hook.askedBy also requires annotation %s; "+
+		"start the container with --annotation %s=VALUE, with the VALUE of the configuration: %w", key, key, errdefs.ErrPermissionDenied)
+}
+
 // request returns the request of the container that spec describes. pid is its first process, 0
 // before that exists.
 func (s *subject) request(id string, annotations map[string]string, spec *rspec.Spec, pid int) *resolve.Request {
@@ -114,4 +143,34 @@ func (s *subject) request(id string, annotations map[string]string, spec *rspec.
 // come from the image or the user.
 func withoutDeviceVariables(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "PCIDEVICE_") })
+}
+
+// userNamespaceOf returns the container's own user namespace, nil if it has none. pid is its first
+// process. Before that exists pid is 0, and the namespace is the one that the configuration creates
+// or joins.
+func userNamespaceOf(spec *rspec.Spec, pid int) *resolve.UserNS {
+	if spec.Linux == nil {
+		return nil
+	}
+	for i := range spec.Linux.Namespaces {
+		n := &spec.Linux.Namespaces[i]
+		switch {
+		case n.Type != rspec.UserNamespace:
+			continue
+		case pid > 0:
+			return &resolve.UserNS{PID: pid}
+		case n.Path != "":
+			return &resolve.UserNS{PID: hostfs.NamespaceProcess(n.Path)}
+		}
+		return &resolve.UserNS{UIDs: idMaps(spec.Linux.UIDMappings), GIDs: idMaps(spec.Linux.GIDMappings)}
+	}
+	return nil
+}
+
+func idMaps(list []rspec.LinuxIDMapping) []resolve.IDMap {
+	out := make([]resolve.IDMap, len(list))
+	for i, m := range list {
+		out[i] = resolve.IDMap{Inside: m.ContainerID, Outside: m.HostID, Size: m.Size}
+	}
+	return out
 }
