@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -34,8 +35,9 @@ type validatorSettings struct {
 	ignored  []string // keys of the other runtime's table
 }
 
-func (v validatorTable) readSettings(set map[string]runtimeconfig.Setting, file string) validatorSettings {
-	out := validatorSettings{file: file, on: set[v.enable].Value == "true", required: set[v.required].List, tolerate: set[v.tolerate].Value}
+// readSettings reads the keys of the table. mainFile counts as the file of a key that none sets.
+func (v validatorTable) readSettings(set map[string]runtimeconfig.Setting, mainFile string) validatorSettings {
+	out := validatorSettings{file: cmp.Or(set[v.enable].File, mainFile), on: set[v.enable].Value == "true", required: set[v.required].List, tolerate: set[v.tolerate].Value}
 	other := containerdValidator
 	if v == containerdValidator {
 		other = crioValidator

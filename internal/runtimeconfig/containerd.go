@@ -127,9 +127,7 @@ func resolveImports(host Files, dir string, patterns []string) ([]string, error)
 		if err != nil {
 			return nil, err
 		}
-		if out = append(out, names...); len(out) > MaxNames {
-			return nil, fmt.Errorf("they match more than %d files: %w", MaxNames, errdefs.ErrResourceExhausted)
-		}
+		out = append(out, names...)
 	}
 	return out, nil
 }
@@ -193,14 +191,6 @@ func (c *Containerd) mergeFiles() {
 			c.lastNRITable = table
 		}
 	}
-}
-
-// SettingFile returns the file that sets a key; the main file where none does.
-func (c *Containerd) SettingFile(path ...string) string {
-	if s := c.Get(path...); s.IsSet() {
-		return s.File
-	}
-	return c.files[0].name
 }
 
 // NRIDisable returns the key disable of NRI's table.

@@ -117,16 +117,13 @@ func (c *cleanCommand) removeFiles(cmd *cobra.Command) error {
 }
 
 func (c *cleanCommand) removeSandbox() error {
+	entries, err := deviceinfo.ReadSandbox(c.dirs.cni.Root, c.dirs.cni.Dir, c.sandbox)
 	var files []string
-	var err error
-	if c.dryRun {
-		var entries []deviceinfo.Entry
-		entries, err = deviceinfo.ReadSandbox(c.dirs.cni.Root, c.dirs.cni.Dir, c.sandbox)
-		for _, e := range entries {
-			files = append(files, e.File)
-		}
-		slices.Sort(files)
-	} else {
+	for _, e := range entries {
+		files = append(files, e.File)
+	}
+	slices.Sort(files)
+	if !c.dryRun {
 		files, err = c.dirs.cni.RemoveSandbox(c.sandbox)
 	}
 	for _, f := range files {

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -157,8 +156,6 @@ func shortID(id string) string { return id[:min(len(id), 13)] }
 
 const dpSuffix = "-device.json"
 
-var pciAtEnd = regexp.MustCompile(`-([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])$`)
-
 // splitDPName splits the name of a device plugin's file, RESOURCE-ID-device.json (§4.1), where the
 // ID is an address that the content names, or looks like a PCI address.
 func splitDPName(name string, info *deviceinfo.Info) (resource, id string) {
@@ -168,8 +165,9 @@ func splitDPName(name string, info *deviceinfo.Info) (resource, id string) {
 			return namespaced(r), c
 		}
 	}
-	if m := pciAtEnd.FindStringSubmatchIndex(name); m != nil && m[0] > 0 {
-		return namespaced(name[:m[0]]), name[m[2]:m[3]]
+	i := strings.LastIndexByte(name, '-')
+	if _, wellFormed := diag.PCIAddress(name[i+1:]); wellFormed && i > 0 {
+		return namespaced(name[:i]), name[i+1:]
 	}
 	return "", ""
 }
