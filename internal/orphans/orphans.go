@@ -25,26 +25,23 @@ const DefaultAge = 10 * time.Minute
 // The number of digits in a runtime's ID, shortened and whole.
 const minRuntimeID, maxRuntimeID = 12, 64
 
-const uid = `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`
-
-// The forms of IDs: UIDs of Kubernetes, and IDs of runtimes, which tools may shorten.
-var (
-	isUID  = regexp.MustCompile(`^` + uid + `$`)
-	hasUID = regexp.MustCompile(uid)
-	hex    = regexp.MustCompile(`[0-9a-f]+`)
-)
+// uid is the form of a UID of Kubernetes.
+var uid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
 // IsUID reports whether a text is a UID of Kubernetes.
-func IsUID(text string) bool { return isUID.MatchString(text) }
+func IsUID(text string) bool { return text != "" && uid.FindString(text) == text }
+
+// isNotHex reports whether a character is no digit of a runtime's ID.
+func isNotHex(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }
 
 // IsRuntimeID reports whether a text is an ID of a container runtime, whole or shortened.
 func IsRuntimeID(text string) bool {
-	return len(text) >= minRuntimeID && len(text) <= maxRuntimeID && hex.FindString(text) == text
+	return len(text) >= minRuntimeID && len(text) <= maxRuntimeID && !strings.ContainsFunc(text, isNotHex)
 }
 
 // RuntimeIDIn returns the first whole ID of a container runtime in a text, "" for none.
 func RuntimeIDIn(text string) string {
-	for _, digits := range hex.FindAllString(text, -1) {
+	for digits := range strings.FieldsFuncSeq(text, isNotHex) {
 		if len(digits) >= maxRuntimeID {
 			return digits[:maxRuntimeID]
 		}
@@ -95,13 +92,13 @@ func WithoutOwner(list []cdiregistry.Transient, alive []string, before time.Time
 	for i, id := range alive {
 		id = strings.ToLower(id)
 		parts[i] = strings.ReplaceAll(id, "/", "_")
-		uid, container := IsUID(id), IsRuntimeID(id)
-		uids, containers, names = uids || uid, containers || container, names || !uid && !container
+		isUID, isContainer := IsUID(id), IsRuntimeID(id)
+		uids, containers, names = uids || isUID, containers || isContainer, names || !isUID && !isContainer
 	}
 	var out []cdiregistry.Transient
 	for _, t := range list {
 		owner := strings.ToLower(t.ID)
-		inList := names || uids && hasUID.MatchString(owner) || containers && RuntimeIDIn(owner) != ""
+		inList := names || uids && uid.MatchString(owner) || containers && RuntimeIDIn(owner) != ""
 		isAlive := slices.ContainsFunc(parts, func(id string) bool { return strings.Contains(owner, id) })
 		if inList && !isAlive && !t.File.ModTime.After(before) {
 			out = append(out, t)
