@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/orphans"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -50,10 +51,7 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 			}
 			spec, diags := cdiregistry.Parse(text)
 			if len(diags) > 0 {
-				for _, f := range diagnosticsInFile("the output of nvidia-ctk", diags) {
-					env.message("%s", f)
-				}
-				return errAnswerNo
+				return printDiagnostics(env, "the output of nvidia-ctk", diag.List(diags))
 			}
 			if out == "-" {
 				_, err := env.Stdout.Write(text)

@@ -74,13 +74,7 @@ func (n *hostFlags) readInfo(cmd *cobra.Command, env Env, arg string) (*devicein
 		return nil, fmt.Errorf("read device-info %q: %w", arg, err)
 	}
 	info, err := deviceinfo.Parse(data, arg)
-	if err != nil {
-		for _, f := range diagnosticsOf(arg, err) {
-			env.message("%s", f)
-		}
-		return nil, errAnswerNo
-	}
-	return info, nil
+	return info, printDiagnostics(env, arg, err)
 }
 
 // infoText prints each value of the map on a line, with its dotted key, in the map's order.

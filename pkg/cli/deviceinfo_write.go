@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -70,18 +69,6 @@ func infoSaveCommand(env Env) *cobra.Command {
 	d.addFlags(cmd)
 	n.addFlags(cmd)
 	return cmd
-}
-
-// printDiagnostics prints each diagnostic in an error on a line of its own.
-func printDiagnostics(env Env, file string, err error) error {
-	var ds deviceinfo.Diagnostics
-	if !errors.As(err, &ds) {
-		return err
-	}
-	for _, f := range diagnosticsInFile(file, ds) {
-		env.message("%s", f)
-	}
-	return errAnswerNo
 }
 
 func infoCopyCommand(env Env) *cobra.Command {

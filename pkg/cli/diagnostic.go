@@ -54,6 +54,19 @@ func diagnosticsOf(file string, err error) diag.List {
 	return diag.List{cannotRead(file, err)}
 }
 
+// printDiagnostics prints each diagnostic in an error about a file on a line of its own, and returns
+// errAnswerNo. It returns any other error as it is.
+func printDiagnostics(env Env, file string, err error) error {
+	var list diag.List
+	if !errors.As(err, &list) {
+		return err
+	}
+	for _, d := range diagnosticsInFile(file, list) {
+		env.message("%s", d)
+	}
+	return errAnswerNo
+}
+
 // diagnosticsInFile returns diagnostics with the file's name in messages, and a severity.
 func diagnosticsInFile(file string, all diag.List) diag.List {
 	out := make(diag.List, len(all))
