@@ -56,7 +56,7 @@ type containerdFile struct {
 func ReadContainerd(host Files, file string) (*Containerd, error) {
 	c := &Containerd{}
 	loaded := map[string]bool{}
-	bytes := 0
+	bytes, dirs := 0, 0
 	type pending struct{ name, importer string }
 	for todo := []pending{{file, ""}}; len(todo) > 0; todo = todo[1:] {
 		next := todo[0]
@@ -87,12 +87,14 @@ func ReadContainerd(host Files, file string) (*Containerd, error) {
 			if !strings.HasPrefix(st.Written, "[") {
 				return nil, importedBy(next.importer, fmt.Errorf("%s: imports: found %s, want a list of files: %w", next.name, st.Written, errdefs.ErrInvalidArgument))
 			}
-			names, err := resolveImports(host, path.Dir(next.name), st.List)
-			if err != nil {
-				return nil, fmt.Errorf("%s: imports: %w", next.name, err)
-			}
-			for _, name := range names {
-				todo = append(todo, pending{name, next.name})
+			for _, pattern := range st.List {
+				names, err := resolveImport(host, path.Dir(next.name), pattern, &dirs)
+				if err != nil {
+					return nil, fmt.Errorf("%s: imports: %w", next.name, err)
+				}
+				for _, name := range names {
+					todo = append(todo, pending{name, next.name})
+				}
 			}
 		}
 	}
@@ -107,33 +109,23 @@ func importedBy(importer string, err error) error {
 	return fmt.Errorf("imported by %s: %w", importer, err)
 }
 
-// resolveImports returns the paths that patterns stand for. Only a name with a * is a pattern.
-func resolveImports(host Files, dir string, patterns []string) ([]string, error) {
-	var out []string
-	dirs := 0
-	for _, pattern := range patterns {
-		if !path.IsAbs(pattern) {
-			pattern = path.Join(dir, pattern)
-		}
-		pattern = path.Clean(pattern)
-		if !strings.Contains(pattern, "*") {
-			out = append(out, pattern)
-			continue
-		}
-		if _, err := path.Match(pattern, ""); err != nil {
-			return nil, fmt.Errorf("%q: %w: %w", pattern, err, errdefs.ErrInvalidArgument)
-		}
-		names, err := globHost(host, pattern, &dirs)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, names...)
+// resolveImport returns the paths that a pattern stands for. Only a name with a * is a pattern.
+func resolveImport(host Files, dir, pattern string, dirs *int) ([]string, error) {
+	if !path.IsAbs(pattern) {
+		pattern = path.Join(dir, pattern)
 	}
-	return out, nil
+	pattern = path.Clean(pattern)
+	if !strings.Contains(pattern, "*") {
+		return []string{pattern}, nil
+	}
+	if _, err := path.Match(pattern, ""); err != nil {
+		return nil, fmt.Errorf("%q: %w: %w", pattern, err, errdefs.ErrInvalidArgument)
+	}
+	return globHost(host, pattern, dirs)
 }
 
 // globHost is filepath.Glob below the host's root, for a valid pattern. Unlike filepath.Glob it
-// reports a directory that may not be read.
+// reports a directory that may not be read. dirs counts the directories that were read.
 func globHost(host Files, pattern string, dirs *int) ([]string, error) {
 	in := []string{path.Dir(pattern)}
 	if strings.ContainsAny(in[0], `*?[\`) {
