@@ -75,12 +75,8 @@ func (d *doctor) checkDeviceInfo() {
 		if f.Err == nil {
 			continue
 		}
-		first := f.Err
-		var all deviceinfo.Diagnostics
-		if errors.As(f.Err, &all) && len(all) > 0 {
-			all[0].File = f.File
-			first = all[0]
-		}
+		first := diag.All(f.File, f.Err)[0]
+		first.File = f.File
 		faults = append(faults, fileFault{file: f.File, err: first})
 	}
 	d.reportFaults("device-info", "its writer has to correct it", faults)

@@ -59,10 +59,7 @@ func (d *doctor) isShared(dir string) (shared, known bool) {
 	if !d.isLive() {
 		return false, false
 	}
-	if real, err := d.Host.Resolve(dir); err == nil {
-		dir = real
-	}
-	around, on, err := hostfs.FindMount(dir)
+	around, on, err := hostfs.FindMount(d.Host.Canonical(dir))
 	if on != nil {
 		around = *on
 	}
