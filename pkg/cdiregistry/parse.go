@@ -4,11 +4,8 @@ package cdiregistry
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/diag"
@@ -63,7 +60,6 @@ func (c *checker) parseTree(text string) (root *jsontree.Node, notJSON, err *Dia
 	if notJSON == nil {
 		return root, nil, nil
 	}
-	c.yaml = true
 	root, err = parseYAML(text)
 	if !strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{") {
 		return root, nil, err
@@ -78,10 +74,9 @@ func (c *checker) parseTree(text string) (root *jsontree.Node, notJSON, err *Dia
 type checker struct {
 	parsedSpec
 	withRefs bool
-	yaml     bool
 	version  int    // index of knownVersions; -1 while it is not known
-	path     []step // of the field being checked
-	early    bool   // in a device that is not the last
+	devices  int    // entries in the list of devices
+	path     []step // of the value that is decoded, or of the object that is checked
 }
 
 // step is one part of a field's path: a key, or an index where key is "".
@@ -90,8 +85,12 @@ type step struct {
 	index int
 }
 
-func (c *checker) pushField(key string) { c.path = append(c.path, step{key: key}) }
-func (c *checker) popField()            { c.path = c.path[:len(c.path)-1] }
+// within calls do for a value below the current path.
+func (c *checker) within(s step, do func()) {
+	c.path = append(c.path, s)
+	do()
+	c.path = c.path[:len(c.path)-1]
+}
 
 // fieldPath returns the current path, with one more key where it is not "".
 func (c *checker) fieldPath(key string) string {
@@ -124,9 +123,6 @@ func plainKey(key string) string {
 
 // reject reports that the value n breaks a rule; key names the field where the path does not.
 func (c *checker) reject(n *jsontree.Node, key, rule string) { c.report(n, key, describe(n), rule) }
-
-// rejectMissing reports that the object n lacks a field.
-func (c *checker) rejectMissing(n *jsontree.Node, key, rule string) { c.report(n, key, "", rule) }
 
 func (c *checker) report(n *jsontree.Node, key, found, rule string) {
 	if !c.isFull() {
@@ -172,179 +168,4 @@ func countEntries(n *jsontree.Node) int {
 		return len(n.Children)
 	}
 	return 1
-}
-
-// members finds the members of an object by name: out[k] is that of names[k], or nil. It
-// reports false where n is no object.
-func (c *checker) members(n *jsontree.Node, names []string, out []*jsontree.Node) bool {
-	if n.Kind != jsontree.Object {
-		c.reject(n, "", "must be an object")
-		return false
-	}
-next:
-	for _, child := range n.Children {
-		if c.isFull() {
-			break
-		}
-		for k, name := range names {
-			if child.Key == name {
-				if out[k] != nil {
-					c.report(child, child.Key, "", "duplicate key")
-				}
-				out[k] = child
-				continue next
-			}
-		}
-		c.report(child, child.Key, "", unknownField(child.Key, names))
-	}
-	return true
-}
-
-func unknownField(key string, names []string) string {
-	if key == "enableCMT" || key == "enableMBM" {
-		return "unknown field: CDI 1.1.0 replaced it by enableMonitoring"
-	}
-	if near := diag.Nearest(key, names...); near != "" {
-		return "unknown field; did you mean " + near + "?"
-	}
-	return "unknown field; known are " + strings.Join(names, ", ")
-}
-
-// decodeList decodes the entries of the array n, which the path names key. It refuses null
-// entries.
-func decodeList[T any](c *checker, n *jsontree.Node, key string, decode func(*jsontree.Node) T) []T {
-	if !isPresent(n) {
-		return nil
-	}
-	if n.Kind != jsontree.Array {
-		c.reject(n, key, "must be an array")
-		return nil
-	}
-	if len(n.Children) == 0 {
-		return nil
-	}
-	c.pushField(key)
-	defer c.popField()
-	out := make([]T, 0, len(n.Children))
-	for i, child := range n.Children {
-		if c.isFull() {
-			break
-		}
-		c.path = append(c.path, step{index: i})
-		if child.Kind == jsontree.Null {
-			c.reject(child, "", "an entry must not be null")
-		} else {
-			out = append(out, decode(child))
-		}
-		c.popField()
-	}
-	return out
-}
-
-// decodeString returns the string n, and "" where it is absent. Numbers and booleans count as
-// their literals, as in the CDI libraries.
-func (c *checker) decodeString(n *jsontree.Node, key string) string {
-	switch {
-	case !isPresent(n):
-		return ""
-	case n.Kind == jsontree.Array || n.Kind == jsontree.Object:
-		c.reject(n, key, "must be a string")
-		return ""
-	case strings.IndexByte(n.Text, 0) >= 0:
-		c.reject(n, key, "must not contain a NUL")
-		return ""
-	}
-	return strings.Clone(n.Text) // the spec does not hold the whole text in memory
-}
-
-func (c *checker) decodeStrings(n *jsontree.Node, key string) []string {
-	return decodeList(c, n, key, func(n *jsontree.Node) string { return c.decodeString(n, "") })
-}
-
-// decodeRequired is decodeString for a field that the object in must have, and not empty.
-func (c *checker) decodeRequired(in, n *jsontree.Node, key string) string {
-	s := c.decodeString(n, key)
-	switch {
-	case s != "":
-	case n == nil:
-		c.rejectMissing(in, key, "is missing")
-	case n.Kind == jsontree.Null || n.Text == "" && n.Kind == jsontree.String:
-		c.reject(n, key, "must not be empty")
-	}
-	return s
-}
-
-// decodeInteger returns the integer n, which must be from low to high.
-func (c *checker) decodeInteger(n *jsontree.Node, key string, low, high int64, rule string) int64 {
-	if n.Kind == jsontree.Number {
-		parse := parseJSONInteger
-		if c.yaml {
-			parse = parseYAMLInteger
-		}
-		if v, ok := parse(n.Text); ok && low <= v && v <= high {
-			return v
-		}
-	}
-	c.reject(n, key, rule)
-	return low
-}
-
-func parseJSONInteger(text string) (int64, bool) {
-	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return v, true
-	}
-	if !strings.ContainsAny(text, ".eE") {
-		return 0, false
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return 0, false
-	}
-	return wholeNumber(f)
-}
-
-// parseYAMLInteger reads an integer in any of YAML's notations.
-func parseYAMLInteger(text string) (int64, bool) {
-	var v any
-	if err := (&yaml.Node{Kind: yaml.ScalarNode, Value: text}).Decode(&v); err != nil {
-		return 0, false
-	}
-	switch v := v.(type) {
-	case int:
-		return int64(v), true
-	case int64:
-		return v, true
-	case float64:
-		return wholeNumber(v)
-	}
-	return 0, false
-}
-
-// wholeNumber refuses fractions, which the CDI libraries cut off without an error.
-func wholeNumber(f float64) (int64, bool) {
-	if f != math.Trunc(f) || f < -1<<63 || f >= 1<<63 {
-		return 0, false
-	}
-	return int64(f), true
-}
-
-// decodeBool returns the boolean n; absent is false. The words of YAML 1.1 count, as in the
-// CDI libraries.
-func (c *checker) decodeBool(n *jsontree.Node, key string) bool {
-	if !isPresent(n) {
-		return false
-	}
-	switch n.Kind {
-	case jsontree.Bool:
-		return strings.EqualFold(n.Text, "true")
-	case jsontree.String:
-		switch n.Text {
-		case "y", "Y", "yes", "Yes", "YES", "on", "On", "ON":
-			return true
-		case "n", "N", "no", "No", "NO", "off", "Off", "OFF":
-			return false
-		}
-	}
-	c.reject(n, key, "must be true or false")
-	return false
 }

@@ -3,7 +3,9 @@
 package cdiregistry
 
 import (
+	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -11,19 +13,6 @@ import (
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
-)
-
-// The fields of each object, in the order of the specification.
-var (
-	specFields   = []string{"cdiVersion", "kind", "annotations", "devices", "containerEdits"}
-	deviceFields = []string{"name", "annotations", "containerEdits"}
-	editFields   = []string{"env", "deviceNodes", "netDevices", "hooks", "mounts", "intelRdt", "additionalGids"}
-	nodeFields   = []string{"path", "hostPath", "type", "major", "minor", "fileMode", "permissions", "uid", "gid"}
-	netFields    = []string{"hostInterfaceName", "name"}
-	hookFields   = []string{"hookName", "path", "args", "env", "timeout"}
-	mountFields  = []string{"hostPath", "containerPath", "options", "type"}
-	rdtFields    = []string{"closID", "l3CacheSchema", "memBwSchema", "schemata", "enableMonitoring"}
-	hookNames    = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
 )
 
 // knownVersions are the versions of the specification that are read, oldest first.
@@ -41,8 +30,8 @@ const (
 // requireVersion reports a value that came with a later version than the file's. what names
 // it where key does not.
 func (c *checker) requireVersion(v int, n *jsontree.Node, key, what string) {
-	if c.isTooOldFor(v) {
-		c.rejectMissing(n, key, c.versionRule(v, key, what))
+	if rule := c.versionRule(v, cmp.Or(what, key)); rule != "" {
+		c.report(n, key, "", rule)
 	}
 }
 
@@ -50,22 +39,54 @@ func (c *checker) requireVersion(v int, n *jsontree.Node, key, what string) {
 // check in the last device only (and in the edits of the file). Files with them in another
 // device are in use, and get a warning.
 func (c *checker) requireVersionInLastDevice(v int, n *jsontree.Node, key string) {
+	isEarly := c.path[0].key == "devices" && c.path[1].index < c.devices-1
+	if rule := c.versionRule(v, key); isEarly && rule != "" {
+		c.addWarning(n, key, rule)
+		return
+	}
+	c.requireVersion(v, n, key, "")
+}
+
+// versionRule returns what something needs that came with a later version than the file's, or "".
+func (c *checker) versionRule(v int, what string) string {
+	if c.version < 0 || c.version >= v {
+		return ""
+	}
+	return fmt.Sprintf("%s needs cdiVersion %s or later, the file says %s", what, knownVersions[v], knownVersions[c.version])
+}
+
+// requireText reports a field of an object that is missing or empty.
+func (c *checker) requireText(object *jsontree.Node, key, value string) {
+	n := object.Member(key)
 	switch {
-	case !c.isTooOldFor(v):
-	case c.early:
-		c.addWarning(n, key, c.versionRule(v, key, ""))
-	default:
-		c.requireVersion(v, n, key, "")
+	case value != "":
+	case n == nil:
+		c.report(object, key, "", "is missing")
+	case n.Kind == jsontree.Null || n.Text == "" && n.Kind == jsontree.String:
+		c.reject(n, key, "must not be empty")
 	}
 }
 
-func (c *checker) isTooOldFor(v int) bool { return c.version >= 0 && c.version < v }
-
-func (c *checker) versionRule(v int, key, what string) string {
-	if what == "" {
-		what = key
+// checkObject holds an object, which was decoded into value, to the rules for its type.
+func (c *checker) checkObject(n *jsontree.Node, value any) {
+	switch value := value.(type) {
+	case *specs.Spec:
+		c.checkSpec(n, value)
+	case *specs.Device:
+		c.checkDevice(n, value)
+	case *specs.ContainerEdits:
+		c.checkEdits(n, value)
+	case *specs.DeviceNode:
+		c.checkDeviceNode(n, value)
+	case *specs.LinuxNetDevice:
+		c.checkNetDevice(n, value)
+	case *specs.Hook:
+		c.checkHook(n, value)
+	case *specs.Mount:
+		c.checkMount(n, value)
+	case *specs.IntelRdt:
+		c.checkIntelRdt(n, value)
 	}
-	return fmt.Sprintf("%s needs cdiVersion %s or later, the file says %s", what, knownVersions[v], knownVersions[c.version])
 }
 
 func (c *checker) decodeSpec(n *jsontree.Node) *specs.Spec {
@@ -74,64 +95,63 @@ func (c *checker) decodeSpec(n *jsontree.Node) *specs.Spec {
 		c.reject(n, "", ruleEmptyFile)
 		return spec
 	}
-	var f [5]*jsontree.Node
-	if !c.members(n, specFields, f[:]) {
-		return spec
+	// The rules for other fields depend on the version, wherever it stands.
+	if version := n.Member("cdiVersion"); version != nil {
+		c.version = slices.Index(knownVersions, strings.TrimPrefix(version.Text, "v"))
 	}
-	spec.Version = c.decodeVersion(n, f[0])
-	spec.Kind = c.decodeRequired(n, f[1], "kind")
-	c.kind = spec.Kind
-	if spec.Kind != "" {
-		if err := checkKind(spec.Kind); err != nil {
-			c.reject(f[1], "kind", err.Error())
-		} else if strings.Contains(spec.Kind[strings.IndexByte(spec.Kind, '/'):], ".") {
-			c.requireVersion(v060, f[1], "kind", "a dot in the class")
-		}
-	}
-	spec.Annotations = c.decodeAnnotations(f[2])
-	spec.ContainerEdits, _ = c.decodeEdits(f[4])
-	devices := 0
-	seen := map[string]bool{}
-	spec.Devices = decodeList(c, f[3], "devices", func(child *jsontree.Node) specs.Device {
-		devices++
-		c.early = devices < len(f[3].Children)
-		return c.decodeDevice(child, seen)
-	})
-	if countEntries(f[3]) == 0 {
-		at := n
-		if f[3] != nil {
-			at = f[3]
-		}
-		c.rejectMissing(at, "devices", "must have at least one device")
-	}
+	c.devices = countEntries(n.Member("devices"))
+	c.decode(n, reflect.ValueOf(spec).Elem())
 	return spec
 }
 
-// decodeVersion returns the version without a leading "v".
-func (c *checker) decodeVersion(spec, n *jsontree.Node) string {
-	s := c.decodeRequired(spec, n, "cdiVersion")
-	if s == "" {
-		return ""
+func (c *checker) checkSpec(n *jsontree.Node, spec *specs.Spec) {
+	c.requireText(n, "cdiVersion", spec.Version)
+	if spec.Version != "" && c.version < 0 {
+		c.reject(n.Member("cdiVersion"), "cdiVersion", "must be one of "+strings.Join(knownVersions, ", "))
 	}
-	c.version = slices.Index(knownVersions, strings.TrimPrefix(s, "v"))
-	if c.version < 0 {
-		c.reject(n, "cdiVersion", "must be one of "+strings.Join(knownVersions, ", "))
+	spec.Version = strings.TrimPrefix(spec.Version, "v")
+	c.requireText(n, "kind", spec.Kind)
+	c.kind = spec.Kind
+	if spec.Kind != "" {
+		if err := checkKind(spec.Kind); err != nil {
+			c.reject(n.Member("kind"), "kind", err.Error())
+		} else if strings.Contains(spec.Kind[strings.IndexByte(spec.Kind, '/'):], ".") {
+			c.requireVersion(v060, n.Member("kind"), "kind", "a dot in the class")
+		}
 	}
-	return strings.TrimPrefix(s, "v")
+	devices := n.Member("devices")
+	if c.devices == 0 {
+		c.report(cmp.Or(devices, n), "devices", "", "must have at least one device")
+	}
+	c.refuseSame(devices, "devices", "name", "another device of the file has this name")
 }
 
+// refuseSame reports an entry of the list key whose field has the same text as that of an earlier one.
+func (c *checker) refuseSame(list *jsontree.Node, key, field, rule string) {
+	if list == nil {
+		return
+	}
+	seen := map[string]bool{}
+	c.within(step{key: key}, func() {
+		c.forEach(list, func(_ int, entry *jsontree.Node) {
+			n := entry.Member(field)
+			if n == nil || n.Text == "" {
+				return
+			}
+			if seen[n.Text] {
+				c.reject(n, field, rule)
+			}
+			seen[n.Text] = true
+		})
+	})
+}
+
+// decodeAnnotations decodes annotations, which the current path names.
 func (c *checker) decodeAnnotations(n *jsontree.Node) map[string]string {
-	if !isPresent(n) {
-		return nil
-	}
 	if n.Kind != jsontree.Object {
-		c.reject(n, "annotations", "must be an object of strings")
+		c.reject(n, "", "must be an object of strings")
 		return nil
 	}
-	if len(n.Children) == 0 {
-		return nil
-	}
-	c.pushField("annotations")
 	out := make(map[string]string, len(n.Children))
 	bytes := 0
 	for _, child := range n.Children {
@@ -141,44 +161,35 @@ func (c *checker) decodeAnnotations(n *jsontree.Node) map[string]string {
 		if _, twice := out[child.Key]; twice {
 			c.report(child, child.Key, "", "duplicate key")
 		}
-		value := c.decodeString(child, child.Key)
+		value := ""
+		if isPresent(child) {
+			c.within(step{key: plainKey(child.Key)}, func() { value = c.decodeString(child) })
+		}
 		out[strings.Clone(child.Key)] = value
 		bytes += len(child.Key) + len(value)
 	}
-	c.popField()
 	if bytes > maxAnnotationBytes {
-		c.report(n, "annotations", fmt.Sprintf("%d bytes", bytes), fmt.Sprintf("at most %d are allowed", maxAnnotationBytes))
+		c.report(n, "", fmt.Sprintf("%d bytes", bytes), fmt.Sprintf("at most %d are allowed", maxAnnotationBytes))
 	}
-	c.requireVersion(v060, n, "annotations", "")
+	if len(out) > 0 {
+		c.requireVersion(v060, n, "", "annotations")
+	}
 	return out
 }
 
-// decodeDevice decodes a device; seen are the names of those before it.
-func (c *checker) decodeDevice(n *jsontree.Node, seen map[string]bool) specs.Device {
-	var (
-		f      [3]*jsontree.Node
-		device specs.Device
-		empty  bool
-	)
-	if !c.members(n, deviceFields, f[:]) {
-		return device
-	}
-	device.Name = c.decodeRequired(n, f[0], "name")
-	if device.Name != "" {
-		if err := checkName(device.Name); err != nil {
-			c.reject(f[0], "name", err.Error())
-		} else if '0' <= device.Name[0] && device.Name[0] <= '9' {
-			c.requireVersion(v050, f[0], "name", "a name that begins with a digit")
+func (c *checker) checkDevice(n *jsontree.Node, d *specs.Device) {
+	c.names = append(c.names, d.Name)
+	c.requireText(n, "name", d.Name)
+	if d.Name != "" {
+		if err := checkName(d.Name); err != nil {
+			c.reject(n.Member("name"), "name", err.Error())
+		} else if '0' <= d.Name[0] && d.Name[0] <= '9' {
+			c.requireVersion(v050, n.Member("name"), "name", "a name that begins with a digit")
 		}
-		if seen[device.Name] {
-			c.reject(f[0], "name", "another device of the file has this name")
-		}
-		seen[device.Name] = true
 	}
-	c.names = append(c.names, device.Name)
-	device.Annotations = c.decodeAnnotations(f[1])
-	if device.ContainerEdits, empty = c.decodeEdits(f[2]); empty {
-		c.rejectMissing(n, "containerEdits", "must have at least one edit")
+	edits := n.Member("containerEdits")
+	isEdit := func(field *jsontree.Node) bool { return countEntries(field) > 0 }
+	if !isPresent(edits) || edits.Kind == jsontree.Object && !slices.ContainsFunc(edits.Children, isEdit) {
+		c.report(n, "containerEdits", "", "must have at least one edit")
 	}
-	return device
 }

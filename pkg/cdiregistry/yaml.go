@@ -90,7 +90,7 @@ func (c *yamlConverter) convert(y *yaml.Node, depth int) (*jsontree.Node, *Diagn
 		return n, nil
 	case yaml.MappingNode:
 		n.Kind = jsontree.Object
-		return n, c.addMembers(n, y, depth, nil)
+		return n, c.addMembers(n, y, depth)
 	}
 	return nil, yamlFault(y, "not a value of YAML")
 }
@@ -130,10 +130,8 @@ func checkTag(y *yaml.Node) *Diagnostic {
 	return nil
 }
 
-// addMembers adds the members of the mapping y to n. It leaves out those whose keys are in
-// own, which is how merged members give way.
-func (c *yamlConverter) addMembers(n *jsontree.Node, y *yaml.Node, depth int, own map[string]bool) *Diagnostic {
-	merged := own != nil
+// addMembers adds the members of the mapping y to n, and those of a merge key.
+func (c *yamlConverter) addMembers(n *jsontree.Node, y *yaml.Node, depth int) *Diagnostic {
 	var merge *yaml.Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		k, v := y.Content[i], y.Content[i+1]
@@ -156,12 +154,6 @@ func (c *yamlConverter) addMembers(n *jsontree.Node, y *yaml.Node, depth int, ow
 		if k.ShortTag() == "!!null" {
 			return yamlFault(k, "a key must be a string, not null")
 		}
-		if merged {
-			if own[k.Value] {
-				continue
-			}
-			own[k.Value] = true
-		}
 		child, err := c.convert(v, depth+1)
 		if err != nil {
 			return err
@@ -172,35 +164,32 @@ func (c *yamlConverter) addMembers(n *jsontree.Node, y *yaml.Node, depth int, ow
 	if merge == nil {
 		return nil
 	}
-	if !merged {
-		own = map[string]bool{}
-		for _, child := range n.Children {
-			own[child.Key] = true
-		}
+	merged, err := c.convert(merge, depth+1)
+	if err != nil {
+		return err
 	}
-	return c.mergeMembers(n, merge, depth+1, own)
+	present := map[string]bool{}
+	for _, child := range n.Children {
+		present[child.Key] = true
+	}
+	return mergeMembers(n, merged, present)
 }
 
-// mergeMembers adds what a merge key names: a mapping, or a list of them.
-func (c *yamlConverter) mergeMembers(n *jsontree.Node, v *yaml.Node, depth int, own map[string]bool) *Diagnostic {
-	if depth > maxYAMLDepth {
-		return yamlFault(v, ruleTooDeep)
-	}
-	if c.left--; c.left < 0 {
-		return yamlFault(v, ruleTooMany)
-	}
-	switch v.Kind {
-	case yaml.AliasNode:
-		return c.mergeMembers(n, v.Alias, depth+1, own)
-	case yaml.MappingNode:
-		return c.addMembers(n, v, depth, own)
-	case yaml.SequenceNode:
-		for _, item := range v.Content {
-			if err := c.mergeMembers(n, item, depth+1, own); err != nil {
+// mergeMembers adds the members of a mapping, or of a list of mappings, whose keys are not present.
+func mergeMembers(n, merged *jsontree.Node, present map[string]bool) *Diagnostic {
+	for _, child := range merged.Children {
+		switch {
+		case merged.Kind == jsontree.Array:
+			if err := mergeMembers(n, child, present); err != nil {
 				return err
 			}
+		case !present[child.Key]:
+			present[child.Key] = true
+			n.Children = append(n.Children, child)
 		}
-		return nil
 	}
-	return yamlFault(v, "a merge key takes a mapping or a list of mappings")
+	if merged.Kind != jsontree.Array && merged.Kind != jsontree.Object {
+		return &Diagnostic{Line: merged.Line, Column: merged.Column, Rule: "a merge key takes a mapping or a list of mappings"}
+	}
+	return nil
 }
