@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"slices"
@@ -86,25 +87,21 @@ func (s *Store) list(parseName func(string) (Key, bool)) ([]Key, error) {
 	if _, err := s.f.Seek(0, 0); err != nil {
 		return nil, s.wrap("list", "", err)
 	}
+	names, err := s.f.Readdirnames(maxRecords + 1)
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
+		return nil, s.wrap("list", "", err)
+	case len(names) > maxRecords:
+		return nil, s.wrap("list", "", fmt.Errorf("more than %d files: %w", maxRecords, errdefs.ErrResourceExhausted))
+	}
 	var keys []Key
-	for {
-		names, err := s.f.Readdirnames(1024)
-		for _, name := range names {
-			if key, ok := parseName(name); ok {
-				keys = append(keys, key)
-			}
-		}
-		if len(keys) > maxRecords {
-			return nil, s.wrap("list", "", fmt.Errorf("more than %d: %w", maxRecords, errdefs.ErrResourceExhausted))
-		}
-		if len(names) == 0 {
-			slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.FileName(), b.FileName()) })
-			return keys, nil
-		}
-		if err != nil {
-			return nil, s.wrap("list", "", err)
+	for _, name := range names {
+		if key, ok := parseName(name); ok {
+			keys = append(keys, key)
 		}
 	}
+	slices.SortFunc(keys, func(a, b Key) int { return cmp.Compare(a.FileName(), b.FileName()) })
+	return keys, nil
 }
 
 // Create writes a new record. A second record for the same interface of the container, in any network, is

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -85,35 +86,21 @@ func DialectNames() []string { return slices.Sorted(maps.Keys(builtins())) }
 // master). By the specification (2.3.3, 2.3.4) client and slave connect to a
 // socket that the host made, server and master make it. Any other word gives "".
 func (d Dialect) CreatedBy(modeOrRole string) Side {
-	var side, other Side
-	switch modeOrRole {
-	case "client", "slave":
-		side, other = SideHost, SideApplication
-	case "server", "master":
-		side, other = SideApplication, SideHost
-	default:
-		return ""
-	}
+	hostCreates, known := map[string]bool{"client": true, "slave": true, "server": false, "master": false}[modeOrRole]
 	switch {
+	case !known:
+		return ""
 	case d.Creator != "":
 		return d.Creator
-	case builtins()[d.Use].view == SideHost:
-		return other
+	case hostCreates != (builtins()[d.Use].view == SideHost):
+		return SideHost
 	}
-	return side
+	return SideApplication
 }
 
 // PathSide returns whose path the device-info gives, SideHost or
 // SideContainer.
-func (d Dialect) PathSide() Side {
-	if d.Path != "" {
-		return d.Path
-	}
-	if b, ok := builtins()[d.Use]; ok {
-		return b.path
-	}
-	return SideHost
-}
+func (d Dialect) PathSide() Side { return cmp.Or(d.Path, builtins()[d.Use].path, SideHost) }
 
 // Dialect returns the dialect for an attachment of the given network
 // (namespace/name) and resource, either of which may be empty: the first in

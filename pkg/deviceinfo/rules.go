@@ -100,26 +100,20 @@ func checkSocket(s string) (string, bool) {
 	if strings.HasPrefix(s, "@") {
 		return "only a memif socket may be abstract", false
 	}
-	if hint, ok := checkPath(s); !ok {
-		return hint, false
-	}
-	return checkSocketLength(s)
+	return checkMemifSocket(s)
 }
 
+// checkMemifSocket is checkSocket, and accepts "@" and the name of an abstract socket as well.
 func checkMemifSocket(s string) (string, bool) {
-	if !strings.HasPrefix(s, "@") {
-		return checkSocket(s)
-	}
-	if s == "@" {
+	if name, abstract := strings.CutPrefix(s, "@"); !abstract {
+		if hint, ok := checkPath(s); !ok {
+			return hint, false
+		}
+	} else if name == "" {
 		return `a name must follow the "@"`, false
-	}
-	if strings.IndexFunc(s, unicode.IsControl) >= 0 {
+	} else if strings.ContainsFunc(name, unicode.IsControl) {
 		return "a name has no control characters", false
 	}
-	return checkSocketLength(s)
-}
-
-func checkSocketLength(s string) (string, bool) {
 	if len(s) > MaxSocketPath {
 		return fmt.Sprintf("it has %d bytes, and a socket address (sun_path) holds %d", len(s), MaxSocketPath), false
 	}
