@@ -3,8 +3,11 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
+	"path"
 	"path/filepath"
+	"strconv"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -70,4 +73,78 @@ func checkTrust(path string, opts Options) func(*unix.Stat_t) error {
 		}
 		return nil
 	}
+}
+
+// DefaultCopyPath is where a daemon keeps a copy of the last valid configuration file. It is always in the
+// default state directory, since the copy is needed when the file, with its stateDir, cannot be read.
+const DefaultCopyPath = "/run/jackfield/last-good-config.yaml"
+
+// copyHeader begins the first line of a copy. The quoted path of the original follows. The other lines are
+// the original's content.
+const copyHeader = "# jackfield-nri: the last good configuration of "
+
+// WriteCopy replaces the copy by data, which was read from file. Only this process's user can read the copy.
+func WriteCopy(host hostfs.Root, at, file string, data []byte) error {
+	dir, err := host.MakeDir(path.Dir(at), 0o755)
+	if err != nil {
+		return fmt.Errorf("copy configuration %q to %q: %w", file, at, err)
+	}
+	defer dir.Close()
+	content := append([]byte(copyHeader+strconv.Quote(file)+"\n"), data...)
+	if err := hostfs.ReplaceAt(int(dir.Fd()), path.Base(at), content, hostfs.Own(0o600)); err != nil {
+		return fmt.Errorf("copy configuration %q to %q: %w", file, at, err)
+	}
+	return nil
+}
+
+// LoadCopy loads the copy of a file. A missing copy, and a copy of another file, is errdefs.ErrNotFound. For
+// other errors see [Load] with RequireOwner.
+func LoadCopy(host hostfs.Root, at, file string) (*Config, error) {
+	data, err := host.ReadFileIf(at, MaxSize+maxCopyHeader, checkTrust(at, Options{RequireOwner: true}))
+	if err != nil {
+		return nil, fmt.Errorf("read the last good configuration: %w", err)
+	}
+	header, rest, _ := bytes.Cut(data, []byte("\n"))
+	if string(header) != copyHeader+strconv.Quote(file) {
+		return nil, fmt.Errorf("read the last good configuration %q: it is a copy of another file, not of %q: %w", at, file, errdefs.ErrNotFound)
+	}
+	return Parse(rest, file)
+}
+
+// LoadOrCopy is Load with RequireOwner for programs of nodes on which only jackfield-nri has the configuration, from a
+// ConfigMap. If the default file does not exist, it loads the copy that jackfield-nri keeps. The result's File names
+// what was loaded.
+func LoadOrCopy(host hostfs.Root, file string) (*Config, error) {
+	c, err := Load(host, file, Options{RequireOwner: true})
+	if file != DefaultPath || !errdefs.IsNotFound(err) {
+		return c, err
+	}
+	c, copyErr := LoadCopy(host, DefaultCopyPath, file)
+	if errdefs.IsNotFound(copyErr) {
+		return nil, err
+	}
+	if copyErr != nil {
+		return nil, copyErr
+	}
+	c.file = DefaultCopyPath + " (the configuration of jackfield-nri)"
+	return c, nil
+}
+
+// maxCopyHeader bounds the first line of a copy, in bytes.
+const maxCopyHeader = 16 << 10
+
+// RemoveCopy removes the copy, whichever file it was made from. A missing copy is no error.
+func RemoveCopy(host hostfs.Root, at string) error {
+	dir, err := host.Open(path.Dir(at), unix.O_RDONLY|unix.O_DIRECTORY)
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("remove the last good configuration %q: %w", at, err)
+	}
+	defer dir.Close()
+	if err := unix.Unlinkat(int(dir.Fd()), path.Base(at), 0); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("remove the last good configuration %q: %w", at, err)
+	}
+	return nil
 }

@@ -26,26 +26,23 @@ const maxIndexNames = 1 << 16
 // An Index keeps the file names in memory and watches the directory by inotify. Each lookup
 // drains the events first. The kernel queues an event before the system call that caused it
 // returns, so a lookup sees every file that existed when it began. The directory is listed
-// again after lost events, and when the path leads to another directory. Without inotify, each
-// lookup lists the directory.
+// again after lost events, and when the path leads to another directory. A lookup lists the
+// directory itself for other sandbox IDs, and without inotify.
 //
 // An Index runs no goroutine. It is safe for concurrent use.
 type Index struct {
 	host     hostfs.Root
 	dir      string
 	maxNames int
-
-	closed atomic.Bool
+	closed   atomic.Bool
 
 	mu    sync.Mutex
 	queue fswatch.Queue
 	// watched is the directory of which queue has the events and names the names, by its
 	// identity; nil for none.
 	watched os.FileInfo
-	watchID int // of watched in queue
-	names   map[string]struct{}
-	// bySandbox holds the names that SplitCNIFileName can split, by sandbox ID.
-	bySandbox map[string][]string
+	watchID int                 // of watched in queue
+	names   map[string][]string // those that SplitCNIFileName can split, by sandbox ID
 
 	reloads int // number of listings, for tests
 }
@@ -98,26 +95,17 @@ func (ix *Index) openDir(sandboxID string) (*directory, error) {
 	return openSandboxDir(ix.host, ix.dir, sandboxID)
 }
 
-// findNames returns the names of a sandbox's files in the directory, sorted: from memory, or else by
-// listing it. After an error it returns those found before.
+// findNames returns the names of a sandbox's files in the directory, sorted. After an error it returns
+// those found before.
 func (ix *Index) findNames(d *directory, sandboxID string) ([]string, error) {
-	ix.mu.Lock()
-	defer ix.mu.Unlock()
-	if !ix.isCurrent(d) && !ix.loadNames(d) {
-		return d.listNames(belongsTo(sandboxID))
-	}
 	if isHexID(sandboxID) {
-		return slices.Sorted(slices.Values(ix.bySandbox[sandboxID])), nil
-	}
-	var names []string
-	belongs := belongsTo(sandboxID)
-	for name := range ix.names {
-		if belongs(name) {
-			names = append(names, name)
+		ix.mu.Lock()
+		defer ix.mu.Unlock()
+		if ix.isCurrent(d) || ix.loadNames(d) {
+			return slices.Sorted(slices.Values(ix.names[sandboxID])), nil
 		}
 	}
-	slices.Sort(names)
-	return names, nil
+	return d.listNames(belongsTo(sandboxID))
 }
 
 // isCurrent applies the changes of the directory since the last call. It returns false if the
@@ -155,7 +143,7 @@ func (ix *Index) loadNames(d *directory) bool {
 	if ix.watchID, err = ix.queue.Add(d.fd(), fswatch.Names); err != nil {
 		return false
 	}
-	ix.watched, ix.names, ix.bySandbox = st, map[string]struct{}{}, map[string][]string{}
+	ix.watched, ix.names = st, map[string][]string{}
 	if d.visitNames(ix.maxNames, ix.addName) != nil {
 		ix.forgetNames()
 		return false
@@ -168,26 +156,20 @@ func (ix *Index) forgetNames() {
 	if ix.watched != nil {
 		ix.queue.Remove(ix.watchID)
 	}
-	ix.watched, ix.names, ix.bySandbox = nil, nil, nil
+	ix.watched, ix.names = nil, nil
 }
 
 func (ix *Index) addName(name string) {
-	if _, known := ix.names[name]; known {
-		return
-	}
-	ix.names[name] = struct{}{}
-	if _, id, _ := SplitCNIFileName(name); id != "" {
-		ix.bySandbox[id] = append(ix.bySandbox[id], name)
+	_, id, _ := SplitCNIFileName(name)
+	if id != "" && !slices.Contains(ix.names[id], name) {
+		ix.names[id] = append(ix.names[id], name)
 	}
 }
 
 func (ix *Index) removeName(name string) {
-	delete(ix.names, name)
 	_, id, _ := SplitCNIFileName(name)
-	rest := slices.DeleteFunc(ix.bySandbox[id], func(other string) bool { return other == name })
-	if len(rest) == 0 {
-		delete(ix.bySandbox, id)
-	} else {
-		ix.bySandbox[id] = rest
+	ix.names[id] = slices.DeleteFunc(ix.names[id], func(other string) bool { return other == name })
+	if len(ix.names[id]) == 0 {
+		delete(ix.names, id)
 	}
 }

@@ -26,6 +26,12 @@ func testIndex(t testing.TB, root hostfs.Root) *Index {
 	return ix
 }
 
+// longID returns an ID of containerd's form that stands for a short one.
+func longID(short string) string { return fmt.Sprintf("%064x", short) }
+
+// fileOf returns the name of a file of the sandbox longID(short).
+func fileOf(short, ifName string) string { return "n-" + longID(short) + "_" + ifName }
+
 // wantInterfaces checks that a lookup finds files of exactly the given interfaces.
 func wantInterfaces(t testing.TB, ix *Index, id string, ifNames ...string) {
 	t.Helper()
@@ -53,29 +59,29 @@ func TestIndexFollowsTheDirectory(t *testing.T) {
 	ix := testIndex(t, root)
 	pci := infoText("pci", pciMap)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	wantInterfaces(t, ix, "x")
-	writeFile(t, dir, "n-x_a", pci) // created
-	wantInterfaces(t, ix, "x", "a")
+	wantInterfaces(t, ix, longID("x"))
+	writeFile(t, dir, fileOf("x", "a"), pci) // created
+	wantInterfaces(t, ix, longID("x"), "a")
 	writeFile(t, dir, "tmp", pci)
-	must(t, os.Rename(at("tmp"), at("n-x_b"))) // renamed into place
-	wantInterfaces(t, ix, "x", "a", "b")
-	must(t, os.Link(at("n-x_a"), at("n-x_c")))
-	wantInterfaces(t, ix, "x", "a", "b", "c")
-	must(t, os.Rename(at("n-x_c"), at("n-y_c"))) // to another sandbox
-	wantInterfaces(t, ix, "x", "a", "b")
-	wantInterfaces(t, ix, "y", "c")
-	must(t, os.Rename(at("n-y_c"), at("n-x_a"))) // over another file (both names are links of one, so nothing happens)
-	must(t, os.Remove(at("n-y_c")))
-	wantInterfaces(t, ix, "y")
-	must(t, os.Rename(at("n-x_b"), filepath.Join(filepath.Dir(dir), "away")))
-	wantInterfaces(t, ix, "x", "a")
-	must(t, os.Remove(at("n-x_a")))
-	wantInterfaces(t, ix, "x")
+	must(t, os.Rename(at("tmp"), at(fileOf("x", "b")))) // renamed into place
+	wantInterfaces(t, ix, longID("x"), "a", "b")
+	must(t, os.Link(at(fileOf("x", "a")), at(fileOf("x", "c"))))
+	wantInterfaces(t, ix, longID("x"), "a", "b", "c")
+	must(t, os.Rename(at(fileOf("x", "c")), at(fileOf("y", "c")))) // to another sandbox
+	wantInterfaces(t, ix, longID("x"), "a", "b")
+	wantInterfaces(t, ix, longID("y"), "c")
+	must(t, os.Rename(at(fileOf("y", "c")), at(fileOf("x", "a")))) // over another file (both names are links of one, so nothing happens)
+	must(t, os.Remove(at(fileOf("y", "c"))))
+	wantInterfaces(t, ix, longID("y"))
+	must(t, os.Rename(at(fileOf("x", "b")), filepath.Join(filepath.Dir(dir), "away")))
+	wantInterfaces(t, ix, longID("x"), "a")
+	must(t, os.Remove(at(fileOf("x", "a"))))
+	wantInterfaces(t, ix, longID("x"))
 	if ix.reloads != 1 {
 		t.Errorf("%d listings, want one", ix.reloads)
 	}
-	if len(ix.names) != 0 || len(ix.bySandbox) != 0 {
-		t.Errorf("names are left: %v %v", ix.names, ix.bySandbox)
+	if len(ix.names) != 0 {
+		t.Errorf("names are left: %v", ix.names)
 	}
 }
 
@@ -83,47 +89,47 @@ func TestIndexFollowsReplacedDirectories(t *testing.T) {
 	root, dir := newTestNode(t)
 	ix := testIndex(t, root)
 	pci := infoText("pci", pciMap)
-	writeFile(t, dir, "n-x_a", pci)
-	wantInterfaces(t, ix, "x", "a")
+	writeFile(t, dir, fileOf("x", "a"), pci)
+	wantInterfaces(t, ix, longID("x"), "a")
 
 	must(t, os.RemoveAll(dir)) // removed
-	wantInterfaces(t, ix, "x")
+	wantInterfaces(t, ix, longID("x"))
 	must(t, os.Mkdir(dir, 0o755)) // re-created
-	writeFile(t, dir, "n-x_b", pci)
-	wantInterfaces(t, ix, "x", "b")
+	writeFile(t, dir, fileOf("x", "b"), pci)
+	wantInterfaces(t, ix, longID("x"), "b")
 
 	must(t, os.RemoveAll(dir)) // removed and re-created between two lookups
 	must(t, os.Mkdir(dir, 0o755))
-	writeFile(t, dir, "n-x_c", pci)
-	wantInterfaces(t, ix, "x", "c")
+	writeFile(t, dir, fileOf("x", "c"), pci)
+	wantInterfaces(t, ix, longID("x"), "c")
 
 	must(t, os.Rename(dir, dir+".old")) // moved away
-	wantInterfaces(t, ix, "x")
+	wantInterfaces(t, ix, longID("x"))
 	must(t, os.Mkdir(dir+".new", 0o755))
-	writeFile(t, dir+".new", "n-x_d", pci)
+	writeFile(t, dir+".new", fileOf("x", "d"), pci)
 	must(t, os.Rename(dir+".new", dir)) // another directory takes its place
-	wantInterfaces(t, ix, "x", "d")
-	writeFile(t, dir+".old", "n-x_e", pci) // in the former directory
-	wantInterfaces(t, ix, "x", "d")
+	wantInterfaces(t, ix, longID("x"), "d")
+	writeFile(t, dir+".old", fileOf("x", "e"), pci) // in the former directory
+	wantInterfaces(t, ix, longID("x"), "d")
 
 	run := filepath.Join(root.Dir(), "run") // a symlink in the path changes
 	must(t, os.CopyFS(filepath.Join(root.Dir(), "run2"), os.DirFS(run)))
 	must(t, os.Symlink("/run2", filepath.Join(root.Dir(), "var/run2")))
 	must(t, os.Rename(filepath.Join(root.Dir(), "var/run2"), filepath.Join(root.Dir(), "var/run")))
-	writeFile(t, filepath.Join(root.Dir(), "run2/k8s.cni.cncf.io/devinfo/cni"), "n-x_f", pci)
-	wantInterfaces(t, ix, "x", "d", "f")
+	writeFile(t, filepath.Join(root.Dir(), "run2/k8s.cni.cncf.io/devinfo/cni"), fileOf("x", "f"), pci)
+	wantInterfaces(t, ix, longID("x"), "d", "f")
 
 	must(t, os.Rename(dir, dir+".1")) // moved away and back
-	wantInterfaces(t, ix, "x", "d", "f")
+	wantInterfaces(t, ix, longID("x"), "d", "f")
 }
 
 func TestIndexSurvivesLostEvents(t *testing.T) {
 	root, dir := newTestNode(t)
 	ix := testIndex(t, root)
 	pci := infoText("pci", pciMap)
-	writeFile(t, dir, "n-x_old", pci)
-	wantInterfaces(t, ix, "x", "old")
-	must(t, os.Remove(filepath.Join(dir, "n-x_old")))
+	writeFile(t, dir, fileOf("x", "old"), pci)
+	wantInterfaces(t, ix, longID("x"), "old")
+	must(t, os.Remove(filepath.Join(dir, fileOf("x", "old"))))
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	writeFile(t, dir, "a", "")
 	most := 1 << 14 // default limit of events that the kernel queues
@@ -135,13 +141,13 @@ func TestIndexSurvivesLostEvents(t *testing.T) {
 		must(t, os.Rename(a, b))
 		must(t, os.Rename(b, a))
 	}
-	writeFile(t, dir, "n-x_new", pci)
-	wantInterfaces(t, ix, "x", "new")
+	writeFile(t, dir, fileOf("x", "new"), pci)
+	wantInterfaces(t, ix, longID("x"), "new")
 	if ix.reloads != 2 {
 		t.Errorf("%d listings, want two, the second because events were lost", ix.reloads)
 	}
-	writeFile(t, dir, "n-x_newer", pci)
-	wantInterfaces(t, ix, "x", "new", "newer")
+	writeFile(t, dir, fileOf("x", "newer"), pci)
+	wantInterfaces(t, ix, longID("x"), "new", "newer")
 	if ix.reloads != 2 {
 		t.Errorf("%d listings: the watch failed", ix.reloads)
 	}
@@ -152,13 +158,13 @@ func TestIndexWithoutWatch(t *testing.T) {
 	root, dir := newTestNode(t)
 	ix := testIndex(t, root)
 	must(t, ix.queue.Close()) // watches fail
-	writeFile(t, dir, "n-x_a", infoText("pci", pciMap))
-	wantInterfaces(t, ix, "x", "a")
-	writeFile(t, dir, "n-x_b", infoText("pci", pciMap))
-	wantInterfaces(t, ix, "x", "a", "b")
+	writeFile(t, dir, fileOf("x", "a"), infoText("pci", pciMap))
+	wantInterfaces(t, ix, longID("x"), "a")
+	writeFile(t, dir, fileOf("x", "b"), infoText("pci", pciMap))
+	wantInterfaces(t, ix, longID("x"), "a", "b")
 	ix.queue = fswatch.Queue{}
-	wantInterfaces(t, ix, "x", "a", "b")
-	if ix.watched == nil || len(ix.names) != 2 {
+	wantInterfaces(t, ix, longID("x"), "a", "b")
+	if ix.watched == nil || len(ix.names[longID("x")]) != 2 {
 		t.Error("no watch after inotify is usable again")
 	}
 }
@@ -169,23 +175,23 @@ func TestIndexIsBounded(t *testing.T) {
 	ix.maxNames = 10
 	pci := infoText("pci", pciMap)
 	for i := range 30 {
-		writeFile(t, dir, fmt.Sprintf("n-%d_a", i), pci)
+		writeFile(t, dir, fileOf(fmt.Sprint(i), "a"), pci)
 	}
 	for i := range 30 {
-		wantInterfaces(t, ix, fmt.Sprint(i), "a")
+		wantInterfaces(t, ix, longID(fmt.Sprint(i)), "a")
 	}
-	writeFile(t, dir, "n-7_b", pci)
-	wantInterfaces(t, ix, "7", "a", "b")
+	writeFile(t, dir, fileOf("7", "b"), pci)
+	wantInterfaces(t, ix, longID("7"), "a", "b")
 	if len(ix.names) > 10 || ix.watched != nil {
 		t.Errorf("%d names in memory, watched %v", len(ix.names), ix.watched)
 	}
 	for i := range 30 {
 		if i != 7 {
-			must(t, os.Remove(filepath.Join(dir, fmt.Sprintf("n-%d_a", i))))
+			must(t, os.Remove(filepath.Join(dir, fileOf(fmt.Sprint(i), "a"))))
 		}
 	}
-	wantInterfaces(t, ix, "7", "a", "b")
-	if ix.watched == nil || len(ix.names) != 2 {
+	wantInterfaces(t, ix, longID("7"), "a", "b")
+	if ix.watched == nil || len(ix.names[longID("7")]) != 2 {
 		t.Errorf("%d names in memory, watched %v; want 2 that fit", len(ix.names), ix.watched)
 	}
 }
@@ -307,8 +313,8 @@ func TestClosedIndex(t *testing.T) {
 	root, dir := newTestNode(t)
 	ix, err := NewIndex(root, "")
 	must(t, err)
-	writeFile(t, dir, "n-x_a", infoText("pci", pciMap))
-	wantInterfaces(t, ix, "x", "a")
+	writeFile(t, dir, fileOf("x", "a"), infoText("pci", pciMap))
+	wantInterfaces(t, ix, longID("x"), "a")
 	must(t, ix.Close())
 	must(t, ix.Close())
 	if _, err := ix.Lookup("x"); !errdefs.IsFailedPrecondition(err) {

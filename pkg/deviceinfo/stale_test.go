@@ -38,7 +38,7 @@ func TestStaleFilesDoNotSlowLookup(t *testing.T) {
 				t.Fatal(es, err)
 			}
 		})
-		if examined := len(ix.bySandbox[testID]); examined != 2 {
+		if examined := len(ix.names[testID]); examined != 2 {
 			t.Errorf("a lookup examines %d names, want 2", examined)
 		}
 		return allocations

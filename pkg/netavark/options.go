@@ -50,6 +50,14 @@ func (o options) invalid(key, want string) error {
 	return invalid("option "+key, o[key], want)
 }
 
+// invalid returns the error for a value.
+func invalid(what, found, want string) error {
+	return fmt.Errorf("%s: found %s, want %s", what, quote(found), want)
+}
+
+// quote returns foreign text for messages, in quotation marks, with a bound.
+func quote(s string) string { return diag.Quote(s, diag.Most) }
+
 // configDir has the files that the option configFile can name.
 const configDir = "/etc"
 

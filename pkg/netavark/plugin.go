@@ -11,9 +11,13 @@ import (
 	"io"
 	"path"
 	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/rootless"
 	buildinfo "github.com/jackfield/jackfield/internal/version"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -52,6 +56,20 @@ func (p *Plugin) Run(ctx context.Context) error {
 		Error string `json:"error"`
 	}{errorText(err)}
 	return errors.Join(err, p.print(message))
+}
+
+// errorText returns the text of an error for a person. Package attach says in the details which value is wrong.
+func errorText(err error) string {
+	var e *types.Error
+	switch {
+	case !errors.As(err, &e):
+		return diag.ErrorText(err)
+	case e.Details == "":
+		return e.Msg
+	case strings.HasPrefix(e.Msg, "invalid network configuration"):
+		return e.Details
+	}
+	return e.Msg + ": " + e.Details
 }
 
 func (p *Plugin) print(v any) error {
