@@ -5,6 +5,7 @@ package staging
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -51,62 +52,88 @@ func (a *Access) isOwner(st *unix.Stat_t, rights uint16) bool {
 	return st.Uid == a.User.UID && uint16(st.Mode>>6)&rights == rights
 }
 
-// setLabel sets the SELinux label of the file of a descriptor, if one is configured and SELinux
+// setLabel sets the SELinux label of the socket of a descriptor, if one is configured and SELinux
 // is on.
-func (a *Access) setLabel(fd int, what string) error {
+func (a *Access) setLabel(fd int) error {
 	if a.Label == "" || !hostfs.SELinuxEnabled() {
 		return nil
 	}
 	if err := hostfs.SetSELinuxLabel(fd, a.Label); err != nil {
-		return fmt.Errorf("set the %s's SELinux label to %q: %w", what, a.Label, err)
+		return fmt.Errorf("set the socket's SELinux label to %q: %w", a.Label, err)
 	}
 	return nil
 }
 
-// grantDirectory grants the user access to the directory of a descriptor. The directory is removed with
-// the sandbox, so nothing is recorded and nobody inherits the access.
-func (a *Access) grantDirectory(fd int, st *unix.Stat_t, what string, rights uint16) error {
-	if err := a.setLabel(fd, what); err != nil || !a.needsGrant() || a.isOwner(st, rights) {
-		return err
+// mayUse reports whether a grant that failed is not needed: this process may not change the file, as
+// under rootless Podman, and any user may use it.
+func mayUse(st *unix.Stat_t, rights uint16, err error) bool {
+	return errors.Is(err, unix.EPERM) && uint16(st.Mode)&rights == rights
+}
+
+// grantCreate grants the user permission to create files in the directory of a descriptor. The
+// directory is removed with the sandbox, so nothing is recorded and nobody inherits the access.
+func (a *Access) grantCreate(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return os.NewSyscallError("fstat", err)
 	}
-	link := hostfs.DescriptorPath(fd)
-	switch a.Method {
-	case ByACL:
-		err := addACLUser(link, a.User.UID, rights)
-		if errors.Is(err, unix.EPERM) && uint16(st.Mode)&rights == rights {
-			// This process may not change it, as under rootless Podman, and any user may use it.
+	if !a.needsGrant() || a.isOwner(&st, createRights) {
+		return nil
+	}
+	method := a.Method
+	if method == ByACL {
+		err := addACLUser(hostfs.DescriptorPath(fd), a.User.UID, createRights)
+		if err == nil || mayUse(&st, createRights, err) {
 			return nil
 		}
 		if !errors.Is(err, unix.EOPNOTSUPP) {
-			if err != nil {
-				return fmt.Errorf("grant user %d access to the %s by its ACL: %w", a.User.UID, what, err)
-			}
-			return nil
+			return fmt.Errorf("grant user %d access to the directory by its ACL: %w", a.User.UID, err)
 		}
-		fallthrough
-	case ByGroup:
-		return changeOwner(fd, link, st, what, -1, int(a.User.GID), uint32(rights)<<3)
-	case ByOwner:
-		return changeOwner(fd, link, st, what, int(a.User.UID), -1, uint32(rights)<<6)
+		method = ByGroup
 	}
-	return nil
+	now := ownershipOf(&st)
+	want, err := a.grantIn(now, method, "directory", createRights)
+	if err != nil {
+		return err
+	}
+	return setOwnership(fd, "directory", now, want)
 }
 
-// changeOwner changes the owner or group of a socket or directory, and adds permissions for it.
-func changeOwner(fd int, link string, st *unix.Stat_t, what string, uid, gid int, mode uint32) error {
-	if gid == 0 {
-		return errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf("grant the container's user access to the %s: its group is 0, root's own group on the host; use access acl or owner, or run the container in another group", what))
+// ownership is who owns a file, and what owner, group and others may do.
+type ownership struct {
+	UID  uint32 `json:"uid"`
+	GID  uint32 `json:"gid"`
+	Mode uint32 `json:"mode"` // permission bits only
+}
+
+func ownershipOf(st *unix.Stat_t) ownership { return ownership{st.Uid, st.Gid, st.Mode & 0o7777} }
+
+// grantIn returns an ownership with which the user has access, as the owner or by the group.
+func (a *Access) grantIn(now ownership, method AccessMethod, what string, rights uint32) (ownership, error) {
+	if method == ByOwner {
+		return ownership{a.User.UID, now.GID, now.Mode | rights<<6}, nil
 	}
-	if uid >= 0 && st.Uid != uint32(uid) || gid >= 0 && st.Gid != uint32(gid) {
-		if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
-			return fmt.Errorf("change the owner of the %s to user %d, group %d: %w", what, uid, gid, err)
-		}
+	if a.User.GID == 0 {
+		return now, errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf("grant the container's user access to the %s: its group is 0, root's own group on the host; use access acl or owner, or run the container in another group", what))
 	}
-	if st.Mode&mode == mode {
-		return nil
+	return ownership{now.UID, a.User.GID, now.Mode | rights<<3}, nil
+}
+
+// setOwnership changes who owns the file of a descriptor. Permissions that end do so before the owner
+// changes, and new ones begin after it, so that no owner or group has those of the other.
+func setOwnership(fd int, what string, now, want ownership) (err error) {
+	link, kept := hostfs.DescriptorPath(fd), now.Mode&want.Mode
+	if kept != now.Mode {
+		err = unix.Chmod(link, kept)
 	}
-	if err := unix.Chmod(link, st.Mode&0o7777|mode); err != nil {
-		return fmt.Errorf("grant user %d, group %d access to the %s: %w", uid, gid, what, err)
+	if err == nil && (now.UID != want.UID || now.GID != want.GID) {
+		err = unix.Fchownat(fd, "", int(want.UID), int(want.GID), unix.AT_EMPTY_PATH)
+	}
+	if err == nil && kept != want.Mode {
+		err = unix.Chmod(link, want.Mode)
+	}
+	if err != nil {
+		return fmt.Errorf("change the %s to user %d, group %d, mode %04o: %w", what, want.UID, want.GID, want.Mode, err)
 	}
 	return nil
 }

@@ -106,7 +106,7 @@ func (s *Store) rebindAll(src *hostSocket, fd int, st *unix.Stat_t, claimants cl
 			for _, at := range k.At {
 				places = append(places, bindPlace{container: id, target: filepath.Join(s.containersDir(), id, at), from: k.From})
 			}
-			if err := k.Access.setLabel(fd, "socket"); err != nil {
+			if err := k.Access.setLabel(fd); err != nil {
 				errs = append(errs, withOrigin(k.From, err))
 			}
 			if k.Access.needsGrant() {
@@ -116,10 +116,7 @@ func (s *Store) rebindAll(src *hostSocket, fd int, st *unix.Stat_t, claimants cl
 	}
 	// Grant access before binding, so that an application can connect at once.
 	if len(rights) > 0 {
-		errs = append(errs, s.grantToAll(&src.socket, fd, st, rights))
-		for i := range rights {
-			errs = append(errs, withOrigin(rights[i].from, rights[i].err))
-		}
+		errs = append(errs, s.grantToAll(&src.socket, fd, rights))
 	}
 	rebound := make(map[string]bool)
 	if src.bound != now {

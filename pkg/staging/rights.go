@@ -5,10 +5,10 @@ package staging
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -18,27 +18,22 @@ import (
 
 // rightsRequest is one container's request for access.
 type rightsRequest struct {
-	record string
+	record string // as rightsHolder has it
 	access *Access
 	from   string // file and field of the request, for messages
-	err    error  // the result
 }
 
 // grantAccess grants a container's user access to the socket of a descriptor.
-func (s *Store) grantAccess(sandboxID, containerID string, k *Socket, fd int, st *unix.Stat_t) error {
-	if err := k.Access.setLabel(fd, "socket"); err != nil || !k.Access.needsGrant() {
+func (s *Store) grantAccess(sandboxID, containerID string, k *Socket, fd int) error {
+	if err := k.Access.setLabel(fd); err != nil || !k.Access.needsGrant() {
 		return err
 	}
-	request := []rightsRequest{{record: s.recordName(sandboxID, containerID), access: &k.Access}}
-	if err := s.grantToAll(k, fd, st, request); err != nil {
-		return err
-	}
-	return request[0].err
+	return s.grantToAll(k, fd, []rightsRequest{{record: s.recordName(sandboxID, containerID), access: &k.Access}})
 }
 
 // grantToAll grants the users of several containers access to one socket. It does not change what
 // is already as requested, so that it causes no event for the watchers of the socket.
-func (s *Store) grantToAll(k *Socket, fd int, st *unix.Stat_t, requests []rightsRequest) error {
+func (s *Store) grantToAll(k *Socket, fd int, requests []rightsRequest) error {
 	f, err := s.openRights(k.hostPath())
 	if err != nil {
 		return err
@@ -51,60 +46,55 @@ func (s *Store) grantToAll(k *Socket, fd int, st *unix.Stat_t, requests []rights
 	if f.File != id {
 		f.socketRights = socketRights{Socket: k.hostPath(), Root: k.Root, File: id} // another socket has the path now
 	}
-	if err := unix.Fstat(fd, st); err != nil { // another process may have changed it before the lock was taken
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil { // under the lock: another process may just have changed it
 		return os.NewSyscallError("fstat", err)
 	}
-	link := hostfs.DescriptorPath(fd)
-	byACL := make([]*rightsRequest, 0, len(requests))
 	// A file has one owner and one group. If several containers need different ones, only one gets
 	// it: granting to each in turn would cause events without end.
 	taken := len(requests) > 1 && slices.ContainsFunc(requests, func(r rightsRequest) bool {
-		return r.access.Method == ByOwner && r.access.isOwner(st, connectRights) ||
+		return r.access.Method == ByOwner && r.access.isOwner(&st, connectRights) ||
 			r.access.Method == ByGroup && st.Gid == r.access.User.GID && uint16(st.Mode>>3)&connectRights == connectRights
 	})
-	for i := range requests {
-		r := &requests[i]
-		if !s.hasRecord(r.record) {
-			r.err = errdefs.ErrNotFound.WithMessage(fmt.Sprintf("grant user %d access to the socket: the container was removed meanwhile", r.access.User.UID))
-			continue
-		}
+	var byACL []rightsRequest
+	var errs []error
+	for _, r := range requests {
 		switch {
-		case r.access.isOwner(st, connectRights):
+		case !s.hasRecord(r.record):
+			errs = append(errs, withOrigin(r.from, errdefs.ErrNotFound.WithMessage(fmt.Sprintf("grant user %d access to the socket: the container was removed meanwhile", r.access.User.UID))))
+		case r.access.isOwner(&st, connectRights):
 			if f.OwnerChange != nil && f.OwnerChange.After.UID == st.Uid && f.OwnerChange.Before.UID != st.Uid {
 				f.addHolder(r, ByOwner) // Jackfield made the user its owner
 			}
-		case r.access.Method != ByACL && taken:
+		case r.access.Method == ByACL:
+			byACL = append(byACL, r)
+		case taken:
 			if f.OwnerChange != nil {
 				f.addHolder(r, r.access.Method)
 			}
-		case r.access.Method == ByACL:
-			byACL = append(byACL, r)
 		default:
-			r.err = f.grantByOwner(fd, link, st, r, r.access.Method)
+			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &st, r, r.access.Method)))
 		}
 	}
 	if err := f.writeRecord(); err != nil {
 		return err
 	}
 	if len(byACL) == 0 {
-		return nil
+		return errors.Join(errs...)
 	}
-	err = f.grantByACL(s, link, byACL)
+	err = f.grantByACL(s, hostfs.DescriptorPath(fd), byACL)
 	for _, r := range byACL {
-		switch {
-		case errors.Is(err, unix.EOPNOTSUPP):
-			r.err = f.grantByOwner(fd, link, st, r, ByGroup)
-		case errors.Is(err, unix.EPERM) && uint16(st.Mode)&connectRights == connectRights:
-			// This process may not change it, as under rootless Podman, and any user may use it.
-		case err != nil:
-			r.err = fmt.Errorf("grant user %d access to the socket by its ACL: %w", r.access.User.UID, err)
+		if errors.Is(err, unix.EOPNOTSUPP) {
+			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &st, r, ByGroup)))
+		} else if err != nil && !mayUse(&st, connectRights, err) {
+			errs = append(errs, withOrigin(r.from, fmt.Errorf("grant user %d access to the socket by its ACL: %w", r.access.User.UID, err)))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // grantByACL adds the users' entries to the socket's ACL in one write.
-func (f *rightsFile) grantByACL(s *Store, link string, requests []*rightsRequest) error {
+func (f *rightsFile) grantByACL(s *Store, link string, requests []rightsRequest) error {
 	add := func() error {
 		acl, err := readACL(link)
 		if err != nil {
@@ -117,7 +107,7 @@ func (f *rightsFile) grantByACL(s *Store, link string, requests []*rightsRequest
 			recorded := slices.ContainsFunc(f.Entries, func(e aclGrant) bool { return e.UID == uid })
 			if widened && !recorded {
 				f.Entries = append(f.Entries, aclGrant{UID: uid, Before: userPermissions(acl, uid)})
-				f.changed, recorded = true, true
+				recorded = true
 			}
 			if recorded {
 				f.addHolder(r, ByACL) // otherwise the entry is the administrator's
@@ -143,30 +133,21 @@ func (f *rightsFile) grantByACL(s *Store, link string, requests []*rightsRequest
 }
 
 // grantByOwner makes a user the owner, or a group the group, of the socket.
-func (f *rightsFile) grantByOwner(fd int, link string, st *unix.Stat_t, r *rightsRequest, method AccessMethod) error {
-	uid, gid, bits := -1, int(r.access.User.GID), uint32(connectRights)<<3
-	if method == ByOwner {
-		uid, gid, bits = int(r.access.User.UID), -1, uint32(connectRights)<<6
-	}
+func (f *rightsFile) grantByOwner(fd int, st *unix.Stat_t, r rightsRequest, method AccessMethod) error {
 	now := ownershipOf(st)
-	after := now
-	if uid >= 0 {
-		after.UID = uint32(uid)
+	after, err := r.access.grantIn(now, method, "socket", connectRights)
+	if err != nil {
+		return err
 	}
-	if gid >= 0 {
-		after.GID = uint32(gid)
-	}
-	after.Mode |= bits
-	if after != now && gid != 0 {
+	if after != now {
 		before := now
-		if f.OwnerChange != nil && now.GID == f.OwnerChange.After.GID && now.UID == f.OwnerChange.After.UID {
-			before.UID, before.GID = f.OwnerChange.Before.UID, f.OwnerChange.Before.GID // only the mode was changed since
-			if now.Mode == f.OwnerChange.After.Mode {
-				before.Mode = f.OwnerChange.Before.Mode
+		if last := f.OwnerChange; last != nil && now.GID == last.After.GID && now.UID == last.After.UID {
+			before.UID, before.GID = last.Before.UID, last.Before.GID // only the mode was changed since
+			if now.Mode == last.After.Mode {
+				before.Mode = last.Before.Mode
 			}
 		}
 		f.OwnerChange = &ownerChange{Before: before, After: after}
-		f.changed = true
 	}
 	if f.OwnerChange != nil {
 		f.addHolder(r, method)
@@ -174,7 +155,7 @@ func (f *rightsFile) grantByOwner(fd int, link string, st *unix.Stat_t, r *right
 	if err := f.writeRecord(); err != nil {
 		return err
 	}
-	if err := changeOwner(fd, link, st, "socket", uid, gid, bits); err != nil {
+	if err := setOwnership(fd, "socket", now, after); err != nil {
 		return err
 	}
 	return unix.Fstat(fd, st)
@@ -196,7 +177,6 @@ func (s *Store) revokeAccess(sockets []Socket, record string) error {
 
 // sweepRights revokes the access that a crash left, of the containers of all adapters.
 func (s *Store) sweepRights() error {
-	var files []string
 	digits, err := listNames(s.rightsDir())
 	errs := []error{err}
 	for _, digit := range digits {
@@ -204,16 +184,11 @@ func (s *Store) sweepRights() error {
 			lock, err := s.lockRights(filepath.Join(s.nodeDir(), "rights", digit))
 			return func() { lock.Close() }, err
 		}))
-		names, err := listNames(filepath.Join(s.rightsDir(), digit))
-		errs = append(errs, err)
-		for _, name := range names {
-			if strings.HasSuffix(name, rightsSuffix) {
-				files = append(files, filepath.Join(digit, name))
-			}
-		}
 	}
+	files, err := fs.Glob(os.DirFS(s.rightsDir()), "*/*"+rightsSuffix)
+	errs = append(errs, err)
 	for _, file := range files {
-		r, err := s.readRights(file)
+		r, _, err := s.readRights(file)
 		if err == nil && r.Socket != "" {
 			err = s.revokeAtSocket(r.Socket, "")
 		}
@@ -239,7 +214,6 @@ func (s *Store) revokeAtSocket(socket, record string) error {
 	}
 	if record != "" {
 		f.Holders = slices.DeleteFunc(f.Holders, func(h rightsHolder) bool { return h.Record == record })
-		f.changed = true
 	}
 	rel, err := filepath.Rel(f.Root, socket)
 	if err != nil {
@@ -279,9 +253,7 @@ func (s *Store) revokeAtSocket(socket, record string) error {
 // revokeACLEntries removes holders that are not recorded any more, and the ACL entries of users
 // that no other holder has.
 func (f *rightsFile) revokeACLEntries(s *Store, link string) error {
-	before := len(f.Holders)
 	f.Holders = slices.DeleteFunc(f.Holders, func(h rightsHolder) bool { return !s.hasRecord(h.Record) })
-	f.changed = f.changed || len(f.Holders) < before
 	needed := func(e aclGrant) bool {
 		return slices.ContainsFunc(f.Holders, func(h rightsHolder) bool { return h.Method == ByACL && h.User.UID == e.UID })
 	}
@@ -304,7 +276,6 @@ func (f *rightsFile) revokeACLEntries(s *Store, link string) error {
 		}
 	}
 	f.Entries = slices.DeleteFunc(f.Entries, func(e aclGrant) bool { return !needed(e) })
-	f.changed = true
 	return nil
 }
 
@@ -314,7 +285,7 @@ func (f *rightsFile) restoreOwner(fd int, st *unix.Stat_t) error {
 	if f.OwnerChange == nil {
 		return nil
 	}
-	now, link := ownershipOf(st), hostfs.DescriptorPath(fd)
+	now := ownershipOf(st)
 	var other *rightsHolder
 	for i := range f.Holders {
 		h := &f.Holders[i]
@@ -326,26 +297,22 @@ func (f *rightsFile) restoreOwner(fd int, st *unix.Stat_t) error {
 		}
 	}
 	if other != nil {
-		return f.grantByOwner(fd, link, st, &rightsRequest{record: other.Record, access: &Access{Method: other.Method, User: &other.User}}, other.Method)
+		return f.grantByOwner(fd, st, rightsRequest{record: other.Record, access: &Access{User: &other.User}}, other.Method)
 	}
-	uid, gid := -1, -1
-	if now.UID == f.OwnerChange.After.UID && f.OwnerChange.Before.UID != now.UID {
-		uid = int(f.OwnerChange.Before.UID)
+	// What was changed since then stays.
+	want := now
+	if now.UID == f.OwnerChange.After.UID {
+		want.UID = f.OwnerChange.Before.UID
 	}
-	if now.GID == f.OwnerChange.After.GID && f.OwnerChange.Before.GID != now.GID {
-		gid = int(f.OwnerChange.Before.GID)
+	if now.GID == f.OwnerChange.After.GID {
+		want.GID = f.OwnerChange.Before.GID
 	}
-	// Restore the mode first, so that the old group never has the permissions of the container's.
-	if now.Mode == f.OwnerChange.After.Mode && now.Mode != f.OwnerChange.Before.Mode {
-		if err := unix.Chmod(link, f.OwnerChange.Before.Mode); err != nil {
-			return err
-		}
+	if now.Mode == f.OwnerChange.After.Mode {
+		want.Mode = f.OwnerChange.Before.Mode
 	}
-	if uid >= 0 || gid >= 0 {
-		if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
-			return err
-		}
+	if err := setOwnership(fd, "socket", now, want); err != nil {
+		return err
 	}
-	f.OwnerChange, f.changed = nil, true
+	f.OwnerChange = nil
 	return nil
 }

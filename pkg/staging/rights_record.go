@@ -3,6 +3,7 @@
 package staging
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -57,14 +58,6 @@ type ownerChange struct {
 	After  ownership `json:"after"`
 }
 
-type ownership struct {
-	UID  uint32 `json:"uid"`
-	GID  uint32 `json:"gid"`
-	Mode uint32 `json:"mode"` // permission bits only
-}
-
-func ownershipOf(st *unix.Stat_t) ownership { return ownership{st.Uid, st.Gid, st.Mode & 0o7777} }
-
 // rightsHolder is a container that needs a grant.
 type rightsHolder struct {
 	Record string       `json:"record"` // path of the container's record in the node's state directory
@@ -111,9 +104,9 @@ func (s *Store) hasRecord(name string) bool {
 // rightsFile is a socket's record, open and locked.
 type rightsFile struct {
 	socketRights
-	path    string
-	lock    *os.File
-	changed bool // since it was read or written
+	path   string
+	lock   *os.File
+	onDisk []byte // what the file holds
 }
 
 const rightsSuffix = ".json"
@@ -133,21 +126,16 @@ func (s *Store) openRights(socket string) (*rightsFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.readRights(rel)
+	r, onDisk, err := s.readRights(rel)
 	if err != nil {
 		lock.Close()
 		return nil, err
 	}
-	return &rightsFile{socketRights: r, path: filepath.Join(s.rightsDir(), rel), lock: lock}, nil
+	return &rightsFile{r, filepath.Join(s.rightsDir(), rel), lock, onDisk}, nil
 }
 
 // lockRights locks a directory of records, a host path. Missing directories are created, and stay.
 func (s *Store) lockRights(dir string) (*os.File, error) {
-	rights, err := s.host.MakeDir(filepath.Dir(dir), privateDir)
-	if err != nil {
-		return nil, err
-	}
-	rights.Close()
 	lock, err := s.host.MakeDir(dir, privateDir)
 	if err != nil {
 		return nil, err
@@ -164,12 +152,12 @@ func (s *Store) lockRights(dir string) (*os.File, error) {
 const maxRights = 4 << 20
 
 // readRights reads the record at a path in rights/. A missing record is empty.
-func (s *Store) readRights(name string) (socketRights, error) {
-	data, err := s.host.ReadFile(filepath.Join(s.nodeDir(), "rights", name), maxRights)
+func (s *Store) readRights(name string) (r socketRights, onDisk []byte, err error) {
+	onDisk, err = s.host.ReadFile(filepath.Join(s.nodeDir(), "rights", name), maxRights)
 	if err != nil && !errdefs.IsNotFound(err) {
-		return socketRights{}, err
+		return r, nil, err
 	}
-	return decodeRights(data), nil
+	return decodeRights(onDisk), onDisk, nil
 }
 
 // decodeRights decodes a record. An invalid record is empty.
@@ -181,27 +169,24 @@ func decodeRights(data []byte) socketRights {
 	return r
 }
 
-func (f *rightsFile) addHolder(r *rightsRequest, method AccessMethod) {
+func (f *rightsFile) addHolder(r rightsRequest, method AccessMethod) {
 	h := rightsHolder{r.record, method, *r.access.User}
 	if !slices.Contains(f.Holders, h) {
 		f.Holders = append(f.Holders, h)
-		f.changed = true
 	}
 }
 
-// writeRecord writes the record atomically if it has changed.
+// writeRecord writes the record atomically if it has changed. There is none of a socket that was not
+// changed.
 func (f *rightsFile) writeRecord() error {
-	if !f.changed {
-		return nil
-	}
 	data, err := json.Marshal(&f.socketRights)
-	if err != nil {
+	if err != nil || bytes.Equal(data, f.onDisk) || f.onDisk == nil && len(f.Holders) == 0 {
 		return err
 	}
 	if err := hostfs.ReplaceFile(f.path, data, 0o600); err != nil {
 		return fmt.Errorf("record the socket's rights: %w", err)
 	}
-	f.changed = false
+	f.onDisk = data
 	return nil
 }
 

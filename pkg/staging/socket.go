@@ -54,7 +54,7 @@ func (s *Store) openSocket(k *Socket) (int, unix.Stat_t, error) {
 // openForContainer opens a socket, claims it for the sandbox and grants the container's user
 // access.
 func (s *Store) openForContainer(c *Container, k *Socket) (int, error) {
-	fd, st, err := s.openSocket(k)
+	fd, _, err := s.openSocket(k)
 	if errdefs.IsNotFound(err) {
 		err = fmt.Errorf("%w; the vswitch has not created this socket yet: check its port", err)
 	}
@@ -62,7 +62,7 @@ func (s *Store) openForContainer(c *Container, k *Socket) (int, error) {
 		return -1, err
 	}
 	if err = s.holdSocket(c.SandboxID, k.hostPath()); err == nil {
-		err = s.grantAccess(c.SandboxID, c.ID, k, fd, &st)
+		err = s.grantAccess(c.SandboxID, c.ID, k, fd)
 	}
 	if err != nil {
 		unix.Close(fd)

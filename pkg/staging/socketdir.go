@@ -109,7 +109,7 @@ func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (err error) {
 	case claim.Mounted != nil && claim.Created != nil && *claim.Created == d.identity:
 		return s.remountBounded(d, dir, parent, fd)
 	case claim.IsCreated(d.identity):
-		return grantCreate(d, fd)
+		return d.access().grantCreate(fd)
 	case d.Granted:
 		return nil
 	case d.Refusal != nil:
@@ -154,7 +154,7 @@ func (s *Store) remountBounded(d *SocketDir, dir string, parent, fd int) error {
 		return err
 	}
 	defer unix.Close(root)
-	return grantCreate(d, root)
+	return d.access().grantCreate(root)
 }
 
 // lockSandbox locks a sandbox's record while its directories are created.
@@ -234,18 +234,12 @@ func (s *Store) removeUnfinished(sandboxID string, m createdDir, parent int) err
 	return removeEmpty(parent, filepath.Base(m.Rel))
 }
 
-// grantCreate grants the container's user permission to create sockets in a directory that was
-// created for its sandbox. The directory is removed with the sandbox, so nobody inherits it.
-func grantCreate(d *SocketDir, fd int) error {
-	if d.UID <= 0 || d.GID < 0 || d.AccessMethod == "" {
-		return nil
+// access is what the container's user needs to create sockets in the directory.
+func (d *SocketDir) access() *Access {
+	if d.UID < 0 || d.GID < 0 {
+		return &Access{}
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return os.NewSyscallError("fstat", err)
-	}
-	a := Access{Method: d.AccessMethod, User: &User{UID: uint32(d.UID), GID: uint32(d.GID)}}
-	return a.grantDirectory(fd, &st, "directory", createRights)
+	return &Access{Method: d.AccessMethod, User: &User{UID: uint32(d.UID), GID: uint32(d.GID)}}
 }
 
 // setOwner sets the owner of a created directory.
