@@ -4,6 +4,9 @@ package fswatch
 
 import (
 	"errors"
+	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -53,40 +56,31 @@ func (w *Watcher) applyEvents(events []byte) []notification {
 	}
 	for ev := range inotifyEvents(events) {
 		if ev.Mask&unix.IN_Q_OVERFLOW != 0 {
-			w.rearmNode(w.root, add)
+			w.rearmBelow("/", add)
 			continue
 		}
-		for _, n := range w.wds[ev.WD] {
-			w.applyEvent(n, ev, add)
+		for _, d := range slices.Clone(w.wds[ev.WD]) {
+			w.applyEvent(d, ev, add)
 		}
 	}
 	return due
 }
 
-func (w *Watcher) applyEvent(n *node, ev inotifyEvent, add func(*Watch, string)) {
+func (w *Watcher) applyEvent(d *directory, ev inotifyEvent, add func(*Watch, string)) {
 	if ev.Mask&directoryGone != 0 {
 		// The parent has an event for the new name, unless this is the root, or the new
 		// name appeared before this event was read.
-		w.rearmNode(n, add)
+		w.rearmBelow(d.path, add)
 		return
 	}
 	name := string(ev.Name)
-	for _, x := range n.names[name] {
-		if x.wantsEvent(ev.Mask) {
+	for _, x := range d.watches {
+		if (x.name == name || x.name == "") && x.wantsEvent(ev.Mask) {
 			add(x, name)
 		}
 	}
-	if name != "" {
-		for _, x := range n.names[""] {
-			if x.wantsEvent(ev.Mask) {
-				add(x, name)
-			}
-		}
-	}
-	if ev.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_MOVED_FROM) != 0 {
-		if c := n.children[name]; c != nil {
-			w.rearmNode(c, add)
-		}
+	if below := path.Join(d.path, name); name != "" && w.dirs[below] != nil && ev.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_MOVED_FROM) != 0 {
+		w.rearmBelow(below, add)
 	}
 }
 
@@ -94,18 +88,18 @@ func (x *Watch) wantsEvent(mask uint32) bool {
 	return mask&(always|x.mask) != 0 && (mask&unix.IN_MOVED_FROM == 0 || x.mask&Removed != 0)
 }
 
-// rearmNode watches the directories from n on again. It notifies every watch below n, since
+// rearmBelow watches a directory and all below it again. It notifies every watch there, since
 // there are no events of what happened before the directory was watched.
-func (w *Watcher) rearmNode(n *node, add func(*Watch, string)) {
-	if err := w.armNode(n); err != nil && w.opts.Failed != nil {
-		w.opts.Failed(err)
-	}
-	for name, list := range n.names {
-		for _, x := range list {
-			add(x, name)
+func (w *Watcher) rearmBelow(dir string, add func(*Watch, string)) {
+	for _, d := range w.dirs {
+		if d.path != dir && dir != "/" && !strings.HasPrefix(d.path, dir+"/") {
+			continue
 		}
-	}
-	for _, c := range n.children {
-		w.rearmNode(c, add)
+		if err := w.armDirectory(d); err != nil && w.opts.Failed != nil {
+			w.opts.Failed(err)
+		}
+		for _, x := range d.watches {
+			add(x, x.name)
+		}
 	}
 }

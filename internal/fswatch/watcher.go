@@ -3,9 +3,12 @@
 package fswatch
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,27 +46,25 @@ type Watcher struct {
 	done chan struct{}
 
 	mu     sync.Mutex
-	root   *node
-	wds    map[int32][]*node // two nodes share a watch descriptor when they are one directory
+	dirs   map[string]*directory  // by path
+	wds    map[int32][]*directory // two share a watch descriptor when they are one directory
 	closed bool
 }
 
-// node is one directory on the way to a watched name.
-type node struct {
-	parent   *node
-	name     string // in the parent; "" for the root
-	path     string
-	wd       int32 // -1 while it does not exist or cannot be watched
-	mask     uint32
-	children map[string]*node
-	names    map[string][]*Watch // "" stands for every name
+// directory is a directory on the way to a watched name.
+type directory struct {
+	path    string
+	users   int   // how many watches are in it or below it
+	wd      int32 // -1 while it does not exist or cannot be watched
+	mask    uint32
+	watches []*Watch // in the directory itself
 }
 
 // Watch is one watched path.
 type Watch struct {
 	watcher *Watcher
-	node    *node
-	name    string
+	dir     string
+	name    string // "" stands for every name
 	mask    uint32
 	notify  func(name string)
 }
@@ -87,8 +88,7 @@ func New(host hostfs.Root, opts Options) (*Watcher, error) {
 		return nil, err
 	}
 	w := &Watcher{host: host, opts: opts, file: os.NewFile(uintptr(fd), "inotify"), fd: fd,
-		done: make(chan struct{}), wds: make(map[int32][]*node)}
-	w.root = newNode(nil, "", "/")
+		done: make(chan struct{}), dirs: make(map[string]*directory), wds: make(map[int32][]*directory)}
 	go w.run()
 	return w, nil
 }
@@ -119,109 +119,94 @@ func (w *Watcher) Add(dir, name string, mask uint32, notify func(name string)) (
 	if w.closed {
 		return nil, os.ErrClosed
 	}
-	n := w.root
-	onTheWay := []*node{n}
-	for elem := range strings.SplitSeq(strings.TrimPrefix(dir, "/"), "/") {
-		if elem != "" {
-			n = n.childNode(elem)
-			onTheWay = append(onTheWay, n)
-		}
-	}
-	watch := &Watch{watcher: w, node: n, name: name, mask: mask, notify: notify}
-	n.names[name] = append(n.names[name], watch)
-	widened := mask&^n.mask != 0
-	n.mask |= mask
+	watch := &Watch{watcher: w, dir: dir, name: name, mask: mask, notify: notify}
 	var err error
-	for _, d := range onTheWay {
-		if d.wd < 0 || d == n && widened {
-			if e := w.armNode(d); e != nil {
-				err = e
-			}
+	for p := range pathsTo(dir) {
+		d := w.dirs[p]
+		if d == nil {
+			d = &directory{path: p, wd: -1}
+			w.dirs[p] = d
+		}
+		d.users++
+		widened := p == dir && mask&^d.mask != 0
+		if p == dir {
+			d.mask |= mask
+			d.watches = append(d.watches, watch)
+		}
+		if d.wd < 0 || widened {
+			err = cmp.Or(w.armDirectory(d), err)
 		}
 	}
 	return watch, err
 }
 
-// childNode returns the node of a directory in n, which is not watched yet if it is new.
-func (n *node) childNode(name string) *node {
-	c := n.children[name]
-	if c == nil {
-		c = newNode(n, name, path.Join(n.path, name))
-		n.children[name] = c
+// pathsTo returns the directories on the way to one, from / to the directory itself.
+func pathsTo(dir string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i, c := range dir {
+			if i == 0 && !yield("/") || i > 0 && c == '/' && !yield(dir[:i]) {
+				return
+			}
+		}
+		if dir != "/" {
+			yield(dir)
+		}
 	}
-	return c
-}
-
-func newNode(parent *node, name, path string) *node {
-	return &node{parent: parent, name: name, path: path, wd: -1, children: make(map[string]*node), names: make(map[string][]*Watch)}
 }
 
 // Stop ends a watch. A call of its notify function may still be running.
 func (x *Watch) Stop() {
-	w, n := x.watcher, x.node
+	w := x.watcher
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
 		return // its descriptor may be another's by now
 	}
-	list := n.names[x.name]
-	for i, o := range list {
-		if o == x {
-			list = append(list[:i:i], list[i+1:]...)
-			break
+	for p := range pathsTo(x.dir) {
+		d := w.dirs[p]
+		if p == x.dir {
+			d.watches = slices.DeleteFunc(d.watches, func(o *Watch) bool { return o == x })
 		}
-	}
-	if n.names[x.name] = list; len(list) == 0 {
-		delete(n.names, x.name)
-	}
-	for n != w.root && len(n.names) == 0 && len(n.children) == 0 {
-		w.disarmNode(n)
-		delete(n.parent.children, n.name)
-		n = n.parent
+		if d.users--; d.users == 0 {
+			w.disarmDirectory(d)
+			delete(w.dirs, p)
+		}
 	}
 }
 
-// armNode watches the directory that the node's path leads to now. A directory that does not
+// armDirectory watches the directory that a path leads to now. A directory that does not
 // exist, or that is a symlink, is watched when its name appears.
-func (w *Watcher) armNode(n *node) error {
-	fd, err := w.host.OpenNoSymlinks(n.path, unix.O_PATH|unix.O_DIRECTORY)
+func (w *Watcher) armDirectory(d *directory) error {
+	fd, err := w.host.OpenNoSymlinks(d.path, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
-		w.disarmNode(n)
+		w.disarmDirectory(d)
 		if errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) {
 			return nil
 		}
 		return fmt.Errorf("watch directory: %w", err)
 	}
 	defer unix.Close(fd)
-	wd, err := addWatch(w.fd, fd, always|n.mask|unix.IN_MASK_ADD)
+	wd, err := addWatch(w.fd, fd, always|d.mask|unix.IN_MASK_ADD)
 	if err != nil {
-		w.disarmNode(n)
-		return fmt.Errorf("watch directory %q: %w (fs.inotify.max_user_watches limits how many a user has)", n.path, err)
+		w.disarmDirectory(d)
+		return fmt.Errorf("watch directory %q: %w (fs.inotify.max_user_watches limits how many a user has)", d.path, err)
 	}
-	if n.wd != int32(wd) {
-		w.disarmNode(n)
-		n.wd = int32(wd)
-		w.wds[n.wd] = append(w.wds[n.wd], n)
+	if d.wd != int32(wd) {
+		w.disarmDirectory(d)
+		d.wd = int32(wd)
+		w.wds[d.wd] = append(w.wds[d.wd], d)
 	}
 	return nil
 }
 
-func (w *Watcher) disarmNode(n *node) {
-	if n.wd < 0 {
+func (w *Watcher) disarmDirectory(d *directory) {
+	if d.wd < 0 {
 		return
 	}
-	list := w.wds[n.wd]
-	for i, o := range list {
-		if o == n {
-			list = append(list[:i:i], list[i+1:]...)
-			break
-		}
+	others := slices.DeleteFunc(w.wds[d.wd], func(o *directory) bool { return o == d })
+	if w.wds[d.wd] = others; len(others) == 0 {
+		delete(w.wds, d.wd)
+		_, _ = unix.InotifyRmWatch(w.fd, uint32(d.wd)) // the kernel may have ended the watch
 	}
-	if len(list) > 0 {
-		w.wds[n.wd] = list
-	} else {
-		delete(w.wds, n.wd)
-		_, _ = unix.InotifyRmWatch(w.fd, uint32(n.wd)) // the kernel may have ended the watch
-	}
-	n.wd = -1
+	d.wd = -1
 }

@@ -132,7 +132,7 @@ func TestStoppedWatchReportsNothing(t *testing.T) {
 	must(t, os.Mkdir(filepath.Join(dir, "sub"), 0o755))
 	expectNone(t, names)
 	w := x.watcher
-	if len(w.root.children) > 0 || len(w.wds) > 1 {
+	if len(w.dirs) > 0 || len(w.wds) > 1 {
 		t.Errorf("watched after Stop: %v", w.wds)
 	}
 }
