@@ -84,24 +84,24 @@ func (h *hook) nriStagingDir(containerID string) string {
 
 // undeliverableOf is what a running container cannot get of one request, as an error.
 func undeliverableOf(set *edits.Set, request string) error {
-	return live.JoinUndeliverable(slices.DeleteFunc(live.UndeliverableEdits(set), func(u live.Undeliverable) bool { return u.Origin.Request != request }))
+	return errors.Join(live.UndeliverableEdits(set, request)...)
 }
 
 // checkUndeliverable fails the container for edits that it cannot get, or logs them, as
 // hook.undeliverable says.
 func (h *hook) checkUndeliverable(set *edits.Set) error {
-	list := live.UndeliverableEdits(set)
+	list := live.UndeliverableEdits(set, "")
 	if len(list) == 0 {
 		return nil
 	}
 	if h.cfg.Hook.Undeliverable == config.UndeliverableWarn {
-		for _, u := range list {
-			h.logLine("warning", diag.ErrorText(u))
+		for _, err := range list {
+			h.logLine("warning", diag.ErrorText(err))
 		}
 		return nil
 	}
 	return fmt.Errorf("%w; deliver it at stage precreate (Podman) or through NRI, or set hook.undeliverable: warn in %s to start without it",
-		live.JoinUndeliverable(list), cmp.Or(h.cfg.File(), config.DefaultPath))
+		errors.Join(list...), cmp.Or(h.cfg.File(), config.DefaultPath))
 }
 
 // poststop removes what was created for the container on the host. It only needs the container's ID.

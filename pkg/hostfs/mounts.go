@@ -3,8 +3,11 @@
 package hostfs
 
 import (
+	"fmt"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Mount is a line of mountinfo, proc_pid_mountinfo(5).
@@ -58,4 +61,37 @@ func ParseMounts(mountinfo string) []Mount {
 		mounts = append(mounts, m)
 	}
 	return mounts
+}
+
+// NewFileSystem returns a detached mount of a new file system, mount(8). The options are those of the
+// file system, flags and key=value. attributes are MOUNT_ATTR_* of mount_setattr(2).
+func NewFileSystem(fsType, source string, options []string, attributes uint64) (tree int, err error) {
+	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("type: found %q: %w", fsType, err)
+	}
+	defer unix.Close(fs)
+	if source != "" {
+		if err := unix.FsconfigSetString(fs, "source", source); err != nil {
+			return -1, fmt.Errorf("source: found %q: %w", source, err)
+		}
+	}
+	for _, option := range options {
+		key, value, valued := strings.Cut(option, "=")
+		if valued {
+			err = unix.FsconfigSetString(fs, key, value)
+		} else {
+			err = unix.FsconfigSetFlag(fs, key)
+		}
+		if err != nil {
+			return -1, fmt.Errorf("options: found %q: %w", option, err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, fmt.Errorf("create a file system of type %q: %w", fsType, err)
+	}
+	if tree, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(attributes)); err != nil {
+		return -1, fmt.Errorf("mount a file system of type %q: %w", fsType, err)
+	}
+	return tree, nil
 }

@@ -272,7 +272,7 @@ func TestUndeliverableEdits(t *testing.T) {
 		Hooks: []edits.Hook{{Stage: edits.Poststop, Path: "/h"}}, GIDs: []edits.GID{{ID: 7}},
 		NetDevices: []edits.NetDevice{{HostName: "eth1"}}, RDT: &edits.RDT{},
 	}
-	err := JoinUndeliverable(UndeliverableEdits(set))
+	err := errors.Join(UndeliverableEdits(set, "")...)
 	for _, want := range []string{`variable "A"`, `poststop hook "/h"`, "group 7", `device "eth1"`, "RDT"} {
 		if err == nil || !errdefs.IsNotImplemented(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -21,7 +21,7 @@ import (
 
 // deviceCgroup is the cgroup that restricts the devices of a process.
 type deviceCgroup struct {
-	dir string // "" where devices are not restricted
+	dir string
 	v2  bool
 }
 
@@ -38,7 +38,7 @@ func allowDevices(pid int, devices []edits.Device) error {
 		return nil
 	}
 	cg, err := findDeviceCgroup(pid)
-	if err == nil && cg.dir != "" {
+	if err == nil {
 		if cg.v2 {
 			err = prependRules(cg.dir, rules)
 		} else {

@@ -25,7 +25,7 @@ func (c *container) mountOperation(host hostfs.Root, m *edits.Mount) (operation,
 	opts := mountopt.Parse(m.Options)
 	if m.Type != "" && m.Type != "bind" && !opts.Bind {
 		o.isDir = true
-		o.tree, err = newFileSystem(m, &opts)
+		o.tree, err = hostfs.NewFileSystem(m.Type, m.Source, opts.Data, opts.Set|opts.SetAll)
 		return o, err
 	}
 	if len(opts.Data) > 0 {
@@ -91,37 +91,4 @@ func (c *container) setOptions(tree int, o *mountopt.Options) error {
 		return nil
 	}
 	return setAttributes(tree, &unix.MountAttr{Attr_set: o.Set, Attr_clr: o.Clear}, 0)
-}
-
-// newFileSystem mounts a new file system, detached.
-func newFileSystem(m *edits.Mount, o *mountopt.Options) (int, error) {
-	fs, err := unix.Fsopen(m.Type, unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, fmt.Errorf("type: found %q: %w", m.Type, err)
-	}
-	defer unix.Close(fs)
-	if m.Source != "" {
-		if err := unix.FsconfigSetString(fs, "source", m.Source); err != nil {
-			return -1, fmt.Errorf("source: found %q: %w", m.Source, err)
-		}
-	}
-	for _, option := range o.Data {
-		key, value, valued := strings.Cut(option, "=")
-		if valued {
-			err = unix.FsconfigSetString(fs, key, value)
-		} else {
-			err = unix.FsconfigSetFlag(fs, key)
-		}
-		if err != nil {
-			return -1, fmt.Errorf("options: found %q: %w", option, err)
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, fmt.Errorf("create a file system of type %q: %w", m.Type, err)
-	}
-	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(o.Set|o.SetAll))
-	if err != nil {
-		return -1, fmt.Errorf("mount a file system of type %q: %w", m.Type, err)
-	}
-	return tree, nil
 }
