@@ -185,7 +185,7 @@ func (j *job) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
 	}
 	id, err := claims.IdentityOf(fd)
 	if err == nil {
-		err = dir.SetCreated(claimed, id)
+		err = dir.SetCreated(claimed, id, nil)
 	}
 	if err != nil {
 		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, j.ClaimsDir, err)

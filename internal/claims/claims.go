@@ -156,7 +156,11 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 			return c, false, conflict(dir, path, isSocket, other)
 		}
 	}
-	name := nameOfDirectory(dir)
+	return d.addHolder(nameOfDirectory(dir), h)
+}
+
+// addHolder adds a holder to a file, unless it is there already. The lock is held.
+func (d *Dir) addHolder(name string, h Holder) (c Claim, fresh bool, err error) {
 	if c, err = d.readClaim(name); err != nil || slices.Contains(c.Holders, h) {
 		return c, false, err
 	}
@@ -177,16 +181,9 @@ func conflict(dir, path string, isSocket bool, other *Holder) error {
 		path, other.Sandbox, by))
 }
 
-// SetCreated records that the directory was created for the sandbox that has claimed it.
-func (d *Dir) SetCreated(dir string, id Identity) error { return d.setCreated(dir, id, nil) }
-
-// SetMounted records that the directory was created for the sandbox that has claimed it,
-// and that a file system with this root is about to be mounted on it.
-func (d *Dir) SetMounted(dir string, created, mounted Identity) error {
-	return d.setCreated(dir, created, &mounted)
-}
-
-func (d *Dir) setCreated(dir string, created Identity, mounted *Identity) error {
+// SetCreated records that the directory was created for the sandbox that has claimed it, and, unless
+// mounted is nil, that a file system with this root is about to be mounted on it.
+func (d *Dir) SetCreated(dir string, created Identity, mounted *Identity) error {
 	unlock, err := d.lockDir(false)
 	if err != nil {
 		return err
@@ -226,13 +223,8 @@ func (d *Dir) HoldSocket(socket string, h Holder) error {
 	if err := d.Claimants(socket).Check(h.Sandbox); err != nil {
 		return err
 	}
-	name := nameOfSocket(socket)
-	c, err := d.readClaim(name)
-	if err != nil || slices.Contains(c.Holders, h) {
-		return err
-	}
-	c.Holders = append(c.Holders, h)
-	return d.writeClaim(name, c)
+	_, _, err = d.addHolder(nameOfSocket(socket), h)
+	return err
 }
 
 // Claimants are the claims of the directories that a socket lies in.
@@ -375,10 +367,6 @@ const maxClaim = 4 << 20
 
 // readClaim reads one file. A file that does not exist, or that a crash cut short, has no holders.
 func (d *Dir) readClaim(name string) (Claim, error) {
-	var st unix.Stat_t
-	if errors.Is(unix.Lstat(filepath.Join(d.dir, name), &st), unix.ENOENT) {
-		return Claim{}, nil // the usual case: a container waits for a check of each directory above its socket
-	}
 	data, err := d.host.ReadFile(filepath.Join(d.path, name), maxClaim)
 	if errdefs.IsNotFound(err) {
 		return Claim{}, nil

@@ -168,7 +168,7 @@ func TestClaimHasManyAdapters(t *testing.T) {
 		t.Fatal(fresh, err)
 	}
 	id := Identity{7, 8}
-	must(t, d.SetCreated("/run/vsw/a", id))
+	must(t, d.SetCreated("/run/vsw/a", id, nil))
 	if c, fresh, err := d.ClaimDirectory("/run/vsw/a", byNRI); !fresh || err != nil || *c.Created != id {
 		t.Fatal(c, fresh, err)
 	}

@@ -27,12 +27,12 @@ type Options struct {
 func Parse(list []string) Options {
 	var o Options
 	for _, option := range list {
-		if set, clear, ok := attribute(option); ok {
-			o.Set, o.Clear = o.Set&^clear|set, o.Clear&^set|clear
+		if a, ok := attributes[option]; ok {
+			o.Set, o.Clear = o.Set&^a.clear|a.set, o.Clear&^a.set|a.clear
 			continue
 		}
-		if set, clear, ok := attribute(strings.TrimPrefix(option, "r")); ok {
-			o.SetAll, o.ClearAll = o.SetAll&^clear|set, o.ClearAll&^set|clear
+		if a, ok := attributes[strings.TrimPrefix(option, "r")]; ok {
+			o.SetAll, o.ClearAll = o.SetAll&^a.clear|a.set, o.ClearAll&^a.set|a.clear
 			continue
 		}
 		switch option {
@@ -64,43 +64,26 @@ func Parse(list []string) Options {
 	return o
 }
 
-// attribute returns the mount attributes that an option sets and clears.
-func attribute(option string) (set, clear uint64, known bool) {
-	switch option {
-	case "ro":
-		return unix.MOUNT_ATTR_RDONLY, 0, true
-	case "rw":
-		return 0, unix.MOUNT_ATTR_RDONLY, true
-	case "nosuid":
-		return unix.MOUNT_ATTR_NOSUID, 0, true
-	case "suid":
-		return 0, unix.MOUNT_ATTR_NOSUID, true
-	case "nodev":
-		return unix.MOUNT_ATTR_NODEV, 0, true
-	case "dev":
-		return 0, unix.MOUNT_ATTR_NODEV, true
-	case "noexec":
-		return unix.MOUNT_ATTR_NOEXEC, 0, true
-	case "exec":
-		return 0, unix.MOUNT_ATTR_NOEXEC, true
-	case "noatime":
-		return unix.MOUNT_ATTR_NOATIME, unix.MOUNT_ATTR__ATIME, true
-	case "relatime", "atime":
-		return unix.MOUNT_ATTR_RELATIME, unix.MOUNT_ATTR__ATIME, true
-	case "strictatime":
-		return unix.MOUNT_ATTR_STRICTATIME, unix.MOUNT_ATTR__ATIME, true
-	case "norelatime", "nostrictatime":
-		return 0, 0, true // the kernel's default, relatime, stays
-	case "nodiratime":
-		return unix.MOUNT_ATTR_NODIRATIME, 0, true
-	case "diratime":
-		return 0, unix.MOUNT_ATTR_NODIRATIME, true
-	case "nosymfollow":
-		return unix.MOUNT_ATTR_NOSYMFOLLOW, 0, true
-	case "symfollow":
-		return 0, unix.MOUNT_ATTR_NOSYMFOLLOW, true
-	}
-	return 0, 0, false
+// attributes has what each option of an attribute sets and clears.
+var attributes = map[string]struct{ set, clear uint64 }{
+	"ro":            {unix.MOUNT_ATTR_RDONLY, 0},
+	"rw":            {0, unix.MOUNT_ATTR_RDONLY},
+	"nosuid":        {unix.MOUNT_ATTR_NOSUID, 0},
+	"suid":          {0, unix.MOUNT_ATTR_NOSUID},
+	"nodev":         {unix.MOUNT_ATTR_NODEV, 0},
+	"dev":           {0, unix.MOUNT_ATTR_NODEV},
+	"noexec":        {unix.MOUNT_ATTR_NOEXEC, 0},
+	"exec":          {0, unix.MOUNT_ATTR_NOEXEC},
+	"noatime":       {unix.MOUNT_ATTR_NOATIME, unix.MOUNT_ATTR__ATIME},
+	"relatime":      {unix.MOUNT_ATTR_RELATIME, unix.MOUNT_ATTR__ATIME},
+	"atime":         {unix.MOUNT_ATTR_RELATIME, unix.MOUNT_ATTR__ATIME},
+	"strictatime":   {unix.MOUNT_ATTR_STRICTATIME, unix.MOUNT_ATTR__ATIME},
+	"norelatime":    {0, 0}, // the kernel's default, relatime, stays
+	"nostrictatime": {0, 0},
+	"nodiratime":    {unix.MOUNT_ATTR_NODIRATIME, 0},
+	"diratime":      {0, unix.MOUNT_ATTR_NODIRATIME},
+	"nosymfollow":   {unix.MOUNT_ATTR_NOSYMFOLLOW, 0},
+	"symfollow":     {0, unix.MOUNT_ATTR_NOSYMFOLLOW},
 }
 
 // IsBind reports whether a mount with this type and these options is a bind mount.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -40,10 +39,11 @@ func Mount(c *claims.Dir, path string, dir int, size uint64) (mounted claims.Ide
 	if mounted, err = claims.IdentityOf(tree); err != nil {
 		return mounted, err
 	}
-	if err := c.SetMounted(path, created, mounted); err != nil {
+	if err := c.SetCreated(path, created, &mounted); err != nil {
 		return mounted, err
 	}
-	return mounted, attach(tree, dir)
+	err = unix.MoveMount(tree, "", dir, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+	return mounted, os.NewSyscallError("move_mount", err)
 }
 
 // newTmpfs returns a detached tmpfs. Its root has the owner, the mode and the SELinux label of an
@@ -53,28 +53,9 @@ func newTmpfs(dir int, size uint64) (tree int, err error) {
 	if err := unix.Fstat(dir, &st); err != nil {
 		return -1, os.NewSyscallError("fstat", err)
 	}
-	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
-	if err != nil {
-		return -1, os.NewSyscallError("fsopen", err)
-	}
-	defer unix.Close(fs)
-	for _, option := range [][2]string{
-		{"source", Source},
-		{"size", strconv.FormatUint(size, 10)},
-		{"nr_inodes", maxInodes},
-		{"mode", strconv.FormatUint(uint64(st.Mode&0o777), 8)},
-		{"uid", strconv.FormatUint(uint64(st.Uid), 10)},
-		{"gid", strconv.FormatUint(uint64(st.Gid), 10)},
-	} {
-		if err := unix.FsconfigSetString(fs, option[0], option[1]); err != nil {
-			return -1, fmt.Errorf("set option %s=%s of tmpfs: %w", option[0], option[1], err)
-		}
-	}
-	if err := unix.FsconfigCreate(fs); err != nil {
-		return -1, os.NewSyscallError("fsconfig", err)
-	}
-	if tree, err = unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, attributes); err != nil {
-		return -1, os.NewSyscallError("fsmount", err)
+	options := []string{fmt.Sprint("size=", size), "nr_inodes=" + maxInodes, fmt.Sprintf("mode=%o", st.Mode&0o777), fmt.Sprint("uid=", st.Uid), fmt.Sprint("gid=", st.Gid)}
+	if tree, err = hostfs.NewFileSystem("tmpfs", Source, options, attributes); err != nil {
+		return -1, err
 	}
 	if label := hostfs.SELinuxLabel(dir); label != "" {
 		if err := hostfs.SetSELinuxLabel(tree, label); err != nil {
@@ -83,11 +64,6 @@ func newTmpfs(dir int, size uint64) (tree int, err error) {
 		}
 	}
 	return tree, nil
-}
-
-func attach(tree, dir int) error {
-	err := unix.MoveMount(tree, "", dir, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-	return os.NewSyscallError("move_mount", err)
 }
 
 // Unmount unmounts what Mount mounted on the directory name in the open directory parent. It

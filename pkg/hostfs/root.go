@@ -352,13 +352,9 @@ func sentinel(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return &errnoError{err, errdefs.ErrNotFound}
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
 		return &errnoError{err, errdefs.ErrPermissionDenied}
-	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EXDEV):
-		return &errnoError{err, errdefs.ErrPermissionDenied}
-	case errors.Is(err, unix.ENAMETOOLONG):
-		return &errnoError{err, errdefs.ErrInvalidArgument}
-	case errors.Is(err, unix.ENXIO):
+	case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.ENXIO):
 		return &errnoError{err, errdefs.ErrInvalidArgument}
 	}
 	return err

@@ -53,7 +53,7 @@ func (h *host) recordCreatedDir(path, sandbox string) {
 	defer f.Close()
 	id, err := claims.IdentityOf(int(f.Fd()))
 	must(h.t, err)
-	must(h.t, d.SetCreated(path, id))
+	must(h.t, d.SetCreated(path, id, nil))
 }
 
 // If the application creates the socket, the container gets the whole directory. The directory must have been

@@ -52,12 +52,8 @@ func writeACL(link string, acl []aclEntry) error {
 
 // readACL reads a file's ACL. For a file without one it returns the entries of the mode bits.
 func readACL(link string) ([]aclEntry, error) {
-	buf := make([]byte, 4096)
+	buf := make([]byte, maxXattr)
 	n, err := unix.Getxattr(link, aclXattr, buf)
-	if errors.Is(err, unix.ERANGE) {
-		buf = make([]byte, maxXattr)
-		n, err = unix.Getxattr(link, aclXattr, buf)
-	}
 	if errors.Is(err, unix.ENODATA) {
 		var st unix.Stat_t
 		if err := unix.Stat(link, &st); err != nil {

@@ -112,7 +112,7 @@ func (s *Store) adoptOldDirectory(m createdDir) {
 	}
 	defer unix.Close(fd)
 	if id, err := claims.IdentityOf(fd); err == nil {
-		_ = s.claims.SetCreated(m.hostPath(), id)
+		_ = s.claims.SetCreated(m.hostPath(), id, nil)
 	}
 }
 

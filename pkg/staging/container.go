@@ -3,6 +3,7 @@
 package staging
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -77,10 +78,7 @@ type SocketDir struct {
 
 // validate refuses paths that lead out of the staging directory.
 func (c *Container) validate() error {
-	if err := checkID("container", c.ID); err != nil {
-		return err
-	}
-	if err := checkID("sandbox", c.SandboxID); err != nil {
+	if err := checkIDs(c.SandboxID, c.ID); err != nil {
 		return err
 	}
 	for _, f := range c.Files {
@@ -152,6 +150,10 @@ func (c *Container) mountPoints() []string {
 		}
 	}
 	return points
+}
+
+func checkIDs(sandboxID, containerID string) error {
+	return errors.Join(checkID("container", containerID), checkID("sandbox", sandboxID))
 }
 
 // checkID refuses an ID that is no safe file name.

@@ -144,7 +144,7 @@ func TestBoundedDirectoryAfterCrash(t *testing.T) {
 	steps := map[string]func(n *node){
 		"created": func(*node) {},
 		"recorded": func(n *node) {
-			must(n.t, n.claims.SetMounted("/run/vsw/a", identityAt(n.t, n.path("run/vsw/a")), claims.Identity{Device: 1, Inode: 1}))
+			must(n.t, n.claims.SetCreated("/run/vsw/a", identityAt(n.t, n.path("run/vsw/a")), &claims.Identity{Device: 1, Inode: 1}))
 		},
 	}
 	for name, crash := range steps {

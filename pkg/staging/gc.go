@@ -4,7 +4,6 @@ package staging
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,26 +95,17 @@ func (s *Store) oldRecords(before time.Time) (containers, sandboxes []Orphan, er
 				continue
 			}
 			hasContainer = true
-			if written, ok := olderThan(filepath.Join(dir, name), before); ok && len(containers) < maxOrphans {
+			if written := modTime(filepath.Join(dir, name)); written.Before(before) && len(containers) < maxOrphans {
 				if r := s.readRecord(sid, cid); r.Owner == s.opts.Owner && r.View.PIDs == view.PIDs {
 					containers = append(containers, Orphan{sid, cid, written, r.View.At})
 				}
 			}
 		}
-		if written, ok := olderThan(dir, before); !hasContainer && ok && len(sandboxes) < maxOrphans && s.isBundleGone(dir, view) {
+		if written := modTime(dir); !hasContainer && written.Before(before) && len(sandboxes) < maxOrphans && s.isBundleGone(dir, view) {
 			sandboxes = append(sandboxes, Orphan{sid, "", written, 0})
 		}
 	}
 	return containers, sandboxes, nil
-}
-
-// olderThan returns when a file was modified, and whether that was before a time.
-func olderThan(file string, before time.Time) (time.Time, bool) {
-	fi, err := os.Lstat(file)
-	if err != nil {
-		return time.Time{}, false
-	}
-	return fi.ModTime(), fi.ModTime().Before(before)
 }
 
 // Sweep removes the [Store.Orphans] and returns how many containers and sandboxes it removed.
@@ -156,7 +146,7 @@ func removeUnfinished(dir string, lock func() (unlock func(), err error)) error 
 func (s *Store) SweepIfDue(timeout time.Duration) (int, error) {
 	file := filepath.Join(s.dir, lastSweepFile)
 	now := time.Now()
-	if fi, err := os.Lstat(file); err == nil && now.Sub(fi.ModTime()).Abs() < MinOrphanAge {
+	if now.Sub(modTime(file)).Abs() < MinOrphanAge {
 		return 0, nil
 	}
 	// Set the time first, so that one of many concurrent processes sweeps.
@@ -170,40 +160,18 @@ func (s *Store) SweepIfDue(timeout time.Duration) (int, error) {
 }
 
 // removeOrphan removes an orphan, unless its record was written again meanwhile.
-func (s *Store) removeOrphan(l Orphan) (bool, error) {
-	file := filepath.Join(s.sandboxesDir(), l.Sandbox)
-	if l.Container != "" {
-		file = s.recordFile(l.Sandbox, l.Container)
-	}
-	unlock, err := s.lockStore()
-	if err != nil {
-		return false, err
-	}
-	fi, err := os.Lstat(file)
-	if err != nil || !fi.ModTime().Equal(l.modified) {
-		unlock()
-		return false, nil
-	}
-	var r record
-	if l.Container != "" {
-		if err = errors.Join(checkID("container", l.Container), checkID("sandbox", l.Sandbox)); err == nil {
-			r, err = s.removeStagingLocked(l.Sandbox, l.Container)
+func (s *Store) removeOrphan(l Orphan) (removed bool, err error) {
+	if l.Container == "" {
+		if !modTime(filepath.Join(s.sandboxesDir(), l.Sandbox)).Equal(l.modified) {
+			return false, nil
 		}
-		if err == nil {
-			err = os.Remove(file)
-		}
-	}
-	unlock()
-	if err == nil {
-		err = s.revokeAccess(r.Sockets, "")
-	}
-	if err != nil {
-		return false, fmt.Errorf("remove orphaned container %q: %w", l.Container, err)
-	}
-	if l.Container == "" || l.Container == l.Sandbox {
 		return true, s.RemoveIdleSandbox(l.Sandbox)
 	}
-	return true, s.removeUnusedSandboxRecord(l.Sandbox)
+	removed, err = s.removeContainer(l.Sandbox, l.Container, l.modified)
+	if removed && err == nil && l.Container == l.Sandbox {
+		err = s.RemoveIdleSandbox(l.Sandbox)
+	}
+	return removed, err
 }
 
 // hostView identifies the namespaces by which a process sees the host.

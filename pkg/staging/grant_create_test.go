@@ -80,5 +80,5 @@ func claimAsCNI(t *testing.T, s *Store, dir, sandbox string) {
 	must(t, err)
 	var st unix.Stat_t
 	must(t, unix.Stat(dir, &st))
-	must(t, s.claims.SetCreated(path, claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}))
+	must(t, s.claims.SetCreated(path, claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}, nil))
 }

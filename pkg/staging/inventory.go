@@ -78,7 +78,8 @@ func (s *Store) Sockets() []PlacedSocket {
 	return all
 }
 
-// modTime returns when a file was written, or a socket was created.
+// modTime returns when a file was written, a directory was changed or a socket was created. It is zero
+// for what does not exist.
 func modTime(path string) time.Time {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil {

@@ -68,8 +68,8 @@ func unmountStack(target string) error {
 	return nil
 }
 
-// createPlaceholder creates the empty file that a socket is mounted on, and removes anything
-// else at its path.
+// createPlaceholder creates the empty file that a socket is mounted on. It unmounts and removes
+// anything else at its path.
 func createPlaceholder(target string) error {
 	err := unix.Mknod(target, unix.S_IFREG|0o444, 0)
 	if errors.Is(err, unix.EEXIST) {
@@ -77,7 +77,7 @@ func createPlaceholder(target string) error {
 		if unix.Lstat(target, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
 			return nil
 		}
-		if err := os.Remove(target); err != nil {
+		if err := errors.Join(unmountStack(target), os.Remove(target)); err != nil {
 			return err
 		}
 		err = unix.Mknod(target, unix.S_IFREG|0o444, 0)

@@ -178,7 +178,7 @@ func (s *Store) trackIfReady(containerID string) {
 		s.untrackContainer(containerID)
 		return
 	}
-	err = errors.Join(checkID("container", containerID), checkID("sandbox", string(sandbox)))
+	err = checkIDs(string(sandbox), containerID)
 	if err == nil {
 		r := s.readRecord(string(sandbox), containerID)
 		if err = r.validate(); err == nil {

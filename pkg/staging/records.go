@@ -130,21 +130,18 @@ func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
 	return r
 }
 
-// recordContainer writes the record under the store's lock, before anything is created.
+// recordContainer writes the record under the store's lock, before anything is created. From then on
+// no rebinder mounts anything in the container's directory, until it is staged.
 func (s *Store) recordContainer(c *Container) error {
 	unlock, err := s.lockStore()
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	s.untrackContainer(c.ID)
 	if err := s.unmarkReady(c.ID); err != nil {
 		return err
 	}
-	return s.writeRecord(c)
-}
-
-// writeRecord writes a container's record and the path of its sandbox's bundle.
-func (s *Store) writeRecord(c *Container) error {
 	if err := unix.Mkdir(filepath.Join(s.sandboxesDir(), c.SandboxID), privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
 		return err
 	}
@@ -152,21 +149,17 @@ func (s *Store) writeRecord(c *Container) error {
 	if s.opts.Shared {
 		r.View = currentView()
 	}
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if err := hostfs.CreateFile(s.recordFile(c.SandboxID, c.ID), data, 0o600); err != nil {
+	if err := s.writeRecord(&r); err != nil {
 		return err
 	}
 	return s.recordBundle(c)
 }
 
-// rewriteRecord replaces a container's record atomically.
-func (s *Store) rewriteRecord(r *record) error {
+// writeRecord replaces a container's record atomically.
+func (s *Store) writeRecord(r *record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return hostfs.ReplaceFile(s.recordFile(r.SandboxID, r.ID), data, viewFile)
+	return hostfs.ReplaceFile(s.recordFile(r.SandboxID, r.ID), data, 0o600)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,17 +20,36 @@ import (
 // RemoveContainer removes a container's staging directory and record. The sandbox's socket
 // directories stay. An unknown container is no error.
 func (s *Store) RemoveContainer(sandboxID, containerID string) error {
-	if err := errors.Join(checkID("container", containerID), checkID("sandbox", sandboxID)); err != nil {
-		return err
+	_, err := s.removeContainer(sandboxID, containerID, time.Time{})
+	return err
+}
+
+// removeContainer is RemoveContainer. It removes nothing if the record was modified at another time than
+// this one, unless that is zero.
+func (s *Store) removeContainer(sandboxID, containerID string, modified time.Time) (removed bool, err error) {
+	if err := checkIDs(sandboxID, containerID); err != nil {
+		return false, err
 	}
-	r, err := s.removeStaging(sandboxID, containerID)
+	file := s.recordFile(sandboxID, containerID)
+	unlock, err := s.lockStore()
 	if err != nil {
-		return fmt.Errorf("remove container %q from staging: %w", containerID, err)
+		return false, err
 	}
-	if err := os.Remove(s.recordFile(sandboxID, containerID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove container %q from staging: %w", containerID, err)
+	if !modified.IsZero() && !modTime(file).Equal(modified) {
+		unlock()
+		return false, nil
 	}
-	return errors.Join(s.revokeAccess(r.Sockets, ""), s.removeUnusedSandboxRecord(sandboxID))
+	r, err := s.removeStagingLocked(sandboxID, containerID)
+	if err == nil {
+		if err = os.Remove(file); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	unlock()
+	if err != nil {
+		return false, fmt.Errorf("remove container %q from staging: %w", containerID, err)
+	}
+	return true, errors.Join(s.revokeAccess(r.Sockets, ""), s.removeUnusedSandboxRecord(sandboxID))
 }
 
 // RemoveContainerByID is RemoveContainer for a caller that does not know the sandbox.

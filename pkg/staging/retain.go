@@ -4,7 +4,6 @@ package staging
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -52,7 +51,7 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 			case changedSince(asOf, s.recordFile(sid, cid)):
 				known[cid] = true // Prepare tracks it
 				continue
-			case !aliveContainer(cid) && !s.mayBeInCreation(sid, cid):
+			case !aliveContainer(cid) && time.Since(modTime(s.recordFile(sid, cid))) > maxCreationTime:
 				errs = append(errs, s.RemoveContainer(sid, cid))
 				continue
 			}
@@ -76,24 +75,13 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 	return errors.Join(errs...)
 }
 
-// maxCreationTime is longer than a runtime takes to create a container.
+// maxCreationTime is longer than a runtime takes to create a container that it does not report yet.
 const maxCreationTime = 2 * time.Minute
-
-// mayBeInCreation reports whether a container was recorded so recently that the runtime may be
-// creating it.
-func (s *Store) mayBeInCreation(sandboxID, containerID string) bool {
-	fi, err := os.Lstat(s.recordFile(sandboxID, containerID))
-	return err == nil && time.Since(fi.ModTime()) < maxCreationTime
-}
 
 // clockGranularity bounds how far the time stamps of a file system lag behind the clock.
 const clockGranularity = 20 * time.Millisecond
 
 // changedSince reports whether a file or directory was created or changed after asOf.
 func changedSince(asOf time.Time, path string) bool {
-	if asOf.IsZero() {
-		return false
-	}
-	fi, err := os.Lstat(path)
-	return err == nil && fi.ModTime().After(asOf.Add(-clockGranularity))
+	return !asOf.IsZero() && modTime(path).After(asOf.Add(-clockGranularity))
 }

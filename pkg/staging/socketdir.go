@@ -105,7 +105,7 @@ func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (err error) {
 			d.identity, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize)
 			return err
 		}
-		return s.claims.SetCreated(dir, d.identity)
+		return s.claims.SetCreated(dir, d.identity, nil)
 	case claim.Mounted != nil && claim.Created != nil && *claim.Created == d.identity:
 		return s.remountBounded(d, dir, parent, fd)
 	case claim.IsCreated(d.identity):

@@ -346,7 +346,7 @@ func TestCrashWhileDirectoryIsCreated(t *testing.T) {
 	at := filepath.Join(dir, "run/vsw/a")
 	crash := func() {
 		t.Helper()
-		must(t, s.writeRecord(&Container{ID: "c0", SandboxID: "s1"}))
+		must(t, s.recordContainer(&Container{ID: "c0", SandboxID: "s1"}))
 		_, _, err := s.claimDirectory("s1", "/run/vsw/a")
 		must(t, err)
 		must(t, s.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}))

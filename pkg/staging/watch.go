@@ -134,16 +134,13 @@ func (s *Store) trackContainer(r *record) {
 	}
 	for i := range r.Sockets {
 		k := &r.Sockets[i]
-		src := s.sockets[k.hostPath()]
+		src, check := s.sockets[k.hostPath()], s.onSocketEvent // it may have changed since it was opened
 		if src == nil {
-			src = &hostSocket{socket: *k, containers: make(map[string]*record)}
+			src, check = &hostSocket{socket: *k, containers: make(map[string]*record)}, s.watchSocket
 			s.sockets[k.hostPath()] = src
-			if s.opts.Watch && !s.closed {
-				s.bg.Go(func() { s.watchSocket(src) })
-			}
-		} else if s.opts.Watch && !s.closed {
-			// It may have changed since it was opened.
-			s.bg.Go(func() { s.onSocketEvent(src) })
+		}
+		if s.opts.Watch && !s.closed {
+			s.bg.Go(func() { check(src) })
 		}
 		// This container may have another socket bound than the others.
 		src.bound = claims.Identity{}

@@ -39,7 +39,7 @@ func createAsCNI(t *testing.T, h *e2e.H, pod *e2e.Pod, dir string) {
 	if err := unix.Stat(dir, &st); err != nil {
 		t.Fatal(err)
 	}
-	if err := all.SetCreated(dir, claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}); err != nil {
+	if err := all.SetCreated(dir, claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}, nil); err != nil {
 		t.Fatal(err)
 	}
 }
