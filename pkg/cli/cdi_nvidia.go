@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
@@ -69,9 +68,7 @@ func runNvidiaCTK(ctx context.Context, env Env) ([]byte, error) {
 // nothing in the current directory.
 func lookPath(search, name string) (string, bool) {
 	for _, dir := range filepath.SplitList(search) {
-		file := filepath.Join(dir, name)
-		var st unix.Stat_t
-		if filepath.IsAbs(dir) && unix.Stat(file, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && unix.Access(file, unix.X_OK) == nil {
+		if file, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(dir) {
 			return file, true
 		}
 	}

@@ -56,7 +56,7 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 		h.logLine("info", "the NRI plugin of this node has delivered what the container asks for")
 		return nil
 	}
-	plan, err := h.resolve(ctx, req, func() bool { return seesLaterMounts(spec) })
+	plan, err := h.resolve(ctx, req, seesLaterMounts(spec))
 	if err != nil || plan == nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]by
 		return text, err
 	}
 	req := s.request(id, spec.Annotations, spec, 0)
-	plan, err := h.resolve(ctx, req, func() bool { return true })
+	plan, err := h.resolve(ctx, req, true)
 	if err != nil {
 		return nil, err
 	}

@@ -129,23 +129,19 @@ func (h *hook) loadConfig() error {
 }
 
 // resolve resolves a request. The plan is nil if the container gets nothing. seesLaterMounts is as
-// in shouldStage. It is called for a container that gets sockets.
-func (h *hook) resolve(ctx context.Context, req *resolve.Request, seesLaterMounts func() bool) (*resolve.Plan, error) {
-	decide := sync.OnceValues(func() (bool, string) { return h.shouldStage(req.ContainerID, seesLaterMounts) })
-	plan, err := h.resolveOnce(ctx, req, func() bool {
-		staged, _ := decide()
-		return staged
-	})
+// in shouldStage.
+func (h *hook) resolve(ctx context.Context, req *resolve.Request, seesLaterMounts bool) (*resolve.Plan, error) {
+	staged, reason := h.shouldStage(req.ContainerID, seesLaterMounts)
+	plan, err := h.resolveOnce(ctx, req, staged)
 	if err != nil || plan == nil {
 		return nil, err
 	}
 	if plan.Staging != nil {
-		staged, reason := decide()
 		if err := h.openStore(staged); err != nil {
 			return nil, err
 		}
 		if st := h.store.Status(); staged && st.Mode != staging.ModeMount {
-			if plan, err = h.resolveOnce(ctx, req, nil); err != nil || plan == nil {
+			if plan, err = h.resolveOnce(ctx, req, false); err != nil || plan == nil {
 				return nil, err
 			}
 			reason = st.Detail
@@ -158,8 +154,10 @@ func (h *hook) resolve(ctx context.Context, req *resolve.Request, seesLaterMount
 	return plan, nil
 }
 
-func (h *hook) resolveOnce(ctx context.Context, req *resolve.Request, staged func() bool) (*resolve.Plan, error) {
-	engine, err := resolve.New(h.host, h.cfg, resolve.Options{Once: true, Owner: staging.HookOwner, Staged: staged, Kubelet: h.env.Kubelet})
+func (h *hook) resolveOnce(ctx context.Context, req *resolve.Request, staged bool) (*resolve.Plan, error) {
+	engine, err := resolve.New(h.host, h.cfg, resolve.Options{
+		Once: true, Owner: staging.HookOwner, Staged: func() bool { return staged }, Kubelet: h.env.Kubelet,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -26,12 +26,12 @@ const sweepTimeout = 300 * time.Millisecond
 // plugin, the socket's own directory is delivered, in which the new socket appears.
 // seesLaterMounts says whether later mounts of the host reach the container. reason says why
 // sockets are not staged.
-func (h *hook) shouldStage(containerID string, seesLaterMounts func() bool) (staged bool, reason string) {
+func (h *hook) shouldStage(containerID string, seesLaterMounts bool) (staged bool, reason string) {
 	mode := staging.Mode(h.cfg.Sockets.Staging)
 	switch {
 	case mode == staging.ModeDirectory:
 		return false, ""
-	case !seesLaterMounts():
+	case !seesLaterMounts:
 		return false, "the runtime cuts the container's mounts off from the host's; set linux.rootfsPropagation to \"rslave\" in its configuration, as precreate does"
 	case mode == staging.ModeMount:
 		return true, ""
