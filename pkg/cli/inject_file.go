@@ -114,6 +114,8 @@ func (p *openedFile) lockDirectory(wait time.Duration) error {
 		return nil
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return fmt.Errorf("another program has locked its directory for %v; run this again when it is done: %w", wait, errdefs.ErrUnavailable)
+	case errors.Is(err, unix.EBADF):
+		return fmt.Errorf("lock its directory: %w", unix.EACCES) // it may only be searched
 	default:
 		return fmt.Errorf("lock its directory: %w", err)
 	}
@@ -204,10 +206,15 @@ func openInBundle(bundle string) (openedFile, error) {
 
 // openInDirectory opens a directory, and finds a file in it. Only a regular file or none is accepted.
 func openInDirectory(dir, base string) (p openedFile, err error) {
-	if p.dir, err = os.OpenFile(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0); err != nil {
+	p.base = base
+	p.dir, err = os.OpenFile(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if errors.Is(err, os.ErrPermission) {
+		// Where the user may only search the directory, the file can be read, but not replaced.
+		p.dir, err = os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	}
+	if err != nil {
 		return p, withoutPath(err)
 	}
-	p.base = base
 	var st unix.Stat_t
 	err = unix.Fstatat(int(p.dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
