@@ -3,6 +3,7 @@
 package runtimeconfig
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,33 +96,37 @@ func containerdWithNRI(text string) (string, error) {
 	if len(statements) == 0 {
 		return text + lineEnd(text) + "version = 2\n\n" + containerdNRIOn, nil
 	}
-	f, err := findNRI(statements)
+	set := Settings{}
+	set.add(statements)
+	version := cmp.Or(set.Get("version").Written, "1")
+	if !slices.Contains([]string{"2", "3", "4"}, version) {
+		return "", fmt.Errorf("it is of version %s, want 2, 3 or 4; convert it with `containerd config migrate`: %w", version, errdefs.ErrNotImplemented)
+	}
+	table, isDotted, err := findNRITable(statements)
 	if err != nil {
 		return "", err
 	}
 	var edits []textEdit
+	for _, key := range [][]string{nriDisable, nriConnection} {
+		switch s := set.Get(key...); {
+		case s.IsNot("false") && s.IsNot("true"):
+			return "", fmt.Errorf("plugins.%q.%s: found %s, want true or false: %w", NRIPlugin, key[2], s.Written, errdefs.ErrInvalidArgument)
+		case s.IsNot("false"):
+			edits = append(edits, textEdit{s.start, s.end, "false"})
+		}
+	}
 	switch {
-	case f.disable.IsNot("false") && f.disable.IsNot("true"):
-		return "", fmt.Errorf("plugins.%q.disable: found %s, want true or false: %w", NRIPlugin, f.disable.Written, errdefs.ErrInvalidArgument)
-	case f.disable.IsNot("false"):
-		edits = append(edits, textEdit{f.disable.start, f.disable.end, "false"})
-	case f.disable.IsSet() || f.version != "2":
+	case set.Get(nriDisable...).IsSet() || version != "2":
 		// containerd 2 has NRI on where the file does not say.
-	case f.dotted:
+	case isDotted:
 		return "", fmt.Errorf("%s is written with dotted keys, which are not added to here; set disable = false beside them: %w", strings.Join(nriTable, "."), errdefs.ErrNotImplemented)
-	case f.table.isTable:
-		end := f.table.end
+	case table.IsSet():
+		end := table.end
 		edits = append(edits, textEdit{end, end, lineEnd(text[:end]) + "  disable = false\n"})
 	default:
 		edits = append(edits, textEdit{len(text), len(text), lineEnd(text) + "\n" + containerdNRIOn})
 	}
-	switch {
-	case f.connections.IsNot("false") && f.connections.IsNot("true"):
-		return "", fmt.Errorf("plugins.%q.disable_connections: found %s, want true or false: %w", NRIPlugin, f.connections.Written, errdefs.ErrInvalidArgument)
-	case f.connections.IsNot("false"):
-		edits = append(edits, textEdit{f.connections.start, f.connections.end, "false"})
-	}
-	for _, e := range f.disabledPlugins {
+	for _, e := range set.Get("disabled_plugins").elements {
 		if e.text == NRIPlugin {
 			rest := strings.TrimLeft(text[e.end:], " \t")
 			rest = strings.TrimLeft(strings.TrimPrefix(rest, ","), " \t")
@@ -131,16 +136,8 @@ func containerdWithNRI(text string) (string, error) {
 	return applyEdits(text, edits), nil
 }
 
-// nriStatements are the statements of a file of containerd's configuration that decide about NRI.
-type nriStatements struct {
-	version                     string
-	table, disable, connections statement
-	dotted                      bool // keys of NRI stand outside of a table of their own
-	disabledPlugins             []element
-}
-
-func findNRI(statements []statement) (nriStatements, error) {
-	f := nriStatements{version: "1"}
+// findNRITable returns the header of NRI's own table, and whether keys of NRI stand outside of it.
+func findNRITable(statements []statement) (table Setting, isDotted bool, err error) {
 	below := false // in a table of its own below NRI's, beside which NRI's own can stand
 	for _, st := range statements {
 		if st.isTable && !st.isInline {
@@ -148,25 +145,13 @@ func findNRI(statements []statement) (nriStatements, error) {
 		}
 		switch {
 		case st.isInline && (slices.Equal(st.Path, nriTable) || slices.Equal(st.Path, nriTable[:1])):
-			return f, fmt.Errorf("%s is written as an inline table, which is not edited here; set disable = false in it: %w", strings.Join(st.Path, "."), errdefs.ErrNotImplemented)
+			return table, false, fmt.Errorf("%s is written as an inline table, which is not edited here; set disable = false in it: %w", strings.Join(st.Path, "."), errdefs.ErrNotImplemented)
 		case st.isTable && slices.Equal(st.Path, nriTable):
-			f.table = st
-		case st.isTable:
-		case slices.Equal(st.Path, []string{"version"}):
-			f.version = st.Written
-		case slices.Equal(st.Path, []string{"disabled_plugins"}):
-			f.disabledPlugins = st.elements
-		case slices.Equal(st.Path, nriDisable):
-			f.disable = st
-		case slices.Equal(st.Path, nriConnection):
-			f.connections = st
+			table = st.Setting
 		}
-		f.dotted = f.dotted || !st.isTable && hasPrefix(st.Path, nriTable) && !f.table.isTable && !below
+		isDotted = isDotted || !st.isTable && hasPrefix(st.Path, nriTable) && !table.IsSet() && !below
 	}
-	if !slices.Contains([]string{"2", "3", "4"}, f.version) {
-		return f, fmt.Errorf("it is of version %s, want 2, 3 or 4; convert it with `containerd config migrate`: %w", f.version, errdefs.ErrNotImplemented)
-	}
-	return f, nil
+	return table, isDotted, nil
 }
 
 // textEdit replaces a range of a text.

@@ -96,11 +96,7 @@ func (c *CRIO) readFile(host Files, file string) {
 		}
 	}
 	maps.DeleteFunc(c.Settings, func(_ string, s Setting) bool { return named[crioNamedTable(s.Path)] })
-	for _, st := range statements {
-		if !st.isTable {
-			c.Settings[pathKey(st.Path)] = st.Setting
-		}
-	}
+	c.Settings.add(statements)
 }
 
 // crioNamedTable returns the table of a runtime handler or workload that a key is in, "" for other

@@ -23,6 +23,9 @@ type Setting struct {
 	Value   string   // a string without its quotation marks; anything else as written
 	List    []string // the strings of an array
 	Written string   // the value as written, shortened for messages
+
+	start, end int       // the value's place in the text
+	elements   []element // of the array
 }
 
 // IsSet reports whether a file sets the key.
@@ -38,6 +41,15 @@ func (s Setting) IsNot(value string) bool { return s.IsSet() && s.Written != val
 type Settings map[string]Setting
 
 func pathKey(path []string) string { return strings.Join(path, "\x00") }
+
+// add adds the settings of a document. They replace earlier ones of their path.
+func (s Settings) add(statements []statement) {
+	for _, st := range statements {
+		if !st.isTable {
+			s[pathKey(st.Path)] = st.Setting
+		}
+	}
+}
 
 // Get returns the setting of a key. The path has the tables and the key.
 func (s Settings) Get(path ...string) Setting { return s[pathKey(path)] }
@@ -69,15 +81,13 @@ func hasPrefix(path, prefix []string) bool {
 	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
 }
 
-// statement is one table header or one key with its value in a TOML document, with its place in the
-// text. The keys of an inline table are statements of their own behind that of the table.
+// statement is one table header or one key with its value in a TOML document. The keys of an inline
+// table are statements of their own behind that of the table. A header's place is from its first key
+// to the end of its line.
 type statement struct {
 	Setting
 	isTable  bool // a table's header, or an inline table
 	isInline bool
-	start    int // of the value; of a header: of its first key
-	end      int // of the value; of a header: of its line
-	elements []element
 }
 
 // element is a string in an array.
@@ -107,7 +117,7 @@ func parseTOML(file, text string) ([]statement, error) {
 		if line == 0 {
 			line = len(text) - end
 		}
-		r.statements = append(r.statements, statement{Setting: r.setting(path, start), isTable: true, start: start, end: end + line})
+		r.statements = append(r.statements, statement{Setting: r.setting(path, start, end+line), isTable: true})
 	}
 	err := r.parser.Error()
 	var bad *unstable.ParserError
@@ -125,11 +135,11 @@ type tomlReader struct {
 	line, offset int // of the statement that was read last
 }
 
-// setting is the setting of a path that begins at an offset. Offsets rise from call to call.
-func (r *tomlReader) setting(path []string, start int) Setting {
+// setting is the setting of a path at a place in the text. Places rise from call to call.
+func (r *tomlReader) setting(path []string, start, end int) Setting {
 	r.line += strings.Count(r.text[r.offset:start], "\n")
 	r.offset = start
-	return Setting{Path: path, File: r.file, Line: r.line}
+	return Setting{Path: path, File: r.file, Line: r.line, start: start, end: end}
 }
 
 // readKey returns the dotted key of a node, and where it begins and ends.
@@ -151,7 +161,7 @@ func (r *tomlReader) addKeyValue(table []string, node *unstable.Node) {
 	end := int(node.Raw.Offset + node.Raw.Length)
 	path := slices.Concat(table, key)
 	value := node.Value()
-	st := statement{Setting: r.setting(path, start), start: start, end: end}
+	st := statement{Setting: r.setting(path, start, end)}
 	st.Value = r.text[start:end]
 	st.Written = diag.Excerpt(st.Value, 64)
 	switch value.Kind {
