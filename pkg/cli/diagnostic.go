@@ -67,25 +67,17 @@ func printDiagnostics(env Env, file string, err error) error {
 	return errAnswerNo
 }
 
-// diagnosticsInFile returns diagnostics with the file's name in messages, and a severity.
+// diagnosticsInFile returns diagnostics with the file's name in messages, and a severity. A stage of a hook
+// that only Podman knows is a warning: the file may be for Podman.
 func diagnosticsInFile(file string, all diag.List) diag.List {
 	out := make(diag.List, len(all))
 	for i, d := range all {
 		named := *d
 		named.File, named.Kind, named.Severity = file, nil, cmp.Or(d.Severity, diag.SeverityError)
-		out[i] = &named
-	}
-	return out
-}
-
-// hookDiagnostics returns the diagnostics of a hooks.d file. A stage that only Podman knows is a warning:
-// the file may be for Podman.
-func hookDiagnostics(file string, faults diag.List) diag.List {
-	out := diagnosticsInFile(file, faults)
-	for i, f := range faults {
-		if errors.Is(f, hooksd.ErrPodmanStage) {
-			out[i].Severity = diag.SeverityWarning
+		if errors.Is(d, hooksd.ErrPodmanStage) {
+			named.Severity = diag.SeverityWarning
 		}
+		out[i] = &named
 	}
 	return out
 }

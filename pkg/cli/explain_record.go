@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -68,17 +69,17 @@ func findSandbox(env Env, host hostfs.Root, cfg *config.Config, id string) (stri
 			found = append(found, s)
 		}
 	}
-	switch len(found) {
-	case 0:
+	switch {
+	case len(found) == 0:
 		return "", &hintedError{
 			err:  fmt.Errorf("--sandbox-id: found %q: no sandbox with device-info in %s has an ID that begins so: %w", id, cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound),
 			hint: "the whole ID is taken as it is: crictl pods --no-trunc",
 		}
-	case 1:
-		return found[0], nil
+	case len(found) > 1:
+		return "", fmt.Errorf("--sandbox-id: found %q: %d sandboxes have an ID that begins so, %s and %s among them; give more of it: %w",
+			id, len(found), shortID(found[0]), shortID(found[1]), errdefs.ErrInvalidArgument)
 	}
-	return "", fmt.Errorf("--sandbox-id: found %q: %d sandboxes have an ID that begins so, %s and %s among them; give more of it: %w",
-		id, len(found), shortID(found[0]), shortID(found[1]), errdefs.ErrInvalidArgument)
+	return found[0], nil
 }
 
 func (n *hostFlags) explainRecord(cmd *cobra.Command, env Env, out output, q explainOptions) error {
@@ -102,20 +103,23 @@ func (n *hostFlags) explainRecord(cmd *cobra.Command, env Env, out output, q exp
 		}
 	}
 	r := sandboxRecord{SandboxID: q.sandboxID, DeviceInfo: []infoFile{}, Containers: []containerRecord{}}
+	ids := []string{q.containerID}
 	if q.containerID != "" {
-		if err := r.addContainer(host, cfg.StateDir, q.containerID); err != nil {
-			return err
-		}
-	} else if err := r.addContainers(host, cfg.StateDir); err != nil {
+		r.SandboxID, err = findSandboxOf(host, cfg.StateDir, q.containerID, q.sandboxID)
+	} else {
+		ids, err = staging.RecordedContainers(host, cfg.StateDir, r.SandboxID)
+	}
+	if err != nil {
 		return err
 	}
-	if r.SandboxID != "" {
-		files, err := newInfoDirs(host, cfg).networks(r.SandboxID)
-		if err != nil {
-			return err
-		}
-		r.DeviceInfo = append(r.DeviceInfo, files...)
+	for _, id := range ids {
+		r.Containers = append(r.Containers, readContainerRecord(host, cfg.StateDir, id))
 	}
+	files, err := newInfoDirs(host, cfg).networks(r.SandboxID)
+	if err != nil {
+		return err
+	}
+	r.DeviceInfo = append(r.DeviceInfo, files...)
 	if len(r.DeviceInfo) == 0 && len(r.Containers) == 0 {
 		return fmt.Errorf("find sandbox %q: there is no device-info of it in %s, and %s has no record of its containers: %w",
 			q.sandboxID, cfg.DeviceInfo.CNIDir, cfg.StateDir, errdefs.ErrNotFound)
@@ -123,33 +127,22 @@ func (n *hostFlags) explainRecord(cmd *cobra.Command, env Env, out output, q exp
 	return out.writeResult(env, r, r.formatText)
 }
 
-// addContainer fills in one container and its sandbox.
-func (r *sandboxRecord) addContainer(host hostfs.Root, stateDir, id string) error {
+// findSandboxOf returns the sandbox of a container. It must be the one of the caller, unless that is "".
+func findSandboxOf(host hostfs.Root, stateDir, id, sandboxID string) (string, error) {
 	sandboxes, err := staging.RecordedSandboxes(host, stateDir, id)
 	if err != nil {
-		return err
-	}
-	for _, s := range sandboxes {
-		if r.SandboxID != "" && r.SandboxID != s {
-			return fmt.Errorf("container %q is one of sandbox %q, not of %q: %w", id, s, r.SandboxID, errdefs.ErrInvalidArgument)
-		}
-		r.SandboxID = s
+		return "", err
 	}
 	if len(sandboxes) == 0 {
-		return fmt.Errorf("find container %q: %s has no record of it: nothing was injected into it, or it is not a container of this node: %w",
+		return "", fmt.Errorf("find container %q: %s has no record of it: nothing was injected into it, or it is not a container of this node: %w",
 			id, stateDir, errdefs.ErrNotFound)
 	}
-	r.Containers = append(r.Containers, readContainerRecord(host, stateDir, id))
-	return nil
-}
-
-// addContainers fills in the containers of the sandbox.
-func (r *sandboxRecord) addContainers(host hostfs.Root, stateDir string) error {
-	ids, err := staging.RecordedContainers(host, stateDir, r.SandboxID)
-	for _, id := range ids {
-		r.Containers = append(r.Containers, readContainerRecord(host, stateDir, id))
+	for _, s := range sandboxes {
+		if sandboxID = cmp.Or(sandboxID, s); s != sandboxID {
+			return "", fmt.Errorf("container %q is one of sandbox %q, not of %q: %w", id, s, sandboxID, errdefs.ErrInvalidArgument)
+		}
 	}
-	return err
+	return sandboxID, nil
 }
 
 func readContainerRecord(host hostfs.Root, stateDir, id string) containerRecord {

@@ -263,15 +263,15 @@ func (v *validator) validateContent(c content) format {
 	is := detectFormat(c.name, c.data)
 	switch is {
 	case formatDeviceInfo:
-		v.validateDeviceInfo(c.hostPath, c.shown, c.data)
+		v.validateDeviceInfo(c)
 	case formatMetadata:
-		v.validateMetadata(c.hostPath, c.shown, c.data)
+		v.validateMetadata(c)
 	case formatCDI:
-		v.validateCDI(c.hostPath, c.shown, c.data)
+		v.validateCDI(c)
 	case formatHooks:
-		v.validateHooks(c.hostPath, c.shown, c.data)
+		v.validateHooks(c)
 	case formatConfig:
-		v.validateConfig(c.hostPath, c.shown, c.data)
+		v.validateConfig(c)
 	case formatManifest:
 		severity := diag.SeverityWarning
 		if c.named || v.isRead(c.hostPath) {

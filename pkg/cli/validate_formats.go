@@ -21,48 +21,55 @@ import (
 // maxConflicts bounds the devices that one diagnostic names.
 const maxConflicts = 3
 
-// validateCDI checks a CDI file as a node that reads it does; hostPath is "" for one that is no file.
-func (v *validator) validateCDI(hostPath, shown string, data []byte) {
-	if hostPath == "" {
-		v.addFindings(diagnosticsInFile(shown, cdiregistry.Validate(data))...)
-	} else {
-		if ext := path.Ext(shown); ext != ".json" && ext != ".yaml" {
-			v.addFindings(fileDiagnostic(shown, diag.SeverityWarning, "", "is not read under this name: CDI files are *.json and *.yaml, and what else cdi.extensions of the configuration has"))
-		}
-		v.addFindings(v.validateOnHost(hostPath, shown, func(checkHost, trustAnyone bool) (diag.List, error) {
-			all, err := cdiregistry.ValidateFile(v.host, hostPath, cdiregistry.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
-			return diagnosticsInFile(shown, all), err
-		})...)
+// validateCDI checks a CDI file as a node that reads it does.
+func (v *validator) validateCDI(c content) {
+	if ext := path.Ext(c.shown); c.hostPath != "" && ext != ".json" && ext != ".yaml" {
+		v.addFindings(fileDiagnostic(c.shown, diag.SeverityWarning, "", "is not read under this name: CDI files are *.json and *.yaml, and what else cdi.extensions of the configuration has"))
 	}
-	v.addChecked(shown, countDevices(data))
+	v.validateOnHost(c, func(checkHost, trustAnyone bool) (diag.List, error) {
+		if c.hostPath == "" {
+			return cdiregistry.Validate(c.data), nil
+		}
+		return cdiregistry.ValidateFile(v.host, c.hostPath, cdiregistry.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
+	})
+	spec, _ := cdiregistry.Parse(c.data)
+	holds := "CDI"
+	if spec != nil {
+		holds = diag.Count(len(spec.Devices), "device")
+	}
+	v.addChecked(c.shown, holds)
 }
 
-// validateOnHost returns the diagnostics of a file. Where this host does not read the file, errors
+// validateHooks checks a hooks.d file as a node that reads it does.
+func (v *validator) validateHooks(c content) {
+	v.validateOnHost(c, func(checkHost, trustAnyone bool) (diag.List, error) {
+		if c.hostPath == "" {
+			_, faults := hooksd.Parse(c.data, c.shown)
+			return faults, nil
+		}
+		return hooksd.ValidateFile(v.host, c.hostPath, hooksd.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
+	})
+	v.addChecked(c.shown, "1 hook")
+}
+
+// validateOnHost adds the diagnostics of a file. Where this host does not read the file, errors
 // that the file alone does not have are warnings: they are about this host.
-func (v *validator) validateOnHost(hostPath, shown string, validate func(checkHost, trustAnyone bool) (diag.List, error)) diag.List {
-	found, err := validate(v.checkHost, v.trustsAnyone())
-	if err == nil && v.checkHost && !v.isRead(hostPath) {
-		var alone diag.List
-		alone, err = validate(false, true)
-		for i := range found {
-			if !slices.ContainsFunc(alone, func(d *diag.Diagnostic) bool { return *d == *found[i] }) {
-				found[i].Severity = diag.SeverityWarning
+func (v *validator) validateOnHost(c content, validate func(checkHost, trustAnyone bool) (diag.List, error)) {
+	all, err := validate(v.checkHost, v.trustsAnyone())
+	found := diagnosticsInFile(c.shown, all)
+	if err == nil && v.checkHost && c.hostPath != "" && !v.isRead(c.hostPath) {
+		all, err = validate(false, true)
+		alone := diagnosticsInFile(c.shown, all)
+		for _, d := range found {
+			if !slices.ContainsFunc(alone, func(a *diag.Diagnostic) bool { return *a == *d }) {
+				d.Severity = diag.SeverityWarning
 			}
 		}
 	}
 	if err != nil {
-		return diag.List{cannotRead(shown, err)}
+		found = diag.List{cannotRead(c.shown, err)}
 	}
-	return found
-}
-
-// countDevices says how many devices a valid CDI file declares.
-func countDevices(data []byte) string {
-	spec, _ := cdiregistry.Parse(data)
-	if spec == nil {
-		return "CDI"
-	}
-	return diag.Count(len(spec.Devices), "device")
+	v.addFindings(found...)
 }
 
 // trustsAnyone reports whether the owners of files are not checked.
@@ -102,18 +109,18 @@ func (v *validator) addConflicts(hostPath, shown string) {
 }
 
 // warnOfSymlink reports a symlink, which is not followed where such files are read.
-func (v *validator) warnOfSymlink(hostPath, shown, what string) {
-	if st, err := v.host.Lstat(hostPath); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		v.addFindings(fileDiagnostic(shown, diag.SeverityWarning, "a symlink", "want a regular file, for no symlink is followed where "+what+" is read"))
+func (v *validator) warnOfSymlink(c content, what string) {
+	if st, err := v.host.Lstat(c.hostPath); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		v.addFindings(fileDiagnostic(c.shown, diag.SeverityWarning, "a symlink", "want a regular file, for no symlink is followed where "+what+" is read"))
 	}
 }
 
 // validateMetadata checks device metadata of a resource claim in all versions that the file has.
-func (v *validator) validateMetadata(hostPath, shown string, data []byte) {
-	v.warnOfSymlink(hostPath, shown, "device metadata")
-	all, err := devicemetadata.Validate(string(data), shown, hostPath)
+func (v *validator) validateMetadata(c content) {
+	v.warnOfSymlink(c, "device metadata")
+	all, err := devicemetadata.Validate(string(c.data), c.shown, c.hostPath)
 	if err != nil {
-		v.addFindings(diagnosticsOf(shown, err)...)
+		v.addFindings(diagnosticsOf(c.shown, err)...)
 		return
 	}
 	devices := 0
@@ -124,47 +131,31 @@ func (v *validator) validateMetadata(hostPath, shown string, data []byte) {
 	for _, m := range all {
 		versions = append(versions, path.Base(m.Version))
 	}
-	v.addChecked(shown, "metadata of "+diag.Count(devices, "device")+", "+strings.Join(versions, " and "))
+	v.addChecked(c.shown, "metadata of "+diag.Count(devices, "device")+", "+strings.Join(versions, " and "))
 }
 
-func (v *validator) validateDeviceInfo(hostPath, shown string, data []byte) {
-	v.warnOfSymlink(hostPath, shown, "device-info")
-	info, err := deviceinfo.Parse(data, shown)
+func (v *validator) validateDeviceInfo(c content) {
+	v.warnOfSymlink(c, "device-info")
+	info, err := deviceinfo.Parse(c.data, c.shown)
 	if err != nil {
-		v.addFindings(diagnosticsOf(shown, err)...)
+		v.addFindings(diagnosticsOf(c.shown, err)...)
 		return
 	}
-	v.addFindings(diagnosticsInFile(shown, info.Warnings)...)
-	v.addChecked(shown, "device-info of type "+string(info.Type))
+	v.addFindings(diagnosticsInFile(c.shown, info.Warnings)...)
+	v.addChecked(c.shown, "device-info of type "+string(info.Type))
 }
 
-// validateHooks checks a hooks.d file as a node that reads it does; hostPath is "" for one that is no
-// file.
-func (v *validator) validateHooks(hostPath, shown string, data []byte) {
-	if hostPath == "" {
-		_, problems := hooksd.Parse(data, shown)
-		v.addFindings(hookDiagnostics(shown, problems)...)
-	} else {
-		v.addFindings(v.validateOnHost(hostPath, shown, func(checkHost, trustAnyone bool) (diag.List, error) {
-			all, err := hooksd.ValidateFile(v.host, hostPath, hooksd.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
-			return hookDiagnostics(shown, all), err
-		})...)
-	}
-	v.addChecked(shown, "1 hook")
-}
-
-// validateConfig checks a configuration with its policy, as a node that reads it does; hostPath is
-// "" for one that is no file.
-func (v *validator) validateConfig(hostPath, shown string, data []byte) {
-	cfg, err := config.Parse(data, shown)
+// validateConfig checks a configuration with its policy, as a node that reads it does.
+func (v *validator) validateConfig(c content) {
+	cfg, err := config.Parse(c.data, c.shown)
 	if err != nil {
-		v.addFindings(diagnosticsOf(shown, err)...)
+		v.addFindings(diagnosticsOf(c.shown, err)...)
 		return
 	}
-	if hostPath != "" && v.checkHost && !isForeignTree(v.host) {
-		if _, err := config.Load(v.host, hostPath, config.Options{}); err != nil {
-			f := cannotRead(shown, err)
-			if hostPath != config.DefaultPath {
+	if c.hostPath != "" && v.checkHost && !isForeignTree(v.host) {
+		if _, err := config.Load(v.host, c.hostPath, config.Options{}); err != nil {
+			f := cannotRead(c.shown, err)
+			if c.hostPath != config.DefaultPath {
 				f.Severity = diag.SeverityWarning
 				f.Rule = "cannot be read as the node's configuration: " + diag.ErrorText(err)
 			}
@@ -176,5 +167,5 @@ func (v *validator) validateConfig(hostPath, shown string, data []byte) {
 	} else {
 		v.addFindings(v.unreachableRules(cfg)...)
 	}
-	v.addChecked(shown, diag.Count(len(cfg.Policy.Rules), "rule"))
+	v.addChecked(c.shown, diag.Count(len(cfg.Policy.Rules), "rule"))
 }
