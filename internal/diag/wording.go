@@ -47,6 +47,9 @@ func Field(field, found, rule string) string {
 	return b.String()
 }
 
+// maxEdits is how many edits a word is at most away from what was probably meant.
+const maxEdits = 2
+
 // Nearest is the candidate that word was probably meant to be: the same but for case,
 // or the closest within two edits; "" where none is like it.
 func Nearest(word string, candidates ...string) string {
@@ -71,11 +74,11 @@ func NearestFew(word string, most int, candidates iter.Seq[string]) []string {
 		if strings.EqualFold(word, c) {
 			return 0
 		}
-		return distance(word, c)
+		return distance(word, c, maxEdits)
 	}
 	var found []string
 	for c := range candidates {
-		if n := edits(c); n == 0 || n <= 2 && n < len(c)-1 {
+		if n := edits(c); n == 0 || n <= maxEdits && n < len(c)-1 {
 			found = append(found, c)
 		}
 	}
@@ -86,36 +89,22 @@ func NearestFew(word string, most int, candidates iter.Seq[string]) []string {
 }
 
 // distance is the number of single-byte insertions, deletions, replacements and swaps of
-// neighbours between a and b, or more than 2 where it is certainly more.
-func distance(a, b string) int {
-	if len(a) > len(b)+2 || len(b) > len(a)+2 {
-		return 3
-	}
+// neighbours between a and b, or most+1 where it is more than most. Its time grows with 4^most.
+func distance(a, b string, most int) int {
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
 		a, b = a[1:], b[1:]
 	}
-	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
-		a, b = a[:len(a)-1], b[:len(b)-1]
+	switch {
+	case len(a) == 0 || len(b) == 0:
+		return min(len(a)+len(b), most+1)
+	case most == 0:
+		return 1
 	}
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
+	rest := min(distance(a[1:], b, most-1), distance(a, b[1:], most-1), distance(a[1:], b[1:], most-1))
+	if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
+		rest = min(rest, distance(a[2:], b[2:], most-1))
 	}
-	for i := range len(a) {
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last[j]
-			if a[i] != b[j] {
-				cost++
-			}
-			row[j+1] = min(cost, row[j]+1, last[j+1]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
+	return 1 + rest
 }
 
 // YAMLError returns the error of a YAML parser with its line.
