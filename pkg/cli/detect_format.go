@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -109,21 +108,24 @@ func resemblesConfig(data []byte) bool {
 	return resembles
 }
 
+// keyFormats are the formats that the keys of a JSON object show, in lower case.
+var keyFormats = map[string]format{
+	"cdiversion": formatCDI, "kind": formatCDI, "devices": formatCDI, "containeredits": formatCDI,
+	"hook": formatHooks, "when": formatHooks, "stages": formatHooks,
+	"type": formatDeviceInfo, "pci": formatDeviceInfo, "vdpa": formatDeviceInfo, "vhost-user": formatDeviceInfo, "memif": formatDeviceInfo,
+}
+
 // formatByKeys returns the format that the first telling key of a JSON object shows.
 func formatByKeys(root *jsontree.Node) format {
+	found := formatUnknown
 	for _, member := range root.Children {
-		switch strings.ToLower(member.Key) {
-		case "cdiversion", "kind", "devices", "containeredits":
-			return formatCDI
-		case "hook", "when", "stages":
-			return formatHooks
-		case "type", "pci", "vdpa", "vhost-user", "memif":
-			return formatDeviceInfo
+		key := strings.ToLower(member.Key)
+		if f, ok := keyFormats[key]; ok {
+			return f
+		}
+		if key == "version" { // which hooks.d files have, too, beside keys of their own
+			found = formatDeviceInfo
 		}
 	}
-	// hooks.d files have a version, too, beside keys of their own.
-	if slices.ContainsFunc(root.Children, func(m *jsontree.Node) bool { return strings.EqualFold(m.Key, "version") }) {
-		return formatDeviceInfo
-	}
-	return formatUnknown
+	return found
 }

@@ -134,22 +134,14 @@ func (v *validator) findReadDirs(n *hostFlags, env Env) error {
 		dirs = cfg.CDI.SpecDirs
 	}
 	for _, dir := range slices.Concat(dirs, cfg.Hooks.Dirs, []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}) {
-		v.readDirs = append(v.readDirs, v.resolveDir(dir))
+		v.readDirs = append(v.readDirs, v.host.Canonical(dir))
 	}
 	return nil
 }
 
-// resolveDir resolves the symlinks of a directory, as far as it exists.
-func (v *validator) resolveDir(dir string) string {
-	if real, err := v.host.Resolve(dir); err == nil {
-		return real
-	}
-	return path.Clean(dir)
-}
-
 // isRead reports whether this host reads the file, so that it must be usable here.
 func (v *validator) isRead(hostPath string) bool {
-	return slices.Contains(v.readDirs, v.resolveDir(path.Dir(hostPath)))
+	return slices.Contains(v.readDirs, v.host.Canonical(path.Dir(hostPath)))
 }
 
 func (v *validator) addFindings(found ...*diag.Diagnostic) {

@@ -78,7 +78,7 @@ func (v *validator) trustsAnyone() bool { return isForeignTree(v.host) || !v.che
 // addConflicts reports the files of a directory that declare the same devices: each is valid alone,
 // and none of the devices can be used.
 func (v *validator) addConflicts(hostPath, shown string) {
-	trustAnyone := v.trustsAnyone() || !slices.Contains(v.readDirs, v.resolveDir(hostPath))
+	trustAnyone := v.trustsAnyone() || !slices.Contains(v.readDirs, v.host.Canonical(hostPath))
 	registry, err := cdiregistry.New(v.host, []string{hostPath}, cdiregistry.Options{DisableWatch: true, TrustAnyone: trustAnyone})
 	if err != nil {
 		v.addFindings(cannotRead(shown, err))
