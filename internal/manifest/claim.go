@@ -22,41 +22,30 @@ type Claim struct {
 
 // ClaimRequest is a request of a claim for devices of one class, or of the first available of several.
 type ClaimRequest struct {
-	Name    string
-	Classes []string
+	Name            string
+	DeviceClassName string      // in v1beta1
+	Exactly         deviceClass // in v1 and v1beta2
+	FirstAvailable  []deviceClass
+}
+
+type deviceClass struct{ DeviceClassName string }
+
+// Classes returns the names of the device classes.
+func (r *ClaimRequest) Classes() (names []string) {
+	for _, class := range append([]deviceClass{{r.DeviceClassName}, r.Exactly}, r.FirstAvailable...) {
+		if class.DeviceClassName != "" {
+			names = append(names, class.DeviceClassName)
+		}
+	}
+	return names
 }
 
 // ClaimDevice is a device that is allocated to a request, with its subrequest.
 type ClaimDevice struct{ Request, Driver, Pool, Device string }
 
-// claimSpec is the part of a ResourceClaimSpec that names requests, in the versions v1 and v1beta2
-// (exactly) and v1beta1.
+// claimSpec is the part of a ResourceClaimSpec that names requests.
 type claimSpec struct {
-	Devices struct {
-		Requests []struct {
-			Name            string
-			DeviceClassName string
-			Exactly         struct{ DeviceClassName string }
-			FirstAvailable  []struct{ DeviceClassName string }
-		}
-	}
-}
-
-func (s *claimSpec) requests() (out []ClaimRequest) {
-	for _, r := range s.Devices.Requests {
-		request := ClaimRequest{Name: r.Name}
-		classes := []string{r.DeviceClassName, r.Exactly.DeviceClassName}
-		for _, sub := range r.FirstAvailable {
-			classes = append(classes, sub.DeviceClassName)
-		}
-		for _, class := range classes {
-			if class != "" {
-				request.Classes = append(request.Classes, class)
-			}
-		}
-		out = append(out, request)
-	}
-	return out
+	Devices struct{ Requests []ClaimRequest }
 }
 
 // addClaim adds a ResourceClaim or ResourceClaimTemplate.
@@ -66,7 +55,7 @@ func (o *Objects) addClaim(data json.RawMessage, x *object) error {
 	if x.Kind == ResourceClaimTemplate {
 		var template struct{ Spec struct{ Spec claimSpec } }
 		err = json.Unmarshal(data, &template)
-		claim.Requests = template.Spec.Spec.requests()
+		claim.Requests = template.Spec.Spec.Devices.Requests
 	} else {
 		var c struct {
 			Spec   claimSpec
@@ -77,7 +66,7 @@ func (o *Objects) addClaim(data json.RawMessage, x *object) error {
 			}
 		}
 		err = json.Unmarshal(data, &c)
-		claim.Requests, claim.Devices = c.Spec.requests(), c.Status.Allocation.Devices.Results
+		claim.Requests, claim.Devices = c.Spec.Devices.Requests, c.Status.Allocation.Devices.Results
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", x.title(), err)

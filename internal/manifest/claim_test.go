@@ -29,12 +29,25 @@ items:
 ---
 {kind: ConfigMap, metadata: 7}
 `))
-	want := []Claim{
-		{Kind: ResourceClaimTemplate, Namespace: "a", Name: "one", Requests: []ClaimRequest{{"vf", []string{"vf.example.com"}}, {"any", []string{"big.example.com", "small.example.com"}}}},
-		{Kind: ResourceClaim, Name: "old", Requests: []ClaimRequest{{"gpu", []string{"gpu.example.com"}}}},
-		{Kind: ResourceClaim, Namespace: "b", Name: "running", Requests: []ClaimRequest{{Name: "vf"}}, Devices: []ClaimDevice{{"vf", "d.example.com", "node", "dev-1"}}},
+	type claim struct {
+		kind, namespace, name string
+		classes               map[string][]string // by request
+		devices               []ClaimDevice
 	}
-	if d := cmp.Diff(want, objects.Claims); d != "" || err != nil {
+	want := []claim{
+		{ResourceClaimTemplate, "a", "one", map[string][]string{"vf": {"vf.example.com"}, "any": {"big.example.com", "small.example.com"}}, nil},
+		{ResourceClaim, "", "old", map[string][]string{"gpu": {"gpu.example.com"}}, nil},
+		{ResourceClaim, "b", "running", map[string][]string{"vf": nil}, []ClaimDevice{{"vf", "d.example.com", "node", "dev-1"}}},
+	}
+	var got []claim
+	for _, c := range objects.Claims {
+		classes := map[string][]string{}
+		for _, r := range c.Requests {
+			classes[r.Name] = r.Classes()
+		}
+		got = append(got, claim{c.Kind, c.Namespace, c.Name, classes, c.Devices})
+	}
+	if d := cmp.Diff(want, got, cmp.AllowUnexported(claim{})); d != "" || err != nil {
 		t.Errorf("%v, -want +got\n%s", err, d)
 	}
 }
@@ -94,7 +107,7 @@ func FuzzClaims(f *testing.F) {
 				t.Errorf("%+v, %v", c, err)
 			}
 			for _, r := range c.Requests {
-				for _, class := range r.Classes {
+				for _, class := range r.Classes() {
 					if class == "" {
 						t.Errorf("%+v", r)
 					}

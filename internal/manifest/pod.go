@@ -36,6 +36,7 @@ type Pod struct {
 		} `json:"resourceClaimStatuses"`
 	} `json:"status"`
 
+	File string `json:"-"` // that the pod is from, where a command reads several
 	// WorkloadAnnotations are the annotations of the workload itself, which its pods do not get.
 	WorkloadAnnotations map[string]string `json:"-"`
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/devicemetadata"
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
@@ -175,8 +176,8 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 	x := explainer{explainOptions: q, env: env, engine: engine, host: host, cfg: cfg}
 	x.readMetadata(pods)
 	all := []explanation{}
-	for i := range pods {
-		all = append(all, x.explainPod(cmd.Context(), &pods[i])...)
+	for _, p := range pods {
+		all = append(all, x.explainPod(cmd.Context(), p)...)
 	}
 	if err := engine.Close(); err != nil {
 		return err
@@ -192,7 +193,7 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 }
 
 // checkContainer returns an error where no pod has a container of the name.
-func checkContainer(pods []pod, name string) error {
+func checkContainer(pods []*manifest.Pod, name string) error {
 	var names []string
 	for _, p := range pods {
 		for _, have := range p.ContainerNames() {
@@ -228,8 +229,8 @@ type explainer struct {
 }
 
 // explainPod explains all containers of a pod, or the one that the options name.
-func (x *explainer) explainPod(ctx context.Context, p *pod) []explanation {
-	warnings := p.printWarnings(x.env, x.cfg)
+func (x *explainer) explainPod(ctx context.Context, p *manifest.Pod) []explanation {
+	warnings := printWarnings(x.env, x.cfg, p)
 	var all []explanation
 	for _, r := range p.Requests(x.sandboxID, x.container) {
 		var more []resolve.Item
@@ -242,11 +243,11 @@ func (x *explainer) explainPod(ctx context.Context, p *pod) []explanation {
 		err = addItems(r, plan, err, more)
 		all = append(all, x.newExplanation(r, plan, err))
 	}
-	for _, m := range p.missingContainers(x.cfg) {
+	for _, m := range missingContainers(x.cfg, p) {
 		all = append(all, explanation{Container: m.name, Error: m.problem, missing: true, problems: []error{errors.New(m.problem)}, Requests: []resolve.Item{}})
 	}
 	for i := range all {
-		all[i].place, all[i].Warnings = p.place(), warnings
+		all[i].place, all[i].Warnings = placeOf(p), warnings
 		all[i].decide()
 	}
 	return all

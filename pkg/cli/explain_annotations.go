@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/config"
 )
@@ -23,7 +24,7 @@ type missingContainer struct {
 }
 
 // missingContainers returns the containers that annotations name and the pod does not have.
-func (p *pod) missingContainers(cfg *config.Config) []missingContainer {
+func missingContainers(cfg *config.Config, p *manifest.Pod) []missingContainer {
 	names := p.ContainerNames()
 	var out []missingContainer
 	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
@@ -37,8 +38,8 @@ func (p *pod) missingContainers(cfg *config.Config) []missingContainer {
 	return out
 }
 
-// annotationWarnings reports annotations that look like requests and are ignored.
-func (p *pod) annotationWarnings(cfg *config.Config) []string {
+// printWarnings prints warnings about annotations that look like requests and are ignored, and returns them.
+func printWarnings(env Env, cfg *config.Config, p *manifest.Pod) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
 		switch near := annotation.MisspeltKey(key); {
@@ -53,18 +54,12 @@ func (p *pod) annotationWarnings(cfg *config.Config) []string {
 	if annotation.HasAny(p.WorkloadAnnotations) {
 		out = append(out, "the workload itself has annotations of Jackfield or CDI, which its pods do not get; put them below spec.template.metadata.annotations")
 	}
+	for _, w := range out {
+		env.message("warning: %s: %s", p.Title(), w)
+	}
 	return out
 }
 
 func isIgnoredInjectorKey(key string, cfg *config.Config) bool {
 	return !cfg.Compat.DeviceInjector && annotation.HasInjector(map[string]string{key: ""})
-}
-
-// printWarnings prints the warnings about the pod to standard error, and returns them.
-func (p *pod) printWarnings(env Env, cfg *config.Config) []string {
-	warnings := p.annotationWarnings(cfg)
-	for _, w := range warnings {
-		env.message("warning: %s: %s", p.Title(), w)
-	}
-	return warnings
 }

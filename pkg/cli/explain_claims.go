@@ -21,8 +21,8 @@ import (
 const metadataMount = "/var/run/kubernetes.io/dra-device-attributes/resourceclaims"
 
 // readMetadata reads the metadata files of this node if a pod uses claims.
-func (x *explainer) readMetadata(pods []pod) {
-	if !slices.ContainsFunc(pods, func(p pod) bool { return len(p.Spec.ResourceClaims) > 0 }) {
+func (x *explainer) readMetadata(pods []*manifest.Pod) {
+	if !slices.ContainsFunc(pods, func(p *manifest.Pod) bool { return len(p.Spec.ResourceClaims) > 0 }) {
 		return
 	}
 	_, err := x.host.Stat(x.cfg.Kubelet.PodResourcesSocket)
@@ -39,7 +39,7 @@ func (x *explainer) readMetadata(pods []pod) {
 // explainClaims returns an item for each claim that a container uses. The engine finds claims by the container's
 // mounts of device metadata, which no manifest has. For a pod that runs here the mounts are known from the
 // metadata files: they are added to the request, and the engine explains the claim.
-func (x *explainer) explainClaims(p *pod, r *resolve.Request) (items []resolve.Item) {
+func (x *explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []resolve.Item) {
 	for _, use := range p.ClaimUses(r.Container) {
 		name := strings.TrimSuffix(use.Name+"/"+use.Request, "/")
 		item := resolve.Item{Kind: resolve.KindClaim, Name: name, Request: "claim " + quoted(name), From: "resources.claims of the container"}
@@ -76,7 +76,7 @@ func (x *explainer) explainClaims(p *pod, r *resolve.Request) (items []resolve.I
 
 // checkUse checks what a container says about a claim against the pod and the claims in the files. It
 // adds what the files say to the item's notes.
-func (x *explainer) checkUse(p *pod, use manifest.ClaimUse, item *resolve.Item) (*manifest.PodClaim, error) {
+func (x *explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resolve.Item) (*manifest.PodClaim, error) {
 	i := slices.IndexFunc(p.Spec.ResourceClaims, func(have manifest.PodClaim) bool { return have.Name == use.Name })
 	if i < 0 {
 		var names []string
@@ -106,7 +106,7 @@ func (x *explainer) checkUse(p *pod, use manifest.ClaimUse, item *resolve.Item) 
 			continue
 		}
 		found = true
-		item.Notes = append(item.Notes, fmt.Sprintf("%s, request %s: device class %s", title, quoted(r.Name), strings.Join(r.Classes, " or ")))
+		item.Notes = append(item.Notes, fmt.Sprintf("%s, request %s: device class %s", title, quoted(r.Name), strings.Join(r.Classes(), " or ")))
 	}
 	if known && !found {
 		return nil, fmt.Errorf("the kubelet would start the container without the devices: %s has no request %s%s: %w", title, quoted(use.Request), suggestOf(use.Request, names), errdefs.ErrNotFound)
@@ -130,7 +130,7 @@ func suggestOf(wrong string, names []string) string {
 // filesOf returns the metadata files of a request of a pod's claim, of all requests for "". A manifest
 // without a status does not name the claims that the API server creates from templates: their names
 // begin with those of the pod and of the claim in its spec.
-func (x *explainer) filesOf(p *pod, claim *manifest.PodClaim, request string) (files []devicemetadata.File) {
+func (x *explainer) filesOf(p *manifest.Pod, claim *manifest.PodClaim, request string) (files []devicemetadata.File) {
 	name := p.ClaimName(claim)
 	for _, f := range x.metadata {
 		isNamed := f.Claim == name

@@ -23,19 +23,13 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-// pod is a pod, or the pod template of a workload, in a manifest of the caller.
-type pod struct {
-	*manifest.Pod
-	file string // that it is from, where the command reads several
-}
-
 // place is where a command found a container.
 type place struct {
 	File     string `json:"file,omitempty"`     // of the manifest, where several are read
 	Workload string `json:"workload,omitempty"` // whose pod template it is, KIND NAMESPACE/NAME; "" for a Pod
 }
 
-func (p *pod) place() place { return place{File: p.file, Workload: p.Workload()} }
+func placeOf(p *manifest.Pod) place { return place{File: p.File, Workload: p.Workload()} }
 
 // heading returns a line for the file and one for the workload, where they differ from the previous
 // container's.
@@ -88,9 +82,9 @@ func (m *manifestFlags) checkFlags(cmd *cobra.Command, args []string) error {
 }
 
 // readPods returns the pods of all files. Notes about them go to standard error.
-func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]pod, error) {
+func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]*manifest.Pod, error) {
 	m.networks, m.claims = map[string][]policy.Port{}, map[string]manifest.Claim{}
-	var all []pod
+	var all []*manifest.Pod
 	for _, name := range m.files {
 		files, err := filesIn(name)
 		if err != nil {
@@ -114,12 +108,11 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]pod, error) {
 				if err := m.setNamespace(cmd, env, file, p); err != nil {
 					return nil, err
 				}
-				next := pod{Pod: p}
 				if len(m.files) > 1 || file != name {
-					next.file = file
+					p.File = file
 				}
-				all = append(all, next)
 			}
+			all = append(all, objects.Pods...)
 		}
 		if isEmpty {
 			return nil, fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name, strings.Join(manifestSuffixes, ", "), errdefs.ErrNotFound)

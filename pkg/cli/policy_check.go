@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/internal/mountopt"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -154,8 +155,8 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p node
 		if err != nil {
 			return err
 		}
-		for i := range pods {
-			all = append(all, q.checkPod(env, p, &pods[i])...)
+		for _, pod := range pods {
+			all = append(all, q.checkPod(env, p, pod)...)
 		}
 	}
 	no := false
@@ -182,11 +183,11 @@ func (q *policyCheck) heading() string {
 }
 
 // checkPod evaluates the query of each container of a pod.
-func (q *policyCheck) checkPod(env Env, p nodePolicy, pod *pod) []containerDecisions {
-	warnings := pod.printWarnings(env, p.cfg)
+func (q *policyCheck) checkPod(env Env, p nodePolicy, pod *manifest.Pod) []containerDecisions {
+	warnings := printWarnings(env, p.cfg, pod)
 	var all []containerDecisions
 	for _, r := range pod.Requests("", q.container) {
-		c := containerDecisions{place: pod.place(), Container: r.Name(), Decisions: []decision{}, Warnings: warnings}
+		c := containerDecisions{place: placeOf(pod), Container: r.Name(), Decisions: []decision{}, Warnings: warnings}
 		wants, err := annotationQuery(p.cfg, r)
 		if err != nil {
 			c.Error = diag.ErrorText(err)
@@ -204,8 +205,8 @@ func (q *policyCheck) checkPod(env Env, p nodePolicy, pod *pod) []containerDecis
 		}
 		all = append(all, c)
 	}
-	for _, m := range pod.missingContainers(p.cfg) {
-		all = append(all, containerDecisions{place: pod.place(), Container: m.name,
+	for _, m := range missingContainers(p.cfg, pod) {
+		all = append(all, containerDecisions{place: placeOf(pod), Container: m.name,
 			Error: m.problem, Decisions: []decision{}, Warnings: warnings})
 	}
 	return all
