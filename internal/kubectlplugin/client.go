@@ -116,8 +116,15 @@ func (c *client) get(ctx context.Context, into any, args ...string) (string, err
 	return text, nil
 }
 
-// findPod returns a pod that is on a node, and its manifest. The name can have the form of jackfield, NAMESPACE/NAME.
-func (c *client) findPod(ctx context.Context, name string) (*pod, string, error) {
+// target is a pod on a node, its manifest, and Jackfield's pod on that node.
+type target struct {
+	pod
+	manifest string
+	plugin   *pod
+}
+
+// findTarget finds a pod. The name can have the form of jackfield, NAMESPACE/NAME.
+func (c *client) findTarget(ctx context.Context, name string) (*target, error) {
 	namespace := c.namespace
 	if before, after, ok := strings.Cut(strings.TrimPrefix(name, "pod/"), "/"); ok {
 		namespace, name = before, after
@@ -126,22 +133,23 @@ func (c *client) findPod(ctx context.Context, name string) (*pod, string, error)
 	if namespace != "" {
 		args = append(args, "--namespace="+namespace)
 	}
-	p := &pod{}
-	text, err := c.get(ctx, p, args...)
-	if err != nil {
-		return nil, "", err
+	t := &target{}
+	var err error
+	if t.manifest, err = c.get(ctx, &t.pod, args...); err != nil {
+		return nil, err
 	}
-	if p.Spec.NodeName == "" {
+	if t.Spec.NodeName == "" {
 		why := ""
-		for _, condition := range p.Status.Conditions {
+		for _, condition := range t.Status.Conditions {
 			if condition.Type == "PodScheduled" && condition.Message != "" {
 				why = ": " + condition.Message
 			}
 		}
-		return nil, "", &failure{text: fmt.Sprintf("pod %s is not on a node yet%s", p.title(), why), code: exitError,
+		return nil, &failure{text: fmt.Sprintf("pod %s is not on a node yet%s", t.title(), why), code: exitError,
 			hint: "`jackfield explain` and `jackfield policy check` take its manifest"}
 	}
-	return p, text, nil
+	t.plugin, err = c.findPlugin(ctx, t.Spec.NodeName)
+	return t, err
 }
 
 // findPlugin returns Jackfield's pod on a node.
@@ -190,11 +198,11 @@ func (c *client) exec(ctx context.Context, plugin *pod, stdin io.Reader, stdout 
 }
 
 // findSandbox asks the plugin for the pod's sandbox, which the API server does not know. It is "" if there is none.
-func (c *client) findSandbox(ctx context.Context, plugin, p *pod) (string, error) {
+func (c *client) findSandbox(ctx context.Context, t *target) (string, error) {
 	var out bytes.Buffer
 	quiet := *c
 	quiet.env.Stderr = io.Discard
-	err := quiet.exec(ctx, plugin, nil, &out, "status", p.title(), "--output=json")
+	err := quiet.exec(ctx, t.plugin, nil, &out, "status", t.title(), "--output=json")
 	var remote *remoteStatus
 	if err != nil && (!errors.As(err, &remote) || remote.code != exitNo) { // 1: nothing is injected into the pod
 		return "", err
@@ -207,12 +215,12 @@ func (c *client) findSandbox(ctx context.Context, plugin, p *pod) (string, error
 		return "", &failure{text: "read the plugin's status: " + err.Error(), code: exitError}
 	}
 	for _, s := range node.Containers {
-		if s.PodUID == p.Metadata.UID {
+		if s.PodUID == t.Metadata.UID {
 			return s.Sandbox, nil
 		}
 	}
 	for _, s := range node.Sandboxes {
-		if s.UID == p.Metadata.UID {
+		if s.UID == t.Metadata.UID {
 			return s.ID, nil
 		}
 	}

@@ -110,10 +110,16 @@ func Command(env Env) *cobra.Command {
 }
 
 // command returns a subcommand for one pod. do gets the command's name.
-func (c *client) command(use, short string, do func(ctx context.Context, name, pod string) error) *cobra.Command {
+func (c *client) command(use, short string, do func(ctx context.Context, name string, t *target) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return do(cmd.Context(), cmd.Name(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := c.findTarget(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return do(cmd.Context(), cmd.Name(), t)
+		},
 	}
 	cmd.Flags().StringVarP(&c.output, "output", "o", "text", "`format` of jackfield: text, json, yaml, or wide for sockets")
 	return cmd
@@ -125,71 +131,55 @@ func (c *client) watchable(cmd *cobra.Command) *cobra.Command {
 }
 
 func (c *client) doctorCommand() *cobra.Command {
-	cmd := c.command("doctor {POD | --node NODE}", "Find what keeps containers on a pod's node from getting devices and sockets", nil)
+	cmd := c.command("doctor {POD | --node NODE}", "Find what keeps containers on a pod's node from getting devices and sockets",
+		func(ctx context.Context, name string, t *target) error {
+			return c.exec(ctx, t.plugin, nil, c.env.Stdout, name, c.format())
+		})
 	node := ""
 	cmd.Flags().StringVar(&node, "node", "", "`name` of the node")
 	cmd.Args = cobra.MaximumNArgs(1)
+	doctorOfPod := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if (len(args) == 0) == (node == "") {
+		switch {
+		case (len(args) == 0) == (node == ""):
 			return errors.New("doctor: want a pod, or --node NODE")
-		}
-		if node == "" {
-			p, _, err := c.findPod(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			node = p.Spec.NodeName
+		case node == "":
+			return doctorOfPod(cmd, args)
 		}
 		plugin, err := c.findPlugin(cmd.Context(), node)
 		if err != nil {
 			return err
 		}
-		return c.exec(cmd.Context(), plugin, nil, c.env.Stdout, "doctor", c.format())
+		return c.exec(cmd.Context(), plugin, nil, c.env.Stdout, cmd.Name(), c.format())
 	}
 	return cmd
 }
 
 // run runs a command of jackfield that takes a pod.
-func (c *client) run(ctx context.Context, name, pod string) error {
-	p, _, err := c.findPod(ctx, pod)
-	if err != nil {
-		return err
-	}
-	plugin, err := c.findPlugin(ctx, p.Spec.NodeName)
-	if err != nil {
-		return err
-	}
-	args := []string{name, p.title(), c.format()}
+func (c *client) run(ctx context.Context, name string, t *target) error {
+	args := []string{name, t.title(), c.format()}
 	if c.watch {
 		if !isTerminal(c.env.Stdout) {
 			return errors.New("--watch needs a terminal")
 		}
 		args = append(args, "--watch")
 	}
-	return c.exec(ctx, plugin, nil, c.env.Stdout, args...)
+	return c.exec(ctx, t.plugin, nil, c.env.Stdout, args...)
 }
 
 // explain explains the pod's manifest, with the networks of its sandbox.
-func (c *client) explain(ctx context.Context, _, pod string) error {
-	p, manifest, err := c.findPod(ctx, pod)
-	if err != nil {
-		return err
-	}
-	plugin, err := c.findPlugin(ctx, p.Spec.NodeName)
-	if err != nil {
-		return err
-	}
-	args := []string{"explain", "-", c.format()}
-	sandbox, err := c.findSandbox(ctx, plugin, p)
+func (c *client) explain(ctx context.Context, name string, t *target) error {
+	args := []string{name, "-", c.format()}
+	sandbox, err := c.findSandbox(ctx, t)
 	if err != nil {
 		return err
 	}
 	if sandbox != "" {
 		args = append(args, "--sandbox-id", sandbox)
 	} else {
-		fmt.Fprintf(c.env.Stderr, "kubectl-jackfield: the plugin on node %s knows no sandbox of pod %s yet: its networks are not checked\n", p.Spec.NodeName, p.title())
+		fmt.Fprintf(c.env.Stderr, "kubectl-jackfield: the plugin on node %s knows no sandbox of pod %s yet: its networks are not checked\n", t.Spec.NodeName, t.title())
 	}
-	return c.exec(ctx, plugin, strings.NewReader(manifest), c.env.Stdout, args...)
+	return c.exec(ctx, t.plugin, strings.NewReader(t.manifest), c.env.Stdout, args...)
 }
 
 // format is the flag for the format of the result.
