@@ -108,22 +108,18 @@ func resemblesConfig(data []byte) bool {
 	return resembles
 }
 
-// keyFormats are the formats that the keys of a JSON object show, in lower case.
-var keyFormats = map[string]format{
-	"cdiversion": formatCDI, "kind": formatCDI, "devices": formatCDI, "containeredits": formatCDI,
-	"hook": formatHooks, "when": formatHooks, "stages": formatHooks,
-	"type": formatDeviceInfo, "pci": formatDeviceInfo, "vdpa": formatDeviceInfo, "vhost-user": formatDeviceInfo, "memif": formatDeviceInfo,
-}
-
 // formatByKeys returns the format that the first telling key of a JSON object shows.
 func formatByKeys(root *jsontree.Node) format {
 	found := formatUnknown
 	for _, member := range root.Children {
-		key := strings.ToLower(member.Key)
-		if f, ok := keyFormats[key]; ok {
-			return f
-		}
-		if key == "version" { // which hooks.d files have, too, beside keys of their own
+		switch strings.ToLower(member.Key) {
+		case "cdiversion", "kind", "devices", "containeredits":
+			return formatCDI
+		case "hook", "when", "stages":
+			return formatHooks
+		case "type", "pci", "vdpa", "vhost-user", "memif":
+			return formatDeviceInfo
+		case "version": // hooks.d files have it, too, beside keys of their own
 			found = formatDeviceInfo
 		}
 	}

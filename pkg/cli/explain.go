@@ -54,17 +54,14 @@ const (
 
 // decide sets the verdict.
 func (x *explanation) decide() {
-	created := x.Error == ""
 	switch {
-	case !created:
-		x.Verdict = verdictRefused
+	case x.Error != "":
+		x.Verdict, x.Created = verdictRefused, new(false)
 	case len(x.NotChecked) > 0:
 		x.Verdict = verdictIncomplete
-		return
 	default:
-		x.Verdict = verdictCreated
+		x.Verdict, x.Created = verdictCreated, new(true)
 	}
-	x.Created = &created
 }
 
 const explainLong = `explain resolves the requests of pods on this node as the NRI plugin would, and
