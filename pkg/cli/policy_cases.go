@@ -40,25 +40,15 @@ type caseSpec struct {
 	Name string `json:"name"`
 	// Pod is a manifest, relative to the file. It replaces For; what its annotations name is added
 	// to Ask.
-	Pod       string        `json:"pod"`
-	Container string        `json:"container"` // only this one of Pod
-	For       *caseFor      `json:"for"`
-	Ask       query         `json:"ask"`
-	Count     *policy.Usage `json:"count"`   // how much the container gets
-	PodHas    policy.Usage  `json:"podHas"`  // and its pod's other containers have
-	Want      string        `json:"want"`    // granted, audited or refused
-	Rule      string        `json:"rule"`    // that grants or denies it, or comes closest
-	Message   string        `json:"message"` // is in the refusal
-}
-
-type caseFor struct {
-	Namespace    string            `json:"namespace"`
-	Pod          string            `json:"pod"`
-	Container    string            `json:"container"`
-	Labels       map[string]string `json:"labels"`
-	RuntimeClass string            `json:"runtimeClass"`
-	Image        string            `json:"image"`
-	Network      string            `json:"network"`
+	Pod       string          `json:"pod"`
+	Container string          `json:"container"` // only this one of Pod
+	For       *policy.Subject `json:"for"`
+	Ask       query           `json:"ask"`
+	Count     *policy.Usage   `json:"count"`   // how much the container gets
+	PodHas    policy.Usage    `json:"podHas"`  // and its pod's other containers have
+	Want      string          `json:"want"`    // granted, audited or refused
+	Rule      string          `json:"rule"`    // that grants or denies it, or comes closest
+	Message   string          `json:"message"` // is in the refusal
 }
 
 // caseResult is one case that was run.
@@ -215,9 +205,7 @@ func (c *caseSpec) findFault() string {
 func (c *caseSpec) runCase(file string, p nodePolicy) ([]string, error) {
 	var all []decision
 	if c.For != nil {
-		f := c.For
-		all = c.evaluate(p, policy.Subject{Namespace: f.Namespace, Pod: f.Pod, Container: f.Container, Labels: f.Labels,
-			RuntimeHandler: f.RuntimeClass, Image: f.Image, Network: f.Network}, c.Ask)
+		all = c.evaluate(p, *c.For, c.Ask)
 	} else {
 		podFile := besideFile(file, c.Pod)
 		requests, err := caseRequests(podFile, c.Container)

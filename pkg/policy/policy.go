@@ -20,19 +20,19 @@ const (
 	Audit Mode = "audit"
 )
 
-// Subject is the container that a decision is about.
+// Subject is the container that a decision is about. Its JSON is the "for" of a test case of policies.
 type Subject struct {
 	Namespace, Pod, Container string
 	// Labels are the pod's.
 	Labels map[string]string
 	// LabelsUnknown is set where the labels of the pod are unknown. A rule that selects by labels
 	// then grants the container nothing, but its denials and limits apply.
-	LabelsUnknown bool
+	LabelsUnknown bool `json:"-"`
 	// RuntimeHandler is the pod's runtime handler. Empty is the default one.
-	RuntimeHandler string
+	RuntimeHandler string `json:"runtimeClass"`
 	// HandlerUnknown is set where the runtime handler is unknown, with the same effect on rules
 	// with runtime classes.
-	HandlerUnknown bool
+	HandlerUnknown bool `json:"-"`
 	// Image is the container's image, as the runtime names it. Empty is unknown, with the same
 	// effect on rules with images.
 	Image string
@@ -42,7 +42,7 @@ type Subject struct {
 	// NetworkGuessed is set where no trusted source has the network's namespace. Then the name,
 	// namespace-name, is denied under every name that it can stand for. Only the pattern for every
 	// network, "*", allows it.
-	NetworkGuessed bool
+	NetworkGuessed bool `json:"-"`
 }
 
 // Grant is a decision to allow.
