@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ type watcher struct {
 
 	snapshot *cdiregistry.Snapshot // that cdi is of
 	cdi      map[string]inventoryItem
-	info     map[string]inventoryItem
+	printed  map[string]inventoryItem
 }
 
 // printUntilDone prints everything, then each change, until ctx ends.
@@ -71,20 +72,16 @@ func (w *watcher) printUntilDone(ctx context.Context) error {
 	}
 }
 
-// printChanges prints what has changed since the last call.
+// printChanges prints what has changed since the last call: removed items, then new and changed ones, each sorted.
 func (w *watcher) printChanges() error {
 	if s := w.registry.Snapshot(); s != w.snapshot {
-		next := cdiItems(s)
-		if err := w.printDifference(w.cdi, next); err != nil {
-			return err
-		}
-		w.snapshot, w.cdi = s, next
+		w.snapshot, w.cdi = s, cdiItems(s)
 	}
 	files, err := w.dirs.plugins()
 	if err != nil {
 		return err
 	}
-	next := map[string]inventoryItem{}
+	before, next := w.printed, maps.Clone(w.cdi)
 	for i := range files {
 		item := inventoryItem{What: "device-info", Name: files[i].File, Detail: cmp.Or(files[i].ownerText(), files[i].Type)}
 		if !files[i].Valid {
@@ -94,11 +91,33 @@ func (w *watcher) printChanges() error {
 		item.content = string(data)
 		next[item.itemKey()] = item
 	}
-	if err := w.printDifference(w.info, next); err != nil {
+	w.printed = next
+	for _, key := range slices.Sorted(maps.Keys(before)) {
+		if _, ok := next[key]; !ok {
+			err = cmp.Or(err, w.print("removed", before[key]))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(next)) {
+		old, ok := before[key]
+		switch {
+		case !ok:
+			err = cmp.Or(err, w.print("added", next[key]))
+		case old != next[key]:
+			err = cmp.Or(err, w.print("changed", next[key]))
+		}
+	}
+	return err
+}
+
+func (w *watcher) print(change string, item inventoryItem) error {
+	item.Change = change
+	if !w.json {
+		_, err := fmt.Fprintln(w.out, item.formatText())
 		return err
 	}
-	w.info = next
-	return nil
+	enc := json.NewEncoder(w.out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(item)
 }
 
 func cdiItems(s *cdiregistry.Snapshot) map[string]inventoryItem {
@@ -128,44 +147,4 @@ func cdiItems(s *cdiregistry.Snapshot) map[string]inventoryItem {
 		}
 	}
 	return items
-}
-
-// printDifference prints how next differs from before: removed items, then new and changed ones, each sorted.
-func (w *watcher) printDifference(before, next map[string]inventoryItem) error {
-	var removed, others []inventoryItem
-	for key, f := range before {
-		if _, ok := next[key]; !ok {
-			f.Change = "removed"
-			removed = append(removed, f)
-		}
-	}
-	for key, f := range next {
-		old, ok := before[key]
-		switch {
-		case !ok:
-			f.Change = "added"
-		case old.Detail != f.Detail || old.content != f.content:
-			f.Change = "changed"
-		default:
-			continue
-		}
-		others = append(others, f)
-	}
-	byKey := func(a, b inventoryItem) int { return strings.Compare(a.itemKey(), b.itemKey()) }
-	slices.SortFunc(removed, byKey)
-	slices.SortFunc(others, byKey)
-	for _, f := range append(removed, others...) {
-		var err error
-		if w.json {
-			enc := json.NewEncoder(w.out)
-			enc.SetEscapeHTML(false)
-			err = enc.Encode(f)
-		} else {
-			_, err = fmt.Fprintln(w.out, f.formatText())
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

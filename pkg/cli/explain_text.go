@@ -9,7 +9,6 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
@@ -129,14 +128,10 @@ func (t *explainText) writeReason(err error, it *resolve.Item) {
 			break
 		}
 		unknown := *request
-		if unknown.Annotation == it.From {
-			unknown.Annotation = ""
-		}
-		if unknown.Request == it.Request {
-			unknown.Request = ""
-		}
-		if unknown.File == it.File {
-			unknown.File = ""
+		for part, known := range map[*string]string{&unknown.Annotation: it.From, &unknown.Request: it.Request, &unknown.File: it.File} {
+			if *part == known {
+				*part = ""
+			}
 		}
 		place += unknown.Place()
 		if request.Hint != "" {
@@ -145,12 +140,14 @@ func (t *explainText) writeReason(err error, it *resolve.Item) {
 		err = request.Err
 	}
 	switch e := err.(type) {
-	case deviceinfo.Diagnostics:
-		for _, d := range e {
-			t.writeFault(place, d, it)
+	case diag.List, *diag.Diagnostic:
+		for _, d := range diag.All("", err) {
+			known := *d
+			if known.File == it.File {
+				known.File = ""
+			}
+			t.writeLine("why", place+known.Error())
 		}
-	case *diag.Diagnostic:
-		t.writeFault(place, e, it)
 	case *cdiregistry.NotFoundError:
 		problem, details := e.Parts()
 		t.writeLine("why", place+problem)
@@ -170,15 +167,6 @@ func (t *explainText) writeReason(err error, it *resolve.Item) {
 	for _, hint := range hints {
 		t.writeLine("", hint)
 	}
-}
-
-// writeFault prints a fault in a file.
-func (t *explainText) writeFault(place string, d *diag.Diagnostic, it *resolve.Item) {
-	known := *d
-	if known.File == it.File {
-		known.File = ""
-	}
-	t.writeLine("why", place+known.Error())
 }
 
 // writeRemedy prints the lines of YAML that prevent a refusal.
