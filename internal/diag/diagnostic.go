@@ -53,30 +53,32 @@ func (d *Diagnostic) IsWarning() bool { return d.Severity == SeverityWarning }
 //
 //	FILE:LINE:COLUMN: warning: FIELD: found FOUND: RULE (SECTION): HINT
 func (d *Diagnostic) Error() string {
-	var b strings.Builder
-	b.WriteString(d.File)
+	place := d.File
 	if d.Line > 0 {
-		if d.File != "" {
-			b.WriteString(":")
-		}
-		fmt.Fprintf(&b, "%d", d.Line)
+		place = strings.TrimPrefix(fmt.Sprintf("%s:%d", d.File, d.Line), ":")
 		if d.Column > 0 {
-			fmt.Fprintf(&b, ":%d", d.Column)
+			place += fmt.Sprintf(":%d", d.Column)
 		}
 	}
-	if b.Len() > 0 {
-		b.WriteString(": ")
-	}
+	text := d.Message()
 	if d.IsWarning() {
-		b.WriteString("warning: ")
+		text = "warning: " + text
 	}
-	b.WriteString(d.Message())
-	return b.String()
+	if place != "" {
+		text = place + ": " + text
+	}
+	return text
 }
 
 // Message is [Diagnostic.Error] without the place and the severity.
 func (d *Diagnostic) Message() string {
-	text := Field(d.Field, d.Found, d.Rule)
+	text := d.Rule
+	if d.Found != "" {
+		text = "found " + d.Found + ": " + text
+	}
+	if d.Field != "" {
+		text = d.Field + ": " + text
+	}
 	if d.Section != "" {
 		text += " (" + d.Section + ")"
 	}

@@ -4,6 +4,7 @@ package diag
 
 import (
 	"cmp"
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -34,17 +35,12 @@ func Quote(s string, most int) string {
 	}
 }
 
-// Field is "FIELD: found FOUND: RULE", as far as each is known.
-func Field(field, found, rule string) string {
-	var b strings.Builder
-	if field != "" {
-		b.WriteString(field + ": ")
+// Count is "1 device" or "2 devices".
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
 	}
-	if found != "" {
-		b.WriteString("found " + found + ": ")
-	}
-	b.WriteString(rule)
-	return b.String()
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // maxEdits is how many edits a word is at most away from what was probably meant.
