@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -122,18 +123,13 @@ func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
 // effectiveUser returns the user that the manifest sets, the container's before the pod's; nil where the
 // image decides.
 func effectiveUser(own, pods securityContext) *resolve.User {
-	if own.RunAsUser == nil {
-		own.RunAsUser = pods.RunAsUser
-	}
-	if own.RunAsGroup == nil {
-		own.RunAsGroup = pods.RunAsGroup
-	}
-	if own.RunAsUser == nil {
+	uid, gid := cmp.Or(own.RunAsUser, pods.RunAsUser), cmp.Or(own.RunAsGroup, pods.RunAsGroup)
+	if uid == nil {
 		return nil
 	}
-	u := &resolve.User{UID: *own.RunAsUser}
-	if own.RunAsGroup != nil {
-		u.GID = *own.RunAsGroup
+	u := &resolve.User{UID: *uid}
+	if gid != nil {
+		u.GID = *gid
 	}
 	return u
 }

@@ -167,17 +167,15 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 	if err != nil {
 		return err
 	}
+	defer engine.Close()
 	if q.sandboxID, err = findSandbox(env, host, cfg, q.sandboxID); err != nil {
-		return errors.Join(err, engine.Close())
+		return err
 	}
 	x := explainer{explainOptions: q, env: env, engine: engine, host: host, cfg: cfg}
 	x.readMetadata(pods)
 	all := []explanation{}
 	for _, p := range pods {
 		all = append(all, x.explainPod(cmd.Context(), p)...)
-	}
-	if err := engine.Close(); err != nil {
-		return err
 	}
 	err = out.writeResult(env, all, func() string { return explanationsText(cfg, all) })
 	has := func(v verdict) bool {
@@ -330,10 +328,8 @@ func otherErrors(err error, items []resolve.Item) []error {
 
 // hostPathOf removes the directory of --root from a path: all printed paths are host paths.
 func hostPathOf(host hostfs.Root, p string) string {
-	if dir := host.Dir(); dir != "/" {
-		if rest, ok := strings.CutPrefix(p, dir+"/"); ok {
-			return "/" + rest
-		}
+	if rest, ok := strings.CutPrefix(p, host.Dir()+"/"); ok {
+		return "/" + rest
 	}
 	return p
 }

@@ -71,11 +71,11 @@ func policyTestCommand(env Env) *cobra.Command {
 		Example: "  jackfield policy test --config config.yaml policy-tests",
 		Args:    exactlyOneArg("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t := caseRunner{n: n, cmd: cmd, results: []caseResult{}}
-			if err := t.runPath(args[0]); err != nil {
+			results, err := n.runCases(cmd, args[0])
+			if err != nil {
 				return err
 			}
-			return t.printResults(env, out)
+			return printResults(env, out, results)
 		},
 	}
 	n.addFlags(cmd)
@@ -83,37 +83,35 @@ func policyTestCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-type caseRunner struct {
-	n       hostFlags
-	cmd     *cobra.Command
-	results []caseResult
-}
-
-func (t *caseRunner) runPath(arg string) error {
+// runCases runs the test cases in a file, or in the files of a directory.
+func (n *hostFlags) runCases(cmd *cobra.Command, arg string) ([]caseResult, error) {
+	var results []caseResult
 	files, err := filesIn(arg)
 	if err != nil {
-		return fmt.Errorf("read test cases in %q: %w", arg, err)
+		return nil, fmt.Errorf("read test cases in %q: %w", arg, err)
 	}
 	for _, file := range files {
 		if file != arg && (filepath.Base(file)[0] == '.' || filepath.Ext(file) == ".json") {
 			continue
 		}
-		data, err := readInput(file, t.cmd.InOrStdin())
+		data, err := readInput(file, cmd.InOrStdin())
 		if err != nil {
-			return fmt.Errorf("read test cases in %q: %w", file, err)
+			return nil, fmt.Errorf("read test cases in %q: %w", file, err)
 		}
 		// Manifests and configurations may lie beside the cases.
 		if file != arg && !hasCases(data) {
 			continue
 		}
-		if err := t.runFile(file, data); err != nil {
-			return err
+		found, err := n.runFile(cmd, file, data)
+		if err != nil {
+			return nil, err
 		}
+		results = append(results, found...)
 	}
-	if len(t.results) == 0 {
-		return fmt.Errorf("read test cases: no file in %q has any: %w", arg, errdefs.ErrNotFound)
+	if len(results) == 0 {
+		return nil, fmt.Errorf("read test cases: no file in %q has any: %w", arg, errdefs.ErrNotFound)
 	}
-	return nil
+	return results, nil
 }
 
 // hasCases reports whether a file holds test cases, also where it is not valid YAML.
@@ -126,28 +124,29 @@ func hasCases(data []byte) bool {
 	return json.Unmarshal(docs[0], &keys) != nil || keys["cases"] != nil
 }
 
-func (t *caseRunner) runFile(file string, data []byte) error {
+func (n *hostFlags) runFile(cmd *cobra.Command, file string, data []byte) ([]caseResult, error) {
 	cf, err := parseCases(file, data)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	n := t.n
+	node := *n
 	if cf.Config != "" {
-		n.configFile = besideFile(file, cf.Config)
+		node.configFile = besideFile(file, cf.Config)
 	}
-	p, err := n.loadPolicy(t.cmd)
+	p, err := node.loadPolicy(cmd)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var results []caseResult
 	for i := range cf.Cases {
 		c := &cf.Cases[i]
 		diff, err := c.runCase(file, p)
 		if err != nil {
-			return fmt.Errorf("run test case %q in %q: %w", c.Name, file, err)
+			return nil, fmt.Errorf("run test case %q in %q: %w", c.Name, file, err)
 		}
-		t.results = append(t.results, caseResult{File: file, Name: c.Name, Passed: len(diff) == 0, Diff: diff})
+		results = append(results, caseResult{File: file, Name: c.Name, Passed: len(diff) == 0, Diff: diff})
 	}
-	return nil
+	return results, nil
 }
 
 // parseCases reads a file of cases; messages name the file.
@@ -281,11 +280,11 @@ func (c *caseSpec) compare(d *decision) []string {
 	return lines
 }
 
-func (t *caseRunner) printResults(env Env, out output) error {
+func printResults(env Env, out output, results []caseResult) error {
 	failed := 0
 	var b strings.Builder
-	for i := range t.results {
-		r := &t.results[i]
+	for i := range results {
+		r := &results[i]
 		if r.Passed {
 			continue
 		}
@@ -295,6 +294,6 @@ func (t *caseRunner) printResults(env Env, out output) error {
 			b.WriteString("  " + plain(line) + "\n")
 		}
 	}
-	fmt.Fprintf(&b, "%d of %d passed\n", len(t.results)-failed, len(t.results))
-	return answerError(out.writeResult(env, t.results, b.String), failed == 0)
+	fmt.Fprintf(&b, "%d of %d passed\n", len(results)-failed, len(results))
+	return answerError(out.writeResult(env, results, b.String), failed == 0)
 }

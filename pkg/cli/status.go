@@ -218,7 +218,6 @@ func vswitchState(v *status.Vswitch) string {
 
 func writeContainer(b *strings.Builder, c *status.Container) {
 	fmt.Fprintf(b, "%s  since %s\n", plain(c.Title()), c.Since.Format(time.RFC3339))
-	done := make([]bool, len(c.Edits))
 	for _, r := range c.Requests {
 		fmt.Fprintf(b, "\n  %s: %s\n", plain(r.Request), plain(resolve.Outcome(r.Outcome).String()))
 		var t table
@@ -227,17 +226,16 @@ func writeContainer(b *strings.Builder, c *status.Container) {
 				t.addRow(line[0], line[1])
 			}
 		}
-		for i, e := range c.Edits {
+		for _, e := range c.Edits {
 			if e.Request == r.Request {
-				done[i] = true
 				t.addRow(splitEdit(e.What))
 			}
 		}
 		b.WriteString(t.formatText("    "))
 	}
 	var t table
-	for i, e := range c.Edits {
-		if !done[i] {
+	for _, e := range c.Edits {
+		if !slices.ContainsFunc(c.Requests, func(r status.Request) bool { return r.Request == e.Request }) {
 			t.addRow(splitEdit(e.What))
 		}
 	}

@@ -15,13 +15,15 @@ import (
 )
 
 // nearestWord returns the candidate that a word was probably meant to be: the closest one, or else
-// the first that begins with it; "" for none.
+// the first that begins with it or has it between its dashes; "" for none.
 func nearestWord(word string, candidates []string) string {
 	if near := diag.Nearest(word, candidates...); near != "" || word == "" {
 		return near
 	}
-	if i := slices.IndexFunc(candidates, func(c string) bool { return strings.HasPrefix(c, word) }); i >= 0 {
-		return candidates[i]
+	for _, c := range candidates {
+		if strings.HasPrefix(c, word) || slices.Contains(strings.Split(c, "-"), word) {
+			return c
+		}
 	}
 	return ""
 }
@@ -55,8 +57,7 @@ func wantedValue(invalid *pflag.InvalidValueError) error {
 	return invalid.Unwrap()
 }
 
-// nearestFlag returns the flag of a command that was probably meant: the closest one, or else the
-// first that has the word between its dashes.
+// nearestFlag returns the flag of a command that was probably meant.
 func nearestFlag(cmd *cobra.Command, word string) string {
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -64,11 +65,5 @@ func nearestFlag(cmd *cobra.Command, word string) string {
 			names = append(names, f.Name)
 		}
 	})
-	if near := nearestWord(word, names); near != "" {
-		return near
-	}
-	if i := slices.IndexFunc(names, func(name string) bool { return slices.Contains(strings.Split(name, "-"), word) }); i >= 0 {
-		return names[i]
-	}
-	return ""
+	return nearestWord(word, names)
 }
