@@ -4,7 +4,7 @@ package cdiregistry
 
 import (
 	"maps"
-	"slices"
+	"reflect"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
 )
@@ -46,42 +46,31 @@ func (d declaration) device() *Device {
 }
 
 func copyEdits(e *specs.ContainerEdits) *specs.ContainerEdits {
-	rdt := copyOf(e.IntelRdt)
-	if rdt != nil {
-		rdt.Schemata = slices.Clone(rdt.Schemata)
-	}
-	return &specs.ContainerEdits{
-		Env: slices.Clone(e.Env),
-		DeviceNodes: copyList(e.DeviceNodes, func(n *specs.DeviceNode) {
-			n.FileMode, n.UID, n.GID = copyOf(n.FileMode), copyOf(n.UID), copyOf(n.GID)
-		}),
-		NetDevices: copyList(e.NetDevices, func(*specs.LinuxNetDevice) {}),
-		Hooks: copyList(e.Hooks, func(h *specs.Hook) {
-			h.Args, h.Env, h.Timeout = slices.Clone(h.Args), slices.Clone(h.Env), copyOf(h.Timeout)
-		}),
-		Mounts:         copyList(e.Mounts, func(m *specs.Mount) { m.Options = slices.Clone(m.Options) }),
-		IntelRdt:       rdt,
-		AdditionalGIDs: slices.Clone(e.AdditionalGIDs),
-	}
-}
-
-// copyList copies a list and its items, of which own copies what is behind pointers.
-func copyList[T any](list []*T, own func(*T)) []*T {
-	if list == nil {
-		return nil
-	}
-	out := make([]*T, len(list))
-	for i, item := range list {
-		out[i] = copyOf(item)
-		own(out[i])
-	}
+	var out *specs.ContainerEdits
+	copyValue(reflect.ValueOf(&out).Elem(), reflect.ValueOf(e))
 	return out
 }
 
-func copyOf[T any](p *T) *T {
-	if p == nil {
-		return nil
+// copyValue sets out to a copy of in that shares no pointer and no list with it.
+func copyValue(out, in reflect.Value) {
+	switch in.Kind() {
+	case reflect.Pointer:
+		if !in.IsNil() {
+			out.Set(reflect.New(in.Type().Elem()))
+			copyValue(out.Elem(), in.Elem())
+		}
+	case reflect.Slice:
+		if !in.IsNil() {
+			out.Set(reflect.MakeSlice(in.Type(), in.Len(), in.Len()))
+			for i := range in.Len() {
+				copyValue(out.Index(i), in.Index(i))
+			}
+		}
+	case reflect.Struct:
+		for i := range in.NumField() {
+			copyValue(out.Field(i), in.Field(i))
+		}
+	default:
+		out.Set(in)
 	}
-	v := *p
-	return &v
 }

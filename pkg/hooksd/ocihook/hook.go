@@ -38,16 +38,5 @@ func Matching(hooks []*Hook, c *Container) []*Hook {
 // AskedBy reports whether the hook has conditions on annotations and these match: then their author asked
 // for the hook.
 func (h *Hook) AskedBy(annotations map[string]string) bool {
-	if len(h.When.Annotations) == 0 {
-		return false
-	}
-	for i := range h.When.Annotations {
-		switch met := h.When.Annotations[i].match(annotations); {
-		case met && h.When.Or:
-			return true
-		case !met && !h.When.Or:
-			return false
-		}
-	}
-	return !h.When.Or
+	return h.When.suffices(h.When.annotationsMet(annotations))
 }

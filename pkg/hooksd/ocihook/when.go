@@ -2,7 +2,10 @@
 
 package ocihook
 
-import "regexp"
+import (
+	"regexp"
+	"slices"
+)
 
 // Container is what the conditions depend on.
 type Container struct {
@@ -31,42 +34,35 @@ type Annotation struct{ Key, Value *regexp.Regexp }
 // match is When.Match of the parser of Podman and CRI-O on compiled expressions, with one difference: for
 // a container without arguments no command matches, and it is no error.
 func (w *When) match(c *Container) bool {
-	matched := false
-	for _, condition := range []struct{ there, met bool }{
-		{w.Always != nil, w.Always != nil && *w.Always},
-		{w.HasBindMounts != nil, w.HasBindMounts != nil && *w.HasBindMounts && c.HasBindMounts},
-	} {
-		switch {
-		case condition.met && w.Or:
-			return true
-		case condition.met:
-			matched = true
-		case condition.there && !w.Or:
-			return false
-		}
+	met := w.annotationsMet(c.Annotations)
+	if w.Always != nil {
+		met = append(met, *w.Always)
 	}
+	if w.HasBindMounts != nil {
+		met = append(met, *w.HasBindMounts && c.HasBindMounts)
+	}
+	if len(w.Commands) > 0 {
+		isCommand := func(re *regexp.Regexp) bool { return re.MatchString(c.Args[0]) }
+		met = append(met, len(c.Args) > 0 && slices.ContainsFunc(w.Commands, isCommand))
+	}
+	return w.suffices(met)
+}
+
+// annotationsMet returns of each condition on annotations whether it is met.
+func (w *When) annotationsMet(annotations map[string]string) []bool {
+	var met []bool
 	for i := range w.Annotations {
-		switch met := w.Annotations[i].match(c.Annotations); {
-		case met && w.Or:
-			return true
-		case met:
-			matched = true
-		case !w.Or:
-			return false
-		}
+		met = append(met, w.Annotations[i].match(annotations))
 	}
-	if len(w.Commands) == 0 {
-		return matched
+	return met
+}
+
+// suffices reports whether conditions suffice of which these are met.
+func (w *When) suffices(met []bool) bool {
+	if w.Or {
+		return slices.Contains(met, true)
 	}
-	if len(c.Args) == 0 {
-		return false
-	}
-	for _, re := range w.Commands {
-		if re.MatchString(c.Args[0]) {
-			return true
-		}
-	}
-	return false
+	return len(met) > 0 && !slices.Contains(met, false)
 }
 
 func (a *Annotation) match(annotations map[string]string) bool {
