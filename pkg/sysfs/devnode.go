@@ -3,7 +3,6 @@
 package sysfs
 
 import (
-	"errors"
 	"io/fs"
 	"path"
 	"slices"
@@ -152,16 +151,4 @@ func (l lookup) readAttribute(host hostfs.Root, p string) (text string, ok bool,
 func sortByPath(nodes []Node) []Node {
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Path, b.Path) })
 	return nodes
-}
-
-// hintModule adds to a "not found" error the hint to load the kernel module that
-// creates the node.
-func hintModule(err error, name string) error {
-	var e *Error
-	if errdefs.IsNotFound(err) && errors.As(err, &e) {
-		hinted := *e
-		hinted.Hint = "load the kernel module " + name
-		return &hinted
-	}
-	return err
 }

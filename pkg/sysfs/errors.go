@@ -16,40 +16,38 @@ import (
 // without such a node), ErrConflict (sysfs and the host's node disagree, or
 // a name belongs to another device), ErrResourceExhausted, ErrPermissionDenied.
 type Error struct {
-	Op      string // the operation, "find device nodes of PCI device"
-	Device  string // the caller's address or name
-	File    string // host path of the sysfs file or node at fault; "" before any was read
-	Problem string // what was found there
-	Hint    string // what to do about it; may be ""
-	Err     error
+	File string // host path of the sysfs file or node at fault; "" before any was read
+	text string
+	err  error
 }
 
-func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Op)
-	if e.Device != "" {
-		fmt.Fprintf(&b, " %q", e.Device)
-	}
-	if e.File != "" {
-		b.WriteString(": " + e.File)
-	}
-	b.WriteString(": " + e.Problem)
-	if e.Hint != "" {
-		b.WriteString("; " + e.Hint)
-	}
-	return b.String()
-}
+func (e *Error) Error() string { return e.text }
 
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.err }
 
 // lookup is one operation on one device. Every error of it carries both.
-type lookup struct{ op, device string }
+type lookup struct {
+	op     string // "find device nodes of PCI device"
+	device string // the caller's address or name
+}
 
+// newError reports what was found in a file, and a hint, which may be "", at what to do about it.
 func (l lookup) newError(file string, sentinel error, hint, format string, args ...any) error {
-	return &Error{Op: l.op, Device: l.device, File: file, Problem: fmt.Sprintf(format, args...), Hint: hint, Err: sentinel}
+	parts := []string{l.op}
+	if l.device != "" {
+		parts[0] += fmt.Sprintf(" %q", l.device)
+	}
+	if file != "" {
+		parts = append(parts, file)
+	}
+	text := strings.Join(append(parts, fmt.Sprintf(format, args...)), ": ")
+	if hint != "" {
+		text += "; " + hint
+	}
+	return &Error{File: file, text: text, err: sentinel}
 }
 
 // wrapError reports that file could not be read.
 func (l lookup) wrapError(file string, err error, hint string) error {
-	return &Error{Op: l.op, Device: l.device, File: file, Problem: hostfs.WithoutPath(err).Error(), Hint: hint, Err: err}
+	return l.newError(file, err, hint, "%v", hostfs.WithoutPath(err))
 }

@@ -27,7 +27,7 @@ func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 	}
 	for _, name := range names {
 		if err := checkName(name); err != nil {
-			return nil, &Error{Op: l.op, Device: l.device, Problem: "RDMA " + err.Error(), Err: errdefs.ErrInvalidArgument}
+			return nil, l.newError("", err, "", "RDMA %v", err)
 		}
 	}
 	dev, err := l.readPCI(host)

@@ -30,29 +30,21 @@ func ParseAddress(s string) (string, error) {
 // checkName accepts the names that a device can have in a sysfs directory. None of them
 // leads out of the directory.
 func checkName(s string) error {
-	var rule string
-	switch {
+	isForbidden := func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' || r == '\\' }
+	rule := ""
+	switch at := strings.IndexFunc(s, isForbidden); {
 	case s == "":
 		rule = "it is empty"
 	case len(s) > maxName:
 		rule = fmt.Sprintf("it has %d bytes, more than %d", len(s), maxName)
 	case s[0] == '.':
 		rule = "it starts with a dot"
+	case at >= 0:
+		rule = fmt.Sprintf("character %q is not allowed", s[at])
 	default:
-		for i := range len(s) {
-			if c := s[i]; c <= ' ' || c >= 0x7f || c == '/' || c == '\\' {
-				rule = fmt.Sprintf("character %q is not allowed", c)
-				break
-			}
-		}
-	}
-	if rule == "" {
 		return nil
 	}
-	if len(s) > maxName {
-		s = s[:maxName] + "..."
-	}
-	return fmt.Errorf("device name %q: %s: %w", s, rule, errdefs.ErrInvalidArgument)
+	return fmt.Errorf("device name %s: %s: %w", diag.Quote(s, maxName), rule, errdefs.ErrInvalidArgument)
 }
 
 // parseNumber returns the decimal number N in prefix+N, as the kernel prints it: no

@@ -77,7 +77,7 @@ func Nodes(host hostfs.Root, address string) ([]Node, error) {
 func (l lookup) readPCI(host hostfs.Root) (PCIDevice, error) {
 	address, err := ParseAddress(l.device)
 	if err != nil {
-		return PCIDevice{}, &Error{Op: l.op, Device: l.device, Problem: err.Error(), Err: errdefs.ErrInvalidArgument}
+		return PCIDevice{}, l.wrapError("", err, "")
 	}
 	dev := PCIDevice{Address: address, Dir: path.Join(pciDevices, address)}
 	if _, err := host.Stat(dev.Dir); err != nil {

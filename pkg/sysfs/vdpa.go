@@ -39,7 +39,7 @@ type VDPADevice struct {
 func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
 	l := lookup{"find vhost-vdpa node of vDPA device", name}
 	if err := checkName(name); err != nil {
-		return VDPADevice{}, &Error{Op: l.op, Device: name, Problem: "vDPA " + err.Error(), Err: errdefs.ErrInvalidArgument}
+		return VDPADevice{}, l.newError("", err, "", "vDPA %v", err)
 	}
 	dev := VDPADevice{Name: name, Dir: path.Join(vdpaDevices, name)}
 	real, err := host.Resolve(dev.Dir)

@@ -2,20 +2,30 @@
 
 package sysfs
 
-import "github.com/jackfield/jackfield/pkg/hostfs"
+import (
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
 
 // VhostNet returns /dev/net/tun and /dev/vhost-net, the nodes of virtio-user's
 // exceptional path (Device Information Specification 3.1.3.2). An application needs
 // both; if one is missing the error is ErrNotFound.
 func VhostNet(host hostfs.Root) ([]Node, error) {
 	l := lookup{op: "find vhost-net nodes"}
-	tun, err := l.statFixedNode(host, "/dev/net/tun", "misc/tun", "")
-	if err != nil {
-		return nil, hintModule(err, "tun")
+	var nodes []Node
+	for _, node := range []struct{ path, class, module string }{
+		{"/dev/net/tun", "misc/tun", "tun"},
+		{"/dev/vhost-net", "misc/vhost-net", "vhost_net"},
+	} {
+		if _, err := host.Lstat(node.path); errdefs.IsNotFound(err) {
+			return nil, l.wrapError(node.path, err, "load the kernel module "+node.module)
+		}
+		n, err := l.statFixedNode(host, node.path, node.class, "")
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, n)
 	}
-	vhost, err := l.statFixedNode(host, "/dev/vhost-net", "misc/vhost-net", "")
-	if err != nil {
-		return nil, hintModule(err, "vhost_net")
-	}
-	return []Node{tun, vhost}, nil
+	return nodes, nil
 }
