@@ -150,7 +150,10 @@ func parseSocket(r Request, name string) (Device, error) {
 }
 
 func parseCDI(annotations map[string]string, set *deviceSet) error {
-	for _, key := range cdiKeys(annotations) {
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if !strings.HasPrefix(key, CDIPrefix) {
+			continue
+		}
 		if !kubename.IsQualifiedPart(key[len(CDIPrefix):]) {
 			return &Error{Key: key, Rule: "the name after " + CDIPrefix + " must begin and end with a letter or digit, hold letters, digits, '_', '-', '.' only, and have at most 63 bytes"}
 		}

@@ -4,6 +4,7 @@ package annotation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -115,10 +116,9 @@ func (in *Injector) addCDI(key, value string) error {
 
 func (in *Injector) addNode(r Request, node *yaml.Node) error {
 	n := InjectorNode{Request: r}
-	f := fields{r: &n.Request, key: "path", into: map[string]any{
-		"path": &n.Path, "type": &n.Type, "major": &n.Major, "minor": &n.Minor, "file_mode": &n.FileMode, "uid": &n.UID, "gid": &n.GID,
-	}, order: []string{"path", "type", "major", "minor", "file_mode", "uid", "gid"}, required: 4}
-	if err := f.readObject(node); err != nil {
+	if err := n.readObject(node, "path", 4, []field{
+		{"path", &n.Path}, {"type", &n.Type}, {"major", &n.Major}, {"minor", &n.Minor}, {"file_mode", &n.FileMode}, {"uid", &n.UID}, {"gid", &n.GID},
+	}); err != nil {
 		return err
 	}
 	switch {
@@ -135,10 +135,9 @@ func (in *Injector) addNode(r Request, node *yaml.Node) error {
 
 func (in *Injector) addMount(r Request, node *yaml.Node) error {
 	m := InjectorMount{Request: r}
-	f := fields{r: &m.Request, key: "destination", into: map[string]any{
-		"source": &m.Source, "destination": &m.Destination, "type": &m.Type, "options": &m.Options,
-	}, order: []string{"source", "destination", "type", "options"}, required: 2}
-	if err := f.readObject(node); err != nil {
+	if err := m.readObject(node, "destination", 2, []field{
+		{"source", &m.Source}, {"destination", &m.Destination}, {"type", &m.Type}, {"options", &m.Options},
+	}); err != nil {
 		return err
 	}
 	in.Mounts = append(in.Mounts, m)
@@ -155,12 +154,9 @@ func parseObjects(key, value string, read func(Request, *yaml.Node) error) error
 	if err != nil {
 		return err
 	}
-	if len(list.Content) > MaxItems {
-		return tooManyItems(key, len(list.Content))
-	}
-	for i, node := range list.Content {
+	for i, node := range list {
 		r := Request{Key: key, Position: i + 1}
-		if node.Kind != yaml.MappingNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 {
+		if node.Kind != yaml.MappingNode || isMarked(node) {
 			return r.newError("want an object")
 		}
 		if err := read(r, node); err != nil {
@@ -170,43 +166,46 @@ func parseObjects(key, value string, read func(Request, *yaml.Node) error) error
 	return nil
 }
 
-// fields decodes an object.
-type fields struct {
-	r        *Request
-	key      string         // its value names the object in messages
-	into     map[string]any // pointers, by key
-	order    []string       // of the keys in messages
-	required int            // number of keys, the first of order, that an object must have
+// field is a key of an object, and a pointer to what its value is read into.
+type field struct {
+	name string
+	into any
 }
 
-func (f *fields) readObject(object *yaml.Node) error {
-	seen := make(map[string]bool, len(f.into))
+// readObject decodes an object, which must have the first few of the fields. The value of the field
+// called item names the object in messages.
+func (r *Request) readObject(object *yaml.Node, item string, required int, fields []field) error {
+	seen := make(map[string]bool, len(fields))
 	for i := 0; i+1 < len(object.Content); i += 2 {
 		name, value := object.Content[i], object.Content[i+1]
-		into := f.into[name.Value]
+		at := slices.IndexFunc(fields, func(f field) bool { return f.name == name.Value })
 		switch {
-		case into == nil || name.Kind != yaml.ScalarNode || name.Anchor != "":
-			return f.r.newError("unknown key " + quote(name.Value) + "; the keys are " + strings.Join(f.order, ", "))
+		case at < 0 || name.Kind != yaml.ScalarNode || name.Anchor != "":
+			var keys []string
+			for _, f := range fields {
+				keys = append(keys, f.name)
+			}
+			return r.newError("unknown key " + quote(name.Value) + "; the keys are " + strings.Join(keys, ", "))
 		case seen[name.Value]:
-			return f.r.newError("key " + quote(name.Value) + " occurs twice")
+			return r.newError("key " + quote(name.Value) + " occurs twice")
 		}
 		seen[name.Value] = true
 		if rule := checkPlain(value); rule != "" {
-			return f.r.newError(name.Value + ": " + rule)
+			return r.newError(name.Value + ": " + rule)
 		}
-		if _, text := into.(*string); text && value.Tag != "!!str" {
-			return f.r.newError(name.Value + ": want a string")
+		if _, text := fields[at].into.(*string); text && value.Tag != "!!str" {
+			return r.newError(name.Value + ": want a string")
 		}
-		if err := value.Decode(into); err != nil {
-			return f.r.newError(fmt.Sprintf("%s: found %s, which is of another type", name.Value, quote(value.Value)))
+		if err := value.Decode(fields[at].into); err != nil {
+			return r.newError(fmt.Sprintf("%s: found %s, which is of another type", name.Value, quote(value.Value)))
 		}
-		if name.Value == f.key {
-			f.r.Item = value.Value
+		if name.Value == item {
+			r.Item = value.Value
 		}
 	}
-	for _, name := range f.order[:f.required] {
-		if !seen[name] {
-			return f.r.newError(name + " is missing")
+	for _, f := range fields[:required] {
+		if !seen[f.name] {
+			return r.newError(f.name + " is missing")
 		}
 	}
 	return nil
@@ -215,8 +214,8 @@ func (f *fields) readObject(object *yaml.Node) error {
 // checkPlain returns the rule that a value breaks, or "". It must be a scalar or a list of strings,
 // without anchors, aliases and tags.
 func checkPlain(node *yaml.Node) string {
-	if node.Anchor != "" || node.Kind == yaml.AliasNode || node.Style&yaml.TaggedStyle != 0 {
-		return "YAML anchors, aliases and tags are not supported"
+	if node.Kind == yaml.AliasNode || isMarked(node) {
+		return ruleNoAnchors
 	}
 	if node.Kind == yaml.MappingNode || node.Tag == "!!null" {
 		return "want a value"

@@ -4,7 +4,6 @@ package annotation
 
 import (
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/diag"
@@ -66,16 +65,15 @@ func findEffective(annotations map[string]string, key, container string) (found,
 
 // checkKeys returns an error for the first unknown key of Jackfield's domain, in sort order.
 func checkKeys(annotations map[string]string) error {
-	var all []string
+	unknown := ""
 	for key := range annotations {
-		if inDomain(key) && !isKnownKey(key) {
-			all = append(all, key)
+		if inDomain(key) && !isKnownKey(key) && (unknown == "" || key < unknown) {
+			unknown = key
 		}
 	}
-	if len(all) == 0 {
+	if unknown == "" {
 		return nil
 	}
-	unknown := slices.Min(all)
 	rule := "not a key of Jackfield's"
 	if near := nearestKey(unknown); near != "" {
 		rule += " (did you mean " + quote(near) + "?)"
@@ -95,8 +93,7 @@ func isKnownKey(key string) bool {
 
 // IsContainerScoped reports whether the key is one of Jackfield's that applies to one container.
 func IsContainerScoped(key string) bool {
-	_, scope, _ := strings.Cut(key, "/")
-	return isKnownKey(key) && strings.HasPrefix(scope, scopeContainer)
+	return isKnownKey(key) && ContainerOf(key) != ""
 }
 
 // nearestKey returns the known key for which the given one is probably a mistake, or "".
@@ -120,18 +117,6 @@ func nearestKey(key string) string {
 		return base + "/" + scopePod
 	}
 	return ""
-}
-
-// cdiKeys returns the sorted keys of CDI's own annotations.
-func cdiKeys(annotations map[string]string) []string {
-	var keys []string
-	for key := range annotations {
-		if strings.HasPrefix(key, CDIPrefix) {
-			keys = append(keys, key)
-		}
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // MisspeltKey returns the key of Jackfield's for which a key of another domain, such as

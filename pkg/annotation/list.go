@@ -53,11 +53,8 @@ func splitItems(key, value string, fields ...string) ([]item, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(list.Content) > MaxItems {
-		return nil, tooManyItems(key, len(list.Content))
-	}
-	items := make([]item, 0, len(list.Content))
-	for i, node := range list.Content {
+	items := make([]item, 0, len(list))
+	for i, node := range list {
 		it, err := nodeItem(key, i+1, node, fields)
 		if err != nil {
 			return nil, err
@@ -90,8 +87,8 @@ func tooManyItems(key string, n int) error {
 	return &Error{Key: key, Rule: fmt.Sprintf("the list has %d items; at most %d are read", n, MaxItems)}
 }
 
-// parseList reads the value as one YAML document that is a list.
-func parseList(key, value string) (*yaml.Node, error) {
+// parseList reads the value as one YAML document that is a list, and returns its items.
+func parseList(key, value string) ([]*yaml.Node, error) {
 	data := []byte(value)
 	// YAML does not allow tabs for indentation, JSON does.
 	if json.Valid(data) {
@@ -116,11 +113,18 @@ func parseList(key, value string) (*yaml.Node, error) {
 		return nil, &Error{Key: key, Rule: quote(value) + " is an object; want a list: [{...}]"}
 	case list.Kind != yaml.SequenceNode:
 		return nil, &Error{Key: key, Rule: quote(value) + " is not a list; write names with commas between them, without quotes, or a list in YAML or JSON"}
-	case list.Anchor != "" || list.Style&yaml.TaggedStyle != 0:
-		return nil, &Error{Key: key, Rule: "YAML anchors, aliases and tags are not supported"}
+	case isMarked(list):
+		return nil, &Error{Key: key, Rule: ruleNoAnchors}
+	case len(list.Content) > MaxItems:
+		return nil, tooManyItems(key, len(list.Content))
 	}
-	return list, nil
+	return list.Content, nil
 }
+
+const ruleNoAnchors = "YAML anchors, aliases and tags are not supported"
+
+// isMarked reports whether a node has an anchor or a tag.
+func isMarked(node *yaml.Node) bool { return node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 }
 
 // nodeItem reads one entry of a YAML list: a string, or an object with one of
 // the given fields and optionally "optional".
@@ -132,7 +136,7 @@ func nodeItem(key string, position int, node *yaml.Node, fields []string) (item,
 		}
 		return it, nil
 	}
-	if node.Kind != yaml.MappingNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 {
+	if node.Kind != yaml.MappingNode || isMarked(node) {
 		return item{}, it.newError("not a string and not an object with " + joinOr(fields))
 	}
 	seenOptional := false
@@ -175,8 +179,8 @@ func scalarRule(node *yaml.Node) string {
 	switch {
 	case node.Kind != yaml.ScalarNode:
 		return "not a string"
-	case node.Anchor != "" || node.Style&yaml.TaggedStyle != 0:
-		return "YAML anchors, aliases and tags are not supported"
+	case isMarked(node):
+		return ruleNoAnchors
 	case node.Tag == "!!null" || strings.Trim(node.Value, asciiSpace) == "":
 		return "an item is empty"
 	}
