@@ -5,6 +5,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -48,17 +49,14 @@ func (d *decoder) readRule(at string, element *yaml.Node, r *policy.Rule) {
 
 // checkComplete refuses a rule without subjects or without effect.
 func (d *decoder) checkComplete(at string, rule *yaml.Node) {
-	for _, key := range []string{"name", "for"} {
-		if d.fields[joinPath(at, key)] == nil {
-			d.addFault(joinPath(at, key), rule, "nothing", "a rule has name, for, and allow, deny or limits")
+	requireOne := func(keys ...string) {
+		if !slices.ContainsFunc(keys, func(key string) bool { return d.fields[joinPath(at, key)] != nil }) {
+			d.addFault(joinPath(at, keys[0]), rule, "nothing", "a rule has name, for, and allow, deny or limits")
 		}
 	}
-	for _, key := range []string{"allow", "deny", "limits"} {
-		if d.fields[joinPath(at, key)] != nil {
-			return
-		}
-	}
-	d.addFault(joinPath(at, "allow"), rule, "nothing", "a rule has name, for, and allow, deny or limits")
+	requireOne("name")
+	requireOne("for")
+	requireOne("allow", "deny", "limits")
 }
 
 func (d *decoder) readAllow(into *policy.Allow) reader {

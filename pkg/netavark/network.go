@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/utils"
@@ -67,29 +68,24 @@ func (n *network) check() error {
 	return n.Options.checkConfigFile()
 }
 
-// addresses returns the addresses with prefix lengths of the subnets, and the gateways.
-func (n *network) addresses(ips []netip.Addr) (attach.Addresses, error) {
-	var of attach.Addresses
+// addresses returns the addresses and gateways of a container on the network: for the attachment, and
+// for the status that Podman reads.
+func (n *network) addresses(ips []netip.Addr) (of attach.Addresses, statuses []addressStatus, err error) {
+	statuses = []addressStatus{}
 	for _, ip := range ips {
-		s, ok := n.subnetOf(ip)
-		if !ok {
-			return of, fmt.Errorf("static_ips: found %s, want an address in a subnet of the network", ip)
+		i := slices.IndexFunc(n.Subnets, func(s subnet) bool { return s.Subnet.Contains(ip) })
+		if i < 0 {
+			return of, nil, fmt.Errorf("static_ips: found %s, want an address in a subnet of the network", ip)
 		}
-		of.IPs = append(of.IPs, netip.PrefixFrom(ip, s.Subnet.Bits()).String())
-		if s.Gateway.IsValid() {
-			of.Gateways = append(of.Gateways, s.Gateway.String())
+		status := addressStatus{Address: netip.PrefixFrom(ip, n.Subnets[i].Subnet.Bits())}
+		of.IPs = append(of.IPs, status.Address.String())
+		if gateway := &n.Subnets[i].Gateway; gateway.IsValid() {
+			status.Gateway = gateway
+			of.Gateways = append(of.Gateways, gateway.String())
 		}
+		statuses = append(statuses, status)
 	}
-	return of, nil
-}
-
-func (n *network) subnetOf(ip netip.Addr) (subnet, bool) {
-	for _, s := range n.Subnets {
-		if s.Subnet.Contains(ip) {
-			return s, true
-		}
-	}
-	return subnet{}, false
+	return of, statuses, nil
 }
 
 // createNetwork is the command create: it checks a network of Podman and prints it.

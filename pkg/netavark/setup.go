@@ -28,7 +28,7 @@ type execution struct {
 	} `json:"network_options"`
 }
 
-// status is the result of setup.
+// status is the result of setup. Podman wants empty lists, not null.
 type status struct {
 	SearchDomains []string                   `json:"dns_search_domains"`
 	ServerIPs     []string                   `json:"dns_server_ips"`
@@ -79,7 +79,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	if t.MAC, err = parseMAC(e.Options.StaticMAC); err != nil {
 		return err
 	}
-	addresses, err := e.Network.addresses(e.Options.StaticIPs)
+	addresses, statuses, err := e.Network.addresses(e.Options.StaticIPs)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,10 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	}
 	return attach.Add(ctx, host, t, attach.Steps{
 		Allocate: func() (attach.Addresses, error) { return addresses, nil },
-		Report:   func(attach.Created) error { return p.print(e.status(t.MAC)) },
+		Report: func(attach.Created) error {
+			i := interfaceStatus{MAC: t.MAC, Subnets: statuses}
+			return p.print(status{[]string{}, []string{}, map[string]interfaceStatus{e.Options.Interface: i}})
+		},
 	})
 }
 
@@ -110,20 +113,6 @@ func parseMAC(s string) (string, error) {
 		return "", invalid("network_options.static_mac", s, "a hardware address of one interface, six bytes as c2:11:22:33:44:55")
 	}
 	return mac.String(), nil
-}
-
-// status returns the result for Podman. All addresses are in a subnet.
-func (e *execution) status(mac string) status {
-	i := interfaceStatus{MAC: mac, Subnets: []addressStatus{}}
-	for _, ip := range e.Options.StaticIPs {
-		s, _ := e.Network.subnetOf(ip)
-		a := addressStatus{Address: netip.PrefixFrom(ip, s.Subnet.Bits())}
-		if s.Gateway.IsValid() {
-			a.Gateway = &s.Gateway
-		}
-		i.Subnets = append(i.Subnets, a)
-	}
-	return status{[]string{}, []string{}, map[string]interfaceStatus{e.Options.Interface: i}}
 }
 
 // tearDown is the command teardown: it removes the attachment. The record says what there is, so options that have
