@@ -121,34 +121,32 @@ func (s *Store) Create(r *Record) error {
 		names := len(r.Network) + len(r.ContainerID)
 		return fmt.Errorf("the names of network and container together are too long: %d bytes, at most %d: %w", names, names-over, errdefs.ErrInvalidArgument)
 	}
-	err = s.writePart(r)
-	if err == nil {
+	err = s.publish("write", r, func() error {
 		// Unlike a rename, a link does not replace the record of a concurrent ADD.
-		err = errors.Join(unix.Linkat(s.fd(), part, s.fd(), r.FileName(), 0), unix.Unlinkat(s.fd(), part, 0))
-	}
+		return errors.Join(unix.Linkat(s.fd(), part, s.fd(), r.FileName(), 0), unix.Unlinkat(s.fd(), part, 0))
+	})
 	if errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("another ADD of the same interface is running or was killed; run DEL first: %w", errdefs.ErrAlreadyExists)
 	}
-	if err == nil {
-		err = hostfs.SyncDir(s.fd())
-	}
-	if err != nil {
-		return s.wrap("write", r.FileName(), err)
-	}
-	return nil
+	return err
 }
 
 // Update replaces the record of an attachment that has one, as a whole.
 func (s *Store) Update(r *Record) error {
+	return s.publish("update", r, func() error { return unix.Renameat(s.fd(), partName(r.Key), s.fd(), r.FileName()) })
+}
+
+// publish writes a record under the name of an unfinished one. rename then gives it its own name.
+func (s *Store) publish(verb string, r *Record, rename func() error) error {
 	err := s.writePart(r)
 	if err == nil {
-		err = unix.Renameat(s.fd(), partName(r.Key), s.fd(), r.FileName())
+		err = rename()
 	}
 	if err == nil {
 		err = hostfs.SyncDir(s.fd())
 	}
 	if err != nil {
-		return s.wrap("update", r.FileName(), err)
+		return s.wrap(verb, r.FileName(), err)
 	}
 	return nil
 }
