@@ -10,8 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"sync"
 	"syscall"
 
 	"github.com/containerd/errdefs"
@@ -87,50 +85,4 @@ func (s *UnixListener) Close() error {
 		os.Remove(s.path)
 	}
 	return s.UnixListener.Close()
-}
-
-// limitedListener bounds the connections of a listener by closing the oldest one. So no client
-// can keep out others by holding connections open, least of all the kubelet, which kills a
-// plugin whose health it cannot check.
-type limitedListener struct {
-	net.Listener
-	limit int
-
-	mu   sync.Mutex
-	open []*limitedConn // the oldest first
-}
-
-// Accept implements net.Listener.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	conn := &limitedConn{Conn: c, of: l}
-	l.mu.Lock()
-	var oldest *limitedConn
-	if len(l.open) >= l.limit {
-		oldest = l.open[0]
-	}
-	l.open = append(l.open, conn)
-	l.mu.Unlock()
-	if oldest != nil {
-		oldest.Close()
-	}
-	return conn, nil
-}
-
-type limitedConn struct {
-	net.Conn
-	of *limitedListener
-}
-
-// Close implements net.Conn.
-func (c *limitedConn) Close() error {
-	c.of.mu.Lock()
-	if i := slices.Index(c.of.open, c); i >= 0 {
-		c.of.open = slices.Delete(c.of.open, i, i+1)
-	}
-	c.of.mu.Unlock()
-	return c.Conn.Close()
 }

@@ -3,9 +3,15 @@
 package httpserver
 
 import (
+	"cmp"
+	"errors"
 	"net"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/jackfield/jackfield/internal/deadline"
 )
 
 const (
@@ -32,47 +38,55 @@ type Server struct {
 	http  *http.Server
 	tried chan struct{} // closed after the first attempt to listen
 	quit  chan struct{}
-	done  chan struct{}
 
-	failed bool // Failed was called
+	mu    sync.Mutex
+	conns []net.Conn // that are open, the oldest first
 }
 
 // Start starts a server.
 func Start(opts Options) *Server {
-	if opts.WriteTimeout == 0 {
-		opts.WriteTimeout = 10 * time.Second
-	}
-	s := &Server{opts: opts, tried: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
+	s := &Server{opts: opts, tried: make(chan struct{}), quit: make(chan struct{})}
 	s.http = &http.Server{
-		Handler: opts.Handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: opts.WriteTimeout,
-		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10,
+		Handler: opts.Handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: cmp.Or(opts.WriteTimeout, 10*time.Second),
+		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10, ConnState: s.limitConns,
 	}
 	go s.run()
 	return s
+}
+
+// limitConns bounds the connections by closing the oldest one. So no client can keep out others
+// by holding connections open, least of all the kubelet, which kills a plugin whose health it
+// cannot check.
+func (s *Server) limitConns(c net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		s.conns = append(s.conns, c)
+		if len(s.conns) > s.opts.MaxConns {
+			s.conns[0].Close()
+			s.conns = s.conns[1:]
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.conns = slices.DeleteFunc(s.conns, func(open net.Conn) bool { return open == c })
+	}
 }
 
 // Wait returns after the first attempt to listen.
 func (s *Server) Wait() { <-s.tried }
 
 func (s *Server) run() {
-	defer close(s.done)
-	for attempt := 1; ; attempt++ {
+	var tried, failed sync.Once
+	for {
 		l, err := s.opts.Listen()
-		if attempt == 1 {
-			close(s.tried)
-		}
+		tried.Do(func() { close(s.tried) })
 		if err == nil {
-			err = s.http.Serve(&limitedListener{Listener: l, limit: s.opts.MaxConns})
+			err = s.http.Serve(l)
 		}
-		select {
-		case <-s.quit:
+		if errors.Is(err, http.ErrServerClosed) {
 			return
-		default:
 		}
-		if !s.failed {
-			s.failed = true
-			s.opts.Failed(err)
-		}
+		failed.Do(func() { s.opts.Failed(err) })
 		select {
 		case <-s.quit:
 			return
@@ -88,9 +102,5 @@ func (s *Server) Close() {
 		return
 	}
 	close(s.quit)
-	s.http.Close()
-	select {
-	case <-s.done:
-	case <-time.After(closeTimeout):
-	}
+	_ = deadline.Within(closeTimeout, s.http.Close)
 }

@@ -9,6 +9,8 @@ package linequeue
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/jackfield/jackfield/internal/deadline"
 )
 
 const (
@@ -87,8 +89,5 @@ func (q *Queue) writeLine(line []byte) {
 // left to the end of the process. Close is called once.
 func (q *Queue) Close() {
 	close(q.quit)
-	select {
-	case <-q.done:
-	case <-time.After(2 * flushTimeout):
-	}
+	_ = deadline.Within(2*flushTimeout, func() error { <-q.done; return nil })
 }
