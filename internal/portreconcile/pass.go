@@ -115,10 +115,8 @@ func (s *switchState) pass(ctx context.Context) (again time.Duration) {
 	return
 }
 
-// passResult is what one pass found. Its mutex is for the goroutines that ensure ports, and guards what they
-// share.
+// passResult is what one pass found.
 type passResult struct {
-	mu             sync.Mutex
 	answering      bool
 	ports, missing int
 	errors         int
@@ -134,18 +132,10 @@ func (p *passResult) repeatAfter(d time.Duration) {
 	}
 }
 
-func (p *passResult) addChange(action Action, c Change) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.changes[action] = append(p.changes[action], c)
-}
-
 func (s *switchState) fail(p *passResult, port vswitch.Port, err error) {
 	if s.failures[port.Name] != err.Error() {
-		p.addChange(Failed, Change{port, err})
+		p.changes[Failed] = append(p.changes[Failed], Change{port, err})
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.failures[port.Name] = err.Error()
 	p.errors++
 	p.firstError = cmp.Or(p.firstError, err.Error())
@@ -206,6 +196,7 @@ func (s *switchState) readRecords(store *cnirecord.Store, p *passResult) (record
 func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, records []*cnirecord.Record, found map[attachment]vswitch.Port, sandboxes map[string]bool, p *passResult) {
 	known := map[attachment]knownPort{}
 	slots := make(chan struct{}, maxParallel)
+	results := make(chan ensured, len(records))
 	var group sync.WaitGroup
 	for _, record := range records {
 		if !sandboxes[record.ContainerID] && !record.IsRunningUnlisted(s.options.Host) {
@@ -213,63 +204,68 @@ func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, rec
 		}
 		id := attachmentOf(record.Port.Owner)
 		port, exists := found[id]
-		last, ensured := s.known[id]
-		if exists && ensured && isSamePort(last.requested, *record.Port) && isSamePort(last.found, port) {
-			p.mu.Lock()
+		last, ok := s.known[id]
+		if exists && ok && isSamePort(last.requested, *record.Port) && isSamePort(last.found, port) {
 			known[id] = last
-			p.mu.Unlock()
 			continue
 		}
 		slots <- struct{}{}
 		group.Go(func() {
-			defer func() { <-slots }()
-			port, ok := s.ensure(ctx, store, record, found, p)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if ok {
-				known[id] = knownPort{*record.Port, port}
-			} else if !exists || found[id].Fault != "" {
-				p.missing++
-			}
+			results <- s.ensure(ctx, store, record)
+			<-slots
 		})
 	}
 	group.Wait()
+	close(results)
+	for r := range results {
+		id := attachmentOf(r.record.Port.Owner)
+		before, exists := found[id]
+		switch {
+		case r.err != nil:
+			s.fail(p, *r.record.Port, r.err)
+		case r.locked:
+			p.repeatAfter(time.Second)
+		case r.port != nil:
+			known[id] = knownPort{*r.record.Port, *r.port}
+			if !exists {
+				p.changes[Recreated] = append(p.changes[Recreated], Change{Port: *r.port})
+			} else if !isSamePort(before, *r.port) {
+				p.changes[Changed] = append(p.changes[Changed], Change{Port: *r.port})
+			}
+			continue
+		}
+		if !exists || before.Fault != "" {
+			p.missing++
+		}
+	}
 	s.known, p.ports = known, len(known)
 }
 
-// ensure ensures the port of a record, unless another process is about to change it.
-func (s *switchState) ensure(ctx context.Context, store *cnirecord.Store, record *cnirecord.Record, found map[attachment]vswitch.Port, p *passResult) (vswitch.Port, bool) {
+// ensured is what ensure did about the port of a record.
+type ensured struct {
+	record *cnirecord.Record
+	port   *vswitch.Port // as the switch has it; nil where it was not ensured
+	locked bool          // another process is about to change it
+	err    error
+}
+
+// ensure ensures the port of a record, unless another process is about to change it or has removed the record.
+func (s *switchState) ensure(ctx context.Context, store *cnirecord.Store, record *cnirecord.Record) ensured {
 	unlock, err := store.TryLock(record.Key)
 	if errdefs.IsConflict(err) {
-		p.mu.Lock()
-		p.repeatAfter(time.Second)
-		p.mu.Unlock()
-		return vswitch.Port{}, false
+		return ensured{record: record, locked: true}
 	}
-	if err != nil {
-		s.fail(p, *record.Port, err)
-		return vswitch.Port{}, false
-	}
-	if unlock == nil {
-		return vswitch.Port{}, false // removed meanwhile
+	if err != nil || unlock == nil {
+		return ensured{record: record, err: err}
 	}
 	defer unlock()
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	port, err := s.driver.Ensure(ctx, *record.Port)
 	if err != nil {
-		s.fail(p, *record.Port, err)
-		return vswitch.Port{}, false
+		return ensured{record: record, err: err}
 	}
-	before, exists := found[attachmentOf(record.Port.Owner)]
-	action := Changed
-	if !exists {
-		action = Recreated
-	}
-	if !exists || !isSamePort(before, port) {
-		p.addChange(action, Change{Port: port})
-	}
-	return port, true
+	return ensured{record: record, port: &port}
 }
 
 // removeOrphans removes the ports that have had neither record nor sandbox for some time.
@@ -296,7 +292,7 @@ func (s *switchState) removeOrphans(ctx context.Context, found map[attachment]vs
 			s.fail(p, port, err)
 			continue
 		}
-		p.addChange(Removed, Change{Port: port})
+		p.changes[Removed] = append(p.changes[Removed], Change{Port: port})
 	}
 	s.orphans = orphans
 }
