@@ -60,8 +60,8 @@ func Drop() error {
 		data[i].Effective = data[i].Permitted
 		data[i].Inheritable = 0
 	}
-	if err := setCapabilities(&hdr, &data); err != nil {
-		return fmt.Errorf("set capabilities: %w", err)
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&hdr)), uintptr(unsafe.Pointer(&data)), 0); errno != 0 {
+		return fmt.Errorf("set capabilities: %w", errno)
 	}
 	return nil
 }
@@ -82,14 +82,6 @@ func lastCapability() (uintptr, error) {
 // callInEveryThread makes a system call in every thread of the process.
 func callInEveryThread(call, a, b uintptr) error {
 	if _, _, errno := syscall.AllThreadsSyscall6(call, a, b, 0, 0, 0, 0); errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-func setCapabilities(hdr *unix.CapUserHeader, data *[2]unix.CapUserData) error {
-	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(hdr)), uintptr(unsafe.Pointer(data)), 0)
-	if errno != 0 {
 		return errno
 	}
 	return nil
