@@ -18,6 +18,8 @@ import (
 	"github.com/jackfield/jackfield/internal/filewatch"
 	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hooksd"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
@@ -58,10 +60,9 @@ type ConfigStatus struct {
 	Generation uint64
 	// Since is when the present one came into force.
 	Since time.Time
-	// LastError is why the newest file is not in force, nil when it is. FailedAt is when
-	// that was found, Failures how often it happened.
+	// LastError is why the newest file is not in force, nil when it is. Failures is how often
+	// that happened.
 	LastError error
-	FailedAt  time.Time
 	Failures  uint64
 }
 
@@ -230,7 +231,7 @@ func (c *configuration) clearFault() ConfigStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.status
-	c.status.LastError, c.status.FailedAt = nil, time.Time{}
+	c.status.LastError = nil
 	return before
 }
 
@@ -248,7 +249,7 @@ func (p *Plugin) rejectConfig(err error) {
 			return // the watch's first reading of the file
 		}
 	}
-	status.LastError, status.FailedAt, status.Failures = err, time.Now(), status.Failures+1
+	status.LastError, status.Failures = err, status.Failures+1
 	p.log.WithError(err).WithField("file", p.opts.ConfigFile).WithField("generation", status.Generation).Error(message)
 }
 
@@ -328,4 +329,101 @@ func readWithin[T any](file string, read func() (T, error)) (T, error) {
 		err = errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("read configuration %q: no answer within %v; check the file system mounted there", file, configReadTimeout))
 	}
 	return value, err
+}
+
+// hooksReport is what was reported of the hooks.d directories of the configuration.
+type hooksReport struct {
+	checking sync.Mutex                      // one check at a time
+	last     atomic.Pointer[hooksd.Snapshot] // the last one reported; nil for none
+}
+
+// hooksCheckInterval is how often hooks.d directories are checked while no container is
+// created.
+const hooksCheckInterval = 2 * time.Second
+
+// newHooksDirs returns what an engine reads hooks.d directories with.
+func newHooksDirs(host hostfs.Root, dirs []string) resolve.HooksDirs {
+	return hooksd.New(host, dirs, hooksd.Options{})
+}
+
+// watchHooks reports on the hooks.d directories of an engine until it is out of force. Without
+// hooks.d directories it does nothing.
+func (p *Plugin) watchHooks(c *core) {
+	if c.engine.Hooks() == nil {
+		return
+	}
+	go func() {
+		for p.closing.Err() == nil && p.config.core.Load() == c {
+			p.reportHooks()
+			sleep(p.closing, hooksCheckInterval)
+		}
+	}()
+}
+
+// reportHooks logs what is wrong in hooks.d directories, each problem once for as long as it
+// lasts, and how many hooks are in force.
+func (p *Plugin) reportHooks() {
+	current := p.config.core.Load()
+	if current == nil {
+		return // the runtime hands over the configuration
+	}
+	registry, _ := current.engine.Hooks().(*hooksd.Registry)
+	if registry == nil {
+		p.hooks.last.Store(nil)
+		return
+	}
+	if !p.hooks.checking.TryLock() {
+		return // another check is under way, and may hang
+	}
+	defer p.hooks.checking.Unlock()
+	s := registry.Snapshot()
+	last := p.hooks.last.Swap(s)
+	if s == last {
+		return
+	}
+	reported := make(map[string]bool)
+	if last != nil {
+		for _, problem := range last.Problems {
+			reported[problem.Error()] = true
+		}
+	}
+	changed := len(reported) != len(s.Problems) || len(s.Problems) == 0
+	for _, problem := range s.Problems {
+		text := problem.Error()
+		if reported[text] {
+			continue
+		}
+		changed = true
+		log := p.log.WithField("file", problem.File)
+		if problem.IsWarning() {
+			plain := *problem
+			plain.Severity = "" // the log line has a level
+			log.Warn("hooks.d: " + plain.Error())
+		} else {
+			log.Error("hooks.d: this file or directory is not used: " + text)
+		}
+	}
+	if changed {
+		usable, _ := countHooks(s)
+		p.log.WithField("hooks", usable).WithField("problems", len(s.Problems)).Info("hooks.d directories read")
+	}
+}
+
+// countHooks counts the hooks that can be used, and the files and directories that cannot.
+func countHooks(s *hooksd.Snapshot) (usable, inError uint64) {
+	if s == nil {
+		return 0, 0
+	}
+	for _, h := range s.Hooks {
+		if h.Err == nil {
+			usable++
+		}
+	}
+	files := make(map[string]bool)
+	for _, problem := range s.Problems {
+		if !problem.IsWarning() {
+			files[problem.File] = true
+		}
+	}
+	return usable, uint64(len(files))
 }

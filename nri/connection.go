@@ -20,6 +20,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 )
@@ -46,17 +47,14 @@ type runtimeLink struct {
 	calls        callTracker
 	registered   atomic.Bool // the runtime has reported what lives
 	capabilities atomic.Pointer[capability.Capabilities]
-	timeout      atomic.Int64 // of a request, in nanoseconds
-	info         atomic.Pointer[runtimeInfo]
-	pid          atomic.Int32 // 0 where it is unknown
+	timeout      atomic.Int64                   // of a request, in nanoseconds
+	info         atomic.Pointer[status.Runtime] // what the runtime of the last registration reported of itself
+	pid          atomic.Int32                   // 0 where it is unknown
 
 	mu    sync.Mutex
 	stub  stub.Stub
 	ready chan struct{} // closed when the present connection is configured
 }
-
-// runtimeInfo is what the runtime of the last registration reported of itself.
-type runtimeInfo struct{ name, version, nri string }
 
 // crio is the name by which CRI-O registers plugins.
 const crio = "cri-o"
@@ -64,7 +62,7 @@ const crio = "cri-o"
 // runtimeName returns the name of the runtime, "" before the first registration.
 func (p *Plugin) runtimeName() string {
 	if info := p.runtime.info.Load(); info != nil {
-		return info.name
+		return info.Name
 	}
 	return ""
 }
@@ -209,7 +207,7 @@ func (r *runtimeLink) recordConfigure(runtime, version string) (nriVersion strin
 	can := capability.Of(nriVersion)
 	r.capabilities.Store(&can)
 	r.timeout.Store(int64(timeout))
-	r.info.Store(&runtimeInfo{runtime, version, nriVersion})
+	r.info.Store(&status.Runtime{Name: runtime, Version: version, NRI: nriVersion})
 	if r.ready != nil {
 		close(r.ready)
 		r.ready = nil

@@ -31,8 +31,10 @@ func TestSweepOfFailedCreations(t *testing.T) {
 		t.Helper()
 		_, err := h.p.Configure(ctx, "", runtime, "1.33.0")
 		check(t, err)
-		_, err = h.p.Synchronize(ctx, []*api.PodSandbox{h.pod}, nil)
-		check(t, err)
+		h.p.containers.mu.Lock() // as a new connection
+		h.p.containers.reportsStarts = false
+		clear(h.p.containers.containers)
+		h.p.containers.mu.Unlock()
 		h.create()
 		if started {
 			check(t, h.p.StartContainer(ctx, h.pod, &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id}))

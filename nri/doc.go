@@ -9,6 +9,6 @@
 // the container fails when the plugin does not answer. NRI 0.10 knows only validators: there
 // the plugin is one, because a container without its validator fails.
 //
-// Work that can hang runs on workers (deadline.go). What the plugin knows of containers is in
+// Work that can hang runs on workers (handlers.go). What the plugin knows of containers is in
 // containers.go and hotplug.go, and what it keeps on the host in statedir.go.
 package nri

@@ -4,27 +4,32 @@ package nri
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// beginHandler and endHandler count a call and measure its time. Every handler starts with
+// timeCall counts a call of the runtime and measures its time until end. Every handler starts with
 //
-//	defer p.endHandler(telemetry.CreateContainer, p.beginHandler())
-func (p *Plugin) beginHandler() time.Time {
+//	defer p.timeCall(telemetry.CreateContainer)()
+func (p *Plugin) timeCall(h telemetry.Handler) (end func()) {
+	began := time.Now()
 	p.runtime.calls.beginCall()
-	return time.Now()
-}
-
-func (p *Plugin) endHandler(h telemetry.Handler, began time.Time) {
-	p.counters.Observe(h, time.Since(began))
-	p.runtime.calls.endCall()
+	return func() {
+		p.counters.Observe(h, time.Since(began))
+		p.runtime.calls.endCall()
+	}
 }
 
 // subscribedEvents are the events that the plugin subscribes to. All of them are as old as NRI 0.2: a
@@ -39,7 +44,7 @@ func subscribedEvents() api.EventMask {
 // Configure is the first call after registration. A runtime that started the plugin itself
 // hands over its drop-in configuration, which then replaces the file.
 func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api.EventMask, error) {
-	defer p.endHandler(telemetry.Configure, p.beginHandler())
+	defer p.timeCall(telemetry.Configure)()
 	log := p.log.WithField("runtime", runtime+" "+version)
 	if cfg != "" && !p.opts.ConfigGiven {
 		if err := p.applyRuntimeConfig([]byte(cfg)); err != nil {
@@ -67,7 +72,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 
 // Synchronize reports the pods and containers that live. What is kept for others is removed.
 func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
-	defer p.endHandler(telemetry.Synchronize, p.beginHandler())
+	defer p.timeCall(telemetry.Synchronize)()
 	asOf := time.Now()
 	p.containers.synchronize(pods, containers)
 	p.restoreUsage(containers)
@@ -86,7 +91,7 @@ const prefetchDelay = 25 * time.Millisecond
 // RunPodSandbox comes after CNI ADD: the files about the pod's networks are on the node. They
 // are read ahead, after the runtime has its answer.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
-	defer p.endHandler(telemetry.RunPodSandbox, p.beginHandler())
+	defer p.timeCall(telemetry.RunPodSandbox)()
 	p.containers.addSandbox(pod)
 	p.ports.sandboxesChanged()
 	time.AfterFunc(prefetchDelay, func() {
@@ -100,7 +105,7 @@ func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 
 // StartContainer reports that a container was created and starts.
 func (p *Plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Container) error {
-	defer p.endHandler(telemetry.StartContainer, p.beginHandler())
+	defer p.timeCall(telemetry.StartContainer)()
 	if made := p.containers.recordStart(c.GetId()); made != nil && made.plan.Usage != nil {
 		// It counts again: forgetFailedCreations may have dropped it.
 		p.containers.ledger.Note(made.pod.GetId(), containerName(made.c), made.c.GetId(), *made.plan.Usage)
@@ -110,7 +115,7 @@ func (p *Plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Con
 
 // StopContainer comes when a container was stopped or has ended by itself.
 func (p *Plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
-	defer p.endHandler(telemetry.StopContainer, p.beginHandler())
+	defer p.timeCall(telemetry.StopContainer)()
 	if c.GetState() == api.ContainerState_CONTAINER_STOPPED {
 		p.runInStore(ctx, telemetry.StopContainer, p.forgetContainer(pod, c))
 	}
@@ -119,7 +124,7 @@ func (p *Plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.
 
 // RemoveContainer removes what is kept for the container.
 func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
-	defer p.endHandler(telemetry.RemoveContainer, p.beginHandler())
+	defer p.timeCall(telemetry.RemoveContainer)()
 	remove := p.forgetContainer(pod, c)
 	p.runInStore(ctx, telemetry.RemoveContainer, func(store *staging.Store) {
 		remove(store)
@@ -155,7 +160,7 @@ func (p *Plugin) reportRemoval(log *logrus.Entry, what string, err error) {
 
 // RemovePodSandbox removes what is kept for the pod's containers and sockets.
 func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
-	defer p.endHandler(telemetry.RemovePodSandbox, p.beginHandler())
+	defer p.timeCall(telemetry.RemovePodSandbox)()
 	state := &p.containers
 	state.ledger.Forget(pod.GetId())
 	state.removeSandbox(pod.GetId())
@@ -175,4 +180,81 @@ func (p *Plugin) capabilitiesFor(hasUserNS bool) capability.Capabilities {
 	can := *p.runtime.capabilities.Load()
 	can.UserNS = hasUserNS
 	return can
+}
+
+// timeLeft returns the time that the runtime gives for the call of ctx.
+func (p *Plugin) timeLeft(ctx context.Context) time.Duration {
+	limit := p.requestTimeout()
+	if until, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(until))
+	}
+	return limit
+}
+
+// runOnWorker runs f, which can hang, on a worker, and waits for it until the runtime's deadline
+// is near: then the error is [deadline.ErrTimeout], and f goes on by itself.
+func (p *Plugin) runOnWorker(ctx context.Context, h telemetry.Handler, log *logrus.Entry, f func() error) error {
+	_, err := runOrHandOver(ctx, p, h, log, func(context.Context) (struct{}, error) { return struct{}{}, f() }, func(struct{}) {})
+	return err
+}
+
+// runOrHandOver is runOnWorker for work with a result: either the caller gets it, or, after a
+// timeout, late does, on the worker.
+func runOrHandOver[T any](ctx context.Context, p *Plugin, h telemetry.Handler, log *logrus.Entry, f func(context.Context) (T, error), late func(T)) (T, error) {
+	limit := p.timeLeft(ctx)
+	limit -= limit / 8 // the answer has to arrive in time
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	result, err := deadline.RunOrHandOver(p.workers, limit, func() (result T, err error) {
+		defer p.recoverPanic(&err, log)
+		return f(ctx)
+	}, func(result T, err error) {
+		defer p.recoverPanic(&err, log)
+		late(result)
+	})
+	if err != nil && ctx.Err() != nil {
+		err = deadline.ErrTimeout
+	}
+	if isTimeout(err) {
+		p.counters.CountTimeout(h)
+	}
+	return result, err
+}
+
+// isTimeout reports whether runOnWorker did not wait for the end of the work.
+func isTimeout(err error) bool {
+	return errors.Is(err, deadline.ErrTimeout) || errors.Is(err, deadline.ErrBusy)
+}
+
+// explainTimeout returns an error of runOnWorker as the runtime reports it in an event of the pod.
+func (p *Plugin) explainTimeout(err error) error {
+	switch {
+	case errors.Is(err, deadline.ErrBusy):
+		return errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("all %d workers are blocked on host file systems (run \"jackfield doctor\")", maxWorkers))
+	case errors.Is(err, deadline.ErrTimeout):
+		which := ""
+		if faults := p.dirs.Faults(); len(faults) > 0 {
+			which = " (" + strings.Join(faults, "; ") + ")"
+		}
+		return errdefs.ErrUnavailable.WithMessage("given up before the runtime's deadline: a file system or socket of this host is unresponsive" + which)
+	}
+	return err
+}
+
+// recoverPanic is a deferred call that makes a panic the error of its function. It counts the
+// panic and logs it.
+func (p *Plugin) recoverPanic(err *error, log *logrus.Entry) {
+	if r := recover(); r != nil {
+		p.counters.Panics.Add(1)
+		log.WithField("panic", r).Error(string(debug.Stack()))
+		*err = errdefs.ErrInternal.WithMessage(fmt.Sprintf("internal error, see the plugin's log: %v", r))
+	}
+}
+
+func (p *Plugin) podLog(pod *api.PodSandbox) *logrus.Entry {
+	return p.log.WithFields(logrus.Fields{"pod": pod.GetNamespace() + "/" + pod.GetName(), "sandbox": pod.GetId()})
+}
+
+func (p *Plugin) containerLog(pod *api.PodSandbox, c *api.Container) *logrus.Entry {
+	return p.podLog(pod).WithFields(logrus.Fields{"container": containerName(c), "containerID": c.GetId()})
 }

@@ -217,11 +217,8 @@ func (h *hotplug) synchronize(store *staging.Store) {
 // stands for every file.
 func (h *hotplug) markFileDirty(name string) {
 	h.markDirty(func(c *runningContainer) bool {
-		if name == "" {
-			return true
-		}
 		_, _, ok := deviceinfo.MatchCNIFileName(name, c.req.SandboxID)
-		return ok
+		return ok || name == ""
 	})
 }
 
@@ -236,15 +233,12 @@ func (h *hotplug) markContainerDirty(c *runningContainer) {
 // markDirty has the containers updated for which match returns true.
 func (h *hotplug) markDirty(match func(*runningContainer) bool) {
 	h.mu.Lock()
-	work := false
+	defer h.mu.Unlock()
 	for _, c := range h.running {
 		if match(c) {
-			c.dirty, work = true, true
+			c.dirty = true
+			h.wakeUp()
 		}
-	}
-	h.mu.Unlock()
-	if work {
-		h.wakeUp()
 	}
 }
 

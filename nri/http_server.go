@@ -51,14 +51,13 @@ type servers struct {
 	config  config.Metrics
 	metrics *httpserver.Server // at metrics.listen; nil without one
 	status  *httpserver.Server // at the status socket in the state directory
-	closed  bool
 }
 
 // applyConfig applies a configuration.
 func (s *servers) applyConfig(cfg *config.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.p.closing.Err() != nil {
 		return
 	}
 	s.applyAudit(cfg)
@@ -71,7 +70,7 @@ func (s *servers) applyConfig(cfg *config.Config) {
 			if err != nil {
 				return nil, err
 			}
-			return status.Listener{Unix: l}, nil
+			return status.Listener{UnixListener: l}, nil
 		}})
 	}
 	if s.config == cfg.Metrics {
@@ -133,7 +132,6 @@ func (s *servers) applyAudit(cfg *config.Config) {
 func (s *servers) closeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
 	s.metrics.Close()
 	s.status.Close()
 	s.metrics, s.status = nil, nil
@@ -223,7 +221,9 @@ func writeText(w http.ResponseWriter, code int, body []byte) {
 }
 
 func (p *Plugin) serveStatus(w http.ResponseWriter, _ *http.Request) {
-	body, err := json.Marshal(p.nodeStatus())
+	node := p.nodeStatus()
+	node.Sockets, node.SocketsError = p.listSockets()
+	body, err := json.Marshal(node)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -232,29 +232,23 @@ func (p *Plugin) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// nodeStatus returns what "jackfield status" prints.
+// nodeStatus returns what "jackfield status" prints, without the sockets.
 func (p *Plugin) nodeStatus() *status.Node {
 	in := p.ConfigStatus()
 	n := &status.Node{
-		Version: version.String(), PID: os.Getpid(), Started: p.started.UTC(), Registered: p.runtime.registered.Load(),
-		Config: status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()},
-		Missed: p.containers.listMissed(),
+		Version: version.String(), PID: os.Getpid(), Started: p.started.UTC(), Registered: p.runtime.registered.Load(), Runtime: p.runtime.info.Load(),
+		Config:     status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()},
+		Containers: p.containers.listStarted(), Missed: p.containers.listMissed(), Sandboxes: p.containers.listSandboxes(), Vswitches: p.ports.listStatus(),
 	}
-	n.Containers, n.Sandboxes = p.containers.listStarted(), p.containers.listSandboxes()
 	if c := p.config.core.Load(); c != nil {
 		n.Config.Text = c.cfg.Text()
 	}
-	n.Sockets, n.SocketsError = p.listSockets()
-	if store := p.state.store.Load(); store != nil {
-		st := store.Status()
-		n.Staging, n.StagingReason, n.StagingReasonCode = string(st.Mode), st.Detail, string(st.Reason)
-	}
-	n.Vswitches = p.ports.listStatus()
 	if in.LastError != nil {
 		n.Config.Error = diag.ErrorText(in.LastError)
 	}
-	if info := p.runtime.info.Load(); info != nil {
-		n.Runtime = &status.Runtime{Name: info.name, Version: info.version, NRI: info.nri}
+	if store := p.state.store.Load(); store != nil {
+		st := store.Status()
+		n.Staging, n.StagingReason, n.StagingReasonCode = string(st.Mode), st.Detail, string(st.Reason)
 	}
 	return n
 }
@@ -295,23 +289,14 @@ const (
 
 // takeSample returns the state that the metrics expose beside the counters.
 func (p *Plugin) takeSample() *telemetry.Sample {
-	build, cfg := version.Get(), p.ConfigStatus()
+	build := version.Get()
 	s := &telemetry.Sample{
-		Version: build.Version, Commit: build.ShortCommit(), Connected: p.runtime.registered.Load(),
-		ConfigGeneration: cfg.Generation, ConfigRefused: cfg.Failures, ConfigCurrent: cfg.LastError == nil,
+		Node: *p.nodeStatus(), Version: build.Version, Commit: build.ShortCommit(), ConfigRefused: p.ConfigStatus().Failures,
 		Workers: p.workers.Busy(), WorkersMax: maxWorkers, AuditWritable: true,
-		StatusContainers: uint64(len(p.containers.listStarted())), Missed: uint64(len(p.containers.listMissed())),
-		Hooks: p.hooks.usable.Load(), HooksInError: p.hooks.inError.Load(),
 	}
+	s.Hooks, s.HooksInError = countHooks(p.hooks.last.Load())
 	for _, d := range p.dirs.Directories() {
 		s.Directories = append(s.Directories, telemetry.Directory{Path: d.Path, Use: d.Use, Up: d.Since.IsZero()})
-	}
-	for _, v := range p.ports.listStatus() {
-		s.Vswitches = append(s.Vswitches, telemetry.Vswitch{Name: v.Name, Up: v.Answering, Ports: v.Ports, Missing: v.Missing,
-			Recreated: v.Recreated, Removed: v.Removed, Errors: v.Errors})
-	}
-	if info := p.runtime.info.Load(); info != nil {
-		s.Runtime, s.RuntimeVersion, s.NRI = info.name, info.version, info.nri
 	}
 	if a := p.servers.audit.Load(); a != nil {
 		s.AuditWritable = !a.failing.Load()
@@ -319,9 +304,7 @@ func (p *Plugin) takeSample() *telemetry.Sample {
 	if current := p.config.core.Load(); current != nil {
 		s.CDI = p.sampleCDI(current)
 	}
-	if store := p.state.store.Load(); store != nil {
-		p.sampleStaging(store, s)
-	}
+	s.Staged, s.Sockets = p.countStaged()
 	return s
 }
 
@@ -333,17 +316,16 @@ func (p *Plugin) sampleCDI(c *core) telemetry.CDI {
 	return telemetry.CDI{Known: true, Files: uint64(size.Files), FilesInError: uint64(size.FilesInError), Devices: uint64(size.Devices), Unreadable: uint64(size.DirsInError)}
 }
 
-func (p *Plugin) sampleStaging(store *staging.Store, s *telemetry.Sample) {
-	stats, err := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (staging.Stats, error) {
-		var sum staging.Stats
+// countStaged returns how many containers have a staging directory, and how many sockets are bound in them.
+func (p *Plugin) countStaged() (containers, sockets uint64) {
+	stats, err := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (sum staging.Stats, _ error) {
 		for _, store := range p.state.openStores() {
 			sum = sum.Add(store.Stats())
 		}
 		return sum, nil
 	})
 	if err != nil {
-		return
+		return 0, 0
 	}
-	s.StagingMode = string(store.Status().Mode)
-	s.Staged, s.Sockets = uint64(stats.Containers), uint64(stats.Sockets)
+	return uint64(stats.Containers), uint64(stats.Sockets)
 }

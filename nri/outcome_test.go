@@ -40,8 +40,8 @@ func TestLogLinesOfOneContainerAreBounded(t *testing.T) {
 func TestRequestsAreCountedByTheirKind(t *testing.T) {
 	h := newReloadHost(t, granting, false)
 	for kind, want := range map[resolve.RequestKind]telemetry.Source{
-		resolve.KindCDI: telemetry.SourceCDI, resolve.KindNetwork: telemetry.SourceNetwork, resolve.KindResource: telemetry.SourceResource,
-		resolve.KindHook: telemetry.SourceHook, resolve.KindDeviceInjector: telemetry.SourceDeviceInjector,
+		resolve.KindCDI: "cdi", resolve.KindNetwork: "network", resolve.KindResource: "resource",
+		resolve.KindHook: "hook", resolve.KindDeviceInjector: "device-injector",
 	} {
 		h.p.countItems([]resolve.Item{{Kind: kind, Request: `CDI device "vendor.com/net=a"`, Outcome: resolve.Unmanaged}})
 		if got := exposedValue(t, h.p, "jackfield_requests_total", "left_alone", string(want)); got != 1 || string(want) != string(kind) {

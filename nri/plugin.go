@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -134,14 +135,97 @@ func (p *Plugin) Close() error {
 	p.end()
 	p.state.mu.Unlock()
 	p.dirs.Close()
-	err := errors.Join(p.ports.closeReconciler(), closeWithin(func() error {
-		p.tasks.Wait()
-		p.writeRecords()
-		return nil
-	}), closeWithin(func() error { return errors.Join(p.config.closeEngines(), p.state.closeStores()) }))
+	err := errors.Join(
+		closeWithin(func() error { p.tasks.Wait(); return nil }),
+		closeWithin(func() error { p.writeRecords(); return nil }),
+		closeWithin(func() error { return errors.Join(p.config.closeEngines(), p.state.closeStores()) }))
 	p.servers.closeAll()
 	return err
 }
 
 // Counters returns the plugin's counters.
 func (p *Plugin) Counters() *telemetry.Counters { return p.counters }
+
+// background are the goroutines that work until the plugin closes.
+type background struct {
+	closing context.Context
+	end     context.CancelFunc // has them end
+	tasks   sync.WaitGroup
+}
+
+// runWhenWoken has work called in a goroutine of its own: after each call of wakeUp, and after each
+// interval; 0 stands for none.
+func (b *background) runWhenWoken(interval time.Duration, work func()) (wakeUp func()) {
+	wake := make(chan struct{}, 1)
+	b.tasks.Go(func() {
+		var tick <-chan time.Time
+		if interval > 0 {
+			ticker := time.NewTicker(interval)
+			defer ticker.Stop()
+			tick = ticker.C
+		}
+		for {
+			select {
+			case <-b.closing.Done():
+				return
+			case <-wake:
+			case <-tick:
+			}
+			work()
+		}
+	})
+	return func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// closeTimeout is how long the end of the process waits for a file system.
+const closeTimeout = 2 * time.Second
+
+// closeWithin runs f and waits for it. What hangs ends with the process.
+func closeWithin(f func() error) error {
+	err := deadline.Within(closeTimeout, f)
+	if errors.Is(err, deadline.ErrTimeout) {
+		return nil
+	}
+	return err
+}
+
+// startupTimeout is how long each step of applying a configuration waits for a directory that can
+// hang. A runtime that starts the plugin expects it to register within five seconds.
+const startupTimeout = 500 * time.Millisecond
+
+// waitAtStart runs f, and waits for it as long as the start may.
+func waitAtStart(f func()) {
+	_ = deadline.Within(startupTimeout, func() error { f(); return nil })
+}
+
+const (
+	// firstRetry and lastRetry are the shortest and the longest wait before a retry.
+	firstRetry, lastRetry = time.Second, time.Minute
+)
+
+// backoff doubles the wait before each retry. The zero value is ready.
+type backoff struct{ wait time.Duration }
+
+// nextWait returns the wait before the next retry.
+func (b *backoff) nextWait() time.Duration {
+	b.wait = min(max(2*b.wait, firstRetry), lastRetry)
+	return b.wait
+}
+
+// resetWait begins with the shortest wait again, after a success.
+func (b *backoff) resetWait() { b.wait = 0 }
+
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -55,7 +55,7 @@ func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 	if cfg := v.core.cfg.Validate; !cfg.Devices && !cfg.Mounts || v.hasNothingForeign() {
 		return nil
 	}
-	defer p.endHandler(telemetry.ValidateContainerAdjustment, p.beginHandler())
+	defer p.timeCall(telemetry.ValidateContainerAdjustment)()
 	err := p.runOnWorker(ctx, telemetry.ValidateContainerAdjustment, p.podLog(req.GetPod()), v.checkAdjustment)
 	if err != nil {
 		return newRefusal(req.GetPod(), req.GetContainer(), p.explainTimeout(err))

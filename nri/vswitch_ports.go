@@ -26,18 +26,20 @@ type vswitchPorts struct {
 	mu         sync.Mutex
 	switches   []config.Vswitch
 	reconciler *portreconcile.Reconciler // nil for none
-	end        context.CancelFunc
-	done       chan struct{}
+	end        context.CancelFunc        // of the reconciler
 }
 
 // followConfig works on the vswitches of a configuration from now on.
 func (v *vswitchPorts) followConfig(cfg *config.Config) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if reflect.DeepEqual(cfg.Vswitches, v.switches) {
+	if reflect.DeepEqual(cfg.Vswitches, v.switches) || v.p.closing.Err() != nil {
 		return
 	}
-	v.stopReconciler()
+	if v.reconciler != nil {
+		v.end() // a call of a switch that is under way ends by itself
+		v.reconciler = nil
+	}
 	v.switches = cfg.Vswitches
 	drivers := make(map[string]portreconcile.Switch)
 	for _, s := range cfg.Vswitches {
@@ -51,34 +53,11 @@ func (v *vswitchPorts) followConfig(cfg *config.Config) {
 	if len(drivers) == 0 {
 		return
 	}
-	v.reconciler = portreconcile.New(portreconcile.Options{Switches: drivers, Host: v.p.opts.Host, StateDir: cnirecord.DefaultDir,
+	r := portreconcile.New(portreconcile.Options{Switches: drivers, Host: v.p.opts.Host, StateDir: cnirecord.DefaultDir,
 		Sandboxes: v.p.containers.liveSandboxes, Report: v.p.reportPorts})
-	var ctx context.Context
-	ctx, v.end = context.WithCancel(context.Background())
-	v.done = make(chan struct{})
-	go func(r *portreconcile.Reconciler, done chan struct{}) {
-		defer close(done)
-		r.Run(ctx)
-	}(v.reconciler, v.done)
-}
-
-// stopReconciler ends the work. A call of a switch that is under way ends by itself. The lock is held.
-func (v *vswitchPorts) stopReconciler() {
-	if v.reconciler != nil {
-		v.end()
-		v.reconciler = nil
-	}
-}
-
-// closeReconciler ends the work, and waits for calls of switches that are under way.
-func (v *vswitchPorts) closeReconciler() error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.reconciler == nil {
-		return nil
-	}
-	v.stopReconciler()
-	return closeWithin(func() error { <-v.done; return nil })
+	ctx, end := context.WithCancel(v.p.closing)
+	v.reconciler, v.end = r, end
+	v.p.tasks.Go(func() { r.Run(ctx) })
 }
 
 // sandboxesChanged has the ports checked. It does not wait.

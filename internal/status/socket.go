@@ -79,23 +79,18 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 
 // Listener accepts connections of root and of this process's user, and closes all others,
 // whatever the mode of the socket is.
-type Listener struct {
-	Unix interface {
-		net.Listener
-		AcceptUnix() (*net.UnixConn, error)
-	}
+type Listener struct{ UnixListener }
+
+// UnixListener is a net.UnixListener, or a wrapper of one.
+type UnixListener interface {
+	net.Listener
+	AcceptUnix() (*net.UnixConn, error)
 }
-
-// Addr implements net.Listener.
-func (l Listener) Addr() net.Addr { return l.Unix.Addr() }
-
-// Close implements net.Listener.
-func (l Listener) Close() error { return l.Unix.Close() }
 
 // Accept implements net.Listener.
 func (l Listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Unix.AcceptUnix()
+		c, err := l.AcceptUnix()
 		if err != nil {
 			return nil, err
 		}

@@ -160,18 +160,11 @@ func (r *RuleCounter) values() (all []value) {
 // Source is where a request comes from. The values are those of a label.
 type Source string
 
-// The sources. SourceContainer is for what belongs to no single request, such as an
-// annotation that cannot be parsed, a limit, or what another plugin injects.
-const (
-	SourceCDI            Source = "cdi"
-	SourceNetwork        Source = "network"
-	SourceResource       Source = "resource"
-	SourceClaim          Source = "claim"
-	SourceSocket         Source = "socket"
-	SourceHook           Source = "hook"
-	SourceDeviceInjector Source = "device-injector"
-	SourceContainer      Source = "container"
-)
+// SourceContainer is for what belongs to no single request, such as an annotation that cannot be
+// parsed, a limit, or what another plugin injects. The other sources are the kinds of requests.
+const SourceContainer Source = "container"
+
+var sources = [...]Source{"cdi", "network", "resource", "claim", "socket", "hook", "device-injector", SourceContainer}
 
 // Outcome is the outcome of a request. The values are those of a label.
 type Outcome string
@@ -203,7 +196,6 @@ const (
 )
 
 var (
-	sources  = [...]Source{SourceCDI, SourceNetwork, SourceResource, SourceClaim, SourceSocket, SourceHook, SourceDeviceInjector, SourceContainer}
 	outcomes = [...]Outcome{Injected, Present, Unmanaged, Skipped, Refused, Failed}
 	handlers = [...]Handler{Configure, Synchronize, RunPodSandbox, CreateContainer, ValidateContainerAdjustment,
 		StartContainer, StopContainer, RemoveContainer, RemovePodSandbox}

@@ -9,33 +9,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/jackfield/jackfield/internal/status"
 )
 
 // Sample is the state at the time of a scrape.
 type Sample struct {
-	Version, Commit                   string // of the program; the commit is "" where the build does not know it
-	Connected                         bool   // registered with a runtime now
-	Runtime, RuntimeVersion, NRI      string // the runtime of the last registration; "" before the first one
-	ConfigGeneration                  uint64 // from 1; grows with each configuration that comes into force
-	ConfigRefused                     uint64 // new configurations that were rejected
-	ConfigCurrent                     bool   // the newest configuration is the one in force
-	CDI                               CDI
-	Staged, Sockets, StatusContainers uint64 // containers with a staging directory, host sockets bound in them, containers in the status
-	Missed                            uint64 // containers that were created without the plugin and lack what they requested
-	StagingMode                       string // "mount" or "directory"; "" where it is unknown
-	Workers, WorkersMax               int
-	AuditWritable                     bool
-	Directories                       []Directory
-	Hooks, HooksInError               uint64 // of hooks.d: usable hooks, and unusable files and directories
-	Vswitches                         []Vswitch
-}
-
-// Vswitch is a virtual switch that the configuration names. It is Up while its API answers.
-type Vswitch struct {
-	Name                       string
-	Up                         bool
-	Ports, Missing             int // ports of living sandboxes: on the switch, and missing there
-	Recreated, Removed, Errors int // since the start
+	Node                status.Node // without its sockets
+	Version, Commit     string      // of the program; the commit is "" where the build does not know it
+	ConfigRefused       uint64      // new configurations that were rejected
+	CDI                 CDI
+	Staged, Sockets     uint64 // containers with a staging directory, and host sockets bound in them
+	Workers, WorkersMax int
+	AuditWritable       bool
+	Directories         []Directory
+	Hooks, HooksInError uint64 // of hooks.d: usable hooks, and unusable files and directories
 }
 
 // CDI is the registry's size. It is not Known while a directory is unresponsive.
@@ -143,8 +131,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 // metrics returns the metrics of Jackfield itself.
 func metrics(c *Counters, s *Sample) []metric {
 	var runtimeInfo []value
-	if s.Runtime != "" {
-		runtimeInfo = one(1, s.Runtime, s.RuntimeVersion, s.NRI)
+	if r := s.Node.Runtime; r != nil {
+		runtimeInfo = one(1, r.Name, r.Version, r.NRI)
 	}
 	var directories []value
 	for _, d := range s.Directories {
@@ -156,9 +144,9 @@ func metrics(c *Counters, s *Sample) []metric {
 		}
 		return one(n)
 	}
-	vswitches := func(valueOf func(v *Vswitch) []value) (all []value) {
-		for i := range s.Vswitches {
-			all = append(all, valueOf(&s.Vswitches[i])...)
+	vswitches := func(valueOf func(v *status.Vswitch) []value) (all []value) {
+		for i := range s.Node.Vswitches {
+			all = append(all, valueOf(&s.Node.Vswitches[i])...)
 		}
 		return all
 	}
@@ -167,7 +155,7 @@ func metrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_build_info", gauge, "The build, in the labels version, commit and goversion: always 1."},
 			[]string{"version", "commit", "goversion"}, one(1, s.Version, s.Commit, runtime.Version())},
 
-		{Family{"jackfield_nri_connected", gauge, "1 while the plugin is registered with the runtime."}, nil, flag(s.Connected)},
+		{Family{"jackfield_nri_connected", gauge, "1 while the plugin is registered with the runtime."}, nil, flag(s.Node.Registered)},
 		{Family{"jackfield_nri_connections_total", counter, "Registrations with the runtime."}, nil, one(c.Connections.Load())},
 		{Family{"jackfield_nri_runtime_info", gauge, "The runtime of the last registration and its NRI version: always 1."},
 			[]string{"runtime", "version", "nri"}, runtimeInfo},
@@ -189,8 +177,8 @@ func metrics(c *Counters, s *Sample) []metric {
 			[]string{"directory", "use"}, directories},
 		{Family{"jackfield_panics_total", counter, "Panics that were recovered; each is in the log with its stack."}, nil, one(c.Panics.Load())},
 
-		{Family{"jackfield_config_generation", gauge, "Grows with each configuration that comes into force."}, nil, one(s.ConfigGeneration)},
-		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer one is rejected."}, nil, flag(s.ConfigCurrent)},
+		{Family{"jackfield_config_generation", gauge, "Grows with each configuration that comes into force."}, nil, one(s.Node.Config.Generation)},
+		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer one is rejected."}, nil, flag(s.Node.Config.Error == "")},
 		{Family{"jackfield_config_refused_total", counter, "New configurations that were rejected."}, nil, one(s.ConfigRefused)},
 
 		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only then."}, nil, flag(s.CDI.Known)},
@@ -202,23 +190,23 @@ func metrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_hooks", gauge, "Hooks of hooks.d directories that can be injected."}, nil, one(s.Hooks)},
 		{Family{"jackfield_hooks_files_in_error", gauge, "Files and directories of hooks.d that cannot be used."}, nil, one(s.HooksInError)},
 
-		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a running container loses a socket whose directory is re-created, and gets no new networks."}, []string{"mode"}, stagingModes(s.StagingMode)},
+		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a running container loses a socket whose directory is re-created, and gets no new networks."}, []string{"mode"}, stagingModes(s.Node.Staging)},
 		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, nil, one(s.Staged)},
 		{Family{"jackfield_staging_sockets", gauge, "Host sockets that are bound in staging directories."}, nil, one(s.Sockets)},
 		{Family{"jackfield_staging_failures_total", counter, "Failures to update the sockets of running containers."}, nil, one(c.StagingFailed.Load())},
 		{Family{"jackfield_hotplugs_total", counter, "Updates of running containers whose networks changed."}, nil, one(c.HotPlugs.Load())},
-		{Family{"jackfield_status_containers", gauge, "Running containers that have something injected."}, nil, one(s.StatusContainers)},
-		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested, because they were created while the plugin was not connected."}, nil, one(s.Missed)},
+		{Family{"jackfield_status_containers", gauge, "Running containers that have something injected."}, nil, one(len(s.Node.Containers))},
+		{Family{"jackfield_containers_missed", gauge, "Running containers that lack what they requested, because they were created while the plugin was not connected."}, nil, one(len(s.Node.Missed))},
 		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: jackfield status loses the container at a restart."}, nil, one(c.StatusFailed.Load())},
 		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers after the host re-created them."}, nil, one(c.Rebinds.Load())},
 		{Family{"jackfield_cleanup_failures_total", counter, "Removals of a container's or pod's state that left something behind."}, nil, one(c.CleanupFailed.Load())},
 
-		{Family{"jackfield_vswitch_up", gauge, "1 while the API of a configured vswitch answers."}, ofVswitch, vswitches(func(v *Vswitch) []value { return flag(v.Up, v.Name) })},
-		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Ports, v.Name) })},
-		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be re-created yet."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Missing, v.Name) })},
-		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the vswitch had lost them."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Recreated, v.Name) })},
-		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a vswitch."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Removed, v.Name) })},
-		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, ofVswitch, vswitches(func(v *Vswitch) []value { return one(v.Errors, v.Name) })},
+		{Family{"jackfield_vswitch_up", gauge, "1 while the API of a configured vswitch answers."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return flag(v.Answering, v.Name) })},
+		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Ports, v.Name) })},
+		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be re-created yet."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Missing, v.Name) })},
+		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the vswitch had lost them."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Recreated, v.Name) })},
+		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a vswitch."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Removed, v.Name) })},
+		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Errors, v.Name) })},
 
 		{Family{"jackfield_audit_up", gauge, "1 while the audit file can be written or none is configured."}, nil, flag(s.AuditWritable)},
 		{Family{"jackfield_audit_lines_total", counter, "Lines written to the audit file."}, nil, one(c.AuditLines.Load())},

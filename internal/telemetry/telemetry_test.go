@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/jackfield/jackfield/internal/status"
 )
 
 // gather returns the exposed families by name.
@@ -29,8 +31,8 @@ func gather(t *testing.T, c *Counters, s *Sample) map[string]*dto.MetricFamily {
 // Requests are the sum over the sources of what the metrics expose.
 func TestRequestsAreCountedByOutcome(t *testing.T) {
 	c := NewCounters()
-	c.CountRequest(SourceNetwork, Unmanaged)
-	c.CountRequest(SourceCDI, Unmanaged)
+	c.CountRequest("network", Unmanaged)
+	c.CountRequest("cdi", Unmanaged)
 	if n := c.Requests(Unmanaged); n != 2 {
 		t.Errorf("found %d requests, want 2", n)
 	}
@@ -99,7 +101,8 @@ func TestUnknownValuesAreLeftOut(t *testing.T) {
 func TestFamiliesAreWhatIsExposed(t *testing.T) {
 	c := NewCounters()
 	c.RefusedBy.Add("rule")
-	got := gather(t, c, &Sample{Runtime: "containerd", StagingMode: "mount", CDI: CDI{Known: true}, Directories: []Directory{{Path: "/etc/cdi"}}, Vswitches: []Vswitch{{Name: "ovs0"}}})
+	got := gather(t, c, &Sample{CDI: CDI{Known: true}, Directories: []Directory{{Path: "/etc/cdi"}},
+		Node: status.Node{Runtime: &status.Runtime{Name: "containerd"}, Staging: "mount", Vswitches: []status.Vswitch{{Name: "ovs0"}}}})
 	kinds := map[string]dto.MetricType{counter: dto.MetricType_COUNTER, gauge: dto.MetricType_GAUGE, histogram: dto.MetricType_HISTOGRAM}
 	for _, f := range Families() {
 		m := got[f.Name]

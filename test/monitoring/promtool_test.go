@@ -20,6 +20,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/test/parts"
 )
@@ -67,8 +68,8 @@ func TestPromtoolAcceptsMetrics(t *testing.T) {
 	c.RefusedBy.Add("not UTF-8: \xff")
 	c.Observe(telemetry.CreateContainer, 3*time.Millisecond)
 	c.Observe(telemetry.CreateContainer, time.Minute)
-	c.CountRequest(telemetry.SourceCDI, telemetry.Refused)
-	s := telemetry.Sample{Version: "v1", Runtime: "containerd", RuntimeVersion: "v2", NRI: "0.8.0", CDI: telemetry.CDI{Known: true, Files: 3}}
+	c.CountRequest("cdi", telemetry.Refused)
+	s := telemetry.Sample{Version: "v1", Node: status.Node{Runtime: &status.Runtime{Name: "containerd", Version: "v2", NRI: "0.8.0"}}, CDI: telemetry.CDI{Known: true, Files: 3}}
 	reply := httptest.NewRecorder()
 	promhttp.HandlerFor(telemetry.NewGatherer(c, func() *telemetry.Sample { return &s }), promhttp.HandlerOpts{}).ServeHTTP(reply, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	text := reply.Body.Bytes()
