@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/internal/dircheck"
 	"github.com/jackfield/jackfield/internal/filewatch"
 	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -37,6 +38,9 @@ type configuration struct {
 	core       atomic.Pointer[core]
 	handedOver atomic.Bool      // the runtime handed it over: the file does not count
 	watch      *filewatch.Watch // nil where there is no file
+
+	dirs  *dircheck.Checker // which of its directories are unresponsive
+	hooks hooksReport       // what is reported of its hooks.d directories
 
 	changing sync.Mutex // one change at a time
 	copying  sync.Mutex // one copy at a time
@@ -96,14 +100,14 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 			return err
 		}
 	}
-	p.dirs.Replace(cfg.Directories(p.opts.SpecDirs))
+	p.config.dirs.Replace(cfg.Directories(p.opts.SpecDirs))
 	if old == nil {
 		if err := p.openStateDir(cfg); err != nil {
 			return err
 		}
 	}
 	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, HooksDirs: newHooksDirs,
-		Staged: p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.dirs.Check, Patience: startupTimeout, ConfigName: p.opts.ConfigName})
+		Staged: p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.config.dirs.Check, Patience: startupTimeout, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		return err
 	}
@@ -369,15 +373,15 @@ func (p *Plugin) reportHooks() {
 	}
 	registry, _ := current.engine.Hooks().(*hooksd.Registry)
 	if registry == nil {
-		p.hooks.last.Store(nil)
+		p.config.hooks.last.Store(nil)
 		return
 	}
-	if !p.hooks.checking.TryLock() {
+	if !p.config.hooks.checking.TryLock() {
 		return // another check is under way, and may hang
 	}
-	defer p.hooks.checking.Unlock()
+	defer p.config.hooks.checking.Unlock()
 	s := registry.Snapshot()
-	last := p.hooks.last.Swap(s)
+	last := p.config.hooks.last.Swap(s)
 	if s == last {
 		return
 	}

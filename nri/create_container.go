@@ -67,7 +67,7 @@ func (p *Plugin) hasNoRequests(ctx context.Context, pod *api.PodSandbox, c *api.
 	if current.engine.MayAsk(pod.GetAnnotations()) {
 		return false
 	}
-	if p.dirs.Check(current.cfg.DeviceInfo.CNIDir) != nil {
+	if p.config.dirs.Check(current.cfg.DeviceInfo.CNIDir) != nil {
 		return current.engine.Hooks() == nil // hooks do not need the directory
 	}
 	// A third of the time, so that enough is left for resolving.

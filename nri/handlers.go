@@ -233,7 +233,7 @@ func (p *Plugin) explainTimeout(err error) error {
 		return errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("all %d workers are blocked on host file systems (run \"jackfield doctor\")", maxWorkers))
 	case errors.Is(err, deadline.ErrTimeout):
 		which := ""
-		if faults := p.dirs.Faults(); len(faults) > 0 {
+		if faults := p.config.dirs.Faults(); len(faults) > 0 {
 			which = " (" + strings.Join(faults, "; ") + ")"
 		}
 		return errdefs.ErrUnavailable.WithMessage("given up before the runtime's deadline: a file system or socket of this host is unresponsive" + which)

@@ -399,7 +399,7 @@ func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) 
 		if w == nil || c.watches[file] != nil {
 			continue
 		}
-		if err := h.p.dirs.Check(plugins); err != nil {
+		if err := h.p.config.dirs.Check(plugins); err != nil {
 			return err
 		}
 		at := h.p.opts.Host.Canonical(plugins) + strings.TrimPrefix(file, plugins)

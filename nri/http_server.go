@@ -197,7 +197,7 @@ func (p *Plugin) serveReady(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	b := bytes.NewBufferString("registered with the runtime\n")
-	if len(p.dirs.Faults()) > 0 {
+	if len(p.config.dirs.Faults()) > 0 {
 		p.writeDirectories(b)
 	}
 	writeText(w, http.StatusOK, b.Bytes())
@@ -205,7 +205,7 @@ func (p *Plugin) serveReady(w http.ResponseWriter, _ *http.Request) {
 
 // writeDirectories writes a line for each unresponsive directory, or one that all answer.
 func (p *Plugin) writeDirectories(b *bytes.Buffer) {
-	faults := p.dirs.Faults()
+	faults := p.config.dirs.Faults()
 	for _, fault := range faults {
 		fmt.Fprintf(b, "directories: %s\n", fault)
 	}
@@ -294,8 +294,8 @@ func (p *Plugin) takeSample() *telemetry.Sample {
 		Node: *p.nodeStatus(), Version: build.Version, Commit: build.ShortCommit(), ConfigRefused: p.ConfigStatus().Failures,
 		Workers: p.workers.Busy(), WorkersMax: maxWorkers, AuditWritable: true,
 	}
-	s.Hooks, s.HooksInError = countHooks(p.hooks.last.Load())
-	for _, d := range p.dirs.Directories() {
+	s.Hooks, s.HooksInError = countHooks(p.config.hooks.last.Load())
+	for _, d := range p.config.dirs.Directories() {
 		s.Directories = append(s.Directories, telemetry.Directory{Path: d.Path, Use: d.Use, Up: d.Since.IsZero()})
 	}
 	if a := p.servers.audit.Load(); a != nil {

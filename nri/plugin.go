@@ -59,14 +59,12 @@ type Plugin struct {
 	workers  *deadline.Pool // for work that can hang
 	background
 
-	runtime    runtimeLink       // the connection to the runtime
-	config     configuration     // what is in force
-	containers containerState    // what is known of containers
-	state      stateDir          // the state directory on the host
-	ports      vswitchPorts      // of living pods, on the vswitches
-	servers    *servers          // metrics, health and status
-	dirs       *dircheck.Checker // which configured directories are unresponsive
-	hooks      hooksReport       // what is reported of hooks.d directories
+	runtime    runtimeLink    // the connection to the runtime
+	config     configuration  // what is in force
+	containers containerState // what is known of containers
+	state      stateDir       // the state directory on the host
+	ports      vswitchPorts   // of living pods, on the vswitches
+	servers    *servers       // metrics, health and status
 }
 
 // containerState is what the plugin knows of the node's containers.
@@ -100,7 +98,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.containers.containerTable = newContainerTable(func() { p.counters.StatusFailed.Add(1) }, p.runWhenWoken(0, p.writeRecords))
 	p.containers.hotplug = newHotplug(p)
 	p.containers.missed = newMissedContainers(p)
-	p.dirs = dircheck.New(opts.Host, p.reportDirectory)
+	p.config.dirs = dircheck.New(opts.Host, p.reportDirectory)
 	if !p.awaitsConfig() {
 		if err := p.applyFirstConfig(); err != nil {
 			return nil, errors.Join(err, p.Close())
@@ -134,7 +132,7 @@ func (p *Plugin) Close() error {
 	p.state.mu.Lock()
 	p.end()
 	p.state.mu.Unlock()
-	p.dirs.Close()
+	p.config.dirs.Close()
 	err := errors.Join(
 		closeWithin(func() error { p.tasks.Wait(); return nil }),
 		closeWithin(func() error { p.writeRecords(); return nil }),
