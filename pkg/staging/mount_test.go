@@ -200,8 +200,17 @@ func (n *node) mounts() []string { return n.mountsOf("/proc/self/mountinfo") }
 func (n *node) startContainer() (mountinfo string) {
 	n.t.Helper()
 	started, end := make(chan error), make(chan struct{})
-	go func() {
+	var enter func()
+	enter = func() {
 		runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+		if unix.Gettid() == unix.Getpid() {
+			// The first thread cannot end, and /proc/self shows its mounts. While it is locked here, the next goroutine
+			// runs on another one.
+			go enter()
+			<-end
+			runtime.UnlockOSThread()
+			return
+		}
 		err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
 		if err == nil {
 			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
@@ -209,7 +218,8 @@ func (n *node) startContainer() (mountinfo string) {
 		mountinfo = fmt.Sprintf("/proc/self/task/%d/mountinfo", unix.Gettid())
 		started <- err
 		<-end
-	}()
+	}
+	go enter()
 	n.t.Cleanup(func() { close(end) })
 	must(n.t, <-started)
 	return mountinfo
