@@ -130,14 +130,17 @@ func (s *Store) holdRecordedSockets(sandboxID, containerID string) error {
 	return errors.Join(errs...)
 }
 
-// claimsPath returns the host path of the node's claims. An owner's state directory lies in
-// that of the node.
-func claimsPath(stateDir, owner string) string {
+// nodeDir returns the host path of the node's state directory. The state directory of an owner other
+// than the NRI plugin lies in it.
+func nodeDir(stateDir, owner string) string {
 	if owner != "" {
-		stateDir = filepath.Dir(stateDir)
+		return filepath.Dir(stateDir)
 	}
-	return claims.Path(stateDir)
+	return stateDir
 }
+
+// claimsPath returns the host path of the node's claims.
+func claimsPath(stateDir, owner string) string { return claims.Path(nodeDir(stateDir, owner)) }
 
 // holder returns the sandbox as the holder of this store's claims.
 func (s *Store) holder(sandboxID string) claims.Holder {

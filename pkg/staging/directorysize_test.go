@@ -154,7 +154,7 @@ func TestBoundedDirectoryAfterCrash(t *testing.T) {
 			must(t, n.recordContainer(&c))
 			_, _, err := n.claimDirectory("s1", "/run/vsw/a")
 			must(t, err)
-			must(t, n.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}))
+			must(t, n.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}, true))
 			must(t, os.Mkdir(n.path("run/vsw/a"), 0o755))
 			crash(n)
 			n.open(Options{Mode: ModeMount, Watch: true, DirectorySize: testSize})

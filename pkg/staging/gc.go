@@ -78,30 +78,25 @@ func (s *Store) UnmountedContainers(begun map[string]time.Time, timeout time.Dur
 // whose own bundle is gone.
 func (s *Store) oldRecords(before time.Time) (containers, sandboxes []Orphan, err error) {
 	view := currentView()
+	isOld := func(written time.Time) bool { return !written.IsZero() && written.Before(before) } // zero: it was removed meanwhile
 	sids, err := listNames(s.sandboxesDir())
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, sid := range sids {
 		dir := filepath.Join(s.sandboxesDir(), sid)
-		names, err := listNames(dir)
+		ids, err := s.recordedContainers(sid)
 		if err != nil {
 			return nil, nil, err
 		}
-		hasContainer := false
-		for _, name := range names {
-			cid, ok := strings.CutSuffix(name, containerSuffix)
-			if !ok {
-				continue
-			}
-			hasContainer = true
-			if written := modTime(filepath.Join(dir, name)); written.Before(before) && len(containers) < maxOrphans {
+		for _, cid := range ids {
+			if written := modTime(s.recordFile(sid, cid)); isOld(written) && len(containers) < maxOrphans {
 				if r := s.readRecord(sid, cid); r.Owner == s.opts.Owner && r.View.PIDs == view.PIDs {
 					containers = append(containers, Orphan{sid, cid, written, r.View.At})
 				}
 			}
 		}
-		if written := modTime(dir); !hasContainer && written.Before(before) && len(sandboxes) < maxOrphans && s.isBundleGone(dir, view) {
+		if written := modTime(dir); len(ids) == 0 && isOld(written) && len(sandboxes) < maxOrphans && s.isBundleGone(dir, view) {
 			sandboxes = append(sandboxes, Orphan{sid, "", written, 0})
 		}
 	}

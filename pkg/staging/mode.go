@@ -67,8 +67,14 @@ func ReadStatus(host hostfs.Root, stateDir string) (Status, error) {
 // Status returns the mode in force.
 func (s *Store) Status() Status { return s.status }
 
-// chooseMode chooses the mode, prepares the directory for it and records it.
+// chooseMode chooses the mode, prepares the directory for it and records it, while no other process
+// mounts or unmounts.
 func (s *Store) chooseMode(want Mode) error {
+	unlock, err := s.lockStore()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	switch want {
 	case ModeDirectory:
 		s.status = Status{Mode: ModeDirectory, Reason: ReasonConfigured, Detail: "the configuration asks for it"}

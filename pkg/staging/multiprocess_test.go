@@ -178,7 +178,7 @@ func TestSweep(t *testing.T) {
 	// A container that was staged in another PID namespace.
 	rec := hook.readRecord("elsewhere", "elsewhere")
 	rec.View.PIDs++
-	must(t, hook.writeRecord(&rec))
+	must(t, hook.rewriteRecord(&rec))
 	n.makeOld("elsewhere/elsewhere.container")
 
 	if got, err := n.Sweep(2*time.Hour, time.Minute); got != 0 || err != nil {

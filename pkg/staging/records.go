@@ -33,13 +33,23 @@ const maxRecordNames = 1 << 16
 // process that inspects another process's state directory. An unknown sandbox has none.
 func RecordedContainers(host hostfs.Root, stateDir, sandboxID string) ([]string, error) {
 	names, err := readRecordNames(host, path.Join(SandboxesDir(stateDir), sandboxID))
-	var ids []string
+	return containerIDs(names), err
+}
+
+// recordedContainers is RecordedContainers for this store.
+func (s *Store) recordedContainers(sandboxID string) ([]string, error) {
+	names, err := listNames(filepath.Join(s.sandboxesDir(), sandboxID))
+	return containerIDs(names), err
+}
+
+// containerIDs returns the containers whose records are among the files of a sandbox's record.
+func containerIDs(names []string) (ids []string) {
 	for _, name := range names {
 		if id, ok := strings.CutSuffix(name, containerSuffix); ok {
 			ids = append(ids, id)
 		}
 	}
-	return ids, err
+	return ids
 }
 
 // RecordedSandboxes returns the sandboxes that have a record of a container, normally one.
@@ -149,14 +159,19 @@ func (s *Store) recordContainer(c *Container) error {
 	if s.opts.Shared {
 		r.View = currentView()
 	}
-	if err := s.writeRecord(&r); err != nil {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	// Under its own name from the start: a process that is killed leaves no other file.
+	if err := hostfs.CreateFile(s.recordFile(c.SandboxID, c.ID), data, 0o600); err != nil {
 		return err
 	}
 	return s.recordBundle(c)
 }
 
-// writeRecord replaces a container's record atomically.
-func (s *Store) writeRecord(r *record) error {
+// rewriteRecord replaces a container's record atomically.
+func (s *Store) rewriteRecord(r *record) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -72,18 +72,16 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 		return err
 	}
 	sandbox := filepath.Join(s.sandboxesDir(), sandboxID)
-	names, err := listNames(sandbox)
+	ids, err := s.recordedContainers(sandboxID)
 	if err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
 	}
 	var errs []error
 	var sockets []Socket
-	for _, name := range names {
-		if id, ok := strings.CutSuffix(name, containerSuffix); ok {
-			r, err := s.removeStaging(sandboxID, id)
-			errs = append(errs, err)
-			sockets = append(sockets, r.Sockets...)
-		}
+	for _, id := range ids {
+		r, err := s.removeStaging(sandboxID, id)
+		errs = append(errs, err)
+		sockets = append(sockets, r.Sockets...)
 	}
 	lost, err := s.removeSocketDirs(sandboxID)
 	if err := errors.Join(append(errs, err)...); err != nil {
@@ -101,8 +99,7 @@ func (s *Store) RemoveIdleSandbox(sandboxID string) error {
 	if err := checkID("sandbox", sandboxID); err != nil {
 		return err
 	}
-	names, err := listNames(filepath.Join(s.sandboxesDir(), sandboxID))
-	if err != nil || slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, containerSuffix) }) {
+	if ids, err := s.recordedContainers(sandboxID); err != nil || len(ids) > 0 {
 		return err
 	}
 	return s.RemoveSandbox(sandboxID)

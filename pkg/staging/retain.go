@@ -5,7 +5,6 @@ package staging
 import (
 	"errors"
 	"path/filepath"
-	"strings"
 	"time"
 )
 
@@ -33,16 +32,11 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 		s.mu.Unlock()
 	}
 	for _, sid := range sandboxes {
-		sandbox := filepath.Join(s.sandboxesDir(), sid)
-		stays := aliveSandbox(sid) || changedSince(asOf, sandbox)
-		names, err := listNames(sandbox)
+		stays := aliveSandbox(sid) || changedSince(asOf, filepath.Join(s.sandboxesDir(), sid))
+		ids, err := s.recordedContainers(sid)
 		errs = append(errs, err)
 		foreign := false
-		for _, name := range names {
-			cid, ok := strings.CutSuffix(name, containerSuffix)
-			if !ok {
-				continue
-			}
+		for _, cid := range ids {
 			switch r := s.readRecord(sid, cid); {
 			case r.Owner != s.opts.Owner:
 				foreign = true

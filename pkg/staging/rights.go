@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -215,12 +216,8 @@ func (s *Store) revokeAtSocket(socket, record string) error {
 	if record != "" {
 		f.Holders = slices.DeleteFunc(f.Holders, func(h rightsHolder) bool { return h.Record == record })
 	}
-	rel, err := filepath.Rel(f.Root, socket)
-	if err != nil {
-		return err
-	}
-	fd, err := openBelowRoot(s.host, f.Root, rel, unix.O_PATH|unix.O_NOFOLLOW)
-	if errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) {
+	fd, err := openBelowRoot(s.host, f.Root, strings.TrimPrefix(socket, f.Root+"/"), unix.O_PATH|unix.O_NOFOLLOW)
+	if isAbsent(err) {
 		return f.remove() // the socket was removed, with all access to it
 	}
 	if err != nil {

@@ -65,14 +65,7 @@ type rightsHolder struct {
 	User   User         `json:"user"`
 }
 
-// nodeDir returns the host path of the node's state directory. The store of an owner other than
-// the NRI plugin lies in it.
-func (s *Store) nodeDir() string {
-	if s.opts.Owner != "" {
-		return filepath.Dir(s.hostDir)
-	}
-	return s.hostDir
-}
+func (s *Store) nodeDir() string { return nodeDir(s.hostDir, s.opts.Owner) }
 
 func (s *Store) rightsDir() string { return s.host.Path(filepath.Join(s.nodeDir(), "rights")) }
 

@@ -94,7 +94,7 @@ func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (err error) {
 	}
 	switch {
 	case created:
-		if err := setOwner(fd, d); err != nil {
+		if err := unix.Fchown(fd, d.UID, d.GID); err != nil {
 			return err
 		}
 		bounded, err := s.isBounded(filepath.Dir(dir))
@@ -188,7 +188,7 @@ func (s *Store) makeParents(sandboxID, root, rel string) (fd int, err error) {
 			var id claims.Identity
 			if id, err = claims.IdentityOf(next); err == nil {
 				m.Identity = &id
-				err = s.recordCreatedDir(sandboxID, m)
+				err = s.recordCreatedDir(sandboxID, m, true)
 			}
 		}
 		if err != nil {
@@ -210,14 +210,14 @@ func (s *Store) openOrCreate(sandboxID string, m createdDir, parent int) (fd int
 	if !errors.Is(err, unix.ENOENT) {
 		return fd, false, err
 	}
-	if err := s.recordCreatedDir(sandboxID, m); err != nil {
+	if err := s.recordCreatedDir(sandboxID, m, true); err != nil {
 		return -1, false, err
 	}
 	fd, err = hostfs.MkdirAt(parent, name, containerDir)
 	if !errors.Is(err, unix.EEXIST) {
 		return fd, err == nil, err
 	}
-	if err := s.unrecordCreatedDir(sandboxID, m); err != nil {
+	if err := s.recordCreatedDir(sandboxID, m, false); err != nil {
 		return -1, false, err
 	}
 	fd, err = hostfs.OpenatBeneath(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
@@ -242,33 +242,18 @@ func (d *SocketDir) access() *Access {
 	return &Access{Method: d.AccessMethod, User: &User{UID: uint32(d.UID), GID: uint32(d.GID)}}
 }
 
-// setOwner sets the owner of a created directory.
-func setOwner(fd int, d *SocketDir) error {
-	if d.UID < 0 && d.GID < 0 {
-		return nil
-	}
-	return unix.Fchown(fd, d.UID, d.GID)
-}
-
-// recordCreatedDir adds a directory to the sandbox's record, or replaces its entry.
-func (s *Store) recordCreatedDir(sandboxID string, m createdDir) error {
-	return s.updateCreatedDirs(sandboxID, func(list []createdDir) []createdDir {
-		return append(slices.DeleteFunc(list, m.isSame), m)
-	})
-}
-
-// unrecordCreatedDir removes a directory from the sandbox's record.
-func (s *Store) unrecordCreatedDir(sandboxID string, m createdDir) error {
-	return s.updateCreatedDirs(sandboxID, func(list []createdDir) []createdDir { return slices.DeleteFunc(list, m.isSame) })
-}
-
-func (s *Store) updateCreatedDirs(sandboxID string, change func([]createdDir) []createdDir) error {
+// recordCreatedDir adds a directory to the sandbox's record, or replaces its entry. With created false
+// it removes the entry.
+func (s *Store) recordCreatedDir(sandboxID string, m createdDir, created bool) error {
 	sandbox := filepath.Join(s.sandboxesDir(), sandboxID)
 	list, err := readCreatedDirs(sandbox)
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(change(list))
+	if list = slices.DeleteFunc(list, m.isSame); created {
+		list = append(list, m)
+	}
+	data, err := json.Marshal(list)
 	if err != nil {
 		return err
 	}

@@ -349,7 +349,7 @@ func TestCrashWhileDirectoryIsCreated(t *testing.T) {
 		must(t, s.recordContainer(&Container{ID: "c0", SandboxID: "s1"}))
 		_, _, err := s.claimDirectory("s1", "/run/vsw/a")
 		must(t, err)
-		must(t, s.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}))
+		must(t, s.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}, true))
 		must(t, os.Mkdir(at, 0o755))
 	}
 	crash()

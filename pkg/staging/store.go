@@ -128,7 +128,7 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	}
 	if opts.NoCreate {
 		s.status = Status{Mode: ModeMount}
-	} else if err := s.lockAndChooseMode(opts.Mode); err != nil {
+	} else if err := s.chooseMode(opts.Mode); err != nil {
 		return nil, err
 	}
 	if opts.Watch && s.status.Mode == ModeMount {
@@ -141,16 +141,6 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 		}
 	}
 	return s, nil
-}
-
-// lockAndChooseMode chooses the mode while no other process mounts or unmounts.
-func (s *Store) lockAndChooseMode(want Mode) error {
-	unlock, err := s.lockStore()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return s.chooseMode(want)
 }
 
 // Close ends the watches. What was staged stays for the containers that have it.

@@ -186,7 +186,7 @@ func (s *Store) applyUpdate(was *record, c *Container, added []newMount, ch *Cha
 	both := *c
 	both.Sockets = slices.Concat(was.Sockets, c.Sockets)
 	both.SocketDirs = slices.Concat(was.SocketDirs, c.SocketDirs)
-	if err := s.writeRecord(&record{Owner: was.Owner, Container: both}); err != nil {
+	if err := s.rewriteRecord(&record{Owner: was.Owner, Container: both}); err != nil {
 		return err
 	}
 	dir := filepath.Join(s.containersDir(), c.ID)
@@ -240,7 +240,7 @@ func (s *Store) applyUpdate(was *record, c *Container, added []newMount, ch *Cha
 	slices.Sort(ch.Added)
 	slices.Sort(ch.Removed)
 	ch.Removed = slices.Compact(ch.Removed) // the record of an interrupted update names a socket twice
-	if err := s.writeRecord(now); err != nil {
+	if err := s.rewriteRecord(now); err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	return errors.Join(append(errs, s.revokeAccess(dropped, s.recordName(c.SandboxID, c.ID)))...)
