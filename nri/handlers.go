@@ -84,22 +84,11 @@ func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, contai
 	return nil, nil
 }
 
-// prefetchDelay is how long after the start of a sandbox its device-info files are read: they
-// are complete by then, and the kubelet has not had the first container created yet.
-const prefetchDelay = 25 * time.Millisecond
-
-// RunPodSandbox comes after CNI ADD: the files about the pod's networks are on the node. They
-// are read ahead, after the runtime has its answer.
+// RunPodSandbox comes after CNI ADD.
 func (p *Plugin) RunPodSandbox(_ context.Context, pod *api.PodSandbox) error {
 	defer p.timeCall(telemetry.RunPodSandbox)()
 	p.containers.addSandbox(pod)
 	p.ports.sandboxesChanged()
-	time.AfterFunc(prefetchDelay, func() {
-		p.workers.Go(func() {
-			defer p.recoverPanic(new(error), p.podLog(pod))
-			p.config.core.Load().engine.Prefetch(p.request(pod, nil))
-		})
-	})
 	return nil
 }
 

@@ -12,5 +12,5 @@ import (
 
 // NewClient returns a client of the kubelet's socket, as resolve.Options.Kubelet wants it.
 func NewClient(host hostfs.Root, socket string) (resolve.Kubelet, error) {
-	return podresources.New(host, socket, podresources.Options{})
+	return podresources.New(host, socket)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // allocatedDevices returns the devices of the container that belong to no network.
-func (s *search) allocatedDevices() []Attachment {
+func (s *Search) allocatedDevices() []Attachment {
 	if len(s.env) == 0 && len(s.q.MetadataFiles) == 0 && s.answer == nil || s.q.Wanted != nil && !s.q.Wanted(&Attachment{}) {
 		return nil
 	}
@@ -65,7 +65,7 @@ func claimedName(a *Attachment) string {
 
 // fromEnvironment returns the devices that the environment names. If the kubelet answered,
 // only those that it did not allocate are returned, as conflicts.
-func (s *search) fromEnvironment() []Attachment {
+func (s *Search) fromEnvironment() []Attachment {
 	answer := s.kubeletAnswer()
 	var out []Attachment
 	for _, v := range s.env {
@@ -94,7 +94,7 @@ func (s *search) fromEnvironment() []Attachment {
 
 // isOfNetwork reports whether a device belongs to a network of the sandbox, usable or not. A
 // network without readable device-info has the device that Multus gave it.
-func (s *search) isOfNetwork(a Attachment, d device) bool {
+func (s *Search) isOfNetwork(a Attachment, d device) bool {
 	if d != (device{}) && slices.ContainsFunc(s.devices, d.isSame) {
 		return true
 	}

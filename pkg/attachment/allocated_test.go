@@ -188,7 +188,7 @@ func TestResource(t *testing.T) {
 			if tc.resource == "" {
 				tc.resource = vf
 			}
-			as, err := n.newFinder().Resource(t.Context(), newQuery(tc.env...), tc.resource, tc.id)
+			as, err := n.newFinder().Search(t.Context(), newQuery(tc.env...)).Resource(tc.resource, tc.id)
 			if tc.is != nil {
 				if err == nil || !tc.is(err) {
 					t.Fatalf("error %v has the wrong kind", err)
@@ -216,7 +216,7 @@ func TestResource(t *testing.T) {
 	// A device without any description has an error; the other one is returned.
 	n := newNode(t)
 	n.allocate("c1: intel.com/vf=port-7," + devA)
-	as, err := n.newFinder().Resource(t.Context(), newQuery(), vf, "")
+	as, err := n.newFinder().Search(t.Context(), newQuery()).Resource(vf, "")
 	check(t, err)
 	if len(as) != 2 || as[0].DeviceID != "port-7" || !errdefs.IsNotFound(as[0].Err) && !errdefs.IsNotFound(as[1].Err) {
 		t.Errorf("got %+v", as)

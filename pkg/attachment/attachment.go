@@ -3,15 +3,12 @@
 package attachment
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 // NetworksAnnotation holds the pod's networks (Multi-Network CRD specification). Only names
@@ -69,11 +66,11 @@ func (a *Attachment) PolicyNetwork() string {
 
 // Query names a sandbox and one of its containers.
 type Query struct {
-	SandboxID              string
-	Namespace, Pod, PodUID string
-	Container              string   // name in the pod
-	Networks               string   // value of NetworksAnnotation
-	Env                    []string // of the container, NAME=value
+	SandboxID      string
+	Namespace, Pod string
+	Container      string   // name in the pod
+	Networks       string   // value of NetworksAnnotation
+	Env            []string // of the container, NAME=value
 	// MetadataFiles are the sources of the container's mounts of device metadata, see
 	// [IsMetadataMount].
 	MetadataFiles []string
@@ -100,9 +97,8 @@ type Options struct {
 	PluginsDir    string // the kubelet's plugins, with the metadata of claims' devices; "" for none
 	// PodResourcesSocket is the kubelet's; "" for a host without a kubelet.
 	PodResourcesSocket string
-	// Kubelet is the client; the caller closes it. With PodResourcesSocket set it is used
-	// while that file exists. If the file exists and Kubelet is nil, the owner of a device
-	// cannot be determined.
+	// Kubelet is the client, which is used while the file PodResourcesSocket exists. If the
+	// file exists and Kubelet is nil, the owner of a device cannot be determined.
 	Kubelet Kubelet
 	// KubeletRequired accepts only the kubelet as the source of a device's owner. Otherwise
 	// the container's environment is trusted if the kubelet has no socket; see
@@ -111,21 +107,16 @@ type Options struct {
 	// OwnSocketTerms reports whether a dialect applies to the network or resource, so that
 	// the CNI plugin and the device plugin may describe one socket differently; nil means no.
 	OwnSocketTerms func(network, resource string) bool
-	// Budget bounds the wait for the kubelet in one call, which is also at most a third of
-	// the remaining time of the caller's context. 0 is DefaultBudget.
-	Budget time.Duration
 	// Once is for a process that calls the Finder once: nothing is watched.
 	Once bool
 }
 
 // Finder finds the attachments of containers. It is safe for concurrent use.
 type Finder struct {
-	host    hostfs.Root
-	opts    Options
-	dp      deviceinfo.DevicePluginDir
-	index   *deviceinfo.Index // nil with Options.Once
-	kubelet Kubelet           // nil without a kubelet
-	slow    slowPods
+	host  hostfs.Root
+	opts  Options
+	dp    deviceinfo.DevicePluginDir
+	index *deviceinfo.Index // nil with Options.Once
 }
 
 // New returns a Finder. It opens nothing yet; Close closes what calls open. A relative path
@@ -142,10 +133,7 @@ func New(host hostfs.Root, opts Options) (*Finder, error) {
 			return nil, fmt.Errorf("create finder of attachments: %s: %w", f.field, err)
 		}
 	}
-	if opts.Budget <= 0 {
-		opts.Budget = DefaultBudget
-	}
-	f := &Finder{host: host, opts: opts, kubelet: opts.Kubelet, slow: slowPods{pods: map[allocation.PodKey]slowPod{}}, dp: deviceinfo.DevicePluginDir{Root: host, Dir: opts.DPDir}}
+	f := &Finder{host: host, opts: opts, dp: deviceinfo.DevicePluginDir{Root: host, Dir: opts.DPDir}}
 	var err error
 	if !opts.Once {
 		if f.index, err = deviceinfo.NewIndex(host, opts.CNIDir); err != nil {
@@ -191,27 +179,4 @@ func (f *Finder) Nothing(sandboxID, networks string, env []string, claimed bool)
 	}
 	has, err := f.index.Has(sandboxID)
 	return !has && err == nil
-}
-
-// Warm prepares Find for a new sandbox: if a wanted network has a PCI or vDPA device, it
-// requests the pod from the kubelet and does not wait for the answer. Find reports the
-// errors. Container and Env of the query are not used.
-func (f *Finder) Warm(q Query) {
-	entries, err := f.entries(q.SandboxID)
-	if err != nil || len(entries) == 0 && q.Networks == "" {
-		return
-	}
-	s := f.newSearch(context.Background(), &q, nil)
-	s.addNetworks(entries)
-	client, ok := f.kubelet.(interface{ Prefetch(key allocation.PodKey) })
-	if !ok || f.whyNoKubelet() != "" {
-		return
-	}
-	for i := range s.attached {
-		a := &s.attached[i]
-		if _, ok := deviceOf(a.Info); ok && (q.Wanted == nil || q.Wanted(a)) {
-			client.Prefetch(q.podKey())
-			return
-		}
-	}
 }

@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -66,7 +65,7 @@ type claimFiles struct {
 }
 
 // readClaim reads the metadata of a claim, once.
-func (s *search) readClaim(cl *allocation.ClaimDevice) claimFiles {
+func (s *Search) readClaim(cl *allocation.ClaimDevice) claimFiles {
 	if s.opts.PluginsDir == "" || cl.Driver == "" {
 		return claimFiles{} // an old kubelet lists no driver
 	}
@@ -92,29 +91,28 @@ func listErrors(files []devicemetadata.File) (errs []error) {
 	return errs
 }
 
-func (s *search) metadataDir() devicemetadata.Dir {
-	return devicemetadata.Dir{Host: s.host, Path: s.opts.PluginsDir}
+func (f *Finder) metadataDir() devicemetadata.Dir {
+	return devicemetadata.Dir{Host: f.host, Path: f.opts.PluginsDir}
 }
 
 // locateMetadata returns the place of the metadata file that a mount has as its source, a path on the
 // machine. The driver may know the plugins' directory by its own path or by a symlink.
-func (s *search) locateMetadata(source string) (devicemetadata.File, bool) {
-	if s.opts.PluginsDir == "" {
+func (f *Finder) locateMetadata(source string) (devicemetadata.File, bool) {
+	if f.opts.PluginsDir == "" {
 		return devicemetadata.File{}, false
 	}
-	for _, dir := range []string{s.opts.PluginsDir, s.host.Canonical(s.opts.PluginsDir)} {
-		if rel, ok := strings.CutPrefix(source, s.host.Path(dir)+"/"); ok {
-			return s.metadataDir().Locate(s.opts.PluginsDir + "/" + rel)
+	for _, dir := range []string{f.opts.PluginsDir, f.host.Canonical(f.opts.PluginsDir)} {
+		if rel, ok := strings.CutPrefix(source, f.host.Path(dir)+"/"); ok {
+			return f.metadataDir().Locate(f.opts.PluginsDir + "/" + rel)
 		}
 	}
 	return devicemetadata.File{}, false
 }
 
-// MetadataFiles returns the host paths of the metadata files that a container has mounted.
-func (f *Finder) MetadataFiles(q Query) (files []string) {
-	s := f.newSearch(context.Background(), &q, nil)
-	for _, source := range q.MetadataFiles {
-		if at, ok := s.locateMetadata(source); ok {
+// MetadataFiles returns the host paths of the metadata files that are the sources of mounts.
+func (f *Finder) MetadataFiles(sources []string) (files []string) {
+	for _, source := range sources {
+		if at, ok := f.locateMetadata(source); ok {
 			files = append(files, at.Path)
 		}
 	}
@@ -122,7 +120,7 @@ func (f *Finder) MetadataFiles(q Query) (files []string) {
 }
 
 // describeClaimed returns what is known about a device that the kubelet lists.
-func (s *search) describeClaimed(cl allocation.ClaimDevice) claimedDevice {
+func (s *Search) describeClaimed(cl allocation.ClaimDevice) claimedDevice {
 	c := claimedDevice{ClaimedDevice: ClaimedDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: cl.Driver, Pool: cl.Pool, Device: cl.Device}}
 	have := s.readClaim(&cl)
 	c.err = have.err
@@ -180,7 +178,7 @@ const hintDriver = "have the driver write its metadata again: delete the pod, an
 // isUsed reports whether this container uses the request of a claim's device. The kubelet lists a
 // claim's devices for each container that uses any of its requests. The runtime mounts the metadata
 // of exactly those requests that the container uses.
-func (s *search) isUsed(c *claimedDevice) bool {
+func (s *Search) isUsed(c *claimedDevice) bool {
 	used := true
 	for _, source := range s.q.MetadataFiles {
 		at, ok := s.locateMetadata(source)
@@ -214,7 +212,7 @@ func claimName(pci string) string { return strings.NewReplacer(":", "-", ".", "-
 
 // findClaimedDevices returns the devices of this container's claims that belong to no network and that
 // metadata describes.
-func (s *search) findClaimedDevices() []Attachment {
+func (s *Search) findClaimedDevices() []Attachment {
 	answer := s.kubeletAnswer()
 	if !answer.listed {
 		return s.listUnknownClaims()
@@ -266,7 +264,7 @@ func (c *claimedDevice) newAttachment(source string) Attachment {
 
 // compareInterface makes a claim's device and a network conflict if they have the same interface and
 // are different devices.
-func (s *search) compareInterface(a *Attachment) {
+func (s *Search) compareInterface(a *Attachment) {
 	for i := range s.attached {
 		n := &s.attached[i]
 		if a.IfName == "" || n.IfName != a.IfName || a.Info == nil || n.Info == nil {
@@ -289,7 +287,7 @@ func (s *search) compareInterface(a *Attachment) {
 
 // compareSocket makes a claim's socket and the same socket of a network conflict if their sources
 // describe it differently.
-func (s *search) compareSocket(a *Attachment) {
+func (s *Search) compareSocket(a *Attachment) {
 	socket, ok := socketOf(a.Info)
 	for i := range s.attached {
 		n := &s.attached[i]
@@ -306,7 +304,7 @@ func (s *search) compareSocket(a *Attachment) {
 
 // findUnallocated returns the devices that metadata of this container's claims describes and
 // that the kubelet did not allocate, each as a conflict.
-func (s *search) findUnallocated() (out []Attachment) {
+func (s *Search) findUnallocated() (out []Attachment) {
 	answer := s.kubeletAnswer()
 	seen := map[claimKey]bool{}
 	for _, cl := range answer.container.Claims {
@@ -333,7 +331,7 @@ func (s *search) findUnallocated() (out []Attachment) {
 
 // listUnknownClaims returns the requests whose metadata the container has, if the kubelet does not say
 // which devices are this container's.
-func (s *search) listUnknownClaims() (out []Attachment) {
+func (s *Search) listUnknownClaims() (out []Attachment) {
 	answer := s.kubeletAnswer()
 	for _, source := range s.q.MetadataFiles {
 		f, ok := s.locateMetadata(source)

@@ -47,7 +47,7 @@ func (n *node) writeMetadata(claim, request string, devices ...string) string {
 // "c1: CLAIM=DEVICE CLAIM=DEVICE".
 func (n *node) allocateClaims(lines ...string) {
 	n.t.Helper()
-	k := &fakeKubelet{pod: allocation.Allocation{Namespace: "ns", Name: "pod", Socket: socket}}
+	k := &fakeKubelet{pod: allocation.Allocation{Namespace: "ns", Name: "pod"}}
 	for _, line := range lines {
 		name, devices, _ := strings.Cut(line, ":")
 		c := allocation.Container{Name: name}
@@ -80,7 +80,7 @@ func TestMetadataSaysWhichNetworkClaimIs(t *testing.T) {
 	file := n.writeMetadata("nics", "vf", `0000-03-00-3 `+pciAttribute(devA)+`, "networkData": {"interfaceName": "net1", "ips": ["192.0.2.5/24"], "hardwareAddress": "c2:11:22:33:44:55"}`)
 	n.allocateClaims("c1: nics=0000-03-00-3", "c2:")
 	f := n.newFinder()
-	attached, allocated, err := f.Find(t.Context(), n.claimQuery(file))
+	attached, allocated, err := f.Search(t.Context(), n.claimQuery(file)).Find()
 	a := wantOneAttachment(t, attached, err)
 	check(t, a.Err)
 	want := &ClaimedDevice{Namespace: "ns", Claim: "nics", Driver: draDriver, Pool: "node", Device: "0000-03-00-3", Request: "vf", File: file,
@@ -206,7 +206,7 @@ func TestMetadataConflicts(t *testing.T) {
 				tc.kubelet = "c1: nics=dev-1"
 			}
 			n.allocateClaims(tc.kubelet)
-			attached, allocated, err := n.newFinder().Find(t.Context(), n.claimQuery(files...))
+			attached, allocated, err := n.newFinder().Search(t.Context(), n.claimQuery(files...)).Find()
 			check(t, err)
 			if tc.attached {
 				wantConflict(t, wantOneAttachment(t, attached, nil).Err, tc.want...)
@@ -280,7 +280,7 @@ func TestMetadataAgreesWithRecords(t *testing.T) {
 			}
 			file := n.writeMetadata("nics", "vf", "dev-1 "+tc.metadata)
 			n.allocateClaims("c1: nics=dev-1")
-			attached, _, err := n.newFinder().Find(t.Context(), n.claimQuery(file))
+			attached, _, err := n.newFinder().Search(t.Context(), n.claimQuery(file)).Find()
 			a := wantOneAttachment(t, attached, err)
 			if tc.want == nil {
 				check(t, a.Err)
@@ -309,7 +309,7 @@ func TestFaultyMetadataIsErrorOfItsDevices(t *testing.T) {
 	bad := n.writeMetadata("nics", "bad", "0000-03-00-2")
 	n.write(bad, "{")
 	n.allocateClaims("c1: nics=dev-1 nics=0000-03-00-2")
-	attached, allocated, err := n.newFinder().Find(t.Context(), n.claimQuery(good, bad))
+	attached, allocated, err := n.newFinder().Search(t.Context(), n.claimQuery(good, bad)).Find()
 	check(t, err)
 	// The device's name looks like the network's function, and the file that says so is unreadable.
 	if a := wantOneAttachment(t, attached, nil); a.Err == nil || !strings.Contains(a.Err.Error(), bad) {

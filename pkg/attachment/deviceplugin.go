@@ -28,7 +28,7 @@ type pluginFile struct {
 }
 
 // readPluginFile reads the device plugin's file of a device, once.
-func (s *search) readPluginFile(resource, id string) pluginFile {
+func (s *Search) readPluginFile(resource, id string) pluginFile {
 	key := [2]string{resource, id}
 	if p, ok := s.files[key]; ok || len(s.files) >= maxPluginFiles {
 		return p
@@ -49,7 +49,7 @@ func (s *search) readPluginFile(resource, id string) pluginFile {
 
 // describeAllocated describes an allocated device by the device plugin's file or, without
 // one, as a PCI function if its ID is an address. Otherwise ok is false.
-func (s *search) describeAllocated(resource, id string) (a Attachment, ok bool) {
+func (s *Search) describeAllocated(resource, id string) (a Attachment, ok bool) {
 	a = Attachment{Resource: resource, DeviceID: id, Owner: OwnerUnknown}
 	var p pluginFile
 	if resource != "" {
@@ -80,7 +80,7 @@ func (s *search) describeAllocated(resource, id string) (a Attachment, ok bool) 
 // resourceOf returns the resource of an environment variable: one that the kubelet allocated
 // to the container, or one in the names of the device plugin's files of its devices. It
 // returns "" if neither exists.
-func (s *search) resourceOf(v variable) string {
+func (s *Search) resourceOf(v variable) string {
 	if s.answer != nil && s.answer.answered {
 		for _, r := range s.answer.container.Resources {
 			if envKey(r.Name) == v.key {

@@ -13,7 +13,7 @@
 // The cost for a sandbox does not depend on the files of other sandboxes: only the
 // directory of device-info files is listed, once, and again when events were lost. The
 // kubelet is asked only about a device that the caller wants, and is never waited for
-// longer than [Options].Budget, because a runtime's call waits meanwhile.
+// longer than half a second, because a runtime's call waits meanwhile.
 //
 // There is one file per source:
 //
@@ -27,7 +27,6 @@
 //	claims.go        device metadata of resource claims (DRA)
 //	owner.go         the owner of a device
 //	allocated.go     devices without a network
-//	prefetch.go      requests before a container is created
 //
 // docs/explanation/who-gets-which-device.md has the order in which the sources are trusted.
 package attachment

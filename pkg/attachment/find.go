@@ -14,7 +14,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// Find returns the attachments of a sandbox, sorted by interface, and the PCI and vDPA
+// Find returns the attachments of the sandbox, sorted by interface, and the PCI and vDPA
 // devices that are allocated to the container but belong to no network, sorted by device.
 //
 // attached has the networks with device-info, and those without it to which Multus gave a
@@ -24,16 +24,26 @@ import (
 // mounts or an attachment show that there is a device plugin or a DRA driver.
 //
 // The error is one of the directory; the error of a file is in its attachment.
-func (f *Finder) Find(ctx context.Context, q Query) (attached, allocated []Attachment, err error) {
-	s, err := f.search(ctx, &q)
-	if s == nil || err != nil {
+func (s *Search) Find() (attached, allocated []Attachment, err error) {
+	entries, err := s.entries(s.q.SandboxID)
+	if err != nil {
 		return nil, nil, err
+	}
+	if len(entries) == 0 && s.q.Networks == "" && len(s.env) == 0 && len(s.q.MetadataFiles) == 0 {
+		return nil, nil, nil
+	}
+	if len(entries) > 0 || s.q.Networks != "" {
+		s.addNetworks(entries)
+	}
+	for i := range s.attached {
+		s.findOwner(&s.attached[i])
 	}
 	return s.attached, s.allocatedDevices(), nil
 }
 
-// search is one call of the Finder. It reads every source at most once.
-type search struct {
+// Search finds the attachments of one container. It reads every source at most once, so that
+// all its results agree.
+type Search struct {
 	*Finder
 	ctx      context.Context
 	q        *Query
@@ -51,29 +61,11 @@ type search struct {
 	devices   []device // in the device-info of the networks, usable or not
 }
 
-// search finds the attachments of a sandbox. It returns nil if there is nothing to find.
-func (f *Finder) search(ctx context.Context, q *Query) (*search, error) {
-	entries, err := f.entries(q.SandboxID)
-	if err != nil {
-		return nil, err
-	}
-	env, envNotes := parseEnvironment(q.Env)
-	if len(entries) == 0 && q.Networks == "" && len(env) == 0 && len(q.MetadataFiles) == 0 {
-		return nil, nil
-	}
-	s := f.newSearch(ctx, q, env)
-	s.envNotes = envNotes
-	if len(entries) > 0 || q.Networks != "" {
-		s.addNetworks(entries)
-	}
-	for i := range s.attached {
-		s.findOwner(&s.attached[i])
-	}
-	return s, nil
-}
-
-func (f *Finder) newSearch(ctx context.Context, q *Query, env environment) *search {
-	return &search{Finder: f, ctx: ctx, q: q, env: env, files: map[[2]string]pluginFile{}, claims: map[claimKey]claimFiles{}, records: map[string]interfaceRecord{}, resources: map[string]string{}}
+// Search returns a search for the attachments of a container. ctx is for all calls of it.
+func (f *Finder) Search(ctx context.Context, q Query) *Search {
+	s := &Search{Finder: f, ctx: ctx, q: &q, files: map[[2]string]pluginFile{}, claims: map[claimKey]claimFiles{}, records: map[string]interfaceRecord{}, resources: map[string]string{}}
+	s.env, s.envNotes = parseEnvironment(q.Env)
+	return s
 }
 
 // multusRecord is Multus' record of the sandbox.
@@ -83,7 +75,7 @@ type multusRecord struct {
 	note      string // why it is ignored
 }
 
-func (s *search) readMultusRecord() multusRecord {
+func (s *Search) readMultusRecord() multusRecord {
 	if s.opts.MultusDir == "" || s.q.SandboxID == "" {
 		return multusRecord{}
 	}
@@ -110,7 +102,7 @@ func (r *multusRecord) delegateOf(ifName string) *delegate {
 }
 
 // addNetworks adds the pod's networks, from all sources.
-func (s *search) addNetworks(entries []deviceinfo.Entry) {
+func (s *Search) addNetworks(entries []deviceinfo.Entry) {
 	rec := s.readMultusRecord()
 	var common []string
 	if rec.note != "" {
@@ -135,7 +127,7 @@ func (s *search) addNetworks(entries []deviceinfo.Entry) {
 }
 
 // fromEntry returns the attachment of a device-info file.
-func (s *search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selection) Attachment {
+func (s *Search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selection) Attachment {
 	a := Attachment{IfName: e.IfName, Info: e.Info, File: e.File, Err: e.Err, Owner: OwnerUnknown}
 	d := rec.delegateOf(e.IfName)
 	var note string
@@ -162,7 +154,7 @@ func (s *search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selec
 }
 
 // readResultOf reads libcni's record of an attachment; nil if there is none.
-func (s *search) readResultOf(a *Attachment, d *delegate) (c *cachedResult, file string, err error) {
+func (s *Search) readResultOf(a *Attachment, d *delegate) (c *cachedResult, file string, err error) {
 	conf := ""
 	if d != nil {
 		conf = d.conf
@@ -187,7 +179,7 @@ func (s *search) readResultOf(a *Attachment, d *delegate) (c *cachedResult, file
 
 // checkResult compares the device ID with libcni's record of the attachment, or takes it
 // from there if Multus has no record.
-func (s *search) checkResult(a *Attachment, d *delegate, multus *Claim) {
+func (s *Search) checkResult(a *Attachment, d *delegate, multus *Claim) {
 	_, isDevice := deviceOf(a.Info)
 	if !isDevice && len(s.q.MetadataFiles) == 0 {
 		return // nothing is compared with the record
@@ -212,7 +204,7 @@ func deviceQuestion(a *Attachment) string {
 
 // checkDevice compares the device in a CNI plugin's file with the device that Multus gave to
 // the network, and with the device plugin's file of that device.
-func (s *search) checkDevice(a *Attachment, multus Claim) {
+func (s *Search) checkDevice(a *Attachment, multus Claim) {
 	if a.Err != nil || a.DeviceID == "" {
 		return
 	}
@@ -239,7 +231,7 @@ func (s *search) checkDevice(a *Attachment, multus Claim) {
 
 // checkSocket compares the socket in a CNI plugin's file with the device plugin's file of
 // the device that Multus gave to the network. Another path is the socket of another port.
-func (s *search) checkSocket(a *Attachment) {
+func (s *Search) checkSocket(a *Attachment) {
 	if a.Resource == "" || s.opts.OwnSocketTerms != nil && s.opts.OwnSocketTerms(a.Network, a.Resource) {
 		return
 	}
@@ -261,7 +253,7 @@ func (s *search) checkSocket(a *Attachment) {
 }
 
 // samePath reports whether two host paths, or abstract names, lead to one socket.
-func (s *search) samePath(a, b string) bool {
+func (s *Search) samePath(a, b string) bool {
 	return a == b || path.IsAbs(a) && path.IsAbs(b) && s.host.Canonical(a) == s.host.Canonical(b)
 }
 
@@ -270,7 +262,7 @@ const hintSocket = "have the network's CNI plugin keep the device plugin's path 
 
 // addWithoutFile adds the networks without a device-info file: those to which Multus gave a
 // device, and those in the pod's annotation.
-func (s *search) addWithoutFile(rec *multusRecord, named []selection) {
+func (s *Search) addWithoutFile(rec *multusRecord, named []selection) {
 	have := func(network, ifName string) bool {
 		return slices.ContainsFunc(s.attached, func(a Attachment) bool {
 			return ifName != "" && a.IfName == ifName || ifName == "" && a.Network == network
@@ -295,7 +287,7 @@ func (s *search) addWithoutFile(rec *multusRecord, named []selection) {
 // fromDelegate returns a network that Multus attached and that has no device-info file. If
 // the kubelet allocated a device for it, the device plugin's file describes the network: a
 // file of the network would be its copy (Device Information Specification, §4.2.1).
-func (s *search) fromDelegate(d *delegate, file string) Attachment {
+func (s *Search) fromDelegate(d *delegate, file string) Attachment {
 	a := Attachment{Network: d.name, IfName: d.ifName, DeviceID: d.deviceID, Resource: d.resource, Owner: OwnerUnknown}
 	note := func(format string, args ...any) { a.Notes = append(a.Notes, fmt.Sprintf(format, args...)) }
 	switch {
@@ -320,7 +312,7 @@ func (s *search) fromDelegate(d *delegate, file string) Attachment {
 }
 
 // rejectInterfacesWithTwoFiles makes two device-info files of one interface a conflict.
-func (s *search) rejectInterfacesWithTwoFiles() {
+func (s *Search) rejectInterfacesWithTwoFiles() {
 	rejectDuplicates(s.attached, func(a *Attachment) (key, on string, c Claim) {
 		if a.File == "" {
 			return "", "", Claim{}
@@ -330,7 +322,7 @@ func (s *search) rejectInterfacesWithTwoFiles() {
 }
 
 // rejectDevicesInTwoNetworks makes one device in two networks a conflict.
-func (s *search) rejectDevicesInTwoNetworks() {
+func (s *Search) rejectDevicesInTwoNetworks() {
 	rejectDuplicates(s.attached, func(a *Attachment) (key, on string, c Claim) {
 		d, ok := deviceOf(a.Info)
 		if !ok {
@@ -365,7 +357,7 @@ func rejectDuplicates(list []Attachment, keyOf func(a *Attachment) (key, on stri
 }
 
 // recordDevice records the device of a network.
-func (s *search) recordDevice(i *deviceinfo.Info) {
+func (s *Search) recordDevice(i *deviceinfo.Info) {
 	if d, ok := deviceOf(i); ok {
 		s.devices = append(s.devices, d)
 	}

@@ -89,7 +89,7 @@ func TestMissingDeviceInfo(t *testing.T) {
 			if tc.networks == "" {
 				n.writeCNIFile("ns/other", "net9", vhostInfo)
 			}
-			as, spare, err := n.newFinder().Find(t.Context(), q)
+			as, spare, err := n.newFinder().Search(t.Context(), q).Find()
 			check(t, err)
 			a := findByIfName(t, as, tc.ifName)
 			switch {
@@ -154,7 +154,7 @@ func TestQueryWithoutNetworksAndDevices(t *testing.T) {
 	k := n.allocate("c1: intel.com/vf=" + devA)
 	f := n.newFinder()
 	for _, q := range []Query{newQuery(), {}, {SandboxID: sandbox}} {
-		as, spare, err := f.Find(t.Context(), q)
+		as, spare, err := f.Search(t.Context(), q).Find()
 		if as != nil || spare != nil || err != nil {
 			t.Errorf("query %+v: %v, %v, %v", q, as, spare, err)
 		}

@@ -166,7 +166,7 @@ type fakeKubelet struct {
 	left  time.Duration // remaining time of the last call
 }
 
-func (k *fakeKubelet) Pod(ctx context.Context, key allocation.PodKey) (allocation.Allocation, error) {
+func (k *fakeKubelet) Pod(ctx context.Context, namespace, name string) (allocation.Allocation, error) {
 	k.mu.Lock()
 	k.calls++
 	if deadline, ok := ctx.Deadline(); ok {
@@ -178,8 +178,8 @@ func (k *fakeKubelet) Pod(ctx context.Context, key allocation.PodKey) (allocatio
 		<-ctx.Done()
 		return allocation.Allocation{}, fmt.Errorf("no answer: %w", ctx.Err())
 	}
-	if key != (allocation.PodKey{Namespace: "ns", Name: "pod", UID: "uid"}) {
-		return allocation.Allocation{}, fmt.Errorf("unexpected pod %+v: %w", key, errdefs.ErrNotFound)
+	if namespace != "ns" || name != "pod" {
+		return allocation.Allocation{}, fmt.Errorf("unexpected pod %s/%s: %w", namespace, name, errdefs.ErrNotFound)
 	}
 	return pod, err
 }
@@ -193,7 +193,7 @@ func (k *fakeKubelet) countCalls() int {
 // allocate starts a kubelet that allocated devices to containers. A line has the form "c1: intel.com/vf=ID".
 func (n *node) allocate(lines ...string) *fakeKubelet {
 	n.t.Helper()
-	k := &fakeKubelet{pod: allocation.Allocation{Namespace: "ns", Name: "pod", Socket: socket}}
+	k := &fakeKubelet{pod: allocation.Allocation{Namespace: "ns", Name: "pod"}}
 	for _, line := range lines {
 		name, devices, ok := strings.Cut(line, ": ")
 		if !ok {
@@ -230,7 +230,7 @@ func (n *node) newFinder() *Finder {
 
 // newQuery returns the query for container c1 of pod ns/pod.
 func newQuery(env ...string) Query {
-	return Query{SandboxID: sandbox, Namespace: "ns", Pod: "pod", PodUID: "uid", Container: "c1", Env: append([]string{"PATH=/bin"}, env...)}
+	return Query{SandboxID: sandbox, Namespace: "ns", Pod: "pod", Container: "c1", Env: append([]string{"PATH=/bin"}, env...)}
 }
 
 // wantOneAttachment returns the only attachment, and fails the test if there are more or none.
@@ -285,14 +285,11 @@ func hasNote(a Attachment, part string) bool {
 
 // findNetworks returns the attachments of a sandbox without allocated devices.
 func (f *Finder) findNetworks(ctx context.Context, q Query) ([]Attachment, error) {
-	s, err := f.search(ctx, &q)
-	if s == nil {
-		return nil, err
-	}
-	return s.attached, err
+	attached, _, err := f.Search(ctx, q).Find()
+	return attached, err
 }
 
 func (f *Finder) findAllocated(ctx context.Context, q Query) ([]Attachment, error) {
-	_, allocated, err := f.Find(ctx, q)
+	_, allocated, err := f.Search(ctx, q).Find()
 	return allocated, err
 }

@@ -126,7 +126,7 @@ func TestHostilePluginFile(t *testing.T) {
 			f := n.newFinder()
 			var as []Attachment
 			var err error
-			busytest.Cheap(t, time.Second, func() { as, err = f.Resource(t.Context(), newQuery(), vf, "") })
+			busytest.Cheap(t, time.Second, func() { as, err = f.Search(t.Context(), newQuery()).Resource(vf, "") })
 			check(t, err)
 			for _, a := range as {
 				if (a.Err == nil) != (a.DeviceID == devB) {
@@ -196,7 +196,7 @@ func TestHostileVariables(t *testing.T) {
 	f := n.newFinder()
 	var as []Attachment
 	var err error
-	busytest.Cheap(t, 2*time.Second, func() { _, as, err = f.Find(t.Context(), newQuery(env...)) })
+	busytest.Cheap(t, 2*time.Second, func() { _, as, err = f.Search(t.Context(), newQuery(env...)).Find() })
 	if a := wantOneAttachment(t, as, err); a.Resource != "acme.com/vf" || a.Device != devA {
 		t.Errorf("got %+v", a)
 	}

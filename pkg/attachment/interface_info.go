@@ -93,7 +93,7 @@ func newInfoRecord(a *Attachment) interfaceRecord {
 
 // compareWithClaim returns a conflict if the metadata of a claim describes the attachment's device
 // differently than its device-info or libcni's record.
-func (s *search) compareWithClaim(a *Attachment, c *ClaimedDevice, device string) error {
+func (s *Search) compareWithClaim(a *Attachment, c *ClaimedDevice, device string) error {
 	record := s.records[a.IfName]
 	if c.IfName != "" && a.IfName != "" && c.IfName != a.IfName {
 		return &ConflictError{On: "which interface " + device + " is", First: Claim{cmp.Or(a.File, record.source, "Multus' record"), a.IfName}, Second: Claim{c.File, c.IfName}, Hint: hintRecreate}

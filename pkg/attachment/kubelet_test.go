@@ -5,7 +5,6 @@ package attachment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -15,21 +14,16 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/busytest"
-	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
-// No call waits longer than the budget, or than a third of its remaining time. For a while, later calls for the
-// same pod do not wait.
-func TestBudget(t *testing.T) {
-	for _, tc := range []struct {
-		budget, deadline, most time.Duration
-	}{
-		{0, 0, DefaultBudget},
-		{60 * time.Millisecond, 0, 60 * time.Millisecond},
-		{0, 900 * time.Millisecond, 300 * time.Millisecond},
+// No call waits longer than half a second, or than a third of its remaining time.
+func TestUnresponsiveKubeletIsBounded(t *testing.T) {
+	for _, tc := range []struct{ deadline, most time.Duration }{
+		{0, maxKubeletWait},
+		{900 * time.Millisecond, 300 * time.Millisecond},
 	} {
 		// Repeat the check if a busy machine delays it beyond the deadline.
-		for attempts := 1; !checkBudget(t, tc.budget, tc.deadline, tc.most); attempts++ {
+		for attempts := 1; !checkWait(t, tc.deadline, tc.most); attempts++ {
 			if attempts == 20 {
 				t.Errorf("%+v: the deadline expired in each attempt", tc)
 				break
@@ -38,60 +32,50 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// checkBudget queries a hanging kubelet several times. It returns false if the deadline expired meanwhile; a deadline
-// of 0 means none.
-func checkBudget(t *testing.T, budget, deadline, most time.Duration) bool {
+// checkWait queries a hanging kubelet. It returns false if the deadline expired meanwhile; a deadline of 0 means none.
+func checkWait(t *testing.T, deadline, most time.Duration) bool {
 	n := newNode(t)
 	kubelet := &fakeKubelet{hangs: true}
 	n.useKubelet(kubelet)
-	n.opts.Budget = budget
 	n.writeCNIFile("ns/net", "net1", pciInfo(devA))
-	f := n.newFinder()
-	for call := range 4 {
-		began := time.Now()
-		ctx, cancel := t.Context(), context.CancelFunc(func() {})
-		if deadline > 0 {
-			ctx, cancel = context.WithTimeout(ctx, deadline)
-		}
-		as, spare, err := f.Find(ctx, newQuery("PCIDEVICE_INTEL_COM_VF="+devA+","+devB))
-		took, passed := time.Since(began), ctx.Err() != nil
-		cancel()
-		if passed {
-			return false
-		}
-		check(t, err)
-		if a := wantOneAttachment(t, as, nil); !errors.Is(a.Err, context.DeadlineExceeded) {
-			t.Errorf("got error %v", a.Err)
-		}
-		if a := wantOneAttachment(t, spare, nil); !errors.Is(a.Err, context.DeadlineExceeded) || a.DeviceID != devB {
-			t.Errorf("got error %v", a.Err)
-		}
-		if kubelet.left == 0 || kubelet.left > most {
-			t.Errorf("budget %v, deadline %v, call %d: the kubelet has %v, want %v at most", budget, deadline, call, kubelet.left, most)
-		}
-		if took > busytest.Hangs || call == 0 && took < most-5*time.Millisecond {
-			t.Errorf("budget %v, deadline %v, call %d: took %v", budget, deadline, call, took)
-		}
-		most = 5 * time.Millisecond
-		// The pod counts as slow for a second. Extend the time, since the next call may be later.
-		f.slow.mu.Lock()
-		if len(f.slow.pods) != 1 {
-			t.Errorf("%d slow pods are recorded", len(f.slow.pods))
-		}
-		for key, s := range f.slow.pods {
-			s.until = time.Now().Add(time.Hour)
-			f.slow.pods[key] = s
-		}
-		f.slow.mu.Unlock()
+	ctx, cancel := t.Context(), context.CancelFunc(func() {})
+	if deadline > 0 {
+		ctx, cancel = context.WithTimeout(ctx, deadline)
+	}
+	defer cancel()
+	began := time.Now()
+	search := n.newFinder().Search(ctx, newQuery("PCIDEVICE_INTEL_COM_VF="+devA+","+devB))
+	as, spare, err := search.Find()
+	took := time.Since(began)
+	if ctx.Err() != nil {
+		return false
+	}
+	check(t, err)
+	if a := wantOneAttachment(t, as, nil); !errors.Is(a.Err, context.DeadlineExceeded) {
+		t.Errorf("got error %v", a.Err)
+	}
+	if a := wantOneAttachment(t, spare, nil); !errors.Is(a.Err, context.DeadlineExceeded) || a.DeviceID != devB {
+		t.Errorf("got error %v", a.Err)
+	}
+	if _, err := search.Resource(vf, ""); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("resource: got error %v", err)
+	}
+	if n := kubelet.countCalls(); n != 1 {
+		t.Errorf("the kubelet was called %d times, want 1", n)
+	}
+	if kubelet.left == 0 || kubelet.left > most {
+		t.Errorf("deadline %v: the kubelet has %v, want %v at most", deadline, kubelet.left, most)
+	}
+	if took > busytest.Hangs || took < most-5*time.Millisecond {
+		t.Errorf("deadline %v: took %v", deadline, took)
 	}
 	return true
 }
 
-// A kubelet that recovers is used at once, although the pod is recorded as slow.
+// A kubelet that recovers is used at once.
 func TestRecoveredKubeletIsUsedAtOnce(t *testing.T) {
 	n := newNode(t)
 	k := n.allocate("c1: intel.com/vf=" + devA)
-	n.opts.Budget = 30 * time.Millisecond
 	n.writeCNIFile("ns/net", "net1", pciInfo(devA))
 	f := n.newFinder()
 	k.update(func() { k.hangs = true })
@@ -112,8 +96,8 @@ func (k *fakeKubelet) update(change func()) {
 	change()
 }
 
-// A pod is not recorded as slow if the caller canceled.
-func TestCancelledCallIsNotRecordedAsSlow(t *testing.T) {
+// The error says whether the caller canceled or ran out of time.
+func TestCancelledCall(t *testing.T) {
 	n := newNode(t)
 	k := n.allocate("c1: intel.com/vf=" + devA)
 	k.update(func() { k.hangs = true })
@@ -130,25 +114,6 @@ func TestCancelledCallIsNotRecordedAsSlow(t *testing.T) {
 	as, err = f.findNetworks(ctx, newQuery())
 	if a := wantOneAttachment(t, as, err); !errors.Is(a.Err, context.DeadlineExceeded) {
 		t.Errorf("got error %v", a.Err)
-	}
-	if err := f.slow.errorOf(allocation.PodKey{Namespace: "ns", Name: "pod", UID: "uid"}, time.Now()); err != nil {
-		t.Errorf("the pod is recorded as slow: %v", err)
-	}
-}
-
-func TestUnresponsiveKubeletIsBounded(t *testing.T) {
-	s := slowPods{pods: map[allocation.PodKey]slowPod{}}
-	now := time.Now()
-	for i := range 10 * maxSlowPods {
-		s.remember(allocation.PodKey{Name: fmt.Sprint(i)}, errdefs.ErrUnavailable, now)
-	}
-	if len(s.pods) > maxSlowPods {
-		t.Errorf("%d pods are recorded", len(s.pods))
-	}
-	later := now.Add(2 * slowPeriod)
-	s.remember(allocation.PodKey{Name: "new"}, errdefs.ErrUnavailable, later)
-	if len(s.pods) != 1 || s.errorOf(allocation.PodKey{Name: "new"}, later) == nil || s.errorOf(allocation.PodKey{Name: "1"}, now) != nil {
-		t.Errorf("recorded pods %v", s.pods)
 	}
 }
 
@@ -192,12 +157,11 @@ func TestClose(t *testing.T) {
 	use := func() {
 		f, err := New(n.root, n.opts)
 		check(t, err)
-		f.Warm(newQuery())
 		for range 10 {
-			if _, _, err := f.Find(t.Context(), newQuery("PCIDEVICE_INTEL_COM_VF="+devA)); err != nil {
+			if _, _, err := f.Search(t.Context(), newQuery("PCIDEVICE_INTEL_COM_VF="+devA)).Find(); err != nil {
 				t.Fatal(err)
 			}
-			_, _ = f.Resource(t.Context(), newQuery(), vf, "")
+			_, _ = f.Search(t.Context(), newQuery()).Resource(vf, "")
 		}
 		check(t, f.Close())
 		check(t, f.Close())

@@ -11,7 +11,7 @@ import (
 )
 
 // kubeletAnswer returns the kubelet's answer. The first call asks the kubelet.
-func (s *search) kubeletAnswer() *allocationAnswer {
+func (s *Search) kubeletAnswer() *allocationAnswer {
 	if s.answer == nil {
 		s.answer = s.queryKubelet(s.ctx, s.q)
 	}
@@ -30,7 +30,7 @@ type holder struct {
 
 // holdersOf returns the containers to which the kubelet allocated a device, this container
 // first.
-func (s *search) holdersOf(a *Attachment, d device) ([]holder, error) {
+func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
 	answer := s.kubeletAnswer()
 	var all []holder
 	order := append([]allocation.Container{answer.container}, answer.pod.Containers...)
@@ -79,7 +79,7 @@ func (s *search) holdersOf(a *Attachment, d device) ([]holder, error) {
 
 // matchesDevice reports whether a device plugin's ID is of device d. The plugin's file
 // decides if it exists; otherwise the ID itself does.
-func (s *search) matchesDevice(a *Attachment, resource, id string, d device) (h holder, ok bool, err error) {
+func (s *Search) matchesDevice(a *Attachment, resource, id string, d device) (h holder, ok bool, err error) {
 	h = holder{resource: resource, id: id, device: canonicalID(id), byName: id == d.vdpa}
 	direct := d.matchesID(id)
 	if !direct && isPCIAddress(id) && d.pci != "" {
@@ -103,7 +103,7 @@ func (s *search) matchesDevice(a *Attachment, resource, id string, d device) (h 
 
 // findVariable returns the variable of the container's environment that has a device, and
 // the device's ID there.
-func (s *search) findVariable(a *Attachment, d device) (v variable, id string, ok bool) {
+func (s *Search) findVariable(a *Attachment, d device) (v variable, id string, ok bool) {
 	for _, v := range s.env {
 		for _, id := range v.ids {
 			if d.matchesID(id) {
@@ -125,7 +125,7 @@ func (s *search) findVariable(a *Attachment, d device) (v variable, id string, o
 }
 
 // findOwner sets the owner of the attachment's device.
-func (s *search) findOwner(a *Attachment) {
+func (s *Search) findOwner(a *Attachment) {
 	d, ok := deviceOf(a.Info)
 	if !ok || a.Err != nil || s.q.Wanted != nil && !s.q.Wanted(a) {
 		return
@@ -148,7 +148,7 @@ const hintForged = "remove the variable from the pod's spec: device plugins set 
 
 // setOwnerFromKubelet sets the owner by the kubelet's answer, which alone decides. An
 // environment that contradicts it is a conflict.
-func (s *search) setOwnerFromKubelet(a *Attachment, d device) {
+func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 	answer := s.kubeletAnswer()
 	hs, err := s.holdersOf(a, d)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *search) setOwnerFromKubelet(a *Attachment, d device) {
 
 // setClaimed notes that the attachment's device is one of a resource claim. The metadata of the
 // claim must describe it as the network's sources do.
-func (s *search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
+func (s *Search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
 	a.Notes = append(a.Notes, "the device is one of resource claim "+quote(c.Namespace+"/"+c.Claim))
 	if c.meta == nil || c.meta.VhostUserPath == "" { // else it describes a socket, and the function may be its switch's
 		if err := s.compareWithClaim(a, &c.ClaimedDevice, d.String()); err != nil {
@@ -213,7 +213,7 @@ func (s *search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
 const unlisted = "the kubelet does not list this container, because it lists no init container and no ephemeral container: none of the pod's devices is delivered to it"
 
 // setOwnerFromEnvironment sets the owner if there is no kubelet to ask, and none is required.
-func (s *search) setOwnerFromEnvironment(a *Attachment, d device) {
+func (s *Search) setOwnerFromEnvironment(a *Attachment, d device) {
 	v, id, ok := s.findVariable(a, d)
 	if !ok {
 		a.Notes = append(a.Notes, "the kubelet has no socket to ask, and no variable "+envPrefix+"* of the container has the device")
@@ -227,7 +227,7 @@ func (s *search) setOwnerFromEnvironment(a *Attachment, d device) {
 }
 
 // trustVariable makes this container the owner, because a variable of it has the device.
-func (s *search) trustVariable(a *Attachment, v variable) {
+func (s *Search) trustVariable(a *Attachment, v variable) {
 	a.Owner, a.OwnerFrom = OwnedHere, FromEnvironment(v.name)
 	if a.Resource == "" || envKey(a.Resource) != v.key {
 		a.Resource = s.resourceOf(v)
@@ -238,7 +238,7 @@ func (s *search) trustVariable(a *Attachment, v variable) {
 // addFromInfoVariable completes the device of this container from PCIDEVICE_*_INFO:
 // sriov-network-device-plugin writes no vhost-net into device-info, and without device-info
 // no RDMA device.
-func (s *search) addFromInfoVariable(a *Attachment) {
+func (s *Search) addFromInfoVariable(a *Attachment) {
 	for _, v := range s.env {
 		e, ok := v.info[canonicalID(a.DeviceID)]
 		if !ok {

@@ -141,7 +141,6 @@ func TestFailingKubeletIsNotReplacedByEnvironment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
 			n.useKubelet(k)
-			n.opts.Budget = 50_000_000
 			n.writeCNIFile("ns/net", "net1", pciInfo(devA))
 			n.writeCNIFile("ns/sock", "net2", vhostInfo)
 			as, err := n.newFinder().findNetworks(t.Context(), newQuery("PCIDEVICE_INTEL_COM_VF="+devA))
@@ -163,7 +162,7 @@ func TestKubeletIsQueriedOnlyWhenNeeded(t *testing.T) {
 	n.writeCNIFile("ns/sock", "net2", vhostInfo)
 	f := n.newFinder()
 	for range 3 {
-		if _, _, err := f.Find(t.Context(), newQuery()); err != nil {
+		if _, _, err := f.Search(t.Context(), newQuery()).Find(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,13 +172,13 @@ func TestKubeletIsQueriedOnlyWhenNeeded(t *testing.T) {
 	n.writeCNIFile("ns/net", "net1", pciInfo(devA))
 	q := newQuery("PCIDEVICE_INTEL_COM_VF=" + devA)
 	q.Wanted = func(*Attachment) bool { return false }
-	as, spare, err := f.Find(t.Context(), q)
+	as, spare, err := f.Search(t.Context(), q).Find()
 	check(t, err)
 	if a := findByIfName(t, as, "net1"); k.countCalls() != 0 || a.Owner != OwnerUnknown || a.Err != nil || len(spare) != 0 {
 		t.Errorf("%d calls for an unwanted device: %+v, %+v", k.countCalls(), a, spare)
 	}
 	q.Wanted = func(a *Attachment) bool { return a.Network == "ns/net" || a.Network == "" }
-	if _, _, err = f.Find(t.Context(), q); err != nil || k.countCalls() != 1 {
+	if _, _, err = f.Search(t.Context(), q).Find(); err != nil || k.countCalls() != 1 {
 		t.Errorf("%d calls for one query, want 1: %v", k.countCalls(), err)
 	}
 }
@@ -199,7 +198,7 @@ func TestDevicesInAnotherOrderThanContainers(t *testing.T) {
 	} {
 		q := newQuery()
 		q.Container = container
-		as, spare, err := f.Find(t.Context(), q)
+		as, spare, err := f.Search(t.Context(), q).Find()
 		check(t, err)
 		got := ""
 		for _, a := range as {

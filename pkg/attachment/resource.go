@@ -3,7 +3,6 @@
 package attachment
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,9 +19,7 @@ import (
 // Information Specification, §4.1). The error is errdefs.ErrNotFound for a resource or
 // device that is not allocated to the container, and a *ConflictError if the container's
 // environment contradicts the kubelet. Other errors are those of asking the kubelet.
-func (f *Finder) Resource(ctx context.Context, q Query, resource, id string) ([]Attachment, error) {
-	env, _ := parseEnvironment(q.Env)
-	s := f.newSearch(ctx, &q, env)
+func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 	ids, err := s.allocatedIDs(resource)
 	if err != nil {
 		var u *UnlistedError
@@ -60,7 +57,7 @@ func (f *Finder) Resource(ctx context.Context, q Query, resource, id string) ([]
 
 // containersWith returns the pod's containers that have a resource, or the device of it with
 // the given ID.
-func (s *search) containersWith(resource, id string) (names []string) {
+func (s *Search) containersWith(resource, id string) (names []string) {
 	for _, c := range s.kubeletAnswer().pod.Containers {
 		ids := c.IDs(resource)
 		if id != "" && containsID(ids, id) || id == "" && len(ids) > 0 {
@@ -71,7 +68,7 @@ func (s *search) containersWith(resource, id string) (names []string) {
 }
 
 // allocatedIDs returns the IDs of a resource that are allocated to the container.
-func (s *search) allocatedIDs(resource string) ([]string, error) {
+func (s *Search) allocatedIDs(resource string) ([]string, error) {
 	answer := s.kubeletAnswer()
 	v, claimed := s.env.variableOf(resource)
 	switch {
@@ -101,7 +98,7 @@ func (s *search) allocatedIDs(resource string) ([]string, error) {
 
 // isAllocated reports whether the kubelet allocated a device to the container, from any
 // resource and under any ID.
-func (s *search) isAllocated(id string) bool {
+func (s *Search) isAllocated(id string) bool {
 	for _, r := range s.answer.container.Resources {
 		if containsID(r.IDs, id) {
 			return true
@@ -127,7 +124,7 @@ func (s *search) isAllocated(id string) bool {
 
 // forgedError returns the error for a device that the environment has and the kubelet did not
 // allocate.
-func (s *search) forgedError(v variable, id string) error {
+func (s *Search) forgedError(v variable, id string) error {
 	says := "it is allocated to no container of the pod"
 	for _, c := range s.answer.pod.Containers {
 		for _, r := range c.Resources {
@@ -141,7 +138,7 @@ func (s *search) forgedError(v variable, id string) error {
 }
 
 // markOwned completes a device that is allocated to this container.
-func (s *search) markOwned(a *Attachment) {
+func (s *Search) markOwned(a *Attachment) {
 	d, ok := deviceOf(a.Info)
 	a.Owner, a.OwnerFrom = OwnedHere, s.kubeletAnswer().source
 	if a.Device = canonicalID(a.DeviceID); ok && !d.matchesID(a.DeviceID) {

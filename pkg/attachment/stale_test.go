@@ -46,7 +46,7 @@ func TestStaleFilesDoNotSlowLookup(t *testing.T) {
 	count := func(stale int) float64 {
 		f := staleNode(t, stale).newFinder()
 		return testing.AllocsPerRun(20, func() {
-			as, _, err := f.Find(t.Context(), newQuery("PCIDEVICE_INTEL_COM_VF="+devA))
+			as, _, err := f.Search(t.Context(), newQuery("PCIDEVICE_INTEL_COM_VF="+devA)).Find()
 			if err != nil || len(as) != 3 || as[0].Owner != OwnedHere || as[1].Owner != OwnedElsewhere {
 				t.Fatal(as, err)
 			}

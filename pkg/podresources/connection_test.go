@@ -5,7 +5,6 @@ package podresources
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -20,11 +19,11 @@ import (
 func TestSocketDoesNotExist(t *testing.T) {
 	root := newRoot(t)
 	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
-	c := newClient(t, root, Options{})
+	c := newClient(t, root)
 	checkLeaks(t, goroutines, fds) // an unused client has none
 	began := time.Now()
 	for range 100 {
-		_, err := c.Pod(t.Context(), key)
+		_, err := c.Pod(t.Context(), "ns", "pod")
 		wantErr(t, err, errdefs.ErrUnavailable, socket, "no such file", "is the kubelet running")
 	}
 	if d := time.Since(began); d > 100*noDelay {
@@ -33,7 +32,7 @@ func TestSocketDoesNotExist(t *testing.T) {
 	checkLeaks(t, goroutines, fds)
 	// The kubelet starts.
 	(&fake{pods: []*v1.PodResources{pod("ns", "pod")}}).start(t, root)
-	if _, err := c.Pod(t.Context(), key); err != nil {
+	if _, err := c.Pod(t.Context(), "ns", "pod"); err != nil {
 		t.Error(err)
 	}
 }
@@ -41,10 +40,10 @@ func TestSocketDoesNotExist(t *testing.T) {
 func TestSocketWithoutListener(t *testing.T) {
 	root := newRoot(t)
 	listen(t, root).Close()
-	c := newClient(t, root, Options{})
+	c := newClient(t, root)
 	began := time.Now()
 	for range 20 {
-		_, err := c.Pod(t.Context(), key)
+		_, err := c.Pod(t.Context(), "ns", "pod")
 		wantErr(t, err, errdefs.ErrUnavailable, socket, "nothing listens", "connection refused")
 	}
 	if d := time.Since(began); d > 20*noDelay {
@@ -69,9 +68,9 @@ func TestConnectionEndsInHandshake(t *testing.T) {
 			nc.Close()
 		}
 	}()
-	c := newClient(t, root, Options{})
+	c := newClient(t, root)
 	for range 10 {
-		_, err := c.Pod(t.Context(), key)
+		_, err := c.Pod(t.Context(), "ns", "pod")
 		wantErr(t, err, errdefs.ErrUnavailable, socket, "ended the connection before it answered", "is the kubelet restarting?")
 		if strings.Contains(err.Error(), "/proc/self/fd") {
 			t.Errorf("names a descriptor of this process: %v", err)
@@ -94,7 +93,7 @@ func TestSocketPathIsOtherFile(t *testing.T) {
 			if err := make(p); err != nil {
 				t.Fatal(err)
 			}
-			_, err := newClient(t, root, Options{}).Pod(t.Context(), key)
+			_, err := newClient(t, root).Pod(t.Context(), "ns", "pod")
 			wantErr(t, err, errdefs.ErrInvalidArgument, socket, name)
 		})
 	}
@@ -111,84 +110,52 @@ func TestSymlinkStaysBelowHostRoot(t *testing.T) {
 	if err := os.Symlink(outside.Path(socket), p); err != nil {
 		t.Fatal(err)
 	}
-	_, err := newClient(t, root, Options{}).Pod(t.Context(), key)
+	_, err := newClient(t, root).Pod(t.Context(), "ns", "pod")
 	wantErr(t, err, errdefs.ErrUnavailable)
 }
 
 func TestKubeletIsSlow(t *testing.T) {
 	root := newRoot(t)
-	f := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, delay: time.Hour}
-	f.start(t, root)
-	c := newClient(t, root, Options{Timeout: time.Second, CallTimeout: time.Hour})
-	patient := newClient(t, root, Options{Timeout: time.Hour})
+	(&fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, delay: time.Hour}).start(t, root)
+	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
+	c := newClient(t, root)
 	var wg sync.WaitGroup
-	ask := func(c *Client, ctx context.Context, atLeast time.Duration, sentinel error) {
+	ask := func(ctx context.Context, atLeast time.Duration, sentinel error) {
 		began := time.Now()
 		wg.Go(func() {
-			_, err := c.Pod(ctx, key)
+			_, err := c.Pod(ctx, "ns", "pod")
 			if d := time.Since(began); d < atLeast || d > hangTimeout {
 				t.Errorf("returned after %v, want %v at least and not hangTimeout", d, atLeast)
 			}
-			if !errors.Is(err, sentinel) {
+			if !errors.Is(err, sentinel) || !strings.Contains(err.Error(), `"ns/pod"`) || !strings.Contains(err.Error(), socket) {
 				t.Errorf("error is %v, want %v", err, sentinel)
 			}
 		})
 	}
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
+	long, cancelLong := context.WithTimeout(t.Context(), time.Second)
+	defer cancelLong()
 	given, giveUp := context.WithCancel(t.Context())
 	for range 20 {
-		ask(c, t.Context(), 990*time.Millisecond, context.DeadlineExceeded)
+		ask(long, 990*time.Millisecond, context.DeadlineExceeded)
 	}
-	// These end by their context, before the client's timeout. The other calls continue.
-	for _, c := range []*Client{patient, c} {
-		ask(c, short, 0, context.DeadlineExceeded)
-	}
-	ask(patient, given, 90*time.Millisecond, context.Canceled)
+	// These end by their context. The other calls continue.
+	ask(short, 40*time.Millisecond, context.DeadlineExceeded)
+	ask(given, 90*time.Millisecond, context.Canceled)
 	time.AfterFunc(100*time.Millisecond, giveUp)
 	wg.Wait()
-	if n := f.gets.Load(); n > 2 {
-		t.Errorf("%d requests of two clients for one pod", n)
-	}
-	_, err := c.Pod(t.Context(), key)
-	wantErr(t, err, context.DeadlineExceeded, `"ns/pod"`, socket, "within 1s")
-	began := time.Now()
-	c.Close()
-	if d := time.Since(began); d > hangTimeout {
-		t.Errorf("Close took %v", d)
-	}
-}
-
-// A late answer serves the next attempt.
-func TestLateAnswerServesNextAttempt(t *testing.T) {
-	root := newRoot(t)
-	f := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}}
-	answer := f.hold()
-	f.start(t, root)
-	c := newClient(t, root, Options{Timeout: 50 * time.Millisecond, CallTimeout: time.Hour})
-	c.Prefetch(key)
-	_, err := c.Pod(t.Context(), key)
-	wantErr(t, err, context.DeadlineExceeded)
-	answer()
-	for end := time.Now().Add(hangTimeout); errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end); {
-		_, err = c.Pod(t.Context(), key)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := f.gets.Load(); n != 1 {
-		t.Errorf("%d requests", n)
-	}
+	checkLeaks(t, goroutines, fds)
 }
 
 func TestKubeletRestarts(t *testing.T) {
 	root := newRoot(t)
 	first := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, getErr: unimplemented}
 	first.start(t, root)
-	c := newClient(t, root, Options{})
-	get := func(uid, want string) {
+	c := newClient(t, root)
+	get := func(want string) {
 		t.Helper()
-		a, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: uid})
+		a, err := c.Pod(t.Context(), "ns", "pod")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,20 +163,19 @@ func TestKubeletRestarts(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	get("a", "1")
+	get("1")
 	// The kubelet restarts.
 	var second *fake
 	took := hangTimeout
 	// grpc's own backoff would be a second at least, each time.
 	for last, i := first, 0; i < 20 && took > 800*time.Millisecond; last, i = second, i+1 {
 		last.stop()
-		uid := fmt.Sprint("b", i)
-		_, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: uid})
+		_, err := c.Pod(t.Context(), "ns", "pod")
 		wantErr(t, err, errdefs.ErrUnavailable, socket)
 		second = &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=2"))}}
 		second.start(t, root)
 		began := time.Now()
-		get(uid, "2")
+		get("2")
 		took = time.Since(began)
 		if second.gets.Load() != 1 {
 			t.Error("the new kubelet was not asked for Get")
@@ -221,7 +187,7 @@ func TestKubeletRestarts(t *testing.T) {
 	// The socket is replaced while the old kubelet still serves.
 	third := &fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=3"))}}
 	third.start(t, root)
-	get("c", "3")
+	get("3")
 	// The kubelet restarts during the request.
 	third.delay = time.Hour
 	asked := third.gets.Load()
@@ -234,41 +200,12 @@ func TestKubeletRestarts(t *testing.T) {
 		second.start(t, root)
 		third.stop()
 	}()
-	get("d", "2")
+	get("2")
 	<-done
 	// The socket is removed.
 	os.Remove(root.Path(socket))
-	_, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: "e"})
+	_, err := c.Pod(t.Context(), "ns", "pod")
 	wantErr(t, err, errdefs.ErrUnavailable, "no such file")
-}
-
-func TestCloseEndsRequests(t *testing.T) {
-	root := newRoot(t)
-	f := &fake{pods: []*v1.PodResources{pod("ns", "pod")}}
-	f.start(t, root)
-	slow := newRoot(t)
-	(&fake{delay: time.Hour}).start(t, slow)
-	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
-	for range 5 {
-		c, err := New(root, "", Options{Timeout: hangTimeout})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Pod(t.Context(), key); err != nil {
-			t.Fatal(err)
-		}
-		d, err := New(slow, "", Options{Timeout: 20 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.Pod(t.Context(), key)
-		c.Close()
-		d.Close()
-		c.Close()
-		_, err = c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "other", UID: "uid"})
-		wantErr(t, err, errdefs.ErrUnavailable, "closed")
-	}
-	checkLeaks(t, goroutines, fds)
 }
 
 func TestConnectionIsClosedAfterEachRequest(t *testing.T) {
@@ -276,9 +213,9 @@ func TestConnectionIsClosedAfterEachRequest(t *testing.T) {
 	f := &fake{pods: []*v1.PodResources{pod("ns", "pod")}}
 	f.start(t, root)
 	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
-	c := newClient(t, root, Options{})
-	for i := range 3 {
-		if _, err := c.Pod(t.Context(), PodKey{Namespace: "ns", Name: "pod", UID: fmt.Sprint(i)}); err != nil {
+	c := newClient(t, root)
+	for range 3 {
+		if _, err := c.Pod(t.Context(), "ns", "pod"); err != nil {
 			t.Fatal(err)
 		}
 		checkLeaks(t, goroutines, fds)

@@ -4,16 +4,11 @@
 // pod. It is a client of the Pod Resources API v1, which the kubelet serves on a Unix socket.
 //
 // NRI and CNI calls block the creation of a container, so [Client.Pod] returns when its
-// context ends or after [Options].Timeout, even if the kubelet is unresponsive. The request
-// then continues for [Options].CallTimeout, and its answer serves the next attempt to create
-// the container. Concurrent calls for one pod share one request.
+// context ends, even if the kubelet is unresponsive.
 //
-// An answer is kept for one pod, identified by name and UID (or sandbox ID). A re-created
-// pod of the same name never gets the devices of its predecessor.
-//
-// Every request has a connection of its own, so a kubelet restart needs no handling, and a
-// node without a kubelet costs one failed open. Requests are limited to half the rate that
-// the kubelet allows to all its clients together.
+// Nothing is kept between requests: every request has a connection of its own, so a kubelet
+// restart needs no handling, and a node without a kubelet costs one failed open. The kubelet
+// limits the rate of all its clients together. A call that this limit refuses is repeated.
 //
 // The client prefers the kubelet's Get method, which is alpha and off from Kubernetes 1.27,
 // and on from 1.34. Where Get is off, and where it does not know the pod, a kubelet answers

@@ -19,11 +19,11 @@ import (
 // Error is the error of every call. It unwraps to a sentinel:
 //
 //	errdefs.ErrNotFound            the kubelet does not know the pod (yet)
-//	errdefs.ErrUnavailable         no socket, no kubelet behind it, or the client is closed
+//	errdefs.ErrUnavailable         no socket, or no kubelet behind it
 //	errdefs.ErrPermissionDenied    the socket cannot be opened
 //	errdefs.ErrInvalidArgument     the arguments, the socket file or the answer are invalid
 //	errdefs.ErrConflict            the answer lists the pod or a container twice
-//	errdefs.ErrResourceExhausted   the answer is too large, or too many requests are in flight
+//	errdefs.ErrResourceExhausted   the answer is too large, or the kubelet's rate limit refuses
 //	context.DeadlineExceeded       no answer in time
 //	context.Canceled               the caller canceled
 //	errdefs.ErrUnknown             the kubelet refused for another reason
@@ -57,22 +57,18 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // query is the pod, socket and method that every error of a request names.
 type query struct {
-	key    PodKey
-	socket string
-	method string
+	namespace, name string
+	socket          string
+	method          string
 }
 
 func (q query) newError(sentinel error, hint, format string, args ...any) error {
-	return &Error{Pod: q.key.String(), Socket: q.socket, Method: q.method, Problem: fmt.Sprintf(format, args...), Hint: hint, Err: sentinel}
+	return &Error{Pod: q.namespace + "/" + q.name, Socket: q.socket, Method: q.method, Problem: fmt.Sprintf(format, args...), Hint: hint, Err: sentinel}
 }
 
 // newFieldError returns the error for a field of the answer.
 func (q query) newFieldError(sentinel error, field, format string, args ...any) error {
-	return &Error{Pod: q.key.String(), Socket: q.socket, Method: q.method, Field: field, Problem: fmt.Sprintf(format, args...), Err: sentinel}
-}
-
-func (q query) closed() error {
-	return q.newError(errdefs.ErrUnavailable, "", "the client is closed")
+	return &Error{Pod: q.namespace + "/" + q.name, Socket: q.socket, Method: q.method, Field: field, Problem: fmt.Sprintf(format, args...), Err: sentinel}
 }
 
 // fileFailed returns the error for opening the socket file.

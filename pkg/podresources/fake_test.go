@@ -52,19 +52,17 @@ func disabled(*v1.GetPodResourcesRequest) error {
 	return errors.New("PodResources API Get method disabled")
 }
 
-// hold blocks Get until the returned function is called.
-func (f *fake) hold() (answer func()) {
-	held := make(chan struct{})
-	f.getErr = func(*v1.GetPodResourcesRequest) error {
-		<-held
-		return nil
+// wait delays an answer, while the request lasts.
+func (f *fake) wait(ctx context.Context) {
+	select {
+	case <-time.After(f.delay):
+	case <-ctx.Done():
 	}
-	return func() { close(held) }
 }
 
 func (f *fake) Get(ctx context.Context, req *v1.GetPodResourcesRequest) (*v1.GetPodResourcesResponse, error) {
 	f.gets.Add(1)
-	if sleepUnlessDone(ctx, f.delay); f.getErr != nil {
+	if f.wait(ctx); f.getErr != nil {
 		if err := f.getErr(req); err != nil {
 			return nil, err
 		}
@@ -82,7 +80,7 @@ func (f *fake) Get(ctx context.Context, req *v1.GetPodResourcesRequest) (*v1.Get
 
 func (f *fake) List(ctx context.Context, _ *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
 	f.lists.Add(1)
-	if sleepUnlessDone(ctx, f.delay); f.listErr != nil {
+	if f.wait(ctx); f.listErr != nil {
 		if err := f.listErr(); err != nil {
 			return nil, err
 		}
@@ -173,18 +171,12 @@ const hangTimeout = time.Minute
 // noDelay bounds the mean time of a call that does not wait. grpc's backoff is a second.
 const noDelay = 300 * time.Millisecond
 
-// newClient returns a client that is closed at the end of the test. The default timeout is
-// hangTimeout, because the machine may be busy.
-func newClient(t testing.TB, root hostfs.Root, opts Options) *Client {
+func newClient(t testing.TB, root hostfs.Root) *Client {
 	t.Helper()
-	if opts.Timeout == 0 {
-		opts.Timeout = hangTimeout
-	}
-	c, err := New(root, "", opts)
+	c, err := New(root, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/containerd/errdefs"
+	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/jackfield/jackfield/internal/kubename"
@@ -30,13 +31,40 @@ type (
 	Container   = allocation.Container
 	Resource    = allocation.Resource
 	ClaimDevice = allocation.ClaimDevice
-	PodKey      = allocation.PodKey
 )
+
+// fromGet validates the answer of Get.
+func (q query) fromGet(answer *v1.GetPodResourcesResponse) (Allocation, error) {
+	if answer.GetPodResources() == nil {
+		return Allocation{}, q.newFieldError(errdefs.ErrInvalidArgument, "pod_resources", "it is missing")
+	}
+	return q.validatePod(answer.GetPodResources(), "pod_resources")
+}
+
+// fromList finds and validates the pod in the answer of List. Other pods are ignored.
+func (q query) fromList(answer *v1.ListPodResourcesResponse) (Allocation, error) {
+	first := -1
+	pods := answer.GetPodResources()
+	for i, pod := range pods {
+		switch {
+		case pod.GetName() != q.name || pod.GetNamespace() != q.namespace:
+		case first < 0:
+			first = i
+		case !proto.Equal(pod, pods[first]):
+			return Allocation{}, q.newFieldError(errdefs.ErrConflict, fmt.Sprintf("pod_resources[%d]", i),
+				"the pod is already listed as item %d, with other devices", first)
+		}
+	}
+	if first < 0 {
+		return Allocation{}, q.newError(errdefs.ErrNotFound, "", "the kubelet does not list the pod")
+	}
+	return q.validatePod(pods[first], fmt.Sprintf("pod_resources[%d]", first))
+}
 
 // validatePod checks and converts one pod of an answer. at is its field.
 func (q query) validatePod(pod *v1.PodResources, at string) (Allocation, error) {
-	a := Allocation{Namespace: pod.GetNamespace(), Name: pod.GetName(), Socket: q.socket}
-	if a.Namespace != q.key.Namespace || a.Name != q.key.Name {
+	a := Allocation{Namespace: pod.GetNamespace(), Name: pod.GetName()}
+	if a.Namespace != q.namespace || a.Name != q.name {
 		return Allocation{}, q.newFieldError(errdefs.ErrInvalidArgument, at, "the answer is about pod %.300q", a.Namespace+"/"+a.Name)
 	}
 	if n := len(pod.GetContainers()); n > maxContainers {

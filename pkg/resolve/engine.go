@@ -61,10 +61,7 @@ type Options struct {
 }
 
 // Kubelet is asked whose devices are.
-type Kubelet interface {
-	attachment.Kubelet
-	Close() error
-}
+type Kubelet = attachment.Kubelet
 
 // HooksDirs are hooks.d directories.
 type HooksDirs interface {
@@ -85,7 +82,6 @@ type Engine struct {
 	specDirs         []string // of registry
 	checkResponsive  func(dir string) error
 	attachments      *attachment.Finder
-	kubelet          Kubelet   // nil for none
 	hooks            HooksDirs // nil for none
 	roots            []*socketRoot
 	namedRoots       map[string]*socketRoot // the directories of named sockets, by name
@@ -128,13 +124,12 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 		},
 	}
 	if opts.Kubelet != nil && find.PodResourcesSocket != "" {
-		if e.kubelet, err = opts.Kubelet(host, find.PodResourcesSocket); err != nil {
+		if find.Kubelet, err = opts.Kubelet(host, find.PodResourcesSocket); err != nil {
 			return nil, errors.Join(err, e.registry.Close())
 		}
-		find.Kubelet = e.kubelet
 	}
 	if e.attachments, err = attachment.New(host, find); err != nil {
-		return nil, errors.Join(err, e.closeKubelet(), e.registry.Close())
+		return nil, errors.Join(err, e.registry.Close())
 	}
 	for _, name := range cfg.Sockets.Roots {
 		e.roots = append(e.roots, &socketRoot{name: name})
@@ -153,14 +148,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 
 // Close frees what the engine watches.
 func (e *Engine) Close() error {
-	return errors.Join(e.attachments.Close(), e.closeKubelet(), e.registry.Close())
-}
-
-func (e *Engine) closeKubelet() error {
-	if e.kubelet == nil {
-		return nil
-	}
-	return e.kubelet.Close()
+	return errors.Join(e.attachments.Close(), e.registry.Close())
 }
 
 // Registry is the engine's CDI registry, for commands that show it.

@@ -65,21 +65,6 @@ func (e *Engine) HasNoRequests(sandboxID string, annotations map[string]string, 
 	return e.hooks == nil && !e.isAnnotated(annotations) && e.attachments.Nothing(sandboxID, annotations[attachment.NetworksAnnotation], env, claimed)
 }
 
-// Prefetch prepares for the containers of a new sandbox. The request is of the pod, without a
-// container.
-func (e *Engine) Prefetch(req *Request) {
-	if e.checkDirs(e.cfg.DeviceInfo.CNIDir, e.cfg.Multus.CacheDir) == nil {
-		e.attachments.Warm(e.wantedQuery(req, e.isAnnotated(req.Annotations)))
-	}
-}
-
-// wantedQuery returns the query for the attachments that the container requests or a rule grants.
-func (e *Engine) wantedQuery(req *Request, asks bool) attachment.Query {
-	q, subject := query(req), Subject(req)
-	q.Wanted = func(a *attachment.Attachment) bool { return asks || e.managesNetwork(subject, a) }
-	return q
-}
-
 // planner is the state of one resolution.
 type planner struct {
 	*Engine
@@ -88,6 +73,7 @@ type planner struct {
 	req     Request
 	subject policy.Subject
 	state
+	search         *attachment.Search
 	snapshot       *cdiregistry.Snapshot
 	cdiNames       []string      // requested CDI devices, where the snapshot is only for them
 	usage          *policy.Usage // see Plan.Usage
@@ -106,7 +92,9 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 	annotated := e.isAnnotated(req.Annotations)
 	asks := annotated || len(req.CDIDevices) > 0
 	var found, allocated []attachment.Attachment
-	q := e.wantedQuery(req, asks)
+	q, subject := query(req), Subject(req)
+	q.Wanted = func(a *attachment.Attachment) bool { return asks || e.managesNetwork(subject, a) }
+	p.search = e.attachments.Search(ctx, q)
 	err := e.checkDirs(e.cfg.DeviceInfo.CNIDir)
 	if err == nil && len(q.MetadataFiles) > 0 && q.Wanted(&attachment.Attachment{}) {
 		err = e.checkDirs(e.cfg.Kubelet.PluginsDir)
@@ -115,13 +103,13 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 	case err != nil && !asks && e.hooks != nil && !e.MayAsk(req.Annotations):
 		err = nil // the pod's networks are unknown, but it requests none, and may get hooks
 	case err == nil && !e.attachments.Nothing(req.SandboxID, req.Annotations[attachment.NetworksAnnotation], req.Have.Env, len(q.MetadataFiles) > 0):
-		found, allocated, err = e.attachments.Find(ctx, q)
+		found, allocated, err = p.search.Find()
 	}
 	hooks := e.hooksOf(req)
 	if !asks && !slices.ContainsFunc(found, hasDevice) && len(allocated) == 0 && len(hooks) == 0 && err == nil {
 		return false
 	}
-	p.ctx, p.req, p.subject = ctx, *req, Subject(req)
+	p.ctx, p.req, p.subject = ctx, *req, subject
 	p.b = edits.NewBuilder(&edits.Set{}, req.Have)
 	p.specs, p.devices = map[string]bool{}, map[string]bool{}
 	var wants annotation.Requests

@@ -61,7 +61,8 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 	}
 	q := query(req)
 	q.Unread = func(err error) { p.unchecked = append(p.unchecked, err) }
-	found, allocated, err := e.attachments.Find(ctx, q)
+	p.search = e.attachments.Search(ctx, q)
+	found, allocated, err := p.search.Find()
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,9 @@ func hasOnlyClaims(req *Request) bool {
 
 // MetadataFiles returns the host paths of the files in which drivers describe the container's claims,
 // for a caller that watches them.
-func (e *Engine) MetadataFiles(req *Request) []string { return e.attachments.MetadataFiles(query(req)) }
+func (e *Engine) MetadataFiles(req *Request) []string {
+	return e.attachments.MetadataFiles(query(req).MetadataFiles)
+}
 
 // hasReceived is phase.keeps of a running container.
 func (p *planner) hasReceived(a *attachment.Attachment) (bool, error) {

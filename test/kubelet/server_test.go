@@ -25,7 +25,7 @@ const (
 	shortTimeout = 300 * time.Millisecond
 )
 
-func start(t *testing.T) (*kubelet.Server, func(timeout time.Duration) *podresources.Client) {
+func start(t *testing.T) (*kubelet.Server, *podresources.Client) {
 	t.Helper()
 	dir := t.TempDir()
 	s, err := kubelet.StartUnder(dir)
@@ -42,25 +42,21 @@ func start(t *testing.T) (*kubelet.Server, func(timeout time.Duration) *podresou
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, func(timeout time.Duration) *podresources.Client {
-		c, err := podresources.New(root, "", podresources.Options{Timeout: timeout})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
+	c, err := podresources.New(root, "")
+	if err != nil {
+		t.Fatal(err)
 	}
+	return s, c
 }
 
-// asker returns a function that asks about the pod with a new UID each time, so that no
-// answer comes from the cache.
+// asker returns a function that asks about the pod.
 func asker(t *testing.T, c *podresources.Client, timeout time.Duration) func() (podresources.Allocation, error) {
-	n := 0
 	return func() (podresources.Allocation, error) {
 		t.Helper()
-		n++
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
 		began := time.Now()
-		a, err := c.Pod(t.Context(), podresources.PodKey{Namespace: "ns", Name: "pod", UID: fmt.Sprint(n)})
+		a, err := c.Pod(ctx, "ns", "pod")
 		if d := time.Since(began); d > timeout+10*time.Second {
 			t.Errorf("took %v, with a timeout of %v", d, timeout)
 		}
@@ -75,14 +71,14 @@ func check(t *testing.T, a podresources.Allocation, err error) {
 		return
 	}
 	got := fmt.Sprint(a.Containers)
-	if want := "[{a [{example.com/vf [1 2]}] []} {b [] [{ns claim dev0}]}]"; got != want {
+	if want := "[{a [{example.com/vf [1 2]}] []} {b [] [{ns claim example.com node dev0}]}]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 func TestClientSupportsEveryKubeletGeneration(t *testing.T) {
 	s, client := start(t)
-	ask := asker(t, client(longTimeout), longTimeout)
+	ask := asker(t, client, longTimeout)
 	for _, g := range []struct {
 		kubelet.Generation
 		want kubelet.Calls // of two questions
@@ -111,7 +107,7 @@ func TestClientSupportsEveryKubeletGeneration(t *testing.T) {
 // timeout. The client works again when the kubelet does.
 func TestClientRecoversFromKubeletFailures(t *testing.T) {
 	s, client := start(t)
-	ask, askBriefly := asker(t, client(longTimeout), longTimeout), asker(t, client(shortTimeout), shortTimeout)
+	ask, askBriefly := asker(t, client, longTimeout), asker(t, client, shortTimeout)
 	works := func() { a, err := ask(); check(t, a, err) }
 	works()
 

@@ -2,26 +2,11 @@
 
 package allocation
 
-import "slices"
-
-// PodKey identifies a pod.
-type PodKey struct {
-	Namespace string
-	Name      string
-	// UID is the pod's UID, or its sandbox's ID. It tells the pod from an earlier pod of
-	// the same name. Without UID, answers are not kept.
-	UID string
-}
-
-// String returns "namespace/name".
-func (k PodKey) String() string { return k.Namespace + "/" + k.Name }
-
 // Allocation is the devices that the kubelet allocated to the containers of one pod. All
-// its lists are sorted, and the caller may change them.
+// its lists are sorted.
 type Allocation struct {
 	Namespace  string
 	Name       string
-	Socket     string // host path of the kubelet's socket
 	Containers []Container
 }
 
@@ -65,18 +50,4 @@ func (c Container) IDs(resource string) []string {
 		}
 	}
 	return nil
-}
-
-// Clone returns a deep copy.
-func (a Allocation) Clone() Allocation {
-	a.Containers = slices.Clone(a.Containers)
-	for i := range a.Containers {
-		c := &a.Containers[i]
-		c.Resources = slices.Clone(c.Resources)
-		for j := range c.Resources {
-			c.Resources[j].IDs = slices.Clone(c.Resources[j].IDs)
-		}
-		c.Claims = slices.Clone(c.Claims)
-	}
-	return a
 }

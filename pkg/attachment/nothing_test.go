@@ -31,23 +31,3 @@ func TestNothing(t *testing.T) {
 		t.Error("Nothing is false because of the file of another sandbox")
 	}
 }
-
-// Warm changes no result and reports no error.
-func TestWarm(t *testing.T) {
-	n := newNode(t)
-	k := n.allocate("c1: intel.com/vf=" + devA)
-	n.writeCNIFile("ns/net", "net1", pciInfo(devA))
-	n.writeCNIFile("ns/bad", "net2", "nonsense")
-	f := n.newFinder()
-	for _, q := range []Query{newQuery(), {SandboxID: "a/b"}, {}} {
-		f.Warm(q)
-	}
-	if k.countCalls() != 0 {
-		t.Errorf("Warm called the kubelet %d times", k.countCalls())
-	}
-	as, err := f.findNetworks(t.Context(), newQuery())
-	check(t, err)
-	if findByIfName(t, as, "net1").Owner != OwnedHere || findByIfName(t, as, "net2").Err == nil {
-		t.Errorf("got %+v", as)
-	}
-}
