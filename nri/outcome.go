@@ -219,7 +219,7 @@ func (p *Plugin) containerRecord(pod *api.PodSandbox, c *api.Container, items []
 func describeEdits(s *edits.Set) []status.Edit {
 	var out []status.Edit
 	add := func(o edits.Origin, kind, name, text string) {
-		out = append(out, status.Edit{Kind: kind, Name: name, What: kind + " " + text, Request: o.Request, File: o.File, Field: o.Path(), Rule: o.Rule})
+		out = append(out, status.Edit{Kind: kind, Name: name, What: kind + " " + text, Request: o.Request, File: o.File, Field: o.Field, Rule: o.Rule})
 	}
 	for _, d := range s.Devices {
 		add(d.Origin, "device", d.Path, d.Path)

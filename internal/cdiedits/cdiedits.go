@@ -33,37 +33,37 @@ type Adder struct {
 // such as "devices[2].containerEdits".
 func (a *Adder) Add(e *specs.ContainerEdits, origin edits.Origin) error {
 	b := a.Builder
-	in := func(list edits.List, index int) edits.Origin {
+	in := func(list string, index int) edits.Origin {
 		o := origin
-		o.List, o.Index = list, uint32(index)
+		o.Field = fmt.Sprintf("%s.%s[%d]", origin.Field, list, index)
 		return o
 	}
 	for i, text := range e.Env {
-		env := edits.ParseEnv(text, in(edits.EnvList, i))
+		env := edits.ParseEnv(text, in("env", i))
 		if err := b.AddEnv(&env); err != nil {
 			return err
 		}
 	}
 	for i, n := range e.DeviceNodes {
 		d := edits.Device{Path: n.Path, HostPath: n.HostPath, Type: n.Type, Major: n.Major, Minor: n.Minor,
-			FileMode: n.FileMode, UID: n.UID, GID: n.GID, Access: n.Permissions, Origin: in(edits.DeviceNodeList, i)}
+			FileMode: n.FileMode, UID: n.UID, GID: n.GID, Access: n.Permissions, Origin: in("deviceNodes", i)}
 		if err := a.complete(&d); err != nil {
-			return &diag.Diagnostic{File: origin.File, Field: d.Origin.Path(), Rule: diag.ErrorText(err), Kind: err}
+			return &diag.Diagnostic{File: origin.File, Field: d.Origin.Field, Rule: diag.ErrorText(err), Kind: err}
 		}
 		if err := b.AddDevice(&d); err != nil {
 			return err
 		}
 	}
 	for i, n := range e.NetDevices {
-		if err := b.AddNetDevice(edits.NetDevice{HostName: n.HostInterfaceName, Name: n.Name, Origin: in(edits.NetDeviceList, i)}); err != nil {
+		if err := b.AddNetDevice(edits.NetDevice{HostName: n.HostInterfaceName, Name: n.Name, Origin: in("netDevices", i)}); err != nil {
 			return err
 		}
 	}
 	for i, h := range e.Hooks {
-		b.AddHook(&edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: in(edits.HookList, i)})
+		b.AddHook(&edits.Hook{Stage: edits.Stage(h.HookName), Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout, Origin: in("hooks", i)})
 	}
 	for i, m := range e.Mounts {
-		if err := b.AddMount(&edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: in(edits.MountList, i)}); err != nil {
+		if err := b.AddMount(&edits.Mount{Destination: m.ContainerPath, Source: m.HostPath, Type: m.Type, Options: m.Options, Origin: in("mounts", i)}); err != nil {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edits.Origin) error {
 			Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring, Origin: o})
 	}
 	for i, id := range e.AdditionalGIDs {
-		b.AddGID(edits.GID{ID: id, Origin: in(edits.GIDList, i)})
+		b.AddGID(edits.GID{ID: id, Origin: in("additionalGids", i)})
 	}
 	return nil
 }

@@ -3,11 +3,8 @@
 package edits
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -47,53 +44,11 @@ func (s Source) String() string {
 
 // Origin is where an edit comes from: request, file and field, policy rule.
 type Origin struct {
-	Source Source
-	// List and Index are the position in a list below Field, for an edit from a list.
-	List    List
-	Index   uint32
-	Request string // as a person would name it: `CDI device "vendor.com/net=a"`
-	File    string // the file that describes the edit
-	Field   string // dotted path in that file
-	Rule    string // the policy rule that granted the request
-}
-
-// List is a list of CDI's containerEdits.
-type List uint8
-
-// The lists of containerEdits; NoList for what is in none.
-const (
-	NoList List = iota
-	EnvList
-	DeviceNodeList
-	NetDeviceList
-	MountList
-	HookList
-	GIDList
-)
-
-var listNames = [...]string{"", "env", "deviceNodes", "netDevices", "mounts", "hooks", "additionalGids"}
-
-// Path returns the dotted path of the edit in its file, such as
-// "devices[2].containerEdits.mounts[0]".
-func (o *Origin) Path() string {
-	if o.List == NoList {
-		return o.Field
-	}
-	return o.Field + "." + listNames[o.List] + "[" + strconv.FormatUint(uint64(o.Index), 10) + "]"
-}
-
-// MarshalJSON writes the request, the file, the path in it and the rule.
-func (o Origin) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // the encoder of the whole document decides that
-	err := e.Encode(struct {
-		Request string `json:"request"`
-		File    string `json:"file,omitempty"`
-		Field   string `json:"field,omitempty"`
-		Rule    string `json:"rule,omitempty"`
-	}{o.Request, o.File, o.Path(), o.Rule})
-	return b.Bytes(), err
+	Source  Source `json:"-"`
+	Request string `json:"request"`         // as a person would name it: `CDI device "vendor.com/net=a"`
+	File    string `json:"file,omitempty"`  // the file that describes the edit
+	Field   string `json:"field,omitempty"` // dotted path in that file, "devices[2].containerEdits.mounts[0]"
+	Rule    string `json:"rule,omitempty"`  // the policy rule that granted the request
 }
 
 // String returns the origin in one line, for messages.
@@ -102,8 +57,8 @@ func (o Origin) String() string {
 	b.WriteString(o.Request)
 	if o.File != "" {
 		b.WriteString(" (" + o.File)
-		if path := o.Path(); path != "" {
-			b.WriteString(": " + path)
+		if o.Field != "" {
+			b.WriteString(": " + o.Field)
 		}
 		b.WriteByte(')')
 	}

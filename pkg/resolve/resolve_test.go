@@ -178,7 +178,7 @@ func TestSpecLevelEditsAreFirstAndOnce(t *testing.T) {
 		if len(p.Set.Hooks) != 1 || len(p.Set.Devices) != 2 {
 			t.Errorf("%s: %+v", devices, p.Set)
 		}
-		if o := &p.Set.Devices[1].Origin; o.File != "/etc/cdi/v.json" || o.Path() != "devices[1].containerEdits.deviceNodes[0]" || o.Rule != "r" || o.Request != `CDI device "vendor.com/net=b"` {
+		if o := &p.Set.Devices[1].Origin; o.File != "/etc/cdi/v.json" || o.Field != "devices[1].containerEdits.deviceNodes[0]" || o.Rule != "r" || o.Request != `CDI device "vendor.com/net=b"` {
 			t.Errorf("origin %+v", o)
 		}
 	}
