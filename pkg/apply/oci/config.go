@@ -3,14 +3,6 @@
 package oci
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"reflect"
-	"slices"
-	"strconv"
-	"strings"
-
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/internal/diag"
@@ -40,19 +32,92 @@ type element[T any] struct {
 	text  string
 }
 
+// content is the part of a config.json that is decoded.
+type content struct {
+	Version     string            `json:"ociVersion"`
+	Root        *rspec.Root       `json:"root"`
+	Annotations map[string]string `json:"annotations"`
+	Process     *struct {
+		User struct {
+			UID            uint32   `json:"uid"`
+			GID            uint32   `json:"gid"`
+			AdditionalGids []uint32 `json:"additionalGids"`
+		} `json:"user"`
+		Env []string `json:"env"`
+	} `json:"process"`
+	Mounts []rspec.Mount `json:"mounts"`
+	Hooks  *rspec.Hooks  `json:"hooks"`
+	Linux  *struct {
+		UIDMappings       []rspec.LinuxIDMapping `json:"uidMappings"`
+		GIDMappings       []rspec.LinuxIDMapping `json:"gidMappings"`
+		CgroupsPath       string                 `json:"cgroupsPath"`
+		Namespaces        []rspec.LinuxNamespace `json:"namespaces"`
+		Devices           []rspec.LinuxDevice    `json:"devices"`
+		RootfsPropagation string                 `json:"rootfsPropagation"`
+		Resources         *struct {
+			Devices []rspec.LinuxDeviceCgroup `json:"devices"`
+		} `json:"resources"`
+		NetDevices map[string]rspec.LinuxNetDevice `json:"netDevices"`
+		IntelRdt   *jsontree.Node                  `json:"intelRdt"` // is replaced
+	} `json:"linux"`
+}
+
 // ParseConfig parses a config.json: a JSON object with an ociVersion. file names it in the error,
-// which is a *diag.Diagnostic.
+// which is a *diag.Diagnostic. Keys in another case than the specification's are refused, because
+// runtimes written in Go take them for the specification's.
 func ParseConfig(file string, data []byte) (*Config, error) {
 	c := &Config{text: string(data)}
-	r := &reader{file: file, text: c.text}
-	if c.root, r.err = jsontree.Parse(c.text); r.err == nil {
-		c.readSpec(r)
+	var read content
+	var fault *diag.Diagnostic
+	if c.root, fault = jsontree.Parse(c.text); fault == nil {
+		fault = jsontree.Decoder{RefuseOtherCase: true}.Decode(c.root, &read)
 	}
-	if r.err != nil {
-		r.err.File = file
-		return nil, r.err
+	if fault == nil && read.Version == "" {
+		at := c.root.At("ociVersion")
+		fault = &diag.Diagnostic{Line: at.Line, Column: at.Column, Field: "ociVersion", Rule: "a version is required"}
 	}
+	if fault != nil {
+		fault.File = file
+		return nil, fault
+	}
+	c.setContent(&read)
 	return c, nil
+}
+
+// setContent sets the decoded part of the configuration, and the elements of its lists.
+func (c *Config) setContent(read *content) {
+	c.spec = rspec.Spec{Version: read.Version, Root: read.Root, Annotations: read.Annotations, Mounts: read.Mounts, Hooks: read.Hooks}
+	c.mounts = elementsOf(c, read.Mounts, "mounts")
+	if p := read.Process; p != nil {
+		c.spec.Process = &rspec.Process{Env: p.Env, User: rspec.User{UID: p.User.UID, GID: p.User.GID, AdditionalGids: p.User.AdditionalGids}}
+		c.env = elementsOf(c, p.Env, "process", "env")
+		c.gids = elementsOf(c, p.User.AdditionalGids, "process", "user", "additionalGids")
+	}
+	if read.Hooks != nil {
+		c.hooks = make(map[edits.Stage][]element[rspec.Hook])
+		for _, s := range edits.Stages() {
+			c.hooks[s] = elementsOf(c, *hooksOfStage(read.Hooks, s), "hooks", string(s))
+		}
+	}
+	if l := read.Linux; l != nil {
+		c.spec.Linux = &rspec.Linux{UIDMappings: l.UIDMappings, GIDMappings: l.GIDMappings, CgroupsPath: l.CgroupsPath, Namespaces: l.Namespaces,
+			Devices: l.Devices, RootfsPropagation: l.RootfsPropagation, NetDevices: l.NetDevices}
+		c.devices = elementsOf(c, l.Devices, "linux", "devices")
+		if l.Resources != nil {
+			c.spec.Linux.Resources = &rspec.LinuxResources{Devices: l.Resources.Devices}
+			c.rules = elementsOf(c, l.Resources.Devices, "linux", "resources", "devices")
+		}
+	}
+}
+
+// elementsOf returns the elements of the list at a path, with their texts.
+func elementsOf[T any](c *Config, values []T, path ...any) []element[T] {
+	var list []element[T]
+	for i, value := range values {
+		n := c.root.At(append(path, i)...)
+		list = append(list, element[T]{value, c.text[n.Start:n.End]})
+	}
+	return list
 }
 
 // Spec returns the decoded part of the configuration: ociVersion, root.path, annotations, the user
@@ -104,215 +169,4 @@ func hooksOfStage(h *rspec.Hooks, stage edits.Stage) *[]rspec.Hook {
 		return &h.Poststop
 	}
 	return nil
-}
-
-func (c *Config) readSpec(r *reader) {
-	if c.root.Kind != jsontree.Object {
-		r.addFault(c.root, "", "an OCI configuration must be a JSON object")
-		return
-	}
-	r.checkKeys(c.root, "", "ociVersion", "process", "root", "annotations", "mounts", "hooks", "linux")
-	r.decode(c.root, "", "ociVersion", &c.spec.Version)
-	if c.spec.Version == "" {
-		at := r.member(c.root, "ociVersion")
-		if at == nil {
-			at = c.root
-		}
-		r.addFault(at, "ociVersion", "a version is required")
-	}
-	if root := r.object(c.root, "root", "path"); root != nil {
-		c.spec.Root = &rspec.Root{}
-		r.decode(root, "root", "path", &c.spec.Root.Path)
-	}
-	c.spec.Annotations = decodeMap[string](r, c.root, "annotations")
-	if process := r.object(c.root, "process", "user", "env"); process != nil {
-		c.spec.Process = &rspec.Process{}
-		c.env = decodeList(r, process, "process.env", &c.spec.Process.Env)
-		user := r.object(process, "process.user", "uid", "gid", "additionalGids")
-		u := &c.spec.Process.User
-		c.gids = decodeList(r, user, "process.user.additionalGids", &u.AdditionalGids)
-		r.decode(user, "process.user", "uid", &u.UID)
-		r.decode(user, "process.user", "gid", &u.GID)
-	}
-	c.mounts = decodeList(r, c.root, "mounts", &c.spec.Mounts)
-	c.readHooks(r)
-	c.readLinux(r)
-}
-
-func (c *Config) readHooks(r *reader) {
-	var stages []string
-	for _, s := range edits.Stages() {
-		stages = append(stages, string(s))
-	}
-	hooks := r.object(c.root, "hooks", stages...)
-	if hooks == nil {
-		return
-	}
-	c.spec.Hooks = &rspec.Hooks{}
-	c.hooks = make(map[edits.Stage][]element[rspec.Hook])
-	for _, s := range edits.Stages() {
-		c.hooks[s] = decodeList(r, hooks, "hooks."+string(s), hooksOfStage(c.spec.Hooks, s))
-	}
-}
-
-func (c *Config) readLinux(r *reader) {
-	linux := r.object(c.root, "linux", "namespaces", "devices", "resources", "netDevices", "intelRdt", "cgroupsPath",
-		"uidMappings", "gidMappings", "rootfsPropagation")
-	if linux == nil {
-		return
-	}
-	l := &rspec.Linux{}
-	c.spec.Linux = l
-	decodeList(r, linux, "linux.namespaces", &l.Namespaces)
-	r.decode(linux, "linux", "cgroupsPath", &l.CgroupsPath)
-	r.decode(linux, "linux", "rootfsPropagation", &l.RootfsPropagation)
-	decodeList(r, linux, "linux.uidMappings", &l.UIDMappings)
-	decodeList(r, linux, "linux.gidMappings", &l.GIDMappings)
-	c.devices = decodeList(r, linux, "linux.devices", &l.Devices)
-	if resources := r.object(linux, "linux.resources", "devices"); resources != nil {
-		l.Resources = &rspec.LinuxResources{}
-		c.rules = decodeList(r, resources, "linux.resources.devices", &l.Resources.Devices)
-	}
-	l.NetDevices = decodeMap[rspec.LinuxNetDevice](r, linux, "linux.netDevices")
-}
-
-// reader decodes parts of a config.json up to the first error.
-type reader struct {
-	file, text string
-	err        *diag.Diagnostic
-}
-
-func (r *reader) addFault(at *jsontree.Node, field, rule string) {
-	if r.err != nil {
-		return
-	}
-	r.err = &diag.Diagnostic{Line: at.Line, Column: at.Column, Field: field, Rule: rule}
-	if at.Kind != jsontree.Object && at.Kind != jsontree.Array || field == "" {
-		r.err.Found = diag.Excerpt(r.text[at.Start:at.End], 40)
-	}
-}
-
-// failKey reports the key of a member.
-func (r *reader) failKey(member *jsontree.Node, parent, rule string) {
-	if r.err == nil {
-		r.err = &diag.Diagnostic{Line: member.KeyLine, Column: member.KeyColumn, Field: joinField(parent, member.Key), Rule: rule}
-	}
-}
-
-// member returns a member of an object, nil if it is missing or null. path is dotted, and ends in
-// the member's key.
-func (r *reader) member(parent *jsontree.Node, path string) *jsontree.Node {
-	if n := parent.Member(path[strings.LastIndexByte(path, '.')+1:]); r.err == nil && n != nil && n.Kind != jsontree.Null {
-		return n
-	}
-	return nil
-}
-
-// object returns a member that is an object, nil if it is missing or null. keys are the keys that
-// the caller uses; without keys, all are.
-func (r *reader) object(parent *jsontree.Node, path string, keys ...string) *jsontree.Node {
-	n := r.member(parent, path)
-	if n == nil {
-		return nil
-	}
-	if n.Kind != jsontree.Object {
-		r.addFault(n, path, "must be an object")
-		return nil
-	}
-	r.checkKeys(n, path, keys...)
-	return n
-}
-
-// checkKeys refuses duplicates of the keys, and other spellings of them: runtimes written in Go
-// ignore case.
-func (r *reader) checkKeys(n *jsontree.Node, path string, keys ...string) {
-	seen := make(map[string]bool, len(keys))
-	for _, m := range n.Children {
-		for _, key := range keys {
-			if m.Key != key && strings.EqualFold(m.Key, key) {
-				r.failKey(m, path, fmt.Sprintf("must be spelled %q: some runtimes ignore case", key))
-			}
-		}
-		if seen[m.Key] {
-			r.failKey(m, path, "must not occur twice")
-		}
-		seen[m.Key] = len(keys) == 0 || slices.Contains(keys, m.Key)
-	}
-}
-
-// decode decodes a member, if it is there.
-func (r *reader) decode(parent *jsontree.Node, path, key string, into any) {
-	path = joinField(path, key)
-	if n := r.member(parent, path); n != nil {
-		r.unmarshal(n, path, into)
-	}
-}
-
-func (r *reader) unmarshal(n *jsontree.Node, field string, into any) {
-	err := json.Unmarshal([]byte(r.text[n.Start:n.End]), into)
-	var wrong *json.UnmarshalTypeError
-	switch {
-	case err == nil:
-	case errors.As(err, &wrong):
-		r.addFault(n, joinField(field, wrong.Field), "must be "+jsonTypeName(wrong.Type))
-		r.err.Found = "a JSON " + wrong.Value
-	default:
-		r.addFault(n, field, err.Error())
-	}
-}
-
-// decodeList decodes the elements of a list, both as elements and as values of the spec.
-func decodeList[T any](r *reader, parent *jsontree.Node, path string, values *[]T) []element[T] {
-	n := r.member(parent, path)
-	if n == nil {
-		return nil
-	}
-	if n.Kind != jsontree.Array {
-		r.addFault(n, path, "must be a list")
-		return nil
-	}
-	out := make([]element[T], len(n.Children))
-	for i, child := range n.Children {
-		r.unmarshal(child, path+"["+strconv.Itoa(i)+"]", &out[i].value)
-		out[i].text = r.text[child.Start:child.End]
-		*values = append(*values, out[i].value)
-	}
-	return out
-}
-
-// decodeMap decodes an object of which all keys are used.
-func decodeMap[T any](r *reader, parent *jsontree.Node, path string) map[string]T {
-	n := r.object(parent, path)
-	if n == nil {
-		return nil
-	}
-	out := make(map[string]T, len(n.Children))
-	for _, child := range n.Children {
-		var value T
-		r.unmarshal(child, joinField(path, child.Key), &value)
-		out[child.Key] = value
-	}
-	return out
-}
-
-// jsonTypeName names the JSON type that decodes to a Go type.
-func jsonTypeName(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice:
-		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	}
-	return "a whole number of type " + t.Kind().String()
-}
-
-func joinField(path, key string) string {
-	if path == "" || key == "" {
-		return path + key
-	}
-	return path + "." + key
 }
