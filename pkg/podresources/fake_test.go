@@ -53,16 +53,21 @@ func disabled(*v1.GetPodResourcesRequest) error {
 }
 
 // wait delays an answer, while the request lasts.
-func (f *fake) wait(ctx context.Context) {
+func (f *fake) wait(ctx context.Context) error {
 	select {
 	case <-time.After(f.delay):
+		return nil
 	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
 func (f *fake) Get(ctx context.Context, req *v1.GetPodResourcesRequest) (*v1.GetPodResourcesResponse, error) {
 	f.gets.Add(1)
-	if f.wait(ctx); f.getErr != nil {
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	if f.getErr != nil {
 		if err := f.getErr(req); err != nil {
 			return nil, err
 		}
@@ -80,7 +85,10 @@ func (f *fake) Get(ctx context.Context, req *v1.GetPodResourcesRequest) (*v1.Get
 
 func (f *fake) List(ctx context.Context, _ *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
 	f.lists.Add(1)
-	if f.wait(ctx); f.listErr != nil {
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
+	if f.listErr != nil {
 		if err := f.listErr(); err != nil {
 			return nil, err
 		}
