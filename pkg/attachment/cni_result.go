@@ -63,30 +63,27 @@ func (c *cachedResult) checkIdentity(conf, sandboxID, ifName string) error {
 
 // parseResult reads the content of a cached result.
 func parseResult(data []byte) (*cachedResult, error) {
-	root, err := parseJSON(string(data), jsontree.Object)
-	if err != nil {
+	var cache struct {
+		Kind           string         `json:"kind"`
+		ContainerID    string         `json:"containerId"`
+		IfName         string         `json:"ifName"`
+		NetworkName    string         `json:"networkName"`
+		Result         *jsontree.Node `json:"result"`
+		CapabilityArgs struct {
+			DeviceID string `json:"deviceID"`
+		} `json:"capabilityArgs"`
+	}
+	if err := decodeJSON(string(data), &cache); err != nil {
 		return nil, err
 	}
-	c := &cachedResult{}
-	err = stringMembers(root, map[string]*string{"kind": &c.kind, "containerId": &c.containerID, "ifName": &c.ifName, "networkName": &c.network})
-	if err != nil {
-		return nil, err
+	c := &cachedResult{kind: cache.Kind, containerID: cache.ContainerID, ifName: cache.IfName, network: cache.NetworkName, deviceID: cache.CapabilityArgs.DeviceID}
+	if n := cache.Result; n != nil {
+		c.record = parseInterfaceRecord(data[n.Start:n.End], c.ifName)
 	}
-	if result := root.Member("result"); result != nil {
-		c.record = parseInterfaceRecord(data[result.Start:result.End], c.ifName)
-	}
-	args := root.Member("capabilityArgs")
-	if args == nil || args.Kind != jsontree.Object {
-		return c, nil
-	}
-	if err := checkKind(args, jsontree.Object); err != nil { // a key twice
-		return nil, err
-	}
-	if c.deviceID, err = stringMember(args, "deviceID"); err == nil && c.deviceID != "" {
-		err = checkID(c.deviceID)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("capabilityArgs.deviceID: %w", err)
+	if c.deviceID != "" {
+		if err := checkID(c.deviceID); err != nil {
+			return nil, fmt.Errorf("capabilityArgs.deviceID: %w", err)
+		}
 	}
 	return c, nil
 }

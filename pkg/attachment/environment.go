@@ -148,52 +148,49 @@ func parseDeviceEnv(value string) (map[string]deviceEnv, error) {
 	if len(value) > maxInfo {
 		return nil, fmt.Errorf("it has %d bytes, more than %d: %w", len(value), maxInfo, errdefs.ErrInvalidArgument)
 	}
-	root, err := parseJSON(value, jsontree.Object)
-	if err != nil {
+	var devices map[string]map[string]*jsontree.Node
+	if err := decodeJSON(value, &devices); err != nil {
 		return nil, err
 	}
-	if len(root.Children) > maxVarIDs {
+	if len(devices) > maxVarIDs {
 		return nil, fmt.Errorf("it has more than %d device IDs: %w", maxVarIDs, errdefs.ErrInvalidArgument)
 	}
 	all := map[string]deviceEnv{}
-	for _, n := range root.Children {
-		if err := checkID(n.Key); err != nil {
-			return nil, err
-		}
-		if err := checkKind(n, jsontree.Object); err != nil {
+	for _, id := range slices.Sorted(maps.Keys(devices)) {
+		if err := checkID(id); err != nil {
 			return nil, err
 		}
 		var d deviceEnv
-		for _, kind := range n.Children {
-			if err := d.addInformation(kind); err != nil {
-				return nil, err
+		for kind, information := range devices[id] {
+			if twice := information.Duplicate(); twice != nil {
+				return nil, &diag.Diagnostic{Line: twice.KeyLine, Column: twice.KeyColumn, Found: quote(twice.Key), Rule: "a key must occur only once"}
 			}
+			d.addInformation(kind, information)
 		}
 		slices.Sort(d.nodes)
 		d.nodes = slices.Compact(d.nodes)
-		all[canonicalID(n.Key)] = d
+		all[canonicalID(id)] = d
 	}
 	return all, nil
 }
 
 // addInformation adds one kind of information.
-func (d *deviceEnv) addInformation(kind *jsontree.Node) error {
-	if kind.Kind != jsontree.Object {
-		return nil
+func (d *deviceEnv) addInformation(kind string, information *jsontree.Node) {
+	if information == nil {
+		return
 	}
-	for _, m := range kind.Children {
+	for _, m := range information.Children {
 		switch {
 		case m.Kind != jsontree.String:
-		case kind.Key == "rdma" && m.Key == "rdma_dev":
+		case kind == "rdma" && m.Key == "rdma_dev":
 			d.rdma = m.Text
-		case isNodeKey(kind.Key, m.Key) && strings.HasPrefix(m.Text, "/dev/") && len(m.Text) <= maxID:
+		case isNodeKey(kind, m.Key) && strings.HasPrefix(m.Text, "/dev/") && len(m.Text) <= maxID:
 			d.nodes = append(d.nodes, m.Text)
-			if kind.Key == "vhost" && m.Key == "net-mount" {
+			if kind == "vhost" && m.Key == "net-mount" {
 				d.vhostNet = m.Text
 			}
 		}
 	}
-	return checkKind(kind, jsontree.Object)
 }
 
 // isNodeKey reports whether the value is the path of a device node. The keys of vfio differ

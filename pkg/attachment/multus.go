@@ -75,15 +75,15 @@ func readCache(host hostfs.Root, dir string, elem ...string) ([]byte, error) {
 // parseDelegates reads the content of the scratch file, a list of objects. Unknown keys are
 // ignored.
 func parseDelegates(data []byte) ([]delegate, error) {
-	root, err := parseJSON(string(data), jsontree.Array)
-	if err != nil {
+	var list []*jsontree.Node
+	if err := decodeJSON(string(data), &list); err != nil {
 		return nil, err
 	}
-	if len(root.Children) > maxDelegates {
+	if len(list) > maxDelegates {
 		return nil, fmt.Errorf("more than %d networks: %w", maxDelegates, errdefs.ErrInvalidArgument)
 	}
 	var ds []delegate
-	for i, n := range root.Children {
+	for i, n := range list {
 		d, err := parseDelegate(n)
 		if err != nil {
 			return nil, fmt.Errorf("network %d: %w", i, err)
@@ -105,40 +105,34 @@ func parseDelegates(data []byte) ([]delegate, error) {
 }
 
 func parseDelegate(n *jsontree.Node) (d delegate, err error) {
-	if err := checkKind(n, jsontree.Object); err != nil {
-		return d, err
+	type conf struct {
+		Name string `json:"name"`
 	}
-	err = stringMembers(n, map[string]*string{"Name": &d.name, "ifnameRequest": &d.ifName, "deviceID": &d.deviceID, "resourceName": &d.resource})
-	if err != nil {
-		return d, err
+	var network struct {
+		Name         string `json:"Name"`
+		IfName       string `json:"ifnameRequest"`
+		DeviceID     string `json:"deviceID"`
+		ResourceName string `json:"resourceName"`
+		Conf         conf   `json:"Conf"`
+		ConfList     conf   `json:"ConfList"`
 	}
-	for _, key := range []string{"ConfList", "Conf"} { // Conf counts if both have a name
-		conf := n.Member(key)
-		if conf == nil || conf.Kind == jsontree.Null {
-			continue
-		}
-		if err := checkKind(conf, jsontree.Object); err != nil {
-			return d, err
-		}
-		name, err := stringMember(conf, "name")
-		if err != nil {
-			return d, err
-		}
-		d.conf = cmp.Or(name, d.conf)
+	if fault := (jsontree.Decoder{}).Decode(n, &network); fault != nil {
+		return d, fault
 	}
-	for _, f := range []struct{ key, value string }{{"deviceID", d.deviceID}, {"resourceName", d.resource}} {
+	d = delegate{name: network.Name, conf: cmp.Or(network.Conf.Name, network.ConfList.Name), ifName: network.IfName,
+		deviceID: network.DeviceID, resource: network.ResourceName}
+	for _, f := range []struct {
+		key, value string
+		check      func(string) error
+	}{
+		{"deviceID", d.deviceID, checkID}, {"resourceName", d.resource, checkID}, {"Name", d.name, checkNetwork}, {"ifnameRequest", d.ifName, checkIfName},
+	} {
 		if f.value == "" {
 			continue
 		}
-		if err := checkID(f.value); err != nil {
+		if err := f.check(f.value); err != nil {
 			return d, fmt.Errorf("key %s: %w", f.key, err)
 		}
-	}
-	if err := checkNetwork(d.name); err != nil && d.name != "" {
-		return d, fmt.Errorf("key Name: %w", err)
-	}
-	if err := checkIfName(d.ifName); err != nil && d.ifName != "" {
-		return d, fmt.Errorf("key ifnameRequest: %w", err)
 	}
 	return d, nil
 }

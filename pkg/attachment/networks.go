@@ -10,7 +10,6 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -86,23 +85,21 @@ func splitNetworks(value string) (list []selection, err error) {
 }
 
 func parseNetworkList(value string) (list []selection, err error) {
-	root, err := parseJSON(value, jsontree.Array)
-	if err != nil {
+	var networks []struct {
+		Name             string `json:"name"`
+		Namespace        string `json:"namespace"`
+		Interface        string `json:"interface"`
+		InterfaceRequest string `json:"interfaceRequest"`
+	}
+	if err := decodeJSON(value, &networks); err != nil {
 		return nil, err
 	}
-	for _, n := range root.Children {
-		if err := checkKind(n, jsontree.Object); err != nil {
-			return nil, err
+	for _, n := range networks {
+		name := n.Name
+		if n.Namespace != "" {
+			name = n.Namespace + "/" + name
 		}
-		var name, namespace, ifName, oldIfName string
-		err := stringMembers(n, map[string]*string{"name": &name, "namespace": &namespace, "interface": &ifName, "interfaceRequest": &oldIfName})
-		if err != nil {
-			return nil, err
-		}
-		if namespace != "" {
-			name = namespace + "/" + name
-		}
-		if list, err = addSelection(list, name, cmp.Or(ifName, oldIfName)); err != nil {
+		if list, err = addSelection(list, name, cmp.Or(n.Interface, n.InterfaceRequest)); err != nil {
 			return nil, err
 		}
 	}
