@@ -83,9 +83,9 @@ type Query struct {
 	Unread func(error)
 }
 
-// reportUnread reports a source that cannot be read.
+// reportUnread reports why a source cannot be read, unless err is nil.
 func (q *Query) reportUnread(err error) {
-	if q.Unread != nil {
+	if err != nil && q.Unread != nil {
 		q.Unread(err)
 	}
 }

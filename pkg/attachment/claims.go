@@ -75,20 +75,12 @@ func (s *Search) readClaim(cl *allocation.ClaimDevice) claimFiles {
 	}
 	var c claimFiles
 	c.files, c.err = s.metadataDir().ReadClaim(cl.Driver, cl.Namespace, cl.Claim)
-	for _, err := range append([]error{c.err}, listErrors(c.files)...) {
-		if err != nil {
-			s.q.reportUnread(err)
-		}
+	s.q.reportUnread(c.err)
+	for i := range c.files {
+		s.q.reportUnread(c.files[i].Err)
 	}
 	s.claims[key] = c
 	return c
-}
-
-func listErrors(files []devicemetadata.File) (errs []error) {
-	for i := range files {
-		errs = append(errs, files[i].Err)
-	}
-	return errs
 }
 
 func (f *Finder) metadataDir() devicemetadata.Dir {

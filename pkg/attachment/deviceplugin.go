@@ -40,9 +40,7 @@ func (s *Search) readPluginFile(resource, id string) pluginFile {
 	if errdefs.IsNotFound(p.err) {
 		p.err = nil
 	}
-	if p.err != nil {
-		s.q.reportUnread(p.err)
-	}
+	s.q.reportUnread(p.err)
 	s.files[key] = p
 	return p
 }

@@ -55,7 +55,7 @@ func (c *Cache) Inject(spec *rspec.Spec, names ...string) (unresolved []string, 
 
 // editsOf returns the edits of devices for a container with an OCI spec.
 func (c *Cache) editsOf(devices []*Device, spec *rspec.Spec) (*edits.Set, error) {
-	builder := edits.NewBuilder(&edits.Set{}, oci.Existing(spec))
+	builder := edits.NewBuilder(oci.Existing(spec))
 	adder := cdiedits.Adder{Host: c.host, Builder: &builder}
 	if spec.Process != nil {
 		adder.UID, adder.GID = spec.Process.User.UID, spec.Process.User.GID

@@ -32,10 +32,9 @@ type Builder struct {
 	devices, mounts, env map[string]int
 }
 
-// NewBuilder returns a Builder that merges into set, which must be empty, for a container that
-// already has these things.
-func NewBuilder(set *Set, have Existing) Builder {
-	return Builder{set: set, have: have, devices: map[string]int{}, mounts: map[string]int{}, env: map[string]int{}}
+// NewBuilder returns a Builder with an empty set, for a container that already has these things.
+func NewBuilder(have Existing) Builder {
+	return Builder{set: &Set{}, have: have, devices: map[string]int{}, mounts: map[string]int{}, env: map[string]int{}}
 }
 
 // Set sorts and returns the merged result. Do not use the Builder afterwards.

@@ -40,7 +40,7 @@ func wantConflict(t *testing.T, err error, names ...string) {
 }
 
 func TestCDIEditsReplaceOnlyCDIEdits(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{})
+	b := NewBuilder(Existing{})
 	must(t,
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Origin: cdi("one")}),
 		b.AddDevice(&Device{Path: "/dev/b", Type: "c", Major: 1, Minor: 3, Origin: cdi("one")}),
@@ -66,7 +66,7 @@ func TestCDIEditsReplaceOnlyCDIEdits(t *testing.T) {
 }
 
 func TestEqualEditsAreMerged(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{})
+	b := NewBuilder(Existing{})
 	d := Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: cdi("one")}
 	must(t, b.AddDevice(&d))
 	d.Origin, d.Access = att("net1"), "w"
@@ -85,7 +85,7 @@ func TestEqualEditsAreMerged(t *testing.T) {
 }
 
 func TestExistingThingsAreNotReplaced(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{
+	b := NewBuilder(Existing{
 		Devices: []Device{{Path: "/dev/a", Type: "c", Major: 1, Minor: 3}},
 		Mounts:  []Mount{{Destination: "/m", Source: "/s"}},
 		Hooks:   []Hook{{Stage: Prestart, Path: "/h", Args: []string{"h"}}},
@@ -115,7 +115,7 @@ func TestCDIReplacesExistingThings(t *testing.T) {
 		Mounts:      []Mount{{Destination: "/m/", Source: "/s"}, {Destination: "/n", Source: "/s"}, {Destination: "/var/run/x", Source: "/s"}},
 		CDIReplaces: true,
 	}
-	b := NewBuilder(&Set{}, have)
+	b := NewBuilder(have)
 	before := b.Clone()
 	must(t,
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Origin: cdi("one")}),
@@ -140,7 +140,7 @@ func TestAccessOfNodeOfTwoCDIDevices(t *testing.T) {
 	for _, tc := range []struct{ first, second, want string }{
 		{"rw", "r", "rw"}, {"r", "w", "rw"}, {"mr", "mr", "mr"}, {"", "r", ""}, {"none", "r", "r"}, {"none", "none", "none"},
 	} {
-		b := NewBuilder(&Set{}, Existing{})
+		b := NewBuilder(Existing{})
 		for _, access := range []string{tc.first, tc.second} {
 			must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: access, Origin: cdi("one")}))
 		}
@@ -149,7 +149,7 @@ func TestAccessOfNodeOfTwoCDIDevices(t *testing.T) {
 		}
 	}
 	// Another node at that path replaces the first one with its access.
-	b := NewBuilder(&Set{}, Existing{})
+	b := NewBuilder(Existing{})
 	must(t,
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "rwm", Origin: cdi("one")}),
 		b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 5, Access: "r", Origin: cdi("two")}))
@@ -159,7 +159,7 @@ func TestAccessOfNodeOfTwoCDIDevices(t *testing.T) {
 }
 
 func TestCDIMountsBelowRunAndVarRunAreBothKept(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{})
+	b := NewBuilder(Existing{})
 	must(t,
 		b.AddMount(&Mount{Destination: "/run/x", Source: "/1", Origin: cdi("one")}),
 		b.AddMount(&Mount{Destination: "/var/run/x", Source: "/1", Origin: cdi("one")}),
@@ -170,7 +170,7 @@ func TestCDIMountsBelowRunAndVarRunAreBothKept(t *testing.T) {
 }
 
 func TestLastVariableOfANameCounts(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{Env: []string{"A=1", "A=2", "NOTHING"}})
+	b := NewBuilder(Existing{Env: []string{"A=1", "A=2", "NOTHING"}})
 	must(t, b.AddEnv(&Env{Name: "A", Value: "2", Origin: cdi("one")}))
 	if b.Changes() != 0 {
 		t.Error("an existing variable was added")
@@ -182,7 +182,7 @@ func TestLastVariableOfANameCounts(t *testing.T) {
 }
 
 func TestEqualHooksAreAllKept(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{})
+	b := NewBuilder(Existing{})
 	for range 2 {
 		b.AddHook(&Hook{Stage: CreateRuntime, Path: "/h", Origin: cdi("one")})
 	}
@@ -192,7 +192,7 @@ func TestEqualHooksAreAllKept(t *testing.T) {
 }
 
 func TestMountsAreSortedByDepth(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{})
+	b := NewBuilder(Existing{})
 	for _, d := range []string{"/a/b/c", "/z", "/a", "/var/run/x", "/a/b"} {
 		must(t, b.AddMount(&Mount{Destination: d, Source: "/s" + d, Origin: cdi("one")}))
 	}
@@ -206,7 +206,7 @@ func TestMountsAreSortedByDepth(t *testing.T) {
 }
 
 func TestNetDevicesAndGroups(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{})
+	b := NewBuilder(Existing{})
 	must(t, b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net1", Origin: cdi("one")}), b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net1", Origin: cdi("two")}))
 	wantConflict(t, b.AddNetDevice(NetDevice{HostName: "eth2", Name: "net1", Origin: cdi("two")}), "eth2", "one", "two")
 	wantConflict(t, b.AddNetDevice(NetDevice{HostName: "eth1", Name: "net2", Origin: cdi("two")}), "eth1")
@@ -219,7 +219,7 @@ func TestNetDevicesAndGroups(t *testing.T) {
 }
 
 func TestCloneSharesNothingThatChanges(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{})
+	b := NewBuilder(Existing{})
 	must(t, b.AddEnv(&Env{Name: "A", Value: "1", Origin: cdi("one")}))
 	c := b.Clone()
 	must(t, b.AddEnv(&Env{Name: "A", Value: "2", Origin: cdi("two")}), b.AddDevice(&Device{Path: "/dev/a", Origin: cdi("two")}))
@@ -285,7 +285,7 @@ func TestLastEnv(t *testing.T) {
 // "all" of a kind can be thousands of devices, within the runtime's deadline. A list that is searched for each
 // edit would take a minute.
 func TestTimeOfEditsIsProportionalToTheirNumber(t *testing.T) {
-	b := NewBuilder(&Set{}, Existing{CDIReplaces: true})
+	b := NewBuilder(Existing{CDIReplaces: true})
 	busytest.Cheap(t, 10*time.Second, func() {
 		for i := range 40_000 {
 			n := strconv.Itoa(i)

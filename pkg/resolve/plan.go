@@ -110,7 +110,7 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 		return false
 	}
 	p.ctx, p.req, p.subject = ctx, *req, subject
-	p.b = edits.NewBuilder(&edits.Set{}, req.Have)
+	p.b = edits.NewBuilder(req.Have)
 	p.specs, p.devices = map[string]bool{}, map[string]bool{}
 	var wants annotation.Requests
 	if err == nil && annotated {
