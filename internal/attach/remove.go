@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -167,23 +169,23 @@ func CollectGarbage(ctx context.Context, host *Host, network *Attachment, valid 
 }
 
 // releaseUnrecorded removes the claims of containers without any record, of all networks: the record was
-// lost.
+// lost. An Add writes its record before it claims a directory, so the records are read while the claims are locked.
 func (j *job) releaseUnrecorded(st *cnirecord.Store) error {
-	keys, err := st.Keys()
-	if err != nil {
+	var recorded []string
+	readKeys := sync.OnceValue(func() error {
+		keys, err := st.Keys()
+		for _, key := range keys {
+			recorded = append(recorded, key.ContainerID)
+		}
 		return j.recordError(err)
-	}
-	recorded := map[string]bool{}
-	for _, key := range keys {
-		recorded[key.ContainerID] = true
-	}
-	err = claims.At(j.Root, j.ClaimsDir).Release(func(h claims.Holder) bool {
-		return h == j.holder(h.Sandbox) && !recorded[h.Sandbox]
+	})
+	err := claims.At(j.Root, j.ClaimsDir).Release(func(h claims.Holder) bool {
+		return h == j.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
 	})
 	if err != nil {
 		return Fail(codeIO, "I/O failure: claimsDir", "%v", err)
 	}
-	return nil
+	return readKeys()
 }
 
 // maxInfoFiles bounds the search for device-info files of an attachment.

@@ -8,6 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/containerd/errdefs"
 
@@ -114,5 +117,31 @@ func TestGCReleasesClaimWithoutRecord(t *testing.T) {
 		if !strings.Contains(f, "/devinfo/") {
 			t.Errorf("left %q", f)
 		}
+	}
+}
+
+// An ADD of another network may run beside GC. It writes the record before it claims the directory, so GC must not
+// trust a list of records that is older than the claims.
+func TestGCKeepsClaimOfAddThatRunsMeanwhile(t *testing.T) {
+	n := newNode(t)
+	n.mustRun(env("ADD"), confWith(""))
+	record := filepath.Join(n.dir, attach.DefaultStateDir, recordFileName("fast", testID, "net1"))
+	must(t, os.Rename(record, filepath.Join(n.dir, "record")))
+	lock, err := os.Open(filepath.Join(n.dir, attach.DefaultClaimsDir))
+	must(t, err)
+	defer lock.Close()
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n.mustRun(env("GC"), strings.Replace(confWith(`, "cni.dev/valid-attachments": []`), `"fast"`, `"other"`, 1))
+	}()
+	time.Sleep(300 * time.Millisecond) // GC waits for the claims
+	must(t, os.Rename(filepath.Join(n.dir, "record"), record))
+	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
+	<-done
+	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
+	if c, err := claims.At(n.host, attach.DefaultClaimsDir).Directory(dir); err != nil || len(c.Holders) != 1 {
+		t.Errorf("the attachment's claim: %+v, %v", c, err)
 	}
 }
