@@ -130,12 +130,16 @@ func (j *job) planInfoFile(a *addPlan) error {
 	a.record.InfoFile = path.Base(full)
 	a.before, err = a.file.Read()
 	switch {
-	case err == nil || errdefs.IsNotFound(err):
+	case errdefs.IsNotFound(err):
 		return nil
 	case errdefs.IsInvalidArgument(err):
 		return Fail(codeConfig, "invalid device-info of the device plugin", "%v", err)
+	case err != nil:
+		return infoError(err)
+	case a.before.Type != j.Device.Kind:
+		return j.contradiction("type", string(j.Device.Kind), string(a.before.Type), full, "type")
 	}
-	return infoError(err)
+	return nil
 }
 
 // createAttachment creates what was planned and recorded.

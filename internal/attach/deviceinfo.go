@@ -31,27 +31,6 @@ func (j *job) deviceID() (id string, err error) {
 	return id, nil
 }
 
-// describeDevice returns the device-info of a PCI or vDPA device, from the configuration, the device's ID and the
-// kernel. current is the device plugin's device-info, or nil.
-func (j *job) describeDevice(current *deviceinfo.Info) (*deviceinfo.Info, error) {
-	id, err := j.deviceID()
-	if err != nil {
-		return nil, err
-	}
-	info := &deviceinfo.Info{Type: j.Device.Kind, Version: deviceinfo.Version}
-	if current != nil {
-		if current.Type != j.Device.Kind {
-			return nil, j.invalid("device.type", Quote(string(j.Device.Kind)), Quote(string(current.Type))+`, the type in the device-info file of the device plugin`)
-		}
-		info = current.Clone()
-		info.Version = deviceinfo.Version
-	}
-	if j.Device.Kind == deviceinfo.TypePCI {
-		return info, j.describePCI(id, info)
-	}
-	return info, j.describeVDPA(id, info)
-}
-
 // agreedValue returns the value of the device's key on which all sources that have one agree.
 func (j *job) agreedValue(key string, sources ...string) (string, error) {
 	found := ""
@@ -64,11 +43,13 @@ func (j *job) agreedValue(key string, sources ...string) (string, error) {
 	return found, nil
 }
 
-func (j *job) describePCI(id string, info *deviceinfo.Info) error {
-	if info.PCI == nil {
-		info.PCI = &deviceinfo.PCI{}
+// describePCI describes a PCI device from the configuration, the device's ID, the device plugin's device-info in p, and
+// the kernel.
+func (j *job) describePCI(p *deviceinfo.PCI) error {
+	id, err := j.deviceID()
+	if err != nil {
+		return err
 	}
-	p := info.PCI
 	if id != "" {
 		if _, err := sysfs.ParseAddress(id); err != nil {
 			if p.PCIAddress == "" && j.Device.Field["pci-address"] == "" {
@@ -96,16 +77,17 @@ func (j *job) describePCI(id string, info *deviceinfo.Info) error {
 	return nil
 }
 
-func (j *job) describeVDPA(id string, info *deviceinfo.Info) error {
-	if info.VDPA == nil {
-		info.VDPA = &deviceinfo.VDPA{}
+// describeVDPA describes a vDPA device from the same sources.
+func (j *job) describeVDPA(v *deviceinfo.VDPA) error {
+	id, err := j.deviceID()
+	if err != nil {
+		return err
 	}
-	v := info.VDPA
 	address, name := "", id
 	if a, err := sysfs.ParseAddress(id); err == nil {
 		address, name = a, ""
 	}
-	name, err := j.agreedValue("parent-device", j.Device.Field["parent-device"], v.ParentDevice, name)
+	name, err = j.agreedValue("parent-device", j.Device.Field["parent-device"], v.ParentDevice, name)
 	if err != nil {
 		return err
 	}
@@ -251,28 +233,41 @@ func networkName(info *deviceinfo.Info) string {
 	return n.Network
 }
 
+// newInfo returns a device-info of a type that describes nothing yet.
+func newInfo(kind deviceinfo.Type) *deviceinfo.Info {
+	info := &deviceinfo.Info{Type: kind}
+	switch kind {
+	case deviceinfo.TypePCI:
+		info.PCI = &deviceinfo.PCI{}
+	case deviceinfo.TypeVDPA:
+		info.VDPA = &deviceinfo.VDPA{}
+	case deviceinfo.TypeVhostUser:
+		info.VhostUser = &deviceinfo.VhostUser{}
+	case deviceinfo.TypeMemif:
+		info.Memif = &deviceinfo.Memif{}
+	}
+	return info
+}
+
 // deviceInfo returns the device-info of the attachment, without the interface's information.
 func (j *job) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
 	d := &j.Device
-	if !d.IsSocket() {
-		return j.describeDevice(a.before)
-	}
-	info := &deviceinfo.Info{Type: d.Kind}
+	info := newInfo(d.Kind)
 	if a.before != nil {
-		info = a.before.Clone() // of the same type: planAddSocket has checked it
+		info = a.before.Clone() // of the same type: planInfoFile has checked it
 	}
 	info.Version = deviceinfo.Version
-	if d.Kind == deviceinfo.TypeVhostUser {
-		if info.VhostUser == nil {
-			info.VhostUser = &deviceinfo.VhostUser{}
-		}
-		info.VhostUser.Mode, info.VhostUser.Path = deviceinfo.VhostUserMode(d.Field["mode"]), a.socket.socket
-	} else {
-		if info.Memif == nil {
-			info.Memif = &deviceinfo.Memif{}
-		}
-		info.Memif.Role, info.Memif.Path, info.Memif.Mode = deviceinfo.MemifRole(d.Field["role"]), a.socket.socket, deviceinfo.MemifMode(d.Field["mode"])
+	switch d.Kind {
+	case deviceinfo.TypePCI:
+		return info, j.describePCI(info.PCI)
+	case deviceinfo.TypeVDPA:
+		return info, j.describeVDPA(info.VDPA)
+	case deviceinfo.TypeVhostUser:
+		info.VhostUser.Mode = deviceinfo.VhostUserMode(d.Field["mode"])
+	case deviceinfo.TypeMemif:
+		info.Memif.Role, info.Memif.Mode = deviceinfo.MemifRole(d.Field["role"]), deviceinfo.MemifMode(d.Field["mode"])
 	}
+	setSocket(info, a.socket.socket)
 	if err := info.Validate(); err != nil {
 		return nil, Fail(codeConfig, "invalid network configuration: device", "%v", err)
 	}

@@ -72,9 +72,6 @@ func CheckDevice(host *Host, attachment *Attachment) error {
 // planAddSocket compares the path.
 func (j *job) completeSocket(file string, described *deviceinfo.Info) error {
 	d := &j.Device
-	if described != nil && described.Type != d.Kind {
-		return j.contradiction("type", string(d.Kind), string(described.Type), file, "type")
-	}
 	says := identityFields(described)
 	for _, key := range DeviceKeys[d.Kind] {
 		if key == "path" {
