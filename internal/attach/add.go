@@ -135,7 +135,7 @@ func (j *job) planInfoFile(a *addPlan) error {
 	case errdefs.IsInvalidArgument(err):
 		return Fail(codeConfig, "invalid device-info of the device plugin", "%v", err)
 	case err != nil:
-		return infoError(err)
+		return ioError("device-info", err)
 	case a.before.Type != j.Device.Kind:
 		return j.contradiction("type", string(j.Device.Kind), string(a.before.Type), full, "type")
 	}
@@ -187,7 +187,7 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 	if err != nil && AsError(err).Code != codeIO {
 		return AsError(err)
 	}
-	return infoError(err)
+	return ioError("device-info", err)
 }
 
 // interfaceInfo returns what the device-info file and devices.json say about the interface.

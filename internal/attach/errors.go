@@ -74,12 +74,12 @@ func Unsupported(s Source, why string, keys ...string) error {
 
 func (j *job) invalid(key, found, want string) error { return Invalid(j.Source, key, found, want) }
 
-// infoError returns an error of reading or writing device-info with its code.
-func infoError(err error) error {
+// ioError returns an error of reading or writing something with its code; nil for nil.
+func ioError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return Fail(codeIO, "I/O failure: device-info", "%v", err)
+	return Fail(codeIO, "I/O failure: "+what, "%v", err)
 }
 
 // AsError converts an error to one with a code.

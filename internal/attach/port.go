@@ -107,7 +107,7 @@ func (j *job) switchError(err error) error {
 		}
 		return Fail(CodeSwitch, "the vswitch refuses the port"+strings.TrimSuffix(": "+named.Field, ": "), "%s%v", place, &named)
 	}
-	return Fail(codeIO, "I/O failure: vswitch", "%v", err)
+	return ioError("vswitch", err)
 }
 
 // portOwner returns the owner of an attachment's port. Its first two fields alone identify the port.

@@ -55,7 +55,7 @@ func (j *job) recordError(err error) error {
 	case errdefs.IsAlreadyExists(err):
 		return Fail(CodeExists, "interface "+j.Interface+" of the container already exists", "%v", err)
 	}
-	return Fail(codeIO, "I/O failure: stateDir", "%v", err)
+	return ioError("stateDir", err)
 }
 
 // readRecord reads the record of the attachment.

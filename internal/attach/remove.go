@@ -128,7 +128,7 @@ func (j *job) removeAll(st *cnirecord.Store, r *cnirecord.Record, release func()
 func (j *job) removeAttachment(r *cnirecord.Record) error {
 	var errs []error
 	if !r.InfoKept {
-		errs = append(errs, infoError(deviceinfo.CNIDir{Root: j.Root, Dir: r.InfoDir}.Remove(r.InfoFile)))
+		errs = append(errs, ioError("device-info", deviceinfo.CNIDir{Root: j.Root, Dir: r.InfoDir}.Remove(r.InfoFile)))
 	}
 	j.reportStep("device-info removed")
 	errs = append(errs, j.removeClaimedDir(r))
@@ -136,7 +136,7 @@ func (j *job) removeAttachment(r *cnirecord.Record) error {
 }
 
 func (j *job) removeTemporary(dir string) error {
-	return infoError(deviceinfo.RemoveTemporary(j.Root, dir, temporaryAge))
+	return ioError("device-info", deviceinfo.RemoveTemporary(j.Root, dir, temporaryAge))
 }
 
 // CollectGarbage removes the attachments of the attachment's network that are not in valid. A failure does not keep
@@ -183,7 +183,7 @@ func (j *job) releaseUnrecorded(st *cnirecord.Store) error {
 		return h == j.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
 	})
 	if err != nil {
-		return Fail(codeIO, "I/O failure: claimsDir", "%v", err)
+		return ioError("claimsDir", err)
 	}
 	return readKeys()
 }
@@ -201,7 +201,7 @@ func (j *job) removeUnrecorded(st *cnirecord.Store, key cnirecord.Key, broken er
 	r := &cnirecord.Record{Key: key, InfoKept: true, SocketDir: j.SocketDir, Directory: name, ClaimsDir: j.ClaimsDir, Claimed: j.claimedPath(name)}
 	claim, err := claims.At(j.Root, r.ClaimsDir).Directory(r.Claimed)
 	if err != nil {
-		return JoinErrors(j.releaseAddresses(key), Fail(codeIO, "I/O failure: claimsDir", "%v", err))
+		return JoinErrors(j.releaseAddresses(key), ioError("claimsDir", err))
 	}
 	if len(claim.Holders) == 0 {
 		r.Claimed = "" // an earlier version made no claim
@@ -222,7 +222,7 @@ func (j *job) removeOwnInfoFiles(key cnirecord.Key) error {
 	var errs []error
 	for _, file := range files {
 		fmt.Fprintf(j.Log, "%s: removing device-info file %q\n", j.Program, path.Join(j.InfoDir, file))
-		errs = append(errs, infoError(deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}.Remove(file)))
+		errs = append(errs, ioError("device-info", deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}.Remove(file)))
 	}
 	return JoinErrors(errs...)
 }
@@ -235,7 +235,7 @@ func (j *job) ownInfoFiles(key cnirecord.Key) ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, infoError(err)
+		return nil, ioError("device-info", err)
 	}
 	named := ""
 	if key == j.Key {

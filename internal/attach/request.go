@@ -4,6 +4,7 @@ package attach
 
 import (
 	"fmt"
+	"net"
 	"path"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/quantity"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/sysfs"
 )
 
@@ -182,6 +184,30 @@ func (a *Attachment) SetPortValue(key, text string) (want string) {
 			return fmt.Sprintf("a number from %d to %d", bounds[0], bounds[1])
 		}
 		*map[string]*int{"mtu": &p.MTU, "vlan": &p.VLAN, "queues": &p.Queues}[key] = n
+	}
+	return ""
+}
+
+// ParseMAC returns a hardware address in canonical form, or in want the rule that it breaks.
+func ParseMAC(s string) (mac, want string) {
+	hw, err := net.ParseMAC(s)
+	switch {
+	case err != nil || len(hw) != 6:
+		return "", "a hardware address of six bytes, as c2:11:22:33:44:55"
+	case hw[0]&1 != 0:
+		return "", "the address of one interface, not a multicast address"
+	}
+	return hw.String(), ""
+}
+
+// configDir has the files that configFile can name. A user of Kubernetes may write network configurations, and
+// can have files of root elsewhere on the host, such as in volumes.
+const configDir = "/etc"
+
+// CheckConfigFile checks the path of a node's configuration that a network names. want is the rule that it breaks, or "".
+func CheckConfigFile(file string) (want string) {
+	if hostfs.CheckPath(file) != nil || path.Clean(file) != file || !strings.HasPrefix(file, configDir+"/") {
+		return "a clean path of a file below " + configDir
 	}
 	return ""
 }

@@ -234,13 +234,13 @@ func (j *job) removeClaimedDir(r *cnirecord.Record) error {
 	dir := claims.At(j.Root, r.ClaimsDir)
 	claim, err := dir.Directory(r.Claimed)
 	if err != nil {
-		return Fail(codeIO, "I/O failure: claimsDir", "%v", err)
+		return ioError("claimsDir", err)
 	}
 	if err := removeSocketDir(j.Root, r.SocketDir, r.Directory, &claim); err != nil {
 		return err
 	}
 	if err := dir.ReleaseDirectory(r.Claimed, j.holder(r.ContainerID)); err != nil {
-		return Fail(codeIO, "I/O failure: claimsDir", "%v", err)
+		return ioError("claimsDir", err)
 	}
 	return nil
 }

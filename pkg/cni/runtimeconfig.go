@@ -72,23 +72,11 @@ func (c *conf) decodeMAC(m value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mac, want := parseMAC(s)
+	mac, want := attach.ParseMAC(s)
 	if want != "" {
 		return "", c.invalidValue(m, want)
 	}
 	return mac, nil
-}
-
-// parseMAC returns a hardware address in canonical form, or in want the rule that it breaks.
-func parseMAC(s string) (mac, want string) {
-	hw, err := net.ParseMAC(s)
-	switch {
-	case err != nil || len(hw) != 6:
-		return "", "a hardware address of six bytes, as c2:11:22:33:44:55"
-	case hw[0]&1 != 0:
-		return "", "the address of one interface, not a multicast address"
-	}
-	return hw.String(), ""
 }
 
 func (c *conf) decodeIPs(m value) ([]string, error) {
@@ -223,7 +211,7 @@ func parseArgs(value string) (cniArgs, error) {
 		}
 	}
 	if a.mac != "" {
-		mac, want := parseMAC(a.mac)
+		mac, want := attach.ParseMAC(a.mac)
 		if want != "" {
 			return bad("MAC="+a.mac, want)
 		}

@@ -5,7 +5,6 @@ package netavark
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // options are the options of a network (podman network create --opt). They describe themselves in errors of package
@@ -58,16 +56,16 @@ func invalid(what, found, want string) error {
 // quote returns foreign text for messages, in quotation marks, with a bound.
 func quote(s string) string { return diag.Quote(s, diag.Most) }
 
-// configDir has the files that the option configFile can name.
-const configDir = "/etc"
-
 // checkConfigFile checks the option configFile.
 func (o options) checkConfigFile() error {
 	file := o["configFile"]
-	if file == "" || hostfs.CheckPath(file) == nil && path.Clean(file) == file && strings.HasPrefix(file, configDir+"/") {
+	if file == "" {
 		return nil
 	}
-	return o.invalid("configFile", "a clean path of a file below "+configDir)
+	if want := attach.CheckConfigFile(file); want != "" {
+		return o.invalid("configFile", want)
+	}
+	return nil
 }
 
 // read reads the options into an attachment.

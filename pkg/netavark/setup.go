@@ -5,7 +5,6 @@ package netavark
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/containernetworking/cni/pkg/utils"
@@ -76,8 +75,11 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	for key := range e.Options.Options {
 		return fmt.Errorf("--network %s:%s: networks of this driver have no option for a single container", e.Network.Name, quote(key))
 	}
-	if t.MAC, err = parseMAC(e.Options.StaticMAC); err != nil {
-		return err
+	if mac := e.Options.StaticMAC; mac != "" {
+		var want string
+		if t.MAC, want = attach.ParseMAC(mac); want != "" {
+			return invalid("network_options.static_mac", mac, want)
+		}
 	}
 	addresses, statuses, err := e.Network.addresses(e.Options.StaticIPs)
 	if err != nil {
@@ -101,18 +103,6 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 			return p.print(status{[]string{}, []string{}, map[string]interfaceStatus{e.Options.Interface: i}})
 		},
 	})
-}
-
-// parseMAC returns a hardware address in canonical form. "" leaves the choice to the application.
-func parseMAC(s string) (string, error) {
-	if s == "" {
-		return "", nil
-	}
-	mac, err := net.ParseMAC(s)
-	if err != nil || len(mac) != 6 || mac[0]&1 != 0 {
-		return "", invalid("network_options.static_mac", s, "a hardware address of one interface, six bytes as c2:11:22:33:44:55")
-	}
-	return mac.String(), nil
 }
 
 // tearDown is the command teardown: it removes the attachment. The record says what there is, so options that have

@@ -106,18 +106,13 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "vswitch %q refuses port %q", r.Switch, r.Port)
-	if r.Field != "" {
-		fmt.Fprintf(&b, ": %s", r.Field)
+	text := fmt.Sprintf("vswitch %q refuses port %q", r.Switch, r.Port)
+	for _, part := range []string{r.Field, r.Said, r.Remedy} {
+		if part != "" {
+			text += ": " + part
+		}
 	}
-	if r.Said != "" {
-		fmt.Fprintf(&b, ": %s", r.Said)
-	}
-	if r.Remedy != "" {
-		fmt.Fprintf(&b, ": %s", r.Remedy)
-	}
-	return b.String()
+	return text
 }
 
 func (r *Refusal) Unwrap() error { return r.Kind }
