@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -194,7 +195,8 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 func (j *job) interfaceInfo(a *addPlan, of Addresses) interfaceInfo {
 	n := interfaceInfo{Network: j.Network, MAC: j.MAC, IPs: of.IPs, Gateway: of.Gateways, DNS: of.DNS, Bandwidth: j.Bandwidth, Labels: j.Labels}
 	if a.port != nil {
-		n.MTU, n.Queues = a.port.MTU, a.port.Queues
+		// VPP does not report queues.
+		n.MTU, n.Queues = a.port.MTU, cmp.Or(a.port.Queues, a.record.Port.Queues)
 	}
 	return n
 }

@@ -37,8 +37,6 @@ func (h *hungSwitch) List(ctx context.Context) ([]vswitch.Port, error) {
 	return nil, h.hang(ctx, "list")
 }
 
-// Add and Remove end within the attachment's timeout, whichever call of the vswitch hangs. What the vswitch may still
-// have stays recorded.
 // keySource describes keys as they are.
 type keySource struct{}
 
@@ -46,34 +44,42 @@ func (keySource) Name(key string) string { return key }
 func (keySource) Place(string) string    { return "" }
 func (keySource) Value(string) string    { return "nothing" }
 
-func TestHungSwitchTakesTheTimeoutAtMost(t *testing.T) {
-	for timeout, want := range map[time.Duration]time.Duration{0: DefaultTimeout, MinTimeout: MinTimeout, time.Minute: time.Minute} {
-		synctest.Test(t, func(t *testing.T) {
-			root := t.TempDir()
-			host, err := hostfs.New(root)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.MkdirAll(filepath.Join(root, "etc/jackfield"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			const config = `
+// newPortRequest returns a host with a configuration and a vswitch, and an attachment with a port on it.
+func newPortRequest(t *testing.T, driver vswitch.Driver) (*Host, *Attachment) {
+	t.Helper()
+	root := t.TempDir()
+	host, err := hostfs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(root, "etc/jackfield"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const config = `
 vswitches: [{name: ovs0, type: ovs, bridges: [br0]}]
 policy: {rules: [{name: all, for: {namespaces: [""]}, allow: {ports: ["ovs0/br0"]}}]}
 `
-			if err := os.WriteFile(filepath.Join(root, "etc/jackfield/config.yaml"), []byte(config), 0o644); err != nil {
-				t.Fatal(err)
-			}
+	if err := os.WriteFile(filepath.Join(root, "etc/jackfield/config.yaml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return &Host{Root: host, Log: io.Discard, Source: keySource{}, driver: driver}, &Attachment{
+		Key:    cnirecord.Key{Network: "fast", ContainerID: "c1", Interface: "net1"},
+		Device: Device{Kind: deviceinfo.TypeVhostUser, Field: map[string]string{"mode": "server"}},
+		Port:   PortRequest{Vswitch: "ovs0", Bridge: "br0"}, ConfigFile: "/etc/jackfield/config.yaml",
+		SocketDir: "/var/run/jackfield/sockets", StateDir: "/var/run/jackfield/cni", ClaimsDir: "/var/run/jackfield/claims", InfoDir: "/var/run/devinfo",
+	}
+}
+
+// Add and Remove end within the attachment's timeout, whichever call of the vswitch hangs. What the vswitch may still
+// have stays recorded.
+func TestHungSwitchTakesTheTimeoutAtMost(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: DefaultTimeout, MinTimeout: MinTimeout, time.Minute: time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
 			hung := &hungSwitch{}
-			at := &Host{Root: host, Log: io.Discard, Source: keySource{}, driver: hung}
-			a := &Attachment{
-				Key:    cnirecord.Key{Network: "fast", ContainerID: "c1", Interface: "net1"},
-				Device: Device{Kind: deviceinfo.TypeVhostUser, Field: map[string]string{"mode": "server"}},
-				Port:   PortRequest{Vswitch: "ovs0", Bridge: "br0"}, Timeout: timeout, ConfigFile: "/etc/jackfield/config.yaml",
-				SocketDir: "/var/run/jackfield/sockets", StateDir: "/var/run/jackfield/cni", ClaimsDir: "/var/run/jackfield/claims", InfoDir: "/var/run/devinfo",
-			}
+			at, a := newPortRequest(t, hung)
+			a.Timeout = timeout
 			begin := time.Now()
-			err = Add(t.Context(), at, a, Steps{Report: func(Created) error { return nil }})
+			err := Add(t.Context(), at, a, Steps{Report: func(Created) error { return nil }})
 			if took := time.Since(begin); err == nil || AsError(err).Code != codeLater || took != want {
 				t.Errorf("timeout %v: Add ends after %v: %v", timeout, took, err)
 			}
@@ -85,7 +91,7 @@ policy: {rules: [{name: all, for: {namespaces: [""]}, allow: {ports: ["ovs0/br0"
 			if len(hung.calls) != 3 {
 				t.Errorf("calls of the vswitch: %q", hung.calls)
 			}
-			store, err := cnirecord.Find(host, a.StateDir)
+			store, err := cnirecord.Find(at.Root, a.StateDir)
 			if err != nil || store == nil {
 				t.Fatal(err)
 			}
