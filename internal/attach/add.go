@@ -51,7 +51,7 @@ func Add(ctx context.Context, host *Host, attachment *Attachment, steps Steps) e
 	err = j.createAttachment(st, a, steps)
 	if err == nil {
 		j.reportStep("made")
-		err = steps.Report(Created{Info: a.info, Socket: a.socket.socket})
+		err = steps.Report(a.info)
 	}
 	if err == nil {
 		j.reportStep("printed")
@@ -192,8 +192,8 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 }
 
 // interfaceInfo returns what the device-info file and devices.json say about the interface.
-func (j *job) interfaceInfo(a *addPlan, of Addresses) interfaceInfo {
-	n := interfaceInfo{Network: j.Network, MAC: j.MAC, IPs: of.IPs, Gateway: of.Gateways, DNS: of.DNS, Bandwidth: j.Bandwidth, Labels: j.Labels}
+func (j *job) interfaceInfo(a *addPlan, of Addresses) InterfaceInfo {
+	n := InterfaceInfo{Network: j.Network, MAC: j.MAC, IPs: of.IPs, Gateway: of.Gateways, DNS: of.DNS, Bandwidth: j.Bandwidth, Labels: j.Labels}
 	if a.port != nil {
 		// VPP does not report queues.
 		n.MTU, n.Queues = a.port.MTU, cmp.Or(a.port.Queues, a.record.Port.Queues)

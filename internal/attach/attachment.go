@@ -100,14 +100,9 @@ type Steps struct {
 	Allocate func() (Addresses, error)
 	// Release undoes Allocate, wherever that stopped. It may be nil.
 	Release func() error
-	// Report hands the attachment to the runtime. If it fails, the attachment is removed.
-	Report func(Created) error
-}
-
-// Created is an attachment that was created.
-type Created struct {
-	Info   *deviceinfo.Info // without the interface's information
-	Socket string           // path of the socket on the host, or "@name"; "" for a device
+	// Report hands the attachment to the runtime. If it fails, the attachment is removed. info is without the interface's
+	// information.
+	Report func(info *deviceinfo.Info) error
 }
 
 // job is one operation on an attachment. ctx is that of the operation, which one process runs.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // Recorded returns the record of the attachment.
@@ -31,11 +30,11 @@ func Check(ctx context.Context, host *Host, attachment *Attachment, r *cnirecord
 	if err := j.checkSocketDir(r); err != nil {
 		return err
 	}
-	ips, err := InterfaceIPs(info)
-	if err == nil {
-		err = compare(info, ips)
-	}
+	n, err := ReadInterfaceInfo(info)
 	if err != nil {
+		return Changed("device-info file", "%s differs from what ADD wrote", ExtraKey)
+	}
+	if err := compare(info, n.IPs); err != nil {
 		return err
 	}
 	return j.checkRecordedPort(r)
@@ -68,20 +67,11 @@ func (j *job) checkSocketDir(r *cnirecord.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
-	dir := path.Join(r.SocketDir, r.Directory)
-	f, err := j.Root.OpenBeneath(r.SocketDir, r.Directory, unix.O_PATH)
+	f, err := j.Root.OpenBeneath(r.SocketDir, r.Directory, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return Changed("socket directory", "%v", err)
 	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return Changed("socket directory", "%q: %v", dir, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return Changed("socket directory", "%q is a %s", dir, hostfs.TypeName(st.Mode))
-	}
-	return nil
+	return f.Close()
 }
 
 // Status checks whether an Add of the attachment's network could create what it has to. It returns the file of the

@@ -181,8 +181,8 @@ func deviceError(id string, err error) error {
 // pkg/resolve, for devices.json, read it.
 const ExtraKey = "jackfield.dev/interface"
 
-// interfaceInfo is what the device-info file says about the interface beyond its device.
-type interfaceInfo struct {
+// InterfaceInfo is what the device-info file says about the interface beyond its device.
+type InterfaceInfo struct {
 	Network   string            `json:"network,omitempty"`
 	MAC       string            `json:"mac,omitempty"`
 	IPs       []string          `json:"ips,omitempty"`
@@ -209,7 +209,7 @@ type DNS struct {
 }
 
 // setInterfaceInfo writes n into the device-info.
-func setInterfaceInfo(info *deviceinfo.Info, n interfaceInfo) error {
+func setInterfaceInfo(info *deviceinfo.Info, n InterfaceInfo) error {
 	raw, err := json.Marshal(n)
 	if err != nil {
 		return err
@@ -224,13 +224,12 @@ func setInterfaceInfo(info *deviceinfo.Info, n interfaceInfo) error {
 	return nil
 }
 
-// networkName returns the network for which this plugin wrote the device-info, or "".
-func networkName(info *deviceinfo.Info) string {
-	var n interfaceInfo
-	if json.Unmarshal(info.Extra[ExtraKey], &n) != nil {
-		return ""
+// ReadInterfaceInfo reads what an Add wrote into the device-info. Without the key it is empty.
+func ReadInterfaceInfo(info *deviceinfo.Info) (n InterfaceInfo, err error) {
+	if raw, ok := info.Extra[ExtraKey]; ok {
+		err = json.Unmarshal(raw, &n)
 	}
-	return n.Network
+	return n, err
 }
 
 // newInfo returns a device-info of a type that describes nothing yet.
@@ -300,13 +299,4 @@ func setSocket(i *deviceinfo.Info, socket string) {
 	case deviceinfo.TypeMemif:
 		i.Memif.Path = socket
 	}
-}
-
-// InterfaceIPs returns the interface's addresses in a device-info that Add wrote.
-func InterfaceIPs(info *deviceinfo.Info) ([]string, error) {
-	var n interfaceInfo
-	if raw, ok := info.Extra[ExtraKey]; ok && json.Unmarshal(raw, &n) != nil {
-		return nil, Changed("device-info file", "%s differs from what ADD wrote", ExtraKey)
-	}
-	return n.IPs, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -22,7 +23,7 @@ func (*silentSwitch) Ensure(_ context.Context, p vswitch.Port) (vswitch.Port, er
 func TestRequestedQueuesReachDeviceInfo(t *testing.T) {
 	host, a := newPortRequest(t, &silentSwitch{})
 	a.Port.Queues = 4
-	if err := Add(t.Context(), host, a, Steps{Report: func(Created) error { return nil }}); err != nil {
+	if err := Add(t.Context(), host, a, Steps{Report: func(*deviceinfo.Info) error { return nil }}); err != nil {
 		t.Fatal(err)
 	}
 	name, err := InfoFileName(a.Key, "")

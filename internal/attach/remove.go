@@ -252,7 +252,11 @@ func (j *job) ownInfoFiles(key cnirecord.Key) ([]string, error) {
 			continue
 		}
 		// This plugin replaces files atomically, so it did not write an unreadable one.
-		if info, err := file.Read(); err == nil && networkName(info) == key.Network {
+		info, err := file.Read()
+		if err != nil {
+			continue
+		}
+		if n, err := ReadInterfaceInfo(info); err == nil && n.Network == key.Network {
 			own = append(own, name)
 		}
 	}

@@ -253,9 +253,6 @@ func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) er
 	if unclaimed {
 		claim = &claims.Claim{}
 	}
-	if name == "" {
-		return nil
-	}
 	if err := deviceinfo.CheckFileName(name); err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func TestHungSwitchTakesTheTimeoutAtMost(t *testing.T) {
 			at, a := newPortRequest(t, hung)
 			a.Timeout = timeout
 			begin := time.Now()
-			err := Add(t.Context(), at, a, Steps{Report: func(Created) error { return nil }})
+			err := Add(t.Context(), at, a, Steps{Report: func(*deviceinfo.Info) error { return nil }})
 			if took := time.Since(begin); err == nil || AsError(err).Code != codeLater || took != want {
 				t.Errorf("timeout %v: Add ends after %v: %v", timeout, took, err)
 			}

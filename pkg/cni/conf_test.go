@@ -259,7 +259,7 @@ func FuzzConf(f *testing.F) {
 			return
 		}
 		// What is accepted stays below the socket directory and fits a socket address.
-		call := &call{Plugin: &Plugin{}, params: params{ContainerID: testID, IfName: "net1"}, conf: c, version: c.version}
+		call := &call{Plugin: &Plugin{}, ContainerID: testID, IfName: "net1", conf: c, version: c.version}
 		info, err := attach.PlanSocket(call.host(), call.attachment())
 		if err != nil || info == nil {
 			return

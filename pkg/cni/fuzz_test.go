@@ -84,14 +84,14 @@ func sameResult(t *testing.T, version string, data []byte, r *types100.Result) {
 	if more, err := json.Marshal(again); err != nil || !bytes.Equal(more, text) {
 		t.Errorf("%.200q is passed on as %.500q and then as %.500q, %v", data, text, more, err)
 	}
-	c := &call{params: params{IfName: "net1"}, conf: &conf{}}
+	c := &call{IfName: "net1", conf: &conf{}}
 	if at := c.interfaceOf(r); at >= len(r.Interfaces) {
 		t.Errorf("interface %d of %d", at, len(r.Interfaces))
 	}
 	checked := &deviceinfo.Info{Extra: map[string]json.RawMessage{attach.ExtraKey: data}}
-	ips, err := attach.InterfaceIPs(checked)
+	read, err := attach.ReadInterfaceInfo(checked)
 	if err == nil {
-		err = checkAddresses(ips, r)
+		err = checkAddresses(read.IPs, r)
 	}
 	if err != nil && len(err.Error()) > mostMessage {
 		t.Errorf("%d bytes: %.500v", len(err.Error()), err)

@@ -35,6 +35,7 @@ func (c *call) openNetns() (f *os.File, own bool, err error) {
 	return f, own, nil
 }
 
+// checkNetns refuses other files, and the plugin's own namespace. CNI_NETNS_OVERRIDE allows that one, as for other plugins.
 func (c *call) checkNetns(fd int) (own bool, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != nsfsMagic {
@@ -47,15 +48,11 @@ func (c *call) checkNetns(fd int) (own bool, err error) {
 	if err := errors.Join(unix.Fstat(fd, &theirs), unix.Stat("/proc/self/ns/net", &ours)); err != nil {
 		return false, attach.Fail(codeIO, "I/O failure", "compare CNI_NETNS %q with the plugin's own: %v", c.Netns, err)
 	}
-	return theirs.Dev == ours.Dev && theirs.Ino == ours.Ino, nil
-}
-
-// checkIsolated refuses the plugin's own namespace. CNI_NETNS_OVERRIDE allows it, as for other plugins.
-func (c *call) checkIsolated(own bool) error {
+	own = theirs.Dev == ours.Dev && theirs.Ino == ours.Ino
 	if override := c.NetnsOverride; own && override != "1" && !strings.EqualFold(override, "true") {
-		return environment("CNI_NETNS", c.Netns, "the container's network namespace; it is the plugin's own")
+		return false, environment("CNI_NETNS", c.Netns, "the container's network namespace; it is the plugin's own")
 	}
-	return nil
+	return own, nil
 }
 
 // hasInterface reports whether an interface is in the namespace. The thread that enters the namespace ends

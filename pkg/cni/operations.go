@@ -3,7 +3,6 @@
 package cni
 
 import (
-	"cmp"
 	"encoding/json"
 	"net"
 
@@ -96,7 +95,7 @@ func (c *call) checkAttachment() error {
 		return err
 	}
 	r, lost := attach.Recorded(c.host(), c.attachment())
-	ns, own, err := c.openNetns()
+	ns, _, err := c.openNetns()
 	if err != nil {
 		if attach.AsError(err).Code == codeContainer && lost == nil {
 			// codeContainer would mean that no DEL is needed (§5, Error).
@@ -105,8 +104,8 @@ func (c *call) checkAttachment() error {
 		return err
 	}
 	ns.Close()
-	if err := cmp.Or(c.checkIsolated(own), lost); err != nil {
-		return err
+	if lost != nil {
+		return lost
 	}
 	err = attach.Check(c.ctx, c.host(), c.attachment(), r, func(info *deviceinfo.Info, ips []string) error {
 		if !r.Chained {
@@ -132,7 +131,7 @@ func (c *call) checkInterface(r *cnirecord.Record, prev *types100.Result) error 
 	if have.Sandbox != c.Netns {
 		return attach.Changed("prevResult", "interface %q is in %q, not in CNI_NETNS %q", c.IfName, have.Sandbox, c.Netns)
 	}
-	if want := c.newInterface(r.Info, attach.SocketPath(r.Info), ""); have.SocketPath != want.SocketPath || have.PciID != want.PciID {
+	if want := c.newInterface(r.Info, ""); have.SocketPath != want.SocketPath || have.PciID != want.PciID {
 		return attach.Changed("prevResult", "interface %q has socketPath %q and pciID %q, want %q and %q", c.IfName, have.SocketPath, have.PciID, want.SocketPath, want.PciID)
 	}
 	return nil

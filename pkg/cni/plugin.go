@@ -40,18 +40,15 @@ type Plugin struct {
 	reached func(step string)
 }
 
-// params are the parameters of an operation (§2, Parameters) and standard input.
-type params struct {
-	ContainerID, Netns, IfName, Args, Path, NetnsOverride string
-	StdinData                                             []byte
-}
-
 // call is one running operation.
 type call struct {
 	*Plugin
-	params
 	ctx     context.Context
 	command string
+	// The parameters of an operation (§2, Parameters) and standard input.
+	ContainerID, Netns, IfName, Args, Path, NetnsOverride string
+	StdinData                                             []byte
+
 	version string // of the configuration
 	conf    *conf
 }
@@ -150,10 +147,8 @@ func (c *call) dispatch() error {
 
 // readEnvironment reads the parameters (§2, Parameters).
 func (c *call) readEnvironment(op operation) error {
-	c.params = params{
-		ContainerID: c.getenv("CNI_CONTAINERID"), Netns: c.getenv("CNI_NETNS"), IfName: c.getenv("CNI_IFNAME"),
-		Args: c.getenv("CNI_ARGS"), Path: c.getenv("CNI_PATH"), NetnsOverride: c.getenv("CNI_NETNS_OVERRIDE"),
-	}
+	c.ContainerID, c.Netns, c.IfName = c.getenv("CNI_CONTAINERID"), c.getenv("CNI_NETNS"), c.getenv("CNI_IFNAME")
+	c.Args, c.Path, c.NetnsOverride = c.getenv("CNI_ARGS"), c.getenv("CNI_PATH"), c.getenv("CNI_NETNS_OVERRIDE")
 	var missing []string
 	for _, name := range op.required {
 		if c.getenv(name) == "" {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/attach"
@@ -74,11 +73,7 @@ func (o options) read(t *attach.Attachment) error {
 		if slices.Contains(knownOptions, key) {
 			continue
 		}
-		hint := ""
-		if near := diag.Nearest(key, knownOptions...); near != "" {
-			hint = "; did you mean " + strconv.Quote(near) + "?"
-		}
-		return fmt.Errorf("option %s: it is unknown; known are %s%s", quote(key), strings.Join(knownOptions, ", "), hint)
+		return fmt.Errorf("option %s: it is unknown; known are %s%s", quote(key), strings.Join(knownOptions, ", "), attach.DidYouMean(key, knownOptions))
 	}
 	if err := o.readDevice(t); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -98,7 +99,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	}
 	return attach.Add(ctx, host, t, attach.Steps{
 		Allocate: func() (attach.Addresses, error) { return addresses, nil },
-		Report: func(attach.Created) error {
+		Report: func(*deviceinfo.Info) error {
 			i := interfaceStatus{MAC: t.MAC, Subnets: statuses}
 			return p.print(status{[]string{}, []string{}, map[string]interfaceStatus{e.Options.Interface: i}})
 		},

@@ -60,11 +60,6 @@ type indexReply struct {
 	Index  uint32
 }
 
-type controlPingReplyMessage struct {
-	Retval             int32
-	ClientIndex, VPPID uint32
-}
-
 type wantInterfaceEventsMessage struct{ Enable, PID uint32 }
 
 // swInterfaceEventMessage has the fields after the client's index, which this message has in the place of a context.

@@ -97,7 +97,7 @@ func FuzzReplies(f *testing.F) {
 				}
 			}
 		}
-		_ = c.call(controlPing, new(controlPingReplyMessage))
+		_ = c.call(controlPing, new(retvalReply))
 		_, _ = c.readInventory()
 	})
 }
