@@ -259,21 +259,17 @@ func (j *job) collectPorts(st *cnirecord.Store, valid map[cnirecord.Key]bool) er
 	if err != nil {
 		return err
 	}
-	recorded := map[vswitch.Owner]bool{}
+	var keys []cnirecord.Key
 	if st != nil {
-		keys, err := st.Keys()
-		if err != nil {
+		if keys, err = st.Keys(); err != nil {
 			return j.recordError(err)
-		}
-		for _, k := range keys {
-			recorded[vswitch.Owner{ContainerID: k.ContainerID, Interface: k.Interface}] = true
 		}
 	}
 	var errs []error
 	for _, p := range ports {
 		o := p.Owner
-		if o.Network != j.Network || recorded[vswitch.Owner{ContainerID: o.ContainerID, Interface: o.Interface}] ||
-			valid[cnirecord.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
+		isRecorded := slices.ContainsFunc(keys, func(k cnirecord.Key) bool { return k.ContainerID == o.ContainerID && k.Interface == o.Interface })
+		if o.Network != j.Network || isRecorded || valid[cnirecord.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
 			continue
 		}
 		ctx, cancel := j.limitSwitch()
