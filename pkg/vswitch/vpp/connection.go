@@ -117,11 +117,7 @@ func (c *connection) call(e exchange, reply any, request ...any) error {
 		return unavailable(name, err)
 	}
 	for {
-		message, err := c.receive()
-		if err != nil {
-			return unavailable(name, err)
-		}
-		id, answered, body, err := c.splitReply(message)
+		id, answered, body, err := c.receiveReply()
 		if err != nil {
 			return unavailable(name, err)
 		}
@@ -162,11 +158,7 @@ func (c *connection) dump(e exchange, request any, found func(body []byte) error
 		return unavailable(name, err)
 	}
 	for range maxDetails {
-		message, err := c.receive()
-		if err != nil {
-			return unavailable(name, err)
-		}
-		id, answered, body, err := c.splitReply(message)
+		id, answered, body, err := c.receiveReply()
 		switch {
 		case err != nil:
 		case id == endID && answered == ping:
@@ -224,8 +216,12 @@ func (c *connection) receive() ([]byte, error) {
 	return message, err
 }
 
-// splitReply returns the parts of a message from VPP. answered is the context of the request that it answers.
-func (c *connection) splitReply(message []byte) (id uint16, answered uint32, body []byte, err error) {
+// receiveReply reads one message and returns its parts. answered is the context of the request that it answers.
+func (c *connection) receiveReply() (id uint16, answered uint32, body []byte, err error) {
+	message, err := c.receive()
+	if err != nil {
+		return 0, 0, nil, err
+	}
 	var head struct {
 		ID      uint16
 		Context uint32

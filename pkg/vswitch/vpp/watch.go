@@ -34,11 +34,7 @@ func (d *Driver) readEvents(ctx context.Context, changed func()) {
 	defer changed()
 	_ = c.conn.SetDeadline(time.Time{})
 	for {
-		message, err := c.receive()
-		if err != nil {
-			return
-		}
-		id, _, body, err := c.splitReply(message)
+		id, _, body, err := c.receiveReply()
 		if err != nil {
 			return
 		}
