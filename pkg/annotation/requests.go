@@ -2,10 +2,7 @@
 
 package annotation
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Limits of one annotation. Kubernetes limits all annotations of
 // an object together to 256 KiB; the other adapters have no limit.
@@ -164,9 +161,6 @@ func (n Network) Selects(podNamespace, network, iface string) bool {
 // device. The map is from alias to vendor.com/class. An unknown alias
 // is an *Error, also for an optional request, because it is a mistake.
 func (r Requests) ExpandAliases(aliases map[string]string) (Requests, error) {
-	if !slices.ContainsFunc(r.Devices, func(d Device) bool { return d.Kind == Alias }) {
-		return r, nil
-	}
 	var set deviceSet
 	for _, d := range r.Devices {
 		if d.Kind == Alias {

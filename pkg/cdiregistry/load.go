@@ -49,7 +49,7 @@ func (r *Registry) loadFile(d *openDir, name string, parse func(text string) *pa
 		f.revalidate = revalidateStat
 	}
 	if file.Target != "" {
-		f.target = &targetDir{path: path.Dir(file.Target), id: identify(file.TargetDir, nil)}
+		f.target = targetDir{path: path.Dir(file.Target), id: identify(file.TargetDir, nil)}
 	}
 	if untrusted := r.files.Check("directory", d.path, &d.st); untrusted != nil {
 		fault = untrusted

@@ -164,7 +164,7 @@ func (r *Registry) hasChanged(f *specFile) bool {
 	if f.revalidate == revalidateReload || f.mtimeTooRecent {
 		return true
 	}
-	return identify(r.host.Stat(f.hostPath())) != f.id || f.target != nil && identify(r.host.Stat(f.target.path)) != f.target.id
+	return identify(r.host.Stat(f.hostPath())) != f.id || f.target.path != "" && identify(r.host.Stat(f.target.path)) != f.target.id
 }
 
 // reloadDirectory lists a directory and loads the files that changed in it.

@@ -28,8 +28,8 @@ type specFile struct {
 	// mtimeTooRecent means that the file changed so shortly before it was read that a later
 	// change may carry the same time stamp.
 	mtimeTooRecent bool
-	// target is the directory of the file that a symlink leads to; nil for other files.
-	target *targetDir
+	// target is the directory of the file that a symlink leads to; it has no path for other files.
+	target targetDir
 }
 
 // revalidation is what a lookup must do about a file that events do not cover.
@@ -51,10 +51,6 @@ const (
 type targetDir struct {
 	path string
 	id   identity
-}
-
-func (t *targetDir) equal(o *targetDir) bool {
-	return t == o || t != nil && o != nil && *t == *o
 }
 
 func (f *specFile) hostPath() string { return path.Join(f.dir.path, f.name) }
@@ -81,7 +77,7 @@ func (f *specFile) deviceNames() []string {
 
 // equal reports whether reading the file again gave what was known. When it was read does not matter.
 func (f *specFile) equal(o *specFile) bool {
-	return f.id == o.id && f.revalidate == o.revalidate && f.target.equal(o.target) &&
+	return f.id == o.id && f.revalidate == o.revalidate && f.target == o.target &&
 		reflect.DeepEqual(f.err, o.err) && reflect.DeepEqual(f.spec, o.spec)
 }
 

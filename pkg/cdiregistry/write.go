@@ -53,10 +53,7 @@ func RemoveSpec(host hostfs.Root, dir, name string) error {
 	if err != nil {
 		return fmt.Errorf("remove CDI spec %q: %w", name, err)
 	}
-	if err := removeFile(host, path.Join(dir, name)); err != nil && hostfs.Errno(err) != unix.ENOENT {
-		return err
-	}
-	return nil
+	return removeFile(host, path.Join(dir, name))
 }
 
 func specFileName(name string) (string, error) {
@@ -141,13 +138,14 @@ func (t *Transient) wasRewritten(host hostfs.Root) bool {
 	return err == nil && !t.File.ModTime.IsZero() && !t.File.ModTime.Equal(time.Unix(st.Mtim.Unix()))
 }
 
+// removeFile removes a file. A missing one is no error.
 func removeFile(host hostfs.Root, file string) error {
 	d, err := host.Open(path.Dir(file), unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return fmt.Errorf("remove CDI spec %q: %w", file, err)
+	if err == nil {
+		defer d.Close()
+		err = unix.Unlinkat(int(d.Fd()), path.Base(file), 0)
 	}
-	defer d.Close()
-	if err := unix.Unlinkat(int(d.Fd()), path.Base(file), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove CDI spec %q: %w", file, err)
 	}
 	return nil

@@ -18,7 +18,7 @@ const maxRDMA = 64
 // RDMA returns the verbs nodes of RDMA devices of one PCI function, sorted by
 // path: uverbs<N>, and umad<N>, issm<N> and rdma_cm where the kernel has them.
 // names are the devices of device-info's rdma-device (Device Information
-// Specification 3.1.3.3); without names, all of the function's devices are meant.
+// Specification 3.1.3.3).
 // A name of another function's device is ErrConflict, and the error names both.
 func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 	l := lookup{"find RDMA nodes of PCI device", address}
@@ -106,10 +106,9 @@ func (l lookup) listRDMAChars(host hostfs.Root, dev PCIDevice) ([]rdmaChar, erro
 	return chars, nil
 }
 
-// selectRDMA checks that the names are the function's RDMA devices. Without names it
-// returns all of them. The infiniband directory is empty on the host once a CNI plugin
-// has moved the RDMA device into a pod's network namespace; the verbs entries still
-// name it.
+// selectRDMA checks that the names are the function's RDMA devices, and sorts them. The
+// infiniband directory is empty on the host once a CNI plugin has moved the RDMA device
+// into a pod's network namespace; the verbs entries still name it.
 func (l lookup) selectRDMA(host hostfs.Root, dev PCIDevice, chars []rdmaChar, names []string) ([]string, error) {
 	dir := path.Join(dev.Dir, "infiniband")
 	own, err := l.listDir(host, dir, func(name string) bool { return checkName(name) == nil })
@@ -124,9 +123,6 @@ func (l lookup) selectRDMA(host hostfs.Root, dev PCIDevice, chars []rdmaChar, na
 	slices.Sort(own)
 	if len(own) == 0 {
 		return nil, l.newError(dir, errdefs.ErrNotFound, "load the RDMA module of driver "+dev.Driver, "the device has no RDMA device")
-	}
-	if len(names) == 0 {
-		return own, nil
 	}
 	wanted := slices.Compact(slices.Sorted(slices.Values(names)))
 	for _, name := range wanted {
