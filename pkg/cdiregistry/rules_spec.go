@@ -188,7 +188,8 @@ func (c *checker) checkDevice(n *jsontree.Node, d *specs.Device) {
 		}
 	}
 	edits := n.Member("containerEdits")
-	isEdit := func(field *jsontree.Node) bool { return countEntries(field) > 0 }
+	known := fieldNames[reflect.TypeFor[specs.ContainerEdits]()]
+	isEdit := func(field *jsontree.Node) bool { return slices.Contains(known, field.Key) && countEntries(field) > 0 }
 	if !isPresent(edits) || edits.Kind == jsontree.Object && !slices.ContainsFunc(edits.Children, isEdit) {
 		c.report(n, "containerEdits", "", "must have at least one edit")
 	}
