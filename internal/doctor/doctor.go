@@ -65,7 +65,7 @@ type doctor struct {
 	nriFault     bool                         // an error of NRI is reported
 	pluginDir    string
 	unresponsive map[string]bool         // directories
-	reading      *atomic.Pointer[string] // the file that a check is reading, where it says so
+	reading      *atomic.Pointer[string] // the file that a check is reading
 	snapshot     *cdiregistry.Snapshot
 	findings     []Finding
 }
@@ -186,11 +186,7 @@ func OpenRegistry(host hostfs.Root, cfg *config.Config, specDirs string, watch b
 
 // configFiles returns access to the runtimes' configuration files that notes which file is being read.
 func (d *doctor) configFiles() runtimeconfig.Files {
-	f := runtimeconfig.Files{Host: d.Host}
-	if reading := d.reading; reading != nil {
-		f.Reading = func(path string) { reading.Store(&path) }
-	}
-	return f
+	return runtimeconfig.Files{Host: d.Host, Reading: func(path string) { d.reading.Store(&path) }}
 }
 
 // configFile is the configuration file that the command line or the node names.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
@@ -48,7 +49,7 @@ func TestCheckNetDevicesAsksEveryRuntime(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer registry.Close()
-		d := doctor{Options: Options{Host: hostfs.Host(), ContainerdFile: containerd, CRIOFile: crio}, snapshot: registry.Snapshot()}
+		d := doctor{Options: Options{Host: hostfs.Host(), ContainerdFile: containerd, CRIOFile: crio}, snapshot: registry.Snapshot(), reading: new(atomic.Pointer[string])}
 		d.checkNetDevices()
 		var lines strings.Builder
 		for _, f := range d.findings {

@@ -44,7 +44,7 @@ func infoShowCommand(env Env) *cobra.Command {
 				_, err = env.Stdout.Write(data)
 				return err
 			}
-			return out.writeResult(env, json.RawMessage(data), func() string { return string(infoText(info, data)) })
+			return out.writeResult(env, json.RawMessage(data), func() string { return infoText(info, data) })
 		},
 	}
 	n.addRootFlag(cmd)
@@ -78,12 +78,12 @@ func (n *hostFlags) readInfo(cmd *cobra.Command, env Env, arg string) (*devicein
 }
 
 // infoText prints each value of the map on a line, with its dotted key, in the map's order.
-func infoText(info *deviceinfo.Info, data []byte) []byte {
+func infoText(info *deviceinfo.Info, data []byte) string {
 	var t table
 	if root, fault := jsontree.Parse(string(data)); fault == nil {
 		addRows(&t, "", root, data, func(key string) string { return socketMaker(info, key) })
 	}
-	return []byte(t.formatText(""))
+	return t.formatText("")
 }
 
 // addRows adds a row for each value of a map that is no map itself.
@@ -95,11 +95,9 @@ func addRows(t *table, prefix string, object *jsontree.Node, data []byte, note f
 			addRows(t, key+".", value, data, note)
 			continue
 		case jsontree.Array:
-			text = string(data[value.Start:value.End])
 			var b bytes.Buffer
-			if json.Compact(&b, data[value.Start:value.End]) == nil {
-				text = b.String()
-			}
+			_ = json.Compact(&b, data[value.Start:value.End]) // it was parsed
+			text = b.String()
 		}
 		if n := note(key); n != "" {
 			text += "  (" + n + ")"

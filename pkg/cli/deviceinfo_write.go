@@ -102,10 +102,7 @@ func infoCopyCommand(env Env) *cobra.Command {
 			}
 			_, file, err := dirs.cni.CopyFrom(dirs.dp, d.resource, d.id, name)
 			if err != nil {
-				source, pathErr := dirs.dp.Path(d.resource, d.id)
-				if pathErr != nil {
-					return err
-				}
+				source, _ := dirs.dp.Path(d.resource, d.id) // an error of it is in err as well
 				return printDiagnostics(env, source, err)
 			}
 			_, err = fmt.Fprintln(env.Stdout, plain(file))
