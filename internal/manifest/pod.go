@@ -16,12 +16,11 @@ import (
 type Pod struct {
 	Kind     string `json:"kind"` // of the workload whose template it is
 	Metadata struct {
-		Name         string            `json:"name"`
-		Namespace    string            `json:"namespace"`
-		UID          string            `json:"uid"`
-		GenerateName string            `json:"generateName"`
-		Labels       map[string]string `json:"labels"`
-		Annotations  map[string]string `json:"annotations"`
+		Name        string            `json:"name"`
+		Namespace   string            `json:"namespace"`
+		UID         string            `json:"uid"`
+		Labels      map[string]string `json:"labels"`
+		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
 		RuntimeClassName string          `json:"runtimeClassName"`

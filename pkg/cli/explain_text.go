@@ -238,11 +238,8 @@ func describeEdits(s *edits.Set, want func(edits.Origin) bool) []editLine {
 		add(e.Origin, "env", "%s=%s", e.Name, e.Value)
 	}
 	for _, h := range s.Hooks {
-		args := ""
-		if len(h.Args) > 1 {
-			args = " " + strings.Join(h.Args[1:], " ")
-		}
-		add(h.Origin, "hook", "%s %s%s", h.Stage, h.Path, args)
+		words := append([]string{string(h.Stage), h.Path}, h.Args[min(1, len(h.Args)):]...)
+		add(h.Origin, "hook", "%s", strings.Join(words, " "))
 	}
 	for _, n := range s.NetDevices {
 		add(n.Origin, "netdev", "%s as %s", n.HostName, n.Name)

@@ -159,13 +159,9 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p node
 			all = append(all, q.checkPod(env, p, pod)...)
 		}
 	}
-	no := false
-	for i := range all {
-		no = no || all[i].Error != ""
-		for _, d := range all[i].Decisions {
-			no = no || d.Outcome == refused
-		}
-	}
+	no := slices.ContainsFunc(all, func(c containerDecisions) bool {
+		return c.Error != "" || slices.ContainsFunc(c.Decisions, func(d decision) bool { return d.Outcome == refused })
+	})
 	return answerError(out.writeResult(env, all, func() string { return checkedText(all) }), !no)
 }
 

@@ -43,7 +43,6 @@ type policySuggest struct {
 
 	after      time.Time
 	asked      []policy.Suggestion
-	containers int
 	broken     int // lines that are no lines of an audit log
 	incomplete int // containers of which the log left something out
 }
@@ -144,7 +143,6 @@ func (s *policySuggest) read(in io.Reader) error {
 		if line.Time.Before(s.after) || s.namespace != "" && line.Namespace != s.namespace {
 			continue
 		}
-		s.containers++
 		if line.More != "" {
 			s.incomplete++
 		}

@@ -58,11 +58,12 @@ func socketsCommand(env Env) *cobra.Command {
 // socketsText is the table of sockets. STATE comes last but for HOST PATH, which has any width.
 func socketsText(sockets []status.PlacedSocket, wide bool, now time.Time) string {
 	var t table
-	heading := []string{"CONTAINER", "PATH", "AGE", "REBINDS", "PEERS", "STATE", "HOST PATH"}
-	if wide {
-		heading = append(heading, "SINCE", "CONTAINER ID")
+	heading := []string{"CONTAINER", "PATH", "AGE", "REBINDS", "PEERS", "STATE", "HOST PATH", "SINCE", "CONTAINER ID"}
+	columns := len(heading)
+	if !wide {
+		columns -= 2
 	}
-	t.addRow(heading...)
+	t.addRow(heading[:columns]...)
 	for i := range sockets {
 		s := &sockets[i]
 		age, since, peers := "", "", "?"
@@ -76,11 +77,8 @@ func socketsText(sockets []status.PlacedSocket, wide bool, now time.Time) string
 		if s.State == string(staging.SocketDirectory) {
 			rebinds, peers = "", ""
 		}
-		row := []string{s.Title(), s.Path, age, rebinds, peers, s.State, s.HostPath}
-		if wide {
-			row = append(row, since, s.ContainerID)
-		}
-		t.addRow(row...)
+		row := []string{s.Title(), s.Path, age, rebinds, peers, s.State, s.HostPath, since, s.ContainerID}
+		t.addRow(row[:columns]...)
 	}
 	return t.formatText("")
 }

@@ -272,7 +272,9 @@ func (v *validator) validateContent(c content) format {
 		if c.hostPath == "" {
 			c.shown = "-" // as explain reads it
 		}
-		v.addFindings(manifestDiagnostic(c.shown, severity))
+		d := fileDiagnostic(c.shown, severity, "", "is a Kubernetes object, and was not checked")
+		d.Hint = "run `jackfield explain " + c.shown + "` on pods and workloads"
+		v.addFindings(d)
 	case formatEmpty:
 		v.addFindings(fileDiagnostic(c.shown, diag.SeverityError, "nothing", "want a device-info map, a CDI spec or a hook"))
 	default:
@@ -283,13 +285,6 @@ func (v *validator) validateContent(c content) format {
 		v.addFindings(unknownFormat(c.shown, severity, c.data, isJSON))
 	}
 	return is
-}
-
-// manifestDiagnostic is about a Kubernetes object, which another command checks.
-func manifestDiagnostic(shown string, severity diag.Severity) *diag.Diagnostic {
-	d := fileDiagnostic(shown, severity, "", "is a Kubernetes object, and was not checked")
-	d.Hint = "run `jackfield explain " + shown + "` on pods and workloads"
-	return d
 }
 
 // unknownFormat is about a file in none of the formats that are checked. The place is that of a
