@@ -5,7 +5,6 @@ package kube
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -21,11 +20,9 @@ import (
 
 	"github.com/jackfield/jackfield/test/cluster"
 	"github.com/jackfield/jackfield/test/e2e"
-	"github.com/jackfield/jackfield/test/e2e/grout"
 	"github.com/jackfield/jackfield/test/e2e/jail"
 	"github.com/jackfield/jackfield/test/e2e/node"
 	"github.com/jackfield/jackfield/test/multus"
-	"github.com/jackfield/jackfield/test/ovs"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
@@ -35,11 +32,14 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	if jail.Outside() && impossible() != nil {
+	if jail.Outside() && (impossible() != nil || flag.Lookup("test.list").Value.String() != "") {
 		os.Exit(m.Run())
 	}
+	if jail.Outside() && wantsAllTests() {
+		os.Exit(runHalves())
+	}
 	os.Exit(cluster.Run(cluster.Stages{
-		Prepared: func(*cluster.Kit) error { return errors.Join(grout.Prepare(context.Background()), ovs.Prepare()) },
+		Prepared: prepare,
 		Inside: func() int {
 			code := m.Run()
 			if shared.cluster != nil {
