@@ -182,7 +182,7 @@ func (c *Cluster) run(ctx context.Context, input, name string, args ...string) (
 	cmd := exec.CommandContext(ctx, c.kit.Program(name), args...)
 	// kubectl finds its plugins in PATH.
 	path := c.kit.Bin + ":" + filepath.Dir(c.kit.Node.Commands["kubectl-jackfield"]) + ":" + os.Getenv("PATH")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+adminConfig, "HOME="+workDir, "PATH="+path)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+adminConfig, "HOME="+workDir, "PATH="+path, "GOGC=off") // they end soon
 	cmd.Stdin = strings.NewReader(input)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

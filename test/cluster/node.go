@@ -254,7 +254,7 @@ eventRecordQPS: 0
 // powerOn switches the node on, and waits until containerd answers.
 func (n *Node) powerOn(ctx context.Context) error {
 	kit := n.cluster.kit
-	env := []string{"PATH=" + filepath.Dir(kit.containerd("ctr")) + ":/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	env := []string{"PATH=" + filepath.Dir(kit.containerd("ctr")) + ":/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", rareCollection}
 	config, err := json.Marshal(initConfig{HostName: n.Name, Disk: n.disk, Services: []service{
 		{Args: []string{kit.containerd("containerd"), "--config", n.configFile("containerd.toml")}, Env: env, Log: n.logFile("containerd")},
 		{Args: []string{kit.Program("kubelet"), "--config", n.configFile("kubelet.yaml"), "--kubeconfig", filepath.Join(configDir, n.Name+".conf"),
