@@ -20,11 +20,11 @@ type Kubelet interface {
 }
 
 const (
-	// maxKubeletWait bounds the wait for the kubelet.
-	maxKubeletWait = 500 * time.Millisecond
-	// maxKubeletShare is the part of the caller's remaining time that the kubelet may take: a
-	// third.
-	maxKubeletShare = 3
+	// maxKubeletWait bounds the wait for the kubelet. Nobody keeps an answer that comes later, so
+	// that a kubelet that is always slower has no container created.
+	maxKubeletWait = time.Second
+	// maxKubeletShare is the part of the caller's remaining time that the kubelet may take: half.
+	maxKubeletShare = 2
 )
 
 // allocationAnswer is the kubelet's answer about the pod, or why there is none.
