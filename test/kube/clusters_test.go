@@ -43,7 +43,9 @@ func wantsAllTests() bool {
 }
 
 // prepare builds what the tests need beside a cluster.
-func prepare(*cluster.Kit) error { return errors.Join(grout.Prepare(context.Background()), ovs.Prepare()) }
+func prepare(*cluster.Kit) error {
+	return errors.Join(grout.Prepare(context.Background()), ovs.Prepare())
+}
 
 // runHalves runs both halves, prints their output one after the other, and returns the exit status.
 func runHalves() int {
