@@ -125,7 +125,7 @@ func TestHooksDirUnderContainerd(t *testing.T) {
 		if err := os.Chmod("/run/hd/etc", 0o777); err != nil {
 			t.Fatal(err)
 		}
-		plugin.WaitLog(from, `/run/hd/etc: found directory "/run/hd/etc", mode 0777`)
+		plugin.WaitLog(from, `/run/hd/etc: found directory \"/run/hd/etc\", mode 0777`) // the log escapes quotes
 		if got := run("open", "dpdk-1", yes, node.ContainerOptions{}); strings.Trim(got, " |") != "masked" {
 			t.Errorf("with a directory that anyone can write hooks ran: %s", got)
 		}
