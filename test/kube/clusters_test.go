@@ -26,7 +26,7 @@ import (
 // secondCluster are the tests of the second cluster. Both halves take equally long.
 func secondCluster() []string {
 	return []string{"TestTwoNodes", "TestNothingIsLeftAfterScaling", "TestRolloutWhilePodsArrive", "TestRebootReportsMissedContainers",
-		"TestRequestsOfClaims", "TestRequestsOfWebhookAndMultus", "TestJackfieldMakesNoRequests"}
+		"TestRequestsOfClaims", "TestRequestsOfWebhookAndMultus", "TestJackfieldMakesNoRequests", "TestPortReturnsOnOpenVSwitch"}
 }
 
 // halfEnv marks the processes of the two halves.
