@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
@@ -34,13 +35,12 @@ import (
 func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (_ *api.ContainerAdjustment, _ []*api.ContainerUpdate, err error) {
 	defer p.timeCall(telemetry.CreateContainer)()
 	p.counters.Containers.Add(1)
-	log := p.podLog(pod)
-	defer p.recoverPanic(&err, log)
+	defer p.recoverPanic(&err, pod)
 	if p.hasNoRequests(ctx, pod, c) {
 		p.counters.Untouched.Add(1)
 		return nil, nil, nil
 	}
-	made, err := runOrHandOver(ctx, p, telemetry.CreateContainer, log, func(ctx context.Context) (*creation, error) {
+	made, err := runOrHandOver(ctx, p, telemetry.CreateContainer, pod, func(ctx context.Context) (*creation, error) {
 		return p.prepareCreation(ctx, pod, c)
 	}, p.undoCreation)
 	if isTimeout(err) {
@@ -71,14 +71,13 @@ func (p *Plugin) hasNoRequests(ctx context.Context, pod *api.PodSandbox, c *api.
 		return current.engine.Hooks() == nil // hooks do not need the directory
 	}
 	// A third of the time, so that enough is left for resolving.
-	ctx, cancel := context.WithTimeout(ctx, p.timeLeft(ctx)/3)
-	defer cancel()
-	log := p.containerLog(pod, c)
-	nothing, err := runOrHandOver(ctx, p, telemetry.CreateContainer, log, func(context.Context) (bool, error) {
+	nothing, err := deadline.Run(p.workers, p.timeLeft(ctx)/3, func() (nothing bool, err error) {
+		defer p.recoverPanic(&err, pod)
 		return current.engine.HasNoRequests(pod.GetId(), pod.GetAnnotations(), c.GetEnv(), hasDeviceMetadata(c)), nil
-	}, func(bool) {})
+	})
 	if isTimeout(err) {
-		log.WithError(err).Warn("a host directory is unresponsive: the container, whose pod requests nothing, is created unchecked")
+		p.counters.CountTimeout(telemetry.CreateContainer)
+		p.containerLog(pod, c).WithError(err).Warn("a host directory is unresponsive: the container, whose pod requests nothing, is created unchecked")
 	}
 	return nothing || isTimeout(err)
 }

@@ -79,7 +79,7 @@ func TestLateCreationIsRefusedAndUndone(t *testing.T) {
 	pod, c := podWithSocket(t, h)
 	h.p.runtime.timeout.Store(int64(time.Second))
 	release, made := make(chan struct{}), make(chan *creation, 1)
-	_, err := runOrHandOver(context.Background(), h.p, telemetry.CreateContainer, h.p.log, func(context.Context) (*creation, error) {
+	_, err := runOrHandOver(context.Background(), h.p, telemetry.CreateContainer, nil, func(context.Context) (*creation, error) {
 		<-release
 		return h.p.prepareCreation(context.Background(), pod, c)
 	}, func(late *creation) {

@@ -182,23 +182,23 @@ func (p *Plugin) timeLeft(ctx context.Context) time.Duration {
 
 // runOnWorker runs f, which can hang, on a worker, and waits for it until the runtime's deadline
 // is near: then the error is [deadline.ErrTimeout], and f goes on by itself.
-func (p *Plugin) runOnWorker(ctx context.Context, h telemetry.Handler, log *logrus.Entry, f func() error) error {
-	_, err := runOrHandOver(ctx, p, h, log, func(context.Context) (struct{}, error) { return struct{}{}, f() }, func(struct{}) {})
+func (p *Plugin) runOnWorker(ctx context.Context, h telemetry.Handler, pod *api.PodSandbox, f func() error) error {
+	_, err := runOrHandOver(ctx, p, h, pod, func(context.Context) (struct{}, error) { return struct{}{}, f() }, func(struct{}) {})
 	return err
 }
 
 // runOrHandOver is runOnWorker for work with a result: either the caller gets it, or, after a
 // timeout, late does, on the worker.
-func runOrHandOver[T any](ctx context.Context, p *Plugin, h telemetry.Handler, log *logrus.Entry, f func(context.Context) (T, error), late func(T)) (T, error) {
+func runOrHandOver[T any](ctx context.Context, p *Plugin, h telemetry.Handler, pod *api.PodSandbox, f func(context.Context) (T, error), late func(T)) (T, error) {
 	limit := p.timeLeft(ctx)
 	limit -= limit / 8 // the answer has to arrive in time
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	result, err := deadline.RunOrHandOver(p.workers, limit, func() (result T, err error) {
-		defer p.recoverPanic(&err, log)
+		defer p.recoverPanic(&err, pod)
 		return f(ctx)
 	}, func(result T, err error) {
-		defer p.recoverPanic(&err, log)
+		defer p.recoverPanic(&err, pod)
 		late(result)
 	})
 	if err != nil && ctx.Err() != nil {
@@ -231,16 +231,19 @@ func (p *Plugin) explainTimeout(err error) error {
 }
 
 // recoverPanic is a deferred call that makes a panic the error of its function. It counts the
-// panic and logs it.
-func (p *Plugin) recoverPanic(err *error, log *logrus.Entry) {
+// panic and logs it. pod is nil for work of no single pod.
+func (p *Plugin) recoverPanic(err *error, pod *api.PodSandbox) {
 	if r := recover(); r != nil {
 		p.counters.Panics.Add(1)
-		log.WithField("panic", r).Error(string(debug.Stack()))
+		p.podLog(pod).WithField("panic", r).Error(string(debug.Stack()))
 		*err = errdefs.ErrInternal.WithMessage(fmt.Sprintf("internal error, see the plugin's log: %v", r))
 	}
 }
 
 func (p *Plugin) podLog(pod *api.PodSandbox) *logrus.Entry {
+	if pod == nil {
+		return p.log
+	}
 	return p.log.WithFields(logrus.Fields{"pod": pod.GetNamespace() + "/" + pod.GetName(), "sandbox": pod.GetId()})
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/fswatch"
@@ -280,7 +281,7 @@ func (h *hotplug) updateContainer(c *runningContainer) {
 	req := c.req
 	log := h.p.log.WithFields(logrus.Fields{"pod": req.Namespace + "/" + req.Pod, "sandbox": req.SandboxID,
 		"container": req.Container, "containerID": req.ContainerID})
-	defer h.p.recoverPanic(new(error), log)
+	defer h.p.recoverPanic(new(error), &api.PodSandbox{Id: req.SandboxID, Namespace: req.Namespace, Name: req.Pod})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.timeout.Load()))
 	defer cancel()
 	current, store := h.p.config.core.Load(), h.p.state.store.Load()

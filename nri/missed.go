@@ -129,7 +129,7 @@ type missedCheck struct {
 
 func (m *missedContainers) checkContainer(c *container) (result missedCheck) {
 	p := m.p
-	defer p.recoverPanic(new(error), p.containerLog(c.pod, c.c))
+	defer p.recoverPanic(new(error), c.pod)
 	current := p.config.core.Load()
 	req := p.request(c.pod, c.c)
 	_, recorded := p.containers.recordOf(req.ContainerID)

@@ -151,7 +151,7 @@ func (p *Plugin) runInStore(ctx context.Context, h telemetry.Handler, f func(*st
 	if store == nil {
 		return
 	}
-	if err := p.runOnWorker(ctx, h, p.log, func() error { f(store); return nil }); err != nil {
+	if err := p.runOnWorker(ctx, h, nil, func() error { f(store); return nil }); err != nil {
 		p.log.WithError(err).Warnf("%s was answered before its work was done", h)
 	}
 }

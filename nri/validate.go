@@ -56,7 +56,7 @@ func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 		return nil
 	}
 	defer p.timeCall(telemetry.ValidateContainerAdjustment)()
-	err := p.runOnWorker(ctx, telemetry.ValidateContainerAdjustment, p.podLog(req.GetPod()), v.checkAdjustment)
+	err := p.runOnWorker(ctx, telemetry.ValidateContainerAdjustment, req.GetPod(), v.checkAdjustment)
 	if err != nil {
 		return newRefusal(req.GetPod(), req.GetContainer(), p.explainTimeout(err))
 	}

@@ -4,12 +4,12 @@ package deviceinfo
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -38,11 +38,10 @@ type Index struct {
 
 	mu    sync.Mutex
 	queue fswatch.Queue
-	// watched is the directory of which queue has the events and names the names, by its
-	// identity; nil for none.
-	watched os.FileInfo
-	watchID int                 // of watched in queue
-	names   map[string][]string // those that SplitCNIFileName can split, by sandbox ID
+	names map[string][]string // those that SplitCNIFileName can split, by sandbox ID; nil if none are kept
+	// dev and ino identify the directory of which queue has the events and names the names.
+	dev, ino uint64
+	watchID  int // of the directory in queue
 
 	reloads int // number of listings, for tests
 }
@@ -68,6 +67,9 @@ func (ix *Index) Close() error {
 
 // Lookup reads the files of one sandbox, as [ReadSandbox] does.
 func (ix *Index) Lookup(sandboxID string) ([]Entry, error) {
+	if names, known := ix.knownNames(sandboxID); known && len(names) == 0 {
+		return nil, nil
+	}
 	d, err := ix.openDir(sandboxID)
 	if err != nil {
 		return nil, ignoreNotFound(err)
@@ -79,6 +81,9 @@ func (ix *Index) Lookup(sandboxID string) ([]Entry, error) {
 
 // Has reports whether the sandbox has any file, without opening one.
 func (ix *Index) Has(sandboxID string) (bool, error) {
+	if names, known := ix.knownNames(sandboxID); known {
+		return len(names) > 0, nil
+	}
 	d, err := ix.openDir(sandboxID)
 	if err != nil {
 		return false, ignoreNotFound(err)
@@ -95,13 +100,29 @@ func (ix *Index) openDir(sandboxID string) (*directory, error) {
 	return openSandboxDir(ix.host, ix.dir, sandboxID)
 }
 
+// knownNames returns the names of a sandbox's files if the index has them, without opening the directory: most
+// containers of a node have none.
+func (ix *Index) knownNames(sandboxID string) (names []string, known bool) {
+	if !isHexID(sandboxID) {
+		return nil, false
+	}
+	st, err := ix.host.Stat(ix.dir)
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	if err != nil || ix.closed.Load() || !ix.isCurrent(&st) {
+		return nil, false
+	}
+	return ix.names[sandboxID], true
+}
+
 // findNames returns the names of a sandbox's files in the directory, sorted. After an error it returns
 // those found before.
 func (ix *Index) findNames(d *directory, sandboxID string) ([]string, error) {
-	if isHexID(sandboxID) {
+	var st unix.Stat_t
+	if isHexID(sandboxID) && unix.Fstat(d.fd(), &st) == nil {
 		ix.mu.Lock()
 		defer ix.mu.Unlock()
-		if ix.isCurrent(d) || ix.loadNames(d) {
+		if ix.isCurrent(&st) || ix.loadNames(d, &st) {
 			return slices.Sorted(slices.Values(ix.names[sandboxID])), nil
 		}
 	}
@@ -110,9 +131,8 @@ func (ix *Index) findNames(d *directory, sandboxID string) ([]string, error) {
 
 // isCurrent applies the changes of the directory since the last call. It returns false if the
 // directory must be listed.
-func (ix *Index) isCurrent(d *directory) bool {
-	st, err := d.Stat()
-	if err != nil || ix.watched == nil || !os.SameFile(st, ix.watched) {
+func (ix *Index) isCurrent(st *unix.Stat_t) bool {
+	if ix.names == nil || st.Dev != ix.dev || st.Ino != ix.ino {
 		return false
 	}
 	complete := true
@@ -127,23 +147,24 @@ func (ix *Index) isCurrent(d *directory) bool {
 			ix.addName(ev.Name)
 		}
 	})
-	return complete && len(ix.names) <= ix.maxNames
+	if !complete || len(ix.names) > ix.maxNames {
+		ix.forgetNames() // the events are gone
+		return false
+	}
+	return true
 }
 
 // loadNames watches and lists the directory, in this order, so that every change is in the listing,
 // or among the events, or in both, which is harmless. It returns false if there is no watch, or more
 // names than memory is for.
-func (ix *Index) loadNames(d *directory) bool {
+func (ix *Index) loadNames(d *directory, st *unix.Stat_t) bool {
 	ix.forgetNames()
 	ix.reloads++
-	st, err := d.Stat()
+	id, err := ix.queue.Add(d.fd(), fswatch.Names)
 	if err != nil {
 		return false
 	}
-	if ix.watchID, err = ix.queue.Add(d.fd(), fswatch.Names); err != nil {
-		return false
-	}
-	ix.watched, ix.names = st, map[string][]string{}
+	ix.watchID, ix.dev, ix.ino, ix.names = id, st.Dev, st.Ino, map[string][]string{}
 	if d.visitNames(ix.maxNames, ix.addName) != nil {
 		ix.forgetNames()
 		return false
@@ -153,10 +174,10 @@ func (ix *Index) loadNames(d *directory) bool {
 
 // forgetNames empties the index and ends the watch.
 func (ix *Index) forgetNames() {
-	if ix.watched != nil {
+	if ix.names != nil {
 		ix.queue.Remove(ix.watchID)
 	}
-	ix.watched, ix.names = nil, nil
+	ix.names = nil
 }
 
 func (ix *Index) addName(name string) {

@@ -164,7 +164,7 @@ func TestIndexWithoutWatch(t *testing.T) {
 	wantInterfaces(t, ix, longID("x"), "a", "b")
 	ix.queue = fswatch.Queue{}
 	wantInterfaces(t, ix, longID("x"), "a", "b")
-	if ix.watched == nil || len(ix.names[longID("x")]) != 2 {
+	if ix.names == nil || len(ix.names[longID("x")]) != 2 {
 		t.Error("no watch after inotify is usable again")
 	}
 }
@@ -182,8 +182,8 @@ func TestIndexIsBounded(t *testing.T) {
 	}
 	writeFile(t, dir, fileOf("7", "b"), pci)
 	wantInterfaces(t, ix, longID("7"), "a", "b")
-	if len(ix.names) > 10 || ix.watched != nil {
-		t.Errorf("%d names in memory, watched %v", len(ix.names), ix.watched)
+	if len(ix.names) > 10 || ix.names != nil {
+		t.Errorf("%d names in memory, watched %v", len(ix.names), ix.names)
 	}
 	for i := range 30 {
 		if i != 7 {
@@ -191,8 +191,8 @@ func TestIndexIsBounded(t *testing.T) {
 		}
 	}
 	wantInterfaces(t, ix, longID("7"), "a", "b")
-	if ix.watched == nil || len(ix.names[longID("7")]) != 2 {
-		t.Errorf("%d names in memory, watched %v; want 2 that fit", len(ix.names), ix.watched)
+	if ix.names == nil || len(ix.names[longID("7")]) != 2 {
+		t.Errorf("%d names in memory, watched %v; want 2 that fit", len(ix.names), ix.names)
 	}
 }
 
