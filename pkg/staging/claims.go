@@ -165,5 +165,9 @@ func (s *Store) holdSocket(sandboxID, socket string) error {
 
 // markClaimed keeps the sandbox's record until the sandbox is removed.
 func (s *Store) markClaimed(sandboxID string) error {
-	return hostfs.CreateFile(filepath.Join(s.sandboxesDir(), sandboxID, claimedFile), nil, 0o600)
+	mark := filepath.Join(s.sandboxesDir(), sandboxID, claimedFile)
+	if _, err := os.Lstat(mark); err == nil {
+		return nil
+	}
+	return hostfs.CreateFile(mark, nil, 0o600)
 }

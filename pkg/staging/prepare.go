@@ -71,13 +71,13 @@ func (s *Store) fillDirectory(c *Container) error {
 		return err
 	}
 	dir := filepath.Join(s.containersDir(), c.ID)
-	if err := makeDirs(s.containersDir(), c.ID); err != nil {
-		return err
-	}
-	if s.status.Mode == ModeMount {
+	if _, err := os.Lstat(dir); err == nil && s.status.Mode == ModeMount {
 		if err := s.unmountAll(c); err != nil {
 			return err
 		}
+	}
+	if err := makeDirs(s.containersDir(), c.ID); err != nil {
+		return err
 	}
 	for _, d := range c.Dirs {
 		if err := makeDirs(dir, d.Path); err != nil {
