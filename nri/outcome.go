@@ -219,7 +219,7 @@ func (p *Plugin) containerRecord(pod *api.PodSandbox, c *api.Container, items []
 }
 
 func describeEdits(s *edits.Set) []status.Edit {
-	var out []status.Edit
+	out := make([]status.Edit, 0, len(s.Devices)+len(s.Mounts)+len(s.Env)+len(s.Hooks)+len(s.NetDevices)+len(s.GIDs)+1)
 	add := func(o edits.Origin, kind, name, text string) {
 		out = append(out, status.Edit{Kind: kind, Name: name, What: kind + " " + text, Request: o.Request, File: o.File, Field: o.Field, Rule: o.Rule})
 	}

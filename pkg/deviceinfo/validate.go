@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/diag"
@@ -224,7 +225,7 @@ func (o object) readText(key string, required bool, section, rule string, check 
 func (o object) readEnum(key, section string, values ...string) string {
 	quoted := make([]string, len(values))
 	for i, v := range values {
-		quoted[i] = fmt.Sprintf("%q", v)
+		quoted[i] = strconv.Quote(v)
 	}
 	last := len(quoted) - 1
 	rule := strings.Join(quoted[:last], ", ") + " or " + quoted[last]

@@ -202,18 +202,26 @@ func (d *Device) Type() string {
 // its name.
 func (d *Device) Socket() string {
 	i, _ := d.decodeInfo()
+	return cmp.Or(i.socket(), d.Jackfield.Socket)
+}
+
+func (i *info) socket() string {
 	switch i.Type {
 	case "vhost-user":
 		return i.VhostUser.Path
 	case "memif":
 		return i.Memif.Path
 	}
-	return d.Jackfield.Socket
+	return ""
 }
 
 // PCIAddress returns the PCI address of a PCI or vDPA device, or "".
 func (d *Device) PCIAddress() string {
 	i, _ := d.decodeInfo()
+	return i.pciAddress()
+}
+
+func (i *info) pciAddress() string {
 	switch i.Type {
 	case "pci":
 		return i.PCI.Address

@@ -32,8 +32,10 @@ func (d *Device) Variables(names ...string) (variables []Variable) {
 	if socket, ok := strings.CutPrefix(d.Name, "socket:"); ok {
 		return []Variable{{VariableName(SocketPrefix, socket), d.Socket()}}
 	}
+	i, _ := d.decodeInfo()
+	values := []Variable{{"_TYPE", i.Type}, {"_SOCKET", i.socket()}, {"_PCI", i.pciAddress()}, {"_EAL", joinArguments(d.Jackfield.EAL)}}
 	for _, name := range names {
-		for _, v := range []Variable{{"_TYPE", d.Type()}, {"_SOCKET", d.Socket()}, {"_PCI", d.PCIAddress()}, {"_EAL", joinArguments(d.Jackfield.EAL)}} {
+		for _, v := range values {
 			if v.Value != "" {
 				variables = append(variables, Variable{VariablePrefix(name) + v.Name, v.Value})
 			}

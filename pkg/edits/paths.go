@@ -14,7 +14,12 @@ import (
 func Clean(p string) string { return reserved.WithoutVar(absolute(p)) }
 
 // absolute returns a container path with a slash in front, and clean.
-func absolute(p string) string { return path.Clean("/" + p) }
+func absolute(p string) string {
+	if !path.IsAbs(p) {
+		p = "/" + p
+	}
+	return path.Clean(p)
+}
 
 // spellings returns the absolute paths that [SameContainerPath] takes for p, first that of p itself.
 func spellings(p string) []string {

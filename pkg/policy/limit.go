@@ -92,13 +92,13 @@ func (e *LimitError) Unwrap() error { return errdefs.ErrPermissionDenied }
 
 // HasLimits reports whether some rule limits anything.
 func (p *Policy) HasLimits() bool {
-	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.limits != Limits{} })
+	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return r.limits != Limits{} })
 }
 
 // HasPodLimits reports whether some rule limits the subject's pod, so that the caller has to count
 // what the pod's other containers have.
 func (p *Policy) HasPodLimits(s Subject) bool {
-	return p != nil && slices.ContainsFunc(p.rules, func(r rule) bool { return r.limits.Pod != Limit{} && r.restricts(&s) })
+	return p != nil && slices.ContainsFunc(p.rules, func(r *rule) bool { return r.limits.Pod != Limit{} && r.restricts(&s) })
 }
 
 // Limit compares what a container will get, and what the pod's other containers have, with the
@@ -107,8 +107,7 @@ func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited err
 	if p == nil {
 		return nil, nil
 	}
-	for i := range p.rules {
-		r := &p.rules[i]
+	for _, r := range p.rules {
 		e := r.exceeded(container, others)
 		if e == nil || !r.restricts(&s) {
 			continue

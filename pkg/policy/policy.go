@@ -80,7 +80,7 @@ type Policy struct {
 	source string
 	mode   Mode
 	all    bool
-	rules  []rule
+	rules  []*rule
 }
 
 // New compiles rules. Messages name source, the path of the configuration file. The error joins a
@@ -212,7 +212,7 @@ func (p *Policy) decide(s *Subject, it *item) (Grant, error) {
 
 // grantingRule returns the first rule in audit mode, or in force, that grants the item, or "".
 func (p *Policy) grantingRule(s *Subject, it *item, audit bool) string {
-	i := slices.IndexFunc(p.rules, func(r rule) bool { return r.audit == audit && r.grants(s, it) })
+	i := slices.IndexFunc(p.rules, func(r *rule) bool { return r.audit == audit && r.grants(s, it) })
 	if i < 0 {
 		return ""
 	}
@@ -238,8 +238,7 @@ func (r *rule) allowsSocketsOrDevices() bool {
 // denied returns the refusal by the first rule in force that denies the item, or else by the first
 // in audit mode. enforced is false where audit mode lets the item through.
 func (p *Policy) denied(s *Subject, it *item) (refusal *RefusedError, enforced bool) {
-	for i := range p.rules {
-		r := &p.rules[i]
+	for _, r := range p.rules {
 		why := r.denies(s, it)
 		if why == "" {
 			continue

@@ -111,8 +111,7 @@ func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
 		at      closeness
 		common  int
 	)
-	for i := range p.rules {
-		r := &p.rules[i]
+	for _, r := range p.rules {
 		if r.allow.isEmpty() || r.audit {
 			continue // it grants nothing
 		}

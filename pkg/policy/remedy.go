@@ -58,7 +58,7 @@ func (p *Policy) freeName(want string) string {
 		want = "new"
 	}
 	return numberedName(want, func(name string) bool {
-		return slices.ContainsFunc(p.rules, func(r rule) bool { return r.name == name })
+		return slices.ContainsFunc(p.rules, func(r *rule) bool { return r.name == name })
 	})
 }
 

@@ -98,7 +98,7 @@ type label struct {
 const maxRuleName = 63
 
 // compileRule compiles a rule. A rule with a fault must not be used.
-func (f *faults) compileRule(r Rule) rule {
+func (f *faults) compileRule(r Rule) *rule {
 	switch {
 	case r.Name == "":
 		f.addFault("name", "", "a rule needs a name")
@@ -111,7 +111,7 @@ func (f *faults) compileRule(r Rule) rule {
 	if len(r.For.Namespaces)+len(r.For.PodLabels)+len(r.For.RuntimeClasses)+len(r.For.Images) == 0 {
 		f.addFault("for", "", `want namespaces, podLabels, runtimeClasses or images; a rule for every container has namespaces ["*"]`)
 	}
-	c := rule{
+	c := &rule{
 		name: r.Name, audit: r.Mode == Audit, subjects: r.For, limits: r.Limits,
 		namespaces: f.compileList("for.namespaces", r.For.Namespaces, compileValue),
 		handlers:   f.compileList("for.runtimeClasses", r.For.RuntimeClasses, compileValue),

@@ -86,7 +86,8 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 	p.deliverNetworks(wants.Networks, found)
 	p.deliverAllocated(allocated)
 	if len(p.errs) == 0 {
-		p.fail(p.addViewFile())
+		_, err := p.addViewFile()
+		p.fail(err)
 	}
 	if len(p.errs) == 0 {
 		// The container keeps what it was given besides sockets.

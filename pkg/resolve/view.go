@@ -89,13 +89,16 @@ func (v *viewEntry) device() string {
 
 // addView adds devices.json, the mount with it, and the environment.
 func (p *planner) addView() error {
-	if err := p.addViewFile(); err != nil {
+	list, err := p.addViewFile()
+	if err != nil {
 		return err
 	}
 	origin := edits.Origin{Source: edits.SourceJackfield, Request: "the container's view of its devices"}
 	env := []edits.Env{{Name: devices.FileVariable, Value: path.Join(ContainerDir, ViewFile)}}
-	for i := range p.view {
-		env = append(env, p.view[i].variables()...)
+	for i := range list {
+		for _, v := range list[i].Variables(p.view[i].names()...) {
+			env = append(env, edits.Env{Name: v.Name, Value: v.Value})
+		}
 	}
 	for _, e := range env {
 		e.Origin = origin
@@ -110,40 +113,40 @@ func (p *planner) addView() error {
 	return p.b.AddMount(m)
 }
 
-// addViewFile adds devices.json.
-func (p *planner) addViewFile() error {
-	elements := []devices.Device{}
+// addViewFile adds devices.json and returns what it lists.
+func (p *planner) addViewFile() ([]devices.Device, error) {
+	list := []devices.Device{}
 	prefixes, vdevs := map[string]string{}, map[string]int{}
 	for i := range p.view {
 		v := &p.view[i]
 		v.setEAL(vdevs)
-		elements = append(elements, v.element())
+		list = append(list, v.element())
 		for _, name := range v.names() {
 			prefix := devices.VariablePrefix(name)
 			if prefix == devices.SocketPrefix && slices.ContainsFunc(p.view, func(o viewEntry) bool { return o.named != "" }) {
-				return fmt.Errorf("interface %q and the container's named sockets would have the same variables, %s_*; rename the interface: %w", name, prefix, errdefs.ErrConflict)
+				return nil, fmt.Errorf("interface %q and the container's named sockets would have the same variables, %s_*; rename the interface: %w", name, prefix, errdefs.ErrConflict)
 			}
 			if other, ok := prefixes[prefix]; ok {
-				return fmt.Errorf("%q and %q would have the same variables, %s_*; rename one of these interfaces or claims: %w", other, name, prefix, errdefs.ErrConflict)
+				return nil, fmt.Errorf("%q and %q would have the same variables, %s_*; rename one of these interfaces or claims: %w", other, name, prefix, errdefs.ErrConflict)
 			}
 			prefixes[prefix] = name
 		}
 	}
-	data, err := encodeView(elements)
+	data, err := encodeView(list)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", ViewFile, err)
+		return nil, fmt.Errorf("write %s: %w", ViewFile, err)
 	}
 	p.staging().Files = append(p.staging().Files, staging.File{Name: ViewFile, Data: data})
-	return nil
+	return list, nil
 }
 
 // encodeView returns the text of devices.json.
-func encodeView(elements []devices.Device) ([]byte, error) {
+func encodeView(list []devices.Device) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	err := e.Encode(elements)
+	err := e.Encode(list)
 	return b.Bytes(), err
 }
 
@@ -157,15 +160,6 @@ func (v *viewEntry) names() (names []string) {
 		names = append(names, v.att.Claimed.Name())
 	}
 	return names
-}
-
-// variables returns the variables of a named socket, or of an attachment with an interface or claim.
-func (v *viewEntry) variables() (env []edits.Env) {
-	device := v.element()
-	for _, x := range device.Variables(v.names()...) {
-		env = append(env, edits.Env{Name: x.Name, Value: x.Value})
-	}
-	return env
 }
 
 // element returns the attachment or named socket as it appears in devices.json.
