@@ -40,7 +40,7 @@ func (d *doctor) checkPlugin() {
 		d.reportOK("plugin", "jackfield-nri %s is registered with %s %s", node.Version, node.Runtime.Name, node.Runtime.Version)
 	}
 	if node.Config.Error != "" {
-		d.report("plugin", Error, "correct the file; the earlier configuration stays in force", "jackfield-nri refuses a newer configuration: %s", node.Config.Error)
+		d.report("plugin", Error, "correct the file; the previous configuration stays in force", "jackfield-nri refuses a newer configuration: %s", node.Config.Error)
 	}
 	if node.Registered && node.Runtime != nil {
 		d.checkNRIVersion(node.Runtime)
