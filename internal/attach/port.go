@@ -213,12 +213,13 @@ func (j *job) lockPort(ctx context.Context, st *cnirecord.Store, r *cnirecord.Re
 	if r.Port == nil {
 		return func() {}, nil
 	}
-	unlock, err = st.Lock(ctx, r.Key)
+	end, _ := ctx.Deadline() // each caller sets one
+	unlock, err = st.Lock(r.Key, time.Until(end))
 	if err != nil {
 		return nil, j.recordError(err)
 	}
 	if unlock == nil {
-		return nil, Fail(codeLater, "try again later", "record %q was removed meanwhile", r.FileName())
+		return nil, Fail(codeLater, "try again later", "another process has changed or removed record %q meanwhile", r.FileName())
 	}
 	return unlock, nil
 }

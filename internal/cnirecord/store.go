@@ -4,7 +4,6 @@ package cnirecord
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -209,28 +208,11 @@ func (s *Store) Remove(k Key) error {
 	return nil
 }
 
-// lockPause is the time between two attempts to take a lock.
-const lockPause = 10 * time.Millisecond
-
-// Lock takes the lock of an attachment's record, and waits for it until ctx ends. Who creates or removes the
+// Lock takes the lock of an attachment's record, and waits for it for the time wait. Who creates or removes the
 // attachment's port holds it, so that no port is created again while it is being removed. The lock is on the
-// record's file and ends with the process at the latest. Without a record there is no lock: unlock is nil.
-func (s *Store) Lock(ctx context.Context, k Key) (unlock func(), err error) {
-	for {
-		unlock, err = s.TryLock(k)
-		if !errdefs.IsConflict(err) {
-			return unlock, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(lockPause):
-		}
-	}
-}
-
-// TryLock is Lock without waiting. The error for a lock that another process holds is errdefs.ErrConflict.
-func (s *Store) TryLock(k Key) (unlock func(), err error) {
+// record's file and ends with the process at the latest. Without a record there is no lock: unlock is nil. The error
+// for a lock that another process holds is errdefs.ErrConflict.
+func (s *Store) Lock(k Key, wait time.Duration) (unlock func(), err error) {
 	fd, err := hostfs.OpenatBeneath(s.fd(), k.FileName(), unix.O_RDONLY|unix.O_NOCTTY)
 	if errdefs.IsNotFound(err) {
 		return nil, nil
@@ -239,7 +221,7 @@ func (s *Store) TryLock(k Key) (unlock func(), err error) {
 		return nil, s.wrap("lock", k.FileName(), err)
 	}
 	var st unix.Stat_t
-	if err = hostfs.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err == nil {
+	if err = hostfs.LockWithin(fd, wait); err == nil {
 		err = unix.Fstat(fd, &st)
 	}
 	switch {
