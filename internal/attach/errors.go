@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/trust"
 )
 
 // Errors have the codes of the CNI specification (§5, Error). Codes from 100 are Jackfield's own.
@@ -80,6 +81,15 @@ func ioError(what string, err error) error {
 		return nil
 	}
 	return Fail(codeIO, "I/O failure: "+what, "%v", err)
+}
+
+// dirError returns an error of a directory of the configuration, which key names, with its code.
+func dirError(key string, err error) error {
+	var untrusted *trust.Error
+	if errors.As(err, &untrusted) {
+		return Fail(codeConfig, "invalid network configuration: "+key, "%s: %v", key, untrusted)
+	}
+	return ioError(key, err)
 }
 
 // AsError converts an error to one with a code.

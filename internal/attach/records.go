@@ -3,12 +3,9 @@
 package attach
 
 import (
-	"errors"
-
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/internal/trust"
 )
 
 // findRecords opens the directory of records. It returns nil if the directory is missing.
@@ -44,18 +41,15 @@ func (j *job) createRecord(st *cnirecord.Store, r *cnirecord.Record) error {
 
 // recordError returns an error of package cnirecord with its code.
 func (j *job) recordError(err error) error {
-	var untrusted *trust.Error
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &untrusted):
-		return Fail(codeConfig, "invalid network configuration: stateDir", "stateDir: %v", untrusted)
 	case errdefs.IsConflict(err):
 		return Fail(codeLater, "try again later", "%v", err)
 	case errdefs.IsAlreadyExists(err):
 		return Fail(CodeExists, "interface "+j.Interface+" of the container already exists", "%v", err)
 	}
-	return ioError("stateDir", err)
+	return dirError("stateDir", err)
 }
 
 // readRecord reads the record of the attachment.

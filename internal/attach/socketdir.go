@@ -16,6 +16,7 @@ import (
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/socketdir"
+	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -116,23 +117,12 @@ func (j *job) checkLength(socket string) error {
 	return nil
 }
 
-// openDir opens a directory of the configuration. It creates the directory and its parents if they are
-// missing, with mode perm whatever the umask. key names it in errors. A directory that all users can write
-// to is refused.
+// openDir opens a directory of the configuration, and creates it if it is missing. key names it in errors. A
+// directory that all users can write to is refused.
 func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
-	f, err := host.MakeDir(dir, perm)
+	f, err := trust.MakeDir(host, dir, perm)
 	if err != nil {
-		return nil, Fail(codeIO, "I/O failure: "+key, "open %s %q: %v", key, dir, err)
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(int(f.Fd()), &st); err != nil {
-		err = Fail(codeIO, "I/O failure: "+key, "inspect %s %q: %v", key, dir, err)
-	} else if st.Mode&0o002 != 0 {
-		err = Fail(codeConfig, "invalid network configuration: "+key, "%s: found %q with mode %04o, want a directory that not all users can write to; run `chmod o-w %s`", key, dir, st.Mode&0o7777, dir)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
+		return nil, dirError(key, err)
 	}
 	return f, nil
 }

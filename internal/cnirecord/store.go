@@ -37,19 +37,9 @@ type Store struct {
 // Open opens the directory, and creates it if it is missing. The error for a directory that all users can write
 // to is a *trust.Error.
 func Open(host hostfs.Root, dir string) (*Store, error) {
-	f, err := host.MakeDir(dir, 0o700)
+	f, err := trust.MakeDir(host, dir, 0o700)
 	if err != nil {
-		return nil, fmt.Errorf("open stateDir %q: %w", dir, err)
-	}
-	var st unix.Stat_t
-	if err = unix.Fstat(int(f.Fd()), &st); err != nil {
-		err = fmt.Errorf("inspect stateDir %q: %w", dir, err)
-	} else if st.Mode&0o002 != 0 {
-		err = &trust.Error{Path: dir, Found: fmt.Sprintf("mode %04o", st.Mode&0o7777), Rule: "not all users may write to it", Remedy: "run `chmod o-w " + dir + "`"}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
+		return nil, fmt.Errorf("open stateDir: %w", err)
 	}
 	return &Store{dir, f}, nil
 }
@@ -231,7 +221,7 @@ func (s *Store) Lock(k Key, wait time.Duration) (unlock func(), err error) {
 	case err != nil:
 		unix.Close(fd)
 		return nil, s.wrap("lock", k.FileName(), err)
-	case st.Nlink == 0: // removed by the process that had the lock before
+	case st.Nlink == 0: // removed or replaced by the process that had the lock before
 		unix.Close(fd)
 		return nil, nil
 	}

@@ -66,6 +66,30 @@ func Check(path string, st *unix.Stat_t, opts Options) *Error {
 	return nil
 }
 
+// MakeDir opens a directory. It creates the directory and its parents if they are missing, with mode perm whatever the
+// umask. A directory that all users can write to is an *Error.
+func MakeDir(host hostfs.Root, dir string, perm uint32) (*os.File, error) {
+	f, err := host.MakeDir(dir, perm)
+	if err != nil {
+		return nil, fmt.Errorf("open directory %q: %w", dir, hostfs.WithoutPath(err))
+	}
+	var st unix.Stat_t
+	if err = unix.Fstat(int(f.Fd()), &st); err != nil {
+		err = fmt.Errorf("inspect directory %q: %w", dir, err)
+	} else if st.Mode&0o002 != 0 {
+		remedy := "run `chmod o-w " + dir + "`"
+		if hostfs.IsSharedDir(dir, st.Mode) {
+			remedy = hostfs.WriteRemedy(dir, st.Mode)
+		}
+		err = &Error{Path: dir, Found: fmt.Sprintf("mode %04o", st.Mode&0o7777), Rule: "not all users may write to it", Remedy: remedy}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // userNamespace describes this process's user namespace; a test replaces it.
 var userNamespace = sync.OnceValues(hostfs.UserNamespace)
 
