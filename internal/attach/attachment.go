@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
@@ -42,7 +43,7 @@ type Attachment struct {
 	// MAC is the hardware address of a socket's interface, "" to leave the choice to the application.
 	MAC       string
 	Bandwidth map[string]uint64
-	Labels    []Label
+	Labels    []devices.Label
 
 	// Timeout bounds an Add if Port names a vswitch, and what other operations wait for the vswitch; 0 for
 	// DefaultTimeout.
@@ -91,7 +92,7 @@ type Source interface {
 type Addresses struct {
 	IPs      []string // with prefix lengths
 	Gateways []string
-	DNS      *DNS
+	DNS      *devices.DNS
 }
 
 // Steps are what an adapter does while an attachment is created.

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/sysfs"
 )
@@ -187,25 +188,11 @@ type InterfaceInfo struct {
 	MAC       string            `json:"mac,omitempty"`
 	IPs       []string          `json:"ips,omitempty"`
 	Gateway   []string          `json:"gateway,omitempty"`
-	DNS       *DNS              `json:"dns,omitempty"`
+	DNS       *devices.DNS      `json:"dns,omitempty"`
 	Bandwidth map[string]uint64 `json:"bandwidth,omitempty"`
 	MTU       int               `json:"mtu,omitempty"`
 	Queues    int               `json:"queues,omitempty"`
-	Labels    []Label           `json:"labels,omitempty"`
-}
-
-// Label is a label of an interface.
-type Label struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
-}
-
-// DNS has the keys of dns in a result of CNI.
-type DNS struct {
-	Nameservers []string `json:"nameservers,omitempty"`
-	Domain      string   `json:"domain,omitempty"`
-	Search      []string `json:"search,omitempty"`
-	Options     []string `json:"options,omitempty"`
+	Labels    []devices.Label   `json:"labels,omitempty"`
 }
 
 // setInterfaceInfo writes n into the device-info.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
 )
 
 // addPlan is what one ADD does beside creating the attachment.
@@ -271,8 +272,9 @@ func (c *call) addressesOf(a *addPlan) (of attach.Addresses) {
 			of.Gateways = append(of.Gateways, ip.Gateway.String())
 		}
 	}
-	if dns := r.DNS; !dns.IsEmpty() && (a.prev == nil || c.conf.runtime.dns != nil || c.conf.dns != nil) {
-		of.DNS = &attach.DNS{Nameservers: dns.Nameservers, Domain: dns.Domain, Search: dns.Search, Options: dns.Options}
+	if !r.DNS.IsEmpty() && (a.prev == nil || c.conf.runtime.dns != nil || c.conf.dns != nil) {
+		dns := devices.DNS(r.DNS)
+		of.DNS = &dns
 	}
 	return of
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/devices"
 )
 
 // runtimeConf is the runtime's request through capabilities (conventions, Dynamic plugin specific fields).
@@ -135,14 +136,14 @@ func (c *conf) decodeBandwidth(m value) (map[string]uint64, error) {
 // conventionalArgs is args.cni (conventions, "args" in network config). It is optional metadata: invalid values
 // are ignored.
 type conventionalArgs struct {
-	labels []attach.Label
+	labels []devices.Label
 	ips    []string
 	mac    string
 }
 
 func (c *conf) readArgs(v value) error {
 	args := v.member("cni")
-	var labels []attach.Label
+	var labels []devices.Label
 	if c.decode(args.member("labels"), &labels, "") == nil {
 		c.args.labels = labels
 	}
