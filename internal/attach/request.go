@@ -160,11 +160,22 @@ type PortRequest struct {
 // portBounds are the least and the largest value of a port's numbers.
 var portBounds = map[string][2]int{"mtu": {68, 65535}, "vlan": {1, 4094}, "queues": {1, 256}}
 
-// SetPortValue sets the value of the key mtu, vlan, queues, rate or timeout from its text. want says what the value has
-// to be if the text is invalid.
-func (a *Attachment) SetPortValue(key, text string) (want string) {
+// SetValue sets the value of the key mtu, vlan, queues, rate, timeout, configFile or socketDirSize from its text. want
+// says what the value has to be if the text is invalid.
+func (a *Attachment) SetValue(key, text string) (want string) {
 	p := &a.Port
 	switch key {
+	case "configFile":
+		if want := CheckConfigFile(text); want != "" {
+			return want
+		}
+		a.ConfigFile = text
+	case "socketDirSize":
+		size, ok := quantity.ParseSize(text)
+		if !ok {
+			return strings.TrimPrefix(quantity.Rule, "want ")
+		}
+		a.SocketDirSize = size
 	case "rate":
 		rate, ok := quantity.ParseRate(text)
 		if !ok {

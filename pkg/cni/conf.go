@@ -17,7 +17,6 @@ import (
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
-	"github.com/jackfield/jackfield/internal/quantity"
 	"github.com/jackfield/jackfield/internal/reserved"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -67,18 +66,18 @@ var keys = map[string]func(*conf, value) error{
 	"pciBusID":      (*conf).readDeviceID,
 	"device":        (*conf).readDevice,
 	"socketDir":     (*conf).readDir,
-	"socketDirSize": (*conf).readSocketDirSize,
+	"socketDirSize": (*conf).readValue,
 	"stateDir":      (*conf).readDir,
 	"claimsDir":     (*conf).readDir,
 	"deviceInfoDir": (*conf).readDir,
-	"configFile":    (*conf).readConfigFile,
-	"timeout":       (*conf).readPortValue,
+	"configFile":    (*conf).readValue,
+	"timeout":       (*conf).readValue,
 	"vswitch":       (*conf).readPortName,
 	"bridge":        (*conf).readPortName,
-	"mtu":           (*conf).readPortValue,
-	"vlan":          (*conf).readPortValue,
-	"queues":        (*conf).readPortValue,
-	"rate":          (*conf).readPortValue,
+	"mtu":           (*conf).readValue,
+	"vlan":          (*conf).readValue,
+	"queues":        (*conf).readValue,
+	"rate":          (*conf).readValue,
 }
 
 // parseJSONObject parses one JSON object. what names it in errors (code 6).
@@ -314,19 +313,6 @@ func (c *conf) readDir(v value) error {
 	return nil
 }
 
-func (c *conf) readSocketDirSize(v value) error {
-	text, err := c.decodeString(v)
-	if err != nil || text == "" {
-		return err
-	}
-	size, ok := quantity.ParseSize(text)
-	if !ok {
-		return c.invalidValue(v, strings.TrimPrefix(quantity.Rule, "want "))
-	}
-	c.SocketDirSize = size
-	return nil
-}
-
 // readDevice reads the key device: the keys of the device-info map of its type.
 func (c *conf) readDevice(v value) error {
 	list, err := c.members(v)
@@ -368,29 +354,18 @@ func (c *conf) readPortName(v value) error {
 	return c.decode(v, to, "a string")
 }
 
-// readPortValue reads a number of the port, its rate or the time limit.
-func (c *conf) readPortValue(v value) error {
+// readValue reads a number or a text that package attach knows.
+func (c *conf) readValue(v value) error {
 	if v.isEmpty() {
 		return nil
 	}
 	text := "" // invalid for each key
-	if v.Kind == jsontree.Number && v.path != "timeout" || v.Kind == jsontree.String && (v.path == "rate" || v.path == "timeout") {
+	isNumber := slices.Contains([]string{"mtu", "vlan", "queues"}, v.path)
+	if v.Kind == jsontree.Number && (isNumber || v.path == "rate") || v.Kind == jsontree.String && !isNumber {
 		text = v.Text
 	}
-	if want := c.SetPortValue(v.path, text); want != "" {
+	if want := c.SetValue(v.path, text); want != "" {
 		return c.invalidValue(v, want)
 	}
-	return nil
-}
-
-func (c *conf) readConfigFile(v value) error {
-	file, err := c.decodeString(v)
-	if err != nil || file == "" {
-		return err
-	}
-	if want := attach.CheckConfigFile(file); want != "" {
-		return c.invalidValue(v, want)
-	}
-	c.ConfigFile = file
 	return nil
 }

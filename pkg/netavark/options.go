@@ -105,7 +105,7 @@ func (o options) readPort(t *attach.Attachment) error {
 		if o[key] == "" {
 			continue
 		}
-		if want := t.SetPortValue(key, o[key]); want != "" {
+		if want := t.SetValue(key, o[key]); want != "" {
 			return o.invalid(key, want)
 		}
 	}
