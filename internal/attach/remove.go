@@ -27,18 +27,15 @@ const temporaryAge = 10 * time.Second
 func Remove(ctx context.Context, host *Host, attachment *Attachment) error {
 	j := &job{Attachment: attachment, Host: host, ctx: ctx}
 	st, err := j.findRecords()
-	if err != nil {
-		return JoinErrors(err, j.releaseAddresses(j.Key))
-	}
 	if st == nil {
-		return JoinErrors(j.releaseAddresses(j.Key), j.removeTemporary(j.InfoDir))
+		return JoinErrors(err, j.releaseAddresses(j.Key), j.removeTemporary())
 	}
 	defer st.Close()
 	err = j.removeRecorded(st, j.Key)
 	if err != nil {
 		err = JoinErrors(err, j.markLeftover(st))
 	}
-	return JoinErrors(err, j.removeTemporary(j.InfoDir))
+	return JoinErrors(err, j.removeTemporary())
 }
 
 // markLeftover marks the record of an attachment that could not be removed. The CNI plugin needs no mark: its
@@ -135,8 +132,9 @@ func (j *job) removeAttachment(r *cnirecord.Record) error {
 	return JoinErrors(errs...)
 }
 
-func (j *job) removeTemporary(dir string) error {
-	return ioError("device-info", deviceinfo.RemoveTemporary(j.Root, dir, temporaryAge))
+// removeTemporary removes what killed writers have left in the directory of device-info files.
+func (j *job) removeTemporary() error {
+	return ioError("device-info", deviceinfo.RemoveTemporary(j.Root, j.InfoDir, temporaryAge))
 }
 
 // CollectGarbage removes the attachments of the attachment's network that are not in valid. A failure does not keep
@@ -144,11 +142,11 @@ func (j *job) removeTemporary(dir string) error {
 func CollectGarbage(ctx context.Context, host *Host, network *Attachment, valid map[cnirecord.Key]bool) error {
 	j := &job{Attachment: network, Host: host, ctx: ctx}
 	st, err := j.findRecords()
-	switch {
-	case err != nil:
-		return JoinErrors(err, j.removeTemporary(j.InfoDir))
-	case st == nil:
-		return JoinErrors(j.collectPorts(nil, valid), j.removeTemporary(j.InfoDir))
+	if err != nil {
+		return JoinErrors(err, j.removeTemporary())
+	}
+	if st == nil {
+		return JoinErrors(j.collectPorts(nil, valid), j.removeTemporary())
 	}
 	defer st.Close()
 	keys, err := st.Keys()
@@ -163,8 +161,7 @@ func CollectGarbage(ctx context.Context, host *Host, network *Attachment, valid 
 		}
 		errs = append(errs, j.removeRecorded(st, key))
 	}
-	errs = append(errs, j.collectPorts(st, valid), j.releaseUnrecorded(st))
-	errs = append(errs, j.removeTemporary(j.InfoDir))
+	errs = append(errs, j.collectPorts(st, valid), j.releaseUnrecorded(st), j.removeTemporary())
 	return JoinErrors(errs...)
 }
 
@@ -188,9 +185,6 @@ func (j *job) releaseUnrecorded(st *cnirecord.Store) error {
 	return readKeys()
 }
 
-// maxInfoFiles bounds the search for device-info files of an attachment.
-const maxInfoFiles = 1 << 16
-
 // removeUnrecorded removes what it can find of an attachment without a usable record. Remove must succeed (§2,
 // Remove), otherwise the pod never ends. Nothing in the broken record is used. The names of the port, the directory and
 // the device-info file contain the attachment's names, and a file must say that this plugin wrote it for
@@ -213,52 +207,27 @@ func (j *job) removeUnrecorded(st *cnirecord.Store, key cnirecord.Key, broken er
 	return j.removeAll(st, r, func() error { return JoinErrors(j.releaseAddresses(key), j.removeOwnInfoFiles(key)) })
 }
 
-// removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote.
+// removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote, among the file that the
+// runtime names and those named in Multus' way.
 func (j *job) removeOwnInfoFiles(key cnirecord.Key) error {
-	files, err := j.ownInfoFiles(key)
+	dir := deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}
+	files, err := dir.List()
 	if err != nil {
-		return err
+		return ioError("device-info", err)
 	}
 	var errs []error
-	for _, file := range files {
-		fmt.Fprintf(j.Log, "%s: removing device-info file %q\n", j.Program, path.Join(j.InfoDir, file))
-		errs = append(errs, ioError("device-info", deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}.Remove(file)))
+	for _, f := range files {
+		name := path.Base(f.File)
+		_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
+		isNamed := key == j.Key && name == path.Base(j.InfoFile) || ok && ifName == key.Interface
+		// This plugin replaces files atomically, so it did not write an unreadable one.
+		if !isNamed || f.Err != nil {
+			continue
+		}
+		if n, err := ReadInterfaceInfo(f.Info); err == nil && n.Network == key.Network {
+			fmt.Fprintf(j.Log, "%s: removing device-info file %q\n", j.Program, f.File)
+			errs = append(errs, ioError("device-info", dir.Remove(name)))
+		}
 	}
 	return JoinErrors(errs...)
-}
-
-// ownInfoFiles returns the names of an attachment's device-info files that this plugin wrote, among the file
-// that the runtime names and those named in Multus' way.
-func (j *job) ownInfoFiles(key cnirecord.Key) ([]string, error) {
-	names, err := j.Root.ReadDir(j.InfoDir, maxInfoFiles)
-	if errdefs.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, ioError("device-info", err)
-	}
-	named := ""
-	if key == j.Key {
-		named = path.Base(j.InfoFile)
-	}
-	dir := deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}
-	var own []string
-	for _, name := range names {
-		if _, of, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID); name != named && (!ok || of != key.Interface) {
-			continue
-		}
-		file, err := dir.File(path.Join(j.InfoDir, name))
-		if err != nil {
-			continue
-		}
-		// This plugin replaces files atomically, so it did not write an unreadable one.
-		info, err := file.Read()
-		if err != nil {
-			continue
-		}
-		if n, err := ReadInterfaceInfo(info); err == nil && n.Network == key.Network {
-			own = append(own, name)
-		}
-	}
-	return own, nil
 }
