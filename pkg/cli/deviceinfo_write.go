@@ -151,6 +151,5 @@ func (t *cniTarget) fileName(cmd *cobra.Command, dir deviceinfo.CNIDir) (string,
 	if err != nil {
 		return "", err
 	}
-	p, err := f.Path()
-	return path.Base(p), err
+	return path.Base(f.Path()), nil
 }

@@ -114,56 +114,53 @@ func (d CNIDir) List() ([]Entry, error) {
 // (§5.1.2). The file must be in the directory itself, whose path may contain other symlinks
 // (/run for /var/run). Another directory is errdefs.ErrPermissionDenied.
 func (d CNIDir) File(fullPath string) (CNIFile, error) {
-	name := path.Base(fullPath)
-	if err := d.checkFullPath(fullPath, name); err != nil {
+	file, err := d.locateFullPath(fullPath)
+	if err != nil {
 		return CNIFile{}, fmt.Errorf("read %s %q: %w", CapabilityKey, fullPath, err)
 	}
-	return CNIFile{dir: d, name: name}, nil
+	return CNIFile{file}, nil
 }
 
-// checkFullPath returns an error unless a path is that of a file of the directory.
-func (d CNIDir) checkFullPath(fullPath, name string) error {
+// locateFullPath returns the place of the file at a full path.
+func (d CNIDir) locateFullPath(fullPath string) (infoFile, error) {
 	if err := hostfs.CheckPath(fullPath); err != nil {
-		return err
+		return infoFile{}, err
 	}
 	if path.Clean(fullPath) != fullPath {
-		return fmt.Errorf("the path is not clean: %w", errdefs.ErrInvalidArgument)
+		return infoFile{}, fmt.Errorf("the path is not clean: %w", errdefs.ErrInvalidArgument)
 	}
-	f, err := d.locate(name)
+	parent, name := path.Split(fullPath)
+	file, err := d.locate(name)
 	if err != nil {
-		return err
+		return infoFile{}, err
 	}
-	if parent := path.Dir(fullPath); parent != f.dir && d.Root.Canonical(parent) != d.Root.Canonical(f.dir) {
-		return fmt.Errorf("it is not in the directory %q: %w", f.dir, errdefs.ErrPermissionDenied)
+	if parent = path.Clean(parent); parent != file.dir && d.Root.Canonical(parent) != d.Root.Canonical(file.dir) {
+		return infoFile{}, fmt.Errorf("it is not in the directory %q: %w", file.dir, errdefs.ErrPermissionDenied)
 	}
-	return nil
+	return file, nil
 }
 
 // CNIFile is the device-info file of one attachment, for its CNI plugins (§5.1.2).
 // [CNIDir.File] returns it for the path that the plugin received.
-type CNIFile struct {
-	dir  CNIDir
-	name string
-}
+type CNIFile struct{ file infoFile }
 
 // Path returns the host path of the file.
-func (f CNIFile) Path() (string, error) { return f.dir.Path(f.name) }
+func (f CNIFile) Path() string { return f.file.path() }
 
 // Read returns the content. The error is errdefs.ErrNotFound if the file does not exist yet.
-func (f CNIFile) Read() (*Info, error) { return f.dir.Collect(f.name) }
+func (f CNIFile) Read() (*Info, error) {
+	info, _, err := f.file.read()
+	return info, err
+}
 
 // Write creates or replaces the file, and creates the directory if it is missing. Invalid
 // device-info is refused.
 func (f CNIFile) Write(info *Info) error {
-	file, err := f.dir.locate(f.name)
-	if err != nil {
-		return err
-	}
 	data, err := Marshal(info)
 	if err != nil {
-		return fmt.Errorf("write device-info file %q: %w", file.path(), err)
+		return fmt.Errorf("write device-info file %q: %w", f.file.path(), err)
 	}
-	return file.replace(data)
+	return f.file.replace(data)
 }
 
 // Update reads the file, calls change with the content, and writes the result. No other
@@ -173,12 +170,8 @@ func (f CNIFile) Write(info *Info) error {
 //
 // The [Info] holds unknown keys, so they are kept.
 func (f CNIFile) Update(change func(current *Info) (*Info, error)) error {
-	file, err := f.dir.locate(f.name)
-	if err != nil {
-		return err
-	}
-	return file.change(func(d *directory) error {
-		current, _, err := d.readInfo(f.name)
+	return f.file.change(func(d *directory) error {
+		current, _, err := d.readInfo(f.file.name)
 		if err := ignoreNotFound(err); err != nil {
 			return err
 		}
@@ -188,11 +181,11 @@ func (f CNIFile) Update(change func(current *Info) (*Info, error)) error {
 		}
 		data, err := Marshal(next)
 		if err != nil {
-			return fmt.Errorf("update device-info file %q: %w", file.path(), err)
+			return fmt.Errorf("update device-info file %q: %w", f.file.path(), err)
 		}
-		return d.replaceFile(f.name, data)
+		return d.replaceFile(f.file.name, data)
 	})
 }
 
 // Remove removes the file at DEL. A missing file is no error.
-func (f CNIFile) Remove() error { return f.dir.Remove(f.name) }
+func (f CNIFile) Remove() error { return f.file.remove() }
