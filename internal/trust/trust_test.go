@@ -3,6 +3,7 @@
 package trust
 
 import (
+	"errors"
 	"os"
 	"testing"
 
@@ -83,5 +84,27 @@ func TestRemedyKeepsTheModeOfSharedDirectories(t *testing.T) {
 	st = unix.Stat_t{Mode: unix.S_IFDIR | 0o777}
 	if err := Check("/var/lib/jackfield", &st, Options{Sticky: true}); err == nil {
 		t.Error("a directory without the sticky bit is trusted")
+	}
+}
+
+func TestMakeDirRefusesDirectoryThatAllUsersWrite(t *testing.T) {
+	root := t.TempDir()
+	host, err := hostfs.New(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := MakeDir(host, "/a/b", 0o750)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	for mode, remedy := range map[uint32]string{0o757: "run `chmod o-w /a/b`", 0o1777: "choose a directory that only root can write to"} {
+		if err := unix.Chmod(root+"/a/b", mode); err != nil {
+			t.Fatal(err)
+		}
+		var refused *Error
+		if f, err := MakeDir(host, "/a/b", 0o750); f != nil || !errors.As(err, &refused) || refused.Remedy != remedy {
+			t.Errorf("mode %04o: %v, want %s", mode, err, remedy)
+		}
 	}
 }
