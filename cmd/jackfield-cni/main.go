@@ -10,14 +10,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/cni"
 )
 
-func main() { os.Exit(run()) }
-
-// run has no say in the signals: a runtime that gives up kills its plugins, and a
-// DEL undoes what was done by then.
-func run() int {
+// main leaves signals to the kernel: a runtime that gives up kills its plugins, and a DEL undoes what was done by then.
+func main() {
 	p := cni.Plugin{Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	if err := p.Run(context.Background()); err != nil {
-		return 1
+		os.Exit(1)
 	}
-	return 0
 }

@@ -10,13 +10,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/netavark"
 )
 
-func main() { os.Exit(run()) }
-
-// run leaves signals to the kernel: a teardown removes what a killed setup created.
-func run() int {
+// main leaves signals to the kernel: a teardown removes what a killed setup created.
+func main() {
 	p := netavark.Plugin{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	if err := p.Run(context.Background()); err != nil {
-		return 1
+		os.Exit(1)
 	}
-	return 0
 }
