@@ -11,7 +11,6 @@ import (
 	"io"
 	"os/exec"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -44,11 +43,6 @@ type pod struct {
 
 func (p *pod) title() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
 
-// remoteStatus is the exit status of jackfield, which has said why.
-type remoteStatus struct{ code int }
-
-func (r *remoteStatus) Error() string { return "jackfield ended with status " + strconv.Itoa(r.code) }
-
 // kubectl runs kubectl. Its error has what kubectl printed to standard error.
 func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var flags []string
@@ -70,12 +64,12 @@ func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer,
 		return &failure{text: "run kubectl: " + err.Error(), hint: "install kubectl, and have its directory in PATH", code: exitError}
 	}
 	if ctx.Err() != nil {
-		return &remoteStatus{exitError} // the user ended it
+		return &failure{code: exitError} // the user ended it
 	}
 	text := strings.TrimSpace(stderr.String())
 	if rest, ok := strings.CutSuffix(text, fmt.Sprintf("command terminated with exit code %d", exit.ExitCode())); ok {
 		_, err := io.WriteString(c.env.Stderr, rest)
-		return errors.Join(&remoteStatus{exit.ExitCode()}, err)
+		return errors.Join(&failure{code: exit.ExitCode()}, err)
 	}
 	return describeFailure(text)
 }
@@ -203,8 +197,8 @@ func (c *client) findSandbox(ctx context.Context, t *target) (string, error) {
 	quiet := *c
 	quiet.env.Stderr = io.Discard
 	err := quiet.exec(ctx, t.plugin, nil, &out, "status", t.title(), "--output=json")
-	var remote *remoteStatus
-	if err != nil && (!errors.As(err, &remote) || remote.code != exitNo) { // 1: nothing is injected into the pod
+	var f *failure
+	if err != nil && (!errors.As(err, &f) || f.text != "" || f.code != exitNo) { // 1: nothing is injected into the pod
 		return "", err
 	}
 	var node struct {
@@ -214,6 +208,7 @@ func (c *client) findSandbox(ctx context.Context, t *target) (string, error) {
 	if err := json.Unmarshal(out.Bytes(), &node); err != nil {
 		return "", &failure{text: "read the plugin's status: " + err.Error(), code: exitError}
 	}
+	// A sandbox with containers comes first: the pod may have an older one, which has ended.
 	for _, s := range node.Containers {
 		if s.PodUID == t.Metadata.UID {
 			return s.Sandbox, nil

@@ -40,21 +40,19 @@ func Run(ctx context.Context, args []string, env Env) int {
 	if err == nil {
 		return 0
 	}
-	var remote *remoteStatus
-	if errors.As(err, &remote) {
-		return remote.code
-	}
-	// The API server's messages quote names and texts of others.
-	text := strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, err.Error())
-	fmt.Fprintf(env.Stderr, "kubectl-jackfield: %s\n", text)
 	var f *failure
 	if !errors.As(err, &f) {
-		return exitUsage // cobra's own error
+		f = &failure{text: err.Error(), code: exitUsage} // cobra's own error
+	}
+	if f.text != "" {
+		// The API server's messages quote names and texts of others.
+		text := strings.Map(func(r rune) rune {
+			if r != '\n' && !unicode.IsPrint(r) {
+				return '?'
+			}
+			return r
+		}, f.text)
+		fmt.Fprintf(env.Stderr, "kubectl-jackfield: %s\n", text)
 	}
 	if f.hint != "" {
 		fmt.Fprintf(env.Stderr, "hint: %s\n", f.hint)
@@ -62,7 +60,7 @@ func Run(ctx context.Context, args []string, env Env) int {
 	return f.code
 }
 
-// failure is why jackfield did not run.
+// failure is why there is no answer, or the exit status of jackfield, which has said why itself: then text is "".
 type failure struct {
 	text, hint string
 	code       int
@@ -130,28 +128,27 @@ func (c *client) watchable(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// doctorCommand returns the subcommand for a node, which the user may name instead of a pod on it.
 func (c *client) doctorCommand() *cobra.Command {
-	cmd := c.command("doctor {POD | --node NODE}", "Find what keeps containers on a pod's node from getting devices and sockets",
-		func(ctx context.Context, name string, t *target) error {
-			return c.exec(ctx, t.plugin, nil, c.env.Stdout, name, c.format())
-		})
 	node := ""
-	cmd.Flags().StringVar(&node, "node", "", "`name` of the node")
+	cmd := c.command("doctor {POD | --node NODE}", "Find what keeps containers on a pod's node from getting devices and sockets", nil)
 	cmd.Args = cobra.MaximumNArgs(1)
-	doctorOfPod := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case (len(args) == 0) == (node == ""):
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if (len(args) == 0) == (node == "") {
 			return errors.New("doctor: want a pod, or --node NODE")
-		case node == "":
-			return doctorOfPod(cmd, args)
 		}
-		plugin, err := c.findPlugin(cmd.Context(), node)
+		t := &target{}
+		if node == "" {
+			t, err = c.findTarget(cmd.Context(), args[0])
+		} else {
+			t.plugin, err = c.findPlugin(cmd.Context(), node)
+		}
 		if err != nil {
 			return err
 		}
-		return c.exec(cmd.Context(), plugin, nil, c.env.Stdout, cmd.Name(), c.format())
+		return c.exec(cmd.Context(), t.plugin, nil, c.env.Stdout, cmd.Name(), c.format())
 	}
+	cmd.Flags().StringVar(&node, "node", "", "`name` of the node")
 	return cmd
 }
 
