@@ -70,7 +70,7 @@ func (s *servers) applyConfig(cfg *config.Config) {
 			if err != nil {
 				return nil, err
 			}
-			return status.Listener{UnixListener: l}, nil
+			return status.Listener{Listener: l}, nil
 		}})
 	}
 	if s.config == cfg.Metrics {

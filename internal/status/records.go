@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// MaxRecord is the largest record that is written or read, in bytes.
-	MaxRecord = 256 << 10
+	// maxRecord is the largest record that is written or read, in bytes.
+	maxRecord = 256 << 10
 	// maxRecords bounds the records that are read when the daemon starts.
 	maxRecords = 20000
 )
@@ -29,14 +29,12 @@ type Records struct{ dir string }
 
 // OpenRecords creates the directory of the records, which only root can read.
 func OpenRecords(host hostfs.Root, stateDir string) (*Records, error) {
-	dir := filepath.Join(host.Path(stateDir), "status")
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+	dir := filepath.Join(stateDir, "status")
+	d, err := host.MakeDir(dir, 0o700)
+	if err != nil {
 		return nil, fmt.Errorf("make directory of status records: %w", err)
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("make directory of status records: %w", err)
-	}
-	return &Records{dir}, nil
+	return &Records{host.Path(dir)}, d.Close()
 }
 
 // Write writes a container's record.
@@ -45,10 +43,10 @@ func (r *Records) Write(c *Container) error {
 		return err
 	}
 	data, err := encodeRecord(c)
-	if err != nil {
-		return fmt.Errorf("write status record of container %q: %w", c.ContainerID, err)
+	if err == nil {
+		err = hostfs.ReplaceFile(filepath.Join(r.dir, c.ContainerID), data, 0o600)
 	}
-	if err := hostfs.ReplaceFile(filepath.Join(r.dir, c.ContainerID), data, 0o600); err != nil {
+	if err != nil {
 		return fmt.Errorf("write status record of container %q: %w", c.ContainerID, err)
 	}
 	return nil
@@ -57,7 +55,7 @@ func (r *Records) Write(c *Container) error {
 // encodeRecord returns the record, within the limit.
 func encodeRecord(c *Container) ([]byte, error) {
 	data, err := json.Marshal(c)
-	if err != nil || len(data) <= MaxRecord {
+	if err != nil || len(data) <= maxRecord {
 		return data, err
 	}
 	short := *c
@@ -114,13 +112,12 @@ func (r *Records) Retain(alive func(id string) bool) ([]Container, error) {
 }
 
 func (r *Records) readRecord(id string) (*Container, error) {
-	fd, err := unix.Open(filepath.Join(r.dir, id), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := os.OpenFile(filepath.Join(r.dir, id), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), id)
 	defer f.Close()
-	data, err := hostfs.ReadRegular(f, MaxRecord)
+	data, err := hostfs.ReadRegular(f, maxRecord)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// MaxAnswer is the longest answer that is read, in bytes.
-const MaxAnswer = 64 << 20
+// maxAnswer is the longest answer that is read, in bytes.
+const maxAnswer = 64 << 20
 
 // Get gets the status from the daemon of a state directory. Where no daemon answers the error is
 // errdefs.ErrUnavailable; where the caller has no permission, errdefs.ErrPermissionDenied.
@@ -49,11 +49,11 @@ func Get(ctx context.Context, host hostfs.Root, stateDir string) (*Node, error) 
 		return nil, fail(err)
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer+1))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
 		return nil, fail(err)
 	}
-	if resp.StatusCode != http.StatusOK || len(data) > MaxAnswer {
+	if resp.StatusCode != http.StatusOK || len(data) > maxAnswer {
 		return nil, fail(fmt.Errorf("found an answer of status %s and %d bytes", resp.Status, len(data)))
 	}
 	var n Node
@@ -77,25 +77,21 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
 }
 
-// Listener accepts connections of root and of this process's user, and closes all others,
-// whatever the mode of the socket is.
-type Listener struct{ UnixListener }
-
-// UnixListener is a net.UnixListener, or a wrapper of one.
-type UnixListener interface {
-	net.Listener
-	AcceptUnix() (*net.UnixConn, error)
-}
+// Listener is a listener of a UNIX socket that accepts connections of root and of this process's user, and closes all
+// others, whatever the mode of the socket is.
+type Listener struct{ net.Listener }
 
 // Accept implements net.Listener.
 func (l Listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.AcceptUnix()
+		c, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if peer, err := trust.Peer(c); err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid()) {
-			return c, nil
+		if u, ok := c.(*net.UnixConn); ok {
+			if peer, err := trust.Peer(u); err == nil && (peer.Uid == 0 || int(peer.Uid) == os.Geteuid()) {
+				return c, nil
+			}
 		}
 		c.Close()
 	}

@@ -33,7 +33,7 @@ func records(t *testing.T) (*Records, string) {
 func TestRecords(t *testing.T) {
 	r, dir := records(t)
 	c := &Container{Since: time.Unix(1e9, 0).UTC(), ContainerID: "c1", Pod: "p", Edits: []Edit{{What: "device /dev/x"}}}
-	big := &Container{ContainerID: "big", Edits: []Edit{{What: strings.Repeat("x", MaxRecord)}}}
+	big := &Container{ContainerID: "big", Edits: []Edit{{What: strings.Repeat("x", maxRecord)}}}
 	for _, c := range []*Container{c, big, {ContainerID: "dead"}} {
 		if err := r.Write(c); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func TestRecords(t *testing.T) {
 		"fifo":   func(file string) error { return unix.Mkfifo(file, 0o600) },
 		"link":   func(file string) error { return os.Symlink("/etc/passwd", file) },
 		"forged": func(file string) error { return os.WriteFile(file, []byte(`{"containerID":"c1"}`), 0o600) },
-		"large":  func(file string) error { return os.WriteFile(file, make([]byte, MaxRecord+1), 0o600) },
+		"large":  func(file string) error { return os.WriteFile(file, make([]byte, maxRecord+1), 0o600) },
 		"dir":    func(file string) error { return os.Mkdir(file, 0o700) },
 	} {
 		if err := put(filepath.Join(dir, name)); err != nil {
