@@ -183,14 +183,16 @@ func parseCDI(annotations map[string]string, set *deviceSet) error {
 	return nil
 }
 
-func unknownAliasError(d Device, aliases map[string]string) error {
-	rule := "the node's configuration has no alias " + quote(d.Alias)
+// UnknownAlias says that a configuration has no such alias, and what to write instead. The map is from alias to
+// vendor.com/class.
+func UnknownAlias(alias, device string, aliases map[string]string) string {
+	text := "the node's configuration has no alias " + quote(alias)
 	names := slices.Sorted(maps.Keys(aliases))
 	if len(names) > 0 {
-		rule += "; it has " + strings.Join(names, ", ")
+		text += "; it has " + strings.Join(names, ", ")
 	}
-	if near := diag.Nearest(d.Alias, names...); near != "" {
-		return d.newError(rule + "; did you mean " + near + "=" + d.Device + "?")
+	if near := diag.Nearest(alias, names...); near != "" {
+		return text + "; did you mean " + near + "=" + device + "?"
 	}
-	return d.newError(rule + "; write vendor.com/class=name, or add it to cdi.aliases")
+	return text + "; write vendor.com/class=name, or add it to cdi.aliases"
 }

@@ -166,7 +166,7 @@ func (r Requests) ExpandAliases(aliases map[string]string) (Requests, error) {
 		if d.Kind == Alias {
 			vendor, class, ok := strings.Cut(aliases[d.Alias], "/")
 			if !ok {
-				return Requests{}, unknownAliasError(d, aliases)
+				return Requests{}, d.newError(UnknownAlias(d.Alias, d.Device, aliases))
 			}
 			d.Kind, d.Vendor, d.Class, d.Alias = CDI, vendor, class, ""
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -284,13 +283,7 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 		}
 		kind, known := aliases[alias]
 		if !known {
-			names := slices.Sorted(maps.Keys(aliases))
-			hint := "a CDI device is vendor.com/class=name"
-			if near := diag.Nearest(alias, names...); near != "" {
-				hint = "did you mean " + near + "=" + device + "?"
-			}
-			return nil, fmt.Errorf("--cdi-device: found %q: %q is no alias of the configuration (cdi.aliases), which has %s; %s: %w",
-				name, alias, strings.Join(names, ", "), hint, errdefs.ErrNotFound)
+			return nil, fmt.Errorf("--cdi-device: found %s: %s: %w", quoted(name), annotation.UnknownAlias(alias, device, aliases), errdefs.ErrNotFound)
 		}
 		out[i] = kind + "=" + device
 	}
