@@ -36,17 +36,20 @@ type Request struct {
 
 // Device is what the driver says about one allocated device. A value that it does not say is "".
 type Device struct {
-	Driver, Pool, Name string // as in Pod Resources
+	// As in Pod Resources.
+	Driver string `json:"driver"`
+	Pool   string `json:"pool,omitempty"`
+	Name   string `json:"device,omitempty"`
 
 	// PCIAddress is resource.kubernetes.io/pciBusID, as sysfs writes it, or else
 	// k8s.cni.cncf.io/deviceID, which drivers write for Multus, if that is an address.
-	PCIAddress    string
-	VhostUserPath string // vhost-user-path, or <driver>/vhost-user-path
-	MTU           int    // mtu, or <driver>/mtu; 0 if unknown
+	PCIAddress    string `json:"pciAddress,omitempty"`
+	VhostUserPath string `json:"vhostUserPath,omitempty"` // vhost-user-path, or <driver>/vhost-user-path
+	MTU           int    `json:"mtu,omitempty"`           // mtu, or <driver>/mtu; 0 if unknown
 
-	IfName string   // networkData.interfaceName, in the pod
-	IPs    []string // networkData.ips, in CIDR form
-	MAC    string   // networkData.hardwareAddress
+	IfName string   `json:"-"`             // networkData.interfaceName, in the pod
+	IPs    []string `json:"ips,omitempty"` // networkData.ips, in CIDR form
+	MAC    string   `json:"mac,omitempty"` // networkData.hardwareAddress
 }
 
 const (

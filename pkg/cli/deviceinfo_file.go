@@ -39,26 +39,19 @@ type infoFile struct {
 
 // claimDevice is a device of a resource claim. Of a file with faults only its place is known.
 type claimDevice struct {
-	Namespace     string   `json:"namespace"`
-	Name          string   `json:"name"`
-	UID           string   `json:"uid,omitempty"`
-	PodClaim      string   `json:"podClaim,omitempty"`
-	Request       string   `json:"request"`
-	Driver        string   `json:"driver"`
-	Pool          string   `json:"pool,omitempty"`
-	Device        string   `json:"device,omitempty"`
-	PCIAddress    string   `json:"pciAddress,omitempty"`
-	VhostUserPath string   `json:"vhostUserPath,omitempty"`
-	MTU           int      `json:"mtu,omitempty"`
-	IPs           []string `json:"ips,omitempty"`
-	MAC           string   `json:"mac,omitempty"`
-	Version       string   `json:"version,omitempty"` // that counts
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid,omitempty"`
+	PodClaim  string `json:"podClaim,omitempty"`
+	Request   string `json:"request"`
+	devicemetadata.Device
+	Version string `json:"version,omitempty"` // that counts
 }
 
 // newClaimFiles returns the devices in a file of device metadata. A file without a device is one
 // element, too.
 func newClaimFiles(f *devicemetadata.File) (out []infoFile) {
-	place := claimDevice{Namespace: f.Namespace, Name: f.Claim, Request: f.Request, Driver: f.Driver}
+	place := claimDevice{Namespace: f.Namespace, Name: f.Claim, Request: f.Request, Device: devicemetadata.Device{Driver: f.Driver}}
 	if f.Err != nil {
 		return []infoFile{{Role: roleClaim, File: f.Path, Claim: &place, Findings: diagnosticsOf(f.Path, f.Err)}}
 	}
@@ -66,7 +59,7 @@ func newClaimFiles(f *devicemetadata.File) (out []infoFile) {
 	for _, r := range f.Metadata.Requests {
 		for _, d := range r.Devices {
 			c := place
-			c.Request, c.Pool, c.Device, c.PCIAddress, c.VhostUserPath, c.MTU, c.IPs, c.MAC = r.Name, d.Pool, d.Name, d.PCIAddress, d.VhostUserPath, d.MTU, d.IPs, d.MAC
+			c.Request, c.Device = r.Name, d
 			file := infoFile{Role: roleClaim, File: f.Path, Interface: d.IfName, Valid: true, Claim: &c}
 			switch {
 			case d.VhostUserPath != "":
@@ -84,12 +77,12 @@ func newClaimFiles(f *devicemetadata.File) (out []infoFile) {
 }
 
 // text names the device: its claim and request, driver, pool and name, and where it is.
-func (c *claimDevice) text(ifName string) string {
+func (c *claimDevice) text() string {
 	words := []string{c.Namespace + "/" + c.Name, c.Request, c.Driver}
-	if c.Device != "" {
-		words[2] += "/" + c.Pool + "/" + c.Device
+	if c.Device.Name != "" {
+		words[2] += "/" + c.Pool + "/" + c.Device.Name
 	}
-	words = append(words, c.PCIAddress, c.VhostUserPath, ifName)
+	words = append(words, c.PCIAddress, c.VhostUserPath, c.IfName)
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
@@ -119,7 +112,7 @@ func newInfoFile(role string, e deviceinfo.Entry) infoFile {
 func (f *infoFile) ownerText() string {
 	switch {
 	case f.Claim != nil:
-		return f.Claim.text(f.Interface)
+		return f.Claim.text()
 	case f.Role == roleDP && f.DeviceID != "":
 		return f.Resource + " " + f.DeviceID
 	case f.Role == roleCNI && f.Interface != "":
