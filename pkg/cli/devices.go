@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -35,6 +36,8 @@ type cdiDevice struct {
 	Kind        string            `json:"kind"`
 	File        string            `json:"file"`
 	Annotations map[string]string `json:"annotations,omitempty"` // of the device, in its file
+
+	content string // its edits; for --watch
 }
 
 // cdiConflict is a device that files of one directory declare more than once.
@@ -111,7 +114,8 @@ func newInventory(s *cdiregistry.Snapshot) *inventory {
 	}
 	for _, name := range s.Devices() {
 		if d, err := s.Device(name); err == nil {
-			o.Devices = append(o.Devices, cdiDevice{Name: d.Name, Kind: d.Kind, File: d.File, Annotations: d.Annotations})
+			content, _ := json.Marshal([]any{d.SpecEdits, d.Edits})
+			o.Devices = append(o.Devices, cdiDevice{Name: d.Name, Kind: d.Kind, File: d.File, Annotations: d.Annotations, content: string(content)})
 		}
 	}
 	for _, f := range s.Files() {
@@ -147,6 +151,7 @@ func conflictsOf(err error) []*cdiregistry.ConflictError {
 	}
 	return out
 }
+
 func (o *inventory) formatText() string {
 	var b strings.Builder
 	if len(o.Devices) == 0 {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
@@ -29,8 +28,6 @@ type inventoryItem struct {
 
 	content string // differs after a change that the detail does not show
 }
-
-func (i inventoryItem) itemKey() string { return i.What + " " + i.Name }
 
 func (i inventoryItem) formatText() string {
 	sign := map[string]string{"added": "+", "removed": "-", "changed": "~"}[i.Change]
@@ -52,7 +49,7 @@ type watcher struct {
 	json     bool
 
 	snapshot *cdiregistry.Snapshot // that cdi is of
-	cdi      map[string]inventoryItem
+	cdi      *inventory            // without device-info
 	printed  map[string]inventoryItem
 }
 
@@ -75,22 +72,15 @@ func (w *watcher) printUntilDone(ctx context.Context) error {
 // printChanges prints what has changed since the last call: removed items, then new and changed ones, each sorted.
 func (w *watcher) printChanges() error {
 	if s := w.registry.Snapshot(); s != w.snapshot {
-		w.snapshot, w.cdi = s, cdiItems(s)
+		w.snapshot, w.cdi = s, newInventory(s)
 	}
 	files, err := w.dirs.plugins()
 	if err != nil {
 		return err
 	}
-	before, next := w.printed, maps.Clone(w.cdi)
-	for i := range files {
-		item := inventoryItem{What: "device-info", Name: files[i].File, Detail: cmp.Or(files[i].ownerText(), files[i].Type)}
-		if !files[i].Valid {
-			item.Detail = plain(files[i].Findings[0].Error())
-		}
-		data, _ := json.Marshal(files[i].Info)
-		item.content = string(data)
-		next[item.itemKey()] = item
-	}
+	offered := *w.cdi
+	offered.DeviceInfo = files
+	before, next := w.printed, offered.items()
 	w.printed = next
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		if _, ok := next[key]; !ok {
@@ -120,31 +110,34 @@ func (w *watcher) print(change string, item inventoryItem) error {
 	return enc.Encode(item)
 }
 
-func cdiItems(s *cdiregistry.Snapshot) map[string]inventoryItem {
+// items returns everything in the inventory, by kind and name.
+func (o *inventory) items() map[string]inventoryItem {
 	items := map[string]inventoryItem{}
-	add := func(f inventoryItem) { items[f.itemKey()] = f }
-	for _, name := range s.Devices() {
-		d, err := s.Device(name)
-		if err != nil {
-			continue
+	add := func(what, name, detail, content string) {
+		items[what+" "+name] = inventoryItem{What: what, Name: name, Detail: detail, content: content}
+	}
+	for _, d := range o.Devices {
+		add("device", d.Name, d.File, d.content)
+	}
+	for _, c := range o.Conflicts {
+		add("conflict", c.Name, strings.Join(c.Files, ", "), "")
+	}
+	for _, r := range o.Refused {
+		add("refused", r.File, firstText(r.Findings), "")
+	}
+	for _, d := range o.Dirs {
+		if d.Error != "" {
+			add("directory", d.Path, d.Error, "")
 		}
-		content, _ := json.Marshal([]any{d.SpecEdits, d.Edits})
-		add(inventoryItem{What: "device", Name: d.Name, Detail: d.File, content: string(content)})
 	}
-	o := &inventory{}
-	for _, f := range s.Files() {
-		o.addFault(f)
-	}
-	for i := range o.Conflicts {
-		add(inventoryItem{What: "conflict", Name: o.Conflicts[i].Name, Detail: strings.Join(o.Conflicts[i].Files, ", ")})
-	}
-	for i := range o.Refused {
-		add(inventoryItem{What: "refused", Name: o.Refused[i].File, Detail: firstText(o.Refused[i].Findings)})
-	}
-	for _, d := range s.Dirs() {
-		if d.Err != nil {
-			add(inventoryItem{What: "directory", Name: d.Path, Detail: diag.ErrorText(d.Err)})
+	for i := range o.DeviceInfo {
+		f := &o.DeviceInfo[i]
+		content, _ := json.Marshal(f.Info)
+		detail := cmp.Or(f.ownerText(), f.Type)
+		if !f.Valid {
+			detail = plain(f.Findings[0].Error())
 		}
+		add("device-info", f.File, detail, string(content))
 	}
 	return items
 }
