@@ -156,25 +156,6 @@ func (v *validator) addChecked(shown, holds string) {
 	v.lines = append(v.lines, validateLine{file: shown, holds: holds})
 }
 
-// okLine returns the line of a valid file; false for one with an error, which another file may
-// cause.
-func (v *validator) okLine(l validateLine) (string, bool) {
-	warnings := 0
-	for _, f := range v.findings {
-		if f.File != l.file {
-			continue
-		}
-		if f.Severity == diag.SeverityError {
-			return "", false
-		}
-		warnings++
-	}
-	if warnings > 0 {
-		l.holds += ", " + diag.Count(warnings, "warning")
-	}
-	return plain(l.file) + ": ok (" + l.holds + ")", true
-}
-
 // validatePath checks a file, or the files in a directory; shown is the path in messages, as the
 // caller wrote it.
 func (v *validator) validatePath(hostPath, shown string) {
@@ -334,17 +315,27 @@ func (v *validator) printFindings(env Env, out output) error {
 	return errNoAnswer
 }
 
+// formatText returns the lines in the order of the checks. A valid file has no line if another file causes an error of it.
 func (v *validator) formatText() string {
+	hasError, warnings := map[string]bool{}, map[string]int{}
+	for _, f := range v.findings {
+		if f.Severity == diag.SeverityError {
+			hasError[f.File] = true
+		} else {
+			warnings[f.File]++
+		}
+	}
 	var b strings.Builder
 	for _, l := range v.lines {
-		line := l.finding
-		if l.file != "" {
-			var ok bool
-			if line, ok = v.okLine(l); !ok || v.quiet {
-				continue
+		switch {
+		case l.file == "":
+			b.WriteString(l.finding + "\n")
+		case !v.quiet && !hasError[l.file]:
+			if n := warnings[l.file]; n > 0 {
+				l.holds += ", " + diag.Count(n, "warning")
 			}
+			b.WriteString(plain(l.file) + ": ok (" + l.holds + ")\n")
 		}
-		b.WriteString(line + "\n")
 	}
 	return b.String()
 }
