@@ -104,7 +104,7 @@ func (e *enableNRI) enableInRuntime(cmd *cobra.Command, env Env) error {
 	}
 	if change != nil {
 		for _, m := range change.Missing {
-			fmt.Fprintf(env.Stderr, "there is no %s: what it sets for NRI is not known\n", m)
+			env.message("warning: there is no %s: what it sets for NRI is not known", m)
 		}
 	}
 	if err == nil && change.Needed() && !e.dryRun {

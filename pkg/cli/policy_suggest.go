@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -100,10 +101,10 @@ func (s *policySuggest) run(cmd *cobra.Command, env Env, n *hostFlags, files []s
 	}
 	rules, left := policy.Suggest(s.asked)
 	if s.broken > 0 {
-		fmt.Fprintf(env.Stderr, "warning: %d lines are no lines of an audit log\n", s.broken)
+		env.message("warning: skipped %s in another format than the audit log's", diag.Count(s.broken, "line"))
 	}
 	if s.incomplete > 0 {
-		fmt.Fprintf(env.Stderr, "warning: the log leaves out some of what %d containers asked for\n", s.incomplete)
+		env.message("warning: the log leaves out some requests of %s", diag.Count(s.incomplete, "container"))
 	}
 	if len(rules)+len(left) == 0 {
 		return fmt.Errorf("suggest rules: the log has nothing that a container asked for: %w", errdefs.ErrNotFound)
