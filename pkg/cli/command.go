@@ -95,7 +95,7 @@ func Run(ctx context.Context, args []string, env Env) int {
 	if err == nil || errors.Is(err, errAnswerNo) || errors.Is(err, errNoAnswer) {
 		return exitStatus(err)
 	}
-	env.message("%s", diag.ErrorText(err))
+	env.message("%v", err)
 	var h *hintedError
 	if errors.As(err, &h) && h.hint != "" {
 		env.message("hint: %s", h.hint)
@@ -103,8 +103,13 @@ func Run(ctx context.Context, args []string, env Env) int {
 	return exitStatus(err)
 }
 
-// message prints a message to standard error. Further lines are indented.
+// message prints a message to standard error. Further lines are indented. The texts of errors have no sentinels.
 func (e Env) message(format string, args ...any) {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = diag.ErrorText(err)
+		}
+	}
 	text := plainLines(fmt.Sprintf(format, args...))
 	fmt.Fprintf(e.Stderr, "jackfield: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
 }
@@ -139,8 +144,9 @@ func Command(env Env) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
+		injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), socketsCommand(env), doctorCommand(env),
+		enableNRICommand(env), nriCommand(env), installCommand(env), completionCommand(env),
 	)
-	root.AddCommand(injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), socketsCommand(env), doctorCommand(env), enableNRICommand(env), nriCommand(env), installCommand(env), completionCommand(env))
 	root.SetHelpCommand(helpCommand())
 	return root
 }

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // terminalSize returns the columns and rows of the terminal that w is. They are 0 where w is no terminal: text for a
@@ -88,8 +86,8 @@ func (o *output) watchResult(ctx context.Context, env Env, interval time.Duratio
 			if last == "" {
 				return err
 			}
-			if message := diag.ErrorText(err); message != last {
-				env.message("%s", message)
+			if message := err.Error(); message != last {
+				env.message("%v", err)
 				last = message
 			}
 		default:
