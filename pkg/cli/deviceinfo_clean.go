@@ -16,7 +16,6 @@ import (
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/orphans"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const infoCleanLong = `clean removes device-info files in one of three forms, and prints the path of
@@ -153,14 +152,11 @@ func (c *cleanCommand) removeDevice() error {
 	return err
 }
 
-// maxKept bounds what is read from standard input, in bytes: more than 10,000 IDs.
-const maxKept = 1 << 20
-
 // readKeptIDs returns the IDs to keep. Anything that is no ID is refused, because it would keep no file.
 func (c *cleanCommand) readKeptIDs(cmd *cobra.Command) ([]string, error) {
 	ids := c.keep
 	if len(ids) == 1 && ids[0] == "-" {
-		data, err := hostfs.ReadAtMost(c.env.Stdin, maxKept)
+		data, err := readInput("-", c.env.Stdin)
 		if err != nil {
 			return nil, fmt.Errorf("read the IDs to keep: %w", err)
 		}

@@ -8,5 +8,6 @@
 // characters that a terminal acts on.
 //
 // docs/reference/cli.md has the rules for messages: a person can act on each one, it begins with "jackfield:", and a
-// hint may follow. Output is sorted, and has no colours.
+// hint may follow. Output is sorted. Only a terminal gets colours, unless
+// the user asks for them.
 package cli
