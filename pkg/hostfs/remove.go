@@ -34,7 +34,7 @@ func RemoveTreeAt(dirfd int, name string) error {
 		return err
 	}
 	defer top.Close()
-	r := treeRemoval{top: top, prefix: strconv.FormatUint(rand.Uint64(), 36) + "-"}
+	r := treeRemoval{top: top}
 	for more := true; more; {
 		if more, err = r.sweepDir(top); err != nil {
 			return fmt.Errorf("remove %q: %w", name, err)
@@ -50,8 +50,6 @@ const maxRemoved = 1 << 24
 // treeRemoval is one removal of a tree.
 type treeRemoval struct {
 	top     *os.File
-	prefix  string // of the names of directories that were moved up
-	moved   uint64
 	removed int
 }
 
@@ -106,7 +104,12 @@ func (r *treeRemoval) removeEntry(dir *os.File, name string) error {
 		return err
 	}
 	if dir != r.top {
-		return r.moveUp(fd, name)
+		// Nobody can foresee the new name, so that nothing has it.
+		err := unix.Renameat(fd, name, int(r.top.Fd()), strconv.FormatUint(rand.Uint64(), 36))
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return &os.PathError{Op: "rename", Path: name, Err: err}
+		}
+		return nil
 	}
 	sub, err := openForRemoval(fd, name)
 	if errors.Is(err, unix.ENOENT) {
@@ -122,21 +125,6 @@ func (r *treeRemoval) removeEntry(dir *os.File, name string) error {
 		}
 	}
 	return removeEmptyDir(fd, name)
-}
-
-// moveUp renames a directory into the top directory, under a name that nobody could foresee.
-func (r *treeRemoval) moveUp(dirfd int, name string) error {
-	for range 16 {
-		r.moved++
-		err := unix.Renameat(dirfd, name, int(r.top.Fd()), r.prefix+strconv.FormatUint(r.moved, 36))
-		if err == nil || errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		if !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.ENOTDIR) {
-			return &os.PathError{Op: "rename", Path: name, Err: err}
-		}
-	}
-	return &os.PathError{Op: "rename", Path: name, Err: unix.EEXIST}
 }
 
 func removeEmptyDir(dirfd int, name string) error {
