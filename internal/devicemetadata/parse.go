@@ -3,9 +3,9 @@
 package devicemetadata
 
 import (
-	"fmt"
 	"net"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -17,11 +17,10 @@ import (
 // Metadata is the content of one file: metadata.resource.k8s.io DeviceMetadata, v1beta1 and
 // v1alpha1, which are the same.
 type Metadata struct {
-	Version    string // apiVersion of the object that was read
-	Namespace  string // metadata.namespace: of the claim
-	Claim      string // metadata.name
-	UID        string // metadata.uid: of the claim; "" if the driver did not write it
-	Generation int64  // metadata.generation: counts the driver's updates
+	Version   string // apiVersion of the object that was read
+	Namespace string // metadata.namespace: of the claim
+	Claim     string // metadata.name
+	UID       string // metadata.uid: of the claim; "" if the driver did not write it
 	// PodClaim is podClaimName: pod.spec.resourceClaims[].name of a claim that was created from a
 	// template, otherwise "".
 	PodClaim string
@@ -111,7 +110,6 @@ func newReader(text, file string) *reader {
 // next returns the next object in a version that this package knows; nil at the end, and an error if
 // there was none.
 func (r *reader) next() (*Metadata, error) {
-	p := parser{file: r.file}
 	for {
 		root, fault := r.stream.Next()
 		if fault != nil {
@@ -128,18 +126,15 @@ func (r *reader) next() (*Metadata, error) {
 			}
 			return nil, &diag.Diagnostic{File: r.file, Field: "apiVersion", Found: strings.Join(r.unknown, ", "), Rule: rule}
 		}
-		p.checkObject(root, "")
-		version := p.readText(root, "", "apiVersion", required)
-		if p.fault != nil {
-			return nil, p.fault
-		}
-		if !isKnownVersion(version) {
+		p := parser{file: r.file, root: root}
+		version := p.readVersion()
+		if p.fault == nil && !isKnownVersion(version) {
 			if len(r.unknown) < 8 {
 				r.unknown = append(r.unknown, quote(version))
 			}
 			continue
 		}
-		m := p.readMetadata(root, version)
+		m := p.readMetadata(version)
 		if p.fault != nil {
 			return nil, p.fault
 		}
@@ -148,258 +143,227 @@ func (r *reader) next() (*Metadata, error) {
 	}
 }
 
-// parser keeps the first fault. Its methods do nothing after it.
+// object is an object in the form of its JSON text, which both known versions have.
+type object struct {
+	Kind     string `json:"kind"`
+	Metadata *struct {
+		Name       string `json:"name"`
+		Namespace  string `json:"namespace"`
+		UID        string `json:"uid"`
+		Generation uint64 `json:"generation"`
+	} `json:"metadata"`
+	PodClaim string `json:"podClaimName"`
+	Requests []struct {
+		Name    string         `json:"name"`
+		Devices []deviceObject `json:"devices"`
+	} `json:"requests"`
+}
+
+type deviceObject struct {
+	Driver      string                `json:"driver"`
+	Pool        string                `json:"pool"`
+	Name        string                `json:"name"`
+	Attributes  map[string]*attribute `json:"attributes"`
+	NetworkData struct {
+		IfName string   `json:"interfaceName"`
+		IPs    []string `json:"ips"`
+		MAC    string   `json:"hardwareAddress"`
+	} `json:"networkData"`
+}
+
+// attribute is the value of an attribute, which has one of several types.
+type attribute struct {
+	Text   *string `json:"string"`
+	Number *int    `json:"int"`
+}
+
+// parser reads one object, and keeps the first fault.
 type parser struct {
-	file    string
-	fault   *diag.Diagnostic
-	devices int
+	file  string
+	root  *jsontree.Node
+	fault *diag.Diagnostic
 }
 
-func (p *parser) addFault(n *jsontree.Node, field, found, rule string) {
+// addFault adds a fault of the value at a path, see [jsontree.JoinPath].
+func (p *parser) addFault(path []any, found, rule string) {
 	if p.fault == nil {
-		p.fault = &diag.Diagnostic{File: p.file, Line: n.Line, Column: n.Column, Field: field, Found: found, Rule: rule}
+		n := p.root.At(path...)
+		p.fault = &diag.Diagnostic{File: p.file, Line: n.Line, Column: n.Column, Field: jsontree.JoinPath("", path...), Found: found, Rule: rule}
 	}
 }
 
-// checkObject checks that a value is an object that has each key once.
-func (p *parser) checkObject(n *jsontree.Node, field string) bool {
-	if !p.checkKind(n, field, jsontree.Object) {
-		return false
+// decode stores the object in a struct.
+func (p *parser) decode(into any) {
+	if fault := (jsontree.Decoder{}).Decode(p.root, into); fault != nil && p.fault == nil {
+		fault.File = p.file
+		p.fault = fault
 	}
-	if d := n.Duplicate(); d != nil && p.fault == nil {
-		p.fault = &diag.Diagnostic{File: p.file, Line: d.KeyLine, Column: d.KeyColumn, Field: field, Found: quote(d.Key), Rule: "a key must occur only once"}
-	}
-	return p.fault == nil
 }
 
-func (p *parser) checkKind(n *jsontree.Node, field string, kind jsontree.Kind) bool {
-	if n.Kind != kind {
-		p.addFault(n, field, n.Kind.String(), "must be "+kind.String())
+func (p *parser) readVersion() string {
+	var o struct {
+		Version string `json:"apiVersion"`
 	}
-	return p.fault == nil
+	p.decode(&o)
+	p.checkRequired(o.Version, "apiVersion")
+	return o.Version
 }
 
-// findMember returns a member that is set: null counts as missing.
-func findMember(n *jsontree.Node, key string) *jsontree.Node {
-	m := n.Member(key)
-	if m == nil || m.Kind == jsontree.Null {
-		return nil
-	}
-	return m
-}
-
-func joinField(field, key string) string {
-	if field == "" {
-		return key
-	}
-	return field + "." + key
-}
-
-const (
-	optional = false
-	required = true
-)
-
-// readText returns a member that is a name or ID: printable, without space, bounded.
-func (p *parser) readText(n *jsontree.Node, field, key string, must bool) string {
-	m, field := findMember(n, key), joinField(field, key)
+// checkRequired checks a name or ID that must be set.
+func (p *parser) checkRequired(text string, path ...any) {
 	switch {
-	case p.fault != nil:
-	case m == nil && must:
-		p.addFault(n, field, "nothing", "is required")
-	case m != nil && p.checkKind(m, field, jsontree.String):
-		return p.checkText(m, field, m.Text, must)
+	case text != "":
+		p.checkText(text, path...)
+	case p.root.At(path...).Kind == jsontree.String:
+		p.addFault(path, `""`, "must not be empty")
+	default:
+		p.addFault(path, "nothing", "is required")
 	}
-	return ""
 }
 
-// checkText returns a name or ID, if it is one.
-func (p *parser) checkText(n *jsontree.Node, field, text string, must bool) string {
+// checkText checks a name or ID: printable, without space, bounded.
+func (p *parser) checkText(text string, path ...any) {
 	switch {
-	case text == "" && must:
-		p.addFault(n, field, `""`, "must not be empty")
 	case len(text) > maxText:
-		p.addFault(n, field, strconv.Itoa(len(text))+" bytes", "must have at most "+strconv.Itoa(maxText))
+		p.addFault(path, strconv.Itoa(len(text))+" bytes", "must have at most "+strconv.Itoa(maxText))
 	case strings.ContainsFunc(text, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) || r == unicode.ReplacementChar }):
-		p.addFault(n, field, quote(text), "must be printable and without a space")
+		p.addFault(path, quote(text), "must be printable and without a space")
 	}
-	return text
 }
 
-// readList returns the elements of a member that is an array.
-func (p *parser) readList(n *jsontree.Node, field, key string) []*jsontree.Node {
-	m := findMember(n, key)
-	if p.fault != nil || m == nil || !p.checkKind(m, joinField(field, key), jsontree.Array) {
+func (p *parser) readMetadata(version string) *Metadata {
+	var o object
+	p.decode(&o)
+	if p.checkRequired(o.Kind, "kind"); o.Kind != kind {
+		p.addFault([]any{"kind"}, quote(o.Kind), "must be "+kind)
+	}
+	if o.Metadata == nil {
+		p.addFault([]any{"metadata"}, "nothing", "is required")
+	}
+	if p.fault != nil {
 		return nil
 	}
-	return m.Children
-}
-
-func (p *parser) readMetadata(root *jsontree.Node, version string) *Metadata {
-	m := &Metadata{Version: version}
-	if found := p.readText(root, "", "kind", required); found != kind && p.fault == nil {
-		p.addFault(root.Member("kind"), "kind", quote(found), "must be "+kind)
-	}
-	meta := findMember(root, "metadata")
-	if meta == nil {
-		p.addFault(root, "metadata", "nothing", "is required")
-		return m
-	}
-	if !p.checkObject(meta, "metadata") {
-		return m
-	}
-	m.Claim = p.readText(meta, "metadata", "name", required)
-	m.Namespace = p.readText(meta, "metadata", "namespace", required)
-	m.UID = p.readText(meta, "metadata", "uid", optional)
-	m.Generation = int64(p.readNumber(findMember(meta, "generation"), "metadata.generation", 0, 1<<62))
-	m.PodClaim = p.readText(root, "", "podClaimName", optional)
-	for i, n := range p.readList(root, "", "requests") {
-		m.Requests = append(m.Requests, p.readRequest(n, fmt.Sprintf("requests[%d]", i)))
+	p.checkRequired(o.Metadata.Name, "metadata", "name")
+	p.checkRequired(o.Metadata.Namespace, "metadata", "namespace")
+	p.checkText(o.Metadata.UID, "metadata", "uid")
+	p.checkText(o.PodClaim, "podClaimName")
+	m := &Metadata{Version: version, Namespace: o.Metadata.Namespace, Claim: o.Metadata.Name, UID: o.Metadata.UID, PodClaim: o.PodClaim}
+	devices := 0
+	for i, in := range o.Requests {
+		p.checkRequired(in.Name, "requests", i, "name")
+		if devices += len(in.Devices); devices > maxDevices {
+			p.addFault([]any{"requests", i, "devices"}, "more than "+strconv.Itoa(maxDevices)+" devices", "must be fewer")
+			return nil
+		}
+		r := Request{Name: in.Name}
+		for j := range in.Devices {
+			r.Devices = append(r.Devices, p.readDevice(&in.Devices[j], "requests", i, "devices", j))
+		}
+		m.Requests = append(m.Requests, r)
 	}
 	return m
 }
 
-// readNumber returns a number without a fraction; 0 for nil.
-func (p *parser) readNumber(n *jsontree.Node, field string, low, high int) int {
-	if n == nil || p.fault != nil || !p.checkKind(n, field, jsontree.Number) {
-		return 0
-	}
-	v, err := strconv.Atoi(n.Text)
-	if err != nil || v < low || v > high {
-		p.addFault(n, field, quote(n.Text), fmt.Sprintf("must be a whole number from %d to %d", low, high))
-	}
-	return v
-}
+func (p *parser) readDevice(in *deviceObject, path ...any) Device {
+	d := Device{Driver: in.Driver, Pool: in.Pool, Name: in.Name, IfName: in.NetworkData.IfName, IPs: in.NetworkData.IPs}
+	at := func(keys ...any) []any { return slices.Concat(path, keys) }
+	p.checkRequired(d.Driver, at("driver")...)
+	p.checkRequired(d.Pool, at("pool")...)
+	p.checkRequired(d.Name, at("name")...)
+	p.readAttributes(in.Attributes, at("attributes"), &d)
 
-func (p *parser) readRequest(n *jsontree.Node, field string) Request {
-	if !p.checkObject(n, field) {
-		return Request{}
+	p.checkText(d.IfName, at("networkData", "interfaceName")...)
+	if !isIfName(d.IfName) {
+		p.addFault(at("networkData", "interfaceName"), quote(d.IfName), "must be an interface name, of at most 15 bytes")
 	}
-	r := Request{Name: p.readText(n, field, "name", required)}
-	for i, n := range p.readList(n, field, "devices") {
-		if p.devices++; p.devices > maxDevices {
-			p.addFault(n, field+".devices", "more than "+strconv.Itoa(maxDevices)+" devices", "must be fewer")
-			break
+	if text := in.NetworkData.MAC; text != "" {
+		mac, err := net.ParseMAC(text)
+		if err != nil {
+			p.addFault(at("networkData", "hardwareAddress"), quote(text), "must be a hardware address of 6, 8 or 20 bytes")
 		}
-		r.Devices = append(r.Devices, p.readDevice(n, fmt.Sprintf("%s.devices[%d]", field, i)))
+		d.MAC = mac.String()
 	}
-	return r
-}
-
-func (p *parser) readDevice(n *jsontree.Node, field string) Device {
-	if !p.checkObject(n, field) {
-		return Device{}
+	if len(d.IPs) > maxIPs {
+		p.addFault(at("networkData", "ips"), "more than "+strconv.Itoa(maxIPs)+" addresses", "must be fewer")
+		return d
 	}
-	d := Device{Driver: p.readText(n, field, "driver", required), Pool: p.readText(n, field, "pool", required), Name: p.readText(n, field, "name", required)}
-	if a := findMember(n, "attributes"); a != nil && p.checkObject(a, field+".attributes") {
-		p.readAttributes(a, field+".attributes", &d)
-	}
-	if data := findMember(n, "networkData"); data != nil && p.checkObject(data, field+".networkData") {
-		p.readNetworkData(data, field+".networkData", &d)
+	for i, ip := range d.IPs {
+		if _, _, err := net.ParseCIDR(ip); err != nil {
+			p.addFault(at("networkData", "ips", i), quote(ip), "must be an address with its prefix length, such as 192.0.2.5/24")
+		}
 	}
 	return d
 }
 
 // readAttributes reads the attributes that are used here. A name without a domain is of the driver's
 // own domain.
-func (p *parser) readAttributes(n *jsontree.Node, field string, d *Device) {
-	own := func(name string) *jsontree.Node {
-		if a := findMember(n, name); a != nil {
-			return a
+func (p *parser) readAttributes(all map[string]*attribute, path []any, d *Device) {
+	ownName := func(name string) string {
+		if all[name] != nil {
+			return name
 		}
-		return findMember(n, d.Driver+"/"+name)
+		return d.Driver + "/" + name
 	}
-	if v, at := p.readString(findMember(n, attributePCI), field); v != nil {
-		d.PCIAddress = p.readPCIAddress(v, at)
+	if text, at := p.findText(all, path, attributePCI); text != nil {
+		d.PCIAddress = p.readPCIAddress(*text, at)
 	}
-	if v, at := p.readString(findMember(n, attributeDeviceID), field); v != nil {
-		address, isAddress := diag.PCIAddress(v.Text)
+	if text, at := p.findText(all, path, attributeDeviceID); text != nil {
+		address, isAddress := diag.PCIAddress(*text)
 		switch {
 		case !isAddress:
 		case d.PCIAddress == "":
 			d.PCIAddress = address
 		case d.PCIAddress != address:
-			p.addFault(v, at, quote(v.Text), attributePCI+" says "+d.PCIAddress+": both must name one device")
+			p.addFault(at, quote(*text), attributePCI+" says "+d.PCIAddress+": both must name one device")
 		}
 	}
-	if v, at := p.readString(own(attributeVhost), field); v != nil {
-		d.VhostUserPath = p.readSocketPath(v, at)
+	if text, at := p.findText(all, path, ownName(attributeVhost)); text != nil {
+		d.VhostUserPath = *text
+		p.checkSocketPath(*text, at)
 	}
-	if a := own(attributeMTU); a != nil && p.checkObject(a, field+"."+a.Key) {
-		v := findMember(a, "int")
-		if v == nil {
-			p.addFault(a, field+"."+a.Key, "no key int", "must be a number: {\"int\": N}")
-			return
-		}
-		d.MTU = p.readNumber(v, field+"."+a.Key+".int", 68, 65535)
+	name := ownName(attributeMTU)
+	switch a, at := all[name], slices.Concat(path, []any{name}); {
+	case a == nil:
+	case a.Number == nil:
+		p.addFault(at, "no key int", `must be a number: {"int": N}`)
+	case *a.Number < 68 || *a.Number > 65535:
+		p.addFault(append(at, "int"), quote(strconv.Itoa(*a.Number)), "must be a whole number from 68 to 65535")
+	default:
+		d.MTU = *a.Number
 	}
 }
 
-// readString returns the value of an attribute of type string, and its field; nil for a missing
-// attribute.
-func (p *parser) readString(a *jsontree.Node, field string) (v *jsontree.Node, at string) {
+// findText returns the value of an attribute of type string, and its path; nil for a missing
+// attribute, and after a fault.
+func (p *parser) findText(all map[string]*attribute, path []any, name string) (text *string, at []any) {
+	a, at := all[name], slices.Concat(path, []any{name})
 	if a == nil || p.fault != nil {
-		return nil, ""
+		return nil, nil
 	}
-	field = field + "." + a.Key
-	if !p.checkObject(a, field) {
-		return nil, ""
+	if a.Text == nil {
+		p.addFault(at, "no key string", `must be a string: {"string": "TEXT"}`)
 	}
-	if v = findMember(a, "string"); v == nil {
-		p.addFault(a, field, "no key string", "must be a string: {\"string\": \"TEXT\"}")
-		return nil, ""
-	}
-	if !p.checkKind(v, field+".string", jsontree.String) {
-		return nil, ""
-	}
-	return v, field + ".string"
+	return a.Text, append(at, "string")
 }
 
-func (p *parser) readPCIAddress(n *jsontree.Node, field string) string {
-	address, wellFormed := diag.PCIAddress(n.Text)
+func (p *parser) readPCIAddress(text string, path []any) string {
+	address, wellFormed := diag.PCIAddress(text)
 	if !wellFormed {
-		p.addFault(n, field, quote(n.Text), "must be a PCI address DDDD:BB:DD.F")
-		if p.fault != nil && address != "" {
+		p.addFault(path, quote(text), "must be a PCI address DDDD:BB:DD.F")
+		if address != "" {
 			p.fault.Hint = "did you mean " + address + "?"
 		}
 	}
 	return address
 }
 
-func (p *parser) readSocketPath(n *jsontree.Node, field string) string {
-	switch s := p.checkText(n, field, n.Text, required); {
-	case p.fault != nil:
-	case len(s) > maxSocket:
-		p.addFault(n, field, strconv.Itoa(len(s))+" bytes", "must have at most "+strconv.Itoa(maxSocket)+", the longest path of a UNIX socket")
-	case !path.IsAbs(s) || path.Clean(s) != s || s == "/":
-		p.addFault(n, field, quote(s), "must be an absolute path without . and ..")
-	}
-	return n.Text
-}
-
-func (p *parser) readNetworkData(n *jsontree.Node, field string, d *Device) {
-	d.IfName = p.readText(n, field, "interfaceName", optional)
-	if d.IfName != "" && !isIfName(d.IfName) {
-		p.addFault(n.Member("interfaceName"), field+".interfaceName", quote(d.IfName), "must be an interface name, of at most 15 bytes")
-	}
-	if mac := p.readText(n, field, "hardwareAddress", optional); mac != "" {
-		parsed, err := net.ParseMAC(mac)
-		if err != nil {
-			p.addFault(n.Member("hardwareAddress"), field+".hardwareAddress", quote(mac), "must be a hardware address of 6, 8 or 20 bytes")
-		}
-		d.MAC = parsed.String()
-	}
-	for i, ip := range p.readList(n, field, "ips") {
-		at := fmt.Sprintf("%s.ips[%d]", field, i)
-		switch {
-		case i == maxIPs:
-			p.addFault(ip, at, "more than "+strconv.Itoa(maxIPs)+" addresses", "must be fewer")
-		case p.checkKind(ip, at, jsontree.String):
-			if _, _, err := net.ParseCIDR(ip.Text); err != nil {
-				p.addFault(ip, at, quote(ip.Text), "must be an address with its prefix length, such as 192.0.2.5/24")
-			}
-			d.IPs = append(d.IPs, ip.Text)
-		}
+func (p *parser) checkSocketPath(text string, at []any) {
+	p.checkRequired(text, at...)
+	switch {
+	case len(text) > maxSocket:
+		p.addFault(at, strconv.Itoa(len(text))+" bytes", "must have at most "+strconv.Itoa(maxSocket)+", the longest path of a UNIX socket")
+	case !path.IsAbs(text) || path.Clean(text) != text || text == "/":
+		p.addFault(at, quote(text), "must be an absolute path without . and ..")
 	}
 }
 

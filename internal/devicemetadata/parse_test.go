@@ -44,7 +44,7 @@ func TestParseReadsFirstKnownVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &devicemetadata.Metadata{Version: beta, Namespace: "ns", Claim: "claim", UID: "u-1", Generation: 2, PodClaim: "nic",
+	want := &devicemetadata.Metadata{Version: beta, Namespace: "ns", Claim: "claim", UID: "u-1", PodClaim: "nic",
 		Requests: []devicemetadata.Request{{Name: "vf", Devices: []devicemetadata.Device{{
 			Driver: "d.example.com", Pool: "node", Name: "dev-1", PCIAddress: "0000:3b:00.2", MTU: 9000,
 			IfName: "net1", IPs: []string{"192.0.2.5/24", "2001:db8::5/64"}, MAC: "c2:11:22:33:44:55"}}}}}
@@ -88,7 +88,7 @@ func TestParseReportsFaults(t *testing.T) {
 		"a key twice":   {strings.Replace(object(beta, "", ""), `"name": "claim"`, `"name": "claim", "name": "other"`, 1), `f:2:32: metadata: found "name": a key must occur only once`},
 		"no claim":      {strings.Replace(object(beta, "", ""), `"name": "claim", `, ``, 1), `f:2:14: metadata.name: found nothing: is required`},
 		"no metadata":   {strings.Replace(object(beta, "", ""), `"metadata": {`, `"meta": {`, 1), `f:1:1: metadata: found nothing: is required`},
-		"generation":    {strings.Replace(object(beta, "", ""), `"generation": 2`, `"generation": 1.5`, 1), `f:2:79: metadata.generation: found "1.5": must be a whole number from 0 to 4611686018427387904`},
+		"generation":    {strings.Replace(object(beta, "", ""), `"generation": 2`, `"generation": 1.5`, 1), `f:2:79: metadata.generation: found 1.5: must be a whole number from 0 to 18446744073709551615`},
 		"empty driver":  {strings.Replace(object(beta, "", ""), `"d.example.com"`, `""`, 1), `f:3:76: ` + at + `driver: found "": must not be empty`},
 		"control":       {strings.Replace(object(beta, "", ""), `"dev-1"`, `"dev\n1"`, 1), `f:3:117: ` + at + `name: found "dev\n1": must be printable and without a space`},
 		"pci address":   {object(beta, `"resource.kubernetes.io/pciBusID": {"string": "3b:00.2"}`, ""), `f:3:187: ` + at + `attributes.resource.kubernetes.io/pciBusID.string: found "3b:00.2": must be a PCI address DDDD:BB:DD.F: did you mean 0000:3b:00.2?`},
