@@ -45,7 +45,7 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 			item.Decline(Unmanaged, errors.New(p.noDevice))
 			return nil
 		}
-		grant, err := p.policy.Device(p.subjectFor(a), n.HostPath)
+		grant, err := p.policy.Device(p.subjectFor(a), n.Path)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 		item.Rule = cmp.Or(item.Rule, grant.Rule)
 		origin.Rule, origin.Field = grant.Rule, n.From
 		mode := n.FileMode
-		d := edits.Device{Path: n.Path, HostPath: n.HostPath, Type: n.Type, Major: int64(n.Major), Minor: int64(n.Minor),
+		d := edits.Device{Path: n.Path, HostPath: n.Path, Type: "c", Major: int64(n.Major), Minor: int64(n.Minor),
 			FileMode: &mode, Access: "rw", Origin: origin}
 		if u := p.req.User; u != nil {
 			d.UID, d.GID = &u.UID, &u.GID
@@ -80,7 +80,7 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 // or the runtime.
 func (p *planner) has(n sysfs.Node) bool {
 	return slices.ContainsFunc(p.req.Have.Devices, func(d edits.Device) bool {
-		return edits.SameContainerPath(d.Path, n.Path) && d.Type == n.Type && d.Major == int64(n.Major) && d.Minor == int64(n.Minor)
+		return edits.SameContainerPath(d.Path, n.Path) && d.Type == "c" && d.Major == int64(n.Major) && d.Minor == int64(n.Minor)
 	})
 }
 

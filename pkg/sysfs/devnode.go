@@ -23,9 +23,7 @@ const (
 
 // Node is one character device on the host that a container needs.
 type Node struct {
-	Path     string      // in the container, "/dev/vfio/42"
-	HostPath string      // on the host, below the host root
-	Type     string      // "c"
+	Path     string      // on the host, below the host root, and in the container: "/dev/vfio/42"
 	Major    uint32      // of the host's node
 	Minor    uint32      // of the host's node
 	FileMode fs.FileMode // permission bits of the host's node
@@ -51,8 +49,7 @@ func (l lookup) statNode(host hostfs.Root, p, from, dev string, required bool) (
 			"it is a %s, not a character device", hostfs.TypeName(st.Mode))
 	}
 	n := Node{
-		Path: p, HostPath: p, Type: "c",
-		Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev),
+		Path: p, Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev),
 		FileMode: fs.FileMode(st.Mode & 0o777), UID: st.Uid, GID: st.Gid, From: from,
 	}
 	b, err := host.ReadFile(dev, maxFile)

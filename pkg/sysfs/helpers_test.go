@@ -60,7 +60,7 @@ func paths(nodes []sysfs.Node) []string {
 func render(nodes []sysfs.Node) string {
 	var b strings.Builder
 	for _, n := range nodes {
-		fmt.Fprintf(&b, "%s %s %d:%d %04o %s <- %s\n", n.Path, n.Type, n.Major, n.Minor, n.FileMode, n.HostPath, n.From)
+		fmt.Fprintf(&b, "%s %d:%d %04o <- %s\n", n.Path, n.Major, n.Minor, n.FileMode, n.From)
 	}
 	return b.String()
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/sysfstest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/sysfs"
@@ -141,8 +142,8 @@ func TestErrors(t *testing.T) {
 			if !errors.Is(err, c.sentinel) {
 				t.Fatalf("error is %v, want %v", err, c.sentinel)
 			}
-			var e *sysfs.Error
-			if !errors.As(err, &e) || e.File == "" {
+			var d *diag.Diagnostic
+			if !errors.As(err, &d) || d.File == "" {
 				t.Errorf("%v names no file", err)
 			}
 			fmt.Fprintf(&b, "%s\n    %v\n", c.name, err)
