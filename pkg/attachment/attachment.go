@@ -119,20 +119,9 @@ type Finder struct {
 	index *deviceinfo.Index // nil with Options.Once
 }
 
-// New returns a Finder. It opens nothing yet; Close closes what calls open. A relative path
-// is errdefs.ErrInvalidArgument.
+// New returns a Finder. It opens nothing yet; Close closes what calls open. A relative CNIDir
+// is errdefs.ErrInvalidArgument, and other relative paths are at their use.
 func New(host hostfs.Root, opts Options) (*Finder, error) {
-	for _, f := range []struct{ field, path string }{
-		{"CNIDir", opts.CNIDir}, {"DPDir", opts.DPDir}, {"MultusDir", opts.MultusDir}, {"PluginsDir", opts.PluginsDir},
-		{"PodResourcesSocket", opts.PodResourcesSocket},
-	} {
-		if f.path == "" {
-			continue
-		}
-		if err := hostfs.CheckPath(f.path); err != nil {
-			return nil, fmt.Errorf("create finder of attachments: %s: %w", f.field, err)
-		}
-	}
 	f := &Finder{host: host, opts: opts, dp: deviceinfo.DevicePluginDir{Root: host, Dir: opts.DPDir}}
 	var err error
 	if !opts.Once {

@@ -47,7 +47,7 @@ func (n *node) writeMetadata(claim, request string, devices ...string) string {
 // "c1: CLAIM=DEVICE CLAIM=DEVICE".
 func (n *node) allocateClaims(lines ...string) {
 	n.t.Helper()
-	k := &fakeKubelet{pod: allocation.Allocation{Namespace: "ns", Name: "pod"}}
+	k := &fakeKubelet{pod: allocation.Allocation{}}
 	for _, line := range lines {
 		name, devices, _ := strings.Cut(line, ":")
 		c := allocation.Container{Name: name}

@@ -19,40 +19,43 @@ const cacheKind = "cniCacheV1"
 // cachedResult is libcni's record of one attachment (containernetworking/cni, libcni:
 // cachedInfo), without the keys that are not used here.
 type cachedResult struct {
-	kind        string // kind
-	containerID string // containerId
-	ifName      string // ifName
-	network     string // networkName: the name of the CNI configuration
-	deviceID    string // capabilityArgs.deviceID
-	record      interfaceRecord
+	Kind           string         `json:"kind"`
+	ContainerID    string         `json:"containerId"`
+	IfName         string         `json:"ifName"`
+	Network        string         `json:"networkName"` // the name of the CNI configuration
+	Result         *jsontree.Node `json:"result"`
+	CapabilityArgs struct {
+		DeviceID string `json:"deviceID"`
+	} `json:"capabilityArgs"`
 }
 
-// readResult reads /var/lib/cni/multus/results/<conf>-<sandboxID>-<ifName>, or returns nil
-// if it does not exist. The content must be of that attachment.
-func readResult(host hostfs.Root, dir, conf, sandboxID, ifName string) (c *cachedResult, file string, err error) {
+// readResult reads /var/lib/cni/multus/results/<conf>-<sandboxID>-<ifName>, and returns the device ID
+// and the interface that it has; none if it does not exist. The content must be of that attachment.
+func readResult(host hostfs.Root, dir, conf, sandboxID, ifName string) (deviceID string, record interfaceRecord, err error) {
 	name := conf + "-" + sandboxID + "-" + ifName
-	file = path.Join(dir, "results", name)
+	file := path.Join(dir, "results", name)
 	data, err := readCache(host, dir, "results", name)
 	if errdefs.IsNotFound(err) {
-		return nil, file, nil
+		return "", interfaceRecord{}, nil
 	}
+	var c *cachedResult
 	if err == nil {
-		c, err = parseResult(data)
+		c, record, err = parseResult(data)
 	}
 	if err == nil {
 		err = c.checkIdentity(conf, sandboxID, ifName)
 	}
 	if err != nil {
-		return nil, file, fmt.Errorf("read CNI result %q: %w", file, err)
+		return "", interfaceRecord{}, fmt.Errorf("read CNI result %q: %w", file, err)
 	}
-	c.record.source = file
-	return c, file, nil
+	record.source = file
+	return c.CapabilityArgs.DeviceID, record, nil
 }
 
 // checkIdentity checks that the record is of one attachment.
 func (c *cachedResult) checkIdentity(conf, sandboxID, ifName string) error {
 	for _, f := range []struct{ key, found, want string }{
-		{"kind", c.kind, cacheKind}, {"containerId", c.containerID, sandboxID}, {"ifName", c.ifName, ifName}, {"networkName", c.network, conf},
+		{"kind", c.Kind, cacheKind}, {"containerId", c.ContainerID, sandboxID}, {"ifName", c.IfName, ifName}, {"networkName", c.Network, conf},
 	} {
 		if f.found != f.want {
 			return fmt.Errorf("%s: found %s, want %q: %w", f.key, quote(f.found), f.want, errdefs.ErrInvalidArgument)
@@ -61,31 +64,21 @@ func (c *cachedResult) checkIdentity(conf, sandboxID, ifName string) error {
 	return nil
 }
 
-// parseResult reads the content of a cached result.
-func parseResult(data []byte) (*cachedResult, error) {
-	var cache struct {
-		Kind           string         `json:"kind"`
-		ContainerID    string         `json:"containerId"`
-		IfName         string         `json:"ifName"`
-		NetworkName    string         `json:"networkName"`
-		Result         *jsontree.Node `json:"result"`
-		CapabilityArgs struct {
-			DeviceID string `json:"deviceID"`
-		} `json:"capabilityArgs"`
+// parseResult reads the content of a cached result, and what its result says about the interface.
+func parseResult(data []byte) (c *cachedResult, record interfaceRecord, err error) {
+	c = &cachedResult{}
+	if err := decodeJSON(string(data), c); err != nil {
+		return nil, record, err
 	}
-	if err := decodeJSON(string(data), &cache); err != nil {
-		return nil, err
-	}
-	c := &cachedResult{kind: cache.Kind, containerID: cache.ContainerID, ifName: cache.IfName, network: cache.NetworkName, deviceID: cache.CapabilityArgs.DeviceID}
-	if n := cache.Result; n != nil {
-		c.record = parseInterfaceRecord(data[n.Start:n.End], c.ifName)
-	}
-	if c.deviceID != "" {
-		if err := checkID(c.deviceID); err != nil {
-			return nil, fmt.Errorf("capabilityArgs.deviceID: %w", err)
+	if id := c.CapabilityArgs.DeviceID; id != "" {
+		if err := checkID(id); err != nil {
+			return nil, record, fmt.Errorf("capabilityArgs.deviceID: %w", err)
 		}
 	}
-	return c, nil
+	if n := c.Result; n != nil {
+		record = parseInterfaceRecord(data[n.Start:n.End], c.IfName)
+	}
+	return c, record, nil
 }
 
 // parseInterfaceRecord returns what a CNI result (CNI specification, section 5) says about the

@@ -153,8 +153,8 @@ func (s *Search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selec
 	return a
 }
 
-// readResultOf reads libcni's record of an attachment; nil if there is none.
-func (s *Search) readResultOf(a *Attachment, d *delegate) (c *cachedResult, file string, err error) {
+// readResultOf reads libcni's record of an attachment: its device ID, "" for none, and its file.
+func (s *Search) readResultOf(a *Attachment, d *delegate) (deviceID, file string) {
 	conf := ""
 	if d != nil {
 		conf = d.conf
@@ -164,17 +164,15 @@ func (s *Search) readResultOf(a *Attachment, d *delegate) (c *cachedResult, file
 		_, conf, _ = strings.Cut(a.Network, "/")
 	}
 	if conf == "" || s.opts.MultusDir == "" {
-		return nil, "", nil
+		return "", ""
 	}
-	c, file, err = readResult(s.host, s.opts.MultusDir, conf, s.q.SandboxID, a.IfName)
+	deviceID, record, err := readResult(s.host, s.opts.MultusDir, conf, s.q.SandboxID, a.IfName)
 	if err != nil {
 		a.Notes = append(a.Notes, ignored(err))
 		s.q.reportUnread(err)
 	}
-	if c != nil {
-		s.records[a.IfName] = c.record
-	}
-	return c, file, err
+	s.records[a.IfName] = record
+	return deviceID, record.source
 }
 
 // checkResult compares the device ID with libcni's record of the attachment, or takes it
@@ -184,14 +182,14 @@ func (s *Search) checkResult(a *Attachment, d *delegate, multus *Claim) {
 	if !isDevice && len(s.q.MetadataFiles) == 0 {
 		return // nothing is compared with the record
 	}
-	c, file, err := s.readResultOf(a, d)
+	deviceID, file := s.readResultOf(a, d)
 	switch {
-	case err != nil, c == nil, c.deviceID == "", !isDevice:
+	case deviceID == "", !isDevice:
 	case a.DeviceID == "" && d == nil:
-		a.DeviceID, multus.Source = c.deviceID, file
-	case a.DeviceID != "" && canonicalID(a.DeviceID) != canonicalID(c.deviceID):
+		a.DeviceID, multus.Source = deviceID, file
+	case a.DeviceID != "" && canonicalID(a.DeviceID) != canonicalID(deviceID):
 		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{multus.Source, "device ID " + quote(a.DeviceID)},
-			Second: Claim{file, "device ID " + quote(c.deviceID)}, Hint: hintRecreate})
+			Second: Claim{file, "device ID " + quote(deviceID)}, Hint: hintRecreate})
 	}
 }
 

@@ -47,17 +47,17 @@ func FuzzCNIResult(f *testing.F) {
 	f.Add([]byte(`{"capabilityArgs":[]}`))
 	f.Add([]byte(`{"ifName":"net1","result":{"interfaces":[{"name":"net1","mac":"c2:11:22:33:44:55","mtu":9000,"sandbox":"/x"}],"ips":[{"address":"192.0.2.5/24","interface":0}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseResult(data)
+		c, r, err := parseResult(data)
 		if err != nil {
 			return
 		}
-		if !json.Valid(data) || c.deviceID != "" && checkID(c.deviceID) != nil {
+		if !json.Valid(data) || c.CapabilityArgs.DeviceID != "" && checkID(c.CapabilityArgs.DeviceID) != nil {
 			t.Fatalf("accepted: %+v", c)
 		}
-		if r := c.record; r.mac != canonicalMAC(r.mac) || r.mtu != validMTU(r.mtu) || slices.ContainsFunc(r.ips, isNoCIDR) {
+		if r.mac != canonicalMAC(r.mac) || r.mtu != validMTU(r.mtu) || slices.ContainsFunc(r.ips, isNoCIDR) {
 			t.Fatalf("accepted: %+v", r)
 		}
-		if err := compareInterfaces("x", c.record, c.record, ""); err != nil {
+		if err := compareInterfaces("x", r, r, ""); err != nil {
 			t.Fatal(err)
 		}
 	})

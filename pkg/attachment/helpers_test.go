@@ -19,14 +19,13 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/podresources"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 const (
 	sandbox   = "e061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
 	multusDir = "/var/lib/cni/multus"
-	socket    = podresources.DefaultSocket
+	socket    = "/var/lib/kubelet/pod-resources/kubelet.sock"
 	vf        = "intel.com/vf" // a resource of PCI functions
 )
 
@@ -193,7 +192,7 @@ func (k *fakeKubelet) countCalls() int {
 // allocate starts a kubelet that allocated devices to containers. A line has the form "c1: intel.com/vf=ID".
 func (n *node) allocate(lines ...string) *fakeKubelet {
 	n.t.Helper()
-	k := &fakeKubelet{pod: allocation.Allocation{Namespace: "ns", Name: "pod"}}
+	k := &fakeKubelet{pod: allocation.Allocation{}}
 	for _, line := range lines {
 		name, devices, ok := strings.Cut(line, ": ")
 		if !ok {

@@ -60,11 +60,11 @@ func TestParseDelegates(t *testing.T) {
 }
 
 func TestParseResult(t *testing.T) {
-	got, err := parseResult([]byte(cniResult("conf", sandbox, "net1", devA)))
+	got, record, err := parseResult([]byte(cniResult("conf", sandbox, "net1", devA)))
 	check(t, err)
-	want := cachedResult{kind: cacheKind, containerID: sandbox, ifName: "net1", network: "conf", deviceID: devA}
-	want.record = got.record
-	if !reflect.DeepEqual(*got, want) || got.record.mac != "" || got.record.ips != nil || got.record.mtu != 0 {
+	want := cachedResult{Kind: cacheKind, ContainerID: sandbox, IfName: "net1", Network: "conf", Result: got.Result}
+	want.CapabilityArgs.DeviceID = devA
+	if !reflect.DeepEqual(*got, want) || record.mac != "" || record.ips != nil || record.mtu != 0 {
 		t.Errorf("got %+v, want %+v", *got, want)
 	}
 	check(t, got.checkIdentity("conf", sandbox, "net1"))
@@ -74,11 +74,11 @@ func TestParseResult(t *testing.T) {
 		}
 	}
 	for _, text := range []string{`[]`, `{"kind":1}`, `{"kind":"cniCacheV1"`, `{"capabilityArgs":{"deviceID":"a b"}}`, `{"capabilityArgs":{"deviceID":{}}}`, `{"kind":"a","kind":"a"}`} {
-		if c, err := parseResult([]byte(text)); !errdefs.IsInvalidArgument(err) {
+		if c, _, err := parseResult([]byte(text)); !errdefs.IsInvalidArgument(err) {
 			t.Errorf("%s: %+v, %v", text, c, err)
 		}
 	}
-	if c, err := parseResult([]byte(`{"kind":"cniCacheV1","capabilityArgs":null,"result":{"deep":[[[1]]]}}`)); err != nil || c.kind != cacheKind {
+	if c, _, err := parseResult([]byte(`{"kind":"cniCacheV1","capabilityArgs":null,"result":{"deep":[[[1]]]}}`)); err != nil || c.Kind != cacheKind {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -94,9 +94,9 @@ func TestParseResultReadsInterface(t *testing.T) {
 		`{"interfaces": [{"name": "net1", "mac": 1, "sandbox": "/run/netns/x"}]}`:                             " [] 0",
 		`[]`: " [] 0",
 	} {
-		c, err := parseResult([]byte(`{"ifName": "net1", "result": ` + result + `}`))
+		_, record, err := parseResult([]byte(`{"ifName": "net1", "result": ` + result + `}`))
 		check(t, err)
-		if got := fmt.Sprint(c.record.mac, " ", c.record.ips, " ", c.record.mtu); got != want {
+		if got := fmt.Sprint(record.mac, " ", record.ips, " ", record.mtu); got != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", result, got, want)
 		}
 	}
