@@ -167,10 +167,10 @@ func userNamespaceOf(spec *rspec.Spec, pid int) *resolve.UserNS {
 	return nil
 }
 
-func idMaps(list []rspec.LinuxIDMapping) []resolve.IDMap {
-	out := make([]resolve.IDMap, len(list))
+func idMaps(list []rspec.LinuxIDMapping) []hostfs.IDMap {
+	out := make([]hostfs.IDMap, len(list))
 	for i, m := range list {
-		out[i] = resolve.IDMap{Inside: m.ContainerID, Outside: m.HostID, Size: m.Size}
+		out[i] = hostfs.IDMap{Inside: m.ContainerID, Outside: m.HostID, Size: m.Size}
 	}
 	return out
 }

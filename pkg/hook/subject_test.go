@@ -9,6 +9,7 @@ import (
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
@@ -129,7 +130,7 @@ func TestUserNamespaceOf(t *testing.T) {
 		}
 	}
 	got := userNamespaceOf(spec(""), 0)
-	if got.PID != 0 || !slices.Equal(got.UIDs, []resolve.IDMap{{Inside: 1, Outside: 100000, Size: 65535}}) || !slices.Equal(got.GIDs, []resolve.IDMap{{Outside: 5, Size: 1}}) {
+	if got.PID != 0 || !slices.Equal(got.UIDs, []hostfs.IDMap{{Inside: 1, Outside: 100000, Size: 65535}}) || !slices.Equal(got.GIDs, []hostfs.IDMap{{Outside: 5, Size: 1}}) {
 		t.Errorf("%+v", got)
 	}
 }

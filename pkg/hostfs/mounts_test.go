@@ -37,7 +37,7 @@ func FuzzParseMounts(f *testing.F) {
 			}
 		}
 		// The text as a uid_map: without a user namespace the root is unknown, and a root is a valid ID.
-		if root, inside := rootOutside(text); !inside && root != -1 || root < -1 || root > 1<<32-1 {
+		if root, inside := rootOutside([]byte(text)); !inside && root != -1 || root < -1 || root > 1<<32-1 {
 			t.Errorf("root %d, in a user namespace %v, from %q", root, inside, text)
 		}
 	})

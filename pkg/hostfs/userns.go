@@ -3,9 +3,11 @@
 package hostfs
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,47 +31,84 @@ func UserNamespace() (Outside, bool) {
 	if unix.Stat("/proc/self/ns/user", &own) == nil && own.Ino == initialUserNS {
 		return Outside{}, false
 	}
-	mapped, err := Host().ReadFile("/proc/self/uid_map", 64<<10)
+	mapped, err := Host().ReadFile("/proc/self/uid_map", MaxIDMap)
 	if err != nil {
 		return Outside{}, false
 	}
-	root, inside := rootOutside(string(mapped))
+	root, inside := rootOutside(mapped)
 	if !inside {
 		return Outside{}, false
 	}
-	unmapped := uint32(65534)
+	unmapped := uint64(65534)
 	if text, err := Host().ReadFile("/proc/sys/kernel/overflowuid", 64); err == nil {
-		unmapped = parseUID(strings.TrimSpace(string(text)))
+		if n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); err == nil {
+			unmapped = n
+		}
 	}
 	if root == -1 {
-		return Outside{Root: unmapped, Unmapped: unmapped}, true
+		root = int64(unmapped)
 	}
-	return Outside{Root: uint32(root), Unmapped: unmapped}, true
+	return Outside{Root: uint32(root), Unmapped: uint32(unmapped)}, true
 }
 
 // rootOutside parses a uid_map and returns what uid 0 is mapped to, -1 for nothing. inside is
-// false for the map of the host's own namespace, and for an empty map.
-func rootOutside(mapped string) (root int64, inside bool) {
-	root = -1
-	for line := range strings.Lines(mapped) {
-		f := strings.Fields(line)
-		if len(f) != 3 || f[0] == "0" && f[1] == "0" && f[2] == "4294967295" {
-			return -1, false
-		}
-		if f[0] == "0" {
-			root = int64(parseUID(f[1]))
-		}
+// false for the map of the host's own namespace, and for an empty or invalid map.
+func rootOutside(mapped []byte) (root int64, inside bool) {
+	ranges, err := ParseIDMap(mapped)
+	if err != nil || len(ranges) == 0 || IsHostIDMap(ranges) {
+		return -1, false
 	}
-	return root, mapped != ""
+	if id, ok := IDOutside(ranges, 0); ok {
+		return int64(id), true
+	}
+	return -1, true
 }
 
-// parseUID parses a uid as the kernel prints it.
-func parseUID(s string) uint32 {
-	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil {
-		return 65534
+// IDMap is a range of IDs in a user namespace: Size of them, from Inside on in the namespace and from
+// Outside on outside of it.
+type IDMap struct{ Inside, Outside, Size uint32 }
+
+const (
+	// MaxIDMap is more bytes than a uid_map can have: 340 lines of 33 (user_namespaces(7)).
+	MaxIDMap      = 16 << 10
+	maxIDMapLines = 340
+)
+
+// ParseIDMap parses the content of /proc/PID/uid_map or gid_map (user_namespaces(7)).
+func ParseIDMap(data []byte) ([]IDMap, error) {
+	var out []IDMap
+	for line := range strings.Lines(string(data)) {
+		field := strings.Fields(line)
+		var n [3]uint32
+		ok := len(field) == len(n) && len(out) < maxIDMapLines
+		for i := 0; ok && i < len(n); i++ {
+			v, err := strconv.ParseUint(field[i], 10, 32)
+			n[i], ok = uint32(v), err == nil
+		}
+		// A range cannot include the last ID, which is reserved.
+		if !ok || n[2] == 0 || uint64(n[0])+uint64(n[2]) > 1<<32-1 || uint64(n[1])+uint64(n[2]) > 1<<32-1 {
+			return nil, fmt.Errorf("line %d: found %.80q, want three numbers: the first ID inside, the first outside, and how many: %w",
+				len(out)+1, strings.TrimSpace(line), errdefs.ErrInvalidArgument)
+		}
+		out = append(out, IDMap{n[0], n[1], n[2]})
 	}
-	return uint32(n)
+	return out, nil
+}
+
+// IsHostIDMap reports whether a map is that of the host's own user namespace.
+func IsHostIDMap(ranges []IDMap) bool {
+	return len(ranges) == 1 && ranges[0] == IDMap{0, 0, 1<<32 - 1}
+}
+
+// IDOutside returns the ID outside that an ID of the namespace is; ok is false if it has none.
+func IDOutside(ranges []IDMap, id uint32) (outside uint32, ok bool) {
+	for _, r := range ranges {
+		if id >= r.Inside && id-r.Inside < r.Size {
+			outside := uint64(r.Outside) + uint64(id-r.Inside)
+			return uint32(outside), outside < 1<<32-1
+		}
+	}
+	return 0, false
 }
 
 // NamespaceProcess returns the process that a path /proc/PID/ns/user belongs to, 0 for any other
