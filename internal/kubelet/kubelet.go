@@ -11,6 +11,6 @@ import (
 )
 
 // NewClient returns a client of the kubelet's socket, as resolve.Options.Kubelet wants it.
-func NewClient(host hostfs.Root, socket string) (resolve.Kubelet, error) {
+func NewClient(host hostfs.Root, socket string) resolve.Kubelet {
 	return podresources.New(host, socket)
 }

@@ -37,7 +37,7 @@ type Env struct {
 	Self func() (string, error)
 	// Kubelet creates a client of the kubelet. If it is nil, the hook runs `jackfield oci-hook` for
 	// containers of pods.
-	Kubelet func(host hostfs.Root, socket string) (resolve.Kubelet, error)
+	Kubelet func(host hostfs.Root, socket string) resolve.Kubelet
 }
 
 // hook is one run of the hook.

@@ -4,10 +4,8 @@ package podresources
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,10 +21,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// DefaultSocket is the kubelet's socket. A container that uses it mounts the directory,
-// because a restarted kubelet re-creates the socket.
-const DefaultSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
-
 const (
 	// maxAnswer bounds a message, in bytes. It is gRPC's own default, and leaves 8 KiB for each of 500
 	// pods, more than a kubelet runs. The client decodes a message whole.
@@ -35,41 +29,34 @@ const (
 	// that restarts during the request.
 	maxAttempts = 2
 	// throttleDelay is the delay before a call that the kubelet's rate limit refused is
-	// repeated. It doubles up to maxThrottleDelay.
-	throttleDelay    = 100 * time.Millisecond
-	maxThrottleDelay = 2 * time.Second
+	// repeated.
+	throttleDelay = 100 * time.Millisecond
 )
 
 // Client is a client of one kubelet. It is safe for concurrent use and holds no connection.
 type Client struct {
 	host   hostfs.Root
 	socket string
-
-	mu sync.Mutex
-	// getUnsupported is the socket of a kubelet that does not support Get.
-	getUnsupported socketID
 }
 
-// socketID identifies a socket file. The change time tells it from the socket of a
-// restarted kubelet, which can get the same inode number.
-type socketID struct {
-	dev, ino uint64
-	ctime    unix.Timespec
-}
-
-// New returns a client of the kubelet behind socket, a host path; "" is [DefaultSocket].
-func New(host hostfs.Root, socket string) (*Client, error) {
-	if socket == "" {
-		socket = DefaultSocket
-	}
-	if err := hostfs.CheckPath(socket); err != nil {
-		return nil, fmt.Errorf("create pod resources client: socket: %w", err)
-	}
-	return &Client{host: host, socket: socket}, nil
+// New returns a client of the kubelet behind socket, a host path. A container that uses it mounts
+// the directory, because a restarted kubelet re-creates the socket.
+func New(host hostfs.Root, socket string) *Client {
+	return &Client{host: host, socket: socket}
 }
 
 // Pod returns what the kubelet allocated to the pod's containers. It returns when ctx ends, even if
-// the kubelet is unresponsive. Every error is an [*Error].
+// the kubelet is unresponsive. The error wraps a [diag.Diagnostic] of the socket and one of:
+//
+//	errdefs.ErrNotFound            the kubelet does not know the pod (yet)
+//	errdefs.ErrUnavailable         no socket, or no kubelet behind it
+//	errdefs.ErrPermissionDenied    the socket cannot be opened
+//	errdefs.ErrInvalidArgument     the arguments, the socket file or the answer are invalid
+//	errdefs.ErrConflict            the answer lists the pod or a container twice
+//	errdefs.ErrResourceExhausted   the answer is too large, or the kubelet's rate limit refuses
+//	context.DeadlineExceeded       no answer in time
+//	context.Canceled               the caller canceled
+//	errdefs.ErrUnknown             the kubelet refused for another reason
 func (c *Client) Pod(ctx context.Context, namespace, name string) (Allocation, error) {
 	q := query{namespace: namespace, name: name, socket: c.socket}
 	if namespace == "" || name == "" || max(len(namespace), len(name)) > maxText {
@@ -77,42 +64,45 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (Allocation, e
 		return Allocation{}, q.newError(errdefs.ErrInvalidArgument, "", "a pod needs a namespace and a name, of at most %d bytes each", maxText)
 	}
 	for attempt := 1; ; attempt++ {
-		conn, id, err := c.dialSocket(ctx)
+		conn, err := c.dialSocket(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return Allocation{}, q.callFailed(status.FromContextError(ctx.Err()).Err())
 		case err != nil:
 			return Allocation{}, q.dialFailed(err)
 		}
-		answer, err := c.callKubelet(ctx, conn, id, q)
-		if attempt == maxAttempts || !errdefs.IsUnavailable(err) || ctx.Err() != nil {
-			return answer, err
+		answer, err := listPods(ctx, conn)
+		if err == nil {
+			return q.findPod(answer)
+		}
+		if err = q.callFailed(err); attempt == maxAttempts || !errdefs.IsUnavailable(err) || ctx.Err() != nil {
+			return Allocation{}, err
 		}
 	}
 }
 
 // dialSocket connects to the socket. A file of another type is not opened, and symlinks are
 // resolved below the host root.
-func (c *Client) dialSocket(ctx context.Context) (net.Conn, socketID, error) {
+func (c *Client) dialSocket(ctx context.Context) (net.Conn, error) {
 	f, err := c.host.Open(c.socket, unix.O_PATH)
 	if err != nil {
-		return nil, socketID{}, err
+		return nil, err
 	}
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, socketID{}, err
+		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, socketID{}, fmt.Errorf("it is a %s, not a socket: %w", hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("it is a %s, not a socket: %w", hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	// The path of the descriptor has no limit of 107 bytes.
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
-	return conn, socketID{dev: uint64(st.Dev), ino: st.Ino, ctime: st.Ctim}, err
+	return (&net.Dialer{}).DialContext(ctx, "unix", hostfs.DescriptorPath(int(f.Fd())))
 }
 
-// callKubelet calls Get or List over an open connection, and closes the connection.
-func (c *Client) callKubelet(ctx context.Context, conn net.Conn, id socketID, q query) (Allocation, error) {
+// listPods calls List over an open connection, and closes the connection. A call that the kubelet's
+// rate limit refuses is repeated.
+func listPods(ctx context.Context, conn net.Conn) (*v1.ListPodResourcesResponse, error) {
 	defer conn.Close()
 	var used atomic.Bool
 	client, err := grpc.NewClient("passthrough:///kubelet",
@@ -128,71 +118,19 @@ func (c *Client) callKubelet(ctx context.Context, conn net.Conn, id socketID, q 
 		grpc.WithNoProxy(), grpc.WithDisableRetry(), grpc.WithDisableServiceConfig(), grpc.WithDisableHealthCheck(),
 	)
 	if err != nil {
-		return Allocation{}, q.newError(errdefs.ErrUnavailable, "", "%v", err)
+		return nil, err
 	}
 	defer client.Close()
 	lister := v1.NewPodResourcesListerClient(client)
-
-	c.mu.Lock()
-	skipGet := c.getUnsupported == id
-	c.mu.Unlock()
-	getRefused := false
-	if !skipGet {
-		q.method = "Get"
-		answer, err := retryThrottled(ctx, func() (*v1.GetPodResourcesResponse, error) {
-			return lister.Get(ctx, &v1.GetPodResourcesRequest{PodName: q.name, PodNamespace: q.namespace})
-		})
-		switch status.Code(err) {
-		case codes.OK:
-			return q.fromGet(answer)
-		case codes.DeadlineExceeded, codes.Canceled, codes.Unavailable, codes.ResourceExhausted:
-			return Allocation{}, q.callFailed(err)
-		case codes.Unimplemented:
-			c.skipGet(id)
-		default:
-			getRefused = true
-		}
-	}
-	q.method = "List"
-	answer, err := retryThrottled(ctx, func() (*v1.ListPodResourcesResponse, error) {
-		return lister.List(ctx, &v1.ListPodResourcesRequest{})
-	})
-	if err != nil {
-		return Allocation{}, q.callFailed(err)
-	}
-	a, err := q.fromList(answer)
-	if getRefused && err == nil {
-		c.skipGet(id) // List knows the pod, so Get is off
-	}
-	return a, err
-}
-
-// skipGet records that the kubelet behind a socket does not support Get.
-func (c *Client) skipGet(id socketID) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.getUnsupported = id
-}
-
-// retryThrottled makes one call, and repeats it while the kubelet's rate limit refuses it.
-func retryThrottled[T any](ctx context.Context, call func() (T, error)) (T, error) {
-	for delay := throttleDelay; ; delay = min(2*delay, maxThrottleDelay) {
-		answer, err := call()
+	for {
+		answer, err := lister.List(ctx, &v1.ListPodResourcesRequest{})
 		if status.Code(err) != codes.ResourceExhausted || isTooLarge(err) {
 			return answer, err
 		}
 		select {
-		case <-time.After(delay):
+		case <-time.After(throttleDelay):
 		case <-ctx.Done():
-			return answer, err
+			return nil, err
 		}
 	}
-}
-
-// dialFailed describes a failure to connect.
-func (q query) dialFailed(err error) error {
-	if errors.Is(err, unix.ECONNREFUSED) {
-		return q.newError(errdefs.ErrUnavailable, "is the kubelet running?", "nothing listens on the socket: %v", unix.ECONNREFUSED)
-	}
-	return q.fileFailed(err)
 }

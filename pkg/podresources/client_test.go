@@ -34,51 +34,28 @@ func TestPod(t *testing.T) {
 			},
 		}}},
 	)
-	want := Allocation{Namespace: "ns", Name: "pod", Containers: []Container{
+	want := Allocation{Containers: []Container{
 		{Name: "fwd", Resources: []Resource{{Name: "intel.com/a", IDs: []string{"id1", "id2"}}, {Name: "intel.com/b", IDs: []string{"0000:03:00.4"}}}},
 		{Name: "gpu", Claims: []ClaimDevice{
 			{Namespace: "ns", Claim: "claim", Driver: "gpu.example.com", Pool: "node", Device: "gpu0"},
 			{Namespace: "ns", Claim: "claim", Driver: "net.example.com", Pool: "node", Device: "vf1"}}},
 		{Name: "web"},
 	}}
-	for name, c := range map[string]struct {
-		getErr      func(*v1.GetPodResourcesRequest) error
-		gets, lists int32
-	}{
-		"Get":                        {nil, 2, 0},
-		"kubelet without Get":        {unimplemented, 1, 2},
-		"kubelet with Get off":       {disabled, 1, 2},
-		"kubelet whose Get is buggy": {func(*v1.GetPodResourcesRequest) error { return status.Error(codes.Internal, "oops") }, 1, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root := newRoot(t)
-			f := &fake{pods: []*v1.PodResources{nil, pod("other", "pod"), answer, pod("ns", "pod2", container("x"))}, getErr: c.getErr}
-			if c.getErr == nil {
-				f.pods = f.pods[1:] // the fake's own loop
-			}
-			f.start(t, root)
-			client := newClient(t, root)
-			got, err := client.Pod(t.Context(), "ns", "pod")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
-			}
-			if fwd, ok := got.Container("fwd"); !ok || len(fwd.IDs("intel.com/a")) != 2 || fwd.IDs("none") != nil {
-				t.Errorf("container fwd: %+v, %v", fwd, ok)
-			}
-			if _, ok := got.Container("init"); ok {
-				t.Error("there is no container init")
-			}
-			// For a second pod, the client remembers whether Get is supported.
-			if _, err := client.Pod(t.Context(), "ns", "pod2"); err != nil {
-				t.Fatal(err)
-			}
-			if g, l := f.gets.Load(), f.lists.Load(); g != c.gets || l != c.lists {
-				t.Errorf("%d Get and %d List calls, want %d and %d", g, l, c.gets, c.lists)
-			}
-		})
+	root := newRoot(t)
+	f := &fake{pods: []*v1.PodResources{nil, pod("other", "pod"), answer, pod("ns", "pod2", container("x"))}}
+	f.start(t, root)
+	got, err := newClient(t, root).Pod(t.Context(), "ns", "pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if fwd, ok := got.Container("fwd"); !ok || len(fwd.IDs("intel.com/a")) != 2 || fwd.IDs("none") != nil {
+		t.Errorf("container fwd: %+v, %v", fwd, ok)
+	}
+	if _, ok := got.Container("init"); ok {
+		t.Error("there is no container init")
 	}
 }
 
@@ -89,7 +66,7 @@ func TestNoAnswerIsKept(t *testing.T) {
 	f.start(t, root)
 	c := newClient(t, root)
 	_, err := c.Pod(t.Context(), "ns", "pod")
-	wantErr(t, err, errdefs.ErrNotFound, `"ns/pod"`, socket, "List")
+	wantErr(t, err, errdefs.ErrNotFound, `"ns/pod"`, socket, "does not list the pod")
 	for _, want := range []string{"old", "new"} {
 		f.pods = []*v1.PodResources{pod("ns", "pod", container("c", "r="+want))}
 		a, err := c.Pod(t.Context(), "ns", "pod")
@@ -107,7 +84,7 @@ func TestRateLimit(t *testing.T) {
 	root := newRoot(t)
 	var refuse sync.Mutex
 	refused := 2
-	f := &fake{pods: []*v1.PodResources{pod("ns", "pod")}, getErr: func(*v1.GetPodResourcesRequest) error {
+	f := &fake{pods: []*v1.PodResources{pod("ns", "pod")}, listErr: func() error {
 		refuse.Lock()
 		defer refuse.Unlock()
 		if refused--; refused >= 0 {
@@ -119,7 +96,7 @@ func TestRateLimit(t *testing.T) {
 	if _, err := newClient(t, root).Pod(t.Context(), "ns", "pod"); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.gets.Load(); n != 3 {
+	if n := f.lists.Load(); n != 3 {
 		t.Errorf("%d calls, want 3", n)
 	}
 }
@@ -137,7 +114,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	_, err := c.Pod(ctx, "ns", "pod")
 	wantErr(t, err, context.Canceled)
 	for _, s := range []string{"relative", "/a\x00b"} {
-		if _, err := New(hostfs.Host(), s); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		if _, err := New(hostfs.Host(), s).Pod(t.Context(), "ns", "pod"); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%q: %v", s, err)
 		}
 	}

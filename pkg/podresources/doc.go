@@ -10,10 +10,8 @@
 // restart needs no handling, and a node without a kubelet costs one failed open. The kubelet
 // limits the rate of all its clients together. A call that this limit refuses is repeated.
 //
-// The client prefers the kubelet's Get method, which is alpha and off from Kubernetes 1.27,
-// and on from 1.34. Where Get is off, and where it does not know the pod, a kubelet answers
-// with the same code (Unknown). So any refusal of Get is checked with List, and a socket
-// whose kubelet has no Get is remembered.
+// The client calls List, which every kubelet has, and takes the pod from the answer. Get, for one
+// pod, is off by default before Kubernetes 1.34.
 //
 // Resource names and device IDs come from device plugins and end up in messages and paths,
 // so every answer is validated. The kubelet does not list non-restartable init containers.

@@ -16,69 +16,36 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// Error is the error of every call. It unwraps to a sentinel:
-//
-//	errdefs.ErrNotFound            the kubelet does not know the pod (yet)
-//	errdefs.ErrUnavailable         no socket, or no kubelet behind it
-//	errdefs.ErrPermissionDenied    the socket cannot be opened
-//	errdefs.ErrInvalidArgument     the arguments, the socket file or the answer are invalid
-//	errdefs.ErrConflict            the answer lists the pod or a container twice
-//	errdefs.ErrResourceExhausted   the answer is too large, or the kubelet's rate limit refuses
-//	context.DeadlineExceeded       no answer in time
-//	context.Canceled               the caller canceled
-//	errdefs.ErrUnknown             the kubelet refused for another reason
-type Error struct {
-	Pod     string // "namespace/name"
-	Socket  string // host path of the socket
-	Method  string // "Get" or "List"; "" before a call
-	Field   string // path of the field in the answer, "pod_resources.containers[1].name"; "" outside an answer
-	Problem string // what was found
-	Hint    string // what to do; may be ""
-	Err     error
-}
-
-func (e *Error) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "ask the kubelet for the devices of pod %q: %s", e.Pod, e.Socket)
-	if e.Method != "" {
-		b.WriteString(": " + e.Method)
-	}
-	if e.Field != "" {
-		b.WriteString(": " + e.Field)
-	}
-	b.WriteString(": " + e.Problem)
-	if e.Hint != "" {
-		b.WriteString("; " + e.Hint)
-	}
-	return b.String()
-}
-
-func (e *Error) Unwrap() error { return e.Err }
-
-// query is the pod, socket and method that every error of a request names.
+// query is the pod and socket that every error of a request names.
 type query struct {
 	namespace, name string
 	socket          string
-	method          string
 }
 
 func (q query) newError(sentinel error, hint, format string, args ...any) error {
-	return &Error{Pod: q.namespace + "/" + q.name, Socket: q.socket, Method: q.method, Problem: fmt.Sprintf(format, args...), Hint: hint, Err: sentinel}
+	return q.wrap(&diag.Diagnostic{Rule: fmt.Sprintf(format, args...), Hint: hint, Kind: sentinel})
 }
 
 // newFieldError returns the error for a field of the answer.
 func (q query) newFieldError(sentinel error, field, format string, args ...any) error {
-	return &Error{Pod: q.namespace + "/" + q.name, Socket: q.socket, Method: q.method, Field: field, Problem: fmt.Sprintf(format, args...), Err: sentinel}
+	return q.wrap(&diag.Diagnostic{Field: field, Rule: fmt.Sprintf(format, args...), Kind: sentinel})
 }
 
-// fileFailed returns the error for opening the socket file.
-func (q query) fileFailed(err error) error {
+func (q query) wrap(d *diag.Diagnostic) error {
+	d.File = q.socket
+	return fmt.Errorf("ask the kubelet for the devices of pod %q: %w", q.namespace+"/"+q.name, d)
+}
+
+// dialFailed returns the error for opening the socket file, and for connecting to it.
+func (q query) dialFailed(err error) error {
 	problem := diag.ErrorText(err)
 	var errno unix.Errno
 	if errors.As(err, &errno) {
 		problem = errno.Error()
 	}
 	switch {
+	case errno == unix.ECONNREFUSED:
+		return q.newError(errdefs.ErrUnavailable, "is the kubelet running?", "nothing listens on the socket: %s", problem)
 	case errdefs.IsNotFound(err):
 		return q.newError(errdefs.ErrUnavailable, "is the kubelet running, and its pod-resources directory mounted here?", "%s", problem)
 	case errdefs.IsPermissionDenied(err), errno == unix.EACCES:

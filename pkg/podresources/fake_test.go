@@ -4,7 +4,6 @@ package podresources
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,16 +15,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-const socket = DefaultSocket
+const socket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 // fake is a kubelet: a gRPC server with the public API. Its fields are set before it
 // starts.
@@ -33,23 +30,13 @@ type fake struct {
 	v1.UnimplementedPodResourcesListerServer
 	pods  []*v1.PodResources
 	delay time.Duration // before each answer; ends with the request
-	// getErr is the error of Get; nil lets it work.
-	getErr func(*v1.GetPodResourcesRequest) error
 	// listErr is the error of List; nil lets it work.
 	listErr func() error
 	// raw replaces the message of any answer.
 	raw []byte
 
-	gets, lists atomic.Int32
-	stop        func() // stops the server; when it returns, nothing listens
-}
-
-func unimplemented(*v1.GetPodResourcesRequest) error {
-	return status.Error(codes.Unimplemented, "no Get")
-}
-
-func disabled(*v1.GetPodResourcesRequest) error {
-	return errors.New("PodResources API Get method disabled")
+	lists atomic.Int32
+	stop  func() // stops the server; when it returns, nothing listens
 }
 
 // wait delays an answer, while the request lasts.
@@ -60,27 +47,6 @@ func (f *fake) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-func (f *fake) Get(ctx context.Context, req *v1.GetPodResourcesRequest) (*v1.GetPodResourcesResponse, error) {
-	f.gets.Add(1)
-	if err := f.wait(ctx); err != nil {
-		return nil, err
-	}
-	if f.getErr != nil {
-		if err := f.getErr(req); err != nil {
-			return nil, err
-		}
-	}
-	for _, p := range f.pods {
-		if p.GetName() == req.GetPodName() && p.GetNamespace() == req.GetPodNamespace() {
-			return &v1.GetPodResourcesResponse{PodResources: p}, nil
-		}
-	}
-	if f.raw != nil {
-		return &v1.GetPodResourcesResponse{}, nil
-	}
-	return nil, errors.New("pod " + req.GetPodName() + " in namespace " + req.GetPodNamespace() + " not found")
 }
 
 func (f *fake) List(ctx context.Context, _ *v1.ListPodResourcesRequest) (*v1.ListPodResourcesResponse, error) {
@@ -181,11 +147,7 @@ const noDelay = 300 * time.Millisecond
 
 func newClient(t testing.TB, root hostfs.Root) *Client {
 	t.Helper()
-	c, err := New(root, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return New(root, socket)
 }
 
 func pod(namespace, name string, containers ...*v1.ContainerResources) *v1.PodResources {

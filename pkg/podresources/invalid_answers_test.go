@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -71,30 +73,24 @@ func invalidAnswers() []invalidAnswer {
 	}
 }
 
-// Get and List give each invalid answer over a real connection. The same client still gets
+// The kubelet gives each invalid answer over a real connection. The same client still gets
 // a valid answer about another pod.
 func TestInvalidAnswers(t *testing.T) {
 	var b strings.Builder
 	for _, l := range invalidAnswers() {
 		t.Run(l.name, func(t *testing.T) {
-			for _, getErr := range []func(*v1.GetPodResourcesRequest) error{nil, unimplemented} {
-				root := newRoot(t)
-				f := &fake{pods: append(l.pods, pod("ns", "valid", container("c", "r=1"))), getErr: getErr}
-				f.start(t, root)
-				c := newClient(t, root)
-				_, err := c.Pod(t.Context(), "ns", "pod")
-				var e *Error
-				if !errors.Is(err, l.sentinel) || !errors.As(err, &e) || e.Socket != socket || e.Field == "" {
-					t.Fatalf("%#v (%v), want %v", err, err, l.sentinel)
-				}
-				if getErr == nil {
-					fmt.Fprintf(&b, "%s\n    %v\n", l.name, err)
-				} else if !strings.Contains(e.Field, "pod_resources[1]") {
-					t.Errorf("field is %q", e.Field)
-				}
-				if _, err := c.Pod(t.Context(), "ns", "valid"); err != nil {
-					t.Errorf("the valid answer: %v", err)
-				}
+			root := newRoot(t)
+			f := &fake{pods: append(l.pods, pod("ns", "valid", container("c", "r=1")))}
+			f.start(t, root)
+			c := newClient(t, root)
+			_, err := c.Pod(t.Context(), "ns", "pod")
+			var d *diag.Diagnostic
+			if !errors.Is(err, l.sentinel) || !errors.As(err, &d) || d.File != socket || !strings.HasPrefix(d.Field, "pod_resources[1]") {
+				t.Fatalf("%#v (%v), want %v", err, err, l.sentinel)
+			}
+			fmt.Fprintf(&b, "%s\n    %v\n", l.name, err)
+			if _, err := c.Pod(t.Context(), "ns", "valid"); err != nil {
+				t.Errorf("the valid answer: %v", err)
 			}
 		})
 	}
@@ -114,29 +110,27 @@ func TestInvalidAnswers(t *testing.T) {
 }
 
 func TestInvalidMessages(t *testing.T) {
-	get := func(p *v1.PodResources) []byte { return marshal(t, &v1.GetPodResourcesResponse{PodResources: p}) }
+	list := func(pods ...*v1.PodResources) []byte {
+		return marshal(t, &v1.ListPodResourcesResponse{PodResources: pods})
+	}
 	for _, c := range []struct {
 		name     string
-		getErr   func(*v1.GetPodResourcesRequest) error
 		raw      []byte
 		sentinel error
 		says     string
 	}{
-		{"empty Get", nil, []byte{}, errdefs.ErrInvalidArgument, "Get: pod_resources: it is missing"},
-		{"another pod", nil, get(pod("ns", "victim", container("c", "r=1"))), errdefs.ErrInvalidArgument, `about pod "ns/victim"`},
-		{"another namespace", nil, get(pod("victim", "pod")), errdefs.ErrInvalidArgument, `about pod "victim/pod"`},
-		{"truncated", nil, get(pod("ns", "pod", container("c")))[:9], errdefs.ErrUnknown, "failed to unmarshal"},
-		{"garbage", nil, []byte("\xff\xfe\xfdgarbage"), errdefs.ErrUnknown, "failed to unmarshal"},
-		{"not UTF-8", nil, []byte{0x0a, 3, 0x0a, 1, 0xff}, errdefs.ErrUnknown, "failed to unmarshal"},
-		{"too large Get", nil, make([]byte, maxAnswer+1), errdefs.ErrResourceExhausted, "larger than 4 MiB"},
-		{"too large List", unimplemented, make([]byte, maxAnswer+1), errdefs.ErrResourceExhausted, "larger than 4 MiB"},
-		{"pod twice", unimplemented, marshal(t, &v1.ListPodResourcesResponse{PodResources: []*v1.PodResources{
-			pod("ns", "pod", container("c", "r=1")), pod("x", "y"), pod("ns", "pod", container("c", "r=2"))}}), errdefs.ErrConflict, "pod_resources[2]"},
-		{"garbage in List", unimplemented, []byte{0x0a, 0xff}, errdefs.ErrUnknown, "failed to unmarshal"},
+		{"empty", []byte{}, errdefs.ErrNotFound, "the kubelet does not list the pod"},
+		{"another pod", list(pod("ns", "victim", container("c", "r=1"))), errdefs.ErrNotFound, "the kubelet does not list the pod"},
+		{"another namespace", list(pod("victim", "pod")), errdefs.ErrNotFound, "the kubelet does not list the pod"},
+		{"truncated", list(pod("ns", "pod", container("c")))[:9], errdefs.ErrUnknown, "failed to unmarshal"},
+		{"garbage", []byte("\xff\xfe\xfdgarbage"), errdefs.ErrUnknown, "failed to unmarshal"},
+		{"not UTF-8", []byte{0x0a, 3, 0x0a, 1, 0xff}, errdefs.ErrUnknown, "failed to unmarshal"},
+		{"too large", make([]byte, maxAnswer+1), errdefs.ErrResourceExhausted, "larger than 4 MiB"},
+		{"pod twice", list(pod("ns", "pod", container("c", "r=1")), pod("x", "y"), pod("ns", "pod", container("c", "r=2"))), errdefs.ErrConflict, "pod_resources[2]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := newRoot(t)
-			f := &fake{raw: c.raw, getErr: c.getErr}
+			f := &fake{raw: c.raw}
 			f.start(t, root)
 			_, err := newClient(t, root).Pod(t.Context(), "ns", "pod")
 			wantErr(t, err, c.sentinel, c.says, socket)
@@ -150,7 +144,7 @@ func TestListIgnoresDuplicatesAndUnknownFields(t *testing.T) {
 	raw := marshal(t, &v1.ListPodResourcesResponse{PodResources: []*v1.PodResources{listed, nil, listed}})
 	raw = append(raw, 0xa2, 0x06, 3, 'n', 'e', 'w') // field 100
 	root := newRoot(t)
-	(&fake{raw: raw, getErr: unimplemented}).start(t, root)
+	(&fake{raw: raw}).start(t, root)
 	a, err := newClient(t, root).Pod(t.Context(), "ns", "pod")
 	if err != nil || a.Containers[0].IDs("r")[0] != "1" {
 		t.Errorf("%+v, %v", a, err)
@@ -171,44 +165,48 @@ func TestKubeletRefusesCall(t *testing.T) {
 	} {
 		t.Run(c.code.String(), func(t *testing.T) {
 			root := newRoot(t)
-			f := &fake{getErr: unimplemented, listErr: func() error { return status.Error(c.code, long) }}
+			f := &fake{listErr: func() error { return status.Error(c.code, long) }}
 			f.start(t, root)
 			_, err := newClient(t, root).Pod(t.Context(), "ns", "pod")
-			wantErr(t, err, c.sentinel, "List", socket, "very")
+			wantErr(t, err, c.sentinel, socket, "very")
 			if len(err.Error()) > 600 || strings.Contains(err.Error(), "\x1b") {
 				t.Errorf("%d bytes: %.700q", len(err.Error()), err)
 			}
-			if n := f.lists.Load(); n > 2 {
+			if n := f.lists.Load(); n != 1 {
 				t.Errorf("%d calls", n)
 			}
 		})
 	}
 }
 
-// FuzzFromList checks that any answer gives an [*Error] or an answer about the pod.
-func FuzzFromList(f *testing.F) {
+// FuzzFindPod checks that any answer gives a diagnostic or the pod's containers, with names that are unique.
+func FuzzFindPod(f *testing.F) {
 	f.Add(marshal(f, &v1.ListPodResourcesResponse{PodResources: []*v1.PodResources{pod("x", "y"), pod("ns", "pod", container("a", "r=1"), container("b"))}}))
 	for _, l := range invalidAnswers() {
 		if b := marshal(f, &v1.ListPodResourcesResponse{PodResources: l.pods}); len(b) < 4096 {
 			f.Add(b)
 		}
 	}
-	q := query{namespace: "ns", name: "pod", socket: socket, method: "List"}
+	q := query{namespace: "ns", name: "pod", socket: socket}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var answer v1.ListPodResourcesResponse
 		if proto.Unmarshal(b, &answer) != nil {
 			return
 		}
-		a, err := q.fromList(&answer)
+		a, err := q.findPod(&answer)
 		if err != nil {
-			var e *Error
-			if !errors.As(err, &e) || e.Socket != socket || errors.Unwrap(err) == nil {
+			var d *diag.Diagnostic
+			if !errors.As(err, &d) || d.File != socket || d.Unwrap() == nil {
 				t.Errorf("%#v", err)
 			}
 			return
 		}
-		if a.Name != q.name || a.Namespace != q.namespace {
-			t.Errorf("an answer about %s/%s", a.Namespace, a.Name)
+		seen := map[string]bool{}
+		for _, c := range a.Containers {
+			if c.Name == "" || seen[c.Name] {
+				t.Errorf("container %q", c.Name)
+			}
+			seen[c.Name] = true
 		}
 	})
 }

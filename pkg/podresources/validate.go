@@ -33,16 +33,8 @@ type (
 	ClaimDevice = allocation.ClaimDevice
 )
 
-// fromGet validates the answer of Get.
-func (q query) fromGet(answer *v1.GetPodResourcesResponse) (Allocation, error) {
-	if answer.GetPodResources() == nil {
-		return Allocation{}, q.newFieldError(errdefs.ErrInvalidArgument, "pod_resources", "it is missing")
-	}
-	return q.validatePod(answer.GetPodResources(), "pod_resources")
-}
-
-// fromList finds and validates the pod in the answer of List. Other pods are ignored.
-func (q query) fromList(answer *v1.ListPodResourcesResponse) (Allocation, error) {
+// findPod finds and validates the pod in the answer of List. Other pods are ignored.
+func (q query) findPod(answer *v1.ListPodResourcesResponse) (Allocation, error) {
 	first := -1
 	pods := answer.GetPodResources()
 	for i, pod := range pods {
@@ -61,12 +53,9 @@ func (q query) fromList(answer *v1.ListPodResourcesResponse) (Allocation, error)
 	return q.validatePod(pods[first], fmt.Sprintf("pod_resources[%d]", first))
 }
 
-// validatePod checks and converts one pod of an answer. at is its field.
+// validatePod checks and converts the pod's devices in an answer. at is their field.
 func (q query) validatePod(pod *v1.PodResources, at string) (Allocation, error) {
-	a := Allocation{Namespace: pod.GetNamespace(), Name: pod.GetName()}
-	if a.Namespace != q.namespace || a.Name != q.name {
-		return Allocation{}, q.newFieldError(errdefs.ErrInvalidArgument, at, "the answer is about pod %.300q", a.Namespace+"/"+a.Name)
-	}
+	var a Allocation
 	if n := len(pod.GetContainers()); n > maxContainers {
 		return Allocation{}, q.newFieldError(errdefs.ErrInvalidArgument, at+".containers", "it has %d items, more than %d", n, maxContainers)
 	}

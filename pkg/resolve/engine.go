@@ -40,7 +40,7 @@ type Options struct {
 	SpecDirs []string
 	// Kubelet creates the client for the kubelet's socket; podresources has one. Without it the
 	// kubelet's allocations are unknown.
-	Kubelet func(host hostfs.Root, socket string) (Kubelet, error)
+	Kubelet func(host hostfs.Root, socket string) Kubelet
 	// Ledger remembers what pods have, for limits of pods; nil where one container
 	// is all that is seen.
 	Ledger *Ledger
@@ -124,9 +124,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 		},
 	}
 	if opts.Kubelet != nil && find.PodResourcesSocket != "" {
-		if find.Kubelet, err = opts.Kubelet(host, find.PodResourcesSocket); err != nil {
-			return nil, errors.Join(err, e.registry.Close())
-		}
+		find.Kubelet = opts.Kubelet(host, find.PodResourcesSocket)
 	}
 	if e.attachments, err = attachment.New(host, find); err != nil {
 		return nil, errors.Join(err, e.registry.Close())

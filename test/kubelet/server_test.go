@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,11 +43,7 @@ func start(t *testing.T) (*kubelet.Server, *podresources.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := podresources.New(root, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, c
+	return s, podresources.New(root, kubelet.SocketPath)
 }
 
 // asker returns a function that asks about the pod.
@@ -79,15 +76,8 @@ func check(t *testing.T, a podresources.Allocation, err error) {
 func TestClientSupportsEveryKubeletGeneration(t *testing.T) {
 	s, client := start(t)
 	ask := asker(t, client, longTimeout)
-	for _, g := range []struct {
-		kubelet.Generation
-		want kubelet.Calls // of two questions
-	}{
-		{kubelet.WithGet, kubelet.Calls{Get: 2}},
-		{kubelet.GetDisabled, kubelet.Calls{Get: 1, List: 2}},
-		{kubelet.WithoutGet, kubelet.Calls{Get: 1, List: 2}},
-	} {
-		s.SetGeneration(g.Generation)
+	for _, g := range []kubelet.Generation{kubelet.WithGet, kubelet.GetDisabled, kubelet.WithoutGet} {
+		s.SetGeneration(g)
 		if err := s.Restart(); err != nil {
 			t.Fatal(err)
 		}
@@ -97,8 +87,8 @@ func TestClientSupportsEveryKubeletGeneration(t *testing.T) {
 			check(t, a, err)
 		}
 		after := s.Calls()
-		if got := (kubelet.Calls{Get: after.Get - before.Get, List: after.List - before.List}); got != g.want {
-			t.Errorf("generation %d: %+v, want %+v", g.Generation, got, g.want)
+		if got := (kubelet.Calls{Get: after.Get - before.Get, List: after.List - before.List}); got != (kubelet.Calls{List: 2}) {
+			t.Errorf("generation %d: %+v, want one List for each of two questions", g, got)
 		}
 	}
 }
@@ -145,8 +135,7 @@ func TestClientRecoversFromKubeletFailures(t *testing.T) {
 		for _, l := range kubelet.Lies() {
 			s.SetLie(l, "ns", "pod")
 			_, err := askBriefly()
-			var e *podresources.Error
-			if !errors.As(err, &e) || e.Socket != kubelet.SocketPath {
+			if err == nil || !strings.Contains(err.Error(), kubelet.SocketPath) {
 				t.Errorf("generation %d, %v: %v", g, l, err)
 			}
 		}

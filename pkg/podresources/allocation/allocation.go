@@ -5,8 +5,6 @@ package allocation
 // Allocation is the devices that the kubelet allocated to the containers of one pod. All
 // its lists are sorted.
 type Allocation struct {
-	Namespace  string
-	Name       string
 	Containers []Container
 }
 
