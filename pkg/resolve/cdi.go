@@ -53,7 +53,7 @@ func (p *planner) deliverRequestedDevice(d annotation.Device) {
 // before those of its first device.
 func (p *planner) addCDI(name string, item *Item) error {
 	if p.snapshot == nil {
-		if err := p.checkDirs(p.specDirs...); err != nil {
+		if err := p.checkDirs(p.opts.SpecDirs...); err != nil {
 			return err
 		}
 		if p.cdiNames == nil {
@@ -72,7 +72,7 @@ func (p *planner) addCDI(name string, item *Item) error {
 	}
 	if kind, all := strings.CutSuffix(name, "=all"); all && devices[0].Name != name {
 		item.Notes = append(item.Notes, p.noteUnusable(kind)...)
-		if p.forAdministrator {
+		if p.opts.ForAdministrator {
 			item.Notes = append(item.Notes, noteMembers(devices))
 		}
 	}
@@ -126,7 +126,7 @@ func (p *planner) lookupError(name string, err error) error {
 	switch {
 	case refused == nil:
 		return p.shortenNotFound(err)
-	case p.forAdministrator && errors.As(refused, &refusal):
+	case p.opts.ForAdministrator && errors.As(refused, &refusal):
 		// A rule for a device that does not exist is no remedy.
 		without := *refusal
 		without.Lines = nil
@@ -163,7 +163,7 @@ func (p *planner) addCDIDevice(d *cdiregistry.Device, item *Item) error {
 		return &RequestError{Request: cdiRequest(name), Err: err}
 	}
 	p.devices[name] = true
-	if p.forAdministrator {
+	if p.opts.ForAdministrator {
 		p.noteEnvClashes(name, append(env, d.Edits.Env...), item)
 	}
 	if len(p.b.Edits().NetDevices) > netDevices {

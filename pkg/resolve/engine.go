@@ -72,47 +72,39 @@ type HooksDirs interface {
 // Engine resolves requests over one host with one configuration. It is safe for
 // concurrent use.
 type Engine struct {
-	host             hostfs.Root
-	cfg              *config.Config
-	source           string // the configuration's name in messages
-	owner            string
-	policy           *policy.Policy
-	ledger           *Ledger
-	registry         *cdiregistry.Registry
-	specDirs         []string // of registry
-	checkResponsive  func(dir string) error
-	attachments      *attachment.Finder
-	hooks            HooksDirs // nil for none
-	roots            []*socketRoot
-	namedRoots       map[string]*socketRoot // the directories of named sockets, by name
-	varRunIsRun      func() bool            // on this host; checked once
-	staged           func() bool
-	forAdministrator bool
-	once             bool
+	host        hostfs.Root
+	cfg         *config.Config
+	opts        Options // with values for those that were left out
+	policy      *policy.Policy
+	registry    *cdiregistry.Registry
+	attachments *attachment.Finder
+	hooks       HooksDirs // nil for none
+	roots       []*socketRoot
+	namedRoots  map[string]*socketRoot // the directories of named sockets, by name
+	varRunIsRun func() bool            // on this host; checked once
 }
 
 // New makes an engine. Its errors are those of the configuration (the policy's
 // rules) and of the watches it needs.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
-	e := &Engine{host: host, cfg: cfg, source: cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath), owner: opts.Owner, ledger: opts.Ledger, forAdministrator: opts.ForAdministrator, once: opts.Once, staged: func() bool { return false }, checkResponsive: opts.CheckResponsive}
-	if opts.Staged != nil {
-		e.staged = opts.Staged
+	opts.ConfigName = cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath)
+	if opts.Staged == nil {
+		opts.Staged = func() bool { return false }
 	}
-	if e.checkResponsive == nil {
-		e.checkResponsive = func(string) error { return nil }
+	if opts.CheckResponsive == nil {
+		opts.CheckResponsive = func(string) error { return nil }
 	}
+	if opts.SpecDirs == nil {
+		opts.SpecDirs = cfg.CDI.SpecDirs
+	}
+	e := &Engine{host: host, cfg: cfg, opts: opts}
 	var err error
 	if opts.AllowAll {
 		e.policy = policy.AllowAll()
-	} else if e.policy, err = cfg.CompilePolicy(e.source); err != nil {
+	} else if e.policy, err = cfg.CompilePolicy(opts.ConfigName); err != nil {
 		return nil, err
 	}
-	dirs := cfg.CDI.SpecDirs
-	if opts.SpecDirs != nil {
-		dirs = opts.SpecDirs
-	}
-	e.specDirs = dirs
-	e.registry, err = cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, TrustAnyone: opts.TrustAnyone, DisableWatch: opts.Once})
+	e.registry, err = cdiregistry.New(host, opts.SpecDirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, TrustAnyone: opts.TrustAnyone, DisableWatch: opts.Once})
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +129,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 		e.namedRoots[name] = &socketRoot{name: path.Dir(s.Path)}
 	}
 	e.varRunIsRun = sync.OnceValue(func() bool { return varRunIsRun(host) })
-	e.readAhead(opts)
+	e.readAhead()
 	if opts.HooksDirs != nil && len(cfg.Hooks.Dirs) > 0 {
 		e.hooks = opts.HooksDirs(host, cfg.Hooks.Dirs)
 	}
@@ -160,8 +152,8 @@ const aheadTime = time.Second
 
 // readAhead resolves the socket roots and reads the specifications, for which the
 // first container does not pay then.
-func (e *Engine) readAhead(opts Options) {
-	if opts.Once {
+func (e *Engine) readAhead() {
+	if e.opts.Once {
 		return // there is one container, which pays for what it needs
 	}
 	e.varRunIsRun()
@@ -170,13 +162,13 @@ func (e *Engine) readAhead(opts Options) {
 		work.Go(func() { _, _ = r.resolve(e.host) })
 	}
 	work.Go(func() { e.registry.Snapshot() })
-	_ = deadline.Within(cmp.Or(opts.Patience, aheadTime), func() error { work.Wait(); return nil })
+	_ = deadline.Within(cmp.Or(e.opts.Patience, aheadTime), func() error { work.Wait(); return nil })
 }
 
 // checkDirs returns why one of the directories does not respond, or nil.
 func (e *Engine) checkDirs(dirs ...string) error {
 	for _, dir := range dirs {
-		if err := e.checkResponsive(dir); err != nil {
+		if err := e.opts.CheckResponsive(dir); err != nil {
 			return err
 		}
 	}

@@ -115,10 +115,10 @@ func (p *planner) checkLimits(u policy.Usage) error {
 		return check(policy.Usage{})
 	}
 	p.usage = &u
-	if p.ledger == nil {
+	if p.opts.Ledger == nil {
 		return check(policy.Usage{})
 	}
-	return p.ledger.reserve(&p.req, u, p.explains, check)
+	return p.opts.Ledger.reserve(&p.req, u, p.explains, check)
 }
 
 // countUsage counts what the plan gives. The mounts of sockets count as sockets, and

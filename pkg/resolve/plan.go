@@ -122,7 +122,7 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 		p.fail(err)
 		return true
 	}
-	if e.once {
+	if e.opts.Once {
 		p.cdiNames = slices.Clone(req.CDIDevices)
 		for _, d := range wants.Devices {
 			p.cdiNames = append(p.cdiNames, d.Name())
@@ -134,7 +134,7 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 	}
 	p.deliverInjectorRequests()
 	// "auto" in the annotation includes networks that are added later.
-	p.expectsHotplug = wants.Networks.Mode == annotation.NetworksAuto && wants.Networks.Key != "" && p.staged()
+	p.expectsHotplug = wants.Networks.Mode == annotation.NetworksAuto && wants.Networks.Key != "" && p.opts.Staged()
 	p.deliverNetworks(wants.Networks, found)
 	p.deliverAllocated(allocated)
 	p.deliverHooks(hooks)

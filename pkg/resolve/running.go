@@ -91,7 +91,7 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 	}
 	if len(p.errs) == 0 {
 		// The container keeps what it was given besides sockets.
-		u := p.ledger.usageOf(req.SandboxID, req.Container)
+		u := p.opts.Ledger.usageOf(req.SandboxID, req.Container)
 		u.Sockets = p.countUsage().Sockets
 		p.fail(p.checkLimits(u))
 	}
@@ -122,11 +122,11 @@ func (p *planner) hasReceived(a *attachment.Attachment) (bool, error) {
 		return false, a.Err
 	}
 	if s, ok := p.socketOf(a); ok {
-		if p.req.HasSocket == nil || s.inContainer() {
+		if s.inContainer() {
 			return false, nil
 		}
 		at, err := p.socketPath(s.path)
-		return err == nil && p.req.HasSocket(at.canonical, at.rel), err
+		return err == nil && p.hasSocket(at), err
 	}
 	nodes, err := p.nodesOf(a, &viewEntry{})
 	return err == nil && len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n sysfs.Node) bool { return !p.has(n) }), err

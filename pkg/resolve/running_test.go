@@ -36,7 +36,7 @@ func TestResolveRunningFailsWhenIncomplete(t *testing.T) {
 	if plan, err := h.e.ResolveRunning(ended, newRunningRequest()); err == nil {
 		t.Errorf("after the deadline: a plan with %d items and no error", len(plan.Items))
 	}
-	h.e.checkResponsive = func(dir string) error {
+	h.e.opts.CheckResponsive = func(dir string) error {
 		if dir == h.e.cfg.DeviceInfo.CNIDir {
 			return errdefs.ErrUnavailable
 		}
@@ -62,7 +62,7 @@ func TestResolveRunningReportsUnreadSources(t *testing.T) {
 		}, want: "deviceInfo.cniDir"},
 		"invalid file of a network without a rule": {breakSource: func(h *host) { h.writeInfo("one", "net1", "{") }, ns: "other", want: "net1"},
 		"unresponsive socket root of a network without a rule": {breakSource: func(h *host) {
-			h.e.checkResponsive = func(dir string) error {
+			h.e.opts.CheckResponsive = func(dir string) error {
 				if dir == "/var/run/vsw" {
 					return errdefs.ErrUnavailable
 				}

@@ -37,14 +37,14 @@ func (p *planner) stageSocket(s *socket, created staging.SocketDir) error {
 		stage.SocketDirs = append(slices.Clip(stage.SocketDirs), created)
 	}
 	stage.Dirs = append(slices.Clip(stage.Dirs), dir)
-	if s.own == s.entry.socket {
+	if s.own == s.containerPath {
 		return nil
 	}
 	own := p.stagedMount(path.Dir(s.own), mountPoint, !byHost || dir.Scratch, s.origin)
 	with, ok := p.stagedAt(own.Destination)
 	switch {
 	case ok && with == mountPoint:
-		s.entry.ownPath = s.own // it is mounted already
+		s.ownPath = s.own // it is mounted already
 		return nil
 	case !ok || !byHost || dir.Scratch:
 		return p.mountOwnPath(s, own)
@@ -56,7 +56,7 @@ func (p *planner) stageSocket(s *socket, created staging.SocketDir) error {
 			return s.fieldError(fmt.Errorf("the container has another socket at %q: %q: %w", s.own, path.Join(k.Root, k.Rel), errdefs.ErrConflict))
 		}
 	}
-	s.entry.ownPath = s.own
+	s.ownPath = s.own
 	if !stage.HasDir(with) {
 		// Of an interface that the running container no longer has.
 		stage.Dirs = append(stage.Dirs, staging.Dir{Path: with})
@@ -65,9 +65,9 @@ func (p *planner) stageSocket(s *socket, created staging.SocketDir) error {
 	case slices.ContainsFunc(stage.Sockets, func(k staging.Socket) bool { return slices.Contains(k.At, place) }): // by another network
 	case !slices.ContainsFunc(stage.SocketDirs, func(d staging.SocketDir) bool { return d.At == with }):
 		staged.At = append(staged.At, place)
-	case s.name != "":
-		s.entry.ownPath = ""
-		s.entry.addNote("the socket is not at its own path " + s.own + ": the container creates sockets of its own in that directory")
+	case s.named != "":
+		s.ownPath = ""
+		s.addNote("the socket is not at its own path " + s.own + ": the container creates sockets of its own in that directory")
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (p *planner) bindHostSocket(s *socket) error {
 	held := staging.Socket{Root: s.at.canonical, Rel: s.at.rel, From: s.source(), Access: s.access}
 	whole, why := false, "which is the socket root that all pods share"
 	switch {
-	case s.name != "":
+	case s.named != "":
 		why = "which its name does not grant"
 	case path.Dir(s.at.rel) != ".":
 		why = "which the policy does not grant as a whole (" + path.Dir(s.path) + "/**)"
@@ -136,7 +136,7 @@ func (p *planner) bindHostSocket(s *socket) error {
 	stage.Dirs = append(stage.Dirs, staging.Dir{Path: mountPoint})
 	stage.Sockets = append(stage.Sockets, held)
 	err := p.bindTwice(s, path.Join(s.at.canonical, s.at.rel), relative, s.own, "ro")
-	s.entry.addNote("the socket is mounted without its directory, " + why + ": the container loses it when the host re-creates it")
+	s.addNote("the socket is mounted without its directory, " + why + ": the container loses it when the host re-creates it")
 	return err
 }
 
@@ -162,10 +162,10 @@ func (p *planner) mountOwnPath(s *socket, m *edits.Mount) error {
 		reason = p.ownPathReason(m)
 	}
 	if reason != "" {
-		s.entry.addNote("the socket is not at its own path " + s.own + ": " + reason)
+		s.addNote("the socket is not at its own path " + s.own + ": " + reason)
 		return nil
 	}
-	s.entry.ownPath = s.own
+	s.ownPath = s.own
 	return p.b.AddMount(m)
 }
 

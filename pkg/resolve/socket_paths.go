@@ -87,7 +87,7 @@ func (p *planner) socketPath(file string) (socketPath, error) {
 		return socketPath{}, missing
 	}
 	return socketPath{}, fmt.Errorf("%q lies below none of the socket roots (%s); if it is right, add its directory to sockets.roots in %s: %w",
-		file, strings.Join(p.cfg.Sockets.Roots, ", "), p.source, errdefs.ErrPermissionDenied)
+		file, strings.Join(p.cfg.Sockets.Roots, ", "), p.opts.ConfigName, errdefs.ErrPermissionDenied)
 }
 
 // otherSpellings returns further names of a path under which a rule may deny it: below

@@ -14,9 +14,15 @@ import (
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-// grantSocket asks policy for the socket under each spelling of its path.
-func (p *planner) grantSocket(s *socket, item *Item) error {
-	granted, denied, err := p.grantPath(p.subjectFor(s.att), s.at, p.policy.Socket, p.policy.SocketDenied)
+// grantSocket asks policy for the socket under each spelling of its path, and for a named socket
+// also by its name.
+func (p *planner) grantSocket(s *socket, item *Item) (err error) {
+	var granted, denied policy.Grant
+	if s.named != "" {
+		granted, err = p.policy.NamedSocket(p.subject, policy.NamedSocket{Name: s.named, Paths: s.at.names(), Aliases: p.otherSpellings(s.at)})
+	} else {
+		granted, denied, err = p.grantPath(p.subjectFor(s.att), s.at, p.policy.Socket, p.policy.SocketDenied)
+	}
 	if err != nil {
 		return err
 	}
@@ -93,7 +99,7 @@ func (p *planner) decideDir(s *socket) (d dirDecision, err error) {
 	default:
 		return d, nil
 	}
-	d.state, err = staging.FindSocketDir(p.host, p.cfg.StateDir, p.owner, p.req.SandboxID, dir.canonical, dir.rel)
+	d.state, err = staging.FindSocketDir(p.host, p.cfg.StateDir, p.opts.Owner, p.req.SandboxID, dir.canonical, dir.rel)
 	return d, err
 }
 
@@ -117,12 +123,11 @@ func (p *planner) applicationDir(s *socket, item *Item) (staging.SocketDir, erro
 			"all that is in it would be handed over, and a directory of the pod's own would not need that", path.Dir(s.path))}
 	}
 	if d.state == staging.Foreign {
-		kept, _ := p.keeps(s.att) // its path was resolved before: no error
 		switch {
 		case d.granted:
 			item.noteGrant(d.audited)
 			item.addAsked(d.asked)
-		case !kept:
+		case !p.hasSocket(s.at):
 			return dir, s.fieldError(d.refusal)
 		}
 		d.granted = true

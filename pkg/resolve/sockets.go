@@ -26,22 +26,19 @@ const (
 	sunPath = 107
 )
 
-// socket is the socket of one attachment, or a named socket.
+// socket is the socket of one attachment, or a named socket, with its entry in the container's view.
 type socket struct {
-	att     *attachment.Attachment // empty for a named socket
-	name    string                 // of a named socket; "" for one of an attachment
-	path    string                 // as device-info or the configuration has it
-	own     string                 // where applications expect it in the container
-	field   string                 // of the path, in device-info or the configuration
+	viewEntry
+	path    string // as device-info or the configuration has it
+	own     string // where applications expect it in the container
+	field   string // of the path, in device-info or the configuration
 	dialect config.Dialect
-	creator config.Side // SideHost or SideApplication
+	await   bool // it may appear after the container was created
 
 	// What deliverSocket finds out.
 	origin edits.Origin
 	at     socketPath     // of path
 	access staging.Access // of the container's user
-	await  bool           // it may appear after the container was created
-	entry  viewEntry
 }
 
 // socketOf returns the socket that an attachment's device-info describes, read in
@@ -55,16 +52,16 @@ func (p *planner) socketOf(a *attachment.Attachment) (*socket, bool) {
 	switch a.Info.Type {
 	case deviceinfo.TypeVhostUser:
 		v := a.Info.VhostUser
-		return &socket{att: a, path: v.Path, own: v.Path, field: "vhost-user.path", dialect: d, creator: d.CreatedBy(string(v.Mode))}, true
+		return &socket{viewEntry: viewEntry{att: a, creator: d.CreatedBy(string(v.Mode))}, path: v.Path, own: v.Path, field: "vhost-user.path", dialect: d}, true
 	case deviceinfo.TypeMemif:
 		m := a.Info.Memif
-		return &socket{att: a, path: m.Path, own: m.Path, field: "memif.path", dialect: d, creator: d.CreatedBy(string(m.Role))}, true
+		return &socket{viewEntry: viewEntry{att: a, creator: d.CreatedBy(string(m.Role))}, path: m.Path, own: m.Path, field: "memif.path", dialect: d}, true
 	}
 	return nil, false
 }
 
 // isMemif reports whether the socket is one of memif, not of vhost-user.
-func (s *socket) isMemif() bool { return s.name == "" && s.att.Info.Type == deviceinfo.TypeMemif }
+func (s *socket) isMemif() bool { return s.named == "" && s.att.Info.Type == deviceinfo.TypeMemif }
 
 // isAbstract reports whether the socket is in the pod's network namespace, so that nothing is
 // mounted for it.
@@ -80,8 +77,8 @@ func (s *socket) inContainer() bool {
 // of a device without a network is named like the device plugin's files, RESOURCE-DEVICE, or like its
 // claim and request.
 func (s *socket) mountPoint() string {
-	if s.name != "" {
-		return path.Join("named", s.name)
+	if s.named != "" {
+		return path.Join("named", s.named)
 	}
 	name := s.att.IfName
 	if s.att.Network == "" && s.att.Claimed != nil {
@@ -100,39 +97,43 @@ func (s *socket) fieldError(err error) error {
 
 // deliverSocket adds a socket and its entry in the container's view.
 func (p *planner) deliverSocket(s *socket, origin edits.Origin, item *Item) error {
-	s.origin, s.entry = origin, viewEntry{att: s.att, creator: s.creator}
+	s.origin = origin
 	s.origin.Field = s.field
 	before := p.b.Changes()
 	if err := p.addSocket(s, item); err != nil {
 		return err
 	}
-	if s.entry.note != "" {
-		item.Notes = append(item.Notes, s.entry.note)
+	if s.note != "" {
+		item.Notes = append(item.Notes, s.note)
 	}
 	item.Outcome = Injected // also if the container has the directory of another socket already
 	if s.att.Claimed != nil && p.b.Changes() == before {
 		item.Outcome = Present // the driver had the runtime mount it
 	}
-	p.view = append(p.view, s.entry)
+	p.view = append(p.view, s.viewEntry)
 	return nil
 }
 
-// addSocket adds a socket: at net/<ifName> below ContainerDir, and at the
-// device-info's own path where that is safe. The directory of a host-created socket
-// is read-only.
+// addSocket adds a socket: below ContainerDir, see mountPoint, and at its own path where that is
+// safe. The directory of a host-created socket is read-only.
 func (p *planner) addSocket(s *socket, item *Item) (err error) {
 	if s.isAbstract() {
-		s.entry.socket = s.path
+		s.containerPath = s.path
 		return nil
 	}
 	if s.inContainer() {
 		return p.checkContainerPath(s, item)
 	}
-	if s.at, err = p.socketPath(s.path); err != nil {
+	if s.named != "" {
+		s.at, err = p.namedSocketPath(s)
+	} else {
+		s.at, err = p.socketPath(s.path)
+	}
+	if err != nil {
 		return s.fieldError(err)
 	}
 	if err := p.grantSocket(s, item); err != nil {
-		if kept, _ := p.keeps(s.att); !kept { // its path was resolved before: no error
+		if !p.hasSocket(s.at) {
 			return err
 		}
 		item.Notes = append(item.Notes, "it was granted when the container got it")
@@ -142,11 +143,16 @@ func (p *planner) addSocket(s *socket, item *Item) (err error) {
 		return err
 	}
 	if s.creator == config.SideHost {
-		if err := checkSocket(p.host, s.at, "the vswitch has not created this socket yet: check its port"); err != nil && !(p.awaitsSockets && errdefs.IsNotFound(err)) {
+		if err := p.checkHostSocket(s, item); err != nil {
 			return s.fieldError(err)
 		}
 	}
 	return p.placeSocket(s, item)
+}
+
+// hasSocket reports whether a running container has the socket.
+func (p *planner) hasSocket(at socketPath) bool {
+	return p.req.HasSocket != nil && p.req.HasSocket(at.canonical, at.rel)
 }
 
 // setPathInContainer sets where the container has the socket.
@@ -156,7 +162,7 @@ func (s *socket) setPathInContainer() error {
 		return s.fieldError(fmt.Errorf("the path in the container, %q, has %d bytes; a UNIX socket's path has at most %d: %w",
 			inside, len(inside), sunPath, errdefs.ErrInvalidArgument))
 	}
-	s.entry.socket = inside
+	s.containerPath = inside
 	return nil
 }
 
@@ -172,7 +178,7 @@ func (p *planner) placeSocket(s *socket, item *Item) (err error) {
 		}
 	}
 	switch {
-	case p.staged():
+	case p.opts.Staged():
 		return p.stageSocket(s, dir)
 	case s.creator == config.SideApplication:
 		p.staging().SocketDirs = append(p.staging().SocketDirs, dir)
@@ -197,19 +203,28 @@ func (p *planner) checkContainerPath(s *socket, item *Item) error {
 		return s.fieldError(fmt.Errorf("dialect %q says %q is a path in the container, but the container has no mount there; "+
 			"mount its directory, or choose another dialect: %w", s.dialect.Use, s.path, errdefs.ErrFailedPrecondition))
 	}
-	s.entry.socket, s.entry.ownPath = s.path, s.path
+	s.containerPath, s.ownPath = s.path, s.path
 	return nil
 }
 
-// checkSocket checks on a descriptor that a path below its root is a socket. It follows no symlink. The error
-// about a missing socket ends in the hint.
-func checkSocket(host hostfs.Root, at socketPath, hint string) error {
-	file := path.Join(at.canonical, at.rel)
-	st, err := host.StatNoSymlinks(file)
-	if err != nil {
-		if errdefs.IsNotFound(err) {
-			return fmt.Errorf("%w; %s", err, hint)
-		}
+// checkHostSocket checks on a descriptor that a path below its root is a socket, or that it may appear
+// later. It follows no symlink.
+func (p *planner) checkHostSocket(s *socket, item *Item) error {
+	file := path.Join(s.at.canonical, s.at.rel)
+	st, err := p.host.StatNoSymlinks(file)
+	switch missing := errdefs.IsNotFound(err); {
+	case missing && p.awaitsSockets:
+		return nil
+	case missing && s.await && p.opts.Staged():
+		item.Notes = append(item.Notes, "the socket does not exist yet; the container gets it once its server creates it")
+		return nil
+	case missing && s.await:
+		return fmt.Errorf("%w; its server has not created this socket yet, and create: wait needs sockets.staging: mount, but sockets are not staged here", err)
+	case missing && s.named != "":
+		return fmt.Errorf("%w; its server has not created this socket yet: start the server, or have containers wait with create: wait", err)
+	case missing:
+		return fmt.Errorf("%w; the vswitch has not created this socket yet: check its port", err)
+	case err != nil:
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFSOCK {

@@ -28,15 +28,15 @@ const ViewFile = "devices.json"
 
 // viewEntry is one attachment in devices.json.
 type viewEntry struct {
-	att      *attachment.Attachment // empty for a named socket
-	named    string                 // the name of a named socket
-	creator  config.Side            // of a socket
-	socket   string                 // in the container
-	ownPath  string                 // the device-info's own path, where it is there too
-	vdpaNode string                 // in the container
-	eal      []string               // see setEAL
-	note     string                 // what the socket lacks, such as its own path
-	notes    []string               // for the item
+	att           *attachment.Attachment // empty for a named socket
+	named         string                 // the name of a named socket
+	creator       config.Side            // of a socket
+	containerPath string                 // of a socket
+	ownPath       string                 // the device-info's own path, where it is there too
+	vdpaNode      string                 // in the container
+	eal           []string               // see setEAL
+	note          string                 // what the socket lacks, such as its own path
+	notes         []string               // for the item
 }
 
 // isSocket reports whether the attachment is a socket.
@@ -107,7 +107,7 @@ func (p *planner) addView() error {
 		}
 	}
 	m := p.stagedMount(ContainerDir, "", false, origin)
-	if !p.staged() {
+	if !p.opts.Staged() {
 		m.Options = []string{"bind", "ro", "rprivate", "nosuid", "nodev", "noexec"}
 	}
 	return p.b.AddMount(m)
@@ -165,7 +165,7 @@ func (v *viewEntry) names() (names []string) {
 // element returns the attachment or named socket as it appears in devices.json.
 func (v *viewEntry) element() devices.Device {
 	if v.named != "" {
-		return devices.Device{Name: "socket:" + v.named, Jackfield: devices.Extension{Socket: v.socket, CreatedBy: string(v.creator), OwnPath: v.ownPath, Note: v.note}}
+		return devices.Device{Name: "socket:" + v.named, Jackfield: devices.Extension{Socket: v.containerPath, CreatedBy: string(v.creator), OwnPath: v.ownPath, Note: v.note}}
 	}
 	n := v.interfaceInfo()
 	e := devices.Device{
@@ -185,9 +185,9 @@ func (v *viewEntry) element() devices.Device {
 	info := v.att.Info.Clone()
 	switch info.Type {
 	case deviceinfo.TypeVhostUser:
-		info.VhostUser.Path = v.socket
+		info.VhostUser.Path = v.containerPath
 	case deviceinfo.TypeMemif:
-		info.Memif.Path = v.socket
+		info.Memif.Path = v.containerPath
 	case deviceinfo.TypeVDPA:
 		if v.vdpaNode != "" {
 			info.VDPA.Path = v.vdpaNode
@@ -240,19 +240,19 @@ func (v *viewEntry) setEAL(vdevs map[string]int) {
 		v.eal = []string{"-a", info.PCI.PCIAddress}
 	case info.Type == deviceinfo.TypeVDPA && v.vdpaNode != "":
 		setVdev("net_virtio_user", "path="+v.vdpaNode)
-	case strings.Contains(v.socket, ","):
+	case strings.Contains(v.containerPath, ","):
 	case info.Type == deviceinfo.TypeVhostUser && v.creator == config.SideApplication:
-		setVdev("net_virtio_user", "path="+v.socket+",server=1")
+		setVdev("net_virtio_user", "path="+v.containerPath+",server=1")
 	case info.Type == deviceinfo.TypeVhostUser:
-		setVdev("net_virtio_user", "path="+v.socket)
+		setVdev("net_virtio_user", "path="+v.containerPath)
 	case info.Type == deviceinfo.TypeMemif && info.Memif.Mode == deviceinfo.MemifEthernet:
 		role := "client"
 		if v.creator == config.SideApplication {
 			role = "server"
 		}
-		socket, abstract := v.socket, "no"
+		socket, abstract := v.containerPath, "no"
 		if info.Memif.Abstract() {
-			socket, abstract = strings.TrimPrefix(v.socket, "@"), "yes"
+			socket, abstract = strings.TrimPrefix(v.containerPath, "@"), "yes"
 		}
 		setVdev("net_memif", "role="+role+",id=0,socket="+socket+",socket-abstract="+abstract)
 	}

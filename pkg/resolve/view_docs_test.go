@@ -110,12 +110,12 @@ func TestViewIsDocumented(t *testing.T) {
 		must(t, err)
 		v := viewEntry{
 			att:     &attachment.Attachment{Network: "ns/n", IfName: "net1", Resource: "vendor.com/vf", DeviceID: "id", Info: parsed},
-			creator: config.SideHost, socket: "/s", ownPath: "/s", vdpaNode: "/dev/vhost-vdpa-0", note: "n",
+			creator: config.SideHost, containerPath: "/s", ownPath: "/s", vdpaNode: "/dev/vhost-vdpa-0", note: "n",
 		}
 		v.setEAL(vdevs)
 		elements = append(elements, v.element())
 	}
-	named := viewEntry{att: &attachment.Attachment{}, named: "a", creator: config.SideHost, socket: "/s", ownPath: "/t", note: "n"}
+	named := viewEntry{att: &attachment.Attachment{}, named: "a", creator: config.SideHost, containerPath: "/s", ownPath: "/t", note: "n"}
 	elements = append(elements, named.element())
 	claim := &attachment.ClaimedDevice{Claim: "c", PodClaim: "p", Request: "r", Driver: "d", Pool: "n", Device: "dev", IPs: []string{"10.0.0.1/24"}, MAC: "c2:11:22:33:44:55"}
 	elements = append(elements, (&viewEntry{att: &attachment.Attachment{Claimed: claim}}).element())

@@ -27,7 +27,7 @@ func TestViewHasInterface(t *testing.T) {
 	} {
 		info, err := deviceinfo.Parse([]byte(`{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"/s"},"jackfield.dev/interface":`+notes+`}`), "")
 		must(t, err)
-		v := viewEntry{att: &attachment.Attachment{Network: "n", IfName: "net1", Info: info}, socket: "/s"}
+		v := viewEntry{att: &attachment.Attachment{Network: "n", IfName: "net1", Info: info}, containerPath: "/s"}
 		var got, expected map[string]any
 		text, err := json.Marshal(v.element())
 		must(t, err)
@@ -52,7 +52,7 @@ func TestViewHasInterface(t *testing.T) {
 func TestQueuesAreEALArgumentsOfVirtioUser(t *testing.T) {
 	info, err := deviceinfo.Parse([]byte(`{"type":"vhost-user","version":"1.1.0","vhost-user":{"mode":"server","path":"/s"},"jackfield.dev/interface":{"queues":4,"mac":"c2:11:22:33:44:55"}}`), "")
 	must(t, err)
-	v := viewEntry{att: &attachment.Attachment{Network: "n", IfName: "net1", Info: info}, socket: "/s", creator: config.SideApplication}
+	v := viewEntry{att: &attachment.Attachment{Network: "n", IfName: "net1", Info: info}, containerPath: "/s", creator: config.SideApplication}
 	const want = "--vdev=net_virtio_user0,path=/s,server=1,queues=4,mac=c2:11:22:33:44:55"
 	if v.setEAL(map[string]int{}); len(v.eal) != 1 || v.eal[0] != want {
 		t.Errorf("EAL arguments %q, want %q", v.eal, want)
