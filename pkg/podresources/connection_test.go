@@ -5,6 +5,7 @@ package podresources
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -120,8 +121,8 @@ func TestKubeletIsSlow(t *testing.T) {
 	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
 	c := newClient(t, root)
 	var wg sync.WaitGroup
+	began := time.Now() // before the contexts
 	ask := func(ctx context.Context, atLeast time.Duration, sentinel error) {
-		began := time.Now()
 		wg.Go(func() {
 			_, err := c.Pod(ctx, "ns", "pod")
 			if d := time.Since(began); d < atLeast || d > hangTimeout {
@@ -206,6 +207,13 @@ func TestKubeletRestarts(t *testing.T) {
 	os.Remove(root.Path(socket))
 	_, err := c.Pod(t.Context(), "ns", "pod")
 	wantErr(t, err, errdefs.ErrUnavailable, "no such file")
+}
+
+// The dialer can notice the end of the time before the context does.
+func TestDialTimeoutIsDeadlineExceeded(t *testing.T) {
+	q := query{namespace: "ns", name: "pod", socket: socket}
+	err := q.dialFailed(&net.OpError{Op: "dial", Net: "unix", Err: os.ErrDeadlineExceeded})
+	wantErr(t, err, context.DeadlineExceeded, socket, "no answer in time")
 }
 
 func TestConnectionIsClosedAfterEachRequest(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -44,6 +45,8 @@ func (q query) dialFailed(err error) error {
 		problem = errno.Error()
 	}
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded): // of the dialer, which can come before that of its context
+		return q.newError(context.DeadlineExceeded, "", "no answer in time")
 	case errno == unix.ECONNREFUSED:
 		return q.newError(errdefs.ErrUnavailable, "is the kubelet running?", "nothing listens on the socket: %s", problem)
 	case errdefs.IsNotFound(err):
