@@ -15,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/vswitchdriver"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
 // vswitchPorts has the ports of living pods re-created that a vswitch has lost. The work is done
@@ -41,7 +42,7 @@ func (v *vswitchPorts) followConfig(cfg *config.Config) {
 		v.reconciler = nil
 	}
 	v.switches = cfg.Vswitches
-	drivers := make(map[string]portreconcile.Switch)
+	drivers := make(map[string]vswitch.Watcher)
 	for _, s := range cfg.Vswitches {
 		driver, err := vswitchdriver.Open(v.p.opts.Host, s)
 		if err != nil {
@@ -80,10 +81,8 @@ func (v *vswitchPorts) listStatus() []status.Vswitch {
 	var out []status.Vswitch
 	for _, s := range v.switches {
 		now := found[s.Name]
-		out = append(out, status.Vswitch{
-			Name: s.Name, Type: string(s.Type), Endpoint: s.Endpoint, Checked: now.Answering || now.LastError != "", Answering: now.Answering,
-			Ports: now.Ports, Missing: now.Missing, Recreated: now.Recreated, Removed: now.Removed, Errors: now.Errors, Error: now.LastError,
-		})
+		now.Name, now.Type, now.Endpoint = s.Name, string(s.Type), s.Endpoint
+		out = append(out, now)
 	}
 	return out
 }

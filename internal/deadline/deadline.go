@@ -3,6 +3,7 @@
 package deadline
 
 import (
+	"context"
 	"fmt"
 	"runtime/debug"
 	"sync/atomic"
@@ -120,6 +121,14 @@ func receive[T any](done <-chan result[T], timeout <-chan time.Time) result[T] {
 		return r
 	default:
 		return result[T]{err: ErrTimeout}
+	}
+}
+
+// Sleep returns after d, or when ctx ends.
+func Sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
 	}
 }
 

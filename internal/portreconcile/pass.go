@@ -14,6 +14,8 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -28,7 +30,7 @@ type knownPort struct{ requested, found vswitch.Port }
 // switchState is the work on one switch. The goroutine of run alone uses known, orphans and failures.
 type switchState struct {
 	name    string
-	driver  Switch
+	driver  vswitch.Watcher
 	options *Options
 	wake    chan struct{}
 	known   map[attachment]knownPort
@@ -37,7 +39,7 @@ type switchState struct {
 	failures map[string]string
 
 	mu     sync.Mutex
-	status Status
+	status status.Vswitch
 }
 
 func (s *switchState) trigger() {
@@ -50,27 +52,25 @@ func (s *switchState) trigger() {
 // run makes a pass at the start, after each trigger, and again after a failure.
 func (s *switchState) run(ctx context.Context) {
 	s.trigger()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	var repeat <-chan time.Time // nil for a pass that is not repeated
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.wake:
-		case <-timer.C:
+		case <-repeat:
 		}
-		select {
-		case <-ctx.Done():
+		deadline.Sleep(ctx, settleTime)
+		if ctx.Err() != nil {
 			return
-		case <-time.After(settleTime):
 		}
 		select {
 		case <-s.wake: // this pass is for it
 		default:
 		}
-		timer.Stop()
+		repeat = nil
 		if again := s.pass(ctx); again > 0 {
-			timer.Reset(again)
+			repeat = time.After(again)
 		}
 	}
 }
@@ -127,9 +127,7 @@ type passResult struct {
 }
 
 func (p *passResult) repeatAfter(d time.Duration) {
-	if p.again == 0 || d < p.again {
-		p.again = d
-	}
+	p.again = min(cmp.Or(p.again, d), d)
 }
 
 func (s *switchState) fail(p *passResult, port vswitch.Port, err error) {
@@ -156,8 +154,8 @@ func (s *switchState) finish(p *passResult) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.status
-	s.status = Status{
-		Answering: p.answering, Ports: p.ports, Missing: p.missing, LastError: p.firstError,
+	s.status = status.Vswitch{
+		Checked: true, Answering: p.answering, Ports: p.ports, Missing: p.missing, Error: p.firstError,
 		Recreated: old.Recreated + len(p.changes[Recreated]) + len(p.changes[Changed]), Removed: old.Removed + len(p.changes[Removed]),
 		Errors: old.Errors + p.errors,
 	}

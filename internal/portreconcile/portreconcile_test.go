@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
@@ -97,7 +98,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.store.Close() })
-	r := New(Options{Switches: map[string]Switch{"ovs0": f.ovs}, Host: host, StateDir: cnirecord.DefaultDir,
+	r := New(Options{Switches: map[string]vswitch.Watcher{"ovs0": f.ovs}, Host: host, StateDir: cnirecord.DefaultDir,
 		Sandboxes: func() (map[string]bool, bool) { return f.sandboxes, f.known },
 		Report:    func(e Event) { f.events = append(f.events, e) }})
 	f.state = r.switches["ovs0"]
@@ -159,9 +160,8 @@ func TestLostAndChangedPortsOfLivingSandboxesAreEnsured(t *testing.T) {
 	f.ovs.ports[b] = p
 	f.wantEnsured("b")
 	f.wantEnsured()
-	status := f.state.status
-	if want := (Status{Answering: true, Ports: 2, Recreated: 5}); status != want {
-		t.Errorf("found %+v, want %+v", status, want)
+	if want := (status.Vswitch{Checked: true, Answering: true, Ports: 2, Recreated: 5}); f.state.status != want {
+		t.Errorf("found %+v, want %+v", f.state.status, want)
 	}
 	var actions []Action
 	for _, e := range f.events {
@@ -337,14 +337,14 @@ func TestFailureIsReportedOnceAndRetried(t *testing.T) {
 		!slices.IsSortedFunc(f.events[0].Changes, func(a, b Change) int { return strings.Compare(a.Port.Name, b.Port.Name) }) {
 		t.Errorf("reported %+v", f.events)
 	}
-	if want := (Status{Answering: true, Missing: count, Errors: 3 * count, LastError: "no bridge"}); f.state.status != want {
+	if want := (status.Vswitch{Checked: true, Answering: true, Missing: count, Errors: 3 * count, Error: "no bridge"}); f.state.status != want {
 		t.Errorf("found %+v, want %+v", f.state.status, want)
 	}
 	f.ovs.refuse = nil
 	if got := f.pass(); len(got) != count {
 		t.Errorf("ensured %q", got)
 	}
-	if f.state.status.LastError != "" {
+	if f.state.status.Error != "" {
 		t.Errorf("found %+v", f.state.status)
 	}
 }

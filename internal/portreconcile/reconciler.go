@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
@@ -28,16 +29,10 @@ const (
 	maxParallel = 32
 )
 
-// Switch is a driver that reports changes.
-type Switch interface {
-	vswitch.Driver
-	vswitch.Watcher
-}
-
 // Options describe what a Reconciler works on.
 type Options struct {
 	// Switches are the node's switches by name.
-	Switches map[string]Switch
+	Switches map[string]vswitch.Watcher
 	// Host and StateDir are where the CNI plugin's records are.
 	Host     hostfs.Root
 	StateDir string
@@ -71,18 +66,6 @@ type Event struct {
 type Change struct {
 	Port vswitch.Port
 	Err  error
-}
-
-// Status is the state of a switch after the last pass.
-type Status struct {
-	// Answering says whether the switch answered.
-	Answering bool
-	// Ports counts the ports of living sandboxes on the switch, Missing those that it lacks or reports as faulty.
-	Ports, Missing int
-	// Recreated, Removed and Errors count since the start. Recreated includes ports that were corrected.
-	Recreated, Removed, Errors int
-	// LastError is the first error of the last pass, or empty.
-	LastError string
 }
 
 // Reconciler keeps the ports of a node's switches.
@@ -121,9 +104,9 @@ func (r *Reconciler) Trigger() {
 	}
 }
 
-// Status returns the state of each switch.
-func (r *Reconciler) Status() map[string]Status {
-	all := map[string]Status{}
+// Status returns the state of each switch after its last pass, without what the configuration says of the switch.
+func (r *Reconciler) Status() map[string]status.Vswitch {
+	all := map[string]status.Vswitch{}
 	for name, s := range r.switches {
 		s.mu.Lock()
 		all[name] = s.status

@@ -16,14 +16,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/vswitch/vpp"
 )
 
-// Driver creates ports and reports changes.
-type Driver interface {
-	vswitch.Driver
-	vswitch.Watcher
-}
-
 // Open returns the driver of a vswitch. It does not connect.
-func Open(host hostfs.Root, v config.Vswitch) (Driver, error) {
+func Open(host hostfs.Root, v config.Vswitch) (vswitch.Watcher, error) {
 	switch v.Type {
 	case config.VswitchOVS:
 		return &ovs.Driver{Name: v.Name, Endpoint: v.Endpoint, RunDir: v.SocketDir, Host: host}, nil

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/deadline"
 )
 
 // Type is the protocol of a port's socket.
@@ -82,8 +84,20 @@ type Driver interface {
 // CleanupTime bounds the removal of a port whose creation failed.
 const CleanupTime = time.Second
 
+// CleanUp calls remove, which removes what was created before err, also after ctx has ended. It returns err, with
+// that of remove.
+func CleanUp(ctx context.Context, err error, remove func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CleanupTime)
+	defer cancel()
+	if removeErr := remove(ctx); removeErr != nil {
+		return fmt.Errorf("%w; what was created is not removed: %v", err, removeErr)
+	}
+	return err
+}
+
 // Watcher is a Driver that reports changes.
 type Watcher interface {
+	Driver
 	// Watch calls changed after each connection to the switch, when a connection is lost, and whenever one
 	// of Jackfield's ports may be missing or different. It connects again, until ctx ends. changed does not
 	// block, and may be called from several goroutines.
@@ -152,15 +166,7 @@ func IsPortName(name string) bool {
 func WatchConnections(ctx context.Context, pause time.Duration, watch func()) error {
 	for ctx.Err() == nil {
 		watch()
-		Sleep(ctx, pause)
+		deadline.Sleep(ctx, pause)
 	}
 	return ctx.Err()
-}
-
-// Sleep returns after a time, or when ctx ends.
-func Sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }

@@ -71,7 +71,7 @@ var leaves = map[string][]string{
 	"pkg/vswitch":            nil,
 	"internal/manifest":      {"pkg/edits", "pkg/policy", "pkg/resolve"},
 	"pkg/vswitch/grout":      {"pkg/vswitch"},
-	"internal/portreconcile": {"internal/cnirecord", "pkg/vswitch"},
+	"internal/portreconcile": {"internal/cnirecord", "internal/status", "pkg/vswitch"},
 	"pkg/vswitch/vpp":        {"pkg/vswitch"},
 	"pkg/vswitch/ovs":        {"pkg/vswitch"},
 	"internal/vswitchdriver": {"pkg/config", "pkg/vswitch", "pkg/vswitch/grout", "pkg/vswitch/ovs", "pkg/vswitch/vpp"},

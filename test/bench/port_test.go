@@ -172,7 +172,7 @@ func startReconciler(b *testing.B, s *ovs.Switch, count int) *portreconcile.Reco
 		}))
 	}
 	r := portreconcile.New(portreconcile.Options{
-		Switches: map[string]portreconcile.Switch{"ovs0": &driver.Driver{Name: "ovs0", Endpoint: s.Endpoint()}},
+		Switches: map[string]vswitch.Watcher{"ovs0": &driver.Driver{Name: "ovs0", Endpoint: s.Endpoint()}},
 		Host:     host, StateDir: cnirecord.DefaultDir,
 		Sandboxes: func() (map[string]bool, bool) { return sandboxes, true },
 	})

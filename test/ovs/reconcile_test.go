@@ -48,7 +48,7 @@ func newNode(t *testing.T, s *Switch, count int) *node {
 		n.attach(testPort(s, fmt.Sprint("c", i)))
 	}
 	n.reconciler = portreconcile.New(portreconcile.Options{
-		Switches: map[string]portreconcile.Switch{"ovs0": newDriver(s)}, Host: host, StateDir: cnirecord.DefaultDir,
+		Switches: map[string]vswitch.Watcher{"ovs0": newDriver(s)}, Host: host, StateDir: cnirecord.DefaultDir,
 		Sandboxes: func() (map[string]bool, bool) { return n.livingSandboxes(), true },
 		Report: func(e portreconcile.Event) {
 			if err := e.Changes[0].Err; err != nil {
@@ -99,7 +99,7 @@ func (n *node) allBack(recreated int) time.Duration {
 	want := len(n.livingSandboxes())
 	eventually(n.t, func() error {
 		status := n.reconciler.Status()["ovs0"]
-		if !status.Answering || status.Ports != want || status.Missing != 0 || status.Recreated < recreated || status.LastError != "" {
+		if !status.Answering || status.Ports != want || status.Missing != 0 || status.Recreated < recreated || status.Error != "" {
 			return fmt.Errorf("found %+v, want %d ports, %d of them created again", status, want, recreated)
 		}
 		return nil
@@ -173,7 +173,7 @@ func TestStaleSocketsOfKilledSwitchAreRemoved(t *testing.T) {
 	s.KillSwitch()
 	s.StartSwitch()
 	eventually(t, func() error {
-		if found := n.reconciler.Status()["ovs0"]; !strings.Contains(found.LastError, "restart Open vSwitch") {
+		if found := n.reconciler.Status()["ovs0"]; !strings.Contains(found.Error, "restart Open vSwitch") {
 			return fmt.Errorf("after a crash: found %+v, want that Open vSwitch has to be restarted", found)
 		}
 		for _, socket := range sockets {

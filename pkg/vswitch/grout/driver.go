@@ -95,12 +95,7 @@ func (d *Driver) create(ctx context.Context, port vswitch.Port) (netInterface, e
 	case err == nil:
 		return have, nil
 	case created:
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), vswitch.CleanupTime)
-		defer cancel()
-		if cleanup := d.delete(ctx, port.Name); cleanup != nil {
-			err = fmt.Errorf("%w; what was created is not removed: %w", err, cleanup)
-		}
-		return netInterface{}, err
+		return netInterface{}, vswitch.CleanUp(ctx, err, func(ctx context.Context) error { return d.delete(ctx, port.Name) })
 	}
 	return d.findCreated(ctx, port, err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -31,7 +32,7 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return vswitch.WatchConnections(ctx, connectPause, func() {
 		if d.accepts(ctx) {
 			d.readEvents(ctx, changed)
-			vswitch.Sleep(ctx, streamPause)
+			deadline.Sleep(ctx, streamPause)
 		}
 	})
 }

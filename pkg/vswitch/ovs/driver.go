@@ -67,11 +67,7 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 		}
 		err = d.explain(ctx, port, err)
 		if created {
-			cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), vswitch.CleanupTime)
-			defer cancel()
-			if removeErr := d.Remove(cleanup, port.Owner); removeErr != nil {
-				err = fmt.Errorf("%w; the port was not removed: %v", err, removeErr)
-			}
+			err = vswitch.CleanUp(ctx, err, func(ctx context.Context) error { return d.Remove(ctx, port.Owner) })
 		}
 		return vswitch.Port{}, err
 	}

@@ -160,9 +160,7 @@ func mutateRows(table string, mutations [][3]any, conditions ...condition) opera
 
 // operationResult is the result of one operation.
 type operationResult struct {
-	Count   int             `json:"count"`
 	Rows    json.RawMessage `json:"rows"`
-	UUID    uuid            `json:"uuid"`
 	Error   string          `json:"error"`
 	Details string          `json:"details"`
 }
@@ -189,7 +187,7 @@ func isTimeout(err error) bool {
 }
 
 // transact makes the operations in one transaction. It returns one result for each.
-func (c *connection) transact(operations ...operation) ([]operationResult, error) {
+func (c *connection) transact(operations ...operation) ([]*operationResult, error) {
 	params := []any{database}
 	for _, op := range operations {
 		params = append(params, op)
@@ -201,7 +199,7 @@ func (c *connection) transact(operations ...operation) ([]operationResult, error
 	return parseResults(operations, answer)
 }
 
-func parseResults(operations []operation, answer []byte) ([]operationResult, error) {
+func parseResults(operations []operation, answer []byte) ([]*operationResult, error) {
 	var results []*operationResult // null for an operation after one that failed
 	if err := json.Unmarshal(answer, &results); err != nil {
 		return nil, fmt.Errorf("the server's answer has an unexpected form: %w", err)
@@ -222,14 +220,10 @@ func parseResults(operations []operation, answer []byte) ([]operationResult, err
 	if len(results) < len(operations) {
 		return nil, fmt.Errorf("the server answered %d of %d operations", len(results), len(operations))
 	}
-	values := make([]operationResult, len(operations))
-	for i := range values {
-		if results[i] == nil {
-			return nil, fmt.Errorf("the server did not answer operation %d", i)
-		}
-		values[i] = *results[i]
+	if i := slices.Index(results, nil); i >= 0 {
+		return nil, fmt.Errorf("the server did not answer operation %d", i)
 	}
-	return values, nil
+	return results, nil
 }
 
 // uuid names a row, ["uuid", "…"] in JSON.

@@ -92,10 +92,15 @@ func parseRows[T any](data []byte) ([]T, error) {
 // parseRow returns the first row, or nil.
 func parseRow[T any](data []byte) (*T, error) {
 	rows, err := parseRows[T](data)
-	if err != nil || len(rows) == 0 {
-		return nil, err
+	return firstRow(rows), err
+}
+
+// firstRow returns the first row, or nil.
+func firstRow[T any](rows []T) *T {
+	if len(rows) == 0 {
+		return nil
 	}
-	return &rows[0], nil
+	return &rows[0]
 }
 
 func ownerID(o vswitch.Owner) string { return o.ContainerID + "/" + o.Interface }
@@ -209,17 +214,9 @@ func readState(c *connection, port vswitch.Port) (*state, error) {
 	if v.system == nil {
 		return nil, errEmptyDatabase
 	}
-	s := &state{bridges: v.bridges, system: *v.system}
-	if len(v.ports) > 0 {
-		s.port = &v.ports[0]
-	}
-	if len(v.interfaces) > 0 {
-		s.iface = &v.interfaces[0]
-	}
-	for i, b := range v.bridges {
-		if b.Name == port.Bridge {
-			s.bridge = &v.bridges[i]
-		}
+	s := &state{bridges: v.bridges, system: *v.system, port: firstRow(v.ports), iface: firstRow(v.interfaces)}
+	if i := slices.IndexFunc(v.bridges, func(b bridgeRow) bool { return b.Name == port.Bridge }); i >= 0 {
+		s.bridge = &v.bridges[i]
 	}
 	return s, nil
 }

@@ -39,10 +39,11 @@ type connection struct {
 	stop  func() bool       // of the caller's context
 }
 
-// missingMessageError says that VPP does not have a message as the driver knows it.
-type missingMessageError string
-
-func (e missingMessageError) Error() string { return fmt.Sprintf("VPP has no message %s", string(e)) }
+// missingMessage returns the error for a message that VPP does not have as the driver knows it. It is an
+// errdefs.ErrNotImplemented.
+func missingMessage(name string) error {
+	return errdefs.ErrNotImplemented.WithMessage("VPP has no message " + name)
+}
 
 // connect connects to VPP and reads the table of its messages. The connection is closed, and a call that waits ends,
 // when ctx ends.
@@ -109,7 +110,7 @@ func (c *connection) call(e exchange, reply any, request ...any) error {
 	name := e.request
 	replyID, ok := c.ids[e.answer]
 	if !ok {
-		return missingMessageError(e.answer)
+		return missingMessage(e.answer)
 	}
 	c.setDeadline()
 	number, err := c.request(name, request...)
@@ -146,7 +147,7 @@ func (c *connection) dump(e exchange, request any, found func(body []byte) error
 	detailsID, ok1 := c.ids[e.answer]
 	endID, ok2 := c.ids[controlPing.answer]
 	if !ok1 || !ok2 {
-		return missingMessageError(e.answer)
+		return missingMessage(e.answer)
 	}
 	c.setDeadline()
 	number, err := c.request(name, request)
@@ -177,7 +178,7 @@ func (c *connection) dump(e exchange, request any, found func(body []byte) error
 func (c *connection) request(name string, body ...any) (number uint32, err error) {
 	id, ok := c.ids[name]
 	if !ok {
-		return 0, missingMessageError(name)
+		return 0, missingMessage(name)
 	}
 	c.last++
 	message := binary.BigEndian.AppendUint16(nil, id)
@@ -254,9 +255,8 @@ func text(field []byte) string {
 // caller's time is up.
 func unavailable(message string, err error) error {
 	var timeout net.Error
-	var missing missingMessageError
 	switch {
-	case errors.As(err, &missing):
+	case errdefs.IsNotImplemented(err): // a missing message
 		return err
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, net.ErrClosed), errors.Is(err, context.DeadlineExceeded):
 		err = errors.New("timed out")

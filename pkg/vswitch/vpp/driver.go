@@ -94,9 +94,7 @@ func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, b
 		return have.Port, nil
 	}
 	if created {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), vswitch.CleanupTime)
-		defer cancel()
-		err = joinCleanup(err, d.remove(ctx, port.Owner))
+		err = vswitch.CleanUp(ctx, err, func(ctx context.Context) error { return d.remove(ctx, port.Owner) })
 	}
 	return vswitch.Port{}, err
 }
@@ -212,27 +210,22 @@ func (c *connection) configure(have *swInterface, want vswitch.Port, bridge uint
 // delete deletes an interface, and a memif's socket.
 func (c *connection) delete(i *swInterface) error {
 	if i.Type == vswitch.VhostUser {
-		return ignoreMissing(c.call(deleteVhostUserIf, new(retvalReply), swIfIndexMessage{i.index}))
+		return ignoreMissing(c.call(deleteVhostUserIf, new(retvalReply), swIfIndexMessage{i.index}), retvalInvalidInterface)
 	}
-	if err := ignoreMissing(c.call(memifDelete, new(retvalReply), swIfIndexMessage{i.index})); err != nil {
+	if err := ignoreMissing(c.call(memifDelete, new(retvalReply), swIfIndexMessage{i.index}), retvalInvalidInterface); err != nil {
 		return err
 	}
 	return c.deleteMemifSocket(i.memifSocket)
 }
 
 func (c *connection) deleteMemifSocket(id uint32) error {
-	err := c.call(memifSocketFilenameAddDel, new(indexReply), memifSocketFilenameMessage{SocketID: id})
-	var result *retvalError
-	if errors.As(err, &result) && result.retval == retvalInvalidArgument {
-		return nil // the socket does not exist
-	}
-	return err
+	return ignoreMissing(c.call(memifSocketFilenameAddDel, new(indexReply), memifSocketFilenameMessage{SocketID: id}), retvalInvalidArgument)
 }
 
-// ignoreMissing returns nil if another process has deleted the interface.
-func ignoreMissing(err error) error {
+// ignoreMissing returns nil if another process has deleted the interface or socket, which VPP reports as missing.
+func ignoreMissing(err error, missing int32) error {
 	var result *retvalError
-	if errors.As(err, &result) && result.retval == retvalInvalidInterface {
+	if errors.As(err, &result) && result.retval == missing {
 		return nil
 	}
 	return err
@@ -322,16 +315,15 @@ func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 func (d *Driver) explain(p vswitch.Port, err error) error {
 	var refusal *vswitch.Refusal
 	var result *retvalError
-	var missing missingMessageError
 	switch {
 	case err == nil || errors.As(err, &refusal):
 		return err
 	case errdefs.IsUnavailable(err):
 		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.socket(), Err: err}
-	case errors.As(err, &missing):
-		return d.refuse(p, "", missing.Error(), "load VPP's plugins for vhost-user and memif; Jackfield knows the messages of VPP 26.06", errdefs.ErrNotImplemented)
 	case errors.As(err, &result):
 		return d.refuse(p, fieldOf(result.message), err.Error(), "see VPP's log", result.Unwrap())
+	case errdefs.IsNotImplemented(err): // a message
+		return d.refuse(p, "", err.Error(), "load VPP's plugins for vhost-user and memif; Jackfield knows the messages of VPP 26.06", errdefs.ErrNotImplemented)
 	}
 	return fmt.Errorf("vswitch %q: %w", d.Name, err)
 }
