@@ -22,8 +22,13 @@ func ListenUnix(path string) (*UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != fs.ModeSocket {
-		return nil, fmt.Errorf("listen at %s: found a file that is not a socket; remove it or configure another path: %w", path, errdefs.ErrAlreadyExists)
+	if st, err := os.Lstat(path); err == nil {
+		if st.Mode().Type() != fs.ModeSocket {
+			return nil, fmt.Errorf("listen at %s: found a file that is not a socket; remove it or configure another path: %w", path, errdefs.ErrAlreadyExists)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
 	}
 	// The mode that a socket has before it is bound is its mode in the file system: at no
 	// moment can others connect.
@@ -31,11 +36,7 @@ func ListenUnix(path string) (*UnixListener, error) {
 		var err error
 		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }), err)
 	}}
-	tmp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%d", filepath.Base(path), os.Getpid()))
-	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	address, done, err := shortAddress(tmp)
+	address, done, err := shortAddress(path)
 	if err != nil {
 		return nil, err
 	}
@@ -46,12 +47,9 @@ func ListenUnix(path string) (*UnixListener, error) {
 	}
 	u := l.(*net.UnixListener)
 	u.SetUnlinkOnClose(false)
-	st, err := os.Lstat(tmp)
-	if err == nil {
-		err = os.Rename(tmp, path)
-	}
+	st, err := os.Lstat(path)
 	if err != nil {
-		return nil, errors.Join(err, l.Close(), os.Remove(tmp))
+		return nil, errors.Join(err, l.Close())
 	}
 	return &UnixListener{u, path, st}, nil
 }
