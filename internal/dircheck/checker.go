@@ -9,7 +9,6 @@ package dircheck
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +44,8 @@ type Checker struct {
 	quit   chan struct{}
 
 	mu      sync.Mutex
-	current []*checked // in the order of Replace
-	byPath  map[string]*checked
+	current []*checked          // in the order of Replace
+	byPath  map[string]*checked // earlier ones, too: a check of them may be under way
 }
 
 // checked is one directory. Checker.mu guards it.
@@ -79,12 +78,6 @@ func (c *Checker) Replace(dirs []config.Directory) {
 		}
 		d.Directory.Directory = dir
 		c.current = append(c.current, d)
-	}
-	for path, d := range c.byPath {
-		// A directory with a check under way stays, or each call would begin another check.
-		if !d.checking && !slices.Contains(c.current, d) {
-			delete(c.byPath, path)
-		}
 	}
 	c.checkAll()
 }
