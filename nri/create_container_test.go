@@ -52,8 +52,8 @@ func TestWorkAfterTimeoutIsUndone(t *testing.T) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left in the state directory: %q, %v", left, err)
 	}
-	if n := h.p.counters.Timeouts(telemetry.CreateContainer); n != 0 {
-		t.Errorf("%d timeouts were counted for the removal, which is no call of the runtime", n)
+	if n := exposedValue(t, h.p, "jackfield_handler_timeouts_total", "CreateContainer"); n != 0 {
+		t.Errorf("%v timeouts were counted for the removal, which is no call of the runtime", n)
 	}
 
 	// Work that has no time left creates nothing.
@@ -86,7 +86,7 @@ func TestLateCreationIsRefusedAndUndone(t *testing.T) {
 		h.p.undoCreation(late)
 		made <- late
 	})
-	if !isTimeout(err) || h.p.counters.Timeouts(telemetry.CreateContainer) != 1 {
+	if !isTimeout(err) || exposedValue(t, h.p, "jackfield_handler_timeouts_total", "CreateContainer") != 1 {
 		t.Errorf("found %v, want a timeout", err)
 	}
 	close(release)

@@ -308,12 +308,13 @@ func (p *Plugin) takeSample() *telemetry.Sample {
 	return s
 }
 
-func (p *Plugin) sampleCDI(c *core) telemetry.CDI {
+// sampleCDI returns the size of the CDI registry; nil while a directory is unresponsive.
+func (p *Plugin) sampleCDI(c *core) *cdiregistry.Stats {
 	size, err := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (cdiregistry.Stats, error) { return c.engine.Registry().Snapshot().Stats(), nil })
 	if err != nil {
-		return telemetry.CDI{}
+		return nil
 	}
-	return telemetry.CDI{Known: true, Files: uint64(size.Files), FilesInError: uint64(size.FilesInError), Devices: uint64(size.Devices), Unreadable: uint64(size.DirsInError)}
+	return &size
 }
 
 // countStaged returns how many containers have a staging directory, and how many sockets are bound in them.

@@ -34,7 +34,7 @@ type Counters struct {
 	LogDropped    atomic.Uint64 // log lines dropped because standard error was too slow
 
 	requests map[request]*atomic.Uint64
-	timeouts map[Handler]*atomic.Uint64
+	timeouts *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 }
 
@@ -47,14 +47,19 @@ type request struct {
 // NewCounters returns counters that are all 0. Every series exists from the start, so that the
 // first refusal is an increase and not a new series.
 func NewCounters() *Counters {
-	c := &Counters{requests: make(map[request]*atomic.Uint64), timeouts: make(map[Handler]*atomic.Uint64), duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: handlerDuration.Name, Help: handlerDuration.Help,
-		// From a container without a request to the runtime's default deadline.
-		Buckets: []float64{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, .01, .05, .25, 1, 2},
-	}, []string{"handler"})}
+	ofHandler := []string{"handler"}
+	c := &Counters{
+		requests: make(map[request]*atomic.Uint64),
+		timeouts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: handlerTimeouts.Name, Help: handlerTimeouts.Help}, ofHandler),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: handlerDuration.Name, Help: handlerDuration.Help,
+			// From a container without a request to the runtime's default deadline.
+			Buckets: []float64{1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, .01, .05, .25, 1, 2},
+		}, ofHandler),
+	}
 	for _, h := range handlers {
 		c.duration.WithLabelValues(string(h))
-		c.timeouts[h] = new(atomic.Uint64)
+		c.timeouts.WithLabelValues(string(h))
 	}
 	for _, s := range sources {
 		for _, o := range outcomes {
@@ -72,17 +77,7 @@ func (c *Counters) Observe(h Handler, d time.Duration) {
 }
 
 // CountTimeout counts a call of the runtime that was answered before its work was done.
-func (c *Counters) CountTimeout(h Handler) { c.timeouts[h].Add(1) }
-
-// Timeouts returns how often CountTimeout was called for the handler.
-func (c *Counters) Timeouts(h Handler) uint64 { return c.timeouts[h].Load() }
-
-func (c *Counters) timeoutValues() (all []value) {
-	for h, n := range c.timeouts {
-		all = append(all, one(n.Load(), string(h))...)
-	}
-	return all
-}
+func (c *Counters) CountTimeout(h Handler) { c.timeouts.WithLabelValues(string(h)).Inc() }
 
 // CountRequest counts one request. A request with unknown labels is counted as one that failed.
 func (c *Counters) CountRequest(s Source, o Outcome) {

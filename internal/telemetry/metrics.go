@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 
@@ -11,25 +12,20 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
 // Sample is the state at the time of a scrape.
 type Sample struct {
-	Node                status.Node // without its sockets
-	Version, Commit     string      // of the program; the commit is "" where the build does not know it
-	ConfigRefused       uint64      // new configurations that were rejected
-	CDI                 CDI
-	Staged, Sockets     uint64 // containers with a staging directory, and host sockets bound in them
+	Node                status.Node        // without its sockets
+	Version, Commit     string             // of the program; the commit is "" where the build does not know it
+	ConfigRefused       uint64             // new configurations that were rejected
+	CDI                 *cdiregistry.Stats // nil while a directory is unresponsive
+	Staged, Sockets     uint64             // containers with a staging directory, and host sockets bound in them
 	Workers, WorkersMax int
 	AuditWritable       bool
 	Directories         []Directory
 	Hooks, HooksInError uint64 // of hooks.d: usable hooks, and unusable files and directories
-}
-
-// CDI is the registry's size. It is not Known while a directory is unresponsive.
-type CDI struct {
-	Known                                    bool
-	Files, FilesInError, Devices, Unreadable uint64 // Unreadable directories
 }
 
 // Directory is a directory that the configuration names. It is Up while its file system
@@ -43,7 +39,11 @@ type Directory struct {
 // measures.
 type Family struct{ Name, Type, Help string }
 
-var handlerDuration = Family{"jackfield_handler_duration_seconds", histogram, "Time that the runtime's calls took."}
+// The families that collect themselves.
+var (
+	handlerDuration = Family{"jackfield_handler_duration_seconds", histogram, "Time that the runtime's calls took."}
+	handlerTimeouts = Family{"jackfield_handler_timeouts_total", counter, "Calls answered before their work was done, because a file system or socket of the host was unresponsive."}
+)
 
 const counter, gauge, histogram = "counter", "gauge", "histogram"
 
@@ -94,7 +94,7 @@ func Families() []Family {
 // process. sample is called once a scrape.
 func NewGatherer(c *Counters, sample func() *Sample) prometheus.Gatherer {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&collector{c, sample}, c.duration, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
+	registry.MustRegister(&collector{c, sample}, c.duration, c.timeouts, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	families := Families()
 	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		all, err := registry.Gather()
@@ -138,8 +138,9 @@ func metrics(c *Counters, s *Sample) []metric {
 	for _, d := range s.Directories {
 		directories = append(directories, flag(d.Up, d.Path, d.Use)...)
 	}
-	cdi := func(n uint64) []value {
-		if !s.CDI.Known {
+	size := cmp.Or(s.CDI, &cdiregistry.Stats{})
+	cdi := func(n int) []value {
+		if s.CDI == nil {
 			return nil
 		}
 		return one(n)
@@ -168,9 +169,8 @@ func metrics(c *Counters, s *Sample) []metric {
 			[]string{"rule"}, c.RefusedBy.values()},
 		{Family{"jackfield_would_refuse_total", counter, "Requests granted in mode audit that mode enforce would deny."}, nil, one(c.Audited.Load())},
 
-		{handlerDuration, []string{"handler"}, nil}, // the histogram collects itself
-		{Family{"jackfield_handler_timeouts_total", counter, "Calls answered before their work was done, because a file system or socket of the host was unresponsive."},
-			[]string{"handler"}, c.timeoutValues()},
+		{handlerDuration, nil, nil},
+		{handlerTimeouts, nil, nil},
 		{Family{"jackfield_workers_busy", gauge, "Goroutines that work on calls of the runtime, including blocked ones."}, nil, one(s.Workers)},
 		{Family{"jackfield_workers_max", gauge, "Limit of the goroutines that work on calls of the runtime; at the limit calls are refused."}, nil, one(s.WorkersMax)},
 		{Family{"jackfield_directory_up", gauge, "1 while the file system of a configured directory answers, whether the directory exists or not; 0 while it is unresponsive."},
@@ -181,11 +181,11 @@ func metrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer one is rejected."}, nil, flag(s.Node.Config.Error == "")},
 		{Family{"jackfield_config_refused_total", counter, "New configurations that were rejected."}, nil, one(s.ConfigRefused)},
 
-		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only then."}, nil, flag(s.CDI.Known)},
-		{Family{"jackfield_cdi_files", gauge, "CDI specification files."}, nil, cdi(s.CDI.Files)},
-		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are invalid or conflict with others."}, nil, cdi(s.CDI.FilesInError)},
-		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that exist and cannot be read."}, nil, cdi(s.CDI.Unreadable)},
-		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be requested."}, nil, cdi(s.CDI.Devices)},
+		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only then."}, nil, flag(s.CDI != nil)},
+		{Family{"jackfield_cdi_files", gauge, "CDI specification files."}, nil, cdi(size.Files)},
+		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are invalid or conflict with others."}, nil, cdi(size.FilesInError)},
+		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that exist and cannot be read."}, nil, cdi(size.DirsInError)},
+		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be requested."}, nil, cdi(size.Devices)},
 
 		{Family{"jackfield_hooks", gauge, "Hooks of hooks.d directories that can be injected."}, nil, one(s.Hooks)},
 		{Family{"jackfield_hooks_files_in_error", gauge, "Files and directories of hooks.d that cannot be used."}, nil, one(s.HooksInError)},
