@@ -37,7 +37,7 @@ func TestAuditFileIsRegular(t *testing.T) {
 	log.SetOutput(io.Discard)
 	var counters telemetry.Counters
 	a := openAudit(host, "/audit.log", &counters, logrus.NewEntry(log))
-	defer a.close()
+	defer a.lines.Close()
 	if err := a.appendLine([]byte("line\n")); err == nil {
 		t.Error("a line was written to a FIFO")
 	}

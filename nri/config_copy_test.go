@@ -188,7 +188,6 @@ func TestNothingIsCreatedBeforeRuntimeConfig(t *testing.T) {
 			if len(entries) > 0 {
 				t.Errorf("created before the configuration: %v", entries)
 			}
-			p.reportHooks()
 			_ = p.nodeStatus()
 			_, err = p.Configure(t.Context(), tc.handed, "containerd", "v2.1.0")
 			check(t, err)

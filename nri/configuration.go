@@ -39,8 +39,8 @@ type configuration struct {
 	handedOver atomic.Bool      // the runtime handed it over: the file does not count
 	watch      *filewatch.Watch // nil where there is no file
 
-	dirs  *dircheck.Checker // which of its directories are unresponsive
-	hooks hooksReport       // what is reported of its hooks.d directories
+	dirs  *dircheck.Checker               // which of its directories are unresponsive
+	hooks atomic.Pointer[hooksd.Snapshot] // what was reported last of its hooks.d directories; nil for none
 
 	changing sync.Mutex // one change at a time
 	copying  sync.Mutex // one copy at a time
@@ -119,7 +119,6 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 		p.retireCore(old)
 	}
 	p.config.recordInForce(cfg)
-	waitAtStart(p.reportHooks)
 	p.watchHooks(now)
 	p.servers.applyConfig(cfg)
 	return nil
@@ -127,17 +126,15 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 
 // checkSameStore refuses a configuration that would lose the state of living containers.
 func checkSameStore(present, cfg *config.Config) error {
-	if dir := present.StateDir; dir != cfg.StateDir {
-		return fmt.Errorf("%s: stateDir: found %q, and living containers use %q; restart jackfield-nri to change it: %w",
-			cfg.Position("stateDir"), cfg.StateDir, dir, errdefs.ErrFailedPrecondition)
-	}
-	if staged := present.Sockets.Staging; staged != cfg.Sockets.Staging {
-		return fmt.Errorf("%s: sockets.staging: found %q, and living containers use %q; restart jackfield-nri to change it: %w",
-			cfg.Position("sockets.staging"), cfg.Sockets.Staging, staged, errdefs.ErrFailedPrecondition)
-	}
-	if size := present.Sockets.DirectorySize; size != cfg.Sockets.DirectorySize {
-		return fmt.Errorf("%s: sockets.directorySize: found %q, and %q is in force; restart jackfield-nri to change it: %w",
-			cfg.Position("sockets.directorySize"), cfg.Sockets.DirectorySize, size, errdefs.ErrFailedPrecondition)
+	for _, key := range []struct{ name, present, changed string }{
+		{"stateDir", present.StateDir, cfg.StateDir},
+		{"sockets.staging", string(present.Sockets.Staging), string(cfg.Sockets.Staging)},
+		{"sockets.directorySize", present.Sockets.DirectorySize, cfg.Sockets.DirectorySize},
+	} {
+		if key.changed != key.present {
+			return fmt.Errorf("%s: %s: found %q, and living containers use %q; restart jackfield-nri to change it: %w",
+				cfg.Position(key.name), key.name, key.changed, key.present, errdefs.ErrFailedPrecondition)
+		}
 	}
 	return nil
 }
@@ -161,18 +158,12 @@ func (p *Plugin) retireCore(old *core) {
 	time.AfterFunc(retireAfter, func() { p.closeRetired(old) })
 }
 
-// closeRetired closes an earlier configuration that is still open.
+// closeRetired closes an earlier configuration, unless it is closed already.
 func (p *Plugin) closeRetired(old *core) {
 	c := &p.config
 	c.mu.Lock()
-	i := slices.Index(c.retired, old)
-	if i >= 0 {
-		c.retired = slices.Delete(c.retired, i, i+1)
-	}
+	c.retired = slices.DeleteFunc(c.retired, func(one *core) bool { return one == old })
 	c.mu.Unlock()
-	if i < 0 {
-		return
-	}
 	if err := old.engine.Close(); err != nil {
 		p.log.WithError(err).Warn("cannot close the watches of the earlier configuration")
 	}
@@ -335,12 +326,6 @@ func readWithin[T any](file string, read func() (T, error)) (T, error) {
 	return value, err
 }
 
-// hooksReport is what was reported of the hooks.d directories of the configuration.
-type hooksReport struct {
-	checking sync.Mutex                      // one check at a time
-	last     atomic.Pointer[hooksd.Snapshot] // the last one reported; nil for none
-}
-
 // hooksCheckInterval is how often hooks.d directories are checked while no container is
 // created.
 const hooksCheckInterval = 2 * time.Second
@@ -350,38 +335,34 @@ func newHooksDirs(host hostfs.Root, dirs []string) resolve.HooksDirs {
 	return hooksd.New(host, dirs, hooksd.Options{})
 }
 
-// watchHooks reports on the hooks.d directories of an engine until it is out of force. Without
-// hooks.d directories it does nothing.
+// watchHooks reports on the hooks.d directories of an engine until it is out of force. It returns
+// after the first report, unless the directories are unresponsive.
 func (p *Plugin) watchHooks(c *core) {
-	if c.engine.Hooks() == nil {
+	registry, _ := c.engine.Hooks().(*hooksd.Registry)
+	if registry == nil {
+		p.config.hooks.Store(nil)
 		return
 	}
+	reported := make(chan struct{})
 	go func() {
-		for p.closing.Err() == nil && p.config.core.Load() == c {
-			p.reportHooks()
-			sleep(p.closing, hooksCheckInterval)
+		p.reportHooks(registry.Snapshot())
+		close(reported)
+		for {
+			deadline.Sleep(p.closing, hooksCheckInterval)
+			s := registry.Snapshot()
+			if p.closing.Err() != nil || p.config.core.Load() != c {
+				return
+			}
+			p.reportHooks(s)
 		}
 	}()
+	waitAtStart(func() { <-reported })
 }
 
 // reportHooks logs what is wrong in hooks.d directories, each problem once for as long as it
 // lasts, and how many hooks are in force.
-func (p *Plugin) reportHooks() {
-	current := p.config.core.Load()
-	if current == nil {
-		return // the runtime hands over the configuration
-	}
-	registry, _ := current.engine.Hooks().(*hooksd.Registry)
-	if registry == nil {
-		p.config.hooks.last.Store(nil)
-		return
-	}
-	if !p.config.hooks.checking.TryLock() {
-		return // another check is under way, and may hang
-	}
-	defer p.config.hooks.checking.Unlock()
-	s := registry.Snapshot()
-	last := p.config.hooks.last.Swap(s)
+func (p *Plugin) reportHooks(s *hooksd.Snapshot) {
+	last := p.config.hooks.Swap(s)
 	if s == last {
 		return
 	}

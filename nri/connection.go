@@ -19,6 +19,7 @@ import (
 	"github.com/containerd/ttrpc"
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/trust"
@@ -99,7 +100,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 			delay = connectInterval
 		}
 		warnings.logFailure(err)
-		sleep(ctx, delay)
+		deadline.Sleep(ctx, delay)
 		delay = min(2*delay, maxRegisterDelay)
 	}
 }
@@ -121,7 +122,7 @@ func dialUntilConnected(ctx context.Context, dial func() (net.Conn, error), warn
 			return conn
 		}
 		warn(err)
-		sleep(ctx, connectInterval)
+		deadline.Sleep(ctx, connectInterval)
 	}
 	return nil
 }

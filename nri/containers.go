@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -24,6 +25,7 @@ type containerTable struct {
 	reportsStarts bool
 	sandboxes     map[string]sandbox
 	containers    map[string]*container // by ID
+	ended         []*runningContainer   // whose watches are to be stopped
 
 	recordsUnread  bool            // the records of containers are to be read
 	recordsChanged map[string]bool // containers whose record is to be written or removed
@@ -49,6 +51,7 @@ type container struct {
 	suspect  bool              // whether it has what it requested is to be checked
 	missed   *status.Container // what it lacks; nil for nothing
 	evicted  bool              // it was stopped because of that
+	running  *runningContainer // nil without a staging directory
 }
 
 func newContainerTable(recordsLost, wakeWriter func()) *containerTable {
@@ -71,12 +74,16 @@ func (t *containerTable) synchronize(pods []*api.PodSandbox, containers []*api.C
 		now := &container{pod: podOf[c.GetPodSandboxId()], c: c}
 		now.suspect = now.pod != nil && c.GetState() != api.ContainerState_CONTAINER_STOPPED
 		if old := before[c.GetId()]; old != nil {
-			now.record, now.evicted = old.record, old.evicted
+			now.record, now.evicted, now.running = old.record, old.evicted, old.running
 			if now.suspect {
 				now.missed = old.missed
 			}
+			delete(before, c.GetId())
 		}
 		t.containers[c.GetId()] = now
+	}
+	for _, gone := range before {
+		t.endRunning(gone)
 	}
 	t.synchronized, t.reportsStarts, t.recordsUnread = true, false, true
 	t.wakeWriter()
@@ -89,13 +96,13 @@ func (t *containerTable) addSandbox(pod *api.PodSandbox) {
 	t.sandboxes[pod.GetId()] = sandbox{podUID: pod.GetUid()}
 }
 
-// addCreation adds a container that was given something.
-func (t *containerTable) addCreation(made *creation) {
+// addCreation adds a container that was given something. running is nil without a staging directory.
+func (t *containerTable) addCreation(made *creation, running *runningContainer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	made.begun = time.Now()
 	made.checked = made.begun
-	t.containers[made.c.GetId()] = &container{pod: made.pod, c: made.c, creation: made}
+	t.containers[made.c.GetId()] = &container{pod: made.pod, c: made.c, creation: made, running: running}
 }
 
 // setRecord keeps what a container was given.
@@ -143,8 +150,17 @@ func (t *containerTable) removeIf(match func(*container) bool) {
 			return false
 		}
 		t.markRecordChanged(id)
+		t.endRunning(c)
 		return true
 	})
+}
+
+// endRunning has hotplug forget a container that is removed. The lock is held.
+func (t *containerTable) endRunning(c *container) {
+	if c.running != nil {
+		c.running.ended = true
+		t.ended = append(t.ended, c.running)
+	}
 }
 
 // find returns a container, or nil.
@@ -170,14 +186,14 @@ func (t *containerTable) list(match func(*container) bool) []*container {
 	return found
 }
 
-// recordOf returns what a container was given; ok is false for nothing.
-func (t *containerTable) recordOf(id string) (record status.Container, ok bool) {
+// recordOf returns what a container was given; nil for nothing.
+func (t *containerTable) recordOf(id string) *status.Container {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.containers[id]; c != nil && c.record != nil {
-		return *c.record, true
+	if c := t.containers[id]; c != nil {
+		return c.record
 	}
-	return status.Container{}, false
+	return nil
 }
 
 // listRecords returns the records that pick returns for containers, in the order of the status.
@@ -382,7 +398,7 @@ func (t *containerTable) addRecords(found []status.Container) {
 
 // writeRecords reads the records that are to be read, and then writes and removes those that changed.
 func (p *Plugin) writeRecords() {
-	sleep(p.closing, recordDelay)
+	deadline.Sleep(p.closing, recordDelay)
 	current, table := p.config.core.Load(), p.containers.containerTable
 	if current == nil || !table.hasChanges() {
 		return
@@ -397,8 +413,8 @@ func (p *Plugin) writeRecords() {
 		p.readRecords(files)
 	}
 	for id := range changed {
-		if record, ok := table.recordOf(id); ok {
-			err = files.Write(&record)
+		if record := table.recordOf(id); record != nil {
+			err = files.Write(record)
 		} else {
 			err = files.Remove(id)
 		}
@@ -417,7 +433,7 @@ func (p *Plugin) readRecords(files *status.Records) {
 	}
 	p.containers.addRecords(found)
 	p.log.WithField("records", len(found)).WithField("took", time.Since(began).String()).Debug("status records read")
-	p.containers.missed.wakeUp()
+	p.containers.wakeMissedCheck()
 }
 
 func (p *Plugin) reportLostRecord(err error) {

@@ -148,13 +148,18 @@ func (p *Plugin) undoCreation(made *creation) {
 	}
 }
 
-// recordCreation keeps and reports what the container was given.
+// recordCreation keeps and reports what the container was given. A container with metadata of claims
+// is updated soon: a driver may have changed the metadata before it was watched.
 func (p *Plugin) recordCreation(made *creation) {
-	p.containers.addCreation(made)
+	var running *runningContainer
 	if made.plan.Staging != nil {
 		made.req.Have.Mounts = append(made.req.Have.Mounts, made.plan.Set.Mounts...)
 		made.req.Have.Devices = append(made.req.Have.Devices, made.plan.Set.Devices...)
-		p.containers.hotplug.addContainer(made.req)
+		running = &runningContainer{req: made.req}
+	}
+	p.containers.addCreation(made, running)
+	if running != nil && len(p.config.core.Load().engine.MetadataFiles(made.req)) > 0 {
+		p.containers.hotplug.markContainerDirty(running)
 	}
 	p.reportCreated(made.pod, made.c, made.plan)
 }

@@ -132,7 +132,7 @@ func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 func (p *Plugin) forgetContainer(pod *api.PodSandbox, c *api.Container) (remove func(*staging.Store)) {
 	state := &p.containers
 	state.removeContainer(c.GetId())
-	state.hotplug.removeContainer(c.GetId())
+	state.hotplug.wakeUp()
 	state.ledger.Drop(pod.GetId(), c.GetId())
 	return func(store *staging.Store) {
 		p.reportRemoval(p.containerLog(pod, c), "the container", store.RemoveContainer(pod.GetId(), c.GetId()))
@@ -153,7 +153,7 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 	state := &p.containers
 	state.ledger.Forget(pod.GetId())
 	state.removeSandbox(pod.GetId())
-	state.hotplug.removeSandbox(pod.GetId())
+	state.hotplug.wakeUp()
 	p.ports.sandboxesChanged()
 	p.runInStore(ctx, telemetry.RemovePodSandbox, func(store *staging.Store) {
 		p.reportRemoval(p.podLog(pod), "the pod", store.RemoveSandbox(pod.GetId()))

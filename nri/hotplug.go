@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -34,19 +34,18 @@ type hotplug struct {
 	timeout atomic.Int64 // hotplugTimeout, in nanoseconds; tests shorten it
 
 	mu       sync.Mutex
-	running  map[string]*runningContainer // by ID
-	ended    []*runningContainer          // whose watches are to be stopped
-	dir      string                       // the watched directory; "" for none
-	watcher  *fswatch.Watcher             // nil while nothing is watched
-	endWatch context.CancelFunc           // nil for none
+	dir      string             // the watched directory; "" for none
+	watcher  *fswatch.Watcher   // nil while nothing is watched
+	endWatch context.CancelFunc // nil for none
 }
 
-// runningContainer is a container with a staging directory. hotplug.mu guards it.
+// runningContainer is what hotplug knows of a container with a staging directory. containerTable.mu
+// guards it.
 type runningContainer struct {
 	req     *resolve.Request
-	dirty   bool   // to be updated
-	fault   string // why the last update was incomplete; "" after a complete one
-	retries backoff
+	dirty   bool // to be updated
+	ended   bool // removed from the table
+	updates retryState
 	timer   *time.Timer // of the next retry; nil before the first
 
 	// watches are those of the metadata files of its claims, by path. They end with their watcher. Only
@@ -64,7 +63,7 @@ const (
 )
 
 func newHotplug(p *Plugin) *hotplug {
-	h := &hotplug{p: p, running: make(map[string]*runningContainer)}
+	h := &hotplug{p: p}
 	h.timeout.Store(int64(hotplugTimeout))
 	h.wakeUp = p.runWhenWoken(0, h.updateDirty)
 	return h
@@ -94,27 +93,24 @@ func (h *hotplug) followConfig() {
 	go h.watchDirectory(ctx, dir)
 }
 
-// watchDirectory watches a directory until ctx ends, and again after each failure. The first of several
-// failures is logged.
+// watchDirectory watches a directory until ctx ends, and again after each failure.
 func (h *hotplug) watchDirectory(ctx context.Context, dir string) {
-	var retries backoff
-	for failed := false; ; failed = true {
+	var watches retryState
+	for {
 		err := h.watchUntilFailure(ctx, dir, func() {
-			if failed {
+			if watches.recordSuccess() {
 				h.p.log.Info("networks that are added to running containers are noticed again")
 			}
-			failed = false
-			retries.resetWait()
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		wait := retries.nextWait()
+		wait, isNew := watches.recordFailure(err)
 		h.p.counters.StagingFailed.Add(1)
-		if !failed {
+		if isNew {
 			h.p.log.WithError(err).WithField("retry", wait.String()).Warn("networks that are added to running containers may not be noticed until the watch succeeds")
 		}
-		sleep(ctx, wait)
+		deadline.Sleep(ctx, wait)
 	}
 }
 
@@ -156,61 +152,19 @@ func (h *hotplug) setWatcher(w *fswatch.Watcher) {
 	h.watcher = w
 }
 
-// addContainer adds a container with a staging directory. If it has metadata of claims, it is updated
-// soon: a driver may have changed the metadata before it was watched.
-func (h *hotplug) addContainer(req *resolve.Request) {
-	c := &runningContainer{req: req}
-	h.mu.Lock()
-	h.running[req.ContainerID] = c
-	h.mu.Unlock()
-	if len(h.p.config.core.Load().engine.MetadataFiles(req)) > 0 {
-		h.markContainerDirty(c)
-	}
-}
-
-func (h *hotplug) removeContainer(containerID string) {
-	h.removeIf(func(c *runningContainer) bool { return c.req.ContainerID == containerID })
-}
-
-func (h *hotplug) removeSandbox(id string) {
-	h.removeIf(func(c *runningContainer) bool { return c.req.SandboxID == id })
-}
-
-func (h *hotplug) removeIf(match func(*runningContainer) bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	maps.DeleteFunc(h.running, func(_ string, c *runningContainer) bool {
-		if !match(c) {
-			return false
-		}
-		h.ended = append(h.ended, c)
-		return true
-	})
-	h.wakeUp()
-}
-
-// isRunning reports whether a container has not ended.
-func (h *hotplug) isRunning(c *runningContainer) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.running[c.req.ContainerID] != nil
-}
-
 // synchronize takes the containers of the store that live, and checks what changed while the plugin
 // was not connected.
 func (h *hotplug) synchronize(store *staging.Store) {
-	h.removeIf(func(c *runningContainer) bool { return !h.p.containers.hasContainer(c.req.ContainerID) })
-	for _, id := range store.TrackedContainers() {
-		c := h.p.containers.find(id)
-		if c == nil || c.pod == nil {
-			continue
+	ids := store.TrackedContainers()
+	table := h.p.containers.containerTable
+	table.mu.Lock()
+	for _, id := range ids {
+		if c := table.containers[id]; c != nil && c.pod != nil && c.running == nil {
+			c.running = &runningContainer{req: h.p.request(c.pod, c.c)}
 		}
-		h.mu.Lock()
-		if h.running[id] == nil {
-			h.running[id] = &runningContainer{req: h.p.request(c.pod, c.c)}
-		}
-		h.mu.Unlock()
 	}
+	table.mu.Unlock()
+	h.wakeUp() // for those that ended
 	h.markAllDirty()
 }
 
@@ -233,19 +187,20 @@ func (h *hotplug) markContainerDirty(c *runningContainer) {
 
 // markDirty has the containers updated for which match returns true.
 func (h *hotplug) markDirty(match func(*runningContainer) bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range h.running {
-		if match(c) {
-			c.dirty = true
+	table := h.p.containers.containerTable
+	table.mu.Lock()
+	defer table.mu.Unlock()
+	for _, c := range table.containers {
+		if c.running != nil && match(c.running) {
+			c.running.dirty = true
 			h.wakeUp()
 		}
 	}
 }
 
 func (h *hotplug) updateDirty() {
-	sleep(h.p.closing, hotplugSettle)
-	dirty, ended := h.takeWork()
+	deadline.Sleep(h.p.closing, hotplugSettle)
+	dirty, ended := h.p.containers.takeRunning()
 	for _, c := range ended {
 		for _, watch := range c.watches {
 			watch.Stop()
@@ -258,21 +213,28 @@ func (h *hotplug) updateDirty() {
 	}
 }
 
-// takeWork returns the containers to update, in order, and those that have ended.
-func (h *hotplug) takeWork() (dirty, ended []*runningContainer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, c := range h.running {
-		if c.dirty {
-			c.dirty = false
-			dirty = append(dirty, c)
+// takeRunning returns the containers to update, in order, and those that have ended.
+func (t *containerTable) takeRunning() (dirty, ended []*runningContainer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.containers {
+		if c.running != nil && c.running.dirty {
+			c.running.dirty = false
+			dirty = append(dirty, c.running)
 		}
 	}
 	slices.SortFunc(dirty, func(a, b *runningContainer) int {
 		return cmp.Or(cmp.Compare(a.req.SandboxID, b.req.SandboxID), cmp.Compare(a.req.ContainerID, b.req.ContainerID))
 	})
-	ended, h.ended = h.ended, nil
+	ended, t.ended = t.ended, nil
 	return dirty, ended
+}
+
+// hasEnded reports whether a container was removed from the table.
+func (t *containerTable) hasEnded(c *runningContainer) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return c.ended
 }
 
 // updateContainer gives one container what its sandbox's networks are now. An incomplete update is
@@ -293,7 +255,7 @@ func (h *hotplug) updateContainer(c *runningContainer) {
 	now.View = func() []byte { return readView(h.p.opts.Host, current.cfg.StateDir, req.ContainerID) }
 	now.HasSocket = func(root, rel string) bool { return store.HasSocket(req.ContainerID, root, rel) }
 	plan, err := current.engine.ResolveRunning(ctx, &now)
-	if !h.isRunning(c) {
+	if h.p.containers.hasEnded(c) {
 		// It ended meanwhile and no longer counts for the pod's limits.
 		h.p.containers.ledger.Drop(req.SandboxID, req.ContainerID)
 		return
@@ -356,30 +318,28 @@ func firstOf(errs []error) error {
 // reportIncomplete logs why an update was incomplete, unless it is logged already. A transient failure
 // has the update repeated after a while.
 func (h *hotplug) reportIncomplete(log *logrus.Entry, c *runningContainer, transient bool, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.running[c.req.ContainerID] == nil {
-		return // it ended meanwhile
+	h.p.containers.mu.Lock()
+	defer h.p.containers.mu.Unlock()
+	if c.ended {
+		return
 	}
-	if text := err.Error(); text != c.fault {
-		c.fault = text
+	wait, isNew := c.updates.recordFailure(err)
+	if isNew {
 		log.WithError(err).Warn("not all networks of the running container are up to date")
 	}
 	if transient {
 		if c.timer != nil {
 			c.timer.Stop()
 		}
-		c.timer = time.AfterFunc(c.retries.nextWait(), func() { h.markContainerDirty(c) })
+		c.timer = time.AfterFunc(wait, func() { h.markContainerDirty(c) })
 	}
 }
 
 // reportComplete notes a complete update.
 func (h *hotplug) reportComplete(log *logrus.Entry, c *runningContainer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	c.retries.resetWait()
-	if c.fault != "" {
-		c.fault = ""
+	h.p.containers.mu.Lock()
+	defer h.p.containers.mu.Unlock()
+	if c.updates.recordSuccess() {
 		log.Info("the networks of the running container are up to date again")
 	}
 }

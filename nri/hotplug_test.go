@@ -108,9 +108,9 @@ func (h *runningHost) wantInterfaces(what, want string) {
 
 // updateFault returns why the last update of the container was incomplete.
 func (h *runningHost) updateFault() string {
-	h.p.containers.hotplug.mu.Lock()
-	defer h.p.containers.hotplug.mu.Unlock()
-	return h.p.containers.hotplug.running[h.c.Id].fault
+	h.p.containers.mu.Lock()
+	defer h.p.containers.mu.Unlock()
+	return h.p.containers.containers[h.c.Id].running.updates.fault
 }
 
 const (

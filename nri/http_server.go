@@ -125,7 +125,7 @@ func (s *servers) applyAudit(cfg *config.Config) {
 	}
 	s.audit.Store(file)
 	if old != nil {
-		go old.close()
+		go old.lines.Close()
 	}
 }
 
@@ -136,14 +136,15 @@ func (s *servers) closeAll() {
 	s.status.Close()
 	s.metrics, s.status = nil, nil
 	if a := s.audit.Swap(nil); a != nil {
-		a.close()
+		a.lines.Close()
 	}
 }
 
-// Reopen has the audit file reopened: for SIGHUP, after a log was rotated.
+// Reopen has the audit file reopened before the next line: for SIGHUP, after a log was rotated. A
+// file that was renamed is noticed without.
 func (p *Plugin) Reopen() {
 	if a := p.servers.audit.Load(); a != nil {
-		a.reopenFile()
+		a.stale.Store(true)
 	}
 }
 
@@ -266,7 +267,7 @@ func (p *Plugin) listSockets() ([]status.PlacedSocket, string) {
 	}
 	sockets := make([]status.PlacedSocket, len(placed))
 	for i, s := range placed {
-		owner, _ := p.containers.recordOf(s.ContainerID)
+		owner := cmp.Or(p.containers.recordOf(s.ContainerID), &status.Container{})
 		sockets[i] = status.PlacedSocket{
 			Namespace: owner.Namespace, Pod: owner.Pod, Container: owner.Container, ContainerID: s.ContainerID, Sandbox: s.SandboxID,
 			Path: path.Join(resolve.ContainerDir, s.At), HostPath: s.HostPath, State: string(s.State), Since: s.Since, Rebinds: s.Rebinds,
@@ -294,7 +295,7 @@ func (p *Plugin) takeSample() *telemetry.Sample {
 		Node: *p.nodeStatus(), Version: build.Version, Commit: build.ShortCommit(), ConfigRefused: p.ConfigStatus().Failures,
 		Workers: p.workers.Busy(), WorkersMax: maxWorkers, AuditWritable: true,
 	}
-	s.Hooks, s.HooksInError = countHooks(p.config.hooks.last.Load())
+	s.Hooks, s.HooksInError = countHooks(p.config.hooks.Load())
 	for _, d := range p.config.dirs.Directories() {
 		s.Directories = append(s.Directories, telemetry.Directory{Path: d.Path, Use: d.Use, Up: d.Since.IsZero()})
 	}

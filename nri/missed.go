@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/status"
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
@@ -44,32 +45,17 @@ const (
 	evictionInterval = time.Second
 )
 
-// missedContainers checks the running containers that may lack what they requested.
-type missedContainers struct {
-	p      *Plugin
-	wakeUp func()
-}
-
-func newMissedContainers(p *Plugin) *missedContainers {
-	m := &missedContainers{p: p}
-	m.wakeUp = p.runWhenWoken(missedCheckInterval, func() {
-		p.sweepFailedCreations()
-		m.checkAll()
-	})
-	return m
-}
-
-// checkAll checks every suspect, reports those that are missed, and then evicts them
+// checkMissed checks every suspect, reports those that are missed, and then evicts them
 // where the configuration says so.
-func (m *missedContainers) checkAll() {
-	table := m.p.containers.containerTable
+func (p *Plugin) checkMissed() {
+	table := p.containers.containerTable
 	var evictable []*container
 	lines, more := 0, 0
 	for _, c := range table.list(func(c *container) bool { return c.suspect }) {
-		if m.p.closing.Err() != nil {
+		if p.closing.Err() != nil {
 			return
 		}
-		result := m.checkContainer(c)
+		result := p.checkContainer(c)
 		switch {
 		case result.unknown:
 			continue
@@ -79,7 +65,7 @@ func (m *missedContainers) checkAll() {
 		}
 		if table.recordMissed(c, result.record) {
 			if lines++; lines <= maxMissedLines {
-				m.p.containerLog(c.pod, c.c).WithField("requests", missedRequests(result.record.Requests)).
+				p.containerLog(c.pod, c.c).WithField("requests", missedRequests(result.record.Requests)).
 					Warn("the container was created while jackfield-nri was not connected, and runs without what it requested")
 			} else {
 				more++
@@ -90,10 +76,10 @@ func (m *missedContainers) checkAll() {
 		}
 	}
 	if more > 0 {
-		m.p.log.WithField("containers", more).Warn("more containers run without what they requested: `jackfield status` lists them")
+		p.log.WithField("containers", more).Warn("more containers run without what they requested: `jackfield status` lists them")
 	}
-	if current := m.p.config.core.Load(); current != nil && current.cfg.Missed == config.MissedEvict {
-		m.evictAll(evictable)
+	if current := p.config.core.Load(); current != nil && current.cfg.Missed == config.MissedEvict {
+		p.evictAll(evictable)
 	}
 }
 
@@ -127,19 +113,17 @@ type missedCheck struct {
 	record      status.Container
 }
 
-func (m *missedContainers) checkContainer(c *container) (result missedCheck) {
-	p := m.p
+func (p *Plugin) checkContainer(c *container) (result missedCheck) {
 	defer p.recoverPanic(new(error), c.pod)
 	current := p.config.core.Load()
 	req := p.request(c.pod, c.c)
-	_, recorded := p.containers.recordOf(req.ContainerID)
-	if recorded || p.wasGiven(current, req) {
+	if p.containers.recordOf(req.ContainerID) != nil || p.wasGiven(current, req) {
 		return missedCheck{}
 	}
 	if current.engine.HasNoRequests(req.SandboxID, req.Annotations, req.Have.Env, hasDeviceMetadata(c.c)) {
 		return missedCheck{}
 	}
-	ctx, cancel := context.WithTimeout(m.p.closing, missedCheckTimeout)
+	ctx, cancel := context.WithTimeout(p.closing, missedCheckTimeout)
 	defer cancel()
 	plan, err := current.engine.Explain(ctx, req)
 	if ctx.Err() != nil || errdefs.IsUnavailable(err) {
@@ -221,20 +205,20 @@ var defaultRuntimeSockets = map[string]string{
 
 // evictAll stops containers, one after the other. Each is checked again right before: a
 // container that ended, or that would be refused now, is not stopped.
-func (m *missedContainers) evictAll(containers []*container) {
-	table := m.p.containers.containerTable
+func (p *Plugin) evictAll(containers []*container) {
+	table := p.containers.containerTable
 	for _, c := range containers {
-		if m.p.closing.Err() != nil || !table.mayEvict(c) || !m.checkContainer(c).deliverable {
+		if p.closing.Err() != nil || !table.mayEvict(c) || !p.checkContainer(c).deliverable {
 			continue
 		}
-		log := m.p.containerLog(c.pod, c.c)
-		if err := m.evictContainer(c.c.GetId()); err != nil {
+		log := p.containerLog(c.pod, c.c)
+		if err := p.evictContainer(c.c.GetId()); err != nil {
 			log.WithError(err).Error("the container, which runs without what it requested, could not be evicted; trying again in a minute")
 			return // the next one would fail for the same reason
 		}
 		table.recordEviction(c)
 		log.Warn("evicted the container, which ran without what it requested: the kubelet creates it again as the pod's restartPolicy says")
-		sleep(m.p.closing, evictionInterval)
+		deadline.Sleep(p.closing, evictionInterval)
 	}
 }
 
@@ -253,14 +237,14 @@ func (t *containerTable) recordEviction(c *container) {
 	c.suspect, c.missed, c.evicted = false, nil, true
 }
 
-func (m *missedContainers) evictContainer(id string) error {
-	socket := cmp.Or(m.p.config.core.Load().cfg.Runtime.Socket, defaultRuntimeSockets[m.p.runtimeName()])
+func (p *Plugin) evictContainer(id string) error {
+	socket := cmp.Or(p.config.core.Load().cfg.Runtime.Socket, defaultRuntimeSockets[p.runtimeName()])
 	if socket == "" {
-		return fmt.Errorf("the CRI socket of runtime %q is unknown: set runtime.socket: %w", m.p.runtimeName(), errdefs.ErrNotFound)
+		return fmt.Errorf("the CRI socket of runtime %q is unknown: set runtime.socket: %w", p.runtimeName(), errdefs.ErrNotFound)
 	}
-	ctx, cancel := context.WithTimeout(m.p.closing, evictionTimeout)
+	ctx, cancel := context.WithTimeout(p.closing, evictionTimeout)
 	defer cancel()
-	if err := stopContainer(ctx, m.p.opts.Host, socket, id); err != nil {
+	if err := stopContainer(ctx, p.opts.Host, socket, id); err != nil {
 		return fmt.Errorf("stop container over the CRI socket %s (runtime.socket): %w", socket, err)
 	}
 	return nil

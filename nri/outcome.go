@@ -106,7 +106,7 @@ func (p *Plugin) writeAudit(event string, err error, record status.Container) {
 	if err != nil {
 		line.Error = diag.ErrorText(err)
 	}
-	file.queueLine(line)
+	file.lines.Add(line.encodeLine())
 }
 
 // countItems counts requests, and refusals by rule.
@@ -279,8 +279,7 @@ func (a *auditLine) encodeLine() []byte {
 	return append(data, '\n')
 }
 
-// auditFile is the file that the lines are appended to. Its methods, except queueLine and reopenFile, run
-// on its own goroutine.
+// auditFile is the file that the lines are appended to. Its methods run on the goroutine of lines.
 type auditFile struct {
 	host     hostfs.Root
 	path     string
@@ -299,14 +298,6 @@ func openAudit(host hostfs.Root, path string, counters *telemetry.Counters, log 
 	a.lines = linequeue.New(a.writeLine, func() { counters.AuditDropped.Add(1) })
 	return a
 }
-
-func (a *auditFile) queueLine(line *auditLine) { a.lines.Add(line.encodeLine()) }
-
-// reopenFile has the file reopened before the next line, for a program that rotates logs and sends a
-// signal. A file that was renamed is noticed without.
-func (a *auditFile) reopenFile() { a.stale.Store(true) }
-
-func (a *auditFile) close() { a.lines.Close() }
 
 func (a *auditFile) writeLine(line []byte) {
 	err := a.appendLine(line)

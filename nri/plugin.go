@@ -70,9 +70,9 @@ type Plugin struct {
 // containerState is what the plugin knows of the node's containers.
 type containerState struct {
 	*containerTable
-	ledger  resolve.Ledger    // what pods have, for the limits of pods
-	hotplug *hotplug          // networks of running containers
-	missed  *missedContainers // containers that lack what they requested
+	ledger          resolve.Ledger // what pods have, for the limits of pods
+	hotplug         *hotplug       // networks of running containers
+	wakeMissedCheck func()         // has checkMissed called
 }
 
 // maxWorkers bounds the goroutines that unresponsive file systems can block.
@@ -97,7 +97,10 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.ports.p = p
 	p.containers.containerTable = newContainerTable(func() { p.counters.StatusFailed.Add(1) }, p.runWhenWoken(0, p.writeRecords))
 	p.containers.hotplug = newHotplug(p)
-	p.containers.missed = newMissedContainers(p)
+	p.containers.wakeMissedCheck = p.runWhenWoken(missedCheckInterval, func() {
+		p.sweepFailedCreations()
+		p.checkMissed()
+	})
 	p.config.dirs = dircheck.New(opts.Host, p.reportDirectory)
 	if !p.awaitsConfig() {
 		if err := p.applyFirstConfig(); err != nil {
@@ -206,24 +209,24 @@ const (
 	firstRetry, lastRetry = time.Second, time.Minute
 )
 
-// backoff doubles the wait before each retry. The zero value is ready.
-type backoff struct{ wait time.Duration }
-
-// nextWait returns the wait before the next retry.
-func (b *backoff) nextWait() time.Duration {
-	b.wait = min(max(2*b.wait, firstRetry), lastRetry)
-	return b.wait
+// retryState is of work that is repeated until it succeeds, with growing waits in between. The zero
+// value is ready.
+type retryState struct {
+	wait  time.Duration
+	fault string // of the last attempt; "" after a success
 }
 
-// resetWait begins with the shortest wait again, after a success.
-func (b *backoff) resetWait() { b.wait = 0 }
+// recordFailure returns the wait before the next attempt, and whether the failure is to be logged:
+// it is not the last one again.
+func (r *retryState) recordFailure(err error) (wait time.Duration, isNew bool) {
+	isNew = r.fault != err.Error()
+	*r = retryState{min(max(2*r.wait, firstRetry), lastRetry), err.Error()}
+	return r.wait, isNew
+}
 
-// sleep returns after d, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
+// recordSuccess reports whether the last attempt failed.
+func (r *retryState) recordSuccess() (failedBefore bool) {
+	failedBefore = r.fault != ""
+	*r = retryState{}
+	return failedBefore
 }

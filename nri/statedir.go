@@ -84,7 +84,7 @@ func (p *Plugin) useLateStore(cfg *config.Config, store *staging.Store, err erro
 		}
 		p.state.fault = err
 		p.state.mu.Unlock()
-		sleep(p.closing, reopenInterval)
+		deadline.Sleep(p.closing, reopenInterval)
 		if p.closing.Err() != nil {
 			return
 		}
@@ -208,13 +208,12 @@ const (
 // interval, until the plugin closes.
 func (p *Plugin) rebindHookSockets(dir string) {
 	var (
-		store   *staging.Store
-		active  bool
-		retries backoff
-		logged  string
-		wait    time.Duration
+		store    *staging.Store
+		active   bool
+		attempts retryState
+		wait     time.Duration
 	)
-	for ; p.closing.Err() == nil; sleep(p.closing, wait) {
+	for ; p.closing.Err() == nil; deadline.Sleep(p.closing, wait) {
 		var err error
 		if store == nil {
 			store, err = staging.Open(p.opts.Host, dir, staging.Options{
@@ -226,17 +225,16 @@ func (p *Plugin) rebindHookSockets(dir string) {
 		}
 		switch {
 		case err != nil:
-			wait = retries.nextWait()
+			var isNew bool
+			wait, isNew = attempts.recordFailure(err)
 			p.counters.StagingFailed.Add(1)
-			if text := err.Error(); text != logged {
-				logged = text
+			if isNew {
 				p.log.WithError(err).WithField("retry", wait.String()).Warn("sockets of containers that the OCI hook serves are not rebound until this succeeds")
 			}
 		case !active:
 			wait = rebinderRetry
 		default:
-			if logged != "" {
-				logged = ""
+			if attempts.recordSuccess() {
 				p.log.Info("sockets of containers that the OCI hook serves are rebound again")
 			}
 			p.sweepOrphans(store)

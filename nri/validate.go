@@ -91,39 +91,43 @@ func (v *validation) checkAdjustment() error {
 	cfg, a, id := v.core.cfg.Validate, v.req.GetAdjust(), c.GetId()
 	v.answer = v.p.containers.adjustmentOf(id)
 	var errs []error
+	deny := func(owner string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("injected by NRI plugin %q: %w", owner, err))
+		}
+	}
 	if cfg.Devices {
 		for _, d := range a.GetLinux().GetDevices() {
 			if owner, ok := v.req.GetOwners().DeviceOwner(id, d.GetPath()); v.isForeign(owner, ok, v.injectedDevice(d)) && !isRemoval(d.GetPath()) {
-				errs = append(errs, v.namePlugin(owner, v.checkDevice(d)))
+				deny(owner, v.checkDevice(d))
 			}
 		}
 		for _, d := range a.GetCDIDevices() {
 			if owner, ok := v.req.GetOwners().CdiDeviceOwner(id, d.GetName()); v.isForeign(owner, ok, false) {
 				_, err := v.reportAudited(v.policy.CDI(v.subject, d.GetName()))
-				errs = append(errs, v.namePlugin(owner, err))
+				deny(owner, err)
 			}
 		}
 	}
 	if cfg.Mounts {
 		for _, m := range a.GetMounts() {
 			if owner, ok := v.req.GetOwners().MountOwner(id, m.GetDestination()); v.isForeign(owner, ok, v.injectedMount(m)) && !isRemoval(m.GetDestination()) {
-				errs = append(errs, v.namePlugin(owner, v.checkMount(m)))
+				deny(owner, v.checkMount(m))
 			}
 		}
 	}
-	err := errors.Join(errs...)
-	if err == nil {
+	if len(errs) == 0 {
 		return nil
 	}
 	for _, e := range errs {
 		var refused *policy.RefusedError
-		switch {
-		case errors.As(e, &refused):
+		if errors.As(e, &refused) {
 			v.p.countRefusal(refused.Rule)
-		case e != nil:
+		} else {
 			v.p.counters.CountRequest(telemetry.SourceContainer, telemetry.Failed)
 		}
 	}
+	err := errors.Join(errs...)
 	v.p.containerLog(pod, c).WithError(err).Error("container refused for what another plugin injects")
 	v.p.writeAudit(eventRefused, err, v.p.containerRecord(pod, c, nil, nil))
 	return err
@@ -152,13 +156,6 @@ func (v *validation) injectedMount(m *api.Mount) bool {
 func isRemoval(name string) bool {
 	_, marked := api.IsMarkedForRemoval(name)
 	return marked
-}
-
-func (v *validation) namePlugin(owner string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("injected by NRI plugin %q: %w", owner, err)
 }
 
 // reportAudited counts and logs a grant that mode enforce would deny.
