@@ -4,6 +4,7 @@ package fswatch
 
 import (
 	"errors"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -89,9 +90,11 @@ func (x *Watch) wantsEvent(mask uint32) bool {
 }
 
 // rearmBelow watches a directory and all below it again. It notifies every watch there, since
-// there are no events of what happened before the directory was watched.
+// there are no events of what happened before the directory was watched. A directory that is missing
+// when it is checked has an event when it appears, because the one above it is watched before.
 func (w *Watcher) rearmBelow(dir string, add func(*Watch, string)) {
-	for _, d := range w.dirs {
+	for _, p := range slices.Sorted(maps.Keys(w.dirs)) {
+		d := w.dirs[p]
 		if d.path != dir && dir != "/" && !strings.HasPrefix(d.path, dir+"/") {
 			continue
 		}

@@ -3,11 +3,13 @@
 package fswatch
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -104,6 +106,29 @@ func TestWatcherFollowsParentDirectories(t *testing.T) {
 	drainNames(names)
 	must(t, os.Remove(filepath.Join(root, "old/b/sock")), os.WriteFile(filepath.Join(root, "old/b/sock"), nil, 0o644))
 	expectNone(t, names)
+}
+
+// Directories that are created in a row are all watched: each is checked after the one above it is
+// watched.
+func TestWatcherFollowsDirectoriesCreatedInARow(t *testing.T) {
+	root := realDir(t)
+	for i := range 100 {
+		dir := filepath.Join(root, fmt.Sprint(i), "a/b/c/d/e/f/g/h")
+		w, err := New(hostfs.Host(), Options{})
+		must(t, err)
+		_, err = w.Add(dir, "", 0, func(string) {})
+		must(t, err)
+		must(t, os.MkdirAll(dir, 0o755))
+		watched := func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.dirs[dir].wd >= 0
+		}
+		if !busytest.Until(watched) {
+			t.Fatalf("attempt %d: the directory is not watched", i)
+		}
+		must(t, w.Close())
+	}
 }
 
 // drainNames waits until no more notifications come.
