@@ -153,20 +153,15 @@ func (p *Plugin) serveConnection(ctx context.Context, conn net.Conn) error {
 	limit := 2 * s.RegistrationTimeout()
 	done := make(chan error, 1)
 	go func() { done <- s.Run(outlives) }()
-	watchdog := time.NewTimer(limit)
-	defer watchdog.Stop()
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-ready:
-			ready = nil
-			watchdog.Stop()
-		case <-watchdog.C:
-			// The stub waits for the runtime's Configure without a limit and holds its lock
-			// meanwhile: it is left behind.
-			return errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("register with the runtime: no answer within %v", limit))
-		}
+	select {
+	case err := <-done:
+		return err
+	case <-ready:
+		return <-done
+	case <-time.After(limit):
+		// The stub waits for the runtime's Configure without a limit and holds its lock
+		// meanwhile: it is left behind.
+		return errdefs.ErrUnavailable.WithMessage(fmt.Sprintf("register with the runtime: no answer within %v", limit))
 	}
 }
 

@@ -27,10 +27,11 @@ type containerTable struct {
 	containers    map[string]*container // by ID
 	ended         []*runningContainer   // whose watches are to be stopped
 
-	recordsUnread  bool            // the records of containers are to be read
-	recordsChanged map[string]bool // containers whose record is to be written or removed
-	// recordsLost is called for a record that cannot be kept, and wakeWriter has writeRecords called.
-	recordsLost, wakeWriter func()
+	recordsUnread bool   // the records of containers are to be read
+	wakeWriter    func() // has writeRecords called
+
+	writing sync.Mutex                   // guards written
+	written map[string]*status.Container // the records in the state directory, by ID
 }
 
 // sandbox is a sandbox that lives. One that is older than the connection is preexisting: containerd
@@ -54,9 +55,9 @@ type container struct {
 	running  *runningContainer // nil without a staging directory
 }
 
-func newContainerTable(recordsLost, wakeWriter func()) *containerTable {
+func newContainerTable(wakeWriter func()) *containerTable {
 	return &containerTable{sandboxes: make(map[string]sandbox), containers: make(map[string]*container),
-		recordsChanged: make(map[string]bool), recordsLost: recordsLost, wakeWriter: wakeWriter}
+		written: make(map[string]*status.Container), wakeWriter: wakeWriter}
 }
 
 // synchronize takes what the runtime reports as living, in place of what was known before.
@@ -111,7 +112,7 @@ func (t *containerTable) setRecord(record status.Container) {
 	defer t.mu.Unlock()
 	if c := t.containers[record.ContainerID]; c != nil {
 		c.record = &record
-		t.markRecordChanged(record.ContainerID)
+		t.wakeWriter()
 	}
 }
 
@@ -145,14 +146,14 @@ func (t *containerTable) removeSandbox(id string) {
 func (t *containerTable) removeIf(match func(*container) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.containers, func(id string, c *container) bool {
+	maps.DeleteFunc(t.containers, func(_ string, c *container) bool {
 		if !match(c) {
 			return false
 		}
-		t.markRecordChanged(id)
 		t.endRunning(c)
 		return true
 	})
+	t.wakeWriter()
 }
 
 // endRunning has hotplug forget a container that is removed. The lock is held.
@@ -350,39 +351,23 @@ func (p *Plugin) sweepFailedCreations() {
 // them. A goroutine of its own writes them: a directory that hangs costs records, and delays no
 // container.
 
-const (
-	// maxChangedRecords bounds the records that wait for the state directory.
-	maxChangedRecords = 4096
-	// recordDelay is how long a record waits for others, and for creations under way, which
-	// the writing of files slows down. A daemon that is killed in between does not know of
-	// the container afterwards.
-	recordDelay = 200 * time.Millisecond
-)
+// recordDelay is how long a record waits for others, and for creations under way, which
+// the writing of files slows down. A daemon that is killed in between does not know of
+// the container afterwards.
+const recordDelay = 200 * time.Millisecond
 
-// markRecordChanged has the record of a container written or removed. The lock is held.
-func (t *containerTable) markRecordChanged(id string) {
-	if len(t.recordsChanged) >= maxChangedRecords {
-		t.recordsLost()
-		return
+// currentRecords returns what the containers were given, by ID, and whether the records in the state
+// directory are to be read before.
+func (t *containerTable) currentRecords() (records map[string]*status.Container, unread bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	records = make(map[string]*status.Container)
+	for id, c := range t.containers {
+		if c.record != nil {
+			records[id] = c.record
+		}
 	}
-	t.recordsChanged[id] = true
-	t.wakeWriter()
-}
-
-// hasChanges reports whether records are to be read, written or removed.
-func (t *containerTable) hasChanges() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.recordsUnread || len(t.recordsChanged) > 0
-}
-
-// takeChanges returns which records are to be read, written or removed.
-func (t *containerTable) takeChanges() (unread bool, changed map[string]bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	unread, changed = t.recordsUnread, t.recordsChanged
-	t.recordsUnread, t.recordsChanged = false, make(map[string]bool)
-	return unread, changed
+	return records, t.recordsUnread
 }
 
 // addRecords keeps what the containers were given before a restart.
@@ -392,15 +377,20 @@ func (t *containerTable) addRecords(found []status.Container) {
 	for _, record := range found {
 		if c := t.containers[record.ContainerID]; c != nil && c.record == nil {
 			c.record = &record
+			t.written[record.ContainerID] = &record
 		}
 	}
 }
 
-// writeRecords reads the records that are to be read, and then writes and removes those that changed.
+// writeRecords makes the records in the state directory those of the table. A record that cannot be
+// written is lost.
 func (p *Plugin) writeRecords() {
 	deadline.Sleep(p.closing, recordDelay)
 	current, table := p.config.core.Load(), p.containers.containerTable
-	if current == nil || !table.hasChanges() {
+	table.writing.Lock()
+	defer table.writing.Unlock()
+	records, unread := table.currentRecords()
+	if current == nil || !unread && maps.Equal(records, table.written) {
 		return
 	}
 	files, err := status.OpenRecords(p.opts.Host, current.cfg.StateDir)
@@ -408,35 +398,40 @@ func (p *Plugin) writeRecords() {
 		p.reportLostRecord(err)
 		return
 	}
-	unread, changed := table.takeChanges()
 	if unread {
 		p.readRecords(files)
+		records, _ = table.currentRecords()
 	}
-	for id := range changed {
-		if record := table.recordOf(id); record != nil {
-			err = files.Write(record)
-		} else {
-			err = files.Remove(id)
-		}
-		if err != nil {
-			p.reportLostRecord(err)
+	for id, record := range records {
+		if table.written[id] != record {
+			p.reportLostRecord(files.Write(record))
 		}
 	}
+	for id := range table.written {
+		if records[id] == nil {
+			p.reportLostRecord(files.Remove(id))
+		}
+	}
+	table.written = records
 }
 
 // readRecords reads the records of containers that live, and removes all others.
 func (p *Plugin) readRecords(files *status.Records) {
+	p.containers.mu.Lock()
+	p.containers.recordsUnread = false
+	p.containers.mu.Unlock()
 	began := time.Now()
 	found, err := files.Retain(p.containers.hasContainer)
-	if err != nil {
-		p.reportLostRecord(err)
-	}
+	p.reportLostRecord(err)
 	p.containers.addRecords(found)
 	p.log.WithField("records", len(found)).WithField("took", time.Since(began).String()).Debug("status records read")
 	p.containers.wakeMissedCheck()
 }
 
+// reportLostRecord counts and logs an error; nil is none.
 func (p *Plugin) reportLostRecord(err error) {
-	p.counters.StatusFailed.Add(1)
-	p.log.WithError(err).Warn("jackfield status may lose some containers after a restart")
+	if err != nil {
+		p.counters.StatusFailed.Add(1)
+		p.log.WithError(err).Warn("jackfield status may lose some containers after a restart")
+	}
 }

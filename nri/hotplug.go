@@ -117,13 +117,9 @@ func (h *hotplug) watchDirectory(ctx context.Context, dir string) {
 // watchUntilFailure watches a directory until ctx ends or the watch fails. It calls watched when the watch
 // has begun, and has everything updated that changed before.
 func (h *hotplug) watchUntilFailure(ctx context.Context, dir string, watched func()) error {
-	failed := make(chan error, 1)
-	w, err := fswatch.New(h.p.opts.Host, fswatch.Options{Failed: func(err error) {
-		select {
-		case failed <- err:
-		default:
-		}
-	}})
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	w, err := fswatch.New(h.p.opts.Host, fswatch.Options{Failed: fail})
 	if err != nil {
 		return err
 	}
@@ -137,12 +133,8 @@ func (h *hotplug) watchUntilFailure(ctx context.Context, dir string, watched fun
 	}
 	watched()
 	h.markAllDirty()
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-failed:
-		return err
-	}
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
 
 // setWatcher sets the watcher that metadata files are watched with; nil for none.

@@ -50,7 +50,7 @@ const (
 func (p *Plugin) checkMissed() {
 	table := p.containers.containerTable
 	var evictable []*container
-	lines, more := 0, 0
+	lines := 0
 	for _, c := range table.list(func(c *container) bool { return c.suspect }) {
 		if p.closing.Err() != nil {
 			return
@@ -60,22 +60,20 @@ func (p *Plugin) checkMissed() {
 		case result.unknown:
 			continue
 		case !result.missed:
-			table.clearSuspicion(c)
+			table.clearSuspicion(c, false)
 			continue
 		}
 		if table.recordMissed(c, result.record) {
 			if lines++; lines <= maxMissedLines {
 				p.containerLog(c.pod, c.c).WithField("requests", missedRequests(result.record.Requests)).
 					Warn("the container was created while jackfield-nri was not connected, and runs without what it requested")
-			} else {
-				more++
 			}
 		}
 		if result.deliverable {
 			evictable = append(evictable, c)
 		}
 	}
-	if more > 0 {
+	if more := lines - maxMissedLines; more > 0 {
 		p.log.WithField("containers", more).Warn("more containers run without what they requested: `jackfield status` lists them")
 	}
 	if current := p.config.core.Load(); current != nil && current.cfg.Missed == config.MissedEvict {
@@ -98,11 +96,12 @@ func (t *containerTable) recordMissed(c *container, record status.Container) boo
 	return !known
 }
 
-// clearSuspicion notes that a container lacks nothing, or was stopped.
-func (t *containerTable) clearSuspicion(c *container) {
+// clearSuspicion notes that a container lacks nothing, or was stopped: containerd does not report the
+// end of a container that is older than its own process.
+func (t *containerTable) clearSuspicion(c *container, evicted bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.suspect, c.missed = false, nil
+	c.suspect, c.missed, c.evicted = false, nil, c.evicted || evicted
 }
 
 // missedCheck is what the check of one container found.
@@ -216,7 +215,7 @@ func (p *Plugin) evictAll(containers []*container) {
 			log.WithError(err).Error("the container, which runs without what it requested, could not be evicted; trying again in a minute")
 			return // the next one would fail for the same reason
 		}
-		table.recordEviction(c)
+		table.clearSuspicion(c, true)
 		log.Warn("evicted the container, which ran without what it requested: the kubelet creates it again as the pod's restartPolicy says")
 		deadline.Sleep(p.closing, evictionInterval)
 	}
@@ -227,14 +226,6 @@ func (t *containerTable) mayEvict(c *container) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.containers[c.c.GetId()] == c && c.missed != nil && !c.evicted
-}
-
-// recordEviction notes that a container was stopped: containerd does not report the end of a
-// container that is older than its own process.
-func (t *containerTable) recordEviction(c *container) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c.suspect, c.missed, c.evicted = false, nil, true
 }
 
 func (p *Plugin) evictContainer(id string) error {

@@ -145,13 +145,11 @@ const maxLoggedRequests = 16
 // requests that were not injected or that have a note.
 func logPlan(log *logrus.Entry, items []resolve.Item) {
 	var injected []string
-	logged, more := 0, 0
+	lines := 0
 	line := func(write func()) {
-		if logged++; logged > maxLoggedRequests {
-			more++
-			return
+		if lines++; lines <= maxLoggedRequests {
+			write()
 		}
-		write()
 	}
 	for _, it := range items {
 		if it.Audit != "" {
@@ -179,7 +177,7 @@ func logPlan(log *logrus.Entry, items []resolve.Item) {
 			})
 		}
 	}
-	if more > 0 {
+	if more := lines - maxLoggedRequests; more > 0 {
 		log.Warnf("%d more lines about requests of this container are left out; audit.file has all of them", more)
 	}
 	if len(injected) > 0 {

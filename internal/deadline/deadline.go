@@ -81,22 +81,18 @@ func RunOrHandOver[T any](p *Pool, d time.Duration, f func() (T, error), late fu
 			late(r.value, r.err)
 		}
 	})
-	if !begun {
-		return result[T]{err: ErrBusy}.unpack()
+	r := result[T]{err: ErrBusy}
+	if begun {
+		r = receive(done, time.After(d))
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	r := receive(done, timer.C)
 	close(abandoned)
-	return r.unpack()
+	return r.value, r.err
 }
 
 type result[T any] struct {
 	value T
 	err   error
 }
-
-func (r result[T]) unpack() (T, error) { return r.value, r.err }
 
 func runRecovered[T any](f func() (T, error)) (r result[T]) {
 	defer func() {

@@ -62,8 +62,8 @@ func TestResultThatArrivesWithTimeoutCounts(t *testing.T) {
 		done, timeout := make(chan result[int], 1), make(chan time.Time, 1)
 		done <- result[int]{value: 1}
 		timeout <- time.Now()
-		if got, err := receive(done, timeout).unpack(); got != 1 || err != nil {
-			t.Fatalf("found %d, %v", got, err)
+		if got := receive(done, timeout); got.value != 1 || got.err != nil {
+			t.Fatalf("found %+v", got)
 		}
 	}
 }
