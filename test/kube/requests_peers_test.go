@@ -55,7 +55,7 @@ func expectPerPod(t *testing.T, found map[string]int, requests ...string) {
 	t.Helper()
 	for _, name := range requests {
 		if found[name] < peerPods {
-			t.Errorf("for %d pods, found %d requests %q, which docs/explanation/requests-to-the-api-server.md counts for each pod", peerPods, found[name], name)
+			t.Errorf("for %d pods, found %d requests %q, which docs/contributing/requests-to-the-api-server.md counts for each pod", peerPods, found[name], name)
 		}
 	}
 }

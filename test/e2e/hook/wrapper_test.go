@@ -19,9 +19,9 @@ func (h *host) wrapper(runtime, device string, more ...string) string {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(h.readFile(root+"/docs/how-to/wrap-a-runtime.md"), "```sh\n#!/bin/sh\n")
-	script, _, end := strings.Cut(rest, "```")
-	if !ok || !end || strings.Count(script, "\n") > 5 {
+	_, rest, ok := strings.Cut(h.readFile(root+"/docs/how-to/wrap-a-runtime.md"), "   ```sh\n   #!/bin/sh\n")
+	script, _, end := strings.Cut(rest, "   ```")
+	if !ok || !end || strings.Count(script, "\n") > 20 {
 		h.t.Fatalf("docs/how-to/wrap-a-runtime.md has no wrapper, or it is too long: %q", script)
 	}
 	command, err := h.common.Command("jackfield")
