@@ -9,11 +9,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
 	"github.com/spf13/cobra"
@@ -242,11 +244,83 @@ func (c chapter) page(top string) ([]byte, error) {
 	return md2man.Render([]byte(b.String())), nil
 }
 
-var link = regexp.MustCompile(`\[((?:[^\]\[]|\[[^\]]*\])*)\]\([^)\s]+\)`)
+var (
+	link = regexp.MustCompile(`\[((?:[^\]\[]|\[[^\]]*\])*)\]\([^)\s]+\)`)
+	// reference is a link that only says where to read on: it stands after "see", or alone in parentheses.
+	reference = regexp.MustCompile(`(\b[Ss]ee )` + link.String() + `| \(` + link.String() + `\)`)
+	target    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+)
+
+// replaceLinks writes the links of a line without their targets. A reference becomes the name of the section
+// or of the manual page; it is left out if it leads to neither.
+func replaceLinks(line string) string {
+	line = reference.ReplaceAllStringFunc(line, func(found string) string {
+		m := reference.FindStringSubmatch(found)
+		see, text := m[1], m[2]+m[3]
+		name := manualPage(path.Base(target.FindStringSubmatch(found)[1]), text)
+		switch {
+		case name == "" && see != "":
+			return see + text
+		case name == "":
+			return ""
+		case see != "":
+			return see + name
+		}
+		return " (see " + name + ")"
+	})
+	return link.ReplaceAllString(line, "$1")
+}
+
+// manualPage returns the manual page that is generated from a page of the documentation, or the title of a section
+// of the same page; "" if the target is another page.
+func manualPage(target, text string) string {
+	if strings.HasPrefix(target, "#") {
+		return strings.ToUpper(text)
+	}
+	file, _, _ := strings.Cut(target, "#")
+	if file == "cli.md" {
+		return "jackfield(1)"
+	}
+	for _, c := range chapters() {
+		if slices.ContainsFunc(c.sources, func(source string) bool { return path.Base(source) == file }) {
+			return c.name + "(" + c.section + ")"
+		}
+	}
+	return ""
+}
+
+// exampleWidth is the width of a terminal, less the indents of a manual page.
+const exampleWidth = 69
+
+// wrapExample breaks a line of an example that is wider than exampleWidth at its spaces, and indents what follows.
+// In a shell a backslash continues the line.
+func wrapExample(line, language string) string {
+	line = strings.TrimSuffix(line, "\n")
+	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+	next, end := indent+"    ", ""
+	if language == "sh" || language == "console" && strings.HasPrefix(line[len(indent):], "$ ") {
+		end = " \\"
+	}
+	var b strings.Builder
+	for utf8.RuneCountInString(line) > exampleWidth {
+		head := string([]rune(line)[:exampleWidth-len(end)])
+		at := strings.LastIndex(head, " ")
+		if at <= len(next) {
+			// The first word is too long: break behind it.
+			if at = strings.Index(strings.TrimLeft(line, " "), " "); at < 0 {
+				break
+			}
+			at += len(line) - len(strings.TrimLeft(line, " "))
+		}
+		b.WriteString(strings.TrimRight(line[:at], " ") + end + "\n")
+		line = next + strings.TrimLeft(line[at:], " ")
+	}
+	return b.String() + line + "\n"
+}
 
 // write appends the body of a page. Its sections (##) get the given level.
 func (c chapter) write(b *strings.Builder, body string, level int) {
-	fenced := false
+	example, language := false, ""
 	var table []string
 	flush := func() {
 		if len(table) > 0 {
@@ -255,11 +329,13 @@ func (c chapter) write(b *strings.Builder, body string, level int) {
 		}
 	}
 	for line := range strings.Lines(body) {
-		if strings.HasPrefix(line, "```") {
-			fenced = !fenced
+		if after, fence := strings.CutPrefix(strings.TrimSpace(line), "```"); fence {
+			example, language = !example, after
+		} else if example {
+			line = wrapExample(line, language)
 		}
-		if !fenced {
-			line = link.ReplaceAllString(line, "$1")
+		if !example {
+			line = replaceLinks(line)
 			if strings.HasPrefix(line, "|") {
 				table = append(table, line)
 				continue
