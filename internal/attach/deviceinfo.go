@@ -219,38 +219,24 @@ func ReadInterfaceInfo(info *deviceinfo.Info) (n InterfaceInfo, err error) {
 	return n, err
 }
 
-// newInfo returns a device-info of a type that describes nothing yet.
-func newInfo(kind deviceinfo.Type) *deviceinfo.Info {
-	info := &deviceinfo.Info{Type: kind}
-	switch kind {
-	case deviceinfo.TypePCI:
-		info.PCI = &deviceinfo.PCI{}
-	case deviceinfo.TypeVDPA:
-		info.VDPA = &deviceinfo.VDPA{}
-	case deviceinfo.TypeVhostUser:
-		info.VhostUser = &deviceinfo.VhostUser{}
-	case deviceinfo.TypeMemif:
-		info.Memif = &deviceinfo.Memif{}
-	}
-	return info
-}
-
-// deviceInfo returns the device-info of the attachment, without the interface's information.
+// deviceInfo returns the device-info of the attachment, without the interface's information. It completes the one that
+// the runtime copied from the device plugin's, which is of the same type.
 func (j *job) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
 	d := &j.Device
-	info := newInfo(d.Kind)
-	if a.before != nil {
-		info = a.before.Clone() // of the same type: planInfoFile has checked it
-	}
+	info := cmp.Or(a.before.Clone(), &deviceinfo.Info{Type: d.Kind})
 	info.Version = deviceinfo.Version
 	switch d.Kind {
 	case deviceinfo.TypePCI:
+		info.PCI = cmp.Or(info.PCI, &deviceinfo.PCI{})
 		return info, j.describePCI(info.PCI)
 	case deviceinfo.TypeVDPA:
+		info.VDPA = cmp.Or(info.VDPA, &deviceinfo.VDPA{})
 		return info, j.describeVDPA(info.VDPA)
 	case deviceinfo.TypeVhostUser:
+		info.VhostUser = cmp.Or(info.VhostUser, &deviceinfo.VhostUser{})
 		info.VhostUser.Mode = deviceinfo.VhostUserMode(d.Field["mode"])
 	case deviceinfo.TypeMemif:
+		info.Memif = cmp.Or(info.Memif, &deviceinfo.Memif{})
 		info.Memif.Role, info.Memif.Mode = deviceinfo.MemifRole(d.Field["role"]), deviceinfo.MemifMode(d.Field["mode"])
 	}
 	setSocket(info, a.socket.socket)

@@ -31,19 +31,6 @@ const (
 	CodeSwitch  = 104 // the vswitch refuses the port
 )
 
-// codes maps sentinels to the codes of errors without a code.
-var codes = []struct {
-	is   func(error) bool
-	code uint
-	msg  string
-}{
-	{errdefs.IsUnavailable, codeLater, "try again later"},
-	{errdefs.IsAlreadyExists, CodeExists, "the attachment already exists"},
-	{errdefs.IsConflict, codeConfig, "invalid network configuration"},
-	{errdefs.IsInvalidArgument, codeConfig, "invalid network configuration"},
-	{func(error) bool { return true }, codeIO, "I/O failure"},
-}
-
 // Fail returns an error with a code. Errors among args are printed without sentinels.
 func Fail(code uint, msg, details string, args ...any) error {
 	if len(args) > 0 {
@@ -92,18 +79,22 @@ func dirError(key string, err error) error {
 	return ioError(key, err)
 }
 
-// AsError converts an error to one with a code.
+// AsError converts an error to one with a code. An error that has none gets the code of its sentinel.
 func AsError(err error) *types.Error {
 	var e *types.Error
 	if errors.As(err, &e) {
 		return e
 	}
-	for _, c := range codes {
-		if c.is(err) {
-			return types.NewError(c.code, c.msg, diag.ErrorText(err))
-		}
+	code, msg := uint(codeIO), "I/O failure"
+	switch {
+	case errdefs.IsUnavailable(err):
+		code, msg = codeLater, "try again later"
+	case errdefs.IsAlreadyExists(err):
+		code, msg = CodeExists, "the attachment already exists"
+	case errdefs.IsConflict(err), errdefs.IsInvalidArgument(err):
+		code, msg = codeConfig, "invalid network configuration"
 	}
-	return nil
+	return types.NewError(code, msg, diag.ErrorText(err))
 }
 
 // JoinErrors joins errors to one with the code of the first.

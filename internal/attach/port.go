@@ -47,7 +47,11 @@ func (j *job) limitSwitch() (context.Context, context.CancelFunc) {
 func (j *job) loadNodeConfig(file, name string) (*config.Config, config.Vswitch, error) {
 	cfg, err := config.LoadOrCopy(j.Root, file)
 	if errdefs.IsNotFound(err) {
-		return nil, config.Vswitch{}, Fail(codeConfig, "the node's configuration is missing", "create %s with the vswitch %q under vswitches%s", file, name, orCopy(file))
+		otherwise := ""
+		if file == config.DefaultPath {
+			otherwise = ", or run jackfield-nri, which keeps a copy of its configuration in " + config.DefaultCopyPath
+		}
+		return nil, config.Vswitch{}, Fail(codeConfig, "the node's configuration is missing", "create %s with the vswitch %q under vswitches%s", file, name, otherwise)
 	}
 	if err != nil {
 		return nil, config.Vswitch{}, Fail(codeConfig, "the node's configuration is invalid", "%v", err)
@@ -63,14 +67,6 @@ func (j *job) loadNodeConfig(file, name string) (*config.Config, config.Vswitch,
 			cfg.File(), cmp.Or(strings.Join(names, ", "), "none"), DidYouMean(name, names))
 	}
 	return cfg, v, nil
-}
-
-// orCopy returns the end of a message about a missing configuration file.
-func orCopy(file string) string {
-	if file != config.DefaultPath {
-		return ""
-	}
-	return ", or run jackfield-nri, which keeps a copy of its configuration in " + config.DefaultCopyPath
 }
 
 // openSwitch returns the driver of a vswitch in the node's configuration.

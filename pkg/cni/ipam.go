@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -37,11 +36,6 @@ func (c *call) runIPAM(command string, more ...string) ([]byte, error) {
 	if file == "" {
 		return nil, c.conf.invalid("ipam.type", attach.Quote(name), "an executable in CNI_PATH, "+c.Path)
 	}
-	more = append(more, "CNI_COMMAND="+command)
-	env := slices.DeleteFunc(slices.Clone(c.Environ), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		return slices.ContainsFunc(more, func(m string) bool { return strings.HasPrefix(m, name+"=") })
-	})
 	var out bytes.Buffer
 	for try := 0; ; try++ {
 		out.Reset()
@@ -50,7 +44,7 @@ func (c *call) runIPAM(command string, more ...string) ([]byte, error) {
 		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 		cmd.WaitDelay = time.Second
-		cmd.Env = append(env, more...)
+		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command}) // of each name, the last one counts
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.StdinData), &limitedWriter{&out, maxResult}, c.Stderr
 		err := cmd.Run()
 		if errors.Is(err, unix.ETXTBSY) && try < 5 { // the executable is being replaced

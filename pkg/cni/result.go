@@ -28,18 +28,13 @@ func (c *call) newInterface(info *deviceinfo.Info, mac string) *types100.Interfa
 	if socket := attach.SocketPath(info); !strings.HasPrefix(socket, "@") { // "an absolute path to a socket file"
 		i.SocketPath = socket
 	}
-	i.PciID = pciID(info)
-	return i
-}
-
-func pciID(info *deviceinfo.Info) string {
 	switch info.Type {
 	case deviceinfo.TypePCI:
-		return info.PCI.PCIAddress
+		i.PciID = info.PCI.PCIAddress
 	case deviceinfo.TypeVDPA:
-		return info.VDPA.PCIAddress
+		i.PciID = info.VDPA.PCIAddress
 	}
-	return ""
+	return i
 }
 
 // printResult prints the result in the configuration's version.
