@@ -192,8 +192,8 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 }
 
 // interfaceInfo returns what the device-info file and devices.json say about the interface.
-func (j *job) interfaceInfo(a *addPlan, of Addresses) InterfaceInfo {
-	n := InterfaceInfo{Network: j.Network, MAC: j.MAC, IPs: of.IPs, Gateway: of.Gateways, DNS: of.DNS, Bandwidth: j.Bandwidth, Labels: j.Labels}
+func (j *job) interfaceInfo(a *addPlan, addresses Addresses) InterfaceInfo {
+	n := InterfaceInfo{Network: j.Network, MAC: j.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways, DNS: addresses.DNS, Bandwidth: j.Bandwidth, Labels: j.Labels}
 	if a.port != nil {
 		// VPP does not report queues.
 		n.MTU, n.Queues = a.port.MTU, cmp.Or(a.port.Queues, a.record.Port.Queues)

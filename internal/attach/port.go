@@ -170,8 +170,8 @@ func (j *job) planPort(a *addPlan) error {
 
 // createPort records the port with its addresses, and creates it. The plan then has the port as the vswitch
 // reports it.
-func (j *job) createPort(st *cnirecord.Store, a *addPlan, of Addresses) error {
-	a.port.Addresses = of.IPs
+func (j *job) createPort(st *cnirecord.Store, a *addPlan, addresses Addresses) error {
+	a.port.Addresses = addresses.IPs
 	a.record.Switch, a.record.ConfigFile, a.record.Port = j.Port.Vswitch, j.ConfigFile, a.port
 	if err := st.Update(&a.record); err != nil {
 		return j.recordError(err)

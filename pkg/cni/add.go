@@ -255,7 +255,7 @@ func staticAddresses(wanted []string) (ips []*types100.IPConfig) {
 }
 
 // addressesOf returns the addresses that the device-info file and devices.json have.
-func (c *call) addressesOf(a *addPlan) (of attach.Addresses) {
+func (c *call) addressesOf(a *addPlan) (addresses attach.Addresses) {
 	r, own := a.result, 0
 	if a.prev != nil {
 		own = c.interfaceOf(r)
@@ -267,14 +267,14 @@ func (c *call) addressesOf(a *addPlan) (of attach.Addresses) {
 		if !wanted || ip.Interface != nil && *ip.Interface != own {
 			continue
 		}
-		of.IPs = append(of.IPs, ip.Address.String())
+		addresses.IPs = append(addresses.IPs, ip.Address.String())
 		if ip.Gateway != nil {
-			of.Gateways = append(of.Gateways, ip.Gateway.String())
+			addresses.Gateways = append(addresses.Gateways, ip.Gateway.String())
 		}
 	}
 	if !r.DNS.IsEmpty() && (a.prev == nil || c.conf.runtime.dns != nil || c.conf.dns != nil) {
 		dns := devices.DNS(r.DNS)
-		of.DNS = &dns
+		addresses.DNS = &dns
 	}
-	return of
+	return addresses
 }

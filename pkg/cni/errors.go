@@ -46,8 +46,8 @@ func (c *conf) unsupported(why string, keys ...string) error {
 	return attach.Unsupported(c, why, keys...)
 }
 
-// find returns the value of a key with dots, or nil. A name between the dots may contain dots itself.
-func (c *conf) find(key string) *jsontree.Node {
+// findValue returns the value of a key with dots, or nil. A name between the dots may contain dots itself.
+func (c *conf) findValue(key string) *jsontree.Node {
 	for at := c.root; ; {
 		if n := at.Member(key); n != nil {
 			return n
@@ -63,7 +63,7 @@ func (c *conf) find(key string) *jsontree.Node {
 // Place returns the place of a key's value as the beginning of a message, or "" for a missing key. With Name and
 // Value, it describes the configuration in errors of package attach.
 func (c *conf) Place(key string) string {
-	n := c.find(key)
+	n := c.findValue(key)
 	if n == nil {
 		return ""
 	}
@@ -84,4 +84,4 @@ func (c *conf) sourceOf(n *jsontree.Node) string {
 func (c *conf) Name(key string) string { return key }
 
 // Value returns the value of a key as the configuration has it.
-func (c *conf) Value(key string) string { return c.sourceOf(c.find(key)) }
+func (c *conf) Value(key string) string { return c.sourceOf(c.findValue(key)) }

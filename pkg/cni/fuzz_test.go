@@ -50,7 +50,7 @@ func FuzzAnswers(f *testing.F) {
 			if e := attach.AsError(err); e.Code != codeDecode || len(err.Error()) > mostMessage {
 				t.Errorf("%.200q: code %d, %d bytes: %.500v", data, e.Code, len(err.Error()), err)
 			}
-		} else if slices.Contains(versions, h.version) && older(h.version, versions[0]) {
+		} else if slices.Contains(versions, h.version) && isOlder(h.version, versions[0]) {
 			t.Errorf("%q is supported", h.version)
 		}
 

@@ -136,7 +136,7 @@ func (c *call) dispatch() error {
 		return envErr
 	case !slices.Contains(versions, c.version):
 		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q, the plugin supports %s", attach.Shorten(c.version), strings.Join(versions, ", "))
-	case op.since != "" && older(c.version, op.since):
+	case op.since != "" && isOlder(c.version, op.since):
 		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q; %s needs version %s or later", attach.Shorten(c.version), c.command, op.since)
 	}
 	if err := c.conf.readKeys(op.permissive); err != nil {
@@ -200,8 +200,8 @@ func (c *call) versionInfo() error {
 	return json.NewEncoder(c.Stdout).Encode(out)
 }
 
-// older reports whether version v, which is valid, is before w.
-func older(v, w string) bool {
+// isOlder reports whether version v, which is valid, is before w.
+func isOlder(v, w string) bool {
 	atLeast, err := version.GreaterThanOrEqualTo(v, w)
 	return err == nil && !atLeast
 }

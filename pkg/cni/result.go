@@ -22,7 +22,7 @@ import (
 // newInterface returns the attachment's interface for a result (§5, ADD success).
 func (c *call) newInterface(info *deviceinfo.Info, mac string) *types100.Interface {
 	i := &types100.Interface{Name: c.IfName, Mac: mac, Sandbox: c.Netns}
-	if older(c.version, "1.1.0") {
+	if isOlder(c.version, "1.1.0") {
 		return i
 	}
 	if socket := attach.SocketPath(info); !strings.HasPrefix(socket, "@") { // "an absolute path to a socket file"

@@ -68,24 +68,24 @@ func (n *network) check() error {
 	return n.Options.checkConfigFile()
 }
 
-// addresses returns the addresses and gateways of a container on the network: for the attachment, and
+// planAddresses returns the addresses and gateways of a container on the network: for the attachment, and
 // for the status that Podman reads.
-func (n *network) addresses(ips []netip.Addr) (of attach.Addresses, statuses []addressStatus, err error) {
+func (n *network) planAddresses(ips []netip.Addr) (addresses attach.Addresses, statuses []addressStatus, err error) {
 	statuses = []addressStatus{}
 	for _, ip := range ips {
 		i := slices.IndexFunc(n.Subnets, func(s subnet) bool { return s.Subnet.Contains(ip) })
 		if i < 0 {
-			return of, nil, fmt.Errorf("static_ips: found %s, want an address in a subnet of the network", ip)
+			return addresses, nil, fmt.Errorf("static_ips: found %s, want an address in a subnet of the network", ip)
 		}
 		status := addressStatus{Address: netip.PrefixFrom(ip, n.Subnets[i].Subnet.Bits())}
-		of.IPs = append(of.IPs, status.Address.String())
+		addresses.IPs = append(addresses.IPs, status.Address.String())
 		if gateway := &n.Subnets[i].Gateway; gateway.IsValid() {
 			status.Gateway = gateway
-			of.Gateways = append(of.Gateways, gateway.String())
+			addresses.Gateways = append(addresses.Gateways, gateway.String())
 		}
 		statuses = append(statuses, status)
 	}
-	return of, statuses, nil
+	return addresses, statuses, nil
 }
 
 // createNetwork is the command create: it checks a network of Podman and prints it.

@@ -88,8 +88,7 @@ func (p *Plugin) runCommand(ctx context.Context) error {
 	}
 	command, arguments := "info", 0
 	if len(p.Args) > 0 {
-		command = p.Args[0]
-		arguments = len(p.Args) - 1
+		command, arguments = p.Args[0], len(p.Args)-1
 	}
 	want, known := map[string]int{"info": 0, "create": 0, "setup": 1, "teardown": 1}[command]
 	switch {

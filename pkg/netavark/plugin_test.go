@@ -277,13 +277,13 @@ func TestSetUpRefuses(t *testing.T) {
 	n := newNode(t)
 	const network = `{"name": "fast", "options": {"type": "vhost-user", "mode": "server"}}`
 	for input, want := range map[string]string{
-		executionOf(network, `, "static_ips": ["10.0.0.1"]`):                           "static_ips: found 10.0.0.1, want an address in a subnet of the network",
-		executionOf(network, `, "static_mac": "01:00:00:00:00:00"`):                    "network_options.static_mac",
-		executionOf(network, `, "options": {"host_interface_name": "x"}`):              "no option for a single container",
-		executionOf(`{"name": "fast", "options": {"type": "x"}}`, ""):                  "option type",
-		strings.Replace(executionOf(network, ""), `"eth0"`, `"a/b"`, 1):                "network_options.interface_name",
-		strings.Replace(executionOf(network, ""), testID, "../../x", 1):                "container_id",
-		strings.Replace(executionOf(network, ""), testID, strings.Repeat("a", 200), 1): "container_id",
+		executionOf(network, `, "static_ips": ["10.0.0.1"]`):                                  "static_ips: found 10.0.0.1, want an address in a subnet of the network",
+		executionOf(network, `, "static_mac": "01:00:00:00:00:00"`):                           "network_options.static_mac",
+		executionOf(network, `, "options": {"z": "x", "y": "x", "host_interface_name": "x"}`): `"host_interface_name": networks of this driver have no option for a single container`,
+		executionOf(`{"name": "fast", "options": {"type": "x"}}`, ""):                         "option type",
+		strings.Replace(executionOf(network, ""), `"eth0"`, `"a/b"`, 1):                       "network_options.interface_name",
+		strings.Replace(executionOf(network, ""), testID, "../../x", 1):                       "container_id",
+		strings.Replace(executionOf(network, ""), testID, strings.Repeat("a", 200), 1):        "container_id",
 		`{}`: "container_id",
 	} {
 		if _, err := n.run(input, "setup", testNetns); err == nil || !strings.Contains(err.Error(), want) {

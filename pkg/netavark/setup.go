@@ -5,7 +5,9 @@ package netavark
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/utils"
 
@@ -73,7 +75,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	if err != nil {
 		return err
 	}
-	for key := range e.Options.Options {
+	for _, key := range slices.Sorted(maps.Keys(e.Options.Options)) {
 		return fmt.Errorf("--network %s:%s: networks of this driver have no option for a single container", e.Network.Name, quote(key))
 	}
 	if mac := e.Options.StaticMAC; mac != "" {
@@ -82,7 +84,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 			return invalid("network_options.static_mac", mac, want)
 		}
 	}
-	addresses, statuses, err := e.Network.addresses(e.Options.StaticIPs)
+	addresses, statuses, err := e.Network.planAddresses(e.Options.StaticIPs)
 	if err != nil {
 		return err
 	}
