@@ -14,8 +14,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// Recorded returns the record of the attachment.
-func Recorded(host *Host, attachment *Attachment) (*cnirecord.Record, error) {
+// ReadRecord returns the record of the attachment.
+func ReadRecord(host *Host, attachment *Attachment) (*cnirecord.Record, error) {
 	return (&job{Attachment: attachment, Host: host}).readRecord()
 }
 

@@ -130,7 +130,7 @@ func (j *job) checkSocketPath() error {
 	switch {
 	case p == "":
 	case d.isAbstract():
-		if len(p) < 2 || len(p) > maxSocketPath || strings.IndexByte(p, 0) >= 0 {
+		if len(p) < 2 || len(p) > deviceinfo.MaxSocketPath || strings.IndexByte(p, 0) >= 0 {
 			return j.invalid("device.path", found, `"@" and a name, 107 bytes at most`)
 		}
 	case path.IsAbs(p):
@@ -157,6 +157,10 @@ type PortRequest struct {
 	Rate    uint64 // bits a second
 }
 
+// configDir has the files that configFile can name. A user of Kubernetes may write network configurations, and
+// can have files of root elsewhere on the host, such as in volumes.
+const configDir = "/etc"
+
 // portBounds are the least and the largest value of a port's numbers.
 var portBounds = map[string][2]int{"mtu": {68, 65535}, "vlan": {1, 4094}, "queues": {1, 256}}
 
@@ -166,8 +170,8 @@ func (a *Attachment) SetValue(key, text string) (want string) {
 	p := &a.Port
 	switch key {
 	case "configFile":
-		if want := CheckConfigFile(text); want != "" {
-			return want
+		if hostfs.CheckPath(text) != nil || path.Clean(text) != text || !strings.HasPrefix(text, configDir+"/") {
+			return "a clean path of a file below " + configDir
 		}
 		a.ConfigFile = text
 	case "socketDirSize":
@@ -209,18 +213,6 @@ func ParseMAC(s string) (mac, want string) {
 		return "", "the address of one interface, not a multicast address"
 	}
 	return hw.String(), ""
-}
-
-// configDir has the files that configFile can name. A user of Kubernetes may write network configurations, and
-// can have files of root elsewhere on the host, such as in volumes.
-const configDir = "/etc"
-
-// CheckConfigFile checks the path of a node's configuration that a network names. want is the rule that it breaks, or "".
-func CheckConfigFile(file string) (want string) {
-	if hostfs.CheckPath(file) != nil || path.Clean(file) != file || !strings.HasPrefix(file, configDir+"/") {
-		return "a clean path of a file below " + configDir
-	}
-	return ""
 }
 
 // CheckPort checks what the keys of a port require of other keys.

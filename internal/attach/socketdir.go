@@ -21,12 +21,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-const (
-	// maxSocketPath is the longest path of a UNIX socket address, without its NUL.
-	maxSocketPath = 107
-	// dirInContainer has a container's sockets, as net/<ifName>/<file>.
-	dirInContainer = "/var/run/jackfield"
-)
+// dirInContainer has a container's sockets, as net/<ifName>/<file>.
+const dirInContainer = "/var/run/jackfield"
 
 // socketPlan is the place of an attachment's socket.
 type socketPlan struct {
@@ -109,9 +105,9 @@ func DirName(k cnirecord.Key) string {
 func (j *job) checkLength(socket string) error {
 	inside := path.Join(dirInContainer, "net", j.Interface, path.Base(socket))
 	for _, p := range []struct{ what, path string }{{"on the host", socket}, {"in the container", inside}} {
-		if n := len(p.path); n > maxSocketPath {
+		if n := len(p.path); n > deviceinfo.MaxSocketPath {
 			return Fail(codeConfig, "invalid network configuration: socketDir, device.path: the socket's path is too long",
-				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or device.path", p.what, p.path, n, maxSocketPath)
+				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or device.path", p.what, p.path, n, deviceinfo.MaxSocketPath)
 		}
 	}
 	return nil

@@ -94,7 +94,7 @@ func (c *call) checkAttachment() error {
 	if err != nil {
 		return err
 	}
-	r, lost := attach.Recorded(c.host(), c.attachment())
+	r, lost := attach.ReadRecord(c.host(), c.attachment())
 	ns, _, err := c.openNetns()
 	if err != nil {
 		if attach.AsError(err).Code == codeContainer && lost == nil {

@@ -65,7 +65,7 @@ func (n *network) check() error {
 	default:
 		return fmt.Errorf("--ipam-driver: found %s, want host-local or none: %s", quote(driver), noInterface)
 	}
-	return n.Options.checkConfigFile()
+	return nil
 }
 
 // planAddresses returns the addresses and gateways of a container on the network: for the attachment, and
@@ -105,7 +105,7 @@ func (p *Plugin) createNetwork(data []byte) error {
 	if err := n.Options.read(t); err != nil {
 		return err
 	}
-	if err := p.locate(n.Options["configFile"], t); err != nil {
+	if err := p.locate(n.Options, t); err != nil {
 		return err
 	}
 	// A container of the longest possible names.

@@ -55,18 +55,6 @@ func invalid(what, found, want string) error {
 // quote returns foreign text for messages, in quotation marks, with a bound.
 func quote(s string) string { return diag.Quote(s, diag.Most) }
 
-// checkConfigFile checks the option configFile.
-func (o options) checkConfigFile() error {
-	file := o["configFile"]
-	if file == "" {
-		return nil
-	}
-	if want := attach.CheckConfigFile(file); want != "" {
-		return o.invalid("configFile", want)
-	}
-	return nil
-}
-
 // read reads the options into an attachment.
 func (o options) read(t *attach.Attachment) error {
 	for _, key := range slices.Sorted(maps.Keys(o)) {

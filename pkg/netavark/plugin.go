@@ -115,14 +115,17 @@ func (p *Plugin) runCommand(ctx context.Context) error {
 }
 
 // locate sets the attachment's directories and its configuration file from the node's configuration, or from that of
-// the user whose Podman runs the plugin. file is the option configFile, or "". Records of root are where the
-// reconciler of the NRI plugin reads them, whatever the configuration says.
-func (p *Plugin) locate(file string, t *attach.Attachment) error {
+// the user whose Podman runs the plugin. Records of root are where the reconciler of the NRI plugin reads them,
+// whatever the configuration says.
+func (p *Plugin) locate(o options, t *attach.Attachment) error {
 	t.StateDir = attach.DefaultStateDir
 	outside, inside := hostfs.UserNamespace()
 	uid, isRootless := rootless.User(p.Host, outside, inside)
-	t.ConfigFile = file
-	if isRootless && file == "" {
+	if file := o["configFile"]; file != "" {
+		if want := t.SetValue("configFile", file); want != "" {
+			return o.invalid("configFile", want)
+		}
+	} else if isRootless {
 		t.ConfigFile = rootless.ConfigFile(p.Host, uid)
 	}
 	t.ConfigFile = cmp.Or(t.ConfigFile, config.DefaultPath)

@@ -210,7 +210,7 @@ func TestTearDownIgnoresInvalidOptions(t *testing.T) {
 	n := newNode(t)
 	n.mustRun(executionOf(networkOf(server, ""), ""), "setup", testNetns)
 	n.write("/etc/jackfield/config.yaml", "no configuration\n")
-	n.mustRun(executionOf(networkOf(`{"type": "x"}`, ""), ""), "teardown", testNetns)
+	n.mustRun(executionOf(networkOf(`{"type": "x", "configFile": "/var/lib/x.yaml"}`, ""), ""), "teardown", testNetns)
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("teardown leaves %q", left)
 	}

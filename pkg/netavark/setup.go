@@ -91,7 +91,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	if err := e.Network.Options.read(t); err != nil {
 		return err
 	}
-	if err := p.locate(e.Network.Options["configFile"], t); err != nil {
+	if err := p.locate(e.Network.Options, t); err != nil {
 		return err
 	}
 	host := p.host(e.Network.Options)
@@ -116,7 +116,7 @@ func (p *Plugin) tearDown(ctx context.Context, data []byte, netns string) error 
 		return err
 	}
 	_ = e.Network.Options.read(t)
-	if err := p.locate(e.Network.Options["configFile"], t); err != nil {
+	if err := p.locate(e.Network.Options, t); err != nil {
 		if _, inside := hostfs.UserNamespace(); inside {
 			return err
 		}
