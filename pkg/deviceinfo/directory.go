@@ -312,18 +312,15 @@ func RemoveTemporary(host hostfs.Root, dir string, age time.Duration) error {
 
 // fileError adds the sentinel of containerd/errdefs to an errno.
 func fileError(verb, file string, err error) error {
-	sentinel := error(nil)
 	switch hostfs.Errno(err) {
 	case unix.ENOENT:
-		sentinel = errdefs.ErrNotFound
+		err = fmt.Errorf("%w: %w", err, errdefs.ErrNotFound)
 	case unix.EACCES, unix.EPERM, unix.EROFS:
-		sentinel = errdefs.ErrPermissionDenied
+		err = fmt.Errorf("%w: %w", err, errdefs.ErrPermissionDenied)
 	case unix.EISDIR, unix.ENOTDIR:
-		sentinel = errdefs.ErrFailedPrecondition
+		err = fmt.Errorf("%w: %w", err, errdefs.ErrFailedPrecondition)
 	case unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE:
-		sentinel = errdefs.ErrResourceExhausted
-	default:
-		return fmt.Errorf("%s device-info file %q: %w", verb, file, err)
+		err = fmt.Errorf("%w: %w", err, errdefs.ErrResourceExhausted)
 	}
-	return fmt.Errorf("%s device-info file %q: %w: %w", verb, file, err, sentinel)
+	return fmt.Errorf("%s device-info file %q: %w", verb, file, err)
 }

@@ -41,8 +41,8 @@ func explainPCIAddress(s string) string {
 	return ""
 }
 
-// guessPCIAddress corrects the two usual mistakes: a colon before the function, and no
-// domain.
+// guessPCIAddress corrects the two usual mistakes: a colon before the function, and missing
+// digits.
 func guessPCIAddress(s string) (string, bool) {
 	if _, ok := canonicalPCIAddress(s); ok {
 		return "", false
@@ -51,10 +51,8 @@ func guessPCIAddress(s string) (string, bool) {
 	if i := strings.LastIndexAny(s, ":."); i >= 0 && i == len(s)-2 {
 		s = s[:i] + "." + s[i+1:]
 	}
-	if strings.Count(s, ":") == 1 {
-		s = "0000:" + s
-	}
-	return canonicalPCIAddress(s)
+	address, _ := diag.PCIAddress(s)
+	return address, len(address) == len("dddd:bb:dd.f")
 }
 
 // checkVersion accepts any 1.MINOR.PATCH.
