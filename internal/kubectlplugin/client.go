@@ -4,6 +4,7 @@ package kubectlplugin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,7 +67,7 @@ func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer,
 	if ctx.Err() != nil {
 		return &failure{code: exitError} // the user ended it
 	}
-	text := strings.TrimSpace(stderr.String())
+	text := cmp.Or(strings.TrimSpace(stderr.String()), "run kubectl: "+err.Error())
 	if rest, ok := strings.CutSuffix(text, fmt.Sprintf("command terminated with exit code %d", exit.ExitCode())); ok {
 		_, err := io.WriteString(c.env.Stderr, rest)
 		return errors.Join(&failure{code: exit.ExitCode()}, err)

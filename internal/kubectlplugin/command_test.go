@@ -56,6 +56,7 @@ func TestCommands(t *testing.T) {
 		"doctor": {args: "doctor --node n2", log: find + run + "-- jackfield doctor --output=text --color=never\n"},
 		"no pod": {args: "status fwd-0 -n telco", files: map[string]string{"pod.code": "1", "pod.err": "Error from server (NotFound): pods \"fwd-0\x1b\" not found"}, code: 1, log: get,
 			err: "kubectl-jackfield: Error from server (NotFound): pods \"fwd-0?\" not found\nhint: check the name and --namespace\n"},
+		"kubectl says nothing": {args: "status fwd-0 -n telco", files: map[string]string{"pod.code": "1"}, code: 3, log: get, err: "kubectl-jackfield: run kubectl: exit status 1\n"},
 		"not scheduled": {args: "status fwd-0 -n telco", code: 3, log: get, files: map[string]string{
 			"pod": `{"metadata":{"name":"fwd-0","namespace":"telco"},"status":{"conditions":[{"type":"PodScheduled","status":"False","message":"0/3 nodes are available"}]}}`},
 			err: "kubectl-jackfield: pod telco/fwd-0 is not on a node yet: 0/3 nodes are available\nhint: `jackfield explain` and `jackfield policy check` take its manifest\n"},
