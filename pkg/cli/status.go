@@ -138,64 +138,60 @@ func keepNamed(n *status.Node, word string) {
 }
 
 func statusText(n *status.Node, whole bool) string {
-	var b strings.Builder
+	var sections []string
 	if whole {
-		var t table
-		t.addRow("jackfield-nri", n.Version+", process "+fmt.Sprint(n.PID)+", since "+n.Started.Format(time.RFC3339))
-		runtime := ""
-		if r := n.Runtime; r != nil {
-			runtime = " with " + r.Name + " " + r.Version
-			if r.NRI != "" {
-				runtime += " (NRI " + r.NRI + ")"
-			}
-		}
-		switch {
-		case n.Registered:
-			t.addRow("runtime", "registered"+runtime)
-		case runtime != "":
-			t.addRow("runtime", "NOT REGISTERED, last"+runtime+": new containers start without devices and sockets")
-		default:
-			t.addRow("runtime", "NOT REGISTERED: new containers start without devices and sockets")
-		}
-		file := n.Config.File
-		if file == "" {
-			file = "the defaults"
-		}
-		t.addRow("configuration", fmt.Sprintf("%s, generation %d, since %s", file, n.Config.Generation, n.Config.Since.Format(time.RFC3339)))
-		if n.Config.Error != "" {
-			t.addRow("", "a newer one is refused: "+n.Config.Error)
-		}
-		t.addRow("containers", fmt.Sprintf("%d running with injected devices or sockets", len(n.Containers)))
-		if len(n.Missed) > 0 {
-			t.addRow("", fmt.Sprintf("%d running lack what they asked for: they were created while jackfield-nri was not connected", len(n.Missed)))
-		}
-		if n.SocketsError == "" {
-			t.addRow("sockets", fmt.Sprintf("%d; `jackfield sockets` lists them", len(n.Sockets)))
-		} else {
-			t.addRow("sockets", "not known: "+n.SocketsError)
-		}
-		for i := range n.Vswitches {
-			v := &n.Vswitches[i]
-			t.addRow("vswitch "+v.Name, vswitchState(v))
-			if v.Error != "" {
-				t.addRow("", v.Error)
-			}
-		}
-		b.WriteString(t.formatText(""))
+		sections = append(sections, daemonText(n))
 	}
-	for i, c := range n.Containers {
-		if whole || i > 0 {
-			b.WriteByte('\n')
-		}
-		writeContainer(&b, &c)
+	for i := range n.Containers {
+		sections = append(sections, containerText(&n.Containers[i]))
 	}
 	for i := range n.Missed {
-		if whole || i > 0 || len(n.Containers) > 0 {
-			b.WriteByte('\n')
-		}
-		writeMissed(&b, &n.Missed[i])
+		sections = append(sections, missedText(&n.Missed[i]))
 	}
-	return b.String()
+	return strings.Join(sections, "\n")
+}
+
+// daemonText is about the daemon itself, and counts the rest.
+func daemonText(n *status.Node) string {
+	var t table
+	t.addRow("jackfield-nri", fmt.Sprintf("%s, process %d, since %s", n.Version, n.PID, n.Started.Format(time.RFC3339)))
+	runtime := ""
+	if r := n.Runtime; r != nil {
+		runtime = " with " + r.Name + " " + r.Version
+		if r.NRI != "" {
+			runtime += " (NRI " + r.NRI + ")"
+		}
+	}
+	switch {
+	case n.Registered:
+		t.addRow("runtime", "registered"+runtime)
+	case runtime != "":
+		t.addRow("runtime", "NOT REGISTERED, last"+runtime+": new containers start without devices and sockets")
+	default:
+		t.addRow("runtime", "NOT REGISTERED: new containers start without devices and sockets")
+	}
+	file := cmp.Or(n.Config.File, "the defaults")
+	t.addRow("configuration", fmt.Sprintf("%s, generation %d, since %s", file, n.Config.Generation, n.Config.Since.Format(time.RFC3339)))
+	if n.Config.Error != "" {
+		t.addRow("", "a newer one is refused: "+n.Config.Error)
+	}
+	t.addRow("containers", fmt.Sprintf("%d running with injected devices or sockets", len(n.Containers)))
+	if len(n.Missed) > 0 {
+		t.addRow("", fmt.Sprintf("%d running lack what they asked for: they were created while jackfield-nri was not connected", len(n.Missed)))
+	}
+	if n.SocketsError == "" {
+		t.addRow("sockets", fmt.Sprintf("%d; `jackfield sockets` lists them", len(n.Sockets)))
+	} else {
+		t.addRow("sockets", "not known: "+n.SocketsError)
+	}
+	for i := range n.Vswitches {
+		v := &n.Vswitches[i]
+		t.addRow("vswitch "+v.Name, vswitchState(v))
+		if v.Error != "" {
+			t.addRow("", v.Error)
+		}
+	}
+	return t.formatText("")
 }
 
 // vswitchState says whether a vswitch answers, and what became of the ports on it.
@@ -216,10 +212,11 @@ func vswitchState(v *status.Vswitch) string {
 	return text
 }
 
-func writeContainer(b *strings.Builder, c *status.Container) {
-	fmt.Fprintf(b, "%s  since %s\n", plain(c.Title()), c.Since.Format(time.RFC3339))
+func containerText(c *status.Container) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  since %s\n", plain(c.Title()), c.Since.Format(time.RFC3339))
 	for _, r := range c.Requests {
-		fmt.Fprintf(b, "\n  %s: %s\n", plain(r.Request), plain(resolve.Outcome(r.Outcome).String()))
+		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), plain(resolve.Outcome(r.Outcome).String()))
 		var t table
 		for _, line := range [][2]string{{"asked", r.From}, {"file", r.File}, {"rule", r.Rule}, {"why", r.Reason}, {"audit", r.Audit}} {
 			if line[1] != "" && (line[0] != "asked" || line[1] != r.File) {
@@ -244,24 +241,26 @@ func writeContainer(b *strings.Builder, c *status.Container) {
 		b.WriteString(t.formatText("    "))
 	}
 	if c.More != "" {
-		fmt.Fprintf(b, "\n  left out: %s\n", plain(c.More))
+		fmt.Fprintf(&b, "\n  left out: %s\n", plain(c.More))
 	}
+	return b.String()
 }
 
-// writeMissed writes a container that lacks what it asked for, and the present outcome of its
-// requests.
-func writeMissed(b *strings.Builder, c *status.Container) {
-	fmt.Fprintf(b, "%s  lacks what it asked for\n", plain(c.Title()))
+// missedText is a container that lacks what it asked for, and the present outcome of its requests.
+func missedText(c *status.Container) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  lacks what it asked for\n", plain(c.Title()))
 	for _, r := range c.Requests {
 		state := resolve.Outcome(r.Outcome).String()
 		if resolve.Outcome(r.Outcome) == resolve.Injected {
 			state = "would be injected now"
 		}
-		fmt.Fprintf(b, "\n  %s: %s\n", plain(r.Request), plain(state))
+		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), plain(state))
 		if r.Reason != "" {
-			fmt.Fprintf(b, "    why  %s\n", plain(r.Reason))
+			fmt.Fprintf(&b, "    why  %s\n", plain(r.Reason))
 		}
 	}
+	return b.String()
 }
 
 // splitEdit separates the kind of an edit from the rest.
