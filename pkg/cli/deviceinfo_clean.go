@@ -53,7 +53,13 @@ func infoCleanCommand(env Env) *cobra.Command {
 				return err
 			}
 			c.env, c.dirs = env, dirs
-			return c.removeFiles(cmd)
+			switch {
+			case c.orphans:
+				return c.removeOrphans(cmd)
+			case c.sandbox != "":
+				return c.removeSandbox()
+			}
+			return c.removeDevice()
 		},
 	}
 	cmd.Flags().StringVar(&c.sandbox, "sandbox-id", "", "`ID` of a sandbox that is gone")
@@ -99,20 +105,6 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 		return usagef(cmd, "--older-than: found %s, want a duration that is not negative", c.age)
 	}
 	return nil
-}
-
-func (c *cleanCommand) removeFiles(cmd *cobra.Command) error {
-	switch {
-	case c.orphans:
-		keep, err := c.readKeptIDs(cmd)
-		if err != nil {
-			return err
-		}
-		return c.removeOrphans(keep)
-	case c.sandbox != "":
-		return c.removeSandbox()
-	}
-	return c.removeDevice()
 }
 
 func (c *cleanCommand) removeSandbox() error {
@@ -185,7 +177,11 @@ func checkIDs(ids []string) string {
 }
 
 // removeOrphans removes the files of sandboxes that are not to be kept.
-func (c *cleanCommand) removeOrphans(keep []string) error {
+func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
+	keep, err := c.readKeptIDs(cmd)
+	if err != nil {
+		return err
+	}
 	// Containers of Podman are not among the runtime's sandboxes.
 	recorded, err := cnirecord.Living(c.dirs.cni.Root, cnirecord.DefaultDir)
 	if err != nil {

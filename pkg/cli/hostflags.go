@@ -46,13 +46,14 @@ func (n *hostFlags) openHost(cmd *cobra.Command) (hostfs.Root, error) {
 	return host, nil
 }
 
-// loadConfig returns the host and its configuration.
+// loadConfig returns the host and its configuration: that of the flag, or the node's, or else the default.
 func (n *hostFlags) loadConfig(cmd *cobra.Command) (hostfs.Root, *config.Config, error) {
 	host, err := n.openHost(cmd)
 	if err != nil {
 		return host, nil, err
 	}
-	cfg, err := n.configOf(host)
+	// The file of the flag is a path of the caller.
+	cfg, err := config.LoadOrDefault(host, n.configFile, config.Options{})
 	return host, cfg, err
 }
 
@@ -95,12 +96,6 @@ func (n *hostFlags) registry(cmd *cobra.Command, env Env, watch bool) (*cdiregis
 // isForeignTree reports whether a host root is not the host that this process runs on. Owners of
 // files in such a tree say nothing.
 func isForeignTree(host hostfs.Root) bool { return host.Dir() != "/" }
-
-// configOf reads the configuration file of the flag, a path of the caller, or the node's if it
-// exists.
-func (n *hostFlags) configOf(host hostfs.Root) (*config.Config, error) {
-	return config.LoadOrDefault(host, n.configFile, config.Options{})
-}
 
 // hostPath returns an argument as a host path. A relative path is the caller's; with --root it is
 // refused, because nothing says what it is relative to.

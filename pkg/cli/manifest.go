@@ -66,17 +66,11 @@ func (m *manifestFlags) addFlags(cmd *cobra.Command) {
 // checkFlags adds the file arguments. It refuses an empty name, and standard input named twice.
 func (m *manifestFlags) checkFlags(cmd *cobra.Command, args []string) error {
 	m.files = slices.Concat(m.files, m.pods, args)
-	streams := 0
-	for _, file := range m.files {
-		if file == "" {
-			return usagef(cmd, "a manifest's file name is empty")
-		}
-		if file == "-" {
-			streams++
-		}
+	if slices.Contains(m.files, "") {
+		return usagef(cmd, "a manifest's file name is empty")
 	}
-	if streams > 1 {
-		return usagef(cmd, "standard input (-) is named %d times", streams)
+	if first := slices.Index(m.files, "-"); first >= 0 && slices.Contains(m.files[first+1:], "-") {
+		return usagef(cmd, "standard input (-) is named more than once")
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func validateCommand(env Env) *cobra.Command {
 				return err
 			}
 			v := validator{host: host, checkHost: !noHost, strict: strict, quiet: quiet, findings: diag.List{}}
-			if err := v.findReadDirs(&n, env); err != nil {
+			if err := v.findReadDirs(env); err != nil {
 				return err
 			}
 			for _, arg := range args {
@@ -121,12 +121,12 @@ type validateLine struct {
 
 // findReadDirs finds the directories that this host reads. An unreadable configuration has the
 // default ones.
-func (v *validator) findReadDirs(n *hostFlags, env Env) error {
+func (v *validator) findReadDirs(env Env) error {
 	dirs, err := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv))
 	if err != nil {
 		return err
 	}
-	cfg, err := n.configOf(v.host)
+	cfg, err := config.LoadOrDefault(v.host, "", config.Options{})
 	if err != nil {
 		cfg = config.Default()
 	}
