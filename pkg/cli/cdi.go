@@ -117,7 +117,7 @@ func transientCommand(env Env) *cobra.Command {
 			case age < 0:
 				return usagef(cmd, "--older-than: found %s, want a duration that is not negative", age)
 			}
-			registry, host, _, err := n.registry(cmd, env, false)
+			registry, local, err := n.openRegistry(cmd, env, false)
 			if err != nil {
 				return err
 			}
@@ -133,7 +133,7 @@ func transientCommand(env Env) *cobra.Command {
 			if !remove {
 				return printTransients(env, list)
 			}
-			removed, err := cdiregistry.RemoveTransients(host, list)
+			removed, err := cdiregistry.RemoveTransients(local.host, list)
 			for _, file := range removed {
 				fmt.Fprintln(env.Stdout, plain(file))
 			}

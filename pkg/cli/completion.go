@@ -81,7 +81,7 @@ func completePrograms(_ *cobra.Command, args []string, _ string) ([]cobra.Comple
 // completeDevices completes the CDI devices of the node.
 func (n *hostFlags) completeDevices(env Env) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		registry, _, _, err := n.registry(cmd, env, false)
+		registry, _, err := n.openRegistry(cmd, env, false)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -93,13 +93,13 @@ func (n *hostFlags) completeDevices(env Env) cobra.CompletionFunc {
 // completeFromStatus completes words that are taken from the daemon's status. The shell filters them.
 func (n *hostFlags) completeFromStatus(words func(*status.Node) []cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		host, cfg, err := n.loadConfig(cmd)
+		local, err := n.openNode(cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		now, err := status.Get(ctx, host, cfg.StateDir)
+		now, err := status.Get(ctx, local.host, local.cfg.StateDir)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -111,11 +111,11 @@ func (n *hostFlags) completeFromStatus(words func(*status.Node) []cobra.Completi
 
 // completeNamedSockets completes the named sockets of the configuration.
 func (n *hostFlags) completeNamedSockets(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	_, cfg, err := n.loadConfig(cmd)
+	local, err := n.openNode(cmd)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return slices.Sorted(maps.Keys(cfg.Sockets.Named)), cobra.ShellCompDirectiveNoFileComp
+	return slices.Sorted(maps.Keys(local.cfg.Sockets.Named)), cobra.ShellCompDirectiveNoFileComp
 }
 
 // containerIDs are the containers that the daemon injected something into, or that lack what they requested.

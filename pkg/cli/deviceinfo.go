@@ -8,9 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/devicemetadata"
-	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const deviceInfoLong = `deviceinfo lists, shows and writes device-info files (Device Information
@@ -33,20 +31,20 @@ type infoDirs struct {
 	claims devicemetadata.Dir
 }
 
-func newInfoDirs(host hostfs.Root, cfg *config.Config) infoDirs {
+func (n localNode) infoDirs() infoDirs {
 	return infoDirs{
-		dp:     deviceinfo.DevicePluginDir{Root: host, Dir: cfg.DeviceInfo.DPDir},
-		cni:    deviceinfo.CNIDir{Root: host, Dir: cfg.DeviceInfo.CNIDir},
-		claims: devicemetadata.Dir{Host: host, Path: cfg.Kubelet.PluginsDir},
+		dp:     deviceinfo.DevicePluginDir{Root: n.host, Dir: n.cfg.DeviceInfo.DPDir},
+		cni:    deviceinfo.CNIDir{Root: n.host, Dir: n.cfg.DeviceInfo.CNIDir},
+		claims: devicemetadata.Dir{Host: n.host, Path: n.cfg.Kubelet.PluginsDir},
 	}
 }
 
 func (n *hostFlags) infoDirs(cmd *cobra.Command) (infoDirs, error) {
-	host, cfg, err := n.loadConfig(cmd)
+	local, err := n.openNode(cmd)
 	if err != nil {
 		return infoDirs{}, err
 	}
-	return newInfoDirs(host, cfg), nil
+	return local.infoDirs(), nil
 }
 
 // plugins lists the files of device plugins.

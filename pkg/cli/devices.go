@@ -78,12 +78,12 @@ func devicesCommand(env Env) *cobra.Command {
 			if watch && out.format == formatYAML {
 				return usagef(cmd, "devices: --watch prints text or json; found -o yaml")
 			}
-			registry, host, cfg, err := n.registry(cmd, env, watch)
+			registry, local, err := n.openRegistry(cmd, env, watch)
 			if err != nil {
 				return err
 			}
 			defer registry.Close()
-			dirs := newInfoDirs(host, cfg)
+			dirs := local.infoDirs()
 			if watch {
 				w := watcher{registry: registry, dirs: dirs, out: env.Stdout, json: !out.isText()}
 				return w.printUntilDone(cmd.Context())

@@ -164,21 +164,25 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 	if q.sandboxID != "" && len(pods) > 1 {
 		return usagef(cmd, "--sandbox-id is of one pod; found %d pods in %s", len(pods), strings.Join(q.files, ", "))
 	}
-	engine, host, cfg, err := n.engine(cmd, env)
+	local, err := n.openNode(cmd)
+	if err != nil {
+		return err
+	}
+	engine, err := local.openEngine(env)
 	if err != nil {
 		return err
 	}
 	defer engine.Close()
-	if q.sandboxID, err = findSandbox(env, host, cfg, q.sandboxID); err != nil {
+	if q.sandboxID, err = local.findSandbox(env, q.sandboxID); err != nil {
 		return err
 	}
-	x := explainer{explainOptions: q, env: env, engine: engine, host: host, cfg: cfg}
+	x := explainer{explainOptions: q, localNode: local, env: env, engine: engine}
 	x.readMetadata(pods)
 	all := []explanation{}
 	for _, p := range pods {
 		all = append(all, x.explainPod(cmd.Context(), p)...)
 	}
-	err = out.writeResult(env, all, func() string { return explanationsText(cfg, all) })
+	err = out.writeResult(env, all, func() string { return explanationsText(local.cfg, all) })
 	has := func(v verdict) bool {
 		return slices.ContainsFunc(all, func(x explanation) bool { return x.Verdict == v })
 	}
@@ -211,10 +215,9 @@ func checkContainer(pods []*manifest.Pod, name string) error {
 // says more, about networks, ports and resource claims: the explainer adds an item for each of these.
 type explainer struct {
 	explainOptions
+	localNode
 	env    Env
 	engine *resolve.Engine
-	host   hostfs.Root
-	cfg    *config.Config
 
 	metadata []devicemetadata.File // of this node
 	// live is set for a pod with a sandbox on this node: the engine asks the kubelet which of the

@@ -14,7 +14,6 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -41,22 +40,22 @@ const maxView = 1 << 20
 
 // findSandbox returns the whole ID of the sandbox whose ID is id or begins with it. A whole ID need
 // not be on record: most pods have no network attachment with device-info.
-func findSandbox(env Env, host hostfs.Root, cfg *config.Config, id string) (string, error) {
+func (n localNode) findSandbox(env Env, id string) (string, error) {
 	if id == "" {
 		return "", nil
 	}
 	if err := hostfs.CheckID(id); err != nil {
 		return "", fmt.Errorf("--sandbox-id: %w", err)
 	}
-	dirs := newInfoDirs(host, cfg)
+	dirs := n.infoDirs()
 	if own, err := dirs.networks(id); err != nil || len(own) > 0 {
 		return id, err
 	}
-	if recorded, err := staging.RecordedContainers(host, cfg.StateDir, id); err == nil && len(recorded) > 0 {
+	if recorded, err := staging.RecordedContainers(n.host, n.cfg.StateDir, id); err == nil && len(recorded) > 0 {
 		return id, nil
 	}
 	if len(id) >= wholeID {
-		env.message("note: there is no device-info of sandbox %s in %s", id, cfg.DeviceInfo.CNIDir)
+		env.message("note: there is no device-info of sandbox %s in %s", id, n.cfg.DeviceInfo.CNIDir)
 		return id, nil
 	}
 	files, err := dirs.networks("")
@@ -72,7 +71,7 @@ func findSandbox(env Env, host hostfs.Root, cfg *config.Config, id string) (stri
 	switch {
 	case len(found) == 0:
 		return "", &hintedError{
-			err:  fmt.Errorf("--sandbox-id: found %q: no sandbox with device-info in %s has an ID that begins so: %w", id, cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound),
+			err:  fmt.Errorf("--sandbox-id: found %q: no sandbox with device-info in %s has an ID that begins so: %w", id, n.cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound),
 			hint: "the whole ID is taken as it is: crictl pods --no-trunc",
 		}
 	case len(found) > 1:
@@ -88,13 +87,13 @@ func (n *hostFlags) explainRecord(cmd *cobra.Command, env Env, out output, q exp
 			return usagef(cmd, "%s: %w", id.flag, hostfs.CheckID(id.value))
 		}
 	}
-	host, cfg, err := n.loadConfig(cmd)
+	local, err := n.openNode(cmd)
 	if err != nil {
 		return err
 	}
 	if q.sandboxID != "" {
 		// An ID that is not found is reported below, with everything that was searched.
-		id, err := findSandbox(Env{Stderr: io.Discard}, host, cfg, q.sandboxID)
+		id, err := local.findSandbox(Env{Stderr: io.Discard}, q.sandboxID)
 		switch {
 		case err == nil:
 			q.sandboxID = id
@@ -105,37 +104,37 @@ func (n *hostFlags) explainRecord(cmd *cobra.Command, env Env, out output, q exp
 	r := sandboxRecord{SandboxID: q.sandboxID, DeviceInfo: []infoFile{}, Containers: []containerRecord{}}
 	ids := []string{q.containerID}
 	if q.containerID != "" {
-		r.SandboxID, err = findSandboxOf(host, cfg.StateDir, q.containerID, q.sandboxID)
+		r.SandboxID, err = local.findSandboxOf(q.containerID, q.sandboxID)
 	} else {
-		ids, err = staging.RecordedContainers(host, cfg.StateDir, r.SandboxID)
+		ids, err = staging.RecordedContainers(local.host, local.cfg.StateDir, r.SandboxID)
 	}
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		r.Containers = append(r.Containers, readContainerRecord(host, cfg.StateDir, id))
+		r.Containers = append(r.Containers, local.readContainerRecord(id))
 	}
-	files, err := newInfoDirs(host, cfg).networks(r.SandboxID)
+	files, err := local.infoDirs().networks(r.SandboxID)
 	if err != nil {
 		return err
 	}
 	r.DeviceInfo = append(r.DeviceInfo, files...)
 	if len(r.DeviceInfo) == 0 && len(r.Containers) == 0 {
 		return fmt.Errorf("find sandbox %q: there is no device-info of it in %s, and %s has no record of its containers: %w",
-			q.sandboxID, cfg.DeviceInfo.CNIDir, cfg.StateDir, errdefs.ErrNotFound)
+			q.sandboxID, local.cfg.DeviceInfo.CNIDir, local.cfg.StateDir, errdefs.ErrNotFound)
 	}
 	return out.writeResult(env, r, r.formatText)
 }
 
 // findSandboxOf returns the sandbox of a container. It must be the one of the caller, unless that is "".
-func findSandboxOf(host hostfs.Root, stateDir, id, sandboxID string) (string, error) {
-	sandboxes, err := staging.RecordedSandboxes(host, stateDir, id)
+func (n localNode) findSandboxOf(id, sandboxID string) (string, error) {
+	sandboxes, err := staging.RecordedSandboxes(n.host, n.cfg.StateDir, id)
 	if err != nil {
 		return "", err
 	}
 	if len(sandboxes) == 0 {
 		return "", fmt.Errorf("find container %q: %s has no record of it: nothing was injected into it, or it is not a container of this node: %w",
-			id, stateDir, errdefs.ErrNotFound)
+			id, n.cfg.StateDir, errdefs.ErrNotFound)
 	}
 	for _, s := range sandboxes {
 		if sandboxID = cmp.Or(sandboxID, s); s != sandboxID {
@@ -145,9 +144,9 @@ func findSandboxOf(host hostfs.Root, stateDir, id, sandboxID string) (string, er
 	return sandboxID, nil
 }
 
-func readContainerRecord(host hostfs.Root, stateDir, id string) containerRecord {
+func (n localNode) readContainerRecord(id string) containerRecord {
 	g := containerRecord{ID: id}
-	data, err := host.ReadFile(path.Join(staging.ContainerDir(stateDir, id), resolve.ViewFile), maxView)
+	data, err := n.host.ReadFile(path.Join(staging.ContainerDir(n.cfg.StateDir, id), resolve.ViewFile), maxView)
 	if err == nil && json.Valid(data) {
 		g.View = data
 	}

@@ -25,6 +25,12 @@ type hostFlags struct {
 	configFile, root string
 }
 
+// localNode is the host and its configuration.
+type localNode struct {
+	host hostfs.Root
+	cfg  *config.Config
+}
+
 func (n *hostFlags) addRootFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&n.root, "root", "/", "take all host paths below this `directory`")
 }
@@ -46,51 +52,44 @@ func (n *hostFlags) openHost(cmd *cobra.Command) (hostfs.Root, error) {
 	return host, nil
 }
 
-// loadConfig returns the host and its configuration: that of the flag, or the node's, or else the default.
-func (n *hostFlags) loadConfig(cmd *cobra.Command) (hostfs.Root, *config.Config, error) {
-	host, err := n.openHost(cmd)
-	if err != nil {
-		return host, nil, err
+// openNode returns the host with the configuration of the flag, which is a path of the caller, or with the host's own
+// if it exists, or else with the default.
+func (n *hostFlags) openNode(cmd *cobra.Command) (local localNode, err error) {
+	if local.host, err = n.openHost(cmd); err == nil {
+		local.cfg, err = config.LoadOrDefault(local.host, n.configFile, config.Options{})
 	}
-	// The file of the flag is a path of the caller.
-	cfg, err := config.LoadOrDefault(host, n.configFile, config.Options{})
-	return host, cfg, err
+	return local, err
 }
 
-// engine returns an engine that resolves as a runtime's adapter would, as far as the command line
+// openEngine returns an engine that resolves as a runtime's adapter would, as far as the command line
 // says. The caller closes it.
-func (n *hostFlags) engine(cmd *cobra.Command, env Env) (*resolve.Engine, hostfs.Root, *config.Config, error) {
-	host, cfg, err := n.loadConfig(cmd)
-	if err != nil {
-		return nil, host, nil, err
-	}
+func (n localNode) openEngine(env Env) (*resolve.Engine, error) {
 	dirs, err := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv))
 	if err != nil {
-		return nil, host, nil, err
+		return nil, err
 	}
 	// As the daemon of this host stages sockets, or last did; as directories where none ever ran.
 	staged := sync.OnceValue(func() bool {
-		status, _ := staging.ReadStatus(host, cfg.StateDir)
+		status, _ := staging.ReadStatus(n.host, n.cfg.StateDir)
 		return status.Mode == staging.ModeMount
 	})
-	engine, err := resolve.New(host, cfg, resolve.Options{
-		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: isForeignTree(host),
+	return resolve.New(n.host, n.cfg, resolve.Options{
+		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: isForeignTree(n.host),
 		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
 			return hooksd.New(host, dirs, hooksd.Options{TrustAnyone: isForeignTree(host)})
 		},
 		SpecDirs: dirs, ForAdministrator: true,
 	})
-	return engine, host, cfg, err
 }
 
-// registry reads the configuration and the CDI files of the node. The caller closes the registry.
-func (n *hostFlags) registry(cmd *cobra.Command, env Env, watch bool) (*cdiregistry.Registry, hostfs.Root, *config.Config, error) {
-	host, cfg, err := n.loadConfig(cmd)
+// openRegistry reads the configuration and the CDI files of the node. The caller closes the registry.
+func (n *hostFlags) openRegistry(cmd *cobra.Command, env Env, watch bool) (*cdiregistry.Registry, localNode, error) {
+	local, err := n.openNode(cmd)
 	if err != nil {
-		return nil, host, nil, err
+		return nil, local, err
 	}
-	registry, err := doctor.OpenRegistry(host, cfg, env.Getenv(cdiregistry.DirsEnv), watch)
-	return registry, host, cfg, err
+	registry, err := doctor.OpenRegistry(local.host, local.cfg, env.Getenv(cdiregistry.DirsEnv), watch)
+	return registry, local, err
 }
 
 // isForeignTree reports whether a host root is not the host that this process runs on. Owners of

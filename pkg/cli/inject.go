@@ -18,7 +18,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/apply/oci"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -44,17 +43,16 @@ const wholeID = 64
 
 // injection is one run of inject.
 type injection struct {
-	env  Env
-	node hostFlags
-	file specFile
+	env   Env
+	flags hostFlags
+	file  specFile
 
 	devices, annotations    []string
 	sandboxID, containerID  string
 	namespace, pod, ctrName string
 	remove                  bool
 
-	host     hostfs.Root
-	cfg      *config.Config
+	localNode
 	storeDir string // host path; see inject_store.go
 }
 
@@ -89,9 +87,9 @@ func injectCommand(env Env) *cobra.Command {
 	f.StringVar(&in.pod, "pod", "", "with --config, `name` of the pod")
 	f.StringVar(&in.ctrName, "container", "", "`name` of the container in the pod")
 	f.BoolVar(&in.remove, "remove", false, "remove what was made on the host for a container (--bundle, --container-id) or sandbox (--sandbox-id)")
-	f.StringVar(&in.node.configFile, "config", "", "configuration `file` whose policy applies (default: no policy, the rest of "+config.DefaultPath+")")
-	in.node.addRootFlag(cmd)
-	completeFlag(cmd, "cdi-device", in.node.completeDevices(env))
+	f.StringVar(&in.flags.configFile, "config", "", "configuration `file` whose policy applies (default: no policy, the rest of "+config.DefaultPath+")")
+	in.flags.addRootFlag(cmd)
+	completeFlag(cmd, "cdi-device", in.flags.completeDevices(env))
 	return cmd
 }
 
@@ -114,7 +112,7 @@ func (in *injection) injectIntoSpec(cmd *cobra.Command) error {
 	if err := in.loadHost(cmd); err != nil {
 		return err
 	}
-	engine, err := in.openEngine()
+	engine, err := in.createEngine()
 	if err != nil {
 		return err
 	}
@@ -138,7 +136,7 @@ func (in *injection) checkFlags(cmd *cobra.Command) error {
 		return usagef(cmd, "--bundle and --spec do not go together")
 	case cmd.Flags().Changed("output") && in.file.out == "":
 		return usagef(cmd, "--output: the name is empty")
-	case cmd.Flags().Changed("config") && in.node.configFile == "":
+	case cmd.Flags().Changed("config") && in.flags.configFile == "":
 		// An empty variable in a script must not mean that no policy applies.
 		return usagef(cmd, "--config: the name is empty")
 	case len(in.devices) == 0 && len(in.annotations) == 0 && in.sandboxID == "":
@@ -171,27 +169,27 @@ func (in *injection) parseAnnotations(cmd *cobra.Command) (map[string]string, er
 
 // loadHost reads the configuration of the host that injects.
 func (in *injection) loadHost(cmd *cobra.Command) (err error) {
-	in.host, in.cfg, err = in.node.loadConfig(cmd)
+	in.localNode, err = in.flags.openNode(cmd)
 	if err == nil {
 		in.storeDir = staging.InjectDir(in.cfg.StateDir)
 	}
 	return err
 }
 
-// openEngine creates the engine. The owners of CDI files are checked below a --root as well: their hooks
+// createEngine creates the engine. The owners of CDI files are checked below a --root as well: their hooks
 // are going to run.
-func (in *injection) openEngine() (*resolve.Engine, error) {
+func (in *injection) createEngine() (*resolve.Engine, error) {
 	dirs, err := cdiregistry.DirsFromEnv(in.env.Getenv(cdiregistry.DirsEnv))
 	if err != nil {
 		return nil, err
 	}
-	if in.sandboxID, err = findSandbox(in.env, in.host, in.cfg, in.sandboxID); err != nil {
+	if in.sandboxID, err = in.findSandbox(in.env, in.sandboxID); err != nil {
 		return nil, err
 	}
 	cfg := *in.cfg
 	cfg.StateDir = in.storeDir
 	return resolve.New(in.host, &cfg, resolve.Options{
-		AllowAll: in.node.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: kubelet.NewClient, SpecDirs: dirs, ForAdministrator: true,
+		AllowAll: in.flags.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: kubelet.NewClient, SpecDirs: dirs, ForAdministrator: true,
 	})
 }
 

@@ -28,12 +28,12 @@ type nodePolicy struct {
 }
 
 func (n *hostFlags) loadPolicy(cmd *cobra.Command) (nodePolicy, error) {
-	_, cfg, err := n.loadConfig(cmd)
+	local, err := n.openNode(cmd)
 	if err != nil {
 		return nodePolicy{}, err
 	}
-	p, err := cfg.CompilePolicy("")
-	return nodePolicy{p, cfg}, err
+	p, err := local.cfg.CompilePolicy("")
+	return nodePolicy{p, local.cfg}, err
 }
 
 // query is what a policy is asked about, by kind.

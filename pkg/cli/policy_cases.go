@@ -129,11 +129,11 @@ func (n *hostFlags) runFile(cmd *cobra.Command, file string, data []byte) ([]cas
 	if err != nil {
 		return nil, err
 	}
-	node := *n
+	flags := *n
 	if cf.Config != "" {
-		node.configFile = besideFile(file, cf.Config)
+		flags.configFile = besideFile(file, cf.Config)
 	}
-	p, err := node.loadPolicy(cmd)
+	p, err := flags.loadPolicy(cmd)
 	if err != nil {
 		return nil, err
 	}

@@ -78,20 +78,20 @@ func (s *policySuggest) run(cmd *cobra.Command, env Env, n *hostFlags, files []s
 		s.after = time.Now().Add(-s.since)
 	}
 	if len(files) == 0 {
-		host, cfg, err := n.loadConfig(cmd)
+		local, err := n.openNode(cmd)
 		if err != nil {
 			return err
 		}
-		if cfg.AuditLog.File == "" {
+		if local.cfg.AuditLog.File == "" {
 			return fmt.Errorf("suggest rules: the configuration names no audit.file; name a file, or set audit.file and let containers run: %w", errdefs.ErrFailedPrecondition)
 		}
-		f, err := host.Open(cfg.AuditLog.File, unix.O_RDONLY)
+		f, err := local.host.Open(local.cfg.AuditLog.File, unix.O_RDONLY)
 		if err == nil {
 			err = s.read(f)
 			f.Close()
 		}
 		if err != nil {
-			return fmt.Errorf("read audit log %q: %w", cfg.AuditLog.File, err)
+			return fmt.Errorf("read audit log %q: %w", local.cfg.AuditLog.File, err)
 		}
 	}
 	for _, file := range files {

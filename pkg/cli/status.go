@@ -48,14 +48,14 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 	if q.interval <= 0 {
 		return usagef(cmd, "--interval: found %v, want a time such as 2s", q.interval)
 	}
-	host, cfg, err := q.host.loadConfig(cmd)
+	local, err := q.host.openNode(cmd)
 	if err != nil {
 		return err
 	}
 	ask := func() (any, string, error) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
 		defer cancel()
-		node, err := status.Get(ctx, host, cfg.StateDir)
+		node, err := status.Get(ctx, local.host, local.cfg.StateDir)
 		if err != nil {
 			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? `jackfield doctor` looks for what is wrong"}
 		}
