@@ -26,8 +26,6 @@ const (
 	// pollInterval is how often the file is checked for changes without an event: on a
 	// remote file system, or behind a symlink to another directory.
 	pollInterval = 5 * time.Second
-	// configMapLink is the symlink that the kubelet replaces when a ConfigMap changes.
-	configMapLink = "..data"
 )
 
 // Watch is the watch of one file.
@@ -35,7 +33,6 @@ type Watch struct {
 	host   hostfs.Root
 	file   string
 	events chan struct{} // has one value after an event
-	last   fileIdentity  // of the content that was read
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -67,9 +64,12 @@ func (w *Watch) run(ctx context.Context, changed func()) {
 	}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
+	var last unix.Stat_t
 	for {
-		if id := w.identity(); id != w.last {
-			w.last = id
+		st, _ := w.host.Stat(w.file) // zero where there is no file
+		st.Atim = unix.Timespec{}    // reading the file changes it
+		if st != last {
+			last = st
 			changed()
 		}
 		select {
@@ -82,11 +82,9 @@ func (w *Watch) run(ctx context.Context, changed func()) {
 	}
 }
 
-// noteEvent takes the name of a directory entry that may have changed; "" stands for all.
-func (w *Watch) noteEvent(name string) {
-	if name != "" && name != path.Base(w.file) && name != configMapLink {
-		return
-	}
+// noteEvent takes the name of a directory entry that may have changed. Any name counts: the file of a ConfigMap
+// is behind a symlink that the kubelet replaces.
+func (w *Watch) noteEvent(string) {
 	select {
 	case w.events <- struct{}{}:
 	default:
@@ -106,25 +104,4 @@ func (w *Watch) settle(ctx context.Context) {
 		case <-w.events:
 		}
 	}
-}
-
-// fileIdentity distinguishes one content of a file from another. The zero value is a file that
-// cannot be opened.
-type fileIdentity struct {
-	dev, ino, mode   uint64
-	size             int64
-	changed, written unix.Timespec
-}
-
-func (w *Watch) identity() fileIdentity {
-	f, err := w.host.Open(w.file, unix.O_PATH)
-	if err != nil {
-		return fileIdentity{}
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &st) != nil {
-		return fileIdentity{}
-	}
-	return fileIdentity{uint64(st.Dev), st.Ino, uint64(st.Mode), st.Size, st.Ctim, st.Mtim}
 }
