@@ -5,7 +5,6 @@ package fswatch
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"os"
 	"path"
 	"slices"
@@ -121,7 +120,7 @@ func (w *Watcher) Add(dir, name string, mask uint32, notify func(name string)) (
 	}
 	watch := &Watch{watcher: w, dir: dir, name: name, mask: mask, notify: notify}
 	var err error
-	for p := range pathsTo(dir) {
+	for _, p := range pathsTo(dir) {
 		d := w.dirs[p]
 		if d == nil {
 			d = &directory{path: p, wd: -1}
@@ -141,17 +140,14 @@ func (w *Watcher) Add(dir, name string, mask uint32, notify func(name string)) (
 }
 
 // pathsTo returns the directories on the way to one, from / to the directory itself.
-func pathsTo(dir string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i, c := range dir {
-			if i == 0 && !yield("/") || i > 0 && c == '/' && !yield(dir[:i]) {
-				return
-			}
-		}
-		if dir != "/" {
-			yield(dir)
-		}
+func pathsTo(dir string) []string {
+	paths := []string{dir}
+	for dir != "/" {
+		dir = path.Dir(dir)
+		paths = append(paths, dir)
 	}
+	slices.Reverse(paths)
+	return paths
 }
 
 // Stop ends a watch. A call of its notify function may still be running.
@@ -162,7 +158,7 @@ func (x *Watch) Stop() {
 	if w.closed {
 		return // its descriptor may be another's by now
 	}
-	for p := range pathsTo(x.dir) {
+	for _, p := range pathsTo(x.dir) {
 		d := w.dirs[p]
 		if p == x.dir {
 			d.watches = slices.DeleteFunc(d.watches, func(o *Watch) bool { return o == x })
