@@ -34,19 +34,15 @@ func (c *Config) Apply(set *edits.Set) ([]byte, error) {
 	if set == nil || set.Empty() {
 		return []byte(c.text), nil
 	}
-	p, err := c.planEdits(set)
+	changes, err := c.changedMembers(set)
 	if err != nil {
 		return nil, fmt.Errorf("edit OCI configuration: %w", err)
 	}
-	w := &writer{text: c.text}
-	changes := w.changes(c, p)
 	if len(changes) == 0 {
 		return []byte(c.text), nil
 	}
+	w := &writer{text: c.text}
 	w.writeObject(c.root, changes)
-	if w.err != nil {
-		return nil, fmt.Errorf("edit OCI configuration: %w", w.err)
-	}
 	return formatLike(c, w.out.Bytes())
 }
 
@@ -58,38 +54,46 @@ type member struct {
 	members []member
 }
 
-// writer writes a config.json with changed members.
-type writer struct {
-	text string
-	out  bytes.Buffer
-	err  error
-}
-
-func (w *writer) changes(c *Config, p *plan) []member {
+// changedMembers returns what a set of edits changes in the configuration.
+func (c *Config) changedMembers(set *edits.Set) ([]member, error) {
+	linux := c.spec.Linux
+	if linux == nil {
+		linux = &rspec.Linux{}
+	}
+	if err := checkNetDevices(linux.NetDevices, set.NetDevices); err != nil {
+		return nil, err
+	}
+	plannedHooks, err := planHooks(c.hooks, set.Hooks)
+	if err != nil {
+		return nil, err
+	}
 	var hooks, netDevices, rdt, propagation []member
 	for _, stage := range edits.Stages() {
-		hooks = append(hooks, changedList(w, string(stage), c.hooks[stage], p.hooks[stage])...)
+		hooks = append(hooks, changedList(string(stage), c.hooks[stage], plannedHooks[stage])...)
 	}
-	for _, n := range p.netDevices {
-		netDevices = append(netDevices, member{key: n.HostName, value: w.marshal(rspec.LinuxNetDevice{Name: n.Name})})
+	for _, n := range set.NetDevices {
+		netDevices = append(netDevices, member{key: n.HostName, value: marshal(rspec.LinuxNetDevice{Name: n.Name})})
 	}
-	if p.rdt != nil {
-		rdt = []member{{key: "intelRdt", value: w.marshal(p.rdt)}}
+	if r := set.RDT; r != nil {
+		rdt = []member{{key: "intelRdt", value: marshal(rspec.LinuxIntelRdt{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema,
+			MemBwSchema: r.MemBwSchema, Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring})}}
 	}
-	if p.propagation != "" {
-		propagation = []member{{key: "rootfsPropagation", value: w.marshal(p.propagation)}}
+	if needsSlaveRoot(linux.RootfsPropagation, set.Mounts) {
+		propagation = []member{{key: "rootfsPropagation", value: marshal("rslave")}}
 	}
+	mounts := planMounts(c.mounts, withBoundDevices(set), hasUserNamespace(linux))
+	devices, rules := planDevices(c.devices, c.rules, set.Devices)
 	return slices.Concat(
 		changedObject("process",
-			changedObject("user", changedList(w, "additionalGids", c.gids, p.gids)),
-			changedList(w, "env", c.env, p.env)),
-		changedList(w, "mounts", c.mounts, p.mounts),
+			changedObject("user", changedList("additionalGids", c.gids, planGIDs(c.gids, set.GIDs))),
+			changedList("env", c.env, planEnv(c.env, set.Env))),
+		changedList("mounts", c.mounts, mounts),
 		changedObject("hooks", hooks),
 		changedObject("linux",
-			changedList(w, "devices", c.devices, p.devices),
+			changedList("devices", c.devices, devices),
 			changedObject("netDevices", netDevices),
-			changedObject("resources", changedList(w, "devices", c.rules, p.rules)),
-			rdt, propagation))
+			changedObject("resources", changedList("devices", c.rules, rules)),
+			rdt, propagation)), nil
 }
 
 func changedObject(key string, members ...[]member) []member {
@@ -100,28 +104,32 @@ func changedObject(key string, members ...[]member) []member {
 }
 
 // changedList returns a list if it differs from what it was. Elements that stay keep their text.
-func changedList[T any](w *writer, key string, before, after []element[T]) []member {
+func changedList[T any](key string, before, after []element[T]) []member {
 	if slices.EqualFunc(before, after, func(a, b element[T]) bool { return a.text == b.text }) {
 		return nil
 	}
 	texts := make([][]byte, len(after))
 	for i, e := range after {
 		if texts[i] = []byte(e.text); e.text == "" {
-			texts[i] = w.marshal(e.value)
+			texts[i] = marshal(e.value)
 		}
 	}
 	return []member{{key: key, value: slices.Concat([]byte("["), bytes.Join(texts, []byte(",")), []byte("]"))}}
 }
 
 // marshal encodes a value as runtimes do, without escapes for HTML.
-func (w *writer) marshal(v any) []byte {
+func marshal(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil && w.err == nil {
-		w.err = err
-	}
+	_ = enc.Encode(v) // strings, numbers and lists of them, which cannot fail
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}
+
+// writer writes a config.json with changed members.
+type writer struct {
+	text string
+	out  bytes.Buffer
 }
 
 // writeObject writes the object n with changed members. The order of its members stays, new members
@@ -130,7 +138,7 @@ func (w *writer) writeObject(n *jsontree.Node, changes []member) {
 	separator := byte('{')
 	writeKey := func(key string) {
 		w.out.WriteByte(separator)
-		w.out.Write(w.marshal(key))
+		w.out.Write(marshal(key))
 		w.out.WriteByte(':')
 		separator = ','
 	}

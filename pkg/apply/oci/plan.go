@@ -16,44 +16,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
-// plan is the result of a set of edits: the lists of the configuration as they will be. A list
-// that no edit changes stays as it was.
-type plan struct {
-	env         []element[string]
-	gids        []element[uint32]
-	mounts      []element[rspec.Mount]
-	hooks       map[edits.Stage][]element[rspec.Hook]
-	devices     []element[rspec.LinuxDevice]
-	rules       []element[rspec.LinuxDeviceCgroup]
-	netDevices  []edits.NetDevice
-	rdt         *rspec.LinuxIntelRdt
-	propagation string // of the root; "" leaves it as it is
-}
-
-func (c *Config) planEdits(set *edits.Set) (*plan, error) {
-	linux := c.spec.Linux
-	if linux == nil {
-		linux = &rspec.Linux{}
-	}
-	p := &plan{
-		env:         planEnv(c.env, set.Env),
-		gids:        planGIDs(c.gids, set.GIDs),
-		mounts:      planMounts(c.mounts, withBoundDevices(set), hasUserNamespace(linux)),
-		netDevices:  set.NetDevices,
-		propagation: planPropagation(linux.RootfsPropagation, set.Mounts),
-	}
-	p.devices, p.rules = planDevices(c.devices, c.rules, set.Devices)
-	if r := set.RDT; r != nil {
-		p.rdt = &rspec.LinuxIntelRdt{ClosID: r.ClosID, L3CacheSchema: r.L3CacheSchema, MemBwSchema: r.MemBwSchema,
-			Schemata: r.Schemata, EnableMonitoring: r.EnableMonitoring}
-	}
-	var err error
-	if p.hooks, err = planHooks(c.hooks, set.Hooks); err != nil {
-		return nil, err
-	}
-	return p, checkNetDevices(linux.NetDevices, set.NetDevices)
-}
-
 func hasUserNamespace(linux *rspec.Linux) bool {
 	return slices.ContainsFunc(linux.Namespaces, func(n rspec.LinuxNamespace) bool { return n.Type == rspec.UserNamespace })
 }
@@ -170,21 +132,14 @@ func withIDMap(mountType string, options []string) []string {
 	return append(slices.Clone(options), option)
 }
 
-// planPropagation returns the propagation of the container's root, "" to leave it as it is. A mount
-// of Jackfield's own with rslave receives later mounts of the host only if the root is not private.
-// crun makes the root private by default.
-func planPropagation(have string, set []edits.Mount) string {
-	switch have {
-	case "", "private", "rprivate", "unbindable", "runbindable":
-	default:
-		return ""
-	}
-	for i := range set {
-		if set[i].Origin.Source != edits.CDI && slices.Contains(set[i].Options, "rslave") {
-			return "rslave"
-		}
-	}
-	return ""
+// needsSlaveRoot reports whether a private root of the container must become a slave of the host's. Only
+// then does a mount of Jackfield's own with rslave receive later mounts of the host. crun makes the root
+// private by default.
+func needsSlaveRoot(propagation string, set []edits.Mount) bool {
+	isPrivate := slices.Contains([]string{"", "private", "rprivate", "unbindable", "runbindable"}, propagation)
+	return isPrivate && slices.ContainsFunc(set, func(m edits.Mount) bool {
+		return m.Origin.Source != edits.CDI && slices.Contains(m.Options, "rslave")
+	})
 }
 
 // planDevices removes the device nodes at the same path and appends the new one. Character and block
