@@ -27,21 +27,6 @@ const (
 	Injector
 )
 
-func (s Source) String() string {
-	switch s {
-	case CDI:
-		return "CDI"
-	case Attachment:
-		return "device-info"
-	case HooksDir:
-		return "hooks.d"
-	case Injector:
-		return "device-injector"
-	default:
-		return "jackfield"
-	}
-}
-
 // Origin is where an edit comes from: request, file and field, policy rule.
 type Origin struct {
 	Source  Source `json:"-"`
