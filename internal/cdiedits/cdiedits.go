@@ -86,37 +86,27 @@ func (a *Adder) complete(d *edits.Device) error {
 		d.HostPath = d.Path
 	}
 	if d.UID == nil && a.UID > 0 {
-		uid := a.UID
-		d.UID = &uid
+		d.UID = new(a.UID)
 	}
 	if d.GID == nil && a.GID > 0 {
-		gid := a.GID
-		d.GID = &gid
+		d.GID = new(a.GID)
 	}
 	isGiven := d.Type != "" && (d.Major != 0 || d.Type == "p")
 	if isGiven && d.FileMode != nil {
 		return nil
 	}
 	st, err := a.Host.Stat(d.HostPath)
-	if err != nil {
-		if isGiven {
-			return nil
-		}
-		return fmt.Errorf("read host device node: %w; the file gives no type and numbers of its own", err)
+	hostType := hostfs.DeviceType(st.Mode)
+	if hostType != "" && d.FileMode == nil {
+		d.FileMode = new(os.FileMode(st.Mode & 0o7777))
 	}
-	hostType := deviceType(st.Mode)
-	if hostType == "" {
-		if isGiven {
-			return nil
-		}
-		return fmt.Errorf("host path %q is a %s, not a device node: %w", d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
-	}
-	if d.FileMode == nil {
-		mode := os.FileMode(st.Mode & 0o7777)
-		d.FileMode = &mode
-	}
-	if isGiven {
+	switch {
+	case isGiven:
 		return nil
+	case err != nil:
+		return fmt.Errorf("read host device node: %w; the file gives no type and numbers of its own", err)
+	case hostType == "":
+		return fmt.Errorf("host path %q is a %s, not a device node: %w", d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
 	if d.Type == "" {
 		d.Type = hostType
@@ -128,17 +118,4 @@ func (a *Adder) complete(d *edits.Device) error {
 		d.Major, d.Minor = int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
 	}
 	return nil
-}
-
-// deviceType returns the type of a device node as CDI and OCI write it, "" for other files.
-func deviceType(mode uint32) string {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFCHR:
-		return "c"
-	case unix.S_IFBLK:
-		return "b"
-	case unix.S_IFIFO:
-		return "p"
-	}
-	return ""
 }

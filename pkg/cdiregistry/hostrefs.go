@@ -47,67 +47,63 @@ func (c *checker) addRef(ref hostRef, n *jsontree.Node, key string) {
 
 // checkHost returns why the reference does not lead to something of the right kind, or nil.
 func (ref hostRef) checkHost(host hostfs.Root) *Diagnostic {
+	rule, severity := ref.findFault(host)
+	if rule == "" {
+		return nil
+	}
 	d := ref.place
+	d.Rule, d.Severity = rule, severity
+	return &d
+}
+
+func (ref hostRef) findFault(host hostfs.Root) (rule string, severity diag.Severity) {
 	if ref.what == refInterface || ref.what == refInterfaceName {
-		return ref.checkInterface(host, &d)
+		return ref.checkInterface(host)
 	}
 	st, err := host.Stat(ref.path)
-	mode := st.Mode & unix.S_IFMT
 	switch {
 	case err != nil:
-		d.Rule = "cannot be found on the host: " + hostfs.Errno(err).Error()
-		if !errors.Is(err, errdefs.ErrNotFound) {
-			d.Rule = "cannot be read on the host: " + hostfs.Errno(err).Error()
-		}
 		// A node that the spec describes in full is created without one on the host.
 		if ref.what == refNode && ref.node.Type != "" && (ref.node.Major != 0 || ref.node.Type == "p") {
-			d.Severity = diag.SeverityWarning
+			severity = diag.SeverityWarning
 		}
-		return &d
-	case ref.what == refHook && (mode != unix.S_IFREG || st.Mode&0o111 == 0):
-		d.Rule = fmt.Sprintf("is a %s of mode %04o on the host; a hook must be an executable file", hostfs.TypeName(st.Mode), st.Mode&0o7777)
-		return &d
+		what := "read"
+		if errors.Is(err, errdefs.ErrNotFound) {
+			what = "found"
+		}
+		return "cannot be " + what + " on the host: " + hostfs.Errno(err).Error(), severity
+	case ref.what == refHook && (st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o111 == 0):
+		return fmt.Sprintf("is a %s of mode %04o on the host; a hook must be an executable file", hostfs.TypeName(st.Mode), st.Mode&0o7777), ""
 	case ref.what == refNode:
-		return checkNode(ref.node, &d, &st)
+		return checkNode(ref.node, &st)
 	}
-	return nil
+	return "", ""
 }
 
 // checkInterface warns of a missing interface: while a container has it, the host has not.
-func (ref hostRef) checkInterface(host hostfs.Root, d *Diagnostic) *Diagnostic {
+func (ref hostRef) checkInterface(host hostfs.Root) (rule string, severity diag.Severity) {
 	if len(ref.path) > maxInterface || ref.path == "." || ref.path == ".." || strings.ContainsAny(ref.path, "/: \t\n\v\f\r") {
-		d.Rule = `no interface has that name: 1 to 15 bytes without "/", ":" and white space`
-		return d
+		return `no interface has that name: 1 to 15 bytes without "/", ":" and white space`, ""
 	}
-	if ref.what == refInterfaceName {
-		return nil
+	if _, err := host.Stat("/sys/class/net/" + ref.path); err != nil && ref.what == refInterface {
+		return "cannot be found among the host's network interfaces: " + hostfs.Errno(err).Error(), diag.SeverityWarning
 	}
-	d.Severity = diag.SeverityWarning
-	if _, err := host.Stat("/sys/class/net/" + ref.path); err != nil {
-		d.Rule = "cannot be found among the host's network interfaces: " + hostfs.Errno(err).Error()
-		return d
-	}
-	return nil
+	return "", ""
 }
 
-func checkNode(node *specs.DeviceNode, d *Diagnostic, st *unix.Stat_t) *Diagnostic {
-	mode := st.Mode & unix.S_IFMT
-	have := map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b", unix.S_IFIFO: "p"}[mode]
-	want := node.Type
+func checkNode(node *specs.DeviceNode, st *unix.Stat_t) (rule string, severity diag.Severity) {
+	have, want := hostfs.DeviceType(st.Mode), node.Type
 	if want == "u" {
 		want = "c"
 	}
 	switch {
 	case have == "":
-		d.Rule = "is a " + hostfs.TypeName(mode) + " on the host; a device node must be a device or a FIFO"
+		return "is a " + hostfs.TypeName(st.Mode) + " on the host; a device node must be a device or a FIFO", ""
 	case want != "" && have != want:
-		d.Rule = fmt.Sprintf("is a %s on the host, and the spec says type %q", hostfs.TypeName(mode), node.Type)
-	case mode != unix.S_IFIFO && node.Major > 0 && (node.Major != int64(unix.Major(st.Rdev)) || node.Minor != int64(unix.Minor(st.Rdev))):
+		return fmt.Sprintf("is a %s on the host, and the spec says type %q", hostfs.TypeName(st.Mode), node.Type), ""
+	case have != "p" && node.Major > 0 && (node.Major != int64(unix.Major(st.Rdev)) || node.Minor != int64(unix.Minor(st.Rdev))):
 		// The spec's number counts, for the container and for its device cgroup.
-		d.Severity = diag.SeverityWarning
-		d.Rule = fmt.Sprintf("is number %d:%d on the host, and the spec says another", unix.Major(st.Rdev), unix.Minor(st.Rdev))
-	default:
-		return nil
+		return fmt.Sprintf("is number %d:%d on the host, and the spec says another", unix.Major(st.Rdev), unix.Minor(st.Rdev)), diag.SeverityWarning
 	}
-	return d
+	return "", ""
 }

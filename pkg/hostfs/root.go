@@ -327,6 +327,11 @@ func TypeName(mode uint32) string {
 	return "file of unknown type"
 }
 
+// DeviceType returns the type of a device node or FIFO as CDI and OCI write it, "" for other files.
+func DeviceType(mode uint32) string {
+	return map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b", unix.S_IFIFO: "p"}[mode&unix.S_IFMT]
+}
+
 // nonblock returns O_NONBLOCK where the kernel accepts it with the other flags.
 func nonblock(flags int) int {
 	if flags&unix.O_PATH != 0 {
