@@ -159,19 +159,12 @@ func addHook(a *api.ContainerAdjustment, h edits.Hook) {
 		hook.Timeout = api.Int(*h.Timeout)
 	}
 	hooks := &api.Hooks{}
-	switch h.Stage {
-	case edits.Prestart:
-		hooks.Prestart = []*api.Hook{hook}
-	case edits.CreateRuntime:
-		hooks.CreateRuntime = []*api.Hook{hook}
-	case edits.CreateContainer:
-		hooks.CreateContainer = []*api.Hook{hook}
-	case edits.StartContainer:
-		hooks.StartContainer = []*api.Hook{hook}
-	case edits.Poststart:
-		hooks.Poststart = []*api.Hook{hook}
-	case edits.Poststop:
-		hooks.Poststop = []*api.Hook{hook}
+	stages := map[edits.Stage]*[]*api.Hook{
+		edits.Prestart: &hooks.Prestart, edits.CreateRuntime: &hooks.CreateRuntime, edits.CreateContainer: &hooks.CreateContainer,
+		edits.StartContainer: &hooks.StartContainer, edits.Poststart: &hooks.Poststart, edits.Poststop: &hooks.Poststop,
+	}
+	if list := stages[h.Stage]; list != nil {
+		*list = []*api.Hook{hook}
 	}
 	a.AddHooks(hooks)
 }
