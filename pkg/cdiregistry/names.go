@@ -9,12 +9,13 @@ import (
 	"strings"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
+
+	"github.com/jackfield/jackfield/internal/kubename"
 )
 
 const (
 	maxVendor          = 253 // CDI, "Kind": the prefix, a DNS subdomain
 	maxClass           = 63  // CDI, "Kind": the name
-	maxAnnotationName  = 63
 	maxAnnotationBytes = 256 << 10
 	maxInterface       = 15 // linux/if.h, IFNAMSIZ less the NUL
 )
@@ -88,14 +89,8 @@ func ValidateAnnotationKey(key string) error {
 			return fmt.Errorf("the part before the / must be a DNS subdomain of at most %d characters", maxVendor)
 		}
 	}
-	switch {
-	case name == "":
-		return fmt.Errorf("the name is empty")
-	case len(name) > maxAnnotationName:
-		return fmt.Errorf("the name has %d characters, at most %d are allowed", len(name), maxAnnotationName)
-	}
-	if !annotationNamePattern.MatchString(name) {
-		return fmt.Errorf("the name must be letters, digits, '-', '_' and '.', with a letter or a digit at both ends")
+	if !kubename.IsQualifiedPart(name) {
+		return fmt.Errorf("the name must be 1 to 63 letters, digits, '-', '_' and '.', with a letter or a digit at both ends")
 	}
 	return nil
 }
@@ -103,10 +98,9 @@ func ValidateAnnotationKey(key string) error {
 const dnsLabel = `[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?`
 
 var (
-	annotationNamePattern = regexp.MustCompile(`^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$`)
-	subdomainPattern      = regexp.MustCompile(`^` + dnsLabel + `(\.` + dnsLabel + `)*$`)
-	plainFieldPattern     = regexp.MustCompile(`^[-_./A-Za-z0-9]*$`)
-	uuidPattern           = regexp.MustCompile(`[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}`)
+	subdomainPattern  = regexp.MustCompile(`^` + dnsLabel + `(\.` + dnsLabel + `)*$`)
+	plainFieldPattern = regexp.MustCompile(`^[-_./A-Za-z0-9]*$`)
+	uuidPattern       = regexp.MustCompile(`[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}`)
 )
 
 // naturalCompare orders names with numbers in them by the numbers: 2 before 10.
