@@ -50,11 +50,8 @@ type NotFoundError struct {
 
 // Explanation is what helps with a device that was not found.
 type Explanation struct {
-	// Dirs are the directories searched, in rising priority; Missing are those of them that
-	// do not exist; DirErrors are why some could not be read.
-	Dirs      []string
-	Missing   []string
-	DirErrors []error
+	// Dirs are the directories searched, in rising priority.
+	Dirs []Dir
 	// Mentions are the files that declare the kind.
 	Mentions []string
 	// Failed are refused files, those of the kind first.
@@ -102,22 +99,9 @@ func (e *NotFoundError) Unwrap() error { return errdefs.ErrNotFound }
 // Explain searches the snapshot for what helps. Its time grows with the number of files and
 // devices.
 func (e *NotFoundError) Explain() Explanation {
-	var x Explanation
-	s := e.snapshot
-	if s == nil {
-		return x
-	}
-	for _, d := range s.Dirs() {
-		x.Dirs = append(x.Dirs, d.Path)
-		if d.Missing {
-			x.Missing = append(x.Missing, d.Path)
-		}
-		if d.Err != nil {
-			x.DirErrors = append(x.DirErrors, d.Err)
-		}
-	}
+	x := Explanation{Dirs: e.snapshot.Dirs(), Nearest: e.findNearest()}
 	var others []*SpecError
-	for _, f := range s.files {
+	for _, f := range e.snapshot.files {
 		if f.kind == e.Kind {
 			x.Mentions = append(x.Mentions, f.hostPath())
 		}
@@ -131,9 +115,8 @@ func (e *NotFoundError) Explain() Explanation {
 	}
 	x.Failed = append(x.Failed, others...)
 	if e.Reason == NoDevices {
-		_, x.Conflicts = s.devicesOf(e.Kind)
+		_, x.Conflicts = e.snapshot.devicesOf(e.Kind)
 	}
-	x.Nearest = e.findNearest()
 	return x
 }
 
@@ -194,11 +177,21 @@ func (e *NotFoundError) Parts() (problem string, details []string) {
 	if len(x.Mentions) > 0 {
 		add("files of this kind: %s", joinSome(x.Mentions))
 	}
-	if len(x.Dirs) > 0 {
-		add("searched: %s", strings.Join(x.searchedDirs(), ", "))
+	var searched, existing []string
+	for _, dir := range x.Dirs {
+		if dir.Missing {
+			searched = append(searched, dir.Path+" (missing)")
+			continue
+		}
+		searched, existing = append(searched, dir.Path), append(existing, dir.Path)
 	}
-	for _, err := range x.DirErrors {
-		add("%s", diag.ErrorText(err))
+	if len(searched) > 0 {
+		add("searched: %s", strings.Join(searched, ", "))
+	}
+	for _, dir := range x.Dirs {
+		if dir.Err != nil {
+			add("%s", diag.ErrorText(dir.Err))
+		}
 	}
 	if refused := textsOfSome(x.Failed, (*SpecError).Error); len(refused) > 0 {
 		add("refused files: %s", refused[0])
@@ -208,20 +201,8 @@ func (e *NotFoundError) Parts() (problem string, details []string) {
 		add("run `jackfield cdi generate nvidia` to create one from what the driver reports")
 	}
 	add("run `jackfield devices` to list the devices")
-	existing := slices.DeleteFunc(x.Dirs, func(dir string) bool { return slices.Contains(x.Missing, dir) })
 	if len(existing) > 0 {
 		details[len(details)-1] += fmt.Sprintf(" and `jackfield validate %s` to check the files", strings.Join(existing, " "))
 	}
 	return problem, details
-}
-
-// searchedDirs returns the directories, with a note where one does not exist.
-func (x *Explanation) searchedDirs() []string {
-	dirs := slices.Clone(x.Dirs)
-	for i, dir := range dirs {
-		if slices.Contains(x.Missing, dir) {
-			dirs[i] += " (missing)"
-		}
-	}
-	return dirs
 }
