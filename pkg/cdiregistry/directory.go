@@ -24,7 +24,8 @@ type specDir struct {
 	// stale means that the directory must be listed: nothing was read yet, the watch ended, the
 	// queue overflowed, or the directory could not be read.
 	stale bool
-	// recheck are the files, by name, that events do not cover.
+	files map[string]*specFile // as last read, by name
+	// recheck are those of files that events do not cover.
 	recheck map[string]*specFile
 }
 

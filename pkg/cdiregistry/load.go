@@ -39,29 +39,28 @@ func (r *Registry) loadFile(d *openDir, name string, parse func(text string) *pa
 	// The identity comes first, so that a change during the reading is one from it.
 	now := time.Now()
 	st, err := r.host.Stat(f.hostPath())
-	f.id = identify(st, err)
-	f.mtimeTooRecent = f.id.isTooRecent(now)
+	id := identify(st, err)
+	f.size, f.mtime = id.size, id.mtime
 	file, fault := r.files.ReadFile(d.fd, f.hostPath())
 	if file == nil || !file.IsLink && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return nil
 	}
-	if file.IsLink || st.Nlink > 1 {
-		f.revalidate = revalidateStat
-	}
+	f.isLinked = file.IsLink || st.Nlink > 1
 	if file.Target != "" {
-		f.target = targetDir{path: path.Dir(file.Target), id: identify(file.TargetDir, nil)}
+		f.targetDir, f.targetID = path.Dir(file.Target), identify(file.TargetDir, nil)
 	}
 	if untrusted := r.files.Check("directory", d.path, &d.st); untrusted != nil {
 		fault = untrusted
 	}
-	if fault != nil {
-		if errdefs.IsUnavailable(fault) {
-			f.revalidate = revalidateReload
-		}
-		return f.refuse(fault.Kind, fault)
+	switch {
+	case fault != nil && errdefs.IsUnavailable(fault): // for a reason that may pass
+	case fault == nil && int64(len(file.Data)) != id.size: // it is being written
+	case id.isTooRecent(now):
+	default:
+		f.id = id
 	}
-	if int64(len(file.Data)) != f.id.size { // it is being written
-		f.revalidate = revalidateReload
+	if fault != nil {
+		return f.refuse(fault.Kind, fault)
 	}
 	text := string(file.Data)
 	if r.names != nil && !mayDeclare(text, r.names) {

@@ -49,7 +49,7 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 		if !path.IsAbs(d) {
 			return nil, fmt.Errorf("open CDI spec directory %q: the path must be absolute: %w", d, errdefs.ErrInvalidArgument)
 		}
-		r.dirs = append(r.dirs, &specDir{path: path.Clean(d), priority: i, watch: noWatch, stale: true, recheck: map[string]*specFile{}})
+		r.dirs = append(r.dirs, &specDir{path: path.Clean(d), priority: i, watch: noWatch, stale: true, files: map[string]*specFile{}, recheck: map[string]*specFile{}})
 		r.current.dirs = append(r.current.dirs, Dir{Path: path.Clean(d), Priority: i})
 	}
 	return r, nil
@@ -161,10 +161,7 @@ func (r *Registry) isSpecName(name string) bool {
 
 // hasChanged reports whether a file may have changed, without reading it.
 func (r *Registry) hasChanged(f *specFile) bool {
-	if f.revalidate == revalidateReload || f.mtimeTooRecent {
-		return true
-	}
-	return identify(r.host.Stat(f.hostPath())) != f.id || f.target.path != "" && identify(r.host.Stat(f.target.path)) != f.target.id
+	return identify(r.host.Stat(f.hostPath())) != f.id || f.targetDir != "" && identify(r.host.Stat(f.targetDir)) != f.targetID
 }
 
 // reloadDirectory lists a directory and loads the files that changed in it.
@@ -179,14 +176,14 @@ func (r *Registry) reloadDirectory(u *update, d *specDir) {
 		}
 	}
 	u.setDirectory(d, err)
-	for _, f := range r.current.files {
-		if _, present := slices.BinarySearch(names, f.name); f.dir == d && !present {
-			u.setFile(d, f.name, nil)
+	for name := range d.files {
+		if _, present := slices.BinarySearch(names, name); !present {
+			u.setFile(d, name, nil)
 		}
 	}
 	// What is known of the files of another directory, or under other rights, may not be so.
 	load := slices.DeleteFunc(names, func(name string) bool {
-		f := r.current.findFile(d, name)
+		f := d.files[name]
 		return f != nil && d.id == before && !r.hasChanged(f)
 	})
 	for i, f := range r.loadAll(dir, load) {

@@ -22,15 +22,6 @@ type Snapshot struct {
 	devices []declaration // of the usable files, in the order of compareDeclarations
 }
 
-// findFile returns the file of a name in a directory, or nil.
-func (s *Snapshot) findFile(d *specDir, name string) *specFile {
-	i, found := slices.BinarySearchFunc(s.files, &specFile{dir: d, name: name}, compareFiles)
-	if !found {
-		return nil
-	}
-	return s.files[i]
-}
-
 // compareFiles orders files by the priority of their directory, and by name.
 func compareFiles(a, b *specFile) int {
 	return cmp.Or(a.dir.priority-b.dir.priority, strings.Compare(a.name, b.name))
@@ -187,9 +178,9 @@ func (s *Snapshot) conflictsByFile() map[*specFile][]error {
 }
 
 func (f *specFile) describe(conflicts []error) File {
-	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()), Size: f.id.size}
-	if f.id.mtime != 0 {
-		out.ModTime = time.Unix(0, f.id.mtime)
+	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()), Size: f.size}
+	if f.mtime != 0 {
+		out.ModTime = time.Unix(0, f.mtime)
 	}
 	if out.Err = errors.Join(conflicts...); f.err != nil {
 		out.Err = f.err

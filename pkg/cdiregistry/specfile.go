@@ -5,6 +5,7 @@ package cdiregistry
 import (
 	"path"
 	"reflect"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,42 +16,25 @@ import (
 
 // specFile is one spec file as it was read. It never changes.
 type specFile struct {
-	dir  *specDir // its path and priority alone
-	name string   // in the directory
-	id   identity
-	spec *specs.Spec // nil for a refused file
-	err  *SpecError  // nil for a usable file
+	dir         *specDir    // its path and priority alone
+	name        string      // in the directory
+	size, mtime int64       // bytes, and ns since the epoch
+	spec        *specs.Spec // nil for a refused file
+	err         *SpecError  // nil for a usable file
 	// kind and refused are the kind, and the devices of a refused file, as far as known.
 	kind    string
 	refused []string
 
-	revalidate revalidation
-	// mtimeTooRecent means that the file changed so shortly before it was read that a later
-	// change may carry the same time stamp.
-	mtimeTooRecent bool
-	// target is the directory of the file that a symlink leads to; it has no path for other files.
-	target targetDir
-}
-
-// revalidation is what a lookup must do about a file that events do not cover.
-type revalidation uint8
-
-const (
-	// revalidateNone: events of the directory report every change.
-	revalidateNone revalidation = iota
-	// revalidateStat: the file can change from elsewhere, through the target of a symlink
-	// or another hard link, so each lookup compares its identity.
-	revalidateStat
-	// revalidateReload: the file could not be read, or not to its end, for a reason that
-	// may pass.
-	revalidateReload
-)
-
-// targetDir is a directory outside of the spec directories. Its owner and mode decide
-// whether a symlinked file is trusted.
-type targetDir struct {
-	path string
-	id   identity
+	// id is the identity of what was read. It is zero, which no file has, where the next lookup must
+	// read the file again.
+	id identity
+	// isLinked means that the file can change without an event of its directory, through the target of
+	// a symlink or another hard link.
+	isLinked bool
+	// targetDir is the directory of the file that a symlink leads to, "" for other files. Its owner and
+	// mode decide whether the file is trusted.
+	targetDir string
+	targetID  identity
 }
 
 func (f *specFile) hostPath() string { return path.Join(f.dir.path, f.name) }
@@ -75,9 +59,9 @@ func (f *specFile) deviceNames() []string {
 	return names
 }
 
-// equal reports whether reading the file again gave what was known. When it was read does not matter.
+// equal reports whether a snapshot shows the same of two states of the file.
 func (f *specFile) equal(o *specFile) bool {
-	return f.id == o.id && f.revalidate == o.revalidate && f.target == o.target &&
+	return f.size == o.size && f.mtime == o.mtime && f.kind == o.kind && slices.Equal(f.refused, o.refused) &&
 		reflect.DeepEqual(f.err, o.err) && reflect.DeepEqual(f.spec, o.spec)
 }
 

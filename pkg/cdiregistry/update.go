@@ -66,11 +66,15 @@ func (u *update) setDirectory(d *specDir, err error) {
 
 // setFile replaces what is known of a file; nil removes it. It is called once for a name.
 func (u *update) setFile(d *specDir, name string, f *specFile) {
+	old := d.files[name]
+	delete(d.files, name)
 	delete(d.recheck, name)
-	if f != nil && (f.revalidate != revalidateNone || f.mtimeTooRecent) {
+	if f != nil {
+		d.files[name] = f
+	}
+	if f != nil && (f.isLinked || f.id == (identity{})) {
 		d.recheck[name] = f
 	}
-	old := u.current.findFile(d, name)
 	if old == f || old != nil && f != nil && old.equal(f) {
 		return
 	}

@@ -51,8 +51,12 @@ func TestDirectoryWithoutWatch(t *testing.T) {
 	time.Sleep(50 * time.Millisecond) // a file that has just changed is read again
 	r.Snapshot()
 	before := r.Snapshot()
+	file := r.dirs[0].files["a.json"]
 	if r.Snapshot() != before {
 		t.Error("a new snapshot although nothing changed")
+	}
+	if r.dirs[0].files["a.json"] != file {
+		t.Error("a file that did not change is read again")
 	}
 	r.watch = &fswatch.Queue{}
 	want("b")
