@@ -60,7 +60,7 @@ func (r *Registry) loadFile(d *openDir, name string, parse func(text string) *pa
 		f.id = id
 	}
 	if fault != nil {
-		return f.refuse(fault.Kind, fault)
+		return f.refuse(fault)
 	}
 	text := string(file.Data)
 	if r.names != nil && !mayDeclare(text, r.names) {
@@ -68,7 +68,7 @@ func (r *Registry) loadFile(d *openDir, name string, parse func(text string) *pa
 	}
 	p := parse(text)
 	if len(p.faults) > 0 {
-		f.refuse(nil, p.faults...)
+		f.refuse(p.faults...)
 		f.rememberNames(p.kind, p.names)
 		return f
 	}
@@ -93,8 +93,8 @@ func (f *specFile) rememberNames(kind string, names []string) {
 	}
 }
 
-// refuse records what is wrong with the file; kind is as [SpecError.Err].
-func (f *specFile) refuse(kind error, faults ...*Diagnostic) *specFile {
-	f.err = &SpecError{Path: f.hostPath(), Err: kind, Diagnostics: faults}
+// refuse records what is wrong with the file.
+func (f *specFile) refuse(faults ...*Diagnostic) *specFile {
+	f.err = &SpecError{Path: f.hostPath(), Diagnostics: faults}
 	return f
 }
