@@ -15,8 +15,8 @@ import (
 )
 
 // Adjustment returns the set as an adjustment, for a container that has these devices
-// already. An edit that this runtime does not support is an *capability.UnsupportedError. For an
-// empty set it returns nil.
+// already. An edit that this runtime does not support is an errdefs.ErrNotImplemented. For an empty
+// set it returns nil.
 func Adjustment(set *edits.Set, can capability.Capabilities, have ...edits.Device) (*api.ContainerAdjustment, error) {
 	if set.Empty() {
 		return nil, nil

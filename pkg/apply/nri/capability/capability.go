@@ -38,7 +38,7 @@ func Of(version string) Capabilities {
 		FailRequest: atLeast(13) || minor == 12 && patch >= 4}
 }
 
-// Check returns an *UnsupportedError if an adjustment for this runtime cannot hold all
+// Check returns an errdefs.ErrNotImplemented if an adjustment for this runtime cannot hold all
 // edits of a request, by Origin.Request. The request "" stands for the whole set.
 func Check(set *edits.Set, can Capabilities, request string) error {
 	isOfRequest := func(o *edits.Origin) bool { return request == "" || o.Request == request }
@@ -51,17 +51,17 @@ func Check(set *edits.Set, can Capabilities, request string) error {
 	}
 	for i := range set.NetDevices {
 		if n := &set.NetDevices[i]; !can.NetDevices && isOfRequest(&n.Origin) {
-			return &UnsupportedError{Edit: fmt.Sprintf("network device %q", n.HostName), Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: n.Origin}
+			return unsupported(n.Origin, fmt.Sprintf("network device %q", n.HostName), needsNRI11)
 		}
 	}
 	for i := range set.GIDs {
 		if g := &set.GIDs[i]; isOfRequest(&g.Origin) {
-			return &UnsupportedError{Edit: fmt.Sprintf("additional group %d", g.ID), Origin: g.Origin,
-				Remedy: "NRI has no field for it: set supplementalGroups in the pod's securityContext and drop additionalGids from the file"}
+			return unsupported(g.Origin, fmt.Sprintf("additional group %d", g.ID),
+				"NRI has no field for it: set supplementalGroups in the pod's securityContext and drop additionalGids from the file")
 		}
 	}
 	if r := set.RDT; r != nil && !can.RDT && isOfRequest(&r.Origin) {
-		return &UnsupportedError{Edit: "Intel RDT configuration", Needs: "NRI 0.11 (containerd 2.2.1, CRI-O 1.35)", Origin: r.Origin}
+		return unsupported(r.Origin, "Intel RDT configuration", needsNRI11)
 	}
 	return nil
 }
@@ -71,13 +71,12 @@ func Check(set *edits.Set, can Capabilities, request string) error {
 // An unbuffered character device (u) is a character device to the kernel; a FIFO has no rule.
 func (can Capabilities) checkDevice(d *edits.Device) error {
 	if d.Type == "p" {
-		return &UnsupportedError{Edit: fmt.Sprintf("FIFO %q", d.Path), Origin: d.Origin,
-			Remedy: "NRI derives a device cgroup rule from every device node, and the OCI runtime refuses a rule for a FIFO: " +
-				"create the FIFO on the host and list it under mounts instead of deviceNodes"}
+		return unsupported(d.Origin, fmt.Sprintf("FIFO %q", d.Path), "NRI derives a device cgroup rule from every device node, and the OCI runtime "+
+			"refuses a rule for a FIFO: create the FIFO on the host and list it under mounts instead of deviceNodes")
 	}
 	if !can.DeviceRules && d.Access != "" && (!strings.Contains(d.Access, "r") || !strings.Contains(d.Access, "w")) {
-		return &UnsupportedError{Edit: fmt.Sprintf("device %q with the permissions %q", d.Path, d.Access), Origin: d.Origin,
-			Needs: fmt.Sprintf("NRI 0.10 (containerd 2.2, CRI-O 1.34); this runtime would grant %q", DerivedAccess(d))}
+		return unsupported(d.Origin, fmt.Sprintf("device %q with the permissions %q", d.Path, d.Access),
+			fmt.Sprintf("it needs NRI 0.10 (containerd 2.2, CRI-O 1.34); this runtime would grant %q", DerivedAccess(d)))
 	}
 	return nil
 }
@@ -90,25 +89,9 @@ func DerivedAccess(d *edits.Device) string {
 	return "rw"
 }
 
-// UnsupportedError is an edit that the runtime's NRI does not support. It unwraps to
-// errdefs.ErrNotImplemented.
-type UnsupportedError struct {
-	Edit   string
-	Needs  string // the version that supports it
-	Remedy string
-	Origin edits.Origin
-}
+const needsNRI11 = "it needs NRI 0.11 (containerd 2.2.1, CRI-O 1.35)"
 
-func (e *UnsupportedError) Error() string {
-	s := fmt.Sprintf("%s: %s cannot be delivered by this runtime's NRI", e.Origin, e.Edit)
-	if e.Needs != "" {
-		s += "; it needs " + e.Needs
-	}
-	if e.Remedy != "" {
-		s += "; " + e.Remedy
-	}
-	return s
+// unsupported returns the error of an edit that the runtime's NRI does not support.
+func unsupported(origin edits.Origin, edit, advice string) error {
+	return errdefs.ErrNotImplemented.WithMessage(fmt.Sprintf("%s: %s cannot be delivered by this runtime's NRI; %s", origin, edit, advice))
 }
-
-// Unwrap returns errdefs.ErrNotImplemented.
-func (e *UnsupportedError) Unwrap() error { return errdefs.ErrNotImplemented }
