@@ -153,20 +153,13 @@ func Existing(spec *rspec.Spec) edits.Existing {
 
 // hooksOfStage returns the list of one stage, nil for an unknown stage.
 func hooksOfStage(h *rspec.Hooks, stage edits.Stage) *[]rspec.Hook {
-	switch stage {
-	case edits.Prestart:
+	return map[edits.Stage]*[]rspec.Hook{
 		//lint:ignore SA1019 CDI names the stage, and runtimes run it.
-		return &h.Prestart
-	case edits.CreateRuntime:
-		return &h.CreateRuntime
-	case edits.CreateContainer:
-		return &h.CreateContainer
-	case edits.StartContainer:
-		return &h.StartContainer
-	case edits.Poststart:
-		return &h.Poststart
-	case edits.Poststop:
-		return &h.Poststop
-	}
-	return nil
+		edits.Prestart:        &h.Prestart,
+		edits.CreateRuntime:   &h.CreateRuntime,
+		edits.CreateContainer: &h.CreateContainer,
+		edits.StartContainer:  &h.StartContainer,
+		edits.Poststart:       &h.Poststart,
+		edits.Poststop:        &h.Poststop,
+	}[stage]
 }
