@@ -9,19 +9,20 @@ import (
 )
 
 // AddDevice adds a device node. A node that the container already has stays as it is. Another
-// device at the same path is a *ConflictError, except that a later CDI device replaces an
+// device at the same path is an errdefs.ErrConflict, except that a later CDI device replaces an
 // earlier one, as CDI prescribes.
 func (b *Builder) AddDevice(d *Device) error {
 	if b.replaces(&d.Origin) {
-		b.have.Devices = without(b.have.Devices, func(h Device) bool { return EqualClean(h.Path, d.Path) })
+		// A Clone may share the list, so it stays as it is.
+		b.have.Devices = slices.DeleteFunc(slices.Clone(b.have.Devices), func(h Device) bool { return EqualClean(h.Path, d.Path) })
 	}
 	for i := range b.have.Devices {
 		if h := &b.have.Devices[i]; SameContainerPath(h.Path, d.Path) {
 			if h.sameNode(d) {
 				return nil
 			}
-			return &ConflictError{What: "device path", Name: d.Path, First: existing, Second: d.Origin,
-				Detail: fmt.Sprintf("the container has %s %d:%d there, and the request wants %s %d:%d", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor)}
+			return NewConflict("device path", d.Path, existing, d.Origin,
+				fmt.Sprintf("the container has %s %d:%d there, and the request wants %s %d:%d", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor))
 		}
 	}
 	key := func(d *Device) string { return Clean(d.Path) }
@@ -45,8 +46,8 @@ func (b *Builder) AddDevice(d *Device) error {
 		have.Access = unionAccess(have.Access, d.Access)
 		return nil
 	default:
-		return &ConflictError{What: "device path", Name: d.Path, First: have.Origin, Second: d.Origin,
-			Detail: fmt.Sprintf("%s %d:%d against %s %d:%d", have.Type, have.Major, have.Minor, d.Type, d.Major, d.Minor)}
+		return NewConflict("device path", d.Path, have.Origin, d.Origin,
+			fmt.Sprintf("%s %d:%d against %s %d:%d", have.Type, have.Major, have.Minor, d.Type, d.Major, d.Minor))
 	}
 }
 
@@ -73,8 +74,8 @@ func (b *Builder) AddMount(m *Mount) error {
 		if source == m.Source {
 			return nil
 		}
-		return &ConflictError{What: "mount destination", Name: m.Destination, First: existing, Second: m.Origin,
-			Detail: fmt.Sprintf("the container has %q mounted there, and the request wants %q", source, m.Source)}
+		return NewConflict("mount destination", m.Destination, existing, m.Origin,
+			fmt.Sprintf("the container has %q mounted there, and the request wants %q", source, m.Source))
 	}
 	key := func(m *Mount) string { return absolute(m.Destination) }
 	for _, destination := range spellings(m.Destination) {
@@ -95,8 +96,8 @@ func (b *Builder) AddMount(m *Mount) error {
 		case have.sameMount(m):
 			return nil
 		}
-		return &ConflictError{What: "mount destination", Name: m.Destination, First: have.Origin, Second: m.Origin,
-			Detail: fmt.Sprintf("%q against %q", have.Source, m.Source)}
+		return NewConflict("mount destination", m.Destination, have.Origin, m.Origin,
+			fmt.Sprintf("%q against %q", have.Source, m.Source))
 	}
 	b.set.Mounts = appendKeyed(b.set.Mounts, *m, b.mounts, key)
 	b.changes++
@@ -125,13 +126,8 @@ func (b *Builder) isReplaced(destination string) bool {
 	return ok && b.have.CDIReplaces && b.set.Mounts[i].Origin.Source == CDI
 }
 
-// without returns a copy of list less what matches. A Clone may share list, so it stays as it is.
-func without[T any](list []T, match func(T) bool) []T {
-	return slices.DeleteFunc(slices.Clone(list), match)
-}
-
 // AddEnv adds a variable. A later CDI variable replaces an earlier one in place. A variable of
-// another source with another value is a *ConflictError. A variable that the container already has
+// another source with another value is an errdefs.ErrConflict. A variable that the container already has
 // with this value is not added.
 func (b *Builder) AddEnv(e *Env) error {
 	if i, ok := b.env[e.Name]; ok {
@@ -144,7 +140,7 @@ func (b *Builder) AddEnv(e *Env) error {
 			b.changes++
 			return nil
 		}
-		return &ConflictError{What: "environment variable", Name: e.Name, First: have.Origin, Second: e.Origin}
+		return NewConflict("environment variable", e.Name, have.Origin, e.Origin, "")
 	}
 	if at := LastEnv(b.have.Env, e.Name); at >= 0 && b.have.Env[at] == e.Text() {
 		return nil
@@ -165,14 +161,14 @@ func (b *Builder) AddHook(h *Hook) {
 }
 
 // AddNetDevice adds a network device. The same host device under another name, or another host
-// device under the same name, is a *ConflictError.
+// device under the same name, is an errdefs.ErrConflict.
 func (b *Builder) AddNetDevice(n NetDevice) error {
 	for _, have := range b.set.NetDevices {
 		if have.HostName == n.HostName && have.Name == n.Name {
 			return nil
 		}
 		if have.HostName == n.HostName || have.Name == n.Name {
-			return &ConflictError{What: "network device", Name: n.HostName, First: have.Origin, Second: n.Origin}
+			return NewConflict("network device", n.HostName, have.Origin, n.Origin, "")
 		}
 	}
 	b.set.NetDevices = append(b.set.NetDevices, n)

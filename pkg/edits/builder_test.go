@@ -28,8 +28,7 @@ func must(t *testing.T, errs ...error) {
 
 func wantConflict(t *testing.T, err error, names ...string) {
 	t.Helper()
-	var c *ConflictError
-	if !errors.As(err, &c) || !errdefs.IsConflict(err) {
+	if !errdefs.IsConflict(err) {
 		t.Fatalf("got %v, want a conflict", err)
 	}
 	for _, n := range names {

@@ -11,21 +11,12 @@ import (
 // existing is the origin of what the container has before any edit.
 var existing = Origin{Request: "the container as the runtime created it"}
 
-// ConflictError reports two edits that claim the same path, variable or network device. It
-// unwraps to errdefs.ErrConflict.
-type ConflictError struct {
-	What, Name    string
-	First, Second Origin
-	Detail        string
-}
-
-func (e *ConflictError) Error() string {
-	s := fmt.Sprintf("%s %q is claimed twice: by %s and by %s", e.What, e.Name, e.First, e.Second)
-	if e.Detail != "" {
-		s += ": " + e.Detail
+// NewConflict returns the errdefs.ErrConflict of two edits that claim the same path, variable or network
+// device. The detail may be "".
+func NewConflict(what, name string, first, second Origin, detail string) error {
+	text := fmt.Sprintf("%s %q is claimed twice: by %s and by %s", what, name, first, second)
+	if detail != "" {
+		text += ": " + detail
 	}
-	return s
+	return errdefs.ErrConflict.WithMessage(text)
 }
-
-// Unwrap returns errdefs.ErrConflict.
-func (e *ConflictError) Unwrap() error { return errdefs.ErrConflict }

@@ -5,7 +5,6 @@ package edits
 import (
 	"os"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,16 +37,13 @@ type Origin struct {
 
 // String returns the origin in one line, for messages.
 func (o Origin) String() string {
-	var b strings.Builder
-	b.WriteString(o.Request)
-	if o.File != "" {
-		b.WriteString(" (" + o.File)
-		if o.Field != "" {
-			b.WriteString(": " + o.Field)
-		}
-		b.WriteByte(')')
+	switch {
+	case o.File == "":
+		return o.Request
+	case o.Field == "":
+		return o.Request + " (" + o.File + ")"
 	}
-	return b.String()
+	return o.Request + " (" + o.File + ": " + o.Field + ")"
 }
 
 // NoAccess is the Access of a node that the container may not use.

@@ -29,7 +29,7 @@ import (
 //     the one of its host name.
 //
 // The receiver does not change. If nothing changes, the text is the original one. The error is an
-// *edits.ConflictError, or errdefs.ErrInvalidArgument for an unknown hook stage.
+// [edits.NewConflict], or errdefs.ErrInvalidArgument for an unknown hook stage.
 func (c *Config) Apply(set *edits.Set) ([]byte, error) {
 	if set == nil || set.Empty() {
 		return []byte(c.text), nil

@@ -220,8 +220,8 @@ func checkNetDevices(have map[string]rspec.LinuxNetDevice, set []edits.NetDevice
 	for _, n := range set {
 		name := cmp.Or(n.Name, n.HostName)
 		if other, taken := names[name]; taken && other.HostName != n.HostName {
-			return &edits.ConflictError{What: "network device", Name: name, First: other.Origin, Second: n.Origin,
-				Detail: fmt.Sprintf("host device %q against %q", other.HostName, n.HostName)}
+			return edits.NewConflict("network device", name, other.Origin, n.Origin,
+				fmt.Sprintf("host device %q against %q", other.HostName, n.HostName))
 		}
 		names[name] = n
 	}
