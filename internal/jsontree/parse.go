@@ -20,9 +20,8 @@ const maxDepth = 64
 func Parse(text string) (*Node, *diag.Diagnostic) {
 	p := newParser(text)
 	if p.at == len(text) {
-		p.fail("the text is empty; a JSON value is required")
-		p.fault.Hint = ""
-		return nil, p.fault
+		line, column := p.position(p.at)
+		return nil, &diag.Diagnostic{Line: line, Column: column, Found: "the end of the text", Rule: "the text is empty; a JSON value is required"}
 	}
 	root := p.parseValue(0)
 	p.skipSpace()
@@ -95,9 +94,7 @@ func (p *parser) describeFault(rule string) *diag.Diagnostic {
 	d := &diag.Diagnostic{Rule: rule, Found: "the end of the text"}
 	d.Line, d.Column = p.position(p.at)
 	if p.at == len(p.text) {
-		if p.at > 0 {
-			d.Hint = "the text is cut short"
-		}
+		d.Hint = "the text is cut short"
 		return d
 	}
 	r, size := utf8.DecodeRuneInString(p.text[p.at:])
