@@ -18,13 +18,14 @@ import (
 
 // Open returns the driver of a vswitch. It does not connect.
 func Open(host hostfs.Root, v config.Vswitch) (vswitch.Watcher, error) {
+	s := vswitch.Switch{Name: v.Name, Endpoint: v.Endpoint, Host: host}
 	switch v.Type {
 	case config.VswitchOVS:
-		return &ovs.Driver{Name: v.Name, Endpoint: v.Endpoint, RunDir: v.SocketDir, Host: host}, nil
+		return &ovs.Driver{Switch: s, RunDir: v.SocketDir}, nil
 	case config.VswitchGrout:
-		return &grout.Driver{Name: v.Name, Endpoint: v.Endpoint, Grcli: v.Grcli, Host: host}, nil
+		return &grout.Driver{Switch: s, Grcli: v.Grcli}, nil
 	case config.VswitchVPP:
-		return &vpp.Driver{Name: v.Name, Endpoint: v.Endpoint, Host: host}, nil
+		return &vpp.Driver{Switch: s}, nil
 	}
 	return nil, fmt.Errorf("vswitch %q: type %q has no driver: %w", v.Name, v.Type, errdefs.ErrNotImplemented)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // Type is the protocol of a port's socket.
@@ -102,6 +103,27 @@ type Watcher interface {
 	// of Jackfield's ports may be missing or different. It connects again, until ctx ends. changed does not
 	// block, and may be called from several goroutines.
 	Watch(ctx context.Context, changed func()) error
+}
+
+// MaxSocketPath is the longest path of a UNIX socket in bytes, unix(7).
+const MaxSocketPath = 107
+
+// Switch is a switch of the node's configuration, as its driver reaches it.
+type Switch struct {
+	// Name is its name in the configuration.
+	Name string
+	// Endpoint is the host path of its API's socket.
+	Endpoint string
+	// Host is the file system that Endpoint and the ports' sockets are in.
+	Host hostfs.Root
+}
+
+// Socket returns the path of the API's socket as this process sees it.
+func (s Switch) Socket() string { return s.Host.Path(s.Endpoint) }
+
+// Refuse returns the refusal of a port.
+func (s Switch) Refuse(p Port, field, said, remedy string, kind error) error {
+	return &Refusal{Switch: s.Name, Port: p.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
 }
 
 // Refusal is an error of a switch that answered.

@@ -77,7 +77,7 @@ func ownTime(b *testing.B, s *ovs.Switch, p vswitch.Port) time.Duration {
 // exist already. The three take turns.
 func BenchmarkPortEnsure(b *testing.B) {
 	s := ovs.Start(b)
-	d := &driver.Driver{Name: "ovs0", Endpoint: s.Endpoint()}
+	d := &driver.Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: s.Endpoint()}}
 	for i := range 100 {
 		_, err := d.Ensure(b.Context(), ovsPort(s, fmt.Sprint("old", i)))
 		check(b, err)
@@ -115,7 +115,7 @@ func BenchmarkPortAdd(b *testing.B) {
 	}
 	binary := build(b, "../cmd/jackfield-cni")
 	s := ovs.Start(b)
-	d := &driver.Driver{Name: "ovs0", Endpoint: s.Endpoint()}
+	d := &driver.Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: s.Endpoint()}}
 	for i := range 100 {
 		_, err := d.Ensure(b.Context(), ovsPort(s, fmt.Sprint("old", i)))
 		check(b, err)
@@ -172,7 +172,7 @@ func startReconciler(b *testing.B, s *ovs.Switch, count int) *portreconcile.Reco
 		}))
 	}
 	r := portreconcile.New(portreconcile.Options{
-		Switches: map[string]vswitch.Watcher{"ovs0": &driver.Driver{Name: "ovs0", Endpoint: s.Endpoint()}},
+		Switches: map[string]vswitch.Watcher{"ovs0": &driver.Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: s.Endpoint()}}},
 		Host:     host, StateDir: cnirecord.DefaultDir,
 		Sandboxes: func() (map[string]bool, bool) { return sandboxes, true },
 	})

@@ -22,7 +22,7 @@ import (
 )
 
 func newDriver(s *Switch) *driver.Driver {
-	return &driver.Driver{Name: "ovs0", Endpoint: s.Endpoint()}
+	return &driver.Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: s.Endpoint()}}
 }
 
 func testPort(s *Switch, container string) vswitch.Port {

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -25,18 +24,10 @@ const maxVhostQueues = 128
 
 // Driver creates ports on one grout. It keeps no state. All fields are required.
 type Driver struct {
-	// Name is the switch's name in the node's configuration.
-	Name string
-	// Endpoint is the host path of grout's API socket.
-	Endpoint string
+	vswitch.Switch
 	// Grcli is the program: a path, or a name that is looked up in PATH.
 	Grcli string
-	// Host is the file system that Endpoint and the ports' sockets are in.
-	Host hostfs.Root
 }
-
-// socket returns the path of grout's API socket as this process sees it.
-func (d *Driver) socket() string { return d.Host.Path(d.Endpoint) }
 
 // Ensure implements vswitch.Driver. grout creates a socket before it answers, so a port that exists is usable.
 // MAC is the container's: grout's bridges learn it, and nothing is set.
@@ -53,12 +44,12 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 		return vswitch.Port{}, err
 	}
 	if port.Bridge != "" && found[port.Bridge].Type != "bridge" {
-		return vswitch.Port{}, d.refuse(port, "bridge", "grout has no bridge "+diag.Quote(port.Bridge, diag.Most),
+		return vswitch.Port{}, d.Refuse(port, "bridge", "grout has no bridge "+diag.Quote(port.Bridge, diag.Most),
 			`create it with "grcli interface add bridge `+port.Bridge+`", in grout's startup file as well`, errdefs.ErrNotFound)
 	}
 	have, exists := found[port.Name]
 	if exists && !isOwned(have, port.Owner) {
-		return vswitch.Port{}, d.refuse(port, "", "grout has an interface of this name that is not the port's",
+		return vswitch.Port{}, d.Refuse(port, "", "grout has an interface of this name that is not the port's",
 			"rename or delete the interface", errdefs.ErrAlreadyExists)
 	}
 	if exists && have.Devargs != formatDevargs(port) {
@@ -86,7 +77,7 @@ func (d *Driver) create(ctx context.Context, port vswitch.Port) (netInterface, e
 	if port.SwitchListens {
 		// A grout that was killed leaves its sockets behind, and DPDK does not bind to a path that exists.
 		if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
-			return d.findCreated(ctx, port, d.refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err))
+			return d.findCreated(ctx, port, d.Refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err))
 		}
 	}
 	have, created, err := d.change(ctx, port, "interface add port "+port.Name+" devargs "+formatDevargs(port)+
@@ -125,7 +116,7 @@ func (d *Driver) change(ctx context.Context, port vswitch.Port, command string) 
 	// grcli completes names that are cut short, so what it did is compared with what was meant.
 	have = found[port.Name]
 	if missing := compareAttributes(have, port); have.Name == "" || missing != "" {
-		return netInterface{}, true, d.refuse(port, "", "the command succeeded, and the interface is still without"+diag.Excerpt(missing, diag.Most), "see grout's log", errdefs.ErrUnknown)
+		return netInterface{}, true, d.Refuse(port, "", "the command succeeded, and the interface is still without"+diag.Excerpt(missing, diag.Most), "see grout's log", errdefs.ErrUnknown)
 	}
 	return have, true, nil
 }
@@ -225,23 +216,23 @@ func newPort(i netInterface) (vswitch.Port, error) {
 // check refuses what grout cannot do, and what grcli or DPDK would take for something else.
 func (d *Driver) check(p vswitch.Port) error {
 	invalid := func(field, said, remedy string) error {
-		return d.refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
+		return d.Refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
 	}
 	switch {
 	case p.Name != vswitch.PortName(p.Owner):
 		return invalid("name", "want "+vswitch.PortName(p.Owner), "name the port for its owner")
 	case p.VLAN != 0:
-		return d.refuse(p, "vlan", "a bridge of grout has no VLANs",
+		return d.Refuse(p, "vlan", "a bridge of grout has no VLANs",
 			"leave out vlan and name a bridge of its own for the VLAN, with a VLAN interface of the uplink", errdefs.ErrNotImplemented)
 	case p.Rate != 0:
-		return d.refuse(p, "rate", "grout limits no rates", "leave out rate, or use a switch that limits rates", errdefs.ErrNotImplemented)
+		return d.Refuse(p, "rate", "grout limits no rates", "leave out rate, or use a switch that limits rates", errdefs.ErrNotImplemented)
 	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
-		return d.refuse(p, "type", "grout has no ports of type "+diag.Quote(string(p.Type), diag.Most), "use vhost-user or memif", errdefs.ErrNotImplemented)
+		return d.Refuse(p, "type", "grout has no ports of type "+diag.Quote(string(p.Type), diag.Most), "use vhost-user or memif", errdefs.ErrNotImplemented)
 	case p.Type == vswitch.Memif && !p.SwitchListens:
-		return d.refuse(p, "device.role", "grout connects to a memif socket only once, when the port is created",
+		return d.Refuse(p, "device.role", "grout connects to a memif socket only once, when the port is created",
 			"let the switch create the socket: use the role slave for the application", errdefs.ErrNotImplemented)
 	case p.Type == vswitch.VhostUser && p.Queues > maxVhostQueues:
-		return d.refuse(p, "queues", fmt.Sprintf("DPDK's vhost driver has at most %d", maxVhostQueues), "use fewer queues", errdefs.ErrOutOfRange)
+		return d.Refuse(p, "queues", fmt.Sprintf("DPDK's vhost driver has at most %d", maxVhostQueues), "use fewer queues", errdefs.ErrOutOfRange)
 	case !isWord(p.Socket) || !strings.HasPrefix(p.Socket, "/") || strings.ContainsAny(p.Socket, ",="):
 		return invalid("socketDir", "the path "+diag.Quote(p.Socket, diag.Most)+" has characters that devargs cannot hold",
 			"use letters, digits and . _ - / : @ + in socketDir and device.path")
@@ -264,18 +255,14 @@ func isWord(text string) bool {
 func (d *Driver) explain(p vswitch.Port, e *commandError) error {
 	switch {
 	case p.MTU != 0 && (e.is(unix.ERANGE) || slices.Contains(e.Expected, "mtu")):
-		return d.refuse(p, "mtu", fmt.Sprintf("%d: %v", p.MTU, e), "use an MTU of at least 1280, and start grout with a --max-mtu that is large enough", errdefs.ErrOutOfRange)
+		return d.Refuse(p, "mtu", fmt.Sprintf("%d: %v", p.MTU, e), "use an MTU of at least 1280, and start grout with a --max-mtu that is large enough", errdefs.ErrOutOfRange)
 	case p.Queues != 0 && e.is(unix.EOVERFLOW):
-		return d.refuse(p, "queues", fmt.Sprintf("%d: %v", p.Queues, e), "use fewer queues", errdefs.ErrOutOfRange)
+		return d.Refuse(p, "queues", fmt.Sprintf("%d: %v", p.Queues, e), "use fewer queues", errdefs.ErrOutOfRange)
 	case e.is(unix.ENODEV) && p.Bridge != "":
-		return d.refuse(p, "bridge", e.Error(), "check that the bridge exists", errdefs.ErrNotFound)
+		return d.Refuse(p, "bridge", e.Error(), "check that the bridge exists", errdefs.ErrNotFound)
 	case e.is(unix.EPERM):
 		// DPDK returns -1 for most failures.
-		return d.refuse(p, "", e.Error(), "see grout's log; DPDK has at most 32 ports in a process unless it was built for more", errdefs.ErrFailedPrecondition)
+		return d.Refuse(p, "", e.Error(), "see grout's log; DPDK has at most 32 ports in a process unless it was built for more", errdefs.ErrFailedPrecondition)
 	}
-	return d.refuse(p, "", e.Error(), "see grout's log", errdefs.ErrFailedPrecondition)
-}
-
-func (d *Driver) refuse(p vswitch.Port, field, said, remedy string, kind error) error {
-	return &vswitch.Refusal{Switch: d.Name, Port: p.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
+	return d.Refuse(p, "", e.Error(), "see grout's log", errdefs.ErrFailedPrecondition)
 }

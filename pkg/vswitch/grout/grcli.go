@@ -61,7 +61,7 @@ func (e *commandError) unavailable() bool {
 func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (lines [][]byte, failed []*commandError, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	args := []string{"-s", d.socket(), "-j"}
+	args := []string{"-s", d.Socket(), "-j"}
 	if !keepGoing {
 		args = append(args, "-e")
 	}
@@ -154,7 +154,7 @@ func (d *Driver) unknown(format string, args ...any) error {
 }
 
 func (d *Driver) unavailable(format string, args ...any) error {
-	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.socket(), Err: fmt.Errorf(format, args...)}
+	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: fmt.Errorf(format, args...)}
 }
 
 // boundedBuffer keeps an output of at most maxOutput bytes. A program that prints more gets a broken pipe.

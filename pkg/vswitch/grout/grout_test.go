@@ -28,7 +28,7 @@ func newDriver(t *testing.T, script string) *Driver {
 	if err := os.WriteFile(grcli, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return &Driver{Name: "grout0", Endpoint: "/run/grout.sock", Grcli: grcli}
+	return &Driver{Switch: vswitch.Switch{Name: "grout0", Endpoint: "/run/grout.sock"}, Grcli: grcli}
 }
 
 func TestBrokenGrcliIsAnError(t *testing.T) {
@@ -78,7 +78,7 @@ func TestHangingGrcliIsKilledWithItsChildren(t *testing.T) {
 }
 
 func TestMissingGrcliNamesItsKey(t *testing.T) {
-	d := &Driver{Name: "grout0", Endpoint: "/run/grout.sock", Grcli: "/does/not/exist"}
+	d := &Driver{Switch: vswitch.Switch{Name: "grout0", Endpoint: "/run/grout.sock"}, Grcli: "/does/not/exist"}
 	if _, err := d.List(t.Context()); !errors.Is(err, errdefs.ErrUnavailable) || !strings.Contains(err.Error(), `run "/does/not/exist" (vswitches.grout0.grcli)`) {
 		t.Errorf("List: %v", err)
 	}

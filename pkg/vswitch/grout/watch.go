@@ -39,26 +39,21 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 
 // accepts reports whether a grout listens on the API socket.
 func (d *Driver) accepts(ctx context.Context) bool {
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.socket())
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", d.Socket())
 	if err != nil {
 		return false
 	}
 	return conn.Close() == nil
 }
 
-// readEvents calls changed at once, after settleTime, after each event that concerns one of Jackfield's ports, and when
-// the stream ends.
+// readEvents runs "grcli events" until it ends. It calls changed at once, after settleTime, after each event that
+// concerns one of Jackfield's ports, and when the stream ends.
 func (d *Driver) readEvents(ctx context.Context, changed func()) {
 	changed()
 	defer changed()
 	settled := time.AfterFunc(settleTime, changed)
 	defer settled.Stop()
-	d.streamEvents(ctx, changed)
-}
-
-// streamEvents runs "grcli events" until it ends.
-func (d *Driver) streamEvents(ctx context.Context, changed func()) {
-	cmd := d.command(ctx, "-s", d.socket(), "events", "show", "type", "iface")
+	cmd := d.command(ctx, "-s", d.Socket(), "events", "show", "type", "iface")
 	// The kernel ends grcli when this process is killed. It goes by the thread that started grcli.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -14,7 +14,6 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -29,19 +28,11 @@ const (
 // Driver creates ports on one Open vSwitch. It keeps no connection between calls, so it needs none of the server's state
 // and outlives the server.
 type Driver struct {
-	// Name is the switch's name in the node's configuration.
-	Name string
-	// Endpoint is the host path of the database's socket.
-	Endpoint string
+	vswitch.Switch // Endpoint is the database's
 	// RunDir is the run directory of ovs-vswitchd, below which it creates sockets: a host path, the
 	// directory of Endpoint if empty.
 	RunDir string
-	// Host is the file system that Endpoint and RunDir are in.
-	Host hostfs.Root
 }
-
-// endpoint returns the path of the database's socket as this process sees it.
-func (d *Driver) endpoint() string { return d.Host.Path(d.Endpoint) }
 
 func (d *Driver) runDir() string { return cmp.Or(d.RunDir, path.Dir(d.Endpoint)) }
 
@@ -111,10 +102,10 @@ func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
 		return nil // ovs-vswitchd has created the socket, or is about to
 	}
 	if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
-		return d.refuse(port, "", err.Error(), "remove the file, or end the process that uses it", err)
+		return d.Refuse(port, "", err.Error(), "remove the file, or end the process that uses it", err)
 	}
 	if failed {
-		return d.refuse(port, "", fmt.Sprintf("ovs-vswitchd could not create the socket %q: %s", port.Socket, diag.Excerpt(s.iface.Error.first(), 400)),
+		return d.Refuse(port, "", fmt.Sprintf("ovs-vswitchd could not create the socket %q: %s", port.Socket, diag.Excerpt(s.iface.Error.first(), 400)),
 			"restart Open vSwitch; the socket that it left behind when it was killed is removed", errdefs.ErrFailedPrecondition)
 	}
 	return nil

@@ -57,7 +57,7 @@ func serve(t *testing.T, handle func(net.Conn)) *Driver {
 			}()
 		}
 	}()
-	return &Driver{Name: "ovs0", Endpoint: endpoint}
+	return &Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: endpoint}}
 }
 
 func TestValuesKeepTheirFormInJSON(t *testing.T) {
@@ -90,7 +90,7 @@ func TestValuesKeepTheirFormInJSON(t *testing.T) {
 }
 
 func TestRowsDescribeThePort(t *testing.T) {
-	d := &Driver{Name: "ovs0", Endpoint: "/run/ovs/db.sock"}
+	d := &Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: "/run/ovs/db.sock"}}
 	if got := d.portOf(desiredPort(testPort), desiredInterface(testPort), "br0", systemRow{}); !cmp.Equal(got, testPort) {
 		t.Error(cmp.Diff(testPort, got))
 	}
@@ -200,10 +200,10 @@ func TestServerMisbehaves(t *testing.T) {
 }
 
 func TestMissingServerIsUnavailable(t *testing.T) {
-	d := &Driver{Name: "ovs0", Endpoint: filepath.Join(t.TempDir(), "db.sock")}
+	d := &Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: filepath.Join(t.TempDir(), "db.sock")}}
 	_, err := d.Ensure(t.Context(), testPort)
 	var unavailable *vswitch.UnavailableError
-	if !errdefs.IsUnavailable(err) || !errors.As(err, &unavailable) || !strings.Contains(err.Error(), `vswitch "ovs0" does not answer on `+d.endpoint()+": connect: no such file or directory") {
+	if !errdefs.IsUnavailable(err) || !errors.As(err, &unavailable) || !strings.Contains(err.Error(), `vswitch "ovs0" does not answer on `+d.Socket()+": connect: no such file or directory") {
 		t.Errorf("found %v", err)
 	}
 }
@@ -267,7 +267,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		d := &Driver{Name: "ovs0"}
+		d := &Driver{Switch: vswitch.Switch{Name: "ovs0"}}
 		ports, err := d.listPorts(newConnection(recordedConn{Reader: strings.NewReader(fmt.Sprintf(`{"id":1,"error":null,"result":%s}`, answer))}))
 		if (ports == nil) == (err == nil) {
 			t.Fatalf("both or neither of %+v, %v", ports, err)

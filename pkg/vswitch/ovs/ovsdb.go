@@ -51,10 +51,10 @@ func (e *rpcError) Error() string { return fmt.Sprintf("%s: %s", e.method, e.tex
 // connect returns a connection that ends with ctx.
 func (d *Driver) connect(ctx context.Context) (*connection, func(), error) {
 	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "unix", d.endpoint())
+	conn, err := dialer.DialContext(ctx, "unix", d.Socket())
 	for errors.Is(err, unix.EAGAIN) && ctx.Err() == nil { // too many clients connect at this moment
 		time.Sleep(connectPause)
-		conn, err = dialer.DialContext(ctx, "unix", d.endpoint())
+		conn, err = dialer.DialContext(ctx, "unix", d.Socket())
 	}
 	if err != nil {
 		return nil, nil, d.unavailable(ctx, err)
@@ -81,7 +81,7 @@ func (d *Driver) unavailable(ctx context.Context, err error) error {
 	case errors.As(err, &op):
 		err = op.Err
 	}
-	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.endpoint(), Err: err}
+	return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err}
 }
 
 // call sends a request and returns the result. Notifications that arrive meanwhile are dropped.

@@ -16,8 +16,6 @@ import (
 )
 
 const (
-	// maxSocketPath is the longest path of a UNIX socket, unix(7).
-	maxSocketPath = 107
 	// The datapath takes frames of 9728 bytes, with Ethernet header, two VLAN tags and checksum. It ignores a
 	// larger MTU, and reports that only in its log.
 	minMTU, maxMTU = 68, 9702
@@ -27,14 +25,10 @@ const (
 // errEmptyDatabase is the error for a database in which nothing was configured yet.
 var errEmptyDatabase = errors.New(`the database is empty; run "ovs-vsctl init" or start Open vSwitch with its own service`)
 
-func (d *Driver) refuse(port vswitch.Port, field, said, remedy string, kind error) error {
-	return &vswitch.Refusal{Switch: d.Name, Port: port.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
-}
-
 // checkPort refuses what Open vSwitch cannot have or would ignore in silence.
 func (d *Driver) checkPort(p vswitch.Port) error {
 	invalid := func(field, said, remedy string) error {
-		return d.refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
+		return d.Refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
 	}
 	socket := p.Socket
 	if p.SwitchListens {
@@ -49,8 +43,8 @@ func (d *Driver) checkPort(p vswitch.Port) error {
 		return invalid("bridge", "missing", "name a bridge with datapath_type netdev")
 	case socket == "" || socket[0] != '/' || strings.ContainsRune(socket, 0):
 		return invalid("socket", fmt.Sprintf("found %s", diag.Quote(socket, diag.Most)), "use an absolute path")
-	case len(socket) > maxSocketPath:
-		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket, diag.Most), len(socket)), fmt.Sprintf("use a path of at most %d bytes", maxSocketPath))
+	case len(socket) > vswitch.MaxSocketPath:
+		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket, diag.Most), len(socket)), fmt.Sprintf("use a path of at most %d bytes", vswitch.MaxSocketPath))
 	case p.MTU != 0 && (p.MTU < minMTU || p.MTU > maxMTU):
 		return invalid("mtu", fmt.Sprintf("found %d", p.MTU), fmt.Sprintf("use an MTU from %d to %d", minMTU, maxMTU))
 	case p.VLAN < 0 || p.VLAN > maxVLAN:
@@ -66,17 +60,17 @@ func (d *Driver) checkState(s *state, p vswitch.Port) error {
 		if names := usableBridges(s.bridges); len(names) > 0 {
 			remedy += " or name one of " + strings.Join(names, ", ")
 		}
-		return d.refuse(p, "bridge", fmt.Sprintf("there is no bridge %s", diag.Quote(p.Bridge, diag.Most)), remedy, errdefs.ErrNotFound)
+		return d.Refuse(p, "bridge", fmt.Sprintf("there is no bridge %s", diag.Quote(p.Bridge, diag.Most)), remedy, errdefs.ErrNotFound)
 	}
 	if s.bridge.DatapathType != "netdev" {
-		return d.refuse(p, "bridge", fmt.Sprintf("bridge %s has datapath_type %s, not netdev", diag.Quote(p.Bridge, diag.Most), diag.Quote(s.bridge.DatapathType, diag.Most)),
+		return d.Refuse(p, "bridge", fmt.Sprintf("bridge %s has datapath_type %s, not netdev", diag.Quote(p.Bridge, diag.Most), diag.Quote(s.bridge.DatapathType, diag.Most)),
 			fmt.Sprintf("run `ovs-vsctl set bridge %s datapath_type=netdev` or name another bridge", p.Bridge), errdefs.ErrFailedPrecondition)
 	}
 	if s.port == nil && s.iface == nil {
 		return nil
 	}
 	taken := func(by string) error {
-		return d.refuse(p, "", "the name is taken by "+by, fmt.Sprintf("remove it with `ovs-vsctl del-port %s` if nothing uses it", p.Name), errdefs.ErrAlreadyExists)
+		return d.Refuse(p, "", "the name is taken by "+by, fmt.Sprintf("remove it with `ovs-vsctl del-port %s` if nothing uses it", p.Name), errdefs.ErrAlreadyExists)
 	}
 	if s.port == nil {
 		return taken("an interface of another port")
@@ -119,7 +113,7 @@ func (d *Driver) refuseUnusable(p vswitch.Port, iface *interfaceRow, system *sys
 	default:
 		field, remedy = "", "check the log of ovs-vswitchd"
 	}
-	return d.refuse(p, field, said, remedy, errdefs.ErrFailedPrecondition)
+	return d.Refuse(p, field, said, remedy, errdefs.ErrFailedPrecondition)
 }
 
 // explain turns an error into one that says what the administrator can do.
@@ -131,9 +125,9 @@ func (d *Driver) explain(ctx context.Context, p vswitch.Port, err error) error {
 	case errors.As(err, &refusal):
 		return err
 	case errors.Is(err, errChangedMeanwhile):
-		return d.refuse(p, "", err.Error(), "find the program in the log of ovsdb-server", errdefs.ErrAborted)
+		return d.Refuse(p, "", err.Error(), "find the program in the log of ovsdb-server", errdefs.ErrAborted)
 	case errors.As(err, &refused), errors.As(err, &failed):
-		return d.refuse(p, "", err.Error(), "check the version of Open vSwitch; Jackfield needs 2.11 or later", errdefs.ErrFailedPrecondition)
+		return d.Refuse(p, "", err.Error(), "check the version of Open vSwitch; Jackfield needs 2.11 or later", errdefs.ErrFailedPrecondition)
 	}
 	return d.unavailable(ctx, err)
 }

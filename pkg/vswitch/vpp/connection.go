@@ -70,9 +70,9 @@ func (c *connection) create() error {
 	c.setDeadline()
 	request := binary.BigEndian.AppendUint16(nil, idSockclntCreate)
 	request = binary.BigEndian.AppendUint32(request, 0) // the context
-	var name sockclntCreateMessage
-	copy(name.Name[:], "jackfield")
-	if err := c.send(append(request, name.Name[:]...)); err != nil {
+	var name [64]byte
+	copy(name[:], "jackfield")
+	if err := c.send(append(request, name[:]...)); err != nil {
 		return err
 	}
 	message, err := c.receive()

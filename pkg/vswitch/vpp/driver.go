@@ -14,28 +14,13 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
-const (
-	// maxSocketPath is the longest path of a UNIX socket address, without its NUL.
-	maxSocketPath = 107
-	maxBridge     = 1<<24 - 1
-)
+const maxBridge = 1<<24 - 1
 
 // Driver creates ports on one VPP. It keeps no state; each call opens a connection of its own. All fields are required.
-type Driver struct {
-	// Name is the switch's name in the node's configuration.
-	Name string
-	// Endpoint is the host path of VPP's API socket.
-	Endpoint string
-	// Host is the file system that Endpoint and the ports' sockets are in.
-	Host hostfs.Root
-}
-
-// socket returns the path of VPP's API socket as this process sees it.
-func (d *Driver) socket() string { return d.Host.Path(d.Endpoint) }
+type Driver struct{ vswitch.Switch }
 
 // Ensure implements vswitch.Driver. VPP creates a socket before it answers, so an interface that is up is usable.
 // MAC is the container's: VPP's bridge domains learn it, and nothing is set. The application chooses the queues of
@@ -64,7 +49,7 @@ func (d *Driver) ensure(ctx context.Context, c *connection, port vswitch.Port, b
 		return vswitch.Port{}, err
 	}
 	if port.Bridge != "" && !v.bridges[bridge] {
-		return vswitch.Port{}, d.refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
+		return vswitch.Port{}, d.Refuse(port, "bridge", "VPP has no bridge domain "+port.Bridge,
 			`create it with "vppctl create bridge-domain `+port.Bridge+`", in VPP's startup file as well`, errdefs.ErrNotFound)
 	}
 	have := v.owned(port.Owner)
@@ -135,13 +120,13 @@ func (d *Driver) create(c *connection, v *inventory, port vswitch.Port) error {
 		if i.Type == vswitch.Memif && isSameSocket(i.Port, port) && !i.tagged && !i.up && i.Bridge == "" {
 			return c.setTag(i.index, port.Owner)
 		}
-		return d.refuse(port, "device.path", fmt.Sprintf("another interface of VPP uses the socket %q", port.Socket),
+		return d.Refuse(port, "device.path", fmt.Sprintf("another interface of VPP uses the socket %q", port.Socket),
 			"delete the interface or choose another path", errdefs.ErrAlreadyExists)
 	}
 	if port.SwitchListens {
 		// VPP removes whatever socket it finds at the path. It must not be another process'.
 		if err := vswitch.RemoveStaleSocket(d.Host, port.Type, port.Socket); err != nil {
-			return d.refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err)
+			return d.Refuse(port, "device.path", err.Error(), "remove the file, end the process that uses it, or choose another path", err)
 		}
 	}
 	if port.Type == vswitch.Memif {
@@ -274,7 +259,7 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 
 // with runs f with a connection.
 func (d *Driver) with(ctx context.Context, f func(*connection) error) error {
-	c, err := connect(ctx, d.socket())
+	c, err := connect(ctx, d.Socket())
 	if err != nil {
 		return err
 	}
@@ -285,7 +270,7 @@ func (d *Driver) with(ctx context.Context, f func(*connection) error) error {
 // check refuses what VPP cannot do or the messages cannot hold, and returns the number of the bridge domain.
 func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 	invalid := func(field, said, remedy string) error {
-		return d.refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
+		return d.Refuse(p, field, said, remedy, errdefs.ErrInvalidArgument)
 	}
 	tag := formatTag(p.Owner)
 	number, bridgeErr := strconv.ParseUint(p.Bridge, 10, 32)
@@ -293,18 +278,18 @@ func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 	case p.Name != vswitch.PortName(p.Owner):
 		err = invalid("name", "want "+vswitch.PortName(p.Owner), "name the port for its owner")
 	case p.VLAN != 0:
-		err = d.refuse(p, "vlan", "Jackfield sets no VLAN on ports of VPP",
+		err = d.Refuse(p, "vlan", "Jackfield sets no VLAN on ports of VPP",
 			"leave out vlan and name a bridge domain of its own for the VLAN, with a sub-interface of the uplink", errdefs.ErrNotImplemented)
 	case p.Rate != 0:
-		err = d.refuse(p, "rate", "Jackfield sets no rate on ports of VPP", "leave out rate, or set a policer in VPP", errdefs.ErrNotImplemented)
+		err = d.Refuse(p, "rate", "Jackfield sets no rate on ports of VPP", "leave out rate, or set a policer in VPP", errdefs.ErrNotImplemented)
 	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
-		err = d.refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type), diag.Most), "use vhost-user or memif", errdefs.ErrNotImplemented)
+		err = d.Refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type), diag.Most), "use vhost-user or memif", errdefs.ErrNotImplemented)
 	case p.Bridge != "" && (bridgeErr != nil || number == 0 || number > maxBridge || strconv.FormatUint(number, 10) != p.Bridge):
 		err = invalid("bridge", diag.Quote(p.Bridge, diag.Most)+" is not the number of a bridge domain", fmt.Sprintf("use a number from 1 to %d", maxBridge))
 	case p.Type == vswitch.Memif && p.Queues > 255:
-		err = d.refuse(p, "queues", "a memif has at most 255", "use fewer queues", errdefs.ErrOutOfRange)
-	case len(p.Socket) > maxSocketPath || !strings.HasPrefix(p.Socket, "/") || strings.ContainsRune(p.Socket, 0):
-		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket, diag.Most), maxSocketPath), "shorten socketDir or device.path")
+		err = d.Refuse(p, "queues", "a memif has at most 255", "use fewer queues", errdefs.ErrOutOfRange)
+	case len(p.Socket) > vswitch.MaxSocketPath || !strings.HasPrefix(p.Socket, "/") || strings.ContainsRune(p.Socket, 0):
+		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket, diag.Most), vswitch.MaxSocketPath), "shorten socketDir or device.path")
 	case len(tag) > maxTag:
 		err = invalid("containerID", fmt.Sprintf("the tag %s has %d bytes; VPP stores %d", diag.Quote(tag, diag.Most), len(tag), maxTag), "use a shorter container ID or interface name")
 	}
@@ -319,11 +304,11 @@ func (d *Driver) explain(p vswitch.Port, err error) error {
 	case err == nil || errors.As(err, &refusal):
 		return err
 	case errdefs.IsUnavailable(err):
-		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.socket(), Err: err}
+		return &vswitch.UnavailableError{Switch: d.Name, Endpoint: d.Socket(), Err: err}
 	case errors.As(err, &result):
-		return d.refuse(p, fieldOf(result.message), err.Error(), "see VPP's log", result.Unwrap())
+		return d.Refuse(p, fieldOf(result.message), err.Error(), "see VPP's log", result.Unwrap())
 	case errdefs.IsNotImplemented(err): // a message
-		return d.refuse(p, "", err.Error(), "load VPP's plugins for vhost-user and memif; Jackfield knows the messages of VPP 26.06", errdefs.ErrNotImplemented)
+		return d.Refuse(p, "", err.Error(), "load VPP's plugins for vhost-user and memif; Jackfield knows the messages of VPP 26.06", errdefs.ErrNotImplemented)
 	}
 	return fmt.Errorf("vswitch %q: %w", d.Name, err)
 }
@@ -339,8 +324,4 @@ func fieldOf(message string) string {
 		return "socketDir"
 	}
 	return ""
-}
-
-func (d *Driver) refuse(p vswitch.Port, field, said, remedy string, kind error) error {
-	return &vswitch.Refusal{Switch: d.Name, Port: p.Name, Field: field, Said: said, Remedy: remedy, Kind: kind}
 }

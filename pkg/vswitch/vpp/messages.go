@@ -44,8 +44,6 @@ const (
 	memifMaster, memifSlave uint32 = 0, 1
 )
 
-type sockclntCreateMessage struct{ Name [64]byte }
-
 type messageTableEntry struct {
 	ID   uint16
 	Name [64]byte

@@ -21,7 +21,7 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 
 // readEvents calls changed after it connects, for each interface that is deleted, and when the connection ends.
 func (d *Driver) readEvents(ctx context.Context, changed func()) {
-	c, err := connect(ctx, d.socket())
+	c, err := connect(ctx, d.Socket())
 	if err != nil {
 		return
 	}

@@ -23,7 +23,7 @@ func TestGrout(t *testing.T) {
 		tree := dpdk.Lay(t)
 		h.MkdirAll("/run/vsw/grout")
 		s := grout.Start(t, t.TempDir())
-		d := &driver.Driver{Name: "grout0", Endpoint: s.Socket, Grcli: s.Grcli}
+		d := &driver.Driver{Switch: vswitch.Switch{Name: "grout0", Endpoint: s.Socket}, Grcli: s.Grcli}
 		p := h.StartPlugin(node.PluginOptions{Config: config})
 		pods := map[vswitch.Type]*e2e.Pod{}
 		ports := map[vswitch.Type]vswitch.Port{}

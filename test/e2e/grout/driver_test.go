@@ -35,7 +35,7 @@ func start(t *testing.T) (*grout.Switch, *driver.Driver, string) {
 	s := grout.Start(t, dir)
 	s.Run("interface", "add", "bridge", "br0")
 	s.Run("interface", "add", "bridge", "br1")
-	return s, &driver.Driver{Name: "grout0", Endpoint: s.Socket, Grcli: s.Grcli}, dir
+	return s, &driver.Driver{Switch: vswitch.Switch{Name: "grout0", Endpoint: s.Socket}, Grcli: s.Grcli}, dir
 }
 
 // newPort returns a vhost-user port of pod n, whose socket grout creates.

@@ -36,7 +36,7 @@ func start(t *testing.T) (*vpp.Server, *driver.Driver, string) {
 	s := vpp.Start(t, dir)
 	s.AddBridge(1)
 	s.AddBridge(2)
-	return s, &driver.Driver{Name: "vpp0", Endpoint: s.Socket}, dir
+	return s, &driver.Driver{Switch: vswitch.Switch{Name: "vpp0", Endpoint: s.Socket}}, dir
 }
 
 // newPort returns a vhost-user port of pod n, whose socket VPP creates.
@@ -448,7 +448,7 @@ func TestHangingVPPIsUnavailable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &driver.Driver{Name: "vpp0", Endpoint: dir + "/api.sock"}
+	d := &driver.Driver{Switch: vswitch.Switch{Name: "vpp0", Endpoint: dir + "/api.sock"}}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := d.List(ctx); !errors.Is(err, errdefs.ErrUnavailable) || !strings.Contains(err.Error(), "timed out") || !strings.Contains(err.Error(), `vswitch "vpp0"`) {
