@@ -106,7 +106,10 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 			return err
 		}
 	}
-	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, HooksDirs: newHooksDirs,
+	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger,
+		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
+			return hooksd.New(host, dirs, hooksd.Options{})
+		},
 		Staged: p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.config.dirs.Check, Patience: startupTimeout, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		return err
@@ -329,11 +332,6 @@ func readWithin[T any](file string, read func() (T, error)) (T, error) {
 // hooksCheckInterval is how often hooks.d directories are checked while no container is
 // created.
 const hooksCheckInterval = 2 * time.Second
-
-// newHooksDirs returns what an engine reads hooks.d directories with.
-func newHooksDirs(host hostfs.Root, dirs []string) resolve.HooksDirs {
-	return hooksd.New(host, dirs, hooksd.Options{})
-}
 
 // watchHooks reports on the hooks.d directories of an engine until it is out of force. It returns
 // after the first report, unless the directories are unresponsive.

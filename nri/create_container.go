@@ -105,7 +105,7 @@ type creation struct {
 func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *api.Container) (_ *creation, err error) {
 	current, store := p.config.core.Load(), p.state.store.Load()
 	p.forgetFailedCreations(store, pod, c)
-	req := p.request(pod, c)
+	req := newRequest(p.runtimeName(), pod, c)
 	can := p.capabilitiesFor(req.UserNS != nil)
 	req.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, can, request) }
 
@@ -168,12 +168,8 @@ func (p *Plugin) recordCreation(made *creation) {
 // the field.
 const containerNameLabel = "io.kubernetes.container.name"
 
-// request returns what the runtime reports of a container as a request. c is nil for the
+// newRequest returns what the runtime reports of a container as a request. c is nil for the
 // sandbox itself.
-func (p *Plugin) request(pod *api.PodSandbox, c *api.Container) *resolve.Request {
-	return newRequest(p.runtimeName(), pod, c)
-}
-
 func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.Request {
 	r := &resolve.Request{
 		SandboxID: pod.GetId(), ContainerID: c.GetId(),

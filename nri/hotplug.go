@@ -152,7 +152,7 @@ func (h *hotplug) synchronize(store *staging.Store) {
 	table.mu.Lock()
 	for _, id := range ids {
 		if c := table.containers[id]; c != nil && c.pod != nil && c.running == nil {
-			c.running = &runningContainer{req: h.p.request(c.pod, c.c)}
+			c.running = &runningContainer{req: newRequest(h.p.runtimeName(), c.pod, c.c)}
 		}
 	}
 	table.mu.Unlock()

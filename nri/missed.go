@@ -59,7 +59,7 @@ func (p *Plugin) checkMissed() {
 		switch {
 		case result.unknown:
 			continue
-		case !result.missed:
+		case result.record == nil:
 			table.clearSuspicion(c, false)
 			continue
 		}
@@ -82,7 +82,7 @@ func (p *Plugin) checkMissed() {
 }
 
 // recordMissed keeps what a container lacks, and is true where that is new.
-func (t *containerTable) recordMissed(c *container, record status.Container) bool {
+func (t *containerTable) recordMissed(c *container, record *status.Container) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.containers[c.c.GetId()] != c {
@@ -92,7 +92,7 @@ func (t *containerTable) recordMissed(c *container, record status.Container) boo
 	if known {
 		record.Since = c.missed.Since
 	}
-	c.missed = &record
+	c.missed = record
 	return !known
 }
 
@@ -106,16 +106,15 @@ func (t *containerTable) clearSuspicion(c *container, evicted bool) {
 
 // missedCheck is what the check of one container found.
 type missedCheck struct {
-	unknown     bool // it could not be checked now
-	missed      bool // it lacks something that it requested
-	deliverable bool // it would get everything now
-	record      status.Container
+	unknown     bool              // it could not be checked now
+	record      *status.Container // what it lacks; nil for nothing
+	deliverable bool              // it would get everything now
 }
 
-func (p *Plugin) checkContainer(c *container) (result missedCheck) {
+func (p *Plugin) checkContainer(c *container) missedCheck {
 	defer p.recoverPanic(new(error), c.pod)
 	current := p.config.core.Load()
-	req := p.request(c.pod, c.c)
+	req := newRequest(p.runtimeName(), c.pod, c.c)
 	if p.containers.recordOf(req.ContainerID) != nil || p.wasGiven(current, req) {
 		return missedCheck{}
 	}
@@ -133,19 +132,18 @@ func (p *Plugin) checkContainer(c *container) (result missedCheck) {
 	if len(items) == 0 && (err == nil || len(plan.Items) > 0 || !errors.As(err, &whole)) {
 		return missedCheck{}
 	}
-	result = missedCheck{missed: true, record: p.containerRecord(c.pod, c.c, items, nil)}
+	record := p.containerRecord(c.pod, c.c, items, nil)
 	if created := c.c.GetCreatedAt(); created > 0 {
-		result.record.Since = time.Unix(0, created).UTC()
+		record.Since = time.Unix(0, created).UTC()
 	}
 	if len(items) == 0 {
 		// The requests cannot be parsed.
-		result.record.Requests = []status.Request{{Request: "the requests of the pod", Outcome: string(resolve.Failed), Reason: diag.ErrorText(err)}}
+		record.Requests = []status.Request{{Request: "the requests of the pod", Outcome: string(resolve.Failed), Reason: diag.ErrorText(err)}}
 	}
 	if err == nil {
 		_, err = nriapply.Adjustment(&plan.Set, p.capabilitiesFor(req.UserNS != nil), req.Have.Devices...)
-		result.deliverable = err == nil
 	}
-	return result
+	return missedCheck{record: &record, deliverable: err == nil}
 }
 
 // wasGiven reports whether the runtime's description of a container shows that Jackfield

@@ -87,7 +87,7 @@ func (v *validation) hasNothingForeign() bool {
 
 func (v *validation) checkAdjustment() error {
 	pod, c := v.req.GetPod(), v.req.GetContainer()
-	v.subject, v.policy = resolve.Subject(v.p.request(pod, c)), v.core.engine.Policy()
+	v.subject, v.policy = resolve.Subject(newRequest(v.p.runtimeName(), pod, c)), v.core.engine.Policy()
 	cfg, a, id := v.core.cfg.Validate, v.req.GetAdjust(), c.GetId()
 	v.answer = v.p.containers.adjustmentOf(id)
 	var errs []error
