@@ -14,34 +14,27 @@ const reconnectDelay = 200 * time.Millisecond
 
 // Watch implements vswitch.Watcher.
 func (d *Driver) Watch(ctx context.Context, changed func()) error {
-	return vswitch.WatchConnections(ctx, reconnectDelay, func() { _ = d.watchConnection(ctx, changed) })
+	return vswitch.WatchConnections(ctx, reconnectDelay, func() { d.watchConnection(ctx, changed) })
 }
 
-// watchConnection watches until the connection ends.
-func (d *Driver) watchConnection(ctx context.Context, changed func()) error {
+// watchConnection calls changed when the server has the request to report changes, after each message of the server,
+// and when the connection ends.
+func (d *Driver) watchConnection(ctx context.Context, changed func()) {
 	c, disconnect, err := d.connect(ctx)
 	if err != nil {
-		return err
+		return
 	}
 	defer disconnect()
-	if err := c.conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
-		return err
+	late := time.AfterFunc(callTimeout, disconnect)
+	_, err = c.call("monitor_cond", []any{database, "jackfield", monitorRequests()})
+	late.Stop()
+	if err != nil {
+		return
 	}
-	if _, err := c.call("monitor_cond", []any{database, "jackfield", monitorRequests()}); err != nil {
-		return err
-	}
-	if err := c.conn.SetDeadline(time.Time{}); err != nil {
-		return err
-	}
-	if ctx.Err() != nil { // its deadline may have been cleared
-		return ctx.Err()
-	}
-	for {
+	defer changed()
+	for err == nil {
 		changed()
-		if _, err := c.receive(); err != nil {
-			changed()
-			return err
-		}
+		_, err = c.receive()
 	}
 }
 
