@@ -293,12 +293,9 @@ func (p *Plugin) takeSample() *telemetry.Sample {
 	build := version.Get()
 	s := &telemetry.Sample{
 		Node: *p.nodeStatus(), Version: build.Version, Commit: build.ShortCommit(), ConfigRefused: p.ConfigStatus().Failures,
-		Workers: p.workers.Busy(), WorkersMax: maxWorkers, AuditWritable: true,
+		Workers: p.workers.Busy(), WorkersMax: maxWorkers, AuditWritable: true, Directories: p.config.dirs.Directories(),
 	}
 	s.Hooks, s.HooksInError = countHooks(p.config.hooks.Load())
-	for _, d := range p.config.dirs.Directories() {
-		s.Directories = append(s.Directories, telemetry.Directory{Path: d.Path, Use: d.Use, Up: d.Since.IsZero()})
-	}
 	if a := p.servers.audit.Load(); a != nil {
 		s.AuditWritable = !a.failing.Load()
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/jackfield/jackfield/internal/dircheck"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
@@ -24,15 +25,8 @@ type Sample struct {
 	Staged, Sockets     uint64             // containers with a staging directory, and host sockets bound in them
 	Workers, WorkersMax int
 	AuditWritable       bool
-	Directories         []Directory
+	Directories         []dircheck.Directory
 	Hooks, HooksInError uint64 // of hooks.d: usable hooks, and unusable files and directories
-}
-
-// Directory is a directory that the configuration names. It is Up while its file system
-// answers.
-type Directory struct {
-	Path, Use string
-	Up        bool
 }
 
 // Family is one metric: its name, its type (counter, gauge or histogram) and what it
@@ -136,7 +130,7 @@ func metrics(c *Counters, s *Sample) []metric {
 	}
 	var directories []value
 	for _, d := range s.Directories {
-		directories = append(directories, flag(d.Up, d.Path, d.Use)...)
+		directories = append(directories, flag(d.Since.IsZero(), d.Path, d.Use)...)
 	}
 	size := cmp.Or(s.CDI, &cdiregistry.Stats{})
 	cdi := func(n int) []value {

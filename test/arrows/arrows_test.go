@@ -34,7 +34,7 @@ var leaves = map[string][]string{
 	"deploy/artifact":             nil,
 	"deploy/image":                {"deploy/artifact"},
 	"internal/busytest":           nil,
-	"internal/telemetry":          {"internal/status", "pkg/cdiregistry"},
+	"internal/telemetry":          {"internal/dircheck", "internal/status", "pkg/cdiregistry"},
 	"internal/httpserver":         nil,
 	"internal/linequeue":          nil,
 	"internal/privilege":          nil,
