@@ -327,13 +327,6 @@ type callTracker struct {
 	finished atomic.Uint64
 }
 
-func (t *callTracker) beginCall() { t.running.Add(1) }
-
-func (t *callTracker) endCall() {
-	t.finished.Add(1)
-	t.running.Add(-1)
-}
-
 // waitUntilQuiet returns when no call has been under way for a while. A call takes limit at most.
 func (t *callTracker) waitUntilQuiet(limit time.Duration) {
 	began, lastCall, before := time.Now(), time.Now(), t.finished.Load()

@@ -25,10 +25,12 @@ import (
 //	defer p.timeCall(telemetry.CreateContainer)()
 func (p *Plugin) timeCall(h telemetry.Handler) (end func()) {
 	began := time.Now()
-	p.runtime.calls.beginCall()
+	calls := &p.runtime.calls
+	calls.running.Add(1)
 	return func() {
 		p.counters.Observe(h, time.Since(began))
-		p.runtime.calls.endCall()
+		calls.finished.Add(1)
+		calls.running.Add(-1)
 	}
 }
 

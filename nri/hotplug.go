@@ -31,11 +31,11 @@ import (
 type hotplug struct {
 	p       *Plugin
 	wakeUp  func()
-	timeout atomic.Int64 // hotplugTimeout, in nanoseconds; tests shorten it
+	timeout atomic.Int64                    // hotplugTimeout, in nanoseconds; tests shorten it
+	watcher atomic.Pointer[fswatch.Watcher] // nil while nothing is watched
 
 	mu       sync.Mutex
 	dir      string             // the watched directory; "" for none
-	watcher  *fswatch.Watcher   // nil while nothing is watched
 	endWatch context.CancelFunc // nil for none
 }
 
@@ -123,9 +123,9 @@ func (h *hotplug) watchUntilFailure(ctx context.Context, dir string, watched fun
 	if err != nil {
 		return err
 	}
-	h.setWatcher(w)
+	h.watcher.Store(w)
 	defer func() {
-		h.setWatcher(nil)
+		h.watcher.Store(nil)
 		w.Close()
 	}()
 	if _, err := w.Add(h.p.opts.Host.Canonical(dir), "", fswatch.Written|fswatch.Removed, h.markFileDirty); err != nil {
@@ -135,13 +135,6 @@ func (h *hotplug) watchUntilFailure(ctx context.Context, dir string, watched fun
 	h.markAllDirty()
 	<-ctx.Done()
 	return context.Cause(ctx)
-}
-
-// setWatcher sets the watcher that metadata files are watched with; nil for none.
-func (h *hotplug) setWatcher(w *fswatch.Watcher) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.watcher = w
 }
 
 // synchronize takes the containers of the store that live, and checks what changed while the plugin
@@ -341,9 +334,7 @@ func (h *hotplug) reportComplete(log *logrus.Entry, c *runningContainer) {
 
 // watchMetadata watches the metadata files of a container's claims.
 func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) {
-	h.mu.Lock()
-	w := h.watcher
-	h.mu.Unlock()
+	w := h.watcher.Load()
 	if w != c.watcher {
 		c.watcher, c.watches = w, make(map[string]*fswatch.Watch)
 	}

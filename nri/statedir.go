@@ -30,19 +30,17 @@ type stateDir struct {
 	store  atomic.Pointer[staging.Store] // nil while the directory cannot be used
 	staged atomic.Bool                   // sockets are bound in the staging directory
 	hooks  atomic.Pointer[staging.Store] // of the OCI hook's containers; nil while it is not open
+	since  time.Time                     // when it was first opened; constant
 
 	mu    sync.Mutex
-	fault error     // why the directory cannot be used; nil while it is unresponsive
-	since time.Time // when it was first opened
+	fault error // why the directory cannot be used; nil while it is unresponsive
 }
 
 // openStateDir opens the state directory of the first configuration.
 func (p *Plugin) openStateDir(cfg *config.Config) error {
 	// The most likely mode, until the directory is open.
 	p.state.staged.Store(cfg.Sockets.Staging == config.StagingMount || cfg.Sockets.Staging != config.StagingDirectory && p.opts.Host.Dir() == "/")
-	p.state.mu.Lock()
 	p.state.since = time.Now()
-	p.state.mu.Unlock()
 	store, err := deadline.RunOrHandOver(nil, startupTimeout, func() (*staging.Store, error) { return p.openStore(cfg) },
 		func(store *staging.Store, err error) { p.useLateStore(cfg, store, err) })
 	if errors.Is(err, deadline.ErrTimeout) {
