@@ -34,7 +34,7 @@ func TestConnectionFollowsRuntimeAtOnce(t *testing.T) {
 		})
 	}
 	if connectInterval > 40*time.Millisecond {
-		t.Errorf("the interval is %v; docs/explanation/trust-and-threats.md promises 40 ms", connectInterval)
+		t.Errorf("the interval is %v; docs/explanation/when-the-plugin-is-down.md promises 40 ms", connectInterval)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // The tests of this file use NRI 0.12.3 of containerd 2.4. The plugin is down while containers are created,
-// or ends during a request. The setups are those of docs/explanation/trust-and-threats.md.
+// or ends during a request. The setups are those of docs/how-to/require-the-plugin.md.
 
 const (
 	requiredKey  = "required-plugins.noderesource.dev"
