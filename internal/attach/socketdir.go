@@ -71,7 +71,7 @@ func (j *job) planAddSocket(a *addPlan) error {
 		case err == nil && own.dir != "" && own.socket == described:
 			a.socket = own // an earlier ADD of this attachment wrote the file
 			return nil
-		case have == "" || j.samePath(have, described):
+		case have == "" || j.Root.IsSameFile(have, described):
 			a.socket = socketPlan{socket: described}
 			if strings.HasPrefix(described, "@") {
 				return nil
@@ -87,11 +87,6 @@ func (j *job) planAddSocket(a *addPlan) error {
 	var err error
 	a.socket, err = j.planSocket()
 	return err
-}
-
-// samePath reports whether two host paths, or abstract names, are the same socket.
-func (j *job) samePath(a, b string) bool {
-	return a == b || path.IsAbs(a) && path.IsAbs(b) && j.Root.Canonical(a) == j.Root.Canonical(b)
 }
 
 // DirName returns the name of an attachment's directory: the beginning of the container's ID, for

@@ -3,6 +3,7 @@
 package hostfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,21 +27,19 @@ func Host() Root { return Root{} }
 // symlinks in dir itself are resolved once, here.
 func New(dir string) (Root, error) {
 	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return Root{}, fmt.Errorf("open host root %q: %w", dir, err)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
 	}
-	abs, err = filepath.EvalSymlinks(abs)
-	if err != nil {
+	var st os.FileInfo
+	if err == nil {
+		st, err = os.Stat(abs)
+	}
+	switch {
+	case err != nil:
 		return Root{}, fmt.Errorf("open host root %q: %w", dir, sentinel(err))
-	}
-	st, err := os.Stat(abs)
-	if err != nil {
-		return Root{}, fmt.Errorf("open host root %q: %w", dir, sentinel(err))
-	}
-	if !st.IsDir() {
+	case !st.IsDir():
 		return Root{}, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("open host root %q: not a directory", dir))
-	}
-	if abs == "/" {
+	case abs == "/":
 		return Root{}, nil
 	}
 	return Root{dir: abs}, nil
@@ -264,6 +263,12 @@ func (r Root) Canonical(hostPath string) string {
 	}
 }
 
+// IsSameFile reports whether two host paths lead to one file. The names of abstract sockets are no
+// paths.
+func (r Root) IsSameFile(a, b string) bool {
+	return a == b || filepath.IsAbs(a) && filepath.IsAbs(b) && r.Canonical(a) == r.Canonical(b)
+}
+
 // CheckPath returns an error unless a path is absolute and has no NUL byte.
 func CheckPath(p string) error {
 	switch {
@@ -308,23 +313,11 @@ func Errno(err error) unix.Errno {
 
 // TypeName names the file type in a mode, for messages.
 func TypeName(mode uint32) string {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return "regular file"
-	case unix.S_IFDIR:
-		return "directory"
-	case unix.S_IFLNK:
-		return "symlink"
-	case unix.S_IFIFO:
-		return "FIFO"
-	case unix.S_IFSOCK:
-		return "socket"
-	case unix.S_IFCHR:
-		return "character device"
-	case unix.S_IFBLK:
-		return "block device"
+	names := map[uint32]string{
+		unix.S_IFREG: "regular file", unix.S_IFDIR: "directory", unix.S_IFLNK: "symlink", unix.S_IFIFO: "FIFO",
+		unix.S_IFSOCK: "socket", unix.S_IFCHR: "character device", unix.S_IFBLK: "block device",
 	}
-	return "file of unknown type"
+	return cmp.Or(names[mode&unix.S_IFMT], "file of unknown type")
 }
 
 // DeviceType returns the type of a device node or FIFO as CDI and OCI write it, "" for other files.
