@@ -47,7 +47,7 @@ func (n *node) writeMetadata(claim, request string, devices ...string) string {
 // "c1: CLAIM=DEVICE CLAIM=DEVICE".
 func (n *node) allocateClaims(lines ...string) {
 	n.t.Helper()
-	k := &fakeKubelet{pod: allocation.Allocation{}}
+	k := &fakeKubelet{}
 	for _, line := range lines {
 		name, devices, _ := strings.Cut(line, ":")
 		c := allocation.Container{Name: name}
@@ -55,7 +55,7 @@ func (n *node) allocateClaims(lines ...string) {
 			claim, device, _ := strings.Cut(f, "=")
 			c.Claims = append(c.Claims, allocation.ClaimDevice{Namespace: "ns", Claim: claim, Driver: draDriver, Pool: "node", Device: device})
 		}
-		k.pod.Containers = append(k.pod.Containers, c)
+		k.pod = append(k.pod, c)
 	}
 	n.useKubelet(k)
 }

@@ -175,10 +175,10 @@ func (k *fakeKubelet) Pod(ctx context.Context, namespace, name string) (allocati
 	k.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
-		return allocation.Allocation{}, fmt.Errorf("no answer: %w", ctx.Err())
+		return nil, fmt.Errorf("no answer: %w", ctx.Err())
 	}
 	if namespace != "ns" || name != "pod" {
-		return allocation.Allocation{}, fmt.Errorf("unexpected pod %s/%s: %w", namespace, name, errdefs.ErrNotFound)
+		return nil, fmt.Errorf("unexpected pod %s/%s: %w", namespace, name, errdefs.ErrNotFound)
 	}
 	return pod, err
 }
@@ -192,7 +192,7 @@ func (k *fakeKubelet) countCalls() int {
 // allocate starts a kubelet that allocated devices to containers. A line has the form "c1: intel.com/vf=ID".
 func (n *node) allocate(lines ...string) *fakeKubelet {
 	n.t.Helper()
-	k := &fakeKubelet{pod: allocation.Allocation{}}
+	k := &fakeKubelet{}
 	for _, line := range lines {
 		name, devices, ok := strings.Cut(line, ": ")
 		if !ok {
@@ -207,7 +207,7 @@ func (n *node) allocate(lines ...string) *fakeKubelet {
 			}
 			c.Resources = append(c.Resources, allocation.Resource{Name: r, IDs: strings.Split(id, ",")})
 		}
-		k.pod.Containers = append(k.pod.Containers, c)
+		k.pod = append(k.pod, c)
 	}
 	n.useKubelet(k)
 	return k

@@ -33,7 +33,7 @@ type holder struct {
 func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
 	answer := s.kubeletAnswer()
 	var all []holder
-	order := append([]allocation.Container{answer.container}, answer.pod.Containers...)
+	order := append([]allocation.Container{answer.container}, answer.pod...)
 	for i, c := range order {
 		if i > 0 && answer.listed && c.Name == answer.container.Name || i == 0 && !answer.listed {
 			continue
@@ -156,7 +156,6 @@ func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 		return
 	}
 	v, id, claimed := s.findVariable(a, d)
-	variableClaim := Claim{FromEnvironment(v.name), fmt.Sprintf("device %s is this container's", quote(id))}
 	switch {
 	case len(hs) > 0 && hs[0].container == s.q.Container:
 		h := hs[0]
@@ -173,21 +172,20 @@ func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 				break
 			}
 		}
-	case len(hs) > 0:
-		if claimed && answer.listed {
-			a.reject(&ConflictError{On: "whose " + d.String() + " is", First: variableClaim,
-				Second: Claim{answer.source, fmt.Sprintf("it is container %q's", hs[0].container)}, Hint: hintForged})
-			return
+	case claimed && answer.listed:
+		says := "it is allocated to no container of the pod"
+		if len(hs) > 0 {
+			says = fmt.Sprintf("it is container %q's", hs[0].container)
 		}
+		a.reject(&ConflictError{On: "whose " + d.String() + " is", Second: Claim{answer.source, says}, Hint: hintForged,
+			First: Claim{FromEnvironment(v.name), fmt.Sprintf("device %s is this container's", quote(id))}})
+		return
+	case len(hs) > 0:
 		a.Owner, a.OwnerFrom, a.DeviceID = OwnedElsewhere, answer.source, hs[0].id
 		if hs[0].resource != "" {
 			a.Resource = hs[0].resource
 		}
 		a.Notes = append(a.Notes, fmt.Sprintf("the kubelet allocated the device to container %q", hs[0].container))
-	case claimed && answer.listed:
-		a.reject(&ConflictError{On: "whose " + d.String() + " is", First: variableClaim,
-			Second: Claim{answer.source, "it is allocated to no container of the pod"}, Hint: hintForged})
-		return
 	default:
 		a.Notes = append(a.Notes, "the kubelet allocated the device to no container of the pod")
 	}

@@ -58,7 +58,7 @@ func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 // containersWith returns the pod's containers that have a resource, or the device of it with
 // the given ID.
 func (s *Search) containersWith(resource, id string) (names []string) {
-	for _, c := range s.kubeletAnswer().pod.Containers {
+	for _, c := range s.kubeletAnswer().pod {
 		ids := c.IDs(resource)
 		if id != "" && containsID(ids, id) || id == "" && len(ids) > 0 {
 			names = append(names, c.Name)
@@ -126,7 +126,7 @@ func (s *Search) isAllocated(id string) bool {
 // allocate.
 func (s *Search) forgedError(v variable, id string) error {
 	says := "it is allocated to no container of the pod"
-	for _, c := range s.answer.pod.Containers {
+	for _, c := range s.answer.pod {
 		for _, r := range c.Resources {
 			if containsID(r.IDs, id) {
 				says = fmt.Sprintf("it is container %q's", c.Name)

@@ -61,22 +61,22 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (Allocation, e
 	q := query{namespace: namespace, name: name, socket: c.socket}
 	if namespace == "" || name == "" || max(len(namespace), len(name)) > maxText {
 		q.namespace, q.name = diag.Excerpt(namespace, 64), diag.Excerpt(name, 64)
-		return Allocation{}, q.newError(errdefs.ErrInvalidArgument, "", "a pod needs a namespace and a name, of at most %d bytes each", maxText)
+		return nil, q.newError(errdefs.ErrInvalidArgument, "", "a pod needs a namespace and a name, of at most %d bytes each", maxText)
 	}
 	for attempt := 1; ; attempt++ {
 		conn, err := c.dialSocket(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return Allocation{}, q.callFailed(status.FromContextError(ctx.Err()).Err())
+			return nil, q.callFailed(status.FromContextError(ctx.Err()).Err())
 		case err != nil:
-			return Allocation{}, q.dialFailed(err)
+			return nil, q.dialFailed(err)
 		}
 		answer, err := listPods(ctx, conn)
 		if err == nil {
 			return q.findPod(answer)
 		}
 		if err = q.callFailed(err); attempt == maxAttempts || !errdefs.IsUnavailable(err) || ctx.Err() != nil {
-			return Allocation{}, err
+			return nil, err
 		}
 	}
 }

@@ -34,13 +34,13 @@ func TestPod(t *testing.T) {
 			},
 		}}},
 	)
-	want := Allocation{Containers: []Container{
+	want := Allocation{
 		{Name: "fwd", Resources: []Resource{{Name: "intel.com/a", IDs: []string{"id1", "id2"}}, {Name: "intel.com/b", IDs: []string{"0000:03:00.4"}}}},
 		{Name: "gpu", Claims: []ClaimDevice{
 			{Namespace: "ns", Claim: "claim", Driver: "gpu.example.com", Pool: "node", Device: "gpu0"},
 			{Namespace: "ns", Claim: "claim", Driver: "net.example.com", Pool: "node", Device: "vf1"}}},
 		{Name: "web"},
-	}}
+	}
 	root := newRoot(t)
 	f := &fake{pods: []*v1.PodResources{nil, pod("other", "pod"), answer, pod("ns", "pod2", container("x"))}}
 	f.start(t, root)
@@ -73,7 +73,7 @@ func TestNoAnswerIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := a.Containers[0].IDs("r")[0]; got != want {
+		if got := a[0].IDs("r")[0]; got != want {
 			t.Errorf("the pod got the device %q, want %q", got, want)
 		}
 	}
@@ -133,7 +133,7 @@ func TestConcurrentPods(t *testing.T) {
 		for range 3 {
 			wg.Go(func() {
 				a, err := c.Pod(t.Context(), "ns", fmt.Sprint("p", i))
-				if err != nil || a.Containers[0].IDs("r")[0] != fmt.Sprint(i) {
+				if err != nil || a[0].IDs("r")[0] != fmt.Sprint(i) {
 					t.Errorf("pod %d: %+v, %v", i, a, err)
 				}
 			})

@@ -160,7 +160,7 @@ func TestKubeletRestarts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := a.Containers[0].IDs("r")[0]; got != want {
+		if got := a[0].IDs("r")[0]; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

@@ -146,7 +146,7 @@ func TestListIgnoresDuplicatesAndUnknownFields(t *testing.T) {
 	root := newRoot(t)
 	(&fake{raw: raw}).start(t, root)
 	a, err := newClient(t, root).Pod(t.Context(), "ns", "pod")
-	if err != nil || a.Containers[0].IDs("r")[0] != "1" {
+	if err != nil || a[0].IDs("r")[0] != "1" {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
@@ -202,7 +202,7 @@ func FuzzFindPod(f *testing.F) {
 			return
 		}
 		seen := map[string]bool{}
-		for _, c := range a.Containers {
+		for _, c := range a {
 			if c.Name == "" || seen[c.Name] {
 				t.Errorf("container %q", c.Name)
 			}

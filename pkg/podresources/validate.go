@@ -43,12 +43,12 @@ func (q query) findPod(answer *v1.ListPodResourcesResponse) (Allocation, error) 
 		case first < 0:
 			first = i
 		case !proto.Equal(pod, pods[first]):
-			return Allocation{}, q.newFieldError(errdefs.ErrConflict, fmt.Sprintf("pod_resources[%d]", i),
+			return nil, q.newFieldError(errdefs.ErrConflict, fmt.Sprintf("pod_resources[%d]", i),
 				"the pod is already listed as item %d, with other devices", first)
 		}
 	}
 	if first < 0 {
-		return Allocation{}, q.newError(errdefs.ErrNotFound, "", "the kubelet does not list the pod")
+		return nil, q.newError(errdefs.ErrNotFound, "", "the kubelet does not list the pod")
 	}
 	return q.validatePod(pods[first], fmt.Sprintf("pod_resources[%d]", first))
 }
@@ -57,20 +57,20 @@ func (q query) findPod(answer *v1.ListPodResourcesResponse) (Allocation, error) 
 func (q query) validatePod(pod *v1.PodResources, at string) (Allocation, error) {
 	var a Allocation
 	if n := len(pod.GetContainers()); n > maxContainers {
-		return Allocation{}, q.newFieldError(errdefs.ErrInvalidArgument, at+".containers", "it has %d items, more than %d", n, maxContainers)
+		return nil, q.newFieldError(errdefs.ErrInvalidArgument, at+".containers", "it has %d items, more than %d", n, maxContainers)
 	}
 	for i, in := range pod.GetContainers() {
 		at := fmt.Sprintf("%s.containers[%d]", at, i)
 		c, err := q.validateContainer(in, at)
 		if err != nil {
-			return Allocation{}, err
+			return nil, err
 		}
 		if _, twice := a.Container(c.Name); twice {
-			return Allocation{}, q.newFieldError(errdefs.ErrConflict, at+".name", "container %q is listed twice", c.Name)
+			return nil, q.newFieldError(errdefs.ErrConflict, at+".name", "container %q is listed twice", c.Name)
 		}
-		a.Containers = append(a.Containers, c)
+		a = append(a, c)
 	}
-	slices.SortFunc(a.Containers, func(x, y Container) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(a, func(x, y Container) int { return strings.Compare(x.Name, y.Name) })
 	return a, nil
 }
 

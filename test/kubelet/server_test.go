@@ -67,7 +67,7 @@ func check(t *testing.T, a podresources.Allocation, err error) {
 		t.Error(err)
 		return
 	}
-	got := fmt.Sprint(a.Containers)
+	got := fmt.Sprint(a)
 	if want := "[{a [{example.com/vf [1 2]}] []} {b [] [{ns claim example.com node dev0}]}]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -4,9 +4,7 @@ package allocation
 
 // Allocation is the devices that the kubelet allocated to the containers of one pod. All
 // its lists are sorted.
-type Allocation struct {
-	Containers []Container
-}
+type Allocation []Container
 
 // Container is one container with its devices. Containers without devices are listed.
 type Container struct {
@@ -32,7 +30,7 @@ type ClaimDevice struct {
 
 // Container returns the container of that name; ok is false if the pod has none.
 func (a Allocation) Container(name string) (c Container, ok bool) {
-	for _, c := range a.Containers {
+	for _, c := range a {
 		if c.Name == name {
 			return c, true
 		}
