@@ -283,7 +283,7 @@ func (s *Search) compareSocket(a *Attachment) {
 	socket, ok := socketOf(a.Info)
 	for i := range s.attached {
 		n := &s.attached[i]
-		if have, isSocket := socketOf(n.Info); !ok || !isSocket || !s.samePath(have.path, socket.path) {
+		if have, isSocket := socketOf(n.Info); !ok || !isSocket || !s.host.IsSameFile(have.path, socket.path) {
 			continue
 		}
 		if err := s.compareWithClaim(n, a.Claimed, "socket "+quote(socket.path)); err != nil {

@@ -67,7 +67,7 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 	if values == nil {
 		return nil, nil // most containers
 	}
-	infos := map[string]map[string]deviceEnv{}
+	byKey := map[string]variable{}
 	count := 0
 	for key, value := range values {
 		base, isInfo := strings.CutSuffix(key, infoSuffix)
@@ -78,7 +78,9 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 				notes = append(notes, fmt.Sprintf("%s is ignored: %s", envPrefix+key, diag.ErrorText(err)))
 				continue
 			}
-			infos[base] = info
+			v := byKey[base]
+			v.info = info
+			byKey[base] = v
 			count += len(info)
 			continue
 		}
@@ -90,20 +92,21 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 			notes = append(notes, fmt.Sprintf("%s is ignored: %s", envPrefix+key, diag.ErrorText(err)))
 			continue
 		}
-		e = append(e, variable{key: key, name: envPrefix + key, ids: ids})
+		v := byKey[key]
+		v.ids = ids
+		byKey[key] = v
 	}
 	if count > maxIDs {
 		return nil, []string{fmt.Sprintf("the variables %s* of the container's environment have more than %d device IDs: all are ignored", envPrefix, maxIDs)}
 	}
-	for key, info := range infos {
-		at := slices.IndexFunc(e, func(v variable) bool { return v.key == key })
-		if at < 0 {
-			e = append(e, variable{key: key, name: envPrefix + key + infoSuffix, ids: slices.Sorted(maps.Keys(info))})
-			at = len(e) - 1
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		v := byKey[key]
+		v.key, v.name = key, envPrefix+key
+		if v.ids == nil {
+			v.name, v.ids = v.name+infoSuffix, slices.Sorted(maps.Keys(v.info))
 		}
-		e[at].info = info
+		e = append(e, v)
 	}
-	slices.SortFunc(e, func(a, b variable) int { return strings.Compare(a.key, b.key) })
 	slices.Sort(notes)
 	return e, notes
 }
@@ -196,17 +199,14 @@ func (d *deviceEnv) addInformation(kind string, information *jsontree.Node) {
 // isNodeKey reports whether the value is the path of a device node. The keys of vfio differ
 // between the plugin's README and its code.
 func isNodeKey(kind, key string) bool {
-	switch kind {
-	case "vfio":
-		return key == "mount" || key == "dev-mount" || key == "vfio-mount" || key == "vfio-dev-mount"
-	case "vhost":
-		return key == "net-mount" || key == "tun-mount"
-	case "vdpa", "uio":
-		return key == "mount"
-	case "rdma":
-		return key == "uverbs" || key == "umad" || key == "issm" || key == "rdma_cm"
+	keys := map[string][]string{
+		"vfio":  {"mount", "dev-mount", "vfio-mount", "vfio-dev-mount"},
+		"vhost": {"net-mount", "tun-mount"},
+		"vdpa":  {"mount"},
+		"uio":   {"mount"},
+		"rdma":  {"uverbs", "umad", "issm", "rdma_cm"},
 	}
-	return false
+	return slices.Contains(keys[kind], key)
 }
 
 // variableOf returns the variable of a resource.

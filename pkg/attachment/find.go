@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -94,7 +93,7 @@ func ignored(err error) string { return "ignored: " + diag.ErrorText(err) }
 // delegateOf returns the delegate of an interface, or nil.
 func (r *multusRecord) delegateOf(ifName string) *delegate {
 	for i := range r.delegates {
-		if r.delegates[i].ifName == ifName && ifName != "" {
+		if r.delegates[i].IfName == ifName && ifName != "" {
 			return &r.delegates[i]
 		}
 	}
@@ -131,7 +130,7 @@ func (s *Search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selec
 	a := Attachment{IfName: e.IfName, Info: e.Info, File: e.File, Err: e.Err, Owner: OwnerUnknown}
 	d := rec.delegateOf(e.IfName)
 	var note string
-	a.NetworkGuessed = d == nil || d.name == ""
+	a.NetworkGuessed = d == nil || d.Name == ""
 	if a.Network, note = networkOf(e, d, named, s.q.Namespace); note != "" {
 		a.Notes = append(a.Notes, note)
 	}
@@ -146,7 +145,7 @@ func (s *Search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selec
 	s.recordDevice(a.Info)
 	multus := Claim{Source: rec.file}
 	if d != nil {
-		a.DeviceID, a.Resource = d.deviceID, d.resource
+		a.DeviceID, a.Resource = d.DeviceID, d.Resource
 	}
 	s.checkResult(&a, d, &multus)
 	s.checkDevice(&a, multus)
@@ -157,7 +156,7 @@ func (s *Search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selec
 func (s *Search) readResultOf(a *Attachment, d *delegate) (deviceID, file string) {
 	conf := ""
 	if d != nil {
-		conf = d.conf
+		conf = cmp.Or(d.Conf.Name, d.ConfList.Name)
 	}
 	if conf == "" {
 		// A network often has the name of its configuration.
@@ -243,16 +242,11 @@ func (s *Search) checkSocket(a *Attachment) {
 		return
 	}
 	allocated, ok := socketOf(p.info)
-	if !ok || allocated.kind == have.kind && allocated.mode == have.mode && s.samePath(allocated.path, have.path) {
+	if !ok || allocated.kind == have.kind && allocated.mode == have.mode && s.host.IsSameFile(allocated.path, have.path) {
 		return
 	}
 	a.reject(&ConflictError{On: "which socket " + a.IfName + " is", First: Claim{a.File, have.String()},
 		Second: Claim{p.path, allocated.String() + " of the allocated device " + quote(a.DeviceID)}, Hint: hintSocket})
-}
-
-// samePath reports whether two host paths, or abstract names, lead to one socket.
-func (s *Search) samePath(a, b string) bool {
-	return a == b || path.IsAbs(a) && path.IsAbs(b) && s.host.Canonical(a) == s.host.Canonical(b)
 }
 
 const hintSocket = "have the network's CNI plugin keep the device plugin's path and mode (with jackfield-cni: remove device.path and device.mode or device.role " +
@@ -268,13 +262,13 @@ func (s *Search) addWithoutFile(rec *multusRecord, named []selection) {
 	}
 	for i := range rec.delegates {
 		d := &rec.delegates[i]
-		wanted := d.deviceID != "" || slices.ContainsFunc(named, func(n selection) bool { return n.network == d.name })
-		if wanted && !have(d.name, d.ifName) {
+		wanted := d.DeviceID != "" || slices.ContainsFunc(named, func(n selection) bool { return n.network == d.Name })
+		if wanted && !have(d.Name, d.IfName) {
 			s.attached = append(s.attached, s.fromDelegate(d, rec.file))
 		}
 	}
 	for _, n := range named {
-		known := slices.ContainsFunc(rec.delegates, func(d delegate) bool { return d.name == n.network })
+		known := slices.ContainsFunc(rec.delegates, func(d delegate) bool { return d.Name == n.network })
 		if !known && !have(n.network, n.ifName) {
 			s.attached = append(s.attached, Attachment{Network: n.network, NetworkGuessed: true, IfName: n.ifName, Owner: OwnerUnknown,
 				Notes: []string{"the network has no device-info, and Multus has no record of its attachment"}})
@@ -286,22 +280,22 @@ func (s *Search) addWithoutFile(rec *multusRecord, named []selection) {
 // the kubelet allocated a device for it, the device plugin's file describes the network: a
 // file of the network would be its copy (Device Information Specification, §4.2.1).
 func (s *Search) fromDelegate(d *delegate, file string) Attachment {
-	a := Attachment{Network: d.name, IfName: d.ifName, DeviceID: d.deviceID, Resource: d.resource, Owner: OwnerUnknown}
+	a := Attachment{Network: d.Name, IfName: d.IfName, DeviceID: d.DeviceID, Resource: d.Resource, Owner: OwnerUnknown}
 	note := func(format string, args ...any) { a.Notes = append(a.Notes, fmt.Sprintf(format, args...)) }
 	switch {
-	case d.deviceID == "":
+	case d.DeviceID == "":
 		note("the network has no device-info: it has no device, or its CNI plugin writes none")
 		return a
-	case d.resource == "":
-		note("the network has no device-info; its device ID %s is from the pod's annotation and is ignored", quote(d.deviceID))
+	case d.Resource == "":
+		note("the network has no device-info; its device ID %s is from the pod's annotation and is ignored", quote(d.DeviceID))
 		return a
 	}
-	found, ok := s.describeAllocated(d.resource, d.deviceID)
+	found, ok := s.describeAllocated(d.Resource, d.DeviceID)
 	if !ok {
-		note("neither the network nor its device %s of resource %s has device-info", quote(d.deviceID), quote(d.resource))
+		note("neither the network nor its device %s of resource %s has device-info", quote(d.DeviceID), quote(d.Resource))
 		return a
 	}
-	note("the network has no device-info file; by Multus' record its device is %s of resource %s", quote(d.deviceID), quote(d.resource))
+	note("the network has no device-info file; by Multus' record its device is %s of resource %s", quote(d.DeviceID), quote(d.Resource))
 	a.Info, a.File, a.Err = found.Info, found.File, found.Err
 	s.recordDevice(a.Info)
 	a.Notes = append(a.Notes, found.Notes...)

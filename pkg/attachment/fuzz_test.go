@@ -32,11 +32,11 @@ func FuzzMultusScratch(f *testing.F) {
 		}
 		seen := map[string]bool{}
 		for _, d := range ds {
-			if checkIfName(d.ifName) != nil || seen[d.ifName] || d.name != "" && checkNetwork(d.name) != nil ||
-				d.deviceID != "" && checkID(d.deviceID) != nil || d.resource != "" && checkID(d.resource) != nil {
+			if checkIfName(d.IfName) != nil || seen[d.IfName] || d.Name != "" && checkNetwork(d.Name) != nil ||
+				d.DeviceID != "" && checkID(d.DeviceID) != nil || d.Resource != "" && checkID(d.Resource) != nil {
 				t.Fatalf("accepted: %+v", d)
 			}
-			seen[d.ifName] = true
+			seen[d.IfName] = true
 		}
 	})
 }

@@ -3,7 +3,6 @@
 package attachment
 
 import (
-	"cmp"
 	"fmt"
 	"path"
 	"strconv"
@@ -31,13 +30,19 @@ const masterIfName = "eth0"
 // delegate is one network of Multus' scratch file, in the order of attachment (multus-cni,
 // pkg/types: DelegateNetConf).
 type delegate struct {
-	name     string // Name: <namespace>/<nad>, or the name of a CNI configuration without a NAD
-	conf     string // Conf.name or ConfList.name: the name of the CNI configuration
-	ifName   string // ifnameRequest; otherwise net<N>, and eth0 for the first
-	deviceID string // deviceID
-	// resource is resourceName. Multus sets it together with a device ID that the kubelet
-	// allocated. A device ID without it is from the pod's networks annotation.
-	resource string
+	Name     string `json:"Name"`          // <namespace>/<nad>, or the name of a CNI configuration without a NAD
+	IfName   string `json:"ifnameRequest"` // otherwise net<N>, and eth0 for the first
+	DeviceID string `json:"deviceID"`
+	// Resource is set by Multus together with a device ID that the kubelet allocated. A device ID
+	// without it is from the pod's networks annotation.
+	Resource string   `json:"resourceName"`
+	Conf     confName `json:"Conf"`
+	ConfList confName `json:"ConfList"`
+}
+
+// confName is the name of a CNI configuration.
+type confName struct {
+	Name string `json:"name"`
 }
 
 // readDelegates reads /var/lib/cni/multus/<sandboxID>. A missing file has no delegates.
@@ -88,15 +93,15 @@ func parseDelegates(data []byte) ([]delegate, error) {
 		if err != nil {
 			return nil, fmt.Errorf("network %d: %w", i, err)
 		}
-		if d.ifName == "" {
-			d.ifName = "net" + strconv.Itoa(i)
+		if d.IfName == "" {
+			d.IfName = "net" + strconv.Itoa(i)
 			if i == 0 {
-				d.ifName = masterIfName
+				d.IfName = masterIfName
 			}
 		}
 		for _, other := range ds {
-			if other.ifName == d.ifName {
-				return nil, fmt.Errorf("networks %s and %s have the same interface %q: %w", quote(other.name), quote(d.name), d.ifName, errdefs.ErrConflict)
+			if other.IfName == d.IfName {
+				return nil, fmt.Errorf("networks %s and %s have the same interface %q: %w", quote(other.Name), quote(d.Name), d.IfName, errdefs.ErrConflict)
 			}
 		}
 		ds = append(ds, d)
@@ -105,27 +110,14 @@ func parseDelegates(data []byte) ([]delegate, error) {
 }
 
 func parseDelegate(n *jsontree.Node) (d delegate, err error) {
-	type conf struct {
-		Name string `json:"name"`
-	}
-	var network struct {
-		Name         string `json:"Name"`
-		IfName       string `json:"ifnameRequest"`
-		DeviceID     string `json:"deviceID"`
-		ResourceName string `json:"resourceName"`
-		Conf         conf   `json:"Conf"`
-		ConfList     conf   `json:"ConfList"`
-	}
-	if fault := (jsontree.Decoder{}).Decode(n, &network); fault != nil {
+	if fault := (jsontree.Decoder{}).Decode(n, &d); fault != nil {
 		return d, fault
 	}
-	d = delegate{name: network.Name, conf: cmp.Or(network.Conf.Name, network.ConfList.Name), ifName: network.IfName,
-		deviceID: network.DeviceID, resource: network.ResourceName}
 	for _, f := range []struct {
 		key, value string
 		check      func(string) error
 	}{
-		{"deviceID", d.deviceID, checkID}, {"resourceName", d.resource, checkID}, {"Name", d.name, checkNetwork}, {"ifnameRequest", d.ifName, checkIfName},
+		{"deviceID", d.DeviceID, checkID}, {"resourceName", d.Resource, checkID}, {"Name", d.Name, checkNetwork}, {"ifnameRequest", d.IfName, checkIfName},
 	} {
 		if f.value == "" {
 			continue

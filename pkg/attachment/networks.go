@@ -126,11 +126,11 @@ func addSelection(list []selection, network, ifName string) ([]selection, error)
 // network of the annotation if exactly one matches, and then the pod's namespace. note
 // describes an inconsistency.
 func networkOf(e *deviceinfo.Entry, d *delegate, named []selection, podNamespace string) (name, note string) {
-	if d != nil && d.name != "" {
-		if dashed(d.name) != e.Network {
-			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", quote(e.Network), quote(d.name), e.IfName)
+	if d != nil && d.Name != "" {
+		if dashed(d.Name) != e.Network {
+			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", quote(e.Network), quote(d.Name), e.IfName)
 		}
-		return d.name, note
+		return d.Name, note
 	}
 	var matching []string
 	for _, s := range named {

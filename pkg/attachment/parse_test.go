@@ -18,12 +18,12 @@ func TestParseDelegates(t *testing.T) {
 	got, err := parseDelegates([]byte(whole))
 	check(t, err)
 	want := []delegate{
-		{name: "cbr0", conf: "cbr0", ifName: "eth0"},
-		{name: "ns/east", conf: "east-conf", ifName: "fast0", deviceID: devA, resource: vf},
-		{name: "ns/west", conf: "west-conf", ifName: "net2", deviceID: devB},
-		{name: "other/list", conf: "chain", ifName: "net3"},
+		{Name: "cbr0", ConfList: confName{"cbr0"}, IfName: "eth0"},
+		{Name: "ns/east", Conf: confName{"east-conf"}, IfName: "fast0", DeviceID: devA, Resource: vf},
+		{Name: "ns/west", Conf: confName{"west-conf"}, IfName: "net2", DeviceID: devB},
+		{Name: "other/list", ConfList: confName{"chain"}, IfName: "net3"},
 	}
-	if d := cmp.Diff(want, got, cmp.AllowUnexported(delegate{})); d != "" {
+	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 
@@ -54,7 +54,7 @@ func TestParseDelegates(t *testing.T) {
 	// Keys are case-sensitive, and unknown keys are ignored.
 	got, err = parseDelegates([]byte(`[{"name":"x/y","DEVICEID":"z","future":{"a":[1,{"b":null}]},"Name":null,"deviceID":null}]`))
 	check(t, err)
-	if d := cmp.Diff([]delegate{{ifName: "eth0"}}, got, cmp.AllowUnexported(delegate{})); d != "" {
+	if d := cmp.Diff([]delegate{{IfName: "eth0"}}, got); d != "" {
 		t.Error(d)
 	}
 }
