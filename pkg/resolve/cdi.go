@@ -12,6 +12,7 @@ import (
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/cdiedits"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/edits"
@@ -195,11 +196,7 @@ func noteMembers(devices []*cdiregistry.Device) string {
 	for _, d := range devices[:min(len(devices), maxNotes)] {
 		names = append(names, d.Name)
 	}
-	count := "1 device"
-	if len(devices) > 1 {
-		count = fmt.Sprintf("%d devices", len(devices))
-	}
-	text := "all stands for " + count + ": " + strings.Join(names, ", ")
+	text := "all stands for " + diag.Count(len(devices), "device") + ": " + strings.Join(names, ", ")
 	if more := len(devices) - len(names); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
