@@ -67,45 +67,16 @@ func (f *Finder) Search(ctx context.Context, q Query) *Search {
 	return s
 }
 
-// multusRecord is Multus' record of the sandbox.
-type multusRecord struct {
-	delegates []delegate
-	file      string // Multus' scratch file
-	note      string // why it is ignored
-}
-
-func (s *Search) readMultusRecord() multusRecord {
-	if s.opts.MultusDir == "" || s.q.SandboxID == "" {
-		return multusRecord{}
-	}
-	ds, file, err := readDelegates(s.host, s.opts.MultusDir, s.q.SandboxID)
-	r := multusRecord{delegates: ds, file: file}
-	if err != nil {
-		r.note = ignored(err)
-		s.q.reportUnread(err)
-	}
-	return r
-}
-
 // ignored returns the note about a source that is ignored because of err.
 func ignored(err error) string { return "ignored: " + diag.ErrorText(err) }
 
-// delegateOf returns the delegate of an interface, or nil.
-func (r *multusRecord) delegateOf(ifName string) *delegate {
-	for i := range r.delegates {
-		if r.delegates[i].IfName == ifName && ifName != "" {
-			return &r.delegates[i]
-		}
-	}
-	return nil
-}
-
 // addNetworks adds the pod's networks, from all sources.
 func (s *Search) addNetworks(entries []deviceinfo.Entry) {
-	rec := s.readMultusRecord()
+	rec, err := s.readMultusRecord()
 	var common []string
-	if rec.note != "" {
-		common = append(common, rec.note)
+	if err != nil {
+		common = append(common, ignored(err))
+		s.q.reportUnread(err)
 	}
 	named, err := parseNetworks(s.q.Networks, s.q.Namespace)
 	if err != nil {

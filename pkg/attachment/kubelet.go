@@ -47,7 +47,8 @@ func (f *Finder) queryKubelet(ctx context.Context, q *Query) *allocationAnswer {
 		if f.opts.KubeletRequired {
 			answer.err = fmt.Errorf("the kubelet cannot be asked, and kubelet.required accepts no other source: %s; "+
 				"mount its pod-resources directory here: %w", why, errdefs.ErrUnavailable)
-		} else if f.hasKubeletDir() {
+		} else if _, err := f.host.Stat(path.Dir(f.opts.PodResourcesSocket)); err == nil {
+			// A starting kubelet re-creates its socket in this directory.
 			q.reportUnread(fmt.Errorf("the kubelet cannot be asked while it starts: %s: %w", why, errdefs.ErrUnavailable))
 		}
 		return answer
@@ -80,14 +81,4 @@ func (f *Finder) whyNoKubelet() string {
 		return "there is no " + f.opts.PodResourcesSocket
 	}
 	return ""
-}
-
-// hasKubeletDir reports whether the directory of the kubelet's socket exists. A starting
-// kubelet re-creates its socket there.
-func (f *Finder) hasKubeletDir() bool {
-	if f.opts.PodResourcesSocket == "" {
-		return false
-	}
-	_, err := f.host.Stat(path.Dir(f.opts.PodResourcesSocket))
-	return err == nil
 }

@@ -45,20 +45,39 @@ type confName struct {
 	Name string `json:"name"`
 }
 
-// readDelegates reads /var/lib/cni/multus/<sandboxID>. A missing file has no delegates.
-func readDelegates(host hostfs.Root, dir, sandboxID string) (ds []delegate, file string, err error) {
-	file = path.Join(dir, sandboxID)
-	data, err := readCache(host, dir, sandboxID)
+// multusRecord is Multus' record of the sandbox.
+type multusRecord struct {
+	delegates []delegate
+	file      string // Multus' scratch file
+}
+
+// readMultusRecord reads /var/lib/cni/multus/<sandboxID>. A missing file has no delegates.
+func (s *Search) readMultusRecord() (r multusRecord, err error) {
+	if s.opts.MultusDir == "" || s.q.SandboxID == "" {
+		return r, nil
+	}
+	r.file = path.Join(s.opts.MultusDir, s.q.SandboxID)
+	data, err := readCache(s.host, s.opts.MultusDir, s.q.SandboxID)
 	if errdefs.IsNotFound(err) {
-		return nil, file, nil
+		return r, nil
 	}
 	if err == nil {
-		ds, err = parseDelegates(data)
+		r.delegates, err = parseDelegates(data)
 	}
 	if err != nil {
-		return nil, file, fmt.Errorf("read Multus' networks of the sandbox %q: %w", file, err)
+		err = fmt.Errorf("read Multus' networks of the sandbox %q: %w", r.file, err)
 	}
-	return ds, file, nil
+	return r, err
+}
+
+// delegateOf returns the delegate of an interface, or nil.
+func (r *multusRecord) delegateOf(ifName string) *delegate {
+	for i := range r.delegates {
+		if r.delegates[i].IfName == ifName && ifName != "" {
+			return &r.delegates[i]
+		}
+	}
+	return nil
 }
 
 // readCache reads a file below dir. Only root can write Multus' cache; still no symlink is
