@@ -5,6 +5,7 @@ package podresources
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -50,117 +51,109 @@ func (q query) findPod(answer *v1.ListPodResourcesResponse) (Allocation, error) 
 	if first < 0 {
 		return nil, q.newError(errdefs.ErrNotFound, "", "the kubelet does not list the pod")
 	}
-	return q.validatePod(pods[first], fmt.Sprintf("pod_resources[%d]", first))
+	r := reader{query: q}
+	containers := r.readContainers(pods[first].GetContainers(), fmt.Sprintf("pod_resources[%d].containers", first))
+	if r.fault != nil {
+		return nil, r.fault
+	}
+	return containers, nil
 }
 
-// validatePod checks and converts the pod's devices in an answer. at is their field.
-func (q query) validatePod(pod *v1.PodResources, at string) (Allocation, error) {
-	var a Allocation
-	if n := len(pod.GetContainers()); n > maxContainers {
-		return nil, q.newFieldError(errdefs.ErrInvalidArgument, at+".containers", "it has %d items, more than %d", n, maxContainers)
-	}
-	for i, in := range pod.GetContainers() {
-		at := fmt.Sprintf("%s.containers[%d]", at, i)
-		c, err := q.validateContainer(in, at)
-		if err != nil {
-			return nil, err
-		}
-		if _, twice := a.Container(c.Name); twice {
-			return nil, q.newFieldError(errdefs.ErrConflict, at+".name", "container %q is listed twice", c.Name)
-		}
-		a = append(a, c)
-	}
-	slices.SortFunc(a, func(x, y Container) int { return strings.Compare(x.Name, y.Name) })
-	return a, nil
+// reader checks and converts the devices of a pod, and keeps the first fault. The parameter at of its
+// methods is the field of what they read.
+type reader struct {
+	query
+	fault error
 }
 
-func (q query) validateContainer(in *v1.ContainerResources, at string) (Container, error) {
+func (r *reader) addFault(sentinel error, field, format string, args ...any) {
+	if r.fault == nil {
+		r.fault = r.newFieldError(sentinel, field, format, args...)
+	}
+}
+
+func (r *reader) readContainers(list []*v1.ContainerResources, at string) (all Allocation) {
+	if len(list) > maxContainers {
+		r.addFault(errdefs.ErrInvalidArgument, at, "it has %d items, more than %d", len(list), maxContainers)
+		return nil
+	}
+	for i, in := range list {
+		at := fmt.Sprintf("%s[%d]", at, i)
+		if _, twice := all.Container(in.GetName()); twice {
+			r.addFault(errdefs.ErrConflict, at+".name", "container %q is listed twice", in.GetName())
+		}
+		all = append(all, r.readContainer(in, at))
+	}
+	slices.SortFunc(all, func(x, y Container) int { return strings.Compare(x.Name, y.Name) })
+	return all
+}
+
+func (r *reader) readContainer(in *v1.ContainerResources, at string) Container {
 	c := Container{Name: in.GetName()}
 	if !kubename.IsLabel(c.Name) {
-		return c, q.newFieldError(errdefs.ErrInvalidArgument, at+".name", "%.100q is not a container name (a DNS label of 1 to 63 characters)", c.Name)
+		r.addFault(errdefs.ErrInvalidArgument, at+".name", "%.100q is not a container name (a DNS label of 1 to 63 characters)", c.Name)
 	}
 	total := 0
 	ids := map[string][]string{}
 	for i, d := range in.GetDevices() {
 		at := fmt.Sprintf("%s.devices[%d]", at, i)
-		if err := q.checkText(d.GetResourceName(), at+".resource_name"); err != nil {
-			return c, err
+		r.checkText(d.GetResourceName(), at+".resource_name")
+		for j, id := range d.GetDeviceIds() {
+			r.checkText(id, fmt.Sprintf("%s.device_ids[%d]", at, j))
 		}
 		// The kubelet lists one entry per device and NUMA node, so a resource has several
 		// entries, and an ID can occur twice.
-		list := ids[d.GetResourceName()]
-		if total += len(d.GetDeviceIds()); total > maxDevices {
-			return c, q.newFieldError(errdefs.ErrInvalidArgument, at+".device_ids", "the container has more than %d devices", maxDevices)
-		}
-		for j, id := range d.GetDeviceIds() {
-			if err := q.checkText(id, fmt.Sprintf("%s.device_ids[%d]", at, j)); err != nil {
-				return c, err
-			}
-			list = append(list, id)
-		}
-		ids[d.GetResourceName()] = list
+		ids[d.GetResourceName()] = append(ids[d.GetResourceName()], d.GetDeviceIds()...)
+		total += len(d.GetDeviceIds())
 	}
-	for name, list := range ids {
-		slices.Sort(list)
-		c.Resources = append(c.Resources, Resource{Name: name, IDs: slices.Compact(list)})
+	for _, name := range slices.Sorted(maps.Keys(ids)) {
+		slices.Sort(ids[name])
+		c.Resources = append(c.Resources, Resource{Name: name, IDs: slices.Compact(ids[name])})
 	}
-	slices.SortFunc(c.Resources, func(x, y Resource) int { return strings.Compare(x.Name, y.Name) })
-	for i, r := range in.GetDynamicResources() {
-		at := fmt.Sprintf("%s.dynamic_resources[%d]", at, i)
-		if total += len(r.GetClaimResources()); total > maxDevices {
-			return c, q.newFieldError(errdefs.ErrInvalidArgument, at+".claim_resources", "the container has more than %d devices", maxDevices)
-		}
-		claims, err := q.validateClaim(r, at)
-		if err != nil {
-			return c, err
-		}
-		c.Claims = append(c.Claims, claims...)
+	for i, claim := range in.GetDynamicResources() {
+		c.Claims = append(c.Claims, r.readClaim(claim, fmt.Sprintf("%s.dynamic_resources[%d]", at, i))...)
+		total += len(claim.GetClaimResources())
+	}
+	if total > maxDevices {
+		r.addFault(errdefs.ErrInvalidArgument, at, "the container has more than %d devices", maxDevices)
 	}
 	slices.SortFunc(c.Claims, func(x, y ClaimDevice) int {
 		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Claim, y.Claim),
 			strings.Compare(x.Driver, y.Driver), strings.Compare(x.Pool, y.Pool), strings.Compare(x.Device, y.Device))
 	})
-	return c, nil
+	return c
 }
 
-// validateClaim returns the devices of a claim. Kubelets before 1.31 list only their CDI names, which say
+// readClaim returns the devices of a claim. Kubelets before 1.31 list only their CDI names, which say
 // nothing of whose a device is.
-func (q query) validateClaim(r *v1.DynamicResource, at string) ([]ClaimDevice, error) {
-	if err := q.checkText(r.GetClaimNamespace(), at+".claim_namespace"); err != nil {
-		return nil, err
-	}
-	if err := q.checkText(r.GetClaimName(), at+".claim_name"); err != nil {
-		return nil, err
-	}
-	var out []ClaimDevice
-	for i, cr := range r.GetClaimResources() {
-		if cr.GetDeviceName() == "" {
+func (r *reader) readClaim(in *v1.DynamicResource, at string) (devices []ClaimDevice) {
+	r.checkText(in.GetClaimNamespace(), at+".claim_namespace")
+	r.checkText(in.GetClaimName(), at+".claim_name")
+	for i, d := range in.GetClaimResources() {
+		if d.GetDeviceName() == "" {
 			continue
 		}
-		for _, f := range []struct{ name, text string }{{"driver_name", cr.GetDriverName()}, {"pool_name", cr.GetPoolName()}, {"device_name", cr.GetDeviceName()}} {
-			if f.text == "" {
-				continue
-			}
-			if err := q.checkText(f.text, fmt.Sprintf("%s.claim_resources[%d].%s", at, i, f.name)); err != nil {
-				return nil, err
+		at := fmt.Sprintf("%s.claim_resources[%d]", at, i)
+		for _, f := range []struct{ name, text string }{{"driver_name", d.GetDriverName()}, {"pool_name", d.GetPoolName()}, {"device_name", d.GetDeviceName()}} {
+			if f.text != "" {
+				r.checkText(f.text, at+"."+f.name)
 			}
 		}
-		out = append(out, ClaimDevice{Namespace: r.GetClaimNamespace(), Claim: r.GetClaimName(), Driver: cr.GetDriverName(), Pool: cr.GetPoolName(), Device: cr.GetDeviceName()})
+		devices = append(devices, ClaimDevice{Namespace: in.GetClaimNamespace(), Claim: in.GetClaimName(), Driver: d.GetDriverName(), Pool: d.GetPoolName(), Device: d.GetDeviceName()})
 	}
-	return out, nil
+	return devices
 }
 
 // checkText accepts a name or ID: short, printable, without spaces at its ends.
-func (q query) checkText(s, field string) error {
+func (r *reader) checkText(s, field string) {
 	switch {
 	case s == "":
-		return q.newFieldError(errdefs.ErrInvalidArgument, field, "it is empty")
+		r.addFault(errdefs.ErrInvalidArgument, field, "it is empty")
 	case len(s) > maxText:
-		return q.newFieldError(errdefs.ErrInvalidArgument, field, "it has %d bytes, more than %d", len(s), maxText)
+		r.addFault(errdefs.ErrInvalidArgument, field, "it has %d bytes, more than %d", len(s), maxText)
 	case !utf8.ValidString(s):
-		return q.newFieldError(errdefs.ErrInvalidArgument, field, "%.100q is not UTF-8", s)
+		r.addFault(errdefs.ErrInvalidArgument, field, "%.100q is not UTF-8", s)
 	case strings.TrimSpace(s) != s || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return q.newFieldError(errdefs.ErrInvalidArgument, field, "%.100q has characters that are invalid in an ID or name", s)
+		r.addFault(errdefs.ErrInvalidArgument, field, "%.100q has characters that are invalid in an ID or name", s)
 	}
-	return nil
 }
