@@ -77,10 +77,9 @@ func (p *planner) grantPath(subject policy.Subject, at socketPath, ask func(poli
 // what else is in it, now or later.
 type dirDecision struct {
 	state   staging.DirState
-	granted bool         // policy grants everything below it
 	audited policy.Grant // the grant, if it is one of audit mode
 	asked   policy.Asked // what the grant is about
-	refusal error        // why policy does not grant it
+	refusal error        // why policy does not grant everything below it; nil if it does
 }
 
 // decideDir decides on the directory of a socket.
@@ -89,7 +88,7 @@ func (p *planner) decideDir(s *socket) (d dirDecision, err error) {
 	dir.rel = path.Dir(s.at.rel)
 	granted, denied, err := p.grantPath(p.subjectFor(s.att), dir, p.policy.SocketDir, p.policy.SocketDirDenied)
 	d.asked = granted.Asked
-	switch d.granted = err == nil; {
+	switch {
 	case err != nil:
 		d.refusal = err
 	case denied.Audited:
@@ -124,14 +123,14 @@ func (p *planner) applicationDir(s *socket, item *Item) (staging.SocketDir, erro
 	}
 	if d.state == staging.Foreign {
 		switch {
-		case d.granted:
+		case d.refusal == nil:
 			item.noteGrant(d.audited)
 			item.addAsked(d.asked)
 		case !p.hasSocket(s.at):
 			return dir, s.fieldError(d.refusal)
 		}
-		d.granted = true
+		d.refusal = nil
 	}
-	dir.Granted, dir.Refusal = d.granted, d.refusal
+	dir.Granted, dir.Refusal = d.refusal == nil, d.refusal
 	return dir, nil
 }
