@@ -144,16 +144,15 @@ func (s *policySuggest) read(in io.Reader) error {
 		if line.Time.Before(s.after) || s.namespace != "" && line.Namespace != s.namespace {
 			continue
 		}
-		if line.More != "" {
-			s.incomplete++
-		}
+		incomplete := line.More != ""
 		for i := range line.Requests {
 			for _, asked := range line.Requests[i].Asked {
 				s.asked = append(s.asked, policy.Suggestion{Namespace: line.Namespace, Asked: policy.Asked(asked)})
 			}
-			if len(line.Requests[i].Asked) >= resolve.MaxAsked {
-				s.incomplete++
-			}
+			incomplete = incomplete || len(line.Requests[i].Asked) >= resolve.MaxAsked
+		}
+		if incomplete {
+			s.incomplete++
 		}
 	}
 	return lines.Err()

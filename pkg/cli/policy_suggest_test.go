@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// A container is counted once, however many of its requests the log cuts short.
+func TestSuggestCountsIncompleteContainers(t *testing.T) {
+	cut := status.Request{Asked: make([]status.Asked, resolve.MaxAsked)}
+	var log bytes.Buffer
+	for _, c := range []status.Container{
+		{More: "1 request", Requests: []status.Request{cut, cut}},
+		{Requests: []status.Request{cut, {}}},
+		{Requests: []status.Request{{}}},
+	} {
+		line := struct {
+			Time time.Time `json:"time"`
+			status.Container
+		}{time.Unix(1e9, 0), c}
+		if err := json.NewEncoder(&log).Encode(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var s policySuggest
+	if err := s.read(&log); err != nil || s.broken != 0 || s.incomplete != 2 {
+		t.Errorf("%d containers are incomplete, want 2; %d lines are broken, %v", s.incomplete, s.broken, err)
+	}
+}
