@@ -17,13 +17,10 @@ import (
 // attach, as attach.Source.
 type options map[string]string
 
-// deviceOptions are the options of the device. Package attach calls them device.type and so on.
-var deviceOptions = []string{"type", "mode", "role", "path"}
-
 // knownOptions are the options of a network, sorted.
 var knownOptions = []string{"bridge", "configFile", "mode", "mtu", "path", "queues", "rate", "role", "timeout", "type", "vlan", "vswitch"}
 
-// Name returns the option of a key.
+// Name returns the option of a key. Package attach calls the options of the device device.type and so on.
 func (o options) Name(key string) string { return strings.TrimPrefix(key, "device.") }
 
 // Place begins a message about an option.
@@ -74,7 +71,7 @@ func (o options) readDevice(t *attach.Attachment) error {
 	if !t.Device.IsSocket() {
 		return o.invalid("type", `"vhost-user" or "memif": networks of Podman have sockets; request other devices by the annotation devices.jackfield.dev`)
 	}
-	for _, key := range deviceOptions[1:] {
+	for _, key := range []string{"mode", "role", "path"} {
 		value, given := o[key]
 		switch {
 		case !given:
