@@ -4,8 +4,10 @@ package cni
 
 import (
 	"errors"
+	"net"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -68,26 +70,13 @@ func hasInterface(ns *os.File, own bool, ifName string) (has bool, err error) {
 				return
 			}
 		}
-		has, err = findInterface(ifName)
+		var interfaces []net.Interface
+		if interfaces, err = net.Interfaces(); err != nil {
+			err = attach.Fail(codeIO, "I/O failure", "list the interfaces of the container: %v", err)
+			return
+		}
+		has = slices.ContainsFunc(interfaces, func(i net.Interface) bool { return i.Name == ifName })
 	}()
 	<-done
 	return has, err
-}
-
-func findInterface(ifName string) (bool, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err == nil {
-		defer unix.Close(fd)
-		var req *unix.Ifreq
-		if req, err = unix.NewIfreq(ifName); err == nil {
-			err = unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, req)
-		}
-	}
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, unix.ENODEV):
-		return false, nil
-	}
-	return false, attach.Fail(codeIO, "I/O failure", "look for interface %q in the container: %v", ifName, err)
 }
