@@ -308,23 +308,21 @@ func (p *Plugin) takeSample() *telemetry.Sample {
 
 // sampleCDI returns the size of the CDI registry; nil while a directory is unresponsive.
 func (p *Plugin) sampleCDI(c *core) *cdiregistry.Stats {
-	size, err := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (cdiregistry.Stats, error) { return c.engine.Registry().Snapshot().Stats(), nil })
-	if err != nil {
-		return nil
-	}
-	return &size
+	size, _ := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (*cdiregistry.Stats, error) {
+		size := c.engine.Registry().Snapshot().Stats()
+		return &size, nil
+	})
+	return size
 }
 
-// countStaged returns how many containers have a staging directory, and how many sockets are bound in them.
-func (p *Plugin) countStaged() (containers, sockets uint64) {
-	stats, err := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (sum staging.Stats, _ error) {
+// countStaged returns how many containers have a staging directory, and how many sockets are bound in them;
+// 0 while a directory is unresponsive.
+func (p *Plugin) countStaged() (containers, sockets int) {
+	stats, _ := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (sum staging.Stats, _ error) {
 		for _, store := range p.state.openStores() {
 			sum = sum.Add(store.Stats())
 		}
 		return sum, nil
 	})
-	if err != nil {
-		return 0, 0
-	}
-	return uint64(stats.Containers), uint64(stats.Sockets)
+	return stats.Containers, stats.Sockets
 }

@@ -22,7 +22,7 @@ type Sample struct {
 	Version, Commit     string             // of the program; the commit is "" where the build does not know it
 	ConfigRefused       uint64             // new configurations that were rejected
 	CDI                 *cdiregistry.Stats // nil while a directory is unresponsive
-	Staged, Sockets     uint64             // containers with a staging directory, and host sockets bound in them
+	Staged, Sockets     int                // containers with a staging directory, and host sockets bound in them
 	Workers, WorkersMax int
 	AuditWritable       bool
 	Directories         []dircheck.Directory
