@@ -193,23 +193,23 @@ func (h *hotplug) updateDirty() {
 	}
 	for _, c := range dirty {
 		if h.p.closing.Err() == nil {
-			h.updateContainer(c)
+			h.updateContainer(c.running, c.pod, h.p.containerLog(c.pod, c.c))
 		}
 	}
 }
 
 // takeRunning returns the containers to update, in order, and those that have ended.
-func (t *containerTable) takeRunning() (dirty, ended []*runningContainer) {
+func (t *containerTable) takeRunning() (dirty []*container, ended []*runningContainer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, c := range t.containers {
 		if c.running != nil && c.running.dirty {
 			c.running.dirty = false
-			dirty = append(dirty, c.running)
+			dirty = append(dirty, c)
 		}
 	}
-	slices.SortFunc(dirty, func(a, b *runningContainer) int {
-		return cmp.Or(cmp.Compare(a.req.SandboxID, b.req.SandboxID), cmp.Compare(a.req.ContainerID, b.req.ContainerID))
+	slices.SortFunc(dirty, func(a, b *container) int {
+		return cmp.Or(cmp.Compare(a.pod.GetId(), b.pod.GetId()), cmp.Compare(a.c.GetId(), b.c.GetId()))
 	})
 	ended, t.ended = t.ended, nil
 	return dirty, ended
@@ -224,11 +224,9 @@ func (t *containerTable) hasEnded(c *runningContainer) bool {
 
 // updateContainer gives one container what its sandbox's networks are now. An incomplete update is
 // repeated, and removes nothing.
-func (h *hotplug) updateContainer(c *runningContainer) {
+func (h *hotplug) updateContainer(c *runningContainer, pod *api.PodSandbox, log *logrus.Entry) {
 	req := c.req
-	log := h.p.log.WithFields(logrus.Fields{"pod": req.Namespace + "/" + req.Pod, "sandbox": req.SandboxID,
-		"container": req.Container, "containerID": req.ContainerID})
-	defer h.p.recoverPanic(new(error), &api.PodSandbox{Id: req.SandboxID, Namespace: req.Namespace, Name: req.Pod})
+	defer h.p.recoverPanic(new(error), pod)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.timeout.Load()))
 	defer cancel()
 	current, store := h.p.config.core.Load(), h.p.state.store.Load()
