@@ -27,6 +27,7 @@ type specDir struct {
 	files map[string]*specFile // as last read, by name
 	// recheck are those of files that events do not cover.
 	recheck map[string]*specFile
+	changed map[string]bool // names that may have changed since the last load
 }
 
 const noWatch = -2 // not fswatch.AllDirs

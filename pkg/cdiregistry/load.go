@@ -11,6 +11,7 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 )
 
 // loadAll loads files of a directory, on several processors. A nil file means that there is
@@ -95,6 +96,6 @@ func (f *specFile) rememberNames(kind string, names []string) {
 
 // refuse records what is wrong with the file.
 func (f *specFile) refuse(faults ...*Diagnostic) *specFile {
-	f.err = &SpecError{Path: f.hostPath(), Diagnostics: faults}
+	f.spec, f.err = &specs.Spec{}, &SpecError{Path: f.hostPath(), Diagnostics: faults}
 	return f
 }

@@ -49,7 +49,7 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 		if !path.IsAbs(d) {
 			return nil, fmt.Errorf("open CDI spec directory %q: the path must be absolute: %w", d, errdefs.ErrInvalidArgument)
 		}
-		r.dirs = append(r.dirs, &specDir{path: path.Clean(d), priority: i, watch: noWatch, stale: true, files: map[string]*specFile{}, recheck: map[string]*specFile{}})
+		r.dirs = append(r.dirs, &specDir{path: path.Clean(d), priority: i, watch: noWatch, stale: true, files: map[string]*specFile{}, recheck: map[string]*specFile{}, changed: map[string]bool{}})
 		r.current.dirs = append(r.current.dirs, Dir{Path: path.Clean(d), Priority: i})
 	}
 	return r, nil
@@ -114,32 +114,29 @@ func (r *Registry) Close() error {
 // directories are checked and files are read, so that nothing that happened before the call
 // is missed; what happens meanwhile stays in the queue for the next call.
 func (r *Registry) refresh() {
-	changed := r.takeEvents()
+	r.takeEvents()
 	u := &update{current: r.current, dirs: slices.Clone(r.current.dirs)}
-	for i, d := range r.dirs {
+	for _, d := range r.dirs {
 		for name, f := range d.recheck {
 			if r.hasChanged(f) {
-				changed[i][name] = true
+				d.changed[name] = true
 			}
 		}
 		switch id := identify(r.host.Stat(d.path)); {
 		case d.needsListing(id):
 			r.reloadDirectory(u, d)
-		case len(changed[i]) > 0:
-			r.reloadFiles(u, d, slices.Collect(maps.Keys(changed[i])))
+		case len(d.changed) > 0:
+			r.reloadFiles(u, d)
 		}
+		clear(d.changed)
 	}
 	r.current = u.snapshot()
 }
 
-// takeEvents drains the queue and returns the names in each directory that events are about.
-func (r *Registry) takeEvents() []map[string]bool {
-	changed := make([]map[string]bool, len(r.dirs))
-	for i := range changed {
-		changed[i] = map[string]bool{}
-	}
+// takeEvents drains the queue and notes the names in each directory that events are about.
+func (r *Registry) takeEvents() {
 	r.watch.Drain(func(ev fswatch.Event) {
-		for i, d := range r.dirs {
+		for _, d := range r.dirs {
 			if ev.Dir != fswatch.AllDirs && ev.Dir != d.watch {
 				continue
 			}
@@ -148,11 +145,10 @@ func (r *Registry) takeEvents() []map[string]bool {
 				d.watch = noWatch
 			}
 			if r.isSpecName(ev.Name) {
-				changed[i][ev.Name] = true
+				d.changed[ev.Name] = true
 			}
 		}
 	})
-	return changed
 }
 
 func (r *Registry) isSpecName(name string) bool {
@@ -191,14 +187,15 @@ func (r *Registry) reloadDirectory(u *update, d *specDir) {
 	}
 }
 
-// reloadFiles loads single files of a directory.
-func (r *Registry) reloadFiles(u *update, d *specDir, names []string) {
+// reloadFiles loads the files of a directory that may have changed.
+func (r *Registry) reloadFiles(u *update, d *specDir) {
 	dir, err := r.openDir(d)
 	if err != nil {
 		d.stale = true // it was replaced meanwhile, or descriptors are used up
 		return
 	}
 	defer dir.close()
+	names := slices.Collect(maps.Keys(d.changed))
 	for i, f := range r.loadAll(dir, names) {
 		u.setFile(d, names[i], f)
 	}

@@ -19,7 +19,7 @@ type specFile struct {
 	dir         *specDir    // its path and priority alone
 	name        string      // in the directory
 	size, mtime int64       // bytes, and ns since the epoch
-	spec        *specs.Spec // nil for a refused file
+	spec        *specs.Spec // empty for a refused file
 	err         *SpecError  // nil for a usable file
 	// kind and refused are the kind, and the devices of a refused file, as far as known.
 	kind    string
@@ -38,14 +38,6 @@ type specFile struct {
 }
 
 func (f *specFile) hostPath() string { return path.Join(f.dir.path, f.name) }
-
-// devices returns those of a usable file.
-func (f *specFile) devices() []specs.Device {
-	if f.err != nil {
-		return nil
-	}
-	return f.spec.Devices
-}
 
 // deviceNames returns the unqualified names, in the order of the file.
 func (f *specFile) deviceNames() []string {

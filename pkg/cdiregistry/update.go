@@ -89,7 +89,7 @@ func (u *update) change(f *specFile, remove bool) {
 		return
 	}
 	u.files = append(u.files, change[*specFile]{f, remove})
-	for i, device := range f.devices() {
+	for i, device := range f.spec.Devices {
 		u.devices = append(u.devices, change[declaration]{declaration{f.kind + "=" + device.Name, f, i}, remove})
 	}
 }
