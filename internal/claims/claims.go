@@ -212,19 +212,24 @@ func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
 // Directory returns the claim of a directory. The claim of an unclaimed one has no holders.
 func (d *Dir) Directory(dir string) (Claim, error) { return d.readClaim(nameOfDirectory(dir)) }
 
-// HoldSocket records that a sandbox has a socket of the host. A socket below a directory
-// that another sandbox has claimed is errdefs.ErrConflict.
-func (d *Dir) HoldSocket(socket string, h Holder) error {
+// HoldSockets records that a sandbox has sockets of the host. A socket below a directory that
+// another sandbox has claimed is errdefs.ErrConflict. The error is about the first socket that
+// is not held; held is how many before it are.
+func (d *Dir) HoldSockets(sockets []string, h Holder) (held int, err error) {
 	unlock, err := d.lockDir(true)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer unlock()
-	if err := d.Claimants(socket).Check(h.Sandbox); err != nil {
-		return err
+	for i, socket := range sockets {
+		if err := d.Claimants(socket).Check(h.Sandbox); err != nil {
+			return i, err
+		}
+		if _, _, err := d.addHolder(nameOfSocket(socket), h); err != nil {
+			return i, err
+		}
 	}
-	_, _, err = d.addHolder(nameOfSocket(socket), h)
-	return err
+	return len(sockets), nil
 }
 
 // Claimants are the claims of the directories that a socket lies in.

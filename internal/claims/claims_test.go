@@ -106,6 +106,11 @@ func TestOneOfManyProcessesGetsDirectory(t *testing.T) {
 	}
 }
 
+func holdSocket(d *Dir, socket string, h Holder) error {
+	_, err := d.HoldSockets([]string{socket}, h)
+	return err
+}
+
 // A sandbox that claims a directory and one that holds a socket in it exclude each other,
 // in either order. Of many concurrent callers only one kind succeeds.
 func TestSocketsAndDirectories(t *testing.T) {
@@ -113,15 +118,18 @@ func TestSocketsAndDirectories(t *testing.T) {
 	d := newDir(t)
 	_, _, err := d.ClaimDirectory("/run/vsw/a", a)
 	must(t, err)
-	must(t, d.HoldSocket("/run/vsw/a/x.sock", a))
+	must(t, holdSocket(d, "/run/vsw/a/x.sock", a))
 	for _, socket := range []string{"/run/vsw/a/x.sock", "/run/vsw/a/b/c/x.sock"} {
-		if err := d.HoldSocket(socket, b); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "sandbox a") {
+		if err := holdSocket(d, socket, b); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), "sandbox a") {
 			t.Errorf("%s: %v", socket, err)
 		}
 	}
-	must(t, d.HoldSocket("/run/vsw/shared/x.sock", a))
-	must(t, d.HoldSocket("/run/vsw/shared/x.sock", b))
-	must(t, d.HoldSocket("/run/vsw/b.sock", b))
+	must(t, holdSocket(d, "/run/vsw/shared/x.sock", a))
+	must(t, holdSocket(d, "/run/vsw/shared/x.sock", b))
+	sockets := []string{"/run/vsw/b.sock", "/run/vsw/a/x.sock", "/run/vsw/c.sock"}
+	if held, err := d.HoldSockets(sockets, b); held != 1 || !errdefs.IsConflict(err) || !strings.Contains(err.Error(), sockets[1]) {
+		t.Errorf("held %d sockets, then %v", held, err)
+	}
 	for _, dir := range []string{"/run/vsw/shared", "/run/vsw", "/run"} {
 		if _, _, err := d.ClaimDirectory(dir, b); !errdefs.IsConflict(err) {
 			t.Errorf("%s: %v", dir, err)
@@ -147,7 +155,7 @@ func TestSocketsAndDirectories(t *testing.T) {
 					if _, _, err := d.ClaimDirectory("/run/vsw/a", h); err == nil {
 						dirs.Add(1)
 					}
-				} else if d.HoldSocket("/run/vsw/a/x.sock", h) == nil {
+				} else if holdSocket(d, "/run/vsw/a/x.sock", h) == nil {
 					sockets.Add(1)
 				}
 			})

@@ -123,7 +123,7 @@ func (s *Store) holdRecordedSockets(sandboxID, containerID string) error {
 	r := s.readRecord(sandboxID, containerID)
 	var errs []error
 	for i := range r.Sockets {
-		if err := s.holdSocket(sandboxID, r.Sockets[i].hostPath()); err != nil && !errdefs.IsConflict(err) {
+		if err := s.holdSockets(sandboxID, r.Sockets[i:i+1]); err != nil && !errdefs.IsConflict(err) {
 			errs = append(errs, err)
 		}
 	}
@@ -155,12 +155,23 @@ func (s *Store) claimDirectory(sandboxID, dir string) (c claims.Claim, fresh boo
 	return s.claims.ClaimDirectory(dir, s.holder(sandboxID))
 }
 
-// holdSocket marks the sandbox's record and claims a socket of the host for the sandbox.
-func (s *Store) holdSocket(sandboxID, socket string) error {
+// holdSockets marks the sandbox's record and claims sockets of the host for the sandbox.
+func (s *Store) holdSockets(sandboxID string, sockets []Socket) error {
+	if len(sockets) == 0 {
+		return nil
+	}
 	if err := s.markClaimed(sandboxID); err != nil {
 		return err
 	}
-	return s.claims.HoldSocket(socket, s.holder(sandboxID))
+	paths := make([]string, len(sockets))
+	for i := range sockets {
+		paths[i] = sockets[i].hostPath()
+	}
+	held, err := s.claims.HoldSockets(paths, s.holder(sandboxID))
+	if err != nil {
+		return withOrigin(sockets[held].From, err)
+	}
+	return nil
 }
 
 // markClaimed keeps the sandbox's record until the sandbox is removed.

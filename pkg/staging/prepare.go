@@ -39,6 +39,9 @@ func (s *Store) Prepare(c Container) (err error) {
 			return err
 		}
 	}
+	if err := s.holdSockets(c.SandboxID, c.Sockets); err != nil {
+		return err
+	}
 	if err := s.fillDirectory(&c); err != nil {
 		return s.stagingError(&c, err)
 	}

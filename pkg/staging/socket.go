@@ -51,8 +51,7 @@ func (s *Store) openSocket(k *Socket) (int, unix.Stat_t, error) {
 	return fd, st, nil
 }
 
-// openForContainer opens a socket, claims it for the sandbox and grants the container's user
-// access.
+// openForContainer opens a socket that the sandbox holds, and grants the container's user access.
 func (s *Store) openForContainer(c *Container, k *Socket) (int, error) {
 	fd, _, err := s.openSocket(k)
 	if errdefs.IsNotFound(err) {
@@ -61,10 +60,7 @@ func (s *Store) openForContainer(c *Container, k *Socket) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err = s.holdSocket(c.SandboxID, k.hostPath()); err == nil {
-		err = s.grantAccess(c.SandboxID, c.ID, k, fd)
-	}
-	if err != nil {
+	if err := s.grantAccess(c.SandboxID, c.ID, k, fd); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
@@ -120,14 +116,11 @@ func (s *Store) stageSocket(c *Container, k *Socket) error {
 // a socket as lost that disappeared in between.
 func (s *Store) openAndBindSocket(c *Container, k *Socket) (lost bool, err error) {
 	fd, err := s.openForContainer(c, k)
-	if k.Await && s.status.Mode == ModeMount && errdefs.IsNotFound(err) {
-		err = s.holdSocket(c.SandboxID, k.hostPath())
-	}
-	if err != nil {
-		return false, withOrigin(k.From, err)
-	}
-	if fd >= 0 {
+	switch {
+	case err == nil:
 		defer unix.Close(fd)
+	case !k.Await || s.status.Mode != ModeMount || !errdefs.IsNotFound(err):
+		return false, withOrigin(k.From, err)
 	}
 	unlock, err := s.lockStore()
 	if err != nil {
@@ -140,12 +133,12 @@ func (s *Store) openAndBindSocket(c *Container, k *Socket) (lost bool, err error
 	return lost, err
 }
 
-// bindSocket binds the socket of a descriptor at all its places. If the socket was unlinked
-// since it was opened, it is lost and bound nowhere. A socket that is awaited has the descriptor
+// bindSocket binds the socket of a descriptor at all its places, in place of an older one. A socket
+// that was unlinked since it was opened is lost. A socket that is awaited has the descriptor
 // -1, and placeholders. In ModeDirectory every socket has placeholders: the runtime mounts on them.
 func (s *Store) bindSocket(c *Container, k *Socket, fd int) (lost bool, err error) {
 	dir := filepath.Join(s.containersDir(), c.ID)
-	for i, at := range k.At {
+	for _, at := range k.At {
 		target := filepath.Join(dir, at)
 		if err := createPlaceholder(target); err != nil {
 			return false, err
@@ -153,20 +146,9 @@ func (s *Store) bindSocket(c *Container, k *Socket, fd int) (lost bool, err erro
 		if fd < 0 || s.status.Mode != ModeMount {
 			continue
 		}
-		err := bindFD(fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY)
-		if err == nil {
-			continue
+		if err := bindFD(fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY); err != nil {
+			return isUnlinked(fd), withOrigin(k.From, err)
 		}
-		if !isUnlinked(fd) {
-			return false, withOrigin(k.From, err)
-		}
-		// Otherwise one place would have the old socket, and another the new one.
-		for _, at := range k.At[:i] {
-			if err := unmountStack(filepath.Join(dir, at)); err != nil {
-				return false, err
-			}
-		}
-		return true, withOrigin(k.From, err)
 	}
 	return false, nil
 }

@@ -122,9 +122,12 @@ func (s *Store) openNewSocket(was *record, c *Container, k *Socket) (newMount, e
 	if len(m.at) == 0 {
 		return m, nil
 	}
+	if err := s.holdSockets(c.SandboxID, []Socket{*k}); err != nil {
+		return m, err
+	}
 	fd, err := s.openForContainer(c, k)
 	if m.fd = fd; errdefs.IsNotFound(err) {
-		err = s.holdSocket(c.SandboxID, k.hostPath())
+		err = nil // it is bound once it exists
 	}
 	return m, withOrigin(k.From, err)
 }
