@@ -32,7 +32,7 @@ func Path(stateDir string) string { return filepath.Join(stateDir, "claims") }
 // Holder is a sandbox that has a directory or a socket, and the adapter that delivered it.
 type Holder struct {
 	Sandbox string `json:"sandbox"`
-	Adapter string `json:"adapter,omitempty"`
+	Adapter string `json:"adapter"`
 	// StateDir is the host path of the state directory with the adapter's record of the sandbox.
 	StateDir string `json:"stateDir,omitempty"`
 }
@@ -169,16 +169,12 @@ func (d *Dir) addHolder(name string, h Holder) (c Claim, fresh bool, err error) 
 }
 
 func conflict(dir, path string, isSocket bool, other *Holder) error {
-	by := ""
-	if other.Adapter != "" {
-		by = ", by " + other.Adapter
-	}
 	if isSocket {
-		return errdefs.ErrConflict.WithMessage(fmt.Sprintf("directory %q has socket %q in it, which sandbox %s holds%s; give the attachment a directory of its own",
-			dir, path, other.Sandbox, by))
+		return errdefs.ErrConflict.WithMessage(fmt.Sprintf("directory %q has socket %q in it, which sandbox %s holds, by %s; give the attachment a directory of its own",
+			dir, path, other.Sandbox, other.Adapter))
 	}
-	return errdefs.ErrConflict.WithMessage(fmt.Sprintf("directory %q belongs to sandbox %s%s; two pods cannot share one, give each attachment its own",
-		path, other.Sandbox, by))
+	return errdefs.ErrConflict.WithMessage(fmt.Sprintf("directory %q belongs to sandbox %s, by %s; two pods cannot share one, give each attachment its own",
+		path, other.Sandbox, other.Adapter))
 }
 
 // SetCreated records that the directory was created for the sandbox that has claimed it, and, unless
@@ -384,19 +380,11 @@ func (d *Dir) readClaim(name string) (Claim, error) {
 	if err != nil {
 		return Claim{}, fmt.Errorf("read claim: %w", err)
 	}
-	return decode(data), nil
-}
-
-// decode reads a claim. Earlier versions wrote the sandbox's ID alone.
-func decode(data []byte) Claim {
-	if hostfs.CheckID(string(data)) == nil {
-		return Claim{Holders: []Holder{{Sandbox: string(data)}}}
-	}
 	var c Claim
 	if json.Unmarshal(data, &c) != nil {
-		return Claim{}
+		return Claim{}, nil
 	}
-	return c
+	return c, nil
 }
 
 // writeClaim replaces a file atomically. The lock is held.
@@ -417,14 +405,6 @@ const socketPrefix = "="
 func nameOfDirectory(dir string) string { return escape(filepath.Clean(dir)) }
 
 func nameOfSocket(socket string) string { return socketPrefix + escape(filepath.Clean(socket)) }
-
-// DirectoryOf returns the directory that a file of claims is about, "" for any other file.
-func DirectoryOf(name string) string {
-	if path, isSocket := fileOf(name); !isSocket && filepath.IsAbs(path) {
-		return path
-	}
-	return ""
-}
 
 // fileOf returns the path that a file is about.
 func fileOf(name string) (path string, isSocket bool) {

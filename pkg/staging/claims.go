@@ -7,9 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
@@ -65,69 +63,6 @@ func (s *Store) SweepClaims() error {
 func (s *Store) hasSandbox(id string) bool {
 	_, err := os.Lstat(filepath.Join(s.sandboxesDir(), id))
 	return !errors.Is(err, os.ErrNotExist)
-}
-
-// adoptOldClaims converts the claims of earlier versions. These hold only the sandbox's ID, and
-// the OCI hook and inject kept them in a directory of their own. If the sandbox's record says
-// that a directory was created for the sandbox, the new claim says so, too. A claim that cannot
-// be converted stays, and nothing is created for it.
-func (s *Store) adoptOldClaims() {
-	old := filepath.Join(s.dir, "claims")
-	moved := s.host.Path(claimsPath(s.hostDir, s.opts.Owner)) != old
-	names, err := listNames(old)
-	if err != nil {
-		return
-	}
-	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(old, name))
-		sandbox, dir := string(data), claims.DirectoryOf(name)
-		if err != nil || checkID("sandbox", sandbox) != nil || dir == "" {
-			continue
-		}
-		if !s.hasSandbox(sandbox) {
-			_ = os.Remove(filepath.Join(old, name)) // earlier versions ignored such a claim
-			continue
-		}
-		if _, _, err := s.claimDirectory(sandbox, dir); err != nil && !errdefs.IsConflict(err) {
-			continue
-		}
-		list, _ := readCreatedDirs(filepath.Join(s.sandboxesDir(), sandbox))
-		if i := slices.IndexFunc(list, func(m createdDir) bool { return !m.Parent && m.hostPath() == dir }); i >= 0 {
-			s.adoptOldDirectory(list[i])
-		}
-		if moved {
-			_ = os.Remove(filepath.Join(old, name))
-		}
-	}
-	if moved {
-		_ = os.Remove(old)
-	}
-}
-
-// adoptOldDirectory records in the claim of a directory that it was created for the sandbox.
-func (s *Store) adoptOldDirectory(m createdDir) {
-	fd, err := openBelowRoot(s.host, m.Root, m.Rel, unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd)
-	if id, err := claims.IdentityOf(fd); err == nil {
-		_ = s.claims.SetCreated(m.hostPath(), id, nil)
-	}
-}
-
-// holdRecordedSockets claims the sockets of a container that an earlier process staged; an
-// earlier version claimed none. A conflict with another sandbox's directory is no error:
-// nothing is taken from a running container.
-func (s *Store) holdRecordedSockets(sandboxID, containerID string) error {
-	r := s.readRecord(sandboxID, containerID)
-	var errs []error
-	for i := range r.Sockets {
-		if err := s.holdSockets(sandboxID, r.Sockets[i:i+1]); err != nil && !errdefs.IsConflict(err) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // nodeDir returns the host path of the node's state directory. The state directory of an owner other

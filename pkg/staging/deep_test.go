@@ -9,6 +9,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/claims"
 )
 
 // A directory tree thousands of levels deep in a socket directory is removed with the sandbox,
@@ -53,9 +55,10 @@ func TestRebindRefusesDirectoryOfAnotherSandbox(t *testing.T) {
 	n.listen("run/vsw/a/a.sock", "vswitch")
 	must(t, n.Prepare(newContainer("c1", "s1", "a/a.sock")))
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "vswitch")
-	// A claim of an earlier version, which did not record the holders of sockets.
-	must(t, os.MkdirAll(n.path("run/jackfield/sandboxes/other"), 0o700))
-	must(t, os.WriteFile(n.path("run/jackfield/claims/%2Frun%2Fvsw%2Fa"), []byte("other"), 0o600))
+	// The container's claim of the socket was lost.
+	must(t, n.claims.Release(func(h claims.Holder) bool { return h.Sandbox == "s1" }))
+	_, _, err := n.claims.ClaimDirectory("/run/vsw/a", claims.Holder{Sandbox: "other", Adapter: claims.CNI})
+	must(t, err)
 	n.listen("run/vsw/a/a.sock", "impostor")
 	n.waitUntil(func() bool { return len(n.events.failures()) > 0 }, "the socket was not refused")
 	if got, err := readSocket(n.stagedPath("c1", "net/net1/a.sock")); err == nil && got != "vswitch" {

@@ -50,7 +50,7 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 				continue
 			}
 			known[cid] = true
-			errs = append(errs, s.holdRecordedSockets(sid, cid), s.trackRecorded(sid, cid))
+			errs = append(errs, s.trackRecorded(sid, cid))
 		}
 		if !foreign && !stays {
 			errs = append(errs, s.RemoveSandbox(sid))

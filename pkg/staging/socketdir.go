@@ -281,10 +281,7 @@ func (s *Store) removeSocketDirs(sandboxID string) (lost, err error) {
 		return lost, err
 	}
 	own := s.holder(sandboxID)
-	return lost, s.claims.Release(func(h claims.Holder) bool {
-		// Earlier versions of the NRI plugin did not record the adapter.
-		return h == own || own.Adapter == claims.NRI && h == claims.Holder{Sandbox: sandboxID}
-	})
+	return lost, s.claims.Release(func(h claims.Holder) bool { return h == own })
 }
 
 // removeCreatedDir removes a directory if it still is the one that was created.

@@ -123,9 +123,6 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 			return nil, fmt.Errorf("check state directory %w", fault)
 		}
 	}
-	if !opts.NoCreate || opts.Watch {
-		s.adoptOldClaims()
-	}
 	if opts.NoCreate {
 		s.status = Status{Mode: ModeMount}
 	} else if err := s.chooseMode(opts.Mode); err != nil {
