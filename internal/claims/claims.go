@@ -272,40 +272,27 @@ func (a Claimants) Check(sandbox string) error {
 
 // ReleaseDirectory removes a holder's claim of one directory. No claim is no error.
 func (d *Dir) ReleaseDirectory(dir string, h Holder) error {
-	return d.release([]string{nameOfDirectory(dir)}, func(have Holder) bool { return have == h })
+	return d.release([]string{nameOfDirectory(dir)}, func(_ bool, have Holder) bool { return have == h })
 }
 
 // ReleaseSockets removes a holder's holds of sockets, and reports whether it still claims
 // directories.
 func (d *Dir) ReleaseSockets(h Holder) (directories bool, err error) {
-	names, err := d.listNames()
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	sockets := make([]string, 0, len(names))
-	for _, name := range names {
-		if _, isSocket := fileOf(name); isSocket {
-			sockets = append(sockets, name)
-			continue
-		}
-		c, err := d.readClaim(name)
-		if err != nil {
-			return false, err
-		}
-		directories = directories || slices.Contains(c.Holders, h)
-	}
-	return directories, d.release(sockets, func(have Holder) bool { return have == h })
+	err = d.release(nil, func(isSocket bool, have Holder) bool {
+		directories = directories || have == h && !isSocket
+		return have == h && isSocket
+	})
+	return directories, err
 }
 
 // Release removes all claims and holds of the holders for which isGone is true, and what a writer left that
 // was killed.
-func (d *Dir) Release(isGone func(Holder) bool) error { return d.release(nil, isGone) }
+func (d *Dir) Release(isGone func(Holder) bool) error {
+	return d.release(nil, func(_ bool, have Holder) bool { return isGone(have) })
+}
 
 // release removes holders from the files of these names, or from all files for nil.
-func (d *Dir) release(names []string, isGone func(Holder) bool) error {
+func (d *Dir) release(names []string, isGone func(isSocket bool, h Holder) bool) error {
 	unlock, err := d.lockDir(false)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -327,12 +314,12 @@ func (d *Dir) release(names []string, isGone func(Holder) bool) error {
 			errs = append(errs, err)
 			continue
 		}
-		left := slices.DeleteFunc(slices.Clone(c.Holders), isGone)
+		_, isSocket := fileOf(name)
+		left := slices.DeleteFunc(slices.Clone(c.Holders), func(h Holder) bool { return isGone(isSocket, h) })
 		switch {
 		case len(left) == 0:
 			// Also a damaged file, which has no holders.
-			err = unix.Unlink(filepath.Join(d.dir, name))
-			if errors.Is(err, unix.ENOENT) {
+			if err = os.Remove(filepath.Join(d.dir, name)); errors.Is(err, os.ErrNotExist) {
 				err = nil
 			}
 		case len(left) < len(c.Holders):
