@@ -56,32 +56,27 @@ func (s *Store) onSocketEvent(src *hostSocket) {
 // rebind binds a socket in every container that has an older one at its place. It returns in
 // how many, and whether a tenant can write a directory on the way to the socket.
 func (s *Store) rebind(src *hostSocket) (n int, tenant bool, err error) {
-	s.mu.Lock()
-	src.checksBegun++
-	began := src.checksBegun
-	s.mu.Unlock()
-	// Outside the lock: the host's file systems may be slow.
+	src.checking.Lock()
+	defer src.checking.Unlock()
+	// Without the store's lock: the host's file systems may be slow.
 	fd, st, err := s.openSocket(&src.socket)
 	claimants := s.claims.Claimants(src.socket.hostPath())
+	tenant = claimants.HasAny()
 	if err != nil {
-		return 0, claimants.HasAny(), err
+		return 0, tenant, err
 	}
 	defer unix.Close(fd)
 	unlock, err := s.lockStore()
 	if err != nil {
-		return 0, claimants.HasAny(), err
+		return 0, tenant, err
 	}
 	defer unlock()
-	if began < src.lastCheck {
-		return 0, claimants.HasAny(), nil // a later check was faster: this may be an older socket
-	}
-	src.lastCheck = began
 	n, err = s.rebindAll(src, fd, &st, claimants)
 	if err != nil && isUnlinked(fd) {
 		// The watcher reports the next socket.
 		err = errdefs.ErrNotFound.WithMessage(fmt.Sprintf("%q was removed meanwhile", src.socket.hostPath()))
 	}
-	return n, claimants.HasAny(), err
+	return n, tenant, err
 }
 
 // rebindAll binds the socket of a descriptor in all its containers. The lock is held.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackfield/jackfield/internal/claims"
@@ -17,15 +18,14 @@ import (
 
 // hostSocket is a socket of the host that is bound in containers.
 type hostSocket struct {
-	socket      Socket // of the first container; all have the same root and rel
-	containers  map[string]*record
-	bound       claims.Identity // what is bound in all of them; zero when unknown
-	watch       *fswatch.Watch
-	lane        int    // index of the watcher that watch belongs to
-	moving      bool   // while it moves to the other lane
-	checksBegun uint64 // number of the last check that began
-	lastCheck   uint64 // number of the last check that took effect
-	throttle    logThrottle
+	socket     Socket     // of the first container; all have the same root and rel
+	checking   sync.Mutex // one check at a time: another one could bind an older socket
+	containers map[string]*record
+	bound      claims.Identity // what is bound in all of them; zero when unknown
+	watch      *fswatch.Watch
+	lane       int  // index of the watcher that watch belongs to
+	moving     bool // while it moves to the other lane
+	throttle   logThrottle
 }
 
 // Paths that tenants can write have a watcher of their own, so that a tenant delays only
