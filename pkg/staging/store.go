@@ -87,36 +87,33 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	claimed := claimsPath(dir, opts.Owner)
 	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, rebinderLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket),
 		claims: claims.At(host, claimed)}
-	own := []string{s.containersDir(), s.sandboxesDir(), host.Path(claimed)}
-	if opts.Shared {
-		own = append(own, s.readyDir())
-	}
-	for _, d := range own {
-		if opts.NoCreate && !opts.Watch {
-			break
-		}
-		err := unix.Mkdir(d, privateDir)
-		if errors.Is(err, unix.ENOENT) {
-			// Vswitches of other users have sockets below the same parents.
-			var parent *os.File
-			if parent, err = host.MakeDir(dir, 0o755); err == nil {
-				parent.Close()
-				err = unix.Mkdir(d, privateDir)
-			}
-		}
-		if err != nil && !errors.Is(err, unix.EEXIST) {
+	creates := !opts.NoCreate || opts.Watch
+	if _, err := os.Lstat(s.dir); creates && errors.Is(err, fs.ErrNotExist) {
+		// Vswitches of other users have sockets below the same parents.
+		parent, err := host.MakeDir(dir, 0o755)
+		if err != nil {
 			return nil, fmt.Errorf("create state directory %q: %w", dir, err)
 		}
+		parent.Close()
 	}
-	for _, d := range append([]string{s.dir}, own...) {
-		var st unix.Stat_t
-		if err := unix.Lstat(d, &st); err != nil {
-			if opts.NoCreate && !opts.Watch && errors.Is(err, unix.ENOENT) {
-				continue
+	owned := []string{s.dir, s.containersDir(), s.sandboxesDir(), host.Path(claimed)}
+	if opts.Shared {
+		owned = append(owned, s.readyDir())
+	}
+	for _, d := range owned {
+		if creates {
+			if err := unix.Mkdir(d, privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
+				return nil, fmt.Errorf("create state directory %q: %w", d, err)
 			}
-			return nil, fmt.Errorf("check state directory %q: %w", d, err)
 		}
-		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		var st unix.Stat_t
+		err := unix.Lstat(d, &st)
+		switch {
+		case !creates && errors.Is(err, unix.ENOENT):
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("check state directory %q: %w", d, err)
+		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 			return nil, errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("check state directory %q: found a %s, want a directory", d, hostfs.TypeName(st.Mode)))
 		}
 		if fault := trust.Check(d, &st, trust.Options{}); fault != nil {
