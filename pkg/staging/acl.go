@@ -3,6 +3,7 @@
 package staging
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -92,11 +93,12 @@ func aclWithUser(acl []aclEntry, uid uint32, rights uint16) (_ []aclEntry, chang
 	}
 	out := slices.Clone(acl)
 	if user < 0 {
-		out = insertEntry(out, aclEntry{aclUser, rights, uid})
+		out = append(out, aclEntry{aclUser, rights, uid})
 	}
 	if !masked {
-		out = insertEntry(out, aclEntry{aclMask, 0, aclNoID})
+		out = append(out, aclEntry{aclMask, 0, aclNoID})
 	}
+	slices.SortFunc(out, func(a, b aclEntry) int { return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.ID, b.ID)) })
 	union, mask := rights, -1
 	for i := range out {
 		switch e := &out[i]; {
@@ -111,15 +113,6 @@ func aclWithUser(acl []aclEntry, uid uint32, rights uint16) (_ []aclEntry, chang
 	}
 	out[mask].Perm = union
 	return out, true
-}
-
-// insertEntry inserts an entry in the kernel's order, by tag and ID.
-func insertEntry(acl []aclEntry, e aclEntry) []aclEntry {
-	i := slices.IndexFunc(acl, func(o aclEntry) bool { return o.Tag > e.Tag || o.Tag == e.Tag && o.ID > e.ID })
-	if i < 0 {
-		i = len(acl)
-	}
-	return slices.Insert(acl, i, e)
 }
 
 // maskOf returns the permissions of the mask, which limits those of named users and of groups.
