@@ -36,24 +36,23 @@ type Orphan struct {
 	recordedAt int64 // in seconds since 1970
 }
 
+func (l Orphan) isContainer() bool { return l.Container != "" }
+
 // Orphans lists this owner's containers that the runtime never had removed: their record is
 // older than age, and no process of the host has their staging directory mounted. It leaves
 // out containers whose processes this process cannot see, and containers that were recorded
 // before a process started that this process may not inspect. A search that takes longer than
 // timeout is an error.
 func (s *Store) Orphans(age, timeout time.Duration) ([]Orphan, error) {
-	old, idle, err := s.oldRecords(time.Now().Add(-age))
-	if err != nil || len(old)+len(idle) == 0 {
+	old, err := s.oldRecords(time.Now().Add(-age))
+	if err != nil || !slices.ContainsFunc(old, Orphan.isContainer) {
+		return old, err
+	}
+	scan, err := s.scanMounts(timeout)
+	if err != nil {
 		return nil, err
 	}
-	if len(old) > 0 {
-		scan, err := s.scanMounts(timeout)
-		if err != nil {
-			return nil, err
-		}
-		old = slices.DeleteFunc(old, func(l Orphan) bool { return !scan.isUnmounted(l.Container, l.recordedAt) })
-	}
-	return append(old, idle...), nil
+	return slices.DeleteFunc(old, func(l Orphan) bool { return l.isContainer() && !scan.isUnmounted(l.Container, l.recordedAt) }), nil
 }
 
 // UnmountedContainers returns those of the containers whose staging directory no process of the host
@@ -76,31 +75,32 @@ func (s *Store) UnmountedContainers(begun map[string]time.Time, timeout time.Dur
 
 // oldRecords lists containers with an old record, and sandboxes that have no container and
 // whose own bundle is gone.
-func (s *Store) oldRecords(before time.Time) (containers, sandboxes []Orphan, err error) {
+func (s *Store) oldRecords(before time.Time) ([]Orphan, error) {
 	view := currentView()
 	isOld := func(written time.Time) bool { return !written.IsZero() && written.Before(before) } // zero: it was removed meanwhile
 	sids, err := listNames(s.sandboxesDir())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	var old []Orphan
 	for _, sid := range sids {
 		dir := filepath.Join(s.sandboxesDir(), sid)
 		ids, err := s.recordedContainers(sid)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for _, cid := range ids {
-			if written := modTime(s.recordFile(sid, cid)); isOld(written) && len(containers) < maxOrphans {
+			if written := modTime(s.recordFile(sid, cid)); isOld(written) && len(old) < maxOrphans {
 				if r := s.readRecord(sid, cid); r.Owner == s.opts.Owner && r.View.PIDs == view.PIDs {
-					containers = append(containers, Orphan{sid, cid, written, r.View.At})
+					old = append(old, Orphan{sid, cid, written, r.View.At})
 				}
 			}
 		}
-		if written := modTime(dir); len(ids) == 0 && isOld(written) && len(sandboxes) < maxOrphans && s.isBundleGone(dir, view) {
-			sandboxes = append(sandboxes, Orphan{sid, "", written, 0})
+		if written := modTime(dir); len(ids) == 0 && isOld(written) && len(old) < maxOrphans && s.isBundleGone(dir, view) {
+			old = append(old, Orphan{sid, "", written, 0})
 		}
 	}
-	return containers, sandboxes, nil
+	return old, nil
 }
 
 // Sweep removes the [Store.Orphans] and returns how many containers and sandboxes it removed.
@@ -156,7 +156,7 @@ func (s *Store) SweepIfDue(timeout time.Duration) (int, error) {
 
 // removeOrphan removes an orphan, unless its record was written again meanwhile.
 func (s *Store) removeOrphan(l Orphan) (removed bool, err error) {
-	if l.Container == "" {
+	if !l.isContainer() {
 		if !modTime(filepath.Join(s.sandboxesDir(), l.Sandbox)).Equal(l.modified) {
 			return false, nil
 		}

@@ -33,23 +33,18 @@ const maxRecordNames = 1 << 16
 // process that inspects another process's state directory. An unknown sandbox has none.
 func RecordedContainers(host hostfs.Root, stateDir, sandboxID string) ([]string, error) {
 	names, err := readRecordNames(host, path.Join(SandboxesDir(stateDir), sandboxID))
-	return containerIDs(names), err
-}
-
-// recordedContainers is RecordedContainers for this store.
-func (s *Store) recordedContainers(sandboxID string) ([]string, error) {
-	names, err := listNames(filepath.Join(s.sandboxesDir(), sandboxID))
-	return containerIDs(names), err
-}
-
-// containerIDs returns the containers whose records are among the files of a sandbox's record.
-func containerIDs(names []string) (ids []string) {
+	var ids []string
 	for _, name := range names {
 		if id, ok := strings.CutSuffix(name, containerSuffix); ok {
 			ids = append(ids, id)
 		}
 	}
-	return ids
+	return ids, err
+}
+
+// recordedContainers is RecordedContainers for this store.
+func (s *Store) recordedContainers(sandboxID string) ([]string, error) {
+	return RecordedContainers(s.host, s.hostDir, sandboxID)
 }
 
 // RecordedSandboxes returns the sandboxes that have a record of a container, normally one.

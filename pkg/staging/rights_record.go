@@ -71,11 +71,7 @@ func (s *Store) rightsDir() string { return s.host.Path(filepath.Join(s.nodeDir(
 
 // recordName returns the path of a container's record as rightsHolder has it.
 func (s *Store) recordName(sandboxID, containerID string) string {
-	rel, err := filepath.Rel(s.host.Path(s.nodeDir()), s.recordFile(sandboxID, containerID))
-	if err != nil {
-		return s.recordFile(sandboxID, containerID)
-	}
-	return rel
+	return strings.TrimPrefix(s.recordFile(sandboxID, containerID), s.host.Path(s.nodeDir())+"/")
 }
 
 // hasRecord reports whether the container of a holder is recorded. If the store that has the
