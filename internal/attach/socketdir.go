@@ -158,9 +158,11 @@ func (j *job) claimAndCreateSocketDir(name string) (err error) {
 // so the host sees the mount.
 func (j *job) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
 	if size := j.SocketDirSize; size > 0 {
-		if _, err := socketdir.Mount(dir, claimed, fd, size); err != nil {
+		root, err := socketdir.Mount(dir, claimed, fd, size)
+		if err != nil {
 			return Fail(codeIO, "I/O failure: socketDirSize", "bound directory %q: %v", claimed, err)
 		}
+		unix.Close(root)
 		j.reportStep("file system mounted")
 		return nil
 	}

@@ -25,25 +25,28 @@ const (
 )
 
 // Mount mounts a tmpfs of size bytes on the open directory dir, which was created for the
-// sandbox that has claimed path. It returns the identity of the tmpfs' root.
-func Mount(c *claims.Dir, path string, dir int, size uint64) (mounted claims.Identity, err error) {
+// sandbox that has claimed path. It returns a descriptor of the tmpfs' root.
+func Mount(c *claims.Dir, path string, dir int, size uint64) (root int, err error) {
 	created, err := claims.IdentityOf(dir)
 	if err != nil {
-		return mounted, err
+		return -1, err
 	}
 	tree, err := newTmpfs(dir, size)
 	if err != nil {
-		return mounted, fmt.Errorf("create a tmpfs of %d bytes for %q (this needs CAP_SYS_ADMIN): %w", size, path, err)
+		return -1, fmt.Errorf("create a tmpfs of %d bytes for %q (this needs CAP_SYS_ADMIN): %w", size, path, err)
 	}
-	defer unix.Close(tree)
-	if mounted, err = claims.IdentityOf(tree); err != nil {
-		return mounted, err
+	mounted, err := claims.IdentityOf(tree)
+	if err == nil {
+		err = c.SetCreated(path, created, &mounted)
 	}
-	if err := c.SetCreated(path, created, &mounted); err != nil {
-		return mounted, err
+	if err == nil {
+		err = os.NewSyscallError("move_mount", unix.MoveMount(tree, "", dir, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
 	}
-	err = unix.MoveMount(tree, "", dir, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-	return mounted, os.NewSyscallError("move_mount", err)
+	if err != nil {
+		unix.Close(tree)
+		return -1, err
+	}
+	return tree, nil
 }
 
 // newTmpfs returns a detached tmpfs. Its root has the owner, the mode and the SELinux label of an

@@ -3,6 +3,7 @@
 package socketdir
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -64,8 +65,10 @@ func TestMount(t *testing.T) {
 	labelled := unix.Setxattr(dir, "security.selinux", []byte(label), 0) == nil
 	created := identity(t, dir)
 
-	mounted, err := Mount(c, "/dir", open(t, dir), 64<<10)
+	root, err := Mount(c, "/dir", open(t, dir), 64<<10)
 	must(t, err)
+	mounted, err := claims.IdentityOf(root)
+	must(t, errors.Join(err, unix.Close(root)))
 	claim, err := c.Directory("/dir")
 	must(t, err)
 	if claim.Created == nil || *claim.Created != created || claim.Mounted == nil || *claim.Mounted != mounted || identity(t, dir) != mounted || mounted == created {

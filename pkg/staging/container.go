@@ -11,7 +11,6 @@ import (
 
 	"github.com/containerd/errdefs"
 
-	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -72,8 +71,6 @@ type SocketDir struct {
 	// Refusal.
 	Granted bool  `json:"-"`
 	Refusal error `json:"-"`
-
-	identity claims.Identity // of the directory that makeSocketDir checked
 }
 
 // validate refuses paths that lead out of the staging directory.

@@ -52,7 +52,7 @@ func (s *Store) lockStore() (unlock func(), err error) {
 	if !s.opts.Shared {
 		return s.mu.Unlock, nil
 	}
-	fd, err := s.openLocked(lockFile, unix.LOCK_EX)
+	fd, err := openLocked(filepath.Join(s.dir, lockFile), unix.O_CREAT, unix.LOCK_EX)
 	if err != nil {
 		s.mu.Unlock()
 		return nil, err
@@ -63,11 +63,10 @@ func (s *Store) lockStore() (unlock func(), err error) {
 	}, nil
 }
 
-// openLocked opens a file of the state directory and locks it.
-func (s *Store) openLocked(name string, how int) (int, error) {
-	file := filepath.Join(s.dir, name)
+// openLocked opens a file or directory with additional flags, and locks it.
+func openLocked(file string, flags, how int) (int, error) {
 	// Read-only: a file system with a file open for writing cannot be remounted read-only.
-	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|flags, 0o600)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: file, Err: err}
 	}
@@ -108,7 +107,7 @@ func (s *Store) BecomeRebinder() (bool, error) {
 	if s.closed {
 		return false, os.ErrClosed
 	}
-	fd, err := s.openLocked(rebinderFile, unix.LOCK_EX|unix.LOCK_NB)
+	fd, err := openLocked(filepath.Join(s.dir, rebinderFile), unix.O_CREAT, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return false, nil
 	}

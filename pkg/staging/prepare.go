@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,15 +32,6 @@ func (s *Store) Prepare(c Container) (err error) {
 			}
 		}
 	}()
-	c.SocketDirs = slices.Clone(c.SocketDirs)
-	for i := range c.SocketDirs {
-		if err := s.makeSocketDir(c.SandboxID, &c.SocketDirs[i]); err != nil {
-			return err
-		}
-	}
-	if err := s.holdSockets(c.SandboxID, c.Sockets); err != nil {
-		return err
-	}
 	if err := s.fillDirectory(&c); err != nil {
 		return s.stagingError(&c, err)
 	}
@@ -49,6 +39,9 @@ func (s *Store) Prepare(c Container) (err error) {
 		if err := s.stageSocketDir(&c, &c.SocketDirs[i]); err != nil {
 			return err
 		}
+	}
+	if err := s.holdSockets(c.SandboxID, c.Sockets); err != nil {
+		return err
 	}
 	for i := range c.Sockets {
 		if err := s.stageSocket(&c, &c.Sockets[i]); err != nil {

@@ -12,26 +12,8 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
-	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
-
-// openSocketDir opens the directory that makeSocketDirs checked, and no other.
-func (s *Store) openSocketDir(d *SocketDir) (int, error) {
-	fd, err := openBelowRoot(s.host, d.Root, d.Rel, unix.O_PATH|unix.O_DIRECTORY)
-	if err != nil {
-		return -1, err
-	}
-	found, err := claims.IdentityOf(fd)
-	if err == nil && found != d.identity {
-		err = errdefs.ErrConflict.WithMessage(fmt.Sprintf("directory %q was replaced while the container was being created", filepath.Join(d.Root, d.Rel)))
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, err
-	}
-	return fd, nil
-}
 
 // openSocket opens the socket that is at its path now, below its root, and checks it on the
 // descriptor.
@@ -67,16 +49,16 @@ func (s *Store) openForContainer(c *Container, k *Socket) (int, error) {
 	return fd, nil
 }
 
-// stageSocketDir mounts a socket directory at its place.
+// stageSocketDir creates a socket directory, and mounts it at its place.
 func (s *Store) stageSocketDir(c *Container, d *SocketDir) error {
+	fd, err := s.makeSocketDir(c.SandboxID, d)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
 	if d.At == "" || s.status.Mode != ModeMount {
 		return nil
 	}
-	fd, err := s.openSocketDir(d)
-	if err != nil {
-		return withOrigin(d.From, err)
-	}
-	defer unix.Close(fd)
 	unlock, err := s.lockStore()
 	if err != nil {
 		return err

@@ -44,29 +44,29 @@ const (
 	claimedFile = "claimed"
 )
 
-// makeSocketDir claims a directory for the sandbox and creates it if it is missing. It is recorded
-// under the sandbox before it is created.
-func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) error {
-	if err := s.claimAndCreate(sandboxID, d); err != nil {
-		return withOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
+// makeSocketDir claims a directory for the sandbox, creates it if it is missing, and opens it. It is
+// recorded under the sandbox before it is created.
+func (s *Store) makeSocketDir(sandboxID string, d *SocketDir) (fd int, err error) {
+	if fd, err = s.claimAndCreate(sandboxID, d); err != nil {
+		return -1, withOrigin(d.From, fmt.Errorf("create socket directory %q: %w", filepath.Join(d.Root, d.Rel), err))
 	}
-	return nil
+	return fd, nil
 }
 
-func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (err error) {
+func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (fd int, err error) {
 	rel := filepath.Clean(d.Rel)
 	if !isLocal(rel) {
-		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is not below %q", d.Rel, d.Root))
+		return -1, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is not below %q", d.Rel, d.Root))
 	}
-	unlock, err := s.lockSandbox(sandboxID)
+	lock, err := openLocked(filepath.Join(s.sandboxesDir(), sandboxID), unix.O_DIRECTORY, unix.LOCK_EX)
 	if err != nil {
-		return err
+		return -1, err
 	}
-	defer unlock()
+	defer unix.Close(lock)
 	dir := filepath.Join(d.Root, rel)
 	claim, fresh, err := s.claimDirectory(sandboxID, dir)
 	if err != nil {
-		return err
+		return -1, err
 	}
 	defer func() {
 		if err != nil && fresh {
@@ -75,47 +75,55 @@ func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (err error) {
 	}()
 	parent, err := s.makeParents(sandboxID, d.Root, filepath.Dir(rel))
 	if err != nil {
-		return err
+		return -1, err
 	}
 	defer unix.Close(parent)
 	own := createdDir{Root: d.Root, Rel: rel}
 	if !fresh && claim.Created == nil {
 		if err := s.removeUnfinished(sandboxID, own, parent); err != nil {
-			return err
+			return -1, err
 		}
 	}
-	fd, created, err := s.openOrCreate(sandboxID, own, parent)
+	found, created, err := s.openOrCreate(sandboxID, own, parent)
 	if err != nil {
-		return err
+		return -1, err
 	}
-	defer unix.Close(fd)
-	if d.identity, err = claims.IdentityOf(fd); err != nil {
-		return err
+	fd, err = s.finishSocketDir(d, dir, &claim, found, created)
+	if err != nil || fd != found {
+		unix.Close(found)
+	}
+	return fd, err
+}
+
+// finishSocketDir finishes a directory that was created just now, and checks any other. It returns
+// the descriptor of the directory, or of the root of the file system that it mounts there.
+func (s *Store) finishSocketDir(d *SocketDir, dir string, claim *claims.Claim, fd int, created bool) (int, error) {
+	id, err := claims.IdentityOf(fd)
+	if err != nil {
+		return -1, err
 	}
 	switch {
 	case created:
 		if err := unix.Fchown(fd, d.UID, d.GID); err != nil {
-			return err
+			return -1, err
 		}
-		bounded, err := s.isBounded(filepath.Dir(dir))
-		if err != nil {
-			return err
+		switch bounded, err := s.isBounded(filepath.Dir(dir)); {
+		case err != nil:
+			return -1, err
+		case bounded:
+			return socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize)
 		}
-		if bounded {
-			d.identity, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize)
-			return err
-		}
-		return s.claims.SetCreated(dir, d.identity, nil)
-	case claim.Mounted != nil && claim.Created != nil && *claim.Created == d.identity:
-		return s.remountBounded(d, dir, parent, fd)
-	case claim.IsCreated(d.identity):
-		return d.access().grantCreate(fd)
+		return fd, s.claims.SetCreated(dir, id, nil)
+	case claim.Mounted != nil && claim.Created != nil && *claim.Created == id:
+		return s.remountBounded(d, dir, fd)
+	case claim.IsCreated(id):
+		return fd, d.access().grantCreate(fd)
 	case d.Granted:
-		return nil
+		return fd, nil
 	case d.Refusal != nil:
-		return d.Refusal
+		return -1, d.Refusal
 	}
-	return errdefs.ErrPermissionDenied.WithMessage("it existed before and was not created for this sandbox")
+	return -1, errdefs.ErrPermissionDenied.WithMessage("it existed before and was not created for this sandbox")
 }
 
 // isBounded reports whether a directory created in parent gets a file system of its own: the
@@ -138,37 +146,22 @@ func mountsReachHost(dir string) (bool, error) {
 
 // remountBounded mounts the file system of a directory after a crash between its record and its
 // mount.
-func (s *Store) remountBounded(d *SocketDir, dir string, parent, fd int) error {
+func (s *Store) remountBounded(d *SocketDir, dir string, fd int) (root int, err error) {
 	bounded, err := s.isBounded(filepath.Dir(dir))
 	if err != nil {
-		return err
+		return -1, err
 	}
 	if !bounded {
-		return errdefs.ErrFailedPrecondition.WithMessage("the file system that limits its size is not mounted here; mount the socket root with mountPropagation HostToContainer, or re-create the pod")
+		return -1, errdefs.ErrFailedPrecondition.WithMessage("the file system that limits its size is not mounted here; mount the socket root with mountPropagation HostToContainer, or re-create the pod")
 	}
-	if d.identity, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
-		return err
+	if root, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
+		return -1, err
 	}
-	root, err := hostfs.OpenatBeneath(parent, filepath.Base(dir), unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return err
+	if err := d.access().grantCreate(root); err != nil {
+		unix.Close(root)
+		return -1, err
 	}
-	defer unix.Close(root)
-	return d.access().grantCreate(root)
-}
-
-// lockSandbox locks a sandbox's record while its directories are created.
-func (s *Store) lockSandbox(sandboxID string) (unlock func(), err error) {
-	dir := filepath.Join(s.sandboxesDir(), sandboxID)
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
-	}
-	if err := hostfs.Flock(fd, unix.LOCK_EX); err != nil {
-		unix.Close(fd)
-		return nil, &os.PathError{Op: "lock", Path: dir, Err: err}
-	}
-	return func() { unix.Close(fd) }, nil
+	return root, nil
 }
 
 // makeParents opens the parent of a socket directory. It creates missing directories, which root

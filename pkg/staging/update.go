@@ -106,13 +106,13 @@ type newMount struct {
 
 // openNewDir creates a socket directory that the container does not have, and opens it.
 func (s *Store) openNewDir(sandboxID string, d *SocketDir) (newMount, error) {
-	m := newMount{fd: -1, from: d.From}
-	if err := s.makeSocketDir(sandboxID, d); err != nil || d.At == "" {
-		return m, err
+	m := newMount{from: d.From}
+	if d.At != "" {
+		m.at = []string{d.At}
 	}
-	fd, err := s.openSocketDir(d)
-	m.fd, m.at = fd, []string{d.At}
-	return m, withOrigin(d.From, err)
+	var err error
+	m.fd, err = s.makeSocketDir(sandboxID, d)
+	return m, err
 }
 
 // openNewSocket opens a socket for the places at which the container does not have it.
