@@ -19,12 +19,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// deviceCgroup is the cgroup that restricts the devices of a process.
-type deviceCgroup struct {
-	dir string
-	v2  bool
-}
-
 // allowDevices allows devices in the device cgroup of a process: in version 1 by a line for each
 // device, in version 2 by a BPF program.
 func allowDevices(pid int, devices []edits.Device) error {
@@ -37,22 +31,15 @@ func allowDevices(pid int, devices []edits.Device) error {
 	if len(rules) == 0 {
 		return nil
 	}
-	cg, err := findDeviceCgroup(pid)
-	if err == nil {
-		if cg.v2 {
-			err = prependRules(cg.dir, rules)
-		} else {
-			err = writeRules(cg.dir, rules)
-		}
-	}
-	switch {
-	case err == nil:
-		return nil
-	case (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) && rootless():
+	err := allowInCgroup(pid, rules)
+	if errors.Is(err, os.ErrPermission) && rootless() {
 		// Rootless runtimes cannot restrict devices. The owner and mode of the node decide there.
 		return nil
 	}
-	return fmt.Errorf("allow devices in the cgroup of process %d: %w", pid, err)
+	if err != nil {
+		return fmt.Errorf("allow devices in the cgroup of process %d: %w", pid, err)
+	}
+	return nil
 }
 
 // rule allows one device.
@@ -76,43 +63,38 @@ func deviceRule(d *edits.Device) (rule, bool) {
 }
 
 func writeRules(dir string, rules []rule) error {
-	name := filepath.Join(dir, "devices.allow")
-	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	f, err := os.OpenFile(filepath.Join(dir, "devices.allow"), os.O_WRONLY, 0)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: name, Err: err}
+		return err
 	}
-	defer unix.Close(fd)
+	defer f.Close()
 	for _, r := range rules {
-		if _, err := unix.Write(fd, []byte(r.String())); err != nil {
-			return fmt.Errorf("write %q to %s: %w", r, name, err)
+		if _, err := f.WriteString(r.String()); err != nil {
+			return fmt.Errorf("allow %q: %w", r, err)
 		}
 	}
 	return nil
 }
 
-// findDeviceCgroup finds the cgroup that restricts a process's devices: in version 1 if its devices
-// controller is mounted, else in version 2.
-func findDeviceCgroup(pid int) (deviceCgroup, error) {
+// allowInCgroup adds rules to the cgroup that restricts a process's devices: in version 1 if its
+// devices controller is mounted, else in version 2.
+func allowInCgroup(pid int, rules []rule) error {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
 	if err != nil {
-		return deviceCgroup{}, err
+		return err
 	}
 	v1, v2 := parseCgroup(string(text))
 	mounts, err := hostfs.Mounts()
 	if err != nil {
-		return deviceCgroup{}, err
+		return err
 	}
-	if v1 != "" {
-		if dir, ok := cgroupDir(mounts, v1, isDevices); ok {
-			return deviceCgroup{dir: dir}, nil
-		}
+	if dir, ok := cgroupDir(mounts, v1, isDevices); ok {
+		return writeRules(dir, rules)
 	}
-	if v2 != "" {
-		if dir, ok := cgroupDir(mounts, v2, isUnified); ok {
-			return deviceCgroup{dir: dir, v2: true}, nil
-		}
+	if dir, ok := cgroupDir(mounts, v2, isUnified); ok {
+		return prependRules(dir, rules)
 	}
-	return deviceCgroup{}, fmt.Errorf("no cgroup hierarchy that restricts devices is mounted (process %d is in %q and %q): %w", pid, v1, v2, errdefs.ErrNotFound)
+	return fmt.Errorf("no cgroup hierarchy that restricts devices is mounted (process %d is in %q and %q): %w", pid, v1, v2, errdefs.ErrNotFound)
 }
 
 // parseCgroup reads /proc/PID/cgroup, cgroups(7): the paths in the hierarchy of the
@@ -132,9 +114,12 @@ func parseCgroup(text string) (v1, v2 string) {
 	return v1, v2
 }
 
-// cgroupDir finds the directory of a cgroup in the mount table. The last matching mount wins, since
-// it covers the others.
+// cgroupDir finds the directory of a cgroup, "" for none, in the mount table. The last matching mount
+// wins, since it covers the others.
 func cgroupDir(mounts []hostfs.Mount, path string, hierarchy func(*hostfs.Mount) bool) (dir string, ok bool) {
+	if path == "" {
+		return "", false
+	}
 	for i := range mounts {
 		m := &mounts[i]
 		if !hierarchy(m) {
