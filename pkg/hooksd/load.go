@@ -102,47 +102,34 @@ func (r *Registry) checkDirectories(file string) *diag.Diagnostic {
 	if r.files.TrustAnyone {
 		return nil
 	}
-	fail := func(at string, err error) *diag.Diagnostic {
-		return &diag.Diagnostic{Found: quote(at) + ", which cannot be inspected", Rule: hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
-	}
-	dir, rest, links := "/", strings.Split(file, "/"), 0
-	st, err := r.files.Host.Lstat(dir)
+	at, rest, links := "/", strings.Split(file, "/"), 0
 	for {
+		st, err := r.files.Host.Lstat(at)
+		if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
+			var target string
+			if target, err = r.files.Host.Readlink(at); err == nil {
+				if at = path.Dir(at); path.IsAbs(target) {
+					at = "/"
+				}
+				rest = append(strings.Split(target, "/"), rest...)
+				if links++; links <= maxLinks {
+					continue
+				}
+				err = unix.ELOOP
+			}
+		}
 		if err != nil {
-			return fail(dir, err)
+			return &diag.Diagnostic{Found: quote(at) + ", which cannot be inspected", Rule: hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
 		}
-		if p := r.files.Check("directory", dir, &st); p != nil {
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return nil // the file itself
+		}
+		if p := r.files.Check("directory", at, &st); p != nil {
 			return p
-		}
-		for len(rest) > 0 && (rest[0] == "" || rest[0] == ".") {
-			rest = rest[1:]
 		}
 		if len(rest) == 0 {
 			return nil
 		}
-		next := path.Join(dir, rest[0])
-		rest = rest[1:]
-		if st, err = r.files.Host.Lstat(next); err != nil {
-			return fail(next, err)
-		}
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFDIR:
-			dir = next
-		case unix.S_IFLNK:
-			target, lerr := r.files.Host.Readlink(next)
-			if links++; lerr == nil && links > maxLinks {
-				lerr = unix.ELOOP
-			}
-			if lerr != nil {
-				return fail(next, lerr)
-			}
-			if path.IsAbs(target) {
-				dir = "/"
-			}
-			rest = append(strings.Split(target, "/"), rest...)
-			st, err = r.files.Host.Lstat(dir)
-		default:
-			return nil // the file itself
-		}
+		at, rest = path.Join(at, rest[0]), rest[1:]
 	}
 }
