@@ -63,9 +63,7 @@ func seesLaterMounts(spec *rspec.Spec) bool {
 func (h *hook) openStore(staged bool) (err error) {
 	opts := staging.Options{Mode: staging.ModeDirectory, Owner: staging.HookOwner, Shared: true, DirectorySize: h.cfg.Sockets.DirectoryBytes()}
 	if staged {
-		if opts.Mode = staging.Mode(h.cfg.Sockets.Staging); opts.Mode == "" {
-			opts.Mode = staging.ModeAuto
-		}
+		opts.Mode = staging.Mode(h.cfg.Sockets.Staging)
 	}
 	h.store, err = staging.Open(h.host, h.cfg.StateDir, opts)
 	return err

@@ -62,14 +62,7 @@ func appendToRuntimeLog(pid int, text string) {
 
 // formatLogLine formats a message as runtimes do in a JSON log.
 func formatLogLine(text string, now time.Time) []byte {
-	line, err := json.Marshal(struct {
-		Message string `json:"msg"`
-		Level   string `json:"level"`
-		Time    string `json:"time"`
-	}{text, "error", now.UTC().Format(time.RFC3339)})
-	if err != nil {
-		return nil // strings always encode
-	}
+	line, _ := json.Marshal(map[string]string{"level": "error", "msg": text, "time": now.UTC().Format(time.RFC3339)}) // strings always encode
 	return append(line, '\n')
 }
 
