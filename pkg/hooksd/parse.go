@@ -38,21 +38,18 @@ func Parse(data []byte, file string) (*Hook, diag.List) {
 	return h, list
 }
 
-// parseFile is Parse. It also returns the node of the program's path.
+// parseFile is Parse. It also returns the node of the hook's program.
 func parseFile(data []byte, file string) (*Hook, diag.List, *jsontree.Node) {
 	p := parser{file: file, data: data}
 	h := p.parseHook()
 	if len(p.found) > maxDiagnostics {
 		p.found = p.found[:maxDiagnostics]
 	}
-	if p.failed {
-		h = nil
-	}
 	p.found.Sort()
-	if p.old {
-		return h, p.found, p.findNode("hook")
+	if p.failed {
+		return nil, p.found, nil
 	}
-	return h, p.found, p.findNode("hook", "path")
+	return h, p.found, p.root.At("hook", "path") // in the old schema, hook is the path
 }
 
 type parser struct {
@@ -62,40 +59,6 @@ type parser struct {
 	old    bool // schema 0.1.0
 	failed bool
 	found  diag.List
-}
-
-// findNode returns the node of a field, or the innermost object around a missing field. As in
-// encoding/json, case does not matter and the last of several members counts.
-func (p *parser) findNode(keys ...string) *jsontree.Node {
-	n := p.root
-	for _, key := range keys {
-		child := memberFold(n, key)
-		if child == nil {
-			break
-		}
-		n = child
-	}
-	return n
-}
-
-func memberFold(n *jsontree.Node, key string) *jsontree.Node {
-	if n == nil || n.Kind != jsontree.Object {
-		return nil
-	}
-	for _, child := range slices.Backward(n.Children) {
-		if strings.EqualFold(child.Key, key) {
-			return child
-		}
-	}
-	return nil
-}
-
-// element returns the node of a list's element, or the list.
-func element(n *jsontree.Node, i int) *jsontree.Node {
-	if n != nil && n.Kind == jsontree.Array && i < len(n.Children) {
-		return n.Children[i]
-	}
-	return n
 }
 
 // addError adds an error at a node, nil for the whole file.
@@ -147,13 +110,13 @@ func (p *parser) decodeHook() *hooks.Hook {
 	case "", old.Version:
 		p.old, read = true, old.Read
 	default:
-		p.addError(p.findNode("version"), "version", quote(version.Version), `want "1.0.0"`)
+		p.addError(p.root.At("version"), "version", quote(version.Version), `want "1.0.0"`)
 		return nil
 	}
 	raw, err := read(p.data)
 	switch {
 	case err != nil && version.Version == "":
-		p.addError(p.findNode("version"), "version", "nothing", `want "version": "1.0.0"; without it the file has the old schema 0.1.0, whose parser says: `+err.Error())
+		p.addError(p.root.At("version"), "version", "nothing", `want "version": "1.0.0"; without it the file has the old schema 0.1.0, whose parser says: `+err.Error())
 	case err != nil:
 		p.refuseDecoding(err)
 	default:
@@ -166,7 +129,11 @@ func (p *parser) decodeHook() *hooks.Hook {
 func (p *parser) refuseDecoding(err error) {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		p.addError(p.findNode(strings.Split(wrong.Field, ".")...), wrong.Field, "a JSON "+wrong.Value, "want "+jsonTypeName(wrong.Type.String()))
+		var keys []any
+		for key := range strings.SplitSeq(wrong.Field, ".") {
+			keys = append(keys, key)
+		}
+		p.addError(p.root.At(keys...), wrong.Field, "a JSON "+wrong.Value, "want "+jsonTypeName(wrong.Type.String()))
 		return
 	}
 	p.addError(nil, "", "", err.Error())
@@ -190,9 +157,9 @@ func jsonTypeName(typ string) string {
 // checkHook checks what the reader accepted, and compiles the conditions.
 func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 	h := &Hook{Name: path.Base(p.file), File: p.file, Path: raw.Hook.Path, Args: raw.Hook.Args, Env: raw.Hook.Env, Timeout: raw.Hook.Timeout}
-	field, at := "hook.path", p.findNode("hook", "path")
+	field, at := "hook.path", p.root.At("hook", "path")
 	if p.old {
-		field, at = "hook", p.findNode("hook")
+		field = "hook"
 	}
 	switch {
 	case raw.Hook.Path == "":
@@ -203,7 +170,7 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 		p.addError(at, field, quote(raw.Hook.Path), "want a path without //, /./, /../ and without / at the end; this is "+quote(path.Clean(raw.Hook.Path)))
 	}
 	if t := raw.Hook.Timeout; t != nil && *t <= 0 {
-		p.addError(p.findNode("hook", "timeout"), "hook.timeout", "", "want seconds, more than 0, or leave it out")
+		p.addError(p.root.At("hook", "timeout"), "hook.timeout", "", "want seconds, more than 0, or leave it out")
 	}
 	p.checkStages(h, raw.Stages)
 	p.compile(h, &raw.When)
@@ -222,7 +189,7 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 }
 
 func (p *parser) checkStages(h *Hook, stages []string) {
-	at := p.findNode("stages")
+	at := p.root.At("stages")
 	if stages == nil {
 		p.addError(at, "stages", "", "missing; want a list of "+strings.Join(stageNames(), ", "))
 		return
@@ -233,10 +200,10 @@ func (p *parser) checkStages(h *Hook, stages []string) {
 	for i, stage := range stages {
 		switch {
 		case stage == "precreate":
-			p.addError(element(at, i), indexField("stages", i), quote(stage), "a stage that only Podman has; such a file belongs in a directory that only Podman reads").Kind = ErrPodmanStage
+			p.addError(p.root.At("stages", i), indexField("stages", i), quote(stage), "a stage that only Podman has; such a file belongs in a directory that only Podman reads").Kind = ErrPodmanStage
 			continue
 		case !slices.Contains(stageNames(), stage):
-			p.addError(element(at, i), indexField("stages", i), quote(stage), "want one of "+strings.Join(stageNames(), ", "))
+			p.addError(p.root.At("stages", i), indexField("stages", i), quote(stage), "want one of "+strings.Join(stageNames(), ", "))
 			continue
 		case stage == "prestart":
 			stage = "createRuntime"
@@ -258,9 +225,9 @@ func (p *parser) compile(h *Hook, w *hooks.When) {
 		}
 		return re
 	}
-	annotations, commands, field := p.findNode("when", "annotations"), p.findNode("when", "commands"), "when.commands"
+	annotations, commands, field := p.root.At("when", "annotations"), p.root.At("when", "commands"), "when.commands"
 	if p.old {
-		annotations, commands, field = p.findNode("annotations"), p.findNode("cmds"), "cmds"
+		annotations, commands, field = p.root.At("annotations"), p.root.At("cmds"), "cmds"
 	}
 	h.When = ocihook.When{Or: p.old, Always: w.Always, HasBindMounts: w.HasBindMounts}
 	for _, key := range slices.Sorted(maps.Keys(w.Annotations)) {
@@ -275,7 +242,7 @@ func (p *parser) compile(h *Hook, w *hooks.When) {
 		h.When.Annotations = append(h.When.Annotations, ocihook.Annotation{Key: compile(keyAt, name, key), Value: compile(at, name, w.Annotations[key])})
 	}
 	for i, text := range w.Commands {
-		h.When.Commands = append(h.When.Commands, compile(element(commands, i), indexField(field, i), text))
+		h.When.Commands = append(h.When.Commands, compile(commands.At(i), indexField(field, i), text))
 	}
 }
 
@@ -288,12 +255,12 @@ func (p *parser) checkConditions(w *ocihook.When) {
 	}
 	switch {
 	case w.Always == nil && w.HasBindMounts == nil && len(w.Annotations) == 0 && len(w.Commands) == 0:
-		never(p.findNode("when"), "when", "no condition", "want one of always, annotations, commands, hasBindMounts")
+		never(p.root.At("when"), "when", "no condition", "want one of always, annotations, commands, hasBindMounts")
 	case w.Or:
 	case w.Always != nil && !*w.Always:
-		never(p.findNode("when", "always"), "when.always", "false", "leave it out")
+		never(p.root.At("when", "always"), "when.always", "false", "leave it out")
 	case w.HasBindMounts != nil && !*w.HasBindMounts:
-		never(p.findNode("when", "hasBindMounts"), "when.hasBindMounts", "false", "leave it out")
+		never(p.root.At("when", "hasBindMounts"), "when.hasBindMounts", "false", "leave it out")
 	}
 }
 
@@ -305,8 +272,8 @@ func (p *parser) checkKeys() {
 		return
 	}
 	p.warnUnknown("", p.root, "version", "hook", "when", "stages")
-	p.warnUnknown("hook.", memberFold(p.root, "hook"), "path", "args", "env", "timeout")
-	p.warnUnknown("when.", memberFold(p.root, "when"), "always", "annotations", "commands", "hasBindMounts")
+	p.warnUnknown("hook.", p.root.Member("hook"), "path", "args", "env", "timeout")
+	p.warnUnknown("when.", p.root.Member("when"), "always", "annotations", "commands", "hasBindMounts")
 }
 
 func (p *parser) warnUnknown(prefix string, n *jsontree.Node, names ...string) {
