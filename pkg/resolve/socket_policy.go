@@ -105,10 +105,7 @@ func (p *planner) decideDir(s *socket) (d dirDecision, err error) {
 // applicationDir returns the directory of a socket that the application creates, or
 // why it cannot be delivered.
 func (p *planner) applicationDir(s *socket, item *Item) (staging.SocketDir, error) {
-	dir := staging.SocketDir{Root: s.at.canonical, Rel: path.Dir(s.at.rel), UID: -1, GID: -1, From: s.source()}
-	if u := s.access.User; u != nil {
-		dir.UID, dir.GID, dir.AccessMethod = int(u.UID), int(u.GID), s.access.Method
-	}
+	dir := staging.SocketDir{Root: s.at.canonical, Rel: path.Dir(s.at.rel), Access: s.access, From: s.source()}
 	if dir.Rel == "." {
 		return dir, s.fieldError(fmt.Errorf("socket %q lies in the socket root %q itself, which all pods share; "+
 			"each attachment needs a directory of its own below it: %w", s.path, s.at.root, errdefs.ErrFailedPrecondition))

@@ -84,8 +84,8 @@ func TestSocketsAreAccessibleToContainerUser(t *testing.T) {
 					t.Errorf("staged %t: %d sockets", staged, len(plan.Staging.Sockets))
 				}
 				d := plan.Staging.SocketDirs
-				if len(d) != 1 || c.want == nil && (d[0].UID != -1 || d[0].GID != -1) ||
-					c.want != nil && (d[0].UID != int(c.want.UID) || d[0].GID != int(c.want.GID) || d[0].AccessMethod != method) {
+				if len(d) != 1 || c.want == nil && d[0].Access.User != nil ||
+					c.want != nil && (d[0].Access.User == nil || *d[0].Access.User != *c.want || d[0].Access.Method != method) {
 					t.Errorf("staged %t: socket directories %+v, want owner %+v", staged, d, c.want)
 				}
 			}

@@ -51,7 +51,7 @@ func TestOnlySocketsBelowTheRootAreBound(t *testing.T) {
 func TestSocketInDirectoryOfAnotherSandboxIsRefused(t *testing.T) {
 	n := newNode(t)
 	must(t, n.Prepare(Container{ID: "c1", SandboxID: "s1", Dirs: []Dir{{Path: "net/net1"}},
-		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "tenant", At: "net/net1", UID: -1, GID: -1}}}))
+		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "tenant", At: "net/net1"}}}))
 	n.listen("run/vsw/tenant/a.sock", "tenant")
 	if err := n.Prepare(newContainer("c2", "s2", "tenant/a.sock")); !errdefs.IsConflict(err) {
 		t.Errorf("another pod: %v", err)
@@ -66,7 +66,7 @@ func TestTenantInItsOwnDirectoryReachesNothingElse(t *testing.T) {
 	n := newNode(t)
 	n.listen("outside/secret.sock", "secret")
 	must(t, n.Prepare(Container{ID: "app", SandboxID: "evil", Dirs: []Dir{{Path: "net/net1"}},
-		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "evil", At: "net/net1", UID: -1, GID: -1}}}))
+		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "evil", At: "net/net1"}}}))
 	n.listen("run/vsw/evil/a.sock", "evil")
 	must(t, n.Prepare(newContainer("victim", "evil", "evil/a.sock")))
 	n.listen("run/vsw/good/b.sock", "good")

@@ -61,11 +61,9 @@ type SocketDir struct {
 	Rel  string `json:"rel"`            // below it, at least one element
 	At   string `json:"at,omitempty"`   // where it is bound, one of Dirs; "" for nowhere
 	From string `json:"from,omitempty"` // as in Socket
-	UID  int    `json:"uid"`            // owner of a directory that is created; -1 for this process's user
-	GID  int    `json:"gid"`            // group, likewise
-	// AccessMethod grants the user access to the sandbox's own directory when that exists
-	// already. "" leaves the directory unchanged.
-	AccessMethod AccessMethod `json:"way,omitempty"`
+	// Access has the user who owns a directory that is created, nil for this process's user, and
+	// the method by which the user gets access to the sandbox's own directory when that exists.
+	Access Access `json:"access,omitzero"`
 	// Granted means that policy grants everything below the directory. Without it, only a
 	// directory that was created for the sandbox is delivered; any other is denied with
 	// Refusal.

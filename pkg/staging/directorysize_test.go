@@ -64,7 +64,7 @@ func identityAt(t *testing.T, path string) claims.Identity {
 func TestDirectoryIsBounded(t *testing.T) {
 	n := newBoundedNode(t)
 	c := newServer("c1", "s1", "a/b")
-	c.SocketDirs[0].At, c.SocketDirs[0].UID, c.SocketDirs[0].GID = "net/net1", 1234, 1235
+	c.SocketDirs[0].At, c.SocketDirs[0].Access.User = "net/net1", &User{UID: 1234, GID: 1235}
 	must(t, n.Prepare(c))
 	own := n.path("run/vsw/a/b")
 	options := n.mountedSockets()["/run/vsw/a/b"]

@@ -36,10 +36,10 @@ func TestGrantInDirectoryCreatedForSandbox(t *testing.T) {
 				must(t, os.MkdirAll(d, 0o755))
 			}
 			claimAsCNI(t, s, mine, longID)
-			prepare := func(id, sandbox, path string, uid int) {
+			prepare := func(id, sandbox, path string, uid uint32) {
 				t.Helper()
 				must(t, s.Prepare(Container{ID: id, SandboxID: sandbox, SocketDirs: []SocketDir{
-					{Root: "/run/vsw", Rel: path, UID: uid, GID: uid + 1, AccessMethod: method, Granted: true}}}))
+					{Root: "/run/vsw", Rel: path, Access: Access{Method: method, User: &User{UID: uid, GID: uid + 1}}, Granted: true}}}))
 			}
 			prepare("c1", longID, filepath.Base(mine), 1234)
 			prepare("c1", longID, filepath.Base(mine), 1234)

@@ -81,10 +81,10 @@ func TestStagedMountsAreRestricted(t *testing.T) {
 	n.listen("run/vsw/b/b.sock", "b")
 	c := newContainer("c1", "s1", "a/a.sock")
 	c.Dirs = append(c.Dirs, Dir{Path: "net/net2"}, Dir{Path: "net/net3"}, Dir{Path: "net/net4"})
-	c.SocketDirs = []SocketDir{{Root: "/run/vsw", Rel: "own", At: "net/net2", UID: -1, GID: -1}}
+	c.SocketDirs = []SocketDir{{Root: "/run/vsw", Rel: "own", At: "net/net2"}}
 	must(t, n.Prepare(c))
 	c.Sockets = append(c.Sockets, Socket{Root: "/run/vsw", Rel: "b/b.sock", At: []string{"net/net3/b.sock"}})
-	c.SocketDirs = append(c.SocketDirs, SocketDir{Root: "/run/vsw", Rel: "late", At: "net/net4", UID: -1, GID: -1})
+	c.SocketDirs = append(c.SocketDirs, SocketDir{Root: "/run/vsw", Rel: "late", At: "net/net4"})
 	_, err := n.Update(c)
 	must(t, err)
 	const noPrograms = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC

@@ -52,7 +52,7 @@ func TestSocketClaimedLaterCannotFillLog(t *testing.T) {
 	n.wantAnswer(n.stagedPath("first", "net/net1/a.sock"), "host")
 	// A second container of the pod, to which policy grants the directory.
 	must(t, n.Prepare(Container{ID: "second", SandboxID: "pod", Dirs: []Dir{{Path: "net/net1"}},
-		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "shared", At: "net/net1", UID: -1, GID: -1, Granted: true}}}))
+		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "shared", At: "net/net1", Granted: true}}}))
 	began := time.Now()
 	dir := n.stagedPath("second", "net/net1")
 	events := func() int {

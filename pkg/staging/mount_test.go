@@ -387,7 +387,7 @@ func TestUpdate(t *testing.T) {
 	two.Files = []File{{"devices.json", []byte(`["two"]`)}}
 	two.Dirs = append(two.Dirs, Dir{Path: "net/net2", Scratch: true}, Dir{Path: "net/net3"})
 	two.Sockets = append(two.Sockets, Socket{Root: "/run/vsw", Rel: "p2/b.sock", At: []string{"net/net2/b.sock"}})
-	two.SocketDirs = append(two.SocketDirs, SocketDir{Root: "/run/vsw", Rel: "p3", At: "net/net3", UID: -1, GID: -1})
+	two.SocketDirs = append(two.SocketDirs, SocketDir{Root: "/run/vsw", Rel: "p3", At: "net/net3"})
 	update(two, "[net/net2/b.sock net/net3] [] true")
 	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "a")
 	n.listen("run/vsw/p2/b.sock", "b")
@@ -421,11 +421,11 @@ func TestUpdate(t *testing.T) {
 	must(t, os.Rename(n.stagedPath("c1", "net/net2/c.sock"), n.stagedPath("c1", "net/net2/aside")))
 	update(two, "[] [net/net2/c.sock] false")
 	// Nor are a file that is no socket, and a directory that belongs to another pod.
-	must(t, n.Prepare(Container{ID: "other", SandboxID: "s9", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "p9", UID: -1, GID: -1}}}))
+	must(t, n.Prepare(Container{ID: "other", SandboxID: "s9", SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "p9"}}}))
 	must(t, os.WriteFile(n.path("run/vsw/p2/file"), nil, 0o600))
 	denied := two
 	denied.Sockets = append(slices.Clone(two.Sockets), Socket{Root: "/run/vsw", Rel: "p2/file", At: []string{"net/net2/file"}})
-	denied.SocketDirs = append(slices.Clone(two.SocketDirs), SocketDir{Root: "/run/vsw", Rel: "p9", At: "net/net2", UID: -1, GID: -1})
+	denied.SocketDirs = append(slices.Clone(two.SocketDirs), SocketDir{Root: "/run/vsw", Rel: "p9", At: "net/net2"})
 	if ch, err := n.Update(denied); !errdefs.IsInvalidArgument(err) || !errdefs.IsConflict(err) || !ch.Empty() || exists(n.stagedPath("c1", "net/net2/file")) {
 		t.Errorf("denied items: %+v, %v", ch, err)
 	}

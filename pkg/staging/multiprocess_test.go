@@ -161,7 +161,7 @@ func TestSweep(t *testing.T) {
 		must(t, hook.Prepare(newContainer(id, id, "p1/a.sock")))
 	}
 	must(t, hook.Prepare(Container{ID: "app", SandboxID: "app", Files: []File{{"devices.json", []byte("[]")}},
-		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "mine/x", UID: -1, GID: -1}}}))
+		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "mine/x"}}}))
 	// Another process has the directory mounted in its mount namespace.
 	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", `mkdir "$0" && mount --rbind "$1/net" "$0" && echo ready && exec sleep 600`,
 		n.path("seen"), n.stagedPath("alive", ""))
@@ -242,7 +242,7 @@ func TestSweepOfSandboxes(t *testing.T) {
 	must(t, os.MkdirAll(n.path("run/bundles/s1/userdata"), 0o755))
 	hook := n.openHookStore(false)
 	must(t, hook.Prepare(Container{ID: "c1", SandboxID: "s1", Bundle: "/run/bundles/c1/userdata", Files: []File{{"devices.json", []byte("[]")}},
-		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "mine/x", UID: -1, GID: -1}}}))
+		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "mine/x"}}}))
 	n.makeOld("s1/c1.container")
 	n.makeOld("s1")
 	if got, err := n.Sweep(MinOrphanAge, time.Minute); got != 1 || err != nil {

@@ -104,8 +104,10 @@ func (s *Store) finishSocketDir(d *SocketDir, dir string, claim *claims.Claim, f
 	}
 	switch {
 	case created:
-		if err := unix.Fchown(fd, d.UID, d.GID); err != nil {
-			return -1, err
+		if u := d.Access.User; u != nil {
+			if err := unix.Fchown(fd, int(u.UID), int(u.GID)); err != nil {
+				return -1, err
+			}
 		}
 		switch bounded, err := s.isBounded(filepath.Dir(dir)); {
 		case err != nil:
@@ -117,7 +119,7 @@ func (s *Store) finishSocketDir(d *SocketDir, dir string, claim *claims.Claim, f
 	case claim.Mounted != nil && claim.Created != nil && *claim.Created == id:
 		return s.remountBounded(d, dir, fd)
 	case claim.IsCreated(id):
-		return fd, d.access().grantCreate(fd)
+		return fd, d.Access.grantCreate(fd)
 	case d.Granted:
 		return fd, nil
 	case d.Refusal != nil:
@@ -157,7 +159,7 @@ func (s *Store) remountBounded(d *SocketDir, dir string, fd int) (root int, err 
 	if root, err = socketdir.Mount(s.claims, dir, fd, s.opts.DirectorySize); err != nil {
 		return -1, err
 	}
-	if err := d.access().grantCreate(root); err != nil {
+	if err := d.Access.grantCreate(root); err != nil {
 		unix.Close(root)
 		return -1, err
 	}
@@ -225,14 +227,6 @@ func (s *Store) removeUnfinished(sandboxID string, m createdDir, parent int) err
 		return err
 	}
 	return removeEmpty(parent, filepath.Base(m.Rel))
-}
-
-// access is what the container's user needs to create sockets in the directory.
-func (d *SocketDir) access() *Access {
-	if d.UID < 0 || d.GID < 0 {
-		return &Access{}
-	}
-	return &Access{Method: d.AccessMethod, User: &User{UID: uint32(d.UID), GID: uint32(d.GID)}}
 }
 
 // recordCreatedDir adds a directory to the sandbox's record, or replaces its entry. With created false

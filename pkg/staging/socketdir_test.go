@@ -24,7 +24,7 @@ import (
 // newServer returns a container whose application creates its socket in a directory.
 func newServer(id, sandbox, rel string) Container {
 	return Container{ID: id, SandboxID: sandbox, Dirs: []Dir{{Path: "net/net1"}},
-		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: rel, UID: -1, GID: -1, From: "file: vhost-user.path"}}}
+		SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: rel, From: "file: vhost-user.path"}}}
 }
 
 // newClient returns a container that gets a socket of the host.
@@ -140,7 +140,7 @@ func TestParentDirectoriesBelongToRoot(t *testing.T) {
 	}
 	s, dir := newTestStore(t)
 	c := newServer("c1", "s1", "shared/deep/pod-a")
-	c.SocketDirs[0].UID, c.SocketDirs[0].GID = 1234, 1235
+	c.SocketDirs[0].Access.User = &User{UID: 1234, GID: 1235}
 	must(t, s.Prepare(c))
 	for rel, want := range map[string]uint32{"shared": 0, "shared/deep": 0, "shared/deep/pod-a": 1234} {
 		var st unix.Stat_t

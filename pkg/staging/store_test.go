@@ -58,7 +58,7 @@ func exists(path string) bool {
 }
 
 var sample = Container{ID: "c1", SandboxID: "s1", Files: []File{{"devices.json", []byte("[]")}}, Dirs: []Dir{{Path: "net/net1"}},
-	SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "a/b", UID: os.Geteuid(), GID: os.Getegid()}}}
+	SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "a/b", Access: Access{User: &User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}}}}}
 
 func TestPrepareAndRemove(t *testing.T) {
 	s, dir := newTestStore(t)
