@@ -71,19 +71,22 @@ func (c *container) prepareOperations(host hostfs.Root, set *edits.Set) ([]opera
 		c.bindsDevices = foreign || rootless()
 	}
 	operations := make([]operation, 0, len(set.Devices)+len(set.Mounts))
-	for i := range set.Devices {
-		o, err := c.deviceOperation(host, &set.Devices[i])
-		if err != nil {
-			return operations, fmt.Errorf("%s: device node %q: %w", set.Devices[i].Origin, set.Devices[i].Path, err)
-		}
+	add := func(o operation, err error) error {
 		operations = append(operations, o)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", o.origin, o.what, err)
+		}
+		return nil
+	}
+	for i := range set.Devices {
+		if err := add(c.deviceOperation(host, &set.Devices[i])); err != nil {
+			return operations, err
+		}
 	}
 	for i := range set.Mounts {
-		o, err := c.mountOperation(host, &set.Mounts[i])
-		if err != nil {
-			return operations, fmt.Errorf("%s: mount %q: %w", set.Mounts[i].Origin, set.Mounts[i].Destination, err)
+		if err := add(c.mountOperation(host, &set.Mounts[i])); err != nil {
+			return operations, err
 		}
-		operations = append(operations, o)
 	}
 	return operations, nil
 }
