@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -149,20 +148,17 @@ func (s *Store) watchReadyDir() error {
 
 // onReadyEvent handles a ready file that appeared or disappeared. The name "" stands for all.
 func (s *Store) onReadyEvent(name string) {
-	if strings.HasPrefix(name, ".") {
-		return // a temporary file
+	names := []string{name}
+	if name == "" {
+		var err error
+		if names, err = listNames(s.readyDir()); err != nil {
+			s.reportFailure(fmt.Errorf("list containers of other processes: %w", err))
+			return
+		}
+		names = append(names, s.TrackedContainers()...)
 	}
-	if name != "" {
-		s.trackIfReady(name)
-		return
-	}
-	names, err := listNames(s.readyDir())
-	if err != nil {
-		s.reportFailure(fmt.Errorf("list containers of other processes: %w", err))
-		return
-	}
-	for _, name := range append(names, s.TrackedContainers()...) {
-		if !strings.HasPrefix(name, ".") {
+	for _, name := range names {
+		if !hostfs.IsUnfinished(name) {
 			s.trackIfReady(name)
 		}
 	}
