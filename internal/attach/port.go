@@ -93,7 +93,7 @@ func (j *job) switchError(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errdefs.IsUnavailable(err) || errdefs.IsDeadlineExceeded(err):
-		return Fail(codeLater, "the vswitch does not answer", "%v", err)
+		return Fail(codeLater, "the vswitch is unreachable", "%v", err)
 	case errdefs.IsAlreadyExists(err):
 		return Fail(CodeExists, "the port already exists", "%v", err)
 	case errors.As(err, &refusal):

@@ -2,7 +2,7 @@
 
 // Package claims records which pod sandbox has which socket directory of a node, and
 // which sandboxes hold which of the host's sockets. The NRI plugin, the OCI hook,
-// "jackfield inject" and the CNI plugin share one directory of claims, so that no directory or
+// "jackfield inject", the CNI and the netavark plugin share one directory of claims, so that no directory or
 // socket is delivered to two sandboxes by two of them.
 //
 //	<claims>/%2Frun%2Fvsw%2Fpod-a       the claim of directory /run/vsw/pod-a

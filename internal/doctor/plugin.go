@@ -140,7 +140,7 @@ func (d *doctor) checkVswitches() {
 		case !v.Checked:
 			d.report("vswitches", Unknown, "run doctor again in a few seconds", "%s is not checked yet", title)
 		case !v.Answering:
-			d.report("vswitches", Error, "start the switch, or correct vswitches."+v.Name+".endpoint", "%s does not answer: %s", title, v.Error)
+			d.report("vswitches", Error, "start the switch, or correct vswitches."+v.Name+".endpoint", "%s is unreachable: %s", title, v.Error)
 		case v.Missing > 0:
 			d.report("vswitches", Error, "correct what the switch refuses; jackfield-nri tries again every few seconds", "%s lacks %s of running pods: %s", title, diag.Count(v.Missing, "port"), v.Error)
 		case v.Error != "":

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
@@ -131,12 +132,13 @@ func (p *passResult) repeatAfter(d time.Duration) {
 }
 
 func (s *switchState) fail(p *passResult, port vswitch.Port, err error) {
-	if s.failures[port.Name] != err.Error() {
+	text := diag.ErrorText(err)
+	if s.failures[port.Name] != text {
 		p.changes[Failed] = append(p.changes[Failed], Change{port, err})
 	}
-	p.failures[port.Name] = err.Error()
+	p.failures[port.Name] = text
 	p.errors++
-	p.firstError = cmp.Or(p.firstError, err.Error())
+	p.firstError = cmp.Or(p.firstError, text)
 	p.repeatAfter(retryTime)
 }
 

@@ -80,7 +80,7 @@ func (s *Search) fromEnvironment() []Attachment {
 			}
 			switch {
 			case answer.err != nil:
-				a.reject(fmt.Errorf("whose device %s is: %w", quote(id), answer.err))
+				a.reject(fmt.Errorf("find the owner of device %s: %w", quote(id), answer.err))
 			case answer.answered:
 				a.reject(s.forgedError(v, id))
 			default:

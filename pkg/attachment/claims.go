@@ -334,11 +334,11 @@ func (s *Search) listUnknownClaims() (out []Attachment) {
 			Claimed: &ClaimedDevice{Namespace: f.Namespace, Claim: f.Claim, Driver: f.Driver, Request: f.Request, File: f.Path}}
 		switch {
 		case answer.err != nil:
-			a.Err = fmt.Errorf("whose the devices of claim %s are: %w", quote(f.Namespace+"/"+f.Claim), answer.err)
+			a.Err = fmt.Errorf("find the owners of the devices of claim %s: %w", quote(f.Namespace+"/"+f.Claim), answer.err)
 		case answer.answered:
 			a.Notes = append(a.Notes, unlisted)
 		default:
-			a.Notes = append(a.Notes, "the kubelet has no socket to ask whose the devices of the claim are")
+			a.Notes = append(a.Notes, "the kubelet has no socket, so the owners of the claim's devices are unknown")
 		}
 		out = append(out, a)
 	}

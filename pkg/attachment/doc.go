@@ -13,7 +13,7 @@
 // The cost for a sandbox does not depend on the files of other sandboxes: only the
 // directory of device-info files is listed, once, and again when events were lost. The
 // kubelet is asked only about a device that the caller wants, and is never waited for
-// longer than half a second, because a runtime's call waits meanwhile.
+// longer than a second or half of the caller's remaining time, because a runtime's call waits meanwhile.
 //
 // There is one file per source:
 //

@@ -20,8 +20,8 @@ type Kubelet interface {
 }
 
 const (
-	// maxKubeletWait bounds the wait for the kubelet. Nobody keeps an answer that comes later, so
-	// that a kubelet that is always slower has no container created.
+	// maxKubeletWait bounds the wait for the kubelet. A later answer is lost: while the kubelet is
+	// slower than this, no container that needs its answer is created.
 	maxKubeletWait = time.Second
 	// maxKubeletShare is the part of the caller's remaining time that the kubelet may take: half.
 	maxKubeletShare = 2

@@ -132,7 +132,7 @@ func (s *Search) findOwner(a *Attachment) {
 	}
 	switch answer := s.kubeletAnswer(); {
 	case answer.err != nil:
-		a.reject(fmt.Errorf("whose %s is: %w", d, answer.err))
+		a.reject(fmt.Errorf("find the owner of %s: %w", d, answer.err))
 		return
 	case answer.answered:
 		s.setOwnerFromKubelet(a, d)

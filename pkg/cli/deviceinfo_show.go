@@ -118,7 +118,7 @@ func socketMaker(info *deviceinfo.Info, key string) string {
 		return ""
 	}
 	if host {
-		return "the host makes the socket"
+		return "the host creates the socket"
 	}
-	return "the application makes the socket"
+	return "the application creates the socket"
 }

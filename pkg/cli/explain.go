@@ -78,8 +78,8 @@ Without --sandbox-id the networks that a pod names are not checked, and explain
 says so. Of networks whose NetworkAttachmentDefinition is in FILE, the ports are
 checked against the policy. Of a resource claim, the names of claim and request are
 checked against the pod and the ResourceClaims and ResourceClaimTemplates in FILE;
-its devices are, with --sandbox-id on the node of the running pod. Only the kubelet of
-the node knows which devices it allocated to a container; explain queries it where
+its devices are checked only with --sandbox-id, on the node of the running pod.
+Only that node's kubelet knows which devices it allocated; explain asks it where
 policy allows devices.
 
 The exit status is 0 when every container would be created, 1 when one would be

@@ -53,7 +53,7 @@ func (x *explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []
 		case err != nil:
 			item.Decline(resolve.Failed, err)
 		case refusal != nil || grant.Rule == "":
-			item.Decline(resolve.Unmanaged, fmt.Errorf("no rule lets allocated devices come to namespace %s: the container gets what the claim's driver injects", quoted(r.Namespace)))
+			item.Decline(resolve.Unmanaged, fmt.Errorf("no rule grants allocated devices to namespace %s: the container gets what the claim's driver injects", quoted(r.Namespace)))
 		case x.live && len(files) > 0:
 			for _, f := range files {
 				r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Type: "bind", Source: x.host.Path(f.Path),
@@ -63,7 +63,7 @@ func (x *explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []
 		case x.live:
 			item.Decline(resolve.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", x.cfg.Kubelet.PluginsDir))
 		default:
-			item.Notes = append(item.Notes, fmt.Sprintf("rule %s lets allocated devices come to the container", quoted(grant.Rule)))
+			item.Notes = append(item.Notes, fmt.Sprintf("rule %s grants allocated devices to the container", quoted(grant.Rule)))
 			for _, f := range files {
 				item.Notes = append(item.Notes, fileNotes(&f)...)
 			}

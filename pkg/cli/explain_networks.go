@@ -29,7 +29,7 @@ func (x *explainer) uncheckedNetworks(r *resolve.Request) []resolve.Item {
 		item := resolve.Item{Kind: resolve.KindNetwork, Name: name, Request: "network " + quoted(name), From: from}
 		item.Decline(resolve.NotChecked, errors.New(needsSandbox))
 		if grant, err := x.engine.Policy().Network(resolve.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
-			item.Notes = append(item.Notes, fmt.Sprintf("no rule lets network %s bring anything to namespace %s", quoted(network), quoted(r.Namespace)))
+			item.Notes = append(item.Notes, fmt.Sprintf("no rule grants sockets or devices of network %s to namespace %s", quoted(network), quoted(r.Namespace)))
 		}
 		items = append(items, item)
 	}

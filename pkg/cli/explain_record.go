@@ -173,7 +173,7 @@ func (r *sandboxRecord) formatText() string {
 				what = info.VDPA.Path
 			}
 			if socket := d.Socket(); socket != "" {
-				what = socket + ", made by the " + d.Jackfield.CreatedBy
+				what = socket + ", created by the " + d.Jackfield.CreatedBy
 			}
 			t.addRow(d.Interface, d.Name, d.Type(), what)
 		}

@@ -209,7 +209,7 @@ func (t *explainText) writeSocket(d *devices.Device, kind resolve.RequestKind) {
 	if kind == resolve.KindClaim {
 		driver = d.Jackfield.Claim.Driver
 	}
-	maker := "made by the " + d.Jackfield.CreatedBy
+	maker := "created by the " + d.Jackfield.CreatedBy
 	if dialect := t.cfg.Dialect(d.Name, d.Jackfield.Resource, driver); dialect.Match != (config.DialectMatch{}) {
 		maker += fmt.Sprintf(", in the dialect %q that the configuration gives it", dialect.Use)
 	}

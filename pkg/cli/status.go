@@ -57,7 +57,7 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 		defer cancel()
 		node, err := status.Get(ctx, local.host, local.cfg.StateDir)
 		if err != nil {
-			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? `jackfield doctor` looks for what is wrong"}
+			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? run `jackfield doctor`"}
 		}
 		if len(args) > 0 {
 			keepNamed(node, args[0])
@@ -200,7 +200,7 @@ func vswitchState(v *status.Vswitch) string {
 	case !v.Checked:
 		return "not checked yet"
 	case !v.Answering:
-		return "DOES NOT ANSWER at " + v.Endpoint
+		return "UNREACHABLE at " + v.Endpoint
 	}
 	text := diag.Count(v.Ports, "port") + " of running pods"
 	if v.Missing > 0 {
@@ -249,7 +249,7 @@ func containerText(c *status.Container) string {
 // missedText is a container that lacks what it asked for, and the present outcome of its requests.
 func missedText(c *status.Container) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  lacks what it asked for\n", plain(c.Title()))
+	fmt.Fprintf(&b, "%s  lacks what it requested\n", plain(c.Title()))
 	for _, r := range c.Requests {
 		state := resolve.Outcome(r.Outcome).String()
 		if resolve.Outcome(r.Outcome) == resolve.Injected {

@@ -58,8 +58,8 @@ var coloredStates = []struct {
 	color string
 	state func() *regexp.Regexp
 }{
-	{"31", lazyPattern(`(?m)^ERROR\b|: (?:refused|failed)$|\bwould be refused\b|\bNOT REGISTERED\b|\bDOES NOT ANSWER\b|\b\d+ MISSING\b`)},
-	{"33", lazyPattern(`(?m)^(?:warning|unknown)\b|: (?:skipped|not checked)\b|  (?:awaited|removed|outdated)\b|\blacks what it asked for$`)},
+	{"31", lazyPattern(`(?m)^ERROR\b|: (?:refused|failed)$|\bwould be refused\b|\bNOT REGISTERED\b|\bUNREACHABLE\b|\b\d+ MISSING\b`)},
+	{"33", lazyPattern(`(?m)^(?:warning|unknown)\b|: (?:skipped|not checked)\b|  (?:awaited|removed|outdated)\b|\blacks what it requested$`)},
 	{"32", lazyPattern(`(?m)^(?:ok|fixed)\b|: injected$|\bregistered with\b|  bound\b`)},
 }
 

@@ -21,8 +21,8 @@ import (
 )
 
 // PrintError prints an error. crun starts hooks with /dev/null as standard error, and only reports that a
-// hook failed. Then Fail adds the error to the runtime's log, which Podman shows, and prints it to
-// the standard error of the runtime, which is the terminal of the user.
+// hook failed. Then PrintError also appends the error to the runtime's log, which Podman shows, and
+// prints it to the runtime's standard error, the user's terminal.
 func PrintError(err error) {
 	text := "jackfield-hook: " + diag.ErrorText(err)
 	if stderrIsNull() {

@@ -205,11 +205,11 @@ func (p *planner) unmanagedReason(a *attachment.Attachment) string {
 	case p.managesNetwork(p.subject, a):
 		return ""
 	case a.Network == "":
-		return fmt.Sprintf("no rule lets allocated devices come to namespace %q", p.req.Namespace)
+		return fmt.Sprintf("no rule grants allocated devices to namespace %q", p.req.Namespace)
 	}
-	reason := fmt.Sprintf("no rule lets network %q bring anything to namespace %q", a.Network, p.req.Namespace)
+	reason := fmt.Sprintf("no rule grants sockets or devices of network %q to namespace %q", a.Network, p.req.Namespace)
 	if known := (&attachment.Attachment{Network: a.Network}); a.NetworkGuessed && p.managesNetwork(p.subject, known) {
-		reason += ", for only Multus' record of the sandbox says in which namespace the network is, and has none"
+		reason += ", because only Multus' record of the sandbox says which namespace the network is in, and has none"
 	}
 	return reason
 }

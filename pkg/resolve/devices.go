@@ -152,7 +152,7 @@ func (p *planner) vdpaNodes(a *attachment.Attachment, v *viewEntry) ([]sysfs.Nod
 		return nil, fmt.Errorf("vdpa.driver: found %q, but %s/driver says %q: %w", vdpa.Driver, dev.Dir, dev.Driver, errdefs.ErrConflict)
 	}
 	if !strings.EqualFold(a.Device, dev.Name) && !strings.EqualFold(a.Device, dev.Address) {
-		return nil, fmt.Errorf("vdpa.parent-device: found %q, which hangs below PCI function %q, but the kubelet allocated %q: %w",
+		return nil, fmt.Errorf("vdpa.parent-device: found %q, which belongs to PCI function %q, but the kubelet allocated %q: %w",
 			vdpa.ParentDevice, dev.Address, a.Device, errdefs.ErrConflict)
 	}
 	for _, n := range dev.Nodes {

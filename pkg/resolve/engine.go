@@ -22,50 +22,48 @@ import (
 
 // Options change how an Engine works. The zero value is what a node wants.
 type Options struct {
-	// AllowAll puts no policy in force: for what the administrator asks for in
-	// person, on a command line.
+	// AllowAll grants everything, for commands that the administrator runs.
 	AllowAll bool
-	// Once is for a process that resolves one request and exits. Nothing is watched.
+	// Once is for a process that resolves one request and exits: it watches nothing.
 	Once bool
-	// TrustAnyone also reads CDI files that other users can write, for a tree that is not in
-	// use.
+	// TrustAnyone also reads CDI files that other users can write, for a tree of files that no node
+	// uses.
 	TrustAnyone bool
-	// Staged has sockets bound in the staging directory (staging.ModeMount), instead of
-	// having the runtime bind their directories. It is asked wherever this makes a
-	// difference; nil stands for no.
+	// Staged reports whether sockets are bound in the staging directory (staging.ModeMount). Otherwise
+	// the runtime binds their directories. nil means that they are not.
 	Staged func() bool
-	// Owner is that of the store that delivers sockets; see staging.Options.
+	// Owner is the owner of the store that delivers sockets; see staging.Options.
 	Owner string
-	// SpecDirs, when not nil, take the place of the configuration's.
+	// SpecDirs, where not nil, replaces the configuration's directories.
 	SpecDirs []string
 	// Kubelet creates the client for the kubelet's socket; podresources has one. Without it the
 	// kubelet's allocations are unknown.
 	Kubelet func(host hostfs.Root, socket string) Kubelet
-	// Ledger remembers what pods have, for limits of pods; nil where one container
-	// is all that is seen.
+	// Ledger records what pods have, for limits of pods. It is nil for a process that sees only one
+	// container.
 	Ledger *Ledger
-	// CheckResponsive is called before a directory is read that may be on a file system that hangs. An
-	// error says why it is not read. nil checks nothing.
+	// CheckResponsive is called before a directory is read whose file system can hang. On an error
+	// the directory is not read. nil checks nothing.
 	CheckResponsive func(dir string) error
-	// Patience bounds what New waits for directories; 0 stands for a second. One that
-	// does not answer by then is for those requests to meet that need it.
+	// Patience bounds how long New waits for directories; 0 means one second. Requests that need a
+	// slower directory fail later.
 	Patience time.Duration
-	// HooksDirs reads the configuration's hooks.d directories; pkg/hooksd has one. It is
-	// for a runtime that does not read them itself.
+	// HooksDirs reads the configuration's hooks.d directories, for a runtime that does not read them
+	// itself; pkg/hooksd implements it.
 	HooksDirs func(host hostfs.Root, dirs []string) HooksDirs
-	// ForAdministrator has notes say more, and errors name devices of the node also where the policy
-	// would refuse them. What ends in a pod's events must not.
+	// ForAdministrator adds details to notes, and lets errors name devices of the node that the policy
+	// would refuse. Messages that end in a pod's events must not have them.
 	ForAdministrator bool
-	// ConfigName is what messages call the configuration; "" stands for its file.
+	// ConfigName is the configuration's name in messages; "" means its file.
 	ConfigName string
 }
 
-// Kubelet is asked whose devices are.
+// Kubelet says which container has which device.
 type Kubelet = attachment.Kubelet
 
-// HooksDirs are hooks.d directories.
+// HooksDirs reads hooks.d directories.
 type HooksDirs interface {
-	// Hooks are what the directories hold now, in the order in which they are injected.
+	// Hooks returns the hooks that the directories hold now, in the order of their injection.
 	Hooks() []*ocihook.Hook
 }
 
@@ -84,8 +82,8 @@ type Engine struct {
 	varRunIsRun func() bool            // on this host; checked once
 }
 
-// New makes an engine. Its errors are those of the configuration (the policy's
-// rules) and of the watches it needs.
+// New returns an engine. It fails when the policy's rules are invalid or a directory cannot be
+// watched.
 func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	opts.ConfigName = cmp.Or(opts.ConfigName, cfg.File(), config.DefaultPath)
 	if opts.Staged == nil {
@@ -129,7 +127,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 		e.namedRoots[name] = &socketRoot{name: path.Dir(s.Path)}
 	}
 	e.varRunIsRun = sync.OnceValue(func() bool { return varRunIsRun(host) })
-	e.readAhead()
+	e.prefetch()
 	if opts.HooksDirs != nil && len(cfg.Hooks.Dirs) > 0 {
 		e.hooks = opts.HooksDirs(host, cfg.Hooks.Dirs)
 	}
@@ -141,18 +139,18 @@ func (e *Engine) Close() error {
 	return errors.Join(e.attachments.Close(), e.registry.Close())
 }
 
-// Registry is the engine's CDI registry, for commands that show it.
+// Registry returns the engine's CDI registry, for commands that show it.
 func (e *Engine) Registry() *cdiregistry.Registry { return e.registry }
 
-// Policy is the policy that the engine resolves under.
+// Policy returns the policy that grants requests.
 func (e *Engine) Policy() *policy.Policy { return e.policy }
 
-// aheadTime is how long New waits for directories, unless Options say.
-const aheadTime = time.Second
+// defaultPatience is how long New waits for directories, unless Options say.
+const defaultPatience = time.Second
 
-// readAhead resolves the socket roots and reads the specifications, for which the
-// first container does not pay then.
-func (e *Engine) readAhead() {
+// prefetch resolves the socket roots and reads the CDI files, so that the first container does not
+// wait for them.
+func (e *Engine) prefetch() {
 	if e.opts.Once {
 		return // there is one container, which pays for what it needs
 	}
@@ -162,7 +160,7 @@ func (e *Engine) readAhead() {
 		work.Go(func() { _, _ = r.resolve(e.host) })
 	}
 	work.Go(func() { e.registry.Snapshot() })
-	_ = deadline.Within(cmp.Or(e.opts.Patience, aheadTime), func() error { work.Wait(); return nil })
+	_ = deadline.Within(cmp.Or(e.opts.Patience, defaultPatience), func() error { work.Wait(); return nil })
 }
 
 // checkDirs returns why one of the directories does not respond, or nil.

@@ -47,11 +47,11 @@ func (p *planner) hostUser() (*User, error) {
 func (p *planner) mapID(what string, id uint32) (uint32, error) {
 	ranges, source, err := p.readIDMap(what)
 	if err != nil {
-		return 0, fmt.Errorf("the container has a user namespace: find the %s of the host that its %s %d is: %w", what, what, id, err)
+		return 0, fmt.Errorf("the container has a user namespace: map its %s %d to the host: %w", what, id, err)
 	}
 	host, ok := hostfs.IDOutside(ranges, id)
 	if !ok {
-		return 0, fmt.Errorf("the container has a user namespace in which %s %d is nobody of the host: %s does not map it: %w",
+		return 0, fmt.Errorf("the container has a user namespace, and %s %d has no mapping to the host in %s: %w",
 			what, id, source, errdefs.ErrFailedPrecondition)
 	}
 	return host, nil

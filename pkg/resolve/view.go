@@ -93,7 +93,7 @@ func (p *planner) addView() error {
 	if err != nil {
 		return err
 	}
-	origin := edits.Origin{Source: edits.SourceJackfield, Request: "the container's view of its devices"}
+	origin := edits.Origin{Source: edits.SourceJackfield, Request: "devices.json"}
 	env := []edits.Env{{Name: devices.FileVariable, Value: path.Join(ContainerDir, ViewFile)}}
 	for i := range list {
 		for _, v := range list[i].Variables(p.view[i].names()...) {

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -85,7 +86,7 @@ func (s *Store) chooseMode(want Mode) error {
 		}
 		s.status = Status{Mode: ModeMount}
 		if err != nil {
-			s.status = Status{Mode: ModeDirectory, Reason: ReasonUnavailable, Detail: err.Error()}
+			s.status = Status{Mode: ModeDirectory, Reason: ReasonUnavailable, Detail: diag.ErrorText(err)}
 		}
 	default:
 		return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("stage sockets: found mode %q, want auto, mount or directory", want))

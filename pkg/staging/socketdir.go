@@ -247,7 +247,7 @@ func (s *Store) recordCreatedDir(sandboxID string, m createdDir, created bool) e
 	return hostfs.ReplaceFile(filepath.Join(sandbox, createdDirsFile), data, viewFile)
 }
 
-// removeSocketDirs removes the directories that makeSocketDirs created, the deepest first, with
+// removeSocketDirs removes the directories that makeSocketDir created, the deepest first, with
 // the sockets in them, and then the sandbox's claims. A damaged list is reported by lost, and
 // not as a failure: a second attempt would not learn more.
 func (s *Store) removeSocketDirs(sandboxID string) (lost, err error) {

@@ -161,7 +161,7 @@ type UnavailableError struct {
 }
 
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("vswitch %q does not answer on %s: %v", e.Switch, e.Endpoint, e.Err)
+	return fmt.Sprintf("vswitch %q is unreachable on %s: %v", e.Switch, e.Endpoint, e.Err)
 }
 
 func (e *UnavailableError) Unwrap() []error { return []error{errdefs.ErrUnavailable, e.Err} }

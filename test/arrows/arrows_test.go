@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arrows checks which listPackages may import which.
+// Package arrows checks which packages may import which.
 package arrows
 
 import (
@@ -25,7 +25,7 @@ type pkg struct {
 	Imports               []string
 }
 
-// leaves are listPackages that import only the floor and the listPackages that are listed here.
+// leaves are packages that import only the floor and the packages that are listed here.
 var leaves = map[string][]string{
 	"pkg/hostfs":                  nil,
 	"internal/diag":               nil,
@@ -83,7 +83,7 @@ var leaves = map[string][]string{
 // floor is the shared machinery that every leaf and every applier may import.
 var floor = []string{"pkg/hostfs", "internal/deadline", "internal/diag", "internal/fswatch", "internal/jsontree", "internal/kubename", "internal/mountopt", "internal/reserved", "internal/trust"}
 
-// adapters are the listPackages that may log and count.
+// adapters are the packages that may log and count.
 var adapters = []string{"nri", "pkg/cli", "pkg/hook", "pkg/cni", "pkg/netavark"}
 
 func listPackages(t *testing.T) []pkg {
@@ -105,7 +105,7 @@ func listPackages(t *testing.T) []pkg {
 		pkgs = append(pkgs, p)
 	}
 	if len(pkgs) < 10 {
-		t.Fatalf("go list found only %d listPackages", len(pkgs))
+		t.Fatalf("go list found only %d packages", len(pkgs))
 	}
 	return pkgs
 }
@@ -184,7 +184,7 @@ func TestArchitecturePageNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// Each file names the licence, only main exits, a main.go has at most 60 lines, and listPackages have a doc.go.
+// Each file names the licence, only main exits, a main.go has at most 60 lines, and packages have a doc.go.
 func TestFilesFollowConventions(t *testing.T) {
 	for _, p := range listPackages(t) {
 		name := strings.TrimPrefix(p.ImportPath, module)

@@ -20,7 +20,7 @@ import (
 
 // The tests of this file are about faults on a node and their effect on pods.
 
-// socketPod runs a pod with a socket that the host created, and checks that the socket answers.
+// faultPod runs a pod with a socket that the host created, and checks that the socket answers.
 func faultPod(t *testing.T, h *e2e.H, name string) *e2e.Pod {
 	t.Helper()
 	pod := h.RunPod(node.PodOptions{Name: name, Namespace: "dpdk-1"})

@@ -54,7 +54,7 @@ func (k *K) missed(namespace string) map[string]bool {
 	k.t.Helper()
 	found := map[string]bool{}
 	for line := range strings.Lines(k.Jackfield("status")) {
-		container, ok := strings.CutSuffix(strings.TrimRight(line, "\n"), "  lacks what it asked for")
+		container, ok := strings.CutSuffix(strings.TrimRight(line, "\n"), "  lacks what it requested")
 		if _, path, inside := strings.Cut(container, namespace+"/"); ok && inside {
 			pod, _, _ := strings.Cut(path, "/")
 			found[pod] = true

@@ -355,7 +355,7 @@ func TestSocketOfClaimOnHost(t *testing.T) {
 		}
 		want := "JACKFIELD_GOOD_PORT_SOCKET=/var/run/jackfield/net/good-port/vhu.sock"
 		if !slices.Contains(created.Spec.Process.Env, want) || !strings.Contains(n.elements(created.Spec), `"socket-created-by":"host"`) {
-			t.Errorf("no %s in %q, or not made by the host: %s", want, created.Spec.Process.Env, n.elements(created.Spec))
+			t.Errorf("no %s in %q, or not created by the host: %s", want, created.Spec.Process.Env, n.elements(created.Spec))
 		}
 		other, err := n.createClaimed(d, pod, "other", nil)
 		check(t, err)

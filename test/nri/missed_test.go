@@ -116,7 +116,7 @@ func TestMissedContainersAreReported(t *testing.T) {
 		cli.Run(context.Background(), append(args, "--root", n.dir), cli.Env{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: os.Getenv})
 		return out.String()
 	}
-	for _, want := range []string{"3 running lack what they asked for", "dpdk-1/p/c  " + lacks.Id + "  lacks what it asked for", "would be injected now", "closest rule"} {
+	for _, want := range []string{"3 running lack what they requested", "dpdk-1/p/c  " + lacks.Id + "  lacks what it requested", "would be injected now", "closest rule"} {
 		if out := run("status"); !strings.Contains(out, want) {
 			t.Errorf("status does not say %q:\n%s", want, out)
 		}

@@ -86,10 +86,10 @@ func TestPortsOfLivingPodsAreKept(t *testing.T) {
 	s.KillDatabase()
 	vswitch("that the switch is gone", func(v status.Vswitch) bool { return !v.Answering && v.Error != "" })
 	n.metrics(`jackfield_vswitch_up{vswitch="ovs0"} 0`)
-	if _, text := run("doctor"); !strings.Contains(text, "does not answer") || !strings.Contains(text, "vswitches.ovs0.endpoint") {
+	if _, text := run("doctor"); !strings.Contains(text, "is unreachable") || !strings.Contains(text, "vswitches.ovs0.endpoint") {
 		t.Errorf("doctor does not report that the switch is gone:\n%s", text)
 	}
-	if _, text := run("status"); !strings.Contains(text, "DOES NOT ANSWER at /run/ovs/db.sock") {
+	if _, text := run("status"); !strings.Contains(text, "UNREACHABLE at /run/ovs/db.sock") {
 		t.Errorf("status does not report that the switch is gone:\n%s", text)
 	}
 	s.WipeDatabase()

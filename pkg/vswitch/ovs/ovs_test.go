@@ -203,7 +203,7 @@ func TestMissingServerIsUnavailable(t *testing.T) {
 	d := &Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: filepath.Join(t.TempDir(), "db.sock")}}
 	_, err := d.Ensure(t.Context(), testPort)
 	var unavailable *vswitch.UnavailableError
-	if !errdefs.IsUnavailable(err) || !errors.As(err, &unavailable) || !strings.Contains(err.Error(), `vswitch "ovs0" does not answer on `+d.Socket()+": connect: no such file or directory") {
+	if !errdefs.IsUnavailable(err) || !errors.As(err, &unavailable) || !strings.Contains(err.Error(), `vswitch "ovs0" is unreachable on `+d.Socket()+": connect: no such file or directory") {
 		t.Errorf("found %v", err)
 	}
 }
