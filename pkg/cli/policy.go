@@ -115,11 +115,7 @@ func (a *query) evaluate(p nodePolicy, s policy.Subject) []decision {
 	each("devices", a.Devices, p.Device)
 	each("sockets", a.Sockets, p.Socket)
 	each("namedSockets", a.NamedSockets, func(s policy.Subject, name string) (policy.Grant, error) {
-		socket := policy.NamedSocket{Name: name}
-		if named, ok := p.cfg.Sockets.Named[name]; ok {
-			socket.Paths = []string{named.Path}
-		}
-		return p.NamedSocket(s, socket)
+		return p.NamedSocket(s, name, policy.SocketPath{Path: p.cfg.Sockets.Named[name].Path})
 	})
 	for _, m := range a.Mounts {
 		grant, err := p.Mount(s, m.Source, m.Destination, m.ReadOnly)

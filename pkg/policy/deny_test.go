@@ -128,8 +128,8 @@ func TestDenyOfAMountBelowTheSource(t *testing.T) {
 	}
 }
 
-// SocketDenied says what Socket says of denials, and nothing else.
-func TestSocketDeniedAgreesWithSocket(t *testing.T) {
+// An alias of a socket's path denies what the alias itself would be denied, and nothing else.
+func TestAliasIsDeniedAsSocketIs(t *testing.T) {
 	never := Rule{Name: "never", For: everybody, Deny: Allow{Sockets: []string{"/run/docker.sock"}}}
 	for name, p := range map[string]*Policy{
 		"enforce": mustNew(t, Enforce, wide, never), "audit": mustNew(t, Audit, wide, never), "no deny": mustNew(t, Enforce, wide),
@@ -140,9 +140,12 @@ func TestSocketDeniedAgreesWithSocket(t *testing.T) {
 			refused := g.Refusal
 			errors.As(err, &refused)
 			want := refused != nil && refused.Denied
-			got, enforced := p.SocketDenied(tenant, path)
-			if (got != nil) != want || enforced != (want && err != nil) || want && got.Error() != refused.Error() {
-				t.Errorf("%s: %s: got %v, %v, want %v, %v", name, path, got, enforced, refused, err)
+			alias, aliasErr := p.SocketAt(tenant, SocketPath{Path: "/run/vsw/b", Aliases: []string{path}})
+			got := alias.Refusal
+			errors.As(aliasErr, &got)
+			denied := got != nil && got.Denied
+			if denied != want || isDenied(aliasErr) != (want && err != nil) || want && got.Error() != refused.Error() {
+				t.Errorf("%s: %s: got %+v, %v, want %v, %v", name, path, alias, aliasErr, refused, err)
 			}
 		}
 	}
@@ -330,7 +333,7 @@ func TestNetworkOfUnknownNamespaceIsDeniedUnderEachName(t *testing.T) {
 		if _, err := p.Network(tenant, name); name != "" && (err != nil) != denied {
 			t.Errorf("network %q: %v, want it denied: %t", name, err, denied)
 		}
-		if got, enforced := p.SocketDenied(s, "/run/vsw/a"); (got != nil) != denied || enforced != denied {
+		if got, enforced := p.denied(&s, &item{kind: kindSocket, name: "/run/vsw/a"}); (got != nil) != denied || enforced != denied {
 			t.Errorf("a socket of %q: %v, want it denied: %t", name, got, denied)
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/jackfield/jackfield/internal/glob"
 )
 
 // Mode says what happens to a refusal.
@@ -58,9 +56,9 @@ type Grant struct {
 	Asked Asked
 }
 
-// Strength orders grants of one thing under several names: by audit mode alone, by a rule in audit mode, and by a
+// strength orders grants of one thing under several names: by audit mode alone, by a rule in audit mode, and by a
 // rule in force. It is 0 for no grant.
-func (g Grant) Strength() int {
+func (g Grant) strength() int {
 	switch {
 	case g.Rule != "" && !g.Audited:
 		return 3
@@ -130,13 +128,6 @@ func (p *Policy) Socket(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindSocket, name: path})
 }
 
-// SocketDir decides on a directory of sockets together with everything below it, now and later. One
-// pattern of a rule has to cover all of that, as "DIR/**" does, and no deny pattern may match the
-// directory or anything below it. The path follows the rules of Socket.
-func (p *Policy) SocketDir(s Subject, dir string) (Grant, error) {
-	return p.decide(&s, &item{kind: kindSocket, name: dir, whole: true})
-}
-
 // Device decides on a device node's host path, which follows the rules of Socket.
 func (p *Policy) Device(s Subject, path string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindDevice, name: path})
@@ -160,25 +151,6 @@ func (p *Policy) Hook(s Subject, path string) (Grant, error) {
 // Subject.Network. The error is a *RefusedError.
 func (p *Policy) Network(s Subject, name string) (Grant, error) {
 	return p.decide(&s, &item{kind: kindNetwork, name: name})
-}
-
-// SocketDenied returns the *RefusedError by which a rule denies the socket, or nil. It is what
-// Socket would return, whether or not another rule grants the socket. enforced is false where audit
-// mode, the policy's or the rule's, lets the socket through.
-func (p *Policy) SocketDenied(s Subject, path string) (denied *RefusedError, enforced bool) {
-	return p.deniedSocket(&s, &item{kind: kindSocket, name: path})
-}
-
-// SocketDirDenied is SocketDenied for what SocketDir decides on.
-func (p *Policy) SocketDirDenied(s Subject, dir string) (denied *RefusedError, enforced bool) {
-	return p.deniedSocket(&s, &item{kind: kindSocket, name: dir, whole: true})
-}
-
-func (p *Policy) deniedSocket(s *Subject, it *item) (denied *RefusedError, enforced bool) {
-	if p == nil || p.all || !glob.CleanPath(it.name) {
-		return nil, false
-	}
-	return p.denied(s, it)
 }
 
 func (p *Policy) decide(s *Subject, it *item) (Grant, error) {

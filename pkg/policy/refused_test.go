@@ -210,7 +210,7 @@ func FuzzRefusalLines(f *testing.F) {
 				}
 				return p.Port(s, Port{Switch: "ovs0", Bridge: bridge, VLAN: number})
 			}
-			named := func(s Subject, name string) (Grant, error) { return p.NamedSocket(s, NamedSocket{Name: name}) }
+			named := func(s Subject, name string) (Grant, error) { return p.NamedSocket(s, name, SocketPath{}) }
 			return []func(Subject, string) (Grant, error){p.CDI, p.Socket, p.Device, mount, p.Hook, port, named}[which%7](s, name)
 		}
 		_, err := ask(p, name)

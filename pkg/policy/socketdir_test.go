@@ -75,7 +75,7 @@ func TestSocketDirectories(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			subject := tenant
 			subject.Network = "telco/fast"
-			grant, err := mustNew(t, Enforce, tc.rules...).SocketDir(subject, dir)
+			grant, err := mustNew(t, Enforce, tc.rules...).SocketDir(subject, SocketPath{Path: dir})
 			if tc.granted {
 				if err != nil || grant.Rule != "ports" || grant.Audited {
 					t.Errorf("got %+v, %v; want a grant of rule ports", grant, err)
@@ -96,16 +96,16 @@ func TestSocketDirectories(t *testing.T) {
 			}
 		})
 	}
-	if grant, err := mustNew(t, Audit, deny(dir+"/x")).SocketDir(tenant, dir); err != nil || !grant.Audited || !grant.Refusal.Denied {
+	if grant, err := mustNew(t, Audit, deny(dir+"/x")).SocketDir(tenant, SocketPath{Path: dir}); err != nil || !grant.Audited || !grant.Refusal.Denied {
 		t.Errorf("in audit mode: %+v, %v", grant, err)
 	}
-	if denied, enforced := mustNew(t, Enforce, deny(dir+"/x")).SocketDirDenied(tenant, dir); denied == nil || !enforced {
-		t.Errorf("denied: %v, enforced %t", denied, enforced)
+	if _, err := mustNew(t, Enforce, allow("/run/**"), deny("/alias/x")).SocketDir(tenant, SocketPath{Path: dir, Aliases: []string{"/alias"}}); !isDenied(err) {
+		t.Errorf("denied under an alias: %v", err)
 	}
-	if _, err := AllowAll().SocketDir(tenant, dir); err != nil {
+	if _, err := AllowAll().SocketDir(tenant, SocketPath{Path: dir}); err != nil {
 		t.Errorf("the administrator: %v", err)
 	}
-	if _, err := mustNew(t, Audit, wide).SocketDir(tenant, dir+"/../x"); err == nil {
+	if _, err := mustNew(t, Audit, wide).SocketDir(tenant, SocketPath{Path: dir + "/../x"}); err == nil {
 		t.Error("an unclean path was granted")
 	}
 }

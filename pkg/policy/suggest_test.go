@@ -18,11 +18,11 @@ func askAgain(p *Policy, a Suggestion) error {
 	case a.List == "cdi":
 		_, err = p.CDI(s, a.Name)
 	case a.List == "sockets" && whole:
-		_, err = p.SocketDir(s, dir)
+		_, err = p.SocketDir(s, SocketPath{Path: dir})
 	case a.List == "sockets":
 		_, err = p.Socket(s, a.Name)
 	case a.List == "namedSockets":
-		_, err = p.NamedSocket(s, NamedSocket{Name: a.Name})
+		_, err = p.NamedSocket(s, a.Name, SocketPath{})
 	case a.List == "devices":
 		_, err = p.Device(s, a.Name)
 	case a.List == "mounts":
@@ -107,13 +107,13 @@ func TestDecisionsSayWhatWasAsked(t *testing.T) {
 	}
 	g, err := p.CDI(s, "v.com/x=1")
 	check(g, err, Asked{List: "cdi", Name: "v.com/x=1"})
-	g, err = p.SocketDir(s, "/run/a")
+	g, err = p.SocketDir(s, SocketPath{Path: "/run/a"})
 	check(g, err, Asked{List: "sockets", Name: "/run/a/**", Network: "a/n"})
 	g, err = p.Mount(s, "/srv", "/d", true)
 	check(g, err, Asked{List: "mounts", Name: "/srv", Destination: "/d", ReadOnly: true})
 	g, err = p.Device(s, "/dev/mem")
 	check(g, err, Asked{List: "devices", Name: "/dev/mem", Network: "a/n", DeniedBy: "never"})
-	g, err = p.NamedSocket(s, NamedSocket{Name: "x", Paths: []string{"/run/x"}})
+	g, err = p.NamedSocket(s, "x", SocketPath{Path: "/run/x"})
 	check(g, err, Asked{List: "namedSockets", Name: "x"})
 	s.NetworkGuessed = true
 	g, err = p.Socket(s, "/other")

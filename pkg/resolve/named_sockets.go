@@ -45,7 +45,7 @@ func (p *planner) addNamedSocket(name string, item *Item) error {
 // unknownSocketError is for a name that the configuration does not have. Which sockets the node has is not for
 // everyone to know: a refusal comes first. A running container keeps a socket whose name was removed.
 func (p *planner) unknownSocketError(name string) error {
-	if _, refused := p.policy.NamedSocket(p.subject, policy.NamedSocket{Name: name}); refused != nil && !p.opts.ForAdministrator {
+	if _, refused := p.policy.NamedSocket(p.subject, name, policy.SocketPath{}); refused != nil && !p.opts.ForAdministrator {
 		return refused
 	}
 	names := slices.Sorted(maps.Keys(p.cfg.Sockets.Named))

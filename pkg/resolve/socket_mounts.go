@@ -124,7 +124,7 @@ func (p *planner) bindHostSocket(s *socket) error {
 		if err != nil {
 			return s.fieldError(err)
 		}
-		whole = d.state == staging.Own || d.refusal == nil && !d.audited.Audited
+		whole = d.state == staging.Own || d.refusal == nil && !d.grant.Audited
 	}
 	if whole {
 		stage.Sockets = append(stage.Sockets, held)

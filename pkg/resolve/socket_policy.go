@@ -3,8 +3,6 @@
 package resolve
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"path"
 
@@ -16,60 +14,26 @@ import (
 
 // grantSocket asks policy for the socket under each spelling of its path, and for a named socket
 // also by its name.
-func (p *planner) grantSocket(s *socket, item *Item) (err error) {
-	var granted, denied policy.Grant
+func (p *planner) grantSocket(s *socket, item *Item) error {
+	var grant policy.Grant
+	var err error
 	if s.named != "" {
-		granted, err = p.policy.NamedSocket(p.subject, policy.NamedSocket{Name: s.named, Paths: s.at.names(), Aliases: p.otherSpellings(s.at)})
+		grant, err = p.policy.NamedSocket(p.subject, s.named, p.spellings(s.at))
 	} else {
-		granted, denied, err = p.grantPath(p.subjectFor(s.att), s.at, p.policy.Socket, p.policy.SocketDenied)
+		grant, err = p.policy.SocketAt(p.subjectFor(s.att), p.spellings(s.at))
 	}
 	if err != nil {
 		return err
 	}
-	item.noteGrant(denied)
-	item.noteGrant(granted)
-	item.Rule = granted.Rule
+	item.noteGrant(grant)
+	item.Rule = grant.Rule
 	return nil
 }
 
-// grantPath asks policy for a path under each of its spellings. An error names the spelling
-// that device-info has. A rule that denies one spelling denies the path. A rule in force that grants
-// one spelling grants the path also in mode enforce.
-// It returns the best of the grants, and the denial that audit mode overrides, if there is one.
-func (p *planner) grantPath(subject policy.Subject, at socketPath, ask func(policy.Subject, string) (policy.Grant, error),
-	isDenied func(policy.Subject, string) (*policy.RefusedError, bool)) (granted, denied policy.Grant, err error) {
-	var first error
-	best := 0
-	for _, name := range at.names() {
-		grant, err := ask(subject, name)
-		var refused *policy.RefusedError
-		switch {
-		case errors.As(err, &refused) && refused.Denied:
-			return granted, denied, err
-		case err != nil:
-			first = cmp.Or(first, err)
-			continue
-		}
-		if grant.Audited && grant.Refusal.Denied {
-			denied = grant
-		}
-		if w := grant.Strength(); w > best {
-			granted, best = grant, w
-		}
-	}
-	for _, name := range p.otherSpellings(at) {
-		refused, enforced := isDenied(subject, name)
-		switch {
-		case enforced:
-			return granted, denied, refused
-		case refused != nil:
-			denied = policy.Grant{Audited: true, Refusal: refused}
-		}
-	}
-	if best == 0 {
-		return granted, denied, first
-	}
-	return granted, denied, nil
+// spellings returns a path as policy decides on it. Its own path is below the root as configured.
+func (p *planner) spellings(at socketPath) policy.SocketPath {
+	names := at.names()
+	return policy.SocketPath{Path: names[0], Spellings: names[1:], Aliases: p.otherSpellings(at)}
 }
 
 // dirDecision says whether the directory of a socket may be delivered. That is so only if it was
@@ -77,8 +41,7 @@ func (p *planner) grantPath(subject policy.Subject, at socketPath, ask func(poli
 // what else is in it, now or later.
 type dirDecision struct {
 	state   staging.DirState
-	audited policy.Grant // the grant, if it is one of audit mode
-	asked   policy.Asked // what the grant is about
+	grant   policy.Grant // of everything below it
 	refusal error        // why policy does not grant everything below it; nil if it does
 }
 
@@ -86,16 +49,8 @@ type dirDecision struct {
 func (p *planner) decideDir(s *socket) (d dirDecision, err error) {
 	dir := s.at
 	dir.rel = path.Dir(s.at.rel)
-	granted, denied, err := p.grantPath(p.subjectFor(s.att), dir, p.policy.SocketDir, p.policy.SocketDirDenied)
-	d.asked = granted.Asked
-	switch {
-	case err != nil:
-		d.refusal = err
-	case denied.Audited:
-		d.audited = denied
-	case granted.Audited:
-		d.audited = granted
-	default:
+	d.grant, d.refusal = p.policy.SocketDir(p.subjectFor(s.att), p.spellings(dir))
+	if d.refusal == nil && !d.grant.Audited {
 		return d, nil
 	}
 	d.state, err = staging.FindSocketDir(p.host, p.cfg.StateDir, p.opts.Owner, p.req.SandboxID, dir.canonical, dir.rel)
@@ -121,8 +76,7 @@ func (p *planner) applicationDir(s *socket, item *Item) (staging.SocketDir, erro
 	if d.state == staging.Foreign {
 		switch {
 		case d.refusal == nil:
-			item.noteGrant(d.audited)
-			item.addAsked(d.asked)
+			item.noteGrant(d.grant)
 		case !p.hasSocket(s.at):
 			return dir, s.fieldError(d.refusal)
 		}

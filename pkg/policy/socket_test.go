@@ -27,7 +27,7 @@ func TestNamedSocketsAreGrantedByName(t *testing.T) {
     allow: {namedSockets: ["spire"]}`},
 		{"team-a", "log-admin", `deny named socket "log-admin": denied by rule "never": its deny.namedSockets has "*-admin" in ` + source + `, and what one rule denies no other allows`},
 	} {
-		g, err := p.NamedSocket(Subject{Namespace: tc.namespace}, NamedSocket{Name: tc.name})
+		g, err := p.NamedSocket(Subject{Namespace: tc.namespace}, tc.name, SocketPath{})
 		if d := cmp.Diff(tc.want, text(err)); d != "" {
 			t.Errorf("%+v: -want +got\n%s", tc, d)
 		}
@@ -44,14 +44,14 @@ func TestNetworksDoNotNarrowNamedSockets(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	p := mustNew(t, Enforce, Rule{Name: "r", For: everybody, Allow: Allow{NamedSockets: []string{"a"}, Sockets: []string{"/run/a/**"}, Networks: []string{"ns/*"}}})
-	if g, err := p.NamedSocket(Subject{Namespace: "x"}, NamedSocket{Name: "a"}); err != nil || g.Rule != "r" {
+	if g, err := p.NamedSocket(Subject{Namespace: "x"}, "a", SocketPath{}); err != nil || g.Rule != "r" {
 		t.Errorf("got %+v, %v", g, err)
 	}
 }
 
 // Either the name or the path grants, and either denies, whichever rule is first.
 func TestNamedSocketsAreGrantedAndDeniedByPath(t *testing.T) {
-	spire := NamedSocket{Name: "spire", Paths: []string{"/var/run/spire/a.sock", "/run/spire/a.sock"}, Aliases: []string{"/alias/a.sock"}}
+	at := SocketPath{Path: "/var/run/spire/a.sock", Spellings: []string{"/run/spire/a.sock"}, Aliases: []string{"/alias/a.sock"}}
 	byName := Rule{Name: "by-name", For: everybody, Allow: Allow{NamedSockets: []string{"spire"}}}
 	byPath := Rule{Name: "by-path", For: everybody, Allow: Allow{Sockets: []string{"/run/spire/*"}}}
 	byAlias := Rule{Name: "by-alias", For: everybody, Allow: Allow{Sockets: []string{"/alias/*"}}}
@@ -82,7 +82,7 @@ func TestNamedSocketsAreGrantedAndDeniedByPath(t *testing.T) {
 		"a denial on trial, no allow":  {rules: []Rule{trialDeny}},
 		"a rule on trial, denied path": {rules: []Rule{trial, denyPath}, denied: "deny-path"},
 	} {
-		g, err := mustNew(t, Enforce, tc.rules...).NamedSocket(Subject{Namespace: "x", Network: "ns/a"}, spire)
+		g, err := mustNew(t, Enforce, tc.rules...).NamedSocket(Subject{Namespace: "x", Network: "ns/a"}, "spire", at)
 		var refused *RefusedError
 		switch {
 		case err == nil && (g.Rule != tc.rule || g.Audited != tc.audited || tc.denied != "" || tc.audited && g.Refusal == nil):
@@ -91,7 +91,7 @@ func TestNamedSocketsAreGrantedAndDeniedByPath(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	g, err := mustNew(t, Audit, denyPath).NamedSocket(Subject{Namespace: "x"}, spire)
+	g, err := mustNew(t, Audit, denyPath).NamedSocket(Subject{Namespace: "x"}, "spire", at)
 	if err != nil || g.Rule != "" || !g.Audited || g.Refusal == nil || !g.Refusal.Denied {
 		t.Errorf("policy in audit mode: %+v, %v", g, err)
 	}
