@@ -44,26 +44,22 @@ func (p *Policy) addRemedy(e *RefusedError, s *Subject, it *item, c closeness) {
 			allow = kindSocket.listName() + ": [" + strconv.Quote(pathUnknown) + "], " + allow
 		}
 		who := cmp.Or(s.Namespace, "host")
+		isInUse := func(name string) bool {
+			return slices.ContainsFunc(p.rules, func(r *rule) bool { return r.name == name })
+		}
 		e.Under, e.Lines = underRules, []string{
-			"- name: " + p.freeName(who+"-"+k.listName()),
+			"- name: " + freeName(who+"-"+k.listName(), isInUse),
 			"  for: {namespaces: [" + strconv.Quote(s.Namespace) + "]}",
 			"  allow: {" + allow + "}",
 		}
 	}
 }
 
-// freeName returns a valid rule name that no rule has yet.
-func (p *Policy) freeName(want string) string {
-	if !validName(want) {
+// freeName returns a valid name of a rule that is not in use: the wanted one, or that with a number behind it.
+func freeName(want string, inUse func(name string) bool) string {
+	if !validName(want + "-9999") {
 		want = "new"
 	}
-	return numberedName(want, func(name string) bool {
-		return slices.ContainsFunc(p.rules, func(r *rule) bool { return r.name == name })
-	})
-}
-
-// numberedName returns a name that is not in use: the wanted one, or that with a number behind it.
-func numberedName(want string, inUse func(string) bool) string {
 	name := want
 	for n := 2; inUse(name); n++ {
 		name = fmt.Sprintf("%s-%d", want, n)

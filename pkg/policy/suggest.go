@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/jackfield/jackfield/internal/glob"
 )
 
 // Asked is one thing that a decision is about, as a list of a rule's allow has it.
@@ -103,17 +101,8 @@ func (a *Suggestion) covers(b *Suggestion, k kind) bool {
 		a.ReadOnly && !b.ReadOnly || !a.isNameable(k) {
 		return false
 	}
-	if a.Name == b.Name {
-		return true
-	}
-	g, err := glob.CompilePath(a.Name)
-	if _, whole := cutWhole(k, a.Name); !whole || err != nil {
-		return false
-	}
-	if dir, whole := cutWhole(k, b.Name); whole {
-		return g.Covers(dir)
-	}
-	return g.Match(b.Name)
+	dir, whole := cutWhole(k, a.Name)
+	return a.Name == b.Name || whole && strings.HasPrefix(b.Name, dir+"/")
 }
 
 // ruleFor returns the rule for the namespace and network, which it adds if there is none. The rules are in order.
@@ -127,11 +116,7 @@ func ruleFor(rules *[]Rule, a Suggestion) *Rule {
 			return last
 		}
 	}
-	namespace := cmp.Or(a.Namespace, "host")
-	if !validName("suggested-" + namespace + "-9999") {
-		namespace = "long-name"
-	}
-	name := numberedName("suggested-"+namespace, func(name string) bool {
+	name := freeName("suggested-"+cmp.Or(a.Namespace, "host"), func(name string) bool {
 		return slices.ContainsFunc(*rules, func(r Rule) bool { return r.Name == name })
 	})
 	*rules = append(*rules, Rule{Name: name, For: Subjects{Namespaces: []string{a.Namespace}}, Allow: Allow{Networks: networks}})
