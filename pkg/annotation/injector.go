@@ -79,10 +79,10 @@ func ParseInjector(annotations map[string]string, container string) (Injector, e
 		read func(key, value string) error
 	}{
 		{injectorDevices, func(key, value string) error {
-			return parseObjects(key, value, func(r Request, node *yaml.Node) error { return in.addNode(r, node) })
+			return parseObjects(key, value, in.addNode)
 		}},
 		{injectorMounts, func(key, value string) error {
-			return parseObjects(key, value, func(r Request, node *yaml.Node) error { return in.addMount(r, node) })
+			return parseObjects(key, value, in.addMount)
 		}},
 		{injectorCDI, in.addCDI},
 	} {
@@ -116,7 +116,7 @@ func (in *Injector) addCDI(key, value string) error {
 
 func (in *Injector) addNode(r Request, node *yaml.Node) error {
 	n := InjectorNode{Request: r}
-	if err := n.readObject(node, "path", 4, []field{
+	if err := n.readObject(node, 4, []field{
 		{"path", &n.Path}, {"type", &n.Type}, {"major", &n.Major}, {"minor", &n.Minor}, {"file_mode", &n.FileMode}, {"uid", &n.UID}, {"gid", &n.GID},
 	}); err != nil {
 		return err
@@ -135,8 +135,8 @@ func (in *Injector) addNode(r Request, node *yaml.Node) error {
 
 func (in *Injector) addMount(r Request, node *yaml.Node) error {
 	m := InjectorMount{Request: r}
-	if err := m.readObject(node, "destination", 2, []field{
-		{"source", &m.Source}, {"destination", &m.Destination}, {"type", &m.Type}, {"options", &m.Options},
+	if err := m.readObject(node, 2, []field{
+		{"destination", &m.Destination}, {"source", &m.Source}, {"type", &m.Type}, {"options", &m.Options},
 	}); err != nil {
 		return err
 	}
@@ -172,40 +172,35 @@ type field struct {
 	into any
 }
 
-// readObject decodes an object, which must have the first few of the fields. The value of the field
-// called item names the object in messages.
-func (r *Request) readObject(object *yaml.Node, item string, required int, fields []field) error {
-	seen := make(map[string]bool, len(fields))
-	for i := 0; i+1 < len(object.Content); i += 2 {
-		name, value := object.Content[i], object.Content[i+1]
-		at := slices.IndexFunc(fields, func(f field) bool { return f.name == name.Value })
-		switch {
-		case at < 0 || name.Kind != yaml.ScalarNode || name.Anchor != "":
-			var keys []string
-			for _, f := range fields {
-				keys = append(keys, f.name)
-			}
-			return r.newError("unknown key " + quote(name.Value) + "; the keys are " + strings.Join(keys, ", "))
-		case seen[name.Value]:
-			return r.newError("key " + quote(name.Value) + " occurs twice")
-		}
-		seen[name.Value] = true
+// readObject decodes an object, which must have the first few of the fields. The value of the first
+// field names the object in messages.
+func (r *Request) readObject(object *yaml.Node, required int, fields []field) error {
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.name
+	}
+	seen, err := r.readMembers(object, keys, func(key string, value *yaml.Node) error {
 		if rule := checkPlain(value); rule != "" {
-			return r.newError(name.Value + ": " + rule)
+			return r.newError(key + ": " + rule)
 		}
+		at := slices.Index(keys, key)
 		if _, text := fields[at].into.(*string); text && value.Tag != "!!str" {
-			return r.newError(name.Value + ": want a string")
+			return r.newError(key + ": want a string")
 		}
 		if err := value.Decode(fields[at].into); err != nil {
-			return r.newError(fmt.Sprintf("%s: found %s, which is of another type", name.Value, quote(value.Value)))
+			return r.newError(fmt.Sprintf("%s: found %s, which is of another type", key, quote(value.Value)))
 		}
-		if name.Value == item {
+		if at == 0 {
 			r.Item = value.Value
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	for _, f := range fields[:required] {
-		if !seen[f.name] {
-			return r.newError(f.name + " is missing")
+	for _, key := range keys[:required] {
+		if !seen[key] {
+			return r.newError(key + " is missing")
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func splitItems(key, value string, fields ...string) ([]item, error) {
 	}
 	items := make([]item, 0, len(list))
 	for i, node := range list {
-		it, err := nodeItem(key, i+1, node, fields)
+		it, err := readItem(key, i+1, node, fields)
 		if err != nil {
 			return nil, err
 		}
@@ -126,72 +126,71 @@ const ruleNoAnchors = "YAML anchors, aliases and tags are not supported"
 // isMarked reports whether a node has an anchor or a tag.
 func isMarked(node *yaml.Node) bool { return node.Anchor != "" || node.Style&yaml.TaggedStyle != 0 }
 
-// nodeItem reads one entry of a YAML list: a string, or an object with one of
+// readItem reads one entry of a YAML list: a string, or an object with one of
 // the given fields and optionally "optional".
-func nodeItem(key string, position int, node *yaml.Node, fields []string) (item, error) {
+func readItem(key string, position int, node *yaml.Node, fields []string) (item, error) {
 	it := item{Request: Request{Key: key, Position: position, Item: node.Value}}
 	if node.Kind == yaml.ScalarNode {
-		if rule := scalarRule(node); rule != "" {
-			return item{}, it.newError(rule)
-		}
-		return it, nil
+		return it, it.checkText(node)
 	}
 	if node.Kind != yaml.MappingNode || isMarked(node) {
-		return item{}, it.newError("not a string and not an object with " + joinOr(fields))
+		return it, it.newError("not a string and not an object with " + joinOr(fields))
 	}
-	seenOptional := false
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		name, value := node.Content[i], node.Content[i+1]
+	_, err := it.readMembers(node, slices.Concat(fields, []string{fieldOptional}), func(key string, value *yaml.Node) error {
 		switch {
-		case name.Kind != yaml.ScalarNode || name.Anchor != "":
-			return item{}, it.newError("an object's key is not a string")
-		case name.Value == fieldOptional && !seenOptional:
-			seenOptional = true
-			optional, ok := parseBool(value)
-			if !ok {
-				it.Item = value.Value
-				return item{}, it.newError(`"optional" is true or false`)
-			}
-			it.Optional = optional
-		case slices.Contains(fields, name.Value) && it.field == "":
-			it.field, it.Item = name.Value, value.Value
-			if rule := scalarRule(value); rule != "" {
-				return item{}, it.newError(rule)
-			}
-		case name.Value == fieldOptional || name.Value == it.field:
-			return item{}, it.newError("key " + quote(name.Value) + " occurs twice")
-		case slices.Contains(fields, name.Value):
-			return item{}, it.newError("an object has one of " + joinOr(fields) + ", not both")
-		default:
-			return item{}, it.newError("unknown key " + quote(name.Value) + `; the keys are "` + strings.Join(fields, `", "`) + `" and "optional"`)
+		case key == fieldOptional && (value.Kind != yaml.ScalarNode || value.Tag != "!!bool" || isMarked(value)):
+			it.Item = value.Value
+			return it.newError(`"optional" is true or false`)
+		case key == fieldOptional:
+			it.Optional = strings.EqualFold(value.Value, "true")
+			return nil
+		case it.field != "":
+			return it.newError("an object has one of " + joinOr(fields) + ", not both")
+		}
+		it.field, it.Item = key, value.Value
+		return it.checkText(value)
+	})
+	if err == nil && it.field == "" {
+		err = it.newError("an object needs " + joinOr(fields))
+	}
+	return it, err
+}
+
+// readMembers calls read for each member of an object, and returns the keys that it has. It refuses
+// other keys than the given ones, and a key that occurs twice.
+func (r *Request) readMembers(object *yaml.Node, keys []string, read func(key string, value *yaml.Node) error) (map[string]bool, error) {
+	seen := make(map[string]bool, len(keys))
+	for i := 0; i+1 < len(object.Content); i += 2 {
+		key, value := object.Content[i], object.Content[i+1]
+		switch {
+		case key.Kind != yaml.ScalarNode || key.Anchor != "":
+			return nil, r.newError("an object's key is not a string")
+		case !slices.Contains(keys, key.Value):
+			return nil, r.newError("unknown key " + quote(key.Value) + "; the keys are " + strings.Join(keys, ", "))
+		case seen[key.Value]:
+			return nil, r.newError("key " + quote(key.Value) + " occurs twice")
+		}
+		seen[key.Value] = true
+		if err := read(key.Value, value); err != nil {
+			return nil, err
 		}
 	}
-	if it.field == "" {
-		return item{}, it.newError("an object needs " + joinOr(fields))
-	}
-	return it, nil
+	return seen, nil
 }
 
-// scalarRule returns the rule that a node breaks as an item's text, or "".
+// checkText checks that a node is the text of an item.
 // The text is taken as written, whatever type YAML would see in it: a network
 // may be called 1e3.
-func scalarRule(node *yaml.Node) string {
+func (r *Request) checkText(node *yaml.Node) error {
 	switch {
 	case node.Kind != yaml.ScalarNode:
-		return "not a string"
+		return r.newError("not a string")
 	case isMarked(node):
-		return ruleNoAnchors
+		return r.newError(ruleNoAnchors)
 	case node.Tag == "!!null" || strings.Trim(node.Value, asciiSpace) == "":
-		return "an item is empty"
+		return r.newError("an item is empty")
 	}
-	return ""
-}
-
-func parseBool(node *yaml.Node) (value, ok bool) {
-	if node.Kind != yaml.ScalarNode || node.Tag != "!!bool" || node.Anchor != "" {
-		return false, false
-	}
-	return strings.EqualFold(node.Value, "true"), true
+	return nil
 }
 
 func joinOr(fields []string) string {
