@@ -3,8 +3,6 @@
 package runtimeconfig
 
 import (
-	"path"
-
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -52,10 +50,5 @@ func WriteFile(host hostfs.Root, file, text string) error {
 	case !errdefs.IsNotFound(err):
 		return err
 	}
-	dir, err := host.MakeDir(path.Dir(file), 0o755)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return hostfs.ReplaceAt(int(dir.Fd()), path.Base(file), []byte(text), like)
+	return host.Replace(file, []byte(text), like)
 }

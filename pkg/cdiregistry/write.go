@@ -36,12 +36,7 @@ func WriteSpec(host hostfs.Root, dir, name string, spec *specs.Spec) (string, er
 	if diags := Validate(text); len(diags) > 0 {
 		return "", fmt.Errorf("write CDI spec %q: %w", file, &SpecError{Path: file, Diagnostics: diags})
 	}
-	d, err := host.MakeDir(path.Clean(dir), 0o755)
-	if err != nil {
-		return "", fmt.Errorf("write CDI spec %q: make directory: %w", file, err)
-	}
-	defer d.Close()
-	if err := hostfs.ReplaceAt(int(d.Fd()), name, text, hostfs.Own(0o644)); err != nil {
+	if err := host.Replace(file, text, hostfs.Own(0o644)); err != nil {
 		return "", fmt.Errorf("write CDI spec %q: %w", file, err)
 	}
 	return file, nil
@@ -140,12 +135,7 @@ func (t *Transient) wasRewritten(host hostfs.Root) bool {
 
 // removeFile removes a file. A missing one is no error.
 func removeFile(host hostfs.Root, file string) error {
-	d, err := host.Open(path.Dir(file), unix.O_PATH|unix.O_DIRECTORY)
-	if err == nil {
-		defer d.Close()
-		err = unix.Unlinkat(int(d.Fd()), path.Base(file), 0)
-	}
-	if err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := host.Remove(file); err != nil {
 		return fmt.Errorf("remove CDI spec %q: %w", file, err)
 	}
 	return nil

@@ -5,7 +5,6 @@ package config
 import (
 	"bytes"
 	"fmt"
-	"path"
 	"path/filepath"
 	"strconv"
 
@@ -85,13 +84,8 @@ const copyHeader = "# jackfield-nri: the last good configuration of "
 
 // WriteCopy replaces the copy by data, which was read from file. Only this process's user can read the copy.
 func WriteCopy(host hostfs.Root, at, file string, data []byte) error {
-	dir, err := host.MakeDir(path.Dir(at), 0o755)
-	if err != nil {
-		return fmt.Errorf("copy configuration %q to %q: %w", file, at, err)
-	}
-	defer dir.Close()
 	content := append([]byte(copyHeader+strconv.Quote(file)+"\n"), data...)
-	if err := hostfs.ReplaceAt(int(dir.Fd()), path.Base(at), content, hostfs.Own(0o600)); err != nil {
+	if err := host.Replace(at, content, hostfs.Own(0o600)); err != nil {
 		return fmt.Errorf("copy configuration %q to %q: %w", file, at, err)
 	}
 	return nil
@@ -135,15 +129,7 @@ const maxCopyHeader = 16 << 10
 
 // RemoveCopy removes the copy, whichever file it was made from. A missing copy is no error.
 func RemoveCopy(host hostfs.Root, at string) error {
-	dir, err := host.Open(path.Dir(at), unix.O_RDONLY|unix.O_DIRECTORY)
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("remove the last good configuration %q: %w", at, err)
-	}
-	defer dir.Close()
-	if err := unix.Unlinkat(int(dir.Fd()), path.Base(at), 0); err != nil && err != unix.ENOENT {
+	if err := host.Remove(at); err != nil {
 		return fmt.Errorf("remove the last good configuration %q: %w", at, err)
 	}
 	return nil

@@ -8,11 +8,25 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"path"
 	"strconv"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
+
+// Remove removes a file. Of a symlink it removes the link. A missing file is no error.
+func (r Root) Remove(hostPath string) error {
+	dir, err := r.Open(path.Dir(hostPath), unix.O_PATH|unix.O_DIRECTORY)
+	if err == nil {
+		defer dir.Close()
+		err = unix.Unlinkat(int(dir.Fd()), path.Base(hostPath), 0)
+	}
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}
 
 // RemoveTreeAt removes a file, or a directory with everything in it, from an open directory. A
 // missing name is no error. It never follows a symlink and never enters a mount: what is mounted

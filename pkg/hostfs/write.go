@@ -112,6 +112,16 @@ func ReplaceAt(dirfd int, name string, data []byte, like Like) (err error) {
 	return nil
 }
 
+// Replace writes a file as [ReplaceAt] does. It creates missing directories with mode 0755.
+func (r Root) Replace(hostPath string, data []byte, like Like) error {
+	dir, err := r.MakeDir(path.Dir(hostPath), 0o755)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return ReplaceAt(int(dir.Fd()), path.Base(hostPath), data, like)
+}
+
 // CreateFile writes a file with mode perm, whatever the umask. It follows no symlink. file is a path of
 // this process.
 func CreateFile(file string, data []byte, perm os.FileMode) error {
