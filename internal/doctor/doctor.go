@@ -73,15 +73,10 @@ type doctor struct {
 // daemonTimeout bounds the request to the daemon.
 const daemonTimeout = 5 * time.Second
 
-// Examine makes all checks and returns their findings, in a fixed order.
+// Examine makes all checks and returns their findings, in a fixed order. Later checks use what
+// earlier ones found.
 func Examine(ctx context.Context, opts Options) []Finding {
 	d := doctor{Options: opts, validators: map[string]validatorSettings{}}
-	d.examine(ctx)
-	return d.findings
-}
-
-// examine makes one check after the other. Later checks use what earlier ones found.
-func (d *doctor) examine(ctx context.Context) {
 	valid := d.runCheck("configuration", fewFilesTimeout, (*doctor).readConfig) && d.cfg != nil
 	if !valid {
 		d.cfg = config.Default()
@@ -112,6 +107,7 @@ func (d *doctor) examine(ctx context.Context) {
 		d.runCheck("netDevices", checkTimeout, (*doctor).checkNetDevices)
 	}
 	d.runCheck("kubelet", checkTimeout, (*doctor).checkKubelet)
+	return d.findings
 }
 
 // report adds a finding. The texts of errors have no sentinels.

@@ -64,7 +64,7 @@ func (d *doctor) checkHooks() {
 
 // checkDeviceInfo checks the device-info files of network attachments and of device plugins.
 func (d *doctor) checkDeviceInfo() {
-	networks, err1 := d.cniDir().List()
+	networks, err1 := deviceinfo.CNIDir{Root: d.Host, Dir: d.cfg.DeviceInfo.CNIDir}.List()
 	plugins, err2 := deviceinfo.DevicePluginDir{Root: d.Host, Dir: d.cfg.DeviceInfo.DPDir}.List("")
 	if err := errors.Join(err1, err2); err != nil {
 		d.report("device-info", Error, "", "%v", err)
@@ -101,8 +101,4 @@ func (d *doctor) checkClaims() {
 	if len(faults) == 0 && err == nil && len(files) > 0 {
 		d.reportOK("claims", "device metadata of %s in %s", diag.Count(len(files), "request"), d.cfg.Kubelet.PluginsDir)
 	}
-}
-
-func (d *doctor) cniDir() deviceinfo.CNIDir {
-	return deviceinfo.CNIDir{Root: d.Host, Dir: d.cfg.DeviceInfo.CNIDir}
 }
