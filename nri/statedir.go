@@ -39,7 +39,8 @@ type stateDir struct {
 // openStateDir opens the state directory of the first configuration.
 func (p *Plugin) openStateDir(cfg *config.Config) error {
 	// The most likely mode, until the directory is open.
-	p.state.staged.Store(cfg.Sockets.Staging == config.StagingMount || cfg.Sockets.Staging != config.StagingDirectory && p.opts.Host.Dir() == "/")
+	mode := staging.Mode(cfg.Sockets.Staging)
+	p.state.staged.Store(mode == staging.ModeMount || mode != staging.ModeDirectory && p.opts.Host.Dir() == "/")
 	p.state.since = time.Now()
 	store, err := deadline.RunOrHandOver(nil, startupTimeout, func() (*staging.Store, error) { return p.openStore(cfg) },
 		func(store *staging.Store, err error) { p.useLateStore(cfg, store, err) })

@@ -56,32 +56,15 @@ type CDI struct {
 	Extensions []string
 }
 
-// Access is the method by which a container that does not run as root gets access to a socket.
-type Access string
-
-// The access methods.
-const (
-	AccessACL   Access = "acl"
-	AccessGroup Access = "group"
-	AccessOwner Access = "owner"
-)
-
-// Staging is how sockets are delivered.
-type Staging string
-
-// The staging modes; see pkg/staging.
-const (
-	StagingAuto      Staging = "auto"
-	StagingMount     Staging = "mount"
-	StagingDirectory Staging = "directory"
-)
-
 // Sockets configures where sockets may be and how containers get access to them.
 type Sockets struct {
 	// Roots are the directories below which sockets are delivered from.
-	Roots   []string
-	Access  Access
-	Staging Staging
+	Roots []string
+	// Access is the method by which a container that does not run as root gets access to a socket, a
+	// staging.AccessMethod: acl, group or owner.
+	Access string
+	// Staging is how sockets are delivered, a staging.Mode: auto, mount or directory.
+	Staging string
 	// User is the user of containers for which the runtime reports none: "UID" or "UID:GID", "" for
 	// unknown.
 	User string
@@ -227,7 +210,7 @@ func Default() *Config {
 		},
 		Sockets: Sockets{
 			Roots:  []string{"/var/run/jackfield/sockets"},
-			Access: AccessACL, Staging: StagingAuto,
+			Access: "acl", Staging: "auto",
 		},
 		DeviceInfo: DeviceInfo{
 			CNIDir: "/var/run/k8s.cni.cncf.io/devinfo/cni",

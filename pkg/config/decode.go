@@ -74,7 +74,7 @@ func (d *decoder) readObject(field string, node *yaml.Node, members ...member) b
 			keys[i] = m.key
 		}
 		d.addFault(field, key, "the unknown key "+quote(key.Value),
-			"the keys here are "+strings.Join(keys, ", ")+suggest(key.Value, keys))
+			"the keys here are "+strings.Join(keys, ", ")+diag.Suggest(key.Value, keys...))
 	})
 	return len(d.faults) == before
 }
@@ -98,6 +98,13 @@ func readMap[T any](d *decoder, into *map[string]T, rule func(string) string, re
 			}
 		})
 	}
+}
+
+// readTextMap decodes an object of strings. The rules return why a key or value is invalid, or "".
+func (d *decoder) readTextMap(into *map[string]string, keyRule, valueRule func(string) string) reader {
+	return readMap(d, into, keyRule, func(at string, _, value *yaml.Node) (string, bool) {
+		return d.readString(at, value, valueRule)
+	})
 }
 
 // readPairs calls read for each pair of an object. It refuses keys that are no strings, and duplicates.
@@ -238,7 +245,7 @@ func readEnum[T ~string](d *decoder, into *T, words ...T) reader {
 			if slices.Contains(names, s) {
 				return ""
 			}
-			return "want one of " + strings.Join(names, ", ") + suggest(s, names)
+			return "want one of " + strings.Join(names, ", ") + diag.Suggest(s, names...)
 		})
 		if ok {
 			*into = T(s)

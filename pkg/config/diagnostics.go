@@ -51,11 +51,3 @@ func quote(s string) string { return diag.Quote(s, diag.Most) }
 
 // shorten is quote without the quotation marks.
 func shorten(s string) string { return strings.ReplaceAll(quote(s), `"`, "") }
-
-// suggest returns a hint at the candidate that is most similar to word, or "".
-func suggest(word string, candidates []string) string {
-	if best := diag.Nearest(word, candidates...); best != "" {
-		return "; did you mean " + best + "?"
-	}
-	return ""
-}

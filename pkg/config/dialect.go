@@ -78,8 +78,8 @@ func builtins() map[string]builtin {
 	}
 }
 
-// DialectNames returns the names of the built-in dialects, sorted.
-func DialectNames() []string { return slices.Sorted(maps.Keys(builtins())) }
+// dialectNames returns the names of the built-in dialects, sorted.
+func dialectNames() []string { return slices.Sorted(maps.Keys(builtins())) }
 
 // CreatedBy returns who makes the socket, SideHost or SideApplication, given
 // the device-info's mode (vhost-user: client, server) or role (memif: slave,

@@ -34,7 +34,7 @@ func TestDocumentation(t *testing.T) {
 		t.Errorf("the page does not show\n%v", err)
 	}
 
-	for _, name := range DialectNames() {
+	for _, name := range dialectNames() {
 		if !strings.Contains(string(page), "`"+name+"`") {
 			t.Errorf("dialect %s is not on the page", name)
 		}

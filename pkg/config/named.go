@@ -75,8 +75,8 @@ func (d *decoder) checkNamedSocket(field string, name *yaml.Node, n *NamedSocket
 	}
 }
 
-// SocketName returns why a name cannot be that of a socket, or "". Variables are named for it.
-func SocketName(s string) string {
+// socketName returns why a name cannot be that of a socket, or "". Variables are named for it.
+func socketName(s string) string {
 	if !kubename.IsLabel(s) {
 		return "the name of a socket has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit"
 	}

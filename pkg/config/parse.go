@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -97,19 +96,17 @@ func (d *decoder) members(c *Config) []member {
 	return []member{
 		{"cdi", d.readSection(
 			member{"specDirs", d.readTexts(&c.CDI.SpecDirs, absolute)},
-			member{"aliases", readMap(d, &c.CDI.Aliases, aliasName, func(at string, _, value *yaml.Node) (string, bool) {
-				return d.readString(at, value, cdiKind)
-			})},
+			member{"aliases", d.readTextMap(&c.CDI.Aliases, aliasName, cdiKind)},
 			member{"extensions", d.readTexts(&c.CDI.Extensions, extension)},
 		)},
 		{"sockets", d.readSection(
 			member{"roots", d.readTexts(&c.Sockets.Roots, socketRoot)},
-			member{"access", readEnum(d, &c.Sockets.Access, AccessACL, AccessGroup, AccessOwner)},
-			member{"staging", readEnum(d, &c.Sockets.Staging, StagingAuto, StagingMount, StagingDirectory)},
+			member{"access", readEnum(d, &c.Sockets.Access, "acl", "group", "owner")},
+			member{"staging", readEnum(d, &c.Sockets.Staging, "auto", "mount", "directory")},
 			member{"user", d.readText(&c.Sockets.User, orNone(userIDs))},
 			member{"directorySize", d.readText(&c.Sockets.DirectorySize, orNone(directorySize))},
 			member{"selinuxLabel", d.readText(&c.Sockets.SELinuxLabel, orNone(selinuxLabel))},
-			member{"named", readMap(d, &c.Sockets.Named, SocketName, d.readNamedSocket)},
+			member{"named", readMap(d, &c.Sockets.Named, socketName, d.readNamedSocket)},
 		)},
 		{"deviceInfo", d.readSection(
 			member{"cniDir", d.readText(&c.DeviceInfo.CNIDir, absolute)},
@@ -189,7 +186,7 @@ func (d *decoder) readDialect(at string, element *yaml.Node, one *Dialect) {
 			member{"resource", d.readText(&one.Match.Resource, pattern)},
 			member{"driver", d.readText(&one.Match.Driver, pattern)},
 		)},
-		member{"use", readEnum(d, &one.Use, DialectNames()...)},
+		member{"use", readEnum(d, &one.Use, dialectNames()...)},
 		member{"creator", readEnum(d, &one.Creator, SideHost, SideApplication)},
 		member{"path", readEnum(d, &one.Path, SideHost, SideContainer)},
 	)
@@ -206,12 +203,4 @@ func (d *decoder) readDialect(at string, element *yaml.Node, one *Dialect) {
 		one.Use = DeviceMetadata
 	}
 	one.Use = cmp.Or(one.Use, Specification)
-}
-
-// keyValue requires an annotation, KEY=VALUE.
-func keyValue(s string) string {
-	if key, value, ok := strings.Cut(s, "="); !ok || key == "" || value == "" {
-		return "want an annotation, KEY=VALUE"
-	}
-	return ""
 }

@@ -61,7 +61,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 	want.CDI.Aliases["fpga"] = "xilinx.com/fpga"
 	want.CDI.Aliases["nvidia"] = "nvidia.com/mig"
 	want.CDI.Extensions = []string{".json"}
-	want.Sockets = Sockets{Roots: []string{"/var/run/jackfield/sockets", "/var/run/vsw"}, Access: AccessGroup, Staging: StagingAuto}
+	want.Sockets = Sockets{Roots: []string{"/var/run/jackfield/sockets", "/var/run/vsw"}, Access: "group", Staging: "auto"}
 	want.DeviceInfo = DeviceInfo{CNIDir: "/a/cni", DPDir: "/a/dp"}
 	want.Multus.CacheDir = "/a/multus"
 	want.Kubelet = Kubelet{PodResourcesSocket: "/a/kubelet.sock", PluginsDir: "/a/plugins", Required: true}

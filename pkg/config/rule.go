@@ -111,8 +111,6 @@ func (d *decoder) readLabels(into *map[string]string) reader {
 		if node.Kind == yaml.MappingNode && len(node.Content) == 0 {
 			d.addFault(field, node, "an empty object", "give at least one, or leave the key out")
 		}
-		readMap(d, into, anyText, func(at string, _, value *yaml.Node) (string, bool) {
-			return d.readString(at, value, anyText)
-		})(field, node)
+		d.readTextMap(into, anyText, anyText)(field, node)
 	}
 }

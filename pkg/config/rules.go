@@ -52,25 +52,23 @@ func socketPath(s string) string {
 	return ""
 }
 
-// socketRoot requires a directory that may hold only sockets, by its name. Directories that the system
-// shares hold files of others.
-func socketRoot(s string) string {
+// socketRoot requires a directory that may hold only sockets.
+func socketRoot(s string) string { return ownDirectory(s, "sockets", "sockets are not delivered from") }
+
+// stateDir requires a directory that only Jackfield uses.
+func stateDir(s string) string { return ownDirectory(s, "the state", "the state is not kept in") }
+
+// ownDirectory requires a directory with one use, by its name. Directories that the system shares hold files of
+// others.
+func ownDirectory(s, use, notIn string) string {
 	if broken := absolute(s); broken != "" {
 		return broken
 	}
 	if tree := reserved.Tree(s); tree != "" {
-		return "sockets are not delivered from " + tree
+		return notIn + " " + tree
 	}
 	if reserved.IsShared(s) {
-		return "want a directory of its own for sockets, not one that the system shares"
-	}
-	return ""
-}
-
-// stateDir requires a directory that only Jackfield uses.
-func stateDir(s string) string {
-	if broken := socketRoot(s); broken != "" {
-		return strings.NewReplacer("sockets are not delivered from", "the state is not kept in", "for sockets", "for the state").Replace(broken)
+		return "want a directory of its own for " + use + ", not one that the system shares"
 	}
 	return ""
 }
@@ -147,6 +145,14 @@ func orNone(rule func(string) string) func(string) string {
 func userIDs(s string) string {
 	if _, _, ok := (&Sockets{User: s}).UserIDs(); !ok {
 		return `want "UID" or "UID:GID" in numbers`
+	}
+	return ""
+}
+
+// keyValue requires an annotation, KEY=VALUE.
+func keyValue(s string) string {
+	if key, value, ok := strings.Cut(s, "="); !ok || key == "" || value == "" {
+		return "want an annotation, KEY=VALUE"
 	}
 	return ""
 }

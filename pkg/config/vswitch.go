@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 
@@ -113,7 +114,7 @@ func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first 
 		first[v.Name] = at
 	}
 	if bridge := v.Defaults.Bridge; bridge != "" && !slices.Contains(v.Bridges, bridge) {
-		fault("defaults.bridge", quote(bridge), "want one of bridges"+suggest(bridge, v.Bridges))
+		fault("defaults.bridge", quote(bridge), "want one of bridges"+diag.Suggest(bridge, v.Bridges...))
 	}
 	if v.Grcli != "" && v.Type != VswitchGrout {
 		fault("grcli", quote(v.Grcli), "only a vswitch of type grout has it")
