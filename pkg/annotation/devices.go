@@ -89,7 +89,7 @@ func parseQualified(r Request) (Device, error) {
 	case parser.ValidateDeviceName(name) != nil:
 		return Device{}, r.newError(deviceNameRule(name))
 	}
-	return Device{Request: r, Kind: CDI, Vendor: vendor, Class: class, Device: name}, nil
+	return Device{Request: r, Kind: CDI, Name: r.Item}, nil
 }
 
 // addressOrPathRule returns what to do where a device is named by its PCI address or by a path; "" for other text.
@@ -120,7 +120,7 @@ func parseAlias(r Request, alias, name string) (Device, error) {
 	case parser.ValidateDeviceName(name) != nil:
 		return Device{}, r.newError(deviceNameRule(name))
 	}
-	return Device{Request: r, Kind: Alias, Alias: alias, Device: name}, nil
+	return Device{Request: r, Kind: Alias, Name: r.Item}, nil
 }
 
 // parseResource reads DOMAIN/NAME[/ID]. The ID is all that follows the second
@@ -138,7 +138,7 @@ func parseResource(r Request, text string) (Device, error) {
 	case hasID && !isDeviceID(id):
 		return Device{}, r.newError("the device ID " + quote(id) + " must have 1 to 253 printable ASCII characters and no space")
 	}
-	return Device{Request: r, Kind: Resource, Resource: domain + "/" + name, ID: id}, nil
+	return Device{Request: r, Kind: Resource, Name: domain + "/" + name, ID: id}, nil
 }
 
 // parseSocket reads the name of a socket that the node's configuration has.
@@ -146,7 +146,7 @@ func parseSocket(r Request, name string) (Device, error) {
 	if !kubename.IsLabel(name) {
 		return Device{}, r.newError("want socket:NAME; the name has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit")
 	}
-	return Device{Request: r, Kind: NamedSocket, Socket: name}, nil
+	return Device{Request: r, Kind: NamedSocket, Name: name}, nil
 }
 
 func parseCDI(annotations map[string]string, set *deviceSet) error {

@@ -46,21 +46,22 @@ func FuzzParse(f *testing.F) {
 		if (len(got.Devices) > 0 || got.Networks.Key != "") && !HasAny(annotations) {
 			t.Fatal("HasAny ignores it")
 		}
-		seen := make(map[string]bool)
+		seen := make(map[Device]bool)
 		for _, d := range got.Devices {
-			if seen[d.Name()] {
-				t.Fatalf("%s occurs twice", d.Name())
+			identity := Device{Kind: d.Kind, Name: d.Name, ID: d.ID}
+			if seen[identity] {
+				t.Fatalf("%s occurs twice", d.Name)
 			}
-			seen[d.Name()] = true
-			if d.Kind == CDI && !parser.IsQualifiedName(d.Name()) {
-				t.Fatalf("%q is not a CDI name", d.Name())
+			seen[identity] = true
+			if d.Kind == CDI && !parser.IsQualifiedName(d.Name) {
+				t.Fatalf("%q is not a CDI name", d.Name)
 			}
 			if d.Position < 1 || d.Key == "" {
 				t.Fatalf("%+v has no place", d)
 			}
-			one, err := parseDevice(Request{Item: d.Name()})
-			if err != nil || one.Name() != d.Name() || one.Kind != d.Kind {
-				t.Fatalf("%q does not read back: %+v, %v", d.Name(), one, err)
+			one, err := parseDevice(Request{Item: d.Item})
+			if err != nil || one.Name != d.Name || one.ID != d.ID || one.Kind != d.Kind {
+				t.Fatalf("%q does not read back: %+v, %v", d.Item, one, err)
 			}
 		}
 		if (got.Networks.Mode == NetworksListed) != (len(got.Networks.Items) > 0) {

@@ -34,7 +34,7 @@ func TestInjector(t *testing.T) {
 	if m := in.Mounts[0]; m.Source != "/srv/a" || m.Destination != "/a" || m.Type != "bind" || len(m.Options) != 2 || m.Key != "mounts.nri.io/pod" {
 		t.Errorf("mount %+v", m)
 	}
-	if in.Devices[1].Name() != "vendor.com/net=b" || in.Devices[1].Position != 2 {
+	if in.Devices[1].Name != "vendor.com/net=b" || in.Devices[1].Position != 2 {
 		t.Errorf("devices %+v", in.Devices)
 	}
 	if none, err := ParseInjector(map[string]string{"devices.nri.io/container.other": "x"}, "app"); err != nil || len(none.Nodes) != 0 {

@@ -19,7 +19,7 @@ func optional(r Request) Request {
 }
 
 func cdi(r Request, vendor, class, name string) Device {
-	return Device{Request: r, Kind: CDI, Vendor: vendor, Class: class, Device: name}
+	return Device{Request: r, Kind: CDI, Name: vendor + "/" + class + "=" + name}
 }
 
 func TestParseDevices(t *testing.T) {
@@ -33,8 +33,8 @@ func TestParseDevices(t *testing.T) {
 		{"spaces and line ends", " vendor.com/net=vf0\t\r\n", []Device{net0}},
 		{"comma list", "vendor.com/net=vf0, nvidia=all ,resource:intel.com/sriov", []Device{
 			net0,
-			{Request: request(key, "nvidia=all", 2), Kind: Alias, Alias: "nvidia", Device: "all"},
-			{Request: request(key, "resource:intel.com/sriov", 3), Kind: Resource, Resource: "intel.com/sriov"},
+			{Request: request(key, "nvidia=all", 2), Kind: Alias, Name: "nvidia=all"},
+			{Request: request(key, "resource:intel.com/sriov", 3), Kind: Resource, Name: "intel.com/sriov"},
 		}},
 		{"all of a class", "vendor.com/net=all", []Device{cdi(request(key, "vendor.com/net=all", 1), "vendor.com", "net", "all")}},
 		{"odd but valid CDI names", "v/c=1,a-b.c_d/e.f=0:1.2-x_y", []Device{
@@ -42,38 +42,38 @@ func TestParseDevices(t *testing.T) {
 			cdi(request(key, "a-b.c_d/e.f=0:1.2-x_y", 2), "a-b.c_d", "e.f", "0:1.2-x_y"),
 		}},
 		{"resource with ID", "resource:intel.com/sriov/0000:3b:00.2", []Device{
-			{Request: request(key, "resource:intel.com/sriov/0000:3b:00.2", 1), Kind: Resource, Resource: "intel.com/sriov", ID: "0000:3b:00.2"},
+			{Request: request(key, "resource:intel.com/sriov/0000:3b:00.2", 1), Kind: Resource, Name: "intel.com/sriov", ID: "0000:3b:00.2"},
 		}},
 		{"resource whose ID has slashes", "resource:example.com/x/a/b", []Device{
-			{Request: request(key, "resource:example.com/x/a/b", 1), Kind: Resource, Resource: "example.com/x", ID: "a/b"},
+			{Request: request(key, "resource:example.com/x/a/b", 1), Kind: Resource, Name: "example.com/x", ID: "a/b"},
 		}},
 		{"named socket", "socket:spire-agent", []Device{
-			{Request: request(key, "socket:spire-agent", 1), Kind: NamedSocket, Socket: "spire-agent"},
+			{Request: request(key, "socket:spire-agent", 1), Kind: NamedSocket, Name: "spire-agent"},
 		}},
 		{"named sockets as objects", `[{device: "socket:db", optional: true}, socket:db, {"device": "socket:7"}]`, []Device{
-			{Request: request(key, "socket:db", 2), Kind: NamedSocket, Socket: "db"},
-			{Request: request(key, "socket:7", 3), Kind: NamedSocket, Socket: "7"},
+			{Request: request(key, "socket:db", 2), Kind: NamedSocket, Name: "db"},
+			{Request: request(key, "socket:7", 3), Kind: NamedSocket, Name: "7"},
 		}},
 		{"JSON list", `["vendor.com/net=vf0"]`, []Device{net0}},
 		{"JSON with tabs", "[\n\t\"vendor.com/net=vf0\"\n]", []Device{net0}},
 		{"YAML flow list", `[vendor.com/net=vf0]`, []Device{net0}},
 		{"YAML block list", "# what it needs\n- vendor.com/net=vf0\n- nvidia=0 # a card\n", []Device{
 			net0,
-			{Request: request(key, "nvidia=0", 2), Kind: Alias, Alias: "nvidia", Device: "0"},
+			{Request: request(key, "nvidia=0", 2), Kind: Alias, Name: "nvidia=0"},
 		}},
 		{"objects", "- device: vendor.com/net=vf0\n- {device: nvidia=0, optional: true}\n- {optional: false, device: \"nvidia=1\"}\n", []Device{
 			net0,
-			{Request: optional(request(key, "nvidia=0", 2)), Kind: Alias, Alias: "nvidia", Device: "0"},
-			{Request: request(key, "nvidia=1", 3), Kind: Alias, Alias: "nvidia", Device: "1"},
+			{Request: optional(request(key, "nvidia=0", 2)), Kind: Alias, Name: "nvidia=0"},
+			{Request: request(key, "nvidia=1", 3), Kind: Alias, Name: "nvidia=1"},
 		}},
 		{"JSON objects", `[{"device":"vendor.com/net=vf0","optional":false}]`, []Device{net0}},
 		{"named twice", "vendor.com/net=vf0,nvidia=0,vendor.com/net=vf0", []Device{
 			net0,
-			{Request: request(key, "nvidia=0", 2), Kind: Alias, Alias: "nvidia", Device: "0"},
+			{Request: request(key, "nvidia=0", 2), Kind: Alias, Name: "nvidia=0"},
 		}},
 		{"optional and required is required", "[{device: vendor.com/net=vf0, optional: true}, {device: nvidia=0, optional: true}, vendor.com/net=vf0]", []Device{
 			cdi(request(key, "vendor.com/net=vf0", 3), "vendor.com", "net", "vf0"),
-			{Request: optional(request(key, "nvidia=0", 2)), Kind: Alias, Alias: "nvidia", Device: "0"},
+			{Request: optional(request(key, "nvidia=0", 2)), Kind: Alias, Name: "nvidia=0"},
 		}},
 		{"required and optional is required", "[vendor.com/net=vf0, {device: vendor.com/net=vf0, optional: true}]", []Device{net0}},
 		{"none", "none", nil},
@@ -269,12 +269,12 @@ func TestExpandAliases(t *testing.T) {
 	if len(asked.Devices) != 3 || asked.Devices[0].Kind != Alias {
 		t.Error("the original changed")
 	}
-	asked.Devices = append(asked.Devices, Device{Request: request(DevicesKey, "intel=0", 4), Kind: Alias, Alias: "intel", Device: "0"})
+	asked.Devices = append(asked.Devices, Device{Request: request(DevicesKey, "intel=0", 4), Kind: Alias, Name: "intel=0"})
 	_, err = asked.ExpandAliases(aliases)
 	if want := `parse annotation "devices.jackfield.dev": item 4, "intel=0": the node's configuration has no alias "intel"; it has amd, nvidia; write vendor.com/class=name, or add it to cdi.aliases`; err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
-	misspelt := Requests{Devices: []Device{{Request: request(DevicesKey, "nivdia=0", 1), Kind: Alias, Alias: "nivdia", Device: "0"}}}
+	misspelt := Requests{Devices: []Device{{Request: request(DevicesKey, "nivdia=0", 1), Kind: Alias, Name: "nivdia=0"}}}
 	_, err = misspelt.ExpandAliases(aliases)
 	if want := `parse annotation "devices.jackfield.dev": item 1, "nivdia=0": the node's configuration has no alias "nivdia"; it has amd, nvidia; did you mean nvidia=0?`; err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
@@ -282,14 +282,18 @@ func TestExpandAliases(t *testing.T) {
 }
 
 func TestDeviceName(t *testing.T) {
-	for _, text := range []string{"vendor.com/net=vf0", "nvidia=0", "resource:a.b/c", "resource:a.b/c/d/e", "socket:spire"} {
+	for text, want := range map[string]Device{
+		"vendor.com/net=vf0": {Kind: CDI, Name: "vendor.com/net=vf0"},
+		"nvidia=0":           {Kind: Alias, Name: "nvidia=0"},
+		"resource:a.b/c":     {Kind: Resource, Name: "a.b/c"},
+		"resource:a.b/c/d/e": {Kind: Resource, Name: "a.b/c", ID: "d/e"},
+		"socket:spire":       {Kind: NamedSocket, Name: "spire"},
+	} {
 		d, err := parseDevice(Request{Item: text})
-		if err != nil || d.Name() != text {
-			t.Errorf("%q: %q, %v", text, d.Name(), err)
+		want.Item = text
+		if err != nil || d != want {
+			t.Errorf("%q: %+v, %v", text, d, err)
 		}
-	}
-	if name := (Device{Request: Request{Item: "x"}}).Name(); name != "x" {
-		t.Errorf("got %q", name)
 	}
 	if _, err := Parse(map[string]string{DevicesKey: "nvidia"}, ""); err == nil || err.Error() != `parse annotation "devices.jackfield.dev": item 1, "nvidia": want vendor.com/class=name, alias=name, resource:NAME[/ID] or socket:NAME` {
 		t.Errorf("got %v", err)

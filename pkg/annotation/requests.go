@@ -55,44 +55,16 @@ const (
 	NamedSocket
 )
 
-// Device is one device request. Kind decides which of the fields below it are set.
+// Device is one device request. Its item is in the canonical form of its kind.
 type Device struct {
 	Request
 	Kind DeviceKind
 
-	// Vendor and Class are set for CDI.
-	Vendor, Class string
-	// Alias is set for Alias.
-	Alias string
-	// Device is the device's name within its class, set for CDI and Alias.
-	// The name "all" requests every device of the class.
-	Device string
-
-	// Resource is the extended resource's name, with its domain. ID is one device
-	// of it; an empty ID means every allocated device.
-	Resource, ID string
-
-	// Socket is the name of a socket, set for NamedSocket.
-	Socket string
-}
-
-// Name returns the request in its canonical form, in which it can be written.
-func (d Device) Name() string {
-	switch d.Kind {
-	case CDI:
-		return d.Vendor + "/" + d.Class + "=" + d.Device
-	case Alias:
-		return d.Alias + "=" + d.Device
-	case Resource:
-		if d.ID == "" {
-			return resourcePrefix + d.Resource
-		}
-		return resourcePrefix + d.Resource + "/" + d.ID
-	case NamedSocket:
-		return socketPrefix + d.Socket
-	default:
-		return d.Item
-	}
+	// Name is the CDI name, alias=name, the extended resource's name with its domain, or the
+	// socket's name. The device name "all" of CDI requests every device of the class.
+	Name string
+	// ID is one device of a resource; empty for every allocated device.
+	ID string
 }
 
 // NetworkMode is how a container's networks are selected.
@@ -164,11 +136,12 @@ func (r Requests) ExpandAliases(aliases map[string]string) (Requests, error) {
 	var set deviceSet
 	for _, d := range r.Devices {
 		if d.Kind == Alias {
-			vendor, class, ok := strings.Cut(aliases[d.Alias], "/")
+			alias, name, _ := strings.Cut(d.Name, "=")
+			kind, ok := aliases[alias]
 			if !ok {
-				return Requests{}, d.newError(UnknownAlias(d.Alias, d.Device, aliases))
+				return Requests{}, d.newError(UnknownAlias(alias, name, aliases))
 			}
-			d.Kind, d.Vendor, d.Class, d.Alias = CDI, vendor, class, ""
+			d.Kind, d.Name = CDI, kind+"="+name
 		}
 		set.addDevice(d)
 	}
@@ -178,22 +151,23 @@ func (r Requests) ExpandAliases(aliases map[string]string) (Requests, error) {
 // deviceSet holds device requests in the order of their first mention, each once.
 type deviceSet struct {
 	devices []Device
-	index   map[string]int
+	index   map[Device]int // of devices without their Request
 }
 
 // addDevice appends d, or merges it with an earlier equal request. If one of them is required,
 // the request is required, and errors name the place that requires it.
 func (s *deviceSet) addDevice(d Device) {
-	name := d.Name()
+	identity := d
+	identity.Request = Request{}
 	if s.index == nil {
-		s.index = make(map[string]int)
+		s.index = make(map[Device]int)
 	}
-	if at, ok := s.index[name]; ok {
+	if at, ok := s.index[identity]; ok {
 		if s.devices[at].Optional && !d.Optional {
 			s.devices[at].Request = d.Request
 		}
 		return
 	}
-	s.index[name] = len(s.devices)
+	s.index[identity] = len(s.devices)
 	s.devices = append(s.devices, d)
 }

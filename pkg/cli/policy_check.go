@@ -221,12 +221,12 @@ func annotationQuery(cfg *config.Config, r *resolve.Request) (query, error) {
 	for _, d := range wants.Devices {
 		switch d.Kind {
 		case annotation.CDI:
-			a.CDI = append(a.CDI, d.Name())
+			a.CDI = append(a.CDI, d.Name)
 		case annotation.NamedSocket:
-			if _, ok := cfg.Sockets.Named[d.Socket]; !ok && !d.Optional {
-				return a, fmt.Errorf("annotation %s, item %d: the node's configuration names no socket %s; add it to sockets.named: %w", d.Key, d.Position, quoted(d.Socket), errdefs.ErrNotFound)
+			if _, ok := cfg.Sockets.Named[d.Name]; !ok && !d.Optional {
+				return a, fmt.Errorf("annotation %s, item %d: the node's configuration names no socket %s; add it to sockets.named: %w", d.Key, d.Position, quoted(d.Name), errdefs.ErrNotFound)
 			}
-			a.NamedSockets = append(a.NamedSockets, d.Socket)
+			a.NamedSockets = append(a.NamedSockets, d.Name)
 		}
 	}
 	for _, n := range wants.Networks.Items {
@@ -247,8 +247,8 @@ func annotationQuery(cfg *config.Config, r *resolve.Request) (query, error) {
 			a.Mounts = append(a.Mounts, mountQuery{m.Source, m.Destination, mountopt.IsReadOnly(m.Options)})
 		}
 		for _, d := range in.Devices {
-			if !slices.Contains(a.CDI, d.Name()) {
-				a.CDI = append(a.CDI, d.Name())
+			if !slices.Contains(a.CDI, d.Name) {
+				a.CDI = append(a.CDI, d.Name)
 			}
 		}
 	}

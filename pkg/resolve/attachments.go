@@ -82,8 +82,8 @@ func (p *planner) deliverAllocated(found []attachment.Attachment) {
 // deliverResource delivers the devices of an extended resource that the kubelet
 // allocated to the container, as the device plugin's files describe them.
 func (p *planner) deliverResource(d annotation.Device) {
-	item := Item{Kind: KindResource, Name: d.Resource, Device: d.ID, Request: fmt.Sprintf("resource %q", d.Item), From: d.Key, Optional: d.Optional}
-	found, err := p.search.Resource(d.Resource, d.ID)
+	item := Item{Kind: KindResource, Name: d.Name, Device: d.ID, Request: fmt.Sprintf("resource %q", d.Item), From: d.Key, Optional: d.Optional}
+	found, err := p.search.Resource(d.Name, d.ID)
 	var unlisted *attachment.UnlistedError
 	if errors.As(err, &unlisted) && !p.isForThisContainer(d.Key) && len(unlisted.Holders) > 0 && !unlisted.Claimed {
 		// The pod's annotation means the containers that have the resource. Init and ephemeral

@@ -43,9 +43,8 @@ func (p *planner) deliverRequestedDevice(d annotation.Device) {
 		p.deliverNamedSocket(d)
 		return
 	}
-	name := d.Name()
-	p.deliver(Item{Kind: KindCDI, Name: name, Request: cdiRequest(name), From: d.Key, Optional: d.Optional}, func(item *Item) error {
-		return inAnnotation(d.Key, d.Position, p.addCDI(name, item))
+	p.deliver(Item{Kind: KindCDI, Name: d.Name, Request: cdiRequest(d.Name), From: d.Key, Optional: d.Optional}, func(item *Item) error {
+		return inAnnotation(d.Key, d.Position, p.addCDI(d.Name, item))
 	})
 }
 

@@ -22,9 +22,9 @@ import (
 // deliverNamedSocket delivers a socket of the host that an annotation requests by the name that
 // the node's configuration gives it.
 func (p *planner) deliverNamedSocket(d annotation.Device) {
-	item := Item{Kind: KindSocket, Name: d.Socket, Request: "socket " + strconv.Quote(d.Socket), From: d.Key, Optional: d.Optional}
+	item := Item{Kind: KindSocket, Name: d.Name, Request: "socket " + strconv.Quote(d.Name), From: d.Key, Optional: d.Optional}
 	p.deliver(item, func(item *Item) error {
-		return inAnnotation(d.Key, d.Position, p.addNamedSocket(d.Socket, item))
+		return inAnnotation(d.Key, d.Position, p.addNamedSocket(d.Name, item))
 	})
 }
 

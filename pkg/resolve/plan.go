@@ -125,7 +125,9 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 	if e.opts.Once {
 		p.cdiNames = slices.Clone(req.CDIDevices)
 		for _, d := range wants.Devices {
-			p.cdiNames = append(p.cdiNames, d.Name())
+			if d.Kind == annotation.CDI {
+				p.cdiNames = append(p.cdiNames, d.Name)
+			}
 		}
 	}
 	p.deliverPassedDevices()

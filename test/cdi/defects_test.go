@@ -244,7 +244,7 @@ func TestAnnotationsHaveStableOrder(t *testing.T) {
 		}
 		var got []string
 		for _, d := range requests.Devices {
-			got = append(got, d.Name())
+			got = append(got, d.Name)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("jackfield's order (-want +got):\n%s", diff)
