@@ -84,15 +84,12 @@ func (d *decoder) readMountRule(at string, element *yaml.Node, m *policy.Mount) 
 }
 
 func (d *decoder) readLimit(into *policy.Limit) reader {
-	number := func(into *int) reader { return d.readNumber(into, 1, maxLimit, "; to allow none, use deny") }
+	number := func(into *int) reader { return d.readNumber(into, 1, policy.MaxLimit, "; to allow none, use deny") }
 	return d.readSection(
 		member{"cdi", number(&into.CDI)}, member{"devices", number(&into.Devices)}, member{"sockets", number(&into.Sockets)},
 		member{"mounts", number(&into.Mounts)}, member{"hooks", number(&into.Hooks)},
 	)
 }
-
-// maxLimit is far more than any container has.
-const maxLimit = 1 << 20
 
 // readNumber decodes a whole number. hint ends the rule in the fault of another value.
 func (d *decoder) readNumber(into *int, least, most int, hint string) reader {

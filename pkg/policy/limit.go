@@ -31,8 +31,8 @@ func (u Usage) Add(v Usage) Usage {
 	return Usage{CDI: u.CDI + v.CDI, Devices: u.Devices + v.Devices, Sockets: u.Sockets + v.Sockets, Mounts: u.Mounts + v.Mounts, Hooks: u.Hooks + v.Hooks}
 }
 
-// maxLimit is far more than any container has.
-const maxLimit = 1 << 20
+// MaxLimit is the largest limit, far more than any container has.
+const MaxLimit = 1 << 20
 
 type limitField struct {
 	name  string
@@ -55,8 +55,8 @@ func (l *Limits) findFault() (field, found, rule string) {
 		limit *Limit
 	}{{"container", &l.Container}, {"pod", &l.Pod}} {
 		for _, f := range part.limit.fields(Usage{}) {
-			if f.limit < 0 || f.limit > maxLimit {
-				return "limits." + part.name + "." + f.field.listName(), strconv.Itoa(f.limit), fmt.Sprintf("want 1 to %d", maxLimit)
+			if f.limit < 0 || f.limit > MaxLimit {
+				return "limits." + part.name + "." + f.field.listName(), strconv.Itoa(f.limit), fmt.Sprintf("want 1 to %d", MaxLimit)
 			}
 		}
 	}
@@ -66,26 +66,16 @@ func (l *Limits) findFault() (field, found, rule string) {
 // LimitError says that a container would exceed a limit of a rule. It unwraps to
 // errdefs.ErrPermissionDenied.
 type LimitError struct {
-	// Source is the file of the rules, Rule the name of the rule with the limit.
-	Source, Rule string
+	// Rule is the name of the rule with the limit.
+	Rule string
 	// Field is the limit, such as limits.pod.sockets.
 	Field string
-	// What is counted, Limit how many are allowed, Wanted how many there would be.
-	What          string
-	Limit, Wanted int
-	// Unknown says which property of the container that the rule selects by is unknown, or is empty.
-	Unknown string
+
+	text string
 }
 
 // Error does not name the container: the error that it is part of does.
-func (e *LimitError) Error() string {
-	unknown := ""
-	if e.Unknown != "" {
-		unknown = "; the rule " + e.Unknown
-	}
-	return fmt.Sprintf("deny %d %s: rule %s has %s: %d; ask for fewer, or raise it in %s%s",
-		e.Wanted, e.What, quote(e.Rule), e.Field, e.Limit, e.Source, unknown)
-}
+func (e *LimitError) Error() string { return e.text }
 
 // Unwrap returns errdefs.ErrPermissionDenied.
 func (e *LimitError) Unwrap() error { return errdefs.ErrPermissionDenied }
@@ -112,7 +102,10 @@ func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited err
 		if e == nil || !r.restricts(&s) {
 			continue
 		}
-		e.Source, e.Rule, e.Unknown = p.source, r.name, r.unknownProperty(&s)
+		e.text += " in " + p.source
+		if unknown := r.unknownProperty(&s); unknown != "" {
+			e.text += "; the rule " + unknown
+		}
 		if !r.audit && p.Mode() != Audit {
 			return e, nil
 		}
@@ -126,15 +119,18 @@ func (p *Policy) Limit(s Subject, container, others Usage) (refused, audited err
 // exceeded returns the rule's first limit that would be exceeded. A pod's limit does not apply to a
 // container that adds nothing to what is counted.
 func (r *rule) exceeded(container, others Usage) *LimitError {
-	for _, f := range r.limits.Container.fields(container) {
-		if f.limit > 0 && f.usage > f.limit {
-			return &LimitError{Field: "limits.container." + f.field.listName(), What: f.name, Limit: f.limit, Wanted: f.usage}
-		}
-	}
-	added := r.limits.Pod.fields(container)
-	for i, f := range r.limits.Pod.fields(container.Add(others)) {
-		if f.limit > 0 && f.usage > f.limit && added[i].usage > 0 {
-			return &LimitError{Field: "limits.pod." + f.field.listName(), What: f.name + " in one pod", Limit: f.limit, Wanted: f.usage}
+	for _, part := range []struct {
+		name, where string
+		limit       Limit
+		usage       Usage
+	}{{"container", "", r.limits.Container, container}, {"pod", " in one pod", r.limits.Pod, container.Add(others)}} {
+		added := part.limit.fields(container)
+		for i, f := range part.limit.fields(part.usage) {
+			if f.limit > 0 && f.usage > f.limit && added[i].usage > 0 {
+				field := "limits." + part.name + "." + f.field.listName()
+				return &LimitError{Rule: r.name, Field: field, text: fmt.Sprintf("deny %d %s%s: rule %s has %s: %d; ask for fewer, or raise it",
+					f.usage, f.name, part.where, quote(r.name), field, f.limit)}
+			}
 		}
 	}
 	return nil
