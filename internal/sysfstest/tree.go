@@ -29,10 +29,7 @@ func Zero() Dev { return Dev{1, 5} }
 func (d Dev) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
 // Tree is a host root below one directory.
-type Tree struct {
-	dir  string
-	root hostfs.Root
-}
+type Tree struct{ root hostfs.Root }
 
 // New creates an empty tree in dir, which must exist.
 func New(dir string) (*Tree, error) {
@@ -40,7 +37,7 @@ func New(dir string) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree{dir: root.Dir(), root: root}
+	t := &Tree{root: root}
 	for _, d := range []string{"/sys/bus/pci/devices", "/sys/bus/vdpa/devices", "/sys/class/misc", "/sys/class/vfio", "/dev"} {
 		if err := t.Mkdir(d); err != nil {
 			return nil, err

@@ -21,10 +21,12 @@ type Config struct {
 	CDI        CDI
 	Sockets    Sockets
 	DeviceInfo DeviceInfo
-	Multus     Multus
-	Kubelet    Kubelet
-	Hook       Hook
-	Runtime    Runtime
+	// Multus names what Multus leaves on the node.
+	Multus  struct{ CacheDir string }
+	Kubelet Kubelet
+	Hook    Hook
+	// Runtime names the CRI socket; "" is the default of the runtime that the NRI plugin is registered with.
+	Runtime struct{ Socket string }
 	// Missed says what happens to running containers that asked for something and have none of it, because
 	// the NRI plugin was not connected when they were created.
 	Missed Missed
@@ -36,10 +38,13 @@ type Config struct {
 	Vswitches []Vswitch
 	Policy    Policy
 	Validate  Validate
-	Compat    Compat
-	Hooks     Hooks
-	Metrics   Metrics
-	AuditLog  AuditLog
+	// Compat enables the annotations of NRI's sample plugin device-injector.
+	Compat struct{ DeviceInjector bool }
+	// Hooks are the hooks.d directories, oci-hooks(5), that the NRI plugin reads, in ascending precedence.
+	Hooks   struct{ Dirs []string }
+	Metrics Metrics
+	// AuditLog is the file in which the NRI plugin records what it delivered and denied; empty for none.
+	AuditLog struct{ File string }
 
 	file   string
 	text   string
@@ -102,11 +107,6 @@ type DeviceInfo struct {
 	CNIDir, DPDir string
 }
 
-// Multus names what Multus leaves on the node.
-type Multus struct {
-	CacheDir string
-}
-
 // Kubelet names the kubelet's interfaces.
 type Kubelet struct {
 	// PodResourcesSocket is the socket of the Pod Resources API.
@@ -117,13 +117,6 @@ type Kubelet struct {
 	// Required lets nothing but the kubelet say whose a device is: without its
 	// socket no container gets one.
 	Required bool
-}
-
-// Runtime names the container runtime's interfaces.
-type Runtime struct {
-	// Socket is the runtime's CRI socket; "" stands for the default of the runtime that
-	// the NRI plugin is registered with.
-	Socket string
 }
 
 // Missed says what the NRI plugin does about containers that were created without it.
@@ -154,12 +147,6 @@ type Hook struct {
 	AskedBy string
 }
 
-// Hooks configures the hooks.d directories, oci-hooks(5), that the NRI plugin reads.
-type Hooks struct {
-	// Dirs in ascending precedence; nil for none.
-	Dirs []string
-}
-
 // Policy is the node's policy. See [Config.CompilePolicy].
 type Policy struct {
 	Mode  policy.Mode
@@ -173,12 +160,6 @@ type Validate struct {
 	Except []string
 }
 
-// Compat enables request formats of other projects.
-type Compat struct {
-	// DeviceInjector enables the annotations of NRI's sample plugin device-injector.
-	DeviceInjector bool
-}
-
 // Metrics configures where the NRI plugin serves metrics and health.
 type Metrics struct {
 	// Listen is HOST:PORT, unix:PATH with a host path, or "" for nowhere.
@@ -187,18 +168,12 @@ type Metrics struct {
 	PProf bool
 }
 
-// AuditLog configures where the NRI plugin records what it delivered and denied.
-type AuditLog struct {
-	// File is the host path of a file of its own; empty for none.
-	File string
-}
-
 // UnixListen begins the address of a UNIX socket.
 const UnixListen = "unix:"
 
 // Default returns the configuration without a file. It grants nothing.
 func Default() *Config {
-	return &Config{
+	c := &Config{
 		CDI: CDI{
 			SpecDirs: []string{"/etc/cdi", "/var/run/cdi"},
 			Aliases: map[string]string{
@@ -216,13 +191,14 @@ func Default() *Config {
 			CNIDir: "/var/run/k8s.cni.cncf.io/devinfo/cni",
 			DPDir:  "/var/run/k8s.cni.cncf.io/devinfo/dp",
 		},
-		Multus:   Multus{CacheDir: "/var/lib/cni/multus"},
 		Kubelet:  Kubelet{PodResourcesSocket: "/var/lib/kubelet/pod-resources/kubelet.sock", PluginsDir: "/var/lib/kubelet/plugins"},
 		Hook:     Hook{Undeliverable: UndeliverableError},
 		Missed:   MissedReport,
 		StateDir: "/run/jackfield",
 		Policy:   Policy{Mode: policy.Enforce},
 	}
+	c.Multus.CacheDir = "/var/lib/cni/multus"
+	return c
 }
 
 // File returns the path of the parsed file, "" for Default.

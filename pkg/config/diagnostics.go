@@ -35,8 +35,6 @@ func describe(node *yaml.Node) string {
 		return "an object"
 	case node.Kind == yaml.SequenceNode:
 		return "a list"
-	case node.Kind == yaml.AliasNode:
-		return "an alias"
 	case node.Tag == "!!null":
 		return "nothing"
 	case node.Tag == "!!bool", node.Tag == "!!int", node.Tag == "!!float", node.Tag == "!!timestamp":
