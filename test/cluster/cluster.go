@@ -5,7 +5,6 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -151,15 +150,6 @@ func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string
 func (c *Cluster) Apply(ctx context.Context, manifest string) error {
 	_, err := c.KubectlInput(ctx, manifest, "apply", "--filename=-")
 	return err
-}
-
-// Get decodes the objects that `kubectl get ARGS` prints.
-func (c *Cluster) Get(ctx context.Context, into any, args ...string) error {
-	out, err := c.Kubectl(ctx, append([]string{"get", "--output=json"}, args...)...)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal([]byte(out), into)
 }
 
 // Helm runs helm as administrator and returns its standard output.

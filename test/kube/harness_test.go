@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/jackfield/jackfield/test/cluster"
@@ -242,7 +243,7 @@ func (k *K) Namespace(name string, labels map[string]string) string {
 	})
 	// Pods need the namespace's service account.
 	k.Wait("namespace "+name+" has a service account", func() error {
-		_, err := k.Cluster.Kubectl(k.ctx, "--namespace", name, "get", "serviceaccount", "default")
+		_, err := k.client(cluster.TestClient).CoreV1().ServiceAccounts(name).Get(k.ctx, "default", metav1.GetOptions{})
 		return err
 	})
 	return name
@@ -306,33 +307,22 @@ type podState struct {
 	Container  string
 }
 
-// Pods returns the states of the pods of a namespace, each with its first container, by name.
-func (k *K) Pods(namespace string, args ...string) map[string]podState {
+// Pods returns the states of the pods of a namespace, each with its first container, by name. A selector of
+// labels chooses some of them.
+func (k *K) Pods(namespace, selector string) map[string]podState {
 	k.t.Helper()
-	var list struct {
-		Items []struct {
-			Metadata struct{ Name, UID string }
-			Status   struct {
-				Phase             string
-				ContainerStatuses []struct {
-					Ready        bool
-					RestartCount int
-					ContainerID  string
-				}
-			}
-		}
-	}
-	if err := k.Get(k.ctx, &list, append([]string{"--namespace", namespace, "pods"}, args...)...); err != nil {
+	list, err := k.client(cluster.TestClient).CoreV1().Pods(namespace).List(k.ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
 		k.t.Fatal(err)
 	}
 	pods := map[string]podState{}
 	for _, p := range list.Items {
-		s := podState{UID: p.Metadata.UID, Phase: p.Status.Phase}
+		s := podState{UID: string(p.UID), Phase: string(p.Status.Phase)}
 		if len(p.Status.ContainerStatuses) > 0 {
 			c := p.Status.ContainerStatuses[0]
-			s.Ready, s.Restarts, s.Container = c.Ready, c.RestartCount, c.ContainerID
+			s.Ready, s.Restarts, s.Container = c.Ready, int(c.RestartCount), c.ContainerID
 		}
-		pods[p.Metadata.Name] = s
+		pods[p.Name] = s
 	}
 	return pods
 }
@@ -340,7 +330,7 @@ func (k *K) Pods(namespace string, args ...string) map[string]podState {
 // State returns the state of a pod.
 func (k *K) State(namespace, name string) podState {
 	k.t.Helper()
-	return k.Pods(namespace)[name]
+	return k.Pods(namespace, "")[name]
 }
 
 // PluginPod returns the name of the plugin's pod.

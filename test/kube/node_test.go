@@ -74,7 +74,7 @@ func TestRebootReportsMissedContainers(t *testing.T) {
 		k.Apply(Pod{Namespace: ns, Name: fmt.Sprint("other", i), Annotations: map[string]string{deviceKey: nic0}}.Manifest())
 	}
 	k.Kubectl("--namespace", ns, "wait", "--for=condition=Ready", "pods", "--all", "--timeout="+cluster.Patience.String())
-	before := k.Pods(ns)
+	before := k.Pods(ns, "")
 	// The kubelet starts pods in any order. Without a node for it, the plugin is certainly the last one.
 	k.Upgrade(values + fastRule + "nodeSelector: {jackfield.example/late: \"true\"}\n")
 	t.Cleanup(func() { k.Upgrade(values + fastRule) })
@@ -103,7 +103,7 @@ func TestRebootReportsMissedContainers(t *testing.T) {
 func (k *K) waitStarted(namespace, prefix string, before map[string]podState) {
 	k.t.Helper()
 	k.Wait("the pods "+prefix+" run in new containers", func() error {
-		for name, now := range k.Pods(namespace) {
+		for name, now := range k.Pods(namespace, "") {
 			if strings.HasPrefix(name, prefix) && (now.Container == before[name].Container || !now.Ready) {
 				return fmt.Errorf("pod %s is %+v", name, now)
 			}
@@ -156,7 +156,7 @@ func (k *K) waitReplicas(namespace, name string, replicas int) {
 	}
 	k.Kubectl(append(watch, "--namespace="+namespace, "--timeout="+cluster.Patience.String())...)
 	k.Wait(fmt.Sprintf("%s has %d pods", name, replicas), func() error {
-		pods, ready := k.Pods(namespace, "--selector=app="+name), 0
+		pods, ready := k.Pods(namespace, "app="+name), 0
 		for _, p := range pods {
 			if p.Ready {
 				ready++
@@ -203,11 +203,11 @@ func TestNothingIsLeftAfterScaling(t *testing.T) {
 		k.Kubectl("--namespace", ns, "scale", "deployment/router", "--replicas="+strconv.Itoa(replicas))
 		k.waitReplicas(ns, "router", replicas)
 		if round == 0 {
-			old := k.Pods(ns)
+			old := k.Pods(ns, "")
 			k.Kubectl("--namespace", ns, "rollout", "restart", "deployment/router")
 			k.waitReplicas(ns, "router", replicas)
 			with := k.withDevice()
-			for name := range k.Pods(ns) {
+			for name := range k.Pods(ns, "") {
 				if _, exists := old[name]; exists || !with[name] {
 					t.Errorf("after the rolling update, pod %s has its device: %v; it is an old one: %v", name, with[name], exists)
 				}
@@ -247,7 +247,7 @@ func TestRolloutWhilePodsArrive(t *testing.T) {
 	k.waitReplicas(ns, "required", replicas)
 	k.waitReplicas(ns, "other", replicas)
 	missed, with, without := k.missed(ns), k.withDevice(), 0
-	for name := range k.Pods(ns) {
+	for name := range k.Pods(ns, "") {
 		switch {
 		case !with[name] && strings.HasPrefix(name, "required-"):
 			t.Errorf("pod %s requires the plugin, and runs without its device", name)

@@ -21,7 +21,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
@@ -34,16 +33,7 @@ const peerPods = 10
 // client returns a client of the API server with a name in the audit log.
 func (k *K) client(name string) *kubernetes.Clientset {
 	k.t.Helper()
-	kubeconfig, err := k.Kubeconfig()
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	config.UserAgent = name
-	client, err := kubernetes.NewForConfig(config)
+	client, err := k.Client(name)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -201,7 +191,7 @@ func TestRequestsOfWebhookAndMultus(t *testing.T) {
 	all := k.requestsDuring(func() {
 		k.Apply(deployment(Pod{Namespace: ns, Name: "router"}, peerPods))
 		k.waitReplicas(ns, "router", peerPods)
-		for name := range k.Pods(ns) {
+		for name := range k.Pods(ns, "") {
 			if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
 				pod, err := multus.Pods(ns).Get(k.ctx, name, metav1.GetOptions{})
 				if err != nil {

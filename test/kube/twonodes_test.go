@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/jackfield/jackfield/test/cluster"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
@@ -59,41 +62,25 @@ type plugin struct {
 // plugins returns the plugin's pods by node. Pods that are being deleted are left out.
 func (k *K) plugins() map[string]plugin {
 	k.t.Helper()
-	var list struct {
-		Items []struct {
-			Metadata struct {
-				Name              string
-				CreationTimestamp time.Time
-				DeletionTimestamp *time.Time
-			}
-			Spec   struct{ NodeName string }
-			Status struct {
-				Conditions []struct {
-					Type, Status       string
-					LastTransitionTime time.Time
-				}
-				ContainerStatuses []struct{ RestartCount int }
-			}
-		}
-	}
-	if err := k.Get(k.ctx, &list, "--namespace", cluster.Namespace, "pods", "--selector=app.kubernetes.io/name=jackfield"); err != nil {
+	list, err := k.client(cluster.TestClient).CoreV1().Pods(cluster.Namespace).List(k.ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=jackfield"})
+	if err != nil {
 		k.t.Fatal(err)
 	}
 	found := map[string]plugin{}
-	for _, item := range list.Items {
-		if item.Metadata.DeletionTimestamp != nil {
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp != nil {
 			continue
 		}
-		p := plugin{Name: item.Metadata.Name, Created: item.Metadata.CreationTimestamp}
-		for _, c := range item.Status.Conditions {
-			if c.Type == "Ready" && c.Status == "True" {
-				p.Ready = c.LastTransitionTime
+		p := plugin{Name: pod.Name, Created: pod.CreationTimestamp.Time}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				p.Ready = c.LastTransitionTime.Time
 			}
 		}
-		for _, c := range item.Status.ContainerStatuses {
-			p.Restarts = c.RestartCount
+		for _, c := range pod.Status.ContainerStatuses {
+			p.Restarts = int(c.RestartCount)
 		}
-		found[item.Spec.NodeName] = p
+		found[pod.Spec.NodeName] = p
 	}
 	return found
 }
@@ -186,7 +173,7 @@ func TestTwoNodes(t *testing.T) {
 		for _, n := range nodes {
 			k.WaitPod(ns, n.Name)
 		}
-		pods, old := k.Pods(ns), k.plugins()
+		pods, old := k.Pods(ns, ""), k.plugins()
 		k.Upgrade(values + fastRule + oneByOne + "podLabels: {example.com/version: two}\n")
 		updated := k.plugins()
 		begins, follows := updated[first.Name], updated[second.Name]
@@ -203,7 +190,7 @@ func TestTwoNodes(t *testing.T) {
 			}
 			k.checkHardware(n, ns, n.Name)
 			contains(t, k.Kubectl("jackfield", "status", n.Name, "--namespace", ns), ns+"/"+n.Name+"/main", `CDI device "`+nic0+`": injected`)
-			if after := k.Pods(ns)[n.Name]; after != pods[n.Name] {
+			if after := k.Pods(ns, "")[n.Name]; after != pods[n.Name] {
 				t.Errorf("pod %s was %+v and is %+v", n.Name, pods[n.Name], after)
 			}
 		}
