@@ -5,7 +5,6 @@ package nri
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -164,90 +162,89 @@ func (p *Plugin) recordCreation(made *creation) {
 	p.reportCreated(made.pod, made.c, made.plan)
 }
 
-// containerNameLabel is the label in which CRI-O keeps a container's name; other runtimes fill
-// the field.
-const containerNameLabel = "io.kubernetes.container.name"
+// A runtime does not always report that a creation failed after NRI's part of it: CRI-O does not
+// when the OCI runtime fails. The kubelet starts each container of a pod before it creates the next
+// one, so what has not started by then never will.
+//
+// A container that was created and has no StartContainer is forgotten when another one takes its
+// name, or when it is certain that it does not exist: see sweepFailedCreations. Until then it counts
+// against no limit and is not in the status.
 
-// newRequest returns what the runtime reports of a container as a request. c is nil for the
-// sandbox itself.
-func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.Request {
-	r := &resolve.Request{
-		SandboxID: pod.GetId(), ContainerID: c.GetId(),
-		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
-		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: containerImage(runtime, c),
-		Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
-		Have: edits.Existing{Env: c.GetEnv()},
-	}
-	if u := c.GetUser(); u != nil {
-		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
-	}
-	if path, ok := userNS(c); ok {
-		r.UserNS = &resolve.UserNS{PID: userNSProcess(path, pod)}
-	}
-	for _, m := range c.GetMounts() {
-		r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
-	}
-	for _, d := range c.GetLinux().GetDevices() {
-		r.Have.Devices = append(r.Have.Devices, edits.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: fileMode(d)})
-	}
-	h := c.GetHooks()
-	if h == nil {
-		return r
-	}
-	for stage, hooks := range map[edits.Stage][]*api.Hook{
-		edits.Prestart: h.GetPrestart(), edits.CreateRuntime: h.GetCreateRuntime(), edits.CreateContainer: h.GetCreateContainer(),
-		edits.StartContainer: h.GetStartContainer(), edits.Poststart: h.GetPoststart(), edits.Poststop: h.GetPoststop(),
-	} {
-		for _, hook := range hooks {
-			r.Have.Hooks = append(r.Have.Hooks, edits.Hook{Stage: stage, Path: hook.GetPath(), Args: hook.GetArgs(), Env: hook.GetEnv()})
-		}
-	}
-	return r
-}
+// isPending reports whether a container has not started, as far as the runtime reports that. The
+// lock is held.
+func (t *containerTable) isPending(c *container) bool { return t.reportsStarts && c.creation != nil }
 
-func containerName(c *api.Container) string {
-	if name := c.GetName(); name != "" {
-		return name
-	}
-	return c.GetLabels()[containerNameLabel]
-}
-
-// containerImage returns the container's image from the runtime's own annotation of the container, ""
-// where it is unknown. containerd overwrites what the pod's author wrote under its key. CRI-O's
-// io.kubernetes.cri-o.ImageName is some name of the same content: the one that was pulled last,
-// and not the one that the container requested.
-func containerImage(runtime string, c *api.Container) string {
-	if runtime == "containerd" {
-		return c.GetAnnotations()["io.kubernetes.cri.image-name"]
-	}
-	return ""
-}
-
-// userNS returns the path of the container's own user namespace, where it has one.
-func userNS(c *api.Container) (path string, ok bool) {
-	for _, ns := range c.GetLinux().GetNamespaces() {
-		if ns.GetType() == "user" {
-			return ns.GetPath(), true
-		}
-	}
-	return "", false
-}
-
-// userNSProcess returns a process in a user namespace: the one that the path belongs to, or else
-// the sandbox's; 0 for none.
-func userNSProcess(path string, pod *api.PodSandbox) int {
-	if pid := hostfs.NamespaceProcess(path); pid != 0 {
-		return pid
-	}
-	return int(pod.GetPid() & (1<<31 - 1))
-}
-
-func fileMode(d *api.LinuxDevice) *os.FileMode {
-	if m := d.GetFileMode(); m != nil {
-		mode := os.FileMode(m.GetValue())
-		return &mode
+// adjustmentOf is what the runtime was answered for a container that has not started; nil for
+// nothing.
+func (t *containerTable) adjustmentOf(id string) *api.ContainerAdjustment {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.containers[id]; c != nil && c.creation != nil {
+		return c.creation.adjust
 	}
 	return nil
+}
+
+// forgetFailedCreations forgets earlier attempts to create a container of this name, and counts
+// what else never started in the pod against no limit. It runs on a worker.
+func (p *Plugin) forgetFailedCreations(store *staging.Store, pod *api.PodSandbox, c *api.Container) {
+	table := p.containers.containerTable
+	failed := table.list(func(one *container) bool {
+		return table.isPending(one) && one.pod.GetId() == pod.GetId() && one.c.GetId() != c.GetId()
+	})
+	for _, one := range failed {
+		if containerName(one.c) != containerName(c) {
+			p.containers.ledger.Drop(pod.GetId(), one.c.GetId())
+			continue
+		}
+		p.containerLog(one.pod, one.c).WithField("next", c.GetId()).Info("the container never started: removed its state")
+		remove := p.forgetContainer(one.pod, one.c)
+		if store != nil {
+			remove(store)
+		}
+	}
+}
+
+// sweepFailedCreations removes what was created for containers that did not start for
+// [staging.MinOrphanAge] and certainly do not exist: no process has mounted the staging directory
+// that the runtime's mount names.
+//
+// That is proof under CRI-O alone, which has the OCI runtime create the container, with its
+// mounts, before it answers CreateContainer. containerd creates it when it is started; until
+// then a container that exists has no mounts. containerd reports failed creations itself.
+func (p *Plugin) sweepFailedCreations() {
+	current, table := p.config.core.Load(), p.containers.containerTable
+	store := p.state.store.Load()
+	if store == nil || p.runtimeName() != crio || !p.runtime.seesRuntime() {
+		return
+	}
+	begun := make(map[string]time.Time)
+	overdue := table.list(func(one *container) bool {
+		if !table.isPending(one) || time.Since(one.creation.checked) < staging.MinOrphanAge {
+			return false
+		}
+		one.creation.checked = time.Now()
+		dir := p.opts.Host.Path(staging.ContainerDir(current.cfg.StateDir, one.c.GetId()))
+		if !slices.ContainsFunc(one.creation.adjust.GetMounts(), func(m *api.Mount) bool { return m.GetSource() == dir }) {
+			return false
+		}
+		begun[one.c.GetId()] = one.creation.begun
+		return true
+	})
+	if len(overdue) == 0 {
+		return
+	}
+	unmounted, err := store.UnmountedContainers(begun, sweepTimeout)
+	if err != nil {
+		p.log.WithError(err).Warn("cannot check which containers that never started exist: their state stays until their pods are removed")
+		return
+	}
+	for _, one := range overdue {
+		if slices.Contains(unmounted, one.c.GetId()) && table.adjustmentOf(one.c.GetId()) != nil {
+			p.containerLog(one.pod, one.c).Info("the container never started and does not exist: removed its state")
+			p.forgetContainer(one.pod, one.c)(store)
+		}
+	}
 }
 
 // refusal is the error that the runtime reports in an event of the pod. Its text names the

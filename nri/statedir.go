@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/dircheck"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -249,5 +251,94 @@ func (p *Plugin) sweepOrphans(store *staging.Store) {
 	p.reportRemoval(p.log, "the OCI hook's containers that are gone", err)
 	if n > 0 {
 		p.log.WithField("containers", n).Info("removed the state of the OCI hook's containers that are gone")
+	}
+}
+
+// The status records of containers are in the state directory, from where a restarted plugin reads
+// them. A goroutine of its own writes them: a directory that hangs costs records, and delays no
+// container.
+
+// recordDelay is how long a record waits for others, and for creations under way, which
+// the writing of files slows down. A daemon that is killed in between does not know of
+// the container afterwards.
+const recordDelay = 200 * time.Millisecond
+
+// currentRecords returns what the containers were given, by ID, and whether the records in the state
+// directory are to be read before.
+func (t *containerTable) currentRecords() (records map[string]*status.Container, unread bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	records = make(map[string]*status.Container)
+	for id, c := range t.containers {
+		if c.record != nil {
+			records[id] = c.record
+		}
+	}
+	return records, t.recordsUnread
+}
+
+// addRecords keeps what the containers were given before a restart.
+func (t *containerTable) addRecords(found []status.Container) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, record := range found {
+		if c := t.containers[record.ContainerID]; c != nil && c.record == nil {
+			c.record = &record
+			t.written[record.ContainerID] = &record
+		}
+	}
+}
+
+// writeRecords makes the records in the state directory those of the table. A record that cannot be
+// written is lost.
+func (p *Plugin) writeRecords() {
+	deadline.Sleep(p.closing, recordDelay)
+	current, table := p.config.core.Load(), p.containers.containerTable
+	table.writing.Lock()
+	defer table.writing.Unlock()
+	records, unread := table.currentRecords()
+	if current == nil || !unread && maps.Equal(records, table.written) {
+		return
+	}
+	files, err := status.OpenRecords(p.opts.Host, current.cfg.StateDir)
+	if err != nil {
+		p.reportLostRecord(err)
+		return
+	}
+	if unread {
+		p.readRecords(files)
+		records, _ = table.currentRecords()
+	}
+	for id, record := range records {
+		if table.written[id] != record {
+			p.reportLostRecord(files.Write(record))
+		}
+	}
+	for id := range table.written {
+		if records[id] == nil {
+			p.reportLostRecord(files.Remove(id))
+		}
+	}
+	table.written = records
+}
+
+// readRecords reads the records of containers that live, and removes all others.
+func (p *Plugin) readRecords(files *status.Records) {
+	p.containers.mu.Lock()
+	p.containers.recordsUnread = false
+	p.containers.mu.Unlock()
+	began := time.Now()
+	found, err := files.Retain(p.containers.hasContainer)
+	p.reportLostRecord(err)
+	p.containers.addRecords(found)
+	p.log.WithField("records", len(found)).WithField("took", time.Since(began).String()).Debug("status records read")
+	p.containers.wakeMissedCheck()
+}
+
+// reportLostRecord counts and logs an error; nil is none.
+func (p *Plugin) reportLostRecord(err error) {
+	if err != nil {
+		p.counters.StatusFailed.Add(1)
+		p.log.WithError(err).Warn("jackfield status may lose some containers after a restart")
 	}
 }

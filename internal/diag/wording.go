@@ -3,10 +3,7 @@
 package diag
 
 import (
-	"cmp"
 	"fmt"
-	"iter"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -41,66 +38,6 @@ func Count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// maxEdits is how many edits a word is at most away from what was probably meant.
-const maxEdits = 2
-
-// Nearest is the candidate that word was probably meant to be: the same but for case,
-// or the closest within two edits; "" where none is like it.
-func Nearest(word string, candidates ...string) string {
-	if near := NearestFew(word, 1, slices.Values(candidates)); len(near) > 0 {
-		return near[0]
-	}
-	return ""
-}
-
-// Suggest is "; did you mean CANDIDATE?" for the end of a message, or "" where no candidate is like word.
-func Suggest(word string, candidates ...string) string {
-	if near := Nearest(word, candidates...); near != "" {
-		return "; did you mean " + near + "?"
-	}
-	return ""
-}
-
-// NearestFew returns up to most candidates that word was probably meant to be, by the rule of
-// [Nearest]: the nearest first, then the shortest, then in the order of the alphabet.
-func NearestFew(word string, most int, candidates iter.Seq[string]) []string {
-	edits := func(c string) int {
-		if strings.EqualFold(word, c) {
-			return 0
-		}
-		return distance(word, c, maxEdits)
-	}
-	var found []string
-	for c := range candidates {
-		if n := edits(c); n == 0 || n <= maxEdits && n < len(c)-1 {
-			found = append(found, c)
-		}
-	}
-	slices.SortFunc(found, func(a, b string) int {
-		return cmp.Or(edits(a)-edits(b), len(a)-len(b), strings.Compare(a, b))
-	})
-	return found[:min(len(found), most)]
-}
-
-// distance is the number of single-byte insertions, deletions, replacements and swaps of
-// neighbours between a and b, or most+1 where it is more than most. Its time grows with 4^most.
-func distance(a, b string, most int) int {
-	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	switch {
-	case len(a) == 0 || len(b) == 0:
-		return min(len(a)+len(b), most+1)
-	case most == 0:
-		return 1
-	}
-	rest := min(distance(a[1:], b, most-1), distance(a, b[1:], most-1), distance(a[1:], b[1:], most-1))
-	if len(a) > 1 && len(b) > 1 && a[0] == b[1] && a[1] == b[0] {
-		rest = min(rest, distance(a[2:], b[2:], most-1))
-	}
-	return 1 + rest
 }
 
 // YAMLError returns the error of a YAML parser with its line.

@@ -25,7 +25,7 @@ func TestCheckVswitches(t *testing.T) {
 		found    string
 	}{
 		"answers":         {with(func(*status.Vswitch) {}), OK, `"ovs0" (ovs at /run/openvswitch/db.sock) answers and has 3 ports of running pods`},
-		"is unreachable": {with(func(v *status.Vswitch) { v.Answering, v.Error = false, "connection refused" }), Error, "is unreachable: connection refused"},
+		"is unreachable":  {with(func(v *status.Vswitch) { v.Answering, v.Error = false, "connection refused" }), Error, "is unreachable: connection refused"},
 		"lacks ports":     {with(func(v *status.Vswitch) { v.Missing, v.Error = 1, "no bridge br0" }), Error, "lacks 1 port of running pods: no bridge br0"},
 		"another failure": {with(func(v *status.Vswitch) { v.Error = "a record cannot be read" }), Warning, "answers and has 3 ports of running pods: a record cannot be read"},
 		"not checked":     {with(func(v *status.Vswitch) { *v = at }), Unknown, "is not checked yet"},

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nri
+
+import (
+	"os"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// containerNameLabel is the label in which CRI-O keeps a container's name; other runtimes fill
+// the field.
+const containerNameLabel = "io.kubernetes.container.name"
+
+// newRequest returns what the runtime reports of a container as a request. c is nil for the
+// sandbox itself.
+func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.Request {
+	r := &resolve.Request{
+		SandboxID: pod.GetId(), ContainerID: c.GetId(),
+		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
+		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: containerImage(runtime, c),
+		Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
+		Have: edits.Existing{Env: c.GetEnv()},
+	}
+	if u := c.GetUser(); u != nil {
+		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
+	}
+	if path, ok := userNS(c); ok {
+		r.UserNS = &resolve.UserNS{PID: userNSProcess(path, pod)}
+	}
+	for _, m := range c.GetMounts() {
+		r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
+	}
+	for _, d := range c.GetLinux().GetDevices() {
+		r.Have.Devices = append(r.Have.Devices, edits.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: fileMode(d)})
+	}
+	h := c.GetHooks()
+	if h == nil {
+		return r
+	}
+	for stage, hooks := range map[edits.Stage][]*api.Hook{
+		edits.Prestart: h.GetPrestart(), edits.CreateRuntime: h.GetCreateRuntime(), edits.CreateContainer: h.GetCreateContainer(),
+		edits.StartContainer: h.GetStartContainer(), edits.Poststart: h.GetPoststart(), edits.Poststop: h.GetPoststop(),
+	} {
+		for _, hook := range hooks {
+			r.Have.Hooks = append(r.Have.Hooks, edits.Hook{Stage: stage, Path: hook.GetPath(), Args: hook.GetArgs(), Env: hook.GetEnv()})
+		}
+	}
+	return r
+}
+
+func containerName(c *api.Container) string {
+	if name := c.GetName(); name != "" {
+		return name
+	}
+	return c.GetLabels()[containerNameLabel]
+}
+
+// containerImage returns the container's image from the runtime's own annotation of the container, ""
+// where it is unknown. containerd overwrites what the pod's author wrote under its key. CRI-O's
+// io.kubernetes.cri-o.ImageName is some name of the same content: the one that was pulled last,
+// and not the one that the container requested.
+func containerImage(runtime string, c *api.Container) string {
+	if runtime == "containerd" {
+		return c.GetAnnotations()["io.kubernetes.cri.image-name"]
+	}
+	return ""
+}
+
+// userNS returns the path of the container's own user namespace, where it has one.
+func userNS(c *api.Container) (path string, ok bool) {
+	for _, ns := range c.GetLinux().GetNamespaces() {
+		if ns.GetType() == "user" {
+			return ns.GetPath(), true
+		}
+	}
+	return "", false
+}
+
+// userNSProcess returns a process in a user namespace: the one that the path belongs to, or else
+// the sandbox's; 0 for none.
+func userNSProcess(path string, pod *api.PodSandbox) int {
+	if pid := hostfs.NamespaceProcess(path); pid != 0 {
+		return pid
+	}
+	return int(pod.GetPid() & (1<<31 - 1))
+}
+
+func fileMode(d *api.LinuxDevice) *os.FileMode {
+	if m := d.GetFileMode(); m != nil {
+		mode := os.FileMode(m.GetValue())
+		return &mode
+	}
+	return nil
+}
