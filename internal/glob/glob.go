@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -22,13 +21,9 @@ const MaxPattern = 255
 // matches only the empty string.
 type Glob struct {
 	pattern string
-	// steps is the pattern with one byte for each step: anyStar for any characters, '*' for any characters but
-	// "/", and every other byte for itself.
-	steps string
+	// stars is the pattern with "**" for any characters, and "*" for any characters but "/".
+	stars string
 }
-
-// anyStar is not part of a pattern, since compile refuses control characters.
-const anyStar = '\x00'
 
 // CompileName compiles a pattern of names: CDI names, namespaces, networks, resources. The error is the rule that
 // the pattern breaks; it does not name the pattern.
@@ -36,7 +31,7 @@ func CompileName(pattern string) (Glob, error) {
 	if strings.Contains(pattern, "**") {
 		return Glob{}, errors.New("** is for paths; in a name * stands for any characters")
 	}
-	return compile(pattern, strings.ReplaceAll(pattern, "*", string(anyStar)))
+	return compile(pattern, strings.ReplaceAll(pattern, "*", "**"))
 }
 
 // CompilePath compiles a pattern of absolute, clean host paths. The error is as of CompileName.
@@ -47,10 +42,10 @@ func CompilePath(pattern string) (Glob, error) {
 	if strings.Contains(pattern, "***") {
 		return Glob{}, errors.New("* and ** are known, *** is not")
 	}
-	return compile(pattern, strings.ReplaceAll(pattern, "**", string(anyStar)))
+	return compile(pattern, pattern)
 }
 
-func compile(pattern, steps string) (Glob, error) {
+func compile(pattern, stars string) (Glob, error) {
 	switch {
 	case pattern == "":
 		return Glob{}, errors.New("a pattern must not be empty")
@@ -64,7 +59,7 @@ func compile(pattern, steps string) (Glob, error) {
 			return Glob{}, errors.New(`a pattern holds no space, no control character and none of ? [ ] { } \ ; only * and ** are special`)
 		}
 	}
-	return Glob{pattern: pattern, steps: steps}, nil
+	return Glob{pattern: pattern, stars: stars}, nil
 }
 
 // String returns the pattern.
@@ -77,49 +72,66 @@ func (g Glob) Prefix() string {
 }
 
 // Match reports whether the whole of s matches.
-func (g Glob) Match(s string) bool { return g.stepsTaken(s)[len(g.steps)] }
+func (g Glob) Match(s string) bool {
+	rest, ok := g.consume(s)
+	return ok && strings.Trim(rest, "*") == ""
+}
 
 // MatchesBelow reports whether the pattern matches some path below dir, a clean absolute path. A pattern that
 // matches only dir itself does not.
 func (g Glob) MatchesBelow(dir string) bool {
-	return slices.Contains(g.stepsTaken(strings.TrimSuffix(dir, "/")+"/"), true)
+	_, ok := g.consume(strings.TrimSuffix(dir, "/") + "/")
+	return ok
 }
 
 // Covers reports whether the pattern matches every path below dir, a clean absolute path, as "DIR/**" does. It
 // may report false for an unusual pattern that does.
 func (g Glob) Covers(dir string) bool {
-	return strings.HasSuffix(g.steps, string(anyStar)) && g.Match(strings.TrimSuffix(dir, "/")+"/")
+	return strings.HasSuffix(g.stars, "**") && g.Match(strings.TrimSuffix(dir, "/")+"/")
 }
 
-// stepsTaken reports for each number of steps whether the first so many can stand for s.
-func (g Glob) stepsTaken(s string) []bool {
-	taken, next := make([]bool, len(g.steps)+1), make([]bool, len(g.steps)+1)
-	taken[0] = true
-	g.skipStars(taken)
-	for _, c := range []byte(s) {
-		clear(next)
-		for i, step := range []byte(g.steps) {
-			switch {
-			case !taken[i]:
-			case step == anyStar, step == '*' && c != '/':
-				next[i] = true
-			case step == c:
-				next[i+1] = true
+// consume matches all of s, in which each star stands for as little as possible, and returns the rest of the
+// pattern. ok is false where the pattern fits no string that begins with s.
+//
+// After a mismatch the last "*" stands for one character more, or, where that is a "/", the last "**" does.
+// Earlier stars need no second try: a later start leaves less of s to the rest of the pattern.
+func (g Glob) consume(s string) (rest string, ok bool) {
+	// retry is a star to which the match returns: the pattern after it, and the characters it does not
+	// stand for yet.
+	type retry struct{ pattern, s string }
+	var one, two *retry
+	p := g.stars
+	for s != "" {
+		switch {
+		case strings.HasPrefix(p, "**"):
+			p = p[2:]
+			one, two = nil, &retry{p, s}
+		case strings.HasPrefix(p, "*"):
+			p = p[1:]
+			one = &retry{p, s}
+		case p != "" && p[0] == s[0]:
+			p, s = p[1:], s[1:]
+		case one != nil && one.s[0] != '/':
+			one.s = one.s[1:]
+			p, s = one.pattern, one.s
+		case two != nil:
+			skip := 1
+			if one != nil {
+				// What stands between the two stars matched, and "*" could not get past the next "/".
+				// Any start that leaves that "/" to the "*" fails likewise.
+				between := strings.IndexByte(two.pattern, '*')
+				skip = strings.IndexByte(two.s[between:], '/') + 1
+				if skip == 0 {
+					return "", false
+				}
 			}
-		}
-		g.skipStars(next)
-		taken, next = next, taken
-	}
-	return taken
-}
-
-// skipStars adds the steps that stand for no character.
-func (g Glob) skipStars(taken []bool) {
-	for i, step := range []byte(g.steps) {
-		if taken[i] && (step == anyStar || step == '*') {
-			taken[i+1] = true
+			one, two.s = nil, two.s[skip:]
+			p, s = two.pattern, two.s
+		default:
+			return "", false
 		}
 	}
+	return p, true
 }
 
 // maxPath is PATH_MAX without the NUL.
