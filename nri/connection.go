@@ -200,7 +200,7 @@ func (r *runtimeLink) recordConfigure(runtime, version string) (nriVersion strin
 	if !isNRIVersion(nriVersion) {
 		nriVersion = inferNRIVersion(runtime, version)
 	}
-	can := capability.Of(nriVersion)
+	can := capability.ForVersion(nriVersion)
 	r.capabilities.Store(&can)
 	r.timeout.Store(int64(timeout))
 	r.info.Store(&status.Runtime{Name: runtime, Version: version, NRI: nriVersion})

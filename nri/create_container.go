@@ -314,6 +314,6 @@ func (p *Plugin) restoreUsage(containers []*api.Container) {
 			p.log.WithError(err).WithField("containerID", c.GetId()).Warnf("ignored the container's annotation %s: the container does not count for its pod's limits", usageAnnotation)
 			continue
 		}
-		p.containers.ledger.Note(c.GetPodSandboxId(), containerName(c), c.GetId(), u)
+		p.containers.ledger.RecordUsage(c.GetPodSandboxId(), containerName(c), c.GetId(), u)
 	}
 }

@@ -99,7 +99,7 @@ func (p *Plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Con
 	defer p.timeCall(telemetry.StartContainer)()
 	if made := p.containers.recordStart(c.GetId()); made != nil && made.plan.Usage != nil {
 		// It counts again: forgetFailedCreations may have dropped it.
-		p.containers.ledger.Note(made.pod.GetId(), containerName(made.c), made.c.GetId(), *made.plan.Usage)
+		p.containers.ledger.RecordUsage(made.pod.GetId(), containerName(made.c), made.c.GetId(), *made.plan.Usage)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func (p *Plugin) validatesOthers(nriVersion string) bool {
 	if !v.Devices && !v.Mounts {
 		return false
 	}
-	if !capability.Of(nriVersion).Validate {
+	if !capability.ForVersion(nriVersion).Validate {
 		p.log.WithField("nri", nriVersion).Error("validate is on, and this runtime does not validate adjustments, which NRI 0.10 introduced: what other plugins inject is not validated")
 		return false
 	}

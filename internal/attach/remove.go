@@ -176,7 +176,7 @@ func (j *job) releaseUnrecorded(st *cnirecord.Store) error {
 		}
 		return j.recordError(err)
 	})
-	err := claims.At(j.Root, j.ClaimsDir).Release(func(h claims.Holder) bool {
+	err := claims.Open(j.Root, j.ClaimsDir).Release(func(h claims.Holder) bool {
 		return h == j.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
 	})
 	if err != nil {
@@ -193,7 +193,7 @@ func (j *job) removeUnrecorded(st *cnirecord.Store, key cnirecord.Key, broken er
 	fmt.Fprintf(j.Log, "%s: %v; removing the record and everything with the attachment's names\n", j.Program, j.recordError(broken))
 	name := DirName(key)
 	r := &cnirecord.Record{Key: key, InfoKept: true, SocketDir: j.SocketDir, Directory: name, ClaimsDir: j.ClaimsDir, Claimed: j.claimedPath(name)}
-	claim, err := claims.At(j.Root, r.ClaimsDir).Directory(r.Claimed)
+	claim, err := claims.Open(j.Root, r.ClaimsDir).Directory(r.Claimed)
 	if err != nil {
 		return JoinErrors(j.releaseAddresses(key), ioError("claimsDir", err))
 	}

@@ -131,7 +131,7 @@ func (j *job) holder(containerID string) claims.Holder {
 // claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim keeps other
 // pods from getting the directory before the pod's first container is created.
 func (j *job) claimAndCreateSocketDir(name string) (err error) {
-	dir, claimed := claims.At(j.Root, j.ClaimsDir), j.claimedPath(name)
+	dir, claimed := claims.Open(j.Root, j.ClaimsDir), j.claimedPath(name)
 	_, fresh, err := dir.ClaimDirectory(claimed, j.holder(j.ContainerID))
 	if errdefs.IsConflict(err) {
 		return Fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)
@@ -214,7 +214,7 @@ func (j *job) removeClaimedDir(r *cnirecord.Record) error {
 	if r.Claimed == "" { // of an earlier version
 		return removeSocketDir(j.Root, r.SocketDir, r.Directory, nil)
 	}
-	dir := claims.At(j.Root, r.ClaimsDir)
+	dir := claims.Open(j.Root, r.ClaimsDir)
 	claim, err := dir.Directory(r.Claimed)
 	if err != nil {
 		return ioError("claimsDir", err)

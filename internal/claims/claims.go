@@ -72,8 +72,8 @@ func (c *Claim) IsCreated(id Identity) bool {
 	return c.Created != nil && *c.Created == id || c.Mounted != nil && *c.Mounted == id
 }
 
-// others returns the first holder of another sandbox, nil for none.
-func (c *Claim) others(sandbox string) *Holder {
+// otherHolder returns the first holder of another sandbox, nil for none.
+func (c *Claim) otherHolder(sandbox string) *Holder {
 	i := slices.IndexFunc(c.Holders, func(h Holder) bool { return h.Sandbox != sandbox })
 	if i < 0 {
 		return nil
@@ -88,8 +88,8 @@ type Dir struct {
 	dir  string // as a path of this process
 }
 
-// At returns the claims at a host path. The directory is created by the first claim.
-func At(host hostfs.Root, path string) *Dir {
+// Open returns the claims at a host path. The directory is created by the first claim.
+func Open(host hostfs.Root, path string) *Dir {
 	return &Dir{host: host, path: path, dir: host.Path(path)}
 }
 
@@ -144,7 +144,7 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 		return c, false, err
 	}
 	for _, name := range names {
-		path, isSocket := fileOf(name)
+		path, isSocket := pathOfFile(name)
 		if !within(dir, path) && (isSocket || !within(path, dir)) {
 			continue
 		}
@@ -152,7 +152,7 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 		if err != nil {
 			return c, false, err
 		}
-		if other := have.others(h.Sandbox); other != nil {
+		if other := have.otherHolder(h.Sandbox); other != nil {
 			return c, false, conflict(dir, path, isSocket, other)
 		}
 	}
@@ -202,7 +202,7 @@ func (d *Dir) Created(dir, sandbox string, id Identity) (bool, error) {
 	if err != nil || !c.IsCreated(id) {
 		return false, err
 	}
-	return len(c.Holders) > 0 && c.others(sandbox) == nil, nil
+	return len(c.Holders) > 0 && c.otherHolder(sandbox) == nil, nil
 }
 
 // Directory returns the claim of a directory. The claim of an unclaimed one has no holders.
@@ -262,7 +262,7 @@ func (a Claimants) HasAny() bool { return len(a.claims) > 0 }
 // there could replace the vswitch's socket.
 func (a Claimants) Check(sandbox string) error {
 	for _, c := range a.claims {
-		if other := c.others(sandbox); other != nil {
+		if other := c.otherHolder(sandbox); other != nil {
 			return errdefs.ErrConflict.WithMessage(fmt.Sprintf("socket %q lies in directory %q, which belongs to sandbox %s, whose application can write it",
 				a.socket, c.dir, other.Sandbox))
 		}
@@ -314,7 +314,7 @@ func (d *Dir) release(names []string, isGone func(isSocket bool, h Holder) bool)
 			errs = append(errs, err)
 			continue
 		}
-		_, isSocket := fileOf(name)
+		_, isSocket := pathOfFile(name)
 		left := slices.DeleteFunc(slices.Clone(c.Holders), func(h Holder) bool { return isGone(isSocket, h) })
 		switch {
 		case len(left) == 0:
@@ -345,7 +345,7 @@ func (d *Dir) listNames() ([]string, error) {
 		return nil, err
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
-		path, _ := fileOf(name)
+		path, _ := pathOfFile(name)
 		return !filepath.IsAbs(path)
 	}), nil
 }
@@ -393,8 +393,8 @@ func nameOfDirectory(dir string) string { return escape(filepath.Clean(dir)) }
 
 func nameOfSocket(socket string) string { return socketPrefix + escape(filepath.Clean(socket)) }
 
-// fileOf returns the path that a file is about.
-func fileOf(name string) (path string, isSocket bool) {
+// pathOfFile returns the path that a file is about.
+func pathOfFile(name string) (path string, isSocket bool) {
 	rest, isSocket := strings.CutPrefix(name, socketPrefix)
 	return unescape(rest), isSocket
 }

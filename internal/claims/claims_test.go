@@ -21,7 +21,7 @@ func newDir(t testing.TB) *Dir {
 	t.Helper()
 	host, err := hostfs.New(t.TempDir())
 	must(t, err)
-	return At(host, Path("/run/jackfield"))
+	return Open(host, Path("/run/jackfield"))
 }
 
 func must(t testing.TB, err error) {
@@ -44,7 +44,7 @@ func files(t *testing.T, d *Dir) []string {
 
 func TestMain(m *testing.M) {
 	if args := os.Args; len(args) == 5 && args[1] == "claim" {
-		_, _, err := At(hostfs.Root{}, args[2]).ClaimDirectory(args[3], Holder{Sandbox: args[4], Adapter: Hook})
+		_, _, err := Open(hostfs.Root{}, args[2]).ClaimDirectory(args[3], Holder{Sandbox: args[4], Adapter: Hook})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
@@ -67,7 +67,7 @@ func TestOneOfManySandboxesGetsDirectory(t *testing.T) {
 				dir = "/run/vsw/a/b"
 			}
 			all.Go(func() {
-				_, _, err := At(d.host, d.path).ClaimDirectory(dir, Holder{Sandbox: fmt.Sprint("s", i), Adapter: [...]string{NRI, Hook, Inject, CNI}[i%4]})
+				_, _, err := Open(d.host, d.path).ClaimDirectory(dir, Holder{Sandbox: fmt.Sprint("s", i), Adapter: [...]string{NRI, Hook, Inject, CNI}[i%4]})
 				if err == nil {
 					got.Add(1)
 				} else if !errdefs.IsConflict(err) {
@@ -229,7 +229,7 @@ func FuzzNames(f *testing.F) {
 		if unescape(name) != text || strings.Contains(name, "/") {
 			t.Errorf("%q is named %q, which is %q", text, name, unescape(name))
 		}
-		if path, isSocket := fileOf(nameOfSocket("/" + text)); !isSocket || path != filepath.Clean("/"+text) {
+		if path, isSocket := pathOfFile(nameOfSocket("/" + text)); !isSocket || path != filepath.Clean("/"+text) {
 			t.Errorf("socket %q is %q", text, path)
 		}
 	})

@@ -54,7 +54,7 @@ func TestMount(t *testing.T) {
 	t.Cleanup(func() { must(t, unix.Unmount(top, unix.MNT_DETACH)) })
 	host, err := hostfs.New(top)
 	must(t, err)
-	c := claims.At(host, "/claims")
+	c := claims.Open(host, "/claims")
 	_, _, err = c.ClaimDirectory("/dir", claims.Holder{Sandbox: "s1"})
 	must(t, err)
 	dir := filepath.Join(top, "dir")

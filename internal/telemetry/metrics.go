@@ -59,7 +59,7 @@ func one[N int | uint64 | float64](n N, labels ...string) []value {
 	return []value{{float64(n), labels}}
 }
 
-func flag(set bool, labels ...string) []value {
+func boolValue(set bool, labels ...string) []value {
 	if set {
 		return one(1, labels...)
 	}
@@ -130,7 +130,7 @@ func metrics(c *Counters, s *Sample) []metric {
 	}
 	var directories []value
 	for _, d := range s.Directories {
-		directories = append(directories, flag(d.Since.IsZero(), d.Path, d.Use)...)
+		directories = append(directories, boolValue(d.Since.IsZero(), d.Path, d.Use)...)
 	}
 	size := cmp.Or(s.CDI, &cdiregistry.Stats{})
 	cdi := func(n int) []value {
@@ -150,7 +150,7 @@ func metrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_build_info", gauge, "The build, in the labels version, commit and goversion: always 1."},
 			[]string{"version", "commit", "goversion"}, one(1, s.Version, s.Commit, runtime.Version())},
 
-		{Family{"jackfield_nri_connected", gauge, "1 while the plugin is registered with the runtime."}, nil, flag(s.Node.Registered)},
+		{Family{"jackfield_nri_connected", gauge, "1 while the plugin is registered with the runtime."}, nil, boolValue(s.Node.Registered)},
 		{Family{"jackfield_nri_connections_total", counter, "Registrations with the runtime."}, nil, one(c.Connections.Load())},
 		{Family{"jackfield_nri_runtime_info", gauge, "The runtime of the last registration and its NRI version: always 1."},
 			[]string{"runtime", "version", "nri"}, runtimeInfo},
@@ -172,10 +172,10 @@ func metrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_panics_total", counter, "Panics that were recovered; each is in the log with its stack."}, nil, one(c.Panics.Load())},
 
 		{Family{"jackfield_config_generation", gauge, "Grows with each configuration that comes into force."}, nil, one(s.Node.Config.Generation)},
-		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer one is rejected."}, nil, flag(s.Node.Config.Error == "")},
+		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer one is rejected."}, nil, boolValue(s.Node.Config.Error == "")},
 		{Family{"jackfield_config_refused_total", counter, "New configurations that were rejected."}, nil, one(s.ConfigRefused)},
 
-		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only then."}, nil, flag(s.CDI != nil)},
+		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only then."}, nil, boolValue(s.CDI != nil)},
 		{Family{"jackfield_cdi_files", gauge, "CDI specification files."}, nil, cdi(size.Files)},
 		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are invalid or conflict with others."}, nil, cdi(size.FilesInError)},
 		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that exist and cannot be read."}, nil, cdi(size.DirsInError)},
@@ -195,14 +195,14 @@ func metrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers after the host re-created them."}, nil, one(c.Rebinds.Load())},
 		{Family{"jackfield_cleanup_failures_total", counter, "Removals of a container's or pod's state that left something behind."}, nil, one(c.CleanupFailed.Load())},
 
-		{Family{"jackfield_vswitch_up", gauge, "1 while the API of a configured vswitch answers."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return flag(v.Answering, v.Name) })},
+		{Family{"jackfield_vswitch_up", gauge, "1 while the API of a configured vswitch answers."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return boolValue(v.Answering, v.Name) })},
 		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Ports, v.Name) })},
 		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be re-created yet."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Missing, v.Name) })},
 		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the vswitch had lost them."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Recreated, v.Name) })},
 		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a vswitch."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Removed, v.Name) })},
 		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Errors, v.Name) })},
 
-		{Family{"jackfield_audit_up", gauge, "1 while the audit file can be written or none is configured."}, nil, flag(s.AuditWritable)},
+		{Family{"jackfield_audit_up", gauge, "1 while the audit file can be written or none is configured."}, nil, boolValue(s.AuditWritable)},
 		{Family{"jackfield_audit_lines_total", counter, "Lines written to the audit file."}, nil, one(c.AuditLines.Load())},
 		{Family{"jackfield_audit_dropped_total", counter, "Lines dropped because the audit file was too slow."}, nil, one(c.AuditDropped.Load())},
 		{Family{"jackfield_audit_failures_total", counter, "Lines lost because the audit file could not be written."}, nil, one(c.AuditFailed.Load())},
@@ -215,5 +215,5 @@ func stagingModes(inForce string) []value {
 	if inForce == "" {
 		return nil
 	}
-	return append(flag(inForce == "mount", "mount"), flag(inForce == "directory", "directory")...)
+	return append(boolValue(inForce == "mount", "mount"), boolValue(inForce == "directory", "directory")...)
 }

@@ -166,6 +166,6 @@ func (f *Finder) Nothing(sandboxID, networks string, env []string, claimed bool)
 	if sandboxID == "" {
 		return true
 	}
-	has, err := f.index.Has(sandboxID)
+	has, err := f.index.HasSandbox(sandboxID)
 	return !has && err == nil
 }

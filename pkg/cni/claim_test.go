@@ -22,7 +22,7 @@ const otherID = "f061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a27
 
 // claimBy claims a directory as the NRI plugin does for a pod.
 func (n *node) claimBy(sandbox, dir string) error {
-	_, _, err := claims.At(n.host, attach.DefaultClaimsDir).ClaimDirectory(dir, claims.Holder{Sandbox: sandbox, Adapter: claims.NRI, StateDir: "/var/run/jackfield"})
+	_, _, err := claims.Open(n.host, attach.DefaultClaimsDir).ClaimDirectory(dir, claims.Holder{Sandbox: sandbox, Adapter: claims.NRI, StateDir: "/var/run/jackfield"})
 	return err
 }
 
@@ -45,7 +45,7 @@ func TestAddClaimsDirectoryUntilDel(t *testing.T) {
 	defer f.Close()
 	id, err := claims.IdentityOf(int(f.Fd()))
 	must(t, err)
-	if own, err := claims.At(n.host, attach.DefaultClaimsDir).Created(dir, testID, id); !own || err != nil {
+	if own, err := claims.Open(n.host, attach.DefaultClaimsDir).Created(dir, testID, id); !own || err != nil {
 		t.Errorf("created for the pod: %t, %v", own, err)
 	}
 	must(t, n.claimBy(testID, dir))
@@ -53,7 +53,7 @@ func TestAddClaimsDirectoryUntilDel(t *testing.T) {
 	if err := n.claimBy(otherID, dir); !errdefs.IsConflict(err) {
 		t.Errorf("after DEL, while the NRI plugin has the pod: %v", err)
 	}
-	must(t, claims.At(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Adapter == claims.NRI }))
+	must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Adapter == claims.NRI }))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
@@ -66,7 +66,7 @@ func TestAddRefusesDirectoryOfAnotherPod(t *testing.T) {
 	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, otherID) {
 		t.Errorf("code %d, %s", a.code, a.all)
 	}
-	must(t, claims.At(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Sandbox == otherID }))
+	must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Sandbox == otherID }))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
 	}
@@ -97,7 +97,7 @@ func TestGCReleasesClaimWithoutRecord(t *testing.T) {
 	must(t, os.Remove(record))
 	must(t, n.claimBy(otherID, "/run/vsw/other"))
 	n.mustRun(env("GC"), confWith(`, "cni.dev/valid-attachments": []`))
-	all := claims.At(n.host, attach.DefaultClaimsDir)
+	all := claims.Open(n.host, attach.DefaultClaimsDir)
 	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
 	if c, err := all.Directory(dir); err != nil || len(c.Holders) > 0 {
 		t.Errorf("the lost attachment's claim: %+v, %v", c, err)
@@ -141,7 +141,7 @@ func TestGCKeepsClaimOfAddThatRunsMeanwhile(t *testing.T) {
 	must(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
 	<-done
 	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
-	if c, err := claims.At(n.host, attach.DefaultClaimsDir).Directory(dir); err != nil || len(c.Holders) != 1 {
+	if c, err := claims.Open(n.host, attach.DefaultClaimsDir).Directory(dir); err != nil || len(c.Holders) != 1 {
 		t.Errorf("the attachment's claim: %+v, %v", c, err)
 	}
 }

@@ -79,8 +79,8 @@ func (ix *Index) Lookup(sandboxID string) ([]Entry, error) {
 	return d.readSandbox(sandboxID, names, err), nil
 }
 
-// Has reports whether the sandbox has any file, without opening one.
-func (ix *Index) Has(sandboxID string) (bool, error) {
+// HasSandbox reports whether the sandbox has any file, without opening one.
+func (ix *Index) HasSandbox(sandboxID string) (bool, error) {
 	if names, known := ix.knownNames(sandboxID); known {
 		return len(names) > 0, nil
 	}

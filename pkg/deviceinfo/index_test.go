@@ -35,7 +35,7 @@ func fileOf(short, ifName string) string { return "n-" + longID(short) + "_" + i
 // wantInterfaces checks that a lookup finds files of exactly the given interfaces.
 func wantInterfaces(t testing.TB, ix *Index, id string, ifNames ...string) {
 	t.Helper()
-	any, err := ix.Has(id)
+	any, err := ix.HasSandbox(id)
 	must(t, err)
 	es, err := ix.Lookup(id)
 	must(t, err)

@@ -38,7 +38,7 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 		return &RequestError{File: a.File, Err: err}
 	}
 	for _, n := range nodes {
-		if p.has(n) {
+		if p.hasNode(n) {
 			continue
 		}
 		if p.noDevice != "" {
@@ -76,9 +76,9 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 	return nil
 }
 
-// has reports whether the container has the node already, from the device plugin
+// hasNode reports whether the container has the node already, from the device plugin
 // or the runtime.
-func (p *planner) has(n sysfs.Node) bool {
+func (p *planner) hasNode(n sysfs.Node) bool {
 	return slices.ContainsFunc(p.req.Have.Devices, func(d edits.Device) bool {
 		return edits.SameContainerPath(d.Path, n.Path) && d.Type == "c" && d.Major == int64(n.Major) && d.Minor == int64(n.Minor)
 	})

@@ -25,8 +25,8 @@ type containerUsage struct {
 	policy.Usage
 }
 
-// Note records what a container has, as the adapter finds it after a restart.
-func (l *Ledger) Note(sandboxID, container, containerID string, u policy.Usage) {
+// RecordUsage records what a container has, as the adapter finds it after a restart.
+func (l *Ledger) RecordUsage(sandboxID, container, containerID string, u policy.Usage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.noteLocked(sandboxID, container, containerID, u)

@@ -127,7 +127,7 @@ func TestLimitOfPod(t *testing.T) {
 	ledger.Forget("sb")
 	h.resolve(newContainerRequest("three", "vendor.com/net=a"))
 	// Usage that is restored after a restart counts.
-	ledger.Note("sb", "one", "old", policy.Usage{Devices: 1})
+	ledger.RecordUsage("sb", "one", "old", policy.Usage{Devices: 1})
 	if _, err := h.e.Resolve(context.Background(), newContainerRequest("two", "vendor.com/net=a")); err == nil {
 		t.Error("usage from before the restart does not count")
 	}

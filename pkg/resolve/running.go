@@ -129,5 +129,5 @@ func (p *planner) hasReceived(a *attachment.Attachment) (bool, error) {
 		return err == nil && p.hasSocket(at), err
 	}
 	nodes, err := p.nodesOf(a, &viewEntry{})
-	return err == nil && len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n sysfs.Node) bool { return !p.has(n) }), err
+	return err == nil && len(nodes) > 0 && !slices.ContainsFunc(nodes, func(n sysfs.Node) bool { return !p.hasNode(n) }), err
 }

@@ -45,7 +45,7 @@ func (h *host) replaceEngine(text string, staged bool) {
 func (h *host) recordCreatedDir(path, sandbox string) {
 	h.t.Helper()
 	must(h.t, os.MkdirAll(filepath.Join(h.dir, path), 0o755))
-	d := claims.At(h.e.host, "/var/run/jackfield/claims")
+	d := claims.Open(h.e.host, "/var/run/jackfield/claims")
 	_, _, err := d.ClaimDirectory(path, claims.Holder{Sandbox: sandbox, Adapter: claims.CNI})
 	must(h.t, err)
 	f, err := os.Open(filepath.Join(h.dir, path))

@@ -42,7 +42,7 @@ func FindSocketDir(host hostfs.Root, stateDir, owner, sandboxID, root, rel strin
 	if err != nil {
 		return Foreign, err
 	}
-	own, err := claims.At(host, claimsPath(stateDir, owner)).Created(filepath.Join(root, rel), sandboxID, id)
+	own, err := claims.Open(host, claimsPath(stateDir, owner)).Created(filepath.Join(root, rel), sandboxID, id)
 	if err != nil || !own {
 		return Foreign, err
 	}

@@ -86,7 +86,7 @@ type Events interface {
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	claimed := claimsPath(dir, opts.Owner)
 	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, rebinderLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket),
-		claims: claims.At(host, claimed)}
+		claims: claims.Open(host, claimed)}
 	creates := !opts.NoCreate || opts.Watch
 	if _, err := os.Lstat(s.dir); creates && errors.Is(err, fs.ErrNotExist) {
 		// Vswitches of other users have sockets below the same parents.

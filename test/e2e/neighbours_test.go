@@ -30,7 +30,7 @@ policy:
 func createAsCNI(t *testing.T, h *e2e.H, pod *e2e.Pod, dir string) {
 	t.Helper()
 	h.MkdirAll(dir)
-	all := claims.At(hostfs.Host(), claims.Path("/run/jackfield"))
+	all := claims.Open(hostfs.Host(), claims.Path("/run/jackfield"))
 	_, _, err := all.ClaimDirectory(dir, claims.Holder{Sandbox: pod.ID, Adapter: claims.NRI, StateDir: "/var/run/jackfield"})
 	if err != nil {
 		t.Fatal(err)

@@ -234,7 +234,7 @@ func TestCapabilitiesOf(t *testing.T) {
 		"v0.12.4": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true},
 		"v1.0.0":  {DeviceRules: true, NetDevices: true, RDT: true, Validate: true, FailRequest: true}, "0.0.0-unknown": {},
 	} {
-		if got := capability.Of(version); got != want {
+		if got := capability.ForVersion(version); got != want {
 			t.Errorf("CapabilitiesOf(%q) = %+v, want %+v", version, got, want)
 		}
 	}

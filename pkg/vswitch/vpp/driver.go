@@ -31,7 +31,7 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 		return vswitch.Port{}, err
 	}
 	var got vswitch.Port
-	err = d.with(ctx, func(c *connection) error {
+	err = d.withConnection(ctx, func(c *connection) error {
 		got, err = d.ensure(ctx, c, port, bridge)
 		return err
 	})
@@ -222,7 +222,7 @@ func (d *Driver) Remove(ctx context.Context, owner vswitch.Owner) error {
 }
 
 func (d *Driver) remove(ctx context.Context, owner vswitch.Owner) error {
-	return d.with(ctx, func(c *connection) error {
+	return d.withConnection(ctx, func(c *connection) error {
 		v, err := c.readInventory()
 		if err != nil {
 			return err
@@ -241,7 +241,7 @@ func (d *Driver) remove(ctx context.Context, owner vswitch.Owner) error {
 // List implements vswitch.Driver.
 func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 	var ports []vswitch.Port
-	err := d.with(ctx, func(c *connection) error {
+	err := d.withConnection(ctx, func(c *connection) error {
 		v, err := c.readInventory()
 		if err != nil {
 			return err
@@ -257,8 +257,8 @@ func (d *Driver) List(ctx context.Context) ([]vswitch.Port, error) {
 	return ports, d.explain(vswitch.Port{}, err)
 }
 
-// with runs f with a connection.
-func (d *Driver) with(ctx context.Context, f func(*connection) error) error {
+// withConnection runs f with a connection.
+func (d *Driver) withConnection(ctx context.Context, f func(*connection) error) error {
 	c, err := connect(ctx, d.Socket())
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func (c *connection) readInventory() (*inventory, error) {
 		}
 		v.interfaces[index] = i
 	}
-	if c.has(swInterfaceVhostUserDump.request) {
+	if c.knowsMessage(swInterfaceVhostUserDump.request) {
 		err := c.dump(swInterfaceVhostUserDump, swIfIndexMessage{anyIndex}, func(body []byte) error {
 			var m swInterfaceVhostUserDetailsMessage
 			_, err := decode(body, &m)
@@ -69,7 +69,7 @@ func (c *connection) readInventory() (*inventory, error) {
 			return nil, err
 		}
 	}
-	if c.has(memifDump.request) {
+	if c.knowsMessage(memifDump.request) {
 		if err := c.readMemifs(add); err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (c *connection) readMemifs(add func(index uint32, port vswitch.Port, memifS
 	})
 }
 
-func (c *connection) has(message string) bool {
+func (c *connection) knowsMessage(message string) bool {
 	_, ok := c.ids[message]
 	return ok
 }

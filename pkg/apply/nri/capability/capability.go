@@ -26,9 +26,9 @@ type Capabilities struct {
 	UserNS bool
 }
 
-// Of returns the capabilities of an NRI version such as "v0.8.0". An
+// ForVersion returns the capabilities of an NRI version such as "v0.8.0". An
 // unknown version has none.
-func Of(version string) Capabilities {
+func ForVersion(version string) Capabilities {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(strings.TrimPrefix(version, "v"), "%d.%d.%d", &major, &minor, &patch); n < 2 {
 		return Capabilities{}
