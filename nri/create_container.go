@@ -94,7 +94,7 @@ type creation struct {
 	adjust *api.ContainerAdjustment // what the runtime was answered
 	store  *staging.Store           // that has the container's sockets
 	begun  time.Time
-	// checked is when the last check began whether the container exists; at first it is begun.
+	// checked is when the last check that the container exists began; at first, it is begun.
 	checked time.Time
 }
 
@@ -135,7 +135,8 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	return &creation{pod: pod, c: c, req: req, plan: plan, adjust: adjust, store: store}, nil
 }
 
-// undoCreation removes what was created for a container that the runtime was refused meanwhile.
+// undoCreation removes what a worker created for a container after its deadline, when the runtime
+// had been refused already.
 func (p *Plugin) undoCreation(made *creation) {
 	if made == nil {
 		return

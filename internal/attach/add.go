@@ -43,18 +43,18 @@ func Add(ctx context.Context, host *Host, attachment *Attachment, steps Steps) e
 		return j.recordError(err)
 	}
 	defer st.Close()
-	j.reportStep("decided")
+	j.reportStep("planned")
 	if err := j.createRecord(st, &a.record); err != nil {
 		return err
 	}
 	j.reportStep("recorded")
 	err = j.createAttachment(st, a, steps)
 	if err == nil {
-		j.reportStep("made")
+		j.reportStep("created")
 		err = steps.Report(a.info)
 	}
 	if err == nil {
-		j.reportStep("printed")
+		j.reportStep("reported")
 		return nil
 	}
 	// The runtime gets the error of Add. If undoing fails, the record stays for Remove.
@@ -160,7 +160,7 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 			return err
 		}
 	}
-	j.reportStep("directory made")
+	j.reportStep("directory created")
 	var addresses Addresses
 	if steps.Allocate != nil {
 		a.allocated = true

@@ -55,7 +55,7 @@ func IdentityOf(fd int) (Identity, error) {
 // StatIdentity returns the identity of the file that a stat is of.
 func StatIdentity(st *unix.Stat_t) Identity { return Identity{uint64(st.Dev), st.Ino} }
 
-// Claim is what the file of a directory or of a socket holds.
+// Claim is the content of one claim file: who holds a directory or a socket.
 type Claim struct {
 	// Holders of a directory are all of one sandbox.
 	Holders []Holder `json:"holders"`
@@ -228,7 +228,7 @@ func (d *Dir) HoldSockets(sockets []string, h Holder) (held int, err error) {
 	return len(sockets), nil
 }
 
-// Claimants are the claims of the directories that a socket lies in.
+// Claimants says who has claimed the directories above a socket.
 type Claimants struct {
 	socket string
 	claims []directoryClaim

@@ -225,7 +225,7 @@ func containerText(c *status.Container) string {
 		}
 		for _, e := range c.Edits {
 			if e.Request == r.Request {
-				t.addRow(splitEdit(e.What))
+				t.addRow(e.Kind, strings.TrimPrefix(e.What, e.Kind+" "))
 			}
 		}
 		b.WriteString(t.formatText("    "))
@@ -233,7 +233,7 @@ func containerText(c *status.Container) string {
 	var t table
 	for _, e := range c.Edits {
 		if !slices.ContainsFunc(c.Requests, func(r status.Request) bool { return r.Request == e.Request }) {
-			t.addRow(splitEdit(e.What))
+			t.addRow(e.Kind, strings.TrimPrefix(e.What, e.Kind+" "))
 		}
 	}
 	if len(t.rows) > 0 {
@@ -246,7 +246,7 @@ func containerText(c *status.Container) string {
 	return b.String()
 }
 
-// missedText is a container that lacks what it asked for, and the present outcome of its requests.
+// missedText returns the text of a container that lacks what it requested, with what would become of its requests now.
 func missedText(c *status.Container) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  lacks what it requested\n", plain(c.Title()))
@@ -261,10 +261,4 @@ func missedText(c *status.Container) string {
 		}
 	}
 	return b.String()
-}
-
-// splitEdit separates the kind of an edit from the rest.
-func splitEdit(what string) (kind, rest string) {
-	kind, rest, _ = strings.Cut(what, " ")
-	return kind, rest
 }

@@ -315,7 +315,7 @@ func TestAddKeepsFileWrittenMeanwhile(t *testing.T) {
 		}
 		n.reached = func(step string) {
 			switch {
-			case step != "directory made":
+			case step != "directory created":
 			case c.after != "":
 				n.write(dir+"copy", c.after)
 			default:

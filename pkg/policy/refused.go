@@ -176,10 +176,11 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 	k := it.kind
 	switch c {
 	case otherNetwork, otherBoth:
-		allows := "allows it from the networks " + listed(r.allow.patternTexts(kindNetwork))
+		what := "it"
 		if c == otherBoth {
-			allows = strings.Replace(allows, "allows it", "allows "+k.listName(), 1)
+			what = k.listName()
 		}
+		allows := "allows " + what + " from the networks " + listed(r.allow.patternTexts(kindNetwork))
 		switch {
 		case s.Network == "":
 			return allows + ", and it comes from none here"
