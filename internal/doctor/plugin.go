@@ -104,14 +104,14 @@ func (d *doctor) checkContainerUser(r *status.Runtime, hasField bool) {
 const maxMissedNamed = 10
 
 // checkMissed reports the containers that were created while the plugin was not connected, and lack
-// what they asked for.
+// what they requested.
 func (d *doctor) checkMissed() {
 	if d.node == nil || !d.node.Registered {
 		return
 	}
 	missed := d.node.Missed
 	if len(missed) == 0 {
-		d.reportOK("missed", "no running container lacks what it asked for because it was created without jackfield-nri")
+		d.reportOK("missed", "no running container lacks what it requested because it was created without jackfield-nri")
 		return
 	}
 	var names []string
@@ -122,7 +122,7 @@ func (d *doctor) checkMissed() {
 		names = append(names, fmt.Sprintf("- and %d more", more))
 	}
 	d.report("missed", Warning, "delete these pods, so that their containers are created again (`jackfield status` says what they would get), or set missed: evict; to keep it from happening, let the runtime require the plugin (the check required)",
-		"%s of this node lack what they asked for: they were created while jackfield-nri was not connected\n%s", diag.Count(len(missed), "running container"), strings.Join(names, "\n"))
+		"%s of this node lack what they requested: they were created while jackfield-nri was not connected\n%s", diag.Count(len(missed), "running container"), strings.Join(names, "\n"))
 }
 
 // checkVswitches reports the vswitches that do not answer or lack ports of living pods.

@@ -177,7 +177,7 @@ func daemonText(n *status.Node) string {
 	}
 	t.addRow("containers", fmt.Sprintf("%d running with injected devices or sockets", len(n.Containers)))
 	if len(n.Missed) > 0 {
-		t.addRow("", fmt.Sprintf("%d running lack what they asked for: they were created while jackfield-nri was not connected", len(n.Missed)))
+		t.addRow("", fmt.Sprintf("%d running lack what they requested: they were created while jackfield-nri was not connected", len(n.Missed)))
 	}
 	if n.SocketsError == "" {
 		t.addRow("sockets", fmt.Sprintf("%d; `jackfield sockets` lists them", len(n.Sockets)))
