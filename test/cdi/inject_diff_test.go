@@ -21,6 +21,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/test/ocivalid"
 )
 
 // newEngine returns an engine as inject creates it.
@@ -172,7 +173,7 @@ func checkInjection(tb testing.TB, in injection, dirs []string) bool {
 	if diff := diffSpecs(tb, theirs, ours); diff != "" {
 		tb.Fatalf("-upstream +jackfield\n%s\non\n%s", diff, show())
 	}
-	checkValid(tb, before, ours)
+	ocivalid.Check(tb, before, ours)
 	again := copySpec(tb, ours)
 	if err := inject(e, again, in.devices...); err != nil {
 		tb.Fatalf("second injection: %v\non\n%s", err, show())

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/jackfield/jackfield/test/ocivalid"
 )
 
 // runtime-tools accepts the golden files of pkg/apply/oci.
@@ -30,6 +32,6 @@ func TestGoldenConfigsAreValid(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		checkValid(t, read(filepath.Join(dir, "base.json")), read(file))
+		ocivalid.Check(t, read(filepath.Join(dir, "base.json")), read(file))
 	}
 }

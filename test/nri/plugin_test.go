@@ -26,6 +26,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	nritest "github.com/jackfield/jackfield/test/nri"
+	"github.com/jackfield/jackfield/test/ocivalid"
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
@@ -167,7 +168,11 @@ func (n *node) create(pod *api.PodSandbox, change func(*api.Container)) (*nrites
 	if change != nil {
 		change(ctr)
 	}
-	return n.runtime.CreateContainer(context.Background(), pod, ctr)
+	created, err := n.runtime.CreateContainer(context.Background(), pod, ctr)
+	if err == nil {
+		ocivalid.Check(n.t, created.Before, created.Spec)
+	}
+	return created, err
 }
 
 func (n *node) mustCreate(pod *api.PodSandbox) *nritest.Created {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cdi
+// Package ocivalid checks configurations that tests produce with runtime-tools, which knows the rules of the OCI
+// runtime specification.
+package ocivalid
 
 import (
 	"errors"
@@ -13,10 +15,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// checkValid fails the test if runtime-tools finds faults in an edited configuration that the
+// Check fails the test if runtime-tools finds faults in an edited configuration that the
 // configuration did not have before. It does not check the JSON schema, which runtime-tools
 // downloads.
-func checkValid(tb testing.TB, before, after *rspec.Spec) {
+func Check(tb testing.TB, before, after *rspec.Spec) {
 	tb.Helper()
 	had := faultsOf(tb, before)
 	for _, fault := range faultsOf(tb, after) {
