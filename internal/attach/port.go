@@ -210,7 +210,7 @@ func (j *job) lockPort(ctx context.Context, st *cnirecord.Store, r *cnirecord.Re
 		return func() {}, nil
 	}
 	end, _ := ctx.Deadline() // each caller sets one
-	unlock, err = st.Lock(r.Key, time.Until(end))
+	unlock, err = st.LockRecord(r.Key, time.Until(end))
 	if err != nil {
 		return nil, j.recordError(err)
 	}

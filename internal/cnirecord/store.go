@@ -198,11 +198,11 @@ func (s *Store) Remove(k Key) error {
 	return nil
 }
 
-// Lock takes the lock of an attachment's record, and waits for it for the time wait. Who creates or removes the
+// LockRecord takes the lock of an attachment's record, and waits for it for the time wait. Who creates or removes the
 // attachment's port holds it, so that no port is created again while it is being removed. The lock is on the
 // record's file and ends with the process at the latest. Without a record there is no lock: unlock is nil. The error
 // for a lock that another process holds is errdefs.ErrConflict.
-func (s *Store) Lock(k Key, wait time.Duration) (unlock func(), err error) {
+func (s *Store) LockRecord(k Key, wait time.Duration) (unlock func(), err error) {
 	fd, err := hostfs.OpenatBeneath(s.fd(), k.FileName(), unix.O_RDONLY|unix.O_NOCTTY)
 	if errdefs.IsNotFound(err) {
 		return nil, nil

@@ -251,7 +251,7 @@ type ensured struct {
 
 // ensure ensures the port of a record, unless another process is about to change it or has removed the record.
 func (s *switchState) ensure(ctx context.Context, store *cnirecord.Store, record *cnirecord.Record) ensured {
-	unlock, err := store.Lock(record.Key, 0)
+	unlock, err := store.LockRecord(record.Key, 0)
 	if errdefs.IsConflict(err) {
 		return ensured{record: record, locked: true}
 	}

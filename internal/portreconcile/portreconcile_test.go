@@ -274,7 +274,7 @@ func TestPortIsNotCreatedWhileDELRuns(t *testing.T) {
 	f.sandboxes["a"] = true
 	f.wantEnsured("a")
 	delete(f.ovs.ports, r.Port.Name) // DEL removed the port and holds the lock
-	unlock, err := f.store.Lock(r.Key, time.Minute)
+	unlock, err := f.store.LockRecord(r.Key, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

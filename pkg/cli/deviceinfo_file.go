@@ -76,8 +76,8 @@ func newClaimFiles(f *devicemetadata.File) (out []infoFile) {
 	return out
 }
 
-// text names the device: its claim and request, driver, pool and name, and where it is.
-func (c *claimDevice) text() string {
+// describe names the device: its claim and request, driver, pool and name, and where it is.
+func (c *claimDevice) describe() string {
 	words := []string{c.Namespace + "/" + c.Name, c.Request, c.Driver}
 	if c.Device.Name != "" {
 		words[2] += "/" + c.Pool + "/" + c.Device.Name
@@ -112,7 +112,7 @@ func newInfoFile(role string, e deviceinfo.Entry) infoFile {
 func (f *infoFile) ownerText() string {
 	switch {
 	case f.Claim != nil:
-		return f.Claim.text()
+		return f.Claim.describe()
 	case f.Role == roleDP && f.DeviceID != "":
 		return f.Resource + " " + f.DeviceID
 	case f.Role == roleCNI && f.Interface != "":

@@ -148,7 +148,7 @@ func (x *explainer) filesOf(p *manifest.Pod, claim *manifest.PodClaim, request s
 func fileNotes(f *devicemetadata.File) (notes []string) {
 	for _, device := range newClaimFiles(f) {
 		if device.Valid {
-			notes = append(notes, "device "+device.Claim.text()+", by "+f.Path)
+			notes = append(notes, "device "+device.Claim.describe()+", by "+f.Path)
 		} else {
 			notes = append(notes, firstText(device.Findings))
 		}

@@ -24,15 +24,16 @@ type query struct {
 }
 
 func (q query) newError(sentinel error, hint, format string, args ...any) error {
-	return q.wrap(&diag.Diagnostic{Rule: fmt.Sprintf(format, args...), Hint: hint, Kind: sentinel})
+	return q.wrapDiagnostic(&diag.Diagnostic{Rule: fmt.Sprintf(format, args...), Hint: hint, Kind: sentinel})
 }
 
 // newFieldError returns the error for a field of the answer.
 func (q query) newFieldError(sentinel error, field, format string, args ...any) error {
-	return q.wrap(&diag.Diagnostic{Field: field, Rule: fmt.Sprintf(format, args...), Kind: sentinel})
+	return q.wrapDiagnostic(&diag.Diagnostic{Field: field, Rule: fmt.Sprintf(format, args...), Kind: sentinel})
 }
 
-func (q query) wrap(d *diag.Diagnostic) error {
+// wrapDiagnostic adds the socket and the pod to a diagnostic.
+func (q query) wrapDiagnostic(d *diag.Diagnostic) error {
 	d.File = q.socket
 	return fmt.Errorf("ask the kubelet for the devices of pod %q: %w", q.namespace+"/"+q.name, d)
 }

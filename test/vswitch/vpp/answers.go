@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vpp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+type reply struct {
+	name   string
+	fields values
+}
+
+func (s *Server) frame(r reply, context any) ([]byte, error) {
+	id := uint64(s.ids[r.name])
+	if r.name == "sockclnt_create_reply" {
+		id = 16
+	}
+	r.fields["_vl_msg_id"] = id
+	if _, set := r.fields["context"]; !set {
+		r.fields["context"] = context
+	}
+	body, err := s.defs.encode(s.defs.Messages[r.name].Fields, r.fields)
+	if err != nil {
+		return nil, err
+	}
+	header := make([]byte, 16)
+	binary.BigEndian.PutUint32(header[8:], uint32(len(body)))
+	return append(header, body...), nil
+}
+
+// carryOut does what VPP does for a message.
+func (s *Server) carryOut(conn net.Conn, name string, request values) ([]reply, error) {
+	number := func(field string) uint32 { n, _ := request[field].(uint64); return uint32(n) }
+	truth := func(field string) bool { b, _ := request[field].(bool); return b }
+	words := func(field string) string { w, _ := request[field].(string); return w }
+	result := func(retval int) []reply { return []reply{{name + "_reply", values{"retval": int64(retval)}}} }
+	created := func(retval int, index uint32) []reply {
+		return []reply{{name + "_reply", values{"retval": int64(retval), "sw_if_index": uint64(index), "socket_id": uint64(index)}}}
+	}
+	i := s.interfaces[number("sw_if_index")]
+	switch name {
+	case "sockclnt_create":
+		var table []any
+		for _, name := range slices.Sorted(maps.Keys(s.ids)) {
+			table = append(table, values{"index": uint64(s.ids[name]), "name": s.defs.tableName(name)})
+		}
+		return []reply{{"sockclnt_create_reply", values{"index": uint64(7), "count": uint64(len(table)), "message_table": table}}}, nil
+	case "control_ping":
+		return result(0), nil
+	case "want_interface_events":
+		s.conns[conn] = uint64(number("pid"))
+		return result(0), nil
+	case "sw_interface_dump":
+		return s.dumpInterfaces(), nil
+	case "sw_interface_vhost_user_dump", "memif_dump", "memif_socket_filename_dump", "bridge_domain_dump":
+		return s.dumpOthers(name), nil
+	case "create_vhost_user_if_v2":
+		for _, other := range s.interfaces {
+			if other.Type == "vhost-user" && other.Socket == words("sock_filename") {
+				return created(-79, 0), nil
+			}
+		}
+		i := Interface{Type: "vhost-user", Socket: words("sock_filename"), Listens: truth("is_server"), Tag: words("tag")}
+		return created(s.create(&i), i.Index), nil
+	case "delete_vhost_user_if":
+		if i == nil || i.Type != "vhost-user" {
+			return result(-2), nil
+		}
+		if i.Listens {
+			os.Remove(s.Root + i.Socket)
+		}
+		s.remove(i.Index)
+		return result(0), nil
+	case "memif_socket_filename_add_del_v2":
+		id := number("socket_id")
+		if !truth("is_add") {
+			if _, ok := s.sockets[id]; !ok || id == 0 {
+				return created(-73, 0), nil
+			}
+			for _, i := range s.interfaces {
+				if i.Type == "memif" && i.MemifSock == id {
+					return created(-74, 0), nil
+				}
+			}
+			delete(s.sockets, id)
+			return created(0, id), nil
+		}
+		if fi, err := os.Stat(filepath.Dir(s.Root + words("socket_filename"))); err != nil || !fi.IsDir() {
+			return created(-73, 0), nil
+		}
+		if id == 0xffffffff {
+			id = s.next
+			s.next++
+		}
+		s.sockets[id] = words("socket_filename")
+		return created(0, id), nil
+	case "memif_create_v2":
+		file, ok := s.sockets[number("socket_id")]
+		if !ok {
+			return created(-73, 0), nil
+		}
+		i := Interface{Type: "memif", Socket: file, Listens: number("role") == 0, MemifID: number("id"), MemifSock: number("socket_id"), RxQueues: max(number("rx_queues"), 1)}
+		return created(s.create(&i), i.Index), nil
+	case "memif_delete":
+		if i == nil || i.Type != "memif" {
+			return result(-2), nil
+		}
+		s.remove(i.Index)
+		return result(0), nil
+	case "sw_interface_tag_add_del":
+		if i == nil {
+			return result(-2), nil
+		}
+		i.Tag = words("tag")
+		return result(0), nil
+	case "sw_interface_set_flags":
+		if i == nil {
+			return result(-2), nil
+		}
+		i.Up = number("flags")&1 != 0
+		return result(0), nil
+	case "sw_interface_set_mtu":
+		if i == nil {
+			return result(-2), nil
+		}
+		mtu, _ := request["mtu"].([]any)
+		i.MTU = uint32(mtu[0].(uint64))
+		return result(0), nil
+	case "sw_interface_set_l2_bridge":
+		i := s.interfaces[number("rx_sw_if_index")]
+		if i == nil || !truth("enable") {
+			return result(-2), nil
+		}
+		i.Bridge = number("bd_id")
+		s.bridges[i.Bridge] = true // VPP creates what is missing
+		return result(0), nil
+	}
+	return nil, fmt.Errorf("the server does not know the message")
+}
+
+// create adds an interface, and its socket if VPP listens.
+func (s *Server) create(i *Interface) int {
+	if i.Listens {
+		if err := os.Remove(s.Root + i.Socket); err != nil && !os.IsNotExist(err) {
+			return -12
+		}
+		network := "unix"
+		if i.Type == "memif" {
+			network = "unixpacket"
+		}
+		l, err := net.Listen(network, s.Root+i.Socket)
+		if err != nil {
+			return -12
+		}
+		l.(*net.UnixListener).SetUnlinkOnClose(false)
+		i.listener = l
+	}
+	i.MTU, i.Index = 9000, s.next
+	s.next++
+	s.interfaces[i.Index] = i
+	return 0
+}
+
+// remove deletes an interface, and tells the clients that want events.
+func (s *Server) remove(index uint32) {
+	s.interfaces[index].close()
+	delete(s.interfaces, index)
+	for conn, pid := range s.conns {
+		if pid == 0 {
+			continue
+		}
+		frame, err := s.frame(reply{"sw_interface_event", values{"pid": pid, "sw_if_index": uint64(index), "deleted": true}}, nil)
+		if err != nil {
+			s.tb.Error(err)
+		}
+		_, _ = conn.Write(frame)
+	}
+}
+
+func (s *Server) dumpInterfaces() []reply {
+	var list []reply
+	for _, index := range slices.Sorted(maps.Keys(s.interfaces)) {
+		i := s.interfaces[index]
+		flags := uint64(0)
+		if i.Up {
+			flags = 3
+		}
+		list = append(list, reply{"sw_interface_details", values{"sw_if_index": uint64(index), "flags": flags, "interface_name": fmt.Sprint(i.Type, index),
+			"tag": i.Tag, "mtu": []any{uint64(i.MTU)}, "interface_dev_type": i.Type}})
+	}
+	return list
+}
+
+func (s *Server) dumpOthers(name string) []reply {
+	details := strings.TrimSuffix(name, "_dump") + "_details"
+	var list []reply
+	switch name {
+	case "memif_socket_filename_dump":
+		for id, file := range s.sockets {
+			list = append(list, reply{details, values{"socket_id": uint64(id), "socket_filename": file}})
+		}
+	case "bridge_domain_dump":
+		for id := range s.bridges {
+			var members []any
+			for index, i := range s.interfaces {
+				if i.Bridge == id && i.Type != "local" {
+					members = append(members, values{"sw_if_index": uint64(index)})
+				}
+			}
+			list = append(list, reply{details, values{"bd_id": uint64(id), "n_sw_ifs": uint64(len(members)), "sw_if_details": members}})
+		}
+	default:
+		for index, i := range s.interfaces {
+			role := uint64(1)
+			if i.Listens {
+				role = 0
+			}
+			if name == "memif_dump" && i.Type == "memif" || name == "sw_interface_vhost_user_dump" && i.Type == "vhost-user" {
+				list = append(list, reply{details, values{"sw_if_index": uint64(index), "is_server": i.Listens, "sock_filename": i.Socket,
+					"id": uint64(i.MemifID), "role": role, "socket_id": uint64(i.MemifSock), "if_name": fmt.Sprint("memif", index)}})
+			}
+		}
+	}
+	return list
+}
