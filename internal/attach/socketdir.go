@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -123,9 +124,9 @@ func (j *job) claimedPath(name string) string {
 	return path.Join(j.Root.Canonical(j.SocketDir), name)
 }
 
-// holder returns the holder of a container's claims.
+// holder returns the holder of a container's claims, with the program that makes them.
 func (j *job) holder(containerID string) claims.Holder {
-	return claims.Holder{Sandbox: containerID, Adapter: claims.CNI, StateDir: j.StateDir}
+	return claims.Holder{Sandbox: containerID, Adapter: cmp.Or(j.Adapter, claims.CNI), StateDir: j.StateDir}
 }
 
 // claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim keeps other
