@@ -209,7 +209,7 @@ func TestReconcilerAndCNIWorkTogether(t *testing.T) {
 		// DEL, in the plugin's order, while the port is lost again and again.
 		key := cnirecord.Key{Network: "fast", ContainerID: fmt.Sprint("c", i), Interface: "net1"}
 		s.Vsctl("del-port", testPort(s, key.ContainerID).Name)
-		unlock, err := n.store.Lock(key, time.Minute)
+		unlock, err := n.store.LockRecord(key, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
