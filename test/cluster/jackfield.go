@@ -26,8 +26,9 @@ const (
 // InstallJackfield installs the chart with values, as docs/how-to/install-helm.md says, and waits until the
 // plugin is registered.
 func (c *Cluster) InstallJackfield(ctx context.Context, values string) error {
-	if err := c.Apply(ctx, `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "`+Namespace+`",
-  "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}`); err != nil {
+	const namespace = `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "` + Namespace + `",
+  "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}`
+	if _, err := c.KubectlInput(ctx, namespace, "apply", "--filename=-"); err != nil { // it outlives an uninstallation
 		return err
 	}
 	if _, err := c.HelmInput(ctx, values, "install", Release, c.Chart(), "--namespace", Namespace, "--values=-"); err != nil {

@@ -47,7 +47,7 @@ func (k *K) runTestDriver() {
 			k.t.Logf("the driver logged (%v):\n%s", err, log)
 		}
 	})
-	k.Apply(object(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "driver", "namespace": namespace}, "spec": spec}))
+	k.Create(object(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "driver", "namespace": namespace}, "spec": spec}))
 	k.WaitPod(namespace, "driver")
 }
 
@@ -55,7 +55,7 @@ func (k *K) runTestDriver() {
 // ResourceSlices are removed when the test ends; a driver that still runs would publish them again.
 func (k *K) deviceClass(driver string) {
 	k.t.Helper()
-	k.Apply(object(map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": map[string]any{"name": driver},
+	k.Create(object(map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": map[string]any{"name": driver},
 		"spec": map[string]any{"selectors": []any{map[string]any{"cel": map[string]any{"expression": fmt.Sprintf("device.driver == %q", driver)}}}}}))
 	k.t.Cleanup(func() {
 		for _, args := range [][]string{{"deviceclass", driver}, {"resourceslices", "--field-selector=spec.driver=" + driver}} {
@@ -153,7 +153,7 @@ func TestClaimOfKubernetesTestDriver(t *testing.T) {
 	k := Start(t)
 	k.runTestDriver()
 	ns := k.Namespace("fast-testdriver", nil)
-	k.Apply(claimPod(Pod{Namespace: ns, Name: "app"}, testDriver, map[string]string{"vf": ""}))
+	k.Create(claimPod(Pod{Namespace: ns, Name: "app"}, testDriver, map[string]string{"vf": ""}))
 	k.WaitPod(ns, "app")
 	claim := k.claimName(ns, "app")
 	variable := "claim_" + strings.ReplaceAll(claim, "-", "_") + "_vf=true"
@@ -304,7 +304,7 @@ func TestClaimedDevices(t *testing.T) {
 	ns := k.Namespace("fast-claims", nil)
 	before := k.inventory(k.FirstNode())
 
-	k.Apply(claimPod(Pod{Namespace: ns, Name: "app", Annotations: map[string]string{deviceKey: nic0}}, nicDriver,
+	k.Create(claimPod(Pod{Namespace: ns, Name: "app", Annotations: map[string]string{deviceKey: nic0}}, nicDriver,
 		map[string]string{"cdi": selectDevice("injected"), "vf": selectDevice("granted"), "sw": selectDevice("port")}))
 	k.WaitPod(ns, "app")
 	claim := k.claimName(ns, "app")
@@ -355,7 +355,7 @@ func TestClaimedDevices(t *testing.T) {
 	k.deleteClaims(ns)
 
 	// No rule grants the device's own node: the container runs without the device.
-	k.Apply(claimPod(Pod{Namespace: ns, Name: "without"}, nicDriver, map[string]string{"vf": selectDevice("denied")}))
+	k.Create(claimPod(Pod{Namespace: ns, Name: "without"}, nicDriver, map[string]string{"vf": selectDevice("denied")}))
 	k.WaitPod(ns, "without")
 	if paths := k.devicePaths(ns, "without"); len(paths) > 0 {
 		t.Errorf("a container without a grant has the devices %q", paths)
@@ -369,7 +369,7 @@ func TestClaimedDevices(t *testing.T) {
 
 	// A rule grants the device's own node, and none grants what it needs besides: the container is refused.
 	refused := k.Namespace("fast-refused", nil)
-	k.Apply(claimPod(Pod{Namespace: refused, Name: "stranger"}, nicDriver, map[string]string{"vf": selectDevice("denied")}))
+	k.Create(claimPod(Pod{Namespace: refused, Name: "stranger"}, nicDriver, map[string]string{"vf": selectDevice("denied")}))
 	contains(t, k.WaitEvent(refused, "stranger", `deny device node "/dev/vfio/vfio"`), `container "fast-refused/stranger/main"`, `closest rule "group-alone"`)
 	k.deleteClaims(refused)
 	k.nothingLeft(k.FirstNode(), refused, before)

@@ -72,7 +72,7 @@ func TestRunningPodSurvivesVswitchRestart(t *testing.T) {
 func TestDeniedPodRunsOnceItsRuleExists(t *testing.T) {
 	k := Start(t)
 	ns := k.Namespace("web-denied", nil)
-	k.Apply(Pod{Namespace: ns, Name: "stranger", Annotations: map[string]string{deviceKey: nic0}}.Manifest())
+	k.Create(Pod{Namespace: ns, Name: "stranger", Annotations: map[string]string{deviceKey: nic0}}.Manifest())
 	events := k.WaitEvent(ns, "stranger", "deny CDI device")
 	rule := `      - name: web-denied-cdi
         for: {namespaces: ["web-denied"]}

@@ -175,7 +175,7 @@ func TestContainersGetPortsThatKubeletAllocated(t *testing.T) {
 	first["name"], first["command"] = "first", []string{"sh", "-c", "test ! -e /var/run/vsw/dp0 -a ! -e /var/run/vsw/dp3"}
 	spec["initContainers"] = []any{first, sidecar}
 	spec["containers"] = []any{portContainer("main"), portContainer("second")}
-	k.Apply(object(map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": map[string]any{
+	k.Create(object(map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": map[string]any{
 		"name": "router", "namespace": ns, "annotations": map[string]string{deviceKey: "resource:" + portResource}}}))
 	k.WaitPod(ns, "router")
 	all := []string{"sidecar", "main", "second"}

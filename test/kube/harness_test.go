@@ -16,6 +16,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -175,10 +176,10 @@ func (k *K) Kubectl(args ...string) string {
 	return out
 }
 
-// Apply creates or changes the objects of a manifest.
-func (k *K) Apply(manifest string) {
+// Create creates the objects of a manifest.
+func (k *K) Create(manifest string) {
 	k.t.Helper()
-	if err := k.Cluster.Apply(k.ctx, manifest); err != nil {
+	if err := k.Cluster.Create(k.ctx, manifest); err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -204,10 +205,11 @@ func (k *K) WaitEvent(namespace, pod, text string) string {
 	return events
 }
 
-// Upgrade runs `helm upgrade` with values, and waits until the plugin of the new version is registered.
+// Upgrade runs `helm upgrade` with values, and waits until the plugin of the new version is registered. The
+// installation of the cluster has validated the chart, which takes most of helm's processor time.
 func (k *K) Upgrade(values string) {
 	k.t.Helper()
-	_, err := k.HelmInput(k.ctx, values, "upgrade", cluster.Release, k.Chart(), "--namespace", cluster.Namespace, "--values=-")
+	_, err := k.HelmInput(k.ctx, values, "upgrade", cluster.Release, k.Chart(), "--namespace", cluster.Namespace, "--values=-", "--disable-openapi-validation")
 	if err == nil {
 		err = k.WaitJackfield(k.ctx)
 	}
@@ -229,17 +231,18 @@ func (k *K) Jackfield(args ...string) string {
 // Namespace creates a namespace with labels, which is removed with all that is in it when the test ends.
 func (k *K) Namespace(name string, labels map[string]string) string {
 	k.t.Helper()
-	k.Apply(object(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": labels}}))
+	k.Create(object(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": labels}}))
 	k.t.Cleanup(func() {
-		// The namespace itself takes some seconds longer, and keeps no other test from its work.
-		for _, args := range [][]string{
-			{"--namespace", name, "delete", "deployments,pods", "--all", "--timeout=" + cluster.Patience.String()},
-			{"delete", "namespace", name, "--wait=false"},
-		} {
-			if _, err := k.Cluster.Kubectl(k.ctx, args...); err != nil {
-				k.t.Errorf("clean up: %v", err)
-			}
+		if err := k.client(cluster.TestClient).CoreV1().Namespaces().Delete(k.ctx, name, metav1.DeleteOptions{}); err != nil {
+			k.t.Errorf("clean up: %v", err)
 		}
+		// The namespace itself takes some seconds longer, and keeps no other test from its work.
+		k.Wait("the pods of namespace "+name+" are deleted", func() error {
+			if pods := k.Pods(name, ""); len(pods) > 0 {
+				return fmt.Errorf("%d are left", len(pods))
+			}
+			return nil
+		})
 	})
 	// Pods need the namespace's service account.
 	k.Wait("namespace "+name+" has a service account", func() error {
@@ -279,14 +282,25 @@ func (p Pod) container() map[string]any {
 // RunPod creates a pod and waits until it is ready.
 func (k *K) RunPod(p Pod) {
 	k.t.Helper()
-	k.Apply(p.Manifest())
+	k.Create(p.Manifest())
 	k.WaitPod(p.Namespace, p.Name)
 }
 
 // WaitPod waits until a pod is ready.
 func (k *K) WaitPod(namespace, name string) {
 	k.t.Helper()
-	_, err := k.Cluster.Kubectl(k.ctx, "--namespace", namespace, "wait", "--for=condition=Ready", "pod/"+name, "--timeout="+cluster.Patience.String())
+	err := k.Cluster.Wait(k.ctx, "pod "+namespace+"/"+name+" is ready", func(context.Context) error {
+		pod, err := k.client(cluster.TestClient).CoreV1().Pods(namespace).Get(k.ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v", pod.Status.Conditions)
+	})
 	if err != nil {
 		events, _ := k.Events(k.ctx, namespace, name)
 		k.t.Fatalf("%v\n%s", err, events)

@@ -25,7 +25,7 @@ func TestKubectlPluginAnswersForPod(t *testing.T) {
 
 	k.Kubectl("create", "clusterrolebinding", "fast-kubectl-jane", "--clusterrole=view", "--user=jane")
 	t.Cleanup(func() { k.Kubectl("delete", "clusterrolebinding", "fast-kubectl-jane") })
-	k.Apply(object(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "nowhere", "namespace": ns},
+	k.Create(object(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "nowhere", "namespace": ns},
 		"spec": map[string]any{"nodeSelector": map[string]any{"example.com/none": "here"}, "containers": []any{Pod{}.container()}}}))
 	k.WaitEvent(ns, "nowhere", "FailedScheduling")
 	for args, want := range map[string][]string{

@@ -50,7 +50,7 @@ func (k *K) waitNetwork(name string) {
 // test program.
 func (k *K) installMultus() {
 	k.t.Helper()
-	k.Apply(nadCRD)
+	k.Create(nadCRD)
 	k.t.Cleanup(func() {
 		if _, err := k.Cluster.Kubectl(k.ctx, "delete", "customresourcedefinition", "network-attachment-definitions.k8s.cni.cncf.io"); err != nil {
 			k.t.Errorf("clean up: %v", err)
@@ -84,7 +84,7 @@ func (k *K) installMultus() {
 // defineNetwork creates a NetworkAttachmentDefinition; resource may be "".
 func (k *K) defineNetwork(namespace, name, resource, config string) {
 	k.t.Helper()
-	k.Apply(object(map[string]any{"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "metadata": map[string]any{
+	k.Create(object(map[string]any{"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "metadata": map[string]any{
 		"name": name, "namespace": namespace, "annotations": map[string]string{"k8s.v1.cni.cncf.io/resourceName": resource}},
 		"spec": map[string]any{"config": config}}))
 }
@@ -166,7 +166,7 @@ func TestNetworksThatMultusAttaches(t *testing.T) {
 	before := k.inventory(k.FirstNode())
 	spec := Pod{}.spec()
 	spec["containers"] = []any{portContainer("main"), portContainer("second")}
-	k.Apply(object(map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": map[string]any{
+	k.Create(object(map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec, "metadata": map[string]any{
 		"name": "router", "namespace": ns, "annotations": map[string]string{networksKey: "ports,ports@fast0,chain"}}}))
 	k.WaitPod(ns, "router")
 	ports := k.checkNetworks(ns)

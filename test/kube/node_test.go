@@ -70,8 +70,8 @@ func TestRebootReportsMissedContainers(t *testing.T) {
 	ns := k.Namespace("fast-reboot", nil)
 	const pods = 4
 	for i := range pods {
-		k.Apply(Pod{Namespace: ns, Name: fmt.Sprint("required", i), Annotations: map[string]string{deviceKey: nic0, requiredKey: "[jackfield]"}}.Manifest())
-		k.Apply(Pod{Namespace: ns, Name: fmt.Sprint("other", i), Annotations: map[string]string{deviceKey: nic0}}.Manifest())
+		k.Create(Pod{Namespace: ns, Name: fmt.Sprint("required", i), Annotations: map[string]string{deviceKey: nic0, requiredKey: "[jackfield]"}}.Manifest())
+		k.Create(Pod{Namespace: ns, Name: fmt.Sprint("other", i), Annotations: map[string]string{deviceKey: nic0}}.Manifest())
 	}
 	k.Kubectl("--namespace", ns, "wait", "--for=condition=Ready", "pods", "--all", "--timeout="+cluster.Patience.String())
 	before := k.Pods(ns, "")
@@ -197,7 +197,7 @@ func TestNothingIsLeftAfterScaling(t *testing.T) {
 	k := Start(t)
 	ns := k.Namespace("fast-scale", nil)
 	before, fds := k.inventory(k.FirstNode()), k.pluginFDs()
-	k.Apply(deployment(Pod{Namespace: ns, Name: "router", Annotations: map[string]string{deviceKey: nic0}}, 0))
+	k.Create(deployment(Pod{Namespace: ns, Name: "router", Annotations: map[string]string{deviceKey: nic0}}, 0))
 	const replicas = 40
 	for round := range 3 {
 		k.Kubectl("--namespace", ns, "scale", "deployment/router", "--replicas="+strconv.Itoa(replicas))
@@ -238,7 +238,7 @@ func TestRolloutWhilePodsArrive(t *testing.T) {
 		{Namespace: ns, Name: "required", Annotations: map[string]string{deviceKey: nic0, requiredKey: "[jackfield]"}},
 		{Namespace: ns, Name: "other", Annotations: map[string]string{deviceKey: nic0}},
 	} {
-		k.Apply(deployment(p, replicas))
+		k.Create(deployment(p, replicas))
 	}
 	k.Kubectl("--namespace", cluster.Namespace, "rollout", "restart", "daemonset/"+cluster.Release)
 	if err := k.WaitJackfield(k.ctx); err != nil {

@@ -52,7 +52,9 @@ func (k *K) readyTime(p Pod, spec map[string]any, replicas int, check string) ti
 	before := k.tasks()
 	manifest := deploymentOf(p, spec, replicas)
 	began := time.Now()
-	k.Apply(manifest)
+	if _, err := k.KubectlInput(k.ctx, manifest, "apply", "--filename=-"); err != nil {
+		k.t.Fatal(err)
+	}
 	k.Kubectl("--namespace", p.Namespace, "rollout", "status", "deployment/"+p.Name, "--timeout="+cluster.Patience.String())
 	took := time.Since(began)
 	contains(k.t, k.Kubectl("--namespace", p.Namespace, "exec", "deployment/"+p.Name, "--", "sh", "-c", check), vswitch.Greeting("the vswitch"))

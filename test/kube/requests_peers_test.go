@@ -113,7 +113,7 @@ func (k *K) runVhostDriver() {
 func TestRequestsOfClaims(t *testing.T) {
 	k := Start(t)
 	ns := k.Namespace("requests-claims", nil)
-	k.Apply(object(map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": map[string]any{"name": vhostDriver},
+	k.Create(object(map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": map[string]any{"name": vhostDriver},
 		"spec": map[string]any{"selectors": []any{map[string]any{"cel": map[string]any{"expression": "device.driver == '" + vhostDriver + "'"}}}}}) +
 		object(map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": map[string]any{"name": "port", "namespace": ns},
 			"spec": map[string]any{"spec": map[string]any{"devices": map[string]any{"requests": []any{
@@ -172,7 +172,7 @@ func TestRequestsOfWebhookAndMultus(t *testing.T) {
 	}))
 	t.Cleanup(webhook.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw})
-	k.Apply(object(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": map[string]any{"name": "requests"},
+	k.Create(object(map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": map[string]any{"name": "requests"},
 		"webhooks": []any{map[string]any{"name": "requests.example.com", "sideEffects": "None", "admissionReviewVersions": []string{"v1"},
 			"clientConfig":      map[string]any{"url": webhook.URL + "/mutate", "caBundle": ca},
 			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"requests": "counted"}},
@@ -189,7 +189,7 @@ func TestRequestsOfWebhookAndMultus(t *testing.T) {
 
 	multus := k.client("multus-played").CoreV1()
 	all := k.requestsDuring(func() {
-		k.Apply(deployment(Pod{Namespace: ns, Name: "router"}, peerPods))
+		k.Create(deployment(Pod{Namespace: ns, Name: "router"}, peerPods))
 		k.waitReplicas(ns, "router", peerPods)
 		for name := range k.Pods(ns, "") {
 			if err := retry.RetryOnConflict(retry.DefaultRetry, func() error {

@@ -91,7 +91,7 @@ func (k *K) requestsDuring(f func()) []request {
 // comeAndGo creates the Deployment "router" of a manifest, waits until its pods run, and scales it to none.
 func (k *K) comeAndGo(namespace, manifest string, replicas int) {
 	k.t.Helper()
-	k.Apply(manifest)
+	k.Create(manifest)
 	k.waitReplicas(namespace, "router", replicas)
 	k.Kubectl("--namespace", namespace, "scale", "deployment/router", "--replicas=0")
 	k.waitReplicas(namespace, "router", 0)

@@ -144,7 +144,7 @@ func TestTwoNodes(t *testing.T) {
 		k := Start(t)
 		ns := k.Namespace("fast-moves", nil)
 		before := map[*cluster.Node]map[string]bool{first: k.inventory(first), second: k.inventory(second)}
-		k.Apply(deployment(Pod{Namespace: ns, Name: "router", Annotations: map[string]string{deviceKey: nic0}}, 1))
+		k.Create(deployment(Pod{Namespace: ns, Name: "router", Annotations: map[string]string{deviceKey: nic0}}, 1))
 		k.waitReplicas(ns, "router", 1)
 		pod, node, err := k.singlePod(ns, "router")
 		if err != nil {
@@ -168,7 +168,7 @@ func TestTwoNodes(t *testing.T) {
 		k := Start(t)
 		ns := k.Namespace("fast-onebyone", nil)
 		for _, n := range nodes {
-			k.Apply(onNode(n, Pod{Namespace: ns, Name: n.Name, Annotations: map[string]string{deviceKey: nic0}}))
+			k.Create(onNode(n, Pod{Namespace: ns, Name: n.Name, Annotations: map[string]string{deviceKey: nic0}}))
 		}
 		for _, n := range nodes {
 			k.WaitPod(ns, n.Name)
@@ -218,8 +218,8 @@ func TestTwoNodes(t *testing.T) {
 		k.Kubectl("cordon", healthy.Name)
 		t.Cleanup(func() { k.Kubectl("uncordon", healthy.Name) })
 		requires := map[string]string{deviceKey: nic0, requiredKey: "[jackfield]"}
-		k.Apply(onNode(broken, Pod{Namespace: ns, Name: "waits", Annotations: requires}))
-		k.Apply(deployment(Pod{Namespace: ns, Name: "router", Annotations: requires}, 1))
+		k.Create(onNode(broken, Pod{Namespace: ns, Name: "waits", Annotations: requires}))
+		k.Create(deployment(Pod{Namespace: ns, Name: "router", Annotations: requires}, 1))
 		k.WaitEvent(ns, "waits", `required plugin "jackfield" not present`)
 		var pod string
 		k.Wait("the pod of router is on "+broken.Name, func() (err error) {
@@ -255,9 +255,9 @@ func TestTwoNodes(t *testing.T) {
 		k.usePools(map[string]*cluster.Node{"cdi": first, "ports": second})
 		ns := k.Namespace("fast-pools", nil)
 		device := map[string]string{deviceKey: nic0}
-		k.Apply(onNode(first, Pod{Namespace: ns, Name: "granted", Annotations: device}))
-		k.Apply(onNode(second, Pod{Namespace: ns, Name: "denied", Annotations: device}))
-		k.Apply(onNode(second, Pod{Namespace: ns, Name: "attached"}))
+		k.Create(onNode(first, Pod{Namespace: ns, Name: "granted", Annotations: device}))
+		k.Create(onNode(second, Pod{Namespace: ns, Name: "denied", Annotations: device}))
+		k.Create(onNode(second, Pod{Namespace: ns, Name: "attached"}))
 		k.WaitPod(ns, "granted")
 		k.WaitPod(ns, "attached")
 		contains(t, k.Exec(ns, "granted", "sh", "-c", "env; ls /dev/acme0; echo socket=$JACKFIELD_ETH0_SOCKET."), "ACME_NIC=nic0", "/dev/acme0", "socket=.")

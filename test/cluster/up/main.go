@@ -153,7 +153,7 @@ func fill(ctx context.Context, c *cluster.Cluster) error {
 		return err
 	}
 	logf("starting a vswitch and two pods")
-	if err := c.Apply(ctx, samples); err != nil {
+	if err := c.Create(ctx, samples); err != nil {
 		return err
 	}
 	for _, args := range [][]string{

@@ -158,7 +158,7 @@ func TestReleaseIsInstalledFromRegistry(t *testing.T) {
 		t.Errorf("the chart is not the release's: %v, %s", err, list)
 	}
 
-	if err := c.Apply(ctx, pod); err != nil {
+	if err := c.Create(ctx, pod); err != nil {
 		t.Fatal(err)
 	}
 	kubectl("wait", "--for=condition=Ready", "pod/router", "--timeout="+cluster.Patience.String())
