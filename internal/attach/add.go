@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
@@ -192,8 +193,8 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 }
 
 // interfaceInfo returns what the device-info file and devices.json say about the interface.
-func (j *job) interfaceInfo(a *addPlan, addresses Addresses) InterfaceInfo {
-	n := InterfaceInfo{Network: j.Network, MAC: j.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways, DNS: addresses.DNS, Bandwidth: j.Bandwidth, Labels: j.Labels}
+func (j *job) interfaceInfo(a *addPlan, addresses Addresses) attachment.InterfaceInfo {
+	n := attachment.InterfaceInfo{Network: j.Network, MAC: j.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways, DNS: addresses.DNS, Bandwidth: j.Bandwidth, Labels: j.Labels}
 	if a.port != nil {
 		// VPP does not report queues.
 		n.MTU, n.Queues = a.port.MTU, cmp.Or(a.port.Queues, a.record.Port.Queues)

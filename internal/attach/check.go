@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -21,8 +22,8 @@ func ReadRecord(host *Host, attachment *Attachment) (*cnirecord.Record, error) {
 
 // Check checks that the device-info file, the socket directory and the port are as Add recorded them. compare
 // checks what the adapter knows of the attachment, with the device-info of the file and the interface's addresses.
-func Check(ctx context.Context, host *Host, attachment *Attachment, r *cnirecord.Record, compare func(info *deviceinfo.Info, ips []string) error) error {
-	j := &job{Attachment: attachment, Host: host, ctx: ctx}
+func Check(ctx context.Context, host *Host, a *Attachment, r *cnirecord.Record, compare func(info *deviceinfo.Info, ips []string) error) error {
+	j := &job{Attachment: a, Host: host, ctx: ctx}
 	info, err := j.checkInfoFile(r)
 	if err != nil {
 		return err
@@ -30,9 +31,9 @@ func Check(ctx context.Context, host *Host, attachment *Attachment, r *cnirecord
 	if err := j.checkSocketDir(r); err != nil {
 		return err
 	}
-	n, err := ReadInterfaceInfo(info)
+	n, err := attachment.ReadInterfaceInfo(info)
 	if err != nil {
-		return Changed("device-info file", "%s differs from what ADD wrote", ExtraKey)
+		return Changed("device-info file", "%s differs from what ADD wrote", attachment.InterfaceInfoKey)
 	}
 	if err := compare(info, n.IPs); err != nil {
 		return err

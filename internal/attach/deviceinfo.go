@@ -12,8 +12,8 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/sysfs"
 )
@@ -178,25 +178,8 @@ func deviceError(id string, err error) error {
 	return Fail(CodeDevice, "device "+Shorten(id)+" cannot be used", "%v", err)
 }
 
-// ExtraKey is the key of device-info for information that the specification has no key for. The vswitch and
-// pkg/resolve, for devices.json, read it.
-const ExtraKey = "jackfield.dev/interface"
-
-// InterfaceInfo is what the device-info file says about the interface beyond its device.
-type InterfaceInfo struct {
-	Network   string            `json:"network,omitempty"`
-	MAC       string            `json:"mac,omitempty"`
-	IPs       []string          `json:"ips,omitempty"`
-	Gateway   []string          `json:"gateway,omitempty"`
-	DNS       *devices.DNS      `json:"dns,omitempty"`
-	Bandwidth map[string]uint64 `json:"bandwidth,omitempty"`
-	MTU       int               `json:"mtu,omitempty"`
-	Queues    int               `json:"queues,omitempty"`
-	Labels    []devices.Label   `json:"labels,omitempty"`
-}
-
 // setInterfaceInfo writes n into the device-info.
-func setInterfaceInfo(info *deviceinfo.Info, n InterfaceInfo) error {
+func setInterfaceInfo(info *deviceinfo.Info, n attachment.InterfaceInfo) error {
 	raw, err := json.Marshal(n)
 	if err != nil {
 		return err
@@ -204,19 +187,11 @@ func setInterfaceInfo(info *deviceinfo.Info, n InterfaceInfo) error {
 	if info.Extra == nil {
 		info.Extra = map[string]json.RawMessage{}
 	}
-	delete(info.Extra, ExtraKey)
+	delete(info.Extra, attachment.InterfaceInfoKey)
 	if string(raw) != "{}" {
-		info.Extra[ExtraKey] = raw
+		info.Extra[attachment.InterfaceInfoKey] = raw
 	}
 	return nil
-}
-
-// ReadInterfaceInfo reads what an Add wrote into the device-info. Without the key it is empty.
-func ReadInterfaceInfo(info *deviceinfo.Info) (n InterfaceInfo, err error) {
-	if raw, ok := info.Extra[ExtraKey]; ok {
-		err = json.Unmarshal(raw, &n)
-	}
-	return n, err
 }
 
 // deviceInfo returns the device-info of the attachment, without the interface's information. It completes the one that

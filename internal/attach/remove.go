@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
@@ -224,7 +225,7 @@ func (j *job) removeOwnInfoFiles(key cnirecord.Key) error {
 		if !isNamed || f.Err != nil {
 			continue
 		}
-		if n, err := ReadInterfaceInfo(f.Info); err == nil && n.Network == key.Network {
+		if n, err := attachment.ReadInterfaceInfo(f.Info); err == nil && n.Network == key.Network {
 			fmt.Fprintf(j.Log, "%s: removing device-info file %q\n", j.Program, f.File)
 			errs = append(errs, ioError("device-info", dir.Remove(name)))
 		}

@@ -15,30 +15,38 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// InterfaceInfoKey is the key of device-info below which jackfield-cni writes what the Device
-// Information Specification has no key for.
+// InterfaceInfoKey is the key of device-info for what the Device Information Specification has no key
+// for. Package attach writes it.
 const InterfaceInfoKey = "jackfield.dev/interface"
 
-// InterfaceInfo describes the interface of an attachment.
+// InterfaceInfo is what device-info says about the interface of an attachment beyond its device.
 type InterfaceInfo struct {
-	MAC       string            `json:"mac"`
-	IPs       []string          `json:"ips"`
-	Gateway   []string          `json:"gateway"`
-	DNS       *devices.DNS      `json:"dns"`
-	MTU       int               `json:"mtu"`
-	Queues    int               `json:"queues"`    // pairs
-	Bandwidth map[string]uint64 `json:"bandwidth"` // bits per second, and bits
-	Labels    []devices.Label   `json:"labels"`
+	Network   string            `json:"network,omitempty"`
+	MAC       string            `json:"mac,omitempty"`
+	IPs       []string          `json:"ips,omitempty"` // with prefix length
+	Gateway   []string          `json:"gateway,omitempty"`
+	DNS       *devices.DNS      `json:"dns,omitempty"`
+	Bandwidth map[string]uint64 `json:"bandwidth,omitempty"` // bits per second, and bits
+	MTU       int               `json:"mtu,omitempty"`
+	Queues    int               `json:"queues,omitempty"` // pairs
+	Labels    []devices.Label   `json:"labels,omitempty"`
 }
 
-// ReadInterfaceInfo returns what the device-info says about the interface; empty if it says
-// nothing that can be read. The file is untrusted, like all device-info: invalid addresses and
-// numbers out of range are left out.
-func ReadInterfaceInfo(info *deviceinfo.Info) (n InterfaceInfo, ok bool) {
+// ReadInterfaceInfo returns what the device-info says about the interface. Without the key it is
+// empty.
+func ReadInterfaceInfo(info *deviceinfo.Info) (n InterfaceInfo, err error) {
 	raw, ok := info.Extra[InterfaceInfoKey]
-	if !ok || json.Unmarshal(raw, &n) != nil {
-		return InterfaceInfo{}, false
+	if !ok {
+		return n, nil
 	}
+	if err := json.Unmarshal(raw, &n); err != nil {
+		return InterfaceInfo{}, err
+	}
+	return n, nil
+}
+
+// RemoveInvalid removes invalid addresses and numbers out of range, because device-info is untrusted.
+func (n *InterfaceInfo) RemoveInvalid() {
 	mac, err := net.ParseMAC(n.MAC)
 	n.MAC = ""
 	if err == nil && len(mac) == 6 {
@@ -50,7 +58,6 @@ func ReadInterfaceInfo(info *deviceinfo.Info) (n InterfaceInfo, ok bool) {
 	}
 	n.IPs = slices.DeleteFunc(n.IPs, isNoCIDR)
 	n.Gateway = slices.DeleteFunc(n.Gateway, func(s string) bool { return net.ParseIP(s) == nil })
-	return n, true
 }
 
 // validMTU returns an MTU that an interface can have, or 0.
@@ -85,7 +92,8 @@ func newClaimRecord(c *ClaimedDevice) interfaceRecord {
 
 // newInfoRecord returns what the attachment's device-info says.
 func newInfoRecord(a *Attachment) interfaceRecord {
-	n, _ := ReadInterfaceInfo(a.Info)
+	n, _ := ReadInterfaceInfo(a.Info) // empty if it cannot be read
+	n.RemoveInvalid()
 	r := interfaceRecord{source: a.File, mac: n.MAC, ips: n.IPs, mtu: n.MTU}
 	r.fields.mac, r.fields.ips, r.fields.mtu = InterfaceInfoKey+".mac", InterfaceInfoKey+".ips", InterfaceInfoKey+".mtu"
 	return r

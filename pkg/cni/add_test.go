@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -83,7 +84,7 @@ func TestAddAfterOtherPlugins(t *testing.T) {
 	_, content := n.readInfoFile()
 	var info deviceinfo.Info
 	must(t, json.Unmarshal([]byte(content), &info))
-	sameJSON(t, string(info.Extra[attach.ExtraKey]), `{"network": "fast", "ips": ["10.1.0.5/16"], "gateway": ["10.1.0.1"]}`)
+	sameJSON(t, string(info.Extra[attachment.InterfaceInfoKey]), `{"network": "fast", "ips": ["10.1.0.5/16"], "gateway": ["10.1.0.1"]}`)
 	n.mustRun(env("CHECK"), conf)
 	n.mustRun(env("DEL"), confWith(""))
 	if left := n.files(); len(left) > 0 {
@@ -195,7 +196,7 @@ func TestDeviceInfoFileIsTheOneTheRuntimeNames(t *testing.T) {
 	// remove.
 	n.write(dir+"copy", `{"type": "vhost-user", "version": "1.0.0", "vhost-user": {"mode": "server", "path": "/dp/sock"}, "vendor": 1}`)
 	n.mustRun(env("ADD"), conf(dir+"copy"))
-	if _, content := n.readInfoFile(); !strings.Contains(content, `"vendor": 1`) || !strings.Contains(content, "/dp/sock") || !strings.Contains(content, attach.ExtraKey) {
+	if _, content := n.readInfoFile(); !strings.Contains(content, `"vendor": 1`) || !strings.Contains(content, "/dp/sock") || !strings.Contains(content, attachment.InterfaceInfoKey) {
 		t.Errorf("the updated file is %s", content)
 	}
 	n.mustRun(env("DEL"), conf(dir+"copy"))

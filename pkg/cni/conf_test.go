@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -165,7 +166,7 @@ func TestRuntimeConfigTakesPrecedence(t *testing.T) {
 			_, content := n.readInfoFile()
 			info, err := deviceinfo.Parse([]byte(content), "")
 			must(t, err)
-			sameJSON(t, string(info.Extra[attach.ExtraKey]), c.want)
+			sameJSON(t, string(info.Extra[attachment.InterfaceInfoKey]), c.want)
 		})
 	}
 }

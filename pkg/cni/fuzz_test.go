@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/kubename"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -88,8 +89,8 @@ func sameResult(t *testing.T, version string, data []byte, r *types100.Result) {
 	if at := c.interfaceOf(r); at >= len(r.Interfaces) {
 		t.Errorf("interface %d of %d", at, len(r.Interfaces))
 	}
-	checked := &deviceinfo.Info{Extra: map[string]json.RawMessage{attach.ExtraKey: data}}
-	read, err := attach.ReadInterfaceInfo(checked)
+	checked := &deviceinfo.Info{Extra: map[string]json.RawMessage{attachment.InterfaceInfoKey: data}}
+	read, err := attachment.ReadInterfaceInfo(checked)
 	if err == nil {
 		err = checkAddresses(read.IPs, r)
 	}

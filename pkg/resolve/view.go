@@ -193,7 +193,7 @@ func (v *viewEntry) element() devices.Device {
 			info.VDPA.Path = v.vdpaNode
 		}
 	}
-	if _, ok := attachment.ReadInterfaceInfo(info); ok {
+	if _, err := attachment.ReadInterfaceInfo(info); err == nil {
 		delete(info.Extra, attachment.InterfaceInfoKey)
 	}
 	e.DeviceInfo = info.AppendJSON(nil)
@@ -205,7 +205,8 @@ func (v *viewEntry) element() devices.Device {
 func (v *viewEntry) interfaceInfo() attachment.InterfaceInfo {
 	var n attachment.InterfaceInfo
 	if v.att.Info != nil {
-		n, _ = attachment.ReadInterfaceInfo(v.att.Info)
+		n, _ = attachment.ReadInterfaceInfo(v.att.Info) // empty if it cannot be read
+		n.RemoveInvalid()
 	}
 	if c := v.att.Claimed; c != nil {
 		if len(n.IPs) == 0 {

@@ -61,7 +61,7 @@ var leaves = map[string][]string{
 	"internal/claims":             nil,
 	"internal/cnirecord":          {"pkg/deviceinfo", "pkg/vswitch"},
 	"internal/attach": {"internal/claims", "internal/cnirecord", "internal/quantity", "internal/socketdir", "internal/vswitchdriver",
-		"pkg/config", "pkg/deviceinfo", "pkg/devices", "pkg/policy", "pkg/sysfs", "pkg/vswitch"},
+		"pkg/attachment", "pkg/config", "pkg/deviceinfo", "pkg/devices", "pkg/policy", "pkg/sysfs", "pkg/vswitch"},
 	"internal/socketdir":     {"internal/claims"},
 	"pkg/staging":            {"internal/fswatch", "internal/claims", "internal/socketdir"},
 	"internal/status":        nil,
