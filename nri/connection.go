@@ -22,7 +22,6 @@ import (
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/status"
-	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 )
 
@@ -50,7 +49,6 @@ type runtimeLink struct {
 	capabilities atomic.Pointer[capability.Capabilities]
 	timeout      atomic.Int64                   // of a request, in nanoseconds
 	info         atomic.Pointer[status.Runtime] // what the runtime of the last registration reported of itself
-	pid          atomic.Int32                   // 0 where it is unknown
 
 	mu    sync.Mutex
 	stub  stub.Stub
@@ -85,7 +83,6 @@ func (p *Plugin) Run(ctx context.Context) error {
 				return nil
 			}
 		}
-		p.runtime.pid.Store(runtimePID(conn))
 		registrations := p.counters.Connections.Load()
 		err := p.serveConnection(ctx, conn)
 		if ctx.Err() != nil {
@@ -266,34 +263,6 @@ func (w *connectionWarnings) logFailure(err error) {
 
 // forgetReason makes the next failure a new one.
 func (w *connectionWarnings) forgetReason() { w.reason = "" }
-
-// seesRuntime reports whether this process may inspect the runtime's process. It sees the
-// containers' processes then, which are in the runtime's PID namespace or below it.
-func (r *runtimeLink) seesRuntime() bool {
-	pid := r.pid.Load()
-	if pid <= 0 {
-		return false
-	}
-	_, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
-	return err == nil
-}
-
-// runtimePID returns the process ID of the runtime, or 0 where this process's PID namespace
-// does not have it. conn is nil for a connection that the runtime passed on to its child.
-func runtimePID(conn net.Conn) int32 {
-	if conn == nil {
-		return int32(os.Getppid())
-	}
-	unixConn, ok := conn.(*net.UnixConn)
-	if !ok {
-		return 0
-	}
-	peer, err := trust.Peer(unixConn)
-	if err != nil {
-		return 0
-	}
-	return peer.Pid
-}
 
 // stubLogger logs the NRI library's messages as details.
 type stubLogger struct{ log *logrus.Entry }

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/containerd/nri/pkg/api"
 
@@ -99,8 +98,6 @@ func (t *containerTable) addSandbox(pod *api.PodSandbox) {
 func (t *containerTable) addCreation(made *creation, running *runningContainer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	made.begun = time.Now()
-	made.checked = made.begun
 	t.containers[made.c.GetId()] = &container{pod: made.pod, c: made.c, creation: made, running: running}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
@@ -93,9 +92,6 @@ type creation struct {
 	plan   *resolve.Plan
 	adjust *api.ContainerAdjustment // what the runtime was answered
 	store  *staging.Store           // that has the container's sockets
-	begun  time.Time
-	// checked is when the last check that the container exists began; at first, it is begun.
-	checked time.Time
 }
 
 // prepareCreation resolves the container's requests, stages its sockets, and makes the
@@ -168,8 +164,7 @@ func (p *Plugin) recordCreation(made *creation) {
 // one, so what has not started by then never will.
 //
 // A container that was created and has no StartContainer is forgotten when another one takes its
-// name, or when it is certain that it does not exist: see sweepFailedCreations. Until then it counts
-// against no limit and is not in the status.
+// name, and otherwise with its pod. Until then it counts against no limit and is not in the status.
 
 // isPending reports whether a container has not started, as far as the runtime reports that. The
 // lock is held.
@@ -202,48 +197,6 @@ func (p *Plugin) forgetFailedCreations(store *staging.Store, pod *api.PodSandbox
 		remove := p.forgetContainer(one.pod, one.c)
 		if store != nil {
 			remove(store)
-		}
-	}
-}
-
-// sweepFailedCreations removes what was created for containers that did not start for
-// [staging.MinOrphanAge] and certainly do not exist: no process has mounted the staging directory
-// that the runtime's mount names.
-//
-// That is proof under CRI-O alone, which has the OCI runtime create the container, with its
-// mounts, before it answers CreateContainer. containerd creates it when it is started; until
-// then a container that exists has no mounts. containerd reports failed creations itself.
-func (p *Plugin) sweepFailedCreations() {
-	current, table := p.config.core.Load(), p.containers.containerTable
-	store := p.state.store.Load()
-	if store == nil || p.runtimeName() != crio || !p.runtime.seesRuntime() {
-		return
-	}
-	begun := make(map[string]time.Time)
-	overdue := table.list(func(one *container) bool {
-		if !table.isPending(one) || time.Since(one.creation.checked) < staging.MinOrphanAge {
-			return false
-		}
-		one.creation.checked = time.Now()
-		dir := p.opts.Host.Path(staging.ContainerDir(current.cfg.StateDir, one.c.GetId()))
-		if !slices.ContainsFunc(one.creation.adjust.GetMounts(), func(m *api.Mount) bool { return m.GetSource() == dir }) {
-			return false
-		}
-		begun[one.c.GetId()] = one.creation.begun
-		return true
-	})
-	if len(overdue) == 0 {
-		return
-	}
-	unmounted, err := store.UnmountedContainers(begun, sweepTimeout)
-	if err != nil {
-		p.log.WithError(err).Warn("cannot check which containers that never started exist: their state stays until their pods are removed")
-		return
-	}
-	for _, one := range overdue {
-		if slices.Contains(unmounted, one.c.GetId()) && table.adjustmentOf(one.c.GetId()) != nil {
-			p.containerLog(one.pod, one.c).Info("the container never started and does not exist: removed its state")
-			p.forgetContainer(one.pod, one.c)(store)
 		}
 	}
 }

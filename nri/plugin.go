@@ -97,10 +97,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.ports.p = p
 	p.containers.containerTable = newContainerTable(p.runWhenWoken(0, p.writeRecords))
 	p.containers.hotplug = newHotplug(p)
-	p.containers.wakeMissedCheck = p.runWhenWoken(missedCheckInterval, func() {
-		p.sweepFailedCreations()
-		p.checkMissed()
-	})
+	p.containers.wakeMissedCheck = p.runWhenWoken(missedCheckInterval, p.checkMissed)
 	p.config.dirs = dircheck.New(opts.Host, p.reportDirectory)
 	if !p.awaitsConfig() {
 		if err := p.applyFirstConfig(); err != nil {

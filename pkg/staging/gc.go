@@ -55,24 +55,6 @@ func (s *Store) Orphans(age, timeout time.Duration) ([]Orphan, error) {
 	return slices.DeleteFunc(old, func(l Orphan) bool { return l.isContainer() && !scan.isUnmounted(l.Container, l.recordedAt) }), nil
 }
 
-// UnmountedContainers returns those of the containers whose staging directory no process of the host
-// has mounted, nor a directory in it. begun maps their IDs to when each was recorded: one
-// that was recorded before a process started that this one may not inspect is left out. The
-// caller knows that this process sees the containers' processes.
-func (s *Store) UnmountedContainers(begun map[string]time.Time, timeout time.Duration) ([]string, error) {
-	scan, err := s.scanMounts(timeout)
-	if err != nil {
-		return nil, err
-	}
-	var ids []string
-	for id, at := range begun {
-		if scan.isUnmounted(id, at.Unix()) {
-			ids = append(ids, id)
-		}
-	}
-	return ids, nil
-}
-
 // oldRecords lists containers with an old record, and sandboxes that have no container and
 // whose own bundle is gone.
 func (s *Store) oldRecords(before time.Time) ([]Orphan, error) {
