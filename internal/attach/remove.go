@@ -194,13 +194,6 @@ func (j *job) removeUnrecorded(st *cnirecord.Store, key cnirecord.Key, broken er
 	fmt.Fprintf(j.Log, "%s: %v; removing the record and everything with the attachment's names\n", j.Program, j.recordError(broken))
 	name := DirName(key)
 	r := &cnirecord.Record{Key: key, InfoKept: true, SocketDir: j.SocketDir, Directory: name, ClaimsDir: j.ClaimsDir, Claimed: j.claimedPath(name)}
-	claim, err := claims.Open(j.Root, r.ClaimsDir).Directory(r.Claimed)
-	if err != nil {
-		return JoinErrors(j.releaseAddresses(key), ioError("claimsDir", err))
-	}
-	if len(claim.Holders) == 0 {
-		r.Claimed = "" // an earlier version made no claim
-	}
 	if j.Port.Vswitch != "" {
 		owner := portOwner(key)
 		r.Switch, r.ConfigFile, r.Port = j.Port.Vswitch, j.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}

@@ -212,9 +212,6 @@ func (j *job) removeClaimedDir(r *cnirecord.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
-	if r.Claimed == "" { // of an earlier version
-		return removeSocketDir(j.Root, r.SocketDir, r.Directory, nil)
-	}
 	dir := claims.Open(j.Root, r.ClaimsDir)
 	claim, err := dir.Directory(r.Claimed)
 	if err != nil {
@@ -223,20 +220,13 @@ func (j *job) removeClaimedDir(r *cnirecord.Record) error {
 	if err := removeSocketDir(j.Root, r.SocketDir, r.Directory, &claim); err != nil {
 		return err
 	}
-	if err := dir.ReleaseDirectory(r.Claimed, j.holder(r.ContainerID)); err != nil {
-		return ioError("claimsDir", err)
-	}
-	return nil
+	return ioError("claimsDir", dir.ReleaseDirectory(r.Claimed, j.holder(r.ContainerID)))
 }
 
 // removeSocketDir unmounts the file system that the claim names, and removes an attachment's directory: all of it if it
-// is the one that the claim says was created, or if claim is nil, and only an empty one if the claim does not say. It
-// follows no symlink, changes nothing outside, and only removes a directory. A missing directory is no error.
+// is the one that the claim says was created, and only an empty one if the claim does not say. It follows no symlink,
+// changes nothing outside, and only removes a directory. A missing directory is no error.
 func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) error {
-	unclaimed := claim == nil
-	if unclaimed {
-		claim = &claims.Claim{}
-	}
 	if err := deviceinfo.CheckFileName(name); err != nil {
 		return err
 	}
@@ -254,12 +244,12 @@ func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) er
 	}
 	switch {
 	case err != nil:
-	case !unclaimed && claim.Created == nil:
+	case claim.Created == nil:
 		err = unix.Unlinkat(int(f.Fd()), name, unix.AT_REMOVEDIR)
 		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
 			err = nil
 		}
-	case unclaimed || *claim.Created == found:
+	case *claim.Created == found:
 		err = hostfs.RemoveTreeAt(int(f.Fd()), name)
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -27,7 +28,7 @@ func TestRemoveSocketDirRefusesPath(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"../precious", "..", ".", "own/..", "own/file", "/run/vsw/precious"} {
-		if err := removeSocketDir(host, "/run/vsw/sockets", name, nil); err == nil {
+		if err := removeSocketDir(host, "/run/vsw/sockets", name, &claims.Claim{}); err == nil {
 			t.Errorf("%q was removed", name)
 		}
 	}

@@ -47,8 +47,7 @@ type Record struct {
 
 	SocketDir string `json:"socketDir,omitempty"` // host path, with Directory
 	Directory string `json:"directory,omitempty"` // the attachment's, below SocketDir
-	// ClaimsDir has the claim of the directory, whose canonical path is Claimed. Records of earlier versions
-	// have neither.
+	// ClaimsDir has the claim of the directory, whose canonical path is Claimed.
 	ClaimsDir string `json:"claimsDir,omitempty"`
 	Claimed   string `json:"claimed,omitempty"`
 
