@@ -33,16 +33,8 @@ func (p *planner) deliverPassedDevices() {
 	}
 }
 
-// deliverRequestedDevice delivers one device request of an annotation.
-func (p *planner) deliverRequestedDevice(d annotation.Device) {
-	switch d.Kind {
-	case annotation.Resource:
-		p.deliverResource(d)
-		return
-	case annotation.NamedSocket:
-		p.deliverNamedSocket(d)
-		return
-	}
+// deliverRequestedCDI delivers the CDI devices that an annotation requests by one name.
+func (p *planner) deliverRequestedCDI(d annotation.Device) {
 	p.deliver(Item{Kind: KindCDI, Name: d.Name, Request: cdiRequest(d.Name), From: d.Key, Optional: d.Optional}, func(item *Item) error {
 		return inAnnotation(d.Key, d.Position, p.addCDI(d.Name, item))
 	})

@@ -15,29 +15,9 @@ import (
 	"github.com/jackfield/jackfield/internal/mountopt"
 	"github.com/jackfield/jackfield/internal/reserved"
 	"github.com/jackfield/jackfield/pkg/annotation"
-	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
-
-// isAnnotated reports whether any annotation is a request to this engine.
-func (e *Engine) isAnnotated(annotations map[string]string) bool {
-	if len(annotations) == 0 {
-		return false
-	}
-	return annotation.HasAny(annotations) || e.cfg.Compat.DeviceInjector && annotation.HasInjector(annotations)
-}
-
-// MayAsk reports whether a pod's annotations request anything, or name networks that
-// a rule could grant. It reads no file: if none can be read, such a pod must not be created
-// without its devices.
-func (e *Engine) MayAsk(annotations map[string]string) bool {
-	return e.isAnnotated(annotations) || annotations[attachment.NetworksAnnotation] != "" || annotations[defaultNetwork] != ""
-}
-
-// defaultNetwork is the annotation by which Multus gives a pod another network in
-// place of the cluster's own.
-const defaultNetwork = "v1.multus-cni.io/default-network"
 
 // deliverInjectorRequests delivers what the annotations of NRI's device-injector request, where
 // the configuration accepts them, under policy.

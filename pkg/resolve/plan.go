@@ -65,6 +65,44 @@ func (e *Engine) HasNoRequests(sandboxID string, annotations map[string]string, 
 	return e.hooks == nil && !e.isAnnotated(annotations) && e.attachments.Nothing(sandboxID, annotations[attachment.NetworksAnnotation], env, claimed)
 }
 
+// isAnnotated reports whether any annotation is a request to this engine.
+func (e *Engine) isAnnotated(annotations map[string]string) bool {
+	if len(annotations) == 0 {
+		return false
+	}
+	return annotation.HasAny(annotations) || e.cfg.Compat.DeviceInjector && annotation.HasInjector(annotations)
+}
+
+// MayAsk reports whether a pod's annotations request anything, or name networks that
+// a rule could grant. It reads no file: if none can be read, such a pod must not be created
+// without its devices.
+func (e *Engine) MayAsk(annotations map[string]string) bool {
+	return e.isAnnotated(annotations) || annotations[attachment.NetworksAnnotation] != "" || annotations[defaultNetwork] != ""
+}
+
+// defaultNetwork is the annotation by which Multus gives a pod another network in
+// place of the cluster's own.
+const defaultNetwork = "v1.multus-cni.io/default-network"
+
+// phase is what differs between a container that is being created and one that runs.
+type phase struct {
+	timeout string // text of the error after the context ended
+	// isolatesFailures has a request that fails skipped, so that the others are delivered.
+	isolatesFailures bool
+	// awaitsSockets accepts a host socket that does not exist yet. It is bound once it does.
+	awaitsSockets bool
+	// noMount and noDevice are why no mount or device node can be added; "" if they can.
+	noMount, noDevice string
+	// keeps reports whether the container has what an attachment brings, and keeps it without a
+	// rule. An error means that this cannot be determined.
+	keeps func(a *attachment.Attachment) (bool, error)
+}
+
+var creation = phase{
+	timeout: "given up before the runtime's deadline",
+	keeps:   func(*attachment.Attachment) (bool, error) { return false, nil },
+}
+
 // planner is the state of one resolution.
 type planner struct {
 	*Engine
@@ -88,41 +126,27 @@ type planner struct {
 
 // plan resolves all requests. It returns false if nothing was requested or found.
 func (p *planner) plan(ctx context.Context, req *Request) bool {
-	e := p.Engine
-	annotated := e.isAnnotated(req.Annotations)
+	annotated := p.isAnnotated(req.Annotations)
 	asks := annotated || len(req.CDIDevices) > 0
-	var found, allocated []attachment.Attachment
-	q, subject := query(req), Subject(req)
-	q.Wanted = func(a *attachment.Attachment) bool { return asks || e.managesNetwork(subject, a) }
-	p.search = e.attachments.Search(ctx, q)
-	err := e.checkDirs(e.cfg.DeviceInfo.CNIDir)
-	if err == nil && len(q.MetadataFiles) > 0 && q.Wanted(&attachment.Attachment{}) {
-		err = e.checkDirs(e.cfg.Kubelet.PluginsDir)
-	}
-	switch {
-	case err != nil && !asks && e.hooks != nil && !e.MayAsk(req.Annotations):
-		err = nil // the pod's networks are unknown, but it requests none, and may get hooks
-	case err == nil && !e.attachments.Nothing(req.SandboxID, req.Annotations[attachment.NetworksAnnotation], req.Have.Env, len(q.MetadataFiles) > 0):
-		found, allocated, err = p.search.Find()
-	}
-	hooks := e.hooksOf(req)
+	p.ctx, p.req, p.subject = ctx, *req, Subject(req)
+	found, allocated, err := p.findAttachments(asks)
+	hooks := p.hooksOf(req)
 	if !asks && !slices.ContainsFunc(found, hasDevice) && len(allocated) == 0 && len(hooks) == 0 && err == nil {
 		return false
 	}
-	p.ctx, p.req, p.subject = ctx, *req, subject
 	p.b = edits.NewBuilder(req.Have)
 	p.specs, p.devices = map[string]bool{}, map[string]bool{}
 	var wants annotation.Requests
 	if err == nil && annotated {
 		if wants, err = annotation.Parse(req.Annotations, req.Container); err == nil {
-			wants, err = wants.ExpandAliases(e.cfg.CDI.Aliases)
+			wants, err = wants.ExpandAliases(p.cfg.CDI.Aliases)
 		}
 	}
 	if err != nil {
 		p.fail(err)
 		return true
 	}
-	if e.opts.Once {
+	if p.opts.Once {
 		p.cdiNames = slices.Clone(req.CDIDevices)
 		for _, d := range wants.Devices {
 			if d.Kind == annotation.CDI {
@@ -147,6 +171,37 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 		p.fail(p.checkLimits(p.countUsage()))
 	}
 	return true
+}
+
+// findAttachments finds the networks of the sandbox, and the devices that are allocated to the container
+// and belong to no network. asks says that the container requests something.
+func (p *planner) findAttachments(asks bool) (attached, allocated []attachment.Attachment, err error) {
+	q := query(&p.req)
+	q.Wanted = func(a *attachment.Attachment) bool { return asks || p.managesNetwork(p.subject, a) }
+	p.search = p.attachments.Search(p.ctx, q)
+	err = p.checkDirs(p.cfg.DeviceInfo.CNIDir)
+	if err == nil && len(q.MetadataFiles) > 0 && q.Wanted(&attachment.Attachment{}) {
+		err = p.checkDirs(p.cfg.Kubelet.PluginsDir)
+	}
+	switch {
+	case err != nil && !asks && p.hooks != nil && !p.MayAsk(p.req.Annotations):
+		return nil, nil, nil // the pod's networks are unknown, but it requests none, and may get hooks
+	case err != nil || p.attachments.Nothing(p.req.SandboxID, q.Networks, q.Env, len(q.MetadataFiles) > 0):
+		return nil, nil, err
+	}
+	return p.search.Find()
+}
+
+// deliverRequestedDevice delivers one device request of an annotation.
+func (p *planner) deliverRequestedDevice(d annotation.Device) {
+	switch d.Kind {
+	case annotation.Resource:
+		p.deliverResource(d)
+	case annotation.NamedSocket:
+		p.deliverNamedSocket(d)
+	default:
+		p.deliverRequestedCDI(d)
+	}
 }
 
 // fail adds an error that is not nil.

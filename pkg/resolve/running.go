@@ -17,25 +17,6 @@ import (
 	"github.com/jackfield/jackfield/pkg/sysfs"
 )
 
-// phase is what differs between a container that is being created and one that runs.
-type phase struct {
-	timeout string // text of the error after the context ended
-	// isolatesFailures has a request that fails skipped, so that the others are delivered.
-	isolatesFailures bool
-	// awaitsSockets accepts a host socket that does not exist yet. It is bound once it does.
-	awaitsSockets bool
-	// noMount and noDevice are why no mount or device node can be added; "" if they can.
-	noMount, noDevice string
-	// keeps reports whether the container has what an attachment brings, and keeps it without a
-	// rule. An error means that this cannot be determined.
-	keeps func(a *attachment.Attachment) (bool, error)
-}
-
-var creation = phase{
-	timeout: "given up before the runtime's deadline",
-	keeps:   func(*attachment.Attachment) (bool, error) { return false, nil },
-}
-
 // ResolveRunning works out what a running container gets now of its sandbox's networks: networks
 // that were added since are in the plan, those that were removed are not. The request is the one of
 // its creation; Have names what it has, including its mounts of the staging directory.
