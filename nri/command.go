@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/linequeue"
@@ -31,11 +32,7 @@ import (
 // Command returns the command jackfield-nri. The plugin stops when the context of its execution
 // ends.
 func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
-	var (
-		configFile, root, level, format, probed string
-		opts                                    Options
-		least                                   bool
-	)
+	var line commandLine
 	cmd := &cobra.Command{
 		Use:   "jackfield-nri",
 		Short: "Give containers the devices and sockets they were granted, as an NRI plugin",
@@ -53,50 +50,68 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if probed != "" {
-				return probeHealth(cmd.Context(), cmd.OutOrStdout(), probed)
+			if line.probed != "" {
+				return probeHealth(cmd.Context(), cmd.OutOrStdout(), line.probed)
 			}
-			log, err := newLogger(stderr, level, format)
-			if err != nil {
-				return err
-			}
-			if opts.Host, err = hostfs.New(root); err != nil {
-				return err
-			}
-			opts.Inherited = getenv(api.PluginSocketEnvVar) != ""
-			if name := getenv(api.PluginNameEnvVar); opts.Inherited && name != "" {
-				opts.Name = name
-			}
-			if opts.SpecDirs, err = cdiregistry.DirsFromEnv(getenv(cdiregistry.DirsEnv)); err != nil {
-				return err
-			}
-			opts.ConfigGiven = configFile != ""
-			if err = loadConfig(&opts, configFile, log); err != nil {
-				return err
-			}
-			if least {
-				if err := privilege.Drop(); err != nil {
-					return fmt.Errorf("--least-privilege: %w", err)
-				}
-			}
-			return runPlugin(cmd.Context(), opts, getenv(notifySocketEnv), log)
+			return line.run(cmd.Context(), getenv, stderr)
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{err} })
-	f := cmd.Flags()
-	f.StringVar(&configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
-	f.StringVar(&opts.ConfigName, "config-name", "", "what refusals call the configuration, as \"ConfigMap NAMESPACE/NAME\" (default: its file)")
-	f.StringVar(&opts.ConfigCopy, "config-copy", config.DefaultCopyPath, "`file` that keeps the last good configuration, which is in force while the configuration file is faulty when the plugin starts; \"\" keeps none")
-	f.StringVar(&opts.Socket, "nri-socket", "", "NRI socket of the runtime (default "+api.DefaultSocketPath+")")
-	f.StringVar(&opts.Index, "index", "50", "two digits: the plugin's place in the order of plugins")
-	f.StringVar(&opts.Name, "name", "jackfield", "name to register under")
-	f.StringVar(&root, "root", "/", "take all host paths below this `directory`")
-	f.BoolVar(&least, "least-privilege", false, "give up all capabilities but those that are needed")
-	f.StringVar(&probed, "probe", "", "do not run the plugin: ask a running one at this `URL`, as http://127.0.0.1:9480/readyz, print the answer and fail unless it is 200")
-	f.StringVar(&level, "log-level", "info", "error, warning, info or debug")
-	f.StringVar(&format, "log-format", "text", "text or json")
+	line.addFlags(cmd.Flags())
 	return cmd
+}
+
+// commandLine is the flags of the command.
+type commandLine struct {
+	opts                Options
+	configFile, root    string
+	leastPrivilege      bool
+	probed              string // the URL of a running plugin
+	logLevel, logFormat string
+}
+
+func (l *commandLine) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&l.configFile, "config", "", "configuration `file` (default "+config.DefaultPath+", when it exists)")
+	f.StringVar(&l.opts.ConfigName, "config-name", "", "what refusals call the configuration, as \"ConfigMap NAMESPACE/NAME\" (default: its file)")
+	f.StringVar(&l.opts.ConfigCopy, "config-copy", config.DefaultCopyPath, "`file` that keeps the last good configuration, which is in force while the configuration file is faulty when the plugin starts; \"\" keeps none")
+	f.StringVar(&l.opts.Socket, "nri-socket", "", "NRI socket of the runtime (default "+api.DefaultSocketPath+")")
+	f.StringVar(&l.opts.Index, "index", "50", "two digits: the plugin's place in the order of plugins")
+	f.StringVar(&l.opts.Name, "name", "jackfield", "name to register under")
+	f.StringVar(&l.root, "root", "/", "take all host paths below this `directory`")
+	f.BoolVar(&l.leastPrivilege, "least-privilege", false, "give up all capabilities but those that are needed")
+	f.StringVar(&l.probed, "probe", "", "do not run the plugin: ask a running one at this `URL`, as http://127.0.0.1:9480/readyz, print the answer and fail unless it is 200")
+	f.StringVar(&l.logLevel, "log-level", "info", "error, warning, info or debug")
+	f.StringVar(&l.logFormat, "log-format", "text", "text or json")
+}
+
+// run runs the plugin until ctx ends.
+func (l *commandLine) run(ctx context.Context, getenv func(string) string, stderr io.Writer) error {
+	log, err := newLogger(stderr, l.logLevel, l.logFormat)
+	if err != nil {
+		return err
+	}
+	opts := l.opts
+	if opts.Host, err = hostfs.New(l.root); err != nil {
+		return err
+	}
+	opts.Inherited = getenv(api.PluginSocketEnvVar) != ""
+	if name := getenv(api.PluginNameEnvVar); opts.Inherited && name != "" {
+		opts.Name = name
+	}
+	if opts.SpecDirs, err = cdiregistry.DirsFromEnv(getenv(cdiregistry.DirsEnv)); err != nil {
+		return err
+	}
+	opts.ConfigGiven = l.configFile != ""
+	if err = loadConfig(&opts, l.configFile, log); err != nil {
+		return err
+	}
+	if l.leastPrivilege {
+		if err := privilege.Drop(); err != nil {
+			return fmt.Errorf("--least-privilege: %w", err)
+		}
+	}
+	return runPlugin(ctx, opts, getenv(notifySocketEnv), log)
 }
 
 // UsageError is an error in the command line.
