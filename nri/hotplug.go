@@ -225,22 +225,16 @@ func (t *containerTable) hasEnded(c *runningContainer) bool {
 // updateContainer gives one container what its sandbox's networks are now. An incomplete update is
 // repeated, and removes nothing.
 func (h *hotplug) updateContainer(c *runningContainer, pod *api.PodSandbox, log *logrus.Entry) {
-	req := c.req
 	defer h.p.recoverPanic(new(error), pod)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.timeout.Load()))
-	defer cancel()
 	current, store := h.p.config.core.Load(), h.p.state.store.Load()
 	if store == nil {
 		return // the container is updated when the state directory can be used
 	}
 	watchErr := h.watchMetadata(c, current)
-	now := *req
-	now.View = func() []byte { return readView(h.p.opts.Host, current.cfg.StateDir, req.ContainerID) }
-	now.HasSocket = func(root, rel string) bool { return store.HasSocket(req.ContainerID, root, rel) }
-	plan, err := current.engine.ResolveRunning(ctx, &now)
+	plan, err := h.resolveAgain(c.req, current, store)
 	if h.p.containers.hasEnded(c) {
 		// It ended meanwhile and no longer counts for the pod's limits.
-		h.p.containers.ledger.Drop(req.SandboxID, req.ContainerID)
+		h.p.containers.ledger.Drop(c.req.SandboxID, c.req.ContainerID)
 		return
 	}
 	if err != nil {
@@ -248,16 +242,9 @@ func (h *hotplug) updateContainer(c *runningContainer, pod *api.PodSandbox, log 
 		h.reportIncomplete(log, c, true, fmt.Errorf("the container keeps what it has: %w", err))
 		return
 	}
-	var failed []error
-	transient := false
+	failed, transient := skippedRequests(plan)
 	if watchErr != nil {
 		failed, transient = append(failed, watchErr), true
-	}
-	for _, it := range plan.Items {
-		if it.Outcome == resolve.Skipped {
-			failed = append(failed, fmt.Errorf("%s: %w", it.Request, it.Err))
-			transient = transient || isTransient(it.Err)
-		}
 	}
 	if all := slices.Concat(failed, plan.Unchecked); len(all) > 0 && store.UpdateRemoves(*plan.Staging) {
 		// The container may have what cannot be read now.
@@ -282,6 +269,27 @@ func (h *hotplug) updateContainer(c *runningContainer, pod *api.PodSandbox, log 
 	}
 	h.p.counters.HotPlugs.Add(1)
 	log.WithFields(logrus.Fields{"added": change.Added, "removed": change.Removed}).Info("networks or claims of the running container changed")
+}
+
+// resolveAgain resolves the requests of a container with what it has now.
+func (h *hotplug) resolveAgain(created *resolve.Request, current *core, store *staging.Store) (*resolve.Plan, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.timeout.Load()))
+	defer cancel()
+	req := *created
+	req.View = func() []byte { return readView(h.p.opts.Host, current.cfg.StateDir, req.ContainerID) }
+	req.HasSocket = func(root, rel string) bool { return store.HasSocket(req.ContainerID, root, rel) }
+	return current.engine.ResolveRunning(ctx, &req)
+}
+
+// skippedRequests returns why requests of a plan were skipped, and whether one of the reasons is transient.
+func skippedRequests(plan *resolve.Plan) (failed []error, transient bool) {
+	for _, it := range plan.Items {
+		if it.Outcome == resolve.Skipped {
+			failed = append(failed, fmt.Errorf("%s: %w", it.Request, it.Err))
+			transient = transient || isTransient(it.Err)
+		}
+	}
+	return failed, transient
 }
 
 // isTransient reports whether an error can go away without a change of the container's
