@@ -241,11 +241,11 @@ func (p *Plugin) rejectConfig(err error) {
 	status := &p.config.status
 	message := "new configuration rejected; keeping the current one"
 	if p.opts.ConfigFault != nil && status.Generation == 1 {
-		message = "configuration rejected; keeping the last good one"
-		err = fmt.Errorf("%w (in force is the last good configuration, a copy of which is %s)", err, p.opts.ConfigCopy)
-		if status.LastError != nil && status.LastError.Error() == err.Error() {
+		if reflect.DeepEqual(errors.Unwrap(status.LastError), err) {
 			return // the watch's first reading of the file
 		}
+		message = "configuration rejected; keeping the last good one"
+		err = fmt.Errorf("%w (in force is the last good configuration, a copy of which is %s)", err, p.opts.ConfigCopy)
 	}
 	status.LastError, status.Failures = err, status.Failures+1
 	p.log.WithError(err).WithField("file", p.opts.ConfigFile).WithField("generation", status.Generation).Error(message)

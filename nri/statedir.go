@@ -78,11 +78,12 @@ func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
 // useLateStore puts a state directory that answers late into use. After a failure to open it, it
 // opens the directory again, until the plugin is closed.
 func (p *Plugin) useLateStore(cfg *config.Config, store *staging.Store, err error) {
+	var attempts retryState
 	for ; err != nil; store, err = p.openStore(cfg) {
-		p.state.mu.Lock()
-		if p.state.fault == nil || p.state.fault.Error() != err.Error() {
+		if _, isNew := attempts.recordFailure(err); isNew {
 			p.log.WithError(err).Error("the state directory answers and cannot be used; trying again every second")
 		}
+		p.state.mu.Lock()
 		p.state.fault = err
 		p.state.mu.Unlock()
 		deadline.Sleep(p.closing, reopenInterval)
