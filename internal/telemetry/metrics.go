@@ -122,30 +122,20 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// metrics returns the metrics of Jackfield itself.
+// metrics returns the metrics of Jackfield itself, in the order of the reference page.
 func metrics(c *Counters, s *Sample) []metric {
-	var runtimeInfo []value
+	return slices.Concat(pluginMetrics(c, s), fileMetrics(s), stagingMetrics(c, s), vswitchMetrics(s.Node.Vswitches), outputMetrics(c, s))
+}
+
+// pluginMetrics returns the metrics of the plugin, of the runtime's calls, and of the configuration.
+func pluginMetrics(c *Counters, s *Sample) []metric {
+	var runtimeInfo, directories []value
 	if r := s.Node.Runtime; r != nil {
 		runtimeInfo = one(1, r.Name, r.Version, r.NRI)
 	}
-	var directories []value
 	for _, d := range s.Directories {
 		directories = append(directories, boolValue(d.Since.IsZero(), d.Path, d.Use)...)
 	}
-	size := cmp.Or(s.CDI, &cdiregistry.Stats{})
-	cdi := func(n int) []value {
-		if s.CDI == nil {
-			return nil
-		}
-		return one(n)
-	}
-	vswitches := func(valueOf func(v *status.Vswitch) []value) (all []value) {
-		for i := range s.Node.Vswitches {
-			all = append(all, valueOf(&s.Node.Vswitches[i])...)
-		}
-		return all
-	}
-	ofVswitch := []string{"vswitch"}
 	return []metric{
 		{Family{"jackfield_build_info", gauge, "The build, in the labels version, commit and goversion: always 1."},
 			[]string{"version", "commit", "goversion"}, one(1, s.Version, s.Commit, runtime.Version())},
@@ -174,16 +164,33 @@ func metrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_config_generation", gauge, "Grows with each configuration that comes into force."}, nil, one(s.Node.Config.Generation)},
 		{Family{"jackfield_config_current", gauge, "1 while the configuration in force is the newest one; 0 while a newer one is rejected."}, nil, boolValue(s.Node.Config.Error == "")},
 		{Family{"jackfield_config_refused_total", counter, "New configurations that were rejected."}, nil, one(s.ConfigRefused)},
+	}
+}
 
+// fileMetrics returns the metrics of CDI files and of hooks.d directories.
+func fileMetrics(s *Sample) []metric {
+	cdi := cmp.Or(s.CDI, &cdiregistry.Stats{})
+	count := func(n int) []value {
+		if s.CDI == nil {
+			return nil
+		}
+		return one(n)
+	}
+	return []metric{
 		{Family{"jackfield_cdi_up", gauge, "1 while the CDI directories answer; the other CDI metrics are exposed only then."}, nil, boolValue(s.CDI != nil)},
-		{Family{"jackfield_cdi_files", gauge, "CDI specification files."}, nil, cdi(size.Files)},
-		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are invalid or conflict with others."}, nil, cdi(size.FilesInError)},
-		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that exist and cannot be read."}, nil, cdi(size.DirsInError)},
-		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be requested."}, nil, cdi(size.Devices)},
+		{Family{"jackfield_cdi_files", gauge, "CDI specification files."}, nil, count(cdi.Files)},
+		{Family{"jackfield_cdi_files_in_error", gauge, "CDI specification files that are invalid or conflict with others."}, nil, count(cdi.FilesInError)},
+		{Family{"jackfield_cdi_directories_in_error", gauge, "CDI directories that exist and cannot be read."}, nil, count(cdi.DirsInError)},
+		{Family{"jackfield_cdi_devices", gauge, "CDI devices that can be requested."}, nil, count(cdi.Devices)},
 
 		{Family{"jackfield_hooks", gauge, "Hooks of hooks.d directories that can be injected."}, nil, one(s.Hooks)},
 		{Family{"jackfield_hooks_files_in_error", gauge, "Files and directories of hooks.d that cannot be used."}, nil, one(s.HooksInError)},
+	}
+}
 
+// stagingMetrics returns the metrics of what containers have.
+func stagingMetrics(c *Counters, s *Sample) []metric {
+	return []metric{
 		{Family{"jackfield_staging_mode", gauge, "How sockets are delivered: 1 for the mode in force. In mode directory a running container loses a socket whose directory is re-created, and gets no new networks."}, []string{"mode"}, stagingModes(s.Node.Staging)},
 		{Family{"jackfield_staging_containers", gauge, "Containers that have a staging directory."}, nil, one(s.Staged)},
 		{Family{"jackfield_staging_sockets", gauge, "Host sockets that are bound in staging directories."}, nil, one(s.Sockets)},
@@ -194,14 +201,34 @@ func metrics(c *Counters, s *Sample) []metric {
 		{Family{"jackfield_status_failures_total", counter, "Container records that could not be written or read: jackfield status loses the container at a restart."}, nil, one(c.StatusFailed.Load())},
 		{Family{"jackfield_socket_rebinds_total", counter, "Sockets rebound in running containers after the host re-created them."}, nil, one(c.Rebinds.Load())},
 		{Family{"jackfield_cleanup_failures_total", counter, "Removals of a container's or pod's state that left something behind."}, nil, one(c.CleanupFailed.Load())},
+	}
+}
 
-		{Family{"jackfield_vswitch_up", gauge, "1 while the API of a configured vswitch answers."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return boolValue(v.Answering, v.Name) })},
-		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Ports, v.Name) })},
-		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be re-created yet."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Missing, v.Name) })},
-		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the vswitch had lost them."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Recreated, v.Name) })},
-		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a vswitch."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Removed, v.Name) })},
-		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, ofVswitch, vswitches(func(v *status.Vswitch) []value { return one(v.Errors, v.Name) })},
+func vswitchMetrics(vswitches []status.Vswitch) []metric {
+	var up, ports, missing, recreated, removed, failures []value
+	for i := range vswitches {
+		v := &vswitches[i]
+		up = append(up, boolValue(v.Answering, v.Name)...)
+		ports = append(ports, one(v.Ports, v.Name)...)
+		missing = append(missing, one(v.Missing, v.Name)...)
+		recreated = append(recreated, one(v.Recreated, v.Name)...)
+		removed = append(removed, one(v.Removed, v.Name)...)
+		failures = append(failures, one(v.Errors, v.Name)...)
+	}
+	labels := []string{"vswitch"}
+	return []metric{
+		{Family{"jackfield_vswitch_up", gauge, "1 while the API of a configured vswitch answers."}, labels, up},
+		{Family{"jackfield_vswitch_ports", gauge, "Ports of living pods on a vswitch."}, labels, ports},
+		{Family{"jackfield_vswitch_ports_missing", gauge, "Ports of living pods that a vswitch lacks and that could not be re-created yet."}, labels, missing},
+		{Family{"jackfield_vswitch_ports_recreated_total", counter, "Ports of living pods that were re-created because the vswitch had lost them."}, labels, recreated},
+		{Family{"jackfield_vswitch_ports_removed_total", counter, "Ports of pods that are gone, which were removed from a vswitch."}, labels, removed},
+		{Family{"jackfield_vswitch_errors_total", counter, "Failures to list, create or remove ports of a vswitch."}, labels, failures},
+	}
+}
 
+// outputMetrics returns the metrics of the audit file and the log.
+func outputMetrics(c *Counters, s *Sample) []metric {
+	return []metric{
 		{Family{"jackfield_audit_up", gauge, "1 while the audit file can be written or none is configured."}, nil, boolValue(s.AuditWritable)},
 		{Family{"jackfield_audit_lines_total", counter, "Lines written to the audit file."}, nil, one(c.AuditLines.Load())},
 		{Family{"jackfield_audit_dropped_total", counter, "Lines dropped because the audit file was too slow."}, nil, one(c.AuditDropped.Load())},
