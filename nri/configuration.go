@@ -110,7 +110,7 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
 			return hooksd.New(host, dirs, hooksd.Options{})
 		},
-		Staged: p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.config.dirs.Check, Patience: startupTimeout, ConfigName: p.opts.ConfigName})
+		Staged: p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		return err
 	}

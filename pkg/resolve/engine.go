@@ -45,9 +45,6 @@ type Options struct {
 	// CheckResponsive is called before a directory is read whose file system can hang. On an error
 	// the directory is not read. nil checks nothing.
 	CheckResponsive func(dir string) error
-	// Patience bounds how long New waits for directories; 0 means one second. Requests that need a
-	// slower directory fail later.
-	Patience time.Duration
 	// HooksDirs reads the configuration's hooks.d directories, for a runtime that does not read them
 	// itself; pkg/hooksd implements it.
 	HooksDirs func(host hostfs.Root, dirs []string) HooksDirs
@@ -145,8 +142,8 @@ func (e *Engine) Registry() *cdiregistry.Registry { return e.registry }
 // Policy returns the policy that grants requests.
 func (e *Engine) Policy() *policy.Policy { return e.policy }
 
-// defaultPatience is how long New waits for directories, unless Options say.
-const defaultPatience = time.Second
+// prefetchTimeout is how long New waits for directories. Requests that need a slower one fail later.
+const prefetchTimeout = 500 * time.Millisecond
 
 // prefetch resolves the socket roots and reads the CDI files, so that the first container does not
 // wait for them.
@@ -160,7 +157,7 @@ func (e *Engine) prefetch() {
 		work.Go(func() { _, _ = r.resolve(e.host) })
 	}
 	work.Go(func() { e.registry.Snapshot() })
-	_ = deadline.Within(cmp.Or(e.opts.Patience, defaultPatience), func() error { work.Wait(); return nil })
+	_ = deadline.Within(prefetchTimeout, func() error { work.Wait(); return nil })
 }
 
 // checkDirs returns why one of the directories does not respond, or nil.
