@@ -62,6 +62,9 @@ type Search struct {
 
 // Search returns a search for the attachments of a container. ctx is for all calls of it.
 func (f *Finder) Search(ctx context.Context, q Query) *Search {
+	if f.opts.PluginsDir == "" {
+		q.MetadataFiles = nil // nothing describes claims
+	}
 	s := &Search{Finder: f, ctx: ctx, q: &q, files: map[[2]string]pluginFile{}, claims: map[claimKey]claimFiles{}, records: map[string]interfaceRecord{}, resources: map[string]string{}}
 	s.env, s.envNotes = parseEnvironment(q.Env)
 	return s

@@ -186,7 +186,7 @@ func (p *planner) findAttachments(asks bool) (attached, allocated []attachment.A
 	switch {
 	case err != nil && !asks && p.hooks != nil && !p.MayAsk(p.req.Annotations):
 		return nil, nil, nil // the pod's networks are unknown, but it requests none, and may get hooks
-	case err != nil || p.attachments.Nothing(p.req.SandboxID, q.Networks, q.Env, len(q.MetadataFiles) > 0):
+	case err != nil:
 		return nil, nil, err
 	}
 	return p.search.Find()
