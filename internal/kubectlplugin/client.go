@@ -194,13 +194,14 @@ func (c *client) exec(ctx context.Context, plugin *pod, stdin io.Reader, stdout 
 
 // findSandbox asks the plugin for the pod's sandbox, which the API server does not know. It is "" if there is none.
 func (c *client) findSandbox(ctx context.Context, t *target) (string, error) {
-	var out bytes.Buffer
+	var out, messages bytes.Buffer
 	quiet := *c
-	quiet.env.Stderr = io.Discard
+	quiet.env.Stderr = &messages
 	err := quiet.exec(ctx, t.plugin, nil, &out, "status", t.title(), "--output=json")
 	var f *failure
 	if err != nil && (!errors.As(err, &f) || f.text != "" || f.code != exitNo) { // 1: nothing is injected into the pod
-		return "", err
+		_, unwritten := messages.WriteTo(c.env.Stderr)
+		return "", errors.Join(err, unwritten)
 	}
 	var node struct {
 		Containers []struct{ Sandbox, PodUID string }
