@@ -109,7 +109,8 @@ func install(from, to string) (what string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("install %q: %w", from, err)
 	}
-	if there, err := os.Lstat(to); err == nil && there.Mode() == 0o755 {
+	var there unix.Stat_t
+	if err := unix.Lstat(to, &there); err == nil && there.Mode == unix.S_IFREG|0o755 && trust.Check(to, &there, trust.Options{}) == nil {
 		if have, err := readProgram(to); err == nil && bytes.Equal(have, data) {
 			return "as it was", nil
 		}
