@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
@@ -20,7 +21,8 @@ const (
 	nvidiaTool = "nvidia-ctk"
 	// nvidiaTimeout bounds nvidia-ctk, which queries the driver.
 	nvidiaTimeout = time.Minute
-	// maxToolMessages bounds the messages of nvidia-ctk that are kept, in bytes.
+	// maxToolMessages bounds the messages of nvidia-ctk that are kept, in bytes. Among many others, it logs each
+	// library that it finds.
 	maxToolMessages = 4 << 10
 )
 
@@ -42,13 +44,13 @@ func runNvidiaCTK(ctx context.Context, env Env) ([]byte, error) {
 	cmd.Env = []string{"PATH=" + search, "HOME=/", "LANG=C.UTF-8"}
 	cmd.Dir = "/"
 	cmd.WaitDelay = time.Second
-	out := &limitedBuffer{max: cdiregistry.DefaultMaxFileSize, stop: cancel}
-	messages := &limitedBuffer{max: maxToolMessages}
-	cmd.Stdout, cmd.Stderr = out, messages
+	var out specOutput
+	var messages lastMessages
+	cmd.Stdout, cmd.Stderr = &out, &messages
 	err := cmd.Run()
 	switch {
-	case out.more:
-		return nil, fmt.Errorf("run %q: it prints more than the %d bytes a CDI file may have: %w", tool, out.max, errdefs.ErrInvalidArgument)
+	case out.overflow:
+		return nil, fmt.Errorf("run %q: it prints more than the %d bytes a CDI file may have: %w", tool, cdiregistry.DefaultMaxFileSize, errdefs.ErrInvalidArgument)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %s: %w", nvidiaTimeout, errdefs.ErrUnavailable)
 	case errors.Is(err, exec.ErrWaitDelay):
@@ -58,7 +60,7 @@ func runNvidiaCTK(ctx context.Context, env Env) ([]byte, error) {
 		return out.text, nil
 	}
 	err = fmt.Errorf("run %q: %w", tool+" cdi generate", err)
-	if said := strings.TrimSpace(string(messages.text)); said != "" {
+	if said := strings.TrimSpace(string(messages)); said != "" {
 		err = fmt.Errorf("%w; it says:\n%s", err, said)
 	}
 	return nil, err
@@ -75,23 +77,25 @@ func lookPath(search, name string) (string, bool) {
 	return "", false
 }
 
-// limitedBuffer keeps the first max bytes that are written, and calls stop at the next one.
-type limitedBuffer struct {
-	text []byte
-	max  int
-	more bool
-	stop func()
+// specOutput keeps an output of at most the size of a CDI file. A program that prints more gets a broken pipe.
+type specOutput struct {
+	text     []byte
+	overflow bool
 }
 
-func (b *limitedBuffer) Write(p []byte) (int, error) {
-	room := b.max - len(b.text)
-	b.text = append(b.text, p[:min(room, len(p))]...)
-	if len(p) <= room {
-		return len(p), nil
+func (o *specOutput) Write(p []byte) (int, error) {
+	if o.overflow = len(o.text)+len(p) > cdiregistry.DefaultMaxFileSize; o.overflow {
+		return 0, unix.EFBIG
 	}
-	b.more = true
-	if b.stop != nil {
-		b.stop()
-	}
+	o.text = append(o.text, p...)
+	return len(p), nil
+}
+
+// lastMessages keeps the end of what is written, which says why a program failed.
+type lastMessages []byte
+
+func (m *lastMessages) Write(p []byte) (int, error) {
+	*m = append(*m, p...)
+	*m = (*m)[max(0, len(*m)-maxToolMessages):]
 	return len(p), nil
 }
