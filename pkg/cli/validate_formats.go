@@ -156,7 +156,7 @@ func (v *validator) validateConfig(c content) {
 		if _, err := config.Load(v.host, c.hostPath, config.Options{}); err != nil {
 			f := cannotRead(c.shown, err)
 			if c.hostPath != config.DefaultPath {
-				f.Severity = diag.SeverityWarning
+				f.Severity, f.Kind = diag.SeverityWarning, nil
 				f.Rule = "cannot be read as the node's configuration: " + diag.ErrorText(err)
 			}
 			v.addFindings(f)
