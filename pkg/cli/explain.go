@@ -326,7 +326,7 @@ func otherErrors(err error, items []resolve.Item) []error {
 		all = slices.Clone(many.Errs)
 	}
 	return slices.DeleteFunc(all, func(err error) bool {
-		return slices.ContainsFunc(items, func(it resolve.Item) bool { return it.Err != nil && it.Err.Error() == err.Error() })
+		return slices.ContainsFunc(items, func(it resolve.Item) bool { return it.Err != nil && errors.Is(err, it.Err) })
 	})
 }
 
