@@ -39,7 +39,7 @@ func socketsCommand(env Env) *cobra.Command {
 				if node.SocketsError != "" {
 					return nil, "", fmt.Errorf("list sockets: jackfield-nri does not know them now: %s", node.SocketsError)
 				}
-				if err := fillPeers(node.Sockets); err != nil {
+				if err := status.FillPeers(node.Sockets); err != nil {
 					q.message("%v", err)
 				}
 				var err error

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package status
 
 import (
 	"encoding/binary"
@@ -9,8 +9,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/jackfield/jackfield/internal/status"
 )
 
 // Values of linux/unix_diag.h and net/tcp_states.h.
@@ -26,9 +24,9 @@ const (
 // socketFile is a socket's file as the kernel's socket diagnostics name it.
 type socketFile struct{ inode, device uint32 }
 
-// fillPeers counts the connections of each socket. The kernel reports the sockets of this process's network
+// FillPeers counts the connections of each socket. The kernel reports the sockets of this process's network
 // namespace only, so a socket whose listener is in another one stays unknown.
-func fillPeers(sockets []status.PlacedSocket) error {
+func FillPeers(sockets []PlacedSocket) error {
 	connections, err := countConnections()
 	if err != nil {
 		return fmt.Errorf("count connections of sockets: %w", err)
