@@ -95,7 +95,7 @@ func doctorText(findings []doctor.Finding, width int) string {
 		case f.Severity == doctor.Error:
 			mark = "ERROR"
 		}
-		fmt.Fprintf(&b, "%-8s %-14s %s\n", mark, f.Check, wrapText(plainLines(f.Found), width, foundColumn))
+		fmt.Fprintf(&b, "%s %-14s %s\n", colored(stateColor(mark), fmt.Sprintf("%-8s", mark)), f.Check, wrapText(plainLines(f.Found), width, foundColumn))
 		if f.Remedy != "" && !f.Fixed {
 			fmt.Fprintf(&b, "%s-> %s\n", strings.Repeat(" ", foundColumn), wrapText(plainLines(f.Remedy), width, remedyColumn))
 		}

@@ -62,11 +62,11 @@ func TestDoctorTextFitsTheTerminal(t *testing.T) {
 
 0 errors, 0 warnings, 1 unknown
 `
-	if got := doctorText(findings, 47); got != strings.Replace(wrapped, "nine\n                           ten", "nine ten", 1) {
+	if got := removeColors(doctorText(findings, 47)); got != strings.Replace(wrapped, "nine\n                           ten", "nine ten", 1) {
 		t.Errorf("found\n%s", got)
 	}
 	findings[0].Remedy = "seven eight nine ten eleven"
-	if got, want := doctorText(findings, 47), strings.Replace(wrapped, "nine\n                           ten", "nine ten\n                           eleven", 1); got != want {
+	if got, want := removeColors(doctorText(findings, 47)), strings.Replace(wrapped, "nine\n                           ten", "nine ten\n                           eleven", 1); got != want {
 		t.Errorf("found\n%s\nwant\n%s", got, want)
 	}
 	if got := doctorText(findings, 0); strings.Count(got, "\n") != 5 {

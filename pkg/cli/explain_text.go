@@ -36,7 +36,7 @@ func (t *explainText) writeExplanation() {
 	for i := range x.NotChecked {
 		it := &x.NotChecked[i]
 		// One line: the reason is what to do.
-		fmt.Fprintf(t.b, "\n  %s: %s (%s)\n", plain(it.Request), it.Outcome, plain(it.Reason))
+		fmt.Fprintf(t.b, "\n  %s: %s (%s)\n", plain(it.Request), outcomeText(it.Outcome), plain(it.Reason))
 		t.writeLine("asked", "by "+requesterText(it.From))
 		for _, n := range it.Notes {
 			t.writeLine("note", n)
@@ -56,7 +56,7 @@ func verdictText(x *explanation) string {
 	case x.missing:
 		return "is not in the pod"
 	case x.Verdict == verdictRefused:
-		return "would be refused"
+		return colored(red, "would be refused")
 	case x.Verdict == verdictIncomplete && x.Edits.Empty():
 		return "is not fully checked; what was checked would leave it as it is"
 	case x.Verdict == verdictIncomplete:
@@ -70,7 +70,7 @@ func verdictText(x *explanation) string {
 }
 
 func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device) {
-	fmt.Fprintf(t.b, "\n  %s: %s\n", plain(it.Request), it.Outcome)
+	fmt.Fprintf(t.b, "\n  %s: %s\n", plain(it.Request), outcomeText(it.Outcome))
 	if it.File != it.From && it.From != "" {
 		asked := "by " + requesterText(it.From)
 		if in, ok := it.Err.(*resolve.RequestError); ok && in.Position > 0 {
@@ -101,6 +101,8 @@ func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device) {
 		t.writeReason(err, it)
 	}
 }
+
+func outcomeText(o resolve.Outcome) string { return colored(stateColor(string(o)), o.String()) }
 
 // requesterText is an annotation, or an adapter's own input in its own words.
 func requesterText(from string) string {

@@ -83,8 +83,8 @@ func (o *output) isText() bool { return o.format == formatText || o.format == fo
 func (o *output) writeResult(env Env, v any, text func() string) error {
 	if o.isText() {
 		out := text()
-		if o.isColored(env) {
-			out = colorText(out)
+		if !o.isColored(env) {
+			out = removeColors(out)
 		}
 		_, err := io.WriteString(env.Stdout, out)
 		return err
@@ -207,6 +207,12 @@ func (t *table) addRow(cells ...string) {
 		cells[i] = cmp.Or(plain(cells[i]), "-")
 	}
 	t.rows = append(t.rows, cells)
+}
+
+// colorCell gives a cell of the last row a colour. In a column before the last one, all cells must have one.
+func (t *table) colorCell(column int, color string) {
+	row := t.rows[len(t.rows)-1]
+	row[column] = colored(color, row[column])
 }
 
 // formatText returns the table with each line indented.

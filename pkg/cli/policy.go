@@ -161,7 +161,7 @@ func decideLimits(p nodePolicy, s policy.Subject, count, others policy.Usage) de
 
 // writeDecision writes the decision for a person, indented by two.
 func (d *decision) writeDecision(b *strings.Builder) {
-	b.WriteString("  " + d.Kind + " " + plain(d.Name) + ": " + d.Outcome)
+	b.WriteString("  " + d.Kind + " " + plain(d.Name) + ": " + colored(stateColor(d.Outcome), d.Outcome))
 	if d.Outcome != refused && d.Rule != "" {
 		b.WriteString(" by rule " + plain(d.Rule))
 	}

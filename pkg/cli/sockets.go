@@ -58,12 +58,14 @@ func socketsCommand(env Env) *cobra.Command {
 // socketsText is the table of sockets. STATE comes last but for HOST PATH, which has any width.
 func socketsText(sockets []status.PlacedSocket, wide bool, now time.Time) string {
 	var t table
+	const stateColumn = 5
 	heading := []string{"CONTAINER", "PATH", "AGE", "REBINDS", "PEERS", "STATE", "HOST PATH", "SINCE", "CONTAINER ID"}
 	columns := len(heading)
 	if !wide {
 		columns -= 2
 	}
 	t.addRow(heading[:columns]...)
+	t.colorCell(stateColumn, noColor)
 	for i := range sockets {
 		s := &sockets[i]
 		age, since, peers := "", "", "?"
@@ -79,6 +81,7 @@ func socketsText(sockets []status.PlacedSocket, wide bool, now time.Time) string
 		}
 		row := []string{s.Title(), s.Path, age, rebinds, peers, s.State, s.HostPath, since, s.ContainerID}
 		t.addRow(row[:columns]...)
+		t.colorCell(stateColumn, stateColor(s.State))
 	}
 	return t.formatText("")
 }

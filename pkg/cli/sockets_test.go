@@ -23,13 +23,13 @@ telco/fwd-0/app  /var/run/jackfield/net/net1/vhost.sock  90m  3        1      bo
 telco/fwd-0/app  /var/run/jackfield/net/net2/memif.sock  -    0        ?      awaited    /run/vsw/west/memif.sock
 8f20             /var/run/jackfield/net/net3             2d   -        -      directory  /run/vsw/x\x1b[31m
 `
-	if got := socketsText(sockets, false, now); got != narrow {
+	if got := removeColors(socketsText(sockets, false, now)); got != narrow {
 		t.Errorf("found\n%s\nwant\n%s", got, narrow)
 	}
 	const wide = `CONTAINER        PATH                                    AGE  REBINDS  PEERS  STATE  HOST PATH                 SINCE                 CONTAINER ID
 telco/fwd-0/app  /var/run/jackfield/net/net1/vhost.sock  90m  3        1      bound  /run/vsw/east/vhost.sock  2001-09-09T00:16:40Z  77e1
 `
-	if got := socketsText(sockets[:1], true, now); got != wide {
+	if got := removeColors(socketsText(sockets[:1], true, now)); got != wide {
 		t.Errorf("found\n%s\nwant\n%s", got, wide)
 	}
 }

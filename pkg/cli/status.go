@@ -162,14 +162,15 @@ func daemonText(n *status.Node) string {
 			runtime += " (NRI " + r.NRI + ")"
 		}
 	}
-	switch {
-	case n.Registered:
-		t.addRow("runtime", "registered"+runtime)
-	case runtime != "":
-		t.addRow("runtime", "NOT REGISTERED, last"+runtime+": new containers start without devices and sockets")
-	default:
-		t.addRow("runtime", "NOT REGISTERED: new containers start without devices and sockets")
+	state, color := "registered"+runtime, green
+	if !n.Registered {
+		if runtime != "" {
+			runtime = ", last" + runtime
+		}
+		state, color = "NOT REGISTERED"+runtime+": new containers start without devices and sockets", red
 	}
+	t.addRow("runtime", state)
+	t.colorCell(1, color)
 	file := cmp.Or(n.Config.File, "the defaults")
 	t.addRow("configuration", fmt.Sprintf("%s, generation %d, since %s", file, n.Config.Generation, n.Config.Since.Format(time.RFC3339)))
 	if n.Config.Error != "" {
@@ -187,6 +188,9 @@ func daemonText(n *status.Node) string {
 	for i := range n.Vswitches {
 		v := &n.Vswitches[i]
 		t.addRow("vswitch "+v.Name, vswitchState(v))
+		if v.Checked && (!v.Answering || v.Missing > 0) {
+			t.colorCell(1, red)
+		}
 		if v.Error != "" {
 			t.addRow("", v.Error)
 		}
@@ -216,7 +220,7 @@ func containerText(c *status.Container) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  since %s\n", plain(c.Title()), c.Since.Format(time.RFC3339))
 	for _, r := range c.Requests {
-		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), plain(resolve.Outcome(r.Outcome).String()))
+		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), outcomeText(resolve.Outcome(r.Outcome)))
 		var t table
 		for _, line := range [][2]string{{"asked", r.From}, {"file", r.File}, {"rule", r.Rule}, {"why", r.Reason}, {"audit", r.Audit}} {
 			if line[1] != "" && (line[0] != "asked" || line[1] != r.File) {
@@ -249,13 +253,13 @@ func containerText(c *status.Container) string {
 // missedText returns the text of a container that lacks what it requested, with what would become of its requests now.
 func missedText(c *status.Container) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  lacks what it requested\n", plain(c.Title()))
+	fmt.Fprintf(&b, "%s  %s\n", plain(c.Title()), colored(yellow, "lacks what it requested"))
 	for _, r := range c.Requests {
-		state := resolve.Outcome(r.Outcome).String()
+		state := outcomeText(resolve.Outcome(r.Outcome))
 		if resolve.Outcome(r.Outcome) == resolve.Injected {
 			state = "would be injected now"
 		}
-		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), plain(state))
+		fmt.Fprintf(&b, "\n  %s: %s\n", plain(r.Request), state)
 		if r.Reason != "" {
 			fmt.Fprintf(&b, "    why  %s\n", plain(r.Reason))
 		}

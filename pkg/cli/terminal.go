@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -53,22 +52,34 @@ func (o *output) isColored(env Env) bool {
 	return env.Getenv("NO_COLOR") == "" && env.Getenv("TERM") != "dumb" && isTerminal(env.Stdout)
 }
 
-// coloredStates are the states in texts that people look for: bad ones are red, those that may matter yellow.
-var coloredStates = []struct {
-	color string
-	state func() *regexp.Regexp
-}{
-	{"31", lazyPattern(`(?m)^ERROR\b|: (?:refused|failed)$|\bwould be refused\b|\bNOT REGISTERED\b|\bUNREACHABLE\b|\b\d+ MISSING\b`)},
-	{"33", lazyPattern(`(?m)^(?:warning|unknown)\b|: (?:skipped|not checked)\b|  (?:awaited|removed|outdated)\b|\blacks what it requested$`)},
-	{"32", lazyPattern(`(?m)^(?:ok|fixed)\b|: injected$|\bregistered with\b|  bound\b`)},
+// Colours of the states that people look for in a text. writeResult removes them where the user wants none.
+const (
+	red      = "\x1b[31m" // bad
+	yellow   = "\x1b[33m" // may matter
+	green    = "\x1b[32m"
+	noColor  = "\x1b[39m" // as long as the others: columns of tables stay in line
+	colorEnd = "\x1b[0m"
+)
+
+// stateColor returns the colour of a finding of doctor, the outcome of a request, or the state of a socket.
+func stateColor(state string) string {
+	switch state {
+	case "ERROR", "refused", "failed":
+		return red
+	case "warning", "unknown", "skipped", "not checked", "awaited", "removed", "outdated":
+		return yellow
+	case "ok", "fixed", "injected", "bound":
+		return green
+	}
+	return noColor
 }
 
-// colorText colours the states in a text.
-func colorText(text string) string {
-	for _, c := range coloredStates {
-		text = c.state().ReplaceAllString(text, "\x1b["+c.color+"m$0\x1b[0m")
-	}
-	return text
+// colored returns a text in a colour.
+func colored(color, text string) string { return color + plain(text) + colorEnd }
+
+// removeColors returns a text without colours. Foreign text has none, because plain escapes it.
+func removeColors(text string) string {
+	return strings.NewReplacer(red, "", yellow, "", green, "", noColor, "", colorEnd, "").Replace(text)
 }
 
 // watchResult prints the result of ask again after each change, until ctx ends. On a terminal the text stays in its

@@ -17,6 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/doctor"
+	"github.com/jackfield/jackfield/internal/status"
 )
 
 // lockedBuffer is a buffer for one writer and one reader at the same time.
@@ -109,7 +111,7 @@ func TestWatchPrintsChanges(t *testing.T) {
 
 // On a terminal the table stays in its place, and has colours unless the user wants none.
 func TestWatchOnTerminalRedrawsInPlace(t *testing.T) {
-	for noColor, row := range map[string]string{"": "\x1b[32m  bound\x1b[0m  /h", "1": "  bound  /h"} {
+	for noColor, row := range map[string]string{"": "  \x1b[32mbound\x1b[0m  /h", "1": "  bound  /h"} {
 		terminal, written := openTerminal(t)
 		root := t.TempDir()
 		serveStatus(t, root, func() string { return socketsAnswer(3) })
@@ -189,10 +191,21 @@ list:
 	}
 }
 
-func TestColorText(t *testing.T) {
-	text := "ERROR    nri\nok       plugin\n  CDI device \"a\": refused\nruntime  NOT REGISTERED\nbookkeeping ok\n"
-	want := "\x1b[31mERROR\x1b[0m    nri\n\x1b[32mok\x1b[0m       plugin\n  CDI device \"a\"\x1b[31m: refused\x1b[0m\nruntime  \x1b[31mNOT REGISTERED\x1b[0m\nbookkeeping ok\n"
-	if got := colorText(text); got != want {
+// States have colours. Foreign text has none, whatever it says.
+func TestStatesHaveColors(t *testing.T) {
+	findings := []doctor.Finding{{Check: "nri", Severity: doctor.Error, Found: "bookkeeping ok"}, {Check: "plugin", Severity: doctor.OK, Found: "  bound \x1b[31mx"}}
+	node := &status.Node{Containers: []status.Container{{Pod: "ERROR", Requests: []status.Request{{Request: `CDI device "a"`, Outcome: "refused"}}}}}
+	want := "\x1b[31mERROR   \x1b[0m nri            bookkeeping ok\n\x1b[32mok      \x1b[0m plugin           bound \\x1b[31mx\n"
+	if got := doctorText(findings, 0); !strings.HasPrefix(got, want) {
 		t.Errorf("found %q, want %q", got, want)
+	}
+	text := statusText(node, true)
+	for _, want := range []string{"\nruntime        \x1b[31mNOT REGISTERED: new", "  CDI device \"a\": \x1b[31mrefused\x1b[0m\n", "\nERROR  "} {
+		if !strings.Contains(text, want) {
+			t.Errorf("found %q, want %q in it", text, want)
+		}
+	}
+	if got := removeColors(want + text); strings.Contains(got, "\x1b") {
+		t.Errorf("found %q without colours", got)
 	}
 }
