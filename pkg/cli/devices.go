@@ -88,12 +88,10 @@ func devicesCommand(env Env) *cobra.Command {
 				w := watcher{registry: registry, dirs: dirs, out: env.Stdout, json: !out.isText()}
 				return w.printUntilDone(cmd.Context())
 			}
-			plugins, err := dirs.plugins()
+			o, err := readInventory(registry, dirs)
 			if err != nil {
 				return err
 			}
-			o := newInventory(registry.Snapshot())
-			o.DeviceInfo = plugins
 			return out.writeResult(env, o, o.formatText)
 		},
 	}
@@ -103,8 +101,13 @@ func devicesCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-func newInventory(s *cdiregistry.Snapshot) *inventory {
-	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, DeviceInfo: []infoFile{}}
+func readInventory(registry *cdiregistry.Registry, dirs infoDirs) (*inventory, error) {
+	plugins, err := dirs.plugins()
+	if err != nil {
+		return nil, err
+	}
+	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, DeviceInfo: plugins}
+	s := registry.Snapshot()
 	for _, d := range s.Dirs() {
 		dir := cdiDir{Path: d.Path, Missing: d.Missing}
 		if d.Err != nil {
@@ -121,7 +124,7 @@ func newInventory(s *cdiregistry.Snapshot) *inventory {
 	for _, f := range s.Files() {
 		o.addFault(f)
 	}
-	return o
+	return o, nil
 }
 
 // addFault adds the error of a file. A conflict is an error of each of its files, and is added once.

@@ -47,9 +47,6 @@ type watcher struct {
 	dirs     infoDirs
 	out      io.Writer
 	json     bool
-
-	snapshot *cdiregistry.Snapshot // that cdi is of
-	cdi      *inventory            // without device-info
 	printed  map[string]inventoryItem
 }
 
@@ -71,15 +68,10 @@ func (w *watcher) printUntilDone(ctx context.Context) error {
 
 // printChanges prints what has changed since the last call: removed items, then new and changed ones, each sorted.
 func (w *watcher) printChanges() error {
-	if s := w.registry.Snapshot(); s != w.snapshot {
-		w.snapshot, w.cdi = s, newInventory(s)
-	}
-	files, err := w.dirs.plugins()
+	offered, err := readInventory(w.registry, w.dirs)
 	if err != nil {
 		return err
 	}
-	offered := *w.cdi
-	offered.DeviceInfo = files
 	before, next := w.printed, offered.items()
 	w.printed = next
 	for _, key := range slices.Sorted(maps.Keys(before)) {
