@@ -75,11 +75,9 @@ func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer,
 	return describeFailure(text)
 }
 
-// forbidden matches the API server's message about a missing right.
-var forbidden = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
-
 // describeFailure turns kubectl's message into an error, with the rule that would give a missing right.
 func describeFailure(text string) error {
+	forbidden := regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
 	f := &failure{text: text, code: exitError}
 	switch m := forbidden.FindStringSubmatch(text); {
 	case strings.Contains(text, "(NotFound)"):

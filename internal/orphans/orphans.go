@@ -8,7 +8,6 @@ package orphans
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -25,11 +24,8 @@ const DefaultAge = 10 * time.Minute
 // The number of digits in a runtime's ID, shortened and whole.
 const minRuntimeID, maxRuntimeID = 12, 64
 
-// uid is the form of a UID of Kubernetes.
-var uid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-
 // IsUID reports whether a text is a UID of Kubernetes.
-func IsUID(text string) bool { return text != "" && uid.FindString(text) == text }
+func IsUID(text string) bool { return len(text) == 36 && cdiregistry.HasUUID(text) }
 
 // isNotHex reports whether a character is no digit of a runtime's ID.
 func isNotHex(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }
@@ -63,7 +59,6 @@ const MaxNames = 1 << 20
 // condition holds for, sorted.
 func OldFiles(host hostfs.Root, dir string, before time.Time, isOrphan func(name string) bool) ([]string, error) {
 	names, err := host.ReadDir(dir, MaxNames)
-	slices.Sort(names)
 	return slices.DeleteFunc(names, func(name string) bool {
 		if !isOrphan(name) {
 			return true
@@ -98,7 +93,7 @@ func WithoutOwner(list []cdiregistry.Transient, alive []string, before time.Time
 	var out []cdiregistry.Transient
 	for _, t := range list {
 		owner := strings.ToLower(t.ID)
-		inList := names || uids && uid.MatchString(owner) || containers && RuntimeIDIn(owner) != ""
+		inList := names || uids && cdiregistry.HasUUID(owner) || containers && RuntimeIDIn(owner) != ""
 		isAlive := slices.ContainsFunc(parts, func(id string) bool { return strings.Contains(owner, id) })
 		if inList && !isAlive && !t.File.ModTime.After(before) {
 			out = append(out, t)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
@@ -85,7 +86,7 @@ func ValidateAnnotationKey(key string) error {
 	name := key
 	if prefix, rest, ok := strings.Cut(key, "/"); ok {
 		name = rest
-		if len(prefix) > maxVendor || !subdomainPattern.MatchString(prefix) {
+		if len(prefix) > maxVendor || !subdomainPattern().MatchString(prefix) {
 			return fmt.Errorf("the part before the / must be a DNS subdomain of at most %d characters", maxVendor)
 		}
 	}
@@ -97,11 +98,16 @@ func ValidateAnnotationKey(key string) error {
 
 const dnsLabel = `[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?`
 
+// The patterns are compiled when they are first used: most commands and hooks use none of them.
 var (
-	subdomainPattern  = regexp.MustCompile(`^` + dnsLabel + `(\.` + dnsLabel + `)*$`)
-	plainFieldPattern = regexp.MustCompile(`^[-_./A-Za-z0-9]*$`)
-	uuidPattern       = regexp.MustCompile(`[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}`)
+	subdomainPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + dnsLabel + `(\.` + dnsLabel + `)*$`) })
+	uuidPattern      = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}`)
+	})
 )
+
+// HasUUID reports whether a text has a UUID in it.
+func HasUUID(text string) bool { return uuidPattern().MatchString(text) }
 
 // naturalCompare orders names with numbers in them by the numbers: 2 before 10.
 func naturalCompare(a, b string) int {

@@ -114,8 +114,8 @@ func (c *checker) fieldPath(key string) string {
 
 // plainKey returns a key as a path shows it: quoted where it is long or has unusual characters.
 func plainKey(key string) string {
-	const maxPlain = 65
-	if len(key) <= maxPlain && plainFieldPattern.MatchString(key) {
+	const maxPlain, plain = 65, "-_./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	if len(key) <= maxPlain && strings.Trim(key, plain) == "" {
 		return key
 	}
 	return diag.Quote(key, diag.Most)
