@@ -50,7 +50,6 @@ func (d *doctor) findJackfieldHook(dirs []string) string {
 	host := d.configFiles()
 	for _, dir := range dirs {
 		names, _ := host.ReadDir(dir)
-		slices.Sort(names)
 		for _, name := range names {
 			if path.Ext(name) != ".json" {
 				continue
@@ -71,7 +70,6 @@ func (d *doctor) findJackfieldHook(dirs []string) string {
 // checkInjectors reports other NRI plugins, and device plugins that inject CDI devices.
 func (d *doctor) checkInjectors() {
 	names, _ := d.Host.ReadDir(d.pluginDir, 1000)
-	slices.Sort(names)
 	for _, name := range names {
 		file := path.Join(d.pluginDir, name)
 		switch {

@@ -59,7 +59,6 @@ func (c *CRIO) readDropIns(host Files, dir string, depth int) {
 		c.Faults = append(c.Faults, fmt.Errorf("%s: more than %d directories deep: %w", dir, maxCRIODepth, errdefs.ErrResourceExhausted))
 		return
 	}
-	slices.Sort(names)
 	for _, name := range names {
 		if len(c.Files) == maxCRIOFiles {
 			c.Faults = append(c.Faults, fmt.Errorf("%s: more than %d files: %w", dir, maxCRIOFiles, errdefs.ErrResourceExhausted))
