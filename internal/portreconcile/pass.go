@@ -223,9 +223,9 @@ func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, rec
 		switch {
 		case r.err != nil:
 			s.fail(p, *r.record.Port, r.err)
-		case r.locked:
+		case r.changing:
 			p.repeatAfter(time.Second)
-		case r.port != nil:
+		default:
 			known[id] = knownPort{*r.record.Port, *r.port}
 			if !exists {
 				p.changes[Recreated] = append(p.changes[Recreated], Change{Port: *r.port})
@@ -243,22 +243,27 @@ func (s *switchState) ensureAll(ctx context.Context, store *cnirecord.Store, rec
 
 // ensured is what ensure did about the port of a record.
 type ensured struct {
-	record *cnirecord.Record
-	port   *vswitch.Port // as the switch has it; nil where it was not ensured
-	locked bool          // another process is about to change it
-	err    error
+	record   *cnirecord.Record
+	port     *vswitch.Port // as the switch has it; nil where it was not ensured
+	changing bool          // another process changes it, or has removed or replaced the record
+	err      error
 }
 
-// ensure ensures the port of a record, unless another process is about to change it or has removed the record.
+// ensure ensures the port of a record, unless another process changes it, or has removed or replaced the record since
+// it was read.
 func (s *switchState) ensure(ctx context.Context, store *cnirecord.Store, record *cnirecord.Record) ensured {
 	unlock, err := store.LockRecord(record.Key, 0)
-	if errdefs.IsConflict(err) {
-		return ensured{record: record, locked: true}
+	if errdefs.IsConflict(err) || err == nil && unlock == nil {
+		return ensured{record: record, changing: true}
 	}
-	if err != nil || unlock == nil {
+	if err != nil {
 		return ensured{record: record, err: err}
 	}
 	defer unlock()
+	// Another ADD may have followed a DEL.
+	if now, err := store.Read(record.Key); err != nil || !reflect.DeepEqual(now, record) {
+		return ensured{record: record, changing: err == nil, err: err}
+	}
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	port, err := s.driver.Ensure(ctx, *record.Port)

@@ -297,6 +297,44 @@ func TestPortIsNotCreatedWhileDELRuns(t *testing.T) {
 	f.wantEnsured()
 }
 
+// A DEL and another ADD may end between the reading of the records and the creation of the port. The port is that of the
+// new record.
+func TestPortOfReplacedRecordIsKept(t *testing.T) {
+	f := newFixture(t)
+	old := f.attach("a")
+	f.sandboxes["a"] = true
+	replaced, port := *old, *old.Port
+	port.VLAN, replaced.Port = 9, &port
+	f.state.options.Sandboxes = func() (map[string]bool, bool) {
+		if err := errors.Join(f.store.Remove(old.Key), f.store.Create(&replaced)); err != nil {
+			t.Fatal(err)
+		}
+		f.ovs.ports[port.Name] = port
+		return f.sandboxes, true
+	}
+	if again := f.state.pass(t.Context()); again != time.Second {
+		t.Errorf("the next pass is in %v", again)
+	}
+	if got := f.ovs.ports[port.Name].VLAN; got != 9 {
+		t.Errorf("the VLAN is %d", got)
+	}
+	// A pod that was removed meanwhile has no port that is missing.
+	f.state.options.Sandboxes = func() (map[string]bool, bool) {
+		if err := f.store.Remove(old.Key); err != nil {
+			t.Fatal(err)
+		}
+		return f.sandboxes, true
+	}
+	delete(f.ovs.ports, port.Name)
+	if again := f.state.pass(t.Context()); again != time.Second {
+		t.Errorf("after DEL the next pass is in %v", again)
+	}
+	f.wantEnsured()
+	if f.state.status.Missing != 0 {
+		t.Errorf("found %+v", f.state.status)
+	}
+}
+
 // An ADD that ends while a pass runs keeps its port, in any order of their steps.
 func TestPortOfRunningADDIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
