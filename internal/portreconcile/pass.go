@@ -28,6 +28,9 @@ func attachmentOf(o vswitch.Owner) attachment { return attachment{o.ContainerID,
 // knownPort is a port as its record requests it, and as the switch had it when it was last ensured.
 type knownPort struct{ requested, found vswitch.Port }
 
+// failure is an error about a port. Without a name it is about the switch or the records.
+type failure struct{ port, text string }
+
 // switchState is the work on one switch. The goroutine of run alone uses known, orphans and failures.
 type switchState struct {
 	name    string
@@ -36,8 +39,8 @@ type switchState struct {
 	wake    chan struct{}
 	known   map[attachment]knownPort
 	orphans map[attachment]time.Time // since when
-	// failures are the errors of the last pass, by name of the port; "" is the switch. Only a new one is reported.
-	failures map[string]string
+	// failures are those of the last pass. Only a new one is reported.
+	failures map[failure]bool
 
 	mu     sync.Mutex
 	status status.Vswitch
@@ -82,7 +85,7 @@ func (s *switchState) run(ctx context.Context) {
 // The order matters. An ADD writes the record before it creates the port, and a DEL removes it afterwards. So a
 // port that is listed first, and has no record later, belongs to no ADD.
 func (s *switchState) pass(ctx context.Context) (again time.Duration) {
-	p := &passResult{changes: map[Action][]Change{}, failures: map[string]string{}}
+	p := &passResult{changes: map[Action][]Change{}, failures: map[failure]bool{}}
 	defer func() { again = s.finish(p) }()
 	listCtx, cancel := context.WithTimeout(ctx, listTimeout)
 	listed, err := s.driver.List(listCtx)
@@ -123,7 +126,7 @@ type passResult struct {
 	errors         int
 	firstError     string
 	changes        map[Action][]Change
-	failures       map[string]string
+	failures       map[failure]bool
 	again          time.Duration // the shortest
 }
 
@@ -132,13 +135,13 @@ func (p *passResult) repeatAfter(d time.Duration) {
 }
 
 func (s *switchState) fail(p *passResult, port vswitch.Port, err error) {
-	text := diag.ErrorText(err)
-	if s.failures[port.Name] != text {
+	now := failure{port.Name, diag.ErrorText(err)}
+	if !s.failures[now] {
 		p.changes[Failed] = append(p.changes[Failed], Change{port, err})
 	}
-	p.failures[port.Name] = text
+	p.failures[now] = true
 	p.errors++
-	p.firstError = cmp.Or(p.firstError, text)
+	p.firstError = cmp.Or(p.firstError, now.text)
 	p.repeatAfter(retryTime)
 }
 

@@ -387,6 +387,22 @@ func TestFailureIsReportedOnceAndRetried(t *testing.T) {
 	}
 }
 
+// The failures of several records are reported once, too.
+func TestEachUnreadableRecordIsReportedOnce(t *testing.T) {
+	f := newFixture(t)
+	for _, name := range []string{"fast@a@net1", "fast@b@net1"} {
+		if err := os.WriteFile(filepath.Join(f.dir, name), []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		f.pass()
+	}
+	if len(f.events) != 1 || len(f.events[0].Changes) != 2 {
+		t.Errorf("reported %+v", f.events)
+	}
+}
+
 // Run passes at its start and after each trigger, and ends with its context.
 func TestRunFollowsTriggers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
