@@ -124,8 +124,11 @@ func (d *Driver) commit(ctx context.Context, c *connection, port vswitch.Port, o
 		return err
 	}
 	system, err := parseRow[systemRow](results[len(results)-1].Rows)
-	if err != nil || system == nil {
-		return fmt.Errorf("the server's answer has no next_cfg: %w", errors.Join(err))
+	if err == nil && system == nil {
+		err = errEmptyDatabase
+	}
+	if err != nil {
+		return err
 	}
 	return d.waitUsable(ctx, c, port, system.NextConfig)
 }
@@ -142,7 +145,7 @@ func (d *Driver) waitUsable(ctx context.Context, c *connection, port vswitch.Por
 		selectRows("Interface", interfaceColumns, condition{"name", "==", port.Name}),
 		selectRows("Open_vSwitch", systemColumns))
 	if isTimeout(err) {
-		return fmt.Errorf("ovs-vswitchd has not processed the change within %v; check that it runs", patience.Round(time.Millisecond))
+		return fmt.Errorf("ovs-vswitchd has not processed the change within %v; check that it runs", patience.Round(time.Second))
 	}
 	if err != nil {
 		return err

@@ -199,6 +199,42 @@ func TestServerMisbehaves(t *testing.T) {
 	}
 }
 
+// The database may be emptied between two transactions of Ensure.
+func TestDatabaseIsEmptiedMeanwhile(t *testing.T) {
+	d := serve(t, func(c net.Conn) {
+		decoder := json.NewDecoder(c)
+		answers := []string{
+			`{"rows":[]},{"rows":[]},{"rows":[{"_uuid":["uuid","b"],"name":"br0","datapath_type":"netdev"}]},{"rows":[{"dpdk_initialized":true}]}`,
+			`{},{},{},{},{},{"rows":[]}`,
+		}
+		for i, answer := range answers {
+			var m message
+			if decoder.Decode(&m) != nil {
+				return
+			}
+			fmt.Fprintf(c, `{"id":%d,"error":null,"result":[%s]}`, i+1, answer)
+		}
+	})
+	_, err := d.Ensure(t.Context(), testPort)
+	if !errdefs.IsUnavailable(err) || !strings.Contains(err.Error(), "the database is empty") || strings.Contains(err.Error(), "%!") {
+		t.Errorf("found %v", err)
+	}
+}
+
+// The reconciler reports an error again if its text has changed.
+func TestErrorOfSilentSwitchIsAlwaysTheSame(t *testing.T) {
+	texts := map[string]bool{}
+	for _, left := range []time.Duration{59500 * time.Millisecond, 59700 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(t.Context(), left)
+		defer cancel()
+		c := newConnection(recordedConn{Reader: strings.NewReader(`{"id":1,"error":null,"result":[{"error":"timed out"},null,null]}`)})
+		texts[fmt.Sprint(new(Driver).waitUsable(ctx, c, testPort, 7))] = true
+	}
+	if len(texts) != 1 {
+		t.Errorf("found %v", texts)
+	}
+}
+
 func TestMissingServerIsUnavailable(t *testing.T) {
 	d := &Driver{Switch: vswitch.Switch{Name: "ovs0", Endpoint: filepath.Join(t.TempDir(), "db.sock")}}
 	_, err := d.Ensure(t.Context(), testPort)
