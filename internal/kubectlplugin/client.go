@@ -79,11 +79,7 @@ func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer,
 func describeFailure(text string) error {
 	forbidden := regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]+)" in API group "([^"]*)"(?: in the namespace "([^"]+)")?`)
 	f := &failure{text: text, code: exitError}
-	switch m := forbidden.FindStringSubmatch(text); {
-	case strings.Contains(text, "(NotFound)"):
-		f.code = exitNo
-		f.hint = "check the name and --namespace"
-	case m != nil:
+	if m := forbidden.FindStringSubmatch(text); m != nil {
 		where := "a ClusterRole and a ClusterRoleBinding"
 		if m[5] != "" {
 			where = fmt.Sprintf("a Role and a RoleBinding of the namespace %q", m[5])
@@ -129,6 +125,10 @@ func (c *client) findTarget(ctx context.Context, name string) (*target, error) {
 	t := &target{}
 	var err error
 	if t.manifest, err = c.get(ctx, &t.pod, args...); err != nil {
+		var f *failure
+		if errors.As(err, &f) && strings.Contains(f.text, "(NotFound)") {
+			f.code, f.hint = exitNo, "check the name and --namespace"
+		}
 		return nil, err
 	}
 	if t.Spec.NodeName == "" {
