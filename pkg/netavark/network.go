@@ -3,6 +3,7 @@
 package netavark
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,11 +47,15 @@ func decode(data []byte, to any) error {
 	return fmt.Errorf("standard input: %s", quote(err.Error()))
 }
 
-// check refuses what no network of this plugin can provide.
-func (n *network) check() error {
-	if err := utils.ValidateNetworkName(n.Name); err != nil {
+func (n *network) checkName() error {
+	if utils.ValidateNetworkName(n.Name) != nil {
 		return invalid("name", n.Name, "a letter or digit, then letters, digits, _ . and -")
 	}
+	return nil
+}
+
+// check refuses what no network of this plugin can provide.
+func (n *network) check() error {
 	const noInterface = "a userspace interface is no interface of the kernel"
 	switch {
 	case n.Interface != "":
@@ -98,7 +103,7 @@ func (p *Plugin) createNetwork(data []byte) error {
 	if err := decode(data, &whole); err != nil {
 		return err
 	}
-	if err := n.check(); err != nil {
+	if err := cmp.Or(n.checkName(), n.check()); err != nil {
 		return err
 	}
 	t := &attach.Attachment{}

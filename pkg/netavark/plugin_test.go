@@ -205,12 +205,12 @@ func TestGarbageOfCNILeavesPodman(t *testing.T) {
 	}
 }
 
-// A teardown works although the network's options or the node's configuration have become invalid.
+// A teardown works although the network or the node's configuration have become invalid.
 func TestTearDownIgnoresInvalidOptions(t *testing.T) {
 	n := newNode(t)
 	n.mustRun(executionOf(networkOf(server, ""), ""), "setup", testNetns)
 	n.write("/etc/jackfield/config.yaml", "no configuration\n")
-	n.mustRun(executionOf(networkOf(`{"type": "x", "configFile": "/var/lib/x.yaml"}`, ""), ""), "teardown", testNetns)
+	n.mustRun(executionOf(networkOf(`{"type": "x", "configFile": "/var/lib/x.yaml"}`, `, "internal": true`), ""), "teardown", testNetns)
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("teardown leaves %q", left)
 	}

@@ -62,7 +62,7 @@ func parseExecution(data []byte, netns string) (*execution, *attach.Attachment, 
 	if hostfs.CheckPath(netns) != nil {
 		return nil, nil, invalid("network namespace", netns, "an absolute path")
 	}
-	if err := e.Network.check(); err != nil {
+	if err := e.Network.checkName(); err != nil {
 		return nil, nil, err
 	}
 	return e, &attach.Attachment{Adapter: adapter, Netns: netns,
@@ -73,6 +73,9 @@ func parseExecution(data []byte, netns string) (*execution, *attach.Attachment, 
 func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	e, t, err := parseExecution(data, netns)
 	if err != nil {
+		return err
+	}
+	if err := e.Network.check(); err != nil {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.Options.Options)) {
@@ -108,8 +111,8 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	})
 }
 
-// tearDown is the command teardown: it removes the attachment. The record says what there is, so options that have
-// become invalid do not matter. A user's records may be where only the user's configuration says.
+// tearDown is the command teardown: it removes the attachment. The record says what there is, so a network that
+// has become invalid does not matter. A user's records may be where only the user's configuration says.
 func (p *Plugin) tearDown(ctx context.Context, data []byte, netns string) error {
 	e, t, err := parseExecution(data, netns)
 	if err != nil {
