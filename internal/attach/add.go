@@ -30,7 +30,7 @@ type addPlan struct {
 }
 
 // Add creates an attachment. It plans everything before it creates anything. With a port, it returns by the end of
-// LimitTime, if steps do: a vswitch may take a part of that time, and the rest is for undoing.
+// LimitTime, if steps do: addresses and port may take a part of that time, and the rest is for undoing.
 func Add(ctx context.Context, host *Host, attachment *Attachment, steps Steps) error {
 	ctx, cancel := attachment.LimitTime(ctx)
 	defer cancel()
@@ -162,16 +162,18 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 		}
 	}
 	j.reportStep("directory created")
+	ctx, cancel := j.limitCreation()
+	defer cancel()
 	var addresses Addresses
 	if steps.Allocate != nil {
 		a.allocated = true
-		if addresses, err = steps.Allocate(); err != nil {
+		if addresses, err = steps.Allocate(ctx); err != nil {
 			return err
 		}
 	}
 	j.reportStep("addresses allocated")
 	if a.port != nil {
-		if err := j.createPort(st, a, addresses); err != nil {
+		if err := j.createPort(ctx, st, a, addresses); err != nil {
 			return err
 		}
 	}

@@ -97,8 +97,9 @@ type Addresses struct {
 
 // Steps are what an adapter does while an attachment is created.
 type Steps struct {
-	// Allocate returns the attachment's addresses. It runs when the socket directory exists. nil allocates none.
-	Allocate func() (Addresses, error)
+	// Allocate returns the attachment's addresses. It runs when the socket directory exists, and its context leaves time to
+	// undo it. nil allocates none.
+	Allocate func(context.Context) (Addresses, error)
 	// Release undoes Allocate, wherever that stopped. It may be nil.
 	Release func() error
 	// Report hands the attachment to the runtime. If it fails, the attachment is removed. info is without the interface's

@@ -26,7 +26,7 @@ const (
 	DefaultTimeout = 10 * time.Second
 	// MinTimeout and MaxTimeout are the bounds of Attachment.Timeout.
 	MinTimeout, MaxTimeout = 3 * time.Second, 2 * time.Minute
-	// undoTime is the end of an Add's time, in which a port that was created too late is removed.
+	// undoTime is the end of an Add's time, in which what was created too late is removed.
 	undoTime = 2 * time.Second
 )
 
@@ -36,6 +36,15 @@ func (a *Attachment) LimitTime(ctx context.Context) (context.Context, context.Ca
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, cmp.Or(a.Timeout, DefaultTimeout))
+}
+
+// limitCreation returns a context for what an Add creates. Its end leaves time to undo that.
+func (j *job) limitCreation() (context.Context, context.CancelFunc) {
+	end, isLimited := j.ctx.Deadline()
+	if !isLimited {
+		return context.WithCancel(j.ctx)
+	}
+	return context.WithDeadline(j.ctx, end.Add(-undoTime))
 }
 
 // limitSwitch returns a context for the work on a vswitch in one operation.
@@ -170,16 +179,13 @@ func (j *job) planPort(a *addPlan) error {
 
 // createPort records the port with its addresses, and creates it. The plan then has the port as the vswitch
 // reports it.
-func (j *job) createPort(st *cnirecord.Store, a *addPlan, addresses Addresses) error {
+func (j *job) createPort(ctx context.Context, st *cnirecord.Store, a *addPlan, addresses Addresses) error {
 	a.port.Addresses = addresses.IPs
 	a.record.Switch, a.record.ConfigFile, a.record.Port = j.Port.Vswitch, j.ConfigFile, a.port
 	if err := st.Update(&a.record); err != nil {
 		return j.recordError(err)
 	}
 	j.reportStep("port recorded")
-	end, _ := j.ctx.Deadline() // LimitTime's
-	ctx, cancel := context.WithDeadline(j.ctx, end.Add(-undoTime))
-	defer cancel()
 	unlock, err := j.lockPort(ctx, st, &a.record)
 	if err != nil {
 		return err

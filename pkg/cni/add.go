@@ -4,6 +4,7 @@ package cni
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -53,10 +54,10 @@ func (c *call) addAttachment() error {
 	t.Namespace, t.Pod, t.Chained = args.namespace, args.pod, a.prev != nil
 	ctx, cancel := t.LimitTime(c.ctx)
 	defer cancel()
-	c.ctx = ctx // for the IPAM plugin, too
+	c.ctx = ctx // for undoing what the IPAM plugin did, too
 	return attach.Add(ctx, c.host(), t, attach.Steps{
-		Allocate: func() (attach.Addresses, error) {
-			if err := c.makeResult(a); err != nil {
+		Allocate: func(ctx context.Context) (attach.Addresses, error) {
+			if err := c.makeResult(ctx, a); err != nil {
 				return attach.Addresses{}, err
 			}
 			return c.addressesOf(a), nil
@@ -65,7 +66,7 @@ func (c *call) addAttachment() error {
 			if !a.leased {
 				return nil
 			}
-			_, err := c.runIPAM("DEL")
+			_, err := c.runIPAM(c.ctx, "DEL")
 			return err
 		},
 		Report: func(info *deviceinfo.Info) error {
@@ -203,7 +204,7 @@ func (c *call) checkInfoFileName(args cniArgs) error {
 }
 
 // makeResult makes the result of ADD: that of the previous plugin, or one with the addresses of the interface.
-func (c *call) makeResult(a *addPlan) error {
+func (c *call) makeResult(ctx context.Context, a *addPlan) error {
 	dns := c.conf.runtime.dns
 	if dns == nil {
 		dns = c.conf.dns
@@ -217,7 +218,7 @@ func (c *call) makeResult(a *addPlan) error {
 	}
 	r := &types100.Result{}
 	if c.conf.ipam != "" {
-		leased, err := c.allocateAddresses()
+		leased, err := c.allocateAddresses(ctx)
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ package cni
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,10 +25,10 @@ import (
 
 const maxResult = 4 << 20
 
-// runIPAM runs the IPAM plugin with this plugin's configuration and environment (§4, Delegated plugin
-// protocol) and returns its output. command may be another operation, to undo a failed ADD. more are other
+// runIPAM runs the IPAM plugin until ctx ends, with this plugin's configuration and environment (§4, Delegated plugin
+// protocol), and returns its output. command may be another operation, to undo a failed ADD. more are other
 // parameters, NAME=value. The invoke package of containernetworking/cni would link OpenTelemetry.
-func (c *call) runIPAM(command string, more ...string) ([]byte, error) {
+func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]byte, error) {
 	name := c.conf.ipam
 	if len(filepath.SplitList(c.Path)) == 0 {
 		return nil, attach.Fail(codeEnvironment, "required environment variables missing: CNI_PATH", "ipam.type %q must be in one of its directories", name)
@@ -39,8 +40,8 @@ func (c *call) runIPAM(command string, more ...string) ([]byte, error) {
 	var out bytes.Buffer
 	for try := 0; ; try++ {
 		out.Reset()
-		cmd := exec.CommandContext(c.ctx, file)
-		// When the operation's time ends, what the plugin has started ends with it.
+		cmd := exec.CommandContext(ctx, file)
+		// When the time ends, what the plugin has started ends with it.
 		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 		cmd.WaitDelay = time.Second
@@ -51,7 +52,7 @@ func (c *call) runIPAM(command string, more ...string) ([]byte, error) {
 			time.Sleep(200 * time.Millisecond)
 			continue
 		}
-		if err != nil && c.ctx.Err() != nil {
+		if err != nil && ctx.Err() != nil {
 			return nil, attach.Fail(types.ErrTryAgainLater, "IPAM plugin "+name+" timed out", "%s: the operation has taken longer than timeout of the configuration", command)
 		}
 		if err != nil {
@@ -96,8 +97,8 @@ func ipamError(command, name string, out []byte, err error) error {
 }
 
 // allocateAddresses runs ADD of the IPAM plugin. After a failure it runs DEL, so that no address stays allocated.
-func (c *call) allocateAddresses() (*types100.Result, error) {
-	out, err := c.runIPAM("ADD")
+func (c *call) allocateAddresses(ctx context.Context) (*types100.Result, error) {
+	out, err := c.runIPAM(ctx, "ADD")
 	var result *types100.Result
 	if err == nil {
 		result, err = parseResult(out, c.version)
@@ -108,7 +109,7 @@ func (c *call) allocateAddresses() (*types100.Result, error) {
 		}
 	}
 	if err != nil {
-		_, undo := c.runIPAM("DEL")
+		_, undo := c.runIPAM(c.ctx, "DEL")
 		if undo != nil {
 			fmt.Fprintf(c.Stderr, "jackfield-cni: undo IPAM: %v\n", undo)
 		}

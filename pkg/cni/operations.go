@@ -43,7 +43,7 @@ func (c *call) releaseAddresses(key cnirecord.Key) error {
 	if key != c.recordKey() {
 		environ = []string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface, "CNI_NETNS="}
 	}
-	_, err := c.runIPAM("DEL", environ...)
+	_, err := c.runIPAM(c.ctx, "DEL", environ...)
 	return err
 }
 
@@ -54,7 +54,7 @@ func (c *call) collectGarbage() error {
 	}
 	var leased error
 	if c.conf.ipam != "" {
-		_, leased = c.runIPAM("GC")
+		_, leased = c.runIPAM(c.ctx, "GC")
 	}
 	valid := map[cnirecord.Key]bool{}
 	for _, v := range c.conf.valid {
@@ -71,7 +71,7 @@ func (c *call) checkStatus() error {
 		return err
 	}
 	if c.conf.ipam != "" {
-		if _, err := c.runIPAM("STATUS"); err != nil {
+		if _, err := c.runIPAM(c.ctx, "STATUS"); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (c *call) checkAttachment() error {
 		return checkAddresses(ips, prev)
 	})
 	if err == nil && c.conf.ipam != "" {
-		_, err = c.runIPAM("CHECK")
+		_, err = c.runIPAM(c.ctx, "CHECK")
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/pkg/config"
 )
 
@@ -161,6 +162,25 @@ func TestTimeoutEndsHungIPAMPlugin(t *testing.T) {
 		if left := n.files(); len(left) > 0 {
 			t.Errorf("%s: left %q", script, left)
 		}
+	}
+}
+
+// An IPAM plugin that hangs after it allocated an address has time to release it.
+func TestAddressOfHungIPAMPluginIsReleased(t *testing.T) {
+	n := newNodeWithSwitch(t, nil)
+	lease := filepath.Join(n.dir, "lease")
+	n.write("/bin/hang", "#!/bin/sh\ncase $CNI_COMMAND in\nADD) touch "+lease+"; exec sleep 600;;\nDEL) rm -f "+lease+";;\nesac\n")
+	must(t, os.Chmod(filepath.Join(n.dir, "bin/hang"), 0o755))
+	released := busytest.Until(func() bool {
+		a := n.run(env("ADD", "CNI_PATH="+filepath.Join(n.dir, "bin"), "PATH=/bin:/usr/bin"), confWith(withPort+`, "timeout": "3s", "ipam": {"type": "hang"}`))
+		if a.code != types.ErrTryAgainLater || !strings.Contains(a.all, "IPAM plugin hang timed out") {
+			t.Fatalf("code %d, %s", a.code, a.all)
+		}
+		_, err := os.Stat(lease)
+		return os.IsNotExist(err)
+	})
+	if !released {
+		t.Error("the address stays allocated")
 	}
 }
 

@@ -103,7 +103,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 		return err
 	}
 	return attach.Add(ctx, host, t, attach.Steps{
-		Allocate: func() (attach.Addresses, error) { return addresses, nil },
+		Allocate: func(context.Context) (attach.Addresses, error) { return addresses, nil },
 		Report: func(*deviceinfo.Info) error {
 			i := interfaceStatus{MAC: t.MAC, Subnets: statuses}
 			return p.print(status{[]string{}, []string{}, map[string]interfaceStatus{e.Options.Interface: i}})
