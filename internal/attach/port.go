@@ -310,7 +310,7 @@ func (j *job) checkRecordedPort(r *cnirecord.Record) error {
 		reported   bool
 	}{
 		{"socket", have.Socket, want.Socket, have.Socket != ""},
-		{"bridge", have.Bridge, want.Bridge, have.Bridge != ""},
+		{"bridge", have.Bridge, want.Bridge, want.Bridge != ""},
 		{"mtu", have.MTU, want.MTU, have.MTU != 0 && want.MTU != 0},
 		{"vlan", have.VLAN, want.VLAN, true},
 		{"queues", have.Queues, want.Queues, have.Queues != 0 && want.Queues != 0},

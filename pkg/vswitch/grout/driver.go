@@ -210,6 +210,9 @@ func newPort(i netInterface) (vswitch.Port, error) {
 	if i.Mode == "bridge" {
 		p.Bridge = i.Domain
 	}
+	if !slices.Contains(i.Flags, "up") {
+		p.Fault = "the interface is down"
+	}
 	return p, parseDevargs(i.Devargs, &p)
 }
 

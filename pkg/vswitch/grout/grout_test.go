@@ -129,6 +129,20 @@ func TestOwnerSurvivesARoundTrip(t *testing.T) {
 	}
 }
 
+func TestListReportsInterfaceThatIsDown(t *testing.T) {
+	name := vswitch.PortName(owner)
+	for flags, down := range map[string]bool{`"running"`: true, `"up", "running"`: false} {
+		d := newDriver(t, `case "$(cat)" in
+*"type port"*) echo '[{"name":"`+name+`"}]' ;;
+*) echo '{"name":"`+name+`","type":"port","flags":[`+flags+`],"description":"`+formatOwner(owner)+`","devargs":"net_vhost0,iface=/s"}' ;;
+esac`)
+		ports, err := d.List(t.Context())
+		if err != nil || len(ports) != 1 || ports[0].Fault != "" != down {
+			t.Errorf("flags %s: List returns %+v, %v", flags, ports, err)
+		}
+	}
+}
+
 func TestEventsThatConcernPorts(t *testing.T) {
 	for line, want := range map[string]bool{
 		"> iface del: jf0123456789abc type=port id=5 cp_id=9 mode=VRF mtu=1500":    true,

@@ -56,6 +56,9 @@ func (c *connection) readInventory() (*inventory, error) {
 		if owner, ok := parseTag(text(d.Tag[:])); ok {
 			i.Owner, i.Name = owner, vswitch.PortName(owner)
 		}
+		if !i.up {
+			i.Fault = "the interface is down"
+		}
 		v.interfaces[index] = i
 	}
 	if c.knowsMessage(swInterfaceVhostUserDump.request) {

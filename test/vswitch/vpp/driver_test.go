@@ -150,6 +150,19 @@ func TestEnsureChangesPort(t *testing.T) {
 	}
 }
 
+func TestListReportsInterfaceThatIsDown(t *testing.T) {
+	s, d, dir := start(t)
+	owner := vswitch.Owner{ContainerID: "cnitool-1", Interface: "net1"}
+	p := vswitch.Port{Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.VhostUser, Socket: dir + "/sock"}
+	s.AddInterface(vpp.Interface{Type: "vhost-user", Tag: "jf/cnitool-1/net1", Socket: p.Socket})
+	if ports := list(t, d); len(ports) != 1 || ports[0].Fault == "" {
+		t.Errorf("List returns %+v", ports)
+	}
+	if got := ensure(t, d, p); got.Fault != "" || list(t, d)[0].Fault != "" {
+		t.Errorf("Ensure returns %+v", got)
+	}
+}
+
 func TestEnsureRefusesWhatVPPCannotDo(t *testing.T) {
 	s, d, dir := start(t)
 	for _, tc := range []struct {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attach
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/vswitch"
+)
+
+// onePortSwitch has the port that was created last.
+type onePortSwitch struct{ port vswitch.Port }
+
+func (s *onePortSwitch) Ensure(_ context.Context, p vswitch.Port) (vswitch.Port, error) {
+	s.port = p
+	return p, nil
+}
+
+func (s *onePortSwitch) Remove(context.Context, vswitch.Owner) error { return nil }
+
+func (s *onePortSwitch) List(context.Context) ([]vswitch.Port, error) {
+	return []vswitch.Port{s.port}, nil
+}
+
+// A port of VPP and grout exists without a bridge, too.
+func TestCheckReportsPortOnNoBridge(t *testing.T) {
+	s := &onePortSwitch{}
+	host, a := newPortRequest(t, s)
+	if err := Add(t.Context(), host, a, Steps{Report: func(*deviceinfo.Info) error { return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	check := func() error {
+		r, err := ReadRecord(host, a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Check(t.Context(), host, a, r, func(*deviceinfo.Info, []string) error { return nil })
+	}
+	if err := check(); err != nil {
+		t.Fatal(err)
+	}
+	s.port.Bridge = ""
+	if err := check(); err == nil || AsError(err).Code != CodeChanged || !strings.Contains(AsError(err).Details, "bridge") {
+		t.Errorf("found %v", err)
+	}
+}
