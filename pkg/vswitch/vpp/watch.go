@@ -10,8 +10,13 @@ import (
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
-// reconnectPause is between two attempts to connect.
-const reconnectPause = 250 * time.Millisecond
+const (
+	// reconnectPause is between two attempts to connect.
+	reconnectPause = 250 * time.Millisecond
+	// startupTime is when a VPP that has just started has its bridge domains. VPP carries out its startup file two seconds
+	// after it begins to answer (startup_config_process), and has no event for a bridge domain.
+	startupTime = 2300 * time.Millisecond
+)
 
 // Watch implements vswitch.Watcher. It holds a connection, on which VPP reports interfaces that are deleted. VPP closes
 // it when it ends, and has no ports when it is back.
@@ -19,7 +24,8 @@ func (d *Driver) Watch(ctx context.Context, changed func()) error {
 	return vswitch.WatchConnections(ctx, reconnectPause, func() { d.readEvents(ctx, changed) })
 }
 
-// readEvents calls changed after it connects, for each interface that is deleted, and when the connection ends.
+// readEvents calls changed after it connects and again after startupTime, for each interface that is deleted, and when the
+// connection ends.
 func (d *Driver) readEvents(ctx context.Context, changed func()) {
 	c, err := connect(ctx, d.Socket())
 	if err != nil {
@@ -32,6 +38,8 @@ func (d *Driver) readEvents(ctx context.Context, changed func()) {
 	}
 	changed()
 	defer changed()
+	started := time.AfterFunc(startupTime, changed)
+	defer started.Stop()
 	_ = c.conn.SetDeadline(time.Time{})
 	for {
 		id, _, body, err := c.receiveReply()

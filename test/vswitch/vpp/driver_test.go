@@ -271,6 +271,14 @@ func TestWatchReportsLostPort(t *testing.T) {
 	waitForChange(t, changes)
 }
 
+// A VPP that has just started creates its bridge domains after a while, and reports none.
+func TestWatchReportsAgainWhenVPPHasStarted(t *testing.T) {
+	_, d, _ := start(t)
+	changes := watch(t, d)
+	waitForChange(t, changes)
+	waitForChange(t, changes)
+}
+
 // watch runs Watch until the test ends.
 func watch(t *testing.T, d *driver.Driver) <-chan struct{} {
 	t.Helper()
