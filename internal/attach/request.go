@@ -130,7 +130,7 @@ func (j *job) checkSocketPath() error {
 	switch {
 	case p == "":
 	case d.isAbstract():
-		if len(p) < 2 || len(p) > deviceinfo.MaxSocketPath || strings.IndexByte(p, 0) >= 0 {
+		if len(p) < 2 || len(p) > hostfs.MaxSocketPath || strings.IndexByte(p, 0) >= 0 {
 			return j.invalid("device.path", found, `"@" and a name, 107 bytes at most`)
 		}
 	case path.IsAbs(p):

@@ -101,9 +101,9 @@ func DirName(k cnirecord.Key) string {
 func (j *job) checkLength(socket string) error {
 	inside := path.Join(dirInContainer, "net", j.Interface, path.Base(socket))
 	for _, p := range []struct{ what, path string }{{"on the host", socket}, {"in the container", inside}} {
-		if n := len(p.path); n > deviceinfo.MaxSocketPath {
+		if n := len(p.path); n > hostfs.MaxSocketPath {
 			return Fail(codeConfig, "invalid network configuration: socketDir, device.path: the socket's path is too long",
-				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or device.path", p.what, p.path, n, deviceinfo.MaxSocketPath)
+				"%s it is %q, of %d bytes; a UNIX socket's path has at most %d: shorten socketDir or device.path", p.what, p.path, n, hostfs.MaxSocketPath)
 		}
 	}
 	return nil

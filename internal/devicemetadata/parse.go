@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // Metadata is the content of one file: metadata.resource.k8s.io DeviceMetadata, v1beta1 and
@@ -64,7 +65,6 @@ const (
 	maxDevices = 1024
 	maxIPs     = 64
 	maxText    = 1024 // bytes of a name or ID
-	maxSocket  = 107  // bytes of a UNIX socket's path
 )
 
 // isKnownVersion reports whether this package reads an API version.
@@ -360,8 +360,8 @@ func (p *parser) readPCIAddress(text string, path []any) string {
 func (p *parser) checkSocketPath(text string, at []any) {
 	p.checkRequired(text, at...)
 	switch {
-	case len(text) > maxSocket:
-		p.addFault(at, strconv.Itoa(len(text))+" bytes", "must have at most "+strconv.Itoa(maxSocket)+", the longest path of a UNIX socket")
+	case len(text) > hostfs.MaxSocketPath:
+		p.addFault(at, strconv.Itoa(len(text))+" bytes", "must have at most "+strconv.Itoa(hostfs.MaxSocketPath)+", the longest path of a UNIX socket")
 	case !path.IsAbs(text) || path.Clean(text) != text || text == "/":
 		p.addFault(at, quote(text), "must be an absolute path without . and ..")
 	}

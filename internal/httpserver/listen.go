@@ -14,6 +14,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // ListenUnix creates a socket that only its owner can connect to. It replaces a socket that an
@@ -54,20 +56,17 @@ func ListenUnix(path string) (*UnixListener, error) {
 	return &UnixListener{u, path, st}, nil
 }
 
-// maxSocketPath is the longest path of a socket, in bytes: sun_path without its NUL.
-const maxSocketPath = 107
-
 // shortAddress returns an address for a socket whose path is too long for one: below the
 // directory's descriptor, which done closes.
 func shortAddress(path string) (address string, done func(), err error) {
-	if len(path) <= maxSocketPath {
+	if len(path) <= hostfs.MaxSocketPath {
 		return path, func() {}, nil
 	}
 	fd, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
 	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", fd, filepath.Base(path)), func() { unix.Close(fd) }, nil
+	return filepath.Join(hostfs.DescriptorPath(fd), filepath.Base(path)), func() { unix.Close(fd) }, nil
 }
 
 // UnixListener removes its socket when it is closed, unless another process has replaced it.

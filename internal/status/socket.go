@@ -66,7 +66,7 @@ func Get(ctx context.Context, host hostfs.Root, stateDir string) (*Node, error) 
 // dialSocket connects by the socket's descriptor where its path is too long for an address.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	var d net.Dialer
-	if len(path) < 108 {
+	if len(path) <= hostfs.MaxSocketPath {
 		return d.DialContext(ctx, "unix", path)
 	}
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -74,7 +74,7 @@ func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "unix", Err: err}
 	}
 	defer unix.Close(fd)
-	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+	return d.DialContext(ctx, "unix", hostfs.DescriptorPath(fd))
 }
 
 // Listener is a listener of a UNIX socket that accepts connections of root and of this process's user, and closes all

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // NamedSocket is a socket of the host that a container requests by its name.
@@ -64,8 +65,8 @@ func (d *decoder) checkNamedSocket(field string, name *yaml.Node, n *NamedSocket
 		return
 	}
 	inside := n.DefaultAt(name.Value)
-	if len(inside) > maxSocketPath {
-		d.addFault(field, name, quote(name.Value), fmt.Sprintf("a socket's path has at most %d bytes; in a container it would be %s", maxSocketPath, quote(inside)))
+	if len(inside) > hostfs.MaxSocketPath {
+		d.addFault(field, name, quote(name.Value), fmt.Sprintf("a socket's path has at most %d bytes; in a container it would be %s", hostfs.MaxSocketPath, quote(inside)))
 	}
 	if n.At == "" {
 		n.At = inside

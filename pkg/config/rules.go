@@ -14,6 +14,7 @@ import (
 	"github.com/jackfield/jackfield/internal/glob"
 	"github.com/jackfield/jackfield/internal/quantity"
 	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // The functions in this file return why a value is invalid, or "".
@@ -38,15 +39,12 @@ func absolute(s string) string {
 	return ""
 }
 
-// maxSocketPath is the size of sun_path without the NUL.
-const maxSocketPath = 107
-
 // socketPath requires a path that fits the address of a UNIX socket.
 func socketPath(s string) string {
 	if broken := absolute(s); broken != "" {
 		return broken
 	}
-	if len(s) > maxSocketPath {
+	if len(s) > hostfs.MaxSocketPath {
 		return "a socket's path has at most 107 bytes"
 	}
 	return ""

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // Versions of the specification that this package knows (§3.1.2). Any other 1.x.y is read
@@ -24,7 +26,7 @@ const MaxSize = 64 << 10
 
 // MaxSocketPath is the length in bytes of the longest path that a Unix socket address holds
 // (sun_path has 108 bytes, with the terminating NUL).
-const MaxSocketPath = 107
+const MaxSocketPath = hostfs.MaxSocketPath
 
 // Type is the kind of device (§3.1.1).
 type Type string

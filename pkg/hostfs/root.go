@@ -269,6 +269,9 @@ func (r Root) IsSameFile(a, b string) bool {
 	return a == b || filepath.IsAbs(a) && filepath.IsAbs(b) && r.Canonical(a) == r.Canonical(b)
 }
 
+// MaxSocketPath is the longest path of a UNIX socket in bytes: sun_path without its NUL, unix(7).
+const MaxSocketPath = 107
+
 // CheckPath returns an error unless a path is absolute and has no NUL byte.
 func CheckPath(p string) error {
 	switch {

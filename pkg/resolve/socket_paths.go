@@ -59,8 +59,8 @@ func (p *planner) socketPath(file string) (socketPath, error) {
 	if path.Clean(file) != file || !path.IsAbs(file) {
 		return socketPath{}, fmt.Errorf("found %q, want a clean absolute path: %w", file, errdefs.ErrInvalidArgument)
 	}
-	if len(file) > sunPath {
-		return socketPath{}, fmt.Errorf("%q has %d bytes; the path of a UNIX socket has at most %d: %w", file, len(file), sunPath, errdefs.ErrInvalidArgument)
+	if len(file) > hostfs.MaxSocketPath {
+		return socketPath{}, fmt.Errorf("%q has %d bytes; the path of a UNIX socket has at most %d: %w", file, len(file), hostfs.MaxSocketPath, errdefs.ErrInvalidArgument)
 	}
 	var missing error
 	for _, r := range p.roots {

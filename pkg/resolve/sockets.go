@@ -19,12 +19,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
-const (
-	// ContainerDir is the directory in a container with everything that Jackfield delivers.
-	ContainerDir = "/var/run/jackfield"
-	// sunPath is the longest path that a UNIX socket address holds, without its NUL.
-	sunPath = 107
-)
+// ContainerDir is the directory in a container with everything that Jackfield delivers.
+const ContainerDir = "/var/run/jackfield"
 
 // socket is the socket of one attachment, or a named socket, with its entry in the container's view.
 type socket struct {
@@ -158,9 +154,9 @@ func (p *planner) hasSocket(at socketPath) bool {
 // setPathInContainer sets where the container has the socket.
 func (s *socket) setPathInContainer() error {
 	inside := path.Join(ContainerDir, s.mountPoint(), path.Base(s.own))
-	if len(inside) > sunPath {
+	if len(inside) > hostfs.MaxSocketPath {
 		return s.fieldError(fmt.Errorf("the path in the container, %q, has %d bytes; a UNIX socket's path has at most %d: %w",
-			inside, len(inside), sunPath, errdefs.ErrInvalidArgument))
+			inside, len(inside), hostfs.MaxSocketPath, errdefs.ErrInvalidArgument))
 	}
 	s.containerPath = inside
 	return nil

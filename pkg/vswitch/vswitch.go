@@ -105,9 +105,6 @@ type Watcher interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// MaxSocketPath is the longest path of a UNIX socket in bytes, unix(7).
-const MaxSocketPath = 107
-
 // Switch is a switch of the node's configuration, as its driver reaches it.
 type Switch struct {
 	// Name is its name in the configuration.

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -43,8 +44,8 @@ func (d *Driver) checkPort(p vswitch.Port) error {
 		return invalid("bridge", "missing", "name a bridge with datapath_type netdev")
 	case socket == "" || socket[0] != '/' || strings.ContainsRune(socket, 0):
 		return invalid("socket", fmt.Sprintf("found %s", diag.Quote(socket, diag.Most)), "use an absolute path")
-	case len(socket) > vswitch.MaxSocketPath:
-		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket, diag.Most), len(socket)), fmt.Sprintf("use a path of at most %d bytes", vswitch.MaxSocketPath))
+	case len(socket) > hostfs.MaxSocketPath:
+		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket, diag.Most), len(socket)), fmt.Sprintf("use a path of at most %d bytes", hostfs.MaxSocketPath))
 	case p.MTU != 0 && (p.MTU < minMTU || p.MTU > maxMTU):
 		return invalid("mtu", fmt.Sprintf("found %d", p.MTU), fmt.Sprintf("use an MTU from %d to %d", minMTU, maxMTU))
 	case p.VLAN < 0 || p.VLAN > maxVLAN:

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -288,8 +289,8 @@ func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 		err = invalid("bridge", diag.Quote(p.Bridge, diag.Most)+" is not the number of a bridge domain", fmt.Sprintf("use a number from 1 to %d", maxBridge))
 	case p.Type == vswitch.Memif && p.Queues > 255:
 		err = d.Refuse(p, "queues", "a memif has at most 255", "use fewer queues", errdefs.ErrOutOfRange)
-	case len(p.Socket) > vswitch.MaxSocketPath || !strings.HasPrefix(p.Socket, "/") || strings.ContainsRune(p.Socket, 0):
-		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket, diag.Most), vswitch.MaxSocketPath), "shorten socketDir or device.path")
+	case len(p.Socket) > hostfs.MaxSocketPath || !strings.HasPrefix(p.Socket, "/") || strings.ContainsRune(p.Socket, 0):
+		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket, diag.Most), hostfs.MaxSocketPath), "shorten socketDir or device.path")
 	case len(tag) > maxTag:
 		err = invalid("containerID", fmt.Sprintf("the tag %s has %d bytes; VPP stores %d", diag.Quote(tag, diag.Most), len(tag), maxTag), "use a shorter container ID or interface name")
 	}
