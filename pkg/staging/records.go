@@ -69,8 +69,14 @@ func readRecordNames(host hostfs.Root, dir string) ([]string, error) {
 
 // removeUnusedSandboxRecord removes the record of a sandbox without containers. The record of a
 // sandbox that has claims stays until the sandbox is removed. A shared store may never learn of
-// that, so it releases the sandbox's claims of the host's sockets with the last container.
+// that, so it releases the sandbox's claims of the host's sockets with the last container. Under the
+// store's lock, no container of the sandbox is recorded meanwhile.
 func (s *Store) removeUnusedSandboxRecord(sandboxID string) error {
+	unlock, err := s.lockStore()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	sandbox := filepath.Join(s.sandboxesDir(), sandboxID)
 	names, err := listNames(sandbox)
 	if err == nil && len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return name != bundleFile && name != claimedFile }) {

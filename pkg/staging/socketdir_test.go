@@ -18,6 +18,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/internal/claims"
 )
 
@@ -377,4 +378,39 @@ func TestCrashWhileDirectoryIsCreated(t *testing.T) {
 	must(t, err)
 	must(t, s.Retain(time.Time{}, func(string) bool { return false }, func(string) bool { return false }))
 	must(t, s.Prepare(newServer("c1", "s2", "b")))
+}
+
+// A container that is created while the sandbox's last one is removed keeps the sandbox's sockets.
+func TestSocketsStayClaimedForContainerCreatedDuringRemoval(t *testing.T) {
+	all, dir := openAllStores(t)
+	hook := all["OCI hook"]
+	listen(t, filepath.Join(dir, "run/vsw/held/x.sock"))
+	must(t, hook.Prepare(newClient("c1", "s1", "held/x.sock")))
+	// The claims are locked: the removal waits before it releases them.
+	lock, err := openLocked(hook.host.Path("/run/jackfield/claims"), unix.O_DIRECTORY, unix.LOCK_EX)
+	must(t, err)
+	removed, recorded, created := make(chan error), make(chan bool), make(chan error)
+	go func() { removed <- hook.RemoveContainer("s1", "c1") }()
+	if !busytest.Until(func() bool { return !exists(hook.recordFile("s1", "c1")) }) {
+		t.Fatal("the first container's record is not removed")
+	}
+	go func() {
+		c := newClient("c2", "s1", "held/x.sock")
+		err := errors.Join(hook.recordContainer(&c), hook.markClaimed("s1"))
+		close(recorded)
+		created <- errors.Join(err, hook.holdSockets("s1", c.Sockets))
+	}()
+	select {
+	case <-recorded:
+	case <-time.After(100 * time.Millisecond): // it waits for the removal
+	}
+	must(t, unix.Close(lock))
+	must(t, <-removed)
+	must(t, <-created)
+	if !exists(filepath.Join(hook.sandboxesDir(), "s1", claimedFile)) {
+		t.Error("the sandbox's record does not say that it has claims")
+	}
+	if err := all["inject"].Prepare(newServer("c3", "s2", "held")); !errdefs.IsConflict(err) {
+		t.Errorf("another sandbox gets the directory of a socket that a container has: %v", err)
+	}
 }
