@@ -35,7 +35,7 @@ func RecordedContainers(host hostfs.Root, stateDir, sandboxID string) ([]string,
 	names, err := readRecordNames(host, path.Join(SandboxesDir(stateDir), sandboxID))
 	var ids []string
 	for _, name := range names {
-		if id, ok := strings.CutSuffix(name, containerSuffix); ok {
+		if id, ok := strings.CutSuffix(name, containerSuffix); ok && hostfs.CheckID(id) == nil {
 			ids = append(ids, id)
 		}
 	}

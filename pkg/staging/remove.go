@@ -30,36 +30,53 @@ func (s *Store) removeContainer(sandboxID, containerID string, modified time.Tim
 	if err := checkIDs(sandboxID, containerID); err != nil {
 		return false, err
 	}
-	file := s.recordFile(sandboxID, containerID)
-	unlock, err := s.lockStore()
-	if err != nil {
-		return false, err
-	}
-	if !modified.IsZero() && !modTime(file).Equal(modified) {
-		unlock()
-		return false, nil
-	}
-	r, err := s.removeStagingLocked(sandboxID, containerID)
-	if err == nil {
-		if err = os.Remove(file); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	unlock()
+	r, removed, err := s.removeStaging(sandboxID, containerID, modified)
 	if err != nil {
 		return false, fmt.Errorf("remove container %q from staging: %w", containerID, err)
+	}
+	if !removed {
+		return false, nil
 	}
 	return true, errors.Join(s.revokeAccess(r.Sockets, ""), s.removeUnusedSandboxRecord(sandboxID))
 }
 
+// removeStaging unmounts and removes a container's staging directory, and then its record, which it
+// returns.
+func (s *Store) removeStaging(sandboxID, containerID string, modified time.Time) (r record, removed bool, err error) {
+	unlock, err := s.lockStore()
+	if err != nil {
+		return r, false, err
+	}
+	defer unlock()
+	file := s.recordFile(sandboxID, containerID)
+	if !modified.IsZero() && !modTime(file).Equal(modified) {
+		return r, false, nil
+	}
+	s.untrackContainer(containerID)
+	r = s.readRecord(sandboxID, containerID)
+	if err := s.unmarkReady(containerID); err != nil {
+		return r, false, err
+	}
+	if _, err := os.Lstat(filepath.Join(s.containersDir(), containerID)); !errors.Is(err, fs.ErrNotExist) {
+		if err := s.unmountAll(&r.Container); err != nil {
+			return r, false, err
+		}
+		if err := s.removeTree(containerID); err != nil {
+			return r, false, err
+		}
+	}
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return r, false, err
+	}
+	return r, true, nil
+}
+
 // RemoveContainerByID is RemoveContainer for a caller that does not know the sandbox.
 func (s *Store) RemoveContainerByID(containerID string) error {
-	sandboxes, err := listNames(s.sandboxesDir())
+	sandboxes, err := RecordedSandboxes(s.host, s.hostDir, containerID)
 	errs := []error{err}
 	for _, sid := range sandboxes {
-		if _, err := os.Lstat(s.recordFile(sid, containerID)); err == nil {
-			errs = append(errs, s.RemoveContainer(sid, containerID))
-		}
+		errs = append(errs, s.RemoveContainer(sid, containerID))
 	}
 	return errors.Join(errs...)
 }
@@ -71,23 +88,19 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 	if err := checkID("sandbox", sandboxID); err != nil {
 		return err
 	}
-	sandbox := filepath.Join(s.sandboxesDir(), sandboxID)
 	ids, err := s.recordedContainers(sandboxID)
 	if err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
 	}
 	var errs []error
-	var sockets []Socket
 	for _, id := range ids {
-		r, err := s.removeStaging(sandboxID, id)
-		errs = append(errs, err)
-		sockets = append(sockets, r.Sockets...)
+		errs = append(errs, s.RemoveContainer(sandboxID, id))
 	}
 	lost, err := s.removeSocketDirs(sandboxID)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, errors.Join(err, lost))
 	}
-	if err := errors.Join(os.RemoveAll(sandbox), s.revokeAccess(sockets, ""), lost); err != nil {
+	if err := errors.Join(os.RemoveAll(filepath.Join(s.sandboxesDir(), sandboxID)), lost); err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
 	}
 	return nil
@@ -105,37 +118,12 @@ func (s *Store) RemoveIdleSandbox(sandboxID string) error {
 	return s.RemoveSandbox(sandboxID)
 }
 
-// removeStaging unmounts and removes a container's staging directory. It returns the container's
-// record, which stays.
-func (s *Store) removeStaging(sandboxID, containerID string) (record, error) {
-	unlock, err := s.lockStore()
-	if err != nil {
-		return record{}, err
-	}
-	defer unlock()
-	return s.removeStagingLocked(sandboxID, containerID)
-}
-
-func (s *Store) removeStagingLocked(sandboxID, containerID string) (record, error) {
-	s.untrackContainer(containerID)
-	r := s.readRecord(sandboxID, containerID)
-	if err := s.unmarkReady(containerID); err != nil {
-		return r, err
-	}
-	dir := filepath.Join(s.containersDir(), containerID)
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return r, nil
-	}
-	if s.status.Mode == ModeMount {
-		if err := s.unmountAll(&r.Container); err != nil {
-			return r, err
-		}
-	}
-	return r, s.removeTree(containerID)
-}
-
-// unmountAll unmounts everything in a container's directory that its record names.
+// unmountAll unmounts everything in a container's directory that its record names. Without staged
+// mounts there is nothing.
 func (s *Store) unmountAll(c *Container) error {
+	if s.status.Mode != ModeMount {
+		return nil
+	}
 	dir := filepath.Join(s.containersDir(), c.ID)
 	var errs []error
 	for _, p := range c.mountPoints() {
