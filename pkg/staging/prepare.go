@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -66,31 +67,16 @@ func (s *Store) fillDirectory(c *Container) error {
 	if err := s.ensureSharedMount(); err != nil {
 		return err
 	}
-	dir := filepath.Join(s.containersDir(), c.ID)
-	if _, err := os.Lstat(dir); err == nil && s.status.Mode == ModeMount {
-		if err := s.unmountAll(c); err != nil {
-			return err
-		}
-	}
-	if err := makeDirs(s.containersDir(), c.ID); err != nil {
+	if err := s.unmountAll(c); err != nil {
 		return err
 	}
-	for _, d := range c.Dirs {
-		if err := makeDirs(dir, d.Path); err != nil {
-			return err
-		}
+	if err := s.makeDirs(c, nil); err != nil {
+		return err
 	}
 	for _, f := range c.Files {
 		// Nobody reads it before the container exists.
-		if err := hostfs.CreateFile(filepath.Join(dir, f.Name), f.Data, viewFile); err != nil {
+		if err := hostfs.CreateFile(filepath.Join(s.containersDir(), c.ID, f.Name), f.Data, viewFile); err != nil {
 			return err
-		}
-	}
-	for _, d := range c.Dirs {
-		if d.Scratch && s.status.Mode == ModeMount {
-			if err := c.mountScratch(dir, d.Path); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
@@ -110,23 +96,50 @@ func (s *Store) finishStaging(c *Container) error {
 	return s.markReady(c)
 }
 
-// makeDirs creates a directory below base, with its parents, with the mode that a container needs
-// whatever the umask. It follows no symlink.
-func makeDirs(base, rel string) error {
-	at, err := unix.Open(base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+// makeDirs creates the container's directory and the directories in it, as far as they are missing, and
+// mounts the scratch directories that the container does not have yet.
+func (s *Store) makeDirs(c *Container, have []Dir) error {
+	containers, err := unix.Open(s.containersDir(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return &os.PathError{Op: "open", Path: base, Err: err}
+		return &os.PathError{Op: "open", Path: s.containersDir(), Err: err}
 	}
+	defer unix.Close(containers)
+	dir, err := makeDir(containers, c.ID)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	for _, d := range c.Dirs {
+		fd, err := makeDir(dir, d.Path)
+		if err != nil {
+			return err
+		}
+		unix.Close(fd)
+		if d.Scratch && s.status.Mode == ModeMount && !slices.Contains(have, d) {
+			if err := c.mountScratch(filepath.Join(s.containersDir(), c.ID), d.Path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// makeDir opens a directory below an open one. It creates the directory and its parents if they are
+// missing, with the mode that a container needs whatever the umask. It follows no symlink.
+func makeDir(dirfd int, rel string) (int, error) {
+	at := dirfd
 	for elem := range strings.SplitSeq(rel, "/") {
 		next, err := hostfs.MkdirAt(at, elem, containerDir)
 		if errors.Is(err, unix.EEXIST) {
 			next, err = hostfs.OpenatBeneath(at, elem, unix.O_RDONLY|unix.O_DIRECTORY)
 		}
-		unix.Close(at)
+		if at != dirfd {
+			unix.Close(at)
+		}
 		if err != nil {
-			return &os.PathError{Op: "mkdir", Path: filepath.Join(base, rel), Err: err}
+			return -1, &os.PathError{Op: "mkdir", Path: rel, Err: err}
 		}
 		at = next
 	}
-	return unix.Close(at)
+	return at, nil
 }

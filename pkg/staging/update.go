@@ -37,63 +37,33 @@ func (c *Change) Empty() bool { return len(c.Added) == 0 && len(c.Removed) == 0 
 // A socket that was opened and cannot be bound is part of it: it is tried again at once in the
 // background, which reports a failure to Events, and whenever the host re-creates the socket.
 func (s *Store) Update(c Container) (Change, error) {
-	var ch Change
 	if err := c.validate(); err != nil {
-		return ch, err
+		return Change{}, err
 	}
 	s.mu.Lock()
 	was := s.tracked[c.ID]
 	s.mu.Unlock()
 	if was == nil || was.SandboxID != c.SandboxID {
-		return ch, errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it is not staged", c.ID))
+		return Change{}, errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it is not staged", c.ID))
 	}
 	// One caller at a time updates a container; a concurrent removal wins.
-	for _, d := range was.Dirs {
-		if i := slices.IndexFunc(c.Dirs, func(o Dir) bool { return o.Path == d.Path }); i < 0 {
-			c.Dirs = append(slices.Clip(c.Dirs), d)
-		} else {
-			c.Dirs = slices.Clone(c.Dirs)
-			c.Dirs[i].Scratch = c.Dirs[i].Scratch || d.Scratch
-		}
-	}
-	var errs []error
-	var added []newMount
-	defer func() {
-		for _, m := range added {
-			if m.fd >= 0 {
-				unix.Close(m.fd)
-			}
-		}
-	}()
-	c.SocketDirs = slices.DeleteFunc(slices.Clone(c.SocketDirs), func(d SocketDir) bool {
-		if slices.ContainsFunc(was.SocketDirs, d.isSame) {
-			return false
-		}
-		m, err := s.openNewDir(c.SandboxID, &d)
-		if err != nil {
-			errs = append(errs, err)
-			return true
-		}
-		added = append(added, m)
-		return false
-	})
-	c.Sockets = slices.DeleteFunc(slices.Clone(c.Sockets), func(k Socket) bool {
-		m, err := s.openNewSocket(was, &c, &k)
-		if err != nil {
-			errs = append(errs, err)
-			return true
-		}
-		added = append(added, m)
-		return false
-	})
+	u := &update{store: s, was: was, now: &record{Owner: was.Owner, Container: c}}
+	defer u.close()
+	u.keepDirs()
+	u.openNewDirs()
+	u.openNewSockets()
+	err := u.apply()
+	return u.change, errors.Join(append(u.errs, err)...)
+}
 
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.tracked[c.ID] != was {
-		return ch, errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it was removed", c.ID))
-	}
-	err := s.applyUpdate(was, &c, added, &ch)
-	return ch, errors.Join(append(errs, err)...)
+// update is one update of a running container.
+type update struct {
+	store  *Store
+	was    *record
+	now    *record // has what is delivered
+	added  []newMount
+	change Change
+	errs   []error // of items that are not delivered
 }
 
 // newMount is a socket or a socket directory to mount in a running container.
@@ -104,32 +74,180 @@ type newMount struct {
 	from     string   // file and field that request it, for messages
 }
 
-// openNewDir creates a socket directory that the container does not have, and opens it.
-func (s *Store) openNewDir(sandboxID string, d *SocketDir) (newMount, error) {
-	m := newMount{from: d.From}
-	if d.At != "" {
-		m.at = []string{d.At}
+func (u *update) close() {
+	for _, m := range u.added {
+		if m.fd >= 0 {
+			unix.Close(m.fd)
+		}
 	}
-	var err error
-	m.fd, err = s.makeSocketDir(sandboxID, d)
-	return m, err
 }
 
-// openNewSocket opens a socket for the places at which the container does not have it.
-func (s *Store) openNewSocket(was *record, c *Container, k *Socket) (newMount, error) {
-	m := newMount{fd: -1, isSocket: true, from: k.From}
-	m.at = slices.DeleteFunc(slices.Clone(k.At), func(at string) bool { return was.hasSocketAt(at, k.hostPath()) })
-	if len(m.at) == 0 {
-		return m, nil
+// keepDirs adds the directories that the container has already.
+func (u *update) keepDirs() {
+	dirs := slices.Clone(u.now.Dirs)
+	for _, d := range u.was.Dirs {
+		if i := slices.IndexFunc(dirs, func(o Dir) bool { return o.Path == d.Path }); i < 0 {
+			dirs = append(dirs, d)
+		} else {
+			dirs[i].Scratch = dirs[i].Scratch || d.Scratch
+		}
 	}
-	if err := s.holdSockets(c.SandboxID, []Socket{*k}); err != nil {
-		return m, err
+	u.now.Dirs = dirs
+}
+
+// openNewDirs creates the socket directories that the container does not have, and opens them.
+func (u *update) openNewDirs() {
+	u.now.SocketDirs = slices.DeleteFunc(slices.Clone(u.now.SocketDirs), func(d SocketDir) bool {
+		if slices.ContainsFunc(u.was.SocketDirs, d.isSame) {
+			return false
+		}
+		fd, err := u.store.makeSocketDir(u.now.SandboxID, &d)
+		if err != nil {
+			u.errs = append(u.errs, err)
+			return true
+		}
+		m := newMount{fd: fd, from: d.From}
+		if d.At != "" {
+			m.at = []string{d.At}
+		}
+		u.added = append(u.added, m)
+		return false
+	})
+}
+
+// openNewSockets opens each socket for the places at which the container does not have it.
+func (u *update) openNewSockets() {
+	u.now.Sockets = slices.DeleteFunc(slices.Clone(u.now.Sockets), func(k Socket) bool {
+		at := slices.DeleteFunc(slices.Clone(k.At), func(at string) bool { return u.was.hasSocketAt(at, k.hostPath()) })
+		if len(at) == 0 {
+			return false
+		}
+		fd, err := u.openSocket(&k)
+		if err != nil {
+			u.errs = append(u.errs, withOrigin(k.From, err))
+			return true
+		}
+		u.added = append(u.added, newMount{fd: fd, isSocket: true, at: at, from: k.From})
+		return false
+	})
+}
+
+// openSocket opens a socket that the sandbox may have. It returns -1 for a socket that does not exist yet.
+func (u *update) openSocket(k *Socket) (int, error) {
+	if err := u.store.holdSockets(u.now.SandboxID, []Socket{*k}); err != nil {
+		return -1, err
 	}
-	fd, err := s.openForContainer(c, k)
-	if m.fd = fd; errdefs.IsNotFound(err) {
-		err = nil // it is bound once it exists
+	fd, err := u.store.openForContainer(&u.now.Container, k)
+	if errdefs.IsNotFound(err) {
+		return -1, nil // it is bound once it exists
 	}
-	return m, withOrigin(k.From, err)
+	return fd, err
+}
+
+// apply makes the changes of the update in the container's directory and in its record.
+func (u *update) apply() error {
+	s, id := u.store, u.now.ID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tracked[id] != u.was {
+		return errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it was removed", id))
+	}
+	// Until all is done the record has both the old and the new.
+	both := *u.now
+	both.Sockets = slices.Concat(u.was.Sockets, u.now.Sockets)
+	both.SocketDirs = slices.Concat(u.was.SocketDirs, u.now.SocketDirs)
+	if err := s.rewriteRecord(&both); err != nil {
+		return err
+	}
+	dir := filepath.Join(s.containersDir(), id)
+	if err := s.makeDirs(&u.now.Container, u.was.Dirs); err != nil {
+		return err
+	}
+	u.mountAdded(dir)
+	s.trackContainer(u.now)
+	u.writeFiles(dir)
+	dropped := u.unmountDropped(dir)
+	if err := s.rewriteRecord(u.now); err != nil {
+		return err
+	}
+	return s.revokeAccess(dropped, s.recordName(u.now.SandboxID, id))
+}
+
+// mountAdded mounts the new sockets and socket directories. What cannot be mounted stays in the
+// record, so that trackContainer checks it again.
+func (u *update) mountAdded(dir string) {
+	for _, m := range u.added {
+		for _, at := range m.at {
+			if err := m.attach(filepath.Join(dir, at), u.was.hasSocketAt(at, "")); err != nil {
+				u.errs = append(u.errs, withOrigin(m.from, err))
+				continue
+			}
+			u.change.Added = append(u.change.Added, at)
+		}
+	}
+	slices.Sort(u.change.Added)
+}
+
+// attach mounts at target. If another socket has the place, the new socket replaces it. One that does
+// not exist yet does so once it is created.
+func (m *newMount) attach(target string, occupied bool) error {
+	switch {
+	case !m.isSocket:
+		return bindFD(m.fd, target, restrictedAttrs)
+	case occupied && m.fd >= 0:
+		return replaceMount(m.fd, target)
+	case occupied:
+		return nil
+	}
+	if err := createPlaceholder(target); err != nil || m.fd < 0 {
+		return err
+	}
+	return bindFD(m.fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY)
+}
+
+// writeFiles replaces the files that changed.
+func (u *update) writeFiles(dir string) {
+	for _, f := range u.now.Files {
+		if have, err := os.ReadFile(filepath.Join(dir, f.Name)); err == nil && bytes.Equal(have, f.Data) {
+			continue
+		}
+		u.errs = append(u.errs, hostfs.ReplaceFile(filepath.Join(dir, f.Name), f.Data, viewFile))
+		u.change.Files = true
+	}
+}
+
+// unmountDropped unmounts what the container does not have any more, and returns the sockets that it
+// has at no place.
+func (u *update) unmountDropped(dir string) (dropped []Socket) {
+	for _, k := range u.was.Sockets {
+		for _, at := range k.At {
+			if !u.now.hasSocketAt(at, "") {
+				u.errs = append(u.errs, removeSocketAt(filepath.Join(dir, at)))
+				u.change.Removed = append(u.change.Removed, at)
+			}
+		}
+		if !slices.ContainsFunc(u.now.Sockets, func(o Socket) bool { return o.hostPath() == k.hostPath() }) {
+			dropped = append(dropped, k)
+		}
+	}
+	for _, d := range u.was.SocketDirs {
+		if d.At != "" && !slices.ContainsFunc(u.now.SocketDirs, d.isSame) {
+			u.errs = append(u.errs, unmountStack(filepath.Join(dir, d.At)))
+			u.change.Removed = append(u.change.Removed, d.At)
+		}
+	}
+	slices.Sort(u.change.Removed)
+	u.change.Removed = slices.Compact(u.change.Removed) // the record of an interrupted update names a socket twice
+	return dropped
+}
+
+// removeSocketAt unmounts a socket and removes the file that it was mounted on.
+func removeSocketAt(target string) error {
+	err := unmountStack(target)
+	if e := os.Remove(target); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
+	}
+	return err
 }
 
 // UpdateRemoves reports whether an update would remove a socket, a socket directory or a line of
@@ -181,96 +299,4 @@ func (c *Container) hasSocketAt(at, hostPath string) bool {
 	return slices.ContainsFunc(c.Sockets, func(k Socket) bool {
 		return slices.Contains(k.At, at) && (hostPath == "" || hostPath == k.hostPath())
 	})
-}
-
-// applyUpdate makes the changes of an update. The lock is held.
-func (s *Store) applyUpdate(was *record, c *Container, added []newMount, ch *Change) error {
-	// Until all is done the record has both the old and the new.
-	both := *c
-	both.Sockets = slices.Concat(was.Sockets, c.Sockets)
-	both.SocketDirs = slices.Concat(was.SocketDirs, c.SocketDirs)
-	if err := s.rewriteRecord(&record{Owner: was.Owner, Container: both}); err != nil {
-		return err
-	}
-	dir := filepath.Join(s.containersDir(), c.ID)
-	var errs []error
-	for _, d := range c.Dirs {
-		err := makeDirs(dir, d.Path)
-		if err == nil && d.Scratch && !slices.Contains(was.Dirs, d) {
-			err = c.mountScratch(dir, d.Path)
-		}
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	for _, m := range added {
-		for _, at := range m.at {
-			if err := m.attach(filepath.Join(dir, at), was.hasSocketAt(at, "")); err != nil {
-				errs = append(errs, withOrigin(m.from, err))
-				continue // the record has it, so that trackContainer checks it again
-			}
-			ch.Added = append(ch.Added, at)
-		}
-	}
-	now := &record{Owner: was.Owner, Container: *c}
-	s.trackContainer(now)
-	for _, f := range c.Files {
-		if have, err := os.ReadFile(filepath.Join(dir, f.Name)); err == nil && bytes.Equal(have, f.Data) {
-			continue
-		}
-		errs = append(errs, hostfs.ReplaceFile(filepath.Join(dir, f.Name), f.Data, viewFile))
-		ch.Files = true
-	}
-	var dropped []Socket
-	for _, k := range was.Sockets {
-		for _, at := range k.At {
-			if !c.hasSocketAt(at, "") {
-				errs = append(errs, removeSocketAt(filepath.Join(dir, at)))
-				ch.Removed = append(ch.Removed, at)
-			}
-		}
-		if !slices.ContainsFunc(c.Sockets, func(o Socket) bool { return o.hostPath() == k.hostPath() }) {
-			dropped = append(dropped, k)
-		}
-	}
-	for _, d := range was.SocketDirs {
-		if d.At != "" && !slices.ContainsFunc(c.SocketDirs, d.isSame) {
-			errs = append(errs, unmountStack(filepath.Join(dir, d.At)))
-			ch.Removed = append(ch.Removed, d.At)
-		}
-	}
-	slices.Sort(ch.Added)
-	slices.Sort(ch.Removed)
-	ch.Removed = slices.Compact(ch.Removed) // the record of an interrupted update names a socket twice
-	if err := s.rewriteRecord(now); err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	return errors.Join(append(errs, s.revokeAccess(dropped, s.recordName(c.SandboxID, c.ID)))...)
-}
-
-// attach mounts at target. If another socket has the place, the new socket replaces it. One that does
-// not exist yet does so once it is created.
-func (m *newMount) attach(target string, occupied bool) error {
-	switch {
-	case !m.isSocket:
-		return bindFD(m.fd, target, restrictedAttrs)
-	case occupied && m.fd >= 0:
-		return replaceMount(m.fd, target)
-	case occupied:
-		return nil
-	}
-	if err := createPlaceholder(target); err != nil || m.fd < 0 {
-		return err
-	}
-	return bindFD(m.fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY)
-}
-
-// removeSocketAt unmounts a socket and removes the file that it was mounted on.
-func removeSocketAt(target string) error {
-	err := unmountStack(target)
-	if e := os.Remove(target); e != nil && !errors.Is(e, fs.ErrNotExist) {
-		err = errors.Join(err, e)
-	}
-	return err
 }
