@@ -3,6 +3,8 @@
 package staging
 
 import (
+	"bytes"
+	"encoding/json"
 	"net"
 	"os"
 	"path/filepath"
@@ -264,5 +266,37 @@ func TestNoDescriptorLeaks(t *testing.T) {
 	}
 	if after := count(); after > before {
 		t.Errorf("%d descriptors, %d before", after, before)
+	}
+}
+
+// An update removes a part of a list, or a value, only if the new list does not have it, in whatever order.
+func TestUpdateRemoves(t *testing.T) {
+	const one, two, three = `{"name":"a","interface":"net1"}`, `{"name":"a","interface":"net2","jackfield":{"eal":["-a","x"]}}`, `{"name":"b","interface":"net1"}`
+	file := func(devices string) []File {
+		var text bytes.Buffer
+		must(t, json.Indent(&text, []byte(devices), "", "  "))
+		return []File{{"devices.json", text.Bytes()}}
+	}
+	s, _ := newTestStore(t)
+	c := Container{ID: "c1", SandboxID: "s1", Files: file("[" + one + "," + two + "," + three + "]")}
+	must(t, s.Prepare(c))
+	for devices, want := range map[string]bool{
+		"[" + one + "," + two + "," + three + "]":                                             false,
+		"[" + two + "," + three + "," + one + "]":                                             false,
+		"[" + strings.Replace(one, "}", `,"mtu":9000}`, 1) + "," + two + "," + three + ",{}]": false,
+		// Every line of the first device is in the others, too.
+		"[" + two + "," + three + "]":                                           true,
+		"[" + one + "," + strings.Replace(two, "x", "y", 1) + "," + three + "]": true,
+		"[]": true,
+		"{}": true,
+	} {
+		c.Files = file(devices)
+		if got := s.UpdateRemoves(c); got != want {
+			t.Errorf("%s: removes %t, want %t", devices, got, want)
+		}
+	}
+	c.ID = "c2"
+	if s.UpdateRemoves(c) {
+		t.Error("something is removed from a container without files")
 	}
 }

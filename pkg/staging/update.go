@@ -4,6 +4,7 @@ package staging
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -250,12 +251,16 @@ func removeSocketAt(target string) error {
 	return err
 }
 
-// UpdateRemoves reports whether an update would remove a socket, a socket directory or a line of
-// a file from the container.
+// UpdateRemoves reports whether an update would remove a socket, a socket directory or a part of a
+// JSON file from the container.
 func (s *Store) UpdateRemoves(c Container) bool {
 	for _, f := range c.Files {
 		have, err := os.ReadFile(filepath.Join(s.containersDir(), c.ID, f.Name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) || losesLine(have, f.Data) {
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		var was, is any
+		if err != nil || json.Unmarshal(have, &was) != nil || json.Unmarshal(f.Data, &is) != nil || losesValue(was, is) {
 			return true
 		}
 	}
@@ -273,19 +278,25 @@ func (s *Store) UpdateRemoves(c Container) bool {
 	return slices.ContainsFunc(was.SocketDirs, func(d SocketDir) bool { return !slices.ContainsFunc(c.SocketDirs, d.isSame) })
 }
 
-// losesLine reports whether a line of a list is missing in the list that replaces it. The comma
-// after an element is not part of the line.
-func losesLine(was, is []byte) bool {
-	lines := make(map[string]bool)
-	for line := range bytes.Lines(is) {
-		lines[string(bytes.TrimRight(line, ",\n"))] = true
-	}
-	for line := range bytes.Lines(was) {
-		if !lines[string(bytes.TrimRight(line, ",\n"))] {
-			return true
+// losesValue reports whether a part of a decoded JSON value is missing in the value that replaces it:
+// a member of an object, or an element of a list, whose order does not count.
+func losesValue(was, is any) bool {
+	switch was := was.(type) {
+	case map[string]any:
+		is, _ := is.(map[string]any)
+		for key, value := range was {
+			if losesValue(value, is[key]) {
+				return true
+			}
 		}
+		return false
+	case []any:
+		is, _ := is.([]any)
+		return slices.ContainsFunc(was, func(old any) bool {
+			return !slices.ContainsFunc(is, func(other any) bool { return !losesValue(old, other) })
+		})
 	}
-	return false
+	return was != is
 }
 
 // isSame reports whether two socket directories are the same, at the same place.
