@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 )
 
@@ -277,4 +278,36 @@ func mountExt4(t *testing.T, dir string) {
 		}
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+}
+
+// An update of a container that is removed meanwhile leaves no access.
+func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
+	n, path := newRightsNode(t, "p/a.sock")
+	before := accessOf(t, path)
+	must(t, n.Prepare(Container{ID: "c1", SandboxID: "s1"}))
+	// The records of the second socket are locked: the update waits there.
+	second := "p/b.sock"
+	for i := 0; rightsName("/run/vsw/" + second)[0] == rightsName("/run/vsw/p/a.sock")[0]; i++ {
+		second = fmt.Sprintf("p/b%d.sock", i)
+	}
+	n.listen("run/vsw/"+second, "host")
+	lock, err := n.lockRights(filepath.Join(n.nodeDir(), "rights", filepath.Dir(rightsName("/run/vsw/"+second))))
+	must(t, err)
+	c := newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)
+	c.Sockets = append(c.Sockets, Socket{Root: "/run/vsw", Rel: second, At: []string{"net/net1/b.sock"}, Access: c.Sockets[0].Access})
+	done := make(chan error)
+	go func() {
+		_, err := n.Update(c)
+		done <- err
+	}()
+	n.waitUntil(func() bool { return accessOf(t, path) != before }, "the update grants no access")
+	must(t, n.RemoveContainer("s1", "c1"))
+	must(t, lock.Close())
+	if err := <-done; !errdefs.IsNotFound(err) {
+		t.Errorf("the container is updated: %v", err)
+	}
+	if after := accessOf(t, path); after != before {
+		t.Errorf("access is %s, was %s before", after, before)
+	}
+	n.wantNoRightsRecords()
 }

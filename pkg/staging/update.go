@@ -151,7 +151,9 @@ func (u *update) apply() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tracked[id] != u.was {
-		return errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it was removed", id))
+		// Its removal did not know of the access that was granted since.
+		err := errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it was removed", id))
+		return errors.Join(err, s.revokeAccess(u.now.Sockets, ""))
 	}
 	// Until all is done the record has both the old and the new.
 	both := *u.now
