@@ -5,7 +5,6 @@ package staging
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -48,8 +47,8 @@ const (
 func (a *Access) needsGrant() bool { return a.Method != "" && a.User != nil && a.User.UID != 0 }
 
 // isOwner reports whether the user owns a file and has these permissions as its owner.
-func (a *Access) isOwner(st *unix.Stat_t, rights uint16) bool {
-	return st.Uid == a.User.UID && uint16(st.Mode>>6)&rights == rights
+func (a *Access) isOwner(now ownership, rights uint32) bool {
+	return now.UID == a.User.UID && now.Mode>>6&rights == rights
 }
 
 // setLabel sets the SELinux label of the socket of a descriptor, if one is configured and SELinux
@@ -66,24 +65,21 @@ func (a *Access) setLabel(fd int) error {
 
 // mayUse reports whether a grant that failed is not needed: this process may not change the file, as
 // under rootless Podman, and any user may use it.
-func mayUse(st *unix.Stat_t, rights uint16, err error) bool {
-	return errors.Is(err, unix.EPERM) && uint16(st.Mode)&rights == rights
+func mayUse(now ownership, rights uint32, err error) bool {
+	return errors.Is(err, unix.EPERM) && now.Mode&rights == rights
 }
 
 // grantCreate grants the user permission to create files in the directory of a descriptor. The
 // directory is removed with the sandbox, so nothing is recorded and nobody inherits the access.
 func (a *Access) grantCreate(fd int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return os.NewSyscallError("fstat", err)
-	}
-	if !a.needsGrant() || a.isOwner(&st, createRights) {
-		return nil
+	_, now, err := inspectFile(fd)
+	if err != nil || !a.needsGrant() || a.isOwner(now, createRights) {
+		return err
 	}
 	method := a.Method
 	if method == ByACL {
 		err := addACLUser(hostfs.DescriptorPath(fd), a.User.UID, createRights)
-		if err == nil || mayUse(&st, createRights, err) {
+		if err == nil || mayUse(now, createRights, err) {
 			return nil
 		}
 		if !errors.Is(err, unix.EOPNOTSUPP) {
@@ -91,7 +87,6 @@ func (a *Access) grantCreate(fd int) error {
 		}
 		method = ByGroup
 	}
-	now := ownershipOf(&st)
 	want, err := a.grantIn(now, method, "directory", createRights)
 	if err != nil {
 		return err
@@ -105,8 +100,6 @@ type ownership struct {
 	GID  uint32 `json:"gid"`
 	Mode uint32 `json:"mode"` // permission bits only
 }
-
-func ownershipOf(st *unix.Stat_t) ownership { return ownership{st.Uid, st.Gid, st.Mode & 0o7777} }
 
 // grantIn returns an ownership with which the user has access, as the owner or by the group.
 func (a *Access) grantIn(now ownership, method AccessMethod, what string, rights uint32) (ownership, error) {

@@ -40,31 +40,22 @@ func (s *Store) grantToAll(k *Socket, fd int, requests []rightsRequest) error {
 		return err
 	}
 	defer f.lock.Close()
-	id, err := identifyFile(fd)
+	id, now, err := inspectFile(fd) // under the lock: another process may just have changed it
 	if err != nil {
 		return err
 	}
 	if f.File != id {
 		f.socketRights = socketRights{Socket: k.hostPath(), Root: k.Root, File: id} // another socket has the path now
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil { // under the lock: another process may just have changed it
-		return os.NewSyscallError("fstat", err)
-	}
-	// A file has one owner and one group. If several containers need different ones, only one gets
-	// it: granting to each in turn would cause events without end.
-	taken := len(requests) > 1 && slices.ContainsFunc(requests, func(r rightsRequest) bool {
-		return r.access.Method == ByOwner && r.access.isOwner(&st, connectRights) ||
-			r.access.Method == ByGroup && st.Gid == r.access.User.GID && uint16(st.Mode>>3)&connectRights == connectRights
-	})
+	taken := isTaken(now, requests)
 	var byACL []rightsRequest
 	var errs []error
 	for _, r := range requests {
 		switch {
 		case !s.hasRecord(r.record):
 			errs = append(errs, withOrigin(r.from, errdefs.ErrNotFound.WithMessage(fmt.Sprintf("grant user %d access to the socket: the container was removed meanwhile", r.access.User.UID))))
-		case r.access.isOwner(&st, connectRights):
-			if f.OwnerChange != nil && f.OwnerChange.After.UID == st.Uid && f.OwnerChange.Before.UID != st.Uid {
+		case r.access.isOwner(now, connectRights):
+			if f.OwnerChange != nil && f.OwnerChange.After.UID == now.UID && f.OwnerChange.Before.UID != now.UID {
 				f.addHolder(r, ByOwner) // Jackfield made the user its owner
 			}
 		case r.access.Method == ByACL:
@@ -74,74 +65,91 @@ func (s *Store) grantToAll(k *Socket, fd int, requests []rightsRequest) error {
 				f.addHolder(r, r.access.Method)
 			}
 		default:
-			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &st, r, r.access.Method)))
+			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &now, r, r.access.Method)))
 		}
 	}
 	if err := f.writeRecord(); err != nil {
 		return err
 	}
-	if len(byACL) == 0 {
-		return errors.Join(errs...)
+	return errors.Join(append(errs, f.grantByACL(s, fd, now, byACL)...)...)
+}
+
+// isTaken reports whether one of several requests has the file's owner or group already. A file has one
+// owner and one group. If several containers need different ones, only one gets it: granting to each in
+// turn would cause events without end.
+func isTaken(now ownership, requests []rightsRequest) bool {
+	return len(requests) > 1 && slices.ContainsFunc(requests, func(r rightsRequest) bool {
+		return r.access.Method == ByOwner && r.access.isOwner(now, connectRights) ||
+			r.access.Method == ByGroup && now.GID == r.access.User.GID && now.Mode>>3&connectRights == connectRights
+	})
+}
+
+// grantByACL grants the users access by the socket's ACL, or, on a file system without ACLs, by the
+// socket's group.
+func (f *rightsFile) grantByACL(s *Store, fd int, now ownership, requests []rightsRequest) (errs []error) {
+	if len(requests) == 0 {
+		return nil
 	}
-	err = f.grantByACL(s, hostfs.DescriptorPath(fd), byACL)
-	for _, r := range byACL {
+	err := f.addACLEntries(s, hostfs.DescriptorPath(fd), requests)
+	for _, r := range requests {
 		if errors.Is(err, unix.EOPNOTSUPP) {
-			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &st, r, ByGroup)))
-		} else if err != nil && !mayUse(&st, connectRights, err) {
+			errs = append(errs, withOrigin(r.from, f.grantByOwner(fd, &now, r, ByGroup)))
+		} else if err != nil && !mayUse(now, connectRights, err) {
 			errs = append(errs, withOrigin(r.from, fmt.Errorf("grant user %d access to the socket by its ACL: %w", r.access.User.UID, err)))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
-// grantByACL adds the users' entries to the socket's ACL in one write.
-func (f *rightsFile) grantByACL(s *Store, link string, requests []rightsRequest) error {
-	add := func() error {
-		acl, err := readACL(link)
-		if err != nil {
-			return err
-		}
-		changed := false
-		for _, r := range requests {
-			uid := r.access.User.UID
-			next, widened := aclWithUser(acl, uid, connectRights)
-			recorded := slices.ContainsFunc(f.Entries, func(e aclGrant) bool { return e.UID == uid })
-			if widened && !recorded {
-				f.Entries = append(f.Entries, aclGrant{UID: uid, Before: userPermissions(acl, uid)})
-				recorded = true
-			}
-			if recorded {
-				f.addHolder(r, ByACL) // otherwise the entry is the administrator's
-			}
-			acl, changed = next, changed || widened
-		}
-		if err := f.writeRecord(); err != nil || !changed {
-			return err
-		}
-		return writeACL(link, acl)
-	}
-	err := add()
+// addACLEntries adds the users' entries to the socket's ACL. If the ACL is full, it makes room: a crash
+// can leave entries of containers that do not exist any more.
+func (f *rightsFile) addACLEntries(s *Store, link string, requests []rightsRequest) error {
+	err := f.extendACL(link, requests)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.E2BIG) || errors.Is(err, unix.ERANGE) {
-		// Make room: a crash can leave entries of containers that do not exist any more.
 		if err := f.revokeACLEntries(s, link); err != nil {
 			return err
 		}
-		if err = add(); err != nil {
+		if err = f.extendACL(link, requests); err != nil {
 			return fmt.Errorf("%w: the ACL has no room for another user; use sockets.access group or owner, or run the containers under fewer users", err)
 		}
 	}
 	return err
 }
 
-// grantByOwner makes a user the owner, or a group the group, of the socket.
-func (f *rightsFile) grantByOwner(fd int, st *unix.Stat_t, r rightsRequest, method AccessMethod) error {
-	now := ownershipOf(st)
-	after, err := r.access.grantIn(now, method, "socket", connectRights)
+// extendACL records the users' entries and adds them to the socket's ACL in one write.
+func (f *rightsFile) extendACL(link string, requests []rightsRequest) error {
+	acl, err := readACL(link)
 	if err != nil {
 		return err
 	}
-	if after != now {
-		before := now
+	changed := false
+	for _, r := range requests {
+		uid := r.access.User.UID
+		next, widened := aclWithUser(acl, uid, connectRights)
+		recorded := slices.ContainsFunc(f.Entries, func(e aclGrant) bool { return e.UID == uid })
+		if widened && !recorded {
+			f.Entries = append(f.Entries, aclGrant{UID: uid, Before: userPermissions(acl, uid)})
+			recorded = true
+		}
+		if recorded {
+			f.addHolder(r, ByACL) // otherwise the entry is the administrator's
+		}
+		acl, changed = next, changed || widened
+	}
+	if err := f.writeRecord(); err != nil || !changed {
+		return err
+	}
+	return writeACL(link, acl)
+}
+
+// grantByOwner makes a user the owner, or a group the group, of the socket, and updates now.
+func (f *rightsFile) grantByOwner(fd int, now *ownership, r rightsRequest, method AccessMethod) error {
+	after, err := r.access.grantIn(*now, method, "socket", connectRights)
+	if err != nil {
+		return err
+	}
+	if after != *now {
+		before := *now
 		if last := f.OwnerChange; last != nil && now.GID == last.After.GID && now.UID == last.After.UID {
 			before.UID, before.GID = last.Before.UID, last.Before.GID // only the mode was changed since
 			if now.Mode == last.After.Mode {
@@ -156,10 +164,11 @@ func (f *rightsFile) grantByOwner(fd int, st *unix.Stat_t, r rightsRequest, meth
 	if err := f.writeRecord(); err != nil {
 		return err
 	}
-	if err := setOwnership(fd, "socket", now, after); err != nil {
+	if err := setOwnership(fd, "socket", *now, after); err != nil {
 		return err
 	}
-	return unix.Fstat(fd, st)
+	_, *now, err = inspectFile(fd)
+	return err
 }
 
 // revokeAccess revokes the access to sockets that no other container needs. The container's
@@ -224,7 +233,7 @@ func (s *Store) revokeAtSocket(socket, record string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	id, err := identifyFile(fd)
+	id, _, err := inspectFile(fd)
 	if err != nil {
 		return err
 	}
@@ -234,11 +243,11 @@ func (s *Store) revokeAtSocket(socket, record string) error {
 	if err := f.revokeACLEntries(s, hostfs.DescriptorPath(fd)); err != nil {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil { // the group bits of the mode follow the ACL's mask
+	_, now, err := inspectFile(fd) // the group bits of the mode follow the ACL's mask
+	if err != nil {
 		return err
 	}
-	if err := f.restoreOwner(fd, &st); err != nil {
+	if err := f.restoreOwner(fd, now); err != nil {
 		return err
 	}
 	if len(f.Holders) == 0 {
@@ -278,11 +287,10 @@ func (f *rightsFile) revokeACLEntries(s *Store, link string) error {
 
 // restoreOwner undoes a change of owner or group that no recorded container needs. If another
 // container needs one of its own, that container gets it.
-func (f *rightsFile) restoreOwner(fd int, st *unix.Stat_t) error {
+func (f *rightsFile) restoreOwner(fd int, now ownership) error {
 	if f.OwnerChange == nil {
 		return nil
 	}
-	now := ownershipOf(st)
 	var other *rightsHolder
 	for i := range f.Holders {
 		h := &f.Holders[i]
@@ -294,7 +302,7 @@ func (f *rightsFile) restoreOwner(fd int, st *unix.Stat_t) error {
 		}
 	}
 	if other != nil {
-		return f.grantByOwner(fd, st, rightsRequest{record: other.Record, access: &Access{User: &other.User}}, other.Method)
+		return f.grantByOwner(fd, &now, rightsRequest{record: other.Record, access: &Access{User: &other.User}}, other.Method)
 	}
 	// What was changed since then stays.
 	want := now

@@ -186,15 +186,15 @@ func (f *rightsFile) remove() error {
 	return nil
 }
 
-// identifyFile returns the identity of an open file.
-func identifyFile(fd int) (fileIdentity, error) {
+// inspectFile returns the identity of an open file, and who owns it.
+func inspectFile(fd int) (fileIdentity, ownership, error) {
 	var st unix.Statx_t
-	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
-		return fileIdentity{}, os.NewSyscallError("statx", err)
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st); err != nil {
+		return fileIdentity{}, ownership{}, os.NewSyscallError("statx", err)
 	}
 	id := fileIdentity{Device: unix.Mkdev(st.Dev_major, st.Dev_minor), Inode: st.Ino}
 	if st.Mask&unix.STATX_BTIME != 0 {
 		id.Born = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
 	}
-	return id, nil
+	return id, ownership{st.Uid, st.Gid, uint32(st.Mode) & 0o7777}, nil
 }
