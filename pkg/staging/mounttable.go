@@ -47,31 +47,23 @@ func (k *mountScan) isUnmounted(containerID string, recordedAt int64) bool {
 
 // scanProcesses reads the mount tables of all processes in /proc.
 func (k *mountScan) scanProcesses(deadline time.Time) error {
-	proc, err := os.Open("/proc")
+	names, err := listNames("/proc")
 	if err != nil {
 		return err
 	}
-	defer proc.Close()
-	for n := 0; ; {
-		names, err := proc.Readdirnames(512)
-		for _, name := range names {
-			if name[0] < '0' || name[0] > '9' {
-				continue
-			}
-			if n++; n > maxProcesses || time.Now().After(deadline) {
-				return fmt.Errorf("inspect the mounts of all processes: stopped after %d of them: %w", n, os.ErrDeadlineExceeded)
-			}
-			if err := k.scanProcess("/proc/" + name); err != nil {
-				return err
-			}
+	n := 0
+	for _, name := range names {
+		if name[0] < '0' || name[0] > '9' {
+			continue
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
+		if n++; n > maxProcesses || time.Now().After(deadline) {
+			return fmt.Errorf("inspect the mounts of all processes: stopped after %d of them: %w", n, os.ErrDeadlineExceeded)
 		}
-		if err != nil {
+		if err := k.scanProcess("/proc/" + name); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // scanProcess reads the mount table of a process, once for each mount namespace.
@@ -91,23 +83,12 @@ func (k *mountScan) scanProcess(proc string) error {
 	// The file system of the directory can be mounted elsewhere, so only the end of a path in
 	// it counts.
 	marker := []byte("/" + filepath.Base(k.dir) + "/")
-	lines := bufio.NewReaderSize(io.LimitReader(f, maxMountTable), 64<<10)
-	for {
-		line, err := lines.ReadSlice('\n')
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			// A line that long is of no staging directory, nor is what follows in it.
-			continue
-		}
-		if err != nil {
-			// The process has ended.
-			return nil
-		}
-		addMountedContainers(line, marker, k.mounted)
+	lines := bufio.NewScanner(io.LimitReader(f, maxMountTable))
+	lines.Buffer(make([]byte, 64<<10), maxMountTable)
+	for lines.Scan() {
+		addMountedContainers(lines.Bytes(), marker, k.mounted)
 	}
-	k.namespaces[ns] = true
+	k.namespaces[ns] = lines.Err() == nil // otherwise the process has ended
 	return nil
 }
 
