@@ -90,7 +90,7 @@ func TestSocketClaimedLaterCannotFillLog(t *testing.T) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if src := n.sockets["/run/vsw/shared/a.sock"]; src == nil || src.lane != tenantLane {
+	if src := n.sockets["/run/vsw/shared/a.sock"]; src == nil || !src.tenant {
 		t.Errorf("the socket is watched as a host socket: %+v", src)
 	}
 }

@@ -38,7 +38,7 @@ func (s *Store) onSocketEvent(src *hostSocket) {
 	n, tenant, err := s.rebind(src)
 	failed := err != nil && !errdefs.IsNotFound(err)
 	s.mu.Lock()
-	s.updateLane(src, tenant)
+	s.updateWatcher(src, tenant)
 	if !failed && n == 0 {
 		s.mu.Unlock()
 		return

@@ -38,8 +38,8 @@ type Store struct {
 
 	mu       sync.Mutex // guards what follows, and every mount
 	tracked  map[string]*record
-	sockets  map[string]*hostSocket // by the socket's host path
-	watchers [2]*fswatch.Watcher
+	sockets  map[string]*hostSocket    // by the socket's host path
+	watchers map[bool]*fswatch.Watcher // by whether tenants can write the watched directories
 	// watchThrottle limits the log lines about directories that cannot be watched.
 	watchThrottle logThrottle
 	closed        bool
@@ -140,18 +140,16 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 // Close ends the watches. What was staged stays for the containers that have it.
 func (s *Store) Close() error {
 	s.mu.Lock()
-	watch := s.watchers
-	s.watchers, s.closed = [2]*fswatch.Watcher{}, true
+	watchers := s.watchers
+	s.watchers, s.closed = nil, true
 	var errs []error
 	if s.rebinderLock >= 0 {
 		errs = append(errs, unix.Close(s.rebinderLock))
 		s.rebinderLock = -1
 	}
 	s.mu.Unlock()
-	for _, w := range watch {
-		if w != nil {
-			errs = append(errs, w.Close())
-		}
+	for _, w := range watchers {
+		errs = append(errs, w.Close())
 	}
 	s.bg.Wait()
 	return errors.Join(errs...)

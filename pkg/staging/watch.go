@@ -23,36 +23,25 @@ type hostSocket struct {
 	containers map[string]*record
 	bound      claims.Identity // what is bound in all of them; zero when unknown
 	watch      *fswatch.Watch
-	lane       int  // index of the watcher that watch belongs to
-	moving     bool // while it moves to the other lane
+	tenant     bool // watch belongs to the watcher of directories that tenants can write
+	moving     bool // while it moves to the other watcher
 	throttle   logThrottle
 }
 
-// Paths that tenants can write have a watcher of their own, so that a tenant delays only
-// tenants.
-const (
-	hostLane = iota
-	tenantLane
-)
-
-// tenantPause is how long that watcher sleeps after events that concern no socket.
+// tenantPause is how long the watcher of directories that tenants can write sleeps after events
+// that concern no socket.
 const tenantPause = 2 * time.Millisecond
 
-// startWatchers starts a watcher for each lane.
+// startWatchers starts two watchers. Directories that tenants can write have one of their own, so
+// that a tenant delays only tenants. After an error, Close ends what was started.
 func (s *Store) startWatchers() error {
-	for i := range s.watchers {
-		opts := fswatch.Options{Failed: s.reportWatchFailure}
-		if i == tenantLane {
-			opts.Pause = tenantPause
-		}
-		w, err := fswatch.New(s.host, opts)
+	s.watchers = make(map[bool]*fswatch.Watcher)
+	for tenant, pause := range map[bool]time.Duration{false: 0, true: tenantPause} {
+		w, err := fswatch.New(s.host, fswatch.Options{Failed: s.reportWatchFailure, Pause: pause})
 		if err != nil {
-			if s.watchers[0] != nil {
-				err = errors.Join(err, s.watchers[0].Close())
-			}
 			return err
 		}
-		s.watchers[i] = w
+		s.watchers[tenant] = w
 	}
 	return nil
 }
@@ -75,11 +64,11 @@ func (s *Store) reportWatchFailure(err error) {
 }
 
 // watchSocket watches a socket, and then handles what happened to it before. It replaces a watch
-// in the wrong lane.
+// of the wrong watcher.
 func (s *Store) watchSocket(src *hostSocket) {
-	lane := laneOf(s.claims.Claimants(src.socket.hostPath()).HasAny())
+	tenant := s.claims.Claimants(src.socket.hostPath()).HasAny()
 	s.mu.Lock()
-	w := s.watchers[lane]
+	w := s.watchers[tenant]
 	s.mu.Unlock()
 	if w == nil {
 		return
@@ -91,7 +80,7 @@ func (s *Store) watchSocket(src *hostSocket) {
 	s.mu.Lock()
 	old := watch
 	if s.sockets[src.socket.hostPath()] == src && watch != nil {
-		old, src.watch, src.lane = src.watch, watch, lane
+		old, src.watch, src.tenant = src.watch, watch, tenant
 	}
 	src.moving = false
 	s.mu.Unlock()
@@ -103,19 +92,10 @@ func (s *Store) watchSocket(src *hostSocket) {
 	}
 }
 
-// laneOf returns the lane of a socket, given whether a tenant can write a directory on the way
-// to it.
-func laneOf(tenant bool) int {
-	if tenant {
-		return tenantLane
-	}
-	return hostLane
-}
-
-// updateLane moves the watch of a socket to the other lane when tenants got or lost a directory
-// on the way to it. The lock is held.
-func (s *Store) updateLane(src *hostSocket, tenant bool) {
-	if lane := laneOf(tenant); src.watch != nil && src.lane != lane && !src.moving && !s.closed {
+// updateWatcher moves the watch of a socket to the other watcher when tenants got or lost a
+// directory on the way to it. The lock is held.
+func (s *Store) updateWatcher(src *hostSocket, tenant bool) {
+	if src.watch != nil && src.tenant != tenant && !src.moving && !s.closed {
 		src.moving = true
 		s.bg.Go(func() { s.watchSocket(src) })
 	}
