@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -30,10 +31,10 @@ const (
 )
 
 // HookOwner is the owner of containers that the OCI hook stages.
-const HookOwner = "hook"
+const HookOwner = claims.Hook
 
 // InjectOwner is the owner of containers that "jackfield inject" stages.
-const InjectOwner = "inject"
+const InjectOwner = claims.Inject
 
 // InjectDir returns the state directory of "jackfield inject" in that of a node.
 func InjectDir(stateDir string) string { return filepath.Join(stateDir, "inject") }

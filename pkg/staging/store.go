@@ -84,41 +84,10 @@ type Events interface {
 // Open prepares the state directory. It is created with its parents, mode 0755 whatever the
 // umask. A state directory that another user owns or can write is errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
-	claimed := claimsPath(dir, opts.Owner)
-	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, rebinderLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket),
-		claims: claims.Open(host, claimed)}
-	creates := !opts.NoCreate || opts.Watch
-	if _, err := os.Lstat(s.dir); creates && errors.Is(err, fs.ErrNotExist) {
-		// Vswitches of other users have sockets below the same parents.
-		parent, err := host.MakeDir(dir, 0o755)
-		if err != nil {
-			return nil, fmt.Errorf("create state directory %q: %w", dir, err)
-		}
-		parent.Close()
-	}
-	owned := []string{s.dir, s.containersDir(), s.sandboxesDir(), host.Path(claimed)}
-	if opts.Shared {
-		owned = append(owned, s.readyDir())
-	}
-	for _, d := range owned {
-		if creates {
-			if err := unix.Mkdir(d, privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
-				return nil, fmt.Errorf("create state directory %q: %w", d, err)
-			}
-		}
-		var st unix.Stat_t
-		err := unix.Lstat(d, &st)
-		switch {
-		case !creates && errors.Is(err, unix.ENOENT):
-			continue
-		case err != nil:
-			return nil, fmt.Errorf("check state directory %q: %w", d, err)
-		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-			return nil, errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("check state directory %q: found a %s, want a directory", d, hostfs.TypeName(st.Mode)))
-		}
-		if fault := trust.Check(d, &st, trust.Options{}); fault != nil {
-			return nil, fmt.Errorf("check state directory %w", fault)
-		}
+	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, claims: claims.Open(host, claimsPath(dir, opts.Owner)),
+		rebinderLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket)}
+	if err := s.prepareStateDir(); err != nil {
+		return nil, err
 	}
 	if opts.NoCreate {
 		s.status = Status{Mode: ModeMount}
@@ -135,6 +104,49 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 		}
 	}
 	return s, nil
+}
+
+// prepareStateDir creates the store's directories, unless the store creates nothing, and checks them.
+func (s *Store) prepareStateDir() error {
+	creates := !s.opts.NoCreate || s.opts.Watch
+	if _, err := os.Lstat(s.dir); creates && errors.Is(err, fs.ErrNotExist) {
+		// Vswitches of other users have sockets below the same parents.
+		parent, err := s.host.MakeDir(s.hostDir, 0o755)
+		if err != nil {
+			return fmt.Errorf("create state directory %q: %w", s.hostDir, err)
+		}
+		parent.Close()
+	}
+	owned := []string{s.dir, s.containersDir(), s.sandboxesDir(), s.host.Path(claimsPath(s.hostDir, s.opts.Owner))}
+	if s.opts.Shared {
+		owned = append(owned, s.readyDir())
+	}
+	for _, d := range owned {
+		if creates {
+			if err := unix.Mkdir(d, privateDir); err != nil && !errors.Is(err, unix.EEXIST) {
+				return fmt.Errorf("create state directory %q: %w", d, err)
+			}
+		}
+		if err := checkStateDir(d); err != nil && (creates || !errors.Is(err, unix.ENOENT)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkStateDir refuses what is no directory, and a directory that another user owns or can write.
+func checkStateDir(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fmt.Errorf("check state directory %q: %w", dir, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return errdefs.ErrPermissionDenied.WithMessage(fmt.Sprintf("check state directory %q: found a %s, want a directory", dir, hostfs.TypeName(st.Mode)))
+	}
+	if fault := trust.Check(dir, &st, trust.Options{}); fault != nil {
+		return fmt.Errorf("check state directory %w", fault)
+	}
+	return nil
 }
 
 // Close ends the watches. What was staged stays for the containers that have it.
