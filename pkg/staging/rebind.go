@@ -5,8 +5,10 @@ package staging
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -85,10 +87,11 @@ func (s *Store) rebindAll(src *hostSocket, fd int, st *unix.Stat_t, claimants cl
 	var errs []error
 	var places []bindPlace
 	var rights []rightsRequest
-	for id, r := range src.containers {
+	for _, id := range slices.Sorted(maps.Keys(src.containers)) {
 		if s.isRemoved(id) {
 			continue
 		}
+		r := src.containers[id]
 		for i := range r.Sockets {
 			k := &r.Sockets[i]
 			if k.hostPath() != src.socket.hostPath() {
