@@ -151,7 +151,7 @@ func removeEmptyDir(dirfd int, name string) error {
 // openForRemoval opens a directory whose entries are to be removed: no symlink, and nothing that
 // is mounted there.
 func openForRemoval(dirfd int, name string) (*os.File, error) {
-	fd, err := openat2(dirfd, name, &unix.OpenHow{
+	fd, err := Openat2(dirfd, name, &unix.OpenHow{
 		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC | unix.O_NONBLOCK,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 	})

@@ -91,7 +91,7 @@ func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
 		Resolve: unix.RESOLVE_NO_MAGICLINKS | resolve,
 	}
 	if r.dir == "" {
-		return openat2(unix.AT_FDCWD, hostPath, &how)
+		return Openat2(unix.AT_FDCWD, hostPath, &how)
 	}
 	dirfd, err := unix.Open(r.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -99,7 +99,7 @@ func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
 	}
 	defer unix.Close(dirfd)
 	how.Resolve |= unix.RESOLVE_IN_ROOT
-	return openat2(dirfd, hostPath, &how)
+	return Openat2(dirfd, hostPath, &how)
 }
 
 // StatNoSymlinks returns the stat of a canonical path (see [Root.Resolve]). A symlink anywhere
@@ -159,7 +159,7 @@ func OpenatBeneath(dirfd int, rel string, flags int) (int, error) {
 	if filepath.IsAbs(rel) {
 		return -1, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is not relative", rel))
 	}
-	fd, err := openat2(dirfd, rel, &unix.OpenHow{
+	fd, err := Openat2(dirfd, rel, &unix.OpenHow{
 		Flags:   uint64(flags | unix.O_CLOEXEC | nonblock(flags)),
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
@@ -336,9 +336,9 @@ func nonblock(flags int) int {
 	return unix.O_NONBLOCK
 }
 
-// openat2 retries after EAGAIN, which means that a rename raced with the path walk, and after
-// EINTR.
-func openat2(dirfd int, path string, how *unix.OpenHow) (int, error) {
+// Openat2 is openat2(2). It retries after EAGAIN, which means that a rename raced with the path
+// walk, and after EINTR.
+func Openat2(dirfd int, path string, how *unix.OpenHow) (int, error) {
 	for try := 0; ; try++ {
 		fd, err := unix.Openat2(dirfd, path, how)
 		if (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)) && try < 64 {

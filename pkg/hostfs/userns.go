@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 )
 
 // Outside describes the users outside of this process's user namespace.
@@ -20,17 +19,9 @@ type Outside struct {
 	Unmapped uint32
 }
 
-// initialUserNS is the inode of the host's own user namespace, USER_NS_INIT_INO of
-// linux/nsfs.h.
-const initialUserNS = 0xEFFFFFFD
-
 // UserNamespace reports whether this process is in a user namespace other than the host's, as
 // under rootless Podman, and describes the users outside of it; user_namespaces(7).
 func UserNamespace() (Outside, bool) {
-	var own unix.Stat_t
-	if unix.Stat("/proc/self/ns/user", &own) == nil && own.Ino == initialUserNS {
-		return Outside{}, false
-	}
 	mapped, err := Host().ReadFile("/proc/self/uid_map", MaxIDMap)
 	if err != nil {
 		return Outside{}, false

@@ -20,13 +20,7 @@ const maxDanglingLinks = 16
 // openInRoot opens a path below the container's root as the container would: symlinks cannot leave
 // the root.
 func openInRoot(root int, name string) (int, error) {
-	for try := 0; ; try++ {
-		fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
-		if (errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)) && try < 64 {
-			continue
-		}
-		return fd, err
-	}
+	return hostfs.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS})
 }
 
 // openTarget opens the mount point at a path below the container's root: a directory or a file. It
