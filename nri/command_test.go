@@ -20,7 +20,7 @@ import (
 )
 
 // The log levels are those of the usage; the logger has more.
-func TestLogLevels(t *testing.T) {
+func TestLogLevelsAreThoseOfUsage(t *testing.T) {
 	for _, level := range []string{"error", "warning", "info", "debug"} {
 		if _, err := newLogger(io.Discard, level, "json"); err != nil {
 			t.Errorf("%s: %v", level, err)
@@ -76,7 +76,7 @@ func TestSystemdIsNotifiedOfStart(t *testing.T) {
 	}
 }
 
-func TestProbe(t *testing.T) {
+func TestProbeReportsStatusOfPlugin(t *testing.T) {
 	status := http.StatusOK
 	plugin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(status)

@@ -184,7 +184,7 @@ func TestFaultyConfigIsError(t *testing.T) {
 	}
 }
 
-func TestReload(t *testing.T) {
+func TestReplacedConfigurationIsReloaded(t *testing.T) {
 	for name, change := range map[string]func(*reloadHost, string){
 		"renamed into place": (*reloadHost).replaceConfigFile,
 		"written in place":   func(h *reloadHost, content string) { check(h.t, os.WriteFile(h.file(), []byte(content), 0o644)) },

@@ -8,7 +8,7 @@ import (
 	"github.com/containerd/nri/pkg/api"
 )
 
-func TestUserNSProcess(t *testing.T) {
+func TestUserNamespaceProcessIsFromPathOrPod(t *testing.T) {
 	pod := &api.PodSandbox{Id: "s", Pid: 77}
 	for path, want := range map[string]int{
 		"/proc/123/ns/user": 123, "": 77, "/var/run/userns/1b2c": 77,
@@ -30,7 +30,7 @@ func TestUserNSProcess(t *testing.T) {
 // The image is known from containerd's annotation. CRI-O reports some name of the same content, and
 // copies the pod's annotations to its containers, including forged ones: there the image is
 // unknown.
-func TestImage(t *testing.T) {
+func TestImageIsKnownFromContainerdOnly(t *testing.T) {
 	const containerd, crio = "io.kubernetes.cri.image-name", "io.kubernetes.cri-o.ImageName"
 	for _, tc := range []struct {
 		runtime     string

@@ -4,7 +4,7 @@
 # directories of packages; ARGS has arguments for the tests.
 #
 #   test/paused.sh pkg/staging nri
-#   ARGS='-test.run TestUpdate -test.count 5' test/paused.sh pkg/staging
+#   ARGS='-test.run TestUpdateAddsAndRemovesSockets -test.count 5' test/paused.sh pkg/staging
 set -euo pipefail
 GO=${GO:-go}
 cd "$(dirname "$0")/.."

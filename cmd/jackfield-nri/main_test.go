@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestExitStatus(t *testing.T) {
+func TestUnknownFlagExitsWithUsageStatus(t *testing.T) {
 	old := os.Args
 	defer func() { os.Args = old }()
 	os.Args = []string{"jackfield-nri", "--bogus"}

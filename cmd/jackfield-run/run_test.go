@@ -62,7 +62,7 @@ func TestMissingDeviceIsReported(t *testing.T) {
 	}
 }
 
-func TestCommandLine(t *testing.T) {
+func TestRunReportsFaultsByExitStatus(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "devices.json")
 	t.Setenv(devices.FileVariable, path)
 	missing := func(want int, args ...string) {

@@ -204,7 +204,7 @@ func TestClaimHasManyAdapters(t *testing.T) {
 }
 
 // A file that a crash cut short is no claim.
-func TestDamagedClaims(t *testing.T) {
+func TestFileCutShortIsNoClaim(t *testing.T) {
 	d := newDir(t)
 	must(t, os.MkdirAll(d.dir, 0o700))
 	for _, text := range []string{"", "\x00\x00", `{"holders":[{"sandb`, "../x", `{"holders":null}`} {

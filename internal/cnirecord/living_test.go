@@ -12,7 +12,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-func TestLiving(t *testing.T) {
+func TestLivingListsContainersWhoseRuntimeHasNotEndedThem(t *testing.T) {
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
 	if err != nil {

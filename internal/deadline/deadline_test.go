@@ -19,7 +19,7 @@ func TestRunReturnsResult(t *testing.T) {
 	}
 }
 
-func TestRunStopsWaiting(t *testing.T) {
+func TestRunReturnsAtDeadlineWhileWorkHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, ended := make(chan struct{}), make(chan struct{})
 		began := time.Now()

@@ -11,7 +11,7 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 )
 
-func TestQuote(t *testing.T) {
+func TestQuoteEscapesAndBoundsText(t *testing.T) {
 	for s, want := range map[string]string{
 		"":                         `""`,
 		"a b":                      `"a b"`,
@@ -54,7 +54,7 @@ func TestDiagnosticNamesWhatIsKnown(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
+func TestNearestFindsMisspelledWords(t *testing.T) {
 	keys := []string{"stateDir", "sockets", "kubelet", "io"}
 	for word, want := range map[string]string{
 		"statedir": "stateDir", "socket": "sockets", "kubelte": "kubelet", "sokcet": "sockets", "so": "", "oi": "", "": "", "IO": "io", "policy": "",
@@ -65,7 +65,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-func TestNearestFew(t *testing.T) {
+func TestNearestFewOrdersByDistanceAndLength(t *testing.T) {
 	names := []string{"v.com/c=gpu10", "v.com/c=gpu1", "v.com/c=gpu0", "v.com/c=mig0", "v.com/c=GPU2", "v.com/d=gpu2"}
 	for _, c := range []struct {
 		word string
@@ -82,7 +82,7 @@ func TestNearestFew(t *testing.T) {
 	}
 }
 
-func TestPlain(t *testing.T) {
+func TestPlainEscapesControlCharacters(t *testing.T) {
 	for s, want := range map[string]string{
 		"": "", "a é": "a é", "a\tb\n": `a\tb\n`, "\x1b[2J": `\x1b[2J`, "\xff": `\xff`, "\u202e": `\u202e`, "\ufffd": "\ufffd",
 	} {

@@ -11,7 +11,7 @@ import (
 )
 
 // Each state of a vswitch has a finding that names the switch, and a remedy if there is a fault.
-func TestCheckVswitches(t *testing.T) {
+func TestEachVswitchStateHasFindingAndRemedy(t *testing.T) {
 	at := status.Vswitch{Name: "ovs0", Type: "ovs", Endpoint: "/run/openvswitch/db.sock"}
 	with := func(change func(v *status.Vswitch)) *status.Node {
 		v := at

@@ -12,7 +12,7 @@ import (
 
 // Events are those that the kernel wrote, with names without NULs. An event that is cut short is
 // an overflow.
-func TestInotifyEvents(t *testing.T) {
+func TestInotifyEventsAreThoseOfKernel(t *testing.T) {
 	dir := t.TempDir()
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {

@@ -40,7 +40,7 @@ func TestStarInNameMatchesAnyCharacters(t *testing.T) {
 	}
 }
 
-func TestMatchesBelow(t *testing.T) {
+func TestPatternMatchesPathsBelowDirectory(t *testing.T) {
 	for _, tc := range []struct {
 		pattern, dir string
 		want         bool

@@ -36,7 +36,7 @@ const (
 	noExec     = `Error from server (Forbidden): pods "jackfield-x" is forbidden: User "jane" cannot create resource "pods/exec" in API group "" in the namespace "net"`
 )
 
-func TestCommands(t *testing.T) {
+func TestPluginRunsCommandInPodOfNode(t *testing.T) {
 	const find = "--kubeconfig=k --context=c get --output=json pods --all-namespaces --selector=app.kubernetes.io/name=jackfield --field-selector=spec.nodeName=n2\n"
 	const run = "--kubeconfig=k --context=c exec --namespace=net jackfield-x --container=jackfield-nri "
 	const get = "--kubeconfig=k --context=c get --output=json pod fwd-0 --namespace=telco\n"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestNames(t *testing.T) {
+func TestNamesFollowKubernetesRules(t *testing.T) {
 	const none, qualified, subdomain, label = "", "qualified", "qualified subdomain", "qualified subdomain label"
 	long := strings.Repeat("a", 63)
 	for name, want := range map[string]string{

@@ -52,7 +52,7 @@ func TestBytesAreBounded(t *testing.T) {
 }
 
 // A logger reuses the memory of a line.
-func TestWriteCopies(t *testing.T) {
+func TestWriteCopiesReusedLine(t *testing.T) {
 	hang, written := make(chan struct{}), ""
 	q := New(func(line []byte) { <-hang; written += string(line) }, func() { t.Error("dropped") })
 	line := []byte("one\n")

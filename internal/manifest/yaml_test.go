@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestDecodeYAML(t *testing.T) {
+func TestDecodeYAMLSplitsDocumentsAndReportsLines(t *testing.T) {
 	docs, err := DecodeYAML([]byte("# a comment\n---\n---\na: {b: 2026-11-23, c: 1, d: 'x'}\n--- # another\n[true]\n...\n"))
 	if err != nil || len(docs) != 2 || string(docs[0]) != `{"a":{"b":"2026-11-23","c":1,"d":"x"}}` || string(docs[1]) != "[true]" {
 		t.Errorf("%q, %v", docs, err)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestParse(t *testing.T) {
+func TestParseTranslatesMountOptions(t *testing.T) {
 	const atime = unix.MOUNT_ATTR__ATIME
 	for name, tc := range map[string]struct {
 		options []string
@@ -35,14 +35,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestIsBind(t *testing.T) {
+func TestBindMountIsKnownByTypeOrOption(t *testing.T) {
 	if !IsBind("bind", nil) || !IsBind("", []string{"rbind"}) || !IsBind("none", []string{"ro", "bind"}) || IsBind("tmpfs", []string{"ro"}) {
 		t.Error("a bind mount is one by its type, or by one of its options")
 	}
 }
 
 // A mount counts as read-only only when every option is known to leave it so.
-func TestIsReadOnly(t *testing.T) {
+func TestMountIsReadOnlyOnlyWithKnownOptions(t *testing.T) {
 	for _, tc := range []struct {
 		options []string
 		want    bool

@@ -9,7 +9,7 @@ import (
 	"github.com/jackfield/jackfield/internal/orphans"
 )
 
-func TestIsDeviceInfo(t *testing.T) {
+func TestDeviceInfoIsOrphanWithoutItsSandbox(t *testing.T) {
 	id := strings.Repeat("0a", 32)
 	other := strings.Repeat("1b", 32)
 	for _, tt := range []struct {

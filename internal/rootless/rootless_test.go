@@ -8,7 +8,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 )
 
-func TestHomeDir(t *testing.T) {
+func TestHomeDirIsThatOfPasswd(t *testing.T) {
 	const passwd = "root:x:0:0:root:/root:/bin/sh\nshort:1000\nalice:x:1000:1000:Alice,,:/home/alice/:/bin/sh\nagain:x:1000:1:::\n" +
 		"daemon:x:1:1::/:/bin/sh\nrelative:x:2:2::home:/bin/sh\nlast:x:3:3::/home/last:/bin/sh"
 	for uid, want := range map[uint32]string{0: "/root", 1000: "/home/alice", 1: "", 2: "", 3: "/home/last", 4: ""} {
@@ -20,7 +20,7 @@ func TestHomeDir(t *testing.T) {
 
 // A user cannot write to the system's state directory. The user's own configuration may name
 // another.
-func TestStateDir(t *testing.T) {
+func TestUserHasOwnStateDirectory(t *testing.T) {
 	own := func(text, file string) *config.Config {
 		c, err := config.Parse([]byte(text), file)
 		if err != nil {

@@ -20,7 +20,7 @@ func readSettings(text string) (Settings, error) {
 	return s, err
 }
 
-func TestParseTOML(t *testing.T) {
+func TestReadSettingsUnderstandsTOML(t *testing.T) {
 	s, err := readSettings(`version = 3 # of the format
 disabled_plugins = [
   "a", # one

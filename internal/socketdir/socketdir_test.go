@@ -39,7 +39,7 @@ func identity(t *testing.T, path string) claims.Identity {
 
 // The tmpfs has the owner, the mode and the SELinux label of the directory. Unmount removes
 // the mount that the claim has, once or twice, and no other.
-func TestMount(t *testing.T) {
+func TestMountHasAttributesOfDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("not root, which CI promises")

@@ -30,7 +30,7 @@ func records(t *testing.T) (*Records, string) {
 	return r, filepath.Join(dir, "run/jackfield/status")
 }
 
-func TestRecords(t *testing.T) {
+func TestRecordsIgnoreForeignFilesAndInvalidIDs(t *testing.T) {
 	r, dir := records(t)
 	c := &Container{Since: time.Unix(1e9, 0).UTC(), ContainerID: "c1", Pod: "p", Edits: []Edit{{What: "device /dev/x"}}}
 	big := &Container{ContainerID: "big", Edits: []Edit{{What: strings.Repeat("x", maxRecord)}}}

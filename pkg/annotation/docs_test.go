@@ -12,7 +12,7 @@ import (
 )
 
 // Every example of the page is accepted, and every message on it is a message of Parse.
-func TestDocumentation(t *testing.T) {
+func TestExamplesAndMessagesOfAnnotationsPageAreTrue(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/annotations.md")
 	if err != nil {
 		t.Fatal(err)

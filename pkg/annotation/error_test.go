@@ -19,7 +19,7 @@ import (
 
 // People read the messages in "kubectl describe pod", so review the golden file as text.
 // JACKFIELD_UPDATE_GOLDEN=1 rewrites it.
-func TestErrors(t *testing.T) {
+func TestFaultyAnnotationsHaveGoldenMessages(t *testing.T) {
 	var got strings.Builder
 	for _, tc := range []struct{ key, value string }{
 		{DevicesKey, ""},
@@ -151,7 +151,7 @@ func TestErrors(t *testing.T) {
 
 // A hostile value costs little: an NRI request has two seconds in
 // all, and NRI serialises the requests of all pods of the node.
-func TestHostileValues(t *testing.T) {
+func TestHostileValuesAreCheap(t *testing.T) {
 	bomb := "- &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
 		bomb += "- &" + string(c) + " [" + strings.TrimSuffix(strings.Repeat("*"+string(c-1)+",", 10), ",") + "]\n"
@@ -182,7 +182,7 @@ func TestHostileValues(t *testing.T) {
 }
 
 // The limit of one annotation is also the limit of all together.
-func TestTotalLimit(t *testing.T) {
+func TestItemLimitCountsAllAnnotations(t *testing.T) {
 	annotations := make(map[string]string)
 	for k := range 3 {
 		var items []string

@@ -10,7 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-func TestInjector(t *testing.T) {
+func TestInjectorAnnotationsOfContainerTakePrecedence(t *testing.T) {
 	annotations := map[string]string{
 		"devices.noderesource.dev/container.app": "- path: /dev/null\n  type: c\n  major: 1\n  minor: 3\n  file_mode: 0640\n  uid: 1000\n  gid: 0\n",
 		"devices.nri.io":                         "not parsed for app",
@@ -42,7 +42,7 @@ func TestInjector(t *testing.T) {
 	}
 }
 
-func TestInjectorFaults(t *testing.T) {
+func TestFaultyInjectorAnnotationsAreRefused(t *testing.T) {
 	many := strings.Repeat("- {path: /dev/null, type: c, major: 1, minor: 3}\n", MaxItems+1)
 	for name, tc := range map[string]struct{ key, value, want string }{
 		"no list":      {"devices.nri.io", "path: /dev/null", "is an object"},

@@ -22,7 +22,7 @@ func cdi(r Request, vendor, class, name string) Device {
 	return Device{Request: r, Kind: CDI, Name: vendor + "/" + class + "=" + name}
 }
 
-func TestParseDevices(t *testing.T) {
+func TestDevicesAnnotationIsRead(t *testing.T) {
 	const key = DevicesKey
 	net0 := cdi(request(key, "vendor.com/net=vf0", 1), "vendor.com", "net", "vf0")
 	for _, tc := range []struct {
@@ -91,7 +91,7 @@ func TestParseDevices(t *testing.T) {
 	}
 }
 
-func TestParseNetworks(t *testing.T) {
+func TestNetworksAnnotationIsRead(t *testing.T) {
 	const key = NetworksKey
 	for _, tc := range []struct {
 		value string
@@ -199,7 +199,7 @@ func TestEffectiveAnnotation(t *testing.T) {
 	}
 }
 
-func TestHasAny(t *testing.T) {
+func TestHasAnyFindsAnnotationsOfJackfieldOnly(t *testing.T) {
 	common := map[string]string{
 		"kubernetes.io/config.source": "api", "k8s.v1.cni.cncf.io/networks": "net1", "cdi.k8s.iox/a": "b",
 		"notjackfield.dev": "x", "example.com/devices.jackfield.dev": "x", "jackfield.device": "x",
@@ -246,7 +246,7 @@ func TestParseIsDeterministic(t *testing.T) {
 	}
 }
 
-func TestExpandAliases(t *testing.T) {
+func TestAliasesExpandToQualifiedNames(t *testing.T) {
 	aliases := map[string]string{"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 	asked, err := Parse(map[string]string{DevicesKey: "[{device: nvidia=0, optional: true}, amd=1, nvidia.com/gpu=0]", NetworksKey: "none"}, "app")
 	if err != nil {
@@ -281,7 +281,7 @@ func TestExpandAliases(t *testing.T) {
 	}
 }
 
-func TestDeviceName(t *testing.T) {
+func TestDeviceNameHasKindAndParts(t *testing.T) {
 	for text, want := range map[string]Device{
 		"vendor.com/net=vf0": {Kind: CDI, Name: "vendor.com/net=vf0"},
 		"nvidia=0":           {Kind: Alias, Name: "nvidia=0"},
@@ -300,7 +300,7 @@ func TestDeviceName(t *testing.T) {
 	}
 }
 
-func TestSelects(t *testing.T) {
+func TestNetworkIsSelectedByNameOrInterface(t *testing.T) {
 	for _, tc := range []struct {
 		n              Network
 		network, iface string

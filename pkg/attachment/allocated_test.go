@@ -13,7 +13,7 @@ import (
 )
 
 // Find also returns devices that are allocated to the container and belong to no network.
-func TestAllocated(t *testing.T) {
+func TestAllocatedDevicesWithoutNetworkAreFound(t *testing.T) {
 	const env = "PCIDEVICE_INTEL_COM_VF="
 	for _, tc := range []struct {
 		name    string
@@ -149,7 +149,7 @@ func TestInfoVariableCompletesDevice(t *testing.T) {
 	}
 }
 
-func TestResource(t *testing.T) {
+func TestResourceHasAllocatedDevices(t *testing.T) {
 	const env = "PCIDEVICE_INTEL_COM_VF="
 	for _, tc := range []struct {
 		name         string

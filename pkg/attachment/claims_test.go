@@ -328,7 +328,7 @@ func TestFaultyMetadataIsErrorOfItsDevices(t *testing.T) {
 	}
 }
 
-func TestIsMetadataMount(t *testing.T) {
+func TestMetadataMountIsKnownByDestination(t *testing.T) {
 	for destination, want := range map[string]bool{
 		"/var/run/kubernetes.io/dra-device-attributes/resourceclaims/c/r/d-metadata.json":         true,
 		"/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/c/r/d-metadata.json": true,

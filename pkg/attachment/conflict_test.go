@@ -10,7 +10,7 @@ import (
 
 // If two sources contradict each other on a device or a network, the error of the attachment
 // names both. Other attachments are unaffected.
-func TestConflicts(t *testing.T) {
+func TestContradictingSourcesAreConflict(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		setup func(n *node)
@@ -117,7 +117,7 @@ func vhostUserInfo(mode, path string) string {
 }
 
 // Different descriptions of one socket, and sockets that are not compared, are no conflict.
-func TestNoConflictOfSockets(t *testing.T) {
+func TestSocketsThatAgreeAreNoConflict(t *testing.T) {
 	cni, dp := vhostUserInfo("client", "/var/run/vsw/port0/s"), vhostUserInfo("client", "/var/run/vsw/port2/s")
 	for name, setup := range map[string]func(n *node){
 		"same path": func(n *node) {
@@ -171,7 +171,7 @@ func TestNoConflictOfSockets(t *testing.T) {
 }
 
 // Sources that differ without a contradiction are no conflict.
-func TestNoConflict(t *testing.T) {
+func TestSourcesThatAgreeAreNoConflict(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		setup func(n *node)

@@ -14,7 +14,7 @@ import (
 )
 
 // The name of a network comes from the best source that is available.
-func TestNetworkName(t *testing.T) {
+func TestNetworkNameComesFromBestSource(t *testing.T) {
 	for _, tc := range []struct {
 		name, text, networks, want, note string
 		multus                           map[string]any
@@ -57,7 +57,7 @@ func TestNetworkName(t *testing.T) {
 
 // A network without device-info has a note. If the kubelet allocated a device for it, the
 // device plugin's file describes the device.
-func TestMissingDeviceInfo(t *testing.T) {
+func TestNetworkWithoutDeviceInfoHasNote(t *testing.T) {
 	for _, tc := range []struct {
 		name, networks string
 		multus         []map[string]any
@@ -115,7 +115,7 @@ func TestMissingDeviceInfo(t *testing.T) {
 }
 
 // The resource of a socket comes from Multus' record. Dialects are selected by it.
-func TestResourceOfSocket(t *testing.T) {
+func TestSocketHasResourceOfMultusRecord(t *testing.T) {
 	n := newNode(t)
 	n.writeMultusRecord(networkEntry("ns/sock", "deviceID", "s1", "resourceName", "example.com/vhost-net"))
 	n.writeCNIFile("ns/sock", "net1", vhostInfo)
@@ -164,7 +164,7 @@ func TestQueryWithoutNetworksAndDevices(t *testing.T) {
 	}
 }
 
-func TestDirectoryErrors(t *testing.T) {
+func TestFindReportsUnusableDirectory(t *testing.T) {
 	n := newNode(t)
 	check(t, os.RemoveAll(n.path(deviceinfo.DefaultCNIDir)))
 	n.write(deviceinfo.DefaultCNIDir, "a file")

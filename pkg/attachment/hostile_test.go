@@ -67,7 +67,7 @@ func validCache(path string) string {
 }
 
 // A hostile file at the path of a record of Multus or libcni is ignored quickly.
-func TestHostileCaches(t *testing.T) {
+func TestHostileRecordIsIgnoredQuickly(t *testing.T) {
 	for _, where := range []string{multusRecordPath, filepath.Join(multusDir, "results", "net-"+sandbox+"-net1")} {
 		for _, h := range hostileFiles {
 			t.Run(filepath.Base(filepath.Dir(where))+"/"+h.name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestResultOfAnotherAttachment(t *testing.T) {
 }
 
 // A hostile file of a device plugin causes an error of its device only.
-func TestHostilePluginFile(t *testing.T) {
+func TestHostilePluginFileHarmsItsDeviceOnly(t *testing.T) {
 	for _, h := range hostileFiles {
 		t.Run(h.name, func(t *testing.T) {
 			n := newNode(t)
@@ -181,7 +181,7 @@ func TestTooManyEntries(t *testing.T) {
 
 // Without a kubelet, the names of the device plugins' files determine the resource of a
 // variable. Here four variables have a thousand IDs each, with as many files.
-func TestHostileVariables(t *testing.T) {
+func TestManyVariablesAndFilesAreCheap(t *testing.T) {
 	n := newNode(t)
 	for i := range 1000 {
 		n.writeDPFile("example.org/x", fmt.Sprintf("id%d", i), vhostInfo)

@@ -97,7 +97,7 @@ func (k *fakeKubelet) update(change func()) {
 }
 
 // The error says whether the caller canceled or ran out of time.
-func TestCancelledCall(t *testing.T) {
+func TestErrorTellsCancelledFromTimedOut(t *testing.T) {
 	n := newNode(t)
 	k := n.allocate("c1: intel.com/vf=" + devA)
 	k.update(func() { k.hangs = true })
@@ -147,7 +147,7 @@ func TestKubeletSocketBehindSymlinkLoop(t *testing.T) {
 }
 
 // Close closes every descriptor and ends every goroutine.
-func TestClose(t *testing.T) {
+func TestFinderCloseLeaksNothing(t *testing.T) {
 	n := newNode(t)
 	n.writeCNIFile("ns/net", "net1", pciInfo(devA))
 	n.writeMultusRecord(vfNetworkEntry("ns/net", devA))

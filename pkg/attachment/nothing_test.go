@@ -5,7 +5,7 @@ package attachment
 import "testing"
 
 // Nothing returns true only if Find finds nothing.
-func TestNothing(t *testing.T) {
+func TestNothingIsTrueOnlyIfFindFindsNothing(t *testing.T) {
 	n := newNode(t)
 	f := n.newFinder()
 	for _, tc := range []struct {

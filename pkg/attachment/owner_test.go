@@ -20,7 +20,7 @@ const (
 )
 
 // The owner of a network's device, from each source.
-func TestOwner(t *testing.T) {
+func TestOwnerOfDeviceComesFromEachSource(t *testing.T) {
 	const env = "PCIDEVICE_INTEL_COM_VF="
 	for _, tc := range []struct {
 		name     string

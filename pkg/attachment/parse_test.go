@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestParseDelegates(t *testing.T) {
+func TestMultusRecordIsRead(t *testing.T) {
 	whole := formatMultusRecord(t, networkEntry("ns/east", "ifnameRequest", "fast0", "macRequest", "02:00:00:00:00:01", "deviceID", devA, "resourceName", vf),
 		networkEntry("ns/west", "deviceID", devB), map[string]any{"Name": "other/list", "ConfList": map[string]any{"cniVersion": "1.0.0", "name": "chain", "plugins": []any{}}})
 	got, err := parseDelegates([]byte(whole))
@@ -59,7 +59,7 @@ func TestParseDelegates(t *testing.T) {
 	}
 }
 
-func TestParseResult(t *testing.T) {
+func TestCNIResultIsRead(t *testing.T) {
 	got, record, err := parseResult([]byte(cniResult("conf", sandbox, "net1", devA)))
 	check(t, err)
 	want := cachedResult{Kind: cacheKind, ContainerID: sandbox, IfName: "net1", Network: "conf", Result: got.Result}
@@ -102,7 +102,7 @@ func TestParseResultReadsInterface(t *testing.T) {
 	}
 }
 
-func TestParseNetworks(t *testing.T) {
+func TestPodNetworksAnnotationIsRead(t *testing.T) {
 	for _, tc := range []struct {
 		value string
 		want  string // "ns/name@if ..."
@@ -147,7 +147,7 @@ func TestParseNetworks(t *testing.T) {
 	}
 }
 
-func TestParseEnvironment(t *testing.T) {
+func TestDeviceVariablesAreRead(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		env  []string
@@ -209,7 +209,7 @@ func parseAll(t *testing.T, env ...string) environment {
 	return e
 }
 
-func TestEnvKey(t *testing.T) {
+func TestVariableKeyAndResourceAreInverse(t *testing.T) {
 	for resource, want := range map[string]string{"intel.com/sriov_dpdk": "INTEL_COM_SRIOV_DPDK", "openshift.io/cnsbc-vfio-int": "OPENSHIFT_IO_CNSBC-VFIO-INT"} {
 		if got := envKey(resource); got != want {
 			t.Errorf("%s gives %s, want %s", resource, got, want)
@@ -220,7 +220,7 @@ func TestEnvKey(t *testing.T) {
 	}
 }
 
-func TestIsPCIAddress(t *testing.T) {
+func TestPCIAddressHasFullForm(t *testing.T) {
 	for _, s := range []string{"0000:00:00.0", "0000:ff:1f.7", "10000:01:00.0", "FFFF:0A:1F.7", "abcdef01:00:00.0"} {
 		if !isPCIAddress(s) {
 			t.Errorf("%q is an address", s)

@@ -16,8 +16,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 )
 
-// TestErrorTexts checks the messages about unusable devices.
-func TestErrorTexts(t *testing.T) {
+// TestUnusableDevicesHaveHelpfulMessages checks the messages about unusable devices.
+func TestUnusableDevicesHaveHelpfulMessages(t *testing.T) {
 	e := newEnv(t, mode{fixture: true})
 	e.renameIntoPlace("/etc/cdi/gpu.json", strings.ReplaceAll(specText("x", "gpu0", "gpu1", "gpu10"), "v.com/c", "nvidia.com/gpu"))
 	e.renameIntoPlace("/etc/cdi/broken.json", `{"cdiVersion":"0.5.0","kind":"nvidia.com/gpu","devices":[{"name":"mig0","containerEdits":{"env":["A"]}}]}`)

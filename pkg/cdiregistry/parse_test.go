@@ -125,8 +125,8 @@ func TestParseAgreesWithEncodingJSON(t *testing.T) {
 	}
 }
 
-// TestVersionRules compares the required version of every field with the rules of the CDI project.
-func TestVersionRules(t *testing.T) {
+// TestRequiredVersionIsThatOfCDIProject compares the required version of every field with the rules of the CDI project.
+func TestRequiredVersionIsThatOfCDIProject(t *testing.T) {
 	features := map[string]func(*specs.Spec){
 		"none": func(*specs.Spec) {},
 		"mount type": func(s *specs.Spec) {

@@ -175,9 +175,9 @@ func TestLookupReturnsDeviceOrReason(t *testing.T) {
 	})
 }
 
-// TestPrecedence checks that the device of a later directory is used, and that a device with two
+// TestLaterDirectoryTakesPrecedence checks that the device of a later directory is used, and that a device with two
 // declarations of one priority is not usable.
-func TestPrecedence(t *testing.T) {
+func TestLaterDirectoryTakesPrecedence(t *testing.T) {
 	eachMode(t, func(e *env) {
 		e.renameIntoPlace("/etc/cdi/a.json", specText("low", "x", "y"))
 		e.renameIntoPlace("/run/cdi/a.json", specText("high", "x"))
@@ -230,8 +230,8 @@ func TestShadowedConflict(t *testing.T) {
 	})
 }
 
-// TestWhichFilesAreRead covers extensions, subdirectories, and directories with a file's name.
-func TestWhichFilesAreRead(t *testing.T) {
+// TestOnlyJSONAndYAMLFilesAreRead covers extensions, subdirectories, and directories with a file's name.
+func TestOnlyJSONAndYAMLFilesAreRead(t *testing.T) {
 	eachMode(t, func(e *env) {
 		for i, name := range []string{"a.json", "b.yaml", "c.yml", "d.JSON", "e.json.bak", "f", ".hidden.json", ".json"} {
 			e.renameIntoPlace("/etc/cdi/"+name, specText("x", fmt.Sprint("d", i)))
@@ -279,7 +279,7 @@ func TestNewRefusesRelative(t *testing.T) {
 	}
 }
 
-func TestDirsFromEnv(t *testing.T) {
+func TestDirsFromEnvSplitsAndCleansPaths(t *testing.T) {
 	for value, want := range map[string][]string{
 		"": nil, ":": nil, "/a": {"/a"}, "/a:/b/": {"/a", "/b"}, " /a : :/b": {"/a", "/b"},
 	} {

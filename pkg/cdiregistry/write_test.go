@@ -27,7 +27,7 @@ func validSpec() *specs.Spec {
 	}}}}
 }
 
-func TestWriteSpec(t *testing.T) {
+func TestWriteSpecReplacesFileWhateverTheUmask(t *testing.T) {
 	old := unix.Umask(0o077) // the umask must have no effect
 	defer unix.Umask(old)
 	e := newEnv(t, mode{fixture: true})
@@ -117,7 +117,7 @@ func TestRemoveTransientsKeepsRewrittenSpecs(t *testing.T) {
 	}
 }
 
-func TestValidateFile(t *testing.T) {
+func TestValidateFileReportsEachFault(t *testing.T) {
 	e := newEnv(t, mode{fixture: true})
 	e.must(os.MkdirAll(e.top+"/bin", 0o755))
 	e.must(os.WriteFile(e.top+"/bin/hook", nil, 0o755))
@@ -185,9 +185,9 @@ func TestValidateFile(t *testing.T) {
 	}
 }
 
-// TestValidateNumbers checks a node whose number on the host differs from the spec: the spec is used, but it may be
+// TestNumberThatDiffersOnHostIsWarning checks a node whose number on the host differs from the spec: the spec is used, but it may be
 // a mistake, so there is a warning.
-func TestValidateNumbers(t *testing.T) {
+func TestNumberThatDiffersOnHostIsWarning(t *testing.T) {
 	e := newEnv(t, mode{})
 	file := filepath.Join(e.top, "a.json")
 	text := `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[{"name":"x","containerEdits":{"deviceNodes":[

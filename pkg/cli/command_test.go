@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestExitStatus(t *testing.T) {
+func TestErrorsHaveExitStatus(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
 		want int

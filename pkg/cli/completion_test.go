@@ -42,7 +42,7 @@ func serveStatus(t *testing.T, root string, answer func() string) (stop func()) 
 }
 
 // Each shell can parse its script, and the program answers the script's requests.
-func TestCompletion(t *testing.T) {
+func TestShellsAcceptCompletionScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		script := runCommand(t, "completion", shell)
 		if !strings.Contains(script, "jackfield") {

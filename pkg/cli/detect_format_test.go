@@ -10,7 +10,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/config"
 )
 
-func TestDetectFormat(t *testing.T) {
+func TestFormatIsDetectedFromNameAndContent(t *testing.T) {
 	for _, tt := range []struct {
 		name, file, data string
 		want             format

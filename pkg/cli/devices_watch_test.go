@@ -16,7 +16,7 @@ import (
 )
 
 // Each change is printed as one line; an interrupt ends the command with status 0.
-func TestDevicesWatch(t *testing.T) {
+func TestDevicesWatchPrintsEachChange(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()

@@ -19,7 +19,7 @@ func runEnableNRI(t *testing.T, root string, args ...string) (int, string) {
 	return status, out.String() + errs.String()
 }
 
-func TestEnableNRI(t *testing.T) {
+func TestEnableNRIEditsConfigurationThatCounts(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
 		t.Helper()

@@ -148,7 +148,7 @@ func TestInjectBoundsInput(t *testing.T) {
 }
 
 // The ID of a bundle is unique, and can be the name of a directory.
-func TestInjectID(t *testing.T) {
+func TestRecordIDIsUniqueAndSafe(t *testing.T) {
 	seen := map[string]bool{}
 	for _, bundle := range []string{"/a/userdata", "/b/userdata", "/x/ö y/..z", "/" + strings.Repeat("n", 300), "/"} {
 		in := injection{file: specFile{bundle: bundle}}

@@ -4,7 +4,7 @@ package cli
 
 import "testing"
 
-func TestPlain(t *testing.T) {
+func TestPlainEscapesForTerminals(t *testing.T) {
 	for in, want := range map[string]string{
 		"a “b” ü":           "a “b” ü",
 		"\x1b[31mred\a":     `\x1b[31mred\x07`,
@@ -24,7 +24,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestTableAlignsColumns(t *testing.T) {
 	tab := &table{}
 	tab.addRow("NAME", "KIND", "FILE")
 	tab.addRow("ü", "", "/a b")

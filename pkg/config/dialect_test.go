@@ -4,7 +4,7 @@ package config
 
 import "testing"
 
-func TestDialect(t *testing.T) {
+func TestDialectsAreRead(t *testing.T) {
 	c, err := Parse([]byte(`
 dialects:
   - {match: {resource: "example.com/vhost-*"}, use: virtio-device-plugin}

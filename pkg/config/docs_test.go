@@ -11,7 +11,7 @@ import (
 
 // The first block of the page is what holds without a file, and the others
 // are files that are taken.
-func TestDocumentation(t *testing.T) {
+func TestExamplesOfConfigurationPageAreAccepted(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/configuration.md")
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-func TestLoad(t *testing.T) {
+func TestLoadChecksOwnerAndMode(t *testing.T) {
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // The node's file is below the host root and may be missing. A named file must exist, and is not below the
 // host root.
-func TestLoadOrDefault(t *testing.T) {
+func TestMissingNodeFileMeansDefaults(t *testing.T) {
 	dir := t.TempDir()
 	host, err := hostfs.New(dir)
 	if err != nil {

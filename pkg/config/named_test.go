@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNamedSockets(t *testing.T) {
+func TestNamedSocketsAreRead(t *testing.T) {
 	c, err := Parse([]byte(`
 sockets:
   named:

@@ -136,7 +136,7 @@ func TestDefaultIsFresh(t *testing.T) {
 	}
 }
 
-func TestParseFaults(t *testing.T) {
+func TestFaultyConfigurationsHavePlaceAndRule(t *testing.T) {
 	for _, tc := range []struct{ name, content, want string }{
 		{"unknown key", "socket: {}\n",
 			`c.yaml:1:1: found the unknown key "socket": the keys here are cdi, sockets, deviceInfo, multus, kubelet, hook, hooks, runtime, missed, stateDir, dialects, vswitches, metrics, audit, policy, validate, compat; did you mean sockets?`},

@@ -30,7 +30,7 @@ validate: {devices: true, mounts: true, except: [10-x]}
 compat: {deviceInjector: true}
 `
 
-func TestParseRule(t *testing.T) {
+func TestRuleWithAllKeysIsRead(t *testing.T) {
 	c, err := Parse([]byte(fullRule), "c.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestParseRule(t *testing.T) {
 	}
 }
 
-func TestParseRuleFaults(t *testing.T) {
+func TestFaultyRulesAreRefused(t *testing.T) {
 	for old, tc := range map[string]struct{ with, want string }{
 		"cdi: 1":                 {"cdi: 0", "policy.rules[0].limits.container.cdi: found 0, which YAML reads as a number: want a whole number from 1"},
 		"devices: 2":             {"devices: -2", "want a whole number from 1"},

@@ -9,7 +9,7 @@ import (
 )
 
 // Other projects import the package, so its dependencies are few.
-func TestImports(t *testing.T) {
+func TestLibraryHasFewDependencies(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
 	must(t, err)
 	allowed := map[string]bool{

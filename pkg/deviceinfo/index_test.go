@@ -309,7 +309,7 @@ func TestIndexIsUsedConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-func TestClosedIndex(t *testing.T) {
+func TestLookupInClosedIndexFails(t *testing.T) {
 	root, dir := newTestNode(t)
 	ix, err := NewIndex(root, "")
 	must(t, err)

@@ -95,7 +95,7 @@ func TestAllFaultsAreReportedInOrder(t *testing.T) {
 	}
 }
 
-func TestSizeLimit(t *testing.T) {
+func TestParseBoundsSize(t *testing.T) {
 	src := []byte(infoText("pci", pciMap))
 	exact := append(src, bytes.Repeat([]byte{' '}, MaxSize-len(src))...)
 	if _, err := Parse(exact, "f"); err != nil {
@@ -146,7 +146,7 @@ func TestHostileSourcesEndAtOnce(t *testing.T) {
 	}
 }
 
-func TestReadFile(t *testing.T) {
+func TestReadFileReportsNameAndFault(t *testing.T) {
 	dir := t.TempDir()
 	root, err := hostfs.New(dir)
 	must(t, err)

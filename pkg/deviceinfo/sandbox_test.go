@@ -66,7 +66,7 @@ func runWithBothReaders(t *testing.T, f func(t *testing.T, root hostfs.Root, dir
 	})
 }
 
-func TestReadSandbox(t *testing.T) {
+func TestReadSandboxReadsFilesOfOneSandbox(t *testing.T) {
 	runWithBothReaders(t, func(t *testing.T, root hostfs.Root, dir string, read func(string) ([]Entry, error)) {
 		writeFile(t, dir, "ns-b-"+testID+"_net2", infoText("pci", pciMap))
 		writeFile(t, dir, "ns-a-"+testID+"_net2", infoText("vdpa", vdpaMap))
@@ -217,7 +217,7 @@ func TestScanIsBounded(t *testing.T) {
 }
 
 // Root can read every file, so the test needs another user.
-func TestUnreadableFile(t *testing.T) {
+func TestUnreadableFileIsErrorOfItsEntry(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root can read every file")
 	}

@@ -78,7 +78,7 @@ func TestEALExcludesOtherPCIDevices(t *testing.T) {
 	}
 }
 
-func TestVariables(t *testing.T) {
+func TestVariablesDescribeDevices(t *testing.T) {
 	var got []Variable
 	for _, d := range parse(t, sample) {
 		got = append(got, d.Variables(d.Names()...)...)

@@ -227,7 +227,7 @@ func TestCloneSharesNothingThatChanges(t *testing.T) {
 	}
 }
 
-func TestIsUnder(t *testing.T) {
+func TestIsUnderKnowsRunAlias(t *testing.T) {
 	for _, tc := range []struct {
 		dir, p string
 		want   bool
@@ -252,8 +252,8 @@ func TestSameContainerPath(t *testing.T) {
 	}
 }
 
-// TestDepth covers paths that are not clean.
-func TestDepth(t *testing.T) {
+// TestDepthIgnoresUncleanForm covers paths that are not clean.
+func TestDepthIgnoresUncleanForm(t *testing.T) {
 	for _, p := range []string{"", "/", "//", "/.", "/..", ".", "..", "a", "a/b", "/a", "/a/", "/a//b", "/a/./b", "/a/../b", "/a/.b", "/a.b/c", "/a/b/c", "a/../..", "/var/run/x", "x/y/"} {
 		if got, want := Depth(p), strings.Count(path.Clean(p), "/"); got != want {
 			t.Errorf("%q: %d, want %d", p, got, want)
@@ -261,7 +261,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-func TestLastEnv(t *testing.T) {
+func TestLastEnvFindsVariableThatCounts(t *testing.T) {
 	for _, tc := range []struct {
 		env  []string
 		name string

@@ -17,7 +17,7 @@ import (
 
 // A datagram to syslog has priority, time, program and process (RFC 3164, section 4.1). A long text
 // is cut to one datagram.
-func TestSyslog(t *testing.T) {
+func TestSyslogDatagramFollowsRFC3164(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestSyslog(t *testing.T) {
 }
 
 // A log file has mode 0600, is appended to, and is not reached through a symlink.
-func TestLogFile(t *testing.T) {
+func TestLogFileIsAppendedAndNoSymlink(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	for range 2 {
 		l, err := openLog(file)

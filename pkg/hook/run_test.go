@@ -67,7 +67,7 @@ func (w *testHost) run(stdin string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestPrecreate(t *testing.T) {
+func TestPrecreateInjectsOnceOrRefuses(t *testing.T) {
 	w := newTestHost(t)
 	plain := `{"ociVersion":"1.0.2","unknown":{"kept":1},"process":{"env":["A=1"]},"root":{"path":"/r"},"annotations":{},"linux":{}}`
 	if out, err := w.run(plain); err != nil || out != plain {
@@ -140,7 +140,7 @@ func TestVersionIsOneLine(t *testing.T) {
 	}
 }
 
-func TestParseFlags(t *testing.T) {
+func TestFlagsAreReadInEveryForm(t *testing.T) {
 	for _, args := range [][]string{
 		{"--config", "/c", "--log=l", "-container-id", "--x", "-stage=prestart"}, {"--config=/c", "-log", "l", "--container-id=--x", "prestart"},
 		{"--config=/x", "--config=/c", "--log", "l", "--container-id", "--x", "--", "prestart"},
@@ -209,7 +209,7 @@ func TestCreateRuntimeAndPoststop(t *testing.T) {
 }
 
 // With hook.askedBy, requests need the annotation with the configured value. Images do not know the value.
-func TestAskedBy(t *testing.T) {
+func TestAskedByRefusesRequestsOfImages(t *testing.T) {
 	w := newTestHost(t)
 	w.write("config.yaml", w.read("config.yaml")+"hook: {askedBy: example.com/devices=our-word}\n")
 	spec := func(annotations string) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-func TestParseState(t *testing.T) {
+func TestStateMustBeValid(t *testing.T) {
 	good := `{"ociVersion":"1.0.2","id":"c1","status":"creating","pid":7,"bundle":"/b","annotations":{"a":"b"},"root":"/r"}`
 	s, err := parseState([]byte(good))
 	if err != nil || s.ID != "c1" || s.Pid != 7 || s.Bundle != "/b" || s.Annotations["a"] != "b" {
@@ -38,7 +38,7 @@ func TestParseState(t *testing.T) {
 	}
 }
 
-func TestReadInput(t *testing.T) {
+func TestStandardInputIsBounded(t *testing.T) {
 	for _, n := range []int{0, 1, 64 << 10, 64<<10 + 1, maxInput} {
 		if got, err := hostfs.ReadAtMost(strings.NewReader(strings.Repeat("x", n)), maxInput); err != nil || len(got) != n {
 			t.Errorf("%d: %d, %v", n, len(got), err)
@@ -49,7 +49,7 @@ func TestReadInput(t *testing.T) {
 	}
 }
 
-func TestStageOf(t *testing.T) {
+func TestStageIsDetectedFromInput(t *testing.T) {
 	for text, want := range map[string]Stage{
 		`{"ociVersion":"1","process":{}}`:          Precreate,
 		`{"ociVersion":"1","root":{"path":"r"}}`:   Precreate,

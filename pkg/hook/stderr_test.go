@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-func TestJSONLogFile(t *testing.T) {
+func TestLogFileIsFoundInRuntimeCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
 		"crun --systemd-cgroup --log-format=json --log=/run/x/oci-log create --bundle /b id": "/run/x/oci-log",
 		"crun --log /a/log --log-format json create id":                                      "/a/log",

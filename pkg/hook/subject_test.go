@@ -14,7 +14,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-func TestSubjectOf(t *testing.T) {
+func TestSubjectComesFromRuntimeAnnotations(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		annotations map[string]string
@@ -64,7 +64,7 @@ func TestSubjectIgnoresPodAuthorsAnnotations(t *testing.T) {
 	}
 }
 
-func TestWithoutDeviceVariables(t *testing.T) {
+func TestDeviceVariablesOfImageAreIgnored(t *testing.T) {
 	env := []string{"A=1", "PCIDEVICE_X=0000:00:01.0", "B=2", "PCIDEVICE_Y=1"}
 	if got := withoutDeviceVariables(env); !slices.Equal(got, []string{"A=1", "B=2"}) || len(env) != 4 || env[1] != "PCIDEVICE_X=0000:00:01.0" {
 		t.Error(got, env)
@@ -74,7 +74,7 @@ func TestWithoutDeviceVariables(t *testing.T) {
 	}
 }
 
-func TestPodmanID(t *testing.T) {
+func TestPodmanIDIsFoundInConfiguration(t *testing.T) {
 	id, pod := strings.Repeat("0a", 32), strings.Repeat("f1", 32)
 	for _, spec := range []*rspec.Spec{
 		{Linux: &rspec.Linux{CgroupsPath: "machine.slice:libpod:" + id}},
@@ -107,7 +107,7 @@ func TestPodmanID(t *testing.T) {
 
 // The user namespace is known from the container's process, from the process whose namespace it joins, or from the
 // mappings of config.json.
-func TestUserNamespaceOf(t *testing.T) {
+func TestUserNamespaceIsFromProcessPathOrMappings(t *testing.T) {
 	spec := func(path string) *rspec.Spec {
 		return &rspec.Spec{Linux: &rspec.Linux{
 			Namespaces:  []rspec.LinuxNamespace{{Type: rspec.MountNamespace}, {Type: rspec.UserNamespace, Path: path}},

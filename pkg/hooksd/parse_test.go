@@ -12,7 +12,7 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 )
 
-func TestParseRefuses(t *testing.T) {
+func TestFaultyHookFilesAreRefused(t *testing.T) {
 	for _, tc := range []struct{ name, content, want string }{
 		{"empty", ``, `f.json:1:1: found the end of the text: the text is empty; a JSON value is required`},
 		{"cut", "{\n \"version\": \"1.0.0\",\n", `f.json:3:1: found the end of the text: a key in double quotation marks is required: the text is cut short`},
@@ -62,7 +62,7 @@ func text(problems diag.List) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestParseWarns(t *testing.T) {
+func TestHarmlessFaultsAreWarnings(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"version":"1.0.0","hook":{"path":"/h"},"when":{},"stages":["poststop"]}`:                                `:1:48: warning: when: found no condition`,
 		`{"version":"1.0.0","hook":{"path":"/h"},"when":{"always":false},"stages":["poststop"]}`:                  `:1:58: warning: when.always: found false`,
@@ -79,7 +79,7 @@ func TestParseWarns(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParseReadsWholeHook(t *testing.T) {
 	h, problems := Parse([]byte(`{"version":"1.0.0","hook":{"path":"/h","args":["h","x"],"env":["A=1"],"timeout":3},
  "when":{"always":true},"stages":["prestart","createContainer","startContainer","poststart","poststop"]}`), "/d/10-a.json")
 	if h == nil || len(problems) > 0 {
@@ -90,7 +90,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestAskedBy(t *testing.T) {
+func TestPodAsksForHookByAnnotation(t *testing.T) {
 	parse := func(when string) *Hook {
 		h, problems := Parse([]byte(`{"version":"1.0.0","hook":{"path":"/h"},"when":`+when+`,"stages":["poststop"]}`), "f.json")
 		if h == nil {

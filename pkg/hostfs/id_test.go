@@ -9,7 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 )
 
-func TestCheckID(t *testing.T) {
+func TestIDsAreSafeFileNames(t *testing.T) {
 	for id, good := range map[string]bool{
 		"a": true, "A-b_c.9": true, strings.Repeat("f", 128): true, "-": true,
 		"": false, ".": false, "..": false, ".a": false, "a/b": false, "a b": false, "é": false, "a\x00": false, strings.Repeat("f", 129): false,

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestParseMounts(t *testing.T) {
+func TestMountinfoIsRead(t *testing.T) {
 	got := ParseMounts("30 25 0:26 / / rw,relatime shared:1 - ext4 /dev/root rw\n" +
 		"31 30 0:27 /b /mnt/with\\040space rw master:2 shared:3 - cgroup cgroup rw,devices\n" +
 		"32 30 0:28 / /a\\134b rw master:4 - cgroup2 cgroup2 rw\n" +

@@ -13,7 +13,7 @@ import (
 )
 
 // ReadAtMost returns the whole stream or an error, however the stream is divided.
-func TestReadAtMost(t *testing.T) {
+func TestReadAtMostReturnsWholeStreamOrError(t *testing.T) {
 	for _, n := range []int{0, 1, 1000, 64 << 10, 1 << 18} {
 		text := strings.Repeat("x", n)
 		for division, r := range map[string]io.Reader{"in one read": strings.NewReader(text), "in half reads": iotest.HalfReader(strings.NewReader(text)),

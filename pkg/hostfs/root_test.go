@@ -106,7 +106,7 @@ func TestOpenBeneathFollowsNoSymlinkToNeighbour(t *testing.T) {
 }
 
 // OpenNoSymlinks refuses every symlink, including one that stays inside the root.
-func TestOpenNoSymlinks(t *testing.T) {
+func TestOpenNoSymlinksRefusesEverySymlink(t *testing.T) {
 	r, dir := newTree(t)
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
 	must(t, os.Symlink("pod", filepath.Join(dir, "run/vsw/near")))
@@ -129,7 +129,7 @@ func TestOpenFollowsNoMagicLink(t *testing.T) {
 	}
 }
 
-func TestStatNoSymlinks(t *testing.T) {
+func TestStatNoSymlinksRefusesEverySymlink(t *testing.T) {
 	r, dir := newTree(t)
 	must(t, os.WriteFile(filepath.Join(dir, "run/vsw/pod/s"), nil, 0o644))
 	if st, err := r.StatNoSymlinks("/run/vsw/pod/s"); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -197,7 +197,7 @@ func TestErrorsAreSentinelAndErrno(t *testing.T) {
 	}
 }
 
-func TestReadDirAndLinks(t *testing.T) {
+func TestDirectoriesAndSymlinksStayInRoot(t *testing.T) {
 	r, dir := newTree(t)
 	names, err := r.ReadDir("/run/vsw", 10)
 	must(t, err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestRootOutside(t *testing.T) {
+func TestRootOutsideIsFromIDMap(t *testing.T) {
 	for mapped, want := range map[string]struct {
 		root   int64
 		inside bool
@@ -28,13 +28,13 @@ func TestRootOutside(t *testing.T) {
 }
 
 // The result for this process is consistent in every user namespace.
-func TestUserNamespace(t *testing.T) {
+func TestUserNamespaceOfProcessIsConsistent(t *testing.T) {
 	if o, inside := UserNamespace(); !inside && o != (Outside{}) || inside && o.Unmapped == 0 {
 		t.Errorf("%+v, %v", o, inside)
 	}
 }
 
-func TestParseIDMap(t *testing.T) {
+func TestIDMapTranslatesIDs(t *testing.T) {
 	got, err := ParseIDMap([]byte("         0     200000      65536\n     70000          5          1\n"))
 	if want := []IDMap{{0, 200000, 65536}, {70000, 5, 1}}; err != nil || !slices.Equal(got, want) {
 		t.Fatalf("%v, %v; want %v", got, err, want)

@@ -14,7 +14,7 @@ import (
 
 // ReplaceAt writes the whole file, with its mode under any umask. It replaces a symlink instead of following it, and
 // leaves no temporary file, also after a failure.
-func TestReplaceAt(t *testing.T) {
+func TestReplaceAtReplacesWholeFile(t *testing.T) {
 	host, err := New(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

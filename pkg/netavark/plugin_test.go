@@ -114,7 +114,7 @@ func executionOf(network, options string) string {
 		"network": ` + network + `, "network_options": {"interface_name": "eth0"` + options + `}}`
 }
 
-func TestInfo(t *testing.T) {
+func TestInfoReportsVersions(t *testing.T) {
 	for _, args := range [][]string{nil, {"info"}} {
 		var info map[string]string
 		if err := json.Unmarshal([]byte(newNode(t).mustRun("", args...)), &info); err != nil || info["version"] == "" || info["api_version"] != "1.0.0" {
@@ -216,7 +216,7 @@ func TestTearDownIgnoresInvalidOptions(t *testing.T) {
 	}
 }
 
-func TestCreateNetwork(t *testing.T) {
+func TestCreateKeepsUnknownKeysOfNetwork(t *testing.T) {
 	n := newNode(t)
 	for more, ipam := range map[string]string{subnets: "", `, "labels": {"a": "b"}`: `{"driver":"none"}`} {
 		var got map[string]json.RawMessage
@@ -232,7 +232,7 @@ func TestCreateNetwork(t *testing.T) {
 	}
 }
 
-func TestCreateRefuses(t *testing.T) {
+func TestCreateRefusesInvalidOptions(t *testing.T) {
 	n := newNode(t)
 	n.write("/etc/jackfield/config.yaml", "vswitches: [{name: ovs0, type: ovs, endpoint: /run/db.sock, bridges: [br0]}]\n")
 	for network, want := range map[string]string{
@@ -273,7 +273,7 @@ func TestCreateRefuses(t *testing.T) {
 	}
 }
 
-func TestSetUpRefuses(t *testing.T) {
+func TestSetUpRefusesInvalidInput(t *testing.T) {
 	n := newNode(t)
 	const network = `{"name": "fast", "options": {"type": "vhost-user", "mode": "server"}}`
 	for input, want := range map[string]string{

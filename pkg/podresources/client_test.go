@@ -19,7 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-func TestPod(t *testing.T) {
+func TestPodListsDevicesSorted(t *testing.T) {
 	share := "share-1"
 	answer := pod("ns", "pod",
 		container("web"),
@@ -80,7 +80,7 @@ func TestNoAnswerIsKept(t *testing.T) {
 }
 
 // A call that the kubelet's rate limit refuses is made again, later.
-func TestRateLimit(t *testing.T) {
+func TestRateLimitedCallIsRepeated(t *testing.T) {
 	root := newRoot(t)
 	var refuse sync.Mutex
 	refused := 2
@@ -120,7 +120,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	}
 }
 
-func TestConcurrentPods(t *testing.T) {
+func TestConcurrentCallsGetTheirOwnPod(t *testing.T) {
 	root := newRoot(t)
 	f := &fake{}
 	for i := range 60 {

@@ -115,7 +115,7 @@ func TestSymlinkStaysBelowHostRoot(t *testing.T) {
 	wantErr(t, err, errdefs.ErrUnavailable)
 }
 
-func TestKubeletIsSlow(t *testing.T) {
+func TestSlowKubeletIsNotWaitedFor(t *testing.T) {
 	root := newRoot(t)
 	(&fake{pods: []*v1.PodResources{pod("ns", "pod", container("c", "r=1"))}, delay: time.Hour}).start(t, root)
 	goroutines, fds := runtime.NumGoroutine(), descriptors(t)

@@ -75,7 +75,7 @@ func invalidAnswers() []invalidAnswer {
 
 // The kubelet gives each invalid answer over a real connection. The same client still gets
 // a valid answer about another pod.
-func TestInvalidAnswers(t *testing.T) {
+func TestInvalidAnswerHarmsItsPodOnly(t *testing.T) {
 	var b strings.Builder
 	for _, l := range invalidAnswers() {
 		t.Run(l.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestInvalidAnswers(t *testing.T) {
 	}
 }
 
-func TestInvalidMessages(t *testing.T) {
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	list := func(pods ...*v1.PodResources) []byte {
 		return marshal(t, &v1.ListPodResourcesResponse{PodResources: pods})
 	}

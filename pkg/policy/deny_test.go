@@ -233,7 +233,7 @@ func TestMountsAndHooksAreGrantedByPath(t *testing.T) {
 	}
 }
 
-func TestImages(t *testing.T) {
+func TestRuleAppliesToKnownImagesOnly(t *testing.T) {
 	p := mustNew(t, Enforce, Rule{Name: "signed", For: Subjects{Images: []string{"registry.example.com/telco/*"}}, Allow: Allow{CDI: []string{"*"}}})
 	for image, want := range map[string]bool{"registry.example.com/telco/vpp:1": true, "registry.example.com/x": false, "": false} {
 		s := tenant
@@ -273,7 +273,7 @@ func TestEmptyNamespaceIsForContainersOutsideOfPods(t *testing.T) {
 	}
 }
 
-func TestLimits(t *testing.T) {
+func TestUsageAboveLimitIsRefused(t *testing.T) {
 	limited := Rule{Name: "small", For: everybody, Limits: Limits{Container: Limit{Devices: 2}, Pod: Limit{Sockets: 3}}}
 	p := mustNew(t, Enforce, limited, wide)
 	if !p.HasPodLimits(tenant) || mustNew(t, Enforce, wide).HasPodLimits(tenant) {

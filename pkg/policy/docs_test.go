@@ -12,7 +12,7 @@ import (
 )
 
 // Every example of the page compiles, and the first gives the refusals shown.
-func TestDocumentation(t *testing.T) {
+func TestExamplesOfPolicyPageAreTrue(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/policy.md")
 	if err != nil {
 		t.Fatal(err)

@@ -145,7 +145,7 @@ func TestAllowAllGrantsEveryCleanPath(t *testing.T) {
 	}
 }
 
-func TestAudit(t *testing.T) {
+func TestAuditGrantsAndReportsRefusal(t *testing.T) {
 	p := mustNew(t, Audit, rules()...)
 	s := Subject{Namespace: "default", Pod: "p", Container: "c"}
 	g, err := p.Socket(s, "/var/run/vsw/a")

@@ -134,7 +134,7 @@ func TestClosestRuleByName(t *testing.T) {
 }
 
 // What a pod writes must not flood an event, nor draw on a terminal.
-func TestRefusalIsBounded(t *testing.T) {
+func TestRefusalTextIsBoundedAndPlain(t *testing.T) {
 	var many []string
 	for range 100 {
 		many = append(many, "/"+strings.Repeat("z", 200)+"/**")

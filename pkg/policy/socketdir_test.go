@@ -11,7 +11,7 @@ import (
 	"github.com/jackfield/jackfield/internal/glob"
 )
 
-func TestGlobCovers(t *testing.T) {
+func TestPatternCoversWholeDirectory(t *testing.T) {
 	for _, tc := range []struct {
 		pattern, dir string
 		want         bool
@@ -44,7 +44,7 @@ func TestGlobCovers(t *testing.T) {
 
 // A directory is granted as a whole or not at all, by a single pattern, and no pattern may
 // deny anything in it.
-func TestSocketDirectories(t *testing.T) {
+func TestSocketDirectoryIsGrantedWholeOrNotAtAll(t *testing.T) {
 	allow := func(patterns ...string) Rule {
 		return Rule{Name: "ports", For: everybody, Allow: Allow{Sockets: patterns}}
 	}

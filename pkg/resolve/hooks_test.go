@@ -138,7 +138,7 @@ func TestEngineWithoutHooksDirs(t *testing.T) {
 	}
 }
 
-func TestHasBindMounts(t *testing.T) {
+func TestOnlyRequestedBindMountsCount(t *testing.T) {
 	const sandboxes = "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/SANDBOX/"
 	const pods = "/var/lib/kubelet/pods/UID/"
 	own := []edits.Mount{

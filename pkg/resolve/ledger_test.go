@@ -41,7 +41,7 @@ const allowAll = `
     - {name: wide, for: {namespaces: ["*"]}, allow: {cdi: ["*"], sockets: ["/var/run/vsw/**"], devices: ["/dev/**"]}}
 `
 
-func TestLimitOfContainer(t *testing.T) {
+func TestContainerLimitRefusesOneMore(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.replaceRules(allowAll+`
     - {name: quota, for: {namespaces: [ns]}, limits: {container: {cdi: 1}}}
@@ -87,7 +87,7 @@ func TestOnlyFirstMissingDevicesAreExplained(t *testing.T) {
 	}
 }
 
-func TestLimitOfPod(t *testing.T) {
+func TestPodLimitCountsAllContainers(t *testing.T) {
 	h := newHost(t, "enforce")
 	ledger := &Ledger{}
 	h.replaceRules(allowAll+`

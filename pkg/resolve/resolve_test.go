@@ -299,7 +299,7 @@ func TestNetworksAnnotation(t *testing.T) {
 	}
 }
 
-func TestDialects(t *testing.T) {
+func TestDialectChangesMeaningOfDeviceInfo(t *testing.T) {
 	h := newHost(t, "enforce")
 	// The mode of virtio-device-plugin is the host's: with "client", the application creates the socket.
 	h.writeInfo("plugin-a", "net1", vhostUserInfo("client", "/var/run/vsw/p1/s"))
@@ -380,7 +380,7 @@ func TestInterfacesWithSameVariablesConflict(t *testing.T) {
 	h.wantRefusal(newRequest(""), errdefs.IsConflict, "net.1", "net-1", "JACKFIELD_NET_1")
 }
 
-func TestMemif(t *testing.T) {
+func TestMemifHasEALArguments(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.listen("/run/vsw/p1/s")
 	h.writeInfo("one", "net1", `{"type":"memif","version":"1.1.0","memif":{"role":"slave","mode":"ethernet","path":"/var/run/vsw/p1/s"}}`)

@@ -369,7 +369,7 @@ func TestRetainRebindsSocketsRecreatedMeanwhile(t *testing.T) {
 	}
 }
 
-func TestUpdate(t *testing.T) {
+func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 	n := newNode(t)
 	n.listen("run/vsw/p1/a.sock", "a")
 	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))

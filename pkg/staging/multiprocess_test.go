@@ -153,7 +153,7 @@ func (n *node) makeOld(p string) {
 
 // A container that was never created, or whose end was not reported, is removed. A container that
 // a process has mounted stays, and so does one that was staged a moment ago.
-func TestSweep(t *testing.T) {
+func TestSweepRemovesDeadContainersOnly(t *testing.T) {
 	n := newSharedNode(t)
 	n.listen("run/vsw/p1/a.sock", "first")
 	hook := n.openHookStore(false)
@@ -237,7 +237,7 @@ func TestUnfinishedFilesAreRemoved(t *testing.T) {
 
 // A pod's socket directories stay after its container, and are removed once the runtime has
 // removed the bundle of its sandbox.
-func TestSweepOfSandboxes(t *testing.T) {
+func TestSocketDirectoriesEndWithBundleOfSandbox(t *testing.T) {
 	n := newSharedNode(t)
 	must(t, os.MkdirAll(n.path("run/bundles/s1/userdata"), 0o755))
 	hook := n.openHookStore(false)
@@ -271,7 +271,7 @@ func TestSweepOfSandboxes(t *testing.T) {
 }
 
 // One of many processes sweeps. The next sweep is due only later.
-func TestSweepIfDue(t *testing.T) {
+func TestOneOfManyProcessesSweeps(t *testing.T) {
 	n := newSharedNode(t)
 	hook := n.openHookStore(false)
 	for i, want := range []int{1, 0} {

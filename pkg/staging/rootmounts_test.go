@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestCheckRootMounts(t *testing.T) {
+func TestRootWithUnsafeMountIsReported(t *testing.T) {
 	n := newNode(t)
 	for root, flags := range map[string]uintptr{"run/safe": unix.MS_NOSUID | unix.MS_NODEV, "run/suid": unix.MS_NODEV, "run/dev": unix.MS_NOSUID} {
 		must(t, os.MkdirAll(n.path(root), 0o755))

@@ -62,7 +62,7 @@ func exists(path string) bool {
 var sample = Container{ID: "c1", SandboxID: "s1", Files: []File{{"devices.json", []byte("[]")}}, Dirs: []Dir{{Path: "net/net1"}},
 	SocketDirs: []SocketDir{{Root: "/run/vsw", Rel: "a/b", Access: Access{User: &User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}}}}}
 
-func TestPrepareAndRemove(t *testing.T) {
+func TestPreparedContainerIsRemovedCompletely(t *testing.T) {
 	s, dir := newTestStore(t)
 	must(t, s.Prepare(sample))
 	must(t, s.Prepare(sample))
@@ -207,7 +207,7 @@ func TestRetainKeepsWhatWasCreatedAfterTheReport(t *testing.T) {
 	}
 }
 
-func TestRetain(t *testing.T) {
+func TestRetainKeepsLivingAndNewContainers(t *testing.T) {
 	s, dir := newTestStore(t)
 	for _, c := range []Container{sample, {ID: "c2", SandboxID: "s2"}, {ID: "c3", SandboxID: "s2"}, {ID: "new", SandboxID: "s2"}, {ID: "new1", SandboxID: "s1"}} {
 		must(t, s.Prepare(c))

@@ -125,7 +125,7 @@ func errorCases() []struct {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestFaultySysfsHasGoldenMessages(t *testing.T) {
 	var b strings.Builder
 	for _, c := range errorCases() {
 		t.Run(c.name, func(t *testing.T) {

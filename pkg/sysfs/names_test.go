@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestParseAddress(t *testing.T) {
+func TestPCIAddressIsReadInKernelForm(t *testing.T) {
 	for in, want := range map[string]string{
 		"0000:03:00.3":     "0000:03:00.3",
 		"ABCD:EF:1F.7":     "abcd:ef:1f.7",

@@ -15,7 +15,7 @@ import (
 )
 
 // The golden file holds the nodes of every class on one host.
-func TestAllClasses(t *testing.T) {
+func TestNodesOfEveryClassAreGolden(t *testing.T) {
 	tree := newTree(t)
 	must(t,
 		tree.AddPCI("0000:03:00.0", "mlx5_core", 1), tree.AddRDMA("0000:03:00.0", "mlx5_0", 0, dev(100), dev(99)),
@@ -51,7 +51,7 @@ func TestAllClasses(t *testing.T) {
 	golden(t, "testdata/nodes.golden", b.String())
 }
 
-func TestPCI(t *testing.T) {
+func TestPCIFunctionHasDriverGroupAndParent(t *testing.T) {
 	tree := newTree(t)
 	must(t, tree.AddPCI(pf, "mlx5_core", 1), tree.AddPCI("0000:0a:00.3", "vfio-pci", 42), tree.AddVF("0000:0a:00.3", pf))
 	got, err := sysfs.PCI(tree.Root(), "0000:0A:00.3")
@@ -166,7 +166,7 @@ func TestVDPAParentFunction(t *testing.T) {
 	}
 }
 
-func TestRDMASelection(t *testing.T) {
+func TestRDMADeviceIsSelectedByName(t *testing.T) {
 	tree := newTree(t)
 	host := tree.Root()
 	must(t, tree.AddPCI(vf, "mlx5_core", 1), tree.AddPCI(vf2, "mlx5_core", 2),

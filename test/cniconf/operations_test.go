@@ -209,7 +209,7 @@ func TestConcurrentAttachments(t *testing.T) {
 	r.checkNothingLeft()
 }
 
-func TestStatusAndGC(t *testing.T) {
+func TestLibcniRunsStatusAndGC(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
 	l := r.list("1.1.0", "{"+server+", "+r.hostLocal()+"}")
@@ -240,7 +240,7 @@ func TestStatusAndGC(t *testing.T) {
 	}
 }
 
-func TestVersionCommand(t *testing.T) {
+func TestLibcniReadsSupportedVersions(t *testing.T) {
 	k := require(t)
 	r := newRuntime(t, k.Upstream)
 	info, err := r.GetVersionInfo(r.ctx, "jackfield-cni")

@@ -40,7 +40,7 @@ func run(t *testing.T, env ...string) string {
 
 // On a real containerd the container has the device and both sockets. After a crash of the vswitch
 // it reaches the new socket.
-func TestDemo(t *testing.T) {
+func TestDemoRunsOnRealContainerd(t *testing.T) {
 	if why := notReal(); why != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("cannot run, and CI promises that it can: %v", why)
@@ -115,7 +115,7 @@ func TestPictureIsOfRecording(t *testing.T) {
 }
 
 // Without containerd the demonstration says so, and shows the same plugin on the embedded runtime.
-func TestEmbedded(t *testing.T) {
+func TestDemoRunsOnEmbeddedRuntime(t *testing.T) {
 	screen := run(t, "JACKFIELD_DEMO=embedded")
 	for _, want := range []string{"No real containerd here: JACKFIELD_DEMO=embedded", "/dev/acme0", greeting(vhostSocket), greeting(memifSocket), "demo: ok"} {
 		if !strings.Contains(screen, want) {

@@ -16,7 +16,7 @@ import (
 
 // `jackfield enable-nri` and a restart turn NRI on, in a configuration that turns it off and in one
 // of 1.7 that does not mention it. The rest of the configuration stays.
-func TestEnableNRI(t *testing.T) {
+func TestEnableNRITurnsOnRealContainerd(t *testing.T) {
 	e2e.EachFresh(t, node.Options{NoNRI: true}, func(t *testing.T, h *e2e.H) {
 		file := filepath.Join(h.Dir(), "config.toml")
 		read := func() string {

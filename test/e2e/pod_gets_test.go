@@ -46,7 +46,7 @@ func memif(role, path string) string {
 // inventoryDirs are the directories in which nothing may be left.
 var inventoryDirs = []string{"/run/jackfield", "/run/vsw", "/var/run/k8s.cni.cncf.io"}
 
-func TestCDIDevice(t *testing.T) {
+func TestPodGetsCDIDevice(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 		h.CharDevice("/run/devs/zero", 1, 5)
@@ -74,7 +74,7 @@ echo $VENDOR $VENDOR_DEVICE; cat /opt/vendor/driver.so; touch /opt/vendor/x 2>/d
 	})
 }
 
-func TestSockets(t *testing.T) {
+func TestPodConnectsToSockets(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -147,7 +147,7 @@ func TestContainerWithoutRequestIsUnchanged(t *testing.T) {
 
 // The kubelet sees each refusal in the CRI error, which names the request, the file or rule, and the remedy.
 // Nothing is left afterwards.
-func TestRefusals(t *testing.T) {
+func TestKubeletSeesEachRefusal(t *testing.T) {
 	for _, tc := range []struct {
 		name, namespace, annotation, devinfo string
 		want                                 []string

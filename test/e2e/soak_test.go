@@ -22,8 +22,8 @@ import (
 )
 
 var (
-	soakPods    = flag.Int("soak.pods", 80, "pods of TestSoak")
-	soakRestart = flag.Duration("soak.restart", 3*time.Second, "how often TestSoak restarts containerd")
+	soakPods    = flag.Int("soak.pods", 80, "pods of TestSoakKeepsResourcesConstant")
+	soakRestart = flag.Duration("soak.restart", 3*time.Second, "how often TestSoakKeepsResourcesConstant restarts containerd")
 )
 
 // soakPorts are the ports of the vswitch. Each has a vhost-user and a memif socket.
@@ -52,7 +52,7 @@ policy:
 // The test creates as many pods as -soak.pods says, ten at a time. Meanwhile the policy is reloaded, CDI
 // files are written and removed, and the vswitch and containerd restart. Each container compares what it has
 // with what it requested. After each quarter, the plugin holds no more than after the first.
-func TestSoak(t *testing.T) {
+func TestSoakKeepsResourcesConstant(t *testing.T) {
 	e2e.Require(t)
 	// A replaced configuration is held for at least the time limit of a request. With the default limit of
 	// the nodes, and this rate of reloads, dozens would be held.

@@ -17,7 +17,7 @@ import (
 
 // A pod with a user namespace (hostUsers: false) has its device and its sockets like any other pod: sockets
 // of the host, also after a restart of the vswitch, and the directory of its own sockets.
-func TestUserNamespaces(t *testing.T) {
+func TestPodWithUserNamespaceGetsAll(t *testing.T) {
 	const hostRoot = 200000
 	e2e.EachUserNS(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")

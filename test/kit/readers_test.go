@@ -195,7 +195,7 @@ func TestReadersAgree(t *testing.T) {
 }
 
 // No damaged file harms the C reader. It accepts the same ones as the reader in Go.
-func TestDamagedFiles(t *testing.T) {
+func TestReadersRefuseSameDamagedFiles(t *testing.T) {
 	r := newReaders(t)
 	if r.commands["c"] == nil {
 		t.Skip("skipped: no gcc")

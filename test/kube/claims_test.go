@@ -268,7 +268,7 @@ func (k *K) devicePaths(namespace, pod string) (paths []string) {
 
 // A driver whose metadata names PCI functions and sockets: devices reach the container that claims them, with
 // what the runtime injected by CDI and without what no rule grants.
-func TestClaimedDevices(t *testing.T) {
+func TestClaimedDevicesReachContainer(t *testing.T) {
 	k := Start(t)
 	k.Upgrade(strings.Replace(values, "config:\n", "config:\n  dialects: [{match: {driver: "+nicDriver+"}, creator: host, path: host}]\n", 1) + fastRule + claimRule)
 	t.Cleanup(func() { k.Upgrade(values + fastRule) })

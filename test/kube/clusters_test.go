@@ -25,8 +25,8 @@ import (
 
 // secondCluster are the tests of the second cluster. Both halves take equally long.
 func secondCluster() []string {
-	return []string{"TestTwoNodes", "TestNothingIsLeftAfterScaling", "TestRolloutWhilePodsArrive", "TestRebootReportsMissedContainers",
-		"TestRequestsOfClaims", "TestRequestsOfWebhookAndMultus", "TestJackfieldMakesNoRequests", "TestPortReturnsOnOpenVSwitch"}
+	return []string{"TestNodesHaveTheirOwnDevices", "TestNothingIsLeftAfterScaling", "TestRolloutWhilePodsArrive", "TestRebootReportsMissedContainers",
+		"TestRequestsThatClaimCosts", "TestRequestsOfWebhookAndMultus", "TestJackfieldMakesNoRequests", "TestPortReturnsOnOpenVSwitch"}
 }
 
 // halfEnv marks the processes of the two halves.

@@ -110,7 +110,7 @@ func (k *K) runVhostDriver() {
 }
 
 // The requests that a claim of a DRA driver costs, with the real scheduler, controllers and kubelet.
-func TestRequestsOfClaims(t *testing.T) {
+func TestRequestsThatClaimCosts(t *testing.T) {
 	k := Start(t)
 	ns := k.Namespace("requests-claims", nil)
 	k.Create(object(map[string]any{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": map[string]any{"name": vhostDriver},

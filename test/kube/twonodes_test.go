@@ -134,7 +134,7 @@ func (k *K) checkHardware(n *cluster.Node, namespace, pod string) {
 }
 
 // Two nodes with different devices. The parts share the second node, because its start takes time.
-func TestTwoNodes(t *testing.T) {
+func TestNodesHaveTheirOwnDevices(t *testing.T) {
 	k := Start(t)
 	first, second := k.FirstNode(), k.addNode()
 	nodes := []*cluster.Node{first, second}

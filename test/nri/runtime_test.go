@@ -60,7 +60,7 @@ func inject(name string) func(context.Context, *api.PodSandbox, *api.Container) 
 	}
 }
 
-func TestCreateContainer(t *testing.T) {
+func TestRuntimeAppliesAdjustment(t *testing.T) {
 	r := New(t, Options{})
 	r.Connect(t, "10", "test", &injector{create: inject("one")})
 	pod := NewPod("ns", "pod", nil)

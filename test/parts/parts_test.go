@@ -83,7 +83,7 @@ func archive(t *testing.T, version string) (mirror, deb string) {
 	return "file:" + dir, deb
 }
 
-func TestEnsure(t *testing.T) {
+func TestEnsureDownloadsOnce(t *testing.T) {
 	mirror, deb := archive(t, "1:1.2.3-4")
 	s := &Store{Dir: filepath.Join(t.TempDir(), "parts"), Mirror: mirror, Logf: t.Logf, trusted: true}
 	want, err := digest(deb)
@@ -119,7 +119,7 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-func TestEnsureRefuses(t *testing.T) {
+func TestEnsureRefusesUntrustedPackages(t *testing.T) {
 	mirror, deb := archive(t, "1.2.3")
 	little := Package{Suite: testSuite, Name: "little"}
 	for _, tc := range []struct {
@@ -162,7 +162,7 @@ func TestEnsureRefuses(t *testing.T) {
 	}
 }
 
-func TestCachedDamaged(t *testing.T) {
+func TestDamagedCacheIsDownloadedAgain(t *testing.T) {
 	s := &Store{Dir: t.TempDir()}
 	if err := os.MkdirAll(filepath.Join(s.Dir, "sid"), 0o755); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestCachedDamaged(t *testing.T) {
 	}
 }
 
-func TestPickMirror(t *testing.T) {
+func TestMirrorIsThatOfSuite(t *testing.T) {
 	const lines = `cdrom:[Debian]/ bookworm main deb
 https://repo.example/security/ bookworm-security main deb
 https://repo.example/debian/ bookworm-updates main deb
@@ -206,7 +206,7 @@ https://mirror.example/debian/ bookworm main deb
 	}
 }
 
-func TestModuleRoot(t *testing.T) {
+func TestModuleRootHasGoMod(t *testing.T) {
 	root, err := ModuleRoot(".")
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestModuleRoot(t *testing.T) {
 	}
 }
 
-func TestDigest(t *testing.T) {
+func TestDigestIsSHA256(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)

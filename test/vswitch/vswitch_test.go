@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestAsk(t *testing.T) {
+func TestAskReturnsGreeting(t *testing.T) {
 	for _, kind := range []Kind{VhostUser, Memif} {
 		t.Run(string(kind), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -67,7 +67,7 @@ func (t Target) inside(name string) string {
 	return fmt.Sprintf("/proc/%d/root%s", t.Pid, filepath.Join(t.Root, name))
 }
 
-func TestApply(t *testing.T) {
+func TestApplyDeliversNodesAndMountsBelowRoot(t *testing.T) {
 	for name, flags := range map[string]uintptr{"root": 0, "user namespace": unix.CLONE_NEWUSER} {
 		t.Run(name, func(t *testing.T) {
 			target := startTarget(t, flags)
@@ -225,7 +225,7 @@ func TestOpenInRootFollowsNoMagicLink(t *testing.T) {
 	}
 }
 
-func TestApplyRefuses(t *testing.T) {
+func TestApplyRefusesInvalidTargetsAndMounts(t *testing.T) {
 	target := startTarget(t, 0)
 	src := t.TempDir()
 	if err := os.Symlink(src, src+"/link"); err != nil {
@@ -254,7 +254,7 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
-func TestNewFileSystem(t *testing.T) {
+func TestApplyMountsNewFileSystem(t *testing.T) {
 	target := startTarget(t, 0)
 	set := &edits.Set{Mounts: []edits.Mount{{Destination: "/tmp", Source: "tmpfs", Type: "tmpfs", Options: []string{"size=64k", "ro"}}}}
 	if err := Apply(hostfs.Host(), target, set); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-func TestCgroupDir(t *testing.T) {
+func TestParseCgroupFindsDirectoryOfEachVersion(t *testing.T) {
 	v1, v2 := parseCgroup("12:pids:/a\n5:devices,freezer:/b/c\n1:name=systemd:/s\n0::/u\n")
 	if v1 != "/b/c" || v2 != "/u" {
 		t.Error(v1, v2)
@@ -124,7 +124,7 @@ func readInCgroup(t *testing.T, cgroup, device string) string {
 	return stderr.String()
 }
 
-func TestPrependRules(t *testing.T) {
+func TestPrependedRulesAllowDevice(t *testing.T) {
 	for name, flags := range map[string]uint32{"multi": unix.BPF_F_ALLOW_MULTI, "override": unix.BPF_F_ALLOW_OVERRIDE, "none": 0} {
 		t.Run(name, func(t *testing.T) {
 			dir := newUnifiedCgroup(t)

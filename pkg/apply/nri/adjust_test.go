@@ -75,7 +75,7 @@ func rules(t *testing.T, typ, access string, can capability.Capabilities) (strin
 	return strings.Join(out, ", "), nil
 }
 
-func TestDeviceAccess(t *testing.T) {
+func TestDeviceAccessNeedsCapability(t *testing.T) {
 	new := capability.Capabilities{DeviceRules: true}
 	for _, tc := range []struct {
 		typ, access string
@@ -227,7 +227,7 @@ func TestUnsupportedEditIsRefused(t *testing.T) {
 	}
 }
 
-func TestCapabilitiesOf(t *testing.T) {
+func TestCapabilitiesFollowVersionOfNRI(t *testing.T) {
 	for version, want := range map[string]capability.Capabilities{
 		"": {}, "unknown": {}, "0.6.1": {}, "v0.9.0": {}, "v0.10.0": {DeviceRules: true, Validate: true}, "v0.11.1": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true},
 		"v0.12.3": {DeviceRules: true, NetDevices: true, RDT: true, Validate: true},

@@ -109,7 +109,7 @@ func applySpec(t *testing.T, spec *rspec.Spec, set *edits.Set) *rspec.Spec {
 	return decodeSpec(t, applyText(t, text, set))
 }
 
-func TestGolden(t *testing.T) {
+func TestApplyWritesGoldenConfigurations(t *testing.T) {
 	base := read(t, "base.json")
 	for name, set := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -266,7 +266,7 @@ func TestDeviceRuleIsAddedUnlessItTakesEffectAlready(t *testing.T) {
 	}
 }
 
-func TestConflictsFail(t *testing.T) {
+func TestConflictingEditsAreRefused(t *testing.T) {
 	all := edits.Set{RDT: cases["rdt"].RDT, Env: cases["env"].Env, Devices: cases["devices"].Devices, Mounts: cases["mounts"].Mounts, GIDs: cases["gids"].GIDs, Hooks: cases["hooks"].Hooks}
 	net, stage, own := all, all, all
 	net.NetDevices = []edits.NetDevice{{HostName: "eth1", Name: "net1", Origin: cdi}, {HostName: "eth2", Name: "net1", Origin: att}}
@@ -333,7 +333,7 @@ func TestApplyChangesNoInput(t *testing.T) {
 	}
 }
 
-func TestExisting(t *testing.T) {
+func TestExistingReadsWhatConfigurationHas(t *testing.T) {
 	c, err := ParseConfig("config.json", read(t, "base.json"))
 	if err != nil {
 		t.Fatal(err)

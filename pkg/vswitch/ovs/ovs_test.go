@@ -142,7 +142,7 @@ func TestErrorOfAnOperationIsNamed(t *testing.T) {
 }
 
 // A server that misbehaves is an error within the caller's time, and never a panic.
-func TestServerMisbehaves(t *testing.T) {
+func TestMisbehavingServerIsErrorInTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		handle func(net.Conn)
 		want   string

@@ -99,7 +99,7 @@ func address(t *testing.T, pod *e2e.Pod) string {
 	return ""
 }
 
-func TestLoop(t *testing.T) {
+func TestNetworkServesPodFromADDToDEL(t *testing.T) {
 	for _, network := range networks {
 		t.Run(network.name, func(t *testing.T) {
 			e2e.EachFresh(t, node.Options{CNI: network.conf}, func(t *testing.T, h *e2e.H) {

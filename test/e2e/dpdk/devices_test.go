@@ -160,7 +160,7 @@ func TestAllOfDevicesJSON(t *testing.T) {
 
 // EAL accepts the address of an absent function. EAL, like Jackfield, refuses the address in the example of
 // the Device Information Specification.
-func TestAddresses(t *testing.T) {
+func TestEALAgreesOnPCIAddresses(t *testing.T) {
 	tree := dpdk.Lay(t)
 	const absent = "fffe:fd:1c.5"
 	if _, err := os.Stat("/sys/bus/pci/devices/" + absent); err == nil {

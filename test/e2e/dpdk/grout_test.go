@@ -18,7 +18,7 @@ import (
 
 // grout as the vswitch: packets go from a pod with memif through a bridge to a pod with vhost-user, before and after
 // grout was killed. grout forgets its ports then; the driver creates them again.
-func TestGrout(t *testing.T) {
+func TestPacketsPassGroutAfterKill(t *testing.T) {
 	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 		tree := dpdk.Lay(t)
 		h.MkdirAll("/run/vsw/grout")

@@ -15,7 +15,7 @@ import (
 
 // Open vSwitch as the vswitch, with both kinds of vhost-user ports: packets go from one pod through
 // the switch to another, before and after the switch was killed and restarted.
-func TestOVS(t *testing.T) {
+func TestPacketsPassOVSAfterRestart(t *testing.T) {
 	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 		tree := dpdk.LayOVS(t)
 		h.MkdirAll("/run/vsw/ovs")
@@ -82,7 +82,7 @@ func TestOVS(t *testing.T) {
 		ovs.Patch(1, 2)
 		p.WaitLog(mark, "re-created the socket")
 		// Both ports are attached again in the running processes. The client does not reconnect
-		// by itself. The server does (see TestRestart), but loses the connection when OVS
+		// by itself. The server does (see TestPacketsPassAfterHostRestart), but loses the connection when OVS
 		// connects twice in a row at its start.
 		for _, c := range reattach("/var/run/jackfield/net/net1/vhost0") {
 			client.command(c[0], c[1])

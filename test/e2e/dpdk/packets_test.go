@@ -79,7 +79,7 @@ func run(ctr *e2e.Container) { ctr.Output("touch", "/tmp/go") }
 
 // Packets go both ways over every kind of socket, created by the host or by the application.
 // testpmd in the container gets its device from JACKFIELD_NET1_EAL alone.
-func TestPackets(t *testing.T) {
+func TestPacketsPassEveryKindOfSocket(t *testing.T) {
 	for _, tc := range []struct {
 		name, info string
 		host       string // device on the host

@@ -102,7 +102,7 @@ func reattach(socket string) [][2]string {
 
 // The host's testpmd is killed and started again while the container and its process continue to run. The
 // test runs commands in the application only where its driver does not reconnect.
-func TestRestart(t *testing.T) {
+func TestPacketsPassAfterHostRestart(t *testing.T) {
 	const inside = "/var/run/jackfield/net/net1/sock"
 	for _, tc := range []struct {
 		name, info string

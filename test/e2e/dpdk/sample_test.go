@@ -18,7 +18,7 @@ import (
 
 // The sample application of the tenant's kit finds its device in devices.json, without a shell. It sends back what
 // Open vSwitch sends to the pod's port.
-func TestSampleApplication(t *testing.T) {
+func TestSampleApplicationReturnsPackets(t *testing.T) {
 	e2e.EachShipped(t, func(t *testing.T, h *e2e.H) {
 		tree := dpdk.LayOVS(t)
 		program := tree.BuildSample(t)

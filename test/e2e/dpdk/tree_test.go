@@ -14,7 +14,7 @@ import (
 
 // The packages contain every library that testpmd and the drivers need, and each package is needed. No
 // library of this machine is used.
-func TestClosedAndMinimal(t *testing.T) {
+func TestTreeHasEveryNeededLibrary(t *testing.T) {
 	k := load(t)
 	tree := Lay(t)
 	provides := map[string]string{} // package by file name
@@ -81,7 +81,7 @@ func needed(t *Tree, name string) ([]string, error) {
 	return nil, errors.New("not in the tree")
 }
 
-func TestForwarded(t *testing.T) {
+func TestForwardStatisticsAreRead(t *testing.T) {
 	const log = `
   ---------------------- Forward statistics for port 0  ----------------------
   RX-packets: 1              RX-dropped: 0             RX-total: 1

@@ -160,7 +160,7 @@ func (u *ovsPods) start(name string) {
 		pod := u.h.RunPod(node.PodOptions{Name: fmt.Sprint(name, "-", attempt), Namespace: "dpdk-1"})
 		app := runPrompt(u.t, u.h, pod, u.tree, "--no-pci $JACKFIELD_ETH0_EAL")
 		// OVS connects twice to each socket of an application, and a driver that was negotiating features then has no
-		// port (see TestOVS). Start another one.
+		// port (see TestPacketsPassOVSAfterRestart). Start another one.
 		if app.ready(); app.probed() {
 			u.pods, u.apps = append(u.pods, pod), append(u.apps, app)
 			return

@@ -45,7 +45,7 @@ func runCNI(t *testing.T, command, network string) (out string, code uint) {
 	return stdout.String(), 0
 }
 
-func TestHowToPage(t *testing.T) {
+func TestGroutHowToCreatesPorts(t *testing.T) {
 	data, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

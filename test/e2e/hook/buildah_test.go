@@ -32,7 +32,7 @@ func (h *host) buildah(args ...string) (string, error) {
 // Buildah's containers get devices through the wrapper of docs/how-to/wrap-a-runtime.md, and a refusal ends
 // the build. Jackfield cannot use the hooks of Buildah: Buildah refuses a file that names the stage
 // precreate, and the state that it passes at other stages has no annotations.
-func TestBuildah(t *testing.T) {
+func TestBuildahGetsDevicesThroughWrapper(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, h *host, name string) {
 		image, runtime := h.image(name), h.runtimes()[name]
 		const use = "echo FANCY=$FANCY; dd if=/dev/fancy bs=4 count=1 2>/dev/null | od -An -tx1"

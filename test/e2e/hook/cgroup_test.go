@@ -13,7 +13,7 @@ import (
 const openDevices = `(: </dev/ctl) && echo opened; mknod /dev/other c 10 237; (: </dev/other) || echo refused`
 
 // With cgroups of version 1, a container can use the granted device and no other.
-func TestDeviceCgroup(t *testing.T) {
+func TestOnlyGrantedDeviceCanBeUsed(t *testing.T) {
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		out, err := h.run(runtime, container{stages: []string{stage}, annotations: deviceAnnotation("ctl"), command: openDevices})
 		h.checkPrinted(out, err, "opened", "refused", "other: Operation not permitted")

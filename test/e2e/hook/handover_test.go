@@ -25,7 +25,7 @@ func podAnnotations(namespace string) map[string]string {
 // `jackfield oci-hook` runs for a container of a pod and queries the kubelet for the allocated devices. It
 // injects these devices into this pod and no other. If the kubelet is unresponsive, the container does not
 // start.
-func TestPodOfKubelet(t *testing.T) {
+func TestPodGetsDevicesThatKubeletAllocated(t *testing.T) {
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		if _, err := h.common.Command("jackfield"); err != nil {
 			t.Fatal(err)

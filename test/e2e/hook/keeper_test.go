@@ -88,7 +88,7 @@ for i in $(busybox seq 300); do $C 2>/dev/null | grep second && exit 0; busybox 
 
 // With jackfield-nri on the host, a running container of Podman, runc or crun gets the vswitch's re-created
 // socket in a re-created directory, also if jackfield-nri was restarted meanwhile.
-func TestKeeper(t *testing.T) {
+func TestRunningContainerGetsRecreatedSocket(t *testing.T) {
 	restart := func(t *testing.T, h *host, s *vswitch.Server, stop func(), run func() (string, error)) {
 		t.Helper()
 		type result struct {
@@ -138,7 +138,7 @@ func TestKeeper(t *testing.T) {
 		t.Run("podman/"+stages[0], func(t *testing.T) {
 			eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 				if runtime == "crun" && stages[0] != "precreate" {
-					t.Log("crun mounts are private: see TestPrivateMounts")
+					t.Log("crun mounts are private: see TestPrivateMountsGetSocketDirectory")
 					return
 				}
 				stop := h.startKeeper()
@@ -158,7 +158,7 @@ func TestKeeper(t *testing.T) {
 
 // Without jackfield-nri, the container gets the socket's directory, in which a re-created socket appears. The
 // log says so.
-func TestWithoutKeeper(t *testing.T) {
+func TestSocketDirectoryReplacesRebinder(t *testing.T) {
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		h.propagation = "rslave" // otherwise crun's private mounts are a reason, too
 		s := h.recreateSocket(nil, "first")
@@ -188,7 +188,7 @@ func TestWithoutKeeper(t *testing.T) {
 
 // If the runtime gives the container private mounts, the container gets the socket's directory although
 // jackfield-nri runs.
-func TestPrivateMounts(t *testing.T) {
+func TestPrivateMountsGetSocketDirectory(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		h.startKeeper()
 		s := h.recreateSocket(nil, "first")
@@ -210,7 +210,7 @@ func TestPrivateMounts(t *testing.T) {
 
 // precreate staged mounts for a container that was then not created. The hook's next run, jackfield-nri and
 // `jackfield doctor --fix` remove them.
-func TestStaleStaging(t *testing.T) {
+func TestStaleStagingIsRemoved(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		dirs := []string{h.hooksFile("hooks", "precreate")}
 		fail := func() bool {

@@ -15,7 +15,7 @@ func (h *host) nameSocket() {
 
 // A container gets a named socket through the hook, also in a user namespace, and has it again after its server
 // re-created it with its directory.
-func TestNamedSocket(t *testing.T) {
+func TestContainerGetsNamedSocketAgain(t *testing.T) {
 	asks := strings.ReplaceAll(asksTwice, "/var/run/jackfield/net/net1/vhost.sock", "/srv/agent/agent.sock")
 	request := map[string]string{"devices.jackfield.dev": "socket:agent"}
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {

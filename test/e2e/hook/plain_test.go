@@ -22,7 +22,7 @@ func eachRuntimeAndStage(t *testing.T, f func(t *testing.T, h *host, runtime, st
 	}
 }
 
-func TestDevice(t *testing.T) {
+func TestContainerUsesDeviceAndMount(t *testing.T) {
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		out, err := h.run(runtime, container{stages: []string{stage}, annotations: deviceAnnotation("zero"), command: readDevice})
 		h.checkPrinted(out, err, "00 00 00 00", "from the host", "read-only")
@@ -30,14 +30,14 @@ func TestDevice(t *testing.T) {
 }
 
 // Without the annotation nothing is injected: the device does not exist, and its number cannot be used.
-func TestNothing(t *testing.T) {
+func TestNoRequestGetsNoDevice(t *testing.T) {
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		out, err := h.run(runtime, container{stages: []string{stage}, command: "ls /dev/fancy || echo none"})
 		h.checkPrinted(out, err, "none")
 	})
 }
 
-func TestSocket(t *testing.T) {
+func TestContainerConnectsToSocket(t *testing.T) {
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		h.socket("sock-id")
 		out, err := h.run(runtime, container{id: "sock-id", stages: []string{stage},
@@ -46,7 +46,7 @@ func TestSocket(t *testing.T) {
 	})
 }
 
-func TestReadOnlyRoot(t *testing.T) {
+func TestReadOnlyRootGetsDeviceAndSocket(t *testing.T) {
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		h.socket("ro-id")
 		out, err := h.run(runtime, container{id: "ro-id", stages: []string{stage}, annotations: deviceAnnotation("zero"), readOnly: true,
@@ -55,7 +55,7 @@ func TestReadOnlyRoot(t *testing.T) {
 	})
 }
 
-func TestUserNamespace(t *testing.T) {
+func TestUserNamespaceGetsDeviceAndSocket(t *testing.T) {
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		// Root of the container is an unprivileged user of the host, and gets access to the socket as that
 		// user.
@@ -67,7 +67,7 @@ func TestUserNamespace(t *testing.T) {
 }
 
 // With the hook at both stages, as hooks.d files may configure, the second run changes nothing.
-func TestTwoStages(t *testing.T) {
+func TestSecondStageChangesNothing(t *testing.T) {
 	for _, name := range []string{"runc", "crun"} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
@@ -81,7 +81,7 @@ func TestTwoStages(t *testing.T) {
 
 // A denied request, and edits that the stage cannot deliver, stop the container. The user at the terminal
 // reads the reason.
-func TestRefused(t *testing.T) {
+func TestRefusalStopsContainer(t *testing.T) {
 	eachRuntimeAndStage(t, func(t *testing.T, h *host, runtime, stage string) {
 		out, err := h.run(runtime, container{stages: []string{stage}, annotations: deviceAnnotation("secret"), command: "echo started"})
 		checkRefused(t, out, err, `deny CDI device "vendor.example.com/dev=secret"`, `add to allow.cdi of rule "containers"`)

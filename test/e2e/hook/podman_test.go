@@ -18,7 +18,7 @@ func eachRuntime(t *testing.T, f func(t *testing.T, h *host, runtime string)) {
 }
 
 // At precreate everything is delivered: variable, device with its rule, hook and mount.
-func TestPodmanPrecreate(t *testing.T) {
+func TestPodmanPrecreateDeliversAll(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		dir := h.hooksFile("hooks", "precreate")
 		out, err := h.podman(runtime, []string{dir}, h.requestOptions("echo FANCY=$FANCY; dd if=/dev/fancy bs=4 count=1 2>/dev/null | od -An -tx1", "full")...)
@@ -43,7 +43,7 @@ func TestPodmanCreateRuntime(t *testing.T) {
 }
 
 // With a read-only root, device, mount and socket are delivered at every stage.
-func TestPodmanReadOnly(t *testing.T) {
+func TestPodmanReadOnlyRootGetsAll(t *testing.T) {
 	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}, {"prestart", "poststop"}} {
 		t.Run(stages[0], func(t *testing.T) {
 			eachRuntime(t, func(t *testing.T, h *host, runtime string) {
@@ -64,7 +64,7 @@ func TestPodmanReadOnly(t *testing.T) {
 
 // A container gets the socket of its network at precreate and at createRuntime, also when it is started
 // again. Nothing is left when it is removed.
-func TestPodmanSocket(t *testing.T) {
+func TestPodmanGetsSocketAtEachStart(t *testing.T) {
 	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
 		t.Run(stages[0], func(t *testing.T) {
 			eachRuntime(t, func(t *testing.T, h *host, runtime string) {
@@ -90,7 +90,7 @@ func TestPodmanSocket(t *testing.T) {
 
 // jackfield-cni chooses the socket of a network and writes the device-info file, in the order in which Podman
 // runs the plugins.
-func TestPodmanCNI(t *testing.T) {
+func TestPodmanGetsSocketOfCNINetwork(t *testing.T) {
 	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
 		for name, network := range map[string]string{"behind bridge": "fast", "first": "fast:mac=c2:11:22:33:44:55"} {
 			t.Run(stages[0]+"/"+name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestPodmanCNIWithUserNS(t *testing.T) {
 
 // Each container of a pod, below the pod's cgroup, is separate: a container keeps its devices and sockets
 // when another one ends.
-func TestPodmanPod(t *testing.T) {
+func TestPodmanPodContainersAreSeparate(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		dirs := []string{h.hooksFile("hooks", "precreate")}
 		pod, err := h.podmanCommand(runtime, dirs, "pod", "create", "--infra=false", "--cgroup-parent", jail.CgroupParent())
@@ -172,7 +172,7 @@ func TestPodmanPod(t *testing.T) {
 	})
 }
 
-func TestPodmanRefused(t *testing.T) {
+func TestPodmanPrintsRefusal(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		out, err := h.podman(runtime, []string{h.hooksFile("hooks", "precreate")}, h.requestOptions("echo started", "secret")...)
 		checkRefused(t, out, err, `deny CDI device "vendor.example.com/dev=secret"`)
@@ -193,7 +193,7 @@ func TestPodmanRefused(t *testing.T) {
 }
 
 // A container without a request never starts the hook.
-func TestPodmanNoRequest(t *testing.T) {
+func TestPodmanWithoutRequestRunsNoHook(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		h.write("config.yaml", "what would stop the hook: here\n")
 		out, err := h.podman(runtime, []string{h.hooksFile("hooks", "precreate"), h.hooksFile("late", "createRuntime", "poststop")}, h.requestOptions("ls /dev/fancy || echo none")...)
@@ -202,7 +202,7 @@ func TestPodmanNoRequest(t *testing.T) {
 }
 
 // An image's annotations count like the user's. If hook.askedBy is set, only requests with its value count.
-func TestPodmanAskedBy(t *testing.T) {
+func TestPodmanImageCannotAskForDevices(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
 			h.configure("hook: {askedBy: example.com/devices=our-word}\n")

@@ -80,7 +80,7 @@ func TestPodmanUserNamespace(t *testing.T) {
 }
 
 // The stage prestart under Podman, alone and together with createRuntime, which then changes nothing.
-func TestPodmanPrestart(t *testing.T) {
+func TestPodmanPrestartDeliversOnce(t *testing.T) {
 	eachRuntime(t, func(t *testing.T, h *host, runtime string) {
 		alone := h.hooksFile("alone", "prestart", "poststop")
 		out, err := h.podman(runtime, []string{alone}, append([]string{"--read-only"}, h.requestOptions(readDevice+"; touch /x || echo root is read-only", "zero")...)...)

@@ -17,7 +17,7 @@ import (
 
 // The program is static: it needs no loader and no library, so neither an environment nor an image can
 // replace one.
-func TestStaticProgram(t *testing.T) {
+func TestHookNeedsNoLoader(t *testing.T) {
 	f, err := elf.Open(newHost(t).hookCommand())
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func (h *host) runHookDirectly(env []string, annotations map[string]string) (str
 }
 
 // The hook ignores the environment, which may come from the author of an image.
-func TestEnvironment(t *testing.T) {
+func TestHookIgnoresEnvironment(t *testing.T) {
 	h := newHost(t)
 	h.write("evil/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.example.com/dev","devices":[{"name":"zero","containerEdits":{"env":["EVIL=1"]}}]}`)
 	evil := []string{"CDI_SPEC_DIRS=" + h.path("evil"), "LD_PRELOAD=" + h.path("evil/none.so"), "PATH=" + h.path("evil"), "HOME=" + h.path("evil"),

@@ -28,7 +28,7 @@ func (u *user) allowDeviceHook() {
 
 // At precreate an unprivileged user's container gets everything: variable, mount, hook, and the host's device
 // node. The user cannot create device nodes, so the owner and mode of the host's node decide on access.
-func TestRootlessPrecreate(t *testing.T) {
+func TestRootlessPrecreateDeliversAll(t *testing.T) {
 	rootless(t, func(t *testing.T, u *user, runtime string) {
 		u.allowDeviceHook()
 		dir := u.hooks("hooks", "precreate")
@@ -73,7 +73,7 @@ func (u *user) checkDeviceModes(t *testing.T, runtime, dir string) {
 
 // The container gets a network's socket twice, with the user's configuration or the system's. State of the
 // container is below /run/user. A socket without access for other users is not delivered.
-func TestRootlessSocket(t *testing.T) {
+func TestRootlessGetsSocketOfNetwork(t *testing.T) {
 	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
 		t.Run(stages[0], func(t *testing.T) {
 			for _, runtime := range []string{"runc", "crun"} {
@@ -118,7 +118,7 @@ func TestRootlessSocket(t *testing.T) {
 
 // A denied request, and edits that no user namespace allows, stop the container. The user reads the reason in
 // the terminal.
-func TestRootlessRefused(t *testing.T) {
+func TestRootlessUserReadsRefusal(t *testing.T) {
 	rootless(t, func(t *testing.T, u *user, runtime string) {
 		u.write("cdi/made.json", `{"cdiVersion":"0.6.0","kind":"vendor.example.com/dev","devices":[
 			{"name":"made","containerEdits":{"deviceNodes":[{"path":"/dev/made","type":"c","major":1,"minor":5}]}},
@@ -149,7 +149,7 @@ func TestRootlessRefused(t *testing.T) {
 }
 
 // A container without a request never starts the hook.
-func TestRootlessNoRequest(t *testing.T) {
+func TestRootlessWithoutRequestRunsNoHook(t *testing.T) {
 	rootless(t, func(t *testing.T, u *user, runtime string) {
 		u.write("home/.config/jackfield/config.yaml", "what would stop the hook: here\n")
 		out, err := u.runPodman(runtime, u.hooks("hooks", "precreate"), u.requestOptions("ls /dev/fancy || echo none")...)
@@ -161,7 +161,7 @@ func TestRootlessNoRequest(t *testing.T) {
 }
 
 // A container has a user namespace inside of Podman's, in which the user has the same uid as outside.
-func TestRootlessKeepID(t *testing.T) {
+func TestRootlessKeepIDGetsAll(t *testing.T) {
 	for _, stages := range [][]string{{"precreate"}, {"createRuntime", "poststop"}} {
 		t.Run(stages[0], func(t *testing.T) {
 			rootless(t, func(t *testing.T, u *user, runtime string) {

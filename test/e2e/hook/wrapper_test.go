@@ -46,7 +46,7 @@ func (h *host) wrapper(runtime, device string, more ...string) string {
 
 // The wrapper changes the bundle before the runtime reads it. A missing device and a denial of the named
 // configuration stop the container.
-func TestWrapper(t *testing.T) {
+func TestWrapperChangesBundleFirst(t *testing.T) {
 	for _, name := range []string{"runc", "crun"} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)

@@ -96,7 +96,7 @@ func ready(t *testing.T, h *e2e.H, ds *daemonSet, daemon *e2e.Container) {
 }
 
 // The image, run as the DaemonSet says, works like the plugin.
-func TestImage(t *testing.T) {
+func TestImageRunsAsDaemonSet(t *testing.T) {
 	for name := range ways() {
 		t.Run(name, func(t *testing.T) {
 			each(t, name, func(t *testing.T, h *e2e.H, ds *daemonSet) {

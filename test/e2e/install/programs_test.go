@@ -17,7 +17,7 @@ import (
 )
 
 // The components' init containers copy programs out of the image. These programs run on the node.
-func TestHostPrograms(t *testing.T) {
+func TestCopiedProgramsRunOnNode(t *testing.T) {
 	e2e.EachFresh(t, node.Options{}, func(t *testing.T, h *e2e.H) {
 		if err := h.Ctr(t.Context(), "images", "import", "--local", "--snapshotter", "native", os.Getenv(imageEnv)); err != nil {
 			t.Fatal(err)

@@ -84,7 +84,7 @@ func require(t *testing.T) {
 	}
 }
 
-func TestInside(t *testing.T) {
+func TestProcessSeesOnlyItsJail(t *testing.T) {
 	require(t)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), scenarioEnv+"=look")
@@ -103,7 +103,7 @@ func TestInside(t *testing.T) {
 }
 
 // Nothing is left, however the outer process ends.
-func TestNothingIsLeft(t *testing.T) {
+func TestJailLeavesNothing(t *testing.T) {
 	require(t)
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {

@@ -101,7 +101,7 @@ func require(t *testing.T) {
 }
 
 // When the test process ends, normally or by SIGKILL, the machine is as it was before.
-func TestNothingIsLeft(t *testing.T) {
+func TestNodeLeavesNothing(t *testing.T) {
 	require(t)
 	for _, how := range []string{"orderly", "killed"} {
 		t.Run(how, func(t *testing.T) {

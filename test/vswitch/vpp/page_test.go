@@ -19,7 +19,7 @@ import (
 )
 
 // The configuration and the networks of the how-to create ports.
-func TestHowToPage(t *testing.T) {
+func TestVPPHowToCreatesPorts(t *testing.T) {
 	data, err := os.ReadFile("../../../docs/how-to/create-ports-on-vpp.md")
 	if err != nil {
 		t.Fatal(err)

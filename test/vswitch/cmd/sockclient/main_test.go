@@ -13,7 +13,7 @@ import (
 	"github.com/jackfield/jackfield/test/vswitch"
 )
 
-func TestConnect(t *testing.T) {
+func TestConnectPrintsGreeting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	s, err := vswitch.Listen(vswitch.Memif, path, vswitch.Greeting("red"))
 	if err != nil {
@@ -29,7 +29,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-func TestListen(t *testing.T) {
+func TestListenAnswersAsOftenAsTold(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	done := make(chan error, 1)
 	go func() { done <- run(t.Context(), []string{"listen", path, "yes", "1"}, &strings.Builder{}) }()
@@ -42,7 +42,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
+func TestInvalidArgumentsAreUsageErrors(t *testing.T) {
 	for _, args := range [][]string{nil, {"connect"}, {"listen", "p"}, {"listen", "p", "r", "0"}, {"listen", "p", "r", "x"}, {"dance"}} {
 		if err := run(t.Context(), args, &strings.Builder{}); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)
