@@ -3,6 +3,7 @@
 package jsontree
 
 import (
+	"encoding"
 	"fmt"
 	"math"
 	"reflect"
@@ -19,8 +20,20 @@ type Decoder struct {
 	RefuseOtherCase bool
 }
 
-// Decode stores a value in into, a pointer to a string, boolean, whole number, slice, map or
-// struct with json tags. Unknown keys are ignored, and null leaves a member as it is. It differs from
+// Unmarshal parses text and stores its value, see [Decoder.Decode].
+func (d Decoder) Unmarshal(text string, into any) error {
+	root, fault := Parse(text)
+	if fault == nil {
+		fault = d.Decode(root, into)
+	}
+	if fault != nil {
+		return fault
+	}
+	return nil
+}
+
+// Decode stores a value in into, a pointer to a string, boolean, whole number, slice, map,
+// [encoding.TextUnmarshaler] or struct with json tags. Unknown keys are ignored, and null leaves a member as it is. It differs from
 // encoding/json: keys are case-sensitive, a known key occurs once, and a list has no null. A
 // variable of type *Node receives the value itself.
 //
@@ -35,6 +48,9 @@ func (d Decoder) decode(n *Node, path string, v reflect.Value) *diag.Diagnostic 
 	if v.Type() == nodeType {
 		v.Set(reflect.ValueOf(n))
 		return nil
+	}
+	if text, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		return decodeText(n, path, text)
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -135,6 +151,17 @@ func checkKind(n *Node, path string, kind Kind) *diag.Diagnostic {
 		return nil
 	}
 	return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: n.Kind.String(), Rule: "must be " + kind.String()}
+}
+
+// decodeText stores a string in a variable that parses it.
+func decodeText(n *Node, path string, into encoding.TextUnmarshaler) *diag.Diagnostic {
+	if err := checkKind(n, path, String); err != nil {
+		return err
+	}
+	if err := into.UnmarshalText([]byte(n.Text)); err != nil {
+		return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: diag.Quote(n.Text, diag.Most), Rule: diag.ErrorText(err)}
+	}
+	return nil
 }
 
 // decodeNumber stores a whole number in a variable of any size.

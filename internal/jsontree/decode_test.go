@@ -3,9 +3,11 @@
 package jsontree_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/jackfield/jackfield/internal/jsontree"
 )
@@ -21,11 +23,12 @@ type target struct {
 	Inner struct {
 		A string `json:"a,omitempty"`
 	} `json:"inner"`
-	Node *jsontree.Node `json:"node"`
+	Node    *jsontree.Node `json:"node"`
+	Address netip.Addr     `json:"address"`
 }
 
 func TestDecodeStoresValues(t *testing.T) {
-	text := `{"text":"\u0061","flag":true,"small":-128,"size":7,"list":["x"],"map":{"A":1,"a":null},"inner":{"a":"b","A":"c"},"node":[1],"TEXT":1,"other":{"a":1,"a":2}}`
+	text := `{"text":"\u0061","flag":true,"small":-128,"size":7,"list":["x"],"map":{"A":1,"a":null},"inner":{"a":"b","A":"c"},"node":[1],"address":"10.0.0.1","TEXT":1,"other":{"a":1,"a":2}}`
 	root, fault := jsontree.Parse(text)
 	if fault != nil {
 		t.Fatal(fault)
@@ -35,9 +38,9 @@ func TestDecodeStoresValues(t *testing.T) {
 		t.Fatal(fault)
 	}
 	size, one := uint32(7), int64(1)
-	want := target{Text: "a", Flag: true, Small: -128, Size: &size, List: []string{"x"}, Map: map[string]*int64{"A": &one, "a": nil}, Node: root.At("node")}
+	want := target{Text: "a", Flag: true, Small: -128, Size: &size, List: []string{"x"}, Map: map[string]*int64{"A": &one, "a": nil}, Node: root.At("node"), Address: netip.MustParseAddr("10.0.0.1")}
 	want.Inner.A = "b"
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Error(diff)
 	}
 	got = target{Text: "stays"}
@@ -62,6 +65,8 @@ func TestDecodeReportsFaults(t *testing.T) {
 		`{"map":{"a":1,"a":2}}`:          `1:15: map: found "a": a key must occur only once`,
 		`{"map":{"a":"1"}}`:              "1:13: map.a: found a string: must be a whole number from -9223372036854775808 to 9223372036854775807",
 		`{"inner":{"a":"","\u0061":""}}`: `1:18: inner: found "a": a key must occur only once`,
+		`{"address":7}`:                  "1:12: address: found a number: must be a string",
+		`{"address":"x"}`:                `1:12: address: found "x": ParseAddr("x"): unable to parse IP`,
 		`{"inner":{"A":""}}`:             `1:11: inner.A: must be spelled "a": some programs ignore case`,
 	} {
 		root, fault := jsontree.Parse(text)

@@ -3,7 +3,6 @@
 package attachment
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 
@@ -67,7 +66,7 @@ func (c *cachedResult) checkIdentity(conf, sandboxID, ifName string) error {
 // parseResult reads the content of a cached result, and what its result says about the interface.
 func parseResult(data []byte) (c *cachedResult, record interfaceRecord, err error) {
 	c = &cachedResult{}
-	if err := decodeJSON(string(data), c); err != nil {
+	if err := (jsontree.Decoder{}).Unmarshal(string(data), c); err != nil {
 		return nil, record, err
 	}
 	if id := c.CapabilityArgs.DeviceID; id != "" {
@@ -75,26 +74,25 @@ func parseResult(data []byte) (c *cachedResult, record interfaceRecord, err erro
 			return nil, record, fmt.Errorf("capabilityArgs.deviceID: %w", err)
 		}
 	}
-	if n := c.Result; n != nil {
-		record = parseInterfaceRecord(data[n.Start:n.End], c.IfName)
-	}
-	return c, record, nil
+	return c, parseInterfaceRecord(c.Result, c.IfName), nil
 }
 
 // parseInterfaceRecord returns what a CNI result (CNI specification, section 5) says about the
 // interface in the pod. What is invalid is left out.
-func parseInterfaceRecord(result []byte, ifName string) interfaceRecord {
+func parseInterfaceRecord(result *jsontree.Node, ifName string) interfaceRecord {
 	var content struct {
 		Interfaces []struct {
-			Name, Mac, Sandbox string
-			Mtu                int
-		}
+			Name    string `json:"name"`
+			MAC     string `json:"mac"`
+			MTU     int    `json:"mtu"`
+			Sandbox string `json:"sandbox"`
+		} `json:"interfaces"`
 		IPs []struct {
-			Address   string
-			Interface *int // index in Interfaces
-		}
+			Address   string `json:"address"`
+			Interface *int   `json:"interface"` // index in Interfaces
+		} `json:"ips"`
 	}
-	if json.Unmarshal(result, &content) != nil {
+	if result == nil || (jsontree.Decoder{}).Decode(result, &content) != nil {
 		return interfaceRecord{}
 	}
 	var r interfaceRecord
@@ -103,7 +101,7 @@ func parseInterfaceRecord(result []byte, ifName string) interfaceRecord {
 		if n.Name != ifName || n.Sandbox == "" { // of the host
 			continue
 		}
-		r.mac, r.mtu = canonicalMAC(n.Mac), validMTU(n.Mtu)
+		r.mac, r.mtu = canonicalMAC(n.MAC), validMTU(n.MTU)
 		for _, ip := range content.IPs {
 			if (ip.Interface == nil || *ip.Interface == i) && !isNoCIDR(ip.Address) {
 				r.ips = append(r.ips, ip.Address)

@@ -152,7 +152,7 @@ func parseDeviceEnv(value string) (map[string]deviceEnv, error) {
 		return nil, fmt.Errorf("it has %d bytes, more than %d: %w", len(value), maxInfo, errdefs.ErrInvalidArgument)
 	}
 	var devices map[string]map[string]*jsontree.Node
-	if err := decodeJSON(value, &devices); err != nil {
+	if err := (jsontree.Decoder{}).Unmarshal(value, &devices); err != nil {
 		return nil, err
 	}
 	if len(devices) > maxVarIDs {

@@ -100,7 +100,7 @@ func readCache(host hostfs.Root, dir string, elem ...string) ([]byte, error) {
 // ignored.
 func parseDelegates(data []byte) ([]delegate, error) {
 	var list []*jsontree.Node
-	if err := decodeJSON(string(data), &list); err != nil {
+	if err := (jsontree.Decoder{}).Unmarshal(string(data), &list); err != nil {
 		return nil, err
 	}
 	if len(list) > maxDelegates {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -91,7 +92,7 @@ func parseNetworkList(value string) (list []selection, err error) {
 		Interface        string `json:"interface"`
 		InterfaceRequest string `json:"interfaceRequest"`
 	}
-	if err := decodeJSON(value, &networks); err != nil {
+	if err := (jsontree.Decoder{}).Unmarshal(value, &networks); err != nil {
 		return nil, err
 	}
 	for _, n := range networks {

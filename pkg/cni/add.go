@@ -101,7 +101,8 @@ func (c *call) checkNamespace(first bool) error {
 
 // parsePrevResult returns the result of the previous plugin.
 func (c *call) parsePrevResult() (*types100.Result, error) {
-	r, err := parseResult(c.conf.prevResult, c.version)
+	n := c.conf.prevResult
+	r, err := parseResult(n, c.StdinData[n.Start:n.End], c.version)
 	if err != nil {
 		return nil, attach.Fail(codeDecode, "failed to decode prevResult", "%sprevResult: %s", c.conf.Place("prevResult"), attach.Shorten(decodeProblem(err)))
 	}

@@ -35,7 +35,7 @@ type conf struct {
 	dns        *types.DNS
 	runtime    runtimeConf
 	args       conventionalArgs
-	prevResult []byte // nil for the first plugin of a network
+	prevResult *jsontree.Node // nil for the first plugin of a network
 	valid      []types.GCAttachment
 	validGiven bool
 }
@@ -178,7 +178,8 @@ func (v value) isEmpty() bool {
 	return v.isNull() || v.Kind >= jsontree.String && v.Text == "" && len(v.Children) == 0
 }
 
-// decode decodes a value with encoding/json. null leaves to unchanged.
+// decode decodes a value with encoding/json, which ignores the case of keys: containerd writes some with a
+// capital letter. null leaves to unchanged.
 func (c *conf) decode(v value, to any, want string) error {
 	if v.isNull() {
 		return nil
@@ -270,7 +271,7 @@ func (c *conf) readIPMasq(v value) error {
 
 func (c *conf) readPrevResult(v value) error {
 	if !v.isNull() {
-		c.prevResult = []byte(c.source[v.Start:v.End])
+		c.prevResult = v.Node
 	}
 	return nil
 }

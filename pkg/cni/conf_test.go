@@ -116,7 +116,7 @@ func TestConfigurationErrorsHavePlaceAndSuggestion(t *testing.T) {
 		`"device": {"type": "vhost-user", "modus": "server"}}`:                          `line 3, column 44: device-info of type vhost-user has mode, path; did you mean "mode"?`,
 		`"runtimeConfig": {"io.kubernetes.cri.x": 1}}`:                                  `line 3, column 43: this plugin does not know the capability`,
 		`"device": {"type": "vhost-user" "mode": "server"}}`:                            `line 3, column 34: found '"': a comma or } is required`,
-		`"prevResult": {"ips": 1}, "device": {"type": "vhost-user", "mode": "server"}}`: `line 3, column 16: prevResult: ips: found a JSON number`,
+		`"prevResult": {"ips": 1}, "device": {"type": "vhost-user", "mode": "server"}}`: `line 3, column 16: prevResult: 3:24: ips: found a number: must be an array`,
 	} {
 		if a := newNode(t).run(env("ADD"), head+keys); !strings.Contains(a.all, want) {
 			t.Errorf("%s:\n%s\nwant %s", keys, a.all, want)

@@ -59,7 +59,7 @@ func FuzzAnswers(f *testing.F) {
 			t.Errorf("%.200q: %+v", data, e)
 		}
 		for _, version := range versions {
-			r, err := parseResult(data, version)
+			r, err := parseResultText(data, version)
 			if (r == nil) == (err == nil) {
 				t.Fatalf("both or neither of %+v, %v", r, err)
 			}
@@ -78,7 +78,7 @@ func sameResult(t *testing.T, version string, data []byte, r *types100.Result) {
 	if err != nil {
 		t.Fatalf("%.200q cannot be passed on: %v", data, err)
 	}
-	again, err := parseResult(text, version)
+	again, err := parseResultText(text, version)
 	if err != nil {
 		t.Fatalf("%.200q is passed on as %.200q: %v", data, text, err)
 	}

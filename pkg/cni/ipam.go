@@ -101,7 +101,7 @@ func (c *call) allocateAddresses(ctx context.Context) (*types100.Result, error) 
 	out, err := c.runIPAM(ctx, "ADD")
 	var result *types100.Result
 	if err == nil {
-		result, err = parseResult(out, c.version)
+		result, err = parseResultText(out, c.version)
 		if err != nil {
 			err = attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", attach.Shorten(decodeProblem(err)))
 		} else if len(result.IPs) == 0 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
@@ -77,38 +79,34 @@ func sameIP(wanted string, have net.IPNet) bool {
 	return have.IP.Equal(net.ParseIP(wanted))
 }
 
-// parseResult parses a result. Results of older plugins, and in the specification's examples, have no
-// cniVersion. Then it is that of the configuration.
-func parseResult(data []byte, confVersion string) (*types100.Result, error) {
-	if err := checkParts(data); err != nil {
+// parseResult reads a result, of which data is the text. Results of older plugins, and in the specification's
+// examples, have no cniVersion. Then it is that of the configuration.
+func parseResult(root *jsontree.Node, data []byte, confVersion string) (*types100.Result, error) {
+	version, err := checkParts(root)
+	if err != nil {
 		return nil, err
-	}
-	var m map[string]json.RawMessage
-	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, err
-	}
-	if m == nil { // null
-		m = map[string]json.RawMessage{}
-	}
-	version := ""
-	if raw, ok := m["cniVersion"]; ok {
-		if err := json.Unmarshal(raw, &version); err != nil {
-			return nil, err
-		}
 	}
 	if version == "" {
 		version = confVersion
-		m["cniVersion"], _ = json.Marshal(version)
-	}
-	data, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
+		var whole map[string]json.RawMessage
+		_ = json.Unmarshal(data, &whole) // it is an object
+		whole["cniVersion"], _ = json.Marshal(version)
+		data, _ = json.Marshal(whole)
 	}
 	r, err := create.Create(version, data)
 	if err != nil {
 		return nil, err
 	}
 	return types100.NewResultFromResult(r)
+}
+
+// parseResultText is parseResult for the output of a plugin.
+func parseResultText(data []byte, confVersion string) (*types100.Result, error) {
+	root, fault := jsontree.Parse(string(data))
+	if fault != nil {
+		return nil, fault
+	}
+	return parseResult(root, data, confVersion)
 }
 
 // decodeProblem describes an error of parseResult without the names of this program's types.
@@ -125,52 +123,50 @@ func decodeProblem(err error) string {
 
 // resultPart has what an address or a route of a result must have.
 type resultPart struct {
-	Address *json.RawMessage `json:"address"`
-	Dst     *json.RawMessage `json:"dst"`
+	Address *jsontree.Node `json:"address"`
+	Dst     *jsontree.Node `json:"dst"`
 }
 
 // ipPart is an address with its routes in a result until 0.2.0.
 type ipPart struct {
-	IP     *json.RawMessage `json:"ip"`
-	Routes []*resultPart    `json:"routes"`
+	IP     *jsontree.Node `json:"ip"`
+	Routes []resultPart   `json:"routes"`
 }
 
 // checkParts refuses a result of any version with null or incomplete parts. They would be passed on as empty addresses
-// and routes.
-func checkParts(data []byte) error {
+// and routes. It returns the version.
+func checkParts(root *jsontree.Node) (version string, err error) {
 	var result struct {
-		Interfaces []*resultPart `json:"interfaces"`
-		IPs        []*resultPart `json:"ips"`
-		Routes     []*resultPart `json:"routes"`
-		IP4        *ipPart       `json:"ip4"`
-		IP6        *ipPart       `json:"ip6"`
+		Version    string       `json:"cniVersion"`
+		Interfaces []resultPart `json:"interfaces"`
+		IPs        []resultPart `json:"ips"`
+		Routes     []resultPart `json:"routes"`
+		IP4        *ipPart      `json:"ip4"`
+		IP6        *ipPart      `json:"ip6"`
 	}
-	if err := json.Unmarshal(data, &result); err != nil {
-		return err
+	if fault := (jsontree.Decoder{RefuseOtherCase: true}).Decode(root, &result); fault != nil {
+		return "", fault
 	}
-	var missing []string
-	check := func(parts []*resultPart, name string, isComplete func(*resultPart) bool) {
-		for i, part := range parts {
-			if part == nil || !isComplete(part) {
-				missing = append(missing, fmt.Sprintf(name, i))
-			}
+	required := map[string]*jsontree.Node{}
+	for i, ip := range result.IPs {
+		required[fmt.Sprintf("ips[%d].address", i)] = ip.Address
+	}
+	addRoutes := func(name string, routes []resultPart) {
+		for i, route := range routes {
+			required[fmt.Sprintf("%s[%d].dst", name, i)] = route.Dst
 		}
 	}
-	hasDst := func(p *resultPart) bool { return p.Dst != nil }
-	check(result.Interfaces, "interfaces[%d]", func(*resultPart) bool { return true })
-	check(result.IPs, "ips[%d].address", func(p *resultPart) bool { return p.Address != nil })
-	check(result.Routes, "routes[%d].dst", hasDst)
+	addRoutes("routes", result.Routes)
 	for name, ip := range map[string]*ipPart{"ip4": result.IP4, "ip6": result.IP6} {
-		if ip == nil {
-			continue
+		if ip != nil {
+			required[name+".ip"] = ip.IP
+			addRoutes(name+".routes", ip.Routes)
 		}
-		if ip.IP == nil {
-			missing = append(missing, name+".ip")
+	}
+	for _, field := range slices.Sorted(maps.Keys(required)) {
+		if required[field] == nil {
+			return "", fmt.Errorf("%s: missing: %w", field, errdefs.ErrInvalidArgument)
 		}
-		check(ip.Routes, name+".routes[%d].dst", hasDst)
 	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%s: missing: %w", slices.Min(missing), errdefs.ErrInvalidArgument)
-	}
-	return nil
+	return result.Version, nil
 }

@@ -3,8 +3,6 @@
 package hook
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -13,6 +11,7 @@ import (
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/apply/oci"
 )
 
@@ -23,8 +22,8 @@ const maxInput = 4 << 20
 // parseState reads a container's state, OCI Runtime Specification 1.3.0, "State".
 func parseState(text []byte) (*rspec.State, error) {
 	s := &rspec.State{}
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, jsonError(err)
+	if err := (jsontree.Decoder{}).Unmarshal(string(text), s); err != nil {
+		return nil, err
 	}
 	switch {
 	case s.Version == "":
@@ -39,21 +38,6 @@ func parseState(text []byte) (*rspec.State, error) {
 	return s, nil
 }
 
-// jsonError returns an error of encoding/json without the names of Go types.
-func jsonError(err error) error {
-	var typ *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &typ) && typ.Field != "":
-		return fmt.Errorf("%s: found a JSON %s: %w", typ.Field, typ.Value, errdefs.ErrInvalidArgument)
-	case errors.As(err, &typ):
-		return fmt.Errorf("found a JSON %s, want an object: %w", typ.Value, errdefs.ErrInvalidArgument)
-	case errors.As(err, &syntax):
-		return fmt.Errorf("byte %d: not JSON: %w: %w", syntax.Offset, err, errdefs.ErrInvalidArgument)
-	}
-	return fmt.Errorf("%w: %w", err, errdefs.ErrInvalidArgument)
-}
-
 func validID(id string) bool {
 	return id != "" && len(id) <= 1024 && id != "." && id != ".." &&
 		!strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == 0x7f })
@@ -63,14 +47,14 @@ func validID(id string) bool {
 // At every other stage the runtime passes a state.
 func detectStage(text []byte) (Stage, error) {
 	var input struct {
-		Version string           `json:"ociVersion"`
-		ID      *json.RawMessage `json:"id"`
-		Status  string           `json:"status"`
-		Process *json.RawMessage `json:"process"`
-		Root    *json.RawMessage `json:"root"`
+		Version string         `json:"ociVersion"`
+		ID      *jsontree.Node `json:"id"`
+		Status  string         `json:"status"`
+		Process *jsontree.Node `json:"process"`
+		Root    *jsontree.Node `json:"root"`
 	}
-	if err := json.Unmarshal(text, &input); err != nil {
-		return "", fmt.Errorf("read standard input: %w", jsonError(err))
+	if err := (jsontree.Decoder{}).Unmarshal(string(text), &input); err != nil {
+		return "", fmt.Errorf("read standard input: %w", err)
 	}
 	switch {
 	case input.ID == nil && input.Version != "" && (input.Process != nil || input.Root != nil):

@@ -19,9 +19,9 @@ func TestStateMustBeValid(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 	for bad, want := range map[string]string{
-		"":                                 "end of JSON",
-		"[]":                               "found a JSON array, want an object",
-		good + "{}":                        "after top-level value",
+		"":                                 "the text is empty",
+		"[]":                               "1:1: found an array: must be an object",
+		good + "{}":                        "nothing may follow the end of the JSON value",
 		`{"id":"c1","bundle":"/b"}`:        "ociVersion is missing",
 		`{"ociVersion":"1","bundle":"/b"}`: `id: found ""`,
 		`{"ociVersion":"1","id":"../x","bundle":"/b"}`:                 `id: found "../x"`,
@@ -29,8 +29,8 @@ func TestStateMustBeValid(t *testing.T) {
 		`{"ociVersion":"1","id":"a b","bundle":"/b"}`:                  `id: found "a b"`,
 		`{"ociVersion":"1","id":"c1","bundle":"b"}`:                    `bundle: found "b"`,
 		`{"ociVersion":"1","id":"c1","pid":-1,"bundle":"/b"}`:          "pid: found -1, want the container's first process",
-		`{"ociVersion":"1","id":"c1","pid":1.5,"bundle":"/b"}`:         "pid: found a JSON number 1.5",
-		`{"ociVersion":"1","id":"c1","bundle":"/b","annotations":[1]}`: "annotations: found a JSON array",
+		`{"ociVersion":"1","id":"c1","pid":1.5,"bundle":"/b"}`:         "1:35: pid: found 1.5: must be a whole number",
+		`{"ociVersion":"1","id":"c1","bundle":"/b","annotations":[1]}`: "1:57: annotations: found an array: must be an object",
 	} {
 		if _, err := parseState([]byte(bad)); !errdefs.IsInvalidArgument(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", bad, err, want)

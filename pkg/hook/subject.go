@@ -3,7 +3,6 @@
 package hook
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/apply/oci"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -88,8 +88,8 @@ func crioSubject(annotations map[string]string, sandbox string) (subject, error)
 	labels := annotations
 	if text, ok := annotations[crioLabels]; ok {
 		labels = nil
-		if err := json.Unmarshal([]byte(text), &labels); err != nil {
-			return subject{}, fmt.Errorf("annotation %s: %w: %w", crioLabels, err, errdefs.ErrInvalidArgument)
+		if err := (jsontree.Decoder{}).Unmarshal(text, &labels); err != nil {
+			return subject{}, fmt.Errorf("annotation %s: %w", crioLabels, err)
 		}
 	}
 	s := subject{sandbox: sandbox, namespace: labels[labelNamespace], pod: labels[labelPod], uid: labels[labelUID], container: labels[labelName],

@@ -30,7 +30,7 @@ func TestSubjectComesFromRuntimeAnnotations(t *testing.T) {
 			want: subject{sandbox: "s", namespace: "ns", pause: true, ofPod: true}},
 		{name: "CRI-O without a namespace", annotations: map[string]string{crioSandboxID: "s", crioLabels: "{}"}, err: "is missing"},
 		{name: "CRI-O with the author's namespace", annotations: map[string]string{crioSandboxID: "s", labelNamespace: "spoofed", crioLabels: "{}"}, err: "is missing"},
-		{name: "CRI-O with broken labels", annotations: map[string]string{crioSandboxID: "s", crioLabels: "["}, err: "unexpected end"},
+		{name: "CRI-O with broken labels", annotations: map[string]string{crioSandboxID: "s", crioLabels: "["}, err: "annotation io.kubernetes.cri-o.Labels: 1:2: found the end of the text"},
 		{name: "containerd", annotations: map[string]string{ctrdSandboxID: "s", ctrdType: "container", ctrdNamespace: "ns", ctrdPod: "p", ctrdUID: "u", ctrdName: "c"},
 			want: subject{sandbox: "s", namespace: "ns", pod: "p", uid: "u", container: "c", ofPod: true}},
 		{name: "containerd without a namespace", annotations: map[string]string{ctrdSandboxID: "s"}, err: "is missing"},

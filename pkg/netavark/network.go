@@ -5,7 +5,6 @@ package netavark
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/jsontree"
 )
 
 // network is a network of Podman, with the keys that this plugin uses. Podman may add others.
@@ -25,7 +25,7 @@ type network struct {
 	Options     options           `json:"options"`
 	IPAMOptions map[string]string `json:"ipam_options"`
 	Subnets     []subnet          `json:"subnets"`
-	Routes      []json.RawMessage `json:"routes"`
+	Routes      []*jsontree.Node  `json:"routes"`
 	Internal    bool              `json:"internal"`
 }
 
@@ -36,15 +36,10 @@ type subnet struct {
 
 // decode decodes standard input.
 func decode(data []byte, to any) error {
-	err := json.Unmarshal(data, to)
-	var kind *json.UnmarshalTypeError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &kind) && kind.Field != "":
-		return fmt.Errorf("standard input: %s: found a JSON %s, want another kind of value", quote(kind.Field), kind.Value)
+	if err := (jsontree.Decoder{}).Unmarshal(string(data), to); err != nil {
+		return fmt.Errorf("standard input: %w", err)
 	}
-	return fmt.Errorf("standard input: %s", quote(err.Error()))
+	return nil
 }
 
 func (n *network) checkName() error {
@@ -100,7 +95,7 @@ func (p *Plugin) createNetwork(data []byte) error {
 		return err
 	}
 	var whole map[string]json.RawMessage // with the keys that this plugin does not know
-	if err := decode(data, &whole); err != nil {
+	if err := json.Unmarshal(data, &whole); err != nil {
 		return err
 	}
 	if err := cmp.Or(n.checkName(), n.check()); err != nil {

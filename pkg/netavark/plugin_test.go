@@ -256,16 +256,16 @@ func TestCreateRefusesInvalidOptions(t *testing.T) {
 		networkOf(`{"type": "vhost-user", "mode": "server", "configFile": "/var/lib/x.yaml"}`, ""):                    `option configFile: found "/var/lib/x.yaml", want a clean path of a file below /etc`,
 		networkOf(`{"type": "vhost-user", "mode": "server", "configFile": "/etc/../var/x.yaml"}`, ""):                 `option configFile`,
 		networkOf(`{"type": "vhost-user", "mode": "server", "configFile": "/etc/none.yaml"}`, ""):                     "load the node's configuration",
-		networkOf(server, `, "internal": true`):                                                                       `--internal`,
+		strings.Replace(networkOf(server, ""), `"internal": false`, `"internal": true`, 1):                            `--internal`,
 		networkOf(server, `, "network_interface": "enp1"`):                                                            `--interface-name: found "enp1"`,
 		networkOf(server, `, "routes": [{"destination": "10.0.0.0/8"}]`):                                              `--route`,
 		networkOf(server, `, "ipam_options": {"driver": "dhcp"}`):                                                     `--ipam-driver: found "dhcp"`,
-		networkOf(server, `, "subnets": [{"subnet": "x"}]`):                                                           `standard input`,
+		networkOf(server, `, "subnets": [{"subnet": "x"}]`):                                                           `subnets[0].subnet: found "x": `,
 		strings.Replace(networkOf(server, ""), `"fast"`, `"../x"`, 1):                                                 `name: found "../x"`,
-		`null`:             `name: found ""`,
+		`null`:             `standard input: 1:1: found null: must be an object`,
 		`[]`:               `standard input`,
 		`{`:                `standard input`,
-		networkOf(`1`, ""): `standard input: "options": found a JSON number`,
+		networkOf(`1`, ""): `options: found a number: must be an object`,
 	} {
 		if _, err := n.run(network, "create"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v, want %s", network, err, want)
