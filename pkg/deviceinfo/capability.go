@@ -5,8 +5,11 @@ package deviceinfo
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/jsontree"
 )
 
 // CapabilityKey is the CNI capability by which a plugin learns the path of the
@@ -25,34 +28,23 @@ func CapabilityArgs(path string) map[string]any {
 //
 //	{"runtimeConfig":{"CNIDeviceInfoFile":"/var/run/…"}}
 func RuntimeConfig(path string) json.RawMessage {
-	var arguments, conf objectEncoder
-	arguments.addRequired(CapabilityKey, path)
-	conf.addMember("runtimeConfig", arguments.closeObject(nil))
-	return conf.closeObject(nil)
+	text, _ := json.Marshal(map[string]any{"runtimeConfig": CapabilityArgs(path)}) // strings always encode
+	return text
 }
 
-// pluginConf is a CNI network configuration. The keys are compared with their case, as
-// CNI plugins do.
-type pluginConf map[string]json.RawMessage
+// pluginConf is a CNI network configuration, or a list of plugins, with the keys of capabilities. The keys are
+// compared with their case, as CNI plugins do.
+type pluginConf struct {
+	Capabilities  map[string]bool           `json:"capabilities"`
+	Plugins       []pluginConf              `json:"plugins"`
+	RuntimeConfig map[string]*jsontree.Node `json:"runtimeConfig"`
+}
 
-func parsePluginConf(conf []byte) (pluginConf, error) {
-	var c pluginConf
-	if err := json.Unmarshal(conf, &c); err != nil {
-		return nil, fmt.Errorf("read CNI configuration: %w: %w", err, errdefs.ErrInvalidArgument)
+func parsePluginConf(conf []byte) (c pluginConf, err error) {
+	if err := (jsontree.Decoder{}).Unmarshal(string(conf), &c); err != nil {
+		return c, fmt.Errorf("read CNI configuration: %w", err)
 	}
 	return c, nil
-}
-
-// decode decodes the value of a key into to; a missing key leaves to unchanged.
-func (c pluginConf) decode(key string, to any) error {
-	raw, ok := c[key]
-	if !ok {
-		return nil
-	}
-	if err := json.Unmarshal(raw, to); err != nil {
-		return fmt.Errorf("read CNI configuration: %s: %w: %w", key, err, errdefs.ErrInvalidArgument)
-	}
-	return nil
 }
 
 // DeclaresCapability reports whether a network configuration, or one of the
@@ -63,21 +55,10 @@ func DeclaresCapability(conf []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var plugins []pluginConf
-	if err := c.decode("plugins", &plugins); err != nil {
-		return false, err
-	}
-	for _, p := range append([]pluginConf{c}, plugins...) {
-		var capabilities map[string]bool
-		if err := p.decode("capabilities", &capabilities); err != nil {
-			return false, err
-		}
-		if capabilities[CapabilityKey] {
-			return true, nil
-		}
-	}
-	return false, nil
+	return c.declaresCapability() || slices.ContainsFunc(c.Plugins, pluginConf.declaresCapability), nil
 }
+
+func (c pluginConf) declaresCapability() bool { return c.Capabilities[CapabilityKey] }
 
 // SetCapability sets the argument in the configuration of one plugin that declares the
 // capability, as libcni does before it runs the plugin (§5.1.1). Other keys and arguments
@@ -88,22 +69,24 @@ func SetCapability(conf []byte, path string) ([]byte, error) {
 	if err != nil || !declared {
 		return conf, err
 	}
-	all, err := parsePluginConf(conf)
-	if err != nil {
+	var whole map[string]json.RawMessage
+	if err := json.Unmarshal(conf, &whole); err != nil {
 		return nil, err
 	}
-	if _, list := all["plugins"]; list {
+	if _, list := whole["plugins"]; list {
 		return nil, fmt.Errorf("set %s: this is a list of plugins, not the configuration of one: %w", CapabilityKey, errdefs.ErrInvalidArgument)
 	}
-	var runtime map[string]json.RawMessage
-	if err := all.decode("runtimeConfig", &runtime); err != nil {
+	arguments := map[string]json.RawMessage{}
+	if before, ok := whole["runtimeConfig"]; ok && string(before) != "null" {
+		if err := json.Unmarshal(before, &arguments); err != nil {
+			return nil, err
+		}
+	}
+	arguments[CapabilityKey], _ = json.Marshal(path) // a string always encodes
+	if whole["runtimeConfig"], err = json.Marshal(arguments); err != nil {
 		return nil, err
 	}
-	delete(runtime, CapabilityKey)
-	var arguments, out objectEncoder
-	arguments.addRequired(CapabilityKey, path)
-	all["runtimeConfig"] = arguments.closeObject(runtime)
-	return out.closeObject(all), nil
+	return json.Marshal(whole)
 }
 
 // CapabilityPath returns the path in the configuration that a CNI plugin reads from its
@@ -113,17 +96,17 @@ func CapabilityPath(stdin []byte) (path string, ok bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	var runtime map[string]json.RawMessage
-	if err := c.decode("runtimeConfig", &runtime); err != nil {
-		return "", false, err
-	}
-	raw, ok := runtime[CapabilityKey]
-	if !ok {
+	n, ok := c.RuntimeConfig[CapabilityKey]
+	switch {
+	case !ok:
 		return "", false, nil
+	case n != nil && n.Kind == jsontree.String && n.Text != "":
+		return n.Text, true, nil
 	}
-	if err := json.Unmarshal(raw, &path); err != nil || path == "" {
-		return "", false, fmt.Errorf("read runtimeConfig.%s: found %s: must be the path of a file (%s): %w",
-			CapabilityKey, excerpt(string(raw)), inSection("5.1"), errdefs.ErrInvalidArgument)
+	found := "null"
+	if n != nil {
+		found = excerpt(string(stdin[n.Start:n.End]))
 	}
-	return path, true, nil
+	return "", false, fmt.Errorf("read runtimeConfig.%s: found %s: must be the path of a file (%s): %w",
+		CapabilityKey, found, inSection("5.1"), errdefs.ErrInvalidArgument)
 }
