@@ -361,7 +361,7 @@ func (p *Plugin) watchHooks(c *core) {
 // lasts, and how many hooks are in force.
 func (p *Plugin) reportHooks(s *hooksd.Snapshot) {
 	last := p.config.hooks.Swap(s)
-	if s == last {
+	if reflect.DeepEqual(s, last) {
 		return
 	}
 	reported := make(map[string]bool)

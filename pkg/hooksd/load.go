@@ -3,7 +3,6 @@
 package hooksd
 
 import (
-	"bytes"
 	"fmt"
 	"path"
 	"slices"
@@ -23,14 +22,12 @@ const (
 	maxFiles = 4096
 )
 
-// hookFile is one file as it was last read.
+// hookFile is one file.
 type hookFile struct {
-	file         string         // host path
-	data         []byte         // content; nil if it was not read
-	hook         *Hook          // nil if the file has an error
-	pathNode     *jsontree.Node // place of the program's path in the file
-	faults       diag.List
-	programFault *diag.Diagnostic // why the program cannot be run
+	file     string         // host path
+	hook     *Hook          // nil if the file has an error
+	pathNode *jsontree.Node // place of the program's path in the file
+	faults   diag.List
 }
 
 // listHookFiles returns the names of the hook files in a directory, sorted.
@@ -44,8 +41,8 @@ func (r *Registry) listHookFiles(dir string) ([]string, error) {
 }
 
 // loadFile reads one file of an open directory. It returns nil if the file does not exist. Dangling symlinks are
-// ignored, as Podman and CRI-O do. before is the file as it was last read, or nil: the same content is not parsed again.
-func (r *Registry) loadFile(dirfd int, file string, before *hookFile) *hookFile {
+// ignored, as Podman and CRI-O do.
+func (r *Registry) loadFile(dirfd int, file string) *hookFile {
 	e := &hookFile{file: file}
 	read, fault := r.files.ReadFile(dirfd, file)
 	switch {
@@ -58,11 +55,7 @@ func (r *Registry) loadFile(dirfd int, file string, before *hookFile) *hookFile 
 		e.faults = diag.List{fault}
 		return e
 	}
-	if e.data = read.Data; before != nil && before.data != nil && bytes.Equal(before.data, e.data) {
-		e.hook, e.faults, e.pathNode = before.hook, before.faults, before.pathNode
-	} else {
-		e.hook, e.faults, e.pathNode = parseFile(e.data, file)
-	}
+	e.hook, e.faults, e.pathNode = parseFile(read.Data, file)
 	return e
 }
 

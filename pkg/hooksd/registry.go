@@ -5,11 +5,10 @@ package hooksd
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"path"
-	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -25,20 +24,10 @@ type Options struct {
 	TrustAnyone bool
 }
 
-// Registry reads hooks.d directories. It is safe for concurrent use.
+// Registry reads hooks.d directories. It keeps nothing of them and is safe for concurrent use.
 type Registry struct {
 	files trust.Reader
-
-	mu   sync.Mutex
-	dirs []*directory
-	cur  *Snapshot
-}
-
-// directory is a hooks.d directory as it was last read.
-type directory struct {
-	path  string
-	fault *diag.Diagnostic
-	files map[string]*hookFile
+	dirs  []string
 }
 
 // Snapshot is the content of the directories at one moment. It must not be changed.
@@ -55,7 +44,7 @@ type Snapshot struct {
 func New(host hostfs.Root, dirs []string, opts Options) *Registry {
 	r := newRegistry(host, opts.TrustAnyone)
 	for _, d := range dirs {
-		r.dirs = append(r.dirs, &directory{path: path.Clean(d)})
+		r.dirs = append(r.dirs, path.Clean(d))
 	}
 	return r
 }
@@ -64,95 +53,68 @@ func newRegistry(host hostfs.Root, trustAnyone bool) *Registry {
 	return &Registry{files: trust.Reader{Host: host, TrustAnyone: trustAnyone, What: "a hook file", MaxSize: MaxSize}}
 }
 
-// Snapshot returns the current content of the directories, and the same pointer while nothing changes. It reads each
-// file: there are few, and reading one takes microseconds.
-func (r *Registry) Snapshot() *Snapshot {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, d := range r.dirs {
-		r.readDirectory(d)
-	}
-	if s := r.assemble(); r.cur == nil || !reflect.DeepEqual(s, r.cur) {
-		r.cur = s
-	}
-	return r.cur
-}
-
 // Hooks returns the hooks of a new Snapshot.
 func (r *Registry) Hooks() []*Hook { return r.Snapshot().Hooks }
 
-// readDirectory reads a directory with its files, and checks the files' programs on the host.
-func (r *Registry) readDirectory(d *directory) {
-	before := d.files
-	d.files, d.fault = map[string]*hookFile{}, nil
-	dir, err := r.files.Host.Open(d.path, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		if !errdefs.IsNotFound(err) || errors.Is(err, unix.ENOTDIR) {
-			d.fault = &diag.Diagnostic{File: d.path, Rule: "cannot read the directory: " + hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
-		}
-		return
-	}
-	defer dir.Close()
-	fd := int(dir.Fd())
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		d.fault = &diag.Diagnostic{File: d.path, Rule: "cannot inspect the directory: " + hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
-		return
-	}
-	if d.fault = r.files.Check("directory", d.path, &st); d.fault != nil {
-		d.fault.File = d.path
-		return
-	}
-	names, err := r.listHookFiles(d.path)
-	if err != nil {
-		d.fault = &diag.Diagnostic{File: d.path, Rule: diag.ErrorText(err), Kind: errdefs.ErrResourceExhausted}
-	}
-	for _, name := range names {
-		e := r.loadFile(fd, path.Join(d.path, name), before[name])
-		if e == nil {
-			continue
-		}
-		d.files[name] = e
-		if e.hook != nil {
-			e.programFault = r.checkProgram(e)
-		}
-	}
-}
-
-// assemble creates a snapshot. For each name it takes the valid file of highest precedence, as Podman and
-// CRI-O do. A file with an error masks no other.
-func (r *Registry) assemble() *Snapshot {
+// Snapshot returns the current content of the directories. It reads each file: there are few, and reading one takes
+// microseconds. For each name it takes the valid file of highest precedence, as Podman and CRI-O do. A file with an
+// error masks no other.
+func (r *Registry) Snapshot() *Snapshot {
 	s := &Snapshot{}
 	usable, broken := map[string]*Hook{}, map[string]*Hook{}
-	for _, d := range r.dirs {
-		if d.fault != nil {
-			s.Problems = append(s.Problems, d.fault)
+	for _, dir := range r.dirs {
+		files, fault := r.readDirectory(dir)
+		if fault != nil {
+			s.Problems = append(s.Problems, fault)
 		}
-		for name, e := range d.files {
+		for _, e := range files {
 			s.Problems = append(s.Problems, e.faults...)
-			switch {
-			case e.hook == nil:
-			case e.programFault != nil:
-				s.Problems = append(s.Problems, e.programFault)
-				h := *e.hook
-				h.Err = e.programFault
-				broken[name] = &h
-			default:
-				usable[name] = e.hook
+			if e.hook == nil {
+				continue
 			}
+			if fault := r.checkProgram(e); fault != nil {
+				s.Problems = append(s.Problems, fault)
+				e.hook.Err = fault
+				broken[e.hook.Name] = e.hook
+				continue
+			}
+			usable[e.hook.Name] = e.hook
 		}
 	}
-	for _, h := range usable {
-		s.Hooks = append(s.Hooks, h)
-	}
-	for name, h := range broken {
-		if usable[name] == nil {
-			s.Hooks = append(s.Hooks, h)
-		}
-	}
-	slices.SortFunc(s.Hooks, func(a, b *Hook) int {
+	maps.Copy(broken, usable)
+	s.Hooks = slices.SortedFunc(maps.Values(broken), func(a, b *Hook) int {
 		return cmp.Or(strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)), strings.Compare(a.Name, b.Name))
 	})
 	s.Problems.Sort()
 	return s
+}
+
+// readDirectory reads a directory with its files.
+func (r *Registry) readDirectory(dir string) (files []*hookFile, fault *diag.Diagnostic) {
+	f, err := r.files.Host.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		if !errdefs.IsNotFound(err) || errors.Is(err, unix.ENOTDIR) {
+			fault = &diag.Diagnostic{File: dir, Rule: "cannot read the directory: " + hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
+		}
+		return nil, fault
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, &diag.Diagnostic{File: dir, Rule: "cannot inspect the directory: " + hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
+	}
+	if fault = r.files.Check("directory", dir, &st); fault != nil {
+		fault.File = dir
+		return nil, fault
+	}
+	names, err := r.listHookFiles(dir)
+	if err != nil {
+		fault = &diag.Diagnostic{File: dir, Rule: diag.ErrorText(err), Kind: errdefs.ErrResourceExhausted}
+	}
+	for _, name := range names {
+		if e := r.loadFile(int(f.Fd()), path.Join(dir, name)); e != nil {
+			files = append(files, e)
+		}
+	}
+	return files, fault
 }

@@ -29,7 +29,7 @@ func ValidateFile(host hostfs.Root, file string, opts ValidateOptions) (diag.Lis
 		return nil, err
 	}
 	defer dir.Close()
-	e := r.loadFile(int(dir.Fd()), path.Clean(file), nil)
+	e := r.loadFile(int(dir.Fd()), path.Clean(file))
 	if e == nil {
 		return nil, fmt.Errorf("read %q: %w", file, unix.ENOENT)
 	}
