@@ -1,38 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filewatch notices that one file has changed, wherever the file is: a directory's events
-// announce a change at once, and a check now and then finds what no event announces.
+// Package filewatch notices that one file has changed, wherever the file is: also on a remote file system,
+// and behind a symlink to another directory.
 //
-// Invariant: a change is reported once its directory is quiet, and at the latest after
-// pollInterval.
+// Invariant: a change is reported once the file has stayed the same for pollInterval, so that no half
+// of a write is read.
 package filewatch
 
 import (
 	"context"
-	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/deadline"
-	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const (
-	// settleTime is how long a file's directory has to be quiet before the file is read, and
-	// maxSettleTime how long the watch waits for that.
-	settleTime, maxSettleTime = 50 * time.Millisecond, time.Second
-	// pollInterval is how often the file is checked for changes without an event: on a
-	// remote file system, or behind a symlink to another directory.
-	pollInterval = 5 * time.Second
+	// pollInterval is how often the file is checked.
+	pollInterval = 500 * time.Millisecond
+	// closeTimeout is how long Close waits for the watch.
+	closeTimeout = time.Second
 )
 
 // Watch is the watch of one file.
 type Watch struct {
-	host   hostfs.Root
-	file   string
-	events chan struct{} // has one value after an event
 	cancel context.CancelFunc
 	done   chan struct{}
 }
@@ -40,8 +33,11 @@ type Watch struct {
 // Start calls changed at its start and whenever the file has changed. The file need not exist.
 func Start(host hostfs.Root, file string, changed func()) *Watch {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &Watch{host: host, file: file, events: make(chan struct{}, 1), cancel: cancel, done: make(chan struct{})}
-	go w.run(ctx, changed)
+	w := &Watch{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		poll(ctx, host, file, changed)
+	}()
 	return w
 }
 
@@ -52,56 +48,29 @@ func (w *Watch) Close() {
 		return
 	}
 	w.cancel()
-	_ = deadline.Within(maxSettleTime, func() error { <-w.done; return nil })
+	_ = deadline.Within(closeTimeout, func() error { <-w.done; return nil })
 }
 
-func (w *Watch) run(ctx context.Context, changed func()) {
-	defer close(w.done)
-	if watcher, err := fswatch.New(w.host, fswatch.Options{}); err == nil {
-		defer watcher.Close()
-		// What cannot be watched is still polled.
-		_, _ = watcher.Add(w.host.Canonical(path.Dir(w.file)), "", fswatch.Written|fswatch.Removed|fswatch.Attributes, w.noteEvent)
-	}
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	var last unix.Stat_t
+func poll(ctx context.Context, host hostfs.Root, file string, changed func()) {
+	var reported unix.Stat_t
+	seen := statOf(host, file)
 	for {
-		st, _ := w.host.Stat(w.file) // zero where there is no file
-		st.Atim = unix.Timespec{}    // reading the file changes it
-		if st != last {
-			last = st
+		st := statOf(host, file)
+		if st == seen && st != reported {
+			reported = st
 			changed()
 		}
-		select {
-		case <-ctx.Done():
+		seen = st
+		deadline.Sleep(ctx, pollInterval)
+		if ctx.Err() != nil {
 			return
-		case <-tick.C:
-		case <-w.events:
-			w.settle(ctx)
 		}
 	}
 }
 
-// noteEvent takes the name of a directory entry that may have changed. Any name counts: the file of a ConfigMap
-// is behind a symlink that the kubelet replaces.
-func (w *Watch) noteEvent(string) {
-	select {
-	case w.events <- struct{}{}:
-	default:
-	}
-}
-
-// settle waits until the directory is quiet.
-func (w *Watch) settle(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, maxSettleTime)
-	defer cancel()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(settleTime):
-			return
-		case <-w.events:
-		}
-	}
+// statOf returns the stat of a file without what reading it changes, zero where there is no file.
+func statOf(host hostfs.Root, file string) unix.Stat_t {
+	st, _ := host.Stat(file)
+	st.Atim = unix.Timespec{}
+	return st
 }
