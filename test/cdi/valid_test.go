@@ -3,12 +3,9 @@
 package cdi
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
-
-	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/test/ocivalid"
 )
@@ -16,22 +13,18 @@ import (
 // runtime-tools accepts the golden files of pkg/apply/oci.
 func TestGoldenConfigsAreValid(t *testing.T) {
 	dir := filepath.Join("..", "..", "pkg", "apply", "oci", "testdata")
-	read := func(file string) *rspec.Spec {
+	read := func(file string) []byte {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var spec rspec.Spec
-		if err := json.Unmarshal(text, &spec); err != nil {
-			t.Fatal(err)
-		}
-		return &spec
+		return text
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.golden"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		ocivalid.Check(t, read(filepath.Join(dir, "base.json")), read(file))
+		ocivalid.CheckText(t, read(filepath.Join(dir, "base.json")), read(file))
 	}
 }

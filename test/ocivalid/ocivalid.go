@@ -5,7 +5,9 @@
 package ocivalid
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -20,16 +22,45 @@ import (
 // downloads.
 func Check(tb testing.TB, before, after *rspec.Spec) {
 	tb.Helper()
-	had := faultsOf(tb, before)
-	for _, fault := range faultsOf(tb, after) {
-		if !slices.Contains(had, fault) {
-			tb.Errorf("runtime-tools: %s", fault)
-		}
+	faults, err := newFaults(before, after)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, fault := range faults {
+		tb.Errorf("runtime-tools: %s", fault)
 	}
 }
 
-func faultsOf(tb testing.TB, spec *rspec.Spec) []string {
+// CheckText is Check for the texts of configurations.
+func CheckText(tb testing.TB, before, after []byte) {
 	tb.Helper()
+	if err := Compare(before, after); err != nil {
+		tb.Error(err)
+	}
+}
+
+// Compare is CheckText outside of a test. The error has the faults.
+func Compare(before, after []byte) error {
+	var had, has rspec.Spec
+	if err := errors.Join(json.Unmarshal(before, &had), json.Unmarshal(after, &has)); err != nil {
+		return err
+	}
+	faults, err := newFaults(&had, &has)
+	if err == nil && len(faults) > 0 {
+		err = fmt.Errorf("runtime-tools: %q", faults)
+	}
+	return err
+}
+
+// newFaults returns the faults of a configuration that it did not have before.
+func newFaults(before, after *rspec.Spec) ([]string, error) {
+	had, err1 := faultsOf(before)
+	has, err2 := faultsOf(after)
+	has = slices.DeleteFunc(has, func(fault string) bool { return slices.Contains(had, fault) })
+	return has, errors.Join(err1, err2)
+}
+
+func faultsOf(spec *rspec.Spec) ([]string, error) {
 	level := logrus.GetLevel()
 	logrus.SetLevel(logrus.ErrorLevel) // the warnings are about mounts of the test data
 	defer logrus.SetLevel(level)
@@ -49,9 +80,9 @@ func faultsOf(tb testing.TB, spec *rspec.Spec) []string {
 		}
 		complete.Linux = &linux
 	}
-	v, err := validate.NewValidator(&complete, tb.TempDir(), false, "linux")
+	v, err := validate.NewValidator(&complete, "/", false, "linux")
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	var faults []string
 	for _, check := range []func() error{v.CheckMandatoryFields, v.CheckSemVer, v.CheckMounts, v.CheckProcess, v.CheckLinux, v.CheckAnnotations, v.CheckHooks} {
@@ -65,5 +96,5 @@ func faultsOf(tb testing.TB, spec *rspec.Spec) []string {
 			faults = append(faults, err.Error())
 		}
 	}
-	return faults
+	return faults, nil
 }

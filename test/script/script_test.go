@@ -26,6 +26,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/cli"
 	"github.com/jackfield/jackfield/test/kubelet"
+	"github.com/jackfield/jackfield/test/ocivalid"
 )
 
 var update = flag.Bool("update", false, "write the output of the commands into the scripts")
@@ -51,7 +52,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "leavesock": leavesock, "answer": answer, "ordinary": ordinary, "aged": aged, "status": status, "root": root, "kubelet": startKubelet,
+			"mknod": mknod, "mkfifo": mkfifo, "mksock": mksock, "leavesock": leavesock, "answer": answer, "ordinary": ordinary, "aged": aged, "status": status, "root": root, "kubelet": startKubelet, "valid": valid,
 		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -227,6 +228,14 @@ func ordinary(ts *testscript.TestScript, neg bool, args []string) {
 	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
 		ts.Fatalf("exit status %s, want %s:\n%s%s", got, args[0], &stdout, &stderr)
 	}
+}
+
+// valid checks with runtime-tools what was edited in an OCI configuration: valid BEFORE AFTER.
+func valid(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: valid BEFORE AFTER")
+	}
+	ts.Check(ocivalid.Compare([]byte(ts.ReadFile(args[0])), []byte(ts.ReadFile(args[1]))))
 }
 
 // parent creates the directory of a file.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/test/e2e/jail"
+	"github.com/jackfield/jackfield/test/ocivalid"
 )
 
 // hooksFile writes a hooks.d directory with the hook at these stages, for containers with a request in their
@@ -64,12 +65,51 @@ func (h *host) podmanCommand(runtime string, hooks []string, command string, arg
 	for _, dir := range hooks {
 		all = append(all, "--hooks-dir", dir)
 	}
+	if len(hooks) > 0 {
+		all = append(all, "--hooks-dir", h.recordConfigurations())
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.kit.Podman, append(append(all, command), args...)...)
 	cmd.Env = append(os.Environ(), "CONTAINERS_CONF="+h.path("containers.conf"),
 		"CONTAINERS_STORAGE_CONF="+h.path("storage.conf"), "PATH="+os.Getenv("PATH"), "HOME=/root")
-	return h.output(cmd)
+	out, err := h.output(cmd)
+	h.checkConfigurations()
+	return out, err
+}
+
+// recordConfigurations returns a hooks directory whose hooks write down a container's configuration before and
+// after the other hooks of stage precreate. Podman runs hooks in the order of their files' names.
+func (h *host) recordConfigurations() string {
+	h.t.Helper()
+	h.mkdir("configurations")
+	for file, to := range map[string]string{"00-before": "before.json", "zz-after": "after.json"} {
+		data, err := json.Marshal(map[string]any{
+			"version": "1.0.0", "stages": []string{"precreate"}, "when": map[string]any{"always": true},
+			"hook": map[string]any{"path": "/usr/bin/tee", "args": []string{"tee", h.path("configurations/" + to)}},
+		})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		h.write("recorders/"+file+".json", string(data))
+	}
+	return h.path("recorders")
+}
+
+// checkConfigurations checks with runtime-tools the last configuration that hooks of precreate changed.
+func (h *host) checkConfigurations() {
+	h.t.Helper()
+	before, err1 := os.ReadFile(h.path("configurations/before.json"))
+	after, err2 := os.ReadFile(h.path("configurations/after.json"))
+	if err1 != nil || err2 != nil {
+		return // no container was started, or the hook refused it
+	}
+	ocivalid.CheckText(h.t, before, after)
+	for _, name := range []string{"before.json", "after.json"} {
+		if err := os.Remove(h.path("configurations/" + name)); err != nil {
+			h.t.Error(err)
+		}
+	}
 }
 
 // cniNetwork writes a network of Podman: bridge followed by jackfield-cni, or jackfield-cni first. The

@@ -170,7 +170,8 @@ func (u *user) podman(runtime, hooks, command string, args ...string) *exec.Cmd 
 	u.t.Cleanup(cancel)
 	all := []string{"--runtime", runtime}
 	if hooks != "" {
-		all = append(all, "--hooks-dir", hooks)
+		all = append(all, "--hooks-dir", hooks, "--hooks-dir", u.recordConfigurations())
+		u.chownToUser(u.path("configurations"))
 	}
 	cmd := exec.CommandContext(ctx, u.path("bin/podman"), append(append(all, command), args...)...)
 	cmd.Dir = u.home
@@ -184,6 +185,7 @@ func (u *user) podman(runtime, hooks, command string, args ...string) *exec.Cmd 
 func (u *user) runPodman(runtime, hooks string, args ...string) (string, error) {
 	u.t.Helper()
 	out, err := u.podman(runtime, hooks, "run", append([]string{"--rm", "--network", "none"}, args...)...).CombinedOutput()
+	u.checkConfigurations()
 	return string(out), err
 }
 

@@ -3,11 +3,13 @@
 package hook
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
+	"github.com/jackfield/jackfield/test/ocivalid"
 	"github.com/jackfield/jackfield/test/parts"
 )
 
@@ -54,6 +56,11 @@ func TestWrapperChangesBundleFirst(t *testing.T) {
 			const use = "echo FANCY=$FANCY; dd if=/dev/fancy bs=4 count=1 2>/dev/null | od -An -tx1"
 			out, err := h.run(h.wrapper(runtime, "vendor.example.com/dev=full"), container{command: use})
 			h.checkPrinted(out, err, "FANCY=1", "00 00 00 00")
+			before, err := json.Marshal(h.spec(container{command: use}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ocivalid.CheckText(t, before, []byte(h.read("bundle/config.json")))
 			out, err = h.run(h.wrapper(runtime, "vendor.example.com/dev=none"), container{command: "echo started"})
 			checkRefused(t, out, err, "vendor.example.com/dev=none")
 			out, err = h.run(h.wrapper(runtime, "vendor.example.com/dev=full", "--config", h.path("config.yaml")), container{command: use})
