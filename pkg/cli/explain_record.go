@@ -91,15 +91,11 @@ func (n *hostFlags) explainRecord(cmd *cobra.Command, env Env, out output, q exp
 	if err != nil {
 		return err
 	}
-	if q.sandboxID != "" {
-		// An ID that is not found is reported below, with everything that was searched.
-		id, err := local.findSandbox(Env{Stderr: io.Discard}, q.sandboxID)
-		switch {
-		case err == nil:
-			q.sandboxID = id
-		case !errdefs.IsNotFound(err):
-			return err
-		}
+	// An ID that is not found is reported below, with everything that was searched.
+	if id, err := local.findSandbox(Env{Stderr: io.Discard}, q.sandboxID); err == nil {
+		q.sandboxID = id
+	} else if !errdefs.IsNotFound(err) {
+		return err
 	}
 	r := sandboxRecord{SandboxID: q.sandboxID, DeviceInfo: []infoFile{}, Containers: []containerRecord{}}
 	ids := []string{q.containerID}

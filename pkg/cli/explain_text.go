@@ -42,13 +42,7 @@ func (t *explainText) writeExplanation() {
 			t.writeLine("note", n)
 		}
 	}
-	rest := describeEdits(&x.Edits, func(o edits.Origin) bool { return o.Source == edits.SourceJackfield })
-	if len(rest) > 0 {
-		t.b.WriteString("\n  For the application to find them\n")
-		for _, e := range rest {
-			t.writeLine(e.kind, e.text)
-		}
-	}
+	t.writeEdits("\n  For the application to find them\n", func(o edits.Origin) bool { return o.Source == edits.SourceJackfield })
 }
 
 func verdictText(x *explanation) string {
@@ -85,9 +79,7 @@ func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device) {
 			t.writeSocket(d, it.Kind)
 		}
 	}
-	for _, e := range describeEdits(&t.x.Edits, func(o edits.Origin) bool { return o.Request == it.Request && o.Source != edits.SourceJackfield }) {
-		t.writeLine(e.kind, e.text)
-	}
+	t.writeEdits("", func(o edits.Origin) bool { return o.Request == it.Request && o.Source != edits.SourceJackfield })
 	for _, n := range it.Notes {
 		t.writeLine("note", n)
 	}
@@ -218,17 +210,16 @@ func (t *explainText) writeSocket(d *devices.Device, kind resolve.RequestKind) {
 	t.writeLine("", maker)
 }
 
-// editLine is one edit for a person.
-type editLine struct{ kind, text string }
-
-// describeEdits lists the edits whose origin is wanted.
-func describeEdits(s *edits.Set, want func(edits.Origin) bool) []editLine {
-	var out []editLine
+// writeEdits prints the edits whose origin is wanted, after a heading if there are any.
+func (t *explainText) writeEdits(heading string, want func(edits.Origin) bool) {
 	add := func(o edits.Origin, kind, format string, args ...any) {
 		if want(o) {
-			out = append(out, editLine{kind, fmt.Sprintf(format, args...)})
+			t.b.WriteString(heading)
+			heading = ""
+			t.writeLine(kind, fmt.Sprintf(format, args...))
 		}
 	}
+	s := &t.x.Edits
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		add(d.Origin, "device", "%s", deviceText(d))
@@ -252,7 +243,6 @@ func describeEdits(s *edits.Set, want func(edits.Origin) bool) []editLine {
 	if s.RDT != nil {
 		add(s.RDT.Origin, "rdt", "class %q", s.RDT.ClosID)
 	}
-	return out
 }
 
 // deviceText is a device node: path, type and numbers, access, owner, source.

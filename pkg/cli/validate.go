@@ -47,9 +47,8 @@ func validateCommand(env Env) *cobra.Command {
 	var (
 		n      hostFlags
 		out    output
+		v      validator
 		noHost bool
-		strict bool
-		quiet  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
@@ -67,11 +66,11 @@ func validateCommand(env Env) *cobra.Command {
 			if len(args) == 0 {
 				return usagef(cmd, "nothing to read: name a file or a directory")
 			}
-			host, err := n.openHost(cmd)
-			if err != nil {
+			var err error
+			if v.host, err = n.openHost(cmd); err != nil {
 				return err
 			}
-			v := validator{host: host, checkHost: !noHost, strict: strict, quiet: quiet, findings: diag.List{}}
+			v.checkHost, v.findings = !noHost, diag.List{}
 			if err := v.findReadDirs(env); err != nil {
 				return err
 			}
@@ -94,8 +93,8 @@ func validateCommand(env Env) *cobra.Command {
 			return v.printFindings(env, out)
 		},
 	}
-	cmd.Flags().BoolVar(&strict, "strict", false, "end with exit status 1 on warnings, too")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print diagnostics only, and nothing about valid files")
+	cmd.Flags().BoolVar(&v.strict, "strict", false, "end with exit status 1 on warnings, too")
+	cmd.Flags().BoolVarP(&v.quiet, "quiet", "q", false, "print diagnostics only, and nothing about valid files")
 	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not check the owner and mode of a file, nor what it refers to on the host")
 	n.addRootFlag(cmd)
 	out.addFlag(cmd)
