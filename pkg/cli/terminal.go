@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -109,8 +110,8 @@ func (o *output) watchResult(ctx context.Context, env Env, interval time.Duratio
 			changed := string(data) != last // ages change all the time
 			last = string(data)
 			if inPlace {
-				_, rows := terminalSize(env.Stdout)
-				text = "\x1b[H\x1b[2J" + firstLines(text, rows-1)
+				columns, rows := terminalSize(env.Stdout)
+				text = "\x1b[H\x1b[2J" + firstLines(text, columns, rows-1)
 			}
 			if inPlace || changed {
 				if err := o.writeResult(env, value, func() string { return text }); err != nil {
@@ -126,11 +127,19 @@ func (o *output) watchResult(ctx context.Context, env Env, interval time.Duratio
 	}
 }
 
-// firstLines returns at most n lines of a text, which fit on a terminal; all where n is not positive.
-func firstLines(text string, n int) string {
-	lines := strings.SplitAfter(text, "\n")
-	if n <= 0 || len(lines) <= n {
+// firstLines returns the lines of a text that fit on a terminal, all where its size is not known. The terminal breaks
+// long lines.
+func firstLines(text string, columns, rows int) string {
+	if columns <= 0 {
 		return text
 	}
-	return strings.Join(lines[:n], "")
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		width := utf8.RuneCountInString(strings.TrimSuffix(removeColors(line), "\n"))
+		if rows -= max(1, (width+columns-1)/columns); rows < 0 {
+			break
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }

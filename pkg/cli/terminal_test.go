@@ -135,6 +135,19 @@ func TestWatchOnTerminalRedrawsInPlace(t *testing.T) {
 	}
 }
 
+// What is watched in place has no more rows than the terminal, which breaks long lines. Colours take no room.
+func TestWatchedTextFitsTheTerminal(t *testing.T) {
+	text := "heading\n" + colored(red, "0123456789") + "\n0123456789a\n\nlast\n"
+	for rows, want := range map[int]string{0: "", 1: "heading\n", 3: text[:strings.Index(text, "0123456789a")], 4: text[:len(text)-6], 5: text[:len(text)-5], 6: text} {
+		if got := firstLines(text, 10, rows); got != want {
+			t.Errorf("%d rows: found %q, want %q", rows, got, want)
+		}
+	}
+	if got := firstLines(text, 0, 1); got != text {
+		t.Errorf("found %q for a terminal of unknown size, want the whole text", got)
+	}
+}
+
 // Ages of the table change all the time. A file or pipe has it once.
 func TestWatchIgnoresAgesInFiles(t *testing.T) {
 	var out bytes.Buffer
