@@ -36,96 +36,99 @@ for path in "$PREFIX" "$SYSCONFDIR" "$UNITDIR" "$CNIBINDIR" "$NETAVARKDIR" "$NRI
 	esac
 done
 
-say() { printf '%s\n' "$*"; }
+print_line() { printf '%s\n' "$*"; }
 
-# here FILE prints a file of the source tree with this host's paths.
-here() { sed -e "s#/usr/local#$PREFIX#g" -e "s#/etc/jackfield/config.yaml#$SYSCONFDIR/jackfield/config.yaml#g" "$top/$1"; }
+# print_with_host_paths FILE prints a file of the source tree with this host's paths.
+print_with_host_paths() { sed -e "s#/usr/local#$PREFIX#g" -e "s#/etc/jackfield/config.yaml#$SYSCONFDIR/jackfield/config.yaml#g" "$top/$1"; }
 
-# put MODE FROM TO copies a file under a temporary name and renames it into place, because a
+# copy_file MODE FROM TO copies a file under a temporary name and renames it into place, because a
 # running program cannot be overwritten.
-put() {
+copy_file() {
 	mkdir -p "$DESTDIR$(dirname "$3")"
 	cp "$2" "$DESTDIR$3.new"
-	chmod "$1" "$DESTDIR$3.new"
-	mv -f "$DESTDIR$3.new" "$DESTDIR$3"
-	say "  $3"
+	replace_file "$1" "$3"
 }
 
-# render MODE FROM TO is put with this host's paths.
-render() {
+# render_file MODE FROM TO is copy_file with this host's paths.
+render_file() {
 	mkdir -p "$DESTDIR$(dirname "$3")"
-	here "$2" >"$DESTDIR$3.new"
-	chmod "$1" "$DESTDIR$3.new"
-	mv -f "$DESTDIR$3.new" "$DESTDIR$3"
-	say "  $3"
+	print_with_host_paths "$2" >"$DESTDIR$3.new"
+	replace_file "$1" "$3"
 }
 
-# keep FROM TO SAMPLE is render for configuration: an existing file stays. SAMPLE is the name of the
+# replace_file MODE FILE renames FILE.new to FILE.
+replace_file() {
+	chmod "$1" "$DESTDIR$2.new"
+	mv -f "$DESTDIR$2.new" "$DESTDIR$2"
+	print_line "  $2"
+}
+
+# install_config FROM TO SAMPLE is render_file for configuration: an existing file stays. SAMPLE is the name of the
 # sample in the documentation directory.
-keep() {
+install_config() {
 	if [ ! -e "$DESTDIR$2" ] && [ ! -L "$DESTDIR$2" ]; then
-		render 0644 "$1" "$2"
-	elif here "$1" | cmp -s - "$DESTDIR$2"; then
-		say "  $2 (unchanged)"
+		render_file 0644 "$1" "$2"
+	elif print_with_host_paths "$1" | cmp -s - "$DESTDIR$2"; then
+		print_line "  $2 (unchanged)"
 	else
-		say "  $2 exists and is kept; see the sample $doc/$3"
+		print_line "  $2 exists and is kept; see the sample $doc/$3"
 	fi
 }
 
-# drop FILE removes a file that was installed.
-drop() {
+# remove_file FILE removes a file that was installed.
+remove_file() {
 	if [ -e "$DESTDIR$1" ] || [ -L "$DESTDIR$1" ]; then
 		rm -f "$DESTDIR$1"
-		say "  $1"
+		print_line "  $1"
 	fi
 }
 
-# release FROM TO is drop for configuration: an edited file stays.
-release() {
+# remove_config FROM TO is remove_file for configuration: an edited file stays.
+remove_config() {
 	[ -e "$DESTDIR$2" ] || return 0
-	if here "$1" | cmp -s - "$DESTDIR$2"; then
-		drop "$2"
+	if print_with_host_paths "$1" | cmp -s - "$DESTDIR$2"; then
+		remove_file "$2"
 	else
-		say "  $2 is kept: it was edited"
+		print_line "  $2 is kept: it was edited"
 	fi
 }
 
-# elsewhere OWN KEY PATH... prints the first file that sets a key, among the paths and the *.conf files
+# find_other_setting OWN KEY PATH... prints the first file that sets a key, among the paths and the *.conf files
 # in them. It skips OWN, the drop-in itself.
-elsewhere() {
+find_other_setting() {
 	own=$1 key=$2
 	shift 2
 	for file in "$@"; do
 		for found in "$DESTDIR$file" "$DESTDIR$file"/*.conf; do
 			if [ -f "$found" ] && [ "$found" != "$DESTDIR$own" ] && grep -Eq "^[[:space:]]*$key[[:space:]]*=" "$found"; then
-				say "${found#"$DESTDIR"}"
+				print_line "${found#"$DESTDIR"}"
 				return
 			fi
 		done
 	done
 }
 
-# dropin FROM TO SAMPLE DIR FILE... installs a drop-in with a list of hooks directories, unless
+# install_dropin FROM TO SAMPLE DIR FILE... installs a drop-in with a list of hooks directories, unless
 # another file has such a list.
-dropin() {
+install_dropin() {
 	from=$1 to=$2 sample=$3 dir=$4
 	shift 4
-	other=$(elsewhere "$to" hooks_dir "$@")
+	other=$(find_other_setting "$to" hooks_dir "$@")
 	if [ -n "$other" ]; then
-		say "  $to is not installed: it would replace hooks_dir of $other; add \"$dir\" there"
+		print_line "  $to is not installed: it would replace hooks_dir of $other; add \"$dir\" there"
 		return
 	fi
-	keep "$from" "$to" "$sample"
+	install_config "$from" "$to" "$sample"
 }
 
-programs() { for name in jackfield jackfield-nri jackfield-hook jackfield-run kubectl-jackfield; do if [ -f "$BIN/$name" ]; then echo "$name"; fi; done; }
+list_programs() { for name in jackfield jackfield-nri jackfield-hook jackfield-run kubectl-jackfield; do if [ -f "$BIN/$name" ]; then echo "$name"; fi; done; }
 
 podman_conf=$SYSCONFDIR/containers/containers.conf.d/50-jackfield.conf
 crio_conf=$SYSCONFDIR/crio/crio.conf.d/50-jackfield-hooks.conf
 
-manuals() { find "$top/docs/man" -name '*.[1-8]' 2>/dev/null | sort; }
+list_manuals() { find "$top/docs/man" -name '*.[1-8]' 2>/dev/null | sort; }
 
-completions() {
+list_completions() {
 	printf '%s\n' "bash $PREFIX/share/bash-completion/completions/jackfield" "zsh $PREFIX/share/zsh/site-functions/_jackfield" \
 		"fish $PREFIX/share/fish/vendor_completions.d/jackfield.fish"
 }
@@ -133,61 +136,61 @@ completions() {
 case ${1:-} in
 install)
 	[ -f "$BIN/jackfield" ] && [ -f "$BIN/jackfield-nri" ] || { echo "install: found no programs in $BIN; run make build" >&2; exit 1; }
-	say "installed below ${DESTDIR:-/}:"
-	for name in $(programs); do put 0755 "$BIN/$name" "$PREFIX/bin/$name"; done
-	if [ -f "$BIN/jackfield-cni" ]; then put 0755 "$BIN/jackfield-cni" "$CNIBINDIR/jackfield-cni"; fi
-	if [ -f "$BIN/jackfield-netavark" ]; then put 0755 "$BIN/jackfield-netavark" "$NETAVARKDIR/jackfield-netavark"; fi
-	put 0644 "$top/deploy/config.yaml" "$doc/config.yaml"
-	put 0644 "$top/LICENSE" "$doc/LICENSE"
+	print_line "installed below ${DESTDIR:-/}:"
+	for name in $(list_programs); do copy_file 0755 "$BIN/$name" "$PREFIX/bin/$name"; done
+	if [ -f "$BIN/jackfield-cni" ]; then copy_file 0755 "$BIN/jackfield-cni" "$CNIBINDIR/jackfield-cni"; fi
+	if [ -f "$BIN/jackfield-netavark" ]; then copy_file 0755 "$BIN/jackfield-netavark" "$NETAVARKDIR/jackfield-netavark"; fi
+	copy_file 0644 "$top/deploy/config.yaml" "$doc/config.yaml"
+	copy_file 0644 "$top/LICENSE" "$doc/LICENSE"
 	# Archives of a release have it.
-	if [ -f "$top/THIRD_PARTY_LICENSES" ]; then put 0644 "$top/THIRD_PARTY_LICENSES" "$doc/THIRD_PARTY_LICENSES"; fi
-	render 0644 deploy/systemd/jackfield-nri.service "$UNITDIR/jackfield-nri.service"
-	keep deploy/install/config.yaml "$SYSCONFDIR/jackfield/config.yaml" config.yaml
+	if [ -f "$top/THIRD_PARTY_LICENSES" ]; then copy_file 0644 "$top/THIRD_PARTY_LICENSES" "$doc/THIRD_PARTY_LICENSES"; fi
+	render_file 0644 deploy/systemd/jackfield-nri.service "$UNITDIR/jackfield-nri.service"
+	install_config deploy/install/config.yaml "$SYSCONFDIR/jackfield/config.yaml" config.yaml
 	if [ -f "$BIN/jackfield-hook" ]; then
-		render 0644 hooks.d/crio/50-jackfield.json "$share/crio-hooks.d/50-jackfield.json"
-		render 0644 hooks.d/podman/50-jackfield.json "$share/podman-hooks.d/50-jackfield.json"
-		render 0644 deploy/podman/50-jackfield.conf "$doc/containers.conf"
-		render 0644 deploy/crio/50-jackfield-hooks.conf "$doc/crio.conf"
-		dropin deploy/podman/50-jackfield.conf "$podman_conf" containers.conf "$share/podman-hooks.d" \
+		render_file 0644 hooks.d/crio/50-jackfield.json "$share/crio-hooks.d/50-jackfield.json"
+		render_file 0644 hooks.d/podman/50-jackfield.json "$share/podman-hooks.d/50-jackfield.json"
+		render_file 0644 deploy/podman/50-jackfield.conf "$doc/containers.conf"
+		render_file 0644 deploy/crio/50-jackfield-hooks.conf "$doc/crio.conf"
+		install_dropin deploy/podman/50-jackfield.conf "$podman_conf" containers.conf "$share/podman-hooks.d" \
 			/usr/share/containers/containers.conf "$SYSCONFDIR/containers/containers.conf" "$SYSCONFDIR/containers/containers.conf.d"
 	fi
-	manuals | while read -r page; do put 0644 "$page" "$PREFIX/share/man/man${page##*.}/$(basename "$page")"; done
-	completions | while read -r shell to; do
+	list_manuals | while read -r page; do copy_file 0644 "$page" "$PREFIX/share/man/man${page##*.}/$(basename "$page")"; done
+	list_completions | while read -r shell to; do
 		if script=$("$COMPLETER" completion "$shell" 2>/dev/null); then
 			mkdir -p "$DESTDIR$(dirname "$to")"
 			printf '%s\n' "$script" >"$DESTDIR$to"
-			say "  $to"
+			print_line "  $to"
 		fi
 	done
-	say "nothing was started: systemctl daemon-reload && systemctl enable --now jackfield-nri"
+	print_line "nothing was started: systemctl daemon-reload && systemctl enable --now jackfield-nri"
 	;;
 nri-plugin)
-	say "installed below ${DESTDIR:-/}:"
-	put 0755 "$BIN/jackfield-nri" "$NRIPLUGINDIR/$plugin"
-	put 0644 "$top/nri/$plugin.conf" "$doc/nri.conf"
-	keep deploy/install/config.yaml "$NRICONFDIR/$plugin.conf" nri.conf
-	say "the runtime starts the plugin at the runtime's next start; do not run jackfield-nri.service as well"
+	print_line "installed below ${DESTDIR:-/}:"
+	copy_file 0755 "$BIN/jackfield-nri" "$NRIPLUGINDIR/$plugin"
+	copy_file 0644 "$top/nri/$plugin.conf" "$doc/nri.conf"
+	install_config deploy/install/config.yaml "$NRICONFDIR/$plugin.conf" nri.conf
+	print_line "the runtime starts the plugin at the runtime's next start; do not run jackfield-nri.service as well"
 	;;
 crio-hook)
-	say "installed below ${DESTDIR:-/}:"
-	dropin deploy/crio/50-jackfield-hooks.conf "$crio_conf" crio.conf "$share/crio-hooks.d" "$SYSCONFDIR/crio/crio.conf" "$SYSCONFDIR/crio/crio.conf.d"
-	say "CRI-O reads it at its next start"
+	print_line "installed below ${DESTDIR:-/}:"
+	install_dropin deploy/crio/50-jackfield-hooks.conf "$crio_conf" crio.conf "$share/crio-hooks.d" "$SYSCONFDIR/crio/crio.conf" "$SYSCONFDIR/crio/crio.conf.d"
+	print_line "CRI-O reads it at its next start"
 	;;
 uninstall)
-	say "removed below ${DESTDIR:-/}:"
-	for name in jackfield jackfield-nri jackfield-hook jackfield-run kubectl-jackfield; do drop "$PREFIX/bin/$name"; done
-	drop "$CNIBINDIR/jackfield-cni"
-	drop "$NETAVARKDIR/jackfield-netavark"
-	drop "$NRIPLUGINDIR/$plugin"
-	drop "$UNITDIR/jackfield-nri.service"
-	for name in config.yaml LICENSE THIRD_PARTY_LICENSES nri.conf containers.conf crio.conf; do drop "$doc/$name"; done
-	for name in crio podman; do drop "$share/$name-hooks.d/50-jackfield.json"; done
-	release deploy/install/config.yaml "$SYSCONFDIR/jackfield/config.yaml"
-	release deploy/install/config.yaml "$NRICONFDIR/$plugin.conf"
-	release deploy/podman/50-jackfield.conf "$podman_conf"
-	release deploy/crio/50-jackfield-hooks.conf "$crio_conf"
-	manuals | while read -r page; do drop "$PREFIX/share/man/man${page##*.}/$(basename "$page")"; done
-	completions | while read -r _ to; do drop "$to"; done
+	print_line "removed below ${DESTDIR:-/}:"
+	for name in jackfield jackfield-nri jackfield-hook jackfield-run kubectl-jackfield; do remove_file "$PREFIX/bin/$name"; done
+	remove_file "$CNIBINDIR/jackfield-cni"
+	remove_file "$NETAVARKDIR/jackfield-netavark"
+	remove_file "$NRIPLUGINDIR/$plugin"
+	remove_file "$UNITDIR/jackfield-nri.service"
+	for name in config.yaml LICENSE THIRD_PARTY_LICENSES nri.conf containers.conf crio.conf; do remove_file "$doc/$name"; done
+	for name in crio podman; do remove_file "$share/$name-hooks.d/50-jackfield.json"; done
+	remove_config deploy/install/config.yaml "$SYSCONFDIR/jackfield/config.yaml"
+	remove_config deploy/install/config.yaml "$NRICONFDIR/$plugin.conf"
+	remove_config deploy/podman/50-jackfield.conf "$podman_conf"
+	remove_config deploy/crio/50-jackfield-hooks.conf "$crio_conf"
+	list_manuals | while read -r page; do remove_file "$PREFIX/share/man/man${page##*.}/$(basename "$page")"; done
+	list_completions | while read -r _ to; do remove_file "$to"; done
 	for dir in "$share/crio-hooks.d" "$share/podman-hooks.d" "$share" "$doc" "$SYSCONFDIR/jackfield"; do
 		rmdir "$DESTDIR$dir" 2>/dev/null || :
 	done
