@@ -30,8 +30,8 @@ func secondSentence(text string) string {
 // Each sentence begins on a line of its own, so that a change of one sentence is a change of one line.
 func TestSentencesHaveTheirOwnLines(t *testing.T) {
 	for _, p := range readPages(t) {
-		generated := p.path == "docs/explanation/performance.md"
-		if generated || !strings.HasPrefix(p.path, "docs/") && p.path != "README.md" && p.path != "CONTRIBUTING.md" {
+		// make bench writes the one; in the other, an entry is a line.
+		if p.path == "docs/explanation/performance.md" || p.path == "CHANGELOG.md" {
 			continue
 		}
 		for _, l := range p.lines {
