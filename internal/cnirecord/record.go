@@ -89,7 +89,7 @@ func parse(key Key, data []byte) (*Record, error) {
 		return nil, fmt.Errorf("%s: %w", diag.Excerpt(err.Error(), 400), errdefs.ErrInvalidArgument)
 	}
 	if r.Key != key {
-		return nil, fmt.Errorf("it is the record of %s: %w", diag.Quote(r.FileName(), diag.Most), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("it is the record of %s: %w", diag.Quote(r.FileName()), errdefs.ErrInvalidArgument)
 	}
 	if r.Info == nil {
 		return nil, fmt.Errorf("deviceInfo: missing: %w", errdefs.ErrInvalidArgument)
@@ -111,7 +111,7 @@ func parse(key Key, data []byte) (*Record, error) {
 			continue
 		}
 		if f.check(f.value) != nil {
-			return nil, fmt.Errorf("%s: found %s: %w", f.key, diag.Quote(f.value, diag.Most), errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("%s: found %s: %w", f.key, diag.Quote(f.value), errdefs.ErrInvalidArgument)
 		}
 	}
 	if err := checkPort(r); err != nil {
@@ -130,7 +130,7 @@ func checkPort(r *Record) error {
 	}
 	if o := r.Port.Owner; o.ContainerID != r.ContainerID || o.Interface != r.Interface || r.Port.Name != vswitch.PortName(o) {
 		return fmt.Errorf("port: found %s of container %s, interface %s, want the port of this attachment: %w",
-			diag.Quote(r.Port.Name, diag.Most), diag.Quote(o.ContainerID, diag.Most), diag.Quote(o.Interface, diag.Most), errdefs.ErrInvalidArgument)
+			diag.Quote(r.Port.Name), diag.Quote(o.ContainerID), diag.Quote(o.Interface), errdefs.ErrInvalidArgument)
 	}
 	return nil
 }

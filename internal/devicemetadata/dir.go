@@ -60,7 +60,7 @@ func (f *File) Devices() []Device {
 func (d Dir) ReadClaim(driver, namespace, claim string) ([]File, error) {
 	if !isFileName(driver) || !isFileName(namespace) || !isFileName(claim) || strings.Contains(namespace, "_") {
 		return nil, fmt.Errorf("find metadata of claim %s by driver %s: not the names of a claim and a driver: %w",
-			quote(namespace+"/"+claim), quote(driver), errdefs.ErrInvalidArgument)
+			diag.Quote(namespace+"/"+claim), diag.Quote(driver), errdefs.ErrInvalidArgument)
 	}
 	claimDir := path.Join(driver, subdir, namespace+"_"+claim)
 	requests, err := d.listNames(claimDir)
@@ -157,7 +157,7 @@ func (d Dir) readFile(at *File) (*Metadata, error) {
 // driver must not describe what is another's.
 func (f *File) checkPlace(m *Metadata) error {
 	wrong := func(field, found, want string) error {
-		return &diag.Diagnostic{File: f.Path, Field: field, Found: quote(found), Rule: "must be " + quote(want) + ", as in the file's path"}
+		return &diag.Diagnostic{File: f.Path, Field: field, Found: diag.Quote(found), Rule: "must be " + diag.Quote(want) + ", as in the file's path"}
 	}
 	switch {
 	case m.Namespace != f.Namespace:

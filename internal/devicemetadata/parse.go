@@ -130,7 +130,7 @@ func (r *reader) next() (*Metadata, error) {
 		version := p.readVersion()
 		if p.fault == nil && !isKnownVersion(version) {
 			if len(r.unknown) < 8 {
-				r.unknown = append(r.unknown, quote(version))
+				r.unknown = append(r.unknown, diag.Quote(version))
 			}
 			continue
 		}
@@ -227,7 +227,7 @@ func (p *parser) checkText(text string, path ...any) {
 	case len(text) > maxText:
 		p.addFault(path, strconv.Itoa(len(text))+" bytes", "must have at most "+strconv.Itoa(maxText))
 	case strings.ContainsFunc(text, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) || r == unicode.ReplacementChar }):
-		p.addFault(path, quote(text), "must be printable and without a space")
+		p.addFault(path, diag.Quote(text), "must be printable and without a space")
 	}
 }
 
@@ -235,7 +235,7 @@ func (p *parser) readMetadata(version string) *Metadata {
 	var o object
 	p.decode(&o)
 	if p.checkRequired(o.Kind, "kind"); o.Kind != kind {
-		p.addFault([]any{"kind"}, quote(o.Kind), "must be "+kind)
+		p.addFault([]any{"kind"}, diag.Quote(o.Kind), "must be "+kind)
 	}
 	if o.Metadata == nil {
 		p.addFault([]any{"metadata"}, "nothing", "is required")
@@ -274,12 +274,12 @@ func (p *parser) readDevice(in *deviceObject, path ...any) Device {
 
 	p.checkText(d.IfName, at("networkData", "interfaceName")...)
 	if !isIfName(d.IfName) {
-		p.addFault(at("networkData", "interfaceName"), quote(d.IfName), "must be an interface name, of at most 15 bytes")
+		p.addFault(at("networkData", "interfaceName"), diag.Quote(d.IfName), "must be an interface name, of at most 15 bytes")
 	}
 	if text := in.NetworkData.MAC; text != "" {
 		mac, err := net.ParseMAC(text)
 		if err != nil {
-			p.addFault(at("networkData", "hardwareAddress"), quote(text), "must be a hardware address of 6, 8 or 20 bytes")
+			p.addFault(at("networkData", "hardwareAddress"), diag.Quote(text), "must be a hardware address of 6, 8 or 20 bytes")
 		}
 		d.MAC = mac.String()
 	}
@@ -289,7 +289,7 @@ func (p *parser) readDevice(in *deviceObject, path ...any) Device {
 	}
 	for i, ip := range d.IPs {
 		if _, _, err := net.ParseCIDR(ip); err != nil {
-			p.addFault(at("networkData", "ips", i), quote(ip), "must be an address with its prefix length, such as 192.0.2.5/24")
+			p.addFault(at("networkData", "ips", i), diag.Quote(ip), "must be an address with its prefix length, such as 192.0.2.5/24")
 		}
 	}
 	return d
@@ -314,7 +314,7 @@ func (p *parser) readAttributes(all map[string]*attribute, path []any, d *Device
 		case d.PCIAddress == "":
 			d.PCIAddress = address
 		case d.PCIAddress != address:
-			p.addFault(at, quote(*text), attributePCI+" says "+d.PCIAddress+": both must name one device")
+			p.addFault(at, diag.Quote(*text), attributePCI+" says "+d.PCIAddress+": both must name one device")
 		}
 	}
 	if text, at := p.findText(all, path, ownName(attributeVhost)); text != nil {
@@ -327,7 +327,7 @@ func (p *parser) readAttributes(all map[string]*attribute, path []any, d *Device
 	case a.Number == nil:
 		p.addFault(at, "no key int", `must be a number: {"int": N}`)
 	case *a.Number < 68 || *a.Number > 65535:
-		p.addFault(append(at, "int"), quote(strconv.Itoa(*a.Number)), "must be a whole number from 68 to 65535")
+		p.addFault(append(at, "int"), diag.Quote(strconv.Itoa(*a.Number)), "must be a whole number from 68 to 65535")
 	default:
 		d.MTU = *a.Number
 	}
@@ -349,7 +349,7 @@ func (p *parser) findText(all map[string]*attribute, path []any, name string) (t
 func (p *parser) readPCIAddress(text string, path []any) string {
 	address, wellFormed := diag.PCIAddress(text)
 	if !wellFormed {
-		p.addFault(path, quote(text), "must be a PCI address DDDD:BB:DD.F")
+		p.addFault(path, diag.Quote(text), "must be a PCI address DDDD:BB:DD.F")
 		if address != "" {
 			p.fault.Hint = "did you mean " + address + "?"
 		}
@@ -363,7 +363,7 @@ func (p *parser) checkSocketPath(text string, at []any) {
 	case len(text) > hostfs.MaxSocketPath:
 		p.addFault(at, strconv.Itoa(len(text))+" bytes", "must have at most "+strconv.Itoa(hostfs.MaxSocketPath)+", the longest path of a UNIX socket")
 	case !path.IsAbs(text) || path.Clean(text) != text || text == "/":
-		p.addFault(at, quote(text), "must be an absolute path without . and ..")
+		p.addFault(at, diag.Quote(text), "must be an absolute path without . and ..")
 	}
 }
 
@@ -371,5 +371,3 @@ func (p *parser) checkSocketPath(text string, at []any) {
 func isIfName(name string) bool {
 	return len(name) <= 15 && name != "." && name != ".." && !strings.ContainsAny(name, "/: \t\n")
 }
-
-func quote(s string) string { return diag.Quote(s, diag.Most) }

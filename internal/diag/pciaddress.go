@@ -40,5 +40,5 @@ func MalformedPCIAddress(text string) string {
 	if address == "" || wellFormed {
 		return ""
 	}
-	return Quote(text, Most) + " is not a PCI address; did you mean " + address + "?"
+	return Quote(text) + " is not a PCI address; did you mean " + address + "?"
 }

@@ -9,13 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// Most is the length that a quoted text has at most in most messages, in bytes. The
-// message ends in an event of a pod and in a log.
-const Most = 96
+// MaxQuoted is the limit of [Quote] in bytes. Messages end in an event of a pod and in a log.
+const MaxQuoted = 96
 
-// Quote is s quoted, in ASCII; of a longer one than most bytes, with its quotation
-// marks and escapes, the beginning and how long it is.
-func Quote(s string, most int) string {
+// Quote is [QuoteUpTo] with the limit that suits most messages.
+func Quote(s string) string { return QuoteUpTo(s, MaxQuoted) }
+
+// QuoteUpTo is s quoted, in ASCII. If that, with quotation marks and escapes, has more than most
+// bytes, it is the beginning and how long s is.
+func QuoteUpTo(s string, most int) string {
 	cut := min(len(s), most-2)
 	for {
 		for cut < len(s) && cut > 0 && !utf8.RuneStart(s[cut]) {

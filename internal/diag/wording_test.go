@@ -21,7 +21,7 @@ func TestQuoteEscapesAndBoundsText(t *testing.T) {
 		strings.Repeat("x", 19):    `"` + strings.Repeat("x", 18) + `"... (19 bytes)`,
 		strings.Repeat("\x00", 10): `"\x00\x00\x00\x00"... (10 bytes)`,
 	} {
-		if got := diag.Quote(s, 20); got != want {
+		if got := diag.QuoteUpTo(s, 20); got != want {
 			t.Errorf("Quote(%q) = %s, want %s", s, got, want)
 		}
 	}
@@ -33,7 +33,7 @@ func FuzzQuote(f *testing.F) {
 		if most < 20 || most > 1000 {
 			return
 		}
-		got := diag.Quote(s, most)
+		got := diag.QuoteUpTo(s, most)
 		if len(got) > most+len("... (18446744073709551615 bytes)") || strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Errorf("Quote(%q, %d) = %s", s, most, got)
 		}

@@ -139,7 +139,7 @@ func (d Decoder) checkKeys(n *Node, path string, isKnown func(key string) bool) 
 	seen := make(map[string]bool, len(n.Children))
 	for _, child := range n.Children {
 		if seen[child.Key] && isKnown(child.Key) {
-			return &diag.Diagnostic{Line: child.KeyLine, Column: child.KeyColumn, Field: path, Found: diag.Quote(child.Key, diag.Most), Rule: "a key must occur only once"}
+			return &diag.Diagnostic{Line: child.KeyLine, Column: child.KeyColumn, Field: path, Found: diag.Quote(child.Key), Rule: "a key must occur only once"}
 		}
 		seen[child.Key] = true
 	}
@@ -159,7 +159,7 @@ func decodeText(n *Node, path string, into encoding.TextUnmarshaler) *diag.Diagn
 		return err
 	}
 	if err := into.UnmarshalText([]byte(n.Text)); err != nil {
-		return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: diag.Quote(n.Text, diag.Most), Rule: diag.ErrorText(err)}
+		return &diag.Diagnostic{Line: n.Line, Column: n.Column, Field: path, Found: diag.Quote(n.Text), Rule: diag.ErrorText(err)}
 	}
 	return nil
 }

@@ -224,7 +224,7 @@ func (p *parser) parseChild(kind Kind, depth int) *Node {
 	key := p.parseString()
 	p.skipSpace()
 	if !p.skip(':') {
-		p.fail("a colon is required after the key " + diag.Quote(key, diag.Most))
+		p.fail("a colon is required after the key " + diag.Quote(key))
 		return &Node{}
 	}
 	p.skipSpace()

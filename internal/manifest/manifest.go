@@ -60,7 +60,7 @@ type object struct {
 
 // title names the object for messages.
 func (o *object) title() string {
-	return o.Kind + " " + diag.Quote(cmp.Or(o.Metadata.Name, o.Metadata.GenerateName), diag.Most)
+	return o.Kind + " " + diag.Quote(cmp.Or(o.Metadata.Name, o.Metadata.GenerateName))
 }
 
 // podTemplate returns the object's pod template, or nil.
@@ -113,7 +113,7 @@ func (o *Objects) noPods() NoPodsError {
 	}
 	found := make([]string, len(o.others))
 	for i, kind := range o.others {
-		found[i] = diag.Quote(kind, diag.Most)
+		found[i] = diag.Quote(kind)
 	}
 	return NoPodsError(fmt.Sprintf("it holds no pod: kind: found %s, want a Pod, a workload with a pod template (%s) or a List of them",
 		strings.Join(found, ", "), strings.Join(Workloads, ", ")))

@@ -83,9 +83,9 @@ func parseQualified(r Request) (Device, error) {
 	case vendor == "":
 		return Device{}, r.newError(cmp.Or(addressOrPathRule(r.Item), "want vendor.com/class=name"))
 	case parser.ValidateVendorName(vendor) != nil:
-		return Device{}, r.newError("vendor " + quote(vendor) + " must begin with a letter, end with a letter or digit, and hold letters, digits, '_', '-', '.' only")
+		return Device{}, r.newError("vendor " + diag.Quote(vendor) + " must begin with a letter, end with a letter or digit, and hold letters, digits, '_', '-', '.' only")
 	case parser.ValidateClassName(class) != nil:
-		return Device{}, r.newError("class " + quote(class) + " must begin with a letter, end with a letter or digit, and hold letters, digits, '_', '-', '.' only")
+		return Device{}, r.newError("class " + diag.Quote(class) + " must begin with a letter, end with a letter or digit, and hold letters, digits, '_', '-', '.' only")
 	case parser.ValidateDeviceName(name) != nil:
 		return Device{}, r.newError(deviceNameRule(name))
 	}
@@ -104,7 +104,7 @@ func addressOrPathRule(text string) string {
 }
 
 func deviceNameRule(name string) string {
-	return "device name " + quote(name) + " must begin and end with a letter or digit, and hold letters, digits, '_', '-', '.', ':' only"
+	return "device name " + diag.Quote(name) + " must begin and end with a letter or digit, and hold letters, digits, '_', '-', '.', ':' only"
 }
 
 // parseAlias reads alias=name. An alias has no dot, so that a name without
@@ -132,11 +132,11 @@ func parseResource(r Request, text string) (Device, error) {
 	case !ok || domain == "" || name == "":
 		return Device{}, r.newError("want resource:DOMAIN/NAME or resource:DOMAIN/NAME/ID")
 	case !kubename.IsSubdomain(domain):
-		return Device{}, r.newError("the resource's domain " + quote(domain) + " is not a DNS name in lower case")
+		return Device{}, r.newError("the resource's domain " + diag.Quote(domain) + " is not a DNS name in lower case")
 	case !kubename.IsQualifiedPart(name):
-		return Device{}, r.newError("the resource's name " + quote(name) + " must begin and end with a letter or digit, hold letters, digits, '_', '-', '.' only, and have at most 63 bytes")
+		return Device{}, r.newError("the resource's name " + diag.Quote(name) + " must begin and end with a letter or digit, hold letters, digits, '_', '-', '.' only, and have at most 63 bytes")
 	case hasID && !isDeviceID(id):
-		return Device{}, r.newError("the device ID " + quote(id) + " must have 1 to 253 printable ASCII characters and no space")
+		return Device{}, r.newError("the device ID " + diag.Quote(id) + " must have 1 to 253 printable ASCII characters and no space")
 	}
 	return Device{Request: r, Kind: Resource, Name: domain + "/" + name, ID: id}, nil
 }
@@ -186,7 +186,7 @@ func parseCDI(annotations map[string]string, set *deviceSet) error {
 // UnknownAlias says that a configuration has no such alias, and what to write instead. The map is from alias to
 // vendor.com/class.
 func UnknownAlias(alias, device string, aliases map[string]string) string {
-	text := "the node's configuration has no alias " + quote(alias)
+	text := "the node's configuration has no alias " + diag.Quote(alias)
 	names := slices.Sorted(maps.Keys(aliases))
 	if len(names) > 0 {
 		text += "; it has " + strings.Join(names, ", ")

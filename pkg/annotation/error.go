@@ -23,15 +23,13 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string {
 	if e.Position == 0 {
-		return fmt.Sprintf("parse annotation %s: %s", quote(e.Key), e.Rule)
+		return fmt.Sprintf("parse annotation %s: %s", diag.Quote(e.Key), e.Rule)
 	}
 	if e.Item == "" {
-		return fmt.Sprintf("parse annotation %s: item %d: %s", quote(e.Key), e.Position, e.Rule)
+		return fmt.Sprintf("parse annotation %s: item %d: %s", diag.Quote(e.Key), e.Position, e.Rule)
 	}
-	return fmt.Sprintf("parse annotation %s: item %d, %s: %s", quote(e.Key), e.Position, quote(e.Item), e.Rule)
+	return fmt.Sprintf("parse annotation %s: item %d, %s: %s", diag.Quote(e.Key), e.Position, diag.Quote(e.Item), e.Rule)
 }
 
 // Unwrap returns errdefs.ErrInvalidArgument.
 func (e *Error) Unwrap() error { return errdefs.ErrInvalidArgument }
-
-func quote(s string) string { return diag.Quote(s, diag.Most) }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // injectorDomains are the domains of the annotations of NRI's sample plugin device-injector: the
@@ -188,7 +190,7 @@ func (r *Request) readObject(object *yaml.Node, required int, fields []field) er
 			return r.newError(key + ": want a string")
 		}
 		if err := value.Decode(fields[at].into); err != nil {
-			return r.newError(fmt.Sprintf("%s: found %s, which is of another type", key, quote(value.Value)))
+			return r.newError(fmt.Sprintf("%s: found %s, which is of another type", key, diag.Quote(value.Value)))
 		}
 		if at == 0 {
 			r.Item = value.Value

@@ -76,7 +76,7 @@ func checkKeys(annotations map[string]string) error {
 	}
 	rule := "not a key of Jackfield's"
 	if near := nearestKey(unknown); near != "" {
-		rule += " (did you mean " + quote(near) + "?)"
+		rule += " (did you mean " + diag.Quote(near) + "?)"
 	}
 	rule += "; the keys are " + DevicesKey + " and " + NetworksKey +
 		", each alone or followed by /pod or /container.NAME"

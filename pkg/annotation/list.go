@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
 const (
@@ -102,7 +104,7 @@ func parseList(key, value string) ([]*yaml.Node, error) {
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
 		return nil, &Error{Key: key, Rule: "the value has only a comment, no list"}
 	} else if err != nil {
-		return nil, &Error{Key: key, Rule: quote(value) + " is not a comma list, and not YAML or JSON: " + quote(strings.TrimPrefix(err.Error(), "yaml: "))}
+		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is not a comma list, and not YAML or JSON: " + diag.Quote(strings.TrimPrefix(err.Error(), "yaml: "))}
 	}
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, &Error{Key: key, Rule: "more than one YAML document"}
@@ -110,9 +112,9 @@ func parseList(key, value string) ([]*yaml.Node, error) {
 	list := document.Content[0]
 	switch {
 	case list.Kind == yaml.MappingNode:
-		return nil, &Error{Key: key, Rule: quote(value) + " is an object; want a list: [{...}]"}
+		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is an object; want a list: [{...}]"}
 	case list.Kind != yaml.SequenceNode:
-		return nil, &Error{Key: key, Rule: quote(value) + " is not a list; write names with commas between them, without quotes, or a list in YAML or JSON"}
+		return nil, &Error{Key: key, Rule: diag.Quote(value) + " is not a list; write names with commas between them, without quotes, or a list in YAML or JSON"}
 	case isMarked(list):
 		return nil, &Error{Key: key, Rule: ruleNoAnchors}
 	case len(list.Content) > MaxItems:
@@ -166,9 +168,9 @@ func (r *Request) readMembers(object *yaml.Node, keys []string, read func(key st
 		case key.Kind != yaml.ScalarNode || key.Anchor != "":
 			return nil, r.newError("an object's key is not a string")
 		case !slices.Contains(keys, key.Value):
-			return nil, r.newError("unknown key " + quote(key.Value) + "; the keys are " + strings.Join(keys, ", "))
+			return nil, r.newError("unknown key " + diag.Quote(key.Value) + "; the keys are " + strings.Join(keys, ", "))
 		case seen[key.Value]:
-			return nil, r.newError("key " + quote(key.Value) + " occurs twice")
+			return nil, r.newError("key " + diag.Quote(key.Value) + " occurs twice")
 		}
 		seen[key.Value] = true
 		if err := read(key.Value, value); err != nil {

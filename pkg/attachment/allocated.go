@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // allocatedDevices returns the devices of the container that belong to no network.
@@ -80,7 +82,7 @@ func (s *Search) fromEnvironment() []Attachment {
 			}
 			switch {
 			case answer.err != nil:
-				a.reject(fmt.Errorf("find the owner of device %s: %w", quote(id), answer.err))
+				a.reject(fmt.Errorf("find the owner of device %s: %w", diag.Quote(id), answer.err))
 			case answer.answered:
 				a.reject(s.forgedError(v, id))
 			default:

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/devicemetadata"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
@@ -157,12 +158,12 @@ func compareDescriptions(c *claimedDevice, file string, d *devicemetadata.Device
 		{"interface ", c.meta.IfName, d.IfName},
 	} {
 		if f.first != "" && f.second != "" && f.first != f.second {
-			return &ConflictError{On: "which device " + quote(c.Device) + " of claim " + quote(c.Namespace+"/"+c.Claim) + " is",
+			return &ConflictError{On: "which device " + diag.Quote(c.Device) + " of claim " + diag.Quote(c.Namespace+"/"+c.Claim) + " is",
 				First: Claim{c.File, f.what + f.first}, Second: Claim{file, f.what + f.second}, Hint: hintDriver}
 		}
 	}
 	other := newClaimRecord(&ClaimedDevice{File: file, MAC: d.MAC, IPs: d.IPs, MTU: d.MTU})
-	return compareInterfaces("device "+quote(c.Device)+" of claim "+quote(c.Namespace+"/"+c.Claim), newClaimRecord(&c.ClaimedDevice), other, hintDriver)
+	return compareInterfaces("device "+diag.Quote(c.Device)+" of claim "+diag.Quote(c.Namespace+"/"+c.Claim), newClaimRecord(&c.ClaimedDevice), other, hintDriver)
 }
 
 const hintDriver = "have the driver write its metadata again: delete the pod, and restart the driver if that does not help"
@@ -229,7 +230,7 @@ func (s *Search) findClaimedDevices() []Attachment {
 		if !ok {
 			return "", "", Claim{}
 		}
-		return d.sysfsName(), "whose " + d.String() + " is", Claim{a.File, "it is device " + quote(a.Claimed.Device) + " of pool " + quote(a.Claimed.Pool)}
+		return d.sysfsName(), "whose " + d.String() + " is", Claim{a.File, "it is device " + diag.Quote(a.Claimed.Device) + " of pool " + diag.Quote(a.Claimed.Pool)}
 	}, hintDriver)
 	return out
 }
@@ -286,7 +287,7 @@ func (s *Search) compareSocket(a *Attachment) {
 		if have, isSocket := socketOf(n.Info); !ok || !isSocket || !s.host.IsSameFile(have.path, socket.path) {
 			continue
 		}
-		if err := s.compareWithClaim(n, a.Claimed, "socket "+quote(socket.path)); err != nil {
+		if err := s.compareWithClaim(n, a.Claimed, "socket "+diag.Quote(socket.path)); err != nil {
 			n.reject(err)
 			a.reject(err)
 			return
@@ -312,8 +313,8 @@ func (s *Search) findUnallocated() (out []Attachment) {
 				}
 				out = append(out, Attachment{DeviceID: d.Name, File: f.Path, Owner: OwnerUnknown,
 					Claimed: &ClaimedDevice{Namespace: cl.Namespace, Claim: cl.Claim, Driver: d.Driver, Pool: d.Pool, Device: d.Name, Request: f.Request, File: f.Path},
-					Err: &ConflictError{On: "which devices claim " + quote(cl.Namespace+"/"+cl.Claim) + " has",
-						First:  Claim{f.Path, "it has device " + quote(d.Name) + " of pool " + quote(d.Pool)},
+					Err: &ConflictError{On: "which devices claim " + diag.Quote(cl.Namespace+"/"+cl.Claim) + " has",
+						First:  Claim{f.Path, "it has device " + diag.Quote(d.Name) + " of pool " + diag.Quote(d.Pool)},
 						Second: Claim{answer.source, "it has no such device"}, Hint: hintDriver}})
 			}
 		}
@@ -334,7 +335,7 @@ func (s *Search) listUnknownClaims() (out []Attachment) {
 			Claimed: &ClaimedDevice{Namespace: f.Namespace, Claim: f.Claim, Driver: f.Driver, Request: f.Request, File: f.Path}}
 		switch {
 		case answer.err != nil:
-			a.Err = fmt.Errorf("find the owners of the devices of claim %s: %w", quote(f.Namespace+"/"+f.Claim), answer.err)
+			a.Err = fmt.Errorf("find the owners of the devices of claim %s: %w", diag.Quote(f.Namespace+"/"+f.Claim), answer.err)
 		case answer.answered:
 			a.Notes = append(a.Notes, unlisted)
 		default:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -57,7 +58,7 @@ func (c *cachedResult) checkIdentity(conf, sandboxID, ifName string) error {
 		{"kind", c.Kind, cacheKind}, {"containerId", c.ContainerID, sandboxID}, {"ifName", c.IfName, ifName}, {"networkName", c.Network, conf},
 	} {
 		if f.found != f.want {
-			return fmt.Errorf("%s: found %s, want %q: %w", f.key, quote(f.found), f.want, errdefs.ErrInvalidArgument)
+			return fmt.Errorf("%s: found %s, want %q: %w", f.key, diag.Quote(f.found), f.want, errdefs.ErrInvalidArgument)
 		}
 	}
 	return nil

@@ -49,7 +49,9 @@ func socketOf(i *deviceinfo.Info) (s socketID, ok bool) {
 }
 
 // String returns the socket as messages show it.
-func (s socketID) String() string { return string(s.kind) + " " + s.mode + " socket " + quote(s.path) }
+func (s socketID) String() string {
+	return string(s.kind) + " " + s.mode + " socket " + diag.Quote(s.path)
+}
 
 // String returns the device as messages show it.
 func (d device) String() string {

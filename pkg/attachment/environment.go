@@ -142,7 +142,7 @@ func checkID(id string) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("device ID %s: %s: %w", quote(id), why, errdefs.ErrInvalidArgument)
+	return fmt.Errorf("device ID %s: %s: %w", diag.Quote(id), why, errdefs.ErrInvalidArgument)
 }
 
 // parseDeviceEnv reads PCIDEVICE_<KEY>_INFO: for each device ID an object for each kind of
@@ -166,7 +166,7 @@ func parseDeviceEnv(value string) (map[string]deviceEnv, error) {
 		var d deviceEnv
 		for kind, information := range devices[id] {
 			if twice := information.Duplicate(); twice != nil {
-				return nil, &diag.Diagnostic{Line: twice.KeyLine, Column: twice.KeyColumn, Found: quote(twice.Key), Rule: "a key must occur only once"}
+				return nil, &diag.Diagnostic{Line: twice.KeyLine, Column: twice.KeyColumn, Found: diag.Quote(twice.Key), Rule: "a key must occur only once"}
 			}
 			d.addInformation(kind, information)
 		}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 
 	"github.com/containerd/errdefs"
-
-	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // Claim is the statement of one source.
@@ -62,9 +60,6 @@ func (e *UnansweredError) Error() string { return e.err.Error() }
 
 // Unwrap returns an errdefs.ErrNotFound, or errdefs.ErrUnavailable if the kubelet is required.
 func (e *UnansweredError) Unwrap() error { return e.err }
-
-// quote returns s as messages show it.
-func quote(s string) string { return diag.Quote(s, diag.Most) }
 
 // FromKubelet names the kubelet as a source; socket is the host path of its socket.
 func FromKubelet(socket string) string { return "the kubelet (" + socket + ")" }

@@ -161,8 +161,8 @@ func (s *Search) checkResult(a *Attachment, d *delegate, multus *Claim) {
 	case a.DeviceID == "" && d == nil:
 		a.DeviceID, multus.Source = deviceID, file
 	case a.DeviceID != "" && canonicalID(a.DeviceID) != canonicalID(deviceID):
-		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{multus.Source, "device ID " + quote(a.DeviceID)},
-			Second: Claim{file, "device ID " + quote(deviceID)}, Hint: hintRecreate})
+		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{multus.Source, "device ID " + diag.Quote(a.DeviceID)},
+			Second: Claim{file, "device ID " + diag.Quote(deviceID)}, Hint: hintRecreate})
 	}
 }
 
@@ -170,7 +170,7 @@ const hintRecreate = "delete the pod, so that its networks are attached again"
 
 // deviceQuestion returns what sources disagree on for [ConflictError.On].
 func deviceQuestion(a *Attachment) string {
-	return "which device " + cmp.Or(a.IfName, quote(a.DeviceID)) + " is"
+	return "which device " + cmp.Or(a.IfName, diag.Quote(a.DeviceID)) + " is"
 }
 
 // checkDevice compares the device in a CNI plugin's file with the device that Multus gave to
@@ -186,7 +186,7 @@ func (s *Search) checkDevice(a *Attachment, multus Claim) {
 	}
 	if dev.contradictsID(a.DeviceID) {
 		a.reject(&ConflictError{On: deviceQuestion(a), First: Claim{a.File, dev.String()},
-			Second: Claim{multus.Source, "device ID " + quote(a.DeviceID)}, Hint: hintRecreate})
+			Second: Claim{multus.Source, "device ID " + diag.Quote(a.DeviceID)}, Hint: hintRecreate})
 		return
 	}
 	if a.Resource == "" {
@@ -220,7 +220,7 @@ func (s *Search) checkSocket(a *Attachment) {
 		return
 	}
 	a.reject(&ConflictError{On: "which socket " + a.IfName + " is", First: Claim{a.File, have.String()},
-		Second: Claim{p.path, allocated.String() + " of the allocated device " + quote(a.DeviceID)}, Hint: hintSocket})
+		Second: Claim{p.path, allocated.String() + " of the allocated device " + diag.Quote(a.DeviceID)}, Hint: hintSocket})
 }
 
 const hintSocket = "have the network's CNI plugin keep the device plugin's path and mode (with jackfield-cni: remove device.path and device.mode or device.role " +
@@ -261,15 +261,15 @@ func (s *Search) fromDelegate(d *delegate, file string) Attachment {
 		note("the network has no device-info: it has no device, or its CNI plugin writes none")
 		return a
 	case d.Resource == "":
-		note("the network has no device-info; its device ID %s is from the pod's annotation and is ignored", quote(d.DeviceID))
+		note("the network has no device-info; its device ID %s is from the pod's annotation and is ignored", diag.Quote(d.DeviceID))
 		return a
 	}
 	found, ok := s.describeAllocated(d.Resource, d.DeviceID)
 	if !ok {
-		note("neither the network nor its device %s of resource %s has device-info", quote(d.DeviceID), quote(d.Resource))
+		note("neither the network nor its device %s of resource %s has device-info", diag.Quote(d.DeviceID), diag.Quote(d.Resource))
 		return a
 	}
-	note("the network has no device-info file; by Multus' record its device is %s of resource %s", quote(d.DeviceID), quote(d.Resource))
+	note("the network has no device-info file; by Multus' record its device is %s of resource %s", diag.Quote(d.DeviceID), diag.Quote(d.Resource))
 	a.Info, a.File, a.Err = found.Info, found.File, found.Err
 	s.recordDevice(a.Info)
 	a.Notes = append(a.Notes, found.Notes...)
@@ -283,7 +283,7 @@ func (s *Search) rejectInterfacesWithTwoFiles() {
 		if a.File == "" {
 			return "", "", Claim{}
 		}
-		return a.IfName, "which network " + a.IfName + " is", Claim{a.File, quote(a.Network)}
+		return a.IfName, "which network " + a.IfName + " is", Claim{a.File, diag.Quote(a.Network)}
 	}, hintRecreate)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -120,7 +121,7 @@ func parseDelegates(data []byte) ([]delegate, error) {
 		}
 		for _, other := range ds {
 			if other.IfName == d.IfName {
-				return nil, fmt.Errorf("networks %s and %s have the same interface %q: %w", quote(other.Name), quote(d.Name), d.IfName, errdefs.ErrConflict)
+				return nil, fmt.Errorf("networks %s and %s have the same interface %q: %w", diag.Quote(other.Name), diag.Quote(d.Name), d.IfName, errdefs.ErrConflict)
 			}
 		}
 		ds = append(ds, d)
@@ -153,7 +154,7 @@ func checkNetwork(name string) error {
 	switch {
 	case name == "", len(name) > maxName, strings.Count(name, "/") > 1, name[0] == '/', name[len(name)-1] == '/',
 		strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == ' ' || r == unicode.ReplacementChar }):
-		return fmt.Errorf("%s is not a network name: %w", quote(name), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%s is not a network name: %w", diag.Quote(name), errdefs.ErrInvalidArgument)
 	}
 	return nil
 }
@@ -162,7 +163,7 @@ func checkNetwork(name string) error {
 func checkIfName(name string) error {
 	if name == "" || len(name) > 15 || name == "." || name == ".." ||
 		strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
-		return fmt.Errorf("%s is not an interface name: %w", quote(name), errdefs.ErrInvalidArgument)
+		return fmt.Errorf("%s is not an interface name: %w", diag.Quote(name), errdefs.ErrInvalidArgument)
 	}
 	return nil
 }

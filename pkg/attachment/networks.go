@@ -10,6 +10,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -129,7 +130,7 @@ func addSelection(list []selection, network, ifName string) ([]selection, error)
 func networkOf(e *deviceinfo.Entry, d *delegate, named []selection, podNamespace string) (name, note string) {
 	if d != nil && d.Name != "" {
 		if dashed(d.Name) != e.Network {
-			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", quote(e.Network), quote(d.Name), e.IfName)
+			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", diag.Quote(e.Network), diag.Quote(d.Name), e.IfName)
 		}
 		return d.Name, note
 	}

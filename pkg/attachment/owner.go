@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
@@ -178,7 +179,7 @@ func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 			says = fmt.Sprintf("it is container %q's", hs[0].container)
 		}
 		a.reject(&ConflictError{On: "whose " + d.String() + " is", Second: Claim{answer.source, says}, Hint: hintForged,
-			First: Claim{FromEnvironment(v.name), fmt.Sprintf("device %s is this container's", quote(id))}})
+			First: Claim{FromEnvironment(v.name), fmt.Sprintf("device %s is this container's", diag.Quote(id))}})
 		return
 	case len(hs) > 0:
 		a.Owner, a.OwnerFrom, a.DeviceID = OwnedElsewhere, answer.source, hs[0].id
@@ -197,7 +198,7 @@ func (s *Search) setOwnerFromKubelet(a *Attachment, d device) {
 // setClaimed notes that the attachment's device is one of a resource claim. The metadata of the
 // claim must describe it as the network's sources do.
 func (s *Search) setClaimed(a *Attachment, c *claimedDevice, d device) error {
-	a.Notes = append(a.Notes, "the device is one of resource claim "+quote(c.Namespace+"/"+c.Claim))
+	a.Notes = append(a.Notes, "the device is one of resource claim "+diag.Quote(c.Namespace+"/"+c.Claim))
 	if c.meta == nil || c.meta.VhostUserPath == "" { // else it describes a socket, and the function may be its switch's
 		if err := s.compareWithClaim(a, &c.ClaimedDevice, d.String()); err != nil {
 			return err
@@ -249,7 +250,7 @@ func (s *Search) addFromInfoVariable(a *Attachment) {
 		set := func(field *string, key, value string) {
 			if *field == "" && value != "" {
 				*field = value
-				a.Notes = append(a.Notes, fmt.Sprintf("pci.%s is from %s: %s", key, envPrefix+v.key+infoSuffix, quote(value)))
+				a.Notes = append(a.Notes, fmt.Sprintf("pci.%s is from %s: %s", key, envPrefix+v.key+infoSuffix, diag.Quote(value)))
 			}
 		}
 		set(&a.Info.PCI.VhostNet, "vhost-net", e.vhostNet)

@@ -133,7 +133,7 @@ func (s *Search) forgedError(v variable, id string) error {
 			}
 		}
 	}
-	return &ConflictError{On: "whose device " + quote(id) + " is",
+	return &ConflictError{On: "whose device " + diag.Quote(id) + " is",
 		First: Claim{FromEnvironment(v.name), "it is this container's"}, Second: Claim{s.answer.source, says}, Hint: hintForged}
 }
 

@@ -89,7 +89,7 @@ func (e *NameError) Error() string {
 func (e *NameError) Unwrap() error { return errdefs.ErrInvalidArgument }
 
 // quoteName quotes a requested name, which may be any text of any length.
-func quoteName(name string) string { return diag.Quote(name, 256) }
+func quoteName(name string) string { return diag.QuoteUpTo(name, 256) }
 
 // joinSome joins the first few of a list of paths.
 func joinSome(paths []string) string {

@@ -118,7 +118,7 @@ func plainKey(key string) string {
 	if len(key) <= maxPlain && strings.Trim(key, plain) == "" {
 		return key
 	}
-	return diag.Quote(key, diag.Most)
+	return diag.Quote(key)
 }
 
 // reject reports that the value n breaks a rule; key names the field where the path does not.
@@ -145,13 +145,13 @@ func describe(n *jsontree.Node) string {
 	case jsontree.Null:
 		return "null"
 	case jsontree.String:
-		return diag.Quote(n.Text, diag.Most)
+		return diag.Quote(n.Text)
 	case jsontree.Array:
 		return fmt.Sprintf("an array of %d", len(n.Children))
 	case jsontree.Object:
 		return "an object"
 	default:
-		return strings.Trim(diag.Quote(n.Text, diag.Most), `"`)
+		return strings.Trim(diag.Quote(n.Text), `"`)
 	}
 }
 

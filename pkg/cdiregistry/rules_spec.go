@@ -156,7 +156,7 @@ func (c *checker) decodeAnnotations(n *jsontree.Node) map[string]string {
 	bytes := 0
 	for _, child := range n.Children {
 		if err := ValidateAnnotationKey(child.Key); err != nil {
-			c.report(child, "", diag.Quote(child.Key, diag.Most), "an annotation's key: "+err.Error())
+			c.report(child, "", diag.Quote(child.Key), "an annotation's key: "+err.Error())
 		}
 		if _, twice := out[child.Key]; twice {
 			c.report(child, child.Key, "", "duplicate key")

@@ -125,7 +125,7 @@ func checkTag(y *yaml.Node) *Diagnostic {
 	}
 	var v any
 	if err := y.Decode(&v); err != nil {
-		return yamlFault(y, "not what its tag "+diag.Quote(y.ShortTag(), diag.Most)+" says")
+		return yamlFault(y, "not what its tag "+diag.Quote(y.ShortTag())+" says")
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func readIDs(env Env, file string) ([]string, error) {
 			ids = append(ids, words[0])
 		default:
 			// A table, or the message of a failed command, is no list of owners.
-			return nil, fmt.Errorf("read IDs from %q: line %d: found %s, want one ID a line: %w", file, i+1, quoted(strings.TrimSpace(line)), errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("read IDs from %q: line %d: found %s, want one ID a line: %w", file, i+1, diag.Quote(strings.TrimSpace(line)), errdefs.ErrInvalidArgument)
 		}
 	}
 	if len(ids) == 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/orphans"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -170,7 +171,7 @@ func checkIDs(ids []string) string {
 	}
 	for _, id := range ids {
 		if !orphans.IsRuntimeID(id) {
-			return fmt.Sprintf("found %s, want 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", quoted(id))
+			return fmt.Sprintf("found %s, want 12 to 64 lower case hexadecimal digits, as `crictl pods -q` prints them", diag.Quote(id))
 		}
 	}
 	return ""

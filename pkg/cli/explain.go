@@ -206,9 +206,9 @@ func checkContainer(pods []*manifest.Pod, name string) error {
 		return nil
 	}
 	if len(pods) == 1 {
-		return fmt.Errorf("%s has no container %s%s: %w", pods[0].Title(), quoted(name), suggestOf(name, names), errdefs.ErrNotFound)
+		return fmt.Errorf("%s has no container %s%s: %w", pods[0].Title(), diag.Quote(name), suggestOf(name, names), errdefs.ErrNotFound)
 	}
-	return fmt.Errorf("no pod has a container %s; they have %s%s: %w", quoted(name), strings.Join(names, ", "), diag.Suggest(name, names...), errdefs.ErrNotFound)
+	return fmt.Errorf("no pod has a container %s; they have %s%s: %w", diag.Quote(name), strings.Join(names, ", "), diag.Suggest(name, names...), errdefs.ErrNotFound)
 }
 
 // explainer explains the containers of pods. The engine explains what an adapter would request. A manifest

@@ -32,7 +32,7 @@ func missingContainers(cfg *config.Config, p *manifest.Pod) []missingContainer {
 		if name == "" || slices.Contains(names, name) || isIgnoredInjectorKey(key, cfg) {
 			continue
 		}
-		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s%s", plain(key), quoted(name), strings.Join(names, ", "), diag.Suggest(name, names...))
+		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s%s", plain(key), diag.Quote(name), strings.Join(names, ", "), diag.Suggest(name, names...))
 		out = append(out, missingContainer{p.Metadata.Namespace + "/" + p.Metadata.Name + "/" + name, problem})
 	}
 	return out
@@ -44,11 +44,11 @@ func printWarnings(env Env, cfg *config.Config, p *manifest.Pod) []string {
 	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
 		switch near := annotation.MisspeltKey(key); {
 		case near != "":
-			out = append(out, fmt.Sprintf("annotation %s is not one of Jackfield's and is ignored; did you mean %s?", quoted(key), near))
+			out = append(out, fmt.Sprintf("annotation %s is not one of Jackfield's and is ignored; did you mean %s?", diag.Quote(key), near))
 		case key+"/" == annotation.CDIPrefix:
-			out = append(out, fmt.Sprintf("annotation %s has no name and is ignored; want %sNAME", quoted(key), annotation.CDIPrefix))
+			out = append(out, fmt.Sprintf("annotation %s has no name and is ignored; want %sNAME", diag.Quote(key), annotation.CDIPrefix))
 		case isIgnoredInjectorKey(key, cfg):
-			out = append(out, fmt.Sprintf("annotation %s is one of device-injector's and is ignored: compat.deviceInjector is off in the configuration", quoted(key)))
+			out = append(out, fmt.Sprintf("annotation %s is one of device-injector's and is ignored: compat.deviceInjector is off in the configuration", diag.Quote(key)))
 		}
 	}
 	if annotation.HasAny(p.WorkloadAnnotations) {

@@ -42,7 +42,7 @@ func (x *explainer) readMetadata(pods []*manifest.Pod) {
 func (x *explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []resolve.Item) {
 	for _, use := range p.ClaimUses(r.Container) {
 		name := strings.TrimSuffix(use.Name+"/"+use.Request, "/")
-		item := resolve.Item{Kind: resolve.KindClaim, Name: name, Request: "claim " + quoted(name), From: "resources.claims of the container"}
+		item := resolve.Item{Kind: resolve.KindClaim, Name: name, Request: "claim " + diag.Quote(name), From: "resources.claims of the container"}
 		claim, err := x.checkUse(p, use, &item)
 		var files []devicemetadata.File
 		if err == nil {
@@ -53,7 +53,7 @@ func (x *explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []
 		case err != nil:
 			item.Decline(resolve.Failed, err)
 		case refusal != nil || grant.Rule == "":
-			item.Decline(resolve.Unmanaged, fmt.Errorf("no rule grants allocated devices to namespace %s: the container gets what the claim's driver injects", quoted(r.Namespace)))
+			item.Decline(resolve.Unmanaged, fmt.Errorf("no rule grants allocated devices to namespace %s: the container gets what the claim's driver injects", diag.Quote(r.Namespace)))
 		case x.live && len(files) > 0:
 			for _, f := range files {
 				r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Type: "bind", Source: x.host.Path(f.Path),
@@ -63,7 +63,7 @@ func (x *explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []
 		case x.live:
 			item.Decline(resolve.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", x.cfg.Kubelet.PluginsDir))
 		default:
-			item.Notes = append(item.Notes, fmt.Sprintf("rule %s grants allocated devices to the container", quoted(grant.Rule)))
+			item.Notes = append(item.Notes, fmt.Sprintf("rule %s grants allocated devices to the container", diag.Quote(grant.Rule)))
 			for _, f := range files {
 				item.Notes = append(item.Notes, fileNotes(&f)...)
 			}
@@ -83,7 +83,7 @@ func (x *explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resol
 		for _, have := range p.Spec.ResourceClaims {
 			names = append(names, have.Name)
 		}
-		return nil, fmt.Errorf("spec.resourceClaims of the pod has no %s%s: %w", quoted(use.Name), suggestOf(use.Name, names), errdefs.ErrNotFound)
+		return nil, fmt.Errorf("spec.resourceClaims of the pod has no %s%s: %w", diag.Quote(use.Name), suggestOf(use.Name, names), errdefs.ErrNotFound)
 	}
 	claim := &p.Spec.ResourceClaims[i]
 	kind, name := claim.Object()
@@ -106,10 +106,10 @@ func (x *explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resol
 			continue
 		}
 		found = true
-		item.Notes = append(item.Notes, fmt.Sprintf("%s, request %s: device class %s", title, quoted(r.Name), strings.Join(r.Classes(), " or ")))
+		item.Notes = append(item.Notes, fmt.Sprintf("%s, request %s: device class %s", title, diag.Quote(r.Name), strings.Join(r.Classes(), " or ")))
 	}
 	if known && !found {
-		return nil, fmt.Errorf("the kubelet would start the container without the devices: %s has no request %s%s: %w", title, quoted(use.Request), suggestOf(use.Request, names), errdefs.ErrNotFound)
+		return nil, fmt.Errorf("the kubelet would start the container without the devices: %s has no request %s%s: %w", title, diag.Quote(use.Request), suggestOf(use.Request, names), errdefs.ErrNotFound)
 	}
 	for _, d := range object.Devices {
 		if base, _, _ := strings.Cut(d.Request, "/"); use.Request == "" || base == use.Request {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -26,10 +27,10 @@ func (x *explainer) uncheckedNetworks(r *resolve.Request) []resolve.Item {
 	}
 	var items []resolve.Item
 	add := func(name, network, from string) {
-		item := resolve.Item{Kind: resolve.KindNetwork, Name: name, Request: "network " + quoted(name), From: from}
+		item := resolve.Item{Kind: resolve.KindNetwork, Name: name, Request: "network " + diag.Quote(name), From: from}
 		item.Decline(resolve.NotChecked, errors.New(needsSandbox))
 		if grant, err := x.engine.Policy().Network(resolve.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
-			item.Notes = append(item.Notes, fmt.Sprintf("no rule grants sockets or devices of network %s to namespace %s", quoted(network), quoted(r.Namespace)))
+			item.Notes = append(item.Notes, fmt.Sprintf("no rule grants sockets or devices of network %s to namespace %s", diag.Quote(network), diag.Quote(r.Namespace)))
 		}
 		items = append(items, item)
 	}
@@ -66,17 +67,17 @@ func (x *explainer) explainPorts(r *resolve.Request) []resolve.Item {
 	var items []resolve.Item
 	for _, request := range x.portsOf(r, x.cfg) {
 		item := resolve.Item{Kind: resolve.KindNetwork, Name: request.network, From: attachment.NetworksAnnotation,
-			Request: fmt.Sprintf("port %s of network %s", portQuery(request.port), quoted(request.network))}
+			Request: fmt.Sprintf("port %s of network %s", portQuery(request.port), diag.Quote(request.network))}
 		grant, err := x.engine.Policy().Port(resolve.Subject(r), request.port)
 		if _, ok := x.cfg.Vswitch(request.port.Switch); !ok {
-			err = fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", quoted(request.port.Switch), errdefs.ErrNotFound)
+			err = fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(request.port.Switch), errdefs.ErrNotFound)
 		}
 		if err != nil {
 			item.Decline(resolve.Refused, err)
 		} else {
 			by := "audit mode"
 			if grant.Rule != "" {
-				by = "rule " + quoted(grant.Rule)
+				by = "rule " + diag.Quote(grant.Rule)
 			}
 			item.Rule = grant.Rule
 			item.Decline(resolve.NotChecked, fmt.Errorf("%s grants the port; jackfield-cni creates it with the pod's sandbox", by))

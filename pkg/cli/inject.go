@@ -273,7 +273,7 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 		out[i] = name
 		if address, _ := diag.PCIAddress(name); address != "" || strings.HasPrefix(name, "/dev/") {
 			return nil, fmt.Errorf("--cdi-device: found %s, want the name of a CDI device, vendor.com/class=name (`jackfield devices` lists them): %w",
-				quoted(name), errdefs.ErrInvalidArgument)
+				diag.Quote(name), errdefs.ErrInvalidArgument)
 		}
 		alias, device, ok := strings.Cut(name, "=")
 		if !ok || alias == "" || strings.Contains(alias, "/") {
@@ -281,7 +281,7 @@ func expandAliases(names []string, aliases map[string]string) ([]string, error) 
 		}
 		kind, known := aliases[alias]
 		if !known {
-			return nil, fmt.Errorf("--cdi-device: found %s: %s: %w", quoted(name), annotation.UnknownAlias(alias, device, aliases), errdefs.ErrNotFound)
+			return nil, fmt.Errorf("--cdi-device: found %s: %s: %w", diag.Quote(name), annotation.UnknownAlias(alias, device, aliases), errdefs.ErrNotFound)
 		}
 		out[i] = kind + "=" + device
 	}

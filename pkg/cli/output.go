@@ -157,9 +157,6 @@ func answerError(written error, good bool) error {
 // plain returns s in one line, without characters that a terminal acts on.
 func plain(s string) string { return diag.Plain(s) }
 
-// quoted quotes a value from a file for a message.
-func quoted(s string) string { return diag.Quote(s, diag.Most) }
-
 // plainLines is plain for text whose line ends are meant.
 func plainLines(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")

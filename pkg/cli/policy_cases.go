@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -169,7 +170,7 @@ func parseCases(file string, data []byte) (*caseFile, error) {
 	}
 	for i := range cf.Cases {
 		if broken := cf.Cases[i].findFault(); broken != "" {
-			return nil, fmt.Errorf("read test cases in %q: cases[%d] %s: %s: %w", file, i, quoted(cf.Cases[i].Name), broken, errdefs.ErrInvalidArgument)
+			return nil, fmt.Errorf("read test cases in %q: cases[%d] %s: %s: %w", file, i, diag.Quote(cf.Cases[i].Name), broken, errdefs.ErrInvalidArgument)
 		}
 	}
 	return &cf, nil
@@ -189,7 +190,7 @@ func (c *caseSpec) findFault() string {
 	case c.Name == "":
 		return "name: want one"
 	case !slices.Contains([]string{granted, audited, refused}, c.Want):
-		return fmt.Sprintf("want: found %s, want %s, %s or %s", quoted(c.Want), granted, audited, refused)
+		return fmt.Sprintf("want: found %s, want %s, %s or %s", diag.Quote(c.Want), granted, audited, refused)
 	case (c.Pod == "") == (c.For == nil):
 		return "want one of pod and for"
 	case c.Pod == "" && c.Ask.isEmpty() && c.Count == nil:

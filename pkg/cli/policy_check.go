@@ -224,7 +224,7 @@ func annotationQuery(cfg *config.Config, r *resolve.Request) (query, error) {
 			a.CDI = append(a.CDI, d.Name)
 		case annotation.NamedSocket:
 			if _, ok := cfg.Sockets.Named[d.Name]; !ok && !d.Optional {
-				return a, fmt.Errorf("annotation %s, item %d: the node's configuration names no socket %s; add it to sockets.named: %w", d.Key, d.Position, quoted(d.Name), errdefs.ErrNotFound)
+				return a, fmt.Errorf("annotation %s, item %d: the node's configuration names no socket %s; add it to sockets.named: %w", d.Key, d.Position, diag.Quote(d.Name), errdefs.ErrNotFound)
 			}
 			a.NamedSockets = append(a.NamedSockets, d.Name)
 		}

@@ -194,9 +194,9 @@ func suggestionText(rules []policy.Rule, left []policy.Suggestion) string {
 	for _, a := range left {
 		why := "no pattern can name it alone"
 		if a.DeniedBy != "" {
-			why = "rule " + quoted(a.DeniedBy) + " denies it"
+			why = "rule " + diag.Quote(a.DeniedBy) + " denies it"
 		}
-		b.WriteString("# not granted to namespace " + quoted(a.Namespace) + ": " + plain(a.List) + " " + quoted(a.Name) + ": " + why + "\n")
+		b.WriteString("# not granted to namespace " + diag.Quote(a.Namespace) + ": " + plain(a.List) + " " + diag.Quote(a.Name) + ": " + why + "\n")
 	}
 	return b.String()
 }

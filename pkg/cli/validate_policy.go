@@ -36,7 +36,7 @@ func (v *validator) unreachableRules(cfg *config.Config) diag.List {
 		}
 		field := fmt.Sprintf("sockets.roots[%d]", i)
 		if cfg.IsWritten(field) {
-			warn(field, "found %s: there is no such directory on this host, so that no socket comes from it", quoted(root))
+			warn(field, "found %s: there is no such directory on this host, so that no socket comes from it", diag.Quote(root))
 		}
 	}
 	var named []string
@@ -47,25 +47,25 @@ func (v *validator) unreachableRules(cfg *config.Config) diag.List {
 		r := &cfg.Policy.Rules[i]
 		for j, pattern := range r.Allow.NamedSockets {
 			if !matchesAny(glob.CompileName, pattern, slices.Collect(maps.Keys(cfg.Sockets.Named))) {
-				warn(fmt.Sprintf("policy.rules[%d].allow.namedSockets[%d]", i, j), "found %s: it matches no name in sockets.named", quoted(pattern))
+				warn(fmt.Sprintf("policy.rules[%d].allow.namedSockets[%d]", i, j), "found %s: it matches no name in sockets.named", diag.Quote(pattern))
 			}
 		}
 		for j, pattern := range r.Allow.Sockets {
 			if !belowAny(roots, pattern) && !matchesAny(glob.CompilePath, reserved.WithoutVar(pattern), named) {
 				warn(fmt.Sprintf("policy.rules[%d].allow.sockets[%d]", i, j),
-					"found %s: it matches nothing below the socket roots (%s) and no path in sockets.named, and sockets come from there alone", quoted(pattern), strings.Join(cfg.Sockets.Roots, ", "))
+					"found %s: it matches nothing below the socket roots (%s) and no path in sockets.named, and sockets come from there alone", diag.Quote(pattern), strings.Join(cfg.Sockets.Roots, ", "))
 			}
 		}
 		for j, port := range r.Allow.Ports {
 			if !matchesPort(cfg, port.Port) {
-				warn(fmt.Sprintf("policy.rules[%d].allow.ports[%d]", i, j), "found %s: it matches no bridge of vswitches, and ports are created there alone", quoted(port.Port))
+				warn(fmt.Sprintf("policy.rules[%d].allow.ports[%d]", i, j), "found %s: it matches no bridge of vswitches, and ports are created there alone", diag.Quote(port.Port))
 			}
 		}
 		for j, pattern := range r.Allow.Devices {
 			st, err := v.host.Stat(pattern)
 			if v.checkHost && !strings.Contains(pattern, "*") && err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 				warn(fmt.Sprintf("policy.rules[%d].allow.devices[%d]", i, j),
-					"found %s: it is a directory on this host, and matches no device node; want %s", quoted(pattern), quoted(pattern+"/*"))
+					"found %s: it is a directory on this host, and matches no device node; want %s", diag.Quote(pattern), diag.Quote(pattern+"/*"))
 			}
 		}
 	}

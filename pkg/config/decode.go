@@ -46,11 +46,11 @@ func (d *decoder) nodeOf(field string, other *yaml.Node) *yaml.Node {
 func (d *decoder) rejectAnchorsAndTags(node *yaml.Node) {
 	switch {
 	case node.Kind == yaml.AliasNode:
-		d.addFault("", node, "the alias "+quote(node.Value), "YAML aliases are not allowed; repeat the value")
+		d.addFault("", node, "the alias "+diag.Quote(node.Value), "YAML aliases are not allowed; repeat the value")
 	case node.Anchor != "":
-		d.addFault("", node, "the anchor "+quote(node.Anchor), "YAML anchors are not allowed; repeat the value")
+		d.addFault("", node, "the anchor "+diag.Quote(node.Anchor), "YAML anchors are not allowed; repeat the value")
 	case node.Style&yaml.TaggedStyle != 0:
-		d.addFault("", node, "the tag "+quote(node.Tag), "YAML tags are not allowed")
+		d.addFault("", node, "the tag "+diag.Quote(node.Tag), "YAML tags are not allowed")
 	}
 	for _, child := range node.Content {
 		d.rejectAnchorsAndTags(child)
@@ -73,7 +73,7 @@ func (d *decoder) readObject(field string, node *yaml.Node, members ...member) b
 		for i, m := range members {
 			keys[i] = m.key
 		}
-		d.addFault(field, key, "the unknown key "+quote(key.Value),
+		d.addFault(field, key, "the unknown key "+diag.Quote(key.Value),
 			"the keys here are "+strings.Join(keys, ", ")+diag.Suggest(key.Value, keys...))
 	})
 	return len(d.faults) == before

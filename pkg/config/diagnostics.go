@@ -42,10 +42,8 @@ func describe(node *yaml.Node) string {
 			"!!bool": "a boolean", "!!int": "a number", "!!float": "a number", "!!timestamp": "a time",
 		}[node.Tag]
 	}
-	return quote(node.Value)
+	return diag.Quote(node.Value)
 }
 
-func quote(s string) string { return diag.Quote(s, diag.Most) }
-
-// shorten is quote without the quotation marks.
-func shorten(s string) string { return strings.ReplaceAll(quote(s), `"`, "") }
+// shorten is diag.Quote without the quotation marks.
+func shorten(s string) string { return strings.ReplaceAll(diag.Quote(s), `"`, "") }

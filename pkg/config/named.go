@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/internal/reserved"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -66,13 +67,13 @@ func (d *decoder) checkNamedSocket(field string, name *yaml.Node, n *NamedSocket
 	}
 	inside := n.DefaultAt(name.Value)
 	if len(inside) > hostfs.MaxSocketPath {
-		d.addFault(field, name, quote(name.Value), fmt.Sprintf("a socket's path has at most %d bytes; in a container it would be %s", hostfs.MaxSocketPath, quote(inside)))
+		d.addFault(field, name, diag.Quote(name.Value), fmt.Sprintf("a socket's path has at most %d bytes; in a container it would be %s", hostfs.MaxSocketPath, diag.Quote(inside)))
 	}
 	if n.At == "" {
 		n.At = inside
 	}
 	if n.At != inside && contains(path.Dir(NamedSocketDir), n.At) {
-		d.addFault(joinPath(field, "at"), name, quote(n.At), "Jackfield's own directory in a container is for "+quote(inside)+", where the socket is anyway")
+		d.addFault(joinPath(field, "at"), name, diag.Quote(n.At), "Jackfield's own directory in a container is for "+diag.Quote(inside)+", where the socket is anyway")
 	}
 }
 

@@ -169,12 +169,12 @@ func (d *decoder) checkDisjoint(c *Config, root *yaml.Node) {
 		}
 		field := "sockets.roots[" + strconv.Itoa(i) + "]"
 		// If the roots are the defaults, the fault is in stateDir.
-		d.addFault(field, d.nodeOf(field, d.nodeOf("stateDir", root)), quote(dir), "the directory must not contain stateDir, "+quote(c.StateDir)+", nor be in its containers/")
+		d.addFault(field, d.nodeOf(field, d.nodeOf("stateDir", root)), diag.Quote(dir), "the directory must not contain stateDir, "+diag.Quote(c.StateDir)+", nor be in its containers/")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sockets.Named)) {
 		if file := c.Sockets.Named[name].Path; contains(c.StateDir+"/containers", file) {
 			field := "sockets.named." + name + ".path"
-			d.addFault(field, d.nodeOf(field, root), quote(file), "the socket must not be in containers/ of stateDir, "+quote(c.StateDir))
+			d.addFault(field, d.nodeOf(field, root), diag.Quote(file), "the socket must not be in containers/ of stateDir, "+diag.Quote(c.StateDir))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/glob"
 	"github.com/jackfield/jackfield/internal/quantity"
 	"github.com/jackfield/jackfield/internal/reserved"
@@ -30,7 +31,7 @@ func absolute(s string) string {
 	case s == "/":
 		return "want a path below /"
 	case path.Clean(s) != s:
-		return "want a path without //, /./, /../ and without / at the end; this is " + quote(path.Clean(s))
+		return "want a path without //, /./, /../ and without / at the end; this is " + diag.Quote(path.Clean(s))
 	case len(s) > maxPath:
 		return "a path has at most 4095 bytes"
 	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }):

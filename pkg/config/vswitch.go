@@ -109,18 +109,18 @@ func (d *decoder) checkVswitch(at string, element *yaml.Node, v *Vswitch, first 
 		fault("type", "nothing", "a vswitch has a name and a type")
 	}
 	if other, twice := first[v.Name]; twice {
-		fault("name", quote(v.Name), other+" has this name already")
+		fault("name", diag.Quote(v.Name), other+" has this name already")
 	} else {
 		first[v.Name] = at
 	}
 	if bridge := v.Defaults.Bridge; bridge != "" && !slices.Contains(v.Bridges, bridge) {
-		fault("defaults.bridge", quote(bridge), "want one of bridges"+diag.Suggest(bridge, v.Bridges...))
+		fault("defaults.bridge", diag.Quote(bridge), "want one of bridges"+diag.Suggest(bridge, v.Bridges...))
 	}
 	if v.Grcli != "" && v.Type != VswitchGrout {
-		fault("grcli", quote(v.Grcli), "only a vswitch of type grout has it")
+		fault("grcli", diag.Quote(v.Grcli), "only a vswitch of type grout has it")
 	}
 	if v.SocketDir != "" && v.Type != VswitchOVS {
-		fault("socketDir", quote(v.SocketDir), "only a vswitch of type ovs has it")
+		fault("socketDir", diag.Quote(v.SocketDir), "only a vswitch of type ovs has it")
 	}
 }
 

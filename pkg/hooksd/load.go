@@ -61,7 +61,7 @@ func (r *Registry) loadFile(dirfd int, file string) *hookFile {
 
 // checkProgram returns why a hook's program cannot be run on the host, or nil.
 func (r *Registry) checkProgram(e *hookFile) *diag.Diagnostic {
-	p := &diag.Diagnostic{File: e.file, Line: e.pathNode.Line, Column: e.pathNode.Column, Field: "hook.path", Found: quote(e.hook.Path), Kind: errdefs.ErrFailedPrecondition}
+	p := &diag.Diagnostic{File: e.file, Line: e.pathNode.Line, Column: e.pathNode.Column, Field: "hook.path", Found: diag.Quote(e.hook.Path), Kind: errdefs.ErrFailedPrecondition}
 	st, err := r.files.Host.Stat(e.hook.Path)
 	switch {
 	case errdefs.IsNotFound(err):
@@ -112,7 +112,7 @@ func (r *Registry) checkDirectories(file string) *diag.Diagnostic {
 			}
 		}
 		if err != nil {
-			return &diag.Diagnostic{Found: quote(at) + ", which cannot be inspected", Rule: hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
+			return &diag.Diagnostic{Found: diag.Quote(at) + ", which cannot be inspected", Rule: hostfs.Errno(err).Error(), Kind: errdefs.ErrUnavailable}
 		}
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return nil // the file itself

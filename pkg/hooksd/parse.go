@@ -110,7 +110,7 @@ func (p *parser) decodeHook() *hooks.Hook {
 	case "", old.Version:
 		p.old, read = true, old.Read
 	default:
-		p.addError(p.root.At("version"), "version", quote(version.Version), `want "1.0.0"`)
+		p.addError(p.root.At("version"), "version", diag.Quote(version.Version), `want "1.0.0"`)
 		return nil
 	}
 	raw, err := read(p.data)
@@ -165,9 +165,9 @@ func (p *parser) checkHook(raw *hooks.Hook) *Hook {
 	case raw.Hook.Path == "":
 		p.addError(at, field, "", "missing; want the host path of the hook's program")
 	case !path.IsAbs(raw.Hook.Path):
-		p.addError(at, field, quote(raw.Hook.Path), "want an absolute host path")
+		p.addError(at, field, diag.Quote(raw.Hook.Path), "want an absolute host path")
 	case path.Clean(raw.Hook.Path) != raw.Hook.Path || strings.IndexByte(raw.Hook.Path, 0) >= 0 || raw.Hook.Path == "/":
-		p.addError(at, field, quote(raw.Hook.Path), "want a path without //, /./, /../ and without / at the end; this is "+quote(path.Clean(raw.Hook.Path)))
+		p.addError(at, field, diag.Quote(raw.Hook.Path), "want a path without //, /./, /../ and without / at the end; this is "+diag.Quote(path.Clean(raw.Hook.Path)))
 	}
 	if t := raw.Hook.Timeout; t != nil && *t <= 0 {
 		p.addError(p.root.At("hook", "timeout"), "hook.timeout", "", "want seconds, more than 0, or leave it out")
@@ -200,10 +200,10 @@ func (p *parser) checkStages(h *Hook, stages []string) {
 	for i, stage := range stages {
 		switch {
 		case stage == "precreate":
-			p.addError(p.root.At("stages", i), indexField("stages", i), quote(stage), "a stage that only Podman has; such a file belongs in a directory that only Podman reads").Kind = ErrPodmanStage
+			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage), "a stage that only Podman has; such a file belongs in a directory that only Podman reads").Kind = ErrPodmanStage
 			continue
 		case !slices.Contains(stageNames(), stage):
-			p.addError(p.root.At("stages", i), indexField("stages", i), quote(stage), "want one of "+strings.Join(stageNames(), ", "))
+			p.addError(p.root.At("stages", i), indexField("stages", i), diag.Quote(stage), "want one of "+strings.Join(stageNames(), ", "))
 			continue
 		case stage == "prestart":
 			stage = "createRuntime"
@@ -221,7 +221,7 @@ func (p *parser) compile(h *Hook, w *hooks.When) {
 	compile := func(at *jsontree.Node, field, text string) *regexp.Regexp {
 		re, err := regexp.Compile(text)
 		if err != nil {
-			p.addError(at, field, quote(text), "not a regular expression: "+err.Error())
+			p.addError(at, field, diag.Quote(text), "not a regular expression: "+err.Error())
 		}
 		return re
 	}
@@ -231,7 +231,7 @@ func (p *parser) compile(h *Hook, w *hooks.When) {
 	}
 	h.When = ocihook.When{Or: p.old, Always: w.Always, HasBindMounts: w.HasBindMounts}
 	for _, key := range slices.Sorted(maps.Keys(w.Annotations)) {
-		at, name := annotations.Member(key), "when.annotations["+quote(key)+"]"
+		at, name := annotations.Member(key), "when.annotations["+diag.Quote(key)+"]"
 		if p.old {
 			name = "annotations"
 		}
@@ -282,7 +282,7 @@ func (p *parser) warnUnknown(prefix string, n *jsontree.Node, names ...string) {
 	}
 	for _, child := range n.Children {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, child.Key) }) {
-			p.addWarning(child.KeyLine, child.KeyColumn, prefix+quote(child.Key), "an unknown key", "it has no effect; the keys here are "+strings.Join(names, ", "))
+			p.addWarning(child.KeyLine, child.KeyColumn, prefix+diag.Quote(child.Key), "an unknown key", "it has no effect; the keys here are "+strings.Join(names, ", "))
 		}
 	}
 }
@@ -293,5 +293,3 @@ var ErrPodmanStage = fmt.Errorf("stage of Podman: %w", errdefs.ErrInvalidArgumen
 
 // maxDiagnostics bounds the diagnostics of one file.
 const maxDiagnostics = 20
-
-func quote(s string) string { return diag.Quote(s, diag.Most) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
 )
 
@@ -54,7 +55,7 @@ func (n *network) check() error {
 	const noInterface = "a userspace interface is no interface of the kernel"
 	switch {
 	case n.Interface != "":
-		return fmt.Errorf("--interface-name: found %s: %s; name a bridge of the vswitch by --opt bridge=…", quote(n.Interface), noInterface)
+		return fmt.Errorf("--interface-name: found %s: %s; name a bridge of the vswitch by --opt bridge=…", diag.Quote(n.Interface), noInterface)
 	case n.Internal:
 		return fmt.Errorf("--internal: %s, so its packets do not pass the host's firewall; isolate the network by a bridge or a VLAN of the vswitch", noInterface)
 	case len(n.Routes) > 0:
@@ -63,7 +64,7 @@ func (n *network) check() error {
 	switch driver := n.IPAMOptions["driver"]; driver {
 	case "", "host-local", "none":
 	default:
-		return fmt.Errorf("--ipam-driver: found %s, want host-local or none: %s", quote(driver), noInterface)
+		return fmt.Errorf("--ipam-driver: found %s, want host-local or none: %s", diag.Quote(driver), noInterface)
 	}
 	return nil
 }

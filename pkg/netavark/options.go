@@ -34,7 +34,7 @@ func (o options) Place(key string) string {
 // Value returns the value of an option.
 func (o options) Value(key string) string {
 	if v, ok := o[o.Name(key)]; ok {
-		return quote(v)
+		return diag.Quote(v)
 	}
 	return "nothing"
 }
@@ -46,11 +46,8 @@ func (o options) invalid(key, want string) error {
 
 // invalid returns the error for a value.
 func invalid(what, found, want string) error {
-	return fmt.Errorf("%s: found %s, want %s", what, quote(found), want)
+	return fmt.Errorf("%s: found %s, want %s", what, diag.Quote(found), want)
 }
-
-// quote returns foreign text for messages, in quotation marks, with a bound.
-func quote(s string) string { return diag.Quote(s, diag.Most) }
 
 // read reads the options into an attachment.
 func (o options) read(t *attach.Attachment) error {
@@ -58,7 +55,7 @@ func (o options) read(t *attach.Attachment) error {
 		if slices.Contains(knownOptions, key) {
 			continue
 		}
-		return fmt.Errorf("option %s: it is unknown; known are %s%s", quote(key), strings.Join(knownOptions, ", "), attach.DidYouMean(key, knownOptions))
+		return fmt.Errorf("option %s: it is unknown; known are %s%s", diag.Quote(key), strings.Join(knownOptions, ", "), attach.DidYouMean(key, knownOptions))
 	}
 	if err := o.readDevice(t); err != nil {
 		return err

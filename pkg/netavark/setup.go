@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -79,7 +80,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(e.Options.Options)) {
-		return fmt.Errorf("--network %s:%s: networks of this driver have no option for a single container", e.Network.Name, quote(key))
+		return fmt.Errorf("--network %s:%s: networks of this driver have no option for a single container", e.Network.Name, diag.Quote(key))
 	}
 	if mac := e.Options.StaticMAC; mac != "" {
 		var want string

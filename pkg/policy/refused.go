@@ -269,4 +269,4 @@ func listed(patterns []string) string {
 // maxQuoted bounds a quoted name in a message, in bytes. The longest path of a UNIX socket fits.
 const maxQuoted = 112
 
-func quote(s string) string { return diag.Quote(s, maxQuoted) }
+func quote(s string) string { return diag.QuoteUpTo(s, maxQuoted) }

@@ -22,7 +22,7 @@ const maxName = 128
 // ("10000:01:00.0").
 func ParseAddress(s string) (string, error) {
 	if _, ok := diag.PCIAddress(s); !ok {
-		return "", fmt.Errorf("PCI address %s: it must look like 0000:03:00.3: %w", diag.Quote(s, diag.Most), errdefs.ErrInvalidArgument)
+		return "", fmt.Errorf("PCI address %s: it must look like 0000:03:00.3: %w", diag.Quote(s), errdefs.ErrInvalidArgument)
 	}
 	return strings.ToLower(s), nil
 }
@@ -44,7 +44,7 @@ func checkName(s string) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("device name %s: %s: %w", diag.Quote(s, maxName), rule, errdefs.ErrInvalidArgument)
+	return fmt.Errorf("device name %s: %s: %w", diag.QuoteUpTo(s, maxName), rule, errdefs.ErrInvalidArgument)
 }
 
 // parseNumber returns the decimal number N in prefix+N, as the kernel prints it: no
@@ -62,7 +62,7 @@ func parseDev(b []byte) (major, minor uint32, err error) {
 	major, okMajor := parseNumber(before, "")
 	minor, okMinor := parseNumber(after, "")
 	if !okMajor || !okMinor {
-		return 0, 0, fmt.Errorf("it holds %s, not major:minor: %w", diag.Quote(text, 32), errdefs.ErrInvalidArgument)
+		return 0, 0, fmt.Errorf("it holds %s, not major:minor: %w", diag.QuoteUpTo(text, 32), errdefs.ErrInvalidArgument)
 	}
 	return major, minor, nil
 }

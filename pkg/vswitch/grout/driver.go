@@ -44,7 +44,7 @@ func (d *Driver) Ensure(ctx context.Context, port vswitch.Port) (vswitch.Port, e
 		return vswitch.Port{}, err
 	}
 	if port.Bridge != "" && found[port.Bridge].Type != "bridge" {
-		return vswitch.Port{}, d.Refuse(port, "bridge", "grout has no bridge "+diag.Quote(port.Bridge, diag.Most),
+		return vswitch.Port{}, d.Refuse(port, "bridge", "grout has no bridge "+diag.Quote(port.Bridge),
 			`create it with "grcli interface add bridge `+port.Bridge+`", in grout's startup file as well`, errdefs.ErrNotFound)
 	}
 	have, exists := found[port.Name]
@@ -116,7 +116,7 @@ func (d *Driver) change(ctx context.Context, port vswitch.Port, command string) 
 	// grcli completes names that are cut short, so what it did is compared with what was meant.
 	have = found[port.Name]
 	if missing := compareAttributes(have, port); have.Name == "" || missing != "" {
-		return netInterface{}, true, d.Refuse(port, "", "the command succeeded, and the interface is still without"+diag.Excerpt(missing, diag.Most), "see grout's log", errdefs.ErrUnknown)
+		return netInterface{}, true, d.Refuse(port, "", "the command succeeded, and the interface is still without"+diag.Excerpt(missing, diag.MaxQuoted), "see grout's log", errdefs.ErrUnknown)
 	}
 	return have, true, nil
 }
@@ -230,17 +230,17 @@ func (d *Driver) check(p vswitch.Port) error {
 	case p.Rate != 0:
 		return d.Refuse(p, "rate", "grout limits no rates", "leave out rate, or use a switch that limits rates", errdefs.ErrNotImplemented)
 	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
-		return d.Refuse(p, "type", "grout has no ports of type "+diag.Quote(string(p.Type), diag.Most), "use vhost-user or memif", errdefs.ErrNotImplemented)
+		return d.Refuse(p, "type", "grout has no ports of type "+diag.Quote(string(p.Type)), "use vhost-user or memif", errdefs.ErrNotImplemented)
 	case p.Type == vswitch.Memif && !p.SwitchListens:
 		return d.Refuse(p, "device.role", "grout connects to a memif socket only once, when the port is created",
 			"let the switch create the socket: use the role slave for the application", errdefs.ErrNotImplemented)
 	case p.Type == vswitch.VhostUser && p.Queues > maxVhostQueues:
 		return d.Refuse(p, "queues", fmt.Sprintf("DPDK's vhost driver has at most %d", maxVhostQueues), "use fewer queues", errdefs.ErrOutOfRange)
 	case !isWord(p.Socket) || !strings.HasPrefix(p.Socket, "/") || strings.ContainsAny(p.Socket, ",="):
-		return invalid("socketDir", "the path "+diag.Quote(p.Socket, diag.Most)+" has characters that devargs cannot hold",
+		return invalid("socketDir", "the path "+diag.Quote(p.Socket)+" has characters that devargs cannot hold",
 			"use letters, digits and . _ - / : @ + in socketDir and device.path")
 	case p.Bridge != "" && (!isWord(p.Bridge) || len(p.Bridge) > 15):
-		return invalid("bridge", diag.Quote(p.Bridge, diag.Most)+" is not the name of an interface", "name one of grout's bridges")
+		return invalid("bridge", diag.Quote(p.Bridge)+" is not the name of an interface", "name one of grout's bridges")
 	}
 	if args := formatDevargs(p); len(args) > maxDevargs {
 		return invalid("socketDir", fmt.Sprintf("the devargs %q have %d bytes; grout stores %d", args, len(args), maxDevargs),

@@ -46,7 +46,7 @@ type commandError struct {
 	Expected []string `json:"expected"`
 }
 
-func (e *commandError) Error() string { return diag.Excerpt(e.Message, diag.Most) }
+func (e *commandError) Error() string { return diag.Excerpt(e.Message, diag.MaxQuoted) }
 
 // is reports whether the command failed with an error number.
 func (e *commandError) is(errno unix.Errno) bool { return e.Errno == int(errno) }
@@ -82,7 +82,7 @@ func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (l
 		}
 		return nil, nil, d.unavailable("grcli: %s", why)
 	case err != nil && len(failed) == 0:
-		return nil, nil, d.unavailable("run %q (vswitches.%s.grcli): %v: %s", d.Grcli, d.Name, err, diag.Excerpt(stderr.buf.String(), diag.Most))
+		return nil, nil, d.unavailable("run %q (vswitches.%s.grcli): %v: %s", d.Grcli, d.Name, err, diag.Excerpt(stderr.buf.String(), diag.MaxQuoted))
 	}
 	return bytes.Split(bytes.TrimSpace(stdout.buf.Bytes()), []byte("\n")), failed, nil
 }
@@ -145,7 +145,7 @@ func (d *Driver) parseInterfaces(lines [][]byte) (map[string]netInterface, error
 }
 
 func (d *Driver) garbage(line []byte) error {
-	return d.unknown("%q prints %s, want an interface in JSON", d.Grcli, diag.Quote(string(line[:min(len(line), 2*diag.Most)]), diag.Most))
+	return d.unknown("%q prints %s, want an interface in JSON", d.Grcli, diag.Quote(string(line[:min(len(line), 2*diag.MaxQuoted)])))
 }
 
 // unknown returns the error of an answer that the driver does not expect.

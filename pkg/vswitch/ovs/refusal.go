@@ -39,13 +39,13 @@ func (d *Driver) checkPort(p vswitch.Port) error {
 	case p.Type == vswitch.Memif:
 		return invalid("type", "Open vSwitch has no memif ports", "use vhost-user, or a vswitch of type grout or vpp")
 	case p.Type != vswitch.VhostUser:
-		return invalid("type", fmt.Sprintf("found %s", diag.Quote(string(p.Type), diag.Most)), "use vhost-user")
+		return invalid("type", fmt.Sprintf("found %s", diag.Quote(string(p.Type))), "use vhost-user")
 	case p.Bridge == "":
 		return invalid("bridge", "missing", "name a bridge with datapath_type netdev")
 	case socket == "" || socket[0] != '/' || strings.ContainsRune(socket, 0):
-		return invalid("socket", fmt.Sprintf("found %s", diag.Quote(socket, diag.Most)), "use an absolute path")
+		return invalid("socket", fmt.Sprintf("found %s", diag.Quote(socket)), "use an absolute path")
 	case len(socket) > hostfs.MaxSocketPath:
-		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket, diag.Most), len(socket)), fmt.Sprintf("use a path of at most %d bytes", hostfs.MaxSocketPath))
+		return invalid("socket", fmt.Sprintf("the path %s has %d bytes", diag.Quote(socket), len(socket)), fmt.Sprintf("use a path of at most %d bytes", hostfs.MaxSocketPath))
 	case p.MTU != 0 && (p.MTU < minMTU || p.MTU > maxMTU):
 		return invalid("mtu", fmt.Sprintf("found %d", p.MTU), fmt.Sprintf("use an MTU from %d to %d", minMTU, maxMTU))
 	case p.VLAN < 0 || p.VLAN > maxVLAN:
@@ -61,10 +61,10 @@ func (d *Driver) checkState(s *state, p vswitch.Port) error {
 		if names := usableBridges(s.bridges); len(names) > 0 {
 			remedy += " or name one of " + strings.Join(names, ", ")
 		}
-		return d.Refuse(p, "bridge", fmt.Sprintf("there is no bridge %s", diag.Quote(p.Bridge, diag.Most)), remedy, errdefs.ErrNotFound)
+		return d.Refuse(p, "bridge", fmt.Sprintf("there is no bridge %s", diag.Quote(p.Bridge)), remedy, errdefs.ErrNotFound)
 	}
 	if s.bridge.DatapathType != "netdev" {
-		return d.Refuse(p, "bridge", fmt.Sprintf("bridge %s has datapath_type %s, not netdev", diag.Quote(p.Bridge, diag.Most), diag.Quote(s.bridge.DatapathType, diag.Most)),
+		return d.Refuse(p, "bridge", fmt.Sprintf("bridge %s has datapath_type %s, not netdev", diag.Quote(p.Bridge), diag.Quote(s.bridge.DatapathType)),
 			fmt.Sprintf("run `ovs-vsctl set bridge %s datapath_type=netdev` or name another bridge", p.Bridge), errdefs.ErrFailedPrecondition)
 	}
 	if s.port == nil && s.iface == nil {
@@ -81,7 +81,7 @@ func (d *Driver) checkState(s *state, p vswitch.Port) error {
 	case !ours:
 		return taken("a port that Jackfield did not create")
 	case ownerID(owner) != ownerID(p.Owner):
-		return taken(fmt.Sprintf("the port of container %s, interface %s", diag.Quote(owner.ContainerID, diag.Most), diag.Quote(owner.Interface, diag.Most)))
+		return taken(fmt.Sprintf("the port of container %s, interface %s", diag.Quote(owner.ContainerID), diag.Quote(owner.Interface)))
 	}
 	return nil
 }

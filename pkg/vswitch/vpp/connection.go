@@ -263,5 +263,5 @@ func unavailable(message string, err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET):
 		err = errors.New("VPP closed the connection")
 	}
-	return errdefs.ErrUnavailable.WithMessage(message + ": " + diag.Excerpt(err.Error(), 2*diag.Most))
+	return errdefs.ErrUnavailable.WithMessage(message + ": " + diag.Excerpt(err.Error(), 2*diag.MaxQuoted))
 }

@@ -284,15 +284,15 @@ func (d *Driver) check(p vswitch.Port) (bridge uint32, err error) {
 	case p.Rate != 0:
 		err = d.Refuse(p, "rate", "Jackfield sets no rate on ports of VPP", "leave out rate, or set a policer in VPP", errdefs.ErrNotImplemented)
 	case p.Type != vswitch.VhostUser && p.Type != vswitch.Memif:
-		err = d.Refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type), diag.Most), "use vhost-user or memif", errdefs.ErrNotImplemented)
+		err = d.Refuse(p, "type", "VPP has no ports of type "+diag.Quote(string(p.Type)), "use vhost-user or memif", errdefs.ErrNotImplemented)
 	case p.Bridge != "" && (bridgeErr != nil || number == 0 || number > maxBridge || strconv.FormatUint(number, 10) != p.Bridge):
-		err = invalid("bridge", diag.Quote(p.Bridge, diag.Most)+" is not the number of a bridge domain", fmt.Sprintf("use a number from 1 to %d", maxBridge))
+		err = invalid("bridge", diag.Quote(p.Bridge)+" is not the number of a bridge domain", fmt.Sprintf("use a number from 1 to %d", maxBridge))
 	case p.Type == vswitch.Memif && p.Queues > 255:
 		err = d.Refuse(p, "queues", "a memif has at most 255", "use fewer queues", errdefs.ErrOutOfRange)
 	case len(p.Socket) > hostfs.MaxSocketPath || !strings.HasPrefix(p.Socket, "/") || strings.ContainsRune(p.Socket, 0):
-		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket, diag.Most), hostfs.MaxSocketPath), "shorten socketDir or device.path")
+		err = invalid("socketDir", fmt.Sprintf("%s is not an absolute path of at most %d bytes", diag.Quote(p.Socket), hostfs.MaxSocketPath), "shorten socketDir or device.path")
 	case len(tag) > maxTag:
-		err = invalid("containerID", fmt.Sprintf("the tag %s has %d bytes; VPP stores %d", diag.Quote(tag, diag.Most), len(tag), maxTag), "use a shorter container ID or interface name")
+		err = invalid("containerID", fmt.Sprintf("the tag %s has %d bytes; VPP stores %d", diag.Quote(tag), len(tag), maxTag), "use a shorter container ID or interface name")
 	}
 	return uint32(number), err
 }
