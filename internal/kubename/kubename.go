@@ -9,33 +9,39 @@ const (
 	maxLabel     = 63
 	maxSubdomain = 253
 
-	lowerAlphanumeric = "abcdefghijklmnopqrstuvwxyz0123456789"
-	alphanumeric      = lowerAlphanumeric + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	lowerCase = "abcdefghijklmnopqrstuvwxyz0123456789"
+	anyCase   = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + lowerCase
 )
 
 // IsLabel reports whether s is a DNS label in lower case (RFC 1123), as names of namespaces and
 // containers are.
-func IsLabel(s string) bool { return isPart(s, lowerAlphanumeric, "-") }
+func IsLabel(s string) bool { return len(s) <= maxLabel && isPart(s, lowerCase, "-") }
 
-// IsSubdomain reports whether s is a DNS subdomain in lower case: labels separated by dots.
-func IsSubdomain(s string) bool {
+// IsSubdomain reports whether s is a DNS subdomain in lower case: parts separated by dots. As in
+// Kubernetes, and unlike in DNS, a part may be longer than a label.
+func IsSubdomain(s string) bool { return areParts(s, lowerCase) }
+
+// IsSubdomainInAnyCase is IsSubdomain for names in which case does not matter.
+func IsSubdomainInAnyCase(s string) bool { return areParts(s, anyCase) }
+
+// IsQualifiedPart reports whether s can follow the slash of a qualified name, such as the "nic" of
+// "example.com/nic".
+func IsQualifiedPart(s string) bool { return len(s) <= maxLabel && isPart(s, anyCase, "-_.") }
+
+func areParts(s, alphanumerics string) bool {
 	if len(s) > maxSubdomain {
 		return false
 	}
-	for label := range strings.SplitSeq(s, ".") {
-		if !IsLabel(label) {
+	for part := range strings.SplitSeq(s, ".") {
+		if !isPart(part, alphanumerics, "-") {
 			return false
 		}
 	}
 	return true
 }
 
-// IsQualifiedPart reports whether s can follow the slash of a qualified name, such as the "nic" of
-// "example.com/nic".
-func IsQualifiedPart(s string) bool { return isPart(s, alphanumeric, "-_.") }
-
-// isPart reports whether s has at most maxLabel characters, of the outer set at both ends, and of either set between.
-func isPart(s, outer, inner string) bool {
-	return s != "" && len(s) <= maxLabel && strings.Trim(s, outer+inner) == "" &&
-		strings.Contains(outer, s[:1]) && strings.Contains(outer, s[len(s)-1:])
+// isPart reports whether s has an alphanumeric at both ends, and between them only such and others.
+func isPart(s, alphanumerics, others string) bool {
+	return s != "" && strings.Trim(s, alphanumerics+others) == "" &&
+		strings.IndexByte(alphanumerics, s[0]) >= 0 && strings.IndexByte(alphanumerics, s[len(s)-1]) >= 0
 }

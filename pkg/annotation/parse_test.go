@@ -4,6 +4,7 @@ package annotation
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,6 +94,7 @@ func TestDevicesAnnotationIsRead(t *testing.T) {
 
 func TestNetworksAnnotationIsRead(t *testing.T) {
 	const key = NetworksKey
+	long := strings.Repeat("a", 64) // Kubernetes bounds the whole of a name, and not its parts
 	for _, tc := range []struct {
 		value string
 		want  Networks
@@ -114,6 +116,8 @@ func TestNetworksAnnotationIsRead(t *testing.T) {
 			{Request: request(key, "1e3", 4), Name: "1e3", Interface: "1e3"}}}},
 		{"[{network: a/b, optional: true}, a/b, a/b]", Networks{Mode: NetworksListed, Key: key, Items: []Network{
 			{Request: request(key, "a/b", 2), Namespace: "a", Name: "b"}}}},
+		{"a/" + long, Networks{Mode: NetworksListed, Key: key, Items: []Network{
+			{Request: request(key, "a/"+long, 1), Namespace: "a", Name: long}}}},
 	} {
 		t.Run(tc.value, func(t *testing.T) {
 			got, err := Parse(map[string]string{key: tc.value}, "app")

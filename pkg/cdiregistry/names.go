@@ -86,7 +86,7 @@ func ValidateAnnotationKey(key string) error {
 	name := key
 	if prefix, rest, ok := strings.Cut(key, "/"); ok {
 		name = rest
-		if len(prefix) > maxVendor || !subdomainPattern().MatchString(prefix) {
+		if !kubename.IsSubdomainInAnyCase(prefix) {
 			return fmt.Errorf("the part before the / must be a DNS subdomain of at most %d characters", maxVendor)
 		}
 	}
@@ -96,15 +96,10 @@ func ValidateAnnotationKey(key string) error {
 	return nil
 }
 
-const dnsLabel = `[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?`
-
-// The patterns are compiled when they are first used: most commands and hooks use none of them.
-var (
-	subdomainPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^` + dnsLabel + `(\.` + dnsLabel + `)*$`) })
-	uuidPattern      = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}`)
-	})
-)
+// uuidPattern is compiled when it is first used: most commands and hooks do not need it.
+var uuidPattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}`)
+})
 
 // HasUUID reports whether a text has a UUID in it.
 func HasUUID(text string) bool { return uuidPattern().MatchString(text) }
