@@ -82,7 +82,7 @@ func (c *checker) decodeObject(n *jsontree.Node, into reflect.Value) {
 			c.report(child, child.Key, "", "duplicate key")
 		}
 		seen[i] = true
-		c.within(step{key: child.Key}, func() { c.decode(child, into.Field(i)) })
+		c.within(child.Key, func() { c.decode(child, into.Field(i)) })
 	}
 	c.checkObject(n, into.Addr().Interface())
 }
@@ -119,7 +119,7 @@ func (c *checker) forEach(array *jsontree.Node, do func(i int, entry *jsontree.N
 		if c.isFull() {
 			return
 		}
-		c.within(step{index: i}, func() { do(i, entry) })
+		c.within(i, func() { do(i, entry) })
 	}
 }
 
@@ -142,7 +142,7 @@ func (c *checker) decodeString(n *jsontree.Node) string {
 // isVariable reports whether the current path is an entry of a list of variables.
 func (c *checker) isVariable() bool {
 	last := len(c.path) - 1
-	return last > 0 && c.path[last].key == "" && c.path[last-1].key == "env"
+	return last > 0 && c.path[last-1] == "env"
 }
 
 // integerRules are the fields with an integer.
@@ -161,11 +161,11 @@ var integerRules = map[string]struct {
 
 // decodeInteger returns an integer in the range for its field.
 func (c *checker) decodeInteger(n *jsontree.Node) int64 {
-	field := c.path[len(c.path)-1]
-	if field.key == "" { // in a list
-		field = c.path[len(c.path)-2]
+	field, ok := c.path[len(c.path)-1].(string)
+	if !ok { // in a list
+		field = c.path[len(c.path)-2].(string)
 	}
-	want := integerRules[field.key]
+	want := integerRules[field]
 	if n.Kind == jsontree.Number {
 		if v, ok := parseInteger(n.Text); ok && want.low <= v && v <= want.high {
 			return v

@@ -74,47 +74,31 @@ func (c *checker) parseTree(text string) (root *jsontree.Node, notJSON, err *Dia
 type checker struct {
 	parsedSpec
 	withRefs bool
-	version  int    // index of knownVersions; -1 while it is not known
-	devices  int    // entries in the list of devices
-	path     []step // of the value that is decoded, or of the object that is checked
+	version  int   // index of knownVersions; -1 while it is not known
+	devices  int   // entries in the list of devices
+	path     []any // of the value that is decoded, or of the object that is checked: keys and indexes
 }
 
-// step is one part of a field's path: a key, or an index where key is "".
-type step struct {
-	key   string
-	index int
-}
-
-// within calls do for a value below the current path.
-func (c *checker) within(s step, do func()) {
-	c.path = append(c.path, s)
+// within calls do for a value below the current path: a member's key, or an element's index.
+func (c *checker) within(keyOrIndex any, do func()) {
+	c.path = append(c.path, keyOrIndex)
 	do()
 	c.path = c.path[:len(c.path)-1]
 }
 
 // fieldPath returns the current path, with one more key where it is not "".
 func (c *checker) fieldPath(key string) string {
-	var b strings.Builder
-	steps := c.path
+	field := jsontree.JoinPath("", c.path...)
 	if key != "" {
-		steps = append(steps[:len(steps):len(steps)], step{key: plainKey(key)})
+		field = jsontree.JoinPath(field, plainKey(key))
 	}
-	for _, s := range steps {
-		switch {
-		case s.key == "":
-			fmt.Fprintf(&b, "[%d]", s.index)
-			continue
-		case b.Len() > 0:
-			b.WriteByte('.')
-		}
-		b.WriteString(s.key)
-	}
-	return b.String()
+	return field
 }
 
 // plainKey returns a key as a path shows it: quoted where it is long or has unusual characters.
 func plainKey(key string) string {
-	const maxPlain, plain = 65, "-_./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	const maxPlain = 65
+	const plain = "-_./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 	if len(key) <= maxPlain && strings.Trim(key, plain) == "" {
 		return key
 	}

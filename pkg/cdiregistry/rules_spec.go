@@ -39,7 +39,7 @@ func (c *checker) requireVersion(v int, n *jsontree.Node, key, what string) {
 // check in the last device only (and in the edits of the file). Files with them in another
 // device are in use, and get a warning.
 func (c *checker) requireVersionInLastDevice(v int, n *jsontree.Node, key string) {
-	isEarly := c.path[0].key == "devices" && c.path[1].index < c.devices-1
+	isEarly := c.path[0] == "devices" && c.path[1].(int) < c.devices-1
 	if rule := c.versionRule(v, key); isEarly && rule != "" {
 		c.addWarning(n, key, rule)
 		return
@@ -132,7 +132,7 @@ func (c *checker) refuseSame(list *jsontree.Node, key, field, rule string) {
 		return
 	}
 	seen := map[string]bool{}
-	c.within(step{key: key}, func() {
+	c.within(key, func() {
 		c.forEach(list, func(_ int, entry *jsontree.Node) {
 			n := entry.Member(field)
 			if n == nil || n.Text == "" {
@@ -163,7 +163,7 @@ func (c *checker) decodeAnnotations(n *jsontree.Node) map[string]string {
 		}
 		value := ""
 		if isPresent(child) {
-			c.within(step{key: plainKey(child.Key)}, func() { value = c.decodeString(child) })
+			c.within(plainKey(child.Key), func() { value = c.decodeString(child) })
 		}
 		out[strings.Clone(child.Key)] = value
 		bytes += len(child.Key) + len(value)
