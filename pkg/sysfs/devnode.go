@@ -35,8 +35,8 @@ type Node struct {
 // statNode checks and describes the host's node p. from is the sysfs file that named
 // it. dev is the sysfs file with its device number; where that file exists the numbers
 // must agree, and required makes its absence an error.
-func (l lookup) statNode(host hostfs.Root, p, from, dev string, required bool) (Node, error) {
-	st, err := host.Lstat(p)
+func (l lookup) statNode(p, from, dev string, required bool) (Node, error) {
+	st, err := l.host.Lstat(p)
 	if err != nil {
 		hint := ""
 		if errdefs.IsNotFound(err) {
@@ -52,7 +52,7 @@ func (l lookup) statNode(host hostfs.Root, p, from, dev string, required bool) (
 		Path: p, Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev),
 		FileMode: fs.FileMode(st.Mode & 0o777), UID: st.Uid, GID: st.Gid, From: from,
 	}
-	b, err := host.ReadFile(dev, maxFile)
+	b, err := l.host.ReadFile(dev, maxFile)
 	switch {
 	case errdefs.IsNotFound(err) && !required:
 		// A static node, which exists before its module is loaded, has no class entry.
@@ -77,22 +77,22 @@ func (l lookup) statNode(host hostfs.Root, p, from, dev string, required bool) (
 // statFixedNode is statNode for a node that has one name on every host, such as
 // /dev/vfio/vfio. class is its directory below /sys/class. from "" stands for the
 // node's own sysfs file, or the node itself.
-func (l lookup) statFixedNode(host hostfs.Root, p, class, from string) (Node, error) {
+func (l lookup) statFixedNode(p, class, from string) (Node, error) {
 	dev := path.Join("/sys/class", class, "dev")
 	if from == "" {
 		from = dev
 	}
-	return l.statNode(host, p, from, dev, false)
+	return l.statNode(p, from, dev, false)
 }
 
 // readLink returns the target of a sysfs symlink, or "" if it does not exist. A file
 // of another type is an error.
-func (l lookup) readLink(host hostfs.Root, p string) (string, error) {
-	target, err := host.Readlink(p)
+func (l lookup) readLink(p string) (string, error) {
+	target, err := l.host.Readlink(p)
 	if err == nil {
 		return target, nil
 	}
-	st, statErr := host.Lstat(p)
+	st, statErr := l.host.Lstat(p)
 	switch {
 	case errdefs.IsNotFound(statErr):
 		return "", nil
@@ -106,10 +106,10 @@ func (l lookup) readLink(host hostfs.Root, p string) (string, error) {
 
 // listDir returns the names in a sysfs directory that match, or nil if it does not
 // exist.
-func (l lookup) listDir(host hostfs.Root, p string, match func(string) bool) ([]string, error) {
-	names, err := host.ReadDir(p, maxEntries)
+func (l lookup) listDir(p string, match func(string) bool) ([]string, error) {
+	names, err := l.host.ReadDir(p, maxEntries)
 	if errdefs.IsNotFound(err) {
-		if st, statErr := host.Stat(p); statErr == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		if st, statErr := l.host.Stat(p); statErr == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return nil, l.newError(p, errdefs.ErrInvalidArgument, "", "it is a %s, not a directory", hostfs.TypeName(st.Mode))
 		}
 		return nil, nil
@@ -134,8 +134,8 @@ func hasNumber(prefixes ...string) func(string) bool {
 
 // readAttribute returns a one-line sysfs attribute without its newline; ok is false if
 // it does not exist.
-func (l lookup) readAttribute(host hostfs.Root, p string) (text string, ok bool, err error) {
-	b, err := host.ReadFile(p, maxFile)
+func (l lookup) readAttribute(p string) (text string, ok bool, err error) {
+	b, err := l.host.ReadFile(p, maxFile)
 	if errdefs.IsNotFound(err) {
 		return "", false, nil
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// lookup is one operation on one device. Every error of it carries both.
+// lookup is one operation on one device of a host. Every error of it carries operation and device.
 type lookup struct {
+	host   hostfs.Root
 	op     string // "find device nodes of PCI device"
 	device string // the caller's address or name
 }

@@ -21,7 +21,7 @@ const maxRDMA = 64
 // Specification 3.1.3.3).
 // A name of another function's device is ErrConflict, and the error names both.
 func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
-	l := lookup{"find RDMA nodes of PCI device", address}
+	l := lookup{host, "find RDMA nodes of PCI device", address}
 	if len(names) > maxRDMA {
 		return nil, l.newError("", errdefs.ErrInvalidArgument, "", "%d RDMA devices are named, more than %d", len(names), maxRDMA)
 	}
@@ -30,15 +30,15 @@ func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 			return nil, l.newError("", err, "", "RDMA %v", err)
 		}
 	}
-	dev, err := l.readPCI(host)
+	dev, err := l.readPCI()
 	if err != nil {
 		return nil, err
 	}
-	chars, err := l.listRDMAChars(host, dev)
+	chars, err := l.listRDMAChars(dev)
 	if err != nil {
 		return nil, err
 	}
-	names, err = l.selectRDMA(host, dev, chars, names)
+	names, err = l.selectRDMA(dev, chars, names)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 			if c.device != name {
 				continue
 			}
-			n, err := l.statNode(host, "/dev/infiniband/"+path.Base(c.file), c.file, path.Join(c.file, "dev"), true)
+			n, err := l.statNode("/dev/infiniband/"+path.Base(c.file), c.file, path.Join(c.file, "dev"), true)
 			if err != nil {
 				return nil, err
 			}
@@ -61,7 +61,7 @@ func RDMA(host hostfs.Root, address string, names []string) ([]Node, error) {
 				"RDMA device %q has no uverbs device", name)
 		}
 	}
-	cm, err := l.statFixedNode(host, "/dev/infiniband/rdma_cm", "misc/rdma_cm", "")
+	cm, err := l.statFixedNode("/dev/infiniband/rdma_cm", "misc/rdma_cm", "")
 	switch {
 	case err == nil:
 		nodes = append(nodes, cm)
@@ -77,7 +77,7 @@ type rdmaChar struct {
 	device string // the RDMA device that its ibdev file names
 }
 
-func (l lookup) listRDMAChars(host hostfs.Root, dev PCIDevice) ([]rdmaChar, error) {
+func (l lookup) listRDMAChars(dev PCIDevice) ([]rdmaChar, error) {
 	var chars []rdmaChar
 	for _, class := range []struct {
 		dir   string
@@ -87,13 +87,13 @@ func (l lookup) listRDMAChars(host hostfs.Root, dev PCIDevice) ([]rdmaChar, erro
 		{"infiniband_mad", hasNumber("umad", "issm")},
 	} {
 		dir := path.Join(dev.Dir, class.dir)
-		entries, err := l.listDir(host, dir, class.match)
+		entries, err := l.listDir(dir, class.match)
 		if err != nil {
 			return nil, err
 		}
 		for _, entry := range entries {
 			file := path.Join(dir, entry)
-			device, ok, err := l.readAttribute(host, path.Join(file, "ibdev"))
+			device, ok, err := l.readAttribute(path.Join(file, "ibdev"))
 			if err != nil {
 				return nil, err
 			}
@@ -109,9 +109,9 @@ func (l lookup) listRDMAChars(host hostfs.Root, dev PCIDevice) ([]rdmaChar, erro
 // selectRDMA checks that the names are the function's RDMA devices, and sorts them. The
 // infiniband directory is empty on the host once a CNI plugin has moved the RDMA device
 // into a pod's network namespace; the verbs entries still name it.
-func (l lookup) selectRDMA(host hostfs.Root, dev PCIDevice, chars []rdmaChar, names []string) ([]string, error) {
+func (l lookup) selectRDMA(dev PCIDevice, chars []rdmaChar, names []string) ([]string, error) {
 	dir := path.Join(dev.Dir, "infiniband")
-	own, err := l.listDir(host, dir, func(name string) bool { return checkName(name) == nil })
+	own, err := l.listDir(dir, func(name string) bool { return checkName(name) == nil })
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ const (
 
 // PCI reads one PCI function. A device that does not exist is ErrNotFound.
 func PCI(host hostfs.Root, address string) (PCIDevice, error) {
-	return lookup{"read PCI device", address}.readPCI(host)
+	return lookup{host, "read PCI device", address}.readPCI()
 }
 
 // Nodes returns the device nodes that the function's driver provides, sorted by
@@ -55,15 +55,15 @@ func PCI(host hostfs.Root, address string) (PCIDevice, error) {
 //
 // igb_uio and uio_pci_generic provide /dev/uio<N>.
 func Nodes(host hostfs.Root, address string) ([]Node, error) {
-	l := lookup{"find device nodes of PCI device", address}
-	dev, err := l.readPCI(host)
+	l := lookup{host, "find device nodes of PCI device", address}
+	dev, err := l.readPCI()
 	switch {
 	case err != nil:
 		return nil, err
 	case dev.Kind == KindVFIO:
-		return l.findVFIO(host, dev)
+		return l.findVFIO(dev)
 	case dev.Kind == KindUIO:
-		return l.findUIO(host, dev)
+		return l.findUIO(dev)
 	case dev.Kind == KindKernel:
 		return nil, nil
 	}
@@ -74,34 +74,34 @@ func Nodes(host hostfs.Root, address string) ([]Node, error) {
 	return nil, l.newError(path.Join(dev.Dir, "driver"), errdefs.ErrFailedPrecondition, "bind it to vfio-pci or to its network driver", "%s", problem)
 }
 
-func (l lookup) readPCI(host hostfs.Root) (PCIDevice, error) {
+func (l lookup) readPCI() (PCIDevice, error) {
 	address, err := ParseAddress(l.device)
 	if err != nil {
 		return PCIDevice{}, l.wrapError("", err, "")
 	}
 	dev := PCIDevice{Address: address, Dir: path.Join(pciDevices, address)}
-	if _, err := host.Stat(dev.Dir); err != nil {
+	if _, err := l.host.Stat(dev.Dir); err != nil {
 		hint := ""
 		if errdefs.IsNotFound(err) {
 			hint = "this host has no such device; lspci -D lists its devices"
 		}
 		return PCIDevice{}, l.wrapError(dev.Dir, err, hint)
 	}
-	driver, err := l.readLink(host, path.Join(dev.Dir, "driver"))
+	driver, err := l.readLink(path.Join(dev.Dir, "driver"))
 	if err != nil {
 		return PCIDevice{}, err
 	}
 	if driver != "" {
 		dev.Driver = path.Base(driver)
 	}
-	if dev.Kind, err = l.classify(host, dev); err != nil {
+	if dev.Kind, err = l.classify(dev); err != nil {
 		return PCIDevice{}, err
 	}
-	if err := l.readGroup(host, &dev); err != nil {
+	if err := l.readGroup(&dev); err != nil {
 		return PCIDevice{}, err
 	}
 	physical := path.Join(dev.Dir, "physfn")
-	target, err := l.readLink(host, physical)
+	target, err := l.readLink(physical)
 	if err != nil {
 		return PCIDevice{}, err
 	}
@@ -114,7 +114,7 @@ func (l lookup) readPCI(host hostfs.Root) (PCIDevice, error) {
 }
 
 // classify returns the kind of the device's driver.
-func (l lookup) classify(host hostfs.Root, dev PCIDevice) (Kind, error) {
+func (l lookup) classify(dev PCIDevice) (Kind, error) {
 	switch dev.Driver {
 	case "", "pci-stub", "pciback", "xen-pciback":
 		return KindNone, nil
@@ -128,7 +128,7 @@ func (l lookup) classify(host hostfs.Root, dev PCIDevice) (Kind, error) {
 	if strings.HasSuffix(strings.ReplaceAll(dev.Driver, "_", "-"), "-vfio-pci") {
 		return KindVFIO, nil
 	}
-	names, err := l.listVFIODevs(host, dev)
+	names, err := l.listVFIODevs(dev)
 	if err != nil || len(names) == 0 {
 		return KindKernel, err
 	}
@@ -136,9 +136,9 @@ func (l lookup) classify(host hostfs.Root, dev PCIDevice) (Kind, error) {
 }
 
 // readGroup reads iommu_group and iommu_group/name.
-func (l lookup) readGroup(host hostfs.Root, dev *PCIDevice) error {
+func (l lookup) readGroup(dev *PCIDevice) error {
 	file := path.Join(dev.Dir, "iommu_group")
-	target, err := l.readLink(host, file)
+	target, err := l.readLink(file)
 	if err != nil || target == "" {
 		return err
 	}
@@ -148,7 +148,7 @@ func (l lookup) readGroup(host hostfs.Root, dev *PCIDevice) error {
 	}
 	dev.IOMMUGroup = group
 	// The file exists only for groups that have a name.
-	name, _, err := l.readAttribute(host, path.Join(file, "name"))
+	name, _, err := l.readAttribute(path.Join(file, "name"))
 	dev.NoIOMMU = name == "vfio-noiommu"
 	return err
 }

@@ -6,14 +6,12 @@ import (
 	"path"
 
 	"github.com/containerd/errdefs"
-
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // findUIO returns the node /dev/uio<N> of a PCI function bound to a UIO driver.
-func (l lookup) findUIO(host hostfs.Root, dev PCIDevice) ([]Node, error) {
+func (l lookup) findUIO(dev PCIDevice) ([]Node, error) {
 	dir := path.Join(dev.Dir, "uio")
-	names, err := l.listDir(host, dir, hasNumber("uio"))
+	names, err := l.listDir(dir, hasNumber("uio"))
 	if err != nil {
 		return nil, err
 	}
@@ -23,7 +21,7 @@ func (l lookup) findUIO(host hostfs.Root, dev PCIDevice) ([]Node, error) {
 	nodes := make([]Node, 0, len(names))
 	for _, name := range names {
 		from := path.Join(dir, name)
-		n, err := l.statNode(host, "/dev/"+name, from, path.Join(from, "dev"), false)
+		n, err := l.statNode("/dev/"+name, from, path.Join(from, "dev"), false)
 		if err != nil {
 			return nil, err
 		}

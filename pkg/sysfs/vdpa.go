@@ -37,12 +37,12 @@ type VDPADevice struct {
 // parent-device (Device Information Specification 3.1.4.1). A device without a
 // driver is ErrFailedPrecondition.
 func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
-	l := lookup{"find vhost-vdpa node of vDPA device", name}
+	l := lookup{host, "find vhost-vdpa node of vDPA device", name}
 	if err := checkName(name); err != nil {
 		return VDPADevice{}, l.newError("", err, "", "vDPA %v", err)
 	}
 	dev := VDPADevice{Name: name, Dir: path.Join(vdpaDevices, name)}
-	real, err := host.Resolve(dev.Dir)
+	real, err := l.host.Resolve(dev.Dir)
 	if err != nil {
 		hint := ""
 		if errdefs.IsNotFound(err) {
@@ -51,13 +51,13 @@ func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
 		return VDPADevice{}, l.wrapError(dev.Dir, err, hint)
 	}
 	dev.Address = lastPCIAddress(real)
-	if err := l.readVDPADriver(host, &dev); err != nil {
+	if err := l.readVDPADriver(&dev); err != nil {
 		return VDPADevice{}, err
 	}
 	if dev.Driver == VirtioVDPA {
 		return dev, nil
 	}
-	entries, err := l.listDir(host, dev.Dir, hasNumber("vhost-vdpa-"))
+	entries, err := l.listDir(dev.Dir, hasNumber("vhost-vdpa-"))
 	if err != nil {
 		return VDPADevice{}, err
 	}
@@ -66,7 +66,7 @@ func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
 			"it holds %d vhost-vdpa-<N> entries instead of one", len(entries))
 	}
 	from := path.Join(dev.Dir, entries[0])
-	n, err := l.statNode(host, "/dev/"+entries[0], from, path.Join(from, "dev"), true)
+	n, err := l.statNode("/dev/"+entries[0], from, path.Join(from, "dev"), true)
 	if err != nil {
 		return VDPADevice{}, err
 	}
@@ -74,9 +74,9 @@ func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
 	return dev, nil
 }
 
-func (l lookup) readVDPADriver(host hostfs.Root, dev *VDPADevice) error {
+func (l lookup) readVDPADriver(dev *VDPADevice) error {
 	file := path.Join(dev.Dir, "driver")
-	target, err := l.readLink(host, file)
+	target, err := l.readLink(file)
 	if err != nil {
 		return err
 	}

@@ -6,19 +6,17 @@ import (
 	"path"
 
 	"github.com/containerd/errdefs"
-
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const vfioContainer = "/dev/vfio/vfio"
 
 // findVFIO returns the nodes of a PCI function bound to a VFIO driver; see [Nodes].
-func (l lookup) findVFIO(host hostfs.Root, dev PCIDevice) ([]Node, error) {
-	cdev, err := l.findIOMMUFD(host, dev)
+func (l lookup) findVFIO(dev PCIDevice) ([]Node, error) {
+	cdev, err := l.findIOMMUFD(dev)
 	if err != nil {
 		return nil, err
 	}
-	group, err := l.findVFIOGroup(host, dev)
+	group, err := l.findVFIOGroup(dev)
 	// Where iommufd's nodes exist the group's may be absent, but not wrong.
 	if err != nil && !(errdefs.IsNotFound(err) && len(cdev) > 0) {
 		return nil, err
@@ -27,7 +25,7 @@ func (l lookup) findVFIO(host hostfs.Root, dev PCIDevice) ([]Node, error) {
 }
 
 // findVFIOGroup returns the group's node and /dev/vfio/vfio.
-func (l lookup) findVFIOGroup(host hostfs.Root, dev PCIDevice) ([]Node, error) {
+func (l lookup) findVFIOGroup(dev PCIDevice) ([]Node, error) {
 	from := path.Join(dev.Dir, "iommu_group")
 	if dev.IOMMUGroup == "" {
 		return nil, l.newError(from, errdefs.ErrNotFound,
@@ -38,11 +36,11 @@ func (l lookup) findVFIOGroup(host hostfs.Root, dev PCIDevice) ([]Node, error) {
 	if dev.NoIOMMU {
 		name = "noiommu-" + dev.IOMMUGroup
 	}
-	group, err := l.statNode(host, path.Join("/dev/vfio", name), from, path.Join("/sys/class/vfio", name, "dev"), false)
+	group, err := l.statNode(path.Join("/dev/vfio", name), from, path.Join("/sys/class/vfio", name, "dev"), false)
 	if err != nil {
 		return nil, err
 	}
-	container, err := l.statFixedNode(host, vfioContainer, "misc/vfio", from)
+	container, err := l.statFixedNode(vfioContainer, "misc/vfio", from)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +51,8 @@ const iommuNode = "/dev/iommu"
 
 // findIOMMUFD returns the device's own VFIO node and /dev/iommu, or neither: an
 // application needs both. Most kernels have neither.
-func (l lookup) findIOMMUFD(host hostfs.Root, dev PCIDevice) ([]Node, error) {
-	names, err := l.listVFIODevs(host, dev)
+func (l lookup) findIOMMUFD(dev PCIDevice) ([]Node, error) {
+	names, err := l.listVFIODevs(dev)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
@@ -66,14 +64,14 @@ func (l lookup) findIOMMUFD(host hostfs.Root, dev PCIDevice) ([]Node, error) {
 	from := path.Join(dir, names[0])
 	// A kernel without CONFIG_VFIO_DEVICE_CDEV, and a device without an IOMMU, has
 	// the directory but no numbers in it.
-	if _, ok, err := l.readAttribute(host, path.Join(from, "dev")); err != nil || !ok {
+	if _, ok, err := l.readAttribute(path.Join(from, "dev")); err != nil || !ok {
 		return nil, err
 	}
-	device, err := l.statNode(host, path.Join("/dev/vfio/devices", names[0]), from, path.Join(from, "dev"), true)
+	device, err := l.statNode(path.Join("/dev/vfio/devices", names[0]), from, path.Join(from, "dev"), true)
 	if err != nil {
 		return nil, ignoreNotFound(err)
 	}
-	iommu, err := l.statFixedNode(host, iommuNode, "misc/iommu", from)
+	iommu, err := l.statFixedNode(iommuNode, "misc/iommu", from)
 	if err != nil {
 		return nil, ignoreNotFound(err)
 	}
@@ -81,8 +79,8 @@ func (l lookup) findIOMMUFD(host hostfs.Root, dev PCIDevice) ([]Node, error) {
 }
 
 // listVFIODevs returns the names in the function's vfio-dev directory.
-func (l lookup) listVFIODevs(host hostfs.Root, dev PCIDevice) ([]string, error) {
-	return l.listDir(host, path.Join(dev.Dir, "vfio-dev"), hasNumber("vfio"))
+func (l lookup) listVFIODevs(dev PCIDevice) ([]string, error) {
+	return l.listDir(path.Join(dev.Dir, "vfio-dev"), hasNumber("vfio"))
 }
 
 func ignoreNotFound(err error) error {
