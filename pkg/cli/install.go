@@ -24,9 +24,9 @@ into another directory. It is for an init container, whose image has no shell,
 that puts jackfield-cni or jackfield-hook where the node's runtime runs it.
 
 A program is replaced in one step; a running one continues with the old file. A
-program with the same content is not replaced. The directory must belong to root or
-the caller, and no other user may write to it: the runtime runs its programs as
-root.`
+program with the same content is not replaced, unless it belongs to another user
+than root and the caller. The directory must belong to root or the caller, and no
+other user may write to it: the runtime runs its programs as root.`
 
 // programs returns the names of the programs that can be installed.
 func programs() []string {
