@@ -30,7 +30,12 @@ func (w *Watcher) run() {
 			}
 			return // closed
 		}
-		due := w.applyEvents(buf[:n])
+		due, failed := w.applyEvents(buf[:n])
+		for _, err := range failed {
+			if w.opts.Failed != nil {
+				w.opts.Failed(err)
+			}
+		}
 		for _, d := range due {
 			d.watch.notify(d.name)
 		}
@@ -40,14 +45,14 @@ func (w *Watcher) run() {
 	}
 }
 
-// applyEvents processes a batch of events and returns the notifications, each once.
-func (w *Watcher) applyEvents(events []byte) []notification {
+// applyEvents processes a batch of events and returns the notifications, each once, and why directories
+// cannot be watched.
+func (w *Watcher) applyEvents(events []byte) (due []notification, failed []error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return nil
+		return nil, nil
 	}
-	var due []notification
 	seen := make(map[notification]bool)
 	add := func(x *Watch, name string) {
 		if d := (notification{x, name}); !seen[d] {
@@ -57,22 +62,21 @@ func (w *Watcher) applyEvents(events []byte) []notification {
 	}
 	for ev := range inotifyEvents(events) {
 		if ev.Mask&unix.IN_Q_OVERFLOW != 0 {
-			w.rearmBelow("/", add)
+			failed = append(failed, w.rearmBelow("/", add)...)
 			continue
 		}
 		for _, d := range slices.Clone(w.wds[ev.WD]) {
-			w.applyEvent(d, ev, add)
+			failed = append(failed, w.applyEvent(d, ev, add)...)
 		}
 	}
-	return due
+	return due, failed
 }
 
-func (w *Watcher) applyEvent(d *directory, ev inotifyEvent, add func(*Watch, string)) {
+func (w *Watcher) applyEvent(d *directory, ev inotifyEvent, add func(*Watch, string)) (failed []error) {
 	if ev.Mask&directoryGone != 0 {
 		// The parent has an event for the new name, unless this is the root, or the new
 		// name appeared before this event was read.
-		w.rearmBelow(d.path, add)
-		return
+		return w.rearmBelow(d.path, add)
 	}
 	name := string(ev.Name)
 	for _, x := range d.watches {
@@ -81,8 +85,9 @@ func (w *Watcher) applyEvent(d *directory, ev inotifyEvent, add func(*Watch, str
 		}
 	}
 	if below := path.Join(d.path, name); name != "" && w.dirs[below] != nil && ev.Mask&(unix.IN_CREATE|unix.IN_MOVED_TO|unix.IN_MOVED_FROM) != 0 {
-		w.rearmBelow(below, add)
+		return w.rearmBelow(below, add)
 	}
+	return nil
 }
 
 func (x *Watch) wantsEvent(mask uint32) bool {
@@ -91,18 +96,20 @@ func (x *Watch) wantsEvent(mask uint32) bool {
 
 // rearmBelow watches a directory and all below it again. It notifies every watch there, since
 // there are no events of what happened before the directory was watched. A directory that is missing
-// when it is checked has an event when it appears, because the one above it is watched before.
-func (w *Watcher) rearmBelow(dir string, add func(*Watch, string)) {
+// when it is checked has an event when it appears, because the one above it is watched before. The
+// errors are of directories that cannot be watched.
+func (w *Watcher) rearmBelow(dir string, add func(*Watch, string)) (failed []error) {
 	for _, p := range slices.Sorted(maps.Keys(w.dirs)) {
 		d := w.dirs[p]
 		if d.path != dir && dir != "/" && !strings.HasPrefix(d.path, dir+"/") {
 			continue
 		}
-		if err := w.armDirectory(d); err != nil && w.opts.Failed != nil {
-			w.opts.Failed(err)
+		if err := w.armDirectory(d); err != nil {
+			failed = append(failed, err)
 		}
 		for _, x := range d.watches {
 			add(x, x.name)
 		}
 	}
+	return failed
 }

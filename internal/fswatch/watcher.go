@@ -26,7 +26,7 @@ type Options struct {
 	// queue overflows meanwhile, all watches are notified.
 	Pause time.Duration
 	// Failed, when not nil, is called with the error when a directory cannot be watched any
-	// more.
+	// more. The watcher's goroutine calls it, holding no lock.
 	Failed func(error)
 }
 

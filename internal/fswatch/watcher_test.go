@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -159,6 +161,33 @@ func TestStoppedWatchReportsNothing(t *testing.T) {
 	w := x.watcher
 	if len(w.dirs) > 0 || len(w.wds) > 1 {
 		t.Errorf("watched after Stop: %v", w.wds)
+	}
+}
+
+// Failed can end a watch, or wait for somebody who does: the watcher holds no lock meanwhile.
+func TestFailedCanStopWatch(t *testing.T) {
+	dir := realDir(t)
+	sub := filepath.Join(dir, "sub")
+	must(t, os.Mkdir(sub, 0o755))
+	failed, watch := make(chan error, 1), make(chan *Watch, 1)
+	_, x := watchName(t, Options{Failed: func(err error) {
+		(<-watch).Stop()
+		failed <- err
+	}}, sub, "", 0)
+	watch <- x
+	var was unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
+	err := os.Rename(sub, sub+"2") // to be watched again, for which there is no descriptor
+	reported := false
+	select {
+	case <-failed:
+		reported = true
+	case <-time.After(busytest.Hangs):
+	}
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was), err)
+	if !reported {
+		t.Fatal("the failure is not reported")
 	}
 }
 
