@@ -82,8 +82,9 @@ func (l *Ledger) Retain(alive, runs func(id string) bool) {
 }
 
 // reserve checks whether a container may have so much beside the others of its pod. Unless the plan
-// is only shown, it records that in the same step: two containers cannot both get the last of it.
-func (l *Ledger) reserve(req *Request, u policy.Usage, onlyShow bool, check func(others policy.Usage) error) error {
+// is only shown, it records that in the same step: two containers cannot both get the last of it. What
+// is recorded of the replacement of a container that runs stays: the container is about to end.
+func (l *Ledger) reserve(req *Request, u policy.Usage, onlyShow, runs bool, check func(others policy.Usage) error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var others policy.Usage
@@ -93,7 +94,8 @@ func (l *Ledger) reserve(req *Request, u policy.Usage, onlyShow bool, check func
 		}
 	}
 	err := check(others)
-	if err == nil && !onlyShow {
+	have, known := l.pods[req.SandboxID][req.Container]
+	if replaced := runs && known && have.id != req.ContainerID; err == nil && !onlyShow && !replaced {
 		l.noteLocked(req.SandboxID, req.Container, req.ContainerID, u)
 	}
 	return err
@@ -118,7 +120,7 @@ func (p *planner) checkLimits(u policy.Usage) error {
 	if p.opts.Ledger == nil {
 		return check(policy.Usage{})
 	}
-	return p.opts.Ledger.reserve(&p.req, u, p.explains, check)
+	return p.opts.Ledger.reserve(&p.req, u, p.explains, p.isolatesFailures, check)
 }
 
 // countUsage counts what the plan gives. The mounts of sockets count as sockets, and

@@ -135,6 +135,24 @@ func TestPodLimitCountsAllContainers(t *testing.T) {
 
 // Without a ledger, as in adapters that see one container at a time, the pod's limits apply to each container
 // alone.
+// The update of a container that has ended meanwhile leaves the usage of its replacement.
+func TestUpdateOfEndedContainerKeepsUsageOfReplacement(t *testing.T) {
+	h := newHost(t, "enforce")
+	ledger := &Ledger{}
+	h.replaceRules(allowAll+`
+    - {name: quota, for: {namespaces: [ns]}, limits: {pod: {devices: 2}}}
+`, ledger)
+	ended, replacement := newRunningRequest(), newRequest("vendor.com/net=a")
+	ended.ContainerID, replacement.ContainerID = "ended", "replacement"
+	h.resolve(replacement)
+	_, err := h.e.ResolveRunning(context.Background(), ended)
+	must(t, err)
+	ledger.Drop(ended.SandboxID, ended.ContainerID) // as the adapter does then
+	if u := ledger.usageOf(replacement.SandboxID, replacement.Container); u.Devices != 1 {
+		t.Errorf("the replacement has %+v, want a device", u)
+	}
+}
+
 func TestLimitOfPodWithoutLedger(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.replaceRules(allowAll+`
