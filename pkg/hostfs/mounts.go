@@ -50,8 +50,9 @@ func ParseMounts(mountinfo string) []Mount {
 	var mounts []Mount
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
-		fields, kind := strings.Fields(before), strings.Fields(after)
-		if !ok || len(fields) < 6 || len(kind) < 3 {
+		fields := strings.Fields(before)
+		kind := strings.Split(strings.TrimSuffix(after, "\n"), " ") // the source, in the middle, can be empty
+		if !ok || len(fields) < 6 || len(kind) < 3 || kind[0] == "" {
 			continue
 		}
 		m := Mount{Root: unescape.Replace(fields[3]), Point: unescape.Replace(fields[4]), FSType: kind[0], Super: strings.Split(kind[2], ",")}

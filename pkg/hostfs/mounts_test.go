@@ -42,3 +42,12 @@ func FuzzParseMounts(f *testing.F) {
 		}
 	})
 }
+
+// A file system can be mounted from an empty source, which mountinfo shows as nothing.
+func TestParseMountsWithoutSource(t *testing.T) {
+	got := ParseMounts("36 30 0:30 / /run/vsw rw,relatime shared:7 - tmpfs  rw,size=64k\n")
+	want := []Mount{{Root: "/", Point: "/run/vsw", Shared: true, FSType: "tmpfs", Super: []string{"rw", "size=64k"}}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v", got)
+	}
+}
