@@ -26,6 +26,7 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 	}
 	known := make(map[string]bool)
 	var errs []error
+	var removals []func() error // once all others are tracked: a removal can wait for a file system
 	if s.opts.Watch && s.status.Mode == ModeMount {
 		s.mu.Lock()
 		errs = append(errs, s.finishInterruptedSwaps())
@@ -46,15 +47,18 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 				known[cid] = true // Prepare tracks it
 				continue
 			case !aliveContainer(cid) && time.Since(modTime(s.recordFile(sid, cid))) > maxCreationTime:
-				errs = append(errs, s.RemoveContainer(sid, cid))
+				removals = append(removals, func() error { return s.RemoveContainer(sid, cid) })
 				continue
 			}
 			known[cid] = true
 			errs = append(errs, s.trackRecorded(sid, cid))
 		}
 		if !foreign && !stays {
-			errs = append(errs, s.RemoveSandbox(sid))
+			removals = append(removals, func() error { return s.RemoveSandbox(sid) })
 		}
+	}
+	for _, remove := range removals {
+		errs = append(errs, remove())
 	}
 	errs = append(errs, s.sweepRights(), s.SweepClaims())
 	containers, err := listNames(s.containersDir())

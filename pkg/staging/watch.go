@@ -145,8 +145,8 @@ func (s *Store) untrackContainer(containerID string) {
 			continue
 		}
 		delete(s.sockets, path)
-		if src.watch != nil {
-			src.watch.Stop()
+		if src.watch != nil && !s.closed {
+			s.bg.Go(src.watch.Stop) // it can wait for a watch of a file system that is unresponsive
 			src.watch = nil
 		}
 	}
