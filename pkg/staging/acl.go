@@ -124,10 +124,12 @@ func maskOf(acl []aclEntry) (limit uint16, ok bool) {
 	return acl[i].Perm, true
 }
 
-// userPermissions returns the permissions of a user's entry, nil for no entry.
+// userPermissions returns the permissions of a user's entry, limited by the mask, nil for no entry.
 func userPermissions(acl []aclEntry, uid uint32) *uint16 {
+	limit, _ := maskOf(acl)
 	for _, e := range acl {
 		if e.Tag == aclUser && e.ID == uid {
+			e.Perm &= limit
 			return &e.Perm
 		}
 	}

@@ -311,3 +311,17 @@ func TestUpdateOfRemovedContainerLeavesNoAccess(t *testing.T) {
 	}
 	n.wantNoRightsRecords()
 }
+
+// An entry of the administrator that the mask limits grants no more after the container than before it.
+func TestMaskedACLEntryOfAdministratorIsRestored(t *testing.T) {
+	n, path := newRightsNode(t, "p/a.sock")
+	must(t, writeACL(path, []aclEntry{{aclUserObj, 7, aclNoID}, {aclUser, 7, 1234}, {aclGroupObj, 5, aclNoID}, {aclMask, 4, aclNoID}, {aclOther, 5, aclNoID}}))
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p/a.sock", ByACL, 1234, 4321)))
+	if !canWrite(t, 1234, 4321, path) {
+		t.Fatal("the user has no access to the socket")
+	}
+	must(t, n.RemoveSandbox("s1"))
+	if canWrite(t, 1234, 4321, path) {
+		t.Error("the user still has access to the socket")
+	}
+}
