@@ -5,6 +5,7 @@ package hostfs
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,9 @@ func Mounts() ([]Mount, error) {
 // FindMount returns the mount that a path of this process lies in, and the mount on the path itself,
 // nil for none.
 func FindMount(path string) (around Mount, on *Mount, err error) {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real // as mountinfo has it
+	}
 	mounts, err := Mounts()
 	for i := range mounts {
 		switch m := &mounts[i]; {

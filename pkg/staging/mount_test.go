@@ -578,3 +578,27 @@ func TestPrepareWhileSocketIsRecreated(t *testing.T) {
 	close(stop)
 	<-done
 }
+
+// The state directory is named by a path with a symlink, such as /var/run. Its shared mount is
+// made once, and interrupted swaps in it are finished.
+func TestStateDirectoryBehindSymlink(t *testing.T) {
+	n := newNode(t)
+	must(t, os.MkdirAll(n.path("var"), 0o755))
+	must(t, os.Symlink("../run", n.path("var/run")))
+	for range 3 {
+		s, err := Open(n.host, "/var/run/state", Options{Mode: ModeMount})
+		must(t, err)
+		must(t, s.Close())
+	}
+	mounts, err := hostfs.Mounts()
+	must(t, err)
+	made := 0
+	for _, m := range mounts {
+		if m.Point == n.path("run/state/containers") {
+			made++
+		}
+	}
+	if made != 1 {
+		t.Errorf("the directory is mounted %d times", made)
+	}
+}

@@ -5,6 +5,7 @@ package staging
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -149,6 +150,10 @@ func isUnlinked(fd int) bool {
 // finishInterruptedSwaps unmounts the old mounts of a process that was killed between
 // mountBeneath and unmountTop. The rebinder calls it once, before it begins, with the lock held.
 func (s *Store) finishInterruptedSwaps() error {
+	containers, err := filepath.EvalSymlinks(s.containersDir()) // as mountinfo has it
+	if err != nil {
+		return err
+	}
 	failed := map[string]bool{}
 	var errs []error
 	for {
@@ -157,7 +162,7 @@ func (s *Store) finishInterruptedSwaps() error {
 			return errors.Join(append(errs, err)...)
 		}
 		// The lowest mount is the newest. An unmount also reaches other places, so that the mounts are read again.
-		point := s.coveredPlace(mounts, failed)
+		point := coveredPlace(mounts, containers, failed)
 		if point == "" {
 			return errors.Join(errs...)
 		}
@@ -168,12 +173,12 @@ func (s *Store) finishInterruptedSwaps() error {
 	}
 }
 
-// coveredPlace returns a place with several mounts, "" for none, that is not to be skipped.
-func (s *Store) coveredPlace(mounts []hostfs.Mount, skip map[string]bool) string {
+// coveredPlace returns a place in a directory with several mounts, "" for none, that is not to be skipped.
+func coveredPlace(mounts []hostfs.Mount, dir string, skip map[string]bool) string {
 	seen := map[string]bool{}
 	for i := range mounts {
 		point := mounts[i].Point
-		if !strings.HasPrefix(point, s.containersDir()+"/") || skip[point] {
+		if !strings.HasPrefix(point, dir+"/") || skip[point] {
 			continue
 		}
 		if _, ok := boundSocket(point); seen[point] && ok {
