@@ -23,6 +23,27 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
+// leaderless names the variable with which this program is a process whose first thread has ended, while
+// another one sleeps.
+const leaderless = "JACKFIELD_LEADERLESS"
+
+func init() { // on the first thread
+	if os.Getenv(leaderless) == "" {
+		return
+	}
+	go func() {
+		for {
+			st, err := os.ReadFile("/proc/self/stat")
+			if err == nil && strings.Contains(string(st), ") Z ") {
+				fmt.Println("ready")
+				time.Sleep(time.Hour)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+}
+
 // TestMain runs the tests in a private mount namespace if possible.
 func TestMain(m *testing.M) {
 	const inside = "JACKFIELD_STAGING_TEST"

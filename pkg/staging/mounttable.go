@@ -69,6 +69,9 @@ func (k *mountScan) scanProcesses(deadline time.Time) error {
 // scanProcess reads the mount table of a process, once for each mount namespace.
 func (k *mountScan) scanProcess(proc string) error {
 	ns, err := os.Readlink(proc + "/ns/mnt")
+	if errors.Is(err, os.ErrNotExist) {
+		return k.scanOtherThreads(proc)
+	}
 	if err != nil {
 		return k.noteHidden(proc, err)
 	}
@@ -90,6 +93,16 @@ func (k *mountScan) scanProcess(proc string) error {
 	}
 	k.namespaces[ns] = lines.Err() == nil // otherwise the process has ended
 	return nil
+}
+
+// scanOtherThreads reads the mount tables of the threads of a process whose first thread has ended, and
+// with it what /proc/PID shows. It finds none of a process that has ended.
+func (k *mountScan) scanOtherThreads(proc string) error {
+	threads, err := filepath.Glob(proc + "/task/*")
+	for _, thread := range threads {
+		err = errors.Join(err, k.scanProcess(thread))
+	}
+	return err
 }
 
 // addMountedContainers adds the containers of a line of mountinfo, proc_pid_mountinfo(5). Their

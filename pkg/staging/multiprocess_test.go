@@ -321,3 +321,25 @@ func TestSweepWithHiddenProcesses(t *testing.T) {
 		}
 	}
 }
+
+// A container lives whose first thread has ended: other threads of the process run on.
+func TestSweepKeepsContainerWithoutFirstThread(t *testing.T) {
+	n := newSharedNode(t)
+	must(t, n.openHookStore(false).Prepare(Container{ID: "alive", SandboxID: "alive", Files: []File{{"devices.json", []byte("[]")}}}))
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command("unshare", "--mount", "--propagation", "slave", "sh", "-c", `mkdir "$0" && mount --rbind "$1" "$0" && exec "$2"`,
+		n.path("seen"), n.stagedPath("alive", ""), self)
+	cmd.Env = append(os.Environ(), leaderless+"=1")
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if _, err := out.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	n.makeOld("alive/alive.container")
+	if got, err := n.Sweep(MinOrphanAge, time.Minute); got != 0 || err != nil {
+		t.Error(got, err)
+	}
+}
