@@ -623,3 +623,41 @@ func TestStateDirectoryBehindSymlink(t *testing.T) {
 		t.Errorf("the directory is mounted %d times", made)
 	}
 }
+
+// A container that is staged again, with other sockets, has nothing of the first time: a container of
+// Podman keeps its ID, and its end may not have been reported.
+func TestSecondPrepareKeepsNothingOfTheFirst(t *testing.T) {
+	n, a := newRightsNode(t, "p1/a.sock")
+	n.listen("run/vsw/p1/b.sock", "other")
+	before := accessOf(t, a)
+	must(t, n.Prepare(newContainerOf("c1", "s1", "p1/a.sock", ByACL, 1234, 4321)))
+	again := newContainer("c1", "s1", "p1/b.sock")
+	again.Dirs[0].Path, again.Sockets[0].At[0] = "net/net2", "net/net2/b.sock"
+	must(t, n.Prepare(again))
+	if got := n.mounts(); !slices.Equal(got, []string{"/c1/net/net2/b.sock"}) {
+		t.Errorf("mounts: %q", got)
+	}
+	if after := accessOf(t, a); after != before {
+		t.Errorf("access to the first socket is %s, was %s before", after, before)
+	}
+}
+
+// On a full file system nothing is left of a container that cannot be recorded.
+func TestContainerThatCannotBeRecordedLeavesNothing(t *testing.T) {
+	n := newNode(t)
+	must(t, unix.Mount("", n.dir, "", unix.MS_REMOUNT, "size=64k"))
+	f, err := os.Create(n.path("full"))
+	must(t, err)
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	must(t, f.Close())
+	if err := n.Prepare(newContainer("c1", "s1", "p1/a.sock")); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("error %v, want %v", err, unix.ENOSPC)
+	}
+	for _, dir := range []string{n.sandboxesDir(), n.containersDir()} {
+		if left, err := listNames(dir); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %q, %v", dir, left, err)
+		}
+	}
+}

@@ -16,13 +16,17 @@ import (
 )
 
 // Prepare creates everything that c names, or nothing. A second call for the same container
-// starts from scratch.
+// starts from scratch, and first removes what the container had if c names something else.
 func (s *Store) Prepare(c Container) (err error) {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	if err := s.recordContainer(&c); err != nil {
-		return fmt.Errorf("record container %q in state directory %q: %w", c.ID, s.dir, err)
+	same, err := s.isRecordedAs(&c)
+	if err == nil && !same {
+		err = s.RemoveContainer(c.SandboxID, c.ID)
+	}
+	if err != nil {
+		return s.stagingError(&c, err)
 	}
 	defer func() {
 		if err != nil {
@@ -33,6 +37,9 @@ func (s *Store) Prepare(c Container) (err error) {
 			}
 		}
 	}()
+	if err := s.recordContainer(&c); err != nil {
+		return fmt.Errorf("record container %q in state directory %q: %w", c.ID, s.dir, err)
+	}
 	if err := s.fillDirectory(&c); err != nil {
 		return s.stagingError(&c, err)
 	}
