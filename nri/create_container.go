@@ -110,6 +110,7 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	defer func() {
 		if err != nil {
 			p.containers.ledger.Drop(req.SandboxID, req.ContainerID)
+			p.removeIfPodIsGone(store, pod)
 		}
 	}()
 	adjust, err := nriapply.Adjustment(&plan.Set, can, req.Have.Devices...)
@@ -140,6 +141,15 @@ func (p *Plugin) undoCreation(made *creation) {
 	remove := p.forgetContainer(made.pod, made.c)
 	if made.plan.Staging != nil {
 		remove(made.store)
+		p.removeIfPodIsGone(made.store, made.pod)
+	}
+}
+
+// removeIfPodIsGone removes what a worker created for a pod whose removal was reported meanwhile. store is
+// nil while the state directory cannot be used.
+func (p *Plugin) removeIfPodIsGone(store *staging.Store, pod *api.PodSandbox) {
+	if store != nil && !p.containers.hasSandbox(pod.GetId()) {
+		p.reportRemoval(p.podLog(pod), "the pod", store.RemoveIdleSandbox(pod.GetId()))
 	}
 }
 

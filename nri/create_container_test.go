@@ -5,6 +5,7 @@ package nri
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/containerd/nri/pkg/api"
 
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/telemetry"
 )
 
@@ -170,4 +172,32 @@ func timedCalls(t *testing.T, p *Plugin, h telemetry.Handler) uint64 {
 		}
 	}
 	return 0
+}
+
+// A creation that ran late, until after the removal of its pod, leaves nothing of the pod.
+func TestLateCreationLeavesNothingOfRemovedPod(t *testing.T) {
+	for name, succeeds := range map[string]bool{"succeeds": true, "fails": false} {
+		t.Run(name, func(t *testing.T) {
+			h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
+			h.writeInfo("net1", "server", "/run/vsw/mine/s")
+			h.writeInfo("net2", "client", "/run/vsw/p1/s")
+			h.listen("run/vsw/p1/s")
+			if !succeeds {
+				_, _, err := claims.Open(h.p.opts.Host, "/run/jackfield/claims").ClaimDirectory("/run/vsw/p1", claims.Holder{Sandbox: "other"})
+				check(t, err)
+			}
+			check(t, h.p.RunPodSandbox(t.Context(), h.pod))
+			check(t, h.p.RemovePodSandbox(t.Context(), h.pod))
+			made, err := h.p.prepareCreation(t.Context(), h.pod, h.c)
+			if (err == nil) != succeeds {
+				t.Fatal(err)
+			}
+			h.p.undoCreation(made)
+			for _, left := range []string{"jackfield/containers/*", "jackfield/sandboxes/*", "jackfield/claims/%2Frun%2Fvsw%2Fmine", "jackfield/claims/=*", "vsw/mine"} {
+				if found, err := filepath.Glob(filepath.Join(h.root, "run", left)); err != nil || len(found) > 0 {
+					t.Errorf("left: %q, %v", found, err)
+				}
+			}
+		})
+	}
 }
