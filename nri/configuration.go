@@ -112,6 +112,9 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 		},
 		Staged: p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
 	if err != nil {
+		if old != nil {
+			p.config.dirs.Replace(old.cfg.Directories(p.opts.SpecDirs))
+		}
 		return err
 	}
 	now := &core{engine, cfg}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/dircheck"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -366,5 +368,22 @@ func TestRuntimeConfigKeepsStateDirectory(t *testing.T) {
 	check(t, hand("stateDir: /run/first\n"+granting))
 	if p.state.store.Load() != store || store == nil {
 		t.Error("the store of running containers was replaced")
+	}
+}
+
+// A rejected configuration does not change which directories are checked.
+func TestRejectedReloadKeepsCheckedDirectories(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	before := h.p.config.dirs.Directories()
+	h.replaceConfigFile("deviceInfo: {cniDir: /run/other}\npolicy: {rules: [{name: r, for: {namespaces: [ns]}, allow: {cdi: [nonsense]}}]}\n")
+	h.waitForStatus("the fault", func(s ConfigStatus) bool { return s.Failures > 0 })
+	paths := func(dirs []dircheck.Directory) (out []string) {
+		for _, d := range dirs {
+			out = append(out, d.Path)
+		}
+		return out
+	}
+	if after := h.p.config.dirs.Directories(); !slices.Equal(paths(after), paths(before)) {
+		t.Errorf("checked are %q, were %q", paths(after), paths(before))
 	}
 }
