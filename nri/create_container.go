@@ -163,7 +163,7 @@ func (p *Plugin) recordCreation(made *creation) {
 		running = &runningContainer{req: made.req}
 	}
 	p.containers.addCreation(made, running)
-	if running != nil && len(p.config.core.Load().engine.MetadataFiles(made.req)) > 0 {
+	if running != nil && hasDeviceMetadata(made.c) {
 		p.containers.hotplug.markContainerDirty(running)
 	}
 	p.reportCreated(made.pod, made.c, made.plan)

@@ -19,7 +19,9 @@ import (
 
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/fswatch"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -345,12 +347,15 @@ func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) 
 		c.watcher, c.watches = w, make(map[string]*fswatch.Watch)
 	}
 	plugins := current.cfg.Kubelet.PluginsDir
+	if w == nil || !slices.ContainsFunc(c.req.Have.Mounts, func(m edits.Mount) bool { return attachment.IsMetadataMount(m.Destination) }) {
+		return nil
+	}
+	if err := h.p.config.dirs.Check(plugins); err != nil {
+		return err
+	}
 	for _, file := range current.engine.MetadataFiles(c.req) {
-		if w == nil || c.watches[file] != nil {
+		if c.watches[file] != nil {
 			continue
-		}
-		if err := h.p.config.dirs.Check(plugins); err != nil {
-			return err
 		}
 		at := h.p.opts.Host.Canonical(plugins) + strings.TrimPrefix(file, plugins)
 		watch, failed := w.Add(path.Dir(at), path.Base(at), fswatch.Written|fswatch.Removed, func(string) { h.markContainerDirty(c) })

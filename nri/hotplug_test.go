@@ -4,6 +4,7 @@ package nri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -227,4 +228,42 @@ func TestFailedHotplugWatchIsRepeated(t *testing.T) {
 	}
 	h.writeInfo("net2", "client", "/run/vsw/2/s")
 	h.wantInterfaces("when it can be watched", "net1 net2")
+}
+
+// The directory of the kubelet's plugins is unresponsive, and the container has metadata of a claim in it,
+// which no rule lets it use. The runtime does not wait for the directory.
+func TestUnresponsivePluginsDirectoryDelaysNoCreation(t *testing.T) {
+	h := newRunningHost(t, fmt.Sprintf(runningConfig, `{name: r, for: {namespaces: [ns]}, allow: {sockets: ["/run/vsw/**"], networks: [ns/net1]}}`))
+	h.listen("run/vsw/1/s")
+	h.writeInfo("net1", "client", "/run/vsw/1/s")
+	multus, plugins := filepath.Join(h.root, "var/lib/cni/multus"), filepath.Join(h.root, "var/lib/kubelet/plugins")
+	check(t, os.MkdirAll(multus, 0o755))
+	check(t, os.WriteFile(filepath.Join(multus, h.pod.Id), []byte(`[{"Name":"ns/net1","ifnameRequest":"net1"}]`), 0o600))
+	h.c.Mounts = []*api.Mount{{Destination: "/var/run/kubernetes.io/dra-device-attributes/resourceclaims/c/r/driver-metadata.json",
+		Source: filepath.Join(plugins, "driver/dra-device-metadata/ns_c/r/metadata.json")}}
+	check(t, os.MkdirAll(plugins, 0o755))
+	fuse, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = unix.Mount("unresponsive", filepath.Dir(plugins), "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", fuse))
+	}
+	if err != nil && os.Getenv("CI") == "true" {
+		t.Fatalf("mount FUSE: %v", err)
+	} else if err != nil {
+		t.Skipf("mount FUSE: %v", err)
+	}
+	defer unix.Close(fuse) // every call that waits ends
+	created := make(chan error, 1)
+	go func() {
+		adjust, _, err := h.p.CreateContainer(context.Background(), h.pod, h.c)
+		if err == nil && len(adjust.GetMounts()) == 0 {
+			err = errors.New("the container got no socket")
+		}
+		created <- err
+	}()
+	select {
+	case err := <-created:
+		check(t, err)
+	case <-time.After(busytest.Hangs):
+		t.Error("the runtime waits for the directory")
+	}
 }
