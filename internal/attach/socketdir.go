@@ -9,6 +9,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -216,6 +217,9 @@ func (j *job) removeClaimedDir(r *cnirecord.Record) error {
 	claim, err := dir.Directory(r.Claimed)
 	if err != nil {
 		return ioError("claimsDir", err)
+	}
+	if slices.ContainsFunc(claim.Holders, func(h claims.Holder) bool { return h.Sandbox != r.ContainerID }) {
+		return nil // another pod's, which Add could not claim
 	}
 	if err := removeSocketDir(j.Root, r.SocketDir, r.Directory, &claim); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,30 @@ func TestAddRefusesDirectoryOfAnotherPod(t *testing.T) {
 	must(t, claims.Open(n.host, attach.DefaultClaimsDir).Release(func(h claims.Holder) bool { return h.Sandbox == otherID }))
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("left %q", left)
+	}
+}
+
+// An ADD that fails removes no directory that was created for another pod.
+func TestFailedAddKeepsDirectoryOfAnotherPod(t *testing.T) {
+	n := newNode(t)
+	dir := path.Join(attach.DefaultSocketDir, socketDirName("fast", testID, "net1"))
+	n.write(dir+"/app.sock", "another pod's")
+	must(t, n.claimBy(otherID, dir))
+	f, err := os.Open(filepath.Join(n.dir, dir))
+	must(t, err)
+	defer f.Close()
+	id, err := claims.IdentityOf(int(f.Fd()))
+	must(t, err)
+	must(t, claims.Open(n.host, attach.DefaultClaimsDir).SetCreated(dir, id, nil))
+	before := n.files()
+	if a := n.run(env("ADD"), confWith("")); a.code != codeConfig || !strings.Contains(a.all, otherID) {
+		t.Errorf("code %d, %s", a.code, a.all)
+	}
+	if after := n.files(); !slices.Equal(after, before) {
+		t.Errorf("left %q of %q", after, before)
+	}
+	if _, err := os.Stat(filepath.Join(n.dir, dir, "app.sock")); err != nil {
+		t.Error(err)
 	}
 }
 
