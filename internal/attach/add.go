@@ -18,15 +18,14 @@ import (
 
 // addPlan is what one Add is about to create.
 type addPlan struct {
-	record    cnirecord.Record
-	file      deviceinfo.CNIFile
-	before    *deviceinfo.Info // device-info that the runtime copied from the device plugin's; nil for none
-	info      *deviceinfo.Info
-	socket    socketPlan
-	port      *vswitch.Port  // nil for none
-	driver    vswitch.Driver // of the port
-	allocated bool           // Steps.Allocate was called
-	wrote     bool           // the device-info file may have been written
+	record cnirecord.Record
+	file   deviceinfo.CNIFile
+	before *deviceinfo.Info // device-info that the runtime copied from the device plugin's; nil for none
+	info   *deviceinfo.Info
+	socket socketPlan
+	port   *vswitch.Port  // nil for none
+	driver vswitch.Driver // of the port
+	wrote  bool           // the device-info file may have been written
 }
 
 // Add creates an attachment. It plans everything before it creates anything. With a port, it returns by the end of
@@ -166,7 +165,6 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 	defer cancel()
 	var addresses Addresses
 	if steps.Allocate != nil {
-		a.allocated = true
 		if addresses, err = steps.Allocate(ctx); err != nil {
 			return err
 		}
@@ -214,7 +212,7 @@ func (j *job) undoAdd(st *cnirecord.Store, a *addPlan, steps Steps) error {
 	}
 	return j.removeAll(st, &a.record, func() error {
 		var errs []error
-		if a.allocated && steps.Release != nil {
+		if steps.Release != nil {
 			errs = append(errs, steps.Release())
 		}
 		if a.wrote && a.before != nil {
