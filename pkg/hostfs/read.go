@@ -3,7 +3,6 @@
 package hostfs
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -56,25 +55,20 @@ func ReadRegular(f *os.File, max int64) ([]byte, error) {
 	}
 	// sysfs and procfs report sizes that are not those of the content. A file can also grow after
 	// the check.
-	return readAtMost(f, max, st.Size)
+	return ReadAtMost(f, max)
 }
 
 // ReadAtMost reads a stream to its end. More than max bytes are
 // errdefs.ErrInvalidArgument.
-func ReadAtMost(r io.Reader, max int64) ([]byte, error) { return readAtMost(r, max, 0) }
-
-// readAtMost is ReadAtMost with room for the expected size from the beginning, which saves most calls
-// for a small file.
-func readAtMost(r io.Reader, max, expected int64) ([]byte, error) {
-	var data bytes.Buffer
-	data.Grow(int(expected) + bytes.MinRead)
-	if _, err := data.ReadFrom(io.LimitReader(r, max+1)); err != nil { // one byte more than allowed, to notice a larger file
+func ReadAtMost(r io.Reader, max int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, max+1)) // one byte more than allowed, to notice a larger file
+	if err != nil {
 		return nil, err
 	}
-	if int64(data.Len()) > max {
+	if int64(len(data)) > max {
 		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it has more than the %d bytes allowed", max))
 	}
-	return data.Bytes(), nil
+	return data, nil
 }
 
 // ReadDir lists the names in a directory, sorted, at most max of them; more is
