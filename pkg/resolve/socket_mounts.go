@@ -24,14 +24,12 @@ func (p *planner) stageSocket(s *socket, created staging.SocketDir) error {
 	dir := staging.Dir{Path: mountPoint}
 	stage := p.staging()
 	byHost := s.creator == config.SideHost
-	var staged *staging.Socket
 	if byHost {
 		// DPDK's memif client refuses a directory that it cannot write to.
 		dir.Scratch = s.isMemif()
 		stage.Sockets = append(slices.Clip(stage.Sockets), staging.Socket{
 			Root: s.at.canonical, Rel: s.at.rel, At: []string{path.Join(mountPoint, path.Base(s.own))}, From: s.source(), Access: s.access, Await: s.await,
 		})
-		staged = &stage.Sockets[len(stage.Sockets)-1]
 	} else {
 		created.At = mountPoint
 		stage.SocketDirs = append(slices.Clip(stage.SocketDirs), created)
@@ -49,9 +47,16 @@ func (p *planner) stageSocket(s *socket, created staging.SocketDir) error {
 	case !ok || !byHost || dir.Scratch:
 		return p.mountOwnPath(s, own)
 	}
-	// Another socket of the pod has the same directory: both are bound in it.
+	return p.bindInSharedDir(s, with)
+}
+
+// bindInSharedDir has the host's socket that was staged last also bound in a directory of the staging
+// directory that another socket of the pod has at the socket's own path.
+func (p *planner) bindInSharedDir(s *socket, with string) error {
+	stage := p.staging()
 	place := path.Join(with, path.Base(s.own))
-	for i := range stage.Sockets[:len(stage.Sockets)-1] {
+	last := len(stage.Sockets) - 1
+	for i := range last {
 		if k := &stage.Sockets[i]; slices.Contains(k.At, place) && (k.Root != s.at.canonical || k.Rel != s.at.rel) {
 			return s.fieldError(fmt.Errorf("the container has another socket at %q: %q: %w", s.own, path.Join(k.Root, k.Rel), errdefs.ErrConflict))
 		}
@@ -64,7 +69,7 @@ func (p *planner) stageSocket(s *socket, created staging.SocketDir) error {
 	switch {
 	case slices.ContainsFunc(stage.Sockets, func(k staging.Socket) bool { return slices.Contains(k.At, place) }): // by another network
 	case !slices.ContainsFunc(stage.SocketDirs, func(d staging.SocketDir) bool { return d.At == with }):
-		staged.At = append(staged.At, place)
+		stage.Sockets[last].At = append(stage.Sockets[last].At, place)
 	case s.named != "":
 		s.ownPath = ""
 		s.addNote("the socket is not at its own path " + s.own + ": the container creates sockets of its own in that directory")
