@@ -210,7 +210,8 @@ func TestTearDownIgnoresInvalidOptions(t *testing.T) {
 	n := newNode(t)
 	n.mustRun(executionOf(networkOf(server, ""), ""), "setup", testNetns)
 	n.write("/etc/jackfield/config.yaml", "no configuration\n")
-	n.mustRun(executionOf(networkOf(`{"type": "x", "configFile": "/var/lib/x.yaml"}`, `, "internal": true`), ""), "teardown", testNetns)
+	network := strings.Replace(networkOf(`{"type": "x", "configFile": "/var/lib/x.yaml"}`, ""), `"internal": false`, `"internal": true`, 1)
+	n.mustRun(executionOf(network, ""), "teardown", testNetns)
 	if left := n.files(); len(left) > 0 {
 		t.Errorf("teardown leaves %q", left)
 	}
