@@ -47,7 +47,7 @@ func (v *validator) validateHooks(c content) {
 			_, faults := hooksd.Parse(c.data, c.shown)
 			return faults, nil
 		}
-		return hooksd.ValidateFile(v.host, c.hostPath, hooksd.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
+		return hooksd.ValidateFile(v.host, c.hostPath, hooksd.Options{TrustAnyone: trustAnyone}, checkHost)
 	})
 	v.addChecked(c.shown, "1 hook")
 }

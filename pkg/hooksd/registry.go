@@ -5,6 +5,7 @@ package hooksd
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -42,15 +43,11 @@ type Snapshot struct {
 // same name in an earlier directory. A directory may be created later. Nothing is read before the
 // first Snapshot.
 func New(host hostfs.Root, dirs []string, opts Options) *Registry {
-	r := newRegistry(host, opts.TrustAnyone)
+	r := &Registry{files: trust.Reader{Host: host, TrustAnyone: opts.TrustAnyone, What: "a hook file", MaxSize: MaxSize}}
 	for _, d := range dirs {
 		r.dirs = append(r.dirs, path.Clean(d))
 	}
 	return r
-}
-
-func newRegistry(host hostfs.Root, trustAnyone bool) *Registry {
-	return &Registry{files: trust.Reader{Host: host, TrustAnyone: trustAnyone, What: "a hook file", MaxSize: MaxSize}}
 }
 
 // Hooks returns the hooks of a new Snapshot.
@@ -117,4 +114,28 @@ func (r *Registry) readDirectory(dir string) (files []*hookFile, fault *diag.Dia
 		}
 	}
 	return files, fault
+}
+
+// ValidateFile reads one file, a host path, as a Registry of its directory does, and returns its faults. With
+// checkHost it also checks the hook's program on the host. The error is errdefs.ErrNotFound if there is no such file,
+// or an error of its directory.
+func ValidateFile(host hostfs.Root, file string, opts Options, checkHost bool) (diag.List, error) {
+	r := New(host, nil, opts)
+	dir, err := host.Open(path.Dir(file), unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	e := r.loadFile(int(dir.Fd()), path.Clean(file))
+	if e == nil {
+		return nil, fmt.Errorf("read %q: %w", file, unix.ENOENT)
+	}
+	list := e.faults
+	if e.hook != nil && checkHost {
+		if d := r.checkProgram(e); d != nil {
+			list = append(list, d)
+		}
+	}
+	list.Sort()
+	return list, nil
 }
