@@ -5,7 +5,6 @@ package nri
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -16,7 +15,6 @@ import (
 	"github.com/jackfield/jackfield/internal/telemetry"
 	nriapply "github.com/jackfield/jackfield/pkg/apply/nri"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
-	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -70,18 +68,13 @@ func (p *Plugin) hasNoRequests(ctx context.Context, pod *api.PodSandbox, c *api.
 	// A third of the time, so that enough is left for resolving.
 	nothing, err := deadline.Run(p.workers, p.timeLeft(ctx)/3, func() (nothing bool, err error) {
 		defer p.recoverPanic(&err, pod)
-		return current.engine.HasNoRequests(pod.GetId(), pod.GetAnnotations(), c.GetEnv(), hasDeviceMetadata(c)), nil
+		return current.engine.HasNoRequests(newRequest(p.runtimeName(), pod, c)), nil
 	})
 	if isTimeout(err) {
 		p.counters.CountTimeout(telemetry.CreateContainer)
 		p.containerLog(pod, c).WithError(err).Warn("a host directory is unresponsive: the container, whose pod requests nothing, is created unchecked")
 	}
 	return nothing || isTimeout(err)
-}
-
-// hasDeviceMetadata reports whether the container has a mount of metadata of a resource claim.
-func hasDeviceMetadata(c *api.Container) bool {
-	return slices.ContainsFunc(c.GetMounts(), func(m *api.Mount) bool { return attachment.IsMetadataMount(m.GetDestination()) })
 }
 
 // creation is one container that was given something.
@@ -163,7 +156,7 @@ func (p *Plugin) recordCreation(made *creation) {
 		running = &runningContainer{req: made.req}
 	}
 	p.containers.addCreation(made, running)
-	if running != nil && hasDeviceMetadata(made.c) {
+	if running != nil && made.req.HasDeviceMetadata() {
 		p.containers.hotplug.markContainerDirty(running)
 	}
 	p.reportCreated(made.pod, made.c, made.plan)

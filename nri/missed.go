@@ -118,7 +118,7 @@ func (p *Plugin) checkContainer(c *container) missedCheck {
 	if p.containers.recordOf(req.ContainerID) != nil || p.wasGiven(current, req) {
 		return missedCheck{}
 	}
-	if current.engine.HasNoRequests(req.SandboxID, req.Annotations, req.Have.Env, hasDeviceMetadata(c.c)) {
+	if current.engine.HasNoRequests(req) {
 		return missedCheck{}
 	}
 	ctx, cancel := context.WithTimeout(p.closing, missedCheckTimeout)

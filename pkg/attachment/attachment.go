@@ -154,18 +154,16 @@ func (f *Finder) entries(sandboxID string) ([]deviceinfo.Entry, error) {
 // Nothing reports, without opening a file, that Find would find nothing. If that is not
 // certain it returns false. Most containers have no fast-path network, and this is all they
 // cost.
-//
-// claimed says that the container has a mount of device metadata, see [IsMetadataMount].
-func (f *Finder) Nothing(sandboxID, networks string, env []string, claimed bool) bool {
-	if f.index == nil || networks != "" || claimed && f.opts.PluginsDir != "" {
+func (f *Finder) Nothing(q Query) bool {
+	if f.index == nil || q.Networks != "" || len(q.MetadataFiles) > 0 && f.opts.PluginsDir != "" {
 		return false
 	}
-	if slices.ContainsFunc(env, func(kv string) bool { return strings.HasPrefix(kv, envPrefix) }) {
+	if slices.ContainsFunc(q.Env, func(kv string) bool { return strings.HasPrefix(kv, envPrefix) }) {
 		return false
 	}
-	if sandboxID == "" {
+	if q.SandboxID == "" {
 		return true
 	}
-	has, err := f.index.HasSandbox(sandboxID)
+	has, err := f.index.HasSandbox(q.SandboxID)
 	return !has && err == nil
 }

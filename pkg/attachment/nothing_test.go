@@ -19,15 +19,15 @@ func TestNothingIsTrueOnlyIfFindFindsNothing(t *testing.T) {
 		{id: sandbox, env: []string{"PATH=/bin", "PCIDEVICE_A=" + devA}},
 		{id: "a/b"},
 	} {
-		if got := f.Nothing(tc.id, tc.networks, tc.env, false); got != tc.want {
+		if got := f.Nothing(Query{SandboxID: tc.id, Networks: tc.networks, Env: tc.env}); got != tc.want {
 			t.Errorf("%+v: got %v", tc, got)
 		}
 	}
 	n.writeCNIFile("ns/net", "net1", vhostInfo)
-	if f.Nothing(sandbox, "", nil, false) {
+	if f.Nothing(Query{SandboxID: sandbox}) {
 		t.Error("Nothing is true although the sandbox has a file")
 	}
-	if !f.Nothing("another", "", nil, false) {
+	if !f.Nothing(Query{SandboxID: "another"}) {
 		t.Error("Nothing is false because of the file of another sandbox")
 	}
 }

@@ -128,7 +128,7 @@ func TestHostileDeviceInjectorAnnotations(t *testing.T) {
 func TestDeviceInjectorAnnotationsAreOffByDefault(t *testing.T) {
 	h := newInjectorHost(t, strings.Replace(injectorYAML, "deviceInjector: true", "deviceInjector: false", 1))
 	r := requestWithAnnotation("devices.nri.io", "[{path: /dev/null, type: c, major: 1, minor: 3}]")
-	if !h.e.HasNoRequests(r.SandboxID, r.Annotations, nil, false) {
+	if !h.e.HasNoRequests(r) {
 		t.Error("the annotation counts as a request")
 	}
 	if p, err := h.e.Resolve(context.Background(), r); p != nil || err != nil {

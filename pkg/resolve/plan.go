@@ -59,10 +59,9 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 }
 
 // HasNoRequests reports that Resolve would return nothing for the container; false means that this
-// is not certain. It is cheap and reads no file. claimed says that the container has a mount of device
-// metadata, see [attachment.IsMetadataMount].
-func (e *Engine) HasNoRequests(sandboxID string, annotations map[string]string, env []string, claimed bool) bool {
-	return e.hooks == nil && !e.isAnnotated(annotations) && e.attachments.Nothing(sandboxID, annotations[attachment.NetworksAnnotation], env, claimed)
+// is not certain. It is cheap and reads no file.
+func (e *Engine) HasNoRequests(req *Request) bool {
+	return e.hooks == nil && !e.isAnnotated(req.Annotations) && e.attachments.Nothing(query(req))
 }
 
 // isAnnotated reports whether any annotation is a request to this engine.

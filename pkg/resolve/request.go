@@ -49,6 +49,10 @@ func (r *Request) Name() string {
 	return strings.Trim(r.Namespace+"/"+r.Pod+"/"+r.Container, "/")
 }
 
+// HasDeviceMetadata reports whether the container has a mount of metadata of a resource claim. It
+// reads nothing.
+func (r *Request) HasDeviceMetadata() bool { return len(query(r).MetadataFiles) > 0 }
+
 // Subject returns the request's container as the subject of policy.
 func Subject(req *Request) policy.Subject {
 	return policy.Subject{Namespace: req.Namespace, Pod: req.Pod, Container: req.Container, Labels: req.Labels,
