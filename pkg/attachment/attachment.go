@@ -151,10 +151,10 @@ func (f *Finder) entries(sandboxID string) ([]deviceinfo.Entry, error) {
 	return f.index.Lookup(sandboxID)
 }
 
-// Nothing reports, without opening a file, that Find would find nothing. If that is not
+// FindsNothing reports, without opening a file, that Find would find nothing. If that is not
 // certain it returns false. Most containers have no fast-path network, and this is all they
 // cost.
-func (f *Finder) Nothing(q Query) bool {
+func (f *Finder) FindsNothing(q Query) bool {
 	if f.index == nil || q.Networks != "" || len(q.MetadataFiles) > 0 && f.opts.PluginsDir != "" {
 		return false
 	}

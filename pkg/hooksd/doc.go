@@ -10,6 +10,6 @@
 //     process can change the file, its directory and the program.
 //
 // The parser of Podman and CRI-O (go.podman.io/common/pkg/hooks) decides what a file means. docs/reference/hooks.d.md
-// lists where this package is stricter. Conditions are compiled once; tests compare the results with
+// lists where this package is stricter. Conditions are compiled when a file is read; tests compare the results with
 // those of that parser.
 package hooksd

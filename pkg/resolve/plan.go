@@ -61,7 +61,7 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 // HasNoRequests reports that Resolve would return nothing for the container; false means that this
 // is not certain. It is cheap and reads no file.
 func (e *Engine) HasNoRequests(req *Request) bool {
-	return e.hooks == nil && !e.isAnnotated(req.Annotations) && e.attachments.Nothing(query(req))
+	return e.hooks == nil && !e.isAnnotated(req.Annotations) && e.attachments.FindsNothing(query(req))
 }
 
 // isAnnotated reports whether any annotation is a request to this engine.

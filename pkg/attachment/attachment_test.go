@@ -4,8 +4,8 @@ package attachment
 
 import "testing"
 
-// Nothing returns true only if Find finds nothing.
-func TestNothingIsTrueOnlyIfFindFindsNothing(t *testing.T) {
+// FindsNothing returns true only if Find finds nothing.
+func TestFindsNothingAgreesWithFind(t *testing.T) {
 	n := newNode(t)
 	f := n.newFinder()
 	for _, tc := range []struct {
@@ -19,15 +19,15 @@ func TestNothingIsTrueOnlyIfFindFindsNothing(t *testing.T) {
 		{id: sandbox, env: []string{"PATH=/bin", "PCIDEVICE_A=" + devA}},
 		{id: "a/b"},
 	} {
-		if got := f.Nothing(Query{SandboxID: tc.id, Networks: tc.networks, Env: tc.env}); got != tc.want {
+		if got := f.FindsNothing(Query{SandboxID: tc.id, Networks: tc.networks, Env: tc.env}); got != tc.want {
 			t.Errorf("%+v: got %v", tc, got)
 		}
 	}
 	n.writeCNIFile("ns/net", "net1", vhostInfo)
-	if f.Nothing(Query{SandboxID: sandbox}) {
-		t.Error("Nothing is true although the sandbox has a file")
+	if f.FindsNothing(Query{SandboxID: sandbox}) {
+		t.Error("FindsNothing is true although the sandbox has a file")
 	}
-	if !f.Nothing(Query{SandboxID: "another"}) {
-		t.Error("Nothing is false because of the file of another sandbox")
+	if !f.FindsNothing(Query{SandboxID: "another"}) {
+		t.Error("FindsNothing is false because of the file of another sandbox")
 	}
 }
