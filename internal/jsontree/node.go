@@ -53,18 +53,3 @@ func (n *Node) Member(key string) *Node {
 	}
 	return nil
 }
-
-// Duplicate returns the first member of an object whose key an earlier member has, or nil.
-func (n *Node) Duplicate() *Node {
-	if n == nil || n.Kind != Object {
-		return nil
-	}
-	seen := make(map[string]bool, len(n.Children))
-	for _, child := range n.Children {
-		if seen[child.Key] {
-			return child
-		}
-		seen[child.Key] = true
-	}
-	return nil
-}

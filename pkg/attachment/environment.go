@@ -165,10 +165,14 @@ func parseDeviceEnv(value string) (map[string]deviceEnv, error) {
 		}
 		var d deviceEnv
 		for kind, information := range devices[id] {
-			if twice := information.Duplicate(); twice != nil {
-				return nil, &diag.Diagnostic{Line: twice.KeyLine, Column: twice.KeyColumn, Found: diag.Quote(twice.Key), Rule: "a key must occur only once"}
+			if information == nil || information.Kind != jsontree.Object {
+				continue
 			}
-			d.addInformation(kind, information)
+			var members map[string]*jsontree.Node
+			if fault := (jsontree.Decoder{}).Decode(information, &members); fault != nil {
+				return nil, fault
+			}
+			d.addInformation(kind, members)
 		}
 		slices.Sort(d.nodes)
 		d.nodes = slices.Compact(d.nodes)
@@ -178,18 +182,15 @@ func parseDeviceEnv(value string) (map[string]deviceEnv, error) {
 }
 
 // addInformation adds one kind of information.
-func (d *deviceEnv) addInformation(kind string, information *jsontree.Node) {
-	if information == nil {
-		return
-	}
-	for _, m := range information.Children {
+func (d *deviceEnv) addInformation(kind string, members map[string]*jsontree.Node) {
+	for key, m := range members {
 		switch {
-		case m.Kind != jsontree.String:
-		case kind == "rdma" && m.Key == "rdma_dev":
+		case m == nil || m.Kind != jsontree.String:
+		case kind == "rdma" && key == "rdma_dev":
 			d.rdma = m.Text
-		case isNodeKey(kind, m.Key) && strings.HasPrefix(m.Text, "/dev/") && len(m.Text) <= maxID:
+		case isNodeKey(kind, key) && strings.HasPrefix(m.Text, "/dev/") && len(m.Text) <= maxID:
 			d.nodes = append(d.nodes, m.Text)
-			if kind == "vhost" && m.Key == "net-mount" {
+			if kind == "vhost" && key == "net-mount" {
 				d.vhostNet = m.Text
 			}
 		}

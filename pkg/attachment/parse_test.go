@@ -170,6 +170,7 @@ func TestDeviceVariablesAreRead(t *testing.T) {
 		{name: "a resource that is called INFO", env: []string{"PCIDEVICE__INFO=x"}, want: "_INFO:x"},
 		{name: "JSON that is broken", env: []string{"PCIDEVICE_A=x", `PCIDEVICE_A_INFO={"x":`}, want: "A:x", note: "PCIDEVICE_A_INFO is ignored"},
 		{name: "JSON of another shape", env: []string{`PCIDEVICE_A_INFO={"x":[]}`}, note: "PCIDEVICE_A_INFO is ignored"},
+		{name: "a key twice", env: []string{`PCIDEVICE_A_INFO={"x":{"uio":{"mount":"/dev/uio0","mount":"/dev/uio1"}}}`}, note: `1:34: found "mount": a key must occur only once`},
 		{name: "an ID with a space", env: []string{"PCIDEVICE_A=a b", "PCIDEVICE_B=b"}, want: "B:b", note: "PCIDEVICE_A is ignored"},
 		{name: "an empty ID", env: []string{"PCIDEVICE_A=a,,b"}, note: "PCIDEVICE_A is ignored"},
 		{name: "an ID that is a path", env: []string{"PCIDEVICE_A=../../etc"}, want: "A:../../etc"},
