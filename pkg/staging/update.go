@@ -54,6 +54,8 @@ func (s *Store) Update(c Container) (Change, error) {
 	u.openNewDirs()
 	u.openNewSockets()
 	err := u.apply()
+	// Without the store's lock: the host's file systems may be slow.
+	err = errors.Join(err, s.revokeAccess(u.dropped, u.droppedBy))
 	return u.change, errors.Join(append(u.errs, err)...)
 }
 
@@ -65,6 +67,9 @@ type update struct {
 	added  []newMount
 	change Change
 	errs   []error // of items that are not delivered
+
+	dropped   []Socket // to which access ends
+	droppedBy string   // the record of the container that has them no longer, "" for a removed container
 }
 
 // newMount is a socket or a socket directory to mount in a running container.
@@ -151,9 +156,8 @@ func (u *update) apply() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tracked[id] != u.was {
-		// Its removal did not know of the access that was granted since.
-		err := errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it was removed", id))
-		return errors.Join(err, s.revokeAccess(u.now.Sockets, ""))
+		u.dropped = u.now.Sockets // its removal did not know of the access that was granted since
+		return errdefs.ErrNotFound.WithMessage(fmt.Sprintf("update container %q: it was removed", id))
 	}
 	// Until all is done the record has both the old and the new.
 	both := *u.now
@@ -173,7 +177,8 @@ func (u *update) apply() error {
 	if err := s.rewriteRecord(u.now); err != nil {
 		return err
 	}
-	return s.revokeAccess(dropped, s.recordName(u.now.SandboxID, id))
+	u.dropped, u.droppedBy = dropped, s.recordName(u.now.SandboxID, id)
+	return nil
 }
 
 // mountAdded mounts the new sockets and socket directories. What cannot be mounted stays in the
