@@ -4,6 +4,7 @@ package staging
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -119,7 +121,9 @@ func removeUnfinished(dir string, lock func() (unlock func(), err error)) error 
 	return hostfs.RemoveUnfinished(dir)
 }
 
-// SweepIfDue is Sweep with [MinOrphanAge], unless a process did that within this time.
+// SweepIfDue is Sweep with [MinOrphanAge], unless a process did that within this time. It also revokes the
+// access to sockets that a crash left, as [Store.Retain] does in a process that runs longer. An unresponsive
+// socket root delays it by timeout at most.
 func (s *Store) SweepIfDue(timeout time.Duration) (int, error) {
 	file := filepath.Join(s.dir, lastSweepFile)
 	now := time.Now()
@@ -133,7 +137,11 @@ func (s *Store) SweepIfDue(timeout time.Duration) (int, error) {
 	if err := os.Chtimes(file, time.Time{}, now); err != nil {
 		return 0, err
 	}
-	return s.Sweep(MinOrphanAge, timeout)
+	n, err := s.Sweep(MinOrphanAge, timeout)
+	if swept := deadline.Within(timeout, s.sweepRights); swept != nil {
+		err = errors.Join(err, fmt.Errorf("sweep the rights of containers that are gone: %w", swept))
+	}
+	return n, err
 }
 
 // removeOrphan removes an orphan, unless its record was written again meanwhile.

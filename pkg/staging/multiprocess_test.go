@@ -343,3 +343,23 @@ func TestSweepKeepsContainerWithoutFirstThread(t *testing.T) {
 		t.Error(got, err)
 	}
 }
+
+// A process is killed between the removal of a container's record and that of its access to a socket. The
+// next sweep revokes the access, also on a node without jackfield-nri.
+func TestSweepRevokesAccessThatKilledProcessLeft(t *testing.T) {
+	n, path := newRightsNode(t, "p/a.sock")
+	must(t, n.UnmountIfEmpty())
+	before := accessOf(t, path)
+	hook := n.openHookStore(false)
+	must(t, hook.Prepare(newContainerOf("c1", "c1", "p/a.sock", ByACL, 1234, 4321)))
+	must(t, hook.Prepare(newContainerOf("c2", "c2", "p/a.sock", ByACL, 1235, 4321)))
+	must(t, os.Remove(hook.recordFile("c1", "c1")))
+	if _, err := hook.SweepIfDue(time.Minute); err != nil {
+		t.Error(err)
+	}
+	if canWrite(t, 1234, 4321, path) || !canWrite(t, 1235, 4321, path) {
+		t.Errorf("access is %s, was %s without a container", accessOf(t, path), before)
+	}
+	must(t, hook.RemoveSandbox("c2"))
+	must(t, hook.RemoveSandbox("c1"))
+}
