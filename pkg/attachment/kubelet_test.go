@@ -38,12 +38,12 @@ func checkWait(t *testing.T, deadline, most time.Duration) bool {
 	kubelet := &fakeKubelet{hangs: true}
 	n.useKubelet(kubelet)
 	n.writeCNIFile("ns/net", "net1", pciInfo(devA))
+	began := time.Now() // before the deadline is set: the kubelet gets half of what is left of it
 	ctx, cancel := t.Context(), context.CancelFunc(func() {})
 	if deadline > 0 {
 		ctx, cancel = context.WithTimeout(ctx, deadline)
 	}
 	defer cancel()
-	began := time.Now()
 	search := n.newFinder().Search(ctx, newQuery("PCIDEVICE_INTEL_COM_VF="+devA+","+devB))
 	as, spare, err := search.Find()
 	took := time.Since(began)
