@@ -133,8 +133,6 @@ func TestPodLimitCountsAllContainers(t *testing.T) {
 	}
 }
 
-// Without a ledger, as in adapters that see one container at a time, the pod's limits apply to each container
-// alone.
 // The update of a container that has ended meanwhile leaves the usage of its replacement.
 func TestUpdateOfEndedContainerKeepsUsageOfReplacement(t *testing.T) {
 	h := newHost(t, "enforce")
@@ -153,6 +151,8 @@ func TestUpdateOfEndedContainerKeepsUsageOfReplacement(t *testing.T) {
 	}
 }
 
+// Without a ledger, as in adapters that see one container at a time, the pod's limits apply to each container
+// alone.
 func TestLimitOfPodWithoutLedger(t *testing.T) {
 	h := newHost(t, "enforce")
 	h.replaceRules(allowAll+`
