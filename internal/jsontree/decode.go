@@ -18,6 +18,9 @@ type Decoder struct {
 	// RefuseOtherCase refuses a key that differs from a known key in case only. It is for text that
 	// another program reads as well, which may ignore case. Otherwise such a key is unknown.
 	RefuseOtherCase bool
+	// AcceptDuplicates has the last of several members with one key count, as encoding/json does. It is
+	// for text that is to be used whatever is wrong with it.
+	AcceptDuplicates bool
 }
 
 // Unmarshal parses text and stores its value, see [Decoder.Decode].
@@ -131,10 +134,13 @@ func (d Decoder) decodeSlice(n *Node, path string, v reflect.Value) *diag.Diagno
 	return nil
 }
 
-// checkKeys checks that a value is an object in which no known key occurs twice.
+// checkKeys checks that a value is an object, and that no known key of it occurs twice.
 func (d Decoder) checkKeys(n *Node, path string, isKnown func(key string) bool) *diag.Diagnostic {
 	if err := checkKind(n, path, Object); err != nil {
 		return err
+	}
+	if d.AcceptDuplicates {
+		return nil
 	}
 	seen := make(map[string]bool, len(n.Children))
 	for _, child := range n.Children {

@@ -36,8 +36,8 @@ type subnet struct {
 }
 
 // decode decodes standard input.
-func decode(data []byte, to any) error {
-	if err := (jsontree.Decoder{}).Unmarshal(string(data), to); err != nil {
+func decode(d jsontree.Decoder, data []byte, to any) error {
+	if err := d.Unmarshal(string(data), to); err != nil {
 		return fmt.Errorf("standard input: %w", err)
 	}
 	return nil
@@ -92,7 +92,7 @@ func (n *network) planAddresses(ips []netip.Addr) (addresses attach.Addresses, s
 // createNetwork is the command create: it checks a network of Podman and prints it.
 func (p *Plugin) createNetwork(data []byte) error {
 	var n network
-	if err := decode(data, &n); err != nil {
+	if err := decode(jsontree.Decoder{}, data, &n); err != nil {
 		return err
 	}
 	var whole map[string]json.RawMessage // with the keys that this plugin does not know

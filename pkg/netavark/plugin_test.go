@@ -205,6 +205,21 @@ func TestGarbageOfCNILeavesPodman(t *testing.T) {
 	}
 }
 
+// A key that occurs twice does not keep a teardown from removing the attachment. Its last value counts.
+func TestTearDownAcceptsDuplicateKeys(t *testing.T) {
+	n := newNode(t)
+	n.mustRun(executionOf(networkOf(server, ""), ""), "setup", testNetns)
+	twice := executionOf(networkOf(`{"type": "x", "type": "vhost-user", "mode": "server"}`, `, "internal": true, "internal": false`), `, "interface_name": "eth0"`)
+	twice = strings.Replace(twice, `"container_id"`, `"container_id": "other", "container_id"`, 1)
+	if _, err := n.run(twice, "setup", testNetns); err == nil || !strings.Contains(err.Error(), "a key must occur only once") {
+		t.Errorf("setup: %v", err)
+	}
+	n.mustRun(twice, "teardown", testNetns)
+	if left := n.files(); len(left) > 0 {
+		t.Errorf("teardown leaves %q", left)
+	}
+}
+
 // A teardown works although the network or the node's configuration have become invalid.
 func TestTearDownIgnoresInvalidOptions(t *testing.T) {
 	n := newNode(t)

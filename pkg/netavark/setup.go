@@ -14,6 +14,7 @@ import (
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -49,9 +50,9 @@ type addressStatus struct {
 }
 
 // parseExecution reads the input of setup and teardown and identifies the attachment.
-func parseExecution(data []byte, netns string) (*execution, *attach.Attachment, error) {
+func parseExecution(d jsontree.Decoder, data []byte, netns string) (*execution, *attach.Attachment, error) {
 	e := &execution{}
-	if err := decode(data, e); err != nil {
+	if err := decode(d, data, e); err != nil {
 		return nil, nil, err
 	}
 	if err := utils.ValidateContainerID(e.ContainerID); err != nil || hostfs.CheckID(e.ContainerID) != nil {
@@ -72,7 +73,7 @@ func parseExecution(data []byte, netns string) (*execution, *attach.Attachment, 
 
 // setUp is the command setup: it creates the attachment and prints its addresses.
 func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
-	e, t, err := parseExecution(data, netns)
+	e, t, err := parseExecution(jsontree.Decoder{}, data, netns)
 	if err != nil {
 		return err
 	}
@@ -113,9 +114,10 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 }
 
 // tearDown is the command teardown: it removes the attachment. The record says what there is, so a network that
-// has become invalid does not matter. A user's records may be where only the user's configuration says.
+// has become invalid does not matter, nor does a key that occurs twice. A user's records may be where only the user's
+// configuration says.
 func (p *Plugin) tearDown(ctx context.Context, data []byte, netns string) error {
-	e, t, err := parseExecution(data, netns)
+	e, t, err := parseExecution(jsontree.Decoder{AcceptDuplicates: true}, data, netns)
 	if err != nil {
 		return err
 	}
