@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
@@ -465,6 +466,19 @@ func TestUpdateAddsAndRemovesSockets(t *testing.T) {
 		if !strings.Contains(f.Error(), n.stagedPath("c1", "net/net2/c.sock")+": invalid argument") {
 			t.Errorf("failure: %v", f)
 		}
+	}
+}
+
+// The message about a socket that an update may not deliver names the request once.
+func TestUpdateNamesRequestOfDeniedSocketOnce(t *testing.T) {
+	n := newNode(t)
+	n.listen("run/vsw/p/a.sock", "host")
+	must(t, n.Prepare(Container{ID: "c1", SandboxID: "s1"}))
+	_, _, err := n.claims.ClaimDirectory("/run/vsw/p", claims.Holder{Sandbox: "other", Adapter: claims.CNI})
+	must(t, err)
+	c := newContainer("c1", "s1", "p/a.sock")
+	if _, err := n.Update(c); !errdefs.IsConflict(err) || strings.Count(err.Error(), c.Sockets[0].From) != 1 {
+		t.Errorf("error %v, want a conflict with %q once", err, c.Sockets[0].From)
 	}
 }
 

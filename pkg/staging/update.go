@@ -130,7 +130,7 @@ func (u *update) openNewSockets() {
 		}
 		fd, err := u.openSocket(&k)
 		if err != nil {
-			u.errs = append(u.errs, withOrigin(k.From, err))
+			u.errs = append(u.errs, err)
 			return true
 		}
 		u.added = append(u.added, newMount{fd: fd, isSocket: true, at: at, from: k.From})
@@ -147,7 +147,7 @@ func (u *update) openSocket(k *Socket) (int, error) {
 	if errdefs.IsNotFound(err) {
 		return -1, nil // it is bound once it exists
 	}
-	return fd, err
+	return fd, withOrigin(k.From, err)
 }
 
 // apply makes the changes of the update in the container's directory and in its record.
