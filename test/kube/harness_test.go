@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -233,10 +234,13 @@ func (k *K) Namespace(name string, labels map[string]string) string {
 	k.t.Helper()
 	k.Create(object(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": labels}}))
 	k.t.Cleanup(func() {
-		if err := k.client(cluster.TestClient).CoreV1().Namespaces().Delete(k.ctx, name, metav1.DeleteOptions{}); err != nil {
+		core := k.client(cluster.TestClient).CoreV1()
+		err := core.Namespaces().Delete(k.ctx, name, metav1.DeleteOptions{})
+		// The namespace's own removal begins after five seconds. Its pods are deleted now, and nothing creates
+		// them again, so that the next test need not wait for it.
+		if err := errors.Join(err, core.Pods(name).DeleteCollection(k.ctx, metav1.DeleteOptions{}, metav1.ListOptions{})); err != nil {
 			k.t.Errorf("clean up: %v", err)
 		}
-		// The namespace itself takes some seconds longer, and keeps no other test from its work.
 		k.Wait("the pods of namespace "+name+" are deleted", func() error {
 			if pods := k.Pods(name, ""); len(pods) > 0 {
 				return fmt.Errorf("%d are left", len(pods))
