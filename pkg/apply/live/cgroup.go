@@ -92,7 +92,7 @@ func allowInCgroup(pid int, rules []rule) error {
 		return writeRules(dir, rules)
 	}
 	if dir, ok := cgroupDir(mounts, v2, isUnified); ok {
-		return prependRules(dir, rules)
+		return prependToAll(dir, rules)
 	}
 	return fmt.Errorf("no cgroup hierarchy that restricts devices is mounted (process %d is in %q and %q): %w", pid, v1, v2, errdefs.ErrNotFound)
 }

@@ -175,3 +175,34 @@ func TestPrependedRulesAllowDevice(t *testing.T) {
 		})
 	}
 }
+
+// crun runs a container in a cgroup below its systemd scope. systemd attaches a program to the scope, and crun
+// one to the cgroup below or none. The scope of another cgroup is not changed.
+func TestPrependedRulesAllowDeviceBelowScope(t *testing.T) {
+	outer := newUnifiedCgroup(t)
+	newCgroup := func(dir string) string {
+		t.Helper()
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if !busytest.Until(func() bool { return !errors.Is(os.Remove(dir), unix.EBUSY) }) {
+				t.Errorf("cgroup %s is in use", dir)
+			}
+		})
+		return dir
+	}
+	for name, want := range map[string]string{"container": "read", "other": "Operation not permitted"} {
+		scope := newCgroup(filepath.Join(outer, "crun-"+name+".scope"))
+		dir := newCgroup(filepath.Join(scope, name))
+		if err := attachDenyAll(t, scope, unix.BPF_F_ALLOW_MULTI); err != nil {
+			t.Fatal(err)
+		}
+		if err := prependToAll(dir, []rule{{typ: 'c', major: 1, minor: 5, access: "r"}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := readInCgroup(t, dir, "/dev/zero"); !strings.Contains(got, want) {
+			t.Errorf("in cgroup %s: %s, want %s", name, got, want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package live
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -22,6 +23,20 @@ import (
 //
 // opencontainers/cgroups can only attach a program generated from the complete list of rules.
 // Each runtime adds rules to that list which the container's configuration does not show.
+
+// crunSubgroup is the cgroup in a container's systemd scope in which crun runs the container.
+const crunSubgroup = "container"
+
+// prependToAll prepends rules to the device programs of a container's cgroup. All programs from the root to the
+// cgroup have to allow an access. Under systemd, crun's container is in a cgroup below its scope, and systemd
+// attaches a program to the scope. Cgroups above belong to more than the container.
+func prependToAll(dir string, rules []rule) error {
+	err := prependRules(dir, rules)
+	if scope := filepath.Dir(dir); err == nil && filepath.Base(dir) == crunSubgroup && strings.HasSuffix(scope, ".scope") {
+		err = prependRules(scope, rules)
+	}
+	return err
+}
 
 // prependRules prepends rules to each device program attached to the cgroup dir. Without such a
 // program the cgroup does not restrict devices.
