@@ -675,3 +675,22 @@ func TestContainerThatCannotBeRecordedLeavesNothing(t *testing.T) {
 		}
 	}
 }
+
+// A hook stages a container at precreate, and again at createRuntime, where the runtime has mounted the
+// container's directory and the bundle is known. The container sees what is staged then.
+func TestSecondPrepareKeepsMountedDirectory(t *testing.T) {
+	n := newSharedNode(t)
+	n.listen("run/vsw/p1/a.sock", "first")
+	store := n.openHookStore(false)
+	c := newContainer("c1", "c1", "p1/a.sock")
+	must(t, store.Prepare(c))
+	var before, after unix.Stat_t
+	must(t, unix.Stat(n.stagedPath("c1", ""), &before))
+	c.Bundle = "/run/bundle"
+	must(t, store.Prepare(c))
+	must(t, unix.Stat(n.stagedPath("c1", ""), &after))
+	if before.Ino != after.Ino {
+		t.Error("the directory that the container has mounted was replaced")
+	}
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "first")
+}

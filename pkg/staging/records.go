@@ -142,13 +142,15 @@ func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
 	return r
 }
 
-// isRecordedAs reports whether a container has no record, or one that names what c does.
+// isRecordedAs reports whether a container has no record, or one that names what c does. A hook that runs
+// at two stages knows the bundle only at the second, when the container has its directory mounted.
 func (s *Store) isRecordedAs(c *Container) (bool, error) {
 	data, err := os.ReadFile(s.recordFile(c.SandboxID, c.ID))
 	if err != nil {
 		return errors.Is(err, os.ErrNotExist), nil
 	}
 	r := decodeRecord(data, s.opts.Owner, c.SandboxID, c.ID)
+	r.Bundle = c.Bundle
 	had, err := json.Marshal(&r.Container)
 	if err != nil {
 		return false, err
