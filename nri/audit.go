@@ -123,7 +123,7 @@ func (a *auditFile) openIfNeeded() error {
 			return nil
 		}
 		a.f.Close()
-		a.f, a.partial = nil, false
+		a.f = nil
 	}
 	a.stale.Store(false)
 	// A FIFO without a reader is an error rather than a wait, and nothing but a
@@ -140,6 +140,22 @@ func (a *auditFile) openIfNeeded() error {
 		f.Close()
 		return err
 	}
-	a.f = f
+	a.f, a.partial = f, endsInPartialLine(f, st.Size())
 	return nil
+}
+
+// endsInPartialLine reports whether the last line of a file is not whole: the disk was full, or an earlier
+// process was killed. A file that cannot be read counts as whole.
+func endsInPartialLine(f *os.File, size int64) bool {
+	if size == 0 {
+		return false
+	}
+	in, err := os.Open(hostfs.DescriptorPath(int(f.Fd())))
+	if err != nil {
+		return false
+	}
+	defer in.Close()
+	var last [1]byte
+	n, _ := in.ReadAt(last[:], size-1)
+	return n == 1 && last[0] != '\n'
 }

@@ -63,3 +63,19 @@ func TestErrorOfAuditFileHasSentinel(t *testing.T) {
 		t.Errorf("an audit file that is a FIFO: %v", err)
 	}
 }
+
+// A line of an earlier process that was killed, or that met a full disk, spoils no other line.
+func TestAuditLineFollowsPartialLine(t *testing.T) {
+	dir := t.TempDir()
+	host, err := hostfs.New(dir)
+	check(t, err)
+	file := filepath.Join(dir, "audit.log")
+	check(t, os.WriteFile(file, []byte("whole\npart"), 0o600))
+	a := &auditFile{host: host, path: "/audit.log"}
+	check(t, a.appendLine([]byte("next\n")))
+	a.stale.Store(true)
+	check(t, a.appendLine([]byte("last\n")))
+	if got, err := os.ReadFile(file); err != nil || string(got) != "whole\npart\nnext\nlast\n" {
+		t.Errorf("%v, the file is %q", err, got)
+	}
+}
