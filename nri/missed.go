@@ -13,7 +13,9 @@ import (
 
 	"github.com/containerd/errdefs"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -211,7 +213,10 @@ func (p *Plugin) evictAll(containers []*container) {
 		log := p.containerLog(c.pod, c.c)
 		if err := p.evictContainer(c.c.GetId()); err != nil {
 			log.WithError(err).Error("the container, which runs without what it requested, could not be evicted; trying again in a minute")
-			return // the next one would fail for the same reason
+			if errdefs.IsNotFound(err) || grpcstatus.Code(err) == codes.Unavailable {
+				return // without the runtime the next one would fail, too
+			}
+			continue
 		}
 		table.clearSuspicion(c, true)
 		log.Warn("evicted the container, which ran without what it requested: the kubelet creates it again as the pod's restartPolicy says")

@@ -10,12 +10,17 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/jackfield/jackfield/internal/busytest"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/cli"
 	nritest "github.com/jackfield/jackfield/test/nri"
@@ -165,9 +170,13 @@ type criServer struct {
 	cri.UnimplementedRuntimeServiceServer
 	n       *node
 	stopped chan *cri.StopContainerRequest
+	stuck   atomic.Pointer[string] // the ID of a container that cannot be stopped; nil for none
 }
 
 func (s *criServer) StopContainer(_ context.Context, r *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+	if stuck := s.stuck.Load(); stuck != nil && *stuck == r.ContainerId {
+		return nil, grpcstatus.Error(codes.Unknown, "a process of the container cannot be killed")
+	}
 	s.stopped <- r
 	return &cri.StopContainerResponse{}, nil
 }
@@ -251,4 +260,27 @@ func TestEvictionWithoutCRISocketIsLogged(t *testing.T) {
 		return strings.Contains(n.log.String(), "could not be evicted") && strings.Contains(n.log.String(), "/run/absent.sock (runtime.socket)")
 	})
 	n.status("it is still missed", missed(c.Id))
+}
+
+// A container that cannot be stopped keeps no other one from being evicted.
+func TestStuckContainerDelaysNoOtherEviction(t *testing.T) {
+	n := newNode(t, policyYAML, nritest.Options{})
+	n.write("/etc/cdi/vendor.json", cdiSpec)
+	server := n.serveCRI("/run/containerd/containerd.sock")
+	var ids []string
+	n.anotherWith(t, observedYAML+"\nmissed: evict\n", func() {
+		for range 2 {
+			ids = append(ids, n.created("dpdk-1", asksForA, nil).Id)
+		}
+		slices.Sort(ids) // the order of evictions
+		server.stuck.Store(&ids[0])
+	})
+	select {
+	case r := <-server.stopped:
+		if r.ContainerId != ids[1] {
+			t.Errorf("evicted %s, want %s", r.ContainerId, ids[1])
+		}
+	case <-time.After(busytest.Hangs):
+		t.Errorf("the other container is not evicted: %s", n.log.String())
+	}
 }
