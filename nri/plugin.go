@@ -95,6 +95,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.runtime.timeout.Store(int64(stub.DefaultRequestTimeout))
 	p.servers = &servers{p: p, scrapes: deadline.NewPool(maxScrapeWorkers)}
 	p.ports.p = p
+	p.state.wakePostponed = p.runWhenWoken(0, p.runPostponed)
 	p.containers.containerTable = newContainerTable(p.runWhenWoken(0, p.writeRecords))
 	p.containers.hotplug = newHotplug(p)
 	p.containers.wakeMissedCheck = p.runWhenWoken(missedCheckInterval, p.checkMissed)

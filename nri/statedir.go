@@ -34,8 +34,11 @@ type stateDir struct {
 	hooks  atomic.Pointer[staging.Store] // of the OCI hook's containers; nil while it is not open
 	since  time.Time                     // when it was first opened; constant
 
-	mu    sync.Mutex
-	fault error // why the directory cannot be used; nil while it is unresponsive
+	wakePostponed func() // has runPostponed called
+
+	mu        sync.Mutex
+	fault     error                  // why the directory cannot be used; nil while it is unresponsive
+	postponed []func(*staging.Store) // work of calls for which no worker was free
 }
 
 // openStateDir opens the state directory of the first configuration.
@@ -153,8 +156,30 @@ func (p *Plugin) runInStore(ctx context.Context, h telemetry.Handler, f func(*st
 	if store == nil {
 		return
 	}
-	if err := p.runOnWorker(ctx, h, nil, func() error { f(store); return nil }); err != nil {
-		p.log.WithError(err).Warnf("%s was answered before its work was done", h)
+	err := p.runOnWorker(ctx, h, nil, func() error { f(store); return nil })
+	if err == nil {
+		return
+	}
+	p.log.WithError(err).Warnf("%s was answered before its work was done", h)
+	if errors.Is(err, deadline.ErrBusy) {
+		p.state.mu.Lock()
+		p.state.postponed = append(p.state.postponed, f)
+		p.state.mu.Unlock()
+		p.state.wakePostponed()
+	}
+}
+
+// runPostponed does the work of calls for which no worker was free. It needs none: the runtime does not wait.
+func (p *Plugin) runPostponed() {
+	p.state.mu.Lock()
+	postponed := p.state.postponed
+	p.state.postponed = nil
+	p.state.mu.Unlock()
+	for _, f := range postponed {
+		func() {
+			defer p.recoverPanic(new(error), nil)
+			f(p.state.store.Load())
+		}()
 	}
 }
 

@@ -3,6 +3,7 @@
 package nri
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/containerd/errdefs"
 	"github.com/containerd/nri/pkg/api"
+
+	"github.com/jackfield/jackfield/internal/busytest"
 )
 
 // A state directory answers late and cannot be opened. It is opened again until it can be.
@@ -71,5 +74,24 @@ func TestStoreAfterCloseIsClosed(t *testing.T) {
 	h.p.useLateStore(h.p.config.core.Load().cfg, store, nil)
 	if _, err := store.BecomeRebinder(); !errors.Is(err, os.ErrClosed) || h.p.state.store.Load() != nil {
 		t.Errorf("the unused store is not closed: %v", err)
+	}
+}
+
+// While every worker hangs, a container ends. What was created for it is removed nevertheless.
+func TestContainerThatEndsWhileWorkersHangLeavesNothing(t *testing.T) {
+	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
+	h.listen("run/vsw/1/s")
+	h.writeInfo("net1", "client", "/run/vsw/1/s")
+	h.create()
+	unresponsive := make(chan struct{})
+	defer close(unresponsive)
+	for h.p.workers.Go(func() { <-unresponsive }) {
+	}
+	check(t, h.p.RemoveContainer(context.Background(), h.pod, h.c))
+	if !busytest.Until(func() bool {
+		ids, err := h.p.state.store.Load().Containers()
+		return err == nil && len(ids) == 0
+	}) {
+		t.Error("the container's directory is left")
 	}
 }
