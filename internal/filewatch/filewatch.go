@@ -30,7 +30,8 @@ type Watch struct {
 	done   chan struct{}
 }
 
-// Start calls changed at its start and whenever the file has changed. The file need not exist.
+// Start calls changed for the file that is there, and whenever it has changed or is removed. The file need
+// not exist.
 func Start(host hostfs.Root, file string, changed func()) *Watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &Watch{cancel: cancel, done: make(chan struct{})}
