@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -28,7 +29,7 @@ func DecodeYAML(data []byte) ([]json.RawMessage, error) {
 		if len(node.Content) == 0 || node.Content[0].Tag == "!!null" {
 			continue
 		}
-		timestampsToStrings(&node)
+		convertToStrings(&node)
 		var value any
 		if err := node.Decode(&value); err != nil {
 			return nil, err
@@ -41,12 +42,16 @@ func DecodeYAML(data []byte) ([]json.RawMessage, error) {
 	}
 }
 
-// timestampsToStrings turns dates into strings, as Kubernetes reads them.
-func timestampsToStrings(node *yaml.Node) {
+// convertToStrings turns dates, and numbers and booleans that are keys, into strings, as Kubernetes reads them.
+func convertToStrings(node *yaml.Node) {
 	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!timestamp" {
 		node.Tag = "!!str"
 	}
-	for _, child := range node.Content {
-		timestampsToStrings(child)
+	for i, child := range node.Content {
+		isKey := node.Kind == yaml.MappingNode && i%2 == 0
+		if isKey && slices.Contains([]string{"!!int", "!!float", "!!bool"}, child.ShortTag()) {
+			child.Tag = "!!str"
+		}
+		convertToStrings(child)
 	}
 }

@@ -12,6 +12,11 @@ func TestDecodeYAMLSplitsDocumentsAndReportsLines(t *testing.T) {
 	if err != nil || len(docs) != 2 || string(docs[0]) != `{"a":{"b":"2026-11-23","c":1,"d":"x"}}` || string(docs[1]) != "[true]" {
 		t.Errorf("%q, %v", docs, err)
 	}
+	// Keys that YAML does not read as strings are strings in JSON: ConfigMaps name ports.
+	docs, err = DecodeYAML([]byte("data: {8080: &port a, true: b, 1.5: *port}\nmore: {<<: {0: c}}\n"))
+	if err != nil || len(docs) != 1 || string(docs[0]) != `{"data":{"1.5":"a","8080":"a","true":"b"},"more":{"0":"c"}}` {
+		t.Errorf("%q, %v", docs, err)
+	}
 	for text, want := range map[string]string{
 		"a: 1\n---\nb: [\n":      "line 3",
 		"a: 1\n---\nb: 1\nb: 2":  "line 4",
