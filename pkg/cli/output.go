@@ -138,6 +138,9 @@ func readYAMLNode(dec *json.Decoder) (*yaml.Node, error) {
 		_, err := dec.Token() // the end of the object or array
 		return node, err
 	case string:
+		if strings.HasPrefix(v, "\t") { // Encode writes several lines as a block, which must not begin with a tab
+			return &yaml.Node{Kind: yaml.ScalarNode, Value: v, Style: yaml.DoubleQuotedStyle}, nil
+		}
 		node := &yaml.Node{}
 		return node, node.Encode(v) // with quotes where any parser needs them
 	case nil:

@@ -2,7 +2,11 @@
 
 package cli
 
-import "testing"
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
 
 func TestPlainEscapesForTerminals(t *testing.T) {
 	for in, want := range map[string]string{
@@ -32,5 +36,14 @@ func TestTableAlignsColumns(t *testing.T) {
 	want := " NAME    KIND  FILE\n ü       -     /a b\n longer  x     /c\\n\n"
 	if got := tab.formatText(" "); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A variable or annotation of a CDI file may have any text.
+func TestYAMLHoldsLinesThatBeginWithTab(t *testing.T) {
+	var out bytes.Buffer
+	err := writeYAML(&out, strings.NewReader(`{"value": "\ta\nb"}`))
+	if want := `value: "\ta\nb"` + "\n"; err != nil || out.String() != want {
+		t.Errorf("found %q, %v, want %q", out.String(), err, want)
 	}
 }
