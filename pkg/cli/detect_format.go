@@ -36,11 +36,11 @@ func detectFormat(name string, data []byte) format {
 	isYAML := ext == ".yaml" || ext == ".yml"
 	text := bytes.TrimSpace(bytes.TrimPrefix(data, utf8BOM))
 	switch {
-	case !isYAML && metadataWords().Match(data):
+	case !isYAML && metadataWords().Match(text):
 		return formatMetadata
-	case (isYAML || ext == ".json") && isManifest(data):
+	case (isYAML || ext == ".json") && isManifest(text):
 		return formatManifest
-	case isYAML && (specWords().Match(data) || !configWords().Match(data) && !resemblesConfig(data)):
+	case isYAML && (specWords().Match(text) || !configWords().Match(text) && !resemblesConfig(text)):
 		return formatCDI
 	case isYAML:
 		return formatConfig

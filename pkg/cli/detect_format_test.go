@@ -37,6 +37,7 @@ func TestFormatIsDetectedFromNameAndContent(t *testing.T) {
 		{"a configuration with a wrong key", "x.yml", "polciy: {}\n\"sockets\" : {}\n", formatConfig},
 		{"a configuration with one key, and that wrong", "x.yaml", "sokets: {}\n", formatConfig},
 		{"a configuration with a key in the wrong case", "x.yaml", "# c\nPolicy:\n  mode: audit\n", formatConfig},
+		{"a configuration behind a byte order mark", "x.yaml", "\ufeffpolicy:\n  mode: audit\n", formatConfig},
 		{"CDI with wrong keys alone", "x.yaml", "knd: a.b/c\ndevcies: []\npolice: 1\n", formatCDI},
 		{"YAML of something else", "x.yaml", "name: a\nspec: {}\n", formatCDI},
 		{"CDI with a configuration's key", "x.yaml", "hooks: []\nkind: a.b/c\n", formatCDI},
