@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jackfield/jackfield/internal/reserved"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
@@ -113,9 +114,11 @@ func (a *query) evaluate(p nodePolicy, s policy.Subject) []decision {
 	}
 	each("cdi", a.CDI, p.CDI)
 	each("devices", a.Devices, p.Device)
-	each("sockets", a.Sockets, p.Socket)
+	each("sockets", a.Sockets, func(s policy.Subject, path string) (policy.Grant, error) {
+		return p.SocketAt(s, socketPath(path))
+	})
 	each("namedSockets", a.NamedSockets, func(s policy.Subject, name string) (policy.Grant, error) {
-		return p.NamedSocket(s, name, policy.SocketPath{Path: p.cfg.Sockets.Named[name].Path})
+		return p.NamedSocket(s, name, socketPath(p.cfg.Sockets.Named[name].Path))
 	})
 	for _, m := range a.Mounts {
 		grant, err := p.Mount(s, m.Source, m.Destination, m.ReadOnly)
@@ -128,6 +131,19 @@ func (a *query) evaluate(p nodePolicy, s policy.Subject) []decision {
 		all = append(all, newDecision("ports", port.String(), grant, err))
 	}
 	return all
+}
+
+// socketPath returns the path of a socket as on a host whose /var/run is a symlink to /run, as on most: what a rule denies
+// below one of them, it denies below the other.
+func socketPath(path string) policy.SocketPath {
+	at := policy.SocketPath{Path: path}
+	switch short := reserved.WithoutVar(path); {
+	case short != path:
+		at.Aliases = []string{short}
+	case strings.HasPrefix(path, "/run/"):
+		at.Aliases = []string{"/var" + path}
+	}
+	return at
 }
 
 func newDecision(kind, name string, g policy.Grant, err error) decision {

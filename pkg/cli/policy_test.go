@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/policy"
+)
+
+// On a node a rule denies a socket under each spelling of its path.
+func TestRuleDeniesSocketsBelowRunAndVarRun(t *testing.T) {
+	cfg, err := config.Parse([]byte(`
+sockets: {named: {db: {path: /var/run/vsw/db.sock}}}
+policy:
+  rules:
+    - {name: all, for: {namespaces: [a]}, allow: {sockets: ["/**"], namedSockets: [db]}}
+    - {name: never, for: {namespaces: [a]}, deny: {sockets: ["/run/vsw/**", "/var/run/other/**"]}}
+`), "c.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := cfg.CompilePolicy("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := query{Sockets: []string{"/run/vsw/a", "/var/run/vsw/a", "/run/other/a", "/var/run/other/a", "/run/x", "/var/run/x"}, NamedSockets: []string{"db"}}
+	var got []string
+	for _, d := range q.evaluate(nodePolicy{compiled, cfg}, policy.Subject{Namespace: "a"}) {
+		got = append(got, d.Name+" "+d.Outcome+" "+d.Rule)
+	}
+	const want = "/run/vsw/a refused never, /var/run/vsw/a refused never, /run/other/a refused never, /var/run/other/a refused never, " +
+		"/run/x granted all, /var/run/x granted all, db refused never"
+	if got := strings.Join(got, ", "); got != want {
+		t.Errorf("found %s\nwant %s", got, want)
+	}
+}
