@@ -18,8 +18,8 @@ func (b *Builder) AddDevice(d *Device) error {
 	}
 	for i := range b.have.Devices {
 		if h := &b.have.Devices[i]; SameContainerPath(h.Path, d.Path) {
-			if h.sameNode(d) {
-				return nil
+			if h.FileType() == d.FileType() && h.Major == d.Major && h.Minor == d.Minor {
+				return nil // u is the kernel's other name for c
 			}
 			return NewConflict("device path", d.Path, existing, d.Origin,
 				fmt.Sprintf("the container has %s %d:%d there, and the request wants %s %d:%d", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor))

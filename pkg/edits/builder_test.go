@@ -92,6 +92,7 @@ func TestExistingThingsAreNotReplaced(t *testing.T) {
 	})
 	must(t,
 		b.AddDevice(&Device{Path: "/dev//a", Type: "c", Major: 1, Minor: 3, Origin: cdi("one")}),
+		b.AddDevice(&Device{Path: "/dev/a", Type: "u", Major: 1, Minor: 3, Origin: cdi("one")}), // the kernel's other name for c
 		b.AddMount(&Mount{Destination: "/m/", Source: "/s", Options: []string{"ro"}, Origin: cdi("one")}),
 		b.AddEnv(&Env{Name: "E", Value: "1", Origin: cdi("one")}))
 	b.AddHook(&Hook{Stage: Prestart, Path: "/h", Args: []string{"h"}, Origin: cdi("one")})
