@@ -32,33 +32,31 @@ func RuntimeConfig(path string) json.RawMessage {
 	return text
 }
 
-// pluginConf is a CNI network configuration, or a list of plugins, with the keys of capabilities. The keys are
-// compared with their case, as CNI plugins do.
-type pluginConf struct {
-	Capabilities  map[string]bool           `json:"capabilities"`
-	Plugins       []pluginConf              `json:"plugins"`
-	RuntimeConfig map[string]*jsontree.Node `json:"runtimeConfig"`
-}
-
-func parsePluginConf(conf []byte) (c pluginConf, err error) {
-	if err := (jsontree.Decoder{}).Unmarshal(string(conf), &c); err != nil {
-		return c, fmt.Errorf("read CNI configuration: %w", err)
+// decodeConf reads keys of a CNI configuration; other keys may have any value. Keys are compared with their case, as CNI
+// plugins do.
+func decodeConf(conf []byte, to any) error {
+	if err := (jsontree.Decoder{}).Unmarshal(string(conf), to); err != nil {
+		return fmt.Errorf("read CNI configuration: %w", err)
 	}
-	return c, nil
+	return nil
 }
 
 // DeclaresCapability reports whether a network configuration, or one of the
 // plugins in a list of them, declares the capability (§5.1.1). The error for another
 // document is errdefs.ErrInvalidArgument.
 func DeclaresCapability(conf []byte) (bool, error) {
-	c, err := parsePluginConf(conf)
-	if err != nil {
+	type plugin struct {
+		Capabilities map[string]bool `json:"capabilities"`
+	}
+	var c struct {
+		Capabilities map[string]bool `json:"capabilities"`
+		Plugins      []plugin        `json:"plugins"`
+	}
+	if err := decodeConf(conf, &c); err != nil {
 		return false, err
 	}
-	return c.declaresCapability() || slices.ContainsFunc(c.Plugins, pluginConf.declaresCapability), nil
+	return c.Capabilities[CapabilityKey] || slices.ContainsFunc(c.Plugins, func(p plugin) bool { return p.Capabilities[CapabilityKey] }), nil
 }
-
-func (c pluginConf) declaresCapability() bool { return c.Capabilities[CapabilityKey] }
 
 // SetCapability sets the argument in the configuration of one plugin that declares the
 // capability, as libcni does before it runs the plugin (§5.1.1). Other keys and arguments
@@ -79,7 +77,7 @@ func SetCapability(conf []byte, path string) ([]byte, error) {
 	arguments := map[string]json.RawMessage{}
 	if before, ok := whole["runtimeConfig"]; ok && string(before) != "null" {
 		if err := json.Unmarshal(before, &arguments); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("read CNI configuration: runtimeConfig: %w: %w", err, errdefs.ErrInvalidArgument)
 		}
 	}
 	arguments[CapabilityKey], _ = json.Marshal(path) // a string always encodes
@@ -92,8 +90,10 @@ func SetCapability(conf []byte, path string) ([]byte, error) {
 // CapabilityPath returns the path in the configuration that a CNI plugin reads from its
 // standard input (§5.1.2); ok is false without the argument. [CNIDir.File] takes the path.
 func CapabilityPath(stdin []byte) (path string, ok bool, err error) {
-	c, err := parsePluginConf(stdin)
-	if err != nil {
+	var c struct {
+		RuntimeConfig map[string]*jsontree.Node `json:"runtimeConfig"`
+	}
+	if err := decodeConf(stdin, &c); err != nil {
 		return "", false, err
 	}
 	n, ok := c.RuntimeConfig[CapabilityKey]

@@ -102,6 +102,8 @@ func TestCapability(t *testing.T) {
 		`{"type":"sriov","capabilities":{"CNIDeviceInfoFile":false}}`:         false,
 		`{"plugins":[{"type":"a"},` + declares + `]}`:                         true,
 		`{"plugins":[{"type":"a"},{"type":"b","capabilities":{"mac":true}}]}`: false,
+		// Other keys are the plugin's own.
+		`{"plugins":[{"plugins":1,"runtimeConfig":1},` + declares + `],"runtimeConfig":1}`: true,
 	} {
 		if got, err := DeclaresCapability([]byte(conf)); err != nil || got != want {
 			t.Errorf("%s: %v, %v; want %v", conf, got, err, want)
@@ -118,6 +120,9 @@ func TestCapability(t *testing.T) {
 	}
 	if out, err := SetCapability([]byte(`{"type": "b"}`), file); err != nil || string(out) != `{"type": "b"}` {
 		t.Errorf("plugin without the capability: %s, %v", out, err)
+	}
+	if path, ok, err := CapabilityPath([]byte(`{"capabilities":1,"plugins":1,"runtimeConfig":{"CNIDeviceInfoFile":"/x"}}`)); path != "/x" || !ok || err != nil {
+		t.Errorf("beside keys of the plugin: %q, %v, %v", path, ok, err)
 	}
 	if path, ok, err := CapabilityPath([]byte(`{"runtimeConfig":{"mac":"x"}}`)); path != "" || ok || err != nil {
 		t.Errorf("without the argument: %q, %v, %v", path, ok, err)
