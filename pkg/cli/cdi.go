@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -134,10 +135,7 @@ func transientCommand(env Env) *cobra.Command {
 				return printTransients(env, list)
 			}
 			removed, err := cdiregistry.RemoveTransients(local.host, list)
-			for _, file := range removed {
-				fmt.Fprintln(env.Stdout, plain(file))
-			}
-			return err
+			return errors.Join(err, printPaths(env, removed))
 		},
 	}
 	cmd.Flags().StringVar(&alive, "alive", "", "`file` with the IDs of the owners that live, - for standard input")

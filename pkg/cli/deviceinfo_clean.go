@@ -118,9 +118,7 @@ func (c *cleanCommand) removeSandbox() error {
 	if !c.dryRun {
 		files, err = c.dirs.cni.RemoveSandbox(c.sandbox)
 	}
-	for _, f := range files {
-		fmt.Fprintln(c.env.Stdout, plain(f))
-	}
+	err = errors.Join(err, printPaths(c.env, files))
 	if err == nil && len(files) == 0 {
 		c.env.message("no device-info files of sandbox %s in %s", c.sandbox, c.dirs.cni.Dir)
 	}
@@ -194,6 +192,7 @@ func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("list device-info directory %q: %w", dir.Dir, err)
 	}
+	var removed []string
 	var errs []error
 	for _, name := range names {
 		if !c.dryRun {
@@ -202,7 +201,7 @@ func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
 				continue
 			}
 		}
-		fmt.Fprintln(c.env.Stdout, plain(path.Join(dir.Dir, name)))
+		removed = append(removed, path.Join(dir.Dir, name))
 	}
-	return errors.Join(errs...)
+	return errors.Join(errors.Join(errs...), printPaths(c.env, removed))
 }

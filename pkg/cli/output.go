@@ -149,6 +149,16 @@ func readYAMLNode(dec *json.Decoder) (*yaml.Node, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(token)}, nil
 }
 
+// printPaths prints each path on a line of its own.
+func printPaths(env Env, paths []string) error {
+	for _, p := range paths {
+		if _, err := fmt.Fprintln(env.Stdout, plain(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // answerError ends a command that has written why the answer is no.
 func answerError(written error, good bool) error {
 	if written == nil && !good {
