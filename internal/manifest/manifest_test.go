@@ -32,7 +32,7 @@ func FuzzManifest(f *testing.F) {
 		}
 		for _, p := range pods {
 			requests := p.Requests("sandbox", "")
-			if len(requests) != len(p.Spec.InitContainers)+len(p.Spec.Containers) || len(requests) == 0 {
+			if len(requests) != len(p.Spec.InitContainers)+len(p.Spec.Containers)+len(p.Spec.EphemeralContainers) || len(requests) == 0 {
 				t.Errorf("%d requests of %+v", len(requests), p)
 			}
 			for _, r := range requests {
@@ -73,4 +73,26 @@ func TestPodTemplateOfEachWorkload(t *testing.T) {
 func isNoPods(err error) bool {
 	var none NoPodsError
 	return errors.As(err, &none)
+}
+
+// A running pod may have ephemeral containers, which request as other containers do.
+func TestContainersAreInOrderOfCreation(t *testing.T) {
+	objects, err := Parse("pod.yaml", []byte(`
+kind: Pod
+metadata: {name: p, namespace: n}
+spec:
+  ephemeralContainers: [{name: debug, image: tools, targetContainerName: app}]
+  containers: [{name: app}]
+  initContainers: [{name: init}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := objects.Pods[0]
+	if got := strings.Join(pod.ContainerNames(), " "); got != "init app debug" {
+		t.Errorf("containers %s", got)
+	}
+	if got := pod.Requests("", "debug"); len(got) != 1 || got[0].Image != "tools" {
+		t.Errorf("requests %+v", got)
+	}
 }

@@ -23,11 +23,12 @@ type Pod struct {
 		Annotations map[string]string `json:"annotations"`
 	} `json:"metadata"`
 	Spec struct {
-		RuntimeClassName string          `json:"runtimeClassName"`
-		SecurityContext  securityContext `json:"securityContext"`
-		InitContainers   []container     `json:"initContainers"`
-		Containers       []container     `json:"containers"`
-		ResourceClaims   []PodClaim      `json:"resourceClaims"`
+		RuntimeClassName    string          `json:"runtimeClassName"`
+		SecurityContext     securityContext `json:"securityContext"`
+		InitContainers      []container     `json:"initContainers"`
+		Containers          []container     `json:"containers"`
+		EphemeralContainers []container     `json:"ephemeralContainers"` // of kubectl debug
+		ResourceClaims      []PodClaim      `json:"resourceClaims"`
 	} `json:"spec"`
 	Status struct {
 		ResourceClaimStatuses []struct {
@@ -80,7 +81,7 @@ func (p *Pod) Workload() string {
 
 // containers returns the pod's containers in the order of their creation.
 func (p *Pod) containers() []container {
-	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers)
+	return slices.Concat(p.Spec.InitContainers, p.Spec.Containers, p.Spec.EphemeralContainers)
 }
 
 // ContainerNames returns the names of the pod's containers.
@@ -92,7 +93,7 @@ func (p *Pod) ContainerNames() []string {
 	return names
 }
 
-// Requests returns the pod's containers as an adapter would see them, init containers first, as far
+// Requests returns the pod's containers as an adapter would see them, in the order of their creation, as far
 // as the manifest says. A name selects one container, "" all.
 func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
 	var out []*resolve.Request
