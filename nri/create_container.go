@@ -85,12 +85,14 @@ type creation struct {
 	plan   *resolve.Plan
 	adjust *api.ContainerAdjustment // what the runtime was answered
 	store  *staging.Store           // that has the container's sockets
+	asOf   uint64                   // hotplug.changes before its requests were resolved
 }
 
 // prepareCreation resolves the container's requests, stages its sockets, and makes the
 // adjustment. It runs on a worker. The creation is nil for a container that gets nothing.
 func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *api.Container) (_ *creation, err error) {
 	current, store := p.config.core.Load(), p.state.store.Load()
+	asOf := p.containers.hotplug.changes.Load()
 	p.forgetFailedCreations(store, pod, c)
 	req := newRequest(p.runtimeName(), pod, c)
 	can := p.capabilitiesFor(req.UserNS != nil)
@@ -122,7 +124,7 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 			return nil, err
 		}
 	}
-	return &creation{pod: pod, c: c, req: req, plan: plan, adjust: adjust, store: store}, nil
+	return &creation{pod: pod, c: c, req: req, plan: plan, adjust: adjust, store: store, asOf: asOf}, nil
 }
 
 // undoCreation removes what a worker created for a container after its deadline, when the runtime
@@ -146,8 +148,9 @@ func (p *Plugin) removeIfPodIsGone(store *staging.Store, pod *api.PodSandbox) {
 	}
 }
 
-// recordCreation keeps and reports what the container was given. A container with metadata of claims
-// is updated soon: a driver may have changed the metadata before it was watched.
+// recordCreation keeps and reports what the container was given. A container is updated soon if device-info
+// files changed meanwhile, or if it has metadata of claims: a driver may have changed the metadata before it
+// was watched.
 func (p *Plugin) recordCreation(made *creation) {
 	var running *runningContainer
 	if made.plan.Staging != nil {
@@ -156,7 +159,7 @@ func (p *Plugin) recordCreation(made *creation) {
 		running = &runningContainer{req: made.req}
 	}
 	p.containers.addCreation(made, running)
-	if running != nil && made.req.HasDeviceMetadata() {
+	if running != nil && (made.req.HasDeviceMetadata() || made.asOf != p.containers.hotplug.changes.Load()) {
 		p.containers.hotplug.markContainerDirty(running)
 	}
 	p.reportCreated(made.pod, made.c, made.plan)

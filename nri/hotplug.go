@@ -35,6 +35,7 @@ type hotplug struct {
 	wakeUp  func()
 	timeout atomic.Int64                    // hotplugTimeout, in nanoseconds; tests shorten it
 	watcher atomic.Pointer[fswatch.Watcher] // nil while nothing is watched
+	changes atomic.Uint64                   // grows with each change of device-info files
 
 	mu       sync.Mutex
 	dir      string             // the watched directory; "" for none
@@ -158,6 +159,7 @@ func (h *hotplug) synchronize(store *staging.Store) {
 // markFileDirty has the containers of the sandbox that a device-info file belongs to updated; ""
 // stands for every file.
 func (h *hotplug) markFileDirty(name string) {
+	h.changes.Add(1) // before the container table is read
 	h.markDirty(func(c *runningContainer) bool {
 		_, _, ok := deviceinfo.MatchCNIFileName(name, c.req.SandboxID)
 		return ok || name == ""

@@ -267,3 +267,22 @@ func TestUnresponsivePluginsDirectoryDelaysNoCreation(t *testing.T) {
 		t.Error("the runtime waits for the directory")
 	}
 }
+
+// A network that comes while a container is created, after its networks were read, is delivered.
+func TestNetworkThatComesDuringCreationIsDelivered(t *testing.T) {
+	h := newRunningHost(t, fmt.Sprintf(runningConfig, runningRule))
+	h.listen("run/vsw/1/s")
+	h.listen("run/vsw/2/s")
+	h.writeInfo("net1", "client", "/run/vsw/1/s")
+	// Another container shows that an event was handled.
+	h.create()
+	h.wantInterfaces("at its creation", "net1")
+	late := &api.Container{Id: strings.Repeat("c", 64), PodSandboxId: h.pod.Id, Name: "late"}
+	made, err := h.p.prepareCreation(context.Background(), h.pod, late)
+	check(t, err)
+	h.writeInfo("net2", "client", "/run/vsw/2/s")
+	h.wantInterfaces("the other container", "net1 net2")
+	h.p.recordCreation(made)
+	h.c = late
+	h.wantInterfaces("the late container", "net1 net2")
+}
