@@ -24,8 +24,10 @@ const DefaultAge = 10 * time.Minute
 // The number of digits in a runtime's ID, shortened and whole.
 const minRuntimeID, maxRuntimeID = 12, 64
 
-// IsUID reports whether a text is a UID of Kubernetes.
-func IsUID(text string) bool { return len(text) == 36 && cdiregistry.HasUUID(text) }
+// IsUID reports whether a text is a UID of Kubernetes, which is in lower case.
+func IsUID(text string) bool {
+	return len(text) == 36 && strings.ToLower(text) == text && cdiregistry.HasUUID(text)
+}
 
 // isNotHex reports whether a character is no digit of a runtime's ID.
 func isNotHex(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }
