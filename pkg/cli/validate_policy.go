@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -23,25 +24,20 @@ func (v *validator) unreachableRules(cfg *config.Config) diag.List {
 	warn := func(field, format string, args ...any) {
 		out = append(out, configDiagnostic(cfg, diag.SeverityWarning, field, fmt.Sprintf(format, args...)))
 	}
-	roots := make([]string, 0, 2*len(cfg.Sockets.Roots))
+	// A rule allows a path as the configuration has it, and as it resolves.
+	var roots []string
 	for i, root := range cfg.Sockets.Roots {
-		roots = append(roots, reserved.WithoutVar(root))
-		if !v.checkHost {
-			continue
-		}
-		real, err := v.host.Resolve(root)
-		if err == nil {
-			roots = append(roots, reserved.WithoutVar(real))
-			continue
-		}
+		real, exists := v.resolve(root)
+		roots = append(roots, root, real)
 		field := fmt.Sprintf("sockets.roots[%d]", i)
-		if cfg.IsWritten(field) {
+		if v.checkHost && !exists && cfg.IsWritten(field) {
 			warn(field, "found %s: there is no such directory on this host, so that no socket comes from it", diag.Quote(root))
 		}
 	}
 	var named []string
 	for _, n := range cfg.Sockets.Named {
-		named = append(named, reserved.WithoutVar(n.Path))
+		dir, _ := v.resolve(path.Dir(n.Path))
+		named = append(named, n.Path, path.Join(dir, path.Base(n.Path)))
 	}
 	for i := range cfg.Policy.Rules {
 		r := &cfg.Policy.Rules[i]
@@ -51,7 +47,7 @@ func (v *validator) unreachableRules(cfg *config.Config) diag.List {
 			}
 		}
 		for j, pattern := range r.Allow.Sockets {
-			if !belowAny(roots, pattern) && !matchesAny(glob.CompilePath, reserved.WithoutVar(pattern), named) {
+			if !belowAny(roots, pattern) && !matchesAny(glob.CompilePath, pattern, named) {
 				warn(fmt.Sprintf("policy.rules[%d].allow.sockets[%d]", i, j),
 					"found %s: it matches nothing below the socket roots (%s) and no path in sockets.named, and sockets come from there alone", diag.Quote(pattern), strings.Join(cfg.Sockets.Roots, ", "))
 			}
@@ -72,10 +68,21 @@ func (v *validator) unreachableRules(cfg *config.Config) diag.List {
 	return out
 }
 
+// resolve returns a directory with its symlinks resolved. Of one that is not on this host, it is known that /var/run is a
+// symlink to /run on most hosts.
+func (v *validator) resolve(dir string) (real string, exists bool) {
+	if v.checkHost {
+		if real, err := v.host.Resolve(dir); err == nil {
+			return real, true
+		}
+	}
+	return reserved.WithoutVar(dir), false
+}
+
 // belowAny reports whether the pattern can match a path below one of the roots: up to its first
 // star it leads into a root, or to a directory above one.
 func belowAny(roots []string, pattern string) bool {
-	literal, _, star := strings.Cut(reserved.WithoutVar(pattern), "*")
+	literal, _, star := strings.Cut(pattern, "*")
 	for _, root := range roots {
 		root += "/"
 		if strings.HasPrefix(literal, root) || star && strings.HasPrefix(root, literal) {
