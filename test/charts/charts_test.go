@@ -202,7 +202,7 @@ func TestRenderedObjectsAreValid(t *testing.T) {
 image: {repository: registry.example/jackfield, digest: "sha256:` + strings.Repeat("ab", 32) + `", pullPolicy: Always, pullSecrets: [{name: pull}]}
 config:
   cdi: {specDirs: [/etc/cdi, /var/run/cdi, /opt/vendor_1/cdi, /opt/vendor-1/cdi]}
-  sockets: {roots: [/var/run/vsw, /run/openvswitch, /var/run/jackfield/sockets, /srv/` + strings.Repeat("long/", 20) + `dir]}
+  sockets: {roots: [/var/run/vsw, /srv/vsw.d, /srv/vsw/d, /srv/vsw., /run/openvswitch, /var/run/jackfield/sockets, /srv/` + strings.Repeat("long/", 20) + `dir]}
   stateDir: /run/jackfield
   kubelet: {podResourcesSocket: /data/kubelet/pod-resources/kubelet.sock, required: true}
   policy: {rules: [{name: dpdk, for: {namespaces: ["dpdk-*"]}, allow: {sockets: ["/var/run/vsw/**"]}}]}

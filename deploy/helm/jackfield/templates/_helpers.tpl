@@ -155,7 +155,7 @@ mount below the state directory would propagate to the host. */ -}}
 the same name. */ -}}
 {{- define "jackfield.volumeName" -}}
 {{- $name := printf "host%s" (regexReplaceAll "[^a-z0-9]+" (lower .) "-") -}}
-{{- if or (not (regexMatch "^[a-z0-9/.]*$" .)) (gt (len $name) 60) -}}
+{{- if or (not (regexMatch "^[a-z0-9/]*$" .)) (gt (len $name) 60) -}}
 {{- $name = printf "%s-%s" ($name | trunc 50 | trimSuffix "-") (sha256sum . | trunc 8) -}}
 {{- end -}}
 {{- $name -}}
