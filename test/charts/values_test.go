@@ -5,6 +5,7 @@ package charts
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +46,53 @@ func TestMonitoringObjectsHaveFiles(t *testing.T) {
 		}
 	}
 	t.Error("there is no ConfigMap with the dashboard")
+}
+
+// The alert about pods that are not ready asks for the DaemonSets of the release, whatever their names are.
+func TestAlertNamesDaemonSetsOfRelease(t *testing.T) {
+	for _, values := range []string{"{}", "fullnameOverride: fast-paths", "{fullnameOverride: fast-paths, pools: {dpdk: {nodeSelector: {a: b}}}}"} {
+		objects := renderHelm(t, "{metrics: {prometheusRule: {enabled: true}}, "+strings.TrimPrefix(strings.TrimSuffix(values, "}"), "{")+"}")
+		text, err := yaml.Marshal(onlyObject[*PrometheusRule](t, objects).Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		selectors := regexp.MustCompile(`daemonset=~"([^"]*)"`).FindAllStringSubmatch(string(text), -1)
+		if len(selectors) != 2 {
+			t.Fatalf("the rules have the selectors %q", selectors)
+		}
+		for name := range objectsNamed[*apps.DaemonSet](objects) {
+			for _, s := range selectors {
+				if !regexp.MustCompile("^(?:" + s[1] + ")$").MatchString(name) {
+					t.Errorf("%s: the alert is about DaemonSets named %s, and the release's is %s", values, s[1], name)
+				}
+			}
+		}
+	}
+}
+
+// A label for every object can have another value where a narrower setting names it too.
+func TestNarrowerLabelsReplaceCommonOnes(t *testing.T) {
+	objects := renderHelm(t, `
+commonLabels: {release: common, team: net}
+podLabels: {release: pods}
+config: {metrics: {listen: ':9480'}}
+metrics:
+  podMonitor: {enabled: true, labels: {release: prometheus}}
+  prometheusRule: {enabled: true, labels: {release: prometheus}}
+  dashboard: {enabled: true, labels: {release: grafana}}`)
+	found := map[string]string{"pods": onlyObject[*apps.DaemonSet](t, objects).Spec.Template.Labels["release"]}
+	for _, o := range objects {
+		if o.GetLabels()["team"] != "net" {
+			t.Errorf("%s has the labels %v", o.GetName(), o.GetLabels())
+		}
+		found[o.GetObjectKind().GroupVersionKind().Kind+" "+o.GetName()] = o.GetLabels()["release"]
+	}
+	for name, want := range map[string]string{"pods": "pods", "DaemonSet jackfield": "common", "PodMonitor jackfield": "prometheus", "PrometheusRule jackfield": "prometheus",
+		"ConfigMap jackfield-dashboard": "grafana", "ConfigMap jackfield": "common"} {
+		if found[name] != want {
+			t.Errorf("%s: release is %q, want %q", name, found[name], want)
+		}
+	}
 }
 
 // objectsNamed returns the objects of a type by name.

@@ -52,11 +52,12 @@ jackfield.dev/pool: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
+{{- /* The labels of an object; "more", if set, replaces common labels of the same name. */ -}}
 {{- define "jackfield.labels" -}}
 {{ include "jackfield.selector" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
+{{- with merge (dict) (get . "more" | default dict) (.Values.commonLabels | default dict) }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}
