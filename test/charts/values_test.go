@@ -224,3 +224,18 @@ func TestNotesNameNextCommands(t *testing.T) {
 		}
 	}
 }
+
+// The notes do not say that nothing is granted where rules may be in a ConfigMap of the user's.
+func TestNotesKnowWhereRulesAre(t *testing.T) {
+	const rules = "[{name: a, for: {namespaces: [x]}, allow: {sockets: [/run/x/**]}}]"
+	for values, granted := range map[string]bool{"{}": false, "config: {policy: {rules: " + rules + "}}": true, "existingConfigMap: mine": true,
+		"pools: {dpdk: {nodeSelector: {a: b}}}": false, "pools: {dpdk: {nodeSelector: {a: b}, config: {policy: {rules: " + rules + "}}}}": true} {
+		files, err := renderChart(values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := files["jackfield/templates/NOTES.txt"]; strings.Contains(notes, "no policy rules yet") == granted {
+			t.Errorf("%s: the notes are\n%s", values, notes)
+		}
+	}
+}
