@@ -16,6 +16,8 @@
 # NRIPLUGINDIR and NRICONFDIR are the paths on the host; BIN has the programs, and
 # COMPLETER is the one that prints the completions, for packages of another architecture.
 set -eu
+# Users need the directories, too: a rootless Podman that cannot read its hooks runs no container.
+umask 022
 
 : "${DESTDIR=}" "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}" "${BIN:=bin}"
 : "${COMPLETER:=$BIN/jackfield}"

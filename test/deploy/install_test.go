@@ -214,6 +214,30 @@ func TestInstallKeepsConfiguration(t *testing.T) {
 	}
 }
 
+// Everyone can read what is installed, whatever files root's shell hides from others: a rootless Podman that cannot read the
+// hooks' directory runs no container.
+func TestInstallationIsReadableByAll(t *testing.T) {
+	p := newInstallRoot(t)
+	cmd := exec.Command("sh", "-c", "umask 077; exec "+filepath.Join(top, "deploy/install/install.sh")+" install")
+	cmd.Env = p.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("install.sh install: %v\n%s", err, out)
+	}
+	err := filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && (info.Mode()&0o044 != 0o044 || d.IsDir() && info.Mode()&0o011 != 0o011) {
+			t.Errorf("%s has mode %v", strings.TrimPrefix(path, p.dir), info.Mode())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // install replaces a running program.
 func TestInstallReplacesRunningProgram(t *testing.T) {
 	p := newInstallRoot(t)
