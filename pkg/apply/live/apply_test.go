@@ -172,6 +172,33 @@ func TestApplyCreatesNodes(t *testing.T) {
 	}
 }
 
+// A node at a dangling symlink of the image is created where the symlink leads to, as a mount point is.
+func TestApplyCreatesNodeAtDanglingSymlink(t *testing.T) {
+	target := startTarget(t, 0)
+	if err := os.Mkdir(filepath.Join(target.Root, "dev"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for link, to := range map[string]string{"one": "two", "two": "/dev/sub/three", "loop": "loop"} {
+		if err := os.Symlink(to, filepath.Join(target.Root, "dev", link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := &edits.Set{Devices: []edits.Device{{Path: "/dev/one", Type: "c", Major: 240, Minor: 7, Access: edits.NoAccess}}}
+	for range 2 {
+		if err := Apply(hostfs.Host(), target, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(target.inside("/dev/sub/three"), &st); err != nil || st.Rdev != unix.Mkdev(240, 7) {
+		t.Errorf("%+v, %v", st, err)
+	}
+	set.Devices[0].Path = "/dev/loop"
+	if err := Apply(hostfs.Host(), target, set); err == nil {
+		t.Error("a node was created at a symlink to itself")
+	}
+}
+
 // The host's node is only bound if it has the edit's device number. Otherwise a node is created, or, in a user namespace, the request fails.
 func TestApplyChecksDeviceNumber(t *testing.T) {
 	set := &edits.Set{Devices: []edits.Device{{Path: "/dev/x", HostPath: "/dev/null", Type: "c", Major: 1, Minor: 5}}}
