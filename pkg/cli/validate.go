@@ -108,6 +108,7 @@ type validator struct {
 	strict    bool     // warnings count
 	quiet     bool     // nothing is printed of files that are right
 	readDirs  []string // whose CDI and hooks.d files this host reads, symlinks resolved
+	specExts  []string // extensions of the CDI files that this host reads
 	files     int      // that were looked at
 	findings  diag.List
 	lines     []validateLine
@@ -118,8 +119,8 @@ type validateLine struct {
 	finding, file, holds string
 }
 
-// findReadDirs finds the directories that this host reads. An unreadable configuration has the
-// default ones.
+// findReadDirs finds the directories that this host reads, and the extensions of CDI files. An unreadable
+// configuration has the default ones.
 func (v *validator) findReadDirs(env Env) error {
 	dirs, err := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv))
 	if err != nil {
@@ -129,6 +130,7 @@ func (v *validator) findReadDirs(env Env) error {
 	if err != nil {
 		cfg = config.Default()
 	}
+	v.specExts = cfg.CDI.Extensions
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}

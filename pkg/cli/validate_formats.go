@@ -23,8 +23,8 @@ const maxConflicts = 3
 
 // validateCDI checks a CDI file as a node that reads it does.
 func (v *validator) validateCDI(c content) {
-	if ext := path.Ext(c.shown); c.hostPath != "" && ext != ".json" && ext != ".yaml" {
-		v.addFindings(fileDiagnostic(c.shown, diag.SeverityWarning, "", "is not read under this name: CDI files are *.json and *.yaml, and what else cdi.extensions of the configuration has"))
+	if c.hostPath != "" && !slices.Contains(v.specExts, path.Ext(c.shown)) {
+		v.addFindings(fileDiagnostic(c.shown, diag.SeverityWarning, "", "is not read under this name: cdi.extensions of the configuration has "+strings.Join(v.specExts, ", ")))
 	}
 	v.validateOnHost(c, func(checkHost, trustAnyone bool) (diag.List, error) {
 		if c.hostPath == "" {
@@ -79,7 +79,7 @@ func (v *validator) trustsAnyone() bool { return isForeignTree(v.host) || !v.che
 // and none of the devices can be used.
 func (v *validator) addConflicts(hostPath, shown string) {
 	trustAnyone := v.trustsAnyone() || !slices.Contains(v.readDirs, v.host.Canonical(hostPath))
-	registry, err := cdiregistry.New(v.host, []string{hostPath}, cdiregistry.Options{DisableWatch: true, TrustAnyone: trustAnyone})
+	registry, err := cdiregistry.New(v.host, []string{hostPath}, cdiregistry.Options{Extensions: v.specExts, DisableWatch: true, TrustAnyone: trustAnyone})
 	if err != nil {
 		v.addFindings(cannotRead(shown, err))
 		return
