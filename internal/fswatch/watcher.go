@@ -107,11 +107,17 @@ func (w *Watcher) Close() error {
 // exist. The name "" stands for every name in dir. The watcher's goroutine calls notify,
 // holding no lock, with the name that may have changed, or with "" when every name may have.
 //
+// A file system that is unresponsive when Add is called delays that call, and no other watch.
+//
 // When the kernel allows no more watches, Add returns the watch and an error: the watch then
 // reports only what the directories above do.
 func (w *Watcher) Add(dir, name string, mask uint32, notify func(name string)) (*Watch, error) {
 	if path.Clean(dir) != dir || !path.IsAbs(dir) || strings.Contains(name, "/") {
 		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("watch %q in %q: want a clean absolute path and a name", name, dir))
+	}
+	// An unresponsive file system blocks here, where the lock is not held that all other watches need.
+	if fd, err := w.host.OpenNoSymlinks(dir, unix.O_PATH|unix.O_DIRECTORY); err == nil {
+		unix.Close(fd)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

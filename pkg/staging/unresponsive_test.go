@@ -78,6 +78,25 @@ func TestUnresponsiveRootBlocksNoOtherContainer(t *testing.T) {
 	release()
 }
 
+// A socket root is unresponsive when the process starts. A socket elsewhere that the host re-creates is rebound.
+func TestUnresponsiveRootDelaysNoRebind(t *testing.T) {
+	n := newNode(t)
+	n.listen("run/vsw/p1/a.sock", "first")
+	n.listen("run/vsw/hung/deep/b.sock", "hung")
+	must(t, n.Prepare(newContainer("c1", "s1", "p1/a.sock")))
+	must(t, n.Prepare(newContainer("c2", "s2", "hung/deep/b.sock")))
+	must(t, n.Close())
+	n.Store = nil
+	release := n.mountUnresponsive("run/vsw/hung")
+	n.open(Options{Mode: ModeMount, Watch: true})
+	must(t, n.trackRecorded("s2", "c2"))
+	time.Sleep(200 * time.Millisecond) // now its watch waits for the file system
+	must(t, n.trackRecorded("s1", "c1"))
+	n.listen("run/vsw/p1/a.sock", "second")
+	n.wantAnswer(n.stagedPath("c1", "net/net1/a.sock"), "second")
+	release()
+}
+
 // A socket root is unresponsive when the process starts, and a pod that had a directory there is gone. The
 // other containers are tracked.
 func TestUnresponsiveRootOfGonePodDelaysNoTracking(t *testing.T) {
