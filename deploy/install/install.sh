@@ -95,13 +95,13 @@ remove_config() {
 	fi
 }
 
-# find_other_setting OWN KEY PATH... prints the first file that sets a key, among the paths and the *.conf files
-# in them. It skips OWN, the drop-in itself.
+# find_other_setting OWN KEY PATTERN... prints the first file that sets a key, among those that match the patterns. It
+# skips OWN, the drop-in itself.
 find_other_setting() {
 	own=$1 key=$2
 	shift 2
-	for file in "$@"; do
-		for found in "$DESTDIR$file" "$DESTDIR$file"/*.conf; do
+	for pattern in "$@"; do
+		for found in "$DESTDIR"$pattern; do
 			if [ -f "$found" ] && [ "$found" != "$DESTDIR$own" ] && grep -Eq "^[[:space:]]*$key[[:space:]]*=" "$found"; then
 				print_line "${found#"$DESTDIR"}"
 				return
@@ -110,7 +110,7 @@ find_other_setting() {
 	done
 }
 
-# install_dropin FROM TO SAMPLE DIR FILE... installs a drop-in with a list of hooks directories, unless
+# install_dropin FROM TO SAMPLE DIR PATTERN... installs a drop-in with a list of hooks directories, unless
 # another file has such a list.
 install_dropin() {
 	from=$1 to=$2 sample=$3 dir=$4
@@ -154,7 +154,7 @@ install)
 		render_file 0644 deploy/podman/50-jackfield.conf "$doc/containers.conf"
 		render_file 0644 deploy/crio/50-jackfield-hooks.conf "$doc/crio.conf"
 		install_dropin deploy/podman/50-jackfield.conf "$podman_conf" containers.conf "$share/podman-hooks.d" \
-			/usr/share/containers/containers.conf "$SYSCONFDIR/containers/containers.conf" "$SYSCONFDIR/containers/containers.conf.d"
+			/usr/share/containers/containers.conf "$SYSCONFDIR/containers/containers.conf" "$SYSCONFDIR/containers/containers.conf.d/*.conf"
 	fi
 	list_manuals | while read -r page; do copy_file 0644 "$page" "$PREFIX/share/man/man${page##*.}/$(basename "$page")"; done
 	list_completions | while read -r shell to; do
@@ -175,7 +175,8 @@ nri-plugin)
 	;;
 crio-hook)
 	print_line "installed below ${DESTDIR:-/}:"
-	install_dropin deploy/crio/50-jackfield-hooks.conf "$crio_conf" crio.conf "$share/crio-hooks.d" "$SYSCONFDIR/crio/crio.conf" "$SYSCONFDIR/crio/crio.conf.d"
+	# CRI-O reads every file, whatever its name: OpenShift's 00-default has a list.
+	install_dropin deploy/crio/50-jackfield-hooks.conf "$crio_conf" crio.conf "$share/crio-hooks.d" "$SYSCONFDIR/crio/crio.conf" "$SYSCONFDIR/crio/crio.conf.d/*"
 	print_line "CRI-O reads it at its next start"
 	;;
 uninstall)

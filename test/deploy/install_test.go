@@ -214,6 +214,20 @@ func TestInstallKeepsConfiguration(t *testing.T) {
 	}
 }
 
+// A list of hooks directories in a file that the runtime reads keeps the drop-in out: CRI-O reads every file of its directory,
+// Podman those named *.conf.
+func TestInstallKeepsListsOfHooks(t *testing.T) {
+	p := newInstallRoot(t)
+	p.write("/etc/crio/crio.conf.d/00-default", "[crio.runtime]\nhooks_dir = [\n  \"/srv/hooks\",\n]\n")
+	p.write("/etc/containers/containers.conf.d/10-mine.conf~", "[engine]\nhooks_dir = [\"/srv/hooks\"]\n")
+	if out := p.run("crio-hook"); !strings.Contains(out, `it would replace hooks_dir of /etc/crio/crio.conf.d/00-default; add "/usr/local/share/jackfield/crio-hooks.d" there`) {
+		t.Errorf("install.sh crio-hook prints\n%s", out)
+	}
+	if out := p.run("install"); !strings.Contains(out, "\n  /etc/containers/containers.conf.d/50-jackfield.conf\n") {
+		t.Errorf("install.sh install prints\n%s", out)
+	}
+}
+
 // Everyone can read what is installed, whatever files root's shell hides from others: a rootless Podman that cannot read the
 // hooks' directory runs no container.
 func TestInstallationIsReadableByAll(t *testing.T) {
