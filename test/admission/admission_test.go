@@ -145,6 +145,7 @@ func TestInvalidAnnotationsAreDenied(t *testing.T) {
 		"unknown scope":          {map[string]string{"devices.jackfield.dev/containers.app": "x"}, "the annotations are"},
 		"the domain":             {map[string]string{"jackfield.dev/devices": "x"}, "the annotations are"},
 		"too long":               {map[string]string{"devices.jackfield.dev": strings.Repeat("a", 65537)}, "longer than"},
+		"too long in bytes":      {map[string]string{"devices.jackfield.dev": strings.Repeat("é", 32769)}, "longer than"},
 		"no networks":            {map[string]string{"networks.jackfield.dev": " \n"}, "networks.jackfield.dev is empty"},
 		"256 KiB of others":      {map[string]string{"other": strings.Repeat("a", 256<<10), "devices.jackfield.dev": "vendor.com/net=a"}, ""},
 		"many keys of Jackfield": {manyKeys(2000), "no such container"},
