@@ -23,7 +23,11 @@ func DecodeYAML(data []byte) ([]json.RawMessage, error) {
 		if errors.Is(err, io.EOF) {
 			return docs, nil
 		}
-		if err != nil {
+		var compact bytes.Buffer
+		switch {
+		case err != nil && json.Compact(&compact, bytes.TrimSpace(data)) == nil:
+			return []json.RawMessage{compact.Bytes()}, nil // not all JSON is YAML: escapes of surrogate pairs are not
+		case err != nil:
 			return nil, err
 		}
 		if len(node.Content) == 0 || node.Content[0].Tag == "!!null" {

@@ -17,6 +17,11 @@ func TestDecodeYAMLSplitsDocumentsAndReportsLines(t *testing.T) {
 	if err != nil || len(docs) != 1 || string(docs[0]) != `{"data":{"1.5":"a","8080":"a","true":"b"},"more":{"0":"c"}}` {
 		t.Errorf("%q, %v", docs, err)
 	}
+	// Not all JSON is YAML.
+	docs, err = DecodeYAML([]byte("\t{\"a\": \"\\ud83d\\ude00\"\n, \"b\"\n: 1}\n"))
+	if err != nil || len(docs) != 1 || string(docs[0]) != `{"a":"\ud83d\ude00","b":1}` {
+		t.Errorf("%q, %v", docs, err)
+	}
 	for text, want := range map[string]string{
 		"a: 1\n---\nb: [\n":      "line 3",
 		"a: 1\n---\nb: 1\nb: 2":  "line 4",
