@@ -214,6 +214,12 @@ func (s *Store) revokeAtSocket(socket, record string) error {
 	if _, err := os.Lstat(filepath.Join(s.rightsDir(), rightsName(socket))); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
+	// An unresponsive root blocks here, where the lock is not held that other sockets' records have, too.
+	if r, _, err := s.readRights(rightsName(socket)); err == nil && r.Socket == socket {
+		if fd, err := openBelowRoot(s.host, r.Root, strings.TrimPrefix(socket, r.Root+"/"), unix.O_PATH|unix.O_NOFOLLOW); err == nil {
+			unix.Close(fd)
+		}
+	}
 	f, err := s.openRights(socket)
 	if err != nil {
 		return err

@@ -97,6 +97,26 @@ func TestUnresponsiveRootDelaysNoRebind(t *testing.T) {
 	release()
 }
 
+// While the end of a container waits for an unresponsive root to revoke access there, other containers get access to
+// sockets whose records have the same lock.
+func TestUnresponsiveRootDelaysNoOtherAccess(t *testing.T) {
+	n, _ := newRightsNode(t, "hung/a.sock")
+	must(t, n.Prepare(newContainerOf("c1", "s1", "hung/a.sock", ByACL, 1234, 4321)))
+	other := "p/b.sock"
+	for i := 0; rightsName("/run/vsw/" + other)[0] != rightsName("/run/vsw/hung/a.sock")[0]; i++ {
+		other = fmt.Sprintf("p/b%d.sock", i)
+	}
+	n.listen("run/vsw/"+other, "host")
+	release := n.mountUnresponsive("run/vsw/hung")
+	removed := make(chan error, 1)
+	go func() { removed <- n.RemoveContainer("s1", "c1") }()
+	n.waitUntil(func() bool { return !exists(n.recordFile("s1", "c1")) }, "the container's record is not removed")
+	time.Sleep(100 * time.Millisecond) // now the removal waits for the file system
+	n.wantEnd("creation", func() error { return n.Prepare(newContainerOf("c2", "s2", other, ByACL, 1234, 4321)) })
+	release()
+	<-removed
+}
+
 // A socket root is unresponsive when the process starts, and a pod that had a directory there is gone. The
 // other containers are tracked.
 func TestUnresponsiveRootOfGonePodDelaysNoTracking(t *testing.T) {
