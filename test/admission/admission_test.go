@@ -18,6 +18,7 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
@@ -172,6 +173,32 @@ func TestInvalidAnnotationsAreDenied(t *testing.T) {
 	for _, was := range []*corev1.Pod{pod(nil), pod(map[string]string{"a": "b"}), pod(map[string]string{"device.jackfield.dev": "y"})} {
 		if got := denials(t, v, nil, wrong, was); len(got) == 0 {
 			t.Errorf("a pod with %v is admitted with a new invalid annotation", was.Annotations)
+		}
+	}
+}
+
+// An update of a pod's status can change annotations, too: Multus writes its own so.
+func TestStatusCannotCarryAnnotationsPastPolicies(t *testing.T) {
+	for _, file := range []string{"annotations.yaml", "namespaces.yaml"} {
+		data, err := os.ReadFile("../../deploy/admission/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var policy admissionv1.ValidatingAdmissionPolicy
+		if err := yaml.UnmarshalStrict(bytes.Split(data, []byte("\n---\n"))[0], &policy); err != nil {
+			t.Fatal(err)
+		}
+		gvk, gvr := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
+		for subresource, want := range map[string]bool{"": true, "status": true, "eviction": false} {
+			attr := admission.NewAttributesRecord(pod(nil), pod(nil), gvk, "telco", "fwd-0", gvr, subresource, admission.Update, nil, false, nil)
+			got := false
+			for _, r := range policy.Spec.MatchConstraints.ResourceRules {
+				matcher := rules.Matcher{Rule: r.RuleWithOperations, Attr: attr}
+				got = got || matcher.Matches()
+			}
+			if got != want {
+				t.Errorf("%s applies to updates of pods/%s: %v, want %v", file, subresource, got, want)
+			}
 		}
 	}
 }
