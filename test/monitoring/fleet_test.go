@@ -30,8 +30,10 @@ func TestDashboardShowsFaultsOfFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	var d struct {
-		Templating struct{ List []struct{ Name, AllValue string } }
-		Panels     []struct {
+		Templating struct {
+			List []struct{ Name, AllValue string }
+		}
+		Panels []struct {
 			Title, Type string
 			GridPos     struct{ Y int }
 			Targets     []struct{ Expr string }
