@@ -63,7 +63,7 @@ func (f *fire) run(t *testing.T, h *e2e.H) {
 	h.MkdirAll(devinfoDir)
 	p := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
 	// At the end, the plugin is another process.
-	before := h.Inventory(inventoryDirs...)
+	before := inventory(h)
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()

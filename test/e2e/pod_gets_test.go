@@ -46,6 +46,16 @@ func memif(role, path string) string {
 // inventoryDirs are the directories in which nothing may be left.
 var inventoryDirs = []string{"/run/jackfield", "/run/vsw", "/var/run/k8s.cni.cncf.io"}
 
+// inventory returns what exists before a test's containers. The plugin creates the directory of its records
+// shortly after it is registered.
+func inventory(h *e2e.H) []string {
+	h.Eventually(func() error {
+		_, err := os.Stat("/run/jackfield/status")
+		return err
+	})
+	return h.Inventory(inventoryDirs...)
+}
+
 func TestPodGetsCDIDevice(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
@@ -78,7 +88,7 @@ func TestPodConnectsToSockets(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-		before := h.Inventory(inventoryDirs...)
+		before := inventory(h)
 		h.Vswitch(vswitch.VhostUser, "/run/vsw/port1/vhost.sock", "vhost-user")
 		h.Vswitch(vswitch.Memif, "/run/vsw/port2/memif.sock", "memif")
 		h.Vswitch(vswitch.VhostUser, "/run/vsw/other/secret.sock", "another tenant")
@@ -175,7 +185,7 @@ func TestKubeletSeesEachRefusal(t *testing.T) {
 				t.Cleanup(func() { os.Remove("/run/vsw/link") })
 				h.WriteFile("/etc/cdi/vendor.json", `{"cdiVersion":"0.6.0","kind":"vendor.com/net","devices":[{"name":"a","containerEdits":{"env":["A=1"]}}]}`)
 				h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-				before := h.Inventory(inventoryDirs...)
+				before := inventory(h)
 				annotations := map[string]string{}
 				if tc.annotation != "" {
 					annotations["devices.jackfield.dev"] = tc.annotation

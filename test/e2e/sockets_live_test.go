@@ -42,7 +42,7 @@ func TestRunningContainerSurvivesVswitchRestart(t *testing.T) {
 	e2e.Each(t, func(t *testing.T, h *e2e.H) {
 		h.MkdirAll("/run/vsw")
 		plugin := h.StartPlugin(node.PluginOptions{Config: nodeConfig})
-		before := h.Inventory(inventoryDirs...)
+		before := inventory(h)
 		h.MkdirAll("/run/vsw/port1")
 		h.MkdirAll("/run/vsw/port2")
 		start := func(name string) (stop func()) {
@@ -71,7 +71,7 @@ func TestRunningContainerSurvivesVswitchRestart(t *testing.T) {
 			t.Helper()
 			h.Eventually(func() error {
 				out, err := h.Command("jackfield", "sockets", "dpdk-1/live", "--config", plugin.ConfigFile, "--color", "always").CombinedOutput()
-				rows := regexp.MustCompile(fmt.Sprintf(`(?m)^dpdk-1/live/main  /var/run/jackfield/net/net[12]/(?:vhost|memif)\.sock  +\d+s  +%d  +\S+ +\x1b\[3\dm  %s\x1b`, rebinds, state))
+				rows := regexp.MustCompile(fmt.Sprintf(`(?m)^dpdk-1/live/main  /var/run/jackfield/net/net[12]/(?:vhost|memif)\.sock  +\d+s  +%d  +\S+ +\x1b\[3\dm%s\x1b`, rebinds, state))
 				if err != nil || len(rows.FindAll(out, -1)) != 2 {
 					return fmt.Errorf("want two sockets that are %s, with %d rebinds: %w\n%s", state, rebinds, err, out)
 				}
