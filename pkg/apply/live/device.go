@@ -109,18 +109,11 @@ func (o *operation) makeNode(root int) error {
 	if !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("find %q in the container: %w", o.destination, err)
 	}
-	name := o.destination
-	for range maxDanglingLinks {
-		created, err := createInRoot(root, name, func(parent int, base string) error {
-			return unix.Mknodat(parent, base, mode, int(dev))
-		})
-		if err != nil {
-			return err
-		}
-		if created == name {
-			break
-		}
-		name = created
+	err = createInRoot(root, o.destination, func(parent int, base string) error {
+		return unix.Mknodat(parent, base, mode, int(dev))
+	})
+	if err != nil {
+		return err
 	}
 	fd, err = openInRoot(root, o.destination)
 	if err != nil {

@@ -27,35 +27,44 @@ func openInRoot(root int, name string) (int, error) {
 // creates what is missing, including parent directories.
 func openTarget(root int, name string, dir bool) (int, error) {
 	name = path.Clean("/" + name)
-	for range maxDanglingLinks {
-		fd, err := openInRoot(root, name)
-		if err == nil {
-			if err := checkKind(fd, name, dir); err != nil {
-				unix.Close(fd)
-				return -1, err
-			}
-			return fd, nil
-		}
-		if !errors.Is(err, unix.ENOENT) || name == "/" {
-			return -1, fmt.Errorf("find %q in the container: %w", name, err)
-		}
-		to, err := createInRoot(root, name, func(parent int, base string) error {
+	fd, err := openInRoot(root, name)
+	if errors.Is(err, unix.ENOENT) && name != "/" {
+		if err := createInRoot(root, name, func(parent int, base string) error {
 			if dir {
 				return unix.Mkdirat(parent, base, 0o755)
 			}
 			return unix.Mknodat(parent, base, unix.S_IFREG|0o644, 0)
-		})
-		if err != nil {
+		}); err != nil {
 			return -1, err
+		}
+		fd, err = openInRoot(root, name)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("find %q in the container: %w", name, err)
+	}
+	if err := checkKind(fd, name, dir); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// createInRoot calls create for a path that does not exist, or for the path that it leads to as a
+// dangling symlink.
+func createInRoot(root int, name string, create func(parent int, base string) error) error {
+	for range maxDanglingLinks {
+		to, err := createOrReadLink(root, name, create)
+		if err != nil || to == name {
+			return err
 		}
 		name = to
 	}
-	return -1, fmt.Errorf("find %q in the container: %w", name, unix.ELOOP)
+	return fmt.Errorf("find %q in the container: %w", name, unix.ELOOP)
 }
 
-// createInRoot calls create for a path that does not exist. It returns the path, or, if the path is
+// createOrReadLink calls create for a path that does not exist. It returns the path, or, if the path is
 // a dangling symlink, the path that the symlink names.
-func createInRoot(root int, name string, create func(parent int, base string) error) (string, error) {
+func createOrReadLink(root int, name string, create func(parent int, base string) error) (string, error) {
 	parent, err := openTarget(root, path.Dir(name), true)
 	if err != nil {
 		return "", err
