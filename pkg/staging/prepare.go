@@ -111,13 +111,13 @@ func (s *Store) makeDirs(c *Container, have []Dir) error {
 		return &os.PathError{Op: "open", Path: s.containersDir(), Err: err}
 	}
 	defer unix.Close(containers)
-	dir, err := makeDir(containers, c.ID)
+	dir, err := makeDir(containers, s.containersDir(), c.ID)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(dir)
 	for _, d := range c.Dirs {
-		fd, err := makeDir(dir, d.Path)
+		fd, err := makeDir(dir, filepath.Join(s.containersDir(), c.ID), d.Path)
 		if err != nil {
 			return err
 		}
@@ -131,9 +131,9 @@ func (s *Store) makeDirs(c *Container, have []Dir) error {
 	return nil
 }
 
-// makeDir opens a directory below an open one. It creates the directory and its parents if they are
+// makeDir opens a directory below an open one, whose path is base. It creates the directory and its parents if they are
 // missing, with the mode that a container needs whatever the umask. It follows no symlink.
-func makeDir(dirfd int, rel string) (int, error) {
+func makeDir(dirfd int, base, rel string) (int, error) {
 	at := dirfd
 	for elem := range strings.SplitSeq(rel, "/") {
 		next, err := hostfs.MkdirAt(at, elem, containerDir)
@@ -144,7 +144,7 @@ func makeDir(dirfd int, rel string) (int, error) {
 			unix.Close(at)
 		}
 		if err != nil {
-			return -1, &os.PathError{Op: "mkdir", Path: rel, Err: err}
+			return -1, &os.PathError{Op: "mkdir", Path: filepath.Join(base, rel), Err: err}
 		}
 		at = next
 	}

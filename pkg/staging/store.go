@@ -38,8 +38,8 @@ type Store struct {
 
 	mu       sync.Mutex // guards what follows, and every mount
 	tracked  map[string]*record
-	sockets  map[string]*hostSocket    // by the socket's host path
-	watchers map[bool]*fswatch.Watcher // by whether tenants can write the watched directories
+	sockets  map[string]*hostSocket // by the socket's host path
+	watchers watcherPair
 	// watchThrottle limits the log lines about directories that cannot be watched.
 	watchThrottle logThrottle
 	closed        bool
@@ -153,15 +153,17 @@ func checkStateDir(dir string) error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	watchers := s.watchers
-	s.watchers, s.closed = nil, true
+	s.watchers, s.closed = watcherPair{}, true
 	var errs []error
 	if s.rebinderLock >= 0 {
 		errs = append(errs, unix.Close(s.rebinderLock))
 		s.rebinderLock = -1
 	}
 	s.mu.Unlock()
-	for _, w := range watchers {
-		errs = append(errs, w.Close())
+	for _, w := range []*fswatch.Watcher{watchers.host, watchers.tenant} {
+		if w != nil {
+			errs = append(errs, w.Close())
+		}
 	}
 	s.bg.Wait()
 	return errors.Join(errs...)

@@ -32,18 +32,17 @@ type hostSocket struct {
 // that concern no socket.
 const tenantPause = 2 * time.Millisecond
 
-// startWatchers starts two watchers. Directories that tenants can write have one of their own, so
-// that a tenant delays only tenants. After an error, Close ends what was started.
-func (s *Store) startWatchers() error {
-	s.watchers = make(map[bool]*fswatch.Watcher)
-	for tenant, pause := range map[bool]time.Duration{false: 0, true: tenantPause} {
-		w, err := fswatch.New(s.host, fswatch.Options{Failed: s.reportWatchFailure, Pause: pause})
-		if err != nil {
-			return err
-		}
-		s.watchers[tenant] = w
+// watcherPair is the watchers of a store. Directories that tenants can write have one of their own, so
+// that a tenant delays only tenants.
+type watcherPair struct{ host, tenant *fswatch.Watcher }
+
+// startWatchers starts both watchers. After an error, Close ends what was started.
+func (s *Store) startWatchers() (err error) {
+	if s.watchers.host, err = fswatch.New(s.host, fswatch.Options{Failed: s.reportWatchFailure}); err != nil {
+		return err
 	}
-	return nil
+	s.watchers.tenant, err = fswatch.New(s.host, fswatch.Options{Failed: s.reportWatchFailure, Pause: tenantPause})
+	return err
 }
 
 func (s *Store) reportFailure(err error) {
@@ -68,7 +67,10 @@ func (s *Store) reportWatchFailure(err error) {
 func (s *Store) watchSocket(src *hostSocket) {
 	tenant := s.claims.Claimants(src.socket.hostPath()).HasAny()
 	s.mu.Lock()
-	w := s.watchers[tenant]
+	w := s.watchers.host
+	if tenant {
+		w = s.watchers.tenant
+	}
 	s.mu.Unlock()
 	if w == nil {
 		return
