@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/internal/orphans"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -115,7 +116,7 @@ func (d *doctor) removeFiles(dir string, names []string) bool {
 func (d *doctor) checkTransientOrphans(owners []string, before time.Time) int {
 	var found []string
 	for _, t := range orphans.WithoutOwner(orphans.TransientSpecs(d.snapshot), owners, before) {
-		if orphans.IsRuntimeID(t.ID) || orphans.IsUID(t.ID) {
+		if orphans.IsRuntimeID(t.ID) || kubename.IsUID(t.ID) {
 			found = append(found, t.File.Path)
 		}
 	}

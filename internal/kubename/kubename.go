@@ -3,45 +3,63 @@
 // Package kubename checks names by the rules of Kubernetes' API.
 package kubename
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+	"sync"
+)
 
 const (
 	maxLabel     = 63
 	maxSubdomain = 253
 
-	lowerCase = "abcdefghijklmnopqrstuvwxyz0123456789"
-	anyCase   = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + lowerCase
+	lowerAlphanumerics = "abcdefghijklmnopqrstuvwxyz0123456789"
+	alphanumerics      = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + lowerAlphanumerics
 )
 
 // IsLabel reports whether s is a DNS label in lower case (RFC 1123), as names of namespaces and
 // containers are.
-func IsLabel(s string) bool { return len(s) <= maxLabel && isPart(s, lowerCase, "-") }
+func IsLabel(s string) bool { return len(s) <= maxLabel && isPart(s, lowerAlphanumerics, "-") }
 
 // IsSubdomain reports whether s is a DNS subdomain in lower case: parts separated by dots. As in
 // Kubernetes, and unlike in DNS, a part may be longer than a label.
-func IsSubdomain(s string) bool { return areParts(s, lowerCase) }
+func IsSubdomain(s string) bool { return areParts(s, lowerAlphanumerics) }
 
 // IsSubdomainInAnyCase is IsSubdomain for names in which case does not matter.
-func IsSubdomainInAnyCase(s string) bool { return areParts(s, anyCase) }
+func IsSubdomainInAnyCase(s string) bool { return areParts(s, alphanumerics) }
 
 // IsQualifiedPart reports whether s can follow the slash of a qualified name, such as the "nic" of
 // "example.com/nic".
-func IsQualifiedPart(s string) bool { return len(s) <= maxLabel && isPart(s, anyCase, "-_.") }
+func IsQualifiedPart(s string) bool { return len(s) <= maxLabel && isPart(s, alphanumerics, "-_.") }
 
-func areParts(s, alphanumerics string) bool {
+// areParts reports whether s is parts separated by dots. A part may contain a hyphen.
+func areParts(s, ends string) bool {
 	if len(s) > maxSubdomain {
 		return false
 	}
 	for part := range strings.SplitSeq(s, ".") {
-		if !isPart(part, alphanumerics, "-") {
+		if !isPart(part, ends, "-") {
 			return false
 		}
 	}
 	return true
 }
 
-// isPart reports whether s has an alphanumeric at both ends, and between them only such and others.
-func isPart(s, alphanumerics, others string) bool {
-	return s != "" && strings.Trim(s, alphanumerics+others) == "" &&
-		strings.IndexByte(alphanumerics, s[0]) >= 0 && strings.IndexByte(alphanumerics, s[len(s)-1]) >= 0
+// isPart reports whether s begins and ends with a character of ends, and has only characters of ends and others.
+func isPart(s, ends, others string) bool {
+	return s != "" && strings.Trim(s, ends+others) == "" &&
+		strings.IndexByte(ends, s[0]) >= 0 && strings.IndexByte(ends, s[len(s)-1]) >= 0
+}
+
+// uuid is compiled when it is first used: most commands and hooks do not need it.
+var uuid = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}`)
+})
+
+// HasUUID reports whether a text has a UUID in it.
+func HasUUID(text string) bool { return uuid().MatchString(text) }
+
+// IsUID reports whether a text is the UID of an object: a UUID in lower case.
+func IsUID(text string) bool {
+	return len(text) == 36 && strings.ToLower(text) == text && HasUUID(text)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -23,11 +24,6 @@ const DefaultAge = 10 * time.Minute
 
 // The number of digits in a runtime's ID, shortened and whole.
 const minRuntimeID, maxRuntimeID = 12, 64
-
-// IsUID reports whether a text is a UID of Kubernetes, which is in lower case.
-func IsUID(text string) bool {
-	return len(text) == 36 && strings.ToLower(text) == text && cdiregistry.HasUUID(text)
-}
 
 // isNotHex reports whether a character is no digit of a runtime's ID.
 func isNotHex(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) }
@@ -89,13 +85,13 @@ func WithoutOwner(list []cdiregistry.Transient, alive []string, before time.Time
 	for i, id := range alive {
 		id = strings.ToLower(id)
 		parts[i] = strings.ReplaceAll(id, "/", "_")
-		isUID, isContainer := IsUID(id), IsRuntimeID(id)
+		isUID, isContainer := kubename.IsUID(id), IsRuntimeID(id)
 		uids, containers, names = uids || isUID, containers || isContainer, names || !isUID && !isContainer
 	}
 	var out []cdiregistry.Transient
 	for _, t := range list {
 		owner := strings.ToLower(t.ID)
-		inList := names || uids && cdiregistry.HasUUID(owner) || containers && RuntimeIDIn(owner) != ""
+		inList := names || uids && kubename.HasUUID(owner) || containers && RuntimeIDIn(owner) != ""
 		isAlive := slices.ContainsFunc(parts, func(id string) bool { return strings.Contains(owner, id) })
 		if inList && !isAlive && !t.File.ModTime.After(before) {
 			out = append(out, t)

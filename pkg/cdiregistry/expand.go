@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"github.com/jackfield/jackfield/internal/kubename"
 )
 
 // Expand returns what "kind=all" stands for: the device named "all" where there is one,
@@ -41,7 +43,7 @@ func (s *Snapshot) Expand(kind string) ([]*Device, error) {
 	for _, d := range list {
 		edits, nodes := editsKey(d.Edits), nodesKey(d.Edits)
 		same, other := otherNodes, uuidNodes
-		if HasUUID(d.Name[len(d.Kind)+1:]) {
+		if kubename.HasUUID(d.Name[len(d.Kind)+1:]) {
 			same, other = uuidNodes, otherNodes
 		}
 		if seen[edits] || nodes != "" && other[nodes] {

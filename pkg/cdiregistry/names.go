@@ -5,9 +5,7 @@ package cdiregistry
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
-	"sync"
 
 	"tags.cncf.io/container-device-interface/pkg/parser"
 
@@ -95,14 +93,6 @@ func ValidateAnnotationKey(key string) error {
 	}
 	return nil
 }
-
-// uuidPattern is compiled when it is first used: most commands and hooks do not need it.
-var uuidPattern = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`[[:xdigit:]]{8}(-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}`)
-})
-
-// HasUUID reports whether a text has a UUID in it.
-func HasUUID(text string) bool { return uuidPattern().MatchString(text) }
 
 // naturalCompare orders names with numbers in them by the numbers: 2 before 10.
 func naturalCompare(a, b string) int {
