@@ -19,9 +19,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/fswatch"
-	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
@@ -349,7 +347,7 @@ func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) 
 		c.watcher, c.watches = w, make(map[string]*fswatch.Watch)
 	}
 	plugins := current.cfg.Kubelet.PluginsDir
-	if w == nil || !slices.ContainsFunc(c.req.Have.Mounts, func(m edits.Mount) bool { return attachment.IsMetadataMount(m.Destination) }) {
+	if w == nil || !c.req.HasDeviceMetadata() {
 		return nil
 	}
 	if err := h.p.config.dirs.Check(plugins); err != nil {

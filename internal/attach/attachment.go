@@ -100,7 +100,7 @@ type Steps struct {
 	// Allocate returns the attachment's addresses. It runs when the socket directory exists, and its context leaves time to
 	// undo it. nil allocates none.
 	Allocate func(context.Context) (Addresses, error)
-	// Release undoes Allocate, wherever that stopped, also before its begin. It may be nil.
+	// Release undoes Allocate, also if that failed or was never called. It may be nil.
 	Release func() error
 	// Report hands the attachment to the runtime. If it fails, the attachment is removed. info is without the interface's
 	// information.

@@ -177,7 +177,7 @@ func (r *Record) isLiving(host hostfs.Root) bool {
 		return !r.Leftover
 	}
 	if r.Netns == "" {
-		return false // of an earlier version, which only ran under runtimes that list their sandboxes
+		return false // it names no network namespace, and the runtime lists its sandboxes
 	}
 	_, err := host.Stat(r.Netns)
 	return !errdefs.IsNotFound(err)

@@ -37,7 +37,7 @@ func Start(host hostfs.Root, file string, changed func()) *Watch {
 	w := &Watch{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		poll(ctx, host, file, changed)
+		pollFile(ctx, host, file, changed)
 	}()
 	return w
 }
@@ -52,7 +52,7 @@ func (w *Watch) Close() {
 	_ = deadline.Within(closeTimeout, func() error { <-w.done; return nil })
 }
 
-func poll(ctx context.Context, host hostfs.Root, file string, changed func()) {
+func pollFile(ctx context.Context, host hostfs.Root, file string, changed func()) {
 	var reported unix.Stat_t
 	seen := statOf(host, file)
 	for {

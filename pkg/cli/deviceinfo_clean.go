@@ -203,5 +203,5 @@ func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
 		}
 		removed = append(removed, path.Join(dir.Dir, name))
 	}
-	return errors.Join(errors.Join(errs...), printPaths(c.env, removed))
+	return errors.Join(append(errs, printPaths(c.env, removed))...)
 }
