@@ -112,16 +112,11 @@ func JoinErrors(errs ...error) error {
 	return types.NewError(first.Code, first.Msg, strings.Join(details, "; "))
 }
 
-// DidYouMean returns the end of a message about an unknown name: the known name that it probably stands for.
-func DidYouMean(unknown string, known []string) string {
-	if near := diag.Nearest(unknown, known...); near != "" {
-		return `; did you mean "` + near + `"?`
-	}
-	return ""
-}
+// maxShown bounds foreign text in messages, in bytes. The longest paths of sockets fit.
+const maxShown = 256
 
 // Quote returns foreign text for messages, in quotation marks.
-func Quote(s string) string { return `"` + Shorten(s) + `"` }
+func Quote(s string) string { return diag.QuoteUpTo(s, maxShown) }
 
-// Shorten bounds the length of foreign text in messages, and escapes control characters.
-func Shorten(s string) string { return diag.Excerpt(s, 256) }
+// Shorten is Quote without quotation marks.
+func Shorten(s string) string { return diag.Excerpt(s, maxShown) }

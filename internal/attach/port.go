@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/vswitchdriver"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/policy"
@@ -73,7 +74,7 @@ func (j *job) loadNodeConfig(file, name string) (*config.Config, config.Vswitch,
 			names = append(names, v.Name)
 		}
 		return nil, v, Fail(codeConfig, "vswitch "+Quote(name)+" is not in the node's configuration", "vswitches of %s has %s%s",
-			cfg.File(), cmp.Or(strings.Join(names, ", "), "none"), DidYouMean(name, names))
+			cfg.File(), cmp.Or(strings.Join(names, ", "), "none"), diag.Suggest(name, names...))
 	}
 	return cfg, v, nil
 }
@@ -138,7 +139,7 @@ func (j *job) findBridge() (*config.Config, config.Vswitch, string, error) {
 	bridge := cmp.Or(j.Port.Bridge, v.Defaults.Bridge)
 	if bridge != "" && !slices.Contains(v.Bridges, bridge) {
 		return nil, v, "", j.invalid("bridge", Quote(bridge), "one of the bridges of vswitch "+v.Name+" in "+cfg.File()+": "+
-			cmp.Or(strings.Join(v.Bridges, ", "), "none")+DidYouMean(bridge, v.Bridges))
+			cmp.Or(strings.Join(v.Bridges, ", "), "none")+diag.Suggest(bridge, v.Bridges...))
 	}
 	return cfg, v, bridge, nil
 }

@@ -149,7 +149,7 @@ func (c *conf) readKeys(permissive bool) error {
 		return nil
 	}
 	if len(unknown) > 0 {
-		return c.unsupported("neither the CNI specification, its runtimes, Multus nor this plugin defines it"+attach.DidYouMean(unknown[0], slices.Sorted(maps.Keys(keys))), unknown...)
+		return c.unsupported("neither the CNI specification, its runtimes, Multus nor this plugin defines it"+diag.Suggest(unknown[0], slices.Sorted(maps.Keys(keys))...), unknown...)
 	}
 	if c.root.Member("device") == nil {
 		return c.invalid("device", "nothing", `a map with the device's type, as {"type": "vhost-user", "mode": "server"}`)
@@ -337,7 +337,7 @@ func (c *conf) readDevice(v value) error {
 				return c.invalidValue(m, "a version of the Device Information Specification, 1.0.0 or 1.1.0")
 			}
 		case !slices.Contains(known, m.Key):
-			return c.unsupported("device-info of type "+kind+" has "+strings.Join(known, ", ")+attach.DidYouMean(m.Key, known), m.path)
+			return c.unsupported("device-info of type "+kind+" has "+strings.Join(known, ", ")+diag.Suggest(m.Key, known...), m.path)
 		default:
 			if c.Device.Field[m.Key], err = c.decodeString(m); err != nil {
 				return err

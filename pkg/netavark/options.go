@@ -55,7 +55,7 @@ func (o options) read(t *attach.Attachment) error {
 		if slices.Contains(knownOptions, key) {
 			continue
 		}
-		return fmt.Errorf("option %s: it is unknown; known are %s%s", diag.Quote(key), strings.Join(knownOptions, ", "), attach.DidYouMean(key, knownOptions))
+		return fmt.Errorf("option %s: it is unknown; known are %s%s", diag.Quote(key), strings.Join(knownOptions, ", "), diag.Suggest(key, knownOptions...))
 	}
 	if err := o.readDevice(t); err != nil {
 		return err

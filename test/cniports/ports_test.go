@@ -114,7 +114,7 @@ func TestAddRefusesPortAndLeavesNothing(t *testing.T) {
 		"outside Kubernetes":     {environ("ADD", "c1", "CNI_ARGS="), conf(server), 103, []string{`"ovs0/br0"`}},
 		"VLAN without rule":      {environ("ADD", "c1"), strings.Replace(conf(server), "100", "200", 1), 103, []string{"VLAN 200", "fast-path"}},
 		"no VLAN":                {environ("ADD", "c1"), strings.Replace(conf(server), `, "vlan": 100`, "", 1), 103, []string{"without a VLAN"}},
-		"unknown vswitch":        {environ("ADD", "c1"), strings.Replace(conf(server), "ovs0", "ovs1", 1), 7, []string{configFile, `did you mean "ovs0"?`}},
+		"unknown vswitch":        {environ("ADD", "c1"), strings.Replace(conf(server), "ovs0", "ovs1", 1), 7, []string{configFile, `did you mean ovs0?`}},
 		"bridge not listed":      {environ("ADD", "c1"), conf(server + `, "bridge": "br1"`), 7, []string{"bridge", "br0, br9"}},
 		"bridge not on switch":   {environ("ADD", "c1"), conf(server + `, "bridge": "br9"`), 104, []string{"bridge", "br9", "add-br"}},
 		"memif":                  {environ("ADD", "c1"), conf(`, "device": {"type": "memif", "role": "slave"}`), 104, []string{"memif"}},
