@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/internal/orphans"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -160,7 +161,7 @@ func printTransients(env Env, list []cdiregistry.Transient) error {
 
 // readIDs reads a list of IDs, one a line.
 func readIDs(env Env, file string) ([]string, error) {
-	text, err := readInput(file, env.Stdin)
+	text, err := manifest.ReadInput(file, env.Stdin)
 	if err != nil {
 		return nil, fmt.Errorf("read IDs from %q: %w", file, err)
 	}

@@ -15,8 +15,10 @@ import (
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/internal/orphans"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const infoCleanLong = `clean removes device-info files in one of three forms, and prints the path of
@@ -147,7 +149,7 @@ func (c *cleanCommand) removeDevice() error {
 func (c *cleanCommand) readKeptIDs(cmd *cobra.Command) ([]string, error) {
 	ids := c.keep
 	if len(ids) == 1 && ids[0] == "-" {
-		data, err := readInput("-", c.env.Stdin)
+		data, err := hostfs.ReadAtMost(c.env.Stdin, manifest.MaxSize)
 		if err != nil {
 			return nil, fmt.Errorf("read the IDs to keep: %w", err)
 		}

@@ -6,9 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,7 +15,6 @@ import (
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
@@ -80,13 +76,13 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]*manifest.Pod, 
 	m.networks, m.claims = map[string][]policy.Port{}, map[string]manifest.Claim{}
 	var all []*manifest.Pod
 	for _, name := range m.files {
-		files, err := filesIn(name)
+		files, err := manifest.FilesIn(name)
 		if err != nil {
 			return nil, fmt.Errorf("read manifests in %q: %w", name, err)
 		}
 		isEmpty := true
 		for _, file := range files {
-			objects, err := readManifest(file, env.Stdin)
+			objects, err := manifest.Read(file, env.Stdin)
 			hasOthers := len(objects.Networks)+len(objects.Claims) > 0
 			var none manifest.NoPodsError
 			if err != nil && (!errors.As(err, &none) || !hasOthers && file == name) {
@@ -109,22 +105,13 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]*manifest.Pod, 
 			all = append(all, objects.Pods...)
 		}
 		if isEmpty {
-			return nil, fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name, strings.Join(manifestSuffixes, ", "), errdefs.ErrNotFound)
+			return nil, fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name, strings.Join(manifest.Suffixes, ", "), errdefs.ErrNotFound)
 		}
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("read manifests in %s: they hold networks or resource claims, but no pod: %w", strings.Join(m.files, ", "), errdefs.ErrInvalidArgument)
 	}
 	return all, nil
-}
-
-// readManifest reads a file of the caller, or standard input for "-".
-func readManifest(file string, stdin io.Reader) (manifest.Objects, error) {
-	data, err := readInput(file, stdin)
-	if err != nil {
-		return manifest.Objects{}, fmt.Errorf("read manifest %q: %w", file, err)
-	}
-	return manifest.Parse(file, data)
 }
 
 // addOthers adds the networks and claims of a file. Those that name no namespace are in the one of the flag.
@@ -160,33 +147,6 @@ func (m *manifestFlags) portsOf(r *resolve.Request, cfg *config.Config) []portRe
 	return all
 }
 
-// manifestSuffixes end the names of manifests in a directory.
-var manifestSuffixes = []string{".yaml", ".yml", ".json"}
-
-// filesIn returns the manifests in a directory, without those in directories below it. Any other
-// name is that of a file.
-func filesIn(name string) ([]string, error) {
-	if st, err := os.Stat(name); name == "-" || err != nil || !st.IsDir() {
-		return []string{name}, nil
-	}
-	entries, err := os.ReadDir(name)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	var files []string
-	for _, e := range entries { // sorted
-		file := filepath.Join(name, e.Name())
-		if e.IsDir() || !slices.Contains(manifestSuffixes, filepath.Ext(file)) {
-			continue
-		}
-		if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s: it is no regular file: %w", file, errdefs.ErrInvalidArgument)
-		}
-		files = append(files, file)
-	}
-	return files, nil
-}
-
 // setNamespace sets the flag's namespace on a pod that names none.
 func (m *manifestFlags) setNamespace(cmd *cobra.Command, env Env, file string, p *manifest.Pod) error {
 	switch {
@@ -199,17 +159,4 @@ func (m *manifestFlags) setNamespace(cmd *cobra.Command, env Env, file string, p
 		return usagef(cmd, "--namespace: found %q, but %s in %q names the namespace %q", m.namespace, p.Title(), file, p.Metadata.Namespace)
 	}
 	return nil
-}
-
-// readInput reads a file of the caller, or standard input for "-".
-func readInput(file string, stdin io.Reader) ([]byte, error) {
-	if file == "-" {
-		return hostfs.ReadAtMost(stdin, manifest.MaxSize)
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, withoutPath(err)
-	}
-	defer f.Close()
-	return hostfs.ReadAtMost(f, manifest.MaxSize)
 }

@@ -87,7 +87,7 @@ func policyTestCommand(env Env) *cobra.Command {
 // runCases runs the test cases in a file, or in the files of a directory.
 func (n *hostFlags) runCases(cmd *cobra.Command, arg string) ([]caseResult, error) {
 	var results []caseResult
-	files, err := filesIn(arg)
+	files, err := manifest.FilesIn(arg)
 	if err != nil {
 		return nil, fmt.Errorf("read test cases in %q: %w", arg, err)
 	}
@@ -95,7 +95,7 @@ func (n *hostFlags) runCases(cmd *cobra.Command, arg string) ([]caseResult, erro
 		if file != arg && (filepath.Base(file)[0] == '.' || filepath.Ext(file) == ".json") {
 			continue
 		}
-		data, err := readInput(file, cmd.InOrStdin())
+		data, err := manifest.ReadInput(file, cmd.InOrStdin())
 		if err != nil {
 			return nil, fmt.Errorf("read test cases in %q: %w", file, err)
 		}
@@ -233,7 +233,7 @@ func (c *caseSpec) runCase(file string, p nodePolicy) ([]string, error) {
 
 // caseRequests returns the containers of all pods in a manifest, or those with a name.
 func caseRequests(file, name string) ([]*resolve.Request, error) {
-	objects, err := readManifest(file, strings.NewReader(""))
+	objects, err := manifest.Read(file, strings.NewReader(""))
 	if err != nil {
 		return nil, err
 	}
