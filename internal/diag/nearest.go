@@ -29,6 +29,14 @@ func Suggest(word string, candidates ...string) string {
 	return ""
 }
 
+// Alternatives lists the names that exist, with Suggest, for the end of a message that a name does not.
+func Alternatives(wrong string, names []string) string {
+	if len(names) == 0 {
+		return ", nor any other"
+	}
+	return ", but " + strings.Join(names, ", ") + Suggest(wrong, names...)
+}
+
 // NearestFew returns up to most candidates that word was probably meant to be, by the rule of
 // [Nearest]: the nearest first, then the shortest, then in the order of the alphabet.
 func NearestFew(word string, most int, candidates iter.Seq[string]) []string {

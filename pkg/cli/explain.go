@@ -6,11 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/devicemetadata"
@@ -154,15 +152,11 @@ func (q *explainOptions) checkFlags(cmd *cobra.Command, args []string) error {
 }
 
 func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q explainOptions) error {
-	pods, err := q.readPods(cmd, env)
-	if err != nil {
+	if err := q.readPods(cmd, env, q.container); err != nil {
 		return err
 	}
-	if err := checkContainer(pods, q.container); err != nil {
-		return err
-	}
-	if q.sandboxID != "" && len(pods) > 1 {
-		return usagef(cmd, "--sandbox-id is of one pod; found %d pods in %s", len(pods), strings.Join(q.files, ", "))
+	if q.sandboxID != "" && len(q.Pods) > 1 {
+		return usagef(cmd, "--sandbox-id is of one pod; found %d pods in %s", len(q.Pods), strings.Join(q.files, ", "))
 	}
 	local, err := n.openNode(cmd)
 	if err != nil {
@@ -177,9 +171,9 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 		return err
 	}
 	x := explainer{explainOptions: q, localNode: local, env: env, engine: engine}
-	x.readMetadata(pods)
+	x.readMetadata(q.Pods)
 	all := []explanation{}
-	for _, p := range pods {
+	for _, p := range q.Pods {
 		all = append(all, x.explainPod(cmd.Context(), p)...)
 	}
 	err = out.writeResult(env, all, func() string { return explanationsText(local.cfg, all) })
@@ -190,25 +184,6 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 		return errNoAnswer
 	}
 	return answerError(err, !has(verdictRefused))
-}
-
-// checkContainer returns an error where no pod has a container of the name.
-func checkContainer(pods []*manifest.Pod, name string) error {
-	var names []string
-	for _, p := range pods {
-		for _, have := range p.ContainerNames() {
-			if !slices.Contains(names, have) {
-				names = append(names, have)
-			}
-		}
-	}
-	if name == "" || slices.Contains(names, name) {
-		return nil
-	}
-	if len(pods) == 1 {
-		return fmt.Errorf("%s has no container %s%s: %w", pods[0].Title(), diag.Quote(name), suggestOf(name, names), errdefs.ErrNotFound)
-	}
-	return fmt.Errorf("no pod has a container %s; they have %s%s: %w", diag.Quote(name), strings.Join(names, ", "), diag.Suggest(name, names...), errdefs.ErrNotFound)
 }
 
 // explainer explains the containers of pods. The engine explains what an adapter would request. A manifest
@@ -242,8 +217,8 @@ func (x *explainer) explainPod(ctx context.Context, p *manifest.Pod) []explanati
 		err = addItems(r, plan, err, more)
 		all = append(all, x.newExplanation(r, plan, err))
 	}
-	for _, m := range missingContainers(x.cfg, p) {
-		all = append(all, explanation{Container: m.name, Error: m.problem, missing: true, problems: []error{errors.New(m.problem)}, Requests: []resolve.Item{}})
+	for _, m := range p.MissingContainers(x.cfg) {
+		all = append(all, explanation{Container: m.Name, Error: m.Problem, missing: true, problems: []error{errors.New(m.Problem)}, Requests: []resolve.Item{}})
 	}
 	for i := range all {
 		all[i].place, all[i].Warnings = placeOf(p), warnings

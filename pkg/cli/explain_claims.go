@@ -83,7 +83,7 @@ func (x *explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resol
 		for _, have := range p.Spec.ResourceClaims {
 			names = append(names, have.Name)
 		}
-		return nil, fmt.Errorf("spec.resourceClaims of the pod has no %s%s: %w", diag.Quote(use.Name), suggestOf(use.Name, names), errdefs.ErrNotFound)
+		return nil, fmt.Errorf("spec.resourceClaims of the pod has no %s%s: %w", diag.Quote(use.Name), diag.Alternatives(use.Name, names), errdefs.ErrNotFound)
 	}
 	claim := &p.Spec.ResourceClaims[i]
 	kind, name := claim.Object()
@@ -91,11 +91,11 @@ func (x *explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resol
 		return nil, fmt.Errorf("spec.resourceClaims[%d]: want either resourceClaimName or resourceClaimTemplateName: %w", i, errdefs.ErrInvalidArgument)
 	}
 	title := kind + " " + p.Metadata.Namespace + "/" + name
-	object, known := x.claims[title]
+	object, known := x.Claim(title)
 	if !known {
 		item.Notes = append(item.Notes, title+" is not in the files, so its requests are not checked")
 	}
-	if running := x.claims[manifest.ResourceClaim+" "+p.Metadata.Namespace+"/"+p.ClaimName(claim)]; len(running.Devices) > 0 {
+	if running, _ := x.Claim(manifest.ResourceClaim + " " + p.Metadata.Namespace + "/" + p.ClaimName(claim)); len(running.Devices) > 0 {
 		object.Devices = running.Devices // of a claim from a template, too
 	}
 	var names []string
@@ -109,7 +109,7 @@ func (x *explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resol
 		item.Notes = append(item.Notes, fmt.Sprintf("%s, request %s: device class %s", title, diag.Quote(r.Name), strings.Join(r.Classes(), " or ")))
 	}
 	if known && !found {
-		return nil, fmt.Errorf("the kubelet would start the container without the devices: %s has no request %s%s: %w", title, diag.Quote(use.Request), suggestOf(use.Request, names), errdefs.ErrNotFound)
+		return nil, fmt.Errorf("the kubelet would start the container without the devices: %s has no request %s%s: %w", title, diag.Quote(use.Request), diag.Alternatives(use.Request, names), errdefs.ErrNotFound)
 	}
 	for _, d := range object.Devices {
 		if base, _, _ := strings.Cut(d.Request, "/"); use.Request == "" || base == use.Request {
@@ -117,14 +117,6 @@ func (x *explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resol
 		}
 	}
 	return claim, nil
-}
-
-// suggestOf lists the names that exist, and the one that resembles a wrong one.
-func suggestOf(wrong string, names []string) string {
-	if len(names) == 0 {
-		return ", nor any other"
-	}
-	return ", but " + strings.Join(names, ", ") + diag.Suggest(wrong, names...)
 }
 
 // filesOf returns the metadata files of a request of a pod's claim, of all requests for "". A manifest

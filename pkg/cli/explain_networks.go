@@ -65,12 +65,12 @@ func (x *explainer) uncheckedNetworks(r *resolve.Request) []resolve.Item {
 // A port that the policy denies fails the pod.
 func (x *explainer) explainPorts(r *resolve.Request) []resolve.Item {
 	var items []resolve.Item
-	for _, request := range x.portsOf(r, x.cfg) {
-		item := resolve.Item{Kind: resolve.KindNetwork, Name: request.network, From: attachment.NetworksAnnotation,
-			Request: fmt.Sprintf("port %s of network %s", portQuery(request.port), diag.Quote(request.network))}
-		grant, err := x.engine.Policy().Port(resolve.Subject(r), request.port)
-		if _, ok := x.cfg.Vswitch(request.port.Switch); !ok {
-			err = fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(request.port.Switch), errdefs.ErrNotFound)
+	for _, request := range x.Ports(r, x.cfg) {
+		item := resolve.Item{Kind: resolve.KindNetwork, Name: request.Network, From: attachment.NetworksAnnotation,
+			Request: fmt.Sprintf("port %s of network %s", portQuery(request.Port), diag.Quote(request.Network))}
+		grant, err := x.engine.Policy().Port(resolve.Subject(r), request.Port)
+		if _, ok := x.cfg.Vswitch(request.Switch); !ok {
+			err = fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(request.Switch), errdefs.ErrNotFound)
 		}
 		if err != nil {
 			item.Decline(resolve.Refused, err)

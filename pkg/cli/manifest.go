@@ -13,10 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/manifest"
-	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // place is where a command found a container.
@@ -46,10 +43,8 @@ type manifestFlags struct {
 	files     []string // -f, --pod and the arguments
 	pods      []string // --pod
 	namespace string
-	// networks are the ports that networks in the files ask for, by namespace/name.
-	networks map[string][]policy.Port
-	// claims are the resource claims and their templates in the files, by kind and namespace/name.
-	claims map[string]manifest.Claim
+
+	manifest.Collection // what the files hold
 }
 
 // addFlags adds the flags that name manifests. Commands with them take file arguments as well.
@@ -71,14 +66,12 @@ func (m *manifestFlags) checkFlags(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// readPods returns the pods of all files. Notes about them go to standard error.
-func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]*manifest.Pod, error) {
-	m.networks, m.claims = map[string][]policy.Port{}, map[string]manifest.Claim{}
-	var all []*manifest.Pod
+// readPods reads all files, and checks that a pod has a container of the name. Notes about pods go to standard error.
+func (m *manifestFlags) readPods(cmd *cobra.Command, env Env, container string) error {
 	for _, name := range m.files {
 		files, err := manifest.FilesIn(name)
 		if err != nil {
-			return nil, fmt.Errorf("read manifests in %q: %w", name, err)
+			return fmt.Errorf("read manifests in %q: %w", name, err)
 		}
 		isEmpty := true
 		for _, file := range files {
@@ -86,65 +79,40 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) ([]*manifest.Pod, 
 			hasOthers := len(objects.Networks)+len(objects.Claims) > 0
 			var none manifest.NoPodsError
 			if err != nil && (!errors.As(err, &none) || !hasOthers && file == name) {
-				return nil, err
+				return err
 			}
 			if err != nil && !hasOthers {
 				env.message("note: %s holds no pod", file)
 				continue
 			}
 			isEmpty = false
-			m.addOthers(&objects)
 			for _, p := range objects.Pods {
 				if err := m.setNamespace(cmd, env, file, p); err != nil {
-					return nil, err
+					return err
 				}
 				if len(m.files) > 1 || file != name {
 					p.File = file
 				}
 			}
-			all = append(all, objects.Pods...)
+			m.Add(&objects, cmp.Or(m.namespace, "default"))
 		}
 		if isEmpty {
-			return nil, fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name, strings.Join(manifest.Suffixes, ", "), errdefs.ErrNotFound)
+			return fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name, strings.Join(manifest.Suffixes, ", "), errdefs.ErrNotFound)
 		}
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("read manifests in %s: they hold networks or resource claims, but no pod: %w", strings.Join(m.files, ", "), errdefs.ErrInvalidArgument)
+	if len(m.Pods) == 0 {
+		return fmt.Errorf("read manifests in %s: they hold networks or resource claims, but no pod: %w", strings.Join(m.files, ", "), errdefs.ErrInvalidArgument)
 	}
-	return all, nil
+	return m.CheckContainer(container)
 }
 
-// addOthers adds the networks and claims of a file. Those that name no namespace are in the one of the flag.
-func (m *manifestFlags) addOthers(o *manifest.Objects) {
-	for _, n := range o.Networks {
-		m.networks[cmp.Or(n.Namespace, m.namespace, "default")+"/"+n.Name] = n.Ports
+// printWarnings prints warnings about a pod's annotations and returns them.
+func printWarnings(env Env, cfg *config.Config, p *manifest.Pod) []string {
+	warnings := p.Warnings(cfg)
+	for _, w := range warnings {
+		env.message("warning: %s: %s", p.Title(), w)
 	}
-	for _, c := range o.Claims {
-		m.claims[c.Kind+" "+cmp.Or(c.Namespace, m.namespace, "default")+"/"+c.Name] = c
-	}
-}
-
-// portRequest is a port that a network of a pod asks for.
-type portRequest struct {
-	network string // namespace/name
-	port    policy.Port
-}
-
-// portsOf returns the ports of a pod's networks, as far as the files hold the networks.
-func (m *manifestFlags) portsOf(r *resolve.Request, cfg *config.Config) []portRequest {
-	networks, err := attachment.NamedNetworks(r.Annotations[attachment.NetworksAnnotation], r.Namespace)
-	if err != nil {
-		return nil // the engine reports it
-	}
-	var all []portRequest
-	for _, network := range networks {
-		for _, port := range m.networks[network] {
-			v, _ := cfg.Vswitch(port.Switch)
-			port.Bridge = cmp.Or(port.Bridge, v.Defaults.Bridge)
-			all = append(all, portRequest{network, port})
-		}
-	}
-	return all
+	return warnings
 }
 
 // setNamespace sets the flag's namespace on a pod that names none.

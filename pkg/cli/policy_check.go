@@ -148,14 +148,10 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p node
 		name := (&resolve.Request{Namespace: q.namespace, Container: q.container}).Name()
 		all = append(all, containerDecisions{Container: name, heading: q.heading(), Decisions: q.query.evaluate(p, q.subject)})
 	} else {
-		pods, err := q.readPods(cmd, env)
-		if err == nil {
-			err = checkContainer(pods, q.container)
-		}
-		if err != nil {
+		if err := q.readPods(cmd, env, q.container); err != nil {
 			return err
 		}
-		for _, pod := range pods {
+		for _, pod := range q.Pods {
 			all = append(all, q.checkPod(env, p, pod)...)
 		}
 	}
@@ -190,8 +186,8 @@ func (q *policyCheck) checkPod(env Env, p nodePolicy, pod *manifest.Pod) []conta
 		} else {
 			s := resolve.Subject(r)
 			s.Network = q.subject.Network
-			for _, request := range q.portsOf(r, p.cfg) {
-				wants.Ports = append(wants.Ports, portQuery(request.port))
+			for _, request := range q.Ports(r, p.cfg) {
+				wants.Ports = append(wants.Ports, portQuery(request.Port))
 			}
 			c.Decisions = append(wants.evaluate(p, s), q.query.evaluate(p, s)...)
 			// Only the node knows what else the container gets.
@@ -201,9 +197,9 @@ func (q *policyCheck) checkPod(env Env, p nodePolicy, pod *manifest.Pod) []conta
 		}
 		all = append(all, c)
 	}
-	for _, m := range missingContainers(p.cfg, pod) {
-		all = append(all, containerDecisions{place: placeOf(pod), Container: m.name,
-			Error: m.problem, Decisions: []decision{}, Warnings: warnings})
+	for _, m := range pod.MissingContainers(p.cfg) {
+		all = append(all, containerDecisions{place: placeOf(pod), Container: m.Name,
+			Error: m.Problem, Decisions: []decision{}, Warnings: warnings})
 	}
 	return all
 }

@@ -69,7 +69,7 @@ var leaves = map[string][]string{
 	"pkg/hooksd/ocihook":     nil,
 	"internal/runtimeconfig": nil,
 	"pkg/vswitch":            nil,
-	"internal/manifest":      {"pkg/edits", "pkg/policy", "pkg/resolve"},
+	"internal/manifest":      {"pkg/annotation", "pkg/attachment", "pkg/config", "pkg/edits", "pkg/policy", "pkg/resolve"},
 	"pkg/vswitch/grout":      {"pkg/vswitch"},
 	"internal/portreconcile": {"internal/cnirecord", "internal/status", "pkg/vswitch"},
 	"pkg/vswitch/vpp":        {"pkg/vswitch"},

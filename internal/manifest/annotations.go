@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package manifest
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/config"
 )
@@ -17,29 +16,29 @@ import (
 // A runtime shows an adapter one container at a time and only annotations that exist. A manifest
 // shows more: these checks find requests that no adapter would ever see.
 
-// missingContainer is a container that an annotation names and the pod does not have.
-type missingContainer struct {
-	name    string // NAMESPACE/POD/CONTAINER
-	problem string
+// MissingContainer is a container that an annotation names and the pod does not have.
+type MissingContainer struct {
+	Name    string // NAMESPACE/POD/CONTAINER
+	Problem string
 }
 
-// missingContainers returns the containers that annotations name and the pod does not have.
-func missingContainers(cfg *config.Config, p *manifest.Pod) []missingContainer {
+// MissingContainers returns the containers that annotations name and the pod does not have.
+func (p *Pod) MissingContainers(cfg *config.Config) []MissingContainer {
 	names := p.ContainerNames()
-	var out []missingContainer
+	var out []MissingContainer
 	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
 		name := annotation.ContainerOf(key)
 		if name == "" || slices.Contains(names, name) || isIgnoredInjectorKey(key, cfg) {
 			continue
 		}
-		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s%s", plain(key), diag.Quote(name), strings.Join(names, ", "), diag.Suggest(name, names...))
-		out = append(out, missingContainer{p.Metadata.Namespace + "/" + p.Metadata.Name + "/" + name, problem})
+		problem := fmt.Sprintf("annotation %s: no container %s in this pod; containers: %s%s", diag.Plain(key), diag.Quote(name), strings.Join(names, ", "), diag.Suggest(name, names...))
+		out = append(out, MissingContainer{p.Metadata.Namespace + "/" + p.Metadata.Name + "/" + name, problem})
 	}
 	return out
 }
 
-// printWarnings prints warnings about annotations that look like requests and are ignored, and returns them.
-func printWarnings(env Env, cfg *config.Config, p *manifest.Pod) []string {
+// Warnings returns warnings about annotations that look like requests and are ignored.
+func (p *Pod) Warnings(cfg *config.Config) []string {
 	var out []string
 	for _, key := range slices.Sorted(maps.Keys(p.Metadata.Annotations)) {
 		switch near := annotation.MisspeltKey(key); {
@@ -53,9 +52,6 @@ func printWarnings(env Env, cfg *config.Config, p *manifest.Pod) []string {
 	}
 	if annotation.HasAny(p.WorkloadAnnotations) {
 		out = append(out, "the workload itself has annotations of Jackfield or CDI, which its pods do not get; put them below spec.template.metadata.annotations")
-	}
-	for _, w := range out {
-		env.message("warning: %s: %s", p.Title(), w)
 	}
 	return out
 }
