@@ -67,7 +67,7 @@ func (x *explainer) explainPorts(r *resolve.Request) []resolve.Item {
 	var items []resolve.Item
 	for _, request := range x.Ports(r, x.cfg) {
 		item := resolve.Item{Kind: resolve.KindNetwork, Name: request.Network, From: attachment.NetworksAnnotation,
-			Request: fmt.Sprintf("port %s of network %s", portQuery(request.Port), diag.Quote(request.Network))}
+			Request: fmt.Sprintf("port %s of network %s", request.Port, diag.Quote(request.Network))}
 		grant, err := x.engine.Policy().Port(resolve.Subject(r), request.Port)
 		if _, ok := x.cfg.Vswitch(request.Switch); !ok {
 			err = fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(request.Switch), errdefs.ErrNotFound)

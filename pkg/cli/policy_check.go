@@ -3,19 +3,14 @@
 package cli
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/manifest"
-	"github.com/jackfield/jackfield/internal/mountopt"
-	"github.com/jackfield/jackfield/pkg/annotation"
-	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/internal/policyeval"
 	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
@@ -40,7 +35,7 @@ type policyCheck struct {
 	container string
 	subject   policy.Subject
 	labels    []string
-	query     query
+	query     policyeval.Query
 	mounts    []string
 	ports     []string
 }
@@ -102,10 +97,10 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 		if len(parts) < 2 || len(parts) > 3 || len(parts) == 3 && parts[2] != "ro" {
 			return usagef(cmd, "--mount: found %q, want SOURCE:DESTINATION or SOURCE:DESTINATION:ro", m)
 		}
-		q.query.Mounts = append(q.query.Mounts, mountQuery{parts[0], parts[1], len(parts) == 3})
+		q.query.Mounts = append(q.query.Mounts, policy.Mount{Source: parts[0], Destination: parts[1], ReadOnly: len(parts) == 3})
 	}
 	for _, p := range q.ports {
-		var port portQuery
+		var port policy.Port
 		if err := port.UnmarshalText([]byte(p)); err != nil {
 			return usagef(cmd, "--port: %v", err)
 		}
@@ -124,7 +119,7 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 	if len(q.files) > 0 && (q.labels != nil || q.subject.RuntimeHandler != "" || q.subject.Image != "") {
 		return usagef(cmd, "--label, --runtime-class and --image describe a container; with a manifest, the manifest does")
 	}
-	if len(q.files) == 0 && q.query.isEmpty() {
+	if len(q.files) == 0 && q.query.IsEmpty() {
 		return usagef(cmd, "nothing to ask about: name a file with pods, or give one of --cdi, --device, --socket, --named-socket, --mount, --hook, --network, --port")
 	}
 	return nil
@@ -133,20 +128,20 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 // containerDecisions is what the policy says about one container.
 type containerDecisions struct {
 	place
-	Container string     `json:"container"`
-	Error     string     `json:"error,omitempty"`
-	Decisions []decision `json:"decisions"`
-	Warnings  []string   `json:"warnings,omitempty"` // about the pod's annotations
+	Container string                `json:"container"`
+	Error     string                `json:"error,omitempty"`
+	Decisions []policyeval.Decision `json:"decisions"`
+	Warnings  []string              `json:"warnings,omitempty"` // about the pod's annotations
 
 	heading string // of a container that no manifest describes
 }
 
-func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p nodePolicy) error {
+func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *policyeval.Policy) error {
 	var all []containerDecisions
 	if len(q.files) == 0 {
 		q.subject.Namespace, q.subject.Container = q.namespace, q.container
 		name := (&resolve.Request{Namespace: q.namespace, Container: q.container}).Name()
-		all = append(all, containerDecisions{Container: name, heading: q.heading(), Decisions: q.query.evaluate(p, q.subject)})
+		all = append(all, containerDecisions{Container: name, heading: q.heading(), Decisions: p.Evaluate(&q.query, q.subject)})
 	} else {
 		if err := q.readPods(cmd, env, q.container); err != nil {
 			return err
@@ -156,7 +151,7 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p node
 		}
 	}
 	no := slices.ContainsFunc(all, func(c containerDecisions) bool {
-		return c.Error != "" || slices.ContainsFunc(c.Decisions, func(d decision) bool { return d.Outcome == refused })
+		return c.Error != "" || slices.ContainsFunc(c.Decisions, func(d policyeval.Decision) bool { return d.Outcome == policyeval.Refused })
 	})
 	return answerError(out.writeResult(env, all, func() string { return checkedText(all) }), !no)
 }
@@ -175,80 +170,24 @@ func (q *policyCheck) heading() string {
 }
 
 // checkPod evaluates the query of each container of a pod.
-func (q *policyCheck) checkPod(env Env, p nodePolicy, pod *manifest.Pod) []containerDecisions {
-	warnings := printWarnings(env, p.cfg, pod)
+func (q *policyCheck) checkPod(env Env, p *policyeval.Policy, pod *manifest.Pod) []containerDecisions {
+	warnings := printWarnings(env, p.Config, pod)
 	var all []containerDecisions
 	for _, r := range pod.Requests("", q.container) {
-		c := containerDecisions{place: placeOf(pod), Container: r.Name(), Decisions: []decision{}, Warnings: warnings}
-		wants, err := annotationQuery(p.cfg, r)
-		if err != nil {
-			c.Error = diag.ErrorText(err)
-		} else {
-			s := resolve.Subject(r)
-			s.Network = q.subject.Network
-			for _, request := range q.Ports(r, p.cfg) {
-				wants.Ports = append(wants.Ports, portQuery(request.Port))
-			}
-			c.Decisions = append(wants.evaluate(p, s), q.query.evaluate(p, s)...)
-			// Only the node knows what else the container gets.
-			if d := decideLimits(p, s, policy.Usage{CDI: len(wants.CDI), Sockets: len(wants.NamedSockets)}, policy.Usage{}); d.Outcome != granted {
-				c.Decisions = append(c.Decisions, d)
-			}
+		c := containerDecisions{Container: r.Name()}
+		var err error
+		if c.Decisions, err = p.EvaluateContainer(r, q.subject.Network, q.Ports(r, p.Config), &q.query); err != nil {
+			c.Error, c.Decisions = diag.ErrorText(err), []policyeval.Decision{}
 		}
 		all = append(all, c)
 	}
-	for _, m := range pod.MissingContainers(p.cfg) {
-		all = append(all, containerDecisions{place: placeOf(pod), Container: m.Name,
-			Error: m.Problem, Decisions: []decision{}, Warnings: warnings})
+	for _, m := range pod.MissingContainers(p.Config) {
+		all = append(all, containerDecisions{Container: m.Name, Error: m.Problem, Decisions: []policyeval.Decision{}})
+	}
+	for i := range all {
+		all[i].place, all[i].Warnings = placeOf(pod), warnings
 	}
 	return all
-}
-
-// annotationQuery returns what a container's annotations name.
-func annotationQuery(cfg *config.Config, r *resolve.Request) (query, error) {
-	var a query
-	wants, err := annotation.Parse(r.Annotations, r.Container)
-	if err == nil {
-		wants, err = wants.ExpandAliases(cfg.CDI.Aliases)
-	}
-	if err != nil {
-		return a, err
-	}
-	for _, d := range wants.Devices {
-		switch d.Kind {
-		case annotation.CDI:
-			a.CDI = append(a.CDI, d.Name)
-		case annotation.NamedSocket:
-			if _, ok := cfg.Sockets.Named[d.Name]; !ok && !d.Optional {
-				return a, fmt.Errorf("annotation %s, item %d: the node's configuration names no socket %s; add it to sockets.named: %w", d.Key, d.Position, diag.Quote(d.Name), errdefs.ErrNotFound)
-			}
-			a.NamedSockets = append(a.NamedSockets, d.Name)
-		}
-	}
-	for _, n := range wants.Networks.Items {
-		if n.Name == "" {
-			continue // an interface: which network that is, the node knows
-		}
-		a.Networks = append(a.Networks, cmp.Or(n.Namespace, r.Namespace)+"/"+n.Name)
-	}
-	if cfg.Compat.DeviceInjector {
-		in, err := annotation.ParseInjector(r.Annotations, r.Container)
-		if err != nil {
-			return a, err
-		}
-		for _, n := range in.Nodes {
-			a.Devices = append(a.Devices, n.Path)
-		}
-		for _, m := range in.Mounts {
-			a.Mounts = append(a.Mounts, mountQuery{m.Source, m.Destination, mountopt.IsReadOnly(m.Options)})
-		}
-		for _, d := range in.Devices {
-			if !slices.Contains(a.CDI, d.Name) {
-				a.CDI = append(a.CDI, d.Name)
-			}
-		}
-	}
-	return a, nil
 }
 
 func checkedText(all []containerDecisions) string {
@@ -268,8 +207,21 @@ func checkedText(all []containerDecisions) string {
 			b.WriteString("  asks for nothing by name\n")
 		}
 		for j := range c.Decisions {
-			c.Decisions[j].writeDecision(&b)
+			writeDecision(&b, &c.Decisions[j])
 		}
 	}
 	return b.String()
+}
+
+// writeDecision writes a decision for a person, indented by two.
+func writeDecision(b *strings.Builder, d *policyeval.Decision) {
+	outcome := string(d.Outcome)
+	b.WriteString("  " + d.Kind + " " + plain(d.Name) + ": " + colored(stateColor(outcome), outcome))
+	if d.Outcome != policyeval.Refused && d.Rule != "" {
+		b.WriteString(" by rule " + plain(d.Rule))
+	}
+	b.WriteByte('\n')
+	if d.Message != "" {
+		b.WriteString("    " + strings.ReplaceAll(plainLines(d.Message), "\n", "\n    ") + "\n")
+	}
 }

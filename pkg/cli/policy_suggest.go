@@ -3,12 +3,8 @@
 package cli
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -18,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/internal/policyeval"
 	"github.com/jackfield/jackfield/pkg/policy"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 const policySuggestLong = `suggest reads the audit log and prints the smallest rules that grant exactly what
@@ -34,24 +29,11 @@ listed in comments. Ports of vswitches are not in the audit log.
 
 The exit status is 3 when the log has nothing that was asked for.`
 
-// maxLogLine bounds a line of the audit log. jackfield-nri writes shorter ones.
-const maxLogLine = 1 << 20
-
-// policySuggest are the flags of policy suggest, and what it has read.
-type policySuggest struct {
-	since     time.Duration
-	namespace string
-
-	after      time.Time
-	asked      []policy.Suggestion
-	broken     int // lines that are no lines of an audit log
-	incomplete int // containers of which the log left something out
-}
-
 func policySuggestCommand(env Env) *cobra.Command {
 	var (
-		n hostFlags
-		s policySuggest
+		n     hostFlags
+		log   policyeval.AuditLog
+		since time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:     "suggest [FILE...]",
@@ -60,102 +42,67 @@ func policySuggestCommand(env Env) *cobra.Command {
 		Example: "  jackfield policy suggest --since 24h --namespace telco",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if s.since < 0 {
-				return usagef(cmd, "--since: found %s, want a time of 0 or more", s.since)
+			switch {
+			case since < 0:
+				return usagef(cmd, "--since: found %s, want a time of 0 or more", since)
+			case since > 0:
+				log.After = time.Now().Add(-since)
 			}
-			return s.run(cmd, env, &n, args)
+			if err := n.readLogs(cmd, &log, args); err != nil {
+				return err
+			}
+			return printSuggestion(env, &log)
 		},
 	}
 	n.addFlags(cmd)
 	f := cmd.Flags()
-	f.DurationVar(&s.since, "since", 0, "read the lines of this last `time` only, such as 24h; 0 for all")
-	f.StringVarP(&s.namespace, "namespace", "n", "", "only this `namespace`")
+	f.DurationVar(&since, "since", 0, "read the lines of this last `time` only, such as 24h; 0 for all")
+	f.StringVarP(&log.Namespace, "namespace", "n", "", "only this `namespace`")
 	return cmd
 }
 
-func (s *policySuggest) run(cmd *cobra.Command, env Env, n *hostFlags, files []string) error {
-	if s.since > 0 {
-		s.after = time.Now().Add(-s.since)
-	}
-	if len(files) == 0 {
-		local, err := n.openNode(cmd)
-		if err != nil {
-			return err
-		}
-		if local.cfg.AuditLog.File == "" {
-			return fmt.Errorf("suggest rules: the configuration names no audit.file; name a file, or set audit.file and let containers run: %w", errdefs.ErrFailedPrecondition)
-		}
-		f, err := local.host.Open(local.cfg.AuditLog.File, unix.O_RDONLY)
-		if err == nil {
-			err = s.read(f)
-			f.Close()
-		}
-		if err != nil {
-			return fmt.Errorf("read audit log %q: %w", local.cfg.AuditLog.File, err)
-		}
-	}
+// readLogs reads the audit logs, or the one of the node's configuration if none is named.
+func (n *hostFlags) readLogs(cmd *cobra.Command, log *policyeval.AuditLog, files []string) error {
 	for _, file := range files {
-		if err := s.readFile(cmd, file); err != nil {
+		if err := log.ReadFile(file, cmd.InOrStdin()); err != nil {
 			return fmt.Errorf("read audit log %q: %w", file, err)
 		}
 	}
-	rules, left := policy.Suggest(s.asked)
-	if s.broken > 0 {
-		env.message("warning: skipped %s in another format than the audit log's", diag.Count(s.broken, "line"))
+	if len(files) > 0 {
+		return nil
 	}
-	if s.incomplete > 0 {
-		env.message("warning: the log leaves out some requests of %s", diag.Count(s.incomplete, "container"))
+	local, err := n.openNode(cmd)
+	if err != nil {
+		return err
+	}
+	file := local.cfg.AuditLog.File
+	if file == "" {
+		return fmt.Errorf("suggest rules: the configuration names no audit.file; name a file, or set audit.file and let containers run: %w", errdefs.ErrFailedPrecondition)
+	}
+	f, err := local.host.Open(file, unix.O_RDONLY)
+	if err == nil {
+		err = log.Read(f)
+		f.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("read audit log %q: %w", file, err)
+	}
+	return nil
+}
+
+func printSuggestion(env Env, log *policyeval.AuditLog) error {
+	rules, left := policy.Suggest(log.Asked)
+	if log.Broken > 0 {
+		env.message("warning: skipped %s in another format than the audit log's", diag.Count(log.Broken, "line"))
+	}
+	if log.Incomplete > 0 {
+		env.message("warning: the log leaves out some requests of %s", diag.Count(log.Incomplete, "container"))
 	}
 	if len(rules)+len(left) == 0 {
 		return fmt.Errorf("suggest rules: the log has nothing that a container asked for: %w", errdefs.ErrNotFound)
 	}
 	_, err := io.WriteString(env.Stdout, suggestionText(rules, left))
 	return err
-}
-
-func (s *policySuggest) readFile(cmd *cobra.Command, file string) error {
-	if file == "-" {
-		return s.read(cmd.InOrStdin())
-	}
-	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe must not block
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return errors.Join(err, fmt.Errorf("it is no regular file: %w", errdefs.ErrInvalidArgument))
-	}
-	return s.read(f)
-}
-
-// read adds what the lines of an audit log have.
-func (s *policySuggest) read(in io.Reader) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, maxLogLine)
-	for lines.Scan() {
-		var line struct {
-			Time time.Time `json:"time"`
-			status.Container
-		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Time.IsZero() {
-			s.broken++
-			continue
-		}
-		if line.Time.Before(s.after) || s.namespace != "" && line.Namespace != s.namespace {
-			continue
-		}
-		incomplete := line.More != ""
-		for i := range line.Requests {
-			for _, asked := range line.Requests[i].Asked {
-				s.asked = append(s.asked, policy.Suggestion{Namespace: line.Namespace, Asked: policy.Asked(asked)})
-			}
-			incomplete = incomplete || len(line.Requests[i].Asked) >= resolve.MaxAsked
-		}
-		if incomplete {
-			s.incomplete++
-		}
-	}
-	return lines.Err()
 }
 
 // suggestionText returns a configuration with the rules, and comments about what they do not grant.
@@ -184,11 +131,7 @@ func suggestionText(rules []policy.Rule, left []policy.Suggestion) string {
 			b.WriteString("        mounts:\n")
 		}
 		for _, m := range r.Allow.Mounts {
-			b.WriteString("          - {source: " + strconv.Quote(m.Source) + ", destination: " + strconv.Quote(m.Destination))
-			if m.ReadOnly {
-				b.WriteString(", readOnly: true")
-			}
-			b.WriteString("}\n")
+			b.WriteString("          - " + m.FormatYAML() + "\n")
 		}
 	}
 	for _, a := range left {

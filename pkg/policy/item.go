@@ -110,7 +110,7 @@ func (it *item) within() string {
 func (it *item) formatYAML() string {
 	switch {
 	case it.kind == kindMount:
-		return Mount{Source: it.name, Destination: it.destination, ReadOnly: !it.writable}.formatYAML()
+		return Mount{Source: it.name, Destination: it.destination, ReadOnly: !it.writable}.FormatYAML()
 	case it.kind == kindPort && it.vlan > 0:
 		return PortPattern{Port: it.name, VLANs: []string{strconv.Itoa(it.vlan)}}.formatYAML()
 	case it.whole:

@@ -38,7 +38,7 @@ func (f *faults) compilePatterns(field string, a Allow) (set patternSet) {
 	}
 	for i, m := range a.Mounts {
 		at := fmt.Sprintf("%s.mounts[%d]", field, i)
-		p := pattern{text: m.formatYAML(), name: f.compile(at+".source", m.Source, glob.CompilePath), readOnly: m.ReadOnly}
+		p := pattern{text: m.FormatYAML(), name: f.compile(at+".source", m.Source, glob.CompilePath), readOnly: m.ReadOnly}
 		if m.Destination != "" {
 			g := f.compile(at+".destination", m.Destination, glob.CompilePath)
 			p.destination = &g
@@ -49,8 +49,17 @@ func (f *faults) compilePatterns(field string, a Allow) (set patternSet) {
 	return set
 }
 
-// formatYAML returns the mount as one line of the rule.
-func (m Mount) formatYAML() string {
+// String returns the mount as SOURCE:DESTINATION, or as SOURCE:DESTINATION:ro.
+func (m Mount) String() string {
+	s := m.Source + ":" + m.Destination
+	if m.ReadOnly {
+		s += ":ro"
+	}
+	return s
+}
+
+// FormatYAML returns the mount as one line of the rule.
+func (m Mount) FormatYAML() string {
 	text := "{source: " + strconv.Quote(m.Source)
 	if m.Destination != "" {
 		text += ", destination: " + strconv.Quote(m.Destination)

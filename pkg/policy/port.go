@@ -22,6 +22,27 @@ type Port struct {
 	VLAN int
 }
 
+// String returns the port as VSWITCH/BRIDGE, or as VSWITCH/BRIDGE:VLAN.
+func (p Port) String() string {
+	s := p.Switch + "/" + p.Bridge
+	if p.VLAN != 0 {
+		s += ":" + strconv.Itoa(p.VLAN)
+	}
+	return s
+}
+
+// UnmarshalText parses what String returns. Policy.Port checks the names and the number.
+func (p *Port) UnmarshalText(text []byte) error {
+	port, vlan, tagged := strings.Cut(string(text), ":")
+	vswitch, bridge, ok := strings.Cut(port, "/")
+	number, err := strconv.Atoi(vlan)
+	if !ok || tagged && err != nil {
+		return fmt.Errorf("found %q, want VSWITCH/BRIDGE or VSWITCH/BRIDGE:VLAN", text)
+	}
+	*p = Port{Switch: vswitch, Bridge: bridge, VLAN: number}
+	return nil
+}
+
 // PortPattern is a pattern of ports.
 type PortPattern struct {
 	// Port is a pattern of names, switch/bridge.

@@ -70,6 +70,7 @@ var leaves = map[string][]string{
 	"internal/runtimeconfig": nil,
 	"pkg/vswitch":            nil,
 	"internal/manifest":      {"pkg/annotation", "pkg/attachment", "pkg/config", "pkg/edits", "pkg/policy", "pkg/resolve"},
+	"internal/policyeval":    {"internal/manifest", "internal/status", "pkg/annotation", "pkg/config", "pkg/policy", "pkg/resolve"},
 	"pkg/vswitch/grout":      {"pkg/vswitch"},
 	"internal/portreconcile": {"internal/cnirecord", "internal/status", "pkg/vswitch"},
 	"pkg/vswitch/vpp":        {"pkg/vswitch"},

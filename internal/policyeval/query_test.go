@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package policyeval
 
 import (
 	"strings"
@@ -22,14 +22,14 @@ policy:
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiled, err := cfg.CompilePolicy("")
+	compiled, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := query{Sockets: []string{"/run/vsw/a", "/var/run/vsw/a", "/run/other/a", "/var/run/other/a", "/run/x", "/var/run/x"}, NamedSockets: []string{"db"}}
+	q := Query{Sockets: []string{"/run/vsw/a", "/var/run/vsw/a", "/run/other/a", "/var/run/other/a", "/run/x", "/var/run/x"}, NamedSockets: []string{"db"}}
 	var got []string
-	for _, d := range q.evaluate(nodePolicy{compiled, cfg}, policy.Subject{Namespace: "a"}) {
-		got = append(got, d.Name+" "+d.Outcome+" "+d.Rule)
+	for _, d := range compiled.Evaluate(&q, policy.Subject{Namespace: "a"}) {
+		got = append(got, d.Name+" "+string(d.Outcome)+" "+d.Rule)
 	}
 	const want = "/run/vsw/a refused never, /var/run/vsw/a refused never, /run/other/a refused never, /var/run/other/a refused never, " +
 		"/run/x granted all, /var/run/x granted all, db refused never"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package policyeval
 
 import (
 	"bytes"
@@ -29,8 +29,8 @@ func TestSuggestCountsIncompleteContainers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var s policySuggest
-	if err := s.read(&log); err != nil || s.broken != 0 || s.incomplete != 2 {
-		t.Errorf("%d containers are incomplete, want 2; %d lines are broken, %v", s.incomplete, s.broken, err)
+	var l AuditLog
+	if err := l.Read(&log); err != nil || l.Broken != 0 || l.Incomplete != 2 {
+		t.Errorf("%d containers are incomplete, want 2; %d lines are broken, %v", l.Incomplete, l.Broken, err)
 	}
 }

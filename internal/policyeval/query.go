@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policyeval
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/manifest"
+	"github.com/jackfield/jackfield/internal/mountopt"
+	"github.com/jackfield/jackfield/internal/reserved"
+	"github.com/jackfield/jackfield/pkg/annotation"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/policy"
+	"github.com/jackfield/jackfield/pkg/resolve"
+)
+
+// Policy is the compiled policy of a configuration.
+type Policy struct {
+	*policy.Policy
+	Config *config.Config
+}
+
+// New compiles the policy of a configuration.
+func New(cfg *config.Config) (*Policy, error) {
+	p, err := cfg.CompilePolicy("")
+	return &Policy{p, cfg}, err
+}
+
+// Query is what a policy is asked about, by kind. Its JSON is the "ask" of a test case.
+type Query struct {
+	CDI      []string       `json:"cdi"`
+	Devices  []string       `json:"devices"`
+	Sockets  []string       `json:"sockets"`
+	Mounts   []policy.Mount `json:"mounts"`
+	Hooks    []string       `json:"hooks"`
+	Networks []string       `json:"networks"`
+	Ports    []policy.Port  `json:"ports"`
+	// NamedSockets are names of sockets.named. A name that the configuration does not have has no path.
+	NamedSockets []string `json:"namedSockets"`
+}
+
+// IsEmpty reports whether nothing is asked about.
+func (q *Query) IsEmpty() bool {
+	return len(q.CDI)+len(q.Devices)+len(q.Sockets)+len(q.Mounts)+len(q.Hooks)+len(q.Networks)+len(q.Ports)+len(q.NamedSockets) == 0
+}
+
+// Decision is the answer of a policy about one thing.
+type Decision struct {
+	Kind    string  `json:"kind"` // as in a rule's allow: cdi, devices, sockets, namedSockets, mounts, hooks, networks, ports, limits
+	Name    string  `json:"name"`
+	Outcome Outcome `json:"outcome"`
+	Rule    string  `json:"rule,omitempty"`    // that grants or denies it, or came closest
+	Message string  `json:"message,omitempty"` // the refusal
+}
+
+// Outcome is the outcome of a decision. A test case expects one of them.
+type Outcome string
+
+// The outcomes of decisions.
+const (
+	Granted Outcome = "granted"
+	Audited Outcome = "audited" // granted, and only audit mode does
+	Refused Outcome = "refused"
+)
+
+// Evaluate returns a decision about each thing of a query.
+func (p *Policy) Evaluate(q *Query, s policy.Subject) []Decision {
+	var all []Decision
+	each := func(kind string, names []string, decide func(policy.Subject, string) (policy.Grant, error)) {
+		for _, name := range names {
+			grant, err := decide(s, name)
+			all = append(all, newDecision(kind, name, grant, err))
+		}
+	}
+	each("cdi", q.CDI, p.CDI)
+	each("devices", q.Devices, p.Device)
+	each("sockets", q.Sockets, func(s policy.Subject, path string) (policy.Grant, error) {
+		return p.SocketAt(s, socketPath(path))
+	})
+	each("namedSockets", q.NamedSockets, func(s policy.Subject, name string) (policy.Grant, error) {
+		return p.NamedSocket(s, name, socketPath(p.Config.Sockets.Named[name].Path))
+	})
+	for _, m := range q.Mounts {
+		grant, err := p.Mount(s, m.Source, m.Destination, m.ReadOnly)
+		all = append(all, newDecision("mounts", m.String(), grant, err))
+	}
+	each("hooks", q.Hooks, p.Hook)
+	each("networks", q.Networks, p.Network)
+	for _, port := range q.Ports {
+		grant, err := p.Port(s, port)
+		all = append(all, newDecision("ports", port.String(), grant, err))
+	}
+	return all
+}
+
+func newDecision(kind, name string, g policy.Grant, err error) Decision {
+	d := Decision{Kind: kind, Name: name, Outcome: Granted, Rule: g.Rule}
+	var r *policy.RefusedError
+	switch {
+	case errors.As(err, &r):
+		d.Outcome, d.Rule, d.Message = Refused, r.Rule, r.Error()
+	case g.Audited:
+		d.Outcome, d.Message = Audited, g.Refusal.Error()
+	}
+	return d
+}
+
+// EvaluateContainer returns decisions about what the annotations of a container name, about ports of its networks
+// and about further things, and about a limit that the annotations exceed: only the node knows what else the container
+// gets. Sockets and devices are those of the network, unless that is "".
+func (p *Policy) EvaluateContainer(r *resolve.Request, network string, ports []manifest.NetworkPort, more *Query) ([]Decision, error) {
+	named, err := p.annotationQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, port := range ports {
+		named.Ports = append(named.Ports, port.Port)
+	}
+	s := resolve.Subject(r)
+	s.Network = network
+	all := append(p.Evaluate(&named, s), p.Evaluate(more, s)...)
+	count := policy.Usage{CDI: len(named.CDI), Sockets: len(named.NamedSockets)}
+	if d := p.evaluateLimits(s, count, policy.Usage{}); d.Outcome != Granted {
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// annotationQuery returns what a container's annotations name.
+func (p *Policy) annotationQuery(r *resolve.Request) (q Query, err error) {
+	wants, err := annotation.Parse(r.Annotations, r.Container)
+	if err == nil {
+		wants, err = wants.ExpandAliases(p.Config.CDI.Aliases)
+	}
+	if err != nil {
+		return q, err
+	}
+	for _, d := range wants.Devices {
+		switch d.Kind {
+		case annotation.CDI:
+			q.CDI = append(q.CDI, d.Name)
+		case annotation.NamedSocket:
+			if _, ok := p.Config.Sockets.Named[d.Name]; !ok && !d.Optional {
+				return q, fmt.Errorf("annotation %s, item %d: the node's configuration names no socket %s; add it to sockets.named: %w", d.Key, d.Position, diag.Quote(d.Name), errdefs.ErrNotFound)
+			}
+			q.NamedSockets = append(q.NamedSockets, d.Name)
+		}
+	}
+	for _, n := range wants.Networks.Items {
+		if n.Name == "" {
+			continue // an interface: which network that is, the node knows
+		}
+		q.Networks = append(q.Networks, cmp.Or(n.Namespace, r.Namespace)+"/"+n.Name)
+	}
+	if !p.Config.Compat.DeviceInjector {
+		return q, nil
+	}
+	in, err := annotation.ParseInjector(r.Annotations, r.Container)
+	for _, n := range in.Nodes {
+		q.Devices = append(q.Devices, n.Path)
+	}
+	for _, m := range in.Mounts {
+		q.Mounts = append(q.Mounts, policy.Mount{Source: m.Source, Destination: m.Destination, ReadOnly: mountopt.IsReadOnly(m.Options)})
+	}
+	for _, d := range in.Devices {
+		if !slices.Contains(q.CDI, d.Name) {
+			q.CDI = append(q.CDI, d.Name)
+		}
+	}
+	return q, err
+}
+
+// evaluateLimits returns the decision about how much a container gets, beside what its pod's other containers have.
+func (p *Policy) evaluateLimits(s policy.Subject, count, others policy.Usage) Decision {
+	refusal, trial := p.Limit(s, count, others)
+	var l *policy.LimitError
+	switch {
+	case errors.As(refusal, &l):
+		return Decision{"limits", l.Field, Refused, l.Rule, l.Error()}
+	case errors.As(trial, &l):
+		return Decision{"limits", l.Field, Audited, l.Rule, l.Error()}
+	}
+	return Decision{Kind: "limits", Name: "what the container gets", Outcome: Granted}
+}
+
+// socketPath returns the path of a socket as on a host whose /var/run is a symlink to /run, as on most: what a rule denies
+// below one of them, it denies below the other.
+func socketPath(path string) policy.SocketPath {
+	at := policy.SocketPath{Path: path}
+	switch short := reserved.WithoutVar(path); {
+	case short != path:
+		at.Aliases = []string{short}
+	case strings.HasPrefix(path, "/run/"):
+		at.Aliases = []string{"/var" + path}
+	}
+	return at
+}
