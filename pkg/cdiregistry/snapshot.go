@@ -152,6 +152,21 @@ type File struct {
 	ModTime time.Time
 }
 
+// Conflicts returns the devices of the file that other files of the same priority declare.
+func (f *File) Conflicts() []*ConflictError {
+	joined, _ := f.Err.(interface{ Unwrap() []error })
+	if joined == nil {
+		return nil
+	}
+	var out []*ConflictError
+	for _, err := range joined.Unwrap() {
+		if c, ok := err.(*ConflictError); ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 // Files returns the spec files, refused ones among them, by priority and path.
 func (s *Snapshot) Files() []File {
 	conflicts := s.conflictsByFile()

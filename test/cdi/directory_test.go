@@ -3,7 +3,6 @@
 package cdi
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -102,7 +101,7 @@ func compareDirectories(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.C
 	faults := map[string]bool{}
 	usable := map[string]bool{}
 	for _, f := range s.Files() {
-		for _, conflict := range conflictsOf(f.Err) {
+		for _, conflict := range f.Conflicts() {
 			conflicts++
 			if conflict.Shadowed {
 				shadowed++
@@ -148,22 +147,6 @@ func compareDirectories(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.C
 		compareDevice(t, s, cache, name)
 	}
 	return conflicts, shadowed
-}
-
-// conflictsOf returns the conflicts in the error of a file, which may be joined errors.
-func conflictsOf(err error) []*cdiregistry.ConflictError {
-	var out []*cdiregistry.ConflictError
-	if list, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range list.Unwrap() {
-			out = append(out, conflictsOf(e)...)
-		}
-		return out
-	}
-	var c *cdiregistry.ConflictError
-	if errors.As(err, &c) {
-		out = append(out, c)
-	}
-	return out
 }
 
 func compareDevice(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.Cache, name string) {
