@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/containerd/errdefs"
 )
@@ -122,6 +123,28 @@ func (l List) Unwrap() []error {
 		errs[i] = d
 	}
 	return errs
+}
+
+// WithFile returns copies of the faults with the name that messages have for their file, and a severity.
+// They are about what the file holds, and so have no Kind.
+func (l List) WithFile(file string) List {
+	out := make(List, len(l))
+	for i, d := range l {
+		named := *d
+		named.File, named.Kind, named.Severity = file, nil, cmp.Or(d.Severity, SeverityError)
+		out[i] = &named
+	}
+	return out
+}
+
+// Unreadable is about a file that cannot be read. It is errdefs.ErrUnavailable.
+func Unreadable(file string, err error) *Diagnostic {
+	text := ErrorText(err)
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		text = errno.Error()
+	}
+	return &Diagnostic{File: file, Rule: "cannot be read: " + text, Severity: SeverityError, Kind: errdefs.ErrUnavailable}
 }
 
 // All lists the diagnostics that err consists of: a List, one Diagnostic, or errors joined

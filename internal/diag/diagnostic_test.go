@@ -5,6 +5,7 @@ package diag_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/containerd/errdefs"
@@ -41,5 +42,23 @@ func TestDiagnosticsAreErrors(t *testing.T) {
 	}
 	if all := diag.All("f", nil); all != nil {
 		t.Errorf("%v", all)
+	}
+}
+
+func TestUnreadableIsUnavailable(t *testing.T) {
+	_, err := os.Open("/nowhere/f")
+	if d := diag.Unreadable("f", err); !errdefs.IsUnavailable(d) || d.Error() != "f: cannot be read: no such file or directory" {
+		t.Errorf("%v", d)
+	}
+}
+
+func TestWithFileCopiesFaults(t *testing.T) {
+	list := diag.List{{File: "/host/f", Rule: "one", Kind: errdefs.ErrUnavailable}, {Rule: "two", Severity: diag.SeverityWarning}}
+	named := list.WithFile("f")
+	if named.Error() != "f: one; f: warning: two" || named[0].Severity != diag.SeverityError || !errdefs.IsInvalidArgument(named[0]) {
+		t.Errorf("%v", named)
+	}
+	if list[0].File != "/host/f" || list[1].File != "" {
+		t.Errorf("the list was changed: %v", list)
 	}
 }
