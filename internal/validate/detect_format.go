@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package validate
 
 import (
 	"bytes"
-	"path"
 	"regexp"
 	"strings"
 	"sync"
@@ -29,12 +28,12 @@ const (
 	formatManifest // of Kubernetes
 )
 
-// detectFormat returns what a file is meant to be, by its content, also where that is broken. A
-// YAML file is CDI, unless it has keys of a configuration, or misspelt ones, and none of CDI.
-func detectFormat(name string, data []byte) format {
-	ext := path.Ext(name)
+// detectFormat returns what a file is meant to be, by its content, also where that is broken. ext is the
+// extension of its name. A YAML file is CDI, unless it has keys of a configuration, or misspelt ones,
+// and none of CDI.
+func detectFormat(ext string, data []byte) format {
 	isYAML := ext == ".yaml" || ext == ".yml"
-	text := bytes.TrimSpace(bytes.TrimPrefix(data, utf8BOM))
+	text := bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff")))
 	switch {
 	case !isYAML && metadataWords().Match(text):
 		return formatMetadata
@@ -62,8 +61,6 @@ func detectFormat(name string, data []byte) format {
 	}
 	return formatUnknown
 }
-
-var utf8BOM = []byte("\xef\xbb\xbf")
 
 // The words that show the format of a file that is not valid JSON: it is broken, or is YAML under
 // another name.

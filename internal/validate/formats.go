@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package validate
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -21,45 +22,49 @@ import (
 // maxConflicts bounds the devices that one diagnostic names.
 const maxConflicts = 3
 
-// validateCDI checks a CDI file as a node that reads it does.
-func (v *validator) validateCDI(c content) {
-	if c.hostPath != "" && !slices.Contains(v.specExts, path.Ext(c.shown)) {
-		v.addFindings(fileDiagnostic(c.shown, diag.SeverityWarning, "", "is not read under this name: cdi.extensions of the configuration has "+strings.Join(v.specExts, ", ")))
+// checkSpec checks a CDI file as a node that reads it does.
+func (v *Validator) checkSpec(t text) (content string, found diag.List) {
+	if t.hostPath != "" && !slices.Contains(v.specExts, t.ext) {
+		found = diag.List{{File: t.name, Severity: diag.SeverityWarning, Rule: "is not read under this name: cdi.extensions of the configuration has " + strings.Join(v.specExts, ", ")}}
 	}
-	v.validateOnHost(c, func(checkHost, trustAnyone bool) (diag.List, error) {
-		if c.hostPath == "" {
-			return cdiregistry.Validate(c.data), nil
+	found = append(found, v.checkOnHost(t, func(checkHost, trustAnyone bool) (diag.List, error) {
+		if t.hostPath == "" {
+			return cdiregistry.Validate(t.data), nil
 		}
-		return cdiregistry.ValidateFile(v.host, c.hostPath, cdiregistry.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
-	})
-	spec, _ := cdiregistry.Parse(c.data)
-	holds := "CDI"
-	if spec != nil {
-		holds = diag.Count(len(spec.Devices), "device")
+		return cdiregistry.ValidateFile(v.host, t.hostPath, cdiregistry.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
+	})...)
+	if spec, _ := cdiregistry.Parse(t.data); spec != nil {
+		content = diag.Count(len(spec.Devices), "device")
 	}
-	v.addChecked(c.shown, holds)
+	return content, found
 }
 
-// validateHooks checks a hooks.d file as a node that reads it does.
-func (v *validator) validateHooks(c content) {
-	v.validateOnHost(c, func(checkHost, trustAnyone bool) (diag.List, error) {
-		if c.hostPath == "" {
-			_, faults := hooksd.Parse(c.data, c.shown)
-			return faults, nil
+// checkHook checks a hooks.d file as a node that reads it does. A stage that only Podman knows is a
+// warning: the file may be for Podman.
+func (v *Validator) checkHook(t text) (content string, found diag.List) {
+	return "1 hook", v.checkOnHost(t, func(checkHost, trustAnyone bool) (found diag.List, err error) {
+		if t.hostPath == "" {
+			_, found = hooksd.Parse(t.data, t.name)
+		} else {
+			found, err = hooksd.ValidateFile(v.host, t.hostPath, hooksd.Options{TrustAnyone: trustAnyone}, checkHost)
 		}
-		return hooksd.ValidateFile(v.host, c.hostPath, hooksd.Options{TrustAnyone: trustAnyone}, checkHost)
+		for _, d := range found {
+			if errors.Is(d, hooksd.ErrPodmanStage) {
+				d.Severity = diag.SeverityWarning
+			}
+		}
+		return found, err
 	})
-	v.addChecked(c.shown, "1 hook")
 }
 
-// validateOnHost adds the diagnostics of a file. Where this host does not read the file, errors
-// that the file alone does not have are warnings: they are about this host.
-func (v *validator) validateOnHost(c content, validate func(checkHost, trustAnyone bool) (diag.List, error)) {
-	all, err := validate(v.checkHost, v.trustsAnyone())
-	found := diagnosticsInFile(c.shown, all)
-	if err == nil && v.checkHost && c.hostPath != "" && !v.isRead(c.hostPath) {
-		all, err = validate(false, true)
-		alone := diagnosticsInFile(c.shown, all)
+// checkOnHost returns the findings of a file. Where this host does not read the file, errors that the
+// file alone does not have are warnings: they are about this host.
+func (v *Validator) checkOnHost(t text, check func(checkHost, trustAnyone bool) (diag.List, error)) diag.List {
+	all, err := check(v.checkHost, v.trustAnyone)
+	found := all.WithFile(t.name)
+	if err == nil && v.checkHost && t.hostPath != "" && !v.isReadDir(path.Dir(t.hostPath)) {
+		all, err = check(false, true)
+		alone := all.WithFile(t.name)
 		for _, d := range found {
 			if !slices.ContainsFunc(alone, func(a *diag.Diagnostic) bool { return *a == *d }) {
 				d.Severity = diag.SeverityWarning
@@ -67,31 +72,26 @@ func (v *validator) validateOnHost(c content, validate func(checkHost, trustAnyo
 		}
 	}
 	if err != nil {
-		found = diag.List{cannotRead(c.shown, err)}
+		return diag.List{diag.Unreadable(t.name, err)}
 	}
-	v.addFindings(found...)
+	return found
 }
 
-// trustsAnyone reports whether the owners of files are not checked.
-func (v *validator) trustsAnyone() bool { return isForeignTree(v.host) || !v.checkHost }
-
-// addConflicts reports the files of a directory that declare the same devices: each is valid alone,
+// findConflicts returns the files of a directory that declare the same devices: each is valid alone,
 // and none of the devices can be used.
-func (v *validator) addConflicts(hostPath, shown string) {
-	trustAnyone := v.trustsAnyone() || !slices.Contains(v.readDirs, v.host.Canonical(hostPath))
-	registry, err := cdiregistry.New(v.host, []string{hostPath}, cdiregistry.Options{Extensions: v.specExts, DisableWatch: true, TrustAnyone: trustAnyone})
+func (v *Validator) findConflicts(dir, name string) (files []File) {
+	registry, err := cdiregistry.New(v.host, []string{dir}, cdiregistry.Options{Extensions: v.specExts, DisableWatch: true, TrustAnyone: v.trustAnyone || !v.isReadDir(dir)})
 	if err != nil {
-		v.addFindings(cannotRead(shown, err))
-		return
+		return []File{{Name: name, Findings: diag.List{diag.Unreadable(name, err)}}}
 	}
 	defer registry.Close()
 	for _, f := range registry.Snapshot().Files() {
 		var devices []string
-		conflicts := conflictsOf(f.Err)
+		conflicts := f.Conflicts()
 		for _, c := range conflicts[:min(len(conflicts), maxConflicts)] {
-			others := slices.DeleteFunc(slices.Clone(c.Files), func(file string) bool { return file == f.Path })
+			others := slices.DeleteFunc(c.Files, func(file string) bool { return file == f.Path })
 			for i := range others {
-				others[i] = path.Join(shown, path.Base(others[i]))
+				others[i] = path.Join(name, path.Base(others[i]))
 			}
 			devices = append(devices, fmt.Sprintf("%s (in %s)", c.Name, strings.Join(others, ", ")))
 		}
@@ -101,27 +101,27 @@ func (v *validator) addConflicts(hostPath, shown string) {
 		if more := len(conflicts) - len(devices); more > 0 {
 			devices = append(devices, fmt.Sprintf("and %d more", more))
 		}
-		found := fileDiagnostic(path.Join(shown, path.Base(f.Path)), diag.SeverityError, strings.Join(devices, ", "),
-			"other files of the directory declare these devices, too, so that none of them counts; keep each in one file")
-		found.Field = "devices"
-		v.addFindings(found)
+		file := path.Join(name, path.Base(f.Path))
+		files = append(files, File{Name: file, Findings: diag.List{{File: file, Severity: diag.SeverityError, Field: "devices", Found: strings.Join(devices, ", "),
+			Rule: "other files of the directory declare these devices, too, so that none of them counts; keep each in one file"}}})
 	}
+	return files
 }
 
 // warnOfSymlink reports a symlink, which is not followed where such files are read.
-func (v *validator) warnOfSymlink(c content, what string) {
-	if st, err := v.host.Lstat(c.hostPath); err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
-		v.addFindings(fileDiagnostic(c.shown, diag.SeverityWarning, "a symlink", "want a regular file, for no symlink is followed where "+what+" is read"))
+func (v *Validator) warnOfSymlink(t text, what string) diag.List {
+	if st, err := v.host.Lstat(t.hostPath); err != nil || st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return nil
 	}
+	return diag.List{{File: t.name, Severity: diag.SeverityWarning, Found: "a symlink", Rule: "want a regular file, for no symlink is followed where " + what + " is read"}}
 }
 
-// validateMetadata checks device metadata of a resource claim in all versions that the file has.
-func (v *validator) validateMetadata(c content) {
-	v.warnOfSymlink(c, "device metadata")
-	all, err := devicemetadata.Validate(string(c.data), c.shown, c.hostPath)
+// checkMetadata checks device metadata of a resource claim in all versions that the file has.
+func (v *Validator) checkMetadata(t text) (content string, found diag.List) {
+	found = v.warnOfSymlink(t, "device metadata")
+	all, err := devicemetadata.Validate(string(t.data), t.name, t.hostPath)
 	if err != nil {
-		v.addFindings(diagnosticsOf(c.shown, err)...)
-		return
+		return "", append(found, diag.All(t.name, err).WithFile(t.name)...)
 	}
 	devices := 0
 	for _, r := range all[0].Requests {
@@ -131,41 +131,37 @@ func (v *validator) validateMetadata(c content) {
 	for _, m := range all {
 		versions = append(versions, path.Base(m.Version))
 	}
-	v.addChecked(c.shown, "metadata of "+diag.Count(devices, "device")+", "+strings.Join(versions, " and "))
+	return "metadata of " + diag.Count(devices, "device") + ", " + strings.Join(versions, " and "), found
 }
 
-func (v *validator) validateDeviceInfo(c content) {
-	v.warnOfSymlink(c, "device-info")
-	info, err := deviceinfo.Parse(c.data, c.shown)
+func (v *Validator) checkDeviceInfo(t text) (content string, found diag.List) {
+	found = v.warnOfSymlink(t, "device-info")
+	info, err := deviceinfo.Parse(t.data, t.name)
 	if err != nil {
-		v.addFindings(diagnosticsOf(c.shown, err)...)
-		return
+		return "", append(found, diag.All(t.name, err).WithFile(t.name)...)
 	}
-	v.addFindings(diagnosticsInFile(c.shown, info.Warnings)...)
-	v.addChecked(c.shown, "device-info of type "+string(info.Type))
+	return "device-info of type " + string(info.Type), append(found, info.Warnings.WithFile(t.name)...)
 }
 
-// validateConfig checks a configuration with its policy, as a node that reads it does.
-func (v *validator) validateConfig(c content) {
-	cfg, err := config.Parse(c.data, c.shown)
+// checkConfig checks a configuration with its policy, as a node that reads it does.
+func (v *Validator) checkConfig(t text) (content string, found diag.List) {
+	cfg, err := config.Parse(t.data, t.name)
 	if err != nil {
-		v.addFindings(diagnosticsOf(c.shown, err)...)
-		return
+		return "", diag.All(t.name, err).WithFile(t.name)
 	}
-	if c.hostPath != "" && v.checkHost && !isForeignTree(v.host) {
-		if _, err := config.Load(v.host, c.hostPath, config.Options{}); err != nil {
-			f := cannotRead(c.shown, err)
-			if c.hostPath != config.DefaultPath {
-				f.Severity, f.Kind = diag.SeverityWarning, nil
-				f.Rule = "cannot be read as the node's configuration: " + diag.ErrorText(err)
+	if t.hostPath != "" && !v.trustAnyone {
+		if _, err := config.Load(v.host, t.hostPath, config.Options{}); err != nil {
+			fault := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning, Rule: "cannot be read as the node's configuration: " + diag.ErrorText(err)}
+			if t.hostPath == config.DefaultPath {
+				fault = diag.Unreadable(t.name, err)
 			}
-			v.addFindings(f)
+			found = diag.List{fault}
 		}
 	}
 	if _, err := cfg.CompilePolicy(""); err != nil {
-		v.addFindings(diagnosticsOf(cfg.File(), err)...)
+		found = append(found, diag.All(t.name, err).WithFile(t.name)...)
 	} else {
-		v.addFindings(v.unreachableRules(cfg)...)
+		found = append(found, v.findUnreachableRules(cfg)...)
 	}
-	v.addChecked(c.shown, diag.Count(len(cfg.Policy.Rules), "rule"))
+	return diag.Count(len(cfg.Policy.Rules), "rule"), found
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package validate
 
 import (
 	"fmt"
@@ -9,20 +9,19 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/glob"
 	"github.com/jackfield/jackfield/internal/reserved"
 	"github.com/jackfield/jackfield/pkg/config"
 )
 
-// unreachableRules warns about socket roots that do not exist, and patterns of rules that can never
+// findUnreachableRules warns about socket roots that do not exist, and patterns of rules that can never
 // match.
-func (v *validator) unreachableRules(cfg *config.Config) diag.List {
-	var out diag.List
-	warn := func(field, format string, args ...any) {
-		out = append(out, configDiagnostic(cfg, diag.SeverityWarning, field, fmt.Sprintf(format, args...)))
+func (v *Validator) findUnreachableRules(cfg *config.Config) (found diag.List) {
+	warn := func(field, value, rule string) {
+		line, column := cfg.LineColumn(field)
+		found = append(found, &diag.Diagnostic{File: cfg.File(), Line: line, Column: column, Field: field, Severity: diag.SeverityWarning,
+			Rule: "found " + diag.Quote(value) + ": " + rule})
 	}
 	// A rule allows a path as the configuration has it, and as it resolves.
 	var roots []string
@@ -31,46 +30,51 @@ func (v *validator) unreachableRules(cfg *config.Config) diag.List {
 		roots = append(roots, root, real)
 		field := fmt.Sprintf("sockets.roots[%d]", i)
 		if v.checkHost && !exists && cfg.IsWritten(field) {
-			warn(field, "found %s: there is no such directory on this host, so that no socket comes from it", diag.Quote(root))
+			warn(field, root, "there is no such directory on this host, so that no socket comes from it")
 		}
 	}
-	var named []string
+	var sockets []string
 	for _, n := range cfg.Sockets.Named {
 		dir, _ := v.resolve(path.Dir(n.Path))
-		named = append(named, n.Path, path.Join(dir, path.Base(n.Path)))
+		sockets = append(sockets, n.Path, path.Join(dir, path.Base(n.Path)))
+	}
+	names := slices.Collect(maps.Keys(cfg.Sockets.Named))
+	var ports []string
+	for _, vswitch := range cfg.Vswitches {
+		for _, bridge := range append([]string{""}, vswitch.Bridges...) { // "" for a port on no bridge
+			ports = append(ports, vswitch.Name+"/"+bridge)
+		}
 	}
 	for i := range cfg.Policy.Rules {
-		r := &cfg.Policy.Rules[i]
-		for j, pattern := range r.Allow.NamedSockets {
-			if !matchesAny(glob.CompileName, pattern, slices.Collect(maps.Keys(cfg.Sockets.Named))) {
-				warn(fmt.Sprintf("policy.rules[%d].allow.namedSockets[%d]", i, j), "found %s: it matches no name in sockets.named", diag.Quote(pattern))
+		allow, field := &cfg.Policy.Rules[i].Allow, fmt.Sprintf("policy.rules[%d].allow", i)
+		for j, pattern := range allow.NamedSockets {
+			if !matchesAny(glob.CompileName, pattern, names) {
+				warn(fmt.Sprintf("%s.namedSockets[%d]", field, j), pattern, "it matches no name in sockets.named")
 			}
 		}
-		for j, pattern := range r.Allow.Sockets {
-			if !belowAny(roots, pattern) && !matchesAny(glob.CompilePath, pattern, named) {
-				warn(fmt.Sprintf("policy.rules[%d].allow.sockets[%d]", i, j),
-					"found %s: it matches nothing below the socket roots (%s) and no path in sockets.named, and sockets come from there alone", diag.Quote(pattern), strings.Join(cfg.Sockets.Roots, ", "))
+		for j, pattern := range allow.Sockets {
+			if !belowAny(roots, pattern) && !matchesAny(glob.CompilePath, pattern, sockets) {
+				warn(fmt.Sprintf("%s.sockets[%d]", field, j), pattern,
+					"it matches nothing below the socket roots ("+strings.Join(cfg.Sockets.Roots, ", ")+") and no path in sockets.named, and sockets come from there alone")
 			}
 		}
-		for j, port := range r.Allow.Ports {
-			if !matchesPort(cfg, port.Port) {
-				warn(fmt.Sprintf("policy.rules[%d].allow.ports[%d]", i, j), "found %s: it matches no bridge of vswitches, and ports are created there alone", diag.Quote(port.Port))
+		for j, port := range allow.Ports {
+			if !matchesAny(glob.CompileName, port.Port, ports) {
+				warn(fmt.Sprintf("%s.ports[%d]", field, j), port.Port, "it matches no bridge of vswitches, and ports are created there alone")
 			}
 		}
-		for j, pattern := range r.Allow.Devices {
-			st, err := v.host.Stat(pattern)
-			if v.checkHost && !strings.Contains(pattern, "*") && err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-				warn(fmt.Sprintf("policy.rules[%d].allow.devices[%d]", i, j),
-					"found %s: it is a directory on this host, and matches no device node; want %s", diag.Quote(pattern), diag.Quote(pattern+"/*"))
+		for j, pattern := range allow.Devices {
+			if v.checkHost && !strings.Contains(pattern, "*") && v.isDir(pattern) {
+				warn(fmt.Sprintf("%s.devices[%d]", field, j), pattern, "it is a directory on this host, and matches no device node; want "+diag.Quote(pattern+"/*"))
 			}
 		}
 	}
-	return out
+	return found
 }
 
 // resolve returns a directory with its symlinks resolved. Of one that is not on this host, it is known that /var/run is a
 // symlink to /run on most hosts.
-func (v *validator) resolve(dir string) (real string, exists bool) {
+func (v *Validator) resolve(dir string) (real string, exists bool) {
 	if v.checkHost {
 		if real, err := v.host.Resolve(dir); err == nil {
 			return real, true
@@ -96,12 +100,4 @@ func belowAny(roots []string, pattern string) bool {
 func matchesAny(compile func(string) (glob.Glob, error), pattern string, names []string) bool {
 	g, err := compile(pattern)
 	return err == nil && slices.ContainsFunc(names, g.Match)
-}
-
-// matchesPort reports whether a pattern matches a bridge of the node's vswitches, or a port on no bridge.
-func matchesPort(cfg *config.Config, pattern string) bool {
-	g, err := glob.CompileName(pattern)
-	return err == nil && slices.ContainsFunc(cfg.Vswitches, func(v config.Vswitch) bool {
-		return g.Match(v.Name+"/") || slices.ContainsFunc(v.Bridges, func(bridge string) bool { return g.Match(v.Name + "/" + bridge) })
-	})
 }

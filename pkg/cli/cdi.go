@@ -69,7 +69,7 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 			}
 			// Nothing says that a node is to read it where it was put.
 			if diags, err := cdiregistry.ValidateFile(hostfs.Host(), file, cdiregistry.ValidateOptions{}); err == nil {
-				for i, f := range diagnosticsInFile(file, diags) {
+				for i, f := range diag.List(diags).WithFile(file) {
 					what := ""
 					if !diags[i].IsWarning() {
 						what = "no container gets devices of it as it is: "

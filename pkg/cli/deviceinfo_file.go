@@ -92,7 +92,7 @@ func newInfoFile(role string, e deviceinfo.Entry) infoFile {
 		f.Findings = diagnosticsOf(e.File, e.Err)
 	} else {
 		f.Type = string(e.Info.Type)
-		f.Findings = diagnosticsInFile(e.File, e.Info.Warnings)
+		f.Findings = e.Info.Warnings.WithFile(e.File)
 	}
 	if role == roleDP {
 		f.Resource, f.DeviceID = splitDPName(path.Base(e.File), e.Info)

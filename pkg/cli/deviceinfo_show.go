@@ -33,7 +33,7 @@ func infoShowCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			for _, w := range diagnosticsInFile(args[0], info.Warnings) {
+			for _, w := range info.Warnings.WithFile(args[0]) {
 				env.message("%s", w)
 			}
 			data, err := deviceinfo.Marshal(info)

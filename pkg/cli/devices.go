@@ -131,28 +131,14 @@ func readInventory(registry *cdiregistry.Registry, dirs infoDirs) (*inventory, e
 func (o *inventory) addFault(f cdiregistry.File) {
 	var bad *cdiregistry.SpecError
 	if errors.As(f.Err, &bad) {
-		o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diagnosticsInFile(f.Path, bad.Diagnostics)})
+		o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diag.List(bad.Diagnostics).WithFile(f.Path)})
 		return
 	}
-	for _, c := range conflictsOf(f.Err) {
+	for _, c := range f.Conflicts() {
 		if c.Files[0] == f.Path {
 			o.Conflicts = append(o.Conflicts, cdiConflict{Name: c.Name, Files: c.Files, Usable: c.Shadowed})
 		}
 	}
-}
-
-// conflictsOf returns the conflicts in the error of a file.
-func conflictsOf(err error) []*cdiregistry.ConflictError {
-	var out []*cdiregistry.ConflictError
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			var c *cdiregistry.ConflictError
-			if errors.As(e, &c) {
-				out = append(out, c)
-			}
-		}
-	}
-	return out
 }
 
 func (o *inventory) formatText() string {

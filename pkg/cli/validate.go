@@ -3,24 +3,15 @@
 package cli
 
 import (
-	"fmt"
-	"io"
-	"path"
-	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/internal/validate"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
-
-// maxNames bounds the entries of a directory that are read.
-const maxNames = 1 << 20
 
 const validateLong = `validate checks device-info files against the Device Information Specification
 1.1.0, device metadata of resource claims against KEP-5304, CDI files against the
@@ -45,10 +36,10 @@ for other hosts; so does - for standard input.`
 
 func validateCommand(env Env) *cobra.Command {
 	var (
-		n      hostFlags
-		out    output
-		v      validator
-		noHost bool
+		n             hostFlags
+		out           output
+		opts          validate.Options
+		strict, quiet bool
 	)
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
@@ -67,276 +58,92 @@ func validateCommand(env Env) *cobra.Command {
 				return usagef(cmd, "nothing to read: name a file or a directory")
 			}
 			var err error
-			if v.host, err = n.openHost(cmd); err != nil {
+			if opts.Host, err = n.openHost(cmd); err != nil {
 				return err
 			}
-			v.checkHost, v.findings = !noHost, diag.List{}
-			if err := v.findReadDirs(env); err != nil {
+			opts.SpecDirs = env.Getenv(cdiregistry.DirsEnv)
+			v, err := validate.New(opts)
+			if err != nil {
 				return err
 			}
+			var files []validate.File
 			for _, arg := range args {
 				if arg == "-" {
-					if err := v.validateStdin(env.Stdin); err != nil {
+					file, err := v.CheckInput(env.Stdin)
+					if err != nil {
 						return err
 					}
+					files = append(files, file)
 					continue
 				}
 				p, err := n.hostPath(cmd, arg)
 				if err != nil {
 					return err
 				}
-				v.validatePath(p, arg)
+				files = append(files, v.CheckPath(p, arg)...)
 			}
-			if v.files == 0 {
+			if len(files) == 0 {
 				return usagef(cmd, "nothing to read: no file in %s", strings.Join(args, ", "))
 			}
-			return v.printFindings(env, out)
+			findings := diag.List{} // not null in JSON
+			for _, file := range files {
+				findings = append(findings, file.Findings...)
+			}
+			err = out.writeResult(env, findings, func() string { return validateText(files, findings, quiet) })
+			return validateError(err, findings, strict)
 		},
 	}
-	cmd.Flags().BoolVar(&v.strict, "strict", false, "end with exit status 1 on warnings, too")
-	cmd.Flags().BoolVarP(&v.quiet, "quiet", "q", false, "print diagnostics only, and nothing about valid files")
-	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not check the owner and mode of a file, nor what it refers to on the host")
+	cmd.Flags().BoolVar(&strict, "strict", false, "end with exit status 1 on warnings, too")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print diagnostics only, and nothing about valid files")
+	cmd.Flags().BoolVar(&opts.NoHost, "no-host", false, "do not check the owner and mode of a file, nor what it refers to on the host")
 	n.addRootFlag(cmd)
 	out.addFlag(cmd)
 	return cmd
 }
 
-// validator collects the diagnostics of a run.
-type validator struct {
-	host      hostfs.Root
-	checkHost bool
-	strict    bool     // warnings count
-	quiet     bool     // nothing is printed of files that are right
-	readDirs  []string // whose CDI and hooks.d files this host reads, symlinks resolved
-	specExts  []string // extensions of the CDI files that this host reads
-	files     int      // that were looked at
-	findings  diag.List
-	lines     []validateLine
-}
-
-// validateLine is a diagnostic, or a file that is valid as far as its content shows.
-type validateLine struct {
-	finding, file, holds string
-}
-
-// findReadDirs finds the directories that this host reads, and the extensions of CDI files. An unreadable
-// configuration has the default ones.
-func (v *validator) findReadDirs(env Env) error {
-	dirs, err := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv))
-	if err != nil {
-		return err
-	}
-	cfg, err := config.LoadOrDefault(v.host, "", config.Options{})
-	if err != nil {
-		cfg = config.Default()
-	}
-	v.specExts = cfg.CDI.Extensions
-	if dirs == nil {
-		dirs = cfg.CDI.SpecDirs
-	}
-	for _, dir := range slices.Concat(dirs, cfg.Hooks.Dirs, []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}) {
-		v.readDirs = append(v.readDirs, v.host.Canonical(dir))
-	}
-	return nil
-}
-
-// isRead reports whether this host reads the file, so that it must be usable here.
-func (v *validator) isRead(hostPath string) bool {
-	return slices.Contains(v.readDirs, v.host.Canonical(path.Dir(hostPath)))
-}
-
-func (v *validator) addFindings(found ...*diag.Diagnostic) {
-	v.findings = append(v.findings, found...)
-	for _, f := range found {
-		v.lines = append(v.lines, validateLine{finding: plain(f.Error())})
-	}
-}
-
-// addChecked records a file that was checked, and what it holds.
-func (v *validator) addChecked(shown, holds string) {
-	v.lines = append(v.lines, validateLine{file: shown, holds: holds})
-}
-
-// validatePath checks a file, or the files in a directory; shown is the path in messages, as the
-// caller wrote it.
-func (v *validator) validatePath(hostPath, shown string) {
-	st, err := v.host.Stat(hostPath)
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		v.validateFile(hostPath, shown, true)
-		return
-	}
-	names, err := v.host.ReadDir(hostPath, maxNames)
-	if err != nil {
-		v.files++
-		v.addFindings(cannotRead(shown, err))
-		return
-	}
-	cdi := false
-	for _, name := range names {
-		p := path.Join(hostPath, name)
-		if st, err := v.host.Stat(p); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR || name[0] == '.' && !v.isReadHidden(p) {
-			continue
-		}
-		cdi = v.validateFile(p, path.Join(shown, name), false) == formatCDI || cdi
-	}
-	if cdi {
-		v.addConflicts(hostPath, shown)
-	}
-}
-
-// isReadHidden reports whether a hidden file is read: CDI and hooks.d files are, if their name ends
-// as theirs do.
-func (v *validator) isReadHidden(hostPath string) bool {
-	ext := path.Ext(hostPath)
-	if ext != ".json" && ext != ".yaml" {
-		return false
-	}
-	data, err := v.host.ReadFile(hostPath, cdiregistry.DefaultMaxFileSize)
-	if err != nil {
-		return false
-	}
-	f := detectFormat(hostPath, data)
-	return f == formatCDI || f == formatHooks
-}
-
-// validateFile checks one file, and returns its format. named is set if the caller named the file
-// itself.
-func (v *validator) validateFile(hostPath, shown string, named bool) format {
-	v.files++
-	st, err := v.host.Stat(hostPath)
-	switch {
-	case err != nil:
-		v.addFindings(cannotRead(shown, err))
-		return formatUnknown
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		v.addFindings(fileDiagnostic(shown, diag.SeverityError, "a "+hostfs.TypeName(st.Mode), "want a regular file"))
-		return formatUnknown
-	case st.Size > cdiregistry.DefaultMaxFileSize:
-		v.addFindings(fileDiagnostic(shown, diag.SeverityError, fmt.Sprintf("%d bytes", st.Size), fmt.Sprintf("want at most %d bytes", cdiregistry.DefaultMaxFileSize)))
-		return formatUnknown
-	}
-	data, err := v.host.ReadFile(hostPath, cdiregistry.DefaultMaxFileSize)
-	if err != nil {
-		v.addFindings(cannotRead(shown, err))
-		return formatUnknown
-	}
-	return v.validateContent(content{hostPath: hostPath, shown: shown, name: shown, named: named, data: data})
-}
-
-// content is the content of a file, or of standard input.
-type content struct {
-	hostPath    string // "" for standard input
-	shown, name string // in messages; whose extension shows the syntax
-	named       bool   // the caller named the file itself
-	data        []byte
-}
-
-// validateContent checks the content of a file by its format, and returns the format.
-func (v *validator) validateContent(c content) format {
-	isJSON := path.Ext(c.name) == ".json"
-	is := detectFormat(c.name, c.data)
-	switch is {
-	case formatDeviceInfo:
-		v.validateDeviceInfo(c)
-	case formatMetadata:
-		v.validateMetadata(c)
-	case formatCDI:
-		v.validateCDI(c)
-	case formatHooks:
-		v.validateHooks(c)
-	case formatConfig:
-		v.validateConfig(c)
-	case formatManifest:
-		severity := diag.SeverityWarning
-		if c.named || v.isRead(c.hostPath) {
-			severity = diag.SeverityError
-		}
-		if c.hostPath == "" {
-			c.shown = "-" // as explain reads it
-		}
-		d := fileDiagnostic(c.shown, severity, "", "is a Kubernetes object, and was not checked")
-		d.Hint = "run `jackfield explain " + c.shown + "` on pods and workloads"
-		v.addFindings(d)
-	case formatEmpty:
-		v.addFindings(fileDiagnostic(c.shown, diag.SeverityError, "nothing", "want a device-info map, a CDI spec or a hook"))
-	default:
-		severity := diag.SeverityError
-		if !c.named && !isJSON {
-			severity = diag.SeverityWarning // a README beside the files is no mistake
-		}
-		v.addFindings(unknownFormat(c.shown, severity, c.data, isJSON))
-	}
-	return is
-}
-
-// unknownFormat is about a file in none of the formats that are checked. The place is that of a
-// mistake in the JSON: a file is mostly broken before the key that shows its format.
-func unknownFormat(shown string, severity diag.Severity, data []byte, isJSON bool) *diag.Diagnostic {
-	d := fileDiagnostic(shown, severity, "", "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\"), and was not checked")
-	if isJSON {
-		if _, fault := jsontree.Parse(string(data)); fault != nil {
-			d.Line, d.Column = fault.Line, fault.Column
-			d.Rule += "; here it ceases to be JSON: " + fault.Message()
-		}
-	}
-	return d
-}
-
-// validateStdin checks the content of standard input.
-func (v *validator) validateStdin(stdin io.Reader) error {
-	const shown = "standard input"
-	data, err := hostfs.ReadAtMost(stdin, cdiregistry.DefaultMaxFileSize)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", shown, err)
-	}
-	v.files++
-	// Without a file name, what does not look like JSON is YAML.
-	name := "-.yaml"
-	if strings.HasPrefix(strings.TrimLeft(string(data), "\ufeff \t\r\n"), "{") {
-		name = "-.json"
-	}
-	v.validateContent(content{shown: shown, name: name, named: true, data: data})
-	return nil
-}
-
-func (v *validator) printFindings(env Env, out output) error {
+// validateError ends the command, which has written the findings. A fault in a file counts before a file that
+// cannot be read.
+func validateError(written error, findings diag.List, strict bool) error {
 	bad, unread := false, false
-	for _, f := range v.findings {
+	for _, d := range findings {
 		switch {
-		case !v.strict && f.Severity != diag.SeverityError:
-		case f.Kind == errNoAnswer:
+		case d.IsWarning() && !strict:
+		case errdefs.IsUnavailable(d):
 			unread = true
 		default:
 			bad = true
 		}
 	}
-	if err := answerError(out.writeResult(env, v.findings, v.formatText), !bad); err != nil || !unread {
+	if err := answerError(written, !bad); err != nil || !unread {
 		return err
 	}
 	return errNoAnswer
 }
 
-// formatText returns the lines in the order of the checks. A valid file has no line if another file causes an error of it.
-func (v *validator) formatText() string {
+// validateText returns the findings in the order of the checks, and a line for each valid file unless quiet. A file
+// of which another file causes an error has none.
+func validateText(files []validate.File, findings diag.List, quiet bool) string {
 	hasError, warnings := map[string]bool{}, map[string]int{}
-	for _, f := range v.findings {
-		if f.Severity == diag.SeverityError {
-			hasError[f.File] = true
+	for _, d := range findings {
+		if d.IsWarning() {
+			warnings[d.File]++
 		} else {
-			warnings[f.File]++
+			hasError[d.File] = true
 		}
 	}
 	var b strings.Builder
-	for _, l := range v.lines {
-		switch {
-		case l.file == "":
-			b.WriteString(l.finding + "\n")
-		case !v.quiet && !hasError[l.file]:
-			if n := warnings[l.file]; n > 0 {
-				l.holds += ", " + diag.Count(n, "warning")
-			}
-			b.WriteString(plain(l.file) + ": ok (" + l.holds + ")\n")
+	for _, file := range files {
+		for _, d := range file.Findings {
+			b.WriteString(plain(d.Error()) + "\n")
 		}
+		if quiet || file.Content == "" || hasError[file.Name] {
+			continue
+		}
+		content := file.Content
+		if n := warnings[file.Name]; n > 0 {
+			content += ", " + diag.Count(n, "warning")
+		}
+		b.WriteString(plain(file.Name) + ": ok (" + content + ")\n")
 	}
 	return b.String()
 }

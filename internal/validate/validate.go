@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+const (
+	maxNames = 1 << 20 // entries of a directory
+	maxSize  = cdiregistry.DefaultMaxFileSize
+)
+
+// Options say on which host files are checked.
+type Options struct {
+	Host     hostfs.Root
+	SpecDirs string // the value of CDI_SPEC_DIRS
+	// NoHost skips what depends on the host: owners and modes of files, and what files refer to.
+	NoHost bool
+}
+
+// Validator checks files of one host.
+type Validator struct {
+	host        hostfs.Root
+	checkHost   bool
+	trustAnyone bool     // owners and modes of files are not checked
+	readDirs    []string // whose CDI and hooks.d files this host reads, symlinks resolved
+	specExts    []string // extensions of the CDI files that this host reads
+}
+
+// File is a file that was checked, or one whose devices another file of its directory declares, too.
+type File struct {
+	Name     string    // as the caller wrote it
+	Content  string    // what the file holds if no finding is an error; "" where that is not known
+	Findings diag.List // each with the name of the file and a severity; ErrUnavailable if it cannot be read
+
+	format format
+}
+
+// New reads from the host's configuration which files the host reads. An unreadable configuration has
+// the default ones.
+func New(opts Options) (*Validator, error) {
+	dirs, err := cdiregistry.DirsFromEnv(opts.SpecDirs)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := config.LoadOrDefault(opts.Host, "", config.Options{})
+	if err != nil {
+		cfg = config.Default()
+	}
+	if dirs == nil {
+		dirs = cfg.CDI.SpecDirs
+	}
+	// Owners of files in another tree say nothing.
+	v := &Validator{host: opts.Host, checkHost: !opts.NoHost, trustAnyone: opts.NoHost || opts.Host.Dir() != "/", specExts: cfg.CDI.Extensions}
+	for _, dir := range slices.Concat(dirs, cfg.Hooks.Dirs, []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}) {
+		v.readDirs = append(v.readDirs, v.host.Canonical(dir))
+	}
+	return v, nil
+}
+
+// isReadDir reports whether this host reads the files of a directory, so that they must be usable here.
+func (v *Validator) isReadDir(dir string) bool {
+	return slices.Contains(v.readDirs, v.host.Canonical(dir))
+}
+
+// CheckPath checks a file, or the files in a directory, in sorted order. name is the path in messages,
+// as the caller wrote it.
+func (v *Validator) CheckPath(hostPath, name string) []File {
+	if !v.isDir(hostPath) {
+		return []File{v.checkFile(hostPath, name, true)}
+	}
+	entries, err := v.host.ReadDir(hostPath, maxNames)
+	if err != nil {
+		return []File{{Name: name, Findings: diag.List{diag.Unreadable(name, err)}}}
+	}
+	var files []File
+	hasSpec := false
+	for _, entry := range entries {
+		entryPath := path.Join(hostPath, entry)
+		if v.isDir(entryPath) {
+			continue
+		}
+		f := v.checkFile(entryPath, path.Join(name, entry), false)
+		if entry[0] == '.' && !f.isReadHidden() {
+			continue
+		}
+		hasSpec = hasSpec || f.format == formatCDI
+		files = append(files, f)
+	}
+	if hasSpec {
+		files = append(files, v.findConflicts(hostPath, name)...)
+	}
+	return files
+}
+
+func (v *Validator) isDir(hostPath string) bool {
+	st, err := v.host.Stat(hostPath)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR
+}
+
+// isReadHidden reports whether a host reads the file if it is hidden: CDI and hooks.d files are read, if
+// their name ends as theirs do.
+func (f *File) isReadHidden() bool {
+	ext := path.Ext(f.Name)
+	return (ext == ".json" || ext == ".yaml") && (f.format == formatCDI || f.format == formatHooks)
+}
+
+// checkFile checks one file. isNamed is set if the caller named the file itself.
+func (v *Validator) checkFile(hostPath, name string, isNamed bool) File {
+	fault := &diag.Diagnostic{File: name, Severity: diag.SeverityError}
+	st, err := v.host.Stat(hostPath)
+	switch {
+	case err != nil:
+		fault = diag.Unreadable(name, err)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		fault.Found, fault.Rule = "a "+hostfs.TypeName(st.Mode), "want a regular file"
+	case st.Size > maxSize:
+		fault.Found, fault.Rule = fmt.Sprintf("%d bytes", st.Size), fmt.Sprintf("want at most %d bytes", maxSize)
+	default:
+		data, err := v.host.ReadFile(hostPath, maxSize)
+		if err == nil {
+			return v.checkText(text{hostPath: hostPath, name: name, ext: path.Ext(name), isNamed: isNamed, data: data})
+		}
+		fault = diag.Unreadable(name, err)
+	}
+	return File{Name: name, Findings: diag.List{fault}}
+}
+
+// CheckInput checks the content of standard input, and nothing of the host.
+func (v *Validator) CheckInput(stdin io.Reader) (File, error) {
+	const name = "standard input"
+	data, err := hostfs.ReadAtMost(stdin, maxSize)
+	if err != nil {
+		return File{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	// Without a file name, what does not look like JSON is YAML.
+	ext := ".yaml"
+	if strings.HasPrefix(strings.TrimLeft(string(data), "\ufeff \t\r\n"), "{") {
+		ext = ".json"
+	}
+	return v.checkText(text{name: name, ext: ext, isNamed: true, data: data}), nil
+}
+
+// text is the content of a file, or of standard input.
+type text struct {
+	hostPath string // "" for standard input
+	name     string // in messages
+	ext      string // shows the syntax
+	isNamed  bool   // the caller named the file itself
+	data     []byte
+}
+
+// checkText checks the content of a file by its format.
+func (v *Validator) checkText(t text) File {
+	f := File{Name: t.name, format: detectFormat(t.ext, t.data)}
+	switch f.format {
+	case formatDeviceInfo:
+		f.Content, f.Findings = v.checkDeviceInfo(t)
+	case formatMetadata:
+		f.Content, f.Findings = v.checkMetadata(t)
+	case formatCDI:
+		f.Content, f.Findings = v.checkSpec(t)
+	case formatHooks:
+		f.Content, f.Findings = v.checkHook(t)
+	case formatConfig:
+		f.Content, f.Findings = v.checkConfig(t)
+	case formatManifest:
+		f.Findings = diag.List{v.rejectManifest(t)}
+	case formatEmpty:
+		f.Findings = diag.List{{File: t.name, Severity: diag.SeverityError, Found: "nothing", Rule: "want a device-info map, a CDI spec or a hook"}}
+	default:
+		f.Findings = diag.List{rejectUnknown(t)}
+	}
+	return f
+}
+
+// rejectManifest is about a Kubernetes object, which another command checks.
+func (v *Validator) rejectManifest(t text) *diag.Diagnostic {
+	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning, Rule: "is a Kubernetes object, and was not checked"}
+	if t.isNamed || v.isReadDir(path.Dir(t.hostPath)) {
+		d.Severity = diag.SeverityError
+	}
+	if t.hostPath == "" {
+		d.File = "-" // as explain reads it
+	}
+	d.Hint = "run `jackfield explain " + d.File + "` on pods and workloads"
+	return d
+}
+
+// rejectUnknown is about a file in none of the formats that are checked. The place is that of a
+// mistake in the JSON: a file is mostly broken before the key that shows its format.
+func rejectUnknown(t text) *diag.Diagnostic {
+	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityError,
+		Rule: "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\"), and was not checked"}
+	if t.ext != ".json" {
+		if !t.isNamed {
+			d.Severity = diag.SeverityWarning // a README beside the files is no mistake
+		}
+		return d
+	}
+	if _, fault := jsontree.Parse(string(t.data)); fault != nil {
+		d.Line, d.Column = fault.Line, fault.Column
+		d.Rule += "; here it ceases to be JSON: " + fault.Message()
+	}
+	return d
+}
