@@ -88,9 +88,6 @@ func helpHint(cmd *cobra.Command) string {
 func Run(ctx context.Context, args []string, env Env) int {
 	cmd := Command(env)
 	cmd.SetArgs(args)
-	cmd.SetIn(env.Stdin)
-	cmd.SetOut(env.Stdout)
-	cmd.SetErr(env.Stderr)
 	err := cmd.ExecuteContext(ctx)
 	if err == nil || errors.Is(err, errAnswerNo) || errors.Is(err, errNoAnswer) {
 		return exitStatus(err)
@@ -140,13 +137,17 @@ func Command(env Env) *cobra.Command {
 			return cmd.Help()
 		},
 	}
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
 		injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), socketsCommand(env), doctorCommand(env),
-		enableNRICommand(env), nriCommand(env), installCommand(env), completionCommand(env),
+		enableNRICommand(env), nriCommand(env), installCommand(env),
 	)
+	addCompletionCommand(root)
 	root.SetHelpCommand(helpCommand())
 	return root
 }

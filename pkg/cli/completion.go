@@ -18,45 +18,14 @@ import (
 // completionTimeout bounds the request to the daemon: the shell waits for it.
 const completionTimeout = 2 * time.Second
 
-const completionLong = `completion writes a script to standard output. With it the shell completes commands,
-flags and their values. Write it to the shell's directory of completions, or load it
-into the shell that runs:
-
-  source <(jackfield completion bash)
-  source <(jackfield completion zsh)
-  jackfield completion fish | source
-  jackfield completion powershell | Out-String | Invoke-Expression`
-
-func completionCommand(env Env) *cobra.Command {
-	var bare bool
-	shells := []string{"bash", "fish", "powershell", "zsh"}
-	cmd := &cobra.Command{
-		Use:       "completion SHELL",
-		Short:     "Write a completion script for " + strings.Join(shells, ", "),
-		Long:      completionLong,
-		Args:      exactlyOneArg("SHELL"),
-		ValidArgs: shells,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			root, shell := cmd.Root(), args[0]
-			switch {
-			case shell == "bash":
-				return root.GenBashCompletionV2(env.Stdout, !bare)
-			case shell == "fish":
-				return root.GenFishCompletion(env.Stdout, !bare)
-			case shell == "powershell" && bare:
-				return root.GenPowerShellCompletion(env.Stdout)
-			case shell == "powershell":
-				return root.GenPowerShellCompletionWithDesc(env.Stdout)
-			case shell == "zsh" && bare:
-				return root.GenZshCompletionNoDesc(env.Stdout)
-			case shell == "zsh":
-				return root.GenZshCompletion(env.Stdout)
-			}
-			return usagef(cmd, "%sfound the shell %q, want one of %s", commandPrefix(cmd), shell, strings.Join(shells, ", "))
-		},
+// addCompletionCommand adds cobra's command that writes a completion script to the root's output. Its mistakes in the
+// command line are reported as those of the other commands.
+func addCompletionCommand(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	completion, _, _ := root.Find([]string{"completion"}) // it is there
+	for _, shell := range commandGroup(completion).Commands() {
+		shell.Args = noArgs
 	}
-	cmd.Flags().BoolVar(&bare, "no-descriptions", false, "leave out the descriptions of what is completed")
-	return cmd
 }
 
 // completeFlag has the shell complete the values of a flag. A command without the flag is a defect

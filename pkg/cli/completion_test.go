@@ -87,8 +87,9 @@ func TestShellsAcceptCompletionScripts(t *testing.T) {
 		"explain --root " + root + " --container-id ":          "77e1\ttelco/fwd-0/app\n:4\n",
 		"policy check --config " + config + " --named-socket ": "admin\nspire\n:4\n",
 		"policy check --root " + root + " --cdi ":              "vendor.com/net=port0\n:4\n",
-		"completion ":                                          "bash\nfish\npowershell\nzsh\n:4\n",
-		"comp":                                                 "completion\tWrite a completion script for bash, fish, powershell, zsh\n:4\n",
+		"completion ": "bash\tGenerate the autocompletion script for bash\nfish\tGenerate the autocompletion script for fish\n" +
+			"powershell\tGenerate the autocompletion script for powershell\nzsh\tGenerate the autocompletion script for zsh\n:4\n",
+		"comp": "completion\tGenerate the autocompletion script for the specified shell\n:4\n",
 	} {
 		if got := runCommand(t, append([]string{"__complete"}, strings.Split(ask, " ")...)...); got != want {
 			t.Errorf("%q is completed by %q, want %q", ask, got, want)
