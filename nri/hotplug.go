@@ -20,7 +20,6 @@ import (
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/fswatch"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -278,7 +277,7 @@ func (h *hotplug) resolveAgain(created *resolve.Request, current *core, store *s
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.timeout.Load()))
 	defer cancel()
 	req := *created
-	req.View = func() []byte { return readView(h.p.opts.Host, current.cfg.StateDir, req.ContainerID) }
+	req.View = func() []byte { return resolve.ReadView(h.p.opts.Host, current.cfg.StateDir, req.ContainerID) }
 	req.HasSocket = func(root, rel string) bool { return store.HasSocket(req.ContainerID, root, rel) }
 	return current.engine.ResolveRunning(ctx, &req)
 }
@@ -369,16 +368,4 @@ func (h *hotplug) watchMetadata(c *runningContainer, current *core) (err error) 
 		err = fmt.Errorf("watch device metadata %q: %w", at, failed)
 	}
 	return err
-}
-
-// maxView bounds a devices.json that is read, in bytes.
-const maxView = 1 << 20
-
-// readView returns the devices.json of a running container, or nil.
-func readView(host hostfs.Root, stateDir, containerID string) []byte {
-	data, err := host.ReadFile(path.Join(staging.ContainerDir(stateDir, containerID), resolve.ViewFile), maxView)
-	if err != nil {
-		return nil
-	}
-	return data
 }

@@ -52,6 +52,16 @@ type Device struct {
 	MAC    string   `json:"mac,omitempty"` // networkData.hardwareAddress
 }
 
+// Describe names the device: claim (namespace/name) and request, driver, pool and name, and where it is.
+func (d *Device) Describe(claim, request string) string {
+	driver := d.Driver
+	if d.Name != "" {
+		driver += "/" + d.Pool + "/" + d.Name
+	}
+	words := []string{claim, request, driver, d.PCIAddress, d.VhostUserPath, d.IfName}
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+}
+
 const (
 	group = "metadata.resource.k8s.io/"
 	kind  = "DeviceMetadata"

@@ -125,6 +125,15 @@ func (l List) Unwrap() []error {
 	return errs
 }
 
+// Summary is the first of the faults, and how many more there are.
+func (l List) Summary() string {
+	s := Plain(l[0].Error())
+	if more := len(l) - 1; more > 0 {
+		s += fmt.Sprintf(" (and %d more)", more)
+	}
+	return s
+}
+
 // WithFile returns copies of the faults with the name that messages have for their file, and a severity.
 // They are about what the file holds, and so have no Kind.
 func (l List) WithFile(file string) List {
@@ -145,6 +154,16 @@ func Unreadable(file string, err error) *Diagnostic {
 		text = errno.Error()
 	}
 	return &Diagnostic{File: file, Rule: "cannot be read: " + text, Severity: SeverityError, Kind: errdefs.ErrUnavailable}
+}
+
+// InFile returns the diagnostics in an error about a file, which messages name, or one that says why the file
+// cannot be read.
+func InFile(file string, err error) List {
+	var one *Diagnostic
+	if !errors.As(err, &one) {
+		return List{Unreadable(file, err)}
+	}
+	return All(file, err).WithFile(file)
 }
 
 // All lists the diagnostics that err consists of: a List, one Diagnostic, or errors joined

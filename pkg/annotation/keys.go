@@ -3,7 +3,6 @@
 package annotation
 
 import (
-	"maps"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/diag"
@@ -142,16 +141,4 @@ func ContainerOf(key string) string {
 		return ""
 	}
 	return name
-}
-
-// WithoutNetworks returns the annotations of a container that requests the same devices and no networks.
-func WithoutNetworks(annotations map[string]string, container string) map[string]string {
-	out := maps.Clone(annotations)
-	key := NetworksKey
-	if container != "" {
-		key += "/" + scopeContainer + container
-	}
-	delete(out, NetworksKey+"/"+scopePod)
-	out[key] = keywordNone
-	return out
 }

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/devicemetadata"
@@ -53,7 +52,7 @@ type claimDevice struct {
 func newClaimFiles(f *devicemetadata.File) (out []infoFile) {
 	place := claimDevice{Namespace: f.Namespace, Name: f.Claim, Request: f.Request, Device: devicemetadata.Device{Driver: f.Driver}}
 	if f.Err != nil {
-		return []infoFile{{Role: roleClaim, File: f.Path, Claim: &place, Findings: diagnosticsOf(f.Path, f.Err)}}
+		return []infoFile{{Role: roleClaim, File: f.Path, Claim: &place, Findings: diag.InFile(f.Path, f.Err)}}
 	}
 	place.UID, place.PodClaim, place.Version = f.Metadata.UID, f.Metadata.PodClaim, f.Metadata.Version
 	for _, r := range f.Metadata.Requests {
@@ -76,20 +75,10 @@ func newClaimFiles(f *devicemetadata.File) (out []infoFile) {
 	return out
 }
 
-// describe names the device: its claim and request, driver, pool and name, and where it is.
-func (c *claimDevice) describe() string {
-	words := []string{c.Namespace + "/" + c.Name, c.Request, c.Driver}
-	if c.Device.Name != "" {
-		words[2] += "/" + c.Pool + "/" + c.Device.Name
-	}
-	words = append(words, c.PCIAddress, c.VhostUserPath, c.IfName)
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
-}
-
 func newInfoFile(role string, e deviceinfo.Entry) infoFile {
 	f := infoFile{Role: role, File: e.File, Info: e.Info, Valid: e.Err == nil}
 	if e.Err != nil {
-		f.Findings = diagnosticsOf(e.File, e.Err)
+		f.Findings = diag.InFile(e.File, e.Err)
 	} else {
 		f.Type = string(e.Info.Type)
 		f.Findings = e.Info.Warnings.WithFile(e.File)
@@ -112,7 +101,7 @@ func newInfoFile(role string, e deviceinfo.Entry) infoFile {
 func (f *infoFile) ownerText() string {
 	switch {
 	case f.Claim != nil:
-		return f.Claim.describe()
+		return f.Claim.Describe(f.Claim.Namespace+"/"+f.Claim.Name, f.Claim.Request)
 	case f.Role == roleDP && f.DeviceID != "":
 		return f.Resource + " " + f.DeviceID
 	case f.Role == roleCNI && f.Interface != "":
@@ -141,7 +130,7 @@ func (f *infoFile) detailText() string {
 	if len(f.Findings) == 0 {
 		return f.File
 	}
-	return firstText(f.Findings)
+	return f.Findings.Summary()
 }
 
 // shortID shortens an ID as crictl does.

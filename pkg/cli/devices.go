@@ -183,7 +183,7 @@ func (o *inventory) writeFaults(b *strings.Builder) {
 	}
 	line = section("CDI files that are refused")
 	for _, r := range o.Refused {
-		line(firstText(r.Findings))
+		line(r.Findings.Summary())
 	}
 	line = section("CDI directories that cannot be read")
 	for _, d := range o.Dirs {

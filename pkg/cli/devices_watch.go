@@ -115,7 +115,7 @@ func (o *inventory) items() map[string]inventoryItem {
 		add("conflict", c.Name, strings.Join(c.Files, ", "), "")
 	}
 	for _, r := range o.Refused {
-		add("refused", r.File, firstText(r.Findings), "")
+		add("refused", r.File, r.Findings.Summary(), "")
 	}
 	for _, d := range o.Dirs {
 		if d.Error != "" {

@@ -3,63 +3,21 @@
 package cli
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
 
-	"github.com/jackfield/jackfield/internal/devicemetadata"
-	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/manifest"
-	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
+	"github.com/jackfield/jackfield/internal/explain"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/edits"
-	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // explanation is what explain prints about one container.
 type explanation struct {
 	place
-	Container string  `json:"container"`
-	Verdict   verdict `json:"verdict"`
-	// Created is null where not everything was checked.
-	Created  *bool          `json:"created"`
-	Error    string         `json:"error,omitempty"`
-	Requests []resolve.Item `json:"requests"`
-	// NotChecked has the requests that could not be resolved, and says what is needed for that.
-	NotChecked []resolve.Item `json:"notChecked,omitempty"`
-	Warnings   []string       `json:"warnings,omitempty"` // about the pod's annotations
-	Edits      edits.Set      `json:"edits"`
-	// View is the container's devices.json; absent where it has no attachment.
-	View json.RawMessage `json:"view,omitempty"`
-
-	missing  bool    // the pod does not have the container, which an annotation names
-	problems []error // of Error, without those of a request
-}
-
-// verdict says what would happen to a container.
-type verdict string
-
-const (
-	verdictCreated    verdict = "created"
-	verdictRefused    verdict = "refused"
-	verdictIncomplete verdict = "incomplete" // nothing refuses it, but not everything was checked
-)
-
-// decide sets the verdict.
-func (x *explanation) decide() {
-	switch {
-	case x.Error != "":
-		x.Verdict, x.Created = verdictRefused, new(false)
-	case len(x.NotChecked) > 0:
-		x.Verdict = verdictIncomplete
-	default:
-		x.Verdict, x.Created = verdictCreated, new(true)
-	}
+	explain.Explanation
 }
 
 const explainLong = `explain resolves the requests of pods on this node as the NRI plugin would, and
@@ -162,155 +120,47 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 	if err != nil {
 		return err
 	}
-	engine, err := local.openEngine(env)
+	sandboxID, err := local.findSandbox(env, q.sandboxID)
 	if err != nil {
 		return err
 	}
-	defer engine.Close()
-	if q.sandboxID, err = local.findSandbox(env, q.sandboxID); err != nil {
+	explainer, err := explain.New(explain.Options{
+		Host: local.host, Config: local.cfg, SpecDirs: env.Getenv(cdiregistry.DirsEnv), Manifests: &q.Collection, SandboxID: sandboxID, Container: q.container,
+	})
+	if err != nil {
 		return err
 	}
-	x := explainer{explainOptions: q, localNode: local, env: env, engine: engine}
-	x.readMetadata(q.Pods)
+	defer explainer.Close()
+	if err := explainer.MetadataError; err != nil {
+		env.message("warning: not all device metadata is read: %v", err)
+	}
 	all := []explanation{}
 	for _, p := range q.Pods {
-		all = append(all, x.explainPod(cmd.Context(), p)...)
+		printWarnings(env, local.cfg, p)
+		for _, x := range explainer.ExplainPod(cmd.Context(), p) {
+			all = append(all, explanation{placeOf(p), x})
+		}
 	}
-	err = out.writeResult(env, all, func() string { return explanationsText(local.cfg, all) })
-	has := func(v verdict) bool {
+	has := func(v explain.Verdict) bool {
 		return slices.ContainsFunc(all, func(x explanation) bool { return x.Verdict == v })
 	}
-	if err == nil && !has(verdictRefused) && has(verdictIncomplete) {
+	err = out.writeResult(env, all, func() string { return explanationsText(local.cfg, all) })
+	if err == nil && !has(explain.Refused) && has(explain.Incomplete) {
 		return errNoAnswer
 	}
-	return answerError(err, !has(verdictRefused))
+	return answerError(err, !has(explain.Refused))
 }
 
-// explainer explains the containers of pods. The engine explains what an adapter would request. A manifest
-// says more, about networks, ports and resource claims: the explainer adds an item for each of these.
-type explainer struct {
-	explainOptions
-	localNode
-	env    Env
-	engine *resolve.Engine
-
-	metadata []devicemetadata.File // of this node
-	// live is set for a pod with a sandbox on this node: the engine asks the kubelet which of the
-	// metadata files are the container's.
-	live bool
-	// missing is what a pod needs to be live.
-	missing string
-}
-
-// explainPod explains all containers of a pod, or the one that the options name.
-func (x *explainer) explainPod(ctx context.Context, p *manifest.Pod) []explanation {
-	warnings := printWarnings(x.env, x.cfg, p)
-	var all []explanation
-	for _, r := range p.Requests(x.sandboxID, x.container) {
-		var more []resolve.Item
-		if x.sandboxID == "" {
-			more = append(x.explainPorts(r), x.uncheckedNetworks(r)...)
-		}
-		more = append(more, x.explainClaims(p, r)...)
-		r.CanDeliver, r.FromManifest = checkDeliverable, true
-		plan, err := x.engine.Explain(ctx, r)
-		err = addItems(r, plan, err, more)
-		all = append(all, x.newExplanation(r, plan, err))
+// findSandbox returns the whole ID of the sandbox that --sandbox-id names.
+func (n localNode) findSandbox(env Env, id string) (string, error) {
+	whole, recorded, err := explain.FindSandbox(n.host, n.cfg, id)
+	if errdefs.IsNotFound(err) {
+		return "", &hintedError{err: err, hint: "the whole ID is taken as it is: crictl pods --no-trunc"}
 	}
-	for _, m := range p.MissingContainers(x.cfg) {
-		all = append(all, explanation{Container: m.Name, Error: m.Problem, missing: true, problems: []error{errors.New(m.Problem)}, Requests: []resolve.Item{}})
+	if err == nil && !recorded {
+		env.message("note: there is no device-info of sandbox %s in %s", whole, n.cfg.DeviceInfo.CNIDir)
 	}
-	for i := range all {
-		all[i].place, all[i].Warnings = placeOf(p), warnings
-		all[i].decide()
-	}
-	return all
-}
-
-// checkDeliverable returns an error for edits that no version of NRI can deliver. The doctor and
-// the plugin report what the node's own version cannot.
-func checkDeliverable(set *edits.Set, request string) error {
-	return capability.Check(set, capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, request)
-}
-
-// addItems adds items to a plan whose error is err, and fails what the plugin cannot deliver. It returns the
-// error of the whole.
-func addItems(r *resolve.Request, plan *resolve.Plan, err error, more []resolve.Item) error {
-	var errs []error
-	var failed *resolve.Error
-	if errors.As(err, &failed) {
-		errs = failed.Errs
-	}
-	for i := range plan.Items {
-		if it := &plan.Items[i]; err == nil && it.Outcome == resolve.Injected {
-			if err := checkDeliverable(&plan.Set, it.Request); err != nil {
-				it.Decline(resolve.Failed, err)
-				errs = append(errs, err)
-			}
-		}
-	}
-	for _, it := range more {
-		if it.FailsContainer() {
-			errs = append(errs, it.Err)
-		}
-	}
-	plan.Items = append(plan.Items, more...)
-	if len(errs) == 0 {
-		return nil
-	}
-	plan.Set = edits.Set{}
-	return &resolve.Error{Container: r.Name(), Errs: errs, Items: plan.Items}
-}
-
-// newExplanation returns the explanation of a plan, or of its error.
-func (x *explainer) newExplanation(r *resolve.Request, plan *resolve.Plan, err error) explanation {
-	out := explanation{Container: r.Name(), Requests: []resolve.Item{}, Edits: plan.Set}
-	items := plan.Items
-	if err != nil {
-		out.Error, items = diag.ErrorText(err), resolve.WithheldItems(items)
-		out.problems = otherErrors(err, items)
-	}
-	for _, it := range items {
-		if it.Outcome == resolve.NotChecked {
-			out.NotChecked = append(out.NotChecked, it)
-		} else {
-			out.Requests = append(out.Requests, it)
-		}
-	}
-	for i := range out.Edits.Mounts {
-		m := &out.Edits.Mounts[i]
-		if m.Origin.Source != edits.CDI {
-			m.Source = hostPathOf(x.host, m.Source)
-		}
-	}
-	if plan.Staging != nil {
-		for _, f := range plan.Staging.Files {
-			if f.Name == resolve.ViewFile {
-				out.View = f.Data
-			}
-		}
-	}
-	return out
-}
-
-// otherErrors returns the errors that no item has.
-func otherErrors(err error, items []resolve.Item) []error {
-	all := []error{err}
-	var many *resolve.Error
-	if errors.As(err, &many) {
-		all = slices.Clone(many.Errs)
-	}
-	return slices.DeleteFunc(all, func(err error) bool {
-		return slices.ContainsFunc(items, func(it resolve.Item) bool { return it.Err != nil && errors.Is(err, it.Err) })
-	})
-}
-
-// hostPathOf removes the directory of --root from a path: all printed paths are host paths.
-func hostPathOf(host hostfs.Root, p string) string {
-	if rest, ok := strings.CutPrefix(p, host.Dir()+"/"); ok {
-		return "/" + rest
-	}
-	return p
+	return whole, err
 }
 
 func explanationsText(cfg *config.Config, all []explanation) string {
@@ -323,7 +173,7 @@ func explanationsText(cfg *config.Config, all []explanation) string {
 		heading := all[i].heading(previous)
 		b.WriteString(strings.ReplaceAll(heading, "\n", "\n\n"))
 		previous = all[i].place
-		t := explainText{x: &all[i], cfg: cfg, b: &b}
+		t := explainText{x: &all[i].Explanation, cfg: cfg, b: &b}
 		t.writeExplanation()
 	}
 	return b.String()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/explain"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/devices"
@@ -17,7 +18,7 @@ import (
 
 // explainText writes one explanation for a person.
 type explainText struct {
-	x   *explanation
+	x   *explain.Explanation
 	cfg *config.Config
 	b   *strings.Builder
 }
@@ -25,7 +26,7 @@ type explainText struct {
 func (t *explainText) writeExplanation() {
 	x := t.x
 	fmt.Fprintf(t.b, "Container %s %s.\n", plain(x.Container), verdictText(x))
-	for _, p := range x.problems {
+	for _, p := range x.Problems {
 		t.b.WriteByte('\n')
 		t.writeReason(p, &resolve.Item{})
 	}
@@ -45,15 +46,15 @@ func (t *explainText) writeExplanation() {
 	t.writeEdits("\n  For the application to find them\n", func(o edits.Origin) bool { return o.Source == edits.SourceJackfield })
 }
 
-func verdictText(x *explanation) string {
+func verdictText(x *explain.Explanation) string {
 	switch {
-	case x.missing:
+	case x.Missing:
 		return "is not in the pod"
-	case x.Verdict == verdictRefused:
+	case x.Verdict == explain.Refused:
 		return colored(red, "would be refused")
-	case x.Verdict == verdictIncomplete && x.Edits.Empty():
+	case x.Verdict == explain.Incomplete && x.Edits.Empty():
 		return "is not fully checked; what was checked would leave it as it is"
-	case x.Verdict == verdictIncomplete:
+	case x.Verdict == explain.Incomplete:
 		return "is not fully checked; what was checked would be created with this"
 	case len(x.Requests) == 0:
 		return "asks for nothing, and would be left as it is"

@@ -6,18 +6,13 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/doctor"
-	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
-	"github.com/jackfield/jackfield/pkg/hooksd"
 	"github.com/jackfield/jackfield/pkg/hostfs"
-	"github.com/jackfield/jackfield/pkg/resolve"
-	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // hostFlags select the host and the configuration that a command reads.
@@ -61,27 +56,6 @@ func (n *hostFlags) openNode(cmd *cobra.Command) (local localNode, err error) {
 	return local, err
 }
 
-// openEngine returns an engine that resolves as a runtime's adapter would, as far as the command line
-// says. The caller closes it.
-func (n localNode) openEngine(env Env) (*resolve.Engine, error) {
-	dirs, err := cdiregistry.DirsFromEnv(env.Getenv(cdiregistry.DirsEnv))
-	if err != nil {
-		return nil, err
-	}
-	// As the daemon of this host stages sockets, or last did; as directories where none ever ran.
-	staged := sync.OnceValue(func() bool {
-		status, _ := staging.ReadStatus(n.host, n.cfg.StateDir)
-		return status.Mode == staging.ModeMount
-	})
-	return resolve.New(n.host, n.cfg, resolve.Options{
-		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: isForeignTree(n.host),
-		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
-			return hooksd.New(host, dirs, hooksd.Options{TrustAnyone: isForeignTree(host)})
-		},
-		SpecDirs: dirs, ForAdministrator: true,
-	})
-}
-
 // openRegistry reads the configuration and the CDI files of the node. The caller closes the registry.
 func (n *hostFlags) openRegistry(cmd *cobra.Command, env Env, watch bool) (*cdiregistry.Registry, localNode, error) {
 	local, err := n.openNode(cmd)
@@ -91,10 +65,6 @@ func (n *hostFlags) openRegistry(cmd *cobra.Command, env Env, watch bool) (*cdir
 	registry, err := doctor.OpenRegistry(local.host, local.cfg, env.Getenv(cdiregistry.DirsEnv), watch)
 	return registry, local, err
 }
-
-// isForeignTree reports whether a host root is not the host that this process runs on. Owners of
-// files in such a tree say nothing.
-func isForeignTree(host hostfs.Root) bool { return host.Dir() != "/" }
 
 // hostPath returns an argument as a host path. A relative path is the caller's; with --root it is
 // refused, because nothing says what it is relative to.

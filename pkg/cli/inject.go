@@ -38,9 +38,6 @@ Without --config no policy applies: the administrator runs the command. With it,
 what the policy refuses is refused; --namespace, --pod and --container describe the
 container to the policy.`
 
-// wholeID is the length of a sandbox ID of containerd and CRI-O. Their tools print the beginning.
-const wholeID = 64
-
 // injection is one run of inject.
 type injection struct {
 	env   Env

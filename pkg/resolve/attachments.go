@@ -21,6 +21,9 @@ import (
 // requests. Under "auto" every attachment whose network the policy manages is delivered; the
 // others are unmanaged.
 func (p *planner) deliverNetworks(want annotation.Networks, found []attachment.Attachment) {
+	if p.explains && p.req.FromManifest && p.req.SandboxID == "" {
+		want.Items = nil // the caller explains them
+	}
 	if want.Mode == annotation.NetworksAuto {
 		for i := range found {
 			if hasDevice(found[i]) {

@@ -31,7 +31,7 @@ type Request struct {
 	// for optional requests, which are then skipped; for required ones the adapter itself fails.
 	CanDeliver func(set *edits.Set, request string) error
 	// FromManifest is set where the request is a manifest's, which does not have the variables that the kubelet adds. Where there is no kubelet to ask
-	// either, Explain does not check resources.
+	// either, Explain does not check resources. Without a sandbox it does not check the networks that an annotation lists.
 	FromManifest bool
 	// HasSocket reports whether a running container has a socket of the host, by its root,
 	// symlinks resolved, and the path below it; nil for none. A running container keeps what it

@@ -19,12 +19,25 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
 // ViewFile is the name of a container's view of its attachments, in its staging
 // directory.
 const ViewFile = "devices.json"
+
+// maxView bounds a devices.json that is read, in bytes.
+const maxView = 1 << 20
+
+// ReadView returns the devices.json of a running container, or nil.
+func ReadView(host hostfs.Root, stateDir, containerID string) []byte {
+	data, err := host.ReadFile(path.Join(staging.ContainerDir(stateDir, containerID), ViewFile), maxView)
+	if err != nil {
+		return nil
+	}
+	return data
+}
 
 // viewEntry is one attachment in devices.json.
 type viewEntry struct {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package cli
+package explain
 
 import (
 	"cmp"
@@ -15,12 +15,9 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-const needsSandbox = "needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"
-
-// uncheckedNetworks removes the networks from a request without a sandbox, whose device-info cannot
-// be found, and returns an item for each. Annotations that cannot be read stay: the engine reports
-// them.
-func (x *explainer) uncheckedNetworks(r *resolve.Request) []resolve.Item {
+// explainNetworks returns an item for each network of a pod without a sandbox: their device-info cannot be found.
+// The engine reports annotations that cannot be read.
+func (x *Explainer) explainNetworks(r *resolve.Request) []resolve.Item {
 	wants, err := annotation.Parse(r.Annotations, r.Container)
 	if err != nil || wants.Networks.Mode == annotation.NetworksNone {
 		return nil
@@ -28,28 +25,23 @@ func (x *explainer) uncheckedNetworks(r *resolve.Request) []resolve.Item {
 	var items []resolve.Item
 	add := func(name, network, from string) {
 		item := resolve.Item{Kind: resolve.KindNetwork, Name: name, Request: "network " + diag.Quote(name), From: from}
-		item.Decline(resolve.NotChecked, errors.New(needsSandbox))
+		item.Decline(resolve.NotChecked, errors.New("needs --sandbox-id of a scheduled pod: device-info of networks is found by the pod's sandbox"))
 		if grant, err := x.engine.Policy().Network(resolve.Subject(r), network); network != "" && (err != nil || grant.Rule == "") {
 			item.Notes = append(item.Notes, fmt.Sprintf("no rule grants sockets or devices of network %s to namespace %s", diag.Quote(network), diag.Quote(r.Namespace)))
 		}
 		items = append(items, item)
 	}
-	if wants.Networks.Mode == annotation.NetworksListed {
-		for _, n := range wants.Networks.Items {
-			network := ""
-			if n.Name != "" && n.Interface == "" { // else it may be an interface, of any network
-				network = cmp.Or(n.Namespace, r.Namespace) + "/" + n.Name
-			}
-			add(n.Item, network, n.Key)
+	for _, n := range wants.Networks.Items {
+		network := ""
+		if n.Name != "" && n.Interface == "" { // else it may be an interface, of any network
+			network = cmp.Or(n.Namespace, r.Namespace) + "/" + n.Name
 		}
-		r.Annotations = annotation.WithoutNetworks(r.Annotations, r.Container)
+		add(n.Item, network, n.Key)
+	}
+	if len(items) > 0 || r.Annotations[attachment.NetworksAnnotation] == "" {
 		return items
 	}
-	value := r.Annotations[attachment.NetworksAnnotation]
-	if value == "" {
-		return nil
-	}
-	networks, err := attachment.NamedNetworks(value, r.Namespace)
+	networks, err := attachment.NamedNetworks(r.Annotations[attachment.NetworksAnnotation], r.Namespace)
 	if err != nil {
 		item := resolve.Item{Kind: resolve.KindNetwork, Request: "networks", From: attachment.NetworksAnnotation}
 		item.Decline(resolve.NotChecked, err)
@@ -63,14 +55,14 @@ func (x *explainer) uncheckedNetworks(r *resolve.Request) []resolve.Item {
 
 // explainPorts returns an item for each port that the pod's networks ask for. The vswitch itself is not asked.
 // A port that the policy denies fails the pod.
-func (x *explainer) explainPorts(r *resolve.Request) []resolve.Item {
+func (x *Explainer) explainPorts(r *resolve.Request) []resolve.Item {
 	var items []resolve.Item
-	for _, request := range x.Ports(r, x.cfg) {
-		item := resolve.Item{Kind: resolve.KindNetwork, Name: request.Network, From: attachment.NetworksAnnotation,
-			Request: fmt.Sprintf("port %s of network %s", request.Port, diag.Quote(request.Network))}
-		grant, err := x.engine.Policy().Port(resolve.Subject(r), request.Port)
-		if _, ok := x.cfg.Vswitch(request.Switch); !ok {
-			err = fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(request.Switch), errdefs.ErrNotFound)
+	for _, port := range x.opts.Manifests.Ports(r, x.opts.Config) {
+		item := resolve.Item{Kind: resolve.KindNetwork, Name: port.Network, From: attachment.NetworksAnnotation,
+			Request: fmt.Sprintf("port %s of network %s", port.Port, diag.Quote(port.Network))}
+		grant, err := x.engine.Policy().Port(resolve.Subject(r), port.Port)
+		if _, ok := x.opts.Config.Vswitch(port.Switch); !ok {
+			err = fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(port.Switch), errdefs.ErrNotFound)
 		}
 		if err != nil {
 			item.Decline(resolve.Refused, err)

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jackfield/jackfield/internal/devicemetadata"
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/kubelet"
+	"github.com/jackfield/jackfield/internal/manifest"
+	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hooksd"
+	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/resolve"
+	"github.com/jackfield/jackfield/pkg/staging"
+)
+
+// Explanation is what would happen to one container.
+type Explanation struct {
+	Container string  `json:"container"`
+	Verdict   Verdict `json:"verdict"`
+	// Created is null where not everything was checked.
+	Created  *bool          `json:"created"`
+	Error    string         `json:"error,omitempty"`
+	Requests []resolve.Item `json:"requests"`
+	// NotChecked has the requests that could not be resolved, and says what is needed for that.
+	NotChecked []resolve.Item `json:"notChecked,omitempty"`
+	Warnings   []string       `json:"warnings,omitempty"` // about the pod's annotations
+	Edits      edits.Set      `json:"edits"`
+	// View is the container's devices.json; absent where it has no attachment.
+	View json.RawMessage `json:"view,omitempty"`
+
+	Missing  bool    `json:"-"` // the pod does not have the container, which an annotation names
+	Problems []error `json:"-"` // of Error, without those of a request
+}
+
+// Verdict says what would happen to a container.
+type Verdict string
+
+// The verdicts.
+const (
+	Created    Verdict = "created"
+	Refused    Verdict = "refused"
+	Incomplete Verdict = "incomplete" // nothing refuses it, but not everything was checked
+)
+
+// Options are the host and what to explain.
+type Options struct {
+	Host      hostfs.Root
+	Config    *config.Config
+	SpecDirs  string // the value of cdiregistry.DirsEnv
+	Manifests *manifest.Collection
+	SandboxID string // of the pod; "" if it does not run on the host
+	Container string // explain only this one; "" for all
+}
+
+// Explainer explains the containers of pods. The engine explains what an adapter would request. A manifest
+// says more, about networks, ports and resource claims: the explainer adds an item for each of these.
+type Explainer struct {
+	opts   Options
+	engine *resolve.Engine
+
+	metadata []devicemetadata.File // of the host
+	// MetadataError is why not all metadata was read, or nil.
+	MetadataError error
+	// missing is what the engine needs to ask the kubelet which of the metadata files are a container's;
+	// "" if it has everything.
+	missing string
+}
+
+// New creates an explainer. The caller closes it.
+func New(opts Options) (*Explainer, error) {
+	dirs, err := cdiregistry.DirsFromEnv(opts.SpecDirs)
+	if err != nil {
+		return nil, err
+	}
+	// As the daemon of this host stages sockets, or last did; as directories where none ever ran.
+	staged := sync.OnceValue(func() bool {
+		status, _ := staging.ReadStatus(opts.Host, opts.Config.StateDir)
+		return status.Mode == staging.ModeMount
+	})
+	isForeign := opts.Host.Dir() != "/" // owners of files in such a tree say nothing
+	engine, err := resolve.New(opts.Host, opts.Config, resolve.Options{
+		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: isForeign,
+		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
+			return hooksd.New(host, dirs, hooksd.Options{TrustAnyone: isForeign})
+		},
+		SpecDirs: dirs, ForAdministrator: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	x := &Explainer{opts: opts, engine: engine}
+	x.readMetadata()
+	return x, nil
+}
+
+// Close closes the engine.
+func (x *Explainer) Close() { x.engine.Close() }
+
+// ExplainPod explains the containers of a pod, and those that its annotations name and it does not have.
+func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanation {
+	var all []Explanation
+	for _, r := range p.Requests(x.opts.SandboxID, x.opts.Container) {
+		var more []resolve.Item
+		if x.opts.SandboxID == "" {
+			more = append(x.explainPorts(r), x.explainNetworks(r)...)
+		}
+		more = append(more, x.explainClaims(p, r)...)
+		all = append(all, x.explainContainer(ctx, r, more))
+	}
+	for _, m := range p.MissingContainers(x.opts.Config) {
+		all = append(all, Explanation{Container: m.Name, Error: m.Problem, Missing: true, Problems: []error{errors.New(m.Problem)}, Requests: []resolve.Item{}})
+	}
+	for i := range all {
+		all[i].Warnings = p.Warnings(x.opts.Config)
+		all[i].decide()
+	}
+	return all
+}
+
+// decide sets the verdict.
+func (x *Explanation) decide() {
+	switch {
+	case x.Error != "":
+		x.Verdict, x.Created = Refused, new(false)
+	case len(x.NotChecked) > 0:
+		x.Verdict = Incomplete
+	default:
+		x.Verdict, x.Created = Created, new(true)
+	}
+}
+
+// explainContainer explains what the engine would inject, and adds more items.
+func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, more []resolve.Item) Explanation {
+	r.CanDeliver, r.FromManifest = checkDeliverable, true
+	plan, err := x.engine.Explain(ctx, r)
+	failed := &resolve.Error{Container: r.Name()}
+	if !errors.As(err, &failed) {
+		failed.Errs = failUndeliverable(plan)
+	}
+	for i := range more {
+		if more[i].FailsContainer() {
+			failed.Errs = append(failed.Errs, more[i].Err)
+		}
+	}
+	items := append(plan.Items, more...)
+	out := Explanation{Container: r.Name(), Requests: []resolve.Item{}}
+	if len(failed.Errs) > 0 {
+		out.Error, items = diag.ErrorText(failed), resolve.WithheldItems(items)
+		out.Problems = slices.DeleteFunc(slices.Clone(failed.Errs), func(err error) bool {
+			return slices.ContainsFunc(items, func(it resolve.Item) bool { return it.Err != nil && errors.Is(err, it.Err) })
+		})
+	} else {
+		out.Edits = x.withHostPaths(plan.Set)
+	}
+	for _, it := range items {
+		if it.Outcome == resolve.NotChecked {
+			out.NotChecked = append(out.NotChecked, it)
+		} else {
+			out.Requests = append(out.Requests, it)
+		}
+	}
+	if plan.Staging != nil {
+		for _, f := range plan.Staging.Files {
+			if f.Name == resolve.ViewFile {
+				out.View = f.Data
+			}
+		}
+	}
+	return out
+}
+
+// checkDeliverable returns an error for edits that no version of NRI can deliver. The doctor and
+// the plugin report what the node's own version cannot.
+func checkDeliverable(set *edits.Set, request string) error {
+	return capability.Check(set, capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, request)
+}
+
+// failUndeliverable fails the items of a plan that the plugin cannot deliver, and returns their errors.
+func failUndeliverable(plan *resolve.Plan) (errs []error) {
+	for i := range plan.Items {
+		it := &plan.Items[i]
+		if it.Outcome != resolve.Injected {
+			continue
+		}
+		if err := checkDeliverable(&plan.Set, it.Request); err != nil {
+			it.Decline(resolve.Failed, err)
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+// withHostPaths removes the directory of another host root from the sources of mounts: all printed paths are host paths.
+func (x *Explainer) withHostPaths(set edits.Set) edits.Set {
+	for i := range set.Mounts {
+		m := &set.Mounts[i]
+		if rest, ok := strings.CutPrefix(m.Source, x.opts.Host.Dir()+"/"); ok && m.Origin.Source != edits.CDI {
+			m.Source = "/" + rest
+		}
+	}
+	return set
+}
