@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -165,6 +164,7 @@ func commandGroup(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
+// subcommands returns the names of a command's subcommands, which cobra sorts.
 func subcommands(cmd *cobra.Command) []string {
 	var names []string
 	for _, c := range cmd.Commands() {
@@ -172,7 +172,6 @@ func subcommands(cmd *cobra.Command) []string {
 			names = append(names, c.Name())
 		}
 	}
-	slices.Sort(names)
 	return names
 }
 

@@ -50,7 +50,6 @@ type injection struct {
 	remove                  bool
 
 	localNode
-	storeDir string // host path; see inject_store.go
 }
 
 func injectCommand(env Env) *cobra.Command {
@@ -106,7 +105,7 @@ func (in *injection) injectIntoSpec(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("read OCI spec: %w", err)
 	}
-	if err := in.loadHost(cmd); err != nil {
+	if in.localNode, err = in.flags.openNode(cmd); err != nil {
 		return err
 	}
 	engine, err := in.createEngine()
@@ -144,9 +143,6 @@ func (in *injection) checkFlags(cmd *cobra.Command) error {
 
 // parseAnnotations returns the annotations of the flags.
 func (in *injection) parseAnnotations(cmd *cobra.Command) (map[string]string, error) {
-	if len(in.annotations) == 0 {
-		return nil, nil
-	}
 	out := make(map[string]string, len(in.annotations))
 	for _, a := range in.annotations {
 		key, value, ok := strings.Cut(a, "=")
@@ -164,15 +160,6 @@ func (in *injection) parseAnnotations(cmd *cobra.Command) (map[string]string, er
 	return out, nil
 }
 
-// loadHost reads the configuration of the host that injects.
-func (in *injection) loadHost(cmd *cobra.Command) (err error) {
-	in.localNode, err = in.flags.openNode(cmd)
-	if err == nil {
-		in.storeDir = staging.InjectDir(in.cfg.StateDir)
-	}
-	return err
-}
-
 // createEngine creates the engine. The owners of CDI files are checked below a --root as well: their hooks
 // are going to run.
 func (in *injection) createEngine() (*resolve.Engine, error) {
@@ -184,7 +171,7 @@ func (in *injection) createEngine() (*resolve.Engine, error) {
 		return nil, err
 	}
 	cfg := *in.cfg
-	cfg.StateDir = in.storeDir
+	cfg.StateDir = in.storeDir()
 	return resolve.New(in.host, &cfg, resolve.Options{
 		AllowAll: in.flags.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: kubelet.NewClient, SpecDirs: dirs, ForAdministrator: true,
 	})

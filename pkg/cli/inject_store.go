@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
+	"regexp"
 
 	"github.com/containerd/errdefs"
 	"github.com/spf13/cobra"
@@ -26,7 +26,7 @@ func (in *injection) prepare(c staging.Container) (undo func() error, err error)
 	if c.SandboxID == "" {
 		c.SandboxID = c.ID
 	}
-	_, err = in.host.Lstat(staging.ContainerDir(in.storeDir, c.ID))
+	_, err = in.host.Lstat(staging.ContainerDir(in.storeDir(), c.ID))
 	fresh := errdefs.IsNotFound(err)
 	store, err := in.openStore()
 	if err != nil {
@@ -50,10 +50,12 @@ func (in *injection) prepare(c staging.Container) (undo func() error, err error)
 	}, nil
 }
 
-// openStore opens the store of what containers need on the host. It lies beside the directory of the NRI plugin,
+// storeDir is the host path of what containers need on the host. It lies beside the directory of the NRI plugin,
 // which removes everything that its runtime does not know.
+func (in *injection) storeDir() string { return staging.InjectDir(in.cfg.StateDir) }
+
 func (in *injection) openStore() (*staging.Store, error) {
-	return staging.Open(in.host, in.storeDir, staging.Options{Mode: staging.ModeDirectory, Owner: staging.InjectOwner})
+	return staging.Open(in.host, in.storeDir(), staging.Options{Mode: staging.ModeDirectory, Owner: staging.InjectOwner})
 }
 
 // recordID returns the ID under which the container's things are kept: the flag's, or one made from the
@@ -71,13 +73,7 @@ func (in *injection) recordID() (string, error) {
 		dir = real
 	}
 	sum := sha256.Sum256([]byte(dir))
-	name := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_':
-			return r
-		}
-		return '-'
-	}, filepath.Base(dir))
+	name := regexp.MustCompile("[^A-Za-z0-9_-]").ReplaceAllString(filepath.Base(dir), "-")
 	return name[:min(len(name), 100)] + "-" + hex.EncodeToString(sum[:6]), nil
 }
 
@@ -102,10 +98,10 @@ func (in *injection) runRemove(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := in.loadHost(cmd); err != nil {
+	if in.localNode, err = in.flags.openNode(cmd); err != nil {
 		return err
 	}
-	if _, err := in.host.Lstat(in.storeDir); errdefs.IsNotFound(err) {
+	if _, err := in.host.Lstat(in.storeDir()); errdefs.IsNotFound(err) {
 		return nil
 	}
 	store, err := in.openStore()

@@ -115,12 +115,7 @@ func install(from, to string) (what string, err error) {
 			return "as it was", nil
 		}
 	}
-	dir, err := os.Open(filepath.Dir(to))
-	if err == nil {
-		defer dir.Close()
-		err = hostfs.ReplaceAt(int(dir.Fd()), filepath.Base(to), data, hostfs.Own(0o755))
-	}
-	if err != nil {
+	if err := hostfs.Host().Replace(to, data, hostfs.Own(0o755)); err != nil {
 		return "", fmt.Errorf("install %q: %w", to, err)
 	}
 	return "installed", nil
