@@ -175,9 +175,8 @@ func (s *Store) Read(k Key) (*Record, error) {
 	if err != nil {
 		return nil, s.wrap("read", k.FileName(), err)
 	}
-	f := os.NewFile(uintptr(fd), k.FileName())
-	defer f.Close()
-	data, err := hostfs.ReadRegular(f, maxRecord)
+	defer unix.Close(fd)
+	data, err := hostfs.ReadRegular(fd, maxRecord)
 	if err != nil {
 		return nil, s.wrap("read", k.FileName(), err)
 	}

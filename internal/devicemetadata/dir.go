@@ -142,7 +142,7 @@ func (d Dir) readFile(at *File) (*Metadata, error) {
 		return nil, fmt.Errorf("read device metadata %q: %w", at.Path, hostfs.WithoutPath(err))
 	}
 	defer f.Close()
-	data, err := hostfs.ReadRegular(f, MaxSize)
+	data, err := hostfs.ReadRegular(int(f.Fd()), MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read device metadata %q: %w", at.Path, hostfs.WithoutPath(err))
 	}

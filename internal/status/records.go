@@ -117,7 +117,7 @@ func (r *Records) readRecord(id string) (*Container, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := hostfs.ReadRegular(f, maxRecord)
+	data, err := hostfs.ReadRegular(int(f.Fd()), maxRecord)
 	if err != nil {
 		return nil, err
 	}

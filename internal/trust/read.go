@@ -5,7 +5,6 @@ package trust
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 
 	"github.com/containerd/errdefs"
@@ -70,21 +69,21 @@ func (r *Reader) ReadFile(dirfd int, file string) (*File, *diag.Diagnostic) {
 	if fault != nil {
 		return f, fault
 	}
-	opened, err := r.open(dirfd, file, f.Target)
+	fd, err := r.open(dirfd, file, f.Target)
 	switch {
 	case errdefs.IsNotFound(err) && !f.IsLink:
 		return nil, nil
 	case err != nil:
 		return f, systemFault("open it", err)
 	}
-	defer opened.Close()
-	if err := unix.Fstat(int(opened.Fd()), &st); err != nil {
+	defer unix.Close(fd)
+	if err := unix.Fstat(fd, &st); err != nil {
 		return f, systemFault("stat it", err)
 	}
 	if fault := r.Check("file", real, &st); fault != nil {
 		return f, fault
 	}
-	f.Data, err = hostfs.ReadRegular(opened, r.MaxSize)
+	f.Data, err = hostfs.ReadRegular(fd, r.MaxSize)
 	switch {
 	case errdefs.IsInvalidArgument(err):
 		return f, &diag.Diagnostic{Rule: diag.ErrorText(err)}
@@ -126,15 +125,11 @@ func (r *Reader) followLink(f *File, link string) *diag.Diagnostic {
 }
 
 // open opens a file, or the target of a symlink. It follows no symlink that was not checked.
-func (r *Reader) open(dirfd int, file, target string) (*os.File, error) {
+func (r *Reader) open(dirfd int, file, target string) (int, error) {
 	if target != "" {
-		return r.Host.Open(target, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NOCTTY)
+		return r.Host.OpenFD(target, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NOCTTY)
 	}
-	fd, err := hostfs.OpenatBeneath(dirfd, path.Base(file), unix.O_RDONLY|unix.O_NOCTTY)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(fd), file), nil
+	return hostfs.OpenatBeneath(dirfd, path.Base(file), unix.O_RDONLY|unix.O_NOCTTY)
 }
 
 // systemFault reports an error of the system. Its Kind is errdefs.ErrUnavailable where the reason

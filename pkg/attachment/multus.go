@@ -94,7 +94,7 @@ func readCache(host hostfs.Root, dir string, elem ...string) ([]byte, error) {
 		return nil, hostfs.WithoutPath(err)
 	}
 	defer f.Close()
-	return hostfs.ReadRegular(f, maxCache)
+	return hostfs.ReadRegular(int(f.Fd()), maxCache)
 }
 
 // parseDelegates reads the content of the scratch file, a list of objects. Unknown keys are

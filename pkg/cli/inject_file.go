@@ -248,9 +248,8 @@ func (p *openedFile) readContent() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	file := os.NewFile(uintptr(fd), p.base)
-	defer file.Close()
-	return hostfs.ReadRegular(file, maxSpec)
+	defer unix.Close(fd)
+	return hostfs.ReadRegular(fd, maxSpec)
 }
 
 // replace replaces the file in one step, with the mode and owner of like, and syncs it to the disk.

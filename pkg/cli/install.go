@@ -127,5 +127,5 @@ func readProgram(file string) ([]byte, error) {
 		return nil, withoutPath(err)
 	}
 	defer f.Close()
-	return hostfs.ReadRegular(f, maxProgram)
+	return hostfs.ReadRegular(int(f.Fd()), maxProgram)
 }

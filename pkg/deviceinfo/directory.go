@@ -183,10 +183,9 @@ func (d *directory) readFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, fileError("read", file, err)
 	}
-	f := os.NewFile(uintptr(fd), file)
-	defer f.Close()
+	defer unix.Close(fd)
 	// The name may lead to another file by now, and a file can have more content than its size.
-	data, err := hostfs.ReadRegular(f, MaxSize)
+	data, err := hostfs.ReadRegular(fd, MaxSize)
 	switch {
 	case errdefs.IsInvalidArgument(err):
 		rule := fmt.Sprintf("must be a regular file of at most %d bytes", MaxSize)

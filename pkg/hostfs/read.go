@@ -22,29 +22,29 @@ func (r Root) ReadFile(hostPath string, max int64) ([]byte, error) {
 // ReadFileIf is [Root.ReadFile] with a check of the open file's stat, so that what was checked is
 // what is read. It returns the error of check unchanged.
 func (r Root) ReadFileIf(hostPath string, max int64, check func(*unix.Stat_t) error) ([]byte, error) {
-	f, err := r.Open(hostPath, unix.O_RDONLY)
+	fd, err := r.OpenFD(hostPath, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer unix.Close(fd)
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, &os.PathError{Op: "read", Path: hostPath, Err: err}
 	}
 	if err := check(&st); err != nil {
 		return nil, err
 	}
-	b, err := ReadRegular(f, max)
+	b, err := ReadRegular(fd, max)
 	if err != nil {
 		return nil, &os.PathError{Op: "read", Path: hostPath, Err: WithoutPath(err)}
 	}
 	return b, nil
 }
 
-// ReadRegular reads all of f under the rules of [Root.ReadFile].
-func ReadRegular(f *os.File, max int64) ([]byte, error) {
+// ReadRegular reads all of an open file under the rules of [Root.ReadFile].
+func ReadRegular(fd int, max int64) ([]byte, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -55,7 +55,24 @@ func ReadRegular(f *os.File, max int64) ([]byte, error) {
 	}
 	// sysfs and procfs report sizes that are not those of the content. A file can also grow after
 	// the check.
-	return ReadAtMost(f, max)
+	return ReadAtMost(descriptor(fd), max)
+}
+
+// descriptor reads a regular file. An os.File costs two system calls more, to find out that the
+// file cannot be waited for.
+type descriptor int
+
+func (fd descriptor) Read(p []byte) (int, error) {
+	n, err := unix.Read(int(fd), p)
+	switch {
+	case errors.Is(err, unix.EINTR):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // ReadAtMost reads a stream to its end. More than max bytes are

@@ -64,7 +64,7 @@ func (r Root) Path(hostPath string) string {
 }
 
 // Open opens hostPath. Symlinks are followed, but stay inside the root; magic
-// links are refused. O_CLOEXEC and O_NONBLOCK are always set.
+// links are refused. O_CLOEXEC is always set, and O_NONBLOCK where opening could wait.
 func (r Root) Open(hostPath string, flags int) (*os.File, error) {
 	fd, err := r.OpenFD(hostPath, flags)
 	if err != nil {
@@ -119,7 +119,7 @@ func (r Root) StatNoSymlinks(hostPath string) (unix.Stat_t, error) {
 
 // OpenNoSymlinks opens a canonical path (see [Root.Resolve]) for a caller that closes the
 // descriptor with unix.Close. A symlink anywhere on the path is errdefs.ErrPermissionDenied.
-// O_CLOEXEC is always set, and O_NONBLOCK where the kernel accepts it.
+// O_CLOEXEC is always set, and O_NONBLOCK where opening could wait.
 func (r Root) OpenNoSymlinks(hostPath string, flags int) (int, error) {
 	fd, err := r.open(hostPath, flags, unix.RESOLVE_NO_SYMLINKS)
 	if errors.Is(err, unix.ELOOP) {
@@ -328,9 +328,9 @@ func DeviceType(mode uint32) string {
 	return map[uint32]string{unix.S_IFCHR: "c", unix.S_IFBLK: "b", unix.S_IFIFO: "p"}[mode&unix.S_IFMT]
 }
 
-// nonblock returns O_NONBLOCK where the kernel accepts it with the other flags.
+// nonblock returns O_NONBLOCK where opening could wait. The kernel does not accept it with O_PATH.
 func nonblock(flags int) int {
-	if flags&unix.O_PATH != 0 {
+	if flags&(unix.O_PATH|unix.O_DIRECTORY) != 0 {
 		return 0
 	}
 	return unix.O_NONBLOCK
