@@ -35,10 +35,11 @@ func (e *PanicError) Unwrap() error { return errdefs.ErrInternal }
 type Pool struct {
 	size int64
 	busy atomic.Int64
+	idle chan func() // goroutines that wait for more work receive from it
 }
 
 // NewPool returns a pool of at most size goroutines.
-func NewPool(size int) *Pool { return &Pool{size: int64(size)} }
+func NewPool(size int) *Pool { return &Pool{size: int64(size), idle: make(chan func())} }
 
 // Busy returns the number of goroutines at work, including those that hang.
 func (p *Pool) Busy() int { return int(p.busy.Load()) }
@@ -54,11 +55,30 @@ func (p *Pool) Go(f func()) bool {
 		p.busy.Add(-1)
 		return false
 	}
-	go func() {
-		defer p.busy.Add(-1)
-		f()
-	}()
+	select {
+	case p.idle <- f:
+	default:
+		go p.work(f)
+	}
 	return true
+}
+
+// idleTime is how long a goroutine waits for more work.
+const idleTime = 10 * time.Second
+
+// work runs f, and then other work that comes within idleTime. A new goroutine starts with a small
+// stack, and enlarges it several times before it has resolved a container's requests
+// (BenchmarkNRICreateContainer).
+func (p *Pool) work(f func()) {
+	for {
+		f()
+		p.busy.Add(-1)
+		select {
+		case f = <-p.idle:
+		case <-time.After(idleTime):
+			return
+		}
+	}
 }
 
 // Run runs f in a goroutine of the pool and returns its result, or [ErrTimeout] after d. On

@@ -4,6 +4,7 @@ package deadline
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,7 @@ func TestRunReturnsAtDeadlineWhileWorkHangs(t *testing.T) {
 		}
 		close(release)
 		<-ended // the work goes on
+		time.Sleep(idleTime)
 	})
 }
 
@@ -54,6 +56,7 @@ func TestResultIsHandedOverAfterTimeout(t *testing.T) {
 				t.Errorf("work of %v: the caller gets %d, %v, and late is called %d times", takes, got, err, len(late))
 			}
 		}
+		time.Sleep(idleTime)
 	})
 }
 
@@ -99,6 +102,27 @@ func TestPoolBoundsGoroutines(t *testing.T) {
 		}
 		if _, err := Run(p, time.Second, func() (int, error) { return 1, nil }); err != nil {
 			t.Error(err)
+		}
+		time.Sleep(idleTime)
+	})
+}
+
+func TestIdleGoroutineTakesMoreWorkAndEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, p := runtime.NumGoroutine(), NewPool(2)
+		for range 3 {
+			if _, err := Run(p, time.Second, func() (int, error) { return 1, nil }); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if n := runtime.NumGoroutine() - before; n != 1 {
+				t.Errorf("%d goroutines, want 1", n)
+			}
+		}
+		time.Sleep(idleTime)
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n != 0 {
+			t.Errorf("%d goroutines after %v, want none", n, idleTime)
 		}
 	})
 }
