@@ -24,42 +24,29 @@ func deviceInfoCommand(env Env) *cobra.Command {
 	}, infoListCommand(env), infoShowCommand(env), infoSaveCommand(env), infoCopyCommand(env), infoCleanCommand(env))
 }
 
-// infoDirs are the directories of device-info files and of device metadata.
-type infoDirs struct {
-	dp     deviceinfo.DevicePluginDir
-	cni    deviceinfo.CNIDir
-	claims devicemetadata.Dir
+// devicePluginDir returns the directory in which device plugins write device-info files.
+func (n localNode) devicePluginDir() deviceinfo.DevicePluginDir {
+	return deviceinfo.DevicePluginDir{Root: n.host, Dir: n.cfg.DeviceInfo.DPDir}
 }
 
-func (n localNode) infoDirs() infoDirs {
-	return infoDirs{
-		dp:     deviceinfo.DevicePluginDir{Root: n.host, Dir: n.cfg.DeviceInfo.DPDir},
-		cni:    deviceinfo.CNIDir{Root: n.host, Dir: n.cfg.DeviceInfo.CNIDir},
-		claims: devicemetadata.Dir{Host: n.host, Path: n.cfg.Kubelet.PluginsDir},
-	}
+// cniDir returns the directory of the device-info files of network attachments.
+func (n localNode) cniDir() deviceinfo.CNIDir {
+	return deviceinfo.CNIDir{Root: n.host, Dir: n.cfg.DeviceInfo.CNIDir}
 }
 
-func (n *hostFlags) infoDirs(cmd *cobra.Command) (infoDirs, error) {
-	local, err := n.openNode(cmd)
-	if err != nil {
-		return infoDirs{}, err
-	}
-	return local.infoDirs(), nil
-}
-
-// plugins lists the files of device plugins.
-func (d infoDirs) plugins() ([]infoFile, error) {
-	entries, err := d.dp.List("")
+// listPluginFiles lists the files of device plugins.
+func (n localNode) listPluginFiles() ([]infoFile, error) {
+	entries, err := n.devicePluginDir().List("")
 	return infoFiles(roleDP, entries), err
 }
 
-// networks lists the files of network attachments: those of one sandbox, or all for "".
-func (d infoDirs) networks(sandboxID string) ([]infoFile, error) {
+// listNetworkFiles lists the files of network attachments: those of one sandbox, or all for "".
+func (n localNode) listNetworkFiles(sandboxID string) ([]infoFile, error) {
 	if sandboxID != "" {
-		entries, err := deviceinfo.ReadSandbox(d.cni.Root, d.cni.Dir, sandboxID)
+		entries, err := deviceinfo.ReadSandbox(n.host, n.cfg.DeviceInfo.CNIDir, sandboxID)
 		return infoFiles(roleCNI, entries), err
 	}
-	entries, err := d.cni.List()
+	entries, err := n.cniDir().List()
 	return infoFiles(roleCNI, entries), err
 }
 
@@ -90,20 +77,20 @@ func infoListCommand(env Env) *cobra.Command {
 			if cmd.Flags().Changed("sandbox-id") && sandbox == "" {
 				return usagef(cmd, "--sandbox-id: the ID is empty")
 			}
-			dirs, err := n.infoDirs(cmd)
+			local, err := n.openNode(cmd)
 			if err != nil {
 				return err
 			}
-			files, err := dirs.networks(sandbox)
+			files, err := local.listNetworkFiles(sandbox)
 			if err != nil {
 				return err
 			}
 			if sandbox == "" {
-				plugins, err := dirs.plugins()
+				plugins, err := local.listPluginFiles()
 				if err != nil {
 					return err
 				}
-				claimed, err := dirs.claims.List()
+				claimed, err := devicemetadata.Dir{Host: local.host, Path: local.cfg.Kubelet.PluginsDir}.List()
 				if err != nil {
 					env.message("warning: not all device metadata is listed: %v", err)
 				}
@@ -113,7 +100,7 @@ func infoListCommand(env Env) *cobra.Command {
 				}
 			}
 			if len(files) == 0 && out.isText() {
-				env.message("no device-info files of %s", dirs.describeSearch(sandbox))
+				env.message("no device-info files of %s", local.describeSearch(sandbox))
 				return nil
 			}
 			return out.writeResult(env, files, func() string { return infoFilesText(files) })
@@ -125,11 +112,11 @@ func infoListCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-func (d infoDirs) describeSearch(sandboxID string) string {
+func (n localNode) describeSearch(sandboxID string) string {
 	if sandboxID != "" {
-		return fmt.Sprintf("sandbox %s in %s", sandboxID, d.cni.Dir)
+		return fmt.Sprintf("sandbox %s in %s", sandboxID, n.cfg.DeviceInfo.CNIDir)
 	}
-	return fmt.Sprintf("network attachments in %s, none of device plugins in %s, and no device metadata in %s", d.cni.Dir, d.dp.Dir, d.claims.Path)
+	return fmt.Sprintf("network attachments in %s, none of device plugins in %s, and no device metadata in %s", n.cfg.DeviceInfo.CNIDir, n.cfg.DeviceInfo.DPDir, n.cfg.Kubelet.PluginsDir)
 }
 
 func infoFilesText(files []infoFile) string {

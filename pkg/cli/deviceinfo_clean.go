@@ -51,11 +51,11 @@ func infoCleanCommand(env Env) *cobra.Command {
 			if err := c.checkFlags(cmd); err != nil {
 				return err
 			}
-			dirs, err := n.infoDirs(cmd)
+			local, err := n.openNode(cmd)
 			if err != nil {
 				return err
 			}
-			c.env, c.dirs = env, dirs
+			c.env, c.localNode = env, local
 			switch {
 			case c.orphans:
 				return c.removeOrphans(cmd)
@@ -76,8 +76,8 @@ func infoCleanCommand(env Env) *cobra.Command {
 }
 
 type cleanCommand struct {
-	env     Env
-	dirs    infoDirs
+	env Env
+	localNode
 	sandbox string
 	device  device
 	orphans bool
@@ -111,33 +111,33 @@ func (c *cleanCommand) checkFlags(cmd *cobra.Command) error {
 }
 
 func (c *cleanCommand) removeSandbox() error {
-	entries, err := deviceinfo.ReadSandbox(c.dirs.cni.Root, c.dirs.cni.Dir, c.sandbox)
+	entries, err := deviceinfo.ReadSandbox(c.host, c.cfg.DeviceInfo.CNIDir, c.sandbox)
 	var files []string
 	for _, e := range entries {
 		files = append(files, e.File)
 	}
 	slices.Sort(files)
 	if !c.dryRun {
-		files, err = c.dirs.cni.RemoveSandbox(c.sandbox)
+		files, err = c.cniDir().RemoveSandbox(c.sandbox)
 	}
 	err = errors.Join(err, printPaths(c.env, files))
 	if err == nil && len(files) == 0 {
-		c.env.message("no device-info files of sandbox %s in %s", c.sandbox, c.dirs.cni.Dir)
+		c.env.message("no device-info files of sandbox %s in %s", c.sandbox, c.cfg.DeviceInfo.CNIDir)
 	}
 	return err
 }
 
 func (c *cleanCommand) removeDevice() error {
-	file, err := c.dirs.dp.Path(c.device.resource, c.device.id)
+	file, err := c.devicePluginDir().Path(c.device.resource, c.device.id)
 	if err != nil {
 		return err
 	}
-	if _, err := c.dirs.dp.Root.Lstat(file); errdefs.IsNotFound(err) {
+	if _, err := c.host.Lstat(file); errdefs.IsNotFound(err) {
 		c.env.message("no device-info file %s", file)
 		return nil
 	}
 	if !c.dryRun {
-		if err := c.dirs.dp.Remove(c.device.resource, c.device.id); err != nil {
+		if err := c.devicePluginDir().Remove(c.device.resource, c.device.id); err != nil {
 			return err
 		}
 	}
@@ -184,12 +184,12 @@ func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
 		return err
 	}
 	// Containers of Podman are not among the runtime's sandboxes.
-	recorded, err := cnirecord.Living(c.dirs.cni.Root, cnirecord.DefaultDir)
+	recorded, err := cnirecord.Living(c.host, cnirecord.DefaultDir)
 	if err != nil {
 		return fmt.Errorf("find the containers of Podman: %w", err)
 	}
 	keep = append(slices.Clone(keep), recorded...)
-	dir := c.dirs.cni
+	dir := c.cniDir()
 	names, err := orphans.OldFiles(dir.Root, dir.Dir, time.Now().Add(-c.age), func(name string) bool { return orphans.IsDeviceInfo(name, keep) })
 	if err != nil && !errdefs.IsNotFound(err) {
 		return fmt.Errorf("list device-info directory %q: %w", dir.Dir, err)

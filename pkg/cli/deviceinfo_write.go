@@ -49,7 +49,7 @@ func infoSaveCommand(env Env) *cobra.Command {
 			if err := d.checkFlags(cmd); err != nil {
 				return err
 			}
-			dirs, err := n.infoDirs(cmd)
+			local, err := n.openNode(cmd)
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ func infoSaveCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			file, err := dirs.dp.Save(d.resource, d.id, info)
+			file, err := local.devicePluginDir().Save(d.resource, d.id, info)
 			if err != nil {
 				return printDiagnostics(env, args[0], err)
 			}
@@ -92,17 +92,17 @@ func infoCopyCommand(env Env) *cobra.Command {
 			if err := d.checkFlags(cmd); err != nil {
 				return err
 			}
-			dirs, err := n.infoDirs(cmd)
+			local, err := n.openNode(cmd)
 			if err != nil {
 				return err
 			}
-			name, err := to.fileName(cmd, dirs.cni)
+			name, err := to.fileName(cmd, local.cniDir())
 			if err != nil {
 				return err
 			}
-			_, file, err := dirs.cni.CopyFrom(dirs.dp, d.resource, d.id, name)
+			_, file, err := local.cniDir().CopyFrom(local.devicePluginDir(), d.resource, d.id, name)
 			if err != nil {
-				source, _ := dirs.dp.Path(d.resource, d.id) // an error of it is in err as well
+				source, _ := local.devicePluginDir().Path(d.resource, d.id) // an error of it is in err as well
 				return printDiagnostics(env, source, err)
 			}
 			_, err = fmt.Fprintln(env.Stdout, plain(file))

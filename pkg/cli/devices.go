@@ -83,12 +83,11 @@ func devicesCommand(env Env) *cobra.Command {
 				return err
 			}
 			defer registry.Close()
-			dirs := local.infoDirs()
 			if watch {
-				w := watcher{registry: registry, dirs: dirs, out: env.Stdout, json: !out.isText()}
+				w := watcher{registry: registry, node: local, out: env.Stdout, json: !out.isText()}
 				return w.printUntilDone(cmd.Context())
 			}
-			o, err := readInventory(registry, dirs)
+			o, err := readInventory(registry, local)
 			if err != nil {
 				return err
 			}
@@ -101,8 +100,8 @@ func devicesCommand(env Env) *cobra.Command {
 	return cmd
 }
 
-func readInventory(registry *cdiregistry.Registry, dirs infoDirs) (*inventory, error) {
-	plugins, err := dirs.plugins()
+func readInventory(registry *cdiregistry.Registry, node localNode) (*inventory, error) {
+	plugins, err := node.listPluginFiles()
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (i inventoryItem) formatText() string {
 // watcher prints the changes of what a node offers.
 type watcher struct {
 	registry *cdiregistry.Registry
-	dirs     infoDirs
+	node     localNode
 	out      io.Writer
 	json     bool
 	printed  map[string]inventoryItem
@@ -68,7 +68,7 @@ func (w *watcher) printUntilDone(ctx context.Context) error {
 
 // printChanges prints what has changed since the last call: removed items, then new and changed ones, each sorted.
 func (w *watcher) printChanges() error {
-	offered, err := readInventory(w.registry, w.dirs)
+	offered, err := readInventory(w.registry, w.node)
 	if err != nil {
 		return err
 	}

@@ -53,17 +53,10 @@ func doctorCommand(env Env) *cobra.Command {
 				width, _ := terminalSize(env.Stdout)
 				return doctorText(findings, width)
 			})
-			switch has := func(severity doctor.Severity) bool {
+			has := func(severity doctor.Severity) bool {
 				return slices.ContainsFunc(findings, func(f doctor.Finding) bool { return f.Severity == severity && !f.Fixed })
-			}; {
-			case err != nil:
-				return err
-			case has(doctor.Error):
-				return errAnswerNo
-			case has(doctor.Unknown):
-				return errNoAnswer
 			}
-			return nil
+			return answerError(err, has(doctor.Error), has(doctor.Unknown))
 		},
 	}
 	h.addFlags(cmd)

@@ -145,10 +145,7 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 		return slices.ContainsFunc(all, func(x explanation) bool { return x.Verdict == v })
 	}
 	err = out.writeResult(env, all, func() string { return explanationsText(local.cfg, all) })
-	if err == nil && !has(explain.Refused) && has(explain.Incomplete) {
-		return errNoAnswer
-	}
-	return answerError(err, !has(explain.Refused))
+	return answerError(err, has(explain.Refused), has(explain.Incomplete))
 }
 
 // findSandbox returns the whole ID of the sandbox that --sandbox-id names.

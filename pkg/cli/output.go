@@ -159,12 +159,17 @@ func printPaths(env Env, paths []string) error {
 	return nil
 }
 
-// answerError ends a command that has written why the answer is no.
-func answerError(written error, good bool) error {
-	if written == nil && !good {
+// answerError ends a command that has written why the answer is no, or what could not be checked.
+func answerError(written error, no, unknown bool) error {
+	switch {
+	case written != nil:
+		return written
+	case no:
 		return errAnswerNo
+	case unknown:
+		return errNoAnswer
 	}
-	return written
+	return nil
 }
 
 // plain returns s in one line, without characters that a terminal acts on.

@@ -79,5 +79,5 @@ func printResults(env Env, out output, results []policyeval.CaseResult) error {
 		}
 	}
 	fmt.Fprintf(&b, "%d of %d passed\n", len(results)-failed, len(results))
-	return answerError(out.writeResult(env, results, b.String), failed == 0)
+	return answerError(out.writeResult(env, results, b.String), failed > 0, false)
 }

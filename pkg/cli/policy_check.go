@@ -153,7 +153,7 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *pol
 	no := slices.ContainsFunc(all, func(c containerDecisions) bool {
 		return c.Error != "" || slices.ContainsFunc(c.Decisions, func(d policyeval.Decision) bool { return d.Outcome == policyeval.Refused })
 	})
-	return answerError(out.writeResult(env, all, func() string { return checkedText(all) }), !no)
+	return answerError(out.writeResult(env, all, func() string { return checkedText(all) }), no, false)
 }
 
 // heading names the container that the flags describe.

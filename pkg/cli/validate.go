@@ -114,10 +114,7 @@ func validateError(written error, findings diag.List, strict bool) error {
 			bad = true
 		}
 	}
-	if err := answerError(written, !bad); err != nil || !unread {
-		return err
-	}
-	return errNoAnswer
+	return answerError(written, bad, unread)
 }
 
 // validateText returns the findings in the order of the checks, and a line for each valid file unless quiet. A file

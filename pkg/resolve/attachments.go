@@ -21,7 +21,7 @@ import (
 // requests. Under "auto" every attachment whose network the policy manages is delivered; the
 // others are unmanaged.
 func (p *planner) deliverNetworks(want annotation.Networks, found []attachment.Attachment) {
-	if p.explains && p.req.FromManifest && p.req.SandboxID == "" {
+	if p.req.FromManifest && p.req.SandboxID == "" {
 		want.Items = nil // the caller explains them
 	}
 	if want.Mode == annotation.NetworksAuto {
@@ -95,7 +95,7 @@ func (p *planner) deliverResource(d annotation.Device) {
 		return
 	}
 	var unanswered *attachment.UnansweredError
-	if p.explains && p.req.FromManifest && errors.As(err, &unanswered) {
+	if p.req.FromManifest && errors.As(err, &unanswered) {
 		if hint := diag.MalformedPCIAddress(d.ID); hint != "" {
 			item.Notes = append(item.Notes, hint)
 		}
@@ -145,7 +145,7 @@ func (p *planner) deliverAttachment(a *attachment.Attachment, key string, option
 			return nil
 		case isRefusal(err) && key == "" && item.Rule == "":
 			// No rule grants any part of it, so it is unmanaged, and the set has nothing of it.
-			if p.explains && p.req.FromManifest && a.Claimed != nil {
+			if p.req.FromManifest && a.Claimed != nil {
 				item.Notes = append(item.Notes, "a device that the claim's driver has the runtime inject (CDI) needs no rule; a manifest does not show it, `jackfield status` does")
 			}
 			item.Decline(Unmanaged, err)

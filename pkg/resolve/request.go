@@ -30,8 +30,8 @@ type Request struct {
 	// Origin.Request), or nil. It is nil for an adapter that delivers everything. It is called
 	// for optional requests, which are then skipped; for required ones the adapter itself fails.
 	CanDeliver func(set *edits.Set, request string) error
-	// FromManifest is set where the request is a manifest's, which does not have the variables that the kubelet adds. Where there is no kubelet to ask
-	// either, Explain does not check resources. Without a sandbox it does not check the networks that an annotation lists.
+	// FromManifest is set where Explain is asked about a manifest, which does not have the variables that the kubelet adds. Where there is no kubelet
+	// to ask either, Explain does not check resources. Without a sandbox it does not check the networks that an annotation lists.
 	FromManifest bool
 	// HasSocket reports whether a running container has a socket of the host, by its root,
 	// symlinks resolved, and the path below it; nil for none. A running container keeps what it

@@ -193,7 +193,7 @@ func (p *planner) checkContainerPath(s *socket, item *Item) error {
 	})
 	switch {
 	case covered:
-	case p.explains && p.req.FromManifest && s.att.Claimed != nil:
+	case p.req.FromManifest && s.att.Claimed != nil:
 		item.Notes = append(item.Notes, "the claim's driver has to have the runtime mount the directory of the socket (CDI), which a manifest does not show")
 	default:
 		return s.fieldError(fmt.Errorf("dialect %q says %q is a path in the container, but the container has no mount there; "+
