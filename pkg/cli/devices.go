@@ -85,7 +85,7 @@ func devicesCommand(env Env) *cobra.Command {
 			defer registry.Close()
 			if watch {
 				w := watcher{registry: registry, node: local, out: env.Stdout, json: !out.isText()}
-				return w.printUntilDone(cmd.Context())
+				return repeat(cmd.Context(), watchInterval, w.printChanges)
 			}
 			o, err := readInventory(registry, local)
 			if err != nil {

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -48,22 +47,6 @@ type watcher struct {
 	out      io.Writer
 	json     bool
 	printed  map[string]inventoryItem
-}
-
-// printUntilDone prints everything, then each change, until ctx ends.
-func (w *watcher) printUntilDone(ctx context.Context) error {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	for {
-		if err := w.printChanges(); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
 }
 
 // printChanges prints what has changed since the last call: removed items, then new and changed ones, each sorted.

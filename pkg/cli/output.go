@@ -159,6 +159,19 @@ func printPaths(env Env, paths []string) error {
 	return nil
 }
 
+// printDiagnostics prints each diagnostic in an error about a file on a line of its own, and returns
+// errAnswerNo. It returns any other error as it is.
+func printDiagnostics(env Env, file string, err error) error {
+	var list diag.List
+	if !errors.As(err, &list) {
+		return err
+	}
+	for _, d := range list.WithFile(file) {
+		env.message("%s", d)
+	}
+	return errAnswerNo
+}
+
 // answerError ends a command that has written why the answer is no, or what could not be checked.
 func answerError(written error, no, unknown bool) error {
 	switch {

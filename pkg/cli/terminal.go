@@ -86,10 +86,9 @@ func removeColors(text string) string {
 // watchResult prints the result of ask again after each change, until ctx ends. On a terminal the text stays in its
 // place. An error ends it the first time; later the daemon may come back.
 func (o *output) watchResult(ctx context.Context, env Env, interval time.Duration, ask func() (any, string, error)) error {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
 	inPlace := o.isText() && isTerminal(env.Stdout)
-	for last := ""; ; {
+	last := ""
+	return repeat(ctx, interval, func() error {
 		value, text, err := ask()
 		switch {
 		case ctx.Err() != nil:
@@ -114,10 +113,20 @@ func (o *output) watchResult(ctx context.Context, env Env, interval time.Duratio
 				text = "\x1b[H\x1b[2J" + firstLines(text, columns, rows-1)
 			}
 			if inPlace || changed {
-				if err := o.writeResult(env, value, func() string { return text }); err != nil {
-					return err
-				}
+				return o.writeResult(env, value, func() string { return text })
 			}
+		}
+		return nil
+	})
+}
+
+// repeat calls f in intervals until it fails or ctx ends, which is no error.
+func repeat(ctx context.Context, interval time.Duration, f func() error) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		if err := f(); err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():
