@@ -181,13 +181,10 @@ func (p *Plugin) containerRecord(pod *api.PodSandbox, c *api.Container, items []
 	}
 	for i := range items {
 		it := &items[i]
-		request := status.Request{
+		out.Requests = append(out.Requests, status.Request{
 			Kind: string(it.Kind), Name: it.Name, Request: it.Request, From: it.From, File: it.File, Rule: it.Rule, Outcome: string(it.Outcome), Reason: it.Reason, Audit: it.Audit, Notes: it.Notes,
-		}
-		for _, asked := range it.Asked {
-			request.Asked = append(request.Asked, status.Asked(asked))
-		}
-		out.Requests = append(out.Requests, request)
+			Asked: it.Asked,
+		})
 	}
 	if plan != nil {
 		out.Edits = describeEdits(&plan.Set)

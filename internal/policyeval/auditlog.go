@@ -67,7 +67,7 @@ func (l *AuditLog) Read(in io.Reader) error {
 		incomplete := line.More != ""
 		for i := range line.Requests {
 			for _, asked := range line.Requests[i].Asked {
-				l.Asked = append(l.Asked, policy.Suggestion{Namespace: line.Namespace, Asked: policy.Asked(asked)})
+				l.Asked = append(l.Asked, policy.Suggestion{Namespace: line.Namespace, Asked: asked})
 			}
 			incomplete = incomplete || len(line.Requests[i].Asked) >= resolve.MaxAsked
 		}

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/pkg/policy"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
 // A container is counted once, however many of its requests the log cuts short.
 func TestSuggestCountsIncompleteContainers(t *testing.T) {
-	cut := status.Request{Asked: make([]status.Asked, resolve.MaxAsked)}
+	cut := status.Request{Asked: make([]policy.Asked, resolve.MaxAsked)}
 	var log bytes.Buffer
 	for _, c := range []status.Container{
 		{More: "1 request", Requests: []status.Request{cut, cut}},

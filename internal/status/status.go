@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 // Node is the status of a daemon.
@@ -98,27 +100,17 @@ type Container struct {
 
 // Request is one request or found attachment, and its outcome.
 type Request struct {
-	Kind    string   `json:"kind,omitempty"` // a resolve.RequestKind
-	Name    string   `json:"name,omitempty"` // of the CDI device, network, resource or hook
-	Request string   `json:"request"`        // both, as messages name it
-	From    string   `json:"from"`           // annotation key, or device-info file
-	File    string   `json:"file,omitempty"` // that describes it
-	Rule    string   `json:"rule,omitempty"` // that granted it
-	Outcome string   `json:"outcome"`        // injected, present, left alone, skipped, refused or failed
-	Reason  string   `json:"reason,omitempty"`
-	Audit   string   `json:"audit,omitempty"` // what mode enforce would have denied
-	Notes   []string `json:"notes,omitempty"`
-	Asked   []Asked  `json:"asked,omitempty"` // what policy decided on
-}
-
-// Asked is one thing that policy decided on, as a rule's allow has it.
-type Asked struct {
-	List        string `json:"list"` // of allow: cdi, sockets, namedSockets, devices, mounts or hooks
-	Name        string `json:"name"`
-	Destination string `json:"destination,omitempty"` // of a mount
-	ReadOnly    bool   `json:"readOnly,omitempty"`
-	Network     string `json:"network,omitempty"` // that brings a socket or device
-	DeniedBy    string `json:"deniedBy,omitempty"`
+	Kind    string         `json:"kind,omitempty"` // a resolve.RequestKind
+	Name    string         `json:"name,omitempty"` // of the CDI device, network, resource or hook
+	Request string         `json:"request"`        // both, as messages name it
+	From    string         `json:"from"`           // annotation key, or device-info file
+	File    string         `json:"file,omitempty"` // that describes it
+	Rule    string         `json:"rule,omitempty"` // that granted it
+	Outcome string         `json:"outcome"`        // injected, present, left alone, skipped, refused or failed
+	Reason  string         `json:"reason,omitempty"`
+	Audit   string         `json:"audit,omitempty"` // what mode enforce would have denied
+	Notes   []string       `json:"notes,omitempty"`
+	Asked   []policy.Asked `json:"asked,omitempty"` // what policy decided on
 }
 
 // Edit is one change of the container and its origin. A variable has only its name: the value

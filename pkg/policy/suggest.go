@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// Asked is one thing that a decision is about, as a list of a rule's allow has it.
+// Asked is one thing that a decision is about, as a list of a rule's allow has it. Its JSON is in audit logs and in the
+// daemon's status.
 type Asked struct {
-	List string // of Allow: cdi, sockets, namedSockets, devices, mounts, hooks, networks or ports
-	Name string // with /** for a directory with everything below it
+	List string `json:"list"` // of Allow: cdi, sockets, namedSockets, devices, mounts, hooks, networks or ports
+	Name string `json:"name"` // with /** for a directory with everything below it
 	// Destination and ReadOnly are of a mount.
-	Destination string
-	ReadOnly    bool
+	Destination string `json:"destination,omitempty"`
+	ReadOnly    bool   `json:"readOnly,omitempty"`
 	// Network brings the socket or device; "" for none, and where the network's namespace is unknown.
-	Network string
+	Network string `json:"network,omitempty"`
 	// DeniedBy is the rule that denies it, or empty.
-	DeniedBy string
+	DeniedBy string `json:"deniedBy,omitempty"`
 }
 
 // asked returns the item as a rule's list has it.

@@ -64,7 +64,7 @@ var leaves = map[string][]string{
 		"pkg/attachment", "pkg/config", "pkg/deviceinfo", "pkg/devices", "pkg/policy", "pkg/sysfs", "pkg/vswitch"},
 	"internal/socketdir":     {"internal/claims"},
 	"pkg/staging":            {"internal/fswatch", "internal/claims", "internal/socketdir"},
-	"internal/status":        nil,
+	"internal/status":        {"pkg/policy"},
 	"pkg/hooksd":             {"pkg/hooksd/ocihook"},
 	"pkg/hooksd/ocihook":     nil,
 	"internal/runtimeconfig": nil,
