@@ -104,8 +104,7 @@ func (v *validation) checkAdjustment() error {
 		}
 		for _, d := range a.GetCDIDevices() {
 			if owner, ok := v.req.GetOwners().CdiDeviceOwner(id, d.GetName()); v.isForeign(owner, ok, false) {
-				_, err := v.reportAudited(v.policy.CDI(v.subject, d.GetName()))
-				deny(owner, err)
+				deny(owner, v.reportAudited(v.policy.CDI(v.subject, d.GetName())))
 			}
 		}
 	}
@@ -159,12 +158,12 @@ func isRemoval(name string) bool {
 }
 
 // reportAudited counts and logs a grant that mode enforce would deny.
-func (v *validation) reportAudited(g policy.Grant, err error) (policy.Grant, error) {
+func (v *validation) reportAudited(g policy.Grant, err error) error {
 	if g.Audited {
 		v.p.counters.Audited.Add(1)
 		v.p.containerLog(v.req.GetPod(), v.req.GetContainer()).WithField("refusal", g.Refusal.Error()).Warn("mode enforce would deny this request")
 	}
-	return g, err
+	return err
 }
 
 // checkDevice checks the host's node with the device's number: the path in the container says
@@ -177,8 +176,7 @@ func (v *validation) checkDevice(d *api.LinuxDevice) error {
 	if err != nil {
 		return err
 	}
-	_, err = v.reportAudited(v.policy.Device(v.subject, path))
-	return err
+	return v.reportAudited(v.policy.Device(v.subject, path))
 }
 
 // hostNode returns the host's path of a device: its path in the container where that is the same
@@ -233,7 +231,7 @@ func (v *validation) checkMount(m *api.Mount) error {
 		return nil
 	}
 	ro := mountopt.IsReadOnly(m.GetOptions()) && !v.writableBelow(m)
-	if _, err := v.reportAudited(v.policy.Mount(v.subject, m.GetSource(), m.GetDestination(), ro)); err != nil {
+	if err := v.reportAudited(v.policy.Mount(v.subject, m.GetSource(), m.GetDestination(), ro)); err != nil {
 		return err
 	}
 	real, err := v.p.opts.Host.Resolve(m.GetSource())
@@ -243,6 +241,5 @@ func (v *validation) checkMount(m *api.Mount) error {
 	if real == m.GetSource() {
 		return nil
 	}
-	_, err = v.reportAudited(v.policy.Mount(v.subject, real, m.GetDestination(), ro))
-	return err
+	return v.reportAudited(v.policy.Mount(v.subject, real, m.GetDestination(), ro))
 }
