@@ -34,12 +34,7 @@ const (
 // Fail returns an error with a code. Errors among args are printed without sentinels.
 func Fail(code uint, msg, details string, args ...any) error {
 	if len(args) > 0 {
-		for i, arg := range args {
-			if err, ok := arg.(error); ok {
-				args[i] = diag.ErrorText(err)
-			}
-		}
-		details = fmt.Sprintf(details, args...)
+		details = diag.Sprintf(details, args...)
 	}
 	return types.NewError(code, msg, details)
 }

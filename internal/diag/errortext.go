@@ -3,6 +3,7 @@
 package diag
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -40,6 +41,16 @@ func ErrorText(err error) string {
 		}
 	}
 	return text
+}
+
+// Sprintf is fmt.Sprintf with the errors among args as ErrorText has them.
+func Sprintf(format string, args ...any) string {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = ErrorText(err)
+		}
+	}
+	return fmt.Sprintf(format, args...)
 }
 
 func unwrap(err error) []error {

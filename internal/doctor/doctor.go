@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync/atomic"
 	"time"
@@ -112,12 +111,7 @@ func Examine(ctx context.Context, opts Options) []Finding {
 
 // report adds a finding. The texts of errors have no sentinels.
 func (d *doctor) report(check string, severity Severity, remedy, format string, args ...any) *Finding {
-	for i, arg := range args {
-		if err, ok := arg.(error); ok {
-			args[i] = diag.ErrorText(err)
-		}
-	}
-	d.findings = append(d.findings, Finding{Check: check, Severity: severity, Found: fmt.Sprintf(format, args...), Remedy: remedy})
+	d.findings = append(d.findings, Finding{Check: check, Severity: severity, Found: diag.Sprintf(format, args...), Remedy: remedy})
 	return &d.findings[len(d.findings)-1]
 }
 

@@ -101,12 +101,7 @@ func Run(ctx context.Context, args []string, env Env) int {
 
 // message prints a message to standard error. Further lines are indented. The texts of errors have no sentinels.
 func (e Env) message(format string, args ...any) {
-	for i, arg := range args {
-		if err, ok := arg.(error); ok {
-			args[i] = diag.ErrorText(err)
-		}
-	}
-	text := plainLines(fmt.Sprintf(format, args...))
+	text := plainLines(diag.Sprintf(format, args...))
 	fmt.Fprintf(e.Stderr, "jackfield: %s\n", strings.ReplaceAll(text, "\n", "\n  "))
 }
 
