@@ -57,11 +57,8 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 		return nil, err
 	}
 	for _, d := range wants.Devices {
-		switch d.Kind {
-		case annotation.Resource:
-			p.deliverResource(d)
-		case annotation.NamedSocket:
-			p.deliverNamedSocket(d)
+		if d.Kind == annotation.Resource || d.Kind == annotation.NamedSocket {
+			p.deliverRequestedDevice(d)
 		}
 	}
 	p.deliverNetworks(wants.Networks, found)
