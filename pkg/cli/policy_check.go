@@ -44,7 +44,7 @@ func policyCheckCommand(env Env) *cobra.Command {
 	var (
 		n   hostFlags
 		out output
-		q   policyCheck
+		q   = policyCheck{subject: policy.Subject{Labels: map[string]string{}}}
 	)
 	cmd := &cobra.Command{
 		Use:   "check [FILE...]",
@@ -111,9 +111,6 @@ func (q *policyCheck) checkFlags(cmd *cobra.Command, args []string) error {
 		if !ok || key == "" {
 			return usagef(cmd, "--label: found %q, want KEY=VALUE", l)
 		}
-		if q.subject.Labels == nil {
-			q.subject.Labels = make(map[string]string)
-		}
 		q.subject.Labels[key] = value
 	}
 	if len(q.files) > 0 && (q.labels != nil || q.subject.RuntimeHandler != "" || q.subject.Image != "") {
@@ -133,7 +130,7 @@ type containerDecisions struct {
 	Decisions []policyeval.Decision `json:"decisions"`
 	Warnings  []string              `json:"warnings,omitempty"` // about the pod's annotations
 
-	heading string // of a container that no manifest describes
+	title string // for people
 }
 
 func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *policyeval.Policy) error {
@@ -141,7 +138,7 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *pol
 	if len(q.files) == 0 {
 		q.subject.Namespace, q.subject.Container = q.namespace, q.container
 		name := (&resolve.Request{Namespace: q.namespace, Container: q.container}).Name()
-		all = append(all, containerDecisions{Container: name, heading: q.heading(), Decisions: p.Evaluate(&q.query, q.subject)})
+		all = append(all, containerDecisions{Container: name, title: q.title(), Decisions: p.Evaluate(&q.query, q.subject)})
 	} else {
 		if err := q.readPods(cmd, env, q.container); err != nil {
 			return err
@@ -156,8 +153,8 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *pol
 	return answerError(out.writeResult(env, all, func() string { return checkedText(all) }), no, false)
 }
 
-// heading names the container that the flags describe.
-func (q *policyCheck) heading() string {
+// title names the container that the flags describe.
+func (q *policyCheck) title() string {
 	switch {
 	case q.namespace == "" && q.container == "":
 		return "Container outside of Kubernetes"
@@ -185,7 +182,7 @@ func (q *policyCheck) checkPod(env Env, p *policyeval.Policy, pod *manifest.Pod)
 		all = append(all, containerDecisions{Container: m.Name, Error: m.Problem, Decisions: []policyeval.Decision{}})
 	}
 	for i := range all {
-		all[i].place, all[i].Warnings = placeOf(pod), warnings
+		all[i].place, all[i].title, all[i].Warnings = placeOf(pod), "Container "+all[i].Container, warnings
 	}
 	return all
 }
@@ -195,11 +192,7 @@ func checkedText(all []containerDecisions) string {
 	var previous place
 	for i := range all {
 		c := &all[i]
-		heading := c.heading
-		if heading == "" {
-			heading = "Container " + c.Container
-		}
-		b.WriteString(c.place.heading(previous) + plain(heading) + "\n")
+		b.WriteString(c.place.heading(previous) + plain(c.title) + "\n")
 		previous = c.place
 		if c.Error != "" {
 			b.WriteString("  " + plain(c.Error) + "\n")
