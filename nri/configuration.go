@@ -20,7 +20,6 @@ import (
 	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hooksd"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
@@ -107,10 +106,8 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 		}
 	}
 	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger,
-		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
-			return hooksd.New(host, dirs, hooksd.Options{})
-		},
-		Staged: p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
+		HooksDirs: hooksd.New(p.opts.Host, cfg.Hooks.Dirs, hooksd.Options{}),
+		Staged:    p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		if old != nil {
 			p.config.dirs.Replace(old.cfg.Directories(p.opts.SpecDirs))

@@ -91,10 +91,8 @@ func New(opts Options) (*Explainer, error) {
 	isForeign := opts.Host.Dir() != "/" // owners of files in such a tree say nothing
 	engine, err := resolve.New(opts.Host, opts.Config, resolve.Options{
 		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: isForeign,
-		HooksDirs: func(host hostfs.Root, dirs []string) resolve.HooksDirs {
-			return hooksd.New(host, dirs, hooksd.Options{TrustAnyone: isForeign})
-		},
-		SpecDirs: dirs, ForAdministrator: true,
+		HooksDirs: hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{TrustAnyone: isForeign}),
+		SpecDirs:  dirs, ForAdministrator: true,
 	})
 	if err != nil {
 		return nil, err

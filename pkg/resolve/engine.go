@@ -45,9 +45,9 @@ type Options struct {
 	// CheckResponsive is called before a directory is read whose file system can hang. On an error
 	// the directory is not read. nil checks nothing.
 	CheckResponsive func(dir string) error
-	// HooksDirs reads the configuration's hooks.d directories, for a runtime that does not read them
-	// itself; pkg/hooksd implements it.
-	HooksDirs func(host hostfs.Root, dirs []string) HooksDirs
+	// HooksDirs are the configuration's hooks.d directories, for a runtime that does not read them
+	// itself; pkg/hooksd implements them.
+	HooksDirs HooksDirs
 	// ForAdministrator adds details to notes, and lets errors name devices of the node that the policy
 	// would refuse. Messages that end in a pod's events must not have them.
 	ForAdministrator bool
@@ -125,8 +125,8 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	}
 	e.varRunIsRun = sync.OnceValue(func() bool { return varRunIsRun(host) })
 	e.prefetch()
-	if opts.HooksDirs != nil && len(cfg.Hooks.Dirs) > 0 {
-		e.hooks = opts.HooksDirs(host, cfg.Hooks.Dirs)
+	if len(cfg.Hooks.Dirs) > 0 {
+		e.hooks = opts.HooksDirs
 	}
 	return e, nil
 }
