@@ -120,22 +120,18 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 		all = append(all, Explanation{Container: m.Name, Error: m.Problem, Missing: true, Problems: []error{errors.New(m.Problem)}, Requests: []resolve.Item{}})
 	}
 	for i := range all {
-		all[i].Warnings = p.Warnings(x.opts.Config)
-		all[i].decide()
+		out := &all[i]
+		out.Warnings = p.Warnings(x.opts.Config)
+		switch {
+		case out.Error != "":
+			out.Verdict, out.Created = Refused, new(false)
+		case len(out.NotChecked) > 0:
+			out.Verdict = Incomplete
+		default:
+			out.Verdict, out.Created = Created, new(true)
+		}
 	}
 	return all
-}
-
-// decide sets the verdict.
-func (x *Explanation) decide() {
-	switch {
-	case x.Error != "":
-		x.Verdict, x.Created = Refused, new(false)
-	case len(x.NotChecked) > 0:
-		x.Verdict = Incomplete
-	default:
-		x.Verdict, x.Created = Created, new(true)
-	}
 }
 
 // explainContainer explains what the engine would inject, and adds more items.

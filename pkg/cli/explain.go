@@ -165,19 +165,18 @@ func (n localNode) findSandbox(env Env, id string) (string, error) {
 }
 
 func explanationsText(cfg *config.Config, all []explanation) string {
-	var b strings.Builder
+	t := explainText{cfg: cfg}
 	var previous place
 	for i := range all {
 		if i > 0 {
-			b.WriteByte('\n')
+			t.WriteByte('\n')
 		}
 		heading := all[i].heading(previous)
-		b.WriteString(strings.ReplaceAll(heading, "\n", "\n\n"))
+		t.WriteString(strings.ReplaceAll(heading, "\n", "\n\n"))
 		previous = all[i].place
-		t := explainText{x: &all[i].Explanation, cfg: cfg, b: &b}
-		t.writeExplanation()
+		t.writeExplanation(&all[i].Explanation)
 	}
-	return b.String()
+	return t.String()
 }
 
 // sandboxRecord is what explain prints about a sandbox.

@@ -16,34 +16,32 @@ import (
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
-// explainText writes one explanation for a person.
+// explainText is explanations for a person.
 type explainText struct {
-	x   *explain.Explanation
+	strings.Builder
 	cfg *config.Config
-	b   *strings.Builder
 }
 
-func (t *explainText) writeExplanation() {
-	x := t.x
-	fmt.Fprintf(t.b, "Container %s %s.\n", plain(x.Container), verdictText(x))
+func (t *explainText) writeExplanation(x *explain.Explanation) {
+	fmt.Fprintf(t, "Container %s %s.\n", plain(x.Container), verdictText(x))
 	for _, p := range x.Problems {
-		t.b.WriteByte('\n')
+		t.WriteByte('\n')
 		t.writeReason(p, &resolve.Item{})
 	}
 	view, _ := devices.Parse(x.View) // the engine wrote it
 	for i := range x.Requests {
-		t.writeRequest(&x.Requests[i], view)
+		t.writeRequest(&x.Requests[i], view, &x.Edits)
 	}
 	for i := range x.NotChecked {
 		it := &x.NotChecked[i]
 		// One line: the reason is what to do.
-		fmt.Fprintf(t.b, "\n  %s: %s (%s)\n", plain(it.Request), outcomeText(it.Outcome), plain(it.Reason))
+		fmt.Fprintf(t, "\n  %s: %s (%s)\n", plain(it.Request), outcomeText(it.Outcome), plain(it.Reason))
 		t.writeLine("asked", "by "+requesterText(it.From))
 		for _, n := range it.Notes {
 			t.writeLine("note", n)
 		}
 	}
-	t.writeEdits("\n  For the application to find them\n", func(o edits.Origin) bool { return o.Source == edits.SourceJackfield })
+	t.writeEdits(&x.Edits, "\n  For the application to find them\n", func(o edits.Origin) bool { return o.Source == edits.SourceJackfield })
 }
 
 func verdictText(x *explain.Explanation) string {
@@ -64,8 +62,8 @@ func verdictText(x *explain.Explanation) string {
 	return "would be created with this"
 }
 
-func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device) {
-	fmt.Fprintf(t.b, "\n  %s: %s\n", plain(it.Request), outcomeText(it.Outcome))
+func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device, set *edits.Set) {
+	fmt.Fprintf(t, "\n  %s: %s\n", plain(it.Request), outcomeText(it.Outcome))
 	if it.File != it.From && it.From != "" {
 		asked := "by " + requesterText(it.From)
 		if in, ok := it.Err.(*resolve.RequestError); ok && in.Position > 0 {
@@ -80,7 +78,7 @@ func (t *explainText) writeRequest(it *resolve.Item, view []devices.Device) {
 			t.writeSocket(d, it.Kind)
 		}
 	}
-	t.writeEdits("", func(o edits.Origin) bool { return o.Request == it.Request && o.Source != edits.SourceJackfield })
+	t.writeEdits(set, "", func(o edits.Origin) bool { return o.Request == it.Request && o.Source != edits.SourceJackfield })
 	for _, n := range it.Notes {
 		t.writeLine("note", n)
 	}
@@ -107,7 +105,7 @@ func requesterText(from string) string {
 
 func (t *explainText) writeLine(name, value string) {
 	if value != "" {
-		fmt.Fprintf(t.b, "    %-7s %s\n", name, plain(value))
+		fmt.Fprintf(t, "    %-7s %s\n", name, plain(value))
 	}
 }
 
@@ -117,11 +115,7 @@ func (t *explainText) writeLine(name, value string) {
 func (t *explainText) writeReason(err error, it *resolve.Item) {
 	place := ""
 	var hints []string
-	for {
-		request, ok := err.(*resolve.RequestError)
-		if !ok {
-			break
-		}
+	for request, ok := err.(*resolve.RequestError); ok; request, ok = err.(*resolve.RequestError) {
 		unknown := *request
 		for part, known := range map[*string]string{&unknown.Annotation: it.From, &unknown.Request: it.Request, &unknown.File: it.File} {
 			if *part == known {
@@ -171,7 +165,7 @@ func (t *explainText) writeRemedy(purpose string, refused *policy.RefusedError) 
 	}
 	t.writeLine("remedy", purpose+"add to "+refused.RemedyPlace()+":")
 	for _, l := range refused.Lines {
-		fmt.Fprintf(t.b, "              %s\n", plain(l))
+		fmt.Fprintf(t, "              %s\n", plain(l))
 	}
 }
 
@@ -212,15 +206,14 @@ func (t *explainText) writeSocket(d *devices.Device, kind resolve.RequestKind) {
 }
 
 // writeEdits prints the edits whose origin is wanted, after a heading if there are any.
-func (t *explainText) writeEdits(heading string, want func(edits.Origin) bool) {
+func (t *explainText) writeEdits(s *edits.Set, heading string, want func(edits.Origin) bool) {
 	add := func(o edits.Origin, kind, format string, args ...any) {
 		if want(o) {
-			t.b.WriteString(heading)
+			t.WriteString(heading)
 			heading = ""
 			t.writeLine(kind, fmt.Sprintf(format, args...))
 		}
 	}
-	s := &t.x.Edits
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		add(d.Origin, "device", "%s", deviceText(d))
