@@ -131,7 +131,6 @@ func Command(env Env) *cobra.Command {
 			return cmd.Help()
 		},
 	}
-	root.SetIn(env.Stdin)
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")

@@ -49,7 +49,7 @@ func policyTestCommand(env Env) *cobra.Command {
 		Example: "  jackfield policy test --config config.yaml policy-tests",
 		Args:    exactlyOneArg("DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			results, err := policyeval.RunCases(args[0], cmd.InOrStdin(), func(configFile string) (*policyeval.Policy, error) {
+			results, err := policyeval.RunCases(args[0], env.Stdin, func(configFile string) (*policyeval.Policy, error) {
 				flags := hostFlags{configFile: cmp.Or(configFile, n.configFile), root: n.root}
 				return flags.loadPolicy(cmd)
 			})

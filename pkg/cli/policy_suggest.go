@@ -48,7 +48,7 @@ func policySuggestCommand(env Env) *cobra.Command {
 			case since > 0:
 				log.After = time.Now().Add(-since)
 			}
-			if err := n.readLogs(cmd, &log, args); err != nil {
+			if err := n.readLogs(cmd, env, &log, args); err != nil {
 				return err
 			}
 			return printSuggestion(env, &log)
@@ -62,9 +62,9 @@ func policySuggestCommand(env Env) *cobra.Command {
 }
 
 // readLogs reads the audit logs, or the one of the node's configuration if none is named.
-func (n *hostFlags) readLogs(cmd *cobra.Command, log *policyeval.AuditLog, files []string) error {
+func (n *hostFlags) readLogs(cmd *cobra.Command, env Env, log *policyeval.AuditLog, files []string) error {
 	for _, file := range files {
-		if err := log.ReadFile(file, cmd.InOrStdin()); err != nil {
+		if err := log.ReadFile(file, env.Stdin); err != nil {
 			return fmt.Errorf("read audit log %q: %w", file, err)
 		}
 	}
