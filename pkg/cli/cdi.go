@@ -77,8 +77,7 @@ func generateNvidiaCommand(env Env) *cobra.Command {
 					env.message("%s%s", what, f)
 				}
 			}
-			_, err = fmt.Fprintln(env.Stdout, plain(file))
-			return err
+			return printPaths(env, file)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", nvidiaFile, "`file` to write, - for standard output")
@@ -136,7 +135,7 @@ func transientCommand(env Env) *cobra.Command {
 				return printTransients(env, list)
 			}
 			removed, err := cdiregistry.RemoveTransients(local.host, list)
-			return errors.Join(err, printPaths(env, removed))
+			return errors.Join(err, printPaths(env, removed...))
 		},
 	}
 	cmd.Flags().StringVar(&alive, "alive", "", "`file` with the IDs of the owners that live, - for standard input")

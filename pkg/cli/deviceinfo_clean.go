@@ -120,7 +120,7 @@ func (c *cleanCommand) removeSandbox() error {
 	if !c.dryRun {
 		files, err = c.cniDir().RemoveSandbox(c.sandbox)
 	}
-	err = errors.Join(err, printPaths(c.env, files))
+	err = errors.Join(err, printPaths(c.env, files...))
 	if err == nil && len(files) == 0 {
 		c.env.message("no device-info files of sandbox %s in %s", c.sandbox, c.cfg.DeviceInfo.CNIDir)
 	}
@@ -141,8 +141,7 @@ func (c *cleanCommand) removeDevice() error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintln(c.env.Stdout, plain(file))
-	return err
+	return printPaths(c.env, file)
 }
 
 // readKeptIDs returns the IDs to keep. Anything that is no ID is refused, because it would keep no file.
@@ -205,5 +204,5 @@ func (c *cleanCommand) removeOrphans(cmd *cobra.Command) error {
 		}
 		removed = append(removed, path.Join(dir.Dir, name))
 	}
-	return errors.Join(append(errs, printPaths(c.env, removed))...)
+	return errors.Join(append(errs, printPaths(c.env, removed...))...)
 }

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -62,8 +61,7 @@ func infoSaveCommand(env Env) *cobra.Command {
 			if err != nil {
 				return printDiagnostics(env, args[0], err)
 			}
-			_, err = fmt.Fprintln(env.Stdout, plain(file))
-			return err
+			return printPaths(env, file)
 		},
 	}
 	d.addFlags(cmd)
@@ -105,8 +103,7 @@ func infoCopyCommand(env Env) *cobra.Command {
 				source, _ := local.devicePluginDir().Path(d.resource, d.id) // an error of it is in err as well
 				return printDiagnostics(env, source, err)
 			}
-			_, err = fmt.Fprintln(env.Stdout, plain(file))
-			return err
+			return printPaths(env, file)
 		},
 	}
 	d.addFlags(cmd)

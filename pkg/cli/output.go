@@ -150,7 +150,7 @@ func readYAMLNode(dec *json.Decoder) (*yaml.Node, error) {
 }
 
 // printPaths prints each path on a line of its own.
-func printPaths(env Env, paths []string) error {
+func printPaths(env Env, paths ...string) error {
 	for _, p := range paths {
 		if _, err := fmt.Fprintln(env.Stdout, plain(p)); err != nil {
 			return err
