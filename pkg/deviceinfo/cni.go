@@ -88,7 +88,7 @@ func (d CNIDir) Remove(name string) error {
 func (d CNIDir) RemoveSandbox(sandboxID string) ([]string, error) {
 	open, err := openSandboxDir(d.Root, d.Dir, sandboxID)
 	if err != nil {
-		return nil, ignoreNotFound(err)
+		return nil, hostfs.IgnoreNotFound(err)
 	}
 	defer open.Close()
 	names, err := open.listNames(belongsTo(sandboxID))
@@ -172,7 +172,7 @@ func (f CNIFile) Write(info *Info) error {
 func (f CNIFile) Update(change func(current *Info) (*Info, error)) error {
 	return f.file.change(func(d *directory) error {
 		current, _, err := d.readInfo(f.file.name)
-		if err := ignoreNotFound(err); err != nil {
+		if err := hostfs.IgnoreNotFound(err); err != nil {
 			return err
 		}
 		next, err := change(current)

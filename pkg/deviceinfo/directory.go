@@ -77,14 +77,6 @@ func dirError(verb, dir string, err error) error {
 	return fmt.Errorf("%s device-info directory %q: %w", verb, dir, err)
 }
 
-// ignoreNotFound returns nil for an error that is errdefs.ErrNotFound, and other errors unchanged.
-func ignoreNotFound(err error) error {
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
-
 func (d *directory) fd() int { return int(d.Fd()) }
 
 // filePath returns the host path of a file in the directory.
@@ -132,7 +124,7 @@ func listFiles(host hostfs.Root, dir, def string, match func(name string) bool) 
 	}
 	d, err := openDir(host, dir)
 	if err != nil {
-		return nil, ignoreNotFound(err)
+		return nil, hostfs.IgnoreNotFound(err)
 	}
 	defer d.Close()
 	names, err := d.listNames(func(name string) bool { return CheckFileName(name) == nil && match(name) })
@@ -264,7 +256,7 @@ func (f infoFile) read() (*Info, []byte, error) {
 func (f infoFile) remove() error {
 	d, err := openDir(f.host, f.dir)
 	if err != nil {
-		return ignoreNotFound(err)
+		return hostfs.IgnoreNotFound(err)
 	}
 	defer d.Close()
 	return d.removeFile(f.name)
@@ -295,7 +287,7 @@ func RemoveTemporary(host hostfs.Root, dir string, age time.Duration) error {
 	}
 	d, err := openDir(host, dir)
 	if err != nil {
-		return ignoreNotFound(err)
+		return hostfs.IgnoreNotFound(err)
 	}
 	defer d.Close()
 	names, err := d.listNames(hostfs.IsTemporary)

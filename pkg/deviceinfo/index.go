@@ -72,7 +72,7 @@ func (ix *Index) Lookup(sandboxID string) ([]Entry, error) {
 	}
 	d, err := ix.openDir(sandboxID)
 	if err != nil {
-		return nil, ignoreNotFound(err)
+		return nil, hostfs.IgnoreNotFound(err)
 	}
 	defer d.Close()
 	names, err := ix.findNames(d, sandboxID)
@@ -86,7 +86,7 @@ func (ix *Index) HasSandbox(sandboxID string) (bool, error) {
 	}
 	d, err := ix.openDir(sandboxID)
 	if err != nil {
-		return false, ignoreNotFound(err)
+		return false, hostfs.IgnoreNotFound(err)
 	}
 	defer d.Close()
 	names, err := ix.findNames(d, sandboxID)

@@ -37,7 +37,7 @@ type Entry struct {
 func ReadSandbox(host hostfs.Root, cniDir, sandboxID string) ([]Entry, error) {
 	d, err := openSandboxDir(host, cniDir, sandboxID)
 	if err != nil {
-		return nil, ignoreNotFound(err)
+		return nil, hostfs.IgnoreNotFound(err)
 	}
 	defer d.Close()
 	names, err := d.listNames(belongsTo(sandboxID))

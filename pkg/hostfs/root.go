@@ -305,6 +305,14 @@ func WithoutPath(err error) error {
 	return err
 }
 
+// IgnoreNotFound returns nil for an error that is errdefs.ErrNotFound, and other errors unchanged.
+func IgnoreNotFound(err error) error {
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // Errno returns the errno in an error, EIO for an error without one, and 0 without an error.
 func Errno(err error) unix.Errno {
 	var no unix.Errno

@@ -6,6 +6,8 @@ import (
 	"path"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const vfioContainer = "/dev/vfio/vfio"
@@ -69,11 +71,11 @@ func (l lookup) findIOMMUFD(dev PCIDevice) ([]Node, error) {
 	}
 	device, err := l.statNode(path.Join("/dev/vfio/devices", names[0]), from, path.Join(from, "dev"), true)
 	if err != nil {
-		return nil, ignoreNotFound(err)
+		return nil, hostfs.IgnoreNotFound(err)
 	}
 	iommu, err := l.statFixedNode(iommuNode, "misc/iommu", from)
 	if err != nil {
-		return nil, ignoreNotFound(err)
+		return nil, hostfs.IgnoreNotFound(err)
 	}
 	return []Node{device, iommu}, nil
 }
@@ -81,11 +83,4 @@ func (l lookup) findIOMMUFD(dev PCIDevice) ([]Node, error) {
 // listVFIODevs returns the names in the function's vfio-dev directory.
 func (l lookup) listVFIODevs(dev PCIDevice) ([]string, error) {
 	return l.listDir(path.Join(dev.Dir, "vfio-dev"), hasNumber("vfio"))
-}
-
-func ignoreNotFound(err error) error {
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
