@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/devicemetadata"
@@ -24,57 +25,49 @@ const maxConflicts = 3
 
 // checkSpec checks a CDI file as a node that reads it does.
 func (v *Validator) checkSpec(t text) (content string, found diag.List) {
-	if t.hostPath != "" && !slices.Contains(v.specExts, t.ext) {
-		found = diag.List{{File: t.name, Severity: diag.SeverityWarning, Rule: "is not read under this name: cdi.extensions of the configuration has " + strings.Join(v.specExts, ", ")}}
-	}
-	found = append(found, v.checkOnHost(t, func(checkHost, trustAnyone bool) (diag.List, error) {
-		if t.hostPath == "" {
-			return cdiregistry.Validate(t.data), nil
-		}
-		return cdiregistry.ValidateFile(v.host, t.hostPath, cdiregistry.ValidateOptions{CheckHost: checkHost, TrustAnyone: trustAnyone})
-	})...)
-	if spec, _ := cdiregistry.Parse(t.data); spec != nil {
+	spec, all := cdiregistry.Parse(t.data)
+	if spec != nil {
 		content = diag.Count(len(spec.Devices), "device")
 	}
-	return content, found
+	if t.hostPath == "" {
+		return content, diag.List(all).WithFile(t.name)
+	}
+	if !slices.Contains(v.specExts, t.ext) {
+		found = diag.List{{File: t.name, Severity: diag.SeverityWarning, Rule: "is not read under this name: cdi.extensions of the configuration has " + strings.Join(v.specExts, ", ")}}
+	}
+	all, err := cdiregistry.ValidateFile(v.host, t.hostPath, cdiregistry.ValidateOptions{CheckHost: v.checkHost, TrustAnyone: v.trustAnyone})
+	return content, append(found, v.rateFindings(t, all, err)...)
 }
 
 // checkHook checks a hooks.d file as a node that reads it does. A stage that only Podman knows is a
 // warning: the file may be for Podman.
 func (v *Validator) checkHook(t text) (content string, found diag.List) {
-	return "1 hook", v.checkOnHost(t, func(checkHost, trustAnyone bool) (found diag.List, err error) {
-		if t.hostPath == "" {
-			_, found = hooksd.Parse(t.data, t.name)
-		} else {
-			found, err = hooksd.ValidateFile(v.host, t.hostPath, hooksd.Options{TrustAnyone: trustAnyone}, checkHost)
-		}
-		for _, d := range found {
-			if errors.Is(d, hooksd.ErrPodmanStage) {
-				d.Severity = diag.SeverityWarning
-			}
-		}
-		return found, err
-	})
-}
-
-// checkOnHost returns the findings of a file. Where this host does not read the file, errors that the
-// file alone does not have are warnings: they are about this host.
-func (v *Validator) checkOnHost(t text, check func(checkHost, trustAnyone bool) (diag.List, error)) diag.List {
-	all, err := check(v.checkHost, v.trustAnyone)
-	found := all.WithFile(t.name)
-	if err == nil && v.checkHost && t.hostPath != "" && !v.isReadDir(path.Dir(t.hostPath)) {
-		all, err = check(false, true)
-		alone := all.WithFile(t.name)
-		for _, d := range found {
-			if !slices.ContainsFunc(alone, func(a *diag.Diagnostic) bool { return *a == *d }) {
-				d.Severity = diag.SeverityWarning
-			}
+	var err error
+	if t.hostPath == "" {
+		_, found = hooksd.Parse(t.data, t.name)
+	} else {
+		found, err = hooksd.ValidateFile(v.host, t.hostPath, hooksd.Options{TrustAnyone: v.trustAnyone}, v.checkHost)
+	}
+	for _, d := range found {
+		if errors.Is(d, hooksd.ErrPodmanStage) {
+			d.Severity = diag.SeverityWarning
 		}
 	}
+	return "1 hook", v.rateFindings(t, found, err)
+}
+
+// rateFindings returns the findings of a CDI or hooks.d file. Those about this host, and not about what the
+// file holds, are warnings where this host does not read the file.
+func (v *Validator) rateFindings(t text, all diag.List, err error) diag.List {
 	if err != nil {
 		return diag.List{diag.Unreadable(t.name, err)}
 	}
-	return found
+	for _, d := range all {
+		if !errdefs.IsInvalidArgument(d) && !v.isReadDir(path.Dir(t.hostPath)) {
+			d.Severity = diag.SeverityWarning
+		}
+	}
+	return all.WithFile(t.name)
 }
 
 // findConflicts returns the files of a directory that declare the same devices: each is valid alone,
@@ -86,20 +79,22 @@ func (v *Validator) findConflicts(dir, name string) (files []File) {
 	}
 	defer registry.Close()
 	for _, f := range registry.Snapshot().Files() {
-		var devices []string
-		conflicts := f.Conflicts()
-		for _, c := range conflicts[:min(len(conflicts), maxConflicts)] {
-			others := slices.DeleteFunc(c.Files, func(file string) bool { return file == f.Path })
-			for i := range others {
-				others[i] = path.Join(name, path.Base(others[i]))
-			}
-			devices = append(devices, fmt.Sprintf("%s (in %s)", c.Name, strings.Join(others, ", ")))
-		}
-		if len(devices) == 0 {
+		if len(f.Conflicts) == 0 {
 			continue
 		}
-		if more := len(conflicts) - len(devices); more > 0 {
-			devices = append(devices, fmt.Sprintf("and %d more", more))
+		var devices []string
+		for i, c := range f.Conflicts {
+			if i == maxConflicts {
+				devices = append(devices, fmt.Sprintf("and %d more", len(f.Conflicts)-i))
+				break
+			}
+			var others []string
+			for _, file := range c.Files {
+				if file != f.Path {
+					others = append(others, path.Join(name, path.Base(file)))
+				}
+			}
+			devices = append(devices, fmt.Sprintf("%s (in %s)", c.Name, strings.Join(others, ", ")))
 		}
 		file := path.Join(name, path.Base(f.Path))
 		files = append(files, File{Name: file, Findings: diag.List{{File: file, Severity: diag.SeverityError, Field: "devices", Found: strings.Join(devices, ", "),

@@ -166,29 +166,26 @@ type text struct {
 // checkText checks the content of a file by its format.
 func (v *Validator) checkText(t text) File {
 	f := File{Name: t.name, format: detectFormat(t.ext, t.data)}
-	switch f.format {
-	case formatDeviceInfo:
-		f.Content, f.Findings = v.checkDeviceInfo(t)
-	case formatMetadata:
-		f.Content, f.Findings = v.checkMetadata(t)
-	case formatCDI:
-		f.Content, f.Findings = v.checkSpec(t)
-	case formatHooks:
-		f.Content, f.Findings = v.checkHook(t)
-	case formatConfig:
-		f.Content, f.Findings = v.checkConfig(t)
-	case formatManifest:
-		f.Findings = diag.List{v.rejectManifest(t)}
-	case formatEmpty:
-		f.Findings = diag.List{{File: t.name, Severity: diag.SeverityError, Found: "nothing", Rule: "want a device-info map, a CDI spec or a hook"}}
-	default:
-		f.Findings = diag.List{rejectUnknown(t)}
-	}
+	check := map[format]func(text) (content string, found diag.List){
+		formatDeviceInfo: v.checkDeviceInfo,
+		formatMetadata:   v.checkMetadata,
+		formatCDI:        v.checkSpec,
+		formatHooks:      v.checkHook,
+		formatConfig:     v.checkConfig,
+		formatManifest:   v.rejectManifest,
+		formatEmpty:      rejectEmpty,
+		formatUnknown:    rejectUnknown,
+	}[f.format]
+	f.Content, f.Findings = check(t)
 	return f
 }
 
+func rejectEmpty(t text) (content string, found diag.List) {
+	return "", diag.List{{File: t.name, Severity: diag.SeverityError, Found: "nothing", Rule: "want a device-info map, a CDI spec or a hook"}}
+}
+
 // rejectManifest is about a Kubernetes object, which another command checks.
-func (v *Validator) rejectManifest(t text) *diag.Diagnostic {
+func (v *Validator) rejectManifest(t text) (content string, found diag.List) {
 	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning, Rule: "is a Kubernetes object, and was not checked"}
 	if t.isNamed || v.isReadDir(path.Dir(t.hostPath)) {
 		d.Severity = diag.SeverityError
@@ -197,23 +194,21 @@ func (v *Validator) rejectManifest(t text) *diag.Diagnostic {
 		d.File = "-" // as explain reads it
 	}
 	d.Hint = "run `jackfield explain " + d.File + "` on pods and workloads"
-	return d
+	return "", diag.List{d}
 }
 
 // rejectUnknown is about a file in none of the formats that are checked. The place is that of a
 // mistake in the JSON: a file is mostly broken before the key that shows its format.
-func rejectUnknown(t text) *diag.Diagnostic {
+func rejectUnknown(t text) (content string, found diag.List) {
 	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityError,
 		Rule: "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\"), and was not checked"}
 	if t.ext != ".json" {
 		if !t.isNamed {
 			d.Severity = diag.SeverityWarning // a README beside the files is no mistake
 		}
-		return d
-	}
-	if _, fault := jsontree.Parse(string(t.data)); fault != nil {
+	} else if _, fault := jsontree.Parse(string(t.data)); fault != nil {
 		d.Line, d.Column = fault.Line, fault.Column
 		d.Rule += "; here it ceases to be JSON: " + fault.Message()
 	}
-	return d
+	return "", diag.List{d}
 }

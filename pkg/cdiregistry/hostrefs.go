@@ -52,7 +52,7 @@ func (ref hostRef) checkHost(host hostfs.Root) *Diagnostic {
 		return nil
 	}
 	d := ref.place
-	d.Rule, d.Severity = rule, severity
+	d.Rule, d.Severity, d.Kind = rule, severity, errdefs.ErrFailedPrecondition
 	return &d
 }
 

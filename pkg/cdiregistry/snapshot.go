@@ -144,27 +144,14 @@ type File struct {
 	// as far as they could be read.
 	Kind    string
 	Devices []string
-	// Err is nil, a *SpecError where the file is refused, or joined *ConflictErrors where other files of the same
-	// priority declare devices of the file. The file's other devices are usable then.
+	// Conflicts are the devices of the file that other files of the same priority declare, too. The file's
+	// other devices are usable.
+	Conflicts []*ConflictError
+	// Err is nil, a *SpecError where the file is refused, or the joined Conflicts.
 	Err error
 	// Size is in bytes.
 	Size    int64
 	ModTime time.Time
-}
-
-// Conflicts returns the devices of the file that other files of the same priority declare.
-func (f *File) Conflicts() []*ConflictError {
-	joined, _ := f.Err.(interface{ Unwrap() []error })
-	if joined == nil {
-		return nil
-	}
-	var out []*ConflictError
-	for _, err := range joined.Unwrap() {
-		if c, ok := err.(*ConflictError); ok {
-			out = append(out, c)
-		}
-	}
-	return out
 }
 
 // Files returns the spec files, refused ones among them, by priority and path.
@@ -179,8 +166,8 @@ func (s *Snapshot) Files() []File {
 
 // conflictsByFile returns the conflicts about devices of each file, those of no consequence
 // (Shadowed) among them.
-func (s *Snapshot) conflictsByFile() map[*specFile][]error {
-	out := map[*specFile][]error{}
+func (s *Snapshot) conflictsByFile() map[*specFile][]*ConflictError {
+	out := map[*specFile][]*ConflictError{}
 	for found := range s.byName() {
 		for i, d := range found {
 			dir := d.file.dir
@@ -192,12 +179,16 @@ func (s *Snapshot) conflictsByFile() map[*specFile][]error {
 	return out
 }
 
-func (f *specFile) describe(conflicts []error) File {
-	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()), Size: f.size}
+func (f *specFile) describe(conflicts []*ConflictError) File {
+	out := File{Path: f.hostPath(), Priority: f.dir.priority, Kind: f.kind, Devices: slices.Clone(f.deviceNames()), Conflicts: conflicts, Size: f.size}
 	if f.mtime != 0 {
 		out.ModTime = time.Unix(0, f.mtime)
 	}
-	if out.Err = errors.Join(conflicts...); f.err != nil {
+	var errs []error
+	for _, conflict := range conflicts {
+		errs = append(errs, conflict)
+	}
+	if out.Err = errors.Join(errs...); f.err != nil {
 		out.Err = f.err
 	}
 	return out

@@ -30,7 +30,7 @@ type ValidateOptions struct {
 	TrustAnyone bool
 	// CheckHost checks whether the device nodes, mount sources, hooks and network interfaces
 	// that the spec refers to are on the host now. They need not be before a container is
-	// created.
+	// created. A diagnostic about one is errdefs.ErrFailedPrecondition.
 	CheckHost bool
 }
 

@@ -133,7 +133,7 @@ func (o *inventory) addFault(f cdiregistry.File) {
 		o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diag.List(bad.Diagnostics).WithFile(f.Path)})
 		return
 	}
-	for _, c := range f.Conflicts() {
+	for _, c := range f.Conflicts {
 		if c.Files[0] == f.Path {
 			o.Conflicts = append(o.Conflicts, cdiConflict{Name: c.Name, Files: c.Files, Usable: c.Shadowed})
 		}

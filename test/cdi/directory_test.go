@@ -101,7 +101,7 @@ func compareDirectories(t *testing.T, s *cdiregistry.Snapshot, cache *upstream.C
 	faults := map[string]bool{}
 	usable := map[string]bool{}
 	for _, f := range s.Files() {
-		for _, conflict := range f.Conflicts() {
+		for _, conflict := range f.Conflicts {
 			conflicts++
 			if conflict.Shadowed {
 				shadowed++
