@@ -45,7 +45,7 @@ type stateDir struct {
 func (p *Plugin) openStateDir(cfg *config.Config) error {
 	// The most likely mode, until the directory is open.
 	mode := staging.Mode(cfg.Sockets.Staging)
-	p.state.staged.Store(mode == staging.ModeMount || mode != staging.ModeDirectory && p.opts.Host.Dir() == "/")
+	p.state.staged.Store(mode == staging.ModeMount || mode != staging.ModeDirectory && p.opts.Host.IsLive())
 	p.state.since = time.Now()
 	store, err := deadline.RunOrHandOver(nil, startupTimeout, func() (*staging.Store, error) { return p.openStore(cfg) },
 		func(store *staging.Store, err error) { p.useLateStore(cfg, store, err) })

@@ -15,7 +15,7 @@ import (
 // jackfield-nri does.
 func (d *doctor) readConfig() {
 	d.configFiles().Reading(d.configFile())
-	cfg, err := config.LoadOrDefault(d.Host, d.ConfigFile, config.Options{RequireOwner: d.isLive()})
+	cfg, err := config.LoadOrDefault(d.Host, d.ConfigFile, config.Options{RequireOwner: d.Host.IsLive()})
 	if err != nil {
 		d.reportConfigError(err)
 		return

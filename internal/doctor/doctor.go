@@ -156,10 +156,6 @@ func (d *doctor) reportFaults(check, remedy string, faults []fileFault) {
 	}
 }
 
-// isLive reports whether the host is the one that doctor runs on. Owners of files and mounts of any
-// other tree say nothing.
-func (d *doctor) isLive() bool { return d.Host.Dir() == "/" }
-
 // OpenRegistry reads the CDI spec files of a node. specDirs is the value of CDI_SPEC_DIRS. The
 // caller closes the registry.
 func OpenRegistry(host hostfs.Root, cfg *config.Config, specDirs string, watch bool) (*cdiregistry.Registry, error) {
@@ -170,8 +166,7 @@ func OpenRegistry(host hostfs.Root, cfg *config.Config, specDirs string, watch b
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	// Owners of files in another tree say nothing.
-	return cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, DisableWatch: !watch, TrustAnyone: host.Dir() != "/"})
+	return cdiregistry.New(host, dirs, cdiregistry.Options{Extensions: cfg.CDI.Extensions, DisableWatch: !watch, TrustAnyone: !host.IsLive()})
 }
 
 // configFiles returns access to the runtimes' configuration files that notes which file is being read.

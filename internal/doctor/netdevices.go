@@ -29,7 +29,7 @@ func (d *doctor) checkNetDevices() {
 	if device == "" {
 		return
 	}
-	if !d.isLive() {
+	if !d.Host.IsLive() {
 		d.report("netDevices", Unknown, "", "whether the OCI runtimes of %s know netDevices, which CDI device %q has, can only be found out on the node itself", d.Host.Dir(), device)
 		return
 	}

@@ -49,7 +49,7 @@ func (d *doctor) checkHooks() {
 	if len(d.cfg.Hooks.Dirs) == 0 {
 		return
 	}
-	s := hooksd.New(d.Host, d.cfg.Hooks.Dirs, hooksd.Options{TrustAnyone: !d.isLive()}).Snapshot()
+	s := hooksd.New(d.Host, d.cfg.Hooks.Dirs, hooksd.Options{TrustAnyone: !d.Host.IsLive()}).Snapshot()
 	var faults []fileFault
 	for _, p := range s.Problems {
 		fault := *p

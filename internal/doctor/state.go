@@ -56,7 +56,7 @@ func (d *doctor) checkState() {
 
 // isShared reports whether the mount that a directory lies on is shared, as far as that is known.
 func (d *doctor) isShared(dir string) (shared, known bool) {
-	if !d.isLive() {
+	if !d.Host.IsLive() {
 		return false, false
 	}
 	around, on, err := hostfs.FindMount(d.Host.Canonical(dir))
@@ -74,7 +74,7 @@ func (d *doctor) checkDirMode(check, what, dir string, st *unix.Stat_t) {
 		return
 	}
 	// jackfield-nri refuses a sticky state directory, too.
-	bad := trust.Check(dir, st, trust.Options{AnyOwner: !d.isLive(), Sticky: check == "sockets"})
+	bad := trust.Check(dir, st, trust.Options{AnyOwner: !d.Host.IsLive(), Sticky: check == "sockets"})
 	if bad == nil {
 		d.reportOK(check, "the %s %s has mode %04o", what, dir, st.Mode&0o7777)
 		return
@@ -130,7 +130,7 @@ func (d *doctor) checkSocketRoots() {
 		}
 	}
 	d.checkNamedSockets()
-	if !d.isLive() {
+	if !d.Host.IsLive() {
 		return // how a tree is mounted on this host says nothing of its node
 	}
 	for _, risk := range staging.CheckRootMounts(d.Host, d.cfg.StateDir, usable, d.cfg.Sockets.DirectoryBytes() > 0) {

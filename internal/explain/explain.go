@@ -88,10 +88,9 @@ func New(opts Options) (*Explainer, error) {
 		status, _ := staging.ReadStatus(opts.Host, opts.Config.StateDir)
 		return status.Mode == staging.ModeMount
 	})
-	isForeign := opts.Host.Dir() != "/" // owners of files in such a tree say nothing
 	engine, err := resolve.New(opts.Host, opts.Config, resolve.Options{
-		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: isForeign,
-		HooksDirs: hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{TrustAnyone: isForeign}),
+		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: !opts.Host.IsLive(),
+		HooksDirs: hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{TrustAnyone: !opts.Host.IsLive()}),
 		SpecDirs:  dirs, ForAdministrator: true,
 	})
 	if err != nil {

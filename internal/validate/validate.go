@@ -63,8 +63,7 @@ func New(opts Options) (*Validator, error) {
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	// Owners of files in another tree say nothing.
-	v := &Validator{host: opts.Host, checkHost: !opts.NoHost, trustAnyone: opts.NoHost || opts.Host.Dir() != "/", specExts: cfg.CDI.Extensions}
+	v := &Validator{host: opts.Host, checkHost: !opts.NoHost, trustAnyone: opts.NoHost || !opts.Host.IsLive(), specExts: cfg.CDI.Extensions}
 	for _, dir := range slices.Concat(dirs, cfg.Hooks.Dirs, []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}) {
 		v.readDirs = append(v.readDirs, v.host.Canonical(dir))
 	}

@@ -75,7 +75,7 @@ func (e *enableNRI) enableInRuntime(cmd *cobra.Command, env Env) error {
 	if err != nil {
 		return err
 	}
-	if e.restart && host.Dir() != "/" {
+	if e.restart && !host.IsLive() {
 		return usagef(cmd, "--restart is for this host, and not for one below --root")
 	}
 	if e.file != "" && hostfs.CheckPath(e.file) != nil {

@@ -53,6 +53,10 @@ func (r Root) Dir() string {
 	return r.dir
 }
 
+// IsLive reports whether the root is that of the running system. Owners of files, and mounts, of any other
+// tree say nothing.
+func (r Root) IsLive() bool { return r.dir == "" }
+
 // Path returns where hostPath lies on the machine, by its text alone: it resolves no symlink.
 // It is for messages and for passing a path to another program.
 func (r Root) Path(hostPath string) string {

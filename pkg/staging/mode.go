@@ -104,7 +104,7 @@ func (s *Store) chooseMode(want Mode) error {
 // makeSharedMount makes the directory of all containers a shared mount. The error says why
 // mounts made in it would not reach containers.
 func (s *Store) makeSharedMount(want Mode) error {
-	if s.host.Dir() != "/" && want != ModeMount {
+	if !s.host.IsLive() && want != ModeMount {
 		return errdefs.ErrFailedPrecondition.WithMessage("host paths are taken below " + s.host.Dir())
 	}
 	dir := s.containersDir()
