@@ -39,8 +39,7 @@ func (v *Validator) checkSpec(t text) (content string, found diag.List) {
 	return content, append(found, v.rateFindings(t, all, err)...)
 }
 
-// checkHook checks a hooks.d file as a node that reads it does. A stage that only Podman knows is a
-// warning: the file may be for Podman.
+// checkHook checks a hooks.d file as a node that reads it does.
 func (v *Validator) checkHook(t text) (content string, found diag.List) {
 	var err error
 	if t.hostPath == "" {
@@ -48,22 +47,18 @@ func (v *Validator) checkHook(t text) (content string, found diag.List) {
 	} else {
 		found, err = hooksd.ValidateFile(v.host, t.hostPath, hooksd.Options{TrustAnyone: v.trustAnyone}, v.checkHost)
 	}
-	for _, d := range found {
-		if errors.Is(d, hooksd.ErrPodmanStage) {
-			d.Severity = diag.SeverityWarning
-		}
-	}
 	return "1 hook", v.rateFindings(t, found, err)
 }
 
 // rateFindings returns the findings of a CDI or hooks.d file. Those about this host, and not about what the
-// file holds, are warnings where this host does not read the file.
+// file holds, are warnings where this host does not read the file. A stage that only Podman knows is a
+// warning: the file may be for Podman.
 func (v *Validator) rateFindings(t text, all diag.List, err error) diag.List {
 	if err != nil {
 		return diag.List{diag.Unreadable(t.name, err)}
 	}
 	for _, d := range all {
-		if !errdefs.IsInvalidArgument(d) && !v.isReadDir(path.Dir(t.hostPath)) {
+		if errors.Is(d, hooksd.ErrPodmanStage) || !errdefs.IsInvalidArgument(d) && !v.isReadDir(path.Dir(t.hostPath)) {
 			d.Severity = diag.SeverityWarning
 		}
 	}
@@ -116,7 +111,7 @@ func (v *Validator) checkMetadata(t text) (content string, found diag.List) {
 	found = v.warnOfSymlink(t, "device metadata")
 	all, err := devicemetadata.Validate(string(t.data), t.name, t.hostPath)
 	if err != nil {
-		return "", append(found, diag.All(t.name, err).WithFile(t.name)...)
+		return "", append(found, diag.InFile(t.name, err)...)
 	}
 	devices := 0
 	for _, r := range all[0].Requests {
@@ -133,7 +128,7 @@ func (v *Validator) checkDeviceInfo(t text) (content string, found diag.List) {
 	found = v.warnOfSymlink(t, "device-info")
 	info, err := deviceinfo.Parse(t.data, t.name)
 	if err != nil {
-		return "", append(found, diag.All(t.name, err).WithFile(t.name)...)
+		return "", append(found, diag.InFile(t.name, err)...)
 	}
 	return "device-info of type " + string(info.Type), append(found, info.Warnings.WithFile(t.name)...)
 }
@@ -142,7 +137,7 @@ func (v *Validator) checkDeviceInfo(t text) (content string, found diag.List) {
 func (v *Validator) checkConfig(t text) (content string, found diag.List) {
 	cfg, err := config.Parse(t.data, t.name)
 	if err != nil {
-		return "", diag.All(t.name, err).WithFile(t.name)
+		return "", diag.InFile(t.name, err)
 	}
 	if t.hostPath != "" && !v.trustAnyone {
 		if _, err := config.Load(v.host, t.hostPath, config.Options{}); err != nil {
@@ -154,7 +149,7 @@ func (v *Validator) checkConfig(t text) (content string, found diag.List) {
 		}
 	}
 	if _, err := cfg.CompilePolicy(""); err != nil {
-		found = append(found, diag.All(t.name, err).WithFile(t.name)...)
+		found = append(found, diag.InFile(t.name, err)...)
 	} else {
 		found = append(found, v.findUnreachableRules(cfg)...)
 	}
