@@ -27,13 +27,7 @@ type SpecError struct {
 
 // Error names the file, the first fault, and the number of further faults.
 func (e *SpecError) Error() string {
-	first := *e.Diagnostics[0]
-	first.File = e.Path
-	text := "load CDI spec " + first.Error()
-	if n := len(e.Diagnostics) - 1; n > 0 {
-		text += fmt.Sprintf(" (and %d more)", n)
-	}
-	return text
+	return "load CDI spec " + diag.List(e.Diagnostics).WithFile(e.Path).Summary()
 }
 
 // Unwrap returns the sentinel.
