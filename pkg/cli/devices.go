@@ -121,23 +121,17 @@ func readInventory(registry *cdiregistry.Registry, node localNode) (*inventory, 
 		}
 	}
 	for _, f := range s.Files() {
-		o.addFault(f)
-	}
-	return o, nil
-}
-
-// addFault adds the error of a file. A conflict is an error of each of its files, and is added once.
-func (o *inventory) addFault(f cdiregistry.File) {
-	var bad *cdiregistry.SpecError
-	if errors.As(f.Err, &bad) {
-		o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diag.List(bad.Diagnostics).WithFile(f.Path)})
-		return
-	}
-	for _, c := range f.Conflicts {
-		if c.Files[0] == f.Path {
-			o.Conflicts = append(o.Conflicts, cdiConflict{Name: c.Name, Files: c.Files, Usable: c.Shadowed})
+		var bad *cdiregistry.SpecError
+		if errors.As(f.Err, &bad) {
+			o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diag.List(bad.Diagnostics).WithFile(f.Path)})
+		}
+		for _, c := range f.Conflicts {
+			if c.Files[0] == f.Path { // each of the files has the conflict
+				o.Conflicts = append(o.Conflicts, cdiConflict{Name: c.Name, Files: c.Files, Usable: c.Shadowed})
+			}
 		}
 	}
+	return o, nil
 }
 
 func (o *inventory) formatText() string {

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -120,25 +121,22 @@ func validateError(written error, findings diag.List, strict bool) error {
 // validateText returns the findings in the order of the checks, and a line for each valid file unless quiet. A file
 // of which another file causes an error has none.
 func validateText(files []validate.File, findings diag.List, quiet bool) string {
-	hasError, warnings := map[string]bool{}, map[string]int{}
+	byFile := map[string]diag.List{}
 	for _, d := range findings {
-		if d.IsWarning() {
-			warnings[d.File]++
-		} else {
-			hasError[d.File] = true
-		}
+		byFile[d.File] = append(byFile[d.File], d)
 	}
+	isError := func(d *diag.Diagnostic) bool { return !d.IsWarning() }
 	var b strings.Builder
 	for _, file := range files {
 		for _, d := range file.Findings {
 			b.WriteString(plain(d.Error()) + "\n")
 		}
-		if quiet || file.Content == "" || hasError[file.Name] {
+		found, content := byFile[file.Name], file.Content
+		if quiet || content == "" || slices.ContainsFunc(found, isError) {
 			continue
 		}
-		content := file.Content
-		if n := warnings[file.Name]; n > 0 {
-			content += ", " + diag.Count(n, "warning")
+		if len(found) > 0 {
+			content += ", " + diag.Count(len(found), "warning")
 		}
 		b.WriteString(plain(file.Name) + ": ok (" + content + ")\n")
 	}
