@@ -185,11 +185,13 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// commands adds the page of a command and those of its subcommands.
+// commands adds the page of a command and those of its subcommands. Cobra's texts about the shells have
+// lines that are wider than a page, and stay in the help.
 func commands(all map[string][]byte, cmd *cobra.Command, section string) error {
 	cmd.DisableAutoGenTag = true
+	shells := cmd.Name() == "completion"
 	for _, sub := range cmd.Commands() {
-		if !sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
+		if shells || !sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() {
 			continue
 		}
 		if err := commands(all, sub, section); err != nil {
@@ -205,6 +207,8 @@ func commands(all map[string][]byte, cmd *cobra.Command, section string) error {
 	before, see, _ := strings.Cut(page.String(), "\n.SH SEE ALSO\n")
 	text := strings.TrimRight(before, "\n") + "\n" + commandSections(cmd)
 	switch {
+	case shells:
+		text += ".SH SEE ALSO\n\\fBjackfield(1)\\fP\n"
 	case see != "":
 		text += ".SH SEE ALSO\n" + see
 	case !cmd.HasParent():
