@@ -72,7 +72,7 @@ const (
 
 // Evaluate returns a decision about each thing of a query.
 func (p *Policy) Evaluate(q *Query, s policy.Subject) []Decision {
-	var all []Decision
+	all := []Decision{}
 	each := func(kind string, names []string, decide func(policy.Subject, string) (policy.Grant, error)) {
 		for _, name := range names {
 			grant, err := decide(s, name)

@@ -37,3 +37,18 @@ policy:
 		t.Errorf("found %s\nwant %s", got, want)
 	}
 }
+
+// The JSON output has a list for every container.
+func TestEmptyQueryHasEmptyListOfDecisions(t *testing.T) {
+	cfg, err := config.Parse(nil, "c.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := compiled.Evaluate(&Query{}, policy.Subject{}); got == nil || len(got) > 0 {
+		t.Errorf("found %#v, want an empty list", got)
+	}
+}
