@@ -385,7 +385,7 @@ func TestTimeOfApplyIsProportionalToTheEdits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	busytest.Cheap(t, 10*time.Second, func() {
+	busytest.Cheap(t, 30*time.Second, func() {
 		text, err := c.Apply(set)
 		if err != nil {
 			t.Fatal(err)
