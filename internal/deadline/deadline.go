@@ -58,7 +58,7 @@ func (p *Pool) Go(f func()) bool {
 	select {
 	case p.idle <- f:
 	default:
-		go p.work(f)
+		go p.runUntilIdle(f)
 	}
 	return true
 }
@@ -66,10 +66,10 @@ func (p *Pool) Go(f func()) bool {
 // idleTime is how long a goroutine waits for more work.
 const idleTime = 10 * time.Second
 
-// work runs f, and then other work that comes within idleTime. A new goroutine starts with a small
+// runUntilIdle runs f, and then other work that comes within idleTime. A new goroutine starts with a small
 // stack, and enlarges it several times before it has resolved a container's requests
 // (BenchmarkNRICreateContainer).
-func (p *Pool) work(f func()) {
+func (p *Pool) runUntilIdle(f func()) {
 	for {
 		f()
 		p.busy.Add(-1)

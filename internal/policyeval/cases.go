@@ -75,7 +75,7 @@ func RunCases(name string, stdin io.Reader, load func(configFile string) (*Polic
 		if err != nil {
 			return nil, err
 		}
-		found, err := cf.run(file, load)
+		found, err := cf.runCases(file, load)
 		if err != nil {
 			return nil, err
 		}
@@ -148,8 +148,8 @@ func (c *caseSpec) findFault() string {
 	return ""
 }
 
-// run runs the cases of a file.
-func (cf *caseFile) run(file string, load func(configFile string) (*Policy, error)) ([]CaseResult, error) {
+// runCases runs the cases of a file.
+func (cf *caseFile) runCases(file string, load func(configFile string) (*Policy, error)) ([]CaseResult, error) {
 	p, err := load(besideFile(file, cf.Config))
 	if err != nil {
 		return nil, err

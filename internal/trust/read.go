@@ -69,7 +69,7 @@ func (r *Reader) ReadFile(dirfd int, file string) (*File, *diag.Diagnostic) {
 	if fault != nil {
 		return f, fault
 	}
-	fd, err := r.open(dirfd, file, f.Target)
+	fd, err := r.openFile(dirfd, file, f.Target)
 	switch {
 	case errdefs.IsNotFound(err) && !f.IsLink:
 		return nil, nil
@@ -124,8 +124,8 @@ func (r *Reader) followLink(f *File, link string) *diag.Diagnostic {
 	return r.Check("directory", dir, &f.TargetDir)
 }
 
-// open opens a file, or the target of a symlink. It follows no symlink that was not checked.
-func (r *Reader) open(dirfd int, file, target string) (int, error) {
+// openFile opens a file, or the target of a symlink. It follows no symlink that was not checked.
+func (r *Reader) openFile(dirfd int, file, target string) (int, error) {
 	if target != "" {
 		return r.Host.OpenFD(target, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NOCTTY)
 	}

@@ -30,7 +30,7 @@ func TestFileReplacedBySymlinkIsNotFollowed(t *testing.T) {
 	defer d.Close()
 	r := Reader{Host: hostfs.Host()}
 	for what, target := range map[string]string{"file": "", "target of a symlink": dir + "/file"} {
-		if fd, err := r.open(int(d.Fd()), dir+"/file", target); err == nil {
+		if fd, err := r.openFile(int(d.Fd()), dir+"/file", target); err == nil {
 			unix.Close(fd)
 			t.Errorf("%s that is a symlink now: it is followed", what)
 		}
