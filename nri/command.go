@@ -53,7 +53,7 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			if line.probed != "" {
 				return probeHealth(cmd.Context(), cmd.OutOrStdout(), line.probed)
 			}
-			return line.startPlugin(cmd.Context(), getenv, stderr)
+			return line.runPlugin(cmd.Context(), getenv, stderr)
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -85,8 +85,8 @@ func (l *commandLine) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&l.logFormat, "log-format", "text", "text or json")
 }
 
-// startPlugin runs the plugin as the flags say, until ctx ends.
-func (l *commandLine) startPlugin(ctx context.Context, getenv func(string) string, stderr io.Writer) error {
+// runPlugin runs the plugin as the flags say, until ctx ends.
+func (l *commandLine) runPlugin(ctx context.Context, getenv func(string) string, stderr io.Writer) error {
 	log, err := newLogger(stderr, l.logLevel, l.logFormat)
 	if err != nil {
 		return err
