@@ -156,11 +156,7 @@ func (d *Dir) ClaimDirectory(dir string, h Holder) (c Claim, fresh bool, err err
 			return c, false, conflict(dir, path, isSocket, other)
 		}
 	}
-	return d.addHolder(nameOfDirectory(dir), h)
-}
-
-// addHolder adds a holder to a file, unless it is there already. The lock is held.
-func (d *Dir) addHolder(name string, h Holder) (c Claim, fresh bool, err error) {
+	name := nameOfDirectory(dir)
 	if c, err = d.readClaim(name); err != nil || slices.Contains(c.Holders, h) {
 		return c, false, err
 	}
@@ -218,10 +214,19 @@ func (d *Dir) HoldSockets(sockets []string, h Holder) (held int, err error) {
 	}
 	defer unlock()
 	for i, socket := range sockets {
+		name := nameOfSocket(socket)
+		c, err := d.readClaim(name)
+		if err != nil {
+			return i, err
+		}
+		if slices.Contains(c.Holders, h) {
+			continue // since it was held, ClaimDirectory has refused every directory above it
+		}
 		if err := d.Claimants(socket).Check(h.Sandbox); err != nil {
 			return i, err
 		}
-		if _, _, err := d.addHolder(nameOfSocket(socket), h); err != nil {
+		c.Holders = append(c.Holders, h)
+		if err := d.writeClaim(name, c); err != nil {
 			return i, err
 		}
 	}
@@ -355,18 +360,18 @@ const maxClaim = 4 << 20
 
 // readClaim reads one file. A file that does not exist, or that a crash cut short, has no holders.
 func (d *Dir) readClaim(name string) (Claim, error) {
-	// Most directories on the way to a socket have no claim: a check for each container, before which the runtime
-	// waits. Opening what is missing takes several times as long.
-	var st unix.Stat_t
-	if unix.Lstat(filepath.Join(d.dir, name), &st) == unix.ENOENT {
-		return Claim{}, nil
-	}
-	data, err := d.host.ReadFile(filepath.Join(d.path, name), maxClaim)
-	if errdefs.IsNotFound(err) {
+	file := filepath.Join(d.dir, name)
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT {
 		return Claim{}, nil
 	}
 	if err != nil {
-		return Claim{}, fmt.Errorf("read claim: %w", err)
+		return Claim{}, fmt.Errorf("read claim: %w", &os.PathError{Op: "open", Path: file, Err: err})
+	}
+	defer unix.Close(fd)
+	data, err := hostfs.ReadRegular(fd, maxClaim)
+	if err != nil {
+		return Claim{}, fmt.Errorf("read claim %q: %w", file, err)
 	}
 	var c Claim
 	if json.Unmarshal(data, &c) != nil {
