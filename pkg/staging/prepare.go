@@ -3,6 +3,8 @@
 package staging
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -21,10 +23,7 @@ func (s *Store) Prepare(c Container) (err error) {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	same, err := s.isRecordedAs(&c)
-	if err == nil && !same {
-		err = s.RemoveContainer(c.SandboxID, c.ID)
-	}
+	again, err := s.removeChanged(&c)
 	if err != nil {
 		return s.stagingError(&c, err)
 	}
@@ -40,7 +39,7 @@ func (s *Store) Prepare(c Container) (err error) {
 	if err := s.recordContainer(&c); err != nil {
 		return fmt.Errorf("record container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
-	if err := s.fillDirectory(&c); err != nil {
+	if err := s.fillDirectory(&c, again); err != nil {
 		return s.stagingError(&c, err)
 	}
 	for i := range c.SocketDirs {
@@ -63,9 +62,30 @@ func (s *Store) stagingError(c *Container, err error) error {
 	return fmt.Errorf("stage container %q in state directory %q: %w", c.ID, s.dir, err)
 }
 
-// fillDirectory creates the container's directory with its directories and files. Mounts of an
-// earlier call are removed.
-func (s *Store) fillDirectory(c *Container) error {
+// removeChanged removes what the container has if its record names something else than c. again means that
+// the record names the same. A hook that runs at two stages knows the bundle only at the second, when the
+// container has its directory mounted.
+func (s *Store) removeChanged(c *Container) (again bool, err error) {
+	data, err := os.ReadFile(s.recordFile(c.SandboxID, c.ID))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	r := decodeRecord(data, s.opts.Owner, c.SandboxID, c.ID) // without a readable record it is empty
+	r.Bundle = c.Bundle
+	had, err := json.Marshal(&r.Container)
+	if err != nil {
+		return false, err
+	}
+	names, err := json.Marshal(c)
+	if err != nil || bytes.Equal(had, names) {
+		return true, err
+	}
+	return false, s.RemoveContainer(c.SandboxID, c.ID)
+}
+
+// fillDirectory creates the container's directory with its directories and files. The mounts of an
+// earlier call are removed again.
+func (s *Store) fillDirectory(c *Container, again bool) error {
 	unlock, err := s.lockStore()
 	if err != nil {
 		return err
@@ -74,8 +94,10 @@ func (s *Store) fillDirectory(c *Container) error {
 	if err := s.ensureSharedMount(); err != nil {
 		return err
 	}
-	if err := s.unmountAll(c); err != nil {
-		return err
+	if again {
+		if err := s.unmountAll(c); err != nil {
+			return err
+		}
 	}
 	if err := s.makeDirs(c, nil); err != nil {
 		return err

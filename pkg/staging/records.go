@@ -3,7 +3,6 @@
 package staging
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -140,23 +139,6 @@ func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
 		return unknown
 	}
 	return r
-}
-
-// isRecordedAs reports whether a container has no record, or one that names what c does. A hook that runs
-// at two stages knows the bundle only at the second, when the container has its directory mounted.
-func (s *Store) isRecordedAs(c *Container) (bool, error) {
-	data, err := os.ReadFile(s.recordFile(c.SandboxID, c.ID))
-	if err != nil {
-		return errors.Is(err, os.ErrNotExist), nil
-	}
-	r := decodeRecord(data, s.opts.Owner, c.SandboxID, c.ID)
-	r.Bundle = c.Bundle
-	had, err := json.Marshal(&r.Container)
-	if err != nil {
-		return false, err
-	}
-	names, err := json.Marshal(c)
-	return bytes.Equal(had, names), err
 }
 
 // recordContainer writes the record under the store's lock, before anything is created. From then on
