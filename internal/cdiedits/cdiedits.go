@@ -10,6 +10,7 @@ package cdiedits
 import (
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -35,7 +36,7 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edits.Origin) error {
 	b := a.Builder
 	in := func(list string, index int) edits.Origin {
 		o := origin
-		o.Field = fmt.Sprintf("%s.%s[%d]", origin.Field, list, index)
+		o.Field += "." + list + "[" + strconv.Itoa(index) + "]"
 		return o
 	}
 	for i, text := range e.Env {

@@ -92,7 +92,7 @@ func (p *planner) stagedAt(dst string) (dir string, ok bool) {
 // stagingSource returns the path of a directory of the container's staging directory on the
 // machine.
 func (p *planner) stagingSource(dir string) string {
-	return p.host.Path(path.Join(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID), dir))
+	return p.host.Path(staging.ContainerDir(p.cfg.StateDir, p.req.ContainerID) + "/" + dir)
 }
 
 // stagedMount mounts a part of the staging directory, with what is mounted in it now and later.
