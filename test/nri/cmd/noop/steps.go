@@ -75,11 +75,15 @@ func (s *step) do(at string) error {
 		}
 		return errors.Join(err, unix.Close(fd))
 	case "tmpfs":
-		return unix.Mount("floor", at+s.path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,nr_inodes=64")
+		return unix.Mount("floor", at+s.path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,nr_inodes=64,mode=1777")
 	}
 	tree, err := unix.OpenTree(unix.AT_FDCWD, s.from, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return err
+	}
+	attributes := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC, Propagation: unix.MS_PRIVATE}
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attributes); err != nil {
+		return errors.Join(err, unix.Close(tree))
 	}
 	err = unix.MoveMount(tree, "", unix.AT_FDCWD, at+s.path, unix.MOVE_MOUNT_F_EMPTY_PATH)
 	return errors.Join(err, unix.Close(tree))
