@@ -84,12 +84,14 @@ func (v *Validator) resolve(dir string) (real string, exists bool) {
 }
 
 // belowAny reports whether the pattern can match a path below one of the roots: up to its first
-// star it leads into a root, or to a directory above one.
+// star it leads into a root, or to a directory above one. A single star stays in its directory.
 func belowAny(roots []string, pattern string) bool {
 	literal, _, star := strings.Cut(pattern, "*")
+	anyDepth := strings.Contains(pattern, "**")
 	for _, root := range roots {
 		root += "/"
-		if strings.HasPrefix(literal, root) || star && strings.HasPrefix(root, literal) {
+		isDeep := anyDepth || strings.Count(pattern, "/") >= strings.Count(root, "/")
+		if strings.HasPrefix(literal, root) || star && isDeep && strings.HasPrefix(root, literal) {
 			return true
 		}
 	}

@@ -68,7 +68,10 @@ func validateCommand(env Env) *cobra.Command {
 				return err
 			}
 			var files []validate.File
-			for _, arg := range args {
+			for i, arg := range args {
+				if slices.Contains(args[:i], arg) {
+					continue
+				}
 				if arg == "-" {
 					file, err := v.CheckInput(env.Stdin)
 					if err != nil {
