@@ -10,7 +10,6 @@ package cdiedits
 import (
 	"fmt"
 	"os"
-	"strconv"
 
 	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
@@ -36,7 +35,7 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edits.Origin) error {
 	b := a.Builder
 	in := func(list string, index int) edits.Origin {
 		o := origin
-		o.Field += "." + list + "[" + strconv.Itoa(index) + "]"
+		o.Field = fmt.Sprintf("%s.%s[%d]", origin.Field, list, index)
 		return o
 	}
 	for i, text := range e.Env {

@@ -220,7 +220,7 @@ func (d *Dir) HoldSockets(sockets []string, h Holder) (held int, err error) {
 			return i, err
 		}
 		if slices.Contains(c.Holders, h) {
-			continue // since it was held, ClaimDirectory has refused every directory above it
+			continue // nobody else has claimed a directory above it since: ClaimDirectory refuses that
 		}
 		if err := d.Claimants(socket).Check(h.Sandbox); err != nil {
 			return i, err
@@ -360,18 +360,12 @@ const maxClaim = 4 << 20
 
 // readClaim reads one file. A file that does not exist, or that a crash cut short, has no holders.
 func (d *Dir) readClaim(name string) (Claim, error) {
-	file := filepath.Join(d.dir, name)
-	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err == unix.ENOENT {
+	data, err := d.host.ReadFile(filepath.Join(d.path, name), maxClaim)
+	if errdefs.IsNotFound(err) {
 		return Claim{}, nil
 	}
 	if err != nil {
-		return Claim{}, fmt.Errorf("read claim: %w", &os.PathError{Op: "open", Path: file, Err: err})
-	}
-	defer unix.Close(fd)
-	data, err := hostfs.ReadRegular(fd, maxClaim)
-	if err != nil {
-		return Claim{}, fmt.Errorf("read claim %q: %w", file, err)
+		return Claim{}, fmt.Errorf("read claim: %w", err)
 	}
 	var c Claim
 	if json.Unmarshal(data, &c) != nil {

@@ -83,8 +83,8 @@ func (s *Store) removeChanged(c *Container) (again bool, err error) {
 	return false, s.RemoveContainer(c.SandboxID, c.ID)
 }
 
-// fillDirectory creates the container's directory with its directories and files. The mounts of an
-// earlier call are removed again.
+// fillDirectory creates the container's directory with its directories and files. again means that an
+// earlier call did so: its mounts are removed first.
 func (s *Store) fillDirectory(c *Container, again bool) error {
 	unlock, err := s.lockStore()
 	if err != nil {
