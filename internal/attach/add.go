@@ -11,6 +11,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/vswitch"
@@ -126,7 +127,7 @@ func (j *job) planInfoFile(a *addPlan) error {
 	}
 	var err error
 	if a.file, err = (deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}).File(full); err != nil {
-		return Fail(codeConfig, "invalid network configuration: "+j.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+Quote(full), "%v", err)
+		return Fail(codeConfig, "invalid network configuration: "+j.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
 	}
 	a.record.InfoFile = path.Base(full)
 	a.before, err = a.file.Read()

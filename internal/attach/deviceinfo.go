@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -26,7 +27,7 @@ func (j *job) deviceID() (id string, err error) {
 		case id == "":
 			id, from = next, key
 		case !strings.EqualFold(id, next):
-			return "", j.invalid(key, Quote(next), `the device that `+from+` names, `+Quote(id))
+			return "", j.invalid(key, diag.Quote(next), `the device that `+from+` names, `+diag.Quote(id))
 		}
 	}
 	return id, nil
@@ -37,7 +38,7 @@ func (j *job) agreedValue(key string, sources ...string) (string, error) {
 	found := ""
 	for _, s := range sources {
 		if found != "" && s != "" && !strings.EqualFold(found, s) {
-			return "", j.invalid("device."+key, Quote(found), Quote(s)+`, which another source has`)
+			return "", j.invalid("device."+key, diag.Quote(found), diag.Quote(s)+`, which another source has`)
 		}
 		found = cmp.Or(found, s)
 	}
@@ -54,7 +55,7 @@ func (j *job) describePCI(p *deviceinfo.PCI) error {
 	if id != "" {
 		if _, err := sysfs.ParseAddress(id); err != nil {
 			if p.PCIAddress == "" && j.Device.Field["pci-address"] == "" {
-				return j.invalid("deviceID", Quote(id), "a PCI address, dddd:BB:DD.f, or a device-info file of the device plugin with the address")
+				return j.invalid("deviceID", diag.Quote(id), "a PCI address, dddd:BB:DD.f, or a device-info file of the device plugin with the address")
 			}
 			id = "" // a name of the device plugin's own
 		}
@@ -175,7 +176,7 @@ func deviceError(id string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return Fail(CodeDevice, "device "+Shorten(id)+" cannot be used", "%v", err)
+	return Fail(CodeDevice, "device "+diag.Excerpt(id, diag.MaxExcerpt)+" cannot be used", "%v", err)
 }
 
 // setInterfaceInfo writes n into the device-info.

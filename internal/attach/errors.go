@@ -106,12 +106,3 @@ func JoinErrors(errs ...error) error {
 	}
 	return types.NewError(first.Code, first.Msg, strings.Join(details, "; "))
 }
-
-// maxShown bounds foreign text in messages, in bytes. The longest paths of sockets fit.
-const maxShown = 256
-
-// Quote returns foreign text for messages, in quotation marks.
-func Quote(s string) string { return diag.QuoteUpTo(s, maxShown) }
-
-// Shorten is Quote without quotation marks.
-func Shorten(s string) string { return diag.Excerpt(s, maxShown) }

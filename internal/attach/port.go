@@ -73,7 +73,7 @@ func (j *job) loadNodeConfig(file, name string) (*config.Config, config.Vswitch,
 		for _, v := range cfg.Vswitches {
 			names = append(names, v.Name)
 		}
-		return nil, v, Fail(codeConfig, "vswitch "+Quote(name)+" is not in the node's configuration", "vswitches of %s has %s%s",
+		return nil, v, Fail(codeConfig, "vswitch "+diag.Quote(name)+" is not in the node's configuration", "vswitches of %s has %s%s",
 			cfg.File(), cmp.Or(strings.Join(names, ", "), "none"), diag.Suggest(name, names...))
 	}
 	return cfg, v, nil
@@ -138,7 +138,7 @@ func (j *job) findBridge() (*config.Config, config.Vswitch, string, error) {
 	}
 	bridge := cmp.Or(j.Port.Bridge, v.Defaults.Bridge)
 	if bridge != "" && !slices.Contains(v.Bridges, bridge) {
-		return nil, v, "", j.invalid("bridge", Quote(bridge), "one of the bridges of vswitch "+v.Name+" in "+cfg.File()+": "+
+		return nil, v, "", j.invalid("bridge", diag.Quote(bridge), "one of the bridges of vswitch "+v.Name+" in "+cfg.File()+": "+
 			cmp.Or(strings.Join(v.Bridges, ", "), "none")+diag.Suggest(bridge, v.Bridges...))
 	}
 	return cfg, v, bridge, nil
@@ -151,7 +151,7 @@ func (j *job) planPort(a *addPlan) error {
 		return nil
 	}
 	if path := SocketPath(a.before); path != "" && a.socket.dir == "" {
-		return j.invalid("vswitch", Quote(p.Vswitch), "no vswitch, because the device plugin's device-info names the allocated port's socket, "+Quote(path)+
+		return j.invalid("vswitch", diag.Quote(p.Vswitch), "no vswitch, because the device plugin's device-info names the allocated port's socket, "+diag.Quote(path)+
 			": remove vswitch from the configuration, or resourceName from the network's definition")
 	}
 	cfg, v, bridge, err := j.findBridge()
@@ -302,7 +302,7 @@ func (j *job) checkRecordedPort(r *cnirecord.Record) error {
 		return Changed("port", "port %s of vswitch %q belongs to interface %q of container %q", want.Name, r.Switch, have.Owner.Interface, have.Owner.ContainerID)
 	}
 	if have.Fault != "" {
-		return Changed("port", "port %s of vswitch %q is not usable: %s", want.Name, r.Switch, Quote(have.Fault))
+		return Changed("port", "port %s of vswitch %q is not usable: %s", want.Name, r.Switch, diag.Quote(have.Fault))
 	}
 	want.Socket = SocketPath(r.Info) // the vswitch may have chosen it
 	for _, f := range []struct {

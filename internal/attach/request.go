@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/quantity"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -51,7 +52,7 @@ func CheckDevice(host *Host, attachment *Attachment) error {
 			continue // completeSocket takes it from the device plugin's device-info
 		}
 		if !slices.Contains(values, s) {
-			return j.invalid("device."+key, Quote(s), strings.Join(values, " or "))
+			return j.invalid("device."+key, diag.Quote(s), strings.Join(values, " or "))
 		}
 	}
 	if d.IsSocket() {
@@ -61,7 +62,7 @@ func CheckDevice(host *Host, attachment *Attachment) error {
 		if s := d.Field[key]; s != "" {
 			address, err := sysfs.ParseAddress(s)
 			if err != nil {
-				return j.invalid("device."+key, Quote(s), "a PCI address, dddd:BB:DD.f")
+				return j.invalid("device."+key, diag.Quote(s), "a PCI address, dddd:BB:DD.f")
 			}
 			d.Field[key] = address
 		}
@@ -98,8 +99,8 @@ func (j *job) completeSocket(file string, described *deviceinfo.Info) error {
 
 // contradiction returns the error for a configuration that contradicts the device plugin's device-info.
 func (j *job) contradiction(key, have, want, file, field string) error {
-	return j.invalid("device."+key, Quote(have), fmt.Sprintf(`%s, which the device plugin's device-info has for the allocated device in %s of %q: `+
-		`remove device.%s from the configuration, or resourceName from the network's definition`, Quote(want), field, file, key))
+	return j.invalid("device."+key, diag.Quote(have), fmt.Sprintf(`%s, which the device plugin's device-info has for the allocated device in %s of %q: `+
+		`remove device.%s from the configuration, or resourceName from the network's definition`, diag.Quote(want), field, file, key))
 }
 
 func (d *Device) IsSocket() bool {
@@ -126,7 +127,7 @@ func (d *Device) isAbstract() bool {
 func (j *job) checkSocketPath() error {
 	d := &j.Device
 	p := d.Field["path"]
-	found := Quote(p)
+	found := diag.Quote(p)
 	switch {
 	case p == "":
 	case d.isAbstract():
@@ -234,9 +235,9 @@ func CheckPort(host *Host, attachment *Attachment) error {
 	case !d.IsSocket():
 		return Unsupported(j.Source, "a port of a vswitch has a socket: device.type vhost-user or memif", "vswitch")
 	case strings.ContainsAny(d.Field["path"], "/@"):
-		return j.invalid("device.path", Quote(d.Field["path"]), "a file name together with vswitch: the port's socket is in a directory of the attachment")
+		return j.invalid("device.path", diag.Quote(d.Field["path"]), "a file name together with vswitch: the port's socket is in a directory of the attachment")
 	case d.Kind == deviceinfo.TypeMemif && d.Field["mode"] != "" && d.Field["mode"] != string(deviceinfo.MemifEthernet):
-		return j.invalid("device.mode", Quote(d.Field["mode"]), "ethernet together with vswitch")
+		return j.invalid("device.mode", diag.Quote(d.Field["mode"]), "ethernet together with vswitch")
 	}
 	return nil
 }

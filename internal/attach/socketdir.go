@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/cnirecord"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/socketdir"
 	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -45,7 +46,7 @@ func (j *job) planSocket() (socketPlan, error) {
 	case path.IsAbs(file):
 		rel, ok := strings.CutPrefix(file, j.SocketDir+"/")
 		if !ok || !strings.Contains(rel, "/") {
-			return socketPlan{}, j.invalid("device.path", Quote(file), "a socket in a directory below socketDir, "+j.SocketDir)
+			return socketPlan{}, j.invalid("device.path", diag.Quote(file), "a socket in a directory below socketDir, "+j.SocketDir)
 		}
 		return socketPlan{socket: file}, j.checkLength(file)
 	case file == "":

@@ -86,7 +86,7 @@ func parseFileName(name string) (key Key, ok bool) {
 func parse(key Key, data []byte) (*Record, error) {
 	r := &Record{}
 	if err := json.Unmarshal(data, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", diag.Excerpt(err.Error(), 400), errdefs.ErrInvalidArgument)
+		return nil, fmt.Errorf("%s: %w", diag.Excerpt(err.Error(), diag.MaxExcerpt), errdefs.ErrInvalidArgument)
 	}
 	if r.Key != key {
 		return nil, fmt.Errorf("it is the record of %s: %w", diag.Quote(r.FileName()), errdefs.ErrInvalidArgument)

@@ -14,6 +14,9 @@ import (
 // invisible ones, those that reorder text, and what is not UTF-8 are shown as escapes.
 func Plain(s string) string { return Excerpt(s, math.MaxInt) }
 
+// MaxExcerpt is the limit of [Excerpt] for what another program says.
+const MaxExcerpt = 400
+
 // Excerpt is [Plain] of as much of s as most characters show, with "…" for the rest.
 func Excerpt(s string, most int) string {
 	var b strings.Builder

@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// MaxQuoted is the limit of [Quote] in bytes. Messages end in an event of a pod and in a log.
-const MaxQuoted = 96
+// MaxQuoted is the limit of [Quote] in bytes. Messages end in an event of a pod and in a log. The
+// longest path of a UNIX socket fits.
+const MaxQuoted = 128
 
 // Quote is [QuoteUpTo] with the limit that suits most messages.
 func Quote(s string) string { return QuoteUpTo(s, MaxQuoted) }

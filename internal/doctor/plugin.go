@@ -135,7 +135,7 @@ func (d *doctor) checkVswitches() {
 		return
 	}
 	for _, v := range d.node.Vswitches {
-		title := fmt.Sprintf("vswitch %s (%s at %s)", diag.QuoteUpTo(v.Name, maxVswitchName), v.Type, v.Endpoint)
+		title := fmt.Sprintf("vswitch %s (%s at %s)", diag.Quote(v.Name), v.Type, v.Endpoint)
 		switch {
 		case !v.Checked:
 			d.report("vswitches", Unknown, "run doctor again in a few seconds", "%s is not checked yet", title)
@@ -150,6 +150,3 @@ func (d *doctor) checkVswitches() {
 		}
 	}
 }
-
-// maxVswitchName bounds the name of a vswitch in a finding.
-const maxVswitchName = 100

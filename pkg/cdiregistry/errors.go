@@ -76,14 +76,11 @@ type NameError struct {
 
 // Error names the name and the rule.
 func (e *NameError) Error() string {
-	return fmt.Sprintf("resolve CDI device %s: %s", quoteName(e.Name), e.Rule)
+	return fmt.Sprintf("resolve CDI device %s: %s", diag.Quote(e.Name), e.Rule)
 }
 
 // Unwrap returns errdefs.ErrInvalidArgument.
 func (e *NameError) Unwrap() error { return errdefs.ErrInvalidArgument }
-
-// quoteName quotes a requested name, which may be any text of any length.
-func quoteName(name string) string { return diag.QuoteUpTo(name, 256) }
 
 // joinSome joins the first few of a list of paths.
 func joinSome(paths []string) string {

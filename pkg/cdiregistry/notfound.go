@@ -90,7 +90,7 @@ func (e *NotFoundError) Shorten() { e.short = true }
 // Error names what is missing, where it was searched, what failed there and what to run.
 func (e *NotFoundError) Error() string {
 	problem, details := e.Parts()
-	return strings.Join(append([]string{"resolve CDI device " + quoteName(e.Name) + ": " + problem}, details...), "; ")
+	return strings.Join(append([]string{"resolve CDI device " + diag.Quote(e.Name) + ": " + problem}, details...), "; ")
 }
 
 // Unwrap returns errdefs.ErrNotFound.
@@ -154,7 +154,7 @@ func (e *NotFoundError) Parts() (problem string, details []string) {
 	if !e.short {
 		x = e.Explain()
 	}
-	kind := quoteName(e.Kind)
+	kind := diag.Quote(e.Kind)
 	switch {
 	case e.Reason == NoDevice:
 		problem = "kind " + kind + " has no such device"

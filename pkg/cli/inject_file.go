@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -179,8 +178,12 @@ func openFile(path string) (openedFile, error) {
 		real, err = filepath.EvalSymlinks(filepath.Dir(path))
 		real = filepath.Join(real, filepath.Base(path))
 	}
+	var failed *os.PathError
+	if err != nil && !errors.As(err, &failed) {
+		err = unix.ELOOP // the one error of filepath.EvalSymlinks that no system call has
+	}
 	if err != nil {
-		return openedFile{}, withoutPath(err)
+		return openedFile{}, hostfs.WithoutPath(err)
 	}
 	return openInDirectory(filepath.Dir(real), filepath.Base(real))
 }
@@ -213,7 +216,7 @@ func openInDirectory(dir, base string) (p openedFile, err error) {
 		p.dir, err = os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	}
 	if err != nil {
-		return p, withoutPath(err)
+		return p, hostfs.WithoutPath(err)
 	}
 	var st unix.Stat_t
 	err = unix.Fstatat(int(p.dir.Fd()), base, &st, unix.AT_SYMLINK_NOFOLLOW)
@@ -231,14 +234,6 @@ func openInDirectory(dir, base string) (p openedFile, err error) {
 	p.exists = true
 	p.like = hostfs.Like{Mode: st.Mode & 0o7777, UID: int(st.Uid), GID: int(st.Gid)}
 	return p, nil
-}
-
-// withoutPath returns an error without its path, which the message already has.
-func withoutPath(err error) error {
-	if err != nil && strings.HasPrefix(err.Error(), "EvalSymlinks:") {
-		return unix.ELOOP // the one error that filepath.EvalSymlinks has of its own
-	}
-	return hostfs.WithoutPath(err)
 }
 
 func (p *openedFile) close() { p.dir.Close() }

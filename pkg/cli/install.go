@@ -124,7 +124,7 @@ func install(from, to string) (what string, err error) {
 func readProgram(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, withoutPath(err)
+		return nil, hostfs.WithoutPath(err)
 	}
 	defer f.Close()
 	return hostfs.ReadRegular(int(f.Fd()), maxProgram)

@@ -14,6 +14,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 )
@@ -104,7 +105,7 @@ func (c *call) parsePrevResult() (*types100.Result, error) {
 	n := c.conf.prevResult
 	r, err := parseResult(n, c.StdinData[n.Start:n.End], c.version)
 	if err != nil {
-		return nil, attach.Fail(codeDecode, "failed to decode prevResult", "%sprevResult: %s", c.conf.Place("prevResult"), attach.Shorten(decodeProblem(err)))
+		return nil, attach.Fail(codeDecode, "failed to decode prevResult", "%sprevResult: %s", c.conf.Place("prevResult"), diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
 	}
 	return r, nil
 }
@@ -169,7 +170,7 @@ func (c *call) planAddresses(a *addPlan, args cniArgs) error {
 	const want = "an address with its prefix length, as 10.10.0.1/24, where there is no ipam"
 	for _, ip := range c.conf.runtime.ips {
 		if _, _, err := net.ParseCIDR(ip); err != nil {
-			return c.conf.invalid("runtimeConfig.ips", attach.Quote(ip), want)
+			return c.conf.invalid("runtimeConfig.ips", diag.Quote(ip), want)
 		}
 	}
 	if c.conf.args.ips != nil {

@@ -113,7 +113,7 @@ func parseHeader(data []byte) (*conf, error) {
 		*f.to = n.Text
 	}
 	if _, _, _, err := version.ParseVersion(c.version); err != nil {
-		return c, attach.Fail(codeDecode, "failed to decode version info", "%scniVersion: found %q, want major.minor.patch", c.Place("cniVersion"), attach.Shorten(c.version))
+		return c, attach.Fail(codeDecode, "failed to decode version info", "%scniVersion: found %q, want major.minor.patch", c.Place("cniVersion"), diag.Excerpt(c.version, diag.MaxExcerpt))
 	}
 	return c, nil
 }
@@ -125,7 +125,7 @@ func (c *conf) readKeys(permissive bool) error {
 	c.ConfigFile = config.DefaultPath
 	c.DeviceIDs = map[string]string{}
 	if err := utils.ValidateNetworkName(c.Network); err != nil {
-		return c.invalid("name", attach.Quote(c.Network), "a letter or digit, then letters, digits, _ . and -")
+		return c.invalid("name", diag.Quote(c.Network), "a letter or digit, then letters, digits, _ . and -")
 	}
 	var unknown []string
 	for _, n := range c.root.Children {
@@ -249,7 +249,7 @@ func (c *conf) checkDNS(dns *types.DNS, key string) (*types.DNS, error) {
 	for _, s := range dns.Nameservers {
 		// A runtime passes the host's nameservers, which may have a zone: fe80::1%eth0.
 		if _, err := netip.ParseAddr(s); err != nil {
-			return nil, c.invalid(key, attach.Quote(s), "IP addresses")
+			return nil, c.invalid(key, diag.Quote(s), "IP addresses")
 		}
 	}
 	if dns.IsEmpty() {
@@ -327,7 +327,7 @@ func (c *conf) readDevice(v value) error {
 	c.Device = attach.Device{Kind: deviceinfo.Type(kind), Field: map[string]string{}}
 	known, ok := attach.DeviceKeys[c.Device.Kind]
 	if !ok {
-		return c.invalid("device.type", attach.Quote(kind), "pci, vdpa, vhost-user or memif")
+		return c.invalid("device.type", diag.Quote(kind), "pci, vdpa, vhost-user or memif")
 	}
 	for _, m := range list {
 		switch {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
@@ -95,10 +96,10 @@ func TestAddRefusesInvalidConfigurations(t *testing.T) {
 	} {
 		a := n.run(env("ADD"), conf)
 		if strings.Contains(a.all, "Go value") {
-			t.Errorf("%s: the message speaks of the program's types: %s", attach.Shorten(conf), a.all)
+			t.Errorf("%s: the message speaks of the program's types: %s", diag.Excerpt(conf, diag.MaxExcerpt), a.all)
 		}
 		if a.code != want.code || !strings.Contains(a.msg, want.msg) {
-			t.Errorf("%s:\ncode %d, %s\nwant code %d with %q in the message", attach.Shorten(conf), a.code, a.all, want.code, want.msg)
+			t.Errorf("%s:\ncode %d, %s\nwant code %d with %q in the message", diag.Excerpt(conf, diag.MaxExcerpt), a.code, a.all, want.code, want.msg)
 		}
 	}
 	if left := n.files(); len(left) > 0 {

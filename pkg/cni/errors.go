@@ -11,6 +11,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
 )
 
@@ -28,7 +29,7 @@ const (
 
 // environment returns the error for an environment variable (code 4).
 func environment(name, value, want string) error {
-	return attach.Fail(codeEnvironment, "invalid environment variable "+name, "%s=%q: want %s", name, attach.Shorten(value), want)
+	return attach.Fail(codeEnvironment, "invalid environment variable "+name, "%s=%q: want %s", name, diag.Excerpt(value, diag.MaxExcerpt), want)
 }
 
 // invalid returns the error for a key of the configuration, given with dots (code 7).
@@ -77,7 +78,7 @@ func (c *conf) sourceOf(n *jsontree.Node) string {
 	}
 	var b bytes.Buffer
 	_ = json.Compact(&b, []byte(c.source[n.Start:n.End])) // it is JSON
-	return attach.Shorten(b.String())
+	return diag.Excerpt(b.String(), diag.MaxExcerpt)
 }
 
 // Name returns a key, which users write as it is.

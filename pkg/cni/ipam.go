@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
 const maxResult = 4 << 20
@@ -35,7 +36,7 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 	}
 	file := c.findPlugin(name)
 	if file == "" {
-		return nil, c.conf.invalid("ipam.type", attach.Quote(name), "an executable in CNI_PATH, "+c.Path)
+		return nil, c.conf.invalid("ipam.type", diag.Quote(name), "an executable in CNI_PATH, "+c.Path)
 	}
 	var out bytes.Buffer
 	for try := 0; ; try++ {
@@ -91,7 +92,7 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 func ipamError(command, name string, out []byte, err error) error {
 	e := &types.Error{}
 	if json.Unmarshal(out, e) != nil || e.Code == 0 { // not an error of CNI
-		return attach.Fail(codeIO, "IPAM plugin "+name+" failed", "%s: %v %s", command, err, attach.Shorten(string(out)))
+		return attach.Fail(codeIO, "IPAM plugin "+name+" failed", "%s: %v %s", command, err, diag.Excerpt(string(out), diag.MaxExcerpt))
 	}
 	return types.NewError(e.Code, fmt.Sprintf("IPAM plugin %s: %s", name, e.Msg), e.Details)
 }
@@ -103,7 +104,7 @@ func (c *call) allocateAddresses(ctx context.Context) (*types100.Result, error) 
 	if err == nil {
 		result, err = parseResultText(out, c.version)
 		if err != nil {
-			err = attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", attach.Shorten(decodeProblem(err)))
+			err = attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
 		} else if len(result.IPs) == 0 {
 			err = attach.Fail(codeConfig, "IPAM plugin "+c.conf.ipam+" assigned no address", "its result has no ips")
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
 	buildinfo "github.com/jackfield/jackfield/internal/version"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -135,9 +136,9 @@ func (c *call) dispatch() error {
 	case envErr != nil:
 		return envErr
 	case !slices.Contains(versions, c.version):
-		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q, the plugin supports %s", attach.Shorten(c.version), strings.Join(versions, ", "))
+		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q, the plugin supports %s", diag.Excerpt(c.version, diag.MaxExcerpt), strings.Join(versions, ", "))
 	case op.since != "" && isOlder(c.version, op.since):
-		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q; %s needs version %s or later", attach.Shorten(c.version), c.command, op.since)
+		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q; %s needs version %s or later", diag.Excerpt(c.version, diag.MaxExcerpt), c.command, op.since)
 	}
 	if err := c.conf.readKeys(op.permissive); err != nil {
 		return err

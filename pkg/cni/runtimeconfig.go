@@ -10,6 +10,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
@@ -88,7 +89,7 @@ func (c *conf) decodeIPs(m value) ([]string, error) {
 	}
 	for _, ip := range ips {
 		if !isIP(ip) {
-			return nil, c.invalid(m.path, attach.Quote(ip), want)
+			return nil, c.invalid(m.path, diag.Quote(ip), want)
 		}
 	}
 	return ips, nil
@@ -171,7 +172,7 @@ func parseArgs(value string) (cniArgs, error) {
 		unknown []string
 	)
 	bad := func(pair, want string) (cniArgs, error) {
-		return a, environment("CNI_ARGS", value, want+"; found "+attach.Shorten(pair))
+		return a, environment("CNI_ARGS", value, want+"; found "+diag.Excerpt(pair, diag.MaxExcerpt))
 	}
 	for pair := range strings.SplitSeq(value, ";") {
 		if pair == "" {

@@ -69,7 +69,7 @@ func TestFaultsOfNamedSockets(t *testing.T) {
 		"a: {path: /run/jackfield/containers/c/s}":       `c.yaml:3:15: sockets.named.a.path: found "/run/jackfield/containers/c/s": the socket must not be in containers/ of stateDir, "/run/jackfield"`,
 		"a: {path: /run/s/a}\n    a: {path: /run/s/b}":   `c.yaml:4:5: sockets.named.a: found the key a second time: it is already in line 3`,
 		long + ": {path: /run/" + long[:40] + "/s.sock}": "",
-		long + ": {path: /run/s/" + long[:40] + "}":      `a socket's path has at most 107 bytes; in a container it would be "/var/run/jackfield/named/` + long + `/xxxxx"... (129 bytes)`,
+		long + ": {path: /run/s/" + long[:40] + "}":      `a socket's path has at most 107 bytes; in a container it would be "/var/run/jackfield/named/` + long + `/` + strings.Repeat("x", 37) + `"... (129 bytes)`,
 	} {
 		_, err := Parse([]byte("sockets:\n  named:\n    "+text+"\n"), "c.yaml")
 		if want == "" && err == nil {

@@ -111,7 +111,7 @@ func joinPath(path, key string) string {
 	if path == "" {
 		return excerpt(key)
 	}
-	return diag.Excerpt(path, 400) + "." + excerpt(key)
+	return diag.Excerpt(path, diag.MaxExcerpt) + "." + excerpt(key)
 }
 
 // inOrder sorts diagnostics by their place in the file, and bounds their number.

@@ -63,7 +63,7 @@ func (q query) dialFailed(err error) error {
 // callFailed returns the error for a call. The kubelet's message is quoted and shortened.
 func (q query) callFailed(err error) error {
 	st := status.Convert(err)
-	message := diag.QuoteUpTo(st.Message(), 256)
+	message := diag.QuoteUpTo(st.Message(), diag.MaxExcerpt)
 	switch st.Code() {
 	case codes.DeadlineExceeded:
 		return q.newError(context.DeadlineExceeded, "", "no answer in time")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/glob"
 )
 
@@ -70,12 +71,12 @@ type item struct {
 
 // describe returns the item for a message, such as `mount "/srv/a" at "/data"`.
 func (it *item) describe() string {
-	text := it.kind.String() + " " + quote(it.name)
+	text := it.kind.String() + " " + diag.Quote(it.name)
 	switch {
 	case it.whole:
-		return "socket directory " + quote(it.name)
+		return "socket directory " + diag.Quote(it.name)
 	case it.kind == kindMount:
-		return text + " at " + quote(it.destination)
+		return text + " at " + diag.Quote(it.destination)
 	case it.kind == kindPort && it.vlan != 0:
 		return text + fmt.Sprintf(" with VLAN %d", it.vlan)
 	case it.kind == kindPort:

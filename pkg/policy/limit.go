@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // Limits limit how much a rule's subjects get.
@@ -129,7 +131,7 @@ func (r *rule) exceeded(container, others Usage) *LimitError {
 			if f.limit > 0 && f.usage > f.limit && added[i].usage > 0 {
 				field := "limits." + part.name + "." + f.field.listName()
 				return &LimitError{Rule: r.name, Field: field, text: fmt.Sprintf("deny %d %s%s: rule %s has %s: %d; ask for fewer, or raise it",
-					f.usage, f.name, part.where, quote(r.name), field, f.limit)}
+					f.usage, f.name, part.where, diag.Quote(r.name), field, f.limit)}
 			}
 		}
 	}

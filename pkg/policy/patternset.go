@@ -33,7 +33,7 @@ func (f *faults) compilePatterns(field string, a Allow) (set patternSet) {
 			continue
 		}
 		for _, g := range f.compileList(field+"."+k.listName(), *list, k.compile) {
-			set[k] = append(set[k], pattern{text: quote(g.String()), name: g})
+			set[k] = append(set[k], pattern{text: diag.Quote(g.String()), name: g})
 		}
 	}
 	for i, m := range a.Mounts {
@@ -175,7 +175,7 @@ func (f *faults) addFault(field, found, rule string) {
 func (f *faults) compile(field, pattern string, compile func(string) (glob.Glob, error)) glob.Glob {
 	g, err := compile(pattern)
 	if err != nil {
-		f.addFault(field, quote(pattern), err.Error())
+		f.addFault(field, diag.Quote(pattern), err.Error())
 	}
 	return g
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // Mode says what happens to a refusal.
@@ -87,14 +89,14 @@ func New(source string, mode Mode, rules []Rule) (*Policy, error) {
 	f := &faults{file: source}
 	if mode != Enforce && mode != Audit {
 		f.rule = "policy"
-		f.addFault("mode", quote(string(mode)), fmt.Sprintf("want %s or %s", Enforce, Audit))
+		f.addFault("mode", diag.Quote(string(mode)), fmt.Sprintf("want %s or %s", Enforce, Audit))
 	}
 	p := &Policy{source: source, mode: mode}
 	first := make(map[string]int, len(rules))
 	for i, r := range rules {
 		f.rule = fmt.Sprintf("policy.rules[%d]", i)
 		if at, ok := first[r.Name]; ok && r.Name != "" {
-			f.addFault("name", quote(r.Name), fmt.Sprintf("policy.rules[%d] has this name already", at))
+			f.addFault("name", diag.Quote(r.Name), fmt.Sprintf("policy.rules[%d] has this name already", at))
 		} else {
 			first[r.Name] = i
 		}

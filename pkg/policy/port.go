@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/glob"
 )
 
@@ -102,7 +103,7 @@ func (f *faults) compilePorts(field string, ports []PortPattern) []pattern {
 		for j, text := range port.VLANs {
 			vlans, err := parseVLANs(text)
 			if err != nil {
-				f.addFault(fmt.Sprintf("%s.vlans[%d]", at, j), quote(text), err.Error())
+				f.addFault(fmt.Sprintf("%s.vlans[%d]", at, j), diag.Quote(text), err.Error())
 			}
 			p.vlans = append(p.vlans, vlans)
 		}

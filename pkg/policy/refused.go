@@ -51,9 +51,9 @@ func (e *RefusedError) Item() string { return e.item.describe() }
 func (e *RefusedError) Reason() string {
 	switch {
 	case e.Denied:
-		return "denied by rule " + quote(e.Rule) + ": " + e.Why
+		return "denied by rule " + diag.Quote(e.Rule) + ": " + e.Why
 	case e.Rule != "":
-		return "closest rule " + quote(e.Rule) + ": " + e.Why
+		return "closest rule " + diag.Quote(e.Rule) + ": " + e.Why
 	}
 	return e.Why
 }
@@ -72,7 +72,7 @@ func (e *RefusedError) Remedy() string {
 func (e *RefusedError) RemedyPlace() string {
 	under := e.Under
 	if under != underRules {
-		under += " of rule " + quote(e.Rule)
+		under += " of rule " + diag.Quote(e.Rule)
 	}
 	return under + " in " + e.Source
 }
@@ -185,9 +185,9 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 		case s.Network == "":
 			return allows + ", and it comes from none here"
 		case s.NetworkGuessed:
-			return allows + ", and without Multus' record the namespace of network " + quote(s.Network) + " is unknown"
+			return allows + ", and without Multus' record the namespace of network " + diag.Quote(s.Network) + " is unknown"
 		}
-		return allows + ", not from " + quote(s.Network)
+		return allows + ", not from " + diag.Quote(s.Network)
 	case otherName:
 		has := "its allow." + k.listName() + " has " + listed(r.allow.patternTexts(k))
 		if it.whole {
@@ -209,7 +209,7 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 			if value, ok := s.Labels[l.key]; !ok {
 				return fmt.Sprintf("is for pods labelled %s=%s, and the pod has no such label", l.key, l.value)
 			} else if !l.value.Match(value) {
-				return fmt.Sprintf("is for pods labelled %s=%s, and the pod has %s", l.key, l.value, quote(value))
+				return fmt.Sprintf("is for pods labelled %s=%s, and the pod has %s", l.key, l.value, diag.Quote(value))
 			}
 		}
 	case part == "runtimeClasses":
@@ -217,15 +217,15 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 		if s.RuntimeHandler == "" {
 			return "is for the runtime classes " + classes + ", and the pod has the default one"
 		}
-		return fmt.Sprintf("is for the runtime classes %s, not for %s", classes, quote(s.RuntimeHandler))
+		return fmt.Sprintf("is for the runtime classes %s, not for %s", classes, diag.Quote(s.RuntimeHandler))
 	case part == "images":
-		return fmt.Sprintf("is for the images %s, not for %s", listed(quoteAll(r.subjects.Images)), quote(s.Image))
+		return fmt.Sprintf("is for the images %s, not for %s", listed(quoteAll(r.subjects.Images)), diag.Quote(s.Image))
 	}
 	namespaces := listed(quoteAll(r.subjects.Namespaces))
 	if s.Namespace == "" {
 		return "is for the namespaces " + namespaces + ", and the container is in none"
 	}
-	return fmt.Sprintf("is for the namespaces %s, not for %s", namespaces, quote(s.Namespace))
+	return fmt.Sprintf("is for the namespaces %s, not for %s", namespaces, diag.Quote(s.Namespace))
 }
 
 func (p *Policy) refuseMalformed(s *Subject, it *item) *RefusedError {
@@ -241,7 +241,7 @@ func (p *Policy) refuseMalformed(s *Subject, it *item) *RefusedError {
 func quoteAll(patterns []string) []string {
 	all := make([]string, len(patterns))
 	for i, p := range patterns {
-		all[i] = quote(p)
+		all[i] = diag.Quote(p)
 	}
 	return all
 }
@@ -265,8 +265,3 @@ func listed(patterns []string) string {
 	}
 	return b.String() + "]"
 }
-
-// maxQuoted bounds a quoted name in a message, in bytes. The longest path of a UNIX socket fits.
-const maxQuoted = 112
-
-func quote(s string) string { return diag.QuoteUpTo(s, maxQuoted) }

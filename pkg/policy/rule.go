@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/glob"
 )
 
@@ -103,10 +104,10 @@ func (f *faults) compileRule(r Rule) *rule {
 	case r.Name == "":
 		f.addFault("name", "", "a rule needs a name")
 	case !validName(r.Name):
-		f.addFault("name", quote(r.Name), fmt.Sprintf("want 1 to %d letters, digits, '_', '-', '.', the first a letter or digit", maxRuleName))
+		f.addFault("name", diag.Quote(r.Name), fmt.Sprintf("want 1 to %d letters, digits, '_', '-', '.', the first a letter or digit", maxRuleName))
 	}
 	if r.Mode != "" && r.Mode != Enforce && r.Mode != Audit {
-		f.addFault("mode", quote(string(r.Mode)), fmt.Sprintf("want %s or %s", Enforce, Audit))
+		f.addFault("mode", diag.Quote(string(r.Mode)), fmt.Sprintf("want %s or %s", Enforce, Audit))
 	}
 	if len(r.For.Namespaces)+len(r.For.PodLabels)+len(r.For.RuntimeClasses)+len(r.For.Images) == 0 {
 		f.addFault("for", "", `want namespaces, podLabels, runtimeClasses or images; a rule for every container has namespaces ["*"]`)

@@ -44,7 +44,7 @@ func checkName(s string) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("device name %s: %s: %w", diag.QuoteUpTo(s, maxName), rule, errdefs.ErrInvalidArgument)
+	return fmt.Errorf("device name %s: %s: %w", diag.Quote(s), rule, errdefs.ErrInvalidArgument)
 }
 
 // parseNumber returns the decimal number N in prefix+N, as the kernel prints it: no
@@ -62,7 +62,7 @@ func parseDev(b []byte) (major, minor uint32, err error) {
 	major, okMajor := parseNumber(before, "")
 	minor, okMinor := parseNumber(after, "")
 	if !okMajor || !okMinor {
-		return 0, 0, fmt.Errorf("it holds %s, not major:minor: %w", diag.QuoteUpTo(text, 32), errdefs.ErrInvalidArgument)
+		return 0, 0, fmt.Errorf("it holds %s, not major:minor: %w", diag.Quote(text), errdefs.ErrInvalidArgument)
 	}
 	return major, minor, nil
 }

@@ -105,7 +105,7 @@ func (d *Driver) clearSocketPath(s *state, port vswitch.Port) error {
 		return d.Refuse(port, "", err.Error(), "remove the file, or end the process that uses it", err)
 	}
 	if failed {
-		return d.Refuse(port, "", fmt.Sprintf("ovs-vswitchd could not create the socket %q: %s", port.Socket, diag.Excerpt(s.iface.Error.first(), 400)),
+		return d.Refuse(port, "", fmt.Sprintf("ovs-vswitchd could not create the socket %q: %s", port.Socket, diag.Excerpt(s.iface.Error.first(), diag.MaxExcerpt)),
 			"restart Open vSwitch; the socket that it left behind when it was killed is removed", errdefs.ErrFailedPrecondition)
 	}
 	return nil

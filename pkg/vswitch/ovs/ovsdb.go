@@ -99,7 +99,7 @@ func (c *connection) call(method string, params any) (json.RawMessage, error) {
 			continue
 		}
 		if len(m.Error) > 0 && string(m.Error) != "null" {
-			return nil, &rpcError{method, diag.Excerpt(string(m.Error), 400)}
+			return nil, &rpcError{method, diag.Excerpt(string(m.Error), diag.MaxExcerpt)}
 		}
 		return m.Result, nil
 	}
@@ -177,7 +177,7 @@ func (e *databaseError) Error() string {
 	if e.Details != "" {
 		text += ": " + e.Details
 	}
-	return diag.Excerpt(text, 400)
+	return diag.Excerpt(text, diag.MaxExcerpt)
 }
 
 // isTimeout reports whether the condition that an operation waits for was not met in time.

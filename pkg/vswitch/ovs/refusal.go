@@ -102,7 +102,7 @@ func usableBridges(bridges []bridgeRow) []string {
 func (d *Driver) refuseUnusable(p vswitch.Port, iface *interfaceRow, system *systemRow) error {
 	field, said, remedy := "vswitches."+d.Name, "ovs-vswitchd gave the port no number", ""
 	if text := iface.Error.first(); text != "" {
-		said = diag.Excerpt(text, 400)
+		said = diag.Excerpt(text, diag.MaxExcerpt)
 	}
 	switch {
 	case !system.DPDKInitialized:
