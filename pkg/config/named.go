@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 
@@ -38,11 +39,7 @@ const NamedSocketDir = "/var/run/jackfield/named"
 
 // DefaultAt returns where a container always has the named socket, whatever At says.
 func (n *NamedSocket) DefaultAt(name string) string {
-	file := n.Path
-	if n.At != "" {
-		file = n.At
-	}
-	return path.Join(NamedSocketDir, name, path.Base(file))
+	return path.Join(NamedSocketDir, name, path.Base(cmp.Or(n.At, n.Path)))
 }
 
 // readNamedSocket decodes a socket that containers request by name, which is the key.
@@ -69,9 +66,7 @@ func (d *decoder) checkNamedSocket(field string, name *yaml.Node, n *NamedSocket
 	if len(inside) > hostfs.MaxSocketPath {
 		d.addFault(field, name, diag.Quote(name.Value), fmt.Sprintf("a socket's path has at most %d bytes; in a container it would be %s", hostfs.MaxSocketPath, diag.Quote(inside)))
 	}
-	if n.At == "" {
-		n.At = inside
-	}
+	n.At = cmp.Or(n.At, inside)
 	if n.At != inside && contains(path.Dir(NamedSocketDir), n.At) {
 		d.addFault(joinPath(field, "at"), name, diag.Quote(n.At), "Jackfield's own directory in a container is for "+diag.Quote(inside)+", where the socket is anyway")
 	}
@@ -79,36 +74,23 @@ func (d *decoder) checkNamedSocket(field string, name *yaml.Node, n *NamedSocket
 
 // socketName returns why a name cannot be that of a socket, or "". Variables are named for it.
 func socketName(s string) string {
-	if !kubename.IsLabel(s) {
-		return "the name of a socket has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit"
-	}
-	return ""
+	return require(kubename.IsLabel(s),
+		"the name of a socket has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit")
 }
 
 // namedSocketPath requires the path of a socket outside of directories in which the system keeps files, and of
 // those in which any user can create one.
 func namedSocketPath(s string) string {
-	if broken := socketPath(s); broken != "" {
-		return broken
-	}
-	switch dir := path.Dir(s); {
-	case reserved.Tree(s) != "":
-		return "sockets are not delivered from " + reserved.Tree(s)
-	case dir == "/tmp" || dir == "/var/tmp":
-		return "any user of the host can create a socket in " + dir
-	case dir == "/":
-		return "want a path in a directory below /"
-	}
-	return ""
+	tree, dir := reserved.Tree(s), path.Dir(s)
+	return cmp.Or(socketPath(s),
+		require(tree == "", "sockets are not delivered from "+tree),
+		require(dir != "/tmp" && dir != "/var/tmp", "any user of the host can create a socket in "+dir),
+		require(dir != "/", "want a path in a directory below /"))
 }
 
 // namedSocketAt requires a path whose directory can be mounted in a container without hiding something.
 func namedSocketAt(s string) string {
-	if broken := socketPath(s); broken != "" {
-		return broken
-	}
-	if dir := reserved.DirInContainer(path.Dir(s)); dir != "" {
-		return "the directory of the socket is mounted in the container, where it would hide what the image or the system has in " + dir
-	}
-	return ""
+	dir := reserved.DirInContainer(path.Dir(s))
+	return cmp.Or(socketPath(s),
+		require(dir == "", "the directory of the socket is mounted in the container, where it would hide what the image or the system has in "+dir))
 }

@@ -32,7 +32,8 @@ func Parse(data []byte, file string) (*Config, error) {
 	if root != nil {
 		d.rejectAnchorsAndTags(root)
 		if len(d.faults) == 0 {
-			d.config(c, root)
+			d.readObject("", root, d.members(c)...)
+			d.checkDisjoint(c, root)
 		}
 	}
 	if len(d.faults) > 0 {
@@ -75,11 +76,6 @@ func (d *decoder) document(data []byte) (*yaml.Node, error) {
 		return nil, nil
 	}
 	return root, nil
-}
-
-func (d *decoder) config(c *Config, root *yaml.Node) {
-	d.readObject("", root, d.members(c)...)
-	d.checkDisjoint(c, root)
 }
 
 // Keys returns the top-level keys of a configuration.

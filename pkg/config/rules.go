@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"path"
 	"slices"
@@ -18,7 +19,15 @@ import (
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
-// The functions in this file return why a value is invalid, or "".
+// The functions in this file return why a value is invalid, or "". So [cmp.Or] of several rules is the first broken one.
+
+// require returns the rule unless ok.
+func require(ok bool, rule string) string {
+	if ok {
+		return ""
+	}
+	return rule
+}
 
 // maxPath is PATH_MAX without the NUL.
 const maxPath = 4095
@@ -42,13 +51,7 @@ func absolute(s string) string {
 
 // socketPath requires a path that fits the address of a UNIX socket.
 func socketPath(s string) string {
-	if broken := absolute(s); broken != "" {
-		return broken
-	}
-	if len(s) > hostfs.MaxSocketPath {
-		return "a socket's path has at most 107 bytes"
-	}
-	return ""
+	return cmp.Or(absolute(s), require(len(s) <= hostfs.MaxSocketPath, "a socket's path has at most 107 bytes"))
 }
 
 // socketRoot requires a directory that may hold only sockets.
@@ -60,42 +63,28 @@ func stateDir(s string) string { return ownDirectory(s, "the state", "the state 
 // ownDirectory requires a directory with one use, by its name. Directories that the system shares hold files of
 // others.
 func ownDirectory(s, use, notIn string) string {
-	if broken := absolute(s); broken != "" {
-		return broken
-	}
-	if tree := reserved.Tree(s); tree != "" {
-		return notIn + " " + tree
-	}
-	if reserved.IsShared(s) {
-		return "want a directory of its own for " + use + ", not one that the system shares"
-	}
-	return ""
+	tree := reserved.Tree(s)
+	return cmp.Or(absolute(s),
+		require(tree == "", notIn+" "+tree),
+		require(!reserved.IsShared(s), "want a directory of its own for "+use+", not one that the system shares"))
 }
 
 // aliasName requires a name that annotations can use before "=". It has no dot, which would make it a
 // vendor.
 func aliasName(s string) string {
-	if strings.Contains(s, ".") || parser.ValidateClassName(s) != nil {
-		return "an alias begins with a letter, ends with a letter or digit, and holds letters, digits, '_', '-' only"
-	}
-	return ""
+	return require(!strings.Contains(s, ".") && parser.ValidateClassName(s) == nil,
+		"an alias begins with a letter, ends with a letter or digit, and holds letters, digits, '_', '-' only")
 }
 
 // cdiKind requires vendor.com/class.
 func cdiKind(s string) string {
 	vendor, class, ok := strings.Cut(s, "/")
-	if !ok || parser.ValidateVendorName(vendor) != nil || parser.ValidateClassName(class) != nil {
-		return "want vendor.com/class"
-	}
-	return ""
+	return require(ok && parser.ValidateVendorName(vendor) == nil && parser.ValidateClassName(class) == nil, "want vendor.com/class")
 }
 
 func extension(s string) string {
 	known := []string{".json", ".yaml", ".yml"}
-	if !slices.Contains(known, s) {
-		return "want one of " + strings.Join(known, ", ")
-	}
-	return ""
+	return require(slices.Contains(known, s), "want one of "+strings.Join(known, ", "))
 }
 
 // pattern requires a pattern of names.
@@ -108,18 +97,13 @@ func pattern(s string) string {
 
 // pluginName requires an NRI plugin's index and name, as the runtime logs them.
 func pluginName(s string) string {
-	if len(s) < 4 || s[0] < '0' || s[0] > '9' || s[1] < '0' || s[1] > '9' || s[2] != '-' {
-		return "want the plugin's index and name, such as 10-device-injector"
-	}
-	return ""
+	ok := len(s) >= 4 && strings.Trim(s[:2], "0123456789") == "" && s[2] == '-'
+	return require(ok, "want the plugin's index and name, such as 10-device-injector")
 }
 
 // notEmpty requires a string that is not empty. pkg/policy checks the rest.
 func notEmpty(s string) string {
-	if s == "" {
-		return "want a string that is not empty"
-	}
-	return ""
+	return require(s != "", "want a string that is not empty")
 }
 
 func anyText(string) string { return "" }
@@ -142,34 +126,26 @@ func orNone(rule func(string) string) func(string) string {
 
 // userIDs requires "UID" or "UID:GID".
 func userIDs(s string) string {
-	if _, _, ok := (&Sockets{User: s}).UserIDs(); !ok {
-		return `want "UID" or "UID:GID" in numbers`
-	}
-	return ""
+	_, _, ok := (&Sockets{User: s}).UserIDs()
+	return require(ok, `want "UID" or "UID:GID" in numbers`)
 }
 
 // keyValue requires an annotation, KEY=VALUE.
 func keyValue(s string) string {
-	if key, value, ok := strings.Cut(s, "="); !ok || key == "" || value == "" {
-		return "want an annotation, KEY=VALUE"
-	}
-	return ""
+	key, value, _ := strings.Cut(s, "=")
+	return require(key != "" && value != "", "want an annotation, KEY=VALUE")
 }
 
 // directorySize requires the size of a directory.
 func directorySize(s string) string {
-	if _, ok := quantity.ParseSize(s); !ok {
-		return quantity.Rule
-	}
-	return ""
+	_, ok := quantity.ParseSize(s)
+	return require(ok, quantity.Rule)
 }
 
 // selinuxLabel requires an SELinux context, user:role:type and a level.
 func selinuxLabel(s string) string {
-	if strings.Count(s, ":") < 2 || len(s) > 255 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return `want an SELinux label such as "system_u:object_r:container_file_t:s0"`
-	}
-	return ""
+	ok := strings.Count(s, ":") >= 2 && len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+	return require(ok, `want an SELinux label such as "system_u:object_r:container_file_t:s0"`)
 }
 
 // listenAddress requires HOST:PORT or unix:PATH.

@@ -129,13 +129,9 @@ const maxSwitchName = 63
 
 // switchName requires the name of a vswitch or bridge, which policy rules join with "/".
 func switchName(s string) string {
-	ok := s != "" && len(s) <= maxSwitchName && !strings.ContainsFunc(s, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r))
-	})
-	if !ok || strings.Trim(s, "._-") == "" {
-		return fmt.Sprintf("want 1 to %d letters, digits, '.', '_', '-', not all of them punctuation", maxSwitchName)
-	}
-	return ""
+	const lettersAndDigits = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	ok := len(s) <= maxSwitchName && strings.Trim(s, lettersAndDigits+"._-") == "" && strings.ContainsAny(s, lettersAndDigits)
+	return require(ok, fmt.Sprintf("want 1 to %d letters, digits, '.', '_', '-', not all of them punctuation", maxSwitchName))
 }
 
 // readPortRule decodes a port, which is a pattern or an object.
