@@ -37,16 +37,15 @@ func (u Usage) Add(v Usage) Usage {
 const MaxLimit = 1 << 20
 
 type limitField struct {
-	name  string
-	field kind
+	kind  kind
 	limit int
 	usage int
 }
 
 func (l *Limit) fields(u Usage) [5]limitField {
 	return [5]limitField{
-		{"CDI devices", kindCDI, l.CDI, u.CDI}, {"device nodes", kindDevice, l.Devices, u.Devices}, {"sockets", kindSocket, l.Sockets, u.Sockets},
-		{"mounts", kindMount, l.Mounts, u.Mounts}, {"hooks", kindHook, l.Hooks, u.Hooks},
+		{kindCDI, l.CDI, u.CDI}, {kindDevice, l.Devices, u.Devices}, {kindSocket, l.Sockets, u.Sockets},
+		{kindMount, l.Mounts, u.Mounts}, {kindHook, l.Hooks, u.Hooks},
 	}
 }
 
@@ -58,7 +57,7 @@ func (l *Limits) findFault() (field, found, rule string) {
 	}{{"container", &l.Container}, {"pod", &l.Pod}} {
 		for _, f := range part.limit.fields(Usage{}) {
 			if f.limit < 0 || f.limit > MaxLimit {
-				return "limits." + part.name + "." + f.field.listName(), strconv.Itoa(f.limit), fmt.Sprintf("want 1 to %d", MaxLimit)
+				return "limits." + part.name + "." + f.kind.listName(), strconv.Itoa(f.limit), fmt.Sprintf("want 1 to %d", MaxLimit)
 			}
 		}
 	}
@@ -129,9 +128,9 @@ func (r *rule) exceeded(container, others Usage) *LimitError {
 		added := part.limit.fields(container)
 		for i, f := range part.limit.fields(part.usage) {
 			if f.limit > 0 && f.usage > f.limit && added[i].usage > 0 {
-				field := "limits." + part.name + "." + f.field.listName()
-				return &LimitError{Rule: r.name, Field: field, text: fmt.Sprintf("deny %d %s%s: rule %s has %s: %d; ask for fewer, or raise it",
-					f.usage, f.name, part.where, diag.Quote(r.name), field, f.limit)}
+				field := "limits." + part.name + "." + f.kind.listName()
+				return &LimitError{Rule: r.name, Field: field, text: fmt.Sprintf("deny %d %ss%s: rule %s has %s: %d; ask for fewer, or raise it",
+					f.usage, f.kind, part.where, diag.Quote(r.name), field, f.limit)}
 			}
 		}
 	}

@@ -219,8 +219,8 @@ func (p *Policy) denied(s *Subject, it *item) (refusal *RefusedError, enforced b
 		}
 		enforced = !r.audit && p.Mode() != Audit
 		if enforced || refusal == nil {
-			refusal = newRefusal(s, it)
-			refusal.Source, refusal.Rule, refusal.Denied = p.source, r.name, true
+			refusal = p.newRefusal(s, it)
+			refusal.Rule, refusal.Denied = r.name, true
 			refusal.Asked.DeniedBy = r.name
 			refusal.Why = why + " in " + p.source + ", and what one rule denies no other allows"
 		}

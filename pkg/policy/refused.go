@@ -98,14 +98,13 @@ const (
 	otherNetwork             // grants the subject the item, but from other networks
 )
 
-func newRefusal(s *Subject, it *item) *RefusedError {
-	return &RefusedError{Asked: it.asked(s), item: *it}
+func (p *Policy) newRefusal(s *Subject, it *item) *RefusedError {
+	return &RefusedError{Source: p.source, Asked: it.asked(s), item: *it}
 }
 
 // refuse returns a refusal with the rule that came closest and the lines that would grant the item.
 func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
-	e := newRefusal(s, it)
-	e.Source = p.source
+	e := p.newRefusal(s, it)
 	var (
 		closest *rule
 		at      closeness
@@ -229,8 +228,7 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 }
 
 func (p *Policy) refuseMalformed(s *Subject, it *item) *RefusedError {
-	e := newRefusal(s, it)
-	e.Source = p.source
+	e := p.newRefusal(s, it)
 	e.Why = "only an absolute path without //, /./, /../ and without / at the end is ever allowed"
 	if it.kind == kindPort {
 		e.Why = fmt.Sprintf("only a vswitch and a bridge without / in their names and a VLAN from 1 to %d are ever allowed", maxVLAN)
