@@ -4,7 +4,6 @@ package annotation
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,6 +18,8 @@ const (
 	resourcePrefix = "resource:"
 	socketPrefix   = "socket:"
 	fieldDevice    = "device"
+
+	maxDeviceID = 253
 )
 
 func parseDevices(key, value string, set *deviceSet) error {
@@ -40,18 +41,9 @@ func parseDevices(key, value string, set *deviceSet) error {
 		if err != nil {
 			return err
 		}
-		if err := set.addWithinLimit(d); err != nil {
+		if err := set.addDevice(d); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// addWithinLimit adds d within the limit for all annotations together.
-func (s *deviceSet) addWithinLimit(d Device) error {
-	s.addDevice(d)
-	if len(s.devices) > MaxItems {
-		return d.newError(fmt.Sprintf("more than %d devices are requested in all", MaxItems))
 	}
 	return nil
 }
@@ -141,6 +133,11 @@ func parseResource(r Request, text string) (Device, error) {
 	return Device{Request: r, Kind: Resource, Name: domain + "/" + name, ID: id}, nil
 }
 
+// isDeviceID reports whether s can be a device plugin's ID: printable ASCII without a space.
+func isDeviceID(s string) bool {
+	return s != "" && len(s) <= maxDeviceID && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
 // parseSocket reads the name of a socket that the node's configuration has.
 func parseSocket(r Request, name string) (Device, error) {
 	if !kubename.IsLabel(name) {
@@ -175,7 +172,7 @@ func parseCDI(annotations map[string]string, set *deviceSet) error {
 			if err != nil {
 				return err
 			}
-			if err := set.addWithinLimit(d); err != nil {
+			if err := set.addDevice(d); err != nil {
 				return err
 			}
 		}

@@ -76,30 +76,29 @@ func isInjectorKey(key string) bool {
 // key and a value of another type. Any error is an *Error.
 func ParseInjector(annotations map[string]string, container string) (Injector, error) {
 	var in Injector
-	for _, part := range []struct {
-		kind string
-		read func(key, value string) error
-	}{
-		{injectorDevices, func(key, value string) error {
-			return parseObjects(key, value, in.addNode)
-		}},
-		{injectorMounts, func(key, value string) error {
-			return parseObjects(key, value, in.addMount)
-		}},
-		{injectorCDI, in.addCDI},
-	} {
+	for _, kind := range []string{injectorDevices, injectorMounts, injectorCDI} {
 		for _, domain := range injectorDomains {
-			key, value, ok := findEffective(annotations, part.kind+domain, container)
+			key, value, ok := findEffective(annotations, kind+domain, container)
 			if !ok {
 				continue
 			}
-			if err := part.read(key, value); err != nil {
+			if err := in.parse(kind, key, value); err != nil {
 				return Injector{}, err
 			}
 			break
 		}
 	}
 	return in, nil
+}
+
+func (in *Injector) parse(kind, key, value string) error {
+	switch kind {
+	case injectorDevices:
+		return parseObjects(key, value, in.addNode)
+	case injectorMounts:
+		return parseObjects(key, value, in.addMount)
+	}
+	return in.addCDI(key, value)
 }
 
 func (in *Injector) addCDI(key, value string) error {

@@ -11,6 +11,9 @@ import (
 const (
 	fieldNetwork   = "network"
 	fieldInterface = "interface"
+
+	// maxInterface is IFNAMSIZ without the NUL.
+	maxInterface = 15
 )
 
 func parseNetworks(key, value string) (Networks, error) {
@@ -83,4 +86,11 @@ func parseNetwork(it item) (Network, error) {
 	default:
 		return Network{}, it.newError("want a network, NAME or NAMESPACE/NAME, or an interface such as net1")
 	}
+}
+
+// isInterface reports whether s can name a network interface. The kernel accepts more, but the name
+// becomes a directory and a variable.
+func isInterface(s string) bool {
+	const characters = "-_.ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	return s != "" && s != "." && s != ".." && len(s) <= maxInterface && strings.Trim(s, characters) == ""
 }

@@ -2,7 +2,10 @@
 
 package annotation
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // Limits of one annotation. Kubernetes limits all annotations of
 // an object together to 256 KiB; the other adapters have no limit.
@@ -143,7 +146,9 @@ func (r Requests) ExpandAliases(aliases map[string]string) (Requests, error) {
 			}
 			d.Kind, d.Name = CDI, kind+"="+name
 		}
-		set.addDevice(d)
+		if err := set.addDevice(d); err != nil {
+			return Requests{}, err
+		}
 	}
 	return Requests{Devices: set.devices, Networks: r.Networks}, nil
 }
@@ -154,9 +159,10 @@ type deviceSet struct {
 	index   map[Device]int // of devices without their Request
 }
 
-// addDevice appends d, or merges it with an earlier equal request. If one of them is required,
-// the request is required, and errors name the place that requires it.
-func (s *deviceSet) addDevice(d Device) {
+// addDevice appends d within the limit for all annotations together, or merges it with an earlier
+// equal request. If one of them is required, the request is required, and errors name the place that
+// requires it.
+func (s *deviceSet) addDevice(d Device) error {
 	identity := d
 	identity.Request = Request{}
 	if s.index == nil {
@@ -166,8 +172,12 @@ func (s *deviceSet) addDevice(d Device) {
 		if s.devices[at].Optional && !d.Optional {
 			s.devices[at].Request = d.Request
 		}
-		return
+		return nil
+	}
+	if len(s.devices) == MaxItems {
+		return d.newError(fmt.Sprintf("more than %d devices are requested in all", MaxItems))
 	}
 	s.index[identity] = len(s.devices)
 	s.devices = append(s.devices, d)
+	return nil
 }
