@@ -3,7 +3,7 @@
 package nri
 
 import (
-	"os"
+	"cmp"
 
 	"github.com/containerd/nri/pkg/api"
 
@@ -24,19 +24,16 @@ func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.
 		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
 		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: containerImage(runtime, c),
 		Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
-		Have: edits.Existing{Env: c.GetEnv()},
+		UserNS: userNS(pod, c), Have: edits.Existing{Env: c.GetEnv()},
 	}
 	if u := c.GetUser(); u != nil {
 		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
-	}
-	if path, ok := userNS(c); ok {
-		r.UserNS = &resolve.UserNS{PID: userNSProcess(path, pod)}
 	}
 	for _, m := range c.GetMounts() {
 		r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
 	}
 	for _, d := range c.GetLinux().GetDevices() {
-		r.Have.Devices = append(r.Have.Devices, edits.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: fileMode(d)})
+		r.Have.Devices = append(r.Have.Devices, edits.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: d.GetFileMode().Get()})
 	}
 	h := c.GetHooks()
 	if h == nil {
@@ -71,29 +68,13 @@ func containerImage(runtime string, c *api.Container) string {
 	return ""
 }
 
-// userNS returns the path of the container's own user namespace, where it has one.
-func userNS(c *api.Container) (path string, ok bool) {
+// userNS returns the container's own user namespace, nil where it has none. Its process is the one that
+// the namespace's path belongs to, or else the sandbox's; 0 for none.
+func userNS(pod *api.PodSandbox, c *api.Container) *resolve.UserNS {
 	for _, ns := range c.GetLinux().GetNamespaces() {
 		if ns.GetType() == "user" {
-			return ns.GetPath(), true
+			return &resolve.UserNS{PID: cmp.Or(hostfs.NamespaceProcess(ns.GetPath()), int(pod.GetPid()&(1<<31-1)))}
 		}
-	}
-	return "", false
-}
-
-// userNSProcess returns a process in a user namespace: the one that the path belongs to, or else
-// the sandbox's; 0 for none.
-func userNSProcess(path string, pod *api.PodSandbox) int {
-	if pid := hostfs.NamespaceProcess(path); pid != 0 {
-		return pid
-	}
-	return int(pod.GetPid() & (1<<31 - 1))
-}
-
-func fileMode(d *api.LinuxDevice) *os.FileMode {
-	if m := d.GetFileMode(); m != nil {
-		mode := os.FileMode(m.GetValue())
-		return &mode
 	}
 	return nil
 }
