@@ -90,28 +90,10 @@ func (h *hotplug) followConfig() {
 	}
 	var ctx context.Context
 	ctx, h.endWatch = context.WithCancel(h.p.closing)
-	go h.watchDirectory(ctx, dir)
-}
-
-// watchDirectory watches a directory until ctx ends, and again after each failure.
-func (h *hotplug) watchDirectory(ctx context.Context, dir string) {
-	var watches retryState
-	for {
-		err := h.watchUntilFailure(ctx, dir, func() {
-			if watches.recordSuccess() {
-				h.p.log.Info("networks that are added to running containers are noticed again")
-			}
+	go h.p.repeat(ctx, "networks that are added to running containers may not be noticed until the watch succeeds",
+		"networks that are added to running containers are noticed again", func(watched func()) (time.Duration, error) {
+			return 0, h.watchUntilFailure(ctx, dir, watched)
 		})
-		if ctx.Err() != nil {
-			return
-		}
-		wait, isNew := watches.recordFailure(err)
-		h.p.counters.StagingFailed.Add(1)
-		if isNew {
-			h.p.log.WithError(err).WithField("retry", wait.String()).Warn("networks that are added to running containers may not be noticed until the watch succeeds")
-		}
-		deadline.Sleep(ctx, wait)
-	}
 }
 
 // watchUntilFailure watches a directory until ctx ends or the watch fails. It calls watched when the watch

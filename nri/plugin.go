@@ -228,3 +228,26 @@ func (r *retryState) recordSuccess() (failedBefore bool) {
 	*r = retryState{}
 	return failedBefore
 }
+
+// repeat calls work until ctx ends, each time after the wait that work returns, or after a growing one
+// where it fails. It counts failures and logs each new one with the text failing. Work calls succeeded
+// as soon as it has succeeded, which is logged with the text recovered after a failure.
+func (p *Plugin) repeat(ctx context.Context, failing, recovered string, work func(succeeded func()) (wait time.Duration, err error)) {
+	var attempts retryState
+	for ctx.Err() == nil {
+		wait, err := work(func() {
+			if attempts.recordSuccess() {
+				p.log.Info(recovered)
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			var isNew bool
+			wait, isNew = attempts.recordFailure(err)
+			p.counters.StagingFailed.Add(1)
+			if isNew {
+				p.log.WithError(err).WithField("retry", wait.String()).Warn(failing)
+			}
+		}
+		deadline.Sleep(ctx, wait)
+	}
+}

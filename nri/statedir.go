@@ -234,40 +234,25 @@ const (
 // there is a rebinder, and bind sockets only then. After a failure it tries again, with a growing
 // interval, until the plugin closes.
 func (p *Plugin) rebindHookSockets(dir string) {
-	var (
-		store    *staging.Store
-		active   bool
-		attempts retryState
-		wait     time.Duration
-	)
-	for ; p.closing.Err() == nil; deadline.Sleep(p.closing, wait) {
-		var err error
-		if store == nil {
-			store, err = staging.Open(p.opts.Host, dir, staging.Options{
-				Owner: staging.HookOwner, Shared: true, NoCreate: true, Watch: true, Events: stagingEvents{p}})
-			p.state.hooks.Store(store)
-		}
-		if err == nil && !active {
-			active, err = store.BecomeRebinder()
-		}
-		switch {
-		case err != nil:
-			var isNew bool
-			wait, isNew = attempts.recordFailure(err)
-			p.counters.StagingFailed.Add(1)
-			if isNew {
-				p.log.WithError(err).WithField("retry", wait.String()).Warn("sockets of containers that the OCI hook serves are not rebound until this succeeds")
+	var store *staging.Store
+	active := false
+	p.repeat(p.closing, "sockets of containers that the OCI hook serves are not rebound until this succeeds",
+		"sockets of containers that the OCI hook serves are rebound again", func(succeeded func()) (wait time.Duration, err error) {
+			if store == nil {
+				store, err = staging.Open(p.opts.Host, dir, staging.Options{
+					Owner: staging.HookOwner, Shared: true, NoCreate: true, Watch: true, Events: stagingEvents{p}})
+				p.state.hooks.Store(store)
 			}
-		case !active:
-			wait = rebinderRetry
-		default:
-			if attempts.recordSuccess() {
-				p.log.Info("sockets of containers that the OCI hook serves are rebound again")
+			if err == nil && !active {
+				active, err = store.BecomeRebinder()
 			}
+			if err != nil || !active {
+				return rebinderRetry, err
+			}
+			succeeded()
 			p.sweepOrphans(store)
-			wait = staging.MinOrphanAge
-		}
-	}
+			return staging.MinOrphanAge, nil
+		})
 }
 
 // sweepOrphans removes the state of containers whose creation failed after the hook ran, and of those
