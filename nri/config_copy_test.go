@@ -96,7 +96,7 @@ func TestFaultyConfigAtStartUsesLastGoodCopy(t *testing.T) {
 			defer func() { check(t, r.p.Close()) }()
 			r.wantGrant()
 			s := r.p.ConfigStatus()
-			if s.LastError == nil || s.Generation != 1 || s.Source != config.DefaultPath {
+			if s.LastError == nil || s.Generation != 1 || s.File != config.DefaultPath {
 				t.Fatalf("status %+v", s)
 			}
 			told := map[string]string{"the log": h.log.String(), "the status": r.p.nodeStatus().Config.Error}

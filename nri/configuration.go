@@ -15,9 +15,11 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/jackfield/jackfield/internal/deadline"
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/dircheck"
 	"github.com/jackfield/jackfield/internal/filewatch"
 	"github.com/jackfield/jackfield/internal/kubelet"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hooksd"
 	"github.com/jackfield/jackfield/pkg/resolve"
@@ -57,12 +59,7 @@ type core struct {
 
 // ConfigStatus says which configuration is in force.
 type ConfigStatus struct {
-	// Source is its file, "" for the defaults.
-	Source string
-	// Generation counts from 1, and grows with each configuration that comes into force.
-	Generation uint64
-	// Since is when the present one came into force.
-	Since time.Time
+	status.Config
 	// LastError is why the newest file is not in force, nil when it is. Failures is how often
 	// that happened.
 	LastError error
@@ -146,7 +143,8 @@ func checkSameStore(present, cfg *config.Config) error {
 func (c *configuration) recordInForce(cfg *config.Config) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.status = ConfigStatus{Source: cfg.File(), Generation: c.status.Generation + 1, Since: time.Now(), Failures: c.status.Failures}
+	now := status.Config{File: cfg.File(), Text: cfg.Text(), Generation: c.status.Generation + 1, Since: time.Now().UTC()}
+	c.status = ConfigStatus{Config: now, Failures: c.status.Failures}
 }
 
 // retireCore has an earlier configuration closed when no request runs under it any more.
@@ -188,14 +186,7 @@ func (c *configuration) closeEngines() error {
 	return errors.Join(errs...)
 }
 
-// watchConfig reads the configuration file again whenever it changes.
-func (p *Plugin) watchConfig() {
-	if p.opts.ConfigFile != "" {
-		p.config.watch = filewatch.Start(p.opts.ConfigHost, p.opts.ConfigFile, p.reloadConfig)
-	}
-}
-
-// reloadConfig puts a changed file into force, or reports why it cannot be.
+// reloadConfig puts a changed configuration file into force, or reports why it cannot be.
 func (p *Plugin) reloadConfig() {
 	if p.config.handedOver.Load() {
 		return
@@ -205,8 +196,8 @@ func (p *Plugin) reloadConfig() {
 	cfg, err := config.Load(p.opts.ConfigHost, p.opts.ConfigFile, config.Options{RequireOwner: true})
 	if err == nil && reflect.DeepEqual(cfg, present) {
 		// The file was touched, or is corrected.
-		if status := p.config.clearFault(); status.LastError != nil {
-			log.WithField("generation", status.Generation).Info("the configuration file is the configuration in force again")
+		if before := p.config.clearFault(); before.LastError != nil {
+			log.WithField("generation", before.Generation).Info("the configuration file is the configuration in force again")
 		}
 		return
 	}
@@ -229,7 +220,7 @@ func (c *configuration) clearFault() ConfigStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.status
-	c.status.LastError = nil
+	c.status.LastError, c.status.Error = nil, ""
 	return before
 }
 
@@ -238,17 +229,17 @@ func (c *configuration) clearFault() ConfigStatus {
 func (p *Plugin) rejectConfig(err error) {
 	p.config.mu.Lock()
 	defer p.config.mu.Unlock()
-	status := &p.config.status
+	in := &p.config.status
 	message := "new configuration rejected; keeping the current one"
-	if p.opts.ConfigFault != nil && status.Generation == 1 {
-		if reflect.DeepEqual(errors.Unwrap(status.LastError), err) {
+	if p.opts.ConfigFault != nil && in.Generation == 1 {
+		if reflect.DeepEqual(errors.Unwrap(in.LastError), err) {
 			return // the watch's first reading of the file
 		}
 		message = "configuration rejected; keeping the last good one"
 		err = fmt.Errorf("%w (in force is the last good configuration, a copy of which is %s)", err, p.opts.ConfigCopy)
 	}
-	status.LastError, status.Failures = err, status.Failures+1
-	p.log.WithError(err).WithField("file", p.opts.ConfigFile).WithField("generation", status.Generation).Error(message)
+	in.LastError, in.Error, in.Failures = err, diag.ErrorText(err), in.Failures+1
+	p.log.WithError(err).WithField("file", p.opts.ConfigFile).WithField("generation", in.Generation).Error(message)
 }
 
 // copyConfig keeps a copy of a configuration file that came into force, for a start at which

@@ -210,7 +210,7 @@ func TestReplacedConfigurationIsReloaded(t *testing.T) {
 				return hasGeneration(2)(s)
 			})
 			h.wantGrant()
-			if s.Source != config.DefaultPath || s.Since.IsZero() {
+			if s.File != config.DefaultPath || s.Since.IsZero() {
 				t.Errorf("status %+v", s)
 			}
 		})

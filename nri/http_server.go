@@ -21,7 +21,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/jackfield/jackfield/internal/deadline"
-	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/httpserver"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/telemetry"
@@ -177,7 +176,7 @@ func (p *Plugin) serveHealth(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(&b, "workers: ok")
 	}
 	if cfg := p.ConfigStatus(); cfg.LastError != nil {
-		fmt.Fprintf(&b, "config: generation %d is in force; a newer one is rejected: %s\n", cfg.Generation, diag.ErrorText(cfg.LastError))
+		fmt.Fprintf(&b, "config: generation %d is in force; a newer one is rejected: %s\n", cfg.Generation, cfg.Error)
 	} else {
 		fmt.Fprintf(&b, "config: ok, generation %d\n", cfg.Generation)
 	}
@@ -235,17 +234,9 @@ func (p *Plugin) serveStatus(w http.ResponseWriter, _ *http.Request) {
 
 // nodeStatus returns what "jackfield status" prints, without the sockets.
 func (p *Plugin) nodeStatus() *status.Node {
-	in := p.ConfigStatus()
 	n := &status.Node{
 		Version: version.String(), PID: os.Getpid(), Started: p.started.UTC(), Registered: p.runtime.registered.Load(), Runtime: p.runtime.info.Load(),
-		Config:     status.Config{File: in.Source, Generation: in.Generation, Since: in.Since.UTC()},
-		Containers: p.containers.listStarted(), Missed: p.containers.listMissed(), Sandboxes: p.containers.listSandboxes(), Vswitches: p.ports.listStatus(),
-	}
-	if c := p.config.core.Load(); c != nil {
-		n.Config.Text = c.cfg.Text()
-	}
-	if in.LastError != nil {
-		n.Config.Error = diag.ErrorText(in.LastError)
+		Config: p.ConfigStatus().Config, Containers: p.containers.listStarted(), Missed: p.containers.listMissed(), Sandboxes: p.containers.listSandboxes(), Vswitches: p.ports.listStatus(),
 	}
 	if store := p.state.store.Load(); store != nil {
 		st := store.Status()

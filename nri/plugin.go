@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/dircheck"
+	"github.com/jackfield/jackfield/internal/filewatch"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/config"
@@ -112,7 +113,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 // in force, and nothing is created in a state directory.
 func (p *Plugin) awaitsConfig() bool { return p.opts.Inherited && !p.opts.ConfigGiven }
 
-// applyFirstConfig puts the first configuration into force.
+// applyFirstConfig puts the first configuration into force, and has a changed file replace it.
 func (p *Plugin) applyFirstConfig() error {
 	if err := p.applyConfig(p.opts.Config); err != nil {
 		return err
@@ -122,7 +123,9 @@ func (p *Plugin) applyFirstConfig() error {
 	} else if p.opts.ConfigFile != "" && p.opts.Config.File() == p.opts.ConfigFile {
 		p.copyConfig(p.opts.Config)
 	}
-	p.watchConfig()
+	if p.opts.ConfigFile != "" {
+		p.config.watch = filewatch.Start(p.opts.ConfigHost, p.opts.ConfigFile, p.reloadConfig)
+	}
 	return nil
 }
 

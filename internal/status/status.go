@@ -75,10 +75,10 @@ type Runtime struct {
 
 // Config is the configuration in force.
 type Config struct {
-	File       string    `json:"file,omitempty"` // "" for the defaults
-	Text       string    `json:"text,omitempty"` // the content of the file when it was read
-	Generation uint64    `json:"generation"`
-	Since      time.Time `json:"since"`
+	File       string    `json:"file,omitempty"`  // "" for the defaults
+	Text       string    `json:"text,omitempty"`  // the content of the file when it was read
+	Generation uint64    `json:"generation"`      // counts from 1, and grows with each configuration that comes into force
+	Since      time.Time `json:"since"`           // when it came into force
 	Error      string    `json:"error,omitempty"` // why a newer one is not in force
 }
 
