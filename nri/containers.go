@@ -159,14 +159,11 @@ func (t *containerTable) endRunning(c *container) {
 	}
 }
 
-// find returns a container, or nil.
-func (t *containerTable) find(id string) *container {
+func (t *containerTable) hasContainer(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.containers[id]
+	return t.containers[id] != nil
 }
-
-func (t *containerTable) hasContainer(id string) bool { return t.find(id) != nil }
 
 // list returns the containers that match, by ID. The lock is held during match.
 func (t *containerTable) list(match func(*container) bool) []*container {

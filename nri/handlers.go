@@ -34,15 +34,6 @@ func (p *Plugin) timeCall(h telemetry.Handler) (end func()) {
 	}
 }
 
-// subscribedEvents are the events that the plugin subscribes to. All of them are as old as NRI 0.2: a
-// runtime refuses the registration of a plugin that asks for an event it does not know.
-func subscribedEvents() api.EventMask {
-	var mask api.EventMask
-	mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER,
-		api.Event_REMOVE_CONTAINER, api.Event_REMOVE_POD_SANDBOX)
-	return mask
-}
-
 // Configure is the first call after registration. A runtime that started the plugin itself
 // hands over its drop-in configuration, which then replaces the file.
 func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api.EventMask, error) {
@@ -65,7 +56,11 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 		p.log.Warn("hooks.dirs is configured, and CRI-O reads hooks.d directories itself (hooks_dir in crio.conf): name no directory in both")
 	}
 	log.WithField("nri", nriVersion).Info("registered with the runtime")
-	mask := subscribedEvents()
+	// All of these are as old as NRI 0.2: a runtime refuses the registration of a plugin that asks for an
+	// event it does not know.
+	var mask api.EventMask
+	mask.Set(api.Event_RUN_POD_SANDBOX, api.Event_CREATE_CONTAINER, api.Event_START_CONTAINER, api.Event_STOP_CONTAINER,
+		api.Event_REMOVE_CONTAINER, api.Event_REMOVE_POD_SANDBOX)
 	if p.validatesOthers(nriVersion) || p.guardsCreations() {
 		mask.Set(api.Event_VALIDATE_CONTAINER_ADJUSTMENT)
 	}

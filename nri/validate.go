@@ -52,7 +52,9 @@ func (p *Plugin) guardsCreations() bool {
 // inject and that the policy does not grant the container.
 func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.ValidateContainerAdjustmentRequest) error {
 	v := &validation{p: p, req: req, core: p.config.core.Load(), own: p.fullName()}
-	if cfg := v.core.cfg.Validate; !cfg.Devices && !cfg.Mounts || v.hasNothingForeign() {
+	a := req.GetAdjust()
+	injects := len(a.GetMounts())+len(a.GetLinux().GetDevices())+len(a.GetCDIDevices()) > 0
+	if cfg := v.core.cfg.Validate; !cfg.Devices && !cfg.Mounts || !injects {
 		return nil
 	}
 	defer p.timeCall(telemetry.ValidateContainerAdjustment)()
@@ -77,12 +79,6 @@ type validation struct {
 	subject policy.Subject
 	policy  *policy.Policy
 	answer  *api.ContainerAdjustment // of this process
-}
-
-// hasNothingForeign reports that no other plugin injects anything.
-func (v *validation) hasNothingForeign() bool {
-	a := v.req.GetAdjust()
-	return len(a.GetMounts())+len(a.GetLinux().GetDevices())+len(a.GetCDIDevices()) == 0
 }
 
 func (v *validation) checkAdjustment() error {
