@@ -64,37 +64,31 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 		}
 		values[key] = value // as in a runtime, the last value counts
 	}
-	if values == nil {
-		return nil, nil // most containers
-	}
 	byKey := map[string]variable{}
 	count := 0
 	for key, value := range values {
-		base, isInfo := strings.CutSuffix(key, infoSuffix)
-		// A resource's own name may end in _INFO; then its value is a list of IDs.
-		if isInfo && base != "" && strings.HasPrefix(strings.TrimSpace(value), "{") {
-			info, err := parseDeviceEnv(value)
-			if err != nil {
-				notes = append(notes, fmt.Sprintf("%s is ignored: %s", envPrefix+key, diag.ErrorText(err)))
-				continue
-			}
-			v := byKey[base]
-			v.info = info
-			byKey[base] = v
-			count += len(info)
-			continue
-		}
-		if count += 1 + strings.Count(value, ","); count > maxIDs {
+		if count > maxIDs {
 			break
 		}
-		ids, err := parseIDs(value)
+		// A resource's own name may end in _INFO; then its value is a list of IDs.
+		base, isInfo := strings.CutSuffix(key, infoSuffix)
+		if isInfo = isInfo && base != "" && strings.HasPrefix(strings.TrimSpace(value), "{"); !isInfo {
+			base = key
+		}
+		v := byKey[base]
+		var err error
+		if isInfo {
+			v.info, err = parseDeviceEnv(value)
+			count += len(v.info)
+		} else {
+			v.ids, err = parseIDs(value)
+			count += 1 + strings.Count(value, ",")
+		}
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("%s is ignored: %s", envPrefix+key, diag.ErrorText(err)))
 			continue
 		}
-		v := byKey[key]
-		v.ids = ids
-		byKey[key] = v
+		byKey[base] = v
 	}
 	if count > maxIDs {
 		return nil, []string{fmt.Sprintf("the variables %s* of the container's environment have more than %d device IDs: all are ignored", envPrefix, maxIDs)}

@@ -34,28 +34,40 @@ func parseNetworks(value, podNamespace string) ([]selection, error) {
 	if len(value) > maxAnnotation {
 		return nil, fmt.Errorf("annotation %s has %d bytes, more than %d: %w", NetworksAnnotation, len(value), maxAnnotation, errdefs.ErrInvalidArgument)
 	}
-	var (
-		list []selection
-		err  error
-	)
+	var list []selection
+	var err error
 	if strings.ContainsAny(value, `[{"`) {
 		list, err = parseNetworkList(value)
 	} else {
-		list, err = splitNetworks(value)
+		list = splitNetworks(value)
+	}
+	if len(list) > maxSelections {
+		err = fmt.Errorf("more than %d networks: %w", maxSelections, errdefs.ErrInvalidArgument)
+	}
+	for i := 0; err == nil && i < len(list); i++ {
+		err = list[i].complete(podNamespace)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", NetworksAnnotation, err)
 	}
-	for i, s := range list {
-		if strings.Contains(s.network, "/") {
-			continue
-		}
-		list[i].network = podNamespace + "/" + s.network
-		if err := checkNetwork(list[i].network); err != nil {
-			return nil, fmt.Errorf("annotation %s: %w", NetworksAnnotation, err)
+	return list, nil
+}
+
+// complete checks the names, and completes that of a network in the pod's namespace.
+func (s *selection) complete(podNamespace string) error {
+	if err := checkNetwork(s.network); err != nil {
+		return err
+	}
+	if s.ifName != "" {
+		if err := checkIfName(s.ifName); err != nil {
+			return err
 		}
 	}
-	return list, nil
+	if strings.Contains(s.network, "/") {
+		return nil
+	}
+	s.network = podNamespace + "/" + s.network
+	return checkNetwork(s.network)
 }
 
 // NamedNetworks returns the networks in the networks annotation, as namespace/name, in its
@@ -72,18 +84,14 @@ func NamedNetworks(value, podNamespace string) ([]string, error) {
 	return names, nil
 }
 
-func splitNetworks(value string) (list []selection, err error) {
+func splitNetworks(value string) (list []selection) {
 	for item := range strings.SplitSeq(value, ",") {
-		item = strings.TrimSpace(item)
-		if item == "" {
-			continue
-		}
-		name, ifName, _ := strings.Cut(item, "@")
-		if list, err = addSelection(list, strings.TrimSpace(name), strings.TrimSpace(ifName)); err != nil {
-			return nil, err
+		if item = strings.TrimSpace(item); item != "" {
+			name, ifName, _ := strings.Cut(item, "@")
+			list = append(list, selection{strings.TrimSpace(name), strings.TrimSpace(ifName)})
 		}
 	}
-	return list, nil
+	return list
 }
 
 func parseNetworkList(value string) (list []selection, err error) {
@@ -97,30 +105,12 @@ func parseNetworkList(value string) (list []selection, err error) {
 		return nil, err
 	}
 	for _, n := range networks {
-		name := n.Name
 		if n.Namespace != "" {
-			name = n.Namespace + "/" + name
+			n.Name = n.Namespace + "/" + n.Name
 		}
-		if list, err = addSelection(list, name, cmp.Or(n.Interface, n.InterfaceRequest)); err != nil {
-			return nil, err
-		}
+		list = append(list, selection{n.Name, cmp.Or(n.Interface, n.InterfaceRequest)})
 	}
 	return list, nil
-}
-
-func addSelection(list []selection, network, ifName string) ([]selection, error) {
-	if err := checkNetwork(network); err != nil {
-		return nil, err
-	}
-	if ifName != "" {
-		if err := checkIfName(ifName); err != nil {
-			return nil, err
-		}
-	}
-	if len(list) >= maxSelections {
-		return nil, fmt.Errorf("more than %d networks: %w", maxSelections, errdefs.ErrInvalidArgument)
-	}
-	return append(list, selection{network, ifName}), nil
 }
 
 // networkOf returns the network of a device-info file. The file's name has "-" between
@@ -145,13 +135,8 @@ func networkOf(e *deviceinfo.Entry, d *delegate, named []selection, podNamespace
 		return matching[0], ""
 	case 0:
 		// Outside of pods the namespace in the file's name is always default.
-		rest, ok := strings.CutPrefix(e.Network, cmp.Or(podNamespace, "default")+"-")
-		switch {
-		case !ok || rest == "":
-		case podNamespace == "":
-			return rest, ""
-		default:
-			return podNamespace + "/" + rest, ""
+		if rest, ok := strings.CutPrefix(e.Network, cmp.Or(podNamespace, "default")+"-"); ok && rest != "" {
+			return strings.TrimPrefix(podNamespace+"/"+rest, "/"), ""
 		}
 		return e.Network, ""
 	}
