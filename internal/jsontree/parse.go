@@ -18,13 +18,12 @@ const maxDepth = 64
 // Parse returns the one JSON value that text consists of, or where and why text is not
 // JSON. The error names no file.
 func Parse(text string) (*Node, *diag.Diagnostic) {
-	p := newParser(text)
-	if p.at == len(text) {
+	p := NewStream(text)
+	root, _ := p.Next()
+	if root == nil {
 		line, column := p.position(p.at)
 		return nil, &diag.Diagnostic{Line: line, Column: column, Found: "the end of the text", Rule: "the text is empty; a JSON value is required"}
 	}
-	root := p.parseValue(0)
-	p.skipSpace()
 	if p.at < len(text) {
 		p.fail("nothing may follow the end of the JSON value")
 	}
@@ -36,24 +35,10 @@ func Parse(text string) (*Node, *diag.Diagnostic) {
 
 // Stream parses JSON values that follow one another, such as the versions of one object. Places
 // count from the beginning of the text.
-type Stream struct{ p *parser }
-
-// NewStream returns a stream of the values that text consists of.
-func NewStream(text string) *Stream { return &Stream{newParser(text)} }
-
-// Next returns the next value, or nil at the end of the text. Nothing can be read after a fault.
-func (s *Stream) Next() (*Node, *diag.Diagnostic) {
-	if s.p.at == len(s.p.text) {
-		return nil, nil
-	}
-	value := s.p.parseValue(0)
-	s.p.skipSpace()
-	return value, s.p.fault
-}
-
-// parser reads text from left to right. Its methods go on after a fault, but read no further child: the
+//
+// It reads text from left to right. Its methods go on after a fault, but read no further child: the
 // first fault is the one that is reported.
-type parser struct {
+type Stream struct {
 	text  string
 	at    int // offset of the next byte
 	fault *diag.Diagnostic
@@ -63,15 +48,26 @@ type parser struct {
 	line, column int
 }
 
-func newParser(text string) *parser {
-	p := &parser{text: text, line: 1, column: 1}
+// NewStream returns a stream of the values that text consists of.
+func NewStream(text string) *Stream {
+	p := &Stream{text: text, line: 1, column: 1}
 	p.skipSpace()
 	return p
 }
 
+// Next returns the next value, or nil at the end of the text. Nothing can be read after a fault.
+func (p *Stream) Next() (*Node, *diag.Diagnostic) {
+	if p.at == len(p.text) {
+		return nil, nil
+	}
+	value := p.parseValue(0)
+	p.skipSpace()
+	return value, p.fault
+}
+
 // position returns the line and column of an offset. Offsets must not decrease from call to
 // call, so that parsing stays linear in the text.
-func (p *parser) position(offset int) (line, column int) {
+func (p *Stream) position(offset int) (line, column int) {
 	passed := p.text[p.located:offset]
 	if newlines := strings.Count(passed, "\n"); newlines > 0 {
 		p.line += newlines
@@ -84,13 +80,13 @@ func (p *parser) position(offset int) (line, column int) {
 }
 
 // fail reports a fault at the next byte, unless there was one before.
-func (p *parser) fail(rule string) {
+func (p *Stream) fail(rule string) {
 	if p.fault == nil {
 		p.fault = p.describeFault(rule)
 	}
 }
 
-func (p *parser) describeFault(rule string) *diag.Diagnostic {
+func (p *Stream) describeFault(rule string) *diag.Diagnostic {
 	d := &diag.Diagnostic{Rule: rule, Found: "the end of the text"}
 	d.Line, d.Column = p.position(p.at)
 	if p.at == len(p.text) {
@@ -118,22 +114,20 @@ func (p *parser) describeFault(rule string) *diag.Diagnostic {
 	return d
 }
 
-func (p *parser) skipSpace() {
-	for p.at < len(p.text) {
-		switch p.text[p.at] {
-		case ' ', '\n', '\t', '\r':
-			p.at++
-		default:
-			return
-		}
+func (p *Stream) skipSpace() { p.skipAny(" \n\t\r") }
+
+// skipAny skips bytes as long as they are among those of set.
+func (p *Stream) skipAny(set string) {
+	for p.at < len(p.text) && strings.IndexByte(set, p.text[p.at]) >= 0 {
+		p.at++
 	}
 }
 
 // isNext reports whether the next byte is c.
-func (p *parser) isNext(c byte) bool { return p.at < len(p.text) && p.text[p.at] == c }
+func (p *Stream) isNext(c byte) bool { return p.at < len(p.text) && p.text[p.at] == c }
 
 // skip skips the next byte if it is c.
-func (p *parser) skip(c byte) bool {
+func (p *Stream) skip(c byte) bool {
 	if !p.isNext(c) {
 		return false
 	}
@@ -141,7 +135,7 @@ func (p *parser) skip(c byte) bool {
 	return true
 }
 
-func (p *parser) parseValue(depth int) *Node {
+func (p *Stream) parseValue(depth int) *Node {
 	n := &Node{Start: p.at}
 	switch {
 	case depth > maxDepth:
@@ -173,7 +167,7 @@ func (p *parser) parseValue(depth int) *Node {
 	return n
 }
 
-func (p *parser) parseWord() (Kind, string) {
+func (p *Stream) parseWord() (Kind, string) {
 	for _, word := range []string{"null", "true", "false"} {
 		if strings.HasPrefix(p.text[p.at:], word) {
 			p.at += len(word)
@@ -188,7 +182,7 @@ func (p *parser) parseWord() (Kind, string) {
 }
 
 // parseChildren parses the children of an array or object, up to its closing bracket.
-func (p *parser) parseChildren(n *Node, closing byte, depth int) {
+func (p *Stream) parseChildren(n *Node, closing byte, depth int) {
 	p.at++
 	p.skipSpace()
 	if p.skip(closing) {
@@ -212,7 +206,7 @@ func (p *parser) parseChildren(n *Node, closing byte, depth int) {
 }
 
 // parseChild parses one element of an array, or one member of an object.
-func (p *parser) parseChild(kind Kind, depth int) *Node {
+func (p *Stream) parseChild(kind Kind, depth int) *Node {
 	if kind == Array {
 		return p.parseValue(depth + 1)
 	}
@@ -235,7 +229,7 @@ func (p *parser) parseChild(kind Kind, depth int) *Node {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-func (p *parser) skipNumber() {
+func (p *Stream) skipNumber() {
 	p.skip('-')
 	if !p.skip('0') {
 		p.skipDigits()
@@ -250,17 +244,15 @@ func (p *parser) skipNumber() {
 }
 
 // skipDigits skips one digit or more.
-func (p *parser) skipDigits() {
+func (p *Stream) skipDigits() {
 	if p.at == len(p.text) || !isDigit(p.text[p.at]) {
 		p.fail("a digit is required")
 	}
-	for p.at < len(p.text) && isDigit(p.text[p.at]) {
-		p.at++
-	}
+	p.skipAny("0123456789")
 }
 
 // parseString parses the string that begins at the next byte, and returns its value.
-func (p *parser) parseString() string {
+func (p *Stream) parseString() string {
 	p.at++
 	var unescaped []byte // up to the last escape
 	for start := p.at; p.at < len(p.text); {
