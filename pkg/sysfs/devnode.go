@@ -38,11 +38,7 @@ type Node struct {
 func (l lookup) statNode(p, from, dev string, required bool) (Node, error) {
 	st, err := l.host.Lstat(p)
 	if err != nil {
-		hint := ""
-		if errdefs.IsNotFound(err) {
-			hint = "the kernel or udev has not created this node, which " + from + " refers to"
-		}
-		return Node{}, l.wrapError(p, err, hint)
+		return Node{}, l.wrapError(p, err, "the kernel or udev has not created this node, which "+from+" refers to")
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFCHR {
 		return Node{}, l.newError(p, errdefs.ErrInvalidArgument, from+" refers to it",

@@ -5,6 +5,8 @@ package sysfs
 import (
 	"fmt"
 
+	"github.com/containerd/errdefs"
+
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -25,7 +27,10 @@ func (l lookup) newError(file string, sentinel error, hint, format string, args 
 	return fmt.Errorf("%s: %w", op, &diag.Diagnostic{File: file, Rule: fmt.Sprintf(format, args...), Hint: hint, Kind: sentinel})
 }
 
-// wrapError reports that file could not be read.
+// wrapError reports that file could not be read. The hint, which may be "", is for a file that does not exist.
 func (l lookup) wrapError(file string, err error, hint string) error {
+	if !errdefs.IsNotFound(err) {
+		hint = ""
+	}
 	return l.newError(file, err, hint, "%v", hostfs.WithoutPath(err))
 }

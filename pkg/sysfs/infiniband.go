@@ -79,15 +79,9 @@ type rdmaChar struct {
 
 func (l lookup) listRDMAChars(dev PCIDevice) ([]rdmaChar, error) {
 	var chars []rdmaChar
-	for _, class := range []struct {
-		dir   string
-		match func(string) bool
-	}{
-		{"infiniband_verbs", hasNumber("uverbs")},
-		{"infiniband_mad", hasNumber("umad", "issm")},
-	} {
-		dir := path.Join(dev.Dir, class.dir)
-		entries, err := l.listDir(dir, class.match)
+	for _, class := range []string{"infiniband_verbs", "infiniband_mad"} {
+		dir := path.Join(dev.Dir, class)
+		entries, err := l.listDir(dir, hasNumber("uverbs", "umad", "issm"))
 		if err != nil {
 			return nil, err
 		}

@@ -81,11 +81,7 @@ func (l lookup) readPCI() (PCIDevice, error) {
 	}
 	dev := PCIDevice{Address: address, Dir: path.Join(pciDevices, address)}
 	if _, err := l.host.Stat(dev.Dir); err != nil {
-		hint := ""
-		if errdefs.IsNotFound(err) {
-			hint = "this host has no such device; lspci -D lists its devices"
-		}
-		return PCIDevice{}, l.wrapError(dev.Dir, err, hint)
+		return PCIDevice{}, l.wrapError(dev.Dir, err, "this host has no such device; lspci -D lists its devices")
 	}
 	driver, err := l.readLink(path.Join(dev.Dir, "driver"))
 	if err != nil {

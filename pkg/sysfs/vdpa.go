@@ -44,11 +44,7 @@ func VDPA(host hostfs.Root, name string) (VDPADevice, error) {
 	dev := VDPADevice{Name: name, Dir: path.Join(vdpaDevices, name)}
 	real, err := l.host.Resolve(dev.Dir)
 	if err != nil {
-		hint := ""
-		if errdefs.IsNotFound(err) {
-			hint = "this host has no such device; vdpa dev show lists its devices"
-		}
-		return VDPADevice{}, l.wrapError(dev.Dir, err, hint)
+		return VDPADevice{}, l.wrapError(dev.Dir, err, "this host has no such device; vdpa dev show lists its devices")
 	}
 	dev.Address = lastPCIAddress(real)
 	if err := l.readVDPADriver(&dev); err != nil {
