@@ -12,6 +12,9 @@ import (
 // NoGroup as a group leaves a PCI function without an IOMMU group.
 const NoGroup = -1
 
+// virtual is the directory of devices without hardware.
+const virtual = "/sys/devices/virtual"
+
 // pciDir returns the directory of a PCI function.
 func pciDir(address string) string { return filepath.Join("/sys/devices/pci0000:00", address) }
 
@@ -19,16 +22,7 @@ func pciDir(address string) string { return filepath.Join("/sys/devices/pci0000:
 // (NoGroup for none). Called again it rebinds the function and moves it.
 func (t *Tree) AddPCI(address, driver string, group int) error {
 	dir := pciDir(address)
-	errs := []error{
-		t.Mkdir(dir),
-		t.Link(filepath.Join("/sys/bus/pci/devices", address), dir),
-		t.Remove(filepath.Join(dir, "driver")),
-		t.Remove(filepath.Join(dir, "iommu_group")),
-	}
-	if driver != "" {
-		to := filepath.Join("/sys/bus/pci/drivers", driver)
-		errs = append(errs, t.Mkdir(to), t.Link(filepath.Join(dir, "driver"), to))
-	}
+	errs := []error{t.addToBus("pci", address, dir, driver), t.Remove(filepath.Join(dir, "iommu_group"))}
 	if group != NoGroup {
 		to := filepath.Join("/sys/kernel/iommu_groups", strconv.Itoa(group))
 		errs = append(errs,
@@ -48,8 +42,8 @@ func (t *Tree) AddVF(address, physical string) error {
 func (t *Tree) AddVFIO(group int, dev, container Dev) error {
 	name := strconv.Itoa(group)
 	return errors.Join(
-		t.Class("vfio", name, "/dev/vfio/"+name, 0o600, dev),
-		t.Class("misc", "vfio", "/dev/vfio/vfio", 0o666, container),
+		t.addToClass("vfio", virtual, name, "/dev/vfio/"+name, 0o600, dev),
+		t.addToClass("misc", virtual, "vfio", "/dev/vfio/vfio", 0o666, container),
 	)
 }
 
@@ -59,8 +53,8 @@ func (t *Tree) AddNoIOMMU(group int, dev, container Dev) error {
 	name := fmt.Sprintf("noiommu-%d", group)
 	return errors.Join(
 		t.WriteFile(fmt.Sprintf("/sys/kernel/iommu_groups/%d/name", group), "vfio-noiommu\n"),
-		t.Class("vfio", name, "/dev/vfio/"+name, 0o600, dev),
-		t.Class("misc", "vfio", "/dev/vfio/vfio", 0o666, container),
+		t.addToClass("vfio", virtual, name, "/dev/vfio/"+name, 0o600, dev),
+		t.addToClass("misc", virtual, "vfio", "/dev/vfio/vfio", 0o666, container),
 	)
 }
 
@@ -69,26 +63,22 @@ func (t *Tree) AddNoIOMMU(group int, dev, container Dev) error {
 func (t *Tree) AddIOMMUFD(address string, index int, dev, iommu Dev) error {
 	name := fmt.Sprintf("vfio%d", index)
 	return errors.Join(
-		t.child(address, "vfio-dev", name, map[string]string{"dev": dev.String() + "\n"}),
-		t.Node("/dev/vfio/devices/"+name, 0o600, dev),
-		t.Class("misc", "iommu", "/dev/iommu", 0o600, iommu),
+		t.addToClass("vfio-dev", pciDir(address), name, "/dev/vfio/devices/"+name, 0o600, dev),
+		t.addToClass("misc", virtual, "iommu", "/dev/iommu", 0o600, iommu),
 	)
 }
 
 // AddUIO adds the device uio<index> to the function, with its node, mode 0600.
 func (t *Tree) AddUIO(address string, index int, dev Dev) error {
 	name := fmt.Sprintf("uio%d", index)
-	return errors.Join(
-		t.child(address, "uio", name, map[string]string{"dev": dev.String() + "\n"}),
-		t.Node("/dev/"+name, 0o600, dev),
-	)
+	return t.addToClass("uio", pciDir(address), name, "/dev/"+name, 0o600, dev)
 }
 
 // AddVhostNet creates /dev/vhost-net, mode 0660, and /dev/net/tun, mode 0666.
 func (t *Tree) AddVhostNet(vhost, tun Dev) error {
 	return errors.Join(
-		t.Class("misc", "vhost-net", "/dev/vhost-net", 0o660, vhost),
-		t.Class("misc", "tun", "/dev/net/tun", 0o666, tun),
+		t.addToClass("misc", virtual, "vhost-net", "/dev/vhost-net", 0o660, vhost),
+		t.addToClass("misc", virtual, "tun", "/dev/net/tun", 0o666, tun),
 	)
 }
 
@@ -96,17 +86,18 @@ func (t *Tree) AddVhostNet(vhost, tun Dev) error {
 // umad<index> and issm<index>, mode 0600, all with the numbers dev, and creates
 // /dev/infiniband/rdma_cm with the numbers cm, mode 0666.
 func (t *Tree) AddRDMA(address, ibdev string, index int, dev, cm Dev) error {
-	attrs := map[string]string{"dev": dev.String() + "\n", "ibdev": ibdev + "\n"}
 	errs := []error{
 		t.Mkdir(filepath.Join(pciDir(address), "infiniband", ibdev)),
-		t.Class("misc", "rdma_cm", "/dev/infiniband/rdma_cm", 0o666, cm),
+		t.addToClass("misc", virtual, "rdma_cm", "/dev/infiniband/rdma_cm", 0o666, cm),
 	}
 	for _, c := range []struct {
 		class, prefix string
 		mode          uint32
 	}{{"infiniband_verbs", "uverbs", 0o666}, {"infiniband_mad", "umad", 0o600}, {"infiniband_mad", "issm", 0o600}} {
 		name := c.prefix + strconv.Itoa(index)
-		errs = append(errs, t.child(address, c.class, name, attrs), t.Node("/dev/infiniband/"+name, c.mode, dev))
+		errs = append(errs,
+			t.addToClass(c.class, pciDir(address), name, "/dev/infiniband/"+name, c.mode, dev),
+			t.WriteFile(filepath.Join(pciDir(address), c.class, name, "ibdev"), ibdev+"\n"))
 	}
 	return errors.Join(errs...)
 }
@@ -116,19 +107,11 @@ func (t *Tree) AddRDMA(address, ibdev string, index int, dev, cm Dev) error {
 // vhost_vdpa it gets vhost-vdpa-<index> and its node, mode 0600. Called again it
 // rebinds the device.
 func (t *Tree) AddVDPA(name, driver, parent string, index int, dev Dev) error {
-	dir := filepath.Join("/sys/devices/virtual", name)
+	dir := filepath.Join(virtual, name)
 	if parent != "" {
 		dir = filepath.Join(pciDir(parent), name)
 	}
-	errs := []error{
-		t.Remove(dir),
-		t.Mkdir(dir),
-		t.Link(filepath.Join("/sys/bus/vdpa/devices", name), dir),
-	}
-	if driver != "" {
-		to := filepath.Join("/sys/bus/vdpa/drivers", driver)
-		errs = append(errs, t.Mkdir(to), t.Link(filepath.Join(dir, "driver"), to))
-	}
+	errs := []error{t.Remove(dir), t.addToBus("vdpa", name, dir, driver)}
 	if driver == "vhost_vdpa" {
 		node := fmt.Sprintf("vhost-vdpa-%d", index)
 		errs = append(errs,
@@ -138,13 +121,26 @@ func (t *Tree) AddVDPA(name, driver, parent string, index int, dev Dev) error {
 	return errors.Join(errs...)
 }
 
-// child creates a class device directly below a PCI function, as its drivers do,
-// linked from the class.
-func (t *Tree) child(address, class, name string, attrs map[string]string) error {
-	dir := filepath.Join(pciDir(address), class, name)
-	errs := []error{t.Mkdir(dir), t.Link(filepath.Join("/sys/class", class, name), dir)}
-	for attr, content := range attrs {
-		errs = append(errs, t.WriteFile(filepath.Join(dir, attr), content))
+// addToBus creates the directory dir of a device on a bus, bound to driver ("" for none).
+func (t *Tree) addToBus(bus, name, dir, driver string) error {
+	errs := []error{
+		t.Mkdir(dir),
+		t.Link(filepath.Join("/sys/bus", bus, "devices", name), dir),
+		t.Remove(filepath.Join(dir, "driver")),
+	}
+	if driver != "" {
+		to := filepath.Join("/sys/bus", bus, "drivers", driver)
+		errs = append(errs, t.Mkdir(to), t.Link(filepath.Join(dir, "driver"), to))
 	}
 	return errors.Join(errs...)
+}
+
+// addToClass creates a device of a class below parent, as drivers do, linked from the class, and its node.
+func (t *Tree) addToClass(class, parent, name, node string, mode uint32, dev Dev) error {
+	dir := filepath.Join(parent, class, name)
+	return errors.Join(
+		t.WriteFile(filepath.Join(dir, "dev"), dev.String()+"\n"),
+		t.Link(filepath.Join("/sys/class", class, name), dir),
+		t.Node(node, mode, dev),
+	)
 }

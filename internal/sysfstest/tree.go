@@ -77,41 +77,29 @@ func (t *Tree) Link(hostPath, target string) error {
 
 // Symlink creates or replaces a symlink with exactly the given text.
 func (t *Tree) Symlink(hostPath, text string) error {
-	if err := t.Mkdir(filepath.Dir(hostPath)); err != nil {
-		return err
-	}
-	if err := t.Remove(hostPath); err != nil {
+	if err := t.makeRoom(hostPath); err != nil {
 		return err
 	}
 	return os.Symlink(text, t.Path(hostPath))
 }
 
+// makeRoom creates the parents of a path, and removes what is there.
+func (t *Tree) makeRoom(hostPath string) error {
+	return errors.Join(t.Mkdir(filepath.Dir(hostPath)), t.Remove(hostPath))
+}
+
 // Node creates or replaces a character device, owned by the caller.
 func (t *Tree) Node(hostPath string, mode uint32, dev Dev) error {
-	if err := t.Mkdir(filepath.Dir(hostPath)); err != nil {
-		return err
-	}
-	if err := t.Remove(hostPath); err != nil {
+	if err := t.makeRoom(hostPath); err != nil {
 		return err
 	}
 	p := t.Path(hostPath)
 	err := unix.Mknod(p, unix.S_IFCHR|mode, int(unix.Mkdev(dev.Major, dev.Minor)))
 	if errors.Is(err, unix.EPERM) {
-		return fmt.Errorf("make device node %q: %w", p, ErrNoMknod)
+		err = ErrNoMknod
 	}
 	if err != nil {
 		return fmt.Errorf("make device node %q: %w", p, err)
 	}
 	return os.Chmod(p, os.FileMode(mode)) // mknod applies the umask
-}
-
-// Class creates the sysfs entry of a device below /sys/devices/virtual, linked from
-// /sys/class/<class>, and its node.
-func (t *Tree) Class(class, name, node string, mode uint32, dev Dev) error {
-	dir := filepath.Join("/sys/devices/virtual", class, name)
-	return errors.Join(
-		t.WriteFile(filepath.Join(dir, "dev"), dev.String()+"\n"),
-		t.Link(filepath.Join("/sys/class", class, name), dir),
-		t.Node(node, mode, dev),
-	)
 }
