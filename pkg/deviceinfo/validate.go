@@ -47,17 +47,17 @@ func (v *validator) validateInfo(n *jsontree.Node, path string) *Info {
 	info.Version = o.readText("version", true, "3.1.2", `the version of the specification, "1.1.0" or "1.0.0"`, checkVersion)
 	o.warnOfVersion(info.Version)
 
-	if m := o.findMember("pci"); m != nil {
-		info.PCI = v.validatePCI(m, joinPath(path, "pci"))
+	if m, ok := o.findMap(TypePCI, "3.1.3", "pci-address", "vhost-net", "rdma-device", "pf-pci-address", "representor-device"); ok {
+		info.PCI = m.readPCI()
 	}
-	if m := o.findMember("vdpa"); m != nil {
-		info.VDPA = v.validateVDPA(m, joinPath(path, "vdpa"))
+	if m, ok := o.findMap(TypeVDPA, "3.1.4", "parent-device", "driver", "path", "pci-address", "pf-pci-address", "representor-device"); ok {
+		info.VDPA = m.readVDPA()
 	}
-	if m := o.findMember("vhost-user"); m != nil {
-		info.VhostUser = v.validateVhostUser(m, joinPath(path, "vhost-user"))
+	if m, ok := o.findMap(TypeVhostUser, "3.1.5", "mode", "path"); ok {
+		info.VhostUser = m.readVhostUser()
 	}
-	if m := o.findMember("memif"); m != nil {
-		info.Memif = v.validateMemif(m, joinPath(path, "memif"))
+	if m, ok := o.findMap(TypeMemif, "3.1.6", "role", "path", "mode"); ok {
+		info.Memif = m.readMemif()
 	}
 	if info.Type != "" && o.findMember(string(info.Type)) == nil {
 		section := map[Type]string{TypePCI: "3.1.3", TypeVDPA: "3.1.4", TypeVhostUser: "3.1.5", TypeMemif: "3.1.6"}[info.Type]
@@ -96,11 +96,7 @@ func (o object) warnOfVersion(version string) {
 	}
 }
 
-func (v *validator) validatePCI(n *jsontree.Node, path string) *PCI {
-	o, ok := v.object(n, path, "3.1.3", "pci-address", "vhost-net", "rdma-device", "pf-pci-address", "representor-device")
-	if !ok {
-		return nil
-	}
+func (o object) readPCI() *PCI {
 	return &PCI{
 		PCIAddress:        o.readPCIAddress("pci-address", true, "3.1.3.1"),
 		VhostNet:          o.readText("vhost-net", false, "3.1.3.2", "the absolute path of the vhost-net character device", checkPath),
@@ -111,20 +107,16 @@ func (v *validator) validatePCI(n *jsontree.Node, path string) *PCI {
 	}
 }
 
-func (v *validator) validateVDPA(n *jsontree.Node, path string) *VDPA {
-	o, ok := v.object(n, path, "3.1.4", "parent-device", "driver", "path", "pci-address", "pf-pci-address", "representor-device")
-	if !ok {
-		return nil
-	}
+func (o object) readVDPA() *VDPA {
 	d := &VDPA{
 		ParentDevice: o.readText("parent-device", true, "3.1.4.1", "the name of a device in /sys/bus/vdpa/devices", checkName),
 		Driver:       VDPADriver(o.readEnum("driver", "3.1.4.2", string(VDPAVhost), string(VDPAVirtio))),
 	}
 	const rule = "the absolute path of the vhost or virtio device"
-	optional := d.Driver == VDPAVirtio && !v.opts.RequireVDPAPath
+	optional := d.Driver == VDPAVirtio && !o.opts.RequireVDPAPath
 	d.Path = o.readText("path", !optional, "3.1.4.3", rule, checkPath)
 	if optional && o.findMember("path") == nil {
-		v.addWarning(Diagnostic{Line: n.Line, Column: n.Column, Field: joinPath(path, "path"), Rule: "missing; should be " + rule, Section: "3.1.4.3",
+		o.addWarning(Diagnostic{Line: o.node.Line, Column: o.node.Column, Field: joinPath(o.path, "path"), Rule: "missing; should be " + rule, Section: "3.1.4.3",
 			Hint: "accepted, because the virtio driver does not use the path"})
 	}
 	d.PCIAddress = o.readPCIAddress("pci-address", false, "3.1.4.4")
@@ -134,11 +126,7 @@ func (v *validator) validateVDPA(n *jsontree.Node, path string) *VDPA {
 	return d
 }
 
-func (v *validator) validateVhostUser(n *jsontree.Node, path string) *VhostUser {
-	o, ok := v.object(n, path, "3.1.5", "mode", "path")
-	if !ok {
-		return nil
-	}
+func (o object) readVhostUser() *VhostUser {
 	return &VhostUser{
 		Mode:  VhostUserMode(o.readEnum("mode", "3.1.5.1", string(VhostUserClient), string(VhostUserServer))),
 		Path:  o.readText("path", true, "3.1.5.2", "the absolute path of the vhost-user socket, at most 107 bytes", checkSocket),
@@ -146,11 +134,7 @@ func (v *validator) validateVhostUser(n *jsontree.Node, path string) *VhostUser 
 	}
 }
 
-func (v *validator) validateMemif(n *jsontree.Node, path string) *Memif {
-	o, ok := v.object(n, path, "3.1.6", "role", "path", "mode")
-	if !ok {
-		return nil
-	}
+func (o object) readMemif() *Memif {
 	return &Memif{
 		Role:  MemifRole(o.readEnum("role", "3.1.6.1", string(MemifMaster), string(MemifSlave))),
 		Path:  o.readText("path", true, "3.1.6.2", `the absolute path of the memif socket, or "@" and an abstract name, at most 107 bytes`, checkMemifSocket),
@@ -183,6 +167,15 @@ func (v *validator) object(n *jsontree.Node, path, section string, known ...stri
 		}
 	}
 	return o, true
+}
+
+// findMap returns the map of a type; ok is false where there is none.
+func (o object) findMap(t Type, section string, known ...string) (m object, ok bool) {
+	n := o.findMember(string(t))
+	if n == nil {
+		return m, false
+	}
+	return o.object(n, joinPath(o.path, string(t)), section, known...)
 }
 
 // findMember returns the value of a key, or nil. A key in the wrong case, which is reported
