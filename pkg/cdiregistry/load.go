@@ -21,7 +21,7 @@ func (r *Registry) loadAll(d *openDir, names []string) []*specFile {
 	var next atomic.Int64
 	work := func() {
 		for i := int(next.Add(1)) - 1; i < len(names); i = int(next.Add(1)) - 1 {
-			files[i] = r.loadFile(d, names[i], parseSpec)
+			files[i], _ = r.loadFile(d, names[i], false)
 		}
 	}
 	var wg sync.WaitGroup
@@ -34,8 +34,8 @@ func (r *Registry) loadAll(d *openDir, names []string) []*specFile {
 }
 
 // loadFile reads one file; nil means that there is no spec file of that name, or none that declares
-// a name of SnapshotOf.
-func (r *Registry) loadFile(d *openDir, name string, parse func(text string) *parsedSpec) *specFile {
+// a name of SnapshotOf. The second result is what a file that can be read has.
+func (r *Registry) loadFile(d *openDir, name string, withRefs bool) (*specFile, parsedSpec) {
 	f := &specFile{dir: d.specDir, name: name}
 	// The identity comes first, so that a change during the reading is one from it.
 	now := time.Now()
@@ -44,7 +44,7 @@ func (r *Registry) loadFile(d *openDir, name string, parse func(text string) *pa
 	f.size, f.mtime = id.size, id.mtime
 	file, fault := r.files.ReadFile(d.fd, f.hostPath())
 	if file == nil || !file.IsLink && st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return nil
+		return nil, parsedSpec{}
 	}
 	f.isLinked = file.IsLink || st.Nlink > 1
 	if file.Target != "" {
@@ -61,20 +61,20 @@ func (r *Registry) loadFile(d *openDir, name string, parse func(text string) *pa
 		f.id = id
 	}
 	if fault != nil {
-		return f.refuse(fault)
+		return f.refuse(fault), parsedSpec{}
 	}
 	text := string(file.Data)
 	if r.names != nil && !mayDeclare(text, r.names) {
-		return nil
+		return nil, parsedSpec{}
 	}
-	p := parse(text)
+	p := parseSpec(text, withRefs)
 	if len(p.faults) > 0 {
 		f.refuse(p.faults...)
 		f.rememberNames(p.kind, p.names)
-		return f
+		return f, p
 	}
 	f.spec, f.kind = p.spec, p.kind
-	return f
+	return f, p
 }
 
 // rememberNames keeps what a refused file would have declared, for messages: few names, since

@@ -50,32 +50,23 @@ func checkName(name string) error {
 }
 
 // ValidateQualifiedName returns a *NameError for what is not "vendor/class=name", and nil
-// otherwise.
+// otherwise. It accepts what the CDI libraries accept; only files are held to the maximum length
+// of the parts.
 func ValidateQualifiedName(name string) error {
-	if err := checkQualifiedName(name); err != nil {
-		return &NameError{Name: name, Rule: err.Error()}
-	}
-	return nil
-}
-
-// checkQualifiedName returns why a text is not "vendor/class=name", or nil. It accepts what the
-// CDI libraries accept; only files are held to the maximum length of the parts.
-func checkQualifiedName(name string) error {
 	_, _, _, err := parser.ParseQualifiedName(name)
 	if err == nil {
 		return nil
 	}
 	vendor, class, device := parser.ParseDevice(name)
+	rule := err.Error()
 	if vendor == "" {
-		return fmt.Errorf("must be a vendor, a class and a name, such as vendor.com/class=name")
+		rule = "must be a vendor, a class and a name, such as vendor.com/class=name"
+	} else if kind := checkKind(vendor + "/" + class); kind != nil {
+		rule = kind.Error()
+	} else if own := checkName(device); own != nil {
+		rule = "the name, after the =, " + own.Error()
 	}
-	if kind := checkKind(vendor + "/" + class); kind != nil {
-		return kind
-	}
-	if own := checkName(device); own != nil {
-		return fmt.Errorf("the name, after the =, %w", own)
-	}
-	return err
+	return &NameError{Name: name, Rule: rule}
 }
 
 // ValidateAnnotationKey returns why a text is not what Kubernetes calls a qualified name: an

@@ -124,15 +124,10 @@ func (e *NotFoundError) Explain() Explanation {
 func (e *NotFoundError) findNearest() []string {
 	var names []string
 	kinds := map[string]bool{}
-	for _, f := range e.snapshot.files {
-		if f.err != nil || len(names) >= maxComparedNames {
-			continue
-		}
-		kinds[f.kind] = true
-		if f.kind == e.Kind {
-			for _, name := range f.deviceNames() {
-				names = append(names, f.kind+"="+name)
-			}
+	for _, d := range e.snapshot.devices {
+		kinds[d.file.kind] = true
+		if d.file.kind == e.Kind && len(names) < maxComparedNames {
+			names = append(names, d.name)
 		}
 	}
 	if kinds[e.Kind] {

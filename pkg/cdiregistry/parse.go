@@ -30,19 +30,16 @@ type parsedSpec struct {
 //
 // It tries JSON first. What is not JSON is read as YAML whatever the file is called, as the
 // CDI libraries do.
-func parseSpec(text string) *parsedSpec { return parseText(text, false) }
-
-func parseText(text string, withRefs bool) *parsedSpec {
+func parseSpec(text string, withRefs bool) parsedSpec {
 	c := &checker{withRefs: withRefs, version: -1}
-	root, notJSON, err := c.parseTree(text)
+	root, notJSON, err := parseTree(text)
 	if err != nil {
-		c.faults = []*Diagnostic{err}
-		return &c.parsedSpec
+		return parsedSpec{faults: []*Diagnostic{err}}
 	}
 	spec := c.decodeSpec(root)
 	if len(c.faults) == 0 {
 		c.spec = spec
-		return &c.parsedSpec
+		return c.parsedSpec
 	}
 	if notJSON != nil {
 		// A comment or a comma too many is YAML, and seldom meant as YAML.
@@ -50,12 +47,12 @@ func parseText(text string, withRefs bool) *parsedSpec {
 		c.faults = append(c.faults, notJSON)
 	}
 	diag.List(c.faults).Sort()
-	return &c.parsedSpec
+	return c.parsedSpec
 }
 
 // parseTree returns the document. The error is that of the syntax which the text looks like;
 // notJSON is why a text that looks like JSON was read as YAML.
-func (c *checker) parseTree(text string) (root *jsontree.Node, notJSON, err *Diagnostic) {
+func parseTree(text string) (root *jsontree.Node, notJSON, err *Diagnostic) {
 	root, notJSON = jsontree.Parse(text)
 	if notJSON == nil {
 		return root, nil, nil

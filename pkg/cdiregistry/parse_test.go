@@ -167,7 +167,7 @@ func TestRequiredVersionIsThatOfCDIProject(t *testing.T) {
 // TestNewerFieldsInEarlierDevicesAreWarnings checks the warning for a field that upstream checks in the last device only.
 func TestNewerFieldsInEarlierDevicesAreWarnings(t *testing.T) {
 	const text = `{"cdiVersion":"0.3.0","kind":"v/c","devices":[{"name":"a","containerEdits":{"mounts":[{"hostPath":"/a","containerPath":"/b","type":"bind"}]}},{"name":"b","containerEdits":{"env":["A=b"]}}]}`
-	p := parseSpec(text)
+	p := parseSpec(text, false)
 	if len(p.faults) != 0 || len(p.warnings) != 1 || p.warnings[0].Field != "devices[0].containerEdits.mounts[0].type" {
 		t.Errorf("errors %v, warnings %v", p.faults, p.warnings)
 	}
@@ -221,7 +221,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(utf16)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		spec, diags := Parse(text)
-		if p := parseSpec(string(text)); checkKind(p.kind) == nil {
+		if p := parseSpec(string(text), false); checkKind(p.kind) == nil {
 			for _, name := range append(p.names, "all") {
 				if checkName(name) == nil && !mayDeclare(string(text), []string{p.kind + "=" + name}) {
 					t.Fatalf("%s=%s is overlooked in %q", p.kind, name, text)

@@ -19,15 +19,15 @@ var hookNames = []string{"prestart", "createRuntime", "createContainer", "startC
 func (c *checker) checkEdits(n *jsontree.Node, e *specs.ContainerEdits) {
 	netDevices, gids := n.Member("netDevices"), n.Member("additionalGids")
 	if countEntries(netDevices) > 0 {
-		c.requireVersion(v110, netDevices, "netDevices", "")
+		c.requireVersion("1.1.0", netDevices, "netDevices", "")
 	}
 	c.refuseSame(netDevices, "netDevices", "hostInterfaceName", "another network device of these edits is the same interface")
 	c.refuseSame(netDevices, "netDevices", "name", "another network device of these edits has this name")
 	if e.IntelRdt != nil {
-		c.requireVersion(v070, n.Member("intelRdt"), "intelRdt", "")
+		c.requireVersion("0.7.0", n.Member("intelRdt"), "intelRdt", "")
 	}
 	if countEntries(gids) > 0 {
-		c.requireVersion(v070, gids, "additionalGids", "")
+		c.requireVersion("0.7.0", gids, "additionalGids", "")
 	}
 }
 
@@ -45,7 +45,7 @@ func (c *checker) checkDeviceNode(n *jsontree.Node, d *specs.DeviceNode) {
 	key := "path"
 	if d.HostPath != "" {
 		c.requireAbsolute(n, "hostPath", d.HostPath)
-		c.requireVersionInLastDevice(v050, n.Member("hostPath"), "hostPath")
+		c.requireVersionInLastDevice("0.5.0", n.Member("hostPath"), "hostPath")
 		ref.path, key = d.HostPath, "hostPath"
 	}
 	if d.Type != "" && (len(d.Type) != 1 || !strings.Contains("bcup", d.Type)) {
@@ -78,7 +78,7 @@ func (c *checker) checkHook(n *jsontree.Node, h *specs.Hook) {
 
 func (c *checker) checkMount(n *jsontree.Node, m *specs.Mount) {
 	if m.Type != "" {
-		c.requireVersionInLastDevice(v040, n.Member("type"), "type")
+		c.requireVersionInLastDevice("0.4.0", n.Member("type"), "type")
 	}
 	bind := mountopt.Parse(m.Options).Bind
 	// The source of a mount that is no bind mount need not be a path: "tmpfs".
@@ -101,9 +101,9 @@ func (c *checker) checkIntelRdt(n *jsontree.Node, r *specs.IntelRdt) {
 		c.reject(n.Member("closID"), "closID", `must be a file name of fewer than 4096 bytes, or "/"`)
 	}
 	if r.EnableMonitoring {
-		c.requireVersion(v110, n.Member("enableMonitoring"), "enableMonitoring", "")
+		c.requireVersion("1.1.0", n.Member("enableMonitoring"), "enableMonitoring", "")
 	}
 	if r.Schemata != nil { // also if the list is empty
-		c.requireVersion(v110, n.Member("schemata"), "schemata", "")
+		c.requireVersion("1.1.0", n.Member("schemata"), "schemata", "")
 	}
 }

@@ -18,19 +18,10 @@ import (
 // knownVersions are the versions of the specification that are read, oldest first.
 var knownVersions = []string{"0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"}
 
-// Indexes of the knownVersions that brought a field.
-const (
-	v040 = 1
-	v050 = 2
-	v060 = 3
-	v070 = 4
-	v110 = 7
-)
-
 // requireVersion reports a value that came with a later version than the file's. what names
 // it where key does not.
-func (c *checker) requireVersion(v int, n *jsontree.Node, key, what string) {
-	if rule := c.versionRule(v, cmp.Or(what, key)); rule != "" {
+func (c *checker) requireVersion(since string, n *jsontree.Node, key, what string) {
+	if rule := c.versionRule(since, cmp.Or(what, key)); rule != "" {
 		c.report(n, key, "", rule)
 	}
 }
@@ -38,21 +29,21 @@ func (c *checker) requireVersion(v int, n *jsontree.Node, key, what string) {
 // requireVersionInLastDevice is requireVersion for the two fields that the CDI libraries
 // check in the last device only (and in the edits of the file). Files with them in another
 // device are in use, and get a warning.
-func (c *checker) requireVersionInLastDevice(v int, n *jsontree.Node, key string) {
+func (c *checker) requireVersionInLastDevice(since string, n *jsontree.Node, key string) {
 	isEarly := c.path[0] == "devices" && c.path[1].(int) < c.devices-1
-	if rule := c.versionRule(v, key); isEarly && rule != "" {
+	if rule := c.versionRule(since, key); isEarly && rule != "" {
 		c.addWarning(n, key, rule)
 		return
 	}
-	c.requireVersion(v, n, key, "")
+	c.requireVersion(since, n, key, "")
 }
 
 // versionRule returns what something needs that came with a later version than the file's, or "".
-func (c *checker) versionRule(v int, what string) string {
-	if c.version < 0 || c.version >= v {
+func (c *checker) versionRule(since, what string) string {
+	if c.version < 0 || c.version >= slices.Index(knownVersions, since) {
 		return ""
 	}
-	return fmt.Sprintf("%s needs cdiVersion %s or later, the file says %s", what, knownVersions[v], knownVersions[c.version])
+	return fmt.Sprintf("%s needs cdiVersion %s or later, the file says %s", what, since, knownVersions[c.version])
 }
 
 // requireText reports a field of an object that is missing or empty.
@@ -116,7 +107,7 @@ func (c *checker) checkSpec(n *jsontree.Node, spec *specs.Spec) {
 		if err := checkKind(spec.Kind); err != nil {
 			c.reject(n.Member("kind"), "kind", err.Error())
 		} else if strings.Contains(spec.Kind[strings.IndexByte(spec.Kind, '/'):], ".") {
-			c.requireVersion(v060, n.Member("kind"), "kind", "a dot in the class")
+			c.requireVersion("0.6.0", n.Member("kind"), "kind", "a dot in the class")
 		}
 	}
 	devices := n.Member("devices")
@@ -172,7 +163,7 @@ func (c *checker) decodeAnnotations(n *jsontree.Node) map[string]string {
 		c.report(n, "", fmt.Sprintf("%d bytes", bytes), fmt.Sprintf("at most %d are allowed", maxAnnotationBytes))
 	}
 	if len(out) > 0 {
-		c.requireVersion(v060, n, "", "annotations")
+		c.requireVersion("0.6.0", n, "", "annotations")
 	}
 	return out
 }
@@ -184,7 +175,7 @@ func (c *checker) checkDevice(n *jsontree.Node, d *specs.Device) {
 		if err := checkName(d.Name); err != nil {
 			c.reject(n.Member("name"), "name", err.Error())
 		} else if '0' <= d.Name[0] && d.Name[0] <= '9' {
-			c.requireVersion(v050, n.Member("name"), "name", "a name that begins with a digit")
+			c.requireVersion("0.5.0", n.Member("name"), "name", "a name that begins with a digit")
 		}
 	}
 	edits := n.Member("containerEdits")

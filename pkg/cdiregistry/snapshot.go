@@ -234,18 +234,16 @@ type Stats struct {
 
 // Stats counts the files, devices and directories.
 func (s *Snapshot) Stats() Stats {
-	var n Stats
-	for _, dir := range s.Dirs() {
+	n := Stats{Files: len(s.files), Devices: len(s.Devices())}
+	for _, dir := range s.dirs {
 		if dir.Err != nil {
 			n.DirsInError++
 		}
 	}
 	for _, f := range s.Files() {
-		n.Files++
 		if f.Err != nil {
 			n.FilesInError++
 		}
 	}
-	n.Devices = len(s.Devices())
 	return n
 }

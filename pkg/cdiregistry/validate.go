@@ -15,12 +15,12 @@ import (
 )
 
 // Validate returns what is wrong with the text of a spec file, and nothing for a valid spec.
-func Validate(text []byte) []*Diagnostic { return parseSpec(string(text)).faults }
+func Validate(text []byte) []*Diagnostic { return parseSpec(string(text), false).faults }
 
 // Parse returns the spec that text holds, or what is wrong with it. The version has no
 // leading "v".
 func Parse(text []byte) (*specs.Spec, []*Diagnostic) {
-	p := parseSpec(string(text))
+	p := parseSpec(string(text), false)
 	return p.spec, p.faults
 }
 
@@ -49,26 +49,21 @@ func ValidateFile(host hostfs.Root, file string, opts ValidateOptions) ([]*Diagn
 		return nil, fmt.Errorf("validate CDI spec %q: %w", file, err)
 	}
 	defer dir.close()
-	parsed := &parsedSpec{}
-	f := r.loadFile(dir, path.Base(file), func(text string) *parsedSpec {
-		parsed = parseText(text, opts.CheckHost)
-		return parsed
-	})
+	f, parsed := r.loadFile(dir, path.Base(file), opts.CheckHost)
 	if f == nil {
 		return nil, fmt.Errorf("validate CDI spec %q: no such file: %w", file, errdefs.ErrNotFound)
 	}
-	var out []*Diagnostic
+	var faults []*Diagnostic
 	if f.err != nil {
-		out = slices.Clone(f.err.Diagnostics)
+		faults = f.err.Diagnostics
 		if !opts.TrustAnyone && errdefs.IsPermissionDenied(f.err) {
 			opts.TrustAnyone = true
 			// An error means that the file was removed meanwhile.
 			more, _ := ValidateFile(host, file, opts)
-			return compactDiagnostics(append(out, more...)), nil
+			return compactDiagnostics(slices.Concat(faults, more)), nil
 		}
 	}
-	faults := out
-	out = append(out[:len(out):len(out)], parsed.warnings...)
+	out := slices.Concat(faults, parsed.warnings)
 	for _, ref := range parsed.refs {
 		isReported := slices.ContainsFunc(faults, func(d *Diagnostic) bool { return d.Line == ref.place.Line && d.Column == ref.place.Column })
 		if d := ref.checkHost(host); d != nil && !isReported {
