@@ -54,27 +54,17 @@ func Adjustment(set *edits.Set, can capability.Capabilities, have ...edits.Devic
 // runtime supports them.
 func addDevice(a *api.ContainerAdjustment, devices []edits.Device, i int, have []edits.Device, can capability.Capabilities) {
 	d := &devices[i]
-	dev := &api.LinuxDevice{Path: d.Path, Type: ruleType(d), Major: d.Major, Minor: d.Minor}
-	if d.FileMode != nil {
-		dev.FileMode = api.FileMode(*d.FileMode)
-	}
-	if d.UID != nil {
-		dev.Uid = api.UInt32(*d.UID)
-	}
-	if d.GID != nil {
-		dev.Gid = api.UInt32(*d.GID)
-	}
 	if !needsBind(d, can) {
-		a.AddDevice(dev)
+		a.AddDevice(&api.LinuxDevice{Path: d.Path, Type: ruleType(d), Major: d.Major, Minor: d.Minor,
+			FileMode: api.FileMode(d.FileMode), Uid: api.UInt32(d.UID), Gid: api.UInt32(d.GID)})
 	}
 	if d.Access == "" || !can.DeviceRules {
 		// Before NRI 0.10, "m" cannot be added to a character device nor removed from a block
 		// device. That is harmless: the right to create the node again gives nothing new.
 		return
 	}
-	derived := capability.DerivedAccess(d)
 	deny := ""
-	for _, c := range derived {
+	for _, c := range capability.DerivedAccess(d) {
 		if !grants(d, c) && !othersGrant(c, devices, i, have) {
 			deny += string(c)
 		}
@@ -102,17 +92,12 @@ func grants(d *edits.Device, permission rune) bool {
 // are by number, so a rule that denies the permission would deny it to all these nodes.
 func othersGrant(permission rune, devices []edits.Device, i int, have []edits.Device) bool {
 	d := &devices[i]
-	same := func(o *edits.Device) bool {
-		return ruleType(o) == ruleType(d) && o.Major == d.Major && o.Minor == d.Minor
-	}
-	for j := range devices {
-		if j != i && same(&devices[j]) && grants(&devices[j], permission) {
-			return true
-		}
-	}
-	for j := range have {
-		if same(&have[j]) && grants(&have[j], permission) {
-			return true
+	for _, others := range [][]edits.Device{devices[:i], devices[i+1:], have} {
+		for j := range others {
+			o := &others[j]
+			if ruleType(o) == ruleType(d) && o.Major == d.Major && o.Minor == d.Minor && grants(o, permission) {
+				return true
+			}
 		}
 	}
 	return ruleType(d) == "c" && isDefaultDevice(d.Major, d.Minor)
@@ -154,10 +139,7 @@ func addRule(a *api.ContainerAdjustment, d *edits.Device, allow bool, access str
 }
 
 func addHook(a *api.ContainerAdjustment, h edits.Hook) {
-	hook := &api.Hook{Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env)}
-	if h.Timeout != nil {
-		hook.Timeout = api.Int(*h.Timeout)
-	}
+	hook := &api.Hook{Path: h.Path, Args: slices.Clone(h.Args), Env: slices.Clone(h.Env), Timeout: api.Int(h.Timeout)}
 	hooks := &api.Hooks{}
 	stages := map[edits.Stage]*[]*api.Hook{
 		edits.Prestart: &hooks.Prestart, edits.CreateRuntime: &hooks.CreateRuntime, edits.CreateContainer: &hooks.CreateContainer,
