@@ -88,10 +88,10 @@ func allowInCgroup(pid int, rules []rule) error {
 	if err != nil {
 		return err
 	}
-	if dir, ok := cgroupDir(mounts, v1, isDevices); ok {
+	if dir := cgroupDir(mounts, v1, "cgroup"); dir != "" {
 		return writeRules(dir, rules)
 	}
-	if dir, ok := cgroupDir(mounts, v2, isUnified); ok {
+	if dir := cgroupDir(mounts, v2, "cgroup2"); dir != "" {
 		return prependToAll(dir, rules)
 	}
 	return fmt.Errorf("no cgroup hierarchy that restricts devices is mounted (process %d is in %q and %q): %w", pid, v1, v2, errdefs.ErrNotFound)
@@ -114,31 +114,26 @@ func parseCgroup(text string) (v1, v2 string) {
 	return v1, v2
 }
 
-// cgroupDir finds the directory of a cgroup, "" for none, in the mount table. The last matching mount
-// wins, since it covers the others.
-func cgroupDir(mounts []hostfs.Mount, path string, hierarchy func(*hostfs.Mount) bool) (dir string, ok bool) {
+// cgroupDir finds the directory of a cgroup, "" for none, in the mount table: in the hierarchy of the devices
+// controller ("cgroup"), or in that of version 2 ("cgroup2"). The last matching mount wins, since it covers
+// the others.
+func cgroupDir(mounts []hostfs.Mount, path, fsType string) (dir string) {
 	if path == "" {
-		return "", false
+		return ""
 	}
 	for i := range mounts {
 		m := &mounts[i]
-		if !hierarchy(m) {
+		if m.FSType != fsType || fsType == "cgroup" && !slices.Contains(m.Super, "devices") {
 			continue
 		}
 		rel, below := strings.CutPrefix(path, strings.TrimSuffix(m.Root, "/"))
 		if !below || rel != "" && rel[0] != '/' || slices.Contains(strings.Split(rel, "/"), "..") {
 			continue
 		}
-		dir, ok = filepath.Join(m.Point, rel), true
+		dir = filepath.Join(m.Point, rel)
 	}
-	return dir, ok
+	return dir
 }
-
-func isDevices(m *hostfs.Mount) bool {
-	return m.FSType == "cgroup" && slices.Contains(m.Super, "devices")
-}
-
-func isUnified(m *hostfs.Mount) bool { return m.FSType == "cgroup2" }
 
 // rootless reports whether this process is in a user namespace other than the host's.
 func rootless() bool {

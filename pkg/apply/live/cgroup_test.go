@@ -33,16 +33,16 @@ func TestParseCgroupFindsDirectoryOfEachVersion(t *testing.T) {
 		"31 25 0:27 /b /mnt/with\\040space rw shared:1 - cgroup cgroup rw,devices\n" +
 		"32 25 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n" +
 		"33 25 0:29 /else /x rw - cgroup cgroup rw,devices\nbroken\n")
-	if dir, ok := cgroupDir(info, "/b/c", isDevices); !ok || dir != "/mnt/with space/c" {
-		t.Error(dir, ok)
+	if dir := cgroupDir(info, "/b/c", "cgroup"); dir != "/mnt/with space/c" {
+		t.Error(dir)
 	}
-	if dir, ok := cgroupDir(info, "/bc", isDevices); !ok || dir != "/sys/fs/cgroup/devices/bc" {
-		t.Error(dir, ok)
+	if dir := cgroupDir(info, "/bc", "cgroup"); dir != "/sys/fs/cgroup/devices/bc" {
+		t.Error(dir)
 	}
-	if dir, ok := cgroupDir(info, "/u", isUnified); !ok || dir != "/sys/fs/cgroup/unified/u" {
-		t.Error(dir, ok)
+	if dir := cgroupDir(info, "/u", "cgroup2"); dir != "/sys/fs/cgroup/unified/u" {
+		t.Error(dir)
 	}
-	if dir, ok := cgroupDir(info, "/../x", isUnified); ok {
+	if dir := cgroupDir(info, "/../x", "cgroup2"); dir != "" {
 		t.Error(dir)
 	}
 }
@@ -56,7 +56,7 @@ func FuzzCgroup(f *testing.F) {
 				t.Errorf("%q", path)
 			}
 		}
-		if dir, ok := cgroupDir(hostfs.ParseMounts(mountinfo), v1, isDevices); ok && strings.Contains("/"+v1+"/", "/../") && strings.Contains(dir, "..") {
+		if dir := cgroupDir(hostfs.ParseMounts(mountinfo), v1, "cgroup"); strings.Contains("/"+v1+"/", "/../") && strings.Contains(dir, "..") {
 			t.Errorf("%q", dir)
 		}
 	})
