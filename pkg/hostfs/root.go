@@ -80,10 +80,7 @@ func (r Root) Open(hostPath string, flags int) (*os.File, error) {
 // OpenFD is Open for a caller that closes the descriptor with unix.Close.
 func (r Root) OpenFD(hostPath string, flags int) (int, error) {
 	fd, err := r.open(hostPath, flags, 0)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
-	}
-	return fd, nil
+	return fd, pathError("open", hostPath, err)
 }
 
 func (r Root) open(hostPath string, flags int, resolve uint64) (int, error) {
@@ -115,10 +112,8 @@ func (r Root) StatNoSymlinks(hostPath string) (unix.Stat_t, error) {
 		return st, err
 	}
 	defer unix.Close(fd)
-	if err := unix.Fstat(fd, &st); err != nil {
-		return st, &os.PathError{Op: "stat", Path: hostPath, Err: err}
-	}
-	return st, nil
+	err = unix.Fstat(fd, &st)
+	return st, pathError("stat", hostPath, err)
 }
 
 // OpenNoSymlinks opens a canonical path (see [Root.Resolve]) for a caller that closes the
@@ -129,10 +124,7 @@ func (r Root) OpenNoSymlinks(hostPath string, flags int) (int, error) {
 	if errors.Is(err, unix.ELOOP) {
 		err = errSymlink
 	}
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: hostPath, Err: sentinel(err)}
-	}
-	return fd, nil
+	return fd, pathError("open", hostPath, err)
 }
 
 // errSymlink says why a path is refused.
@@ -142,9 +134,9 @@ var errSymlink = errdefs.ErrPermissionDenied.WithMessage("there is a symlink on 
 // in [Root.Open]; in rel none is (RESOLVE_BENEATH, NO_SYMLINKS, NO_MAGICLINKS),
 // and ".." cannot leave dir. A symlink on the way is errdefs.ErrPermissionDenied.
 func (r Root) OpenBeneath(dir, rel string, flags int) (*os.File, error) {
-	d, err := r.open(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	d, err := r.OpenFD(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: dir, Err: sentinel(err)}
+		return nil, err
 	}
 	defer unix.Close(d)
 	name := filepath.Join(dir, rel)
@@ -195,35 +187,26 @@ func (r Root) stat(hostPath string, flags int) (unix.Stat_t, error) {
 			}
 			err = unix.Fstatat(unix.AT_FDCWD, hostPath, &st, at)
 		}
-		if err != nil {
-			return st, &os.PathError{Op: "stat", Path: hostPath, Err: sentinel(err)}
-		}
-		return st, nil
+		return st, pathError("stat", hostPath, err)
 	}
 	fd, err := r.open(hostPath, unix.O_PATH|flags, 0)
 	if err == nil {
 		err = unix.Fstat(fd, &st)
 		unix.Close(fd)
 	}
-	if err != nil {
-		return st, &os.PathError{Op: "stat", Path: hostPath, Err: sentinel(err)}
-	}
-	return st, nil
+	return st, pathError("stat", hostPath, err)
 }
 
 // Readlink returns the text of the symlink hostPath.
 func (r Root) Readlink(hostPath string) (string, error) {
 	fd, err := r.open(hostPath, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return "", &os.PathError{Op: "readlink", Path: hostPath, Err: sentinel(err)}
+		return "", pathError("readlink", hostPath, err)
 	}
 	defer unix.Close(fd)
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Readlinkat(fd, "", buf)
-	if err != nil {
-		return "", &os.PathError{Op: "readlink", Path: hostPath, Err: sentinel(err)}
-	}
-	return string(buf[:n]), nil
+	return string(buf[:max(n, 0)]), pathError("readlink", hostPath, err)
 }
 
 // Resolve returns the canonical host path of the file that hostPath leads to. Every symlink is
@@ -231,7 +214,7 @@ func (r Root) Readlink(hostPath string) (string, error) {
 func (r Root) Resolve(hostPath string) (string, error) {
 	fd, err := r.open(hostPath, unix.O_PATH, 0)
 	if err != nil {
-		return "", &os.PathError{Op: "resolve", Path: hostPath, Err: sentinel(err)}
+		return "", pathError("resolve", hostPath, err)
 	}
 	defer unix.Close(fd)
 	real, err := os.Readlink(DescriptorPath(fd))
@@ -358,6 +341,14 @@ func Openat2(dirfd int, path string, how *unix.OpenHow) (int, error) {
 		}
 		return fd, err
 	}
+}
+
+// pathError adds the operation and the path to an error, and the sentinel to its errno.
+func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.PathError{Op: op, Path: path, Err: sentinel(err)}
 }
 
 // sentinel adds to an errno the errdefs sentinel that callers compare with.
