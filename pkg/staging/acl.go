@@ -91,28 +91,25 @@ func aclWithUser(acl []aclEntry, uid uint32, rights uint16) (_ []aclEntry, chang
 	if user >= 0 && masked && acl[user].Perm&limit&rights == rights {
 		return acl, false
 	}
-	out := slices.Clone(acl)
-	if user < 0 {
-		out = append(out, aclEntry{aclUser, rights, uid})
-	}
-	if !masked {
-		out = append(out, aclEntry{aclMask, 0, aclNoID})
-	}
-	slices.SortFunc(out, func(a, b aclEntry) int { return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.ID, b.ID)) })
-	union, mask := rights, -1
-	for i := range out {
-		switch e := &out[i]; {
-		case e.Tag == aclUser && e.ID == uid:
-			e.Perm = rights
-		case e.Tag == aclMask:
-			mask = i
+	var out []aclEntry
+	union := rights
+	for _, e := range acl {
+		switch {
+		case e.Tag == aclMask, e.Tag == aclUser && e.ID == uid:
+			continue
 		case e.Tag != aclUserObj && e.Tag != aclOther:
 			e.Perm &= limit
 			union |= e.Perm
 		}
+		out = append(out, e)
 	}
-	out[mask].Perm = union
-	return out, true
+	return sortACL(append(out, aclEntry{aclUser, rights, uid}, aclEntry{aclMask, union, aclNoID})), true
+}
+
+// sortACL sorts an ACL as the kernel wants it.
+func sortACL(acl []aclEntry) []aclEntry {
+	slices.SortFunc(acl, func(a, b aclEntry) int { return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.ID, b.ID)) })
+	return acl
 }
 
 // maskOf returns the permissions of the mask, which limits those of named users and of groups.
@@ -140,36 +137,33 @@ func userPermissions(acl []aclEntry, uid uint32) *uint16 {
 // since then stays. Nobody else gets more than before. An ACL without an entry for a named user
 // or group has no mask, so that the file has only its mode bits again.
 func aclWithoutGrant(acl []aclEntry, granted aclGrant) []aclEntry {
+	isGrant := func(e aclEntry) bool { return e.Tag == aclUser && e.ID == granted.UID && e.Perm == connectRights }
+	if !slices.ContainsFunc(acl, isGrant) {
+		return acl
+	}
 	var out []aclEntry
 	limit, _ := maskOf(acl)
-	union, named, found := uint16(0), false, false
+	union, named := uint16(0), false
 	for _, e := range acl {
-		if e.Tag == aclUser && e.ID == granted.UID && e.Perm == connectRights {
-			found = true
-			if granted.Before == nil {
-				continue
-			}
+		switch {
+		case e.Tag == aclMask, isGrant(e) && granted.Before == nil:
+			continue
+		case isGrant(e):
 			e.Perm = *granted.Before
 		}
-		if e.Tag != aclUserObj && e.Tag != aclOther && e.Tag != aclMask {
+		if e.Tag != aclUserObj && e.Tag != aclOther {
 			union |= e.Perm
 			named = named || e.Tag != aclGroupObj
 		}
 		out = append(out, e)
 	}
-	if !found {
-		return acl
+	if named {
+		return sortACL(append(out, aclEntry{aclMask, union & limit, aclNoID}))
 	}
 	for i := range out {
-		switch {
-		case out[i].Tag == aclMask:
-			out[i].Perm = union & limit
-		case out[i].Tag == aclGroupObj && !named:
+		if out[i].Tag == aclGroupObj {
 			out[i].Perm &= limit
 		}
-	}
-	if !named {
-		out = slices.DeleteFunc(out, func(e aclEntry) bool { return e.Tag == aclMask })
 	}
 	return out
 }
