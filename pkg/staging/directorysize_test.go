@@ -151,7 +151,7 @@ func TestBoundedDirectoryAfterCrash(t *testing.T) {
 		for _, again := range []bool{false, true} {
 			n := newBoundedNode(t)
 			c := newServer("c1", "s1", "a")
-			must(t, n.recordContainer(&c))
+			must(t, n.locked(func() error { return n.recordContainer(&c) }))
 			_, _, err := n.claimDirectory("s1", "/run/vsw/a")
 			must(t, err)
 			must(t, n.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}, true))

@@ -69,7 +69,7 @@ func (s *Store) oldRecords(before time.Time) ([]Orphan, error) {
 	var old []Orphan
 	for _, sid := range sids {
 		dir := filepath.Join(s.sandboxesDir(), sid)
-		ids, err := s.recordedContainers(sid)
+		ids, err := RecordedContainers(s.host, s.hostDir, sid)
 		if err != nil {
 			return nil, err
 		}
@@ -102,23 +102,18 @@ func (s *Store) Sweep(age, timeout time.Duration) (int, error) {
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, removeUnfinished(s.readyDir(), s.lockStore), s.SweepClaims())
+	errs = append(errs, removeUnfinished(s.readyDir(), s.locked), s.SweepClaims())
 	return n, errors.Join(errs...)
 }
 
 // removeUnfinished removes from a directory what processes that were killed left unfinished. It locks the
 // directory only if there is something.
-func removeUnfinished(dir string, lock func() (unlock func(), err error)) error {
+func removeUnfinished(dir string, locked func(func() error) error) error {
 	names, err := listNames(dir)
 	if err != nil || !slices.ContainsFunc(names, hostfs.IsUnfinished) {
 		return err
 	}
-	unlock, err := lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return hostfs.RemoveUnfinished(dir)
+	return locked(func() error { return hostfs.RemoveUnfinished(dir) })
 }
 
 // SweepIfDue is Sweep with [MinOrphanAge], unless a process did that within this time. It also revokes the

@@ -68,19 +68,14 @@ func ReadStatus(host hostfs.Root, stateDir string) (Status, error) {
 // Status returns the mode in force.
 func (s *Store) Status() Status { return s.status }
 
-// chooseMode chooses the mode, prepares the directory for it and records it, while no other process
-// mounts or unmounts.
-func (s *Store) chooseMode(want Mode) error {
-	unlock, err := s.lockStore()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	switch want {
+// chooseMode chooses the mode, prepares the directory for it and records it. The lock is held: no other
+// process mounts or unmounts meanwhile.
+func (s *Store) chooseMode() error {
+	switch want := s.opts.Mode; want {
 	case ModeDirectory:
 		s.status = Status{Mode: ModeDirectory, Reason: ReasonConfigured, Detail: "the configuration asks for it"}
 	case ModeAuto, ModeMount, "":
-		err := s.makeSharedMount(want)
+		err := s.makeSharedMount()
 		if err != nil && want == ModeMount {
 			return fmt.Errorf("stage sockets as mounts: %w", err)
 		}
@@ -103,8 +98,8 @@ func (s *Store) chooseMode(want Mode) error {
 
 // makeSharedMount makes the directory of all containers a shared mount. The error says why
 // mounts made in it would not reach containers.
-func (s *Store) makeSharedMount(want Mode) error {
-	if !s.host.IsLive() && want != ModeMount {
+func (s *Store) makeSharedMount() error {
+	if !s.host.IsLive() && s.opts.Mode != ModeMount {
 		return errdefs.ErrFailedPrecondition.WithMessage("host paths are taken below " + s.host.Dir())
 	}
 	dir := s.containersDir()

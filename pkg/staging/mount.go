@@ -7,13 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 // scratchOptions limit the file system of a container's own to the sockets and lock files of
@@ -47,10 +44,15 @@ func openTree(fd int) (int, error) {
 
 // attachMount mounts a detached mount at target. It follows no symlink there.
 func attachMount(tree int, target string, flags int) error {
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|flags); err != nil {
-		return &os.PathError{Op: "move_mount", Path: target, Err: err}
+	return pathError("move_mount", target, unix.MoveMount(tree, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH|flags))
+}
+
+// pathError adds operation and path to the error of a system call, as os.NewSyscallError adds the call.
+func pathError(op, path string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return &os.PathError{Op: op, Path: path, Err: err}
 }
 
 // unmountStack unmounts everything at target, with the mounts below it.
@@ -82,31 +84,17 @@ func createPlaceholder(target string) error {
 		}
 		err = unix.Mknod(target, unix.S_IFREG|0o444, 0)
 	}
-	if err != nil {
-		return &os.PathError{Op: "create", Path: target, Err: err}
-	}
-	return nil
+	return pathError("create", target, err)
 }
 
 // mountScratch mounts a small tmpfs on a directory of the container, which is below base.
 func (c *Container) mountScratch(base, dir string) error {
 	target := filepath.Join(base, dir)
 	options := scratchOptions + ",mode=1777"
-	if uid, gid := c.scratchOwner(dir); uid >= 0 && gid >= 0 {
-		options = scratchOptions + ",mode=755,uid=" + strconv.Itoa(uid) + ",gid=" + strconv.Itoa(gid)
+	if u := c.scratchOwner(dir); u != nil {
+		options = fmt.Sprintf("%s,mode=755,uid=%d,gid=%d", scratchOptions, u.UID, u.GID)
 	}
-	if err := unix.Mount("jackfield", target, "tmpfs", restrictedFlags, options); err != nil {
-		return &os.PathError{Op: "mount", Path: target, Err: err}
-	}
-	return nil
-}
-
-// checkType returns an error unless a file has the wanted type.
-func checkType(mode, want uint32, name string) error {
-	if mode&unix.S_IFMT == want {
-		return nil
-	}
-	return errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is a %s, want a %s", name, hostfs.TypeName(mode), hostfs.TypeName(want)))
+	return pathError("mount", target, unix.Mount("jackfield", target, "tmpfs", restrictedFlags, options))
 }
 
 // bindFD binds the file of a descriptor at target.

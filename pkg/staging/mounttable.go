@@ -115,14 +115,9 @@ func addMountedContainers(line, marker []byte, alive map[string]bool) {
 	if len(field) <= 3 {
 		return
 	}
-	for rest := field[3]; ; {
-		_, after, ok := bytes.Cut(rest, marker)
-		if !ok {
-			return
-		}
+	for _, after := range bytes.Split(field[3], marker)[1:] {
 		id, _, _ := bytes.Cut(after, []byte("/"))
 		alive[string(id)] = true
-		rest = after
 	}
 }
 

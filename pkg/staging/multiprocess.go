@@ -46,21 +46,18 @@ func HookDir(stateDir string) string { return filepath.Join(stateDir, "hook") }
 
 func (s *Store) readyDir() string { return filepath.Join(s.dir, "ready") }
 
-// lockStore takes the store's lock and, in a shared state directory, the lock of all processes.
-func (s *Store) lockStore() (unlock func(), err error) {
+// locked runs f under the store's lock and, in a shared state directory, the lock of all processes.
+func (s *Store) locked(f func() error) error {
 	s.mu.Lock()
-	if !s.opts.Shared {
-		return s.mu.Unlock, nil
+	defer s.mu.Unlock()
+	if s.opts.Shared {
+		fd, err := openLocked(filepath.Join(s.dir, lockFile), unix.O_CREAT, unix.LOCK_EX)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
 	}
-	fd, err := openLocked(filepath.Join(s.dir, lockFile), unix.O_CREAT, unix.LOCK_EX)
-	if err != nil {
-		s.mu.Unlock()
-		return nil, err
-	}
-	return func() {
-		unix.Close(fd)
-		s.mu.Unlock()
-	}, nil
+	return f()
 }
 
 // openLocked opens a file or directory with additional flags, and locks it.
@@ -189,11 +186,7 @@ func (s *Store) trackIfReady(containerID string) {
 // isRemoved reports whether another process is removing or has removed a container. The lock
 // is held.
 func (s *Store) isRemoved(containerID string) bool {
-	if !s.opts.Shared {
-		return false
-	}
-	_, err := os.Lstat(filepath.Join(s.readyDir(), containerID))
-	return err != nil
+	return s.opts.Shared && !IsReady(s.host, s.hostDir, containerID)
 }
 
 // ensureSharedMount makes the shared mount again, after the process that removed the last
@@ -202,7 +195,7 @@ func (s *Store) ensureSharedMount() error {
 	if !s.opts.Shared || s.status.Mode != ModeMount || isMountRoot(s.containersDir()) {
 		return nil
 	}
-	if err := s.makeSharedMount(s.opts.Mode); err != nil {
+	if err := s.makeSharedMount(); err != nil {
 		return fmt.Errorf("stage sockets as mounts: %w", err)
 	}
 	return nil

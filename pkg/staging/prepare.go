@@ -36,10 +36,10 @@ func (s *Store) Prepare(c Container) (err error) {
 			}
 		}
 	}()
-	if err := s.recordContainer(&c); err != nil {
+	if err := s.locked(func() error { return s.recordContainer(&c) }); err != nil {
 		return fmt.Errorf("record container %q in state directory %q: %w", c.ID, s.dir, err)
 	}
-	if err := s.fillDirectory(&c, again); err != nil {
+	if err := s.locked(func() error { return s.fillDirectory(&c, again) }); err != nil {
 		return s.stagingError(&c, err)
 	}
 	for i := range c.SocketDirs {
@@ -55,7 +55,7 @@ func (s *Store) Prepare(c Container) (err error) {
 			return err
 		}
 	}
-	return s.finishStaging(&c)
+	return s.locked(func() error { return s.finishStaging(&c) })
 }
 
 func (s *Store) stagingError(c *Container, err error) error {
@@ -84,13 +84,8 @@ func (s *Store) removeChanged(c *Container) (again bool, err error) {
 }
 
 // fillDirectory creates the container's directory with its directories and files. again means that an
-// earlier call did so: its mounts are removed first.
+// earlier call did so: its mounts are removed first. The lock is held.
 func (s *Store) fillDirectory(c *Container, again bool) error {
-	unlock, err := s.lockStore()
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	if err := s.ensureSharedMount(); err != nil {
 		return err
 	}
@@ -111,13 +106,8 @@ func (s *Store) fillDirectory(c *Container, again bool) error {
 	return nil
 }
 
-// finishStaging tracks a container whose mounts all exist.
+// finishStaging tracks a container whose mounts all exist. The lock is held.
 func (s *Store) finishStaging(c *Container) error {
-	unlock, err := s.lockStore()
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	if s.status.Mode != ModeMount {
 		return nil
 	}

@@ -68,12 +68,10 @@ func (s *Store) rebind(src *hostSocket) (n int, tenant bool, err error) {
 		return 0, tenant, err
 	}
 	defer unix.Close(fd)
-	unlock, err := s.lockStore()
-	if err != nil {
-		return 0, tenant, err
-	}
-	defer unlock()
-	n, err = s.rebindAll(src, fd, &st, claimants)
+	err = s.locked(func() (err error) {
+		n, err = s.rebindAll(src, fd, &st, claimants)
+		return err
+	})
 	if err != nil && isUnlinked(fd) {
 		// The watcher reports the next socket.
 		err = errdefs.ErrNotFound.WithMessage(fmt.Sprintf("%q was removed meanwhile", src.socket.hostPath()))

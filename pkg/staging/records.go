@@ -42,11 +42,6 @@ func RecordedContainers(host hostfs.Root, stateDir, sandboxID string) ([]string,
 	return ids, err
 }
 
-// recordedContainers is RecordedContainers for this store.
-func (s *Store) recordedContainers(sandboxID string) ([]string, error) {
-	return RecordedContainers(s.host, s.hostDir, sandboxID)
-}
-
 // RecordedSandboxes returns the sandboxes that have a record of a container, normally one.
 func RecordedSandboxes(host hostfs.Root, stateDir, containerID string) ([]string, error) {
 	names, err := readRecordNames(host, SandboxesDir(stateDir))
@@ -69,14 +64,9 @@ func readRecordNames(host hostfs.Root, dir string) ([]string, error) {
 
 // removeUnusedSandboxRecord removes the record of a sandbox without containers. The record of a
 // sandbox that has claims stays until the sandbox is removed. A shared store may never learn of
-// that, so it releases the sandbox's claims of the host's sockets with the last container. Under the
-// store's lock, no container of the sandbox is recorded meanwhile.
+// that, so it releases the sandbox's claims of the host's sockets with the last container. The lock is
+// held, so that no container of the sandbox is recorded meanwhile.
 func (s *Store) removeUnusedSandboxRecord(sandboxID string) error {
-	unlock, err := s.lockStore()
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	sandbox := filepath.Join(s.sandboxesDir(), sandboxID)
 	names, err := listNames(sandbox)
 	if err == nil && len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return name != bundleFile && name != claimedFile }) {
@@ -119,10 +109,7 @@ func (s *Store) recordFile(sandboxID, containerID string) string {
 // readRecord reads a container's record. A record that is empty or was cut short by a crash
 // counts as a container of this owner with no content.
 func (s *Store) readRecord(sandboxID, containerID string) record {
-	data, err := os.ReadFile(s.recordFile(sandboxID, containerID))
-	if err != nil {
-		data = nil
-	}
+	data, _ := os.ReadFile(s.recordFile(sandboxID, containerID)) // nothing where it cannot be read
 	return decodeRecord(data, s.opts.Owner, sandboxID, containerID)
 }
 
@@ -141,14 +128,9 @@ func decodeRecord(data []byte, owner, sandboxID, containerID string) record {
 	return r
 }
 
-// recordContainer writes the record under the store's lock, before anything is created. From then on
-// no rebinder mounts anything in the container's directory, until it is staged.
+// recordContainer writes the record, before anything is created. From then on no rebinder mounts
+// anything in the container's directory, until it is staged. The lock is held.
 func (s *Store) recordContainer(c *Container) error {
-	unlock, err := s.lockStore()
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	s.untrackContainer(c.ID)
 	if err := s.unmarkReady(c.ID); err != nil {
 		return err

@@ -30,45 +30,45 @@ func (s *Store) removeContainer(sandboxID, containerID string, modified time.Tim
 	if err := checkIDs(sandboxID, containerID); err != nil {
 		return false, err
 	}
-	r, removed, err := s.removeStaging(sandboxID, containerID, modified)
+	var r *record
+	err = s.locked(func() (err error) {
+		r, err = s.removeStaging(sandboxID, containerID, modified)
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("remove container %q from staging: %w", containerID, err)
 	}
-	if !removed {
+	if r == nil {
 		return false, nil
 	}
-	return true, errors.Join(s.revokeAccess(r.Sockets, ""), s.removeUnusedSandboxRecord(sandboxID))
+	err = s.revokeAccess(r.Sockets, "")
+	return true, errors.Join(err, s.locked(func() error { return s.removeUnusedSandboxRecord(sandboxID) }))
 }
 
 // removeStaging unmounts and removes a container's staging directory, and then its record, which it
-// returns.
-func (s *Store) removeStaging(sandboxID, containerID string, modified time.Time) (r record, removed bool, err error) {
-	unlock, err := s.lockStore()
-	if err != nil {
-		return r, false, err
-	}
-	defer unlock()
+// returns: nil for one that was modified meanwhile. The lock is held.
+func (s *Store) removeStaging(sandboxID, containerID string, modified time.Time) (*record, error) {
 	file := s.recordFile(sandboxID, containerID)
 	if !modified.IsZero() && !modTime(file).Equal(modified) {
-		return r, false, nil
+		return nil, nil
 	}
 	s.untrackContainer(containerID)
-	r = s.readRecord(sandboxID, containerID)
+	r := s.readRecord(sandboxID, containerID)
 	if err := s.unmarkReady(containerID); err != nil {
-		return r, false, err
+		return nil, err
 	}
 	if _, err := os.Lstat(filepath.Join(s.containersDir(), containerID)); !errors.Is(err, fs.ErrNotExist) {
 		if err := s.unmountAll(&r.Container); err != nil {
-			return r, false, err
+			return nil, err
 		}
 		if err := s.removeTree(containerID); err != nil {
-			return r, false, err
+			return nil, err
 		}
 	}
 	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return r, false, err
+		return nil, err
 	}
-	return r, true, nil
+	return &r, nil
 }
 
 // RemoveContainerByID is RemoveContainer for a caller that does not know the sandbox.
@@ -88,7 +88,7 @@ func (s *Store) RemoveSandbox(sandboxID string) error {
 	if err := checkID("sandbox", sandboxID); err != nil {
 		return err
 	}
-	ids, err := s.recordedContainers(sandboxID)
+	ids, err := RecordedContainers(s.host, s.hostDir, sandboxID)
 	if err != nil {
 		return fmt.Errorf("remove sandbox %q: %w", sandboxID, err)
 	}
@@ -112,7 +112,7 @@ func (s *Store) RemoveIdleSandbox(sandboxID string) error {
 	if err := checkID("sandbox", sandboxID); err != nil {
 		return err
 	}
-	if ids, err := s.recordedContainers(sandboxID); err != nil || len(ids) > 0 {
+	if ids, err := RecordedContainers(s.host, s.hostDir, sandboxID); err != nil || len(ids) > 0 {
 		return err
 	}
 	return s.RemoveSandbox(sandboxID)

@@ -4,7 +4,6 @@ package staging
 
 import (
 	"errors"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -134,10 +133,7 @@ func mountBeneath(fd, peer int, target string) (tree int, covered bool, err erro
 
 // unmountTop unmounts the upper of two mounts.
 func unmountTop(target string) error {
-	if err := unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-		return &os.PathError{Op: "unmount", Path: target, Err: err}
-	}
-	return nil
+	return pathError("unmount", target, unix.Unmount(target, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
 }
 
 // isUnlinked reports whether the file of a descriptor has been unlinked. The kernel does not

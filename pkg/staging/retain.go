@@ -34,7 +34,7 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 	}
 	for _, sid := range sandboxes {
 		stays := aliveSandbox(sid) || changedSince(asOf, filepath.Join(s.sandboxesDir(), sid))
-		ids, err := s.recordedContainers(sid)
+		ids, err := RecordedContainers(s.host, s.hostDir, sid)
 		errs = append(errs, err)
 		foreign := false
 		for _, cid := range ids {

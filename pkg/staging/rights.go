@@ -190,9 +190,13 @@ func (s *Store) sweepRights() error {
 	digits, err := listNames(s.rightsDir())
 	errs := []error{err}
 	for _, digit := range digits {
-		errs = append(errs, removeUnfinished(filepath.Join(s.rightsDir(), digit), func() (func(), error) {
+		errs = append(errs, removeUnfinished(filepath.Join(s.rightsDir(), digit), func(f func() error) error {
 			lock, err := s.lockRights(filepath.Join(s.nodeDir(), "rights", digit))
-			return func() { lock.Close() }, err
+			if err != nil {
+				return err
+			}
+			defer lock.Close()
+			return f()
 		}))
 	}
 	files, err := fs.Glob(os.DirFS(s.rightsDir()), "*/*"+rightsSuffix)

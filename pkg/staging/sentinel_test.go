@@ -18,7 +18,7 @@ func TestReasonsAgainstMountsAreFailedPreconditions(t *testing.T) {
 	host, err := hostfs.New(dir)
 	must(t, err)
 	s := &Store{host: host}
-	err = s.makeSharedMount(ModeAuto)
+	err = s.makeSharedMount()
 	if !errdefs.IsFailedPrecondition(err) || err.Error() != "host paths are taken below "+dir {
 		t.Errorf("below another root: %v", err)
 	}

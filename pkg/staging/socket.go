@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +24,8 @@ func (s *Store) openSocket(k *Socket) (int, unix.Stat_t, error) {
 	if err != nil {
 		return -1, st, err
 	}
-	if err = unix.Fstat(fd, &st); err == nil {
-		err = checkType(st.Mode, unix.S_IFSOCK, k.hostPath())
+	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		err = errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is a %s, want a socket", k.hostPath(), hostfs.TypeName(st.Mode)))
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -59,12 +60,8 @@ func (s *Store) stageSocketDir(c *Container, d *SocketDir) error {
 	if d.At == "" || s.status.Mode != ModeMount {
 		return nil
 	}
-	unlock, err := s.lockStore()
+	err = s.locked(func() error { return bindFD(fd, filepath.Join(s.containersDir(), c.ID, d.At), restrictedAttrs) })
 	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err := bindFD(fd, filepath.Join(s.containersDir(), c.ID, d.At), restrictedAttrs); err != nil {
 		return s.stagingError(c, withOrigin(d.From, err))
 	}
 	return nil
@@ -104,50 +101,41 @@ func (s *Store) openAndBindSocket(c *Container, k *Socket) (lost bool, err error
 	case !k.Await || s.status.Mode != ModeMount || !errdefs.IsNotFound(err):
 		return false, withOrigin(k.From, err)
 	}
-	unlock, err := s.lockStore()
-	if err != nil {
-		return false, err
+	if err := s.locked(func() error { return s.bindSocket(c, k, fd) }); err != nil {
+		return isUnlinked(fd), s.stagingError(c, err)
 	}
-	defer unlock()
-	if lost, err = s.bindSocket(c, k, fd); err != nil {
-		err = s.stagingError(c, err)
-	}
-	return lost, err
+	return false, nil
 }
 
 // bindSocket binds the socket of a descriptor at all its places, in place of an older one. A socket
-// that was unlinked since it was opened is lost. A socket that is awaited has the descriptor
-// -1, and placeholders. In ModeDirectory every socket has placeholders: the runtime mounts on them.
-func (s *Store) bindSocket(c *Container, k *Socket, fd int) (lost bool, err error) {
+// that is awaited has the descriptor -1, and placeholders. In ModeDirectory every socket has
+// placeholders: the runtime mounts on them. The lock is held.
+func (s *Store) bindSocket(c *Container, k *Socket, fd int) error {
 	dir := filepath.Join(s.containersDir(), c.ID)
 	for _, at := range k.At {
 		target := filepath.Join(dir, at)
 		if err := createPlaceholder(target); err != nil {
-			return false, err
+			return err
 		}
 		if fd < 0 || s.status.Mode != ModeMount {
 			continue
 		}
 		if err := bindFD(fd, target, restrictedAttrs|unix.MOUNT_ATTR_RDONLY); err != nil {
-			return isUnlinked(fd), withOrigin(k.From, err)
+			return withOrigin(k.From, err)
 		}
 	}
-	return false, nil
+	return nil
 }
 
-// scratchOwner returns the user and group that own a scratch directory, -1 for the process's
-// own.
-func (c *Container) scratchOwner(dir string) (uid, gid int) {
+// scratchOwner returns the user who owns a scratch directory, nil for the process's own.
+func (c *Container) scratchOwner(dir string) *User {
+	isIn := func(at string) bool { return strings.HasPrefix(at, dir+"/") }
 	for i := range c.Sockets {
-		if a := &c.Sockets[i].Access; a.User != nil {
-			for _, at := range c.Sockets[i].At {
-				if strings.HasPrefix(at, dir+"/") {
-					return int(a.User.UID), int(a.User.GID)
-				}
-			}
+		if k := &c.Sockets[i]; k.Access.User != nil && slices.ContainsFunc(k.At, isIn) {
+			return k.Access.User
 		}
 	}
-	return -1, -1
+	return nil
 }
 
 // withOrigin puts the file and field that request something before an error.

@@ -347,7 +347,7 @@ func TestCrashWhileDirectoryIsCreated(t *testing.T) {
 	at := filepath.Join(dir, "run/vsw/a")
 	crash := func() {
 		t.Helper()
-		must(t, s.recordContainer(&Container{ID: "c0", SandboxID: "s1"}))
+		must(t, s.locked(func() error { return s.recordContainer(&Container{ID: "c0", SandboxID: "s1"}) }))
 		_, _, err := s.claimDirectory("s1", "/run/vsw/a")
 		must(t, err)
 		must(t, s.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}, true))
@@ -396,7 +396,7 @@ func TestSocketsStayClaimedForContainerCreatedDuringRemoval(t *testing.T) {
 	}
 	go func() {
 		c := newClient("c2", "s1", "held/x.sock")
-		err := errors.Join(hook.recordContainer(&c), hook.markClaimed("s1"))
+		err := errors.Join(hook.locked(func() error { return hook.recordContainer(&c) }), hook.markClaimed("s1"))
 		close(recorded)
 		created <- errors.Join(err, hook.holdSockets("s1", c.Sockets))
 	}()

@@ -91,7 +91,7 @@ func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	}
 	if opts.NoCreate {
 		s.status = Status{Mode: ModeMount}
-	} else if err := s.chooseMode(opts.Mode); err != nil {
+	} else if err := s.locked(s.chooseMode); err != nil {
 		return nil, err
 	}
 	if opts.Watch && s.status.Mode == ModeMount {
@@ -172,18 +172,15 @@ func (s *Store) Close() error {
 // UnmountIfEmpty removes the shared mount of the state directory when no container is staged.
 // It is for the last store of a state directory.
 func (s *Store) UnmountIfEmpty() error {
-	unlock, err := s.lockStore()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if s.opts.Shared && !isMountRoot(s.containersDir()) {
-		return nil
-	}
-	if left, err := s.Containers(); err != nil || len(left) > 0 || s.status.Mode != ModeMount {
-		return err
-	}
-	return unmountStack(s.containersDir())
+	return s.locked(func() error {
+		if s.opts.Shared && !isMountRoot(s.containersDir()) {
+			return nil
+		}
+		if left, err := s.Containers(); err != nil || len(left) > 0 || s.status.Mode != ModeMount {
+			return err
+		}
+		return unmountStack(s.containersDir())
+	})
 }
 
 func (s *Store) containersDir() string { return ContainersDir(s.dir) }
@@ -201,15 +198,12 @@ func (s *Store) Containers() ([]string, error) { return listNames(s.containersDi
 // listNames returns the names in a directory, sorted. A missing directory has none.
 func listNames(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, nil
-		}
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	names := make([]string, 0, len(entries))
-	for _, e := range entries {
-		names = append(names, e.Name())
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
 	}
-	return names, nil
+	return names, err
 }
