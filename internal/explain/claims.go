@@ -90,11 +90,11 @@ func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resol
 		return nil, fmt.Errorf("spec.resourceClaims[%d]: want either resourceClaimName or resourceClaimTemplateName: %w", i, errdefs.ErrInvalidArgument)
 	}
 	title := kind + " " + p.Metadata.Namespace + "/" + name
-	object, known := x.opts.Manifests.Claim(title)
+	object, known := x.opts.Manifests.Claims[title]
 	if !known {
 		item.Notes = append(item.Notes, title+" is not in the files, so its requests are not checked")
 	}
-	if running, _ := x.opts.Manifests.Claim(manifest.ResourceClaim + " " + p.Metadata.Namespace + "/" + p.ClaimName(claim)); len(running.Devices) > 0 {
+	if running := x.opts.Manifests.Claims[manifest.ResourceClaim+" "+p.Metadata.Namespace+"/"+p.ClaimName(claim)]; len(running.Devices) > 0 {
 		object.Devices = running.Devices // of a claim from a template, too
 	}
 	var requests []string

@@ -58,7 +58,7 @@ type Options struct {
 	Host      hostfs.Root
 	Config    *config.Config
 	SpecDirs  string // the value of cdiregistry.DirsEnv
-	Manifests *manifest.Collection
+	Manifests *manifest.Objects
 	SandboxID string // of the pod; "" if it does not run on the host
 	Container string // explain only this one; "" for all
 }

@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
@@ -15,9 +16,8 @@ const (
 
 // Claim is a ResourceClaim or a ResourceClaimTemplate.
 type Claim struct {
-	Kind, Namespace, Name string
-	Requests              []ClaimRequest
-	Devices               []ClaimDevice // that the scheduler allocated, of a claim of the cluster
+	Requests []ClaimRequest
+	Devices  []ClaimDevice // that the scheduler allocated, of a claim of the cluster
 }
 
 // ClaimRequest is a request of a claim for devices of one class, or of the first available of several.
@@ -50,7 +50,7 @@ type claimSpec struct {
 
 // addClaim adds a ResourceClaim or ResourceClaimTemplate.
 func (o *Objects) addClaim(data json.RawMessage, x *object) error {
-	claim := Claim{Kind: x.Kind, Namespace: x.Metadata.Namespace, Name: x.Metadata.Name}
+	var claim Claim
 	var err error
 	if x.Kind == ResourceClaimTemplate {
 		var template struct{ Spec struct{ Spec claimSpec } }
@@ -71,7 +71,7 @@ func (o *Objects) addClaim(data json.RawMessage, x *object) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", x.title(), err)
 	}
-	o.Claims = append(o.Claims, claim)
+	o.Claims[x.Kind+" "+cmp.Or(x.Metadata.Namespace, o.namespace)+"/"+x.Metadata.Name] = claim
 	return nil
 }
 

@@ -28,24 +28,23 @@ items:
 {kind: Pod, metadata: {name: p}, spec: {devices: 7, containers: [{name: c}]}}
 ---
 {kind: ConfigMap, metadata: 7}
-`))
+`), "default")
 	type claim struct {
-		kind, namespace, name string
-		classes               map[string][]string // by request
-		devices               []ClaimDevice
+		classes map[string][]string // by request
+		devices []ClaimDevice
 	}
-	want := []claim{
-		{ResourceClaimTemplate, "a", "one", map[string][]string{"vf": {"vf.example.com"}, "any": {"big.example.com", "small.example.com"}}, nil},
-		{ResourceClaim, "", "old", map[string][]string{"gpu": {"gpu.example.com"}}, nil},
-		{ResourceClaim, "b", "running", map[string][]string{"vf": nil}, []ClaimDevice{{"vf", "d.example.com", "node", "dev-1"}}},
+	want := map[string]claim{
+		"ResourceClaimTemplate a/one": {map[string][]string{"vf": {"vf.example.com"}, "any": {"big.example.com", "small.example.com"}}, nil},
+		"ResourceClaim default/old":   {map[string][]string{"gpu": {"gpu.example.com"}}, nil},
+		"ResourceClaim b/running":     {map[string][]string{"vf": nil}, []ClaimDevice{{"vf", "d.example.com", "node", "dev-1"}}},
 	}
-	var got []claim
-	for _, c := range objects.Claims {
+	got := map[string]claim{}
+	for title, c := range objects.Claims {
 		classes := map[string][]string{}
 		for _, r := range c.Requests {
 			classes[r.Name] = r.Classes()
 		}
-		got = append(got, claim{c.Kind, c.Namespace, c.Name, classes, c.Devices})
+		got[title] = claim{classes, c.Devices}
 	}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(claim{})); d != "" || err != nil {
 		t.Errorf("%v, -want +got\n%s", err, d)
@@ -58,7 +57,7 @@ func TestErrorNamesTheFaultyClaim(t *testing.T) {
 		`{kind: ResourceClaimTemplate, metadata: {name: x}, spec: {spec: {devices: {requests: 1}}}}`: `read manifest "c.yaml": ResourceClaimTemplate "x": json: `,
 		"a: b: c": `read manifest "c.yaml": `,
 	} {
-		if _, err := Parse("c.yaml", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := Parse("c.yaml", []byte(text), ""); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -74,7 +73,7 @@ spec:
   initContainers: [{name: first, resources: {claims: [{name: a}]}}]
   containers: [{name: app, resources: {claims: [{name: b, request: vf}, {name: c}]}}]
 status: {resourceClaimStatuses: [{name: b, resourceClaimName: p-b-x7k2p}]}
-`))
+`), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,10 +100,11 @@ func FuzzClaims(f *testing.F) {
 	f.Add([]byte(`{kind: List, items: [{kind: ResourceClaimTemplate, spec: {spec: {devices: {requests: [{firstAvailable: [{}]}]}}}}, null, 7]}`))
 	f.Add([]byte(`{kind: ResourceClaimList, items: [{}, {kind: ResourceClaimList, items: [{}]}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		objects, err := Parse("f", data)
-		for _, c := range objects.Claims {
-			if err != nil && !isNoPods(err) || c.Kind != ResourceClaim && c.Kind != ResourceClaimTemplate || c.Kind == ResourceClaimTemplate && c.Devices != nil {
-				t.Errorf("%+v, %v", c, err)
+		objects, err := Parse("f", data, "")
+		for title, c := range objects.Claims {
+			kind, _, _ := strings.Cut(title, " ")
+			if err != nil && !isNoPods(err) || kind != ResourceClaim && kind != ResourceClaimTemplate || kind == ResourceClaimTemplate && c.Devices != nil {
+				t.Errorf("%s: %+v, %v", title, c, err)
 			}
 			for _, r := range c.Requests {
 				for _, class := range r.Classes() {

@@ -55,10 +55,10 @@ func ReadInput(file string, stdin io.Reader) ([]byte, error) {
 }
 
 // Read returns the objects of a manifest of the caller, or of standard input for "-", as Parse does.
-func Read(file string, stdin io.Reader) (Objects, error) {
+func Read(file string, stdin io.Reader, namespace string) (Objects, error) {
 	data, err := ReadInput(file, stdin)
 	if err != nil {
 		return Objects{}, fmt.Errorf("read manifest %q: %w", file, err)
 	}
-	return Parse(file, data)
+	return Parse(file, data, namespace)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 // Limits on a manifest. The API server accepts a smaller size.
@@ -22,15 +23,6 @@ const (
 	maxPods      = 4096    // pods and pod templates in it
 	maxOthers    = 8       // other kinds that a message names
 )
-
-// Objects are the objects of a manifest that decide what containers get.
-type Objects struct {
-	Pods     []*Pod // and pod templates, in the file's order
-	Networks []Network
-	Claims   []Claim
-
-	others []string // kinds without pods, each once
-}
 
 // NoPodsError is a valid manifest without a pod. It may have other objects.
 type NoPodsError string
@@ -78,32 +70,24 @@ func (o *object) podTemplate() json.RawMessage {
 var Workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "Job", "CronJob", "PodTemplate"}
 
 // Parse returns the objects of a manifest; messages name the file. Objects of other kinds, such as Services,
-// are skipped. Without a pod the error is a NoPodsError, and the other objects are returned with it.
-func Parse(file string, data []byte) (Objects, error) {
-	objects, err := parseDocuments(data)
+// are skipped. Networks and claims that name no namespace are in the given one. Without a pod the error is a
+// NoPodsError, and the other objects are returned with it.
+func Parse(file string, data []byte, namespace string) (Objects, error) {
+	o := Objects{Networks: map[string][]policy.Port{}, Claims: map[string]Claim{}, namespace: namespace}
+	docs, err := DecodeYAML(data)
+	if err == nil && len(docs) > maxDocuments {
+		err = fmt.Errorf("it holds more than %d documents", maxDocuments)
+	}
+	if err == nil {
+		err = o.addAll(docs, "")
+	}
 	if err != nil {
 		return Objects{}, fmt.Errorf("read manifest %q: %w: %w", file, err, errdefs.ErrInvalidArgument)
 	}
-	if len(objects.Pods) == 0 {
-		err = fmt.Errorf("read manifest %q: %w: %w", file, objects.noPods(), errdefs.ErrInvalidArgument)
+	if len(o.Pods) == 0 {
+		err = fmt.Errorf("read manifest %q: %w: %w", file, o.noPods(), errdefs.ErrInvalidArgument)
 	}
-	return objects, err
-}
-
-func parseDocuments(data []byte) (o Objects, err error) {
-	docs, err := DecodeYAML(data)
-	if err != nil {
-		return o, err
-	}
-	if len(docs) > maxDocuments {
-		return o, fmt.Errorf("it holds more than %d documents", maxDocuments)
-	}
-	for _, doc := range docs {
-		if err := o.add(doc, ""); err != nil {
-			return o, err
-		}
-	}
-	return o, nil
+	return o, err
 }
 
 // noPods says what the manifest holds instead of pods.
@@ -141,7 +125,7 @@ func (o *Objects) add(data json.RawMessage, parent string) error {
 	case x.Kind == ResourceClaim || x.Kind == ResourceClaimTemplate:
 		err = o.addClaim(data, &x)
 	case (parent == "" || parent == "List" && x.Kind != "List") && strings.HasSuffix(x.Kind, "List"):
-		err = o.addItems(&x)
+		err = o.addAll(x.Items, x.Kind)
 	default:
 		err = nil // an object of another kind has other types
 	}
@@ -151,10 +135,10 @@ func (o *Objects) add(data json.RawMessage, parent string) error {
 	return err
 }
 
-// addItems adds the objects in a list.
-func (o *Objects) addItems(list *object) error {
-	for _, item := range list.Items {
-		if err := o.add(item, list.Kind); err != nil {
+// addAll adds the documents of a manifest, or the items of a list, each as add does.
+func (o *Objects) addAll(all []json.RawMessage, parent string) error {
+	for _, data := range all {
+		if err := o.add(data, parent); err != nil {
 			return err
 		}
 	}

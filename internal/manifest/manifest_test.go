@@ -22,7 +22,7 @@ func FuzzManifest(f *testing.F) {
 	}
 	const file = "the-file.yaml"
 	f.Fuzz(func(t *testing.T, data []byte) {
-		objects, err := Parse(file, data)
+		objects, err := Parse(file, data, "")
 		pods := objects.Pods
 		if (len(pods) == 0) == (err == nil) {
 			t.Fatalf("both or neither of pods and %v", err)
@@ -57,7 +57,7 @@ func TestPodTemplateOfEachWorkload(t *testing.T) {
 		}
 		typed := "{kind: " + kind + "List, items: [" + strings.Replace(object, "kind: "+kind+", ", "", 1) + "]}"
 		for _, text := range []string{object, "{kind: List, items: [{kind: Service}, " + object + "]}", typed, "kind: Service\n---\n" + object + "\n---\nkind: ConfigMap\n"} {
-			objects, err := Parse("f.yaml", []byte(text))
+			objects, err := Parse("f.yaml", []byte(text), "")
 			pods := objects.Pods
 			if err != nil || len(pods) != 1 || pods[0].Kind != kind || pods[0].Metadata.Name != "w" {
 				t.Errorf("%s: %+v, %v", text, pods, err)
@@ -84,7 +84,7 @@ spec:
   ephemeralContainers: [{name: debug, image: tools, targetContainerName: app}]
   containers: [{name: app}]
   initContainers: [{name: init}]
-`))
+`), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@
 package manifest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -10,13 +11,6 @@ import (
 )
 
 const networkKind = "NetworkAttachmentDefinition"
-
-// Network is a NetworkAttachmentDefinition whose configuration asks jackfield-cni for ports of vswitches.
-type Network struct {
-	Namespace, Name string
-	// Ports have no bridge where the configuration leaves it to the vswitch.
-	Ports []policy.Port
-}
 
 // networkPlugin is the part of a CNI plugin's configuration that names a port.
 type networkPlugin struct {
@@ -26,7 +20,7 @@ type networkPlugin struct {
 	VLAN    int    `json:"vlan"`
 }
 
-// addNetwork adds a NetworkAttachmentDefinition if it has ports.
+// addNetwork adds a NetworkAttachmentDefinition if its configuration asks jackfield-cni for ports of vswitches.
 func (o *Objects) addNetwork(data json.RawMessage, x *object) error {
 	var network struct{ Spec struct{ Config string } }
 	if err := json.Unmarshal(data, &network); err != nil {
@@ -37,7 +31,7 @@ func (o *Objects) addNetwork(data json.RawMessage, x *object) error {
 		return fmt.Errorf("%s: spec.config: %w", x.title(), err)
 	}
 	if len(ports) > 0 {
-		o.Networks = append(o.Networks, Network{x.Metadata.Namespace, x.Metadata.Name, ports})
+		o.Networks[cmp.Or(x.Metadata.Namespace, o.namespace)+"/"+x.Metadata.Name] = ports
 	}
 	return nil
 }

@@ -26,10 +26,10 @@ items:
 ---
 kind: Deployment
 spec: {config: 7, template: {spec: {containers: [{name: c}]}}}
-`))
-	want := []Network{
-		{"a", "one", []policy.Port{{Switch: "ovs0", Bridge: "br0", VLAN: 7}}},
-		{"", "chain", []policy.Port{{Switch: "vpp0"}}},
+`), "default")
+	want := map[string][]policy.Port{
+		"a/one":         {{Switch: "ovs0", Bridge: "br0", VLAN: 7}},
+		"default/chain": {{Switch: "vpp0"}},
 	}
 	if d := cmp.Diff(want, objects.Networks); d != "" || err != nil {
 		t.Errorf("%v, -want +got\n%s", err, d)
@@ -37,7 +37,7 @@ spec: {config: 7, template: {spec: {containers: [{name: c}]}}}
 }
 
 func TestErrorNamesTheFaultyNetwork(t *testing.T) {
-	_, err := Parse("nets.yaml", []byte(`{kind: NetworkAttachmentDefinition, metadata: {name: x}, spec: {config: '{"vlan": "7"}'}}`))
+	_, err := Parse("nets.yaml", []byte(`{kind: NetworkAttachmentDefinition, metadata: {name: x}, spec: {config: '{"vlan": "7"}'}}`), "")
 	if err == nil || !strings.Contains(err.Error(), `read manifest "nets.yaml": NetworkAttachmentDefinition "x": spec.config: `) {
 		t.Error(err)
 	}
@@ -47,10 +47,10 @@ func FuzzNetworks(f *testing.F) {
 	f.Add([]byte(`{kind: NetworkAttachmentDefinition, spec: {config: '{"type": "jackfield-cni", "vswitch": "ovs0"}'}}`))
 	f.Add([]byte(`{kind: List, items: [{kind: NetworkAttachmentDefinition, spec: {config: '{"plugins": [null]}'}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		objects, err := Parse("f", data)
-		for _, n := range objects.Networks {
-			if err != nil && !isNoPods(err) || len(n.Ports) == 0 {
-				t.Errorf("%+v, %v", n, err)
+		objects, err := Parse("f", data, "")
+		for name, ports := range objects.Networks {
+			if err != nil && !isNoPods(err) || len(ports) == 0 {
+				t.Errorf("%s: %+v, %v", name, ports, err)
 			}
 		}
 	})

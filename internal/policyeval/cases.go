@@ -184,7 +184,7 @@ func (c *caseSpec) evaluate(file string, p *Policy) ([]Decision, error) {
 		return c.evaluateSubject(p, *c.For), nil
 	}
 	podFile := besideFile(file, c.Pod)
-	objects, err := manifest.Read(podFile, strings.NewReader(""))
+	objects, err := manifest.Read(podFile, strings.NewReader(""), "default")
 	if err != nil {
 		return nil, err
 	}

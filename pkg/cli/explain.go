@@ -129,7 +129,7 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 		return err
 	}
 	explainer, err := explain.New(explain.Options{
-		Host: local.host, Config: local.cfg, SpecDirs: env.Getenv(cdiregistry.DirsEnv), Manifests: &q.Collection, SandboxID: sandboxID, Container: q.container,
+		Host: local.host, Config: local.cfg, SpecDirs: env.Getenv(cdiregistry.DirsEnv), Manifests: &q.Objects, SandboxID: sandboxID, Container: q.container,
 	})
 	if err != nil {
 		return err

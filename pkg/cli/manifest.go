@@ -44,7 +44,7 @@ type manifestFlags struct {
 	pods      []string // --pod
 	namespace string
 
-	manifest.Collection // what the files hold
+	manifest.Objects // what the files hold
 }
 
 // addFlags adds the flags that name manifests. Commands with them take file arguments as well.
@@ -75,7 +75,7 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env, container string) 
 		}
 		isEmpty := true
 		for _, file := range files {
-			objects, err := manifest.Read(file, env.Stdin)
+			objects, err := manifest.Read(file, env.Stdin, cmp.Or(m.namespace, "default"))
 			hasOthers := len(objects.Networks)+len(objects.Claims) > 0
 			var none manifest.NoPodsError
 			if err != nil && (!errors.As(err, &none) || !hasOthers && file == name) {
@@ -94,7 +94,7 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env, container string) 
 					p.File = file
 				}
 			}
-			m.Add(&objects, cmp.Or(m.namespace, "default"))
+			m.Add(objects)
 		}
 		if isEmpty {
 			return fmt.Errorf("read manifests in %q: no %s file in the directory holds a pod: %w", name, strings.Join(manifest.Suffixes, ", "), errdefs.ErrNotFound)
