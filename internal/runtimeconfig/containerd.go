@@ -4,6 +4,7 @@ package runtimeconfig
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -47,7 +48,7 @@ type Containerd struct {
 
 type containerdFile struct {
 	name, text string
-	statements []statement
+	document   []Setting
 }
 
 // ReadContainerd reads a configuration and its imports as containerd does: the patterns of a file
@@ -75,26 +76,22 @@ func ReadContainerd(host Files, file string) (*Containerd, error) {
 		if bytes += len(data); bytes > maxImportBytes || len(c.files) == maxImports {
 			return nil, fmt.Errorf("%s and what it imports are more than %d files or %d bytes: %w", file, maxImports, maxImportBytes, errdefs.ErrResourceExhausted)
 		}
-		statements, err := parseTOML(next.name, string(data))
+		document, err := parseTOML(next.name, string(data))
 		if err != nil {
 			return nil, importedBy(next.importer, fmt.Errorf("%s: %w", next.name, err))
 		}
-		c.files = append(c.files, containerdFile{next.name, string(data), statements})
-		for _, st := range statements {
-			if st.isTable || !slices.Equal(st.Path, []string{"imports"}) {
-				continue
+		c.files = append(c.files, containerdFile{next.name, string(data), document})
+		imports := newSettings(document).Get("imports")
+		if imports.IsSet() && !strings.HasPrefix(imports.Written, "[") {
+			return nil, importedBy(next.importer, fmt.Errorf("%s: imports: found %s, want a list of files: %w", next.name, imports.Written, errdefs.ErrInvalidArgument))
+		}
+		for _, pattern := range imports.List {
+			names, err := resolveImport(host, path.Dir(next.name), pattern, &dirs)
+			if err != nil {
+				return nil, fmt.Errorf("%s: imports: %w", next.name, err)
 			}
-			if !strings.HasPrefix(st.Written, "[") {
-				return nil, importedBy(next.importer, fmt.Errorf("%s: imports: found %s, want a list of files: %w", next.name, st.Written, errdefs.ErrInvalidArgument))
-			}
-			for _, pattern := range st.List {
-				names, err := resolveImport(host, path.Dir(next.name), pattern, &dirs)
-				if err != nil {
-					return nil, fmt.Errorf("%s: imports: %w", next.name, err)
-				}
-				for _, name := range names {
-					todo = append(todo, pending{name, next.name})
-				}
+			for _, name := range names {
+				todo = append(todo, pending{name, next.name})
 			}
 		}
 	}
@@ -159,28 +156,16 @@ func globHost(host Files, pattern string, dirs *int) ([]string, error) {
 func (c *Containerd) mergeFiles() {
 	c.Settings, c.DisabledBy, c.version, c.lastNRITable = Settings{}, nil, 0, Setting{}
 	for _, f := range c.files {
-		var table Setting
-		for _, st := range f.statements {
-			if hasPrefix(st.Path, nriTable) && !table.IsSet() {
-				table = Setting{File: st.File, Line: st.Line}
-			}
-			if st.isTable {
-				continue
-			}
-			c.Settings[pathKey(st.Path)] = st.Setting
-			switch {
-			case slices.Equal(st.Path, []string{"version"}):
-				if v, err := strconv.Atoi(st.Value); err == nil {
-					c.version = max(c.version, v)
-				}
-			case slices.Equal(st.Path, []string{"disabled_plugins"}) && slices.Contains(st.List, NRIPlugin):
-				c.DisabledBy = append(c.DisabledBy, st.Setting)
-			case slices.Equal(st.Path, nriDisable):
-				table = st.Setting
-			}
+		settings := newSettings(f.document)
+		maps.Copy(c.Settings, settings)
+		if v, err := strconv.Atoi(settings.Get("version").Value); err == nil {
+			c.version = max(c.version, v)
 		}
-		if table.IsSet() {
-			c.lastNRITable = table
+		if disabled := settings.Get("disabled_plugins"); slices.Contains(disabled.List, NRIPlugin) {
+			c.DisabledBy = append(c.DisabledBy, disabled)
+		}
+		if first := slices.IndexFunc(f.document, func(s Setting) bool { return hasPrefix(s.Path, nriTable) }); first >= 0 {
+			c.lastNRITable = Setting{File: f.name, Line: f.document[first].Line, Value: settings.Get(nriDisable...).Value}
 		}
 	}
 }

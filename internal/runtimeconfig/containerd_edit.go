@@ -45,7 +45,7 @@ func EnableContainerdNRI(host hostfs.Root, file string) (*Change, error) {
 		}
 		return change, nil
 	}
-	if main.statements, err = parseTOML(file, change.After); err != nil {
+	if main.document, err = parseTOML(file, change.After); err != nil {
 		return nil, err
 	}
 	conf.mergeFiles()
@@ -89,20 +89,19 @@ const containerdNRIOn = "[plugins.\"" + NRIPlugin + "\"]\n  disable = false\n"
 // containerdWithNRI returns a file of containerd's configuration with NRI on and open to plugins
 // that connect. All other bytes stay.
 func containerdWithNRI(text string) (string, error) {
-	statements, err := parseTOML("", text)
+	document, err := parseTOML("", text)
 	if err != nil {
 		return "", err
 	}
-	if len(statements) == 0 {
+	if len(document) == 0 {
 		return text + lineEnd(text) + "version = 2\n\n" + containerdNRIOn, nil
 	}
-	set := Settings{}
-	set.add(statements)
+	set := newSettings(document)
 	version := cmp.Or(set.Get("version").Written, "1")
 	if !slices.Contains([]string{"2", "3", "4"}, version) {
 		return "", fmt.Errorf("it is of version %s, want 2, 3 or 4; convert it with `containerd config migrate`: %w", version, errdefs.ErrNotImplemented)
 	}
-	table, isDotted, err := findNRITable(statements)
+	table, isDotted, err := findNRITable(document)
 	if err != nil {
 		return "", err
 	}
@@ -137,19 +136,19 @@ func containerdWithNRI(text string) (string, error) {
 }
 
 // findNRITable returns the header of NRI's own table, and whether keys of NRI stand outside of it.
-func findNRITable(statements []statement) (table Setting, isDotted bool, err error) {
+func findNRITable(document []Setting) (table Setting, isDotted bool, err error) {
 	below := false // in a table of its own below NRI's, beside which NRI's own can stand
-	for _, st := range statements {
-		if st.isTable && !st.isInline {
-			below = len(st.Path) > 2 && hasPrefix(st.Path, nriTable)
+	for _, set := range document {
+		if set.isTable && !set.isInline {
+			below = len(set.Path) > 2 && hasPrefix(set.Path, nriTable)
 		}
 		switch {
-		case st.isInline && (slices.Equal(st.Path, nriTable) || slices.Equal(st.Path, nriTable[:1])):
-			return table, false, fmt.Errorf("%s is written as an inline table, which is not edited here; set disable = false in it: %w", strings.Join(st.Path, "."), errdefs.ErrNotImplemented)
-		case st.isTable && slices.Equal(st.Path, nriTable):
-			table = st.Setting
+		case set.isInline && (slices.Equal(set.Path, nriTable) || slices.Equal(set.Path, nriTable[:1])):
+			return table, false, fmt.Errorf("%s is written as an inline table, which is not edited here; set disable = false in it: %w", strings.Join(set.Path, "."), errdefs.ErrNotImplemented)
+		case set.isTable && slices.Equal(set.Path, nriTable):
+			table = set
 		}
-		isDotted = isDotted || !st.isTable && hasPrefix(st.Path, nriTable) && !table.IsSet() && !below
+		isDotted = isDotted || !set.isTable && hasPrefix(set.Path, nriTable) && !table.IsSet() && !below
 	}
 	return table, isDotted, nil
 }

@@ -83,19 +83,20 @@ func (c *CRIO) readFile(host Files, file string) {
 		c.Faults = append(c.Faults, err)
 		return
 	}
-	statements, err := parseTOML(file, string(data))
+	document, err := parseTOML(file, string(data))
 	if err != nil {
 		c.Faults = append(c.Faults, fmt.Errorf("%s: %w", file, err))
 		return
 	}
+	settings := newSettings(document)
 	named := map[string]bool{}
-	for _, st := range statements {
-		if table := crioNamedTable(st.Path); table != "" && !st.isTable {
+	for _, set := range settings {
+		if table := crioNamedTable(set.Path); table != "" {
 			named[table] = true
 		}
 	}
 	maps.DeleteFunc(c.Settings, func(_ string, s Setting) bool { return named[crioNamedTable(s.Path)] })
-	c.Settings.add(statements)
+	maps.Copy(c.Settings, settings)
 }
 
 // crioNamedTable returns the table of a runtime handler or workload that a key is in, "" for other

@@ -14,8 +14,9 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 )
 
-// Setting is a key of a configuration file and its value. The zero value stands for a key that no
-// file sets.
+// Setting is a key of a configuration file and its value, or the header of a table. The zero value stands for
+// a key that no file sets. The keys of an inline table are settings of their own behind that of the table. A
+// header's place is from its first key to the end of its line.
 type Setting struct {
 	Path    []string // tables and key, from the root of the document
 	File    string
@@ -26,6 +27,8 @@ type Setting struct {
 
 	start, end int       // the value's place in the text
 	elements   []element // of the array
+	isTable    bool      // a table's header, or an inline table
+	isInline   bool
 }
 
 // IsSet reports whether a file sets the key.
@@ -42,13 +45,15 @@ type Settings map[string]Setting
 
 func pathKey(path []string) string { return strings.Join(path, "\x00") }
 
-// add adds the settings of a document. They replace earlier ones of their path.
-func (s Settings) add(statements []statement) {
-	for _, st := range statements {
-		if !st.isTable {
-			s[pathKey(st.Path)] = st.Setting
+// newSettings returns the settings of a document. Of two with the same path the later one holds.
+func newSettings(document []Setting) Settings {
+	s := Settings{}
+	for _, set := range document {
+		if !set.isTable {
+			s[pathKey(set.Path)] = set
 		}
 	}
+	return s
 }
 
 // Get returns the setting of a key. The path has the tables and the key.
@@ -81,23 +86,14 @@ func hasPrefix(path, prefix []string) bool {
 	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
 }
 
-// statement is one table header or one key with its value in a TOML document. The keys of an inline
-// table are statements of their own behind that of the table. A header's place is from its first key
-// to the end of its line.
-type statement struct {
-	Setting
-	isTable  bool // a table's header, or an inline table
-	isInline bool
-}
-
 // element is a string in an array.
 type element struct {
 	text       string
 	start, end int
 }
 
-// parseTOML returns the statements of a document in its order.
-func parseTOML(file, text string) ([]statement, error) {
+// parseTOML returns the settings and table headers of a document in its order.
+func parseTOML(file, text string) ([]Setting, error) {
 	r := tomlReader{file: file, text: text, line: 1}
 	r.parser.Reset([]byte(text))
 	var table []string
@@ -117,7 +113,9 @@ func parseTOML(file, text string) ([]statement, error) {
 		if line == 0 {
 			line = len(text) - end
 		}
-		r.statements = append(r.statements, statement{Setting: r.setting(path, start, end+line), isTable: true})
+		header := r.setting(path, start, end+line)
+		header.isTable = true
+		r.settings = append(r.settings, header)
 	}
 	err := r.parser.Error()
 	var bad *unstable.ParserError
@@ -125,14 +123,14 @@ func parseTOML(file, text string) ([]statement, error) {
 		line := r.parser.Shape(r.parser.Range(bad.Highlight)).Start.Line
 		return nil, fmt.Errorf("line %d: not valid TOML: %s: %w", line, bad.Message, errdefs.ErrInvalidArgument)
 	}
-	return r.statements, err
+	return r.settings, err
 }
 
 type tomlReader struct {
 	file, text   string
 	parser       unstable.Parser
-	statements   []statement
-	line, offset int // of the statement that was read last
+	settings     []Setting
+	line, offset int // of the setting that was read last
 }
 
 // setting is the setting of a path at a place in the text. Places rise from call to call.
@@ -161,25 +159,25 @@ func (r *tomlReader) addKeyValue(table []string, node *unstable.Node) {
 	end := int(node.Raw.Offset + node.Raw.Length)
 	path := slices.Concat(table, key)
 	value := node.Value()
-	st := statement{Setting: r.setting(path, start, end)}
-	st.Value = r.text[start:end]
-	st.Written = diag.Excerpt(st.Value, 64)
+	set := r.setting(path, start, end)
+	set.Value = r.text[start:end]
+	set.Written = diag.Excerpt(set.Value, 64)
 	switch value.Kind {
 	case unstable.String:
-		st.Value = string(value.Data)
+		set.Value = string(value.Data)
 	case unstable.Array:
 		for it := value.Children(); it.Next(); {
 			if item := it.Node(); item.Kind == unstable.String {
 				at := int(item.Raw.Offset)
-				st.List = append(st.List, string(item.Data))
-				st.elements = append(st.elements, element{string(item.Data), at, at + int(item.Raw.Length)})
+				set.List = append(set.List, string(item.Data))
+				set.elements = append(set.elements, element{string(item.Data), at, at + int(item.Raw.Length)})
 			}
 		}
 	case unstable.InlineTable:
-		st.isTable, st.isInline = true, true
+		set.isTable, set.isInline = true, true
 	}
-	r.statements = append(r.statements, st)
-	if st.isInline {
+	r.settings = append(r.settings, set)
+	if set.isInline {
 		for it := value.Children(); it.Next(); {
 			r.addKeyValue(path, it.Node())
 		}

@@ -10,14 +10,8 @@ import (
 
 // readSettings returns all keys of a document.
 func readSettings(text string) (Settings, error) {
-	statements, err := parseTOML("f", text)
-	s := Settings{}
-	for _, st := range statements {
-		if !st.isTable {
-			s[pathKey(st.Path)] = st.Setting
-		}
-	}
-	return s, err
+	document, err := parseTOML("f", text)
+	return newSettings(document), err
 }
 
 func TestReadSettingsUnderstandsTOML(t *testing.T) {
@@ -70,14 +64,14 @@ inline = {f = "g", h = {i = 1}}
 	}
 }
 
-// Every statement's value lies in the text where the statement says.
+// Every setting's value lies in the text where the setting says.
 func FuzzParseTOML(f *testing.F) {
 	f.Add("[a]\nb = [\n\"c\", # d\n]\ne = 'f'\n")
 	f.Add("a = \"\\q\"\nb = \"\\ud800\"\n")
 	f.Add("a.\"b=\\u003d\" = {c = 1}\n[[d]]\r\ne = 1979-05-27\r\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		statements, _ := parseTOML("f", text)
-		for _, st := range statements {
+		document, _ := parseTOML("f", text)
+		for _, st := range document {
 			if st.start > st.end || st.end > len(text) || st.Line != 1+strings.Count(text[:st.start], "\n") {
 				t.Fatalf("%+v", st)
 			}
