@@ -24,21 +24,19 @@ func (d *doctor) checkOrphans() {
 	if d.node == nil || !d.node.Registered {
 		return // the check of the plugin reports it
 	}
-	var alive, owners []string
-	for _, sb := range d.node.Sandboxes {
-		alive = append(alive, sb.ID)
-		owners = append(owners, sb.ID)
-		if sb.UID != "" {
-			owners = append(owners, sb.UID)
-		}
-	}
 	// Containers of Podman have networks, too, and the runtime does not know them.
-	recorded, err := cnirecord.Living(d.Host, cnirecord.DefaultDir)
+	alive, err := cnirecord.Living(d.Host, cnirecord.DefaultDir)
 	if err != nil {
 		d.report("orphans", Unknown, runAsRoot, "what is left of pods that are gone is not known: %v", err)
 		return
 	}
-	alive, owners = append(alive, recorded...), append(owners, recorded...)
+	var uids []string
+	for _, sb := range d.node.Sandboxes {
+		alive = append(alive, sb.ID)
+		if sb.UID != "" {
+			uids = append(uids, sb.UID)
+		}
+	}
 	before := time.Now().Add(-orphans.DefaultAge)
 	isDeviceInfo := func(name string) bool { return orphans.IsDeviceInfo(name, alive) }
 	isRecord := func(name string) bool { return !slices.Contains(alive, name) }
@@ -46,7 +44,7 @@ func (d *doctor) checkOrphans() {
 	found += d.checkMultusOrphans(alive, before)
 	found += d.checkFiles(staging.SandboxesDir(d.cfg.StateDir), "record", Warning,
 		"restart jackfield-nri: it removes them when the runtime has reported what lives; its log says what keeps them", before, isRecord)
-	found += d.checkTransientOrphans(owners, before)
+	found += d.checkTransientOrphans(append(uids, alive...), before)
 	if found == 0 {
 		d.reportOK("orphans", "nothing is left of pods that are gone")
 	}

@@ -130,7 +130,8 @@ func (d *doctor) checkCRIO() bool {
 
 func (d *doctor) checkNRISocket() {
 	const start = "turn NRI on in the runtime's configuration (`jackfield enable-nri`) and restart the runtime"
-	st, err := d.configFiles().At(d.NRISocket).Stat(d.NRISocket)
+	host := d.configFiles().At(d.NRISocket)
+	st, err := host.Stat(d.NRISocket)
 	switch {
 	case errdefs.IsNotFound(err):
 		remedy := start
@@ -146,21 +147,15 @@ func (d *doctor) checkNRISocket() {
 		if st.Mode&0o022 != 0 {
 			d.report("nri", Error, "chmod go-w "+d.NRISocket, "others than root can connect to the NRI socket %s (mode %04o), and so change every container", d.NRISocket, st.Mode&0o7777)
 		}
-		d.checkNRIListener(start)
-	}
-}
-
-// checkNRIListener checks whether a process has the NRI socket open: the file stays when a runtime
-// ends, or restarts with NRI off.
-func (d *doctor) checkNRIListener(remedy string) {
-	bound, err := isSocketBound(d.configFiles().At(d.NRISocket), d.NRISocket)
-	switch {
-	case err != nil:
-		d.reportError("nri", remedy, err)
-	case !bound:
-		d.report("nri", Error, remedy, "nothing listens at the NRI socket %s, an earlier process left the file: NRI is off, plugins may not connect, or the runtime is not running", d.NRISocket)
-	default:
-		d.reportOK("nri", "the runtime listens at %s", d.NRISocket)
+		// The file stays when a runtime ends, or restarts with NRI off.
+		switch bound, err := isSocketBound(host, d.NRISocket); {
+		case err != nil:
+			d.reportError("nri", start, err)
+		case !bound:
+			d.report("nri", Error, start, "nothing listens at the NRI socket %s, an earlier process left the file: NRI is off, plugins may not connect, or the runtime is not running", d.NRISocket)
+		default:
+			d.reportOK("nri", "the runtime listens at %s", d.NRISocket)
+		}
 	}
 }
 
@@ -179,7 +174,7 @@ func isSocketBound(host hostfs.Root, file string) (bool, error) {
 	}
 	defer unix.Close(fd)
 	// By descriptor: a path below the root can be longer than a socket's address.
-	switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d", f.Fd())}); err {
+	switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: hostfs.DescriptorPath(int(f.Fd()))}); err {
 	case unix.EPROTOTYPE:
 		return true, nil
 	case unix.ECONNREFUSED:
