@@ -56,9 +56,7 @@ func (d *doctor) findJackfieldHook(dirs []string) string {
 			}
 			file := path.Join(dir, name)
 			data, err := host.ReadFile(file)
-			var content struct {
-				Hook struct{ Path string }
-			}
+			var content struct{ Hook struct{ Path string } }
 			if err == nil && json.Unmarshal(data, &content) == nil && path.Base(content.Hook.Path) == "jackfield-hook" {
 				return file
 			}

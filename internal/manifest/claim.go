@@ -43,33 +43,30 @@ func (r *ClaimRequest) Classes() (names []string) {
 // ClaimDevice is a device that is allocated to a request, with its subrequest.
 type ClaimDevice struct{ Request, Driver, Pool, Device string }
 
-// claimSpec is the part of a ResourceClaimSpec that names requests.
+// claimSpec is the part of a ResourceClaimSpec that names requests, or a ResourceClaimTemplateSpec, which holds one.
 type claimSpec struct {
 	Devices struct{ Requests []ClaimRequest }
+	Spec    *claimSpec
 }
 
 // addClaim adds a ResourceClaim or ResourceClaimTemplate.
 func (o *Objects) addClaim(data json.RawMessage, x *object) error {
-	var claim Claim
-	var err error
-	if x.Kind == ResourceClaimTemplate {
-		var template struct{ Spec struct{ Spec claimSpec } }
-		err = json.Unmarshal(data, &template)
-		claim.Requests = template.Spec.Spec.Devices.Requests
-	} else {
-		var c struct {
-			Spec   claimSpec
-			Status struct {
-				Allocation struct {
-					Devices struct{ Results []ClaimDevice }
-				}
+	var c struct {
+		Spec   claimSpec
+		Status struct {
+			Allocation struct {
+				Devices struct{ Results []ClaimDevice }
 			}
 		}
-		err = json.Unmarshal(data, &c)
-		claim.Requests, claim.Devices = c.Spec.Devices.Requests, c.Status.Allocation.Devices.Results
 	}
-	if err != nil {
+	if err := json.Unmarshal(data, &c); err != nil {
 		return fmt.Errorf("%s: %w", x.title(), err)
+	}
+	var claim Claim
+	if x.Kind == ResourceClaim {
+		claim = Claim{c.Spec.Devices.Requests, c.Status.Allocation.Devices.Results}
+	} else if c.Spec.Spec != nil {
+		claim.Requests = c.Spec.Spec.Devices.Requests
 	}
 	o.Claims[x.Kind+" "+cmp.Or(x.Metadata.Namespace, o.namespace)+"/"+x.Metadata.Name] = claim
 	return nil

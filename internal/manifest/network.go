@@ -20,34 +20,19 @@ type networkPlugin struct {
 	VLAN    int    `json:"vlan"`
 }
 
-// addNetwork adds a NetworkAttachmentDefinition if its configuration asks jackfield-cni for ports of vswitches.
+// addNetwork adds a NetworkAttachmentDefinition if its configuration, a plugin or a list of them, asks jackfield-cni for
+// ports of vswitches. Without a configuration the node has it in a file.
 func (o *Objects) addNetwork(data json.RawMessage, x *object) error {
 	var network struct{ Spec struct{ Config string } }
 	if err := json.Unmarshal(data, &network); err != nil {
 		return fmt.Errorf("%s: %w", x.title(), err)
 	}
-	ports, err := parsePorts(network.Spec.Config)
-	if err != nil {
-		return fmt.Errorf("%s: spec.config: %w", x.title(), err)
-	}
-	if len(ports) > 0 {
-		o.Networks[cmp.Or(x.Metadata.Namespace, o.namespace)+"/"+x.Metadata.Name] = ports
-	}
-	return nil
-}
-
-// parsePorts returns the ports in a network's configuration: a plugin, or a list of them. Without a
-// configuration the node has it in a file.
-func parsePorts(text string) ([]policy.Port, error) {
-	if text == "" {
-		return nil, nil
-	}
 	var config struct {
 		networkPlugin
 		Plugins []networkPlugin `json:"plugins"`
 	}
-	if err := json.Unmarshal([]byte(text), &config); err != nil {
-		return nil, err
+	if err := json.Unmarshal([]byte(cmp.Or(network.Spec.Config, "{}")), &config); err != nil {
+		return fmt.Errorf("%s: spec.config: %w", x.title(), err)
 	}
 	var ports []policy.Port
 	for _, p := range append(config.Plugins, config.networkPlugin) {
@@ -55,5 +40,8 @@ func parsePorts(text string) ([]policy.Port, error) {
 			ports = append(ports, policy.Port{Switch: p.Vswitch, Bridge: p.Bridge, VLAN: p.VLAN})
 		}
 	}
-	return ports, nil
+	if len(ports) > 0 {
+		o.Networks[cmp.Or(x.Metadata.Namespace, o.namespace)+"/"+x.Metadata.Name] = ports
+	}
+	return nil
 }
