@@ -116,41 +116,36 @@ something could not be read, done or checked.`
 // Command returns the tree of jackfield's commands. Run executes it; man pages and tests of the
 // documentation read it.
 func Command(env Env) *cobra.Command {
-	root := &cobra.Command{
+	root := commandGroup(&cobra.Command{
 		Use:           "jackfield",
 		Short:         "Devices and fast-path sockets for containers",
 		Long:          rootLong,
 		Version:       version.String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return cmd.Help()
-		},
-	}
-	root.SetOut(env.Stdout)
-	root.SetErr(env.Stderr)
-	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(
+	},
 		explainCommand(env), validateCommand(env), deviceInfoCommand(env), devicesCommand(env), versionCommand(env),
 		injectCommand(env), cdiCommand(env), policyCommand(env), statusCommand(env), socketsCommand(env), doctorCommand(env),
 		enableNRICommand(env), nriCommand(env), installCommand(env),
 	)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
 	addCompletionCommand(root)
 	root.SetHelpCommand(helpCommand())
 	return root
 }
 
-// commandGroup returns a command that has only subcommands.
+// commandGroup returns a command that has only subcommands. Alone, the root prints its help.
 func commandGroup(cmd *cobra.Command, subs ...*cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
+		switch {
+		case len(args) > 0:
 			return unknownCommand(cmd, args[0])
+		case !cmd.HasParent():
+			return cmd.Help()
 		}
 		return usagef(cmd, "%swant one of %s", commandPrefix(cmd), strings.Join(subcommands(cmd), ", "))
 	}
