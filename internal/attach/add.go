@@ -26,108 +26,109 @@ type addPlan struct {
 	socket socketPlan
 	port   *vswitch.Port  // nil for none
 	driver vswitch.Driver // of the port
-	wrote  bool           // the device-info file may have been written
+
+	allocated bool // the attachment has its addresses
+	wrote     bool // the device-info file may have been written
 }
 
-// Add creates an attachment. It plans everything before it creates anything. With a port, it returns by the end of
-// LimitTime, if steps do: addresses and port may take a part of that time, and the rest is for undoing.
-func Add(ctx context.Context, host *Host, attachment *Attachment, steps Steps) error {
-	ctx, cancel := attachment.LimitTime(ctx)
+// Add creates the attachment. It plans everything before it creates anything. With a port, it returns by the end of
+// LimitTime, if allocate and report do: addresses and port may take a part of that time, and the rest is for undoing.
+//
+// allocate returns the attachment's addresses. It runs when the socket directory exists, and its context leaves time to
+// undo it, which Release does. If it fails, it has undone everything itself. report hands the attachment to the
+// runtime. If it fails, the attachment is removed. info is without the interface's information.
+func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Addresses, error), report func(info *deviceinfo.Info) error) error {
+	ctx, cancel := t.LimitTime(ctx)
 	defer cancel()
-	j := &job{Attachment: attachment, Host: host, ctx: ctx}
-	a, err := j.planAdd()
+	a, err := t.planAdd()
 	if err != nil {
 		return err
 	}
-	st, err := cnirecord.Open(j.Root, j.StateDir)
+	st, err := cnirecord.Open(t.Root, t.StateDir)
 	if err != nil {
-		return j.recordError(err)
+		return t.recordError(err)
 	}
 	defer st.Close()
-	j.reportStep("planned")
-	if err := j.createRecord(st, &a.record); err != nil {
+	t.reportStep("planned")
+	if err := t.createRecord(st, &a.record); err != nil {
 		return err
 	}
-	j.reportStep("recorded")
-	err = j.createAttachment(st, a, steps)
+	t.reportStep("recorded")
+	err = t.createAttachment(ctx, st, a, allocate)
 	if err == nil {
-		j.reportStep("created")
-		err = steps.Report(a.info)
+		t.reportStep("created")
+		err = report(a.info)
 	}
 	if err == nil {
-		j.reportStep("reported")
+		t.reportStep("reported")
 		return nil
 	}
 	// The runtime gets the error of Add. If undoing fails, the record stays for Remove.
-	if undo := j.undoAdd(st, a, steps); undo != nil {
-		undo = JoinErrors(undo, j.markLeftover(st))
-		fmt.Fprintf(j.Log, "%s: undo ADD: %v\n", j.Program, undo)
+	if undo := t.undoAdd(ctx, st, a); undo != nil {
+		undo = JoinErrors(undo, t.markLeftover(st))
+		fmt.Fprintf(t.Log, "%s: undo ADD: %v\n", t.Program, undo)
 	}
 	return err
 }
 
 // planAdd checks everything that an Add depends on.
-func (j *job) planAdd() (*addPlan, error) {
+func (t *Attachment) planAdd() (*addPlan, error) {
 	a := &addPlan{}
-	if err := j.planInfoFile(a); err != nil {
+	if err := t.planInfoFile(a); err != nil {
 		return nil, err
 	}
-	if err := j.planAddSocket(a); err != nil {
+	if err := t.planAddSocket(a); err != nil {
 		return nil, err
 	}
-	if err := j.planPort(a); err != nil {
+	if err := t.planPort(a); err != nil {
 		return nil, err
 	}
 	var err error
-	if a.info, err = j.deviceInfo(a); err != nil {
+	if a.info, err = t.deviceInfo(a); err != nil {
 		return nil, err
 	}
-	a.record = cnirecord.Record{Key: j.Key, Adapter: j.Adapter, Netns: j.Netns, Namespace: j.Namespace, Pod: j.Pod, Chained: j.Chained,
-		InfoDir: j.InfoDir, InfoFile: a.record.InfoFile, InfoKept: a.before != nil, Info: a.info}
+	a.record = cnirecord.Record{Key: t.Key, Adapter: t.Adapter, Netns: t.Netns, Namespace: t.Namespace, Pod: t.Pod, Chained: t.Chained,
+		InfoDir: t.InfoDir, InfoFile: a.record.InfoFile, InfoKept: a.before != nil, Info: a.info}
 	if a.socket.dir != "" {
-		a.record.SocketDir, a.record.Directory = j.SocketDir, a.socket.dir
-		a.record.ClaimsDir, a.record.Claimed = j.ClaimsDir, j.claimedPath(a.socket.dir)
+		a.record.SocketDir, a.record.Directory = t.SocketDir, a.socket.dir
+		a.record.ClaimsDir, a.record.Claimed = t.ClaimsDir, t.claimedPath(a.socket.dir)
 	}
 	return a, nil
 }
 
 // PlanSocket returns the device-info that Add would write for a socket of which no device plugin has written any. It
 // returns nil for another device. It reads nothing.
-func PlanSocket(host *Host, attachment *Attachment) (*deviceinfo.Info, error) {
-	j := &job{Attachment: attachment, Host: host}
-	if !j.Device.IsSocket() {
+func (t *Attachment) PlanSocket() (*deviceinfo.Info, error) {
+	if !t.Device.IsSocket() {
 		return nil, nil
 	}
 	a := &addPlan{}
-	if err := j.planAddSocket(a); err != nil {
+	if err := t.planAddSocket(a); err != nil {
 		return nil, err
 	}
-	return j.deviceInfo(a)
+	return t.deviceInfo(a)
 }
 
 // InfoFileName returns the name of an attachment's device-info file that Multus would choose. Attachments outside
 // Kubernetes are in the namespace default.
 func InfoFileName(k cnirecord.Key, namespace string) (string, error) {
-	if namespace == "" {
-		namespace = "default"
-	}
-	return deviceinfo.CNIFileName(namespace, k.Network, k.ContainerID, k.Interface)
+	return deviceinfo.CNIFileName(cmp.Or(namespace, "default"), k.Network, k.ContainerID, k.Interface)
 }
 
 // planInfoFile determines the device-info file: the one that the runtime names, or the one that Multus would
 // name (Device Information Specification, §4.2 and §5.1.2).
-func (j *job) planInfoFile(a *addPlan) error {
-	full := j.InfoFile
+func (t *Attachment) planInfoFile(a *addPlan) error {
+	full := t.InfoFile
 	if full == "" {
-		name, err := InfoFileName(j.Key, j.Namespace)
+		name, err := InfoFileName(t.Key, t.Namespace)
 		if err != nil {
 			return Fail(codeConfig, "invalid network configuration", "no device-info file can be named: %v", err)
 		}
-		full = path.Join(j.InfoDir, name)
+		full = path.Join(t.InfoDir, name)
 	}
 	var err error
-	if a.file, err = (deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}).File(full); err != nil {
-		return Fail(codeConfig, "invalid network configuration: "+j.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
+	if a.file, err = (deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}).File(full); err != nil {
+		return Fail(codeConfig, "invalid network configuration: "+t.Source.Name("runtimeConfig."+deviceinfo.CapabilityKey)+": "+diag.Quote(full), "%v", err)
 	}
 	a.record.InfoFile = path.Base(full)
 	a.before, err = a.file.Read()
@@ -138,22 +139,22 @@ func (j *job) planInfoFile(a *addPlan) error {
 		return Fail(codeConfig, "invalid device-info of the device plugin", "%v", err)
 	case err != nil:
 		return ioError("device-info", err)
-	case a.before.Type != j.Device.Kind:
-		return j.contradiction("type", string(j.Device.Kind), string(a.before.Type), full, "type")
+	case a.before.Type != t.Device.Kind:
+		return t.contradiction("type", string(t.Device.Kind), string(a.before.Type), full, "type")
 	}
 	return nil
 }
 
 // createAttachment creates what was planned and recorded.
-func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) error {
+func (t *Attachment) createAttachment(ctx context.Context, st *cnirecord.Store, a *addPlan, allocate func(context.Context) (Addresses, error)) error {
 	// Status makes the same check.
-	dir, err := openDir(j.Root, "deviceInfoDir", j.InfoDir, 0o755)
+	dir, err := openDir(t.Root, "deviceInfoDir", t.InfoDir, 0o755)
 	if err != nil {
 		return err
 	}
 	dir.Close()
 	if a.socket.dir != "" {
-		if err := j.claimAndCreateSocketDir(a.socket.dir); err != nil {
+		if err := t.claimAndCreateSocketDir(a.socket.dir); err != nil {
 			// The existing directory is not this attachment's, and its Remove must not remove it.
 			if AsError(err).Code == CodeExists {
 				a.socket.dir = ""
@@ -161,23 +162,22 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 			return err
 		}
 	}
-	j.reportStep("directory created")
-	ctx, cancel := j.limitCreation()
+	t.reportStep("directory created")
+	ctx, cancel := limitCreation(ctx)
 	defer cancel()
-	var addresses Addresses
-	if steps.Allocate != nil {
-		if addresses, err = steps.Allocate(ctx); err != nil {
-			return err
-		}
+	addresses, err := allocate(ctx)
+	if err != nil {
+		return err
 	}
-	j.reportStep("addresses allocated")
+	a.allocated = true
+	t.reportStep("addresses allocated")
 	if a.port != nil {
-		if err := j.createPort(ctx, st, a, addresses); err != nil {
+		if err := t.createPort(ctx, st, a, addresses); err != nil {
 			return err
 		}
 	}
 	info := a.info.Clone()
-	if err := setInterfaceInfo(info, j.interfaceInfo(a, addresses)); err != nil {
+	if err := setInterfaceInfo(info, t.interfaceInfo(a, addresses)); err != nil {
 		return err
 	}
 	err = a.file.Update(func(current *deviceinfo.Info) (*deviceinfo.Info, error) {
@@ -194,8 +194,8 @@ func (j *job) createAttachment(st *cnirecord.Store, a *addPlan, steps Steps) err
 }
 
 // interfaceInfo returns what the device-info file and devices.json say about the interface.
-func (j *job) interfaceInfo(a *addPlan, addresses Addresses) attachment.InterfaceInfo {
-	n := attachment.InterfaceInfo{Network: j.Network, MAC: j.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways, DNS: addresses.DNS, Bandwidth: j.Bandwidth, Labels: j.Labels}
+func (t *Attachment) interfaceInfo(a *addPlan, addresses Addresses) attachment.InterfaceInfo {
+	n := attachment.InterfaceInfo{Network: t.Network, MAC: t.MAC, IPs: addresses.IPs, Gateway: addresses.Gateways, DNS: addresses.DNS, Bandwidth: t.Bandwidth, Labels: t.Labels}
 	if a.port != nil {
 		// VPP does not report queues.
 		n.MTU, n.Queues = a.port.MTU, cmp.Or(a.port.Queues, a.record.Port.Queues)
@@ -204,17 +204,17 @@ func (j *job) interfaceInfo(a *addPlan, addresses Addresses) attachment.Interfac
 }
 
 // undoAdd undoes an Add that failed.
-func (j *job) undoAdd(st *cnirecord.Store, a *addPlan, steps Steps) error {
+func (t *Attachment) undoAdd(ctx context.Context, st *cnirecord.Store, a *addPlan) error {
 	if !a.wrote { // the current file is not from this Add
 		a.record.InfoKept = true
 	}
 	if a.socket.dir == "" {
 		a.record.Directory = ""
 	}
-	return j.removeAll(st, &a.record, func() error {
+	return t.removeAll(ctx, st, &a.record, func() error {
 		var errs []error
-		if steps.Release != nil {
-			errs = append(errs, steps.Release())
+		if a.allocated {
+			errs = append(errs, t.releaseAddresses(t.Key))
 		}
 		if a.wrote && a.before != nil {
 			errs = append(errs, a.file.Write(a.before))

@@ -3,12 +3,10 @@
 package attach
 
 import (
-	"context"
 	"io"
 	"time"
 
 	"github.com/jackfield/jackfield/internal/cnirecord"
-	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/vswitch"
@@ -24,7 +22,8 @@ const (
 	DefaultClaimsDir = "/var/run/jackfield/claims"
 )
 
-// Attachment is one attachment of a container to a network, as its network and its runtime describe it.
+// Attachment is one attachment of a container to a network, as its network and its runtime describe it, on the host
+// where the adapter runs. One process runs one operation on it.
 type Attachment struct {
 	cnirecord.Key
 
@@ -60,22 +59,21 @@ type Attachment struct {
 	InfoFile string
 	// SocketDirSize bounds the attachment's directory, 0 for a plain directory.
 	SocketDirSize uint64
-}
 
-// Host is where an adapter runs.
-type Host struct {
+	// Root is the root of the host.
 	Root hostfs.Root
 	// Log gets messages that are not errors of the operation, each beginning with Program.
 	Log     io.Writer
 	Program string
 	// Source describes the keys that errors name.
 	Source Source
-	// Release releases the addresses of an attachment; nil for none. Remove and CollectGarbage call it.
+	// Release releases the addresses of an attachment; nil for none.
 	Release func(cnirecord.Key) error
 	// Reached is called at each step; nil for no call. Tests stop the program there.
 	Reached func(step string)
 
-	driver vswitch.Driver // of all vswitches in tests; nil for those of the node's configuration
+	driver     vswitch.Driver // of all vswitches in tests; nil for those of the node's configuration
+	loadedFile string         // the node's configuration, once it is loaded
 }
 
 // Source describes the keys of an adapter's configuration in errors.
@@ -95,37 +93,16 @@ type Addresses struct {
 	DNS      *devices.DNS
 }
 
-// Steps are what an adapter does while an attachment is created.
-type Steps struct {
-	// Allocate returns the attachment's addresses. It runs when the socket directory exists, and its context leaves time to
-	// undo it. nil allocates none.
-	Allocate func(context.Context) (Addresses, error)
-	// Release undoes Allocate, also if that failed or was never called. It may be nil.
-	Release func() error
-	// Report hands the attachment to the runtime. If it fails, the attachment is removed. info is without the interface's
-	// information.
-	Report func(info *deviceinfo.Info) error
-}
-
-// job is one operation on an attachment. ctx is that of the operation, which one process runs.
-type job struct {
-	*Attachment
-	*Host
-	ctx context.Context
-
-	loadedFile string // the node's configuration, once it is loaded
-}
-
-func (j *job) reportStep(name string) {
-	if j.Reached != nil {
-		j.Reached(name)
+func (t *Attachment) reportStep(name string) {
+	if t.Reached != nil {
+		t.Reached(name)
 	}
 }
 
 // releaseAddresses releases the addresses of an attachment.
-func (j *job) releaseAddresses(key cnirecord.Key) error {
-	if j.Release == nil {
+func (t *Attachment) releaseAddresses(key cnirecord.Key) error {
+	if t.Release == nil {
 		return nil
 	}
-	return j.Release(key)
+	return t.Release(key)
 }

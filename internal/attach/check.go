@@ -15,20 +15,14 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// ReadRecord returns the record of the attachment.
-func ReadRecord(host *Host, attachment *Attachment) (*cnirecord.Record, error) {
-	return (&job{Attachment: attachment, Host: host}).readRecord()
-}
-
 // Check checks that the device-info file, the socket directory and the port are as Add recorded them. compare
 // checks what the adapter knows of the attachment, with the device-info of the file and the interface's addresses.
-func Check(ctx context.Context, host *Host, a *Attachment, r *cnirecord.Record, compare func(info *deviceinfo.Info, ips []string) error) error {
-	j := &job{Attachment: a, Host: host, ctx: ctx}
-	info, err := j.checkInfoFile(r)
+func (t *Attachment) Check(ctx context.Context, r *cnirecord.Record, compare func(info *deviceinfo.Info, ips []string) error) error {
+	info, err := t.checkInfoFile(r)
 	if err != nil {
 		return err
 	}
-	if err := j.checkSocketDir(r); err != nil {
+	if err := t.checkSocketDir(r); err != nil {
 		return err
 	}
 	n, err := attachment.ReadInterfaceInfo(info)
@@ -38,7 +32,7 @@ func Check(ctx context.Context, host *Host, a *Attachment, r *cnirecord.Record, 
 	if err := compare(info, n.IPs); err != nil {
 		return err
 	}
-	return j.checkRecordedPort(r)
+	return t.checkRecordedPort(ctx, r)
 }
 
 // Changed returns the error for a part of an attachment that differs from what Add created.
@@ -48,8 +42,8 @@ func Changed(msg, details string, args ...any) error {
 
 // checkInfoFile compares the device-info file with what Add wrote. Type and device must be equal. Other keys may
 // have been added.
-func (j *job) checkInfoFile(r *cnirecord.Record) (*deviceinfo.Info, error) {
-	dir := deviceinfo.CNIDir{Root: j.Root, Dir: r.InfoDir}
+func (t *Attachment) checkInfoFile(r *cnirecord.Record) (*deviceinfo.Info, error) {
+	dir := deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}
 	file := path.Join(r.InfoDir, r.InfoFile)
 	info, err := dir.Collect(r.InfoFile)
 	if err != nil {
@@ -64,11 +58,11 @@ func (j *job) checkInfoFile(r *cnirecord.Record) (*deviceinfo.Info, error) {
 	return info, nil
 }
 
-func (j *job) checkSocketDir(r *cnirecord.Record) error {
+func (t *Attachment) checkSocketDir(r *cnirecord.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
-	f, err := j.Root.OpenBeneath(r.SocketDir, r.Directory, unix.O_PATH|unix.O_DIRECTORY)
+	f, err := t.Root.OpenBeneath(r.SocketDir, r.Directory, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return Changed("socket directory", "%v", err)
 	}
@@ -77,38 +71,37 @@ func (j *job) checkSocketDir(r *cnirecord.Record) error {
 
 // Status checks whether an Add of the attachment's network could create what it has to. It returns the file of the
 // node's configuration that has the network's vswitch, "" for a network without one.
-func Status(ctx context.Context, host *Host, network *Attachment) (configFile string, err error) {
-	j := &job{Attachment: network, Host: host, ctx: ctx}
+func (t *Attachment) Status(ctx context.Context) (configFile string, err error) {
 	var errs []error
-	_, missing := j.Root.Stat(j.SocketDir)
+	_, missing := t.Root.Stat(t.SocketDir)
 	for _, d := range []struct {
 		key, path string
 		perm      uint32
 		needed    bool
 	}{
-		{"stateDir", j.StateDir, 0o700, true},
-		{"claimsDir", j.ClaimsDir, 0o700, j.Device.IsSocket()},
-		{"socketDir", j.SocketDir, 0o755, j.Device.IsSocket()},
-		{"deviceInfoDir", j.InfoDir, 0o755, true},
+		{"stateDir", t.StateDir, 0o700, true},
+		{"claimsDir", t.ClaimsDir, 0o700, t.Device.IsSocket()},
+		{"socketDir", t.SocketDir, 0o755, t.Device.IsSocket()},
+		{"deviceInfoDir", t.InfoDir, 0o755, true},
 	} {
 		if d.needed {
-			errs = append(errs, j.checkWritable(d.key, d.path, d.perm))
+			errs = append(errs, t.checkWritable(d.key, d.path, d.perm))
 		}
 	}
 	if err := JoinErrors(errs...); err != nil {
 		return "", Fail(codeUnavailable, "the plugin is not available", "%s: %s", AsError(err).Msg, AsError(err).Details)
 	}
-	if missing != nil && j.Device.IsSocket() {
-		if err := j.checkLostSocketDirs(); err != nil {
+	if missing != nil && t.Device.IsSocket() {
+		if err := t.checkLostSocketDirs(); err != nil {
 			return "", err
 		}
 	}
-	return j.checkSwitch()
+	return t.checkSwitch(ctx)
 }
 
 // checkWritable creates a missing directory, and checks that files can be created in it.
-func (j *job) checkWritable(key, dir string, perm uint32) error {
-	f, err := openDir(j.Root, key, dir, perm)
+func (t *Attachment) checkWritable(key, dir string, perm uint32) error {
+	f, err := openDir(t.Root, key, dir, perm)
 	if err != nil {
 		return err
 	}
@@ -125,11 +118,11 @@ func (j *job) checkWritable(key, dir string, perm uint32) error {
 
 // checkLostSocketDirs reports attachments whose socket directories are gone together with socketDir (code 51).
 // New attachments will work, existing ones are cut off.
-func (j *job) checkLostSocketDirs() error {
-	r, err := j.findRecord(func(r *cnirecord.Record) bool { return r.SocketDir == j.SocketDir })
+func (t *Attachment) checkLostSocketDirs() error {
+	r, err := t.findRecord(func(r *cnirecord.Record) bool { return r.SocketDir == t.SocketDir })
 	if err != nil || r == nil {
 		return err
 	}
 	return Fail(codeLimited, "the plugin is not available, and existing containers have limited connectivity",
-		"socketDir %q is gone, and with it the socket of interface %q of container %q: re-create its pod", j.SocketDir, r.Interface, r.ContainerID)
+		"socketDir %q is gone, and with it the socket of interface %q of container %q: re-create its pod", t.SocketDir, r.Interface, r.ContainerID)
 }

@@ -28,16 +28,16 @@ func (s *onePortSwitch) List(context.Context) ([]vswitch.Port, error) {
 // A port of VPP and grout exists without a bridge, too.
 func TestCheckReportsPortOnNoBridge(t *testing.T) {
 	s := &onePortSwitch{}
-	host, a := newPortRequest(t, s)
-	if err := Add(t.Context(), host, a, Steps{Report: func(*deviceinfo.Info) error { return nil }}); err != nil {
+	a := newPortRequest(t, s)
+	if err := a.Add(t.Context(), noAddresses, func(*deviceinfo.Info) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	check := func() error {
-		r, err := ReadRecord(host, a)
+		r, err := a.ReadRecord()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Check(t.Context(), host, a, r, func(*deviceinfo.Info, []string) error { return nil })
+		return a.Check(t.Context(), r, func(*deviceinfo.Info, []string) error { return nil })
 	}
 	if err := check(); err != nil {
 		t.Fatal(err)

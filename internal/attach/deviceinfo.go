@@ -20,25 +20,25 @@ import (
 )
 
 // deviceID returns the device that the runtime, Multus or the configuration names. Contradictions are errors.
-func (j *job) deviceID() (id string, err error) {
+func (t *Attachment) deviceID() (id string, err error) {
 	from := ""
-	for _, key := range slices.Sorted(maps.Keys(j.DeviceIDs)) {
-		switch next := j.DeviceIDs[key]; {
+	for _, key := range slices.Sorted(maps.Keys(t.DeviceIDs)) {
+		switch next := t.DeviceIDs[key]; {
 		case id == "":
 			id, from = next, key
 		case !strings.EqualFold(id, next):
-			return "", j.invalid(key, diag.Quote(next), `the device that `+from+` names, `+diag.Quote(id))
+			return "", t.Invalid(key, diag.Quote(next), `the device that `+from+` names, `+diag.Quote(id))
 		}
 	}
 	return id, nil
 }
 
 // agreedValue returns the value of the device's key on which all sources that have one agree.
-func (j *job) agreedValue(key string, sources ...string) (string, error) {
+func (t *Attachment) agreedValue(key string, sources ...string) (string, error) {
 	found := ""
 	for _, s := range sources {
 		if found != "" && s != "" && !strings.EqualFold(found, s) {
-			return "", j.invalid("device."+key, diag.Quote(found), diag.Quote(s)+`, which another source has`)
+			return "", t.Invalid("device."+key, diag.Quote(found), diag.Quote(s)+`, which another source has`)
 		}
 		found = cmp.Or(found, s)
 	}
@@ -47,41 +47,41 @@ func (j *job) agreedValue(key string, sources ...string) (string, error) {
 
 // describePCI describes a PCI device from the configuration, the device's ID, the device plugin's device-info in p, and
 // the kernel.
-func (j *job) describePCI(p *deviceinfo.PCI) error {
-	id, err := j.deviceID()
+func (t *Attachment) describePCI(p *deviceinfo.PCI) error {
+	id, err := t.deviceID()
 	if err != nil {
 		return err
 	}
 	if id != "" {
 		if _, err := sysfs.ParseAddress(id); err != nil {
-			if p.PCIAddress == "" && j.Device.Field["pci-address"] == "" {
-				return j.invalid("deviceID", diag.Quote(id), "a PCI address, dddd:BB:DD.f, or a device-info file of the device plugin with the address")
+			if p.PCIAddress == "" && t.Device.Field["pci-address"] == "" {
+				return t.Invalid("deviceID", diag.Quote(id), "a PCI address, dddd:BB:DD.f, or a device-info file of the device plugin with the address")
 			}
 			id = "" // a name of the device plugin's own
 		}
 	}
-	address, err := j.agreedValue("pci-address", j.Device.Field["pci-address"], id, p.PCIAddress)
+	address, err := t.agreedValue("pci-address", t.Device.Field["pci-address"], id, p.PCIAddress)
 	if err != nil {
 		return err
 	}
 	if address == "" {
-		return j.invalid("deviceID", "nothing", "the PCI device: runtimeConfig.deviceID, which a runtime fills in, or deviceID, or device.pci-address")
+		return t.Invalid("deviceID", "nothing", "the PCI device: runtimeConfig.deviceID, which a runtime fills in, or deviceID, or device.pci-address")
 	}
-	dev, err := sysfs.PCI(j.Root, address)
+	dev, err := sysfs.PCI(t.Root, address)
 	if err != nil {
 		return deviceError(address, err)
 	}
 	p.PCIAddress = dev.Address
-	p.VhostNet = cmp.Or(j.Device.Field["vhost-net"], p.VhostNet)
-	p.RDMADevice = cmp.Or(j.Device.Field["rdma-device"], p.RDMADevice)
-	p.PFPCIAddress = cmp.Or(j.Device.Field["pf-pci-address"], dev.Physical, p.PFPCIAddress)
-	p.RepresentorDevice = cmp.Or(j.Device.Field["representor-device"], p.RepresentorDevice)
+	p.VhostNet = cmp.Or(t.Device.Field["vhost-net"], p.VhostNet)
+	p.RDMADevice = cmp.Or(t.Device.Field["rdma-device"], p.RDMADevice)
+	p.PFPCIAddress = cmp.Or(t.Device.Field["pf-pci-address"], dev.Physical, p.PFPCIAddress)
+	p.RepresentorDevice = cmp.Or(t.Device.Field["representor-device"], p.RepresentorDevice)
 	return nil
 }
 
 // describeVDPA describes a vDPA device from the same sources.
-func (j *job) describeVDPA(v *deviceinfo.VDPA) error {
-	id, err := j.deviceID()
+func (t *Attachment) describeVDPA(v *deviceinfo.VDPA) error {
+	id, err := t.deviceID()
 	if err != nil {
 		return err
 	}
@@ -89,42 +89,42 @@ func (j *job) describeVDPA(v *deviceinfo.VDPA) error {
 	if a, err := sysfs.ParseAddress(id); err == nil {
 		address, name = a, ""
 	}
-	name, err = j.agreedValue("parent-device", j.Device.Field["parent-device"], v.ParentDevice, name)
+	name, err = t.agreedValue("parent-device", t.Device.Field["parent-device"], v.ParentDevice, name)
 	if err != nil {
 		return err
 	}
-	if address, err = j.agreedValue("pci-address", j.Device.Field["pci-address"], v.PCIAddress, address); err != nil {
+	if address, err = t.agreedValue("pci-address", t.Device.Field["pci-address"], v.PCIAddress, address); err != nil {
 		return err
 	}
 	if name == "" && address == "" {
-		return j.invalid("deviceID", "nothing", "the vDPA device or its PCI function: runtimeConfig.deviceID, which a runtime fills in, or deviceID, or device.parent-device")
+		return t.Invalid("deviceID", "nothing", "the vDPA device or its PCI function: runtimeConfig.deviceID, which a runtime fills in, or deviceID, or device.parent-device")
 	}
-	dev, err := findVDPA(j.Root, name, address)
+	dev, err := findVDPA(t.Root, name, address)
 	if err != nil {
 		return err
 	}
-	if _, err := j.agreedValue("driver", j.Device.Field["driver"], dev.Driver); err != nil {
+	if _, err := t.agreedValue("driver", t.Device.Field["driver"], dev.Driver); err != nil {
 		return err
 	}
-	if _, err := j.agreedValue("pci-address", address, dev.Address); err != nil {
+	if _, err := t.agreedValue("pci-address", address, dev.Address); err != nil {
 		return err
 	}
 	v.ParentDevice, v.Driver, v.PCIAddress = dev.Name, deviceinfo.VDPADriver(dev.Driver), dev.Address
 	if len(dev.Nodes) > 0 {
 		v.Path = dev.Nodes[0].Path
-	} else if virtio := virtioDir(j.Root, dev.Dir); virtio != "" {
+	} else if virtio := virtioDir(t.Root, dev.Dir); virtio != "" {
 		v.Path = virtio
 	}
-	if _, err := j.agreedValue("path", j.Device.Field["path"], v.Path); err != nil {
+	if _, err := t.agreedValue("path", t.Device.Field["path"], v.Path); err != nil {
 		return err
 	}
 	if v.PCIAddress != "" && v.PFPCIAddress == "" {
-		if pci, err := sysfs.PCI(j.Root, v.PCIAddress); err == nil {
+		if pci, err := sysfs.PCI(t.Root, v.PCIAddress); err == nil {
 			v.PFPCIAddress = pci.Physical
 		}
 	}
-	v.PFPCIAddress = cmp.Or(j.Device.Field["pf-pci-address"], v.PFPCIAddress)
-	v.RepresentorDevice = cmp.Or(j.Device.Field["representor-device"], v.RepresentorDevice)
+	v.PFPCIAddress = cmp.Or(t.Device.Field["pf-pci-address"], v.PFPCIAddress)
+	v.RepresentorDevice = cmp.Or(t.Device.Field["representor-device"], v.RepresentorDevice)
 	return nil
 }
 
@@ -197,17 +197,17 @@ func setInterfaceInfo(info *deviceinfo.Info, n attachment.InterfaceInfo) error {
 
 // deviceInfo returns the device-info of the attachment, without the interface's information. It completes the one that
 // the runtime copied from the device plugin's, which is of the same type.
-func (j *job) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
-	d := &j.Device
+func (t *Attachment) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
+	d := &t.Device
 	info := cmp.Or(a.before.Clone(), &deviceinfo.Info{Type: d.Kind})
 	info.Version = deviceinfo.Version
 	switch d.Kind {
 	case deviceinfo.TypePCI:
 		info.PCI = cmp.Or(info.PCI, &deviceinfo.PCI{})
-		return info, j.describePCI(info.PCI)
+		return info, t.describePCI(info.PCI)
 	case deviceinfo.TypeVDPA:
 		info.VDPA = cmp.Or(info.VDPA, &deviceinfo.VDPA{})
-		return info, j.describeVDPA(info.VDPA)
+		return info, t.describeVDPA(info.VDPA)
 	case deviceinfo.TypeVhostUser:
 		info.VhostUser = cmp.Or(info.VhostUser, &deviceinfo.VhostUser{})
 		info.VhostUser.Mode = deviceinfo.VhostUserMode(d.Field["mode"])

@@ -40,22 +40,20 @@ func Fail(code uint, msg, details string, args ...any) error {
 }
 
 // Invalid returns the error for the value of a key, given with dots.
-func Invalid(s Source, key, found, want string) error {
-	name := s.Name(key)
+func (t *Attachment) Invalid(key, found, want string) error {
+	s, name := t.Source, t.Source.Name(key)
 	return Fail(codeConfig, "invalid network configuration: "+name+": "+found, "%s%s: found %s, want %s", s.Place(key), name, found, want)
 }
 
 // Unsupported returns the error for unknown keys, and for keys that request something impossible. Its message has
 // each key with its value.
-func Unsupported(s Source, why string, keys ...string) error {
-	texts := make([]string, len(keys))
+func (t *Attachment) Unsupported(why string, keys ...string) error {
+	s, texts := t.Source, make([]string, len(keys))
 	for i, key := range keys {
 		texts[i] = fmt.Sprintf("%q: %s", s.Name(key), s.Value(key))
 	}
 	return Fail(codeField, "unsupported field in network configuration: "+strings.Join(texts, ", "), "%s%s", s.Place(keys[0]), why)
 }
-
-func (j *job) invalid(key, found, want string) error { return Invalid(j.Source, key, found, want) }
 
 // ioError returns an error of reading or writing something with its code; nil for nil.
 func ioError(what string, err error) error {

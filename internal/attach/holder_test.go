@@ -7,8 +7,8 @@ import "testing"
 // A conflict names the program that holds a directory.
 func TestHolderNamesProgram(t *testing.T) {
 	for adapter, want := range map[string]string{"": "cni", "netavark": "netavark"} {
-		j := &job{Attachment: &Attachment{Adapter: adapter}}
-		if got := j.holder("sandbox").Adapter; got != want {
+		a := &Attachment{Adapter: adapter}
+		if got := a.holder("sandbox").Adapter; got != want {
 			t.Errorf("adapter %q: the holder is %q, want %q", adapter, got, want)
 		}
 	}

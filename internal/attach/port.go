@@ -32,30 +32,30 @@ const (
 )
 
 // LimitTime returns a context that ends when an Add of the attachment has to. Without a port it has no limit.
-func (a *Attachment) LimitTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	if a.Port.Vswitch == "" {
+func (t *Attachment) LimitTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if t.Port.Vswitch == "" {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, cmp.Or(a.Timeout, DefaultTimeout))
+	return context.WithTimeout(ctx, cmp.Or(t.Timeout, DefaultTimeout))
 }
 
 // limitCreation returns a context for what an Add creates. Its end leaves time to undo that.
-func (j *job) limitCreation() (context.Context, context.CancelFunc) {
-	end, isLimited := j.ctx.Deadline()
+func limitCreation(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, isLimited := ctx.Deadline()
 	if !isLimited {
-		return context.WithCancel(j.ctx)
+		return context.WithCancel(ctx)
 	}
-	return context.WithDeadline(j.ctx, end.Add(-undoTime))
+	return context.WithDeadline(ctx, end.Add(-undoTime))
 }
 
 // limitSwitch returns a context for the work on a vswitch in one operation.
-func (j *job) limitSwitch() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(j.ctx, cmp.Or(j.Timeout, DefaultTimeout))
+func (t *Attachment) limitSwitch(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, cmp.Or(t.Timeout, DefaultTimeout))
 }
 
 // loadNodeConfig loads the node's configuration and returns a vswitch in it.
-func (j *job) loadNodeConfig(file, name string) (*config.Config, config.Vswitch, error) {
-	cfg, err := config.LoadOrCopy(j.Root, file)
+func (t *Attachment) loadNodeConfig(file, name string) (*config.Config, config.Vswitch, error) {
+	cfg, err := config.LoadOrCopy(t.Root, file)
 	if errdefs.IsNotFound(err) {
 		otherwise := ""
 		if file == config.DefaultPath {
@@ -66,7 +66,7 @@ func (j *job) loadNodeConfig(file, name string) (*config.Config, config.Vswitch,
 	if err != nil {
 		return nil, config.Vswitch{}, Fail(codeConfig, "the node's configuration is invalid", "%v", err)
 	}
-	j.loadedFile = cfg.File()
+	t.loadedFile = cfg.File()
 	v, ok := cfg.Vswitch(name)
 	if !ok {
 		names := []string{}
@@ -80,24 +80,24 @@ func (j *job) loadNodeConfig(file, name string) (*config.Config, config.Vswitch,
 }
 
 // openSwitch returns the driver of a vswitch in the node's configuration.
-func (j *job) openSwitch(file, name string) (vswitch.Driver, error) {
-	_, v, err := j.loadNodeConfig(file, name)
+func (t *Attachment) openSwitch(file, name string) (vswitch.Driver, error) {
+	_, v, err := t.loadNodeConfig(file, name)
 	if err != nil {
 		return nil, err
 	}
-	return j.openDriver(v)
+	return t.openDriver(v)
 }
 
 // openDriver returns the driver of a vswitch.
-func (j *job) openDriver(v config.Vswitch) (vswitch.Driver, error) {
-	if j.driver != nil {
-		return j.driver, nil
+func (t *Attachment) openDriver(v config.Vswitch) (vswitch.Driver, error) {
+	if t.driver != nil {
+		return t.driver, nil
 	}
-	return vswitchdriver.Open(j.Root, v)
+	return vswitchdriver.Open(t.Root, v)
 }
 
 // switchError returns an error of a vswitch with its code.
-func (j *job) switchError(err error) error {
+func (t *Attachment) switchError(err error) error {
 	var refusal *vswitch.Refusal
 	switch {
 	case err == nil:
@@ -107,9 +107,9 @@ func (j *job) switchError(err error) error {
 	case errdefs.IsAlreadyExists(err):
 		return Fail(CodeExists, "the port already exists", "%v", err)
 	case errors.As(err, &refusal):
-		place, named := j.loadedFile+": ", *refusal
+		place, named := t.loadedFile+": ", *refusal
 		if !strings.HasPrefix(refusal.Field, "vswitches.") {
-			place, named.Field = j.Source.Place(refusal.Field), j.Source.Name(refusal.Field)
+			place, named.Field = t.Source.Place(refusal.Field), t.Source.Name(refusal.Field)
 		}
 		return Fail(CodeSwitch, "the vswitch refuses the port"+strings.TrimSuffix(": "+named.Field, ": "), "%s%v", place, &named)
 	}
@@ -122,104 +122,104 @@ func portOwner(k cnirecord.Key) vswitch.Owner {
 }
 
 // CheckBridge checks that the vswitch and the bridge of an attachment's port are in the node's configuration.
-func CheckBridge(host *Host, attachment *Attachment) error {
-	if attachment.Port.Vswitch == "" {
+func (t *Attachment) CheckBridge() error {
+	if t.Port.Vswitch == "" {
 		return nil
 	}
-	_, _, _, err := (&job{Attachment: attachment, Host: host}).findBridge()
+	_, _, _, err := t.findBridge()
 	return err
 }
 
 // findBridge returns the node's configuration, and in it the vswitch and the bridge of the attachment's port.
-func (j *job) findBridge() (*config.Config, config.Vswitch, string, error) {
-	cfg, v, err := j.loadNodeConfig(j.ConfigFile, j.Port.Vswitch)
+func (t *Attachment) findBridge() (*config.Config, config.Vswitch, string, error) {
+	cfg, v, err := t.loadNodeConfig(t.ConfigFile, t.Port.Vswitch)
 	if err != nil {
 		return nil, v, "", err
 	}
-	bridge := cmp.Or(j.Port.Bridge, v.Defaults.Bridge)
+	bridge := cmp.Or(t.Port.Bridge, v.Defaults.Bridge)
 	if bridge != "" && !slices.Contains(v.Bridges, bridge) {
-		return nil, v, "", j.invalid("bridge", diag.Quote(bridge), "one of the bridges of vswitch "+v.Name+" in "+cfg.File()+": "+
+		return nil, v, "", t.Invalid("bridge", diag.Quote(bridge), "one of the bridges of vswitch "+v.Name+" in "+cfg.File()+": "+
 			cmp.Or(strings.Join(v.Bridges, ", "), "none")+diag.Suggest(bridge, v.Bridges...))
 	}
 	return cfg, v, bridge, nil
 }
 
 // planPort plans the attachment's port and asks the policy for it.
-func (j *job) planPort(a *addPlan) error {
-	p := &j.Port
+func (t *Attachment) planPort(a *addPlan) error {
+	p := &t.Port
 	if p.Vswitch == "" {
 		return nil
 	}
 	if path := SocketPath(a.before); path != "" && a.socket.dir == "" {
-		return j.invalid("vswitch", diag.Quote(p.Vswitch), "no vswitch, because the device plugin's device-info names the allocated port's socket, "+diag.Quote(path)+
+		return t.Invalid("vswitch", diag.Quote(p.Vswitch), "no vswitch, because the device plugin's device-info names the allocated port's socket, "+diag.Quote(path)+
 			": remove vswitch from the configuration, or resourceName from the network's definition")
 	}
-	cfg, v, bridge, err := j.findBridge()
+	cfg, v, bridge, err := t.findBridge()
 	if err != nil {
 		return err
 	}
-	if a.driver, err = j.openDriver(v); err != nil {
+	if a.driver, err = t.openDriver(v); err != nil {
 		return err
 	}
 	rules, err := cfg.CompilePolicy("")
 	if err != nil {
 		return Fail(codeConfig, "the node's configuration is invalid", "%v", err)
 	}
-	if _, err := rules.Port(policy.Subject{Namespace: j.Namespace, Pod: j.Pod}, policy.Port{Switch: v.Name, Bridge: bridge, VLAN: p.VLAN}); err != nil {
+	if _, err := rules.Port(policy.Subject{Namespace: t.Namespace, Pod: t.Pod}, policy.Port{Switch: v.Name, Bridge: bridge, VLAN: p.VLAN}); err != nil {
 		return Fail(CodeDenied, "the node's policy denies port "+v.Name+"/"+bridge, "%v", err)
 	}
-	owner := portOwner(j.Key)
-	owner.Namespace, owner.Pod = j.Namespace, j.Pod
+	owner := portOwner(t.Key)
+	owner.Namespace, owner.Pod = t.Namespace, t.Pod
 	a.port = &vswitch.Port{
-		Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.Type(j.Device.Kind), Socket: a.socket.socket, SwitchListens: j.Device.hostCreates(),
-		Bridge: bridge, MAC: j.MAC, MTU: cmp.Or(p.MTU, v.Defaults.MTU), VLAN: p.VLAN, Queues: cmp.Or(p.Queues, v.Defaults.Queues),
-		Rate: cmp.Or(p.Rate, j.Bandwidth["egressRate"]),
+		Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.Type(t.Device.Kind), Socket: a.socket.socket, SwitchListens: t.Device.hostCreates(),
+		Bridge: bridge, MAC: t.MAC, MTU: cmp.Or(p.MTU, v.Defaults.MTU), VLAN: p.VLAN, Queues: cmp.Or(p.Queues, v.Defaults.Queues),
+		Rate: cmp.Or(p.Rate, t.Bandwidth["egressRate"]),
 	}
 	return nil
 }
 
 // createPort records the port with its addresses, and creates it. The plan then has the port as the vswitch
 // reports it.
-func (j *job) createPort(ctx context.Context, st *cnirecord.Store, a *addPlan, addresses Addresses) error {
+func (t *Attachment) createPort(ctx context.Context, st *cnirecord.Store, a *addPlan, addresses Addresses) error {
 	a.port.Addresses = addresses.IPs
-	a.record.Switch, a.record.ConfigFile, a.record.Port = j.Port.Vswitch, j.ConfigFile, a.port
+	a.record.Switch, a.record.ConfigFile, a.record.Port = t.Port.Vswitch, t.ConfigFile, a.port
 	if err := st.Update(&a.record); err != nil {
-		return j.recordError(err)
+		return t.recordError(err)
 	}
-	j.reportStep("port recorded")
-	unlock, err := j.lockPort(ctx, st, &a.record)
+	t.reportStep("port recorded")
+	unlock, err := t.lockPort(ctx, st, &a.record)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	got, err := a.driver.Ensure(ctx, *a.port)
 	if err != nil {
-		return j.switchError(err)
+		return t.switchError(err)
 	}
-	j.reportStep("port created")
+	t.reportStep("port created")
 	a.port = &got
 	if got.Socket == a.socket.socket {
 		return nil
 	}
 	// The vswitch decides where its sockets are.
-	if err := j.checkLength(got.Socket); err != nil {
+	if err := t.checkLength(got.Socket); err != nil {
 		return err
 	}
 	a.socket.socket = got.Socket
 	setSocket(a.info, got.Socket)
-	return j.recordError(st.Update(&a.record))
+	return t.recordError(st.Update(&a.record))
 }
 
 // lockPort takes the lock of a record with a port, so that the reconciler of the NRI plugin does not create the
 // port while it is being removed.
-func (j *job) lockPort(ctx context.Context, st *cnirecord.Store, r *cnirecord.Record) (unlock func(), err error) {
+func (t *Attachment) lockPort(ctx context.Context, st *cnirecord.Store, r *cnirecord.Record) (unlock func(), err error) {
 	if r.Port == nil {
 		return func() {}, nil
 	}
 	end, _ := ctx.Deadline() // each caller sets one
 	unlock, err = st.LockRecord(r.Key, time.Until(end))
 	if err != nil {
-		return nil, j.recordError(err)
+		return nil, t.recordError(err)
 	}
 	if unlock == nil {
 		return nil, Fail(codeLater, "try again later", "another process has changed or removed record %q meanwhile", r.FileName())
@@ -228,56 +228,56 @@ func (j *job) lockPort(ctx context.Context, st *cnirecord.Store, r *cnirecord.Re
 }
 
 // removePort removes the port of a record. While it fails, the record has to stay.
-func (j *job) removePort(ctx context.Context, r *cnirecord.Record) error {
+func (t *Attachment) removePort(ctx context.Context, r *cnirecord.Record) error {
 	if r.Port == nil {
 		return nil
 	}
-	driver, err := j.openSwitch(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
+	driver, err := t.openSwitch(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
 	if err != nil {
 		e := AsError(err)
 		return Fail(e.Code, e.Msg, "%s; port %s stays on vswitch %q: put the vswitch back into the node's configuration, or remove the port yourself and then the record %s",
-			e.Details, r.Port.Name, r.Switch, path.Join(j.StateDir, r.FileName()))
+			e.Details, r.Port.Name, r.Switch, path.Join(t.StateDir, r.FileName()))
 	}
-	return j.switchError(driver.Remove(ctx, r.Port.Owner))
+	return t.switchError(driver.Remove(ctx, r.Port.Owner))
 }
 
 // listPorts lists Jackfield's ports on a vswitch in the node's configuration.
-func (j *job) listPorts(file, name string) (vswitch.Driver, []vswitch.Port, error) {
-	driver, err := j.openSwitch(file, name)
+func (t *Attachment) listPorts(ctx context.Context, file, name string) (vswitch.Driver, []vswitch.Port, error) {
+	driver, err := t.openSwitch(file, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := j.limitSwitch()
+	ctx, cancel := t.limitSwitch(ctx)
 	defer cancel()
 	ports, err := driver.List(ctx)
-	return driver, ports, j.switchError(err)
+	return driver, ports, t.switchError(err)
 }
 
 // collectPorts removes the network's ports that are not in valid and have no record: their record was lost. A
 // port is recorded before it is created, so the ports are listed first.
-func (j *job) collectPorts(st *cnirecord.Store, valid map[cnirecord.Key]bool) error {
-	if j.Port.Vswitch == "" {
+func (t *Attachment) collectPorts(ctx context.Context, st *cnirecord.Store, valid map[cnirecord.Key]bool) error {
+	if t.Port.Vswitch == "" {
 		return nil
 	}
-	driver, ports, err := j.listPorts(j.ConfigFile, j.Port.Vswitch)
+	driver, ports, err := t.listPorts(ctx, t.ConfigFile, t.Port.Vswitch)
 	if err != nil {
 		return err
 	}
 	var keys []cnirecord.Key
 	if st != nil {
 		if keys, err = st.Keys(); err != nil {
-			return j.recordError(err)
+			return t.recordError(err)
 		}
 	}
 	var errs []error
 	for _, p := range ports {
 		o := p.Owner
 		isRecorded := slices.ContainsFunc(keys, func(k cnirecord.Key) bool { return k.ContainerID == o.ContainerID && k.Interface == o.Interface })
-		if o.Network != j.Network || isRecorded || valid[cnirecord.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
+		if o.Network != t.Network || isRecorded || valid[cnirecord.Key{Network: o.Network, ContainerID: o.ContainerID, Interface: o.Interface}] {
 			continue
 		}
-		ctx, cancel := j.limitSwitch()
-		errs = append(errs, j.switchError(driver.Remove(ctx, o)))
+		ctx, cancel := t.limitSwitch(ctx)
+		errs = append(errs, t.switchError(driver.Remove(ctx, o)))
 		cancel()
 	}
 	return JoinErrors(errs...)
@@ -285,11 +285,11 @@ func (j *job) collectPorts(st *cnirecord.Store, valid map[cnirecord.Key]bool) er
 
 // checkRecordedPort compares the port of a record with what the vswitch reports. A vswitch does not report every
 // property.
-func (j *job) checkRecordedPort(r *cnirecord.Record) error {
+func (t *Attachment) checkRecordedPort(ctx context.Context, r *cnirecord.Record) error {
 	if r.Port == nil {
 		return nil
 	}
-	_, ports, err := j.listPorts(cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
+	_, ports, err := t.listPorts(ctx, cmp.Or(r.ConfigFile, config.DefaultPath), r.Switch)
 	if err != nil {
 		return err
 	}
@@ -325,21 +325,21 @@ func (j *job) checkRecordedPort(r *cnirecord.Record) error {
 
 // checkSwitch checks that the network's vswitch answers, and returns the file that configures it. If it does not answer
 // and the network has ports on it, existing containers are cut off, too.
-func (j *job) checkSwitch() (configFile string, err error) {
-	if j.Port.Vswitch == "" {
+func (t *Attachment) checkSwitch(ctx context.Context) (configFile string, err error) {
+	if t.Port.Vswitch == "" {
 		return "", nil
 	}
-	if _, _, err = j.listPorts(j.ConfigFile, j.Port.Vswitch); err == nil {
-		return j.loadedFile, nil
+	if _, _, err = t.listPorts(ctx, t.ConfigFile, t.Port.Vswitch); err == nil {
+		return t.loadedFile, nil
 	}
 	code, msg := uint(codeUnavailable), "the plugin is not available"
-	cutOff, _ := j.findRecord(func(r *cnirecord.Record) bool { return r.Switch == j.Port.Vswitch })
+	cutOff, _ := t.findRecord(func(r *cnirecord.Record) bool { return r.Switch == t.Port.Vswitch })
 	if AsError(err).Code == codeLater && cutOff != nil {
 		code, msg = codeLimited, "the plugin is not available, and existing containers have limited connectivity"
 	}
 	details := AsError(err).Msg + ": " + AsError(err).Details
-	if j.loadedFile != "" {
-		details += "; the node's configuration is " + j.loadedFile
+	if t.loadedFile != "" {
+		details += "; the node's configuration is " + t.loadedFile
 	}
 	return "", Fail(code, msg, "%s", details)
 }

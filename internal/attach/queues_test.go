@@ -21,16 +21,16 @@ func (*silentSwitch) Ensure(_ context.Context, p vswitch.Port) (vswitch.Port, er
 
 // The application has to know how many queues its network has, even if the vswitch does not report it.
 func TestRequestedQueuesReachDeviceInfo(t *testing.T) {
-	host, a := newPortRequest(t, &silentSwitch{})
+	a := newPortRequest(t, &silentSwitch{})
 	a.Port.Queues = 4
-	if err := Add(t.Context(), host, a, Steps{Report: func(*deviceinfo.Info) error { return nil }}); err != nil {
+	if err := a.Add(t.Context(), noAddresses, func(*deviceinfo.Info) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	name, err := InfoFileName(a.Key, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := host.Root.ReadFile(a.InfoDir+"/"+name, 1<<20)
+	data, err := a.Root.ReadFile(a.InfoDir+"/"+name, 1<<20)
 	if err != nil || !strings.Contains(string(data), `"queues": 4`) || !strings.Contains(string(data), `"mtu": 9000`) {
 		t.Errorf("the device-info file has %s, %v", data, err)
 	}

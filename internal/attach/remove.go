@@ -25,160 +25,157 @@ const temporaryAge = 10 * time.Second
 
 // Remove removes whatever exists of the attachment, and its addresses. It needs neither the network namespace nor
 // the device.
-func Remove(ctx context.Context, host *Host, attachment *Attachment) error {
-	j := &job{Attachment: attachment, Host: host, ctx: ctx}
-	st, err := j.findRecords()
+func (t *Attachment) Remove(ctx context.Context) error {
+	st, err := t.findRecords()
 	if st == nil {
-		return JoinErrors(err, j.releaseAddresses(j.Key), j.removeTemporary())
+		return JoinErrors(err, t.releaseAddresses(t.Key), t.removeTemporary())
 	}
 	defer st.Close()
-	err = j.removeRecorded(st, j.Key)
+	err = t.removeRecorded(ctx, st, t.Key)
 	if err != nil {
-		err = JoinErrors(err, j.markLeftover(st))
+		err = JoinErrors(err, t.markLeftover(st))
 	}
-	return JoinErrors(err, j.removeTemporary())
+	return JoinErrors(err, t.removeTemporary())
 }
 
 // markLeftover marks the record of an attachment that could not be removed. The CNI plugin needs no mark: its
 // runtime runs DEL again, and GC.
-func (j *job) markLeftover(st *cnirecord.Store) error {
-	if j.Adapter == "" {
+func (t *Attachment) markLeftover(st *cnirecord.Store) error {
+	if t.Adapter == "" {
 		return nil
 	}
-	r, err := st.Read(j.Key)
+	r, err := st.Read(t.Key)
 	if err != nil || r == nil || r.Leftover {
 		return nil // an unreadable record has been reported
 	}
 	r.Leftover = true
-	return j.recordError(st.Update(r))
+	return t.recordError(st.Update(r))
 }
 
 // RemoveLeftovers removes what the adapter recorded of the attachment's interface, in any network. It also tries to
 // remove other attachments whose Remove has failed, and reports on Log what it cannot remove.
-func RemoveLeftovers(ctx context.Context, host *Host, attachment *Attachment) error {
-	j := &job{Attachment: attachment, Host: host, ctx: ctx}
-	st, err := j.findRecords()
+func (t *Attachment) RemoveLeftovers(ctx context.Context) error {
+	st, err := t.findRecords()
 	if st == nil || err != nil {
 		return err
 	}
 	defer st.Close()
 	keys, err := st.Keys()
 	if err != nil {
-		return j.recordError(err)
+		return t.recordError(err)
 	}
 	answers := true // until a leftover shows that a vswitch does not
 	for _, key := range keys {
-		own := key.ContainerID == j.ContainerID && key.Interface == j.Interface
+		own := key.ContainerID == t.ContainerID && key.Interface == t.Interface
 		r, err := st.Read(key)
-		if err != nil || r == nil || r.Adapter != j.Adapter || !own && !(r.Leftover && answers) {
+		if err != nil || r == nil || r.Adapter != t.Adapter || !own && !(r.Leftover && answers) {
 			continue
 		}
-		err = j.removeRecorded(st, key)
+		err = t.removeRecorded(ctx, st, key)
 		switch {
 		case err != nil && own:
 			return err
 		case err != nil:
 			answers = false
-			fmt.Fprintf(j.Log, "%s: interface %s of container %s in network %s is left over: %v\n", j.Program, key.Interface, key.ContainerID, key.Network, err)
+			fmt.Fprintf(t.Log, "%s: interface %s of container %s in network %s is left over: %v\n", t.Program, key.Interface, key.ContainerID, key.Network, err)
 		}
 	}
 	return nil
 }
 
 // removeRecorded removes an attachment. A missing record is no error: nothing exists of the attachment but addresses.
-func (j *job) removeRecorded(st *cnirecord.Store, key cnirecord.Key) error {
-	release := func() error { return j.releaseAddresses(key) }
+func (t *Attachment) removeRecorded(ctx context.Context, st *cnirecord.Store, key cnirecord.Key) error {
+	release := func() error { return t.releaseAddresses(key) }
 	r, err := st.Read(key)
 	switch {
 	case errdefs.IsInvalidArgument(err):
-		return j.removeUnrecorded(st, key, err)
+		return t.removeUnrecorded(ctx, st, key, err)
 	case err != nil:
-		return JoinErrors(release(), j.recordError(err))
+		return JoinErrors(release(), t.recordError(err))
 	case r == nil:
 		r = &cnirecord.Record{Key: key, InfoKept: true}
 	}
-	return j.removeAll(st, r, release)
+	return t.removeAll(ctx, st, r, release)
 }
 
 // removeAll removes what an Add has created. The port is removed first, and while that fails, everything else stays. The
 // record is removed last: while the addresses or something else is left, it stays, so that the next Remove or
 // CollectGarbage tries again.
-func (j *job) removeAll(st *cnirecord.Store, r *cnirecord.Record, release func() error) error {
-	ctx, cancel := j.limitSwitch()
+func (t *Attachment) removeAll(ctx context.Context, st *cnirecord.Store, r *cnirecord.Record, release func() error) error {
+	ctx, cancel := t.limitSwitch(ctx)
 	defer cancel()
-	unlock, err := j.lockPort(ctx, st, r)
+	unlock, err := t.lockPort(ctx, st, r)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := j.removePort(ctx, r); err != nil {
+	if err := t.removePort(ctx, r); err != nil {
 		return err
 	}
-	j.reportStep("port removed")
-	if err := JoinErrors(release(), j.removeAttachment(r)); err != nil {
+	t.reportStep("port removed")
+	if err := JoinErrors(release(), t.removeAttachment(r)); err != nil {
 		return err
 	}
-	j.reportStep("removed")
-	return j.recordError(st.Remove(r.Key))
+	t.reportStep("removed")
+	return t.recordError(st.Remove(r.Key))
 }
 
 // removeAttachment removes what an Add created. Parts may be gone already.
-func (j *job) removeAttachment(r *cnirecord.Record) error {
+func (t *Attachment) removeAttachment(r *cnirecord.Record) error {
 	var errs []error
 	if !r.InfoKept {
-		errs = append(errs, ioError("device-info", deviceinfo.CNIDir{Root: j.Root, Dir: r.InfoDir}.Remove(r.InfoFile)))
+		errs = append(errs, ioError("device-info", deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}.Remove(r.InfoFile)))
 	}
-	j.reportStep("device-info removed")
-	errs = append(errs, j.removeClaimedDir(r))
+	t.reportStep("device-info removed")
+	errs = append(errs, t.removeClaimedDir(r))
 	return JoinErrors(errs...)
 }
 
 // removeTemporary removes what killed writers have left in the directory of device-info files.
-func (j *job) removeTemporary() error {
-	return ioError("device-info", deviceinfo.RemoveTemporary(j.Root, j.InfoDir, temporaryAge))
+func (t *Attachment) removeTemporary() error {
+	return ioError("device-info", deviceinfo.RemoveTemporary(t.Root, t.InfoDir, temporaryAge))
 }
 
 // CollectGarbage removes the attachments of the attachment's network that are not in valid. A failure does not keep
 // it from removing others.
-func CollectGarbage(ctx context.Context, host *Host, network *Attachment, valid map[cnirecord.Key]bool) error {
-	j := &job{Attachment: network, Host: host, ctx: ctx}
-	st, err := j.findRecords()
+func (t *Attachment) CollectGarbage(ctx context.Context, valid map[cnirecord.Key]bool) error {
+	st, err := t.findRecords()
 	if err != nil {
-		return JoinErrors(err, j.removeTemporary())
+		return JoinErrors(err, t.removeTemporary())
 	}
 	if st == nil {
-		return JoinErrors(j.collectPorts(nil, valid), j.removeTemporary())
+		return JoinErrors(t.collectPorts(ctx, nil, valid), t.removeTemporary())
 	}
 	defer st.Close()
 	keys, err := st.Keys()
 	unfinished, err2 := st.UnfinishedKeys()
-	errs := []error{j.recordError(err), j.recordError(err2)}
+	errs := []error{t.recordError(err), t.recordError(err2)}
 	for _, key := range append(keys, unfinished...) {
-		if key.Network != j.Network || valid[key] {
+		if key.Network != t.Network || valid[key] {
 			continue
 		}
-		if r, err := st.Read(key); err == nil && r != nil && r.Adapter != j.Adapter {
+		if r, err := st.Read(key); err == nil && r != nil && r.Adapter != t.Adapter {
 			continue // of another runtime's network with the same name
 		}
-		errs = append(errs, j.removeRecorded(st, key))
+		errs = append(errs, t.removeRecorded(ctx, st, key))
 	}
-	errs = append(errs, j.collectPorts(st, valid), j.releaseUnrecorded(st), j.removeTemporary())
+	errs = append(errs, t.collectPorts(ctx, st, valid), t.releaseUnrecorded(st), t.removeTemporary())
 	return JoinErrors(errs...)
 }
 
 // releaseUnrecorded removes the claims of containers without any record, of all networks: the record was
 // lost. An Add writes its record before it claims a directory, so the records are read while the claims are locked.
-func (j *job) releaseUnrecorded(st *cnirecord.Store) error {
+func (t *Attachment) releaseUnrecorded(st *cnirecord.Store) error {
 	var recorded []string
 	readKeys := sync.OnceValue(func() error {
 		keys, err := st.Keys()
 		for _, key := range keys {
 			recorded = append(recorded, key.ContainerID)
 		}
-		return j.recordError(err)
+		return t.recordError(err)
 	})
-	err := claims.Open(j.Root, j.ClaimsDir).Release(func(h claims.Holder) bool {
-		return h == j.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
+	err := claims.Open(t.Root, t.ClaimsDir).Release(func(h claims.Holder) bool {
+		return h == t.holder(h.Sandbox) && readKeys() == nil && !slices.Contains(recorded, h.Sandbox)
 	})
 	if err != nil {
 		return ioError("claimsDir", err)
@@ -190,21 +187,21 @@ func (j *job) releaseUnrecorded(st *cnirecord.Store) error {
 // Remove), otherwise the pod never ends. Nothing in the broken record is used. The names of the port, the directory and
 // the device-info file contain the attachment's names, and a file must say that this plugin wrote it for
 // this network. The runtime logs the messages on standard error.
-func (j *job) removeUnrecorded(st *cnirecord.Store, key cnirecord.Key, broken error) error {
-	fmt.Fprintf(j.Log, "%s: %v; removing the record and everything with the attachment's names\n", j.Program, j.recordError(broken))
+func (t *Attachment) removeUnrecorded(ctx context.Context, st *cnirecord.Store, key cnirecord.Key, broken error) error {
+	fmt.Fprintf(t.Log, "%s: %v; removing the record and everything with the attachment's names\n", t.Program, t.recordError(broken))
 	name := DirName(key)
-	r := &cnirecord.Record{Key: key, InfoKept: true, SocketDir: j.SocketDir, Directory: name, ClaimsDir: j.ClaimsDir, Claimed: j.claimedPath(name)}
-	if j.Port.Vswitch != "" {
+	r := &cnirecord.Record{Key: key, InfoKept: true, SocketDir: t.SocketDir, Directory: name, ClaimsDir: t.ClaimsDir, Claimed: t.claimedPath(name)}
+	if t.Port.Vswitch != "" {
 		owner := portOwner(key)
-		r.Switch, r.ConfigFile, r.Port = j.Port.Vswitch, j.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}
+		r.Switch, r.ConfigFile, r.Port = t.Port.Vswitch, t.ConfigFile, &vswitch.Port{Name: vswitch.PortName(owner), Owner: owner}
 	}
-	return j.removeAll(st, r, func() error { return JoinErrors(j.releaseAddresses(key), j.removeOwnInfoFiles(key)) })
+	return t.removeAll(ctx, st, r, func() error { return JoinErrors(t.releaseAddresses(key), t.removeOwnInfoFiles(key)) })
 }
 
 // removeOwnInfoFiles removes the device-info files of an attachment that this plugin wrote, among the file that the
 // runtime names and those named in Multus' way.
-func (j *job) removeOwnInfoFiles(key cnirecord.Key) error {
-	dir := deviceinfo.CNIDir{Root: j.Root, Dir: j.InfoDir}
+func (t *Attachment) removeOwnInfoFiles(key cnirecord.Key) error {
+	dir := deviceinfo.CNIDir{Root: t.Root, Dir: t.InfoDir}
 	files, err := dir.List()
 	if err != nil {
 		return ioError("device-info", err)
@@ -213,13 +210,13 @@ func (j *job) removeOwnInfoFiles(key cnirecord.Key) error {
 	for _, f := range files {
 		name := path.Base(f.File)
 		_, ifName, ok := deviceinfo.MatchCNIFileName(name, key.ContainerID)
-		isNamed := key == j.Key && name == path.Base(j.InfoFile) || ok && ifName == key.Interface
+		isNamed := key == t.Key && name == path.Base(t.InfoFile) || ok && ifName == key.Interface
 		// This plugin replaces files atomically, so it did not write an unreadable one.
 		if !isNamed || f.Err != nil {
 			continue
 		}
 		if n, err := attachment.ReadInterfaceInfo(f.Info); err == nil && n.Network == key.Network {
-			fmt.Fprintf(j.Log, "%s: removing device-info file %q\n", j.Program, f.File)
+			fmt.Fprintf(t.Log, "%s: removing device-info file %q\n", t.Program, f.File)
 			errs = append(errs, ioError("device-info", dir.Remove(name)))
 		}
 	}

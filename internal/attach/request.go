@@ -42,9 +42,8 @@ var deviceValues = map[deviceinfo.Type]map[string][]string{
 
 // CheckDevice checks the device against the specification, as far as the configuration alone allows. It brings
 // addresses into their canonical form.
-func CheckDevice(host *Host, attachment *Attachment) error {
-	j := &job{Attachment: attachment, Host: host}
-	d := &j.Device
+func (t *Attachment) CheckDevice() error {
+	d := &t.Device
 	for _, key := range DeviceKeys[d.Kind] {
 		values, chooses := deviceValues[d.Kind][key]
 		s := d.Field[key]
@@ -52,17 +51,17 @@ func CheckDevice(host *Host, attachment *Attachment) error {
 			continue // completeSocket takes it from the device plugin's device-info
 		}
 		if !slices.Contains(values, s) {
-			return j.invalid("device."+key, diag.Quote(s), strings.Join(values, " or "))
+			return t.Invalid("device."+key, diag.Quote(s), strings.Join(values, " or "))
 		}
 	}
 	if d.IsSocket() {
-		return j.checkSocketPath()
+		return t.checkSocketPath()
 	}
 	for _, key := range []string{"pci-address", "pf-pci-address"} {
 		if s := d.Field[key]; s != "" {
 			address, err := sysfs.ParseAddress(s)
 			if err != nil {
-				return j.invalid("device."+key, diag.Quote(s), "a PCI address, dddd:BB:DD.f")
+				return t.Invalid("device."+key, diag.Quote(s), "a PCI address, dddd:BB:DD.f")
 			}
 			d.Field[key] = address
 		}
@@ -73,8 +72,8 @@ func CheckDevice(host *Host, attachment *Attachment) error {
 // completeSocket takes missing fields from the device plugin's device-info described, of which file is a copy.
 // That device-info describes the allocated port, so a contradicting configuration is an error.
 // planAddSocket compares the path.
-func (j *job) completeSocket(file string, described *deviceinfo.Info) error {
-	d := &j.Device
+func (t *Attachment) completeSocket(file string, described *deviceinfo.Info) error {
+	d := &t.Device
 	says := identityFields(described)
 	for _, key := range DeviceKeys[d.Kind] {
 		if key == "path" {
@@ -85,21 +84,21 @@ func (j *job) completeSocket(file string, described *deviceinfo.Info) error {
 		case have == "":
 			d.Field[key] = want
 		case want != "" && have != want:
-			return j.contradiction(key, have, want, file, string(d.Kind)+"."+key)
+			return t.contradiction(key, have, want, file, string(d.Kind)+"."+key)
 		}
 		if d.Kind == deviceinfo.TypeMemif && key == "mode" && d.Field[key] == "" {
 			d.Field[key] = string(deviceinfo.MemifEthernet)
 		}
 		if d.Field[key] == "" {
-			return j.invalid("device."+key, `""`, strings.Join(deviceValues[d.Kind][key], " or "))
+			return t.Invalid("device."+key, `""`, strings.Join(deviceValues[d.Kind][key], " or "))
 		}
 	}
 	return nil
 }
 
 // contradiction returns the error for a configuration that contradicts the device plugin's device-info.
-func (j *job) contradiction(key, have, want, file, field string) error {
-	return j.invalid("device."+key, diag.Quote(have), fmt.Sprintf(`%s, which the device plugin's device-info has for the allocated device in %s of %q: `+
+func (t *Attachment) contradiction(key, have, want, file, field string) error {
+	return t.Invalid("device."+key, diag.Quote(have), fmt.Sprintf(`%s, which the device plugin's device-info has for the allocated device in %s of %q: `+
 		`remove device.%s from the configuration, or resourceName from the network's definition`, diag.Quote(want), field, file, key))
 }
 
@@ -124,25 +123,25 @@ func (d *Device) isAbstract() bool {
 
 // checkSocketPath checks the path of a socket: a file name in the attachment's directory, an abstract name of
 // a memif socket, or, if the host creates the socket, an absolute path.
-func (j *job) checkSocketPath() error {
-	d := &j.Device
+func (t *Attachment) checkSocketPath() error {
+	d := &t.Device
 	p := d.Field["path"]
 	found := diag.Quote(p)
 	switch {
 	case p == "":
 	case d.isAbstract():
 		if len(p) < 2 || len(p) > hostfs.MaxSocketPath || strings.IndexByte(p, 0) >= 0 {
-			return j.invalid("device.path", found, `"@" and a name, 107 bytes at most`)
+			return t.Invalid("device.path", found, `"@" and a name, 107 bytes at most`)
 		}
 	case path.IsAbs(p):
 		if d.isCreatorKnown() && !d.hostCreates() {
-			return j.invalid("device.path", found, "a file name: if the application creates the socket, this plugin creates a directory for it")
+			return t.Invalid("device.path", found, "a file name: if the application creates the socket, this plugin creates a directory for it")
 		}
 		if path.Clean(p) != p {
-			return j.invalid("device.path", found, "a clean path")
+			return t.Invalid("device.path", found, "a clean path")
 		}
 	case deviceinfo.CheckFileName(p) != nil:
-		return j.invalid("device.path", found, `a file name without "/" that does not start with "."`)
+		return t.Invalid("device.path", found, `a file name without "/" that does not start with "."`)
 	}
 	return nil
 }
@@ -167,20 +166,20 @@ var portBounds = map[string][2]int{"mtu": {68, 65535}, "vlan": {1, 4094}, "queue
 
 // SetValue sets the value of the key mtu, vlan, queues, rate, timeout, configFile or socketDirSize from its text. want
 // says what the value has to be if the text is invalid.
-func (a *Attachment) SetValue(key, text string) (want string) {
-	p := &a.Port
+func (t *Attachment) SetValue(key, text string) (want string) {
+	p := &t.Port
 	switch key {
 	case "configFile":
 		if hostfs.CheckPath(text) != nil || path.Clean(text) != text || !strings.HasPrefix(text, configDir+"/") {
 			return "a clean path of a file below " + configDir
 		}
-		a.ConfigFile = text
+		t.ConfigFile = text
 	case "socketDirSize":
 		size, ok := quantity.ParseSize(text)
 		if !ok {
 			return strings.TrimPrefix(quantity.Rule, "want ")
 		}
-		a.SocketDirSize = size
+		t.SocketDirSize = size
 	case "rate":
 		rate, ok := quantity.ParseRate(text)
 		if !ok {
@@ -192,7 +191,7 @@ func (a *Attachment) SetValue(key, text string) (want string) {
 		if err != nil || d < MinTimeout || d > MaxTimeout {
 			return fmt.Sprintf("a duration from %v to %v, as \"10s\"", MinTimeout, MaxTimeout)
 		}
-		a.Timeout = d
+		t.Timeout = d
 	default:
 		bounds := portBounds[key]
 		n, err := strconv.Atoi(text)
@@ -217,27 +216,26 @@ func ParseMAC(s string) (mac, want string) {
 }
 
 // CheckPort checks what the keys of a port require of other keys.
-func CheckPort(host *Host, attachment *Attachment) error {
-	j := &job{Attachment: attachment, Host: host}
-	p := &j.Port
+func (t *Attachment) CheckPort() error {
+	p := &t.Port
 	if p.Vswitch == "" {
 		for _, f := range []struct {
 			key   string
 			given bool
 		}{{"bridge", p.Bridge != ""}, {"mtu", p.MTU != 0}, {"vlan", p.VLAN != 0}, {"queues", p.Queues != 0}, {"rate", p.Rate != 0}} {
 			if f.given {
-				return j.invalid(f.key, j.Source.Value(f.key), "the key only together with vswitch, the name of a vswitch in the node's configuration")
+				return t.Invalid(f.key, t.Source.Value(f.key), "the key only together with vswitch, the name of a vswitch in the node's configuration")
 			}
 		}
 		return nil
 	}
-	switch d := &j.Device; {
+	switch d := &t.Device; {
 	case !d.IsSocket():
-		return Unsupported(j.Source, "a port of a vswitch has a socket: device.type vhost-user or memif", "vswitch")
+		return t.Unsupported("a port of a vswitch has a socket: device.type vhost-user or memif", "vswitch")
 	case strings.ContainsAny(d.Field["path"], "/@"):
-		return j.invalid("device.path", diag.Quote(d.Field["path"]), "a file name together with vswitch: the port's socket is in a directory of the attachment")
+		return t.Invalid("device.path", diag.Quote(d.Field["path"]), "a file name together with vswitch: the port's socket is in a directory of the attachment")
 	case d.Kind == deviceinfo.TypeMemif && d.Field["mode"] != "" && d.Field["mode"] != string(deviceinfo.MemifEthernet):
-		return j.invalid("device.mode", diag.Quote(d.Field["mode"]), "ethernet together with vswitch")
+		return t.Invalid("device.mode", diag.Quote(d.Field["mode"]), "ethernet together with vswitch")
 	}
 	return nil
 }

@@ -35,8 +35,8 @@ type socketPlan struct {
 
 // planSocket plans the socket of an attachment: in the attachment's own directory below the socket directory.
 // The name of that directory only depends on network, container and interface.
-func (j *job) planSocket() (socketPlan, error) {
-	d := &j.Device
+func (t *Attachment) planSocket() (socketPlan, error) {
+	d := &t.Device
 	file := d.Field["path"]
 	switch {
 	case !d.IsSocket():
@@ -44,51 +44,51 @@ func (j *job) planSocket() (socketPlan, error) {
 	case d.isAbstract():
 		return socketPlan{socket: file}, nil
 	case path.IsAbs(file):
-		rel, ok := strings.CutPrefix(file, j.SocketDir+"/")
+		rel, ok := strings.CutPrefix(file, t.SocketDir+"/")
 		if !ok || !strings.Contains(rel, "/") {
-			return socketPlan{}, j.invalid("device.path", diag.Quote(file), "a socket in a directory below socketDir, "+j.SocketDir)
+			return socketPlan{}, t.Invalid("device.path", diag.Quote(file), "a socket in a directory below socketDir, "+t.SocketDir)
 		}
-		return socketPlan{socket: file}, j.checkLength(file)
+		return socketPlan{socket: file}, t.checkLength(file)
 	case file == "":
 		file = string(d.Kind) + ".sock"
 	}
-	p := socketPlan{dir: DirName(j.Key)}
-	p.socket = path.Join(j.SocketDir, p.dir, file)
-	return p, j.checkLength(p.socket)
+	p := socketPlan{dir: DirName(t.Key)}
+	p.socket = path.Join(t.SocketDir, p.dir, file)
+	return p, t.checkLength(p.socket)
 }
 
 // planAddSocket plans the socket of an Add: at the path in the device plugin's device-info, or at that of the
 // configuration.
-func (j *job) planAddSocket(a *addPlan) error {
-	d := &j.Device
+func (t *Attachment) planAddSocket(a *addPlan) error {
+	d := &t.Device
 	if !d.IsSocket() {
 		return nil
 	}
-	file := path.Join(j.InfoDir, a.record.InfoFile)
-	if err := j.completeSocket(file, a.before); err != nil {
+	file := path.Join(t.InfoDir, a.record.InfoFile)
+	if err := t.completeSocket(file, a.before); err != nil {
 		return err
 	}
 	have, described := d.Field["path"], SocketPath(a.before)
 	if described != "" {
-		switch own, err := j.planSocket(); {
+		switch own, err := t.planSocket(); {
 		case err == nil && own.dir != "" && own.socket == described:
 			a.socket = own // an earlier ADD of this attachment wrote the file
 			return nil
-		case have == "" || j.Root.IsSameFile(have, described):
+		case have == "" || t.Root.IsSameFile(have, described):
 			a.socket = socketPlan{socket: described}
 			if strings.HasPrefix(described, "@") {
 				return nil
 			}
-			return j.checkLength(described)
+			return t.checkLength(described)
 		default:
-			return j.contradiction("path", have, described, file, string(d.Kind)+".path")
+			return t.contradiction("path", have, described, file, string(d.Kind)+".path")
 		}
 	}
-	if err := j.checkSocketPath(); err != nil {
+	if err := t.checkSocketPath(); err != nil {
 		return err
 	}
 	var err error
-	a.socket, err = j.planSocket()
+	a.socket, err = t.planSocket()
 	return err
 }
 
@@ -100,8 +100,8 @@ func DirName(k cnirecord.Key) string {
 }
 
 // checkLength checks that the socket's paths on the host and in the container fit a UNIX socket address.
-func (j *job) checkLength(socket string) error {
-	inside := path.Join(dirInContainer, "net", j.Interface, path.Base(socket))
+func (t *Attachment) checkLength(socket string) error {
+	inside := path.Join(dirInContainer, "net", t.Interface, path.Base(socket))
 	for _, p := range []struct{ what, path string }{{"on the host", socket}, {"in the container", inside}} {
 		if n := len(p.path); n > hostfs.MaxSocketPath {
 			return Fail(codeConfig, "invalid network configuration: socketDir, device.path: the socket's path is too long",
@@ -122,51 +122,51 @@ func openDir(host hostfs.Root, key, dir string, perm uint32) (*os.File, error) {
 }
 
 // claimedPath returns the canonical path of an attachment's directory, under which it is claimed.
-func (j *job) claimedPath(name string) string {
-	return path.Join(j.Root.Canonical(j.SocketDir), name)
+func (t *Attachment) claimedPath(name string) string {
+	return path.Join(t.Root.Canonical(t.SocketDir), name)
 }
 
 // holder returns the holder of a container's claims, with the program that makes them.
-func (j *job) holder(containerID string) claims.Holder {
-	return claims.Holder{Sandbox: containerID, Adapter: cmp.Or(j.Adapter, claims.CNI), StateDir: j.StateDir}
+func (t *Attachment) holder(containerID string) claims.Holder {
+	return claims.Holder{Sandbox: containerID, Adapter: cmp.Or(t.Adapter, claims.CNI), StateDir: t.StateDir}
 }
 
 // claimAndCreateSocketDir claims an attachment's directory for the pod and creates it. The claim keeps other
 // pods from getting the directory before the pod's first container is created.
-func (j *job) claimAndCreateSocketDir(name string) (err error) {
-	dir, claimed := claims.Open(j.Root, j.ClaimsDir), j.claimedPath(name)
-	_, fresh, err := dir.ClaimDirectory(claimed, j.holder(j.ContainerID))
+func (t *Attachment) claimAndCreateSocketDir(name string) (err error) {
+	dir, claimed := claims.Open(t.Root, t.ClaimsDir), t.claimedPath(name)
+	_, fresh, err := dir.ClaimDirectory(claimed, t.holder(t.ContainerID))
 	if errdefs.IsConflict(err) {
 		return Fail(codeConfig, "the attachment's socket directory belongs to another pod", "%v", err)
 	}
 	if err != nil {
-		return Fail(codeIO, "I/O failure: claimsDir", "claim %q in %q: %v", claimed, j.ClaimsDir, err)
+		return Fail(codeIO, "I/O failure: claimsDir", "claim %q in %q: %v", claimed, t.ClaimsDir, err)
 	}
-	j.reportStep("directory claimed")
-	fd, err := j.createSocketDir(name)
+	t.reportStep("directory claimed")
+	fd, err := t.createSocketDir(name)
 	if err != nil {
 		if fresh && AsError(err).Code == CodeExists {
 			// The existing directory is not this attachment's.
-			err = JoinErrors(err, dir.ReleaseDirectory(claimed, j.holder(j.ContainerID)))
+			err = JoinErrors(err, dir.ReleaseDirectory(claimed, t.holder(t.ContainerID)))
 		}
 		return err
 	}
 	defer unix.Close(fd)
-	j.reportStep("directory created")
-	return j.recordSocketDir(dir, claimed, fd)
+	t.reportStep("directory created")
+	return t.recordSocketDir(dir, claimed, fd)
 }
 
 // recordSocketDir records the creation of an attachment's directory in its claim. If the configuration has a
 // size, it mounts a file system that bounds the directory. The plugin runs in the runtime's mount namespace,
 // so the host sees the mount.
-func (j *job) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
-	if size := j.SocketDirSize; size > 0 {
+func (t *Attachment) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
+	if size := t.SocketDirSize; size > 0 {
 		root, err := socketdir.Mount(dir, claimed, fd, size)
 		if err != nil {
 			return Fail(codeIO, "I/O failure: socketDirSize", "bound directory %q: %v", claimed, err)
 		}
 		unix.Close(root)
-		j.reportStep("file system mounted")
+		t.reportStep("file system mounted")
 		return nil
 	}
 	id, err := claims.IdentityOf(fd)
@@ -174,16 +174,16 @@ func (j *job) recordSocketDir(dir *claims.Dir, claimed string, fd int) error {
 		err = dir.SetCreated(claimed, id, nil)
 	}
 	if err != nil {
-		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, j.ClaimsDir, err)
+		return Fail(codeIO, "I/O failure: claimsDir", "record the creation of %q in %q: %v", claimed, t.ClaimsDir, err)
 	}
 	return nil
 }
 
 // createSocketDir creates an attachment's directory with the owner, group and group write permission of the
 // socket directory, so that a vswitch that does not run as root can create its sockets.
-func (j *job) createSocketDir(name string) (fd int, err error) {
-	dir := j.SocketDir
-	f, err := openDir(j.Root, "socketDir", dir, 0o755)
+func (t *Attachment) createSocketDir(name string) (fd int, err error) {
+	dir := t.SocketDir
+	f, err := openDir(t.Root, "socketDir", dir, 0o755)
 	if err != nil {
 		return -1, err
 	}
@@ -210,11 +210,11 @@ func (j *job) createSocketDir(name string) (fd int, err error) {
 
 // removeClaimedDir removes the directory of a record, if it still is the one that Add created, and then its
 // claim. If a killed Add did not record which directory it created, only an empty directory is removed.
-func (j *job) removeClaimedDir(r *cnirecord.Record) error {
+func (t *Attachment) removeClaimedDir(r *cnirecord.Record) error {
 	if r.Directory == "" {
 		return nil
 	}
-	dir := claims.Open(j.Root, r.ClaimsDir)
+	dir := claims.Open(t.Root, r.ClaimsDir)
 	claim, err := dir.Directory(r.Claimed)
 	if err != nil {
 		return ioError("claimsDir", err)
@@ -222,10 +222,10 @@ func (j *job) removeClaimedDir(r *cnirecord.Record) error {
 	if slices.ContainsFunc(claim.Holders, func(h claims.Holder) bool { return h.Sandbox != r.ContainerID }) {
 		return nil // another pod's, which Add could not claim
 	}
-	if err := removeSocketDir(j.Root, r.SocketDir, r.Directory, &claim); err != nil {
+	if err := removeSocketDir(t.Root, r.SocketDir, r.Directory, &claim); err != nil {
 		return err
 	}
-	return ioError("claimsDir", dir.ReleaseDirectory(r.Claimed, j.holder(r.ContainerID)))
+	return ioError("claimsDir", dir.ReleaseDirectory(r.Claimed, t.holder(r.ContainerID)))
 }
 
 // removeSocketDir unmounts the file system that the claim names, and removes an attachment's directory: all of it if it

@@ -44,8 +44,10 @@ func (keySource) Name(key string) string { return key }
 func (keySource) Place(string) string    { return "" }
 func (keySource) Value(string) string    { return "nothing" }
 
-// newPortRequest returns a host with a configuration and a vswitch, and an attachment with a port on it.
-func newPortRequest(t *testing.T, driver vswitch.Driver) (*Host, *Attachment) {
+func noAddresses(context.Context) (Addresses, error) { return Addresses{}, nil }
+
+// newPortRequest returns an attachment with a port on a host with a configuration and a vswitch.
+func newPortRequest(t *testing.T, driver vswitch.Driver) *Attachment {
 	t.Helper()
 	root := t.TempDir()
 	host, err := hostfs.New(root)
@@ -62,7 +64,8 @@ policy: {rules: [{name: all, for: {namespaces: [""]}, allow: {ports: ["ovs0/br0"
 	if err := os.WriteFile(filepath.Join(root, "etc/jackfield/config.yaml"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return &Host{Root: host, Log: io.Discard, Source: keySource{}, driver: driver}, &Attachment{
+	return &Attachment{
+		Root: host, Log: io.Discard, Source: keySource{}, driver: driver,
 		Key:    cnirecord.Key{Network: "fast", ContainerID: "c1", Interface: "net1"},
 		Device: Device{Kind: deviceinfo.TypeVhostUser, Field: map[string]string{"mode": "server"}},
 		Port:   PortRequest{Vswitch: "ovs0", Bridge: "br0"}, ConfigFile: "/etc/jackfield/config.yaml",
@@ -76,22 +79,22 @@ func TestHungSwitchTakesTheTimeoutAtMost(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: DefaultTimeout, MinTimeout: MinTimeout, time.Minute: time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			hung := &hungSwitch{}
-			at, a := newPortRequest(t, hung)
+			a := newPortRequest(t, hung)
 			a.Timeout = timeout
 			begin := time.Now()
-			err := Add(t.Context(), at, a, Steps{Report: func(*deviceinfo.Info) error { return nil }})
+			err := a.Add(t.Context(), noAddresses, func(*deviceinfo.Info) error { return nil })
 			if took := time.Since(begin); err == nil || AsError(err).Code != codeLater || took != want {
 				t.Errorf("timeout %v: Add ends after %v: %v", timeout, took, err)
 			}
 			begin = time.Now()
-			err = Remove(t.Context(), at, a)
+			err = a.Remove(t.Context())
 			if took := time.Since(begin); err == nil || AsError(err).Code != codeLater || took != want {
 				t.Errorf("timeout %v: Remove ends after %v: %v", timeout, took, err)
 			}
 			if len(hung.calls) != 3 {
 				t.Errorf("calls of the vswitch: %q", hung.calls)
 			}
-			store, err := cnirecord.Find(at.Root, a.StateDir)
+			store, err := cnirecord.Find(a.Root, a.StateDir)
 			if err != nil || store == nil {
 				t.Fatal(err)
 			}

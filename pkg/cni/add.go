@@ -23,20 +23,19 @@ import (
 type addPlan struct {
 	ips    []string         // from CNI_ARGS or args, beside those of runtimeConfig
 	prev   *types100.Result // of the previous plugin; nil for the first plugin
-	leased bool             // the IPAM plugin's ADD succeeded
 	result *types100.Result
 }
 
 // addAttachment is ADD (§2).
 func (c *call) addAttachment() error {
-	args, err := parseArgs(c.Args)
+	args, err := c.parseArgs()
 	if err != nil {
 		return err
 	}
 	a := &addPlan{}
 	if c.conf.prevResult != nil {
 		if c.conf.ipam != "" {
-			return c.conf.unsupported("after another plugin this one adds neither an interface nor addresses: the first plugin does", "ipam")
+			return c.conf.Unsupported("after another plugin this one adds neither an interface nor addresses: the first plugin does", "ipam")
 		}
 		if a.prev, err = c.parsePrevResult(); err != nil {
 			return err
@@ -51,31 +50,22 @@ func (c *call) addAttachment() error {
 	if err := c.checkInfoFileName(args); err != nil {
 		return err
 	}
-	t := c.attachment()
+	t := &c.conf.Attachment
 	t.Namespace, t.Pod, t.Chained = args.namespace, args.pod, a.prev != nil
 	ctx, cancel := t.LimitTime(c.ctx)
 	defer cancel()
 	c.ctx = ctx // for undoing what the IPAM plugin did, too
-	return attach.Add(ctx, c.host(), t, attach.Steps{
-		Allocate: func(ctx context.Context) (attach.Addresses, error) {
-			if err := c.makeResult(ctx, a); err != nil {
-				return attach.Addresses{}, err
-			}
-			return c.addressesOf(a), nil
-		},
-		Release: func() error {
-			if !a.leased {
-				return nil
-			}
-			_, err := c.runIPAM(c.ctx, "DEL")
-			return err
-		},
-		Report: func(info *deviceinfo.Info) error {
-			if a.prev == nil {
-				a.result.Interfaces = []*types100.Interface{c.newInterface(info, c.conf.MAC)}
-			}
-			return c.printResult(a.result)
-		},
+	allocate := func(ctx context.Context) (attach.Addresses, error) {
+		if err := c.makeResult(ctx, a); err != nil {
+			return attach.Addresses{}, err
+		}
+		return c.addressesOf(a), nil
+	}
+	return t.Add(ctx, allocate, func(info *deviceinfo.Info) error {
+		if a.prev == nil {
+			a.result.Interfaces = []*types100.Interface{c.newInterface(info, c.conf.MAC)}
+		}
+		return c.printResult(a.result)
 	})
 }
 
@@ -90,12 +80,12 @@ func (c *call) checkNamespace(first bool) error {
 	if !first {
 		return nil
 	}
-	has, err := hasInterface(ns, own, c.IfName)
+	has, err := hasInterface(ns, own, c.conf.Interface)
 	if err != nil {
 		return err
 	}
 	if has {
-		return attach.Fail(codeExists, "interface "+c.IfName+" of the container already exists", "CNI_NETNS=%q has an interface %q", c.Netns, c.IfName)
+		return attach.Fail(codeExists, "interface "+c.conf.Interface+" of the container already exists", "CNI_NETNS=%q has an interface %q", c.conf.Netns, c.conf.Interface)
 	}
 	return nil
 }
@@ -103,7 +93,7 @@ func (c *call) checkNamespace(first bool) error {
 // parsePrevResult returns the result of the previous plugin.
 func (c *call) parsePrevResult() (*types100.Result, error) {
 	n := c.conf.prevResult
-	r, err := parseResult(n, c.StdinData[n.Start:n.End], c.version)
+	r, err := parseResult(n, []byte(c.conf.source[n.Start:n.End]), c.version)
 	if err != nil {
 		return nil, attach.Fail(codeDecode, "failed to decode prevResult", "%sprevResult: %s", c.conf.Place("prevResult"), diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
 	}
@@ -122,11 +112,11 @@ func (c *call) checkIPCount(args cniArgs) error {
 		ips []string
 	}{{"runtimeConfig.ips", c.conf.runtime.ips}, {"args.cni.ips", c.conf.args.ips}} {
 		if len(s.ips) > maxIPs {
-			return c.conf.invalid(s.key, fmt.Sprintf("%d IP addresses", len(s.ips)), want)
+			return c.conf.Invalid(s.key, fmt.Sprintf("%d IP addresses", len(s.ips)), want)
 		}
 	}
 	if len(args.ips) > maxIPs {
-		return environment("CNI_ARGS", c.Args, fmt.Sprintf("IP with %s; found %d", want, len(args.ips)))
+		return c.environment("CNI_ARGS", fmt.Sprintf("IP with %s; found %d", want, len(args.ips)))
 	}
 	return nil
 }
@@ -140,14 +130,14 @@ func (c *call) planAddresses(a *addPlan, args cniArgs) error {
 	socket := c.conf.Device.IsSocket()
 	switch r := &c.conf.runtime; {
 	case r.mac != "" && !socket:
-		return c.conf.unsupported("the hardware address of a "+string(c.conf.Device.Kind)+" device is set by the plugin that configures the device, not by this one", "runtimeConfig.mac")
+		return c.conf.Unsupported("the hardware address of a "+string(c.conf.Device.Kind)+" device is set by the plugin that configures the device, not by this one", "runtimeConfig.mac")
 	case len(c.conf.Bandwidth) > 0 && !socket:
-		return c.conf.unsupported("this plugin does not limit the bandwidth of a "+string(c.conf.Device.Kind)+" device", "runtimeConfig.bandwidth")
+		return c.conf.Unsupported("this plugin does not limit the bandwidth of a "+string(c.conf.Device.Kind)+" device", "runtimeConfig.bandwidth")
 	case r.ipRanges && c.conf.ipam == "":
-		return c.conf.unsupported("there is no ipam plugin that could allocate from them", "runtimeConfig.ipRanges")
+		return c.conf.Unsupported("there is no ipam plugin that could allocate from them", "runtimeConfig.ipRanges")
 	case a.prev != nil && len(r.ips) > 0:
 		if ip := missingAddress(r.ips, a.prev); ip != "" {
-			return c.conf.unsupported("the previous plugins did not assign "+ip+" to the interface, and this plugin assigns none after them", "runtimeConfig.ips")
+			return c.conf.Unsupported("the previous plugins did not assign "+ip+" to the interface, and this plugin assigns none after them", "runtimeConfig.ips")
 		}
 	}
 	c.conf.MAC = c.conf.runtime.mac
@@ -159,7 +149,7 @@ func (c *call) planAddresses(a *addPlan, args cniArgs) error {
 	if socket {
 		c.conf.MAC = cmp.Or(c.conf.MAC, c.conf.args.mac, args.mac)
 	} else if args.mac != "" && c.conf.args.mac == "" {
-		return environment("CNI_ARGS", c.Args, "no MAC for a "+string(c.conf.Device.Kind)+" device, whose address this plugin cannot set")
+		return c.environment("CNI_ARGS", "no MAC for a "+string(c.conf.Device.Kind)+" device, whose address this plugin cannot set")
 	}
 	if a.ips = c.conf.args.ips; a.ips == nil {
 		a.ips = args.ips
@@ -170,7 +160,7 @@ func (c *call) planAddresses(a *addPlan, args cniArgs) error {
 	const want = "an address with its prefix length, as 10.10.0.1/24, where there is no ipam"
 	for _, ip := range c.conf.runtime.ips {
 		if _, _, err := net.ParseCIDR(ip); err != nil {
-			return c.conf.invalid("runtimeConfig.ips", diag.Quote(ip), want)
+			return c.conf.Invalid("runtimeConfig.ips", diag.Quote(ip), want)
 		}
 	}
 	if c.conf.args.ips != nil {
@@ -178,7 +168,7 @@ func (c *call) planAddresses(a *addPlan, args cniArgs) error {
 	}
 	for _, ip := range args.ips {
 		if _, _, err := net.ParseCIDR(ip); err != nil {
-			return environment("CNI_ARGS", c.Args, "IP="+want)
+			return c.environment("CNI_ARGS", "IP="+want)
 		}
 	}
 	return nil
@@ -187,13 +177,13 @@ func (c *call) planAddresses(a *addPlan, args cniArgs) error {
 // checkInfoFileName checks that the attachment's names fit the name of a device-info file, and says which of them
 // does not.
 func (c *call) checkInfoFileName(args cniArgs) error {
-	if _, err := deviceinfo.CNIFileName("n", "n", "c", c.IfName); err != nil || !utf8.ValidString(c.IfName) {
-		return environment("CNI_IFNAME", c.IfName, "a name in UTF-8 without control characters, because files are named after it")
+	if _, err := deviceinfo.CNIFileName("n", "n", "c", c.conf.Interface); err != nil || !utf8.ValidString(c.conf.Interface) {
+		return c.environment("CNI_IFNAME", "a name in UTF-8 without control characters, because files are named after it")
 	}
 	if c.conf.InfoFile != "" {
 		return nil
 	}
-	key := c.recordKey()
+	key := c.conf.Key
 	_, err := attach.InfoFileName(key, args.namespace)
 	if err == nil {
 		return nil
@@ -202,7 +192,7 @@ func (c *call) checkInfoFileName(args cniArgs) error {
 	if _, err := attach.InfoFileName(key, args.namespace); err != nil {
 		return attach.Fail(codeConfig, "invalid network configuration: name", "no device-info file can be named: %v", err)
 	}
-	return environment("CNI_CONTAINERID", c.ContainerID, fmt.Sprintf("a shorter ID: the device-info file is named after it and network %q, with at most 255 bytes", c.conf.Network))
+	return c.environment("CNI_CONTAINERID", fmt.Sprintf("a shorter ID: the device-info file is named after it and network %q, with at most 255 bytes", c.conf.Network))
 }
 
 // makeResult makes the result of ADD: that of the previous plugin, or one with the addresses of the interface.
@@ -220,18 +210,11 @@ func (c *call) makeResult(ctx context.Context, a *addPlan) error {
 	}
 	r := &types100.Result{}
 	if c.conf.ipam != "" {
-		leased, err := c.allocateAddresses(ctx)
+		leased, err := c.allocateAddresses(ctx, a)
 		if err != nil {
 			return err
 		}
-		a.leased = true
 		r.IPs, r.Routes, r.DNS = leased.IPs, leased.Routes, leased.DNS
-		if ip := missingAddress(c.conf.runtime.ips, r); ip != "" {
-			return c.conf.unsupported("IPAM plugin "+c.conf.ipam+" does not assign "+ip, "runtimeConfig.ips")
-		}
-		if c.conf.args.ips == nil && missingAddress(a.ips, r) != "" {
-			return environment("CNI_ARGS", c.Args, "an IP that IPAM plugin "+c.conf.ipam+" assigns")
-		}
 	} else {
 		r.IPs = staticAddresses(slices.Concat(c.conf.runtime.ips, a.ips))
 	}

@@ -99,6 +99,7 @@ func parseHeader(data []byte) (*conf, error) {
 		return nil, err
 	}
 	c := &conf{source: string(data), root: root, version: "0.1.0"} // the version of a configuration without a version
+	c.Source = c
 	for _, f := range []struct {
 		key string
 		to  *string
@@ -125,7 +126,7 @@ func (c *conf) readKeys(permissive bool) error {
 	c.ConfigFile = config.DefaultPath
 	c.DeviceIDs = map[string]string{}
 	if err := utils.ValidateNetworkName(c.Network); err != nil {
-		return c.invalid("name", diag.Quote(c.Network), "a letter or digit, then letters, digits, _ . and -")
+		return c.Invalid("name", diag.Quote(c.Network), "a letter or digit, then letters, digits, _ . and -")
 	}
 	var unknown []string
 	for _, n := range c.root.Children {
@@ -149,12 +150,12 @@ func (c *conf) readKeys(permissive bool) error {
 		return nil
 	}
 	if len(unknown) > 0 {
-		return c.unsupported("neither the CNI specification, its runtimes, Multus nor this plugin defines it"+diag.Suggest(unknown[0], slices.Sorted(maps.Keys(keys))...), unknown...)
+		return c.Unsupported("neither the CNI specification, its runtimes, Multus nor this plugin defines it"+diag.Suggest(unknown[0], slices.Sorted(maps.Keys(keys))...), unknown...)
 	}
 	if c.root.Member("device") == nil {
-		return c.invalid("device", "nothing", `a map with the device's type, as {"type": "vhost-user", "mode": "server"}`)
+		return c.Invalid("device", "nothing", `a map with the device's type, as {"type": "vhost-user", "mode": "server"}`)
 	}
-	return attach.CheckPort(&attach.Host{Source: c}, &c.Attachment)
+	return c.CheckPort()
 }
 
 // isIgnorable reports whether DEL works despite an invalid value of a key.
@@ -233,7 +234,7 @@ func (c *conf) readDNS(v value) error {
 	}
 	for _, m := range list {
 		if !slices.Contains([]string{"nameservers", "domain", "search", "options"}, m.Key) {
-			return c.unsupported("the specification's dns has nameservers, domain, search and options", m.path)
+			return c.Unsupported("the specification's dns has nameservers, domain, search and options", m.path)
 		}
 	}
 	dns := &types.DNS{}
@@ -249,7 +250,7 @@ func (c *conf) checkDNS(dns *types.DNS, key string) (*types.DNS, error) {
 	for _, s := range dns.Nameservers {
 		// A runtime passes the host's nameservers, which may have a zone: fe80::1%eth0.
 		if _, err := netip.ParseAddr(s); err != nil {
-			return nil, c.invalid(key, diag.Quote(s), "IP addresses")
+			return nil, c.Invalid(key, diag.Quote(s), "IP addresses")
 		}
 	}
 	if dns.IsEmpty() {
@@ -264,7 +265,7 @@ func (c *conf) readIPMasq(v value) error {
 		return err
 	}
 	if on {
-		return c.unsupported("packets of a userspace interface do not pass the host's firewall: masquerading is impossible", v.path)
+		return c.Unsupported("packets of a userspace interface do not pass the host's firewall: masquerading is impossible", v.path)
 	}
 	return nil
 }
@@ -327,7 +328,7 @@ func (c *conf) readDevice(v value) error {
 	c.Device = attach.Device{Kind: deviceinfo.Type(kind), Field: map[string]string{}}
 	known, ok := attach.DeviceKeys[c.Device.Kind]
 	if !ok {
-		return c.invalid("device.type", diag.Quote(kind), "pci, vdpa, vhost-user or memif")
+		return c.Invalid("device.type", diag.Quote(kind), "pci, vdpa, vhost-user or memif")
 	}
 	for _, m := range list {
 		switch {
@@ -337,14 +338,14 @@ func (c *conf) readDevice(v value) error {
 				return c.invalidValue(m, "a version of the Device Information Specification, 1.0.0 or 1.1.0")
 			}
 		case !slices.Contains(known, m.Key):
-			return c.unsupported("device-info of type "+kind+" has "+strings.Join(known, ", ")+diag.Suggest(m.Key, known...), m.path)
+			return c.Unsupported("device-info of type "+kind+" has "+strings.Join(known, ", ")+diag.Suggest(m.Key, known...), m.path)
 		default:
 			if c.Device.Field[m.Key], err = c.decodeString(m); err != nil {
 				return err
 			}
 		}
 	}
-	return attach.CheckDevice(&attach.Host{Source: c}, &c.Attachment)
+	return c.CheckDevice()
 }
 
 func (c *conf) readPortName(v value) error {

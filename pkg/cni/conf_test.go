@@ -261,8 +261,8 @@ func FuzzConf(f *testing.F) {
 			return
 		}
 		// What is accepted stays below the socket directory and fits a socket address.
-		call := &call{Plugin: &Plugin{}, ContainerID: testID, IfName: "net1", conf: c, version: c.version}
-		info, err := attach.PlanSocket(call.host(), call.attachment())
+		c.ContainerID, c.Interface = testID, "net1"
+		info, err := c.PlanSocket()
 		if err != nil || info == nil {
 			return
 		}

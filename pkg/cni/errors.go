@@ -18,7 +18,6 @@ import (
 // The error codes of the specification (§5, Error). Codes from 100 are the plugin's own.
 const (
 	codeVersion     = types.ErrIncompatibleCNIVersion
-	codeField       = types.ErrUnsupportedField
 	codeContainer   = types.ErrUnknownContainer
 	codeEnvironment = types.ErrInvalidEnvironmentVariables
 	codeIO          = types.ErrIOFailure
@@ -28,23 +27,13 @@ const (
 )
 
 // environment returns the error for an environment variable (code 4).
-func environment(name, value, want string) error {
-	return attach.Fail(codeEnvironment, "invalid environment variable "+name, "%s=%q: want %s", name, diag.Excerpt(value, diag.MaxExcerpt), want)
-}
-
-// invalid returns the error for a key of the configuration, given with dots (code 7).
-func (c *conf) invalid(key, found, want string) error {
-	return attach.Invalid(c, key, found, want)
+func (p *Plugin) environment(name, want string) error {
+	return attach.Fail(codeEnvironment, "invalid environment variable "+name, "%s=%q: want %s", name, diag.Excerpt(p.getenv(name), diag.MaxExcerpt), want)
 }
 
 // invalidValue returns the error for a value of the configuration (code 7).
 func (c *conf) invalidValue(v value, want string) error {
-	return c.invalid(v.path, c.sourceOf(v.Node), want)
-}
-
-// unsupported returns the error for unknown keys and unsupported requests (code 2).
-func (c *conf) unsupported(why string, keys ...string) error {
-	return attach.Unsupported(c, why, keys...)
+	return c.Invalid(v.path, c.sourceOf(v.Node), want)
 }
 
 // findValue returns the value of a key with dots, or nil. A name between the dots may contain dots itself.

@@ -13,6 +13,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/jackfield/jackfield/internal/attach"
+	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
@@ -37,7 +38,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, args string, data []byte) {
-		a, err := parseArgs(args)
+		a, err := (&Plugin{Environ: []string{"CNI_ARGS=" + args}}).parseArgs()
 		switch {
 		case err != nil:
 			if e := attach.AsError(err); e.Code != codeEnvironment || !strings.Contains(e.Msg, "CNI_ARGS") || len(err.Error()) > mostMessage {
@@ -85,7 +86,7 @@ func sameResult(t *testing.T, version string, data []byte, r *types100.Result) {
 	if more, err := json.Marshal(again); err != nil || !bytes.Equal(more, text) {
 		t.Errorf("%.200q is passed on as %.500q and then as %.500q, %v", data, text, more, err)
 	}
-	c := &call{IfName: "net1", conf: &conf{}}
+	c := &call{conf: &conf{Attachment: attach.Attachment{Key: cnirecord.Key{Interface: "net1"}}}}
 	if at := c.interfaceOf(r); at >= len(r.Interfaces) {
 		t.Errorf("interface %d of %d", at, len(r.Interfaces))
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -20,6 +22,9 @@ import (
 const (
 	testID = "e061661af3732d3722604b84a196956ad759f02ae00cda41a639ff6aff85a276"
 	ownNS  = "/proc/self/ns/net"
+
+	// codeField is the code of errors of package attach for unknown and unsupported keys.
+	codeField = types.ErrUnsupportedField
 )
 
 // node is a host root for a test, with the plugin's default directories below it.

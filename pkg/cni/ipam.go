@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -30,13 +31,13 @@ const maxResult = 4 << 20
 // protocol), and returns its output. command may be another operation, to undo a failed ADD. more are other
 // parameters, NAME=value. The invoke package of containernetworking/cni would link OpenTelemetry.
 func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]byte, error) {
-	name := c.conf.ipam
-	if len(filepath.SplitList(c.Path)) == 0 {
+	name, dirs := c.conf.ipam, c.getenv("CNI_PATH")
+	if dirs == "" {
 		return nil, attach.Fail(codeEnvironment, "required environment variables missing: CNI_PATH", "ipam.type %q must be in one of its directories", name)
 	}
-	file := c.findPlugin(name)
+	file := findPlugin(name, dirs)
 	if file == "" {
-		return nil, c.conf.invalid("ipam.type", diag.Quote(name), "an executable in CNI_PATH, "+c.Path)
+		return nil, c.conf.Invalid("ipam.type", diag.Quote(name), "an executable in CNI_PATH, "+dirs)
 	}
 	var out bytes.Buffer
 	for try := 0; ; try++ {
@@ -47,7 +48,7 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 		cmd.WaitDelay = time.Second
 		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command}) // of each name, the last one counts
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(c.StdinData), &limitedWriter{&out, maxResult}, c.Stderr
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.conf.source), &limitedWriter{&out, maxResult}, c.Stderr
 		err := cmd.Run()
 		if errors.Is(err, unix.ETXTBSY) && try < 5 { // the executable is being replaced
 			time.Sleep(200 * time.Millisecond)
@@ -63,9 +64,9 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 	}
 }
 
-// findPlugin returns the path of an executable in CNI_PATH, or "".
-func (c *call) findPlugin(name string) string {
-	for _, dir := range filepath.SplitList(c.Path) {
+// findPlugin returns the path of an executable in a list of directories, or "".
+func findPlugin(name, dirs string) string {
+	for _, dir := range filepath.SplitList(dirs) {
 		file := filepath.Join(dir, name)
 		if st, err := os.Stat(file); dir != "" && err == nil && st.Mode().IsRegular() {
 			return file
@@ -98,23 +99,35 @@ func ipamError(command, name string, out []byte, err error) error {
 }
 
 // allocateAddresses runs ADD of the IPAM plugin. After a failure it runs DEL, so that no address stays allocated.
-func (c *call) allocateAddresses(ctx context.Context) (*types100.Result, error) {
+func (c *call) allocateAddresses(ctx context.Context, a *addPlan) (*types100.Result, error) {
 	out, err := c.runIPAM(ctx, "ADD")
 	var result *types100.Result
 	if err == nil {
-		result, err = parseResultText(out, c.version)
-		if err != nil {
-			err = attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
-		} else if len(result.IPs) == 0 {
-			err = attach.Fail(codeConfig, "IPAM plugin "+c.conf.ipam+" assigned no address", "its result has no ips")
-		}
+		result, err = c.parseLease(out, a)
 	}
 	if err != nil {
-		_, undo := c.runIPAM(c.ctx, "DEL")
-		if undo != nil {
+		if _, undo := c.runIPAM(c.ctx, "DEL"); undo != nil {
 			fmt.Fprintf(c.Stderr, "jackfield-cni: undo IPAM: %v\n", undo)
 		}
 		return nil, err
+	}
+	return result, nil
+}
+
+// parseLease parses the result of the IPAM plugin's ADD, which must have the requested addresses.
+func (c *call) parseLease(out []byte, a *addPlan) (*types100.Result, error) {
+	result, err := parseResultText(out, c.version)
+	if err != nil {
+		return nil, attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
+	}
+	if len(result.IPs) == 0 {
+		return nil, attach.Fail(codeConfig, "IPAM plugin "+c.conf.ipam+" assigned no address", "its result has no ips")
+	}
+	if ip := missingAddress(c.conf.runtime.ips, result); ip != "" {
+		return nil, c.conf.Unsupported("IPAM plugin "+c.conf.ipam+" does not assign "+ip, "runtimeConfig.ips")
+	}
+	if c.conf.args.ips == nil && missingAddress(a.ips, result) != "" {
+		return nil, c.environment("CNI_ARGS", "an IP that IPAM plugin "+c.conf.ipam+" assigns")
 	}
 	return result, nil
 }

@@ -21,14 +21,14 @@ const nsfsMagic = 0x6e736673
 // openNetns opens the container's network namespace, and reports whether it is the plugin's own. Namespaces are
 // magic links and mounts below /proc and /run, so symlinks in the runtime's path are followed.
 func (c *call) openNetns() (f *os.File, own bool, err error) {
-	fd, err := unix.Open(c.Netns, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	fd, err := unix.Open(c.conf.Netns, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, unix.ENOENT) {
-			return nil, false, attach.Fail(codeContainer, "container unknown: its network namespace does not exist", "CNI_NETNS=%q: %v", c.Netns, err)
+			return nil, false, attach.Fail(codeContainer, "container unknown: its network namespace does not exist", "CNI_NETNS=%q: %v", c.conf.Netns, err)
 		}
-		return nil, false, environment("CNI_NETNS", c.Netns, "a network namespace ("+err.Error()+")")
+		return nil, false, c.environment("CNI_NETNS", "a network namespace ("+err.Error()+")")
 	}
-	f = os.NewFile(uintptr(fd), c.Netns)
+	f = os.NewFile(uintptr(fd), c.conf.Netns)
 	own, err = c.checkNetns(fd)
 	if err != nil {
 		f.Close()
@@ -41,18 +41,18 @@ func (c *call) openNetns() (f *os.File, own bool, err error) {
 func (c *call) checkNetns(fd int) (own bool, err error) {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type != nsfsMagic {
-		return false, environment("CNI_NETNS", c.Netns, "a network namespace; it is another file")
+		return false, c.environment("CNI_NETNS", "a network namespace; it is another file")
 	}
 	if kind, err := unix.IoctlRetInt(fd, unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
-		return false, environment("CNI_NETNS", c.Netns, "a network namespace; it is a namespace of another kind")
+		return false, c.environment("CNI_NETNS", "a network namespace; it is a namespace of another kind")
 	}
 	var theirs, ours unix.Stat_t
 	if err := errors.Join(unix.Fstat(fd, &theirs), unix.Stat("/proc/self/ns/net", &ours)); err != nil {
-		return false, attach.Fail(codeIO, "I/O failure", "compare CNI_NETNS %q with the plugin's own: %v", c.Netns, err)
+		return false, attach.Fail(codeIO, "I/O failure", "compare CNI_NETNS %q with the plugin's own: %v", c.conf.Netns, err)
 	}
 	own = theirs.Dev == ours.Dev && theirs.Ino == ours.Ino
-	if override := c.NetnsOverride; own && override != "1" && !strings.EqualFold(override, "true") {
-		return false, environment("CNI_NETNS", c.Netns, "the container's network namespace; it is the plugin's own")
+	if override := c.getenv("CNI_NETNS_OVERRIDE"); own && override != "1" && !strings.EqualFold(override, "true") {
+		return false, c.environment("CNI_NETNS", "the container's network namespace; it is the plugin's own")
 	}
 	return own, nil
 }

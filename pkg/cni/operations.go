@@ -13,25 +13,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 )
 
-// recordKey returns the key of the attachment of this operation.
-func (c *call) recordKey() cnirecord.Key {
-	return cnirecord.Key{Network: c.conf.Network, ContainerID: c.ContainerID, Interface: c.IfName}
-}
-
-// attachment returns the attachment that the configuration and the parameters describe.
-func (c *call) attachment() *attach.Attachment {
-	t := c.conf.Attachment
-	t.Key, t.Netns, t.Labels = c.recordKey(), c.Netns, c.conf.args.labels
-	return &t
-}
-
-// host returns where the attachment is created.
-func (c *call) host() *attach.Host {
-	return &attach.Host{Root: c.Host, Log: c.Stderr, Program: "jackfield-cni", Source: c.conf, Release: c.releaseAddresses, Reached: c.reached}
-}
-
 // deleteAttachment is DEL (§2).
-func (c *call) deleteAttachment() error { return attach.Remove(c.ctx, c.host(), c.attachment()) }
+func (c *call) deleteAttachment() error { return c.conf.Remove(c.ctx) }
 
 // releaseAddresses has the IPAM plugin release an attachment's addresses. For another attachment than that of the
 // operation, it gets the other's parameters.
@@ -40,7 +23,7 @@ func (c *call) releaseAddresses(key cnirecord.Key) error {
 		return c.conf.ipamErr
 	}
 	var environ []string
-	if key != c.recordKey() {
+	if key != c.conf.Key {
 		environ = []string{"CNI_CONTAINERID=" + key.ContainerID, "CNI_IFNAME=" + key.Interface, "CNI_NETNS="}
 	}
 	_, err := c.runIPAM(c.ctx, "DEL", environ...)
@@ -50,7 +33,7 @@ func (c *call) releaseAddresses(key cnirecord.Key) error {
 // collectGarbage is GC (§2). Many IPAM plugins do nothing at GC, such as host-local. All implement DEL.
 func (c *call) collectGarbage() error {
 	if !c.conf.validGiven {
-		return c.conf.invalid("cni.dev/valid-attachments", "nothing", "the list of the network's attachments that are still valid")
+		return c.conf.Invalid("cni.dev/valid-attachments", "nothing", "the list of the network's attachments that are still valid")
 	}
 	var leased error
 	if c.conf.ipam != "" {
@@ -60,13 +43,13 @@ func (c *call) collectGarbage() error {
 	for _, v := range c.conf.valid {
 		valid[cnirecord.Key{Network: c.conf.Network, ContainerID: v.ContainerID, Interface: v.IfName}] = true
 	}
-	return attach.JoinErrors(leased, attach.CollectGarbage(c.ctx, c.host(), c.attachment(), valid))
+	return attach.JoinErrors(leased, c.conf.CollectGarbage(c.ctx, valid))
 }
 
 // checkStatus is STATUS (§2). The specification has no result of STATUS, and runtimes ignore the one for networks with a
 // vswitch. It is for people.
 func (c *call) checkStatus() error {
-	file, err := attach.Status(c.ctx, c.host(), c.attachment())
+	file, err := c.conf.Status(c.ctx)
 	if err != nil {
 		return err
 	}
@@ -88,18 +71,18 @@ func (c *call) checkStatus() error {
 // previous result are as ADD left them. Later plugins may have changed the rest.
 func (c *call) checkAttachment() error {
 	if c.conf.prevResult == nil {
-		return c.conf.invalid("prevResult", "nothing", "the result of the network's ADD")
+		return c.conf.Invalid("prevResult", "nothing", "the result of the network's ADD")
 	}
 	prev, err := c.parsePrevResult()
 	if err != nil {
 		return err
 	}
-	r, lost := attach.ReadRecord(c.host(), c.attachment())
+	r, lost := c.conf.ReadRecord()
 	ns, _, err := c.openNetns()
 	if err != nil {
 		if attach.AsError(err).Code == codeContainer && lost == nil {
 			// codeContainer would mean that no DEL is needed (§5, Error).
-			return attach.Changed("its network namespace is gone", "CNI_NETNS=%q does not exist; DEL removes what ADD made", c.Netns)
+			return attach.Changed("its network namespace is gone", "CNI_NETNS=%q does not exist; DEL removes what ADD made", c.conf.Netns)
 		}
 		return err
 	}
@@ -107,7 +90,7 @@ func (c *call) checkAttachment() error {
 	if lost != nil {
 		return lost
 	}
-	err = attach.Check(c.ctx, c.host(), c.attachment(), r, func(info *deviceinfo.Info, ips []string) error {
+	err = c.conf.Check(c.ctx, r, func(info *deviceinfo.Info, ips []string) error {
 		if !r.Chained {
 			if err := c.checkInterface(r, prev); err != nil {
 				return err
@@ -125,14 +108,14 @@ func (c *call) checkAttachment() error {
 func (c *call) checkInterface(r *cnirecord.Record, prev *types100.Result) error {
 	at := c.interfaceOf(prev)
 	if at < 0 {
-		return attach.Changed("prevResult", "it has no interface %q in the container", c.IfName)
+		return attach.Changed("prevResult", "it has no interface %q in the container", c.conf.Interface)
 	}
 	have := prev.Interfaces[at]
-	if have.Sandbox != c.Netns {
-		return attach.Changed("prevResult", "interface %q is in %q, not in CNI_NETNS %q", c.IfName, have.Sandbox, c.Netns)
+	if have.Sandbox != c.conf.Netns {
+		return attach.Changed("prevResult", "interface %q is in %q, not in CNI_NETNS %q", c.conf.Interface, have.Sandbox, c.conf.Netns)
 	}
 	if want := c.newInterface(r.Info, ""); have.SocketPath != want.SocketPath || have.PciID != want.PciID {
-		return attach.Changed("prevResult", "interface %q has socketPath %q and pciID %q, want %q and %q", c.IfName, have.SocketPath, have.PciID, want.SocketPath, want.PciID)
+		return attach.Changed("prevResult", "interface %q has socketPath %q and pciID %q, want %q and %q", c.conf.Interface, have.SocketPath, have.PciID, want.SocketPath, want.PciID)
 	}
 	return nil
 }

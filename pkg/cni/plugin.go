@@ -46,10 +46,6 @@ type call struct {
 	*Plugin
 	ctx     context.Context
 	command string
-	// The parameters of an operation (§2, Parameters) and standard input.
-	ContainerID, Netns, IfName, Args, Path, NetnsOverride string
-	StdinData                                             []byte
-
 	version string // of the configuration
 	conf    *conf
 }
@@ -119,22 +115,20 @@ func (c *call) dispatch() error {
 	}
 	op, ok := operations[c.command]
 	if !ok {
-		return environment("CNI_COMMAND", c.command, "ADD, DEL, CHECK, STATUS, GC or VERSION")
+		return c.environment("CNI_COMMAND", "ADD, DEL, CHECK, STATUS, GC or VERSION")
 	}
-	envErr := c.readEnvironment(op)
 	data, err := c.readStdin()
 	if err != nil {
 		return err
 	}
-	c.StdinData = data
 	c.conf, err = parseHeader(data)
-	if err != nil {
-		return cmp.Or(envErr, err)
+	if err == nil {
+		c.version = c.conf.version
 	}
-	c.version = c.conf.version
+	if err := cmp.Or(c.checkEnvironment(op), err); err != nil {
+		return err
+	}
 	switch {
-	case envErr != nil:
-		return envErr
 	case !slices.Contains(versions, c.version):
 		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q, the plugin supports %s", diag.Excerpt(c.version, diag.MaxExcerpt), strings.Join(versions, ", "))
 	case op.since != "" && isOlder(c.version, op.since):
@@ -143,13 +137,14 @@ func (c *call) dispatch() error {
 	if err := c.conf.readKeys(op.permissive); err != nil {
 		return err
 	}
+	t := &c.conf.Attachment
+	t.ContainerID, t.Netns, t.Interface = c.getenv("CNI_CONTAINERID"), c.getenv("CNI_NETNS"), c.getenv("CNI_IFNAME")
+	t.Root, t.Log, t.Program, t.Release, t.Reached = c.Host, c.Stderr, "jackfield-cni", c.releaseAddresses, c.reached
 	return op.run(c)
 }
 
-// readEnvironment reads the parameters (§2, Parameters).
-func (c *call) readEnvironment(op operation) error {
-	c.ContainerID, c.Netns, c.IfName = c.getenv("CNI_CONTAINERID"), c.getenv("CNI_NETNS"), c.getenv("CNI_IFNAME")
-	c.Args, c.Path, c.NetnsOverride = c.getenv("CNI_ARGS"), c.getenv("CNI_PATH"), c.getenv("CNI_NETNS_OVERRIDE")
+// checkEnvironment checks the parameters (§2, Parameters).
+func (c *call) checkEnvironment(op operation) error {
 	var missing []string
 	for _, name := range op.required {
 		if c.getenv(name) == "" {
@@ -162,11 +157,11 @@ func (c *call) readEnvironment(op operation) error {
 	if !op.attachment {
 		return nil
 	}
-	if err := utils.ValidateContainerID(c.ContainerID); err != nil {
-		return environment("CNI_CONTAINERID", c.ContainerID, "a letter or digit, then letters, digits, _ . and -")
+	if err := utils.ValidateContainerID(c.getenv("CNI_CONTAINERID")); err != nil {
+		return c.environment("CNI_CONTAINERID", "a letter or digit, then letters, digits, _ . and -")
 	}
-	if err := utils.ValidateInterfaceName(c.IfName); err != nil {
-		return environment("CNI_IFNAME", c.IfName, `1 to 15 bytes without "/", ":" and white space, and not "." or ".."`)
+	if err := utils.ValidateInterfaceName(c.getenv("CNI_IFNAME")); err != nil {
+		return c.environment("CNI_IFNAME", `1 to 15 bytes without "/", ":" and white space, and not "." or ".."`)
 	}
 	return nil
 }

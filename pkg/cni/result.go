@@ -23,7 +23,7 @@ import (
 
 // newInterface returns the attachment's interface for a result (§5, ADD success).
 func (c *call) newInterface(info *deviceinfo.Info, mac string) *types100.Interface {
-	i := &types100.Interface{Name: c.IfName, Mac: mac, Sandbox: c.Netns}
+	i := &types100.Interface{Name: c.conf.Interface, Mac: mac, Sandbox: c.conf.Netns}
 	if isOlder(c.version, "1.1.0") {
 		return i
 	}
@@ -55,7 +55,7 @@ func (c *call) printResult(r *types100.Result) error {
 // interfaceOf returns the index of the attachment's interface in a result, or -1.
 func (c *call) interfaceOf(r *types100.Result) int {
 	return slices.IndexFunc(r.Interfaces, func(have *types100.Interface) bool {
-		return have != nil && have.Name == c.IfName && have.Sandbox != ""
+		return have != nil && have.Name == c.conf.Interface && have.Sandbox != ""
 	})
 }
 

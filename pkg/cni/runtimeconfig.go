@@ -64,7 +64,7 @@ func (c *conf) readCapability(m value) (err error) {
 		if why == "" {
 			why = "this plugin does not know the capability; remove it from the plugin's capabilities"
 		}
-		err = c.unsupported(why, m.path)
+		err = c.Unsupported(why, m.path)
 	}
 	return err
 }
@@ -89,7 +89,7 @@ func (c *conf) decodeIPs(m value) ([]string, error) {
 	}
 	for _, ip := range ips {
 		if !isIP(ip) {
-			return nil, c.invalid(m.path, diag.Quote(ip), want)
+			return nil, c.Invalid(m.path, diag.Quote(ip), want)
 		}
 	}
 	return ips, nil
@@ -121,7 +121,7 @@ func (c *conf) decodeBandwidth(m value) (map[string]uint64, error) {
 	for _, f := range list {
 		at := slices.IndexFunc(bandwidthKeys, func(key string) bool { return strings.EqualFold(key, f.Key) })
 		if at < 0 {
-			return nil, c.unsupported("the capability has "+strings.Join(bandwidthKeys, ", "), f.path)
+			return nil, c.Unsupported("the capability has "+strings.Join(bandwidthKeys, ", "), f.path)
 		}
 		var n uint64
 		if err := c.decode(f, &n, "a number of bits, or of bits per second"); err != nil {
@@ -137,16 +137,15 @@ func (c *conf) decodeBandwidth(m value) (map[string]uint64, error) {
 // conventionalArgs is args.cni (conventions, "args" in network config). It is optional metadata: invalid values
 // are ignored.
 type conventionalArgs struct {
-	labels []devices.Label
-	ips    []string
-	mac    string
+	ips []string
+	mac string
 }
 
 func (c *conf) readArgs(v value) error {
 	args := v.member("cni")
 	var labels []devices.Label
 	if c.decode(args.member("labels"), &labels, "") == nil {
-		c.args.labels = labels
+		c.Labels = labels
 	}
 	c.args.ips, _ = c.decodeIPs(args.member("ips"))
 	c.args.mac, _ = c.decodeMAC(args.member("mac"))
@@ -165,16 +164,16 @@ type cniArgs struct {
 
 // parseArgs parses CNI_ARGS (conventions, CNI_ARGS): pairs separated by semicolons. An unknown key is an error
 // unless IgnoreUnknown is set.
-func parseArgs(value string) (cniArgs, error) {
+func (p *Plugin) parseArgs() (cniArgs, error) {
 	var (
 		a       cniArgs
 		ignore  types.UnmarshallableBool
 		unknown []string
 	)
 	bad := func(pair, want string) (cniArgs, error) {
-		return a, environment("CNI_ARGS", value, want+"; found "+diag.Excerpt(pair, diag.MaxExcerpt))
+		return a, p.environment("CNI_ARGS", want+"; found "+diag.Excerpt(pair, diag.MaxExcerpt))
 	}
-	for pair := range strings.SplitSeq(value, ";") {
+	for pair := range strings.SplitSeq(p.getenv("CNI_ARGS"), ";") {
 		if pair == "" {
 			continue
 		}

@@ -102,20 +102,18 @@ func (p *Plugin) createNetwork(data []byte) error {
 	if err := cmp.Or(n.checkName(), n.check()); err != nil {
 		return err
 	}
-	t := &attach.Attachment{}
+	// A container of the longest possible names.
+	t := p.newAttachment(cnirecord.Key{Network: n.Name, ContainerID: strings.Repeat("f", 64), Interface: strings.Repeat("i", 15)}, n.Options)
 	if err := n.Options.read(t); err != nil {
 		return err
 	}
 	if err := p.locate(n.Options, t); err != nil {
 		return err
 	}
-	// A container of the longest possible names.
-	t.Key = cnirecord.Key{Network: n.Name, ContainerID: strings.Repeat("f", 64), Interface: strings.Repeat("i", 15)}
-	host := p.host(n.Options)
-	if _, err := attach.PlanSocket(host, t); err != nil {
+	if _, err := t.PlanSocket(); err != nil {
 		return err
 	}
-	if err := attach.CheckBridge(host, t); err != nil {
+	if err := t.CheckBridge(); err != nil {
 		return err
 	}
 	whole["dns_enabled"] = json.RawMessage("false") // no name server reaches a userspace interface

@@ -78,7 +78,7 @@ func (o options) readDevice(t *attach.Attachment) error {
 			t.Device.Field[key] = value
 		}
 	}
-	return attach.CheckDevice(&attach.Host{Source: o}, t)
+	return t.CheckDevice()
 }
 
 func (o options) readPort(t *attach.Attachment) error {
@@ -91,5 +91,5 @@ func (o options) readPort(t *attach.Attachment) error {
 			return o.invalid(key, want)
 		}
 	}
-	return attach.CheckPort(&attach.Host{Source: o}, t)
+	return t.CheckPort()
 }

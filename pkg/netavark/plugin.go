@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/claims"
+	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/rootless"
 	buildinfo "github.com/jackfield/jackfield/internal/version"
@@ -146,7 +147,7 @@ func (p *Plugin) locate(o options, t *attach.Attachment) error {
 	return nil
 }
 
-// host returns where attachments are created.
-func (p *Plugin) host(o options) *attach.Host {
-	return &attach.Host{Root: p.Host, Log: p.Stderr, Program: program, Source: o, Reached: p.reached}
+// newAttachment returns an attachment to a network with the given options.
+func (p *Plugin) newAttachment(key cnirecord.Key, o options) *attach.Attachment {
+	return &attach.Attachment{Key: key, Adapter: adapter, Root: p.Host, Log: p.Stderr, Program: program, Source: o, Reached: p.reached}
 }

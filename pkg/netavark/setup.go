@@ -50,7 +50,7 @@ type addressStatus struct {
 }
 
 // parseExecution reads the input of setup and teardown and identifies the attachment.
-func parseExecution(d jsontree.Decoder, data []byte, netns string) (*execution, *attach.Attachment, error) {
+func (p *Plugin) parseExecution(d jsontree.Decoder, data []byte, netns string) (*execution, *attach.Attachment, error) {
 	e := &execution{}
 	if err := decode(d, data, e); err != nil {
 		return nil, nil, err
@@ -67,13 +67,14 @@ func parseExecution(d jsontree.Decoder, data []byte, netns string) (*execution, 
 	if err := e.Network.checkName(); err != nil {
 		return nil, nil, err
 	}
-	return e, &attach.Attachment{Adapter: adapter, Netns: netns,
-		Key: cnirecord.Key{Network: e.Network.Name, ContainerID: e.ContainerID, Interface: e.Options.Interface}}, nil
+	t := p.newAttachment(cnirecord.Key{Network: e.Network.Name, ContainerID: e.ContainerID, Interface: e.Options.Interface}, e.Network.Options)
+	t.Netns = netns
+	return e, t, nil
 }
 
 // setUp is the command setup: it creates the attachment and prints its addresses.
 func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
-	e, t, err := parseExecution(jsontree.Decoder{}, data, netns)
+	e, t, err := p.parseExecution(jsontree.Decoder{}, data, netns)
 	if err != nil {
 		return err
 	}
@@ -99,17 +100,14 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	if err := p.locate(e.Network.Options, t); err != nil {
 		return err
 	}
-	host := p.host(e.Network.Options)
 	// Podman sets up an interface of a container once. What is recorded of it is left over.
-	if err := attach.RemoveLeftovers(ctx, host, t); err != nil {
+	if err := t.RemoveLeftovers(ctx); err != nil {
 		return err
 	}
-	return attach.Add(ctx, host, t, attach.Steps{
-		Allocate: func(context.Context) (attach.Addresses, error) { return addresses, nil },
-		Report: func(*deviceinfo.Info) error {
-			i := interfaceStatus{MAC: t.MAC, Subnets: statuses}
-			return p.print(status{[]string{}, []string{}, map[string]interfaceStatus{e.Options.Interface: i}})
-		},
+	allocate := func(context.Context) (attach.Addresses, error) { return addresses, nil }
+	return t.Add(ctx, allocate, func(*deviceinfo.Info) error {
+		i := interfaceStatus{MAC: t.MAC, Subnets: statuses}
+		return p.print(status{[]string{}, []string{}, map[string]interfaceStatus{e.Options.Interface: i}})
 	})
 }
 
@@ -117,7 +115,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 // has become invalid does not matter, nor does a key that occurs twice. A user's records may be where only the user's
 // configuration says.
 func (p *Plugin) tearDown(ctx context.Context, data []byte, netns string) error {
-	e, t, err := parseExecution(jsontree.Decoder{AcceptDuplicates: true}, data, netns)
+	e, t, err := p.parseExecution(jsontree.Decoder{AcceptDuplicates: true}, data, netns)
 	if err != nil {
 		return err
 	}
@@ -127,5 +125,5 @@ func (p *Plugin) tearDown(ctx context.Context, data []byte, netns string) error 
 			return err
 		}
 	}
-	return attach.Remove(ctx, p.host(e.Network.Options), t)
+	return t.Remove(ctx)
 }
