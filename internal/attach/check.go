@@ -72,22 +72,12 @@ func (t *Attachment) checkSocketDir(r *cnirecord.Record) error {
 // Status checks whether an Add of the attachment's network could create what it has to. It returns the file of the
 // node's configuration that has the network's vswitch, "" for a network without one.
 func (t *Attachment) Status(ctx context.Context) (configFile string, err error) {
-	var errs []error
 	_, missing := t.Root.Stat(t.SocketDir)
-	for _, d := range []struct {
-		key, path string
-		perm      uint32
-		needed    bool
-	}{
-		{"stateDir", t.StateDir, 0o700, true},
-		{"claimsDir", t.ClaimsDir, 0o700, t.Device.IsSocket()},
-		{"socketDir", t.SocketDir, 0o755, t.Device.IsSocket()},
-		{"deviceInfoDir", t.InfoDir, 0o755, true},
-	} {
-		if d.needed {
-			errs = append(errs, t.checkWritable(d.key, d.path, d.perm))
-		}
+	errs := []error{t.checkWritable("stateDir", t.StateDir, 0o700)}
+	if t.Device.IsSocket() {
+		errs = append(errs, t.checkWritable("claimsDir", t.ClaimsDir, 0o700), t.checkWritable("socketDir", t.SocketDir, 0o755))
 	}
+	errs = append(errs, t.checkWritable("deviceInfoDir", t.InfoDir, 0o755))
 	if err := JoinErrors(errs...); err != nil {
 		return "", Fail(codeUnavailable, "the plugin is not available", "%s: %s", AsError(err).Msg, AsError(err).Details)
 	}

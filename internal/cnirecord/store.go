@@ -177,10 +177,10 @@ func (s *Store) Read(k Key) (*Record, error) {
 	}
 	defer unix.Close(fd)
 	data, err := hostfs.ReadRegular(fd, maxRecord)
-	if err != nil {
-		return nil, s.wrap("read", k.FileName(), err)
+	var r *Record
+	if err == nil {
+		r, err = parse(k, data)
 	}
-	r, err := parse(k, data)
 	if err != nil {
 		return nil, s.wrap("read", k.FileName(), err)
 	}
@@ -213,16 +213,15 @@ func (s *Store) LockRecord(k Key, wait time.Duration) (unlock func(), err error)
 	if err = hostfs.LockWithin(fd, wait); err == nil {
 		err = unix.Fstat(fd, &st)
 	}
+	if err == nil && st.Nlink > 0 {
+		return func() { unix.Close(fd) }, nil
+	}
+	unix.Close(fd)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
-		unix.Close(fd)
 		return nil, s.wrap("lock", k.FileName(), errdefs.ErrConflict.WithMessage("another process changes the attachment"))
 	case err != nil:
-		unix.Close(fd)
 		return nil, s.wrap("lock", k.FileName(), err)
-	case st.Nlink == 0: // removed or replaced by the process that had the lock before
-		unix.Close(fd)
-		return nil, nil
 	}
-	return func() { unix.Close(fd) }, nil
+	return nil, nil // removed or replaced by the process that had the lock before
 }

@@ -3,6 +3,7 @@
 package annotation
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -117,10 +118,7 @@ func (n Network) Selects(podNamespace, network, iface string) bool {
 	if n.Name == "" || network == "" {
 		return false
 	}
-	namespace := n.Namespace
-	if namespace == "" {
-		namespace = podNamespace
-	}
+	namespace := cmp.Or(n.Namespace, podNamespace)
 	if ns, name, ok := strings.Cut(network, "/"); ok {
 		return ns == namespace && name == n.Name
 	}

@@ -80,12 +80,13 @@ func (c *call) checkNamespace(first bool) error {
 	if !first {
 		return nil
 	}
-	has, err := hasInterface(ns, own, c.conf.Interface)
+	name := c.conf.Interface
+	has, err := hasInterface(ns, own, name)
 	if err != nil {
 		return err
 	}
 	if has {
-		return attach.Fail(codeExists, "interface "+c.conf.Interface+" of the container already exists", "CNI_NETNS=%q has an interface %q", c.conf.Netns, c.conf.Interface)
+		return attach.Fail(codeExists, "interface "+name+" of the container already exists", "CNI_NETNS=%q has an interface %q", c.conf.Netns, name)
 	}
 	return nil
 }
@@ -197,10 +198,7 @@ func (c *call) checkInfoFileName(args cniArgs) error {
 
 // makeResult makes the result of ADD: that of the previous plugin, or one with the addresses of the interface.
 func (c *call) makeResult(ctx context.Context, a *addPlan) error {
-	dns := c.conf.runtime.dns
-	if dns == nil {
-		dns = c.conf.dns
-	}
+	dns := cmp.Or(c.conf.runtime.dns, c.conf.dns)
 	if a.prev != nil {
 		if dns != nil {
 			a.prev.DNS = *dns

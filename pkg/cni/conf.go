@@ -72,8 +72,8 @@ var keys = map[string]func(*conf, value) error{
 	"deviceInfoDir": (*conf).readDir,
 	"configFile":    (*conf).readValue,
 	"timeout":       (*conf).readValue,
-	"vswitch":       (*conf).readPortName,
-	"bridge":        (*conf).readPortName,
+	"vswitch":       func(c *conf, v value) error { return c.decode(v, &c.Port.Vswitch, "a string") },
+	"bridge":        func(c *conf, v value) error { return c.decode(v, &c.Port.Bridge, "a string") },
 	"mtu":           (*conf).readValue,
 	"vlan":          (*conf).readValue,
 	"queues":        (*conf).readValue,
@@ -346,14 +346,6 @@ func (c *conf) readDevice(v value) error {
 		}
 	}
 	return c.CheckDevice()
-}
-
-func (c *conf) readPortName(v value) error {
-	to := &c.Port.Vswitch
-	if v.path == "bridge" {
-		to = &c.Port.Bridge
-	}
-	return c.decode(v, to, "a string")
 }
 
 // readValue reads a number or a text that package attach knows.

@@ -80,14 +80,10 @@ func (p *Plugin) Run(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	e := attach.AsError(err)
 	out := struct {
 		Version string `json:"cniVersion"`
 		*types.Error
-	}{c.version, e}
-	if out.Version == "" {
-		out.Version = versions[len(versions)-1]
-	}
+	}{cmp.Or(c.version, versions[len(versions)-1]), attach.AsError(err)}
 	data, jsonErr := json.MarshalIndent(out, "", "    ")
 	if jsonErr == nil {
 		_, jsonErr = p.Stdout.Write(append(data, '\n'))

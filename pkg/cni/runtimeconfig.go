@@ -3,6 +3,7 @@
 package cni
 
 import (
+	"cmp"
 	"net"
 	"slices"
 	"strings"
@@ -60,11 +61,8 @@ func (c *conf) readCapability(m value) (err error) {
 	case "bandwidth":
 		c.Bandwidth, err = c.decodeBandwidth(m)
 	default:
-		why := unsupportedCapabilities[m.Key]
-		if why == "" {
-			why = "this plugin does not know the capability; remove it from the plugin's capabilities"
-		}
-		err = c.Unsupported(why, m.path)
+		const unknown = "this plugin does not know the capability; remove it from the plugin's capabilities"
+		err = c.Unsupported(cmp.Or(unsupportedCapabilities[m.Key], unknown), m.path)
 	}
 	return err
 }

@@ -18,10 +18,7 @@ const maxFaults = 20
 // joinFaults returns the faults as one error in the order of the file.
 func joinFaults(faults diag.List) error {
 	faults.Sort()
-	var errs []error
-	for _, f := range faults[:min(len(faults), maxFaults)] {
-		errs = append(errs, f)
-	}
+	errs := faults[:min(len(faults), maxFaults)].Unwrap()
 	if more := len(faults) - maxFaults; more > 0 {
 		errs = append(errs, &diag.Diagnostic{File: faults[0].File, Rule: "and " + strconv.Itoa(more) + " more"})
 	}
