@@ -223,13 +223,8 @@ func writeText(w http.ResponseWriter, code int, body []byte) {
 func (p *Plugin) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	node := p.nodeStatus()
 	node.Sockets, node.SocketsError = p.listSockets()
-	body, err := json.Marshal(node)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(body, '\n'))
+	_ = json.NewEncoder(w).Encode(node)
 }
 
 // nodeStatus returns what "jackfield status" prints, without the sockets.
@@ -279,7 +274,8 @@ const (
 	maxScrapeWorkers = 8
 )
 
-// takeSample returns the state that the metrics expose beside the counters.
+// takeSample returns the state that the metrics expose beside the counters. While a directory is
+// unresponsive, the size of the CDI registry is nil, and the numbers of what is staged are 0.
 func (p *Plugin) takeSample() *telemetry.Sample {
 	build := version.Get()
 	s := &telemetry.Sample{
@@ -291,29 +287,17 @@ func (p *Plugin) takeSample() *telemetry.Sample {
 		s.AuditWritable = !a.failing.Load()
 	}
 	if current := p.config.core.Load(); current != nil {
-		s.CDI = p.sampleCDI(current)
+		s.CDI, _ = deadline.Run(p.servers.scrapes, scrapeTimeout, func() (*cdiregistry.Stats, error) {
+			size := current.engine.Registry().Snapshot().Stats()
+			return &size, nil
+		})
 	}
-	s.Staged, s.Sockets = p.countStaged()
-	return s
-}
-
-// sampleCDI returns the size of the CDI registry; nil while a directory is unresponsive.
-func (p *Plugin) sampleCDI(c *core) *cdiregistry.Stats {
-	size, _ := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (*cdiregistry.Stats, error) {
-		size := c.engine.Registry().Snapshot().Stats()
-		return &size, nil
-	})
-	return size
-}
-
-// countStaged returns how many containers have a staging directory, and how many sockets are bound in them;
-// 0 while a directory is unresponsive.
-func (p *Plugin) countStaged() (containers, sockets int) {
-	stats, _ := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (sum staging.Stats, _ error) {
+	staged, _ := deadline.Run(p.servers.scrapes, scrapeTimeout, func() (sum staging.Stats, _ error) {
 		for _, store := range p.state.openStores() {
 			sum = sum.Add(store.Stats())
 		}
 		return sum, nil
 	})
-	return stats.Containers, stats.Sockets
+	s.Staged, s.Sockets = staged.Containers, staged.Sockets
+	return s
 }

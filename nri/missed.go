@@ -117,10 +117,7 @@ func (p *Plugin) checkContainer(c *container) missedCheck {
 	defer p.recoverPanic(new(error), c.pod)
 	current := p.config.core.Load()
 	req := newRequest(p.runtimeName(), c.pod, c.c)
-	if p.containers.recordOf(req.ContainerID) != nil || p.wasGiven(current, req) {
-		return missedCheck{}
-	}
-	if current.engine.HasNoRequests(req) {
+	if p.containers.recordOf(req.ContainerID) != nil || p.wasGiven(current, req) || current.engine.HasNoRequests(req) {
 		return missedCheck{}
 	}
 	ctx, cancel := context.WithTimeout(p.closing, missedCheckTimeout)

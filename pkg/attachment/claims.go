@@ -226,10 +226,7 @@ func (s *Search) findClaimedDevices() []Attachment {
 	}
 	out = append(out, s.findUnallocated()...)
 	rejectDuplicates(out, func(a *Attachment) (key, on string, c Claim) {
-		d, ok := deviceOf(a.Info)
-		if !ok {
-			return "", "", Claim{}
-		}
+		d, _ := deviceOf(a.Info) // without a name for a socket
 		return d.sysfsName(), "whose " + d.String() + " is", Claim{a.File, "it is device " + diag.Quote(a.Claimed.Device) + " of pool " + diag.Quote(a.Claimed.Pool)}
 	}, hintDriver)
 	return out

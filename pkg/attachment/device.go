@@ -20,7 +20,6 @@ type device struct {
 func deviceOf(i *deviceinfo.Info) (d device, ok bool) {
 	switch {
 	case i == nil:
-		return device{}, false
 	case i.Type == deviceinfo.TypePCI:
 		return device{pci: canonicalID(i.PCI.PCIAddress)}, true
 	case i.Type == deviceinfo.TypeVDPA:

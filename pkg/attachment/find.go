@@ -290,10 +290,7 @@ func (s *Search) rejectInterfacesWithTwoFiles() {
 // rejectDevicesInTwoNetworks makes one device in two networks a conflict.
 func (s *Search) rejectDevicesInTwoNetworks() {
 	rejectDuplicates(s.attached, func(a *Attachment) (key, on string, c Claim) {
-		d, ok := deviceOf(a.Info)
-		if !ok {
-			return "", "", Claim{}
-		}
+		d, _ := deviceOf(a.Info) // without a name for a socket
 		return d.sysfsName(), "which interface " + d.String() + " is", Claim{a.File, a.IfName}
 	}, hintRecreate)
 }

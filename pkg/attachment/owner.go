@@ -34,9 +34,10 @@ type holder struct {
 func (s *Search) holdersOf(a *Attachment, d device) ([]holder, error) {
 	answer := s.kubeletAnswer()
 	var all []holder
+	// A container that is not listed has no devices and no name.
 	order := append([]allocation.Container{answer.container}, answer.pod...)
 	for i, c := range order {
-		if i > 0 && answer.listed && c.Name == answer.container.Name || i == 0 && !answer.listed {
+		if i > 0 && c.Name == answer.container.Name {
 			continue
 		}
 		for _, r := range c.Resources {

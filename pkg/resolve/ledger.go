@@ -16,9 +16,11 @@ import (
 // An ended container is dropped by its ID, which does not drop its replacement. The zero value is
 // ready.
 type Ledger struct {
-	mu   sync.Mutex
-	pods map[string]map[string]containerUsage // by sandbox and container name
+	mu         sync.Mutex
+	containers map[ledgerKey]containerUsage
 }
+
+type ledgerKey struct{ sandboxID, container string }
 
 type containerUsage struct {
 	id string // of the container
@@ -29,27 +31,21 @@ type containerUsage struct {
 func (l *Ledger) RecordUsage(sandboxID, container, containerID string, u policy.Usage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.noteLocked(sandboxID, container, containerID, u)
+	l.noteLocked(ledgerKey{sandboxID, container}, containerID, u)
 }
 
-func (l *Ledger) noteLocked(sandboxID, container, containerID string, u policy.Usage) {
-	if l.pods == nil {
-		l.pods = make(map[string]map[string]containerUsage)
+func (l *Ledger) noteLocked(key ledgerKey, containerID string, u policy.Usage) {
+	if l.containers == nil {
+		l.containers = make(map[ledgerKey]containerUsage)
 	}
-	if l.pods[sandboxID] == nil {
-		l.pods[sandboxID] = make(map[string]containerUsage)
-	}
-	l.pods[sandboxID][container] = containerUsage{containerID, u}
+	l.containers[key] = containerUsage{containerID, u}
 }
 
 // Drop removes a container that has ended or was not created.
 func (l *Ledger) Drop(sandboxID, containerID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	maps.DeleteFunc(l.pods[sandboxID], func(_ string, u containerUsage) bool { return u.id == containerID })
-	if len(l.pods[sandboxID]) == 0 {
-		delete(l.pods, sandboxID)
-	}
+	maps.DeleteFunc(l.containers, func(key ledgerKey, u containerUsage) bool { return key.sandboxID == sandboxID && u.id == containerID })
 }
 
 // usageOf returns what a container has.
@@ -59,26 +55,21 @@ func (l *Ledger) usageOf(sandboxID, container string) policy.Usage {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.pods[sandboxID][container].Usage
+	return l.containers[ledgerKey{sandboxID, container}].Usage
 }
 
 // Forget removes a pod.
 func (l *Ledger) Forget(sandboxID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.pods, sandboxID)
+	maps.DeleteFunc(l.containers, func(key ledgerKey, _ containerUsage) bool { return key.sandboxID == sandboxID })
 }
 
 // Retain removes the pods that are gone, and of the others the containers that have ended.
 func (l *Ledger) Retain(alive, runs func(id string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for id, containers := range l.pods {
-		maps.DeleteFunc(containers, func(_ string, u containerUsage) bool { return !runs(u.id) })
-		if !alive(id) || len(containers) == 0 {
-			delete(l.pods, id)
-		}
-	}
+	maps.DeleteFunc(l.containers, func(key ledgerKey, u containerUsage) bool { return !alive(key.sandboxID) || !runs(u.id) })
 }
 
 // reserve checks whether a container may have so much beside the others of its pod. Unless the plan
@@ -88,15 +79,16 @@ func (l *Ledger) reserve(req *Request, u policy.Usage, onlyShow, runs bool, chec
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var others policy.Usage
-	for name, have := range l.pods[req.SandboxID] {
-		if name != req.Container {
+	own := ledgerKey{req.SandboxID, req.Container}
+	for key, have := range l.containers {
+		if key.sandboxID == own.sandboxID && key != own {
 			others = others.Add(have.Usage)
 		}
 	}
 	err := check(others)
-	have, known := l.pods[req.SandboxID][req.Container]
+	have, known := l.containers[own]
 	if replaced := runs && known && have.id != req.ContainerID; err == nil && !onlyShow && !replaced {
-		l.noteLocked(req.SandboxID, req.Container, req.ContainerID, u)
+		l.noteLocked(own, req.ContainerID, u)
 	}
 	return err
 }
