@@ -53,10 +53,9 @@ func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *reso
 
 // reportRefused reports why a container is not created.
 func (p *Plugin) reportRefused(pod *api.PodSandbox, c *api.Container, err error) {
-	var all *resolve.Error
 	var items []resolve.Item
 	problems := 1
-	if errors.As(err, &all) {
+	if all, ok := errors.AsType[*resolve.Error](err); ok {
 		items, problems = resolve.WithheldItems(all.Items), len(all.Errs)
 	}
 	p.countItems(items)
@@ -67,8 +66,7 @@ func (p *Plugin) reportRefused(pod *api.PodSandbox, c *api.Container, err error)
 			problems--
 		}
 	}
-	var limit *policy.LimitError
-	if errors.As(err, &limit) {
+	if limit, ok := errors.AsType[*policy.LimitError](err); ok {
 		p.countRefusal(limit.Rule)
 		problems--
 	}
@@ -106,9 +104,8 @@ func (p *Plugin) countItems(items []resolve.Item) {
 		}
 		p.counters.CountRequest(telemetry.Source(it.Kind), countedOutcomes[it.Outcome])
 		if it.Outcome == resolve.Refused {
-			var r *policy.RefusedError
 			rule := ""
-			if errors.As(it.Err, &r) {
+			if r, ok := errors.AsType[*policy.RefusedError](it.Err); ok {
 				rule = r.Rule
 			}
 			p.counters.RefusedBy.Add(rule)

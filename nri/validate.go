@@ -115,8 +115,7 @@ func (v *validation) checkAdjustment() error {
 		return nil
 	}
 	for _, e := range errs {
-		var refused *policy.RefusedError
-		if errors.As(e, &refused) {
+		if refused, ok := errors.AsType[*policy.RefusedError](e); ok {
 			v.p.countRefusal(refused.Rule)
 		} else {
 			v.p.counters.CountRequest(telemetry.SourceContainer, telemetry.Failed)

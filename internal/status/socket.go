@@ -42,8 +42,7 @@ func Get(ctx context.Context, host hostfs.Root, stateDir string) (*Node, error) 
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		var op *net.OpError
-		if errors.As(err, &op) {
+		if op, ok := errors.AsType[*net.OpError](err); ok {
 			return nil, fail(op.Err)
 		}
 		return nil, fail(err)

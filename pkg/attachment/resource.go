@@ -22,8 +22,7 @@ import (
 func (s *Search) Resource(resource, id string) ([]Attachment, error) {
 	ids, err := s.allocatedIDs(resource)
 	if err != nil {
-		var u *UnlistedError
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*UnlistedError](err); ok {
 			u.Holders = s.containersWith(resource, id)
 		}
 		return nil, err

@@ -41,8 +41,8 @@ func (q query) wrapDiagnostic(d *diag.Diagnostic) error {
 // dialFailed returns the error for opening the socket file, and for connecting to it.
 func (q query) dialFailed(err error) error {
 	problem := diag.ErrorText(err)
-	var errno unix.Errno
-	if errors.As(err, &errno) {
+	errno, ok := errors.AsType[unix.Errno](err)
+	if ok {
 		problem = errno.Error()
 	}
 	switch {

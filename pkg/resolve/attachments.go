@@ -87,15 +87,14 @@ func (p *planner) deliverAllocated(found []attachment.Attachment) {
 func (p *planner) deliverResource(d annotation.Device) {
 	item := Item{Kind: KindResource, Name: d.Name, Device: d.ID, Request: fmt.Sprintf("resource %q", d.Item), From: d.Key, Optional: d.Optional}
 	found, err := p.search.Resource(d.Name, d.ID)
-	var unlisted *attachment.UnlistedError
-	if errors.As(err, &unlisted) && !p.isForThisContainer(d.Key) && len(unlisted.Holders) > 0 && !unlisted.Claimed {
+	unlisted, ok := errors.AsType[*attachment.UnlistedError](err)
+	if ok && !p.isForThisContainer(d.Key) && len(unlisted.Holders) > 0 && !unlisted.Claimed {
 		// The pod's annotation means the containers that have the resource. Init and ephemeral
 		// containers have no annotation of their own that could exclude them.
 		p.addItem(item, Unmanaged, fmt.Errorf("the kubelet lists no init container and no ephemeral container; it gave the resource to container %q", unlisted.Holders[0]))
 		return
 	}
-	var unanswered *attachment.UnansweredError
-	if p.req.FromManifest && errors.As(err, &unanswered) {
+	if _, unanswered := errors.AsType[*attachment.UnansweredError](err); unanswered && p.req.FromManifest {
 		if hint := diag.MalformedPCIAddress(d.ID); hint != "" {
 			item.Notes = append(item.Notes, hint)
 		}

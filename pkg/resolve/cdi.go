@@ -161,8 +161,7 @@ func (p *planner) addCDIDevice(d *cdiregistry.Device, item *Item) error {
 const maxExplained = 8
 
 func (p *planner) shortenNotFound(err error) error {
-	var none *cdiregistry.NotFoundError
-	if errors.As(err, &none) {
+	if none, ok := errors.AsType[*cdiregistry.NotFoundError](err); ok {
 		if p.missing++; p.missing > maxExplained {
 			none.Shorten()
 		}

@@ -76,7 +76,7 @@ type Engine struct {
 	hooks       HooksDirs // nil for none
 	roots       []*socketRoot
 	namedRoots  map[string]*socketRoot // the directories of named sockets, by name
-	varRunIsRun func() bool            // on this host; checked once
+	varRunIsRun func() bool            // whether the host's /var/run is /run; checked once
 }
 
 // New returns an engine. It fails when the policy's rules are invalid or a directory cannot be
@@ -123,7 +123,10 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	for name, s := range cfg.Sockets.Named {
 		e.namedRoots[name] = &socketRoot{name: path.Dir(s.Path)}
 	}
-	e.varRunIsRun = sync.OnceValue(func() bool { return varRunIsRun(host) })
+	e.varRunIsRun = sync.OnceValue(func() bool {
+		real, err := host.Resolve("/var/run")
+		return err == nil && real == "/run"
+	})
 	e.prefetch()
 	if len(cfg.Hooks.Dirs) > 0 {
 		e.hooks = opts.HooksDirs

@@ -81,8 +81,7 @@ func (o Outcome) String() string {
 // Decline sets an outcome other than Injected or Present, and the reason.
 func (it *Item) Decline(o Outcome, err error) {
 	it.Outcome, it.Err, it.Reason = o, err, diag.ErrorText(err)
-	var refused *policy.RefusedError
-	if o != Unmanaged && errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*policy.RefusedError](err); ok && o != Unmanaged {
 		it.addAsked(refused.Asked)
 	}
 }

@@ -67,9 +67,6 @@ func (e *Engine) HasNoRequests(req *Request) bool {
 
 // isAnnotated reports whether any annotation is a request to this engine.
 func (e *Engine) isAnnotated(annotations map[string]string) bool {
-	if len(annotations) == 0 {
-		return false
-	}
 	return annotation.HasAny(annotations) || e.cfg.Compat.DeviceInjector && annotation.HasInjector(annotations)
 }
 

@@ -46,11 +46,7 @@ type socketPath struct {
 
 // names returns the spellings of the path that policy is asked about.
 func (p socketPath) names() []string {
-	a, b := path.Join(p.root, p.rel), path.Join(p.canonical, p.rel)
-	if a == b {
-		return []string{a}
-	}
-	return []string{a, b}
+	return slices.Compact([]string{path.Join(p.root, p.rel), path.Join(p.canonical, p.rel)})
 }
 
 // socketPath finds the configured root that a path lies below, by its text: as the root is
@@ -128,10 +124,4 @@ func (p *planner) otherSpellings(at socketPath) []string {
 func below(dir, file string) (rel string, ok bool) {
 	rel, ok = strings.CutPrefix(file, strings.TrimSuffix(dir, "/")+"/")
 	return rel, ok && dir != "" && rel != ""
-}
-
-// varRunIsRun reports whether the host's /var/run is /run.
-func varRunIsRun(host hostfs.Root) bool {
-	real, err := host.Resolve("/var/run")
-	return err == nil && real == "/run"
 }
