@@ -123,7 +123,7 @@ func (p *planner) deliverAttachment(a *attachment.Attachment, key string, option
 	if key == "" {
 		item.From = cmp.Or(a.File, a.OwnerFrom)
 		if reason := p.unmanagedReason(a); reason != "" {
-			kept, err := p.hasReceived(a)
+			kept, err := p.keeps(a)
 			if err != nil {
 				p.unchecked = append(p.unchecked, &RequestError{Request: item.Request, Err: err})
 			}

@@ -41,8 +41,8 @@ func (p *planner) deliverDevice(a *attachment.Attachment, origin edits.Origin, i
 		if p.hasNode(n) {
 			continue
 		}
-		if p.running {
-			item.Decline(Unmanaged, errors.New("a running container gets no device nodes: the device is there once the container is re-created"))
+		if p.noDevice != "" {
+			item.Decline(Unmanaged, errors.New(p.noDevice))
 			return nil
 		}
 		grant, err := p.policy.Device(p.subjectFor(a), n.Path)

@@ -112,7 +112,7 @@ func (p *planner) checkLimits(u policy.Usage) error {
 	if p.opts.Ledger == nil {
 		return check(policy.Usage{})
 	}
-	return p.opts.Ledger.reserve(&p.req, u, p.explains, p.running, check)
+	return p.opts.Ledger.reserve(&p.req, u, p.explains, p.isolatesFailures, check)
 }
 
 // countUsage counts what the plan gives. The mounts of sockets count as sockets, and

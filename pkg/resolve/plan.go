@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"github.com/containerd/errdefs"
 
@@ -38,7 +37,7 @@ type Plan struct {
 // The error is an *Error with every request that failed. It unwraps to the sentinels of
 // containerd/errdefs of all of them.
 func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
-	p := planner{Engine: e}
+	p := planner{Engine: e, phase: creation}
 	if !p.plan(ctx, req) {
 		return nil, nil
 	}
@@ -48,7 +47,7 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 // Explain is Resolve without a consequence: it reserves nothing in the Ledger, and returns the
 // items also if it fails.
 func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
-	p := planner{Engine: e, explains: true}
+	p := planner{Engine: e, phase: creation, explains: true}
 	if !p.plan(ctx, req) {
 		return &Plan{}, nil
 	}
@@ -81,10 +80,29 @@ func (e *Engine) MayAsk(annotations map[string]string) bool {
 // place of the cluster's own.
 const defaultNetwork = "v1.multus-cni.io/default-network"
 
+// phase is what differs between a container that is being created and one that runs.
+type phase struct {
+	timeout string // text of the error after the context ended
+	// isolatesFailures has a request that fails skipped, so that the others are delivered.
+	isolatesFailures bool
+	// awaitsSockets accepts a host socket that does not exist yet. It is bound once it does.
+	awaitsSockets bool
+	// noMount and noDevice are why no mount or device node can be added; "" if they can.
+	noMount, noDevice string
+	// keeps reports whether the container has what an attachment brings, and keeps it without a
+	// rule. An error means that this cannot be determined.
+	keeps func(a *attachment.Attachment) (bool, error)
+}
+
+var creation = phase{
+	timeout: "given up before the runtime's deadline",
+	keeps:   func(*attachment.Attachment) (bool, error) { return false, nil },
+}
+
 // planner is the state of one resolution.
 type planner struct {
 	*Engine
-	running bool // the container runs already, see ResolveRunning; else it is being created
+	phase
 	ctx     context.Context
 	req     Request
 	subject policy.Subject
@@ -170,21 +188,16 @@ func (p *planner) findAttachments(asks bool) (attached, allocated []attachment.A
 	return p.search.Find()
 }
 
-// deliverRequestedDevice delivers one device request of an annotation: an extended resource, or a CDI
-// device or socket of the host by its name.
+// deliverRequestedDevice delivers one device request of an annotation.
 func (p *planner) deliverRequestedDevice(d annotation.Device) {
-	item := Item{Kind: KindCDI, Name: d.Name, Request: cdiRequest(d.Name), From: d.Key, Optional: d.Optional}
-	add := p.addCDI
 	switch d.Kind {
 	case annotation.Resource:
 		p.deliverResource(d)
-		return
 	case annotation.NamedSocket:
-		item.Kind, item.Request, add = KindSocket, "socket "+strconv.Quote(d.Name), p.addNamedSocket
+		p.deliverNamedSocket(d)
+	default:
+		p.deliverRequestedCDI(d)
 	}
-	p.deliver(item, func(item *Item) error {
-		return inAnnotation(d.Key, d.Position, add(d.Name, item))
-	})
 }
 
 // fail adds an error that is not nil.
@@ -224,7 +237,7 @@ func (p *planner) deliver(item Item, f func(item *Item) error) {
 		p.fail(&RequestError{Request: item.Request, Err: err})
 		return
 	}
-	optional := item.Optional || p.running // the others are delivered to a running container
+	optional := item.Optional || p.isolatesFailures
 	var saved state
 	if optional {
 		saved = p.cloneState()
@@ -256,14 +269,10 @@ func (p *planner) deliver(item Item, f func(item *Item) error) {
 
 // inTime returns an error once the caller has given up.
 func (p *planner) inTime() error {
-	err := p.ctx.Err()
-	switch {
-	case err == nil:
-		return nil
-	case p.running:
-		return fmt.Errorf("out of time: %w", err)
+	if err := p.ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", p.timeout, err)
 	}
-	return fmt.Errorf("given up before the runtime's deadline: %w", err)
+	return nil
 }
 
 // state is what a resolution has so far. It can return to an earlier one.

@@ -32,8 +32,14 @@ func (e *Engine) ResolveRunning(ctx context.Context, req *Request) (*Plan, error
 	if err := e.checkDirs(e.cfg.DeviceInfo.CNIDir, e.cfg.Multus.CacheDir); err != nil {
 		return nil, &Error{Container: req.Name(), Errs: []error{err}}
 	}
-	p := &planner{Engine: e, running: true, ctx: ctx, req: *req, subject: Subject(req)}
+	p := &planner{Engine: e, ctx: ctx, req: *req, subject: Subject(req)}
 	p.b = edits.NewBuilder(edits.Existing{Mounts: req.Have.Mounts})
+	p.phase = phase{
+		timeout: "out of time", isolatesFailures: true, awaitsSockets: true,
+		noMount:  "the container was running when the network came",
+		noDevice: "a running container gets no device nodes: the device is there once the container is re-created",
+		keeps:    p.hasReceived,
+	}
 	q := query(req)
 	q.Unread = func(err error) { p.unchecked = append(p.unchecked, err) }
 	p.search = e.attachments.Search(ctx, q)
@@ -88,12 +94,8 @@ func (e *Engine) MetadataFiles(req *Request) []string {
 	return e.attachments.MetadataFiles(query(req).MetadataFiles)
 }
 
-// hasReceived reports whether a running container has what an attachment brings, and keeps it without a
-// rule. An error means that this cannot be determined.
+// hasReceived is phase.keeps of a running container.
 func (p *planner) hasReceived(a *attachment.Attachment) (bool, error) {
-	if !p.running {
-		return false, nil
-	}
 	if a.Info == nil {
 		return false, a.Err
 	}

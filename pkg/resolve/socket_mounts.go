@@ -162,7 +162,11 @@ func (p *planner) bindTwice(s *socket, source, relative, own, access string) err
 
 // mountOwnPath mounts a socket at the device-info's own path, or notes why it cannot.
 func (p *planner) mountOwnPath(s *socket, m *edits.Mount) error {
-	if reason := p.ownPathReason(m); reason != "" {
+	reason := p.noMount
+	if reason == "" {
+		reason = p.ownPathReason(m)
+	}
+	if reason != "" {
 		s.addNote("the socket is not at its own path " + s.own + ": " + reason)
 		return nil
 	}
@@ -170,12 +174,8 @@ func (p *planner) mountOwnPath(s *socket, m *edits.Mount) error {
 	return p.b.AddMount(m)
 }
 
-// ownPathReason returns why there can be no mount at the socket's own path, such as what it would hide,
-// or "".
+// ownPathReason returns what a mount at the socket's own path would hide, or "".
 func (p *planner) ownPathReason(m *edits.Mount) string {
-	if p.running {
-		return "the container was running when the network came"
-	}
 	dst := edits.Clean(m.Destination)
 	if dir := reserved.DirInContainer(dst); dir != "" {
 		return "a mount at " + m.Destination + " could hide what the image or the system has in " + dir

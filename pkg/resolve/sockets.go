@@ -209,8 +209,8 @@ func (p *planner) checkHostSocket(s *socket, item *Item) error {
 	file := path.Join(s.at.canonical, s.at.rel)
 	st, err := p.host.StatNoSymlinks(file)
 	switch missing := errdefs.IsNotFound(err); {
-	case missing && p.running:
-		return nil // it is bound once it exists
+	case missing && p.awaitsSockets:
+		return nil
 	case missing && s.await && p.opts.Staged():
 		item.Notes = append(item.Notes, "the socket does not exist yet; the container gets it once its server creates it")
 		return nil
