@@ -36,25 +36,7 @@ func (r Root) Remove(hostPath string) error {
 // directory that is not empty has its subdirectories moved up into the top directory, and is
 // removed. At most three directories are open at a time, and memory does not grow with the tree.
 func RemoveTreeAt(dirfd int, name string) error {
-	err := unix.Unlinkat(dirfd, name, 0)
-	if err == nil || errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if !errors.Is(err, unix.EISDIR) {
-		return &os.PathError{Op: "unlink", Path: name, Err: err}
-	}
-	top, err := openForRemoval(dirfd, name)
-	if err != nil {
-		return err
-	}
-	defer top.Close()
-	r := treeRemoval{top: top}
-	for more := true; more; {
-		if more, err = r.sweepDir(top); err != nil {
-			return fmt.Errorf("remove %q: %w", name, err)
-		}
-	}
-	return removeEmptyDir(dirfd, name)
+	return new(treeRemoval).removeEntry(dirfd, name)
 }
 
 // maxRemoved bounds the entries that one call removes: somebody who still makes files in the
@@ -63,7 +45,7 @@ const maxRemoved = 1 << 24
 
 // treeRemoval is one removal of a tree.
 type treeRemoval struct {
-	top     *os.File
+	top     *os.File // the tree's directory, once it is open
 	removed int
 }
 
@@ -82,7 +64,7 @@ func (r *treeRemoval) sweepDir(dir *os.File) (more bool, err error) {
 			if r.removed++; r.removed > maxRemoved {
 				return false, errdefs.ErrResourceExhausted.WithMessage(fmt.Sprintf("more than %d entries", maxRemoved))
 			}
-			err := r.removeEntry(dir, name)
+			err := r.removeEntry(int(dir.Fd()), name)
 			if err == nil {
 				progress = true
 			} else if failed == nil {
@@ -102,43 +84,48 @@ func (r *treeRemoval) sweepDir(dir *os.File) (more bool, err error) {
 	return false, failed
 }
 
-// removeEntry removes an entry of the top directory, or of one directly below it; there, a
-// directory that is not empty is moved up.
-func (r *treeRemoval) removeEntry(dir *os.File, name string) error {
-	fd := int(dir.Fd())
-	err := unix.Unlinkat(fd, name, 0)
+// removeEntry removes the tree itself, an entry of its top directory, or one of a directory directly
+// below that; there, a directory that is not empty is moved up.
+func (r *treeRemoval) removeEntry(dirfd int, name string) error {
+	err := unix.Unlinkat(dirfd, name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if !errors.Is(err, unix.EISDIR) {
 		return &os.PathError{Op: "unlink", Path: name, Err: err}
 	}
-	err = removeEmptyDir(fd, name)
-	if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
-		return err
-	}
-	if dir != r.top {
-		// Nobody can foresee the new name, so that nothing has it.
-		err := unix.Renameat(fd, name, int(r.top.Fd()), strconv.FormatUint(rand.Uint64(), 36))
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return &os.PathError{Op: "rename", Path: name, Err: err}
+	if r.top != nil {
+		err = removeEmptyDir(dirfd, name)
+		if !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST) {
+			return err
 		}
-		return nil
+		if dirfd != int(r.top.Fd()) {
+			// Nobody can foresee the new name, so that nothing has it.
+			err := unix.Renameat(dirfd, name, int(r.top.Fd()), strconv.FormatUint(rand.Uint64(), 36))
+			if err != nil && !errors.Is(err, unix.ENOENT) {
+				return &os.PathError{Op: "rename", Path: name, Err: err}
+			}
+			return nil
+		}
 	}
-	sub, err := openForRemoval(fd, name)
+	dir, err := openForRemoval(dirfd, name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer sub.Close()
+	defer dir.Close()
+	what := strconv.Quote(name)
+	if r.top == nil {
+		r.top, what = dir, "remove "+what
+	}
 	for more := true; more; {
-		if more, err = r.sweepDir(sub); err != nil {
-			return fmt.Errorf("%q: %w", name, err)
+		if more, err = r.sweepDir(dir); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
 		}
 	}
-	return removeEmptyDir(fd, name)
+	return removeEmptyDir(dirfd, name)
 }
 
 func removeEmptyDir(dirfd int, name string) error {
