@@ -24,7 +24,6 @@ const (
 
 // hookFile is one file.
 type hookFile struct {
-	file     string         // host path
 	hook     *Hook          // nil if the file has an error
 	pathNode *jsontree.Node // place of the program's path in the file
 	faults   diag.List
@@ -43,25 +42,22 @@ func (r *Registry) listHookFiles(dir string) ([]string, error) {
 // loadFile reads one file of an open directory. It returns nil if the file does not exist. Dangling symlinks are
 // ignored, as Podman and CRI-O do.
 func (r *Registry) loadFile(dirfd int, file string) *hookFile {
-	e := &hookFile{file: file}
 	read, fault := r.files.ReadFile(dirfd, file)
 	switch {
 	case read == nil:
 		return nil
 	case fault != nil && read.IsLink && errdefs.IsNotFound(fault):
-		return e
+		return &hookFile{}
 	case fault != nil:
 		fault.File = file
-		e.faults = diag.List{fault}
-		return e
+		return &hookFile{faults: diag.List{fault}}
 	}
-	e.hook, e.faults, e.pathNode = parseFile(read.Data, file)
-	return e
+	return parseFile(read.Data, file)
 }
 
 // checkProgram returns why a hook's program cannot be run on the host, or nil.
 func (r *Registry) checkProgram(e *hookFile) *diag.Diagnostic {
-	p := &diag.Diagnostic{File: e.file, Line: e.pathNode.Line, Column: e.pathNode.Column, Field: "hook.path", Found: diag.Quote(e.hook.Path), Kind: errdefs.ErrFailedPrecondition}
+	p := &diag.Diagnostic{File: e.hook.File, Line: e.pathNode.Line, Column: e.pathNode.Column, Field: "hook.path", Found: diag.Quote(e.hook.Path), Kind: errdefs.ErrFailedPrecondition}
 	st, err := r.files.Host.Stat(e.hook.Path)
 	switch {
 	case errdefs.IsNotFound(err):

@@ -34,12 +34,11 @@ type Container = ocihook.Container
 // Parse parses a hooks.d file, oci-hooks(5), schema 1.0.0 or 0.1.0. file is its path, for messages. The
 // hook is nil if a diagnostic is not a warning. Parse does not access the host.
 func Parse(data []byte, file string) (*Hook, diag.List) {
-	h, list, _ := parseFile(data, file)
-	return h, list
+	f := parseFile(data, file)
+	return f.hook, f.faults
 }
 
-// parseFile is Parse. It also returns the node of the hook's program.
-func parseFile(data []byte, file string) (*Hook, diag.List, *jsontree.Node) {
+func parseFile(data []byte, file string) *hookFile {
 	p := parser{file: file, data: data}
 	h := p.parseHook()
 	if len(p.found) > maxDiagnostics {
@@ -47,9 +46,9 @@ func parseFile(data []byte, file string) (*Hook, diag.List, *jsontree.Node) {
 	}
 	p.found.Sort()
 	if p.failed {
-		return nil, p.found, nil
+		return &hookFile{faults: p.found}
 	}
-	return h, p.found, p.root.At("hook", "path") // in the old schema, hook is the path
+	return &hookFile{h, p.root.At("hook", "path"), p.found} // in the old schema, hook is the path
 }
 
 type parser struct {

@@ -74,7 +74,7 @@ func compareWithPodmanParser(t *testing.T, data []byte, containers ...*Container
 		if err != nil && len(c.Args) > 0 {
 			t.Fatal(err)
 		}
-		if got.Match(c) != match {
+		if got.When.Match(c) != match {
 			t.Fatalf("%s\non %+v: %v, by Podman's parser %v", data, c, !match, match)
 		}
 	}
@@ -120,7 +120,7 @@ func TestMatchAgreesWithPodmansParser(t *testing.T) {
 		compareWithPodmanParser(t, []byte(data), containers()...)
 		h, _ := Parse([]byte(data), "f.json")
 		for _, c := range containers() {
-			if h.Match(c) {
+			if h.When.Match(c) {
 				matched++
 			}
 		}

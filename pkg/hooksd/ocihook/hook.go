@@ -2,6 +2,8 @@
 
 package ocihook
 
+import "slices"
+
 // Hook is one hooks.d file. It must not be changed.
 type Hook struct {
 	// Name is the file's name, by which files mask each other and are ordered.
@@ -21,18 +23,9 @@ type Hook struct {
 	When When
 }
 
-// Match reports whether the conditions match the container.
-func (h *Hook) Match(c *Container) bool { return h.When.match(c) }
-
 // Matching returns the hooks for a container, in order.
 func Matching(hooks []*Hook, c *Container) []*Hook {
-	var out []*Hook
-	for _, h := range hooks {
-		if h.Match(c) {
-			out = append(out, h)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(hooks), func(h *Hook) bool { return !h.When.Match(c) })
 }
 
 // AskedBy reports whether the hook has conditions on annotations and these match: then their author asked

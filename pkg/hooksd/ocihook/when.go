@@ -31,9 +31,10 @@ type When struct {
 // both.
 type Annotation struct{ Key, Value *regexp.Regexp }
 
-// match is When.Match of the parser of Podman and CRI-O on compiled expressions, with one difference: for
-// a container without arguments no command matches, and it is no error.
-func (w *When) match(c *Container) bool {
+// Match reports whether the conditions match the container. It is When.Match of the parser of Podman and
+// CRI-O on compiled expressions, with one difference: for a container without arguments no command
+// matches, and it is no error.
+func (w *When) Match(c *Container) bool {
 	met := w.annotationsMet(c.Annotations)
 	if w.Always != nil {
 		met = append(met, *w.Always)
