@@ -73,7 +73,7 @@ func (q *Queue) Add(dirfd int, mask uint32) (id int, err error) {
 		}
 		q.open = true
 	}
-	wd, err := addWatch(q.fd, dirfd, mask)
+	wd, err := unix.InotifyAddWatch(q.fd, hostfs.DescriptorPath(dirfd), mask)
 	if err != nil {
 		return -1, fmt.Errorf("watch directory: %w", err)
 	}
@@ -154,10 +154,4 @@ func openInotify() (int, error) {
 		return -1, fmt.Errorf("open inotify descriptor: %w (fs.inotify.max_user_instances limits how many a user has)", err)
 	}
 	return fd, nil
-}
-
-// addWatch watches an open directory. The path through the descriptor leads to this very
-// directory, and not to what its name leads to a moment later.
-func addWatch(fd, dirfd int, mask uint32) (wd int, err error) {
-	return unix.InotifyAddWatch(fd, hostfs.DescriptorPath(dirfd), mask)
 }

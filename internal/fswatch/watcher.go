@@ -188,7 +188,7 @@ func (w *Watcher) armDirectory(d *directory) error {
 		return fmt.Errorf("watch directory: %w", err)
 	}
 	defer unix.Close(fd)
-	wd, err := addWatch(w.fd, fd, always|d.mask|unix.IN_MASK_ADD)
+	wd, err := unix.InotifyAddWatch(w.fd, hostfs.DescriptorPath(fd), always|d.mask|unix.IN_MASK_ADD)
 	if err != nil {
 		w.disarmDirectory(d)
 		return fmt.Errorf("watch directory %q: %w (fs.inotify.max_user_watches limits how many a user has)", d.path, err)
