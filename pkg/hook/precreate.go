@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/containerd/errdefs"
-	rspec "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/apply/oci"
@@ -50,7 +49,8 @@ func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]by
 	if plan == nil {
 		return text, nil
 	}
-	if h.hasUserNamespace(spec) {
+	// In a user namespace, the container's or this process's, the runtime cannot create device nodes.
+	if _, inside := h.userNS(); inside || req.UserNS != nil {
 		if err := h.bindDevices(&plan.Set); err != nil {
 			return nil, err
 		}
@@ -64,16 +64,6 @@ func (h *hook) editConfig(ctx context.Context, text []byte, c *oci.Config) ([]by
 		return nil, err
 	}
 	return text, h.prepareStaging(plan.Staging)
-}
-
-// hasUserNamespace reports whether the container, or this process, is in a user namespace, in which
-// the runtime cannot create device nodes.
-func (h *hook) hasUserNamespace(spec *rspec.Spec) bool {
-	if spec.Linux != nil && slices.ContainsFunc(spec.Linux.Namespaces, func(n rspec.LinuxNamespace) bool { return n.Type == rspec.UserNamespace }) {
-		return true
-	}
-	_, inside := h.userNS()
-	return inside
 }
 
 // bindDevices marks nodes that are elsewhere on the host for binding. In a user namespace a runtime
