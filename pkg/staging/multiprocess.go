@@ -76,12 +76,11 @@ func openLocked(file string, flags, how int) (int, error) {
 
 // RebinderRunning reports whether a process runs that rebinds the sockets of a state directory.
 func RebinderRunning(host hostfs.Root, stateDir string) bool {
-	fd, err := unix.Open(filepath.Join(host.Path(stateDir), rebinderFile), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
+	fd, err := openLocked(filepath.Join(host.Path(stateDir), rebinderFile), 0, unix.LOCK_SH|unix.LOCK_NB)
+	if err == nil {
+		unix.Close(fd)
 	}
-	defer unix.Close(fd)
-	return errors.Is(unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+	return errors.Is(err, unix.EWOULDBLOCK)
 }
 
 // IsReady reports whether all mounts of a container exist in a shared state directory.

@@ -81,7 +81,6 @@ func (s *Store) rebind(src *hostSocket) (n int, tenant bool, err error) {
 
 // rebindAll binds the socket of a descriptor in all its containers. The lock is held.
 func (s *Store) rebindAll(src *hostSocket, fd int, st *unix.Stat_t, claimants claims.Claimants) (int, error) {
-	now := claims.StatIdentity(st)
 	var errs []error
 	var places []bindPlace
 	var rights []rightsRequest
@@ -114,10 +113,8 @@ func (s *Store) rebindAll(src *hostSocket, fd int, st *unix.Stat_t, claimants cl
 	if len(rights) > 0 {
 		errs = append(errs, s.grantToAll(&src.socket, fd, rights))
 	}
+	replaceMounts(fd, claims.StatIdentity(st), places)
 	rebound := make(map[string]bool)
-	if src.bound != now {
-		replaceMounts(fd, now, places)
-	}
 	for _, p := range places {
 		errs = append(errs, p.err)
 		if p.replaced {
@@ -127,9 +124,5 @@ func (s *Store) rebindAll(src *hostSocket, fd int, st *unix.Stat_t, claimants cl
 	for id := range rebound {
 		src.containers[id].rebinds[src.socket.hostPath()]++
 	}
-	err := errors.Join(errs...)
-	if src.bound = now; err != nil {
-		src.bound = claims.Identity{}
-	}
-	return len(rebound), err
+	return len(rebound), errors.Join(errs...)
 }

@@ -232,9 +232,7 @@ func (s *Store) revokeAtSocket(socket, record string) error {
 	if f.Socket != socket {
 		return f.remove() // the record is damaged
 	}
-	if record != "" {
-		f.Holders = slices.DeleteFunc(f.Holders, func(h rightsHolder) bool { return h.Record == record })
-	}
+	f.Holders = slices.DeleteFunc(f.Holders, func(h rightsHolder) bool { return h.Record == record })
 	fd, err := openBelowRoot(s.host, f.Root, strings.TrimPrefix(socket, f.Root+"/"), unix.O_PATH|unix.O_NOFOLLOW)
 	if isAbsent(err) {
 		return f.remove() // the socket was removed, with all access to it

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackfield/jackfield/internal/claims"
 	"github.com/jackfield/jackfield/internal/fswatch"
 )
 
@@ -21,7 +20,6 @@ type hostSocket struct {
 	socket     Socket     // of the first container; all have the same root and rel
 	checking   sync.Mutex // one check at a time: another one could bind an older socket
 	containers map[string]*record
-	bound      claims.Identity // what is bound in all of them; zero when unknown
 	watch      *fswatch.Watch
 	tenant     bool // watch belongs to the watcher of directories that tenants can write
 	moving     bool // while it moves to the other watcher
@@ -124,8 +122,6 @@ func (s *Store) trackContainer(r *record) {
 		if s.opts.Watch && !s.closed {
 			s.bg.Go(func() { check(src) })
 		}
-		// This container may have another socket bound than the others.
-		src.bound = claims.Identity{}
 		src.containers[r.ID] = r
 	}
 }
