@@ -18,10 +18,10 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/dircheck"
 	"github.com/jackfield/jackfield/internal/filewatch"
-	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hooksd"
+	"github.com/jackfield/jackfield/pkg/podresources"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
@@ -104,7 +104,7 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 	}
 	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger,
 		HooksDirs: hooksd.New(p.opts.Host, cfg.Hooks.Dirs, hooksd.Options{}),
-		Staged:    p.state.staged.Load, Kubelet: kubelet.NewClient, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
+		Staged:    p.state.staged.Load, Kubelet: podresources.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		if old != nil {
 			p.config.dirs.Replace(old.cfg.Directories(p.opts.SpecDirs))

@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/pkg/cli"
 	"github.com/jackfield/jackfield/pkg/hook"
+	"github.com/jackfield/jackfield/pkg/podresources"
 )
 
 func main() { os.Exit(run()) }
@@ -28,7 +28,7 @@ func run() int {
 }
 
 func runHook(ctx context.Context, args []string) int {
-	err := hook.Run(ctx, args, hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: hookProgram, Kubelet: kubelet.NewClient})
+	err := hook.Run(ctx, args, hook.Env{Stdin: os.Stdin, Stdout: os.Stdout, Self: hookProgram, Kubelet: podresources.QueryPod})
 	if err == nil {
 		return cli.ExitOK
 	}

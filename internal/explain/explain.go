@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackfield/jackfield/internal/devicemetadata"
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
@@ -20,6 +19,7 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hooksd"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/podresources"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -89,7 +89,7 @@ func New(opts Options) (*Explainer, error) {
 		return status.Mode == staging.ModeMount
 	})
 	engine, err := resolve.New(opts.Host, opts.Config, resolve.Options{
-		Once: true, Kubelet: kubelet.NewClient, Staged: staged, TrustAnyone: !opts.Host.IsLive(),
+		Once: true, Kubelet: podresources.QueryPod, Staged: staged, TrustAnyone: !opts.Host.IsLive(),
 		HooksDirs: hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{TrustAnyone: !opts.Host.IsLive()}),
 		SpecDirs:  dirs, ForAdministrator: true,
 	})

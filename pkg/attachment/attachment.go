@@ -97,7 +97,7 @@ type Options struct {
 	PluginsDir    string // the kubelet's plugins, with the metadata of claims' devices; "" for none
 	// PodResourcesSocket is the kubelet's; "" for a host without a kubelet.
 	PodResourcesSocket string
-	// Kubelet is the client, which is used while the file PodResourcesSocket exists. If the
+	// Kubelet asks the kubelet while the file PodResourcesSocket exists. If the
 	// file exists and Kubelet is nil, the owner of a device cannot be determined.
 	Kubelet Kubelet
 	// KubeletRequired accepts only the kubelet as the source of a device's owner. Otherwise

@@ -165,7 +165,7 @@ type fakeKubelet struct {
 	left  time.Duration // remaining time of the last call
 }
 
-func (k *fakeKubelet) Pod(ctx context.Context, namespace, name string) (allocation.Allocation, error) {
+func (k *fakeKubelet) queryPod(ctx context.Context, _ hostfs.Root, _, namespace, name string) (allocation.Allocation, error) {
 	k.mu.Lock()
 	k.calls++
 	if deadline, ok := ctx.Deadline(); ok {
@@ -215,7 +215,7 @@ func (n *node) allocate(lines ...string) *fakeKubelet {
 
 func (n *node) useKubelet(k *fakeKubelet) {
 	n.t.Helper()
-	n.kubelet, n.opts.Kubelet = k, k
+	n.kubelet, n.opts.Kubelet = k, k.queryPod
 	n.write(socket, "")
 }
 

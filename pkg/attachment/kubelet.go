@@ -10,14 +10,13 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
-// Kubelet returns the devices that are allocated to the containers of a pod. Pod returns
-// when ctx ends, even if the kubelet is unresponsive. podresources.Client implements it.
-type Kubelet interface {
-	Pod(ctx context.Context, namespace, name string) (allocation.Allocation, error)
-}
+// Kubelet asks the kubelet behind socket for the devices that are allocated to the containers of a
+// pod. It returns when ctx ends, even if the kubelet is unresponsive. podresources.QueryPod is one.
+type Kubelet func(ctx context.Context, host hostfs.Root, socket, namespace, name string) (allocation.Allocation, error)
 
 const (
 	// maxKubeletWait bounds the wait for the kubelet. A later answer is lost: while the kubelet is
@@ -62,7 +61,7 @@ func (f *Finder) queryKubelet(ctx context.Context, q *Query) *allocationAnswer {
 	}
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	pod, err := f.opts.Kubelet.Pod(bounded, q.Namespace, q.Pod)
+	pod, err := f.opts.Kubelet(bounded, f.host, f.opts.PodResourcesSocket, q.Namespace, q.Pod)
 	if err != nil {
 		return &allocationAnswer{err: err}
 	}

@@ -213,4 +213,4 @@ func TestDevicesInAnotherOrderThanContainers(t *testing.T) {
 	}
 }
 
-var _ Kubelet = (*podresources.Client)(nil)
+var _ Kubelet = podresources.QueryPod

@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/internal/kubelet"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/apply/oci"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/podresources"
 	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
@@ -173,7 +173,7 @@ func (in *injection) createEngine() (*resolve.Engine, error) {
 	cfg := *in.cfg
 	cfg.StateDir = in.storeDir()
 	return resolve.New(in.host, &cfg, resolve.Options{
-		AllowAll: in.flags.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: kubelet.NewClient, SpecDirs: dirs, ForAdministrator: true,
+		AllowAll: in.flags.configFile == "", Once: true, Owner: staging.InjectOwner, Kubelet: podresources.QueryPod, SpecDirs: dirs, ForAdministrator: true,
 	})
 }
 

@@ -35,9 +35,9 @@ type Env struct {
 	Stdout io.Writer
 	// Self finds the path of jackfield-hook. precreate adds it to the container as a poststop hook.
 	Self func() (string, error)
-	// Kubelet creates a client of the kubelet. If it is nil, the hook runs `jackfield oci-hook` for
+	// Kubelet asks the kubelet. If it is nil, the hook runs `jackfield oci-hook` for
 	// containers of pods.
-	Kubelet func(host hostfs.Root, socket string) resolve.Kubelet
+	Kubelet resolve.Kubelet
 }
 
 // hook is one run of the hook.

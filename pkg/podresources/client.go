@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 const (
@@ -33,20 +34,10 @@ const (
 	throttleDelay = 100 * time.Millisecond
 )
 
-// Client is a client of one kubelet. It is safe for concurrent use and holds no connection.
-type Client struct {
-	host   hostfs.Root
-	socket string
-}
-
-// New returns a client of the kubelet behind socket, a host path. A container that uses it mounts
-// the directory, because a restarted kubelet re-creates the socket.
-func New(host hostfs.Root, socket string) *Client {
-	return &Client{host: host, socket: socket}
-}
-
-// Pod returns what the kubelet allocated to the pod's containers. It returns when ctx ends, even if
-// the kubelet is unresponsive. The error wraps a [diag.Diagnostic] of the socket and one of:
+// QueryPod returns what the kubelet behind socket, a host path, allocated to the pod's containers. It
+// returns when ctx ends, even if the kubelet is unresponsive. A container that calls it mounts the
+// socket's directory, because a restarted kubelet re-creates the socket. It is safe for concurrent use.
+// The error wraps a [diag.Diagnostic] of the socket and one of:
 //
 //	errdefs.ErrNotFound            the kubelet does not know the pod (yet)
 //	errdefs.ErrUnavailable         no socket, or no kubelet behind it
@@ -57,14 +48,14 @@ func New(host hostfs.Root, socket string) *Client {
 //	context.DeadlineExceeded       no answer in time
 //	context.Canceled               the caller canceled
 //	errdefs.ErrUnknown             the kubelet refused for another reason
-func (c *Client) Pod(ctx context.Context, namespace, name string) (Allocation, error) {
-	q := query{namespace: namespace, name: name, socket: c.socket}
+func QueryPod(ctx context.Context, host hostfs.Root, socket, namespace, name string) (allocation.Allocation, error) {
+	q := query{namespace: namespace, name: name, socket: socket}
 	if namespace == "" || name == "" || max(len(namespace), len(name)) > maxText {
 		q.namespace, q.name = diag.Excerpt(namespace, 64), diag.Excerpt(name, 64)
 		return nil, q.newError(errdefs.ErrInvalidArgument, "", "a pod needs a namespace and a name, of at most %d bytes each", maxText)
 	}
 	for attempt := 1; ; attempt++ {
-		conn, err := c.dialSocket(ctx)
+		conn, err := dialSocket(ctx, host, socket)
 		switch {
 		case ctx.Err() != nil:
 			return nil, q.callFailed(status.FromContextError(ctx.Err()).Err())
@@ -83,8 +74,8 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (Allocation, e
 
 // dialSocket connects to the socket. A file of another type is not opened, and symlinks are
 // resolved below the host root.
-func (c *Client) dialSocket(ctx context.Context) (net.Conn, error) {
-	f, err := c.host.Open(c.socket, unix.O_PATH)
+func dialSocket(ctx context.Context, host hostfs.Root, socket string) (net.Conn, error) {
+	f, err := host.Open(socket, unix.O_PATH)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 func TestPodListsDevicesSorted(t *testing.T) {
@@ -34,9 +35,9 @@ func TestPodListsDevicesSorted(t *testing.T) {
 			},
 		}}},
 	)
-	want := Allocation{
-		{Name: "fwd", Resources: []Resource{{Name: "intel.com/a", IDs: []string{"id1", "id2"}}, {Name: "intel.com/b", IDs: []string{"0000:03:00.4"}}}},
-		{Name: "gpu", Claims: []ClaimDevice{
+	want := allocation.Allocation{
+		{Name: "fwd", Resources: []allocation.Resource{{Name: "intel.com/a", IDs: []string{"id1", "id2"}}, {Name: "intel.com/b", IDs: []string{"0000:03:00.4"}}}},
+		{Name: "gpu", Claims: []allocation.ClaimDevice{
 			{Namespace: "ns", Claim: "claim", Driver: "gpu.example.com", Pool: "node", Device: "gpu0"},
 			{Namespace: "ns", Claim: "claim", Driver: "net.example.com", Pool: "node", Device: "vf1"}}},
 		{Name: "web"},
@@ -114,7 +115,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	_, err := c.Pod(ctx, "ns", "pod")
 	wantErr(t, err, context.Canceled)
 	for _, s := range []string{"relative", "/a\x00b"} {
-		if _, err := New(hostfs.Host(), s).Pod(t.Context(), "ns", "pod"); !errors.Is(err, errdefs.ErrInvalidArgument) {
+		if _, err := QueryPod(t.Context(), hostfs.Host(), s, "ns", "pod"); !errors.Is(err, errdefs.ErrInvalidArgument) {
 			t.Errorf("%q: %v", s, err)
 		}
 	}

@@ -3,7 +3,7 @@
 // Package podresources asks the kubelet which devices it allocated to the containers of a
 // pod. It is a client of the Pod Resources API v1, which the kubelet serves on a Unix socket.
 //
-// NRI and CNI calls block the creation of a container, so [Client.Pod] returns when its
+// NRI and CNI calls block the creation of a container, so [QueryPod] returns when its
 // context ends, even if the kubelet is unresponsive.
 //
 // Nothing is kept between requests: every request has a connection of its own, so a kubelet

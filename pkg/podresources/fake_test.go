@@ -20,6 +20,7 @@ import (
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
 
 const socket = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -145,9 +146,19 @@ const hangTimeout = time.Minute
 // noDelay bounds the mean time of a call that does not wait. grpc's backoff is a second.
 const noDelay = 300 * time.Millisecond
 
-func newClient(t testing.TB, root hostfs.Root) *Client {
+// client asks the kubelet behind socket.
+type client struct {
+	host   hostfs.Root
+	socket string
+}
+
+func (c client) Pod(ctx context.Context, namespace, name string) (allocation.Allocation, error) {
+	return QueryPod(ctx, c.host, c.socket, namespace, name)
+}
+
+func newClient(t testing.TB, root hostfs.Root) client {
 	t.Helper()
-	return New(root, socket)
+	return client{root, socket}
 }
 
 func pod(namespace, name string, containers ...*v1.ContainerResources) *v1.PodResources {

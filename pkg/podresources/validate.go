@@ -26,16 +26,8 @@ const (
 	maxText       = 1024  // bytes of one ID or name
 )
 
-// The types of an answer; see package allocation.
-type (
-	Allocation  = allocation.Allocation
-	Container   = allocation.Container
-	Resource    = allocation.Resource
-	ClaimDevice = allocation.ClaimDevice
-)
-
 // findPod finds and validates the pod in the answer of List. Other pods are ignored.
-func (q query) findPod(answer *v1.ListPodResourcesResponse) (Allocation, error) {
+func (q query) findPod(answer *v1.ListPodResourcesResponse) (allocation.Allocation, error) {
 	first := -1
 	pods := answer.GetPodResources()
 	for i, pod := range pods {
@@ -72,7 +64,7 @@ func (r *reader) addFault(sentinel error, field, format string, args ...any) {
 	}
 }
 
-func (r *reader) readContainers(list []*v1.ContainerResources, at string) (all Allocation) {
+func (r *reader) readContainers(list []*v1.ContainerResources, at string) (all allocation.Allocation) {
 	if len(list) > maxContainers {
 		r.addFault(errdefs.ErrInvalidArgument, at, "it has %d items, more than %d", len(list), maxContainers)
 		return nil
@@ -84,12 +76,12 @@ func (r *reader) readContainers(list []*v1.ContainerResources, at string) (all A
 		}
 		all = append(all, r.readContainer(in, at))
 	}
-	slices.SortFunc(all, func(x, y Container) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(all, func(x, y allocation.Container) int { return strings.Compare(x.Name, y.Name) })
 	return all
 }
 
-func (r *reader) readContainer(in *v1.ContainerResources, at string) Container {
-	c := Container{Name: in.GetName()}
+func (r *reader) readContainer(in *v1.ContainerResources, at string) allocation.Container {
+	c := allocation.Container{Name: in.GetName()}
 	if !kubename.IsLabel(c.Name) {
 		r.addFault(errdefs.ErrInvalidArgument, at+".name", "%.100q is not a container name (a DNS label of 1 to 63 characters)", c.Name)
 	}
@@ -108,7 +100,7 @@ func (r *reader) readContainer(in *v1.ContainerResources, at string) Container {
 	}
 	for _, name := range slices.Sorted(maps.Keys(ids)) {
 		slices.Sort(ids[name])
-		c.Resources = append(c.Resources, Resource{Name: name, IDs: slices.Compact(ids[name])})
+		c.Resources = append(c.Resources, allocation.Resource{Name: name, IDs: slices.Compact(ids[name])})
 	}
 	for i, claim := range in.GetDynamicResources() {
 		c.Claims = append(c.Claims, r.readClaim(claim, fmt.Sprintf("%s.dynamic_resources[%d]", at, i))...)
@@ -117,7 +109,7 @@ func (r *reader) readContainer(in *v1.ContainerResources, at string) Container {
 	if total > maxDevices {
 		r.addFault(errdefs.ErrInvalidArgument, at, "the container has more than %d devices", maxDevices)
 	}
-	slices.SortFunc(c.Claims, func(x, y ClaimDevice) int {
+	slices.SortFunc(c.Claims, func(x, y allocation.ClaimDevice) int {
 		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Claim, y.Claim),
 			strings.Compare(x.Driver, y.Driver), strings.Compare(x.Pool, y.Pool), strings.Compare(x.Device, y.Device))
 	})
@@ -126,7 +118,7 @@ func (r *reader) readContainer(in *v1.ContainerResources, at string) Container {
 
 // readClaim returns the devices of a claim. Kubelets before 1.31 list only their CDI names, which say
 // nothing of whose a device is.
-func (r *reader) readClaim(in *v1.DynamicResource, at string) (devices []ClaimDevice) {
+func (r *reader) readClaim(in *v1.DynamicResource, at string) (devices []allocation.ClaimDevice) {
 	r.checkText(in.GetClaimNamespace(), at+".claim_namespace")
 	r.checkText(in.GetClaimName(), at+".claim_name")
 	for i, d := range in.GetClaimResources() {
@@ -139,7 +131,8 @@ func (r *reader) readClaim(in *v1.DynamicResource, at string) (devices []ClaimDe
 				r.checkText(f.text, at+"."+f.name)
 			}
 		}
-		devices = append(devices, ClaimDevice{Namespace: in.GetClaimNamespace(), Claim: in.GetClaimName(), Driver: d.GetDriverName(), Pool: d.GetPoolName(), Device: d.GetDeviceName()})
+		devices = append(devices, allocation.ClaimDevice{Namespace: in.GetClaimNamespace(), Claim: in.GetClaimName(),
+			Driver: d.GetDriverName(), Pool: d.GetPoolName(), Device: d.GetDeviceName()})
 	}
 	return devices
 }

@@ -36,9 +36,9 @@ type Options struct {
 	Owner string
 	// SpecDirs, where not nil, replaces the configuration's directories.
 	SpecDirs []string
-	// Kubelet creates the client for the kubelet's socket; podresources has one. Without it the
-	// kubelet's allocations are unknown.
-	Kubelet func(host hostfs.Root, socket string) Kubelet
+	// Kubelet asks the kubelet; podresources.QueryPod is one. Without it the kubelet's allocations are
+	// unknown.
+	Kubelet Kubelet
 	// Ledger records what pods have, for limits of pods. It is nil for a process that sees only one
 	// container.
 	Ledger *Ledger
@@ -105,13 +105,10 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	}
 	find := attachment.Options{
 		CNIDir: cfg.DeviceInfo.CNIDir, DPDir: cfg.DeviceInfo.DPDir, MultusDir: cfg.Multus.CacheDir, PluginsDir: cfg.Kubelet.PluginsDir, Once: opts.Once,
-		PodResourcesSocket: cfg.Kubelet.PodResourcesSocket, KubeletRequired: cfg.Kubelet.Required,
+		PodResourcesSocket: cfg.Kubelet.PodResourcesSocket, KubeletRequired: cfg.Kubelet.Required, Kubelet: opts.Kubelet,
 		OwnSocketTerms: func(network, resource string) bool {
 			return cfg.Dialect(network, resource, "") != (config.Dialect{Use: config.Specification})
 		},
-	}
-	if opts.Kubelet != nil && find.PodResourcesSocket != "" {
-		find.Kubelet = opts.Kubelet(host, find.PodResourcesSocket)
 	}
 	if e.attachments, err = attachment.New(host, find); err != nil {
 		return nil, errors.Join(err, e.registry.Close())

@@ -70,8 +70,8 @@ var leaves = map[string][]string{
 	"internal/runtimeconfig": nil,
 	"pkg/vswitch":            nil,
 	"internal/manifest":      {"pkg/annotation", "pkg/attachment", "pkg/config", "pkg/edits", "pkg/policy", "pkg/resolve"},
-	"internal/explain": {"internal/devicemetadata", "internal/kubelet", "internal/manifest", "pkg/annotation", "pkg/apply/nri/capability", "pkg/attachment",
-		"pkg/cdiregistry", "pkg/config", "pkg/deviceinfo", "pkg/edits", "pkg/hooksd", "pkg/resolve", "pkg/staging"},
+	"internal/explain": {"internal/devicemetadata", "internal/manifest", "pkg/annotation", "pkg/apply/nri/capability", "pkg/attachment",
+		"pkg/cdiregistry", "pkg/config", "pkg/deviceinfo", "pkg/edits", "pkg/hooksd", "pkg/podresources", "pkg/resolve", "pkg/staging"},
 	"internal/policyeval":    {"internal/manifest", "internal/status", "pkg/annotation", "pkg/config", "pkg/policy", "pkg/resolve"},
 	"pkg/vswitch/grout":      {"pkg/vswitch"},
 	"internal/portreconcile": {"internal/cnirecord", "internal/status", "pkg/vswitch"},
@@ -130,7 +130,7 @@ func importFault(from, to, imp string, ours bool) string {
 	allowed, leaf := leaves[from]
 	applier := strings.HasPrefix(from, "pkg/apply/")
 	adapter := slices.Contains(adapters, from)
-	core := from == "pkg/resolve" || from == "internal/doctor" || from == "internal/kubelet"
+	core := from == "pkg/resolve" || from == "internal/doctor"
 	command := strings.HasPrefix(from, "cmd/")
 	switch {
 	case strings.HasPrefix(imp, "github.com/sirupsen/logrus") && !adapter && !command:
@@ -147,7 +147,7 @@ func importFault(from, to, imp string, ours bool) string {
 		return "" // it runs in containers
 	case from == "cmd/kubectl-jackfield" && to == "internal/kubectlplugin", from == "internal/kubectlplugin" && to == "internal/version":
 		return "" // they run on users' machines
-	case command && !slices.Contains(adapters, to) && to != "internal/kubelet":
+	case command && !slices.Contains(adapters, to) && to != "pkg/podresources":
 		return "a command imports its adapter and what it passes to it"
 	case from == "pkg/apply/nri" && to == "pkg/apply/nri/capability":
 		return "" // the part that does not link NRI

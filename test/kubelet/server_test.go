@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/podresources"
+	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 	"github.com/jackfield/jackfield/test/kubelet"
 )
 
@@ -26,7 +27,7 @@ const (
 	shortTimeout = 300 * time.Millisecond
 )
 
-func start(t *testing.T) (*kubelet.Server, *podresources.Client) {
+func start(t *testing.T) (*kubelet.Server, hostfs.Root) {
 	t.Helper()
 	dir := t.TempDir()
 	s, err := kubelet.StartUnder(dir)
@@ -43,17 +44,17 @@ func start(t *testing.T) (*kubelet.Server, *podresources.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s, podresources.New(root, kubelet.SocketPath)
+	return s, root
 }
 
 // asker returns a function that asks about the pod.
-func asker(t *testing.T, c *podresources.Client, timeout time.Duration) func() (podresources.Allocation, error) {
-	return func() (podresources.Allocation, error) {
+func asker(t *testing.T, root hostfs.Root, timeout time.Duration) func() (allocation.Allocation, error) {
+	return func() (allocation.Allocation, error) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		began := time.Now()
-		a, err := c.Pod(ctx, "ns", "pod")
+		a, err := podresources.QueryPod(ctx, root, kubelet.SocketPath, "ns", "pod")
 		if d := time.Since(began); d > timeout+10*time.Second {
 			t.Errorf("took %v, with a timeout of %v", d, timeout)
 		}
@@ -61,7 +62,7 @@ func asker(t *testing.T, c *podresources.Client, timeout time.Duration) func() (
 	}
 }
 
-func check(t *testing.T, a podresources.Allocation, err error) {
+func check(t *testing.T, a allocation.Allocation, err error) {
 	t.Helper()
 	if err != nil {
 		t.Error(err)
@@ -74,8 +75,8 @@ func check(t *testing.T, a podresources.Allocation, err error) {
 }
 
 func TestClientSupportsEveryKubeletGeneration(t *testing.T) {
-	s, client := start(t)
-	ask := asker(t, client, longTimeout)
+	s, root := start(t)
+	ask := asker(t, root, longTimeout)
 	for _, g := range []kubelet.Generation{kubelet.WithGet, kubelet.GetDisabled, kubelet.WithoutGet} {
 		s.SetGeneration(g)
 		if err := s.Restart(); err != nil {
@@ -96,8 +97,8 @@ func TestClientSupportsEveryKubeletGeneration(t *testing.T) {
 // If the kubelet is absent or slow, returns errors or sends invalid answers, a call takes at most its
 // timeout. The client works again when the kubelet does.
 func TestClientRecoversFromKubeletFailures(t *testing.T) {
-	s, client := start(t)
-	ask, askBriefly := asker(t, client, longTimeout), asker(t, client, shortTimeout)
+	s, root := start(t)
+	ask, askBriefly := asker(t, root, longTimeout), asker(t, root, shortTimeout)
 	works := func() { a, err := ask(); check(t, a, err) }
 	works()
 
