@@ -94,33 +94,24 @@ func typeConflict(name string, st *unix.Stat_t) error {
 func (o *operation) makeNode(root int) error {
 	d := o.node
 	mode, dev := nodeNumbers(d)
-	fd, err := openInRoot(root, o.destination)
-	if err == nil {
-		defer unix.Close(fd)
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
-			return err
-		}
-		if st.Mode&unix.S_IFMT == mode&unix.S_IFMT && (st.Rdev == dev || d.Type == "p") {
-			return nil
-		}
-		return typeConflict(o.destination, &st)
-	}
-	if !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("find %q in the container: %w", o.destination, err)
-	}
-	err = createInRoot(root, o.destination, func(parent int, base string) error {
+	fd, isNew, err := openOrCreate(root, o.destination, func(parent int, base string) error {
 		return unix.Mknodat(parent, base, mode, int(dev))
 	})
 	if err != nil {
 		return err
 	}
-	fd, err = openInRoot(root, o.destination)
-	if err != nil {
-		return fmt.Errorf("find %q in the container: %w", o.destination, err)
-	}
 	defer unix.Close(fd)
-	return unix.Fchownat(fd, "", ownerID(d.UID), ownerID(d.GID), unix.AT_EMPTY_PATH)
+	if isNew {
+		return unix.Fchownat(fd, "", ownerID(d.UID), ownerID(d.GID), unix.AT_EMPTY_PATH)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT == mode&unix.S_IFMT && (st.Rdev == dev || d.Type == "p") {
+		return nil
+	}
+	return typeConflict(o.destination, &st)
 }
 
 func ownerID(id *uint32) int {

@@ -27,26 +27,35 @@ func openInRoot(root int, name string) (int, error) {
 // creates what is missing, including parent directories.
 func openTarget(root int, name string, dir bool) (int, error) {
 	name = path.Clean("/" + name)
-	fd, err := openInRoot(root, name)
-	if errors.Is(err, unix.ENOENT) && name != "/" {
-		if err := createInRoot(root, name, func(parent int, base string) error {
-			if dir {
-				return unix.Mkdirat(parent, base, 0o755)
-			}
-			return unix.Mknodat(parent, base, unix.S_IFREG|0o644, 0)
-		}); err != nil {
-			return -1, err
+	fd, _, err := openOrCreate(root, name, func(parent int, base string) error {
+		if dir {
+			return unix.Mkdirat(parent, base, 0o755)
 		}
-		fd, err = openInRoot(root, name)
-	}
+		return unix.Mknodat(parent, base, unix.S_IFREG|0o644, 0)
+	})
 	if err != nil {
-		return -1, fmt.Errorf("find %q in the container: %w", name, err)
+		return -1, err
 	}
 	if err := checkKind(fd, name, dir); err != nil {
 		unix.Close(fd)
 		return -1, err
 	}
 	return fd, nil
+}
+
+// openOrCreate opens a path below the container's root. If the path does not exist, it calls create first.
+func openOrCreate(root int, name string, create func(parent int, base string) error) (fd int, isNew bool, err error) {
+	fd, err = openInRoot(root, name)
+	if isNew = errors.Is(err, unix.ENOENT) && name != "/"; isNew {
+		if err := createInRoot(root, name, create); err != nil {
+			return -1, false, err
+		}
+		fd, err = openInRoot(root, name)
+	}
+	if err != nil {
+		return -1, false, fmt.Errorf("find %q in the container: %w", name, err)
+	}
+	return fd, isNew, nil
 }
 
 // createInRoot calls create for a path that does not exist, or for the path that it leads to as a
