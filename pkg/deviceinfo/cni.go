@@ -36,7 +36,7 @@ func (d CNIDir) Path(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return f.path(), nil
+	return f.Path(), nil
 }
 
 // CopyFrom copies the file of the allocated device from the device plugin's directory to
@@ -55,12 +55,12 @@ func (d CNIDir) CopyFrom(dp DevicePluginDir, resource, deviceID, name string) (*
 	}
 	info, data, err := from.read()
 	if err != nil {
-		return nil, "", fmt.Errorf("copy device-info of resource %q, device %q to %q: %w", resource, deviceID, to.path(), err)
+		return nil, "", fmt.Errorf("copy device-info of resource %q, device %q to %q: %w", resource, deviceID, to.Path(), err)
 	}
 	if err := to.replace(data); err != nil {
 		return nil, "", err
 	}
-	return info, to.path(), nil
+	return info, to.Path(), nil
 }
 
 // Collect reads a file after the CNI plugins ran (§6.1.1). The error is errdefs.ErrNotFound
@@ -70,8 +70,7 @@ func (d CNIDir) Collect(name string) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, _, err := f.read()
-	return info, err
+	return f.Read()
 }
 
 // Remove removes a file at CNI DEL (§4.2.1). A missing file is no error.
@@ -80,7 +79,7 @@ func (d CNIDir) Remove(name string) error {
 	if err != nil {
 		return err
 	}
-	return f.remove()
+	return f.Remove()
 }
 
 // RemoveSandbox removes all files of a removed sandbox and returns their host paths,
@@ -142,25 +141,16 @@ func (d CNIDir) locateFullPath(fullPath string) (infoFile, error) {
 
 // CNIFile is the device-info file of one attachment, for its CNI plugins (§5.1.2).
 // [CNIDir.File] returns it for the path that the plugin received.
-type CNIFile struct{ file infoFile }
-
-// Path returns the host path of the file.
-func (f CNIFile) Path() string { return f.file.path() }
-
-// Read returns the content. The error is errdefs.ErrNotFound if the file does not exist yet.
-func (f CNIFile) Read() (*Info, error) {
-	info, _, err := f.file.read()
-	return info, err
-}
+type CNIFile struct{ infoFile }
 
 // Write creates or replaces the file, and creates the directory if it is missing. Invalid
 // device-info is refused.
 func (f CNIFile) Write(info *Info) error {
 	data, err := Marshal(info)
 	if err != nil {
-		return fmt.Errorf("write device-info file %q: %w", f.file.path(), err)
+		return fmt.Errorf("write device-info file %q: %w", f.Path(), err)
 	}
-	return f.file.replace(data)
+	return f.replace(data)
 }
 
 // Update reads the file, calls change with the content, and writes the result. No other
@@ -170,8 +160,8 @@ func (f CNIFile) Write(info *Info) error {
 //
 // The [Info] holds unknown keys, so they are kept.
 func (f CNIFile) Update(change func(current *Info) (*Info, error)) error {
-	return f.file.change(func(d *directory) error {
-		current, _, err := d.readInfo(f.file.name)
+	return f.change(func(d *directory) error {
+		current, _, err := d.readInfo(f.name)
 		if err := hostfs.IgnoreNotFound(err); err != nil {
 			return err
 		}
@@ -181,11 +171,8 @@ func (f CNIFile) Update(change func(current *Info) (*Info, error)) error {
 		}
 		data, err := Marshal(next)
 		if err != nil {
-			return fmt.Errorf("update device-info file %q: %w", f.file.path(), err)
+			return fmt.Errorf("update device-info file %q: %w", f.Path(), err)
 		}
-		return d.replaceFile(f.file.name, data)
+		return d.replaceFile(f.name, data)
 	})
 }
-
-// Remove removes the file at DEL. A missing file is no error.
-func (f CNIFile) Remove() error { return f.file.remove() }

@@ -35,7 +35,7 @@ func (d DevicePluginDir) Path(resource, deviceID string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return f.path(), nil
+	return f.Path(), nil
 }
 
 // Save writes the file of a device (§4.1.1), atomically and with mode 0644, and creates the
@@ -48,14 +48,14 @@ func (d DevicePluginDir) Save(resource, deviceID string, info *Info) (string, er
 	}
 	data, err := ParseOptions{RequireVDPAPath: true}.marshal(info)
 	if err != nil {
-		return "", fmt.Errorf("save device-info file %q: %w", f.path(), err)
+		return "", fmt.Errorf("save device-info file %q: %w", f.Path(), err)
 	}
 	open, err := createDir(d.Root, f.dir)
 	if err != nil {
 		return "", err
 	}
 	defer open.Close()
-	return f.path(), open.replaceFile(f.name, data)
+	return f.Path(), open.replaceFile(f.name, data)
 }
 
 // Load reads the file of a device. The error is errdefs.ErrNotFound without a file, and
@@ -65,8 +65,7 @@ func (d DevicePluginDir) Load(resource, deviceID string) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, _, err := f.read()
-	return info, err
+	return f.Read()
 }
 
 // Remove removes the file of a device (§4.1.1). A missing file is no error.
@@ -75,7 +74,7 @@ func (d DevicePluginDir) Remove(resource, deviceID string) error {
 	if err != nil {
 		return err
 	}
-	return f.remove()
+	return f.Remove()
 }
 
 // List reads the files of a resource, or all files if resource is "", sorted by file. A

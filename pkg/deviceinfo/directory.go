@@ -240,9 +240,16 @@ type infoFile struct {
 	name string
 }
 
-func (f infoFile) path() string { return path.Join(f.dir, f.name) }
+// Path returns the host path of the file.
+func (f infoFile) Path() string { return path.Join(f.dir, f.name) }
 
-// read returns the content, and its bytes. Without the directory the error is errdefs.ErrNotFound.
+// Read returns the content. The error is errdefs.ErrNotFound if the file does not exist yet.
+func (f infoFile) Read() (*Info, error) {
+	info, _, err := f.read()
+	return info, err
+}
+
+// read is Read, and returns the bytes as well.
 func (f infoFile) read() (*Info, []byte, error) {
 	d, err := openDir(f.host, f.dir)
 	if err != nil {
@@ -252,8 +259,8 @@ func (f infoFile) read() (*Info, []byte, error) {
 	return d.readInfo(f.name)
 }
 
-// remove removes the file. A missing file or directory is no error.
-func (f infoFile) remove() error {
+// Remove removes the file. A missing file or directory is no error.
+func (f infoFile) Remove() error {
 	d, err := openDir(f.host, f.dir)
 	if err != nil {
 		return hostfs.IgnoreNotFound(err)

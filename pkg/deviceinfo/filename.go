@@ -84,16 +84,15 @@ func MatchCNIFileName(name, sandboxID string) (network, ifName string, ok bool) 
 		return "", "", false
 	}
 	sep := "-" + sandboxID + "_"
-	for from := 0; ; {
-		i := strings.Index(name[from:], sep)
-		if i < 0 {
+	for at := 1; ; at++ { // the network's name is not empty
+		next := strings.Index(name[at:], sep)
+		if next < 0 {
 			return "", "", false
 		}
-		i += from
-		if rest := name[i+len(sep):]; i > 0 && isIfName(rest) {
-			return name[:i], rest, true
+		at += next
+		if rest := name[at+len(sep):]; isIfName(rest) {
+			return name[:at], rest, true
 		}
-		from = i + 1
 	}
 }
 
