@@ -99,10 +99,6 @@ func IsReadOnly(options []string) bool {
 	if o.IDMap || slices.Contains(options, "rrw") {
 		return false
 	}
-	for _, option := range o.Data {
-		if !slices.Contains([]string{"sync", "async", "dirsync"}, option) {
-			return false
-		}
-	}
-	return o.Set&unix.MOUNT_ATTR_RDONLY != 0
+	isUnknown := func(option string) bool { return !slices.Contains([]string{"sync", "async", "dirsync"}, option) }
+	return o.Set&unix.MOUNT_ATTR_RDONLY != 0 && !slices.ContainsFunc(o.Data, isUnknown)
 }

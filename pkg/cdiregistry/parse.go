@@ -123,14 +123,12 @@ func (c *checker) isFull() bool { return len(c.faults) >= maxFaults }
 // describe returns a value as a message shows it.
 func describe(n *jsontree.Node) string {
 	switch n.Kind {
-	case jsontree.Null:
-		return "null"
 	case jsontree.String:
 		return diag.Quote(n.Text)
 	case jsontree.Array:
 		return fmt.Sprintf("an array of %d", len(n.Children))
-	case jsontree.Object:
-		return "an object"
+	case jsontree.Null, jsontree.Object:
+		return n.Kind.String()
 	default:
 		return strings.Trim(diag.Quote(n.Text), `"`)
 	}
