@@ -25,30 +25,28 @@ func (b *Builder) AddDevice(d *Device) error {
 				fmt.Sprintf("the container has %s %d:%d there, and the request wants %s %d:%d", h.Type, h.Major, h.Minor, d.Type, d.Major, d.Minor))
 		}
 	}
+	added := *d
 	key := func(d *Device) string { return Clean(d.Path) }
-	i, ok := b.devices[key(d)]
-	if !ok {
-		b.set.Devices = appendKeyed(b.set.Devices, *d, b.devices, key)
-		b.changes++
-		return nil
-	}
-	switch have := &b.set.Devices[i]; {
-	case d.Origin.Source == CDI && have.Origin.Source == CDI:
-		later := *d
-		if have.sameNode(d) {
+	if i, ok := b.devices[key(d)]; ok {
+		have := &b.set.Devices[i]
+		isCDI := d.Origin.Source == CDI && have.Origin.Source == CDI
+		switch {
+		case isCDI && have.sameNode(d):
 			// Two CDI devices ask for one node, and each needs its own access to it.
-			later.Access = unionAccess(have.Access, d.Access)
+			added.Access = unionAccess(have.Access, d.Access)
+		case isCDI:
+		case have.sameNode(d):
+			have.Access = unionAccess(have.Access, d.Access)
+			return nil
+		default:
+			return NewConflict("device path", d.Path, have.Origin, d.Origin,
+				fmt.Sprintf("%s %d:%d against %s %d:%d", have.Type, have.Major, have.Minor, d.Type, d.Major, d.Minor))
 		}
-		b.set.Devices = appendKeyed(deleteKeyed(b.set.Devices, i, b.devices, key), later, b.devices, key)
-		b.changes++
-		return nil
-	case have.sameNode(d):
-		have.Access = unionAccess(have.Access, d.Access)
-		return nil
-	default:
-		return NewConflict("device path", d.Path, have.Origin, d.Origin,
-			fmt.Sprintf("%s %d:%d against %s %d:%d", have.Type, have.Major, have.Minor, d.Type, d.Major, d.Minor))
+		b.set.Devices = deleteKeyed(b.set.Devices, i, b.devices, key)
 	}
+	b.set.Devices = appendKeyed(b.set.Devices, added, b.devices, key)
+	b.changes++
+	return nil
 }
 
 // appendKeyed appends an item to a list, of which positions has the position of each key.
@@ -86,18 +84,16 @@ func (b *Builder) AddMount(m *Mount) error {
 		have := &b.set.Mounts[i]
 		switch {
 		case m.Origin.Source == CDI && have.Origin.Source == CDI:
-			if destination != key(m) {
-				// One is below /run, the other below /var/run: the same directory in most images, but not in all.
-				continue
+			// One may be below /run, the other below /var/run: the same directory in most images, but not in all.
+			if destination == key(m) {
+				b.set.Mounts = deleteKeyed(b.set.Mounts, i, b.mounts, key)
 			}
-			b.set.Mounts = appendKeyed(deleteKeyed(b.set.Mounts, i, b.mounts, key), *m, b.mounts, key)
-			b.changes++
-			return nil
 		case have.sameMount(m):
 			return nil
+		default:
+			return NewConflict("mount destination", m.Destination, have.Origin, m.Origin,
+				fmt.Sprintf("%q against %q", have.Source, m.Source))
 		}
-		return NewConflict("mount destination", m.Destination, have.Origin, m.Origin,
-			fmt.Sprintf("%q against %q", have.Source, m.Source))
 	}
 	b.set.Mounts = appendKeyed(b.set.Mounts, *m, b.mounts, key)
 	b.changes++
