@@ -133,40 +133,32 @@ type writer struct {
 }
 
 // writeObject writes the object n with changed members. The order of its members stays, new members
-// follow. A nil or null n is a missing object.
+// follow. A null n is a missing object.
 func (w *writer) writeObject(n *jsontree.Node, changes []member) {
-	separator := byte('{')
-	writeKey := func(key string) {
-		w.out.WriteByte(separator)
-		w.out.Write(marshal(key))
-		w.out.WriteByte(':')
-		separator = ','
-	}
-	if n != nil {
-		for _, child := range n.Children {
-			writeKey(child.Key)
-			if i := slices.IndexFunc(changes, func(m member) bool { return m.key == child.Key }); i >= 0 {
-				w.writeMember(child, &changes[i])
-			} else {
-				w.out.WriteString(w.text[child.Start:child.End])
-			}
+	members := slices.Clip(n.Children)
+	for _, m := range changes {
+		if n.Member(m.key) == nil {
+			members = append(members, &jsontree.Node{Key: m.key})
 		}
 	}
-	for i := range changes {
-		if n.Member(changes[i].key) == nil {
-			writeKey(changes[i].key)
-			w.writeMember(nil, &changes[i])
+	for i, child := range members {
+		separator := byte(',')
+		if i == 0 {
+			separator = '{'
+		}
+		w.out.WriteByte(separator)
+		w.out.Write(marshal(child.Key))
+		w.out.WriteByte(':')
+		switch at := slices.IndexFunc(changes, func(m member) bool { return m.key == child.Key }); {
+		case at < 0:
+			w.out.WriteString(w.text[child.Start:child.End])
+		case changes[at].value != nil:
+			w.out.Write(changes[at].value)
+		default:
+			w.writeObject(child, changes[at].members)
 		}
 	}
 	w.out.WriteByte('}')
-}
-
-func (w *writer) writeMember(n *jsontree.Node, m *member) {
-	if m.value != nil {
-		w.out.Write(m.value)
-		return
-	}
-	w.writeObject(n, m.members)
 }
 
 // formatLike formats text like the configuration: in one line, or with the indentation of its first
