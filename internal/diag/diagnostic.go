@@ -149,8 +149,7 @@ func (l List) WithFile(file string) List {
 // Unreadable is about a file that cannot be read. It is errdefs.ErrUnavailable.
 func Unreadable(file string, err error) *Diagnostic {
 	text := ErrorText(err)
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		text = errno.Error()
 	}
 	return &Diagnostic{File: file, Rule: "cannot be read: " + text, Severity: SeverityError, Kind: errdefs.ErrUnavailable}
@@ -159,8 +158,7 @@ func Unreadable(file string, err error) *Diagnostic {
 // InFile returns the diagnostics in an error about a file, which messages name, or one that says why the file
 // cannot be read.
 func InFile(file string, err error) List {
-	var one *Diagnostic
-	if !errors.As(err, &one) {
+	if _, ok := errors.AsType[*Diagnostic](err); !ok {
 		return List{Unreadable(file, err)}
 	}
 	return All(file, err).WithFile(file)
@@ -172,7 +170,6 @@ func All(file string, err error) List {
 	if err == nil {
 		return nil
 	}
-	var one *Diagnostic
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var all List
 		for _, err := range joined.Unwrap() {
@@ -180,7 +177,7 @@ func All(file string, err error) List {
 		}
 		return all
 	}
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*Diagnostic](err); ok {
 		return List{one}
 	}
 	return List{{File: file, Rule: err.Error(), Kind: err}}

@@ -43,11 +43,9 @@ func (o ParseOptions) marshalCompact(info *Info) ([]byte, error) {
 	}
 	canonical, err := o.Parse(info.encode(), "")
 	if err != nil {
-		var faults Diagnostics
-		if errors.As(err, &faults) {
-			for _, d := range faults {
-				d.Line, d.Column = 0, 0
-			}
+		faults, _ := errors.AsType[Diagnostics](err)
+		for _, d := range faults {
+			d.Line, d.Column = 0, 0
 		}
 		return nil, err
 	}
