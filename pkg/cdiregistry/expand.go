@@ -5,9 +5,9 @@ package cdiregistry
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"slices"
 
+	"github.com/containerd/errdefs"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/kubename"
@@ -26,12 +26,10 @@ import (
 // The first in natural order is kept. A conflict about the name "all" is a *ConflictError. A
 // kind without usable devices is a *NotFoundError.
 func (s *Snapshot) Expand(kind string) ([]*Device, error) {
-	d, err := s.Device(kind + "=all")
-	if err == nil {
+	switch d, err := s.Device(kind + "=all"); {
+	case err == nil:
 		return []*Device{d}, nil
-	}
-	var conflict *ConflictError
-	if errors.As(err, &conflict) {
+	case errdefs.IsConflict(err):
 		return nil, err
 	}
 	list, err := s.Kind(kind)

@@ -100,9 +100,6 @@ func mayDeclare(text string, names []string) bool {
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed {
-		return nil
-	}
 	r.closed = true
 	if err := r.watch.Close(); err != nil {
 		return fmt.Errorf("close CDI registry: %w", err)
