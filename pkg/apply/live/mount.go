@@ -3,6 +3,7 @@
 package live
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -64,11 +65,8 @@ func openSource(host hostfs.Root, m *edits.Mount) (*os.File, error) {
 // setOptions sets the options of a cloned mount: those of its root, and the recursive ones of all
 // mounts below it.
 func (c *container) setOptions(tree int, o *mountopt.Options) error {
-	all := unix.MountAttr{Attr_set: o.SetAll, Attr_clr: o.ClearAll, Propagation: o.Propagation}
-	if all.Propagation == 0 {
-		// Later mounts of the host do not appear in the container, nor the other way round.
-		all.Propagation = unix.MS_PRIVATE
-	}
+	// By default, later mounts of the host do not appear in the container, nor the other way round.
+	all := unix.MountAttr{Attr_set: o.SetAll, Attr_clr: o.ClearAll, Propagation: cmp.Or(o.Propagation, unix.MS_PRIVATE)}
 	if o.IDMap {
 		ns, err := unix.Open(c.procPath("ns/user"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {

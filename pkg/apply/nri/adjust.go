@@ -69,23 +69,16 @@ func addDevice(a *api.ContainerAdjustment, devices []edits.Device, i int, have [
 			deny += string(c)
 		}
 	}
-	allow := ""
-	if d.Type != "b" && grants(d, 'm') {
-		allow = "m"
-	}
 	addRule(a, d, false, deny)
-	addRule(a, d, true, allow)
+	if d.Type != "b" && grants(d, 'm') {
+		addRule(a, d, true, "m")
+	}
 }
 
 // grants reports whether a device has a permission, one of r, w and m.
 func grants(d *edits.Device, permission rune) bool {
-	switch d.Access {
-	case "":
-		return strings.ContainsRune(capability.DerivedAccess(d), permission)
-	case edits.NoAccess:
-		return false
-	}
-	return strings.ContainsRune(d.Access, permission)
+	access := cmp.Or(d.Access, capability.DerivedAccess(d))
+	return access != edits.NoAccess && strings.ContainsRune(access, permission)
 }
 
 // othersGrant reports whether another node with the numbers of devices[i] has a permission. Rules
@@ -127,12 +120,8 @@ func addRule(a *api.ContainerAdjustment, d *edits.Device, allow bool, access str
 	if access == "" {
 		return
 	}
-	if a.Linux == nil {
-		a.Linux = &api.LinuxContainerAdjustment{}
-	}
-	if a.Linux.Resources == nil {
-		a.Linux.Resources = &api.LinuxResources{}
-	}
+	a.Linux = cmp.Or(a.Linux, &api.LinuxContainerAdjustment{})
+	a.Linux.Resources = cmp.Or(a.Linux.Resources, &api.LinuxResources{})
 	a.Linux.Resources.Devices = append(a.Linux.Resources.Devices, &api.LinuxDeviceCgroup{
 		Allow: allow, Type: ruleType(d), Major: api.Int64(d.Major), Minor: api.Int64(d.Minor), Access: access,
 	})

@@ -4,6 +4,7 @@ package oci
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -56,10 +57,7 @@ type member struct {
 
 // changedMembers returns what a set of edits changes in the configuration.
 func (c *Config) changedMembers(set *edits.Set) ([]member, error) {
-	linux := c.spec.Linux
-	if linux == nil {
-		linux = &rspec.Linux{}
-	}
+	linux := cmp.Or(c.spec.Linux, &rspec.Linux{})
 	if err := checkNetDevices(linux.NetDevices, set.NetDevices); err != nil {
 		return nil, err
 	}

@@ -132,12 +132,11 @@ func Existing(spec *rspec.Spec) edits.Existing {
 	if spec.Process != nil {
 		have.Env = spec.Process.Env
 	}
-	for i := range spec.Mounts {
-		have.Mounts = append(have.Mounts, edits.Mount{Destination: spec.Mounts[i].Destination, Source: spec.Mounts[i].Source})
+	for _, m := range spec.Mounts {
+		have.Mounts = append(have.Mounts, edits.Mount{Destination: m.Destination, Source: m.Source})
 	}
 	if spec.Linux != nil {
-		for i := range spec.Linux.Devices {
-			d := &spec.Linux.Devices[i]
+		for _, d := range spec.Linux.Devices {
 			have.Devices = append(have.Devices, edits.Device{Path: d.Path, Type: d.Type, Major: d.Major, Minor: d.Minor, FileMode: d.FileMode, UID: d.UID, GID: d.GID})
 		}
 	}

@@ -66,8 +66,7 @@ func planMounts(have []element[rspec.Mount], set []edits.Mount, userNamespace bo
 		positions[destination] = append(positions[destination], i)
 	}
 	replaced := make(map[int]bool)
-	for i := range set {
-		m := &set[i]
+	for _, m := range set {
 		destination := path.Clean(m.Destination)
 		at := positions[destination]
 		if len(at) > 0 {
@@ -96,8 +95,7 @@ func planMounts(have []element[rspec.Mount], set []edits.Mount, userNamespace bo
 // withBoundDevices returns the mounts of a set, followed by bind mounts for its bound device nodes.
 func withBoundDevices(set *edits.Set) []edits.Mount {
 	mounts := slices.Clone(set.Mounts)
-	for i := range set.Devices {
-		d := &set.Devices[i]
+	for _, d := range set.Devices {
 		if !d.Bind {
 			continue
 		}
@@ -199,8 +197,7 @@ func planHooks(have map[edits.Stage][]element[rspec.Hook], set []edits.Hook) (ma
 	for stage, hooks := range have {
 		out[stage] = slices.Clip(hooks)
 	}
-	for i := range set {
-		h := &set[i]
+	for _, h := range set {
 		if !slices.Contains(edits.Stages(), h.Stage) {
 			return nil, fmt.Errorf("%s: hook %q: found stage %q, want one of %v: %w", h.Origin, h.Path, h.Stage, edits.Stages(), errdefs.ErrInvalidArgument)
 		}
