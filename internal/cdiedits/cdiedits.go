@@ -8,6 +8,7 @@
 package cdiedits
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -82,9 +83,7 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edits.Origin) error {
 // complete fills in a device node from the host. A file that gives type and numbers needs no
 // node on the host.
 func (a *Adder) complete(d *edits.Device) error {
-	if d.HostPath == "" {
-		d.HostPath = d.Path
-	}
+	d.HostPath = cmp.Or(d.HostPath, d.Path)
 	if d.UID == nil && a.UID > 0 {
 		d.UID = new(a.UID)
 	}
@@ -108,9 +107,7 @@ func (a *Adder) complete(d *edits.Device) error {
 	case hostType == "":
 		return fmt.Errorf("host path %q is a %s, not a device node: %w", d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}
-	if d.Type == "" {
-		d.Type = hostType
-	}
+	d.Type = cmp.Or(d.Type, hostType)
 	if d.Type != hostType && !(d.Type == "u" && hostType == "c") {
 		return fmt.Errorf("type: found %q, but host path %q is a %s: %w", d.Type, d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
 	}

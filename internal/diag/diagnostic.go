@@ -90,12 +90,7 @@ func (d *Diagnostic) Message() string {
 }
 
 // Unwrap returns the sentinel of containerd/errdefs.
-func (d *Diagnostic) Unwrap() error {
-	if d.Kind == nil {
-		return errdefs.ErrInvalidArgument
-	}
-	return d.Kind
-}
+func (d *Diagnostic) Unwrap() error { return cmp.Or[error](d.Kind, errdefs.ErrInvalidArgument) }
 
 // List is the faults of one file, in the order of the file.
 type List []*Diagnostic

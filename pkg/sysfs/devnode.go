@@ -119,12 +119,10 @@ func (l lookup) listDir(p string, match func(string) bool) ([]string, error) {
 // hasNumber returns a function that matches PREFIX<N> for one of the prefixes.
 func hasNumber(prefixes ...string) func(string) bool {
 	return func(name string) bool {
-		for _, p := range prefixes {
-			if _, ok := parseNumber(name, p); ok {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(prefixes, func(prefix string) bool {
+			_, ok := parseNumber(name, prefix)
+			return ok
+		})
 	}
 }
 
