@@ -121,8 +121,7 @@ func cgroupDir(mounts []hostfs.Mount, path, fsType string) (dir string) {
 	if path == "" {
 		return ""
 	}
-	for i := range mounts {
-		m := &mounts[i]
+	for _, m := range mounts {
 		if m.FSType != fsType || fsType == "cgroup" && !slices.Contains(m.Super, "devices") {
 			continue
 		}
