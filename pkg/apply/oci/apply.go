@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/internal/jsontree"
@@ -42,9 +43,9 @@ func (c *Config) Apply(set *edits.Set) ([]byte, error) {
 	if len(changes) == 0 {
 		return []byte(c.text), nil
 	}
-	w := &writer{text: c.text}
-	w.writeObject(c.root, changes)
-	return formatLike(c, w.out.Bytes())
+	var out bytes.Buffer
+	c.writeObject(&out, c.root, changes)
+	return formatLike(c, out.Bytes())
 }
 
 // member is a member of an object that changes: its new value, or, if it stays an object, its
@@ -61,13 +62,14 @@ func (c *Config) changedMembers(set *edits.Set) ([]member, error) {
 	if err := checkNetDevices(linux.NetDevices, set.NetDevices); err != nil {
 		return nil, err
 	}
-	plannedHooks, err := planHooks(c.hooks, set.Hooks)
-	if err != nil {
-		return nil, err
+	for _, h := range set.Hooks {
+		if !slices.Contains(edits.Stages(), h.Stage) {
+			return nil, fmt.Errorf("%s: hook %q: found stage %q, want one of %v: %w", h.Origin, h.Path, h.Stage, edits.Stages(), errdefs.ErrInvalidArgument)
+		}
 	}
 	var hooks, netDevices, rdt, propagation []member
 	for _, stage := range edits.Stages() {
-		hooks = append(hooks, changedList(string(stage), c.hooks[stage], plannedHooks[stage])...)
+		hooks = append(hooks, changedList(string(stage), c.hooks[stage], planHooks(c.hooks[stage], set.Hooks, stage))...)
 	}
 	for _, n := range set.NetDevices {
 		netDevices = append(netDevices, member{key: n.HostName, value: marshal(rspec.LinuxNetDevice{Name: n.Name})})
@@ -124,15 +126,9 @@ func marshal(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
 }
 
-// writer writes a config.json with changed members.
-type writer struct {
-	text string
-	out  bytes.Buffer
-}
-
 // writeObject writes the object n with changed members. The order of its members stays, new members
 // follow. A null n is a missing object.
-func (w *writer) writeObject(n *jsontree.Node, changes []member) {
+func (c *Config) writeObject(out *bytes.Buffer, n *jsontree.Node, changes []member) {
 	members := slices.Clip(n.Children)
 	for _, m := range changes {
 		if n.Member(m.key) == nil {
@@ -144,19 +140,19 @@ func (w *writer) writeObject(n *jsontree.Node, changes []member) {
 		if i == 0 {
 			separator = '{'
 		}
-		w.out.WriteByte(separator)
-		w.out.Write(marshal(child.Key))
-		w.out.WriteByte(':')
+		out.WriteByte(separator)
+		out.Write(marshal(child.Key))
+		out.WriteByte(':')
 		switch at := slices.IndexFunc(changes, func(m member) bool { return m.key == child.Key }); {
 		case at < 0:
-			w.out.WriteString(w.text[child.Start:child.End])
+			out.WriteString(c.text[child.Start:child.End])
 		case changes[at].value != nil:
-			w.out.Write(changes[at].value)
+			out.Write(changes[at].value)
 		default:
-			w.writeObject(child, changes[at].members)
+			c.writeObject(out, child, changes[at].members)
 		}
 	}
-	w.out.WriteByte('}')
+	out.WriteByte('}')
 }
 
 // formatLike formats text like the configuration: in one line, or with the indentation of its first

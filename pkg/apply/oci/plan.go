@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	rspec "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/jackfield/jackfield/pkg/edits"
@@ -191,19 +190,15 @@ func allowedDevices(rules []element[rspec.LinuxDeviceCgroup]) map[allowedDevice]
 	return allowed
 }
 
-// planHooks appends hooks to their stages.
-func planHooks(have map[edits.Stage][]element[rspec.Hook], set []edits.Hook) (map[edits.Stage][]element[rspec.Hook], error) {
-	out := make(map[edits.Stage][]element[rspec.Hook])
-	for stage, hooks := range have {
-		out[stage] = slices.Clip(hooks)
-	}
+// planHooks appends the hooks of a stage.
+func planHooks(have []element[rspec.Hook], set []edits.Hook, stage edits.Stage) []element[rspec.Hook] {
+	out := slices.Clip(have)
 	for _, h := range set {
-		if !slices.Contains(edits.Stages(), h.Stage) {
-			return nil, fmt.Errorf("%s: hook %q: found stage %q, want one of %v: %w", h.Origin, h.Path, h.Stage, edits.Stages(), errdefs.ErrInvalidArgument)
+		if h.Stage == stage {
+			out = append(out, element[rspec.Hook]{value: rspec.Hook{Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout}})
 		}
-		out[h.Stage] = append(out[h.Stage], element[rspec.Hook]{value: rspec.Hook{Path: h.Path, Args: h.Args, Env: h.Env, Timeout: h.Timeout}})
 	}
-	return out, nil
+	return out
 }
 
 // checkNetDevices refuses two host devices with one name in the container.
