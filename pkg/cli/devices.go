@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -160,33 +161,23 @@ func (o *inventory) formatText() string {
 }
 
 func (o *inventory) writeFaults(b *strings.Builder) {
-	section := func(title string) func(string) {
-		first := true
-		return func(line string) {
-			if first {
-				fmt.Fprintf(b, "\n%s:\n", title)
-				first = false
-			}
-			fmt.Fprintf(b, "  %s\n", plain(line))
-		}
+	unreadable := slices.DeleteFunc(slices.Clone(o.Dirs), func(d cdiDir) bool { return d.Error == "" })
+	writeSection(b, "CDI devices in conflict (keep each in one file)", o.Conflicts, cdiConflict.formatText)
+	writeSection(b, "CDI files that are refused", o.Refused, func(r cdiRefused) string { return r.Findings.Summary() })
+	writeSection(b, "CDI directories that cannot be read", unreadable, func(d cdiDir) string { return d.Error })
+}
+
+// writeSection writes a title and a line for each element of a list, nothing for none.
+func writeSection[T any](b *strings.Builder, title string, list []T, line func(T) string) {
+	if len(list) > 0 {
+		fmt.Fprintf(b, "\n%s:\n", title)
 	}
-	line := section("CDI devices in conflict (keep each in one file)")
-	for _, c := range o.Conflicts {
-		line(c.formatText())
-	}
-	line = section("CDI files that are refused")
-	for _, r := range o.Refused {
-		line(r.Findings.Summary())
-	}
-	line = section("CDI directories that cannot be read")
-	for _, d := range o.Dirs {
-		if d.Error != "" {
-			line(d.Error)
-		}
+	for _, element := range list {
+		fmt.Fprintf(b, "  %s\n", plain(line(element)))
 	}
 }
 
-func (c *cdiConflict) formatText() string {
+func (c cdiConflict) formatText() string {
 	s := c.Name + ": " + strings.Join(c.Files, ", ")
 	if c.Usable {
 		s += " (a directory of higher priority has it once, and that one is used)"

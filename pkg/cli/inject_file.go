@@ -132,7 +132,7 @@ func (f *specFile) writeSpec(stdout io.Writer, text []byte) error {
 		return nil
 	case f.inPlace:
 		name = f.name
-		err = f.in.replace(text, f.in.like)
+		err = hostfs.ReplaceAt(int(f.in.dir.Fd()), f.in.base, text, f.in.like)
 	case f.out == "" || f.out == "-":
 		name = "standard output"
 		_, err = stdout.Write(text)
@@ -160,7 +160,7 @@ func (f *specFile) writeOther(text []byte) error {
 	case f.in.exists:
 		like = hostfs.Own(f.in.like.Mode)
 	}
-	return to.replace(text, like)
+	return hostfs.ReplaceAt(int(to.dir.Fd()), to.base, text, like)
 }
 
 // currentUmask returns the process's umask. Nothing else creates files meanwhile.
@@ -245,9 +245,4 @@ func (p *openedFile) readContent() ([]byte, error) {
 	}
 	defer unix.Close(fd)
 	return hostfs.ReadRegular(fd, maxSpec)
-}
-
-// replace replaces the file in one step, with the mode and owner of like, and syncs it to the disk.
-func (p *openedFile) replace(text []byte, like hostfs.Like) error {
-	return hostfs.ReplaceAt(int(p.dir.Fd()), p.base, text, like)
 }
