@@ -166,14 +166,12 @@ func readIDs(env Env, file string) ([]string, error) {
 	}
 	var ids []string
 	for i, line := range strings.Split(string(text), "\n") {
-		switch words := strings.Fields(line); len(words) {
-		case 0:
-		case 1:
-			ids = append(ids, words[0])
-		default:
+		words := strings.Fields(line)
+		if len(words) > 1 {
 			// A table, or the message of a failed command, is no list of owners.
 			return nil, fmt.Errorf("read IDs from %q: line %d: found %s, want one ID a line: %w", file, i+1, diag.Quote(strings.TrimSpace(line)), errdefs.ErrInvalidArgument)
 		}
+		ids = append(ids, words...)
 	}
 	if len(ids) == 0 {
 		return nil, fmt.Errorf("read IDs from %q: there are none, which would make every owner one that is gone: %w", file, errdefs.ErrInvalidArgument)

@@ -201,28 +201,21 @@ func plainLines(s string) string {
 // columns wide. Further lines are indented. A width of 0, or one that leaves less than 20 columns,
 // breaks none.
 func wrapText(text string, width, indent int) string {
-	var b strings.Builder
-	for i, line := range strings.Split(text, "\n") {
-		if i > 0 {
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-		}
-		column := indent
-		for j, word := range strings.Split(line, " ") {
-			n := utf8.RuneCountInString(word)
-			switch {
-			case j == 0:
-			case width-indent >= 20 && column+1+n > width:
-				b.WriteString("\n" + strings.Repeat(" ", indent))
-				column = indent
-			default:
-				b.WriteByte(' ')
-				column++
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.Split(line, " ")
+		wrapped := words[0]
+		for _, word := range words[1:] {
+			longer := wrapped + " " + word
+			if width-indent >= 20 && indent+utf8.RuneCountInString(longer) > width {
+				lines = append(lines, wrapped)
+				longer = word
 			}
-			b.WriteString(word)
-			column += n
+			wrapped = longer
 		}
+		lines = append(lines, wrapped)
 	}
-	return b.String()
+	return strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
 // table lays out rows in columns, two spaces apart. The last column has any width.
