@@ -19,11 +19,7 @@ func (d *doctor) checkCDI() {
 		d.report("cdi", Error, "", "the CDI directories cannot be read: %v", err)
 		return
 	}
-	defer func() {
-		if err := registry.Close(); err != nil {
-			d.report("cdi", Warning, "", "%v", err)
-		}
-	}()
+	defer registry.Close()
 	d.snapshot = registry.Snapshot()
 	unreadable := 0
 	for _, dir := range d.snapshot.Dirs() {

@@ -42,11 +42,7 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []
 	for _, use := range p.ClaimUses(r.Container) {
 		name := strings.TrimSuffix(use.Name+"/"+use.Request, "/")
 		item := resolve.Item{Kind: resolve.KindClaim, Name: name, Request: "claim " + diag.Quote(name), From: "resources.claims of the container"}
-		claim, err := x.checkUse(p, use, &item)
-		var files []devicemetadata.File
-		if err == nil {
-			files = x.filesOf(p, claim, use.Request)
-		}
+		files, err := x.checkUse(p, use, &item)
 		grant, refusal := x.engine.Policy().Network(resolve.Subject(r), "")
 		switch {
 		case err != nil:
@@ -74,8 +70,8 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []
 }
 
 // checkUse checks what a container says about a claim against the pod and the claims in the manifests. It
-// adds what the manifests say to the item's notes.
-func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resolve.Item) (*manifest.PodClaim, error) {
+// adds what the manifests say to the item's notes, and returns the metadata files of the devices.
+func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resolve.Item) ([]devicemetadata.File, error) {
 	var names []string
 	for _, have := range p.Spec.ResourceClaims {
 		names = append(names, have.Name)
@@ -112,7 +108,7 @@ func (x *Explainer) checkUse(p *manifest.Pod, use manifest.ClaimUse, item *resol
 			item.Notes = append(item.Notes, fmt.Sprintf("allocated: device %s/%s/%s", d.Driver, d.Pool, d.Device))
 		}
 	}
-	return claim, nil
+	return x.filesOf(p, claim, use.Request), nil
 }
 
 // filesOf returns the metadata files of a request of a pod's claim, of all requests for "". A manifest
