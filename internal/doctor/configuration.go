@@ -26,8 +26,7 @@ func (d *doctor) readConfig() {
 // reportConfigError reports why a configuration is rejected, each fault in a finding of its own.
 func (d *doctor) reportConfigError(err error) {
 	const remedy = "correct it; until then the configuration that was last in force stays so, also after a restart of jackfield-nri"
-	var fault *diag.Diagnostic
-	if !errors.As(err, &fault) {
+	if _, ok := errors.AsType[*diag.Diagnostic](err); !ok {
 		d.reportError("configuration", remedy, err)
 		return
 	}

@@ -102,9 +102,8 @@ func (p *Policy) Evaluate(q *Query, s policy.Subject) []Decision {
 
 func newDecision(kind, name string, g policy.Grant, err error) Decision {
 	d := Decision{Kind: kind, Name: name, Outcome: Granted, Rule: g.Rule}
-	var r *policy.RefusedError
-	switch {
-	case errors.As(err, &r):
+	switch r, isRefused := errors.AsType[*policy.RefusedError](err); {
+	case isRefused:
 		d.Outcome, d.Rule, d.Message = Refused, r.Rule, r.Error()
 	case g.Audited:
 		d.Outcome, d.Message = Audited, g.Refusal.Error()

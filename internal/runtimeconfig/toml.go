@@ -118,8 +118,7 @@ func parseTOML(file, text string) ([]Setting, error) {
 		r.settings = append(r.settings, header)
 	}
 	err := r.parser.Error()
-	var bad *unstable.ParserError
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*unstable.ParserError](err); ok {
 		line := r.parser.Shape(r.parser.Range(bad.Highlight)).Start.Line
 		return nil, fmt.Errorf("line %d: not valid TOML: %s: %w", line, bad.Message, errdefs.ErrInvalidArgument)
 	}

@@ -27,18 +27,16 @@ const (
 
 // exitStatus returns the exit status for the error of a command.
 func exitStatus(err error) int {
-	var (
-		h       *hintedError
-		denied  *deniedError
-		badInfo deviceinfo.Diagnostics
-		badSpec *cdiregistry.SpecError
-	)
+	hinted, _ := errors.AsType[*hintedError](err)
+	_, isDenied := errors.AsType[*deniedError](err)
+	_, isBadInfo := errors.AsType[deviceinfo.Diagnostics](err)
+	_, isBadSpec := errors.AsType[*cdiregistry.SpecError](err)
 	switch {
 	case err == nil:
 		return ExitOK
-	case errors.As(err, &h) && h.usage:
+	case hinted != nil && hinted.usage:
 		return ExitUsage
-	case errors.Is(err, errAnswerNo), errors.As(err, &denied), errors.As(err, &badInfo), errors.As(err, &badSpec):
+	case errors.Is(err, errAnswerNo), isDenied, isBadInfo, isBadSpec:
 		return ExitNo
 	}
 	return ExitError
@@ -92,8 +90,7 @@ func Run(ctx context.Context, args []string, env Env) int {
 		return exitStatus(err)
 	}
 	env.message("%v", err)
-	var h *hintedError
-	if errors.As(err, &h) && h.hint != "" {
+	if h, ok := errors.AsType[*hintedError](err); ok && h.hint != "" {
 		env.message("hint: %s", h.hint)
 	}
 	return exitStatus(err)

@@ -122,8 +122,7 @@ func readInventory(registry *cdiregistry.Registry, node localNode) (*inventory, 
 		}
 	}
 	for _, f := range s.Files() {
-		var bad *cdiregistry.SpecError
-		if errors.As(f.Err, &bad) {
+		if bad, ok := errors.AsType[*cdiregistry.SpecError](f.Err); ok {
 			o.Refused = append(o.Refused, cdiRefused{File: f.Path, Kind: f.Kind, Devices: f.Devices, Findings: diag.List(bad.Diagnostics).WithFile(f.Path)})
 		}
 		for _, c := range f.Conflicts {

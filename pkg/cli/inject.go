@@ -223,8 +223,7 @@ func (in *injection) editSpec(ctx context.Context, engine *resolve.Engine, spec 
 
 // explainError adds the spec to an error, and puts each failed request on a line of its own.
 func (in *injection) explainError(err error) error {
-	var all *resolve.Error
-	if errors.As(err, &all) {
+	if all, ok := errors.AsType[*resolve.Error](err); ok {
 		err = &deniedError{errors.Join(all.Errs...)}
 	}
 	err = fmt.Errorf("inject into %q: %w", in.file.name, err)

@@ -162,8 +162,8 @@ func printPaths(env Env, paths ...string) error {
 // printDiagnostics prints each diagnostic in an error about a file on a line of its own, and returns
 // errAnswerNo. It returns any other error as it is.
 func printDiagnostics(env Env, file string, err error) error {
-	var list diag.List
-	if !errors.As(err, &list) {
+	list, ok := errors.AsType[diag.List](err)
+	if !ok {
 		return err
 	}
 	for _, d := range list.WithFile(file) {

@@ -31,13 +31,12 @@ func nearestWord(word string, candidates []string) string {
 // flagError returns a usage error about the flags of a command. The hint about an unknown flag
 // names the one that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		err = fmt.Errorf("--%s: found %q, %w", invalid.GetFlag().Name, invalid.GetValue(), wantedValue(invalid))
 	}
 	h := &hintedError{err: err, hint: helpHint(cmd), usage: true}
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
 		return h
 	}
 	if near := nearestFlag(cmd, unknown.GetSpecifiedName()); near != "" {
