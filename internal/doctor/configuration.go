@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -39,10 +40,7 @@ func (d *doctor) reportConfigError(err error) {
 // that the caller named, or else the one that the daemon runs with, which need not be the file of
 // this host.
 func (d *doctor) chooseConfig(valid bool) bool {
-	d.cfgName = d.cfg.File()
-	if d.cfgName == "" {
-		d.cfgName = "the defaults (there is no " + config.DefaultPath + ")"
-	}
+	d.cfgName = cmp.Or(d.cfg.File(), "the defaults (there is no "+config.DefaultPath+")")
 	if d.node == nil {
 		return valid
 	}

@@ -11,9 +11,6 @@ import (
 	"github.com/jackfield/jackfield/internal/runtimeconfig"
 )
 
-// crioHooksDir is where CRI-O reads hook files, unless hooks_dir names other directories.
-const crioHooksDir = "/usr/share/containers/oci/hooks.d"
-
 // checkCRIOInjectors reports what CRI-O puts into containers by itself.
 func (d *doctor) checkCRIOInjectors(conf *runtimeconfig.CRIO, nri bool) {
 	if dirs := conf.Get("crio", "runtime", "cdi_spec_dirs"); !dirs.IsSet() || len(dirs.List) > 0 {
@@ -37,7 +34,7 @@ func (d *doctor) checkCRIOInjectors(conf *runtimeconfig.CRIO, nri bool) {
 	hooks := conf.Get("crio", "runtime", "hooks_dir")
 	dirs := hooks.List
 	if !hooks.IsSet() {
-		dirs = []string{crioHooksDir}
+		dirs = []string{"/usr/share/containers/oci/hooks.d"} // where CRI-O reads hook files by default
 	}
 	if file := d.findJackfieldHook(dirs); file != "" && nri {
 		d.report("injectors", Warning, "keep one of the two: remove "+file+", or set enable_nri = false in [crio.nri] and restart CRI-O",

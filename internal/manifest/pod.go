@@ -123,13 +123,9 @@ func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
 // effectiveUser returns the user that the manifest sets, the container's before the pod's; nil where the
 // image decides.
 func effectiveUser(own, pods securityContext) *resolve.User {
-	uid, gid := cmp.Or(own.RunAsUser, pods.RunAsUser), cmp.Or(own.RunAsGroup, pods.RunAsGroup)
+	uid, gid := cmp.Or(own.RunAsUser, pods.RunAsUser), cmp.Or(own.RunAsGroup, pods.RunAsGroup, new(uint32))
 	if uid == nil {
 		return nil
 	}
-	u := &resolve.User{UID: *uid}
-	if gid != nil {
-		u.GID = *gid
-	}
-	return u
+	return &resolve.User{UID: *uid, GID: *gid}
 }

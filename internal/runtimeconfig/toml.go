@@ -109,11 +109,8 @@ func parseTOML(file, text string) ([]Setting, error) {
 			path = append(path, fmt.Sprintf("[[%d]]", start))
 		}
 		table = path
-		line := strings.IndexByte(text[end:], '\n') + 1
-		if line == 0 {
-			line = len(text) - end
-		}
-		header := r.setting(path, start, end+line)
+		_, rest, _ := strings.Cut(text[end:], "\n")
+		header := r.setting(path, start, len(text)-len(rest))
 		header.isTable = true
 		r.settings = append(r.settings, header)
 	}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -23,9 +24,7 @@ func (in *injection) prepare(c staging.Container) (undo func() error, err error)
 		return nil, fmt.Errorf("its sockets and devices need a directory on this host: name the container with --container-id, "+
 			"and when it is gone run `jackfield inject --remove --container-id ID`: %w", errdefs.ErrFailedPrecondition)
 	}
-	if c.SandboxID == "" {
-		c.SandboxID = c.ID
-	}
+	c.SandboxID = cmp.Or(c.SandboxID, c.ID)
 	_, err = in.host.Lstat(staging.ContainerDir(in.storeDir(), c.ID))
 	fresh := errdefs.IsNotFound(err)
 	store, err := in.openStore()
