@@ -40,14 +40,30 @@ func (n localNode) listPluginFiles() ([]infoFile, error) {
 	return infoFiles(roleDP, entries), err
 }
 
-// listNetworkFiles lists the files of network attachments: those of one sandbox, or all for "".
-func (n localNode) listNetworkFiles(sandboxID string) ([]infoFile, error) {
+// listFiles lists the files of one sandbox, or for "" those of all network attachments, device plugins and
+// resource claims.
+func (n localNode) listFiles(env Env, sandboxID string) ([]infoFile, error) {
 	if sandboxID != "" {
 		entries, err := deviceinfo.ReadSandbox(n.host, n.cfg.DeviceInfo.CNIDir, sandboxID)
 		return infoFiles(roleCNI, entries), err
 	}
-	entries, err := n.cniDir().List()
-	return infoFiles(roleCNI, entries), err
+	networks, err := n.cniDir().List()
+	if err != nil {
+		return nil, err
+	}
+	plugins, err := n.listPluginFiles()
+	if err != nil {
+		return nil, err
+	}
+	claimed, err := devicemetadata.Dir{Host: n.host, Path: n.cfg.Kubelet.PluginsDir}.List()
+	if err != nil {
+		env.message("warning: not all device metadata is listed: %v", err)
+	}
+	files := append(infoFiles(roleCNI, networks), plugins...)
+	for i := range claimed {
+		files = append(files, newClaimFiles(&claimed[i])...)
+	}
+	return files, nil
 }
 
 func infoFiles(role string, entries []deviceinfo.Entry) []infoFile {
@@ -81,23 +97,9 @@ func infoListCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			files, err := local.listNetworkFiles(sandbox)
+			files, err := local.listFiles(env, sandbox)
 			if err != nil {
 				return err
-			}
-			if sandbox == "" {
-				plugins, err := local.listPluginFiles()
-				if err != nil {
-					return err
-				}
-				claimed, err := devicemetadata.Dir{Host: local.host, Path: local.cfg.Kubelet.PluginsDir}.List()
-				if err != nil {
-					env.message("warning: not all device metadata is listed: %v", err)
-				}
-				files = append(files, plugins...)
-				for i := range claimed {
-					files = append(files, newClaimFiles(&claimed[i])...)
-				}
 			}
 			if len(files) == 0 && out.isText() {
 				env.message("no device-info files of %s", local.describeSearch(sandbox))

@@ -91,7 +91,7 @@ func explainCommand(env Env) *cobra.Command {
 // explainOptions are the flags and arguments of explain.
 type explainOptions struct {
 	manifestFlags
-	container, sandboxID, containerID string
+	sandboxID, containerID string
 }
 
 func (q *explainOptions) checkFlags(cmd *cobra.Command, args []string) error {
@@ -114,7 +114,7 @@ func (q *explainOptions) checkFlags(cmd *cobra.Command, args []string) error {
 }
 
 func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q explainOptions) error {
-	if err := q.readPods(cmd, env, q.container); err != nil {
+	if err := q.readPods(cmd, env); err != nil {
 		return err
 	}
 	if q.sandboxID != "" && len(q.Pods) > 1 {

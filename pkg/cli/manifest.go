@@ -37,12 +37,13 @@ func (p place) heading(previous place) string {
 	return b.String()
 }
 
-// manifestFlags name the files that a command reads pods from, and the namespace of pods that name
-// none.
+// manifestFlags name the files that a command reads pods from, the namespace of pods that name
+// none, and a container of the pods.
 type manifestFlags struct {
 	files     []string // -f, --pod and the arguments
 	pods      []string // --pod
 	namespace string
+	container string // only this one; "" for all
 
 	manifest.Objects // what the files hold
 }
@@ -66,8 +67,8 @@ func (m *manifestFlags) checkFlags(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// readPods reads all files, and checks that a pod has a container of the name. Notes about pods go to standard error.
-func (m *manifestFlags) readPods(cmd *cobra.Command, env Env, container string) error {
+// readPods reads all files, and checks that a pod has the container. Notes about pods go to standard error.
+func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) error {
 	for _, name := range m.files {
 		files, err := manifest.FilesIn(name)
 		if err != nil {
@@ -103,7 +104,7 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env, container string) 
 	if len(m.Pods) == 0 {
 		return fmt.Errorf("read manifests in %s: they hold networks or resource claims, but no pod: %w", strings.Join(m.files, ", "), errdefs.ErrInvalidArgument)
 	}
-	return m.CheckContainer(container)
+	return m.CheckContainer(m.container)
 }
 
 // printWarnings prints warnings about a pod's annotations and returns them.

@@ -32,12 +32,11 @@ The exit status is 1 when something is refused.`
 // policyCheck are the flags and arguments of policy check.
 type policyCheck struct {
 	manifestFlags
-	container string
-	subject   policy.Subject
-	labels    []string
-	query     policyeval.Query
-	mounts    []string
-	ports     []string
+	subject policy.Subject
+	labels  []string
+	query   policyeval.Query
+	mounts  []string
+	ports   []string
 }
 
 func policyCheckCommand(env Env) *cobra.Command {
@@ -140,7 +139,7 @@ func (q *policyCheck) checkQuery(cmd *cobra.Command, env Env, out output, p *pol
 		name := (&resolve.Request{Namespace: q.namespace, Container: q.container}).Name()
 		all = append(all, containerDecisions{Container: name, title: q.title(), Decisions: p.Evaluate(&q.query, q.subject)})
 	} else {
-		if err := q.readPods(cmd, env, q.container); err != nil {
+		if err := q.readPods(cmd, env); err != nil {
 			return err
 		}
 		for _, pod := range q.Pods {
