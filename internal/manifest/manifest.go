@@ -95,12 +95,8 @@ func (o *Objects) noPods() NoPodsError {
 	if len(o.others) == 0 {
 		return "the file is empty: want a Pod or a workload"
 	}
-	found := make([]string, len(o.others))
-	for i, kind := range o.others {
-		found[i] = diag.Quote(kind)
-	}
 	return NoPodsError(fmt.Sprintf("it holds no pod: kind: found %s, want a Pod, a workload with a pod template (%s) or a List of them",
-		strings.Join(found, ", "), strings.Join(Workloads, ", ")))
+		strings.Join(o.others, ", "), strings.Join(Workloads, ", ")))
 }
 
 // add adds one object. parent is the kind of the list it is in, "" for none. The items of a typed list need
@@ -129,8 +125,8 @@ func (o *Objects) add(data json.RawMessage, parent string) error {
 	default:
 		err = nil // an object of another kind has other types
 	}
-	if !slices.Contains(o.others, x.Kind) && len(o.others) < maxOthers {
-		o.others = append(o.others, x.Kind)
+	if kind := diag.Quote(x.Kind); !slices.Contains(o.others, kind) && len(o.others) < maxOthers {
+		o.others = append(o.others, kind)
 	}
 	return err
 }

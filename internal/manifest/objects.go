@@ -26,7 +26,7 @@ type Objects struct {
 	Claims   map[string]Claim         // by KIND NAMESPACE/NAME
 
 	namespace string   // of networks and claims that name none
-	others    []string // kinds without pods in a manifest, each once
+	others    []string // kinds without pods in a manifest, quoted, each once
 }
 
 // Add adds the objects of a further manifest.
