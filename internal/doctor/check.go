@@ -52,7 +52,7 @@ func (d *doctor) checkDirectories() {
 // reports whether it is done.
 func (d *doctor) runCheck(name string, limit time.Duration, check func(d *doctor)) bool {
 	sub, reading := *d, new(atomic.Pointer[string])
-	sub.findings, sub.reading, sub.validators = nil, reading, maps.Clone(d.validators)
+	sub.findings, sub.reading, sub.settings = nil, reading, maps.Clone(d.settings)
 	if len(d.unresponsive) > 0 {
 		limit = min(limit, impatientTimeout)
 	}

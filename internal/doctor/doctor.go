@@ -55,13 +55,13 @@ type Options struct {
 // doctor is one examination.
 type doctor struct {
 	Options
-	cfg          *config.Config                              // that is checked
-	cfgName      string                                      // of that, for messages
-	node         *status.Node                                // nil when the daemon does not answer
-	nodeErr      error                                       // why it does not
-	validators   map[string]map[string]runtimeconfig.Setting // keys of NRI's default validator, by the runtime's name
-	runtimeFound bool                                        // a runtime's configuration exists
-	nriFault     bool                                        // an error of NRI is reported
+	cfg          *config.Config                    // that is checked
+	cfgName      string                            // of that, for messages
+	node         *status.Node                      // nil when the daemon does not answer
+	nodeErr      error                             // why it does not
+	settings     map[string]runtimeconfig.Settings // by the runtime's name
+	runtimeFound bool                              // a runtime's configuration exists
+	nriFault     bool                              // an error of NRI is reported
 	pluginDir    string
 	unresponsive map[string]bool         // directories
 	reading      *atomic.Pointer[string] // the file that a check is reading
@@ -75,7 +75,7 @@ const daemonTimeout = 5 * time.Second
 // Examine makes all checks and returns their findings, in a fixed order. Later checks use what
 // earlier ones found.
 func Examine(ctx context.Context, opts Options) []Finding {
-	d := doctor{Options: opts, validators: map[string]map[string]runtimeconfig.Setting{}}
+	d := doctor{Options: opts, settings: map[string]runtimeconfig.Settings{}}
 	valid := d.runCheck("configuration", fewFilesTimeout, (*doctor).readConfig) && d.cfg != nil
 	if !valid {
 		d.cfg = config.Default()

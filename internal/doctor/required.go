@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -16,14 +15,15 @@ import (
 // keys.
 type validatorTable struct {
 	runtime, file, table       string
+	path                       []string // of the table
 	enable, required, tolerate string
 }
 
 var (
 	containerdValidator = validatorTable{"containerd", runtimeconfig.ContainerdFile, `plugins."` + runtimeconfig.NRIPlugin + `".default_validator`,
-		"enable", "required_plugins", "tolerate_missing_plugins_annotation"}
+		[]string{"plugins", runtimeconfig.NRIPlugin, "default_validator"}, "enable", "required_plugins", "tolerate_missing_plugins_annotation"}
 	crioValidator = validatorTable{"CRI-O", runtimeconfig.CRIOFile + " and " + runtimeconfig.CRIOFile + ".d", "crio.nri.default_validator",
-		"nri_enable_default_validator", "nri_validator_required_plugins", "nri_validator_tolerate_missing_plugins_annotation"}
+		[]string{"crio", "nri", "default_validator"}, "nri_enable_default_validator", "nri_validator_required_plugins", "nri_validator_tolerate_missing_plugins_annotation"}
 )
 
 // checkRequired reports what happens to a container that is created while the plugin is not
@@ -34,15 +34,18 @@ func (d *doctor) checkRequired(r *status.Runtime, hasRequired bool) {
 	if r.Name == "cri-o" {
 		table, other, file = crioValidator, containerdValidator, d.CRIOFile
 	}
-	set, read := d.validators[r.Name]
-	file = cmp.Or(set[table.enable].File, file)
-	for _, key := range slices.Sorted(maps.Keys(set)) {
-		if key == other.enable || key == other.required || key == other.tolerate {
+	settings, read := d.settings[r.Name]
+	get := func(key string) runtimeconfig.Setting {
+		return settings.Get(slices.Concat(table.path, []string{key})...)
+	}
+	enable, required, tolerate := get(table.enable), get(table.required).List, get(table.tolerate).Value
+	file = cmp.Or(enable.File, file)
+	for _, key := range []string{other.enable, other.required, other.tolerate} {
+		if get(key).IsSet() {
 			d.report("required", Warning, "name it as "+table.runtime+" does: "+strings.Join([]string{table.enable, table.required, table.tolerate}, ", "),
 				"%s has the key %s in [%s], which %s ignores", file, key, table.table, table.runtime)
 		}
 	}
-	required, tolerate := set[table.required].List, set[table.tolerate].Value
 	switch {
 	case !hasRequired:
 		d.report("required", Note, "a runtime of NRI 0.10 or later (containerd 2.2, CRI-O 1.34) can require plugins", "%s %s has no required plugins: %s", r.Name, r.Version, without)
@@ -51,7 +54,7 @@ func (d *doctor) checkRequired(r *status.Runtime, hasRequired bool) {
 	case !read:
 		d.report("required", Note, "on the node, check ["+table.table+"] in "+table.file+": "+table.enable+" and "+table.required,
 			"not known here: %s's configuration is not available, as in a pod that does not mount it; unless it requires the plugin, %s", table.runtime, without)
-	case set[table.enable].Value != "true":
+	case enable.Value != "true":
 		d.report("required", Note, "set "+table.enable+" = true in ["+table.table+"], restart "+table.runtime+", and annotate pods with required-plugins.noderesource.dev",
 			"NRI's validator is off in %s: %s", file, without)
 	case len(required) == 0:

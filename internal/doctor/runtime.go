@@ -60,7 +60,7 @@ func (d *doctor) checkContainerd() bool {
 	}
 	d.checkContainerdNRI(conf)
 	d.setNRIPaths(conf.Get("plugins", runtimeconfig.NRIPlugin, "socket_path"), conf.Get("plugins", runtimeconfig.NRIPlugin, "plugin_path"))
-	d.validators["containerd"] = conf.Table("plugins", runtimeconfig.NRIPlugin, "default_validator")
+	d.settings["containerd"] = conf.Settings
 	for _, cri := range []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"} {
 		if s := conf.Get("plugins", cri, "enable_cdi"); s.Value == "true" {
 			d.report("injectors", Note, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): no policy rule is asked for these, and what it injected is not injected twice", s.File)
@@ -122,7 +122,7 @@ func (d *doctor) checkCRIO() bool {
 		d.reportOK("runtime", "%s has NRI on", enable.File)
 	}
 	if len(conf.Faults) == 0 {
-		d.validators["cri-o"] = conf.Table("crio", "nri", "default_validator")
+		d.settings["cri-o"] = conf.Settings
 	}
 	d.checkCRIOInjectors(conf, !enable.IsNot("true"))
 	return true

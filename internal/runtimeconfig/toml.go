@@ -59,17 +59,6 @@ func newSettings(document []Setting) Settings {
 // Get returns the setting of a key. The path has the tables and the key.
 func (s Settings) Get(path ...string) Setting { return s[pathKey(path)] }
 
-// Table returns the keys that stand in a table, by their name.
-func (s Settings) Table(path ...string) map[string]Setting {
-	out := map[string]Setting{}
-	for _, set := range s {
-		if last := len(set.Path) - 1; slices.Equal(set.Path[:last], path) {
-			out[set.Path[last]] = set
-		}
-	}
-	return out
-}
-
 // Find returns the settings of a key in all tables below a path, sorted by their path.
 func (s Settings) Find(key string, below ...string) []Setting {
 	var out []Setting
