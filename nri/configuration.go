@@ -55,6 +55,7 @@ type configuration struct {
 type core struct {
 	engine *resolve.Engine
 	cfg    *config.Config
+	hooks  *hooksd.Registry
 }
 
 // ConfigStatus says which configuration is in force.
@@ -102,16 +103,16 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 			return err
 		}
 	}
-	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger,
-		HooksDirs: hooksd.New(p.opts.Host, cfg.Hooks.Dirs, hooksd.Options{}),
-		Staged:    p.state.staged.Load, Kubelet: podresources.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
+	hooks := hooksd.New(p.opts.Host, cfg.Hooks.Dirs, hooksd.Options{})
+	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, Hooks: hooks.Hooks,
+		Staged: p.state.staged.Load, Kubelet: podresources.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		if old != nil {
 			p.config.dirs.Replace(old.cfg.Directories(p.opts.SpecDirs))
 		}
 		return err
 	}
-	now := &core{engine, cfg}
+	now := &core{engine, cfg, hooks}
 	p.config.core.Store(now)
 	p.containers.hotplug.followConfig()
 	p.ports.followConfig(cfg)
@@ -324,21 +325,20 @@ func readWithin[T any](file string, read func() (T, error)) (T, error) {
 // created.
 const hooksCheckInterval = 2 * time.Second
 
-// watchHooks reports on the hooks.d directories of an engine until it is out of force. It returns
+// watchHooks reports on the hooks.d directories of a configuration until it is out of force. It returns
 // after the first report, unless the directories are unresponsive.
 func (p *Plugin) watchHooks(c *core) {
-	registry, _ := c.engine.Hooks().(*hooksd.Registry)
-	if registry == nil {
+	if len(c.cfg.Hooks.Dirs) == 0 {
 		p.config.hooks.Store(nil)
 		return
 	}
 	reported := make(chan struct{})
 	go func() {
-		p.reportHooks(registry.Snapshot())
+		p.reportHooks(c.hooks.Snapshot())
 		close(reported)
 		for {
 			deadline.Sleep(p.closing, hooksCheckInterval)
-			s := registry.Snapshot()
+			s := c.hooks.Snapshot()
 			if p.closing.Err() != nil || p.config.core.Load() != c {
 				return
 			}

@@ -63,7 +63,7 @@ func (p *Plugin) hasNoRequests(ctx context.Context, pod *api.PodSandbox, c *api.
 		return false
 	}
 	if p.config.dirs.Check(current.cfg.DeviceInfo.CNIDir) != nil {
-		return current.engine.Hooks() == nil // hooks do not need the directory
+		return len(current.cfg.Hooks.Dirs) == 0 // hooks do not need the directory
 	}
 	// A third of the time, so that enough is left for resolving.
 	nothing, err := deadline.Run(p.workers, p.timeLeft(ctx)/3, func() (nothing bool, err error) {

@@ -52,7 +52,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 		}
 	}
 	nriVersion := p.runtime.recordConfigure(runtime, version)
-	if runtime == crio && p.config.core.Load().engine.Hooks() != nil {
+	if runtime == crio && len(p.config.core.Load().cfg.Hooks.Dirs) > 0 {
 		p.log.Warn("hooks.dirs is configured, and CRI-O reads hooks.d directories itself (hooks_dir in crio.conf): name no directory in both")
 	}
 	log.WithField("nri", nriVersion).Info("registered with the runtime")

@@ -90,8 +90,8 @@ func New(opts Options) (*Explainer, error) {
 	})
 	engine, err := resolve.New(opts.Host, opts.Config, resolve.Options{
 		Once: true, Kubelet: podresources.QueryPod, Staged: staged, TrustAnyone: !opts.Host.IsLive(),
-		HooksDirs: hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{TrustAnyone: !opts.Host.IsLive()}),
-		SpecDirs:  dirs, ForAdministrator: true,
+		Hooks:    hooksd.New(opts.Host, opts.Config.Hooks.Dirs, hooksd.Options{TrustAnyone: !opts.Host.IsLive()}).Hooks,
+		SpecDirs: dirs, ForAdministrator: true,
 	})
 	if err != nil {
 		return nil, err

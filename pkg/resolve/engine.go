@@ -45,9 +45,9 @@ type Options struct {
 	// CheckResponsive is called before a directory is read whose file system can hang. On an error
 	// the directory is not read. nil checks nothing.
 	CheckResponsive func(dir string) error
-	// HooksDirs are the configuration's hooks.d directories, for a runtime that does not read them
-	// itself; pkg/hooksd implements them.
-	HooksDirs HooksDirs
+	// Hooks returns the hooks that the configuration's hooks.d directories hold now, in the order of their
+	// injection, for a runtime that does not read them itself; pkg/hooksd has such a function.
+	Hooks func() []*ocihook.Hook
 	// ForAdministrator adds details to notes, and lets errors name devices of the node that the policy
 	// would refuse. Messages that end in a pod's events must not have them.
 	ForAdministrator bool
@@ -58,12 +58,6 @@ type Options struct {
 // Kubelet says which container has which device.
 type Kubelet = attachment.Kubelet
 
-// HooksDirs reads hooks.d directories.
-type HooksDirs interface {
-	// Hooks returns the hooks that the directories hold now, in the order of their injection.
-	Hooks() []*ocihook.Hook
-}
-
 // Engine resolves requests over one host with one configuration. It is safe for
 // concurrent use.
 type Engine struct {
@@ -73,7 +67,7 @@ type Engine struct {
 	policy      *policy.Policy
 	registry    *cdiregistry.Registry
 	attachments *attachment.Finder
-	hooks       HooksDirs // nil for none
+	hooks       func() []*ocihook.Hook // see Options.Hooks; nil for no directories
 	roots       []*socketRoot
 	namedRoots  map[string]*socketRoot // the directories of named sockets, by name
 	varRunIsRun func() bool            // whether the host's /var/run is /run; checked once
@@ -126,7 +120,7 @@ func New(host hostfs.Root, cfg *config.Config, opts Options) (*Engine, error) {
 	})
 	e.prefetch()
 	if len(cfg.Hooks.Dirs) > 0 {
-		e.hooks = opts.HooksDirs
+		e.hooks = opts.Hooks
 	}
 	return e, nil
 }

@@ -13,16 +13,12 @@ import (
 	"github.com/jackfield/jackfield/pkg/hooksd/ocihook"
 )
 
-// Hooks returns the engine's hooks.d directories. It is nil if none is configured, or if the runtime
-// reads them itself.
-func (e *Engine) Hooks() HooksDirs { return e.hooks }
-
 // hooksOf returns the hooks.d hooks whose conditions match the container.
 func (e *Engine) hooksOf(req *Request) []*ocihook.Hook {
 	if e.hooks == nil {
 		return nil
 	}
-	all := e.hooks.Hooks()
+	all := e.hooks()
 	if len(all) == 0 {
 		return nil
 	}

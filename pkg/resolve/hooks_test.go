@@ -33,7 +33,7 @@ func newHooksHost(t *testing.T, mode string) *host {
 	must(t, os.Chmod(filepath.Join(h.dir, "opt/hooks/a"), 0o755))
 	cfg, err := config.Parse([]byte(strings.ReplaceAll(hookRules, "MODE", mode)), "/etc/jackfield/config.yaml")
 	must(t, err)
-	e, err := New(h.e.host, cfg, Options{HooksDirs: hooksd.New(h.e.host, cfg.Hooks.Dirs, hooksd.Options{})})
+	e, err := New(h.e.host, cfg, Options{Hooks: hooksd.New(h.e.host, cfg.Hooks.Dirs, hooksd.Options{}).Hooks})
 	must(t, err)
 	must(t, h.e.Close())
 	h.e = e
@@ -93,7 +93,7 @@ poststop /opt/hooks/a [a 30-always.json] 2 /etc/hooks.d/30-always.json stages[1]
 func TestHooksWithUnresponsiveDeviceInfo(t *testing.T) {
 	h := newHooksHost(t, "enforce")
 	h.writeHook("30-always.json", "/opt/hooks/a", `{"always":true}`)
-	e, err := New(h.e.host, h.e.cfg, Options{HooksDirs: hooksd.New(h.e.host, h.e.cfg.Hooks.Dirs, hooksd.Options{}), CheckResponsive: func(dir string) error {
+	e, err := New(h.e.host, h.e.cfg, Options{Hooks: hooksd.New(h.e.host, h.e.cfg.Hooks.Dirs, hooksd.Options{}).Hooks, CheckResponsive: func(dir string) error {
 		if dir == h.e.cfg.DeviceInfo.CNIDir {
 			return errdefs.ErrUnavailable
 		}
