@@ -13,7 +13,6 @@ import (
 
 	"github.com/jackfield/jackfield/internal/cdiedits"
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
@@ -31,13 +30,6 @@ func (p *planner) deliverPassedDevices() {
 			return p.addCDI(name, item)
 		})
 	}
-}
-
-// deliverRequestedCDI delivers the CDI devices that an annotation requests by one name.
-func (p *planner) deliverRequestedCDI(d annotation.Device) {
-	p.deliver(Item{Kind: KindCDI, Name: d.Name, Request: cdiRequest(d.Name), From: d.Key, Optional: d.Optional}, func(item *Item) error {
-		return inAnnotation(d.Key, d.Position, p.addCDI(d.Name, item))
-	})
 }
 
 // addCDI adds the edits of a CDI device, or of every device of a kind for the name

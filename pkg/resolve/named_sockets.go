@@ -7,28 +7,17 @@ import (
 	"maps"
 	"path"
 	"slices"
-	"strconv"
 
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 
-// deliverNamedSocket delivers a socket of the host that an annotation requests by the name that
-// the node's configuration gives it.
-func (p *planner) deliverNamedSocket(d annotation.Device) {
-	item := Item{Kind: KindSocket, Name: d.Name, Request: "socket " + strconv.Quote(d.Name), From: d.Key, Optional: d.Optional}
-	p.deliver(item, func(item *Item) error {
-		return inAnnotation(d.Key, d.Position, p.addNamedSocket(d.Name, item))
-	})
-}
-
-// addNamedSocket adds a named socket. The container gets the socket alone, never its directory.
+// addNamedSocket adds a socket of the host by the name that the node's configuration gives it. The container gets the socket alone, never its directory.
 func (p *planner) addNamedSocket(name string, item *Item) error {
 	named, ok := p.cfg.Sockets.Named[name]
 	if !ok {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/containerd/errdefs"
 
@@ -188,16 +189,21 @@ func (p *planner) findAttachments(asks bool) (attached, allocated []attachment.A
 	return p.search.Find()
 }
 
-// deliverRequestedDevice delivers one device request of an annotation.
+// deliverRequestedDevice delivers one device request of an annotation: an extended resource, or a CDI
+// device or socket of the host by its name.
 func (p *planner) deliverRequestedDevice(d annotation.Device) {
+	item := Item{Kind: KindCDI, Name: d.Name, Request: cdiRequest(d.Name), From: d.Key, Optional: d.Optional}
+	add := p.addCDI
 	switch d.Kind {
 	case annotation.Resource:
 		p.deliverResource(d)
+		return
 	case annotation.NamedSocket:
-		p.deliverNamedSocket(d)
-	default:
-		p.deliverRequestedCDI(d)
+		item.Kind, item.Request, add = KindSocket, "socket "+strconv.Quote(d.Name), p.addNamedSocket
 	}
+	p.deliver(item, func(item *Item) error {
+		return inAnnotation(d.Key, d.Position, add(d.Name, item))
+	})
 }
 
 // fail adds an error that is not nil.
