@@ -174,15 +174,14 @@ func (p *Plugin) closeRetired(old *core) {
 // closeEngines closes the configuration in force and the earlier ones.
 func (c *configuration) closeEngines() error {
 	c.mu.Lock()
-	cores := c.retired
+	cores := append(c.retired, c.core.Load())
 	c.retired = nil
 	c.mu.Unlock()
-	if current := c.core.Load(); current != nil {
-		cores = append(cores, current)
-	}
 	var errs []error
 	for _, one := range cores {
-		errs = append(errs, one.engine.Close())
+		if one != nil {
+			errs = append(errs, one.engine.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -71,7 +71,7 @@ func (p *Plugin) requestTimeout() time.Duration { return time.Duration(p.runtime
 // Run serves the runtime until ctx ends. When the connection is lost the plugin connects again
 // as soon as the runtime listens. A plugin that the runtime started ends with its connection.
 func (p *Plugin) Run(ctx context.Context) error {
-	defer p.logCounters()
+	defer func() { p.log.WithFields(p.counters.Totals()).Info("ended") }()
 	warnings := &connectionWarnings{log: p.log}
 	dialer := net.Dialer{Timeout: dialTimeout}
 	dial := func() (net.Conn, error) { return dialer.Dial("unix", cmp.Or(p.opts.Socket, api.DefaultSocketPath)) }
@@ -100,14 +100,6 @@ func (p *Plugin) Run(ctx context.Context) error {
 		deadline.Sleep(ctx, delay)
 		delay = min(2*delay, maxRegisterDelay)
 	}
-}
-
-func (p *Plugin) logCounters() {
-	fields := logrus.Fields{}
-	for name, value := range p.counters.Totals() {
-		fields[name] = value
-	}
-	p.log.WithFields(fields).Info("ended")
 }
 
 // dialUntilConnected calls dial until it succeeds, and passes each failure to warn. It returns

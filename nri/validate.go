@@ -51,7 +51,8 @@ func (p *Plugin) guardsCreations() bool {
 // ValidateContainerAdjustment refuses the devices and mounts that other plugins
 // inject and that the policy does not grant the container.
 func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.ValidateContainerAdjustmentRequest) error {
-	v := &validation{p: p, req: req, core: p.config.core.Load(), own: p.fullName()}
+	own := cmp.Or(os.Getenv(api.PluginIdxEnvVar), p.opts.Index) + "-" + p.opts.Name
+	v := &validation{p: p, req: req, core: p.config.core.Load(), own: own}
 	a := req.GetAdjust()
 	injects := len(a.GetMounts())+len(a.GetLinux().GetDevices())+len(a.GetCDIDevices()) > 0
 	if cfg := v.core.cfg.Validate; !cfg.Devices && !cfg.Mounts || !injects {
@@ -65,17 +66,12 @@ func (p *Plugin) ValidateContainerAdjustment(ctx context.Context, req *api.Valid
 	return nil
 }
 
-// fullName is the name by which the runtime knows this plugin.
-func (p *Plugin) fullName() string {
-	return cmp.Or(os.Getenv(api.PluginIdxEnvVar), p.opts.Index) + "-" + p.opts.Name
-}
-
 // validation is the validation of one adjustment.
 type validation struct {
 	p       *Plugin
 	req     *api.ValidateContainerAdjustmentRequest
 	core    *core
-	own     string
+	own     string // the name by which the runtime knows this plugin
 	subject policy.Subject
 	policy  *policy.Policy
 	answer  *api.ContainerAdjustment // of this process

@@ -107,8 +107,8 @@ func (c *Counters) Requests(o Outcome) uint64 {
 }
 
 // Totals are the counts that the plugin logs when it ends, by name.
-func (c *Counters) Totals() map[string]uint64 {
-	return map[string]uint64{
+func (c *Counters) Totals() map[string]any {
+	return map[string]any{
 		"containers": c.Containers.Load(), "untouched": c.Untouched.Load(), "audited": c.Audited.Load(), "timedOut": c.TimedOut.Load(),
 		"injected": c.Requests(Injected), "present": c.Requests(Present), "unmanaged": c.Requests(Unmanaged),
 		"skipped": c.Requests(Skipped), "refused": c.Requests(Refused), "failed": c.Requests(Failed),

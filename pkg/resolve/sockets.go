@@ -135,8 +135,10 @@ func (p *planner) addSocket(s *socket, item *Item) (err error) {
 		item.Notes = append(item.Notes, "it was granted when the container got it")
 	}
 	s.origin.Rule = item.Rule
-	if err := s.setPathInContainer(); err != nil {
-		return err
+	s.containerPath = path.Join(ContainerDir, s.mountPoint(), path.Base(s.own))
+	if len(s.containerPath) > hostfs.MaxSocketPath {
+		return s.fieldError(fmt.Errorf("the path in the container, %q, has %d bytes; a UNIX socket's path has at most %d: %w",
+			s.containerPath, len(s.containerPath), hostfs.MaxSocketPath, errdefs.ErrInvalidArgument))
 	}
 	if s.creator == config.SideHost {
 		if err := p.checkHostSocket(s, item); err != nil {
@@ -149,17 +151,6 @@ func (p *planner) addSocket(s *socket, item *Item) (err error) {
 // hasSocket reports whether a running container has the socket.
 func (p *planner) hasSocket(at socketPath) bool {
 	return p.req.HasSocket != nil && p.req.HasSocket(at.canonical, at.rel)
-}
-
-// setPathInContainer sets where the container has the socket.
-func (s *socket) setPathInContainer() error {
-	inside := path.Join(ContainerDir, s.mountPoint(), path.Base(s.own))
-	if len(inside) > hostfs.MaxSocketPath {
-		return s.fieldError(fmt.Errorf("the path in the container, %q, has %d bytes; a UNIX socket's path has at most %d: %w",
-			inside, len(inside), hostfs.MaxSocketPath, errdefs.ErrInvalidArgument))
-	}
-	s.containerPath = inside
-	return nil
 }
 
 // placeSocket adds the mounts of a socket that policy has granted.
