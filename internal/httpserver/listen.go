@@ -38,7 +38,7 @@ func ListenUnix(path string) (*UnixListener, error) {
 		var err error
 		return errors.Join(c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) }), err)
 	}}
-	address, done, err := shortAddress(path)
+	address, done, err := hostfs.SocketAddress(path)
 	if err != nil {
 		return nil, err
 	}
@@ -54,19 +54,6 @@ func ListenUnix(path string) (*UnixListener, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	return &UnixListener{u, path, st}, nil
-}
-
-// shortAddress returns an address for a socket whose path is too long for one: below the
-// directory's descriptor, which done closes.
-func shortAddress(path string) (address string, done func(), err error) {
-	if len(path) <= hostfs.MaxSocketPath {
-		return path, func() {}, nil
-	}
-	fd, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
-	}
-	return filepath.Join(hostfs.DescriptorPath(fd), filepath.Base(path)), func() { unix.Close(fd) }, nil
 }
 
 // UnixListener removes its socket when it is closed, unless another process has replaced it.

@@ -13,7 +13,6 @@ import (
 	"os"
 
 	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/trust"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -34,7 +33,12 @@ func Get(ctx context.Context, host hostfs.Root, stateDir string) (*Node, error) 
 		return fmt.Errorf("ask jackfield-nri at %s: %w: %w", path, err, kind)
 	}
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return dialSocket(ctx, host.Path(path))
+		address, done, err := hostfs.SocketAddress(host.Path(path))
+		if err != nil {
+			return nil, &net.OpError{Op: "dial", Net: "unix", Err: err}
+		}
+		defer done()
+		return new(net.Dialer).DialContext(ctx, "unix", address)
 	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://jackfield/status", nil)
 	if err != nil {
@@ -60,20 +64,6 @@ func Get(ctx context.Context, host hostfs.Root, stateDir string) (*Node, error) 
 		return nil, fail(err)
 	}
 	return &n, nil
-}
-
-// dialSocket connects by the socket's descriptor where its path is too long for an address.
-func dialSocket(ctx context.Context, path string) (net.Conn, error) {
-	var d net.Dialer
-	if len(path) <= hostfs.MaxSocketPath {
-		return d.DialContext(ctx, "unix", path)
-	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &net.OpError{Op: "dial", Net: "unix", Err: err}
-	}
-	defer unix.Close(fd)
-	return d.DialContext(ctx, "unix", hostfs.DescriptorPath(fd))
 }
 
 // Listener is a listener of a UNIX socket that accepts connections of root and of this process's user, and closes all

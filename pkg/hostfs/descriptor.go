@@ -5,7 +5,9 @@ package hostfs
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -15,6 +17,19 @@ import (
 // DescriptorPath returns a path to the file of a descriptor, for system calls that accept no
 // O_PATH descriptor. It leads to this very file, whatever its name leads to by now.
 func DescriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// SocketAddress returns an address for a socket at a path of this process, which can be too long for one:
+// then it is below the directory's descriptor, which done closes.
+func SocketAddress(path string) (address string, done func(), err error) {
+	if len(path) <= MaxSocketPath {
+		return path, func() {}, nil
+	}
+	fd, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
+	}
+	return filepath.Join(DescriptorPath(fd), filepath.Base(path)), func() { unix.Close(fd) }, nil
+}
 
 // Flock applies flock(2) to a descriptor and retries when a signal interrupts the wait. The kernel
 // releases the lock when the descriptor is closed.
