@@ -3,6 +3,7 @@
 package nri
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -150,11 +151,7 @@ func runPlugin(ctx context.Context, opts Options, notifySocket string, log *logr
 			log.WithError(err).Warn("cannot notify systemd that the plugin has started")
 		}
 	}
-	err = p.Run(ctx)
-	if cerr := p.Close(); err == nil {
-		err = cerr
-	}
-	return err
+	return cmp.Or(p.Run(ctx), p.Close())
 }
 
 func newLogger(w io.Writer, level, format string) (*logrus.Logger, error) {

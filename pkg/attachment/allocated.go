@@ -52,17 +52,9 @@ func (s *Search) allocatedDevices() []Attachment {
 		out[i].Notes = append(out[i].Notes, s.envNotes...)
 	}
 	slices.SortStableFunc(out, func(a, b Attachment) int {
-		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(claimedName(&a), claimedName(&b)), strings.Compare(a.DeviceID, b.DeviceID))
+		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Claimed.Name(), b.Claimed.Name()), strings.Compare(a.DeviceID, b.DeviceID))
 	})
 	return out
-}
-
-// claimedName returns the name of a claim's device, or "".
-func claimedName(a *Attachment) string {
-	if a.Claimed == nil {
-		return ""
-	}
-	return a.Claimed.Name()
 }
 
 // fromEnvironment returns the devices that the environment names. If the kubelet answered,

@@ -41,8 +41,12 @@ type ClaimedDevice struct {
 }
 
 // Name returns CLAIM/REQUEST as the container finds them below its directory of metadata: a claim
-// from a template has its name in the pod's spec. Several devices of a request are numbered.
+// from a template has its name in the pod's spec. Several devices of a request are numbered. The name of
+// nil is "".
 func (c *ClaimedDevice) Name() string {
+	if c == nil {
+		return ""
+	}
 	name := cmp.Or(c.PodClaim, c.Claim) + "/" + cmp.Or(c.Request, c.Device)
 	if c.Number > 0 {
 		name += fmt.Sprintf("/%d", c.Number)

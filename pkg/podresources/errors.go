@@ -27,11 +27,6 @@ func (q query) newError(sentinel error, hint, format string, args ...any) error 
 	return q.wrapDiagnostic(&diag.Diagnostic{Rule: fmt.Sprintf(format, args...), Hint: hint, Kind: sentinel})
 }
 
-// newFieldError returns the error for a field of the answer.
-func (q query) newFieldError(sentinel error, field, format string, args ...any) error {
-	return q.wrapDiagnostic(&diag.Diagnostic{Field: field, Rule: fmt.Sprintf(format, args...), Kind: sentinel})
-}
-
 // wrapDiagnostic adds the socket and the pod to a diagnostic.
 func (q query) wrapDiagnostic(d *diag.Diagnostic) error {
 	d.File = q.socket

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/kubelet/pkg/apis/podresources/v1"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/kubename"
 	"github.com/jackfield/jackfield/pkg/podresources/allocation"
 )
@@ -28,6 +29,7 @@ const (
 
 // findPod finds and validates the pod in the answer of List. Other pods are ignored.
 func (q query) findPod(answer *v1.ListPodResourcesResponse) (allocation.Allocation, error) {
+	r := reader{query: q}
 	first := -1
 	pods := answer.GetPodResources()
 	for i, pod := range pods {
@@ -36,14 +38,12 @@ func (q query) findPod(answer *v1.ListPodResourcesResponse) (allocation.Allocati
 		case first < 0:
 			first = i
 		case !proto.Equal(pod, pods[first]):
-			return nil, q.newFieldError(errdefs.ErrConflict, fmt.Sprintf("pod_resources[%d]", i),
-				"the pod is already listed as item %d, with other devices", first)
+			r.addFault(errdefs.ErrConflict, fmt.Sprintf("pod_resources[%d]", i), "the pod is already listed as item %d, with other devices", first)
 		}
 	}
 	if first < 0 {
 		return nil, q.newError(errdefs.ErrNotFound, "", "the kubelet does not list the pod")
 	}
-	r := reader{query: q}
 	containers := r.readContainers(pods[first].GetContainers(), fmt.Sprintf("pod_resources[%d].containers", first))
 	if r.fault != nil {
 		return nil, r.fault
@@ -58,9 +58,10 @@ type reader struct {
 	fault error
 }
 
+// addFault adds the fault of a field.
 func (r *reader) addFault(sentinel error, field, format string, args ...any) {
 	if r.fault == nil {
-		r.fault = r.newFieldError(sentinel, field, format, args...)
+		r.fault = r.wrapDiagnostic(&diag.Diagnostic{Field: field, Rule: fmt.Sprintf(format, args...), Kind: sentinel})
 	}
 }
 
