@@ -61,22 +61,26 @@ func (d *decoder) rejectAnchorsAndTags(node *yaml.Node) {
 func (d *decoder) readObject(field string, node *yaml.Node, members ...member) bool {
 	before := len(d.faults)
 	d.readPairs(field, node, func(key, value *yaml.Node) {
-		for _, m := range members {
-			if m.key == key.Value {
-				at := joinPath(field, m.key)
-				d.fields[at] = value
-				m.read(at, value)
-				return
-			}
+		i := slices.IndexFunc(members, func(m member) bool { return m.key == key.Value })
+		if i < 0 {
+			keys := keysOf(members)
+			d.addFault(field, key, "the unknown key "+diag.Quote(key.Value),
+				"the keys here are "+strings.Join(keys, ", ")+diag.Suggest(key.Value, keys...))
+			return
 		}
-		keys := make([]string, len(members))
-		for i, m := range members {
-			keys[i] = m.key
-		}
-		d.addFault(field, key, "the unknown key "+diag.Quote(key.Value),
-			"the keys here are "+strings.Join(keys, ", ")+diag.Suggest(key.Value, keys...))
+		at := joinPath(field, key.Value)
+		d.fields[at] = value
+		members[i].read(at, value)
 	})
 	return len(d.faults) == before
+}
+
+func keysOf(members []member) []string {
+	keys := make([]string, len(members))
+	for i, m := range members {
+		keys[i] = m.key
+	}
+	return keys
 }
 
 // readMap decodes an object whose keys the user chooses. rule returns why a key is invalid, or "".

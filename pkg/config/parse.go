@@ -25,11 +25,7 @@ func Parse(data []byte, file string) (*Config, error) {
 	d := &decoder{file: file, fields: make(map[string]*yaml.Node)}
 	c := Default()
 	c.file, c.text, c.fields = file, string(data), d.fields
-	root, fault := d.document(data)
-	if fault != nil {
-		return nil, fault
-	}
-	if root != nil {
+	if root := d.document(data); root != nil {
 		d.rejectAnchorsAndTags(root)
 		if len(d.faults) == 0 {
 			d.readObject("", root, d.members(c)...)
@@ -42,50 +38,44 @@ func Parse(data []byte, file string) (*Config, error) {
 	return c, nil
 }
 
-// document parses the one YAML document of a file, nil for an empty file.
-func (d *decoder) document(data []byte) (*yaml.Node, error) {
-	syntaxError := func(err error) error {
-		fault := diag.YAMLError(err)
-		fault.File = d.file
-		return fault
-	}
-	whole := func(rule string) error { return &diag.Diagnostic{File: d.file, Rule: rule} }
+// document parses the one YAML document of a file. It returns nil for an empty file, and for a fault.
+func (d *decoder) document(data []byte) *yaml.Node {
+	var document, second yaml.Node
 	switch {
 	case len(data) > MaxSize:
-		return nil, whole(fmt.Sprintf("the file has %d bytes; at most %d are read", len(data), MaxSize))
+		d.addFault("", &document, "", fmt.Sprintf("the file has %d bytes; at most %d are read", len(data), MaxSize))
+		return nil
 	case !utf8.Valid(data):
-		return nil, whole("the file is not UTF-8")
+		d.addFault("", &document, "", "the file is not UTF-8")
+		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	var document, second yaml.Node
-	switch err := decoder.Decode(&document); {
-	case errors.Is(err, io.EOF):
-		return nil, nil
-	case err != nil:
-		return nil, syntaxError(err)
+	err := decoder.Decode(&document)
+	if errors.Is(err, io.EOF) {
+		return nil
 	}
-	switch err := decoder.Decode(&second); {
-	case errors.Is(err, io.EOF):
-	case err != nil:
-		return nil, syntaxError(err)
-	default:
-		return nil, &diag.Diagnostic{File: d.file, Line: second.Line, Column: second.Column, Rule: "a second YAML document; want one"}
+	if err == nil {
+		err = decoder.Decode(&second)
+	}
+	switch {
+	case err == nil:
+		d.addFault("", &second, "", "a second YAML document; want one")
+		return nil
+	case !errors.Is(err, io.EOF):
+		fault := diag.YAMLError(err)
+		fault.File = d.file
+		d.faults = append(d.faults, fault)
+		return nil
 	}
 	root := document.Content[0]
 	if root.Kind == yaml.ScalarNode && root.Tag == "!!null" {
-		return nil, nil
+		return nil
 	}
-	return root, nil
+	return root
 }
 
 // Keys returns the top-level keys of a configuration.
-func Keys() []string {
-	var keys []string
-	for _, m := range new(decoder).members(Default()) {
-		keys = append(keys, m.key)
-	}
-	return keys
-}
+func Keys() []string { return keysOf(new(decoder).members(Default())) }
 
 // members returns the top-level keys with readers that decode their values into c.
 func (d *decoder) members(c *Config) []member {

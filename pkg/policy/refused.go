@@ -9,6 +9,7 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/glob"
 )
 
 // RefusedError says that no rule grants what was asked for, and which lines would. It unwraps to
@@ -212,15 +213,15 @@ func (r *rule) explainMismatch(s *Subject, it *item, c closeness) string {
 			}
 		}
 	case part == "runtimeClasses":
-		classes := listed(quoteAll(r.subjects.RuntimeClasses))
+		classes := listed(quoteAll(r.handlers))
 		if s.RuntimeHandler == "" {
 			return "is for the runtime classes " + classes + ", and the pod has the default one"
 		}
 		return fmt.Sprintf("is for the runtime classes %s, not for %s", classes, diag.Quote(s.RuntimeHandler))
 	case part == "images":
-		return fmt.Sprintf("is for the images %s, not for %s", listed(quoteAll(r.subjects.Images)), diag.Quote(s.Image))
+		return fmt.Sprintf("is for the images %s, not for %s", listed(quoteAll(r.images)), diag.Quote(s.Image))
 	}
-	namespaces := listed(quoteAll(r.subjects.Namespaces))
+	namespaces := listed(quoteAll(r.namespaces))
 	if s.Namespace == "" {
 		return "is for the namespaces " + namespaces + ", and the container is in none"
 	}
@@ -236,10 +237,10 @@ func (p *Policy) refuseMalformed(s *Subject, it *item) *RefusedError {
 	return e
 }
 
-func quoteAll(patterns []string) []string {
+func quoteAll(patterns []glob.Glob) []string {
 	all := make([]string, len(patterns))
 	for i, p := range patterns {
-		all[i] = diag.Quote(p)
+		all[i] = diag.Quote(p.String())
 	}
 	return all
 }

@@ -78,9 +78,8 @@ type Mount struct {
 
 // rule is a compiled Rule.
 type rule struct {
-	name     string
-	audit    bool
-	subjects Subjects // for messages
+	name  string
+	audit bool
 
 	namespaces []glob.Glob
 	labels     []label
@@ -113,7 +112,7 @@ func (f *faults) compileRule(r Rule) *rule {
 		f.addFault("for", "", `want namespaces, podLabels, runtimeClasses or images; a rule for every container has namespaces ["*"]`)
 	}
 	c := &rule{
-		name: r.Name, audit: r.Mode == Audit, subjects: r.For, limits: r.Limits,
+		name: r.Name, audit: r.Mode == Audit, limits: r.Limits,
 		namespaces: f.compileList("for.namespaces", r.For.Namespaces, compileValue),
 		handlers:   f.compileList("for.runtimeClasses", r.For.RuntimeClasses, compileValue),
 		images:     f.compileList("for.images", r.For.Images, glob.CompileName),
@@ -189,9 +188,9 @@ func (r *rule) unknownProperty(s *Subject) string {
 	case len(r.labels) > 0 && s.LabelsUnknown:
 		return fmt.Sprintf("is for pods labelled %s=%s, and the labels of the pod are unknown here", r.labels[0].key, r.labels[0].value)
 	case r.handlers != nil && s.HandlerUnknown:
-		return "is for the runtime classes " + listed(quoteAll(r.subjects.RuntimeClasses)) + ", and the runtime class of the container is unknown here"
+		return "is for the runtime classes " + listed(quoteAll(r.handlers)) + ", and the runtime class of the container is unknown here"
 	case r.images != nil && s.Image == "":
-		return "is for the images " + listed(quoteAll(r.subjects.Images)) + ", and the image of this container is unknown"
+		return "is for the images " + listed(quoteAll(r.images)) + ", and the image of this container is unknown"
 	}
 	return ""
 }
