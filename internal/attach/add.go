@@ -22,10 +22,9 @@ type addPlan struct {
 	record cnirecord.Record
 	file   deviceinfo.CNIFile
 	before *deviceinfo.Info // device-info that the runtime copied from the device plugin's; nil for none
-	info   *deviceinfo.Info
-	socket socketPlan
-	port   *vswitch.Port  // nil for none
-	driver vswitch.Driver // of the port
+	socket string           // path on the host, or "@name"
+	port   *vswitch.Port    // nil for none
+	driver vswitch.Driver   // of the port
 
 	allocated bool // the attachment has its addresses
 	wrote     bool // the device-info file may have been written
@@ -57,7 +56,7 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 	err = t.createAttachment(ctx, st, a, allocate)
 	if err == nil {
 		t.reportStep("created")
-		err = report(a.info)
+		err = report(a.record.Info)
 	}
 	if err == nil {
 		t.reportStep("reported")
@@ -73,7 +72,8 @@ func (t *Attachment) Add(ctx context.Context, allocate func(context.Context) (Ad
 
 // planAdd checks everything that an Add depends on.
 func (t *Attachment) planAdd() (*addPlan, error) {
-	a := &addPlan{}
+	a := &addPlan{record: cnirecord.Record{Key: t.Key, Adapter: t.Adapter, Netns: t.Netns, Namespace: t.Namespace, Pod: t.Pod, Chained: t.Chained,
+		InfoDir: t.InfoDir}}
 	if err := t.planInfoFile(a); err != nil {
 		return nil, err
 	}
@@ -84,15 +84,13 @@ func (t *Attachment) planAdd() (*addPlan, error) {
 		return nil, err
 	}
 	var err error
-	if a.info, err = t.deviceInfo(a); err != nil {
+	if a.record.Info, err = t.deviceInfo(a); err != nil {
 		return nil, err
 	}
-	a.record = cnirecord.Record{Key: t.Key, Adapter: t.Adapter, Netns: t.Netns, Namespace: t.Namespace, Pod: t.Pod, Chained: t.Chained,
-		InfoDir: t.InfoDir, InfoFile: a.record.InfoFile, InfoKept: a.before != nil, Info: a.info}
-	if a.socket.dir != "" {
-		a.record.SocketDir, a.record.Directory = t.SocketDir, a.socket.dir
-		a.record.ClaimsDir, a.record.Claimed = t.ClaimsDir, t.claimedPath(a.socket.dir)
+	if dir := a.record.Directory; dir != "" {
+		a.record.SocketDir, a.record.ClaimsDir, a.record.Claimed = t.SocketDir, t.ClaimsDir, t.claimedPath(dir)
 	}
+	a.record.InfoKept = a.before != nil
 	return a, nil
 }
 
@@ -153,11 +151,11 @@ func (t *Attachment) createAttachment(ctx context.Context, st *cnirecord.Store, 
 		return err
 	}
 	dir.Close()
-	if a.socket.dir != "" {
-		if err := t.claimAndCreateSocketDir(a.socket.dir); err != nil {
+	if dir := a.record.Directory; dir != "" {
+		if err := t.claimAndCreateSocketDir(dir); err != nil {
 			// The existing directory is not this attachment's, and its Remove must not remove it.
 			if AsError(err).Code == CodeExists {
-				a.socket.dir = ""
+				a.record.Directory = ""
 			}
 			return err
 		}
@@ -176,7 +174,7 @@ func (t *Attachment) createAttachment(ctx context.Context, st *cnirecord.Store, 
 			return err
 		}
 	}
-	info := a.info.Clone()
+	info := a.record.Info.Clone()
 	if err := setInterfaceInfo(info, t.interfaceInfo(a, addresses)); err != nil {
 		return err
 	}
@@ -207,9 +205,6 @@ func (t *Attachment) interfaceInfo(a *addPlan, addresses Addresses) attachment.I
 func (t *Attachment) undoAdd(ctx context.Context, st *cnirecord.Store, a *addPlan) error {
 	if !a.wrote { // the current file is not from this Add
 		a.record.InfoKept = true
-	}
-	if a.socket.dir == "" {
-		a.record.Directory = ""
 	}
 	return t.removeAll(ctx, st, &a.record, func() error {
 		var errs []error

@@ -215,7 +215,7 @@ func (t *Attachment) deviceInfo(a *addPlan) (*deviceinfo.Info, error) {
 		info.Memif = cmp.Or(info.Memif, &deviceinfo.Memif{})
 		info.Memif.Role, info.Memif.Mode = deviceinfo.MemifRole(d.Field["role"]), deviceinfo.MemifMode(d.Field["mode"])
 	}
-	setSocket(info, a.socket.socket)
+	setSocket(info, a.socket)
 	if err := info.Validate(); err != nil {
 		return nil, Fail(codeConfig, "invalid network configuration: device", "%v", err)
 	}

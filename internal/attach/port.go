@@ -150,7 +150,7 @@ func (t *Attachment) planPort(a *addPlan) error {
 	if p.Vswitch == "" {
 		return nil
 	}
-	if path := SocketPath(a.before); path != "" && a.socket.dir == "" {
+	if path := SocketPath(a.before); path != "" && a.record.Directory == "" {
 		return t.Invalid("vswitch", diag.Quote(p.Vswitch), "no vswitch, because the device plugin's device-info names the allocated port's socket, "+diag.Quote(path)+
 			": remove vswitch from the configuration, or resourceName from the network's definition")
 	}
@@ -171,7 +171,7 @@ func (t *Attachment) planPort(a *addPlan) error {
 	owner := portOwner(t.Key)
 	owner.Namespace, owner.Pod = t.Namespace, t.Pod
 	a.port = &vswitch.Port{
-		Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.Type(t.Device.Kind), Socket: a.socket.socket, SwitchListens: t.Device.hostCreates(),
+		Name: vswitch.PortName(owner), Owner: owner, Type: vswitch.Type(t.Device.Kind), Socket: a.socket, SwitchListens: t.Device.hostCreates(),
 		Bridge: bridge, MAC: t.MAC, MTU: cmp.Or(p.MTU, v.Defaults.MTU), VLAN: p.VLAN, Queues: cmp.Or(p.Queues, v.Defaults.Queues),
 		Rate: cmp.Or(p.Rate, t.Bandwidth["egressRate"]),
 	}
@@ -198,15 +198,15 @@ func (t *Attachment) createPort(ctx context.Context, st *cnirecord.Store, a *add
 	}
 	t.reportStep("port created")
 	a.port = &got
-	if got.Socket == a.socket.socket {
+	if got.Socket == a.socket {
 		return nil
 	}
 	// The vswitch decides where its sockets are.
 	if err := t.checkLength(got.Socket); err != nil {
 		return err
 	}
-	a.socket.socket = got.Socket
-	setSocket(a.info, got.Socket)
+	a.socket = got.Socket
+	setSocket(a.record.Info, got.Socket)
 	return t.recordError(st.Update(&a.record))
 }
 

@@ -122,13 +122,12 @@ func (t *Attachment) removeAll(ctx context.Context, st *cnirecord.Store, r *cnir
 
 // removeAttachment removes what an Add created. Parts may be gone already.
 func (t *Attachment) removeAttachment(r *cnirecord.Record) error {
-	var errs []error
+	var err error
 	if !r.InfoKept {
-		errs = append(errs, ioError("device-info", deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}.Remove(r.InfoFile)))
+		err = ioError("device-info", deviceinfo.CNIDir{Root: t.Root, Dir: r.InfoDir}.Remove(r.InfoFile))
 	}
 	t.reportStep("device-info removed")
-	errs = append(errs, t.removeClaimedDir(r))
-	return JoinErrors(errs...)
+	return JoinErrors(err, t.removeClaimedDir(r))
 }
 
 // removeTemporary removes what killed writers have left in the directory of device-info files.

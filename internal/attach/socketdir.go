@@ -27,34 +27,26 @@ import (
 // dirInContainer has a container's sockets, as net/<ifName>/<file>.
 const dirInContainer = "/var/run/jackfield"
 
-// socketPlan is the place of an attachment's socket.
-type socketPlan struct {
-	dir    string // the attachment's directory below the socket directory, one element; "" for none
-	socket string // path of the socket on the host, or "@name"
-}
-
-// planSocket plans the socket of an attachment: in the attachment's own directory below the socket directory.
+// planSocket plans the socket of an attachment: in the attachment's own directory dir below the socket directory.
 // The name of that directory only depends on network, container and interface.
-func (t *Attachment) planSocket() (socketPlan, error) {
+func (t *Attachment) planSocket() (dir, socket string, err error) {
 	d := &t.Device
 	file := d.Field["path"]
 	switch {
-	case !d.IsSocket():
-		return socketPlan{}, nil
 	case d.isAbstract():
-		return socketPlan{socket: file}, nil
+		return "", file, nil
 	case path.IsAbs(file):
 		rel, ok := strings.CutPrefix(file, t.SocketDir+"/")
 		if !ok || !strings.Contains(rel, "/") {
-			return socketPlan{}, t.Invalid("device.path", diag.Quote(file), "a socket in a directory below socketDir, "+t.SocketDir)
+			return "", "", t.Invalid("device.path", diag.Quote(file), "a socket in a directory below socketDir, "+t.SocketDir)
 		}
-		return socketPlan{socket: file}, t.checkLength(file)
+		return "", file, t.checkLength(file)
 	case file == "":
 		file = string(d.Kind) + ".sock"
 	}
-	p := socketPlan{dir: DirName(t.Key)}
-	p.socket = path.Join(t.SocketDir, p.dir, file)
-	return p, t.checkLength(p.socket)
+	dir = DirName(t.Key)
+	socket = path.Join(t.SocketDir, dir, file)
+	return dir, socket, t.checkLength(socket)
 }
 
 // planAddSocket plans the socket of an Add: at the path in the device plugin's device-info, or at that of the
@@ -70,12 +62,12 @@ func (t *Attachment) planAddSocket(a *addPlan) error {
 	}
 	have, described := d.Field["path"], SocketPath(a.before)
 	if described != "" {
-		switch own, err := t.planSocket(); {
-		case err == nil && own.dir != "" && own.socket == described:
-			a.socket = own // an earlier ADD of this attachment wrote the file
+		switch dir, socket, err := t.planSocket(); {
+		case err == nil && dir != "" && socket == described:
+			a.record.Directory, a.socket = dir, socket // an earlier ADD of this attachment wrote the file
 			return nil
 		case have == "" || t.Root.IsSameFile(have, described):
-			a.socket = socketPlan{socket: described}
+			a.socket = described
 			if strings.HasPrefix(described, "@") {
 				return nil
 			}
@@ -88,7 +80,7 @@ func (t *Attachment) planAddSocket(a *addPlan) error {
 		return err
 	}
 	var err error
-	a.socket, err = t.planSocket()
+	a.record.Directory, a.socket, err = t.planSocket()
 	return err
 }
 
