@@ -19,53 +19,46 @@ import (
 	"github.com/jackfield/jackfield/pkg/devices"
 )
 
-// addPlan is what one ADD does beside creating the attachment.
-type addPlan struct {
-	ips    []string         // from CNI_ARGS or args, beside those of runtimeConfig
-	prev   *types100.Result // of the previous plugin; nil for the first plugin
-	result *types100.Result
-}
-
 // addAttachment is ADD (§2).
 func (c *call) addAttachment() error {
 	args, err := c.parseArgs()
 	if err != nil {
 		return err
 	}
-	a := &addPlan{}
 	if c.conf.prevResult != nil {
 		if c.conf.ipam != "" {
 			return c.conf.Unsupported("after another plugin this one adds neither an interface nor addresses: the first plugin does", "ipam")
 		}
-		if a.prev, err = c.parsePrevResult(); err != nil {
+		if c.prev, err = c.parsePrevResult(); err != nil {
 			return err
 		}
 	}
-	if err := c.checkNamespace(a.prev == nil); err != nil {
+	if err := c.checkNamespace(c.prev == nil); err != nil {
 		return err
 	}
-	if err := c.planAddresses(a, args); err != nil {
+	if err := c.planAddresses(args); err != nil {
 		return err
 	}
 	if err := c.checkInfoFileName(args); err != nil {
 		return err
 	}
 	t := &c.conf.Attachment
-	t.Namespace, t.Pod, t.Chained = args.namespace, args.pod, a.prev != nil
+	t.Namespace, t.Pod, t.Chained = args.namespace, args.pod, c.prev != nil
 	ctx, cancel := t.LimitTime(c.ctx)
 	defer cancel()
 	c.ctx = ctx // for undoing what the IPAM plugin did, too
-	allocate := func(ctx context.Context) (attach.Addresses, error) {
-		if err := c.makeResult(ctx, a); err != nil {
-			return attach.Addresses{}, err
+	var result *types100.Result
+	allocate := func(ctx context.Context) (addresses attach.Addresses, err error) {
+		if result, err = c.makeResult(ctx); err != nil {
+			return addresses, err
 		}
-		return c.addressesOf(a), nil
+		return c.addressesOf(result), nil
 	}
 	return t.Add(ctx, allocate, func(info *deviceinfo.Info) error {
-		if a.prev == nil {
-			a.result.Interfaces = []*types100.Interface{c.newInterface(info, c.conf.MAC)}
+		if c.prev == nil {
+			result.Interfaces = []*types100.Interface{c.newInterface(info, c.conf.MAC)}
 		}
-		return c.printResult(a.result)
+		return c.printResult(result)
 	})
 }
 
@@ -124,7 +117,7 @@ func (c *call) checkIPCount(args cniArgs) error {
 
 // planAddresses plans hardware and IP addresses that do not come from IPAM, and refuses requests that cannot
 // be met.
-func (c *call) planAddresses(a *addPlan, args cniArgs) error {
+func (c *call) planAddresses(args cniArgs) error {
 	if err := c.checkIPCount(args); err != nil {
 		return err
 	}
@@ -136,13 +129,13 @@ func (c *call) planAddresses(a *addPlan, args cniArgs) error {
 		return c.conf.Unsupported("this plugin does not limit the bandwidth of a "+string(c.conf.Device.Kind)+" device", "runtimeConfig.bandwidth")
 	case r.ipRanges && c.conf.ipam == "":
 		return c.conf.Unsupported("there is no ipam plugin that could allocate from them", "runtimeConfig.ipRanges")
-	case a.prev != nil && len(r.ips) > 0:
-		if ip := missingAddress(r.ips, a.prev); ip != "" {
+	case c.prev != nil && len(r.ips) > 0:
+		if ip := missingAddress(r.ips, c.prev); ip != "" {
 			return c.conf.Unsupported("the previous plugins did not assign "+ip+" to the interface, and this plugin assigns none after them", "runtimeConfig.ips")
 		}
 	}
 	c.conf.MAC = c.conf.runtime.mac
-	if a.prev != nil {
+	if c.prev != nil {
 		// CNI_ARGS and args go to every plugin of the network. They are for the first one, which creates the
 		// interface.
 		return nil
@@ -152,8 +145,8 @@ func (c *call) planAddresses(a *addPlan, args cniArgs) error {
 	} else if args.mac != "" && c.conf.args.mac == "" {
 		return c.environment("CNI_ARGS", "no MAC for a "+string(c.conf.Device.Kind)+" device, whose address this plugin cannot set")
 	}
-	if a.ips = c.conf.args.ips; a.ips == nil {
-		a.ips = args.ips
+	if c.ips = c.conf.args.ips; c.ips == nil {
+		c.ips = args.ips
 	}
 	if c.conf.ipam != "" {
 		return nil
@@ -197,33 +190,28 @@ func (c *call) checkInfoFileName(args cniArgs) error {
 }
 
 // makeResult makes the result of ADD: that of the previous plugin, or one with the addresses of the interface.
-func (c *call) makeResult(ctx context.Context, a *addPlan) error {
-	dns := cmp.Or(c.conf.runtime.dns, c.conf.dns)
-	if a.prev != nil {
-		if dns != nil {
-			a.prev.DNS = *dns
-		}
-		a.result = a.prev
-		return nil
-	}
-	r := &types100.Result{}
-	if c.conf.ipam != "" {
-		leased, err := c.allocateAddresses(ctx, a)
+func (c *call) makeResult(ctx context.Context) (*types100.Result, error) {
+	r := c.prev
+	switch {
+	case r != nil:
+	case c.conf.ipam != "":
+		leased, err := c.allocateAddresses(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		r.IPs, r.Routes, r.DNS = leased.IPs, leased.Routes, leased.DNS
-	} else {
-		r.IPs = staticAddresses(slices.Concat(c.conf.runtime.ips, a.ips))
+		r = &types100.Result{IPs: leased.IPs, Routes: leased.Routes, DNS: leased.DNS}
+	default:
+		r = &types100.Result{IPs: staticAddresses(slices.Concat(c.conf.runtime.ips, c.ips))}
 	}
-	for _, ip := range r.IPs {
-		ip.Interface = types100.Int(0)
+	if c.prev == nil {
+		for _, ip := range r.IPs {
+			ip.Interface = types100.Int(0)
+		}
 	}
-	if dns != nil {
+	if dns := cmp.Or(c.conf.runtime.dns, c.conf.dns); dns != nil {
 		r.DNS = *dns
 	}
-	a.result = r
-	return nil
+	return r, nil
 }
 
 // staticAddresses returns the requested addresses if there is no IPAM plugin, each once. Addresses without a
@@ -239,15 +227,15 @@ func staticAddresses(wanted []string) (ips []*types100.IPConfig) {
 }
 
 // addressesOf returns the addresses that the device-info file and devices.json have.
-func (c *call) addressesOf(a *addPlan) (addresses attach.Addresses) {
-	r, own := a.result, 0
-	if a.prev != nil {
+func (c *call) addressesOf(r *types100.Result) (addresses attach.Addresses) {
+	own := 0
+	if c.prev != nil {
 		own = c.interfaceOf(r)
 	}
 	for _, ip := range r.IPs {
 		// After other plugins, addresses belong to the kernel interface. Only those that the runtime requested
 		// from this plugin are the device's too.
-		wanted := a.prev == nil || slices.ContainsFunc(c.conf.runtime.ips, func(w string) bool { return sameIP(w, ip.Address) })
+		wanted := c.prev == nil || slices.ContainsFunc(c.conf.runtime.ips, func(w string) bool { return sameIP(w, ip.Address) })
 		if !wanted || ip.Interface != nil && *ip.Interface != own {
 			continue
 		}
@@ -256,7 +244,7 @@ func (c *call) addressesOf(a *addPlan) (addresses attach.Addresses) {
 			addresses.Gateways = append(addresses.Gateways, ip.Gateway.String())
 		}
 	}
-	if !r.DNS.IsEmpty() && (a.prev == nil || c.conf.runtime.dns != nil || c.conf.dns != nil) {
+	if !r.DNS.IsEmpty() && (c.prev == nil || c.conf.runtime.dns != nil || c.conf.dns != nil) {
 		dns := devices.DNS(r.DNS)
 		addresses.DNS = &dns
 	}

@@ -99,11 +99,11 @@ func ipamError(command, name string, out []byte, err error) error {
 }
 
 // allocateAddresses runs ADD of the IPAM plugin. After a failure it runs DEL, so that no address stays allocated.
-func (c *call) allocateAddresses(ctx context.Context, a *addPlan) (*types100.Result, error) {
+func (c *call) allocateAddresses(ctx context.Context) (*types100.Result, error) {
 	out, err := c.runIPAM(ctx, "ADD")
 	var result *types100.Result
 	if err == nil {
-		result, err = c.parseLease(out, a)
+		result, err = c.parseLease(out)
 	}
 	if err != nil {
 		if _, undo := c.runIPAM(c.ctx, "DEL"); undo != nil {
@@ -115,7 +115,7 @@ func (c *call) allocateAddresses(ctx context.Context, a *addPlan) (*types100.Res
 }
 
 // parseLease parses the result of the IPAM plugin's ADD, which must have the requested addresses.
-func (c *call) parseLease(out []byte, a *addPlan) (*types100.Result, error) {
+func (c *call) parseLease(out []byte) (*types100.Result, error) {
 	result, err := parseResultText(out, c.version)
 	if err != nil {
 		return nil, attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
@@ -126,7 +126,7 @@ func (c *call) parseLease(out []byte, a *addPlan) (*types100.Result, error) {
 	if ip := missingAddress(c.conf.runtime.ips, result); ip != "" {
 		return nil, c.conf.Unsupported("IPAM plugin "+c.conf.ipam+" does not assign "+ip, "runtimeConfig.ips")
 	}
-	if c.conf.args.ips == nil && missingAddress(a.ips, result) != "" {
+	if c.conf.args.ips == nil && missingAddress(c.ips, result) != "" {
 		return nil, c.environment("CNI_ARGS", "an IP that IPAM plugin "+c.conf.ipam+" assigns")
 	}
 	return result, nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
 
@@ -48,6 +49,10 @@ type call struct {
 	command string
 	version string // of the configuration
 	conf    *conf
+
+	// Of an ADD.
+	prev *types100.Result // of the previous plugin; nil for the first plugin
+	ips  []string         // requested by CNI_ARGS or args, beside those of runtimeConfig
 }
 
 // operation is an operation of the specification (§2, CNI operations).
