@@ -6,10 +6,8 @@
 package privilege
 
 import (
+	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"unsafe"
 
@@ -28,10 +26,6 @@ const neededCapabilities uint64 = 1<<unix.CAP_SYS_ADMIN | 1<<unix.CAP_CHOWN | 1<
 // inheritable and the ambient set, and with no_new_privs. It adds none. It holds for all threads
 // and for the processes they start.
 func Drop() error {
-	last, err := lastCapability()
-	if err != nil {
-		return err
-	}
 	if err := callInEveryThread(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
@@ -43,11 +37,16 @@ func Drop() error {
 	// Without CAP_SETPCAP the bounding set stays; with no_new_privs nothing can be
 	// got from it.
 	if data[unix.CAP_SETPCAP/32].Effective&(1<<(unix.CAP_SETPCAP%32)) != 0 {
-		for c := uintptr(0); c <= last; c++ {
-			if neededCapabilities&(1<<c) == 0 {
-				if err := callInEveryThread(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c); err != nil {
-					return fmt.Errorf("drop capability %d from the bounding set: %w", c, err)
-				}
+		for c := uintptr(0); ; c++ {
+			if neededCapabilities&(1<<c) != 0 {
+				continue
+			}
+			err := callInEveryThread(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c)
+			if errors.Is(err, unix.EINVAL) && c > unix.CAP_AUDIT_READ {
+				break // the kernel knows no more capabilities; every kernel knows this one
+			}
+			if err != nil {
+				return fmt.Errorf("drop capability %d from the bounding set: %w", c, err)
 			}
 		}
 	}
@@ -64,19 +63,6 @@ func Drop() error {
 		return fmt.Errorf("set capabilities: %w", errno)
 	}
 	return nil
-}
-
-// lastCapability returns the highest capability that the kernel knows.
-func lastCapability() (uintptr, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 6)
-	if err != nil {
-		return 0, fmt.Errorf("/proc/sys/kernel/cap_last_cap: %w", err)
-	}
-	return uintptr(n), nil
 }
 
 // callInEveryThread makes a system call in every thread of the process.
