@@ -160,10 +160,7 @@ func findVDPA(host hostfs.Root, name, address string) (sysfs.VDPADevice, error) 
 
 // virtioDir returns the device on the virtio bus of a vDPA device that is bound to the virtio driver, or "".
 func virtioDir(host hostfs.Root, dir string) string {
-	names, err := host.ReadDir(dir, maxNames)
-	if err != nil {
-		return ""
-	}
+	names, _ := host.ReadDir(dir, maxNames)
 	for _, n := range names {
 		if strings.HasPrefix(n, "virtio") {
 			return path.Join("/sys/bus/virtio/devices", n)

@@ -137,12 +137,11 @@ func (c *conf) readKeys(permissive bool) error {
 		if read == nil {
 			continue
 		}
-		err := read(c, value{n.Key, n})
-		switch {
-		case err == nil || permissive && isIgnorable(n.Key):
+		switch err := read(c, value{n.Key, n}); {
+		case err == nil:
 		case permissive && n.Key == "ipam":
 			c.ipamErr = err
-		default:
+		case !permissive || n.Key == "stateDir" || n.Key == "cni.dev/valid-attachments":
 			return err
 		}
 	}
@@ -156,11 +155,6 @@ func (c *conf) readKeys(permissive bool) error {
 		return c.Invalid("device", "nothing", `a map with the device's type, as {"type": "vhost-user", "mode": "server"}`)
 	}
 	return c.CheckPort()
-}
-
-// isIgnorable reports whether DEL works despite an invalid value of a key.
-func isIgnorable(key string) bool {
-	return key != "stateDir" && key != "ipam" && key != "cni.dev/valid-attachments"
 }
 
 // value is a value of the configuration. Its path is its key and those of the maps around it, with dots.

@@ -112,25 +112,19 @@ func (p *pattern) matchesWithin(it *item) bool {
 	return false
 }
 
-// findPattern returns the text of the first pattern of a kind that matches, or "".
-func (s *patternSet) findPattern(k kind, matches func(*pattern) bool) string {
-	for i := range s[k] {
-		if matches(&s[k][i]) {
-			return s[k][i].text
+// findPattern returns the text of the first pattern of the item's kind that matches it, or "".
+func (s *patternSet) findPattern(it *item, matches func(*pattern, *item) bool) string {
+	list := s[it.kind]
+	for i := range list {
+		if matches(&list[i], it) {
+			return list[i].text
 		}
 	}
 	return ""
 }
 
 // matching returns the pattern that matches the item, or "".
-func (s *patternSet) matching(it *item) string {
-	return s.findPattern(it.kind, func(p *pattern) bool { return p.matches(it) })
-}
-
-// matchingWithin returns the pattern that matches something that the item includes, or "".
-func (s *patternSet) matchingWithin(it *item) string {
-	return s.findPattern(it.kind, func(p *pattern) bool { return p.matchesWithin(it) })
-}
+func (s *patternSet) matching(it *item) string { return s.findPattern(it, (*pattern).matches) }
 
 // matchingNetwork returns the pattern that matches a network, or "". A network of unknown namespace is named
 // after a file, namespace-name, in which any "-" may separate the two. It has all of these names.

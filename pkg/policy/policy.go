@@ -244,7 +244,7 @@ func (r *rule) denies(s *Subject, it *item) string {
 		list, text = kindNetwork, r.deny.matchingNetwork(s.Network)
 	}
 	if text == "" {
-		list, text, within = it.kind, r.deny.matchingWithin(it), ", which matches "+it.within()
+		list, text, within = it.kind, r.deny.findPattern(it, (*pattern).matchesWithin), ", which matches "+it.within()
 	}
 	if text == "" || !r.restricts(s) {
 		return ""
