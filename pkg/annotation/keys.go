@@ -48,18 +48,16 @@ func inDomain(key string) bool {
 // findEffective returns the annotation that applies to the container, with its
 // full key: the container's own before the pod's.
 func findEffective(annotations map[string]string, key, container string) (found, value string, ok bool) {
-	if container != "" {
-		found = key + "/" + scopeContainer + container
-		if value, ok = annotations[found]; ok {
-			return found, value, true
+	scopes := []string{"/" + scopeContainer + container, "/" + scopePod, ""}
+	if container == "" {
+		scopes = scopes[1:]
+	}
+	for _, scope := range scopes {
+		if value, ok = annotations[key+scope]; ok {
+			return key + scope, value, true
 		}
 	}
-	found = key + "/" + scopePod
-	if value, ok = annotations[found]; ok {
-		return found, value, true
-	}
-	value, ok = annotations[key]
-	return key, value, ok
+	return key, "", false
 }
 
 // checkKeys returns an error for the first unknown key of Jackfield's domain, in sort order.

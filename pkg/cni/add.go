@@ -101,15 +101,12 @@ const maxIPs = 64
 // checkIPCount refuses more addresses than maxIPs from one source.
 func (c *call) checkIPCount(args cniArgs) error {
 	want := fmt.Sprintf("%d IP addresses at most", maxIPs)
-	for _, s := range []struct {
-		key string
-		ips []string
-	}{{"runtimeConfig.ips", c.conf.runtime.ips}, {"args.cni.ips", c.conf.args.ips}} {
-		if len(s.ips) > maxIPs {
-			return c.conf.Invalid(s.key, fmt.Sprintf("%d IP addresses", len(s.ips)), want)
-		}
-	}
-	if len(args.ips) > maxIPs {
+	switch runtime, conventional := len(c.conf.runtime.ips), len(c.conf.args.ips); {
+	case runtime > maxIPs:
+		return c.conf.Invalid("runtimeConfig.ips", fmt.Sprintf("%d IP addresses", runtime), want)
+	case conventional > maxIPs:
+		return c.conf.Invalid("args.cni.ips", fmt.Sprintf("%d IP addresses", conventional), want)
+	case len(args.ips) > maxIPs:
 		return c.environment("CNI_ARGS", fmt.Sprintf("IP with %s; found %d", want, len(args.ips)))
 	}
 	return nil
