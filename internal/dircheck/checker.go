@@ -8,6 +8,7 @@
 package dircheck
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"time"
@@ -71,11 +72,8 @@ func (c *Checker) Replace(dirs []config.Directory) {
 	defer c.mu.Unlock()
 	c.current = nil
 	for _, dir := range dirs {
-		d := c.byPath[dir.Path]
-		if d == nil {
-			d = &checked{}
-			c.byPath[dir.Path] = d
-		}
+		d := cmp.Or(c.byPath[dir.Path], &checked{})
+		c.byPath[dir.Path] = d
 		d.Directory.Directory = dir
 		c.current = append(c.current, d)
 	}
