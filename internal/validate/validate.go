@@ -23,18 +23,10 @@ const (
 	maxSize  = cdiregistry.DefaultMaxFileSize
 )
 
-// Options say on which host files are checked.
-type Options struct {
-	Host     hostfs.Root
-	SpecDirs string // the value of CDI_SPEC_DIRS
-	// NoHost skips what depends on the host: owners and modes of files, and what files refer to.
-	NoHost bool
-}
-
 // Validator checks files of one host.
 type Validator struct {
 	host        hostfs.Root
-	checkHost   bool
+	checkHost   bool     // also what depends on the host: owners and modes of files, and what files refer to
 	trustAnyone bool     // owners and modes of files are not checked
 	readDirs    []string // whose CDI and hooks.d files this host reads, symlinks resolved
 	specExts    []string // extensions of the CDI files that this host reads
@@ -50,20 +42,21 @@ type File struct {
 }
 
 // New reads from the host's configuration which files the host reads. An unreadable configuration has
-// the default ones.
-func New(opts Options) (*Validator, error) {
-	dirs, err := cdiregistry.DirsFromEnv(opts.SpecDirs)
+// the default ones. specDirs is the value of CDI_SPEC_DIRS. Without checkHost, what depends on the host
+// is not checked.
+func New(host hostfs.Root, specDirs string, checkHost bool) (*Validator, error) {
+	dirs, err := cdiregistry.DirsFromEnv(specDirs)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := config.LoadOrDefault(opts.Host, "", config.Options{})
+	cfg, err := config.LoadOrDefault(host, "", config.Options{})
 	if err != nil {
 		cfg = config.Default()
 	}
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	v := &Validator{host: opts.Host, checkHost: !opts.NoHost, trustAnyone: opts.NoHost || !opts.Host.IsLive(), specExts: cfg.CDI.Extensions}
+	v := &Validator{host: host, checkHost: checkHost, trustAnyone: !checkHost || !host.IsLive(), specExts: cfg.CDI.Extensions}
 	for _, dir := range slices.Concat(dirs, cfg.Hooks.Dirs, []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}) {
 		v.readDirs = append(v.readDirs, v.host.Canonical(dir))
 	}

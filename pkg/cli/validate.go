@@ -37,10 +37,9 @@ for other hosts; so does - for standard input.`
 
 func validateCommand(env Env) *cobra.Command {
 	var (
-		n             hostFlags
-		out           output
-		opts          validate.Options
-		strict, quiet bool
+		n                     hostFlags
+		out                   output
+		strict, quiet, noHost bool
 	)
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
@@ -58,12 +57,11 @@ func validateCommand(env Env) *cobra.Command {
 			if len(args) == 0 {
 				return usagef(cmd, "nothing to read: name a file or a directory")
 			}
-			var err error
-			if opts.Host, err = n.openHost(cmd); err != nil {
+			host, err := n.openHost(cmd)
+			if err != nil {
 				return err
 			}
-			opts.SpecDirs = env.Getenv(cdiregistry.DirsEnv)
-			v, err := validate.New(opts)
+			v, err := validate.New(host, env.Getenv(cdiregistry.DirsEnv), !noHost)
 			if err != nil {
 				return err
 			}
@@ -99,7 +97,7 @@ func validateCommand(env Env) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with exit status 1 on warnings, too")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print diagnostics only, and nothing about valid files")
-	cmd.Flags().BoolVar(&opts.NoHost, "no-host", false, "do not check the owner and mode of a file, nor what it refers to on the host")
+	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not check the owner and mode of a file, nor what it refers to on the host")
 	n.addRootFlag(cmd)
 	out.addFlag(cmd)
 	return cmd
