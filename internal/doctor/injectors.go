@@ -16,10 +16,9 @@ func (d *doctor) checkCRIOInjectors(conf *runtimeconfig.CRIO, nri bool) {
 	if dirs := conf.Get("crio", "runtime", "cdi_spec_dirs"); !dirs.IsSet() || len(dirs.List) > 0 {
 		d.report("injectors", Note, "", "CRI-O injects CDI devices, too, for the CRI's field (cdi_spec_dirs, on by default): no policy rule is asked for these, and what it injected is not injected twice")
 	}
-	allowed := conf.Get("crio", "runtime", "allowed_devices")
-	devices := allowed.List
-	if !allowed.IsSet() {
-		devices = []string{"/dev/fuse", "/dev/net/tun"}
+	devices := []string{"/dev/fuse", "/dev/net/tun"}
+	if allowed := conf.Get("crio", "runtime", "allowed_devices"); allowed.IsSet() {
+		devices = allowed.List
 	}
 	for _, s := range conf.Find("allowed_annotations", "crio", "runtime") {
 		if len(s.Path) != 5 || s.Path[2] != "runtimes" && s.Path[2] != "workloads" || len(devices) == 0 {
@@ -31,10 +30,9 @@ func (d *doctor) checkCRIOInjectors(conf *runtimeconfig.CRIO, nri bool) {
 				"CRI-O injects into a pod of %s %q the devices that its annotation %s names, past the policy: any of %s", strings.TrimSuffix(s.Path[2], "s"), s.Path[3], s.List[i], strings.Join(devices, ", "))
 		}
 	}
-	hooks := conf.Get("crio", "runtime", "hooks_dir")
-	dirs := hooks.List
-	if !hooks.IsSet() {
-		dirs = []string{"/usr/share/containers/oci/hooks.d"} // where CRI-O reads hook files by default
+	dirs := []string{"/usr/share/containers/oci/hooks.d"} // where CRI-O reads hook files by default
+	if hooks := conf.Get("crio", "runtime", "hooks_dir"); hooks.IsSet() {
+		dirs = hooks.List
 	}
 	if file := d.findJackfieldHook(dirs); file != "" && nri {
 		d.report("injectors", Warning, "keep one of the two: remove "+file+", or set enable_nri = false in [crio.nri] and restart CRI-O",
