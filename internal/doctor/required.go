@@ -23,7 +23,8 @@ var (
 	containerdValidator = validatorTable{"containerd", runtimeconfig.ContainerdFile, `plugins."` + runtimeconfig.NRIPlugin + `".default_validator`,
 		[]string{"plugins", runtimeconfig.NRIPlugin, "default_validator"}, "enable", "required_plugins", "tolerate_missing_plugins_annotation"}
 	crioValidator = validatorTable{"CRI-O", runtimeconfig.CRIOFile + " and " + runtimeconfig.CRIOFile + ".d", "crio.nri.default_validator",
-		[]string{"crio", "nri", "default_validator"}, "nri_enable_default_validator", "nri_validator_required_plugins", "nri_validator_tolerate_missing_plugins_annotation"}
+		[]string{"crio", "nri", "default_validator"},
+		"nri_enable_default_validator", "nri_validator_required_plugins", "nri_validator_tolerate_missing_plugins_annotation"}
 )
 
 // checkRequired reports what happens to a container that is created while the plugin is not
