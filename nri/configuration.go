@@ -104,7 +104,7 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 		}
 	}
 	hooks := hooksd.New(p.opts.Host, cfg.Hooks.Dirs, hooksd.Options{})
-	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.ledger, Hooks: hooks.Hooks,
+	engine, err := resolve.New(p.opts.Host, cfg, resolve.Options{SpecDirs: p.opts.SpecDirs, Ledger: &p.containers.ledger, Hooks: hooks.Hooks,
 		Staged: p.state.staged.Load, Kubelet: podresources.QueryPod, CheckResponsive: p.config.dirs.Check, ConfigName: p.opts.ConfigName})
 	if err != nil {
 		if old != nil {
@@ -114,7 +114,7 @@ func (p *Plugin) applyConfig(cfg *config.Config) error {
 	}
 	now := &core{engine, cfg, hooks}
 	p.config.core.Store(now)
-	p.hotplug.followConfig()
+	p.containers.hotplug.followConfig()
 	p.ports.followConfig(cfg)
 	if old != nil {
 		p.retireCore(old)

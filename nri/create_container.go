@@ -92,7 +92,7 @@ type creation struct {
 // adjustment. It runs on a worker. The creation is nil for a container that gets nothing.
 func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *api.Container) (_ *creation, err error) {
 	current, store := p.config.core.Load(), p.state.store.Load()
-	asOf := p.hotplug.changes.Load()
+	asOf := p.containers.hotplug.changes.Load()
 	p.forgetFailedCreations(store, pod, c)
 	req := newRequest(p.runtimeName(), pod, c)
 	can := p.capabilitiesFor(req.UserNS != nil)
@@ -104,7 +104,7 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	}
 	defer func() {
 		if err != nil {
-			p.ledger.Drop(req.SandboxID, req.ContainerID)
+			p.containers.ledger.Drop(req.SandboxID, req.ContainerID)
 			p.removeIfPodIsGone(store, pod)
 		}
 	}()
@@ -159,8 +159,8 @@ func (p *Plugin) recordCreation(made *creation) {
 		running = &runningContainer{req: made.req}
 	}
 	p.containers.addCreation(made, running)
-	if running != nil && (made.req.HasDeviceMetadata() || made.asOf != p.hotplug.changes.Load()) {
-		p.hotplug.markContainerDirty(running)
+	if running != nil && (made.req.HasDeviceMetadata() || made.asOf != p.containers.hotplug.changes.Load()) {
+		p.containers.hotplug.markContainerDirty(running)
 	}
 	p.reportCreated(made.pod, made.c, made.plan)
 }
@@ -190,12 +190,13 @@ func (t *containerTable) adjustmentOf(id string) *api.ContainerAdjustment {
 // forgetFailedCreations forgets earlier attempts to create a container of this name, and counts
 // what else never started in the pod against no limit. It runs on a worker.
 func (p *Plugin) forgetFailedCreations(store *staging.Store, pod *api.PodSandbox, c *api.Container) {
-	failed := p.containers.list(func(one *container) bool {
-		return p.containers.isPending(one) && one.pod.GetId() == pod.GetId() && one.c.GetId() != c.GetId()
+	table := p.containers.containerTable
+	failed := table.list(func(one *container) bool {
+		return table.isPending(one) && one.pod.GetId() == pod.GetId() && one.c.GetId() != c.GetId()
 	})
 	for _, one := range failed {
 		if containerName(one.c) != containerName(c) {
-			p.ledger.Drop(pod.GetId(), one.c.GetId())
+			p.containers.ledger.Drop(pod.GetId(), one.c.GetId())
 			continue
 		}
 		p.containerLog(one.pod, one.c).WithField("next", c.GetId()).Info("the container never started: removed its state")
@@ -262,7 +263,7 @@ func parseUsage(text string) (policy.Usage, error) {
 
 // restoreUsage reads from the annotations what living containers were given.
 func (p *Plugin) restoreUsage(containers []*api.Container) {
-	p.ledger.Retain(p.containers.hasSandbox, p.containers.hasContainer)
+	p.containers.ledger.Retain(p.containers.hasSandbox, p.containers.hasContainer)
 	for _, c := range containers {
 		text, ok := c.GetAnnotations()[usageAnnotation]
 		if !ok || c.GetState() == api.ContainerState_CONTAINER_STOPPED {
@@ -273,6 +274,6 @@ func (p *Plugin) restoreUsage(containers []*api.Container) {
 			p.log.WithError(err).WithField("containerID", c.GetId()).Warnf("ignored the container's annotation %s: the container does not count for its pod's limits", usageAnnotation)
 			continue
 		}
-		p.ledger.RecordUsage(c.GetPodSandboxId(), containerName(c), c.GetId(), u)
+		p.containers.ledger.RecordUsage(c.GetPodSandboxId(), containerName(c), c.GetId(), u)
 	}
 }

@@ -94,7 +94,7 @@ func (p *Plugin) StartContainer(_ context.Context, _ *api.PodSandbox, c *api.Con
 	defer p.timeCall(telemetry.StartContainer)()
 	if made := p.containers.recordStart(c.GetId()); made != nil && made.plan.Usage != nil {
 		// It counts again: forgetFailedCreations may have dropped it.
-		p.ledger.RecordUsage(made.pod.GetId(), containerName(made.c), made.c.GetId(), *made.plan.Usage)
+		p.containers.ledger.RecordUsage(made.pod.GetId(), containerName(made.c), made.c.GetId(), *made.plan.Usage)
 	}
 	return nil
 }
@@ -127,9 +127,10 @@ func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 // forgetContainer drops what is known of a container. It returns what removes the container's
 // state on the host, which can hang.
 func (p *Plugin) forgetContainer(pod *api.PodSandbox, c *api.Container) (remove func(*staging.Store)) {
-	p.containers.removeContainer(c.GetId())
-	p.hotplug.wakeUp()
-	p.ledger.Drop(pod.GetId(), c.GetId())
+	state := &p.containers
+	state.removeContainer(c.GetId())
+	state.hotplug.wakeUp()
+	state.ledger.Drop(pod.GetId(), c.GetId())
 	return func(store *staging.Store) {
 		p.reportRemoval(p.containerLog(pod, c), "the container", store.RemoveContainer(pod.GetId(), c.GetId()))
 	}
@@ -146,9 +147,10 @@ func (p *Plugin) reportRemoval(log *logrus.Entry, what string, err error) {
 // RemovePodSandbox removes what is kept for the pod's containers and sockets.
 func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) error {
 	defer p.timeCall(telemetry.RemovePodSandbox)()
-	p.ledger.Forget(pod.GetId())
-	p.containers.removeSandbox(pod.GetId())
-	p.hotplug.wakeUp()
+	state := &p.containers
+	state.ledger.Forget(pod.GetId())
+	state.removeSandbox(pod.GetId())
+	state.hotplug.wakeUp()
 	p.ports.sandboxesChanged()
 	p.runInStore(ctx, telemetry.RemovePodSandbox, func(store *staging.Store) {
 		p.reportRemoval(p.podLog(pod), "the pod", store.RemoveSandbox(pod.GetId()))

@@ -123,7 +123,7 @@ func (h *hotplug) watchUntilFailure(ctx context.Context, dir string, watched fun
 // was not connected.
 func (h *hotplug) synchronize(store *staging.Store) {
 	ids := store.TrackedContainers()
-	table := h.p.containers
+	table := h.p.containers.containerTable
 	table.mu.Lock()
 	for _, id := range ids {
 		if c := table.containers[id]; c != nil && c.pod != nil && c.running == nil {
@@ -155,7 +155,7 @@ func (h *hotplug) markContainerDirty(c *runningContainer) {
 
 // markDirty has the containers updated for which match returns true.
 func (h *hotplug) markDirty(match func(*runningContainer) bool) {
-	table := h.p.containers
+	table := h.p.containers.containerTable
 	table.mu.Lock()
 	defer table.mu.Unlock()
 	for _, c := range table.containers {
@@ -217,7 +217,7 @@ func (h *hotplug) updateContainer(c *runningContainer, pod *api.PodSandbox, log 
 	plan, err := h.resolveAgain(c.req, current, store)
 	if h.p.containers.hasEnded(c) {
 		// It ended meanwhile and no longer counts for the pod's limits.
-		h.p.ledger.Drop(c.req.SandboxID, c.req.ContainerID)
+		h.p.containers.ledger.Drop(c.req.SandboxID, c.req.ContainerID)
 		return
 	}
 	if err != nil {

@@ -146,7 +146,7 @@ func TestRemovedRuleKeepsSocketsOfRunningContainers(t *testing.T) {
 	check(t, err)
 	h.replaceConfigFile(fmt.Sprintf(runningConfig, runningRule))
 	h.waitForStatus("the rule again", hasGeneration(3))
-	h.p.hotplug.markAllDirty()
+	h.p.containers.hotplug.markAllDirty()
 	h.wantInterfaces("with the rule again", "net1 net3 net4")
 }
 
@@ -160,7 +160,7 @@ func TestHotplugUpdateThatTimesOutIsRepeated(t *testing.T) {
 	h.writeInfo("net1", "client", "/run/vsw/1/s")
 	h.create()
 	h.wantInterfaces("at its creation", "net1")
-	h.p.hotplug.timeout.Store(1)
+	h.p.containers.hotplug.timeout.Store(1)
 	h.writeInfo("net2", "client", "/run/vsw/2/s")
 	h.waitForStatus("an update that runs out of time", func(ConfigStatus) bool { return h.p.counters.StagingFailed.Load() > 0 || h.listInterfaces() != "net1" })
 	if got := h.listInterfaces(); got != "net1" {
@@ -169,7 +169,7 @@ func TestHotplugUpdateThatTimesOutIsRepeated(t *testing.T) {
 	if st, err := os.Stat(filepath.Join(h.root, "run/jackfield/containers", h.c.Id, "net/net1/s")); err != nil || st.Mode().Type() != os.ModeSocket {
 		t.Errorf("the socket of net1 is not bound: %v", err)
 	}
-	h.p.hotplug.timeout.Store(int64(hotplugTimeout))
+	h.p.containers.hotplug.timeout.Store(int64(hotplugTimeout))
 	h.wantInterfaces("in time again", "net1 net2")
 }
 
@@ -198,7 +198,7 @@ func TestUncheckedSocketsStayInContainer(t *testing.T) {
 	// The whole directory of device-info is missing, as when it is unmounted.
 	cni := filepath.Join(h.root, "var/run/k8s.cni.cncf.io/devinfo/cni")
 	check(t, os.Rename(cni, cni+".away"))
-	h.p.hotplug.markAllDirty()
+	h.p.containers.hotplug.markAllDirty()
 	h.waitForStatus("an update without the directory", func(ConfigStatus) bool { return h.updateFault() != "" })
 	if got := h.listInterfaces(); got != "net1 net3" {
 		t.Errorf("without the directory of device-info the container has %q, want net1 net3", got)
@@ -215,12 +215,12 @@ func TestFailedHotplugWatchIsRepeated(t *testing.T) {
 	h.create()
 	h.wantInterfaces("at its creation", "net1")
 	store := h.p.state.store.Swap(nil)
-	h.p.hotplug.followConfig() // nothing is watched
+	h.p.containers.hotplug.followConfig() // nothing is watched
 	h.p.state.store.Store(store)
 	var was unix.Rlimit
 	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: was.Max}))
-	h.p.hotplug.followConfig()
+	h.p.containers.hotplug.followConfig()
 	failed := busytest.Until(func() bool { return h.p.counters.StagingFailed.Load() > 0 })
 	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
 	if !failed {

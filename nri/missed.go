@@ -50,9 +50,10 @@ const (
 // checkMissed checks every suspect, reports those that are missed, and then evicts them
 // where the configuration says so.
 func (p *Plugin) checkMissed() {
+	table := p.containers.containerTable
 	var evictable []*container
 	lines := 0
-	for _, c := range p.containers.list(func(c *container) bool { return c.suspect }) {
+	for _, c := range table.list(func(c *container) bool { return c.suspect }) {
 		if p.closing.Err() != nil {
 			return
 		}
@@ -61,10 +62,10 @@ func (p *Plugin) checkMissed() {
 		case result.unknown:
 			continue
 		case result.record == nil:
-			p.containers.clearSuspicion(c, false)
+			table.clearSuspicion(c, false)
 			continue
 		}
-		if p.containers.recordMissed(c, result.record) {
+		if table.recordMissed(c, result.record) {
 			if lines++; lines <= maxMissedLines {
 				p.containerLog(c.pod, c.c).WithField("requests", missedRequests(result.record.Requests)).
 					Warn("the container was created while jackfield-nri was not connected, and runs without what it requested")
@@ -201,8 +202,9 @@ var defaultRuntimeSockets = map[string]string{
 // evictAll stops containers, one after the other. Each is checked again right before: a
 // container that ended, or that would be refused now, is not stopped.
 func (p *Plugin) evictAll(containers []*container) {
+	table := p.containers.containerTable
 	for _, c := range containers {
-		if p.closing.Err() != nil || !p.containers.mayEvict(c) || !p.checkContainer(c).deliverable {
+		if p.closing.Err() != nil || !table.mayEvict(c) || !p.checkContainer(c).deliverable {
 			continue
 		}
 		log := p.containerLog(c.pod, c.c)
@@ -213,7 +215,7 @@ func (p *Plugin) evictAll(containers []*container) {
 			}
 			continue
 		}
-		p.containers.clearSuspicion(c, true)
+		table.clearSuspicion(c, true)
 		log.Warn("evicted the container, which ran without what it requested: the kubelet creates it again as the pod's restartPolicy says")
 		deadline.Sleep(p.closing, evictionInterval)
 	}

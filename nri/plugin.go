@@ -60,16 +60,20 @@ type Plugin struct {
 	workers  *deadline.Pool // for work that can hang
 	background
 
-	runtime    runtimeLink     // the connection to the runtime
-	config     configuration   // what is in force
-	containers *containerTable // what is known of containers
-	ledger     resolve.Ledger  // what pods have, for the limits of pods
-	hotplug    *hotplug        // networks of running containers
-	state      stateDir        // the state directory on the host
-	ports      vswitchPorts    // of living pods, on the vswitches
-	servers    *servers        // metrics, health and status
+	runtime    runtimeLink    // the connection to the runtime
+	config     configuration  // what is in force
+	containers containerState // what is known of containers
+	state      stateDir       // the state directory on the host
+	ports      vswitchPorts   // of living pods, on the vswitches
+	servers    *servers       // metrics, health and status
+}
 
-	wakeMissedCheck func() // has checkMissed called
+// containerState is what the plugin knows of the node's containers.
+type containerState struct {
+	*containerTable
+	ledger          resolve.Ledger // what pods have, for the limits of pods
+	hotplug         *hotplug       // networks of running containers
+	wakeMissedCheck func()         // has checkMissed called
 }
 
 // maxWorkers bounds the goroutines that unresponsive file systems can block.
@@ -93,9 +97,9 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.servers = &servers{p: p, scrapes: deadline.NewPool(maxScrapeWorkers)}
 	p.ports.p = p
 	p.state.wakePostponed = p.runWhenWoken(0, p.runPostponed)
-	p.containers = newContainerTable(p.runWhenWoken(0, p.writeRecords))
-	p.hotplug = newHotplug(p)
-	p.wakeMissedCheck = p.runWhenWoken(missedCheckInterval, p.checkMissed)
+	p.containers.containerTable = newContainerTable(p.runWhenWoken(0, p.writeRecords))
+	p.containers.hotplug = newHotplug(p)
+	p.containers.wakeMissedCheck = p.runWhenWoken(missedCheckInterval, p.checkMissed)
 	p.config.dirs = dircheck.New(opts.Host, p.reportDirectory)
 	if !p.awaitsConfig() {
 		if err := p.applyFirstConfig(); err != nil {

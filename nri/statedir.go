@@ -101,7 +101,7 @@ func (p *Plugin) useLateStore(cfg *config.Config, store *staging.Store, err erro
 	p.useStore(cfg, store)
 	p.retainLiving(store, opened)
 	p.log.WithField("directory", cfg.StateDir).Info("the state directory is in use")
-	p.hotplug.followConfig()
+	p.containers.hotplug.followConfig()
 }
 
 // useStore puts an open store into use, unless the plugin is closed meanwhile.
@@ -146,7 +146,7 @@ func (p *Plugin) retainLiving(store *staging.Store, asOf time.Time) {
 		return
 	}
 	p.reportRemoval(p.log, "containers that are gone", store.Retain(asOf, p.containers.hasSandbox, p.containers.hasContainer))
-	p.hotplug.synchronize(store)
+	p.containers.hotplug.synchronize(store)
 }
 
 // runInStore runs f in the state directory, within the runtime's time or beyond it. While the
@@ -218,7 +218,7 @@ func (p *Plugin) reportDirectory(d dircheck.Directory, was time.Duration) {
 		return
 	}
 	log.WithField("after", was.Round(time.Millisecond).String()).Info("the directory answers again")
-	p.hotplug.markAllDirty() // what changed meanwhile
+	p.containers.hotplug.markAllDirty() // what changed meanwhile
 }
 
 const (
@@ -304,7 +304,7 @@ func (t *containerTable) addRecords(found []status.Container) {
 // written is lost.
 func (p *Plugin) writeRecords() {
 	deadline.Sleep(p.closing, recordDelay)
-	current, table := p.config.core.Load(), p.containers
+	current, table := p.config.core.Load(), p.containers.containerTable
 	table.writing.Lock()
 	defer table.writing.Unlock()
 	records, unread := table.currentRecords()
@@ -343,7 +343,7 @@ func (p *Plugin) readRecords(files *status.Records) {
 	p.reportLostRecord(err)
 	p.containers.addRecords(found)
 	p.log.WithField("records", len(found)).WithField("took", time.Since(began).String()).Debug("status records read")
-	p.wakeMissedCheck()
+	p.containers.wakeMissedCheck()
 }
 
 // reportLostRecord counts and logs an error; nil is none.
