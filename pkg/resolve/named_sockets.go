@@ -17,7 +17,8 @@ import (
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 
-// addNamedSocket adds a socket of the host by the name that the node's configuration gives it. The container gets the socket alone, never its directory.
+// addNamedSocket adds a socket of the host by the name that the node's configuration gives it. The
+// container gets the socket alone, never its directory.
 func (p *planner) addNamedSocket(name string, item *Item) error {
 	named, ok := p.cfg.Sockets.Named[name]
 	if !ok {
