@@ -64,6 +64,9 @@ func parseEnvironment(env []string) (e environment, notes []string) {
 		}
 		values[key] = value // as in a runtime, the last value counts
 	}
+	if values == nil {
+		return nil, nil // most containers
+	}
 	byKey := map[string]variable{}
 	count := 0
 	for key, value := range values {
