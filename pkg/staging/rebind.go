@@ -61,7 +61,7 @@ func (s *Store) rebind(src *hostSocket) (n int, tenant bool, err error) {
 	src.checking.Lock()
 	defer src.checking.Unlock()
 	// Without the store's lock: the host's file systems may be slow.
-	fd, st, err := s.openSocket(&src.socket)
+	fd, err := s.openSocket(&src.socket)
 	claimants := s.claims.Claimants(src.socket.hostPath())
 	tenant = claimants.HasAny()
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Store) rebind(src *hostSocket) (n int, tenant bool, err error) {
 	}
 	defer unix.Close(fd)
 	err = s.locked(func() (err error) {
-		n, err = s.rebindAll(src, fd, &st, claimants)
+		n, err = s.rebindAll(src, fd, claimants)
 		return err
 	})
 	if err != nil && isUnlinked(fd) {
@@ -80,7 +80,7 @@ func (s *Store) rebind(src *hostSocket) (n int, tenant bool, err error) {
 }
 
 // rebindAll binds the socket of a descriptor in all its containers. The lock is held.
-func (s *Store) rebindAll(src *hostSocket, fd int, st *unix.Stat_t, claimants claims.Claimants) (int, error) {
+func (s *Store) rebindAll(src *hostSocket, fd int, claimants claims.Claimants) (int, error) {
 	var errs []error
 	var places []bindPlace
 	var rights []rightsRequest
@@ -113,16 +113,9 @@ func (s *Store) rebindAll(src *hostSocket, fd int, st *unix.Stat_t, claimants cl
 	if len(rights) > 0 {
 		errs = append(errs, s.grantToAll(&src.socket, fd, rights))
 	}
-	replaceMounts(fd, claims.StatIdentity(st), places)
-	rebound := make(map[string]bool)
-	for _, p := range places {
-		errs = append(errs, p.err)
-		if p.replaced {
-			rebound[p.container] = true
-		}
-	}
+	rebound, err := replaceMounts(fd, places)
 	for id := range rebound {
 		src.containers[id].rebinds[src.socket.hostPath()]++
 	}
-	return len(rebound), errors.Join(errs...)
+	return len(rebound), errors.Join(append(errs, err)...)
 }

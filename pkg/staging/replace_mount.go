@@ -26,32 +26,37 @@ type bindPlace struct {
 	container string
 	target    string // path
 	from      string // file and field that request it, for messages
-	replaced  bool   // the results
-	err       error
 }
 
-// replaceMounts binds the socket of a descriptor, with the identity now, at all places that have
-// another one.
+// replaceMounts binds the socket of a descriptor at all places that have another one. It returns the
+// containers of these places.
 //
 // All new mounts are clones of the first, and thus its peers: when the kernel unmounts the old mount
 // above one of them, it unmounts those above the others, too. Each unmount waits for an RCU grace
 // period, so that one for each place would take several times longer.
-func replaceMounts(fd int, now claims.Identity, places []bindPlace) {
+func replaceMounts(fd int, places []bindPlace) (rebound map[string]bool, err error) {
+	now, err := claims.IdentityOf(fd)
+	if err != nil {
+		return nil, err
+	}
+	rebound = make(map[string]bool)
+	var errs []error
 	first := noMount
 	for batch := range slices.Chunk(places, maxCovered) {
-		var covered []*bindPlace
-		for i := range batch {
-			p := &batch[i]
+		var covered []bindPlace
+		for _, p := range batch {
 			if isBound(p.target, now) {
 				continue
 			}
 			tree, isCovered, err := mountBeneath(fd, first, p.target)
-			if p.replaced = err == nil; !p.replaced {
-				p.err = withOrigin(p.from, err)
+			if err != nil {
+				errs = append(errs, withOrigin(p.from, err))
 				continue
 			}
 			if isCovered {
 				covered = append(covered, p)
+			} else {
+				rebound[p.container] = true
 			}
 			if isCovered && first == noMount {
 				first = tree
@@ -61,32 +66,22 @@ func replaceMounts(fd int, now claims.Identity, places []bindPlace) {
 			}
 		}
 		for _, p := range covered {
-			if isBound(p.target, now) {
-				continue // the unmount at another place has reached this one
+			// The unmount at another place may have reached this one.
+			if !isBound(p.target, now) {
+				if err := unmountTop(p.target); err != nil {
+					errs = append(errs, withOrigin(p.from, err))
+					continue
+				}
 			}
-			if err := unmountTop(p.target); err != nil {
-				p.replaced, p.err = false, withOrigin(p.from, err)
-			}
+			rebound[p.container] = true
 		}
 	}
+	return rebound, errors.Join(errs...)
 }
 
 func isBound(target string, socket claims.Identity) bool {
 	have, ok := boundSocket(target)
 	return ok && have == socket
-}
-
-// replaceMount binds the socket of a descriptor at target, in place of what is mounted there.
-func replaceMount(fd int, target string) error {
-	tree, covered, err := mountBeneath(fd, noMount, target)
-	if err != nil {
-		return err
-	}
-	unix.Close(tree)
-	if !covered {
-		return nil
-	}
-	return unmountTop(target)
 }
 
 // noMount stands for no descriptor of a mount.

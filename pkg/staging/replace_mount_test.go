@@ -139,7 +139,8 @@ func TestInterruptedSwapsAreFinished(t *testing.T) {
 	fd, err := unix.Open(n.path("run/vsw/p1/a.sock"), unix.O_PATH|unix.O_CLOEXEC, 0)
 	must(t, err)
 	defer unix.Close(fd)
-	must(t, replaceMount(fd, targets[0]))
+	_, err = replaceMounts(fd, []bindPlace{{target: targets[0]}})
+	must(t, err)
 	last := noMount
 	for _, place := range []struct {
 		target string
@@ -184,13 +185,11 @@ func TestUnlinkedSocketIsNotBound(t *testing.T) {
 	fd, err := unix.Open(n.path("run/vsw/p1/a.sock"), unix.O_PATH|unix.O_CLOEXEC, 0)
 	must(t, err)
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	must(t, unix.Fstat(fd, &st))
 	n.listen("run/vsw/p1/a.sock", "second")
 	targets := n.stageContainers(3, "p1/a.sock", "net/net1/a.sock")
 	n.Store.mu.Lock()
 	src := n.sockets["/run/vsw/p1/a.sock"]
-	k, err := n.rebindAll(src, fd, &st, n.claims.Claimants(src.socket.hostPath()))
+	k, err := n.rebindAll(src, fd, n.claims.Claimants(src.socket.hostPath()))
 	n.Store.mu.Unlock()
 	if k != 0 || err == nil {
 		t.Errorf("bound %d sockets, error %v", k, err)

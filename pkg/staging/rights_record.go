@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -143,10 +142,7 @@ const maxRights = 4 << 20
 // readRights reads the record at a path in rights/. A missing record is empty.
 func (s *Store) readRights(name string) (r socketRights, onDisk []byte, err error) {
 	onDisk, err = s.host.ReadFile(filepath.Join(s.nodeDir(), "rights", name), maxRights)
-	if err != nil && !errdefs.IsNotFound(err) {
-		return r, nil, err
-	}
-	return decodeRights(onDisk), onDisk, nil
+	return decodeRights(onDisk), onDisk, hostfs.IgnoreNotFound(err)
 }
 
 // decodeRights decodes a record. An invalid record is empty.

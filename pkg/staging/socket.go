@@ -18,25 +18,25 @@ import (
 
 // openSocket opens the socket that is at its path now, below its root, and checks it on the
 // descriptor.
-func (s *Store) openSocket(k *Socket) (int, unix.Stat_t, error) {
-	var st unix.Stat_t
+func (s *Store) openSocket(k *Socket) (int, error) {
 	fd, err := openBelowRoot(s.host, k.Root, k.Rel, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
-		return -1, st, err
+		return -1, err
 	}
+	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		err = errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("%q is a %s, want a socket", k.hostPath(), hostfs.TypeName(st.Mode)))
 	}
 	if err != nil {
 		unix.Close(fd)
-		return -1, st, err
+		return -1, err
 	}
-	return fd, st, nil
+	return fd, nil
 }
 
 // openForContainer opens a socket that the sandbox holds, and grants the container's user access.
 func (s *Store) openForContainer(c *Container, k *Socket) (int, error) {
-	fd, _, err := s.openSocket(k)
+	fd, err := s.openSocket(k)
 	if errdefs.IsNotFound(err) {
 		err = fmt.Errorf("%w; the vswitch has not created this socket yet: check its port", err)
 	}

@@ -203,7 +203,8 @@ func (m *newMount) attach(target string, occupied bool) error {
 	case !m.isSocket:
 		return bindFD(m.fd, target, restrictedAttrs)
 	case occupied && m.fd >= 0:
-		return replaceMount(m.fd, target)
+		_, err := replaceMounts(m.fd, []bindPlace{{target: target}})
+		return err
 	case occupied:
 		return nil
 	}
