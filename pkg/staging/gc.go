@@ -193,24 +193,18 @@ func (s *Store) recordBundle(c *Container) error {
 // isBundleGone reports whether a sandbox's recorded bundle does not exist any more. It reports
 // false when this process is in another mount namespace than the one that recorded it.
 func (s *Store) isBundleGone(sandbox string, view hostView) bool {
-	data, err := os.ReadFile(filepath.Join(sandbox, bundleFile))
-	if err != nil {
-		return false
-	}
-	bundle, ok := parseBundle(string(data), view)
-	if !ok {
-		return false
-	}
+	data, _ := os.ReadFile(filepath.Join(sandbox, bundleFile)) // nothing where there is none
+	bundle := parseBundle(string(data), view)
 	var st unix.Stat_t
-	return errors.Is(unix.Lstat(s.host.Path(bundle), &st), unix.ENOENT)
+	return bundle != "" && errors.Is(unix.Lstat(s.host.Path(bundle), &st), unix.ENOENT)
 }
 
-// parseBundle returns the host path that recordBundle wrote. It reports false when the record
-// is of another mount namespace than view's.
-func parseBundle(text string, view hostView) (bundle string, ok bool) {
-	ns, bundle, ok := strings.Cut(text, " ")
-	if !ok || ns != strconv.FormatUint(view.Mounts, 10) || hostfs.CheckPath(bundle) != nil {
-		return "", false
+// parseBundle returns the host path that recordBundle wrote, "" when the record is of another mount
+// namespace than view's.
+func parseBundle(text string, view hostView) string {
+	bundle, ok := strings.CutPrefix(text, strconv.FormatUint(view.Mounts, 10)+" ")
+	if !ok || hostfs.CheckPath(bundle) != nil {
+		return ""
 	}
-	return bundle, true
+	return bundle
 }
