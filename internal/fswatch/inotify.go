@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"iter"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,14 +43,10 @@ func inotifyEvents(buf []byte) iter.Seq[inotifyEvent] {
 // isRemote reports whether a descriptor is of a file system that other machines or processes can
 // change without inotify events.
 func isRemote(fd int) bool {
+	remote := []uint32{
+		unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC,
+		unix.CEPH_SUPER_MAGIC, unix.AFS_FS_MAGIC, unix.AFS_SUPER_MAGIC, unix.CODA_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC,
+	}
 	var st unix.Statfs_t
-	if unix.Fstatfs(fd, &st) != nil {
-		return false
-	}
-	switch uint32(st.Type) {
-	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC,
-		unix.CEPH_SUPER_MAGIC, unix.AFS_FS_MAGIC, unix.AFS_SUPER_MAGIC, unix.CODA_SUPER_MAGIC, unix.FUSE_SUPER_MAGIC:
-		return true
-	}
-	return false
+	return unix.Fstatfs(fd, &st) == nil && slices.Contains(remote, uint32(st.Type))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,14 +47,8 @@ func (h *hook) shouldStage(containerID string, seesLaterMounts bool) (staged boo
 // it got before its root was pivoted. The configuration may say so. runc does it by default, crun
 // makes all mounts private, and of other runtimes it is not known.
 func seesLaterMounts(spec *rspec.Spec) bool {
-	if spec.Linux != nil {
-		switch spec.Linux.RootfsPropagation {
-		case "slave", "rslave", "shared", "rshared":
-			return true
-		case "":
-		default:
-			return false
-		}
+	if l := spec.Linux; l != nil && l.RootfsPropagation != "" {
+		return slices.Contains([]string{"slave", "rslave", "shared", "rshared"}, l.RootfsPropagation)
 	}
 	comm, err := hostfs.Host().ReadFile("/proc/"+strconv.Itoa(os.Getppid())+"/comm", 64)
 	return err == nil && strings.TrimSpace(string(comm)) == "runc"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -60,9 +61,7 @@ func ParseMounts(mountinfo string) []Mount {
 			continue
 		}
 		m := Mount{Root: unescape.Replace(fields[3]), Point: unescape.Replace(fields[4]), FSType: kind[0], Super: strings.Split(kind[2], ",")}
-		for _, tag := range fields[6:] {
-			m.Shared = m.Shared || strings.HasPrefix(tag, "shared:")
-		}
+		m.Shared = slices.ContainsFunc(fields[6:], func(tag string) bool { return strings.HasPrefix(tag, "shared:") })
 		mounts = append(mounts, m)
 	}
 	return mounts

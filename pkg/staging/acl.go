@@ -86,11 +86,10 @@ func decodeACL(buf []byte) ([]aclEntry, error) {
 // kernel's order. If the mask has to be widened for that, the permissions of all other entries
 // are limited to the old mask, so that nobody else gets more than before.
 func aclWithUser(acl []aclEntry, uid uint32, rights uint16) (_ []aclEntry, changed bool) {
-	limit, masked := maskOf(acl)
-	user := slices.IndexFunc(acl, func(e aclEntry) bool { return e.Tag == aclUser && e.ID == uid })
-	if user >= 0 && masked && acl[user].Perm&limit&rights == rights {
+	if have := userPermissions(acl, uid); have != nil && *have&rights == rights {
 		return acl, false
 	}
+	limit := maskOf(acl)
 	var out []aclEntry
 	union := rights
 	for _, e := range acl {
@@ -113,20 +112,20 @@ func sortACL(acl []aclEntry) []aclEntry {
 }
 
 // maskOf returns the permissions of the mask, which limits those of named users and of groups.
-func maskOf(acl []aclEntry) (limit uint16, ok bool) {
-	i := slices.IndexFunc(acl, func(e aclEntry) bool { return e.Tag == aclMask })
-	if i < 0 {
-		return 7, false
+func maskOf(acl []aclEntry) uint16 {
+	for _, e := range acl {
+		if e.Tag == aclMask {
+			return e.Perm
+		}
 	}
-	return acl[i].Perm, true
+	return 7
 }
 
 // userPermissions returns the permissions of a user's entry, limited by the mask, nil for no entry.
 func userPermissions(acl []aclEntry, uid uint32) *uint16 {
-	limit, _ := maskOf(acl)
 	for _, e := range acl {
 		if e.Tag == aclUser && e.ID == uid {
-			e.Perm &= limit
+			e.Perm &= maskOf(acl)
 			return &e.Perm
 		}
 	}
@@ -142,7 +141,7 @@ func aclWithoutGrant(acl []aclEntry, granted aclGrant) []aclEntry {
 		return acl
 	}
 	var out []aclEntry
-	limit, _ := maskOf(acl)
+	limit := maskOf(acl)
 	union, named := uint16(0), false
 	for _, e := range acl {
 		switch {
