@@ -235,21 +235,7 @@ func removeSocketDir(host hostfs.Root, dir, name string, claim *claims.Claim) er
 		return Fail(codeIO, "I/O failure: socketDir", "open %q: %v", dir, err)
 	}
 	defer f.Close()
-	found, err := socketdir.Unmount(int(f.Fd()), name, claim)
-	if errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) {
-		return nil // missing, no directory, or a symlink
-	}
-	switch {
-	case err != nil:
-	case claim.Created == nil:
-		err = unix.Unlinkat(int(f.Fd()), name, unix.AT_REMOVEDIR)
-		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) {
-			err = nil
-		}
-	case *claim.Created == found:
-		err = hostfs.RemoveTreeAt(int(f.Fd()), name)
-	}
-	if err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := socketdir.Remove(int(f.Fd()), name, claim, false); err != nil {
 		return Fail(codeIO, "I/O failure: socketDir", "remove %q: %v", path.Join(dir, name), err)
 	}
 	return nil

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package socketdir limits the size of directories in which applications create sockets, by a
-// small tmpfs on each. A claim records the tmpfs before it is mounted, so that removal finds it
-// after a crash at any point.
+// small tmpfs on each, and removes these directories. A claim records the tmpfs before it is
+// mounted, so that removal finds it after a crash at any point.
 package socketdir
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/claims"
@@ -69,9 +70,39 @@ func newTmpfs(dir int, size uint64) (tree int, err error) {
 	return tree, nil
 }
 
-// Unmount unmounts what Mount mounted on the directory name in the open directory parent. It
+// Remove unmounts what Mount mounted on the directory name in the open directory parent, and removes
+// the directory if it is the one that the claim says was created: with what is in it, unless onlyEmpty.
+// If the claim does not say, after a crash, it removes only an empty directory. No directory, also a
+// symlink, is no error.
+func Remove(parent int, name string, claim *claims.Claim, onlyEmpty bool) error {
+	found, err := unmountTmpfs(parent, name, claim)
+	switch {
+	case errdefs.IsNotFound(err), errdefs.IsPermissionDenied(err):
+		return nil
+	case err != nil:
+		return err
+	case claim.Created == nil, onlyEmpty && *claim.Created == found:
+		return RemoveEmpty(parent, name)
+	case *claim.Created == found:
+		return hostfs.RemoveTreeAt(parent, name)
+	}
+	return nil // another directory has its place
+}
+
+// RemoveEmpty removes a directory in an open one if it is empty.
+func RemoveEmpty(parent int, name string) error {
+	err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
+	for _, kept := range []error{unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.EBUSY, unix.ENOTDIR} {
+		if errors.Is(err, kept) {
+			return nil
+		}
+	}
+	return err
+}
+
+// unmountTmpfs unmounts what Mount mounted on the directory name in the open directory parent. It
 // returns the identity of the directory that has the name then. It unmounts nothing else.
-func Unmount(parent int, name string, claim *claims.Claim) (claims.Identity, error) {
+func unmountTmpfs(parent int, name string, claim *claims.Claim) (claims.Identity, error) {
 	found, err := unmount(parent, name, claim.Mounted)
 	if err == nil && claim.Mounted != nil && found == *claim.Mounted {
 		// The tmpfs is gone: open what it was mounted on.

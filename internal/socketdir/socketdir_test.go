@@ -37,7 +37,7 @@ func identity(t *testing.T, path string) claims.Identity {
 	return claims.Identity{Device: uint64(st.Dev), Inode: st.Ino}
 }
 
-// The tmpfs has the owner, the mode and the SELinux label of the directory. Unmount removes
+// The tmpfs has the owner, the mode and the SELinux label of the directory. unmountTmpfs removes
 // the mount that the claim has, once or twice, and no other.
 func TestMountHasAttributesOfDirectory(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -97,11 +97,11 @@ func TestMountHasAttributesOfDirectory(t *testing.T) {
 	}
 
 	parent := open(t, top)
-	if found, err := Unmount(parent, "dir", &claims.Claim{}); err != nil || found != mounted || identity(t, dir) != mounted {
+	if found, err := unmountTmpfs(parent, "dir", &claims.Claim{}); err != nil || found != mounted || identity(t, dir) != mounted {
 		t.Errorf("without a record: found %v, %v", found, err)
 	}
 	for range 2 {
-		if found, err := Unmount(parent, "dir", &claim); err != nil || found != created {
+		if found, err := unmountTmpfs(parent, "dir", &claim); err != nil || found != created {
 			t.Errorf("found %v, %v; want %v", found, err, created)
 		}
 	}

@@ -28,9 +28,7 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 	var errs []error
 	var removals []func() error // once all others are tracked: a removal can wait for a file system
 	if s.opts.Watch && s.status.Mode == ModeMount {
-		s.mu.Lock()
-		errs = append(errs, s.finishInterruptedSwaps())
-		s.mu.Unlock()
+		errs = append(errs, s.locked(s.finishInterruptedSwaps))
 	}
 	for _, sid := range sandboxes {
 		stays := aliveSandbox(sid) || changedSince(asOf, filepath.Join(s.sandboxesDir(), sid))
@@ -65,9 +63,7 @@ func (s *Store) Retain(asOf time.Time, aliveSandbox, aliveContainer func(id stri
 	errs = append(errs, err)
 	for _, cid := range containers {
 		if !known[cid] && !aliveContainer(cid) && !changedSince(asOf, filepath.Join(s.containersDir(), cid)) {
-			s.mu.Lock()
-			errs = append(errs, s.removeTree(cid))
-			s.mu.Unlock()
+			errs = append(errs, s.locked(func() error { return s.removeTree(cid) }))
 		}
 	}
 	return errors.Join(errs...)

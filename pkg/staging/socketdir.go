@@ -226,7 +226,7 @@ func (s *Store) removeUnfinished(sandboxID string, m createdDir, parent int) err
 	if err != nil || !slices.ContainsFunc(list, m.isSame) {
 		return err
 	}
-	return removeEmpty(parent, filepath.Base(m.Rel))
+	return socketdir.RemoveEmpty(parent, filepath.Base(m.Rel))
 }
 
 // recordCreatedDir adds a directory to the sandbox's record, or replaces its entry. With created false
@@ -281,45 +281,18 @@ func (s *Store) removeCreatedDir(m createdDir) error {
 		return err
 	}
 	defer unix.Close(parent)
-	name := filepath.Base(m.Rel)
-	var claim claims.Claim
-	want := m.Identity
+	claim := claims.Claim{Created: m.Identity}
 	if !m.Parent {
 		if claim, err = s.claims.Directory(m.hostPath()); err != nil {
 			return err
 		}
-		want = claim.Created
 	}
-	found, err := socketdir.Unmount(parent, name, &claim)
-	if isAbsent(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	switch {
-	case want != nil && *want != found:
-		return nil // another directory has its place
-	case want == nil || m.Parent:
-		return removeEmpty(parent, name)
-	}
-	return hostfs.RemoveTreeAt(parent, name)
+	return socketdir.Remove(parent, filepath.Base(m.Rel), &claim, m.Parent)
 }
 
 // isAbsent reports whether an error means that there is no directory at a path, or a symlink on
 // the way to it.
 func isAbsent(err error) bool { return errdefs.IsNotFound(err) || errdefs.IsPermissionDenied(err) }
-
-// removeEmpty removes a directory in an open one if it is empty.
-func removeEmpty(parent int, name string) error {
-	err := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
-	for _, kept := range []error{unix.ENOENT, unix.ENOTEMPTY, unix.EEXIST, unix.EBUSY, unix.ENOTDIR} {
-		if errors.Is(err, kept) {
-			return nil
-		}
-	}
-	return err
-}
 
 func readCreatedDirs(sandbox string) ([]createdDir, error) {
 	data, err := os.ReadFile(filepath.Join(sandbox, createdDirsFile))
