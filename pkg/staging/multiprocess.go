@@ -136,7 +136,7 @@ func (s *Store) unmarkReady(containerID string) error {
 
 // watchReadyDir tracks the containers of other processes, present and future.
 func (s *Store) watchReadyDir() error {
-	if _, err := s.watchers.host.Add(s.host.Canonical(s.hostDir+"/ready"), "", fswatch.Removed, s.onReadyEvent); err != nil {
+	if _, err := s.watchers[false].Add(s.host.Canonical(s.hostDir+"/ready"), "", fswatch.Removed, s.onReadyEvent); err != nil {
 		return err
 	}
 	s.onReadyEvent("")

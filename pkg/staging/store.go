@@ -38,8 +38,8 @@ type Store struct {
 
 	mu       sync.Mutex // guards what follows, and every mount
 	tracked  map[string]*record
-	sockets  map[string]*hostSocket // by the socket's host path
-	watchers watcherPair
+	sockets  map[string]*hostSocket    // by the socket's host path
+	watchers map[bool]*fswatch.Watcher // by whether tenants can write the directories
 	// watchThrottle limits the log lines about directories that cannot be watched.
 	watchThrottle logThrottle
 	closed        bool
@@ -85,7 +85,7 @@ type Events interface {
 // umask. A state directory that another user owns or can write is errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, claims: claims.Open(host, claimsPath(dir, opts.Owner)),
-		rebinderLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket)}
+		rebinderLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket), watchers: make(map[bool]*fswatch.Watcher)}
 	if err := s.prepareStateDir(); err != nil {
 		return nil, err
 	}
@@ -153,17 +153,15 @@ func checkStateDir(dir string) error {
 func (s *Store) Close() error {
 	s.mu.Lock()
 	watchers := s.watchers
-	s.watchers, s.closed = watcherPair{}, true
+	s.watchers, s.closed = nil, true
 	var errs []error
 	if s.rebinderLock >= 0 {
 		errs = append(errs, unix.Close(s.rebinderLock))
 		s.rebinderLock = -1
 	}
 	s.mu.Unlock()
-	for _, w := range []*fswatch.Watcher{watchers.host, watchers.tenant} {
-		if w != nil {
-			errs = append(errs, w.Close())
-		}
+	for _, w := range watchers {
+		errs = append(errs, w.Close())
 	}
 	s.bg.Wait()
 	return errors.Join(errs...)

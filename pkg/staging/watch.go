@@ -30,17 +30,17 @@ type hostSocket struct {
 // that concern no socket.
 const tenantPause = 2 * time.Millisecond
 
-// watcherPair is the watchers of a store. Directories that tenants can write have one of their own, so
-// that a tenant delays only tenants.
-type watcherPair struct{ host, tenant *fswatch.Watcher }
-
-// startWatchers starts both watchers. After an error, Close ends what was started.
-func (s *Store) startWatchers() (err error) {
-	if s.watchers.host, err = fswatch.New(s.host, fswatch.Options{Failed: s.reportWatchFailure}); err != nil {
-		return err
+// startWatchers starts the watchers. Directories that tenants can write have one of their own, so that a
+// tenant delays only tenants. After an error, Close ends what was started.
+func (s *Store) startWatchers() error {
+	for tenant, pause := range map[bool]time.Duration{false: 0, true: tenantPause} {
+		w, err := fswatch.New(s.host, fswatch.Options{Failed: s.reportWatchFailure, Pause: pause})
+		if err != nil {
+			return err
+		}
+		s.watchers[tenant] = w
 	}
-	s.watchers.tenant, err = fswatch.New(s.host, fswatch.Options{Failed: s.reportWatchFailure, Pause: tenantPause})
-	return err
+	return nil
 }
 
 func (s *Store) reportFailure(err error) {
@@ -65,10 +65,7 @@ func (s *Store) reportWatchFailure(err error) {
 func (s *Store) watchSocket(src *hostSocket) {
 	tenant := s.claims.Claimants(src.socket.hostPath()).HasAny()
 	s.mu.Lock()
-	w := s.watchers.host
-	if tenant {
-		w = s.watchers.tenant
-	}
+	w := s.watchers[tenant]
 	s.mu.Unlock()
 	if w == nil {
 		return
