@@ -50,9 +50,12 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 	// The runtime has created what is in the configuration. Nothing replaces it.
 	req.Have.CDIReplaces = false
 	if h.cfg.Hook.Undeliverable != config.UndeliverableWarn {
-		req.CanDeliver = undeliverableOf
+		req.CanDeliver = func(set *edits.Set, request string) error {
+			return errors.Join(live.UndeliverableEdits(set, request)...)
+		}
 	}
-	if slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return m.Source == h.nriStagingDir(st.ID) }) {
+	fromNRI := h.host.Path(staging.ContainerDir(path.Dir(h.cfg.StateDir), st.ID)) // the NRI plugin of this node mounts it
+	if slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return m.Source == fromNRI }) {
 		h.logLine("info", "the NRI plugin of this node has delivered what the container asks for")
 		return nil
 	}
@@ -75,16 +78,6 @@ func (h *hook) createRuntime(ctx context.Context, st *rspec.State) (err error) {
 		err = errors.Join(err, h.removeStaging(s.sandbox, st.ID))
 	}
 	return err
-}
-
-// nriStagingDir is the directory that the NRI plugin of this node mounts into a container.
-func (h *hook) nriStagingDir(containerID string) string {
-	return h.host.Path(staging.ContainerDir(path.Dir(h.cfg.StateDir), containerID))
-}
-
-// undeliverableOf is what a running container cannot get of one request, as an error.
-func undeliverableOf(set *edits.Set, request string) error {
-	return errors.Join(live.UndeliverableEdits(set, request)...)
 }
 
 // checkUndeliverable fails the container for edits that it cannot get, or logs them, as
