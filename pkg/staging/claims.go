@@ -82,14 +82,6 @@ func (s *Store) holder(sandboxID string) claims.Holder {
 	return claims.Holder{Sandbox: sandboxID, Adapter: cmp.Or(s.opts.Owner, claims.NRI), StateDir: s.hostDir}
 }
 
-// claimDirectory marks the sandbox's record and claims a directory for the sandbox.
-func (s *Store) claimDirectory(sandboxID, dir string) (c claims.Claim, fresh bool, err error) {
-	if err := s.markClaimed(sandboxID); err != nil {
-		return c, false, err
-	}
-	return s.claims.ClaimDirectory(dir, s.holder(sandboxID))
-}
-
 // holdSockets marks the sandbox's record and claims sockets of the host for the sandbox.
 func (s *Store) holdSockets(sandboxID string, sockets []Socket) error {
 	if len(sockets) == 0 {

@@ -64,7 +64,10 @@ func (s *Store) claimAndCreate(sandboxID string, d *SocketDir) (fd int, err erro
 	}
 	defer unix.Close(lock)
 	dir := filepath.Join(d.Root, rel)
-	claim, fresh, err := s.claimDirectory(sandboxID, dir)
+	if err := s.markClaimed(sandboxID); err != nil {
+		return -1, err
+	}
+	claim, fresh, err := s.claims.ClaimDirectory(dir, s.holder(sandboxID))
 	if err != nil {
 		return -1, err
 	}

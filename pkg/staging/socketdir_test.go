@@ -348,7 +348,8 @@ func TestCrashWhileDirectoryIsCreated(t *testing.T) {
 	crash := func() {
 		t.Helper()
 		must(t, s.locked(func() error { return s.recordContainer(&Container{ID: "c0", SandboxID: "s1"}) }))
-		_, _, err := s.claimDirectory("s1", "/run/vsw/a")
+		must(t, s.markClaimed("s1"))
+		_, _, err := s.claims.ClaimDirectory("/run/vsw/a", s.holder("s1"))
 		must(t, err)
 		must(t, s.recordCreatedDir("s1", createdDir{Root: "/run/vsw", Rel: "a"}, true))
 		must(t, os.Mkdir(at, 0o755))
