@@ -8,7 +8,6 @@ package hook
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path"
 	"strconv"
@@ -24,11 +23,12 @@ import (
 // hook failed. Then PrintError also appends the error to the runtime's log, which Podman shows, and
 // prints it to the runtime's standard error, the user's terminal.
 func PrintError(err error) {
-	text := "jackfield-hook: " + diag.ErrorText(err)
+	text, stderr := "jackfield-hook: "+diag.ErrorText(err), os.Stderr
 	if stderrIsNull() {
 		appendToRuntimeLog(os.Getppid(), text)
+		stderr = openRuntimeStderr()
 	}
-	fmt.Fprintln(openStderr(), text)
+	fmt.Fprintln(stderr, text)
 }
 
 // stderrIsNull reports whether standard error is /dev/null.
@@ -100,11 +100,8 @@ func jsonLogFile(args []string) string {
 	return file
 }
 
-// openStderr returns standard error, or the runtime's standard error if the hook's is /dev/null.
-func openStderr() io.Writer {
-	if !stderrIsNull() {
-		return os.Stderr
-	}
+// openRuntimeStderr opens the runtime's standard error. If it cannot, it returns the hook's own.
+func openRuntimeStderr() *os.File {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(os.Getppid())+"/fd/2", unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		// A socket, or a file of another user: rootless Podman in a terminal of root.
