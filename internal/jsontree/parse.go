@@ -25,7 +25,7 @@ func Parse(text string) (*Node, *diag.Diagnostic) {
 		return nil, &diag.Diagnostic{Line: line, Column: column, Found: "the end of the text", Rule: "the text is empty; a JSON value is required"}
 	}
 	if p.at < len(text) {
-		p.fail("nothing may follow the end of the JSON value")
+		p.addFault("nothing may follow the end of the JSON value")
 	}
 	if p.fault != nil {
 		return nil, p.fault
@@ -79,8 +79,8 @@ func (p *Stream) position(offset int) (line, column int) {
 	return p.line, p.column
 }
 
-// fail reports a fault at the next byte, unless there was one before.
-func (p *Stream) fail(rule string) {
+// addFault reports a fault at the next byte, unless there was one before.
+func (p *Stream) addFault(rule string) {
 	if p.fault == nil {
 		p.fault = p.describeFault(rule)
 	}
@@ -126,8 +126,8 @@ func (p *Stream) skipAny(set string) {
 // isNext reports whether the next byte is c.
 func (p *Stream) isNext(c byte) bool { return p.at < len(p.text) && p.text[p.at] == c }
 
-// skip skips the next byte if it is c.
-func (p *Stream) skip(c byte) bool {
+// skipByte skips the next byte if it is c.
+func (p *Stream) skipByte(c byte) bool {
 	if !p.isNext(c) {
 		return false
 	}
@@ -139,10 +139,10 @@ func (p *Stream) parseValue(depth int) *Node {
 	n := &Node{Start: p.at}
 	switch {
 	case depth > maxDepth:
-		p.fail("must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels")
+		p.addFault("must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels")
 		return n
 	case p.at == len(p.text):
-		p.fail("a value is missing")
+		p.addFault("a value is missing")
 		return n
 	}
 	n.Line, n.Column = p.position(p.at)
@@ -177,7 +177,7 @@ func (p *Stream) parseWord() (Kind, string) {
 			return Bool, word
 		}
 	}
-	p.fail("a JSON value is required")
+	p.addFault("a JSON value is required")
 	return Null, ""
 }
 
@@ -185,21 +185,21 @@ func (p *Stream) parseWord() (Kind, string) {
 func (p *Stream) parseChildren(n *Node, closing byte, depth int) {
 	p.at++
 	p.skipSpace()
-	if p.skip(closing) {
+	if p.skipByte(closing) {
 		return
 	}
 	for p.fault == nil {
 		n.Children = append(n.Children, p.parseChild(n.Kind, depth))
 		p.skipSpace()
 		switch {
-		case p.skip(closing):
+		case p.skipByte(closing):
 			return
-		case !p.skip(','):
-			p.fail("a comma or " + string(closing) + " is required")
+		case !p.skipByte(','):
+			p.addFault("a comma or " + string(closing) + " is required")
 		}
 		p.skipSpace()
 		if p.isNext(closing) && p.fault == nil {
-			p.fail("a value is required after the comma")
+			p.addFault("a value is required after the comma")
 			p.fault.Hint = "remove the comma before it"
 		}
 	}
@@ -211,14 +211,14 @@ func (p *Stream) parseChild(kind Kind, depth int) *Node {
 		return p.parseValue(depth + 1)
 	}
 	if !p.isNext('"') {
-		p.fail("a key in double quotation marks is required")
+		p.addFault("a key in double quotation marks is required")
 		return &Node{}
 	}
 	line, column := p.position(p.at)
 	key := p.parseString()
 	p.skipSpace()
-	if !p.skip(':') {
-		p.fail("a colon is required after the key " + diag.Quote(key))
+	if !p.skipByte(':') {
+		p.addFault("a colon is required after the key " + diag.Quote(key))
 		return &Node{}
 	}
 	p.skipSpace()
@@ -230,15 +230,15 @@ func (p *Stream) parseChild(kind Kind, depth int) *Node {
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func (p *Stream) skipNumber() {
-	p.skip('-')
-	if !p.skip('0') {
+	p.skipByte('-')
+	if !p.skipByte('0') {
 		p.skipDigits()
 	}
-	if p.skip('.') {
+	if p.skipByte('.') {
 		p.skipDigits()
 	}
-	if p.skip('e') || p.skip('E') {
-		_ = p.skip('+') || p.skip('-')
+	if p.skipByte('e') || p.skipByte('E') {
+		_ = p.skipByte('+') || p.skipByte('-')
 		p.skipDigits()
 	}
 }
@@ -246,7 +246,7 @@ func (p *Stream) skipNumber() {
 // skipDigits skips one digit or more.
 func (p *Stream) skipDigits() {
 	if p.at == len(p.text) || !isDigit(p.text[p.at]) {
-		p.fail("a digit is required")
+		p.addFault("a digit is required")
 	}
 	p.skipAny("0123456789")
 }
@@ -261,12 +261,12 @@ func (p *Stream) parseString() string {
 			p.at++
 			return string(unescaped) + p.text[start:p.at-1]
 		case c < 0x20:
-			p.fail("a control character in a string must be escaped")
+			p.addFault("a control character in a string must be escaped")
 			return ""
 		case c == '\\':
 			r, size := decodeEscape(p.text[p.at:])
 			if size == 0 {
-				p.fail("not an escape sequence of JSON")
+				p.addFault("not an escape sequence of JSON")
 				return ""
 			}
 			unescaped = append(unescaped, p.text[start:p.at]...)
@@ -276,13 +276,13 @@ func (p *Stream) parseString() string {
 		default:
 			r, size := utf8.DecodeRuneInString(p.text[p.at:])
 			if r == utf8.RuneError && size == 1 {
-				p.fail("not valid UTF-8")
+				p.addFault("not valid UTF-8")
 				return ""
 			}
 			p.at += size
 		}
 	}
-	p.fail("a string is not closed")
+	p.addFault("a string is not closed")
 	return ""
 }
 
