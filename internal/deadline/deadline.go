@@ -5,7 +5,6 @@ package deadline
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -22,10 +21,7 @@ var (
 )
 
 // PanicError is a panic in the work. It is an errdefs.ErrInternal.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
+type PanicError struct{ Value any }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("internal error: %v", e.Value) }
 
@@ -92,20 +88,29 @@ func Run[T any](p *Pool, d time.Duration, f func() (T, error)) (T, error) {
 // RunOrHandOver is [Run] for a result that must not be lost: either the caller gets it, or,
 // after a timeout, late does, in the goroutine of f.
 func RunOrHandOver[T any](p *Pool, d time.Duration, f func() (T, error), late func(T, error)) (T, error) {
-	done, abandoned := make(chan result[T]), make(chan struct{})
+	var decided atomic.Bool // who gets the result
+	done := make(chan result[T], 1)
 	begun := p.Go(func() {
 		r := runRecovered(f)
-		select {
-		case done <- r:
-		case <-abandoned:
+		if decided.CompareAndSwap(false, true) {
+			done <- r
+		} else {
 			late(r.value, r.err)
 		}
 	})
-	r := result[T]{err: ErrBusy}
-	if begun {
-		r = receive(done, time.After(d))
+	var none T
+	if !begun {
+		return none, ErrBusy
 	}
-	close(abandoned)
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-time.After(d):
+	}
+	if decided.CompareAndSwap(false, true) {
+		return none, ErrTimeout
+	}
+	r := <-done
 	return r.value, r.err
 }
 
@@ -117,27 +122,11 @@ type result[T any] struct {
 func runRecovered[T any](f func() (T, error)) (r result[T]) {
 	defer func() {
 		if v := recover(); v != nil {
-			r = result[T]{err: &PanicError{v, debug.Stack()}}
+			r = result[T]{err: &PanicError{v}}
 		}
 	}()
 	r.value, r.err = f()
 	return r
-}
-
-// receive returns the result, or a timeout. The select alone would choose at random where
-// both are there.
-func receive[T any](done <-chan result[T], timeout <-chan time.Time) result[T] {
-	select {
-	case r := <-done:
-		return r
-	case <-timeout:
-	}
-	select {
-	case r := <-done:
-		return r
-	default:
-		return result[T]{err: ErrTimeout}
-	}
 }
 
 // Sleep returns after d, or when ctx ends.
