@@ -33,9 +33,10 @@ type Counters struct {
 	AuditFailed   atomic.Uint64 // lines lost because the audit file could not be written
 	LogDropped    atomic.Uint64 // log lines dropped because standard error was too slow
 
-	requests map[request]*atomic.Uint64
-	timeouts *prometheus.CounterVec
-	duration *prometheus.HistogramVec
+	requests  map[request]*atomic.Uint64
+	timeouts  *prometheus.CounterVec
+	duration  *prometheus.HistogramVec
+	durations map[Handler]prometheus.Observer // of duration
 }
 
 // request is the labels of a request.
@@ -49,8 +50,9 @@ type request struct {
 func NewCounters() *Counters {
 	ofHandler := []string{"handler"}
 	c := &Counters{
-		requests: make(map[request]*atomic.Uint64),
-		timeouts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: handlerTimeouts.Name, Help: handlerTimeouts.Help}, ofHandler),
+		requests:  make(map[request]*atomic.Uint64),
+		durations: make(map[Handler]prometheus.Observer),
+		timeouts:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: handlerTimeouts.Name, Help: handlerTimeouts.Help}, ofHandler),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: handlerDuration.Name, Help: handlerDuration.Help,
 			// From a container without a request to the runtime's default deadline.
@@ -58,7 +60,7 @@ func NewCounters() *Counters {
 		}, ofHandler),
 	}
 	for _, h := range handlers {
-		c.duration.WithLabelValues(string(h))
+		c.durations[h] = c.duration.WithLabelValues(string(h))
 		c.timeouts.WithLabelValues(string(h))
 	}
 	for _, s := range sources {
@@ -72,9 +74,7 @@ func NewCounters() *Counters {
 }
 
 // Observe counts one call of the runtime, which took d.
-func (c *Counters) Observe(h Handler, d time.Duration) {
-	c.duration.WithLabelValues(string(h)).Observe(d.Seconds())
-}
+func (c *Counters) Observe(h Handler, d time.Duration) { c.durations[h].Observe(d.Seconds()) }
 
 // CountTimeout counts a call of the runtime that was answered before its work was done.
 func (c *Counters) CountTimeout(h Handler) { c.timeouts.WithLabelValues(string(h)).Inc() }
