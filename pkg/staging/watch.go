@@ -60,10 +60,9 @@ func (s *Store) reportWatchFailure(err error) {
 	}
 }
 
-// watchSocket watches a socket, and then handles what happened to it before. It replaces a watch
-// of the wrong watcher.
-func (s *Store) watchSocket(src *hostSocket) {
-	tenant := s.claims.Claimants(src.socket.hostPath()).HasAny()
+// watchSocket watches a socket, and then handles what happened to it before. tenant chooses the watcher. It
+// replaces a watch of the other one.
+func (s *Store) watchSocket(src *hostSocket, tenant bool) {
 	s.mu.Lock()
 	w := s.watchers[tenant]
 	s.mu.Unlock()
@@ -94,7 +93,7 @@ func (s *Store) watchSocket(src *hostSocket) {
 func (s *Store) updateWatcher(src *hostSocket, tenant bool) {
 	if src.watch != nil && src.tenant != tenant && !src.moving && !s.closed {
 		src.moving = true
-		s.bg.Go(func() { s.watchSocket(src) })
+		s.bg.Go(func() { s.watchSocket(src, tenant) })
 	}
 }
 
@@ -113,7 +112,8 @@ func (s *Store) trackContainer(r *record) {
 		k := &r.Sockets[i]
 		src, check := s.sockets[k.hostPath()], s.onSocketEvent // it may have changed since it was opened
 		if src == nil {
-			src, check = &hostSocket{socket: *k, containers: make(map[string]*record)}, s.watchSocket
+			src = &hostSocket{socket: *k, containers: make(map[string]*record)}
+			check = func(src *hostSocket) { s.watchSocket(src, false) } // the first event shows whether a tenant can write
 			s.sockets[k.hostPath()] = src
 		}
 		if s.opts.Watch && !s.closed {
