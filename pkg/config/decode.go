@@ -126,7 +126,7 @@ func (d *decoder) readPairs(field string, node *yaml.Node, read func(key, value 
 		case key.Kind != yaml.ScalarNode || key.Tag != "!!str":
 			d.addFault(field, key, describe(key), "want a string as key; put it in quotes if it is one")
 		case twice:
-			d.addFault(joinPath(field, shorten(key.Value)), key, "the key a second time", "it is already in line "+strconv.Itoa(first))
+			d.addFault(joinPath(field, diag.Excerpt(key.Value, diag.MaxQuoted)), key, "the key a second time", "it is already in line "+strconv.Itoa(first))
 		default:
 			lines[key.Value] = key.Line
 			read(key, value)

@@ -5,7 +5,6 @@ package config
 import (
 	"errors"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -35,12 +34,9 @@ func describe(node *yaml.Node) string {
 	case node.Tag == "!!null":
 		return "nothing"
 	case node.Tag == "!!bool", node.Tag == "!!int", node.Tag == "!!float", node.Tag == "!!timestamp":
-		return shorten(node.Value) + ", which YAML reads as " + map[string]string{
+		return diag.Excerpt(node.Value, diag.MaxQuoted) + ", which YAML reads as " + map[string]string{
 			"!!bool": "a boolean", "!!int": "a number", "!!float": "a number", "!!timestamp": "a time",
 		}[node.Tag]
 	}
 	return diag.Quote(node.Value)
 }
-
-// shorten is diag.Quote without the quotation marks.
-func shorten(s string) string { return strings.ReplaceAll(diag.Quote(s), `"`, "") }
