@@ -11,7 +11,6 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
 
-	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/edits"
@@ -20,9 +19,6 @@ import (
 )
 
 // The outcome of each request goes to the metrics, the log, the status and the audit file.
-
-// reportDelay is longer than an answer takes to its runtime.
-const reportDelay = time.Millisecond
 
 // reportCreated reports the outcome of each request of a container that is created.
 func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *resolve.Plan) {
@@ -40,15 +36,10 @@ func (p *Plugin) reportCreated(pod *api.PodSandbox, c *api.Container, plan *reso
 	if event == eventInjected {
 		p.containers.setRecord(record)
 	}
-	// The answer goes out first: it does not wait for the text of the lines, nor for a processor
-	// (BenchmarkNRICreateContainer).
-	p.tasks.Go(func() {
-		deadline.Sleep(p.closing, reportDelay)
-		logPlan(p.containerLog(pod, c), plan.Items)
-		if event != "" {
-			p.writeAudit(event, nil, record)
-		}
-	})
+	logPlan(p.containerLog(pod, c), plan.Items)
+	if event != "" {
+		p.writeAudit(event, nil, record)
+	}
 }
 
 // reportRefused reports why a container is not created.
