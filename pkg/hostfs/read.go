@@ -3,6 +3,7 @@
 package hostfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +56,7 @@ func ReadRegular(fd int, max int64) ([]byte, error) {
 	}
 	// sysfs and procfs report sizes that are not those of the content. A file can also grow after
 	// the check.
-	return ReadAtMost(descriptor(fd), max)
+	return readAtMost(descriptor(fd), max, st.Size)
 }
 
 // descriptor reads a regular file. An os.File costs two system calls more, to find out that the
@@ -77,15 +78,20 @@ func (fd descriptor) Read(p []byte) (int, error) {
 
 // ReadAtMost reads a stream to its end. More than max bytes are
 // errdefs.ErrInvalidArgument.
-func ReadAtMost(r io.Reader, max int64) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, max+1)) // one byte more than allowed, to notice a larger file
+func ReadAtMost(r io.Reader, max int64) ([]byte, error) { return readAtMost(r, max, 0) }
+
+// readAtMost is [ReadAtMost] of a stream that is expected to have size bytes.
+func readAtMost(r io.Reader, max, size int64) ([]byte, error) {
+	var data bytes.Buffer
+	data.Grow(int(size) + bytes.MinRead)              // room to notice the end
+	_, err := data.ReadFrom(io.LimitReader(r, max+1)) // one byte more than allowed, to notice a larger file
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(data)) > max {
+	if int64(data.Len()) > max {
 		return nil, errdefs.ErrInvalidArgument.WithMessage(fmt.Sprintf("it has more than the %d bytes allowed", max))
 	}
-	return data, nil
+	return data.Bytes(), nil
 }
 
 // ReadDir lists the names in a directory, sorted, at most max of them; more is
