@@ -47,8 +47,8 @@ func areParts(s, ends string) bool {
 
 // isPart reports whether s begins and ends with a character of ends, and has only characters of ends and others.
 func isPart(s, ends, others string) bool {
-	return s != "" && strings.Trim(s, ends+others) == "" &&
-		strings.IndexByte(ends, s[0]) >= 0 && strings.IndexByte(ends, s[len(s)-1]) >= 0
+	return s != "" && strings.IndexByte(ends, s[0]) >= 0 && strings.IndexByte(ends, s[len(s)-1]) >= 0 &&
+		!strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(ends, r) && !strings.ContainsRune(others, r) })
 }
 
 // uuid is compiled when it is first used: most commands and hooks do not need it.
