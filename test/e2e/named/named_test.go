@@ -174,7 +174,13 @@ func TestContainersConnectAgainToRestartedServers(t *testing.T) {
 		}
 		startAll()
 		works()
-		// While the plugin is down.
+		// While the plugin is down. It writes its records a moment after the containers' creation.
+		for _, c := range []*client{identity, rows, blocks} {
+			h.Eventually(func() error {
+				_, err := os.Stat("/run/jackfield/status/" + c.ID)
+				return err
+			})
+		}
 		plugin.Kill()
 		killAll()
 		startAll()
@@ -191,12 +197,15 @@ func TestContainersConnectAgainToRestartedServers(t *testing.T) {
 		if got := identity.Output("ls", "/run/spire", "/srv/ovs"); strings.Join(strings.Fields(got), " ") != "/run/spire: agent.sock /srv/ovs: db.sock" {
 			t.Errorf("the container sees more than its sockets: %q", got)
 		}
-		out, err := h.Command("jackfield", "status", "--config", plugin.ConfigFile, "restarts").CombinedOutput()
-		for _, want := range []string{`socket "spire"`, `socket "ovs-db"`, `socket "disk"`, "workloads"} {
-			if err != nil || !strings.Contains(string(out), want) {
-				t.Fatalf("jackfield status has no %q (%v):\n%s", want, err, out)
+		h.Eventually(func() error { // a plugin that was restarted reads its records a moment later
+			out, err := h.Command("jackfield", "status", "--config", plugin.ConfigFile, "restarts").CombinedOutput()
+			for _, want := range []string{`socket "spire"`, `socket "ovs-db"`, `socket "disk"`, "workloads"} {
+				if err != nil || !strings.Contains(string(out), want) {
+					return fmt.Errorf("jackfield status has no %q (%v):\n%s", want, err, out)
+				}
 			}
-		}
+			return nil
+		})
 	})
 }
 
