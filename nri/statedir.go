@@ -301,10 +301,13 @@ func (t *containerTable) addRecords(found []status.Container) {
 }
 
 // writeRecords makes the records in the state directory those of the table. A record that cannot be
-// written is lost.
+// written is lost. Those of an earlier process are read at once: jackfield status shows them.
 func (p *Plugin) writeRecords() {
-	deadline.Sleep(p.closing, recordDelay)
-	current, table := p.config.core.Load(), p.containers.containerTable
+	table := p.containers.containerTable
+	if _, unread := table.currentRecords(); !unread {
+		deadline.Sleep(p.closing, recordDelay)
+	}
+	current := p.config.core.Load()
 	table.writing.Lock()
 	defer table.writing.Unlock()
 	records, unread := table.currentRecords()
