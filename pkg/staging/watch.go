@@ -60,8 +60,8 @@ func (s *Store) reportWatchFailure(err error) {
 	}
 }
 
-// watchSocket watches a socket, and then handles what happened to it before. tenant chooses the watcher. It
-// replaces a watch of the other one.
+// watchSocket has a socket watched, and then handles what happened to it before. tenant says by which watcher.
+// A watch of the other one is replaced.
 func (s *Store) watchSocket(src *hostSocket, tenant bool) {
 	s.mu.Lock()
 	w := s.watchers[tenant]
@@ -110,14 +110,16 @@ func (s *Store) trackContainer(r *record) {
 	}
 	for i := range r.Sockets {
 		k := &r.Sockets[i]
-		src, check := s.sockets[k.hostPath()], s.onSocketEvent // it may have changed since it was opened
+		src := s.sockets[k.hostPath()]
+		check := func() { s.onSocketEvent(src) } // it may have changed since it was opened
 		if src == nil {
 			src = &hostSocket{socket: *k, containers: make(map[string]*record)}
-			check = func(src *hostSocket) { s.watchSocket(src, false) } // the first event shows whether a tenant can write
+			// What checks the socket moves the watch if a tenant can write on the way.
+			check = func() { s.watchSocket(src, false) }
 			s.sockets[k.hostPath()] = src
 		}
 		if s.opts.Watch && !s.closed {
-			s.bg.Go(func() { check(src) })
+			s.bg.Go(check)
 		}
 		src.containers[r.ID] = r
 	}
