@@ -47,8 +47,13 @@ func areParts(s, ends string) bool {
 
 // isPart reports whether s begins and ends with a character of ends, and has only characters of ends and others.
 func isPart(s, ends, others string) bool {
-	return s != "" && strings.IndexByte(ends, s[0]) >= 0 && strings.IndexByte(ends, s[len(s)-1]) >= 0 &&
-		!strings.ContainsFunc(s, func(r rune) bool { return !strings.ContainsRune(ends, r) && !strings.ContainsRune(others, r) })
+	for i := range len(s) {
+		atEnd := i == 0 || i == len(s)-1
+		if strings.IndexByte(ends, s[i]) < 0 && (atEnd || strings.IndexByte(others, s[i]) < 0) {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // uuid is compiled when it is first used: most commands and hooks do not need it.
