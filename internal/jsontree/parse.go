@@ -188,7 +188,7 @@ func (p *Stream) parseChildren(n *Node, closing byte, depth int) {
 	if p.skipByte(closing) {
 		return
 	}
-	n.Children = make([]*Node, 0, 4) // most have no more
+	n.Children = make([]*Node, 0, 4) // most have no more than four
 	for p.fault == nil {
 		n.Children = append(n.Children, p.parseChild(n.Kind, depth))
 		p.skipSpace()

@@ -36,7 +36,7 @@ type Counters struct {
 	requests  map[request]*atomic.Uint64
 	timeouts  *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
-	durations map[Handler]prometheus.Observer // of duration
+	observers map[Handler]prometheus.Observer // the series of duration
 }
 
 // request is the labels of a request.
@@ -51,7 +51,7 @@ func NewCounters() *Counters {
 	ofHandler := []string{"handler"}
 	c := &Counters{
 		requests:  make(map[request]*atomic.Uint64),
-		durations: make(map[Handler]prometheus.Observer),
+		observers: make(map[Handler]prometheus.Observer),
 		timeouts:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: handlerTimeouts.Name, Help: handlerTimeouts.Help}, ofHandler),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: handlerDuration.Name, Help: handlerDuration.Help,
@@ -60,7 +60,7 @@ func NewCounters() *Counters {
 		}, ofHandler),
 	}
 	for _, h := range handlers {
-		c.durations[h] = c.duration.WithLabelValues(string(h))
+		c.observers[h] = c.duration.WithLabelValues(string(h))
 		c.timeouts.WithLabelValues(string(h))
 	}
 	for _, s := range sources {
@@ -74,7 +74,7 @@ func NewCounters() *Counters {
 }
 
 // Observe counts one call of the runtime, which took d.
-func (c *Counters) Observe(h Handler, d time.Duration) { c.durations[h].Observe(d.Seconds()) }
+func (c *Counters) Observe(h Handler, d time.Duration) { c.observers[h].Observe(d.Seconds()) }
 
 // CountTimeout counts a call of the runtime that was answered before its work was done.
 func (c *Counters) CountTimeout(h Handler) { c.timeouts.WithLabelValues(string(h)).Inc() }
