@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/containerd/errdefs"
-
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/annotation"
 	"github.com/jackfield/jackfield/pkg/attachment"
@@ -54,17 +52,17 @@ func (x *Explainer) explainNetworks(r *resolve.Request) []resolve.Item {
 }
 
 // explainPorts returns an item for each port that the pod's networks ask for. The vswitch itself is not asked.
-// A port that the policy denies fails the pod.
+// A network that jackfield-cni refuses, and a port that the policy denies, fail the pod.
 func (x *Explainer) explainPorts(r *resolve.Request) []resolve.Item {
 	var items []resolve.Item
 	for _, port := range x.opts.Manifests.Ports(r, x.opts.Config) {
-		item := resolve.Item{Kind: resolve.KindNetwork, Name: port.Network, From: attachment.NetworksAnnotation,
-			Request: fmt.Sprintf("port %s of network %s", port.Port, diag.Quote(port.Network))}
-		grant, err := x.engine.Policy().Port(resolve.Subject(r), port.Port)
-		if _, ok := x.opts.Config.Vswitch(port.Switch); !ok {
-			err = fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(port.Switch), errdefs.ErrNotFound)
+		item := resolve.Item{Kind: resolve.KindNetwork, Name: port.Network, From: attachment.NetworksAnnotation, Request: port.Request()}
+		if port.Err != nil {
+			item.Decline(resolve.Refused, port.Err)
+			items = append(items, item)
+			continue
 		}
-		if err != nil {
+		if grant, err := x.engine.Policy().Port(resolve.Subject(r), port.Port); err != nil {
 			item.Decline(resolve.Refused, err)
 		} else {
 			by := "audit mode"

@@ -13,7 +13,6 @@ import (
 	"github.com/containerd/errdefs"
 
 	"github.com/jackfield/jackfield/internal/diag"
-	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 // Limits on a manifest. The API server accepts a smaller size.
@@ -73,7 +72,7 @@ var Workloads = []string{"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet",
 // are skipped. Networks and claims that name no namespace are in the given one. Without a pod the error is a
 // NoPodsError, and the other objects are returned with it.
 func Parse(file string, data []byte, namespace string) (Objects, error) {
-	o := Objects{Networks: map[string][]policy.Port{}, Claims: map[string]Claim{}, namespace: namespace}
+	o := Objects{Networks: map[string]Network{}, Claims: map[string]Claim{}, namespace: namespace}
 	docs, err := DecodeYAML(data)
 	if err == nil && len(docs) > maxDocuments {
 		err = fmt.Errorf("it holds more than %d documents", maxDocuments)
@@ -117,7 +116,8 @@ func (o *Objects) add(data json.RawMessage, parent string) error {
 	case isWorkload || hasContainers(template):
 		return o.addPod(template, &x)
 	case x.Kind == networkKind:
-		err = o.addNetwork(data, &x)
+		o.addNetwork(data, &x)
+		err = nil
 	case x.Kind == ResourceClaim || x.Kind == ResourceClaimTemplate:
 		err = o.addClaim(data, &x)
 	case (parent == "" || parent == "List" && x.Kind != "List") && strings.HasSuffix(x.Kind, "List"):

@@ -5,43 +5,66 @@ package manifest
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	"github.com/containerd/errdefs"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/cni"
 	"github.com/jackfield/jackfield/pkg/policy"
 )
 
 const networkKind = "NetworkAttachmentDefinition"
 
-// networkPlugin is the part of a CNI plugin's configuration that names a port.
-type networkPlugin struct {
-	Type    string `json:"type"`
-	Vswitch string `json:"vswitch"`
-	Bridge  string `json:"bridge"`
-	VLAN    int    `json:"vlan"`
+// Network is a NetworkAttachmentDefinition with plugins of Jackfield, or one that no plugin can read.
+type Network struct {
+	Plugins int           // jackfield-cni's in it
+	Ports   []policy.Port // that they create; a port without a bridge leaves it to the vswitch
+	Err     error         // why CNI or jackfield-cni refuses the network; errdefs.ErrInvalidArgument
 }
 
-// addNetwork adds a NetworkAttachmentDefinition if its configuration, a plugin or a list of them, asks jackfield-cni for
-// ports of vswitches. Without a configuration the node has it in a file.
-func (o *Objects) addNetwork(data json.RawMessage, x *object) error {
-	var network struct{ Spec struct{ Config string } }
-	if err := json.Unmarshal(data, &network); err != nil {
-		return fmt.Errorf("%s: %w", x.title(), err)
+// addNetwork adds a NetworkAttachmentDefinition. jackfield-cni's own parser reads it. Without a configuration the node has
+// it in a file. A fault of one network does not keep the other objects from being read.
+func (o *Objects) addNetwork(data json.RawMessage, x *object) {
+	var n Network
+	var definition struct{ Spec struct{ Config string } }
+	err := json.Unmarshal(data, &definition)
+	if err == nil && definition.Spec.Config != "" {
+		var read cni.Network
+		read, err = cni.ReadNetwork(definition.Spec.Config, x.Metadata.Name)
+		n.Plugins, n.Ports = read.Plugins, read.Ports
 	}
-	var config struct {
-		networkPlugin
-		Plugins []networkPlugin `json:"plugins"`
-	}
-	if err := json.Unmarshal([]byte(cmp.Or(network.Spec.Config, "{}")), &config); err != nil {
-		return fmt.Errorf("%s: spec.config: %w", x.title(), err)
-	}
-	var ports []policy.Port
-	for _, p := range append(config.Plugins, config.networkPlugin) {
-		if p.Type == "jackfield-cni" && p.Vswitch != "" {
-			ports = append(ports, policy.Port{Switch: p.Vswitch, Bridge: p.Bridge, VLAN: p.VLAN})
+	if err != nil {
+		n.Err = fmt.Errorf("%s: spec.config: %w: %w", x.title(), err, errdefs.ErrInvalidArgument)
+		if fault, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			n.Err = fmt.Errorf("%s: %s: must be a string, found a JSON %s: %w", x.title(), cmp.Or(fault.Field, "spec"), fault.Value, errdefs.ErrInvalidArgument)
 		}
 	}
-	if len(ports) > 0 {
-		o.Networks[cmp.Or(x.Metadata.Namespace, o.namespace)+"/"+x.Metadata.Name] = ports
+	if n.Err != nil || n.Plugins > 0 {
+		o.Networks[cmp.Or(x.Metadata.Namespace, o.namespace)+"/"+x.Metadata.Name] = n
 	}
-	return nil
+}
+
+// NetworkPort is a port that a network of a pod asks for.
+type NetworkPort struct {
+	Network string // namespace/name
+	policy.Port
+	Err error // why jackfield-cni refuses the network or its port, whatever the policy; nil if it does not
+}
+
+// Name is the name of the port; of a network with a fault, its name.
+func (p *NetworkPort) Name() string {
+	if p.Switch == "" {
+		return p.Network
+	}
+	return p.Port.String()
+}
+
+// Request is the port, or the network with a fault, in messages.
+func (p *NetworkPort) Request() string {
+	if p.Switch == "" {
+		return "network " + diag.Quote(p.Network)
+	}
+	return fmt.Sprintf("port %s of network %s", p.Port, diag.Quote(p.Network))
 }

@@ -119,12 +119,17 @@ func (p *Policy) EvaluateContainer(r *resolve.Request, network string, ports []m
 	if err != nil {
 		return nil, err
 	}
+	refused := []Decision{}
 	for _, port := range ports {
+		if port.Err != nil {
+			refused = append(refused, Decision{Kind: "ports", Name: port.Name(), Outcome: Refused, Message: diag.ErrorText(port.Err)})
+			continue
+		}
 		named.Ports = append(named.Ports, port.Port)
 	}
 	s := resolve.Subject(r)
 	s.Network = network
-	all := append(p.Evaluate(&named, s), p.Evaluate(more, s)...)
+	all := slices.Concat(p.Evaluate(&named, s), refused, p.Evaluate(more, s))
 	count := policy.Usage{CDI: len(named.CDI), Sockets: len(named.NamedSockets)}
 	if d := p.evaluateLimits(s, count, policy.Usage{}); d.Outcome != Granted {
 		all = append(all, d)

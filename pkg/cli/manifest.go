@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -87,6 +88,11 @@ func (m *manifestFlags) readPods(cmd *cobra.Command, env Env) error {
 				continue
 			}
 			isEmpty = false
+			for _, name := range slices.Sorted(maps.Keys(objects.Networks)) {
+				if err := objects.Networks[name].Err; err != nil {
+					env.message("warning: %s: %v", file, err)
+				}
+			}
 			for _, p := range objects.Pods {
 				if err := m.setNamespace(cmd, env, file, p); err != nil {
 					return err

@@ -129,10 +129,10 @@ func (c *call) dispatch() error {
 	if err := cmp.Or(c.checkEnvironment(op), err); err != nil {
 		return err
 	}
-	switch {
-	case !slices.Contains(versions, c.version):
-		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q, the plugin supports %s", diag.Excerpt(c.version, diag.MaxExcerpt), strings.Join(versions, ", "))
-	case op.since != "" && isOlder(c.version, op.since):
+	if err := checkVersion(c.version); err != nil {
+		return err
+	}
+	if op.since != "" && isOlder(c.version, op.since) {
 		return attach.Fail(codeVersion, "incompatible CNI versions", "the configuration has version %q; %s needs version %s or later", diag.Excerpt(c.version, diag.MaxExcerpt), c.command, op.since)
 	}
 	if err := c.conf.readKeys(op.permissive); err != nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/jackfield/jackfield/internal/diag"
@@ -55,6 +56,21 @@ func (c *Config) Vswitch(name string) (v Vswitch, ok bool) {
 		return Vswitch{}, false
 	}
 	return c.Vswitches[i], true
+}
+
+// FindBridge returns the bridge of a port: the given one, or the vswitch's default for "". The error is
+// errdefs.ErrNotFound where the configuration has no such vswitch, or the vswitch no such bridge.
+func (c *Config) FindBridge(vswitch, bridge string) (string, error) {
+	v, ok := c.Vswitch(vswitch)
+	if !ok {
+		return bridge, fmt.Errorf("vswitch %s is not in the configuration: add it to vswitches: %w", diag.Quote(vswitch), errdefs.ErrNotFound)
+	}
+	bridge = cmp.Or(bridge, v.Defaults.Bridge)
+	if bridge != "" && !slices.Contains(v.Bridges, bridge) {
+		return bridge, fmt.Errorf("vswitch %s has no bridge %s in the configuration: add it to vswitches.%s.bridges%s: %w",
+			diag.Quote(vswitch), diag.Quote(bridge), vswitch, diag.Suggest(bridge, v.Bridges...), errdefs.ErrNotFound)
+	}
+	return bridge, nil
 }
 
 // endpoints are where the switches' control sockets are by default.
