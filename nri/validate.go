@@ -80,6 +80,7 @@ type validation struct {
 func (v *validation) checkAdjustment() error {
 	pod, c := v.req.GetPod(), v.req.GetContainer()
 	v.subject, v.policy = resolve.Subject(newRequest(v.p.runtimeName(), pod, c)), v.core.engine.Policy()
+	v.subject.Explanations = new(resolve.MaxExplanations)
 	cfg, a, id := v.core.cfg.Validate, v.req.GetAdjust(), c.GetId()
 	v.answer = v.p.containers.adjustmentOf(id)
 	var errs []error

@@ -98,25 +98,28 @@ func (g Glob) Covers(dir string) bool {
 func (g Glob) consume(s string) (rest string, ok bool) {
 	// retry is a star to which the match returns: the pattern after it, and the characters it does not
 	// stand for yet.
-	type retry struct{ pattern, s string }
-	var one, two *retry
+	type retry struct {
+		pattern, s string
+		isSet      bool
+	}
+	var one, two retry
 	p := g.stars
 	for s != "" {
 		switch {
 		case strings.HasPrefix(p, "**"):
 			p = p[2:]
-			one, two = nil, &retry{p, s}
+			one, two = retry{}, retry{p, s, true}
 		case strings.HasPrefix(p, "*"):
 			p = p[1:]
-			one = &retry{p, s}
+			one = retry{p, s, true}
 		case p != "" && p[0] == s[0]:
 			p, s = p[1:], s[1:]
-		case one != nil && one.s[0] != '/':
+		case one.isSet && one.s[0] != '/':
 			one.s = one.s[1:]
 			p, s = one.pattern, one.s
-		case two != nil:
+		case two.isSet:
 			skip := 1
-			if one != nil {
+			if one.isSet {
 				// What stands between the two stars matched, and "*" could not get past the next "/".
 				// Any start that leaves that "/" to the "*" fails likewise.
 				between := strings.IndexByte(two.pattern, '*')
@@ -125,7 +128,7 @@ func (g Glob) consume(s string) (rest string, ok bool) {
 					return "", false
 				}
 			}
-			one, two.s = nil, two.s[skip:]
+			one, two.s = retry{}, two.s[skip:]
 			p, s = two.pattern, two.s
 		default:
 			return "", false

@@ -43,6 +43,18 @@ type Subject struct {
 	// namespace-name, is denied under every name that it can stand for. Only the pattern for every
 	// network, "*", allows it.
 	NetworkGuessed bool `json:"-"`
+	// Explanations is how many more refusals name the closest rule and a remedy. Each of them compares the patterns of
+	// every rule, and a pod can have a thousand refusals. nil is no bound.
+	Explanations *int `json:"-"`
+}
+
+// takeExplanation reports whether a refusal names the closest rule, and counts it.
+func (s *Subject) takeExplanation() bool {
+	if s.Explanations == nil {
+		return true
+	}
+	*s.Explanations--
+	return *s.Explanations >= 0
 }
 
 // Grant is a decision to allow.
@@ -193,15 +205,17 @@ func (p *Policy) grantingRule(s *Subject, it *item, audit bool) string {
 	return p.rules[i].name
 }
 
-// grants reports whether the rule grants the subject the item.
+// grants reports whether the rule grants the subject the item. A rule for other subjects compares no pattern.
 func (r *rule) grants(s *Subject, it *item) bool {
-	switch it.kind {
-	case kindNetwork:
-		return r.allowsSocketsOrDevices() && r.allowsNetwork(s, it.name) && r.matches(s)
-	case kindSocket, kindDevice:
-		return r.allow.matching(it) != "" && r.allowsNetwork(s, s.Network) && r.matches(s)
+	switch {
+	case !r.matches(s):
+		return false
+	case it.kind == kindNetwork:
+		return r.allowsSocketsOrDevices() && r.allowsNetwork(s, it.name)
+	case (it.kind == kindSocket || it.kind == kindDevice) && !r.allowsNetwork(s, s.Network):
+		return false
 	}
-	return r.allow.matching(it) != "" && r.matches(s)
+	return r.allow.matching(it) != ""
 }
 
 // allowsSocketsOrDevices reports whether the rule allows anything that a network can deliver.
@@ -233,7 +247,7 @@ func (p *Policy) denied(s *Subject, it *item) (refusal *RefusedError, enforced b
 
 // denies says by which pattern the rule denies the subject the item, or "".
 func (r *rule) denies(s *Subject, it *item) string {
-	if r.deny.isEmpty() {
+	if r.deny.isEmpty() || !r.restricts(s) {
 		return ""
 	}
 	list, text, within := it.kind, r.deny.matching(it), ""
@@ -246,7 +260,7 @@ func (r *rule) denies(s *Subject, it *item) string {
 	if text == "" {
 		list, text, within = it.kind, r.deny.findPattern(it, (*pattern).matchesWithin), ", which matches "+it.within()
 	}
-	if text == "" || !r.restricts(s) {
+	if text == "" {
 		return ""
 	}
 	why := "its deny." + list.listName() + " has " + text + within

@@ -106,6 +106,10 @@ func (p *Policy) newRefusal(s *Subject, it *item) *RefusedError {
 // refuse returns a refusal with the rule that came closest and the lines that would grant the item.
 func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
 	e := p.newRefusal(s, it)
+	if !s.takeExplanation() {
+		e.Why = "no rule allows it"
+		return e
+	}
 	var (
 		closest *rule
 		at      closeness
@@ -115,7 +119,11 @@ func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
 		if r.allow.isEmpty() || r.audit {
 			continue // it grants nothing
 		}
-		c, n := r.closeness(s, it)
+		part := r.mismatch(s, false)
+		if most := maxCloseness(part); most < at || most == at && part != "" {
+			continue // its patterns need no comparison
+		}
+		c, n := r.closeness(s, it, part)
 		if c > at || c == at && n > common {
 			closest, at, common = r, c, n
 		}
@@ -133,19 +141,27 @@ func (p *Policy) refuse(s *Subject, it *item) *RefusedError {
 	return e
 }
 
+// maxCloseness returns how close a rule can come whose subjects do not match in the part, or match if it is "".
+func maxCloseness(part string) closeness {
+	switch part {
+	case "":
+		return otherNetwork
+	case "namespaces":
+		return otherSubject
+	}
+	return partialSubject
+}
+
 // closeness says how close the rule came and, to order equally close rules, how many bytes of the
-// name agreed.
-func (r *rule) closeness(s *Subject, it *item) (closeness, int) {
+// name agreed. part is the part of the rule's subjects that s does not match, or "".
+func (r *rule) closeness(s *Subject, it *item, part string) (closeness, int) {
 	named := r.allow.matching(it) != ""
 	if it.kind == kindNetwork {
 		named = r.allowsSocketsOrDevices() && r.allowsNetwork(s, it.name)
 	}
-	part := r.mismatch(s, false)
 	switch {
-	case part == "namespaces" && named:
-		return otherSubject, 0
 	case part != "" && named:
-		return partialSubject, 0
+		return maxCloseness(part), 0
 	case part != "":
 		return unrelated, 0
 	case named:

@@ -240,7 +240,7 @@ func (p *planner) missingRule(a *attachment.Attachment) *policy.RefusedError {
 // managesNetwork reports whether some rule lets the attachment's network bring the container
 // anything.
 func (e *Engine) managesNetwork(s policy.Subject, a *attachment.Attachment) bool {
-	s.NetworkGuessed = a.NetworkGuessed
+	s.NetworkGuessed, s.Explanations = a.NetworkGuessed, new(int)
 	grant, err := e.policy.Network(s, a.PolicyNetwork())
 	return err == nil && grant.Rule != ""
 }

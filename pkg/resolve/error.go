@@ -18,10 +18,13 @@ type Error struct {
 	Items     []Item // none where the requests could not be read
 }
 
+// MaxExplanations is the number of refusals of a container that name the closest rule and a remedy.
+const MaxExplanations = 16
+
 // Error lists the first 16 errors and the number of the others, because the text becomes the status
 // of a pod.
 func (e *Error) Error() string {
-	const listed = 16
+	const listed = MaxExplanations
 	var b strings.Builder
 	if e.Container != "" {
 		fmt.Fprintf(&b, "container %q: ", e.Container)

@@ -126,6 +126,9 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 	annotated := p.isAnnotated(req.Annotations)
 	asks := annotated || len(req.CDIDevices) > 0
 	p.ctx, p.req, p.subject = ctx, *req, Subject(req)
+	if !p.opts.ForAdministrator {
+		p.subject.Explanations = new(MaxExplanations)
+	}
 	found, allocated, err := p.findAttachments(asks)
 	hooks := p.hooksOf(req)
 	if !asks && !slices.ContainsFunc(found, hasDevice) && len(allocated) == 0 && len(hooks) == 0 && err == nil {
