@@ -141,6 +141,34 @@ func BenchmarkNRIStaleDeviceInfo(b *testing.B) {
 	b.Run("2-sockets", func(b *testing.B) { ours, peer := both(true); compare(b, ours, peer, "empty") })
 }
 
+// BenchmarkNRIRefusals compares a container whose 1,024 named devices are refused with a container that is granted them, under
+// 300 rules of 30 patterns with several stars. The figure x/granted is the ratio.
+func BenchmarkNRIRefusals(b *testing.B) {
+	const names, rules, patterns = 1024, 300, 30
+	node := newNRI(b)
+	var devices, list []string
+	for i := range names {
+		devices = append(devices, fmt.Sprintf(`{"name":"many%d","containerEdits":{"env":["MANY%d=1"]}}`, i, i))
+		list = append(list, fmt.Sprintf("vendor.com/many=many%d", i))
+	}
+	var policy strings.Builder
+	for i := range rules {
+		fmt.Fprintf(&policy, "    - name: tenant-%d\n      for: {namespaces: [tenant-%d]}\n      allow:\n        cdi:\n", i, i)
+		for j := range patterns {
+			fmt.Fprintf(&policy, "          - \"*vendor*/*many*=*x%d-%d*\"\n", i, j)
+		}
+	}
+	policy.WriteString("    - {name: last, for: {namespaces: [granted]}, allow: {cdi: [\"vendor.com/many=*\"]}}\n")
+	check(b, os.MkdirAll(filepath.Join(node.dir, "cdi"), 0o755))
+	check(b, os.WriteFile(filepath.Join(node.dir, "cdi/many.json"),
+		[]byte(`{"cdiVersion":"0.6.0","kind":"vendor.com/many","devices":[`+strings.Join(devices, ",")+`]}`), 0o644))
+	node.jackfieldWith(b, policy.String())
+	annotations := map[string]string{"devices.jackfield.dev": strings.Join(list, ",")}
+	refused, granted := node.container("refused", annotations), node.container("granted", annotations)
+	refused.isRefused = true
+	compare(b, refused, granted, "granted")
+}
+
 const staleInfo = `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:03:00.1"}}`
 
 // compare creates containers on both sides in turn, and reports the two medians and their ratio.
@@ -171,7 +199,10 @@ func newNRI(b *testing.B) *nriNode {
 }
 
 // jackfield starts the plugin with its own directories and ten CDI files.
-func (n *nriNode) jackfield(b *testing.B) {
+func (n *nriNode) jackfield(b *testing.B) { n.jackfieldWith(b, "") }
+
+// jackfieldWith starts the plugin with further rules.
+func (n *nriNode) jackfieldWith(b *testing.B, rules string) {
 	for _, d := range []string{"cdi", "vsw", "cni", "dp", "state"} {
 		check(b, os.MkdirAll(filepath.Join(n.dir, d), 0o755))
 	}
@@ -194,7 +225,7 @@ policy:
     - name: r
       for: {namespaces: ["dpdk-*"]}
       allow: {cdi: ["vendor.com/net=*"], sockets: ["DIR/vsw/**"]}
-`, "DIR", n.dir)), 0o600))
+`+rules, "DIR", n.dir)), 0o600))
 	n.start(b, "50-jackfield", build(b, "../cmd/jackfield-nri"), "--config", file, "--nri-socket", n.runtime.SocketPath())
 }
 
@@ -255,12 +286,14 @@ type container struct {
 	runtime *nritest.Runtime
 	pod     *api.PodSandbox
 	ctr     *api.Container
+	// isRefused is set if Jackfield must refuse to create the container.
+	isRefused bool
 }
 
 func (n *nriNode) container(namespace string, annotations map[string]string) *container {
 	pod := nritest.NewPod(namespace, "p", annotations)
 	ctr := &api.Container{Id: nritest.NewID(), PodSandboxId: pod.Id, Name: "c", Args: []string{"sleep"}, Env: []string{"PATH=/bin"}, Linux: &api.LinuxContainer{}}
-	return &container{n.runtime, pod, ctr}
+	return &container{runtime: n.runtime, pod: pod, ctr: ctr}
 }
 
 // create creates the container under a new ID, and returns how long that took.
@@ -270,6 +303,12 @@ func (c *container) create(tb testing.TB) time.Duration {
 	start := time.Now()
 	_, err := c.runtime.Adjust(context.Background(), c.pod, ctr)
 	took := time.Since(start)
+	if c.isRefused {
+		if err == nil || !strings.Contains(err.Error(), "1024 problems") {
+			tb.Fatalf("the container is not refused all that it requests: %v", err)
+		}
+		return took
+	}
 	check(tb, err)
 	check(tb, c.runtime.RemoveContainer(context.Background(), c.pod, ctr))
 	return took

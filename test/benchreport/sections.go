@@ -81,6 +81,13 @@ var sections = []section{
 		},
 	},
 	{
+		name: "refusals",
+		runs: []bench{{bench: "NRIRefusals", time: "30x", count: 3}},
+		rows: []row{
+			nri("1,024 refused names under 300 rules of 30 patterns", "NRIRefusals", "granted", "the same request, granted", 5),
+		},
+	},
+	{
 		name: "daemon",
 		runs: []bench{{bench: "Rebind", time: "1000x"}, {bench: "DaemonIdle", time: "3x"}},
 		rows: []row{
