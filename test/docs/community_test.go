@@ -99,7 +99,7 @@ func TestWorkflowsRunMakeTargets(t *testing.T) {
 			}
 		}
 	}
-	for _, target := range []string{"lint", "unit", "e2e", "kube", "fuzz"} {
+	for _, target := range []string{"lint", "unit", "e2e", "kube", "fuzz", "vulncheck"} {
 		if !ran[target] {
 			t.Errorf("no workflow runs make %s", target)
 		}
