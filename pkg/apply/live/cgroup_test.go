@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -173,6 +174,33 @@ func TestPrependedRulesAllowDevice(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Linux 6.17 to 7.1 write the field revision of a query even behind a shorter structure. The library passes a structure
+// with this field, so it returns the revision that the kernel reports. Older kernels report 0.
+func TestQueryForDeviceProgramsHasRoomForRevision(t *testing.T) {
+	dir := newUnifiedCgroup(t)
+	if err := attachDenyAll(t, dir, unix.BPF_F_ALLOW_MULTI); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	var query struct { // union bpf_attr, linux/bpf.h
+		target, attachType uint32
+		_                  [6]uint64
+		revision           uint64
+	}
+	query.target, query.attachType = uint32(fd), uint32(ebpf.AttachCGroupDevice)
+	if _, _, errno := unix.Syscall(unix.SYS_BPF, unix.BPF_PROG_QUERY, uintptr(unsafe.Pointer(&query)), unsafe.Sizeof(query)); errno != 0 {
+		t.Fatal(errno)
+	}
+	got, err := link.QueryPrograms(link.QueryOptions{Target: fd, Attach: ebpf.AttachCGroupDevice})
+	if err != nil || len(got.Programs) != 1 || got.Revision != query.revision {
+		t.Errorf("programs %+v, %v, and the kernel's revision is %d", got, err, query.revision)
 	}
 }
 
