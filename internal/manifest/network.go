@@ -27,6 +27,7 @@ type Network struct {
 // addNetwork adds a NetworkAttachmentDefinition. jackfield-cni's own parser reads it. Without a configuration the node has
 // it in a file. A fault of one network does not keep the other objects from being read.
 func (o *Objects) addNetwork(data json.RawMessage, x *object) {
+	o.Definitions++
 	var n Network
 	var definition struct{ Spec struct{ Config string } }
 	err := json.Unmarshal(data, &definition)

@@ -23,6 +23,9 @@ type Objects struct {
 	Networks map[string]Network // of Jackfield, and those that no plugin can read, by NAMESPACE/NAME
 	Claims   map[string]Claim   // by KIND NAMESPACE/NAME
 
+	// Definitions counts the NetworkAttachmentDefinitions, also those of other plugins.
+	Definitions int
+
 	namespace string   // of networks and claims that name none
 	others    []string // kinds without pods in a manifest, quoted, each once
 }
@@ -33,6 +36,7 @@ func (o *Objects) Add(more Objects) {
 		o.Networks, o.Claims = map[string]Network{}, map[string]Claim{}
 	}
 	o.Pods = append(o.Pods, more.Pods...)
+	o.Definitions += more.Definitions
 	maps.Copy(o.Networks, more.Networks)
 	maps.Copy(o.Claims, more.Claims)
 }

@@ -4,7 +4,11 @@ package validate
 
 import (
 	"bytes"
+	"cmp"
+	"maps"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -26,7 +30,42 @@ const (
 	formatConfig
 	formatMetadata // of devices of resource claims
 	formatManifest // of Kubernetes
+	formatNetwork  // of CNI
 )
+
+// formatsByName are the formats that a caller can name.
+var formatsByName = map[string]format{
+	"device-info": formatDeviceInfo, "cdi": formatCDI, "hook": formatHooks, "config": formatConfig, "metadata": formatMetadata, "network": formatNetwork,
+}
+
+// FormatNames returns the names of the formats, sorted.
+func FormatNames() []string { return slices.Sorted(maps.Keys(formatsByName)) }
+
+// formatOf returns what a file is meant to be: as the caller said, by its path, or by its content.
+func (v *Validator) formatOf(t text) format {
+	if v.as != formatUnknown {
+		return v.as
+	}
+	found := detectFormat(t.ext, t.data)
+	isOther := found == formatDeviceInfo || found == formatMetadata || found == formatHooks || found == formatManifest || found == formatNetwork
+	if !isOther && !specWords().Match(t.data) && isConfigPath(cmp.Or(t.hostPath, t.name)) {
+		return formatConfig
+	}
+	return found
+}
+
+// isConfigPath reports whether the file at a path is a configuration of Jackfield, also an empty one: it is where Jackfield
+// or a runtime reads it, or has the name of the node's.
+func isConfigPath(file string) bool {
+	name := path.Base(file)
+	switch path.Dir(file) {
+	case path.Dir(config.DefaultPath):
+		return true
+	case "/etc/nri/conf.d": // the runtime passes the file of the same name to a plugin that it starts
+		return strings.Contains(name, "jackfield")
+	}
+	return name == path.Base(config.DefaultPath)
+}
 
 // detectFormat returns what a file is meant to be, by its content, also where that is broken. ext is the
 // extension of its name. A YAML file is CDI, unless it has keys of a configuration, or misspelt ones,
@@ -45,6 +84,8 @@ func detectFormat(ext string, data []byte) format {
 		return formatConfig
 	case len(text) == 0:
 		return formatEmpty
+	case startsAsConfig(text):
+		return formatConfig
 	}
 	if root, fault := jsontree.Parse(string(text)); fault == nil && root.Kind == jsontree.Object {
 		if f := formatByKeys(root); f != formatUnknown {
@@ -52,6 +93,8 @@ func detectFormat(ext string, data []byte) format {
 		}
 	}
 	switch {
+	case networkWords().Match(text):
+		return formatNetwork
 	case cdiWords().Match(text):
 		return formatCDI
 	case hookWords().Match(text):
@@ -68,7 +111,8 @@ var (
 	cdiWords        = lazyPattern(`(?m)^[\s{]*"?(cdiVersion|containerEdits)"?\s*:|"(cdiVersion|containerEdits)"`)
 	hookWords       = lazyPattern(`"(hook|when|stages)"\s*:`)
 	apiVersionWords = lazyPattern(`(?m)^[\s{]*["']?apiVersion["']?\s*:`)
-	manifestWords   = lazyPattern(`(?m)^[\s{]*["']?kind["']?\s*:\s*["']?(Pod|` + strings.Join(manifest.Workloads, "|") + `|List)["']?\s*(,|}|#|$)`)
+	networkWords    = lazyPattern(`"(cniVersion|cniVersions|plugins)"\s*:`)
+	manifestWords   = lazyPattern(`(?m)^[\s{]*["']?kind["']?\s*:\s*["']?(Pod|NetworkAttachmentDefinition|` + strings.Join(manifest.Workloads, "|") + `|List)["']?\s*(,|}|#|$)`)
 	metadataWords   = lazyPattern(`"kind"\s*:\s*"DeviceMetadata"|"apiVersion"\s*:\s*"metadata\.resource\.k8s\.io/`)
 	infoWords       = lazyPattern(`\b(pci|vdpa|vhost-user|memif|type|version)\b`)
 	specWords       = lazyPattern(`(?m)^["']?(cdiVersion|kind|devices|containerEdits)["']?\s*:`)
@@ -105,18 +149,32 @@ func resemblesConfig(data []byte) bool {
 	return resembles
 }
 
+// startsAsConfig reports whether a text that is not JSON begins with a key of the configuration.
+func startsAsConfig(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		switch line = bytes.TrimRight(line, " \t\r\n"); {
+		case len(line) == 0, line[0] == '#', bytes.Equal(line, []byte("---")):
+		default:
+			return configWords().Match(line)
+		}
+	}
+	return false
+}
+
 // formatByKeys returns the format that the first telling key of a JSON object shows.
 func formatByKeys(root *jsontree.Node) format {
 	found := formatUnknown
 	for _, member := range root.Children {
 		switch strings.ToLower(member.Key) {
+		case "cniversion", "cniversions", "plugins":
+			return formatNetwork
 		case "cdiversion", "kind", "devices", "containeredits":
 			return formatCDI
 		case "hook", "when", "stages":
 			return formatHooks
-		case "type", "pci", "vdpa", "vhost-user", "memif":
+		case "pci", "vdpa", "vhost-user", "memif":
 			return formatDeviceInfo
-		case "version": // hooks.d files have it, too, beside keys of their own
+		case "type", "version": // CNI plugins and hooks.d files have them, too, beside keys of their own
 			found = formatDeviceInfo
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/diag"
@@ -30,6 +31,7 @@ type Validator struct {
 	trustAnyone bool     // owners and modes of files are not checked
 	readDirs    []string // whose CDI and hooks.d files this host reads, symlinks resolved
 	specExts    []string // extensions of the CDI files that this host reads
+	as          format   // of every file, as the caller says; formatUnknown to detect it
 }
 
 // File is a file that was checked, or one whose devices another file of its directory declares, too.
@@ -43,8 +45,11 @@ type File struct {
 
 // New reads from the host's configuration which files the host reads. An unreadable configuration has
 // the default ones. specDirs is the value of CDI_SPEC_DIRS. Without checkHost, what depends on the host
-// is not checked.
-func New(host hostfs.Root, specDirs string, checkHost bool) (*Validator, error) {
+// is not checked. as is one of [FormatNames], or "" to detect the format of each file.
+func New(host hostfs.Root, specDirs, as string, checkHost bool) (*Validator, error) {
+	if _, known := formatsByName[as]; as != "" && !known {
+		return nil, fmt.Errorf("invalid format %q: must be one of %s: %w", as, strings.Join(FormatNames(), ", "), errdefs.ErrInvalidArgument)
+	}
 	dirs, err := cdiregistry.DirsFromEnv(specDirs)
 	if err != nil {
 		return nil, err
@@ -56,7 +61,7 @@ func New(host hostfs.Root, specDirs string, checkHost bool) (*Validator, error) 
 	if dirs == nil {
 		dirs = cfg.CDI.SpecDirs
 	}
-	v := &Validator{host: host, checkHost: checkHost, trustAnyone: !checkHost || !host.IsLive(), specExts: cfg.CDI.Extensions}
+	v := &Validator{host: host, checkHost: checkHost, trustAnyone: !checkHost || !host.IsLive(), specExts: cfg.CDI.Extensions, as: formatsByName[as]}
 	for _, dir := range slices.Concat(dirs, cfg.Hooks.Dirs, []string{"/etc/containers/oci/hooks.d", "/usr/share/containers/oci/hooks.d"}) {
 		v.readDirs = append(v.readDirs, v.host.Canonical(dir))
 	}
@@ -157,14 +162,15 @@ type text struct {
 
 // checkText checks the content of a file by its format.
 func (v *Validator) checkText(t text) File {
-	f := File{Name: t.name, format: detectFormat(t.ext, t.data)}
+	f := File{Name: t.name, format: v.formatOf(t)}
 	check := map[format]func(text) (content string, found diag.List){
 		formatDeviceInfo: v.checkDeviceInfo,
 		formatMetadata:   v.checkMetadata,
 		formatCDI:        v.checkSpec,
 		formatHooks:      v.checkHook,
 		formatConfig:     v.checkConfig,
-		formatManifest:   v.rejectManifest,
+		formatManifest:   v.checkManifest,
+		formatNetwork:    checkNetwork,
 		formatEmpty:      rejectEmpty,
 		formatUnknown:    rejectUnknown,
 	}[f.format]
@@ -176,27 +182,16 @@ func rejectEmpty(t text) (content string, found diag.List) {
 	return "", diag.List{{File: t.name, Severity: diag.SeverityError, Found: "nothing", Rule: "want a device-info map, a CDI spec or a hook"}}
 }
 
-// rejectManifest is about a Kubernetes object, which another command checks.
-func (v *Validator) rejectManifest(t text) (content string, found diag.List) {
-	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning, Rule: "is a Kubernetes object, and was not checked"}
-	if t.isNamed || v.isReadDir(path.Dir(t.hostPath)) {
-		d.Severity = diag.SeverityError
-	}
-	if t.hostPath == "" {
-		d.File = "-" // as explain reads it
-	}
-	d.Hint = "run `jackfield explain " + d.File + "` on pods and workloads"
-	return "", diag.List{d}
-}
-
 // rejectUnknown is about a file in none of the formats that are checked. The place is that of a
 // mistake in the JSON: a file is mostly broken before the key that shows its format.
 func rejectUnknown(t text) (content string, found diag.List) {
 	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityError,
-		Rule: "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\"), and was not checked"}
+		Rule: "is neither device-info (it has no \"type\" and \"version\") nor CDI (no \"cdiVersion\" and \"kind\") nor hooks.d (no \"hook\" and \"stages\") nor a CNI network (no \"cniVersion\"), and was not checked"}
 	if t.ext != ".json" {
 		if !t.isNamed {
 			d.Severity = diag.SeverityWarning // a README beside the files is no mistake
+		} else {
+			d.Hint = "name the format with --as"
 		}
 	} else if _, fault := jsontree.Parse(string(t.data)); fault != nil {
 		d.Line, d.Column = fault.Line, fault.Column

@@ -16,9 +16,12 @@ import (
 
 const validateLong = `validate checks device-info files against the Device Information Specification
 1.1.0, device metadata of resource claims against KEP-5304, CDI files against the
-CDI specification of their version, hooks.d files against oci-hooks(5), and
-Jackfield's own configuration. It detects the format by the content; a file called
-.yaml or .yml is CDI or a configuration.
+CDI specification of their version, hooks.d files against oci-hooks(5),
+Jackfield's own configuration, and networks of jackfield-cni: CNI configuration
+files, and NetworkAttachmentDefinitions in manifests. It detects the format by the
+content; a file called .yaml or .yml is CDI, a manifest or a configuration. Files in
+/etc/jackfield, those of the plugin in /etc/nri/conf.d, and files called config.yaml
+are configurations, also empty ones. --as names the format instead.
 
 Each diagnostic is one line, FILE:LINE:COLUMN: what is wrong and what is wanted. A
 file without an error has a line that says ok, unless -q is given. Warnings alone
@@ -40,6 +43,7 @@ func validateCommand(env Env) *cobra.Command {
 		n                     hostFlags
 		out                   output
 		strict, quiet, noHost bool
+		as                    string
 	)
 	cmd := &cobra.Command{
 		Use:   "validate FILE|DIR|-...",
@@ -49,6 +53,8 @@ func validateCommand(env Env) *cobra.Command {
 			"  jackfield validate --no-host vendor.json\n" +
 			"  nvidia-ctk cdi generate | jackfield validate -\n" +
 			"  jackfield validate /etc/jackfield/config.yaml\n" +
+			"  jackfield validate --as config jackfield.conf\n" +
+			"  jackfield validate network.yaml /etc/cni/net.d/10-fast.conflist\n" +
 			"  jackfield validate /etc/containers/oci/hooks.d\n" +
 			"  jackfield validate /var/run/k8s.cni.cncf.io/devinfo/cni\n" +
 			"  jackfield validate dra-device-metadata/*/*/metadata.json",
@@ -61,7 +67,10 @@ func validateCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v, err := validate.New(host, env.Getenv(cdiregistry.DirsEnv), !noHost)
+			if as != "" && !slices.Contains(validate.FormatNames(), as) {
+				return usagef(cmd, "--as: invalid format %q: must be one of %s%s", as, strings.Join(validate.FormatNames(), ", "), diag.Suggest(as, validate.FormatNames()...))
+			}
+			v, err := validate.New(host, env.Getenv(cdiregistry.DirsEnv), as, !noHost)
 			if err != nil {
 				return err
 			}
@@ -98,6 +107,8 @@ func validateCommand(env Env) *cobra.Command {
 	cmd.Flags().BoolVar(&strict, "strict", false, "end with exit status 1 on warnings, too")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print diagnostics only, and nothing about valid files")
 	cmd.Flags().BoolVar(&noHost, "no-host", false, "do not check the owner and mode of a file, nor what it refers to on the host")
+	cmd.Flags().StringVar(&as, "as", "", "the `format` of all files: "+strings.Join(validate.FormatNames(), ", ")+" (default: by their content)")
+	completeFlag(cmd, "as", fixedValues(validate.FormatNames()...))
 	n.addRootFlag(cmd)
 	out.addFlag(cmd)
 	return cmd

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package validate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/internal/manifest"
+	"github.com/jackfield/jackfield/pkg/cni"
+)
+
+// checkNetwork checks a CNI configuration file, of one plugin or of a list, as jackfield-cni does. Other plugins' keys are
+// theirs to check.
+func checkNetwork(t text) (content string, found diag.List) {
+	n, err := cni.ReadNetwork(string(t.data), "")
+	if err != nil {
+		return "", diag.List{{File: t.name, Severity: diag.SeverityError, Rule: diag.ErrorText(err)}}
+	}
+	if n.Plugins == 0 {
+		return "CNI network without jackfield-cni", nil
+	}
+	return "CNI network with " + diag.Count(n.Plugins, "plugin") + " of jackfield-cni", nil
+}
+
+// checkManifest checks the NetworkAttachmentDefinitions of a Kubernetes manifest. Another command checks other objects.
+func (v *Validator) checkManifest(t text) (content string, found diag.List) {
+	objects, err := manifest.Parse(t.name, t.data, "default")
+	if objects.Definitions == 0 {
+		return "", diag.List{v.notChecked(t)}
+	}
+	var none manifest.NoPodsError
+	if err != nil && !errors.As(err, &none) {
+		return "", diag.List{{File: t.name, Severity: diag.SeverityError, Rule: diag.ErrorText(err)}}
+	}
+	for _, name := range slices.Sorted(maps.Keys(objects.Networks)) {
+		if fault := objects.Networks[name].Err; fault != nil {
+			found = append(found, &diag.Diagnostic{File: t.name, Severity: diag.SeverityError, Rule: diag.ErrorText(fault)})
+		}
+	}
+	content = diag.Count(objects.Definitions, "NetworkAttachmentDefinition")
+	if len(objects.Pods) > 0 {
+		content += fmt.Sprintf("; run `jackfield explain %s` on its pods", t.name)
+	}
+	return content, found
+}
+
+// notChecked is about a Kubernetes object, which another command checks.
+func (v *Validator) notChecked(t text) *diag.Diagnostic {
+	d := &diag.Diagnostic{File: t.name, Severity: diag.SeverityWarning, Rule: "is a Kubernetes object, and was not checked"}
+	if t.isNamed || v.isReadDir(path.Dir(t.hostPath)) {
+		d.Severity = diag.SeverityError
+	}
+	if t.hostPath == "" {
+		d.File = "-" // as explain reads it
+	}
+	d.Hint = "run `jackfield explain " + d.File + "` on pods and workloads"
+	return d
+}
