@@ -8,15 +8,12 @@
 package cdiedits
 
 import (
-	"cmp"
 	"fmt"
-	"os"
 
-	"github.com/containerd/errdefs"
-	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
 
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/edits"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -46,12 +43,11 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edits.Origin) error {
 		}
 	}
 	for i, n := range e.DeviceNodes {
-		d := edits.Device{Path: n.Path, HostPath: n.HostPath, Type: n.Type, Major: n.Major, Minor: n.Minor,
-			FileMode: n.FileMode, UID: n.UID, GID: n.GID, Access: n.Permissions, Origin: in("deviceNodes", i)}
-		if err := a.complete(&d); err != nil {
-			return &diag.Diagnostic{File: origin.File, Field: d.Origin.Field, Rule: diag.ErrorText(err), Kind: err}
+		d, err := a.complete(n, in("deviceNodes", i))
+		if err != nil {
+			return err
 		}
-		if err := b.AddDevice(&d); err != nil {
+		if err := b.AddDevice(d); err != nil {
 			return err
 		}
 	}
@@ -80,39 +76,27 @@ func (a *Adder) Add(e *specs.ContainerEdits, origin edits.Origin) error {
 	return nil
 }
 
-// complete fills in a device node from the host. A file that gives type and numbers needs no
-// node on the host.
-func (a *Adder) complete(d *edits.Device) error {
-	d.HostPath = cmp.Or(d.HostPath, d.Path)
+// complete fills in a device node from the host. The runtime creates the node with the numbers of the file, so a node of
+// the host that contradicts them is an error.
+func (a *Adder) complete(n *specs.DeviceNode, origin edits.Origin) (*edits.Device, error) {
+	completed := *n
+	if fault := cdiregistry.CompleteNode(a.Host, &completed); fault != nil && !fault.IsWarning() {
+		return nil, inHostPath(fault, completed.HostPath, origin)
+	}
+	d := &edits.Device{Path: n.Path, HostPath: completed.HostPath, Type: completed.Type, Major: completed.Major, Minor: completed.Minor,
+		FileMode: completed.FileMode, UID: n.UID, GID: n.GID, Access: n.Permissions, Origin: origin}
 	if d.UID == nil && a.UID > 0 {
 		d.UID = new(a.UID)
 	}
 	if d.GID == nil && a.GID > 0 {
 		d.GID = new(a.GID)
 	}
-	isGiven := d.Type != "" && (d.Major != 0 || d.Type == "p")
-	if isGiven && d.FileMode != nil {
-		return nil
-	}
-	st, err := a.Host.Stat(d.HostPath)
-	hostType := hostfs.DeviceType(st.Mode)
-	if hostType != "" && d.FileMode == nil {
-		d.FileMode = new(os.FileMode(st.Mode & 0o7777))
-	}
-	switch {
-	case isGiven:
-		return nil
-	case err != nil:
-		return fmt.Errorf("read host device node: %w; the file gives no type and numbers of its own", err)
-	case hostType == "":
-		return fmt.Errorf("host path %q is a %s, not a device node: %w", d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
-	}
-	d.Type = cmp.Or(d.Type, hostType)
-	if d.Type != hostType && !(d.Type == "u" && hostType == "c") {
-		return fmt.Errorf("type: found %q, but host path %q is a %s: %w", d.Type, d.HostPath, hostfs.TypeName(st.Mode), errdefs.ErrInvalidArgument)
-	}
-	if d.Type != "p" && d.Major == 0 {
-		d.Major, d.Minor = int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
-	}
-	return nil
+	return d, nil
+}
+
+// inHostPath completes a fault of the host with its path and its place in a file.
+func inHostPath(fault *diag.Diagnostic, hostPath string, origin edits.Origin) *diag.Diagnostic {
+	d := *fault
+	d.File, d.Field, d.Rule = origin.File, origin.Field, fmt.Sprintf("host path %q %s", hostPath, fault.Rule)
+	return &d
 }

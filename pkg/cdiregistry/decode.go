@@ -152,7 +152,7 @@ var integerRules = map[string]struct {
 }{
 	"major":          {0, math.MaxInt64, "must be a device number, 0 or more"},
 	"minor":          {0, math.MaxInt64, "must be a device number, 0 or more"},
-	"fileMode":       {0, 0o7777, "must be permission bits, at most 4095 (octal 7777); JSON takes them in decimal, 438 for 0666"},
+	"fileMode":       {0, math.MaxUint32, "must be permission bits, at most 4095 (octal 7777)"},
 	"uid":            {0, math.MaxUint32, "must be a user ID, 0 to 4294967295"},
 	"gid":            {0, math.MaxUint32, "must be a group ID, 0 to 4294967295"},
 	"additionalGids": {0, math.MaxUint32, "must be a group ID, 0 to 4294967295"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackfield/jackfield/internal/jsontree"
 	"github.com/jackfield/jackfield/internal/mountopt"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 var hookNames = []string{"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"}
@@ -41,30 +42,47 @@ func (c *checker) requireAbsolute(object *jsontree.Node, key, value string) {
 
 func (c *checker) checkDeviceNode(n *jsontree.Node, d *specs.DeviceNode) {
 	c.requireAbsolute(n, "path", d.Path)
-	ref := hostRef{what: refNode, path: d.Path, node: d}
 	key := "path"
 	if d.HostPath != "" {
 		c.requireAbsolute(n, "hostPath", d.HostPath)
 		c.requireVersionInLastDevice("0.5.0", n.Member("hostPath"), "hostPath")
-		ref.path, key = d.HostPath, "hostPath"
+		key = "hostPath"
 	}
 	if d.Type != "" && (len(d.Type) != 1 || !strings.Contains("bcup", d.Type)) {
 		c.reject(n.Member("type"), "type", "must be b, c, u or p")
 	}
-	if d.FileMode != nil && *d.FileMode > 0o777 {
-		c.addWarning(n.Member("fileMode"), "fileMode", fmt.Sprintf("is octal %04o, with bits that mean nothing on a device node; JSON takes decimal numbers: 438 is octal 0666, 432 is 0660", uint32(*d.FileMode)))
+	if d.FileMode != nil {
+		c.checkFileMode(n.Member("fileMode"), d)
 	}
 	if d.Permissions != "none" && strings.Trim(d.Permissions, "rwm") != "" {
 		c.reject(n.Member("permissions"), "permissions", `must be made of r, w and m, or be "none"`)
 	}
-	c.addRef(ref, n.Member(key), key)
+	c.addRef(n.Member(key), key, func(host hostfs.Root) *Diagnostic { return CheckNode(host, d) })
+}
+
+// checkFileMode accepts the type bits of stat(2) that agree with the node's type, and warns of all bits that a device
+// node does not have.
+func (c *checker) checkFileMode(n *jsontree.Node, d *specs.DeviceNode) {
+	const decimal = "; a decimal number is not octal: 438 is octal 0666, 432 is 0660"
+	bits := modeType(d.FileMode)
+	nodeType := strings.Replace(d.Type, "u", "c", 1)
+	switch mode := uint32(*d.FileMode); {
+	case bits == "?":
+		c.reject(n, "fileMode", fmt.Sprintf("is octal %04o, which is no mode of a device node: must be permission bits, at most 4095 (octal 7777)", mode)+decimal)
+	case bits != "" && nodeType != "" && bits != nodeType:
+		c.reject(n, "fileMode", fmt.Sprintf("is octal %04o, with the type bits of %s, but the type is %s: must be permission bits", mode, bits, d.Type))
+	case bits != "":
+		c.addWarning(n, "fileMode", fmt.Sprintf("is octal %04o, with the type bits of %s: only its permission bits count, octal %04o", mode, bits, mode&permissionMask))
+	case mode > 0o777:
+		c.addWarning(n, "fileMode", fmt.Sprintf("is octal %04o, with bits that mean nothing on a device node", mode)+decimal)
+	}
 }
 
 func (c *checker) checkNetDevice(n *jsontree.Node, d *specs.LinuxNetDevice) {
 	c.requireText(n, "hostInterfaceName", d.HostInterfaceName)
 	c.requireText(n, "name", d.Name)
-	c.addRef(hostRef{what: refInterface, path: d.HostInterfaceName}, n.Member("hostInterfaceName"), "hostInterfaceName")
-	c.addRef(hostRef{what: refInterfaceName, path: d.Name}, n.Member("name"), "name")
+	c.addRef(n.Member("hostInterfaceName"), "hostInterfaceName", func(host hostfs.Root) *Diagnostic { return CheckInterface(host, d.HostInterfaceName) })
+	c.addRef(n.Member("name"), "name", func(hostfs.Root) *Diagnostic { return checkInterfaceName(d.Name) })
 }
 
 func (c *checker) checkHook(n *jsontree.Node, h *specs.Hook) {
@@ -73,7 +91,7 @@ func (c *checker) checkHook(n *jsontree.Node, h *specs.Hook) {
 		c.reject(n.Member("hookName"), "hookName", "must be one of "+strings.Join(hookNames, ", "))
 	}
 	c.requireAbsolute(n, "path", h.Path)
-	c.addRef(hostRef{what: refHook, path: h.Path}, n.Member("path"), "path")
+	c.addRef(n.Member("path"), "path", func(host hostfs.Root) *Diagnostic { return CheckHook(host, h.Path) })
 }
 
 func (c *checker) checkMount(n *jsontree.Node, m *specs.Mount) {
@@ -84,7 +102,7 @@ func (c *checker) checkMount(n *jsontree.Node, m *specs.Mount) {
 	// The source of a mount that is no bind mount need not be a path: "tmpfs".
 	if bind || slices.Contains([]string{"", "bind", "rbind", "none"}, m.Type) {
 		c.requireAbsolute(n, "hostPath", m.HostPath)
-		c.addRef(hostRef{what: refMount, path: m.HostPath}, n.Member("hostPath"), "hostPath")
+		c.addRef(n.Member("hostPath"), "hostPath", func(host hostfs.Root) *Diagnostic { return CheckMountSource(host, m.HostPath) })
 		if c.withRefs && !bind {
 			c.addWarning(n, "options", `has neither "bind" nor "rbind": runc then fails to make the bind mount`)
 		}

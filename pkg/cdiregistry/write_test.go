@@ -4,6 +4,7 @@ package cdiregistry_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -133,15 +134,15 @@ func TestValidateFileReportsEachFault(t *testing.T) {
 		false: nil,
 		true: {
 			`3:50: devices[0].containerEdits.deviceNodes[1].hostPath: found "/bin/data": is a regular file on the host; a device node must be a device or a FIFO`,
-			`3:92: devices[0].containerEdits.deviceNodes[2].hostPath: found "/fifo": is a FIFO on the host, and the spec says type "c"`,
-			`4:12: devices[0].containerEdits.deviceNodes[3].path: found "/dev/none": cannot be found on the host: no such file or directory`,
-			`4:34: warning: devices[0].containerEdits.deviceNodes[4].path: found "/dev/none": cannot be found on the host: no such file or directory`,
-			`4:87: devices[0].containerEdits.deviceNodes[5].path: found "/dev/none": cannot be found on the host: no such file or directory`,
+			`3:92: devices[0].containerEdits.deviceNodes[2].hostPath: found "/fifo": is type p on the host, but the file says type c: generate the file again, or set hostPath to the host's node`,
+			`4:12: devices[0].containerEdits.deviceNodes[3].path: found "/dev/none": cannot be found on the host: no such file or directory, and the file sets neither type nor major: load the driver, or generate the file again if it is out of date`,
+			`4:34: warning: devices[0].containerEdits.deviceNodes[4].path: found "/dev/none": cannot be found on the host: no such file or directory: load the driver, or generate the file again if it is out of date`,
+			`4:87: devices[0].containerEdits.deviceNodes[5].path: found "/dev/none": cannot be found on the host: no such file or directory, and the file sets no major: load the driver, or generate the file again if it is out of date`,
 			`5:13: warning: devices[0].containerEdits.mounts[0].options: has neither "bind" nor "rbind": runc then fails to make the bind mount`,
 			`5:69: warning: devices[0].containerEdits.mounts[1].options: has neither "bind" nor "rbind": runc then fails to make the bind mount`,
-			`5:81: devices[0].containerEdits.mounts[1].hostPath: found "/lost": cannot be found on the host: no such file or directory`,
+			`5:81: devices[0].containerEdits.mounts[1].hostPath: found "/lost": cannot be found on the host: no such file or directory: generate the file again if it is out of date`,
 			`6:86: devices[0].containerEdits.hooks[1].path: found "/bin/data": is a regular file of mode 0644 on the host; a hook must be an executable file`,
-			`6:130: devices[0].containerEdits.hooks[2].path: found "/bin/gone": cannot be found on the host: no such file or directory`,
+			`6:130: devices[0].containerEdits.hooks[2].path: found "/bin/gone": cannot be found on the host: no such file or directory: generate the file again if it is out of date`,
 		},
 	} {
 		diags, err := cdiregistry.ValidateFile(e.host, "/etc/cdi/a.json", cdiregistry.ValidateOptions{CheckHost: check})
@@ -185,18 +186,42 @@ func TestValidateFileReportsEachFault(t *testing.T) {
 	}
 }
 
-// TestNumberThatDiffersOnHostIsWarning checks a node whose number on the host differs from the spec: the spec is used, but it may be
-// a mistake, so there is a warning.
-func TestNumberThatDiffersOnHostIsWarning(t *testing.T) {
+// TestNodeThatContradictsHostIsError checks a device node whose type or numbers differ from the host's node: the container
+// would get another device under the name.
+func TestNodeThatContradictsHostIsError(t *testing.T) {
 	e := newEnv(t, mode{})
 	file := filepath.Join(e.top, "a.json")
 	text := `{"cdiVersion":"0.5.0","kind":"v.com/c","devices":[{"name":"x","containerEdits":{"deviceNodes":[
- {"path":"/dev/null","type":"c","major":1,"minor":3}, {"path":"/dev/x","hostPath":"/dev/null","type":"c","major":7}, {"path":"/dev/null"}]}}]}`
+ {"path":"/dev/null","type":"c","major":1,"minor":3,"fileMode":8630}, {"path":"/dev/null"}, {"path":"/dev/null","type":"u"},
+ {"path":"/dev/x","hostPath":"/dev/null","type":"c","major":7},
+ {"path":"/dev/x","hostPath":"/dev/null","major":1,"minor":5},
+ {"path":"/dev/x","hostPath":"/dev/null","type":"b","major":1,"minor":3},
+ {"path":"/dev/x","hostPath":"/dev/null","fileMode":25008},
+ {"path":"/dev/x","hostPath":"/bin","type":"c","major":1,"minor":3}]}}]}`
 	e.must(os.WriteFile(file, []byte(text), 0o644))
 	diags, err := cdiregistry.ValidateFile(hostfs.Host(), file, cdiregistry.ValidateOptions{CheckHost: true, TrustAnyone: true})
 	e.must(err)
-	if len(diags) != 1 || diags[0].Error() != `2:83: warning: devices[0].containerEdits.deviceNodes[1].hostPath: found "/dev/null": is number 1:3 on the host, and the spec says another` {
-		t.Errorf("%v", diags)
+	const again = ": generate the file again, or set hostPath to the host's node"
+	place := func(line, column, node int) string {
+		return fmt.Sprintf(`%d:%d: devices[0].containerEdits.deviceNodes[%d].hostPath: found "/dev/null": is `, line, column, node)
+	}
+	want := []string{
+		place(3, 30, 3) + "c 1:3 on the host, but the file says c 7:0" + again,
+		place(4, 30, 4) + "c 1:3 on the host, but the file says 1:5" + again,
+		place(5, 30, 5) + "c 1:3 on the host, but the file says b 1:3" + again,
+		place(6, 30, 6) + "a node of type c on the host, but the file's fileMode has the type bits of b: set fileMode to its permission bits",
+	}
+	var got []string
+	for _, d := range diags {
+		if !d.IsWarning() {
+			got = append(got, d.Error())
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if last := diags[len(diags)-1]; !last.IsWarning() || !strings.Contains(last.Error(), "is a directory on the host") {
+		t.Errorf("a full node whose host path is a directory: %v", last)
 	}
 }
 
@@ -216,7 +241,7 @@ func TestValidateFileReportsEveryFault(t *testing.T) {
 	if diff := cmp.Diff([]string{
 		"found file \"/etc/cdi/a.json\", mode 0666: it must be writable by its owner alone: run `chmod go-w /etc/cdi/a.json`",
 		`2:39: devices[0].containerEdits.env[0]: found "A": must be NAME=VALUE`,
-		`2:67: devices[0].containerEdits.deviceNodes[0].path: found "/dev/none": cannot be found on the host: no such file or directory`,
+		`2:67: devices[0].containerEdits.deviceNodes[0].path: found "/dev/none": cannot be found on the host: no such file or directory, and the file sets neither type nor major: load the driver, or generate the file again if it is out of date`,
 		`2:89: devices[0].containerEdits.deviceNodes[1].path: found "dev/x": must be an absolute path`,
 	}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

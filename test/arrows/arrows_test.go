@@ -45,7 +45,7 @@ var leaves = map[string][]string{
 	"pkg/devices":                 nil,
 	"pkg/cdiregistry":             nil,
 	"pkg/cdi":                     {"internal/cdiedits", "pkg/apply/oci", "pkg/cdiregistry", "pkg/edits"},
-	"internal/cdiedits":           {"pkg/edits"},
+	"internal/cdiedits":           {"pkg/cdiregistry", "pkg/edits"},
 	"internal/glob":               nil,
 	"pkg/policy":                  {"internal/glob"},
 	"internal/quantity":           nil,
