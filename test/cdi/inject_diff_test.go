@@ -142,9 +142,26 @@ func sortPermissions(access string) string {
 	return b.String()
 }
 
+// refusesRepeatedNetDevice reports whether upstream refuses a network device that two devices bring under one name.
+func refusesRepeatedNetDevice(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "duplicate HostInterfaceName")
+}
+
+// withoutTypeBits removes the bits of the file type from the modes of nodes, which upstream keeps.
+func withoutTypeBits(s *rspec.Spec) *rspec.Spec {
+	if s.Linux != nil {
+		for _, d := range s.Linux.Devices {
+			if d.FileMode != nil {
+				*d.FileMode &= 0o7777
+			}
+		}
+	}
+	return s
+}
+
 func diffSpecs(tb testing.TB, theirs, ours *rspec.Spec) string {
 	tb.Helper()
-	return cmp.Diff(foldRules(copySpec(tb, theirs)), foldRules(copySpec(tb, ours)), cmpopts.EquateEmpty())
+	return cmp.Diff(foldRules(withoutTypeBits(copySpec(tb, theirs))), foldRules(copySpec(tb, ours)), cmpopts.EquateEmpty())
 }
 
 // checkInjection injects on both sides and compares the results. It reports whether both succeeded.
@@ -161,6 +178,9 @@ func checkInjection(tb testing.TB, in injection, dirs []string) bool {
 	ours, theirs, before := copySpec(tb, in.spec), copySpec(tb, in.spec), copySpec(tb, in.spec)
 	err := inject(e, ours, in.devices...)
 	_, theirErr := newUpstreamCache(tb, dirs).InjectDevices(theirs, in.devices...)
+	if err == nil && refusesRepeatedNetDevice(theirErr) {
+		return false
+	}
 	if (err == nil) != (theirErr == nil) {
 		tb.Fatalf("jackfield: %v\nupstream: %v\non\n%s", err, theirErr, show())
 	}

@@ -30,6 +30,9 @@ func summary(s *rspec.Spec) string {
 	for _, d := range s.Linux.Devices {
 		fmt.Fprintf(&b, "node %s %s %d:%d\n", d.Path, d.Type, d.Major, d.Minor)
 	}
+	for host, n := range s.Linux.NetDevices {
+		fmt.Fprintf(&b, "interface %s %s\n", host, n.Name)
+	}
 	if s.Linux.Resources != nil {
 		for _, r := range s.Linux.Resources.Devices {
 			fmt.Fprintf(&b, "rule %s %d:%d %q\n", r.Type, *r.Major, *r.Minor, r.Access)
@@ -125,6 +128,16 @@ func TestInjectDifferences(t *testing.T) {
 			spec:   rspec.Spec{Linux: &rspec.Linux{Devices: []rspec.LinuxDevice{{Path: "/dev/null"}, {Path: "/dev/null"}, {Path: "/dev/null"}}}},
 			ours:   "node /dev/null c 1:3\nrule c 1:3 \"r\"\n",
 			theirs: "node /dev/null c 1:3\nnode /dev/null  0:0\nrule c 1:3 \"r\"\n",
+		},
+		"one network device, two mentions": {
+			text:   two(`{"netDevices":[{"hostInterfaceName":"eth1","name":"net1"}]}`, `{"netDevices":[{"hostInterfaceName":"eth1","name":"net1"}]}`),
+			ours:   "interface eth1 net1\n",
+			theirs: "error",
+		},
+		"a node that contradicts the file": {
+			text:   two(`{"deviceNodes":[{"path":"/dev/null","type":"c","major":1,"minor":5}]}`, `{"env":["A=b"]}`),
+			ours:   "error",
+			theirs: "node /dev/null c 1:5\nrule c 1:5 \"rwm\"\n",
 		},
 		"a hook that is there": {
 			text:   two(`{"hooks":[{"hookName":"createRuntime","path":"/h"}]}`, `{"env":["A=b"]}`),

@@ -102,8 +102,8 @@ func (g generator) injectEdits(h host) object {
 			}
 			e["deviceNodes"] = list
 		case 2:
-			// Left out: conflicts, in which upstream keeps the last. A host device always has the
-			// same name.
+			// Left out: conflicts with a device of the OCI spec, in which upstream keeps the last. A host
+			// device always has the same name.
 			n := g.IntN(4)
 			e["netDevices"] = []any{object{"hostInterfaceName": fmt.Sprint("eth", n), "name": fmt.Sprint("net", n)}}
 		case 3:
@@ -184,6 +184,9 @@ func (g generator) deviceNode(h host) object {
 			object{"path": "/dev/x", "hostPath": "/dev/null", "type": "b"}, object{"path": "/dev/x", "hostPath": h.fifo, "type": "c"})
 	}
 	g.maybe(n, "fileMode", 0o666, 0o7777, 0)
+	if n["type"] == "c" && g.chance(20) {
+		n["fileMode"] = unix.S_IFCHR | 0o660
+	}
 	g.maybe(n, "permissions", "r", "rw", "rwm", "mr", "w")
 	g.maybe(n, "uid", 0, 1000)
 	g.maybe(n, "gid", 0, 44)
@@ -223,6 +226,11 @@ func (g generator) ociLinux() *rspec.Linux {
 	l := &rspec.Linux{Namespaces: []rspec.LinuxNamespace{{Type: rspec.MountNamespace}}}
 	if g.chance(30) {
 		l.Namespaces = append(l.Namespaces, rspec.LinuxNamespace{Type: rspec.UserNamespace})
+		for _, list := range []*[]rspec.LinuxIDMapping{&l.UIDMappings, &l.GIDMappings} {
+			if g.chance(75) {
+				*list = []rspec.LinuxIDMapping{{HostID: 100000, Size: 65536}}
+			}
+		}
 	}
 	for _, d := range []rspec.LinuxDevice{{Path: "/dev/jf0", Type: "c", Major: 9, Minor: 9}, {Path: "/dev/tty1", Type: "c", Major: 4, Minor: 1}, {Path: "/dev/full", Type: "c", Major: 1, Minor: 7}, {Path: "/dev/fifo", Type: "p"}} {
 		if g.chance(40) {

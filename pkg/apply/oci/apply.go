@@ -24,7 +24,7 @@ import (
 //     get a rule of the device cgroup: "rwm" unless the edit has another access, none for
 //     edits.NoAccess. A rule that exists and is not followed by a denying rule is not repeated.
 //   - A mount replaces the first one at its destination. Then all mounts are sorted by depth, stably.
-//     In a user namespace CDI's bind mounts get "idmap" or "ridmap" unless they have either.
+//     In a user namespace with mappings CDI's bind mounts get "idmap" or "ridmap" unless they have either.
 //   - If a mount of Jackfield's own is "rslave", a private root becomes "rslave" too. Otherwise
 //     runtimes would cut the mount off from the host's.
 //   - Hooks and groups are appended. The RDT configuration is replaced. A network device replaces
@@ -81,7 +81,7 @@ func (c *Config) changedMembers(set *edits.Set) ([]member, error) {
 	if needsSlaveRoot(linux.RootfsPropagation, set.Mounts) {
 		propagation = []member{{key: "rootfsPropagation", value: marshal("rslave")}}
 	}
-	mounts := planMounts(c.mounts, withBoundDevices(set), hasUserNamespace(linux))
+	mounts := planMounts(c.mounts, withBoundDevices(set), hasMappedUserNamespace(linux))
 	devices, rules := planDevices(c.devices, c.rules, set.Devices)
 	return slices.Concat(
 		changedObject("process",

@@ -187,6 +187,7 @@ func TestEmptySetChangesNothing(t *testing.T) {
 }
 
 func TestUserNamespaceMapsBindMounts(t *testing.T) {
+	mapping := []rspec.LinuxIDMapping{{HostID: 100000, Size: 65536}}
 	for _, tc := range []struct {
 		typ     string
 		options []string
@@ -202,12 +203,16 @@ func TestUserNamespaceMapsBindMounts(t *testing.T) {
 		{typ: "bind", options: []string{"bind"}, want: "bind", origin: att},
 	} {
 		set := &edits.Set{Mounts: []edits.Mount{{Destination: "/m", Source: "/s", Type: tc.typ, Options: tc.options, Origin: tc.origin}}}
-		spec := &rspec.Spec{Linux: &rspec.Linux{Namespaces: []rspec.LinuxNamespace{{Type: rspec.PIDNamespace}, {Type: rspec.UserNamespace}}}}
+		spec := &rspec.Spec{Linux: &rspec.Linux{Namespaces: []rspec.LinuxNamespace{{Type: rspec.PIDNamespace}, {Type: rspec.UserNamespace}},
+			UIDMappings: mapping, GIDMappings: mapping}}
 		if got := strings.Join(applySpec(t, spec, set).Mounts[0].Options, " "); got != tc.want {
 			t.Errorf("%q %v: %q, want %q", tc.typ, tc.options, got, tc.want)
 		}
-		if got := applySpec(t, &rspec.Spec{}, set).Mounts[0].Options; len(got) != len(tc.options) {
-			t.Errorf("without a user namespace: %v", got)
+		spec.Linux.GIDMappings = nil
+		for _, unmapped := range []*rspec.Spec{{}, spec} {
+			if got := applySpec(t, unmapped, set).Mounts[0].Options; len(got) != len(tc.options) {
+				t.Errorf("without a user namespace or one of its mappings: %v", got)
+			}
 		}
 	}
 }

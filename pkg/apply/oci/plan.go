@@ -15,8 +15,10 @@ import (
 	"github.com/jackfield/jackfield/pkg/edits"
 )
 
-func hasUserNamespace(linux *rspec.Linux) bool {
-	return slices.ContainsFunc(linux.Namespaces, func(n rspec.LinuxNamespace) bool { return n.Type == rspec.UserNamespace })
+// hasMappedUserNamespace reports whether the container has a user namespace with mappings of its own. runc rejects an
+// idmapped mount without both mappings, as in a pod that joins another user namespace.
+func hasMappedUserNamespace(linux *rspec.Linux) bool {
+	return len(linux.UIDMappings) > 0 && len(linux.GIDMappings) > 0 && slices.ContainsFunc(linux.Namespaces, func(n rspec.LinuxNamespace) bool { return n.Type == rspec.UserNamespace })
 }
 
 // planEnv replaces the last variable of the same name, which is the one that takes effect, or
