@@ -98,7 +98,7 @@ func TestPrecreateInjectsOnceOrRefuses(t *testing.T) {
 	// A node that the host lacks, or that differs on the host, is refused.
 	for node, want := range map[string]string{
 		`{"path":"/dev/x","type":"c","major":1,"minor":3}`:                                        `device node "/dev/x": a container with a user namespace can only get nodes that the host has`,
-		`{"path":"/dev/x","hostPath":"/dev/null","type":"c","major":1,"minor":5}`:                 "number 1:3, not of type c with 1:5",
+		`{"path":"/dev/x","hostPath":"/dev/null","type":"c","major":1,"minor":5}`:                 "is c 1:3 on the host, but the file says c 1:5",
 		`{"path":"/dev/x","hostPath":"` + w.dir + `/config.yaml","type":"c","major":1,"minor":5}`: "is a regular file",
 	} {
 		w.write("cdi/w.json", `{"cdiVersion":"0.6.0","kind":"v.com/w","devices":[{"name":"a","containerEdits":{"deviceNodes":[`+node+`]}}]}`)
