@@ -131,6 +131,17 @@ func (d *doctor) reportError(check, remedy string, err error) {
 	d.report(check, severity, remedy, "%v", err)
 }
 
+// reportUnread reports a directory or file that exists and cannot be read: a check knows nothing of its content.
+func (d *doctor) reportUnread(check string, err error) {
+	switch {
+	case err == nil || errdefs.IsNotFound(err):
+	case errdefs.IsPermissionDenied(err) || errors.Is(err, os.ErrPermission):
+		d.report(check, Unknown, runAsRoot, "not checked: %v", err)
+	default:
+		d.report(check, Unknown, "make it readable", "not checked: %v", err)
+	}
+}
+
 // maxReported bounds the findings of one kind; further ones are counted.
 const maxReported = 20
 

@@ -44,13 +44,15 @@ func (d *doctor) checkCRIOInjectors(conf *runtimeconfig.CRIO, nri bool) {
 func (d *doctor) findJackfieldHook(dirs []string) string {
 	host := d.configFiles()
 	for _, dir := range dirs {
-		names, _ := host.ReadDir(dir)
+		names, err := host.ReadDir(dir)
+		d.reportUnread("injectors", err)
 		for _, name := range names {
 			if path.Ext(name) != ".json" {
 				continue
 			}
 			file := path.Join(dir, name)
 			data, err := host.ReadFile(file)
+			d.reportUnread("injectors", err)
 			var content struct{ Hook struct{ Path string } }
 			if err == nil && json.Unmarshal(data, &content) == nil && path.Base(content.Hook.Path) == "jackfield-hook" {
 				return file
@@ -62,7 +64,8 @@ func (d *doctor) findJackfieldHook(dirs []string) string {
 
 // checkInjectors reports other NRI plugins, and device plugins that inject CDI devices.
 func (d *doctor) checkInjectors() {
-	names, _ := d.Host.ReadDir(d.pluginDir, 1000)
+	names, err := d.Host.ReadDir(d.pluginDir, 1000)
+	d.reportUnread("injectors", err)
 	for _, name := range names {
 		file := path.Join(d.pluginDir, name)
 		switch {

@@ -34,7 +34,10 @@ func (d *doctor) checkState() {
 	var status staging.Status
 	if d.node != nil && d.node.Staging != "" {
 		status = staging.Status{Mode: staging.Mode(d.node.Staging), Reason: staging.Reason(d.node.StagingReasonCode), Detail: d.node.StagingReason}
-	} else if status, err = staging.ReadStatus(d.Host, dir); err != nil {
+	} else if status, err = staging.ReadStatus(d.Host, dir); errdefs.IsNotFound(err) {
+		return // no daemon has run here
+	} else if err != nil {
+		d.report("staging", Unknown, "restart jackfield-nri, which writes it", "how sockets reach containers is not known: %v", err)
 		return
 	}
 	if status.Mode == staging.ModeMount {

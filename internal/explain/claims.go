@@ -14,6 +14,7 @@ import (
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/pkg/edits"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
@@ -30,6 +31,9 @@ func (x *Explainer) readMetadata() {
 		x.missing = "--sandbox-id of the running pod, on its node"
 	} else if _, err := x.opts.Host.Stat(kubelet.PodResourcesSocket); err != nil {
 		x.missing = "the kubelet's socket " + kubelet.PodResourcesSocket
+		if !errdefs.IsNotFound(err) {
+			x.missing += ", which cannot be read here (" + hostfs.Errno(err).Error() + ")"
+		}
 	}
 	x.metadata, x.MetadataError = devicemetadata.Dir{Host: x.opts.Host, Path: kubelet.PluginsDir}.List()
 }
@@ -55,6 +59,8 @@ func (x *Explainer) explainClaims(p *manifest.Pod, r *resolve.Request) (items []
 					Destination: path.Join(metadataMount, f.Claim, f.Request, f.Driver+"-metadata.json")})
 			}
 			continue
+		case x.missing == "" && x.MetadataError != nil:
+			item.Decline(resolve.NotChecked, fmt.Errorf("not all device metadata below %s can be read: %w; make it readable, or run explain as root", dir, x.MetadataError))
 		case x.missing == "":
 			item.Decline(resolve.Unmanaged, fmt.Errorf("no driver wrote device metadata of it below %s: the container gets what the claim's driver injects", dir))
 		default:

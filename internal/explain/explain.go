@@ -34,8 +34,10 @@ type Explanation struct {
 	Requests []resolve.Item `json:"requests"`
 	// NotChecked has the requests that could not be resolved, and says what is needed for that.
 	NotChecked []resolve.Item `json:"notChecked,omitempty"`
-	Warnings   []string       `json:"warnings,omitempty"` // about the pod's annotations
-	Edits      edits.Set      `json:"edits"`
+	// NotRead has the sources that exist and cannot be read. Without them the outcome of a request may be another.
+	NotRead  []string  `json:"notRead,omitempty"`
+	Warnings []string  `json:"warnings,omitempty"` // about the pod's annotations
+	Edits    edits.Set `json:"edits"`
 	// View is the container's devices.json; absent where it has no attachment.
 	View json.RawMessage `json:"view,omitempty"`
 
@@ -124,7 +126,7 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 		switch {
 		case out.Error != "":
 			out.Verdict, out.Created = Refused, new(false)
-		case len(out.NotChecked) > 0:
+		case len(out.NotChecked)+len(out.NotRead) > 0:
 			out.Verdict = Incomplete
 		default:
 			out.Verdict, out.Created = Created, new(true)
@@ -148,6 +150,14 @@ func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, mo
 	}
 	items := append(plan.Items, more...)
 	out := Explanation{Container: r.Name(), Requests: []resolve.Item{}}
+	for _, err := range plan.Unchecked {
+		if text := diag.ErrorText(err); !slices.Contains(out.NotRead, text) {
+			out.NotRead = append(out.NotRead, text)
+		}
+	}
+	if x.MetadataError != nil && slices.ContainsFunc(more, func(it resolve.Item) bool { return it.Kind == resolve.KindClaim }) {
+		out.NotRead = append(out.NotRead, diag.ErrorText(x.MetadataError))
+	}
 	if len(failed.Errs) > 0 {
 		out.Error, items = diag.ErrorText(failed), resolve.WithheldItems(items)
 		out.Problems = slices.DeleteFunc(slices.Clone(failed.Errs), func(err error) bool {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/containerd/errdefs"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -31,6 +32,8 @@ type SandboxRecord struct {
 type ContainerRecord struct {
 	ID   string          `json:"id"`
 	View json.RawMessage `json:"view,omitempty"` // its devices.json
+	// Error is why its devices.json cannot be read; "" also where it has none.
+	Error string `json:"error,omitempty"`
 }
 
 // ReadRecord returns the record of a sandbox, or of one container with the device-info of its sandbox. The IDs
@@ -52,11 +55,7 @@ func ReadRecord(host hostfs.Root, cfg *config.Config, sandboxID, containerID str
 		return nil, err
 	}
 	for _, id := range ids {
-		c := ContainerRecord{ID: id}
-		if view := resolve.ReadView(host, cfg.StateDir, id); json.Valid(view) {
-			c.View = view
-		}
-		r.Containers = append(r.Containers, c)
+		r.Containers = append(r.Containers, readContainer(host, cfg, id))
 	}
 	if r.DeviceInfo, err = deviceinfo.ReadSandbox(host, cfg.DeviceInfo.CNIDir, r.SandboxID); err != nil {
 		return nil, err
@@ -66,6 +65,25 @@ func ReadRecord(host hostfs.Root, cfg *config.Config, sandboxID, containerID str
 			r.SandboxID, cfg.DeviceInfo.CNIDir, cfg.StateDir, errdefs.ErrNotFound)
 	}
 	return &r, nil
+}
+
+func readContainer(host hostfs.Root, cfg *config.Config, id string) ContainerRecord {
+	c := ContainerRecord{ID: id}
+	switch view, err := resolve.LoadView(host, cfg.StateDir, id); {
+	case errdefs.IsNotFound(err):
+	case err != nil:
+		c.Error = diag.ErrorText(err)
+	case !json.Valid(view):
+		c.Error = "its " + resolve.ViewFile + " in " + staging.ContainerDir(cfg.StateDir, id) + " is not valid JSON"
+	default:
+		c.View = view
+	}
+	return c
+}
+
+// HasErrors reports whether something on record cannot be read.
+func (r *SandboxRecord) HasErrors() bool {
+	return slices.ContainsFunc(r.Containers, func(c ContainerRecord) bool { return c.Error != "" })
 }
 
 // findSandboxOf returns the sandbox of a container. It must be the one of the caller, unless that is "".
@@ -101,8 +119,8 @@ func FindSandbox(host hostfs.Root, cfg *config.Config, id string) (whole string,
 	if own, err := deviceinfo.ReadSandbox(host, cfg.DeviceInfo.CNIDir, id); err != nil || len(own) > 0 {
 		return id, true, err
 	}
-	if containers, err := staging.RecordedContainers(host, cfg.StateDir, id); err == nil && len(containers) > 0 {
-		return id, true, nil
+	if containers, err := staging.RecordedContainers(host, cfg.StateDir, id); err != nil || len(containers) > 0 {
+		return id, true, err
 	}
 	if len(id) >= wholeID {
 		return id, false, nil

@@ -46,7 +46,7 @@ func readResult(host hostfs.Root, dir, conf, sandboxID, ifName string) (deviceID
 		err = c.checkIdentity(conf, sandboxID, ifName)
 	}
 	if err != nil {
-		return "", interfaceRecord{}, fmt.Errorf("read CNI result %q: %w", file, err)
+		return "", interfaceRecord{}, fmt.Errorf("read CNI result %q: %w; %s", file, err, hintRecreate)
 	}
 	record.source = file
 	return c.CapabilityArgs.DeviceID, record, nil

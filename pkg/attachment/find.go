@@ -75,11 +75,11 @@ func ignored(err error) string { return "ignored: " + diag.ErrorText(err) }
 
 // addNetworks adds the pod's networks, from all sources.
 func (s *Search) addNetworks(entries []deviceinfo.Entry) {
-	rec, err := s.readMultusRecord()
+	rec := s.readMultusRecord()
 	var common []string
-	if err != nil {
-		common = append(common, ignored(err))
-		s.q.reportUnread(err)
+	if rec.err != nil {
+		common = append(common, ignored(rec.err))
+		s.q.reportUnread(rec.err)
 	}
 	named, err := parseNetworks(s.q.Networks, s.q.Namespace)
 	if err != nil {
@@ -90,7 +90,10 @@ func (s *Search) addNetworks(entries []deviceinfo.Entry) {
 	}
 	s.addWithoutFile(&rec, named)
 	for i := range s.attached {
-		s.attached[i].Notes = append(s.attached[i].Notes, common...)
+		a := &s.attached[i]
+		a.Notes = append(a.Notes, slices.DeleteFunc(slices.Clone(common), func(note string) bool {
+			return slices.ContainsFunc(a.Notes, func(have string) bool { return strings.HasSuffix(have, note) })
+		})...)
 	}
 	s.rejectInterfacesWithTwoFiles()
 	s.rejectDevicesInTwoNetworks()
@@ -104,8 +107,10 @@ func (s *Search) fromEntry(e *deviceinfo.Entry, rec *multusRecord, named []selec
 	a := Attachment{IfName: e.IfName, Info: e.Info, File: e.File, Err: e.Err, Owner: OwnerUnknown}
 	d := rec.delegateOf(e.IfName)
 	var note string
-	a.NetworkGuessed = d == nil || d.Name == ""
-	if a.Network, note = networkOf(e, d, named, s.q.Namespace); note != "" {
+	if a.NetworkGuessed = d == nil || d.Name == ""; a.NetworkGuessed {
+		a.NetworkGap = rec.describeGap(e.IfName)
+	}
+	if a.Network, note = networkOf(e, rec, named, s.q.Namespace); note != "" {
 		a.Notes = append(a.Notes, note)
 	}
 	if a.Err == nil {
@@ -244,8 +249,9 @@ func (s *Search) addWithoutFile(rec *multusRecord, named []selection) {
 	for _, n := range named {
 		known := slices.ContainsFunc(rec.delegates, func(d delegate) bool { return d.Name == n.network })
 		if !known && !have(n.network, n.ifName) {
-			s.attached = append(s.attached, Attachment{Network: n.network, NetworkGuessed: true, IfName: n.ifName, Owner: OwnerUnknown,
-				Notes: []string{"the network has no device-info, and Multus has no record of its attachment"}})
+			gap := rec.describeGap(n.network)
+			s.attached = append(s.attached, Attachment{Network: n.network, NetworkGuessed: true, NetworkGap: gap, IfName: n.ifName, Owner: OwnerUnknown,
+				Notes: []string{"the network has no device-info, and Multus' record of its attachment is not known: " + gap}})
 		}
 	}
 }

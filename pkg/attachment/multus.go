@@ -49,26 +49,41 @@ type confName struct {
 // multusRecord is Multus' record of the sandbox.
 type multusRecord struct {
 	delegates []delegate
-	file      string // Multus' scratch file
+	file      string // Multus' scratch file; "" without a directory or a sandbox
+	missing   bool   // there is no such file
+	err       error  // why it cannot be read
+}
+
+// describeGap returns why the record does not have a network: there is no record, it cannot be read, or it lists others.
+func (r *multusRecord) describeGap(network string) string {
+	switch {
+	case r.file == "":
+		return "there is no record of Multus to read"
+	case r.missing:
+		return "there is no record " + r.file
+	case r.err != nil:
+		return ignored(r.err)
+	}
+	return r.file + " does not list " + network
 }
 
 // readMultusRecord reads /var/lib/cni/multus/<sandboxID>. A missing file has no delegates.
-func (s *Search) readMultusRecord() (r multusRecord, err error) {
+func (s *Search) readMultusRecord() (r multusRecord) {
 	if s.opts.MultusDir == "" || s.q.SandboxID == "" {
-		return r, nil
+		return r
 	}
 	r.file = path.Join(s.opts.MultusDir, s.q.SandboxID)
 	data, err := readCache(s.host, s.opts.MultusDir, s.q.SandboxID)
-	if errdefs.IsNotFound(err) {
-		return r, nil
+	if r.missing = errdefs.IsNotFound(err); r.missing {
+		return r
 	}
 	if err == nil {
 		r.delegates, err = parseDelegates(data)
 	}
 	if err != nil {
-		err = fmt.Errorf("read Multus' networks of the sandbox %q: %w", r.file, err)
+		r.err = fmt.Errorf("read Multus' networks of the sandbox %q: %w; %s", r.file, err, hintRecreate)
 	}
-	return r, err
+	return r
 }
 
 // delegateOf returns the delegate of an interface, or nil.

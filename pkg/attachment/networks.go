@@ -117,8 +117,8 @@ func parseNetworkList(value string) (list []selection, err error) {
 // namespace and name, so it can be split in several ways. Multus' record decides; then a
 // network of the annotation if exactly one matches, and then the pod's namespace. note
 // describes an inconsistency.
-func networkOf(e *deviceinfo.Entry, d *delegate, named []selection, podNamespace string) (name, note string) {
-	if d != nil && d.Name != "" {
+func networkOf(e *deviceinfo.Entry, rec *multusRecord, named []selection, podNamespace string) (name, note string) {
+	if d := rec.delegateOf(e.IfName); d != nil && d.Name != "" {
 		if dashed(d.Name) != e.Network {
 			note = fmt.Sprintf("the file's name is of network %s, but Multus attached %s as %s", diag.Quote(e.Network), diag.Quote(d.Name), e.IfName)
 		}
@@ -140,7 +140,7 @@ func networkOf(e *deviceinfo.Entry, d *delegate, named []selection, podNamespace
 		}
 		return e.Network, ""
 	}
-	return e.Network, fmt.Sprintf("the file's name matches the networks %s, and Multus has no record of the sandbox to decide", strings.Join(matching, " and "))
+	return e.Network, fmt.Sprintf("the file's name matches the networks %s, and Multus' record cannot decide: %s", strings.Join(matching, " and "), rec.describeGap(e.IfName))
 }
 
 // dashed returns a network's name as Multus writes it into a file's name.

@@ -201,7 +201,7 @@ func (n *hostFlags) explainRecord(cmd *cobra.Command, env Env, out output, q exp
 		return err
 	}
 	r := sandboxRecord{found.SandboxID, infoFiles(roleCNI, found.DeviceInfo), found.Containers}
-	return out.writeResult(env, r, r.formatText)
+	return answerError(out.writeResult(env, r, r.formatText), false, found.HasErrors())
 }
 
 func (r *sandboxRecord) formatText() string {
@@ -229,7 +229,9 @@ func (r *sandboxRecord) formatText() string {
 			t.addRow(d.Interface, d.Name, d.Type(), what)
 		}
 		b.WriteString(t.formatText("  "))
-		if len(view) == 0 {
+		if c.Error != "" {
+			fmt.Fprintf(&b, "  cannot be read: %s\n", plain(c.Error))
+		} else if len(view) == 0 {
 			b.WriteString("  no attachment; injected CDI devices are not on record\n")
 		}
 	}

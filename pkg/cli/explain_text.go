@@ -28,6 +28,9 @@ func (t *explainText) writeExplanation(x *explain.Explanation) {
 		t.WriteByte('\n')
 		t.writeReason(p, &resolve.Item{})
 	}
+	for _, source := range x.NotRead {
+		fmt.Fprintf(t, "\n  not read: %s\n", plain(source))
+	}
 	view, _ := devices.Parse(x.View) // the engine wrote it
 	for i := range x.Requests {
 		t.writeRequest(&x.Requests[i], view, &x.Edits)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -133,6 +134,7 @@ func (p *planner) deliverAttachment(a *attachment.Attachment, key string, option
 			}
 		}
 		if a.Info == nil && a.Err == nil && (a.Claimed == nil || a.Network != "" || a.Owner != attachment.OwnedHere) {
+			item.Notes = nil // the reason has them
 			p.addItem(item, Unmanaged, errors.New(strings.Join(a.Notes, "; ")))
 			return
 		}
@@ -163,15 +165,14 @@ func (p *planner) addAttachment(a *attachment.Attachment, key string, item *Item
 	}
 	if a.Info == nil && a.Network == "" && a.Claimed != nil {
 		// The driver may say more later: the container then has a file to read it in.
-		item.Notes = append(item.Notes, a.Notes...)
 		item.Outcome = Injected
 		p.addToView(viewEntry{att: a})
 		return nil
 	}
 	if a.Info == nil {
+		item.Notes = nil // the error has them
 		return &RequestError{Annotation: key, Err: fmt.Errorf("%s (searched in %s): %w", strings.Join(a.Notes, "; "), p.cfg.DeviceInfo.CNIDir, errdefs.ErrNotFound)}
 	}
-	item.Notes = append(item.Notes, a.Notes...)
 	origin := edits.Origin{Source: edits.Attachment, Request: item.Request, File: a.File}
 	if s, ok := p.socketOf(a); ok {
 		return p.deliverSocket(s, origin, item)
@@ -181,7 +182,7 @@ func (p *planner) addAttachment(a *attachment.Attachment, key string, item *Item
 
 // newAttachmentItem returns the item of a network or of a device without a network.
 func newAttachmentItem(a *attachment.Attachment) Item {
-	item := Item{Kind: KindNetwork, Name: a.Network, Interface: a.IfName, File: a.File}
+	item := Item{Kind: KindNetwork, Name: a.Network, Interface: a.IfName, File: a.File, Notes: slices.Clone(a.Notes)}
 	switch {
 	case a.Network == "" && a.Claimed != nil:
 		item.Kind, item.Name, item.Device = KindClaim, a.Claimed.Name(), a.Claimed.Device
@@ -211,7 +212,7 @@ func (p *planner) unmanagedReason(a *attachment.Attachment) string {
 	}
 	reason := fmt.Sprintf("no rule grants sockets or devices of network %q to namespace %q", a.Network, p.req.Namespace)
 	if known := (&attachment.Attachment{Network: a.Network}); a.NetworkGuessed && p.managesNetwork(p.subject, known) {
-		reason += ", because only Multus' record of the sandbox says which namespace the network is in, and has none"
+		reason += ": for a rule that names networks, Multus' record of the sandbox must have the network's namespace; " + a.NetworkGap
 	}
 	return reason
 }

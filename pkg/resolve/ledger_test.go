@@ -304,7 +304,7 @@ func TestAuthorDoesNotNameTheNetwork(t *testing.T) {
 	h.write(infoFile, vhostUserInfo("client", "/var/run/vsw/a/s.sock"))
 	r := newRequest("")
 	r.Namespace = "infra-mgmt"
-	if p := h.resolve(r); p.Items[0].Outcome != Unmanaged || !strings.Contains(p.Items[0].Reason, "only Multus' record") {
+	if p := h.resolve(r); p.Items[0].Outcome != Unmanaged || !strings.Contains(p.Items[0].Reason, "there is no record /var/lib/cni/multus/sb") {
 		t.Errorf("got %+v", p.Items)
 	}
 }

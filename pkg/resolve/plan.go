@@ -50,11 +50,11 @@ func (e *Engine) Resolve(ctx context.Context, req *Request) (*Plan, error) {
 func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 	p := planner{Engine: e, phase: creation, explains: true}
 	if !p.plan(ctx, req) {
-		return &Plan{}, nil
+		return &Plan{Unchecked: p.unchecked}, nil
 	}
 	plan, err := p.result()
 	if err != nil {
-		plan = &Plan{Items: p.items}
+		plan = &Plan{Items: p.items, Unchecked: p.unchecked}
 	}
 	return plan, err
 }
@@ -178,6 +178,9 @@ func (p *planner) plan(ctx context.Context, req *Request) bool {
 func (p *planner) findAttachments(asks bool) (attached, allocated []attachment.Attachment, err error) {
 	q := query(&p.req)
 	q.Wanted = func(a *attachment.Attachment) bool { return asks || p.managesNetwork(p.subject, a) }
+	if p.explains {
+		q.Unread = func(err error) { p.unchecked = append(p.unchecked, err) }
+	}
 	p.search = p.attachments.Search(p.ctx, q)
 	err = p.checkDirs(p.cfg.DeviceInfo.CNIDir)
 	if err == nil && len(q.MetadataFiles) > 0 && q.Wanted(&attachment.Attachment{}) {

@@ -32,11 +32,16 @@ const maxView = 1 << 20
 
 // ReadView returns the devices.json of a running container, or nil.
 func ReadView(host hostfs.Root, stateDir, containerID string) []byte {
-	data, err := host.ReadFile(path.Join(staging.ContainerDir(stateDir, containerID), ViewFile), maxView)
+	data, err := LoadView(host, stateDir, containerID)
 	if err != nil {
 		return nil
 	}
 	return data
+}
+
+// LoadView is ReadView with the reason why there is no content; errdefs.ErrNotFound for a container without one.
+func LoadView(host hostfs.Root, stateDir, containerID string) ([]byte, error) {
+	return host.ReadFile(path.Join(staging.ContainerDir(stateDir, containerID), ViewFile), maxView)
 }
 
 // viewEntry is one attachment in devices.json.

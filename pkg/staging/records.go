@@ -47,8 +47,11 @@ func RecordedSandboxes(host hostfs.Root, stateDir, containerID string) ([]string
 	names, err := readRecordNames(host, SandboxesDir(stateDir))
 	var ids []string
 	for _, id := range names {
-		if _, err := host.Lstat(path.Join(SandboxesDir(stateDir), id, containerID+containerSuffix)); err == nil {
+		switch _, unread := host.Lstat(path.Join(SandboxesDir(stateDir), id, containerID+containerSuffix)); {
+		case unread == nil:
 			ids = append(ids, id)
+		case !errdefs.IsNotFound(unread) && hostfs.Errno(unread) != unix.ENOTDIR && err == nil:
+			err = unread
 		}
 	}
 	return ids, err
