@@ -13,7 +13,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
@@ -115,9 +114,14 @@ func denials(t *testing.T, v validating.Validator, namespaceLabels map[string]st
 	} else {
 		attr.Attributes = admission.NewAttributesRecord(is, nil, gvk, is.Namespace, is.Name, gvr, "", operation, nil, false, nil)
 	}
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: is.Namespace, Labels: namespaceLabels}}
+	return validate(v, attr, namespaceLabels)
+}
+
+// validate returns the messages with which the validator denies a request.
+func validate(v validating.Validator, attr *admission.VersionedAttributes, namespaceLabels map[string]string) []string {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: attr.GetNamespace(), Labels: namespaceLabels}}
 	var out []string
-	result := v.Validate(context.Background(), schema.GroupVersionResource(gvr), attr, nil, namespace, apiservercel.RuntimeCELCostBudget, nil)
+	result := v.Validate(context.Background(), attr.GetResource(), attr, nil, namespace, apiservercel.RuntimeCELCostBudget, nil)
 	for _, d := range result.Decisions {
 		if d.Action == validating.ActionDeny {
 			out = append(out, d.Message)
@@ -177,8 +181,8 @@ func TestInvalidAnnotationsAreDenied(t *testing.T) {
 	}
 }
 
-// An update of a pod's status can change annotations, too: Multus writes its own so.
-func TestStatusCannotCarryAnnotationsPastPolicies(t *testing.T) {
+// A pod's annotations come with the pod, its status (Multus writes its own so) or its binding.
+func TestEveryRequestWithAnnotationsIsChecked(t *testing.T) {
 	for _, file := range []string{"annotations.yaml", "namespaces.yaml"} {
 		data, err := os.ReadFile("../../deploy/admission/" + file)
 		if err != nil {
@@ -188,17 +192,52 @@ func TestStatusCannotCarryAnnotationsPastPolicies(t *testing.T) {
 		if err := yaml.UnmarshalStrict(bytes.Split(data, []byte("\n---\n"))[0], &policy); err != nil {
 			t.Fatal(err)
 		}
-		gvk, gvr := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
-		for subresource, want := range map[string]bool{"": true, "status": true, "eviction": false} {
-			attr := admission.NewAttributesRecord(pod(nil), pod(nil), gvk, "telco", "fwd-0", gvr, subresource, admission.Update, nil, false, nil)
+		for _, tc := range []struct {
+			resource, subresource string
+			operation             admission.Operation
+			want                  bool
+		}{
+			{"pods", "", admission.Create, true}, {"pods", "", admission.Update, true}, {"pods", "status", admission.Update, true},
+			{"pods", "binding", admission.Create, true}, {"bindings", "", admission.Create, true},
+			{"pods", "eviction", admission.Create, false}, {"services", "", admission.Create, false},
+		} {
+			gvk, gvr := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource(tc.resource)
+			attr := admission.NewAttributesRecord(pod(nil), pod(nil), gvk, "telco", "fwd-0", gvr, tc.subresource, tc.operation, nil, false, nil)
 			got := false
 			for _, r := range policy.Spec.MatchConstraints.ResourceRules {
 				matcher := rules.Matcher{Rule: r.RuleWithOperations, Attr: attr}
 				got = got || matcher.Matches()
 			}
-			if got != want {
-				t.Errorf("%s applies to updates of pods/%s: %v, want %v", file, subresource, got, want)
+			if got != tc.want {
+				t.Errorf("%s applies to %s of %s/%s: %v, want %v", file, tc.operation, tc.resource, tc.subresource, got, tc.want)
 			}
+		}
+	}
+}
+
+// A binding has annotations but no containers.
+func TestAnnotationsOfBindingsAreChecked(t *testing.T) {
+	for _, tc := range []struct {
+		file        string
+		annotations map[string]string
+		denied      string // part of the message; "" if the binding is admitted
+	}{
+		{"annotations.yaml", nil, ""},
+		{"annotations.yaml", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}, ""},
+		{"annotations.yaml", map[string]string{"devices.jackfield.dev/container.app": "vendor.com/net=a"}, ""},
+		{"annotations.yaml", map[string]string{"device.jackfield.dev": "x"}, "device.jackfield.dev: the annotations are"},
+		{"namespaces.yaml", nil, ""},
+		{"namespaces.yaml", map[string]string{"devices.jackfield.dev": "vendor.com/net=a"}, "may not ask for devices"},
+	} {
+		binding := &corev1.Binding{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Binding"},
+			ObjectMeta: metav1.ObjectMeta{Name: "fwd-0", Namespace: "telco", Annotations: tc.annotations},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: "n1"}}
+		gvk, gvr := corev1.SchemeGroupVersion.WithKind("Binding"), corev1.SchemeGroupVersion.WithResource("pods")
+		attr := &admission.VersionedAttributes{VersionedKind: gvk, VersionedObject: admission.NewLazyObject(binding),
+			Attributes: admission.NewAttributesRecord(binding, nil, gvk, "telco", "fwd-0", gvr, "binding", admission.Create, nil, false, nil)}
+		got := validate(load(t, tc.file), attr, nil)
+		if tc.denied == "" && len(got) > 0 || !strings.Contains(strings.Join(got, ""), tc.denied) {
+			t.Errorf("%s: a binding with %v: %q, want %q", tc.file, tc.annotations, got, tc.denied)
 		}
 	}
 }
