@@ -4,6 +4,7 @@ package nri
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/containerd/nri/pkg/api"
 
@@ -24,7 +25,7 @@ func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.
 		Namespace: pod.GetNamespace(), Pod: pod.GetName(), PodUID: pod.GetUid(), Container: containerName(c),
 		RuntimeHandler: pod.GetRuntimeHandler(), Labels: pod.GetLabels(), Annotations: pod.GetAnnotations(), Image: containerImage(runtime, c),
 		Args: c.GetArgs(), ContainerAnnotations: c.GetAnnotations(),
-		UserNS: userNS(pod, c), Have: edits.Existing{Env: c.GetEnv()},
+		UserNS: userNS(pod, c), HostIPC: sharesHostIPC(pod), Have: edits.Existing{Env: c.GetEnv()},
 	}
 	if u := c.GetUser(); u != nil {
 		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
@@ -66,6 +67,12 @@ func containerImage(runtime string, c *api.Container) string {
 		return c.GetAnnotations()["io.kubernetes.cri.image-name"]
 	}
 	return ""
+}
+
+// sharesHostIPC reports whether the pod has the host's IPC namespace. It is false if the runtime reports no namespaces.
+func sharesHostIPC(pod *api.PodSandbox) bool {
+	namespaces := pod.GetLinux().GetNamespaces()
+	return len(namespaces) > 0 && !slices.ContainsFunc(namespaces, func(ns *api.LinuxNamespace) bool { return ns.GetType() == "ipc" })
 }
 
 // userNS returns the container's own user namespace, nil where it has none. Its process is the one that

@@ -4,6 +4,7 @@ package resolve
 
 import (
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,21 +76,28 @@ func hasBindMounts(req *Request) bool {
 	return slices.ContainsFunc(req.Have.Mounts, func(m edits.Mount) bool { return mountopt.IsBind(m.Type, m.Options) && !isImplied(req, &m) })
 }
 
-// isImplied reports whether the runtime or the kubelet added a mount.
+// isImplied reports whether the runtime or the kubelet added a mount. The destination alone does not show that: the pod's
+// author can mount a path of the host at any of them.
 func isImplied(req *Request, m *edits.Mount) bool {
-	isOf := func(id string) bool {
-		return id != "" && slices.Contains(strings.Split(m.Source, "/"), id)
-	}
+	source := strings.Split(path.Clean(m.Source), "/")
+	isOf := func(id string) bool { return id != "" && slices.Contains(source, id) }
 	if isOf(req.SandboxID) || isOf(req.ContainerID) {
 		return true
 	}
+	var inPod []string // the path in the pod's directory of the kubelet
+	if i := slices.Index(source, req.PodUID); i >= 0 && req.PodUID != "" {
+		inPod = source[i+1:]
+	}
+	begins := func(path ...string) bool { return len(inPod) > len(path) && slices.Equal(inPod[:len(path)], path) }
 	switch edits.Clean(m.Destination) {
 	case "/dev/shm":
-		return m.Source == "/dev/shm" // of a pod that shares the host's IPC namespace
+		return m.Source == "/dev/shm" && req.HostIPC
 	case "/etc/hosts":
-		return isOf(req.PodUID)
-	case "/dev/termination-log", "/run/secrets/kubernetes.io/serviceaccount":
-		return true
+		return slices.Equal(inPod, []string{"etc-hosts"})
+	case "/dev/termination-log":
+		return begins("containers", req.Container)
+	case "/run/secrets/kubernetes.io/serviceaccount":
+		return begins("volumes", "kubernetes.io~projected") || begins("volumes", "kubernetes.io~secret")
 	}
 	return false
 }

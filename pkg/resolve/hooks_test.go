@@ -150,18 +150,30 @@ func TestOnlyRequestedBindMountsCount(t *testing.T) {
 	for name, tc := range map[string]struct {
 		extra edits.Mount
 		want  bool
+		ipc   bool
 	}{
-		"no bind mount":        {edits.Mount{Destination: "/sys", Source: "sysfs", Type: "sysfs"}, false},
-		"the host's /dev/shm":  {edits.Mount{Destination: "/dev/shm", Source: "/dev/shm", Type: "bind"}, false},
-		"an emptyDir":          {edits.Mount{Destination: "/data", Source: pods + "volumes/kubernetes.io~empty-dir/data", Type: "bind"}, true},
-		"a hostPath":           {edits.Mount{Destination: "/data", Source: "/srv", Type: "bind"}, true},
-		"own /etc/hosts":       {edits.Mount{Destination: "/etc/hosts", Source: "/srv/hosts", Type: "bind"}, true},
-		"rbind option":         {edits.Mount{Destination: "/data", Source: "/srv", Options: []string{"rbind"}}, true},
-		"a tmpfs":              {edits.Mount{Destination: "/data", Source: "tmpfs", Type: "tmpfs"}, false},
-		"ID within a name":     {edits.Mount{Destination: "/data", Source: "/srv/xSANDBOX", Type: "bind"}, true},
-		"another sandbox's ID": {edits.Mount{Destination: "/data", Source: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/OTHER/x", Type: "bind"}, true},
+		"no bind mount":                             {extra: edits.Mount{Destination: "/sys", Source: "sysfs", Type: "sysfs"}, want: false},
+		"the host's /dev/shm":                       {extra: edits.Mount{Destination: "/dev/shm", Source: "/dev/shm", Type: "bind"}, ipc: true},
+		"the host's /dev/shm in a pod with its own": {extra: edits.Mount{Destination: "/dev/shm", Source: "/dev/shm", Type: "bind"}, want: true},
+		"the host at /dev/termination-log":          {extra: edits.Mount{Destination: "/dev/termination-log", Source: "/", Type: "bind"}, want: true},
+		"the host at the token":                     {extra: edits.Mount{Destination: "/run/secrets/kubernetes.io/serviceaccount", Source: "/", Type: "bind"}, want: true},
+		"the host at /etc/hosts":                    {extra: edits.Mount{Destination: "/etc/hosts", Source: "/", Type: "bind"}, want: true},
+		"subPath at /dev/termination-log":           {extra: edits.Mount{Destination: "/dev/termination-log", Source: pods + "volume-subpaths/host/app/0", Type: "bind"}, want: true},
+		"subPath at the token":                      {extra: edits.Mount{Destination: "/var/run/secrets/kubernetes.io/serviceaccount", Source: pods + "volume-subpaths/host/app/0", Type: "bind"}, want: true},
+		"subPath at /etc/hosts":                     {extra: edits.Mount{Destination: "/etc/hosts", Source: pods + "volume-subpaths/host/app/0", Type: "bind"}, want: true},
+		"another container's log":                   {extra: edits.Mount{Destination: "/dev/termination-log", Source: pods + "containers/other/1a2b3c4d", Type: "bind"}, want: true},
+		"a path with ..":                            {extra: edits.Mount{Destination: "/dev/termination-log", Source: pods + "containers/app/../../../../../..", Type: "bind"}, want: true},
+		"a token in a Secret":                       {extra: edits.Mount{Destination: "/var/run/secrets/kubernetes.io/serviceaccount", Source: pods + "volumes/kubernetes.io~secret/t", Type: "bind"}},
+		"an emptyDir":                               {extra: edits.Mount{Destination: "/data", Source: pods + "volumes/kubernetes.io~empty-dir/data", Type: "bind"}, want: true},
+		"a hostPath":                                {extra: edits.Mount{Destination: "/data", Source: "/srv", Type: "bind"}, want: true},
+		"own /etc/hosts":                            {extra: edits.Mount{Destination: "/etc/hosts", Source: "/srv/hosts", Type: "bind"}, want: true},
+		"rbind option":                              {extra: edits.Mount{Destination: "/data", Source: "/srv", Options: []string{"rbind"}}, want: true},
+		"a tmpfs":                                   {extra: edits.Mount{Destination: "/data", Source: "tmpfs", Type: "tmpfs"}, want: false},
+		"ID within a name":                          {extra: edits.Mount{Destination: "/data", Source: "/srv/xSANDBOX", Type: "bind"}, want: true},
+		"another sandbox's ID":                      {extra: edits.Mount{Destination: "/data", Source: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes/OTHER/x", Type: "bind"}, want: true},
 	} {
-		r := &Request{SandboxID: "SANDBOX", ContainerID: "CONTAINER", PodUID: "UID", Have: edits.Existing{Mounts: append(append([]edits.Mount(nil), own...), tc.extra)}}
+		r := &Request{SandboxID: "SANDBOX", ContainerID: "CONTAINER", PodUID: "UID", Container: "app", HostIPC: tc.ipc,
+			Have: edits.Existing{Mounts: append(append([]edits.Mount(nil), own...), tc.extra)}}
 		if got := hasBindMounts(r); got != tc.want {
 			t.Errorf("%s: %v", name, got)
 		}

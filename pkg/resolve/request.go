@@ -23,6 +23,7 @@ type Request struct {
 	User                   *User             // nil if unknown
 	UserNS                 *UserNS           // nil if it is the host's
 	Have                   edits.Existing    // what the container has without Jackfield
+	HostIPC                bool              // the pod shares the host's IPC namespace
 	Args                   []string          // of its process
 	ContainerAnnotations   map[string]string // its own, in addition to the pod's
 	CDIDevices             []string          // qualified names that the adapter passes
