@@ -50,3 +50,23 @@ func TestImageIsKnownFromContainerdOnly(t *testing.T) {
 		}
 	}
 }
+
+// The runtime reports no IPC namespace for a pod that shares the host's, and no namespaces at all if it does not know them.
+func TestPodSharesHostIPC(t *testing.T) {
+	for name, tc := range map[string]struct {
+		types []string
+		want  bool
+	}{
+		"own":     {[]string{"pid", "ipc", "network"}, false},
+		"host's":  {[]string{"pid", "network"}, true},
+		"unknown": {nil, false},
+	} {
+		pod := &api.PodSandbox{Linux: &api.LinuxPodSandbox{}}
+		for _, ns := range tc.types {
+			pod.Linux.Namespaces = append(pod.Linux.Namespaces, &api.LinuxNamespace{Type: ns})
+		}
+		if got := newRequest("containerd", pod, nil).HostIPC; got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+}
