@@ -52,7 +52,7 @@ func (d *doctor) checkDirectories() {
 // reports whether it is done.
 func (d *doctor) runCheck(name string, limit time.Duration, check func(d *doctor)) bool {
 	sub, reading := *d, new(atomic.Pointer[string])
-	sub.findings, sub.reading, sub.settings = nil, reading, maps.Clone(d.settings)
+	sub.findings, sub.reading, sub.settings, sub.runtimeCDI = nil, reading, maps.Clone(d.settings), maps.Clone(d.runtimeCDI)
 	if len(d.unresponsive) > 0 {
 		limit = min(limit, impatientTimeout)
 	}

@@ -50,6 +50,7 @@ type Options struct {
 	CRIOFile       string
 	NRISocket      string // "" for the one that the runtime's configuration names
 	Fix            bool   // do what is safe about findings
+	IsPod          bool   // doctor runs in a pod, which does not see the host's files
 }
 
 // doctor is one examination.
@@ -60,6 +61,7 @@ type doctor struct {
 	node         *status.Node                      // nil when the daemon does not answer
 	nodeErr      error                             // why it does not
 	settings     map[string]runtimeconfig.Settings // by the runtime's name
+	runtimeCDI   map[string]runtimeconfig.CDI      // of runtimes that inject CDI devices, by their name in messages
 	runtimeFound bool                              // a runtime's configuration exists
 	nriFault     bool                              // an error of NRI is reported
 	pluginDir    string
@@ -75,7 +77,7 @@ const daemonTimeout = 5 * time.Second
 // Examine makes all checks and returns their findings, in a fixed order. Later checks use what
 // earlier ones found.
 func Examine(ctx context.Context, opts Options) []Finding {
-	d := doctor{Options: opts, settings: map[string]runtimeconfig.Settings{}}
+	d := doctor{Options: opts, settings: map[string]runtimeconfig.Settings{}, runtimeCDI: map[string]runtimeconfig.CDI{}}
 	valid := d.runCheck("configuration", fewFilesTimeout, (*doctor).readConfig) && d.cfg != nil
 	if !valid {
 		d.cfg = config.Default()

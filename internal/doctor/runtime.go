@@ -61,6 +61,9 @@ func (d *doctor) checkContainerd() bool {
 	d.checkContainerdNRI(conf)
 	d.setNRIPaths(conf.Get("plugins", runtimeconfig.NRIPlugin, "socket_path"), conf.Get("plugins", runtimeconfig.NRIPlugin, "plugin_path"))
 	d.settings["containerd"] = conf.Settings
+	if cdi, on := conf.CDI(); on {
+		d.runtimeCDI["containerd"] = cdi
+	}
 	for _, cri := range []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"} {
 		if s := conf.Get("plugins", cri, "enable_cdi"); s.Value == "true" {
 			d.report("injectors", Note, "", "containerd injects CDI devices, too, for the CRI's field and container annotations (enable_cdi in %s): no policy rule is asked for these, and what it injected is not injected twice", s.File)
@@ -123,6 +126,9 @@ func (d *doctor) checkCRIO() bool {
 	}
 	if len(conf.Faults) == 0 {
 		d.settings["cri-o"] = conf.Settings
+		if cdi, on := conf.CDI(); on {
+			d.runtimeCDI["CRI-O"] = cdi
+		}
 	}
 	d.checkCRIOInjectors(conf, !enable.IsNot("true"))
 	return true

@@ -4,10 +4,14 @@ package doctor
 
 import (
 	"errors"
+	"maps"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/jackfield/jackfield/internal/devicemetadata"
 	"github.com/jackfield/jackfield/internal/diag"
+	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hooksd"
 )
@@ -28,16 +32,67 @@ func (d *doctor) checkCDI() {
 			d.report("cdi", Error, "", "%v", dir.Err)
 		}
 	}
+	d.compareRuntimeDirs()
 	var faults []fileFault
 	for _, f := range d.snapshot.Files() {
 		if f.Err != nil {
 			faults = append(faults, fileFault{file: f.Path, err: f.Err})
+		} else if !d.IsPod {
+			faults = append(faults, d.checkReferences(f.Path)...)
 		}
 	}
 	d.reportFaults("cdi", "correct or remove it", faults)
-	if stats := d.snapshot.Stats(); unreadable+len(faults) == 0 {
+	isFault := func(f fileFault) bool { return !f.warning }
+	if stats := d.snapshot.Stats(); unreadable == 0 && !slices.ContainsFunc(faults, isFault) {
 		d.reportOK("cdi", "%s in %s", diag.Count(stats.Devices, "device"), diag.Count(stats.Files, "file"))
 	}
+	for _, f := range d.snapshot.Ignored() {
+		d.report("cdi", Warning, "rename it, or add the extension to cdi.extensions", "%s", f.String())
+	}
+	if d.IsPod && len(d.snapshot.Files()) > 0 {
+		d.report("cdi", Note, "run doctor on the node", "not checked in a pod: whether mount sources and hook programs of CDI files exist on the host")
+	}
+}
+
+// compareRuntimeDirs warns where a runtime that injects CDI devices reads other CDI directories than Jackfield.
+func (d *doctor) compareRuntimeDirs() {
+	var own []string
+	for _, dir := range d.snapshot.Dirs() {
+		own = append(own, dir.Path)
+	}
+	canonical := func(dirs []string) (out []string) {
+		for _, dir := range dirs {
+			out = append(out, d.Host.Canonical(path.Clean(dir)))
+		}
+		return out
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.runtimeCDI)) {
+		cdi := d.runtimeCDI[name]
+		if slices.Equal(canonical(cdi.Dirs), canonical(own)) {
+			continue
+		}
+		place := "by default"
+		if cdi.Source.IsSet() {
+			place = "by cdi_spec_dirs at " + cdi.Source.Place()
+		}
+		d.report("cdi", Warning, "unless that is meant, add to Jackfield's configuration: cdi: {specDirs: ["+strings.Join(cdi.Dirs, ", ")+"]}",
+			"%s reads CDI files in %s (%s), and Jackfield in %s: each knows devices that the other does not",
+			name, strings.Join(cdi.Dirs, ", "), place, strings.Join(own, ", "))
+	}
+}
+
+// checkReferences returns what a CDI file refers to and the host does not have, as `jackfield validate` finds it.
+func (d *doctor) checkReferences(file string) (faults []fileFault) {
+	found, err := cdiregistry.ValidateFile(d.Host, file, cdiregistry.ValidateOptions{CheckHost: true, TrustAnyone: !d.Host.IsLive()})
+	if err != nil {
+		return []fileFault{{file: file, err: err}}
+	}
+	for _, fault := range found {
+		f := *fault
+		f.File, f.Severity = file, "" // the line begins with it
+		faults = append(faults, fileFault{file: file, err: &f, warning: fault.IsWarning()})
+	}
+	return faults
 }
 
 // checkHooks checks the hooks.d directories, where the configuration names some.

@@ -6,10 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/jackfield/jackfield/internal/cdiedits"
 	"github.com/jackfield/jackfield/internal/devicemetadata"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/manifest"
@@ -63,6 +65,8 @@ type Options struct {
 	Manifests *manifest.Objects
 	SandboxID string // of the pod; "" if it does not run on the host
 	Container string // explain only this one; "" for all
+	// IsPod is set in a pod, which does not see the host's files: what CDI files refer to is not checked.
+	IsPod bool
 }
 
 // Explainer explains the containers of pods. The engine explains what an adapter would request. A manifest
@@ -141,7 +145,7 @@ func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, mo
 	plan, err := x.engine.Explain(ctx, r)
 	failed := &resolve.Error{Container: r.Name()}
 	if !errors.As(err, &failed) {
-		failed.Errs = failUndeliverable(plan)
+		failed.Errs = append(failUndeliverable(plan), x.failUnstartable(plan)...)
 	}
 	for i := range more {
 		if more[i].FailsContainer() {
@@ -202,6 +206,54 @@ func failUndeliverable(plan *resolve.Plan) (errs []error) {
 		}
 	}
 	return errs
+}
+
+// failUnstartable fails the items of a plan with which the OCI runtime would not start the container, because a mount
+// source or a hook's program is missing on the host, and returns their errors. A lesser fault is a note of its item.
+func (x *Explainer) failUnstartable(plan *resolve.Plan) (errs []error) {
+	if x.opts.IsPod {
+		return nil
+	}
+	for i := range plan.Items {
+		it := &plan.Items[i]
+		if it.Outcome != resolve.Injected {
+			continue
+		}
+		var fatal diag.List
+		for _, d := range cdiedits.CheckHost(x.opts.Host, editsOf(&plan.Set, it.Request)) {
+			if d.IsWarning() {
+				it.Notes = append(it.Notes, d.Error())
+				continue
+			}
+			fatal = append(fatal, d)
+		}
+		if len(fatal) > 0 {
+			it.Decline(resolve.Failed, fmt.Errorf("the OCI runtime would not start the container: %w", fatal))
+			errs = append(errs, it.Err)
+		}
+	}
+	return errs
+}
+
+// editsOf returns the device nodes, mounts and hooks of one request.
+func editsOf(all *edits.Set, request string) *edits.Set {
+	var set edits.Set
+	for _, d := range all.Devices {
+		if d.Origin.Request == request {
+			set.Devices = append(set.Devices, d)
+		}
+	}
+	for _, m := range all.Mounts {
+		if m.Origin.Request == request {
+			set.Mounts = append(set.Mounts, m)
+		}
+	}
+	for _, h := range all.Hooks {
+		if h.Origin.Request == request {
+			set.Hooks = append(set.Hooks, h)
+		}
+	}
+	return &set
 }
 
 // withHostPaths removes the directory of another host root from the sources of mounts: all printed paths are host paths.

@@ -56,6 +56,8 @@ type Explanation struct {
 	Mentions []string
 	// Failed are refused files, those of the kind first.
 	Failed []*SpecError
+	// Ignored are files that declare the kind and are not read, because of the end of their names.
+	Ignored []IgnoredFile
 	// Conflicts are devices of the kind that several files of one directory declare. They are
 	// given where all devices were asked for and none is usable.
 	Conflicts []*ConflictError
@@ -114,6 +116,7 @@ func (e *NotFoundError) Explain() Explanation {
 		}
 	}
 	x.Failed = append(x.Failed, others...)
+	x.Ignored = slices.DeleteFunc(e.snapshot.Ignored(), func(f IgnoredFile) bool { return f.Kind != e.Kind })
 	if e.Reason == NoDevices {
 		_, x.Conflicts = e.snapshot.devicesOf(e.Kind)
 	}
@@ -172,6 +175,7 @@ func (e *NotFoundError) Parts() (problem string, details []string) {
 	if len(x.Mentions) > 0 {
 		add("files of this kind: %s", joinSome(x.Mentions))
 	}
+	details = append(details, textsOfSome(x.Ignored, func(f IgnoredFile) string { return f.String() })...)
 	var searched, existing []string
 	for _, dir := range x.Dirs {
 		if dir.Missing {

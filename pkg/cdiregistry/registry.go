@@ -43,7 +43,7 @@ func New(host hostfs.Root, dirs []string, opts Options) (*Registry, error) {
 		opts.Extensions = []string{".json", ".yaml"}
 	}
 	opts.Extensions = slices.Clone(opts.Extensions)
-	r := &Registry{host: host, opts: opts, watch: &fswatch.Queue{}, current: &Snapshot{}}
+	r := &Registry{host: host, opts: opts, watch: &fswatch.Queue{}, current: &Snapshot{list: lister{host, opts.Extensions}}}
 	r.files = trust.Reader{Host: host, Options: trust.Options{UnmappedOwner: true}, TrustAnyone: opts.TrustAnyone, What: "a spec file", MaxSize: DefaultMaxFileSize}
 	for i, d := range dirs {
 		if !path.IsAbs(d) {

@@ -20,6 +20,7 @@ type Snapshot struct {
 	dirs    []Dir         // in rising priority
 	files   []*specFile   // in the order of compareFiles
 	devices []declaration // of the usable files, in the order of compareDeclarations
+	list    lister
 }
 
 // compareFiles orders files by the priority of their directory, and by name.

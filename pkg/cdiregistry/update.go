@@ -33,6 +33,7 @@ func (u *update) snapshot() *Snapshot {
 		dirs:    u.dirs,
 		files:   applyChanges(u.current.files, u.files, compareFiles),
 		devices: applyChanges(u.current.devices, u.devices, compareDeclarations),
+		list:    u.current.list,
 	}
 }
 

@@ -21,6 +21,7 @@ type inventory struct {
 	Devices    []cdiDevice   `json:"cdiDevices"`
 	Conflicts  []cdiConflict `json:"cdiConflicts"`
 	Refused    []cdiRefused  `json:"cdiRefused"`
+	Ignored    []cdiIgnored  `json:"cdiIgnored"`
 	DeviceInfo []infoFile    `json:"deviceInfo"`
 }
 
@@ -56,6 +57,14 @@ type cdiRefused struct {
 	Findings diag.List `json:"findings"`
 }
 
+// cdiIgnored is a CDI file that is not read, because of the end of its name.
+type cdiIgnored struct {
+	File    string   `json:"file"`
+	Kind    string   `json:"kind"`
+	Devices []string `json:"devices"`
+	Reason  string   `json:"reason"`
+}
+
 func devicesCommand(env Env) *cobra.Command {
 	var (
 		n     hostFlags
@@ -67,8 +76,10 @@ func devicesCommand(env Env) *cobra.Command {
 		Short: "Show what this node offers: CDI devices, and device-info of device plugins",
 		Long: "devices shows the CDI devices of this node and their files, the devices that\n" +
 			"cannot be used because two files of one directory declare them, the refused CDI\n" +
-			"files with the first reason, and the device-info files of device plugins. The\n" +
-			"variable CDI_SPEC_DIRS replaces the configuration's cdi.specDirs.\n" +
+			"files with the first reason, CDI files that are not read because of their names,\n" +
+			"and the device-info files of device plugins. The variable CDI_SPEC_DIRS replaces\n" +
+			"the configuration's cdi.specDirs. The exit status is 3 when a directory cannot be\n" +
+			"read.\n" +
 			"\n" +
 			"With --watch it prints a line for each of these (+), and then a line for each\n" +
 			"change (+ new, - gone, ~ changed), until it is interrupted. With -o json it prints\n" +
@@ -92,7 +103,7 @@ func devicesCommand(env Env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return out.writeResult(env, o, o.formatText)
+			return answerError(out.writeResult(env, o, o.formatText), false, len(o.unreadable()) > 0)
 		},
 	}
 	n.addFlags(cmd)
@@ -106,7 +117,7 @@ func readInventory(registry *cdiregistry.Registry, node localNode) (*inventory, 
 	if err != nil {
 		return nil, err
 	}
-	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, DeviceInfo: plugins}
+	o := &inventory{Dirs: []cdiDir{}, Devices: []cdiDevice{}, Conflicts: []cdiConflict{}, Refused: []cdiRefused{}, Ignored: []cdiIgnored{}, DeviceInfo: plugins}
 	s := registry.Snapshot()
 	for _, d := range s.Dirs() {
 		dir := cdiDir{Path: d.Path, Missing: d.Missing}
@@ -131,7 +142,15 @@ func readInventory(registry *cdiregistry.Registry, node localNode) (*inventory, 
 			}
 		}
 	}
+	for _, f := range s.Ignored() {
+		o.Ignored = append(o.Ignored, cdiIgnored{File: f.Path, Kind: f.Kind, Devices: f.Devices, Reason: f.String()})
+	}
 	return o, nil
+}
+
+// unreadable returns the directories that cannot be read.
+func (o *inventory) unreadable() []cdiDir {
+	return slices.DeleteFunc(slices.Clone(o.Dirs), func(d cdiDir) bool { return d.Error == "" })
 }
 
 func (o *inventory) formatText() string {
@@ -160,10 +179,10 @@ func (o *inventory) formatText() string {
 }
 
 func (o *inventory) writeFaults(b *strings.Builder) {
-	unreadable := slices.DeleteFunc(slices.Clone(o.Dirs), func(d cdiDir) bool { return d.Error == "" })
 	writeSection(b, "CDI devices in conflict (keep each in one file)", o.Conflicts, cdiConflict.formatText)
 	writeSection(b, "CDI files that are refused", o.Refused, func(r cdiRefused) string { return r.Findings.Summary() })
-	writeSection(b, "CDI directories that cannot be read", unreadable, func(d cdiDir) string { return d.Error })
+	writeSection(b, "CDI files that are not read", o.Ignored, func(f cdiIgnored) string { return f.Reason })
+	writeSection(b, "CDI directories that cannot be read", o.unreadable(), func(d cdiDir) string { return d.Error })
 }
 
 // writeSection writes a title and a line for each element of a list, nothing for none.
@@ -188,8 +207,11 @@ func (o *inventory) dirNames() string {
 	names := make([]string, len(o.Dirs))
 	for i, d := range o.Dirs {
 		names[i] = d.Path
-		if d.Missing {
+		switch {
+		case d.Missing:
 			names[i] += " (missing)"
+		case d.Error != "":
+			names[i] += " (cannot be read)"
 		}
 	}
 	return strings.Join(names, ", ")

@@ -130,6 +130,7 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 	}
 	explainer, err := explain.New(explain.Options{
 		Host: local.host, Config: local.cfg, SpecDirs: env.Getenv(cdiregistry.DirsEnv), Manifests: &q.Objects, SandboxID: sandboxID, Container: q.container,
+		IsPod: isPod(env, local.host),
 	})
 	if err != nil {
 		return err
@@ -137,6 +138,9 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 	defer explainer.Close()
 	if err := explainer.MetadataError; err != nil {
 		env.message("warning: not all device metadata is read: %v", err)
+	}
+	if isPod(env, local.host) {
+		env.message("note: this is a pod, which does not see the host's files: mount sources and hook programs of CDI files are not checked")
 	}
 	all := []explanation{}
 	for _, p := range q.Pods {

@@ -83,3 +83,9 @@ func (n *hostFlags) hostPath(cmd *cobra.Command, arg string) (string, error) {
 	}
 	return abs, nil
 }
+
+// isPod reports whether the command runs in a pod, such as that of jackfield-nri, on the pod's own files. The kubelet sets
+// the variable in every container.
+func isPod(env Env, host hostfs.Root) bool {
+	return host.IsLive() && env.Getenv("KUBERNETES_SERVICE_HOST") != ""
+}

@@ -70,7 +70,7 @@ var leaves = map[string][]string{
 	"internal/runtimeconfig": nil,
 	"pkg/vswitch":            nil,
 	"internal/manifest":      {"pkg/annotation", "pkg/attachment", "pkg/cni", "pkg/config", "pkg/edits", "pkg/policy", "pkg/resolve"},
-	"internal/explain": {"internal/devicemetadata", "internal/manifest", "pkg/annotation", "pkg/apply/nri/capability", "pkg/attachment",
+	"internal/explain": {"internal/cdiedits", "internal/devicemetadata", "internal/manifest", "pkg/annotation", "pkg/apply/nri/capability", "pkg/attachment",
 		"pkg/cdiregistry", "pkg/config", "pkg/deviceinfo", "pkg/edits", "pkg/hooksd", "pkg/podresources", "pkg/resolve", "pkg/staging"},
 	"internal/policyeval":    {"internal/manifest", "internal/status", "pkg/annotation", "pkg/config", "pkg/policy", "pkg/resolve"},
 	"pkg/vswitch/grout":      {"pkg/vswitch"},

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtimeconfig
+
+// criTables are where containerd has the settings of the CRI: version 3 and later, version 2, and version 1 of its
+// configuration.
+var criTables = []string{"io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri"}
+
+// defaultCDIDirs are those of containerd and CRI-O.
+var defaultCDIDirs = []string{"/etc/cdi", "/var/run/cdi"}
+
+// CDI is where a runtime reads CDI files.
+type CDI struct {
+	Dirs   []string // in rising priority
+	Source Setting  // that names Dirs; not set for the runtime's default
+}
+
+// CDI returns where containerd reads CDI files. on is false where it injects no CDI devices, or where that depends on its
+// version: 1.7 has CDI off by default, 2.0 and later have it on.
+func (c *Containerd) CDI() (cdi CDI, on bool) {
+	on = c.version > 2
+	cdi.Dirs = defaultCDIDirs
+	for _, table := range criTables {
+		if dirs := c.Get("plugins", table, "cdi_spec_dirs"); dirs.IsSet() {
+			cdi, on = CDI{dirs.List, dirs}, true
+		}
+		switch enabled := c.Get("plugins", table, "enable_cdi"); {
+		case enabled.IsNot("true"):
+			return cdi, false
+		case enabled.IsSet():
+			on = true
+		}
+	}
+	return cdi, on
+}
+
+// CDI returns where CRI-O reads CDI files. on is false where it injects no CDI devices.
+func (c *CRIO) CDI() (cdi CDI, on bool) {
+	if dirs := c.Get("crio", "runtime", "cdi_spec_dirs"); dirs.IsSet() {
+		return CDI{dirs.List, dirs}, len(dirs.List) > 0
+	}
+	return CDI{Dirs: defaultCDIDirs}, true
+}
