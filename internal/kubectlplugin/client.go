@@ -12,6 +12,7 @@ import (
 	"io"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -44,6 +45,11 @@ type pod struct {
 
 func (p *pod) title() string { return p.Metadata.Namespace + "/" + p.Metadata.Name }
 
+// isPlugin reports whether the pod has the plugin's container.
+func (p *pod) isPlugin() bool {
+	return slices.ContainsFunc(p.Spec.Containers, func(c struct{ Name string }) bool { return c.Name == container })
+}
+
 // kubectl runs kubectl. Its error has what kubectl printed to standard error.
 func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer, args ...string) error {
 	var flags []string
@@ -57,7 +63,7 @@ func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer,
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, &stderr
 	err := cmd.Run()
 	if err == nil {
-		_, err = stderr.WriteTo(c.env.Stderr) // warnings
+		_, err = io.WriteString(c.env.Stderr, plain(stderr.String())) // warnings
 		return err
 	}
 	var exit *exec.ExitError
@@ -69,7 +75,7 @@ func (c *client) kubectl(ctx context.Context, stdin io.Reader, stdout io.Writer,
 	}
 	text := cmp.Or(strings.TrimSpace(stderr.String()), "run kubectl: "+err.Error())
 	if rest, ok := strings.CutSuffix(text, fmt.Sprintf("command terminated with exit code %d", exit.ExitCode())); ok {
-		_, err := io.WriteString(c.env.Stderr, rest)
+		_, err := io.WriteString(c.env.Stderr, plain(rest))
 		return errors.Join(&failure{code: exit.ExitCode()}, err)
 	}
 	return describeFailure(text)
@@ -105,7 +111,7 @@ func (c *client) get(ctx context.Context, into any, args ...string) (string, err
 	return text, nil
 }
 
-// target is a pod on a node, its manifest, and Jackfield's pod on that node.
+// target is a pod on a node, its whole manifest, and Jackfield's pod on that node.
 type target struct {
 	pod
 	manifest string
@@ -145,31 +151,57 @@ func (c *client) findTarget(ctx context.Context, name string) (*target, error) {
 	return t, err
 }
 
-// findPlugin returns Jackfield's pod on a node.
-func (c *client) findPlugin(ctx context.Context, node string) (*pod, error) {
-	where := "--all-namespaces"
-	if c.pluginNamespace != "" {
-		where = "--namespace=" + c.pluginNamespace
+// findNamespace returns the namespace of Jackfield's pods: the one that the user names, or else that of the only installation.
+// Anybody who may create pods can give them the labels of Jackfield, so several namespaces are an error.
+func (c *client) findNamespace(ctx context.Context) (string, error) {
+	if named := cmp.Or(c.pluginNamespace, c.env.Getenv("JACKFIELD_NAMESPACE")); named != "" {
+		return named, nil
 	}
 	var list struct{ Items []pod }
-	if _, err := c.get(ctx, &list, "pods", where, "--selector="+c.selector, "--field-selector=spec.nodeName="+node); err != nil {
+	if _, err := c.get(ctx, &list, "pods", "--all-namespaces", "--selector="+c.selector); err != nil {
+		return "", err
+	}
+	var namespaces []string
+	for i := range list.Items {
+		if p := &list.Items[i]; p.isPlugin() && !slices.Contains(namespaces, p.Metadata.Namespace) {
+			namespaces = append(namespaces, p.Metadata.Namespace)
+		}
+	}
+	slices.Sort(namespaces)
+	switch len(namespaces) {
+	case 0:
+		return "", &failure{text: "no namespace has pods with the labels " + c.selector + " and a container " + container, code: exitError, hint: checkInstalled}
+	case 1:
+		return namespaces[0], nil
+	}
+	return "", &failure{text: fmt.Sprintf("%d namespaces have pods with the labels %s: %s", len(namespaces), c.selector, strings.Join(namespaces, ", ")), code: exitError,
+		hint: "name the namespace in which you installed Jackfield with --plugin-namespace or JACKFIELD_NAMESPACE; check who created the pods in the others"}
+}
+
+const checkInstalled = "check that Jackfield is installed, and the nodeSelector and tolerations of its DaemonSet; --selector and --plugin-namespace name other pods"
+
+// findPlugin returns Jackfield's pod on a node.
+func (c *client) findPlugin(ctx context.Context, node string) (*pod, error) {
+	namespace, err := c.findNamespace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list struct{ Items []pod }
+	if _, err := c.get(ctx, &list, "pods", "--namespace="+namespace, "--selector="+c.selector, "--field-selector=spec.nodeName="+node); err != nil {
 		return nil, err
 	}
 	found := ""
 	for i := range list.Items {
 		p := &list.Items[i]
-		for _, have := range p.Spec.Containers {
-			if have.Name != container {
-				continue
-			}
-			if p.Status.Phase == "Running" && p.Metadata.DeletionTimestamp == "" {
-				return p, nil
-			}
+		switch {
+		case !p.isPlugin():
+		case p.Status.Phase == "Running" && p.Metadata.DeletionTimestamp == "":
+			return p, nil
+		default:
 			found = fmt.Sprintf("; pod %s is %s", p.title(), p.Status.Phase)
 		}
 	}
-	return nil, &failure{text: fmt.Sprintf("no pod with the labels %s runs on node %s%s", c.selector, node, found), code: exitError,
-		hint: "check that Jackfield is installed, and the nodeSelector and tolerations of its DaemonSet; --selector and --plugin-namespace name other pods"}
+	return nil, &failure{text: fmt.Sprintf("no pod with the labels %s runs on node %s%s", c.selector, node, found), code: exitError, hint: checkInstalled}
 }
 
 // exec runs jackfield in the plugin's pod.
@@ -182,12 +214,18 @@ func (c *client) exec(ctx context.Context, plugin *pod, stdin io.Reader, stdout 
 	case stdin != nil:
 		args = append(args, "--stdin")
 	}
+	answer := &answerWriter{out: stdout}
 	color := "never"
 	if stdout == c.env.Stdout && isTerminal(stdout) && c.env.Getenv("NO_COLOR") == "" {
 		color = "always"
+		answer.allowed = append(answer.allowed, colorSequences...)
+	}
+	if c.watch {
+		answer.allowed = append(answer.allowed, redrawSequences...)
 	}
 	args = append(args, "--", "jackfield")
-	return c.kubectl(ctx, stdin, stdout, append(append(args, command...), "--color="+color)...)
+	err := c.kubectl(ctx, stdin, answer, append(append(args, command...), "--color="+color)...)
+	return errors.Join(err, answer.flush())
 }
 
 // findSandbox asks the plugin for the pod's sandbox, which the API server does not know. It is "" if there is none.

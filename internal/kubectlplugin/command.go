@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -46,16 +45,10 @@ func Run(ctx context.Context, args []string, env Env) int {
 	}
 	if f.text != "" {
 		// The API server's messages quote names and texts of others.
-		text := strings.Map(func(r rune) rune {
-			if r != '\n' && !unicode.IsPrint(r) {
-				return '?'
-			}
-			return r
-		}, f.text)
-		fmt.Fprintf(env.Stderr, "kubectl-jackfield: %s\n", text)
+		fmt.Fprintf(env.Stderr, "kubectl-jackfield: %s\n", plain(f.text))
 	}
 	if f.hint != "" {
-		fmt.Fprintf(env.Stderr, "hint: %s\n", f.hint)
+		fmt.Fprintf(env.Stderr, "hint: %s\n", plain(f.hint))
 	}
 	return f.code
 }
@@ -71,8 +64,8 @@ func (f *failure) Error() string { return f.text }
 const long = `kubectl jackfield runs a command of jackfield in the pod of Jackfield's DaemonSet that is
 on the node of a pod. It finds the node and the sandbox of the pod by itself. It runs
 kubectl, which must be in PATH, and needs these rights: get pods in the pod's
-namespace, list pods in that of Jackfield (or in all, without --plugin-namespace), and
-create pods/exec there. Who has these can run any command in Jackfield's pods, so it is
+namespace, list pods in that of Jackfield (or in all, if neither --plugin-namespace nor
+JACKFIELD_NAMESPACE names it), and create pods/exec there. Who has these can run any command in Jackfield's pods, so it is
 for administrators.
 
 The exit status is that of jackfield: 0 for yes, 1 for no, 2 for a mistake in the
@@ -96,7 +89,7 @@ func Command(env Env) *cobra.Command {
 	f.StringVar(&c.context, "context", "", "`name` of the kubeconfig's context")
 	f.StringVar(&c.as, "as", "", "`user` to impersonate")
 	f.StringVarP(&c.namespace, "namespace", "n", "", "the pod's `namespace`")
-	f.StringVar(&c.pluginNamespace, "plugin-namespace", "", "`namespace` of Jackfield's pods (default: all are searched)")
+	f.StringVar(&c.pluginNamespace, "plugin-namespace", "", "`namespace` of Jackfield's pods (default: $JACKFIELD_NAMESPACE, or the only one with such pods)")
 	f.StringVarP(&c.selector, "selector", "l", "app.kubernetes.io/name=jackfield", "`labels` of Jackfield's pods")
 	root.AddCommand(
 		c.command("explain POD", "Explain what a pod's containers would get now, from which file, by which rule, or why not", c.explain),
@@ -176,7 +169,11 @@ func (c *client) explain(ctx context.Context, name string, t *target) error {
 	} else {
 		fmt.Fprintf(c.env.Stderr, "kubectl-jackfield: the plugin on node %s knows no sandbox of pod %s yet: its networks are not checked\n", t.Spec.NodeName, t.title())
 	}
-	return c.exec(ctx, t.plugin, strings.NewReader(t.manifest), c.env.Stdout, args...)
+	reduced, err := reduceManifest(t.manifest)
+	if err != nil {
+		return err
+	}
+	return c.exec(ctx, t.plugin, strings.NewReader(reduced), c.env.Stdout, args...)
 }
 
 // format is the flag for the format of the result.

@@ -31,13 +31,20 @@ const (
 		{"metadata":{"name":"jackfield-test","namespace":"net"},"spec":{"containers":[{"name":"other"}]},"status":{"phase":"Running"}},
 		{"metadata":{"name":"jackfield-old","namespace":"net","deletionTimestamp":"2026-11-01T00:00:00Z"},"spec":{"containers":[{"name":"jackfield-nri"}]},"status":{"phase":"Running"}},
 		{"metadata":{"name":"jackfield-x","namespace":"net"},"spec":{"containers":[{"name":"jackfield-nri"}]},"status":{"phase":"Running"}}]}`
+	reduced       = `{"metadata":{"name":"fwd-0","namespace":"telco","uid":"u1"},"spec":{},"status":{}}`
+	twoNamespaces = `{"items":[
+		{"metadata":{"name":"x","namespace":"attacker"},"spec":{"containers":[{"name":"jackfield-nri"}]},"status":{"phase":"Running"}},
+		{"metadata":{"name":"other","namespace":"third"},"spec":{"containers":[{"name":"other"}]},"status":{"phase":"Running"}},
+		{"metadata":{"name":"jackfield-x","namespace":"net"},"spec":{"containers":[{"name":"jackfield-nri"}]},"status":{"phase":"Pending"}}]}`
 	nodeStatus = `{"containers":[{"sandbox":"old","podUID":"u0"}],"sandboxes":[{"id":"other","uid":"u2"},{"id":"e061","uid":"u1"}]}`
 	terminated = "some message\ncommand terminated with exit code "
 	noExec     = `Error from server (Forbidden): pods "jackfield-x" is forbidden: User "jane" cannot create resource "pods/exec" in API group "" in the namespace "net"`
 )
 
 func TestPluginRunsCommandInPodOfNode(t *testing.T) {
-	const find = "--kubeconfig=k --context=c get --output=json pods --all-namespaces --selector=app.kubernetes.io/name=jackfield --field-selector=spec.nodeName=n2\n"
+	const search = "--kubeconfig=k --context=c get --output=json pods --all-namespaces --selector=app.kubernetes.io/name=jackfield\n"
+	const onNode = "--kubeconfig=k --context=c get --output=json pods --namespace=net --selector=app.kubernetes.io/name=jackfield --field-selector=spec.nodeName=n2\n"
+	const find = search + onNode
 	const run = "--kubeconfig=k --context=c exec --namespace=net jackfield-x --container=jackfield-nri "
 	const get = "--kubeconfig=k --context=c get --output=json pod fwd-0 --namespace=telco\n"
 	for name, tc := range map[string]struct {
@@ -46,12 +53,13 @@ func TestPluginRunsCommandInPodOfNode(t *testing.T) {
 		code     int
 		log, err string
 		stdin    string
+		env      string // JACKFIELD_NAMESPACE
 	}{
 		"status": {args: "status fwd-0 -n telco", log: get + find + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n"},
 		"sockets": {args: "sockets pod/fwd-0 -n telco -o wide", files: map[string]string{"exec.code": "1", "exec.err": terminated + "1\n"},
 			code: 1, err: "some message\n", log: get + find + run + "-- jackfield sockets telco/fwd-0 --output=wide --color=never\n"},
 		"explain": {args: "explain telco/fwd-0 -o json", files: map[string]string{"status.code": "1", "status.err": terminated + "1\n", "exec.code": "3", "exec.err": terminated + "3"}, code: 3,
-			err: "some message\n", stdin: scheduled,
+			err: "some message\n", stdin: reduced,
 			log: get + find + run + "-- jackfield status telco/fwd-0 --output=json --color=never\n" + run + "--stdin -- jackfield explain - --output=json --sandbox-id e061 --color=never\n"},
 		"plugin does not answer": {args: "explain telco/fwd-0", files: map[string]string{"status": "", "status.code": "3", "status.err": terminated + "3\n"}, code: 3,
 			err: "some message\n", log: get + find + run + "-- jackfield status telco/fwd-0 --output=json --color=never\n"},
@@ -66,6 +74,16 @@ func TestPluginRunsCommandInPodOfNode(t *testing.T) {
 			"pods": `{"items":[{"metadata":{"name":"jackfield-x","namespace":"net"},"spec":{"containers":[{"name":"jackfield-nri"}]},"status":{"phase":"Pending"}}]}`},
 			err: "kubectl-jackfield: no pod with the labels app.kubernetes.io/name=jackfield runs on node n2; pod net/jackfield-x is Pending\n" +
 				"hint: check that Jackfield is installed, and the nodeSelector and tolerations of its DaemonSet; --selector and --plugin-namespace name other pods\n"},
+		"pods of two namespaces": {args: "status fwd-0 -n telco", code: 3, log: get + search, files: map[string]string{"pods": twoNamespaces},
+			err: "kubectl-jackfield: 2 namespaces have pods with the labels app.kubernetes.io/name=jackfield: attacker, net\n" +
+				"hint: name the namespace in which you installed Jackfield with --plugin-namespace or JACKFIELD_NAMESPACE; check who created the pods in the others\n"},
+		"namespace from the environment": {args: "status fwd-0 -n telco", env: "net", log: get + onNode + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n"},
+		"namespace from the flag": {args: "status fwd-0 -n telco --plugin-namespace net", env: "other",
+			log: get + onNode + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n"},
+		"no installation": {args: "doctor --node n2", code: 3, log: search, files: map[string]string{"pods": `{"items":[]}`},
+			err: "kubectl-jackfield: no namespace has pods with the labels app.kubernetes.io/name=jackfield and a container jackfield-nri\nhint: " + checkInstalled + "\n"},
+		"control characters": {args: "sockets fwd-0 -n telco -o json", code: 1, files: map[string]string{"exec.code": "1", "exec.err": "\x1b]0;title\a" + terminated + "1\n"},
+			err: "?]0;title?some message\n", log: get + find + run + "-- jackfield sockets telco/fwd-0 --output=json --color=never\n"},
 		"no right to exec": {args: "status fwd-0 -n telco", code: 3, files: map[string]string{"exec.code": "1", "exec.err": noExec},
 			log: get + find + run + "-- jackfield status telco/fwd-0 --output=text --color=never\n",
 			err: "kubectl-jackfield: " + noExec + "\nhint: to allow it to \"jane\", add to the rules of a Role and a RoleBinding of the namespace \"net\": {apiGroups: [\"\"], resources: [\"pods/exec\"], verbs: [create]}\n"},
@@ -93,7 +111,7 @@ func TestPluginRunsCommandInPodOfNode(t *testing.T) {
 			}
 			var out, errs bytes.Buffer
 			args := append(strings.Fields(tc.args), "--kubeconfig", "k", "--context=c")
-			code := Run(t.Context(), args, Env{Stdin: strings.NewReader("unused"), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }})
+			code := Run(t.Context(), args, Env{Stdin: strings.NewReader("unused"), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return tc.env }})
 			log, _ := os.ReadFile(filepath.Join(dir, "log"))
 			if code != tc.code || string(log) != tc.log || errs.String() != tc.err {
 				t.Errorf("exit status %d, want %d\n%s\nwant\n%s\nran\n%s\nwant\n%s", code, tc.code, &errs, tc.err, log, tc.log)
