@@ -97,7 +97,7 @@ func TestPluginRunsCommandInPodOfNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-			files := map[string]string{"pod": scheduled, "pods": plugins, "status": nodeStatus, "exec": "the answer\n"}
+			files := map[string]string{"pod": scheduled, "pods": plugins, "status": nodeStatus, "exec": "the answer\a\n"}
 			for name, text := range tc.files {
 				files[name] = text
 			}
@@ -118,7 +118,7 @@ func TestPluginRunsCommandInPodOfNode(t *testing.T) {
 			}
 			want := ""
 			if strings.Contains(tc.log, " -- ") && files["status"] != "" {
-				want = "the answer\n"
+				want = "the answer?\n"
 			}
 			if out.String() != want {
 				t.Errorf("printed %q, want %q", &out, want)
