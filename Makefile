@@ -13,7 +13,7 @@ UNIT := -timeout 60m
 # How long each fuzz target runs under `make test` in CI, and under `make fuzz`.
 FUZZTIME ?= 5s
 
-.PHONY: help build image release man test unit e2e kube fuzz bench lint vulncheck signed-off demo recording screenshot cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
+.PHONY: help build image release man test unit e2e kube fuzz bench lint vulncheck reports signed-off demo recording screenshot cluster cluster-down install install-nri-plugin install-crio-hook uninstall clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ e2e: ## the tests on real container runtimes (root)
 kube: ## the tests in a Kubernetes cluster (root)
 	cd test && $(GO) test -count=1 -timeout 90m -p 1 ./kube ./cluster/...
 	cd test/release && $(GO) test -count=1 -timeout 90m ./kube
+
+reports: ## the real programs on cases like those that users report; a part of unit (root)
+	cd test && $(GO) test -count=1 $(UNIT) ./reports
 
 fuzz: ## each fuzz target for FUZZTIME
 	@GO='$(GO)' FUZZTIME='$(FUZZTIME)' test/fuzz.sh . test
