@@ -44,11 +44,13 @@ const (
 
 // runtimeLink is the connection to the runtime and what the runtime reports of itself.
 type runtimeLink struct {
-	calls        callTracker
-	registered   atomic.Bool // the runtime has reported what lives
-	capabilities atomic.Pointer[capability.Capabilities]
-	timeout      atomic.Int64                   // of a request, in nanoseconds
-	info         atomic.Pointer[status.Runtime] // what the runtime of the last registration reported of itself
+	calls      callTracker
+	registered atomic.Bool // the runtime has reported what lives, or never does
+	// unsynchronized means that the runtime never reports what lives: see registerWithoutSynchronize.
+	unsynchronized atomic.Bool
+	capabilities   atomic.Pointer[capability.Capabilities]
+	timeout        atomic.Int64                   // of a request, in nanoseconds
+	info           atomic.Pointer[status.Runtime] // what the runtime of the last registration reported of itself
 
 	mu    sync.Mutex
 	stub  stub.Stub

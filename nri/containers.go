@@ -43,6 +43,8 @@ type sandbox struct {
 type container struct {
 	pod *api.PodSandbox // constant; nil where the runtime did not report it
 	c   *api.Container  // constant
+	// restored means that only the record of an earlier process is known: c has the names, and pod is nil.
+	restored bool
 
 	creation *creation         // nil once it has started
 	record   *status.Container // what it was given; nil for nothing
@@ -132,7 +134,7 @@ func (t *containerTable) removeContainer(id string) {
 
 // removeSandbox drops a sandbox and its containers.
 func (t *containerTable) removeSandbox(id string) {
-	t.removeIf(func(c *container) bool { return c.pod.GetId() == id })
+	t.removeIf(func(c *container) bool { return c.pod.GetId() == id || c.restored && c.c.GetPodSandboxId() == id })
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.sandboxes, id)

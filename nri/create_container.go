@@ -93,6 +93,9 @@ type creation struct {
 func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *api.Container) (_ *creation, err error) {
 	current, store := p.config.core.Load(), p.state.store.Load()
 	asOf := p.containers.hotplug.changes.Load()
+	if p.runtime.unsynchronized.Load() {
+		p.containers.addPreexisting(pod)
+	}
 	p.forgetFailedCreations(store, pod, c)
 	req := newRequest(p.runtimeName(), pod, c)
 	can := p.capabilitiesFor(req.UserNS != nil)
@@ -205,6 +208,7 @@ func (p *Plugin) forgetFailedCreations(store *staging.Store, pod *api.PodSandbox
 			remove(store)
 		}
 	}
+	p.forgetPredecessor(store, pod, c)
 }
 
 // refusal is the error that the runtime reports in an event of the pod. Its text names the

@@ -56,6 +56,9 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 		p.log.Warn("hooks.dirs is configured, and CRI-O reads hooks.d directories itself (hooks_dir in crio.conf): name no directory in both")
 	}
 	log.WithField("nri", nriVersion).Info("registered with the runtime")
+	if p.opts.Inherited && !p.runtime.capabilities.Load().SyncPreinstalled {
+		p.registerWithoutSynchronize()
+	}
 	// All of these are as old as NRI 0.2: a runtime refuses the registration of a plugin that asks for an
 	// event it does not know.
 	var mask api.EventMask
@@ -71,6 +74,7 @@ func (p *Plugin) Configure(_ context.Context, cfg, runtime, version string) (api
 func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	defer p.timeCall(telemetry.Synchronize)()
 	asOf := time.Now()
+	p.runtime.unsynchronized.Store(false)
 	p.containers.synchronize(pods, containers)
 	p.restoreUsage(containers)
 	p.runInStore(ctx, telemetry.Synchronize, func(store *staging.Store) { p.retainLiving(store, asOf) })

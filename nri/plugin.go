@@ -74,6 +74,7 @@ type containerState struct {
 	ledger          resolve.Ledger // what pods have, for the limits of pods
 	hotplug         *hotplug       // networks of running containers
 	wakeMissedCheck func()         // has checkMissed called
+	wakeRestore     func()         // has restoreRecorded called
 }
 
 // maxWorkers bounds the goroutines that unresponsive file systems can block.
@@ -100,6 +101,7 @@ func New(opts Options, log *logrus.Logger) (*Plugin, error) {
 	p.containers.containerTable = newContainerTable(p.runWhenWoken(0, p.writeRecords))
 	p.containers.hotplug = newHotplug(p)
 	p.containers.wakeMissedCheck = p.runWhenWoken(missedCheckInterval, p.checkMissed)
+	p.containers.wakeRestore = p.runWhenWoken(restoreInterval, p.restoreRecorded)
 	p.config.dirs = dircheck.New(opts.Host, p.reportDirectory)
 	if !p.awaitsConfig() {
 		if err := p.applyFirstConfig(); err != nil {

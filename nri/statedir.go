@@ -142,6 +142,9 @@ func (s *stateDir) openStores() []*staging.Store {
 // retainLiving removes what is kept for sandboxes and containers that are gone, as far as the
 // runtime has reported what lives. What was created after asOf stays.
 func (p *Plugin) retainLiving(store *staging.Store, asOf time.Time) {
+	if p.runtime.unsynchronized.Load() {
+		p.containers.wakeRestore()
+	}
 	if _, known := p.containers.liveSandboxes(); !known {
 		return
 	}
@@ -342,9 +345,17 @@ func (p *Plugin) readRecords(files *status.Records) {
 	p.containers.recordsUnread = false
 	p.containers.mu.Unlock()
 	began := time.Now()
-	found, err := files.Retain(p.containers.hasContainer)
+	alive := p.containers.hasContainer
+	if p.runtime.unsynchronized.Load() {
+		alive = func(string) bool { return true } // addRestored removes the records of ended containers
+	}
+	found, err := files.Retain(alive)
 	p.reportLostRecord(err)
-	p.containers.addRecords(found)
+	if p.runtime.unsynchronized.Load() {
+		p.addRestored(found)
+	} else {
+		p.containers.addRecords(found)
+	}
 	p.log.WithField("records", len(found)).WithField("took", time.Since(began).String()).Debug("status records read")
 	p.containers.wakeMissedCheck()
 }

@@ -21,6 +21,8 @@ type Capabilities struct {
 	RDT         bool // linux.rdt: NRI 0.11
 	Validate    bool // the event in which a plugin sees the adjustments of others: NRI 0.10
 	FailRequest bool // a plugin can require that requests fail without it: NRI 0.12.4
+	// SyncPreinstalled means that the runtime calls Synchronize for plugins that it started itself: NRI 0.8.
+	SyncPreinstalled bool
 	// UserNS means that the container has a user namespace. The OCI runtime cannot create nodes
 	// there. It binds the host's node with the same path.
 	UserNS bool
@@ -35,7 +37,7 @@ func ForVersion(version string) Capabilities {
 	}
 	atLeast := func(m int) bool { return major > 0 || minor >= m }
 	return Capabilities{DeviceRules: atLeast(10), Validate: atLeast(10), NetDevices: atLeast(11), RDT: atLeast(11),
-		FailRequest: atLeast(13) || minor == 12 && patch >= 4}
+		FailRequest: atLeast(13) || minor == 12 && patch >= 4, SyncPreinstalled: atLeast(8)}
 }
 
 // Check returns an errdefs.ErrNotImplemented if an adjustment for this runtime cannot hold all
