@@ -5,6 +5,7 @@ package nri
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containerd/errdefs"
@@ -157,7 +158,7 @@ func (p *Plugin) removeIfPodIsGone(store *staging.Store, pod *api.PodSandbox) {
 func (p *Plugin) recordCreation(made *creation) {
 	var running *runningContainer
 	if made.plan.Staging != nil {
-		made.req.Have.Mounts = append(made.req.Have.Mounts, made.plan.Set.Mounts...)
+		made.req.Have.Mounts = append(withoutReplaced(made.req.Have.Mounts, made.plan.Set.Mounts), made.plan.Set.Mounts...)
 		made.req.Have.Devices = append(made.req.Have.Devices, made.plan.Set.Devices...)
 		running = &runningContainer{req: made.req}
 	}
@@ -166,6 +167,13 @@ func (p *Plugin) recordCreation(made *creation) {
 		p.containers.hotplug.markContainerDirty(running)
 	}
 	p.reportCreated(made.pod, made.c, made.plan)
+}
+
+// withoutReplaced returns the mounts of a container that mounts of the plan do not replace.
+func withoutReplaced(have, set []edits.Mount) []edits.Mount {
+	return slices.DeleteFunc(have, func(h edits.Mount) bool {
+		return slices.ContainsFunc(set, func(m edits.Mount) bool { return m.Replaces != "" && m.Replaces == h.Destination })
+	})
 }
 
 // A runtime does not always report that a creation failed after NRI's part of it: CRI-O does not

@@ -33,6 +33,7 @@ func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.
 	for _, m := range c.GetMounts() {
 		r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})
 	}
+	r.MarkRuntimeMounts()
 	for _, d := range c.GetLinux().GetDevices() {
 		r.Have.Devices = append(r.Have.Devices, edits.Device{Path: d.GetPath(), Type: d.GetType(), Major: d.GetMajor(), Minor: d.GetMinor(), FileMode: d.GetFileMode().Get()})
 	}

@@ -24,6 +24,7 @@ type Pod struct {
 	} `json:"metadata"`
 	Spec struct {
 		RuntimeClassName    string          `json:"runtimeClassName"`
+		AutomountToken      *bool           `json:"automountServiceAccountToken"`
 		SecurityContext     securityContext `json:"securityContext"`
 		InitContainers      []container     `json:"initContainers"`
 		Containers          []container     `json:"containers"`
@@ -115,9 +116,34 @@ func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
 		for _, m := range c.VolumeMounts {
 			r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.MountPath, Source: "volume " + m.Name, Type: "bind"})
 		}
+		addImpliedMounts(&r.Have, p.Spec.AutomountToken == nil || *p.Spec.AutomountToken)
 		out = append(out, r)
 	}
 	return out
+}
+
+// addImpliedMounts adds the mounts that every container of Kubernetes has beside the volumes of its manifest. A CDI mount
+// replaces those of the runtime, and conflicts with those of the kubelet.
+func addImpliedMounts(have *edits.Existing, withToken bool) {
+	for _, destination := range []string{"/dev/shm", "/etc/hostname", "/etc/resolv.conf"} {
+		if addImpliedMount(have, destination, "the runtime's own mount") {
+			have.Replaceable = append(have.Replaceable, destination)
+		}
+	}
+	addImpliedMount(have, "/etc/hosts", "the kubelet's own mount")
+	addImpliedMount(have, "/dev/termination-log", "the kubelet's own mount")
+	if withToken {
+		addImpliedMount(have, "/var/run/secrets/kubernetes.io/serviceaccount", "the service account's token")
+	}
+}
+
+// addImpliedMount adds a mount if no volume is mounted at its destination.
+func addImpliedMount(have *edits.Existing, destination, source string) bool {
+	if slices.ContainsFunc(have.Mounts, func(m edits.Mount) bool { return edits.EqualClean(m.Destination, destination) }) {
+		return false
+	}
+	have.Mounts = append(have.Mounts, edits.Mount{Destination: destination, Source: source})
+	return true
 }
 
 // effectiveUser returns the user that the manifest sets, the container's before the pod's; nil where the

@@ -36,7 +36,7 @@ func (b *Builder) AddDevice(d *Device) error {
 			added.Access = unionAccess(have.Access, d.Access)
 		case isCDI:
 		case have.sameNode(d):
-			have.Access = unionAccess(have.Access, d.Access)
+			b.widenAccess(have, d)
 			return nil
 		default:
 			return NewConflict("device path", d.Path, have.Origin, d.Origin,
@@ -47,6 +47,15 @@ func (b *Builder) AddDevice(d *Device) error {
 	b.set.Devices = appendKeyed(b.set.Devices, added, b.devices, key)
 	b.changes++
 	return nil
+}
+
+// widenAccess gives a device of the set the access of another request for it. The device then counts as that request's:
+// without it, the container would have less.
+func (b *Builder) widenAccess(have, d *Device) {
+	if access := unionAccess(have.Access, d.Access); access != have.Access {
+		have.Access, have.Origin = access, d.Origin
+		b.changes++
+	}
 }
 
 // appendKeyed appends an item to a list, of which positions has the position of each key.
@@ -73,7 +82,7 @@ func (b *Builder) AddMount(m *Mount) error {
 			return nil
 		}
 		return NewConflict("mount destination", m.Destination, existing, m.Origin,
-			fmt.Sprintf("the container has %q mounted there, and the request wants %q", source, m.Source))
+			fmt.Sprintf("the container has %q mounted there, and the request wants %q: remove the pod's mount or the request", source, m.Source))
 	}
 	key := func(m *Mount) string { return absolute(m.Destination) }
 	for _, destination := range spellings(m.Destination) {
@@ -95,7 +104,9 @@ func (b *Builder) AddMount(m *Mount) error {
 				fmt.Sprintf("%q against %q", have.Source, m.Source))
 		}
 	}
-	b.set.Mounts = appendKeyed(b.set.Mounts, *m, b.mounts, key)
+	added := *m
+	added.Replaces = b.replaceableMount(m)
+	b.set.Mounts = appendKeyed(b.set.Mounts, added, b.mounts, key)
 	b.changes++
 	return nil
 }
@@ -105,8 +116,7 @@ func (b *Builder) AddMount(m *Mount) error {
 func (b *Builder) existingSource(m *Mount) (source string, ok bool) {
 	for i := range b.have.Mounts {
 		h := &b.have.Mounts[i]
-		if SameContainerPath(h.Destination, m.Destination) && !b.isReplaced(h.Destination) &&
-			!(b.replaces(&m.Origin) && EqualClean(h.Destination, m.Destination)) {
+		if SameContainerPath(h.Destination, m.Destination) && !b.isReplaced(h) && !b.replacesMount(h, m) {
 			return h.Source, true
 		}
 	}
@@ -116,10 +126,26 @@ func (b *Builder) existingSource(m *Mount) (source string, ok bool) {
 // replaces reports whether an edit replaces what the container has.
 func (b *Builder) replaces(o *Origin) bool { return b.have.CDIReplaces && o.Source == CDI }
 
-// isReplaced reports whether a CDI mount of the set replaced the container's mount at destination.
-func (b *Builder) isReplaced(destination string) bool {
-	i, ok := b.mounts[absolute(destination)]
-	return ok && b.have.CDIReplaces && b.set.Mounts[i].Origin.Source == CDI
+// replacesMount reports whether an edit replaces a mount that the container has. The same mount stays.
+func (b *Builder) replacesMount(have, m *Mount) bool {
+	return EqualClean(have.Destination, m.Destination) && m.Origin.Source == CDI &&
+		(b.have.CDIReplaces || have.Source != m.Source && slices.Contains(b.have.Replaceable, have.Destination))
+}
+
+// isReplaced reports whether a CDI mount of the set replaced a mount of the container.
+func (b *Builder) isReplaced(have *Mount) bool {
+	i, ok := b.mounts[absolute(have.Destination)]
+	return ok && b.replacesMount(have, &b.set.Mounts[i])
+}
+
+// replaceableMount returns the destination of the container's replaceable mount in place of which m comes; "" for none.
+func (b *Builder) replaceableMount(m *Mount) string {
+	for i := range b.have.Mounts {
+		if h := &b.have.Mounts[i]; !b.have.CDIReplaces && b.replacesMount(h, m) {
+			return h.Destination
+		}
+	}
+	return ""
 }
 
 // AddEnv adds a variable. A later CDI variable replaces an earlier one in place. A variable of

@@ -20,6 +20,9 @@ type Existing struct {
 	// CDI's own library does. It is for an OCI spec that a person passes in. Without it, two
 	// things at one path are a conflict.
 	CDIReplaces bool
+	// Replaceable has the destinations of the mounts that a CDI mount replaces without CDIReplaces: the
+	// runtime mounts them into every container, and no one asked for them.
+	Replaceable []string
 }
 
 // Builder merges edits into one Set. Create it with NewBuilder.
@@ -69,7 +72,7 @@ func (b *Builder) Clone() Builder {
 // them.
 func (b *Builder) Mounts(yield func(*Mount) bool) {
 	for i := range b.have.Mounts {
-		if m := &b.have.Mounts[i]; !b.isReplaced(m.Destination) && !yield(m) {
+		if m := &b.have.Mounts[i]; !b.isReplaced(m) && !yield(m) {
 			return
 		}
 	}

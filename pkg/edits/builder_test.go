@@ -136,6 +136,43 @@ func TestCDIReplacesExistingThings(t *testing.T) {
 	}
 }
 
+// TestCDIReplacesRuntimeMounts checks mounts that the runtime makes into every container, such as /dev/shm.
+func TestCDIReplacesRuntimeMounts(t *testing.T) {
+	b := NewBuilder(Existing{
+		Mounts:      []Mount{{Destination: "/dev/shm", Source: "/sandbox/shm"}, {Destination: "/data", Source: "/volume"}, {Destination: "/etc/hostname", Source: "/sandbox/h"}},
+		Replaceable: []string{"/dev/shm", "/etc/hostname"},
+	})
+	must(t,
+		b.AddMount(&Mount{Destination: "/dev/shm/", Source: "/mps", Origin: cdi("one")}),
+		b.AddMount(&Mount{Destination: "/new", Source: "/mps", Origin: cdi("one")}),
+		b.AddMount(&Mount{Destination: "/etc/hostname", Source: "/sandbox/h", Origin: cdi("one")}))
+	wantConflict(t, b.AddMount(&Mount{Destination: "/data", Source: "/mps", Origin: cdi("one")}), "remove the pod's mount or the request")
+	wantConflict(t, b.AddMount(&Mount{Destination: "/dev/shm", Source: "/sandbox/shm", Origin: att("net1")}), "one", "net1")
+	wantConflict(t, b.AddMount(&Mount{Destination: "/etc/hostname", Source: "/x", Origin: att("net1")}), "as the runtime created it")
+	var visible []string
+	b.Mounts(func(m *Mount) bool { visible = append(visible, m.Destination+" "+m.Source); return true })
+	if got := strings.Join(visible, ", "); got != "/data /volume, /etc/hostname /sandbox/h, /dev/shm/ /mps, /new /mps" {
+		t.Errorf("the container has %s", got)
+	}
+	if m := b.Set().Mounts; len(m) != 2 || m[0].Replaces != "" || m[1].Replaces != "/dev/shm" {
+		t.Errorf("the set has %+v", m)
+	}
+}
+
+// TestWidenedAccessIsAChange checks that access that only one of two requests brings counts as a change of that request.
+func TestWidenedAccessIsAChange(t *testing.T) {
+	b := NewBuilder(Existing{})
+	must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: cdi("one")}))
+	must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "r", Origin: att("net1")}))
+	if d := b.Edits().Devices[0]; b.Changes() != 1 || d.Origin != cdi("one") {
+		t.Errorf("the same access: %d changes, %+v", b.Changes(), d)
+	}
+	must(t, b.AddDevice(&Device{Path: "/dev/a", Type: "c", Major: 1, Minor: 3, Access: "w", Origin: att("net1")}))
+	if d := b.Edits().Devices[0]; b.Changes() != 2 || d.Access != "rw" || d.Origin != att("net1") {
+		t.Errorf("more access: %d changes, %+v", b.Changes(), d)
+	}
+}
+
 func TestAccessOfNodeOfTwoCDIDevices(t *testing.T) {
 	for _, tc := range []struct{ first, second, want string }{
 		{"rw", "r", "rw"}, {"r", "w", "rw"}, {"mr", "mr", "mr"}, {"", "r", ""}, {"none", "r", "r"}, {"none", "none", "none"},

@@ -73,7 +73,9 @@ type Mount struct {
 	Source      string   `json:"source"`
 	Type        string   `json:"type,omitempty"`
 	Options     []string `json:"options,omitempty"`
-	Origin      Origin   `json:"origin"`
+	// Replaces is the destination of the container's own mount that must be removed; "" for none.
+	Replaces string `json:"replaces,omitempty"`
+	Origin   Origin `json:"origin"`
 }
 
 // Stage is one of the OCI hook stages.

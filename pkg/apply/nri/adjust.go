@@ -35,6 +35,9 @@ func Adjustment(set *edits.Set, can capability.Capabilities, have ...edits.Devic
 		addDevice(a, set.Devices, i, have, can)
 	}
 	for _, m := range set.Mounts {
+		if m.Replaces != "" {
+			a.RemoveMount(m.Replaces)
+		}
 		a.AddMount(&api.Mount{Destination: m.Destination, Source: m.Source, Type: cmp.Or(m.Type, "bind"), Options: mountOptions(m)})
 	}
 	for _, h := range set.Hooks {
