@@ -99,7 +99,7 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 	}
 	p.forgetFailedCreations(store, pod, c)
 	req := newRequest(p.runtimeName(), pod, c)
-	can := p.capabilitiesFor(req.UserNS != nil)
+	can := p.capabilitiesFor(req)
 	req.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, can, request) }
 
 	plan, err := current.engine.Resolve(ctx, req)
@@ -112,6 +112,7 @@ func (p *Plugin) prepareCreation(ctx context.Context, pod *api.PodSandbox, c *ap
 			p.removeIfPodIsGone(store, pod)
 		}
 	}()
+	plan.DropGroups(can.UnneededGroup)
 	adjust, err := nriapply.Adjustment(&plan.Set, can, req.Have.Devices...)
 	if err != nil {
 		return nil, err

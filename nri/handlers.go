@@ -17,6 +17,7 @@ import (
 	"github.com/jackfield/jackfield/internal/deadline"
 	"github.com/jackfield/jackfield/internal/telemetry"
 	"github.com/jackfield/jackfield/pkg/apply/nri/capability"
+	"github.com/jackfield/jackfield/pkg/resolve"
 	"github.com/jackfield/jackfield/pkg/staging"
 )
 
@@ -166,9 +167,12 @@ func (p *Plugin) RemovePodSandbox(ctx context.Context, pod *api.PodSandbox) erro
 func (p *Plugin) Shutdown(context.Context) { p.log.Info("the runtime shuts down") }
 
 // capabilitiesFor returns what the runtime can apply to a container.
-func (p *Plugin) capabilitiesFor(hasUserNS bool) capability.Capabilities {
+func (p *Plugin) capabilitiesFor(req *resolve.Request) capability.Capabilities {
 	can := *p.runtime.capabilities.Load()
-	can.UserNS = hasUserNS
+	can.UserNS = req.UserNS != nil
+	if req.User != nil {
+		can.UID = &req.User.UID
+	}
 	return can
 }
 

@@ -140,7 +140,7 @@ func (p *Plugin) checkContainer(c *container) missedCheck {
 		record.Requests = []status.Request{{Request: "the requests of the pod", Outcome: string(resolve.Failed), Reason: diag.ErrorText(err)}}
 	}
 	if err == nil {
-		_, err = nriapply.Adjustment(&plan.Set, p.capabilitiesFor(req.UserNS != nil), req.Have.Devices...)
+		_, err = nriapply.Adjustment(&plan.Set, p.capabilitiesFor(req), req.Have.Devices...)
 	}
 	return missedCheck{record: &record, deliverable: err == nil}
 }

@@ -29,6 +29,7 @@ func newRequest(runtime string, pod *api.PodSandbox, c *api.Container) *resolve.
 	}
 	if u := c.GetUser(); u != nil {
 		r.User = &resolve.User{UID: u.GetUid(), GID: u.GetGid()}
+		r.Have.GIDs = append(slices.Clone(u.GetAdditionalGids()), u.GetGid())
 	}
 	for _, m := range c.GetMounts() {
 		r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.GetDestination(), Source: m.GetSource(), Type: m.GetType(), Options: m.GetOptions()})

@@ -141,11 +141,15 @@ func (x *Explainer) ExplainPod(ctx context.Context, p *manifest.Pod) []Explanati
 
 // explainContainer explains what the engine would inject, and adds more items.
 func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, more []resolve.Item) Explanation {
-	r.CanDeliver, r.FromManifest = checkDeliverable, true
+	can := capabilitiesOf(r)
+	optimistic := asRootIfUnknown(can)
+	r.CanDeliver = func(set *edits.Set, request string) error { return capability.Check(set, optimistic, request) }
+	r.FromManifest = true
 	plan, err := x.engine.Explain(ctx, r)
 	failed := &resolve.Error{Container: r.Name()}
 	if !errors.As(err, &failed) {
-		failed.Errs = append(failUndeliverable(plan), x.failUnstartable(plan)...)
+		plan.DropGroups(can.UnneededGroup)
+		failed.Errs = append(failUndeliverable(plan, can), x.failUnstartable(plan)...)
 	}
 	for i := range more {
 		if more[i].FailsContainer() {
@@ -187,22 +191,38 @@ func (x *Explainer) explainContainer(ctx context.Context, r *resolve.Request, mo
 	return out
 }
 
-// checkDeliverable returns an error for edits that no version of NRI can deliver. The doctor and
-// the plugin report what the node's own version cannot.
-func checkDeliverable(set *edits.Set, request string) error {
-	return capability.Check(set, capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}, request)
+// capabilitiesOf returns what the newest NRI can deliver to a container. The doctor and the plugin report what the node's
+// own version cannot.
+func capabilitiesOf(r *resolve.Request) capability.Capabilities {
+	can := capability.Capabilities{DeviceRules: true, NetDevices: true, RDT: true, Validate: true}
+	if r.User != nil {
+		can.UID = &r.User.UID
+	}
+	return can
 }
 
-// failUndeliverable fails the items of a plan that the plugin cannot deliver, and returns their errors.
-func failUndeliverable(plan *resolve.Plan) (errs []error) {
+// asRootIfUnknown returns the capabilities for root where the image decides who the user is.
+func asRootIfUnknown(can capability.Capabilities) capability.Capabilities {
+	if can.UID == nil {
+		can.UID = new(uint32)
+	}
+	return can
+}
+
+// failUndeliverable fails the items of a plan that the plugin cannot deliver, and returns their errors. An item that could
+// be delivered to root is not checked while the image decides who the user is.
+func failUndeliverable(plan *resolve.Plan, can capability.Capabilities) (errs []error) {
+	optimistic := asRootIfUnknown(can)
 	for i := range plan.Items {
 		it := &plan.Items[i]
 		if it.Outcome != resolve.Injected {
 			continue
 		}
-		if err := checkDeliverable(&plan.Set, it.Request); err != nil {
+		if err := capability.Check(&plan.Set, optimistic, it.Request); err != nil {
 			it.Decline(resolve.Failed, err)
 			errs = append(errs, err)
+		} else if err := capability.Check(&plan.Set, can, it.Request); err != nil {
+			it.Decline(resolve.NotChecked, fmt.Errorf("the image's user is unknown: set runAsUser in the pod's securityContext; for a user other than root: %w", err))
 		}
 	}
 	return errs

@@ -63,8 +63,19 @@ type container struct {
 }
 
 type securityContext struct {
-	RunAsUser  *uint32 `json:"runAsUser"`
-	RunAsGroup *uint32 `json:"runAsGroup"`
+	RunAsUser          *uint32  `json:"runAsUser"`
+	RunAsGroup         *uint32  `json:"runAsGroup"`
+	SupplementalGroups []uint32 `json:"supplementalGroups"` // of a pod
+	FSGroup            *uint32  `json:"fsGroup"`            // of a pod
+}
+
+// groups returns the groups that a pod's containers have beside those of their users.
+func (s *securityContext) groups() []uint32 {
+	groups := slices.Clone(s.SupplementalGroups)
+	if s.FSGroup != nil {
+		groups = append(groups, *s.FSGroup)
+	}
+	return groups
 }
 
 // Title names the pod, or the workload whose template it is, for messages.
@@ -115,6 +126,10 @@ func (p *Pod) Requests(sandboxID, name string) []*resolve.Request {
 		}
 		for _, m := range c.VolumeMounts {
 			r.Have.Mounts = append(r.Have.Mounts, edits.Mount{Destination: m.MountPath, Source: "volume " + m.Name, Type: "bind"})
+		}
+		r.Have.GIDs = p.Spec.SecurityContext.groups()
+		if r.User != nil {
+			r.Have.GIDs = append(r.Have.GIDs, r.User.GID)
 		}
 		addImpliedMounts(&r.Have, p.Spec.AutomountToken == nil || *p.Spec.AutomountToken)
 		out = append(out, r)

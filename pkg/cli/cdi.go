@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/jackfield/jackfield/internal/manifest"
 	"github.com/jackfield/jackfield/internal/orphans"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
-	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 func cdiCommand(env Env) *cobra.Command {
@@ -28,60 +26,6 @@ func cdiCommand(env Env) *cobra.Command {
 		Use:   "generate",
 		Short: "Generate CDI files with a vendor's tool",
 	}, generateNvidiaCommand(env)), transientCommand(env))
-}
-
-// nvidiaFile is where NVIDIA's own tools write and read the file.
-const nvidiaFile = "/etc/cdi/nvidia.yaml"
-
-func generateNvidiaCommand(env Env) *cobra.Command {
-	var out string
-	cmd := &cobra.Command{
-		Use:   "nvidia",
-		Short: "Generate the CDI file of this host's NVIDIA GPUs, with nvidia-ctk",
-		Long: "nvidia runs `nvidia-ctk cdi generate` in a clean environment, checks the output\n" +
-			"as any CDI file is checked, and writes the file in one step, with mode 0644. The\n" +
-			"extension, .yaml or .json, chooses the syntax. The command prints the path.",
-		Example: "  jackfield cdi generate nvidia\n  jackfield cdi generate nvidia -o /var/run/cdi/nvidia.json\n  jackfield cdi generate nvidia -o -",
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if ext := filepath.Ext(out); out != "-" && ext != ".yaml" && ext != ".json" {
-				return usagef(cmd, "--output: found %q, want a name that ends in .yaml or .json, or - for standard output", out)
-			}
-			text, err := runNvidiaCTK(cmd.Context(), env)
-			if err != nil {
-				return err
-			}
-			spec, diags := cdiregistry.Parse(text)
-			if len(diags) > 0 {
-				return printDiagnostics(env, "the output of nvidia-ctk", diag.List(diags))
-			}
-			if out == "-" {
-				_, err := env.Stdout.Write(text)
-				return err
-			}
-			abs, err := filepath.Abs(out)
-			if err != nil {
-				return err
-			}
-			file, err := cdiregistry.WriteSpec(hostfs.Host(), filepath.Dir(abs), filepath.Base(abs), spec)
-			if err != nil {
-				return err
-			}
-			// Nothing says that a node is to read it where it was put.
-			if diags, err := cdiregistry.ValidateFile(hostfs.Host(), file, cdiregistry.ValidateOptions{}); err == nil {
-				for i, f := range diag.List(diags).WithFile(file) {
-					what := ""
-					if !diags[i].IsWarning() {
-						what = "no container gets devices of it as it is: "
-					}
-					env.message("%s%s", what, f)
-				}
-			}
-			return printPaths(env, file)
-		},
-	}
-	cmd.Flags().StringVarP(&out, "output", "o", nvidiaFile, "`file` to write, - for standard output")
-	return cmd
 }
 
 const transientLong = `transient lists CDI files that belong to a container or a resource claim. Their

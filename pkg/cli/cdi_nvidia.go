@@ -6,15 +6,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	specs "tags.cncf.io/container-device-interface/specs-go"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 )
 
 const (
@@ -26,8 +32,123 @@ const (
 	maxToolMessages = 4 << 10
 )
 
-// runNvidiaCTK returns the output of `nvidia-ctk cdi generate`.
-func runNvidiaCTK(ctx context.Context, env Env) ([]byte, error) {
+// nvidiaFile is where NVIDIA's own tools write and read the file.
+const nvidiaFile = "/etc/cdi/nvidia.yaml"
+
+func generateNvidiaCommand(env Env) *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "nvidia [flags] [-- OPTION...]",
+		Short: "Generate the CDI file of this host's NVIDIA GPUs, with nvidia-ctk",
+		Long: "nvidia runs `nvidia-ctk cdi generate` in a clean environment, checks the output\n" +
+			"as any CDI file is checked, and writes the file in one step, with mode 0644. The\n" +
+			"extension, .yaml or .json, chooses the syntax. The command prints the path. It\n" +
+			"hands the options after -- to nvidia-ctk, and reports another file that declares\n" +
+			"the same devices.",
+		Example: "  jackfield cdi generate nvidia\n  jackfield cdi generate nvidia -o /var/run/cdi/nvidia.json\n  jackfield cdi generate nvidia -o -\n" +
+			"  jackfield cdi generate nvidia -- --mode=wsl",
+		Args: toolOptions,
+		RunE: func(cmd *cobra.Command, options []string) error {
+			if ext := filepath.Ext(out); out != "-" && ext != ".yaml" && ext != ".json" {
+				return usagef(cmd, "--output: found %q, want a name that ends in .yaml or .json, or - for standard output", out)
+			}
+			text, err := runNvidiaCTK(cmd.Context(), env, options)
+			if err != nil {
+				return err
+			}
+			spec, diags := cdiregistry.Parse(text)
+			if len(diags) > 0 {
+				return printDiagnostics(env, "the output of nvidia-ctk", diag.List(diags))
+			}
+			if out == "-" {
+				_, err := env.Stdout.Write(text)
+				return err
+			}
+			return writeGenerated(cmd, env, out, spec)
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", nvidiaFile, "`file` to write, - for standard output")
+	return cmd
+}
+
+// toolOptions accepts options of nvidia-ctk after --. The command itself decides where the output goes.
+func toolOptions(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+		return usagef(cmd, "%sunexpected argument %q: options of nvidia-ctk must follow --", commandPrefix(cmd), args[0])
+	}
+	for _, arg := range args {
+		if name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "="); strings.HasPrefix(arg, "-") && name == "output" {
+			return usagef(cmd, "%sinvalid option %q: set the file with -o before --", commandPrefix(cmd), arg)
+		}
+	}
+	return nil
+}
+
+// writeGenerated writes a generated file, and reports why containers could not use it where it is.
+func writeGenerated(cmd *cobra.Command, env Env, out string, spec *specs.Spec) error {
+	abs, err := filepath.Abs(out)
+	if err != nil {
+		return err
+	}
+	file, err := cdiregistry.WriteSpec(hostfs.Host(), filepath.Dir(abs), filepath.Base(abs), spec)
+	if err != nil {
+		return err
+	}
+	if diags, err := cdiregistry.ValidateFile(hostfs.Host(), file, cdiregistry.ValidateOptions{}); err == nil {
+		for i, f := range diag.List(diags).WithFile(file) {
+			consequence := ""
+			if !diags[i].IsWarning() {
+				consequence = "no container gets devices of it as it is: "
+			}
+			env.message("%s%s", consequence, f)
+		}
+	}
+	if err := reportShadowing(cmd, env, file, spec); err != nil {
+		env.message("cannot check whether another file declares the devices of %s: %s", file, diag.ErrorText(err))
+	}
+	return printPaths(env, file)
+}
+
+// reportShadowing reports the files that the node reads for devices of a generated file in place of that file. A file that
+// is in no CDI directory of the configuration shadows nothing and is not shadowed.
+func reportShadowing(cmd *cobra.Command, env Env, file string, spec *specs.Spec) error {
+	registry, _, err := (&hostFlags{root: "/"}).openRegistry(cmd, env, false)
+	if err != nil {
+		return err
+	}
+	defer registry.Close()
+	s := registry.Snapshot()
+	if !slices.ContainsFunc(s.Dirs(), func(d cdiregistry.Dir) bool { return d.Path == filepath.Dir(file) }) {
+		return nil
+	}
+	shadowed := map[string]int{}
+	for _, device := range spec.Devices {
+		d, err := s.Device(spec.Kind + "=" + device.Name)
+		switch conflict := (*cdiregistry.ConflictError)(nil); {
+		case errors.As(err, &conflict):
+			for _, other := range conflict.Files {
+				shadowed[other]++
+			}
+		case err == nil:
+			shadowed[d.File]++
+		}
+	}
+	delete(shadowed, file)
+	for _, other := range slices.Sorted(maps.Keys(shadowed)) {
+		env.message("%s also declares %d of the %d devices, and hides or blocks them in %s: remove one of the two files; "+
+			"the service nvidia-cdi-refresh of the NVIDIA Container Toolkit keeps /var/run/cdi/nvidia.yaml up to date",
+			other, shadowed[other], len(spec.Devices), file)
+	}
+	return nil
+}
+
+// cleanEnvironment is the hint of every failure of nvidia-ctk.
+const cleanEnvironment = "nvidia-ctk ran in a clean environment, without LD_LIBRARY_PATH, NVIDIA_CTK_* and other variables of yours; " +
+	"pass its options after --, or run it in your environment: `nvidia-ctk cdi generate --output=" + nvidiaFile +
+	"`, then `jackfield validate " + nvidiaFile + "`"
+
+// runNvidiaCTK returns the output of `nvidia-ctk cdi generate` with options.
+func runNvidiaCTK(ctx context.Context, env Env, options []string) ([]byte, error) {
 	search := env.Getenv("PATH")
 	tool, ok := lookPath(search, nvidiaTool)
 	if !ok {
@@ -39,7 +160,7 @@ func runNvidiaCTK(ctx context.Context, env Env) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, nvidiaTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, tool, "cdi", "generate")
+	cmd := exec.CommandContext(ctx, tool, append([]string{"cdi", "generate"}, options...)...)
 	// The caller's environment must not decide what is written for root to run.
 	cmd.Env = []string{"PATH=" + search, "HOME=/", "LANG=C.UTF-8"}
 	cmd.Dir = "/"
@@ -59,11 +180,11 @@ func runNvidiaCTK(ctx context.Context, env Env) ([]byte, error) {
 	if err == nil {
 		return out.text, nil
 	}
-	err = fmt.Errorf("run %q: %w", tool+" cdi generate", err)
+	err = fmt.Errorf("run %q: %w", strings.Join(append([]string{tool, "cdi generate"}, options...), " "), err)
 	if said := strings.TrimSpace(string(messages)); said != "" {
 		err = fmt.Errorf("%w; it says:\n%s", err, said)
 	}
-	return nil, err
+	return nil, &hintedError{err: err, hint: cleanEnvironment}
 }
 
 // lookPath finds a program in the absolute directories of a search path. An administrator installs

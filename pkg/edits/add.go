@@ -198,9 +198,9 @@ func (b *Builder) AddNetDevice(n NetDevice) error {
 	return nil
 }
 
-// AddGID adds an additional group once. It leaves out group 0, as CDI prescribes.
+// AddGID adds an additional group once. It leaves out group 0, as CDI prescribes, and groups that the process has.
 func (b *Builder) AddGID(g GID) {
-	if g.ID == 0 || slices.ContainsFunc(b.set.GIDs, func(h GID) bool { return h.ID == g.ID }) {
+	if g.ID == 0 || slices.Contains(b.have.GIDs, g.ID) || slices.ContainsFunc(b.set.GIDs, func(h GID) bool { return h.ID == g.ID }) {
 		return
 	}
 	b.set.GIDs = append(b.set.GIDs, g)

@@ -16,6 +16,7 @@ type Existing struct {
 	Mounts  []Mount
 	Hooks   []Hook
 	Env     []string // NAME=value
+	GIDs    []uint32 // groups of the process
 	// CDIReplaces lets a CDI device node or mount replace an existing one at the same path, as
 	// CDI's own library does. It is for an OCI spec that a person passes in. Without it, two
 	// things at one path are a conflict.

@@ -59,6 +59,25 @@ func (e *Engine) Explain(ctx context.Context, req *Request) (*Plan, error) {
 	return plan, err
 }
 
+// DropGroups removes the additional groups for which reason returns a text, and adds the text to the notes of the requests.
+// It is for an adapter that cannot deliver groups.
+func (p *Plan) DropGroups(reason func(set *edits.Set, g *edits.GID) string) {
+	var kept []edits.GID
+	for i := range p.Set.GIDs {
+		g := &p.Set.GIDs[i]
+		text := reason(&p.Set, g)
+		if text == "" {
+			kept = append(kept, *g)
+			continue
+		}
+		at := slices.IndexFunc(p.Items, func(it Item) bool { return it.Request == g.Origin.Request })
+		if at >= 0 {
+			p.Items[at].Notes = append(p.Items[at].Notes, text)
+		}
+	}
+	p.Set.GIDs = kept
+}
+
 // HasNoRequests reports that Resolve would return nothing for the container; false means that this
 // is not certain. It is cheap and reads no file.
 func (e *Engine) HasNoRequests(req *Request) bool {

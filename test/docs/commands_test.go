@@ -82,6 +82,9 @@ func unknownPart(cmd *cobra.Command, words []string) string {
 		return cmd.CommandPath() + " has no command " + words[depth]
 	}
 	for _, w := range words {
+		if w == "--" { // another program's options follow
+			break
+		}
 		for _, flag := range regexp.MustCompile(`(?:^|[\[|(])(--?[a-z][a-z-]*)`).FindAllStringSubmatch(w, -1) {
 			if !hasFlag(cmd, flag[1]) {
 				return cmd.CommandPath() + " has no flag " + flag[1]

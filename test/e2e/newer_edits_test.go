@@ -88,7 +88,7 @@ func TestEditsNewerThanNRI(t *testing.T) {
 	})
 	t.Run("additionalGids", func(t *testing.T) {
 		err := pod(t, "groups").CreateFails(node.ContainerOptions{})
-		for _, want := range []string{"additional group 4711", "set supplementalGroups in the pod's securityContext"} {
+		for _, want := range []string{"additional group 4711", "generate the file without additionalGids"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("the error does not say %q: %v", want, err)
 			}

@@ -26,6 +26,8 @@ type Capabilities struct {
 	// UserNS means that the container has a user namespace. The OCI runtime cannot create nodes
 	// there. It binds the host's node with the same path.
 	UserNS bool
+	// UID is the user of the container's process, nil if the runtime does not report it (NRI before 0.11).
+	UID *uint32
 }
 
 // ForVersion returns the capabilities of an NRI version such as "v0.8.0". An
@@ -57,9 +59,8 @@ func Check(set *edits.Set, can Capabilities, request string) error {
 		}
 	}
 	for i := range set.GIDs {
-		if g := &set.GIDs[i]; isOfRequest(&g.Origin) {
-			return unsupported(g.Origin, fmt.Sprintf("additional group %d", g.ID),
-				"NRI has no field for it: set supplementalGroups in the pod's securityContext and drop additionalGids from the file")
+		if g := &set.GIDs[i]; isOfRequest(&g.Origin) && can.UnneededGroup(set, g) == "" {
+			return can.undeliverableGroup(g)
 		}
 	}
 	if r := set.RDT; r != nil && !can.RDT && isOfRequest(&r.Origin) {

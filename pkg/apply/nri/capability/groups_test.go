@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capability
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackfield/jackfield/pkg/edits"
+)
+
+func TestAdditionalGroupIsRefusedOnlyWhereNeeded(t *testing.T) {
+	origin := edits.Origin{Request: "gpu", File: "/etc/cdi/gpu.yaml"}
+	mode := func(m os.FileMode) *os.FileMode { return &m }
+	node := edits.Device{Path: "/dev/dri/card1", Type: "c", Major: 226, UID: new(uint32(1000)), GID: new(uint32(44)), FileMode: mode(0o660), Origin: origin}
+	with := func(change func(d *edits.Device)) []edits.Device {
+		d := node
+		change(&d)
+		return []edits.Device{d}
+	}
+	root, user, other := new(uint32), new(uint32(1000)), new(uint32(1001))
+	for name, tc := range map[string]struct {
+		can     Capabilities
+		devices []edits.Device
+		refused string
+	}{
+		"owner":                       {Capabilities{UID: user}, with(func(*edits.Device) {}), ""},
+		"root":                        {Capabilities{UID: root}, with(func(d *edits.Device) { d.UID = nil }), ""},
+		"another owner":               {Capabilities{UID: other}, with(func(*edits.Device) {}), "add 44 to supplementalGroups"},
+		"one of two nodes":            {Capabilities{UID: user}, append(with(func(*edits.Device) {}), with(func(d *edits.Device) { d.UID = root })...), "add 44 to supplementalGroups"},
+		"owner has less":              {Capabilities{UID: user}, with(func(d *edits.Device) { d.FileMode = mode(0o460) }), "add 44 to supplementalGroups"},
+		"unknown user":                {Capabilities{}, with(func(*edits.Device) {}), "--feature-flag=no-additional-gids-for-device-nodes"},
+		"user namespace":              {Capabilities{UID: user, UserNS: true}, with(func(*edits.Device) {}), "generate the file without additionalGids"},
+		"no nodes":                    {Capabilities{UID: root}, nil, "generate the file without additionalGids"},
+		"nodes of another file alone": {Capabilities{UID: root}, with(func(d *edits.Device) { d.Origin.File = "/etc/cdi/b.yaml" }), "generate the file without additionalGids"},
+	} {
+		set := &edits.Set{Devices: tc.devices, GIDs: []edits.GID{{ID: 44, Origin: origin}}}
+		err := Check(set, tc.can, "gpu")
+		reason := tc.can.UnneededGroup(set, &set.GIDs[0])
+		switch {
+		case tc.refused == "" && (err != nil || !strings.Contains(reason, "additional group 44 is not delivered")):
+			t.Errorf("%s: %v, reason %q", name, err, reason)
+		case tc.refused != "" && (err == nil || !strings.Contains(err.Error(), tc.refused) || reason != ""):
+			t.Errorf("%s: %v, reason %q", name, err, reason)
+		}
+	}
+}
