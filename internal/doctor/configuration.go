@@ -44,6 +44,9 @@ func (d *doctor) chooseConfig(valid bool) bool {
 	if d.node == nil {
 		return valid
 	}
+	if d.node.Config.Error != "" {
+		d.report("configuration", Error, "correct the file; the previous configuration stays in force", "jackfield-nri refuses a newer configuration: %s", d.node.Config.Error)
+	}
 	running, err := config.Parse([]byte(d.node.Config.Text), d.node.Config.File)
 	if err != nil || d.node.Config.Text == "" && d.node.Config.File != "" {
 		return valid // a daemon of another version
@@ -75,12 +78,14 @@ func (d *doctor) checkConfig() {
 	}
 	switch {
 	case d.cfg.File() == "" && d.node == nil:
-		d.report("configuration", Note, "write rules: `man jackfield.yaml`; or see the pod's log, where jackfield-nri is in a pod and has a configuration of its own",
-			"there is no %s, and jackfield-nri does not say with which configuration it runs; the defaults grant nothing to anybody", config.DefaultPath)
+		d.report("configuration", Note, "write rules: `man jackfield.yaml`; where jackfield-nri is in a pod, see the pod's log",
+			"there is no %s, and jackfield-nri did not respond; the default configuration grants nothing", config.DefaultPath)
 	case len(d.cfg.Policy.Rules) == 0:
 		d.report("configuration", Warning, "write rules: `man jackfield.yaml`", "%s: there is no policy rule, so nothing is granted to anybody", d.cfgName)
 	case d.cfg.Policy.Mode == policy.Audit:
 		d.report("configuration", Warning, "set policy.mode to enforce once the audit file shows no refusal that you do not want", "%s: policy.mode is audit: nothing is refused", d.cfgName)
+	case d.configFault:
+		d.report("configuration", Note, "", "in force until that is corrected: %s: %s", d.cfgName, diag.Count(len(d.cfg.Policy.Rules), "policy rule"))
 	default:
 		d.reportOK("configuration", "%s: %s", d.cfgName, diag.Count(len(d.cfg.Policy.Rules), "policy rule"))
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -62,6 +63,7 @@ type doctor struct {
 	nodeErr      error                             // why it does not
 	settings     map[string]runtimeconfig.Settings // by the runtime's name
 	runtimeCDI   map[string]runtimeconfig.CDI      // of runtimes that inject CDI devices, by their name in messages
+	configFault  bool                              // an error of the configuration is reported
 	runtimeFound bool                              // a runtime's configuration exists
 	nriFault     bool                              // an error of NRI is reported
 	pluginDir    string
@@ -85,9 +87,10 @@ func Examine(ctx context.Context, opts Options) []Finding {
 	d.runCheck("plugin", fewFilesTimeout, func(d *doctor) {
 		ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
 		defer cancel()
-		d.node, d.nodeErr = status.Get(ctx, d.Host, d.cfg.StateDir)
+		d.node, d.nodeErr = status.Find(ctx, d.Host, config.StateDirs(d.Host, d.ConfigFile))
 	})
 	valid = d.chooseConfig(valid)
+	d.configFault = slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Check == "configuration" && f.Severity == Error })
 	d.checkDirectories()
 	if valid {
 		d.runCheck("configuration", checkTimeout, (*doctor).checkConfig)

@@ -17,7 +17,7 @@ import (
 
 // checkPlugin reports what the daemon answered.
 func (d *doctor) checkPlugin() {
-	const orphans = "\nwithout it doctor does not know which pods live, and so what is left of those that are gone"
+	const orphans = "\nwithout the plugin, doctor cannot find leftovers of deleted pods"
 	const unregistered = "jackfield-nri (process %d) runs and is not registered with a runtime: new containers start without devices and sockets" + orphans
 	node := d.node
 	switch {
@@ -38,9 +38,6 @@ func (d *doctor) checkPlugin() {
 		d.report("plugin", Unknown, "use the doctor of jackfield-nri's own version", "jackfield-nri %s is registered, and does not say with which runtime", node.Version)
 	default:
 		d.reportOK("plugin", "jackfield-nri %s is registered with %s %s", node.Version, node.Runtime.Name, node.Runtime.Version)
-	}
-	if node.Config.Error != "" {
-		d.report("plugin", Error, "correct the file; the previous configuration stays in force", "jackfield-nri refuses a newer configuration: %s", node.Config.Error)
 	}
 	if node.Registered && node.Runtime != nil {
 		d.checkNRIVersion(node.Runtime)

@@ -21,6 +21,21 @@ import (
 // maxAnswer is the longest answer that is read, in bytes.
 const maxAnswer = 64 << 20
 
+// Find asks the daemon for its status as Get does, at the first of several state directories at which one answers. The
+// error is that of the first directory.
+func Find(ctx context.Context, host hostfs.Root, stateDirs []string) (node *Node, err error) {
+	for i, dir := range stateDirs {
+		n, failed := Get(ctx, host, dir)
+		if failed == nil {
+			return n, nil
+		}
+		if i == 0 {
+			err = failed
+		}
+	}
+	return nil, err
+}
+
 // Get gets the status from the daemon of a state directory. Where no daemon answers the error is
 // errdefs.ErrUnavailable; where the caller has no permission, errdefs.ErrPermissionDenied.
 func Get(ctx context.Context, host hostfs.Root, stateDir string) (*Node, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/pkg/config"
 )
 
 // completionTimeout bounds the request to the daemon: the shell waits for it.
@@ -62,13 +63,13 @@ func (n *hostFlags) completeDevices(env Env) cobra.CompletionFunc {
 // completeFromStatus completes words that are taken from the daemon's status. The shell filters them.
 func (n *hostFlags) completeFromStatus(words func(*status.Node) []cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		local, err := n.openNode(cmd)
+		host, err := n.openHost(cmd)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
-		now, err := status.Get(ctx, local.host, local.cfg.StateDir)
+		now, err := status.Find(ctx, host, config.StateDirs(host, n.configFile))
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -93,7 +93,7 @@ func infoListCommand(env Env) *cobra.Command {
 			if cmd.Flags().Changed("sandbox-id") && sandbox == "" {
 				return usagef(cmd, "--sandbox-id: the ID is empty")
 			}
-			local, err := n.openNode(cmd)
+			local, err := n.openInForce(cmd, env)
 			if err != nil {
 				return err
 			}

@@ -120,7 +120,7 @@ func (n *hostFlags) explainPods(cmd *cobra.Command, env Env, out output, q expla
 	if q.sandboxID != "" && len(q.Pods) > 1 {
 		return usagef(cmd, "--sandbox-id is of one pod; found %d pods in %s", len(q.Pods), strings.Join(q.files, ", "))
 	}
-	local, err := n.openNode(cmd)
+	local, err := n.openInForce(cmd, env)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (n *hostFlags) explainRecord(cmd *cobra.Command, env Env, out output, q exp
 			return usagef(cmd, "%s: %w", id.flag, hostfs.CheckID(id.value))
 		}
 	}
-	local, err := n.openNode(cmd)
+	local, err := n.openInForce(cmd, env)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jackfield/jackfield/internal/doctor"
+	"github.com/jackfield/jackfield/internal/status"
 	"github.com/jackfield/jackfield/pkg/cdiregistry"
 	"github.com/jackfield/jackfield/pkg/config"
 	"github.com/jackfield/jackfield/pkg/hostfs"
@@ -56,9 +58,47 @@ func (n *hostFlags) openNode(cmd *cobra.Command) (local localNode, err error) {
 	return local, err
 }
 
+// openInForce is openNode for commands that show the node. While the configuration is faulty, it returns the
+// configuration in force, of the daemon or from its copy, and says so on standard error.
+func (n *hostFlags) openInForce(cmd *cobra.Command, env Env) (local localNode, err error) {
+	if local.host, err = n.openHost(cmd); err != nil {
+		return local, err
+	}
+	local.cfg, err = config.LoadOrDefault(local.host, n.configFile, config.Options{})
+	if err == nil {
+		_, err = local.cfg.CompilePolicy("")
+	}
+	if err == nil || n.configFile != "" {
+		return local, err
+	}
+	cfg, from := n.configInForce(cmd.Context(), local.host)
+	if cfg == nil {
+		return local, &hintedError{err: err, hint: "correct it: `jackfield validate " + config.DefaultPath + "` has every finding"}
+	}
+	env.message("warning: %v", err)
+	env.message("note: %s is used until that is corrected", from)
+	local.cfg = cfg
+	return local, nil
+}
+
+// configInForce returns the configuration with which the daemon runs, or would start; nil if neither is known.
+func (n *hostFlags) configInForce(ctx context.Context, host hostfs.Root) (cfg *config.Config, from string) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	if node, err := status.Find(ctx, host, config.StateDirs(host, n.configFile)); err == nil && (node.Config.Text != "" || node.Config.File == "") {
+		if cfg, err := config.Parse([]byte(node.Config.Text), node.Config.File); err == nil {
+			return cfg, fmt.Sprintf("the configuration in force, of jackfield-nri (process %d)", node.PID)
+		}
+	}
+	if cfg, err := config.LoadCopy(host, config.DefaultCopyPath, config.DefaultPath); err == nil {
+		return cfg, "the last good configuration, " + config.DefaultCopyPath + ","
+	}
+	return nil, ""
+}
+
 // openRegistry reads the configuration and the CDI files of the node. The caller closes the registry.
 func (n *hostFlags) openRegistry(cmd *cobra.Command, env Env, watch bool) (*cdiregistry.Registry, localNode, error) {
-	local, err := n.openNode(cmd)
+	local, err := n.openInForce(cmd, env)
 	if err != nil {
 		return nil, local, err
 	}

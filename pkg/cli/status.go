@@ -15,6 +15,8 @@ import (
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/status"
+	"github.com/jackfield/jackfield/pkg/config"
+	"github.com/jackfield/jackfield/pkg/hostfs"
 	"github.com/jackfield/jackfield/pkg/resolve"
 )
 
@@ -28,6 +30,7 @@ type statusQuery struct {
 	out      output
 	watch    bool
 	interval time.Duration
+	wait     time.Duration // for the daemon to run with the configuration; 0 not to wait
 }
 
 func (q *statusQuery) addFlags(cmd *cobra.Command, formats ...string) {
@@ -48,14 +51,17 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 	if q.interval <= 0 {
 		return usagef(cmd, "--interval: found %v, want a time such as 2s", q.interval)
 	}
-	local, err := q.host.openNode(cmd)
+	host, err := q.host.openHost(cmd)
 	if err != nil {
 		return err
+	}
+	if _, err := config.LoadOrDefault(host, q.host.configFile, config.Options{}); err != nil {
+		q.env.message("warning: %v", err)
 	}
 	ask := func() (any, string, error) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), statusTimeout)
 		defer cancel()
-		node, err := status.Get(ctx, local.host, local.cfg.StateDir)
+		node, err := status.Find(ctx, host, config.StateDirs(host, q.host.configFile))
 		if err != nil {
 			return nil, "", &hintedError{err: err, hint: "is jackfield-nri running? run `jackfield doctor`"}
 		}
@@ -63,6 +69,11 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 			keepNamed(node, args[0])
 		}
 		return answer(node)
+	}
+	if q.wait > 0 {
+		if err := q.awaitConfig(cmd.Context(), host); err != nil {
+			return err
+		}
 	}
 	if q.watch {
 		return q.out.watchResult(cmd.Context(), q.env, q.interval, ask)
@@ -72,6 +83,37 @@ func (q *statusQuery) run(cmd *cobra.Command, args []string, answer func(*status
 		return err
 	}
 	return cmp.Or(q.out.writeResult(q.env, value, func() string { return text }), err)
+}
+
+// awaitConfig waits until the daemon runs with the configuration file. The error is errAnswerNo after a message.
+func (q *statusQuery) awaitConfig(ctx context.Context, host hostfs.Root) error {
+	cfg, err := config.LoadOrDefault(host, q.host.configFile, config.Options{})
+	if err == nil {
+		_, err = cfg.CompilePolicy("")
+	}
+	if err != nil {
+		q.env.message("jackfield-nri rejects the configuration: %v", err)
+		return errAnswerNo
+	}
+	ctx, cancel := context.WithTimeout(ctx, q.wait)
+	defer cancel()
+	for {
+		node, err := status.Find(ctx, host, config.StateDirs(host, q.host.configFile))
+		switch {
+		case err == nil && node.Config.Text == cfg.Text():
+			return nil
+		case err == nil && node.Config.Error != "":
+			err = errors.New(node.Config.Error)
+		case err == nil:
+			err = fmt.Errorf("in force is %s of %s", cmp.Or(node.Config.File, "the default"), node.Config.Since.Format(time.RFC3339))
+		}
+		select {
+		case <-time.After(q.interval):
+		case <-ctx.Done():
+			q.env.message("jackfield-nri does not run with %s after %v: %v", cmp.Or(cfg.File(), "the defaults"), q.wait, err)
+			return errAnswerNo
+		}
+	}
 }
 
 // message prints a message, except where the output is printed again and again.
@@ -101,8 +143,12 @@ func statusCommand(env Env) *cobra.Command {
 			"into which running container, from which file, by which rule. POD is\n" +
 			"NAMESPACE/NAME, or NAME; CONTAINER is a container's name, or an ID or its\n" +
 			"beginning. The exit status is 1 when the daemon has no such pod or container and,\n" +
-			"without an argument, when it is not registered with a runtime; 3 when it does not\n" +
-			"answer.",
+			"without an argument, when it is not registered with a runtime or rejects a newer\n" +
+			"configuration; 3 when it does not answer.\n" +
+			"\n" +
+			"With --wait, status waits until jackfield-nri runs with the configuration file: a\n" +
+			"changed ConfigMap takes a minute or two to reach the node. The exit status is 1 when\n" +
+			"jackfield-nri rejects the file, or has not read it in time.",
 		Args: atMostOnePod,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return q.run(cmd, args, func(node *status.Node) (any, string, error) {
@@ -114,6 +160,10 @@ func statusCommand(env Env) *cobra.Command {
 						err = errAnswerNo
 					}
 				}
+				if node.Config.Error != "" && len(args) == 0 {
+					q.message("jackfield-nri rejects the newer configuration; `jackfield doctor` says what to do")
+					err = errAnswerNo
+				}
 				if len(args) > 0 && len(node.Containers)+len(node.Missed) == 0 {
 					q.message("nothing is injected into a running container of %s", plain(args[0]))
 					err = errAnswerNo
@@ -123,6 +173,7 @@ func statusCommand(env Env) *cobra.Command {
 		},
 	}
 	q.addFlags(cmd)
+	cmd.Flags().DurationVar(&q.wait, "wait", 0, "wait this `time` at most until jackfield-nri runs with the configuration file")
 	return cmd
 }
 
@@ -174,11 +225,12 @@ func daemonText(n *status.Node) string {
 	file := cmp.Or(n.Config.File, "the defaults")
 	t.addRow("configuration", fmt.Sprintf("%s, generation %d, since %s", file, n.Config.Generation, n.Config.Since.Format(time.RFC3339)))
 	if n.Config.Error != "" {
-		t.addRow("", "a newer one is refused: "+n.Config.Error)
+		t.addRow("rejected", "a newer one is refused: "+n.Config.Error)
+		t.colorCell(1, red)
 	}
 	t.addRow("containers", fmt.Sprintf("%d running with injected devices or sockets", len(n.Containers)))
 	if len(n.Missed) > 0 {
-		t.addRow("", fmt.Sprintf("%d running lack what they requested: they were created while jackfield-nri was not connected", len(n.Missed)))
+		t.addRow("missed", fmt.Sprintf("%d running lack what they requested: they were created while jackfield-nri was not connected", len(n.Missed)))
 	}
 	if n.SocketsError == "" {
 		t.addRow("sockets", fmt.Sprintf("%d; `jackfield sockets` lists them", len(n.Sockets)))

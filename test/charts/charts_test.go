@@ -528,18 +528,41 @@ func TestSchemaRejectsInvalidValues(t *testing.T) {
 		"config: {vswitches: [{name: a, type: ovs, endpoint: /db.sock}]}":                "/config/vswitches/0/endpoint",
 		"config: {runtime: {socket: /crio.sock}}":                                        "/config/runtime/socket",
 		"config: {audit: {file: /var/log/../audit.log}}":                                 "/config/audit/file",
-		"extraArgs: [x]":                                           "/extraArgs/0",
-		"pools: {A: {nodeSelector: {a: b}}}":                       "pools",
-		"pools: {a: {}}":                                           "nodeSelector",
-		"pools: {a: {nodeSelector: {}}}":                           "nodeSelector",
-		"pools: {a: {nodeSelector: {a: b}, metrics: {}}}":          "metrics",
-		"pools: {a: {nodeSelector: {a: b}, config: {polciy: {}}}}": "polciy",
-		"enableNRI: {configFile: config.toml}":                     "/enableNRI/configFile",
+		"extraArgs: [x]":                                                                "/extraArgs/0",
+		"pools: {A: {nodeSelector: {a: b}}}":                                            "pools",
+		"pools: {a: {}}":                                                                "nodeSelector",
+		"pools: {a: {nodeSelector: {}}}":                                                "nodeSelector",
+		"pools: {a: {nodeSelector: {a: b}, metrics: {}}}":                               "metrics",
+		"pools: {a: {nodeSelector: {a: b}, config: {polciy: {}}}}":                      "polciy",
+		"enableNRI: {configFile: config.toml}":                                          "/enableNRI/configFile",
+		"config: {policy: {rules: [{name: a, allow: {cdi: ['acme.com nic=*']}}]}}":      "/allow/cdi/0",
+		"config: {policy: {rules: [{name: a, allow: {cdi: ['acme.com/nic:nic0']}}]}}":   "/allow/cdi/0",
+		"config: {policy: {rules: [{name: a, allow: {networks: ['a/**']}}]}}":           "/allow/networks/0",
+		"config: {policy: {rules: [{name: a, allow: {sockets: [var/run/x]}}]}}":         "/allow/sockets/0",
+		"config: {policy: {rules: [{name: a, allow: {devices: [/dev/../x]}}]}}":         "/allow/devices/0",
+		"config: {policy: {rules: [{name: a, deny: {devices: ['/dev/[ab]']}}]}}":        "/deny/devices/0",
+		"config: {policy: {rules: [{name: a, allow: {mounts: [{source: '/a/***'}]}}]}}": "/allow/mounts/0/source",
+		"config: {policy: {rules: [{name: a, for: {namespaces: ['a b']}}]}}":            "/for/namespaces/0",
 	} {
 		_, err := Helm(values)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error that names %s", values, err, want)
 		}
+	}
+}
+
+// The schema accepts the patterns that the plugin accepts.
+func TestSchemaAcceptsPatterns(t *testing.T) {
+	const rule = "{name: a, for: {namespaces: ['dpdk-*', '*'], images: ['registry.example/*@sha256:*']}, " +
+		"allow: {cdi: ['vendor.com/net=*', '*', 'vendor.com/net=vf0', 'v*', 'a/b=c:d'], sockets: ['/var/run/vsw/**', /run/a.sock], networks: ['telco/*', east], " +
+		"devices: ['/dev/vfio/*'], hooks: [/usr/bin/h], namedSockets: ['spire-*'], mounts: [{source: '/srv/**', destination: /data}]}}"
+	if _, err := Helm("config: {policy: {rules: [" + rule + "]}}"); err != nil {
+		t.Error(err)
+	}
+	if cfg, err := config.Parse([]byte("policy: {rules: ["+rule+"]}"), "x"); err != nil {
+		t.Error(err)
+	} else if _, err := cfg.CompilePolicy(""); err != nil {
+		t.Error(err)
 	}
 }
 

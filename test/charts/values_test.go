@@ -188,7 +188,7 @@ func TestHelmTestAsksPlugin(t *testing.T) {
 		t.Errorf("the plugin's pod (-), the test's (+):\n%s", d)
 	}
 	c := pod.Spec.Containers[0]
-	if strings.Join(c.Command, " ") != "/usr/bin/jackfield status --config=/etc/jackfield/config.yaml" || c.Image != ds.Containers[0].Image {
+	if strings.Join(c.Command, " ") != "/usr/bin/jackfield status --config=/etc/jackfield/config.yaml --wait=3m" || c.Image != ds.Containers[0].Image {
 		t.Errorf("it runs %q of %s", c.Command, c.Image)
 	}
 	var places []string

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/jackfield/jackfield/pkg/hostfs"
+)
+
+// StateDirs returns the state directories that jackfield-nri may use, likeliest first: that of the file, that of the last
+// good configuration, and the default one. It is for programs that look for the daemon while the file is faulty, or names
+// another directory than the daemon was started with. file is as in [LoadOrDefault].
+func StateDirs(host hostfs.Root, file string) (dirs []string) {
+	add := func(dir string) {
+		if hostfs.CheckPath(dir) == nil && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	c, err := LoadOrDefault(host, file, Options{})
+	if err == nil {
+		add(c.StateDir)
+	} else {
+		add(readStateDir(host, file))
+	}
+	if err == nil && file != "" {
+		return dirs // which the caller named
+	}
+	if _, path, err := Locate(host, file); err == nil {
+		if c, err := LoadCopy(host, DefaultCopyPath, path); err == nil {
+			add(c.StateDir)
+		}
+	}
+	add(Default().StateDir)
+	return dirs
+}
+
+// readStateDir returns the key stateDir of a file with other faults, or "".
+func readStateDir(host hostfs.Root, file string) string {
+	root, path, err := Locate(host, file)
+	if err != nil {
+		return ""
+	}
+	data, err := root.ReadFile(path, MaxSize)
+	var c struct {
+		StateDir string `yaml:"stateDir"`
+	}
+	if err != nil || yaml.Unmarshal(data, &c) != nil {
+		return ""
+	}
+	return c.StateDir
+}
