@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/diag"
 )
 
 // injectorDomains are the domains of the annotations of NRI's sample plugin device-injector: the
-// present one takes precedence over the former one.
+// present one, and the former one.
 var injectorDomains = [...]string{"noderesource.dev", "nri.io"}
 
 const (
@@ -77,18 +78,29 @@ func isInjectorKey(key string) bool {
 func ParseInjector(annotations map[string]string, container string) (Injector, error) {
 	var in Injector
 	for _, kind := range []string{injectorDevices, injectorMounts, injectorCDI} {
-		for _, domain := range injectorDomains {
-			key, value, ok := findEffective(annotations, kind+domain, container)
-			if !ok {
-				continue
-			}
-			if err := in.parse(kind, key, value); err != nil {
-				return Injector{}, err
-			}
-			break
+		key, value, ok := findInjector(annotations, kind, container)
+		if !ok {
+			continue
+		}
+		if err := in.parse(kind, key, value); err != nil {
+			return Injector{}, err
 		}
 	}
 	return in, nil
+}
+
+// findInjector returns the annotation of one kind that applies to the container. As in device-injector, the most specific
+// form counts, whatever its domain; of two equally specific ones, the one with the present domain.
+func findInjector(annotations map[string]string, kind, container string) (key, value string, ok bool) {
+	for _, scope := range scopes(container) {
+		for _, domain := range injectorDomains {
+			key = kind + domain + scope
+			if value, ok = annotations[key]; ok {
+				return key, value, true
+			}
+		}
+	}
+	return "", "", false
 }
 
 func (in *Injector) parse(kind, key, value string) error {
@@ -127,8 +139,15 @@ func (in *Injector) addNode(r Request, node *yaml.Node) error {
 		return n.newError("type: want b or c")
 	case n.Major < 0 || n.Major > 1<<32-1 || n.Minor < 0 || n.Minor > 1<<32-1:
 		return n.newError("major, minor: want the numbers of a device")
-	case n.FileMode != nil && *n.FileMode&^0o777 != 0:
-		return n.newError("file_mode: want permission bits, at most 0777")
+	}
+	if n.FileMode != nil {
+		// Authors copy the mode from stat(2), with the bits of the file type. OCI runtimes drop these bits.
+		if typeBits := *n.FileMode & unix.S_IFMT; typeBits == map[string]uint32{"b": unix.S_IFBLK, "c": unix.S_IFCHR}[n.Type] {
+			n.FileMode = new(*n.FileMode &^ unix.S_IFMT)
+		}
+		if *n.FileMode&^0o777 != 0 {
+			return n.newError("file_mode: must be permission bits, at most 0777")
+		}
 	}
 	in.Nodes = append(in.Nodes, n)
 	return nil

@@ -42,6 +42,36 @@ func TestInjectorAnnotationsOfContainerTakePrecedence(t *testing.T) {
 	}
 }
 
+// TestMostSpecificInjectorAnnotationCounts checks the order of getAnnotation in NRI's device-injector, for each kind of annotation:
+// the scope decides before the domain.
+func TestMostSpecificInjectorAnnotationCounts(t *testing.T) {
+	order := []string{"noderesource.dev/container.app", "nri.io/container.app", "noderesource.dev/pod", "nri.io/pod", "noderesource.dev", "nri.io"}
+	for _, kind := range []string{"devices.", "mounts.", "cdi-devices."} {
+		annotations := map[string]string{}
+		for i := len(order) - 1; i >= 0; i-- {
+			annotations[kind+order[i]] = "- {}" // an error names the key
+			_, err := ParseInjector(annotations, "app")
+			var e *Error
+			if !errors.As(err, &e) || e.Key != kind+order[i] {
+				t.Errorf("of %d keys %q counts: %v", len(annotations), kind+order[i], err)
+			}
+		}
+	}
+}
+
+// TestModeOfInjectorNodeMayHaveTypeBits checks a mode that the author copied from stat(2).
+func TestModeOfInjectorNodeMayHaveTypeBits(t *testing.T) {
+	for mode, want := range map[string]string{"8624": "", "020660": "", "060660": "permission bits", "24576": "permission bits"} {
+		in, err := ParseInjector(map[string]string{"devices.nri.io": "- {path: /dev/null, type: c, major: 1, minor: 3, file_mode: " + mode + "}"}, "app")
+		switch {
+		case want == "" && (err != nil || *in.Nodes[0].FileMode != 0o660):
+			t.Errorf("%s: %+v, %v", mode, in, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
 func TestFaultyInjectorAnnotationsAreRefused(t *testing.T) {
 	many := strings.Repeat("- {path: /dev/null, type: c, major: 1, minor: 3}\n", MaxItems+1)
 	for name, tc := range map[string]struct{ key, value, want string }{

@@ -48,16 +48,21 @@ func inDomain(key string) bool {
 // findEffective returns the annotation that applies to the container, with its
 // full key: the container's own before the pod's.
 func findEffective(annotations map[string]string, key, container string) (found, value string, ok bool) {
-	scopes := []string{"/" + scopeContainer + container, "/" + scopePod, ""}
-	if container == "" {
-		scopes = scopes[1:]
-	}
-	for _, scope := range scopes {
+	for _, scope := range scopes(container) {
 		if value, ok = annotations[key+scope]; ok {
 			return key + scope, value, true
 		}
 	}
 	return key, "", false
+}
+
+// scopes returns the endings of a key that apply to a container, the most specific one first.
+func scopes(container string) []string {
+	all := []string{"/" + scopeContainer + container, "/" + scopePod, ""}
+	if container == "" {
+		return all[1:]
+	}
+	return all
 }
 
 // checkKeys returns an error for the first unknown key of Jackfield's domain, in sort order.
