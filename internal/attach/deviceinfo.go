@@ -33,6 +33,10 @@ func (t *Attachment) deviceID() (id string, err error) {
 	return id, nil
 }
 
+// deviceIDRemedy begins the remedy for a device without an ID. The reader is often the author of a pod.
+const deviceIDRemedy = "request the resource of the network in resources.limits of a container, and name that resource in annotation " +
+	"k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition. Outside Kubernetes set "
+
 // agreedValue returns the value of the device's key on which all sources that have one agree.
 func (t *Attachment) agreedValue(key string, sources ...string) (string, error) {
 	found := ""
@@ -65,7 +69,7 @@ func (t *Attachment) describePCI(p *deviceinfo.PCI) error {
 		return err
 	}
 	if address == "" {
-		return t.Invalid("deviceID", "nothing", "the PCI device: runtimeConfig.deviceID, which a runtime fills in, or deviceID, or device.pci-address")
+		return t.Invalid("deviceID", "nothing", "the PCI device: "+deviceIDRemedy+"deviceID or device.pci-address")
 	}
 	dev, err := sysfs.PCI(t.Root, address)
 	if err != nil {
@@ -97,7 +101,7 @@ func (t *Attachment) describeVDPA(v *deviceinfo.VDPA) error {
 		return err
 	}
 	if name == "" && address == "" {
-		return t.Invalid("deviceID", "nothing", "the vDPA device or its PCI function: runtimeConfig.deviceID, which a runtime fills in, or deviceID, or device.parent-device")
+		return t.Invalid("deviceID", "nothing", "the vDPA device or its PCI function: "+deviceIDRemedy+"deviceID or device.parent-device")
 	}
 	dev, err := findVDPA(t.Root, name, address)
 	if err != nil {

@@ -4,7 +4,6 @@ package attach
 
 import (
 	"fmt"
-	"net"
 	"path"
 	"slices"
 	"strconv"
@@ -201,18 +200,6 @@ func (t *Attachment) SetValue(key, text string) (want string) {
 		*map[string]*int{"mtu": &p.MTU, "vlan": &p.VLAN, "queues": &p.Queues}[key] = n
 	}
 	return ""
-}
-
-// ParseMAC returns a hardware address in canonical form, or in want the rule that it breaks.
-func ParseMAC(s string) (mac, want string) {
-	hw, err := net.ParseMAC(s)
-	switch {
-	case err != nil || len(hw) != 6:
-		return "", "a hardware address of six bytes, as c2:11:22:33:44:55"
-	case hw[0]&1 != 0:
-		return "", "the address of one interface, not a multicast address"
-	}
-	return hw.String(), ""
 }
 
 // CheckPort checks what the keys of a port require of other keys.

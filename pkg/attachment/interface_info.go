@@ -47,17 +47,28 @@ func ReadInterfaceInfo(info *deviceinfo.Info) (n InterfaceInfo, err error) {
 
 // RemoveInvalid removes invalid addresses and numbers out of range, because device-info is untrusted.
 func (n *InterfaceInfo) RemoveInvalid() {
-	mac, err := net.ParseMAC(n.MAC)
-	n.MAC = ""
-	if err == nil && len(mac) == 6 {
-		n.MAC = mac.String()
-	}
+	n.MAC, _ = ParseMAC(n.MAC)
 	n.MTU = validMTU(n.MTU)
 	if n.Queues < 0 || n.Queues > 256 {
 		n.Queues = 0
 	}
 	n.IPs = slices.DeleteFunc(n.IPs, isNoCIDR)
 	n.Gateway = slices.DeleteFunc(n.Gateway, func(s string) bool { return net.ParseIP(s) == nil })
+}
+
+// ParseMAC returns the hardware address of an Ethernet interface in the kernel's form. If the text has none, rule says
+// why.
+func ParseMAC(text string) (mac, rule string) {
+	hw, err := net.ParseMAC(text)
+	switch {
+	case err != nil || len(hw) != 6:
+		return "", "a hardware address of six bytes, as c2:11:22:33:44:55"
+	case hw[0]&1 != 0:
+		return "", "the address of one interface, not a multicast address"
+	case canonicalMAC(text) == "":
+		return "", "an address that is not all zeros, as c2:11:22:33:44:55"
+	}
+	return hw.String(), ""
 }
 
 // validMTU returns an MTU that an interface can have, or 0.

@@ -43,7 +43,7 @@ func TestAddAsFirstPlugin(t *testing.T) {
 		switch version {
 		case "1.1.0":
 			socket = `, "socketPath": "` + dir + `/vhost-user.sock"`
-		case "0.3.1", "0.4.0":
+		case "0.3.0", "0.3.1", "0.4.0":
 			v4, v6 = `"version": "4", `, `"version": "6", `
 		}
 		sameJSON(t, a.out, `{"cniVersion": "`+version+`",
@@ -59,7 +59,7 @@ func TestAddAsFirstPlugin(t *testing.T) {
 		if st, err := os.Stat(filepath.Join(n.dir, dir)); err != nil || st.Mode().Perm() != 0o755 {
 			t.Errorf("the socket directory is %v, %v", st, err)
 		}
-		if version != "0.3.1" {
+		if !isOlder(version, "0.4.0") {
 			n.mustRun(env("CHECK", k8sArgs), confOf(version, `"device": {"type": "vhost-user", "mode": "server"}, "prevResult": `+a.out))
 		}
 		// What the application left goes too.

@@ -267,3 +267,27 @@ func TestIPAMOutputIsBounded(t *testing.T) {
 		t.Errorf("left %q", left)
 	}
 }
+
+// The output of an IPAM plugin is quoted in ASCII and cut, and the reason that a crashed plugin printed is in the error.
+func TestErrorHasOutputOfIPAMPlugin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		script, want string
+		code         uint
+	}{
+		"log line": {`printf '2026/11/28 INFO \303\244llocating\n{"ips": [{"address": "10.0.0.1/24"}]}'`,
+			`its standard output is "2026/11/28 INFO \u00e4llocating\n{`, codeDecode},
+		"bad result": {`echo '{"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.1"}]}'`, `ips[0].address: invalid value "10.0.0.1"`, codeDecode},
+		"crash": {`printf 'panic: index out of range \303\274\n\n' >&2; kill -SEGV $$`,
+			`segmentation fault; its last line on standard error is "panic: index out of range \u00fc"`, codeIO},
+		"long output": {`head -c 3000 /dev/zero | tr '\0' 'x'`, `xxx"... (3000 bytes)`, codeDecode},
+		"own error":   {`printf '{"code": 7, "msg": "a\\u001bb", "details": "c"}'; exit 1`, `IPAM plugin fake: a\x1bb: c`, codeConfig},
+	} {
+		n := newNode(t)
+		n.write("/bin/fake", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\n"+tc.script+"\n")
+		must(t, os.Chmod(filepath.Join(n.dir, "bin/fake"), 0o755))
+		a := n.run(env("ADD", "CNI_PATH="+filepath.Join(n.dir, "bin"), "PATH=/bin:/usr/bin"), confWith(`, "ipam": {"type": "fake"}`))
+		if a.code != tc.code || !strings.Contains(a.all, tc.want) {
+			t.Errorf("%s: code %d, %s; want code %d with %s", name, a.code, a.all, tc.code, tc.want)
+		}
+	}
+}

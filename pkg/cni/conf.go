@@ -206,7 +206,8 @@ func (c *conf) members(v value) ([]value, error) {
 }
 
 func (c *conf) readIPAM(v value) error {
-	if _, err := c.members(v); err != nil {
+	list, err := c.members(v)
+	if err != nil {
 		return err
 	}
 	kind := v.member("type") // runtimes write "ipam": {} for none
@@ -216,6 +217,10 @@ func (c *conf) readIPAM(v value) error {
 	}
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		return c.invalidValue(kind, "the name of a plugin's executable, without a path")
+	}
+	other := slices.IndexFunc(list, func(m value) bool { return m.Key != "type" })
+	if name == "" && other >= 0 {
+		return c.Invalid("ipam.type", c.sourceOf(kind.Node), "the name of the IPAM plugin, because ipam has other keys"+diag.Suggest(list[other].Key, "type"))
 	}
 	c.ipam = name
 	return nil

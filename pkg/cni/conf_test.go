@@ -74,6 +74,9 @@ func TestAddRefusesInvalidConfigurations(t *testing.T) {
 		confWith(`, "ipam": {"type": "../bin/sh"}`):                                                                         {codeConfig, "ipam.type"},
 		confWith(`, "ipam": "host-local"`):                                                                                  {codeConfig, "ipam"},
 		confWith(`, "ipam": {"type": "missing"}`):                                                                           {codeConfig, "missing"},
+		confWith(`, "ipam": {"typ": "host-local"}`):                                                                         {codeConfig, "ipam.type"},
+		confWith(`, "ipam": {"type": "", "subnet": "10.1.0.0/24"}`):                                                         {codeConfig, "ipam.type"},
+		confWith(`, "runtimeConfig": {"mac": "00:00:00:00:00:00"}`):                                                         {codeConfig, "runtimeConfig.mac"},
 		confWith(`, "dns": {"nameservers": ["ns.example"]}`):                                                                {codeConfig, "dns.nameservers"},
 		confWith(`, "runtimeConfig": {"mac": "xx"}`):                                                                        {codeConfig, "runtimeConfig.mac"},
 		confWith(`, "runtimeConfig": {"mac": "01:00:5e:00:00:01"}`):                                                         {codeConfig, "runtimeConfig.mac"},
@@ -230,7 +233,7 @@ func TestVersionAnswersWithVersionOfRequest(t *testing.T) {
 	n := newNode(t)
 	for in, want := range map[string]string{`{"cniVersion": "0.4.0"}`: "0.4.0", ``: "1.1.0", `{}`: "1.1.0"} {
 		a := n.mustRun([]string{"CNI_COMMAND=VERSION"}, in)
-		sameJSON(t, a.out, `{"cniVersion": "`+want+`", "supportedVersions": ["0.3.1", "0.4.0", "1.0.0", "1.1.0"]}`)
+		sameJSON(t, a.out, `{"cniVersion": "`+want+`", "supportedVersions": ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"]}`)
 	}
 	if a := n.run([]string{"CNI_COMMAND=VERSION"}, `{`); a.code != codeDecode {
 		t.Errorf("code %d, %s", a.code, a.all)

@@ -56,7 +56,7 @@ func FuzzAnswers(f *testing.F) {
 			t.Errorf("%q is supported", h.version)
 		}
 
-		if e := attach.AsError(ipamError("ADD", "host-local", data, errors.New("exit status 1"))); e == nil || e.Code == 0 || e.Msg == "" {
+		if e := attach.AsError(ipamError("ADD", "host-local", data, string(data), errors.New("exit status 1"))); e == nil || e.Code == 0 || e.Msg == "" {
 			t.Errorf("%.200q: %+v", data, e)
 		}
 		for _, version := range versions {

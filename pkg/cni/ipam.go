@@ -42,13 +42,14 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 	var out bytes.Buffer
 	for try := 0; ; try++ {
 		out.Reset()
+		said := &lastLine{}
 		cmd := exec.CommandContext(ctx, file)
 		// When the time ends, what the plugin has started ends with it.
 		cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 		cmd.WaitDelay = time.Second
 		cmd.Env = slices.Concat(c.Environ, more, []string{"CNI_COMMAND=" + command}) // of each name, the last one counts
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.conf.source), &limitedWriter{&out, maxResult}, c.Stderr
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(c.conf.source), &limitedWriter{&out, maxResult}, io.MultiWriter(c.Stderr, said)
 		err := cmd.Run()
 		if errors.Is(err, unix.ETXTBSY) && try < 5 { // the executable is being replaced
 			time.Sleep(200 * time.Millisecond)
@@ -58,7 +59,7 @@ func (c *call) runIPAM(ctx context.Context, command string, more ...string) ([]b
 			return nil, attach.Fail(types.ErrTryAgainLater, "IPAM plugin "+name+" timed out", "%s: the operation has taken longer than timeout of the configuration", command)
 		}
 		if err != nil {
-			return nil, ipamError(command, name, out.Bytes(), err)
+			return nil, ipamError(command, name, out.Bytes(), said.String(), err)
 		}
 		return out.Bytes(), nil
 	}
@@ -89,13 +90,50 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// ipamError returns an error of the IPAM plugin with its code.
-func ipamError(command, name string, out []byte, err error) error {
-	e := &types.Error{}
-	if json.Unmarshal(out, e) != nil || e.Code == 0 { // not an error of CNI
-		return attach.Fail(codeIO, "IPAM plugin "+name+" failed", "%s: %v %s", command, err, diag.Excerpt(string(out), diag.MaxExcerpt))
+// lastLine keeps the last line that is not empty of what is written to it, up to maxLine bytes of the line.
+type lastLine struct {
+	line, last []byte
+}
+
+const maxLine = 4096
+
+func (l *lastLine) Write(p []byte) (int, error) {
+	for _, b := range p {
+		switch {
+		case b == '\n' && len(bytes.TrimSpace(l.line)) > 0:
+			l.line, l.last = nil, l.line
+		case b == '\n':
+			l.line = nil
+		case len(l.line) < maxLine:
+			l.line = append(l.line, b)
+		}
 	}
-	return types.NewError(e.Code, fmt.Sprintf("IPAM plugin %s: %s", name, e.Msg), e.Details)
+	return len(p), nil
+}
+
+func (l *lastLine) String() string {
+	line := bytes.TrimSpace(l.line)
+	if len(line) == 0 {
+		line = bytes.TrimSpace(l.last)
+	}
+	return string(line)
+}
+
+// ipamError returns an error of the IPAM plugin with its code. stderr is the last line of its standard error, where a
+// plugin that crashes reports the reason.
+func ipamError(command, name string, out []byte, stderr string, err error) error {
+	e := &types.Error{}
+	if json.Unmarshal(out, e) == nil && e.Code != 0 {
+		return types.NewError(e.Code, fmt.Sprintf("IPAM plugin %s: %s", name, diag.Plain(e.Msg)), diag.Plain(e.Details))
+	}
+	details := fmt.Sprintf("%s: %v", command, err) // not an error of CNI
+	if len(out) > 0 {
+		details += "; its standard output is " + diag.QuoteUpTo(string(out), diag.MaxExcerpt)
+	}
+	if stderr != "" {
+		details += "; its last line on standard error is " + diag.QuoteUpTo(stderr, diag.MaxExcerpt)
+	}
+	return attach.Fail(codeIO, "IPAM plugin "+name+" failed", "%s", details)
 }
 
 // allocateAddresses runs ADD of the IPAM plugin. After a failure it runs DEL, so that no address stays allocated.
@@ -118,7 +156,8 @@ func (c *call) allocateAddresses(ctx context.Context) (*types100.Result, error) 
 func (c *call) parseLease(out []byte) (*types100.Result, error) {
 	result, err := parseResultText(out, c.version)
 	if err != nil {
-		return nil, attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s", diag.Excerpt(decodeProblem(err), diag.MaxExcerpt))
+		return nil, attach.Fail(codeDecode, "failed to decode the result of IPAM plugin "+c.conf.ipam, "%s; its standard output is %s",
+			diag.Excerpt(decodeProblem(err), diag.MaxExcerpt), diag.QuoteUpTo(string(out), diag.MaxExcerpt))
 	}
 	if len(result.IPs) == 0 {
 		return nil, attach.Fail(codeConfig, "IPAM plugin "+c.conf.ipam+" assigned no address", "its result has no ips")

@@ -27,8 +27,8 @@ import (
 // maxConf bounds the network configuration, which contains a previous result of any length.
 const maxConf = 4 << 20
 
-// versions are the supported versions of the specification.
-var versions = []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"}
+// versions are the supported versions of the specification. Results of 0.3.0 and 0.3.1 are equal.
+var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
 // Plugin is one execution of the plugin. Environ is the environment of the process, NAME=value. The zero Host is
 // the root of this machine.

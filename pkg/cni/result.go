@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
@@ -121,20 +122,52 @@ func decodeProblem(err error) string {
 	return "found a JSON " + kind.Value + ", want a map"
 }
 
-// resultPart has what an address or a route of a result must have.
+// resultPart has what an address or a route of a result must have, and what it can have.
 type resultPart struct {
 	Address *jsontree.Node `json:"address"`
 	Dst     *jsontree.Node `json:"dst"`
+	Gateway *jsontree.Node `json:"gateway"`
+	GW      *jsontree.Node `json:"gw"`
 }
 
 // ipPart is an address with its routes in a result until 0.2.0.
 type ipPart struct {
-	IP     *jsontree.Node `json:"ip"`
-	Routes []resultPart   `json:"routes"`
+	IP      *jsontree.Node `json:"ip"`
+	Gateway *jsontree.Node `json:"gateway"`
+	Routes  []resultPart   `json:"routes"`
 }
 
-// checkParts refuses a result of any version with null or incomplete parts. They would be passed on as empty addresses
-// and routes. It returns the version.
+// resultFields are the addresses of a result by the names of their keys.
+type resultFields struct{ prefixes, gateways map[string]*jsontree.Node }
+
+func (f *resultFields) addRoutes(name string, routes []resultPart) {
+	for i, route := range routes {
+		f.prefixes[fmt.Sprintf("%s[%d].dst", name, i)] = route.Dst
+		f.gateways[fmt.Sprintf("%s[%d].gw", name, i)] = route.GW
+	}
+}
+
+// check refuses a missing or invalid prefix, and an invalid gateway. The error names the key.
+func (f *resultFields) check() error {
+	for _, name := range slices.Sorted(maps.Keys(f.prefixes)) {
+		n := f.prefixes[name]
+		if n == nil {
+			return fmt.Errorf("%s: missing: %w", name, errdefs.ErrInvalidArgument)
+		}
+		if _, err := types.ParseCIDR(n.Text); n.Kind == jsontree.String && err != nil {
+			return fmt.Errorf("%s: invalid value %s: must be an address with its prefix length: %w", name, diag.Quote(n.Text), errdefs.ErrInvalidArgument)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.gateways)) {
+		if n := f.gateways[name]; n != nil && n.Kind == jsontree.String && n.Text != "" && net.ParseIP(n.Text) == nil {
+			return fmt.Errorf("%s: invalid value %s: must be an IP address: %w", name, diag.Quote(n.Text), errdefs.ErrInvalidArgument)
+		}
+	}
+	return nil
+}
+
+// checkParts refuses a result of any version with null, incomplete or invalid addresses and routes. Null would be passed
+// on as an empty address. It returns the version.
 func checkParts(root *jsontree.Node) (version string, err error) {
 	var result struct {
 		Version    string       `json:"cniVersion"`
@@ -147,26 +180,17 @@ func checkParts(root *jsontree.Node) (version string, err error) {
 	if fault := (jsontree.Decoder{RefuseOtherCase: true}).Decode(root, &result); fault != nil {
 		return "", fault
 	}
-	required := map[string]*jsontree.Node{}
+	fields := &resultFields{map[string]*jsontree.Node{}, map[string]*jsontree.Node{}}
 	for i, ip := range result.IPs {
-		required[fmt.Sprintf("ips[%d].address", i)] = ip.Address
+		fields.prefixes[fmt.Sprintf("ips[%d].address", i)] = ip.Address
+		fields.gateways[fmt.Sprintf("ips[%d].gateway", i)] = ip.Gateway
 	}
-	addRoutes := func(name string, routes []resultPart) {
-		for i, route := range routes {
-			required[fmt.Sprintf("%s[%d].dst", name, i)] = route.Dst
-		}
-	}
-	addRoutes("routes", result.Routes)
+	fields.addRoutes("routes", result.Routes)
 	for name, ip := range map[string]*ipPart{"ip4": result.IP4, "ip6": result.IP6} {
 		if ip != nil {
-			required[name+".ip"] = ip.IP
-			addRoutes(name+".routes", ip.Routes)
+			fields.prefixes[name+".ip"], fields.gateways[name+".gateway"] = ip.IP, ip.Gateway
+			fields.addRoutes(name+".routes", ip.Routes)
 		}
 	}
-	for _, field := range slices.Sorted(maps.Keys(required)) {
-		if required[field] == nil {
-			return "", fmt.Errorf("%s: missing: %w", field, errdefs.ErrInvalidArgument)
-		}
-	}
-	return result.Version, nil
+	return result.Version, fields.check()
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/jackfield/jackfield/internal/attach"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/kubename"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/devices"
 )
@@ -72,7 +72,7 @@ func (c *conf) decodeMAC(m value) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	mac, want := attach.ParseMAC(s)
+	mac, want := attachment.ParseMAC(s)
 	if want != "" {
 		return "", c.invalidValue(m, want)
 	}
@@ -210,7 +210,7 @@ func (p *Plugin) parseArgs() (cniArgs, error) {
 		}
 	}
 	if a.mac != "" {
-		mac, want := attach.ParseMAC(a.mac)
+		mac, want := attachment.ParseMAC(a.mac)
 		if want != "" {
 			return bad("MAC="+a.mac, want)
 		}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/errdefs"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/jackfield/jackfield/internal/attach"
@@ -131,7 +132,12 @@ func (p *Plugin) locate(o options, t *attach.Attachment) error {
 	}
 	t.ConfigFile = cmp.Or(t.ConfigFile, config.DefaultPath)
 	cfg, err := config.Load(p.Host, t.ConfigFile, config.Options{RequireOwner: true})
-	if err != nil {
+	switch {
+	case errdefs.IsNotFound(err) && o["configFile"] == "":
+		cfg = config.Default() // as for jackfield-cni. It has no vswitch.
+	case errdefs.IsNotFound(err):
+		return fmt.Errorf("option configFile: %s does not exist: create it, or remove the option", diag.Quote(t.ConfigFile))
+	case err != nil:
 		return fmt.Errorf("load the node's configuration: %w", err)
 	}
 	if len(cfg.Sockets.Roots) == 0 {

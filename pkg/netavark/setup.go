@@ -15,6 +15,7 @@ import (
 	"github.com/jackfield/jackfield/internal/cnirecord"
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/jsontree"
+	"github.com/jackfield/jackfield/pkg/attachment"
 	"github.com/jackfield/jackfield/pkg/deviceinfo"
 	"github.com/jackfield/jackfield/pkg/hostfs"
 )
@@ -86,7 +87,7 @@ func (p *Plugin) setUp(ctx context.Context, data []byte, netns string) error {
 	}
 	if mac := e.Options.StaticMAC; mac != "" {
 		var want string
-		if t.MAC, want = attach.ParseMAC(mac); want != "" {
+		if t.MAC, want = attachment.ParseMAC(mac); want != "" {
 			return invalid("network_options.static_mac", mac, want)
 		}
 	}

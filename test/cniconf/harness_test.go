@@ -29,7 +29,7 @@ const (
 	devinfoDir = "/var/run/k8s.cni.cncf.io/devinfo/cni"
 )
 
-var versions = []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"}
+var versions = []string{"0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
 func must(t *testing.T, err error) {
 	t.Helper()

@@ -81,8 +81,14 @@ func (d *Driver) run(ctx context.Context, keepGoing bool, commands ...string) (l
 			why += "; grcli and grout must have the same version"
 		}
 		return nil, nil, d.unavailable("grcli: %s", why)
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EACCES):
+		return nil, nil, d.cannotRun(err)
 	case err != nil && len(failed) == 0:
-		return nil, nil, d.unavailable("run %q (vswitches.%s.grcli): %v: %s", d.Grcli, d.Name, err, diag.Excerpt(stderr.buf.String(), diag.MaxQuoted))
+		said := ""
+		if stderr.buf.Len() > 0 {
+			said = ": " + diag.Quote(stderr.buf.String())
+		}
+		return nil, nil, d.unavailable("run %q (vswitches.%s.grcli): %v%s", d.Grcli, d.Name, err, said)
 	}
 	return bytes.Split(bytes.TrimSpace(stdout.buf.Bytes()), []byte("\n")), failed, nil
 }
@@ -151,6 +157,14 @@ func (d *Driver) garbage(line []byte) error {
 // unknown returns the error of an answer that the driver does not expect.
 func (d *Driver) unknown(format string, args ...any) error {
 	return errdefs.ErrUnknown.WithMessage(fmt.Sprintf("vswitch %q: ", d.Name) + fmt.Sprintf(format, args...))
+}
+
+// cannotRun returns the error for a grcli that does not start. It says nothing about grout.
+func (d *Driver) cannotRun(err error) error {
+	var errno unix.Errno
+	errors.As(err, &errno)
+	return errdefs.ErrFailedPrecondition.WithMessage(fmt.Sprintf("vswitch %q: cannot run %q: %v: install grcli, or correct vswitches.%s.grcli",
+		d.Name, d.Grcli, errno, d.Name))
 }
 
 func (d *Driver) unavailable(format string, args ...any) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/pkg/vswitch"
 )
 
@@ -77,9 +78,11 @@ func TestHangingGrcliIsKilledWithItsChildren(t *testing.T) {
 	}
 }
 
+// A grcli that is missing says nothing about grout.
 func TestMissingGrcliNamesItsKey(t *testing.T) {
 	d := &Driver{Switch: vswitch.Switch{Name: "grout0", Endpoint: "/run/grout.sock"}, Grcli: "/does/not/exist"}
-	if _, err := d.List(t.Context()); !errors.Is(err, errdefs.ErrUnavailable) || !strings.Contains(err.Error(), `run "/does/not/exist" (vswitches.grout0.grcli)`) {
+	const want = `vswitch "grout0": cannot run "/does/not/exist": no such file or directory: install grcli, or correct vswitches.grout0.grcli`
+	if _, err := d.List(t.Context()); errors.Is(err, errdefs.ErrUnavailable) || err == nil || diag.ErrorText(err) != want {
 		t.Errorf("List: %v", err)
 	}
 }
