@@ -5,6 +5,7 @@ package nri
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/jackfield/jackfield/internal/diag"
 	"github.com/jackfield/jackfield/internal/linequeue"
@@ -54,6 +56,9 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 			if line.probed != "" {
 				return probeHealth(cmd.Context(), cmd.OutOrStdout(), line.probed)
 			}
+			if cmd.Flags().NFlag() == 0 && getenv(api.PluginSocketEnvVar) == "" && isTerminal(cmd.InOrStdin()) {
+				return &UsageError{errTyped}
+			}
 			return line.runPlugin(cmd.Context(), getenv, stderr)
 		},
 	}
@@ -61,6 +66,19 @@ func Command(getenv func(string) string, stderr io.Writer) *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &UsageError{err} })
 	line.addFlags(cmd.Flags())
 	return cmd
+}
+
+// errTyped is for a command that was typed to see what it does.
+var errTyped = errors.New("jackfield-nri is a daemon, which systemd, Kubernetes or the container runtime starts: " +
+	"see --help, or set a flag such as --config FILE to run it in this terminal")
+
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }
 
 // commandLine is the flags of the command.

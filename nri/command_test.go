@@ -5,6 +5,7 @@ package nri
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +18,10 @@ import (
 	"time"
 
 	"github.com/containerd/errdefs"
+	"github.com/sirupsen/logrus"
+
+	"github.com/jackfield/jackfield/internal/busytest"
+	"github.com/jackfield/jackfield/internal/status"
 )
 
 // The log levels are those of the usage; the logger has more.
@@ -144,5 +149,49 @@ func TestVersionIsOneLine(t *testing.T) {
 	cmd.SetArgs([]string{"--version"})
 	if err := cmd.ExecuteContext(t.Context()); err != nil || !regexp.MustCompile(`^jackfield-nri \S+( \([0-9a-f]+(\+changes)?\))? go1\S+\n$`).MatchString(out.String()) {
 		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+// The name typed on a terminal starts no daemon.
+func TestCommandWithoutFlagsOnTerminalIsRefused(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	check(t, err)
+	defer terminal.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	cmd := Command(func(string) string { return "" }, io.Discard)
+	cmd.SetArgs([]string{})
+	cmd.SetIn(terminal)
+	var usage *UsageError
+	if err := cmd.ExecuteContext(ctx); !errors.As(err, &usage) || !strings.Contains(err.Error(), "--help") {
+		t.Errorf("ends with %v", err)
+	}
+}
+
+// A second daemon of a state directory is refused, and takes nothing from the first.
+func TestOneDaemonPerStateDirectory(t *testing.T) {
+	h := newReloadHost(t, granting, false)
+	host := h.p.opts.Host
+	socket := host.Path(status.Socket(h.p.config.core.Load().cfg.StateDir))
+	before, err := os.Stat(socket)
+	check(t, err)
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	second, err := New(Options{Host: host, Config: h.p.config.core.Load().cfg}, log)
+	if want := fmt.Sprintf("process %d is the daemon", os.Getpid()); !errdefs.IsConflict(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("New returns %v, want %q", err, want)
+	}
+	if second != nil {
+		check(t, second.Close())
+	}
+	if after, err := os.Stat(socket); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the status socket of the first daemon is gone: %v", err)
+	}
+	check(t, os.Remove(socket))
+	if !busytest.Until(func() bool {
+		_, err := status.Get(t.Context(), host, h.p.config.core.Load().cfg.StateDir)
+		return err == nil
+	}) {
+		t.Error("the status socket was removed and is not created again")
 	}
 }

@@ -61,7 +61,8 @@ func (p *Plugin) openStateDir(cfg *config.Config) error {
 
 // openStore opens the state directory and stages sockets as the configuration says.
 func (p *Plugin) openStore(cfg *config.Config) (*staging.Store, error) {
-	store, err := staging.Open(p.opts.Host, cfg.StateDir, staging.Options{Mode: staging.Mode(cfg.Sockets.Staging), Watch: true, DirectorySize: cfg.Sockets.DirectoryBytes(), Events: stagingEvents{p}})
+	store, err := staging.Open(p.opts.Host, cfg.StateDir, staging.Options{Mode: staging.Mode(cfg.Sockets.Staging),
+		Watch: true, Exclusive: true, DirectorySize: cfg.Sockets.DirectoryBytes(), Events: stagingEvents{p}})
 	if err != nil {
 		return nil, err
 	}

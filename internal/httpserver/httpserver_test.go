@@ -99,6 +99,38 @@ func TestListenKeepsFileInPlaceOfSocket(t *testing.T) {
 	}
 }
 
+// A socket at which another process listens stays, and one that is lost ends the listener.
+func TestListenKeepsSocketOfLiveListener(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := ListenUnix(path)
+	check(t, err)
+	if l, err := ListenUnix(path); !errdefs.IsAlreadyExists(err) {
+		t.Errorf("a second listener: %v, %v", l, err)
+	}
+	check(t, os.Remove(path))
+	lost := make(chan error, 1)
+	go func() {
+		for {
+			conn, err := first.Accept()
+			if err != nil {
+				lost <- err
+				return
+			}
+			conn.Close() // the attempt of the second listener
+		}
+	}()
+	second, err := ListenUnix(path)
+	check(t, err)
+	if err := <-lost; !errdefs.IsNotFound(err) {
+		t.Errorf("the first listener, whose socket was replaced: %v", err)
+	}
+	check(t, first.Close())
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the first listener removed the socket of the second: %v", err)
+	}
+	check(t, second.Close())
+}
+
 func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {

@@ -44,6 +44,7 @@ type Store struct {
 	watchThrottle logThrottle
 	closed        bool
 	rebinderLock  int // descriptor of the lock that makes this process the rebinder, or -1
+	daemonLock    int // descriptor of the lock of Options.Exclusive, or -1
 	bg            sync.WaitGroup
 }
 
@@ -69,6 +70,9 @@ type Options struct {
 	// NoCreate is for a process that watches or removes what other processes staged. With
 	// Watch it tracks their containers; without, it creates nothing.
 	NoCreate bool
+	// Exclusive is for the node's daemon: Open fails with errdefs.ErrConflict while another process
+	// has the state directory open with it.
+	Exclusive bool
 }
 
 // Events receives what a store does in the background. Each watcher calls its methods one at
@@ -85,14 +89,17 @@ type Events interface {
 // umask. A state directory that another user owns or can write is errdefs.ErrPermissionDenied.
 func Open(host hostfs.Root, dir string, opts Options) (*Store, error) {
 	s := &Store{host: host, hostDir: dir, dir: host.Path(dir), opts: opts, claims: claims.Open(host, claimsPath(dir, opts.Owner)),
-		rebinderLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket), watchers: make(map[bool]*fswatch.Watcher)}
+		rebinderLock: -1, daemonLock: -1, tracked: make(map[string]*record), sockets: make(map[string]*hostSocket), watchers: make(map[bool]*fswatch.Watcher)}
 	if err := s.prepareStateDir(); err != nil {
+		return nil, err
+	}
+	if err := s.lockAsDaemon(); err != nil {
 		return nil, err
 	}
 	if opts.NoCreate {
 		s.status = Status{Mode: ModeMount}
 	} else if err := s.locked(s.chooseMode); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.Close())
 	}
 	if opts.Watch && s.status.Mode == ModeMount {
 		err := s.startWatchers()
@@ -158,6 +165,10 @@ func (s *Store) Close() error {
 	if s.rebinderLock >= 0 {
 		errs = append(errs, unix.Close(s.rebinderLock))
 		s.rebinderLock = -1
+	}
+	if s.daemonLock >= 0 {
+		errs = append(errs, unix.Close(s.daemonLock))
+		s.daemonLock = -1
 	}
 	s.mu.Unlock()
 	for _, w := range watchers {
